@@ -2,22 +2,15 @@
  * NumPy's arrays. What a call does not know how to take is None, and the package goes the longer way.
  *
  *     assign(cost, maximize) -> (rows, columns) | None      one assignment problem, [n, m] in f64 or f32 of any strides
+ *     tensors, layout, without_zeros                        the memory of arrays and tensors (memory.c)
+ *     keep, run                                             solves by the structs of an earlier one (kept.c)
  *
  * An assigner is kept for each module and lent to one call at a time; the interpreter's lock guards the slot, and is
  * released where a problem is large enough to be worth it. */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-
-#define NPY_NO_DEPRECATED_API NPY_1_7_API_VERSION
-#include <numpy/arrayobject.h>
-
-#include "otattn_assignment.h"
+#define NATIVE_MAKES_NUMPY_TABLE
+#include "native.h"
 
 enum { RELEASE_FROM = 1 << 12, ALONE_UP_TO = 1 << 18 };
-
-typedef struct native_state {
-    ota_assigner *idle;
-} native_state;
 
 static ota_assigner *borrow(native_state *state) {
     ota_assigner *own = state->idle;
@@ -104,7 +97,11 @@ static int start(PyObject *module) {
 
 static void end(void *module) {
     native_state *state = PyModule_GetState(module);
-    if (state != NULL) give_back(state, NULL);
+    if (state == NULL) return;
+    give_back(state, NULL);
+    PyTypeObject *tensor = state->tensor;
+    state->tensor = NULL;
+    Py_XDECREF(tensor);
 }
 
 PyMODINIT_FUNC PyInit__native(void);
@@ -113,6 +110,15 @@ PyMODINIT_FUNC PyInit__native(void) {
     static PyMethodDef calls[] = {
         {"assign", (PyCFunction)(void (*)(void))assign, METH_FASTCALL, "assign(cost, maximize)"},
         {"release", release, METH_NOARGS, "Frees what is kept."},
+        {"tensors", (PyCFunction)(void (*)(void))native_tensors, METH_FASTCALL,
+         "tensors(type, capsule)"},
+        {"layout", (PyCFunction)(void (*)(void))native_layout, METH_FASTCALL, "layout(x, ...)"},
+        {"without_zeros", (PyCFunction)(void (*)(void))native_without_zeros, METH_FASTCALL,
+         "without_zeros(x, ...)"},
+        {"keep", native_keep, METH_VARARGS,
+         "keep(plan, problem, arrays, gradients, result, error, fresh, alone, bound, given, "
+         "outputs)"},
+        {"run", (PyCFunction)(void (*)(void))native_run, METH_FASTCALL, "run(kept, x, ...)"},
         {NULL, NULL, 0, NULL}};
     static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)start}, {0, NULL}};
     static PyModuleDef definition = {.m_base = PyModuleDef_HEAD_INIT,

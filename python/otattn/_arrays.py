@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _repeat
+from . import _native, _repeat
 from . import _structs as c
 from ._aux import NO_AUX, AuxOutput, AuxRequest, Potentials, RowStats, outputs_of, request_of
 from ._settings import EXTRA, Settings
@@ -311,12 +311,12 @@ def _new_repeat(
     if not _repeat.same_memory((*views, others[0]), addresses):
         return None
     job = Job(settings, (*views, *others))
-    scratch, scratch_views = outputs_like(scratch_of(job, ()), job.sizes, query.dtype)
+    scratch, outputs = outputs_like(scratch_of(job, ()), job.sizes, query.dtype)
     whole = output_shape("out", job.sizes)
-    outputs = {"out": view_of(np.empty(whole, query.dtype))}
+    outputs["out"] = view_of(np.empty(whole, query.dtype))
     bound = ["queries", "keys"] if mask is None else ["queries", "keys", "attn_mask"]
-    shapes = (*folded.lead, *whole[2:])
-    repeat = _repeat.forward_of(name, job, bound, ["values"], outputs, scratch_views, shapes)
+    results = [_repeat.Result("out", 0, (*folded.lead, *whole[2:]))]
+    repeat = _repeat.forward_of(name, job, bound, ["values"], outputs, results)
     repeat.keep = scratch
     return repeat
 
@@ -329,35 +329,21 @@ def scratch_of(job: Job, names: Sequence[str]) -> list[str]:
 
 def numpy_repeat(words: tuple[Any, ...], query: Any, key: Any, value: Any, mask: Any, prepare: Any) -> Any:
     """`attention` on plain arrays, by the structs of an earlier call where there was one; None: not so."""
-    like = None if mask is None else (mask.dtype, mask.shape, mask.strides)
-    name = (
-        words,
-        thread_limit(),
-        query.dtype,
-        query.shape,
-        query.strides,
-        key.dtype,
-        key.shape,
-        key.strides,
-        value.dtype,
-        value.shape,
-        value.strides,
-        like,
-    )
+    layout = _native.layout(query, key, value, mask)
+    if layout is None:
+        return None
+    name = (words, thread_limit(), layout)
     repeat = _repeat.take(name)
     if repeat is None:
         repeat = _new_repeat(name, prepare(words, mask), query, key, value)
         if repeat is None:
             return None
     try:
-        out = np.empty(repeat.shapes, query.dtype)
-        bound: tuple[int, ...] = (address_of(query), address_of(key))
-        if mask is not None:
-            bound = (*bound, address_of(mask))
-        status = repeat.run(bound, address_of(value), address_of(out))
+        # In the order of the plan's and forward's fields.
+        found = repeat.run(query, key, value) if mask is None else repeat.run(query, key, mask, value)
     finally:
         _repeat.give(repeat)
-    return None if status is None else out
+    return None if found is None else found[1]
 
 
 def numpy_coupling(settings: Settings, scores: Any, extra: tuple[Any, ...], return_aux: Any) -> Any:

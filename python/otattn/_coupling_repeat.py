@@ -5,30 +5,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from . import _repeat
-from ._arrays import address_of, floating, operands_of, outputs_like, scratch_of, view_of
-from ._aux import AuxOutput, AuxRequest, Potentials
+from . import _native, _repeat
+from ._arrays import address_of, floating, operands_of, output_shape, outputs_like, scratch_of, view_of
+from ._aux import NO_AUX, AuxOutput, AuxRequest, Potentials
 from ._errors import status_word
 from ._settings import EXTRA, PLACES, Settings
 from ._shapes import fold_scores
-from ._solve import Info, Job
+from ._solve import Info, Job, View
+from ._structs import F64, OK
 from ._threads import thread_limit
 
 # The arrays of a call besides its scores, in the order in which callers give them.
 GIVEN = ("attn_mask", "row_mass", "column_mass", "start_potential")
 _GIVEN_PLACES = tuple(PLACES[name] - 3 for name in GIVEN)
 NOTHING: tuple[Any, ...] = (None,) * len(GIVEN)
-_ONLY = ("coupling",)
-_WITH_POTENTIALS = ("coupling", "row_potential", "column_potential")
+# What is written. A call with info returns a pair, although only the coupling is an array.
+ONLY = ("coupling",)
+WITH_INFO = ("coupling", "info")
+WITH_POTENTIALS = ("coupling", "row_potential", "column_potential")
 
 
 def outputs_wanted(return_aux: Any) -> tuple[str, ...] | None:
     """What such a call writes; None where it needs the longer way."""
     if return_aux is None:
-        return _ONLY
-    return _WITH_POTENTIALS if return_aux == AuxRequest(potentials=True) else None
+        return ONLY
+    if return_aux == NO_AUX:
+        return WITH_INFO
+    return WITH_POTENTIALS if return_aux == AuxRequest(potentials=True) else None
 
 
 def operands_given(given: Sequence[Any]) -> tuple[Any, ...]:
@@ -51,10 +54,37 @@ def same_arrays(views: Sequence[Any], addresses: Sequence[int]) -> bool:
     return _repeat.same_memory(shown, addresses)
 
 
-def aux_of(repeat: _repeat.Repeat, status: int, row: Any, column: Any) -> AuxOutput:
+def name_of(words: Any, names: Any, layout: bytes) -> tuple[Any, ...]:
+    """The name of a call on scores and the arrays of GIVEN, whose layout it is."""
+    return words, names, thread_limit(), layout
+
+
+def answer(repeat: _repeat.Repeat, names: tuple[str, ...], found: tuple[Any, ...] | None) -> Any:
+    """What `coupling` returns: the coupling, or a pair; None where the arrays need the longer way."""
+    if found is None or names is ONLY:
+        return None if found is None else found[1]
     r = repeat.handle.result
-    info = Info(status_word(status), r.rounds, r.row_error, r.column_error, r.empty_rows, r.nonfinite_rows)
-    return AuxOutput(potentials=Potentials(row, column), info=info)
+    info = Info(status_word(found[0]), r.rounds, r.row_error, r.column_error, r.empty_rows, r.nonfinite_rows)
+    potentials = Potentials(found[2], found[3]) if names is WITH_POTENTIALS else None
+    return found[1], AuxOutput(potentials=potentials, info=info)
+
+
+def new_repeat(
+    name: Any,
+    job: Job,
+    given: tuple[Any, ...],
+    lead: tuple[int, ...],
+    outputs: dict[str, View],
+    results: Sequence[str],
+) -> _repeat.Repeat:
+    """The structs of a call; `outputs` shows all that is written, `results` names what is new every time."""
+    wide = outputs["coupling"][1] == F64
+    shapes = {
+        field: (*lead, *output_shape(field, job.sizes)[2 if field == "coupling" else 3 :])
+        for field in results
+    }
+    made = [_repeat.Result(field, _repeat.result_type(field, wide), shapes[field]) for field in results]
+    return _repeat.forward_of(name, job, *places_of(given), outputs, made)
 
 
 def _new(
@@ -68,41 +98,53 @@ def _new(
     if not same_arrays((view, *others), [0 if x is None else address_of(x) for x in (scores, *given)]):
         return None
     job = Job(settings, (view, None, None, *others))
-    kept, outputs = outputs_like(list(names), job.sizes, scores.dtype)
-    shapes = [((*lead, *x.shape[2 if field == "coupling" else 3 :]), x.dtype) for field, x in kept.items()]
-    scratch, scratch_views = outputs_like(scratch_of(job, names), job.sizes, scores.dtype)
-    repeat = _repeat.forward_of(name, job, *places_of(given), outputs, scratch_views, shapes)
-    repeat.keep = scratch
+    results = [field for field in names if field != "info"]
+    kept, outputs = outputs_like([*results, *scratch_of(job, names)], job.sizes, scores.dtype)
+    repeat = new_repeat(name, job, given, lead, outputs, results)
+    repeat.keep = kept
     return repeat
+
+
+def present(scores: Any, given: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arrays of a call in the order of the plan's and forward's fields."""
+    return (scores,) if given is NOTHING else (scores, *(x for x in given if x is not None))
 
 
 def numpy_coupling_repeat(
     words: tuple[Any, ...], names: tuple[str, ...], scores: Any, given: tuple[Any, ...], prepare: Any
 ) -> Any:
-    """The coupling, or with potentials the pair that `coupling` returns; None: not so."""
-    name = (words, names, thread_limit(), scores.dtype, scores.shape, scores.strides, _likes(given))
+    """The coupling, or the pair that `coupling` returns; None: not so."""
+    layout = _native.layout(scores, *given)
+    if layout is None:
+        return None
+    name = name_of(words, names, layout)
     repeat = _repeat.take(name)
     if repeat is None:
         repeat = _new(name, prepare(words), scores, given, names)
         if repeat is None:
             return None
     try:
-        if given is NOTHING and len(names) == 1:
-            plan = np.empty(scores.shape, scores.dtype)
-            return None if repeat.run((address_of(scores),), address_of(plan)) is None else plan
-        outputs = [np.empty(shape, kind) for shape, kind in repeat.shapes]
-        bound = (address_of(scores), *(address_of(x) for x in given[:3] if x is not None))
-        others = [] if given[3] is None else [address_of(given[3])]
-        others += [address_of(x) for x in outputs]
-        status = repeat.run(bound, *others)
-        if status is None or len(outputs) == 1:
-            return None if status is None else outputs[0]
-        return outputs[0], aux_of(repeat, status, outputs[1], outputs[2])
+        return answer(repeat, names, repeat.run(*present(scores, given)))
     finally:
         _repeat.give(repeat)
 
 
-def _likes(given: tuple[Any, ...]) -> Any:
-    if given is NOTHING:
+def coupling_again(
+    words: tuple[Any, ...], names: tuple[str, ...], scores: Any, given: tuple[Any, ...]
+) -> Any:
+    """What `coupling` returns, by the structs of an earlier call with these words; None: not so.
+
+    For callers that know their words. Of tensors the caller knows that nobody looks on and that no derivative
+    is wanted. Whatever does not simply succeed goes the longer way, too.
+    """
+    layout = _native.layout(scores, *given)
+    if layout is None:
         return None
-    return tuple(None if x is None else (x.dtype, x.shape, x.strides) for x in given)
+    repeat = _repeat.take(name_of(words, names, layout))
+    if repeat is None:
+        return None
+    try:
+        found = _native.run(repeat.call, *present(scores, given))
+        return answer(repeat, names, found) if found is not None and found[0] == OK else None
+    finally:
+        _repeat.give(repeat)

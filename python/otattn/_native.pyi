@@ -1,6 +1,24 @@
-"""Calls for which ctypes takes longer than the work (python/native/calls.c)."""
+"""Calls for which ctypes takes longer than the work (python/native/)."""
 
 from typing import Any
 
 def assign(cost: Any, maximize: bool, /) -> tuple[Any, Any] | None: ...
 def release() -> None: ...
+def tensors(kind: Any, table: Any, /) -> bool: ...
+def layout(*arrays: Any) -> bytes | None: ...
+def without_zeros(*arrays: Any) -> bool: ...
+def keep(
+    plan: int | None,
+    problem: int,
+    arrays: int,
+    gradients: int,
+    result: int,
+    error: int,
+    fresh: bool,
+    alone: bool,
+    bound: tuple[int, ...],
+    given: tuple[int, ...],
+    outputs: tuple[tuple[int, int, tuple[int, ...]], ...],
+    /,
+) -> Any: ...
+def run(kept: Any, /, *arrays: Any) -> tuple[Any, ...] | None: ...

@@ -1,7 +1,8 @@
 """Calls like one before: the plan and its structs are kept, filled; a call changes addresses only.
 
-What a call is like (its name) is everything but the addresses: words and numbers, and shape, strides and type
-of every array. Whatever else a call has goes the longer way of `_arrays` and `_torch`.
+What a call is like (its name) is everything but the addresses: words and numbers, and what `_native.layout`
+says of its arrays, NumPy's or torch's: shape, strides and type. Whatever else a call has goes the longer way of
+`_arrays` and `_torch`.
 """
 
 from __future__ import annotations
@@ -10,48 +11,47 @@ import contextlib
 import ctypes
 import itertools
 import os
-import struct
 import threading
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
+from . import _native
 from . import _structs as c
 from ._errors import raise_status
-from ._library import library
 from ._solve import IDLE_BYTES, IDLE_PLANS, Handle, Job, View, gradient_field, pool, settle
 
-_put = struct.Struct("@P").pack_into
-_rebind, _forward, _backward = library.ota_plan_rebind, library.ota_forward, library.ota_backward
 # The mask is the last of the supports.
 _FROM_END = ctypes.sizeof(c.Support) - c.Support.array.offset
 # Operands whose numbers are checked when a plan is bound to them, so that is done at every call.
 _READ_AT_ONCE = ("row_mass", "column_mass")
 # What an array without the alignment or layout of the first call comes to.
 _REFUSED = (c.EALIGN, c.EINVAL, c.EALIAS)
-# A struct of a plan and where in it an address stands.
-Place = tuple[Any, int]
+# Problems of so many products keep the interpreter's lock: giving it away and back takes as long.
+_ALONE = 1 << 12
+
+
+class Result(NamedTuple):
+    """An array that a call makes: its field (None: the library writes nothing), type and shape.
+
+    The type is one of the library's, or 0 for that of the call's first array.
+    """
+
+    field: str | None
+    type: int
+    shape: tuple[int, ...]
+
+
+def result_type(field: str, wide: bool) -> int:
+    """The type of an output of a solve, where `wide` says that the arrays are f64."""
+    if field in ("out", "coupling"):
+        return 0
+    return c.F64 if wide or field.endswith("potential") else c.F32
 
 
 class Repeat:
     """A plan with the structs of one kind of call. Not for two threads at once; `take` sees to that."""
 
-    __slots__ = (
-        "bound",
-        "bound_places",
-        "bytes",
-        "call",
-        "fresh",
-        "handle",
-        "job",
-        "keep",
-        "key",
-        "kind",
-        "pair",
-        "places",
-        "references",
-        "settle",
-        "shapes",
-    )
+    __slots__ = ("bytes", "call", "handle", "job", "keep", "key", "kind", "results", "settle")
 
     def __init__(
         self,
@@ -59,49 +59,59 @@ class Repeat:
         job: Job,
         handle: Handle,
         bound: Sequence[str],
-        places: list[Place],
-        call: tuple[Callable[..., int], Callable[[Job, Handle, int], None], tuple[Any, ...]],
-        shapes: Any,
+        given: Sequence[int],
+        results: Sequence[tuple[int, Result]],
+        gradients: Any,
     ) -> None:
-        """`bound` names what the plan is bound to, `places` are the rest; `call` solves or differentiates."""
-        self.key, self.job, self.handle, self.shapes = key, job, handle, shapes
+        """`bound` names what the plan is bound to, `given` are the addresses of the fields of the rest."""
+        self.key, self.job, self.handle = key, job, handle
         self.bytes = handle.bytes
-        self.bound_places = [_bound_place(job, name) for name in bound]
-        self.places = places
-        self.call, self.settle, self.references = call
-        self.pair = (ctypes.byref(job.problem), handle.reference)
-        self.fresh = any(name in _READ_AT_ONCE for name in bound)
-        self.bound: tuple[int, ...] | None = None
-        self.keep: Any = None
+        self.results = results
+        self.settle = settle if gradients is None else _settle_backward
+        self.keep: Any = gradients
         self.kind: _Kind | None = None
+        batch, heads, queries, keys, _, width = job.sizes
+        self.call = _native.keep(
+            handle.pointer,
+            ctypes.addressof(job.problem),
+            ctypes.addressof(handle.arrays),
+            0 if gradients is None else ctypes.addressof(gradients),
+            ctypes.addressof(handle.result),
+            ctypes.addressof(handle.error),
+            any(name in _READ_AT_ONCE for name in bound),
+            batch * heads * queries * keys * (1 + width) <= _ALONE,
+            tuple(_bound_place(job, name) for name in bound),
+            tuple(given),
+            tuple((place, result.type, result.shape) for place, result in results),
+        )
 
-    def run(self, bound: tuple[int, ...], *others: int) -> int | None:
-        """The status at these addresses; None where they need the longer way. Raises and warns as a solve."""
-        if bound != self.bound or self.fresh:
-            self.bound = None
-            for (record, place), address in zip(self.bound_places, bound, strict=True):
-                _put(record, place, address)
-            if _rebind(self.handle.pointer, *self.pair) < 0:
-                return None
-            self.bound = bound
-        for (record, place), address in zip(self.places, others, strict=True):
-            _put(record, place, address)
-        status = self.call(self.handle.pointer, *self.references)
+    def run(self, *arrays: Any) -> tuple[Any, ...] | None:
+        """Status and results; None where the arrays need the longer way. Raises and warns as a solve."""
+        found = _native.run(self.call, *arrays)
+        if found is None:
+            return None
+        status = found[0]
         if status:
             if status in _REFUSED:
                 return None
             self.settle(self.job, self.handle, status)
-        return status
+        return found
 
     def free(self) -> None:
         self.handle.free()
 
 
-def _bound_place(job: Job, name: str) -> Place:
+def _bound_place(job: Job, name: str) -> int:
     if name == "attn_mask":
         supports: Any = job.supports
-        return supports, len(supports) * ctypes.sizeof(c.Support) - _FROM_END
-    return job.problem, getattr(c.Problem, name).offset
+        return ctypes.addressof(supports) + len(supports) * ctypes.sizeof(c.Support) - _FROM_END
+    offset: int = getattr(c.Problem, name).offset
+    return ctypes.addressof(job.problem) + offset
+
+
+def _places(record: Any, names: Sequence[str]) -> list[int]:
+    begin = ctypes.addressof(record)
+    return [begin + getattr(type(record), name).offset for name in names]
 
 
 def forward_of(
@@ -110,16 +120,14 @@ def forward_of(
     bound: Sequence[str],
     given: Sequence[str],
     outputs: dict[str, View],
-    scratch: dict[str, View],
-    shapes: Any,
+    results: Sequence[Result],
 ) -> Repeat:
-    """A solve. `given` inputs and `outputs` are at other places at every call; `scratch` stays."""
+    """A solve. `given` inputs and `results` are at other places at every call; other `outputs` stay."""
     handle = Handle(job)
-    handle.bind_arrays(job, {**scratch, **outputs})
+    handle.bind_arrays(job, outputs)
     arrays = handle.arrays
-    places = [(arrays, getattr(c.Arrays, name).offset) for name in (*given, *outputs)]
-    references = (ctypes.byref(arrays), ctypes.byref(handle.result), handle.reference)
-    return Repeat(key, job, handle, bound, places, (_forward, settle, references), shapes)
+    made = [(_places(arrays, [x.field])[0] if x.field else 0, x) for x in results]
+    return Repeat(key, job, handle, bound, _places(arrays, given), made, None)
 
 
 def backward_of(
@@ -129,24 +137,17 @@ def backward_of(
     kept: dict[str, View],
     given: dict[str, View],
     wanted: dict[str, View],
-    shapes: Any,
+    shapes: Sequence[tuple[int, ...]],
 ) -> Repeat:
     """A backward without a forward of its own. `kept` of forward, `given` and `wanted` gradients move."""
     handle = Handle(job)
     handle.bind_arrays(job, kept)
-    arrays = handle.arrays
     gradients = handle.gradients_of(job, given, wanted, True)
     inputs = ["values"] if job.values is not None else []
-    places: list[Place] = [(arrays, getattr(c.Arrays, name).offset) for name in (*inputs, *kept)]
-    fields: Iterable[str] = (*given, *(_field(job, name) for name in wanted))
-    places += [(gradients, getattr(c.Gradients, name).offset) for name in fields]
-    references = (
-        ctypes.byref(arrays),
-        ctypes.byref(gradients),
-        ctypes.byref(handle.result),
-        handle.reference,
-    )
-    return Repeat(key, job, handle, bound, places, (_backward, _settle_backward, references), shapes)
+    places = [*_places(handle.arrays, [*inputs, *kept]), *_places(gradients, [*given])]
+    results = [Result(_field(job, name), 0, shape) for name, shape in zip(wanted, shapes, strict=True)]
+    made = [(_places(gradients, [x.field])[0] if x.field else 0, x) for x in results]
+    return Repeat(key, job, handle, bound, places, made, gradients)
 
 
 def _field(job: Job, name: str) -> str:

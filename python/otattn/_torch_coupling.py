@@ -7,21 +7,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import _repeat
+from . import _native, _repeat
 from ._arrays import output_shape, scratch_of
-from ._coupling_repeat import NOTHING, aux_of, operands_given, places_of, same_arrays
+from ._coupling_repeat import (
+    NOTHING,
+    ONLY,
+    answer,
+    name_of,
+    new_repeat,
+    operands_given,
+    places_of,
+    present,
+    same_arrays,
+)
 from ._settings import Settings
 from ._shapes import fold_scores
 from ._solve import Job, is_implicit, needs_no_forward
-from ._threads import thread_limit
 from ._torch_repeat import is_plain
-
-
-def _name_of(words: Any, names: Any, scores: Tensor, given: tuple[Tensor | None, ...]) -> tuple[Any, ...]:
-    likes = None
-    if given is not NOTHING:
-        likes = tuple(None if x is None else (x.dtype, x.shape, x.stride()) for x in given)
-    return words, names, thread_limit(), scores.dtype, scores.shape, scores.stride(), likes
 
 
 def torch_coupling_repeat(
@@ -31,25 +33,30 @@ def torch_coupling_repeat(
     given: tuple[Tensor | None, ...],
     prepare: Any,
 ) -> Any:
-    """The coupling, or with potentials the pair that `coupling` returns; None: not so."""
-    others = [x for x in given if x is not None]
+    """The coupling, or the pair that `coupling` returns; None: not so."""
+    others = () if given is NOTHING else [x for x in given if x is not None]
     if not is_plain(scores, *others):
         return None
-    derivatives = torch.is_grad_enabled() and (scores.requires_grad or any(x.requires_grad for x in others))
-    if derivatives and (len(names) > 1 or any(x.requires_grad for x in others)):
+    layout = _native.layout(scores, *given)
+    if layout is None:
         return None
-    name = _name_of(words, (names, derivatives), scores, given)
+    derivatives = torch.is_grad_enabled() and (scores.requires_grad or any(x.requires_grad for x in others))
+    if derivatives and (names is not ONLY or any(x.requires_grad for x in others)):
+        return None
+    name = name_of(words, (names, "derivatives") if derivatives else names, layout)
     repeat = _repeat.take(name)
     if repeat is None:
         settings = prepare(words)
-        if derivatives and is_implicit(settings):
-            names = (*names, "column_potential")
-        repeat = _new(name, settings, scores, given, names)
+        written = (*names, "column_potential") if derivatives and is_implicit(settings) else names
+        repeat = _new(name, settings, scores, given, written)
         if repeat is None:
             return None
     if derivatives:
         return _Couple.apply(repeat, scores, given)  # type: ignore[no-untyped-call]
-    return _run(repeat, scores, given)
+    try:
+        return answer(repeat, names, repeat.run(*present(scores, given)))
+    finally:
+        _repeat.give(repeat)
 
 
 def _new(
@@ -64,41 +71,15 @@ def _new(
     if not same_arrays(views, [0 if x is None else x.data_ptr() for x in (scores, *given)]):
         return None
     job = Job(settings, (views[0], None, None, *views[1:]))
-    shapes, outputs = [], {}
-    for field in names:
-        shape, kind = output_shape(field, job.sizes), _output_type(field, scores.dtype)
-        outputs[field] = _view(torch.empty(shape, dtype=kind))
-        shapes.append(((*lead, *shape[2 if field == "coupling" else 3 :]), kind))
-    keep = {x: torch.empty(output_shape(x, job.sizes), dtype=torch.float64) for x in scratch_of(job, names)}
-    scratch = {field: _view(x) for field, x in keep.items()}
-    repeat = _repeat.forward_of(name, job, *places_of(given), outputs, scratch, shapes)
+    results = [field for field in names if field != "info"]
+    keep = {
+        field: torch.empty(output_shape(field, job.sizes), dtype=_output_type(field, scores.dtype))
+        for field in (*results, *scratch_of(job, names))
+    }
+    outputs = {field: _view(x) for field, x in keep.items()}
+    repeat = new_repeat(name, job, given, lead, outputs, results)
     repeat.keep = keep
     return repeat
-
-
-def _addresses(scores: Tensor, given: tuple[Tensor | None, ...]) -> tuple[int, ...]:
-    return (scores.data_ptr(), *(x.data_ptr() for x in given[:3] if x is not None))
-
-
-def _run(repeat: _repeat.Repeat, scores: Tensor, given: tuple[Tensor | None, ...]) -> Any:
-    """What was asked for, in new tensors; None where these need the longer way."""
-    try:
-        if given is NOTHING and len(repeat.shapes) == 1:
-            # In half the time of a shape and a type.
-            plan = torch.empty_like(scores, memory_format=torch.contiguous_format)
-            return None if repeat.run((scores.data_ptr(),), plan.data_ptr()) is None else plan
-        outputs = [torch.empty(shape, dtype=kind) for shape, kind in repeat.shapes]
-        others = [x.data_ptr() for x in outputs]
-        if given[3] is not None:
-            others.insert(0, given[3].data_ptr())
-        status = repeat.run(_addresses(scores, given), *others)
-        if status is None:
-            return None
-        if len(outputs) == 3:
-            return outputs[0], aux_of(repeat, status, outputs[1], outputs[2])
-        return outputs if len(outputs) == 2 else outputs[0]
-    finally:
-        _repeat.give(repeat)
 
 
 class _Couple(torch.autograd.Function):
@@ -109,9 +90,14 @@ class _Couple(torch.autograd.Function):
         ctx: Any, repeat: _repeat.Repeat, scores: Tensor, given: tuple[Tensor | None, ...]
     ) -> Tensor | None:
         settings = repeat.job.settings
-        found = _run(repeat, scores, given)
-        plan: Tensor | None
-        plan, saved = found if isinstance(found, list) else (found, None)
+        try:
+            found = repeat.run(*present(scores, given))
+        finally:
+            _repeat.give(repeat)
+        if found is None:
+            return None
+        plan: Tensor = found[1]
+        saved = found[2] if len(found) > 2 else None
         ctx.settings = settings
         ctx.save_for_backward(scores, *given, saved)
         return plan
@@ -149,19 +135,21 @@ def _reverse(
     saved: Tensor | None,
 ) -> Tensor | None:
     """The gradient by the structs of an earlier backward like this; None: not so."""
-    name = _name_of(settings, ("gradient", gradient.dtype, gradient.stride()), scores, given)
+    layout = _native.layout(scores, *given, gradient)
+    if layout is None:
+        return None
+    name = name_of(settings, "gradient", layout)
     reverse = _repeat.take(name)
     if reverse is None:
         reverse = _new_reverse(name, settings, scores, given, gradient, saved)
         if reverse is None:
             return None
     try:
-        found = torch.empty(scores.shape, dtype=scores.dtype)
-        others = [x.data_ptr() for x in (saved, gradient, found) if x is not None]
-        status = reverse.run(_addresses(scores, given), *others)
+        kept = () if saved is None else (saved,)
+        found = reverse.run(*present(scores, given[:3]), *kept, gradient)
     finally:
         _repeat.give(reverse)
-    return None if status is None else found
+    return None if found is None else found[1]
 
 
 def _new_reverse(
@@ -191,4 +179,6 @@ def _new_reverse(
         kept["column_potential"] = _view(saved.reshape((*whole.shape[:2], 1, whole.shape[3])))
     wanted = {"query": _view(torch.empty(whole.shape, dtype=scores.dtype))}
     bound, _ = places_of(given)
-    return _repeat.backward_of(name, job, bound, kept, {"coupling_grad": _view(upstream)}, wanted, None)
+    return _repeat.backward_of(
+        name, job, bound, kept, {"coupling_grad": _view(upstream)}, wanted, [tuple(scores.shape)]
+    )

@@ -9,13 +9,16 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from . import _repeat
+from . import _native, _repeat
+from . import _structs as c
 from ._arrays import output_shape, scratch_of
 from ._regulariser import regulariser_named
 from ._settings import Settings, settings_of
 from ._solve import Job, is_implicit, needs_no_forward
 from ._threads import thread_limit
 
+# How the memory of tensors is seen; torch before 2.10 has no such table, and its calls go the longer way.
+_native.tensors(Tensor, getattr(Tensor, "__dlpack_c_exchange_api__", None))
 _under_transform = torch._C._are_functorch_transforms_active
 _modes = torch._C._len_torch_dispatch_stack
 
@@ -39,27 +42,18 @@ _WITH_SAVED = ["out", "saved"]
 _KINDS = (Tensor, torch.nn.Parameter)
 
 
-def name_of(words: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> tuple[Any, ...]:
-    return (
-        words,
-        thread_limit(),
-        query.dtype,
-        query.shape,
-        query.stride(),
-        key.dtype,
-        key.shape,
-        key.stride(),
-        value.dtype,
-        value.shape,
-        value.stride(),
-        None if mask is None else (mask.dtype, mask.shape, mask.stride()),
-    )
-
-
 def new_repeat(
-    name: Any, settings: Settings, operands: list[Any], given: tuple[Tensor | None, ...], names: Sequence[str]
+    name: Any,
+    settings: Settings,
+    operands: list[Any],
+    given: tuple[Tensor | None, ...],
+    names: Sequence[str],
+    lead: tuple[int, ...] | None = None,
 ) -> _repeat.Repeat | None:
-    """Structs for calls like this; None where the operands (views and numbers) are not the given memory."""
+    """Structs for calls like this; None where the operands (views and numbers) are not the given memory.
+
+    `lead`, where it is given, are the dimensions of `out` before its last two.
+    """
     addresses = [0 if x is None else x.data_ptr() for x in given]
     if not _repeat.same_memory(operands[:4], addresses):
         return None
@@ -68,46 +62,36 @@ def new_repeat(
     job = Job(settings, operands)
     query = given[0]
     assert query is not None
-    shapes, outputs = [], {}
+    wide = query.dtype == torch.float64
+    results, outputs = [], {}
     for wanted in names:
         field = _kept(settings, list(names)) if wanted == "saved" else wanted
         whole = output_shape(field, job.sizes) if field else (0,)
-        kind = _output_type(field or wanted, query.dtype)
-        shapes.append((whole, kind))
+        kind = _repeat.result_type(field, wide) if field else c.F64
+        shape = whole if lead is None or field != "out" else (*lead, *whole[2:])
+        results.append(_repeat.Result(field or None, kind, shape))
         if field:
-            outputs[field] = _view(torch.empty(whole, dtype=kind))
+            outputs[field] = _view(torch.empty(whole, dtype=_output_type(field, query.dtype)))
     keep = {
         field: torch.empty(output_shape(field, job.sizes), dtype=torch.float64)
         for field in scratch_of(job, tuple(outputs))
     }
-    scratch = {field: _view(x) for field, x in keep.items()}
+    outputs |= {field: _view(x) for field, x in keep.items()}
     bound = ["queries", "keys"] if given[3] is None else ["queries", "keys", "attn_mask"]
-    repeat = _repeat.forward_of(name, job, bound, ["values"], outputs, scratch, shapes)
+    repeat = _repeat.forward_of(name, job, bound, ["values"], outputs, results)
     repeat.keep = keep
     return repeat
 
 
-def run(repeat: _repeat.Repeat, given: tuple[Tensor | None, ...]) -> list[Tensor] | None:
+def run(repeat: _repeat.Repeat, given: tuple[Tensor | None, ...]) -> tuple[Any, ...] | None:
     """Solves into new tensors and hands the structs back; None where these need the longer way."""
+    query, key, value, mask = given
     try:
-        query, key, value, mask = given
-        assert query is not None and key is not None and value is not None
-        shape, kind = repeat.shapes[0]
-        if shape == query.shape:
-            # In half the time of a shape and a type.
-            found = [torch.empty_like(query, memory_format=torch.contiguous_format)]
-        else:
-            found = [torch.empty(shape, dtype=kind)]
-        found += [torch.empty(shape, dtype=kind) for shape, kind in repeat.shapes[1:]]
-        bound: tuple[int, ...] = (query.data_ptr(), key.data_ptr())
-        if mask is not None:
-            bound = (*bound, mask.data_ptr())
-        # One output may have no place: an empty `saved`.
-        outputs = [x.data_ptr() for x in found[: len(repeat.places) - 1]]
-        status = repeat.run(bound, value.data_ptr(), *outputs)
+        # In the order of the plan's and forward's fields.
+        found = repeat.run(query, key, value) if mask is None else repeat.run(query, key, mask, value)
     finally:
         _repeat.give(repeat)
-    return None if status is None else found
+    return None if found is None else found[1:]
 
 
 def torch_repeat(
@@ -115,11 +99,14 @@ def torch_repeat(
 ) -> Tensor | None:
     """`attention` on plain tensors without derivatives; None: not so."""
     given = (query, key, value, mask)
-    present = (query, key, value) if mask is None else (query, key, value, mask)
+    present = (query, key, value) if mask is None else given
     if torch.is_autocast_enabled("cpu") or not is_plain(*present):
         return None
+    layout = _native.layout(*given)
+    if layout is None:
+        return None
     derivatives = torch.is_grad_enabled() and any(x.requires_grad for x in present)
-    name = name_of((words, derivatives), query, key, value, mask)
+    name = (words, derivatives, thread_limit(), layout)
     repeat = _repeat.take(name)
     if repeat is None:
         repeat = _first(name, prepare(words, mask), given, derivatives)
@@ -185,28 +172,26 @@ def _reverse(
     gradient: Tensor,
     out: Tensor | None,
     saved: Tensor | None,
-) -> list[Tensor] | None:
+) -> tuple[Any, ...] | None:
     """Gradients by the structs of an earlier backward like this; None: not so."""
     query, key, value, mask = given
-    assert query is not None and key is not None and value is not None
-    # What forward kept has one layout for a problem and a type.
-    words = ("backward", settings, wanted, gradient.dtype, gradient.shape, gradient.stride())
-    name = name_of(words, query, key, value, mask)
     kept = [x for x in (out, saved) if x is not None]
+    # What forward kept has one layout for a problem and a type.
+    layout = _native.layout(query, key, value, mask, gradient)
+    if layout is None:
+        return None
+    name = ("backward", settings, wanted, thread_limit(), layout)
     reverse = _repeat.take(name)
     if reverse is None:
         reverse = _first_reverse(name, settings, wanted, given, gradient, kept)
         if reverse is None:
             return None
     try:
-        found = [torch.empty(shape, dtype=query.dtype) for shape in reverse.shapes]
-        bound: tuple[int, ...] = (query.data_ptr(), key.data_ptr())
-        if mask is not None:
-            bound = (*bound, mask.data_ptr())
-        status = reverse.run(bound, *(x.data_ptr() for x in (value, *kept, gradient, *found)))
+        bound = (query, key) if mask is None else (query, key, mask)
+        found = reverse.run(*bound, value, *kept, gradient)
     finally:
         _repeat.give(reverse)
-    return None if status is None else found
+    return None if found is None else found[1:]
 
 
 def _first_reverse(
@@ -264,11 +249,7 @@ def _first(name: Any, prepared: Any, given: Any, derivatives: bool) -> _repeat.R
     if derivatives and shapes != [tuple(x.shape) for x in given[:3]]:
         # Gradients have the shapes of the operands, not of what they were broadcast from.
         return None
-    repeat = new_repeat(name, settings, views, given, names)
-    if repeat is not None and not derivatives:
-        whole, kind = repeat.shapes[0]
-        repeat.shapes[0] = ((*folded.lead, *whole[2:]), kind)
-    return repeat
+    return new_repeat(name, settings, views, given, names, folded.lead)
 
 
 def operator_repeat(operands: list[Tensor | None], text: str, wanted: str) -> list[Tensor] | None:
@@ -283,7 +264,10 @@ def operator_repeat(operands: list[Tensor | None], text: str, wanted: str) -> li
         or not (query.dim() == key.dim() == value.dim() == 4)
     ):
         return None
-    name = name_of((text, wanted), query, key, value, mask)
+    layout = _native.layout(*given)
+    if layout is None:
+        return None
+    name = (text, wanted, thread_limit(), layout)
     repeat = _repeat.take(name)
     if repeat is None:
         from . import _torch
@@ -292,4 +276,5 @@ def operator_repeat(operands: list[Tensor | None], text: str, wanted: str) -> li
         repeat = new_repeat(name, settings_of(text), views, given, wanted.split(","))
         if repeat is None:
             return None
-    return run(repeat, given)
+    found = run(repeat, given)
+    return None if found is None else list(found)

@@ -1,0 +1,180 @@
+/* memory.c: the memory of NumPy arrays and of tensors, seen and made without a call of Python.
+ *
+ *     tensors(type, capsule)          tensors of this type come with this table from now on; None, None: with none
+ *     layout(x, ...) -> bytes | None  kind, type, shape and strides of arrays of one kind, None among them; equal bytes for
+ *                                     arrays that one set of structs fits but for addresses
+ *     without_zeros(x, ...) -> bool   are these arrays of f64 or f32, none with a 0 in it? */
+#include "native.h"
+
+enum {
+    ON_CPU = 1, /* device types and codes of DLPack */
+    CODE_FLOAT = 2,
+    LAYOUT_ARRAYS = 8,
+    LAYOUT_WORDS = 3 + 2 * MEMORY_DIMENSIONS
+};
+
+static int numpy_memory(PyArrayObject *array, array_memory *memory) {
+    const int dimensions = PyArray_NDIM(array);
+    if (dimensions > MEMORY_DIMENSIONS || !PyArray_ISBEHAVED_RO(array)) return 0;
+    const npy_intp *shape = PyArray_DIMS(array), *strides = PyArray_STRIDES(array);
+    const npy_intp item = PyArray_ITEMSIZE(array);
+    if (item <= 0) return 0;
+    for (int k = 0; k < dimensions; k++) {
+        if (strides[k] % item != 0) return 0;
+        memory->shape[k] = shape[k];
+        memory->strides[k] = strides[k] / item;
+    }
+    memory->kind = MEMORY_NUMPY;
+    memory->type = PyArray_TYPE(array);
+    memory->dimensions = dimensions;
+    memory->data = PyArray_DATA(array);
+    return 1;
+}
+
+static int is_tensor(const native_state *state, PyObject *object) {
+    return state->tensor != NULL && PyObject_TypeCheck(object, state->tensor);
+}
+
+static int tensor_memory(const native_state *state, PyObject *object, array_memory *memory) {
+    exchange_tensor view;
+    if (state->exchange->view_of(object, &view) != 0) {
+        PyErr_Clear();
+        return 0;
+    }
+    if (view.device_type != ON_CPU || view.dimensions > MEMORY_DIMENSIONS || view.type.lanes != 1)
+        return 0;
+    int64_t dense = 1;
+    for (int k = view.dimensions; k-- > 0;) {
+        memory->shape[k] = view.shape[k];
+        memory->strides[k] = view.strides != NULL ? view.strides[k] : dense;
+        dense *= view.shape[k];
+    }
+    memory->kind = MEMORY_TENSOR;
+    memory->type = view.type.code * 256 + view.type.bits;
+    memory->dimensions = view.dimensions;
+    memory->data = (char *)view.data + view.byte_offset;
+    return (uintptr_t)memory->data % (view.type.bits / 8) == 0;
+}
+
+int memory_of(const native_state *state, PyObject *object, array_memory *memory) {
+    if (PyArray_CheckExact(object)) return numpy_memory((PyArrayObject *)object, memory);
+    return is_tensor(state, object) && tensor_memory(state, object, memory);
+}
+
+int memory_address(const native_state *state, PyObject *object, void **data) {
+    if (PyArray_CheckExact(object)) {
+        *data = PyArray_DATA((PyArrayObject *)object);
+        return 1;
+    }
+    exchange_tensor view;
+    if (!is_tensor(state, object)) {
+        PyErr_SetString(PyExc_TypeError, "neither an array nor a tensor");
+        return 0;
+    }
+    if (state->exchange->view_of(object, &view) != 0) return 0;
+    *data = (char *)view.data + view.byte_offset;
+    return 1;
+}
+
+static void allocation_failed(void *context, const char *kind, const char *message) {
+    (void)context;
+    (void)kind;
+    PyErr_SetString(PyExc_MemoryError, message);
+}
+
+PyObject *memory_new(const native_state *state, const array_memory *like, int type, int dimensions,
+                     const int64_t *shape, void **data) {
+    if (like->kind == MEMORY_NUMPY) {
+        npy_intp sizes[MEMORY_DIMENSIONS];
+        for (int k = 0; k < dimensions; k++) sizes[k] = (npy_intp)shape[k];
+        const int number = type == 0 ? like->type : type == OTA_F64 ? NPY_DOUBLE : NPY_FLOAT;
+        PyObject *made = PyArray_SimpleNew(dimensions, sizes, number);
+        if (made != NULL) *data = PyArray_DATA((PyArrayObject *)made);
+        return made;
+    }
+    int64_t sizes[MEMORY_DIMENSIONS];
+    for (int k = 0; k < dimensions; k++) sizes[k] = shape[k];
+    const int code = type == 0 ? like->type / 256 : CODE_FLOAT;
+    const int bits = type == 0 ? like->type % 256 : type == OTA_F64 ? 64 : 32;
+    exchange_tensor prototype = {.device_type = ON_CPU,
+                                 .dimensions = dimensions,
+                                 .type = {(uint8_t)code, (uint8_t)bits, 1},
+                                 .shape = sizes};
+    exchange_owned *own = NULL;
+    void *made = NULL;
+    if (state->exchange->allocate(&prototype, &own, NULL, allocation_failed) != 0) return NULL;
+    *data = (char *)own->tensor.data + own->tensor.byte_offset;
+    return state->exchange->object_of(own, &made) == 0 ? made : NULL;
+}
+
+/* ---- calls of the module --------------------------------------------------------------------- */
+
+PyObject *native_tensors(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
+    native_state *state = PyModule_GetState(module);
+    if (count != 2) return PyErr_Format(PyExc_TypeError, "wanted a type and its table");
+    const exchange_table *table = NULL;
+    PyTypeObject *type = NULL;
+    if (arguments[1] != Py_None) {
+        table = PyCapsule_GetPointer(arguments[1], "dlpack_exchange_api");
+        if (table == NULL) return NULL;
+        type = (PyTypeObject *)arguments[0];
+        if (!PyType_Check(arguments[0]) || table->version.major != 1 || table->view_of == NULL)
+            Py_RETURN_FALSE;
+        Py_INCREF(type);
+    }
+    PyTypeObject *before = state->tensor;
+    state->tensor = type;
+    state->exchange = table;
+    Py_XDECREF(before);
+    return PyBool_FromLong(type != NULL);
+}
+
+PyObject *native_layout(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
+    const native_state *state = PyModule_GetState(module);
+    int64_t words[LAYOUT_ARRAYS * LAYOUT_WORDS];
+    size_t used = 0;
+    memory_kind kind = MEMORY_NONE;
+    if (count > LAYOUT_ARRAYS) Py_RETURN_NONE;
+    for (Py_ssize_t k = 0; k < count; k++) {
+        array_memory x;
+        if (arguments[k] == Py_None) {
+            words[used++] = -1;
+            continue;
+        }
+        if (!memory_of(state, arguments[k], &x) || (kind != MEMORY_NONE && kind != x.kind))
+            Py_RETURN_NONE;
+        kind = x.kind;
+        words[used++] = x.kind;
+        words[used++] = x.type;
+        words[used++] = x.dimensions;
+        for (int d = 0; d < x.dimensions; d++) {
+            words[used++] = x.shape[d];
+            words[used++] = x.strides[d];
+        }
+    }
+    return PyBytes_FromStringAndSize((const char *)words, (Py_ssize_t)(used * sizeof *words));
+}
+
+static int is_f64(const array_memory *x) {
+    return x->type == (x->kind == MEMORY_NUMPY ? NPY_DOUBLE : CODE_FLOAT * 256 + 64);
+}
+
+static int is_f32(const array_memory *x) {
+    return x->type == (x->kind == MEMORY_NUMPY ? NPY_FLOAT : CODE_FLOAT * 256 + 32);
+}
+
+PyObject *native_without_zeros(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
+    const native_state *state = PyModule_GetState(module);
+    for (Py_ssize_t k = 0; k < count; k++) {
+        array_memory x;
+        if (!memory_of(state, arguments[k], &x) || x.dimensions != 1) Py_RETURN_FALSE;
+        const int wide = is_f64(&x);
+        if (!wide && !is_f32(&x)) Py_RETURN_FALSE;
+        for (int64_t i = 0; i < x.shape[0]; i++) {
+            const int64_t at = i * x.strides[0];
+            if (wide ? ((const double *)x.data)[at] == 0.0 : ((const float *)x.data)[at] == 0.0f)
+                Py_RETURN_FALSE;
+        }
+    }
+    Py_RETURN_TRUE;
+}

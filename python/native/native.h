@@ -1,0 +1,97 @@
+/* native.h: what the files of the package's own extension share: its state, and how it sees the memory of NumPy arrays and of
+ * tensors.
+ *
+ * NumPy's arrays are read by its C interface. Tensors are read, and made, by the table of functions that DLPack 1.3 calls the
+ * C exchange API, which their type offers (torch from 2.10 on); its structs are written down here as far as they are used.
+ */
+#ifndef OTATTN_NATIVE_H
+#define OTATTN_NATIVE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#define NPY_NO_DEPRECATED_API NPY_1_7_API_VERSION
+/* One table of NumPy's functions for all files; calls.c fills it. */
+#define PY_ARRAY_UNIQUE_SYMBOL otattn_native_numpy
+#ifndef NATIVE_MAKES_NUMPY_TABLE
+#define NO_IMPORT_ARRAY
+#endif
+#include <numpy/arrayobject.h>
+
+#include "otattn_assignment.h"
+
+typedef struct exchange_type {
+    uint8_t code, bits;
+    uint16_t lanes;
+} exchange_type;
+
+typedef struct exchange_tensor {
+    void *data;
+    int32_t device_type, device_id;
+    int32_t dimensions;
+    exchange_type type;
+    int64_t *shape, *strides; /* strides in elements, NULL where the memory is dense */
+    uint64_t byte_offset;
+} exchange_tensor;
+
+typedef struct exchange_version {
+    uint32_t major, minor;
+} exchange_version;
+
+typedef struct exchange_owned {
+    exchange_version version;
+    void *context;
+    void (*free)(struct exchange_owned *own);
+    uint64_t flags;
+    exchange_tensor tensor;
+} exchange_owned;
+
+typedef struct exchange_table {
+    exchange_version version;
+    void *older;
+    int (*allocate)(exchange_tensor *like, exchange_owned **own, void *context,
+                    void (*fail)(void *context, const char *kind, const char *message));
+    int (*own_of)(void *object, exchange_owned **own);
+    int (*object_of)(exchange_owned *own, void **object);
+    int (*view_of)(void *object, exchange_tensor *view);
+    int (*stream_of)(int device_type, int32_t device_id, void **stream);
+} exchange_table;
+
+typedef struct native_state {
+    ota_assigner *idle;
+    PyTypeObject *tensor;           /* owned; NULL where no library offers its table */
+    const exchange_table *exchange; /* of that type */
+} native_state;
+
+enum { MEMORY_DIMENSIONS = 8 };
+
+typedef enum memory_kind { MEMORY_NONE, MEMORY_NUMPY, MEMORY_TENSOR } memory_kind;
+
+/* Memory as its owner describes it; whoever made the object owns all of it. */
+typedef struct array_memory {
+    memory_kind kind;
+    void *data;
+    int type;       /* NumPy's number, or a tensor's code * 256 + bits */
+    int dimensions; /* at most MEMORY_DIMENSIONS */
+    int64_t shape[MEMORY_DIMENSIONS], strides[MEMORY_DIMENSIONS]; /* strides in elements */
+} array_memory;
+
+/* Describes a NumPy array or a tensor in memory that can be read as it lies (aligned, native, on this machine). False, without
+ * an exception, for everything else. */
+int memory_of(const native_state *state, PyObject *object, array_memory *memory);
+
+/* The address alone, for an object that memory_of took before; NULL with an exception where it is gone. */
+int memory_address(const native_state *state, PyObject *object, void **data);
+
+/* A new dense array of the kind of `like`: of its type (type 0), or of OTA_F64 or OTA_F32. NULL with an exception. */
+PyObject *memory_new(const native_state *state, const array_memory *like, int type, int dimensions,
+                     const int64_t *shape, void **data);
+
+/* Calls of the module, in kept.c and memory.c. */
+PyObject *native_tensors(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *native_layout(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *native_without_zeros(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *native_keep(PyObject *module, PyObject *arguments);
+PyObject *native_run(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+
+#endif
