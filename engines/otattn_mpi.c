@@ -101,6 +101,29 @@ static int all_gather(void *user, const void *mine, void *all, const int64_t *co
     return finish(engine, code, &request);
 }
 
+/* Parts on both sides at once; either side may have none. */
+static int send_receive(void *user, int to, const void *given, int64_t bytes, int from,
+                        void *wanted, int64_t wanted_bytes) {
+    ota_mpi *engine = user;
+    for (int64_t at = 0; at < bytes || at < wanted_bytes; at += PART) {
+        MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+        const int64_t out = bytes - at < PART ? bytes - at : PART;
+        const int64_t in = wanted_bytes - at < PART ? wanted_bytes - at : PART;
+        int code = MPI_SUCCESS;
+        if (in > 0)
+            code = MPI_Irecv((char *)wanted + at, (int)in, MPI_BYTE, from, 0, engine->comm,
+                             &requests[0]);
+        if (out > 0 && code == MPI_SUCCESS)
+            code = MPI_Isend((const char *)given + at, (int)out, MPI_BYTE, to, 0, engine->comm,
+                             &requests[1]);
+        for (int k = 0; k < 2; k++) {
+            code = finish(engine, code, &requests[k]);
+            if (code != MPI_SUCCESS) return code;
+        }
+    }
+    return 0;
+}
+
 ota_status ota_mpi_open(ota_mpi **out, const void *comm, double timeout, ota_error *error) {
     int begun = 0, ended = 0, ranks = 0;
     *out = NULL;
@@ -141,7 +164,8 @@ ota_communicator ota_mpi_communicator(ota_mpi *engine, ota_shares shares) {
                            .shares = shares,
                            .all_reduce = all_reduce,
                            .all_gather = all_gather,
-                           .user = engine};
+                           .user = engine,
+                           .send_receive = send_receive};
     (void)MPI_Comm_rank(engine->comm, &to.rank);
     (void)MPI_Comm_size(engine->comm, &to.ranks);
     return to;

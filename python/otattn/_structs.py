@@ -82,6 +82,9 @@ SHARES_IN_ORDER = 0
 SHARES_ZIGZAG = 1
 REDUCE_SUM = 0
 REDUCE_MAX = 1
+KEYS_CHOSEN = 0
+KEYS_GATHERED = 1
+KEYS_IN_RING = 2
 CENTER_NONE = 0
 CENTER_MEAN = 1
 CENTER_MIDRANGE = 2
@@ -199,6 +202,8 @@ class Communicator(ctypes.Structure):
         ("all_reduce", ctypes.c_void_p),
         ("all_gather", ctypes.c_void_p),
         ("user", ctypes.c_void_p),
+        ("send_receive", ctypes.c_void_p),
+        ("keys", ctypes.c_int),
     )
 
 

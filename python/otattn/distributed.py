@@ -31,6 +31,17 @@ _REDUCE = ctypes.CFUNCTYPE(
 _GATHER = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p
 )
+_PASS_ON = ctypes.CFUNCTYPE(
+    ctypes.c_int,
+    ctypes.c_void_p,
+    ctypes.c_int,
+    ctypes.c_void_p,
+    ctypes.c_int64,
+    ctypes.c_int,
+    ctypes.c_void_p,
+    ctypes.c_int64,
+)
+_KEYS = {"chosen": c.KEYS_CHOSEN, "gathered": c.KEYS_GATHERED, "in_ring": c.KEYS_IN_RING}
 _SHARES = {"in_order": c.SHARES_IN_ORDER, "zigzag": c.SHARES_ZIGZAG}
 
 
@@ -45,9 +56,11 @@ def _memory(address: int, count: int, dtype: torch.dtype) -> Tensor:
 class _Link:
     """The struct ota_communicator over a process group, and the exception that a call of it met."""
 
-    def __init__(self, group: dist.ProcessGroup | None, shares: str) -> None:
+    def __init__(self, group: dist.ProcessGroup | None, shares: str, keys: str) -> None:
         if shares not in _SHARES:
             raise ValueError(f"shares is {shares!r}, wanted 'in_order' or 'zigzag'")
+        if keys not in _KEYS:
+            raise ValueError(f"keys is {keys!r}, wanted 'chosen', 'gathered' or 'in_ring'")
         self.group, self.shares = group, shares
         self.rank, self.ranks = dist.get_rank(group), dist.get_world_size(group)
         if self.rank < 0:
@@ -55,14 +68,22 @@ class _Link:
         cuda = dist.get_backend(group) == "nccl"
         self.device = torch.device("cuda", torch.cuda.current_device()) if cuda else torch.device("cpu")
         self.failure: BaseException | None = None
-        self.calls = (_REDUCE(self._guarded(self._reduce)), _GATHER(self._guarded(self._gather)))
+        self.calls = (
+            _REDUCE(self._guarded(self._reduce)),
+            _GATHER(self._guarded(self._gather)),
+            _PASS_ON(self._guarded(self._send_receive)),
+        )
+        reduce, gather, pass_on = (ctypes.cast(call, ctypes.c_void_p) for call in self.calls)
         self.struct = c.Communicator(
             ctypes.sizeof(c.Communicator),
             self.rank,
             self.ranks,
             _SHARES[shares],
-            *(ctypes.cast(call, ctypes.c_void_p) for call in self.calls),
+            reduce,
+            gather,
             None,
+            pass_on,
+            _KEYS[keys],
         )
 
     def _guarded(self, call: Callable[..., None]) -> Callable[..., int]:
@@ -95,6 +116,23 @@ class _Link:
         dist.all_gather(pieces, padded.to(self.device), group=self.group)
         for place, size, piece in zip(places, sizes, pieces, strict=True):
             _memory(whole + place, size, torch.uint8).copy_(piece[:size])
+
+    def _send_receive(self, to: int, given: int, count: int, source: int, wanted: int, room: int) -> None:
+        sent = _memory(given, count, torch.uint8).to(self.device)
+        here = _memory(wanted, room, torch.uint8)
+        there = here if self.device.type == "cpu" else torch.empty_like(here, device=self.device)
+        works = []
+        if count > 0:
+            works.append(dist.P2POp(dist.isend, sent, self._global(to), self.group))
+        if room > 0:
+            works.append(dist.P2POp(dist.irecv, there, self._global(source), self.group))
+        for work in dist.batch_isend_irecv(works) if works else []:
+            work.wait()
+        if there is not here:
+            here.copy_(there)
+
+    def _global(self, rank: int) -> int:
+        return rank if self.group is None else dist.get_global_rank(self.group, rank)
 
     def total(self, count: int) -> int:
         """The sum of a count over the ranks."""
@@ -195,6 +233,7 @@ def attention(
     *,
     group: dist.ProcessGroup | None = None,
     shares: str = "in_order",
+    keys: str = "chosen",
     **keywords: Any,
 ) -> Any:
     """Attention by any method that can share out its rows; every rank of the group makes the call.
@@ -210,6 +249,8 @@ def attention(
         Default: all processes. Any backend; tensors on a GPU are computed on the CPU.
     shares : {"in_order", "zigzag"}
         Which tokens a rank holds: `rows_of` tells. "zigzag" gives all ranks equal work on causal rows.
+    keys : {"chosen", "gathered", "in_ring"}
+        How the keys and values of other ranks come: all at once, or one rank's share at a time. "chosen" gathers.
     **keywords
         Those of `otattn.attention` but `return_aux`: method, is_causal, window, attn_mask and bias (this
         rank's rows and all keys), alibi_slopes, sink, temperature, dropout_p with dropout_seed ... A vector
@@ -245,7 +286,7 @@ def attention(
             "dropout_seed is None; give every rank the same number, or they drop different pairs"
         )
     settings, extra, enable_gqa = prepare(**keywords)
-    link = _Link(group, shares)
+    link = _Link(group, shares, keys)
     folded = folded_of(query, key, value, enable_gqa)
     heads, queries = folded.query.shape[1:3]
     sizes = (heads, queries, link.total(folded.key.shape[2]))

@@ -485,7 +485,7 @@ static ota_status certify_shared(const ota_problem *problem, const ota_options *
     if (status == OTA_OK) {
         status = ota_shards_resolve(shards, &full, options, 0, &sizes, &on.r, error);
         if (status == OTA_OK) status = read_arrays(&on, arrays, certificate, error);
-        status = ota_shards_agree(shards, status, error);
+        status = ota_ranks_agree(&shards->ranks, status, error);
     }
     if (status == OTA_OK && !shards->from_matrix &&
         !ota_shards_gather(shards, &shards->keys, &shards->all_keys, "gathering the keys"))

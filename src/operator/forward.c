@@ -250,7 +250,10 @@ static void run_heads(ota_plan *plan, ota_run *run) {
     } else if (heads >= ota_pool_threads(plan->pool) && plan->shards == NULL) {
         ota_parallel(plan->pool, heads, head_task, &job);
     } else {
-        for (int64_t k = 0; k < heads; k++) run_head(&job, k, 0);
+        for (int64_t k = 0; k < heads; k++) {
+            if (plan->shards != NULL) ota_ranks_at(&plan->shards->ranks, k);
+            run_head(&job, k, 0);
+        }
     }
 }
 

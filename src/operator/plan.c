@@ -166,7 +166,7 @@ static ota_status create_shared(ota_plan *plan, const ota_problem *problem,
     status = ota_shards_resolve(plan->shards, &full, options, plan->values_width, &sizes,
                                 &plan->resolved, error);
     if (status == OTA_OK) status = build(plan, error);
-    return ota_shards_agree(plan->shards, status, error);
+    return ota_ranks_agree(&plan->shards->ranks, status, error);
 }
 
 ota_status ota_plan_create(ota_plan **out, const ota_problem *problem, int64_t values_width,

@@ -50,7 +50,7 @@ ota_status ota_shared_rebind(ota_plan *plan, const ota_problem *given, ota_error
         status = ota_resolve_share(&problem, NULL, &plan->resolved.share, &next, error);
     }
     if (status == OTA_OK) status = ota_resolved_same(&plan->resolved, &next, error);
-    status = ota_shards_agree(shards, status, error);
+    status = ota_ranks_agree(&shards->ranks, status, error);
     if (status != OTA_OK) {
         shards->keys = keys;
         return status;
@@ -129,7 +129,7 @@ ota_status ota_shared_begin(ota_plan *plan, const ota_arrays *given, ota_status 
     ota_shards *shards = plan->shards;
     shards->messages = shards->ranks.messages;
     shards->message_bytes = shards->ranks.bytes;
-    TRY(ota_shards_agree(shards, checked, error));
+    TRY(ota_ranks_agree(&shards->ranks, checked, error));
     ota_arrays mine = {0};
     memcpy(&mine, given, ota_size_min(given->size, sizeof mine));
     TRY(agree_on_wishes(plan, &mine, error));
@@ -192,9 +192,11 @@ static bool share_statuses(ota_plan *plan, int64_t heads) {
 }
 
 int ota_shared_settle(ota_plan *plan, const ota_arrays *arrays, int stopped) {
+    ota_shards *shards = plan->shards;
     const ota_resolved *r = &plan->resolved;
     const int64_t heads = r->batch * r->heads;
     double most = ota_severity_of((ota_status)stopped);
+    if (!shards->ranks.failed) ota_ranks_at(&shards->ranks, -1);
     if (!ota_ranks_most(&r->settings, &most, 1, "the end of the run")) return OTA_ECOMM;
     if (ota_status_of_severity(most) != OTA_OK) return ota_status_of_severity(most);
     if (!share_statuses(plan, heads)) return OTA_ECOMM;

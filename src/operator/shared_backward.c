@@ -136,7 +136,7 @@ ota_status ota_shared_begin_gradients(ota_plan *plan, const ota_arrays *given,
     shards->messages = shards->ranks.messages;
     shards->message_bytes = shards->ranks.bytes;
     const ota_settings *s = &plan->resolved.settings;
-    TRY(ota_shards_agree(shards, checked, error));
+    TRY(ota_ranks_agree(&shards->ranks, checked, error));
     const double mine = wishes_of(plan, wide);
     double none = 0.0, ends[2] = {mine, -mine};
     /* The sum tells whether a rank was interrupted before. */
@@ -232,6 +232,7 @@ ota_status ota_shared_end_gradients(ota_plan *plan, const ota_gradients *given,
     memset(&mine, 0, sizeof mine);
     memcpy(&mine, given, ota_size_min(given->size, sizeof mine));
     double most = ota_severity_of(found);
+    if (!shards->ranks.failed) ota_ranks_at(&shards->ranks, -1);
     const bool ended = ota_ranks_most(&plan->resolved.settings, &most, 1, "the end of backward");
     const ota_status worst = ota_status_of_severity(most);
     if (ended && worst >= OTA_OK && share(plan, &mine, wide)) return worst;

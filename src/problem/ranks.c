@@ -1,6 +1,8 @@
 /* Sums, maxima and gathers over the ranks of a plan (ranks.h). */
 #include "problem/ranks.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/integers.h"
@@ -70,6 +72,16 @@ bool ota_ranks_gather(ota_ranks *ranks, const void *mine, void *all, const int64
     return note(ranks, code, (size_t)counts[ranks->to.rank], step);
 }
 
+bool ota_ranks_pass_on(ota_ranks *ranks, const void *given, int64_t bytes, void *wanted,
+                       int64_t wanted_bytes, const char *step) {
+    if (ranks->failed) return false;
+    const int rank = ranks->to.rank, count = ranks->to.ranks;
+    const int code =
+        ranks->to.send_receive(ranks->to.user, (rank + 1) % count, given, bytes,
+                               (rank + count - 1) % count, wanted, wanted_bytes);
+    return note(ranks, code, (size_t)bytes, step);
+}
+
 ota_status ota_interrupted_together(const ota_settings *settings) {
     const ota_ranks *ranks = settings->ranks;
     if (ranks == NULL) return ota_interrupted(settings);
@@ -77,8 +89,29 @@ ota_status ota_interrupted_together(const ota_settings *settings) {
 }
 
 ota_status ota_ranks_refuse(const ota_ranks *ranks, ota_error *error) {
+    char where[64] = "";
+    if (ranks->head >= 0 && ranks->round >= 0)
+        (void)snprintf(where, sizeof where, ", head %" PRId64 ", round %" PRId64, ranks->head,
+                       ranks->round);
+    else if (ranks->head >= 0)
+        (void)snprintf(where, sizeof where, ", head %" PRId64, ranks->head);
     return ota_fail(error, OTA_ECOMM, "communicator",
                     "see whether every rank made the call and is alive, then make new plans",
-                    "rank %d of %d: the communicator answered %d in %s", ranks->to.rank,
-                    ranks->to.ranks, ranks->code, ranks->step);
+                    "rank %d of %d: the communicator answered %d in %s%s", ranks->to.rank,
+                    ranks->to.ranks, ranks->code, ranks->step, where);
+}
+
+ota_status ota_ranks_agree(ota_ranks *ranks, ota_status status, ota_error *error) {
+    enum { STEP = 4096 }; /* above every status */
+    const int rank = ranks->to.rank, count = ranks->to.ranks;
+    /* The first rank that has something to say wins. */
+    double most = status < OTA_OK ? (double)STEP * (count - rank) - (double)status : 0.0;
+    if (!reduce(ranks, &most, 1, OTA_F64, OTA_REDUCE_MAX, "agreeing on the arguments"))
+        return ota_ranks_refuse(ranks, error);
+    if (status < OTA_OK || !(most > 0.0)) return status;
+    const int distance = (int)(most / STEP);
+    const ota_status theirs = (ota_status) - (int)(most - (double)STEP * distance);
+    return ota_fail(error, OTA_EMISMATCH, "communicator", "see that rank's own sentence",
+                    "rank %d refused the call with '%s'", count - distance,
+                    ota_status_word(theirs));
 }

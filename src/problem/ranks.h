@@ -15,6 +15,7 @@ typedef struct ota_ranks {
     bool failed;     /* for good */
     int code;        /* of the callback that failed, */
     const char *step; /* in what */
+    int64_t head, round; /* at work, for sentences; -1: none */
     double *room;     /* OTA_RANKS_ROOM + what a sum carries besides */
     int64_t messages, bytes;
 } ota_ranks;
@@ -32,11 +33,23 @@ bool ota_ranks_add(ota_ranks *ranks, void *values, int64_t count, ota_type type,
 /* `mine` of every rank to all + offsets[rank], counts[rank] bytes. */
 bool ota_ranks_gather(ota_ranks *ranks, const void *mine, void *all, const int64_t *counts,
                       const int64_t *offsets, const char *step);
+/* To the next rank of the ring, and from the one before. */
+bool ota_ranks_pass_on(ota_ranks *ranks, const void *given, int64_t bytes, void *wanted,
+                       int64_t wanted_bytes, const char *step);
+
+/* Head `head` is at work from here on, before its rounds; -1: none. */
+static inline void ota_ranks_at(ota_ranks *ranks, int64_t head) {
+    ranks->head = head;
+    ranks->round = -1;
+}
 
 /* OTA_OK to go on; the same on all ranks after a sum. One process: ota_interrupted. */
 ota_status ota_interrupted_together(const ota_settings *settings);
 
 /* Fills `error`: which rank, in what, with which code. OTA_ECOMM. */
 ota_status ota_ranks_refuse(const ota_ranks *ranks, ota_error *error);
+/* Does what this rank found hold for all? OTA_OK everywhere, or a refusal everywhere: its own sentence on the ranks that
+ * have one. Needs no memory. */
+ota_status ota_ranks_agree(ota_ranks *ranks, ota_status status, ota_error *error);
 
 #endif

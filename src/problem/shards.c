@@ -11,7 +11,7 @@
 
 static void *take(ota_shards *shards, int64_t count, size_t size, bool *all) {
     size_t bytes;
-    if (count < 0 || !ota_size_mul((size_t)count, size, &bytes)) bytes = SIZE_MAX / 2;
+    if (count < 0 || !ota_size_mul((size_t)count, size, &bytes)) bytes = SIZE_MAX / 4;
     void *memory = malloc(ota_size_round_up(bytes + 1, OTA_ALIGNMENT));
     *all = *all && memory != NULL;
     shards->bytes += bytes;
@@ -37,34 +37,56 @@ void ota_shards_free(ota_shards *shards) {
     free(shards);
 }
 
-ota_status ota_shards_open(ota_shards **out, const ota_communicator *to, ota_error *error) {
-    *out = NULL;
-    ota_communicator full;
-    TRY(ota_check_sized(&full, sizeof full, to, to->size, "communicator.size", error));
-    if (full.ranks < 1 || full.rank < 0 || full.rank >= full.ranks)
-        return ota_fail(error, OTA_EINVAL, "communicator", "let rank lie in [0, ranks)",
-                        "communicator has rank %d of %d", full.rank, full.ranks);
-    if (full.all_reduce == NULL || full.all_gather == NULL)
-        return ota_fail(error, OTA_EINVAL, "communicator", "give all of them",
-                        "communicator has no %s",
-                        full.all_reduce == NULL ? "all_reduce" : "all_gather");
-    if ((int)full.shares < 0 || full.shares > OTA_SHARES_ZIGZAG)
+static ota_status check_communicator(const ota_communicator *to, ota_error *error) {
+    if ((int)to->shares < 0 || to->shares > OTA_SHARES_ZIGZAG)
         return ota_fail(error, OTA_EINVAL, "communicator", "use one of the OTA_SHARES_ orders",
-                        "communicator.shares is %d", (int)full.shares);
-    ota_shards *shards = calloc(1, sizeof *shards);
-    *out = shards;
-    bool all = shards != NULL;
-    if (all) {
-        shards->ranks.to = full;
-        shards->ranks.room = take(shards, OTA_RANKS_ROOM + OTA_RANKS_BESIDES, sizeof(double), &all);
-        shards->key_shares = take(shards, full.ranks, sizeof(int64_t), &all);
-        shards->counts = take(shards, full.ranks, sizeof(int64_t), &all);
-        shards->offsets = take(shards, full.ranks, sizeof(int64_t), &all);
-        shards->piece = take(shards, OTA_RANKS_ROOM, sizeof(double), &all);
-        shards->facts = take(shards, (int64_t)ota_shards_facts_bytes(full.ranks), 1, &all);
-    }
+                        "communicator.shares is %d", (int)to->shares);
+    if ((int)to->keys < 0 || to->keys > OTA_KEYS_IN_RING)
+        return ota_fail(error, OTA_EINVAL, "communicator", "use one of the OTA_KEYS_ courses",
+                        "communicator.keys is %d", (int)to->keys);
+    if (to->keys == OTA_KEYS_IN_RING && to->ranks > 1 && to->send_receive == NULL)
+        return ota_fail(error, OTA_EINVAL, "communicator", "give it, or gather the keys",
+                        "communicator has no send_receive, which a ring needs");
+    return OTA_OK;
+}
+
+static ota_status take_messages(ota_shards *shards, ota_error *error) {
+    const int ranks = shards->ranks.to.ranks;
+    bool all = true;
+    shards->ranks.room = take(shards, OTA_RANKS_ROOM + OTA_RANKS_BESIDES, sizeof(double), &all);
+    shards->key_shares = take(shards, ranks, sizeof(int64_t), &all);
+    shards->counts = take(shards, ranks, sizeof(int64_t), &all);
+    shards->offsets = take(shards, ranks, sizeof(int64_t), &all);
+    shards->piece = take(shards, OTA_RANKS_ROOM, sizeof(double), &all);
+    shards->facts = take(shards, (int64_t)ota_shards_facts_bytes(ranks), 1, &all);
     if (all) return OTA_OK;
     return ota_fail(error, OTA_ENOMEM, "communicator", "", "no memory for a plan of many ranks");
+}
+
+ota_status ota_shards_open(ota_shards **out, const ota_communicator *to, ota_error *error) {
+    *out = NULL;
+    ota_ranks ranks = {.head = -1, .round = -1};
+    TRY(ota_check_sized(&ranks.to, sizeof ranks.to, to, to->size, "communicator.size", error));
+    if (ranks.to.ranks < 1 || ranks.to.rank < 0 || ranks.to.rank >= ranks.to.ranks)
+        return ota_fail(error, OTA_EINVAL, "communicator", "let rank lie in [0, ranks)",
+                        "communicator has rank %d of %d", ranks.to.rank, ranks.to.ranks);
+    if (ranks.to.all_reduce == NULL || ranks.to.all_gather == NULL)
+        return ota_fail(error, OTA_EINVAL, "communicator", "give all of them",
+                        "communicator has no %s",
+                        ranks.to.all_reduce == NULL ? "all_reduce" : "all_gather");
+    /* From here on the others can be told. */
+    ota_status status = check_communicator(&ranks.to, error);
+    ota_shards *shards = calloc(1, sizeof *shards);
+    *out = shards;
+    if (shards == NULL) {
+        if (status == OTA_OK)
+            status = ota_fail(error, OTA_ENOMEM, "communicator", "",
+                              "no memory for a plan of many ranks");
+        return ota_ranks_agree(&ranks, status, error);
+    }
+    shards->ranks = ranks;
+    if (status == OTA_OK) status = take_messages(shards, error);
+    return ota_ranks_agree(&shards->ranks, status, error);
 }
 
 /* ---- problems ----------------------------------------------------------------------------------- */

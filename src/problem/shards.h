@@ -1,7 +1,7 @@
 /* shards.h: a problem of which every process holds some rows. A rank's resolved problem has its own queries and the keys of
  * all ranks, which lie in memory of the shards and are gathered before they are read.
  *
- *     open       by itself
+ *     open       memory for messages, which no rank has without the others
  *     meet       the ranks compare what they were given: one outcome on all (shards_check.c)
  *     resolve    by itself, memory included; then agree
  *     gather     an array of keys or values, head by head */
@@ -45,6 +45,7 @@ static inline const ota_communicator *ota_communicator_of(const ota_options *opt
     return options != NULL && options->size >= needed ? options->communicator : NULL;
 }
 
+/* One outcome on all ranks whose communicator has its calls. */
 ota_status ota_shards_open(ota_shards **shards, const ota_communicator *to, ota_error *error);
 void ota_shards_free(ota_shards *shards);
 
@@ -57,9 +58,6 @@ ota_status ota_shards_resolve(ota_shards *shards, const ota_problem *full,
                               const ota_options *options, int64_t values_width,
                               const ota_shard_sizes *sizes, ota_resolved *resolved,
                               ota_error *error);
-/* Does what this rank found hold for all? OTA_OK everywhere, or a refusal everywhere: its own sentence on the ranks that
- * have one. */
-ota_status ota_shards_agree(ota_shards *shards, ota_status status, ota_error *error);
 /* One array of all ranks' shares; a piece of every rank a message. False: the communicator failed. */
 bool ota_shards_gather(ota_shards *shards, const ota_array *mine, const ota_array *all,
                        const char *step);

@@ -112,6 +112,8 @@ static void list_options(facts *f, const ota_options *o) {
 /* Kernels of other levels round otherwise, and then ranks part ways where a residual meets a tolerance. */
 static void list_build(facts *f, const ota_communicator *to) {
     whole(f, "shares", (int64_t)to->shares);
+    whole(f, "keys' course", (int64_t)to->keys);
+    whole(f, "send_receive", to->send_receive != NULL);
     whole(f, "the library's version", number_of_text(ota_version()));
     whole(f, "the processor's features", (int64_t)ota_cpu_features());
 }
@@ -153,22 +155,6 @@ static ota_share rows_of(const ota_shards *shards, const int64_t *shares) {
 }
 
 /* ---- agreement ---------------------------------------------------------------------------------- */
-
-ota_status ota_shards_agree(ota_shards *shards, ota_status status, ota_error *error) {
-    enum { STEP = 4096 }; /* above every status */
-    ota_settings settings = {.ranks = &shards->ranks};
-    const ota_communicator *to = &shards->ranks.to;
-    /* The first rank that has something to say wins. */
-    double most = status < OTA_OK ? (double)STEP * (to->ranks - to->rank) - (double)status : 0.0;
-    if (!ota_ranks_most(&settings, &most, 1, "agreeing on the arguments"))
-        return ota_ranks_refuse(&shards->ranks, error);
-    if (status < OTA_OK || !(most > 0.0)) return status;
-    const int distance = (int)(most / STEP);
-    const ota_status theirs = (ota_status) - (int)(most - (double)STEP * distance);
-    return ota_fail(error, OTA_EMISMATCH, "communicator", "see that rank's own sentence",
-                    "rank %d refused the call with '%s'", to->ranks - distance,
-                    ota_status_word(theirs));
-}
 
 static ota_status differ(const facts *f, const int64_t *all, int rank, int fact, ota_error *error) {
     const int64_t here = all[(int64_t)rank * f->count + fact], first = all[fact];

@@ -114,6 +114,19 @@ static inline int crew_all_gather(void *user, const void *mine, void *all, const
     return failed != 0 ? failed : crew_meet(c);
 }
 
+/* Everybody's copy lies open until all have taken what is theirs. */
+static inline int crew_send_receive(void *user, int to, const void *given, int64_t bytes, int from,
+                                    void *wanted, int64_t wanted_bytes) {
+    crew_rank *r = user;
+    crew *c = r->all;
+    (void)to;
+    int failed = crew_count(r, bytes);
+    if (failed != 0) return failed;
+    failed = crew_give(r, given, (size_t)bytes);
+    if (failed == 0 && wanted_bytes > 0) memcpy(wanted, c->given[from], (size_t)wanted_bytes);
+    return failed != 0 ? failed : crew_meet(c);
+}
+
 static inline void *crew_thread(void *argument) {
     crew_rank *r = argument;
     r->body(r, r->context);
@@ -133,7 +146,8 @@ static inline crew *crew_of(int ranks, ota_shares shares) {
                                            .shares = shares,
                                            .all_reduce = crew_all_reduce,
                                            .all_gather = crew_all_gather,
-                                           .user = &c->rank[k]};
+                                           .user = &c->rank[k],
+                                           .send_receive = crew_send_receive};
     }
     return c;
 }
