@@ -96,6 +96,7 @@ typedef struct tool_context {
     json_t *warnings;   /* array of sentences; tool_warn adds */
     const int *cancel;  /* becomes 1 at Ctrl-C */
     tool_store *store;  /* arrays read so far */
+    tool_share share;   /* of the processes of --shard; ranks 0 without */
     bool interrupted;   /* a result was printed, but Ctrl-C cut it short: exit 130 */
 } tool_context;
 
@@ -250,6 +251,17 @@ bool tool_colour(FILE *stream);
  * is). The store keeps it. */
 int tool_load(tool_context *context, const char *field, const char *spec, ota_type type,
               const tool_array **array);
+/* The same, but with --shard only this process's lines of dimension rank - 2, where that has `rows` of them (-1: any
+ * number) and the file's format lets them be read alone; array->in_part tells. */
+int tool_load_share(tool_context *context, const char *field, const char *spec, ota_type type,
+                    int64_t rows, const tool_array **array);
+/* What has been read from `spec` as it is, in part or not, or NULL. */
+const tool_array *tool_loaded(const tool_context *context, const char *spec);
+/* Was `data` read in part? */
+bool tool_is_share(const tool_context *context, const void *data);
+/* An array of at most 4 dimensions as a 4-d one, aligned from the right. One that was read in part keeps its shape, and lines
+ * of dimension 2 begin where data does. */
+ota_array tool_aligned(const tool_array *array);
 void tool_store_free(tool_store *store);
 /* 64-byte aligned memory for `label`, NULL for size 0, into the pointer at `out`; the caller frees it. Refused, with
  * exit 5, when the machine has no such amount left. */
@@ -319,6 +331,7 @@ enum {
 };
 
 typedef struct tool_gradients tool_gradients;
+typedef struct tool_shard tool_shard; /* shard.h */
 
 typedef struct tool_solution {
     ota_status status; /* OTA_NOT_CONVERGED where the library said OTA_PARTIAL without leave */
@@ -364,9 +377,10 @@ void tool_solution_print(FILE *stream, const tool_problem *problem, const tool_s
 /* Arrays for everything that --grad-out will hold, and dL/dout or dL/dP. *out is freed by the caller, also
  * after a failure. */
 int tool_gradients_prepare(tool_context *context, tool_problem *problem, tool_gradients **out);
-/* ota_backward after the forward of `plan` on `arrays`. */
+/* ota_backward after the forward of `plan` on `arrays`, or on the rows of `shard`, which may be NULL. */
 int tool_gradients_run(tool_context *context, const tool_problem *problem, ota_plan *plan,
-                       const ota_arrays *arrays, tool_gradients *gradients, ota_result *result);
+                       const ota_arrays *arrays, const tool_shard *shard, tool_gradients *gradients,
+                       ota_result *result);
 /* u - E_p[u] of every pair, u = -dL/dP; `coupling` and `advantage` are f64 [batch,heads,n,m]. */
 void tool_advantage(const tool_problem *problem, const tool_gradients *gradients,
                     const ota_array *coupling, ota_array *advantage);

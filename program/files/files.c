@@ -264,6 +264,42 @@ static void reorder_fortran(const unsigned char *from, unsigned char *to, const 
     }
 }
 
+/* The stream's next `count` elements, in the memory's type. */
+static int load_elements(tool_stream *stream, const tool_stored *stored, bool swap, void *data,
+                         size_t count, tool_error *error) {
+    if (stored->conversion == TOOL_SIGNED || stored->conversion == TOOL_UNSIGNED)
+        return load_integers(stream, stored, swap, data, count, error);
+    const size_t element = stored->bits / 8;
+    const int code = tool_stream_read(stream, data, count * element, error);
+    if (code == 0 && swap) tool_swap_bytes(data, count, element);
+    unsigned char *truth = data;
+    for (size_t i = 0; stored->conversion == TOOL_TRUTH && i < count; i++) truth[i] = truth[i] != 0;
+    return code;
+}
+
+/* The lines of the file's share, block by block of the leading dimensions; the bytes between are skipped. */
+static int load_share(tool_stream *stream, const tool_stored *stored, bool swap, size_t element,
+                      tool_array *out, tool_error *error) {
+    const tool_share *share = &stream->file->share;
+    const int64_t rows = out->shape[out->rank - 2], width = out->shape[out->rank - 1];
+    const int64_t blocks = (int64_t)out->count / (rows * width), begin = stream->position;
+    out->in_part = true;
+    out->first = tool_share_begin(rows, share->rank, share->ranks);
+    out->held = tool_share_begin(rows, share->rank + 1, share->ranks) - out->first;
+    out->count = (size_t)(blocks * out->held * width);
+    const size_t piece = (size_t)(out->held * width), line = (size_t)width * (stored->bits / 8);
+    /* Never NULL: who holds no lines has an array all the same. */
+    int code = tool_allocate(ota_size_max(out->count * element, 1), stream->limits, stream->label,
+                             &out->data, error);
+    for (int64_t b = 0; b < blocks && piece > 0 && code == 0; b++) {
+        stream->position = begin + (b * rows + out->first) * (int64_t)line;
+        code = load_elements(stream, stored, swap, (char *)out->data + (size_t)b * piece * element,
+                             piece, error);
+    }
+    stream->position = begin + blocks * rows * (int64_t)line;
+    return code;
+}
+
 int tool_stream_load(tool_stream *stream, const tool_stored *stored, bool big_endian, bool fortran,
                      tool_array *out, tool_error *error) {
     bool widened = stored->conversion == TOOL_SIGNED || stored->conversion == TOOL_UNSIGNED;
@@ -272,17 +308,12 @@ int tool_stream_load(tool_stream *stream, const tool_stored *stored, bool big_en
     out->type = stored->type;
     if (out->count == 0) return 0;
     if (__builtin_mul_overflow(out->count, element, &bytes)) bytes = SIZE_MAX;
+    const tool_share *share = stream->file != NULL ? &stream->file->share : NULL;
+    if (share != NULL && share->ranks > 1 && !fortran && out->rank >= 2 &&
+        (share->rows < 0 || share->rows == out->shape[out->rank - 2]))
+        return load_share(stream, stored, swap, element, out, error);
     int code = tool_allocate(bytes, stream->limits, stream->label, &out->data, error);
-    if (code != 0) return code;
-    if (widened) {
-        code = load_integers(stream, stored, swap, out->data, out->count, error);
-    } else {
-        code = tool_stream_read(stream, out->data, bytes, error);
-        if (code == 0 && swap) tool_swap_bytes(out->data, out->count, element);
-        unsigned char *truth = out->data;
-        for (size_t i = 0; stored->conversion == TOOL_TRUTH && i < out->count; i++)
-            truth[i] = truth[i] != 0;
-    }
+    if (code == 0) code = load_elements(stream, stored, swap, out->data, out->count, error);
     if (code != 0 || !fortran || out->rank < 2) return code;
     void *ordered;
     code = tool_allocate(bytes, stream->limits, stream->label, &ordered, error);
@@ -365,8 +396,8 @@ static int read_standard_input(const tool_limits *limits, tool_array *out, tool_
     return tool_npy_read_stream(&stream, out, error);
 }
 
-static int read_from_path(const char *spec, const tool_limits *limits, tool_array *out,
-                          tool_error *error) {
+static int read_from_path(const char *spec, const tool_limits *limits, const tool_share *share,
+                          tool_array *out, tool_error *error) {
     const char *colon = name_colon(spec);
     char *path = colon != NULL ? strndup(spec, (size_t)(colon - spec)) : strdup(spec);
     if (path == NULL) return tool_fail(error, TOOL_EXIT_LIMIT, "no memory is left for a file name");
@@ -374,6 +405,7 @@ static int read_from_path(const char *spec, const tool_limits *limits, tool_arra
     const file_format *format;
     int code = open_with_format(path, limits, &file, &format, error);
     if (code == 0) {
+        if (share != NULL) file.share = *share;
         code = format->read(&file, colon != NULL ? colon + 1 : NULL, out, error);
         if (code == 0) code = tool_file_recheck(&file, error);
         tool_file_close(&file);
@@ -386,7 +418,15 @@ int tool_read_array(const char *spec, const tool_limits *limits, tool_array *out
                     tool_error *error) {
     memset(out, 0, sizeof *out);
     int code = strcmp(spec, "-") == 0 ? read_standard_input(limits, out, error)
-                                      : read_from_path(spec, limits, out, error);
+                                      : read_from_path(spec, limits, NULL, out, error);
+    if (code != 0) tool_array_free(out);
+    return code;
+}
+
+int tool_read_share(const char *spec, const tool_share *share, tool_array *out, tool_error *error) {
+    if (strcmp(spec, "-") == 0) return tool_read_array(spec, NULL, out, error);
+    memset(out, 0, sizeof *out);
+    const int code = read_from_path(spec, NULL, share, out, error);
     if (code != 0) tool_array_free(out);
     return code;
 }

@@ -59,7 +59,22 @@ typedef struct tool_array {
     size_t count;                 /* product of shape */
     char stored[16];              /* the file's own word for the type: "<f8", ">i4", "BF16" */
     char name[TOOL_MAX_NAME + 1]; /* name inside the file, "" for .npy */
+    /* Read in part: of dimension rank - 2 data holds only `held` lines from `first` on, and count is theirs. */
+    bool in_part;
+    int64_t first, held;
 } tool_array;
+
+/* One process's part of what `ranks` processes read together: of dimension rank - 2, where that has `rows` lines (-1: any
+ * number). ranks 0: all of it. */
+typedef struct tool_share {
+    int rank, ranks;
+    int64_t rows;
+} tool_share;
+
+/* Where the lines of `rank` begin; those of rank + 1 are behind its last. */
+static inline int64_t tool_share_begin(int64_t rows, int rank, int ranks) {
+    return rows / ranks * rank + (rows % ranks < rank ? rows % ranks : rank);
+}
 
 /* One row of a file's table of contents. type is OTA_NO_TYPE where the program cannot read the
  * type. */
@@ -79,6 +94,9 @@ typedef struct tool_listing {
 /* `limits` may be NULL (all defaults). On failure `out` is all zeros. */
 int tool_read_array(const char *spec, const tool_limits *limits, tool_array *out,
                     tool_error *error);
+/* The same, but only this share is read where the elements of a line lie together in the file: .npy in C order and
+ * .safetensors. Of other files, and of other shapes, all of it: out->in_part tells. */
+int tool_read_share(const char *spec, const tool_share *share, tool_array *out, tool_error *error);
 void tool_array_free(tool_array *array);
 
 /* Names, types and shapes of all arrays of a file, in the file's order; `path` without `:name`. */

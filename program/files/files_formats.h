@@ -67,6 +67,7 @@ typedef struct tool_file {
     int64_t size; /* fixed at opening */
     const char *path;
     tool_limits limits; /* defaults filled in */
+    tool_share share;
 } tool_file;
 
 int tool_file_open(const char *path, const tool_limits *limits, tool_file *file, tool_error *error);
@@ -95,8 +96,8 @@ tool_stream tool_stream_of_file(const tool_file *file, int64_t begin, int64_t en
 int tool_stream_read(tool_stream *stream, void *buffer, size_t size, tool_error *error);
 /* Refuses a stream that has bytes left; makes libzip check its checksum. */
 int tool_stream_finish(tool_stream *stream, tool_error *error);
-/* Reads the elements of out->shape into out->data (type, count, data and `stored` bytes are set).
- */
+/* Reads the elements of out->shape, or the file's share of them, into out->data (type, count, data and `stored` bytes are
+ * set). */
 int tool_stream_load(tool_stream *stream, const tool_stored *stored, bool big_endian, bool fortran,
                      tool_array *out, tool_error *error);
 

@@ -8,6 +8,7 @@
 typedef struct store_row {
     char *field, *spec;
     ota_type wanted;
+    bool share; /* this process's lines were enough */
     tool_array array;
 } store_row;
 
@@ -70,8 +71,8 @@ static int add_row(tool_store *store, store_row *row, tool_error *error) {
     return 0;
 }
 
-int tool_load(tool_context *context, const char *field, const char *spec, ota_type type,
-              const tool_array **array) {
+static int load(tool_context *context, const char *field, const char *spec, ota_type type,
+                const tool_share *share, const tool_array **array) {
     tool_error *error = &context->error;
     if (context->store == NULL) context->store = calloc(1, sizeof *context->store);
     tool_store *store = context->store;
@@ -83,7 +84,7 @@ int tool_load(tool_context *context, const char *field, const char *spec, ota_ty
             return tool_refuse_flag(context, field, "put one of them into a file",
                                     "%s and %s both read standard input", row->field, field);
         }
-        if (row->wanted == type) {
+        if (row->wanted == type && row->share == (share != NULL)) {
             *array = &row->array;
             return 0;
         }
@@ -93,9 +94,11 @@ int tool_load(tool_context *context, const char *field, const char *spec, ota_ty
     row->field = copy_text(field);
     row->spec = copy_text(spec);
     row->wanted = type;
+    row->share = share != NULL;
     int code = row->field == NULL || row->spec == NULL
                    ? tool_fail(error, TOOL_EXIT_LIMIT, "there is no memory left")
-                   : tool_read_array(spec, NULL, &row->array, error);
+               : share != NULL ? tool_read_share(spec, share, &row->array, error)
+                               : tool_read_array(spec, NULL, &row->array, error);
     if (code == 0) code = convert_row(context, row);
     if (code == 0) code = add_row(store, row, error);
     if (code != 0) {
@@ -105,4 +108,42 @@ int tool_load(tool_context *context, const char *field, const char *spec, ota_ty
     }
     *array = &row->array;
     return 0;
+}
+
+int tool_load(tool_context *context, const char *field, const char *spec, ota_type type,
+              const tool_array **array) {
+    return load(context, field, spec, type, NULL, array);
+}
+
+int tool_load_share(tool_context *context, const char *field, const char *spec, ota_type type,
+                    int64_t rows, const tool_array **array) {
+    const tool_share share = {context->share.rank, context->share.ranks, rows};
+    return load(context, field, spec, type, share.ranks > 1 ? &share : NULL, array);
+}
+
+const tool_array *tool_loaded(const tool_context *context, const char *spec) {
+    const tool_store *store = context->store;
+    for (size_t k = 0; store != NULL && k < store->count; k++) {
+        if (strcmp(store->rows[k]->spec, spec) == 0 && store->rows[k]->wanted == OTA_NO_TYPE)
+            return &store->rows[k]->array;
+    }
+    return NULL;
+}
+
+bool tool_is_share(const tool_context *context, const void *data) {
+    const tool_store *store = context->store;
+    for (size_t k = 0; store != NULL && k < store->count; k++) {
+        const tool_array *array = &store->rows[k]->array;
+        if (array->in_part && array->data == data) return true;
+    }
+    return false;
+}
+
+ota_array tool_aligned(const tool_array *array) {
+    int64_t size[4] = {1, 1, 1, 1};
+    for (int k = 0; k < array->rank; k++) size[4 - array->rank + k] = array->shape[k];
+    const int64_t lines = array->in_part ? array->held : size[2];
+    ota_array view = ota_array_of(array->data, array->type, size[0], size[1], lines, size[3]);
+    view.size[2] = size[2];
+    return view;
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "program/program.h"
+#include "shard.h"
 
 enum { MOST = 40 };
 
@@ -20,13 +21,6 @@ struct tool_gradients {
     tool_array shapes[MOST];
     int count;
 };
-
-/* The shape that a file's array has as a 4-d one, aligned from the right. */
-static ota_array aligned(const tool_array *array) {
-    int64_t size[4] = {1, 1, 1, 1};
-    for (int k = 0; k < array->rank; k++) size[4 - array->rank + k] = array->shape[k];
-    return ota_array_of(array->data, array->type, size[0], size[1], size[2], size[3]);
-}
 
 /* A gradient like `like`, named `name`, of the file shape `rank`, `shape`. `slot` of the library's struct
  * gets it. */
@@ -52,8 +46,8 @@ static int add(tool_context *context, tool_gradients *g, const char *name, const
 static int add_like_file(tool_context *context, tool_gradients *g, const char *name,
                          const char *field, const char *spec, const ota_array *like,
                          ota_array *slot) {
-    const tool_array *file;
-    const int code = tool_load(context, field, spec, OTA_NO_TYPE, &file);
+    const tool_array *file = tool_loaded(context, spec);
+    const int code = file == NULL ? tool_load(context, field, spec, OTA_NO_TYPE, &file) : 0;
     if (code != 0) return code;
     const ota_type type = file->type == OTA_I64 || file->type == OTA_BOOL ? OTA_F64 : file->type;
     return add(context, g, name, like, type, file->rank, file->shape, slot);
@@ -160,9 +154,9 @@ int tool_gradients_prepare(tool_context *context, tool_problem *p, tool_gradient
     const tool_settings *s = &p->settings;
     const bool plan = p->problem.scores.type != OTA_NO_TYPE;
     const tool_array *file;
-    int code = tool_load(context, "grad", s->grad, OTA_NO_TYPE, &file);
+    int code = tool_load_share(context, "grad", s->grad, OTA_NO_TYPE, p->queries, &file);
     if (code == 0 && (file->type == OTA_I64 || file->type == OTA_BOOL))
-        code = tool_load(context, "grad", s->grad, OTA_F64, &file);
+        code = tool_load_share(context, "grad", s->grad, OTA_F64, p->queries, &file);
     if (code != 0) return code;
     if (file->rank > 4) {
         return tool_refuse_flag(context, "grad", NULL, "--grad has %d dimensions, at most 4 fit",
@@ -172,7 +166,7 @@ int tool_gradients_prepare(tool_context *context, tool_problem *p, tool_gradient
     *out = g;
     if (g == NULL) return tool_fail(&context->error, TOOL_EXIT_LIMIT, "there is no memory left");
     g->want.size = sizeof g->want;
-    *(plan ? &g->want.coupling_grad : &g->want.out_grad) = aligned(file);
+    *(plan ? &g->want.coupling_grad : &g->want.out_grad) = tool_aligned(file);
     if (s->grad_out == NULL) {
         /* The advantage alone: the library still wants something to derive. */
         return 0;
@@ -208,16 +202,21 @@ static int turn_back(tool_context *context, const tool_problem *p, const ota_arr
 }
 
 int tool_gradients_run(tool_context *context, const tool_problem *p, ota_plan *plan,
-                       const ota_arrays *arrays, tool_gradients *g, ota_result *result) {
+                       const ota_arrays *arrays, const tool_shard *shard, tool_gradients *g,
+                       ota_result *result) {
     ota_error error = {.message = ""};
+    int gathered = 0;
     result->size = sizeof *result;
-    const ota_status status = ota_backward(plan, arrays, &g->want, result, &error);
+    const ota_status status = shard != NULL ? tool_shard_backward(context, shard, plan, &g->want,
+                                                                  result, &error, &gathered)
+                                            : ota_backward(plan, arrays, &g->want, result, &error);
     if (status < 0) {
         if (strcmp(error.field, "out_grad") == 0 || strcmp(error.field, "coupling_grad") == 0)
             (void)snprintf(error.field, sizeof error.field, "grad");
         return tool_fail_status(context, status, &error);
     }
-    if (p->settings.rope == NULL || g->want.queries.type == OTA_NO_TYPE) return 0;
+    if (gathered != 0 || p->settings.rope == NULL || g->want.queries.type == OTA_NO_TYPE)
+        return gathered;
     const bool corner = p->problem.corner == OTA_BOTTOM_RIGHT;
     const int code = turn_back(context, p, &g->want.queries, corner ? p->keys - p->queries : 0);
     return code != 0 ? code : turn_back(context, p, &g->want.keys, 0);

@@ -28,19 +28,23 @@ static int as_array(tool_context *context, const char *field, const tool_array *
         return tool_refuse_flag(context, field, NULL, "%s has %d dimensions, at most %d fit", field,
                                 array->rank, most);
     }
-    int64_t size[4] = {1, 1, 1, 1};
-    for (int k = 0; k < array->rank; k++) size[4 - array->rank + k] = array->shape[k];
-    if (vector) {
-        size[0] = size[1];
-        size[1] = size[2];
-        size[2] = 1;
-    }
-    *out = ota_array_of(array->data, array->type, size[0], size[1], size[2], size[3]);
+    *out = tool_aligned(array);
+    if (vector)
+        *out = ota_array_of(array->data, array->type, out->size[1], out->size[2], 1, out->size[3]);
     return 0;
 }
 
 static bool is_float(ota_type type) {
     return type == OTA_F64 || type == OTA_F32 || type == OTA_F16 || type == OTA_BF16;
+}
+
+/* An array with `rows` lines (-1: any number), of which this process of --shard needs only its own. */
+static int load_rows(tool_context *context, const char *field, const char *spec, ota_type type,
+                     const tool_problem *problem, int64_t rows, const tool_array **array) {
+    /* What --rope turns it turns from the first line on. */
+    return problem->settings.rope != NULL && rows < 0
+               ? tool_load(context, field, spec, type, array)
+               : tool_load_share(context, field, spec, type, rows, array);
 }
 
 /* An operand: whole numbers count as f64. */
@@ -49,7 +53,7 @@ static int load_operand(tool_context *context, const char *field, const char *sp
     const tool_array *array;
     ota_type type =
         problem->settings.dtype != NULL ? tool_type_of(problem->settings.dtype) : OTA_NO_TYPE;
-    TRY(tool_load(context, field, spec, OTA_NO_TYPE, &array));
+    TRY(load_rows(context, field, spec, OTA_NO_TYPE, problem, -1, &array));
     if (array->type == OTA_BOOL) {
         return tool_refuse_flag(context, field, "store it as f32 or f64",
                                 "%s '%.200s' holds %s, not numbers", field, spec,
@@ -61,7 +65,7 @@ static int load_operand(tool_context *context, const char *field, const char *sp
     }
     if (array->type == OTA_I64 && type == OTA_NO_TYPE) type = OTA_F64;
     if (type != OTA_NO_TYPE && type != array->type)
-        TRY(tool_load(context, field, spec, type, &array));
+        TRY(load_rows(context, field, spec, type, problem, -1, &array));
     if (array->rank < 1) {
         return tool_refuse_flag(context, field, NULL,
                                 "%s '%.200s' is a single number, not an array", field, spec);
@@ -231,7 +235,7 @@ static int apply_caps(tool_context *context, tool_problem *problem) {
                                 p->entry_cap);
     }
     p->entry_cap = 0.0;
-    TRY(tool_load(context, "entry-cap", text, OTA_F64, &array));
+    TRY(load_rows(context, "entry-cap", text, OTA_F64, problem, problem->queries, &array));
     return as_array(context, "entry-cap", array, false, &p->entry_caps);
 }
 
@@ -239,10 +243,11 @@ static int apply_terms(tool_context *context, tool_problem *problem) {
     const tool_settings *s = &problem->settings;
     for (int k = 0; k < s->biases.count; k++) {
         const tool_array *array;
-        TRY(tool_load(context, "bias", s->biases.items[k], OTA_NO_TYPE, &array));
-        if (!is_float(array->type)) {
-            TRY(tool_load(context, "bias", s->biases.items[k], OTA_F64, &array));
-        }
+        const char *spec = s->biases.items[k];
+        const int64_t n = problem->queries;
+        TRY(load_rows(context, "bias", spec, OTA_NO_TYPE, problem, n, &array));
+        if (!is_float(array->type))
+            TRY(load_rows(context, "bias", spec, OTA_F64, problem, n, &array));
         TRY(as_array(context, "bias", array, false, &add_term(problem, OTA_TERM_DENSE)->array));
     }
     if (s->relative_bias != NULL) TRY(load_relative(context, s->relative_bias, problem));
@@ -299,7 +304,7 @@ static int apply_corner(tool_context *context, tool_problem *problem) {
 
 static int load_mask(tool_context *context, const char *spec, tool_problem *problem) {
     const tool_array *array;
-    TRY(tool_load(context, "mask", spec, OTA_NO_TYPE, &array));
+    TRY(load_rows(context, "mask", spec, OTA_NO_TYPE, problem, problem->queries, &array));
     if (array->type == OTA_I64) {
         return tool_refuse_flag(context, "mask",
                                 "store it as bool (true takes part) or as float (added)",

@@ -100,10 +100,13 @@ static int allocate_outputs(tool_context *context, const tool_problem *p, unsign
     return code;
 }
 
-static int run_forward(tool_context *context, const tool_problem *p, const ota_problem *problem,
-                       const ota_options *options, const ota_arrays *arrays, tool_solution *s) {
+/* `shard`: NULL, or the rows to solve instead of all. */
+static int run_forward(tool_context *context, const tool_problem *p, const ota_options *options,
+                       const ota_arrays *all, const tool_shard *shard, tool_solution *s) {
     ota_error error = {.message = ""};
     ota_plan *plan;
+    const ota_problem *problem = shard != NULL ? &shard->problem : &p->problem;
+    const ota_arrays *arrays = shard != NULL ? &shard->arrays : all;
     const int64_t begun = tool_now_ns();
     ota_status status = ota_plan_create(&plan, problem, p->values_width, options, &error);
     if (status < 0) return tool_fail_status(context, status, &error);
@@ -112,7 +115,8 @@ static int run_forward(tool_context *context, const tool_problem *p, const ota_p
     if (status >= 0 && s->gradients != NULL &&
         (status != OTA_PARTIAL || p->settings.allow_partial)) {
         ota_result backward;
-        const int code = tool_gradients_run(context, p, plan, arrays, s->gradients, &backward);
+        const int code =
+            tool_gradients_run(context, p, plan, arrays, shard, s->gradients, &backward);
         if (code != 0) {
             ota_plan_free(plan);
             return code;
@@ -176,6 +180,8 @@ int tool_solve(tool_context *context, tool_problem *problem, unsigned wanted, ot
     int code = allocate_outputs(context, problem, wanted, out_type, solution);
     if (code == 0 && problem->settings.grad != NULL)
         code = tool_gradients_prepare(context, problem, &solution->gradients);
+    const bool shared = problem->settings.shard != NULL;
+    if (shared) code = tool_shard_together(code);
     if (code != 0) return code;
     ota_arrays arrays = {.size = sizeof arrays,
                          .values = problem->values,
@@ -196,14 +202,14 @@ int tool_solve(tool_context *context, tool_problem *problem, unsigned wanted, ot
     options.progress = tool_progress_solver;
     options.progress_user = &progress;
     tool_shard shard;
-    const bool shared = problem->settings.shard != NULL;
     const ota_problem *solved = shared ? &shard.problem : &problem->problem;
     const ota_arrays *rows = shared ? &shard.arrays : &arrays;
     if (shared) {
         code = tool_shard_together(tool_shard_open(context, problem, &arrays, &shard));
         options.communicator = &shard.with;
     }
-    if (code == 0) code = run_forward(context, problem, solved, &options, rows, solution);
+    if (code == 0)
+        code = run_forward(context, problem, &options, &arrays, shared ? &shard : NULL, solution);
     tool_progress_end(&progress);
     options.progress = NULL;
     if (code == 0 && solution->certified)

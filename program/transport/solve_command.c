@@ -251,6 +251,7 @@ int tool_solve_command(tool_context *context, const char *scores, const char *qu
     const bool shared = context->settings.shard != NULL;
     int code = shared ? tool_ranks_begin() : 0;
     if (code != 0) return tool_fail(&context->error, code, "the processes of mpirun do not start");
+    if (shared) context->share = (tool_share){tool_ranks_rank(), tool_ranks_size(), -1};
     code = solve_command(context, scores, queries, keys, values, main_output);
     if (shared) tool_ranks_end();
     return code == TOOL_SHARD_STOPPED ? 0 : code;

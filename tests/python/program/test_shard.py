@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from program import PROGRAM, answer, environment
+from safetensors.numpy import save_file
 from test_ranks import ALLOWED, MPIRUN
 
 METHODS = ["softmax", "entmax:1.5", "softmax/exact", "softmax/capped:2", "softmax/elastic:0.5,4"]
@@ -34,13 +35,15 @@ def words_of(method: str) -> list[str]:
     return ["--method", method, *causal, "--bias", "b.npy", "--force"]
 
 
-def attend(folder: Path, ranks: int, out: str, *words: Any) -> subprocess.CompletedProcess[str]:
+def attend(
+    folder: Path, ranks: int, out: str, *words: Any, queries: str = "q.npy"
+) -> subprocess.CompletedProcess[str]:
     if ranks > 1 and not answer(folder, "doctor")["mpi"]:
         pytest.skip("the program is built without MPI")
     if ranks > 1 and MPIRUN is None:
         pytest.skip("there is no mpirun")
     launcher = [str(MPIRUN), "-n", str(ranks)] if ranks > 1 else []
-    command = [*launcher, PROGRAM, "attend", "q.npy", "k.npy", "v.npy", "-o", out, "--threads", "1"]
+    command = [*launcher, PROGRAM, "attend", queries, "k.npy", "v.npy", "-o", out, "--threads", "1"]
     return subprocess.run(
         [*command, *map(str, words)],
         cwd=folder, capture_output=True, text=True, timeout=120, env=environment(**ALLOWED),
@@ -72,6 +75,84 @@ def test_processes_give_what_one_gives(folder: Path, ranks: int) -> None:
         assert shared.stdout.count('"command"') == 1
         for one, other in (("one.npy", "all.npy"), ("r1.npy", "r2.npy")):
             np.testing.assert_allclose(np.load(folder / other), np.load(folder / one), atol=1e-8)
+
+
+GRADIENTS = [
+    ("softmax", ["--causal", "--bias", "b.npy", "--grad-scores", "--grad-parameters", "--alibi", "0.1"]),
+    ("softmax", ["--bias", "line.npy", "--mask", "mask.npy", "--rope"]),
+    ("entmax:1.5", ["--bias", "b.npy", "--grad-parameters"]),
+    ("softmax/exact", ["--bias", "b.npy"]),
+    ("softmax/capped:2", ["--window", "20,20"]),
+    ("softmax/exact{rounds=6}", ["--bias", "b.npy"]),
+]
+
+
+def test_gradients_are_those_of_one_process(folder: Path) -> None:
+    ranks = 3
+    draw = np.random.default_rng(6)
+    np.save(folder / "dout.npy", draw.standard_normal((2, 3, 45, 8)))
+    np.save(folder / "line.npy", draw.standard_normal((1, 45)))
+    np.save(folder / "mask.npy", draw.random((3, 45, 45)) < 0.8)
+    for method, words in GRADIENTS:
+        asked = ["--method", method, *words, "--force", "--grad", "dout.npy", "--grad-out"]
+        alone = attend(folder, 1, "one.npy", *asked, "g1.npz")
+        shared = attend(folder, ranks, "all.npy", *asked, "g2.npz", "--shard", "rows")
+        assert alone.returncode == 0 and shared.returncode == 0, alone.stderr + shared.stderr
+        one, other = np.load(folder / "g1.npz"), np.load(folder / "g2.npz")
+        assert sorted(one.files) == sorted(other.files) and len(one.files) >= 3
+        for name in one.files:
+            # Two implicit gradients, each solved to 1e-10 of its length.
+            scale = 1.0 + float(np.abs(one[name]).max())
+            np.testing.assert_allclose(other[name], one[name], atol=1e-8 * scale, err_msg=f"{method} {name}")
+    refused = attend(folder, ranks, "no.npy", "--grad", "dout.npy", "--advantage", "a.npy", "--shard", "rows")
+    assert refused.returncode == 2 and refused.stderr.count("--advantage needs all values") == 1
+    assert not (folder / "no.npy").exists() and not (folder / "a.npy").exists()
+
+
+def test_files_of_every_kind_are_shared_out(folder: Path) -> None:
+    """Formats whose lines cannot be read alone are read whole; the results are the same."""
+    q, k = (np.load(folder / f"{name}.npy") for name in "qk")
+    whole = np.random.default_rng(7).integers(-9, 9, (2, 3, 45, 8))
+    kinds = {
+        "fortran.npy": np.asfortranarray(q), "swapped.npy": q.astype(">f8"), "bytes.npy": whole.astype("i1"),
+        "narrow.npy": q.astype("f4"), "short.npy": whole.astype(">i2"),
+    }  # fmt: skip
+    for name, array in kinds.items():
+        np.save(folder / name, array)
+    np.savez(folder / "inside.npz", q=q)
+    np.savez_compressed(folder / "packed.npz", q=q)
+    save_file({"q": q.astype("f4"), "w": k}, folder / "q.safetensors")
+    np.save(folder / "few.npy", q[:, :, :2])
+    names = [*kinds, "inside.npz", "packed.npz:q", "q.safetensors:q", "few.npy"]
+    for name in names:
+        command = ["--method", "softmax", "--dtype", "f64", "--force"]
+        alone = attend(folder, 1, "one.npy", *command, queries=name)
+        shared = attend(folder, 5, "all.npy", *command, "--shard", "rows", queries=name)
+        assert alone.returncode == 0 and shared.returncode == 0, alone.stderr + shared.stderr
+        np.testing.assert_allclose(np.load(folder / "all.npy"), np.load(folder / "one.npy"), atol=1e-9)
+
+
+def test_a_process_reads_only_its_rows(folder: Path) -> None:
+    """Bytes that every process and what it started read, by the kernel's own count."""
+    if not answer(folder, "doctor")["mpi"] or MPIRUN is None:
+        pytest.skip("the program is built without MPI, or there is no mpirun")
+    ranks, size = 4, 4 * 4096 * 64 * 4
+    draw = np.random.default_rng(8)
+    for name in "qkv":
+        np.save(folder / f"{name}.npy", draw.standard_normal((1, 4, 4096, 64)).astype("f4"))
+    script = (
+        f"{PROGRAM} attend q.npy k.npy v.npy --method softmax --shard rows --threads 1 -o out.npy --force; "
+        "code=$?; grep rchar /proc/$$/io > read.$$; exit $code"
+    )
+    done = subprocess.run(
+        [str(MPIRUN), "-n", str(ranks), "sh", "-c", script],
+        cwd=folder, capture_output=True, text=True, timeout=120, env=environment(**ALLOWED),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    read = [int(path.read_text().split()[1]) for path in folder.glob("read.*")]
+    assert len(read) == ranks
+    # MPI reads its own settings, and may carry messages by reads: half of a whole array is room for that.
+    assert max(read) < 3 * size // ranks + size // 2, read
 
 
 def test_what_one_process_refuses_all_refuse(folder: Path) -> None:
