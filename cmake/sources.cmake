@@ -375,6 +375,7 @@ set(OTATTN_PROGRAM_SOURCES
     program/files/files.c
     program/files/files_error.c
     program/files/files_types.c
+    program/files/memory.c
     program/files/npy.c
     program/files/npz.c
     program/files/output.c
@@ -491,6 +492,7 @@ set(OTATTN_TEST_SOURCES
     tests/operator/test_forward_laws.c
     tests/operator/test_forward_runs.c
     tests/operator/test_jvp.c
+    tests/operator/test_refused_memory.c
     tests/operator/test_shards.c
     tests/operator/test_tangents.c
     tests/operator/test_tiny.c
@@ -537,3 +539,9 @@ set(OTATTN_DUMP_SOURCES
     tests/dump/outputs.c
     tests/dump/report.c
     tests/dump/settings.c)
+
+# tests/faults: what is preloaded before the program to make its calls fail.
+set(OTATTN_FAILING_CALLS_SOURCES
+    tests/faults/failing_calls.c
+    tests/faults/failing_files.c
+    tests/faults/failing_memory.c)

@@ -1,24 +1,43 @@
 /* Text made in memory and written whole; tables by RFC 4180, where a value that does not exist is an empty cell. */
-#define _POSIX_C_SOURCE 200809L
+#define _GNU_SOURCE /* fopencookie */
 #include <math.h>
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "program/program.h"
 
+/* A stream of open_memstream does not remember that it could not grow. */
+static ssize_t grow_text(void *to, const char *bytes, size_t size) {
+    tool_text *text = to;
+    if (size > text->room - text->size) {
+        if (text->size > SIZE_MAX / 4 || size > SIZE_MAX / 4) return 0;
+        const size_t room = (text->size + size) * 2;
+        char *grown = realloc(text->text, room + 1);
+        if (grown == NULL) return 0;
+        text->text = grown;
+        text->room = room;
+    }
+    memcpy(text->text + text->size, bytes, size);
+    text->size += size;
+    text->text[text->size] = '\0';
+    return (ssize_t)size;
+}
+
 int tool_text_begin(tool_text *text, tool_error *error) {
-    *text = (tool_text){.text = NULL};
-    text->stream = open_memstream(&text->text, &text->size);
+    *text = (tool_text){.text = calloc(1, 1)};
+    if (text->text != NULL)
+        text->stream = fopencookie(text, "w", (cookie_io_functions_t){.write = grow_text});
     if (text->stream != NULL) return 0;
-    return tool_fail(error, TOOL_EXIT_LIMIT, "no memory is left for a table");
+    return tool_fail(error, TOOL_EXIT_LIMIT, "no memory is left for a text");
 }
 
 int tool_text_end(tool_text *text, int code, tool_error *error) {
     if (text->stream == NULL) return code;
     const bool failed = ferror(text->stream) != 0;
     if ((fclose(text->stream) != 0 || failed) && code == 0)
-        code = tool_fail(error, TOOL_EXIT_LIMIT, "no memory is left for a table");
+        code = tool_fail(error, TOOL_EXIT_LIMIT, "no memory is left for a text");
     text->stream = NULL;
     return code;
 }

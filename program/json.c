@@ -87,10 +87,20 @@ static void print_tree(FILE *stream, const json_t *tree) {
     }
 }
 
+/* Made whole first: where memory ends on the way, nothing is printed. */
 int tool_print_json(FILE *stream, json_t *tree) {
-    if (tree == NULL) return TOOL_EXIT_INTERNAL;
-    print_tree(stream, tree);
-    (void)fputc('\n', stream);
+    tool_text text = {.stream = NULL};
+    tool_error error;
+    int code = tree != NULL ? tool_text_begin(&text, &error) : TOOL_EXIT_LIMIT;
+    if (code == 0) {
+        print_tree(text.stream, tree);
+        (void)fputc('\n', text.stream);
+    }
+    code = tool_text_end(&text, code, &error);
     json_decref(tree);
-    return 0;
+    if (code != 0) tool_memory_note();
+    if (tool_memory_short()) code = TOOL_EXIT_LIMIT;
+    if (code == 0) (void)fwrite(text.text, 1, text.size, stream);
+    free(text.text);
+    return code;
 }

@@ -3,6 +3,7 @@
 #define _POSIX_C_SOURCE 200809L
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
@@ -64,23 +65,40 @@ static int run(tool_context *context, int argc, char **argv) {
     return context->command->run(context);
 }
 
+/* What a failure says that came of memory nobody could ask for. */
+static int fail_short(tool_context *context, int code) {
+    static const ota_error none;
+    if (code != TOOL_EXIT_LIMIT || context->error.message[0] == '\0')
+        code = tool_fail_status(context, OTA_ENOMEM, &none);
+    tool_memory_forget();
+    return code;
+}
+
+/* A reader that has seen enough (`otattn help | head`) closes the pipe. */
+static bool reader_has_gone(int cause) {
+    struct pollfd output = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    return cause == EPIPE ||
+           (cause == 0 && poll(&output, 1, 0) > 0 && (output.revents & POLLERR) != 0);
+}
+
 int main(int argc, char **argv) {
     install_handlers();
+    tool_memory_watch();
     tool_context context = {.warnings = json_array(), .cancel = &interrupted};
     int code = run(&context, argc, argv);
+    if (tool_memory_short()) code = fail_short(&context, code);
     if (code != 0) tool_report_failure(&context, code);
     if (code == 0 && context.interrupted) code = TOOL_EXIT_INTERRUPTED;
     tool_store_free(context.store);
     json_decref(context.warnings);
     json_decref(context.failure);
-    /* A full disk shows here at the latest. A reader that has seen enough (`otattn help | head`) needs
-     * no sentence. */
+    /* A full disk shows here at the latest; of an earlier failure the stream keeps no cause. */
     errno = 0;
     if ((fflush(stdout) != 0 || ferror(stdout)) && code == 0) {
-        if (errno != EPIPE && errno != 0) {
-            (void)fprintf(stderr, "otattn: standard output cannot be written: %s\n",
-                          strerror(errno));
-        }
+        const int cause = errno;
+        if (!reader_has_gone(cause))
+            (void)fprintf(stderr, "otattn: standard output cannot be written%s%s\n",
+                          cause != 0 ? ": " : "", cause != 0 ? strerror(cause) : "");
         code = TOOL_EXIT_IO;
     }
     return code;

@@ -200,21 +200,12 @@ json_t *tool_json_real(double value);
 json_t *tool_json_put(json_t *object, const char *fields, ...);
 /* What every result begins with: command, version, status. */
 json_t *tool_json_result(const tool_context *context, const char *status);
-/* One line on `stream`; numbers shortest, never NaN or Infinity. Takes over the reference. */
+/* One line on `stream`, whole or not at all; numbers shortest, never NaN or Infinity. Takes over the reference. Where
+ * memory was short it returns TOOL_EXIT_LIMIT, and main says so. */
 int tool_print_json(FILE *stream, json_t *tree);
 
 /* ---- csv.c: text made in memory, and tables by RFC 4180 in it ---- */
 
-typedef struct tool_text {
-    FILE *stream;
-    char *text; /* whole after tool_text_end; freed by the caller */
-    size_t size;
-    bool begun; /* the table's line has a cell */
-} tool_text;
-
-int tool_text_begin(tool_text *text, tool_error *error);
-/* Returns `code`, or where that is 0 what went wrong. */
-int tool_text_end(tool_text *text, int code, tool_error *error);
 void tool_csv_cell(tool_text *csv, const char *text, size_t size);
 void tool_csv_word(tool_text *csv, const char *text);
 /* Shortest; empty where it is not finite. */

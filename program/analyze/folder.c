@@ -163,26 +163,16 @@ int run_folder_write(tool_context *context, const run_folder *folder, const char
     return tool_write_file(path, true, text, size, &context->error);
 }
 
-/* One line, numbers shortest: what tool_print_json prints. */
-static char *text_of(const json_t *tree, size_t *size) {
-    char *text = NULL;
-    FILE *stream = open_memstream(&text, size);
-    if (stream == NULL) return NULL;
-    json_t *borrowed = (json_t *)(uintptr_t)tree;
-    const int code = tool_print_json(stream, json_incref(borrowed));
-    if (fclose(stream) == 0 && code == 0) return text;
-    free(text);
-    return NULL;
-}
-
 int run_folder_write_json(tool_context *context, const run_folder *folder, const char *name,
                           const json_t *tree) {
-    size_t size = 0;
-    char *text = tree != NULL ? text_of(tree, &size) : NULL;
-    if (text == NULL)
-        return tool_fail(&context->error, TOOL_EXIT_LIMIT, "no memory is left for %s", name);
-    const int code = run_folder_write(context, folder, name, text, size);
-    free(text);
+    tool_text text;
+    int code = tool_text_begin(&text, &context->error);
+    json_t *borrowed = (json_t *)(uintptr_t)tree;
+    if (code == 0 && tool_print_json(text.stream, json_incref(borrowed)) != 0)
+        code = tool_fail(&context->error, TOOL_EXIT_LIMIT, "no memory is left for %s", name);
+    code = tool_text_end(&text, code, &context->error);
+    if (code == 0) code = run_folder_write(context, folder, name, text.text, text.size);
+    free(text.text);
     return code;
 }
 

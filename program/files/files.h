@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "otattn.h"
 #include "otattn_tensors.h"
@@ -146,5 +147,29 @@ int tool_write_file(const char *path, bool force, const void *bytes, size_t size
                     tool_error *error);
 /* Removes the temporary file and frees; NULL is allowed. */
 void tool_output_abort(tool_output *output);
+
+/* ---- memory.c: refusals of memory that nobody could answer ---- */
+
+/* From here on jansson's are noted. */
+void tool_memory_watch(void);
+void tool_memory_note(void);
+/* Something that is to be shown or written lacks a part: it must not leave the program. */
+bool tool_memory_short(void);
+/* Before the sentence that says so. */
+void tool_memory_forget(void);
+
+/* ---- csv.c: text made in memory ---- */
+
+/* Stays where it is while it has a stream. */
+typedef struct tool_text {
+    FILE *stream;
+    char *text; /* whole after tool_text_end, with a NUL behind it; freed by the caller, also after a failure */
+    size_t size, room;
+    bool begun; /* the table's line has a cell */
+} tool_text;
+
+int tool_text_begin(tool_text *text, tool_error *error);
+/* Returns `code`, or where that is 0 what went wrong. */
+int tool_text_end(tool_text *text, int code, tool_error *error);
 
 #endif

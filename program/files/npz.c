@@ -294,6 +294,17 @@ int tool_npz_list(const tool_file *file, tool_listing *out, tool_error *error) {
 
 /* ---- writing ---- */
 
+/* What libzip could not do. Where it had no memory for its own account of that, it tells none. */
+static int write_failure(tool_error *error, const char *path, zip_error_t *cause) {
+    const int kind = zip_error_code_zip(cause);
+    const bool memory = kind == ZIP_ER_MEMORY || kind == ZIP_ER_OK ||
+                        (kind == ZIP_ER_TMPOPEN && zip_error_code_system(cause) == ENOMEM);
+    if (memory)
+        return tool_fail(error, TOOL_EXIT_LIMIT, "%s: no memory is left for the archive", path);
+    return tool_fail(error, TOOL_EXIT_IO, "%s: cannot be written: %s", path,
+                     zip_error_strerror(cause));
+}
+
 static int add_array(zip_t *zip, tool_output *output, const tool_array *array, char **header,
                      tool_error *error) {
     const char *path = tool_short_path(tool_output_path(output));
@@ -306,21 +317,20 @@ static int add_array(zip_t *zip, tool_output *output, const tool_array *array, c
     snprintf(entry, sizeof entry, "%s.npy", array->name);
     zip_buffer_fragment_t parts[2] = {{(zip_uint8_t *)*header, size},
                                       {(zip_uint8_t *)array->data, (zip_uint64_t)bytes}};
-    zip_source_t *source = ota_name_is_valid(array->name, strlen(array->name))
-                               ? zip_source_buffer_fragment(zip, parts, bytes > 0 ? 2 : 1, 0)
-                               : NULL;
-    if (source == NULL)
+    if (!ota_name_is_valid(array->name, strlen(array->name)))
         return tool_fail(error, TOOL_EXIT_INTERNAL, "%s: array without a valid name", path);
+    zip_source_t *source = zip_source_buffer_fragment(zip, parts, bytes > 0 ? 2 : 1, 0);
+    if (source == NULL) return write_failure(error, path, zip_get_error(zip));
     zip_int64_t index = zip_file_add(zip, entry, source, ZIP_FL_ENC_UTF_8);
     if (index < 0) {
+        code = write_failure(error, path, zip_get_error(zip));
         zip_source_free(source);
-        return tool_fail(error, TOOL_EXIT_INTERNAL, "%s: array \"%.100s\" cannot be added: %s",
-                         path, array->name, zip_strerror(zip));
+        return code;
     }
     const zip_uint16_t first_day = 1 << 5 | 1; /* 1980-01-01: same arrays, same bytes */
     if (zip_set_file_compression(zip, (zip_uint64_t)index, ZIP_CM_STORE, 0) != 0 ||
         zip_file_set_dostime(zip, (zip_uint64_t)index, 0, first_day, 0) != 0)
-        return tool_fail(error, TOOL_EXIT_INTERNAL, "%s: %s", path, zip_strerror(zip));
+        return write_failure(error, path, zip_get_error(zip));
     return 0;
 }
 
@@ -330,20 +340,22 @@ int tool_write_npz(tool_output *output, const tool_array *arrays, size_t count, 
         return tool_fail(error, TOOL_EXIT_USAGE, "%s: npz needs a file and at least one array",
                          path);
     char **headers = calloc(count, sizeof *headers);
-    int kind = 0;
+    int kind = ZIP_ER_MEMORY;
     /* libzip writes a neighbour of the temporary file and renames it over the empty one. */
     zip_t *zip = headers != NULL
                      ? zip_open(tool_output_temporary(output), ZIP_CREATE | ZIP_TRUNCATE, &kind)
                      : NULL;
     int code = 0;
-    if (zip == NULL)
-        code = tool_fail(error, TOOL_EXIT_IO, "%s: the archive cannot be started", path);
+    if (zip == NULL) {
+        zip_error_t cause;
+        zip_error_init_with_code(&cause, kind);
+        code = write_failure(error, path, &cause);
+        zip_error_fini(&cause);
+    }
     for (size_t i = 0; code == 0 && i < count; i++)
         code = add_array(zip, output, &arrays[i], &headers[i], error);
     if (zip != NULL && (code != 0 || zip_close(zip) != 0)) {
-        if (code == 0)
-            code = tool_fail(error, TOOL_EXIT_IO, "%s: cannot be written: %s", path,
-                             zip_strerror(zip));
+        if (code == 0) code = write_failure(error, path, zip_get_error(zip));
         zip_discard(zip);
     }
     for (size_t i = 0; headers != NULL && i < count; i++) free(headers[i]);

@@ -250,7 +250,9 @@ static void settle(tool_output *output) {
 }
 
 int tool_outputs_commit(tool_output **outputs, size_t count, tool_error *error) {
-    int code = 0;
+    int code = tool_memory_short() ? tool_fail(error, TOOL_EXIT_LIMIT,
+                                               "no memory is left for all that is to be written")
+                                   : 0;
     size_t placed = 0;
     for (size_t i = 0; code == 0 && i < count; i++)
         if (outputs[i] != NULL) code = finish_writing(outputs[i], error);

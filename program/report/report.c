@@ -19,9 +19,7 @@
 #include "pack.h"
 
 struct tool_report {
-    FILE *stream; /* fills text [length] */
-    char *text;
-    size_t length;
+    tool_text text;
     json_t *specifications; /* name -> Vega-Lite object without data, for the figures in use */
     int figures, maps;
     bool out_of_memory;
@@ -33,7 +31,7 @@ static const char policy[] = "default-src 'none'; style-src 'unsafe-inline'; scr
                              "'unsafe-inline' 'unsafe-eval'; img-src data: blob:";
 
 static void append_bytes(tool_report *report, const void *bytes, size_t size) {
-    (void)fwrite(bytes, 1, size, report->stream);
+    (void)fwrite(bytes, 1, size, report->text.stream);
 }
 
 /* Markup of our own, never foreign text. */
@@ -152,7 +150,7 @@ static void put(tool_report *report, const char *markup, ...) {
         case 'r': append(report, va_arg(list, const char *)); break;
         case 'e': escape(report, va_arg(list, const char *)); break;
         case 'm': append_marked_text(report, va_arg(list, const char *)); break;
-        default: (void)fprintf(report->stream, "%zu", va_arg(list, size_t)); break;
+        default: (void)fprintf(report->text.stream, "%zu", va_arg(list, size_t)); break;
         }
         markup += 2;
     }
@@ -169,9 +167,9 @@ bool tool_report_charts(void) { return tool_embedded_find("charts") != NULL; }
 tool_report *tool_report_open(const char *title, const char *lead) {
     tool_report *report = calloc(1, sizeof *report);
     if (report == NULL) return NULL;
-    report->stream = open_memstream(&report->text, &report->length);
+    tool_error none;
     report->specifications = json_object();
-    if (report->stream == NULL || report->specifications == NULL) {
+    if (tool_text_begin(&report->text, &none) != 0 || report->specifications == NULL) {
         tool_report_abort(report);
         return NULL;
     }
@@ -392,24 +390,24 @@ static int fail(tool_error *error, int exit_code, const char *message, const cha
 
 int tool_report_close(tool_report *report, const char *path, bool force, tool_error *error) {
     write_footer(report);
-    const bool failed = ferror(report->stream) != 0;
-    if (fclose(report->stream) != 0 || failed) report->out_of_memory = true;
-    report->stream = NULL;
+    if (tool_text_end(&report->text, 0, error) != 0) report->out_of_memory = true;
     int status = 0;
     if (report->out_of_memory)
         status = fail(error, TOOL_EXIT_LIMIT, "there is not enough memory for the report", "");
     else if (report->missing_figure[0] != '\0')
         status = fail(error, TOOL_EXIT_INTERNAL, "the program holds no figure named ",
                       report->missing_figure);
-    if (status == 0) status = tool_write_file(path, force, report->text, report->length, error);
+    if (status == 0)
+        status = tool_write_file(path, force, report->text.text, report->text.size, error);
     tool_report_abort(report);
     return status;
 }
 
 void tool_report_abort(tool_report *report) {
     if (report == NULL) return;
-    if (report->stream != NULL) (void)fclose(report->stream);
+    tool_error none;
+    (void)tool_text_end(&report->text, 0, &none);
     json_decref(report->specifications);
-    free(report->text);
+    free(report->text.text);
     free(report);
 }

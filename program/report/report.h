@@ -37,7 +37,8 @@ void tool_cell(tool_cells *cells, const char *text);
 void tool_cell_number(tool_cells *cells, double value);
 void tool_cell_format(tool_cells *cells, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* The table of what was added so far, which lives as long as `cells`, or NULL. */
+/* The table of what was added so far, which lives as long as `cells`. NULL: it is empty, or memory was short, which is
+ * noted. */
 const tool_table *tool_cells_table(tool_cells *cells, const char *caption);
 void tool_cells_free(tool_cells *cells);
 

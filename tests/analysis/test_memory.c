@@ -1,6 +1,6 @@
 /* The analysis without memory: every allocation that a call makes is refused in turn. The call must answer
  * OTA_ENOMEM with its sentence, give back what it had taken, and work as before when there is memory again.
- * The linker puts __wrap_malloc in malloc's place in this program. */
+ * None of these calls starts a thread before it has its memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,53 +9,10 @@
 #include <cmocka.h>
 
 #include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "otattn_analysis.h"
-
-void *__real_malloc(size_t bytes);
-void *__real_calloc(size_t count, size_t bytes);
-void *__real_aligned_alloc(size_t alignment, size_t bytes);
-void __real_free(void *memory);
-void *__wrap_malloc(size_t bytes);
-void *__wrap_calloc(size_t count, size_t bytes);
-void *__wrap_aligned_alloc(size_t alignment, size_t bytes);
-void __wrap_free(void *memory);
-
-/* One thread: none of these calls starts another before it has its memory. */
-static int allowed = -1; /* allocations until one is refused; below 0: all are allowed */
-static int held, refused;
-
-static bool refuses(void) {
-    if (allowed < 0) return false;
-    if (allowed-- > 0) return false;
-    refused++;
-    return true;
-}
-
-void *__wrap_malloc(size_t bytes) {
-    if (refuses()) return NULL;
-    held++;
-    return __real_malloc(bytes);
-}
-
-void *__wrap_calloc(size_t count, size_t bytes) {
-    if (refuses()) return NULL;
-    held++;
-    return __real_calloc(count, bytes);
-}
-
-void *__wrap_aligned_alloc(size_t alignment, size_t bytes) {
-    if (refuses()) return NULL;
-    held++;
-    return __real_aligned_alloc(alignment, bytes);
-}
-
-void __wrap_free(void *memory) {
-    held -= memory != NULL;
-    __real_free(memory);
-}
+#include "refused_memory.h"
 
 enum { SIZE = 3, CELLS = SIZE * SIZE };
 
@@ -173,10 +130,9 @@ static void refused_in_turn(void **unused) {
         bool said = false;
         for (status = OTA_ENOMEM; status == OTA_ENOMEM; place++) {
             memset(&error, 0, sizeof error);
-            allowed = place;
-            refused = 0;
+            refuse_after(place);
             status = calls[k].call(&last, &error);
-            allowed = -1;
+            allow_all();
             assert_int_equal(held, before);
             if (refused == 0) break;
             assert_int_equal(status, OTA_ENOMEM);

@@ -1,0 +1,306 @@
+"""Fails every call of the golden commands to the system, one at a time.
+
+For each command a first run counts the calls by kind and site (failing_calls.h). Then every site fails: its first call and
+its last, with each failure of its kind. A run has to end in one of two ways:
+
+* as without the failure: the same files, the same standard output (less the times in it), the same exit code;
+* refused: the exit code of the kind (5 for memory, 6 for files), a sentence on standard error, a JSON object where --json
+  asks for one, no file of its own, what was there before untouched.
+
+Reads and writes that are short or interrupted, and threads that cannot be had, allow the first alone. Either way no signal,
+no block of memory and no descriptor held that the run without failure does not hold, and no temporary file.
+
+    python3 tests/faults/fail_each_call.py --program build/otattn --library build/tests/libfailing_calls.so [--only NAME] [--sample N]
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import json
+import os
+import random
+import re
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from golden_commands import COMMANDS, Command, prepare
+from stand_in import FAILURES, Run, Site, Symbols, run, signal_name
+
+# Exit codes a failure of a kind may end in; none: it must not show.
+CODES: dict[str, tuple[int, ...]] = {
+    "memory": (5,), "open": (6,), "read": (6,), "input": (6,), "write": (6,), "output": (6,), "sync": (6,),
+    "close": (6,), "name": (6,), "look": (6,), "map": (6,), "thread": (),
+}  # fmt: skip
+HIDDEN = ("short", "4")  # half reads and writes, EINTR
+NUMBERS = re.compile(
+    rb'("?[a-z_]*seconds"?\s*[:=]\s*)[-+0-9.e]+|(time +).*|("how":)\{[^}]*\}|\b[0-9.]+ (?:ms|us|s|min)\b'
+)
+
+
+@dataclass
+class Trial:
+    command: Command
+    site: Site
+    occurrence: int
+    failure: str
+
+
+@dataclass
+class Whole:
+    """What a command leaves without failure."""
+
+    run: Run
+    files: dict[str, bytes]
+
+
+def normal(text: bytes) -> bytes:
+    return NUMBERS.sub(rb"\1\2#", text)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and not path.is_symlink():
+            found[str(path.relative_to(folder))] = path.read_bytes()
+    return found
+
+
+def memory_folder() -> str | None:
+    """Where files are quick to make: none of them has to last."""
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+
+
+class Bench:
+    """Folders to run in, made from one that holds what the commands read."""
+
+    def __init__(self, program: Path, library: Path, place: Path):
+        self.program, self.library, self.place = program, library, place
+        self.inputs = place / "inputs"
+        self.inputs.mkdir()
+        prepare(self.inputs)
+        old = [str(program), "analyze", "gpt2", "text.txt", "-o", "old", "--windows", "2x8"]
+        made = run(library, old, self.inputs, place / "old.log")
+        assert made.code == 0, made.error
+
+    def folder(self, command: Command, name: str) -> Path:
+        """Inputs are links, but for what the command replaces."""
+        folder = self.place / name
+        if folder.exists():
+            shutil.rmtree(folder)
+        folder.mkdir()
+        for path in self.inputs.iterdir():
+            if (path.name in command.outputs and command.before) or path.name == "old":
+                shutil.copytree(path, folder / path.name)
+            else:
+                os.symlink(path, folder / path.name)
+        if command.before and not (folder / command.outputs[0]).exists():
+            (folder / command.outputs[0]).write_bytes(b"what was there before")
+        return folder
+
+    def run(self, command: Command, name: str, wish: str = "", **more: str) -> tuple[Run, Path]:
+        folder = self.folder(command, name)
+        given = self.inputs / command.standard_input if command.standard_input else None
+        words = [str(self.program), *command.arguments()]
+        return run(self.library, words, folder, self.place / f"{name}.log", wish, given, **more), folder
+
+
+def refusal(
+    command: Command, trial: Trial, done: Run, before: dict[str, bytes], after: dict[str, bytes], whole: Whole
+) -> str:
+    """What is wrong about a run that ended with an exit code other than 0; "" when nothing is."""
+    codes = () if trial.failure in HIDDEN else CODES[trial.site.kind] + command.codes
+    if done.code not in codes:
+        return f"exit code {done.code}"
+    if "otattn" not in done.error:
+        return "no sentence on standard error"
+    writes = trial.site.kind in ("write", "output", "close")
+    if "--json" in command.arguments() and not writes:
+        try:
+            if "error" not in json.loads(done.out):
+                return "a JSON object without error"
+        except ValueError:
+            return f"standard output holds no JSON object: {done.out[:60]!r}"
+    # A folder of a run keeps what is finished; what fails once the files have their names leaves them whole.
+    changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+    changed = {name for name in changed if "/" not in name and not name.startswith(".otattn-")}
+    half = [
+        name
+        for name in changed
+        if name not in after or normal(after[name]) != normal(whole.files.get(name, b""))
+    ]
+    if half:
+        return f"files changed: {sorted(half)}"
+    return ""
+
+
+def success(command: Command, done: Run, after: dict[str, bytes], whole: Whole) -> str:
+    if command.exact and normal(done.out) != normal(whole.run.out):
+        return "another standard output"
+    if not command.exact and not done.out:
+        return "no standard output"
+    wanted = {name: normal(data) for name, data in whole.files.items()}
+    found = {name: normal(data) for name, data in after.items() if not Path(name).name.startswith(".otattn-")}
+    if found != wanted:
+        different = [name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name)]
+        return f"other files: {sorted(different)}"
+    return ""
+
+
+def leftovers(trial: Trial, done: Run, after: dict[str, bytes], whole: Whole) -> str:
+    temporary = [name for name in after if Path(name).name.startswith(".otattn-")]
+    # Who cannot remove a file leaves it.
+    if temporary and trial.site.kind != "name":
+        return f"temporary files: {temporary}"
+    held = whole.run.log.sites
+    leaks = [
+        site
+        for site in done.log.sites.values()
+        if site.held > 0 and not site.foreign and (site.key not in held or held[site.key].held < site.held)
+    ]
+    if leaks:
+        return "LEAK " + " ; ".join(site.key for site in leaks[:3])
+    if done.log.descriptors > whole.run.log.descriptors:
+        return f"{done.log.descriptors - whole.run.log.descriptors} descriptors more"
+    return ""
+
+
+def judge(trial: Trial, done: Run, before: dict[str, bytes], after: dict[str, bytes], whole: Whole) -> str:
+    if done.timed_out:
+        return "does not end"
+    if done.code < 0:
+        return signal_name(done.code)
+    if not done.log.fired:
+        return "" if done.code == whole.run.code else f"not reached, exit code {done.code}"
+    if done.code == whole.run.code:
+        wrong = success(trial.command, done, after, whole)
+    else:
+        wrong = refusal(trial.command, trial, done, before, after, whole)
+    return wrong or leftovers(trial, done, after, whole)
+
+
+def trials(command: Command, whole: Whole) -> list[Trial]:
+    found = []
+    for site in whole.run.log.sites.values():
+        if site.foreign:
+            continue
+        for failure in FAILURES[site.kind]:
+            for occurrence in sorted({1, site.calls}):
+                found.append(Trial(command, site, occurrence, failure))
+    return found
+
+
+@dataclass
+class Outcome:
+    trial: Trial
+    wrong: str
+    code: int
+    fired: bool
+    error: str
+    leaks: list[Site]
+
+
+def attempt(bench: Bench, trial: Trial, whole: Whole, name: str) -> Outcome:
+    folder = bench.folder(trial.command, name)
+    before = contents(folder)
+    wish = f"{trial.site.key}:{trial.occurrence}:{trial.failure}"
+    done, folder = bench.run(trial.command, name, wish)
+    wrong = judge(trial, done, before, contents(folder), whole)
+    keys = wrong.removeprefix("LEAK ").split(" ; ") if wrong.startswith("LEAK") else []
+    shutil.rmtree(folder, ignore_errors=True)
+    return Outcome(
+        trial, wrong, done.code, done.log.fired, done.error.strip(), [done.log.sites[key] for key in keys]
+    )
+
+
+def show(outcome: Outcome, symbols: Symbols) -> None:
+    trial = outcome.trial
+    print(
+        f"WRONG {trial.command.name}: {trial.site.kind} {trial.failure}, call {trial.occurrence} of {trial.site.calls}: "
+        f"{outcome.wrong}\n    at {symbols.stack(trial.site)}\n    said: {outcome.error[:200]}"
+    )
+    for leak in outcome.leaks:
+        print(f"    holds {leak.held} of {symbols.stack(leak)}")
+    sys.stdout.flush()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Fails every call of the golden commands, one at a time.")
+    parser.add_argument("--program", type=Path, required=True)
+    parser.add_argument("--library", type=Path, required=True)
+    parser.add_argument("--only", default="", help="commands whose name begins so")
+    parser.add_argument("--sample", type=int, default=0, help="so many trials drawn of each command (all)")
+    parser.add_argument(
+        "--once", action="store_true", help="a site that failed in one command is not tried in the next"
+    )
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    options = parser.parse_args()
+    symbols = Symbols(options.program)
+    generator = random.Random(options.seed)
+    reached: Counter[str] = Counter()
+    tried: Counter[str] = Counter()
+    known: set[str] = set()
+    runs = failures = missed = foreign = 0
+    with tempfile.TemporaryDirectory(prefix="otattn-faults-", dir=memory_folder()) as name:
+        bench = Bench(options.program.resolve(), options.library.resolve(), Path(name))
+        with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+            for command in COMMANDS:
+                if not command.name.startswith(options.only):
+                    continue
+                done, folder = bench.run(command, "whole")
+                if done.code != 0 or not done.log.sites:
+                    print(f"WRONG {command.name}: without a failure exit code {done.code}: {done.error}")
+                    failures += 1
+                    continue
+                whole = Whole(done, contents(folder))
+                wanted = [
+                    trial
+                    for trial in trials(command, whole)
+                    if not (options.once and trial.site.key in known)
+                ]
+                if options.sample:
+                    wanted = generator.sample(wanted, min(options.sample, len(wanted)))
+                work = [
+                    pool.submit(attempt, bench, trial, whole, f"run{k}") for k, trial in enumerate(wanted)
+                ]
+                ended: Counter[str] = Counter()
+                fired = set()
+                for future in work:
+                    outcome = future.result()
+                    runs += 1
+                    ended["as before" if outcome.code == done.code else f"exit {outcome.code}"] += 1
+                    if outcome.fired or outcome.code < 0:
+                        fired.add(outcome.trial.site.key)
+                    else:
+                        missed += 1
+                    if outcome.wrong:
+                        failures += 1
+                        show(outcome, symbols)
+                known |= fired
+                foreign += sum(site.foreign for site in done.log.sites.values())
+                for site in (site for site in done.log.sites.values() if not site.foreign):
+                    reached[site.kind] += 1
+                    tried[site.kind] += site.key in known
+                ways = ", ".join(f"{count} {way}" for way, count in sorted(ended.items()))
+                print(
+                    f"{command.name}: {len(done.log.sites)} sites, {len(fired)} failed, {len(work)} runs: {ways}"
+                )
+                sys.stdout.flush()
+    for kind, count in sorted(reached.items()):
+        print(f"{kind}: {count} sites reached, {tried[kind]} tried")
+    total, all_tried = sum(reached.values()), sum(tried.values())
+    print(
+        f"{total} sites reached, {all_tried} tried ({100 * all_tried / max(total, 1):.1f} %), {runs} runs, "
+        f"{missed} failures not reached again, {failures} wrong; "
+        f"{foreign} sites inside other libraries' own beginnings left alone"
+    )
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
