@@ -249,6 +249,7 @@ set(OTATTN_MODEL_SOURCES
     models/checkpoint/config.c
     models/checkpoint/elements.c
     models/checkpoint/files.c
+    models/checkpoint/finite.c
     models/checkpoint/gguf.c
     models/checkpoint/model.c
     models/checkpoint/safetensors.c
@@ -469,6 +470,7 @@ set(OTATTN_TEST_SOURCES
     tests/judge/test_certificate.c
     tests/judge/test_judge.c
     tests/judge/test_judge_columns.c
+    tests/models/test_finite.c
     tests/models/test_model.c
     tests/models/test_row_math.c
     tests/models/test_sentencepiece.c

@@ -96,6 +96,10 @@ typedef struct ota_model_attention {
 OTA_API ota_status ota_model_attention_of(const ota_model *model, int64_t layer,
                                           ota_model_attention *attention, ota_error *error);
 
+/* OTA_NONFINITE with the tensor's name where a weight that the forward pass uses is NaN or infinite; sessions
+ * ask by themselves. One sweep over the weights, in the types that they are stored in. */
+OTA_API ota_status ota_model_check_finite(const ota_model *model, ota_error *error);
+
 typedef struct ota_tokenizer ota_tokenizer; /* otattn_tokenizer.h */
 
 /* The tokenizer of the checkpoint: its folder's files, or what its .gguf holds. Freed by
@@ -124,6 +128,10 @@ typedef struct ota_session_options {
     int threads;           /* 0: the CPUs this process may use */
     const char *cpu;
     const int *cancel;
+    /* Above 0: weights may be NaN or infinite. By default a session whose model holds such a weight is
+       refused with OTA_NONFINITE and the tensor's name; looking takes one sweep over the weights that the
+       forward pass uses */
+    int allow_nonfinite;
 } ota_session_options;
 
 OTA_API ota_status ota_session_create(ota_session **session, const ota_model *model,

@@ -68,6 +68,7 @@ typedef struct tool_settings {
     const char *only, *model;
     bool self_test, small, scaling, gradients;
     tool_list model_methods;
+    bool allow_nonfinite;
     const char *ids, *points, *residual, *prompt, *exit;
     tool_whole start_layer, context, stride, tokens;
     bool sample, echo;

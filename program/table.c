@@ -208,6 +208,8 @@ const tool_flag tool_flags[] = {
          "M[@PLACE,...]|@FILE", .letter = 'm', .standard = "softmax"),
     FLAG(text, "temperature", temperature, RUN, METHOD, "a factor on the model's own temperature",
          "T", .letter = 't', .standard = "1"),
+    FLAG(switch, "allow-nonfinite", allow_nonfinite, RUN, MACHINE,
+         "run a checkpoint although weights are NaN or infinite"),
     FLAG(text, "rows", rows, SOLVE, METHOD,
          "row masses exact, or relaxed with strength RHO (with relaxed columns: unbalanced "
          "transport)",

@@ -38,6 +38,9 @@ char *ota_hub_folder(const char *cache, const char *name);
 /* Finds every tensor of the architecture, checks its shape, decodes vectors. */
 ota_status ota_model_bind(ota_model *model, ota_error *error);
 
+/* The first element that is NaN or infinite, of a block type the first of its block; -1 where there is none. */
+int64_t ota_weight_nonfinite(const ota_weight *weight);
+
 static inline int64_t ota_model_size(const ota_model *model, ota_size size) {
     return model->config.sizes[size];
 }

@@ -114,6 +114,8 @@ ota_status ota_session_create(ota_session **session, const ota_model *model,
                               const ota_session_options *options, ota_error *error) {
     *session = NULL;
     ota_status status = check_options(model, options, error);
+    if (status == OTA_OK && !options->allow_nonfinite)
+        status = ota_model_check_finite(model, error);
     if (status != OTA_OK) return status;
     ota_session *s = calloc(1, sizeof *s);
     if (s == NULL) return ota_refuse(error, OTA_ENOMEM, "no memory is left for a session");

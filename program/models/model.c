@@ -95,7 +95,8 @@ int tool_session_open(tool_context *context, const ota_model *model, int64_t bat
         .sink = settings->sink != NULL ? &sink : NULL,
         .threads = settings->threads.given ? (int)settings->threads.value : 0,
         .cpu = settings->cpu,
-        .cancel = context->cancel};
+        .cancel = context->cancel,
+        .allow_nonfinite = settings->allow_nonfinite};
     ota_error error = {0};
     const ota_status status = ota_session_create(session, model, &options, &error);
     if (status < 0) return tool_fail_status(context, status, &error);

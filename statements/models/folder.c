@@ -256,6 +256,7 @@ ota_status statement_model_kind_of(const char *path, statement_model_kind *kind,
     ota_model *model;
     ota_model_facts facts = {.size = sizeof facts};
     ota_status status = ota_model_open(&model, path, NULL, error);
+    if (status == OTA_OK) status = ota_model_check_finite(model, error);
     if (status == OTA_OK) status = ota_model_describe(model, &facts, error);
     if (status == OTA_OK)
         *kind = is_gpt2(&facts)                                        ? GPT2_MODEL

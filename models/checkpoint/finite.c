@@ -1,0 +1,115 @@
+/* Is every weight a number? A sweep over the bytes as the file has them, before anything is computed from them.
+ *
+ *   f32, f16, bf16   every element: all bits of its exponent set is an infinity or NaN
+ *   blocks           the f16 factors (d, and m or e) of every block: the rest are integers, so the block decodes to
+ *                    numbers if and only if they are */
+#include "base/integers.h"
+#include "model.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum { PIECE = 4096 }; /* elements looked at before asking whether one was found */
+
+/* Where a block's factors lie; elements that are no blocks of integers are one factor each. */
+typedef struct factor_places {
+    int count;
+    int at[2];
+} factor_places;
+
+static const factor_places places[OTA_STORED_TYPES] = {
+    [OTA_STORED_F32] = {1, {0, 0}},    [OTA_STORED_F16] = {1, {0, 0}},
+    [OTA_STORED_BF16] = {1, {0, 0}},   [OTA_STORED_Q4_0] = {1, {0, 0}},
+    [OTA_STORED_Q4_1] = {2, {0, 2}},   [OTA_STORED_Q5_0] = {1, {0, 0}},
+    [OTA_STORED_Q5_1] = {2, {0, 2}},   [OTA_STORED_Q8_0] = {1, {0, 0}},
+    [OTA_STORED_Q4_K] = {2, {0, 2}},   [OTA_STORED_Q5_K] = {2, {0, 2}},
+    [OTA_STORED_Q6_K] = {1, {208, 0}},
+};
+
+static unsigned half_at(const unsigned char *at) { return (unsigned)at[0] | (unsigned)at[1] << 8; }
+
+static bool any_word(const unsigned char *data, int64_t count) {
+    const uint32_t exponent = 0x7F800000U;
+    uint32_t found = 0;
+    for (int64_t k = 0; k < count; k++) {
+        uint32_t word;
+        memcpy(&word, data + 4 * k, sizeof word);
+        found |= (word & exponent) == exponent;
+    }
+    return found != 0;
+}
+
+static bool any_half(const unsigned char *data, int64_t count, uint16_t exponent) {
+    uint16_t found = 0;
+    for (int64_t k = 0; k < count; k++) {
+        uint16_t half;
+        memcpy(&half, data + 2 * k, sizeof half);
+        found |= (half & exponent) == exponent;
+    }
+    return found != 0;
+}
+
+static bool any_block(const unsigned char *data, int64_t count, const ota_element *type) {
+    const factor_places *where = &places[ota_element_index(type)];
+    for (int64_t k = 0; k < count; k++)
+        for (int i = 0; i < where->count; i++)
+            if ((half_at(data + k * type->bytes + where->at[i]) & 0x7C00U) == 0x7C00U) return true;
+    return false;
+}
+
+static bool any(const unsigned char *data, int64_t count, const ota_element *type) {
+    switch (ota_element_index(type)) {
+    case OTA_STORED_F32: return any_word(data, count);
+    case OTA_STORED_F16: return any_half(data, count, 0x7C00U);
+    case OTA_STORED_BF16: return any_half(data, count, 0x7F80U);
+    default: return any_block(data, count, type);
+    }
+}
+
+int64_t ota_weight_nonfinite(const ota_weight *weight) {
+    const ota_element *type = weight->type;
+    const int64_t blocks = weight->rows * weight->columns / type->block;
+    for (int64_t first = 0; first < blocks; first += PIECE) {
+        const int64_t count = ota_int_min(PIECE, blocks - first);
+        if (!any(weight->data + first * type->bytes, count, type)) continue;
+        int64_t k = first;
+        while (!any(weight->data + k * type->bytes, 1, type)) k++;
+        return k * type->block;
+    }
+    return -1;
+}
+
+static const ota_found *tensor_of(const ota_checkpoint *checkpoint, const ota_weight *weight) {
+    for (int64_t k = 0; k < checkpoint->count; k++) {
+        const ota_found *found = &checkpoint->tensors[k];
+        if (found->shard->map + found->tensor->offset == weight->data && found->tensor->bytes > 0)
+            return found;
+    }
+    return NULL;
+}
+
+static ota_status check_weight(const ota_model *model, const ota_weight *weight, ota_error *error) {
+    const int64_t place = ota_weight_present(weight) ? ota_weight_nonfinite(weight) : -1;
+    if (place < 0) return OTA_OK;
+    const ota_found *found = tensor_of(&model->checkpoint, weight);
+    (void)ota_refuse(error, OTA_NONFINITE,
+                     "%s: \"%.80s\" holds NaN or infinity at element %" PRId64,
+                     ota_path_end(found != NULL ? found->shard->path : model->path),
+                     found != NULL ? found->tensor->name : "", place);
+    return ota_advise(error, OTA_NONFINITE,
+                      "the checkpoint is damaged or diverged; allow_nonfinite (--allow-nonfinite) "
+                      "runs it all the same");
+}
+
+ota_status ota_model_check_finite(const ota_model *model, ota_error *error) {
+    ota_status status = OTA_OK;
+    for (int role = OTA_BLOCK_ROLES; status == OTA_OK && role < OTA_ROLES; role++) {
+        const ota_weight *weight = &model->weights[role];
+        const bool tied = role == OTA_HEAD && weight->data == model->weights[OTA_EMBED].data;
+        if (!tied) status = check_weight(model, weight, error);
+    }
+    for (int64_t layer = 0; status == OTA_OK && layer < model->config.layers; layer++)
+        for (int role = 0; status == OTA_OK && role < OTA_BLOCK_ROLES; role++)
+            status = check_weight(model, &model->blocks[layer].weights[role], error);
+    return status;
+}

@@ -1,0 +1,88 @@
+/* test_finite.c: the sweep over stored weights says "NaN or infinite" exactly where decoding them to f32 gives NaN
+ * or infinity, for every element type. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "models/checkpoint/model.h"
+#include "models/kernels/ops.h"
+#include "otattn_model.h"
+
+enum { BLOCKS = 3, ELEMENTS_MOST = 256 * BLOCKS, BYTES_MOST = 210 * BLOCKS };
+
+/* The first element of the first block that does not decode to numbers, or -1. */
+static int64_t by_decoding(const ota_element *type, const unsigned char *data) {
+    float values[ELEMENTS_MOST];
+    const int64_t count = BLOCKS * type->block;
+    ota_ops_named("portable")->decode[ota_element_index(type)](data, values, count);
+    for (int64_t k = 0; k < count; k++)
+        if (!isfinite(values[k])) return k / type->block * type->block;
+    return -1;
+}
+
+static void agree(const ota_element *type, const unsigned char *data) {
+    const ota_weight weight = {.type = type, .data = data, .rows = BLOCKS, .columns = type->block};
+    assert_int_equal(ota_weight_nonfinite(&weight), by_decoding(type, data));
+}
+
+/* 16-bit patterns at every even byte of the middle block (all of them in types of one element), the rest drawn with
+ * small factors. */
+static void test_every_type(void **state) {
+    (void)state;
+    uint64_t seed = 1;
+    for (int64_t number = 0; number < 64; number++) {
+        const ota_element *type = ota_element_of_gguf(number);
+        if (type == NULL) continue;
+        int64_t found = 0;
+        unsigned char data[BYTES_MOST] = {0};
+        const int64_t stride =
+            type->bytes > 4 ? 61 : 1; /* a prime: every exponent comes up */
+        for (int64_t at = 0; at + 2 <= type->bytes; at += 2) {
+            for (int64_t bits = 0; bits < 1 << 16; bits += stride) {
+                for (int64_t k = 0; bits % 97 == 0 && k < BLOCKS * type->bytes; k++) {
+                    seed = seed * 6364136223846793005U + 1442695040888963407U;
+                    data[k] = (unsigned char)(seed >> 40) & 0x3B; /* no exponent of ones */
+                }
+                data[type->bytes + at] = (unsigned char)bits;
+                data[type->bytes + at + 1] = (unsigned char)(bits >> 8);
+                agree(type, data);
+                found += by_decoding(type, data) == type->block;
+            }
+        }
+        assert_true(found > 0);
+    }
+}
+
+/* Far into a long row, where whole pieces are skipped at a time. */
+static void test_long_rows(void **state) {
+    (void)state;
+    enum { COUNT = 3 * 4096 + 5 };
+    float *values = calloc(COUNT, sizeof *values);
+    assert_non_null(values);
+    const ota_weight weight = {.type = ota_element_named("F32"),
+                               .data = (const unsigned char *)values,
+                               .rows = 1,
+                               .columns = COUNT};
+    assert_int_equal(ota_weight_nonfinite(&weight), -1);
+    for (int64_t k = COUNT - 1; k >= 0; k -= 41) {
+        values[k] = k % 2 == 0 ? NAN : -INFINITY;
+        assert_int_equal(ota_weight_nonfinite(&weight), k);
+    }
+    const ota_weight empty = {.type = weight.type, .data = weight.data, .rows = 0, .columns = 4};
+    assert_int_equal(ota_weight_nonfinite(&empty), -1);
+    free(values);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_type),
+        cmocka_unit_test(test_long_rows),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
