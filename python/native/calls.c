@@ -2,14 +2,12 @@
  * NumPy's arrays. What a call does not know how to take is None, and the package goes the longer way.
  *
  *     assign(cost, maximize) -> (rows, columns) | None      one assignment problem, [n, m] in f64 or f32 of any strides
+ *     maxsim(...)                                           late interaction, see late_interaction.c
  *
  * An assigner is kept for each module and lent to one call at a time; the interpreter's lock guards the slot, and is
  * released where a problem is large enough to be worth it. */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-
-#define NPY_NO_DEPRECATED_API NPY_1_7_API_VERSION
-#include <numpy/arrayobject.h>
+#define OTA_NATIVE_IMPORTS
+#include "native.h"
 
 #include "otattn_assignment.h"
 
@@ -112,6 +110,8 @@ PyMODINIT_FUNC PyInit__native(void);
 PyMODINIT_FUNC PyInit__native(void) {
     static PyMethodDef calls[] = {
         {"assign", (PyCFunction)(void (*)(void))assign, METH_FASTCALL, "assign(cost, maximize)"},
+        {"maxsim", (PyCFunction)(void (*)(void))ota_native_maxsim, METH_FASTCALL,
+         "maxsim(queries, documents, offsets, lengths, query_lengths, capacity, top, threads)"},
         {"release", release, METH_NOARGS, "Frees what is kept."},
         {NULL, NULL, 0, NULL}};
     static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)start}, {0, NULL}};
