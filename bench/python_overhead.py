@@ -1,6 +1,7 @@
 """What a call from Python costs beyond the library's own forward: one head, 4 queries and keys of width 8.
 
-Then the same of the calls on a matrix of 4 x 4 scores or costs: `coupling`, the activations and transport.
+Then the same of the calls on a matrix of 4 x 4 scores or costs: `coupling`, the activations and transport;
+and of late interaction, two tokens and two documents of three, of width 8 in f32.
 
     python bench/python_overhead.py
 
@@ -23,6 +24,7 @@ import otattn
 import torch
 from otattn import _repeat
 from otattn._library import library
+from otattn._maxsim import Call
 from otattn._settings import OPERANDS
 from timing import fastest
 
@@ -81,6 +83,21 @@ def rows_of_matrices() -> list[tuple[str, float | None, float]]:
             bare = bare_of(call)
             rows.append((f"{kind}, {name}", bare, microseconds(call, 200)))
     return rows
+
+
+def rows_of_maxsim() -> list[tuple[str, float, float]]:
+    """The same of late interaction, whose library call is timed by ctypes on the call's own struct."""
+    rng = np.random.default_rng(0)
+    queries, documents = (rng.standard_normal((n, 8)).astype(np.float32) for n in (2, 6))
+    offsets, scores = np.array([0, 3, 6]), np.empty(2, np.float32)
+    call = Call(queries, documents, offsets, None, None, 0)
+    arguments = (ctypes.byref(call.problem), scores.ctypes.data, None, None)
+    bare = microseconds(lambda: library.ota_maxsim(*arguments))
+    tensors = torch.from_numpy(queries), torch.from_numpy(documents)
+    return [
+        ("NumPy, maxsim", bare, microseconds(lambda: otattn.maxsim(queries, documents, offsets))),
+        ("torch, maxsim", bare, microseconds(lambda: otattn.maxsim(*tensors, offsets))),
+    ]
 
 
 def rows_of_jax(x: Any) -> list[tuple[str, float]]:
@@ -166,7 +183,7 @@ def main() -> None:
     for name, value in rows:
         print(f"{name:<38} {value:7.1f}")
     print(f"\n{'4 x 4, f64':<38} {'call':>7} {'library':>7} {'beyond':>7}")
-    for name, bare, whole in rows_of_matrices():
+    for name, bare, whole in (*rows_of_matrices(), *rows_of_maxsim()):
         parts = "" if bare is None else f" {bare:7.1f} {whole - bare:7.1f}"
         print(f"{name:<38} {whole:7.1f}{parts}")
 

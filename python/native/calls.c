@@ -4,6 +4,7 @@
  *     assign(cost, maximize) -> (rows, columns) | None      one assignment problem, [n, m] in f64 or f32 of any strides
  *     tensors, layout, without_zeros                        the memory of arrays and tensors (memory.c)
  *     keep, run                                             solves by the structs of an earlier one (kept.c)
+ *     maxsim(...)                                           late interaction (late_interaction.c)
  *
  * An assigner is kept for each module and lent to one call at a time; the interpreter's lock guards the slot, and is
  * released where a problem is large enough to be worth it. */
@@ -109,6 +110,8 @@ PyMODINIT_FUNC PyInit__native(void);
 PyMODINIT_FUNC PyInit__native(void) {
     static PyMethodDef calls[] = {
         {"assign", (PyCFunction)(void (*)(void))assign, METH_FASTCALL, "assign(cost, maximize)"},
+        {"maxsim", (PyCFunction)(void (*)(void))ota_native_maxsim, METH_FASTCALL,
+         "maxsim(queries, documents, offsets, lengths, query_lengths, capacity, top, threads)"},
         {"release", release, METH_NOARGS, "Frees what is kept."},
         {"tensors", (PyCFunction)(void (*)(void))native_tensors, METH_FASTCALL,
          "tensors(type, capsule)"},

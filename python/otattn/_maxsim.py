@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from . import _native
 from . import _structs as c
 from ._arrays import address_of, foreign, type_of
-from ._errors import NotDifferentiable, new_error, raise_status
+from ._errors import check, new_error
 from ._library import library
 from ._shapes import shape_text
 from ._solve import _pack
@@ -18,6 +19,7 @@ from ._threads import thread_limit
 
 _FLOATS = (c.F32, c.BF16, c.F16)
 _PLACES = {"queries": c.LateInteraction.queries.offset, "documents": c.LateInteraction.documents.offset}
+_native_maxsim = _native.maxsim
 
 
 def _capacity(rule: Any) -> int:
@@ -51,8 +53,6 @@ class _Tokens:
         self.device: Any = None
         if torch is not None and isinstance(x, torch.Tensor):
             kinds = {torch.float32: c.F32, torch.bfloat16: c.BF16, torch.float16: c.F16}
-            if x.requires_grad and torch.is_grad_enabled():
-                raise NotDifferentiable(f"{name} require gradients, which maxsim has none of; use detach()")
             self.device = x.device
             x = x.detach().cpu()
             x = x.float() if x.dtype == torch.float64 else x
@@ -92,6 +92,89 @@ def _packed(documents: Any) -> tuple[Any, Any]:
     return np.concatenate([foreign("documents", x) for x in documents]), offsets
 
 
+class Call:
+    """One call's struct, with the arrays that it points to."""
+
+    def __init__(
+        self, queries: Any, documents: Any, offsets: Any, lengths: Any, query_lengths: Any, capacity: int
+    ) -> None:
+        asked, found = _Tokens("queries", queries), _Tokens("documents", documents)
+        if found.kind != asked.kind:
+            raise TypeError(
+                f"documents have another type than queries ({found.kept.dtype}, {asked.kept.dtype})"
+            )
+        self.keep: list[Any] = [asked, found]
+        self.problem = problem = c.LateInteraction(capacity=capacity, threads=thread_limit())
+        problem.size = ctypes.sizeof(problem)
+        asked.put(problem, "queries")
+        self.device, self.several = asked.device, len(asked.shape) == 3
+        self.rows = asked.shape[0] if self.several else 1
+        self.tokens = asked.shape[-2]
+        if len(found.shape) == 3:
+            self._put_padded(found, offsets, lengths)
+        else:
+            self._put_packed(found, offsets, lengths)
+        if query_lengths is not None:
+            problem.query_lengths = self._address(_whole("query_lengths", query_lengths, self.rows))
+
+    def _address(self, x: Any) -> int:
+        self.keep.append(x)
+        return int(address_of(x))
+
+    def _put_padded(self, found: _Tokens, offsets: Any, lengths: Any) -> None:
+        problem = self.problem
+        if offsets is not None:
+            raise ValueError(f"documents have shape {found.shape}, which goes with lengths, not offsets")
+        count, tokens, width = found.shape
+        if count > 1 and found.steps[0] != tokens * found.steps[1]:
+            x = found.kept
+            found = _Tokens("documents", np.ascontiguousarray(x) if found.device is None else x.contiguous())
+            self.keep.append(found)
+        found.put(problem, "documents", count * tokens, width)
+        problem.offsets = self._address(np.arange(count + 1, dtype=np.int64) * tokens)
+        problem.document_count = count
+        if lengths is not None:
+            problem.document_lengths = self._address(_whole("lengths", lengths, count))
+
+    def _put_packed(self, found: _Tokens, offsets: Any, lengths: Any) -> None:
+        if offsets is None or lengths is not None:
+            raise ValueError("packed documents need offsets, and no lengths")
+        count = len(offsets) - 1
+        if count < 0:
+            raise ValueError("offsets are empty, wanted one more than documents")
+        found.put(self.problem, "documents")
+        self.problem.offsets = self._address(_whole("offsets", offsets, count + 1))
+        self.problem.document_count = count
+
+    def scores(self, top: int | None = None, choices: bool = False) -> list[Any]:
+        """Scores, with `top` and their documents; with `choices` those stay here for `gradients`."""
+        problem = self.problem
+        count = problem.document_count
+        if top is not None:
+            if isinstance(top, bool) or int(top) != top or not 0 < top <= count:
+                raise ValueError(f"top_k is {top!r}, wanted 1 to the {count} documents")
+            problem.top = int(top)
+        if choices:
+            problem.chosen = self._address(np.empty((self.rows, count, self.tokens), np.int64))
+        shape = (self.rows, count if top is None else int(top))
+        scores = np.empty(shape, np.float32)
+        best = None if top is None else np.empty(shape, np.int64)
+        error, reference = new_error()
+        places = (address_of(scores), None if best is None else address_of(best))
+        check(library.ota_maxsim(ctypes.byref(problem), *places, reference), error)
+        return [x if self.several else x[0] for x in (scores, best) if x is not None]
+
+    def gradients(self, score_grad: Any, query_grad: int | None, document_grad: int | None) -> None:
+        """Writes gradients in f32 to these addresses, of the scores that were made with choices."""
+        error, reference = new_error()
+        check(
+            library.ota_maxsim_backward(
+                ctypes.byref(self.problem), address_of(score_grad), query_grad, document_grad, reference
+            ),
+            error,
+        )
+
+
 def maxsim(
     queries: Any,
     documents: Any,
@@ -103,6 +186,8 @@ def maxsim(
     top_k: int | None = None,
 ) -> Any:
     """Scores of documents by late interaction, as ColBERT has it.
+
+    Of tensors that require gradients the scores do, too, through the pairs that were chosen.
 
     Parameters
     ----------
@@ -132,8 +217,6 @@ def maxsim(
     ------
     ValueError, TypeError
         Naming the argument, its value and what is wanted.
-    NotDifferentiable
-        For tensors that require gradients.
 
     Examples
     --------
@@ -145,65 +228,31 @@ def maxsim(
     >>> otattn.maxsim(query, documents, offsets=[0, 1, 4], rule="assignment")
     array([1.   , 1.375], dtype=float32)
     """
-    capacity = _capacity(rule)
+    capacity = 0 if rule == "max" else _capacity(rule)
+    torch: Any = sys.modules.get("torch")
+    tensors = torch is not None and isinstance(queries, torch.Tensor)
+    if type(queries) is np.ndarray:
+        found = _native_maxsim(
+            queries, documents, offsets, lengths, query_lengths, capacity, top_k, thread_limit()
+        )
+        if found is not None:
+            return found
+    elif tensors:
+        from ._torch_maxsim import differentiable, plain
+
+        found = plain(queries, documents, offsets, lengths, query_lengths, capacity, top_k)
+        if found is not None:
+            return found
     if isinstance(documents, (list, tuple)):
         if offsets is not None or lengths is not None or not documents:
             raise ValueError("documents is a list: it may not be empty, nor go with offsets or lengths")
         documents, offsets = _packed(documents)
-    asked, found = _Tokens("queries", queries), _Tokens("documents", documents)
-    if found.kind != asked.kind:
-        raise TypeError(f"documents have another type than queries ({found.kept.dtype}, {asked.kept.dtype})")
-    problem = c.LateInteraction(capacity=capacity, threads=thread_limit())
-    problem.size = ctypes.sizeof(problem)
-    asked.put(problem, "queries")
-    rows = asked.shape[0] if len(asked.shape) == 3 else 1
-    keep: list[Any] = []
-
-    def address(x: Any) -> int:
-        keep.append(x)
-        return int(address_of(x))
-
-    if len(found.shape) == 3:
-        if offsets is not None:
-            raise ValueError(f"documents have shape {found.shape}, which goes with lengths, not offsets")
-        count, tokens, width = found.shape
-        if count > 1 and found.steps[0] != tokens * found.steps[1]:
-            return maxsim(
-                queries,
-                found.kept.contiguous() if found.device is not None else np.ascontiguousarray(found.kept),
-                lengths=lengths,
-                query_lengths=query_lengths,
-                rule=rule,
-                top_k=top_k,
-            )
-        found.put(problem, "documents", count * tokens, width)
-        problem.offsets = address(np.arange(count + 1, dtype=np.int64) * tokens)
-        if lengths is not None:
-            problem.document_lengths = address(_whole("lengths", lengths, count))
-    else:
-        if offsets is None or lengths is not None:
-            raise ValueError("packed documents need offsets, and no lengths")
-        count = len(offsets) - 1
-        if count < 0:
-            raise ValueError("offsets are empty, wanted one more than documents")
-        found.put(problem, "documents")
-        problem.offsets = address(_whole("offsets", offsets, count + 1))
-    problem.document_count = count
-    if query_lengths is not None:
-        problem.query_lengths = address(_whole("query_lengths", query_lengths, rows))
-    if top_k is not None:
-        if isinstance(top_k, bool) or int(top_k) != top_k or not 0 < top_k <= count:
-            raise ValueError(f"top_k is {top_k!r}, wanted 1 to the {count} documents")
-        problem.top = int(top_k)
-    shape = (rows, count if top_k is None else int(top_k))
-    scores = np.empty(shape, np.float32)
-    best = None if top_k is None else np.empty(shape, np.int64)
-    addresses = (ctypes.byref(problem), address_of(scores), None if best is None else address_of(best))
-    if library.ota_maxsim(*addresses, None) < 0:
-        error, reference = new_error()
-        raise_status(library.ota_maxsim(*addresses, reference), error)
-    answers = [x if len(asked.shape) == 3 else x[0] for x in (scores, best) if x is not None]
-    if asked.device is not None:
-        torch = sys.modules["torch"]
-        answers = [torch.from_numpy(x).to(asked.device) for x in answers]
-    return answers[0] if best is None else tuple(answers)
+    if tensors and torch.is_grad_enabled():
+        wanted = [x for x in (queries, documents) if isinstance(x, torch.Tensor) and x.requires_grad]
+        if wanted:
+            return differentiable(queries, documents, offsets, lengths, query_lengths, capacity, top_k)
+    call = Call(queries, documents, offsets, lengths, query_lengths, capacity)
+    answers = call.scores(top_k)
+    if call.device is not None:
+        answers = [torch.from_numpy(x).to(call.device) for x in answers]
+    return answers[0] if top_k is None else tuple(answers)
