@@ -312,7 +312,7 @@ def test_transport_again_and_when_it_changes_in_place(convert: Any, rng: np.rand
                         for reg, kind in ((0.5, "entropy"), (0.5, "KL"), (None, "KL"))
                     ]
                 # A result is that of the arrays as they were, whenever it is read.
-                kept = [np.array(x) for x in (results[0].plan, exact)]
+                kept = np.asarray(results[0].plan).copy()
                 cost *= 2
                 rows *= 3
                 results[0].plan[...] = 0.0
@@ -324,7 +324,7 @@ def test_transport_again_and_when_it_changes_in_place(convert: Any, rng: np.rand
                 assert type(results[0].value) is type(values[0]) and results[0].status == "ok"
                 # M shares the memory of `cost`, which was doubled.
                 P = np.exp((np.asarray(f)[:, None] + np.asarray(g) - M / 2) / 0.5)
-                assert np.abs(P - kept[0]).max() <= 1e-6
+                assert np.abs(P - kept).max() <= 1e-6
                 u, v = results[2].potentials
                 assert abs(float((u * rows / 3).sum() + (v * columns).sum()) - float(values[2])) <= 1e-6
 
@@ -365,15 +365,15 @@ def test_what_the_extension_takes(rng: np.random.Generator) -> None:
         (copy,) = _native.copies(y)
         assert (copy == y).all() and copy.flags.c_contiguous and not np.shares_memory(copy, y)
         assert (_native.copies(torch.from_numpy(y.copy()))[0] == y).all()
-    for wrong in (
-        lambda: _native.copies(np.ones(2, np.int64)),
-        lambda: _native.run(),
-        lambda: _native.run(x, x),
-        lambda: _native.keep(1),
-        lambda: _native.tensors(1),
+    for call, arguments in (
+        (_native.copies, (np.ones(2, np.int64),)),
+        (_native.run, ()),
+        (_native.run, (x, x)),
+        (_native.keep, (1,)),
+        (_native.tensors, (1,)),
     ):
         with pytest.raises((TypeError, ValueError)):
-            wrong()
+            call(*arguments)
 
 
 def test_plans_that_are_kept_have_a_limit(rng: np.random.Generator) -> None:
