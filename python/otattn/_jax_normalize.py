@@ -31,7 +31,9 @@ def _call(recipe: Recipe, *arrays: Any) -> Any:
     _register()
     problem = c.Normalization(threads=thread_limit(), **recipe._asdict())
     problem.size = ctypes.sizeof(problem)
-    call = jax.ffi.ffi_call(TARGET, _shape(arrays[0].shape, arrays[0].dtype), vmap_method="broadcast_all")
+    call: Any = jax.ffi.ffi_call(
+        TARGET, _shape(arrays[0].shape, arrays[0].dtype), vmap_method="broadcast_all"
+    )
     found: Any = call(*arrays, recipe=np.frombuffer(bytes(problem), np.uint8))
     return found
 
