@@ -1,10 +1,10 @@
 """Matchings under the names of the packages lap and lapx.
 
-One cost matrix, a stack of them (`..._batch`), or a sparse one (`lapmod`): names differ in what they return, and
-all are solved in the same way. Results are optimal as theirs; where several matchings are, another one may come.
-NaN and -inf are refused. Unlike there, +inf forbids a pair whatever the limit, and a matrix without a matching is
-an error. `prefer_float32`, `precision`, `fast` and `fp_version` are accepted and change nothing: costs are read in
-their own type, and sums are in f64.
+One cost matrix, a stack of them (`..._batch`), or a sparse one (`lapmod`): names differ in what they return,
+and all are solved in the same way. Results are optimal as theirs; where several matchings are, another one may
+come, and pairs come by rising row. NaN and -inf are refused. Unlike there, +inf forbids a pair whatever the
+limit, and a matrix without a matching is an error. `prefer_float32`, `precision`, `fast` and `fp_version` are
+accepted and change nothing: costs are read in their own type, and sums are in f64.
 """
 
 from __future__ import annotations
@@ -229,7 +229,7 @@ def lapjvsa_batch(
 
 
 def lapjvc(cost: Any, return_cost: bool = True) -> Any:
-    """The cheapest matching as int32 indices; N != M is fine. Unlike there NaN is refused: forbid with inf."""
+    """The cheapest matching as int32 indices; N != M is fine. NaN, which forbids there, is refused: use inf."""
     total, rows, columns = lapjvs(cost)
     pair = rows.astype(np.int32), columns.astype(np.int32)
     return (total, *pair) if return_cost else pair
@@ -372,10 +372,10 @@ def _dense(n: int, cc: Any, ii: Any, kk: Any) -> Any:
     lengths = np.diff(starts)
     if (lengths < 0).any():
         raise ValueError(f"ii[{int(np.argmax(lengths < 0)) + 1}] is less than the number before it")
-    rows = np.repeat(np.arange(n), lengths)
+    rows, columns = np.repeat(np.arange(n), lengths), columns.astype(np.int64)
     if columns.size > 0 and not (columns.min() >= 0 and columns.max() < n):
         raise ValueError(f"kk holds columns {columns.min()} to {columns.max()}, wanted 0 to {n - 1}")
-    if (np.diff(rows * max(1, n) + columns.astype(np.int64)) <= 0).any():
+    if (np.diff(rows * max(1, n) + columns) <= 0).any():
         raise ValueError("kk does not rise in every row; sort each row's columns, none of them twice")
     dense = np.full((n, n), np.inf, costs.dtype)
     dense[rows, columns] = costs
