@@ -495,6 +495,7 @@ set(OTATTN_TEST_SOURCES
     tests/operator/test_forward_runs.c
     tests/operator/test_jvp.c
     tests/operator/test_refused_memory.c
+    tests/operator/test_reuse.c
     tests/operator/test_shards.c
     tests/operator/test_tangents.c
     tests/operator/test_tiny.c

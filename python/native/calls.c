@@ -2,7 +2,7 @@
  * NumPy's arrays. What a call does not know how to take is None, and the package goes the longer way.
  *
  *     assign(cost, maximize) -> (rows, columns) | None      one assignment problem, [n, m] in f64 or f32 of any strides
- *     tensors, layout, without_zeros                        the memory of arrays and tensors (memory.c)
+ *     tensors, layout, without_zeros, copies                the memory of arrays and tensors (memory.c)
  *     keep, run                                             solves by the structs of an earlier one (kept.c)
  *     maxsim(...)                                           late interaction (late_interaction.c)
  *
@@ -100,7 +100,7 @@ static void end(void *module) {
     native_state *state = PyModule_GetState(module);
     if (state == NULL) return;
     give_back(state, NULL);
-    PyTypeObject *tensor = state->tensor;
+    PyObject *tensor = state->tensor;
     state->tensor = NULL;
     Py_XDECREF(tensor);
 }
@@ -118,6 +118,7 @@ PyMODINIT_FUNC PyInit__native(void) {
         {"layout", (PyCFunction)(void (*)(void))native_layout, METH_FASTCALL, "layout(x, ...)"},
         {"without_zeros", (PyCFunction)(void (*)(void))native_without_zeros, METH_FASTCALL,
          "without_zeros(x, ...)"},
+        {"copies", (PyCFunction)(void (*)(void))native_copies, METH_FASTCALL, "copies(x, ...)"},
         {"keep", native_keep, METH_VARARGS,
          "keep(plan, problem, arrays, gradients, result, error, fresh, alone, bound, given, "
          "outputs)"},

@@ -1,8 +1,12 @@
-/* jax_handler.c: the call that a program compiled by XLA makes: one solve, or the gradients of one.
+/* jax_handler.c: the calls that a program compiled by XLA makes.
  *
- *     arguments and results [batch, heads, rows, columns] or single numbers; attributes
+ *     ota_jax_handler     one solve, or the gradients of one: arguments and results [batch, heads, rows, columns] or single
+ *                         numbers; attributes
  *         call    a struct call as bytes, everything but addresses and traced numbers filled by Python
  *         places  2 int64 for every argument, then every result: kind and byte offset in the call
+ *     ota_jax_normalize   many small matrices: scores [..., side, side] become plans, or what backward reads of forward and
+ *                         the gradients of plans become those of scores; attribute
+ *         recipe  an ota_normalization as bytes, without type, count and side
  *
  * The structs below are the part that this file reads of XLA's C interface for foreign functions, version 0.1
  * and later, which only ever grows at the end of a struct. tests compare them with the header in jaxlib. */
@@ -13,6 +17,7 @@
 #include <string.h>
 
 #include "otattn.h"
+#include "otattn_normalize.h"
 
 enum { TERMS = 6, SUPPORTS = 4, NAME = 32 };
 enum { PLACE_ADDRESS = 0, PLACE_NUMBER = 1 };
@@ -124,6 +129,7 @@ typedef struct xla_metadata_extension {
 } xla_metadata_extension;
 
 OTA_API xla_error *ota_jax_handler(xla_frame *frame);
+OTA_API xla_error *ota_jax_normalize(xla_frame *frame);
 
 /* XLA asks before the first call which version the handler speaks. */
 static void tell_version(const xla_frame *frame, xla_metadata *metadata) {
@@ -210,18 +216,28 @@ static ota_status run(call *c, ota_result *result, ota_error *error) {
     return status;
 }
 
-xla_error *ota_jax_handler(xla_frame *frame) {
+/* Was the version all that XLA asked for? */
+static int told_version(const xla_frame *frame) {
     for (xla_extension *x = frame->extension; x != NULL; x = x->next)
         if (x->type == XLA_METADATA) {
             tell_version(frame, ((xla_metadata_extension *)(void *)x)->metadata);
-            return NULL;
+            return 1;
         }
+    return 0;
+}
+
+static xla_error *fail_of_version(const xla_frame *frame) {
+    return fail(frame, "the compiled program is of another version of otattn", "compile it again",
+                XLA_INVALID_ARGUMENT);
+}
+
+xla_error *ota_jax_handler(xla_frame *frame) {
+    if (told_version(frame)) return NULL;
     call *c = malloc(sizeof *c);
     if (c == NULL) return fail(frame, "there is no memory for the call", "", XLA_INTERNAL);
     if (!fill(c, frame)) {
         free(c);
-        return fail(frame, "the compiled program is of another version of otattn",
-                    "compile it again", XLA_INVALID_ARGUMENT);
+        return fail_of_version(frame);
     }
     ota_error error = {.message = ""};
     ota_result result = {.size = sizeof result};
@@ -232,4 +248,26 @@ xla_error *ota_jax_handler(xla_frame *frame) {
                            : result.sentence[0] != '\0' ? result.sentence
                                                         : ota_status_text(status);
     return fail(frame, sentence, error.hint, XLA_INVALID_ARGUMENT);
+}
+
+xla_error *ota_jax_normalize(xla_frame *frame) {
+    if (told_version(frame)) return NULL;
+    const xla_array *recipe = attribute(frame, "recipe");
+    const xla_buffer *first = frame->arguments.buffers[0];
+    ota_normalization problem;
+    if (recipe == NULL || recipe->count != sizeof problem || first->rank < 2)
+        return fail_of_version(frame);
+    memcpy(&problem, recipe->data, sizeof problem);
+    problem.type = first->type == XLA_F64 ? OTA_F64 : OTA_F32;
+    problem.side = first->sizes[first->rank - 1];
+    problem.count = 1;
+    for (int64_t k = 0; k < first->rank - 2; k++) problem.count *= first->sizes[k];
+    void *result = frame->results.buffers[0]->data;
+    ota_error error = {.message = ""};
+    const ota_status status =
+        frame->arguments.count == 1
+            ? ota_normalize(&problem, first->data, result, &error)
+            : ota_normalize_backward(&problem, first->data, first->data,
+                                     frame->arguments.buffers[1]->data, result, &error);
+    return status >= 0 ? NULL : fail(frame, error.message, error.hint, XLA_INVALID_ARGUMENT);
 }

@@ -3,8 +3,11 @@
  *     tensors(type, capsule)          tensors of this type come with this table from now on; None, None: with none
  *     layout(x, ...) -> bytes | None  kind, type, shape and strides of arrays of one kind, None among them; equal bytes for
  *                                     arrays that one set of structs fits but for addresses
- *     without_zeros(x, ...) -> bool   are these arrays of f64 or f32, none with a 0 in it? */
+ *     without_zeros(x, ...) -> bool   are these vectors of f64 or f32, none with a 0 in it?
+ *     copies(x, ...) -> tuple         dense copies as NumPy arrays, of tensors as well; f64 or f32, at most matrices */
 #include "native.h"
+
+#include <string.h>
 
 enum {
     ON_CPU = 1, /* device types and codes of DLPack */
@@ -32,7 +35,7 @@ static int numpy_memory(PyArrayObject *array, array_memory *memory) {
 }
 
 static int is_tensor(const native_state *state, PyObject *object) {
-    return state->tensor != NULL && PyObject_TypeCheck(object, state->tensor);
+    return state->tensor != NULL && PyObject_TypeCheck(object, (PyTypeObject *)state->tensor);
 }
 
 static int tensor_memory(const native_state *state, PyObject *object, array_memory *memory) {
@@ -113,16 +116,16 @@ PyObject *native_tensors(PyObject *module, PyObject *const *arguments, Py_ssize_
     native_state *state = PyModule_GetState(module);
     if (count != 2) return PyErr_Format(PyExc_TypeError, "wanted a type and its table");
     const exchange_table *table = NULL;
-    PyTypeObject *type = NULL;
+    PyObject *type = NULL;
     if (arguments[1] != Py_None) {
         table = PyCapsule_GetPointer(arguments[1], "dlpack_exchange_api");
         if (table == NULL) return NULL;
-        type = (PyTypeObject *)arguments[0];
-        if (!PyType_Check(arguments[0]) || table->version.major != 1 || table->view_of == NULL)
+        type = arguments[0];
+        if (!PyType_Check(type) || table->version.major != 1 || table->view_of == NULL)
             Py_RETURN_FALSE;
         Py_INCREF(type);
     }
-    PyTypeObject *before = state->tensor;
+    PyObject *before = state->tensor;
     state->tensor = type;
     state->exchange = table;
     Py_XDECREF(before);
@@ -161,6 +164,48 @@ static int is_f64(const array_memory *x) {
 
 static int is_f32(const array_memory *x) {
     return x->type == (x->kind == MEMORY_NUMPY ? NPY_FLOAT : CODE_FLOAT * 256 + 32);
+}
+
+/* Writes the matrix (or vector: one row) row by row. */
+static void copy_dense(const array_memory *x, size_t item, char *to) {
+    const int last = x->dimensions - 1;
+    const int64_t rows = last == 1 ? x->shape[0] : 1, columns = x->shape[last];
+    const int64_t row_stride = last == 1 ? x->strides[0] : 0;
+    for (int64_t i = 0; i < rows; i++) {
+        const char *from = (const char *)x->data + i * row_stride * (int64_t)item;
+        if (x->strides[last] == 1) {
+            memcpy(to, from, (size_t)columns * item);
+            to += (size_t)columns * item;
+            continue;
+        }
+        for (int64_t j = 0; j < columns; j++, to += item)
+            memcpy(to, from + j * x->strides[last] * (int64_t)item, item);
+    }
+}
+
+PyObject *native_copies(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
+    const native_state *state = PyModule_GetState(module);
+    PyObject *copies = PyTuple_New(count);
+    for (Py_ssize_t k = 0; copies != NULL && k < count; k++) {
+        array_memory x;
+        PyObject *made = NULL;
+        void *data = NULL;
+        if (memory_of(state, arguments[k], &x) && (is_f64(&x) || is_f32(&x)) &&
+            (x.dimensions == 1 || x.dimensions == 2)) {
+            const array_memory like = {.kind = MEMORY_NUMPY};
+            const int wide = is_f64(&x);
+            made = memory_new(state, &like, wide ? OTA_F64 : OTA_F32, x.dimensions, x.shape, &data);
+            if (made != NULL) copy_dense(&x, wide ? sizeof(double) : sizeof(float), data);
+        } else {
+            PyErr_SetString(PyExc_TypeError, "wanted matrices and vectors of f64 or f32");
+        }
+        if (made == NULL) {
+            Py_DECREF(copies);
+            return NULL;
+        }
+        PyTuple_SetItem(copies, k, made);
+    }
+    return copies;
 }
 
 PyObject *native_without_zeros(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {

@@ -59,7 +59,7 @@ typedef struct exchange_table {
 
 typedef struct native_state {
     ota_assigner *idle;
-    PyTypeObject *tensor;           /* owned; NULL where no library offers its table */
+    PyObject *tensor;               /* a type, owned; NULL where no library offers its table */
     const exchange_table *exchange; /* of that type */
 } native_state;
 
@@ -92,6 +92,7 @@ PyObject *ota_native_maxsim(PyObject *module, PyObject *const *arguments, Py_ssi
 PyObject *native_tensors(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_layout(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_without_zeros(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *native_copies(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_keep(PyObject *module, PyObject *arguments);
 PyObject *native_run(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 

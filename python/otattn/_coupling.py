@@ -10,7 +10,7 @@ from numpy import ndarray
 
 from ._arrays import numpy_coupling
 from ._attention import array_or_none, compiling, is_torch, settings_from, settings_maker, static
-from ._coupling_repeat import NOTHING, numpy_coupling_repeat, outputs_wanted
+from ._coupling_repeat import NOTHING, certificate_again, numpy_coupling_repeat, outputs_wanted
 from ._regulariser import Regulariser, word_of
 from ._settings import Settings
 
@@ -33,6 +33,32 @@ def _torch_coupling_repeat() -> Any:
     from ._torch_coupling import torch_coupling_repeat
 
     return torch_coupling_repeat
+
+
+def words_of(
+    method: str,
+    *,
+    temperature: float = 1.0,
+    rounds: int | None = None,
+    tolerance: float | None = None,
+    max_rounds: int | None = None,
+    cost: bool = False,
+    allow_partial: bool = False,
+) -> tuple[Any, ...]:
+    """The words of a call of `coupling`, whose other arguments are as they are by default."""
+    numbers = (temperature, None, None, None, None, None)
+    limits = (rounds, tolerance, max_rounds)
+    return (
+        *(method, None, False, "top_left", None, 0.0, *numbers, "hard", "rows", cost, False, *limits),
+        *(allow_partial, False, False, "auto", None, 0.0),
+    )
+
+
+def judged(words: tuple[Any, ...], scores: Any, given: tuple[Any, ...], plan: Any, potentials: Any) -> Any:
+    """The certificate of a plan and of its potentials for the call of `coupling` with these words."""
+    arrays = [x.numpy() if is_torch(x) else x for x in (scores, plan, *potentials, *given)]
+    scores, plan, row, column = arrays[:4]
+    return certificate_again(_settings_of_words(words), scores, tuple(arrays[4:]), plan, (row, column))
 
 
 def coupling(

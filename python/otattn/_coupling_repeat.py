@@ -8,10 +8,11 @@ from typing import Any
 from . import _native, _repeat
 from ._arrays import address_of, floating, operands_of, output_shape, outputs_like, scratch_of, view_of
 from ._aux import NO_AUX, AuxOutput, AuxRequest, Potentials
+from ._certificate import Certificate
 from ._errors import status_word
 from ._settings import EXTRA, PLACES, Settings
 from ._shapes import fold_scores
-from ._solve import Info, Job, View
+from ._solve import Info, Job, View, judge_outputs
 from ._structs import F64, OK
 from ._threads import thread_limit
 
@@ -105,6 +106,19 @@ def _new(
     return repeat
 
 
+def certificate_again(
+    settings: Settings, scores: Any, given: tuple[Any, ...], plan: Any, potentials: tuple[Any, Any]
+) -> Certificate:
+    """The judge's word on a plan and potentials that a call returned, all of them arrays of their own."""
+    whole, batch, _ = fold_scores(floating("scores", scores))
+    keep: list[Any] = []
+    heads, rows, columns = whole.shape[1:]
+    others = operands_of(operands_given(given), batch, heads, rows, columns, keep)
+    job = Job(settings, (view_of(whole), None, None, *others))
+    shown = zip(WITH_POTENTIALS, (plan, *potentials), strict=True)
+    return judge_outputs(job, {name: view_of(x.reshape(output_shape(name, job.sizes))) for name, x in shown})
+
+
 def present(scores: Any, given: tuple[Any, ...]) -> tuple[Any, ...]:
     """The arrays of a call in the order of the plan's and forward's fields."""
     return (scores,) if given is NOTHING else (scores, *(x for x in given if x is not None))
@@ -132,7 +146,7 @@ def numpy_coupling_repeat(
 def coupling_again(
     words: tuple[Any, ...], names: tuple[str, ...], scores: Any, given: tuple[Any, ...]
 ) -> Any:
-    """What `coupling` returns, by the structs of an earlier call with these words; None: not so.
+    """What `coupling` returns, info aside, by the structs of an earlier call with these words; None: not so.
 
     For callers that know their words. Of tensors the caller knows that nobody looks on and that no derivative
     is wanted. Whatever does not simply succeed goes the longer way, too.
@@ -145,6 +159,8 @@ def coupling_again(
         return None
     try:
         found = _native.run(repeat.call, *present(scores, given))
-        return answer(repeat, names, found) if found is not None and found[0] == OK else None
+        if found is None or found[0] != OK:
+            return None
+        return answer(repeat, names, found) if names is WITH_POTENTIALS else found[1]
     finally:
         _repeat.give(repeat)

@@ -64,6 +64,15 @@ def _recipe(order: Any, rounds: Any, eps: Any, tolerance: Any, gradients: Any) -
     )
 
 
+def recipe_of(*words: Any) -> Recipe:
+    """The recipe of order, rounds, eps, tolerance and gradients; ValueError and TypeError in a sentence."""
+    try:
+        return _recipe(*words)
+    except TypeError:
+        # What cannot be a key gets its sentence too.
+        return _recipe.__wrapped__(*words)
+
+
 @functools.lru_cache(maxsize=256)
 def _problem(recipe: Recipe, kind: int, matrices: int, side: int, threads: int) -> tuple[Any, Any]:
     """A struct that calls read and never write, and a reference to it."""
@@ -188,12 +197,7 @@ def sinkhorn_normalize(
     array([[0.8176, 0.1824],
            [0.1824, 0.8176]])
     """
-    words = (order, rounds, eps, tolerance, gradients)
-    try:
-        recipe = _recipe(*words)
-    except TypeError:
-        # What cannot be a key gets its sentence too.
-        recipe = _recipe.__wrapped__(*words)
+    recipe = recipe_of(order, rounds, eps, tolerance, gradients)
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(x, torch.Tensor):
         from ._torch_normalize import torch_normalize

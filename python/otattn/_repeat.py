@@ -1,8 +1,8 @@
 """Calls like one before: the plan and its structs are kept, filled; a call changes addresses only.
 
 What a call is like (its name) is everything but the addresses: words and numbers, and what `_native.layout`
-says of its arrays, NumPy's or torch's: shape, strides and type. Whatever else a call has goes the longer way of
-`_arrays` and `_torch`.
+says of its arrays, NumPy's or torch's: shape, strides and type. Whatever else a call has goes the longer way
+of `_arrays` and `_torch`.
 """
 
 from __future__ import annotations

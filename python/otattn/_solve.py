@@ -361,14 +361,7 @@ class Handle:
 
     def bind_arrays(self, job: Job, outputs: Mapping[str, View]) -> None:
         """Fills the struct of the next forward. `outputs` maps names of ota_arrays to views."""
-        self.arrays = arrays = c.Arrays()
-        arrays.size = ctypes.sizeof(c.Arrays)
-        if isinstance(job.values, tuple):
-            _pack(arrays, _ARRAYS["values"], *job.values)
-        if isinstance(job.start, tuple):
-            _pack(arrays, _ARRAYS["start_potential"], *job.start)
-        for name, view in outputs.items():
-            _pack(arrays, _ARRAYS[name], *view)
+        self.arrays = _arrays_of(job, outputs)
 
     def forward(self, job: Job, outputs: Mapping[str, View]) -> int:
         """Solves; the library's status."""
@@ -442,6 +435,18 @@ class Handle:
         if self.pointer is not None:
             library.ota_plan_free(self.pointer)
             self.pointer = None
+
+
+def _arrays_of(job: Job, outputs: Mapping[str, View]) -> c.Arrays:
+    arrays = c.Arrays()
+    arrays.size = ctypes.sizeof(c.Arrays)
+    if isinstance(job.values, tuple):
+        _pack(arrays, _ARRAYS["values"], *job.values)
+    if isinstance(job.start, tuple):
+        _pack(arrays, _ARRAYS["start_potential"], *job.start)
+    for name, view in outputs.items():
+        _pack(arrays, _ARRAYS[name], *view)
+    return arrays
 
 
 class _Pool:
@@ -599,6 +604,11 @@ def solve_on(
     certificate = judge(job.problem, job.options, _judged(job, handle)) if certify else None
     job.reraise()
     return info, certificate
+
+
+def judge_outputs(job: Job, outputs: Mapping[str, View]) -> Certificate:
+    """The certificate of outputs that an earlier solve of the job wrote."""
+    return judge(job.problem, job.options, _arrays_of(job, outputs))
 
 
 def _judged(job: Job, handle: Handle) -> c.Arrays:

@@ -83,11 +83,15 @@ def _vmap(info: Any, dims: Any, scores: Tensor, *words: Any) -> tuple[Tensor, in
 def _vmap_gradients(
     info: Any, dims: Any, saved: Tensor, plan_grad: Tensor, *words: Any
 ) -> tuple[Tensor, int]:
-    both = [
+    return torch.ops.otattn.normalize_gradients(*_batched(info, dims, saved, plan_grad), *words), 0
+
+
+def _batched(info: Any, dims: Any, *tensors: Tensor) -> list[Tensor]:
+    """All with the dimension of the batch in front."""
+    return [
         x.expand(info.batch_size, *x.shape) if dim is None else x.movedim(dim, 0)
-        for x, dim in ((saved, dims[0]), (plan_grad, dims[1]))
+        for x, dim in zip(tensors, dims, strict=False)
     ]
-    return torch.ops.otattn.normalize_gradients(*both, *words), 0
 
 
 for _device in _DEVICES:
@@ -101,6 +105,45 @@ torch.library.register_autograd(
 )
 torch.library.register_vmap("otattn::normalize", _vmap, lib=_library)
 torch.library.register_vmap("otattn::normalize_gradients", _vmap_gradients, lib=_library)
+
+
+class _Normalize(torch.autograd.Function):
+    """The operator for torch.func, whose transformations want the set-up apart from the forward."""
+
+    @staticmethod
+    def forward(x: Tensor, words: Any) -> Tensor:
+        found: Tensor = torch.ops.otattn.normalize(x, *words)
+        return found
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        _setup(ctx, (inputs[0], *inputs[1]), output)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        (saved,) = ctx.saved_tensors
+        found = _Gradients.apply(saved, gradients[0].to(saved.dtype), ctx.words)  # type: ignore[no-untyped-call]
+        return found, None
+
+    @staticmethod
+    def vmap(info: Any, dims: Any, x: Tensor, words: Any) -> Any:
+        del info
+        return _Normalize.apply(x.movedim(dims[0], 0), words), 0  # type: ignore[no-untyped-call]
+
+
+class _Gradients(torch.autograd.Function):
+    @staticmethod
+    def forward(saved: Tensor, plan_grad: Tensor, words: Any) -> Tensor:
+        found: Tensor = torch.ops.otattn.normalize_gradients(saved, plan_grad, *words)
+        return found
+
+    setup_context = staticmethod(_no_setup)
+    backward = staticmethod(_no_second)
+
+    @staticmethod
+    def vmap(info: Any, dims: Any, saved: Tensor, plan_grad: Tensor, words: Any) -> Any:
+        both = _batched(info, dims, saved, plan_grad)
+        return _Gradients.apply(*both, words), 0  # type: ignore[no-untyped-call]
 
 
 def _is_plain(x: Tensor) -> bool:
@@ -126,5 +169,8 @@ def torch_normalize(recipe: Recipe, x: Tensor) -> Tensor:
     wide = x.float() if x.dtype in _NARROW else x
     if _is_plain(x):
         return _normalize(wide, *recipe).to(x.dtype)
-    found: Tensor = torch.ops.otattn.normalize(wide, *recipe)
+    if torch._C._are_functorch_transforms_active():
+        found: Tensor = _Normalize.apply(wide, tuple(recipe))  # type: ignore[no-untyped-call]
+    else:
+        found = torch.ops.otattn.normalize(wide, *recipe)
     return found.to(x.dtype)

@@ -38,6 +38,11 @@ def is_plain(*tensors: Tensor) -> bool:
     return True
 
 
+def is_plain_constant(*tensors: Tensor) -> bool:
+    """The same, and no derivative is wanted."""
+    return is_plain(*tensors) and not (torch.is_grad_enabled() and any(x.requires_grad for x in tensors))
+
+
 _WITH_SAVED = ["out", "saved"]
 _KINDS = (Tensor, torch.nn.Parameter)
 
@@ -99,7 +104,7 @@ def torch_repeat(
 ) -> Tensor | None:
     """`attention` on plain tensors without derivatives; None: not so."""
     given = (query, key, value, mask)
-    present = (query, key, value) if mask is None else given
+    present = (query, key, value) if mask is None else (query, key, value, mask)
     if torch.is_autocast_enabled("cpu") or not is_plain(*present):
         return None
     layout = _native.layout(*given)
@@ -116,7 +121,10 @@ def torch_repeat(
         found: Tensor | None = _Solve.apply(repeat, *given)  # type: ignore[no-untyped-call]
         return found
     outputs = run(repeat, given)
-    return None if outputs is None else outputs[0]
+    if outputs is None:
+        return None
+    out: Tensor = outputs[0]
+    return out
 
 
 class _Solve(torch.autograd.Function):
@@ -130,7 +138,8 @@ class _Solve(torch.autograd.Function):
         found = run(repeat, given)
         if found is None:
             return None
-        out, saved = found
+        out: Tensor = found[0]
+        saved: Tensor = found[1]
         kept = _torch._kept(settings, _WITH_SAVED)
         ctx.settings = settings
         ctx.save_for_backward(*given, out if kept == "lse" else None, saved if kept else None)
@@ -254,7 +263,8 @@ def _first(name: Any, prepared: Any, given: Any, derivatives: bool) -> _repeat.R
 
 def operator_repeat(operands: list[Tensor | None], text: str, wanted: str) -> list[Tensor] | None:
     """The same for the operator `solve` with four-dimensional query, key, value and mask alone."""
-    query, key, value, mask = given = tuple(operands[:4])
+    given = (operands[0], operands[1], operands[2], operands[3])
+    query, key, value = given[:3]
     if wanted not in ("out", "out,saved") or key is None or value is None:
         return None
     assert query is not None

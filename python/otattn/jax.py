@@ -12,9 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from . import _jax_callback, _jax_ffi
+from . import _jax_callback, _jax_ffi, _jax_normalize
 from ._attention import prepare
 from ._aux import EVERYTHING, NO_AUX, AuxOutput, AuxRequest, Potentials, RowStats, outputs_of, request_of
+from ._normalize import check_shape, recipe_of
 from ._regulariser import Regulariser
 from ._settings import NUMBERS, OPERANDS, PLACES
 from ._shapes import fold, fold_heads, fold_pairs, fold_relative, fold_vector, shape_text
@@ -142,6 +143,50 @@ def coupling(
     whole = whole.reshape((-1, *whole.shape[-3:]))
     operands = {"query": whole, **_others(arrays, batch, whole.shape[1:])}
     return _solved(settings, operands, None, "coupling", scores.shape[:-2], return_aux)
+
+
+def sinkhorn_normalize(
+    x: Any,
+    rounds: int = 20,
+    eps: float = 1e-6,
+    order: str = "deepseek",
+    gradients: str = "truncated",
+    *,
+    tolerance: float | None = None,
+) -> Any:
+    """`otattn.sinkhorn_normalize` as a JAX function: jit, grad, jacrev and vmap work on it.
+
+    Parameters
+    ----------
+    x : jax.Array, shape (..., n, n)
+        Scores, n from 2 to 16; f64, f32, or bf16 and f16, which are computed in f32.
+    rounds, eps, order, gradients, tolerance
+        As in `otattn.sinkhorn_normalize`; static.
+
+    Returns
+    -------
+    jax.Array, shape and type of `x`
+        A matrix that met NaN, +inf or a line without weight is NaN throughout. Nothing warns: neither of that
+        nor of a tolerance that was not met.
+
+    Raises
+    ------
+    ValueError, TypeError
+        When the function is traced; ValueError where jax.ffi cannot call the library.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp, otattn.jax
+    >>> mixed = jax.jit(lambda x: (otattn.jax.sinkhorn_normalize(x) ** 2).sum())
+    >>> jax.grad(mixed)(jnp.zeros((8, 4, 4))).shape
+    (8, 4, 4)
+    """
+    x = jnp.asarray(x)
+    (x,) = _alike({"query": x}, "x")
+    check_shape(x)
+    recipe = recipe_of(order, rounds, eps, tolerance, gradients)
+    wide = x if str(x.dtype) in ("float64", "float32") else x.astype(jnp.float32)
+    return _jax_normalize.normalize(recipe, wide).astype(x.dtype)
 
 
 def _parted(given: dict[str, Any], arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

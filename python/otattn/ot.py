@@ -6,16 +6,21 @@ units of the cost. NumPy arrays or torch tensors; with torch, plans and values h
 
 from __future__ import annotations
 
+import functools
 import math
+import sys
 import warnings
 from typing import Any
 
 import numpy as np
 
+from . import _native
 from ._attention import is_torch
-from ._aux import AuxOutput, AuxRequest
-from ._coupling import coupling
+from ._aux import NO_AUX, AuxOutput, AuxRequest
+from ._coupling import coupling, judged, words_of
+from ._coupling_repeat import ONLY, WITH_INFO, WITH_POTENTIALS, coupling_again
 from ._errors import NotConverged, PartialWarning
+from ._ot_result import OTResult, Rest
 from ._sampler import PlanSampler, sinkhorn_knopp_teacher
 
 __all__ = [
@@ -32,63 +37,6 @@ __all__ = [
     "solve",
     "solve_sample",
 ]
-
-
-class OTResult:
-    """A solved problem: the fields of POT's result object that exist here, the others None.
-
-    Attributes
-    ----------
-    plan : array, shape (n, m)
-    potential_a, potential_b : array, shapes (n,) and (m,)
-        Dual potentials in units of the cost, whatever the solver, None where there are none: the plan is
-        ``c exp((f + g - M) / reg)`` with the reference c (1 for entropy). POT's own are those of its solvers:
-        logarithms for `sinkhorn`, with c inside.
-    value : float
-        The objective; value_linear : the cost part alone.
-    status : str
-        The library's word, ``"ok"`` when every promise is kept.
-    log : dict
-        ``niter``, ``err`` and ``certificate``.
-    """
-
-    def __init__(
-        self,
-        plan: Any,
-        potentials: tuple[Any, Any] | None,
-        value: Any,
-        value_linear: Any,
-        status: str,
-        log: Any,
-    ) -> None:
-        self.plan = plan
-        self.potentials = potentials
-        self.potential_a: Any = potentials[0] if potentials else None
-        self.potential_b: Any = potentials[1] if potentials else None
-        self.value = value
-        self.value_linear = value_linear
-        self.status = status
-        self.log = log
-        self.lazy_plan = None
-        self.sparse_plan = None
-
-    @property
-    def marginal_a(self) -> Any:
-        """Row sums of the plan, shape (n,)."""
-        return self.plan.sum(1)
-
-    @property
-    def marginal_b(self) -> Any:
-        """Column sums of the plan, shape (m,)."""
-        return self.plan.sum(0)
-
-    @property
-    def marginals(self) -> tuple[Any, Any]:
-        """Both."""
-        return self.marginal_a, self.marginal_b
-
-    def __repr__(self) -> str:
-        return f"OTResult(value={self.value}, value_linear={self.value_linear}, status={self.status!r})"
 
 
 # ---- helpers -------------------------------------------------------------------------------------
@@ -137,6 +85,42 @@ def _positive(name: str, value: Any) -> float:
     return found
 
 
+# The certificate of a plan costs more than many plans do.
+_JUDGED = AuxRequest(potentials=True, certificate=True)
+_POTENTIALS = AuxRequest(potentials=True)
+_NUMBERS = frozenset((float, int, type(None)))
+
+
+@functools.lru_cache(maxsize=64)
+def _words(reg: float | None, tol: float | None, max_iter: int | None) -> tuple[Any, ...]:
+    """Those of `_run`'s call for entropic transport, or of `emd`'s without `reg`."""
+    if reg is None:
+        return words_of("hard/exact", cost=True)
+    limits: dict[str, Any] = {"tolerance": tol, "max_rounds": max_iter}
+    return words_of("softmax/exact", temperature=reg, cost=True, allow_partial=True, **limits)
+
+
+def _are_plain(M: Any, a: Any, b: Any) -> bool:
+    """A matrix and two vectors without zeros, all of NumPy or all of torch and no derivative wanted."""
+    if not type(M) is type(a) is type(b):
+        return False
+    if type(M) is not np.ndarray:
+        tensors = sys.modules.get("otattn._torch_repeat")
+        if tensors is None or not tensors.is_plain_constant(M, a, b):
+            return False
+    return bool(M.ndim == 2 and a.ndim == b.ndim == 1 and _native.without_zeros(a, b))
+
+
+def _again(reg: Any, tol: Any, max_iter: Any, names: tuple[str, ...], M: Any, a: Any, b: Any) -> Any:
+    """What `coupling` returned for arrays like these, by the structs of that call; None: not so.
+
+    There is no more to check: the words and the layout are those of a call that was checked.
+    """
+    if not (_NUMBERS.issuperset((type(reg), type(tol), type(max_iter))) and _are_plain(M, a, b)):
+        return None
+    return coupling_again(_words(reg, tol, max_iter), names, M, (None, a, b, None))
+
+
 def _run(
     M: Any,
     a: Any,
@@ -145,13 +129,10 @@ def _run(
     tol: float | None,
     max_iter: int | None,
     *,
-    judged: bool = True,
+    wanted: AuxRequest = _JUDGED,
     **arguments: Any,
 ) -> Any:
-    """Plan and aux; rows and columns without mass are masked, since no logarithm reaches them.
-
-    The certificate of a plan costs more than many plans do: `judged` asks for it.
-    """
+    """Plan and aux; rows and columns without mass are masked, since no logarithm reaches them."""
     mask = None
     if not (a.all() and b.all()):
         mask = (a > 0)[:, None] & (b > 0)[None, :]
@@ -164,7 +145,7 @@ def _run(
             row_mass=a,
             column_mass=b,
             allow_partial=True,
-            return_aux=AuxRequest(potentials=True, certificate=judged),
+            return_aux=wanted,
             **limits,
             **arguments,
         )
@@ -257,6 +238,10 @@ def sinkhorn(
     array([[0.365529, 0.134471],
            [0.134471, 0.365529]])
     """
+    if method == "sinkhorn" and warmstart is None and not log:
+        plan = _again(reg, stopThr, numItermax, WITH_INFO, M, a, b)
+        if plan is not None:
+            return plan
     M, reg = _cost(M), _positive("reg", reg)
     if method.lower() not in _SINKHORNS:
         raise ValueError(f"method is {method!r}, wanted one of {', '.join(_SINKHORNS)}")
@@ -269,7 +254,7 @@ def sinkhorn(
     a, b = _mass("a", a, M.shape[0], M), _mass("b", b, M.shape[1], M)
     start = None if warmstart is None else reg * warmstart[1]
     how = {"method": "softmax/exact", "temperature": reg, "start_potential": start}
-    plan, aux = _run(M, a, b, warn, stopThr, numItermax, judged=log, **how)
+    plan, aux = _run(M, a, b, warn, stopThr, numItermax, wanted=_JUDGED if log else NO_AUX, **how)
     if not log:
         return plan
     log_u, log_v = (x / reg for x in aux.potentials)
@@ -319,9 +304,8 @@ def sinkhorn2(
         raise ValueError(f"method is {method!r}, wanted one of {', '.join(_SINKHORNS[:3])}")
     if b is not None and getattr(b, "ndim", 1) == 2:
         return sinkhorn(a, b, M, reg, method, numItermax, stopThr, verbose, log, warn, warmstart)
-    plan, entry = sinkhorn(a, b, M, reg, method, numItermax, stopThr, verbose, True, warn, warmstart)
-    value = (plan * M).sum()
-    return (value, entry) if log else value
+    found = sinkhorn(a, b, M, reg, method, numItermax, stopThr, verbose, log, warn, warmstart)
+    return ((found[0] * M).sum(), found[1]) if log else (found * M).sum()
 
 
 def sinkhorn_unbalanced(
@@ -427,19 +411,26 @@ def emd(
     array([[0.5, 0. ],
            [0. , 0.5]])
     """
+    if not log:
+        plan = _again(None, None, None, ONLY, M, a, b)
+        if plan is not None:
+            return plan
     M = _cost(M)
     a, b = _mass("a", a, M.shape[0], M), _mass("b", b, M.shape[1], M)
     how: dict[str, Any] = {"method": "hard/exact", "cost": True, "row_mass": a, "column_mass": b}
     if not log:
         return coupling(M, **how)
-    plan, aux = coupling(M, **how, return_aux=AuxRequest(potentials=True))
+    plan, aux = coupling(M, **how, return_aux=_POTENTIALS)
+    return plan, _emd_log(M, plan, aux.potentials, center_dual)
+
+
+def _emd_log(M: Any, plan: Any, potentials: Any, center_dual: bool = True) -> dict[str, Any]:
     # The library's potentials obey -M + f + g <= 0: they are the dual variables themselves.
-    u, v = aux.potentials
-    u, v = _filled(u, v, M)
+    u, v = _filled(potentials[0], potentials[1], M)
     if center_dual:
         shift = (u.mean() - v.mean()) / 2
         u, v = u - shift, v + shift
-    return plan, {"cost": (plan * M).sum(), "u": u, "v": v, "warning": None, "result_code": 1}
+    return {"cost": (plan * M).sum(), "u": u, "v": v, "warning": None, "result_code": 1}
 
 
 def _filled(u: Any, v: Any, M: Any) -> tuple[Any, Any]:
@@ -488,6 +479,8 @@ def emd2(
             emd2(a, b[:, k], M, log=log, return_matrix=return_matrix, center_dual=center_dual)
             for k in range(b.shape[1])
         ]
+    if not (log or return_matrix or any(is_torch(x) and x.requires_grad for x in (a, b, M))):
+        return (emd(a, b, M) * _cost(M)).sum()
     plan, entry = _emd_value(a, b, M, center_dual)
     if return_matrix:
         entry["G"] = plan
@@ -572,6 +565,10 @@ def solve(
     >>> round(float(result.value_linear), 6), result.status
     (0.268941, 'ok')
     """
+    if c is unbalanced is method is potentials_init is None and grad == "autodiff":
+        later = _solve_later(M, a, b, reg, reg_type, tol, max_iter)
+        if later is not None:
+            return later
     if grad not in ("autodiff", "envelope", "last_step", "detach"):
         raise ValueError(f"grad is {grad!r}, wanted 'autodiff', 'envelope', 'last_step' or 'detach'")
     M = _cost(M)
@@ -596,6 +593,8 @@ def solve(
     reg = _positive("reg", reg)
     if kind == "l2":
         return _quadratic(M, a, b, reg, strengths, tol, max_iter)
+    if kind == "kl" and c is None and strengths is None:
+        return _relative_to_masses(M, a, b, reg, potentials_init, tol, max_iter)
     cost, reference = M, None
     if kind == "kl":
         reference = a[:, None] * b[None, :] if c is None else c
@@ -603,17 +602,87 @@ def solve(
     start = None if potentials_init is None else potentials_init[1]
     plan, potentials, aux = _entropic(cost, a, b, reg, strengths, start, tol, max_iter)
     linear = (plan * M).sum()
-    if reference is not None:
-        value = linear + reg * _kl(plan, reference)
-    elif strengths is None:
-        value = linear + reg * _xlogx(plan, plan * 0 + 1)
-    else:
-        value = linear + reg * (_xlogx(plan, plan * 0 + 1) - plan.sum())
+    value = _objective(plan, linear, reg, reference, strengths)
     for strength, sums, mass in zip(strengths or (), (plan.sum(1), plan.sum(0)), (a, b), strict=False):
         if strength < math.inf:
             value = value + strength * _kl(sums, mass)
     entry = _entry(aux)
     return OTResult(plan, potentials, value, linear, entry["status"], entry)
+
+
+def _objective(plan: Any, linear: Any, reg: float, reference: Any, strengths: Any) -> Any:
+    """Cost and regulariser."""
+    if reference is not None:
+        return linear + reg * _kl(plan, reference)
+    entropy = _xlogx(plan, plan * 0 + 1)
+    return linear + reg * (entropy if strengths is None else entropy - plan.sum())
+
+
+def _relative_to_masses(
+    M: Any, a: Any, b: Any, reg: float, potentials_init: Any, tol: float | None, max_iter: int | None
+) -> OTResult:
+    """Balanced, KL relative to a b^T: entropy's plan, whose potentials hold the logarithms of masses."""
+    start = None if potentials_init is None else potentials_init[1] + reg * _log(b)
+    plan, potentials, aux = _entropic(M, a, b, reg, None, start, tol, max_iter)
+    linear = (plan * M).sum()
+    value = _objective(plan, linear, reg, a[:, None] * b[None, :], None)
+    entry = _entry(aux)
+    return OTResult(plan, _apart(potentials, a, b, reg), value, linear, entry["status"], entry)
+
+
+def _apart(potentials: Any, a: Any, b: Any, reg: float) -> tuple[Any, Any]:
+    """The potentials without the masses, of which those of 0 have none."""
+    f, g = potentials
+    return f - reg * _log(a), g - reg * _log(b)
+
+
+def _solve_later(M: Any, a: Any, b: Any, reg: Any, reg_type: Any, tol: Any, max_iter: Any) -> OTResult | None:
+    """`solve` of a plain balanced problem: the plan now, the rest when it is read; None: not so."""
+    kind = _KINDS.get(reg_type) if type(reg_type) is str else None
+    if kind is None or type(reg) not in _NUMBERS or (reg and reg < 0.0) or getattr(M, "ndim", 0) != 2:
+        return None
+    if M.itemsize < 4 or not (reg or kind == "kl"):
+        return None
+    a = _mass("a", a, M.shape[0], M) if a is None else a
+    b = _mass("b", b, M.shape[1], M) if b is None else b
+    reg, tol, max_iter = (reg, tol, max_iter) if reg else (None, None, None)
+    found = _again(reg, tol, max_iter, WITH_POTENTIALS, M, a, b)
+    if found is None:
+        if str(M.dtype).removeprefix("torch.") not in ("float64", "float32") or not _are_plain(M, a, b):
+            return None
+        if reg is None:
+            how: dict[str, Any] = {"method": "hard/exact", "cost": True, "row_mass": a, "column_mass": b}
+            found = coupling(M, **how, return_aux=_POTENTIALS)
+        else:
+            how = {"method": "softmax/exact", "temperature": reg}
+            found = _run(M, a, b, True, tol, max_iter, wanted=_POTENTIALS, **how)
+    plan, aux = found
+    # The caller may write into all of these.
+    own = _native.copies(M, a, b, plan)
+    rest = functools.partial(_rest, own, aux, reg, kind, (tol, max_iter))
+    return OTResult._with_rest(plan, aux.info.status, rest)
+
+
+_KINDS = {"KL": "kl", "kl": "kl", "entropy": "entropy"}
+
+
+def _rest(solved: tuple[Any, ...], aux: AuxOutput, reg: Any, kind: str, limits: tuple[Any, Any]) -> Rest:
+    """The rest of a result, from NumPy's copies of the problem and its plan."""
+    assert aux.potentials is not None
+    if is_torch(aux.potentials.row):
+        import torch
+
+        solved = tuple(map(torch.from_numpy, solved))
+    M, a, b, plan = solved
+    if reg is None:
+        entry = _emd_log(M, plan, aux.potentials)
+        return (entry["u"], entry["v"]), entry["cost"], entry["cost"], entry
+    reference = a[:, None] * b[None, :] if kind == "kl" else None
+    linear = (plan * M).sum()
+    value = _objective(plan, linear, reg, reference, None)
+    potentials = aux.potentials if kind == "entropy" else _apart(aux.potentials, a, b, reg)
+    proof = judged(_words(reg, *limits), M, (None, a, b, None), plan, aux.potentials)
+    return potentials, value, linear, _entry(aux._replace(certificate=proof))
 
 
 def _strengths(unbalanced: Any) -> tuple[float, float] | None:

@@ -136,3 +136,82 @@ def test_tensors_give_tensors(kind: torch.dtype) -> None:
 def test_input_is_refused(cost: Any, options: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         otattn.linear_sum_assignment(cost, **options)
+
+
+def test_more_names_of_lapx() -> None:
+    rng = np.random.default_rng(31)
+    costs = rng.random((5, 4, 7))
+    answers = [linear_sum_assignment(c) for c in costs]
+    best = [c[i, j].sum() for c, (i, j) in zip(costs, answers, strict=True)]
+    for cost, (i, j), value in zip(costs, answers, best, strict=True):
+        for solve in (lap.lapjvs, lap.lapjvc, lambda c: lap.lapjvr(c, True), lambda c: lap.lapjvh(c, True)):
+            opt, rows, columns = solve(cost)
+            assert abs(opt - value) <= 1e-12 and np.array_equal(rows, i) and np.array_equal(columns, j)
+        opt, x, y = lap.lapjvs(cost, jvx_like=False)
+        assert np.array_equal(x[i], j) and np.array_equal(y[j], i) and (y == -1).sum() == 3
+        assert np.array_equal(lap.lapjvsa(cost, return_cost=False), np.stack((i, j), 1))
+        pairs = lap.lapjvr(cost, True, return_cost=False, output="pairs")
+        assert np.array_equal(pairs, np.stack((i, j), 1)) and pairs.dtype == np.int64
+        limit = float(np.median(cost[i, j]))
+        opt, rows, columns = lap.lapjvr(cost, cost_limit=limit)
+        theirs = lap.lapjvx(cost, cost_limit=limit)
+        assert opt == theirs[0] and np.array_equal(columns, theirs[2]) and columns.dtype == np.int64
+    totals, rows, columns = lap.lapjvs_batch(costs, True, n_threads=2)
+    assert np.abs(totals - best).max() <= 1e-12 and np.array_equal(columns[2], answers[2][1])
+    assert np.array_equal(lap.lapjvsa_batch(costs, True)[1][3], np.stack(answers[3], 1))
+    assert np.array_equal(lap.lapjvh_batch(costs, True, return_cost=False)[0][4], answers[4][0])
+    for wrong in (
+        lambda: lap.lapjvs(costs[0], extend_cost=False),
+        lambda: lap.lapjvr(costs[0]),
+        lambda: lap.lapjvr(costs[0], True, output="maps"),
+        lambda: lap.lapjvr(costs[0], True, precision="half"),
+        lambda: lap.lapjvs_batch(costs),
+    ):
+        with pytest.raises(ValueError):
+            wrong()
+
+
+def sparse(rng: np.random.Generator, n: int) -> tuple[Any, ...]:
+    """A matrix with a matching, as lapmod takes it, and dense."""
+    stored = rng.random((n, n)) < 0.3
+    stored[np.arange(n), rng.permutation(n)] = True
+    dense = np.where(stored, rng.random((n, n)), np.inf)
+    starts = np.concatenate(([0], np.cumsum(stored.sum(1))))
+    return n, dense[stored], starts, np.nonzero(stored)[1], dense
+
+
+def test_sparse_costs() -> None:
+    rng = np.random.default_rng(32)
+    problems = [sparse(rng, n) for n in (1, 2, 5, 20, 60)]
+    for *problem, dense in problems:
+        i, j = linear_sum_assignment(dense)
+        opt, x, y = lap.lapmod(*problem)
+        assert abs(opt - dense[i, j].sum()) <= 1e-12 and np.array_equal(x, j) and x.dtype == np.int32
+        assert np.array_equal(y[x], np.arange(problem[0]))
+    totals, xs, _ = lap.lapmod_batch([problem for *problem, _ in problems], n_threads=2)
+    assert len(xs) == 5 and totals[4] == lap.lapmod(*problems[4][:4])[0]
+    assert lap.lapmod(0, [], [0], [])[0] == 0.0
+    n, costs, starts, columns, _ = problems[2]
+    for broken, word in (
+        ((n, costs[:-1], starts, columns), "kk has"),
+        ((n, costs, starts[:-1], columns), "ii wants"),
+        ((n, costs, starts, columns + 1), "kk holds"),
+        ((n, costs, starts, columns[::-1]), "kk does not rise"),
+        ((n, np.where(costs == costs.max(), np.inf, costs), starts, columns), "finite"),
+        ((2, [1.0, 1.0], [0, 1, 2], [0, 0]), "infeasible"),
+        ((2, [1.0, 1.0], [0, 3, 2], [0, 1]), "less than"),
+        ((2, [1.0, 1.0], [0, 1, 2], [0.5, 1.0]), "whole numbers"),
+    ):
+        with pytest.raises(ValueError, match=word):
+            lap.lapmod(*broken)
+
+
+def test_the_peer_itself_agrees() -> None:
+    peer = pytest.importorskip("lap")
+    rng = np.random.default_rng(33)
+    for n in (3, 17, 50):
+        *problem, _ = sparse(rng, n)
+        theirs, ours = peer.lapmod(*problem), lap.lapmod(*problem)
+        assert abs(theirs[0] - ours[0]) <= 1e-12
+        for x, y in zip(theirs[1:], ours[1:], strict=True):
+            assert np.array_equal(x, y) and x.dtype == y.dtype

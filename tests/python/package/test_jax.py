@@ -232,6 +232,46 @@ def test_a_regulariser_and_an_old_jax_go_by_callback(
 
 
 # Of the handler : of jaxlib's header, and the fields that the handler reads.
+@pytest.mark.parametrize("order", ["deepseek", "symmetric"])
+@pytest.mark.parametrize("gradients", ["truncated", "implicit"])
+def test_small_matrices(order: str, gradients: str, rng: np.random.Generator) -> None:
+    x = rng.standard_normal((3, 2, 4, 4))
+    words = {"rounds": 30, "order": order, "gradients": gradients}
+
+    def plan(y: Any) -> Any:
+        return otattn.jax.sinkhorn_normalize(y, **words)
+
+    def loss(y: Any) -> Any:
+        return jnp.sin(plan(y)).sum()
+
+    right = otattn.sinkhorn_normalize(x, **words)
+    assert (plan(x) == right).all() and (jax.jit(plan)(x) == right).all()
+    assert (jax.vmap(plan, in_axes=2)(x.transpose(1, 2, 0, 3)) == right).all()
+    leaf = torch.from_numpy(x).requires_grad_()
+    (slope,) = torch.autograd.grad(otattn.sinkhorn_normalize(leaf, **words).sin().sum(), leaf)
+    for found in (jax.grad(loss)(x), jax.jit(jax.vmap(jax.grad(loss)))(x)):
+        assert np.abs(found - slope.numpy()).max() <= 1e-14
+    assert jax.jacrev(plan)(x[0, 0]).shape == (4, 4, 4, 4)
+    for kind in (jnp.float32, jnp.bfloat16):
+        narrow = jnp.asarray(x, kind)
+        assert plan(narrow).dtype == kind and jax.grad(loss)(narrow).dtype == kind
+    broken = x.copy()
+    broken[1, 0, 2, 2] = np.nan
+    assert np.isnan(plan(broken)).any((2, 3)).sum() == 1
+
+
+def test_small_matrices_that_are_refused() -> None:
+    for wrong, words, kind in (
+        (np.ones((2, 3)), {}, ValueError),
+        (np.ones((17, 17)), {}, ValueError),
+        (np.ones((4, 4), np.int64), {}, TypeError),
+        (np.ones((4, 4)), {"rounds": 0}, ValueError),
+        (np.ones((4, 4)), {"order": "sinkhorn"}, ValueError),
+    ):
+        with pytest.raises(kind):
+            otattn.jax.sinkhorn_normalize(wrong, **words)
+
+
 LAYOUTS = {
     "extension": ("Extension_Base", "size=struct_size type next"),
     "version": (

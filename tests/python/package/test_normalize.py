@@ -176,3 +176,23 @@ def test_refusals(x: Any, words: dict[str, Any], kind: type[Exception], sentence
     with warnings.catch_warnings(), pytest.raises(kind, match=sentence):
         warnings.simplefilter("error")
         otattn.sinkhorn_normalize(x, **words)
+
+
+@pytest.mark.parametrize("gradients", ["truncated", "implicit"])
+def test_torch_func(gradients: str) -> None:
+    torch.manual_seed(5)
+    x = torch.randn(3, 2, 4, 4, dtype=torch.float64)
+
+    def loss(y: torch.Tensor) -> torch.Tensor:
+        return otattn.sinkhorn_normalize(y, gradients=gradients).sin().sum()
+
+    leaf = x.clone().requires_grad_()
+    (right,) = torch.autograd.grad(loss(leaf), leaf)
+    assert (torch.func.grad(loss)(x) - right).abs().max() <= 1e-14
+    found = torch.func.vmap(torch.func.vmap(torch.func.grad(loss)), in_dims=1)(x).movedim(0, 1)
+    assert (found - right).abs().max() <= 1e-14
+    jacobian = torch.func.jacrev(lambda y: otattn.sinkhorn_normalize(y, gradients=gradients))(x[0, 0])
+    upstream = otattn.sinkhorn_normalize(x[0, 0]).cos()
+    assert ((upstream[..., None, None] * jacobian).sum((0, 1)) - right[0, 0]).abs().max() <= 1e-14
+    with pytest.raises(otattn.NotDifferentiable):
+        torch.func.grad(lambda y: torch.func.grad(loss)(y).sum())(x)

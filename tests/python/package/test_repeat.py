@@ -12,7 +12,7 @@ import numpy as np
 import otattn
 import pytest
 import torch
-from otattn import _arrays, _repeat
+from otattn import _arrays, _native, _repeat
 from otattn._library import library
 from otattn._solve import IDLE_PLANS
 
@@ -278,6 +278,104 @@ def test_the_same_gradients_of_couplings(method: str) -> None:
         torch.autograd.grad(first.sum(), x)
 
 
+@pytest.mark.parametrize("convert", [np.asarray, torch.from_numpy], ids=["numpy", "torch"])
+def test_transport_again_and_when_it_changes_in_place(convert: Any, rng: np.random.Generator) -> None:
+    otattn.release_memory()
+    for shape in ((4, 4), (3, 5), (4, 4)):
+        for dtype in (np.float64, np.float32):
+            for layout in (np.ascontiguousarray, np.asfortranarray):
+                M = layout(rng.random(shape).astype(dtype))
+                a, b = (rng.random(n) + 0.1 for n in shape)
+                a, b = a / a.sum(), b / b.sum()
+                arrays = [convert(x) for x in (M, a, b)]
+                cost, rows, columns = arrays
+                tolerance = 1e-12 if dtype == np.float64 else 1e-6
+                longer_way = {
+                    "cost": True,
+                    "row_mass": rows,
+                    "column_mass": columns,
+                    "return_aux": otattn.AuxRequest(receiver=True, potentials=True, certificate=True),
+                }
+                entropic = {"method": "softmax/exact", "temperature": 0.5, "tolerance": tolerance}
+                right, aux = otattn.coupling(cost, **entropic, **longer_way)
+                exact = otattn.coupling(cost, method="hard/exact", **longer_way)[0]
+                for _ in range(2):
+                    assert (otattn.ot.sinkhorn(rows, columns, cost, 0.5, stopThr=tolerance) == right).all()
+                    assert (otattn.ot.emd(rows, columns, cost) == exact).all()
+                    assert otattn.ot.emd2(rows, columns, cost) == (exact * cost).sum()
+                    results = [
+                        otattn.ot.solve(cost, rows, columns, reg, reg_type=kind, tol=tolerance)
+                        for reg, kind in ((0.5, "entropy"), (0.5, "KL"), (None, "KL"))
+                    ]
+                    values = [
+                        otattn.ot.solve(cost, rows, columns, reg, reg_type=kind, tol=tolerance).value
+                        for reg, kind in ((0.5, "entropy"), (0.5, "KL"), (None, "KL"))
+                    ]
+                # A result is that of the arrays as they were, whenever it is read.
+                kept = np.asarray(results[0].plan).copy()
+                cost *= 2
+                rows *= 3
+                results[0].plan[...] = 0.0
+                results[2].plan[...] = 0.0
+                f, g = results[0].potentials
+                assert (f == aux.potentials.row).all() and (g == aux.potentials.column).all()
+                assert [x.value for x in results] == values
+                assert results[0].log["certificate"] == aux.certificate
+                assert type(results[0].value) is type(values[0]) and results[0].status == "ok"
+                # M shares the memory of `cost`, which was doubled.
+                P = np.exp((np.asarray(f)[:, None] + np.asarray(g) - M / 2) / 0.5)
+                assert np.abs(P - kept).max() <= 1e-6
+                u, v = results[2].potentials
+                assert abs(float((u * rows / 3).sum() + (v * columns).sum()) - float(values[2])) <= 1e-6
+
+
+def test_masses_that_become_zero(rng: np.random.Generator) -> None:
+    M, a, b = rng.random((3, 3)), np.full(3, 1 / 3), np.full(3, 1 / 3)
+    otattn.ot.sinkhorn(a, b, M, 1.0)
+    a[:] = (0.0, 0.5, 0.5)
+    plan = otattn.ot.sinkhorn(a, b, M, 1.0)
+    assert (plan[0] == 0).all() and np.abs(plan.sum(0) - b).max() <= 1e-9
+    result = otattn.ot.solve(M, a, b, 1.0)
+    assert np.isfinite(result.value) and (result.plan[0] == 0).all()
+    a[:] = (-0.5, 1.0, 0.5)
+    with pytest.raises(ValueError, match="row_mass"):
+        otattn.ot.sinkhorn(a, b, M, 1.0)
+
+
+def test_what_the_extension_takes(rng: np.random.Generator) -> None:
+    x = rng.standard_normal((3, 4))
+    layouts = {
+        _native.layout(y)
+        for y in (x, x.T, x[:, ::2], x.astype(np.float32), torch.from_numpy(x), torch.from_numpy(x).T)
+    }
+    assert len(layouts) == 6 and None not in layouts
+    assert _native.layout(x, None) == _native.layout(x.copy(), None) != _native.layout(None, x)
+    # Other kinds of memory go the longer way.
+    packed = np.zeros(8 * 4 + 1, np.uint8)[1:].view(np.float64)
+    for other in ([1.0], "x", packed, x.astype(">f8"), np.ma.array(x), np.zeros((1,) * 9)):
+        assert _native.layout(other) is None
+    assert (
+        _native.layout(x, torch.from_numpy(x)) is None
+        and _native.layout(torch.empty(2, device="meta")) is None
+    )
+    assert _native.layout(*9 * [x]) is None
+    assert _native.without_zeros(x[0], x[:, 1]) and not _native.without_zeros(np.array([1.0, 0.0]))
+    assert not _native.without_zeros(np.ones((2, 2))) and not _native.without_zeros(np.ones(2, np.int64))
+    for y in (x, x.T, x[::-1, ::-2], x[0], x[0, ::3], x.astype(np.float32)):
+        (copy,) = _native.copies(y)
+        assert (copy == y).all() and copy.flags.c_contiguous and not np.shares_memory(copy, y)
+        assert (_native.copies(torch.from_numpy(y.copy()))[0] == y).all()
+    for call, arguments in (
+        (_native.copies, (np.ones(2, np.int64),)),
+        (_native.run, ()),
+        (_native.run, (x, x)),
+        (_native.keep, (1,)),
+        (_native.tensors, (1,)),
+    ):
+        with pytest.raises((TypeError, ValueError)):
+            call(*arguments)
+
+
 def test_plans_that_are_kept_have_a_limit(rng: np.random.Generator) -> None:
     otattn.release_memory()
     for size in range(2, 2 + 2 * IDLE_PLANS):
@@ -302,6 +400,27 @@ def test_overhead_of_a_coupling() -> None:
             lambda: coupled_longer(x),
             lambda: coupled_longer(t),
         )
-    # A sixth and an eighth of the longer way, which keeps nothing but the plan.
-    assert max(found[0], found[2]) <= 0.4 * found[4]
-    assert max(found[1], found[3]) <= 0.4 * found[5]
+    # An eighth of the longer way, which keeps nothing but the plan.
+    assert max(found[0], found[2]) <= 0.3 * found[4]
+    assert max(found[1], found[3]) <= 0.3 * found[5]
+
+
+def test_overhead_of_transport() -> None:
+    x, mass = np.random.default_rng(0).random((4, 4)), np.full(4, 0.25)
+    t, weight = torch.from_numpy(x), torch.from_numpy(mass)
+    masses = {"cost": True, "row_mass": mass, "column_mass": mass}
+    weights = {"cost": True, "row_mass": weight, "column_mass": weight}
+    with otattn.threads(1), torch.no_grad():
+        *found, numpy_longer, torch_longer = seconds(
+            lambda: otattn.ot.emd(mass, mass, x),
+            lambda: otattn.ot.sinkhorn(mass, mass, x, 1.0),
+            lambda: otattn.ot.solve(x, mass, mass, 1.0),
+            lambda: otattn.ot.emd(weight, weight, t),
+            lambda: otattn.ot.sinkhorn(weight, weight, t, 1.0),
+            lambda: otattn.ot.solve(t, weight, weight, 1.0),
+            lambda: coupled_longer(x, method="softmax/exact", **masses),
+            lambda: coupled_longer(t, method="softmax/exact", **weights),
+            turns=20,
+        )
+    # A fifth of the longer way alone, on which transport did still more.
+    assert max(found[:3]) <= 0.4 * numpy_longer and max(found[3:]) <= 0.4 * torch_longer

@@ -1,0 +1,104 @@
+"""What `ot.solve` returns: the plan at once, the rest at once or when somebody reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+# Potentials, value, value_linear and log.
+Rest = tuple[tuple[Any, Any] | None, Any, Any, Any]
+
+
+class OTResult:
+    """A solved problem: the fields of POT's result object that exist here, the others None.
+
+    Attributes
+    ----------
+    plan : array, shape (n, m)
+    potential_a, potential_b : array, shapes (n,) and (m,)
+        Dual potentials in units of the cost, whatever the solver, None where there are none: the plan is
+        ``c exp((f + g - M) / reg)`` with the reference c (1 for entropy). POT's own are those of its solvers:
+        logarithms for `sinkhorn`, with c inside.
+    value : float
+        The objective; value_linear : the cost part alone.
+    status : str
+        The library's word, ``"ok"`` when every promise is kept.
+    log : dict
+        ``niter``, ``err`` and ``certificate``.
+    """
+
+    def __init__(
+        self,
+        plan: Any,
+        potentials: tuple[Any, Any] | None,
+        value: Any,
+        value_linear: Any,
+        status: str,
+        log: Any,
+    ) -> None:
+        self.plan = plan
+        self.status = status
+        self.lazy_plan = None
+        self.sparse_plan = None
+        self._rest: Rest | Callable[[], Rest] = (potentials, value, value_linear, log)
+
+    @classmethod
+    def _with_rest(cls, plan: Any, status: str, rest: Callable[[], Rest]) -> OTResult:
+        """All but plan and status when they are first read; `rest` has arrays that nobody else changes."""
+        found = cls(plan, None, None, None, status, None)
+        found._rest = rest
+        return found
+
+    def _read(self, place: int) -> Any:
+        if callable(self._rest):
+            self._rest = self._rest()
+        return self._rest[place]
+
+    @property
+    def potentials(self) -> tuple[Any, Any] | None:
+        """Both, or None."""
+        found: tuple[Any, Any] | None = self._read(0)
+        return found
+
+    @property
+    def potential_a(self) -> Any:
+        """Of rows, shape (n,)."""
+        return None if self.potentials is None else self.potentials[0]
+
+    @property
+    def potential_b(self) -> Any:
+        """Of columns, shape (m,)."""
+        return None if self.potentials is None else self.potentials[1]
+
+    @property
+    def value(self) -> Any:
+        """The objective."""
+        return self._read(1)
+
+    @property
+    def value_linear(self) -> Any:
+        """The cost part alone."""
+        return self._read(2)
+
+    @property
+    def log(self) -> Any:
+        """``niter``, ``err`` and ``certificate``."""
+        return self._read(3)
+
+    @property
+    def marginal_a(self) -> Any:
+        """Row sums of the plan, shape (n,)."""
+        return self.plan.sum(1)
+
+    @property
+    def marginal_b(self) -> Any:
+        """Column sums of the plan, shape (m,)."""
+        return self.plan.sum(0)
+
+    @property
+    def marginals(self) -> tuple[Any, Any]:
+        """Both."""
+        return self.marginal_a, self.marginal_b
+
+    def __repr__(self) -> str:
+        return f"OTResult(value={self.value}, value_linear={self.value_linear}, status={self.status!r})"
