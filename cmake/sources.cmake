@@ -23,8 +23,6 @@ set(OTATTN_LIBRARY_HEADERS
 
 set(OTATTN_LIBRARY_SOURCES
     src/backend/cpu/batch_kernels.c
-    src/backend/cpu/capped_rows_f32.c
-    src/backend/cpu/capped_rows_f64.c
     src/backend/cpu/cpu_backend.c
     src/backend/cpu/device.c
     src/backend/cpu/forward/decode_f32.c
@@ -63,8 +61,12 @@ set(OTATTN_LIBRARY_SOURCES
     src/backend/cpu/pack_pairs.c
     src/backend/cpu/row_scores_f32.c
     src/backend/cpu/row_scores_f64.c
-    src/backend/cpu/rows_f32.c
-    src/backend/cpu/rows_f64.c
+    src/backend/cpu/rows/capped_rows_f32.c
+    src/backend/cpu/rows/capped_rows_f64.c
+    src/backend/cpu/rows/heavy_rows_f32.c
+    src/backend/cpu/rows/heavy_rows_f64.c
+    src/backend/cpu/rows/rows_f32.c
+    src/backend/cpu/rows/rows_f64.c
     src/backend/cpu/softcap_f32.c
     src/backend/cpu/softcap_f64.c
     src/backend/gradient.c

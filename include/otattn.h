@@ -10,6 +10,7 @@
  *
  *     entropy   P_ij = exp((S_ij + f_i + g_j) / tau)
  *     Tsallis   P_ij = max(0, (alpha - 1) (S_ij + f_i + g_j) / tau) ^ (1 / (alpha - 1))
+ *               (alpha < 1: S_ij + f_i + g_j < 0 on the mask, and P_ij > 0)
  *     custom    P_ij = weight((S_ij + f_i) / tau)
  *     hard      S_ij + f_i + g_j <= 0 on the mask, with equality wherever P_ij > 0
  *
@@ -196,9 +197,10 @@ typedef enum ota_corner {
 
 typedef enum ota_regulariser {
     OTA_SOFTMAX = 0, /* entropy, temperature tau [LIT-01..09] */
-    OTA_ENTMAX,      /* Tsallis of order alpha > 1; 2 is sparsemax [LIT-10, 11] */
-    OTA_HARD,        /* nothing: argmax, assignment, transportation [ELA-04, 14] */
-    OTA_CUSTOM       /* ota_problem.custom; free columns on the rows axis only [LIT-34] */
+    /* Tsallis of order alpha > 0, not 1; 2 is sparsemax; below 1 no weight is 0 [LIT-10, 11] */
+    OTA_ENTMAX,
+    OTA_HARD,  /* nothing: argmax, assignment, transportation [ELA-04, 14] */
+    OTA_CUSTOM /* ota_problem.custom; free columns on the rows axis only [LIT-34] */
 } ota_regulariser;
 
 /* A regulariser of the caller's: R(P) = sum_ij Omega(P_ij), Omega convex on p >= 0. Weights are
@@ -260,7 +262,7 @@ typedef struct ota_problem {
     ota_corner corner;
 
     ota_regulariser regulariser;
-    double order; /* alpha of OTA_ENTMAX, > 1; 0: 1.5 */
+    double order; /* alpha of OTA_ENTMAX, > 0 and not 1; 0: 1.5 */
 
     ota_row_rule rows;
     double row_strength; /* RHO of relaxed rows (units of S); needs relaxed columns */

@@ -84,7 +84,7 @@ static void plan_row(const tool_bench_case *c, int64_t i) {
     for (int64_t j = 0; j < c->keys; j++) {
         const double level = (c->row[j] + c->row_potential[i] + c->column_potential[j]) / tau;
         c->row[j] = problem->regulariser == OTA_SOFTMAX ? exp(level)
-                    : level > 0.0                       ? pow(power * level, 1.0 / power)
+                    : power * level > 0.0               ? pow(power * level, 1.0 / power)
                                                         : 0.0;
     }
 }

@@ -158,8 +158,9 @@ static void draw_method(tool_draw *d, const tool_draw_cell *cell, double total, 
     const double spread = pow(10.0, 4.0 * tool_random_uniform(state) - 2.0);
     char order[40] = "";
     if (strncmp(cell->method, "entmax", 6) == 0) {
-        static const double orders[] = {1.5, 2.0, 1.25, 3.0};
-        (void)snprintf(order, sizeof order, ":%g", orders[tool_random_below(state, 4)]);
+        static const double orders[] = {1.5, 2.0, 1.25, 3.0, 0.5, 0.8};
+        enum { ORDERS = (int)(sizeof orders / sizeof orders[0]) };
+        (void)snprintf(order, sizeof order, ":%g", orders[tool_random_below(state, ORDERS)]);
     }
     const size_t regulariser = strcspn(cell->method, "/");
     char tail[64] = "";

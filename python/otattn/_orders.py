@@ -1,4 +1,4 @@
-"""Tsallis maps of any order above 0, each row with its own: those that the library's solver does not take.
+"""Tsallis maps whose rows have orders of their own, above 0, which the library's operator does not take.
 
 NumPy in f64; tensors lend their memory.
 

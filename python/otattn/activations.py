@@ -97,9 +97,10 @@ def _map(X: Any, alpha: Any, dim: int) -> Any:
     several = not is_number and int(np.prod(np.shape(alpha))) > 1
     given: Any = alpha
     value = math.nan if several else float(given.detach() if is_torch(given) else given)
-    if not value > 1.0:
-        if value == 1.0 and is_number:
-            return softmax(X, dim)
+    if value == 1.0 and is_number:
+        return softmax(X, dim)
+    # The operator has no order 1, so that a tensor of it, which wants a gradient there, is a row's own order.
+    if value == 1.0 or not value > 0.0:
         return _by_row(X, alpha, dim)
     order = alpha if is_number or not is_torch(alpha) else alpha.reshape(())
     if not is_number and not is_torch(alpha):
@@ -111,7 +112,7 @@ def _map(X: Any, alpha: Any, dim: int) -> Any:
 
 
 def _by_row(X: Any, alpha: Any, dim: int) -> Any:
-    """Orders that the library does not take: below 1, or one for each row."""
+    """Orders that the operator does not take: one for each row, and 1 with a gradient."""
     matrix, moved = _rows(X, dim)
     lead = (*moved.shape[:-1], 1)
     shape = list(X.shape) if hasattr(X, "shape") else list(np.shape(X))

@@ -4,7 +4,7 @@
  *     primal = sum P C + tau R(P) + RHO KL(P1 | mu) + rho KL(c | nu)
  *     dual   = rows + columns - sum over pairs and sinks of
  *                  entropy   tau exp(x / tau)                                 x = S + f + g
- *                  Tsallis   (tau / alpha) [(alpha - 1) x / tau]_+^(alpha / (alpha - 1))
+ *                  Tsallis   (tau / alpha) [(alpha - 1) x / tau]_+^(alpha / (alpha - 1)), infinite for alpha < 1 <= 1 + x
  *                  hard      0, but x <= 0
  *                  with a cap c, whatever R: max over 0 <= p <= c of p x - tau R(p), for hard c max(0, x)
  *     rows     hard   sum mu f^    relaxed  -RHO sum mu (exp(-f^ / RHO) - 1)

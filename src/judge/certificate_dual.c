@@ -8,12 +8,15 @@
 
 enum { AVERAGING_SWEEPS = 48 };
 
+static bool is_entropy(const ota_judge_head *k) { return k->order >= 1.0 && k->order <= 1.0; }
+
+/* Below order 1 the weight has no bound as x rises to 0. */
 static double weight(const ota_judge_head *k, double x) {
     if (!(x > -INFINITY)) return 0.0;
     if (k->custom != NULL) return k->custom->weight(k->custom->user, fmax(x / k->tau, -1e308));
-    if (k->order <= 1.0) return exp(x / k->tau);
+    if (is_entropy(k)) return exp(x / k->tau);
     const double z = (k->order - 1.0) * x / k->tau;
-    return z > 0.0 ? pow(z, 1.0 / (k->order - 1.0)) : 0.0;
+    return z > 0.0 ? pow(z, 1.0 / (k->order - 1.0)) : k->order < 1.0 ? INFINITY : 0.0;
 }
 
 double ota_judge_cap(const ota_judge_head *k, int64_t j) {
@@ -26,7 +29,7 @@ double ota_judge_cap(const ota_judge_head *k, int64_t j) {
 
 /* x with w(x) = p, p > 0. */
 static double level_of(const ota_judge_head *k, double p) {
-    return k->order <= 1.0 ? k->tau * log(p) : k->tau * pow(p, k->order - 1.0) / (k->order - 1.0);
+    return is_entropy(k) ? k->tau * log(p) : k->tau * pow(p, k->order - 1.0) / (k->order - 1.0);
 }
 
 /* Omega(p) - Omega(0), NaN where the caller gave no value. */
@@ -41,21 +44,23 @@ static double custom_value(const ota_judge_head *k, double p) {
 static double dual_cost(const ota_judge_head *k, double x, double p) {
     if (!(p > 0.0)) return 0.0;
     if (k->capped && !(k->order > 0.0)) return p * fmax(0.0, x);
-    if (k->capped && k->order <= 1.0) return p * x - k->tau * p * (log(p) - 1.0);
+    if (k->capped && is_entropy(k)) return p * x - k->tau * p * (log(p) - 1.0);
     if (k->capped) return p * x - k->tau * pow(p, k->order) / (k->order * (k->order - 1.0));
     if (k->custom != NULL) return p * x - k->tau * custom_value(k, p);
-    return k->order <= 1.0 ? k->tau * p : k->tau / k->order * pow(p, k->order);
+    return is_entropy(k) ? k->tau * p : k->tau / k->order * pow(p, k->order);
 }
 
 double ota_judge_regulariser(const ota_judge_head *k, double p) {
     if (!(p > 0.0) || !(k->order > 0.0)) return 0.0;
     if (k->custom != NULL) return k->tau * custom_value(k, p);
-    if (k->order <= 1.0) return k->tau * p * (log(p) - 1.0);
+    if (is_entropy(k)) return k->tau * p * (log(p) - 1.0);
     return k->tau * (pow(p, k->order) - p) / (k->order * (k->order - 1.0));
 }
 
 static double shift_of(const ota_judge_head *k) {
-    return k->order > 1.0 && k->custom == NULL ? k->tau / (k->order * (k->order - 1.0)) : 0.0;
+    return k->order > 0.0 && !is_entropy(k) && k->custom == NULL
+               ? k->tau / (k->order * (k->order - 1.0))
+               : 0.0;
 }
 
 /* a - b + b log(b / a)-like: c log(c / nu) - c + nu with its limits. */
@@ -181,13 +186,14 @@ static double best_row_potential(ota_judge_head *k, double mu) {
     }
     if (count == 0 || !(mu > 0.0)) return -INFINITY;
     if (!(k->order > 0.0)) return -top;
-    if (k->order <= 1.0) {
+    if (is_entropy(k)) {
         ota_judge_sum sum = {0.0, 0.0};
         for (int64_t c = 0; c < count; c++) ota_judge_add(&sum, exp((k->gather[c] - top) / k->tau));
         const double f = k->tau * (log(mu) - log(ota_judge_total(sum))) - top;
         return isfinite(k->row_strength) ? f * (k->row_strength / (k->row_strength + k->tau)) : f;
     }
-    double low = -top, high = k->custom == NULL ? level_of(k, mu) - top : -top;
+    const double bottom = k->order < 1.0 ? level_of(k, mu / (double)count) : 0.0;
+    double low = bottom - top, high = k->custom == NULL ? level_of(k, mu) - top : -top;
     /* Nothing is known of a caller's weights but that they rise. */
     for (double step = k->tau; k->custom != NULL && step < DBL_MAX / 4.0; step *= 2.0) {
         const double below = custom_excess(k, count, low, mu),

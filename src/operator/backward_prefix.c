@@ -35,9 +35,9 @@ static void block_masses(const ota_backward_job *job, const ota_head *head, doub
 }
 
 /* Weights at their caps stand still. */
-static double slope_of(double p, double cap, double order) {
+static double slope_of(double p, double cap, const ota_head *block) {
     if (!(p > 0.0) || p >= cap) return 0.0;
-    return order > 1.0 ? pow(p, 2.0 - order) : p;
+    return block->regulariser->tsallis ? pow(p, 2.0 - block->order) : p;
 }
 
 /* P of the block into `weights` (row by row, the solver's matrix of slopes), sums of the system. */
@@ -58,7 +58,7 @@ static void form_system(ota_backward_job *job, const ota_head *block, const ota_
         v->f[i] = found.potential;
         if (i == last) memcpy(plan_of(job) + i * stride, w, (size_t)block->columns * sizeof *w);
         for (int64_t j = 0; j < block->columns; j++) {
-            w[j] = slope_of(w[j], ota_entry_cap(&block->caps, i, j), block->order);
+            w[j] = slope_of(w[j], ota_entry_cap(&block->caps, i, j), block);
             total += w[j];
             if (i == last) sum += w[j] * v->upstream[j];
         }
@@ -97,7 +97,7 @@ static void spread(ota_backward_job *job, const ota_head *block, const ota_block
             const double g = w[j] * ((i == last ? v->upstream[j] : 0.0) - a[i] - b[j]) / tau;
             s->gradient[i * stride + j] += g;
             temperature -= g * x;
-            if (block->regulariser->thresholded && k * x > 0.0)
+            if (block->regulariser->tsallis && k * x > 0.0)
                 by_order += g * tau * k * x * (1.0 - log(k * x)) / (k * k);
         }
     }

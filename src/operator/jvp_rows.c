@@ -17,7 +17,7 @@ double ota_tangents_slope(const ota_tangent_job *job, double s, double f, double
     if (parameters->custom != NULL)
         return parameters->custom->slope(parameters->custom->user,
                                          ota_custom_argument(s, f, parameters->tau));
-    return parameters->regulariser->thresholded ? pow(p, 2.0 - parameters->order) : p;
+    return parameters->regulariser->tsallis ? pow(p, 2.0 - parameters->order) : p;
 }
 
 /* U - dS: the temperature and the order move the weight of a pair whose scores and potentials stand still. */
@@ -28,7 +28,7 @@ static double by_parameters(const ota_tangent_job *job, double s, double f, doub
     if (!cools && !bends) return 0.0;
     if (parameters->custom != NULL)
         return -ota_custom_argument(s, f, parameters->tau) * job->temperature;
-    if (!parameters->regulariser->thresholded) return -log(p) * job->temperature;
+    if (!parameters->regulariser->tsallis) return -log(p) * job->temperature;
     const double k = parameters->order - 1.0, power = pow(p, k);
     const double moved =
         bends ? parameters->tau * power * (1.0 - k * log(p)) / (k * k) * job->order : 0.0;

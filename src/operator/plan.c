@@ -72,14 +72,16 @@ static ota_status choose_device(ota_plan *plan, ota_error *error) {
     const ota_resolved *r = &plan->resolved;
     const ota_solver *solver = plan->solver;
     const bool plain_rounds = runs_plain_rounds(plan);
-    const bool capped = ota_regulariser_of(&r->problem)->capped;
+    const ota_regulariser_row *regulariser = ota_regulariser_of(&r->problem);
     plan->stored_solver = plain_rounds && r->settings.fixed ? &ota_solver_log : solver;
     const ota_layout layout = {.resolved = r,
                                .pool = plan->pool,
                                .values_width = plan->values_width,
                                .coupled = solver->solve != NULL,
-                               .softmax_rows = solver == &ota_solver_softmax && !capped,
-                               .entmax_rows = solver == &ota_solver_entmax && !capped,
+                               .softmax_rows =
+                                   solver == &ota_solver_softmax && !regulariser->capped,
+                               .entmax_rows = solver == &ota_solver_entmax &&
+                                              !regulariser->capped && regulariser->thresholded,
                                .plain_rounds = plain_rounds,
                                .may_switch = solver == &ota_solver_coupled,
                                .always_wide = solver->wide,

@@ -153,8 +153,9 @@ static ota_status parse_word(const char **at, const char *end, bool second, pars
     if (row->regulariser >= 0) {
         p->regulariser = (ota_regulariser)row->regulariser;
         p->order = row->regulariser == OTA_ENTMAX ? (count > 0 ? values[0] : row->order) : 0.0;
-        if (row->regulariser == OTA_ENTMAX && !(p->order > 1.0)) {
-            return ota_fail(error, OTA_EINVAL, "order", "1 < ALPHA; ALPHA = 1 is softmax",
+        if (row->regulariser == OTA_ENTMAX &&
+            !(p->order > 0.0 && (p->order < 1.0 || p->order > 1.0))) {
+            return ota_fail(error, OTA_EINVAL, "order", "0 < ALPHA, but not 1, which is softmax",
                             "entmax order is %g", p->order);
         }
     } else if (!second) {
@@ -330,7 +331,7 @@ static void shortest(double value, char *text, size_t size) {
 size_t ota_method_name(const ota_problem *problem, char *text, size_t text_size) {
     char name[160], a[40];
     size_t length = 0;
-    const double order = problem->order > 1.0 ? problem->order : 1.5;
+    const double order = problem->order > 0.0 ? problem->order : 1.5;
     if (problem->regulariser == OTA_ENTMAX) {
         shortest(order, a, sizeof a);
         if (order >= 2.0 && order <= 2.0)

@@ -3,12 +3,14 @@
  *
  *     softmax   tau sum P (log P - 1)     P = exp((S + f) / tau)                            alpha 1
  *     entmax    Tsallis, 1 < alpha        P = [(alpha - 1) (S + f) / tau]_+^(1 / (alpha - 1))
+ *               Tsallis, 0 < alpha < 1    the same without []_+ : S + f < 0, and P > 0 falls like a power of it
  *     hard      nothing                   all mass where S + f is largest                   alpha 0
  *     custom    the caller's              P = weight((S + f) / tau)                         counts as alpha 2
  *
  * With entry caps the weights are the least of these and c; then softmax is exponential no more.
  *
- * Row kernels keep alpha, a number of their formulas. */
+ * Orders below 1 have a row of the table of their own: like softmax they give every allowed pair weight, like entmax
+ * their weights are powers. Row kernels keep alpha, a number of their formulas. */
 #ifndef OTA_REGULARISERS_H
 #define OTA_REGULARISERS_H
 
@@ -19,12 +21,17 @@ typedef struct ota_regulariser_row {
     ota_regulariser kind;
     bool smooth;      /* there is a temperature, and potentials move the weights */
     bool exponential; /* weights are products of scalings, rows have a log-sum-exp */
+    bool tsallis;     /* weights are powers of S + f, their slopes P^(2 - alpha) */
     bool thresholded; /* weights may be exactly 0 where scores are finite */
     bool capped;      /* P_ij <= c_ij: of weights at their cap only the inequality holds */
     double order;     /* alpha; 0: the problem's */
 } ota_regulariser_row;
 
-/* Of a problem: its regulariser, or the same with entry caps where it has any. */
+static inline bool ota_is_heavy_tailed(const ota_regulariser_row *row) {
+    return row->tsallis && !row->thresholded;
+}
+
+/* Of a problem: its regulariser, of entmax by its order, or the same with entry caps where it has any. */
 const ota_regulariser_row *ota_regulariser_of(const ota_problem *problem);
 
 #endif

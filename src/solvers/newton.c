@@ -131,7 +131,7 @@ static void curve_chunk(void *context, int64_t chunk, int worker) {
     ota_coupled *state = n->state;
     const ota_head *head = state->head;
     const ota_host_algebra *algebra = head->algebra;
-    const bool thresholded = head->regulariser->thresholded;
+    const bool tsallis = head->regulariser->tsallis;
     const double keep =
         head->row_strength < INFINITY ? head->row_strength / (head->row_strength + n->t) : 1.0;
     double *leak = state->pass.partial + chunk * state->pass.padded_columns,
@@ -146,7 +146,7 @@ static void curve_chunk(void *context, int64_t chunk, int worker) {
         for (int64_t j = 0; head->regulariser->capped && j < state->pass.columns; j++) {
             if (w[j] >= ota_entry_cap(&head->caps, i, j)) w[j] = 0.0;
         }
-        if (thresholded) {
+        if (tsallis) {
             for (int64_t j = 0; j < state->pass.columns; j++) w[j] = slope_of(n, head->mu[i], w[j]);
             sink = slope_of(n, head->mu[i], sink);
         }

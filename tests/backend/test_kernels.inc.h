@@ -632,6 +632,46 @@ static void NAME(test_powers)(void **state) {
     report(&seen, "LIT-10 LIT-11", __func__);
 }
 
+/* p < 0: every score but -inf has y > 0, and -inf has none of the weight. */
+static void NAME(test_negative_powers)(void **state) {
+    (void)state;
+    source from = {61};
+    worst seen = {0, ""};
+    const double exponents[] = {-1.25, -2, -10};
+    FOR_EACH_LEVEL(kernels) for (int place = 0; place < PLACES; place++) {
+        for (int i = 0; i < SIZE_COUNT * 3; i++) {
+            guards all = {.place = place};
+            const int64_t count = SIZES[i / 3];
+            const double p = exponents[i % 3], t = -1.5 - 0x1p-40;
+            const T k = (T)-0.75, factor = (T)0.3;
+            T *s = NAME(normals)(&all, &from, count, 2), *out = NAME(room)(&all, count);
+            if (count > 2) s[count / 2] = (T)-INFINITY;
+            const T shift = count > 0 ? kernels->maximum(s, NULL, count) : 0;
+            const OPERANDS(powers)
+                row = {.s = s, .count = count, .shift = shift, .k = k, .t = t, .p = p};
+            double first, second;
+            (void)kernels->power_sums(&row, &first, &second);
+            const double sum = kernels->powers(&row, factor, out);
+            long double sums[2] = {0, 0}, total = 0;
+            for (int64_t j = 0; j < count; j++) {
+                const long double y = ((long double)s[j] - shift) * k - t;
+                const long double exact = s[j] > (T)-INFINITY ? powl(y, p) * factor : 0;
+                note(&seen, fabsl(out[j] - exact), 8 * UNIT * exact * (1 - 2 * p) + TINY,
+                     "%s powers p=%g", LEVELS[level]->name, p);
+                if (!(s[j] > (T)-INFINITY)) assert_true(!(out[j] > 0) && !(out[j] < 0));
+                sums[0] += exact / factor;
+                sums[1] += exact / factor / y;
+                total += out[j];
+            }
+            note(&seen, fabsl(sum - total), 8 * UNIT * total + TINY, "sum of powers");
+            note(&seen, fabsl(first - sums[0]), (40 - 16 * p) * UNIT * sums[0] + TINY, "first");
+            note(&seen, fabsl(second - sums[1]), (40 - 16 * p) * UNIT * sums[1] + TINY, "second");
+            release(&all);
+        }
+    }
+    report(&seen, "LIT-10", __func__);
+}
+
 /* ---- rows with few weights ------------------------------------------------------------------ */
 
 static void NAME(test_keep)(void **state) {

@@ -29,6 +29,8 @@ static const cell cells[] = {
     {"sparsemax", 0, 0.5, false},
     {"entmax:3", 0, 0, false},
     {"entmax:1.2", 0, 0, false},
+    {"entmax:0.6", 0, 0, false},
+    {"entmax:0.9", 0, 0.25, false},
     {"argmax", 0, 0, false},
     {"softmax/exact", 0, 0, true},
     {"softmax/exact", OTA_NO_ROUNDS, 0, false},
@@ -50,6 +52,11 @@ static const cell cells[] = {
     {"entmax:1.5/exact", 0, 0, true},
     {"entmax:1.5/relaxed:0.5", 0, 0, true},
     {"entmax:1.5/capped:2", 0, 0, true},
+    {"entmax:0.5/exact", 0, 0, true},
+    {"entmax:0.5/relaxed:0.6", 0, 0, true},
+    {"entmax:0.5/capped:1.8", 0, 0, true},
+    {"entmax:0.5/bounded:0.6,1.4", 0, 0, true},
+    {"entmax:0.5/prefix", 0, 0, true},
     {"entmax:1.5/bounded:0.6,1.3", 0, 0, true},
     {"sparsemax/bounded:0.2,2", 0, 0.5, true},
     {"hard/bounded:0.5,1.25", 0, 0, true},
@@ -60,6 +67,7 @@ static const cell cells[] = {
     {"hard/prefix", 0, 0, true},
     {"softmax/online:2", 0, 0, false},
     {"entmax:1.5/online:2", 0, 0, false},
+    {"entmax:0.7/online:2", 0, 0, false},
     {"hard/online:2", 0, 0, false},
 };
 enum { CELLS = (int)(sizeof cells / sizeof cells[0]) };
@@ -165,6 +173,8 @@ static void rows_alone(void **unused) {
     sweep("softmax", "softmax/");
     sweep("entmax:3", NULL);
     sweep("entmax:1.2", NULL);
+    sweep("entmax:0.6", NULL);
+    sweep("entmax:0.9", NULL);
     sweep("entmax:1.5", "entmax:1.5/");
     sweep("sparsemax", "sparsemax/");
     sweep("argmax", NULL);
@@ -188,6 +198,7 @@ static void tsallis_with_coupled_columns(void **unused) {
     (void)unused;
     sweep("entmax:1.5/", "entmax:1.5/o");
     sweep("sparsemax/", NULL);
+    sweep("entmax:0.5/", "entmax:0.5/p");
 }
 
 static void hard_with_coupled_columns(void **unused) {
@@ -203,6 +214,8 @@ static void rows_in_order(void **unused) {
     sweep("softmax/prefix", NULL);
     sweep("softmax/online", NULL);
     sweep("entmax:1.5/o", NULL);
+    sweep("entmax:0.5/prefix", NULL);
+    sweep("entmax:0.7/", NULL);
     sweep("hard/online", NULL);
     spec_check("DER-04 DER-23 CETA-26", worst_ratio, 1.0);
 }

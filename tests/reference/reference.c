@@ -336,7 +336,7 @@ static void write_statistics(const ota_resolved *r, const ota_arrays *a, int64_t
         lse = top / h->tau + log(ota_judge_total(sum));
     }
     if (h->rule == OTA_COLUMNS_PREFIX && !w->empty[i]) lse = w->level[i];
-    if (!(h->order > 0.0 && h->order <= 1.0) || broken) lse = NAN;
+    if (!ota_reference_is_entropy(h) || broken) lse = NAN;
     put(&a->lse, b, hd, 0, i, lse);
     put(&a->row_potential, b, hd, 0, i, swapped ? h->g[i] : broken ? NAN : h->f[i]);
     put(&a->row_entropy, b, hd, 0, i, broken ? NAN : ota_judge_total(entropy));

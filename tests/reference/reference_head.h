@@ -41,13 +41,17 @@ static inline double *ota_reference_row(const ota_reference_head *head, double *
     return matrix + row * head->m;
 }
 
-/* w(x), the weight at x = S + f + g. */
+static inline bool ota_reference_is_entropy(const ota_reference_head *h) {
+    return h->order >= 1.0 && h->order <= 1.0;
+}
+
+/* w(x), the weight at x = S + f + g; of orders below 1 it has no bound as x rises to 0. */
 static inline double ota_reference_weight(const ota_reference_head *h, double tau, double x) {
     if (!(x > -INFINITY)) return 0.0;
     if (h->custom != NULL) return h->custom->weight(h->custom->user, fmax(x / tau, -1e308));
-    if (h->order <= 1.0) return exp(x / tau);
+    if (ota_reference_is_entropy(h)) return exp(x / tau);
     const double z = (h->order - 1.0) * x / tau;
-    return z > 0.0 ? pow(z, 1.0 / (h->order - 1.0)) : 0.0;
+    return z > 0.0 ? pow(z, 1.0 / (h->order - 1.0)) : h->order < 1.0 ? INFINITY : 0.0;
 }
 
 /* Regularised plans: the defining updates, a fixed number of rounds or to the limit of f64. Ends

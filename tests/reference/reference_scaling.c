@@ -24,7 +24,7 @@
 
 /* dw/dx at weight p. */
 static double slope(const ota_reference_head *h, double tau, double p) {
-    if (h->order <= 1.0) return p / tau;
+    if (ota_reference_is_entropy(h)) return p / tau;
     return p > 0.0 ? pow(p, 2.0 - h->order) / tau : 0.0;
 }
 
@@ -78,7 +78,8 @@ static double solve_level(const ota_reference_head *h, double tau, const line *l
     for (int64_t k = 0; k < count; k++) top = fmax(top, a[k]);
     if (isinf(top)) return target > 0.0 ? -top : -INFINITY;
     if (!(target > 0.0)) return -INFINITY;
-    if (h->custom != NULL || l->caps != NULL) return solve_by_halving(h, tau, l, top);
+    if (h->custom != NULL || l->caps != NULL || h->order < 1.0)
+        return solve_by_halving(h, tau, l, top);
     if (h->order <= 1.0) {
         ota_judge_sum sum = {0.0, 0.0};
         for (int64_t k = 0; k < count; k++) ota_judge_add(&sum, exp((a[k] - top) / tau));
@@ -440,7 +441,7 @@ static ota_status to_the_limit(ota_reference_head *h, newton_space *w) {
     while (tau < 0.25 * range) tau *= 2.0;
     for (; tau > 1.5 * h->tau; tau *= 0.5) (void)settle(h, tau, 1e-3, 64, w);
     /* Tsallis updates are searches, a hundred times the price of a logarithm. */
-    (void)settle(h, h->tau, limit, h->order > 1.0 ? 20000 : 200000, w);
+    (void)settle(h, h->tau, limit, ota_reference_is_entropy(h) ? 200000 : 20000, w);
     const double error = ota_reference_residual(h);
     if (error <= h->settings->tolerance) return OTA_OK;
     (void)snprintf(h->sentence, sizeof h->sentence, "the reference stopped at a residual of %g",

@@ -13,12 +13,12 @@
 #include <cmocka.h>
 
 #include "problems.h"
-#include "backend/cpu/rows.h"
+#include "backend/cpu/rows/rows.h"
 #include "spec.h"
 
-enum { COUNTS = 7, ORDERS = 5, MOST = 130 };
+enum { COUNTS = 7, ORDERS = 7, MOST = 130 };
 static const int64_t counts[COUNTS] = {1, 2, 7, 17, 33, 64, 130};
-static const double orders[ORDERS] = {1.0, 1.25, 1.5, 2.0, 3.0};
+static const double orders[ORDERS] = {1.0, 1.25, 1.5, 2.0, 3.0, 0.4, 0.8};
 
 /* One drawn row: what is asked for. */
 typedef struct request {
@@ -28,8 +28,9 @@ typedef struct request {
 } request;
 
 static const ota_regulariser_row *regulariser_of(double order) {
-    const ota_regulariser kind = order > 1.0 ? OTA_ENTMAX : order > 0.0 ? OTA_SOFTMAX : OTA_HARD;
-    return ota_regulariser_of(&(ota_problem){.regulariser = kind});
+    const bool tsallis = order > 1.0 || (order > 0.0 && order < 1.0);
+    const ota_regulariser kind = tsallis ? OTA_ENTMAX : order > 0.0 ? OTA_SOFTMAX : OTA_HARD;
+    return ota_regulariser_of(&(ota_problem){.regulariser = kind, .order = order});
 }
 
 static request draw_request(dice *d, int order, int k) {
@@ -48,13 +49,15 @@ static request draw_request(dice *d, int order, int k) {
 /* The weight of one key by the definition, and what a weight says of its argument: y for p > 0. */
 static double weight_of(const ota_row_parameters *parameters, double lifted) {
     const double y = lifted / parameters->tau;
-    if (!parameters->regulariser->thresholded) return exp(y);
-    return y > 0.0 ? pow((parameters->order - 1.0) * y, 1.0 / (parameters->order - 1.0)) : 0.0;
+    const double k = parameters->order - 1.0;
+    if (!parameters->regulariser->tsallis) return exp(y);
+    return k * y > 0.0 ? pow(k * y, 1.0 / k) : 0.0;
 }
 
 static double argument_of(const ota_row_parameters *parameters, double p) {
-    return parameters->order > 1.0 ? pow(p, parameters->order - 1.0) / (parameters->order - 1.0)
-                                   : log(p);
+    return parameters->regulariser->tsallis
+               ? pow(p, parameters->order - 1.0) / (parameters->order - 1.0)
+               : log(p);
 }
 
 /* How far p is from the weight at s + f, in units of y; keys outside the support may lie above it by rounding. */

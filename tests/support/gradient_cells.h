@@ -18,7 +18,8 @@ enum { MASSES = 4, ALL = MASKS * MASSES };
 static const cell rows_alone[] = {{"LIT-17 LIT-21", "softmax", ALL, false},
                                   {"DER-12", "sparsemax", ALL, false},
                                   {"DER-12", "entmax:1.5", ALL, false},
-                                  {"DER-12", "entmax:1.25", ALL, false}};
+                                  {"DER-12", "entmax:1.25", ALL, false},
+                                  {"DER-12", "entmax:0.6", ALL, false}};
 static const cell coupled[] = {{"DER-13", "softmax/exact", 36, false},
                                {"DER-14", "softmax/relaxed:0.7", ALL, false},
                                {"DER-14", "softmax/capped:1.3", ALL, false},
@@ -30,13 +31,18 @@ static const cell coupled[] = {{"DER-13", "softmax/exact", 36, false},
                                {"DER-12 DER-14", "entmax:1.5/relaxed:0.8", ALL, false},
                                {"DER-12 DER-14", "sparsemax/relaxed:0.8", ALL, false},
                                {"DER-12 DER-14", "sparsemax/capped:1.4", ALL, false},
-                               {"DER-12 DER-14", "entmax:1.3/capped:1.4", ALL, false}};
+                               {"DER-12 DER-14", "entmax:1.3/capped:1.4", ALL, false},
+                               {"DER-12 DER-14", "entmax:0.5/exact", 36, false},
+                               {"DER-12 DER-14", "entmax:0.7/relaxed:0.8", ALL, false},
+                               {"DER-12 DER-14", "entmax:0.7/capped:1.4", ALL, false}};
 static const cell in_order[] = {{"DER-14", "softmax/prefix", 30, false},
                                 {"DER-14", "entmax:1.5/prefix", 36, false},
                                 {"DER-14", "sparsemax/prefix", 30, false},
                                 {"DER-12", "softmax/online:1.3", ALL, false},
                                 {"DER-12", "sparsemax/online:1.3", ALL, false},
-                                {"DER-12", "entmax:1.5/online:1.4", ALL, false}};
+                                {"DER-12", "entmax:1.5/online:1.4", ALL, false},
+                                {"DER-14", "entmax:0.7/prefix", 30, false},
+                                {"DER-12", "entmax:0.7/online:1.4", ALL, false}};
 static const cell in_rounds[] = {{"DER-15", "softmax/exact", 48, true},
                                  {"DER-15", "softmax/relaxed:0.7", ALL, true},
                                  {"DER-15", "softmax/capped:1.3", ALL, true},

@@ -181,7 +181,7 @@ static inline void judge_distance(const drawn *x, const measure *m, int64_t b, i
     }
     const double residual = r->settings.tolerance + residual_floor(m->u, m->range, m->tau);
     const double allowed = residual_distance(residual, m->mass, reach, m->tau);
-    if (m->order <= 1.0)
+    if (is_entropy(m->order))
         check_value(x, "l1 distance", head, 0, 0, l1, 0.0, allowed);
     else if (m->order <= 2.0)
         check_value(x, "l2 distance", head, 0, 0, sqrt(l2), 0.0, allowed);
@@ -195,8 +195,8 @@ static inline void judge_rows(const drawn *x, measure *m, int64_t b, int64_t h, 
     const bool still =
         q->columns == OTA_COLUMNS_ELASTIC && !(q->lambda > 0.0) && !ota_array_present(&q->lambdas);
     const bool idle = r->settings.fixed && (r->settings.rounds <= 0 || still);
-    const bool alone = m->order > 0.0 && m->order <= 1.0 && !m->transposed &&
-                       (idle || r->problem.columns == OTA_COLUMNS_FREE);
+    const bool alone =
+        is_entropy(m->order) && !m->transposed && (idle || r->problem.columns == OTA_COLUMNS_FREE);
     const bool bare = r->from_matrix;
     const double narrow = narrow_weights(x->want.type, x->want.out_type);
     const double flushed = flushed_products(x->want.type, x->want.out_type);
@@ -205,7 +205,7 @@ static inline void judge_rows(const drawn *x, measure *m, int64_t b, int64_t h, 
         double mass = m->transposed ? 0.0 : ota_row_mass(r, b, h, i), spill = 0.0;
         for (int64_t j = 0; j < r->keys; j++) {
             const double p = ota_array_get(&e->coupling, b, h, i, j);
-            if (m->order > 1.0) spill += weight_bound(x, m, b, h, i, j, p);
+            if (!m->hard && !is_entropy(m->order)) spill += weight_bound(x, m, b, h, i, j, p);
             if (m->transposed) mass += p;
         }
         m->row_spill[i] = spill;
@@ -254,7 +254,7 @@ static inline void judge_rows(const drawn *x, measure *m, int64_t b, int64_t h, 
         if (m->hard) continue;
         check_value(x, "row_entropy", head, i, 0, ota_array_get(&a->row_entropy, b, h, 0, i),
                     ota_array_get(&e->row_entropy, b, h, 0, i), entropy_bound + lse_growth * m->u);
-        if (m->order > 1.0 || (m->transposed && !(lse > -INFINITY))) continue;
+        if (!is_entropy(m->order) || (m->transposed && !(lse > -INFINITY))) continue;
         const double f = ota_array_get(&e->row_potential, b, h, 0, i);
         check_value(x, "row_potential", head, i, 0, ota_array_get(&a->row_potential, b, h, 0, i), f,
                     m->tau * m->u * lse_growth * (1.0 + fabs(log(mass)) + fabs(f) / m->tau));

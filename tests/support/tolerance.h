@@ -20,6 +20,7 @@
 
 #include <float.h>
 #include <math.h>
+#include <stdbool.h>
 
 #include "otattn.h"
 
@@ -66,15 +67,17 @@ static inline double flushed_products(ota_type type, ota_type out_type) {
 /* What one weight adds whose score lies `below` the row's best, in units of tau. */
 static inline double score_growth(double below) { return 3.0 * below; }
 
+static inline bool is_entropy(double order) { return order >= 1.0 && order <= 1.0; }
+
 /* How far one weight p may move when its score, in units of tau, is only known within growth * u. */
 static inline double weight_slack(double order, double p, double mass, double u, double growth) {
     /* Weights below the normal range of the arithmetic keep absolute, not relative, accuracy. */
     const double least = 2.0 * (1.0 + mass) * (u > 0x1p-30 ? 0x1p-149 : 0x1p-1074);
-    if (order <= 1.0) return u * growth * p + least;
-    const double power = 1.0 / (order - 1.0), step = (order - 1.0) * u * growth;
+    if (is_entropy(order)) return u * growth * p + least;
+    const double power = 1.0 / (order - 1.0), step = fabs(order - 1.0) * u * growth;
     const double y = p > 0.0 ? pow(p, order - 1.0) : 0.0;
-    const double high = pow(y + step, power), low = y > step ? pow(y - step, power) : 0.0;
-    return fmax(high - p, p - low) + u * growth * mass;
+    const double above = pow(y + step, power), below = y > step ? pow(y - step, power) : 0.0;
+    return fmax(fabs(above - p), fabs(p - below)) + u * growth * mass;
 }
 
 /* Distance of a plan that met residual r from the optimum (l1 for entropy, l2 for Tsallis). */

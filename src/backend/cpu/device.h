@@ -7,7 +7,7 @@
 #include "base/extrapolation.h"
 #include "kernels/kernels.h"
 #include "pack.h"
-#include "rows.h"
+#include "rows/rows.h"
 
 static const double log2_e = 1.4426950408889634;
 

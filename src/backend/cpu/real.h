@@ -54,6 +54,8 @@ typedef ota_kernels_f64_slopes ota_slopes_operands;
 #define row_online WORD(ota_row_online)
 #define row_capped WORD(ota_row_capped)
 #define row_capped_weights WORD(ota_row_capped_weights)
+#define row_heavy WORD(ota_row_heavy)
+#define row_heavy_weights WORD(ota_row_heavy_weights)
 #define row_exponentials WORD(ota_row_exponentials)
 #define row_scores WORD(ota_row_scores)
 #define pack_keys WORD(ota_pack_keys)

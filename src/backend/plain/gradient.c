@@ -96,7 +96,7 @@ static double slope(const ota_row_parameters *rule, double s, double f, double p
     if (!(p > 0.0) || p >= cap) return 0.0;
     if (rule->custom != NULL)
         return rule->custom->slope(rule->custom->user, ota_custom_argument(s, f, rule->tau));
-    return rule->regulariser->thresholded ? pow(p, 2.0 - rule->order) : p;
+    return rule->regulariser->tsallis ? pow(p, 2.0 - rule->order) : p;
 }
 
 static double cap_at(const ota_row_parameters *rule, int64_t j) {

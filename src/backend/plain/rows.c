@@ -6,6 +6,7 @@
  *     softmax   p_j = mu e^(x_j / tau) / sum                f = tau log mu - tau LSE(x / tau)
  *               relaxed rows: f is rho / (rho + tau) of that
  *     entmax    p_j = [(alpha - 1) (x_j + f) / tau]_+^(1 / (alpha - 1)),   f fixed by sum p = mu
+ *               (alpha < 1: x_j + f < 0 for all keys)
  *     custom    p_j = weight((x_j + f) / tau),                             f fixed by sum p = mu
  *     hard      all of mu on the first largest x_j                         f = -max x
  *
@@ -159,7 +160,7 @@ static void solve_softmax(const ota_row_parameters *row, double top, int64_t cou
 /* [x - t]_+^power */
 static double power_above(double x, double t, double power) {
     const double y = x - t;
-    if (!(y > 0.0)) return 0.0;
+    if (!(y > 0.0)) return power > 0.0 ? 0.0 : INFINITY;
     return power >= 1.0 && power <= 1.0 ? y : power >= 2.0 && power <= 2.0 ? y * y : pow(y, power);
 }
 
@@ -170,15 +171,19 @@ static double sum_above(const double *x, int64_t count, double sink, double t, d
 }
 
 /* x = (s - top) (alpha - 1) / tau, of which the largest is 0: the sum falls in t from at least mu at -mu^(1/power) to
- * at most mu where all keys were as large. */
+ * at most mu where all keys were as large. Orders below 1 have power < 0 and x >= 0, of which the least is 0: there the sum
+ * rises between the same two. */
 static void solve_entmax(const ota_row_parameters *row, double top, int64_t count, double mu,
                          double *p, ota_row_found *found) {
-    const double unit = fmax(row->tau / (row->order - 1.0), 1.0 / 1.7e308);
+    const double gap = row->tau / (row->order - 1.0), least = 1.0 / 1.7e308;
+    const double unit = gap < 0.0 ? fmin(gap, -least) : fmax(gap, least);
     const double power = 1.0 / (row->order - 1.0), sink = below(row->sink, top, unit);
     for (int64_t j = 0; j < count; j++) p[j] = below(p[j], top, unit);
-    double low = -pow(mu, 1.0 / power), high = -pow(mu / ((double)count + 1.0), 1.0 / power);
+    const double alone = -pow(mu, 1.0 / power),
+                 spread = -pow(mu / ((double)count + 1.0), 1.0 / power);
+    double low = fmin(alone, spread), high = fmax(alone, spread);
     for (double t = 0.5 * (low + high); t > low && t < high; t = 0.5 * (low + high)) {
-        if (sum_above(p, count, sink, t, power) >= mu)
+        if ((sum_above(p, count, sink, t, power) >= mu) == (power > 0.0))
             low = t;
         else
             high = t;
@@ -257,7 +262,7 @@ static double cap_at(const ota_row_parameters *row, int64_t j) {
 /* w(x + f) of a row with caps; f is where the sum, which rises with it, is mu. */
 static double capped_weight(const ota_row_parameters *row, double x, double f, double cap) {
     if (!(x > -INFINITY)) return 0.0;
-    if (!row->regulariser->thresholded) return fmin(cap, exp(below(x, -f, row->tau)));
+    if (!row->regulariser->tsallis) return fmin(cap, exp(below(x, -f, row->tau)));
     return fmin(cap, power_above(below(x, -f, row->tau / (row->order - 1.0)), 0.0,
                                  1.0 / (row->order - 1.0)));
 }
@@ -383,7 +388,7 @@ void ota_plain_row_weights(const ota_row_parameters *row, const double *s, const
         weigh_capped(row, count, f, p, found);
         return;
     }
-    if (row->regulariser->thresholded) {
+    if (!row->regulariser->exponential) {
         for (int64_t j = 0; j < count; j++) p[j] = weight_at(row, p[j], f);
         found->sink = weight_at(row, row->sink, f);
         scale_weights(p, count, 1.0, found);

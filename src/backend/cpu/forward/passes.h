@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-#include "backend/cpu/rows.h"
+#include "backend/cpu/rows/rows.h"
 
 /* Column sums below these no longer carry a full significand of the terms that made them; f64, f32. */
 static const double least_sum[2] = {1.0e-280, 1.0e-28};

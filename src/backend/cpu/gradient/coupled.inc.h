@@ -107,8 +107,7 @@ static double implicit_row(ota_backward_job *job, int64_t i, const real *s, cons
     const double sink = sink_slope(job, i, &rest);
     const double sum = KERNELS(device)->slope_sums(slope, u, m, &total);
     carried = total;
-    if (job->parameters.regulariser->thresholded)
-        (void)KERNELS(device)->slope_sums(p, u, m, &carried);
+    if (job->parameters.regulariser->tsallis) (void)KERNELS(device)->slope_sums(p, u, m, &carried);
     space->dense[0][i] = total + sink;   /* den             */
     space->dense[1][i] = sum;            /* row_right       */
     space->dense[2][i] = carried + rest; /* row sums of P   */

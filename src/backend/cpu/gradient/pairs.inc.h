@@ -146,7 +146,7 @@ void pair_weights(const ota_backward_job *job, int64_t query, int64_t count, con
         for (int64_t j = 0; j < count; j++) p[j] = (real)0;
         return;
     }
-    if (job->parameters.regulariser->capped) {
+    if (job->parameters.regulariser->capped || ota_is_heavy_tailed(job->parameters.regulariser)) {
         ota_row_parameters row = job->parameters;
         ota_row_found found;
         row.line = query;
@@ -258,7 +258,7 @@ double sink_slope(const ota_backward_job *job, int64_t query, double *weight) {
         *weight = custom->weight(custom->user, at);
         return *weight > 0.0 ? custom->slope(custom->user, at) : 0.0;
     }
-    if (job->parameters.regulariser->thresholded) {
+    if (job->parameters.regulariser->tsallis) {
         const double y = (order - 1.0) * x / job->parameters.tau;
         if (!(y > 0.0)) return 0.0;
         *weight = pow(y, 1.0 / (order - 1.0));

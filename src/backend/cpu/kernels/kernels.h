@@ -238,7 +238,8 @@ OTA_KERNEL_OPERANDS(ota_kernels_f64, double)
         void (*weights)(const T *kernel, int64_t ldk, int64_t rows, int64_t columns, const T *v,                   \
                         const double *u, T *p, int64_t ldp);                                                       \
         /* entmax sums over the row: *first = sum y^p, *second = sum y^(p-1) over y > 0 (p = 1/(alpha-1);  \
-           p = 1 and 2 without pow), returns the number of y > 0 */       \
+           p = 1 and 2 without pow), returns the number of y > 0. p < 0 takes k < 0 and t < 0: then y > 0 for all  \
+           scores, and y = inf, that of -inf, has the power 0. */       \
         int64_t (*power_sums)(const NAME##_powers *row, double *first, double *second);                            \
         /* out_j = y_j^p * factor; returns the sum; out may be s */                                                \
         double (*powers)(const NAME##_powers *row, T factor, T *out);                                              \

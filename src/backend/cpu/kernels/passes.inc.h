@@ -371,15 +371,21 @@ static ALWAYS_INLINE vec above_threshold(const real *s, const real *h, int64_t j
     return vec_max(vec_set(0), vec_sub(y, vec_set(at->low)));
 }
 
-/* The powers of entmax: p = 1, 2 and 4 (orders 2, 1.5 and 1.25) are products, whatever else takes 2^(p log2 y). */
-typedef enum power_kind { LINEAR, SQUARE, FOURTH, RISING, FALLING } power_kind;
+/* The powers of entmax: p = 1, 2 and 4 (orders 2, 1.5 and 1.25) are products, whatever else takes 2^(p log2 y); p < 0 where
+ * the order is below 1. */
+typedef enum power_kind { LINEAR, SQUARE, FOURTH, RISING, FALLING, INVERSE } power_kind;
 
 static power_kind kind_of(double p) {
-    return p == 1.0 ? LINEAR : p == 2.0 ? SQUARE : p == 4.0 ? FOURTH : p > 1.0 ? RISING : FALLING;
+    return p == 1.0   ? LINEAR
+           : p == 2.0 ? SQUARE
+           : p == 4.0 ? FOURTH
+           : p > 1.0  ? RISING
+           : p > 0.0  ? FALLING
+                      : INVERSE;
 }
 
 /* y^p and y^(p - 1) with 0^0 = 0, y >= 0; `by` is the exponent of the smaller power that is no product of the other,
- * so that neither overflows before it must: p - 1 where p > 1, else p. */
+ * so that neither overflows before it must: p - 1 where p > 1, else p. For p < 0, 0^p = inf and inf^p = 0. */
 static ALWAYS_INLINE vec two_powers(power_kind kind, vec y, const exponent *by, vec *lower) {
     const vec none = vec_set(0);
     const vmask above = mask_above(y, none);
@@ -396,10 +402,16 @@ static ALWAYS_INLINE vec two_powers(power_kind kind, vec y, const exponent *by, 
         *lower = vec_mul(square, y);
         return vec_mul(square, square);
     }
-    const vec power = vec_power(y, by);
+    vec power = vec_power(y, by);
     if (kind == RISING) {
         *lower = power;
         return vec_mul(power, y);
+    }
+    if (kind == INVERSE) {
+        const vmask plain = mask_and(above, mask_above(vec_set((real)INFINITY), y));
+        power = vec_select(plain, power, vec_div(vec_set(1), y));
+        *lower = vec_div(power, y);
+        return power;
     }
     *lower = vec_select(above, vec_div(power, y), none);
     return power;
@@ -424,7 +436,7 @@ static ALWAYS_INLINE int64_t sums_of(power_kind kind, const real *s, const real 
             if (all_below(kind, y)) continue;
             above += mask_count(mask_above(y, vec_set(0)));
             const vec power = two_powers(kind, y, by, &lower);
-            const bool apart = kind == LINEAR || kind == FALLING;
+            const bool apart = kind == LINEAR || kind == FALLING || kind == INVERSE;
             sum = apart ? vec_add(sum, power) : vec_fma(lower, y, sum);
             if (kind != LINEAR) lowers = vec_add(lowers, lower);
         }
@@ -445,9 +457,10 @@ static int64_t power_sums(const powers_operands *x, double *first, double *secon
     case SQUARE: return sums_of(SQUARE, s, h, x->count, &at, &by, first, second);
     case FOURTH: return sums_of(FOURTH, s, h, x->count, &at, &by, first, second);
     case RISING: return sums_of(RISING, s, h, x->count, &at, &by, first, second);
-    case FALLING: break;
+    case FALLING: return sums_of(FALLING, s, h, x->count, &at, &by, first, second);
+    case INVERSE: break;
     }
-    return sums_of(FALLING, s, h, x->count, &at, &by, first, second);
+    return sums_of(INVERSE, s, h, x->count, &at, &by, first, second);
 }
 
 static ALWAYS_INLINE double powers_of(power_kind kind, const real *s, const real *h, int64_t count,
@@ -484,7 +497,8 @@ static double powers(const powers_operands *x, real factor, real *out) {
     case SQUARE: return powers_of(SQUARE, s, h, x->count, &at, &by, factor, out);
     case FOURTH: return powers_of(FOURTH, s, h, x->count, &at, &by, factor, out);
     case RISING:
-    case FALLING: break;
+    case FALLING: return powers_of(FALLING, s, h, x->count, &at, &by, factor, out);
+    case INVERSE: break;
     }
-    return powers_of(FALLING, s, h, x->count, &at, &by, factor, out);
+    return powers_of(INVERSE, s, h, x->count, &at, &by, factor, out);
 }

@@ -7,7 +7,8 @@
 #include <stddef.h>
 
 #include "capped_rows.h"
-#include "real.h"
+#include "heavy_rows.h"
+#include "backend/cpu/real.h"
 #include "threshold.h"
 
 static const double log2_e = 1.4426950408889634;
@@ -100,6 +101,10 @@ static void entmax_row(const ota_row_parameters *parameters, const real *s, cons
     const double keys_top = (double)KERNELS(parameters)->maximum(s, h, count);
     const double top = isnan(keys_top) || keys_top > parameters->sink ? keys_top : parameters->sink;
     if (settled(top, count, mu, p, found)) return;
+    if (ota_is_heavy_tailed(parameters->regulariser)) {
+        row_heavy(parameters, s, h, count, mu, top, p, found);
+        return;
+    }
     if (!(mu > 0.0)) {
         fill(p, count, 0.0);
         return;
@@ -361,6 +366,10 @@ void WORD(ota_row_weights)(const ota_row_parameters *parameters, const real *s, 
         row_capped_weights(parameters, s, h, count, f, p, found);
         return;
     }
+    if (ota_is_heavy_tailed(parameters->regulariser)) {
+        row_heavy_weights(parameters, s, h, count, f, top, p, found);
+        return;
+    }
     if (parameters->regulariser->thresholded) {
         const double k = (parameters->order - 1.0) / parameters->tau;
         const ota_powers_operands row = {.s = s,
@@ -408,7 +417,7 @@ static double open_keys(const ota_row_parameters *parameters, const real *s, int
     *sink = 0.0;
     if (top <= -INFINITY) return INFINITY;
     const bool has_sink = parameters->sink > -INFINITY;
-    if (parameters->regulariser->thresholded) {
+    if (parameters->regulariser->tsallis) {
         const double k = (parameters->order - 1.0) / parameters->tau,
                      power = 1.0 / (parameters->order - 1.0);
         threshold_search search = threshold_begin(mass, power, (double)count + 1.0);

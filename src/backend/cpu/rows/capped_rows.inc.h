@@ -10,7 +10,7 @@
 #include <float.h>
 #include <math.h>
 
-#include "real.h"
+#include "backend/cpu/real.h"
 
 enum { STEPS = 400 };
 
@@ -39,14 +39,15 @@ static double cap_of(const capped_row *row, int64_t j) {
 static double weight_at(const ota_row_parameters *parameters, double x, double f, double *rise) {
     const double tau = parameters->tau, y = (x / 2.0 + f / 2.0) / (tau / 2.0);
     double p;
-    if (!parameters->regulariser->thresholded) {
+    if (!parameters->regulariser->tsallis) {
         p = exp(y);
         *rise = p / tau;
         return p;
     }
     const double k = parameters->order - 1.0;
     *rise = 0.0;
-    if (!(y > 0.0)) return 0.0;
+    /* Orders below 1 have no bound of the weight as y rises to 0. */
+    if (!(k * y > 0.0)) return k > 0.0 ? 0.0 : INFINITY;
     p = pow(k * y, 1.0 / k);
     *rise = p / (k * y * tau);
     return p;
@@ -76,15 +77,15 @@ static capped_sums sums_at(const capped_row *row, double f) {
 /* f of a weight p of a key x = 0. */
 static double level_of(const ota_row_parameters *parameters, double p) {
     const double k = parameters->order - 1.0;
-    return parameters->regulariser->thresholded ? parameters->tau * pow(p, k) / k
-                                                : parameters->tau * log(p);
+    return parameters->regulariser->tsallis ? parameters->tau * pow(p, k) / k
+                                            : parameters->tau * log(p);
 }
 
 /* The step that takes the keys at their caps to stay there. */
 static double next_potential(const ota_row_parameters *parameters, double f, double mu,
                              const capped_sums *sums) {
     const double left = mu - sums->closed;
-    if (!parameters->regulariser->thresholded && left > 0.0 && sums->open > 0.0)
+    if (!parameters->regulariser->tsallis && left > 0.0 && sums->open > 0.0)
         return f + parameters->tau * log(left / sums->open);
     return f + (left - sums->open) / sums->rise;
 }

@@ -1,4 +1,4 @@
-/* threshold.h: the threshold of an entmax row, ||[x - t]_+||_p^p = mu, by safeguarded Newton steps. */
+/* threshold.h: the threshold of an entmax row, ||[x - t]_+||_p^p = mu, by safeguarded Newton steps; p = 1 / (alpha - 1). */
 #ifndef OTA_CPU_THRESHOLD_H
 #define OTA_CPU_THRESHOLD_H
 
@@ -11,7 +11,8 @@
 enum { THRESHOLD_STEPS = 1200 };
 
 /* The threshold t of  ||[x - t]_+||_p = target  by Newton on the p-norm, which is convex and decreasing in
- * t for p >= 1, kept inside a bracket that also serves p < 1. `sums` gives sum y^p and sum y^(p-1). */
+ * t for p >= 1, kept inside a bracket that also serves 0 < p < 1. Orders below 1 have p < 0 and x = (s - top) k >= 0: the
+ * norm is then concave, and Newton comes to the threshold from above. `sums` gives sum y^p and sum y^(p-1). */
 typedef struct threshold_search {
     double low, high, t, target, power, miss, accuracy, norm;
     double near; /* a step from a miss as small is the last one: it squares the miss, for p >= 2 */
@@ -26,6 +27,11 @@ static inline threshold_search threshold_begin(double mass, double power, double
     search.low = -search.target;
     search.high = -pow(mass / entries, 1.0 / power);
     search.t = search.low;
+    /* p < 0: the smallest entry is 0, and the least x - t weighs most. */
+    if (power < 0.0) {
+        search.t = search.high = -search.target;
+        search.low = -pow(mass / entries, 1.0 / power);
+    }
     search.miss = INFINITY;
     search.accuracy = 1.0e-16;
     return search;
@@ -51,13 +57,14 @@ static inline bool threshold_step(threshold_search *search, double first, double
     else
         search->high = search->t;
     double next = search->t + excess / norm * (first / second);
-    /* For p < 1 the norm is not convex and its slope is infinite where an entry enters, so Newton may
+    /* For 0 < p < 1 the norm is not convex and its slope is infinite where an entry enters, so Newton may
      * stand still anywhere: a step that does not halve the miss is followed by one that halves the bracket. */
-    const bool halve = search->power < 1.0 && fabs(excess) > 0.5 * search->miss;
+    const bool between = search->power > 0.0 && search->power < 1.0;
+    const bool halve = between && fabs(excess) > 0.5 * search->miss;
     search->miss = halve ? INFINITY : fabs(excess);
     if (halve || !(next >= search->low && next <= search->high) || !(second > 0.0))
         next = 0.5 * (search->low + search->high);
-    if (!(next < search->t) && !(next > search->t) && search->power < 1.0)
+    if (!(next < search->t) && !(next > search->t) && between)
         next = 0.5 * (search->low + search->high);
     if (!(next < search->t) && !(next > search->t)) return false;
     if (!(search->high - search->low > 4.0e-16 * fabs(search->low))) return false;

@@ -1,0 +1,2 @@
+#define OTA_REAL_BITS 64
+#include "heavy_rows.inc.h"
