@@ -119,6 +119,10 @@ set(OTATTN_LIBRARY_SOURCES
     src/operator/jvp_rows.c
     src/operator/jvp_scores.c
     src/operator/plan.c
+    src/operator/ring/backward.c
+    src/operator/ring/ring.c
+    src/operator/ring/rounds.c
+    src/operator/ring/rows.c
     src/operator/shared.c
     src/operator/shared_backward.c
     src/problem/array.c
@@ -133,6 +137,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/problem/feasible.c
     src/problem/helpers.c
     src/problem/interrupt.c
+    src/problem/key_block.c
     src/problem/method.c
     src/problem/ranks.c
     src/problem/shards.c
@@ -488,6 +493,7 @@ set(OTATTN_TEST_SOURCES
     tests/operator/test_forward_laws.c
     tests/operator/test_forward_runs.c
     tests/operator/test_jvp.c
+    tests/operator/test_ring.c
     tests/operator/test_shards.c
     tests/operator/test_tangents.c
     tests/operator/test_tiny.c

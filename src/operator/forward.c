@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "plan.h"
+#include "ring/ring.h"
 #include "shared.h"
 #include "solvers/stored_rounds.h"
 
@@ -346,6 +347,10 @@ static ota_status check_run(const ota_plan *plan, const ota_arrays *given, const
     const ota_status checked = ota_arrays_check(
         r, plan->values_width, plan->shards != NULL ? &wide : given, arrays, error);
     if (checked != OTA_OK) return checked;
+    if (plan->shards != NULL && plan->shards->in_ring) {
+        const ota_status made = ota_ring_check(plan, arrays, error);
+        if (made != OTA_OK) return made;
+    }
     if (ota_array_present(&arrays->start_potential) &&
         (plan->solver->solve == NULL || r->problem.axis == OTA_AXIS_COLUMNS ||
          r->problem.regulariser == OTA_HARD ||

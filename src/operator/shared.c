@@ -82,6 +82,12 @@ ota_status ota_shared_widen(const ota_plan *plan, const ota_arrays *given, ota_a
                             k / 2 == 0 ? "out" : "coupling", k % 2 == 0 ? "keys" : "values");
     }
     const ota_array *all = &shards->all_values;
+    if (shards->in_ring) {
+        const ota_type type = wide->values.type;
+        wide->values = *all;
+        wide->values.type = type;
+        return OTA_OK;
+    }
     wide->values = ota_array_of(all->data, wide->values.type, all->size[0], all->size[1],
                                 all->size[2], all->size[3]);
     return OTA_OK;
@@ -115,6 +121,10 @@ ota_status ota_shared_gather(ota_plan *plan, const ota_arrays *given, ota_error 
     ota_arrays mine = {0};
     memcpy(&mine, given, ota_size_min(given->size, sizeof mine));
     if (shards->from_matrix) return OTA_OK;
+    if (shards->in_ring) {
+        shards->values = mine.values;
+        return OTA_OK;
+    }
     ota_array values = shards->all_values;
     values.type = mine.values.type;
     if (!ota_shards_gather(shards, &shards->keys, &shards->all_keys, "gathering the keys") ||

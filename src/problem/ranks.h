@@ -14,9 +14,9 @@ typedef struct ota_ranks {
         interrupted; /* what the last sum said of all ranks: OTA_OK, OTA_CANCELLED or OTA_TIMEOUT */
     bool failed;     /* for good */
     int code;        /* of the callback that failed, */
-    const char *step; /* in what */
+    const char *step;    /* in what */
     int64_t head, round; /* at work, for sentences; -1: none */
-    double *room;     /* OTA_RANKS_ROOM + what a sum carries besides */
+    double *room;        /* OTA_RANKS_ROOM + what a sum carries besides */
     int64_t messages, bytes;
 } ota_ranks;
 
