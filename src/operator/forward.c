@@ -252,7 +252,7 @@ static void run_heads(ota_plan *plan, ota_run *run) {
         ota_parallel(plan->pool, heads, head_task, &job);
     } else {
         for (int64_t k = 0; k < heads; k++) {
-            if (plan->shards != NULL) ota_ranks_at(&plan->shards->ranks, k);
+            ota_ranks_at(plan->resolved.settings.ranks, k, -1);
             run_head(&job, k, 0);
         }
     }

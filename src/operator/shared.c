@@ -206,7 +206,7 @@ int ota_shared_settle(ota_plan *plan, const ota_arrays *arrays, int stopped) {
     const ota_resolved *r = &plan->resolved;
     const int64_t heads = r->batch * r->heads;
     double most = ota_severity_of((ota_status)stopped);
-    if (!shards->ranks.failed) ota_ranks_at(&shards->ranks, -1);
+    ota_ranks_at(&shards->ranks, -1, -1);
     if (!ota_ranks_most(&r->settings, &most, 1, "the end of the run")) return OTA_ECOMM;
     if (ota_status_of_severity(most) != OTA_OK) return ota_status_of_severity(most);
     if (!share_statuses(plan, heads)) return OTA_ECOMM;

@@ -240,7 +240,7 @@ ota_status ota_shared_end_gradients(ota_plan *plan, const ota_gradients *given,
     memset(&mine, 0, sizeof mine);
     memcpy(&mine, given, ota_size_min(given->size, sizeof mine));
     double most = ota_severity_of(found);
-    if (!shards->ranks.failed) ota_ranks_at(&shards->ranks, -1);
+    ota_ranks_at(&shards->ranks, -1, -1);
     const bool ended = ota_ranks_most(&plan->resolved.settings, &most, 1, "the end of backward");
     const ota_status worst = ota_status_of_severity(most);
     if (ended && worst >= OTA_OK && share(plan, &mine, wide)) return worst;

@@ -40,7 +40,10 @@ static const cell cells[] = {
     {.method = "softmax/exact{rounds=5}", .narrow = true, .relative = true, .dropout = true},
     {.method = "softmax/exact{tolerance=1e-5}", .masses = true, .dense = true, .lengths = true},
     {.method = "softmax/relaxed:0.7{tolerance=1e-5}", .causal = true, .sink = true},
-    {.method = "softmax/capped:2.5{tolerance=1e-5}", .window = true, .alibi = true, .temperatures = true},
+    {.method = "softmax/capped:2.5{tolerance=1e-5}",
+     .window = true,
+     .alibi = true,
+     .temperatures = true},
     {.method = "softmax/bounded:0.4,1.8{tolerance=1e-5}", .narrow = true},
     {.method = "softmax/elastic:0.5,4", .causal = true, .start = true},
 };
@@ -367,10 +370,194 @@ static void the_same_bits_for_any_threads(void **state) {
     free(s);
 }
 
+/* ---- what is sent --------------------------------------------------------------------------------- */
+
+/* The sum that docs/users/many-machines.md promises of `rank`, for a forward of K rounds. */
+static int64_t promised(const scene *s, int ranks, int rank, int64_t rounds) {
+    const cell *c = s->cell;
+    const int64_t number = c->narrow ? 4 : 8;
+    int64_t passed = 0;
+    for (int k = 0; k < ranks; k++) passed += k == (rank + 1) % ranks ? 0 : s->shares[k];
+    const int64_t agree = 8 + 56, settle = 8 + 40 * ALL + 16;
+    const int64_t values = passed * (WIDTH + VALUES) * number, keys = passed * WIDTH * number;
+    if (rounds == 0) return agree + settle + BATCH * KEY_HEADS * values;
+    const bool masked = c->causal || c->relative;
+    return agree + settle + ALL * (8 * N + 16) +
+           ALL * ((2 * rounds + 1) * keys + values + 8 * (N + 5) * (rounds + 1) + 56 +
+                  (masked ? 8 * N : 0));
+}
+
+static void bytes_are_those_of_the_formula(void **state) {
+    (void)state;
+    static const cell fixed[] = {{.method = "softmax"},
+                                 {.method = "softmax", .narrow = true, .causal = true},
+                                 {.method = "softmax/exact{rounds=3}", .narrow = true},
+                                 {.method = "softmax/elastic:0.5,2", .causal = true}};
+    static const int64_t rounds[] = {0, 0, 3, 2};
+    scene *s = malloc(sizeof *s);
+    for (int k = 0; k < 4; k++) {
+        draw(s, &fixed[k], 700 + (uint64_t)k);
+        cut(s, 3, OTA_SHARES_ZIGZAG, true);
+        crew *c = crew_of(3, OTA_SHARES_ZIGZAG);
+        crew_run(c, solve_part, s);
+        for (int r = 0; r < 3; r++)
+            assert_int_equal(s->part[r].result.message_bytes, promised(s, 3, r, rounds[k]));
+        crew_free(c);
+    }
+    free(s);
+}
+
+/* ---- choice and refusals -------------------------------------------------------------------------- */
+
+enum { MANY = 2048, WIDE = 64, RANKS_OF_MANY = 4, SHARE = MANY / RANKS_OF_MANY };
+
+/* One head of many keys, whose memory is worth a choice. */
+typedef struct crowd {
+    float queries[MANY * WIDE], out[2][MANY * WIDE];
+    ota_key_course course;
+    size_t limit[RANKS_OF_MANY], bytes[RANKS_OF_MANY];
+    bool ring[RANKS_OF_MANY];
+    int run;
+    ota_status status[RANKS_OF_MANY];
+} crowd;
+
+static void solve_crowd(crew_rank *rank, void *context) {
+    crowd *all = context;
+    const int number = rank->to.rank;
+    float *mine = all->queries + number * SHARE * WIDE;
+    char text[2048];
+    rank->to.keys = all->course;
+    ota_problem problem = {.size = sizeof problem};
+    problem.queries = problem.keys = ota_array_of(mine, OTA_F32, 1, 1, SHARE, WIDE);
+    const ota_options options = {.size = sizeof options,
+                                 .threads = 1,
+                                 .communicator = &rank->to,
+                                 .workspace_limit = all->limit[number]};
+    ota_arrays arrays = {.size = sizeof arrays, .values = problem.keys};
+    arrays.out =
+        ota_array_of(all->out[all->run] + number * SHARE * WIDE, OTA_F32, 1, 1, SHARE, WIDE);
+    ota_plan *plan = NULL;
+    ota_status *status = &all->status[number];
+    *status = ota_plan_create(&plan, &problem, WIDE, &options, NULL);
+    if (*status < OTA_OK) return;
+    all->bytes[number] = ota_plan_bytes(plan);
+    (void)ota_plan_describe(plan, text, sizeof text);
+    all->ring[number] = strstr(text, "ring over pieces of the keys") != NULL;
+    *status = ota_forward(plan, &arrays, NULL, NULL);
+    ota_plan_free(plan);
+}
+
+static void run_crowd(crowd *all) {
+    crew *c = crew_of(RANKS_OF_MANY, OTA_SHARES_IN_ORDER);
+    crew_run(c, solve_crowd, all);
+    crew_free(c);
+    for (int k = 0; k < RANKS_OF_MANY; k++) assert_int_equal(all->status[k], OTA_OK);
+}
+
+/* A ring takes less memory; one rank without room decides for all, and the plan is the same. */
+static void a_ring_is_chosen_where_there_is_no_room(void **state) {
+    (void)state;
+    crowd *all = calloc(1, sizeof *all);
+    dice_state = 11;
+    for (int64_t k = 0; k < MANY * WIDE; k++) all->queries[k] = (float)normal();
+    run_crowd(all);
+    const size_t gathered = all->bytes[2];
+    assert_false(all->ring[2]);
+    all->run = 1;
+    all->course = OTA_KEYS_IN_RING;
+    run_crowd(all);
+    const size_t turned = all->bytes[2];
+    assert_true(turned < gathered);
+    all->course = OTA_KEYS_CHOSEN;
+    all->limit[2] = (turned + gathered) / 2;
+    run_crowd(all);
+    for (int k = 0; k < RANKS_OF_MANY; k++) assert_true(all->ring[k]);
+    for (int64_t k = 0; k < MANY * WIDE; k++)
+        assert_true(fabsf(all->out[0][k] - all->out[1][k]) <= 1e-5f);
+    all->limit[2] = turned / 2;
+    crew *c = crew_of(RANKS_OF_MANY, OTA_SHARES_IN_ORDER);
+    crew_run(c, solve_crowd, all);
+    crew_free(c);
+    for (int k = 0; k < RANKS_OF_MANY; k++)
+        assert_int_equal(all->status[k], k == 2 ? OTA_ELIMIT : OTA_EMISMATCH);
+    free(all);
+}
+
+typedef struct refusal {
+    cell cell;
+    const char *words;
+    bool without_call;
+} refusal;
+
+static void refusals_name_what_a_ring_lacks(void **state) {
+    (void)state;
+    static const refusal refusals[] = {
+        {{.method = "entmax:1.5"}, "cannot come round a ring: pieces of the keys add up", false},
+        {{.method = "argmax"}, "cannot come round a ring: pieces of the keys add up", false},
+        {{.method = "softmax/exact", .softcap = true}, "rounds with a softcap", false},
+        {{.method = "softmax"}, "no send_receive, which a ring needs", true},
+    };
+    scene *s = malloc(sizeof *s);
+    for (size_t k = 0; k < sizeof refusals / sizeof refusals[0]; k++) {
+        draw(s, &refusals[k].cell, 900);
+        cut(s, 2, OTA_SHARES_IN_ORDER, false);
+        crew *c = crew_of(2, OTA_SHARES_IN_ORDER);
+        for (int r = 0; r < 2 && refusals[k].without_call; r++) c->rank[r].to.send_receive = NULL;
+        crew_run(c, solve_part, s);
+        for (int r = 0; r < 2; r++) {
+            assert_true(s->part[r].status < OTA_OK);
+            if (strstr(s->part[r].error.message, refusals[k].words) == NULL)
+                fail_msg("%s", s->part[r].error.message);
+        }
+        crew_free(c);
+    }
+    free(s);
+}
+
+/* ---- failures ------------------------------------------------------------------------------------- */
+
+static void a_rank_that_fails_ends_all(void **state) {
+    (void)state;
+    enum { RANKS = 3 };
+    static const int tried[] = {1, 7};
+    scene *s = malloc(sizeof *s);
+    bool named = false;
+    for (int k = 0; k < 2; k++) {
+        draw(s, &cells[tried[k]], 400);
+        cut(s, RANKS, OTA_SHARES_IN_ORDER, false);
+        bool finished = false;
+        for (int64_t at = 1; !finished; at += 1 + at / 4) {
+            crew *c = crew_of(RANKS, OTA_SHARES_IN_ORDER);
+            const int fails = (int)(at % RANKS);
+            c->rank[fails].fail_at = at;
+            crew_run(c, solve_part, s);
+            finished = !c->dead;
+            for (int r = 0; r < RANKS && c->dead; r++) {
+                const rows *p = &s->part[r];
+                const ota_status last = p->status < OTA_OK ? p->status : p->reversed;
+                if (r == fails) assert_int_equal(last, OTA_ECOMM);
+                assert_true(last == OTA_ECOMM || last >= OTA_OK);
+                named |= strstr(p->error.message, ", round ") != NULL;
+                if (p->status == OTA_ECOMM && p->result.status == OTA_ECOMM && p->n > 0)
+                    assert_true(isnan(p->out[0]));
+                if (p->reversed == OTA_ECOMM && p->backward.status == OTA_ECOMM && p->n > 0)
+                    assert_true(isnan(p->dq[0]) && isnan(p->dk[0]));
+            }
+            crew_free(c);
+        }
+    }
+    assert_true(named);
+    free(s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_ring_is_one_process),
         cmocka_unit_test(the_same_bits_for_any_threads),
+        cmocka_unit_test(bytes_are_those_of_the_formula),
+        cmocka_unit_test(a_ring_is_chosen_where_there_is_no_room),
+        cmocka_unit_test(refusals_name_what_a_ring_lacks),
+        cmocka_unit_test(a_rank_that_fails_ends_all),
     };
     return cmocka_run_group_tests_name("ring", tests, NULL, NULL);
 }

@@ -140,7 +140,7 @@ ota_status ota_ring_backward(ota_plan *plan, const ota_arrays *arrays, const ota
                                      .key_head = k % r->key_heads,
                                      .head = k % r->key_heads * ring->group,
                                      .heads = ring->group};
-        ota_ranks_at(&ring->shards->ranks, ring->unit.batch * r->heads + ring->unit.head);
+        ota_ranks_at(&ring->shards->ranks, ring->unit.batch * r->heads + ring->unit.head, -1);
         /* A rank that is told to stop still passes on what others wait for. */
         if (ota_interrupted(&r->settings) != OTA_OK) ring->failed = ota_interrupted(&r->settings);
         if (!find_rows(ring, arrays, want->solved != 0)) return OTA_ECOMM;

@@ -145,7 +145,7 @@ void ota_ring_run_rows(ota_run *run) {
                                      .key_head = k % r->key_heads,
                                      .head = k % r->key_heads * ring->group,
                                      .heads = ring->group};
-        ota_ranks_at(&ring->shards->ranks, ring->unit.batch * r->heads + ring->unit.head);
+        ota_ranks_at(&ring->shards->ranks, ring->unit.batch * r->heads + ring->unit.head, -1);
         /* A rank that is told to stop still passes on what others wait for. */
         if (ota_run_interrupted(run)) ring->failed = (ota_status)atomic_load(&run->stopped);
         if (!ota_ring_attend(ring, &ring->unit, true)) {
