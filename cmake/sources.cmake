@@ -123,6 +123,10 @@ set(OTATTN_LIBRARY_SOURCES
     src/operator/jvp_rows.c
     src/operator/jvp_scores.c
     src/operator/plan.c
+    src/operator/ring/backward.c
+    src/operator/ring/ring.c
+    src/operator/ring/rounds.c
+    src/operator/ring/rows.c
     src/operator/shared.c
     src/operator/shared_backward.c
     src/problem/array.c
@@ -137,6 +141,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/problem/feasible.c
     src/problem/helpers.c
     src/problem/interrupt.c
+    src/problem/key_block.c
     src/problem/method.c
     src/problem/ranks.c
     src/problem/shards.c
@@ -498,6 +503,7 @@ set(OTATTN_TEST_SOURCES
     tests/operator/test_jvp.c
     tests/operator/test_refused_memory.c
     tests/operator/test_reuse.c
+    tests/operator/test_ring.c
     tests/operator/test_shards.c
     tests/operator/test_tangents.c
     tests/operator/test_tiny.c

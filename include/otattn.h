@@ -331,8 +331,9 @@ typedef enum ota_reduction { OTA_REDUCE_SUM = 0, OTA_REDUCE_MAX } ota_reduction;
 
 /* How the keys and values of other ranks reach a rank. */
 typedef enum ota_key_course {
-    OTA_KEYS_CHOSEN = 0, /* gathered where `workspace_limit` has room for that on every rank, else round a ring */
-    OTA_KEYS_GATHERED,   /* all at once, in memory of the plan */
+    OTA_KEYS_CHOSEN =
+        0, /* gathered where `workspace_limit` has room for that on every rank, else round a ring */
+    OTA_KEYS_GATHERED, /* all at once, in memory of the plan */
     /* one rank's share at a time, passed on from rank to rank: softmax on free columns and its plain rounds; wants
        send_receive where there is more than one rank */
     OTA_KEYS_IN_RING
@@ -369,8 +370,8 @@ typedef struct ota_communicator {
     void *user;
     /* `bytes` bytes of `given` go to rank `to` while `wanted_bytes` bytes come from rank `from` into `wanted`, which
        overlaps nothing; every rank makes the call. NULL: the keys are gathered */
-    int (*send_receive)(void *user, int to, const void *given, int64_t bytes, int from, void *wanted,
-                        int64_t wanted_bytes);
+    int (*send_receive)(void *user, int to, const void *given, int64_t bytes, int from,
+                        void *wanted, int64_t wanted_bytes);
     ota_key_course keys;
 } ota_communicator;
 

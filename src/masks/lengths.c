@@ -25,4 +25,11 @@ static void range(const ota_resolved *r, const ota_support *s, int64_t batch, in
     *end = ota_int_min(*end, ota_array_get_integer(&s->array, 0, 0, 0, batch));
 }
 
-const ota_support_row ota_support_lengths = {.name = "lengths", .check = check, .range = range};
+static void cut(const ota_key_block *block, ota_support *s, int64_t *length) {
+    const int64_t of_all = ota_array_get_integer(&s->array, 0, 0, 0, block->batch);
+    *length = ota_int_max(0, ota_int_min(of_all - block->first, block->count));
+    s->array = ota_array_of(length, OTA_I64, 1, 1, 1, 1);
+}
+
+const ota_support_row ota_support_lengths = {
+    .name = "lengths", .check = check, .range = range, .cut = cut};

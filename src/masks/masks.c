@@ -66,3 +66,16 @@ bool ota_pair_allowed(const ota_resolved *r, int64_t batch, int64_t head, int64_
     }
     return true;
 }
+
+/* And the keys of the room that the block has none for are forbidden. */
+void ota_key_block_supports(const ota_key_block *block, ota_resolved *to) {
+    for (int k = 0; k < to->support_count; k++) {
+        const ota_support_row *row = ota_support_of(to->supports[k].kind);
+        if (row->cut != NULL) row->cut(block, &to->supports[k], &block->lengths[k]);
+    }
+    int64_t *count = &block->lengths[to->support_count];
+    *count = block->count;
+    to->supports[to->support_count++] = (ota_support){
+        .kind = OTA_SUPPORT_LENGTHS, .array = ota_array_of(count, OTA_I64, 1, 1, 1, 1)};
+    to->problem.support_count = to->support_count;
+}

@@ -6,6 +6,7 @@
 #define OTA_MASKS_H
 
 #include "base/integers.h"
+#include "problem/key_block.h"
 #include "problem/problem.h"
 
 /* How the entries of whole rows say what `allows` says of one pair. */
@@ -26,6 +27,8 @@ typedef struct ota_support_row {
     /* NULL when `range` says everything. */
     bool (*allows)(const ota_resolved *r, const ota_support *s, int64_t batch, int64_t head,
                    int64_t query, int64_t key);
+    /* The support on a block of keys, `*length` a place for one number; NULL: it knows positions alone. */
+    void (*cut)(const ota_key_block *block, ota_support *s, int64_t *length);
 } ota_support_row;
 
 /* masks.c; NULL: no such kind */

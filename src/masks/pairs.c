@@ -35,9 +35,18 @@ static bool additive_allows(const ota_resolved *r, const ota_support *s, int64_t
     return !(ota_array_get(&s->array, b, h, i, j) <= -INFINITY);
 }
 
-const ota_support_row ota_support_boolean = {
-    .name = "boolean", .form = OTA_FORM_FLAGS, .check = check_boolean, .allows = boolean_allows};
+static void cut(const ota_key_block *block, ota_support *s, int64_t *length) {
+    (void)length;
+    s->array = ota_key_block_pairs(block, &s->array);
+}
+
+const ota_support_row ota_support_boolean = {.name = "boolean",
+                                             .form = OTA_FORM_FLAGS,
+                                             .check = check_boolean,
+                                             .allows = boolean_allows,
+                                             .cut = cut};
 const ota_support_row ota_support_additive = {.name = "additive",
                                               .form = OTA_FORM_ADDENDS,
                                               .check = check_additive,
-                                              .allows = additive_allows};
+                                              .allows = additive_allows,
+                                              .cut = cut};

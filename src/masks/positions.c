@@ -86,7 +86,7 @@ static ota_status check_block(const ota_resolved *r, ota_support *s, ota_error *
 static void block_range(const ota_resolved *r, const ota_support *s, int64_t batch, int64_t query,
                         int64_t *begin, int64_t *end) {
     (void)batch;
-    const int64_t at = ota_row_position(r, query);
+    const int64_t keys_before = r->share.key_first, at = ota_row_position(r, query) + keys_before;
     int64_t first = 0, last = 0;
     if (at < 0) {
         *end = *begin;
@@ -101,8 +101,8 @@ static void block_range(const ota_resolved *r, const ota_support *s, int64_t bat
         first = at / s->left * s->left;
         last = first + s->left;
     }
-    *begin = ota_int_max(*begin, first);
-    *end = ota_int_min(*end, last);
+    *begin = ota_int_max(*begin, first - keys_before);
+    *end = ota_int_min(*end, last - keys_before);
 }
 
 const ota_support_row ota_support_causal = {

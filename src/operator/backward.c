@@ -427,7 +427,7 @@ static ota_status run_head(ota_backward_job *job) {
     const ota_resolved *r = &plan->resolved;
     ota_backward_space *s = job->space;
     const int64_t index = job->batch * r->heads + job->head;
-    if (r->settings.ranks != NULL) ota_ranks_at(r->settings.ranks, index);
+    ota_ranks_at(r->settings.ranks, index, -1);
     if (job->begins_narrow && job->wide) pack_again(job, false);
     begin_head(job);
     ota_status status = find_multipliers(job);

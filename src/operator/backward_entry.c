@@ -1,5 +1,6 @@
 /* ota_backward and ota_jvp: what they refuse, and how a run is reported. */
 #include "jvp.h"
+#include "ring/ring.h"
 #include "shared.h"
 
 #include <inttypes.h>
@@ -17,7 +18,8 @@ static ota_status refuse(const ota_plan *plan, ota_error *error) {
             "hard plans jump where the scores change: their derivative is 0 or does not "
             "exist");
     }
-    if (plan->backward == NULL) {
+    const bool ring = plan->shards != NULL && plan->shards->in_ring;
+    if (ring ? !r->settings.gradients : plan->backward == NULL) {
         return ota_fail(error, OTA_EINVAL, "gradients",
                         "create the plan with options.gradients = 1",
                         "the plan was made without the workspace of backward");
@@ -119,6 +121,7 @@ typedef struct entry {
     ota_plan *plan;
     const ota_arrays *arrays;
     const ota_gradients *want; /* of backward, else NULL */
+    const ota_gradients *own;  /* what of them is the rank's alone, in a ring */
     const ota_tangents *along; /* of jvp */
 } entry;
 
@@ -130,6 +133,13 @@ static void poison(const entry *e) {
     }
     ota_poison(&e->along->coupling);
     ota_poison(&e->along->out);
+}
+
+static ota_status run(const entry *e, ota_result *found) {
+    const ota_shards *shards = e->plan->shards;
+    if (e->want == NULL) return ota_tangents_run(e->plan, e->arrays, e->along, found);
+    return shards != NULL && shards->in_ring ? ota_ring_backward(e->plan, e->arrays, e->own)
+                                             : ota_backward_run(e->plan, e->arrays, e->want, found);
 }
 
 static ota_status differentiate(const entry *e, ota_result *result, ota_error *error) {
@@ -145,8 +155,7 @@ static ota_status differentiate(const entry *e, ota_result *result, ota_error *e
         if (status == OTA_NOT_CONVERGED) poison(e);
         return status;
     }
-    status = e->want != NULL ? ota_backward_run(plan, e->arrays, e->want, &found)
-                             : ota_tangents_run(plan, e->arrays, e->along, &found);
+    status = run(e, &found);
     found.status = status;
     if (status == OTA_CANCELLED || status == OTA_TIMEOUT || status == OTA_ECOMM) poison(e);
     if (solved) count_rows(plan, &e->arrays->lse, &found);
@@ -202,7 +211,10 @@ static ota_status backward_shared(ota_plan *plan, const ota_arrays *given,
     if (status == OTA_OK) status = check_capacities(&arrays, error);
     status = ota_shared_begin_gradients(plan, given, &all, status, error);
     if (status != OTA_OK) return status;
-    const entry e = {plan, &arrays, &want, NULL};
+    ota_gradients own;
+    memset(&own, 0, sizeof own);
+    memcpy(&own, gradients, ota_size_min(gradients->size, sizeof own));
+    const entry e = {.plan = plan, .arrays = &arrays, .want = &want, .own = &own};
     status = differentiate(&e, result, error);
     status = ota_shared_end_gradients(plan, gradients, &all, status, error);
     if (result == NULL || result->size < sizeof *result) return status;
@@ -220,7 +232,7 @@ ota_status ota_backward(ota_plan *plan, const ota_arrays *given, const ota_gradi
     ota_status status = check_call(plan, given, result, &arrays, error);
     if (status == OTA_OK) status = ota_gradients_check(plan, &arrays, gradients, &want, error);
     if (status == OTA_OK) status = check_capacities(&arrays, error);
-    const entry e = {plan, &arrays, &want, NULL};
+    const entry e = {.plan = plan, .arrays = &arrays, .want = &want};
     return status == OTA_OK ? differentiate(&e, result, error) : status;
 }
 
@@ -234,6 +246,6 @@ ota_status ota_jvp(ota_plan *plan, const ota_arrays *given, const ota_tangents *
     ota_status status = check_call(plan, given, result, &arrays, error);
     if (status == OTA_OK) status = ota_tangents_check(plan, &arrays, tangents, &along, error);
     if (status == OTA_OK) status = check_capacities(&arrays, error);
-    const entry e = {plan, &arrays, NULL, &along};
+    const entry e = {.plan = plan, .arrays = &arrays, .along = &along};
     return status == OTA_OK ? differentiate(&e, result, error) : status;
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "backward.h"
+#include "ring/ring.h"
 #include "shared.h"
 
 typedef struct text_sink {
@@ -68,8 +69,12 @@ size_t ota_plan_describe(const ota_plan *plan, char *text, size_t text_size) {
         line(&to, "rank: %d of %d, %" PRId64 " of %" PRId64 " queries (%s)\n", with->rank,
              with->ranks, r->queries, r->share.rows,
              with->shares == OTA_SHARES_ZIGZAG ? "zigzag" : "in order");
-        line(&to, "gathered: %" PRId64 " bytes of keys and values a run, held on every rank\n",
-             gathered * (r->width + plan->values_width) * (int64_t)ota_type_bytes(r->type));
+        if (plan->shards->in_ring)
+            line(&to, "ring: %" PRId64 " bytes of keys and values passed on a turn\n",
+                 ota_ring_bytes(plan->device));
+        else
+            line(&to, "gathered: %" PRId64 " bytes of keys and values a run, held on every rank\n",
+                 gathered * (r->width + plan->values_width) * (int64_t)ota_type_bytes(r->type));
     }
     line(&to, "scale: %.17g\n", r->scale);
     if (ota_array_present(&r->problem.temperatures))
@@ -112,7 +117,7 @@ size_t ota_plan_describe(const ota_plan *plan, char *text, size_t text_size) {
         line(&to, "dropout: %.17g, seed %" PRIu64 ", offset %" PRIu64 "\n", p->dropout,
              p->dropout_seed, p->dropout_offset);
     }
-    if (s->gradients)
+    if (s->gradients && plan->backend->gradient != NULL)
         line(&to, "backward: %s%s\n", ota_backward_describe(plan),
              plan->walker_count > 1 ? ", heads side by side" : "");
     if (s->workspace_limit > 0) line(&to, "workspace_limit: %zu\n", s->workspace_limit);

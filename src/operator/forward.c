@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "plan.h"
+#include "ring/ring.h"
 #include "shared.h"
 #include "solvers/stored_rounds.h"
 
@@ -251,7 +252,7 @@ static void run_heads(ota_plan *plan, ota_run *run) {
         ota_parallel(plan->pool, heads, head_task, &job);
     } else {
         for (int64_t k = 0; k < heads; k++) {
-            if (plan->shards != NULL) ota_ranks_at(&plan->shards->ranks, k);
+            ota_ranks_at(plan->resolved.settings.ranks, k, -1);
             run_head(&job, k, 0);
         }
     }
@@ -351,6 +352,10 @@ static ota_status check_run(const ota_plan *plan, const ota_arrays *given, const
     const ota_status checked = ota_arrays_check(
         r, plan->values_width, plan->shards != NULL ? &wide : given, arrays, error);
     if (checked != OTA_OK) return checked;
+    if (plan->shards != NULL && plan->shards->in_ring) {
+        const ota_status made = ota_ring_check(plan, arrays, error);
+        if (made != OTA_OK) return made;
+    }
     if (ota_array_present(&arrays->start_potential) &&
         (plan->solver->solve == NULL || r->problem.axis == OTA_AXIS_COLUMNS ||
          r->problem.regulariser == OTA_HARD ||

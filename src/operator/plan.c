@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "backward.h"
+#include "problem/check.h"
+#include "ring/ring.h"
 #include "shared.h"
 
 /* Does the solver run plain rounds that start and end on rows, a fixed number or to a tolerance? */
@@ -27,9 +29,17 @@ static bool runs_plain_rounds(const ota_plan *plan) {
            p->rows == OTA_ROWS_HARD && ota_regulariser_of(p)->exponential;
 }
 
+/* The arena and, of rows on many processes, what is not in it. */
+static size_t workspace_of(const ota_plan *plan) {
+    const ota_shards *shards = plan->shards;
+    if (shards == NULL) return plan->arena.used;
+    return plan->arena.used + shards->bytes +
+           (shards->in_ring && plan->device != NULL ? plan->device->plan_bytes : 0);
+}
+
 static bool is_over(const ota_plan *plan) {
     const size_t limit = plan->resolved.settings.workspace_limit;
-    return limit > 0 && (ota_arena_overflowed(&plan->arena) || plan->arena.used > limit);
+    return limit > 0 && (ota_arena_overflowed(&plan->arena) || workspace_of(plan) > limit);
 }
 
 /* Runs twice: to measure and to place. */
@@ -46,7 +56,7 @@ static void lay_out(ota_plan *plan) {
         plan->sentences = sentences;
     }
     plan->backend->lay_out(plan->device, a);
-    if (r->settings.gradients) ota_backward_lay_out(plan);
+    if (r->settings.gradients && plan->backend->gradient != NULL) ota_backward_lay_out(plan);
 }
 
 static void measure(ota_plan *plan) {
@@ -113,19 +123,39 @@ ota_status ota_check(const ota_problem *problem, const ota_options *options, ota
     return status == OTA_OK ? find_backend(&resolved, &backend, error) : status;
 }
 
+static ota_status create_ring(ota_plan *plan, ota_error *error) {
+    const char *why = ota_ring_refuses(plan, runs_plain_rounds(plan));
+    if (why != NULL)
+        return ota_fail(error, OTA_UNSUPPORTED, "communicator",
+                        "let communicator.keys be OTA_KEYS_GATHERED",
+                        "these keys cannot come round a ring: %s", why);
+    const ota_status created = ota_ring_create(plan, &plan->device, error);
+    plan->backend = &ota_ring_backend;
+    return created;
+}
+
+static ota_status open_device(ota_plan *plan, ota_error *error) {
+    if (plan->shards != NULL && plan->shards->in_ring) return create_ring(plan, error);
+    TRY(choose_device(plan, error));
+    plan->walker_count = ota_backward_walkers(plan);
+    return OTA_OK;
+}
+
 static ota_status build(ota_plan *plan, ota_error *error) {
     const ota_resolved *r = &plan->resolved;
     const ota_status chosen = ota_solver_choose(r, &plan->solver, error);
     if (chosen != OTA_OK) return chosen;
     const ota_status found = find_backend(r, &plan->backend, error);
     if (found != OTA_OK) return found;
-    const ota_status pooled =
-        ota_pool_create(&plan->pool, r->settings.threads, r->settings.executor);
-    if (pooled != OTA_OK)
-        return ota_fail(error, pooled, "threads", "use fewer", "threads could not be prepared");
-    const ota_status created = choose_device(plan, error);
+    if (plan->pool == NULL) {
+        const ota_status pooled =
+            ota_pool_create(&plan->pool, r->settings.threads, r->settings.executor);
+        if (pooled != OTA_OK)
+            return ota_fail(error, pooled, "threads", "use fewer", "threads could not be prepared");
+    }
+    plan->walker_count = 1;
+    const ota_status created = open_device(plan, error);
     if (created != OTA_OK) return created;
-    plan->walker_count = ota_backward_walkers(plan);
     measure(plan);
     fit_limit(plan);
     if (ota_arena_overflowed(&plan->arena)) {
@@ -136,7 +166,7 @@ static ota_status build(ota_plan *plan, ota_error *error) {
     if (is_over(plan)) {
         return ota_fail(error, OTA_ELIMIT, "workspace_limit", "raise it, or use fewer threads",
                         "workspace_limit is %zu bytes but the smallest plan here needs %zu",
-                        r->settings.workspace_limit, plan->arena.used);
+                        r->settings.workspace_limit, workspace_of(plan));
     }
     const size_t bytes = plan->arena.used;
     const ota_status placed = ota_arena_allocate(&plan->arena);
@@ -155,19 +185,80 @@ static void begin_heads(ota_plan *plan) {
         plan->heads[k] = (ota_head_status){.result = {.status = OTA_UNSOLVED}};
 }
 
+ota_status ota_plan_within(ota_plan **out, const ota_resolved *resolved, int64_t values_width,
+                           ota_pool *pool, ota_error *error) {
+    ota_plan *plan = calloc(1, sizeof *plan);
+    *out = NULL;
+    if (plan == NULL) return ota_fail(error, OTA_ENOMEM, "plan", "", "no memory for a plan");
+    ota_resolved_copy(&plan->resolved, resolved);
+    plan->values_width = values_width;
+    plan->pool = pool;
+    plan->borrows_pool = true;
+    const ota_status built = build(plan, error);
+    if (built != OTA_OK) {
+        ota_plan_free(plan);
+        return built;
+    }
+    begin_heads(plan);
+    *out = plan;
+    return OTA_OK;
+}
+
+/* All that `build` made. */
+static void demolish(ota_plan *plan) {
+    if (plan->backend != NULL) plan->backend->close(plan->device);
+    if (!plan->borrows_pool) ota_pool_free(plan->pool);
+    ota_arena_release(&plan->arena);
+    plan->backend = NULL;
+    plan->device = NULL;
+    plan->pool = NULL;
+}
+
+/* What create_shared is given. */
+typedef struct shared_job {
+    ota_problem full;
+    ota_shard_sizes sizes;
+    const ota_options *options;
+} shared_job;
+
+static ota_status try_course(ota_plan *plan, const shared_job *job, bool in_ring,
+                             ota_error *error) {
+    plan->shards->in_ring = in_ring;
+    TRY(ota_shards_resolve(plan->shards, &job->full, job->options, plan->values_width, &job->sizes,
+                           &plan->resolved, error));
+    return build(plan, error);
+}
+
+/* Keys that have no room on one rank come round a ring on all, where the problem has one. */
+static ota_status choose_course(ota_plan *plan, const shared_job *job, ota_error *error) {
+    ota_ranks *ranks = &plan->shards->ranks;
+    const ota_settings settings = {.ranks = ranks};
+    ota_error own = {{0}, {0}, {0}};
+    const ota_status gathered = try_course(plan, job, false, &own);
+    double lacks = gathered == OTA_ELIMIT || gathered == OTA_ENOMEM;
+    if (!ota_ranks_most(&settings, &lacks, 1, "choosing how the keys come"))
+        return ota_ranks_refuse(ranks, error);
+    if (lacks > 0.0) {
+        demolish(plan);
+        ota_shards_forget(plan->shards);
+        const ota_status turned = try_course(plan, job, true, error);
+        if (turned != OTA_UNSUPPORTED) return turned;
+    }
+    if (gathered != OTA_OK && error != NULL) *error = own;
+    return gathered;
+}
+
 /* Rows on many processes: what one rank cannot do, none does. */
 static ota_status create_shared(ota_plan *plan, const ota_problem *problem,
                                 const ota_options *options, ota_error *error) {
-    ota_problem full;
-    ota_shard_sizes sizes;
-    ota_status status = ota_shards_open(&plan->shards, ota_communicator_of(options), error);
-    if (status == OTA_OK)
-        status = ota_shards_meet(plan->shards, problem, options, plan->values_width, &full, &sizes,
-                                 error);
-    if (status != OTA_OK) return status;
-    status = ota_shards_resolve(plan->shards, &full, options, plan->values_width, &sizes,
-                                &plan->resolved, error);
-    if (status == OTA_OK) status = build(plan, error);
+    shared_job job = {.options = options};
+    TRY(ota_shards_open(&plan->shards, ota_communicator_of(options), error));
+    TRY(ota_shards_meet(plan->shards, problem, options, plan->values_width, &job.full, &job.sizes,
+                        error));
+    const ota_communicator *to = &plan->shards->ranks.to;
+    const bool chooses = to->keys == OTA_KEYS_CHOSEN && to->send_receive != NULL;
+    const ota_status status = chooses ? choose_course(plan, &job, error)
+                                      : try_course(plan, &job, to->keys == OTA_KEYS_IN_RING, error);
     return ota_ranks_agree(&plan->shards->ranks, status, error);
 }
 
@@ -198,16 +289,13 @@ ota_status ota_plan_create(ota_plan **out, const ota_problem *problem, int64_t v
 
 void ota_plan_free(ota_plan *plan) {
     if (plan == NULL) return;
-    if (plan->backend != NULL) plan->backend->close(plan->device);
-    ota_pool_free(plan->pool);
-    ota_arena_release(&plan->arena);
+    demolish(plan);
     ota_shards_free(plan->shards);
     free(plan);
 }
 
 size_t ota_plan_bytes(const ota_plan *plan) {
-    const size_t shared = plan->shards != NULL ? sizeof *plan->shards + plan->shards->bytes : 0;
-    return sizeof *plan + plan->arena.used + shared;
+    return sizeof *plan + workspace_of(plan) + (plan->shards != NULL ? sizeof *plan->shards : 0);
 }
 const char *ota_plan_solver(const ota_plan *plan) { return plan->solver->name; }
 const char *ota_plan_kernel(const ota_plan *plan) { return plan->course.level; }

@@ -13,6 +13,7 @@ struct ota_plan {
     ota_device *device;
     ota_course course; /* of the device */
     ota_pool *pool;
+    bool borrows_pool; /* of the plan that this one works for */
     ota_arena arena;
     int64_t values_width;
     int walker_count; /* of backward: 1, or the workers, where heads are walked side by side */
@@ -21,6 +22,10 @@ struct ota_plan {
     struct ota_backward_space *backward; /* workspace of ota_backward, or NULL */
     struct ota_shards *shards;           /* rows on many processes, or NULL */
 };
+
+/* plan.c: a plan that works for another, on its threads, of a problem that is resolved; *plan is NULL on failure. */
+ota_status ota_plan_within(ota_plan **plan, const ota_resolved *resolved, int64_t values_width,
+                           ota_pool *pool, ota_error *error);
 
 /* forward.c: runs the resolved problem on checked arrays. */
 ota_status ota_plan_run(ota_plan *plan, const ota_arrays *arrays, ota_result *result,

@@ -82,6 +82,12 @@ ota_status ota_shared_widen(const ota_plan *plan, const ota_arrays *given, ota_a
                             k / 2 == 0 ? "out" : "coupling", k % 2 == 0 ? "keys" : "values");
     }
     const ota_array *all = &shards->all_values;
+    if (shards->in_ring) {
+        const ota_type type = wide->values.type;
+        wide->values = *all;
+        wide->values.type = type;
+        return OTA_OK;
+    }
     wide->values = ota_array_of(all->data, wide->values.type, all->size[0], all->size[1],
                                 all->size[2], all->size[3]);
     return OTA_OK;
@@ -115,6 +121,10 @@ ota_status ota_shared_gather(ota_plan *plan, const ota_arrays *given, ota_error 
     ota_arrays mine = {0};
     memcpy(&mine, given, ota_size_min(given->size, sizeof mine));
     if (shards->from_matrix) return OTA_OK;
+    if (shards->in_ring) {
+        shards->values = mine.values;
+        return OTA_OK;
+    }
     ota_array values = shards->all_values;
     values.type = mine.values.type;
     if (!ota_shards_gather(shards, &shards->keys, &shards->all_keys, "gathering the keys") ||
@@ -196,7 +206,7 @@ int ota_shared_settle(ota_plan *plan, const ota_arrays *arrays, int stopped) {
     const ota_resolved *r = &plan->resolved;
     const int64_t heads = r->batch * r->heads;
     double most = ota_severity_of((ota_status)stopped);
-    if (!shards->ranks.failed) ota_ranks_at(&shards->ranks, -1);
+    ota_ranks_at(&shards->ranks, -1, -1);
     if (!ota_ranks_most(&r->settings, &most, 1, "the end of the run")) return OTA_ECOMM;
     if (ota_status_of_severity(most) != OTA_OK) return ota_status_of_severity(most);
     if (!share_statuses(plan, heads)) return OTA_ECOMM;

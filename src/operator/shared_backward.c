@@ -7,6 +7,7 @@
 #include "backward.h"
 #include "base/base.h"
 #include "problem/check.h"
+#include "ring/ring.h"
 #include "shared.h"
 #include "terms/terms.h"
 
@@ -84,7 +85,7 @@ static ota_status room_for(ota_array *room, const ota_array *like, ota_type type
 ota_status ota_shared_reserve(ota_plan *plan, ota_error *error) {
     ota_shards *shards = plan->shards;
     const ota_type type = plan->resolved.type == OTA_F64 ? OTA_F64 : OTA_F32;
-    if (shards->from_matrix || !plan->resolved.settings.gradients) return OTA_OK;
+    if (shards->from_matrix || shards->in_ring || !plan->resolved.settings.gradients) return OTA_OK;
     TRY(room_for(&shards->key_grads, &shards->all_keys, type, error));
     return room_for(&shards->value_grads, &shards->all_values, type, error);
 }
@@ -101,7 +102,8 @@ static ota_status take_share(const ota_shards *shards, const char *name, ota_arr
     if (ota_array_overlaps_itself(mine))
         return ota_fail(error, OTA_EALIAS, name, "give every element its own place",
                         "gradient %s overlaps itself", name);
-    *mine = *all;
+    /* A ring brings this rank's gradients home. */
+    *mine = shards->in_ring ? (ota_array){0} : *all;
     return OTA_OK;
 }
 
@@ -113,10 +115,16 @@ ota_status ota_shared_gradients(const ota_plan *plan, const ota_gradients *given
                         given == NULL ? "gradients is NULL" : "gradients.size is 0");
     TRY(ota_check_sized(wide, sizeof *wide, given, given->size, "gradients.size", error));
     wide->size = sizeof *wide;
-    TRY(refuse(plan, wide, error));
+    if (shards->in_ring)
+        TRY(ota_ring_check_gradients(plan, wide, error));
+    else
+        TRY(refuse(plan, wide, error));
     if (shards->from_matrix) return OTA_OK;
-    TRY(take_share(shards, "keys", &wide->keys, &shards->key_grads, error));
-    return take_share(shards, "values", &wide->values, &shards->value_grads, error);
+    const bool ring = shards->in_ring;
+    TRY(take_share(shards, "keys", &wide->keys, ring ? &shards->all_keys : &shards->key_grads,
+                   error));
+    return take_share(shards, "values", &wide->values,
+                      ring ? &shards->all_values : &shards->value_grads, error);
 }
 
 /* Which sums there will be, as one number. */
@@ -146,7 +154,7 @@ ota_status ota_shared_begin_gradients(ota_plan *plan, const ota_arrays *given,
     if (ends[0] > -ends[1])
         return ota_fail(error, OTA_EMISMATCH, "gradients", "want the same on every rank",
                         "the ranks want gradients of different things");
-    if (wide->solved == 0 || shards->from_matrix) return OTA_OK;
+    if ((wide->solved == 0 && !shards->in_ring) || shards->from_matrix) return OTA_OK;
     return ota_shared_gather(plan, given, error);
 }
 
@@ -232,7 +240,7 @@ ota_status ota_shared_end_gradients(ota_plan *plan, const ota_gradients *given,
     memset(&mine, 0, sizeof mine);
     memcpy(&mine, given, ota_size_min(given->size, sizeof mine));
     double most = ota_severity_of(found);
-    if (!shards->ranks.failed) ota_ranks_at(&shards->ranks, -1);
+    ota_ranks_at(&shards->ranks, -1, -1);
     const bool ended = ota_ranks_most(&plan->resolved.settings, &most, 1, "the end of backward");
     const ota_status worst = ota_status_of_severity(most);
     if (ended && worst >= OTA_OK && share(plan, &mine, wide)) return worst;

@@ -33,8 +33,8 @@ void ota_dropout_head(const ota_resolved *r, int64_t batch, int64_t head, uint32
     uint32_t word[WORDS][LANES] = {{0}};
     word[0][0] = low(r->problem.dropout_offset);
     word[1][0] = high(r->problem.dropout_offset);
-    word[2][0] = low((uint64_t)batch);
-    word[3][0] = low((uint64_t)head);
+    word[2][0] = low((uint64_t)(batch + r->share.batch));
+    word[3][0] = low((uint64_t)(head + r->share.head));
     philox(word, low(r->problem.dropout_seed), high(r->problem.dropout_seed));
     key[0] = word[0][0];
     key[1] = word[1][0];
@@ -69,6 +69,7 @@ void ota_dropout_row_f32(const ota_resolved *r, const uint32_t key[2], int64_t q
     uint32_t word[WORDS][LANES];
     const int64_t number = ota_row_number(r, query);
     int64_t drawn = -1;
+    from += r->share.key_first;
     for (int64_t j = from; j < from + count; j++) {
         if (j / KEYS != drawn) draw(key, number, drawn = j / KEYS, word);
         row[j - from] *= factor[word[j % WORDS][j % KEYS / WORDS] >= threshold];
@@ -82,6 +83,7 @@ void ota_dropout_row_f64(const ota_resolved *r, const uint32_t key[2], int64_t q
     uint32_t word[WORDS][LANES];
     const int64_t number = ota_row_number(r, query);
     int64_t drawn = -1;
+    from += r->share.key_first;
     for (int64_t j = from; j < from + count; j++) {
         if (j / KEYS != drawn) draw(key, number, drawn = j / KEYS, word);
         row[j - from] *= factor[word[j % WORDS][j % KEYS / WORDS] >= threshold];

@@ -47,18 +47,20 @@ typedef struct ota_settings {
 typedef struct ota_share {
     int64_t first, split, jump;
     int64_t rows; /* of all processes */
+    /* Of a block of keys and heads (key_block.h) what its first ones are in the whole problem; 0 without. */
+    int64_t key_first, batch, head;
 } ota_share;
 
 /* `problem` is a full-size copy whose terms and supports point into this struct (so a resolved problem
  * is not copied by assignment: use ota_resolved_copy). Sorted: terms by application order. */
 typedef struct ota_resolved {
     ota_problem problem;
-    ota_term terms[OTA_MAX_TERMS];
-    int term_count; /* without the sink */
+    ota_term terms[OTA_MAX_TERMS + 1]; /* one more of a block of keys */
+    int term_count;                    /* without the sink */
     bool has_sink;
     ota_term sink;
-    int term_places[OTA_MAX_TERMS], sink_place; /* in the caller's order */
-    ota_support supports[OTA_MAX_SUPPORTS];
+    int term_places[OTA_MAX_TERMS + 1], sink_place; /* in the caller's order */
+    ota_support supports[OTA_MAX_SUPPORTS + 1];     /* one more of a block of keys */
     int support_count;
     bool from_matrix;
     ota_type type; /* of queries or the matrix */
@@ -80,12 +82,12 @@ ota_status ota_resolve(const ota_problem *problem, const ota_options *options,
 ota_status ota_resolve_share(const ota_problem *problem, const ota_options *options,
                              const ota_share *share, ota_resolved *resolved, ota_error *error);
 
-/* A row's number in the whole problem, and its position. */
+/* A row's number in the whole problem, and its position, counted from the first key. */
 static inline int64_t ota_row_number(const ota_resolved *r, int64_t query) {
     return query + r->share.first + (query < r->share.split ? 0 : r->share.jump);
 }
 static inline int64_t ota_row_position(const ota_resolved *r, int64_t query) {
-    return ota_row_number(r, query) + r->offset;
+    return ota_row_number(r, query) + r->offset - r->share.key_first;
 }
 
 /* cancel flag and deadline of this process; OTA_OK to go on. Asked once per round or block of rows. */

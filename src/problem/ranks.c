@@ -76,9 +76,8 @@ bool ota_ranks_pass_on(ota_ranks *ranks, const void *given, int64_t bytes, void 
                        int64_t wanted_bytes, const char *step) {
     if (ranks->failed) return false;
     const int rank = ranks->to.rank, count = ranks->to.ranks;
-    const int code =
-        ranks->to.send_receive(ranks->to.user, (rank + 1) % count, given, bytes,
-                               (rank + count - 1) % count, wanted, wanted_bytes);
+    const int code = ranks->to.send_receive(ranks->to.user, (rank + 1) % count, given, bytes,
+                                            (rank + count - 1) % count, wanted, wanted_bytes);
     return note(ranks, code, (size_t)bytes, step);
 }
 

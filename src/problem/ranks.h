@@ -14,9 +14,9 @@ typedef struct ota_ranks {
         interrupted; /* what the last sum said of all ranks: OTA_OK, OTA_CANCELLED or OTA_TIMEOUT */
     bool failed;     /* for good */
     int code;        /* of the callback that failed, */
-    const char *step; /* in what */
+    const char *step;    /* in what */
     int64_t head, round; /* at work, for sentences; -1: none */
-    double *room;     /* OTA_RANKS_ROOM + what a sum carries besides */
+    double *room;        /* OTA_RANKS_ROOM + what a sum carries besides */
     int64_t messages, bytes;
 } ota_ranks;
 
@@ -37,10 +37,11 @@ bool ota_ranks_gather(ota_ranks *ranks, const void *mine, void *all, const int64
 bool ota_ranks_pass_on(ota_ranks *ranks, const void *given, int64_t bytes, void *wanted,
                        int64_t wanted_bytes, const char *step);
 
-/* Head `head` is at work from here on, before its rounds; -1: none. */
-static inline void ota_ranks_at(ota_ranks *ranks, int64_t head) {
+/* Head `head` is at work from here on, in round `round`; -1: none. What failed keeps its own. */
+static inline void ota_ranks_at(ota_ranks *ranks, int64_t head, int64_t round) {
+    if (ranks == NULL || ranks->failed) return;
     ranks->head = head;
-    ranks->round = -1;
+    ranks->round = round;
 }
 
 /* OTA_OK to go on; the same on all ranks after a sum. One process: ota_interrupted. */

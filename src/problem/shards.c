@@ -26,14 +26,32 @@ static ota_array take_array(ota_shards *shards, ota_type type, const int64_t siz
     return ota_array_of(data, type, size[0], size[1], size[2], size[3]);
 }
 
+static void release(void *memory[], size_t count) {
+    for (size_t k = 0; k < count; k++) free(memory[k]);
+}
+
+void ota_shards_forget(ota_shards *shards) {
+    void *memory[] = {shards->in_ring ? NULL : shards->all_keys.data,
+                      shards->in_ring ? NULL : shards->all_values.data,
+                      shards->dense,
+                      shards->line,
+                      shards->tallies,
+                      shards->key_grads.data,
+                      shards->value_grads.data};
+    release(memory, sizeof memory / sizeof memory[0]);
+    shards->all_keys = shards->all_values = (ota_array){0};
+    shards->key_grads = shards->value_grads = (ota_array){0};
+    shards->dense = NULL;
+    shards->line = shards->tallies = NULL;
+    shards->bytes = shards->message_room;
+}
+
 void ota_shards_free(ota_shards *shards) {
     if (shards == NULL) return;
-    void *const memory[] = {shards->ranks.room,      shards->key_shares,    shards->counts,
-                            shards->offsets,         shards->all_keys.data, shards->dense,
-                            shards->all_values.data, shards->line,          shards->tallies,
-                            shards->facts,           shards->piece,         shards->key_grads.data,
-                            shards->value_grads.data};
-    for (size_t k = 0; k < sizeof memory / sizeof memory[0]; k++) free(memory[k]);
+    ota_shards_forget(shards);
+    void *memory[] = {shards->ranks.room, shards->key_shares, shards->counts,
+                      shards->offsets,    shards->facts,      shards->piece};
+    release(memory, sizeof memory / sizeof memory[0]);
     free(shards);
 }
 
@@ -59,6 +77,7 @@ static ota_status take_messages(ota_shards *shards, ota_error *error) {
     shards->offsets = take(shards, ranks, sizeof(int64_t), &all);
     shards->piece = take(shards, OTA_RANKS_ROOM, sizeof(double), &all);
     shards->facts = take(shards, (int64_t)ota_shards_facts_bytes(ranks), 1, &all);
+    shards->message_room = shards->bytes;
     if (all) return OTA_OK;
     return ota_fail(error, OTA_ENOMEM, "communicator", "", "no memory for a plan of many ranks");
 }
@@ -104,6 +123,13 @@ void ota_shards_settle_corner(ota_problem *problem, const ota_shard_sizes *sizes
         problem->corner = OTA_TOP_LEFT;
 }
 
+/* An array that is read nowhere but for its shape: one element stands for all. */
+static ota_array everywhere(void *element, ota_type type, const int64_t size[4]) {
+    ota_array a = {.data = element, .type = type};
+    memcpy(a.size, size, sizeof a.size);
+    return a;
+}
+
 static ota_status take_arrays(ota_shards *shards, const ota_problem *problem, int64_t values_width,
                               const ota_shard_sizes *sizes, ota_error *error) {
     bool all = true;
@@ -116,12 +142,18 @@ static ota_status take_arrays(ota_shards *shards, const ota_problem *problem, in
                                  width};
     const int64_t value_size[4] = {batch, problem->keys.size[1], sizes->all_keys, values_width};
     const int64_t least[4] = {1, 1, sizes->keys, ota_int_max(width, values_width)};
+    const int64_t one[4] = {1, 1, 1, 1};
     if (!shards->from_matrix) {
+        ota_array dense = take_array(shards, OTA_F64, shards->in_ring ? one : least, &all);
+        shards->dense = dense.data;
+    }
+    if (shards->in_ring) {
+        shards->all_keys = everywhere(shards->dense, problem->keys.type, key_size);
+        shards->all_values = everywhere(shards->dense, OTA_F64, value_size);
+    } else if (!shards->from_matrix) {
         shards->all_keys = take_array(shards, problem->keys.type, key_size, &all);
         /* Values may be wider than keys. */
         shards->all_values = take_array(shards, OTA_F64, value_size, &all);
-        ota_array dense = take_array(shards, OTA_F64, least, &all);
-        shards->dense = dense.data;
     }
     shards->line = take(shards, sizes->all_keys, sizeof(double), &all);
     const int64_t tallies[] = {batch, heads, OTA_SHARDS_TALLIES};

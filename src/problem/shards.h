@@ -13,21 +13,24 @@
 
 typedef struct ota_shards {
     ota_ranks ranks;
-    bool from_matrix;                 /* scores are given: keys and values are whole */
-    int64_t key_share;                /* keys of this rank */
-    int64_t *key_shares;              /* [ranks] */
-    int64_t *counts;                  /* [ranks] bytes, of one gather */
-    int64_t *offsets;                 /* [ranks] */
-    int64_t *facts;                   /* ota_shards_facts_bytes */
-    ota_array keys;                   /* this rank's */
-    ota_array all_keys;               /* [batch, key heads, keys, width] */
-    ota_array all_values;             /* [batch, key heads, keys, values width], room for f64 */
+    bool from_matrix;     /* scores are given: keys and values are whole */
+    bool in_ring;         /* keys and values come by turns, and are nowhere together */
+    int64_t key_share;    /* keys of this rank */
+    int64_t *key_shares;  /* [ranks] */
+    int64_t *counts;      /* [ranks] bytes, of one gather */
+    int64_t *offsets;     /* [ranks] */
+    int64_t *facts;       /* ota_shards_facts_bytes */
+    ota_array keys;       /* this rank's */
+    ota_array values;     /* this rank's, of the call at hand; in a ring only */
+    ota_array all_keys;   /* [batch, key heads, keys, width]; in a ring one element for all */
+    ota_array all_values; /* [batch, key heads, keys, values width], room for f64 */
     ota_array key_grads, value_grads; /* of all_keys and all_values, where gradients are wanted */
     double *piece;                    /* [OTA_RANKS_ROOM] */
-    void *dense;     /* one head of this rank's keys or values, as messages want it */
-    double *line;    /* [keys] */
-    double *tallies; /* [heads][OTA_SHARDS_TALLIES] */
-    size_t bytes;    /* of all of this */
+    void *dense;         /* one head of this rank's keys or values, as messages want it */
+    double *line;        /* [keys] */
+    double *tallies;     /* [heads][OTA_SHARDS_TALLIES] */
+    size_t bytes;        /* of all of this, */
+    size_t message_room; /* and of what messages need */
     int64_t messages, message_bytes; /* before the call at hand */
 } ota_shards;
 
@@ -48,6 +51,8 @@ static inline const ota_communicator *ota_communicator_of(const ota_options *opt
 /* One outcome on all ranks whose communicator has its calls. */
 ota_status ota_shards_open(ota_shards **shards, const ota_communicator *to, ota_error *error);
 void ota_shards_free(ota_shards *shards);
+/* What `resolve` took; for another one. */
+void ota_shards_forget(ota_shards *shards);
 
 /* `full`: a full-size copy of `problem`. The same outcome on all ranks. */
 ota_status ota_shards_meet(ota_shards *shards, const ota_problem *problem,

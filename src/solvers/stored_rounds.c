@@ -195,7 +195,7 @@ static ota_outcome pass(void *domain) {
     ota_kernel_state *kernel = &head->kernel;
     const bool last = head->settings->fixed && at->now.round >= head->settings->rounds;
     head->rounds = at->now.round;
-    if (head->settings->ranks != NULL) head->settings->ranks->round = head->rounds;
+    ota_ranks_at(head->settings->ranks, head->index, head->rounds);
     kernel->first = head->rounds == at->from->rounds;
     if (last && !at->form) return OTA_RAN;
     const ota_outcome turned = turn(head, at->form);

@@ -10,5 +10,13 @@ static ota_status check(const ota_resolved *r, const ota_term *term, ota_error *
     return ota_check_shape(&term->array, "bias", full, true, error);
 }
 
-const ota_term_row ota_term_dense = {
-    .name = "bias", .form = OTA_TERM_ADDS_PAIRS, .rank = 4, .repeats = true, .check = check};
+static void cut(const ota_key_block *block, ota_term *term) {
+    term->array = ota_key_block_pairs(block, &term->array);
+}
+
+const ota_term_row ota_term_dense = {.name = "bias",
+                                     .form = OTA_TERM_ADDS_PAIRS,
+                                     .rank = 4,
+                                     .repeats = true,
+                                     .check = check,
+                                     .cut = cut};

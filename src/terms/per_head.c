@@ -13,7 +13,11 @@ static ota_status check(const ota_resolved *r, const ota_term *term, ota_error *
     return ota_check_number(term->value, name, -DBL_MAX, false, DBL_MAX, false, error);
 }
 
+static void cut(const ota_key_block *block, ota_term *term) {
+    term->array = ota_key_block_heads(block, &term->array);
+}
+
 const ota_term_row ota_term_alibi = {
-    .name = "alibi", .form = OTA_TERM_FALLS, .rank = 2, .check = check};
+    .name = "alibi", .form = OTA_TERM_FALLS, .rank = 2, .check = check, .cut = cut};
 const ota_term_row ota_term_sink = {
     .name = "sink", .form = OTA_TERM_ADDS_KEY, .rank = 5, .check = check};

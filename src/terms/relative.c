@@ -22,14 +22,27 @@ static ota_status check(const ota_resolved *r, const ota_term *term, ota_error *
                            term->array.size[1] == 1 ? shared_line : line, false, error);
 }
 
+/* Number i - j + keys - 1 of the block's own j and room is that of the whole problem less this. */
+static void cut(const ota_key_block *block, ota_term *term) {
+    ota_array *a = &term->array;
+    const int64_t before = block->whole_keys - block->first - block->room;
+    const int64_t head = a->size[1] == 1 ? 0 : block->head;
+    a->data = (char *)a->data +
+              (before * a->stride[3] + head * a->stride[1]) * (int64_t)ota_type_bytes(a->type);
+    if (a->size[1] > 1) a->size[1] = block->heads;
+    a->size[3] += block->room - block->whole_keys;
+}
+
 const ota_term_row ota_term_relative = {.name = "relative_bias",
                                         .form = OTA_TERM_ADDS_DIFFERENCES,
                                         .rank = 3,
                                         .of_shape = true,
-                                        .check = check};
+                                        .check = check,
+                                        .cut = cut};
 const ota_term_row ota_term_relative_inside = {.name = "relative_bias",
                                                .form = OTA_TERM_ADDS_DIFFERENCES,
                                                .rank = 0,
                                                .inside = true,
                                                .of_shape = true,
-                                               .check = check};
+                                               .check = check,
+                                               .cut = cut};

@@ -55,3 +55,15 @@ ota_status ota_resolve_terms(ota_resolved *r, ota_error *error) {
     }
     return OTA_OK;
 }
+
+/* And the bias of the block, after all others. */
+void ota_key_block_terms(const ota_key_block *block, ota_resolved *to) {
+    for (int k = 0; k < to->term_count; k++) {
+        const ota_term_row *row = ota_term_of(to->terms[k].kind);
+        if (row->cut != NULL) row->cut(block, &to->terms[k]);
+    }
+    if (!ota_array_present(&block->bias)) return;
+    to->terms[to->term_count] = (ota_term){.kind = OTA_TERM_DENSE, .array = block->bias};
+    to->term_places[to->term_count++] = 0;
+    to->row_terms = true;
+}

@@ -6,6 +6,7 @@
 #ifndef OTA_TERMS_H
 #define OTA_TERMS_H
 
+#include "problem/key_block.h"
 #include "problem/problem.h"
 
 /* What a term does to the row of a query. */
@@ -26,6 +27,8 @@ typedef struct ota_term_row {
     bool
         of_shape; /* its array belongs to one number of queries and keys: no cache may grow under it */
     ota_status (*check)(const ota_resolved *r, const ota_term *term, ota_error *error);
+    /* The term on a block of keys; NULL: it knows positions and scores alone. */
+    void (*cut)(const ota_key_block *block, ota_term *term);
 } ota_term_row;
 
 /* terms.c; NULL: no such kind */

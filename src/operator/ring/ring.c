@@ -1,0 +1,345 @@
+/* The device of a ring (ring.h): memory, the plans of its pieces, and how a share goes from rank to rank. */
+#include "ring.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/gradient.h"
+#include "base/extrapolation.h"
+#include "problem/check.h"
+#include "terms/terms.h"
+
+/* ---- which problems ------------------------------------------------------------------------------- */
+
+const char *ota_ring_refuses(const ota_plan *plan, bool runs_rounds) {
+    const ota_resolved *r = &plan->resolved;
+    if (r->from_matrix) return "a matrix of scores has no keys to pass on";
+    if (ota_has_entry_caps(&r->problem)) return "entry caps need all keys of a row at once";
+    if (plan->solver != &ota_solver_softmax && !runs_rounds)
+        return "pieces of the keys add up for softmax on free columns and its plain rounds alone";
+    if (r->width == 0) return "keys of width 0 have nothing to pass on";
+    if (plan->backend->gradient == NULL || plan->backend->gradient->tiles_fit == NULL)
+        return "pieces are solved on the cpu backend";
+    for (int t = 0; t < r->term_count && runs_rounds; t++) {
+        if (ota_term_form_of(&r->terms[t]) == OTA_TERM_SATURATES)
+            return "rounds with a softcap need all keys of a row at once";
+    }
+    return NULL;
+}
+
+ota_status ota_ring_check(const ota_plan *plan, const ota_arrays *arrays, ota_error *error) {
+    const bool coupled = plan->device->coupled;
+    const struct {
+        const char *name;
+        const ota_array *array;
+        bool made;
+    } outputs[] = {{"coupling", &arrays->coupling, false},
+                   {"row_entropy", &arrays->row_entropy, false},
+                   {"row_support", &arrays->row_support, false},
+                   {"row_max", &arrays->row_max, false},
+                   {"receiver", &arrays->receiver, coupled}};
+    for (size_t k = 0; k < sizeof outputs / sizeof outputs[0]; k++) {
+        if (outputs[k].made || !ota_array_present(outputs[k].array)) continue;
+        return ota_fail(error, OTA_UNSUPPORTED, outputs[k].name,
+                        "leave it out, or let communicator.keys be OTA_KEYS_GATHERED",
+                        "%s needs all keys of a row at once, which a ring has not",
+                        outputs[k].name);
+    }
+    return OTA_OK;
+}
+
+int64_t ota_ring_bytes(const ota_device *ring) {
+    const ota_resolved *r = ring->resolved;
+    const ota_shards *shards = ring->shards;
+    const int ranks = shards->ranks.to.ranks, rank = shards->ranks.to.rank;
+    int64_t keys = 0;
+    /* All shares but the one that the next rank had first. */
+    for (int k = 0; k < ranks; k++) keys += k == (rank + 1) % ranks ? 0 : shards->key_shares[k];
+    return keys * r->batch * r->key_heads * (r->width + ring->values_width) *
+           (int64_t)ota_type_bytes(r->type);
+}
+
+/* ---- memory --------------------------------------------------------------------------------------- */
+
+/* Most keys of a rank, and of one of its pieces. */
+static void measure_shares(ota_device *ring) {
+    const ota_shards *shards = ring->shards;
+    const bool zigzag = shards->ranks.to.shares == OTA_SHARES_ZIGZAG;
+    ring->share = 1;
+    for (int k = 0; k < shards->ranks.to.ranks; k++)
+        ring->share = ota_int_max(ring->share, shards->key_shares[k]);
+    ring->room = zigzag ? (ring->share + 1) / 2 : ring->share;
+}
+
+/* A plan of pieces, before any has come. */
+static ota_status open_plan(ota_device *ring, int64_t values_width, bool gradients, ota_plan **plan,
+                            ota_error *error) {
+    const bool sums = plan == &ring->sums;
+    const ota_resolved *r = ring->resolved;
+    int64_t lengths[OTA_MAX_SUPPORTS + 1];
+    double none = 0.0;
+    ota_resolved piece;
+    ota_key_block block = {.heads = ring->group,
+                           .room = ring->room,
+                           .whole_keys = r->keys,
+                           .lengths = lengths,
+                           .drops = !sums,
+                           .gradients = gradients};
+    block.queries = ota_array_of(&none, ring->type, 1, ring->group, r->queries, r->width);
+    block.keys = ota_array_of(&none, ring->type, 1, 1, ring->room, r->width);
+    if (ring->coupled) block.bias = ota_array_of(&none, OTA_F64, 1, ring->group, 1, ring->room);
+    ota_key_block_resolve(r, &block, &piece);
+    TRY(ota_plan_within(plan, &piece, values_width, ring->pool, error));
+    ring->plan_bytes += ota_plan_bytes(*plan);
+    return OTA_OK;
+}
+
+ota_status ota_ring_create(ota_plan *plan, ota_device **device, ota_error *error) {
+    const ota_resolved *r = &plan->resolved;
+    ota_device *ring = calloc(1, sizeof *ring);
+    *device = ring;
+    if (ring == NULL) return ota_fail(error, OTA_ENOMEM, "plan", "", "no memory for a ring");
+    ring->resolved = r;
+    ring->shards = plan->shards;
+    ring->pool = plan->pool;
+    ring->values_width = plan->values_width;
+    ring->coupled = plan->solver->solve != NULL;
+    ring->gradients = r->settings.gradients;
+    ring->type = ring->coupled || r->settings.precision == OTA_PRECISION_F64 ? OTA_F64 : r->type;
+    ring->group = ring->coupled ? 1 : r->heads / r->key_heads;
+    ring->stride = (r->keys + 15) / 16 * 16;
+    measure_shares(ring);
+    TRY(open_plan(ring, ring->values_width, ring->gradients, &ring->attends, error));
+    return ring->coupled ? open_plan(ring, 1, true, &ring->sums, error) : OTA_OK;
+}
+
+static void close_ring(ota_device *ring) {
+    if (ring == NULL) return;
+    ota_plan_free(ring->attends);
+    ota_plan_free(ring->sums);
+    free(ring);
+}
+
+static double *numbers(ota_arena *arena, int64_t count) {
+    return ota_arena_take(arena, (size_t)count, sizeof(double));
+}
+
+static void lay_out_rounds(ota_device *ring, ota_arena *a) {
+    const ota_resolved *r = ring->resolved;
+    double **rows[] = {&ring->ones, &ring->mu, &ring->u, &ring->f};
+    double **columns[] = {&ring->nu,  &ring->lambdas, &ring->g,        &ring->target,
+                          &ring->sum, &ring->scaling, &ring->absorbed, &ring->local};
+    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) *rows[k] = numbers(a, r->queries);
+    for (size_t k = 0; k < sizeof columns / sizeof columns[0]; k++)
+        *columns[k] = numbers(a, ring->stride);
+    ring->piece_sums = numbers(a, ring->room);
+    ring->zeros = numbers(a, ring->room);
+    ring->bias = numbers(a, ring->room);
+    ring->used = ota_arena_take(a, (size_t)ring->stride, 1);
+    if (!r->settings.fixed)
+        ring->history =
+            ota_arena_take_rows(a, OTA_ANDERSON_VECTORS + 1, ring->stride, sizeof(double));
+}
+
+static void lay_out(ota_device *ring, ota_arena *a) {
+    const ota_resolved *r = ring->resolved;
+    const size_t type = ota_type_bytes(ring->type), given = ota_type_bytes(r->type);
+    const int64_t both = r->width + ring->values_width, rows = ring->group * r->queries;
+    ring->here = ota_arena_take_rows(a, ring->share, both, given);
+    ring->there = ota_arena_take_rows(a, ring->share, both, given);
+    ring->keys = ota_arena_take_rows(a, ring->room, r->width, type);
+    ring->values = ota_arena_take_rows(a, ring->room, ring->values_width, type);
+    ring->lengths = ota_arena_take(a, OTA_MAX_SUPPORTS + 1, sizeof *ring->lengths);
+    ring->queries = NULL;
+    if (ring->type != r->type) ring->queries = ota_arena_take_rows(a, rows, r->width, type);
+    ring->out = numbers(a, rows * ring->values_width);
+    ring->piece_out = numbers(a, rows * ota_int_max(ring->values_width, 1));
+    ring->lse = numbers(a, rows);
+    ring->piece_lse = numbers(a, rows);
+    if (ring->gradients) {
+        ring->sums_here = ota_arena_take_rows(a, ring->share, both, sizeof(double));
+        ring->sums_there = ota_arena_take_rows(a, ring->share, both, sizeof(double));
+        ring->query_sums = numbers(a, rows * r->width);
+        ring->piece_queries = numbers(a, rows * r->width);
+        ring->piece_keys = numbers(a, ring->room * r->width);
+        ring->piece_values = numbers(a, ring->room * ring->values_width);
+    }
+    if (ring->coupled) lay_out_rounds(ring, a);
+}
+
+static ota_course course_of(const ota_device *ring) {
+    const ota_resolved *r = ring->resolved;
+    const ota_course within = ring->attends->course;
+    return (ota_course){.path = ring->coupled ? OTA_PATH_COUPLED : OTA_PATH_ROWS,
+                        .strategy = "ring over pieces of the keys",
+                        .why = r->settings.ranks->to.keys == OTA_KEYS_IN_RING
+                                   ? "it was asked for"
+                                   : "workspace_limit leaves no room for the keys of all ranks",
+                        .level = within.level,
+                        .ladder = ring->coupled ? OTA_LADDER_F64 : within.ladder,
+                        .rows = r->queries,
+                        .columns = r->keys,
+                        .stride = ring->stride,
+                        .padded_keys = ring->stride,
+                        .algebra = within.algebra,
+                        .kernels = within.kernels,
+                        .on_kernel = ring->coupled};
+}
+
+/* ---- one turn ------------------------------------------------------------------------------------- */
+
+ota_array ota_ring_rows(const ota_device *ring, double *rows, int64_t width) {
+    return ota_array_of(rows, OTA_F64, 1, ring->group, ring->resolved->queries, width);
+}
+
+ota_array ota_ring_values(const ota_device *ring) {
+    return ota_array_of(ring->values, ring->type, 1, 1, ring->room, ring->values_width);
+}
+
+void ota_ring_place(ota_device *ring, const ota_ring_piece *piece, bool biased, ota_plan *plan) {
+    const ota_resolved *r = ring->resolved;
+    const ota_ring_unit *unit = &piece->unit;
+    ota_key_block block = {.batch = unit->batch,
+                           .head = unit->head,
+                           .heads = unit->heads,
+                           .first = piece->first,
+                           .count = piece->count,
+                           .room = ring->room,
+                           .whole_keys = r->keys,
+                           .lengths = ring->lengths,
+                           .drops = plan == ring->attends,
+                           .gradients = plan->resolved.settings.gradients};
+    block.queries = r->problem.queries;
+    if (ring->queries != NULL) {
+        block.queries =
+            ota_array_of(ring->queries, ring->type, 1, unit->heads, r->queries, r->width);
+    } else {
+        ota_array *q = &block.queries;
+        q->data = (char *)q->data + (unit->batch * q->stride[0] + unit->head * q->stride[1]) *
+                                        (int64_t)ota_type_bytes(q->type);
+        q->size[0] = 1;
+        q->size[1] = unit->heads;
+    }
+    block.keys = ota_array_of(ring->keys, ring->type, 1, 1, ring->room, r->width);
+    if (biased) block.bias = ota_array_of(ring->bias, OTA_F64, 1, unit->heads, 1, ring->room);
+    ota_key_block_resolve(r, &block, &plan->resolved);
+}
+
+/* Rows of one head of an array, one after another. */
+static unsigned char *pack(const ota_array *a, int64_t batch, int64_t head, unsigned char *to) {
+    const size_t element = ota_type_bytes(a->type);
+    const char *from =
+        (const char *)a->data + (batch * a->stride[0] + head * a->stride[1]) * (int64_t)element;
+    for (int64_t i = 0; i < a->size[2]; i++) {
+        const char *row = from + i * a->stride[2] * (int64_t)element;
+        if (a->stride[3] == 1) {
+            memcpy(to, row, (size_t)a->size[3] * element);
+            to += (size_t)a->size[3] * element;
+            continue;
+        }
+        for (int64_t j = 0; j < a->size[3]; j++, to += element)
+            memcpy(to, row + j * a->stride[3] * (int64_t)element, element);
+    }
+    return to;
+}
+
+/* Rows [first, first + count) of [rows][width] into a block; zeros to the end of its room. */
+static void unpack(const ota_device *ring, const unsigned char *from, int64_t first, int64_t count,
+                   int64_t width, void *to) {
+    const size_t element = ota_type_bytes(ring->resolved->type), own = ota_type_bytes(ring->type);
+    const unsigned char *rows = from + (size_t)(first * width) * element;
+    if (ring->type == ring->resolved->type) {
+        memcpy(to, rows, (size_t)(count * width) * element);
+    } else {
+        const ota_array narrow =
+            ota_array_of((void *)(uintptr_t)rows, ring->resolved->type, 1, 1, count, width);
+        for (int64_t k = 0; k < count * width; k++)
+            ((double *)to)[k] = ota_array_get(&narrow, 0, 0, k / width, k % width);
+    }
+    memset((char *)to + (size_t)(count * width) * own, 0,
+           (size_t)((ring->room - count) * width) * own);
+}
+
+static void visit_share(ota_device *ring, const ota_ring_turn *turn, int owner) {
+    const ota_shards *shards = ring->shards;
+    const int64_t width = ring->resolved->width, share = shards->key_shares[owner];
+    const size_t element = ota_type_bytes(ring->resolved->type);
+    const bool zigzag = shards->ranks.to.shares == OTA_SHARES_ZIGZAG;
+    const unsigned char *values = ring->here + (size_t)(share * width) * element;
+    int64_t row = 0;
+    for (int k = 0; k < (zigzag ? 2 : 1); k++) {
+        ota_ring_piece piece = {.unit = turn->unit};
+        ota_shards_piece(shards, shards->key_shares, owner, k == 1, &piece.first, &piece.count);
+        if (piece.count == 0) continue;
+        unpack(ring, ring->here, row, piece.count, width, ring->keys);
+        if (turn->with_values)
+            unpack(ring, values, row, piece.count, ring->values_width, ring->values);
+        if (turn->sum_width > 0) piece.sums = ring->sums_here + row * turn->sum_width;
+        turn->visit(ring, &piece, turn->context);
+        row += piece.count;
+    }
+}
+
+/* To the next rank what it has not had, from the one before what is next here. */
+static bool pass_on(ota_device *ring, const ota_ring_turn *turn, int owner, bool last) {
+    ota_shards *shards = ring->shards;
+    const int ranks = shards->ranks.to.ranks;
+    const int64_t width = ring->resolved->width + (turn->with_values ? ring->values_width : 0);
+    const int64_t line = width * (int64_t)ota_type_bytes(ring->resolved->type);
+    const int64_t mine = shards->key_shares[owner],
+                  theirs = shards->key_shares[(owner + ranks - 1) % ranks];
+    if (!last) {
+        if (!ota_ranks_pass_on(&shards->ranks, ring->here, mine * line, ring->there, theirs * line,
+                               turn->step))
+            return false;
+        unsigned char *spent = ring->here;
+        ring->here = ring->there;
+        ring->there = spent;
+    }
+    if (turn->sum_width == 0) return true;
+    const int64_t number = turn->sum_width * (int64_t)sizeof(double);
+    if (!ota_ranks_pass_on(&shards->ranks, ring->sums_here, mine * number, ring->sums_there,
+                           theirs * number, turn->step))
+        return false;
+    double *spent = ring->sums_here;
+    ring->sums_here = ring->sums_there;
+    ring->sums_there = spent;
+    return true;
+}
+
+bool ota_ring_go(ota_device *ring, const ota_ring_turn *turn) {
+    const ota_shards *shards = ring->shards;
+    const int ranks = shards->ranks.to.ranks, rank = shards->ranks.to.rank;
+    const ota_ring_unit *unit = &turn->unit;
+    unsigned char *values = pack(&shards->keys, unit->batch, unit->key_head, ring->here);
+    if (turn->with_values) (void)pack(&shards->values, unit->batch, unit->key_head, values);
+    if (turn->sum_width > 0)
+        memset(ring->sums_here, 0, (size_t)(shards->key_share * turn->sum_width) * sizeof(double));
+    for (int step = 0; step < ranks; step++) {
+        const int owner = (rank + ranks - step) % ranks;
+        visit_share(ring, turn, owner);
+        if (ranks > 1 && !pass_on(ring, turn, owner, step == ranks - 1)) return false;
+    }
+    return true;
+}
+
+/* ---- the table ------------------------------------------------------------------------------------ */
+
+static int64_t places(const ota_device *ring) {
+    (void)ring;
+    return 1;
+}
+
+const ota_backend ota_ring_backend = {.name = "cpu",
+                                      .lay_out = lay_out,
+                                      .course = course_of,
+                                      .close = close_ring,
+                                      .run_rows = ota_ring_run_rows,
+                                      .places = places,
+                                      .begin_head = ota_ring_begin_head,
+                                      .pack = ota_ring_pack,
+                                      .kernel_round = ota_ring_kernel_round,
+                                      .allot = ota_ring_allot,
+                                      .kernel_floor = ota_ring_kernel_floor,
+                                      .kernel_emit = ota_ring_kernel_emit,
+                                      .gather = ota_ring_gather};

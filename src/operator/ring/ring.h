@@ -1,0 +1,118 @@
+/* ring.h: rows on many processes whose keys and values come round, one rank's share at a time. A rank holds its own share
+ * and two messages; nothing of it is as long as all keys but vectors of numbers per key (coupled columns only).
+ *
+ *     turn     every rank's share of one key head is here once, the own one first, then that of the rank before ...
+ *     visit    a piece of a share as a problem of its own (problem/key_block.h), solved by a plan of this library
+ *     merge    L = log(exp L + exp l),  out = exp(L_old - L) out + exp(l - L) out_piece        l, L: lse [rows]
+ *
+ * Pieces come in the same order for the same ranks and shares, so sums have the same bits. To the operator a ring is a
+ * device of a backend: forward.c drives it as any other. */
+#ifndef OTA_RING_H
+#define OTA_RING_H
+
+#include "operator/plan.h"
+#include "problem/key_block.h"
+#include "problem/shards.h"
+
+/* One key head and the query heads at work on it. */
+typedef struct ota_ring_unit {
+    int64_t batch, key_head;
+    int64_t head, heads;
+} ota_ring_unit;
+
+/* Keys [first, first + count) of all, which lie in the device's block. */
+typedef struct ota_ring_piece {
+    ota_ring_unit unit;
+    int64_t first, count;
+    double *sums; /* [count][sum_width] that travel with the keys, or NULL */
+} ota_ring_piece;
+
+typedef void ota_ring_visit(ota_device *ring, const ota_ring_piece *piece, void *context);
+
+/* What is to go round. */
+typedef struct ota_ring_turn {
+    ota_ring_unit unit;
+    bool with_values;
+    int64_t sum_width; /* 0: no sums */
+    ota_ring_visit *visit;
+    void *context;
+    const char *step;
+} ota_ring_turn;
+
+struct ota_device {
+    const ota_resolved *resolved; /* the rank's */
+    ota_shards *shards;
+    ota_pool *pool;
+    int64_t values_width;
+    bool coupled, gradients;
+    ota_type type;       /* of the blocks: f64 where columns couple the rows */
+    int64_t share, room; /* most keys of a rank, and of a piece */
+    int64_t group;       /* query heads of a unit */
+    int64_t stride;      /* keys rounded up to 16 */
+    ota_plan *attends;   /* softmax of a piece, its weights applied to the values; backward */
+    ota_plan *sums;      /* coupled: lse of rows and sums of columns of a piece */
+    size_t plan_bytes;   /* of both */
+    unsigned char *here, *there;    /* messages */
+    double *sums_here, *sums_there; /* [share][width + values width] */
+    void *queries;           /* [group][rows][width] in `type`, where it is not the caller's */
+    void *keys, *values;     /* [room][...] in `type` */
+    double *bias;            /* [room] */
+    int64_t *lengths;        /* of the piece's masks */
+    double *out, *piece_out; /* [group][rows][values width] */
+    double *lse, *piece_lse; /* [group][rows] */
+    double *query_sums, *piece_queries; /* with gradients: [group][rows][width] */
+    double *piece_keys, *piece_values;  /* with gradients: [room][...] */
+    double *ones, *zeros, *piece_sums;  /* coupled: [rows], [room], [room] */
+    /* coupled, of the head at work */
+    double *mu, *u, *f;                                           /* [rows] */
+    double *nu, *lambdas, *g, *target, *sum, *scaling, *absorbed; /* [keys] */
+    double *local;       /* [keys] column sums of this rank's rows */
+    double *history;     /* or NULL */
+    unsigned char *used; /* [keys] */
+    double key_norm;     /* largest of the keys that came by, squared */
+    ota_run *run;
+    ota_ring_unit unit;
+    int64_t empty_rows, nonfinite_rows;
+    ota_status failed; /* a piece that could not be solved */
+};
+
+extern const ota_backend ota_ring_backend;
+
+/* Why the plan's problem has no ring, as the end of a sentence; NULL: it has one. `runs_rounds`: plain rounds are its solver. */
+const char *ota_ring_refuses(const ota_plan *plan, bool runs_rounds);
+/* The device of a plan that has a ring, and the plans within, less what lies in the arena. */
+ota_status ota_ring_create(ota_plan *plan, ota_device **device, ota_error *error);
+/* Arrays of forward that a ring does not make. */
+ota_status ota_ring_check(const ota_plan *plan, const ota_arrays *arrays, ota_error *error);
+/* Bytes of the keys and values that the rank gives to the others in one turn of all heads. */
+int64_t ota_ring_bytes(const ota_device *ring);
+
+/* False: the communicator failed. */
+bool ota_ring_go(ota_device *ring, const ota_ring_turn *turn);
+/* The problem of a piece into the plan; `biased`: ring->bias is added to the scores. */
+void ota_ring_place(ota_device *ring, const ota_ring_piece *piece, bool biased, ota_plan *plan);
+/* The rank's own queries of the unit, and its blocks as arrays. */
+ota_array ota_ring_rows(const ota_device *ring, double *rows, int64_t width);
+ota_array ota_ring_values(const ota_device *ring);
+
+/* rows.c: out and lse of a unit of rows, g per key or NULL; then what the caller wants of head `head` of the unit. */
+bool ota_ring_attend(ota_device *ring, const ota_ring_unit *unit, bool with_out);
+void ota_ring_put(ota_device *ring, int64_t head, ota_head_status *status);
+void ota_ring_run_rows(ota_run *run);
+
+/* rounds.c: rounds of coupled columns. */
+void ota_ring_begin_head(ota_run *run, int64_t index, int64_t place, bool narrow, bool keep_g,
+                         ota_head *head);
+void ota_ring_pack(ota_head *head);
+void ota_ring_kernel_round(ota_head *head, bool form);
+void ota_ring_allot(ota_head *head);
+double ota_ring_kernel_floor(const ota_head *head);
+bool ota_ring_kernel_emit(ota_head *head);
+void ota_ring_gather(ota_head *head);
+
+/* backward.c: refusals, and the gradients of a rank's queries, keys and values. */
+ota_status ota_ring_check_gradients(const ota_plan *plan, const ota_gradients *want,
+                                    ota_error *error);
+ota_status ota_ring_backward(ota_plan *plan, const ota_arrays *arrays, const ota_gradients *want);
+
+#endif

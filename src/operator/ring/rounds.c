@@ -1,0 +1,225 @@
+/* Rounds of softmax with coupled columns in a ring, two turns each: with g = a + t log v,
+ *
+ *     first turn     l_i = LSE_j (S_ij + g_j) / t                      over all pieces, sink included
+ *     second turn    c_j = sum_i mu_i exp((S_ij + g_j) / t - l_i)      of this rank's rows; the loop sums over the ranks
+ *
+ * The loop and the column side are those of every stored kernel (solvers/stored_rounds.c). All of it is in f64. */
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "ring.h"
+
+/* ---- turns ---------------------------------------------------------------------------------------- */
+
+static void note_norms(ota_device *ring, const ota_ring_piece *piece) {
+    const int64_t width = ring->resolved->width;
+    const double *keys = ring->keys;
+    for (int64_t j = 0; j < piece->count; j++) {
+        double norm = 0.0;
+        for (int64_t w = 0; w < width; w++) norm += keys[j * width + w] * keys[j * width + w];
+        /* Keys that nobody may use hold whatever they hold. */
+        if (norm < INFINITY) ring->key_norm = fmax(ring->key_norm, norm);
+    }
+}
+
+/* P^T 1 of the piece: the gradient of values that are alike, of outputs whose gradients are 1. */
+static void sum_piece(ota_device *ring, const ota_ring_piece *piece, void *context) {
+    const ota_resolved *r = ring->resolved;
+    ota_plan *plan = ring->sums;
+    const ota_head *head = context;
+    if (ring->failed != OTA_OK) return;
+    if (head->kernel.first) note_norms(ring, piece);
+    for (int64_t j = 0; j < ring->room; j++)
+        ring->bias[j] = j < piece->count ? ring->g[piece->first + j] : 0.0;
+    ota_ring_place(ring, piece, true, plan);
+    ota_arrays arrays = {.size = sizeof arrays};
+    /* Neither values nor outputs count where only the sums are wanted. */
+    arrays.values = ota_array_of(ring->zeros, OTA_F64, 1, 1, ring->room, 1);
+    arrays.out = ota_array_of(ring->piece_out, OTA_F64, 1, 1, r->queries, 1);
+    arrays.lse = ota_array_of(ring->lse, OTA_F64, 1, 1, 1, r->queries);
+    ota_gradients want = {.size = sizeof want, .solved = 1};
+    want.out_grad = ota_array_of(ring->ones, OTA_F64, 1, 1, r->queries, 1);
+    want.values = ota_array_of(ring->piece_sums, OTA_F64, 1, 1, ring->room, 1);
+    const ota_status status = ota_backward(plan, &arrays, &want, NULL, NULL);
+    if (status < OTA_OK) {
+        ring->failed = status;
+        return;
+    }
+    memcpy(ring->local + piece->first, ring->piece_sums,
+           (size_t)piece->count * sizeof *ring->local);
+}
+
+static bool sum_columns(ota_head *head) {
+    ota_device *ring = head->place;
+    const ota_ring_turn turn = {.unit = ring->unit,
+                                .visit = sum_piece,
+                                .context = head,
+                                .step = "passing keys on for the column sums"};
+    for (int64_t i = 0; i < head->rows; i++) {
+        ring->ones[i] = 1.0;
+        ring->piece_out[i] = 0.0;
+    }
+    memset(ring->zeros, 0, (size_t)ring->room * sizeof *ring->zeros);
+    memset(ring->local, 0, (size_t)head->columns * sizeof *ring->local);
+    if (!ota_ring_go(ring, &turn)) return false;
+    for (int64_t j = 0; j < head->columns; j++) {
+        const double v = head->kernel.scaling[j];
+        head->kernel.sum[j] = v > 0.0 ? ring->local[j] / v : 0.0;
+    }
+    return true;
+}
+
+static void set_potentials(const ota_head *head) {
+    const ota_kernel_state *kernel = &head->kernel;
+    const ota_device *ring = head->place;
+    for (int64_t j = 0; j < head->columns; j++) {
+        const double v = kernel->scaling[j];
+        ring->g[j] = v > 0.0 ? kernel->absorbed[j] + head->tau * log(v) : -INFINITY;
+    }
+}
+
+/* ---- the first round ------------------------------------------------------------------------------ */
+
+/* May one of these rows with mass use the key? A key whose sum is 0 may have weights below the range of a double. */
+static bool may_use(const ota_head *head, int64_t key) {
+    const ota_device *ring = head->place;
+    const ota_resolved *r = ring->resolved;
+    for (int64_t i = 0; i < head->rows; i++) {
+        int64_t begin, end;
+        double score = 0.0;
+        if (!(head->mu[i] > 0.0)) continue;
+        ota_row_range(r, ring->unit.batch, i, r->keys, &begin, &end);
+        if (key < begin || key >= end) continue;
+        ota_row_scores_f64(r, ring->unit.batch, ring->unit.head, i, key, key + 1, &score);
+        if (score > -INFINITY) return true;
+    }
+    return false;
+}
+
+/* Masses of the rows, those that a row may not send anywhere left out. */
+static void weigh_rows(ota_head *head) {
+    ota_device *ring = head->place;
+    const ota_resolved *r = ring->resolved;
+    ota_kernel_state *kernel = &head->kernel;
+    head->mass = 0.0;
+    kernel->low = INFINITY;
+    kernel->high = -INFINITY;
+    for (int64_t i = 0; i < head->rows; i++) {
+        const double lse = ring->lse[i], mu = ota_row_mass(r, ring->unit.batch, ring->unit.head, i);
+        const bool empty = lse <= -INFINITY;
+        if (empty && mu > 0.0 && ota_head_rule(head)->serves_all) kernel->infeasible = true;
+        ring->mu[i] = empty ? 0.0 : mu;
+        head->mass += ring->mu[i];
+        if (empty || isnan(lse)) continue;
+        kernel->low = fmin(kernel->low, head->tau * lse);
+        kernel->high = fmax(kernel->high, head->tau * lse);
+        double norm = 0.0;
+        for (int64_t w = 0; w < r->width; w++) {
+            const double q =
+                ota_array_get(&r->problem.queries, ring->unit.batch, ring->unit.head, i, w);
+            norm += q * q;
+        }
+        kernel->norm = fmax(kernel->norm, norm);
+    }
+}
+
+static void find_used(ota_head *head) {
+    const ota_device *ring = head->place;
+    ota_kernel_state *kernel = &head->kernel;
+    /* How few keys a row may use is not counted: behind masks rounds are not extrapolated. */
+    kernel->least_keys = kernel->masked ? 0 : head->columns;
+    for (int64_t j = 0; j < head->columns && kernel->masked; j++)
+        kernel->used[j] = ring->local[j] > 0.0 || may_use(head, j);
+}
+
+/* ---- what the loop asks for ----------------------------------------------------------------------- */
+
+void ota_ring_begin_head(ota_run *run, int64_t index, int64_t place, bool narrow, bool keep_g,
+                         ota_head *head) {
+    ota_device *ring = run->device;
+    const ota_resolved *r = ring->resolved;
+    const int64_t number = index % r->heads;
+    (void)place, (void)narrow;
+    *head = ota_head_of(r, index);
+    head->backend = &ota_ring_backend;
+    head->pool = ring->pool;
+    head->rows = r->queries;
+    head->columns = r->keys;
+    head->stride = ring->stride;
+    head->mu = ring->mu;
+    head->nu = ring->nu;
+    head->lambdas = ota_array_present(&r->problem.lambdas) ? ring->lambdas : NULL;
+    head->tell = r->settings.progress != NULL ? ota_run_tell : NULL;
+    head->tell_context = run;
+    head->place = ring;
+    head->kernel = (ota_kernel_state){.target = ring->target,
+                                      .sum = ring->sum,
+                                      .scaling = ring->scaling,
+                                      .absorbed = ring->absorbed,
+                                      .used = ring->used,
+                                      .history = ring->history,
+                                      .u = ring->u,
+                                      .masked = r->row_terms || r->support_count > 0};
+    head->f = ring->f;
+    head->g = ring->g;
+    ring->run = run;
+    ring->failed = OTA_OK;
+    ring->unit = (ota_ring_unit){.batch = index / r->heads,
+                                 .key_head = number / (r->heads / r->key_heads),
+                                 .head = number,
+                                 .heads = 1};
+    for (int64_t i = 0; i < head->rows; i++) ring->u[i] = 1.0;
+    for (int64_t j = 0; j < head->columns && !keep_g; j++) head->g[j] = 0.0;
+}
+
+void ota_ring_pack(ota_head *head) { (void)head; }
+
+void ota_ring_kernel_round(ota_head *head, bool form) {
+    ota_device *ring = head->place;
+    ota_kernel_state *kernel = &head->kernel;
+    (void)form;
+    set_potentials(head);
+    kernel->lost = kernel->infeasible = kernel->nonfinite = false;
+    if (!ota_ring_attend(ring, &ring->unit, false)) return;
+    if (kernel->first) weigh_rows(head);
+    for (int64_t i = 0; i < head->rows; i++)
+        kernel->nonfinite |= isnan(ring->lse[i]) || ring->lse[i] >= INFINITY;
+    if (!sum_columns(head)) return;
+    kernel->lost = ring->failed != OTA_OK;
+    if (kernel->first) find_used(head);
+}
+
+void ota_ring_allot(ota_head *head) {
+    ota_device *ring = head->place;
+    for (int64_t j = 0; j < head->columns; j++)
+        ring->nu[j] = !head->kernel.masked || head->kernel.used[j] != 0 ? 1.0 : 0.0;
+    ota_head_allot(head, ring->resolved, ring->nu, ring->lambdas);
+}
+
+/* As of a stored kernel in f64 (numeric policy 3.5): lse stands for the scores, of which the largest count. */
+double ota_ring_kernel_floor(const ota_head *head) {
+    const ota_device *ring = head->place;
+    const ota_kernel_state *kernel = &head->kernel;
+    double reach = kernel->high > kernel->low ? (kernel->high - kernel->low) / 4.0 : 0.0;
+    reach += fabs(ring->resolved->scale) * sqrt(kernel->norm) * sqrt(ring->key_norm);
+    return 8.0 * (DBL_EPSILON / 2.0) + DBL_EPSILON / 2.0 * reach / head->tau;
+}
+
+/* The last row update, with values; the sums of a plan that no round has summed. */
+bool ota_ring_kernel_emit(ota_head *head) {
+    ota_device *ring = head->place;
+    head->kernel.first = false;
+    set_potentials(head);
+    if (!ota_ring_attend(ring, &ring->unit, true)) return false;
+    if (!head->kernel.met && !sum_columns(head)) return false;
+    return ring->failed == OTA_OK;
+}
+
+void ota_ring_gather(ota_head *head) {
+    ota_device *ring = head->place;
+    const ota_array *receiver = &ring->run->arrays->receiver;
+    ota_ring_put(ring, 0, &ring->run->heads[head->index]);
+    for (int64_t j = 0; j < head->columns; j++)
+        ota_put(receiver, ring->unit.batch, ring->unit.head, j, ring->local[j]);
+}

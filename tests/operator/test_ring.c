@@ -1,0 +1,563 @@
+/* test_ring.c: keys that come round from rank to rank against one process that has them all: softmax on free columns and its
+ * rounds, masks, terms, grouped heads, narrow types, both orders of shares, uneven and empty ones; the same bits for any
+ * threads; gradients; what a call sends; memory; when the ring is chosen; refusals; a rank that fails at any message. */
+#define _GNU_SOURCE
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "crew.h"
+#include "dice.h"
+#include "otattn.h"
+#include "scale.h"
+
+enum { BATCH = 2, HEADS = 4, KEY_HEADS = 2, N = 61, WIDTH = 6, VALUES = 5, ALL = BATCH * HEADS };
+enum { DIFFERENCES = 2 * N - 1 };
+
+/* What a case adds to its method. */
+typedef struct cell {
+    const char *method;
+    bool causal, window, strided, block, lengths, boolean, additive; /* supports */
+    bool dense, alibi, relative, softcap, sink;                      /* terms */
+    bool masses, temperatures, narrow, dropout, start;
+} cell;
+
+static const cell cells[] = {
+    {.method = "softmax"},
+    {.method = "softmax", .causal = true, .narrow = true},
+    {.method = "softmax", .window = true, .alibi = true, .sink = true, .masses = true},
+    {.method = "softmax", .dense = true, .relative = true, .temperatures = true},
+    {.method = "softmax", .strided = true, .boolean = true, .softcap = true, .dropout = true},
+    {.method = "softmax", .block = true, .lengths = true, .additive = true},
+    {.method = "softmax/exact{tolerance=1e-5}"},
+    {.method = "softmax/exact{rounds=5}", .narrow = true, .relative = true, .dropout = true},
+    {.method = "softmax/exact{tolerance=1e-5}", .masses = true, .dense = true, .lengths = true},
+    {.method = "softmax/relaxed:0.7{tolerance=1e-5}", .causal = true, .sink = true},
+    {.method = "softmax/capped:2.5{tolerance=1e-5}",
+     .window = true,
+     .alibi = true,
+     .temperatures = true},
+    {.method = "softmax/bounded:0.4,1.8{tolerance=1e-5}", .narrow = true},
+    {.method = "softmax/elastic:0.5,4", .causal = true, .start = true},
+};
+enum { CELLS = (int)(sizeof cells / sizeof cells[0]) };
+
+/* Numbers of N rows, or of the rows of a rank. */
+typedef struct rows {
+    double q[ALL * N * WIDTH], k[ALL * N * WIDTH], v[ALL * N * VALUES], dense[HEADS * N * N];
+    double out_grad[ALL * N * VALUES], mu[N];
+    float narrow_q[ALL * N * WIDTH], narrow_k[ALL * N * WIDTH], narrow_v[ALL * N * VALUES];
+    unsigned char boolean[N * N];
+    double out[ALL * N * VALUES], lse[ALL * N], f[ALL * N], g[ALL * N], receiver[ALL * N];
+    double sink[ALL * N];
+    double dq[ALL * N * WIDTH], dk[ALL * N * WIDTH], dv[ALL * N * VALUES];
+    int64_t n, number[N];
+    ota_status status, reversed;
+    ota_result result, backward;
+    ota_error error;
+    char described[2048];
+    size_t bytes;
+} rows;
+
+typedef struct scene {
+    const cell *cell;
+    rows all, part[CREW_MOST];
+    double relative[HEADS * DIFFERENCES], nu[N], start[ALL * N], temperatures[HEADS];
+    int64_t lengths[BATCH], blocks[4], shares[CREW_MOST];
+    int threads;
+    ota_key_course course;
+    size_t limit;
+} scene;
+
+typedef struct setting {
+    ota_problem problem;
+    ota_options options;
+    ota_arrays arrays;
+    ota_term terms[6];
+    ota_support supports[8];
+} setting;
+
+static ota_array array4(const cell *c, double *wide, float *narrow, int64_t heads, int64_t n,
+                        int64_t width) {
+    return ota_array_of(c->narrow ? (void *)narrow : (void *)wide, c->narrow ? OTA_F32 : OTA_F64,
+                        BATCH, heads, n, width);
+}
+
+static void describe_terms(setting *to, scene *s, rows *r) {
+    const cell *c = s->cell;
+    int64_t count = 0;
+    if (c->dense)
+        to->terms[count++] = (ota_term){
+            .kind = OTA_TERM_DENSE, .array = ota_array_of(r->dense, OTA_F64, 1, HEADS, r->n, N)};
+    if (c->alibi) to->terms[count++] = (ota_term){.kind = OTA_TERM_ALIBI, .value = 0.05};
+    if (c->relative)
+        to->terms[count++] =
+            (ota_term){.kind = OTA_TERM_RELATIVE,
+                       .array = ota_array_of(s->relative, OTA_F64, 1, HEADS, 1, DIFFERENCES)};
+    if (c->softcap) to->terms[count++] = (ota_term){.kind = OTA_TERM_SOFTCAP, .value = 3.0};
+    if (c->sink) to->terms[count++] = (ota_term){.kind = OTA_TERM_SINK, .value = -1.0};
+    to->problem.terms = to->terms;
+    to->problem.term_count = count;
+}
+
+static void describe_supports(setting *to, scene *s, rows *r) {
+    const cell *c = s->cell;
+    int64_t count = 0;
+    ota_support *at = to->supports;
+    if (c->causal) at[count++] = (ota_support){.kind = OTA_SUPPORT_CAUSAL};
+    if (c->window) at[count++] = (ota_support){.kind = OTA_SUPPORT_WINDOW, .left = 17, .right = 6};
+    if (c->strided) at[count++] = (ota_support){.kind = OTA_SUPPORT_STRIDED, .left = 2};
+    if (c->block)
+        at[count++] = (ota_support){.kind = OTA_SUPPORT_BLOCK,
+                                    .array = ota_array_of(s->blocks, OTA_I64, 1, 1, 1, 4)};
+    if (c->lengths)
+        at[count++] = (ota_support){.kind = OTA_SUPPORT_LENGTHS,
+                                    .array = ota_array_of(s->lengths, OTA_I64, 1, 1, 1, BATCH)};
+    if (c->boolean)
+        at[count++] = (ota_support){.kind = OTA_SUPPORT_BOOLEAN,
+                                    .array = ota_array_of(r->boolean, OTA_BOOL, 1, 1, r->n, N)};
+    if (c->additive)
+        at[count++] = (ota_support){.kind = OTA_SUPPORT_ADDITIVE,
+                                    .array = ota_array_of(s->start, OTA_F64, BATCH, HEADS, 1, N)};
+    to->problem.supports = at;
+    to->problem.support_count = count;
+}
+
+static void set(setting *to, scene *s, rows *r, const ota_communicator *with) {
+    const cell *c = s->cell;
+    ota_error error;
+    *to = (setting){.problem = {.size = sizeof to->problem},
+                    .options = {.size = sizeof to->options,
+                                .threads = s->threads,
+                                .communicator = with,
+                                .workspace_limit = s->limit},
+                    .arrays = {.size = sizeof to->arrays}};
+    if (ota_method_parse(c->method, &to->problem, &to->options, &error) < 0)
+        fail_msg("%s", error.message);
+    to->problem.queries = array4(c, r->q, r->narrow_q, HEADS, r->n, WIDTH);
+    to->problem.keys = array4(c, r->k, r->narrow_k, KEY_HEADS, r->n, WIDTH);
+    to->problem.temperature = 0.8;
+    if (c->temperatures)
+        to->problem.temperatures = ota_array_of(s->temperatures, OTA_F64, 1, 1, 1, HEADS);
+    describe_terms(to, s, r);
+    describe_supports(to, s, r);
+    if (c->masses) {
+        to->problem.row_mass = ota_array_of(r->mu, OTA_F64, 1, 1, 1, r->n);
+        if (to->problem.columns != OTA_COLUMNS_FREE)
+            to->problem.column_mass = ota_array_of(s->nu, OTA_F64, 1, 1, 1, N);
+    }
+    if (c->dropout) {
+        to->problem.dropout = 0.3;
+        to->problem.dropout_seed = 5;
+    }
+    to->arrays.values = array4(c, r->v, r->narrow_v, KEY_HEADS, r->n, VALUES);
+    to->arrays.out = ota_array_of(r->out, OTA_F64, BATCH, HEADS, r->n, VALUES);
+    to->arrays.lse = ota_array_of(r->lse, OTA_F64, BATCH, HEADS, 1, r->n);
+    to->arrays.row_potential = ota_array_of(r->f, OTA_F64, BATCH, HEADS, 1, r->n);
+    to->arrays.column_potential = ota_array_of(r->g, OTA_F64, BATCH, HEADS, 1, N);
+    to->arrays.sink = ota_array_of(r->sink, OTA_F64, BATCH, HEADS, 1, r->n);
+    if (to->problem.columns != OTA_COLUMNS_FREE)
+        to->arrays.receiver = ota_array_of(r->receiver, OTA_F64, BATCH, HEADS, 1, N);
+    if (c->start) to->arrays.start_potential = ota_array_of(s->start, OTA_F64, BATCH, HEADS, 1, N);
+}
+
+/* Softmax on free columns, but through a softcap or dropout. */
+static bool is_differentiated(const cell *c) {
+    return strchr(c->method, '/') == NULL && !c->softcap && !c->dropout;
+}
+
+static void solve(scene *s, rows *r, const ota_communicator *with) {
+    setting now;
+    ota_plan *plan = NULL;
+    set(&now, s, r, with);
+    now.options.gradients = is_differentiated(s->cell);
+    r->result = (ota_result){.size = sizeof r->result};
+    r->backward = (ota_result){.size = sizeof r->backward};
+    r->reversed = OTA_OK;
+    r->status = ota_plan_create(&plan, &now.problem, VALUES, &now.options, &r->error);
+    if (r->status < OTA_OK) return;
+    r->bytes = ota_plan_bytes(plan);
+    (void)ota_plan_describe(plan, r->described, sizeof r->described);
+    r->status = ota_forward(plan, &now.arrays, &r->result, &r->error);
+    if (r->status >= OTA_OK && now.options.gradients) {
+        ota_gradients want = {.size = sizeof want, .solved = s->threads > 1};
+        want.out_grad = ota_array_of(r->out_grad, OTA_F64, BATCH, HEADS, r->n, VALUES);
+        want.queries = ota_array_of(r->dq, OTA_F64, BATCH, HEADS, r->n, WIDTH);
+        want.keys = ota_array_of(r->dk, OTA_F64, BATCH, KEY_HEADS, r->n, WIDTH);
+        want.values = ota_array_of(r->dv, OTA_F64, BATCH, KEY_HEADS, r->n, VALUES);
+        r->reversed = ota_backward(plan, &now.arrays, &want, &r->backward, &r->error);
+    }
+    ota_plan_free(plan);
+}
+
+static void solve_part(crew_rank *rank, void *context) {
+    scene *s = context;
+    rank->to.keys = s->course;
+    solve(s, &s->part[rank->to.rank], &rank->to);
+}
+
+/* ---- drawing -------------------------------------------------------------------------------------- */
+
+static void draw(scene *s, const cell *c, uint64_t seed) {
+    rows *w = &s->all;
+    memset(s, 0, sizeof *s);
+    s->cell = c;
+    s->threads = 1;
+    s->course = OTA_KEYS_IN_RING;
+    dice_state = seed;
+    w->n = N;
+    for (int64_t k = 0; k < ALL * N * WIDTH; k++) {
+        w->q[k] = w->narrow_q[k] = (float)normal();
+        w->k[k] = w->narrow_k[k] = (float)normal();
+    }
+    for (int64_t k = 0; k < ALL * N * VALUES; k++) {
+        w->v[k] = w->narrow_v[k] = (float)normal();
+        w->out_grad[k] = normal();
+    }
+    for (int64_t k = 0; k < HEADS * N * N; k++) w->dense[k] = normal();
+    for (int64_t k = 0; k < N * N; k++) w->boolean[k] = uniform() < 0.8;
+    for (int64_t k = 0; k < HEADS * DIFFERENCES; k++) s->relative[k] = normal();
+    for (int64_t k = 0; k < ALL * N; k++) s->start[k] = 0.3 * normal();
+    for (int64_t k = 0; k < HEADS; k++) s->temperatures[k] = 0.7 + uniform();
+    for (int64_t b = 0; b < BATCH; b++) s->lengths[b] = N - 9 * b;
+    memcpy(s->blocks, (const int64_t[]){20, 0, 13, 40}, sizeof s->blocks);
+    double total[2] = {0.0, 0.0};
+    for (int64_t k = 0; k < N; k++) {
+        total[0] += w->mu[k] = 0.5 + uniform();
+        total[1] += s->nu[k] = c->lengths && k >= N - 9 ? 0.0 : 0.5 + uniform();
+    }
+    for (int64_t k = 0; k < N; k++) s->nu[k] *= total[0] / total[1];
+}
+
+static void copy(const rows *p, int64_t blocks, size_t line, const void *from, void *to) {
+    for (int64_t b = 0; b < blocks; b++) {
+        for (int64_t i = 0; i < p->n; i++)
+            memcpy((char *)to + (size_t)(b * p->n + i) * line,
+                   (const char *)from + (size_t)(b * N + p->number[i]) * line, line);
+    }
+}
+
+static void cut(scene *s, int ranks, ota_shares order, bool uneven) {
+    const rows *w = &s->all;
+    int64_t left = N;
+    for (int k = 0; k < ranks; k++) {
+        const int64_t even = N * (k + 1) / ranks - N * k / ranks;
+        s->shares[k] = k + 1 == ranks ? left
+                       : uneven       ? (int64_t)(uniform() * (double)(left + 1)) * (k != 1)
+                                      : even;
+        left -= s->shares[k];
+    }
+    for (int k = 0; k < ranks; k++) {
+        rows *p = &s->part[k];
+        p->n = crew_rows(s->shares, ranks, k, order, p->number);
+        copy(p, ALL, WIDTH * sizeof(double), w->q, p->q);
+        copy(p, BATCH * KEY_HEADS, WIDTH * sizeof(double), w->k, p->k);
+        copy(p, BATCH * KEY_HEADS, VALUES * sizeof(double), w->v, p->v);
+        copy(p, ALL, WIDTH * sizeof(float), w->narrow_q, p->narrow_q);
+        copy(p, BATCH * KEY_HEADS, WIDTH * sizeof(float), w->narrow_k, p->narrow_k);
+        copy(p, BATCH * KEY_HEADS, VALUES * sizeof(float), w->narrow_v, p->narrow_v);
+        copy(p, ALL, VALUES * sizeof(double), w->out_grad, p->out_grad);
+        copy(p, HEADS, N * sizeof(double), w->dense, p->dense);
+        copy(p, 1, N, w->boolean, p->boolean);
+        copy(p, 1, sizeof(double), w->mu, p->mu);
+    }
+}
+
+/* ---- against one process -------------------------------------------------------------------------- */
+
+static void expect_rows(const char *what, const scene *s, const rows *p, int64_t blocks,
+                        const double *found, const double *wanted, int64_t width,
+                        double tolerance) {
+    for (int64_t b = 0; b < blocks; b++) {
+        for (int64_t i = 0; i < p->n; i++) {
+            for (int64_t j = 0; j < width; j++) {
+                const double a = found[(b * p->n + i) * width + j],
+                             c = wanted[(b * N + p->number[i]) * width + j];
+                if (isinf(c) && !(a < c) && !(a > c)) continue;
+                if (!(fabs(a - c) <= tolerance * fmax(1.0, fabs(c))))
+                    fail_msg("%s of %s, row %d: %.17g where one process has %.17g", what,
+                             s->cell->method, (int)p->number[i], a, c);
+            }
+        }
+    }
+}
+
+/* To a tolerance two plans agree as far as both met it; else by the rounding of the type. */
+static double tolerance_of(const cell *c) {
+    const bool solves = strchr(c->method, '/') != NULL && strstr(c->method, "rounds") == NULL;
+    return solves ? 1e-3 : c->narrow ? 4e-6 : 1e-12;
+}
+
+static void compare(const scene *s, int ranks) {
+    const double tolerance = tolerance_of(s->cell);
+    const bool coupled = strchr(s->cell->method, '/') != NULL;
+    for (int k = 0; k < ranks; k++) {
+        const rows *p = &s->part[k], *w = &s->all;
+        if (p->status != w->status)
+            fail_msg("%s: rank %d has status %d and '%s' where one process has %d", s->cell->method,
+                     k, (int)p->status, p->error.message, (int)w->status);
+        expect_rows("out", s, p, ALL, p->out, w->out, VALUES, tolerance);
+        expect_rows("sink", s, p, ALL, p->sink, w->sink, 1, tolerance);
+        /* Potentials of coupled columns have a constant of their own. */
+        if (!coupled) expect_rows("lse", s, p, ALL, p->lse, w->lse, 1, tolerance);
+        if (!coupled) expect_rows("row potential", s, p, ALL, p->f, w->f, 1, tolerance);
+        for (int64_t j = 0; j < ALL * N && coupled; j++)
+            assert_true(fabs(p->receiver[j] - w->receiver[j]) <= N * tolerance);
+        assert_memory_equal(p->g, s->part[0].g, sizeof p->g);
+        assert_int_equal(p->result.empty_rows, w->result.empty_rows);
+        if (!is_differentiated(s->cell)) continue;
+        if (p->reversed != OTA_OK) fail_msg("%s: %s", s->cell->method, p->error.message);
+        expect_rows("dq", s, p, ALL, p->dq, w->dq, WIDTH, 20.0 * tolerance);
+        expect_rows("dk", s, p, BATCH * KEY_HEADS, p->dk, w->dk, WIDTH, 20.0 * tolerance);
+        expect_rows("dv", s, p, BATCH * KEY_HEADS, p->dv, w->dv, VALUES, 20.0 * tolerance);
+    }
+}
+
+static void a_ring_is_one_process(void **state) {
+    (void)state;
+    static const int counts[] = {2, 8, 1, 3, 2};
+    scene *s = malloc(sizeof *s);
+    const long stride = test_stride();
+    long combination = 0;
+    for (int k = 0; k < CELLS; k++) {
+        draw(s, &cells[k], 100 + (uint64_t)k);
+        solve(s, &s->all, NULL);
+        if (s->all.status < OTA_OK) fail_msg("%s: %s", s->cell->method, s->all.error.message);
+        for (int way = 0; way < 5; way++) {
+            if (combination++ % stride != 0) continue;
+            const int ranks = counts[way];
+            const ota_shares order = (way + k) % 2 == 0 ? OTA_SHARES_IN_ORDER : OTA_SHARES_ZIGZAG;
+            cut(s, ranks, order, way % 2 == 1);
+            s->threads = 1 + way % 2;
+            crew *c = crew_of(ranks, order);
+            crew_run(c, solve_part, s);
+            compare(s, ranks);
+            for (int r = 0; r < ranks; r++)
+                assert_non_null(strstr(s->part[r].described, "ring over pieces of the keys"));
+            crew_free(c);
+        }
+    }
+    free(s);
+}
+
+static void the_same_bits_for_any_threads(void **state) {
+    (void)state;
+    static double first[3][ALL * N * VALUES], keys[3][ALL * N * WIDTH];
+    scene *s = malloc(sizeof *s);
+    for (int k = 0; k < CELLS; k += 3) {
+        draw(s, &cells[k], 300 + (uint64_t)k);
+        cut(s, 3, OTA_SHARES_ZIGZAG, true);
+        for (int run = 0; run < 2; run++) {
+            s->threads = 2 + run;
+            crew *c = crew_of(3, OTA_SHARES_ZIGZAG);
+            crew_run(c, solve_part, s);
+            for (int r = 0; r < 3; r++) {
+                if (run == 0) memcpy(first[r], s->part[r].out, sizeof first[r]);
+                if (run == 0) memcpy(keys[r], s->part[r].dk, sizeof keys[r]);
+                assert_memory_equal(first[r], s->part[r].out, sizeof first[r]);
+                assert_memory_equal(keys[r], s->part[r].dk, sizeof keys[r]);
+            }
+            crew_free(c);
+        }
+    }
+    free(s);
+}
+
+/* ---- what is sent --------------------------------------------------------------------------------- */
+
+/* The sum that docs/users/many-machines.md promises of `rank`, for a forward of K rounds. */
+static int64_t promised(const scene *s, int ranks, int rank, int64_t rounds) {
+    const cell *c = s->cell;
+    const int64_t number = c->narrow ? 4 : 8;
+    int64_t passed = 0;
+    for (int k = 0; k < ranks; k++) passed += k == (rank + 1) % ranks ? 0 : s->shares[k];
+    const int64_t agree = 8 + 56, settle = 8 + 40 * ALL + 16;
+    const int64_t values = passed * (WIDTH + VALUES) * number, keys = passed * WIDTH * number;
+    if (rounds == 0) return agree + settle + BATCH * KEY_HEADS * values;
+    const bool masked = c->causal || c->relative;
+    return agree + settle + ALL * (8 * N + 16) +
+           ALL * ((2 * rounds + 1) * keys + values + 8 * (N + 5) * (rounds + 1) + 56 +
+                  (masked ? 8 * N : 0));
+}
+
+static void bytes_are_those_of_the_formula(void **state) {
+    (void)state;
+    static const cell fixed[] = {{.method = "softmax"},
+                                 {.method = "softmax", .narrow = true, .causal = true},
+                                 {.method = "softmax/exact{rounds=3}", .narrow = true},
+                                 {.method = "softmax/elastic:0.5,2", .causal = true}};
+    static const int64_t rounds[] = {0, 0, 3, 2};
+    scene *s = malloc(sizeof *s);
+    for (int k = 0; k < 4; k++) {
+        draw(s, &fixed[k], 700 + (uint64_t)k);
+        cut(s, 3, OTA_SHARES_ZIGZAG, true);
+        crew *c = crew_of(3, OTA_SHARES_ZIGZAG);
+        crew_run(c, solve_part, s);
+        for (int r = 0; r < 3; r++)
+            assert_int_equal(s->part[r].result.message_bytes, promised(s, 3, r, rounds[k]));
+        crew_free(c);
+    }
+    free(s);
+}
+
+/* ---- choice and refusals -------------------------------------------------------------------------- */
+
+enum { MANY = 2048, WIDE = 64, RANKS_OF_MANY = 4, SHARE = MANY / RANKS_OF_MANY };
+
+/* One head of many keys, whose memory is worth a choice. */
+typedef struct crowd {
+    float queries[MANY * WIDE], out[2][MANY * WIDE];
+    ota_key_course course;
+    size_t limit[RANKS_OF_MANY], bytes[RANKS_OF_MANY];
+    bool ring[RANKS_OF_MANY];
+    int run;
+    ota_status status[RANKS_OF_MANY];
+} crowd;
+
+static void solve_crowd(crew_rank *rank, void *context) {
+    crowd *all = context;
+    const int number = rank->to.rank;
+    float *mine = all->queries + number * SHARE * WIDE;
+    char text[2048];
+    rank->to.keys = all->course;
+    ota_problem problem = {.size = sizeof problem};
+    problem.queries = problem.keys = ota_array_of(mine, OTA_F32, 1, 1, SHARE, WIDE);
+    const ota_options options = {.size = sizeof options,
+                                 .threads = 1,
+                                 .communicator = &rank->to,
+                                 .workspace_limit = all->limit[number]};
+    ota_arrays arrays = {.size = sizeof arrays, .values = problem.keys};
+    arrays.out =
+        ota_array_of(all->out[all->run] + number * SHARE * WIDE, OTA_F32, 1, 1, SHARE, WIDE);
+    ota_plan *plan = NULL;
+    ota_status *status = &all->status[number];
+    *status = ota_plan_create(&plan, &problem, WIDE, &options, NULL);
+    if (*status < OTA_OK) return;
+    all->bytes[number] = ota_plan_bytes(plan);
+    (void)ota_plan_describe(plan, text, sizeof text);
+    all->ring[number] = strstr(text, "ring over pieces of the keys") != NULL;
+    *status = ota_forward(plan, &arrays, NULL, NULL);
+    ota_plan_free(plan);
+}
+
+static void run_crowd(crowd *all) {
+    crew *c = crew_of(RANKS_OF_MANY, OTA_SHARES_IN_ORDER);
+    crew_run(c, solve_crowd, all);
+    crew_free(c);
+    for (int k = 0; k < RANKS_OF_MANY; k++) assert_int_equal(all->status[k], OTA_OK);
+}
+
+/* A ring takes less memory; one rank without room decides for all, and the plan is the same. */
+static void a_ring_is_chosen_where_there_is_no_room(void **state) {
+    (void)state;
+    crowd *all = calloc(1, sizeof *all);
+    dice_state = 11;
+    for (int64_t k = 0; k < MANY * WIDE; k++) all->queries[k] = (float)normal();
+    run_crowd(all);
+    const size_t gathered = all->bytes[2];
+    assert_false(all->ring[2]);
+    all->run = 1;
+    all->course = OTA_KEYS_IN_RING;
+    run_crowd(all);
+    const size_t turned = all->bytes[2];
+    assert_true(turned < gathered);
+    all->course = OTA_KEYS_CHOSEN;
+    all->limit[2] = (turned + gathered) / 2;
+    run_crowd(all);
+    for (int k = 0; k < RANKS_OF_MANY; k++) assert_true(all->ring[k]);
+    for (int64_t k = 0; k < MANY * WIDE; k++)
+        assert_true(fabsf(all->out[0][k] - all->out[1][k]) <= 1e-5f);
+    all->limit[2] = turned / 2;
+    crew *c = crew_of(RANKS_OF_MANY, OTA_SHARES_IN_ORDER);
+    crew_run(c, solve_crowd, all);
+    crew_free(c);
+    for (int k = 0; k < RANKS_OF_MANY; k++)
+        assert_int_equal(all->status[k], k == 2 ? OTA_ELIMIT : OTA_EMISMATCH);
+    free(all);
+}
+
+typedef struct refusal {
+    cell cell;
+    const char *words;
+    bool without_call;
+} refusal;
+
+static void refusals_name_what_a_ring_lacks(void **state) {
+    (void)state;
+    static const refusal refusals[] = {
+        {{.method = "entmax:1.5"}, "cannot come round a ring: pieces of the keys add up", false},
+        {{.method = "argmax"}, "cannot come round a ring: pieces of the keys add up", false},
+        {{.method = "softmax/exact", .softcap = true}, "rounds with a softcap", false},
+        {{.method = "softmax"}, "no send_receive, which a ring needs", true},
+    };
+    scene *s = malloc(sizeof *s);
+    for (size_t k = 0; k < sizeof refusals / sizeof refusals[0]; k++) {
+        draw(s, &refusals[k].cell, 900);
+        cut(s, 2, OTA_SHARES_IN_ORDER, false);
+        crew *c = crew_of(2, OTA_SHARES_IN_ORDER);
+        for (int r = 0; r < 2 && refusals[k].without_call; r++) c->rank[r].to.send_receive = NULL;
+        crew_run(c, solve_part, s);
+        for (int r = 0; r < 2; r++) {
+            assert_true(s->part[r].status < OTA_OK);
+            if (strstr(s->part[r].error.message, refusals[k].words) == NULL)
+                fail_msg("%s", s->part[r].error.message);
+        }
+        crew_free(c);
+    }
+    free(s);
+}
+
+/* ---- failures ------------------------------------------------------------------------------------- */
+
+static void a_rank_that_fails_ends_all(void **state) {
+    (void)state;
+    enum { RANKS = 3 };
+    static const int tried[] = {1, 7};
+    scene *s = malloc(sizeof *s);
+    bool named = false;
+    for (int k = 0; k < 2; k++) {
+        draw(s, &cells[tried[k]], 400);
+        cut(s, RANKS, OTA_SHARES_IN_ORDER, false);
+        bool finished = false;
+        for (int64_t at = 1; !finished; at += 1 + at / 4) {
+            crew *c = crew_of(RANKS, OTA_SHARES_IN_ORDER);
+            const int fails = (int)(at % RANKS);
+            c->rank[fails].fail_at = at;
+            crew_run(c, solve_part, s);
+            finished = !c->dead;
+            for (int r = 0; r < RANKS && c->dead; r++) {
+                const rows *p = &s->part[r];
+                const ota_status last = p->status < OTA_OK ? p->status : p->reversed;
+                if (r == fails) assert_int_equal(last, OTA_ECOMM);
+                assert_true(last == OTA_ECOMM || last >= OTA_OK);
+                named |= strstr(p->error.message, ", round ") != NULL;
+                if (p->status == OTA_ECOMM && p->result.status == OTA_ECOMM && p->n > 0)
+                    assert_true(isnan(p->out[0]));
+                if (p->reversed == OTA_ECOMM && p->backward.status == OTA_ECOMM && p->n > 0)
+                    assert_true(isnan(p->dq[0]) && isnan(p->dk[0]));
+            }
+            crew_free(c);
+        }
+    }
+    assert_true(named);
+    free(s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_ring_is_one_process),
+        cmocka_unit_test(the_same_bits_for_any_threads),
+        cmocka_unit_test(bytes_are_those_of_the_formula),
+        cmocka_unit_test(a_ring_is_chosen_where_there_is_no_room),
+        cmocka_unit_test(refusals_name_what_a_ring_lacks),
+        cmocka_unit_test(a_rank_that_fails_ends_all),
+    };
+    return cmocka_run_group_tests_name("ring", tests, NULL, NULL);
+}
