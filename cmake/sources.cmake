@@ -488,6 +488,7 @@ set(OTATTN_TEST_SOURCES
     tests/operator/test_forward_laws.c
     tests/operator/test_forward_runs.c
     tests/operator/test_jvp.c
+    tests/operator/test_killed_ranks.c
     tests/operator/test_shards.c
     tests/operator/test_tangents.c
     tests/operator/test_tiny.c
