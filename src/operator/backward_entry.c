@@ -209,7 +209,13 @@ static ota_status backward_shared(ota_plan *plan, const ota_arrays *given,
     if (status == OTA_OK) status = ota_shared_gradients(plan, gradients, &all, error);
     if (status == OTA_OK) status = ota_gradients_check(plan, &arrays, &all, &want, error);
     if (status == OTA_OK) status = check_capacities(&arrays, error);
+    const ota_status checked = status;
     status = ota_shared_begin_gradients(plan, given, &all, status, error);
+    if (status == OTA_ECOMM && checked == OTA_OK) {
+        ota_gradients mine = {0};
+        memcpy(&mine, gradients, ota_size_min(gradients->size, sizeof mine));
+        ota_gradients_poison(plan, &mine);
+    }
     if (status != OTA_OK) return status;
     ota_gradients own;
     memset(&own, 0, sizeof own);

@@ -372,8 +372,13 @@ ota_status ota_plan_run(ota_plan *plan, const ota_arrays *given, ota_result *res
                         ota_error *error) {
     ota_arrays arrays;
     const ota_resolved *r = &plan->resolved;
-    ota_status begun = check_run(plan, given, result, &arrays, error);
+    const ota_status checked = check_run(plan, given, result, &arrays, error);
+    ota_status begun = checked;
     if (plan->shards != NULL) begun = ota_shared_begin(plan, given, begun, error);
+    /* Stale numbers would look like a result. */
+    const bool lost = begun == OTA_ECOMM && checked == OTA_OK;
+    for (int64_t k = 0; k < r->batch * r->heads && lost; k++)
+        ota_run_poison(&arrays, k / r->heads, k % r->heads);
     if (begun != OTA_OK) return begun;
     ota_run run = {.resolved = r,
                    .arrays = &arrays,
