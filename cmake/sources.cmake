@@ -489,6 +489,7 @@ set(OTATTN_TEST_SOURCES
     tests/operator/test_backward_strips.c
     tests/operator/test_backward_tiles.c
     tests/operator/test_cache.c
+    tests/operator/test_concurrency.c
     tests/operator/test_corners.c
     tests/operator/test_custom.c
     tests/operator/test_dropout.c

@@ -16,7 +16,6 @@ exits.svg.
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import os
 import subprocess
@@ -27,6 +26,7 @@ from typing import Any
 
 import numpy as np
 from model_arguments import model_parser, parse_model
+from row_file import RowFile, write_whole
 from sink_surgery import write_picture
 
 FIELDS = (
@@ -72,21 +72,18 @@ def run(args: argparse.Namespace, ids: Path) -> list[dict[str, Any]]:
     table = args.output / "exits.csv"
     stamp = json.dumps([str(args.model), int(np.load(ids).sum()), args.tokens, args.context])
     mark = args.output / "exits.key"
+    rows = RowFile(table, FIELDS)
     done: dict[tuple[str, int], dict[str, Any]] = {}
     if table.exists() and mark.exists() and mark.read_text() == stamp:
-        with table.open(newline="") as file:
-            done = {(row["threshold"], int(row["transitions"])): row for row in csv.DictReader(file)}
-    mark.write_text(stamp)
+        done = {(row["threshold"], int(row["transitions"])): row for row in rows.read()}
+    elif table.exists():
+        table.unlink()
+    write_whole(mark, stamp)
     begun = time.monotonic()
     left = [setting for setting in settings if setting not in done]
-    with table.open("w", newline="") as file, ThreadPoolExecutor(args.jobs) as pool:
-        writer = csv.DictWriter(file, FIELDS)
-        writer.writeheader()
-        writer.writerows(done.values())
-        file.flush()
+    with rows.writing(done.values()) as add, ThreadPoolExecutor(args.jobs) as pool:
         for count, row in enumerate(pool.map(lambda setting: measure(args, ids, *setting), left), 1):
-            writer.writerow(row)
-            file.flush()
+            add(row)
             done[row["threshold"], row["transitions"]] = row
             seconds = (time.monotonic() - begun) / count * (len(left) - count)
             print(f"  {count} of {len(left)} settings, {seconds / 60:.0f} minutes left", flush=True)
@@ -155,7 +152,7 @@ def main() -> None:
     rows = run(args, ids)
     print_rows(rows)
     heading = f"Early exit: {args.title or Path(args.model).name}"
-    (args.output / "exits.vl.json").write_text(json.dumps(figure(rows, heading)))
+    write_whole(args.output / "exits.vl.json", json.dumps(figure(rows, heading)))
     if args.svg:
         write_picture(figure(rows, heading), args.output / "exits.svg")
 

@@ -27,7 +27,6 @@ method did not converge), certificates.vl.json and, with --svg (vl-convert-pytho
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import subprocess
 import tempfile
@@ -39,6 +38,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from model_arguments import model_parser, parse_model
 from numpy.typing import NDArray
+from row_file import RowFile, write_whole
 from safetensors import safe_open
 from sink_surgery import NUMERIC, RefusedError, write_picture
 from study_tables import print_table, short
@@ -231,26 +231,23 @@ def run(program: Program) -> Figures:
     ids = load_windows(args, max(args.lengths))
     stamp = json.dumps([str(args.model), int(ids.sum()), args.windows, args.safe])
     rows: Figures = []
+    kept_rows = RowFile(table, FIELDS)
     if table.exists() and mark.exists() and mark.read_text() == stamp:
-        with table.open(newline="") as file:
-            rows = [{name: read(value) for name, value in row.items()} for row in csv.DictReader(file)]
-    mark.write_text(stamp)
+        rows = [{name: read(value) for name, value in row.items()} for row in kept_rows.read()]
+    elif table.exists():
+        table.unlink()
+    write_whole(mark, stamp)
     done = {tuple(row[name] for name in KEYS) for row in rows}
     each = program.facts["layers"] * len(args.methods) * len(args.changes)
     # The time of a row goes with the square of the length.
     total = sum(length**2 * (each - sum(key[0] == length for key in done)) for length in args.lengths)
     count, work, begun = 0, 0, time.monotonic()
     told = begun
-    with table.open("w", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS)
-        writer.writeheader()
-        writer.writerows(rows)
-        file.flush()
+    with kept_rows.writing(rows) as add:
         for length in args.lengths:
             for row in measure(program, length, done):
                 rows.append(row)
-                writer.writerow(row)
-                file.flush()
+                add(row)
                 count, work, now = count + 1, work + length**2, time.monotonic()
                 if now - told >= 10 or work == total:
                     told = now
@@ -424,7 +421,7 @@ def main() -> None:
         rows = run(program)
     print_rows(rows, args)
     drawing = figure(rows, f"Changed scores: {args.title or Path(args.model).name}")
-    (args.output / "certificates.vl.json").write_text(json.dumps(drawing))
+    write_whole(args.output / "certificates.vl.json", json.dumps(drawing))
     if args.svg:
         write_picture(drawing, args.output / "certificates.svg")
 

@@ -27,7 +27,6 @@ that of the sweep with whole layers only.
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import math
 import os
@@ -44,6 +43,7 @@ from typing import Any
 import numpy as np
 from model_arguments import model_parser, parse_model
 from numpy.typing import NDArray
+from row_file import RowFile, write_whole
 from safetensors.numpy import load_file
 
 NUMERIC = 3  # exit code of what did not converge
@@ -178,13 +178,6 @@ def read_row(record: dict[str, str]) -> Row:
     return Row(record["place"], record["method"], nll, change, receiver, saturation, leaks)
 
 
-def read_rows(path: Path) -> list[Row]:
-    if not path.exists():
-        return []
-    with path.open(newline="") as file:
-        return [read_row(record) for record in csv.DictReader(file)]
-
-
 def report_progress(rows: Iterator[Row], count: int) -> Iterator[Row]:
     """The rows, and on a terminal or in a log every ten seconds how many there are."""
     start = told = time.monotonic()
@@ -198,19 +191,16 @@ def report_progress(rows: Iterator[Row], count: int) -> Iterator[Row]:
 
 
 def sweep(model: Model, places: list[str], methods: list[str], path: Path, jobs: int) -> list[Row]:
-    rows = read_rows(path)
+    table = RowFile(path, [field.name for field in fields(Row)])
+    rows = [read_row(record) for record in table.read()]
     done = {(row.place, row.method) for row in rows}
     left = [(place, method) for place in places for method in methods if (place, method) not in done]
-    with path.open("a", newline="") as file, ThreadPoolExecutor(jobs) as pool:
-        writer = csv.DictWriter(file, [field.name for field in fields(Row)])
-        if not rows:
-            writer.writeheader()
+    with table.writing(asdict(row) for row in rows) as add, ThreadPoolExecutor(jobs) as pool:
         measured = pool.map(lambda setting: measure_place(model, *setting), left)
         try:
             for row in report_progress(measured, len(left)):
                 rows.append(row)
-                writer.writerow(asdict(row))
-                file.flush()
+                add(asdict(row))
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
@@ -306,14 +296,14 @@ def frontier(model: Model, rows: list[Row], received: Any, held_out: Model, args
         chosen = choose(options, budget**2) if budget > 0 else []
         texts = [f"{row.method}@{row.place}" for row in chosen]
         path = args.output / f"methods-{budget:g}.json"
-        path.write_text(json.dumps(methods_file(model, chosen, {}), indent=1))
+        write_whole(path, json.dumps(methods_file(model, chosen, {}), indent=1))
         nll, change, patterns = held_out.measure([f"@{path}"] if texts else [], *everywhere)
         point = {
             "budget": budget, "places": len(chosen), "nll": nll, "change": change,
             "receiver": float(receiver(patterns).mean()), "saturation": saturation(patterns),
             "file": path.name,
         }  # fmt: skip
-        path.write_text(json.dumps(methods_file(model, chosen, point), indent=1))
+        write_whole(path, json.dumps(methods_file(model, chosen, point), indent=1))
         points.append(point)
     harm = "nll" if model.causal else "change"
     for point in points:
@@ -321,10 +311,8 @@ def frontier(model: Model, rows: list[Row], received: Any, held_out: Model, args
         if not point["on_frontier"] or point["budget"] == 0:
             (args.output / str(point["file"])).unlink()
             point["file"] = ""
-    with (args.output / "frontier.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, points[0])
-        writer.writeheader()
-        writer.writerows(points)
+    table = RowFile(args.output / "frontier.csv", points[0])
+    write_whole(table.path, table.text(points, True))
     return points
 
 
@@ -355,7 +343,7 @@ def write_picture(specification: dict[str, Any], path: Path) -> None:
 
     theme = json.loads((Path(__file__).parents[1] / "program/report/theme.json").read_text())["light"]
     specification["config"] = {**theme, "background": "white"}
-    path.write_text(vl_convert.vegalite_to_svg(json.dumps(specification)))
+    write_whole(path, vl_convert.vegalite_to_svg(json.dumps(specification)))
 
 
 def write_figures(model: Model, rows: list[Row], points: Any, args: Any) -> None:
@@ -368,14 +356,14 @@ def write_figures(model: Model, rows: list[Row], points: Any, args: Any) -> None
         word = row.method.partition("/")[2].partition(":")[0] or "temperature"
         values.append({**asdict(row), "kind": word + (" (leaks)" if row.leaks else "")})
     heading = f"One place at a time: {title}"
-    (args.output / "sweep.vl.json").write_text(json.dumps(figure(values, heading, harm, label, shapes)))
+    write_whole(args.output / "sweep.vl.json", json.dumps(figure(values, heading, harm, label, shapes)))
     if args.svg:
         values = [value for value in values if "." not in value["place"]]
         heading = f"One layer at a time: {title}"
         write_picture(figure(values, heading, harm, label, shapes), args.output / "sweep.svg")
     kept = {"shape": {"field": "on_frontier", "type": "nominal", "title": "on the frontier"}}
     heading = f"Combinations, windows of their own: {title}"
-    (args.output / "frontier.vl.json").write_text(json.dumps(figure(points, heading, harm, label, kept)))
+    write_whole(args.output / "frontier.vl.json", json.dumps(figure(points, heading, harm, label, kept)))
     if args.svg:
         write_picture(figure(points, heading, harm, label, kept), args.output / "frontier.svg")
 

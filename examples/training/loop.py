@@ -184,7 +184,8 @@ class Run:
         torch.save(state, partial)
         partial.replace(self.checkpoint)
         text = "".join(json.dumps(row) + "\n" for row in [self.facts, *self.records])
-        self.lines.write_text(text, encoding="utf-8")
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(self.lines)
 
     def train(self, deadline: float) -> bool:
         """Trains to the end, False if the deadline came first."""

@@ -153,6 +153,8 @@ void tool_output_abort(tool_output *output);
 /* From here on jansson's are noted. */
 void tool_memory_watch(void);
 void tool_memory_note(void);
+/* The block that was just allocated; notes where there is none. */
+void *tool_noted(void *block);
 /* Something that is to be shown or written lacks a part: it must not leave the program. */
 bool tool_memory_short(void);
 /* Before the sentence that says so. */

@@ -10,14 +10,17 @@ static int refused;
 
 void tool_memory_note(void) { __atomic_store_n(&refused, 1, __ATOMIC_RELAXED); }
 
+void *tool_noted(void *block) {
+    if (block == NULL) tool_memory_note();
+    return block;
+}
+
 bool tool_memory_short(void) { return __atomic_load_n(&refused, __ATOMIC_RELAXED) != 0; }
 
 void tool_memory_forget(void) { __atomic_store_n(&refused, 0, __ATOMIC_RELAXED); }
 
 static void *noted_malloc(size_t size) {
-    void *block = malloc(size);
-    if (block == NULL && size > 0) tool_memory_note();
-    return block;
+    return size > 0 ? tool_noted(malloc(size)) : malloc(size);
 }
 
 void tool_memory_watch(void) { json_set_alloc_funcs(noted_malloc, free); }

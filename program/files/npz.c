@@ -94,8 +94,17 @@ static int check_end(const tool_file *file, tool_error *error) {
     return code;
 }
 
+/* Before a call of libzip: behind it, errno says what that met on the way, which its own codes may hide. */
+static void begin_call(void) { errno = 0; }
+
 static int zip_failure(tool_error *error, const char *label, zip_error_t *cause) {
     int kind = zip_error_code_zip(cause);
+    if (errno == ENOMEM)
+        return tool_fail(error, TOOL_EXIT_LIMIT, "%s: no memory is left for the archive",
+                         tool_short_path(label));
+    if (errno == EIO)
+        return tool_fail(error, TOOL_EXIT_IO, "%s: cannot be read: %s", tool_short_path(label),
+                         strerror(EIO));
     if (kind == ZIP_ER_EXISTS)
         return tool_fail(error, TOOL_EXIT_FILE, "%s: holds two entries of one name",
                          tool_short_path(label));
@@ -183,6 +192,7 @@ static int read_table(const tool_file *file, archive *content, tool_error *error
     uint64_t total = 0;
     for (zip_int64_t i = 0; i < entries; i++) {
         zip_stat_t entry;
+        begin_call();
         if (zip_stat_index(content->zip, (zip_uint64_t)i, 0, &entry) != 0)
             return zip_failure(error, file->path, zip_get_error(content->zip));
         int code = check_entry(file, content->zip, &entry, &total, error);
@@ -206,13 +216,14 @@ static int open_archive(const tool_file *file, archive *content, tool_error *err
         return tool_fail(error, TOOL_EXIT_IO, "%s: cannot be opened: %s",
                          tool_short_path(file->path), strerror(errno));
     int kind = 0;
+    begin_call();
     content->zip = zip_fdopen(descriptor, ZIP_CHECKCONS, &kind); /* owns descriptor on success */
     if (content->zip == NULL) {
-        close(descriptor);
         zip_error_t cause;
         zip_error_init_with_code(&cause, kind);
         code = zip_failure(error, file->path, &cause);
         zip_error_fini(&cause);
+        close(descriptor);
         return code;
     }
     code = read_table(file, content, error);
@@ -224,6 +235,7 @@ static int open_archive(const tool_file *file, archive *content, tool_error *err
 
 static int entry_read(tool_stream *stream, void *buffer, size_t size, size_t *got,
                       tool_error *error) {
+    begin_call();
     zip_int64_t result = zip_fread(stream->handle, buffer, size);
     if (result < 0) return zip_failure(error, stream->label, zip_file_get_error(stream->handle));
     *got = (size_t)result;
@@ -241,6 +253,7 @@ static int with_entry(const tool_file *file, const archive *content, const npz_e
              entry->name);
     tool_stream stream = {
         .read = entry_read, .label = label, .limits = &file->limits, .end = (int64_t)entry->size};
+    begin_call();
     stream.handle = zip_fopen_index(content->zip, entry->index, 0);
     if (stream.handle == NULL) return zip_failure(error, label, zip_get_error(content->zip));
     int code = use(&stream, out, error);
@@ -294,11 +307,11 @@ int tool_npz_list(const tool_file *file, tool_listing *out, tool_error *error) {
 
 /* ---- writing ---- */
 
-/* What libzip could not do. Where it had no memory for its own account of that, it tells none. */
+/* What libzip could not do. Where it had no memory to say so, it says nothing. */
 static int write_failure(tool_error *error, const char *path, zip_error_t *cause) {
     const int kind = zip_error_code_zip(cause);
-    const bool memory = kind == ZIP_ER_MEMORY || kind == ZIP_ER_OK ||
-                        (kind == ZIP_ER_TMPOPEN && zip_error_code_system(cause) == ENOMEM);
+    const bool memory =
+        kind == ZIP_ER_MEMORY || kind == ZIP_ER_OK || zip_error_code_system(cause) == ENOMEM;
     if (memory)
         return tool_fail(error, TOOL_EXIT_LIMIT, "%s: no memory is left for the archive", path);
     return tool_fail(error, TOOL_EXIT_IO, "%s: cannot be written: %s", path,

@@ -77,11 +77,8 @@ const tool_table *tool_cells_table(tool_cells *cells, const char *caption) {
     if (cells == NULL || cells->failed) tool_memory_note();
     if (cells == NULL || cells->failed || cells->count < cells->columns) return NULL;
     free(cells->pointers);
-    cells->pointers = calloc(cells->count, sizeof *cells->pointers);
-    if (cells->pointers == NULL) {
-        tool_memory_note();
-        return NULL;
-    }
+    cells->pointers = tool_noted(calloc(cells->count, sizeof *cells->pointers));
+    if (cells->pointers == NULL) return NULL;
     for (size_t index = 0; index < cells->count; index++)
         if (cells->offsets[index] != SIZE_MAX)
             cells->pointers[index] = cells->text + cells->offsets[index];

@@ -150,7 +150,10 @@ static int judge(tool_context *context, judgement *j) {
         context->status = NULL;
         code = 0;
     }
-    if (code != 0) return code;
+    if (code != 0) {
+        tool_solution_free(&solution);
+        return code;
+    }
     ota_arrays arrays = {.size = sizeof arrays};
     arrays.coupling =
         ota_array_of(j->coupling->data, OTA_F64, of->batch, of->heads, of->queries, of->keys);

@@ -95,6 +95,9 @@ static int solve_references(tool_context *context, comparison *c) {
         }
         tool_solution_free(&solution);
         tool_problem_free(&problem);
+        if (code == TOOL_EXIT_LIMIT)
+            tool_warn(context, "without distances to %s: %s", reference_methods[k],
+                      context->error.message);
         if (code == TOOL_EXIT_USAGE || code == TOOL_EXIT_NUMERIC || code == TOOL_EXIT_LIMIT) {
             clear_failure(context);
             code = 0;

@@ -100,6 +100,7 @@ int tool_split_methods(const char *text, char **words, int most) {
         }
         char *word = count < most ? malloc(length + 1) : NULL;
         if (word == NULL) {
+            if (count < most) tool_memory_note();
             while (count > 0) free(words[--count]);
             return -1;
         }

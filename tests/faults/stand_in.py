@@ -1,4 +1,4 @@
-"""Runs a program with the stand-in of failing_calls.h: what it called where, and what one failing call made of it."""
+"""Runs a program with the stand-in of failing_calls.h: what it called where, and what a failing call made of it."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ FAILURES: dict[str, tuple[str, ...]] = {
 }
 
 
-# libzip starts OpenSSL, which reads its settings and keeps what it made; what it does without memory is its own affair.
+# libzip starts OpenSSL, which keeps what it made; what that does without memory is its own affair.
 FOREIGN = ("libcrypto",)
+# What these hold when their own call failed they keep to themselves; nobody outside can free it.
+KEEPERS = ("libzip",)
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,15 @@ class Site:
 
     @property
     def foreign(self) -> bool:
-        return bool(self.frames) and self.frames[0].startswith(FOREIGN)
+        return any(frame.startswith(FOREIGN) for frame in self.frames)
+
+    @property
+    def kept(self) -> bool:
+        """Called inside a library that keeps what it held, or by the C library for the stack of a thread."""
+        if self.frames and self.frames[0].startswith("ld-"):
+            return True
+        others = [frame for frame in self.frames if not frame.startswith("libc.")]
+        return bool(others) and others[0].startswith(KEEPERS)
 
 
 @dataclass
@@ -91,6 +101,7 @@ def run(
         "LD_PRELOAD": str(library),
         "OTATTN_FAULT_LOG": str(log),
         "OPENBLAS_NUM_THREADS": "1",
+        "OPENSSL_CONF": "/dev/null",
         "LC_ALL": "C.UTF-8",
         **more,
     }
