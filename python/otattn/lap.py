@@ -1,7 +1,7 @@
 """Matchings under the names of the packages lap and lapx.
 
 One cost matrix, a stack of them (`..._batch`), or a sparse one (`lapmod`): names differ in what they return,
-and all are solved in the same way. Results are optimal as theirs; where several matchings are, another one may
+and all are solved in the same way. Results are optimal as theirs; of several matchings another one may
 come, and pairs come by rising row. NaN and -inf are refused. Unlike there, +inf forbids a pair whatever the
 limit, and a matrix without a matching is an error. `prefer_float32`, `precision`, `fast` and `fp_version` are
 accepted and change nothing: costs are read in their own type, and sums are in f64.
@@ -229,7 +229,7 @@ def lapjvsa_batch(
 
 
 def lapjvc(cost: Any, return_cost: bool = True) -> Any:
-    """The cheapest matching as int32 indices; N != M is fine. NaN, which forbids there, is refused: use inf."""
+    """The cheapest matching as int32 indices; N != M is fine. NaN, which forbids there, is refused."""
     total, rows, columns = lapjvs(cost)
     pair = rows.astype(np.int32), columns.astype(np.int32)
     return (total, *pair) if return_cost else pair
