@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import lap
@@ -10,6 +14,10 @@ import numpy as np
 import otattn
 from pairs import Pair, Prepared
 from scipy.optimize import linear_sum_assignment
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
+
+import tracking
 
 SIZES = [(5, 5), (10, 10), (30, 30), (100, 100), (300, 300), (1000, 1000)]
 SIZES += [(20, 300), (50, 300), (300, 900), (1000, 4000)]
@@ -32,6 +40,18 @@ def boxes(batch: int, rows: int, columns: int) -> Any:
     shared = np.clip(high - low, 0, None).prod(-1)
     area = size.prod(-1)
     return 1 - shared / (area[:, :rows, None] + area[:, None, :columns] - shared)
+
+
+@functools.cache
+def _detections(frames: int, points: int) -> Any:
+    return tracking.sequence("china.jpg", frames, points)[0]
+
+
+def photograph(batch: int, rows: int, columns: int) -> Any:
+    """Overlap and likeness of corners in frames of a camera that pans over a photograph."""
+    frames = _detections(batch + 1, max(rows, columns))
+    whole = [tracking.costs_of(*pair) for pair in itertools.pairwise(frames)]
+    return np.stack([cost[:rows, :columns] for cost in whole])
 
 
 def total(costs: Any, answers: Any) -> float:
@@ -65,7 +85,10 @@ def prepare(
 
 
 PEERS = {"SciPy": linear_sum_assignment, "lap": by_lap}
-KINDS = {"assignment, uniform": uniform, "assignment, boxes": boxes}
+PHOTOGRAPH = "assignment, photograph"
+KINDS = {"assignment, uniform": uniform, "assignment, boxes": boxes, PHOTOGRAPH: photograph}
+# Frames have some 400 corners, and take longer than their matchings.
+PHOTOGRAPHS = {1: [(10, 10), (30, 30), (100, 100), (300, 300), (20, 300)], 100: [(30, 30), (100, 100)]}
 ROWS = [
     Pair(
         kind,
@@ -75,7 +98,7 @@ ROWS = [
         1e-10,
     )
     for kind in KINDS
-    for batch, sizes in ((1, SIZES), (COUNT, BATCHES))
+    for batch, sizes in (PHOTOGRAPHS if kind == PHOTOGRAPH else {1: SIZES, COUNT: BATCHES}).items()
     for n, m in sizes
     for peer in PEERS
 ]

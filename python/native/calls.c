@@ -1,7 +1,8 @@
 /* Calls of the package for which ctypes takes longer than the work: CPython's own interface, within its limited part, and
  * NumPy's arrays. What a call does not know how to take is None, and the package goes the longer way.
  *
- *     assign(cost, maximize) -> (rows, columns) | None      one assignment problem, [n, m] in f64 or f32 of any strides
+ *     assign(cost, maximize, limit, maps)                   one assignment problem, [n, m] in f64 or f32 of any strides:
+ *         -> (rows, columns) | (value, x, y) | None         pairs, or with `maps` lap's two maps in 32 bits
  *     tensors, layout, without_zeros, copies                the memory of arrays and tensors (memory.c)
  *     keep, run                                             solves by the structs of an earlier one (kept.c)
  *     maxsim(...)                                           late interaction (late_interaction.c)
@@ -10,6 +11,8 @@
  * released where a problem is large enough to be worth it. */
 #define NATIVE_MAKES_NUMPY_TABLE
 #include "native.h"
+
+#include <math.h>
 
 enum { RELEASE_FROM = 1 << 12, ALONE_UP_TO = 1 << 18 };
 
@@ -48,41 +51,85 @@ static int read_matrix(PyObject *object, ota_assignments *batch) {
     return 1;
 }
 
+/* The limit of a call: None and inf are none. 0: the longer way knows what to say. */
+static int read_limit(PyObject *object, ota_assignments *batch) {
+    if (object == Py_None) return 1;
+    const double limit = PyFloat_Check(object) ? PyFloat_AsDouble(object) : NAN;
+    if (isnan(limit) || limit == -INFINITY) return 0;
+    batch->limited = limit < INFINITY;
+    batch->cost_limit = batch->limited ? limit : 0.0;
+    return !(batch->limited && batch->maximize);
+}
+
+static PyObject *narrow(const int64_t *from, npy_intp length) {
+    PyObject *made = PyArray_SimpleNew(1, &length, NPY_INT32);
+    int32_t *to = made == NULL ? NULL : PyArray_DATA((PyArrayObject *)made);
+    for (npy_intp k = 0; made != NULL && k < length; k++) to[k] = (int32_t)from[k];
+    return made;
+}
+
+/* What a call returns of two arrays of 64-bit numbers; NULL with an exception. */
+static PyObject *answer_of(const ota_assignments *batch, PyObject *first, PyObject *second,
+                           int maps, int64_t pairs, double value) {
+    if (maps) {
+        PyObject *x = narrow(batch->column_of, (npy_intp)batch->rows);
+        PyObject *y = narrow(batch->row_of, (npy_intp)batch->columns);
+        PyObject *answer = x == NULL || y == NULL ? NULL : Py_BuildValue("dOO", value, x, y);
+        Py_XDECREF(x);
+        Py_XDECREF(y);
+        return answer;
+    }
+    if (!batch->limited) return PyTuple_Pack(2, first, second);
+    PyObject *i = PySequence_GetSlice(first, 0, (Py_ssize_t)pairs);
+    PyObject *j = PySequence_GetSlice(second, 0, (Py_ssize_t)pairs);
+    PyObject *answer = i == NULL || j == NULL ? NULL : PyTuple_Pack(2, i, j);
+    Py_XDECREF(i);
+    Py_XDECREF(j);
+    return answer;
+}
+
+static ota_status assign_unlocked(ota_assigner *own, const ota_assignments *batch) {
+    if (batch->rows * batch->columns < RELEASE_FROM) return ota_assign(own, batch, NULL);
+    ota_status status;
+    Py_BEGIN_ALLOW_THREADS status = ota_assign(own, batch, NULL);
+    Py_END_ALLOW_THREADS return status;
+}
+
 static PyObject *assign(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
     native_state *state = PyModule_GetState(module);
     ota_assignments batch = {.size = sizeof batch, .count = 1};
-    if (count != 2 || !read_matrix(arguments[0], &batch)) Py_RETURN_NONE;
+    if (count != 4 || !read_matrix(arguments[0], &batch)) Py_RETURN_NONE;
     batch.maximize = PyObject_IsTrue(arguments[1]);
-    if (batch.maximize < 0) return NULL;
-    npy_intp length = batch.rows < batch.columns ? batch.rows : batch.columns;
-    PyObject *rows = PyArray_SimpleNew(1, &length, NPY_INT64);
-    PyObject *columns = rows == NULL ? NULL : PyArray_SimpleNew(1, &length, NPY_INT64);
-    ota_assigner *own = columns == NULL ? NULL : borrow(state);
+    const int maps = PyObject_IsTrue(arguments[3]);
+    if (batch.maximize < 0 || maps < 0) return NULL;
+    if (!read_limit(arguments[2], &batch)) Py_RETURN_NONE;
+    int64_t pairs = 0;
+    double value = 0.0;
+    const int64_t least = batch.rows < batch.columns ? batch.rows : batch.columns;
+    npy_intp first_length = (npy_intp)(maps ? batch.rows : least);
+    npy_intp second_length = (npy_intp)(maps ? batch.columns : least);
+    PyObject *first = PyArray_SimpleNew(1, &first_length, NPY_INT64);
+    PyObject *second = first == NULL ? NULL : PyArray_SimpleNew(1, &second_length, NPY_INT64);
+    ota_assigner *own = second == NULL ? NULL : borrow(state);
+    PyObject *answer = NULL;
     if (own == NULL) {
-        Py_XDECREF(rows);
-        Py_XDECREF(columns);
-        return PyErr_Occurred() ? NULL : PyErr_NoMemory();
-    }
-    batch.pair_row = PyArray_DATA((PyArrayObject *)rows);
-    batch.pair_column = PyArray_DATA((PyArrayObject *)columns);
-    ota_status status;
-    if (batch.rows * batch.columns < RELEASE_FROM) {
-        status = ota_assign(own, &batch, NULL);
+        if (!PyErr_Occurred()) PyErr_NoMemory();
     } else {
-        Py_BEGIN_ALLOW_THREADS status = ota_assign(own, &batch, NULL);
-        Py_END_ALLOW_THREADS
+        int64_t *one = PyArray_DATA((PyArrayObject *)first);
+        int64_t *two = PyArray_DATA((PyArrayObject *)second);
+        if (maps) {
+            batch.column_of = one, batch.row_of = two, batch.value = &value;
+        } else {
+            batch.pair_row = one, batch.pair_column = two, batch.pairs = &pairs;
+        }
+        const ota_status status = assign_unlocked(own, &batch);
+        give_back(state, own);
+        answer = status == OTA_OK ? answer_of(&batch, first, second, maps, pairs, value)
+                                  : Py_NewRef(Py_None);
     }
-    give_back(state, own);
-    PyObject *pair = status == OTA_OK ? PyTuple_New(2) : NULL;
-    if (pair == NULL) {
-        Py_DECREF(rows);
-        Py_DECREF(columns);
-        if (PyErr_Occurred()) return NULL;
-        Py_RETURN_NONE;
-    }
-    PyTuple_SetItem(pair, 0, rows);
-    PyTuple_SetItem(pair, 1, columns);
-    return pair;
+    Py_XDECREF(first);
+    Py_XDECREF(second);
+    return answer;
 }
 
 static PyObject *release(PyObject *module, PyObject *unused) {
@@ -109,7 +156,8 @@ PyMODINIT_FUNC PyInit__native(void);
 
 PyMODINIT_FUNC PyInit__native(void) {
     static PyMethodDef calls[] = {
-        {"assign", (PyCFunction)(void (*)(void))assign, METH_FASTCALL, "assign(cost, maximize)"},
+        {"assign", (PyCFunction)(void (*)(void))assign, METH_FASTCALL,
+         "assign(cost, maximize, limit, maps)"},
         {"maxsim", (PyCFunction)(void (*)(void))ota_native_maxsim, METH_FASTCALL,
          "maxsim(queries, documents, offsets, lengths, query_lengths, capacity, top, threads)"},
         {"release", release, METH_NOARGS, "Frees what is kept."},

@@ -330,8 +330,8 @@ def linear_sum_assignment(
     >>> otattn.linear_sum_assignment([[4, 1, 3], [2, 0, 5], [3, 2, 2]])
     (array([0, 1, 2]), array([1, 0, 2]))
     """
-    if cost_limit is rows is columns is None and not certificate:
-        pairs = _native.assign(cost_matrix, maximize)
+    if rows is columns is None and not certificate:
+        pairs = _native.assign(cost_matrix, maximize, cost_limit, False)
         if pairs is not None:
             return pairs
     limit = _limit_of(cost_limit, maximize)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-def assign(cost: Any, maximize: bool, /) -> tuple[Any, Any] | None: ...
+def assign(cost: Any, maximize: bool, limit: float | None, maps: bool, /) -> tuple[Any, ...] | None: ...
 def maxsim(
     queries: Any,
     documents: Any,

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from . import _native
 from ._assignment import _limit_of, _matrix, solve_equal
 from ._threads import threads
 
@@ -80,6 +81,9 @@ def lapjv(cost: Any, extend_cost: bool = False, cost_limit: float = np.inf, retu
     """
     limit = _limit_of(cost_limit, False)
     matrix = _cost(cost, 2, extend_cost, limit)
+    maps = _native.assign(matrix, False, limit, True)
+    if maps is not None:
+        return maps if return_cost else maps[1:]
     found = solve_equal(matrix[None], ("column_of", "row_of", "value"), False, limit)
     x, y = found["column_of"][0].astype(np.int32), found["row_of"][0].astype(np.int32)
     return (float(found["value"][0]), x, y) if return_cost else (x, y)
