@@ -190,6 +190,7 @@ const ota_kernels_bf16 OTA_TABLE = {.attend = attend_pairs, .gradient = gradient
 #endif
 #include "normalize.inc.h"
 #include "normalize_reverse.inc.h"
+#include "route.inc.h"
 
 const kernel_table OTA_TABLE = {
     .attend = attend,
@@ -239,6 +240,7 @@ const kernel_table OTA_TABLE = {
     .maxsim = maxsim_pass,
 #endif
     .normalizers = &normalizers,
+    .route = &route_passes,
 };
 #endif
 
