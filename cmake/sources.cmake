@@ -19,7 +19,8 @@ set(OTATTN_LIBRARY_HEADERS
     include/otattn_assignment.h
     include/otattn_bounded.h
     include/otattn_maxsim.h
-    include/otattn_normalize.h)
+    include/otattn_normalize.h
+    include/otattn_route.h)
 
 set(OTATTN_LIBRARY_SOURCES
     src/backend/cpu/batch_kernels.c
@@ -88,6 +89,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/batches/maxsim_backward.c
     src/batches/maxsim_check.c
     src/batches/normalize.c
+    src/batches/route.c
     src/columns/bounded.c
     src/columns/capped.c
     src/columns/check.c
@@ -473,6 +475,7 @@ set(OTATTN_TEST_SOURCES
     tests/batches/test_bounded.c
     tests/batches/test_maxsim.c
     tests/batches/test_normalize.c
+    tests/batches/test_route.c
     tests/columns/test_columns.c
     tests/judge/test_certificate.c
     tests/judge/test_judge.c

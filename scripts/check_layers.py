@@ -41,6 +41,7 @@ LIBRARY_HEADERS = {
     "otattn_bounded.h",
     "otattn_maxsim.h",
     "otattn_normalize.h",
+    "otattn_route.h",
 }
 # A folder outside src/ : what it may see besides public headers and itself.
 OUTSIDE = {

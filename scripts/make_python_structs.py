@@ -21,6 +21,7 @@ HEADERS = [
     "include/otattn_bounded.h",
     "include/otattn_maxsim.h",
     "include/otattn_normalize.h",
+    "include/otattn_route.h",
 ]
 TARGET = ROOT / "python/otattn/_structs.py"
 SCALARS = {

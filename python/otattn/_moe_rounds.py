@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+import ctypes
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from . import _structs as c
+from ._errors import new_error, raise_status
+from ._library import library
+from ._threads import thread_limit
+
 QUANTILE_ROUNDS = 100
-# What Megatron-LM's recipe adds to the sums it divides by.
-_EPS = 1e-8
 
 
 # Up to this k so many passes over the scores, each at the speed of memory, take less than a partition.
@@ -46,26 +50,57 @@ def level(biases: Any, choices: int, lower: Any, upper: Any) -> Any:
     return biases + shifts[np.argmin(values)]
 
 
-def sinkhorn(matrix: Any, k: int, start: Any, tolerance: float, limit: int) -> tuple[Any, Any, int, bool]:
+class Rounds(NamedTuple):
+    """What Sinkhorn's rounds found, all of it from one call of the library."""
+
+    experts: Any
+    shares: Any
+    biases: Any
+    load: Any
+    value: float
+    rounds: int
+    converged: bool
+
+
+def sinkhorn(matrix: Any, k: int, start: Any, tolerance: float, limit: int) -> Rounds:
     """Rows first, then columns, until the mean change of the column scaling is at most `tolerance`.
 
     The column scaling begins at 1 and keeps its magnitude, whatever the scale of a row, so rows are divided
-    by their largest exponential and logits of any size are safe. Products of a matrix and a vector never
-    form the scaled matrix.
+    by their largest exponential and logits of any size are safe.
     """
     tokens, experts = matrix.shape
-    kernel = np.exp(matrix - matrix.max(1, keepdims=True))
-    columns = np.ones(experts, matrix.dtype)
-    if start is not None:
-        columns = np.exp(np.clip(start - start.mean(), -80.0, 80.0)).astype(matrix.dtype)
-    done, converged = 0, False
-    while done < limit and not converged:
-        rows = 1.0 / (tokens * (kernel @ columns + _EPS))
-        after = 1.0 / (experts * (rows @ kernel + _EPS))
-        converged = bool(np.abs(after - columns).mean(dtype=np.float64) <= tolerance)
-        columns = after
-        done += 1
-    return best(kernel * columns, k), np.log(columns, dtype=np.float64), done, converged
+    chosen, shares = np.empty((tokens, k), np.int64), np.empty((tokens, k))
+    biases, load = np.empty(experts), np.empty(experts, np.int64)
+    whole = ctypes.c_int64 * 4
+    logits = c.Array(
+        data=matrix.ctypes.data,
+        type=c.F32 if matrix.dtype == np.float32 else c.F64,
+        size=whole(1, 1, tokens, experts),
+        stride=whole(0, 0, experts, 1),
+    )
+    problem = c.Routing(
+        size=ctypes.sizeof(c.Routing),
+        logits=logits,
+        take=k,
+        start=None if start is None else start.ctypes.data,
+        tolerance=tolerance,
+        rounds=limit,
+    )
+    result = c.RoutingResult(
+        size=ctypes.sizeof(c.RoutingResult),
+        chosen=chosen.ctypes.data,
+        shares=shares.ctypes.data,
+        potentials=biases.ctypes.data,
+        loads=load.ctypes.data,
+    )
+    options = c.Options(size=ctypes.sizeof(c.Options), threads=thread_limit())
+    error, reference = new_error()
+    status = library.ota_route(
+        ctypes.byref(problem), ctypes.byref(options), ctypes.byref(result), reference
+    )
+    if status < 0:
+        raise_status(status, error)
+    return Rounds(chosen, shares, biases, load, result.value, result.rounds, result.converged != 0)
 
 
 def quantile(

@@ -1000,6 +1000,30 @@ class Normalization(ctypes.Structure):
     )
 
 
+class Routing(ctypes.Structure):
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("logits", Array),
+        ("take", ctypes.c_int64),
+        ("start", ctypes.c_void_p),
+        ("tolerance", ctypes.c_double),
+        ("rounds", ctypes.c_int64),
+    )
+
+
+class RoutingResult(ctypes.Structure):
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("chosen", ctypes.c_void_p),
+        ("shares", ctypes.c_void_p),
+        ("potentials", ctypes.c_void_p),
+        ("loads", ctypes.c_void_p),
+        ("value", ctypes.c_double),
+        ("rounds", ctypes.c_int64),
+        ("converged", ctypes.c_int),
+    )
+
+
 STRUCTS: dict[str, type[ctypes.Structure]] = {
     "ota_error": Error,
     "ota_array": Array,
@@ -1065,6 +1089,8 @@ STRUCTS: dict[str, type[ctypes.Structure]] = {
     "ota_bounded_result": BoundedResult,
     "ota_late_interaction": LateInteraction,
     "ota_normalization": Normalization,
+    "ota_routing": Routing,
+    "ota_routing_result": RoutingResult,
 }
 
 CALLS = {
@@ -1211,4 +1237,5 @@ CALLS = {
     "ota_maxsim_backward": "ippppp",
     "ota_normalize": "ipppp",
     "ota_normalize_backward": "ipppppp",
+    "ota_route": "ipppp",
 }

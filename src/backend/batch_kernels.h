@@ -10,6 +10,7 @@
 #include "maxsim.h"
 #include "normalize.h"
 #include "otattn.h"
+#include "route.h"
 
 typedef struct ota_batch_kernels {
     const ota_costs *costs[2]; /* of f64, f32 */
@@ -18,6 +19,7 @@ typedef struct ota_batch_kernels {
     const ota_bounded_passes *bounded;
     ota_maxsim_pass *maxsim;
     ota_maxsim_pass *maxsim_pairs; /* NULL: bf16 is faster in f32 */
+    const ota_route_passes *route_f32, *route_f64;
     /* rows [first, first + rows) of an array of any float type and strides into to[rows][ld] */
     void (*read_rows_f32)(const ota_array *from, int64_t batch, int64_t head, int64_t first,
                           int64_t rows, float *to, int64_t ld);

@@ -28,6 +28,7 @@
 #include "backend/maxsim.h"
 #include "backend/normalize.h"
 #include "backend/product.h"
+#include "backend/route.h"
 #include "base/integers.h"
 
 /* Sizes every level shares, so that packing and results do not depend on more than the level. */
@@ -282,6 +283,7 @@ OTA_KERNEL_OPERANDS(ota_kernels_f64, double)
         const ota_costs *costs;                                                                                    \
         const ota_match_passes *match; /* of f64 only */                                                           \
         const ota_normalizers *normalizers;                                                                        \
+        const ota_route_passes *route;                                                                             \
         const ota_bounded_passes *bounded; /* of f64 only */                                                       \
         ota_maxsim_pass *maxsim;           /* of f32 only */                                                       \
     } NAME;

@@ -192,6 +192,7 @@ const ota_kernels_bf16 OTA_TABLE = {
 #endif
 #include "normalize.inc.h"
 #include "normalize_reverse.inc.h"
+#include "route.inc.h"
 
 const kernel_table OTA_TABLE = {
     .attend = attend,
@@ -241,6 +242,7 @@ const kernel_table OTA_TABLE = {
     .maxsim = maxsim_pass,
 #endif
     .normalizers = &normalizers,
+    .route = &route_passes,
 };
 #endif
 

@@ -1,0 +1,259 @@
+/* test_route.c: otattn_route.h on every level this CPU has, against the recipe in plain loops of f64. Choices may differ only
+ * where two scaled weights are nearer than rounding moves them:
+ *
+ *     K, v in T, sums in f64:   |K_ij v_j - exact| <= K_ij v_j u (C + 3 |s_ij - max s_i|)
+ *
+ * C: 8 for the exponential, and 4 a round for what earlier roundings of v moved the sums. */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <float.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dice.h"
+#include "otattn_route.h"
+
+enum { TOKENS = 700, EXPERTS = 70, TAKE = 9 };
+
+typedef struct scene {
+    int64_t tokens, experts, stride, take;
+    bool narrow;
+    double logits[TOKENS * EXPERTS], kernel[TOKENS * EXPERTS], sums[TOKENS];
+    double wide[TOKENS * EXPERTS];
+    float narrow_logits[TOKENS * EXPERTS];
+    double v[EXPERTS];
+    int64_t rounds;
+    double start[EXPERTS];
+    ota_routing problem;
+    int64_t chosen[TOKENS * TAKE], loads[EXPERTS];
+    double shares[TOKENS * TAKE], potentials[EXPERTS];
+} scene;
+
+static double unit_of(const scene *s) { return s->narrow ? 0x1p-24 : 0x1p-53; }
+
+static void set_up(scene *s, int64_t tokens, int64_t experts, int64_t take, bool narrow) {
+    memset(s, 0, sizeof *s);
+    *s = (scene){.tokens = tokens, .experts = experts, .take = take, .narrow = narrow};
+    s->stride = experts + (tokens % 3 == 0 ? 2 : 0);
+    double popular[EXPERTS];
+    for (int64_t j = 0; j < experts; j++) popular[j] = normal();
+    for (int64_t i = 0; i < tokens; i++) {
+        for (int64_t j = 0; j < experts; j++) {
+            const float x = (float)(2.0 * normal() + popular[j]);
+            s->logits[i * experts + j] = (double)x;
+            s->narrow_logits[i * s->stride + j] = x;
+            s->wide[i * s->stride + j] = (double)x;
+        }
+    }
+    s->problem = (ota_routing){.size = sizeof s->problem, .take = take};
+    void *data = narrow ? (void *)s->narrow_logits : (void *)s->wide;
+    s->problem.logits = ota_array_of(data, narrow ? OTA_F32 : OTA_F64, 1, 1, tokens, experts);
+    s->problem.logits.stride[2] = s->stride;
+}
+
+static double largest(const scene *s, int64_t i) {
+    double top = -INFINITY;
+    for (int64_t j = 0; j < s->experts; j++) top = fmax(top, s->logits[i * s->experts + j]);
+    return top;
+}
+
+/* The recipe, for as many rounds as it takes, or `rounds`. */
+static void by_loops(scene *s, double tolerance, int64_t rounds) {
+    const double n = (double)s->tokens, m = (double)s->experts;
+    double mean = 0.0;
+    for (int64_t i = 0; i < s->tokens; i++) {
+        s->sums[i] = 0.0;
+        for (int64_t j = 0; j < s->experts; j++)
+            s->sums[i] += s->kernel[i * s->experts + j] =
+                exp(s->logits[i * s->experts + j] - largest(s, i));
+    }
+    for (int64_t j = 0; j < s->experts; j++) mean += s->start[j] / m;
+    for (int64_t j = 0; j < s->experts; j++) s->v[j] = exp(s->start[j] - mean);
+    for (s->rounds = 1;; s->rounds++) {
+        double columns[EXPERTS] = {0.0}, change = 0.0;
+        for (int64_t i = 0; i < s->tokens; i++) {
+            double row = 1e-8;
+            for (int64_t j = 0; j < s->experts; j++) row += s->kernel[i * s->experts + j] * s->v[j];
+            for (int64_t j = 0; j < s->experts; j++)
+                columns[j] += s->kernel[i * s->experts + j] / (n * row);
+        }
+        for (int64_t j = 0; j < s->experts; j++) {
+            const double after = 1.0 / (m * (columns[j] + 1e-8));
+            change += fabs(after - s->v[j]) / m;
+            s->v[j] = after;
+        }
+        if (change <= tolerance || s->rounds >= rounds) return;
+    }
+}
+
+static void check_choices(const scene *s, const ota_routing_result *found) {
+    const double unit = unit_of(s);
+    int64_t loads[EXPERTS] = {0};
+    double value = 0.0, size = 0.0;
+    for (int64_t i = 0; i < s->tokens; i++) {
+        const int64_t *chosen = s->chosen + i * s->take;
+        const double *kernel = s->kernel + i * s->experts;
+        bool taken[EXPERTS] = {false};
+        double least = INFINITY;
+        for (int64_t k = 0; k < s->take; k++) {
+            const int64_t j = chosen[k];
+            assert_true(j >= 0 && j < s->experts && (k == 0 || j > chosen[k - 1]));
+            taken[j] = true;
+            loads[j]++;
+            value += s->logits[i * s->experts + j];
+            size += fabs(s->logits[i * s->experts + j]);
+            least = fmin(least, kernel[j] * s->v[j]);
+            const double share = kernel[j] / s->sums[i], below = -log(kernel[j]);
+            assert_true(fabs(s->shares[i * s->take + k] - share) <=
+                        share * unit * (16.0 + 3.0 * below));
+        }
+        for (int64_t j = 0; j < s->experts; j++) {
+            const double other = kernel[j] * s->v[j];
+            const double slack = unit * (8.0 + 4.0 * (double)s->rounds - 6.0 * log(kernel[j]));
+            if (!taken[j] && other * (1.0 - slack) > least)
+                fail_msg("token %d leaves %d at %.17g and takes one at %.17g", (int)i, (int)j,
+                         other, least);
+        }
+    }
+    for (int64_t j = 0; j < s->experts; j++) {
+        assert_int_equal(s->loads[j], loads[j]);
+        assert_true(fabs(s->potentials[j] - log(s->v[j])) <=
+                    unit * (16.0 + 8.0 * (double)s->rounds));
+    }
+    assert_true(fabs(found->value - value) <= 0x1p-53 * (double)s->tokens * size);
+}
+
+static ota_routing_result route(scene *s, const ota_options *options) {
+    ota_routing_result found = {.size = sizeof found,
+                                .chosen = s->chosen,
+                                .shares = s->shares,
+                                .potentials = s->potentials,
+                                .loads = s->loads};
+    ota_error error;
+    if (ota_route(&s->problem, options, &found, &error) < 0) fail_msg("%s", error.message);
+    return found;
+}
+
+static void test_recipe(void **state) {
+    (void)state;
+    scene *s = malloc(sizeof *s);
+    assert_non_null(s);
+    static const int64_t tokens[] = {1, 7, 255, 256, 257, 700};
+    static const int64_t experts[] = {1, 2, 15, 16, 17, 33, 64, 70};
+    dice_state = 11;
+    for (int level = 0; ota_kernel_name(level) != NULL; level++) {
+        for (int k = 0; k < 48; k++) {
+            const int64_t m = experts[k % 8];
+            set_up(s, tokens[k / 8], m, 1 + (k * 5) % (m < TAKE ? m : TAKE), k % 2 == 0);
+            if (k % 3 == 1) {
+                for (int64_t j = 0; j < m; j++) s->start[j] = 0.5 * normal();
+                s->problem.start = s->start;
+            }
+            if (k % 5 == 2) s->problem.rounds = 2;
+            const ota_options options = {.size = sizeof options, .cpu = ota_kernel_name(level)};
+            const ota_routing_result found = route(s, &options);
+            /* A stop that rounding decides is taken as it was found. */
+            by_loops(s, 0.0, found.rounds);
+            const int64_t most = s->problem.rounds > 0 ? s->problem.rounds : 1000;
+            assert_true(found.converged != 0 ? found.rounds <= most : found.rounds == most);
+            check_choices(s, &found);
+        }
+    }
+    free(s);
+}
+
+/* Rounds end where the recipe's do, give or take the one in which the change is the tolerance. */
+static void test_stop(void **state) {
+    (void)state;
+    scene *s = malloc(sizeof *s);
+    assert_non_null(s);
+    dice_state = 5;
+    for (int k = 0; k < 12; k++) {
+        set_up(s, 700, 64, 2, k % 2 == 0);
+        s->problem.tolerance = k < 6 ? 0.0 : 1e-3;
+        const ota_routing_result found = route(s, NULL);
+        by_loops(s, k < 6 ? 1e-4 : 1e-3, 1000);
+        assert_int_equal(found.rounds, s->rounds);
+    }
+    free(s);
+}
+
+static void test_threads_and_ties(void **state) {
+    (void)state;
+    scene *s = malloc(sizeof *s), *t = malloc(sizeof *t);
+    assert_true(s != NULL && t != NULL);
+    dice_state = 3;
+    set_up(s, 700, 64, 3, true);
+    *t = *s;
+    t->problem.logits.data = t->narrow_logits;
+    (void)route(s, &(ota_options){.size = sizeof(ota_options), .threads = 1});
+    (void)route(t, &(ota_options){.size = sizeof(ota_options), .threads = 3});
+    assert_memory_equal(s->chosen, t->chosen, sizeof s->chosen);
+    assert_memory_equal(s->potentials, t->potentials, sizeof s->potentials);
+    for (int64_t k = 0; k < TOKENS * EXPERTS; k++) s->narrow_logits[k] = 0.25F;
+    const ota_routing_result found = route(s, NULL);
+    assert_int_equal(found.rounds, 1);
+    for (int64_t i = 0; i < s->tokens; i++) {
+        for (int64_t k = 0; k < 3; k++) assert_int_equal(s->chosen[i * 3 + k], k);
+    }
+    free(s);
+    free(t);
+}
+
+static void expect(const scene *s, const ota_routing *problem, ota_status status,
+                   const char *sentence) {
+    int64_t chosen[TAKE] = {-7};
+    ota_routing_result found = {.size = sizeof found, .chosen = chosen, .rounds = 99};
+    ota_error error;
+    (void)s;
+    assert_int_equal(ota_route(problem, NULL, &found, &error), status);
+    if (strstr(error.message, sentence) == NULL)
+        fail_msg("'%s' instead of '%s'", error.message, sentence);
+    assert_true(chosen[0] == -7 && found.rounds == 99);
+}
+
+static void test_door(void **state) {
+    (void)state;
+    scene *s = malloc(sizeof *s);
+    assert_non_null(s);
+    dice_state = 8;
+    set_up(s, 300, 8, 2, true);
+    ota_routing p = s->problem;
+    p.take = 9;
+    expect(s, &p, OTA_EINVAL, "take is 9 of 8 experts");
+    p = s->problem;
+    p.tolerance = -1.0;
+    expect(s, &p, OTA_EINVAL, "tolerance is -1");
+    p = s->problem;
+    p.rounds = -2;
+    expect(s, &p, OTA_EINVAL, "rounds is -2");
+    p = s->problem;
+    p.logits.data = NULL;
+    expect(s, &p, OTA_EINVAL, "logits");
+    p = s->problem;
+    p.size = 0;
+    expect(s, &p, OTA_EINVAL, "size is 0");
+    p = s->problem;
+    s->start[3] = NAN;
+    p.start = s->start;
+    expect(s, &p, OTA_NONFINITE, "start[3] is");
+    s->narrow_logits[290 * s->stride + 5] = INFINITY;
+    s->narrow_logits[270 * s->stride + 4] = NAN;
+    expect(s, &s->problem, OTA_NONFINITE, "logits[270, 4] is");
+    free(s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_recipe), cmocka_unit_test(test_stop),
+                                       cmocka_unit_test(test_threads_and_ties),
+                                       cmocka_unit_test(test_door)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
