@@ -126,6 +126,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/operator/jvp_scores.c
     src/operator/plan.c
     src/operator/ring/backward.c
+    src/operator/ring/multipliers.c
     src/operator/ring/ring.c
     src/operator/ring/rounds.c
     src/operator/ring/rows.c

@@ -138,7 +138,7 @@ static void poison(const entry *e) {
 static ota_status run(const entry *e, ota_result *found) {
     const ota_shards *shards = e->plan->shards;
     if (e->want == NULL) return ota_tangents_run(e->plan, e->arrays, e->along, found);
-    return shards != NULL && shards->in_ring ? ota_ring_backward(e->plan, e->arrays, e->own)
+    return shards != NULL && shards->in_ring ? ota_ring_backward(e->plan, e->arrays, e->own, found)
                                              : ota_backward_run(e->plan, e->arrays, e->want, found);
 }
 

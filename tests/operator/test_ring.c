@@ -39,11 +39,8 @@ static const cell cells[] = {
     {.method = "softmax/exact{tolerance=1e-5}"},
     {.method = "softmax/exact{rounds=5}", .narrow = true, .relative = true, .dropout = true},
     {.method = "softmax/exact{tolerance=1e-5}", .masses = true, .dense = true, .lengths = true},
-    {.method = "softmax/relaxed:0.7{tolerance=1e-5}", .causal = true, .sink = true},
-    {.method = "softmax/capped:2.5{tolerance=1e-5}",
-     .window = true,
-     .alibi = true,
-     .temperatures = true},
+    {.method = "softmax/relaxed:0.7", .causal = true, .sink = true},
+    {.method = "softmax/capped:2.5", .window = true, .alibi = true, .temperatures = true},
     {.method = "softmax/bounded:0.4,1.8{tolerance=1e-5}", .narrow = true},
     {.method = "softmax/elastic:0.5,4", .causal = true, .start = true},
 };
@@ -168,9 +165,10 @@ static void set(setting *to, scene *s, rows *r, const ota_communicator *with) {
     if (c->start) to->arrays.start_potential = ota_array_of(s->start, OTA_F64, BATCH, HEADS, 1, N);
 }
 
-/* Softmax on free columns, but through a softcap or dropout. */
+/* Not through a softcap, dropout or fixed rounds. */
 static bool is_differentiated(const cell *c) {
-    return strchr(c->method, '/') == NULL && !c->softcap && !c->dropout;
+    return !c->softcap && !c->dropout && strstr(c->method, "rounds") == NULL &&
+           strstr(c->method, "elastic") == NULL;
 }
 
 static void solve(scene *s, rows *r, const ota_communicator *with) {
@@ -292,7 +290,8 @@ static void expect_rows(const char *what, const scene *s, const rows *p, int64_t
 /* To a tolerance two plans agree as far as both met it; else by the rounding of the type. */
 static double tolerance_of(const cell *c) {
     const bool solves = strchr(c->method, '/') != NULL && strstr(c->method, "rounds") == NULL;
-    return solves ? 1e-3 : c->narrow ? 4e-6 : 1e-12;
+    const bool loose = strstr(c->method, "tolerance") != NULL || (solves && c->narrow);
+    return loose ? 3e-4 : solves ? 1e-7 : c->narrow ? 4e-6 : 1e-12;
 }
 
 static void compare(const scene *s, int ranks) {
@@ -322,7 +321,7 @@ static void compare(const scene *s, int ranks) {
 
 static void a_ring_is_one_process(void **state) {
     (void)state;
-    static const int counts[] = {2, 8, 1, 3, 2};
+    static const int counts[] = {2, 8, 1, 3, 4};
     scene *s = malloc(sizeof *s);
     const long stride = test_stride();
     long combination = 0;
@@ -330,9 +329,9 @@ static void a_ring_is_one_process(void **state) {
         draw(s, &cells[k], 100 + (uint64_t)k);
         solve(s, &s->all, NULL);
         if (s->all.status < OTA_OK) fail_msg("%s: %s", s->cell->method, s->all.error.message);
-        for (int way = 0; way < 5; way++) {
+        for (int way = 0; way < 3; way++) {
             if (combination++ % stride != 0) continue;
-            const int ranks = counts[way];
+            const int ranks = counts[(way + k) % 5];
             const ota_shares order = (way + k) % 2 == 0 ? OTA_SHARES_IN_ORDER : OTA_SHARES_ZIGZAG;
             cut(s, ranks, order, way % 2 == 1);
             s->threads = 1 + way % 2;

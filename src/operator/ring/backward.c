@@ -29,7 +29,8 @@ ota_status ota_ring_check_gradients(const ota_plan *plan, const ota_gradients *w
                   {"temperature", &want->temperature},
                   {"row_mass", &want->row_mass},
                   {"column_mass", &want->column_mass}};
-    if (plan->device->coupled) return refuse("columns", "of coupled columns", error);
+    if (plan->device->coupled && r->settings.fixed)
+        return refuse("rounds", "of a fixed number of rounds", error);
     if (r->problem.dropout > 0.0) return refuse("dropout", "with dropout", error);
     for (int t = 0; t < r->term_count; t++) {
         if (ota_term_form_of(&r->terms[t]) == OTA_TERM_SATURATES)
@@ -49,31 +50,35 @@ ota_status ota_ring_check_gradients(const ota_plan *plan, const ota_gradients *w
 
 /* ---- one unit ------------------------------------------------------------------------------------- */
 
-typedef struct reverse {
-    const ota_gradients *want;
-    ota_array out_grad; /* of the unit */
-} reverse;
-
 static void add(double *to, const double *from, int64_t count) {
     for (int64_t k = 0; k < count; k++) to[k] += from[k];
 }
 
-static void reverse_piece(ota_device *ring, const ota_ring_piece *piece, void *context) {
-    const reverse *at = context;
+/* What U and the outputs are for the piece: the caller's, or with the multipliers of coupled columns. */
+static void set_arrays(ota_device *ring, const ota_ring_piece *piece, const ota_array *out_grad,
+                       ota_arrays *arrays, ota_gradients *want) {
     const ota_resolved *r = ring->resolved;
-    ota_plan *plan = ring->attends;
-    const int64_t width = r->width, values = ring->values_width;
+    const bool coupled = ring->coupled;
+    arrays->values = coupled ? ota_ring_advantages(ring, piece) : ota_ring_values(ring);
+    arrays->out =
+        coupled ? ota_ring_outputs(ring) : ota_ring_rows(ring, ring->out, ring->values_width);
+    arrays->lse = ota_array_of(ring->lse, OTA_F64, 1, ring->group, 1, r->queries);
+    want->out_grad = coupled ? ota_ring_upstream(ring) : *out_grad;
+}
+
+static void reverse_piece(ota_device *ring, const ota_ring_piece *piece, void *context) {
+    const ota_resolved *r = ring->resolved;
+    ota_plan *plan = ring->reverses;
+    const int64_t width = r->width, values = ring->values_width, wide = plan->values_width;
     if (ring->failed != OTA_OK) return;
-    ota_ring_place(ring, piece, false, plan);
+    if (ring->coupled) ota_ring_bias(ring, piece);
+    ota_ring_place(ring, piece, ring->coupled, plan);
     ota_arrays arrays = {.size = sizeof arrays};
-    arrays.values = ota_ring_values(ring);
-    arrays.out = ota_ring_rows(ring, ring->out, values);
-    arrays.lse = ota_array_of(ring->lse, OTA_F64, 1, ring->group, 1, r->queries);
     ota_gradients want = {.size = sizeof want, .solved = 1};
-    want.out_grad = at->out_grad;
+    set_arrays(ring, piece, context, &arrays, &want);
     want.queries = ota_ring_rows(ring, ring->piece_queries, width);
     want.keys = ota_array_of(ring->piece_keys, OTA_F64, 1, 1, ring->room, width);
-    want.values = ota_array_of(ring->piece_values, OTA_F64, 1, 1, ring->room, values);
+    want.values = ota_array_of(ring->piece_values, OTA_F64, 1, 1, ring->room, wide);
     const ota_status status = ota_backward(plan, &arrays, &want, NULL, NULL);
     if (status < OTA_OK) {
         ring->failed = status;
@@ -83,7 +88,7 @@ static void reverse_piece(ota_device *ring, const ota_ring_piece *piece, void *c
     for (int64_t j = 0; j < piece->count; j++) {
         double *sums = piece->sums + j * (width + values);
         add(sums, ring->piece_keys + j * width, width);
-        add(sums + width, ring->piece_values + j * values, values);
+        add(sums + width, ring->piece_values + j * wide, values);
     }
 }
 
@@ -103,17 +108,21 @@ static bool find_rows(ota_device *ring, const ota_arrays *arrays, bool solved) {
     return true;
 }
 
-static void put_unit(const ota_device *ring, const ota_gradients *want) {
+static void put_queries(const ota_device *ring, const ota_array *to) {
     const ota_resolved *r = ring->resolved;
     const ota_ring_unit *unit = &ring->unit;
-    const int64_t width = r->width, values = ring->values_width;
-    for (int64_t k = 0; k < ring->group * r->queries && ota_array_present(&want->queries); k++) {
-        for (int64_t w = 0; w < width; w++)
-            ota_array_set(&want->queries, unit->batch, unit->head + k / r->queries, k % r->queries,
-                          w, ring->query_sums[k * width + w]);
+    for (int64_t k = 0; k < ring->group * r->queries && ota_array_present(to); k++) {
+        for (int64_t w = 0; w < r->width; w++)
+            ota_array_set(to, unit->batch, unit->head + k / r->queries, k % r->queries, w,
+                          ring->query_sums[k * r->width + w]);
     }
+}
+
+static void put_keys(const ota_device *ring, const ota_gradients *want) {
+    const ota_ring_unit *unit = &ring->unit;
+    const int64_t width = ring->resolved->width, values = ring->values_width;
     for (int64_t j = 0; j < ring->shards->key_share; j++) {
-        const double *sums = ring->sums_here + j * (width + values);
+        const double *sums = ring->totals + j * (width + values);
         for (int64_t w = 0; w < width && ota_array_present(&want->keys); w++)
             ota_array_set(&want->keys, unit->batch, unit->key_head, j, w, sums[w]);
         for (int64_t w = 0; w < values && ota_array_present(&want->values); w++)
@@ -130,30 +139,53 @@ static ota_array rows_of(const ota_array *a, const ota_ring_unit *unit) {
     return part;
 }
 
-ota_status ota_ring_backward(ota_plan *plan, const ota_arrays *arrays, const ota_gradients *want) {
+/* Gradients of the unit at work into query_sums, and into the totals of its key head. */
+static ota_status reverse_unit(ota_device *ring, const ota_arrays *arrays,
+                               const ota_gradients *want, double *residual) {
+    const ota_resolved *r = ring->resolved;
+    const int64_t both = r->width + ring->values_width, rows = ring->group * r->queries;
+    if (ring->coupled) {
+        const ota_status solved = ota_ring_multipliers(ring, arrays, want, residual);
+        if (solved != OTA_OK) return solved;
+    } else if (!find_rows(ring, arrays, want->solved != 0)) {
+        return OTA_ECOMM;
+    }
+    ota_array out_grad = rows_of(&want->out_grad, &ring->unit);
+    const ota_ring_turn turn = {.unit = ring->unit,
+                                .with_values = true,
+                                .sum_width = both,
+                                .visit = reverse_piece,
+                                .context = &out_grad,
+                                .step = "passing keys and their gradients on"};
+    memset(ring->query_sums, 0, (size_t)(rows * r->width) * sizeof *ring->query_sums);
+    if (!ota_ring_go(ring, &turn)) return OTA_ECOMM;
+    add(ring->totals, ring->sums_here, ring->shards->key_share * both);
+    return OTA_OK;
+}
+
+ota_status ota_ring_backward(ota_plan *plan, const ota_arrays *arrays, const ota_gradients *want,
+                             ota_result *found) {
     ota_device *ring = plan->device;
     const ota_resolved *r = ring->resolved;
-    const size_t query_bytes = (size_t)(ring->group * r->queries * r->width) * sizeof(double);
+    const int64_t sharers = r->heads / r->key_heads;
+    const size_t totals = (size_t)(ring->share * (r->width + ring->values_width));
     ring->failed = OTA_OK;
-    for (int64_t k = 0; k < r->batch * r->key_heads; k++) {
-        ring->unit = (ota_ring_unit){.batch = k / r->key_heads,
-                                     .key_head = k % r->key_heads,
-                                     .head = k % r->key_heads * ring->group,
-                                     .heads = ring->group};
-        ota_ranks_at(&ring->shards->ranks, ring->unit.batch * r->heads + ring->unit.head, -1);
+    for (int64_t k = 0; k < r->batch * r->heads; k += ring->group) {
+        const int64_t head = k % r->heads;
+        ring->unit = (ota_ring_unit){
+            .batch = k / r->heads, .key_head = head / sharers, .head = head, .heads = ring->group};
+        ota_ranks_at(&ring->shards->ranks, k, -1);
+        if (head % sharers == 0) memset(ring->totals, 0, totals * sizeof *ring->totals);
         /* A rank that is told to stop still passes on what others wait for. */
         if (ota_interrupted(&r->settings) != OTA_OK) ring->failed = ota_interrupted(&r->settings);
-        if (!find_rows(ring, arrays, want->solved != 0)) return OTA_ECOMM;
-        reverse at = {want, rows_of(&want->out_grad, &ring->unit)};
-        const ota_ring_turn turn = {.unit = ring->unit,
-                                    .with_values = true,
-                                    .sum_width = r->width + ring->values_width,
-                                    .visit = reverse_piece,
-                                    .context = &at,
-                                    .step = "passing keys and their gradients on"};
-        memset(ring->query_sums, 0, query_bytes);
-        if (!ota_ring_go(ring, &turn)) return OTA_ECOMM;
-        if (ring->failed == OTA_OK) put_unit(ring, want);
+        double residual = 0.0;
+        const ota_status status = reverse_unit(ring, arrays, want, &residual);
+        found->backward_residual = fmax(found->backward_residual, residual);
+        found->head = k;
+        if (status != OTA_OK) return status;
+        if (ring->failed != OTA_OK) continue;
+        put_queries(ring, &want->queries);
+        if ((head + ring->group) % sharers == 0) put_keys(ring, want);
     }
     return ring->failed;
 }

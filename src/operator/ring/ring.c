@@ -109,14 +109,20 @@ ota_status ota_ring_create(ota_plan *plan, ota_device **device, ota_error *error
     ring->group = ring->coupled ? 1 : r->heads / r->key_heads;
     ring->stride = (r->keys + 15) / 16 * 16;
     measure_shares(ring);
-    TRY(open_plan(ring, ring->values_width, ring->gradients, &ring->attends, error));
-    return ring->coupled ? open_plan(ring, 1, true, &ring->sums, error) : OTA_OK;
+    const bool reverses = ring->gradients && !ring->coupled;
+    TRY(open_plan(ring, ring->values_width, reverses, &ring->attends, error));
+    if (!ring->coupled) ring->reverses = ring->attends;
+    if (!ring->coupled) return OTA_OK;
+    TRY(open_plan(ring, 1, true, &ring->sums, error));
+    if (!ring->gradients || r->settings.fixed) return OTA_OK;
+    return open_plan(ring, ring->values_width + 1, true, &ring->reverses, error);
 }
 
 static void close_ring(ota_device *ring) {
     if (ring == NULL) return;
     ota_plan_free(ring->attends);
     ota_plan_free(ring->sums);
+    if (ring->reverses != ring->attends) ota_plan_free(ring->reverses);
     free(ring);
 }
 
@@ -126,7 +132,7 @@ static double *numbers(ota_arena *arena, int64_t count) {
 
 static void lay_out_rounds(ota_device *ring, ota_arena *a) {
     const ota_resolved *r = ring->resolved;
-    double **rows[] = {&ring->ones, &ring->mu, &ring->u, &ring->f};
+    double **rows[] = {&ring->weights, &ring->mu, &ring->u, &ring->f};
     double **columns[] = {&ring->nu,  &ring->lambdas, &ring->g,        &ring->target,
                           &ring->sum, &ring->scaling, &ring->absorbed, &ring->local};
     for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) *rows[k] = numbers(a, r->queries);
@@ -162,9 +168,11 @@ static void lay_out(ota_device *ring, ota_arena *a) {
         ring->query_sums = numbers(a, rows * r->width);
         ring->piece_queries = numbers(a, rows * r->width);
         ring->piece_keys = numbers(a, ring->room * r->width);
-        ring->piece_values = numbers(a, ring->room * ring->values_width);
+        ring->piece_values = numbers(a, ring->room * (ring->values_width + 1));
+        ring->totals = numbers(a, ring->share * both);
     }
     if (ring->coupled) lay_out_rounds(ring, a);
+    if (ring->coupled && ring->reverses != NULL) ota_ring_lay_out_adjoint(ring, a);
 }
 
 static ota_course course_of(const ota_device *ring) {

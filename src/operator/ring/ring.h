@@ -39,6 +39,8 @@ typedef struct ota_ring_turn {
     const char *step;
 } ota_ring_turn;
 
+typedef struct ota_ring_adjoint ota_ring_adjoint; /* multipliers.c */
+
 struct ota_device {
     const ota_resolved *resolved; /* the rank's */
     ota_shards *shards;
@@ -51,7 +53,8 @@ struct ota_device {
     int64_t stride;      /* keys rounded up to 16 */
     ota_plan *attends;   /* softmax of a piece, its weights applied to the values; backward */
     ota_plan *sums;      /* coupled: lse of rows and sums of columns of a piece */
-    size_t plan_bytes;   /* of both */
+    ota_plan *reverses;  /* gradients of a piece: `attends`; coupled: of one value more */
+    size_t plan_bytes;   /* of all */
     unsigned char *here, *there;    /* messages */
     double *sums_here, *sums_there; /* [share][width + values width] */
     void *queries;           /* [group][rows][width] in `type`, where it is not the caller's */
@@ -60,9 +63,11 @@ struct ota_device {
     int64_t *lengths;        /* of the piece's masks */
     double *out, *piece_out; /* [group][rows][values width] */
     double *lse, *piece_lse; /* [group][rows] */
-    double *query_sums, *piece_queries; /* with gradients: [group][rows][width] */
-    double *piece_keys, *piece_values;  /* with gradients: [room][...] */
-    double *ones, *zeros, *piece_sums;  /* coupled: [rows], [room], [room] */
+    double *query_sums, *piece_queries;   /* with gradients: [group][rows][width] */
+    double *piece_keys, *piece_values;    /* with gradients: [room][...] */
+    double *totals;                       /* with gradients: [share][width + values width] */
+    double *weights, *zeros, *piece_sums; /* coupled: [rows], [room], [room] */
+    ota_ring_adjoint *adjoint;            /* coupled, with gradients */
     /* coupled, of the head at work */
     double *mu, *u, *f;                                           /* [rows] */
     double *nu, *lambdas, *g, *target, *sum, *scaling, *absorbed; /* [keys] */
@@ -72,7 +77,6 @@ struct ota_device {
     double key_norm;     /* largest of the keys that came by, squared */
     ota_run *run;
     ota_ring_unit unit;
-    int64_t empty_rows, nonfinite_rows;
     ota_status failed; /* a piece that could not be solved */
 };
 
@@ -110,9 +114,25 @@ double ota_ring_kernel_floor(const ota_head *head);
 bool ota_ring_kernel_emit(ota_head *head);
 void ota_ring_gather(ota_head *head);
 
+/* g of the piece into ring->bias. */
+void ota_ring_bias(ota_device *ring, const ota_ring_piece *piece);
+/* P^T weights of this rank's rows into ring->local, once lse is known. */
+bool ota_ring_sum(ota_device *ring, bool notes_norms);
+
+/* multipliers.c: what the semi-dual system of a head with coupled columns is solved in, and its solution: the upstream of
+ * `reverses` [rows][values width + 1], the outputs it belongs to, and b [keys]. */
+void ota_ring_lay_out_adjoint(ota_device *ring, ota_arena *arena);
+ota_status ota_ring_multipliers(ota_device *ring, const ota_arrays *arrays,
+                                const ota_gradients *want, double *residual);
+ota_array ota_ring_upstream(const ota_device *ring);
+ota_array ota_ring_outputs(const ota_device *ring);
+/* The values of the piece, and beside them what the multipliers take from U. */
+ota_array ota_ring_advantages(ota_device *ring, const ota_ring_piece *piece);
+
 /* backward.c: refusals, and the gradients of a rank's queries, keys and values. */
 ota_status ota_ring_check_gradients(const ota_plan *plan, const ota_gradients *want,
                                     ota_error *error);
-ota_status ota_ring_backward(ota_plan *plan, const ota_arrays *arrays, const ota_gradients *want);
+ota_status ota_ring_backward(ota_plan *plan, const ota_arrays *arrays, const ota_gradients *want,
+                             ota_result *found);
 
 #endif

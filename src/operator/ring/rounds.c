@@ -23,15 +23,19 @@ static void note_norms(ota_device *ring, const ota_ring_piece *piece) {
     }
 }
 
-/* P^T 1 of the piece: the gradient of values that are alike, of outputs whose gradients are 1. */
+void ota_ring_bias(ota_device *ring, const ota_ring_piece *piece) {
+    for (int64_t j = 0; j < ring->room; j++)
+        ring->bias[j] = j < piece->count ? ring->g[piece->first + j] : 0.0;
+}
+
+/* P^T x of the piece: the gradient of values of width 1, of outputs whose gradients are x. */
 static void sum_piece(ota_device *ring, const ota_ring_piece *piece, void *context) {
     const ota_resolved *r = ring->resolved;
     ota_plan *plan = ring->sums;
-    const ota_head *head = context;
+    const bool *notes = context;
     if (ring->failed != OTA_OK) return;
-    if (head->kernel.first) note_norms(ring, piece);
-    for (int64_t j = 0; j < ring->room; j++)
-        ring->bias[j] = j < piece->count ? ring->g[piece->first + j] : 0.0;
+    if (*notes) note_norms(ring, piece);
+    ota_ring_bias(ring, piece);
     ota_ring_place(ring, piece, true, plan);
     ota_arrays arrays = {.size = sizeof arrays};
     /* Neither values nor outputs count where only the sums are wanted. */
@@ -39,7 +43,7 @@ static void sum_piece(ota_device *ring, const ota_ring_piece *piece, void *conte
     arrays.out = ota_array_of(ring->piece_out, OTA_F64, 1, 1, r->queries, 1);
     arrays.lse = ota_array_of(ring->lse, OTA_F64, 1, 1, 1, r->queries);
     ota_gradients want = {.size = sizeof want, .solved = 1};
-    want.out_grad = ota_array_of(ring->ones, OTA_F64, 1, 1, r->queries, 1);
+    want.out_grad = ota_array_of(ring->weights, OTA_F64, 1, 1, r->queries, 1);
     want.values = ota_array_of(ring->piece_sums, OTA_F64, 1, 1, ring->room, 1);
     const ota_status status = ota_backward(plan, &arrays, &want, NULL, NULL);
     if (status < OTA_OK) {
@@ -50,19 +54,22 @@ static void sum_piece(ota_device *ring, const ota_ring_piece *piece, void *conte
            (size_t)piece->count * sizeof *ring->local);
 }
 
-static bool sum_columns(ota_head *head) {
-    ota_device *ring = head->place;
+bool ota_ring_sum(ota_device *ring, bool notes_norms) {
+    const ota_resolved *r = ring->resolved;
     const ota_ring_turn turn = {.unit = ring->unit,
                                 .visit = sum_piece,
-                                .context = head,
+                                .context = &notes_norms,
                                 .step = "passing keys on for the column sums"};
-    for (int64_t i = 0; i < head->rows; i++) {
-        ring->ones[i] = 1.0;
-        ring->piece_out[i] = 0.0;
-    }
+    memset(ring->piece_out, 0, (size_t)r->queries * sizeof *ring->piece_out);
     memset(ring->zeros, 0, (size_t)ring->room * sizeof *ring->zeros);
-    memset(ring->local, 0, (size_t)head->columns * sizeof *ring->local);
-    if (!ota_ring_go(ring, &turn)) return false;
+    memset(ring->local, 0, (size_t)r->keys * sizeof *ring->local);
+    return ota_ring_go(ring, &turn);
+}
+
+static bool sum_columns(ota_head *head) {
+    ota_device *ring = head->place;
+    for (int64_t i = 0; i < head->rows; i++) ring->weights[i] = 1.0;
+    if (!ota_ring_sum(ring, head->kernel.first)) return false;
     for (int64_t j = 0; j < head->columns; j++) {
         const double v = head->kernel.scaling[j];
         head->kernel.sum[j] = v > 0.0 ? ring->local[j] / v : 0.0;

@@ -47,8 +47,7 @@ static void attend_piece(ota_device *ring, const ota_ring_piece *piece, void *co
     ota_arrays arrays = {.size = sizeof arrays};
     const int64_t rows = ring->group * ring->resolved->queries;
     if (ring->failed != OTA_OK) return;
-    for (int64_t j = 0; j < ring->room && ring->coupled; j++)
-        ring->bias[j] = j < piece->count ? ring->g[piece->first + j] : 0.0;
+    if (ring->coupled) ota_ring_bias(ring, piece);
     ota_ring_place(ring, piece, ring->coupled, plan);
     arrays.lse = ota_array_of(ring->piece_lse, OTA_F64, 1, ring->group, 1, ring->resolved->queries);
     if (a->with_out && ring->values_width > 0) {

@@ -51,8 +51,12 @@ static double sum_of_chunks(const double *partial, int64_t stride, int64_t j) {
 /* y = H x on the keys that are not held, 0 on the others; a is left with (w x)_i / den_i. */
 static void product(const ota_adjoint *s, const double *x, double *y) {
     product_job job = {s, x, s->a};
-    ota_parallel(s->pool, OTA_ADJOINT_CHUNKS, product_chunk, &job);
-    for (int64_t j = 0; j < s->columns; j++) y[j] = sum_of_chunks(s->partial, s->stride, j);
+    if (s->apply != NULL) {
+        s->apply(s, x, y);
+    } else {
+        ota_parallel(s->pool, OTA_ADJOINT_CHUNKS, product_chunk, &job);
+        for (int64_t j = 0; j < s->columns; j++) y[j] = sum_of_chunks(s->partial, s->stride, j);
+    }
     (void)ota_ranks_sum(s->settings, y, s->columns, NULL, 0, "a product of backward");
     for (int64_t j = 0; j < s->columns; j++) y[j] = s->held[j] ? 0.0 : y[j] + s->extra[j] * x[j];
 }
@@ -71,6 +75,23 @@ static void diagonal_chunk(void *context, int64_t chunk, int worker) {
     else
         s->algebra->slope_diagonal_f64((const double *)s->slopes + first * s->stride, s->stride,
                                        last - first, s->columns, s->den + first, weight, diagonal);
+}
+
+/* Without what the rule adds: sum_i w_ij, and the diagonal that preconditions. */
+static void find_diagonal(ota_adjoint *s, double *weight, double *diagonal) {
+    const int64_t count = s->columns;
+    if (s->apply != NULL) {
+        memcpy(weight, s->sums, (size_t)count * sizeof *weight);
+        memcpy(diagonal, s->sums, (size_t)count * sizeof *diagonal);
+        return;
+    }
+    ota_parallel(s->pool, OTA_ADJOINT_CHUNKS, diagonal_chunk, s);
+    for (int64_t j = 0; j < count; j++) {
+        weight[j] = sum_of_chunks(s->more, s->stride, j);
+        diagonal[j] = sum_of_chunks(s->partial, s->stride, j);
+    }
+    (void)ota_ranks_sum(s->settings, weight, count, NULL, 0, "the diagonal of backward");
+    (void)ota_ranks_sum(s->settings, diagonal, count, NULL, 0, "the diagonal of backward");
 }
 
 static double absolute_sum(const double *x, int64_t count) {
@@ -114,13 +135,7 @@ ota_status ota_adjoint_solve(ota_adjoint *s) {
     const double goal = s->narrow ? goal_narrow : goal_wide;
     memset(s->b, 0, (size_t)count * sizeof *s->b);
     s->amplification = 0.0;
-    ota_parallel(s->pool, OTA_ADJOINT_CHUNKS, diagonal_chunk, s);
-    for (int64_t j = 0; j < count; j++) {
-        weight[j] = sum_of_chunks(s->more, s->stride, j);
-        diagonal[j] = sum_of_chunks(s->partial, s->stride, j);
-    }
-    (void)ota_ranks_sum(s->settings, weight, count, NULL, 0, "the diagonal of backward");
-    (void)ota_ranks_sum(s->settings, diagonal, count, NULL, 0, "the diagonal of backward");
+    find_diagonal(s, weight, diagonal);
     for (int64_t j = 0; j < count; j++) {
         weight[j] = s->held[j] ? 0.0 : weight[j];
         diagonal[j] = s->held[j] ? 0.0 : diagonal[j] + s->extra[j];

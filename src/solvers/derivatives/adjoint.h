@@ -18,7 +18,8 @@
 #include "backend/gradient.h"
 #include "solvers/solver.h"
 
-typedef struct ota_adjoint {
+typedef struct ota_adjoint ota_adjoint;
+struct ota_adjoint {
     /* given */
     int64_t rows, columns, stride; /* stride: of the matrix and of every chunk's partial sums */
     const void *slopes;            /* [rows][stride] w, f64 or, `narrow`, f32 */
@@ -42,7 +43,12 @@ typedef struct ota_adjoint {
     double residual;
     /* most that b moved for what rounding does to w: sum_ij w_ij x_j^2 / (x H x) of a direction x */
     double amplification;
-} ota_adjoint;
+    /* Slopes that are stored nowhere: sums over this process's rows, y_j = sum_i w_ij (x_j - (w x)_i / den_i), with
+       (w x)_i / den_i left in `a`; and w_ij themselves summed, which stand for the diagonal. NULL: `slopes`. */
+    void (*apply)(const ota_adjoint *system, const double *x, double *y);
+    const double *sums; /* [columns], of all processes */
+    void *context;
+};
 
 /* OTA_OK, OTA_NOT_CONVERGED (residual above `enough`), OTA_CANCELLED or OTA_TIMEOUT. */
 ota_status ota_adjoint_solve(ota_adjoint *system);

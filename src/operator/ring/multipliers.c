@@ -1,0 +1,246 @@
+/* The multipliers of coupled columns in a ring: the semi-dual system of solvers/derivatives/adjoint.h whose slopes P come by
+ * piece after piece. With z_i = (P x)_i / mu_i, U = out_grad V^T and u_i = out_grad_i . out_i,
+ *
+ *     H x = c x - P^T z + extra x,    right_j = V_j . (P^T out_grad)_j - (P^T (u / mu))_j
+ *
+ * where P x is an output of values of width 1, and P^T z the gradient of such values; two turns a product. The last turn
+ * takes the multipliers as one more value, dS = P (U - a - b) / t having
+ *
+ *     values [V, -b],  upstream [out_grad, 1],  outputs [out, -P b] */
+#include <math.h>
+#include <string.h>
+
+#include "operator/backward.h"
+#include "ring.h"
+
+struct ota_ring_adjoint {
+    double *upstream, *outputs;                                    /* [rows][values width + 1] */
+    double *values;                                                /* [room][values width + 1] */
+    double *line;                                                  /* [room] */
+    double *row_right, *den, *a, *product;                         /* [rows] */
+    double *b, *right, *extra, *sums, *own_sums, *terms, *vectors; /* [keys] */
+    unsigned char *held;                                           /* [keys] */
+    const double *x;                                               /* of the product at hand */
+    const double *beside;                                          /* [keys] beside the values */
+};
+
+static double *numbers(ota_arena *arena, int64_t count) {
+    return ota_arena_take(arena, (size_t)count, sizeof(double));
+}
+
+void ota_ring_lay_out_adjoint(ota_device *ring, ota_arena *arena) {
+    const int64_t rows = ring->resolved->queries, wide = ring->values_width + 1;
+    ota_ring_adjoint *to = ota_arena_take(arena, 1, sizeof *to);
+    ota_ring_adjoint found = {.upstream = numbers(arena, rows * wide),
+                              .outputs = numbers(arena, rows * wide),
+                              .values = numbers(arena, ring->room * wide),
+                              .line = numbers(arena, ring->room),
+                              .vectors = numbers(arena, OTA_ADJOINT_VECTORS * ring->stride),
+                              .held = ota_arena_take(arena, (size_t)ring->stride, 1)};
+    double **of_rows[] = {&found.row_right, &found.den, &found.a, &found.product};
+    double **of_keys[] = {&found.b,    &found.right,    &found.extra,
+                          &found.sums, &found.own_sums, &found.terms};
+    for (size_t k = 0; k < sizeof of_rows / sizeof of_rows[0]; k++)
+        *of_rows[k] = numbers(arena, rows);
+    for (size_t k = 0; k < sizeof of_keys / sizeof of_keys[0]; k++)
+        *of_keys[k] = numbers(arena, ring->stride);
+    if (to != NULL) *to = found;
+    ring->adjoint = to;
+}
+
+ota_array ota_ring_upstream(const ota_device *ring) {
+    return ota_ring_rows(ring, ring->adjoint->upstream, ring->values_width + 1);
+}
+
+ota_array ota_ring_outputs(const ota_device *ring) {
+    return ota_ring_rows(ring, ring->adjoint->outputs, ring->values_width + 1);
+}
+
+ota_array ota_ring_advantages(ota_device *ring, const ota_ring_piece *piece) {
+    const ota_ring_adjoint *s = ring->adjoint;
+    const int64_t width = ring->values_width, wide = width + 1;
+    const double *values = ring->values;
+    for (int64_t j = 0; j < ring->room; j++) {
+        memcpy(s->values + j * wide, values + j * width, (size_t)width * sizeof *values);
+        s->values[j * wide + width] = j < piece->count ? -s->beside[piece->first + j] : 0.0;
+    }
+    return ota_array_of(s->values, OTA_F64, 1, 1, ring->room, wide);
+}
+
+/* ---- products ------------------------------------------------------------------------------------- */
+
+/* P x of the piece, whose rows weigh exp(lse of the piece - lse of all). */
+static void multiply_piece(ota_device *ring, const ota_ring_piece *piece, void *context) {
+    ota_ring_adjoint *s = ring->adjoint;
+    const int64_t rows = ring->resolved->queries;
+    (void)context;
+    if (ring->failed != OTA_OK) return;
+    for (int64_t j = 0; j < ring->room; j++)
+        s->line[j] = j < piece->count ? s->x[piece->first + j] : 0.0;
+    ota_ring_bias(ring, piece);
+    ota_ring_place(ring, piece, true, ring->sums);
+    ota_arrays arrays = {.size = sizeof arrays};
+    arrays.values = ota_array_of(s->line, OTA_F64, 1, 1, ring->room, 1);
+    arrays.out = ota_ring_rows(ring, ring->piece_out, 1);
+    arrays.lse = ota_array_of(ring->piece_lse, OTA_F64, 1, 1, 1, rows);
+    const ota_status status = ota_plan_run(ring->sums, &arrays, NULL, NULL);
+    if (status < OTA_OK) ring->failed = status;
+    for (int64_t i = 0; i < rows && status >= OTA_OK; i++) {
+        if (ring->piece_lse[i] > -INFINITY)
+            s->product[i] += exp(ring->piece_lse[i] - ring->lse[i]) * ring->piece_out[i];
+    }
+}
+
+/* A communicator that failed makes the sums that follow fail, too. */
+static void apply(const ota_adjoint *system, const double *x, double *y) {
+    ota_device *ring = system->context;
+    ota_ring_adjoint *s = ring->adjoint;
+    const ota_ring_turn turn = {.unit = ring->unit,
+                                .visit = multiply_piece,
+                                .step = "passing keys on for a product of backward"};
+    s->x = x;
+    memset(s->product, 0, (size_t)system->rows * sizeof *s->product);
+    if (!ota_ring_go(ring, &turn)) return;
+    for (int64_t i = 0; i < system->rows; i++) {
+        system->a[i] = s->den[i] > 0.0 ? s->product[i] / s->den[i] : 0.0;
+        ring->weights[i] = system->a[i];
+    }
+    if (!ota_ring_sum(ring, false)) return;
+    for (int64_t j = 0; j < system->columns; j++) y[j] = s->own_sums[j] * x[j] - ring->local[j];
+}
+
+/* ---- the right side ------------------------------------------------------------------------------- */
+
+/* V_j . (P^T out_grad)_j, and its terms without their signs. */
+static void weigh_piece(ota_device *ring, const ota_ring_piece *piece, void *context) {
+    ota_ring_adjoint *s = ring->adjoint;
+    const int64_t width = ring->values_width, wide = width + 1;
+    const double *values = ring->values;
+    (void)context;
+    if (ring->failed != OTA_OK) return;
+    ota_ring_bias(ring, piece);
+    ota_ring_place(ring, piece, true, ring->reverses);
+    ota_arrays arrays = {.size = sizeof arrays};
+    arrays.values = ota_ring_advantages(ring, piece);
+    arrays.out = ota_ring_outputs(ring);
+    arrays.lse = ota_array_of(ring->lse, OTA_F64, 1, 1, 1, ring->resolved->queries);
+    ota_gradients want = {.size = sizeof want, .solved = 1, .out_grad = ota_ring_upstream(ring)};
+    want.values = ota_array_of(ring->piece_values, OTA_F64, 1, 1, ring->room, wide);
+    const ota_status status = ota_backward(ring->reverses, &arrays, &want, NULL, NULL);
+    if (status < OTA_OK) ring->failed = status;
+    for (int64_t j = 0; j < piece->count && status >= OTA_OK; j++) {
+        double sum = 0.0, all = 0.0;
+        for (int64_t w = 0; w < width; w++) {
+            const double term = values[j * width + w] * ring->piece_values[j * wide + w];
+            sum += term;
+            all += fabs(term);
+        }
+        s->right[piece->first + j] = sum;
+        s->terms[piece->first + j] = all;
+    }
+}
+
+/* Upstream [out_grad, last] and outputs [out, -product]. */
+static void set_upstream(ota_device *ring, const ota_gradients *want, double last) {
+    const ota_ring_adjoint *s = ring->adjoint;
+    const ota_resolved *r = ring->resolved;
+    const int64_t width = ring->values_width, wide = width + 1;
+    for (int64_t i = 0; i < r->queries; i++) {
+        for (int64_t w = 0; w < width; w++) {
+            s->upstream[i * wide + w] =
+                ota_array_get(&want->out_grad, ring->unit.batch, ring->unit.head, i, w);
+            s->outputs[i * wide + w] = ring->out[i * width + w];
+        }
+        s->upstream[i * wide + width] = last;
+        s->outputs[i * wide + width] = -s->product[i];
+    }
+}
+
+static void set_rows(ota_device *ring) {
+    const ota_ring_adjoint *s = ring->adjoint;
+    const int64_t width = ring->values_width, wide = width + 1;
+    for (int64_t i = 0; i < ring->resolved->queries; i++) {
+        const bool idle = !(ring->lse[i] > -INFINITY);
+        s->den[i] = idle ? 0.0 : ota_row_mass(ring->resolved, ring->unit.batch, ring->unit.head, i);
+        s->row_right[i] = 0.0;
+        for (int64_t w = 0; w < width; w++)
+            s->row_right[i] += s->upstream[i * wide + w] * ring->out[i * width + w];
+    }
+}
+
+/* The sums of columns, and the right side, of all ranks. */
+static bool find_right(ota_device *ring, const ota_gradients *want) {
+    ota_ring_adjoint *s = ring->adjoint;
+    const ota_resolved *r = ring->resolved;
+    const size_t bytes = (size_t)r->keys * sizeof(double);
+    const ota_ring_turn turn = {.unit = ring->unit,
+                                .with_values = true,
+                                .visit = weigh_piece,
+                                .step = "passing keys on for the right side of backward"};
+    memset(s->b, 0, bytes);
+    memset(s->right, 0, bytes);
+    memset(s->terms, 0, bytes);
+    memset(s->product, 0, (size_t)r->queries * sizeof(double));
+    s->beside = s->b;
+    set_upstream(ring, want, 0.0);
+    set_rows(ring);
+    if (!ota_ring_go(ring, &turn)) return false;
+    for (int64_t i = 0; i < r->queries; i++)
+        ring->weights[i] = s->den[i] > 0.0 ? s->row_right[i] / s->den[i] : 0.0;
+    if (!ota_ring_sum(ring, false)) return false;
+    for (int64_t j = 0; j < r->keys; j++) {
+        s->right[j] -= ring->local[j];
+        s->terms[j] += fabs(ring->local[j]);
+    }
+    for (int64_t i = 0; i < r->queries; i++) ring->weights[i] = 1.0;
+    if (!ota_ring_sum(ring, false)) return false;
+    memcpy(s->own_sums, ring->local, bytes);
+    memcpy(s->sums, ring->local, bytes);
+    double *const sums[] = {s->right, s->terms, s->sums};
+    for (int k = 0; k < 3; k++) {
+        if (!ota_ranks_sum(&r->settings, sums[k], r->keys, NULL, 0, "the right side of backward"))
+            return false;
+    }
+    return true;
+}
+
+ota_status ota_ring_multipliers(ota_device *ring, const ota_arrays *arrays,
+                                const ota_gradients *want, double *residual) {
+    ota_ring_adjoint *s = ring->adjoint;
+    const ota_resolved *r = ring->resolved;
+    const ota_ring_unit *unit = &ring->unit;
+    const ota_column_rule_row *rule = ota_column_rule_of(r->problem.columns);
+    const ota_column_parameters parameters = ota_column_parameters_of(&r->problem);
+    for (int64_t j = 0; j < r->keys; j++)
+        ring->g[j] = ota_array_get(&arrays->column_potential, unit->batch, unit->head, 0, j);
+    if (!ota_ring_attend(ring, unit, true) || !find_right(ring, want)) return OTA_ECOMM;
+    ota_adjoint system = {.rows = r->queries,
+                          .columns = r->keys,
+                          .stride = ring->stride,
+                          .den = s->den,
+                          .extra = s->extra,
+                          .held = s->held,
+                          .row_right = s->row_right,
+                          .right = s->right,
+                          .enough = r->type == OTA_F64 ? 1.0e-10 : 1.0e-6,
+                          .settings = &r->settings,
+                          .pool = ring->pool,
+                          .vectors = s->vectors,
+                          .a = s->a,
+                          .b = s->b,
+                          .apply = apply,
+                          .sums = s->sums,
+                          .context = ring};
+    const double tau = ota_head_temperature(r, unit->head);
+    for (int64_t j = 0; j < r->keys; j++) {
+        s->held[j] = ota_column_rests(rule, &parameters, ring->g[j]);
+        if (!s->held[j]) system.scale += s->terms[j];
+        s->extra[j] = ota_column_softness(rule, &parameters, s->sums[j], tau);
+    }
+    const ota_status status = ota_adjoint_solve(&system);
+    *residual = system.residual;
+    if (status != OTA_OK) return status;
+    for (int64_t i = 0; i < r->queries; i++) s->product[i] = s->row_right[i] - s->a[i] * s->den[i];
+    set_upstream(ring, want, 1.0);
+    return OTA_OK;
+}
