@@ -450,7 +450,7 @@ int tool_write_arrays(tool_output *output, const tool_array *arrays, size_t coun
     const char *path = tool_output_path(output);
     const file_format *format = format_of(path);
     if (format != NULL) return format->write(output, arrays, count, error);
-    if (tool_output_temporary(output) == NULL) return write_one_npy(output, arrays, count, error);
+    if (tool_output_streams(output)) return write_one_npy(output, arrays, count, error);
     tool_fail(error, TOOL_EXIT_USAGE, "%s: the name does not say which kind of file to write",
               tool_short_path(path));
     return tool_hint(error, "name it FILE.npy, FILE.npz or FILE.safetensors");

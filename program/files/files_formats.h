@@ -127,9 +127,10 @@ int tool_fail_names(tool_error *error, const char *path, const char *wanted, siz
 
 /* ---- outputs, for the writers ---- */
 
-/* The temporary file's path, for writers that need a path; NULL when the output streams (stdout,
- * a device). */
-const char *tool_output_temporary(const tool_output *output);
+/* To standard output or a device? */
+bool tool_output_streams(const tool_output *output);
+/* The temporary file's path, for writers that need one; from here on a killed program leaves that file. */
+int tool_output_temporary(tool_output *output, const char **path, tool_error *error);
 const char *tool_output_path(const tool_output *output);
 /* After another writer replaced the temporary file. */
 int tool_output_reopen(tool_output *output, tool_error *error);

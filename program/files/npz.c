@@ -326,16 +326,15 @@ static int add_array(zip_t *zip, tool_output *output, const tool_array *array, c
 
 int tool_write_npz(tool_output *output, const tool_array *arrays, size_t count, tool_error *error) {
     const char *path = tool_short_path(tool_output_path(output));
-    if (tool_output_temporary(output) == NULL || count == 0)
+    if (tool_output_streams(output) || count == 0)
         return tool_fail(error, TOOL_EXIT_USAGE, "%s: npz needs a file and at least one array",
                          path);
+    const char *temporary;
+    int kind = 0, code = tool_output_temporary(output, &temporary, error);
+    if (code != 0) return code;
     char **headers = calloc(count, sizeof *headers);
-    int kind = 0;
     /* libzip writes a neighbour of the temporary file and renames it over the empty one. */
-    zip_t *zip = headers != NULL
-                     ? zip_open(tool_output_temporary(output), ZIP_CREATE | ZIP_TRUNCATE, &kind)
-                     : NULL;
-    int code = 0;
+    zip_t *zip = headers != NULL ? zip_open(temporary, ZIP_CREATE | ZIP_TRUNCATE, &kind) : NULL;
     if (zip == NULL)
         code = tool_fail(error, TOOL_EXIT_IO, "%s: the archive cannot be started", path);
     for (size_t i = 0; code == 0 && i < count; i++)

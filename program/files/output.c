@@ -1,9 +1,10 @@
 /* Outputs that appear whole or not at all.
  *
- * begin: an exclusive temporary file `.otattn-*.tmp` in the target's folder (rename never crosses
- * file systems); commit: flush to disk, then one rename per output, where an unforced rename never
- * replaces a file and a forced one exchanges old and new so that it can be taken back while the
- * rest of a set is still under way. */
+ * begin: a file without a name in the target's folder (rename never crosses file systems), so that a
+ * killed program leaves nothing; where the file system has none such, an exclusive temporary file
+ * `.otattn-*.tmp`; commit: flush to disk, the temporary name, then one rename per output, where an
+ * unforced rename never replaces a file and a forced one exchanges old and new so that it can be
+ * taken back while the rest of a set is still under way. */
 #define _GNU_SOURCE
 #include "files_formats.h"
 #include "src/base/integers.h"
@@ -26,11 +27,12 @@ struct tool_output {
     char *path;      /* as the user gave it, for messages */
     char *target;    /* what the rename ends at: links resolved */
     char *temporary; /* NULL for a stream */
+    bool named;      /* the file has that name by now */
     bool force;
     placement state;
 };
 
-const char *tool_output_temporary(const tool_output *output) { return output->temporary; }
+bool tool_output_streams(const tool_output *output) { return output->temporary == NULL; }
 
 const char *tool_output_path(const tool_output *output) { return output->path; }
 
@@ -44,7 +46,7 @@ static void free_output(tool_output *output) {
 
 void tool_output_abort(tool_output *output) {
     if (output == NULL) return;
-    if (output->temporary != NULL) unlink(output->temporary);
+    if (output->named) unlink(output->temporary);
     free_output(output);
 }
 
@@ -56,6 +58,33 @@ static int io_error(tool_error *error, const tool_output *output, const char *wh
 static int refuse_existing(tool_error *error, const tool_output *output) {
     tool_fail(error, TOOL_EXIT_USAGE, "%s: already exists", tool_short_path(output->path));
     return tool_hint(error, "add -f to overwrite it, or choose another name");
+}
+
+/* A file of the folder that no name leads to; what is open has one in /proc, by which it can get another. */
+static bool create_nameless(tool_output *output, const char *folder) {
+    output->descriptor = open(folder, O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
+    if (output->descriptor < 0) return false;
+    char open_file[64];
+    (void)snprintf(open_file, sizeof open_file, "/proc/self/fd/%d", output->descriptor);
+    if (access(open_file, F_OK) == 0) return true;
+    close(output->descriptor);
+    output->descriptor = -1;
+    return false;
+}
+
+static int give_name(tool_output *output, tool_error *error) {
+    char open_file[64];
+    if (output->named) return 0;
+    (void)snprintf(open_file, sizeof open_file, "/proc/self/fd/%d", output->descriptor);
+    if (linkat(AT_FDCWD, open_file, AT_FDCWD, output->temporary, AT_SYMLINK_FOLLOW) != 0)
+        return io_error(error, output, "cannot be written");
+    output->named = true;
+    return 0;
+}
+
+int tool_output_temporary(tool_output *output, const char **path, tool_error *error) {
+    *path = output->temporary;
+    return give_name(output, error);
 }
 
 /* The temporary name does not grow with the target's, whose own name may already be the longest
@@ -72,9 +101,15 @@ static int create_temporary(tool_output *output, tool_error *error) {
             output->temporary = NULL;
             return tool_fail(error, TOOL_EXIT_LIMIT, "no memory is left for a file name");
         }
+        char *folder_name = strndup(output->target, (size_t)folder);
+        const bool nameless =
+            folder_name != NULL && create_nameless(output, folder > 0 ? folder_name : ".");
+        free(folder_name);
+        if (nameless) return 0;
         output->descriptor =
             open(output->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
-        if (output->descriptor >= 0) return 0;
+        output->named = output->descriptor >= 0;
+        if (output->named) return 0;
         if (errno != EEXIST) break;
     }
     int code = io_error(error, output, "cannot be written");
@@ -186,8 +221,10 @@ int tool_output_check(const tool_output *output, const tool_array *array, size_t
 
 static int finish_writing(tool_output *output, tool_error *error) {
     if (output->descriptor == STDOUT_FILENO) return 0;
+    bool failed = output->temporary != NULL && fsync(output->descriptor) != 0;
+    const int code = output->temporary != NULL && !failed ? give_name(output, error) : 0;
+    if (code != 0) return code;
     int descriptor = output->descriptor;
-    bool failed = output->temporary != NULL && fsync(descriptor) != 0;
     output->descriptor = -1;
     if (close(descriptor) != 0 || failed)
         return io_error(error, output, "cannot be written to disk");

@@ -85,7 +85,10 @@ static void test_output_appears_whole_or_not(void **state) {
     tool_error error = {0};
     tool_output *output = begin("a.txt", false);
     assert_int_equal(access("a.txt", F_OK), -1);
-    assert_int_equal(count_files(), 1);
+    /* Where the file system has files without a name, a killed program leaves nothing. */
+    const int nameless = open(".", O_WRONLY | O_TMPFILE, 0666);
+    assert_int_equal(count_files(), nameless >= 0 ? 0 : 1);
+    (void)close(nameless);
     assert_int_equal(tool_output_commit(output, &error), 0);
     holds("a.txt", "new");
     assert_int_equal(count_files(), 1);

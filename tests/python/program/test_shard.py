@@ -4,10 +4,7 @@ The tests of several processes need a program built with OTATTN_MPI, and mpirun:
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
@@ -161,24 +158,3 @@ def test_what_one_process_refuses_all_refuse(folder: Path) -> None:
         assert done.returncode == code
         assert done.stderr.count("otattn attend:") == 1
         assert not (folder / "no.npy").exists()
-
-
-def test_a_killed_process_ends_all(folder: Path) -> None:
-    if MPIRUN is None or not answer(folder, "doctor")["mpi"]:
-        pytest.skip("the program is built without MPI")
-    draw = np.random.default_rng(5)
-    for name in "qkv":
-        np.save(folder / f"{name}.npy", draw.standard_normal((1, 8, 1200, 16)))
-    command = [PROGRAM, "attend", "q.npy", "k.npy", "v.npy", "-o", "out.npy", "--threads", "1"]
-    words = ["--method", "softmax/exact{rounds=100000}", "--shard", "rows"]
-    running = subprocess.Popen(
-        [str(MPIRUN), "-n", "3", *command, *words],
-        cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment(**ALLOWED),
-    )  # fmt: skip
-    time.sleep(3.0)
-    children = Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text().split()
-    workers = [pid for pid in children if "attend" in Path(f"/proc/{pid}/cmdline").read_text()]
-    assert workers, "mpirun has started nothing"
-    os.kill(int(workers[-1]), signal.SIGKILL)
-    assert running.wait(timeout=60) != 0
-    assert not list(folder.glob("*out.npy*"))
