@@ -1,8 +1,8 @@
-"""`otattn attend --shard rows` under mpirun, of which a process is killed at any moment: all others end, within the time that
-mpirun takes to notice; nothing has an output's name, no temporary file and no shared memory is left.
+"""`otattn attend --shard rows` under mpirun, of which a process is killed at any moment: all others end, within
+the time that mpirun takes to notice; no output has its name, no temporary file and no shared memory is left.
 
-Two kills, times OTATTN_TEST_SCALE; OTATTN_KILLS_SEED draws other moments. Kills at every message, of ranks that are light
-enough for thousands, are those of tests/operator/test_killed_ranks.c."""
+Two kills, times OTATTN_TEST_SCALE; OTATTN_KILLS_SEED draws other moments. Kills at every message, of ranks that
+are light enough for thousands, are those of tests/operator/test_killed_ranks.c."""
 
 from __future__ import annotations
 
