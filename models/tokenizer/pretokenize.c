@@ -104,7 +104,9 @@ ota_status ota_cut_compile(ota_cut *cut, ota_text pattern, bool literal, const c
                                  (literal ? PCRE2_LITERAL : PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C);
         cut->pattern =
             pcre2_compile((PCRE2_SPTR)r.out.bytes, r.out.used, options, &code, &place, NULL);
-        if (cut->pattern == NULL) {
+        if (cut->pattern == NULL && code == PCRE2_ERROR_HEAP_FAILED) {
+            status = ota_token_no_memory(error);
+        } else if (cut->pattern == NULL) {
             char text[128] = "";
             (void)pcre2_get_error_message(code, (PCRE2_UCHAR *)text, sizeof text);
             status =

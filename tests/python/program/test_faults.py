@@ -1,0 +1,89 @@
+"""Failures of the system, a sample of what `./dev faults` tries in full: every call of one command and some calls of the
+others fail in turn, runs are killed and gone on with, and tables of studies survive half a line."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from program import PROGRAM, ROOT, environment
+
+BUILD = Path(os.environ.get("OTATTN_BUILD", ROOT / "build"))
+LIBRARY = BUILD / "tests" / "libfailing_calls.so"
+
+
+@pytest.fixture
+def row_file(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    return importlib.import_module("row_file")
+
+
+def drive(name: str, *words: str) -> str:
+    if not LIBRARY.exists():
+        pytest.skip("this build has no tests/libfailing_calls.so")
+    script = ROOT / "tests" / "faults" / name
+    command = [sys.executable, str(script), "--program", PROGRAM, "--library", str(LIBRARY), *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_every_call_of_attend_fails_once() -> None:
+    out = drive("fail_each_call.py", "--only", "attend over")
+    assert "(100.0 %)" in out and " 0 wrong" in out
+
+
+def test_some_calls_of_every_command_fail() -> None:
+    assert " 0 wrong" in drive("fail_each_call.py", "--sample", "2")
+
+
+def test_killed_runs() -> None:
+    assert " 0 wrong" in drive("torn_runs.py", "--only", "kills", "--count", "24")
+
+
+def test_interrupted_runs() -> None:
+    assert " 0 wrong" in drive("torn_runs.py", "--only", "interrupts", "--count", "24")
+
+
+def test_readers_that_leave() -> None:
+    assert " 0 wrong" in drive("torn_runs.py", "--only", "readers")
+
+
+def test_full_standard_output_is_said() -> None:
+    """Also where an early write failed and the last one did not."""
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [PROGRAM, "completions", "bash"], stdout=full, stderr=subprocess.PIPE, env=environment()
+        )
+    assert done.returncode == 6
+    assert b"standard output cannot be written" in done.stderr
+
+
+def test_half_a_line_of_a_table_is_none(tmp_path: Path, row_file: Any) -> None:
+    table = row_file.RowFile(tmp_path / "table.csv", ["name", "value"])
+    assert table.read() == []
+    with table.writing([{"name": "a, b", "value": 1}]) as add:
+        add({"name": "c", "value": 2})
+    text = table.path.read_bytes()
+    rows = table.read()
+    assert [row["name"] for row in rows] == ["a, b", "c"]
+    for size in range(len(text)):
+        table.path.write_bytes(text[:size])
+        assert table.read() == rows[: max(0, text[:size].count(b"\n") - 1)]
+    table.path.write_bytes(text[:-3])
+    with table.writing(table.read()) as add:
+        add(rows[1])
+    assert table.read() == rows
+
+
+def test_a_text_is_whole_or_as_before(tmp_path: Path, row_file: Any) -> None:
+    path = tmp_path / "text"
+    row_file.write_whole(path, "first")
+    row_file.write_whole(path, "second")
+    assert path.read_text() == "second"
+    assert os.listdir(tmp_path) == ["text"]
