@@ -517,6 +517,7 @@ set(OTATTN_TEST_SOURCES
     tests/program/test_convert.c
     tests/program/test_damage.c
     tests/program/test_files.c
+    tests/program/test_float_modes.c
     tests/program/test_outputs.c
     tests/program/test_ranks.c
     tests/program/test_report.c

@@ -11,13 +11,14 @@
 #include <unistd.h>
 
 #include "otattn_model.h"
+#include "otattn_tokenizer.h"
 
-static void fuzz_write(const char *path, const void *bytes, size_t size) {
+static inline void fuzz_write(const char *path, const void *bytes, size_t size) {
     FILE *file = fopen(path, "wb");
     if (file == NULL || fwrite(bytes, 1, size, file) != size || fclose(file) != 0) abort();
 }
 
-static void fuzz_open(const char *path) {
+static inline void fuzz_open(const char *path) {
     /* An honest large promise is no finding. */
     enum { PARAMETERS_MOST = 1 << 22 };
     ota_model *model;
@@ -30,7 +31,10 @@ static void fuzz_open(const char *path) {
     }
     if (ota_model_describe(model, &facts, &error) != OTA_OK) abort();
     const ota_session_options options = {
-        .size = sizeof options, .batch = 1, .tokens = 1, .threads = 1};
+        .size = sizeof options, .batch = 1, .tokens = 1, .threads = 1, .allow_nonfinite = 1};
+    (void)ota_model_check_finite(model, &error);
+    ota_tokenizer *tokenizer = NULL;
+    if (ota_model_tokenizer(model, &tokenizer, &error) == OTA_OK) ota_tokenizer_free(tokenizer);
     const int64_t id = 0;
     const ota_model_run run = {.size = sizeof run, .ids = &id, .batch = 1, .count = 1};
     if (facts.parameters < PARAMETERS_MOST && facts.width < 4096 &&

@@ -31,7 +31,8 @@ typedef struct ota_session ota_session; /* opaque: plans, buffers and cache of o
 
 /* ---- opening -------------------------------------------------------------------------------- */
 
-/* The library that linear layers use; NULL where none is found: plain loops then. A session opens it and sets
+/* The library that linear layers use; NULL where none is found, or where the process has a limit of its memory
+ * (RLIMIT_DATA, RLIMIT_AS), as OpenBLAS never returns where it gets none: plain loops then. A session opens it and sets
  * it to one thread, for the whole process. */
 OTA_API const char *ota_model_blas(void);
 

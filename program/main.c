@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "program.h"
@@ -41,6 +42,21 @@ static int refuse_command(tool_context *context, const char *name) {
     return tool_refuse_flag(context, "command", hint, "unknown command '%.80s'", name);
 }
 
+/* What the process may write to, stacks of threads included and mapped files not; the kernel refuses the rest, and
+ * whoever asked reports that no memory is left. A lower limit of the caller stays. */
+static int limit_memory(tool_context *context) {
+    const tool_whole *wanted = &context->settings.limit_memory;
+    struct rlimit limit;
+    if (!wanted->given) return 0;
+    if (getrlimit(RLIMIT_DATA, &limit) == 0) {
+        const rlim_t bytes = (rlim_t)wanted->value;
+        if (bytes < limit.rlim_cur) limit.rlim_cur = bytes;
+        if (setrlimit(RLIMIT_DATA, &limit) == 0) return 0;
+    }
+    return tool_fail(&context->error, TOOL_EXIT_INTERNAL, "memory cannot be limited: %s",
+                     strerror(errno));
+}
+
 static int run(tool_context *context, int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "help";
     if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0) {
@@ -56,6 +72,7 @@ static int run(tool_context *context, int argc, char **argv) {
         return refuse_command(context, name);
     }
     int code = tool_parse(context, argc > 2 ? argc - 2 : 0, argv + 2);
+    if (code == 0) code = limit_memory(context);
     if (code != 0) return code;
     if (context->settings.help) {
         context->operands[0] = context->command->name;

@@ -54,7 +54,7 @@ typedef struct tool_settings {
     const char *anneal, *relaxation, *center, *precision, *solver;
     bool prune, allow_partial, strict;
     tool_real dropout;
-    tool_whole threads, memory, seed;
+    tool_whole threads, memory, limit_memory, seed;
     const char *cpu, *backend, *shard;
     const char *dtype, *out_dtype;
     const char *out, *coupling, *row_potential, *column_potential, *receiver;

@@ -344,6 +344,9 @@ const tool_flag tool_flags[] = {
          .choices = "cpu plain", .standard = "cpu"),
     FLAG(natural, "memory", memory, SOLVE, MACHINE, "refuse a plan that takes more workspace",
          "BYTES", .standard = "no limit"),
+    FLAG(natural, "limit-memory", limit_memory, ALL, MACHINE,
+         "end with exit 5 rather than let memory grow beyond this; mapped files are not counted",
+         "BYTES", .standard = "no limit"),
     FLAG(count, "seed", seed, SOLVE | BENCH | VERIFY | GENERATE | ANALYZE, MACHINE,
          "seed of whatever is drawn at random", "S", .standard = "1"),
 

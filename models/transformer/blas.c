@@ -5,8 +5,10 @@
 #include "blas.h"
 
 #include <dlfcn.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "otattn_model.h"
 
@@ -22,9 +24,17 @@ static void find(void *library, const char *name, void *function) {
     memcpy(function, &found, sizeof found);
 }
 
+/* Where OpenBLAS gets no memory for its buffers, 128 MiB a thread, it asks for it for ever, and where it gets none for a
+ * thread it sends the process SIGINT. */
+static bool memory_is_limited(void) {
+    struct rlimit data, space;
+    return (getrlimit(RLIMIT_DATA, &data) == 0 && data.rlim_cur != RLIM_INFINITY) ||
+           (getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY);
+}
+
 ota_blas ota_blas_open(void) {
     ota_blas blas = {NULL, NULL};
-    if (library_name == NULL) return blas;
+    if (library_name == NULL || memory_is_limited()) return blas;
     /* Its threads may outlive the session: the code stays. */
     blas.library = dlopen(library_name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (blas.library == NULL) return blas;

@@ -62,5 +62,8 @@ typedef struct tool_draw_memory {
 /* Problem number `index`: a function of (seed, index) alone. It points into itself and into `memory`. */
 void tool_draw_problem(tool_draw *draw, tool_draw_memory *memory, uint64_t seed, int64_t index,
                        const int *cancel);
+/* Why the certificate of a problem that was called ok shows that it is not, or NULL. */
+const char *tool_draw_wrong(const tool_draw *draw, const tool_draw_memory *memory,
+                            const ota_certificate *certificate);
 
 #endif

@@ -40,9 +40,8 @@ static double largest(const double *numbers, int64_t count) {
     return most;
 }
 
-/* Why an ok is wrong, or NULL. */
-static const char *why_wrong(const tool_draw *d, const tool_draw_memory *s,
-                             const ota_certificate *c) {
+const char *tool_draw_wrong(const tool_draw *d, const tool_draw_memory *s,
+                            const ota_certificate *c) {
     const double u = 0x1p-53;
     /* The judge recomputes exp((S + f + g) / tau) from rounded potentials, and the conditions of relaxed
      * sides from exp(-f / RHO) and exp(-g / rho): the rounding of those exponents is its own. */
@@ -103,7 +102,7 @@ static void solve_and_judge(const tool_draw *d, tool_draw_memory *s, answer *a) 
         (void)snprintf(a->reason, sizeof a->reason, "the judge refuses: %.120s", error.message);
         return;
     }
-    const char *why = a->status == OTA_OK ? why_wrong(d, s, &a->certificate) : NULL;
+    const char *why = a->status == OTA_OK ? tool_draw_wrong(d, s, &a->certificate) : NULL;
     if (why == NULL) return;
     a->verdict = WRONG_OK;
     (void)snprintf(a->reason, sizeof a->reason, "%s", why);
