@@ -227,7 +227,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     }
     if (status < 0 && !untouched(&s) && !poisoned(&s)) abort();
     if (status == OTA_INFEASIBLE && surely_feasible(&s)) abort();
-    if (status == OTA_OK || status == OTA_FIXED_ROUNDS) judge(&s);
+    if (status == OTA_OK || status == OTA_FIXED_ITERS) judge(&s);
     if (status == OTA_EINTERNAL) abort();
     return 0;
 }

@@ -258,11 +258,11 @@ static void test_choice(void **state) {
         cmocka_unit_test(test_row_sums##TYPE), cmocka_unit_test(test_rows_and_columns##TYPE),      \
         cmocka_unit_test(test_linear##TYPE), cmocka_unit_test(test_linear_groups##TYPE),           \
         cmocka_unit_test(test_lanes##TYPE), cmocka_unit_test(test_powers##TYPE),                   \
-        cmocka_unit_test(test_negative_powers##TYPE), cmocka_unit_test(test_keep##TYPE),           \
-        cmocka_unit_test(test_products##TYPE), cmocka_unit_test(test_attend##TYPE),                \
-        cmocka_unit_test(test_attend_bits##TYPE), cmocka_unit_test(test_attend_poison##TYPE),      \
-        cmocka_unit_test(test_attend_range##TYPE), cmocka_unit_test(test_attend_long##TYPE),       \
-        cmocka_unit_test(test_packing##TYPE)
+        cmocka_unit_test(test_negative_powers##TYPE), cmocka_unit_test(test_capped##TYPE),         \
+        cmocka_unit_test(test_keep##TYPE), cmocka_unit_test(test_products##TYPE),                  \
+        cmocka_unit_test(test_attend##TYPE), cmocka_unit_test(test_attend_bits##TYPE),             \
+        cmocka_unit_test(test_attend_poison##TYPE), cmocka_unit_test(test_attend_range##TYPE),     \
+        cmocka_unit_test(test_attend_long##TYPE), cmocka_unit_test(test_packing##TYPE)
 
 int main(void) {
     const struct CMUnitTest tests[] = {

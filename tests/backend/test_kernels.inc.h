@@ -672,6 +672,75 @@ static void NAME(test_negative_powers)(void **state) {
     report(&seen, "LIT-10", __func__);
 }
 
+/* Rows with caps: p_j = min(c_j, factor e_j) of the level's own e_j, and the sums over both kinds of keys. */
+static void NAME(test_capped)(void **state) {
+    (void)state;
+    source from = {23};
+    worst seen = {0, ""};
+    enum { EXPONENTS = 6 };
+    /* 0: exponentials */
+    const double exponents[EXPONENTS] = {0, 1, 2, 0.5, 4, 4.0 / 3};
+    FOR_EACH_LEVEL(kernels) for (int place = 0; place < PLACES; place++) {
+        for (int i = 0; i < SIZE_COUNT * EXPONENTS * 2; i++) {
+            guards all = {.place = place};
+            const int64_t count = SIZES[i / (2 * EXPONENTS)];
+            const double p = exponents[i / 2 % EXPONENTS];
+            const bool exponential = !(p > 0), apart = i % 2 == 1;
+            const T factor = (T)0.7, k = (T)0.75;
+            T *s = NAME(normals)(&all, &from, count, 2), *h = NAME(normals)(&all, &from, count, 1);
+            T *caps = NAME(room)(&all, count), *e = NAME(room)(&all, count);
+            for (int64_t j = 0; j < count; j++) caps[j] = (T)(0.05 + uniform(&from));
+            if (count > 2) s[count / 2] = (T)-INFINITY;
+            const T shift = count > 0 ? kernels->maximum(s, h, count) : 0;
+            const OPERANDS(powers)
+                y = {.s = s, .h = h, .count = count, .shift = shift, .k = k, .t = -1.5, .p = p};
+            if (exponential)
+                (void)kernels->exponentials(s, h, count, shift, k, e);
+            else
+                (void)kernels->powers(&y, 1, e);
+            OPERANDS(capped)
+            row = {.s = s,
+                   .h = h,
+                   .caps = apart ? caps : NULL,
+                   .count = count,
+                   .cap = (T)0.3,
+                   .shift = shift,
+                   .k = k,
+                   .factor = factor,
+                   .t = -1.5,
+                   .p = p};
+            const ota_capped_sums sums =
+                exponential ? kernels->capped_exponentials(&row) : kernels->capped_powers(&row);
+            /* In place. */
+            T *out = NAME(room)(&all, count);
+            if (count > 0) memcpy(out, s, (size_t)count * sizeof *out);
+            row.s = row.out = out;
+            const ota_capped_sums again =
+                exponential ? kernels->capped_exponentials(&row) : kernels->capped_powers(&row);
+            assert_true(memcmp(&sums, &again, sizeof sums) == 0);
+            long double open = 0, closed = 0, slope = 0;
+            int64_t full = 0;
+            for (int64_t j = 0; j < count; j++) {
+                const T cap = apart ? caps[j] : (T)0.3, got = out[j];
+                const long double w = (long double)e[j] * factor;
+                /* Powers of 4/3 and 4 may be taken in another way there. */
+                note(&seen, fabsl(got - fminl(cap, w)), 8 * UNIT * w + TINY, "%s p=%g",
+                     LEVELS[level]->name, p);
+                full += got >= cap;
+                open += got >= cap ? 0 : e[j];
+                closed += got >= cap ? cap : 0;
+                if (got < cap && e[j] > 0 && !exponential) slope += powl(e[j], (p - 1) / p);
+            }
+            assert_int_equal(sums.full, full);
+            note(&seen, fabsl(sums.open - open), 16 * UNIT * open + TINY, "open p=%g", p);
+            note(&seen, fabsl(sums.closed - closed), 16 * UNIT * closed + TINY, "closed p=%g", p);
+            note(&seen, fabsl(sums.slope - slope), 64 * UNIT * slope + TINY, "slope p=%g", p);
+            release(&all);
+        }
+    }
+    if (seen.ratio > 1.0) fail_msg("%g of the bound at %s", seen.ratio, seen.where);
+}
+
 /* ---- rows with few weights ------------------------------------------------------------------ */
 
 static void NAME(test_keep)(void **state) {

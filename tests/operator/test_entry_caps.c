@@ -33,6 +33,9 @@ typedef struct scene {
     ota_arrays arrays;
 } scene;
 
+/* The kernels of all scenes; NULL: the best ones. */
+static const char *level;
+
 static ota_array rows_of(void *data, ota_type type, const scene *s, int64_t columns) {
     return ota_array_of(data, type, 1, 1, s->n, columns);
 }
@@ -52,6 +55,7 @@ static void set_up(scene *s, const char *method, int64_t n, int64_t m, uint64_t 
     s->problem.size = sizeof s->problem;
     s->options.size = sizeof s->options;
     s->arrays.size = sizeof s->arrays;
+    s->options.cpu = level;
     ota_error error;
     if (ota_method_parse(method, &s->problem, &s->options, &error) < 0)
         fail_msg("%s", error.message);
@@ -155,7 +159,7 @@ static void give_masses(scene *s, double least, double most) {
     s->problem.row_mass = ota_array_of(s->mass, OTA_F64, 1, 1, 1, s->n);
 }
 
-static void rows_are_those_of_the_definition(void **state) {
+static void rows_of_a_level(void **state) {
     (void)state;
     static const char *const methods[] = {"softmax", "entmax:1.5", "sparsemax", "entmax:3",
                                           "entmax:0.6"};
@@ -189,6 +193,81 @@ static void rows_are_those_of_the_definition(void **state) {
         assert_true(again.row_error <= 1.0e-12);
     }
     assert_true(at_caps > 500);
+    free(s);
+}
+
+/* At every level of the kernels. */
+static void rows_are_those_of_the_definition(void **state) {
+    for (int k = 0; ota_kernel_name(k) != NULL; k++) {
+        level = ota_kernel_name(k);
+        rows_of_a_level(state);
+    }
+    level = NULL;
+}
+
+/* Scores a thousand temperatures apart, of which e^(x - top) is 0 in f32 and nearly so in f64: keys at their caps leave
+ * most of the mass to keys that vanish beside them. */
+static void keys_far_below_the_caps_share_the_rest(void **state) {
+    (void)state;
+    static const char *const methods[] = {"softmax", "entmax:1.5", "sparsemax", "entmax:3"};
+    static const double steps[] = {20.0, 45.0, 100.0, 1000.0};
+    scene *s = malloc(sizeof *s);
+    assert_non_null(s);
+    for (uint64_t k = 0; k < 32; k++) {
+        const bool narrow = k >= 16;
+        set_up(s, methods[k % 4], 3, 40, 900 + k, narrow);
+        for (int64_t at = 0; at < 3 * 40; at++) {
+            const double step = at % 40 < 2 ? 2.0 : at % 40 < 5 ? 1.0 : 0.0;
+            s->scores[at] = s->narrow_scores[at] = (float)(s->scores[at] + step * steps[k / 4 % 4]);
+        }
+        s->problem.entry_cap = 0.1;
+        assert_int_equal(solve(s, NULL), OTA_OK);
+        const ota_certificate found = judge(s);
+        /* As far as rounding of the scores moves a weight of slope 1. */
+        const double rounding = 16.0 * DBL_EPSILON * (2.0 * steps[k / 4 % 4] + 2.0);
+        assert_true(found.row_error <= (narrow ? 1.0e-6 : rounding));
+        assert_true(fabs(found.gap) <= (narrow ? 1.0e-5 : 1.0e-12) * (1.0 + fabs(found.primal)));
+        for (int64_t i = 0; i < 3; i++) {
+            for (int64_t j = 0; j < 5; j++)
+                assert_true(s->p[i * 40 + j] >= (double)(float)0.1 - 1e-8);
+        }
+    }
+    /* Weights that fall by a factor each reach their caps one after another, more of them than steps are made. */
+    for (uint64_t k = 0; k < 8; k++) {
+        set_up(s, methods[k % 4], 1, M, 950 + k, k >= 4);
+        for (int64_t j = 0; j < M; j++)
+            s->scores[j] = s->narrow_scores[j] = (float)(-0.75 * (double)j);
+        s->problem.entry_cap = 1.0 / 69.5;
+        assert_int_equal(solve(s, NULL), OTA_OK);
+        const ota_certificate found = judge(s);
+        assert_true(found.row_error <= (k >= 4 ? 1.0e-6 : 1.0e-13));
+        assert_true(fabs(found.gap) <= (k >= 4 ? 1.0e-5 : 1.0e-12) * (1.0 + fabs(found.primal)));
+    }
+    free(s);
+}
+
+/* Only the sink has room for what caps leave. */
+static void a_sink_takes_what_caps_leave(void **state) {
+    (void)state;
+    static const char *const methods[] = {"softmax", "entmax:1.5", "sparsemax", "hard"};
+    scene *s = malloc(sizeof *s);
+    assert_non_null(s);
+    for (uint64_t k = 0; k < 16; k++) {
+        set_up(s, methods[k % 4], 3, 10, 970 + k, k >= 8);
+        s->sink = (ota_term){.kind = OTA_TERM_SINK, .value = -4.0};
+        s->problem.terms = &s->sink;
+        s->problem.term_count = 1;
+        s->problem.entry_cap = 0.05;
+        if (k / 4 % 2 == 1) {
+            for (int64_t at = 0; at < 3 * 10; at++) s->allowed[at] = at % 10 < 2;
+            forbid(s, 30);
+        }
+        assert_int_equal(solve(s, NULL), OTA_OK);
+        const ota_certificate found = judge(s);
+        assert_true(found.row_error <= 1.0e-6 && fabs(found.gap) <= 1.0e-5);
+        for (int64_t at = 0; at < 3 * 10; at++)
+            assert_true(!s->allowed[at] || s->p[at] >= (double)(float)0.05 - 1e-8);
+    }
     free(s);
 }
 
@@ -517,6 +596,8 @@ static void what_cannot_be_capped_is_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_are_those_of_the_definition),
+        cmocka_unit_test(keys_far_below_the_caps_share_the_rest),
+        cmocka_unit_test(a_sink_takes_what_caps_leave),
         cmocka_unit_test(caps_may_bind_everywhere_or_nowhere),
         cmocka_unit_test(hard_rows_take_the_best_keys),
         cmocka_unit_test(coupled_columns_are_certified),

@@ -28,6 +28,7 @@ typedef ota_kernels_f32_lanes ota_lanes_block;
 typedef ota_kernels_f32_gradient ota_gradient_block;
 typedef ota_kernels_f32_round ota_round_operands;
 typedef ota_kernels_f32_powers ota_powers_operands;
+typedef ota_kernels_f32_capped ota_capped_operands;
 typedef ota_kernels_f32_slopes ota_slopes_operands;
 #elif OTA_REAL_BITS == 64
 typedef double real;
@@ -42,6 +43,7 @@ typedef ota_kernels_f64_lanes ota_lanes_block;
 typedef ota_kernels_f64_gradient ota_gradient_block;
 typedef ota_kernels_f64_round ota_round_operands;
 typedef ota_kernels_f64_powers ota_powers_operands;
+typedef ota_kernels_f64_capped ota_capped_operands;
 typedef ota_kernels_f64_slopes ota_slopes_operands;
 #else
 #error "OTA_REAL_BITS is 32 or 64"

@@ -150,6 +150,15 @@ OTA_LANES_BLOCK(ota_kernels_f64_lanes, double)
         double t, p;                                                                               \
     } NAME##_powers;                                                                               \
                                                                                                    \
+    /* A row with caps: out_j = min(c_j, factor e_j), e_j = 2^((s_j + h_j - shift) k), y_j^p */    \
+    typedef struct NAME##_capped {                                                                 \
+        const T *s, *h, *caps; /* h may be NULL, and caps too: `cap` */                            \
+        int64_t count;                                                                             \
+        T cap, shift, k, factor;                                                                   \
+        double t, p;                                                                               \
+        T *out; /* NULL: sums alone; may be s */                                                   \
+    } NAME##_capped;                                                                               \
+                                                                                                   \
     typedef struct NAME##_slopes {                                                                 \
         const T *w, *u;                                                                            \
         int64_t ldw, ldu, rows, columns;                                                           \
@@ -157,6 +166,13 @@ OTA_LANES_BLOCK(ota_kernels_f64_lanes, double)
         double share;                                                                              \
         double *right, *size; /* [columns] */                                                      \
     } NAME##_slopes;
+
+/* Of a row with caps. Open: factor e_j < c_j. */
+typedef struct ota_capped_sums {
+    double open, slope; /* of e_j and, of powers, y_j^(p - 1), over open keys */
+    double closed;      /* of c_j over the others */
+    int64_t full;       /* how many those are */
+} ota_capped_sums;
 
 OTA_KERNEL_OPERANDS(ota_kernels_f32, float)
 OTA_KERNEL_OPERANDS(ota_kernels_f64, double)
@@ -244,6 +260,9 @@ OTA_KERNEL_OPERANDS(ota_kernels_f64, double)
         int64_t (*power_sums)(const NAME##_powers *row, double *first, double *second);                            \
         /* out_j = y_j^p * factor; returns the sum; out may be s */                                                \
         double (*powers)(const NAME##_powers *row, T factor, T *out);                                              \
+        /* rows with caps, see above: exponentials, and powers */                                                  \
+        ota_capped_sums (*capped_exponentials)(const NAME##_capped *row);                                          \
+        ota_capped_sums (*capped_powers)(const NAME##_capped *row);                                                \
         /* the scores above `floor` in their order: kept[i] = s[where[i]]; returns how many. Both have     \
            room for count + OTA_KEEP_ROOM elements; kept may be s. */       \
         int64_t (*keep)(const T *s, int64_t count, T floor, T *kept, int32_t *where);                              \

@@ -41,6 +41,7 @@ typedef ota_kernels_f64_log_round log_round_operands;
 typedef ota_kernels_f64_kernel kernel_operands;
 typedef ota_kernels_f64_round round_operands;
 typedef ota_kernels_f64_powers powers_operands;
+typedef ota_kernels_f64_capped capped_operands;
 typedef ota_kernels_f64_slopes slopes_operands;
 enum { LIFT = OTA_LIFT_F64 };
 static const real EXPONENT_LIMIT = 1200.0;
@@ -56,6 +57,7 @@ typedef ota_kernels_f32_log_round log_round_operands;
 typedef ota_kernels_f32_kernel kernel_operands;
 typedef ota_kernels_f32_round round_operands;
 typedef ota_kernels_f32_powers powers_operands;
+typedef ota_kernels_f32_capped capped_operands;
 typedef ota_kernels_f32_slopes slopes_operands;
 enum { LIFT = OTA_LIFT_F32 };
 static const real EXPONENT_LIMIT = 200.0f;
@@ -178,6 +180,7 @@ const ota_kernels_bf16 OTA_TABLE = {
 
 #else
 #include "passes.inc.h"
+#include "capped.inc.h"
 #include "products.inc.h"
 #include "sparse.inc.h"
 #include "slopes.inc.h"
@@ -218,6 +221,8 @@ const kernel_table OTA_TABLE = {
     .weights = weights,
     .power_sums = power_sums,
     .powers = powers,
+    .capped_exponentials = capped_exponentials,
+    .capped_powers = capped_powers,
     .keep = keep,
     .apply_kept = apply_kept,
     .slope_weights = slope_weights,
