@@ -348,8 +348,8 @@ typedef enum ota_key_course {
  * ota_jvp are refused. What a result tells is of the whole problem.
  *
  * Free columns need no round trip but keys and values; exact, relaxed, capped, bounded and elastic columns of softmax add
- * one sum of `keys` doubles a head and round. Same bits for the same number of ranks and the same shares where
- * all_reduce gives every rank the same bits.
+ * one sum of `keys` doubles a head and round, and in a ring two turns of the keys. Same bits for the same number of
+ * ranks and the same shares where all_reduce gives every rank the same bits.
  *
  * A callback returns 0, or any other number for an error, a lost peer or a time-out of its own; then the call ends with
  * OTA_ECOMM on that rank, outputs NaN, and the plan is of no more use. Called from the thread that made the call, never
