@@ -132,6 +132,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/operator/ring/rows.c
     src/operator/shared.c
     src/operator/shared_backward.c
+    src/operator/shared_tangents.c
     src/problem/array.c
     src/problem/check.c
     src/problem/check_array.c

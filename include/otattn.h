@@ -346,13 +346,13 @@ typedef enum ota_key_course {
  * the rank's own rows; keys and values are its share of the keys, in the same order of shares (with a matrix of scores,
  * the matrix has the rank's rows and all keys, and the values are whole). Vectors over the keys (column_mass, lambdas,
  * column_potential, receiver ...), lengths and block sizes are whole and the same on every rank; arrays over pairs have
- * the rank's rows and all keys. ota_plan_create, ota_plan_rebind, ota_forward, ota_backward and ota_certify (which wants
- * column_potential unless columns are free) are then calls that every rank makes in the same order; ota_decode and
- * ota_jvp are refused. What a result tells is of the whole problem.
+ * the rank's rows and all keys. ota_plan_create, ota_plan_rebind, ota_forward, ota_backward, ota_jvp and ota_certify (which
+ * wants column_potential unless columns are free) are then calls that every rank makes in the same order; ota_decode is
+ * refused. What a result tells is of the whole problem.
  *
  * Free columns need no round trip but keys and values; exact, relaxed, capped, bounded and elastic columns of softmax add
- * one sum of `keys` doubles a head and round. Same bits for the same number of ranks and the same shares where
- * all_reduce gives every rank the same bits.
+ * one sum of `keys` doubles a head and round, and in a ring two turns of the keys. Same bits for the same number of
+ * ranks and the same shares where all_reduce gives every rank the same bits.
  *
  * A callback returns 0, or any other number for an error, a lost peer or a time-out of its own; then the call ends with
  * OTA_ECOMM on that rank, outputs NaN, and the plan is of no more use. Called from the thread that made the call, never

@@ -250,7 +250,8 @@ def attention(
     shares : {"in_order", "zigzag"}
         Which tokens a rank holds: `rows_of` tells. "zigzag" gives all ranks equal work on causal rows.
     keys : {"chosen", "gathered", "in_ring"}
-        How the keys and values of other ranks come: all at once, or one rank's share at a time. "chosen" gathers.
+        How the keys and values of other ranks come: all at once, or one rank's share at a time. "chosen"
+        gathers.
     **keywords
         Those of `otattn.attention` but `return_aux`: method, is_causal, window, attn_mask and bias (this
         rank's rows and all keys), alibi_slopes, sink, temperature, dropout_p with dropout_seed ... A vector

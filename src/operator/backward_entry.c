@@ -242,11 +242,30 @@ ota_status ota_backward(ota_plan *plan, const ota_arrays *given, const ota_gradi
     return status == OTA_OK ? differentiate(&e, result, error) : status;
 }
 
+static ota_status jvp_shared(ota_plan *plan, const ota_arrays *given, const ota_tangents *tangents,
+                             ota_result *result, ota_error *error) {
+    ota_arrays wide, arrays;
+    ota_tangents all, along;
+    ota_status status = ota_shared_widen(plan, given, &wide, error);
+    if (status == OTA_OK) status = check_call(plan, &wide, result, &arrays, error);
+    if (status == OTA_OK) status = ota_shared_tangents(plan, tangents, &all, error);
+    if (status == OTA_OK) status = ota_tangents_check(plan, &arrays, &all, &along, error);
+    if (status == OTA_OK) status = check_capacities(&arrays, error);
+    status = ota_shared_begin_tangents(plan, tangents, &all, status, error);
+    if (status != OTA_OK) return status;
+    const entry e = {.plan = plan, .arrays = &arrays, .along = &along};
+    status = differentiate(&e, result, error);
+    status = ota_shared_end_tangents(plan, &along, status, error);
+    if (result == NULL || result->size < sizeof *result) return status;
+    result->status = status;
+    ota_shared_count(plan->shards, result);
+    return status;
+}
+
 ota_status ota_jvp(ota_plan *plan, const ota_arrays *given, const ota_tangents *tangents,
                    ota_result *result, ota_error *error) {
     if (plan != NULL && plan->shards != NULL)
-        return ota_fail(error, OTA_UNSUPPORTED, "communicator", "give every rank whole heads",
-                        "tangents along a direction need all rows in one process");
+        return jvp_shared(plan, given, tangents, result, error);
     ota_arrays arrays;
     ota_tangents along;
     ota_status status = check_call(plan, given, result, &arrays, error);

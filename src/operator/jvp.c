@@ -68,6 +68,11 @@ static void poison_head(ota_tangent_job *job) {
     }
 }
 
+/* Not of one head. */
+static bool ends_all(ota_status status) {
+    return status == OTA_CANCELLED || status == OTA_TIMEOUT || status == OTA_ECOMM;
+}
+
 static ota_status follow_head(ota_tangent_job *job) {
     switch (job->base.mode) {
     case OTA_BACKWARD_IMPLICIT: return ota_tangents_implicit(job);
@@ -77,7 +82,8 @@ static ota_status follow_head(ota_tangent_job *job) {
     case OTA_BACKWARD_FREE:
     default: ota_tangents_free(job); break;
     }
-    return ota_interrupted(&job->base.plan->resolved.settings);
+    return job->base.plan->shards == NULL ? ota_interrupted(&job->base.plan->resolved.settings)
+                                          : OTA_OK;
 }
 
 static ota_status run_head(ota_tangent_job *job) {
@@ -103,7 +109,7 @@ static ota_status run_head(ota_tangent_job *job) {
     double *const matrix = plan->backend->gradient->memory(plan->device, base->place).matrix;
     if (matrix != NULL) s->matrix = matrix;
     const ota_status status = follow_head(job);
-    if (status != OTA_OK && status != OTA_CANCELLED && status != OTA_TIMEOUT) poison_head(job);
+    if (status != OTA_OK && !ends_all(status)) poison_head(job);
     return status;
 }
 
@@ -118,12 +124,13 @@ ota_status ota_tangents_run(ota_plan *plan, const ota_arrays *arrays, const ota_
     const int64_t group = r->key_heads > 0 ? r->heads / r->key_heads : 0;
     found->status = OTA_OK;
     for (int64_t index = 0; index < r->batch * r->heads; index++) {
+        ota_ranks_at(r->settings.ranks, index, -1);
         job.base.batch = index / r->heads;
         job.base.head = index % r->heads;
         job.base.key_head = job.base.head / group;
         if (job.base.head % group == 0) ota_tangents_load(&job);
         const ota_status status = run_head(&job);
-        if (status == OTA_CANCELLED || status == OTA_TIMEOUT) return status;
+        if (ends_all(status)) return status;
         if (!(job.base.residual <= found->backward_residual))
             found->backward_residual = job.base.residual;
         if (status >= OTA_OK || found->status < OTA_OK) continue;

@@ -32,14 +32,14 @@ static void walk_chunk(void *context, int64_t chunk, int worker) {
     }
 }
 
-/* Scores and dS of all queries, block by block, to `body`. */
+/* Scores and dS of all queries, block by block, to `body`. Of many ranks none may leave before their next sum. */
 static ota_status walk_rows(ota_tangent_job *job, block_body *body) {
     block_walk walk = {job, body};
     ota_backward_space *s = job->base.space;
     for (int k = 0; k < OTA_BACKWARD_PARTIALS; k++)
         memset(s->partial[k], 0, (size_t)(OTA_ADJOINT_CHUNKS * s->lane) * sizeof(double));
     ota_parallel(job->base.plan->pool, OTA_ADJOINT_CHUNKS, walk_chunk, &walk);
-    return ota_interrupted(&job->base.plan->resolved.settings);
+    return ota_interrupted_together(&job->base.plan->resolved.settings);
 }
 
 static void emit_block(ota_tangent_job *job, ota_tangent_worker *w, int64_t first, int64_t rows,
@@ -159,7 +159,23 @@ static ota_status form_straight(ota_tangent_job *job) {
     ota_backward_add_chunks(s, RIGHT, columns, s->dense[6]);
     ota_backward_add_chunks(s, SCALE, columns, s->dense[7]);
     ota_backward_add_chunks(s, MASS, columns, job->space->column_sum);
-    return status;
+    const ota_settings *settings = &job->base.plan->resolved.settings;
+    double *const sums[] = {s->dense[6], s->dense[7], job->space->column_sum};
+    for (int k = 0; k < 3; k++)
+        (void)ota_ranks_sum(settings, sums[k], columns, NULL, 0, "the right side of jvp");
+    return status == OTA_OK ? ota_interrupted_together(settings) : status;
+}
+
+/* Keys that a row of some rank may use. */
+static void share_used(const ota_tangent_job *job) {
+    const ota_plan *plan = job->base.plan;
+    double *used = job->space->column_moved;
+    unsigned char *held = job->base.space->held;
+    if (plan->shards == NULL) return;
+    for (int64_t j = 0; j < plan->course.columns; j++) used[j] = held[j];
+    (void)ota_ranks_most(&plan->resolved.settings, used, plan->course.columns,
+                         "the keys in use of jvp");
+    for (int64_t j = 0; j < plan->course.columns; j++) held[j] = used[j] > 0.0;
 }
 
 static void load_potentials(ota_tangent_job *job) {
@@ -184,6 +200,7 @@ static void bind_columns(ota_tangent_job *job, ota_adjoint *system) {
     const double *f = plan->course.transposed ? s->g : s->f,
                  *g = plan->course.transposed ? s->f : s->g;
     ota_backward_find_used(&job->base, job->space->column_sum, s->held);
+    share_used(job);
     const ota_mass_rule rule = {.f = f,
                                 .g = g,
                                 .row_sum = job->space->row_sum,

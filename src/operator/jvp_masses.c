@@ -64,23 +64,25 @@ void ota_tangents_of_columns(const ota_tangent_job *job, const ota_mass_rule *ru
         total += rule->column_sum[j];
         of_columns += given ? moved(job, along, j) : 0.0;
     }
-    const double share = ota_mass_of_rows(&job->base, rule->row_sum) / usable;
+    double mass = ota_mass_of_rows(&job->base, rule->row_sum);
+    (void)ota_ranks_sum(&plan->resolved.settings, &of_rows, 1, &mass, 1, "the masses of jvp");
+    const double share = mass / usable;
     for (int64_t j = 0; j < m; j++) {
         const double c = rule->column_sum[j];
         /* A solution's rule does not bind a key that nothing reaches. */
         if (!rule->finished && !columns->unit_masses && !(c > 0.0)) continue;
-        double mass = columns->unit_masses ? moved(job, along, j)
-                      : given              ? moved(job, along, j)
-                      : rule->used[j]      ? of_rows / usable
-                                           : 0.0;
-        if (given && scaled && total > 0.0) mass += c * (of_rows - of_columns) / total;
+        double moves = columns->unit_masses ? moved(job, along, j)
+                       : given              ? moved(job, along, j)
+                       : rule->used[j]      ? of_rows / usable
+                                            : 0.0;
+        if (given && scaled && total > 0.0) moves += c * (of_rows - of_columns) / total;
         const ota_target_key key = {
             .mass = ota_mass_of_column(&job->base, j, rule->used[j] ? share : 0.0),
             .sum = c,
             .g = rule->g[j],
             .rounds = rule->finished};
         const ota_target_slope slope = ota_column_target_slope(p, &key, 1.0);
-        to[j] = slope.by_mass * mass;
+        to[j] = slope.by_mass * moves;
         for (int k = 0; k < OTA_RULE_PARAMETERS; k++)
             to[j] += slope.by_parameter[k] * ota_tangent_of_parameter(job, k);
     }

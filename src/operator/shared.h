@@ -35,6 +35,16 @@ ota_status ota_shared_begin_gradients(ota_plan *plan, const ota_arrays *given,
 ota_status ota_shared_end_gradients(ota_plan *plan, const ota_gradients *given,
                                     const ota_gradients *wide, ota_status found, ota_error *error);
 
+/* shared_tangents.c: `wide` becomes `given` with the tangents of all keys and values; what all ranks must move alike, and
+ * those tangents; one end for all. */
+ota_status ota_shared_tangents(const ota_plan *plan, const ota_tangents *given, ota_tangents *wide,
+                               ota_error *error);
+ota_status ota_shared_begin_tangents(ota_plan *plan, const ota_tangents *given,
+                                     const ota_tangents *wide, ota_status checked,
+                                     ota_error *error);
+ota_status ota_shared_end_tangents(ota_plan *plan, const ota_tangents *along, ota_status found,
+                                   ota_error *error);
+
 /* What the messages of this call came to. */
 void ota_shared_count(const ota_shards *shards, ota_result *result);
 

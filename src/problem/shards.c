@@ -190,14 +190,20 @@ ota_status ota_shards_meet(ota_shards *shards, const ota_problem *problem,
 
 /* ---- keys and values ---------------------------------------------------------------------------- */
 
-/* Rows [0, count) of one head where they lie, or in shards->dense. */
-static const char *dense_share(const ota_shards *shards, const ota_array *a, int64_t batch,
-                               int64_t head) {
+/* Rows [0, count) of one head where they lie, or in shards->dense, in the type that all ranks send. */
+static const char *dense_share(const ota_shards *shards, const ota_array *a, ota_type type,
+                               int64_t batch, int64_t head) {
     const size_t element = ota_type_bytes(a->type);
     const char *from =
         (const char *)a->data + (batch * a->stride[0] + head * a->stride[1]) * (int64_t)element;
-    if (a->stride[3] == 1 && a->stride[2] == a->size[3]) return from;
+    if (a->type == type && a->stride[3] == 1 && a->stride[2] == a->size[3]) return from;
     char *to = shards->dense;
+    const ota_array dense = ota_array_of(to, type, 1, 1, a->size[2], a->size[3]);
+    for (int64_t k = 0; a->type != type && k < a->size[2] * a->size[3]; k++) {
+        const int64_t i = k / a->size[3], j = k % a->size[3];
+        ota_array_set(&dense, 0, 0, i, j, ota_array_get(a, batch, head, i, j));
+    }
+    if (a->type != type) return shards->dense;
     for (int64_t i = 0; i < a->size[2]; i++) {
         for (int64_t j = 0; j < a->size[3]; j++) {
             memcpy(to, from + (i * a->stride[2] + j * a->stride[3]) * (int64_t)element, element);
@@ -210,13 +216,14 @@ static const char *dense_share(const ota_shards *shards, const ota_array *a, int
 /* One array of all ranks' shares, head by head, a piece of every rank a message. */
 bool ota_shards_gather(ota_shards *shards, const ota_array *mine, const ota_array *all,
                        const char *step) {
-    const int64_t line = mine->size[3] * (int64_t)ota_type_bytes(mine->type);
+    const int64_t line = mine->size[3] * (int64_t)ota_type_bytes(all->type);
     const int pieces = shards->ranks.to.shares == OTA_SHARES_ZIGZAG ? 2 : 1;
     const int rank = shards->ranks.to.rank;
     for (int64_t k = 0; k < all->size[0] * all->size[1]; k++) {
         const bool empty = shards->key_share == 0 || line == 0;
         const char *from =
-            empty ? shards->dense : dense_share(shards, mine, k / all->size[1], k % all->size[1]);
+            empty ? shards->dense
+                  : dense_share(shards, mine, all->type, k / all->size[1], k % all->size[1]);
         char *to = (char *)all->data + k * all->size[2] * line;
         for (int piece = 0; piece < pieces; piece++) {
             for (int other = 0; other < shards->ranks.to.ranks; other++) {

@@ -54,6 +54,7 @@ typedef struct rows {
     unsigned char boolean[N * N];
     double out[ALL * N * VALUES], lse[ALL * N], f[ALL * N], g[ALL * N], receiver[ALL * N];
     double sink[ALL * N];
+    double moved[ALL * N * VALUES];
     double dq[ALL * N * WIDTH], dk[ALL * N * WIDTH], dv[ALL * N * VALUES];
     int64_t n, number[N];
     ota_status status, reversed;
@@ -254,6 +255,7 @@ static void cut(scene *s, int ranks, ota_shares order, bool uneven) {
     }
     for (int k = 0; k < ranks; k++) {
         rows *p = &s->part[k];
+        p->result.size = sizeof p->result;
         p->n = crew_rows(s->shares, ranks, k, order, p->number);
         copy(p, ALL, WIDTH * sizeof(double), w->q, p->q);
         copy(p, BATCH * KEY_HEADS, WIDTH * sizeof(double), w->k, p->k);
@@ -366,6 +368,64 @@ static void the_same_bits_for_any_threads(void **state) {
             crew_free(c);
         }
     }
+    free(s);
+}
+
+/* ---- along a direction, of gathered keys ---------------------------------------------------------- */
+
+/* The direction in which everything grows. */
+static void move(scene *s, rows *r, const ota_communicator *with) {
+    setting now;
+    ota_plan *plan = NULL;
+    set(&now, s, r, with);
+    now.options.gradients = 1;
+    ota_tangents along = {.size = sizeof along};
+    along.queries = ota_array_of(r->q, OTA_F64, BATCH, HEADS, r->n, WIDTH);
+    along.keys = ota_array_of(r->k, OTA_F64, BATCH, KEY_HEADS, r->n, WIDTH);
+    along.values = ota_array_of(r->v, OTA_F64, BATCH, KEY_HEADS, r->n, VALUES);
+    along.row_mass = now.problem.row_mass;
+    along.column_mass = now.problem.column_mass;
+    along.out = ota_array_of(r->moved, OTA_F64, BATCH, HEADS, r->n, VALUES);
+    r->status = ota_plan_create(&plan, &now.problem, VALUES, &now.options, &r->error);
+    if (r->status >= OTA_OK) r->status = ota_forward(plan, &now.arrays, NULL, &r->error);
+    if (r->status >= OTA_OK) r->status = ota_jvp(plan, &now.arrays, &along, &r->result, &r->error);
+    ota_plan_free(plan);
+}
+
+static void move_part(crew_rank *rank, void *context) {
+    scene *s = context;
+    move(s, &s->part[rank->to.rank], &rank->to);
+}
+
+static void tangents_are_those_of_one_process(void **state) {
+    (void)state;
+    static const int moved[] = {1, 2, 3, 6, 8, 9, 10};
+    scene *s = malloc(sizeof *s);
+    for (size_t k = 0; k < sizeof moved / sizeof moved[0]; k++) {
+        draw(s, &cells[moved[k]], 1000 + k);
+        s->course = OTA_KEYS_GATHERED;
+        s->all.result.size = sizeof s->all.result;
+        move(s, &s->all, NULL);
+        if (s->all.status < OTA_OK) fail_msg("%s: %s", s->cell->method, s->all.error.message);
+        cut(s, 3, OTA_SHARES_ZIGZAG, true);
+        crew *c = crew_of(3, OTA_SHARES_ZIGZAG);
+        crew_run(c, move_part, s);
+        crew_free(c);
+        for (int r = 0; r < 3; r++) {
+            const rows *p = &s->part[r];
+            if (p->status != s->all.status) fail_msg("%s: %s", s->cell->method, p->error.message);
+            expect_rows("tangent", s, p, ALL, p->moved, s->all.moved, VALUES,
+                        20.0 * tolerance_of(s->cell));
+        }
+    }
+    draw(s, &cells[7], 1100);
+    s->course = OTA_KEYS_GATHERED;
+    cut(s, 2, OTA_SHARES_IN_ORDER, false);
+    crew *c = crew_of(2, OTA_SHARES_IN_ORDER);
+    crew_run(c, move_part, s);
+    crew_free(c);
+    assert_int_equal(s->part[1].status, OTA_UNSUPPORTED);
+    assert_non_null(strstr(s->part[1].error.message, "tangents of fixed rounds"));
     free(s);
 }
 
@@ -553,6 +613,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_ring_is_one_process),
         cmocka_unit_test(the_same_bits_for_any_threads),
+        cmocka_unit_test(tangents_are_those_of_one_process),
         cmocka_unit_test(bytes_are_those_of_the_formula),
         cmocka_unit_test(a_ring_is_chosen_where_there_is_no_room),
         cmocka_unit_test(refusals_name_what_a_ring_lacks),

@@ -26,6 +26,10 @@ CASES: list[tuple[str, dict[str, Any], torch.dtype]] = [
     ("softmax/elastic:0.5,4", {"is_causal": True}, torch.float64),
     ("softmax/exact", {"rounds": 3}, torch.float32),
 ]
+RING: list[tuple[str, dict[str, Any], torch.dtype]] = [
+    ("softmax", {"is_causal": True, "keys": "in_ring"}, torch.float32),
+    ("softmax/exact", {"temperature": 0.7, "keys": "in_ring"}, torch.float64),
+]
 
 
 def share(x: Tensor, shares: str) -> Tensor:
@@ -43,7 +47,8 @@ def one_case(method: str, keywords: dict[str, Any], dtype: torch.dtype, shares: 
     q, k, v = (torch.randn(2, h, N, WIDTH, dtype=dtype) for h in (HEADS, KEY_HEADS, KEY_HEADS))
     upstream = torch.randn(2, HEADS, N, WIDTH, dtype=dtype)
     whole = [x.clone().requires_grad_() for x in (q, k, v)]
-    wanted = otattn.attention(*whole, enable_gqa=True, method=method, **keywords)
+    alone = {name: value for name, value in keywords.items() if name != "keys"}
+    wanted = otattn.attention(*whole, enable_gqa=True, method=method, **alone)
     wanted.backward(upstream)
     mine = [share(x, shares) for x in (q, k, v)]
     found = distributed.attention(*mine, enable_gqa=True, shares=shares, method=method, **keywords)
@@ -86,8 +91,12 @@ def main() -> None:
     for method, keywords, dtype in CASES:
         for shares in ("in_order", "zigzag"):
             one_case(method, keywords, dtype, shares)
+    for method, keywords, dtype in RING:
+        one_case(method, keywords, dtype, "zigzag")
     on_a_mesh()
     refused("cannot share out its rows", method="softmax/online:2")
+    refused("cannot come round a ring", method="entmax:1.5", keys="in_ring")
+    refused("keys is 'all'", keys="all")
     refused("rank 1 has another temperature than rank 0", temperature=1.0 + (rank == 1))
     dist.barrier()
     dist.destroy_process_group()

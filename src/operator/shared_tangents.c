@@ -1,0 +1,92 @@
+/* Tangents of a plan whose rows lie on many processes: each rank gives those of its own queries and of its share of keys and
+ * values, which are gathered, and gets those of its own rows. What all rows share moves alike on all ranks. */
+#include <string.h>
+
+#include "base/base.h"
+#include "jvp.h"
+#include "problem/check.h"
+#include "shared.h"
+
+static ota_status refuse(const ota_plan *plan, ota_error *error) {
+    if (plan->shards->in_ring)
+        return ota_fail(error, OTA_UNSUPPORTED, "communicator",
+                        "let communicator.keys be OTA_KEYS_GATHERED",
+                        "a ring over the keys has no tangents");
+    if (ota_backward_mode_of(plan) == OTA_BACKWARD_UNROLLED)
+        return ota_fail(error, OTA_UNSUPPORTED, "communicator", "solve to a tolerance",
+                        "tangents of fixed rounds need all rows in one process");
+    return OTA_OK;
+}
+
+/* A share becomes the tangents of all, in the memory of their gradients. */
+static ota_status take_share(const ota_shards *shards, const char *name, ota_array *mine,
+                             const ota_array *all, ota_error *error) {
+    if (!ota_array_present(mine)) return OTA_OK;
+    const int64_t want[4] = {all->size[0], all->size[1], shards->key_share, all->size[3]};
+    TRY(ota_check_array(mine, name, error));
+    if (!ota_is_float(mine->type))
+        return ota_wrong_type(name, mine->type, "f64, f32, bf16 or f16", error);
+    TRY(ota_check_shape(mine, name, want, false, error));
+    *mine = *all;
+    return OTA_OK;
+}
+
+ota_status ota_shared_tangents(const ota_plan *plan, const ota_tangents *given, ota_tangents *wide,
+                               ota_error *error) {
+    const ota_shards *shards = plan->shards;
+    if (given == NULL || given->size == 0)
+        return ota_fail(error, OTA_EINVAL, "tangents.size", "set it to sizeof the struct", "%s",
+                        given == NULL ? "tangents is NULL" : "tangents.size is 0");
+    TRY(ota_check_sized(wide, sizeof *wide, given, given->size, "tangents.size", error));
+    wide->size = sizeof *wide;
+    TRY(refuse(plan, error));
+    if (shards->from_matrix) return OTA_OK;
+    TRY(take_share(shards, "keys", &wide->keys, &shards->key_grads, error));
+    return take_share(shards, "values", &wide->values, &shards->value_grads, error);
+}
+
+ota_status ota_shared_begin_tangents(ota_plan *plan, const ota_tangents *given,
+                                     const ota_tangents *wide, ota_status checked,
+                                     ota_error *error) {
+    ota_shards *shards = plan->shards;
+    const ota_settings *s = &plan->resolved.settings;
+    shards->messages = shards->ranks.messages;
+    shards->message_bytes = shards->ranks.bytes;
+    TRY(ota_ranks_agree(&shards->ranks, checked, error));
+    ota_tangents mine = {0};
+    memcpy(&mine, given, ota_size_min(given->size, sizeof mine));
+    const double moved = ota_array_present(&mine.keys) + 2.0 * ota_array_present(&mine.values);
+    double none = 0.0, ends[2] = {moved, -moved};
+    /* The sum tells whether a rank was interrupted before. */
+    if (!ota_ranks_sum(s, &none, 1, NULL, 0, "the beginning of jvp") ||
+        !ota_ranks_most(s, ends, 2, "agreeing on the tangents"))
+        return ota_ranks_refuse(&shards->ranks, error);
+    if (ends[0] > -ends[1])
+        return ota_fail(error, OTA_EMISMATCH, "tangents", "move the same on every rank",
+                        "the ranks have tangents of different things");
+    if (shards->from_matrix) return OTA_OK;
+    if ((ota_array_present(&mine.keys) &&
+         !ota_shards_gather(shards, &mine.keys, &wide->keys, "gathering tangents of keys")) ||
+        (ota_array_present(&mine.values) &&
+         !ota_shards_gather(shards, &mine.values, &wide->values, "gathering tangents of values")))
+        return ota_ranks_refuse(&shards->ranks, error);
+    return OTA_OK;
+}
+
+ota_status ota_shared_end_tangents(ota_plan *plan, const ota_tangents *along, ota_status found,
+                                   ota_error *error) {
+    ota_shards *shards = plan->shards;
+    const ota_settings *s = &plan->resolved.settings;
+    const ota_status here = ota_interrupted(s);
+    double most = ota_severity_of(found >= OTA_OK && here != OTA_OK ? here : found);
+    ota_ranks_at(&shards->ranks, -1, -1);
+    const bool ended = ota_ranks_most(s, &most, 1, "the end of jvp");
+    const ota_status worst = ota_status_of_severity(most);
+    if (ended && worst >= OTA_OK) return worst;
+    ota_poison(&along->coupling);
+    ota_poison(&along->out);
+    if (shards->ranks.failed) return ota_ranks_refuse(&shards->ranks, error);
+    if (found < OTA_OK) return found;
+    return ota_fail(error, worst, "", "see that rank's own sentence", "a rank ended with '%s'",
+                    ota_status_word(worst));
+}
