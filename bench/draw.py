@@ -1,6 +1,8 @@
-"""Draws the figures of docs/development/speed.md from the tables of peers.py and scaling.py.
+"""Draws the figures of docs/development/speed.md and many-machines.md from the tables of benches.
 
-draw.py --peers PEERS.csv --scaling SCALING.csv -o FOLDER
+draw.py --peers PEERS.csv --scaling SCALING.csv --ranks RANKS.csv -o FOLDER
+
+The tables are those of peers.py, scaling.py and ranks_simulator.py.
 
 Every figure is a Vega-Lite file in bench/figures with the theme of the program's reports; this writes
 speed_NAME.svg.
@@ -16,7 +18,7 @@ from pathlib import Path
 import vl_convert
 
 HERE = Path(__file__).parent
-FIGURES = [("ratios", "peers"), ("time", "scaling"), ("memory", "scaling")]
+FIGURES = [("ratios", "peers"), ("time", "scaling"), ("memory", "scaling"), ("ranks", "ranks")]
 
 
 def table(path: str) -> list[dict[str, object]]:
@@ -35,6 +37,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--peers")
     parser.add_argument("--scaling")
+    parser.add_argument("--ranks")
     parser.add_argument("-o", "--output", default="docs")
     options = parser.parse_args()
     theme = json.loads((HERE.parent / "program/report/theme.json").read_text(encoding="utf-8"))["light"]
