@@ -165,6 +165,12 @@ int tool_doctor(tool_context *context) {
     for (int k = 0; ota_kernel_name(k) != NULL; k++) {
         double error = (double)NAN;
         const ota_status status = run_kernel(ota_kernel_name(k), p, &threads, &error);
+        if (status == OTA_ENOMEM) {
+            static const ota_error none;
+            free(p);
+            json_decref(checks);
+            return tool_fail_status(context, status, &none);
+        }
         /* Far above the rounding of 24-term products in f32, far below any real mistake. */
         const bool ok = status == OTA_OK && error <= 1e-4;
         if (!ok) (void)snprintf(wrong, sizeof wrong, "%s", ota_kernel_name(k));

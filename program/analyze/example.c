@@ -100,7 +100,7 @@ int run_example_write(run *r) {
         code = tool_write_safetensors(output, arrays, 3, metadata, 2, &r->context->error);
     code = tool_output_end(output, code, &r->context->error);
     for (int k = 0; k < 3; k++) free(arrays[k].data);
-    for (int k = 0; k < 2; k++) free(texts[k]);
+    for (int k = 0; k < 2; k++) tool_memory_free(texts[k]);
     json_decref(tokens);
     json_decref(lens);
     return code;

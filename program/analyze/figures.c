@@ -28,10 +28,15 @@ static int read_part(run *r, int64_t window, int64_t at, int64_t count, double *
     run_folder_record(&r->folder, window, path);
     const int file = open(path, O_RDONLY | O_CLOEXEC);
     const size_t bytes = (size_t)count * sizeof *to;
-    const ssize_t got = file >= 0 ? pread(file, to, bytes, (off_t)at) : -1;
+    size_t done = 0;
+    ssize_t got = file >= 0 ? 1 : -1;
+    while (done < bytes && (got > 0 || (got < 0 && file >= 0 && errno == EINTR))) {
+        got = pread(file, (char *)to + done, bytes - done, (off_t)at + (off_t)done);
+        if (got > 0) done += (size_t)got;
+    }
     const int cause = errno;
     if (file >= 0) (void)close(file);
-    if (got == (ssize_t)bytes) return 0;
+    if (done == bytes && file >= 0) return 0;
     return tool_fail(&r->context->error, TOOL_EXIT_IO, "%s: cannot be read: %s",
                      tool_short_path(path), got < 0 ? strerror(cause) : "it was cut short");
 }

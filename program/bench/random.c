@@ -97,7 +97,13 @@ static void solve_and_judge(const tool_draw *d, tool_draw_memory *s, answer *a) 
     }
     if (a->status < OTA_OK) return;
     a->certificate.size = sizeof a->certificate;
-    if (ota_certify(p, &d->options, &arrays, &a->certificate, NULL, &error) < OTA_OK) {
+    const ota_status judged = ota_certify(p, &d->options, &arrays, &a->certificate, NULL, &error);
+    /* An answer that nobody could judge is neither right nor wrong. */
+    if (judged == OTA_ENOMEM) {
+        a->status = judged;
+        return;
+    }
+    if (judged < OTA_OK) {
         a->verdict = WRONG_OK;
         (void)snprintf(a->reason, sizeof a->reason, "the judge refuses: %.120s", error.message);
         return;

@@ -150,8 +150,9 @@ void tool_output_abort(tool_output *output);
 
 /* ---- memory.c: refusals of memory that nobody could answer ---- */
 
-/* From here on jansson's are noted. */
+/* From here on jansson's are noted; what json_dumps gives is freed by tool_memory_free. */
 void tool_memory_watch(void);
+void tool_memory_free(void *block);
 void tool_memory_note(void);
 /* The block that was just allocated; notes where there is none. */
 void *tool_noted(void *block);

@@ -43,7 +43,7 @@ static int write_header(tool_output *output, json_t *top, tool_error *error) {
     int code = tool_output_write(output, start, sizeof start, error);
     if (code == 0) code = tool_output_write(output, text, length, error);
     if (code == 0) code = tool_output_write(output, "        ", padded - length, error);
-    free(text);
+    tool_memory_free(text);
     return code;
 }
 

@@ -32,7 +32,11 @@ int tool_model_open(tool_context *context, ota_model **model) {
     const ota_model_options options = {.size = sizeof options,
                                        .hub_cache = hub_cache(path, sizeof path)};
     const ota_status status = ota_model_open(model, context->operands[0], &options, &error);
-    return status < 0 ? tool_fail_status(context, status, &error) : 0;
+    if (status < 0) return tool_fail_status(context, status, &error);
+    if (!tool_memory_short()) return 0;
+    ota_model_free(*model);
+    *model = NULL;
+    return tool_fail_status(context, OTA_ENOMEM, &error);
 }
 
 int tool_with_model(tool_context *context, tool_model_use *use) {

@@ -74,7 +74,7 @@ static void write_figure(run_page *page, const char *file, const tool_figure *fi
         tool_run_write(page, "figures", file, ".vl.json", text);
     else
         page->code = tool_fail(page->error, TOOL_EXIT_LIMIT, "there is no memory for a figure");
-    free(text);
+    tool_memory_free(text);
     json_decref(specification);
 }
 

@@ -159,11 +159,18 @@ static int load_table(run_folder *folder, const char *file, tool_error *error) {
     return code == 0 ? parse_table(table, size, error) : code;
 }
 
+/* What is not there is left out of a page; what cannot be seen is an error. */
+static int cannot_look(const char *path, tool_error *error) {
+    const int cause = errno;
+    return tool_fail(error, cause == ENOMEM ? TOOL_EXIT_LIMIT : TOOL_EXIT_IO,
+                     "%s: cannot be read: %s", tool_short_path(path), strerror(cause));
+}
+
 static int load_tables(run_folder *folder, tool_error *error) {
     char path[PATH_MAX];
     int code = join(folder->path, "tables", path, error);
     DIR *files = code == 0 ? opendir(path) : NULL;
-    if (files == NULL) return code;
+    if (files == NULL) return code == 0 && errno != ENOENT ? cannot_look(path, error) : code;
     folder->tables = calloc(TABLES_MOST, sizeof *folder->tables);
     if (folder->tables == NULL) code = no_memory(error);
     for (const struct dirent *file; code == 0 && (file = readdir(files)) != NULL;) {
@@ -243,7 +250,8 @@ static int load_example(run_folder *folder, tool_error *error) {
     run_example *example = &folder->example;
     tool_listing listing = {0};
     int code = join(folder->path, "example.safetensors", path, error);
-    if (code != 0 || stat(path, &about) != 0) return code;
+    if (code != 0) return code;
+    if (stat(path, &about) != 0) return errno != ENOENT ? cannot_look(path, error) : 0;
     code = tool_list_arrays(path, NULL, &listing, error);
     if (code == 0) code = load_words(path, "tokens", &example->tokens, error);
     if (code == 0) code = load_words(path, "lens", &example->lens, error);

@@ -414,7 +414,9 @@ ota_status ota_coupled_solve(ota_head *head, unsigned needs, bool linear,
     if (head->settings->prune && !fixed && !ota_coupled_search(&state)) return OTA_INFEASIBLE;
     memcpy(state.best, head->g, (size_t)state.pass.columns * sizeof *head->g);
     state.pass.domain = domain_of(&state, linear);
-    status = leave(&state, method(&state, &status), status);
+    /* A statement of its own: the arguments of one call have no order. */
+    const ota_outcome outcome = method(&state, &status);
+    status = leave(&state, outcome, status);
     if (state.side != 0) settle_side(&state);
     return status;
 }

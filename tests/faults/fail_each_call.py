@@ -114,6 +114,9 @@ def refusal(
 ) -> str:
     """What is wrong about a run that ended with an exit code other than 0; "" when nothing is."""
     codes = () if trial.failure in HIDDEN else CODES[trial.site.kind] + command.codes
+    # A call of the C library that opens has no memory of its own.
+    if trial.site.kind == "memory" and "Cannot allocate memory" in done.error:
+        codes += (6,)
     if done.code not in codes:
         return f"exit code {done.code}"
     if "otattn" not in done.error:

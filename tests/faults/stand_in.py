@@ -28,7 +28,8 @@ FAILURES: dict[str, tuple[str, ...]] = {
 
 
 # libzip starts OpenSSL, which keeps what it made; what that does without memory is its own affair.
-FOREIGN = ("libcrypto",)
+# OpenBLAS is opened when a session begins, and the libraries it brings end the process where they have none.
+FOREIGN = ("libcrypto", "libgfortran", "libquadmath", "libopenblas")
 # What these hold when their own call failed they keep to themselves; nobody outside can free it.
 KEEPERS = ("libzip",)
 
@@ -43,7 +44,11 @@ class Site:
 
     @property
     def foreign(self) -> bool:
-        return any(frame.startswith(FOREIGN) for frame in self.frames)
+        modules = [frame.split("+")[0] for frame in self.frames]
+        opens = "libc.so.6" in modules and any(
+            module.startswith("ld-") for module in modules[modules.index("libc.so.6") :]
+        )
+        return opens or any(module.startswith(FOREIGN) for module in modules)
 
     @property
     def kept(self) -> bool:

@@ -443,6 +443,59 @@ static void plans_on_many_threads(void **unused) {
     assert_int_equal(all.turns, WORKERS * all.turns_each);
 }
 
+/* Raises the flag when it is first told of a round. */
+static void stop_at_once(void *user, const ota_progress *progress) {
+    (void)progress;
+    __atomic_store_n((int *)user, 1, __ATOMIC_RELAXED);
+}
+
+/* One head, stopped inside its rounds: no later look at the flag may be needed to tell. Who is told of no round before the
+ * last one may end well, if the plan is one. */
+static void a_stop_inside_a_solve_is_told(void **unused) {
+    (void)unused;
+    static const struct {
+        const char *method, *solver;
+    } rows[] = {{"softmax/exact", "sinkhorn"}, {"softmax/exact", "log"},
+                {"softmax/exact", "newton"},   {"softmax/exact", "anderson"},
+                {"softmax/exact", "coupled"},  {"softmax/relaxed:1", "coupled"},
+                {"softmax/capped:1.5", NULL},  {"entmax:1.5/exact", NULL},
+                {"softmax/prefix", NULL}};
+    enum { SIZE = 12 };
+    static double scores[SIZE * SIZE], coupling[SIZE * SIZE];
+    int wrong = 0;
+    uint64_t state = 11;
+    fill(&state, OTA_F64, scores, (int64_t)SIZE * SIZE);
+    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+        int cancel = 0;
+        ota_problem problem = {.size = sizeof problem};
+        ota_options options = {.size = sizeof options,
+                               .threads = 1,
+                               .tolerance = 1e-10,
+                               .solver = rows[k].solver,
+                               .cancel = &cancel,
+                               .progress = stop_at_once,
+                               .progress_user = &cancel};
+        assert_int_equal(ota_method_parse(rows[k].method, &problem, &options, NULL), OTA_OK);
+        problem.scores = ota_array_of(scores, OTA_F64, 1, 1, SIZE, SIZE);
+        const ota_arrays arrays = {.size = sizeof arrays,
+                                   .coupling = ota_array_of(coupling, OTA_F64, 1, 1, SIZE, SIZE)};
+        ota_error error = {.message = ""};
+        ota_certificate found = {.size = sizeof found};
+        const ota_status status = ota_attend(&problem, &options, &arrays, NULL, &error);
+        bool right = status == OTA_CANCELLED;
+        if (status == OTA_OK) {
+            assert_true(ota_certify(&problem, NULL, &arrays, &found, NULL, &error) >= 0);
+            right = found.column_error <= 2.0 * options.tolerance;
+        }
+        if (!right)
+            print_error("%s by %s: status %d, column error %g\n", rows[k].method,
+                        rows[k].solver != NULL ? rows[k].solver : "auto", (int)status,
+                        found.column_error);
+        wrong += !right;
+    }
+    assert_int_equal(wrong, 0);
+}
+
 /* Lines of a text file; 0 where there is none. */
 static uint64_t lines_of(const char *path) {
     FILE *file = path != NULL ? fopen(path, "r") : NULL;
@@ -478,6 +531,7 @@ static int soak(double minutes, const char *record) {
 int main(int argc, char **argv) {
     const char *record = argc == 5 && strcmp(argv[3], "--record") == 0 ? argv[4] : NULL;
     if (argc >= 3 && strcmp(argv[1], "--minutes") == 0) return soak(strtod(argv[2], NULL), record);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(plans_on_many_threads)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_stop_inside_a_solve_is_told),
+                                       cmocka_unit_test(plans_on_many_threads)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
