@@ -91,7 +91,8 @@ static ota_capped_sums capped_powers(const capped_operands *x) {
     case SQUARE: return capped_powers_of(SQUARE, x);
     case FOURTH: return capped_powers_of(FOURTH, x);
     case RISING: return capped_powers_of(RISING, x);
-    case FALLING: break;
+    case FALLING:
+    case INVERSE: break; /* no p < 0 comes here: plain loops take such rows */
     }
     return capped_powers_of(FALLING, x);
 }
