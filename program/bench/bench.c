@@ -86,6 +86,7 @@ static void plan_row(const tool_bench_case *c, int64_t i) {
         c->row[j] = problem->regulariser == OTA_SOFTMAX ? exp(level)
                     : power * level > 0.0               ? pow(power * level, 1.0 / power)
                                                         : 0.0;
+        if (problem->entry_cap > 0.0) c->row[j] = fmin(c->row[j], problem->entry_cap);
     }
 }
 

@@ -12,9 +12,9 @@ typedef struct ota_capped_transport {
     bool narrow;
     bool flat;             /* scores that are not -inf count as 0: is there any plan? */
     const double *mu, *nu; /* [n], [m] */
-    bool exact;  /* keys are filled, less what the sink takes; else nu is the most that they take */
-    double floor; /* not exact: every key takes floor nu_j at least, 0 <= floor < 1 */
-    double sink;  /* -inf: none */
+    bool exact; /* keys are filled, less what the sink takes; else nu is the most that they take */
+    double floor;     /* not exact: every key takes floor nu_j at least, 0 <= floor < 1 */
+    double sink;      /* -inf: none */
     double tolerance; /* totals that differ by less, relative, are equal */
     const ota_entry_caps *caps;
     ota_status (*interrupted)(const ota_settings *settings);

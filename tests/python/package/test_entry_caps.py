@@ -91,7 +91,7 @@ def test_hard_plans_are_linear_programs(kind: str) -> None:
         floor = float(random.uniform(0.1, 0.9)) if kind == "bounded" else 0.0
         found = program_of(scores, mass, room, caps, kind == "exact", floor)
         method = {"exact": "hard/exact", "bounded": f"hard/bounded:{floor},1"}.get(kind, "hard/capped:1")
-        call = {"method": method, "entry_caps": caps, "row_mass": mass, "column_mass": room}
+        call: dict[str, Any] = {"method": method, "entry_caps": caps, "row_mass": mass, "column_mass": room}
         if found.status == 2:
             infeasible += 1
             with pytest.raises(otattn.Infeasible):
