@@ -1,11 +1,12 @@
 """Times calls of the Python package beside other libraries' calls of the same meaning, in turns.
 
-    pairs.py [--repeat N] [--threads N] [--csv FILE] [--only NAME]
+    pairs.py [--repeat N] [--threads N] [--csv FILE] [--only NAME] [--processor-time]
 
 A row makes its data once, `prepare`, and gives two callables without arguments and a measure of how far the
 results of the timed calls are apart; a row whose results are too far apart fails the run.
 The files named pairs and a subject have rows as ROWS. Prints the fastest of each side in microseconds and
-their ratio: above 1, otattn is faster.
+their ratio: above 1, otattn is faster. With --processor-time what the process spends counts, on all threads:
+for one thread on a machine that others keep busy.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def all_pairs() -> list[Pair]:
     return found
 
 
-def time_pair(pair: Pair, repeat: int) -> Timed:
+def time_pair(pair: Pair, repeat: int, clock: Callable[[], float] = time.perf_counter) -> Timed:
     """The fastest of `repeat` turns of each side; ValueError where their results are too far apart."""
     ours, theirs, error = pair.prepare()
     kept: dict[str, Any] = {}
@@ -67,15 +68,15 @@ def time_pair(pair: Pair, repeat: int) -> Timed:
         def keep() -> None:
             kept[side] = call()
 
-        begin = time.perf_counter()
+        begin = clock()
         keep()
-        count = max(1, math.ceil(SHORT / max(time.perf_counter() - begin, 1e-7)))
+        count = max(1, math.ceil(SHORT / max(clock() - begin, 1e-7)))
 
         def often() -> None:
             for _ in range(count):
                 keep()
 
-        return lambda: fastest(often, limit=LONG) / count
+        return lambda: fastest(often, limit=LONG, clock=clock) / count
 
     their_seconds, our_seconds = in_turns([turn("theirs", theirs), turn("ours", ours)], repeat)
     found = error(kept["ours"], kept["theirs"])
@@ -90,7 +91,9 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--csv")
     parser.add_argument("--only", default="")
+    parser.add_argument("--processor-time", action="store_true")
     options = parser.parse_args()
+    clock = time.process_time if options.processor_time else time.perf_counter
     wanted = dict.fromkeys(
         ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS"), str(options.threads)
     )
@@ -112,7 +115,7 @@ def main() -> int:
         if options.only not in pair.name:
             continue
         try:
-            timed = time_pair(pair, options.repeat)
+            timed = time_pair(pair, options.repeat, clock)
         except ValueError as error:
             print(error, flush=True)
             wrong += 1

@@ -40,7 +40,7 @@ def beside_maxsim_cpu(tokens: int, documents: int) -> Prepared:
 
 
 def row(queries: int, tokens: int, documents: int, kind: torch.dtype = torch.float32) -> Pair:
-    name = {torch.float32: "maxsim f32", torch.bfloat16: "maxsim bf16"}[kind]
+    name = {torch.float32: "maxsim f32", torch.bfloat16: "maxsim bf16", torch.float16: "maxsim f16"}[kind]
     shape = f"{queries} x {tokens} tokens, {documents} documents of {TOKENS}, width {WIDTH}"
     limit = 1e-5 if kind == torch.float32 else 3e-2
     return Pair(name, shape, "torch einsum", lambda: scores(queries, tokens, documents, kind), limit)
@@ -53,6 +53,7 @@ ROWS = [
     row(8, 32, 1000),
     row(1, 8, 10000),
     row(1, 32, 1000, torch.bfloat16),
+    row(1, 32, 1000, torch.float16),
     *(
         Pair(
             "maxsim f32",
