@@ -1,7 +1,8 @@
 """What a call from Python costs beyond the library's own forward: one head, 4 queries and keys of width 8.
 
-Then the same of the calls on a matrix of 4 x 4 scores or costs: `coupling`, the activations and transport;
-and of late interaction, two tokens and two documents of three, of width 8 in f32.
+Then a matching of 30 x 30, in C and from Python, and calls on a matrix of 4 x 4 scores or costs:
+`coupling`, the activations and transport; and of late interaction, two tokens and two documents of three,
+of width 8 in f32.
 
     python bench/python_overhead.py
 
@@ -21,11 +22,14 @@ from typing import Any
 
 import numpy as np
 import otattn
+import otattn.lap
 import torch
 from otattn import _repeat
+from otattn import _structs as c
 from otattn._library import library
 from otattn._maxsim import Call
 from otattn._settings import OPERANDS
+from scipy.optimize import linear_sum_assignment
 from timing import fastest
 
 
@@ -49,7 +53,8 @@ def calls_on_matrices(x: Any, masses: Any) -> dict[str, Callable[[], Any]]:
         "activations.entmax_bisect": lambda: otattn.activations.entmax_bisect(x, 1.3),
         "ot.emd": lambda: otattn.ot.emd(masses, masses, cost),
         "ot.sinkhorn": lambda: otattn.ot.sinkhorn(masses, masses, cost, 1.0),
-        "ot.solve, with its certificate": lambda: otattn.ot.solve(cost, masses, masses, 1.0),
+        "ot.solve": lambda: otattn.ot.solve(cost, masses, masses, 1.0),
+        "ot.solve, all of it read": lambda: otattn.ot.solve(cost, masses, masses, 1.0).log,
     }
 
 
@@ -98,6 +103,44 @@ def rows_of_maxsim() -> list[tuple[str, float, float]]:
         ("NumPy, maxsim", bare, microseconds(lambda: otattn.maxsim(queries, documents, offsets))),
         ("torch, maxsim", bare, microseconds(lambda: otattn.maxsim(*tensors, offsets))),
     ]
+
+
+def rows_of_matching() -> list[tuple[str, float]]:
+    """One problem of 30 x 30: by an assigner and by a plan, through ctypes, and the package's calls."""
+    cost = np.random.default_rng(0).random((30, 30))
+    t = torch.from_numpy(cost)
+    otattn.release_memory()
+    for _ in range(2):
+        plan = otattn.coupling(cost, method="assignment", cost=True)
+    (kind,) = _repeat._kinds.values()
+    handle, problem = kind[0].handle, ctypes.byref(kind[0].job.problem)
+    ((place, _),) = kind[0].results
+    ctypes.c_void_p.from_address(place).value = plan.ctypes.data
+    arrays, result = ctypes.byref(handle.arrays), ctypes.byref(handle.result)
+
+    def rebound() -> None:
+        library.ota_plan_rebind(handle.pointer, problem, handle.reference)
+        library.ota_forward(handle.pointer, arrays, result, handle.reference)
+
+    pointer, options = ctypes.c_void_p(), c.Options(size=ctypes.sizeof(c.Options), threads=1)
+    library.ota_assigner_create(ctypes.byref(pointer), ctypes.byref(options), None)
+    pairs = np.empty((2, 30), np.int64)
+    batch = c.Assignments(size=ctypes.sizeof(c.Assignments), count=1, rows=30, columns=30, type=c.F64)
+    batch.row_stride, batch.column_stride, batch.costs = 30, 1, cost.ctypes.data
+    batch.pair_row, batch.pair_column = pairs[0].ctypes.data, pairs[1].ctypes.data
+    calls = {
+        "ota_assign": lambda: library.ota_assign(pointer, ctypes.byref(batch), None),
+        "ota_plan_rebind and ota_forward": rebound,
+        "linear_sum_assignment": lambda: otattn.linear_sum_assignment(cost),
+        "linear_sum_assignment, cost_limit": lambda: otattn.linear_sum_assignment(cost, cost_limit=0.5),
+        "linear_sum_assignment, certificate": lambda: otattn.linear_sum_assignment(cost, certificate=True),
+        "linear_sum_assignment, torch": lambda: otattn.linear_sum_assignment(t),
+        "lap.lapjv": lambda: otattn.lap.lapjv(cost),
+        "SciPy's": lambda: linear_sum_assignment(cost),
+    }
+    rows = [(name, microseconds(call, 100)) for name, call in calls.items()]
+    library.ota_assigner_free(pointer)
+    return rows
 
 
 def rows_of_jax(x: Any) -> list[tuple[str, float]]:
@@ -181,6 +224,9 @@ def main() -> None:
     ]
     rows += rows_of_jax(x)
     for name, value in rows:
+        print(f"{name:<38} {value:7.1f}")
+    print("\n30 x 30, f64")
+    for name, value in rows_of_matching():
         print(f"{name:<38} {value:7.1f}")
     print(f"\n{'4 x 4, f64':<38} {'call':>7} {'library':>7} {'beyond':>7}")
     for name, bare, whole in (*rows_of_matrices(), *rows_of_maxsim()):
