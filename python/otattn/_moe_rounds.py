@@ -102,9 +102,7 @@ def sinkhorn(matrix: Any, k: int, start: Any, tolerance: float, limit: int) -> R
     )
     options = c.Options(size=ctypes.sizeof(c.Options), threads=thread_limit())
     error, reference = new_error()
-    status = library.ota_route(
-        ctypes.byref(problem), ctypes.byref(options), ctypes.byref(result), reference
-    )
+    status = library.ota_route(ctypes.byref(problem), ctypes.byref(options), ctypes.byref(result), reference)
     if status < 0:
         raise_status(status, error)
     return Rounds(chosen, shares, biases, load, result.value, result.rounds, result.converged != 0)

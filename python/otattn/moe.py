@@ -252,7 +252,7 @@ def _kept(logits: Any, experts: Any, load: Any, upper: Any) -> Any:
 
 
 def _weights(logits: Any, experts: Any, kept: Any, sigmoid: bool, shares: Any) -> Any:
-    """The softmax of the logits, or their sigmoid, at the experts; `shares`: that softmax, where it is known."""
+    """The softmax of the logits, or their sigmoid, at the experts; `shares`: that softmax, if known."""
     if is_torch(logits):
         if shares is not None and not sigmoid and not logits.requires_grad:
             import torch
