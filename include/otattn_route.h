@@ -24,7 +24,7 @@ extern "C" {
 /* Zero means the default in every field but `size`, `logits` and `take`. */
 typedef struct ota_routing {
     size_t size; /* sizeof(ota_routing) */
-    /* [1,1,tokens,experts] f64 or f32, finite, the experts of a token side by side */
+    /* [1,1,tokens,experts] f64 or f32, finite, at most 2^20 experts, those of a token side by side */
     ota_array logits;
     int64_t take;        /* experts a token takes, each once: 1 to `experts` */
     const double *start; /* [experts] logarithms of v to begin with, finite; NULL: 0 */

@@ -44,10 +44,17 @@ def best(scores: Any, k: int) -> Any:
 
 def level(biases: Any, choices: int, lower: Any, upper: Any) -> Any:
     """Biases plus the number that makes their bound the least; choices do not depend on it."""
-    shifts = -biases
-    moved = biases + shifts[:, None]
-    values = choices * shifts - np.where(moved > 0, moved * lower, moved * upper).sum(1)
-    return biases + shifts[np.argmin(values)]
+    order = np.argsort(-biases)
+    falling, low, high = biases[order], lower[order], upper[order]
+    shifts = -falling
+
+    def before(x: Any) -> Any:
+        return np.cumsum(x) - x
+
+    # With the shift -b the biases above b are positive and those below it negative.
+    positive = before(low * falling) + shifts * before(low)
+    negative = (before((high * falling)[::-1]) + shifts[::-1] * before(high[::-1]))[::-1]
+    return biases + shifts[np.argmin(choices * shifts - positive - negative)]
 
 
 class Rounds(NamedTuple):
@@ -95,9 +102,7 @@ def sinkhorn(matrix: Any, k: int, start: Any, tolerance: float, limit: int) -> R
     )
     options = c.Options(size=ctypes.sizeof(c.Options), threads=thread_limit())
     error, reference = new_error()
-    status = library.ota_route(
-        ctypes.byref(problem), ctypes.byref(options), ctypes.byref(result), reference
-    )
+    status = library.ota_route(ctypes.byref(problem), ctypes.byref(options), ctypes.byref(result), reference)
     if status < 0:
         raise_status(status, error)
     return Rounds(chosen, shares, biases, load, result.value, result.rounds, result.converged != 0)

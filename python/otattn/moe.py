@@ -16,6 +16,7 @@ from ._attention import is_torch
 from ._aux import AuxRequest
 from ._bounded import solve_bounded
 from ._coupling import coupling
+from ._errors import NotFinite
 from ._moe_rounds import QUANTILE_ROUNDS, best, largest, level, quantile, sinkhorn
 
 __all__ = ["METHODS", "RouteCertificate", "Routing", "route"]
@@ -94,6 +95,10 @@ class _Found(NamedTuple):
     biases: Any
     rounds: int
     converged: bool
+    # What the method's own call has found already.
+    load: Any = None
+    value: float | None = None
+    shares: Any = None
 
 
 def _whole(name: str, x: Any, least: int) -> int:
@@ -122,11 +127,13 @@ def _matrix(logits: Any) -> Any:
         raise ValueError(
             f"logits has shape {tuple(found.shape)}, wanted at least one token and expert; skip empty batches"
         )
-    found = np.ascontiguousarray(found)
-    if not (np.isfinite(found.min()) and np.isfinite(found.max())):
-        row, column = np.argwhere(~np.isfinite(found))[0]
-        raise ValueError(f"logits[{row}, {column}] is {found[row, column]}, wanted finite numbers")
-    return found
+    return np.ascontiguousarray(found)
+
+
+def _check_finite(matrix: Any) -> None:
+    if not (np.isfinite(matrix.min()) and np.isfinite(matrix.max())):
+        row, column = np.argwhere(~np.isfinite(matrix))[0]
+        raise ValueError(f"logits[{row}, {column}] is {matrix[row, column]}, wanted finite numbers")
 
 
 def _one_bound(name: str, x: Any, experts: int) -> Any:
@@ -189,6 +196,17 @@ def _exact(logits: Any, k: int, lower: Any, upper: Any, start: Any) -> _Found:
     return _Found(found.columns, 0.0 - found.prices, found.paths, True)
 
 
+def _sinkhorn(logits: Any, k: int, start: Any, tolerance: float, limit: int) -> _Found:
+    try:
+        found = sinkhorn(logits, k, start, tolerance, limit)
+    except NotFinite:
+        _check_finite(logits)
+        raise
+    return _Found(
+        found.experts, found.biases, found.rounds, found.converged, found.load, found.value, found.shares
+    )
+
+
 def _soft(
     logits: Any, k: int, lower: Any, upper: Any, start: Any, temperature: float, default: bool
 ) -> tuple[_Found, Any]:
@@ -233,8 +251,13 @@ def _kept(logits: Any, experts: Any, load: Any, upper: Any) -> Any:
     return kept
 
 
-def _weights(logits: Any, experts: Any, kept: Any, sigmoid: bool) -> Any:
+def _weights(logits: Any, experts: Any, kept: Any, sigmoid: bool, shares: Any) -> Any:
+    """The softmax of the logits, or their sigmoid, at the experts; `shares`: that softmax, if known."""
     if is_torch(logits):
+        if shares is not None and not sigmoid and not logits.requires_grad:
+            import torch
+
+            return (torch.from_numpy(shares).to(logits.device) * kept).to(logits.dtype)
         scores = logits if logits.element_size() > 2 else logits.float()
         chosen = scores.gather(1, experts)
         found = chosen.sigmoid() if sigmoid else (chosen - scores.logsumexp(1, keepdim=True)).exp()
@@ -242,6 +265,8 @@ def _weights(logits: Any, experts: Any, kept: Any, sigmoid: bool) -> Any:
     chosen = np.take_along_axis(logits, experts, 1)
     if sigmoid:
         return kept * np.exp(-np.logaddexp(0, -chosen))
+    if shares is not None:
+        return (kept * shares).astype(logits.dtype)
     top = logits.max(1, keepdims=True)
     return kept * np.exp(chosen - top) / np.exp(logits - top).sum(1, keepdims=True)
 
@@ -314,11 +339,14 @@ def route(
             raise ValueError(f"{name} is {x!r}, wanted a number above 0")
     limit = None if rounds is None else _whole("rounds", rounds, 1)
     plan = None
+    # The library reads the logits of "sinkhorn" itself.
+    if method != "sinkhorn":
+        _check_finite(matrix)
     if method == "topk":
         biases = np.zeros(experts) if start is None else start
         found = _Found(best(matrix if start is None else matrix + biases, k), biases, 0, True)
     elif method == "sinkhorn":
-        found = _Found(*sinkhorn(matrix, k, start, tolerance, limit or 1000))
+        found = _sinkhorn(matrix, k, start, tolerance, limit or 1000)
     elif method == "quantile":
         found = _Found(*quantile(matrix, k, lower, upper, start, tolerance, limit or QUANTILE_ROUNDS))
     elif method == "base":
@@ -327,14 +355,17 @@ def route(
         scores = logits if is_torch(logits) else matrix
         default = capacity is None and bounds is None
         found, plan = _soft(scores, k, lower, upper, start, float(temperature), default)
-    load: Any = np.bincount(found.experts.ravel(), minlength=experts)
+    load = np.bincount(found.experts.ravel(), minlength=experts) if found.load is None else found.load
+    value = found.value
+    if value is None:
+        value = float(np.take_along_axis(matrix, found.experts, 1).sum(dtype=np.float64))
     biases = found.biases
     if method in ("sinkhorn", "quantile", "soft"):
         biases = level(biases, tokens * k, lower, upper)
     given = capacity is not None or bounds is not None
     kept = _kept(matrix, found.experts, load, upper) if given else np.ones(found.experts.shape, bool)
     proof = RouteCertificate(
-        float(np.take_along_axis(matrix, found.experts, 1).sum(dtype=np.float64)),
+        value,
         _bound(matrix, k, lower, upper, biases) if certificate else float("nan"),
         int(np.maximum(load - upper, 0).sum() + np.maximum(lower - load, 0).sum()),
         found.rounds,
@@ -348,9 +379,8 @@ def route(
             torch.from_numpy(x).to(logits.device) for x in (chosen, biases, load, kept)
         )
     if plan is None:
-        weights = _weights(
-            logits if is_torch(logits) else matrix, chosen, kept, method == "sinkhorn" and k == 1
-        )
+        scores = logits if is_torch(logits) else matrix
+        weights = _weights(scores, chosen, kept, method == "sinkhorn" and k == 1, found.shares)
     elif is_torch(plan):
         weights = plan.gather(1, chosen) * kept
     else:

@@ -4,6 +4,8 @@
 
 #include <stdint.h>
 
+enum { OTA_ROUTE_EXPERTS = 1 << 20 }; /* most, so that places are exact in f32 */
+
 typedef struct ota_route_block {
     int64_t rows, experts;
     const void *logits; /* T [rows], `logits_stride` elements apart */
@@ -17,6 +19,7 @@ typedef struct ota_route_block {
     double *u;            /* [rows] scratch */
     double *columns;      /* [experts] += u K */
     void *line;           /* T [stride] scratch */
+    uint64_t *taken;      /* [stride / 64 + 1] scratch, all 0 */
     int64_t take;
     int64_t *chosen; /* [rows][take] */
     double *shares;  /* [rows][take], or NULL */

@@ -32,6 +32,7 @@ typedef struct router {
     ota_arena arena;
     unsigned char *kernel;  /* T [tokens][stride] */
     unsigned char *lines;   /* T [threads][stride] */
+    uint64_t *taken;        /* [threads][words] 0 */
     void *v;                /* T [stride] */
     double *next;           /* [experts] */
     double *sums;           /* [tokens] */
@@ -52,6 +53,10 @@ static ota_status check_numbers(const router *r, ota_error *error) {
     if (r->tokens < 1 || r->experts < 1)
         return ota_fail(error, OTA_EINVAL, "logits", "give at least one token and expert",
                         "logits are %" PRId64 " x %" PRId64, r->tokens, r->experts);
+    if (r->experts > OTA_ROUTE_EXPERTS)
+        return ota_fail(error, OTA_UNSUPPORTED, "logits", "use fewer experts",
+                        "logits are of %" PRId64 " experts, more than %d", r->experts,
+                        (int)OTA_ROUTE_EXPERTS);
     if (p->take < 1 || p->take > r->experts)
         return ota_fail(error, OTA_EINVAL, "take", "use 1 to the number of experts",
                         "take is %" PRId64 " of %" PRId64 " experts", p->take, r->experts);
@@ -100,11 +105,14 @@ static ota_status check(router *r, const ota_routing *problem, const ota_options
 
 /* ---- memory ------------------------------------------------------------------------------------ */
 
+static int64_t words_of(const router *r) { return r->stride / 64 + 1; }
+
 static void lay_out(router *r) {
     ota_arena *a = &r->arena;
     const int64_t threads = ota_pool_threads(r->pool);
     r->kernel = ota_arena_take_rows(a, r->tokens, r->stride, r->element);
     r->lines = ota_arena_take_rows(a, threads, r->stride, r->element);
+    r->taken = ota_arena_take_rows(a, threads, words_of(r), sizeof *r->taken);
     r->v = ota_arena_take(a, (size_t)r->stride, r->element);
     r->next = ota_arena_take(a, (size_t)r->experts, sizeof *r->next);
     r->sums = ota_arena_take(a, (size_t)r->tokens, sizeof *r->sums);
@@ -163,6 +171,8 @@ static void begin(router *r) {
         r->mass[i] = 1.0 / (double)r->tokens;
         r->floors[i] = eps;
     }
+    const int64_t words = ota_pool_threads(r->pool) * words_of(r);
+    memset(r->taken, 0, (size_t)words * sizeof *r->taken);
     atomic_store(&r->broken, r->tokens);
 }
 
@@ -183,6 +193,7 @@ static ota_route_block block_of(const router *r, int64_t index, int worker) {
                              .u = r->u + worker * TOKENS,
                              .columns = r->columns + index * r->experts,
                              .line = r->lines + (size_t)(worker * r->stride) * r->element,
+                             .taken = r->taken + worker * words_of(r),
                              .take = r->problem.take,
                              .chosen = r->chosen + first * r->problem.take,
                              .shares = r->shares + first * r->problem.take,
