@@ -93,6 +93,12 @@ void ota_backward_find_used(const ota_backward_job *job, const double *column_su
             used[j] = ota_pair_allowed(&plan->resolved, job->batch, job->head, query, key);
         }
     }
+    const ota_settings *settings = &plan->resolved.settings;
+    double *everywhere = job->space->vectors;
+    if (settings->ranks == NULL) return;
+    for (int64_t j = 0; j < m; j++) everywhere[j] = used[j];
+    (void)ota_ranks_most(settings, everywhere, m, "the keys in use");
+    for (int64_t j = 0; j < m; j++) used[j] = everywhere[j] > 0.0;
 }
 
 void ota_backward_pad(const ota_backward_job *job) {

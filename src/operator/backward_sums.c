@@ -182,7 +182,11 @@ void ota_sums_of_masses(const ota_backward_job *job, const ota_mass_rule *rule) 
     if (columns->coupling == OTA_COUPLING_NONE) return;
     double usable = 0.0, along = 0.0, total = 0.0;
     for (int64_t j = 0; j < m; j++) usable += rule->used[j] ? 1.0 : 0.0;
-    const double share = ota_mass_of_rows(job, rule->row_sum) / usable;
+    double mass = ota_mass_of_rows(job, rule->row_sum);
+    (void)ota_ranks_sum(&r->settings, &mass, 1, NULL, 0, "the mass of the rows in backward");
+    const double share = mass / usable;
+    /* What the columns say all ranks know, and their parts are summed: one of them tells. */
+    const bool tells = r->settings.ranks == NULL || r->settings.ranks->to.rank == 0;
     for (int64_t j = 0; j < m; j++) {
         const double b = rule->b[j], c = rule->column_sum[j];
         const ota_target_key key = {.mass = ota_mass_of_column(job, j, rule->used[j] ? share : 0.0),
@@ -191,17 +195,19 @@ void ota_sums_of_masses(const ota_backward_job *job, const ota_mass_rule *rule) 
                                     .rounds = rule->finished};
         const ota_target_slope slope = ota_column_target_slope(p, &key, b);
         of_columns[j] = slope.by_mass;
-        for (int k = 0; k < OTA_RULE_PARAMETERS; k++) s->parameters[k] += slope.by_parameter[k];
+        for (int k = 0; k < OTA_RULE_PARAMETERS && tells; k++)
+            s->parameters[k] += slope.by_parameter[k];
         total += c;
         along += given ? b * c : rule->used[j] ? of_columns[j] : 0.0;
     }
     const bool sink = job->parameters.sink > -INFINITY;
     const bool scaled = columns->balanced && !sink;
-    if (columns->unit_masses || (given && !scaled)) return;
+    const bool follows = !columns->unit_masses && (!given || scaled);
     /* The target moves with the total of the rows. */
     const double count = given ? total : usable, mean = count > 0.0 ? along / count : 0.0;
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n && follows; i++) {
         if (rule->row_sum[i] > 0.0) of_rows[i] += mean;
     }
-    for (int64_t j = 0; j < m && scaled && given; j++) of_columns[j] -= mean;
+    for (int64_t j = 0; j < m && follows && scaled && given; j++) of_columns[j] -= mean;
+    if (!tells) memset(of_columns, 0, (size_t)m * sizeof *of_columns);
 }

@@ -166,18 +166,6 @@ static ota_status form_straight(ota_tangent_job *job) {
     return status == OTA_OK ? ota_interrupted_together(settings) : status;
 }
 
-/* Keys that a row of some rank may use. */
-static void share_used(const ota_tangent_job *job) {
-    const ota_plan *plan = job->base.plan;
-    double *used = job->space->column_moved;
-    unsigned char *held = job->base.space->held;
-    if (plan->shards == NULL) return;
-    for (int64_t j = 0; j < plan->course.columns; j++) used[j] = held[j];
-    (void)ota_ranks_most(&plan->resolved.settings, used, plan->course.columns,
-                         "the keys in use of jvp");
-    for (int64_t j = 0; j < plan->course.columns; j++) held[j] = used[j] > 0.0;
-}
-
 static void load_potentials(ota_tangent_job *job) {
     ota_backward_job *base = &job->base;
     const ota_resolved *r = &base->plan->resolved;
@@ -200,7 +188,6 @@ static void bind_columns(ota_tangent_job *job, ota_adjoint *system) {
     const double *f = plan->course.transposed ? s->g : s->f,
                  *g = plan->course.transposed ? s->f : s->g;
     ota_backward_find_used(&job->base, job->space->column_sum, s->held);
-    share_used(job);
     const ota_mass_rule rule = {.f = f,
                                 .g = g,
                                 .row_sum = job->space->row_sum,

@@ -14,26 +14,25 @@
 /* Gradients of one output, in the order of the messages. */
 typedef struct output {
     const char *name;
-    size_t offset;  /* in ota_gradients */
-    bool summed;    /* every rank has a part of it */
-    bool uncoupled; /* of free columns only: with coupled ones it needs what no rank has alone */
+    size_t offset; /* in ota_gradients */
+    bool summed;   /* every rank has a part of it */
 } output;
 
 static const output outputs[] = {
-    {"queries", offsetof(ota_gradients, queries), false, false},
-    {"keys", offsetof(ota_gradients, keys), true, false},
-    {"values", offsetof(ota_gradients, values), true, false},
-    {"scores", offsetof(ota_gradients, scores), false, false},
-    {"matrix", offsetof(ota_gradients, matrix), false, false},
-    {"temperature", offsetof(ota_gradients, temperature), true, false},
-    {"order", offsetof(ota_gradients, order), true, true},
-    {"cap", offsetof(ota_gradients, cap), true, true},
-    {"strength", offsetof(ota_gradients, strength), true, true},
-    {"row_strength", offsetof(ota_gradients, row_strength), true, true},
-    {"lower", offsetof(ota_gradients, lower), true, true},
-    {"upper", offsetof(ota_gradients, upper), true, true},
-    {"row_mass", offsetof(ota_gradients, row_mass), false, true},
-    {"column_mass", offsetof(ota_gradients, column_mass), true, true},
+    {"queries", offsetof(ota_gradients, queries), false},
+    {"keys", offsetof(ota_gradients, keys), true},
+    {"values", offsetof(ota_gradients, values), true},
+    {"scores", offsetof(ota_gradients, scores), false},
+    {"matrix", offsetof(ota_gradients, matrix), false},
+    {"temperature", offsetof(ota_gradients, temperature), true},
+    {"order", offsetof(ota_gradients, order), true},
+    {"cap", offsetof(ota_gradients, cap), true},
+    {"strength", offsetof(ota_gradients, strength), true},
+    {"row_strength", offsetof(ota_gradients, row_strength), true},
+    {"lower", offsetof(ota_gradients, lower), true},
+    {"upper", offsetof(ota_gradients, upper), true},
+    {"row_mass", offsetof(ota_gradients, row_mass), false},
+    {"column_mass", offsetof(ota_gradients, column_mass), true},
 };
 enum { OUTPUTS = (int)(sizeof outputs / sizeof outputs[0]) };
 
@@ -52,15 +51,6 @@ static ota_status refuse(const ota_plan *plan, const ota_gradients *g, ota_error
         return ota_fail(error, OTA_UNSUPPORTED, "communicator", "solve to a tolerance",
                         "the reverse of these rounds, of more than 64 or from gradients of the "
                         "coupling, needs all rows in one process");
-    const bool damped = ota_column_rule_of(plan->resolved.problem.columns)->damped;
-    for (int k = 0; k < OUTPUTS && coupled; k++) {
-        if (!outputs[k].uncoupled || !ota_array_present(output_of(g, k))) continue;
-        /* Rounds carry the derivative of their own parameter along. */
-        if (damped && output_of(g, k) == &g->strength) continue;
-        return ota_fail(error, OTA_UNSUPPORTED, outputs[k].name, "leave it out",
-                        "gradient %s of coupled columns needs all rows in one process",
-                        outputs[k].name);
-    }
     return OTA_OK;
 }
 

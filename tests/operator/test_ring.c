@@ -54,7 +54,7 @@ typedef struct rows {
     unsigned char boolean[N * N];
     double out[ALL * N * VALUES], lse[ALL * N], f[ALL * N], g[ALL * N], receiver[ALL * N];
     double sink[ALL * N];
-    double moved[ALL * N * VALUES];
+    double moved[ALL * N * VALUES], dmu[HEADS * N], dnu[N], numbers[4];
     double dq[ALL * N * WIDTH], dk[ALL * N * WIDTH], dv[ALL * N * VALUES];
     int64_t n, number[N];
     ota_status status, reversed;
@@ -429,6 +429,75 @@ static void tangents_are_those_of_one_process(void **state) {
     free(s);
 }
 
+/* ---- gradients of masses and parameters, of gathered keys ------------------------------------------- */
+
+static void weigh(scene *s, rows *r, const ota_communicator *with) {
+    setting now;
+    ota_plan *plan = NULL;
+    set(&now, s, r, with);
+    now.options.gradients = 1;
+    const ota_column_rule rule = now.problem.columns;
+    ota_gradients want = {.size = sizeof want};
+    double *number = r->numbers;
+    const struct {
+        ota_array *to;
+        bool wanted;
+    } numbers[] = {{&want.strength, rule == OTA_COLUMNS_RELAXED || rule == OTA_COLUMNS_ELASTIC},
+                   {&want.cap, rule == OTA_COLUMNS_CAPPED},
+                   {&want.lower, rule == OTA_COLUMNS_BOUNDED},
+                   {&want.upper, rule == OTA_COLUMNS_BOUNDED}};
+    for (int k = 0; k < 4; k++) {
+        if (numbers[k].wanted) *numbers[k].to = ota_array_of(&number[k], OTA_F64, 1, 1, 1, 1);
+    }
+    want.out_grad = ota_array_of(r->out_grad, OTA_F64, BATCH, HEADS, r->n, VALUES);
+    want.row_mass = ota_array_of(r->dmu, OTA_F64, 1, HEADS, 1, r->n);
+    if (s->cell->masses || rule == OTA_COLUMNS_CAPPED)
+        want.column_mass = ota_array_of(r->dnu, OTA_F64, 1, 1, 1, N);
+    r->status = ota_plan_create(&plan, &now.problem, VALUES, &now.options, &r->error);
+    if (r->status >= OTA_OK) r->status = ota_forward(plan, &now.arrays, NULL, &r->error);
+    if (r->status >= OTA_OK) r->status = ota_backward(plan, &now.arrays, &want, NULL, &r->error);
+    ota_plan_free(plan);
+}
+
+static void weigh_part(crew_rank *rank, void *context) {
+    scene *s = context;
+    weigh(s, &s->part[rank->to.rank], &rank->to);
+}
+
+static void masses_and_parameters_are_those_of_one_process(void **state) {
+    (void)state;
+    static const cell weighed[] = {
+        {.method = "softmax/exact", .masses = true, .dense = true, .lengths = true},
+        {.method = "softmax/exact{rounds=5}", .masses = true},
+        {.method = "softmax/relaxed:0.7", .causal = true, .sink = true},
+        {.method = "softmax/capped:2.5", .window = true},
+        {.method = "softmax/bounded:0.4,1.8"},
+        {.method = "softmax/elastic:0.5,4", .causal = true}};
+    scene *s = malloc(sizeof *s);
+    for (size_t k = 0; k < sizeof weighed / sizeof weighed[0]; k++) {
+        draw(s, &weighed[k], 1200 + k);
+        s->course = OTA_KEYS_GATHERED;
+        weigh(s, &s->all, NULL);
+        if (s->all.status < OTA_OK) fail_msg("%s: %s", s->cell->method, s->all.error.message);
+        cut(s, 3, OTA_SHARES_ZIGZAG, true);
+        crew *c = crew_of(3, OTA_SHARES_ZIGZAG);
+        crew_run(c, weigh_part, s);
+        crew_free(c);
+        const double tolerance = 1e-6;
+        for (int r = 0; r < 3; r++) {
+            const rows *p = &s->part[r], *w = &s->all;
+            if (p->status != w->status) fail_msg("%s: %s", s->cell->method, p->error.message);
+            expect_rows("gradient of row_mass", s, p, HEADS, p->dmu, w->dmu, 1, tolerance);
+            for (int64_t j = 0; j < N; j++)
+                assert_true(fabs(p->dnu[j] - w->dnu[j]) <= tolerance * fmax(1.0, fabs(w->dnu[j])));
+            for (int j = 0; j < 4; j++)
+                assert_true(fabs(p->numbers[j] - w->numbers[j]) <=
+                            tolerance * fmax(1.0, fabs(w->numbers[j])));
+        }
+    }
+    free(s);
+}
+
 /* ---- what is sent --------------------------------------------------------------------------------- */
 
 /* The sum that docs/users/many-machines.md promises of `rank`, for a forward of K rounds. */
@@ -614,6 +683,7 @@ int main(void) {
         cmocka_unit_test(a_ring_is_one_process),
         cmocka_unit_test(the_same_bits_for_any_threads),
         cmocka_unit_test(tangents_are_those_of_one_process),
+        cmocka_unit_test(masses_and_parameters_are_those_of_one_process),
         cmocka_unit_test(bytes_are_those_of_the_formula),
         cmocka_unit_test(a_ring_is_chosen_where_there_is_no_room),
         cmocka_unit_test(refusals_name_what_a_ring_lacks),
