@@ -495,5 +495,11 @@ const ota_tensor *ota_tensors_at(const ota_tensors *table, int64_t index) {
 ota_status ota_tensors_metadata(const ota_tensors *table, const char *key, char **value,
                                 ota_error *error) {
     *value = NULL;
-    return table->has_metadata ? read_metadata(table, key, value, error) : OTA_OK;
+    if (!table->has_metadata) return OTA_OK;
+    const ota_status status = read_metadata(table, key, value, error);
+    if (status == OTA_OK) return OTA_OK;
+    /* Found before a later pair failed. */
+    free(*value);
+    *value = NULL;
+    return status;
 }

@@ -166,7 +166,8 @@ void tool_memory_forget(void);
 /* Stays where it is while it has a stream. */
 typedef struct tool_text {
     FILE *stream;
-    char *text; /* whole after tool_text_end, with a NUL behind it; freed by the caller, also after a failure */
+    char *
+        text; /* whole after tool_text_end, with a NUL behind it; freed by the caller, also after a failure */
     size_t size, room;
     bool begun; /* the table's line has a cell */
 } tool_text;

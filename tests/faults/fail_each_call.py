@@ -1,16 +1,18 @@
 """Fails every call of the golden commands to the system, one at a time.
 
-For each command a first run counts the calls by kind and site (failing_calls.h). Then every site fails: its first call and
-its last, with each failure of its kind. A run has to end in one of two ways:
+For each command a first run counts the calls by kind and site (failing_calls.h). Then every site fails: its
+first call and its last, with each failure of its kind. A run has to end in one of two ways:
 
 * as without the failure: the same files, the same standard output (less the times in it), the same exit code;
-* refused: the exit code of the kind (5 for memory, 6 for files), a sentence on standard error, a JSON object where --json
-  asks for one, no file of its own, what was there before untouched.
+* refused: the exit code of the kind (5 for memory, 6 for files), a sentence on standard error, a JSON object
+  where --json asks for one, no file of its own or all of them whole, what was there untouched or replaced.
 
-Reads and writes that are short or interrupted, and threads that cannot be had, allow the first alone. Either way no signal,
-no block of memory and no descriptor held that the run without failure does not hold, and no temporary file.
+Reads and writes that are short or interrupted, and threads that cannot be had, allow the first alone. Either
+way no signal, no block of memory and no descriptor held that the run without failure does not hold, no
+temporary file.
 
-    python3 tests/faults/fail_each_call.py --program build/otattn --library build/tests/libfailing_calls.so [--only NAME] [--sample N]
+    python3 tests/faults/fail_each_call.py --program build/otattn --library build/tests/libfailing_calls.so
+        [--only NAME] [--begin NAME] [--sample N] [--once]
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ from pathlib import Path
 from golden_commands import COMMANDS, Command, prepare
 from stand_in import FAILURES, Run, Site, Symbols, run, signal_name
 
-# Exit codes a failure of a kind may end in; none: it must not show. Who cannot look at a folder takes it for a file, 4.
+# Exit codes a failure of a kind may end in; none: it must not show. A folder that cannot be looked at is
+# taken for a file, 4.
 CODES: dict[str, tuple[int, ...]] = {
     "memory": (5,), "open": (6,), "read": (6,), "input": (6,), "write": (6,), "output": (6,), "sync": (6,),
     "close": (6,), "name": (6,), "look": (4, 6), "map": (6,), "thread": (),
@@ -97,7 +100,7 @@ class Bench:
             if (path.name in command.outputs and command.before) or path.name == "old":
                 shutil.copytree(path, folder / path.name)
             else:
-                os.symlink(path, folder / path.name)
+                (folder / path.name).symlink_to(path)
         if command.before and not (folder / command.outputs[0]).exists():
             (folder / command.outputs[0]).write_bytes(b"what was there before")
         return folder
@@ -142,7 +145,7 @@ def refusal(
 
 
 def success(command: Command, done: Run, after: dict[str, bytes], whole: Whole) -> str:
-    if command.goes_on and "memory" in done.error + done.out.decode(errors="replace"):
+    if command.goes_on and (done.error.strip() or b"memory" in done.out):
         return ""
     if command.exact and normal(done.out) != normal(whole.run.out):
         return "another standard output"
@@ -227,8 +230,9 @@ def attempt(bench: Bench, trial: Trial, whole: Whole, name: str) -> Outcome:
 def show(outcome: Outcome, symbols: Symbols) -> None:
     trial = outcome.trial
     print(
-        f"WRONG {trial.command.name}: {trial.site.kind} {trial.failure}, call {trial.occurrence} of {trial.site.calls}: "
-        f"{outcome.wrong}\n    at {symbols.stack(trial.site)}\n    said: {outcome.error[:200]}"
+        f"WRONG {trial.command.name}: {trial.site.kind} {trial.failure}, "
+        f"call {trial.occurrence} of {trial.site.calls}: {outcome.wrong}\n"
+        f"    at {symbols.stack(trial.site)}\n    said: {outcome.error[:200]}"
     )
     for leak in outcome.leaks:
         print(f"    holds {leak.held} of {symbols.stack(leak)}")
@@ -298,7 +302,8 @@ def main() -> int:
                     tried[site.kind] += site.key in known
                 ways = ", ".join(f"{count} {way}" for way, count in sorted(ended.items()))
                 print(
-                    f"{command.name}: {len(done.log.sites)} sites, {len(fired)} failed, {len(work)} runs: {ways}"
+                    f"{command.name}: {len(done.log.sites)} sites, {len(fired)} failed, "
+                    f"{len(work)} runs: {ways}"
                 )
                 sys.stdout.flush()
     for kind, count in sorted(reached.items()):

@@ -1,4 +1,5 @@
-"""Runs a program with the stand-in of failing_calls.h: what it called where, and what a failing call made of it."""
+"""Runs a program with the stand-in of failing_calls.h: what it called where, and what a failing call made of
+it."""
 
 from __future__ import annotations
 

@@ -1,20 +1,21 @@
-"""Runs that end before their end: killed, interrupted, out of disk, with a clock that jumps, read by nobody.
+"""Runs that end before their end: killed, interrupted, out of disk, by a clock that jumps, read by nobody.
 
-    kills        SIGKILL before a drawn call to the system (failing_calls.h) or after a drawn time: every output is absent,
-                 what it was before, or whole; what can be gone on with ends in the bytes of a run that nobody disturbed
+    kills        SIGKILL before a drawn call to the system (failing_calls.h) or after a drawn time: every
+                 output is absent, what it was before, or whole; what can be gone on with ends in the bytes of
+                 a run that nobody disturbed
     interrupts   SIGINT in the same places: exit 130 or, where all was done, 0; the same files
-    scripts      the studies that go on from a table, killed after a drawn time, again and again until they are done
+    scripts      the studies that go on from a table, killed after a drawn time, again and again
     training     a training example with checkpoints, likewise
-    disk         a file system of every size from nothing to enough: exit 6 with a sentence, no file, and with room the same
-                 bytes; read-only: exit 6
+    disk         a file system of every size from nothing to enough: exit 6 with a sentence, no file, and with
+                 room the same bytes; read-only: exit 6
     clock        the wall clock jumps ten years to and fro with every look: the same bytes
     readers      a pipe whose reader takes one byte: exit 6 or 0, nothing on standard error
 
     python3 tests/faults/torn_runs.py --program build/otattn --library build/tests/libfailing_calls.so
         [--only PART] [--count N] [--package PYTHON]
 
---count is the number of kills; interrupts are a third of it. `disk` mounts file systems in memory and needs root; `training`
-needs an interpreter with the package and torch, named by --package. What is skipped is said.
+--count is the number of kills; interrupts are a third of it. `disk` mounts file systems in memory and needs
+root; `training` needs an interpreter with the package and torch, named by --package. What is skipped is said.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import argparse
 import concurrent.futures
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -50,6 +52,7 @@ TORN = {
     "analyze": 5,
 }
 OTHERS = ("plan", "perplexity exit", "generate", "verify", "tokenize", "compare")
+TIMES = re.compile(rb'"(?:cpu_)?ms": [-+0-9.e]+')
 YEARS = str(10 * 365 * 86400)
 
 
@@ -180,12 +183,13 @@ class Study:
 
 
 def comparable(folder: Path) -> dict[str, bytes]:
-    """Figures and tables; a table's rows are kept in the order in which they came."""
+    """Figures and tables without times; a table's rows are kept in the order in which they came."""
     found = {}
     for name, data in contents(folder).items():
         if name.endswith((".partial", ".pt", ".key", ".npy")):
             continue
-        found[name] = b"\n".join(sorted(data.splitlines())) if name.endswith(".csv") else data
+        lines = sorted(data.splitlines()) if name.endswith(".csv") else data.splitlines()
+        found[name] = TIMES.sub(b"", b"\n".join(lines))
     return found
 
 
@@ -255,6 +259,7 @@ def training(torn: Torn, count: int, package: Path | None) -> None:
         print("skipped training: --package names no interpreter with the package and torch", flush=True)
         return
     words = [str(package), str(ROOT / "examples/training/tasks.py"), "--folder", "FOLDER", "--steps", "8"]
+    words += ["--task", "noise"]
     words += ["--seeds", "1", "--evaluations", "4", "--method", "softmax"]
     with tempfile.TemporaryDirectory(dir=memory_folder()) as name:
         kills = kill_until_done(torn, Study("training", words, "", 10), count, Path(name))
@@ -354,7 +359,8 @@ def clocks(torn: Torn) -> None:
 def readers(torn: Torn) -> None:
     ends: Counter[int] = Counter()
     names = [
-        "help", "completions", "tokenize", "plan", "compare", "generate", "perplexity", "attend stream", "info",
+        "help", "completions", "tokenize", "plan", "compare", "generate", "perplexity", "attend stream",
+        "info",
     ]  # fmt: skip
     for name in names:
         command = torn.commands[name]

@@ -1,5 +1,5 @@
-"""Failures of the system, a sample of what `./dev faults` tries in full: every call of one command and some calls of the
-others fail in turn, runs are killed and gone on with, and tables of studies survive half a line."""
+"""Failures of the system, a sample of what `./dev faults` tries in full: every call of one command and some
+calls of the others fail in turn, runs are killed and gone on with, tables of studies survive half a line."""
 
 from __future__ import annotations
 
@@ -86,4 +86,4 @@ def test_a_text_is_whole_or_as_before(tmp_path: Path, row_file: Any) -> None:
     row_file.write_whole(path, "first")
     row_file.write_whole(path, "second")
     assert path.read_text() == "second"
-    assert os.listdir(tmp_path) == ["text"]
+    assert list(tmp_path.iterdir()) == [path]
