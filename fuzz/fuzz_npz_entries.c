@@ -17,7 +17,7 @@ typedef struct archive {
 } archive;
 
 static void put_number(archive *a, uint64_t value, int count) {
-    for (int k = 0; k < count; k++) a->bytes[a->size++] = (uint8_t)(value >> (8 * k));
+    for (int k = 0; k < count; k++) a->bytes[a->size++] = k < 8 ? (uint8_t)(value >> (8 * k)) : 0;
 }
 
 static void put_bytes(archive *a, const void *data, size_t size) {
