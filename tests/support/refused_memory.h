@@ -1,5 +1,5 @@
-/* refused_memory.h: every allocation that a call makes is refused in turn. The linker puts __wrap_malloc and its kin in the
- * allocator's place in the programs that include this, each of one file. */
+/* refused_memory.h: the allocations that a call makes are counted, or each refused in turn. The linker puts __wrap_malloc and
+ * its kin in the allocator's place in the programs that include this, each of one file. */
 #ifndef TESTS_REFUSED_MEMORY_H
 #define TESTS_REFUSED_MEMORY_H
 
@@ -19,9 +19,10 @@ void __wrap_free(void *memory);
 
 /* Only the thread of the test allocates. */
 static int allowed = -1; /* allocations until one is refused; below 0: all are allowed */
-static int held, refused;
+static int asked, held, refused;
 
 static bool refuses(void) {
+    asked++;
     if (allowed < 0) return false;
     if (allowed-- > 0) return false;
     refused++;
@@ -29,12 +30,12 @@ static bool refuses(void) {
 }
 
 /* From here on the allocation after `count` more is refused. */
-static void refuse_after(int count) {
+static inline void refuse_after(int count) {
     allowed = count;
     refused = 0;
 }
 
-static void allow_all(void) { allowed = -1; }
+static inline void allow_all(void) { allowed = -1; }
 
 void *__wrap_malloc(size_t bytes) {
     if (refuses()) return NULL;
