@@ -145,8 +145,7 @@ static void run_piece(void *context, int64_t index, int worker) {
     block.plan = from(block.plan, bytes);
     block.plan_grad = from(block.plan_grad, bytes);
     if (block.out != NULL) block.out = (unsigned char *)block.out + bytes;
-    if (all->history != NULL)
-        block.history = all->history + (size_t)worker * all->history_bytes;
+    if (all->history != NULL) block.history = all->history + (size_t)worker * all->history_bytes;
     all->kernel(&block);
     (void)atomic_fetch_add_explicit(&all->nonfinite, block.nonfinite, memory_order_relaxed);
     (void)atomic_fetch_add_explicit(&all->open, block.open, memory_order_relaxed);
