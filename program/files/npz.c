@@ -314,6 +314,9 @@ static int write_failure(tool_error *error, const char *path, zip_error_t *cause
         kind == ZIP_ER_MEMORY || kind == ZIP_ER_OK || zip_error_code_system(cause) == ENOMEM;
     if (memory)
         return tool_fail(error, TOOL_EXIT_LIMIT, "%s: no memory is left for the archive", path);
+    if (kind == ZIP_ER_EXISTS || kind == ZIP_ER_INVAL)
+        return tool_fail(error, TOOL_EXIT_INTERNAL, "%s: an array that no archive holds: %s", path,
+                         zip_error_strerror(cause));
     return tool_fail(error, TOOL_EXIT_IO, "%s: cannot be written: %s", path,
                      zip_error_strerror(cause));
 }
