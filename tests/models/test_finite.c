@@ -41,8 +41,7 @@ static void test_every_type(void **state) {
         if (type == NULL) continue;
         int64_t found = 0;
         unsigned char data[BYTES_MOST] = {0};
-        const int64_t stride =
-            type->bytes > 4 ? 61 : 1; /* a prime: every exponent comes up */
+        const int64_t stride = type->bytes > 4 ? 61 : 1; /* a prime: every exponent comes up */
         for (int64_t at = 0; at + 2 <= type->bytes; at += 2) {
             for (int64_t bits = 0; bits < 1 << 16; bits += stride) {
                 for (int64_t k = 0; bits % 97 == 0 && k < BLOCKS * type->bytes; k++) {
