@@ -240,8 +240,11 @@ static void keys_far_below_the_caps_share_the_rest(void **state) {
         s->problem.entry_cap = 1.0 / 69.5;
         assert_int_equal(solve(s, NULL), OTA_OK);
         const ota_certificate found = judge(s);
-        assert_true(found.row_error <= (k >= 4 ? 1.0e-6 : 1.0e-13));
-        assert_true(fabs(found.gap) <= (k >= 4 ? 1.0e-5 : 1.0e-12) * (1.0 + fabs(found.primal)));
+        /* As far as rounding of the potential, up to 0.75 M, moves a weight: its slope is 1 / p where alpha = 3. */
+        const double slope = k % 4 == 3 ? 2.0 / s->problem.entry_cap : 1.0;
+        const double rounding = 4.0 * DBL_EPSILON * 0.75 * M * slope;
+        assert_true(found.row_error <= (k >= 4 ? 1.0e-6 : rounding));
+        assert_true(fabs(found.gap) <= (k >= 4 ? 1.0e-5 : rounding) * (1.0 + fabs(found.primal)));
     }
     free(s);
 }

@@ -405,7 +405,7 @@ void ota_plain_row_weights(const ota_row_parameters *row, const double *s, const
 void ota_plain_row_online(const ota_row_parameters *row, const double *s, int64_t count, double mu,
                           double *room, double *p, double *open, ota_row_found *found) {
     const double slack = 4.0 * 1.2e-16 * (double)(count + 1) * mu;
-    const ota_problem uncapped = {.regulariser = row->regulariser->kind};
+    const ota_problem uncapped = {.regulariser = row->regulariser->kind, .order = row->order};
     ota_row_parameters without = *row;
     without.regulariser = ota_regulariser_of(&uncapped);
     double left = mu, space = 0.0;
