@@ -82,10 +82,14 @@ def trace(folder: Path, words: list[Any]) -> list[tuple[str, str]]:
 
 
 def written(calls: list[tuple[str, str]]) -> set[str]:
-    """Paths that the calls would change."""
+    """Paths that the calls would change; of a file without a name, one in the folder that it is made in."""
     found = set()
     for name, arguments in calls:
         paths = QUOTED.findall(arguments)
+        if name == "linkat":  # what is linked stays
+            paths = paths[1:]
+        if "O_TMPFILE" in arguments:
+            paths = [f"{path}/.otattn-nameless" for path in paths]
         if name in CHANGE or (name in ("open", "openat", "openat2") and WRITES.search(arguments)):
             found.update(paths)
     return found - HARMLESS
@@ -97,8 +101,8 @@ def test_nothing_is_written_elsewhere(tmp_path: Path, command: str) -> None:
     folder.mkdir()
     words, outputs = COMMANDS[command]
     calls = trace(folder, words)
-    # An output is made under a temporary name beside it.
-    temporary = re.compile(r"(?:.*/)?\.otattn-[^/]*$")
+    # An output is made without a name, or under a temporary one, beside it.
+    temporary = re.compile(r"(?:\./)?\.otattn-[^/]*$")
     for path in written(calls):
         inside = path.split("/")[0] in outputs or (bool(outputs) and temporary.match(path))
         assert inside and ".." not in path.split("/"), path
@@ -112,4 +116,6 @@ def test_the_trace_sees_writes() -> None:
     made = 'AT_FDCWD, "/tmp/x", O_WRONLY|O_CREAT, 0600'
     assert written([("openat", made), ("read", '3, "a", 1')]) == {"/tmp/x"}
     assert written([("rename", '"a", "/etc/b"')]) == {"a", "/etc/b"}
+    assert written([("linkat", 'AT_FDCWD, "/proc/self/fd/3", AT_FDCWD, "/etc/b", 0')]) == {"/etc/b"}
+    assert written([("openat", 'AT_FDCWD, "/etc", O_RDWR|O_TMPFILE, 0600')]) == {"/etc/.otattn-nameless"}
     assert written([("openat", 'AT_FDCWD, "/etc/passwd", O_RDONLY|O_CLOEXEC')]) == set()
