@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -238,7 +238,7 @@ def maxsim(
         if found is not None:
             return found
     elif tensors:
-        from ._torch_maxsim import differentiable, plain
+        from ._torch_maxsim import plain
 
         found = plain(queries, documents, offsets, lengths, query_lengths, capacity, top_k)
         if found is not None:
@@ -247,12 +247,17 @@ def maxsim(
         if offsets is not None or lengths is not None or not documents:
             raise ValueError("documents is a list: it may not be empty, nor go with offsets or lengths")
         documents, offsets = _packed(documents)
-    if tensors and torch.is_grad_enabled():
-        wanted = [x for x in (queries, documents) if isinstance(x, torch.Tensor) and x.requires_grad]
+    if tensors and torch is not None and torch.is_grad_enabled():
+        from ._torch_maxsim import differentiable
+
+        given: tuple[Any, ...] = (queries, documents)
+        wanted = [x for x in given if isinstance(x, torch.Tensor) and x.requires_grad]
         if wanted:
-            return differentiable(queries, documents, offsets, lengths, query_lengths, capacity, top_k)
+            return differentiable(
+                cast(Any, queries), documents, offsets, lengths, query_lengths, capacity, top_k
+            )
     call = Call(queries, documents, offsets, lengths, query_lengths, capacity)
     answers = call.scores(top_k)
-    if call.device is not None:
+    if torch is not None and call.device is not None:
         answers = [torch.from_numpy(x).to(call.device) for x in answers]
     return answers[0] if top_k is None else tuple(answers)

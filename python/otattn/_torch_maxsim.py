@@ -69,7 +69,7 @@ class _Scores(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, score_grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, score_grad: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         wanted: list[Tensor | None] = [
             torch.empty(x.shape, dtype=torch.float32) if need else None
             for x, need in zip(ctx.saved_tensors, ctx.needs_input_grad, strict=False)

@@ -126,7 +126,9 @@ class _Normalize(torch.autograd.Function):
         return found, None
 
     @staticmethod
-    def vmap(info: Any, dims: Any, x: Tensor, words: Any) -> Any:
+    def vmap(  # pyright: ignore[reportIncompatibleMethodOverride]
+        info: Any, dims: Any, x: Tensor, words: Any
+    ) -> Any:
         del info
         return _Normalize.apply(x.movedim(dims[0], 0), words), 0  # type: ignore[no-untyped-call]
 
@@ -137,11 +139,18 @@ class _Gradients(torch.autograd.Function):
         found: Tensor = torch.ops.otattn.normalize_gradients(saved, plan_grad, *words)
         return found
 
-    setup_context = staticmethod(_no_setup)
-    backward = staticmethod(_no_second)
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        _no_setup(ctx, inputs, output)
 
     @staticmethod
-    def vmap(info: Any, dims: Any, saved: Tensor, plan_grad: Tensor, words: Any) -> Any:
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        return _no_second(ctx, gradients)
+
+    @staticmethod
+    def vmap(  # pyright: ignore[reportIncompatibleMethodOverride]
+        info: Any, dims: Any, saved: Tensor, plan_grad: Tensor, words: Any
+    ) -> Any:
         both = _batched(info, dims, saved, plan_grad)
         return _Gradients.apply(*both, words), 0  # type: ignore[no-untyped-call]
 

@@ -186,7 +186,8 @@ def sinkhorn_normalize(
     check_shape(x)
     recipe = recipe_of(order, rounds, eps, tolerance, gradients)
     wide = x if str(x.dtype) in ("float64", "float32") else x.astype(jnp.float32)
-    return _jax_normalize.normalize(recipe, wide).astype(x.dtype)
+    found: Any = _jax_normalize.normalize(recipe, wide)
+    return found.astype(x.dtype)
 
 
 def _parted(given: dict[str, Any], arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

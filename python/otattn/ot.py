@@ -479,7 +479,8 @@ def emd2(
             emd2(a, b[:, k], M, log=log, return_matrix=return_matrix, center_dual=center_dual)
             for k in range(b.shape[1])
         ]
-    if not (log or return_matrix or any(is_torch(x) and x.requires_grad for x in (a, b, M))):
+    given: list[Any] = [x for x in (a, b, M) if is_torch(x)]
+    if not (log or return_matrix or any(x.requires_grad for x in given)):
         return (emd(a, b, M) * _cost(M)).sum()
     plan, entry = _emd_value(a, b, M, center_dual)
     if return_matrix:

@@ -358,6 +358,27 @@ static void test_empty_column(void **state) {
 
 /* ---- converged --------------------------------------------------------------------------------- */
 
+/* One matrix that does not converge, or is not finite, is told wherever it stands among many. */
+static void test_one_of_many(void **state) {
+    (void)state;
+    enum { N = 4, SIZE = N * N, COUNT = 96 };
+    static float x[COUNT * SIZE], plan[COUNT * SIZE];
+    ota_normalization p = problem_of(OTA_F32, OTA_NORMALIZE_SYMMETRIC, COUNT, N);
+    p.rounds = 1;
+    p.tolerance = 1e-4;
+    for (int level = 0; (p.cpu = ota_kernel_name(level)) != NULL; level++) {
+        for (int at = 0; at < COUNT; at += 5) {
+            memset(x, 0, sizeof x);
+            forward(&p, x, plan, OTA_OK);
+            x[at * SIZE + 1] = 3.0F;
+            x[at * SIZE + N] = -2.0F;
+            forward(&p, x, plan, OTA_PARTIAL);
+            x[at * SIZE] = NAN;
+            forward(&p, x, plan, OTA_NONFINITE_ROWS);
+        }
+    }
+}
+
 static void test_tolerance(void **state) {
     (void)state;
     enum { N = 6, COUNT = 37 };
@@ -526,8 +547,9 @@ int main(void) {
         cmocka_unit_test(test_pinned),         cmocka_unit_test(test_random),
         cmocka_unit_test(test_same_bits),      cmocka_unit_test(test_extreme),
         cmocka_unit_test(test_wrong_matrices), cmocka_unit_test(test_empty_column),
-        cmocka_unit_test(test_tolerance),      cmocka_unit_test(test_gradients_meet),
-        cmocka_unit_test(test_parts),          cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_one_of_many),    cmocka_unit_test(test_tolerance),
+        cmocka_unit_test(test_gradients_meet), cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

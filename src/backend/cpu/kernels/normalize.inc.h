@@ -212,7 +212,7 @@ static ALWAYS_INLINE void square_begin(int64_t side, const ota_normalize_block *
 }
 
 static ALWAYS_INLINE void forward_lanes(int64_t side, ota_normalize_block *b, int64_t first) {
-    const int64_t size = side * side, left = b->count - first;
+    const int64_t size = side * side, left = ota_int_min(b->count - first, LANES);
     vec k[SQUARE_SIZE], u[SIDE], v[SIDE];
     square_lanes s = {.k = k, .u = u, .v = v};
     squares_in(side, (const real *)b->scores + first * size, left, k);
