@@ -158,7 +158,7 @@ PyMODINIT_FUNC PyInit__native(void) {
     static PyMethodDef calls[] = {
         {"assign", (PyCFunction)(void (*)(void))assign, METH_FASTCALL,
          "assign(cost, maximize, limit, maps)"},
-        {"maxsim", (PyCFunction)(void (*)(void))ota_native_maxsim, METH_FASTCALL,
+        {"maxsim", (PyCFunction)(void (*)(void))native_maxsim, METH_FASTCALL,
          "maxsim(queries, documents, offsets, lengths, query_lengths, capacity, top, threads)"},
         {"release", release, METH_NOARGS, "Frees what is kept."},
         {"tensors", (PyCFunction)(void (*)(void))native_tensors, METH_FASTCALL,

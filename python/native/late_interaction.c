@@ -164,7 +164,7 @@ static PyObject *answer(const ota_late_interaction *problem, int64_t lead) {
     return pair;
 }
 
-PyObject *ota_native_maxsim(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
+PyObject *native_maxsim(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
     (void)module;
     ota_late_interaction problem = {.size = sizeof problem};
     int64_t lead = -1, *made = NULL;

@@ -88,7 +88,7 @@ PyObject *memory_new(const native_state *state, const array_memory *like, int ty
                      const int64_t *shape, void **data);
 
 /* Calls of the module, in kept.c, memory.c and late_interaction.c. */
-PyObject *ota_native_maxsim(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *native_maxsim(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_tensors(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_layout(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_without_zeros(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
