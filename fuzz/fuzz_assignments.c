@@ -7,33 +7,23 @@
 #include <string.h>
 
 #include "otattn_assignment.h"
+#include "fuzz_bytes.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
 enum { MOST = 12, COUNT = 3 };
 
-typedef struct reader {
-    const uint8_t *bytes;
-    size_t size;
-} reader;
-
-static unsigned next(reader *r) {
-    if (r->size == 0) return 0;
-    r->size--;
-    return *r->bytes++;
-}
-
 /* A small number, a forbidden pair, or eight bytes as they are. */
-static double draw(reader *r, bool narrow) {
-    const unsigned kind = next(r);
+static double draw(fuzz_bytes *r, bool narrow) {
+    const unsigned kind = fuzz_next(r);
     double cost = (double)(kind % 16) - 5.0;
     if (kind == 255) cost = INFINITY;
     if (kind == 254) {
         uint64_t bits = 0;
-        for (int k = 0; k < 8; k++) bits = bits << 8 | next(r);
+        for (int k = 0; k < 8; k++) bits = bits << 8 | fuzz_next(r);
         memcpy(&cost, &bits, sizeof cost);
     }
-    if (kind > 200 && kind < 254) cost = (double)next(r) / 7.0;
+    if (kind > 200 && kind < 254) cost = (double)fuzz_next(r) / 7.0;
     return narrow ? (double)(float)cost : cost;
 }
 
@@ -61,13 +51,13 @@ static int64_t largest_matching(const bool *allowed, int64_t rows, int64_t colum
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
-    reader r = {bytes, size};
-    const unsigned flags = next(&r);
+    fuzz_bytes r = {bytes, size};
+    const unsigned flags = fuzz_next(&r);
     const bool narrow = flags & 1u, maximize = flags & 2u, turned = flags & 8u;
     const bool limited = !maximize && (flags & 4u) != 0;
-    const int64_t rows = next(&r) % (MOST + 1), columns = next(&r) % (MOST + 1);
-    const int64_t count = 1 + next(&r) % COUNT, least = rows < columns ? rows : columns;
-    const double limit = (double)(next(&r) % 16) - 4.0;
+    const int64_t rows = fuzz_next(&r) % (MOST + 1), columns = fuzz_next(&r) % (MOST + 1);
+    const int64_t count = 1 + fuzz_next(&r) % COUNT, least = rows < columns ? rows : columns;
+    const double limit = (double)(fuzz_next(&r) % 16) - 4.0;
     double wide[COUNT * MOST * MOST];
     float half[COUNT * MOST * MOST];
     for (int64_t k = 0; k < count * rows * columns; k++) {

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "otattn.h"
+#include "fuzz_bytes.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
@@ -37,11 +38,6 @@ static const char *const methods[] = {"softmax",
                                       "hard/online:0.75"};
 enum { METHODS = (int)(sizeof methods / sizeof methods[0]) };
 
-typedef struct reader {
-    const uint8_t *bytes;
-    size_t size;
-} reader;
-
 /* One head and all that a call reads and writes. */
 typedef struct scene {
     int64_t n, m;
@@ -56,23 +52,17 @@ typedef struct scene {
     ota_arrays arrays;
 } scene;
 
-static unsigned next(reader *r) {
-    if (r->size == 0) return 0;
-    r->size--;
-    return *r->bytes++;
-}
-
 /* Multiples of 1/8 in [-4, 4). */
-static double draw_score(reader *r) { return (double)(int)(next(r) % 64) / 8.0 - 4.0; }
+static double draw_score(fuzz_bytes *r) { return (double)(int)(fuzz_next(r) % 64) / 8.0 - 4.0; }
 
 /* Multiples of 1/16 up to 1, no cap, and now and then bits as they come. */
-static double draw_cap(reader *r) {
-    const unsigned kind = next(r);
+static double draw_cap(fuzz_bytes *r) {
+    const unsigned kind = fuzz_next(r);
     if (kind == 255) return INFINITY;
     if (kind < 254) return (double)(kind % 16 + 1) / 16.0;
     uint64_t bits = 0;
     double cap;
-    for (int k = 0; k < 8; k++) bits = bits << 8 | next(r);
+    for (int k = 0; k < 8; k++) bits = bits << 8 | fuzz_next(r);
     memcpy(&cap, &bits, sizeof cap);
     return cap;
 }
@@ -93,31 +83,32 @@ static void add_support(scene *s, ota_support_kind kind, ota_array array) {
     s->problem.supports = s->supports;
 }
 
-static void draw(scene *s, reader *r) {
-    const unsigned flags = next(r);
+static void draw(scene *s, fuzz_bytes *r) {
+    const unsigned flags = fuzz_next(r);
     s->narrow = (flags & 1U) != 0;
     s->problem.size = sizeof s->problem;
     s->options.size = sizeof s->options;
     s->arrays.size = sizeof s->arrays;
     s->options.threads = 1;
-    if (ota_method_parse(methods[next(r) % METHODS], &s->problem, &s->options, NULL) < 0) abort();
-    s->n = 1 + next(r) % MOST;
-    s->m = 1 + next(r) % MOST;
+    if (ota_method_parse(methods[fuzz_next(r) % METHODS], &s->problem, &s->options, NULL) < 0)
+        abort();
+    s->n = 1 + fuzz_next(r) % MOST;
+    s->m = 1 + fuzz_next(r) % MOST;
     for (int64_t k = 0; k < s->n * s->m; k++) {
         s->scores[k] = s->narrow_scores[k] = (float)draw_score(r);
-        s->allowed[k] = (flags & 2U) == 0 || next(r) % 8 > 0;
+        s->allowed[k] = (flags & 2U) == 0 || fuzz_next(r) % 8 > 0;
         s->p[k] = s->narrow_p[k] = 7.0F;
     }
     if ((flags & 2U) != 0)
         add_support(s, OTA_SUPPORT_BOOLEAN, ota_array_of(s->allowed, OTA_BOOL, 1, 1, s->n, s->m));
     if ((flags & 4U) != 0) {
-        for (int64_t i = 0; i < s->n; i++) s->mass[i] = (double)(next(r) % 9) / 4.0;
+        for (int64_t i = 0; i < s->n; i++) s->mass[i] = (double)(fuzz_next(r) % 9) / 4.0;
         s->problem.row_mass = ota_array_of(s->mass, OTA_F64, 1, 1, 1, s->n);
     } else {
         for (int64_t i = 0; i < s->n; i++) s->mass[i] = 1.0;
     }
     if ((flags & 8U) != 0) add_sink(s, draw_score(r));
-    if ((flags & 16U) != 0) s->problem.temperature = (double)(1 + next(r) % 8) / 4.0;
+    if ((flags & 16U) != 0) s->problem.temperature = (double)(1 + fuzz_next(r) % 8) / 4.0;
     if ((flags & 32U) != 0) {
         for (int64_t k = 0; k < s->n * s->m; k++) s->caps[k] = draw_cap(r);
         s->problem.entry_caps = ota_array_of(s->caps, OTA_F64, 1, 1, s->n, s->m);
@@ -214,7 +205,7 @@ static void judge(const scene *s) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     static scene s;
-    reader r = {bytes, size};
+    fuzz_bytes r = {bytes, size};
     ota_error error = {.message = ""};
     memset(&s, 0, sizeof s);
     draw(&s, &r);

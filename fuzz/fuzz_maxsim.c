@@ -8,29 +8,19 @@
 #include <string.h>
 
 #include "otattn_maxsim.h"
+#include "fuzz_bytes.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
 enum { QUERIES = 3, TOKENS = 9, WIDTH = 7, DOCUMENTS = 4, ALL = 60 };
 
-typedef struct reader {
-    const uint8_t *bytes;
-    size_t size;
-} reader;
-
-static unsigned next(reader *r) {
-    if (r->size == 0) return 0;
-    r->size--;
-    return *r->bytes++;
-}
-
 /* A small number that every type holds, or, rarely, any bits of f32 or the upper half of them. */
-static float draw(reader *r) {
-    const unsigned kind = next(r);
+static float draw(fuzz_bytes *r) {
+    const unsigned kind = fuzz_next(r);
     if (kind < 250) return (float)(kind % 32) / 4.0F - 4.0F;
     uint32_t bits = 0;
     float x;
-    for (int k = 0; k < 4; k++) bits = bits << 8 | next(r);
+    for (int k = 0; k < 4; k++) bits = bits << 8 | fuzz_next(r);
     if (kind < 253) bits = 0x7f800000u | (bits & 1u) << 22; /* inf or NaN */
     memcpy(&x, &bits, sizeof x);
     return x;
@@ -43,8 +33,8 @@ typedef struct side {
     ota_array array;
 } side;
 
-static void make_side(side *x, reader *r, ota_type type, int64_t heads, int64_t rows, int64_t width,
-                      bool turned) {
+static void make_side(side *x, fuzz_bytes *r, ota_type type, int64_t heads, int64_t rows,
+                      int64_t width, bool turned) {
     const size_t count = (size_t)(heads * rows * width), bytes = type == OTA_F32 ? 4 : 2;
     x->memory = malloc(count * bytes + 1);
     x->numbers = malloc(count * sizeof(float) + 1);
@@ -167,10 +157,10 @@ static void check_score(const scene *s, int64_t q, int64_t d) {
     }
 }
 
-static void check_gradients(const scene *s, const ota_late_interaction *problem, reader *r) {
+static void check_gradients(const scene *s, const ota_late_interaction *problem, fuzz_bytes *r) {
     float weights[QUERIES * DOCUMENTS];
     const int64_t queries = problem->queries.size[1], tokens = problem->documents.size[2];
-    for (int64_t k = 0; k < queries * s->count; k++) weights[k] = (float)(next(r) % 9) - 4.0F;
+    for (int64_t k = 0; k < queries * s->count; k++) weights[k] = (float)(fuzz_next(r) % 9) - 4.0F;
     float *of_queries = malloc((size_t)(queries * s->n * s->width) * sizeof(float) + 1);
     float *of_documents = malloc((size_t)(tokens * s->width) * sizeof(float) + 1);
     if (ota_maxsim_backward(problem, weights, of_queries, of_documents, NULL) != OTA_OK) abort();
@@ -194,22 +184,22 @@ static void check_gradients(const scene *s, const ota_late_interaction *problem,
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
-    reader r = {bytes, size};
+    fuzz_bytes r = {bytes, size};
     scene s = {0};
-    const ota_type type = (ota_type[]){OTA_F32, OTA_BF16, OTA_F16}[next(&r) % 3];
-    const unsigned flags = next(&r);
-    const int64_t queries = next(&r) % (QUERIES + 1);
-    s.n = next(&r) % (TOKENS + 1);
-    s.width = next(&r) % (WIDTH + 1);
-    s.count = next(&r) % (DOCUMENTS + 1);
-    s.capacity = flags & 1u ? 1 + next(&r) % 3 : 0;
+    const ota_type type = (ota_type[]){OTA_F32, OTA_BF16, OTA_F16}[fuzz_next(&r) % 3];
+    const unsigned flags = fuzz_next(&r);
+    const int64_t queries = fuzz_next(&r) % (QUERIES + 1);
+    s.n = fuzz_next(&r) % (TOKENS + 1);
+    s.width = fuzz_next(&r) % (WIDTH + 1);
+    s.count = fuzz_next(&r) % (DOCUMENTS + 1);
+    s.capacity = flags & 1u ? 1 + fuzz_next(&r) % 3 : 0;
     int64_t tokens = 0;
     for (int64_t d = 0; d < s.count; d++) {
-        tokens += next(&r) % (ALL / DOCUMENTS);
+        tokens += fuzz_next(&r) % (ALL / DOCUMENTS);
         s.offsets[d + 1] = tokens;
     }
     for (int64_t q = 0; q < queries; q++)
-        s.query_lengths[q] = s.n - (s.n > 0 ? next(&r) % (s.n + 1) : 0);
+        s.query_lengths[q] = s.n - (s.n > 0 ? fuzz_next(&r) % (s.n + 1) : 0);
     make_side(&s.queries, &r, type, queries, s.n, s.width, flags & 2u);
     make_side(&s.documents, &r, type, 1, tokens, s.width, flags & 4u);
     ota_late_interaction problem = {.size = sizeof problem,
@@ -223,7 +213,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
                                     .cpu = flags & 8u ? "portable" : NULL,
                                     .chosen = s.chosen};
     /* Something wrong, which is refused and not read. */
-    if (flags & 16u) s.offsets[next(&r) % (DOCUMENTS + 1)] += (int64_t)next(&r) - 128;
+    if (flags & 16u) s.offsets[fuzz_next(&r) % (DOCUMENTS + 1)] += (int64_t)fuzz_next(&r) - 128;
     ota_error error = {.message = ""};
     const ota_status status = ota_maxsim(&problem, s.scores, NULL, &error);
     if (status < 0 && error.message[0] == '\0') abort();

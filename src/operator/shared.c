@@ -225,3 +225,12 @@ void ota_shared_count(const ota_shards *shards, ota_result *result) {
     result->messages = shards->ranks.messages - shards->messages;
     result->message_bytes = shards->ranks.bytes - shards->message_bytes;
 }
+
+ota_status ota_shared_check_share(const ota_shards *shards, const ota_array *mine, const char *name,
+                                  const ota_array *all, ota_error *error) {
+    const int64_t want[4] = {all->size[0], all->size[1], shards->key_share, all->size[3]};
+    TRY(ota_check_array(mine, name, error));
+    if (!ota_is_float(mine->type))
+        return ota_wrong_type(name, mine->type, "f64, f32, bf16 or f16", error);
+    return ota_check_shape(mine, name, want, false, error);
+}

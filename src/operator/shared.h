@@ -24,6 +24,10 @@ ota_status ota_shared_gather(ota_plan *plan, const ota_arrays *given, ota_error 
 double ota_severity_of(ota_status status);
 ota_status ota_status_of_severity(double severity);
 
+/* May `mine`, called `name`, be this rank's share of the keys' array `all`: floats of its shape? */
+ota_status ota_shared_check_share(const ota_shards *shards, const ota_array *mine, const char *name,
+                                  const ota_array *all, ota_error *error);
+
 /* shared_backward.c: memory when the plan is made; `wide` becomes `given` with gradients of all keys and values; what all
  * ranks must want alike; and the sums, after a run that came to `found`. */
 ota_status ota_shared_reserve(ota_plan *plan, ota_error *error);

@@ -22,11 +22,7 @@ static ota_status refuse(const ota_plan *plan, ota_error *error) {
 static ota_status take_share(const ota_shards *shards, const char *name, ota_array *mine,
                              const ota_array *all, ota_error *error) {
     if (!ota_array_present(mine)) return OTA_OK;
-    const int64_t want[4] = {all->size[0], all->size[1], shards->key_share, all->size[3]};
-    TRY(ota_check_array(mine, name, error));
-    if (!ota_is_float(mine->type))
-        return ota_wrong_type(name, mine->type, "f64, f32, bf16 or f16", error);
-    TRY(ota_check_shape(mine, name, want, false, error));
+    TRY(ota_shared_check_share(shards, mine, name, all, error));
     *mine = *all;
     return OTA_OK;
 }
