@@ -23,9 +23,16 @@ def page(root: Path, tmp_path: Path) -> str:
     script = re.search(r"```python\n(.*?distributed\.attention.*?)```", text, re.DOTALL)
     assert script is not None
     assert "4096" in script[1]
-    # Fewer tokens, and every rank says that it came to the end.
-    ended = "\nassert bool(torch.isfinite(q.grad).all())\nprint('whole', dist.get_rank(), flush=True)\n"
-    (tmp_path / "script.py").write_text(script[1].replace("4096", "128") + ended, encoding="utf-8")
+    # Fewer tokens; every rank says that it came to the end; and the engine's threads run only where nothing
+    # else wants a processor, so that what they still hold at the end of the script is seen.
+    start = (
+        "\nimport os, threading\nfor t in map(int, os.listdir('/proc/self/task')):\n"
+        "    if t != threading.get_native_id(): os.sched_setscheduler(t, os.SCHED_IDLE, os.sched_param(0))\n"
+        "rank = dist.get_rank()\nout.sum("
+    )
+    ended = "\nassert bool(torch.isfinite(q.grad).all())\nprint(f'whole {rank}\\n', end='', flush=True)\n"
+    words = script[1].replace("4096", "128").replace("\nout.sum(", start)
+    (tmp_path / "script.py").write_text(words + ended, encoding="utf-8")
     return text
 
 
