@@ -323,3 +323,42 @@ def test_mixtures_of_experts_resume_and_save_their_logits(
         assert (tmp_path / "whole" / f"moe-4-2-{method}-0.npy").exists()
     # 8 sequences of 16 tokens, 2 of 4 experts each: equal loads are whole numbers.
     assert records(tmp_path / "whole", "moe-4-2", "base")[-1]["load"] == 1.0
+
+
+def test_flows_with_every_pairing(example: Callable[[str], ModuleType], tmp_path: Path) -> None:
+    flow = example("flow")
+    assert flow.main([*SMALL, "--steps", "2", "--width", "8", "--folder", str(tmp_path)])
+    for method in flow.METHODS:
+        last = records(tmp_path, "flow", method)[-1]
+        assert last["step"] == 2 and last["bend"] >= 0.0 and last["w2_64"] > last["w2_train"] > 0.0
+    # A velocity that is the same everywhere moves every point by itself, in any number of steps.
+    points = torch.randn(5, 3)
+    moved, velocities = flow.path(lambda x: torch.tensor([1.0, 0.0, -1.0]).expand(len(x), 3), points, 7)
+    assert torch.allclose(moved, points + torch.tensor([1.0, 0.0, -1.0]), atol=1e-6)
+    assert velocities.shape == (7, 5, 3)
+    assert flow.distance(moved[[2, 0, 1, 4, 3]], points) == pytest.approx(2.0**0.5, rel=1e-6)
+    # Cheapest pairs are not dearer than those at random.
+    task = flow.Flow(8, 4.0)
+    costs = {}
+    for method in flow.METHODS:
+        task.model(method)
+        costs[method] = float((task.batch(torch.Generator().manual_seed(1), 64)[1] ** 2).sum(1).mean())
+    assert costs["exact"] < costs["sinkhorn"] < costs["random"]
+
+
+def test_streams_between_blocks(example: Callable[[str], ModuleType], tmp_path: Path, text: Path) -> None:
+    connections = example("connections")
+    sizes = ["--context", "16", "--width", "8", "--depth", "3", "--judged", "200", "--text", str(text)]
+    assert connections.main([*SMALL, *sizes, "--steps", "4", "--folder", str(tmp_path)])
+    found = {method: records(tmp_path, "connections-3", method)[-1] for method in connections.METHODS}
+    assert found["residual"]["gain"] == 1.0 and all(row["gradient"] > 0.0 for row in found.values())
+    # Rows end within what twenty rounds leave of 1; free matrices have moved from the identity.
+    assert found["normalized"]["gain"] < 1.1 and found["free"]["gain"] != 1.0
+    task = connections.Connections(text, 16, {**SIZES, "depth": 2, "strings": 1, "rows": 1}, 100, 4)
+    model = task.model("normalized").eval()
+    one = torch.randint(256, (1, 16))
+    other = one.clone()
+    other[:, 10:] = torch.randint(256, (1, 6))
+    with torch.no_grad():
+        change = (model(one) - model(other)).abs()
+    assert change[:, :10].max() < 1e-5 < change[:, 10:].max()
