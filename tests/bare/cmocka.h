@@ -22,6 +22,7 @@ static jmp_buf bare_failed;
 #define print_message(...) printf(__VA_ARGS__)
 #define print_error(...) fprintf(stderr, __VA_ARGS__)
 #define skip() longjmp(bare_failed, 2)
+#define fail_msg(...) (print_error(__VA_ARGS__), print_error("\n"), longjmp(bare_failed, 1))
 
 static inline void _assert_true(LargestIntegralType holds, const char *text, const char *file,
                                 int line) {
