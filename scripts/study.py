@@ -30,7 +30,7 @@ UNFINISHED = 3
 LAST_TENTH = 1161286  # `tail -c +N` of the raw test text: what the demo model was not trained on
 
 MODELS = ("minilm", "smollm2", "demo")
-CHECKPOINTS = (500, 1000, 1500, 2000, 2500, 3000)
+CHECKPOINTS = (250, 500, 750, 1000, 1250, 1500)
 LENGTHS = (512, 1024, 2048, 4096, 8192)
 TEMPERATURES = "0.5,0.7,1,1.4,2"
 
@@ -87,7 +87,8 @@ STEPS = (
         },
     ),
     # over a training run
-    Step("checkpoints", 60, "{python} {scripts}/train_demo_model.py {text} {folder}/checkpoints"),
+    Step("checkpoints", 33, "{python} {scripts}/train_demo_model.py {text} {folder}/checkpoints --merges 512 "
+         f"--steps {CHECKPOINTS[-1]} --checkpoints {len(CHECKPOINTS)}"),
     *(
         analyze(f"step-{step}", 0.6, f"{{folder}}/checkpoints/checkpoint-{step}", "16x256", text="held_out")
         for step in CHECKPOINTS
