@@ -513,7 +513,7 @@ set(OTATTN_TEST_SOURCES
     tests/operator/test_reuse.c
     tests/operator/test_ring.c
     tests/operator/test_shards.c
-    tests/operator/test_shards_newton.c
+    tests/operator/test_shards_methods.c
     tests/operator/test_tangents.c
     tests/operator/test_tiny.c
     tests/problem/test_bend.c
