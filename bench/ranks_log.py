@@ -197,11 +197,11 @@ def together(rank: int, ranks: int, store: str, turns: int, cases: list[Any]) ->
     call among all; messages; reading a long array, rank 0 alone and all at once.
     """
     import torch.distributed as dist
-    from otattn.distributed import _Link
+    from otattn._ranks import Link
 
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=ranks)
-    link = _Link(None, "in_order")
+    link = Link(None, "in_order", "gathered")
     found: list[dict[str, Any]] = []
     times: dict[str, list[float]] = {}
     # Written once: all pages of zeros that nobody wrote are one page.

@@ -155,6 +155,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/solvers/anderson.c
     src/solvers/column_updates.c
     src/solvers/coupled.c
+    src/solvers/coupled_ranks.c
     src/solvers/derivatives/adjoint.c
     src/solvers/derivatives/adjoint_direct.c
     src/solvers/derivatives/unrolled.c
@@ -512,6 +513,7 @@ set(OTATTN_TEST_SOURCES
     tests/operator/test_reuse.c
     tests/operator/test_ring.c
     tests/operator/test_shards.c
+    tests/operator/test_shards_methods.c
     tests/operator/test_tangents.c
     tests/operator/test_tiny.c
     tests/problem/test_bend.c

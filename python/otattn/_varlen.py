@@ -12,12 +12,25 @@ from ._attention import attention
 from ._shapes import shape_text
 
 
-def bounds_of(name: str, cumulative: Any, total: int) -> list[int]:
-    """Where sequences begin and end: 0 = first <= ... <= last = total."""
+def bounds_of(name: str, cumulative: Any, total: int | None = None) -> list[int]:
+    """Where sequences begin and end: 0 = first <= ... <= last = total, where that is known."""
     found = [int(x) for x in (cumulative.tolist() if hasattr(cumulative, "tolist") else cumulative)]
-    if not found or found[0] != 0 or found[-1] != total or sorted(found) != found:
-        raise ValueError(f"{name} is {found}, wanted sorted bounds from 0 to {total}")
+    ends = not found or total is None or found[-1] == total
+    if not found or found[0] != 0 or not ends or sorted(found) != found:
+        end = "" if total is None else f" to {total}"
+        raise ValueError(f"{name} is {found}, wanted sorted bounds from 0{end}")
     return found
+
+
+def check_lengths(bounds: Sequence[list[int]], most: Sequence[int | None]) -> None:
+    """As many sequences of queries as of keys, none longer than max_q and max_k say."""
+    of_queries, of_keys = bounds
+    if len(of_queries) != len(of_keys):
+        raise ValueError(f"cu_seq_q has {len(of_queries) - 1} sequences, but cu_seq_k has {len(of_keys) - 1}")
+    for name, limit, cumulative in zip(("max_q", "max_k"), most, bounds, strict=True):
+        longest = max((b - a for a, b in itertools.pairwise(cumulative)), default=0)
+        if limit is not None and limit < longest:
+            raise ValueError(f"{name} is {limit}, but the longest sequence has {longest}")
 
 
 def _joined(parts: Sequence[Any], like: Any) -> Any:
@@ -96,12 +109,7 @@ def varlen_attention(
             raise ValueError(f"{name} has shape {shape_text(x)}, wanted (total, heads, width)")
     of_queries = bounds_of("cu_seq_q", cu_seq_q, query.shape[0])
     of_keys = bounds_of("cu_seq_k", cu_seq_k, key.shape[0])
-    if len(of_queries) != len(of_keys):
-        raise ValueError(f"cu_seq_q has {len(of_queries) - 1} sequences, but cu_seq_k has {len(of_keys) - 1}")
-    for name, most, bounds in (("max_q", max_q, of_queries), ("max_k", max_k, of_keys)):
-        longest = max((b - a for a, b in itertools.pairwise(bounds)), default=0)
-        if most is not None and most < longest:
-            raise ValueError(f"{name} is {most}, but the longest sequence has {longest}")
+    check_lengths((of_queries, of_keys), (max_q, max_k))
     if dropout_p != 0.0 and dropout_seed is None:
         dropout_seed = _drawn_seed(query)
     outs, auxes = [], []

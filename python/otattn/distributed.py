@@ -1,222 +1,37 @@
 """Attention whose rows lie on many processes, over `torch.distributed`.
 
 Each rank calls `attention` with its share of the tokens: its queries, keys and values. Rounds of Sinkhorn and
-gradients go over the process group; results are those of one process that had all tokens.
+gradients go over the process group; results are those of one process that had all tokens. `varlen_attention`
+does so for packed sequences.
 
 See ``docs/users/many-machines.md`` for what moves when.
 """
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Callable, Sequence
-from typing import Any
+import itertools
+import zlib
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from . import _structs as c
-from ._attention import prepare
-from ._errors import raise_status
-from ._settings import DIFFERENTIABLE, OPERANDS, PLACES, Settings
-from ._solve import Handle, Job, is_implicit
-from ._torch import _back, _operand, _operands_of, _view, folded_of
+from ._attention import attention as one_process
+from ._ranks import SHARES, Link, Members, solve
+from ._shapes import shape_text
+from ._varlen import bounds_of, check_lengths
 
-__all__ = ["attention", "rows_of"]
-
-_REDUCE = ctypes.CFUNCTYPE(
-    ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_int
-)
-_GATHER = ctypes.CFUNCTYPE(
-    ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p
-)
-_PASS_ON = ctypes.CFUNCTYPE(
-    ctypes.c_int,
-    ctypes.c_void_p,
-    ctypes.c_int,
-    ctypes.c_void_p,
-    ctypes.c_int64,
-    ctypes.c_int,
-    ctypes.c_void_p,
-    ctypes.c_int64,
-)
-_KEYS = {"chosen": c.KEYS_CHOSEN, "gathered": c.KEYS_GATHERED, "in_ring": c.KEYS_IN_RING}
-_SHARES = {"in_order": c.SHARES_IN_ORDER, "zigzag": c.SHARES_ZIGZAG}
+__all__ = ["attention", "rows_of", "varlen_attention"]
 
 
-def _memory(address: int, count: int, dtype: torch.dtype) -> Tensor:
-    """A tensor over memory of the library, which outlives the call."""
-    if count == 0:
-        return torch.empty(0, dtype=dtype)
-    size = count * torch.empty(0, dtype=dtype).element_size()
-    return torch.frombuffer((ctypes.c_char * size).from_address(address), dtype=dtype)
-
-
-class _Link:
-    """The struct ota_communicator over a process group, and the exception that a call of it met."""
-
-    def __init__(self, group: dist.ProcessGroup | None, shares: str, keys: str) -> None:
-        if shares not in _SHARES:
-            raise ValueError(f"shares is {shares!r}, wanted 'in_order' or 'zigzag'")
-        if keys not in _KEYS:
-            raise ValueError(f"keys is {keys!r}, wanted 'chosen', 'gathered' or 'in_ring'")
-        self.group, self.shares = group, shares
-        self.rank, self.ranks = dist.get_rank(group), dist.get_world_size(group)
-        if self.rank < 0:
-            raise ValueError("group: this process is not in it")
-        cuda = dist.get_backend(group) == "nccl"
-        self.device = torch.device("cuda", torch.cuda.current_device()) if cuda else torch.device("cpu")
-        self.failure: BaseException | None = None
-        self.calls = (
-            _REDUCE(self._guarded(self._reduce)),
-            _GATHER(self._guarded(self._gather)),
-            _PASS_ON(self._guarded(self._send_receive)),
-        )
-        reduce, gather, pass_on = (ctypes.cast(call, ctypes.c_void_p) for call in self.calls)
-        self.struct = c.Communicator(
-            ctypes.sizeof(c.Communicator),
-            self.rank,
-            self.ranks,
-            _SHARES[shares],
-            reduce,
-            gather,
-            None,
-            pass_on,
-            _KEYS[keys],
-        )
-
-    def _guarded(self, call: Callable[..., None]) -> Callable[..., int]:
-        def guarded(_user: Any, *arguments: Any) -> int:
-            try:
-                call(*arguments)
-            except BaseException as failure:
-                self.failure = failure
-                return 1
-            return 0
-
-        return guarded
-
-    def _reduce(self, values: int, count: int, kind: int, reduction: int) -> None:
-        here = _memory(values, count, torch.float64 if kind == c.F64 else torch.float32)
-        there = here.to(self.device)
-        operation = dist.ReduceOp.SUM if reduction == c.REDUCE_SUM else dist.ReduceOp.MAX
-        dist.all_reduce(there, op=operation, group=self.group)
-        if there is not here:
-            here.copy_(there)
-
-    def _gather(self, mine: int, whole: int, counts: int, offsets: int) -> None:
-        sizes = _memory(counts, self.ranks, torch.int64).tolist()
-        places = _memory(offsets, self.ranks, torch.int64).tolist()
-        most = max(sizes)
-        # Engines gather equal pieces.
-        padded = torch.zeros(most, dtype=torch.uint8)
-        padded[: sizes[self.rank]] = _memory(mine, sizes[self.rank], torch.uint8)
-        pieces = [torch.empty(most, dtype=torch.uint8, device=self.device) for _ in sizes]
-        dist.all_gather(pieces, padded.to(self.device), group=self.group)
-        for place, size, piece in zip(places, sizes, pieces, strict=True):
-            _memory(whole + place, size, torch.uint8).copy_(piece[:size])
-
-    def _send_receive(self, to: int, given: int, count: int, source: int, wanted: int, room: int) -> None:
-        sent = _memory(given, count, torch.uint8).to(self.device)
-        here = _memory(wanted, room, torch.uint8)
-        there = here if self.device.type == "cpu" else torch.empty_like(here, device=self.device)
-        works = []
-        if count > 0:
-            works.append(dist.P2POp(dist.isend, sent, self._global(to), self.group))
-        if room > 0:
-            works.append(dist.P2POp(dist.irecv, there, self._global(source), self.group))
-        for work in dist.batch_isend_irecv(works) if works else []:
-            work.wait()
-        if there is not here:
-            here.copy_(there)
-
-    def _global(self, rank: int) -> int:
-        return rank if self.group is None else dist.get_global_rank(self.group, rank)
-
-    def total(self, count: int) -> int:
-        """The sum of a count over the ranks."""
-        numbers = torch.tensor([count], dtype=torch.int64, device=self.device)
-        dist.all_reduce(numbers, group=self.group)
-        return int(numbers.item())
-
-
-class _Solved:
-    """A plan of this rank and everything that its structs point to, from forward to backward."""
-
-    def __init__(
-        self, link: _Link, settings: Settings, operands: Sequence[Tensor | None], grad: bool
-    ) -> None:
-        self.link, self.operands = link, operands
-        self.job = Job(settings, [_operand(x) for x in operands], gradients=grad)
-        self.job.options.communicator = ctypes.addressof(link.struct)
-        self.job.options.allow_partial = int(settings.allow_partial)
-        query = operands[0]
-        assert query is not None
-        batch, heads, queries, _, _, width = self.job.sizes
-        self.out = query.new_empty((batch, heads, queries, width))
-        self.handle = self._checked(lambda: Handle(self.job))
-        outputs = {"out": _view(self.out)}
-        if grad and is_implicit(settings):
-            keys = link.total(self.job.sizes[3])
-            self.potential = query.new_empty((batch, heads, 1, keys), dtype=torch.float64)
-            outputs["column_potential"] = _view(self.potential)
-        status = self._checked(lambda: self.handle.forward(self.job, outputs))
-        if status < 0:
-            self._checked(lambda: raise_status(status, self.handle.error, None))
-
-    def _checked(self, call: Callable[[], Any]) -> Any:
-        try:
-            return call()
-        except Exception as error:
-            if self.link.failure is None:
-                raise
-            raise RuntimeError(f"the process group failed: {error}") from self.link.failure
-
-    def gradients(self, out_grad: Tensor, names: Sequence[str]) -> list[Tensor]:
-        found = [torch.empty_like(self.operands[PLACES[name]]) for name in names]  # type: ignore[arg-type]
-        wanted = {name: _view(x) for name, x in zip(names, found, strict=True)}
-        given = {"out_grad": _view(out_grad)}
-        self._checked(lambda: self.handle.backward(self.job, given, wanted))
-        return found
-
-    def __del__(self) -> None:
-        handle = getattr(self, "handle", None)
-        if handle is not None:
-            handle.free()
-
-
-class _Attention(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, link: _Link, settings: Settings, *operands: Tensor | None) -> Tensor:
-        # Other outputs of autograd may change what it hands in, never the memory.
-        plain = [None if x is None else x.detach() for x in operands]
-        needed = any(ctx.needs_input_grad)
-        solved = _Solved(link, settings, plain, needed)
-        ctx.solved = solved if needed else None
-        return solved.out
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        names = [
-            name
-            for name, needed in zip(OPERANDS, ctx.needs_input_grad[2:], strict=True)
-            if needed and name in DIFFERENTIABLE
-        ]
-        results: list[Tensor | None] = [None] * (2 + len(OPERANDS))
-        found = ctx.solved.gradients(gradients[0], names)
-        for name, gradient in zip(names, found, strict=True):
-            results[2 + PLACES[name]] = gradient
-        return tuple(results)
-
-
-def _on_mesh(query: Any, group: Any) -> tuple[Any, Any]:
-    """The mesh and placements of a DTensor, and its process group; or nothing."""
+def _on_mesh(query: Any, group: Any, rows: int) -> tuple[Any, Any]:
+    """The mesh and placements of a DTensor sharded by dimension `rows`, and its process group; or nothing."""
     from torch.distributed.tensor import DTensor, Shard
 
     if not isinstance(query, DTensor):
         return None, group
-    rows = query.dim() - 2
     placements = tuple(query.placements)
     if query.device_mesh.ndim != 1 or placements != (Shard(rows),):
         raise ValueError(
@@ -276,24 +91,177 @@ def attention(
     if keywords.get("return_aux"):
         raise ValueError("return_aux is given; a rank has no part of it but its rows, so ask for none")
     keywords.pop("return_aux", None)
-    mesh, group = _on_mesh(query, group)
+    mesh, group = _on_mesh(query, group, query.dim() - 2)
     if mesh is not None:
         query, key, value = (x.to_local() for x in (query, key, value))
-    device = query.device
-    if device.type != "cpu":
-        query, key, value = (x.cpu() for x in (query, key, value))
-    if keywords.get("dropout_p") and keywords.get("dropout_seed") is None:
+    out = solve(Link(group, shares, keys), query, key, value, **keywords)
+    if mesh is None:
+        return out
+    from torch.distributed.tensor import DTensor
+
+    return DTensor.from_local(out, *mesh, run_check=False)
+
+
+def _shared_out(group: Any, rows: int, keys: int, bounds: Sequence[list[int]]) -> list[list[int]]:
+    """Where every rank's queries and keys begin, both with the end; bounds that differ are refused."""
+    ranks = dist.get_world_size(group)
+    cuda = dist.get_backend(group) == "nccl"
+    device = torch.device("cuda", torch.cuda.current_device()) if cuda else torch.device("cpu")
+    mine = torch.tensor([rows, keys, zlib.crc32(repr(bounds).encode())], device=device)
+    all_ranks = [torch.empty_like(mine) for _ in range(ranks)]
+    dist.all_gather(all_ranks, mine, group=group)
+    counts = [x.tolist() for x in all_ranks]
+    for rank, count in enumerate(counts):
+        if count[2] != counts[0][2]:
+            raise ValueError(
+                f"rank {rank} has other bounds in cu_seq_q or cu_seq_k than rank 0; give all the same"
+            )
+    found = [list(itertools.accumulate((x[k] for x in counts), initial=0)) for k in range(2)]
+    for name, cumulative, starts in zip(("cu_seq_q", "cu_seq_k"), bounds, found, strict=True):
+        if cumulative[-1] != starts[-1]:
+            raise ValueError(
+                f"{name} ends at {cumulative[-1]}, but all ranks together hold {starts[-1]} rows"
+            )
+    return found
+
+
+def _overlap(begin: int, end: int, first: int, last: int) -> slice:
+    """Of rows [first, last) those in [begin, end), counted from `first`."""
+    low, high = max(begin, first), min(end, last)
+    return slice(low - first, max(low, high) - first)
+
+
+class _Sequence(NamedTuple):
+    """One sequence that has rows or keys here."""
+
+    number: int
+    members: list[int]
+    rows: slice  # of this rank's queries
+    keys: slice
+
+
+def _sequences_of(rank: int, bounds: Sequence[list[int]], starts: list[list[int]]) -> list[_Sequence]:
+    """In an order that is the same on all ranks: first those that ranks share, beginning with neighbours
+    (0, 1), (2, 3) ..., which can be solved side by side; then those that are one rank's alone."""
+    found = []
+    for s in range(len(bounds[0]) - 1):
+        pieces = [
+            [_overlap(cumulative[s], cumulative[s + 1], a, b) for a, b in itertools.pairwise(first)]
+            for cumulative, first in zip(bounds, starts, strict=True)
+        ]
+        held = [max(x.stop - x.start for x in of_rank) > 0 for of_rank in zip(*pieces, strict=True)]
+        members = [k for k, holds in enumerate(held) if holds]
+        if rank in members and bounds[0][s + 1] > bounds[0][s]:
+            found.append(_Sequence(s, members, pieces[0][rank], pieces[1][rank]))
+    return sorted(found, key=lambda x: (len(x.members) == 1, x.members[0] % 2, x.number))
+
+
+def _told_once(x: Any, tells: bool) -> Any:
+    """An operand that all members share: one of them has its gradient, the others zeros."""
+    if tells or not isinstance(x, Tensor) or not x.requires_grad:
+        return x
+    silent = x.view_as(x)
+    silent.register_hook(torch.zeros_like)
+    return silent
+
+
+def varlen_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    cu_seq_q: Any,
+    cu_seq_k: Any,
+    max_q: int | None = None,
+    max_k: int | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    *,
+    group: dist.ProcessGroup | None = None,
+    keys: str = "chosen",
+    window_size: tuple[int, int] = (-1, -1),
+    causal_align: str = "bottom_right",
+    dropout_seed: int | None = None,
+    dropout_offset: int = 0,
+    **keywords: Any,
+) -> Any:
+    """`otattn.varlen_attention` of packed rows that lie on many ranks, shared out in order.
+
+    A sequence that lies on one rank is solved there, without a message, by any method; one that lies on more
+    by those ranks alone, by any method that can share out its rows.
+
+    Parameters
+    ----------
+    query : Tensor or DTensor, shape (queries of this rank, heads, width)
+        A DTensor is sharded by its first dimension.
+    key : Tensor, shape (keys of this rank, key heads, width)
+    value : Tensor, shape (keys of this rank, key heads, values width)
+    cu_seq_q, cu_seq_k : int array, shape (sequences + 1,)
+        Bounds of the sequences among the rows of all ranks, the same on every rank.
+    group : ProcessGroup, optional
+        Default: all processes.
+    keys : {"chosen", "gathered", "in_ring"}
+        As in `attention`, of sequences on more than one rank.
+    max_q, max_k, dropout_p, is_causal, scale, window_size, causal_align, dropout_offset, **keywords
+        As in `otattn.varlen_attention`, less return_aux.
+    dropout_seed : int, optional
+        Needed with dropout, the same on every rank.
+
+    Returns
+    -------
+    Tensor, shape (queries of this rank, heads, values width)
+        With gradients. That of what all rows share (temperature, slopes ...) is a part on every rank, like
+        the gradients of a layer's parameters: their sum over the ranks is the whole.
+
+    Raises
+    ------
+    ValueError
+        On every rank alike, where the bounds do not fit or differ; on the ranks of a sequence, where its
+        method cannot share out its rows.
+    RuntimeError
+        Where the process group failed.
+    """
+    if keywords.pop("return_aux", None):
+        raise ValueError("return_aux is given; a rank has no part of it but its rows, so ask for none")
+    mesh, group = _on_mesh(query, group, 0)
+    if mesh is not None:
+        query, key, value = (x.to_local() for x in (query, key, value))
+    for name, x in (("query", query), ("key", key), ("value", value)):
+        if x.dim() != 3:
+            raise ValueError(f"{name} has shape {shape_text(x)}, wanted (total, heads, width)")
+    bounds = [bounds_of("cu_seq_q", cu_seq_q), bounds_of("cu_seq_k", cu_seq_k)]
+    check_lengths(bounds, (max_q, max_k))
+    starts = _shared_out(group, query.shape[0], key.shape[0], bounds)
+    if dropout_p != 0.0 and dropout_seed is None:
         raise ValueError(
             "dropout_seed is None; give every rank the same number, or they drop different pairs"
         )
-    settings, extra, enable_gqa = prepare(**keywords)
-    link = _Link(group, shares, keys)
-    folded = folded_of(query, key, value, enable_gqa)
-    heads, queries = folded.query.shape[1:3]
-    sizes = (heads, queries, link.total(folded.key.shape[2]))
-    others = _operands_of(extra, folded.batch, sizes, folded.query)
-    found = _Attention.apply(link, settings, folded.query, folded.key, folded.value, *others)  # type: ignore[no-untyped-call]
-    out = _back("out", found, folded.lead).to(device)
+    rank = dist.get_rank(group)
+    window = None if max(window_size) < 0 else window_size
+    outs: dict[int, Tensor] = {}
+    for s in _sequences_of(rank, bounds, starts):
+        q, k, v = query[s.rows].swapaxes(0, 1), key[s.keys].swapaxes(0, 1), value[s.keys].swapaxes(0, 1)
+        settings: dict[str, Any] = {
+            "dropout_p": dropout_p,
+            "is_causal": is_causal,
+            "scale": scale,
+            "enable_gqa": True,
+            "window": window,
+            "causal_align": causal_align,
+            "dropout_seed": dropout_seed,
+            "dropout_offset": dropout_offset + s.number,
+        }
+        if len(s.members) == 1:
+            out = one_process(q, k, v, **settings, **keywords)
+        else:
+            tells = rank == s.members[0]
+            once = {name: _told_once(x, tells) for name, x in keywords.items()}
+            out = solve(Members(group, s.members, keys), q, k, v, **settings, **once)
+        outs[s.number] = out.swapaxes(0, 1)
+    empty = query.new_zeros((0, query.shape[1], value.shape[2]))
+    # Of no rows and no keys, so that backward finds a way to every operand.
+    empty = empty + (query[:0].sum() + key[:0].sum() + value[:0].sum())
+    out = torch.cat([empty, *(outs[s] for s in sorted(outs))])
     if mesh is None:
         return out
     from torch.distributed.tensor import DTensor
@@ -317,7 +285,7 @@ def rows_of(total: int, *, group: dist.ProcessGroup | None = None, shares: str =
     Tensor of int64, shape (rows of this rank,)
         In the order in which `attention` wants them: ``x.index_select(-2, rows_of(n))`` is the share.
     """
-    if shares not in _SHARES:
+    if shares not in SHARES:
         raise ValueError(f"shares is {shares!r}, wanted 'in_order' or 'zigzag'")
     rank, ranks = dist.get_rank(group), dist.get_world_size(group)
     counts = [total * (k + 1) // ranks - total * k // ranks for k in range(ranks)]

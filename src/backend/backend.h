@@ -453,7 +453,10 @@ struct ota_backend {
     double (*kernel_floor)(
         const ota_head *head); /* least residual that this arithmetic can be asked for */
     bool (*kernel_emit)(ota_head *head);
-    bool (*load)(ota_head *head); /* scores, masses, range; false: NaN or +inf among the scores */
+    bool (*load)(
+        ota_head
+            *head); /* scores, masses, range; false: NaN or +inf among the scores. Of rows on many
+                                     processes also kernel.used, for `allot` */
     void (*emit)(ota_head *head); /* the final row update */
     void (*gather)(
         ota_head *head); /* sums of the chunks into receiver and status, once the head is right */

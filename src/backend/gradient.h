@@ -39,7 +39,10 @@ enum {
     OTA_ADJOINT_VECTORS = 6,
     /* Most columns of a system that elimination may solve: columns^2 numbers a walker. */
     OTA_ADJOINT_DIRECT = 512,
-    OTA_KERNEL_ROUNDS = 64 /* most rounds that become inner dimensions */
+    /* Most rounds that become inner dimensions: beyond the first, rounds on scores are reversed faster; rows on many
+       processes have no other way. */
+    OTA_KERNEL_ROUNDS = 64,
+    OTA_KERNEL_ROUNDS_SHARED = 1024
 };
 
 /* The right side is a difference from the rows' means: what a common offset of U loses to rounding counts as

@@ -139,6 +139,19 @@ ota_adjoint ota_backward_system(const ota_backward_job *job) {
  * [numeric policy 3.3]: a hundredfold has kept a quarter of that, ten thousand seven times it. */
 static const double MOST_AMPLIFIED = 32.0;
 
+/* Relaxed rows: the right side about their own means. Of many processes each adds what its rows move. */
+static void recentre(ota_backward_job *job, ota_adjoint *system) {
+    const ota_settings *settings = &job->plan->resolved.settings;
+    const int64_t m = settings->ranks == NULL ? 0 : job->plan->course.columns;
+    double *right = job->space->dense[6], *before = job->space->vectors;
+    memcpy(before, right, (size_t)m * sizeof *before);
+    memset(right, 0, (size_t)m * sizeof *right);
+    double scale = passes_of(job)->recentre(job, settings->ranks == NULL ? system->scale : 0.0);
+    (void)ota_ranks_sum(settings, right, m, &scale, 1, "the right side of backward");
+    for (int64_t j = 0; j < m; j++) right[j] += before[j];
+    system->scale = settings->ranks == NULL ? scale : system->scale + scale;
+}
+
 static ota_status run_implicit(ota_backward_job *job) {
     const ota_resolved *r = &job->plan->resolved;
     ota_backward_space *s = job->space;
@@ -150,7 +163,7 @@ static ota_status run_implicit(ota_backward_job *job) {
     ota_mass_rule rule;
     gather_system(job, &system, &rule);
     if (r->problem.rows == OTA_ROWS_RELAXED && passes_of(job)->recentre != NULL)
-        system.scale = passes_of(job)->recentre(job, system.scale);
+        recentre(job, &system);
     const ota_status status = ota_adjoint_solve(&system);
     job->residual = system.residual;
     if (ends_all(status)) return status;

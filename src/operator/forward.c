@@ -9,6 +9,7 @@
 #include "plan.h"
 #include "ring/ring.h"
 #include "shared.h"
+#include "solvers/coupled.h"
 #include "solvers/stored_rounds.h"
 
 static bool is_promoted(const ota_plan *plan) {
@@ -103,9 +104,10 @@ static ota_status solve_stored(attempt *a) {
     const ota_plan *plan = a->plan;
     ota_head *head = &a->head;
     ota_head_status *status = a->status;
-    const bool finite = plan->backend->load(head);
+    bool finite = plan->backend->load(head);
     if (plan->solver->solve == NULL)
         return head->unusable < 0 && ota_head_rule(head)->serves_all ? OTA_INFEASIBLE : OTA_OK;
+    if (!ota_coupled_share_scores(head, &finite)) return OTA_ECOMM;
     const ota_status judged = judge_scores(a, finite);
     if (judged != OTA_OK) return judged;
     load_start(a);

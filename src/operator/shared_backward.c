@@ -48,9 +48,10 @@ static ota_status refuse(const ota_plan *plan, const ota_gradients *g, ota_error
     const bool by_kernel = rounds && plan->backward != NULL && plan->backward->kernel.width > 0 &&
                            !ota_array_present(&g->coupling_grad);
     if (rounds && !by_kernel)
-        return ota_fail(error, OTA_UNSUPPORTED, "communicator", "solve to a tolerance",
-                        "the reverse of these rounds, of more than 64 or from gradients of the "
-                        "coupling, needs all rows in one process");
+        return ota_fail(
+            error, OTA_UNSUPPORTED, "communicator", "solve to a tolerance",
+            "the reverse of these rounds, of more than 1024, dropped pairs or gradients "
+            "of the coupling, needs all rows in one process");
     return OTA_OK;
 }
 

@@ -80,6 +80,8 @@ double ota_measure(ota_coupled *state) {
     head->backend->final_pass(pass);
     double row_error = 0.0;
     for (int64_t i = 0; i < pass->rows; i++) row_error += pass->error[i];
+    (void)ota_ranks_sum(head->settings, pass->column, pass->columns, &row_error, 1,
+                        "the sums of the plan");
     head->row_error = head->mass > 0.0 ? row_error / head->mass : row_error;
     const double residual = ota_column_residual(state);
     head->column_error = residual;

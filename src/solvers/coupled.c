@@ -26,7 +26,8 @@ enum { LANE = 16 };
 ota_status ota_coupled_tick(const ota_coupled *state, int64_t round, double residual) {
     const ota_head *head = state->head;
     if (head->tell != NULL) head->tell(head->tell_context, round, residual);
-    return ota_interrupted(head->settings);
+    ota_ranks_at(head->settings->ranks, head->index, round);
+    return ota_interrupted_together(head->settings);
 }
 
 /* ---- workspace ------------------------------------------------------------------------------- */
@@ -65,7 +66,8 @@ void ota_coupled_layout(ota_coupled *state, ota_arena *arena, bool prune, unsign
         ((needs & OTA_NEEDS_KERNEL) == 0 || pairs <= (size_t)OTA_PAIRS_LIMIT)) {
         if (narrow) state->wide = ota_arena_take(arena, matrix, number);
         state->weights = ota_arena_take(arena, matrix, number);
-        if (columns <= OTA_NEWTON_DENSE) {
+        const bool shared = state->head->settings->ranks != NULL;
+        if (columns <= OTA_NEWTON_DENSE && !shared) {
             state->across =
                 ota_arena_take(arena, times(columns, ota_int_round_up(rows, LANE)), number);
             state->hessian =
@@ -77,8 +79,11 @@ void ota_coupled_layout(ota_coupled *state, ota_arena *arena, bool prune, unsign
             ota_arena_take(arena, times(OTA_NEWTON_VECTORS, state->pass.padded_columns), number);
         state->fixed = ota_arena_take(arena, lane, 1);
         state->sinks = ota_arena_take(arena, row_count, number);
-        state->gathered = ota_arena_take(
-            arena, times(2 * state->pass.chunks, ota_int_round_up(rows, LANE)), number);
+        if (shared)
+            state->brackets = ota_arena_take(arena, times(2, state->pass.padded_columns), number);
+        else
+            state->gathered = ota_arena_take(
+                arena, times(2 * state->pass.chunks, ota_int_round_up(rows, LANE)), number);
         state->powers = ota_arena_take(arena, row_count, number);
         if ((needs & OTA_NEEDS_INTERIOR) != 0 && columns <= OTA_NEWTON_DENSE) {
             const size_t more = times(INTERIOR_ROWS, rows + state->pass.chunks);
@@ -89,15 +94,16 @@ void ota_coupled_layout(ota_coupled *state, ota_arena *arena, bool prune, unsign
     }
 }
 
-/* A fixed number of rounds ends as it ends: nothing asks whether it could have converged. */
+/* A fixed number of rounds ends as it ends: nothing asks whether it could have converged. Rows on many processes are not
+ * searched. */
 static unsigned with_search(const ota_settings *s, unsigned needs) {
-    return s->fixed ? needs : needs | OTA_NEEDS_SEARCH;
+    return s->fixed || s->ranks != NULL ? needs : needs | OTA_NEEDS_SEARCH;
 }
 
 size_t ota_coupled_bytes(const ota_head_shape *shape, unsigned needs) {
     const ota_settings *settings = &shape->resolved->settings;
     const int64_t columns = shape->columns;
-    ota_head head = {.backend = shape->backend};
+    ota_head head = {.backend = shape->backend, .settings = settings};
     ota_coupled state = {.head = &head,
                          .pass = {.rows = shape->rows,
                                   .columns = columns,
@@ -214,8 +220,10 @@ static ota_status check_masses(ota_coupled *state) {
     ota_head *head = state->head;
     const ota_column_rule_row *rule = ota_head_rule(head);
     const double slack = head->mass_tolerance;
-    const int64_t shut = find_shut_row(state);
+    const int64_t shut_row = find_shut_row(state);
+    bool shut = shut_row >= 0;
     double total = 0.0, least = 0.0;
+    if (!ota_coupled_share_door(state, &shut)) return OTA_ECOMM;
     memcpy(state->pass.target, head->nu, (size_t)state->pass.columns * sizeof *state->pass.target);
     for (int64_t j = 0; j < state->pass.columns; j++) {
         const bool used = state->pass.column_lse[j] > 0.0;
@@ -230,10 +238,11 @@ static ota_status check_masses(ota_coupled *state) {
         /* A relaxed key without queries only adds a constant to the objective. */
         if (!used && rule->penalised) state->pass.target[j] = 0.0;
     }
-    if (shut >= 0) {
-        (void)snprintf(
-            head->sentence, sizeof head->sentence,
-            "query %" PRId64 " has mass and no key it may use has a positive column mass", shut);
+    if (shut) {
+        char query[32] = "a query of another rank";
+        if (shut_row >= 0) (void)snprintf(query, sizeof query, "query %" PRId64, shut_row);
+        (void)snprintf(head->sentence, sizeof head->sentence,
+                       "%s has mass and no key it may use has a positive column mass", query);
         return OTA_INFEASIBLE;
     }
     if (rule->balanced) {
@@ -258,7 +267,7 @@ static ota_status check_masses(ota_coupled *state) {
         least *= balance;
         for (int64_t j = 0; j < state->pass.columns; j++) state->pass.target[j] *= balance;
     }
-    const double rounding = 4.0 * DBL_EPSILON * (double)(state->pass.rows + state->pass.columns);
+    const double rounding = 4.0 * DBL_EPSILON * (double)(head->all_rows + state->pass.columns);
     if (rule->capacity && !rest && !rule->unit_masses && !head->settings->fixed)
         meet_bounds(state, total, least, rounding);
     if (rule->capacity && least > head->mass * (1.0 + rounding)) {
@@ -321,6 +330,8 @@ static double carried_floor(const ota_coupled *state, double *carried) {
     for (int64_t i = 0; i < state->pass.rows && head->row_strength < INFINITY; i++) {
         if (head->mu[i] > 0.0) *carried += head->mu[i] * exp(-head->f[i] / head->row_strength);
     }
+    if (head->row_strength < INFINITY)
+        (void)ota_ranks_sum(head->settings, carried, 1, NULL, 0, "the mass that the plan carries");
     *carried /= head->mass;
     return *carried * (8.0 * u + u * head->range / (4.0 * head->tau));
 }
@@ -429,7 +440,7 @@ static bool asks_for_sinkhorn(const ota_settings *s) {
 }
 
 static unsigned needs_of(const ota_settings *s, const ota_regulariser_row *regulariser) {
-    if (!regulariser->exponential) return ota_newton_needs(regulariser);
+    if (!regulariser->exponential || s->ranks != NULL) return ota_newton_needs(s, regulariser);
     return asks_for_sinkhorn(s) ? OTA_NEEDS_KERNEL
                                 : OTA_NEEDS_KERNEL | OTA_NEEDS_HISTORY | OTA_NEEDS_NEWTON;
 }
@@ -437,7 +448,8 @@ static unsigned needs_of(const ota_settings *s, const ota_regulariser_row *regul
 static ota_outcome run_auto(ota_coupled *state, ota_status *stopped) {
     ota_head *head = state->head;
     head->method = ota_solver_newton.name;
-    if (!head->regulariser->exponential) return ota_newton_run(state, stopped);
+    if (!head->regulariser->exponential || head->settings->ranks != NULL)
+        return ota_newton_run(state, stopped);
     head->method =
         state->pass.domain == OTA_DOMAIN_LINEAR ? ota_solver_sinkhorn.name : ota_solver_log.name;
     if (asks_for_sinkhorn(head->settings) || head->end == OTA_SIDE_COLUMNS)

@@ -60,6 +60,7 @@ typedef struct ota_coupled {
     double *powers;       /* [rows] W_i */
     double *sinks;        /* [rows] weight on the sink */
     double *gathered;     /* [chunks][2][rows rounded up] */
+    double *brackets;     /* [2] vectors of padded columns, of rows on many processes */
     double *interior_matrix; /* [3][rows][stride] */
     double *interior_rows;   /* [6][rows] and [3][chunks] */
 } ota_coupled;
@@ -108,7 +109,7 @@ void ota_update_columns(ota_coupled *state, double t, double omega);
 ota_outcome ota_sinkhorn_run(ota_coupled *state, bool impatient, ota_status *stopped);
 ota_outcome ota_anderson_run(ota_coupled *state, ota_status *stopped);
 ota_outcome ota_newton_run(ota_coupled *state, ota_status *stopped);
-unsigned ota_newton_needs(const ota_regulariser_row *regulariser);
+unsigned ota_newton_needs(const ota_settings *s, const ota_regulariser_row *regulariser);
 
 /* Enters, runs and leaves a solve; every table row's solve() is one call of it. */
 ota_status ota_coupled_solve(ota_head *head, unsigned needs, bool linear,
@@ -135,6 +136,20 @@ bool ota_interior_run(ota_coupled *state, const double *scores, double t, ota_st
 
 /* g by one column update at temperature t with head->f held; scores [rows][stride] in f64. */
 void ota_newton_columns(ota_coupled *state, const double *scores, double t);
+
+/* ---- coupled_ranks.c: rows on many processes; one process: nothing to do ------------------------- */
+
+/* What loading found of this process's rows becomes what all rows have: masses, keys in use, range, flags. False: the
+ * communicator failed. */
+bool ota_coupled_share_scores(ota_head *head, bool *finite);
+/* What the door found: keys that rows with mass may use, forbidden pairs, whether a row is shut. */
+bool ota_coupled_share_door(ota_coupled *state, bool *shut);
+/* [columns] sums over rows. What fails ends the run at the next tick. */
+static inline void ota_coupled_share(const ota_coupled *state, double *sums, const char *step) {
+    (void)ota_ranks_sum(state->head->settings, sums, state->pass.columns, NULL, 0, step);
+}
+/* ota_newton_columns where no process has a whole column. */
+void ota_newton_columns_shared(ota_coupled *state, const double *scores, double t);
 
 /* ---- newton_system.c ------------------------------------------------------------------------ */
 

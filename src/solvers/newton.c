@@ -109,6 +109,7 @@ static void evaluate(newton *n) {
     ota_coupled *state = n->state;
     ota_each_chunk(&state->pass, solve_chunk, n);
     ota_add_chunks(&state->pass, state->pass.partial, state->pass.column);
+    ota_coupled_share(state, state->pass.column, "the column sums of Newton");
     state->pass.temperature = n->t;
     for (int64_t j = 0; j < state->pass.columns; j++) n->gradient[j] = gradient_of(n, j);
     n->residual = ota_column_residual(state);
@@ -208,6 +209,8 @@ static void form_system(newton *n) {
     ota_each_chunk(&state->pass, curve_chunk, n);
     ota_add_chunks(&state->pass, state->pass.partial, n->excess);
     ota_add_chunks(&state->pass, state->pass.relaxed, n->diagonal);
+    ota_coupled_share(state, n->excess, "the system of Newton");
+    ota_coupled_share(state, n->diagonal, "the system of Newton");
     double mean = 0.0;
     for (int64_t j = 0; j < state->pass.columns; j++) mean += n->diagonal[j];
     mean /= (double)state->pass.columns;
@@ -244,6 +247,7 @@ static void multiply_chunk(void *context, int64_t chunk, int worker) {
 static void multiply(newton *n) {
     ota_each_chunk(&n->state->pass, multiply_chunk, n);
     ota_add_chunks(&n->state->pass, n->state->pass.partial, n->product);
+    ota_coupled_share(n->state, n->product, "a product of Newton");
     for (int64_t j = 0; j < n->state->pass.columns; j++)
         n->product[j] += n->diagonal[j] * n->search[j];
 }
@@ -557,18 +561,21 @@ ota_outcome ota_newton_run(ota_coupled *state, ota_status *stopped) {
 /* ---- table row ------------------------------------------------------------------------------- */
 
 /* The interior point knows no caps. */
-unsigned ota_newton_needs(const ota_regulariser_row *regulariser) {
+unsigned ota_newton_needs(const ota_settings *s, const ota_regulariser_row *regulariser) {
+    if (s->ranks != NULL) return OTA_NEEDS_NEWTON;
     if (regulariser->capped) return OTA_NEEDS_NEWTON | OTA_NEEDS_FLOW;
     return regulariser->thresholded ? OTA_NEEDS_NEWTON | OTA_NEEDS_INTERIOR : OTA_NEEDS_NEWTON;
 }
 
 static ota_status solve(ota_head *head) {
-    return ota_coupled_solve(head, ota_newton_needs(head->regulariser), false, ota_newton_run);
+    const unsigned needs = ota_newton_needs(head->settings, head->regulariser);
+    return ota_coupled_solve(head, needs, false, ota_newton_run);
 }
 
 static size_t workspace(const ota_head_shape *shape) {
+    const ota_resolved *r = shape->resolved;
     return ota_coupled_bytes(shape,
-                             ota_newton_needs(ota_regulariser_of(&shape->resolved->problem)));
+                             ota_newton_needs(&r->settings, ota_regulariser_of(&r->problem)));
 }
 
 const ota_solver ota_solver_newton = {

@@ -90,6 +90,10 @@ static void update_task(void *context, int64_t task, int worker) {
 }
 
 void ota_newton_columns(ota_coupled *state, const double *scores, double t) {
+    if (state->head->settings->ranks != NULL) {
+        ota_newton_columns_shared(state, scores, t);
+        return;
+    }
     if (state->head->regulariser->exponential) {
         ota_column_pass(state, t);
         ota_update_columns(state, t, 1.0);

@@ -195,7 +195,10 @@ static bool search_by_flow(ota_coupled *state, bool *done) {
 }
 
 bool ota_coupled_search(ota_coupled *state) {
-    if (state->support_known || !state->masked || !ota_head_rule(state->head)->constrained)
+    /* No process of many has all pairs. */
+    const bool shared = state->head->settings->ranks != NULL;
+    if (state->support_known || shared || !state->masked ||
+        !ota_head_rule(state->head)->constrained)
         return true;
     state->support_known = true;
     if (state->allowed == NULL) return search_by_peeling(state);

@@ -628,7 +628,6 @@ static const refusal refusals[] = {
     {narrow_values, "softmax", "rank 0 refused the call with 'invalid'", OTA_EMISMATCH},
     {other_axis, "softmax/exact", "cannot share out its rows: the columns axis", OTA_UNSUPPORTED},
     {nothing, "hard/exact", "cannot share out its rows: coupled columns", OTA_UNSUPPORTED},
-    {nothing, "entmax:1.5/exact", "cannot share out its rows: coupled columns", OTA_UNSUPPORTED},
     {nothing, "softmax/online:2", "cannot share out its rows: online columns", OTA_UNSUPPORTED},
     {nothing, "softmax/prefix", "cannot share out its rows: coupled columns", OTA_UNSUPPORTED},
 };

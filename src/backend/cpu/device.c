@@ -261,7 +261,10 @@ static void take_workspace(ota_device *device, ota_head_workspace *workspace) {
     workspace->bias = ota_arena_take(a, (size_t)device->dense_stride, sizeof(double));
     if (ota_device_is_on_kernel(device)) take_rounds(device, workspace);
     if (device->strategy == OTA_STRATEGY_LANES) take_lanes(device, &workspace->lanes);
-    if (streamed || r->settings.ranks != NULL) return;
+    const bool shared = r->settings.ranks != NULL;
+    /* Rounds of rows on many processes have no other solver to go on with; the others are told which keys are in use. */
+    if (streamed || (shared && runs_on_kernel(device))) return;
+    if (shared) workspace->used = ota_arena_take(a, (size_t)device->dense_stride, 1);
     const ota_head_shape shape = {.backend = &ota_cpu_backend,
                                   .resolved = r,
                                   .rows = device->dense_rows,
@@ -456,8 +459,9 @@ ota_course ota_cpu_course(const ota_device *device) {
                         .algebra = &device->algebra,
                         .kernels = device->kernels,
                         .on_kernel = ota_device_is_on_kernel(device),
-                        .stored = device->strategy != OTA_STRATEGY_STREAMED &&
-                                  device->resolved->settings.ranks == NULL};
+                        .stored =
+                            device->strategy != OTA_STRATEGY_STREAMED &&
+                            (device->resolved->settings.ranks == NULL || !runs_on_kernel(device))};
 }
 
 void ota_cpu_set_key_count(ota_device *device, int64_t key_count) { device->key_count = key_count; }

@@ -25,6 +25,8 @@ CASES: list[tuple[str, dict[str, Any], torch.dtype]] = [
     ("softmax/bounded:0.5,1.5", {}, torch.float64),
     ("softmax/elastic:0.5,4", {"is_causal": True}, torch.float64),
     ("softmax/exact", {"rounds": 3}, torch.float32),
+    ("entmax:1.5/exact", {}, torch.float64),
+    ("softmax/relaxed:0.5", {"rows": "relaxed:0.9", "is_causal": True}, torch.float64),
 ]
 RING: list[tuple[str, dict[str, Any], torch.dtype]] = [
     ("softmax", {"is_causal": True, "keys": "in_ring"}, torch.float32),

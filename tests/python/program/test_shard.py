@@ -14,7 +14,14 @@ from program import PROGRAM, answer, environment
 from safetensors.numpy import save_file
 from test_ranks import ALLOWED, MPIRUN
 
-METHODS = ["softmax", "entmax:1.5", "softmax/exact", "softmax/capped:2", "softmax/elastic:0.5,4"]
+METHODS = [
+    "softmax",
+    "entmax:1.5",
+    "softmax/exact",
+    "softmax/capped:2",
+    "softmax/elastic:0.5,4",
+    "entmax:1.5/exact",
+]
 
 
 @pytest.fixture
@@ -28,7 +35,7 @@ def folder(tmp_path: Path) -> Path:
 
 def words_of(method: str) -> list[str]:
     """Causal exact columns have no plan."""
-    causal = [] if method == "softmax/exact" else ["--causal"]
+    causal = [] if method.endswith("/exact") else ["--causal"]
     return ["--method", method, *causal, "--bias", "b.npy", "--force"]
 
 
@@ -81,6 +88,7 @@ GRADIENTS = [
     ("softmax/exact", ["--bias", "b.npy"]),
     ("softmax/capped:2", ["--window", "20,20"]),
     ("softmax/exact{rounds=6}", ["--bias", "b.npy"]),
+    ("entmax:1.5/relaxed:0.7", ["--causal"]),
 ]
 
 

@@ -28,7 +28,8 @@ void ota_cpu_lay_out_passes(ota_passes *state, ota_arena *arena, bool kernel) {
     state->padded_columns = (state->columns + LANE) / LANE * LANE;
     state->chunk_rows = (state->rows + CHUNKS - 1) / CHUNKS;
     if (state->chunk_rows < CHUNK_ROWS) state->chunk_rows = CHUNK_ROWS;
-    state->chunks = (state->rows + state->chunk_rows - 1) / state->chunk_rows;
+    /* One at least: a process of many may hold no row, and its sums are 0. */
+    state->chunks = ota_int_max(1, (state->rows + state->chunk_rows - 1) / state->chunk_rows);
     const size_t columns = (size_t)state->padded_columns, rows = (size_t)state->rows + 1;
     const size_t parts = times(state->chunks, state->padded_columns);
     double **column_vectors[] = {&state->target, &state->column, &state->column_lse,

@@ -68,6 +68,8 @@ static bool weigh(ota_head_place *place) {
         /* A masked row that should carry mass has no place in an exact plan. */
         if (empty && mu > 0.0) place->head->unusable = -1;
     }
+    for (int64_t j = 0; j < m && workspace->used != NULL; j++)
+        workspace->used[j] = workspace->nu[j] > 0.0;
     ota_allot_columns(place, total);
     place->head->range = high > low ? high - low : 0.0;
     return finite;

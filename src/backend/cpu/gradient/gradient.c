@@ -65,8 +65,9 @@ static int walkers(const ota_device *device) {
 /* Plain fixed rounds of a head are reversed on the kernel that forward stores. */
 static int64_t kernel_width(const ota_device *device) {
     const ota_resolved *r = device->resolved;
+    const int64_t most = r->settings.ranks != NULL ? OTA_KERNEL_ROUNDS_SHARED : OTA_KERNEL_ROUNDS;
     if (!ota_device_is_on_kernel(device) || !r->settings.fixed || device->values_width == 0 ||
-        r->settings.rounds > OTA_KERNEL_ROUNDS || r->problem.dropout > 0.0)
+        r->settings.rounds > most || r->problem.dropout > 0.0)
         return 0;
     return device->values_width + ota_kernel_dimensions(r->settings.rounds);
 }

@@ -329,7 +329,7 @@ static void kernel_block(const ota_backward_job *job, const ota_backward_worker 
     const int64_t width = space->own->kernel_width, values = device->values_width;
     real *long_rows = (real *)space->own->kernel_rows + at * width;
     for (int64_t k = 0; k < rows; k++) {
-        double a[2 * OTA_KERNEL_ROUNDS + 1];
+        double a[2 * OTA_KERNEL_ROUNDS_SHARED + 1];
         space->kernel.row(space->kernel.rounds, first + k, a);
         real *row = long_rows + k * width;
         memcpy(row, (const real *)w->gradients + k * values, (size_t)values * sizeof *row);

@@ -202,7 +202,7 @@ void pack_dimensions(ota_backward_job *job) {
     real *packed = space->own->kernel_packed;
     memset(packed, 0, (size_t)ota_packed_length(m, width) * sizeof *packed);
     for (int64_t j = 0; j < m; j++) {
-        double b[2 * OTA_KERNEL_ROUNDS + 1];
+        double b[2 * OTA_KERNEL_ROUNDS_SHARED + 1];
         rounds->key(rounds->rounds, j, b);
         real *to = packed + j / OTA_PANEL * width * OTA_PANEL + j % OTA_PANEL;
         const real *value = (const real *)packed_of(job)->values + j * values;

@@ -1,0 +1,277 @@
+"""What calls of many ranks are made of: the library's communicator over a process group of
+`torch.distributed`, or over some of its ranks, and a solve whose rows they share, with its gradients.
+
+`distributed` has the calls themselves.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from . import _structs as c
+from ._attention import prepare
+from ._errors import raise_status
+from ._settings import DIFFERENTIABLE, OPERANDS, PLACES, Settings
+from ._solve import Handle, Job, is_implicit
+from ._torch import _back, _operand, _operands_of, _view, folded_of
+
+_REDUCE = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_int
+)
+_GATHER = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p
+)
+_PASS_ON = ctypes.CFUNCTYPE(
+    ctypes.c_int,
+    ctypes.c_void_p,
+    ctypes.c_int,
+    ctypes.c_void_p,
+    ctypes.c_int64,
+    ctypes.c_int,
+    ctypes.c_void_p,
+    ctypes.c_int64,
+)
+_KEYS = {"chosen": c.KEYS_CHOSEN, "gathered": c.KEYS_GATHERED, "in_ring": c.KEYS_IN_RING}
+SHARES = {"in_order": c.SHARES_IN_ORDER, "zigzag": c.SHARES_ZIGZAG}
+
+
+def _memory(address: int, count: int, dtype: torch.dtype) -> Tensor:
+    """A tensor over memory of the library, which outlives the call."""
+    if count == 0:
+        return torch.empty(0, dtype=dtype)
+    size = count * torch.empty(0, dtype=dtype).element_size()
+    return torch.frombuffer((ctypes.c_char * size).from_address(address), dtype=dtype)
+
+
+class Link:
+    """The struct ota_communicator over a process group, and the exception that a call of it met."""
+
+    def __init__(self, group: dist.ProcessGroup | None, shares: str, keys: str) -> None:
+        if shares not in SHARES:
+            raise ValueError(f"shares is {shares!r}, wanted 'in_order' or 'zigzag'")
+        if keys not in _KEYS:
+            raise ValueError(f"keys is {keys!r}, wanted 'chosen', 'gathered' or 'in_ring'")
+        self.group, self.shares = group, shares
+        self.rank, self.ranks = self._place()
+        if self.rank < 0:
+            raise ValueError("group: this process is not in it")
+        cuda = dist.get_backend(group) == "nccl"
+        self.device = torch.device("cuda", torch.cuda.current_device()) if cuda else torch.device("cpu")
+        self.failure: BaseException | None = None
+        self.calls = (
+            _REDUCE(self._guarded(self._reduce)),
+            _GATHER(self._guarded(self._gather)),
+            _PASS_ON(self._guarded(self._send_receive)),
+        )
+        reduce, gather, pass_on = (ctypes.cast(call, ctypes.c_void_p) for call in self.calls)
+        self.struct = c.Communicator(
+            ctypes.sizeof(c.Communicator),
+            self.rank,
+            self.ranks,
+            SHARES[shares],
+            reduce,
+            gather,
+            None,
+            pass_on,
+            _KEYS[keys],
+        )
+
+    def _place(self) -> tuple[int, int]:
+        return dist.get_rank(self.group), dist.get_world_size(self.group)
+
+    def _guarded(self, call: Callable[..., None]) -> Callable[..., int]:
+        def guarded(_user: Any, *arguments: Any) -> int:
+            try:
+                call(*arguments)
+            except BaseException as failure:
+                self.failure = failure
+                return 1
+            return 0
+
+        return guarded
+
+    def _reduce(self, values: int, count: int, kind: int, reduction: int) -> None:
+        here = _memory(values, count, torch.float64 if kind == c.F64 else torch.float32)
+        there = here.to(self.device)
+        operation = dist.ReduceOp.SUM if reduction == c.REDUCE_SUM else dist.ReduceOp.MAX
+        dist.all_reduce(there, op=operation, group=self.group)
+        if there is not here:
+            here.copy_(there)
+
+    def _gather(self, mine: int, whole: int, counts: int, offsets: int) -> None:
+        sizes = _memory(counts, self.ranks, torch.int64).tolist()
+        places = _memory(offsets, self.ranks, torch.int64).tolist()
+        most = max(sizes)
+        # Engines gather equal pieces.
+        padded = torch.zeros(most, dtype=torch.uint8)
+        padded[: sizes[self.rank]] = _memory(mine, sizes[self.rank], torch.uint8)
+        pieces = [torch.empty(most, dtype=torch.uint8, device=self.device) for _ in sizes]
+        dist.all_gather(pieces, padded.to(self.device), group=self.group)
+        for place, size, piece in zip(places, sizes, pieces, strict=True):
+            _memory(whole + place, size, torch.uint8).copy_(piece[:size])
+
+    def _send_receive(self, to: int, given: int, count: int, source: int, wanted: int, room: int) -> None:
+        sent = _memory(given, count, torch.uint8).to(self.device)
+        here = _memory(wanted, room, torch.uint8)
+        there = here if self.device.type == "cpu" else torch.empty_like(here, device=self.device)
+        works = []
+        if count > 0:
+            works.append(dist.P2POp(dist.isend, sent, self._global(to), self.group))
+        if room > 0:
+            works.append(dist.P2POp(dist.irecv, there, self._global(source), self.group))
+        for work in dist.batch_isend_irecv(works) if works else []:
+            work.wait()
+        if there is not here:
+            here.copy_(there)
+
+    def _global(self, rank: int) -> int:
+        return rank if self.group is None else dist.get_global_rank(self.group, rank)
+
+    def total(self, count: int) -> int:
+        """The sum of a count over the ranks."""
+        numbers = torch.tensor([count], dtype=torch.int64, device=self.device)
+        dist.all_reduce(numbers, group=self.group)
+        return int(numbers.item())
+
+
+class Members(Link):
+    """Some ranks of a group, who reach each other one to one, so that no group of their own has to be made.
+
+    Every member sends what it has to every other and sums in the members' order: the same bits on all.
+    """
+
+    def __init__(self, group: dist.ProcessGroup | None, members: Sequence[int], keys: str) -> None:
+        self.members = list(members)
+        super().__init__(group, "in_order", keys)
+
+    def _place(self) -> tuple[int, int]:
+        return self.members.index(dist.get_rank(self.group)), len(self.members)
+
+    def _global(self, rank: int) -> int:
+        return super()._global(self.members[rank])
+
+    def _exchange(self, given: Tensor, sizes: Sequence[int]) -> list[Tensor]:
+        """What every member gives, sizes[r] elements of one type."""
+        sent = given.to(self.device)
+        pieces = [torch.empty(size, dtype=given.dtype, device=self.device) for size in sizes]
+        works = []
+        for other, piece in enumerate(pieces):
+            if other == self.rank:
+                piece.copy_(sent)
+                continue
+            peer = self._global(other)
+            if sent.numel() > 0:
+                works.append(dist.P2POp(dist.isend, sent, peer, self.group))
+            if piece.numel() > 0:
+                works.append(dist.P2POp(dist.irecv, piece, peer, self.group))
+        for work in dist.batch_isend_irecv(works) if works else []:
+            work.wait()
+        return pieces
+
+    def _reduce(self, values: int, count: int, kind: int, reduction: int) -> None:
+        here = _memory(values, count, torch.float64 if kind == c.F64 else torch.float32)
+        first, *others = self._exchange(here, [count] * self.ranks)
+        for x in others:
+            first = first + x if reduction == c.REDUCE_SUM else torch.maximum(first, x)
+        here.copy_(first)
+
+    def _gather(self, mine: int, whole: int, counts: int, offsets: int) -> None:
+        sizes = _memory(counts, self.ranks, torch.int64).tolist()
+        places = _memory(offsets, self.ranks, torch.int64).tolist()
+        pieces = self._exchange(_memory(mine, sizes[self.rank], torch.uint8), sizes)
+        for place, size, piece in zip(places, sizes, pieces, strict=True):
+            _memory(whole + place, size, torch.uint8).copy_(piece)
+
+    def total(self, count: int) -> int:
+        return sum(int(x) for x in self._exchange(torch.tensor([count]), [1] * self.ranks))
+
+
+class _Solved:
+    """A plan of this rank and everything that its structs point to, from forward to backward."""
+
+    def __init__(self, link: Link, settings: Settings, operands: Sequence[Tensor | None], grad: bool) -> None:
+        self.link, self.operands = link, operands
+        self.job = Job(settings, [_operand(x) for x in operands], gradients=grad)
+        self.job.options.communicator = ctypes.addressof(link.struct)
+        self.job.options.allow_partial = int(settings.allow_partial)
+        query = operands[0]
+        assert query is not None
+        batch, heads, queries, _, _, width = self.job.sizes
+        self.out = query.new_empty((batch, heads, queries, width))
+        self.handle = self._checked(lambda: Handle(self.job))
+        outputs = {"out": _view(self.out)}
+        if grad and is_implicit(settings):
+            keys = link.total(self.job.sizes[3])
+            self.potential = query.new_empty((batch, heads, 1, keys), dtype=torch.float64)
+            outputs["column_potential"] = _view(self.potential)
+        status = self._checked(lambda: self.handle.forward(self.job, outputs))
+        if status < 0:
+            self._checked(lambda: raise_status(status, self.handle.error, None))
+
+    def _checked(self, call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        except Exception as error:
+            if self.link.failure is None:
+                raise
+            raise RuntimeError(f"the process group failed: {error}") from self.link.failure
+
+    def gradients(self, out_grad: Tensor, names: Sequence[str]) -> list[Tensor]:
+        found = [torch.empty_like(self.operands[PLACES[name]]) for name in names]  # type: ignore[arg-type]
+        wanted = {name: _view(x) for name, x in zip(names, found, strict=True)}
+        given = {"out_grad": _view(out_grad)}
+        self._checked(lambda: self.handle.backward(self.job, given, wanted))
+        return found
+
+    def __del__(self) -> None:
+        handle = getattr(self, "handle", None)
+        if handle is not None:
+            handle.free()
+
+
+class _Attention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, link: Link, settings: Settings, *operands: Tensor | None) -> Tensor:
+        # Other outputs of autograd may change what it hands in, never the memory.
+        plain = [None if x is None else x.detach() for x in operands]
+        needed = any(ctx.needs_input_grad)
+        solved = _Solved(link, settings, plain, needed)
+        ctx.solved = solved if needed else None
+        return solved.out
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        names = [
+            name
+            for name, needed in zip(OPERANDS, ctx.needs_input_grad[2:], strict=True)
+            if needed and name in DIFFERENTIABLE
+        ]
+        results: list[Tensor | None] = [None] * (2 + len(OPERANDS))
+        found = ctx.solved.gradients(gradients[0], names)
+        for name, gradient in zip(names, found, strict=True):
+            results[2 + PLACES[name]] = gradient
+        return tuple(results)
+
+
+def solve(link: Link, query: Tensor, key: Tensor, value: Tensor, /, **keywords: Any) -> Tensor:
+    """The rows of this rank, on its device; keywords are those of `otattn.attention` less return_aux."""
+    device = query.device
+    if device.type != "cpu":
+        query, key, value = (x.cpu() for x in (query, key, value))
+    if keywords.get("dropout_p") and keywords.get("dropout_seed") is None:
+        raise ValueError(
+            "dropout_seed is None; give every rank the same number, or they drop different pairs"
+        )
+    settings, extra, enable_gqa = prepare(**keywords)
+    folded = folded_of(query, key, value, enable_gqa)
+    heads, queries = folded.query.shape[1:3]
+    sizes = (heads, queries, link.total(folded.key.shape[2]))
+    others = _operands_of(extra, folded.batch, sizes, folded.query)
+    found = _Attention.apply(link, settings, folded.query, folded.key, folded.value, *others)  # type: ignore[no-untyped-call]
+    return _back("out", found, folded.lead).to(device)

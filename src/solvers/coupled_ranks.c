@@ -1,0 +1,172 @@
+/* Column-coupled heads whose rows lie on many processes (problem/ranks.h): what loading, the door and the passes of Newton
+ * find of one process's rows becomes what all rows have. Everything that decides comes out of such a sum, so all processes
+ * take the same steps.
+ *
+ * A column update g_j of  sum_i w(S_ij + f_i + g_j) = wanted_j(g_j),  w as in newton_columns.c, has no column to gather: all
+ * keys are moved at once by Newton inside brackets, a sum of 2 columns numbers a turn. With top_j = max_i (S_ij + f_i) and n
+ * rows,  w(top + g) <= sum_i w(S_ij + f_i + g) <= n w(top + g)  gives a bracket from any g, since `wanted` falls with g. */
+#include "coupled.h"
+
+#include <string.h>
+
+enum { TURNS = 40 };
+/* A column update that is this near its sum, relative, is as good as another. */
+static const double near_sum = 1.0e-6;
+
+bool ota_coupled_share_scores(ota_head *head, bool *finite) {
+    const ota_settings *s = head->settings;
+    double flags[] = {*finite ? 0.0 : 1.0, head->unusable < 0 ? 1.0 : 0.0};
+    double *used = head->g; /* until a start is loaded */
+    if (s->ranks == NULL) return true;
+    for (int64_t j = 0; j < head->columns; j++) used[j] = head->kernel.used[j];
+    if (!ota_ranks_sum(s, &head->mass, 1, flags, 2, "the mass of the rows") ||
+        !ota_ranks_most(s, &head->range, 1, "the range of the scores") ||
+        !ota_ranks_most(s, used, head->columns, "the keys in use"))
+        return false;
+    *finite = !(flags[0] > 0.0);
+    head->unusable = flags[1] > 0.0 ? -1 : 0;
+    head->kernel.masked = true;
+    for (int64_t j = 0; j < head->columns; j++) head->kernel.used[j] = used[j] > 0.0;
+    head->backend->allot(head);
+    return true;
+}
+
+bool ota_coupled_share_door(ota_coupled *state, bool *shut) {
+    const ota_settings *s = state->head->settings;
+    double flags[] = {*shut ? 1.0 : 0.0, state->masked ? 1.0 : 0.0};
+    if (s->ranks == NULL) return true;
+    if (!ota_ranks_most(s, flags, 2, "rows and keys that are open") ||
+        !ota_ranks_most(s, state->pass.column_lse, state->pass.columns, "the keys in use"))
+        return false;
+    *shut = flags[0] > 0.0;
+    state->masked = flags[1] > 0.0;
+    return true;
+}
+
+/* ---- a column update --------------------------------------------------------------------------- */
+
+typedef struct update {
+    ota_coupled *state;
+    const double *scores;
+    ota_row_parameters parameters;
+    double *top, *low, *high; /* [columns] */
+    double *sum, *slope;      /* [columns] of the weights, and of w' in units of 1 / t */
+} update;
+
+static void weigh_chunk(void *context, int64_t chunk, int worker) {
+    (void)worker;
+    const update *u = context;
+    ota_coupled *state = u->state;
+    const ota_host_algebra *algebra = state->head->algebra;
+    const int64_t columns = state->pass.columns, lane = chunk * state->pass.padded_columns;
+    const double power = 2.0 - u->parameters.order;
+    double *sum = state->pass.partial + lane, *slope = state->pass.relaxed + lane;
+    int64_t first, last;
+    ota_chunk_rows(&state->pass, chunk, &first, &last);
+    memset(sum, 0, (size_t)columns * sizeof *sum);
+    memset(slope, 0, (size_t)columns * sizeof *slope);
+    for (int64_t i = first; i < last; i++) {
+        ota_row_found found;
+        double *p = state->weights + i * state->pass.stride;
+        algebra->row_weights(&u->parameters, u->scores + i * state->pass.stride, state->head->g,
+                             columns, state->head->f[i], p, &found);
+        algebra->accumulate(p, columns, 1.0, sum);
+        for (int64_t j = 0; j < columns; j++) slope[j] += p[j] > 0.0 ? pow(p[j], power) : 0.0;
+    }
+}
+
+/* x with w(x) = p */
+static double argument_of(const update *u, double p) {
+    const double k = u->parameters.order - 1.0;
+    return u->parameters.tau / k * pow(p, k);
+}
+
+/* Moves key j by what its sum came to; true: it need not move. */
+static bool move_key(const update *u, int64_t j) {
+    const ota_head *head = u->state->head;
+    const ota_column_rule_row *rule = ota_head_rule(head);
+    const ota_column_parameters key = ota_head_parameters(head, j);
+    const ota_column_kink kink = ota_column_kink_of(rule, &key, u->state->pass.target[j]);
+    double *g = &head->g[j];
+    const double from = *g, sum = u->sum[j], t = u->parameters.tau;
+    const bool at = !(from < kink.at) && !(from > kink.at);
+    if (at && sum <= kink.below && sum >= kink.above) return true;
+    double wanted = from < kink.at || (at && sum > kink.below) ? kink.below : kink.above;
+    if (rule->wanted != NULL) wanted = rule->wanted(wanted, from, head->strength);
+    const double miss = sum - wanted;
+    if (fabs(miss) <= near_sum * wanted || isnan(miss)) return true;
+    if (miss > 0.0) {
+        u->high[j] = from;
+        if (wanted > 0.0)
+            u->low[j] =
+                fmax(u->low[j], argument_of(u, wanted / (double)head->all_rows) - u->top[j]);
+    } else {
+        u->low[j] = from;
+        u->high[j] = fmin(u->high[j], argument_of(u, wanted) - u->top[j]);
+    }
+    double rise = u->slope[j] / t;
+    if (rule->diagonal != NULL)
+        rise += rule->diagonal(u->state->pass.target[j], from, head->strength, t) / t;
+    double next = from - miss / rise;
+    if (!(next > u->low[j] && next < u->high[j])) next = 0.5 * u->low[j] + 0.5 * u->high[j];
+    if ((from < kink.at && next > kink.at) || (from > kink.at && !(next >= kink.at)))
+        next = kink.at;
+    if (!isfinite(next) || !(fabs(next - from) > 0.0)) return true;
+    *g = next;
+    return false;
+}
+
+/* top_j = max_i (S_ij + f_i) of all rows. */
+static void find_top(const update *u) {
+    const ota_coupled *state = u->state;
+    for (int64_t j = 0; j < state->pass.columns; j++) u->top[j] = -INFINITY;
+    state->head->algebra->columns_top(u->scores, state->pass.stride, state->pass.rows,
+                                      state->pass.columns, state->head->f, u->top);
+    (void)ota_ranks_most(state->head->settings, u->top, state->pass.columns,
+                         "the largest scores of the keys");
+}
+
+/* L = log c - g / t of the plan at hand, whose rows answer to g. */
+static void update_by_sums(ota_coupled *state, double t) {
+    for (int64_t j = 0; j < state->pass.columns; j++)
+        state->pass.column_lse[j] = log(state->pass.column[j]) - state->head->g[j] / t;
+    ota_update_columns(state, t, 1.0);
+}
+
+void ota_newton_columns_shared(ota_coupled *state, const double *scores, double t) {
+    const ota_head *head = state->head;
+    const int64_t columns = state->pass.columns;
+    if (head->regulariser->exponential) {
+        update_by_sums(state, t);
+        return;
+    }
+    update u = {.state = state,
+                .scores = scores,
+                .parameters = ota_coupled_rows(state, t),
+                .top = state->pass.previous,
+                .low = state->brackets,
+                .high = state->brackets + state->pass.padded_columns,
+                .sum = state->pass.column,
+                .slope = state->pass.column_lse};
+    u.parameters.sink = -INFINITY;
+    u.parameters.row_strength = INFINITY;
+    find_top(&u);
+    for (int64_t j = 0; j < columns; j++) {
+        u.low[j] = -INFINITY;
+        u.high[j] = INFINITY;
+    }
+    bool done = false;
+    for (int turn = 0; turn < TURNS && !done; turn++) {
+        ota_each_chunk(&state->pass, weigh_chunk, &u);
+        ota_add_chunks(&state->pass, state->pass.partial, u.sum);
+        ota_add_chunks(&state->pass, state->pass.relaxed, u.slope);
+        ota_coupled_share(state, u.sum, "a column update of Newton");
+        ota_coupled_share(state, u.slope, "a column update of Newton");
+        done = true;
+        for (int64_t j = 0; j < columns; j++) {
+            const bool moves =
+                head->g[j] > -INFINITY && state->pass.target[j] > 0.0 && u.top[j] > -INFINITY;
+            if (moves && !move_key(&u, j)) done = false;
+        }
+    }
+}
