@@ -1,5 +1,5 @@
 /* The device of a ring (ring.h): memory, the plans of its pieces, and how a share goes from rank to rank. */
-#include "ring.h"
+#include "pairs.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +15,12 @@ const char *ota_ring_refuses(const ota_plan *plan, bool runs_rounds) {
     const ota_resolved *r = &plan->resolved;
     if (r->from_matrix) return "a matrix of scores has no keys to pass on";
     if (ota_has_entry_caps(&r->problem)) return "entry caps need all keys of a row at once";
-    if (plan->solver != &ota_solver_softmax && !runs_rounds)
-        return "pieces of the keys add up for softmax on free columns and its plain rounds alone";
+    const bool rows = plan->solver == &ota_solver_softmax || plan->solver == &ota_solver_entmax ||
+                      plan->solver == &ota_solver_argmax;
+    if (!rows && !runs_rounds)
+        return "pieces of the keys add up for softmax, entmax and hard rows on free columns and "
+               "for "
+               "plain rounds of softmax alone";
     if (r->width == 0) return "keys of width 0 have nothing to pass on";
     if (plan->backend->gradient == NULL || plan->backend->gradient->tiles_fit == NULL)
         return "pieces are solved on the cpu backend";
@@ -104,13 +108,16 @@ ota_status ota_ring_create(ota_plan *plan, ota_device **device, ota_error *error
     ring->pool = plan->pool;
     ring->values_width = plan->values_width;
     ring->coupled = plan->solver->solve != NULL;
+    ring->hard = plan->solver == &ota_solver_argmax;
+    ring->by_pairs = ring->hard || plan->solver == &ota_solver_entmax;
     ring->gradients = r->settings.gradients;
     ring->type = ring->coupled || r->settings.precision == OTA_PRECISION_F64 ? OTA_F64 : r->type;
     ring->group = ring->coupled ? 1 : r->heads / r->key_heads;
     ring->stride = (r->keys + 15) / 16 * 16;
     measure_shares(ring);
-    const bool reverses = ring->gradients && !ring->coupled;
-    TRY(open_plan(ring, ring->values_width, reverses, &ring->attends, error));
+    const bool reverses = ring->gradients && !ring->coupled && !ring->by_pairs;
+    const int64_t values_width = ring->by_pairs ? 0 : ring->values_width;
+    TRY(open_plan(ring, values_width, reverses, &ring->attends, error));
     if (!ring->coupled) ring->reverses = ring->attends;
     if (!ring->coupled) return OTA_OK;
     TRY(open_plan(ring, 1, true, &ring->sums, error));
@@ -173,6 +180,7 @@ static void lay_out(ota_device *ring, ota_arena *a) {
     }
     if (ring->coupled) lay_out_rounds(ring, a);
     if (ring->coupled && ring->reverses != NULL) ota_ring_lay_out_adjoint(ring, a);
+    if (!ring->coupled) ota_ring_lay_out_pairs(ring, a);
 }
 
 static ota_course course_of(const ota_device *ring) {
@@ -184,7 +192,7 @@ static ota_course course_of(const ota_device *ring) {
                                    ? "it was asked for"
                                    : "workspace_limit leaves no room for the keys of all ranks",
                         .level = within.level,
-                        .ladder = ring->coupled ? OTA_LADDER_F64 : within.ladder,
+                        .ladder = ring->coupled || ring->by_pairs ? OTA_LADDER_F64 : within.ladder,
                         .rows = r->queries,
                         .columns = r->keys,
                         .stride = ring->stride,

@@ -5,6 +5,8 @@
  *     visit    a piece of a share as a problem of its own (problem/key_block.h), solved by a plan of this library
  *     merge    L = log(exp L + exp l),  out = exp(L_old - L) out + exp(l - L) out_piece        l, L: lse [rows]
  *
+ * Rows whose weights are no exponentials keep candidates and find their thresholds instead (pairs.h).
+ *
  * Pieces come in the same order for the same ranks and shares, so sums have the same bits. To the operator a ring is a
  * device of a backend: forward.c drives it as any other. */
 #ifndef OTA_RING_H
@@ -40,6 +42,7 @@ typedef struct ota_ring_turn {
 } ota_ring_turn;
 
 typedef struct ota_ring_adjoint ota_ring_adjoint; /* multipliers.c */
+typedef struct ota_ring_pairs ota_ring_pairs;     /* pairs.h */
 
 struct ota_device {
     const ota_resolved *resolved; /* the rank's */
@@ -47,6 +50,7 @@ struct ota_device {
     ota_pool *pool;
     int64_t values_width;
     bool coupled, gradients;
+    bool by_pairs, hard; /* rows of weights that may be 0 (thresholds.c); all in one key */
     ota_type type;       /* of the blocks: f64 where columns couple the rows */
     int64_t share, room; /* most keys of a rank, and of a piece */
     int64_t group;       /* query heads of a unit */
@@ -68,6 +72,7 @@ struct ota_device {
     double *totals;                       /* with gradients: [share][width + values width] */
     double *weights, *zeros, *piece_sums; /* coupled: [rows], [room], [room] */
     ota_ring_adjoint *adjoint;            /* coupled, with gradients */
+    ota_ring_pairs *pairs;                /* of free columns */
     /* coupled, of the head at work */
     double *mu, *u, *f;                                           /* [rows] */
     double *nu, *lambdas, *g, *target, *sum, *scaling, *absorbed; /* [keys] */
