@@ -127,6 +127,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/operator/plan.c
     src/operator/ring/backward.c
     src/operator/ring/multipliers.c
+    src/operator/ring/pair_gradients.c
     src/operator/ring/pairs.c
     src/operator/ring/ring.c
     src/operator/ring/rounds.c

@@ -33,10 +33,9 @@ static const cell cells[] = {
 };
 enum { CELLS = (int)(sizeof cells / sizeof cells[0]) };
 
-/* Not through a softcap, dropout or fixed rounds. */
+/* Not through fixed rounds. */
 static bool is_differentiated(const cell *c) {
-    return !c->softcap && !c->dropout && strstr(c->method, "rounds") == NULL &&
-           strstr(c->method, "elastic") == NULL;
+    return strstr(c->method, "rounds") == NULL && strstr(c->method, "elastic") == NULL;
 }
 
 /* To a tolerance two plans agree as far as both met it; else by the rounding of the type. */

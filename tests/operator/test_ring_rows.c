@@ -24,6 +24,8 @@ static const cell cells[] = {
     {.method = "entmax:3", .lengths = true, .boolean = true, .softcap = true, .dropout = true},
     {.method = "entmax:3", .temperature = 90.0, .masses = true},
     {.method = "sparsemax", .temperature = 400.0, .block = true, .additive = true},
+    {.method = "softmax", .narrow = true, .softcap = true, .sink = true, .causal = true},
+    {.method = "softmax", .dropout = true, .dense = true, .masses = true},
     {.method = "argmax", .causal = true, .sink = true, .dropout = true, .masses = true},
     {.method = "argmax", .narrow = true, .strided = true, .relative = true},
 };
@@ -45,6 +47,11 @@ static void compare(const scene *s, int ranks) {
         assert_int_equal(p->result.empty_rows, w->result.empty_rows);
         assert_int_equal(p->result.nonfinite_rows, w->result.nonfinite_rows);
         assert_true(p->result.row_error <= 1e-14 * N);
+        if (!s->gradients) continue;
+        if (p->reversed != OTA_OK) fail_msg("%s: %s", s->cell->method, p->error.message);
+        expect_rows("dq", s, p, ALL, p->dq, w->dq, WIDTH, 20.0 * tolerance);
+        expect_rows("dk", s, p, BATCH * KEY_HEADS, p->dk, w->dk, WIDTH, 20.0 * tolerance);
+        expect_rows("dv", s, p, BATCH * KEY_HEADS, p->dv, w->dv, VALUES, 20.0 * tolerance);
     }
 }
 
@@ -56,6 +63,7 @@ static void rows_of_a_ring_are_those_of_one_process(void **state) {
     long combination = 0;
     for (int k = 0; k < CELLS; k++) {
         draw(s, &cells[k], 2000 + (uint64_t)k);
+        s->gradients = strcmp(cells[k].method, "argmax") != 0;
         solve(s, &s->all, NULL);
         if (s->all.status < OTA_OK) fail_msg("%s: %s", s->cell->method, s->all.error.message);
         for (int way = 0; way < 3; way++) {

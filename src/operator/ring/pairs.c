@@ -32,7 +32,10 @@ void ota_ring_lay_out_pairs(ota_device *ring, ota_arena *arena) {
     ota_ring_pairs p = {.stride = (ring->room + 15) / 16 * 16 + OTA_RING_LIST};
     p.keys = numbers(arena, ring->resolved->width, p.stride);
     p.values = numbers(arena, ring->room, width);
-    if (ring->gradients) p.values_turned = numbers(arena, width, p.stride);
+    if (ring->gradients) {
+        p.values_turned = numbers(arena, width, p.stride);
+        p.lines = numbers(arena, ring->room, ring->resolved->width);
+    }
     p.broken = ota_arena_take(arena, (size_t)ring->room, 1);
     p.workers = ota_arena_take(arena, (size_t)threads, sizeof *p.workers);
     for (int k = 0; k < threads; k++) {
@@ -76,6 +79,8 @@ void ota_ring_pairs_load(ota_device *ring, const ota_ring_piece *piece, bool wit
         ota_array_of(ring->keys, ring->type, 1, 1, ring->room, ring->resolved->width);
     ota_ring_place(ring, piece, false, ring->attends);
     turn(&keys, piece->count, p->keys, p->stride);
+    for (int64_t j = 0; j < piece->count * keys.size[3] && p->lines != NULL; j++)
+        p->lines[j] = ota_array_get(&keys, 0, 0, j / keys.size[3], j % keys.size[3]);
     memset(p->broken, 0, (size_t)ring->room);
     if (!with_values || width == 0) return;
     const ota_array values = ota_ring_values(ring);
@@ -179,6 +184,17 @@ void ota_ring_by_keys(ota_device *ring, const ota_ring_piece *piece, ota_ring_bl
                       void *context) {
     pairs_job job = job_of(ring, piece, visit, context);
     ota_parallel(ring->pool, ota_int_ceil_div(piece->count, OTA_RING_KEYS), keys_task, &job);
+}
+
+double ota_ring_weight(const ota_device *ring, const ota_row_parameters *row, double score,
+                       double f) {
+    ota_row_parameters key = *row;
+    ota_row_found found;
+    double weight = 0.0;
+    key.sink = -INFINITY;
+    if (!(score > -INFINITY)) return 0.0;
+    ring->attends->course.algebra->row_weights(&key, &score, NULL, 1, f, &weight, &found);
+    return weight;
 }
 
 void ota_ring_weigh(const ota_ring_block *b) {

@@ -44,6 +44,7 @@ struct ota_ring_pairs {
     double *keys;          /* [width][stride] of the piece, turned */
     double *values;        /* [room][values width], 0 where a value is not finite */
     double *values_turned; /* [values width][stride], with gradients */
+    double *lines;         /* [room][width] of the piece's keys, with gradients */
     unsigned char *broken; /* [room] some value is not finite */
     ota_ring_worker *workers;
     /* of the rows of the unit */
@@ -83,6 +84,9 @@ void ota_ring_by_keys(ota_device *ring, const ota_ring_piece *piece, ota_ring_bl
                       void *context);
 /* The parameters of a head of the unit at work, its sink included. */
 ota_row_parameters ota_ring_parameters(const ota_device *ring, int64_t head);
+/* The weight of a key, or of the sink, of this score at potential f. */
+double ota_ring_weight(const ota_device *ring, const ota_row_parameters *row, double score,
+                       double f);
 /* P at the potentials of the block's rows, 0 in rows that are not finite. */
 void ota_ring_weigh(const ota_ring_block *block);
 
@@ -91,5 +95,11 @@ void ota_ring_weigh(const ota_ring_block *block);
 bool ota_ring_find_thresholds(ota_device *ring);
 bool ota_ring_attend_pairs(ota_device *ring);
 void ota_ring_put_pairs(ota_device *ring, int64_t head, ota_head_status *status);
+
+/* pair_gradients.c: f and a of the unit's rows, of softmax from the lse and outputs that the ring holds (false: the communicator
+ * failed); then a visit that adds the gradients of a piece to the sums of rows and to those that travel. Both are given the
+ * gradients of all outputs. */
+bool ota_ring_pair_means(ota_device *ring, const ota_array *out_grad);
+void ota_ring_reverse_pairs(ota_device *ring, const ota_ring_piece *piece, void *context);
 
 #endif

@@ -11,6 +11,13 @@
 
 /* ---- which problems ------------------------------------------------------------------------------- */
 
+static bool saturates(const ota_resolved *r) {
+    for (int t = 0; t < r->term_count; t++) {
+        if (ota_term_form_of(&r->terms[t]) == OTA_TERM_SATURATES) return true;
+    }
+    return false;
+}
+
 const char *ota_ring_refuses(const ota_plan *plan, bool runs_rounds) {
     const ota_resolved *r = &plan->resolved;
     if (r->from_matrix) return "a matrix of scores has no keys to pass on";
@@ -24,10 +31,7 @@ const char *ota_ring_refuses(const ota_plan *plan, bool runs_rounds) {
     if (r->width == 0) return "keys of width 0 have nothing to pass on";
     if (plan->backend->gradient == NULL || plan->backend->gradient->tiles_fit == NULL)
         return "pieces are solved on the cpu backend";
-    for (int t = 0; t < r->term_count && runs_rounds; t++) {
-        if (ota_term_form_of(&r->terms[t]) == OTA_TERM_SATURATES)
-            return "rounds with a softcap need all keys of a row at once";
-    }
+    if (runs_rounds && saturates(r)) return "rounds with a softcap need all keys of a row at once";
     return NULL;
 }
 
@@ -115,7 +119,9 @@ ota_status ota_ring_create(ota_plan *plan, ota_device **device, ota_error *error
     ring->group = ring->coupled ? 1 : r->heads / r->key_heads;
     ring->stride = (r->keys + 15) / 16 * 16;
     measure_shares(ring);
-    const bool reverses = ring->gradients && !ring->coupled && !ring->by_pairs;
+    ring->pair_gradients =
+        !ring->coupled && (ring->by_pairs || r->problem.dropout > 0.0 || saturates(r));
+    const bool reverses = ring->gradients && !ring->coupled && !ring->pair_gradients;
     const int64_t values_width = ring->by_pairs ? 0 : ring->values_width;
     TRY(open_plan(ring, values_width, reverses, &ring->attends, error));
     if (!ring->coupled) ring->reverses = ring->attends;

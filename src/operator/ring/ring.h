@@ -51,6 +51,7 @@ struct ota_device {
     int64_t values_width;
     bool coupled, gradients;
     bool by_pairs, hard; /* rows of weights that may be 0 (thresholds.c); all in one key */
+    bool pair_gradients; /* tiles do not know them (pair_gradients.c) */
     ota_type type;       /* of the blocks: f64 where columns couple the rows */
     int64_t share, room; /* most keys of a rank, and of a piece */
     int64_t group;       /* query heads of a unit */

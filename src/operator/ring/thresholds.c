@@ -123,17 +123,6 @@ static void sum_powers(const ota_ring_block *b, void *context) {
 
 /* ---- between the turns ---------------------------------------------------------------------------- */
 
-static double weight_of(const ota_device *ring, const ota_row_parameters *row, double score,
-                        double f) {
-    ota_row_parameters keys = *row;
-    ota_row_found found;
-    double weight = 0.0;
-    keys.sink = -INFINITY;
-    if (!(score > -INFINITY)) return 0.0;
-    ring->attends->course.algebra->row_weights(&keys, &score, NULL, 1, f, &weight, &found);
-    return weight;
-}
-
 static double potential_of(const ota_ring_pairs *p, int64_t row, const ota_row_parameters *is) {
     return -p->top[row] - p->search[row].t * is->tau / (is->order - 1.0);
 }
@@ -189,7 +178,7 @@ static void step_rows(ota_device *ring) {
     for (int64_t k = 0; k < ring->group * ring->resolved->queries; k++) {
         if (p->state[k] != OTA_RING_SPILLED) continue;
         const ota_row_parameters row = ota_ring_parameters(ring, k / ring->resolved->queries);
-        const double sink = weight_of(ring, &row, row.sink, p->f[k]);
+        const double sink = ota_ring_weight(ring, &row, row.sink, p->f[k]);
         if (sink > 0.0) {
             p->first[k] += sink;
             p->second[k] += pow(sink, 2.0 - row.order);
@@ -282,7 +271,7 @@ static void finish_rows(const ota_ring_block *b, void *context) {
 static void scale_row(ota_device *ring, int64_t k, double mu) {
     ota_ring_pairs *p = ring->pairs;
     const ota_row_parameters row = ota_ring_parameters(ring, k / ring->resolved->queries);
-    p->sink[k] = weight_of(ring, &row, row.sink, p->f[k]);
+    p->sink[k] = ota_ring_weight(ring, &row, row.sink, p->f[k]);
     const double sum = p->mass[k] + p->sink[k], factor = sum > 0.0 ? mu / sum : 0.0;
     p->p_log_p[k] =
         factor * p->p_log_p[k] + (factor > 0.0 ? factor * log(factor) * p->mass[k] : 0.0);
