@@ -124,30 +124,6 @@ static void the_same_bits_for_any_threads(void **state) {
 
 /* ---- along a direction, of gathered keys ---------------------------------------------------------- */
 
-/* The direction in which everything grows. */
-static void move(scene *s, rows *r, const ota_communicator *with) {
-    setting now;
-    ota_plan *plan = NULL;
-    set(&now, s, r, with);
-    now.options.gradients = 1;
-    ota_tangents along = {.size = sizeof along};
-    along.queries = ota_array_of(r->q, OTA_F64, BATCH, HEADS, r->n, WIDTH);
-    along.keys = ota_array_of(r->k, OTA_F64, BATCH, KEY_HEADS, r->n, WIDTH);
-    along.values = ota_array_of(r->v, OTA_F64, BATCH, KEY_HEADS, r->n, VALUES);
-    along.row_mass = now.problem.row_mass;
-    along.column_mass = now.problem.column_mass;
-    along.out = ota_array_of(r->moved, OTA_F64, BATCH, HEADS, r->n, VALUES);
-    r->status = ota_plan_create(&plan, &now.problem, VALUES, &now.options, &r->error);
-    if (r->status >= OTA_OK) r->status = ota_forward(plan, &now.arrays, NULL, &r->error);
-    if (r->status >= OTA_OK) r->status = ota_jvp(plan, &now.arrays, &along, &r->result, &r->error);
-    ota_plan_free(plan);
-}
-
-static void move_part(crew_rank *rank, void *context) {
-    scene *s = context;
-    move(s, &s->part[rank->to.rank], &rank->to);
-}
-
 static void tangents_are_those_of_one_process(void **state) {
     (void)state;
     static const int moved[] = {1, 2, 3, 6, 8, 9, 10};

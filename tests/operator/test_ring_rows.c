@@ -81,9 +81,42 @@ static void rows_of_a_ring_are_those_of_one_process(void **state) {
     free(s);
 }
 
+/* Free columns of every kind, and coupled ones to a tolerance. */
+static void tangents_of_a_ring_are_those_of_one_process(void **state) {
+    (void)state;
+    static const cell coupled[] = {
+        {.method = "softmax/exact", .relative = true, .dropout = true},
+        {.method = "softmax/exact", .lengths = true, .masses = true},
+        {.method = "softmax/relaxed:0.7", .causal = true, .sink = true},
+        {.method = "softmax/capped:2.5", .window = true, .alibi = true, .temperatures = true}};
+    enum { COUPLED = (int)(sizeof coupled / sizeof coupled[0]) };
+    scene *s = malloc(sizeof *s);
+    for (int k = 0; k < CELLS + COUPLED; k++) {
+        const cell *now = k < CELLS ? &cells[k] : &coupled[k - CELLS];
+        if (strcmp(now->method, "argmax") == 0) continue;
+        draw(s, now, 2100 + (uint64_t)k);
+        s->all.result.size = sizeof s->all.result;
+        move(s, &s->all, NULL);
+        if (s->all.status < OTA_OK) fail_msg("%s: %s", s->cell->method, s->all.error.message);
+        cut(s, 3, OTA_SHARES_ZIGZAG, true);
+        s->threads = 1 + k % 2;
+        crew *c = crew_of(3, OTA_SHARES_ZIGZAG);
+        crew_run(c, move_part, s);
+        crew_free(c);
+        for (int r = 0; r < 3; r++) {
+            const rows *p = &s->part[r];
+            if (p->status != s->all.status) fail_msg("%s: %s", now->method, p->error.message);
+            expect_rows("tangent", s, p, ALL, p->moved, s->all.moved, VALUES,
+                        k < CELLS ? 100.0 * tolerance_of(now) : 1e-6);
+        }
+    }
+    free(s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_of_a_ring_are_those_of_one_process),
+        cmocka_unit_test(tangents_of_a_ring_are_those_of_one_process),
     };
     return cmocka_run_group_tests_name("ring_rows", tests, NULL, NULL);
 }

@@ -271,4 +271,33 @@ static inline void expect_rows(const char *what, const scene *s, const rows *p, 
     }
 }
 
+/* ---- along a direction ---------------------------------------------------------------------------- */
+
+/* The tangent along which everything grows; in a ring queries, keys and values do. */
+static inline void move(scene *s, rows *r, const ota_communicator *with) {
+    setting now;
+    ota_plan *plan = NULL;
+    set(&now, s, r, with);
+    now.options.gradients = 1;
+    ota_tangents along = {.size = sizeof along};
+    along.queries = ota_array_of(r->q, OTA_F64, BATCH, HEADS, r->n, WIDTH);
+    along.keys = ota_array_of(r->k, OTA_F64, BATCH, KEY_HEADS, r->n, WIDTH);
+    along.values = ota_array_of(r->v, OTA_F64, BATCH, KEY_HEADS, r->n, VALUES);
+    if (s->course == OTA_KEYS_GATHERED) {
+        along.row_mass = now.problem.row_mass;
+        along.column_mass = now.problem.column_mass;
+    }
+    along.out = ota_array_of(r->moved, OTA_F64, BATCH, HEADS, r->n, VALUES);
+    r->status = ota_plan_create(&plan, &now.problem, VALUES, &now.options, &r->error);
+    if (r->status >= OTA_OK) r->status = ota_forward(plan, &now.arrays, NULL, &r->error);
+    if (r->status >= OTA_OK) r->status = ota_jvp(plan, &now.arrays, &along, &r->result, &r->error);
+    ota_plan_free(plan);
+}
+
+static inline void move_part(crew_rank *rank, void *context) {
+    scene *s = context;
+    rank->to.keys = s->course;
+    move(s, &s->part[rank->to.rank], &rank->to);
+}
+
 #endif

@@ -10,6 +10,7 @@
 
 #include "operator/backward.h"
 #include "problem/check.h"
+#include "multipliers.h"
 #include "pairs.h"
 
 /* ---- refusals ------------------------------------------------------------------------------------- */

@@ -11,7 +11,7 @@
 #include "terms/terms.h"
 
 /* P^(2 - alpha) */
-static double slope_of(const ota_row_parameters *row, double p) {
+double ota_ring_slope(const ota_row_parameters *row, double p) {
     if (!(p > 0.0) || row->regulariser->exponential) return p;
     if (row->order >= 2.0 && row->order <= 2.0) return 1.0;
     if (row->order >= 1.5 && row->order <= 1.5) return sqrt(p);
@@ -46,7 +46,7 @@ static void sum_slopes(const ota_ring_block *b, void *context) {
         const double *weights = b->w->weights + k * p->stride, *u = b->w->slopes + k * p->stride;
         for (int64_t j = 0; j < b->keys; j++) {
             if (!(weights[j] > 0.0)) continue;
-            const double w = slope_of(&b->parameters, weights[j]);
+            const double w = ota_ring_slope(&b->parameters, weights[j]);
             p->slope[row] += w;
             p->mean[row] += w * u[j];
             if (p->broken[b->key + j] != 0) p->uses_broken[row] = 1;
@@ -76,29 +76,39 @@ static bool find_means(ota_device *ring, const ota_array *out_grad) {
     for (int64_t k = 0; k < rows; k++) {
         const ota_row_parameters row = ota_ring_parameters(ring, k / ring->resolved->queries);
         const double sink = ota_ring_weight(ring, &row, row.sink, p->f[k]);
-        const double sum = p->slope[k] + (sink > 0.0 ? slope_of(&row, sink) : 0.0);
+        const double sum = p->slope[k] + (sink > 0.0 ? ota_ring_slope(&row, sink) : 0.0);
         p->mean[k] = p->uses_broken[k] != 0 ? (double)NAN : sum > 0.0 ? p->mean[k] / sum : 0.0;
     }
     return true;
 }
 
-/* Softmax rows say both themselves: f by their lse, a by their output. */
-static void take_means(ota_device *ring, const ota_array *out_grad) {
+void ota_ring_take_potentials(ota_device *ring) {
     const ota_resolved *r = ring->resolved;
     ota_ring_pairs *p = ring->pairs;
     for (int64_t k = 0; k < ring->group * r->queries; k++) {
-        const int64_t batch = ring->unit.batch, head = ring->unit.head + k / r->queries,
-                      i = k % r->queries;
-        const double mu = ota_row_mass(r, batch, head, i);
+        const int64_t head = ring->unit.head + k / r->queries;
+        const double mu = ota_row_mass(r, ring->unit.batch, head, k % r->queries);
         const bool finite = !isnan(ring->lse[k]) && ring->lse[k] < INFINITY;
         const bool idle = !(ring->lse[k] > -INFINITY) || !(mu > 0.0);
+        p->state[k] = finite ? OTA_RING_FOUND : OTA_RING_NONFINITE;
+        p->f[k] = idle ? -INFINITY : ota_head_temperature(r, head) * (log(mu) - ring->lse[k]);
+        p->uses_broken[k] = 0;
+    }
+}
+
+/* Of softmax, out says what a is. */
+static void take_means(ota_device *ring, const ota_array *out_grad) {
+    const ota_resolved *r = ring->resolved;
+    ota_ring_pairs *p = ring->pairs;
+    ota_ring_take_potentials(ring);
+    for (int64_t k = 0; k < ring->group * r->queries; k++) {
+        const int64_t batch = ring->unit.batch, head = ring->unit.head + k / r->queries,
+                      i = k % r->queries;
         double sum = 0.0;
         for (int64_t w = 0; w < ring->values_width; w++)
             sum +=
                 ota_array_get(out_grad, batch, head, i, w) * ring->out[k * ring->values_width + w];
-        p->state[k] = finite ? OTA_RING_FOUND : OTA_RING_NONFINITE;
-        p->f[k] = idle ? -INFINITY : ota_head_temperature(r, head) * (log(mu) - ring->lse[k]);
-        p->mean[k] = idle ? 0.0 : sum / mu;
+        p->mean[k] = p->f[k] <= -INFINITY ? 0.0 : sum / ota_row_mass(r, batch, head, i);
     }
 }
 
@@ -110,8 +120,7 @@ bool ota_ring_pair_means(ota_device *ring, const ota_array *out_grad) {
 
 /* ---- gradients ------------------------------------------------------------------------------------ */
 
-/* 1 - tanh^2 y of the row's pairs, y = scale (raw + inside) / cap, into the raw products. */
-static void bend(const ota_ring_block *b, int64_t k) {
+void ota_ring_bend(const ota_ring_block *b, int64_t k) {
     const ota_resolved *r = b->problem;
     const int64_t diagonal = ota_row_number(r, b->first + k) + r->keys - 1 - b->key;
     double *raw = b->w->raw + k * b->ring->pairs->stride;
@@ -143,14 +152,14 @@ static void form_gradient(const ota_ring_block *b, const ota_array *out_grad) {
                      *bent = b->w->raw + k * p->stride, a = p->mean[b->at + k];
         double *u = b->w->slopes + k * p->stride;
         const bool finite = p->state[b->at + k] != OTA_RING_NONFINITE;
-        bend(b, k);
+        ota_ring_bend(b, k);
         for (int64_t j = 0; j < b->keys; j++) {
             if (!finite)
                 u[j] = s[j] <= -INFINITY ? 0.0 : (double)NAN;
             else
-                u[j] = weights[j] > 0.0
-                           ? slope_of(&b->parameters, weights[j]) * (u[j] - a) * rate * bent[j]
-                           : 0.0;
+                u[j] = weights[j] > 0.0 ? ota_ring_slope(&b->parameters, weights[j]) * (u[j] - a) *
+                                              rate * bent[j]
+                                        : 0.0;
         }
     }
 }

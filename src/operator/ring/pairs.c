@@ -33,6 +33,8 @@ void ota_ring_lay_out_pairs(ota_device *ring, ota_arena *arena) {
     p.keys = numbers(arena, ring->resolved->width, p.stride);
     p.values = numbers(arena, ring->room, width);
     if (ring->gradients) {
+        p.keys_along = numbers(arena, ring->resolved->width, p.stride);
+        p.values_along = numbers(arena, ring->room, width);
         p.values_turned = numbers(arena, width, p.stride);
         p.lines = numbers(arena, ring->room, ring->resolved->width);
     }
@@ -199,6 +201,7 @@ double ota_ring_weight(const ota_device *ring, const ota_row_parameters *row, do
 
 void ota_ring_weigh(const ota_ring_block *b) {
     const ota_ring_pairs *p = b->ring->pairs;
+    const double *g = b->ring->coupled ? b->ring->g + b->piece->first + b->key : NULL;
     for (int64_t k = 0; k < b->rows; k++) {
         ota_row_found found;
         double *weights = b->w->weights + k * p->stride;
@@ -207,7 +210,6 @@ void ota_ring_weigh(const ota_ring_block *b) {
             continue;
         }
         b->ring->attends->course.algebra->row_weights(&b->parameters, b->w->scores + k * p->stride,
-                                                      NULL, b->keys, p->f[b->at + k], weights,
-                                                      &found);
+                                                      g, b->keys, p->f[b->at + k], weights, &found);
     }
 }

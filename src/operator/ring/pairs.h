@@ -25,7 +25,7 @@ typedef struct ota_ring_worker {
     double *scores;   /* [OTA_RING_ROWS][stride] */
     double *weights;  /* likewise: P */
     double *slopes;   /* likewise, with gradients: U, then dS */
-    double *raw;      /* likewise, with gradients: Q K^T */
+    double *raw;      /* likewise, with gradients: Q K^T, then 1 - tanh^2 of what a softcap bent */
     double *turned;   /* [OTA_RING_KEYS][OTA_RING_ROWS], with gradients */
     double *queries;  /* [OTA_RING_ROWS][width] */
     double *upstream; /* [OTA_RING_ROWS][values width], with gradients */
@@ -43,6 +43,8 @@ struct ota_ring_pairs {
     int64_t stride;        /* of a block: a piece's keys and a list */
     double *keys;          /* [width][stride] of the piece, turned */
     double *values;        /* [room][values width], 0 where a value is not finite */
+    double *keys_along;    /* [width][stride] their tangents, turned, with gradients */
+    double *values_along;  /* [room][values width] those of the values, with gradients */
     double *values_turned; /* [values width][stride], with gradients */
     double *lines;         /* [room][width] of the piece's keys, with gradients */
     unsigned char *broken; /* [room] some value is not finite */
@@ -96,7 +98,13 @@ bool ota_ring_find_thresholds(ota_device *ring);
 bool ota_ring_attend_pairs(ota_device *ring);
 void ota_ring_put_pairs(ota_device *ring, int64_t head, ota_head_status *status);
 
-/* pair_gradients.c: f and a of the unit's rows, of softmax from the lse and outputs that the ring holds (false: the communicator
+/* pair_gradients.c: P^(2 - alpha); 1 - tanh^2 y of the pairs of row k of a block into `raw`, 1 without a softcap, where
+ * y = scale (raw + inside) / cap; f of softmax rows by their lse. */
+double ota_ring_slope(const ota_row_parameters *row, double p);
+void ota_ring_bend(const ota_ring_block *b, int64_t k);
+void ota_ring_take_potentials(ota_device *ring);
+
+/* f and a of the unit's rows, of softmax from the lse and outputs that the ring holds (false: the communicator
  * failed); then a visit that adds the gradients of a piece to the sums of rows and to those that travel. Both are given the
  * gradients of all outputs. */
 bool ota_ring_pair_means(ota_device *ring, const ota_array *out_grad);

@@ -1,4 +1,5 @@
 /* The device of a ring (ring.h): memory, the plans of its pieces, and how a share goes from rank to rank. */
+#include "multipliers.h"
 #include "pairs.h"
 
 #include <stdlib.h>
@@ -186,7 +187,7 @@ static void lay_out(ota_device *ring, ota_arena *a) {
     }
     if (ring->coupled) lay_out_rounds(ring, a);
     if (ring->coupled && ring->reverses != NULL) ota_ring_lay_out_adjoint(ring, a);
-    if (!ring->coupled) ota_ring_lay_out_pairs(ring, a);
+    if (!ring->coupled || ring->reverses != NULL) ota_ring_lay_out_pairs(ring, a);
 }
 
 static ota_course course_of(const ota_device *ring) {
@@ -318,7 +319,7 @@ static bool pass_on(ota_device *ring, const ota_ring_turn *turn, int owner, bool
         ring->here = ring->there;
         ring->there = spent;
     }
-    if (turn->sum_width == 0) return true;
+    if (turn->sum_width == 0 || (last && turn->along != NULL)) return true;
     const int64_t number = turn->sum_width * (int64_t)sizeof(double);
     if (!ota_ranks_pass_on(&shards->ranks, ring->sums_here, mine * number, ring->sums_there,
                            theirs * number, turn->step))
@@ -329,6 +330,17 @@ static bool pass_on(ota_device *ring, const ota_ring_turn *turn, int owner, bool
     return true;
 }
 
+/* Rows of tangents into columns [first, first + width) of the sums. */
+static void fill_sums(const ota_device *ring, const ota_ring_turn *turn, const ota_array *from,
+                      int64_t first) {
+    const ota_ring_unit *unit = &turn->unit;
+    for (int64_t j = 0; ota_array_present(from) && j < from->size[2]; j++) {
+        for (int64_t w = 0; w < from->size[3]; w++)
+            ring->sums_here[j * turn->sum_width + first + w] =
+                ota_array_get(from, unit->batch, unit->key_head, j, w);
+    }
+}
+
 bool ota_ring_go(ota_device *ring, const ota_ring_turn *turn) {
     const ota_shards *shards = ring->shards;
     const int ranks = shards->ranks.to.ranks, rank = shards->ranks.to.rank;
@@ -337,6 +349,10 @@ bool ota_ring_go(ota_device *ring, const ota_ring_turn *turn) {
     if (turn->with_values) (void)pack(&shards->values, unit->batch, unit->key_head, values);
     if (turn->sum_width > 0)
         memset(ring->sums_here, 0, (size_t)(shards->key_share * turn->sum_width) * sizeof(double));
+    if (turn->along != NULL) {
+        fill_sums(ring, turn, &turn->along->keys, 0);
+        fill_sums(ring, turn, &turn->along->values, ring->resolved->width);
+    }
     for (int step = 0; step < ranks; step++) {
         const int owner = (rank + ranks - step) % ranks;
         visit_share(ring, turn, owner);

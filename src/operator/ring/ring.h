@@ -36,12 +36,14 @@ typedef struct ota_ring_turn {
     ota_ring_unit unit;
     bool with_values;
     int64_t sum_width; /* 0: no sums */
+    const ota_tangents
+        *along; /* whose keys and values are the sums, which then do not come home; or NULL */
     ota_ring_visit *visit;
     void *context;
     const char *step;
 } ota_ring_turn;
 
-typedef struct ota_ring_adjoint ota_ring_adjoint; /* multipliers.c */
+typedef struct ota_ring_adjoint ota_ring_adjoint; /* multipliers.h */
 typedef struct ota_ring_pairs ota_ring_pairs;     /* pairs.h */
 
 struct ota_device {
@@ -125,19 +127,13 @@ void ota_ring_bias(ota_device *ring, const ota_ring_piece *piece);
 /* P^T weights of this rank's rows into ring->local, once lse is known. */
 bool ota_ring_sum(ota_device *ring, bool notes_norms);
 
-/* multipliers.c: what the semi-dual system of a head with coupled columns is solved in, and its solution: the upstream of
- * `reverses` [rows][values width + 1], the outputs it belongs to, and b [keys]. */
-void ota_ring_lay_out_adjoint(ota_device *ring, ota_arena *arena);
-ota_status ota_ring_multipliers(ota_device *ring, const ota_arrays *arrays,
-                                const ota_gradients *want, double *residual);
-ota_array ota_ring_upstream(const ota_device *ring);
-ota_array ota_ring_outputs(const ota_device *ring);
-/* The values of the piece, and beside them what the multipliers take from U. */
-ota_array ota_ring_advantages(ota_device *ring, const ota_ring_piece *piece);
-
-/* backward.c: refusals, and the gradients of a rank's queries, keys and values. */
+/* backward.c, tangents.c: refusals, the gradients of a rank's queries, keys and values, and what moves with theirs. */
 ota_status ota_ring_check_gradients(const ota_plan *plan, const ota_gradients *want,
                                     ota_error *error);
+ota_status ota_ring_check_tangents(const ota_plan *plan, const ota_tangents *along,
+                                   ota_error *error);
+ota_status ota_ring_jvp(ota_plan *plan, const ota_arrays *arrays, const ota_tangents *along,
+                        ota_result *found);
 ota_status ota_ring_backward(ota_plan *plan, const ota_arrays *arrays, const ota_gradients *want,
                              ota_result *found);
 

@@ -43,7 +43,7 @@ static void merge_task(void *context, int64_t index, int worker) {
 
 static void attend_piece(ota_device *ring, const ota_ring_piece *piece, void *context) {
     attend *a = context;
-    ota_plan *plan = a->with_out ? ring->attends : ring->sums;
+    ota_plan *plan = a->with_out || ring->sums == NULL ? ring->attends : ring->sums;
     ota_arrays arrays = {.size = sizeof arrays};
     const int64_t rows = ring->group * ring->resolved->queries;
     if (ring->failed != OTA_OK) return;
