@@ -127,9 +127,13 @@ set(OTATTN_LIBRARY_SOURCES
     src/operator/plan.c
     src/operator/ring/backward.c
     src/operator/ring/multipliers.c
+    src/operator/ring/pair_gradients.c
+    src/operator/ring/pairs.c
     src/operator/ring/ring.c
     src/operator/ring/rounds.c
     src/operator/ring/rows.c
+    src/operator/ring/tangents.c
+    src/operator/ring/thresholds.c
     src/operator/shared.c
     src/operator/shared_backward.c
     src/operator/shared_tangents.c
@@ -512,6 +516,7 @@ set(OTATTN_TEST_SOURCES
     tests/operator/test_refused_memory.c
     tests/operator/test_reuse.c
     tests/operator/test_ring.c
+    tests/operator/test_ring_rows.c
     tests/operator/test_shards.c
     tests/operator/test_shards_methods.c
     tests/operator/test_tangents.c

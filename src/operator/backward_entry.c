@@ -123,6 +123,7 @@ typedef struct entry {
     const ota_gradients *want; /* of backward, else NULL */
     const ota_gradients *own;  /* what of them is the rank's alone, in a ring */
     const ota_tangents *along; /* of jvp */
+    const ota_tangents *share; /* likewise those of the rank's keys and values */
 } entry;
 
 /* Everything that is asked for becomes NaN. */
@@ -136,10 +137,12 @@ static void poison(const entry *e) {
 }
 
 static ota_status run(const entry *e, ota_result *found) {
-    const ota_shards *shards = e->plan->shards;
-    if (e->want == NULL) return ota_tangents_run(e->plan, e->arrays, e->along, found);
-    return shards != NULL && shards->in_ring ? ota_ring_backward(e->plan, e->arrays, e->own, found)
-                                             : ota_backward_run(e->plan, e->arrays, e->want, found);
+    const bool ring = e->plan->shards != NULL && e->plan->shards->in_ring;
+    if (e->want == NULL)
+        return ring ? ota_ring_jvp(e->plan, e->arrays, e->share, found)
+                    : ota_tangents_run(e->plan, e->arrays, e->along, found);
+    return ring ? ota_ring_backward(e->plan, e->arrays, e->own, found)
+                : ota_backward_run(e->plan, e->arrays, e->want, found);
 }
 
 static ota_status differentiate(const entry *e, ota_result *result, ota_error *error) {
@@ -253,7 +256,10 @@ static ota_status jvp_shared(ota_plan *plan, const ota_arrays *given, const ota_
     if (status == OTA_OK) status = check_capacities(&arrays, error);
     status = ota_shared_begin_tangents(plan, tangents, &all, status, error);
     if (status != OTA_OK) return status;
-    const entry e = {.plan = plan, .arrays = &arrays, .along = &along};
+    ota_tangents share;
+    memset(&share, 0, sizeof share);
+    memcpy(&share, tangents, ota_size_min(tangents->size, sizeof share));
+    const entry e = {.plan = plan, .arrays = &arrays, .along = &along, .share = &share};
     status = differentiate(&e, result, error);
     status = ota_shared_end_tangents(plan, &along, status, error);
     if (result == NULL || result->size < sizeof *result) return status;

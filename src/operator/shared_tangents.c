@@ -5,13 +5,11 @@
 #include "base/base.h"
 #include "jvp.h"
 #include "problem/check.h"
+#include "ring/ring.h"
 #include "shared.h"
 
-static ota_status refuse(const ota_plan *plan, ota_error *error) {
-    if (plan->shards->in_ring)
-        return ota_fail(error, OTA_UNSUPPORTED, "communicator",
-                        "let communicator.keys be OTA_KEYS_GATHERED",
-                        "a ring over the keys has no tangents");
+static ota_status refuse(const ota_plan *plan, const ota_tangents *along, ota_error *error) {
+    if (plan->shards->in_ring) return ota_ring_check_tangents(plan, along, error);
     if (ota_backward_mode_of(plan) == OTA_BACKWARD_UNROLLED)
         return ota_fail(error, OTA_UNSUPPORTED, "communicator", "solve to a tolerance",
                         "tangents of fixed rounds need all rows in one process");
@@ -23,7 +21,8 @@ static ota_status take_share(const ota_shards *shards, const char *name, ota_arr
                              const ota_array *all, ota_error *error) {
     if (!ota_array_present(mine)) return OTA_OK;
     TRY(ota_shared_check_share(shards, mine, name, all, error));
-    *mine = *all;
+    /* A ring passes the share on. */
+    *mine = shards->in_ring ? (ota_array){0} : *all;
     return OTA_OK;
 }
 
@@ -35,10 +34,13 @@ ota_status ota_shared_tangents(const ota_plan *plan, const ota_tangents *given, 
                         given == NULL ? "tangents is NULL" : "tangents.size is 0");
     TRY(ota_check_sized(wide, sizeof *wide, given, given->size, "tangents.size", error));
     wide->size = sizeof *wide;
-    TRY(refuse(plan, error));
+    TRY(refuse(plan, wide, error));
     if (shards->from_matrix) return OTA_OK;
-    TRY(take_share(shards, "keys", &wide->keys, &shards->key_grads, error));
-    return take_share(shards, "values", &wide->values, &shards->value_grads, error);
+    const bool ring = shards->in_ring;
+    TRY(take_share(shards, "keys", &wide->keys, ring ? &shards->all_keys : &shards->key_grads,
+                   error));
+    return take_share(shards, "values", &wide->values,
+                      ring ? &shards->all_values : &shards->value_grads, error);
 }
 
 ota_status ota_shared_begin_tangents(ota_plan *plan, const ota_tangents *given,
@@ -60,7 +62,7 @@ ota_status ota_shared_begin_tangents(ota_plan *plan, const ota_tangents *given,
     if (ends[0] > -ends[1])
         return ota_fail(error, OTA_EMISMATCH, "tangents", "move the same on every rank",
                         "the ranks have tangents of different things");
-    if (shards->from_matrix) return OTA_OK;
+    if (shards->from_matrix || shards->in_ring) return OTA_OK;
     if ((ota_array_present(&mine.keys) &&
          !ota_shards_gather(shards, &mine.keys, &wide->keys, "gathering tangents of keys")) ||
         (ota_array_present(&mine.values) &&

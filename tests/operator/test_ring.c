@@ -13,21 +13,8 @@
 
 #include <cmocka.h>
 
-#include "crew.h"
-#include "dice.h"
-#include "otattn.h"
-#include "scale.h"
-
-enum { BATCH = 2, HEADS = 4, KEY_HEADS = 2, N = 61, WIDTH = 6, VALUES = 5, ALL = BATCH * HEADS };
-enum { DIFFERENCES = 2 * N - 1 };
-
-/* What a case adds to its method. */
-typedef struct cell {
-    const char *method;
-    bool causal, window, strided, block, lengths, boolean, additive; /* supports */
-    bool dense, alibi, relative, softcap, sink;                      /* terms */
-    bool masses, temperatures, narrow, dropout, start;
-} cell;
+enum { N = 61 };
+#include "ring_scene.h"
 
 static const cell cells[] = {
     {.method = "softmax"},
@@ -46,247 +33,9 @@ static const cell cells[] = {
 };
 enum { CELLS = (int)(sizeof cells / sizeof cells[0]) };
 
-/* Numbers of N rows, or of the rows of a rank. */
-typedef struct rows {
-    double q[ALL * N * WIDTH], k[ALL * N * WIDTH], v[ALL * N * VALUES], dense[HEADS * N * N];
-    double out_grad[ALL * N * VALUES], mu[N];
-    float narrow_q[ALL * N * WIDTH], narrow_k[ALL * N * WIDTH], narrow_v[ALL * N * VALUES];
-    unsigned char boolean[N * N];
-    double out[ALL * N * VALUES], lse[ALL * N], f[ALL * N], g[ALL * N], receiver[ALL * N];
-    double sink[ALL * N];
-    double moved[ALL * N * VALUES], dmu[HEADS * N], dnu[N], numbers[4];
-    double dq[ALL * N * WIDTH], dk[ALL * N * WIDTH], dv[ALL * N * VALUES];
-    int64_t n, number[N];
-    ota_status status, reversed;
-    ota_result result, backward;
-    ota_error error;
-    char described[2048];
-    size_t bytes;
-} rows;
-
-typedef struct scene {
-    const cell *cell;
-    rows all, part[CREW_MOST];
-    double relative[HEADS * DIFFERENCES], nu[N], start[ALL * N], temperatures[HEADS];
-    int64_t lengths[BATCH], blocks[4], shares[CREW_MOST];
-    int threads;
-    ota_key_course course;
-    size_t limit;
-} scene;
-
-typedef struct setting {
-    ota_problem problem;
-    ota_options options;
-    ota_arrays arrays;
-    ota_term terms[6];
-    ota_support supports[8];
-} setting;
-
-static ota_array array4(const cell *c, double *wide, float *narrow, int64_t heads, int64_t n,
-                        int64_t width) {
-    return ota_array_of(c->narrow ? (void *)narrow : (void *)wide, c->narrow ? OTA_F32 : OTA_F64,
-                        BATCH, heads, n, width);
-}
-
-static void describe_terms(setting *to, scene *s, rows *r) {
-    const cell *c = s->cell;
-    int64_t count = 0;
-    if (c->dense)
-        to->terms[count++] = (ota_term){
-            .kind = OTA_TERM_DENSE, .array = ota_array_of(r->dense, OTA_F64, 1, HEADS, r->n, N)};
-    if (c->alibi) to->terms[count++] = (ota_term){.kind = OTA_TERM_ALIBI, .value = 0.05};
-    if (c->relative)
-        to->terms[count++] =
-            (ota_term){.kind = OTA_TERM_RELATIVE,
-                       .array = ota_array_of(s->relative, OTA_F64, 1, HEADS, 1, DIFFERENCES)};
-    if (c->softcap) to->terms[count++] = (ota_term){.kind = OTA_TERM_SOFTCAP, .value = 3.0};
-    if (c->sink) to->terms[count++] = (ota_term){.kind = OTA_TERM_SINK, .value = -1.0};
-    to->problem.terms = to->terms;
-    to->problem.term_count = count;
-}
-
-static void describe_supports(setting *to, scene *s, rows *r) {
-    const cell *c = s->cell;
-    int64_t count = 0;
-    ota_support *at = to->supports;
-    if (c->causal) at[count++] = (ota_support){.kind = OTA_SUPPORT_CAUSAL};
-    if (c->window) at[count++] = (ota_support){.kind = OTA_SUPPORT_WINDOW, .left = 17, .right = 6};
-    if (c->strided) at[count++] = (ota_support){.kind = OTA_SUPPORT_STRIDED, .left = 2};
-    if (c->block)
-        at[count++] = (ota_support){.kind = OTA_SUPPORT_BLOCK,
-                                    .array = ota_array_of(s->blocks, OTA_I64, 1, 1, 1, 4)};
-    if (c->lengths)
-        at[count++] = (ota_support){.kind = OTA_SUPPORT_LENGTHS,
-                                    .array = ota_array_of(s->lengths, OTA_I64, 1, 1, 1, BATCH)};
-    if (c->boolean)
-        at[count++] = (ota_support){.kind = OTA_SUPPORT_BOOLEAN,
-                                    .array = ota_array_of(r->boolean, OTA_BOOL, 1, 1, r->n, N)};
-    if (c->additive)
-        at[count++] = (ota_support){.kind = OTA_SUPPORT_ADDITIVE,
-                                    .array = ota_array_of(s->start, OTA_F64, BATCH, HEADS, 1, N)};
-    to->problem.supports = at;
-    to->problem.support_count = count;
-}
-
-static void set(setting *to, scene *s, rows *r, const ota_communicator *with) {
-    const cell *c = s->cell;
-    ota_error error;
-    *to = (setting){.problem = {.size = sizeof to->problem},
-                    .options = {.size = sizeof to->options,
-                                .threads = s->threads,
-                                .communicator = with,
-                                .workspace_limit = s->limit},
-                    .arrays = {.size = sizeof to->arrays}};
-    if (ota_method_parse(c->method, &to->problem, &to->options, &error) < 0)
-        fail_msg("%s", error.message);
-    to->problem.queries = array4(c, r->q, r->narrow_q, HEADS, r->n, WIDTH);
-    to->problem.keys = array4(c, r->k, r->narrow_k, KEY_HEADS, r->n, WIDTH);
-    to->problem.temperature = 0.8;
-    if (c->temperatures)
-        to->problem.temperatures = ota_array_of(s->temperatures, OTA_F64, 1, 1, 1, HEADS);
-    describe_terms(to, s, r);
-    describe_supports(to, s, r);
-    if (c->masses) {
-        to->problem.row_mass = ota_array_of(r->mu, OTA_F64, 1, 1, 1, r->n);
-        if (to->problem.columns != OTA_COLUMNS_FREE)
-            to->problem.column_mass = ota_array_of(s->nu, OTA_F64, 1, 1, 1, N);
-    }
-    if (c->dropout) {
-        to->problem.dropout = 0.3;
-        to->problem.dropout_seed = 5;
-    }
-    to->arrays.values = array4(c, r->v, r->narrow_v, KEY_HEADS, r->n, VALUES);
-    to->arrays.out = ota_array_of(r->out, OTA_F64, BATCH, HEADS, r->n, VALUES);
-    to->arrays.lse = ota_array_of(r->lse, OTA_F64, BATCH, HEADS, 1, r->n);
-    to->arrays.row_potential = ota_array_of(r->f, OTA_F64, BATCH, HEADS, 1, r->n);
-    to->arrays.column_potential = ota_array_of(r->g, OTA_F64, BATCH, HEADS, 1, N);
-    to->arrays.sink = ota_array_of(r->sink, OTA_F64, BATCH, HEADS, 1, r->n);
-    if (to->problem.columns != OTA_COLUMNS_FREE)
-        to->arrays.receiver = ota_array_of(r->receiver, OTA_F64, BATCH, HEADS, 1, N);
-    if (c->start) to->arrays.start_potential = ota_array_of(s->start, OTA_F64, BATCH, HEADS, 1, N);
-}
-
-/* Not through a softcap, dropout or fixed rounds. */
+/* Not through fixed rounds. */
 static bool is_differentiated(const cell *c) {
-    return !c->softcap && !c->dropout && strstr(c->method, "rounds") == NULL &&
-           strstr(c->method, "elastic") == NULL;
-}
-
-static void solve(scene *s, rows *r, const ota_communicator *with) {
-    setting now;
-    ota_plan *plan = NULL;
-    set(&now, s, r, with);
-    now.options.gradients = is_differentiated(s->cell);
-    r->result = (ota_result){.size = sizeof r->result};
-    r->backward = (ota_result){.size = sizeof r->backward};
-    r->reversed = OTA_OK;
-    r->status = ota_plan_create(&plan, &now.problem, VALUES, &now.options, &r->error);
-    if (r->status < OTA_OK) return;
-    r->bytes = ota_plan_bytes(plan);
-    (void)ota_plan_describe(plan, r->described, sizeof r->described);
-    r->status = ota_forward(plan, &now.arrays, &r->result, &r->error);
-    if (r->status >= OTA_OK && now.options.gradients) {
-        ota_gradients want = {.size = sizeof want, .solved = s->threads > 1};
-        want.out_grad = ota_array_of(r->out_grad, OTA_F64, BATCH, HEADS, r->n, VALUES);
-        want.queries = ota_array_of(r->dq, OTA_F64, BATCH, HEADS, r->n, WIDTH);
-        want.keys = ota_array_of(r->dk, OTA_F64, BATCH, KEY_HEADS, r->n, WIDTH);
-        want.values = ota_array_of(r->dv, OTA_F64, BATCH, KEY_HEADS, r->n, VALUES);
-        r->reversed = ota_backward(plan, &now.arrays, &want, &r->backward, &r->error);
-    }
-    ota_plan_free(plan);
-}
-
-static void solve_part(crew_rank *rank, void *context) {
-    scene *s = context;
-    rank->to.keys = s->course;
-    solve(s, &s->part[rank->to.rank], &rank->to);
-}
-
-/* ---- drawing -------------------------------------------------------------------------------------- */
-
-static void draw(scene *s, const cell *c, uint64_t seed) {
-    rows *w = &s->all;
-    memset(s, 0, sizeof *s);
-    s->cell = c;
-    s->threads = 1;
-    s->course = OTA_KEYS_IN_RING;
-    dice_state = seed;
-    w->n = N;
-    for (int64_t k = 0; k < ALL * N * WIDTH; k++) {
-        w->q[k] = w->narrow_q[k] = (float)normal();
-        w->k[k] = w->narrow_k[k] = (float)normal();
-    }
-    for (int64_t k = 0; k < ALL * N * VALUES; k++) {
-        w->v[k] = w->narrow_v[k] = (float)normal();
-        w->out_grad[k] = normal();
-    }
-    for (int64_t k = 0; k < HEADS * N * N; k++) w->dense[k] = normal();
-    for (int64_t k = 0; k < N * N; k++) w->boolean[k] = uniform() < 0.8;
-    for (int64_t k = 0; k < HEADS * DIFFERENCES; k++) s->relative[k] = normal();
-    for (int64_t k = 0; k < ALL * N; k++) s->start[k] = 0.3 * normal();
-    for (int64_t k = 0; k < HEADS; k++) s->temperatures[k] = 0.7 + uniform();
-    for (int64_t b = 0; b < BATCH; b++) s->lengths[b] = N - 9 * b;
-    memcpy(s->blocks, (const int64_t[]){20, 0, 13, 40}, sizeof s->blocks);
-    double total[2] = {0.0, 0.0};
-    for (int64_t k = 0; k < N; k++) {
-        total[0] += w->mu[k] = 0.5 + uniform();
-        total[1] += s->nu[k] = c->lengths && k >= N - 9 ? 0.0 : 0.5 + uniform();
-    }
-    for (int64_t k = 0; k < N; k++) s->nu[k] *= total[0] / total[1];
-}
-
-static void copy(const rows *p, int64_t blocks, size_t line, const void *from, void *to) {
-    for (int64_t b = 0; b < blocks; b++) {
-        for (int64_t i = 0; i < p->n; i++)
-            memcpy((char *)to + (size_t)(b * p->n + i) * line,
-                   (const char *)from + (size_t)(b * N + p->number[i]) * line, line);
-    }
-}
-
-static void cut(scene *s, int ranks, ota_shares order, bool uneven) {
-    const rows *w = &s->all;
-    int64_t left = N;
-    for (int k = 0; k < ranks; k++) {
-        const int64_t even = N * (k + 1) / ranks - N * k / ranks;
-        s->shares[k] = k + 1 == ranks ? left
-                       : uneven       ? (int64_t)(uniform() * (double)(left + 1)) * (k != 1)
-                                      : even;
-        left -= s->shares[k];
-    }
-    for (int k = 0; k < ranks; k++) {
-        rows *p = &s->part[k];
-        p->result.size = sizeof p->result;
-        p->n = crew_rows(s->shares, ranks, k, order, p->number);
-        copy(p, ALL, WIDTH * sizeof(double), w->q, p->q);
-        copy(p, BATCH * KEY_HEADS, WIDTH * sizeof(double), w->k, p->k);
-        copy(p, BATCH * KEY_HEADS, VALUES * sizeof(double), w->v, p->v);
-        copy(p, ALL, WIDTH * sizeof(float), w->narrow_q, p->narrow_q);
-        copy(p, BATCH * KEY_HEADS, WIDTH * sizeof(float), w->narrow_k, p->narrow_k);
-        copy(p, BATCH * KEY_HEADS, VALUES * sizeof(float), w->narrow_v, p->narrow_v);
-        copy(p, ALL, VALUES * sizeof(double), w->out_grad, p->out_grad);
-        copy(p, HEADS, N * sizeof(double), w->dense, p->dense);
-        copy(p, 1, N, w->boolean, p->boolean);
-        copy(p, 1, sizeof(double), w->mu, p->mu);
-    }
-}
-
-/* ---- against one process -------------------------------------------------------------------------- */
-
-static void expect_rows(const char *what, const scene *s, const rows *p, int64_t blocks,
-                        const double *found, const double *wanted, int64_t width,
-                        double tolerance) {
-    for (int64_t b = 0; b < blocks; b++) {
-        for (int64_t i = 0; i < p->n; i++) {
-            for (int64_t j = 0; j < width; j++) {
-                const double a = found[(b * p->n + i) * width + j],
-                             c = wanted[(b * N + p->number[i]) * width + j];
-                if (isinf(c) && !(a < c) && !(a > c)) continue;
-                if (!(fabs(a - c) <= tolerance * fmax(1.0, fabs(c))))
-                    fail_msg("%s of %s, row %d: %.17g where one process has %.17g", what,
-                             s->cell->method, (int)p->number[i], a, c);
-            }
-        }
-    }
+    return strstr(c->method, "rounds") == NULL && strstr(c->method, "elastic") == NULL;
 }
 
 /* To a tolerance two plans agree as far as both met it; else by the rounding of the type. */
@@ -329,6 +78,7 @@ static void a_ring_is_one_process(void **state) {
     long combination = 0;
     for (int k = 0; k < CELLS; k++) {
         draw(s, &cells[k], 100 + (uint64_t)k);
+        s->gradients = is_differentiated(s->cell);
         solve(s, &s->all, NULL);
         if (s->all.status < OTA_OK) fail_msg("%s: %s", s->cell->method, s->all.error.message);
         for (int way = 0; way < 3; way++) {
@@ -354,6 +104,7 @@ static void the_same_bits_for_any_threads(void **state) {
     scene *s = malloc(sizeof *s);
     for (int k = 0; k < CELLS; k += 3) {
         draw(s, &cells[k], 300 + (uint64_t)k);
+        s->gradients = is_differentiated(s->cell);
         cut(s, 3, OTA_SHARES_ZIGZAG, true);
         for (int run = 0; run < 2; run++) {
             s->threads = 2 + run;
@@ -372,30 +123,6 @@ static void the_same_bits_for_any_threads(void **state) {
 }
 
 /* ---- along a direction, of gathered keys ---------------------------------------------------------- */
-
-/* The direction in which everything grows. */
-static void move(scene *s, rows *r, const ota_communicator *with) {
-    setting now;
-    ota_plan *plan = NULL;
-    set(&now, s, r, with);
-    now.options.gradients = 1;
-    ota_tangents along = {.size = sizeof along};
-    along.queries = ota_array_of(r->q, OTA_F64, BATCH, HEADS, r->n, WIDTH);
-    along.keys = ota_array_of(r->k, OTA_F64, BATCH, KEY_HEADS, r->n, WIDTH);
-    along.values = ota_array_of(r->v, OTA_F64, BATCH, KEY_HEADS, r->n, VALUES);
-    along.row_mass = now.problem.row_mass;
-    along.column_mass = now.problem.column_mass;
-    along.out = ota_array_of(r->moved, OTA_F64, BATCH, HEADS, r->n, VALUES);
-    r->status = ota_plan_create(&plan, &now.problem, VALUES, &now.options, &r->error);
-    if (r->status >= OTA_OK) r->status = ota_forward(plan, &now.arrays, NULL, &r->error);
-    if (r->status >= OTA_OK) r->status = ota_jvp(plan, &now.arrays, &along, &r->result, &r->error);
-    ota_plan_free(plan);
-}
-
-static void move_part(crew_rank *rank, void *context) {
-    scene *s = context;
-    move(s, &s->part[rank->to.rank], &rank->to);
-}
 
 static void tangents_are_those_of_one_process(void **state) {
     (void)state;
@@ -620,8 +347,6 @@ typedef struct refusal {
 static void refusals_name_what_a_ring_lacks(void **state) {
     (void)state;
     static const refusal refusals[] = {
-        {{.method = "entmax:1.5"}, "cannot come round a ring: pieces of the keys add up", false},
-        {{.method = "argmax"}, "cannot come round a ring: pieces of the keys add up", false},
         {{.method = "softmax/exact", .softcap = true}, "rounds with a softcap", false},
         {{.method = "softmax"}, "no send_receive, which a ring needs", true},
     };
@@ -652,6 +377,7 @@ static void a_rank_that_fails_ends_all(void **state) {
     bool named = false;
     for (int k = 0; k < 2; k++) {
         draw(s, &cells[tried[k]], 400);
+        s->gradients = is_differentiated(s->cell);
         cut(s, RANKS, OTA_SHARES_IN_ORDER, false);
         bool finished = false;
         for (int64_t at = 1; !finished; at += 1 + at / 4) {

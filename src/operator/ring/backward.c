@@ -2,14 +2,16 @@
  * seen (backend/cpu/gradient/tiles.c), so pieces come round once more and the gradients of their keys and values travel with
  * them, in the order owner, next rank, ..., home again:
  *
- *     P_ij = mu_i exp(S_ij / t - l_i),  dS_ij = P_ij (out_grad_i . (V_j - out_i / mu_i)) / t */
+ *     P_ij = mu_i exp(S_ij / t - l_i),  dS_ij = P_ij (out_grad_i . (V_j - out_i / mu_i)) / t
+ *
+ * What tiles do not know takes the same turn pair by pair (pair_gradients.c). */
 #include <math.h>
 #include <string.h>
 
 #include "operator/backward.h"
 #include "problem/check.h"
-#include "ring.h"
-#include "terms/terms.h"
+#include "multipliers.h"
+#include "pairs.h"
 
 /* ---- refusals ------------------------------------------------------------------------------------- */
 
@@ -31,11 +33,8 @@ ota_status ota_ring_check_gradients(const ota_plan *plan, const ota_gradients *w
                   {"column_mass", &want->column_mass}};
     if (plan->device->coupled && r->settings.fixed)
         return refuse("rounds", "of a fixed number of rounds", error);
-    if (r->problem.dropout > 0.0) return refuse("dropout", "with dropout", error);
-    for (int t = 0; t < r->term_count; t++) {
-        if (ota_term_form_of(&r->terms[t]) == OTA_TERM_SATURATES)
-            return refuse("softcap", "through a softcap", error);
-    }
+    if (plan->device->coupled && r->problem.dropout > 0.0)
+        return refuse("dropout", "of coupled columns with dropout", error);
     if (!ota_array_present(&want->out_grad) || plan->values_width == 0)
         return refuse("out_grad", "but by way of out", error);
     for (size_t k = 0; k < sizeof others / sizeof others[0]; k++) {
@@ -147,14 +146,17 @@ static ota_status reverse_unit(ota_device *ring, const ota_arrays *arrays,
     if (ring->coupled) {
         const ota_status solved = ota_ring_multipliers(ring, arrays, want, residual);
         if (solved != OTA_OK) return solved;
-    } else if (!find_rows(ring, arrays, want->solved != 0)) {
+    } else if (!ring->by_pairs && !find_rows(ring, arrays, want->solved != 0)) {
         return OTA_ECOMM;
     }
-    ota_array out_grad = rows_of(&want->out_grad, &ring->unit);
+    ota_array out_grad =
+        ring->pair_gradients ? want->out_grad : rows_of(&want->out_grad, &ring->unit);
+    if (ring->pair_gradients && !ota_ring_pair_means(ring, &out_grad)) return OTA_ECOMM;
     const ota_ring_turn turn = {.unit = ring->unit,
                                 .with_values = true,
                                 .sum_width = both,
-                                .visit = reverse_piece,
+                                .visit =
+                                    ring->pair_gradients ? ota_ring_reverse_pairs : reverse_piece,
                                 .context = &out_grad,
                                 .step = "passing keys and their gradients on"};
     memset(ring->query_sums, 0, (size_t)(rows * r->width) * sizeof *ring->query_sums);

@@ -11,18 +11,7 @@
 #include <string.h>
 
 #include "operator/backward.h"
-#include "ring.h"
-
-struct ota_ring_adjoint {
-    double *upstream, *outputs;                                    /* [rows][values width + 1] */
-    double *values;                                                /* [room][values width + 1] */
-    double *line;                                                  /* [room] */
-    double *row_right, *den, *a, *product;                         /* [rows] */
-    double *b, *right, *extra, *sums, *own_sums, *terms, *vectors; /* [keys] */
-    unsigned char *held;                                           /* [keys] */
-    const double *x;                                               /* of the product at hand */
-    const double *beside;                                          /* [keys] beside the values */
-};
+#include "multipliers.h"
 
 static double *numbers(ota_arena *arena, int64_t count) {
     return ota_arena_take(arena, (size_t)count, sizeof(double));
@@ -156,12 +145,19 @@ static void set_upstream(ota_device *ring, const ota_gradients *want, double las
     }
 }
 
+void ota_ring_set_den(ota_device *ring) {
+    for (int64_t i = 0; i < ring->resolved->queries; i++) {
+        const bool idle = !(ring->lse[i] > -INFINITY);
+        ring->adjoint->den[i] =
+            idle ? 0.0 : ota_row_mass(ring->resolved, ring->unit.batch, ring->unit.head, i);
+    }
+}
+
 static void set_rows(ota_device *ring) {
     const ota_ring_adjoint *s = ring->adjoint;
     const int64_t width = ring->values_width, wide = width + 1;
+    ota_ring_set_den(ring);
     for (int64_t i = 0; i < ring->resolved->queries; i++) {
-        const bool idle = !(ring->lse[i] > -INFINITY);
-        s->den[i] = idle ? 0.0 : ota_row_mass(ring->resolved, ring->unit.batch, ring->unit.head, i);
         s->row_right[i] = 0.0;
         for (int64_t w = 0; w < width; w++)
             s->row_right[i] += s->upstream[i * wide + w] * ring->out[i * width + w];
@@ -195,8 +191,21 @@ static bool find_right(ota_device *ring, const ota_gradients *want) {
     for (int64_t i = 0; i < r->queries; i++) ring->weights[i] = 1.0;
     if (!ota_ring_sum(ring, false)) return false;
     memcpy(s->own_sums, ring->local, bytes);
-    memcpy(s->sums, ring->local, bytes);
+    return true;
+}
+
+bool ota_ring_load_potentials(ota_device *ring, const ota_arrays *arrays, bool with_out) {
+    const ota_ring_unit *unit = &ring->unit;
+    for (int64_t j = 0; j < ring->resolved->keys; j++)
+        ring->g[j] = ota_array_get(&arrays->column_potential, unit->batch, unit->head, 0, j);
+    return ota_ring_attend(ring, unit, with_out);
+}
+
+static bool sum_over_ranks(ota_device *ring) {
+    ota_ring_adjoint *s = ring->adjoint;
+    const ota_resolved *r = ring->resolved;
     double *const sums[] = {s->right, s->terms, s->sums};
+    memcpy(s->sums, s->own_sums, (size_t)r->keys * sizeof *s->sums);
     for (int k = 0; k < 3; k++) {
         if (!ota_ranks_sum(&r->settings, sums[k], r->keys, NULL, 0, "the right side of backward"))
             return false;
@@ -204,16 +213,12 @@ static bool find_right(ota_device *ring, const ota_gradients *want) {
     return true;
 }
 
-ota_status ota_ring_multipliers(ota_device *ring, const ota_arrays *arrays,
-                                const ota_gradients *want, double *residual) {
+ota_status ota_ring_solve_adjoint(ota_device *ring, double *residual) {
     ota_ring_adjoint *s = ring->adjoint;
     const ota_resolved *r = ring->resolved;
-    const ota_ring_unit *unit = &ring->unit;
     const ota_column_rule_row *rule = ota_column_rule_of(r->problem.columns);
     const ota_column_parameters parameters = ota_column_parameters_of(&r->problem);
-    for (int64_t j = 0; j < r->keys; j++)
-        ring->g[j] = ota_array_get(&arrays->column_potential, unit->batch, unit->head, 0, j);
-    if (!ota_ring_attend(ring, unit, true) || !find_right(ring, want)) return OTA_ECOMM;
+    if (!sum_over_ranks(ring)) return OTA_ECOMM;
     ota_adjoint system = {.rows = r->queries,
                           .columns = r->keys,
                           .stride = ring->stride,
@@ -231,7 +236,7 @@ ota_status ota_ring_multipliers(ota_device *ring, const ota_arrays *arrays,
                           .apply = apply,
                           .sums = s->sums,
                           .context = ring};
-    const double tau = ota_head_temperature(r, unit->head);
+    const double tau = ota_head_temperature(r, ring->unit.head);
     for (int64_t j = 0; j < r->keys; j++) {
         s->held[j] = ota_column_rests(rule, &parameters, ring->g[j]);
         if (!s->held[j]) system.scale += s->terms[j];
@@ -239,8 +244,17 @@ ota_status ota_ring_multipliers(ota_device *ring, const ota_arrays *arrays,
     }
     const ota_status status = ota_adjoint_solve(&system);
     *residual = system.residual;
+    return status;
+}
+
+ota_status ota_ring_multipliers(ota_device *ring, const ota_arrays *arrays,
+                                const ota_gradients *want, double *residual) {
+    ota_ring_adjoint *s = ring->adjoint;
+    if (!ota_ring_load_potentials(ring, arrays, true) || !find_right(ring, want)) return OTA_ECOMM;
+    const ota_status status = ota_ring_solve_adjoint(ring, residual);
     if (status != OTA_OK) return status;
-    for (int64_t i = 0; i < r->queries; i++) s->product[i] = s->row_right[i] - s->a[i] * s->den[i];
+    for (int64_t i = 0; i < ring->resolved->queries; i++)
+        s->product[i] = s->row_right[i] - s->a[i] * s->den[i];
     set_upstream(ring, want, 1.0);
     return OTA_OK;
 }

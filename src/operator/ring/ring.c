@@ -1,5 +1,6 @@
 /* The device of a ring (ring.h): memory, the plans of its pieces, and how a share goes from rank to rank. */
-#include "ring.h"
+#include "multipliers.h"
+#include "pairs.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,19 +12,27 @@
 
 /* ---- which problems ------------------------------------------------------------------------------- */
 
+static bool saturates(const ota_resolved *r) {
+    for (int t = 0; t < r->term_count; t++) {
+        if (ota_term_form_of(&r->terms[t]) == OTA_TERM_SATURATES) return true;
+    }
+    return false;
+}
+
 const char *ota_ring_refuses(const ota_plan *plan, bool runs_rounds) {
     const ota_resolved *r = &plan->resolved;
     if (r->from_matrix) return "a matrix of scores has no keys to pass on";
     if (ota_has_entry_caps(&r->problem)) return "entry caps need all keys of a row at once";
-    if (plan->solver != &ota_solver_softmax && !runs_rounds)
-        return "pieces of the keys add up for softmax on free columns and its plain rounds alone";
+    const bool rows = plan->solver == &ota_solver_softmax || plan->solver == &ota_solver_entmax ||
+                      plan->solver == &ota_solver_argmax;
+    if (!rows && !runs_rounds)
+        return "pieces of the keys add up for softmax, entmax and hard rows on free columns and "
+               "for "
+               "plain rounds of softmax alone";
     if (r->width == 0) return "keys of width 0 have nothing to pass on";
     if (plan->backend->gradient == NULL || plan->backend->gradient->tiles_fit == NULL)
         return "pieces are solved on the cpu backend";
-    for (int t = 0; t < r->term_count && runs_rounds; t++) {
-        if (ota_term_form_of(&r->terms[t]) == OTA_TERM_SATURATES)
-            return "rounds with a softcap need all keys of a row at once";
-    }
+    if (runs_rounds && saturates(r)) return "rounds with a softcap need all keys of a row at once";
     return NULL;
 }
 
@@ -104,13 +113,18 @@ ota_status ota_ring_create(ota_plan *plan, ota_device **device, ota_error *error
     ring->pool = plan->pool;
     ring->values_width = plan->values_width;
     ring->coupled = plan->solver->solve != NULL;
+    ring->hard = plan->solver == &ota_solver_argmax;
+    ring->by_pairs = ring->hard || plan->solver == &ota_solver_entmax;
     ring->gradients = r->settings.gradients;
     ring->type = ring->coupled || r->settings.precision == OTA_PRECISION_F64 ? OTA_F64 : r->type;
     ring->group = ring->coupled ? 1 : r->heads / r->key_heads;
     ring->stride = (r->keys + 15) / 16 * 16;
     measure_shares(ring);
-    const bool reverses = ring->gradients && !ring->coupled;
-    TRY(open_plan(ring, ring->values_width, reverses, &ring->attends, error));
+    ring->pair_gradients =
+        !ring->coupled && (ring->by_pairs || r->problem.dropout > 0.0 || saturates(r));
+    const bool reverses = ring->gradients && !ring->coupled && !ring->pair_gradients;
+    const int64_t values_width = ring->by_pairs ? 0 : ring->values_width;
+    TRY(open_plan(ring, values_width, reverses, &ring->attends, error));
     if (!ring->coupled) ring->reverses = ring->attends;
     if (!ring->coupled) return OTA_OK;
     TRY(open_plan(ring, 1, true, &ring->sums, error));
@@ -173,6 +187,7 @@ static void lay_out(ota_device *ring, ota_arena *a) {
     }
     if (ring->coupled) lay_out_rounds(ring, a);
     if (ring->coupled && ring->reverses != NULL) ota_ring_lay_out_adjoint(ring, a);
+    if (!ring->coupled || ring->reverses != NULL) ota_ring_lay_out_pairs(ring, a);
 }
 
 static ota_course course_of(const ota_device *ring) {
@@ -184,7 +199,7 @@ static ota_course course_of(const ota_device *ring) {
                                    ? "it was asked for"
                                    : "workspace_limit leaves no room for the keys of all ranks",
                         .level = within.level,
-                        .ladder = ring->coupled ? OTA_LADDER_F64 : within.ladder,
+                        .ladder = ring->coupled || ring->by_pairs ? OTA_LADDER_F64 : within.ladder,
                         .rows = r->queries,
                         .columns = r->keys,
                         .stride = ring->stride,
@@ -304,7 +319,7 @@ static bool pass_on(ota_device *ring, const ota_ring_turn *turn, int owner, bool
         ring->here = ring->there;
         ring->there = spent;
     }
-    if (turn->sum_width == 0) return true;
+    if (turn->sum_width == 0 || (last && turn->along != NULL)) return true;
     const int64_t number = turn->sum_width * (int64_t)sizeof(double);
     if (!ota_ranks_pass_on(&shards->ranks, ring->sums_here, mine * number, ring->sums_there,
                            theirs * number, turn->step))
@@ -315,6 +330,17 @@ static bool pass_on(ota_device *ring, const ota_ring_turn *turn, int owner, bool
     return true;
 }
 
+/* Rows of tangents into columns [first, first + width) of the sums. */
+static void fill_sums(const ota_device *ring, const ota_ring_turn *turn, const ota_array *from,
+                      int64_t first) {
+    const ota_ring_unit *unit = &turn->unit;
+    for (int64_t j = 0; ota_array_present(from) && j < from->size[2]; j++) {
+        for (int64_t w = 0; w < from->size[3]; w++)
+            ring->sums_here[j * turn->sum_width + first + w] =
+                ota_array_get(from, unit->batch, unit->key_head, j, w);
+    }
+}
+
 bool ota_ring_go(ota_device *ring, const ota_ring_turn *turn) {
     const ota_shards *shards = ring->shards;
     const int ranks = shards->ranks.to.ranks, rank = shards->ranks.to.rank;
@@ -323,6 +349,10 @@ bool ota_ring_go(ota_device *ring, const ota_ring_turn *turn) {
     if (turn->with_values) (void)pack(&shards->values, unit->batch, unit->key_head, values);
     if (turn->sum_width > 0)
         memset(ring->sums_here, 0, (size_t)(shards->key_share * turn->sum_width) * sizeof(double));
+    if (turn->along != NULL) {
+        fill_sums(ring, turn, &turn->along->keys, 0);
+        fill_sums(ring, turn, &turn->along->values, ring->resolved->width);
+    }
     for (int step = 0; step < ranks; step++) {
         const int owner = (rank + ranks - step) % ranks;
         visit_share(ring, turn, owner);

@@ -5,6 +5,8 @@
  *     visit    a piece of a share as a problem of its own (problem/key_block.h), solved by a plan of this library
  *     merge    L = log(exp L + exp l),  out = exp(L_old - L) out + exp(l - L) out_piece        l, L: lse [rows]
  *
+ * Rows whose weights are no exponentials keep candidates and find their thresholds instead (pairs.h).
+ *
  * Pieces come in the same order for the same ranks and shares, so sums have the same bits. To the operator a ring is a
  * device of a backend: forward.c drives it as any other. */
 #ifndef OTA_RING_H
@@ -34,12 +36,15 @@ typedef struct ota_ring_turn {
     ota_ring_unit unit;
     bool with_values;
     int64_t sum_width; /* 0: no sums */
+    const ota_tangents
+        *along; /* whose keys and values are the sums, which then do not come home; or NULL */
     ota_ring_visit *visit;
     void *context;
     const char *step;
 } ota_ring_turn;
 
-typedef struct ota_ring_adjoint ota_ring_adjoint; /* multipliers.c */
+typedef struct ota_ring_adjoint ota_ring_adjoint; /* multipliers.h */
+typedef struct ota_ring_pairs ota_ring_pairs;     /* pairs.h */
 
 struct ota_device {
     const ota_resolved *resolved; /* the rank's */
@@ -47,6 +52,8 @@ struct ota_device {
     ota_pool *pool;
     int64_t values_width;
     bool coupled, gradients;
+    bool by_pairs, hard; /* rows of weights that may be 0 (thresholds.c); all in one key */
+    bool pair_gradients; /* tiles do not know them (pair_gradients.c) */
     ota_type type;       /* of the blocks: f64 where columns couple the rows */
     int64_t share, room; /* most keys of a rank, and of a piece */
     int64_t group;       /* query heads of a unit */
@@ -68,6 +75,7 @@ struct ota_device {
     double *totals;                       /* with gradients: [share][width + values width] */
     double *weights, *zeros, *piece_sums; /* coupled: [rows], [room], [room] */
     ota_ring_adjoint *adjoint;            /* coupled, with gradients */
+    ota_ring_pairs *pairs;                /* of free columns */
     /* coupled, of the head at work */
     double *mu, *u, *f;                                           /* [rows] */
     double *nu, *lambdas, *g, *target, *sum, *scaling, *absorbed; /* [keys] */
@@ -119,19 +127,13 @@ void ota_ring_bias(ota_device *ring, const ota_ring_piece *piece);
 /* P^T weights of this rank's rows into ring->local, once lse is known. */
 bool ota_ring_sum(ota_device *ring, bool notes_norms);
 
-/* multipliers.c: what the semi-dual system of a head with coupled columns is solved in, and its solution: the upstream of
- * `reverses` [rows][values width + 1], the outputs it belongs to, and b [keys]. */
-void ota_ring_lay_out_adjoint(ota_device *ring, ota_arena *arena);
-ota_status ota_ring_multipliers(ota_device *ring, const ota_arrays *arrays,
-                                const ota_gradients *want, double *residual);
-ota_array ota_ring_upstream(const ota_device *ring);
-ota_array ota_ring_outputs(const ota_device *ring);
-/* The values of the piece, and beside them what the multipliers take from U. */
-ota_array ota_ring_advantages(ota_device *ring, const ota_ring_piece *piece);
-
-/* backward.c: refusals, and the gradients of a rank's queries, keys and values. */
+/* backward.c, tangents.c: refusals, the gradients of a rank's queries, keys and values, and what moves with theirs. */
 ota_status ota_ring_check_gradients(const ota_plan *plan, const ota_gradients *want,
                                     ota_error *error);
+ota_status ota_ring_check_tangents(const ota_plan *plan, const ota_tangents *along,
+                                   ota_error *error);
+ota_status ota_ring_jvp(ota_plan *plan, const ota_arrays *arrays, const ota_tangents *along,
+                        ota_result *found);
 ota_status ota_ring_backward(ota_plan *plan, const ota_arrays *arrays, const ota_gradients *want,
                              ota_result *found);
 

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "ring.h"
+#include "pairs.h"
 
 /* log(exp a + exp b) */
 static double join(double a, double b) {
@@ -43,7 +43,7 @@ static void merge_task(void *context, int64_t index, int worker) {
 
 static void attend_piece(ota_device *ring, const ota_ring_piece *piece, void *context) {
     attend *a = context;
-    ota_plan *plan = a->with_out ? ring->attends : ring->sums;
+    ota_plan *plan = a->with_out || ring->sums == NULL ? ring->attends : ring->sums;
     ota_arrays arrays = {.size = sizeof arrays};
     const int64_t rows = ring->group * ring->resolved->queries;
     if (ring->failed != OTA_OK) return;
@@ -147,7 +147,8 @@ void ota_ring_run_rows(ota_run *run) {
         ota_ranks_at(&ring->shards->ranks, ring->unit.batch * r->heads + ring->unit.head, -1);
         /* A rank that is told to stop still passes on what others wait for. */
         if (ota_run_interrupted(run)) ring->failed = (ota_status)atomic_load(&run->stopped);
-        if (!ota_ring_attend(ring, &ring->unit, true)) {
+        if (ring->by_pairs ? !ota_ring_attend_pairs(ring)
+                           : !ota_ring_attend(ring, &ring->unit, true)) {
             atomic_store(&run->stopped, OTA_ECOMM);
             return;
         }
@@ -155,7 +156,8 @@ void ota_ring_run_rows(ota_run *run) {
             const int64_t head = ring->unit.head + h, batch = ring->unit.batch;
             double mass = 0.0;
             for (int64_t i = 0; i < r->queries; i++) mass += ota_row_mass(r, batch, head, i);
-            ota_ring_put(ring, h, &run->heads[batch * r->heads + head]);
+            (ring->by_pairs ? ota_ring_put_pairs
+                            : ota_ring_put)(ring, h, &run->heads[batch * r->heads + head]);
             for (int64_t j = 0; j < r->keys; j++)
                 ota_put(&run->arrays->column_potential, batch, head, j, 0.0);
             ota_run_settle(run, batch, head, mass);

@@ -13,7 +13,7 @@
 #include <math.h>
 
 #include "backend/cpu/real.h"
-#include "threshold.h"
+#include "backend/threshold.h"
 
 /* LEVELS: passes of a row before plain loops do it. STUCK: those without an open key. CHUNK: numbers that change their type
  * at once. */

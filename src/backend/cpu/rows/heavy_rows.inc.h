@@ -11,7 +11,7 @@
 
 #include "backend/cpu/kernels/kernels.h"
 #include "backend/cpu/real.h"
-#include "threshold.h"
+#include "backend/threshold.h"
 
 enum { PIECE = 512 };
 

@@ -9,7 +9,7 @@
 #include "capped_rows.h"
 #include "heavy_rows.h"
 #include "backend/cpu/real.h"
-#include "threshold.h"
+#include "backend/threshold.h"
 
 static const double log2_e = 1.4426950408889634;
 

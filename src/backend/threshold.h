@@ -1,6 +1,6 @@
 /* threshold.h: the threshold of an entmax row, ||[x - t]_+||_p^p = mu, by safeguarded Newton steps; p = 1 / (alpha - 1). */
-#ifndef OTA_CPU_THRESHOLD_H
-#define OTA_CPU_THRESHOLD_H
+#ifndef OTA_BACKEND_THRESHOLD_H
+#define OTA_BACKEND_THRESHOLD_H
 
 #include <math.h>
 #include <stdbool.h>

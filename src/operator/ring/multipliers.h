@@ -1,0 +1,35 @@
+/* multipliers.h: the semi-dual system of a head with coupled columns in a ring, for backward and for tangents: its right side
+ * and slopes come from turns, its solution a [rows], b [keys] leaves the last turn as rows alone. */
+#ifndef OTA_RING_MULTIPLIERS_H
+#define OTA_RING_MULTIPLIERS_H
+
+#include "ring.h"
+
+struct ota_ring_adjoint {
+    double *upstream, *outputs;                                    /* [rows][values width + 1] */
+    double *values;                                                /* [room][values width + 1] */
+    double *line;                                                  /* [room] */
+    double *row_right, *den, *a, *product;                         /* [rows] */
+    double *b, *right, *extra, *sums, *own_sums, *terms, *vectors; /* [keys] */
+    unsigned char *held;                                           /* [keys] */
+    const double *x;                                               /* of the product at hand */
+    const double *beside;                                          /* [keys] beside the values */
+};
+
+void ota_ring_lay_out_adjoint(ota_device *ring, ota_arena *arena);
+/* The potentials that forward found, and the lse of rows; false: the communicator failed. */
+bool ota_ring_load_potentials(ota_device *ring, const ota_arrays *arrays, bool with_out);
+/* den of the rows. */
+void ota_ring_set_den(ota_device *ring);
+/* right, terms and sums of this rank's rows become those of all, then a and b. own_sums are this rank's. */
+ota_status ota_ring_solve_adjoint(ota_device *ring, double *residual);
+
+/* Backward: the upstream of `reverses` [rows][values width + 1], the outputs it belongs to, and b [keys]. */
+ota_status ota_ring_multipliers(ota_device *ring, const ota_arrays *arrays,
+                                const ota_gradients *want, double *residual);
+ota_array ota_ring_upstream(const ota_device *ring);
+ota_array ota_ring_outputs(const ota_device *ring);
+/* The values of the piece, and beside them what the multipliers take from U. */
+ota_array ota_ring_advantages(ota_device *ring, const ota_ring_piece *piece);
+
+#endif

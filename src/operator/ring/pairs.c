@@ -1,0 +1,215 @@
+/* Blocks of pairs (pairs.h): scores as products of the rows' queries and the keys of the piece, then terms and masks, by the
+ * backend's linear algebra on the host. */
+#include "pairs.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "operator/plan.h"
+
+static double *numbers(ota_arena *arena, int64_t rows, int64_t columns) {
+    return ota_arena_take_rows(arena, rows, columns, sizeof(double));
+}
+
+static ota_ring_worker worker_of(const ota_device *ring, const ota_ring_pairs *pairs,
+                                 ota_arena *a) {
+    const int64_t width = ring->resolved->width;
+    ota_ring_worker w = {.scores = numbers(a, OTA_RING_ROWS, pairs->stride),
+                         .weights = numbers(a, OTA_RING_ROWS, pairs->stride),
+                         .queries = numbers(a, OTA_RING_ROWS, width)};
+    if (!ring->gradients) return w;
+    w.slopes = numbers(a, OTA_RING_ROWS, pairs->stride);
+    w.raw = numbers(a, OTA_RING_ROWS, pairs->stride);
+    w.turned = numbers(a, OTA_RING_KEYS, OTA_RING_ROWS);
+    w.upstream = numbers(a, OTA_RING_ROWS, ring->values_width);
+    return w;
+}
+
+void ota_ring_lay_out_pairs(ota_device *ring, ota_arena *arena) {
+    const int64_t rows = ring->group * ring->resolved->queries, width = ring->values_width;
+    const int threads = ota_pool_threads(ring->pool);
+    ota_ring_pairs *to = ota_arena_take(arena, 1, sizeof *to);
+    ota_ring_pairs p = {.stride = (ring->room + 15) / 16 * 16 + OTA_RING_LIST};
+    p.keys = numbers(arena, ring->resolved->width, p.stride);
+    p.values = numbers(arena, ring->room, width);
+    if (ring->gradients) {
+        p.keys_along = numbers(arena, ring->resolved->width, p.stride);
+        p.values_along = numbers(arena, ring->room, width);
+        p.values_turned = numbers(arena, width, p.stride);
+        p.lines = numbers(arena, ring->room, ring->resolved->width);
+    }
+    p.broken = ota_arena_take(arena, (size_t)ring->room, 1);
+    p.workers = ota_arena_take(arena, (size_t)threads, sizeof *p.workers);
+    for (int k = 0; k < threads; k++) {
+        const ota_ring_worker w = worker_of(ring, &p, arena);
+        if (to != NULL) p.workers[k] = w;
+    }
+    double **of_rows[] = {&p.top,     &p.f,     &p.mass, &p.sink,  &p.p_log_p, &p.largest,
+                          &p.support, &p.slope, &p.mean, &p.first, &p.second};
+    for (size_t k = 0; k < sizeof of_rows / sizeof of_rows[0]; k++)
+        *of_rows[k] = numbers(arena, rows, 1);
+    p.state = ota_arena_take(arena, (size_t)rows, 1);
+    p.uses_broken = ota_arena_take(arena, (size_t)rows, 1);
+    if (ring->by_pairs) {
+        p.list = numbers(arena, rows, OTA_RING_LIST);
+        p.listed = ota_arena_take(arena, (size_t)rows, sizeof *p.listed);
+        p.search = ota_arena_take(arena, (size_t)rows, sizeof *p.search);
+    }
+    if (to != NULL) *to = p;
+    ring->pairs = to;
+}
+
+ota_row_parameters ota_ring_parameters(const ota_device *ring, int64_t head) {
+    ota_row_parameters row =
+        ota_row_parameters_of(ring->resolved, ring->unit.batch, ring->unit.head + head);
+    row.kernels = ring->attends->course.kernels;
+    return row;
+}
+
+/* to[w][j] = from[j][w] */
+static void turn(const ota_array *from, int64_t rows, double *to, int64_t ld) {
+    for (int64_t j = 0; j < rows; j++) {
+        for (int64_t w = 0; w < from->size[3]; w++)
+            to[w * ld + j] = ota_array_get(from, 0, 0, j, w);
+    }
+}
+
+void ota_ring_pairs_load(ota_device *ring, const ota_ring_piece *piece, bool with_values) {
+    ota_ring_pairs *p = ring->pairs;
+    const int64_t width = ring->values_width;
+    const ota_array keys =
+        ota_array_of(ring->keys, ring->type, 1, 1, ring->room, ring->resolved->width);
+    ota_ring_place(ring, piece, false, ring->attends);
+    turn(&keys, piece->count, p->keys, p->stride);
+    for (int64_t j = 0; j < piece->count * keys.size[3] && p->lines != NULL; j++)
+        p->lines[j] = ota_array_get(&keys, 0, 0, j / keys.size[3], j % keys.size[3]);
+    memset(p->broken, 0, (size_t)ring->room);
+    if (!with_values || width == 0) return;
+    const ota_array values = ota_ring_values(ring);
+    for (int64_t j = 0; j < piece->count; j++) {
+        for (int64_t w = 0; w < width; w++) {
+            const double v = ota_array_get(&values, 0, 0, j, w);
+            p->values[j * width + w] = isfinite(v) ? v : 0.0;
+            if (!isfinite(v)) p->broken[j] = 1;
+        }
+    }
+    const ota_array clean = ota_array_of(p->values, OTA_F64, 1, 1, ring->room, width);
+    if (p->values_turned != NULL) turn(&clean, piece->count, p->values_turned, p->stride);
+}
+
+/* ---- blocks --------------------------------------------------------------------------------------- */
+
+static void form_scores(const ota_ring_block *b) {
+    const ota_ring_pairs *p = b->ring->pairs;
+    const ota_host_algebra *algebra = b->ring->attends->course.algebra;
+    const int64_t width = b->ring->resolved->width;
+    const size_t line = (size_t)b->keys * sizeof(double);
+    algebra->read_rows(&b->problem->problem.queries, 0, b->head, b->first, b->rows, b->w->queries,
+                       width);
+    for (int64_t k = 0; k < b->rows; k++) memset(b->w->scores + k * p->stride, 0, line);
+    const ota_product sizes = {b->rows, width, b->keys, width, p->stride, p->stride};
+    algebra->apply(b->w->queries, p->keys + b->key, &sizes, b->w->scores);
+    for (int64_t k = 0; k < b->rows; k++) {
+        double *s = b->w->scores + k * p->stride;
+        int64_t begin, end;
+        if (b->w->raw != NULL) memcpy(b->w->raw + k * p->stride, s, line);
+        ota_row_range(b->problem, 0, b->first + k, b->piece->count, &begin, &end);
+        begin = ota_int_max(begin - b->key, 0);
+        end = ota_int_min(end - b->key, b->keys);
+        if (begin >= end) begin = end = 0;
+        for (int64_t j = 0; j < begin; j++) s[j] = -INFINITY;
+        for (int64_t j = end; j < b->keys; j++) s[j] = -INFINITY;
+        if (begin < end)
+            algebra->row_scores(b->problem, 0, b->head, b->first + k, b->key + begin, b->key + end,
+                                s + begin);
+    }
+}
+
+typedef struct pairs_job {
+    ota_device *ring;
+    const ota_ring_piece *piece;
+    ota_ring_block_visit *visit;
+    void *context;
+    int64_t strips; /* of the rows of a head */
+} pairs_job;
+
+static ota_ring_block block_of(const pairs_job *job, int64_t strip, int worker) {
+    ota_device *ring = job->ring;
+    const int64_t queries = ring->resolved->queries;
+    ota_ring_block b = {.ring = ring,
+                        .piece = job->piece,
+                        .problem = &ring->attends->resolved,
+                        .w = &ring->pairs->workers[worker],
+                        .head = strip / job->strips,
+                        .first = strip % job->strips * OTA_RING_ROWS};
+    b.rows = ota_int_min(OTA_RING_ROWS, queries - b.first);
+    b.at = b.head * queries + b.first;
+    b.parameters = ota_ring_parameters(ring, b.head);
+    b.sink = b.parameters.sink;
+    b.parameters.sink = -INFINITY;
+    ota_dropout_head(b.problem, 0, b.head, b.dropout_key);
+    return b;
+}
+
+static void rows_task(void *context, int64_t index, int worker) {
+    const pairs_job *job = context;
+    ota_ring_block b = block_of(job, index, worker);
+    b.keys = job->piece->count;
+    form_scores(&b);
+    job->visit(&b, job->context);
+}
+
+static void keys_task(void *context, int64_t index, int worker) {
+    const pairs_job *job = context;
+    for (int64_t strip = 0; strip < job->ring->group * job->strips; strip++) {
+        ota_ring_block b = block_of(job, strip, worker);
+        b.key = index * OTA_RING_KEYS;
+        b.keys = ota_int_min(OTA_RING_KEYS, job->piece->count - b.key);
+        form_scores(&b);
+        job->visit(&b, job->context);
+    }
+}
+
+static pairs_job job_of(ota_device *ring, const ota_ring_piece *piece, ota_ring_block_visit *visit,
+                        void *context) {
+    const int64_t strips = ota_int_ceil_div(ring->resolved->queries, OTA_RING_ROWS);
+    return (pairs_job){ring, piece, visit, context, strips};
+}
+
+void ota_ring_by_rows(ota_device *ring, const ota_ring_piece *piece, ota_ring_block_visit *visit,
+                      void *context) {
+    pairs_job job = job_of(ring, piece, visit, context);
+    ota_parallel(ring->pool, ring->group * job.strips, rows_task, &job);
+}
+
+void ota_ring_by_keys(ota_device *ring, const ota_ring_piece *piece, ota_ring_block_visit *visit,
+                      void *context) {
+    pairs_job job = job_of(ring, piece, visit, context);
+    ota_parallel(ring->pool, ota_int_ceil_div(piece->count, OTA_RING_KEYS), keys_task, &job);
+}
+
+double ota_ring_weight(const ota_device *ring, const ota_row_parameters *row, double score,
+                       double f) {
+    ota_row_parameters key = *row;
+    ota_row_found found;
+    double weight = 0.0;
+    key.sink = -INFINITY;
+    if (!(score > -INFINITY)) return 0.0;
+    ring->attends->course.algebra->row_weights(&key, &score, NULL, 1, f, &weight, &found);
+    return weight;
+}
+
+void ota_ring_weigh(const ota_ring_block *b) {
+    const ota_ring_pairs *p = b->ring->pairs;
+    const double *g = b->ring->coupled ? b->ring->g + b->piece->first + b->key : NULL;
+    for (int64_t k = 0; k < b->rows; k++) {
+        ota_row_found found;
+        double *weights = b->w->weights + k * p->stride;
+        if (p->state[b->at + k] == OTA_RING_NONFINITE) {
+            memset(weights, 0, (size_t)b->keys * sizeof *weights);
+            continue;
+        }
+        b->ring->attends->course.algebra->row_weights(&b->parameters, b->w->scores + k * p->stride,
+                                                      g, b->keys, p->f[b->at + k], weights, &found);
+    }
+}

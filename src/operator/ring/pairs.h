@@ -1,0 +1,113 @@
+/* pairs.h: a piece of the keys against the rows of a unit, pair by pair and in f64, for what pieces do not add up to as plans
+ * of their own do: thresholds of rows, statistics, gradients of weights that are no exponentials.
+ *
+ *     block     OTA_RING_ROWS rows of one head times keys [key, key + keys) of the piece, -inf where a pair is forbidden
+ *     by rows   a task has a block of rows and all keys of the piece: what it writes belongs to its rows
+ *     by keys   a task has OTA_RING_KEYS keys and all rows in order: what it writes belongs to its keys
+ *
+ * Every number has one writer and one order of sums, whatever the threads. */
+#ifndef OTA_RING_PAIRS_H
+#define OTA_RING_PAIRS_H
+
+#include "backend/threshold.h"
+#include "ring.h"
+
+enum {
+    OTA_RING_ROWS = 16,  /* of a block */
+    OTA_RING_KEYS = 64,  /* of a task by keys */
+    OTA_RING_LIST = 128, /* most keys with weight that a row keeps while the keys go round */
+    /* Most turns in search of the thresholds of rows whose lists were too short. */
+    OTA_RING_SEARCH = 200
+};
+
+/* Scratch of one worker. */
+typedef struct ota_ring_worker {
+    double *scores;   /* [OTA_RING_ROWS][stride] */
+    double *weights;  /* likewise: P */
+    double *slopes;   /* likewise, with gradients: U, then dS */
+    double *raw;      /* likewise, with gradients: Q K^T, then 1 - tanh^2 of what a softcap bent */
+    double *turned;   /* [OTA_RING_KEYS][OTA_RING_ROWS], with gradients */
+    double *queries;  /* [OTA_RING_ROWS][width] */
+    double *upstream; /* [OTA_RING_ROWS][values width], with gradients */
+} ota_ring_worker;
+
+/* What is known of a row. */
+typedef enum ota_ring_state {
+    OTA_RING_LISTED,   /* every key with weight stands in its list */
+    OTA_RING_SPILLED,  /* there are more */
+    OTA_RING_FOUND,    /* and the threshold is known all the same */
+    OTA_RING_NONFINITE /* NaN or +inf among the scores */
+} ota_ring_state;
+
+struct ota_ring_pairs {
+    int64_t stride;        /* of a block: a piece's keys and a list */
+    double *keys;          /* [width][stride] of the piece, turned */
+    double *values;        /* [room][values width], 0 where a value is not finite */
+    double *keys_along;    /* [width][stride] their tangents, turned, with gradients */
+    double *values_along;  /* [room][values width] those of the values, with gradients */
+    double *values_turned; /* [values width][stride], with gradients */
+    double *lines;         /* [room][width] of the piece's keys, with gradients */
+    unsigned char *broken; /* [room] some value is not finite */
+    ota_ring_worker *workers;
+    /* of the rows of the unit */
+    unsigned char *state; /* ota_ring_state */
+    unsigned char *uses_broken;
+    double *top, *f;     /* largest score, sink included; potential */
+    double *mass, *sink; /* of the weights at f, of the sink */
+    double *p_log_p, *largest, *support;
+    double *slope, *mean;   /* sum w, sum w U; then a: with gradients */
+    double *first, *second; /* sums of a threshold's step */
+    double *list;           /* [rows][OTA_RING_LIST] */
+    int64_t *listed;        /* [rows]; of hard rows the best key */
+    threshold_search *search;
+};
+
+typedef struct ota_ring_block {
+    ota_device *ring;
+    const ota_ring_piece *piece;
+    const ota_resolved *problem; /* of the piece */
+    ota_ring_worker *w;
+    ota_row_parameters parameters; /* of the head, without its sink */
+    double sink;
+    uint32_t dropout_key[2];
+    int64_t head;            /* of the unit */
+    int64_t first, rows, at; /* of the head; the first one's number in the unit */
+    int64_t key, keys;       /* of the piece */
+} ota_ring_block;
+
+typedef void ota_ring_block_visit(const ota_ring_block *block, void *context);
+
+/* pairs.c: memory; a visit's piece, in f64; its blocks, with queries and scores. */
+void ota_ring_lay_out_pairs(ota_device *ring, ota_arena *arena);
+void ota_ring_pairs_load(ota_device *ring, const ota_ring_piece *piece, bool with_values);
+void ota_ring_by_rows(ota_device *ring, const ota_ring_piece *piece, ota_ring_block_visit *visit,
+                      void *context);
+void ota_ring_by_keys(ota_device *ring, const ota_ring_piece *piece, ota_ring_block_visit *visit,
+                      void *context);
+/* The parameters of a head of the unit at work, its sink included. */
+ota_row_parameters ota_ring_parameters(const ota_device *ring, int64_t head);
+/* The weight of a key, or of the sink, of this score at potential f. */
+double ota_ring_weight(const ota_device *ring, const ota_row_parameters *row, double score,
+                       double f);
+/* P at the potentials of the block's rows, 0 in rows that are not finite. */
+void ota_ring_weigh(const ota_ring_block *block);
+
+/* thresholds.c: out, f and sink of rows whose weights may be 0, statistics where they are wanted. False: the communicator
+ * failed. Then what the caller wants of head `head` of the unit. */
+bool ota_ring_find_thresholds(ota_device *ring);
+bool ota_ring_attend_pairs(ota_device *ring);
+void ota_ring_put_pairs(ota_device *ring, int64_t head, ota_head_status *status);
+
+/* pair_gradients.c: P^(2 - alpha); 1 - tanh^2 y of the pairs of row k of a block into `raw`, 1 without a softcap, where
+ * y = scale (raw + inside) / cap; f of softmax rows by their lse. */
+double ota_ring_slope(const ota_row_parameters *row, double p);
+void ota_ring_bend(const ota_ring_block *b, int64_t k);
+void ota_ring_take_potentials(ota_device *ring);
+
+/* f and a of the unit's rows, of softmax from the lse and outputs that the ring holds (false: the communicator
+ * failed); then a visit that adds the gradients of a piece to the sums of rows and to those that travel. Both are given the
+ * gradients of all outputs. */
+bool ota_ring_pair_means(ota_device *ring, const ota_array *out_grad);
+void ota_ring_reverse_pairs(ota_device *ring, const ota_ring_piece *piece, void *context);
+
+#endif

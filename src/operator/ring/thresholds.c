@@ -1,0 +1,345 @@
+/* Rows of a ring whose weights may be 0: entmax and hard rows.
+ *
+ *     entmax   p_j = [(alpha - 1) (s_j + f) / tau]_+^(1 / (alpha - 1)),   f fixed by sum p = mu
+ *     hard     all of mu on the first largest s_j
+ *
+ * More keys only lower f, so a key without weight among those that have come by has none in the end: a row keeps the scores of
+ * the others, its list, and solves them again with every piece. Where a list is too short (orders below 1 give every key weight),
+ * the threshold is searched for by further turns, one a step, until no rank has a row left. The last turn brings the values.
+ * Hard rows need no list and no second turn. */
+#include <math.h>
+#include <string.h>
+
+#include "pairs.h"
+
+/* A row's relative miss of its mass that is left to the last scaling, and one that the next Newton step squares. */
+static const double enough = 1.0e-14, near = 1.0e-8;
+
+/* ---- while the keys go round ---------------------------------------------------------------------- */
+
+/* False: the row is not finite. */
+static bool survey(ota_ring_pairs *p, int64_t row, const double *s, int64_t count, double *top) {
+    *top = -INFINITY;
+    bool wrong = p->state[row] == OTA_RING_NONFINITE;
+    for (int64_t j = 0; j < count; j++) {
+        wrong |= isnan(s[j]) || s[j] >= INFINITY;
+        *top = fmax(*top, s[j]);
+    }
+    if (wrong) p->state[row] = OTA_RING_NONFINITE;
+    return !wrong;
+}
+
+/* Keys without weight leave the list. */
+static void keep(ota_ring_pairs *p, int64_t row, const double *s, const double *weights,
+                 int64_t count) {
+    double *list = p->list + row * OTA_RING_LIST;
+    int64_t kept = 0;
+    for (int64_t j = 0; j < count; j++) {
+        if (!(weights[j] > 0.0)) continue;
+        if (kept == OTA_RING_LIST) {
+            p->state[row] = OTA_RING_SPILLED;
+            return;
+        }
+        list[kept++] = s[j];
+    }
+    p->listed[row] = kept;
+}
+
+static void list_rows(const ota_ring_block *b, void *context) {
+    ota_ring_pairs *p = b->ring->pairs;
+    ota_row_parameters parameters = b->parameters;
+    parameters.sink = b->sink;
+    (void)context;
+    for (int64_t k = 0; k < b->rows; k++) {
+        const int64_t row = b->at + k;
+        double *s = b->w->scores + k * p->stride, *weights = b->w->weights + k * p->stride, top;
+        if (!survey(p, row, s, b->keys, &top)) continue;
+        p->top[row] = fmax(p->top[row], top);
+        if (p->state[row] != OTA_RING_LISTED || !(top > -INFINITY)) continue;
+        const int64_t count = b->keys + p->listed[row];
+        memcpy(s + b->keys, p->list + row * OTA_RING_LIST, (size_t)p->listed[row] * sizeof *s);
+        ota_row_found found;
+        const double mu = ota_row_mass(b->problem, 0, b->head, b->first + k);
+        b->ring->attends->course.algebra->row_solve(&parameters, s, NULL, count, mu, weights,
+                                                    &found);
+        p->f[row] = found.potential;
+        keep(p, row, s, weights, count);
+    }
+}
+
+/* All of the row's mass to a key of the piece, which drops it or not. */
+static void give_all(const ota_ring_block *b, int64_t k, int64_t key) {
+    const ota_device *ring = b->ring;
+    const ota_ring_pairs *p = ring->pairs;
+    const int64_t width = ring->values_width;
+    double *out = ring->out + (b->at + k) * width;
+    double weight = ota_row_mass(b->problem, 0, b->head, b->first + k);
+    p->uses_broken[b->at + k] = p->broken[key] && weight > 0.0;
+    if (b->problem->problem.dropout > 0.0)
+        ota_dropout_row_f64(b->problem, b->dropout_key, b->first + k, key, 1, &weight);
+    for (int64_t w = 0; w < width; w++) out[w] = weight * p->values[key * width + w];
+}
+
+static void take_best(const ota_ring_block *b, void *context) {
+    ota_ring_pairs *p = b->ring->pairs;
+    (void)context;
+    for (int64_t k = 0; k < b->rows; k++) {
+        const int64_t row = b->at + k;
+        const double *s = b->w->scores + k * p->stride;
+        double top;
+        if (!survey(p, row, s, b->keys, &top) || !(top > -INFINITY)) continue;
+        int64_t key = 0;
+        while (s[key] < top) key++;
+        const int64_t number = b->piece->first + key;
+        /* Pieces come in another order on every rank; the first of the largest is the same on all. */
+        if (p->listed[row] >= 0 &&
+            (top < p->top[row] || (!(top > p->top[row]) && number > p->listed[row])))
+            continue;
+        p->top[row] = top;
+        p->listed[row] = number;
+        give_all(b, k, key);
+    }
+}
+
+/* sum y^p and sum y^(p - 1) with y^p = P, p = 1 / (alpha - 1), of rows that are searched. */
+static void sum_powers(const ota_ring_block *b, void *context) {
+    ota_ring_pairs *p = b->ring->pairs;
+    const double power = 2.0 - b->parameters.order;
+    (void)context;
+    for (int64_t k = 0; k < b->rows; k++) {
+        const int64_t row = b->at + k;
+        double *weights = b->w->weights + k * p->stride;
+        ota_row_found found;
+        if (p->state[row] != OTA_RING_SPILLED) continue;
+        b->ring->attends->course.algebra->row_weights(&b->parameters, b->w->scores + k * p->stride,
+                                                      NULL, b->keys, p->f[row], weights, &found);
+        for (int64_t j = 0; j < b->keys; j++) {
+            if (!(weights[j] > 0.0)) continue;
+            p->first[row] += weights[j];
+            p->second[row] += pow(weights[j], power);
+        }
+    }
+}
+
+/* ---- between the turns ---------------------------------------------------------------------------- */
+
+static double potential_of(const ota_ring_pairs *p, int64_t row, const ota_row_parameters *is) {
+    return -p->top[row] - p->search[row].t * is->tau / (is->order - 1.0);
+}
+
+static void begin_rows(ota_device *ring) {
+    const ota_resolved *r = ring->resolved;
+    ota_ring_pairs *p = ring->pairs;
+    const int64_t rows = ring->group * r->queries;
+    for (int64_t k = 0; k < rows; k++) {
+        const double mu =
+            ota_row_mass(r, ring->unit.batch, ring->unit.head + k / r->queries, k % r->queries);
+        p->state[k] = isnan(mu) ? OTA_RING_NONFINITE : OTA_RING_LISTED;
+        p->uses_broken[k] = 0;
+        p->top[k] = p->f[k] = -INFINITY;
+        p->mass[k] = p->sink[k] = p->p_log_p[k] = p->largest[k] = p->support[k] = 0.0;
+        p->listed[k] = ring->hard ? -1 : 0;
+    }
+    if (ring->values_width > 0)
+        memset(ring->out, 0, (size_t)(rows * ring->values_width) * sizeof *ring->out);
+}
+
+/* Lists are whole, or a search begins where their last potential stands, which is not below the row's. */
+static void end_lists(ota_device *ring) {
+    const ota_resolved *r = ring->resolved;
+    ota_ring_pairs *p = ring->pairs;
+    for (int64_t k = 0; k < ring->group * r->queries; k++) {
+        const int64_t head = k / r->queries;
+        ota_row_parameters row = ota_ring_parameters(ring, head);
+        const double mu = ota_row_mass(r, ring->unit.batch, ring->unit.head + head, k % r->queries);
+        p->top[k] = fmax(p->top[k], row.sink);
+        if (p->state[k] == OTA_RING_LISTED) {
+            ota_row_found found;
+            ring->attends->course.algebra->row_solve(&row, p->list + k * OTA_RING_LIST, NULL,
+                                                     p->listed[k], mu,
+                                                     ring->pairs->workers[0].weights, &found);
+            p->f[k] = found.potential;
+        }
+        if (p->state[k] != OTA_RING_SPILLED) continue;
+        const double power = 1.0 / (row.order - 1.0);
+        threshold_search *search = &p->search[k];
+        *search = threshold_begin(mu, power, (double)r->keys + 1.0);
+        search->accuracy = enough;
+        search->near = power < 2.0 ? 0.0 : near;
+        const double t = -(p->f[k] + p->top[k]) * (row.order - 1.0) / row.tau;
+        if (t > search->low && t < search->high) search->t = t;
+        p->f[k] = potential_of(p, k, &row);
+    }
+}
+
+/* One step of every row that is searched. */
+static void step_rows(ota_device *ring) {
+    ota_ring_pairs *p = ring->pairs;
+    for (int64_t k = 0; k < ring->group * ring->resolved->queries; k++) {
+        if (p->state[k] != OTA_RING_SPILLED) continue;
+        const ota_row_parameters row = ota_ring_parameters(ring, k / ring->resolved->queries);
+        const double sink = ota_ring_weight(ring, &row, row.sink, p->f[k]);
+        if (sink > 0.0) {
+            p->first[k] += sink;
+            p->second[k] += pow(sink, 2.0 - row.order);
+        }
+        if (!threshold_step(&p->search[k], p->first[k], p->second[k])) p->state[k] = OTA_RING_FOUND;
+        p->f[k] = potential_of(p, k, &row);
+    }
+}
+
+/* How many rows are searched, on the rank that has most. */
+static bool count_searched(ota_device *ring, double *left) {
+    *left = 0.0;
+    for (int64_t k = 0; k < ring->group * ring->resolved->queries && ring->failed == OTA_OK; k++)
+        *left += ring->pairs->state[k] == OTA_RING_SPILLED;
+    return ota_ranks_most(&ring->resolved->settings, left, 1, "agreeing on another turn");
+}
+
+/* ---- turns ---------------------------------------------------------------------------------------- */
+
+typedef struct visited {
+    ota_ring_block_visit *visit;
+    bool with_values;
+} visited;
+
+static void visit_piece(ota_device *ring, const ota_ring_piece *piece, void *context) {
+    const visited *now = context;
+    if (ring->failed != OTA_OK) return;
+    ota_ring_pairs_load(ring, piece, now->with_values);
+    ota_ring_by_rows(ring, piece, now->visit, NULL);
+}
+
+static bool go(ota_device *ring, ota_ring_block_visit *visit, bool with_values, const char *step) {
+    visited now = {visit, with_values && ring->values_width > 0};
+    const ota_ring_turn turn = {.unit = ring->unit,
+                                .with_values = now.with_values,
+                                .visit = visit_piece,
+                                .context = &now,
+                                .step = step};
+    return ota_ring_go(ring, &turn);
+}
+
+bool ota_ring_find_thresholds(ota_device *ring) {
+    ota_ring_pairs *p = ring->pairs;
+    const size_t bytes = (size_t)(ring->group * ring->resolved->queries) * sizeof(double);
+    double left;
+    begin_rows(ring);
+    if (!go(ring, list_rows, false, "passing keys on for the thresholds")) return false;
+    end_lists(ring);
+    for (int step = 0; step < OTA_RING_SEARCH; step++) {
+        if (!count_searched(ring, &left)) return false;
+        if (!(left > 0.0)) break;
+        memset(p->first, 0, bytes);
+        memset(p->second, 0, bytes);
+        if (!go(ring, sum_powers, false, "passing keys on for a step of the thresholds"))
+            return false;
+        step_rows(ring);
+    }
+    return true;
+}
+
+/* What the weights at f add up to, with values where outputs are wanted. */
+static void finish_rows(const ota_ring_block *b, void *context) {
+    const ota_device *ring = b->ring;
+    ota_ring_pairs *p = ring->pairs;
+    const int64_t width = ring->values_width;
+    (void)context;
+    ota_ring_weigh(b);
+    for (int64_t k = 0; k < b->rows; k++) {
+        const int64_t row = b->at + k;
+        double *weights = b->w->weights + k * p->stride;
+        for (int64_t j = 0; j < b->keys; j++) {
+            const double x = weights[j];
+            if (!(x > 0.0)) continue;
+            p->mass[row] += x;
+            p->p_log_p[row] += x * log(x);
+            p->largest[row] = fmax(p->largest[row], x);
+            p->support[row] += 1.0;
+            if (p->broken[j] != 0) p->uses_broken[row] = 1;
+        }
+        if (b->problem->problem.dropout > 0.0)
+            ota_dropout_row_f64(b->problem, b->dropout_key, b->first + k, b->key, b->keys, weights);
+    }
+    if (width == 0) return;
+    const ota_product sizes = {b->rows, b->keys, width, p->stride, width, width};
+    ring->attends->course.algebra->apply(b->w->weights, p->values, &sizes,
+                                         ring->out + b->at * width);
+}
+
+/* What rounding left of the threshold is spread in proportion, so that rows sum to mu. */
+static void scale_row(ota_device *ring, int64_t k, double mu) {
+    ota_ring_pairs *p = ring->pairs;
+    const ota_row_parameters row = ota_ring_parameters(ring, k / ring->resolved->queries);
+    p->sink[k] = ota_ring_weight(ring, &row, row.sink, p->f[k]);
+    const double sum = p->mass[k] + p->sink[k], factor = sum > 0.0 ? mu / sum : 0.0;
+    p->p_log_p[k] =
+        factor * p->p_log_p[k] + (factor > 0.0 ? factor * log(factor) * p->mass[k] : 0.0);
+    p->mass[k] *= factor;
+    p->sink[k] *= factor;
+    p->largest[k] *= factor;
+    for (int64_t w = 0; w < ring->values_width; w++)
+        ring->out[k * ring->values_width + w] *= factor;
+}
+
+static void settle_hard(ota_device *ring, int64_t k, double mu) {
+    ota_ring_pairs *p = ring->pairs;
+    const double sink = ota_ring_parameters(ring, k / ring->resolved->queries).sink;
+    const bool key = p->listed[k] >= 0 && p->top[k] >= sink;
+    const bool any = key || sink > -INFINITY;
+    p->top[k] = fmax(p->top[k], sink);
+    p->f[k] = -p->top[k];
+    p->mass[k] = p->largest[k] = key ? mu : 0.0;
+    p->sink[k] = any && !key ? mu : 0.0;
+    p->support[k] = key && mu > 0.0;
+    p->p_log_p[k] = key && mu > 0.0 ? mu * log(mu) : 0.0;
+    if (!key) p->uses_broken[k] = 0;
+    for (int64_t w = 0; w < ring->values_width && !key; w++)
+        ring->out[k * ring->values_width + w] = 0.0;
+}
+
+bool ota_ring_attend_pairs(ota_device *ring) {
+    const ota_resolved *r = ring->resolved;
+    ota_ring_pairs *p = ring->pairs;
+    if (ring->hard) {
+        begin_rows(ring);
+        if (!go(ring, take_best, true, "passing keys on")) return false;
+    } else if (!ota_ring_find_thresholds(ring) || !go(ring, finish_rows, true, "passing keys on")) {
+        return false;
+    }
+    for (int64_t k = 0; k < ring->group * r->queries; k++) {
+        const double mu =
+            ota_row_mass(r, ring->unit.batch, ring->unit.head + k / r->queries, k % r->queries);
+        if (p->state[k] == OTA_RING_NONFINITE) continue;
+        if (ring->hard)
+            settle_hard(ring, k, mu);
+        else
+            scale_row(ring, k, mu);
+    }
+    return true;
+}
+
+/* ---- what the caller wants ------------------------------------------------------------------------ */
+
+void ota_ring_put_pairs(ota_device *ring, int64_t head, ota_head_status *status) {
+    const ota_resolved *r = ring->resolved;
+    const ota_arrays *to = ring->run->arrays;
+    const ota_ring_pairs *p = ring->pairs;
+    const int64_t batch = ring->unit.batch, number = ring->unit.head + head;
+    for (int64_t i = 0; i < r->queries; i++) {
+        const int64_t k = head * r->queries + i;
+        const double mu = ota_row_mass(r, batch, number, i);
+        const bool finite = p->state[k] != OTA_RING_NONFINITE;
+        const bool empty = finite && !(p->top[k] > -INFINITY);
+        const bool whole = finite && !p->uses_broken[k];
+        status->empty_rows += empty;
+        status->nonfinite_rows += !whole;
+        if (finite && !empty) status->result.row_error += fabs(p->mass[k] + p->sink[k] - mu);
+        ota_put(&to->lse, batch, number, i, NAN);
+        ota_put(&to->row_potential, batch, number, i, !finite ? NAN : empty ? -INFINITY : p->f[k]);
+        ota_put(&to->sink, batch, number, i, finite ? p->sink[k] : NAN);
+        for (int64_t w = 0; w < ring->values_width && ota_array_present(&to->out); w++)
+            ota_array_set(&to->out, batch, number, i, w,
+                          whole ? ring->out[k * ring->values_width + w] : NAN);
+    }
+}

@@ -1,0 +1,122 @@
+/* test_ring_rows.c: rows that no log-sum-exp adds up, in a ring against one process: entmax of orders below and above 1 and
+ * hard rows, whose lists are long enough or spill; ties and numbers that are not finite; statistics of rows; what is sent. */
+#define _GNU_SOURCE
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { N = 173 };
+#include "ring_scene.h"
+
+static const cell cells[] = {
+    {.method = "entmax:1.5", .causal = true, .alibi = true, .sink = true},
+    {.method = "sparsemax", .narrow = true, .masses = true},
+    {.method = "entmax:1.1", .relative = true, .temperatures = true, .sink = true},
+    {.method = "entmax:0.6", .window = true, .dense = true},
+    {.method = "entmax:0.6", .sink = true, .masses = true},
+    {.method = "entmax:3", .lengths = true, .boolean = true, .softcap = true, .dropout = true},
+    {.method = "entmax:3", .temperature = 90.0, .masses = true},
+    {.method = "sparsemax", .temperature = 400.0, .block = true, .additive = true},
+    {.method = "softmax", .narrow = true, .softcap = true, .sink = true, .causal = true},
+    {.method = "softmax", .dropout = true, .dense = true, .masses = true},
+    {.method = "argmax", .causal = true, .sink = true, .dropout = true, .masses = true},
+    {.method = "argmax", .narrow = true, .strided = true, .relative = true},
+};
+enum { CELLS = (int)(sizeof cells / sizeof cells[0]) };
+
+static double tolerance_of(const cell *c) { return c->narrow ? 4e-6 : 1e-11; }
+
+static void compare(const scene *s, int ranks) {
+    const double tolerance = tolerance_of(s->cell);
+    for (int k = 0; k < ranks; k++) {
+        const rows *p = &s->part[k], *w = &s->all;
+        if (p->status != w->status)
+            fail_msg("%s: rank %d has status %d and '%s' where one process has %d", s->cell->method,
+                     k, (int)p->status, p->error.message, (int)w->status);
+        expect_rows("out", s, p, ALL, p->out, w->out, VALUES, tolerance);
+        expect_rows("sink", s, p, ALL, p->sink, w->sink, 1, tolerance);
+        expect_rows("row potential", s, p, ALL, p->f, w->f, 1, 10.0 * tolerance);
+        expect_rows("lse", s, p, ALL, p->lse, w->lse, 1, tolerance);
+        assert_int_equal(p->result.empty_rows, w->result.empty_rows);
+        assert_int_equal(p->result.nonfinite_rows, w->result.nonfinite_rows);
+        assert_true(p->result.row_error <= 1e-14 * N);
+        if (!s->gradients) continue;
+        if (p->reversed != OTA_OK) fail_msg("%s: %s", s->cell->method, p->error.message);
+        expect_rows("dq", s, p, ALL, p->dq, w->dq, WIDTH, 20.0 * tolerance);
+        expect_rows("dk", s, p, BATCH * KEY_HEADS, p->dk, w->dk, WIDTH, 20.0 * tolerance);
+        expect_rows("dv", s, p, BATCH * KEY_HEADS, p->dv, w->dv, VALUES, 20.0 * tolerance);
+    }
+}
+
+static void rows_of_a_ring_are_those_of_one_process(void **state) {
+    (void)state;
+    static const int counts[] = {2, 8, 1, 3, 4};
+    scene *s = malloc(sizeof *s);
+    const long stride = test_stride();
+    long combination = 0;
+    for (int k = 0; k < CELLS; k++) {
+        draw(s, &cells[k], 2000 + (uint64_t)k);
+        s->gradients = strcmp(cells[k].method, "argmax") != 0;
+        solve(s, &s->all, NULL);
+        if (s->all.status < OTA_OK) fail_msg("%s: %s", s->cell->method, s->all.error.message);
+        for (int way = 0; way < 3; way++) {
+            if (combination++ % stride != 0) continue;
+            const int ranks = counts[(way + k) % 5];
+            const ota_shares order = (way + k) % 2 == 0 ? OTA_SHARES_IN_ORDER : OTA_SHARES_ZIGZAG;
+            cut(s, ranks, order, way % 2 == 1);
+            s->threads = 1 + way % 2;
+            crew *c = crew_of(ranks, order);
+            crew_run(c, solve_part, s);
+            compare(s, ranks);
+            crew_free(c);
+        }
+    }
+    free(s);
+}
+
+/* Free columns of every kind, and coupled ones to a tolerance. */
+static void tangents_of_a_ring_are_those_of_one_process(void **state) {
+    (void)state;
+    static const cell coupled[] = {
+        {.method = "softmax/exact", .relative = true, .dropout = true},
+        {.method = "softmax/exact", .lengths = true, .masses = true},
+        {.method = "softmax/relaxed:0.7", .causal = true, .sink = true},
+        {.method = "softmax/capped:2.5", .window = true, .alibi = true, .temperatures = true}};
+    enum { COUPLED = (int)(sizeof coupled / sizeof coupled[0]) };
+    scene *s = malloc(sizeof *s);
+    for (int k = 0; k < CELLS + COUPLED; k++) {
+        const cell *now = k < CELLS ? &cells[k] : &coupled[k - CELLS];
+        if (strcmp(now->method, "argmax") == 0) continue;
+        draw(s, now, 2100 + (uint64_t)k);
+        s->all.result.size = sizeof s->all.result;
+        move(s, &s->all, NULL);
+        if (s->all.status < OTA_OK) fail_msg("%s: %s", s->cell->method, s->all.error.message);
+        cut(s, 3, OTA_SHARES_ZIGZAG, true);
+        s->threads = 1 + k % 2;
+        crew *c = crew_of(3, OTA_SHARES_ZIGZAG);
+        crew_run(c, move_part, s);
+        crew_free(c);
+        for (int r = 0; r < 3; r++) {
+            const rows *p = &s->part[r];
+            if (p->status != s->all.status) fail_msg("%s: %s", now->method, p->error.message);
+            expect_rows("tangent", s, p, ALL, p->moved, s->all.moved, VALUES,
+                        k < CELLS ? 100.0 * tolerance_of(now) : 1e-6);
+        }
+    }
+    free(s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_of_a_ring_are_those_of_one_process),
+        cmocka_unit_test(tangents_of_a_ring_are_those_of_one_process),
+    };
+    return cmocka_run_group_tests_name("ring_rows", tests, NULL, NULL);
+}

@@ -1,0 +1,303 @@
+/* ring_scene.h: a problem of N queries and keys with everything that a case adds to it, solved by one process and by ranks
+ * that hold a share each; the rows of one beside those of the others. The includer says how large N is. Include after
+ * cmocka.h. */
+#ifndef TESTS_RING_SCENE_H
+#define TESTS_RING_SCENE_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "crew.h"
+#include "dice.h"
+#include "otattn.h"
+#include "scale.h"
+
+enum { BATCH = 2, HEADS = 4, KEY_HEADS = 2, WIDTH = 6, VALUES = 5, ALL = BATCH * HEADS };
+enum { DIFFERENCES = 2 * N - 1 };
+
+/* What a case adds to its method. */
+typedef struct cell {
+    const char *method;
+    bool causal, window, strided, block, lengths, boolean, additive; /* supports */
+    bool dense, alibi, relative, softcap, sink;                      /* terms */
+    bool masses, temperatures, narrow, dropout, start;
+    double temperature; /* 0: 0.8 */
+} cell;
+
+/* Numbers of N rows, or of the rows of a rank. */
+typedef struct rows {
+    double q[ALL * N * WIDTH], k[ALL * N * WIDTH], v[ALL * N * VALUES], dense[HEADS * N * N];
+    double out_grad[ALL * N * VALUES], mu[N];
+    float narrow_q[ALL * N * WIDTH], narrow_k[ALL * N * WIDTH], narrow_v[ALL * N * VALUES];
+    unsigned char boolean[N * N];
+    double out[ALL * N * VALUES], lse[ALL * N], f[ALL * N], g[ALL * N], receiver[ALL * N];
+    double sink[ALL * N], entropy[ALL * N], support[ALL * N], largest[ALL * N];
+    double moved[ALL * N * VALUES], dmu[HEADS * N], dnu[N], numbers[4];
+    double dq[ALL * N * WIDTH], dk[ALL * N * WIDTH], dv[ALL * N * VALUES];
+    int64_t n, number[N];
+    ota_status status, reversed;
+    ota_result result, backward;
+    ota_error error;
+    char described[2048];
+    size_t bytes;
+} rows;
+
+typedef struct scene {
+    const cell *cell;
+    rows all, part[CREW_MOST];
+    double relative[HEADS * DIFFERENCES], nu[N], start[ALL * N], temperatures[HEADS];
+    int64_t lengths[BATCH], blocks[4], shares[CREW_MOST];
+    int threads;
+    ota_key_course course;
+    size_t limit;
+    bool gradients, statistics;
+} scene;
+
+typedef struct setting {
+    ota_problem problem;
+    ota_options options;
+    ota_arrays arrays;
+    ota_term terms[6];
+    ota_support supports[8];
+} setting;
+
+static inline ota_array array4(const cell *c, double *wide, float *narrow, int64_t heads, int64_t n,
+                               int64_t width) {
+    return ota_array_of(c->narrow ? (void *)narrow : (void *)wide, c->narrow ? OTA_F32 : OTA_F64,
+                        BATCH, heads, n, width);
+}
+
+static inline void describe_terms(setting *to, scene *s, rows *r) {
+    const cell *c = s->cell;
+    int64_t count = 0;
+    if (c->dense)
+        to->terms[count++] = (ota_term){
+            .kind = OTA_TERM_DENSE, .array = ota_array_of(r->dense, OTA_F64, 1, HEADS, r->n, N)};
+    if (c->alibi) to->terms[count++] = (ota_term){.kind = OTA_TERM_ALIBI, .value = 0.05};
+    if (c->relative)
+        to->terms[count++] =
+            (ota_term){.kind = OTA_TERM_RELATIVE,
+                       .array = ota_array_of(s->relative, OTA_F64, 1, HEADS, 1, DIFFERENCES)};
+    if (c->softcap) to->terms[count++] = (ota_term){.kind = OTA_TERM_SOFTCAP, .value = 3.0};
+    if (c->sink) to->terms[count++] = (ota_term){.kind = OTA_TERM_SINK, .value = -1.0};
+    to->problem.terms = to->terms;
+    to->problem.term_count = count;
+}
+
+static inline void describe_supports(setting *to, scene *s, rows *r) {
+    const cell *c = s->cell;
+    int64_t count = 0;
+    ota_support *at = to->supports;
+    if (c->causal) at[count++] = (ota_support){.kind = OTA_SUPPORT_CAUSAL};
+    if (c->window) at[count++] = (ota_support){.kind = OTA_SUPPORT_WINDOW, .left = 17, .right = 6};
+    if (c->strided) at[count++] = (ota_support){.kind = OTA_SUPPORT_STRIDED, .left = 2};
+    if (c->block)
+        at[count++] = (ota_support){.kind = OTA_SUPPORT_BLOCK,
+                                    .array = ota_array_of(s->blocks, OTA_I64, 1, 1, 1, 4)};
+    if (c->lengths)
+        at[count++] = (ota_support){.kind = OTA_SUPPORT_LENGTHS,
+                                    .array = ota_array_of(s->lengths, OTA_I64, 1, 1, 1, BATCH)};
+    if (c->boolean)
+        at[count++] = (ota_support){.kind = OTA_SUPPORT_BOOLEAN,
+                                    .array = ota_array_of(r->boolean, OTA_BOOL, 1, 1, r->n, N)};
+    if (c->additive)
+        at[count++] = (ota_support){.kind = OTA_SUPPORT_ADDITIVE,
+                                    .array = ota_array_of(s->start, OTA_F64, BATCH, HEADS, 1, N)};
+    to->problem.supports = at;
+    to->problem.support_count = count;
+}
+
+static inline void set(setting *to, scene *s, rows *r, const ota_communicator *with) {
+    const cell *c = s->cell;
+    ota_error error;
+    *to = (setting){.problem = {.size = sizeof to->problem},
+                    .options = {.size = sizeof to->options,
+                                .threads = s->threads,
+                                .communicator = with,
+                                .workspace_limit = s->limit},
+                    .arrays = {.size = sizeof to->arrays}};
+    if (ota_method_parse(c->method, &to->problem, &to->options, &error) < 0)
+        fail_msg("%s", error.message);
+    to->problem.queries = array4(c, r->q, r->narrow_q, HEADS, r->n, WIDTH);
+    to->problem.keys = array4(c, r->k, r->narrow_k, KEY_HEADS, r->n, WIDTH);
+    to->problem.temperature = c->temperature > 0.0 ? c->temperature : 0.8;
+    if (c->temperatures)
+        to->problem.temperatures = ota_array_of(s->temperatures, OTA_F64, 1, 1, 1, HEADS);
+    describe_terms(to, s, r);
+    describe_supports(to, s, r);
+    if (c->masses) {
+        to->problem.row_mass = ota_array_of(r->mu, OTA_F64, 1, 1, 1, r->n);
+        if (to->problem.columns != OTA_COLUMNS_FREE)
+            to->problem.column_mass = ota_array_of(s->nu, OTA_F64, 1, 1, 1, N);
+    }
+    if (c->dropout) {
+        to->problem.dropout = 0.3;
+        to->problem.dropout_seed = 5;
+    }
+    to->arrays.values = array4(c, r->v, r->narrow_v, KEY_HEADS, r->n, VALUES);
+    to->arrays.out = ota_array_of(r->out, OTA_F64, BATCH, HEADS, r->n, VALUES);
+    to->arrays.lse = ota_array_of(r->lse, OTA_F64, BATCH, HEADS, 1, r->n);
+    to->arrays.row_potential = ota_array_of(r->f, OTA_F64, BATCH, HEADS, 1, r->n);
+    to->arrays.column_potential = ota_array_of(r->g, OTA_F64, BATCH, HEADS, 1, N);
+    to->arrays.sink = ota_array_of(r->sink, OTA_F64, BATCH, HEADS, 1, r->n);
+    if (to->problem.columns != OTA_COLUMNS_FREE)
+        to->arrays.receiver = ota_array_of(r->receiver, OTA_F64, BATCH, HEADS, 1, N);
+    if (s->statistics) {
+        to->arrays.row_entropy = ota_array_of(r->entropy, OTA_F64, BATCH, HEADS, 1, r->n);
+        to->arrays.row_support = ota_array_of(r->support, OTA_F64, BATCH, HEADS, 1, r->n);
+        to->arrays.row_max = ota_array_of(r->largest, OTA_F64, BATCH, HEADS, 1, r->n);
+    }
+    if (c->start) to->arrays.start_potential = ota_array_of(s->start, OTA_F64, BATCH, HEADS, 1, N);
+}
+
+static inline void solve(scene *s, rows *r, const ota_communicator *with) {
+    setting now;
+    ota_plan *plan = NULL;
+    set(&now, s, r, with);
+    now.options.gradients = s->gradients;
+    r->result = (ota_result){.size = sizeof r->result};
+    r->backward = (ota_result){.size = sizeof r->backward};
+    r->reversed = OTA_OK;
+    r->status = ota_plan_create(&plan, &now.problem, VALUES, &now.options, &r->error);
+    if (r->status < OTA_OK) return;
+    r->bytes = ota_plan_bytes(plan);
+    (void)ota_plan_describe(plan, r->described, sizeof r->described);
+    r->status = ota_forward(plan, &now.arrays, &r->result, &r->error);
+    if (r->status >= OTA_OK && now.options.gradients) {
+        ota_gradients want = {.size = sizeof want, .solved = s->threads > 1};
+        want.out_grad = ota_array_of(r->out_grad, OTA_F64, BATCH, HEADS, r->n, VALUES);
+        want.queries = ota_array_of(r->dq, OTA_F64, BATCH, HEADS, r->n, WIDTH);
+        want.keys = ota_array_of(r->dk, OTA_F64, BATCH, KEY_HEADS, r->n, WIDTH);
+        want.values = ota_array_of(r->dv, OTA_F64, BATCH, KEY_HEADS, r->n, VALUES);
+        r->reversed = ota_backward(plan, &now.arrays, &want, &r->backward, &r->error);
+    }
+    ota_plan_free(plan);
+}
+
+static inline void solve_part(crew_rank *rank, void *context) {
+    scene *s = context;
+    rank->to.keys = s->course;
+    solve(s, &s->part[rank->to.rank], &rank->to);
+}
+
+/* ---- drawing -------------------------------------------------------------------------------------- */
+
+static inline void draw(scene *s, const cell *c, uint64_t seed) {
+    rows *w = &s->all;
+    memset(s, 0, sizeof *s);
+    s->cell = c;
+    s->threads = 1;
+    s->course = OTA_KEYS_IN_RING;
+    dice_state = seed;
+    w->n = N;
+    for (int64_t k = 0; k < ALL * N * WIDTH; k++) {
+        w->q[k] = w->narrow_q[k] = (float)normal();
+        w->k[k] = w->narrow_k[k] = (float)normal();
+    }
+    for (int64_t k = 0; k < ALL * N * VALUES; k++) {
+        w->v[k] = w->narrow_v[k] = (float)normal();
+        w->out_grad[k] = normal();
+    }
+    for (int64_t k = 0; k < HEADS * N * N; k++) w->dense[k] = normal();
+    for (int64_t k = 0; k < N * N; k++) w->boolean[k] = uniform() < 0.8;
+    for (int64_t k = 0; k < HEADS * DIFFERENCES; k++) s->relative[k] = normal();
+    for (int64_t k = 0; k < ALL * N; k++) s->start[k] = 0.3 * normal();
+    for (int64_t k = 0; k < HEADS; k++) s->temperatures[k] = 0.7 + uniform();
+    for (int64_t b = 0; b < BATCH; b++) s->lengths[b] = N - 9 * b;
+    memcpy(s->blocks, (const int64_t[]){20, 0, 13, N - 21}, sizeof s->blocks);
+    double total[2] = {0.0, 0.0};
+    for (int64_t k = 0; k < N; k++) {
+        total[0] += w->mu[k] = 0.5 + uniform();
+        total[1] += s->nu[k] = c->lengths && k >= N - 9 ? 0.0 : 0.5 + uniform();
+    }
+    for (int64_t k = 0; k < N; k++) s->nu[k] *= total[0] / total[1];
+}
+
+static inline void copy(const rows *p, int64_t blocks, size_t line, const void *from, void *to) {
+    for (int64_t b = 0; b < blocks; b++) {
+        for (int64_t i = 0; i < p->n; i++)
+            memcpy((char *)to + (size_t)(b * p->n + i) * line,
+                   (const char *)from + (size_t)(b * N + p->number[i]) * line, line);
+    }
+}
+
+static inline void cut(scene *s, int ranks, ota_shares order, bool uneven) {
+    const rows *w = &s->all;
+    int64_t left = N;
+    for (int k = 0; k < ranks; k++) {
+        const int64_t even = N * (k + 1) / ranks - N * k / ranks;
+        s->shares[k] = k + 1 == ranks ? left
+                       : uneven       ? (int64_t)(uniform() * (double)(left + 1)) * (k != 1)
+                                      : even;
+        left -= s->shares[k];
+    }
+    for (int k = 0; k < ranks; k++) {
+        rows *p = &s->part[k];
+        p->result.size = sizeof p->result;
+        p->n = crew_rows(s->shares, ranks, k, order, p->number);
+        copy(p, ALL, WIDTH * sizeof(double), w->q, p->q);
+        copy(p, BATCH * KEY_HEADS, WIDTH * sizeof(double), w->k, p->k);
+        copy(p, BATCH * KEY_HEADS, VALUES * sizeof(double), w->v, p->v);
+        copy(p, ALL, WIDTH * sizeof(float), w->narrow_q, p->narrow_q);
+        copy(p, BATCH * KEY_HEADS, WIDTH * sizeof(float), w->narrow_k, p->narrow_k);
+        copy(p, BATCH * KEY_HEADS, VALUES * sizeof(float), w->narrow_v, p->narrow_v);
+        copy(p, ALL, VALUES * sizeof(double), w->out_grad, p->out_grad);
+        copy(p, HEADS, N * sizeof(double), w->dense, p->dense);
+        copy(p, 1, N, w->boolean, p->boolean);
+        copy(p, 1, sizeof(double), w->mu, p->mu);
+    }
+}
+
+/* ---- against one process -------------------------------------------------------------------------- */
+
+static inline void expect_rows(const char *what, const scene *s, const rows *p, int64_t blocks,
+                               const double *found, const double *wanted, int64_t width,
+                               double tolerance) {
+    for (int64_t b = 0; b < blocks; b++) {
+        for (int64_t i = 0; i < p->n; i++) {
+            for (int64_t j = 0; j < width; j++) {
+                const double a = found[(b * p->n + i) * width + j],
+                             c = wanted[(b * N + p->number[i]) * width + j];
+                if (isinf(c) && !(a < c) && !(a > c)) continue;
+                if (isnan(a) && isnan(c)) continue;
+                if (!(fabs(a - c) <= tolerance * fmax(1.0, fabs(c))))
+                    fail_msg("%s of %s, row %d: %.17g where one process has %.17g", what,
+                             s->cell->method, (int)p->number[i], a, c);
+            }
+        }
+    }
+}
+
+/* ---- along a direction ---------------------------------------------------------------------------- */
+
+/* The tangent along which everything grows; in a ring queries, keys and values do. */
+static inline void move(scene *s, rows *r, const ota_communicator *with) {
+    setting now;
+    ota_plan *plan = NULL;
+    set(&now, s, r, with);
+    now.options.gradients = 1;
+    ota_tangents along = {.size = sizeof along};
+    along.queries = ota_array_of(r->q, OTA_F64, BATCH, HEADS, r->n, WIDTH);
+    along.keys = ota_array_of(r->k, OTA_F64, BATCH, KEY_HEADS, r->n, WIDTH);
+    along.values = ota_array_of(r->v, OTA_F64, BATCH, KEY_HEADS, r->n, VALUES);
+    if (s->course == OTA_KEYS_GATHERED) {
+        along.row_mass = now.problem.row_mass;
+        along.column_mass = now.problem.column_mass;
+    }
+    along.out = ota_array_of(r->moved, OTA_F64, BATCH, HEADS, r->n, VALUES);
+    r->status = ota_plan_create(&plan, &now.problem, VALUES, &now.options, &r->error);
+    if (r->status >= OTA_OK) r->status = ota_forward(plan, &now.arrays, NULL, &r->error);
+    if (r->status >= OTA_OK) r->status = ota_jvp(plan, &now.arrays, &along, &r->result, &r->error);
+    ota_plan_free(plan);
+}
+
+static inline void move_part(crew_rank *rank, void *context) {
+    scene *s = context;
+    rank->to.keys = s->course;
+    move(s, &s->part[rank->to.rank], &rank->to);
+}
+
+#endif
