@@ -5,7 +5,8 @@
  *         -> (rows, columns) | (value, x, y) | None         pairs, or with `maps` lap's two maps in 32 bits
  *     tensors, layout, without_zeros, copies                the memory of arrays and tensors (memory.c)
  *     keep, run, judge                                      solves by the structs of an earlier one (kept.c)
- *     sums, scalings, apart, centred, against, scalars      numbers of a transport plan (transport.c)
+ *     sums, linear, scalings, apart, centred, against, scalars
+ *                                                           numbers of a transport plan (transport.c)
  *     maxsim(...)                                           late interaction (late_interaction.c)
  *
  * An assigner is kept for each module and lent to one call at a time; the interpreter's lock guards the slot, and is
@@ -174,6 +175,7 @@ PyMODINIT_FUNC PyInit__native(void) {
         {"run", (PyCFunction)(void (*)(void))native_run, METH_FASTCALL, "run(kept, x, ...)"},
         {"judge", (PyCFunction)(void (*)(void))native_judge, METH_FASTCALL, "judge(kept, x, ...)"},
         {"sums", (PyCFunction)(void (*)(void))native_sums, METH_FASTCALL, "sums(plan, M, a, b)"},
+        {"linear", (PyCFunction)(void (*)(void))native_linear, METH_FASTCALL, "linear(plan, M)"},
         {"scalings", (PyCFunction)(void (*)(void))native_scalings, METH_FASTCALL,
          "scalings(f, g, reg)"},
         {"apart", (PyCFunction)(void (*)(void))native_apart, METH_FASTCALL,

@@ -101,6 +101,7 @@ PyObject *native_keep(PyObject *module, PyObject *arguments);
 PyObject *native_run(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_judge(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_sums(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *native_linear(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_scalings(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_apart(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_centred(PyObject *module, PyObject *const *arguments, Py_ssize_t count);

@@ -2,6 +2,7 @@
  *
  *     sums(plan, M, a, b) -> six numbers | None   <P, M>, sum P log P, sum P, KL(P | a b^T), KL(P1 | a), KL(P^T 1 | b), where
  *                                                 KL(x | y) = sum x log(x / y) - x + y
+ *     linear(plan, M) -> scalar | None            <P, M> alone, of M's kind and type
  *     scalings(f, g, reg) -> four arrays | None   f / reg, g / reg and their exponentials
  *     apart(f, g, a, b, reg) -> two | None        f - reg log a, g - reg log b
  *     centred(u, v) -> two | None                 u - s, v + s with s = (mean u - mean v) / 2
@@ -51,18 +52,21 @@ typedef struct plan_sums {
     double linear, entropy, mass, relative, rows, columns;
 } plan_sums;
 
+/* `scratch`: the sums of the columns and, behind them, the logarithms of b. */
 static void sum_plan(const numbers *plan, const numbers *cost, const numbers *a, const numbers *b,
-                     double *column_sums, plan_sums *sums) {
+                     double *scratch, plan_sums *sums) {
     const int64_t n = plan->memory.shape[0], m = plan->memory.shape[1];
+    double *column_sums = scratch, *logarithms = scratch + m;
+    for (int64_t j = 0; j < m; j++) logarithms[j] = log(at1(b, j));
     for (int64_t i = 0; i < n; i++) {
-        const double mass = at1(a, i);
+        const double mass = at1(a, i), logarithm = log(mass);
         double row = 0.0;
         for (int64_t j = 0; j < m; j++) {
-            const double p = at2(plan, i, j), reference = mass * at1(b, j);
+            const double p = at2(plan, i, j);
             const double own = p > 0.0 ? p * log(p) : 0.0;
             sums->linear += p * at2(cost, i, j);
             sums->entropy += own;
-            sums->relative += own - (p > 0.0 ? p * log(reference) : 0.0) - p + reference;
+            sums->relative += own - p * (logarithm + logarithms[j]) - p + mass * at1(b, j);
             row += p;
             column_sums[j] += p;
         }
@@ -80,16 +84,16 @@ PyObject *native_sums(PyObject *module, PyObject *const *arguments, Py_ssize_t c
         !numbers_of(state, arguments[3], 1, &b) || !vectors_fit(&plan, &a, &b) ||
         !vectors_fit(&cost, &a, &b))
         Py_RETURN_NONE;
-    double *column_sums = PyMem_Calloc((size_t)plan.memory.shape[1] + 1, sizeof *column_sums);
-    if (column_sums == NULL) return PyErr_NoMemory();
+    double *scratch = PyMem_Calloc((size_t)plan.memory.shape[1] + 1, 2 * sizeof *scratch);
+    if (scratch == NULL) return PyErr_NoMemory();
     plan_sums sums = {0};
     if (plan.memory.shape[0] * plan.memory.shape[1] < UNLOCKED_FROM) {
-        sum_plan(&plan, &cost, &a, &b, column_sums, &sums);
+        sum_plan(&plan, &cost, &a, &b, scratch, &sums);
     } else {
-        Py_BEGIN_ALLOW_THREADS sum_plan(&plan, &cost, &a, &b, column_sums, &sums);
+        Py_BEGIN_ALLOW_THREADS sum_plan(&plan, &cost, &a, &b, scratch, &sums);
         Py_END_ALLOW_THREADS
     }
-    PyMem_Free(column_sums);
+    PyMem_Free(scratch);
     return Py_BuildValue("dddddd", sums.linear, sums.entropy, sums.mass, sums.relative, sums.rows,
                          sums.columns);
 }
@@ -207,6 +211,33 @@ PyObject *native_against(PyObject *module, PyObject *const *arguments, Py_ssize_
     return made;
 }
 
+/* A number as a scalar of this kind and type; NULL with an exception. */
+static PyObject *scalar_like(const native_state *state, const array_memory *like, double value) {
+    void *data = NULL;
+    PyObject *made = memory_new(state, like, 0, 0, NULL, &data);
+    if (made == NULL) return NULL;
+    if (memory_is_f64(like))
+        *(double *)data = value;
+    else
+        *(float *)data = (float)value;
+    return like->kind == MEMORY_NUMPY ? PyArray_Return((PyArrayObject *)made) : made;
+}
+
+PyObject *native_linear(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
+    const native_state *state = PyModule_GetState(module);
+    numbers plan, cost;
+    if (count != 2 || !numbers_of(state, arguments[0], 2, &plan) ||
+        !numbers_of(state, arguments[1], 2, &cost) ||
+        plan.memory.shape[0] != cost.memory.shape[0] ||
+        plan.memory.shape[1] != cost.memory.shape[1])
+        Py_RETURN_NONE;
+    double sum = 0.0;
+    for (int64_t i = 0; i < plan.memory.shape[0]; i++)
+        for (int64_t j = 0; j < plan.memory.shape[1]; j++)
+            sum += at2(&plan, i, j) * at2(&cost, i, j);
+    return scalar_like(state, &cost.memory, sum);
+}
+
 PyObject *native_scalars(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
     const native_state *state = PyModule_GetState(module);
     array_memory like;
@@ -216,19 +247,12 @@ PyObject *native_scalars(PyObject *module, PyObject *const *arguments, Py_ssize_
     PyObject *results = PyTuple_New(count - 1);
     for (Py_ssize_t k = 0; results != NULL && k < count - 1; k++) {
         double value = 0.0;
-        void *data = NULL;
         PyObject *made = NULL;
-        if (read_number(arguments[1 + k], &value))
-            made = memory_new(state, &like, 0, 0, NULL, &data);
+        if (read_number(arguments[1 + k], &value)) made = scalar_like(state, &like, value);
         if (made == NULL) {
             Py_DECREF(results);
             return NULL;
         }
-        if (memory_is_f64(&like))
-            *(double *)data = value;
-        else
-            *(float *)data = (float)value;
-        if (like.kind == MEMORY_NUMPY) made = PyArray_Return((PyArrayObject *)made);
         PyTuple_SetItem(results, k, made);
     }
     return results;

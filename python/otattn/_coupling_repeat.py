@@ -90,9 +90,9 @@ def answer(repeat: _repeat.Repeat, names: tuple[str, ...], found: tuple[Any, ...
 
 def certificate_now(repeat: _repeat.Repeat, *arrays: Any) -> Certificate:
     """The judge's word on what the structs have just solved, or on these arrays and results of a solve."""
-    status, *numbers = _native.judge(repeat.call, *arrays)
-    check(status, repeat.handle.error)
-    return Certificate._make(numbers)
+    found = _native.judge(repeat.call, *arrays)
+    check(found[0], repeat.handle.error)
+    return Certificate._make(found[1:])
 
 
 def new_repeat(

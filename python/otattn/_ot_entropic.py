@@ -10,7 +10,7 @@ from . import _native
 from ._attention import is_torch
 from ._aux import NO_AUX, AuxOutput
 from ._coupling_repeat import WITH_CERTIFICATE, WITH_INFO
-from ._ot_problem import JUDGED, Entropic, again, cost_of, entry_of, mass_of, positive, run
+from ._ot_problem import JUDGED, Entropic, again, cost_of, entry_of, linear_cost, mass_of, positive, run
 
 
 def sinkhorn(
@@ -91,10 +91,10 @@ def sinkhorn(
 
 
 def _log_of(aux: AuxOutput, reg: float) -> dict[str, Any]:
-    assert aux.potentials is not None
+    assert aux.potentials is not None and aux.info is not None
     f, g = aux.potentials
     log_u, log_v, u, v = _native.scalings(f, g, reg) or (f / reg, g / reg, _exp(f / reg), _exp(g / reg))
-    return {"log_u": log_u, "log_v": log_v, "u": u, "v": v, **entry_of(aux)}
+    return {"log_u": log_u, "log_v": log_v, "u": u, "v": v, **entry_of(aux.info, aux.certificate)}
 
 
 # POT's names of ways to the same plan.
@@ -141,4 +141,4 @@ def sinkhorn2(
     if b is not None and getattr(b, "ndim", 1) == 2:
         return sinkhorn(a, b, M, reg, method, numItermax, stopThr, verbose, log, warn, warmstart)
     found = sinkhorn(a, b, M, reg, method, numItermax, stopThr, verbose, log, warn, warmstart)
-    return ((found[0] * M).sum(), found[1]) if log else (found * M).sum()
+    return (linear_cost(found[0], M), found[1]) if log else linear_cost(found, M)

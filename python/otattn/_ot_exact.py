@@ -10,7 +10,7 @@ from . import _native
 from ._attention import is_torch
 from ._coupling import coupling
 from ._coupling_repeat import ONLY, WITH_POTENTIALS
-from ._ot_problem import POTENTIALS, again, cost_of, mass_of
+from ._ot_problem import POTENTIALS, again, cost_of, linear_cost, mass_of
 
 
 def emd(
@@ -67,18 +67,11 @@ def emd_log(M: Any, a: Any, b: Any, plan: Any, potentials: Any, center_dual: boo
     """The log of exact transport, from the library's potentials."""
     # They obey -M + f + g <= 0: they are the dual variables themselves.
     u, v = potentials
-    cost = None
-    if _native.without_zeros(a, b):
-        sums = _native.sums(plan, M, a, b)
-        if sums is not None:
-            (cost,) = _native.scalars(M, sums[0]) or (None,)
-    else:
+    if not _native.without_zeros(a, b):
         u, v = _filled(u, v, M)
-    if cost is None:
-        cost = (plan * M).sum()
     if center_dual:
         u, v = _native.centred(u, v) or _centred(u, v)
-    return {"cost": cost, "u": u, "v": v, "warning": None, "result_code": 1}
+    return {"cost": linear_cost(plan, M), "u": u, "v": v, "warning": None, "result_code": 1}
 
 
 def _centred(u: Any, v: Any) -> tuple[Any, Any]:
@@ -132,13 +125,16 @@ def emd2(
             emd2(a, b[:, k], M, log=log, return_matrix=return_matrix, center_dual=center_dual)
             for k in range(b.shape[1])
         ]
-    given: list[Any] = [x for x in (a, b, M) if is_torch(x)]
-    if not (log or return_matrix or any(x.requires_grad for x in given)):
-        return (emd(a, b, M) * cost_of(M)).sum()
+    if not (log or return_matrix or _has_derivative(a) or _has_derivative(b)):
+        return linear_cost(emd(a, b, M.detach() if _has_derivative(M) else M), cost_of(M))
     plan, entry = emd_value(a, b, M, center_dual)
     if return_matrix:
         entry["G"] = plan
     return (entry["cost"], entry) if log or return_matrix else entry["cost"]
+
+
+def _has_derivative(x: Any) -> bool:
+    return is_torch(x) and x.requires_grad
 
 
 def emd_value(a: Any, b: Any, M: Any, center_dual: bool = True) -> Any:
@@ -148,9 +144,7 @@ def emd_value(a: Any, b: Any, M: Any, center_dual: bool = True) -> Any:
     plan, entry = emd(rows, columns, cost, log=True, center_dual=center_dual)
     if not any(x.requires_grad for x in given):
         return plan, entry
-    value = (plan * M).sum()
-    for mass, dual in ((a, entry["u"]), (b, entry["v"])):
-        if is_torch(mass) and mass.requires_grad:
-            # The total is fixed, so that a constant in the dual variable means nothing.
-            value = value + ((dual - dual.mean()).to(mass.dtype) * (mass - mass.detach())).sum()
+    from ._torch_ot import ExactCost
+
+    value = ExactCost.apply(M, a, b, plan, entry["u"], entry["v"], entry["cost"])  # type: ignore[no-untyped-call]
     return plan, {**entry, "cost": value}

@@ -5,16 +5,19 @@ from __future__ import annotations
 import functools
 import math
 import warnings
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from . import _native
 from ._attention import is_torch
-from ._aux import AuxOutput, AuxRequest
+from ._aux import AuxRequest
+from ._certificate import Certificate
 from ._coupling import coupling, judged, words_of
 from ._coupling_repeat import coupling_again
 from ._errors import NotConverged, PartialWarning
+from ._solve import Info
 
 # The certificate of a plan costs more than many plans do.
 JUDGED = AuxRequest(potentials=True, certificate=True)
@@ -98,13 +101,15 @@ def words_of_problem(problem: Entropic | None) -> tuple[Any, ...]:
     if problem is None:
         return words_of("hard/exact", cost=True)
     limits: dict[str, Any] = {"tolerance": problem.tol, "max_rounds": problem.max_iter}
-    how = method_of(problem)
+    how: dict[str, Any] = dict(method_of(problem))
     return words_of(**how, temperature=problem.reg, cost=True, allow_partial=True, **limits)
 
 
 def is_named(problem: Entropic | None) -> bool:
-    """Whether its numbers are plain, so that calls are known by them."""
-    return problem is None or NUMBERS.issuperset(map(type, problem))
+    """Whether weight and limits are plain numbers, as strengths are: calls are known by them."""
+    return problem is None or (
+        type(problem[0]) in NUMBERS and type(problem[1]) in NUMBERS and type(problem[2]) in NUMBERS
+    )
 
 
 @functools.lru_cache(maxsize=1)
@@ -122,21 +127,37 @@ def are_plain(M: Any, a: Any, b: Any) -> bool:
     return bool(M.ndim == 2 and a.ndim == b.ndim == 1 and _native.without_zeros(a, b))
 
 
+# What solves a problem by words, names of outputs, cost and masses as an earlier call; None: what does not.
+Way = Callable[[tuple[Any, ...], tuple[str, ...], Any, tuple[Any, ...]], Any]
+
+
+def way_of(M: Any, a: Any, b: Any) -> Way | None:
+    """The way of plain arrays that nobody looks on at, with or without derivatives; None: the longer way."""
+    if not are_plain(M, a, b):
+        return None
+    if type(M) is np.ndarray:
+        return coupling_again
+    derivative_wanted, couple_again = _torch_ways()
+    wanted = derivative_wanted(M, a, b)
+    return None if wanted is None else couple_again if wanted else coupling_again
+
+
 def again(problem: Entropic | None, names: tuple[str, ...], M: Any, a: Any, b: Any) -> Any:
     """What `coupling` returned for arrays like these, by the structs of that call; None: not so.
 
     There is no more to check: the words and the layout are those of a call that was checked.
     """
-    if not (is_named(problem) and are_plain(M, a, b)):
-        return None
-    words, given = words_of_problem(problem), (None, a, b, None)
-    if type(M) is np.ndarray:
-        return coupling_again(words, names, M, given)
-    derivative_wanted, couple_again = _torch_ways()
-    wanted = derivative_wanted(M, a, b)
-    if wanted is None:
-        return None
-    return (couple_again if wanted else coupling_again)(words, names, M, given)
+    way = way_of(M, a, b) if is_named(problem) else None
+    return None if way is None else way(words_of_problem(problem), names, M, (None, a, b, None))
+
+
+def linear_cost(plan: Any, M: Any) -> Any:
+    """<P, M>."""
+    if not (is_torch(M) and (M.requires_grad or plan.requires_grad)) and plan.dtype == M.dtype:
+        found = _native.linear(plan, M)
+        if found is not None:
+            return found
+    return (plan * M).sum()
 
 
 def certificate_of_plan(problem: Entropic, M: Any, a: Any, b: Any, plan: Any, potentials: Any) -> Any:
@@ -190,12 +211,11 @@ def run(
     return plan, aux
 
 
-def entry_of(aux: AuxOutput) -> dict[str, Any]:
-    assert aux.info is not None
-    error = max(aux.info.row_error, aux.info.column_error)
+def entry_of(info: Info, certificate: Certificate | None) -> dict[str, Any]:
+    """What a log says of a solve."""
     return {
-        "niter": aux.info.rounds,
-        "err": [error],
-        "certificate": aux.certificate,
-        "status": aux.info.status,
+        "niter": info.rounds,
+        "err": [max(info.row_error, info.column_error)],
+        "certificate": certificate,
+        "status": info.status,
     }

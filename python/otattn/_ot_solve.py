@@ -13,23 +13,25 @@ from . import _native
 from ._attention import is_torch
 from ._aux import AuxOutput, AuxRequest, Potentials
 from ._coupling import coupling
-from ._coupling_repeat import WITH_POTENTIALS
+from ._coupling_repeat import WITH_POTENTIALS, coupling_again
 from ._ot_exact import emd_log, emd_value
 from ._ot_problem import (
     JUDGED,
     NUMBERS,
     POTENTIALS,
     Entropic,
-    again,
-    are_plain,
+    Way,
     certificate_of_plan,
     cost_of,
     entry_of,
+    is_named,
     kl,
     log_or_zero,
     mass_of,
     positive,
     run,
+    way_of,
+    words_of_problem,
     xlogx,
 )
 from ._ot_result import OTResult, Rest
@@ -74,6 +76,13 @@ def sinkhorn_unbalanced(
     >>> plan.shape
     (2, 2)
     """
+    strengths = _plain_strengths(reg_m) if type(reg_m) in _PLAIN_UNBALANCED else None
+    if c is warmstart is None and strengths is not None and reg_type in _KINDS and not log:
+        problem = Entropic(reg, stopThr, numItermax, *strengths)
+        way = way_of(M, a, b) if is_named(problem) else None
+        found = None if way is None else _solved_again(way, problem, _KINDS[reg_type], M, a, b)
+        if found is not None:
+            return found[0]
     result = solve(
         M,
         a,
@@ -176,6 +185,7 @@ def solve(
         raise NotImplementedError(f"unbalanced_type is {unbalanced_type!r}, wanted 'KL'")
     strengths = _strengths(unbalanced)
     relaxed = not all(map(math.isinf, strengths))
+    potentials: Any
     if not reg:
         if relaxed:
             raise NotImplementedError(
@@ -200,17 +210,13 @@ def solve(
         plan, aux = _entropic(problem, cost, a, b, start)
         potentials = aux.potentials
         value, linear = _values(problem, kind, plan, M, a, b, c)
-    entry = entry_of(aux)
+    assert aux.info is not None
+    entry = entry_of(aux.info, aux.certificate)
     return OTResult(plan, potentials, value, linear, entry["status"], entry)
 
 
 def _values(problem: Entropic, kind: str, plan: Any, M: Any, a: Any, b: Any, reference: Any) -> Any:
-    """Objective and cost of a plan, by one call where the arrays are plain."""
-    derivatives = is_torch(plan) and any(x.requires_grad for x in (plan, M, a, b) if is_torch(x))
-    if reference is None and not derivatives:
-        found = _values_at_once(problem, kind, plan, M, a, b)
-        if found is not None:
-            return found
+    """Objective and cost of a plan, with their derivatives."""
     linear = (plan * M).sum()
     if kind == "kl":
         own = kl(plan, a[:, None] * b[None, :] if reference is None else reference)
@@ -224,12 +230,12 @@ def _values(problem: Entropic, kind: str, plan: Any, M: Any, a: Any, b: Any, ref
     return value, linear
 
 
-def _values_at_once(problem: Entropic, kind: str, plan: Any, M: Any, a: Any, b: Any) -> Any:
-    """The same of arrays of one type and masses without zeros; None: not so."""
-    same = are_plain(M, a, b) and M.dtype == a.dtype == b.dtype == plan.dtype
-    sums = _native.sums(plan, M, a, b) if same else None
+def _plain_values(problem: Entropic, kind: str, plan: Any, M: Any, a: Any, b: Any) -> Any:
+    """The same of plain arrays, without derivatives."""
+    one_type = M.dtype == a.dtype == b.dtype == plan.dtype
+    sums = _native.sums(plan, M, a, b) if one_type else None
     if sums is None:
-        return None
+        return _values(problem, kind, plan, M, a, b, None)
     linear, entropy, mass, relative, rows, columns = sums
     own = relative if kind == "kl" else entropy if _is_balanced(problem) else entropy - mass
     value = linear + problem.reg * own
@@ -246,19 +252,15 @@ def _is_balanced(problem: Entropic) -> bool:
 def _apart(potentials: Any, a: Any, b: Any, reg: float) -> tuple[Any, Any]:
     """The potentials without the masses, of which those of 0 have none."""
     f, g = potentials
-    if not is_torch(f) and _native.without_zeros(a, b):
-        found = _native.apart(f, g, a, b, reg)
-        if found is not None:
-            return found
     return f - reg * log_or_zero(a), g - reg * log_or_zero(b)
 
 
 @functools.lru_cache(maxsize=64)
 def _plain_strengths(unbalanced: float | tuple[float, float] | None) -> tuple[float, float] | None:
     """Those of `unbalanced` where they are plain and right; None: the longer way knows what to say."""
-    pair = unbalanced if isinstance(unbalanced, tuple) else (unbalanced, unbalanced)
     if unbalanced is None:
         return math.inf, math.inf
+    pair = unbalanced if isinstance(unbalanced, tuple) else (unbalanced, unbalanced)
     if len(pair) != 2 or not all(type(x) in (float, int) and x > 0.0 for x in pair):
         return None
     return pair
@@ -283,15 +285,18 @@ def _solve_later(
         return None
     a = mass_of("a", a, M.shape[0], M) if a is None else a
     b = mass_of("b", b, M.shape[1], M) if b is None else b
-    if is_torch(M) and any(x.requires_grad for x in (M, a, b) if is_torch(x)):
+    way = way_of(M, a, b)
+    if way is not coupling_again:
         return None
     strengths = _plain_strengths(unbalanced)
     if strengths is None or (unbalanced is not None and (not reg or unbalanced_type not in ("KL", "kl"))):
         return None
     problem = Entropic(reg, tol, max_iter, *strengths) if reg else None
-    found = _solved_again(problem, kind, M, a, b)
+    if not is_named(problem):
+        return None
+    found = _solved_again(way, problem, kind, M, a, b)
     if found is None:
-        if str(M.dtype).removeprefix("torch.") not in ("float64", "float32") or not are_plain(M, a, b):
+        if str(M.dtype).removeprefix("torch.") not in ("float64", "float32"):
             return None
         found = _solved(problem, kind, M, a, b)
     plan, aux = found
@@ -304,24 +309,24 @@ _KINDS = {"KL": "kl", "kl": "kl", "entropy": "entropy"}
 _PLAIN_UNBALANCED = (NoneType, float, int, tuple)
 
 
-def _cost_of_problem(problem: Entropic, kind: str, M: Any, a: Any, b: Any) -> Any:
-    """The cost that `_entropic` takes: with relaxed sums the reference of KL is a part of it."""
-    if kind == "entropy" or _is_balanced(problem):
+def _cost_of_problem(problem: Entropic | None, kind: str, M: Any, a: Any, b: Any) -> Any:
+    """The cost of plain arrays that `_entropic` takes: with relaxed sums KL's reference is a part of it."""
+    if problem is None or kind == "entropy" or _is_balanced(problem):
         return M
-    found = _native.against(M, a, b, problem.reg) if are_plain(M, a, b) else None
-    return M - problem.reg * log_or_zero(a[:, None] * b[None, :]) if found is None else found
+    return _native.against(M, a, b, problem.reg)
 
 
-def _solved_again(problem: Entropic | None, kind: str, M: Any, a: Any, b: Any) -> Any:
+def _solved_again(way: Way, problem: Entropic | None, kind: str, M: Any, a: Any, b: Any) -> Any:
     """Plan and aux with potentials, by the structs of an earlier call like this; None: not so."""
-    if problem is None:
-        return again(None, WITH_POTENTIALS, M, a, b)
-    if not are_plain(M, a, b):
+    if way is not coupling_again and kind == "kl":
+        # Derivatives by the cost that KL's reference has become a part of.
         return None
     cost = _cost_of_problem(problem, kind, M, a, b)
-    if not problem.is_turned:
-        return again(problem, WITH_POTENTIALS, cost, a, b)
-    found = again(problem.turned(), WITH_POTENTIALS, cost.T, b, a)
+    if cost is None:
+        return None
+    if problem is None or not problem.is_turned:
+        return way(words_of_problem(problem), WITH_POTENTIALS, cost, (None, a, b, None))
+    found = way(words_of_problem(problem.turned()), WITH_POTENTIALS, cost.T, (None, b, a, None))
     return None if found is None else _turned(*found)
 
 
@@ -335,7 +340,7 @@ def _solved(problem: Entropic | None, kind: str, M: Any, a: Any, b: Any) -> Any:
 
 def _rest(solved: tuple[Any, ...], aux: AuxOutput, problem: Entropic | None, kind: str) -> Rest:
     """The rest of a result, from NumPy's copies of the problem and its plan."""
-    assert aux.potentials is not None
+    assert aux.potentials is not None and aux.info is not None
     if is_torch(aux.potentials.row):
         import torch
 
@@ -344,19 +349,18 @@ def _rest(solved: tuple[Any, ...], aux: AuxOutput, problem: Entropic | None, kin
     if problem is None:
         entry = emd_log(M, a, b, plan, aux.potentials)
         return (entry["u"], entry["v"]), entry["cost"], entry["cost"], entry
-    value, linear = _values(problem, kind, plan, M, a, b, None)
+    value, linear = _plain_values(problem, kind, plan, M, a, b)
     potentials: Any = aux.potentials
     if kind == "kl" and _is_balanced(problem):
-        potentials = _apart(potentials, a, b, problem.reg)
-    proof = _certificate(problem, _cost_of_problem(problem, kind, M, a, b), a, b, plan, aux.potentials)
-    return tuple(potentials), value, linear, entry_of(aux._replace(certificate=proof))
-
-
-def _certificate(problem: Entropic, cost: Any, a: Any, b: Any, plan: Any, potentials: tuple[Any, Any]) -> Any:
-    if not problem.is_turned:
-        return certificate_of_plan(problem, cost, a, b, plan, potentials)
-    own = plan.T.contiguous() if is_torch(plan) else np.ascontiguousarray(plan.T)
-    return certificate_of_plan(problem.turned(), cost.T, b, a, own, potentials[::-1])
+        f, g = aux.potentials
+        potentials = _native.apart(f, g, a, b, problem.reg) or _apart(aux.potentials, a, b, problem.reg)
+    cost = _cost_of_problem(problem, kind, M, a, b)
+    if problem.is_turned:
+        own = plan.T.contiguous() if is_torch(plan) else np.ascontiguousarray(plan.T)
+        proof = certificate_of_plan(problem.turned(), cost.T, b, a, own, aux.potentials[::-1])
+    else:
+        proof = certificate_of_plan(problem, cost, a, b, plan, aux.potentials)
+    return potentials, value, linear, entry_of(aux.info, proof)
 
 
 def _strengths(unbalanced: Any) -> tuple[float, float]:
@@ -382,7 +386,8 @@ def _entropic(
 ) -> tuple[Any, AuxOutput]:
     if problem.is_turned:
         return _turned(*run(problem.turned(), M.T, b, a, True, wanted))
-    return run(problem, M, a, b, True, wanted, start_potential=start)
+    plan, aux = run(problem, M, a, b, True, wanted, start_potential=start)
+    return plan, aux
 
 
 def _quadratic(problem: Entropic, M: Any, a: Any, b: Any) -> OTResult:
@@ -390,6 +395,6 @@ def _quadratic(problem: Entropic, M: Any, a: Any, b: Any) -> OTResult:
         raise NotImplementedError("reg_type='L2' with unbalanced has no solver here")
     plan, aux = run(problem, M, a, b, True, method="entmax:2/exact")
     linear = (plan * M).sum()
-    entry = entry_of(aux)
+    entry = entry_of(aux.info, aux.certificate)
     value = linear + problem.reg * (plan**2).sum() / 2
     return OTResult(plan, tuple(aux.potentials), value, linear, entry["status"], entry)

@@ -176,7 +176,7 @@ class _Couple(torch.autograd.Function):
             upstream = (None, fold_scores(gradient)[0], None, None, saved)
             made = call(*operands, *upstream, _torch._text(ctx.settings), ",".join(wanted))
             shapes = [x.shape for x, n in zip((scores, *rest), needed, strict=True) if n]
-            found = [x.reshape(shape) for x, shape in zip(made, shapes, strict=True)]
+            found = tuple(x.reshape(shape) for x, shape in zip(made, shapes, strict=True))
         left = iter(found)
         return (None, None, None, *(next(left) if n else None for n in needed))
 

@@ -42,7 +42,10 @@ def derivative_wanted(*tensors: Tensor) -> bool | None:
     """Whether one is, of plain tensors; None: they are not plain."""
     if not is_plain(*tensors):
         return None
-    return torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
+    for x in tensors:
+        if x.requires_grad:
+            return torch.is_grad_enabled()
+    return False
 
 
 _WITH_SAVED = ["out", "saved"]
