@@ -54,12 +54,40 @@ def calls_on_matrices(x: Any, masses: Any) -> dict[str, Callable[[], Any]]:
         "ot.emd": lambda: otattn.ot.emd(masses, masses, cost),
         "ot.sinkhorn": lambda: otattn.ot.sinkhorn(masses, masses, cost, 1.0),
         "ot.solve": lambda: otattn.ot.solve(cost, masses, masses, 1.0),
-        "ot.solve, all of it read": lambda: otattn.ot.solve(cost, masses, masses, 1.0).log,
+        "ot.solve, unbalanced": lambda: otattn.ot.solve(cost, masses, masses, 1.0, unbalanced=1.0),
+        "ot.sinkhorn_unbalanced": lambda: otattn.ot.sinkhorn_unbalanced(masses, masses, cost, 1.0, 1.0),
+        "ot.emd2": lambda: otattn.ot.emd2(masses, masses, cost),
+        "ot.emd, log": lambda: otattn.ot.emd(masses, masses, cost, log=True),
+        "ot.sinkhorn2": lambda: otattn.ot.sinkhorn2(masses, masses, cost, 1.0),
     }
 
 
-def bare_of(call: Callable[[], Any]) -> float | None:
-    """The library's own part of a call: its forward by ctypes, on the call's own inputs.
+def judged_calls_on_matrices(x: Any, masses: Any) -> dict[str, Callable[[], Any]]:
+    """Those whose plan is judged, too."""
+    cost = x * x
+
+    def unbalanced() -> Any:
+        return otattn.ot.sinkhorn_unbalanced(masses, masses, cost, 1.0, 1.0, log=True)
+
+    return {
+        "ot.solve, all of it read": lambda: otattn.ot.solve(cost, masses, masses, 1.0).log,
+        "ot.sinkhorn, log": lambda: otattn.ot.sinkhorn(masses, masses, cost, 1.0, log=True),
+        "ot.sinkhorn_unbalanced, log": unbalanced,
+    }
+
+
+def differentiable_calls_on_matrices(x: Any, masses: Any) -> dict[str, Callable[[], Any]]:
+    """Those with a derivative by the cost, forward only."""
+    cost = (x * x).requires_grad_()
+    return {
+        "ot.sinkhorn, derivative": lambda: otattn.ot.sinkhorn(masses, masses, cost, 1.0),
+        "ot.emd2, derivative": lambda: otattn.ot.emd2(masses, masses, cost),
+        "ot.sinkhorn2, derivative": lambda: otattn.ot.sinkhorn2(masses, masses, cost, 1.0),
+    }
+
+
+def bare_of(call: Callable[[], Any], judged: bool) -> float | None:
+    """The library's own part of a call: its forward (and its judge) by ctypes, on the call's own inputs.
 
     None where the call keeps no structs.
     """
@@ -75,7 +103,13 @@ def bare_of(call: Callable[[], Any]) -> float | None:
     for (place, _), memory in zip(results, own, strict=True):
         ctypes.c_void_p.from_address(place).value = ctypes.addressof(memory)
     arrays, result = ctypes.byref(handle.arrays), ctypes.byref(handle.result)
-    return microseconds(lambda: library.ota_forward(handle.pointer, arrays, result, handle.reference))
+    problem, options = (ctypes.byref(x) for x in (kind[0].job.problem, kind[0].job.options))
+    record = c.Certificate(size=ctypes.sizeof(c.Certificate))
+    proof = ctypes.byref(record), None, handle.reference
+    forward = microseconds(lambda: library.ota_forward(handle.pointer, arrays, result, handle.reference))
+    if not judged:
+        return forward
+    return forward + microseconds(lambda: library.ota_certify(problem, options, arrays, *proof))
 
 
 def rows_of_matrices() -> list[tuple[str, float | None, float]]:
@@ -84,9 +118,14 @@ def rows_of_matrices() -> list[tuple[str, float | None, float]]:
     masses = np.full(4, 0.25)
     rows = []
     for kind, convert in (("NumPy", np.asarray), ("torch", torch.from_numpy)):
-        for name, call in calls_on_matrices(convert(x), convert(masses)).items():
-            bare = bare_of(call)
-            rows.append((f"{kind}, {name}", bare, microseconds(call, 200)))
+        arrays = convert(x), convert(masses)
+        made = [(calls_on_matrices(*arrays), False), (judged_calls_on_matrices(*arrays), True)]
+        if kind == "torch":
+            made.append((differentiable_calls_on_matrices(*arrays), False))
+        for calls, judged in made:
+            for name, call in calls.items():
+                bare = bare_of(call, judged)
+                rows.append((f"{kind}, {name}", bare, microseconds(call, 200)))
     return rows
 
 

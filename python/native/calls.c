@@ -4,7 +4,9 @@
  *     assign(cost, maximize, limit, maps)                   one assignment problem, [n, m] in f64 or f32 of any strides:
  *         -> (rows, columns) | (value, x, y) | None         pairs, or with `maps` lap's two maps in 32 bits
  *     tensors, layout, without_zeros, copies                the memory of arrays and tensors (memory.c)
- *     keep, run                                             solves by the structs of an earlier one (kept.c)
+ *     keep, run, judge                                      solves by the structs of an earlier one (kept.c)
+ *     sums, linear, scalings, apart, centred, against, scalars
+ *                                                           numbers of a transport plan (transport.c)
  *     maxsim(...)                                           late interaction (late_interaction.c)
  *
  * An assigner is kept for each module and lent to one call at a time; the interpreter's lock guards the slot, and is
@@ -168,9 +170,21 @@ PyMODINIT_FUNC PyInit__native(void) {
          "without_zeros(x, ...)"},
         {"copies", (PyCFunction)(void (*)(void))native_copies, METH_FASTCALL, "copies(x, ...)"},
         {"keep", native_keep, METH_VARARGS,
-         "keep(plan, problem, arrays, gradients, result, error, fresh, alone, bound, given, "
-         "outputs)"},
+         "keep(plan, problem, options, arrays, gradients, result, error, fresh, alone, bound, "
+         "given, outputs)"},
         {"run", (PyCFunction)(void (*)(void))native_run, METH_FASTCALL, "run(kept, x, ...)"},
+        {"judge", (PyCFunction)(void (*)(void))native_judge, METH_FASTCALL, "judge(kept, x, ...)"},
+        {"sums", (PyCFunction)(void (*)(void))native_sums, METH_FASTCALL, "sums(plan, M, a, b)"},
+        {"linear", (PyCFunction)(void (*)(void))native_linear, METH_FASTCALL, "linear(plan, M)"},
+        {"scalings", (PyCFunction)(void (*)(void))native_scalings, METH_FASTCALL,
+         "scalings(f, g, reg)"},
+        {"apart", (PyCFunction)(void (*)(void))native_apart, METH_FASTCALL,
+         "apart(f, g, a, b, reg)"},
+        {"centred", (PyCFunction)(void (*)(void))native_centred, METH_FASTCALL, "centred(u, v)"},
+        {"against", (PyCFunction)(void (*)(void))native_against, METH_FASTCALL,
+         "against(M, a, b, reg)"},
+        {"scalars", (PyCFunction)(void (*)(void))native_scalars, METH_FASTCALL,
+         "scalars(like, x, ...)"},
         {NULL, NULL, 0, NULL}};
     static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)start}, {0, NULL}};
     static PyModuleDef definition = {.m_base = PyModuleDef_HEAD_INIT,

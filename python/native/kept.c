@@ -1,13 +1,15 @@
 /* kept.c: solves and derivatives by structs that an earlier call filled: a call puts in addresses, makes its results, and asks
  * the library.
  *
- *     keep(plan, problem, arrays, gradients, result, error, fresh, alone, bound, given, outputs) -> kept
+ *     keep(plan, problem, options, arrays, gradients, result, error, fresh, alone, bound, given, outputs) -> kept
  *         Addresses of a plan and of its structs (gradients 0: a solve). `bound` and `given` are the addresses of the fields
  *         that take the arrays of a call in their order; the plan is bound to the first ones again where they moved, or
  *         always (fresh). `outputs` are (field, type, shape) of results: field 0 is written by nobody, type 0 is that of the
  *         first array. `alone`: short enough to keep the interpreter's lock.
  *     run(kept, x, ...) -> (status, result, ...) | None
  *         None where the plan cannot be bound to these arrays. Arrays have the layout of those that `kept` was made for.
+ *     judge(kept, x, ...) -> (status, number, ...)
+ *         The certificate of what `run` has just written, or of the arrays and results given here, in the order of run's.
  *
  * The caller owns all structs and lends a kept call to one thread at a time. */
 #include "native.h"
@@ -23,6 +25,7 @@ typedef struct kept_output {
 typedef struct kept_call {
     ota_plan *plan;
     const ota_problem *problem;
+    const ota_options *options;
     ota_arrays *arrays;
     ota_gradients *gradients;
     ota_result *result;
@@ -66,17 +69,18 @@ static int read_output(kept_output *output, PyObject *described) {
 static void free_kept(PyObject *capsule) { PyMem_Free(PyCapsule_GetPointer(capsule, kept_name)); }
 
 static int read_kept(kept_call *kept, PyObject *arguments) {
-    PyObject *at[6], *bound, *given, *outputs;
-    if (!PyArg_ParseTuple(arguments, "OOOOOOiiO!O!O!", &at[0], &at[1], &at[2], &at[3], &at[4],
-                          &at[5], &kept->fresh, &kept->alone, &PyTuple_Type, &bound, &PyTuple_Type,
-                          &given, &PyTuple_Type, &outputs))
+    PyObject *at[7], *bound, *given, *outputs;
+    if (!PyArg_ParseTuple(arguments, "OOOOOOOiiO!O!O!", &at[0], &at[1], &at[2], &at[3], &at[4],
+                          &at[5], &at[6], &kept->fresh, &kept->alone, &PyTuple_Type, &bound,
+                          &PyTuple_Type, &given, &PyTuple_Type, &outputs))
         return -1;
     kept->plan = pointer_of(at[0]);
     kept->problem = pointer_of(at[1]);
-    kept->arrays = pointer_of(at[2]);
-    kept->gradients = pointer_of(at[3]);
-    kept->result = pointer_of(at[4]);
-    kept->error = pointer_of(at[5]);
+    kept->options = pointer_of(at[2]);
+    kept->arrays = pointer_of(at[3]);
+    kept->gradients = pointer_of(at[4]);
+    kept->result = pointer_of(at[5]);
+    kept->error = pointer_of(at[6]);
     kept->bound = PyTuple_Size(bound);
     kept->inputs = kept->bound + PyTuple_Size(given);
     kept->outputs = PyTuple_Size(outputs);
@@ -170,4 +174,43 @@ PyObject *native_run(PyObject *module, PyObject *const *arguments, Py_ssize_t co
     }
     PyTuple_SetItem(results, 0, status);
     return results;
+}
+
+/* Puts the addresses of arrays and results in place; -1 with an exception. The plan is then bound to none of them. */
+static int put_all(const native_state *state, kept_call *kept, PyObject *const *arrays) {
+    kept->bound_now = 0;
+    for (Py_ssize_t k = 0; k < kept->inputs + kept->outputs; k++) {
+        void *data = NULL;
+        if (!memory_address(state, arrays[k], &data)) return -1;
+        void **field = k < kept->inputs ? kept->fields[k] : kept->output[k - kept->inputs].field;
+        if (field != NULL) *field = data;
+    }
+    return 0;
+}
+
+static ota_status certify(const kept_call *kept, ota_certificate *found) {
+    return ota_certify(kept->problem, kept->options, kept->arrays, found, NULL, kept->error);
+}
+
+PyObject *native_judge(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
+    const native_state *state = PyModule_GetState(module);
+    kept_call *kept = count > 0 ? PyCapsule_GetPointer(arguments[0], kept_name) : NULL;
+    if (kept == NULL || (count != 1 && count != 1 + kept->inputs + kept->outputs)) {
+        if (PyErr_Occurred()) return NULL;
+        return PyErr_Format(PyExc_TypeError, "wanted a kept call and all of its arrays, or none");
+    }
+    if (count > 1 && put_all(state, kept, arguments + 1) < 0) return NULL;
+    ota_certificate found = {.size = sizeof found};
+    ota_status status;
+    if (kept->alone) {
+        status = certify(kept, &found);
+    } else {
+        Py_BEGIN_ALLOW_THREADS status = certify(kept, &found);
+        Py_END_ALLOW_THREADS
+    }
+    return Py_BuildValue("idddddddddddddLL", (int)status, found.row_error, found.column_error,
+                         found.primal, found.dual, found.gap, found.value, found.entropy,
+                         found.support, found.receiver_max, found.receiver_min, found.delta,
+                         found.minimum, found.outside, (long long)found.empty_rows,
+                         (long long)found.nonfinite_rows);
 }

@@ -79,6 +79,14 @@ int memory_address(const native_state *state, PyObject *object, void **data) {
     return 1;
 }
 
+int memory_is_f64(const array_memory *memory) {
+    return memory->type == (memory->kind == MEMORY_NUMPY ? NPY_DOUBLE : CODE_FLOAT * 256 + 64);
+}
+
+int memory_is_f32(const array_memory *memory) {
+    return memory->type == (memory->kind == MEMORY_NUMPY ? NPY_FLOAT : CODE_FLOAT * 256 + 32);
+}
+
 static void allocation_failed(void *context, const char *kind, const char *message) {
     (void)context;
     (void)kind;
@@ -158,14 +166,6 @@ PyObject *native_layout(PyObject *module, PyObject *const *arguments, Py_ssize_t
     return PyBytes_FromStringAndSize((const char *)words, (Py_ssize_t)(used * sizeof *words));
 }
 
-static int is_f64(const array_memory *x) {
-    return x->type == (x->kind == MEMORY_NUMPY ? NPY_DOUBLE : CODE_FLOAT * 256 + 64);
-}
-
-static int is_f32(const array_memory *x) {
-    return x->type == (x->kind == MEMORY_NUMPY ? NPY_FLOAT : CODE_FLOAT * 256 + 32);
-}
-
 /* Writes the matrix (or vector: one row) row by row. */
 static void copy_dense(const array_memory *x, size_t item, char *to) {
     const int last = x->dimensions - 1;
@@ -190,10 +190,10 @@ PyObject *native_copies(PyObject *module, PyObject *const *arguments, Py_ssize_t
         array_memory x;
         PyObject *made = NULL;
         void *data = NULL;
-        if (memory_of(state, arguments[k], &x) && (is_f64(&x) || is_f32(&x)) &&
+        if (memory_of(state, arguments[k], &x) && (memory_is_f64(&x) || memory_is_f32(&x)) &&
             (x.dimensions == 1 || x.dimensions == 2)) {
             const array_memory like = {.kind = MEMORY_NUMPY};
-            const int wide = is_f64(&x);
+            const int wide = memory_is_f64(&x);
             made = memory_new(state, &like, wide ? OTA_F64 : OTA_F32, x.dimensions, x.shape, &data);
             if (made != NULL) copy_dense(&x, wide ? sizeof(double) : sizeof(float), data);
         } else {
@@ -213,8 +213,8 @@ PyObject *native_without_zeros(PyObject *module, PyObject *const *arguments, Py_
     for (Py_ssize_t k = 0; k < count; k++) {
         array_memory x;
         if (!memory_of(state, arguments[k], &x) || x.dimensions != 1) Py_RETURN_FALSE;
-        const int wide = is_f64(&x);
-        if (!wide && !is_f32(&x)) Py_RETURN_FALSE;
+        const int wide = memory_is_f64(&x);
+        if (!wide && !memory_is_f32(&x)) Py_RETURN_FALSE;
         for (int64_t i = 0; i < x.shape[0]; i++) {
             const int64_t at = i * x.strides[0];
             if (wide ? ((const double *)x.data)[at] == 0.0 : ((const float *)x.data)[at] == 0.0f)

@@ -83,11 +83,15 @@ int memory_of(const native_state *state, PyObject *object, array_memory *memory)
 /* The address alone, for an object that memory_of took before; NULL with an exception where it is gone. */
 int memory_address(const native_state *state, PyObject *object, void **data);
 
+/* Does the memory hold numbers of this type? */
+int memory_is_f64(const array_memory *memory);
+int memory_is_f32(const array_memory *memory);
+
 /* A new dense array of the kind of `like`: of its type (type 0), or of OTA_F64 or OTA_F32. NULL with an exception. */
 PyObject *memory_new(const native_state *state, const array_memory *like, int type, int dimensions,
                      const int64_t *shape, void **data);
 
-/* Calls of the module, in kept.c, memory.c and late_interaction.c. */
+/* Calls of the module, in kept.c, memory.c, transport.c and late_interaction.c. */
 PyObject *native_maxsim(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_tensors(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_layout(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
@@ -95,5 +99,13 @@ PyObject *native_without_zeros(PyObject *module, PyObject *const *arguments, Py_
 PyObject *native_copies(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_keep(PyObject *module, PyObject *arguments);
 PyObject *native_run(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *native_judge(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *native_sums(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *native_linear(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *native_scalings(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *native_apart(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *native_centred(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *native_against(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *native_scalars(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 
 #endif

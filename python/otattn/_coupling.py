@@ -10,7 +10,7 @@ from numpy import ndarray
 
 from ._arrays import numpy_coupling
 from ._attention import array_or_none, compiling, is_torch, settings_from, settings_maker, static
-from ._coupling_repeat import NOTHING, certificate_again, numpy_coupling_repeat, outputs_wanted
+from ._coupling_repeat import NOTHING, certificate_again, judged_again, numpy_coupling_repeat, outputs_wanted
 from ._regulariser import Regulariser, word_of
 from ._settings import Settings
 
@@ -42,6 +42,7 @@ def words_of(
     rounds: int | None = None,
     tolerance: float | None = None,
     max_rounds: int | None = None,
+    rows: str = "hard",
     cost: bool = False,
     allow_partial: bool = False,
 ) -> tuple[Any, ...]:
@@ -49,13 +50,16 @@ def words_of(
     numbers = (temperature, None, None, None, None, None)
     limits = (rounds, tolerance, max_rounds)
     return (
-        *(method, None, False, "top_left", None, 0.0, *numbers, "hard", "rows", cost, False, *limits),
+        *(method, None, False, "top_left", None, 0.0, *numbers, rows, "rows", cost, False, *limits),
         *(allow_partial, False, False, "auto", None, 0.0),
     )
 
 
 def judged(words: tuple[Any, ...], scores: Any, given: tuple[Any, ...], plan: Any, potentials: Any) -> Any:
     """The certificate of a plan and of its potentials for the call of `coupling` with these words."""
+    found = judged_again(words, scores, given, plan, potentials)
+    if found is not None:
+        return found
     arrays = [x.numpy() if is_torch(x) else x for x in (scores, plan, *potentials, *given)]
     scores, plan, row, column = arrays[:4]
     return certificate_again(_settings_of_words(words), scores, tuple(arrays[4:]), plan, (row, column))

@@ -9,7 +9,7 @@ from . import _native, _repeat
 from ._arrays import address_of, floating, operands_of, output_shape, outputs_like, scratch_of, view_of
 from ._aux import NO_AUX, AuxOutput, AuxRequest, Potentials
 from ._certificate import Certificate
-from ._errors import status_word
+from ._errors import check, status_word
 from ._settings import EXTRA, PLACES, Settings
 from ._shapes import fold_scores
 from ._solve import Info, Job, View, judge_outputs
@@ -24,15 +24,30 @@ NOTHING: tuple[Any, ...] = (None,) * len(GIVEN)
 ONLY = ("coupling",)
 WITH_INFO = ("coupling", "info")
 WITH_POTENTIALS = ("coupling", "row_potential", "column_potential")
+WITH_CERTIFICATE = (*WITH_POTENTIALS, "certificate")
+_WANTED = {
+    NO_AUX: WITH_INFO,
+    AuxRequest(potentials=True): WITH_POTENTIALS,
+    AuxRequest(potentials=True, certificate=True): WITH_CERTIFICATE,
+}
+_NO_ARRAYS = ("info", "certificate")
 
 
 def outputs_wanted(return_aux: Any) -> tuple[str, ...] | None:
     """What such a call writes; None where it needs the longer way."""
     if return_aux is None:
         return ONLY
-    if return_aux == NO_AUX:
-        return WITH_INFO
-    return WITH_POTENTIALS if return_aux == AuxRequest(potentials=True) else None
+    return _WANTED.get(return_aux) if type(return_aux) is AuxRequest else None
+
+
+def arrays_of(names: Sequence[str]) -> list[str]:
+    """Those of the names that the library writes as arrays."""
+    return [name for name in names if name not in _NO_ARRAYS]
+
+
+def is_taken(names: tuple[str, ...], scores: Any) -> bool:
+    """The judge of two-byte types is given the potentials alone, which the longer way sees to."""
+    return names is not WITH_CERTIFICATE or scores.itemsize >= 4
 
 
 def operands_given(given: Sequence[Any]) -> tuple[Any, ...]:
@@ -66,8 +81,18 @@ def answer(repeat: _repeat.Repeat, names: tuple[str, ...], found: tuple[Any, ...
         return None if found is None else found[1]
     r = repeat.handle.result
     info = Info(status_word(found[0]), r.rounds, r.row_error, r.column_error, r.empty_rows, r.nonfinite_rows)
-    potentials = Potentials(found[2], found[3]) if names is WITH_POTENTIALS else None
-    return found[1], AuxOutput(potentials=potentials, info=info)
+    if names is WITH_INFO:
+        return found[1], AuxOutput(info=info)
+    certificate = certificate_now(repeat) if names is WITH_CERTIFICATE else None
+    potentials = Potentials(found[2], found[3])
+    return found[1], AuxOutput(potentials=potentials, certificate=certificate, info=info)
+
+
+def certificate_now(repeat: _repeat.Repeat, *arrays: Any) -> Certificate:
+    """The judge's word on what the structs have just solved, or on these arrays and results of a solve."""
+    found = _native.judge(repeat.call, *arrays)
+    check(found[0], repeat.handle.error)
+    return Certificate._make(found[1:])
 
 
 def new_repeat(
@@ -99,7 +124,7 @@ def _new(
     if not same_arrays((view, *others), [0 if x is None else address_of(x) for x in (scores, *given)]):
         return None
     job = Job(settings, (view, None, None, *others))
-    results = [field for field in names if field != "info"]
+    results = arrays_of(names)
     kept, outputs = outputs_like([*results, *scratch_of(job, names)], job.sizes, scores.dtype)
     repeat = new_repeat(name, job, given, lead, outputs, results)
     repeat.keep = kept
@@ -129,7 +154,7 @@ def numpy_coupling_repeat(
 ) -> Any:
     """The coupling, or the pair that `coupling` returns; None: not so."""
     layout = _native.layout(scores, *given)
-    if layout is None:
+    if layout is None or not is_taken(names, scores):
         return None
     name = name_of(words, names, layout)
     repeat = _repeat.take(name)
@@ -161,6 +186,20 @@ def coupling_again(
         found = _native.run(repeat.call, *present(scores, given))
         if found is None or found[0] != OK:
             return None
-        return answer(repeat, names, found) if names is WITH_POTENTIALS else found[1]
+        return found[1] if names is ONLY or names is WITH_INFO else answer(repeat, names, found)
+    finally:
+        _repeat.give(repeat)
+
+
+def judged_again(
+    words: tuple[Any, ...], scores: Any, given: tuple[Any, ...], plan: Any, potentials: tuple[Any, Any]
+) -> Certificate | None:
+    """The judge's word by the structs of an earlier call with potentials; None: not so."""
+    layout = _native.layout(scores, *given)
+    repeat = None if layout is None else _repeat.take(name_of(words, WITH_POTENTIALS, layout))
+    if repeat is None:
+        return None
+    try:
+        return certificate_now(repeat, *present(scores, given), plan, *potentials)
     finally:
         _repeat.give(repeat)

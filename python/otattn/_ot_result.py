@@ -27,6 +27,9 @@ class OTResult:
         ``niter``, ``err`` and ``certificate``.
     """
 
+    lazy_plan: Any = None
+    sparse_plan: Any = None
+
     def __init__(
         self,
         plan: Any,
@@ -38,15 +41,13 @@ class OTResult:
     ) -> None:
         self.plan = plan
         self.status = status
-        self.lazy_plan = None
-        self.sparse_plan = None
         self._rest: Rest | Callable[[], Rest] = (potentials, value, value_linear, log)
 
     @classmethod
     def _with_rest(cls, plan: Any, status: str, rest: Callable[[], Rest]) -> OTResult:
         """All but plan and status when they are first read; `rest` has arrays that nobody else changes."""
-        found = cls(plan, None, None, None, status, None)
-        found._rest = rest
+        found = cls.__new__(cls)
+        found.plan, found.status, found._rest = plan, status, rest
         return found
 
     def _read(self, place: int) -> Any:

@@ -74,6 +74,7 @@ class Repeat:
         self.call = _native.keep(
             handle.pointer,
             ctypes.addressof(job.problem),
+            ctypes.addressof(job.options),
             ctypes.addressof(handle.arrays),
             0 if gradients is None else ctypes.addressof(gradients),
             ctypes.addressof(handle.result),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -12,7 +13,10 @@ from ._arrays import output_shape, scratch_of
 from ._coupling_repeat import (
     NOTHING,
     ONLY,
+    WITH_INFO,
     answer,
+    arrays_of,
+    is_taken,
     name_of,
     new_repeat,
     operands_given,
@@ -23,6 +27,7 @@ from ._coupling_repeat import (
 from ._settings import Settings
 from ._shapes import fold_scores
 from ._solve import Job, is_implicit, needs_no_forward
+from ._structs import OK
 from ._torch_repeat import is_plain
 
 
@@ -35,28 +40,65 @@ def torch_coupling_repeat(
 ) -> Any:
     """The coupling, or the pair that `coupling` returns; None: not so."""
     others = () if given is NOTHING else [x for x in given if x is not None]
-    if not is_plain(scores, *others):
+    if not is_plain(scores, *others) or not is_taken(names, scores):
         return None
     layout = _native.layout(scores, *given)
     if layout is None:
         return None
     derivatives = torch.is_grad_enabled() and (scores.requires_grad or any(x.requires_grad for x in others))
-    if derivatives and (names is not ONLY or any(x.requires_grad for x in others)):
+    if derivatives and not _has_derivative(scores, given):
         return None
     name = name_of(words, (names, "derivatives") if derivatives else names, layout)
     repeat = _repeat.take(name)
     if repeat is None:
         settings = prepare(words)
-        written = (*names, "column_potential") if derivatives and is_implicit(settings) else names
-        repeat = _new(name, settings, scores, given, written)
+        # Backward starts from there.
+        also = derivatives and is_implicit(settings) and "column_potential" not in names
+        repeat = _new(name, settings, scores, given, (*names, "column_potential") if also else names)
         if repeat is None:
             return None
-    if derivatives:
-        return _Couple.apply(repeat, scores, given)  # type: ignore[no-untyped-call]
     try:
-        return answer(repeat, names, repeat.run(*present(scores, given)))
+        found = _couple(repeat, scores, given, True) if derivatives else repeat.run(*present(scores, given))
+        return answer(repeat, names, found)
     finally:
         _repeat.give(repeat)
+
+
+def couple_again(
+    words: tuple[Any, ...], names: tuple[str, ...], scores: Tensor, given: tuple[Tensor | None, ...]
+) -> Any:
+    """As `coupling_again`, of plain tensors and with derivatives; None: not so."""
+    layout = _native.layout(scores, *given)
+    if layout is None or not _has_derivative(scores, given):
+        return None
+    repeat = _repeat.take(name_of(words, (names, "derivatives"), layout))
+    if repeat is None:
+        return None
+    try:
+        found = _couple(repeat, scores, given, False)
+        if found is None:
+            return None
+        return found[1] if names is ONLY or names is WITH_INFO else answer(repeat, names, found)
+    finally:
+        _repeat.give(repeat)
+
+
+def _has_derivative(scores: Tensor, given: tuple[Tensor | None, ...]) -> bool:
+    """Masses of one matrix and of its type are differentiated here; masks and starts are not."""
+    mask, rows, columns, start = given
+    if any(x is not None and x.requires_grad for x in (mask, start)):
+        return False
+    masses = [x for x in (rows, columns) if x is not None and x.requires_grad]
+    return not masses or (scores.dim() == 2 and all(x.dtype == scores.dtype for x in masses))
+
+
+def _couple(
+    repeat: _repeat.Repeat, scores: Tensor, given: tuple[Tensor | None, ...], settles: bool
+) -> tuple[Any, ...] | None:
+    """Status and results. What does not simply succeed is settled, or None."""
+    statuses: list[int] = []
+    found = _Couple.apply(repeat, statuses, settles, scores, *given)  # type: ignore[no-untyped-call]
+    return None if found is None else (*statuses, *found)
 
 
 def _new(
@@ -71,7 +113,7 @@ def _new(
     if not same_arrays(views, [0 if x is None else x.data_ptr() for x in (scores, *given)]):
         return None
     job = Job(settings, (views[0], None, None, *views[1:]))
-    results = [field for field in names if field != "info"]
+    results = arrays_of(names)
     keep = {
         field: torch.empty(output_shape(field, job.sizes), dtype=_output_type(field, scores.dtype))
         for field in (*results, *scratch_of(job, names))
@@ -87,20 +129,26 @@ class _Couple(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, repeat: _repeat.Repeat, scores: Tensor, given: tuple[Tensor | None, ...]
-    ) -> Tensor | None:
-        settings = repeat.job.settings
-        try:
-            found = repeat.run(*present(scores, given))
-        finally:
-            _repeat.give(repeat)
-        if found is None:
+        ctx: Any,
+        repeat: _repeat.Repeat,
+        statuses: list[int],
+        settles: bool,
+        scores: Tensor,
+        *given: Tensor | None,
+    ) -> tuple[Tensor, ...] | None:
+        arrays = present(scores, given)
+        found = repeat.run(*arrays) if settles else _native.run(repeat.call, *arrays)
+        if found is None or (found[0] != OK and not settles):
             return None
-        plan: Tensor = found[1]
-        saved = found[2] if len(found) > 2 else None
-        ctx.settings = settings
+        status, *results = found
+        statuses.append(status)
+        # Behind the coupling there are no results, the two potentials, or that of the columns alone.
+        potentials = results[1:]
+        ctx.settings = _solved(repeat.job.settings) if status == OK else repeat.job.settings
+        saved = potentials[-1] if potentials and is_implicit(ctx.settings) else None
+        ctx.mark_non_differentiable(*potentials)
         ctx.save_for_backward(scores, *given, saved)
-        return plan
+        return tuple(results)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
@@ -108,12 +156,15 @@ class _Couple(torch.autograd.Function):
 
         gradient: Tensor | None = gradients[0]
         scores, *rest, saved = ctx.saved_tensors
-        if gradient is None:
-            return None, None, None
+        needed = ctx.needs_input_grad[3:]
+        names = ("query", "attn_mask", "row_mass", "column_mass", "start_potential")
+        wanted = tuple(name for name, x in zip(names, needed, strict=True) if x)
+        if gradient is None or not wanted:
+            return (None,) * 8
         given = NOTHING if all(x is None for x in rest) else tuple(rest)
         found = None
         if not torch.is_grad_enabled() and is_plain(gradient, scores):
-            found = _reverse(ctx.settings, scores, given, gradient, saved)
+            found = _reverse(ctx.settings, wanted, scores, given, gradient, saved)
         if found is None:
             whole, batch, _ = fold_scores(scores)
             operands = [whole, None, None]
@@ -123,25 +174,35 @@ class _Couple(torch.autograd.Function):
             # With create_graph the operator says that there is no second derivative.
             call = torch.ops.otattn.gradients if torch.is_grad_enabled() else _torch._gradients_cpu
             upstream = (None, fold_scores(gradient)[0], None, None, saved)
-            found = call(*operands, *upstream, _torch._text(ctx.settings), "query")[0].reshape(scores.shape)
-        return None, found, None
+            made = call(*operands, *upstream, _torch._text(ctx.settings), ",".join(wanted))
+            shapes = [x.shape for x, n in zip((scores, *rest), needed, strict=True) if n]
+            found = tuple(x.reshape(shape) for x, shape in zip(made, shapes, strict=True))
+        left = iter(found)
+        return (None, None, None, *(next(left) if n else None for n in needed))
+
+
+@functools.lru_cache(maxsize=64)
+def _solved(settings: Settings) -> Settings:
+    """Those of a solve that kept its promises, so that backward may start from it."""
+    return settings._replace(allow_partial=False)
 
 
 def _reverse(
     settings: Settings,
+    wanted: tuple[str, ...],
     scores: Tensor,
     given: tuple[Tensor | None, ...],
     gradient: Tensor,
     saved: Tensor | None,
-) -> Tensor | None:
-    """The gradient by the structs of an earlier backward like this; None: not so."""
+) -> tuple[Any, ...] | None:
+    """The gradients by the structs of an earlier backward like this; None: not so."""
     layout = _native.layout(scores, *given, gradient)
     if layout is None:
         return None
-    name = name_of(settings, "gradient", layout)
+    name = name_of(settings, wanted, layout)
     reverse = _repeat.take(name)
     if reverse is None:
-        reverse = _new_reverse(name, settings, scores, given, gradient, saved)
+        reverse = _new_reverse(name, settings, wanted, scores, given, gradient, saved)
         if reverse is None:
             return None
     try:
@@ -149,12 +210,13 @@ def _reverse(
         found = reverse.run(*present(scores, given[:3]), *kept, gradient)
     finally:
         _repeat.give(reverse)
-    return None if found is None else found[1]
+    return None if found is None else found[1:]
 
 
 def _new_reverse(
     name: Any,
     settings: Settings,
+    wanted: tuple[str, ...],
     scores: Tensor,
     given: tuple[Tensor | None, ...],
     gradient: Tensor,
@@ -177,8 +239,16 @@ def _new_reverse(
     kept = {}
     if saved is not None:
         kept["column_potential"] = _view(saved.reshape((*whole.shape[:2], 1, whole.shape[3])))
-    wanted = {"query": _view(torch.empty(whole.shape, dtype=scores.dtype))}
+    rows, columns = whole.shape[2:]
+    shapes = {"query": tuple(scores.shape), "row_mass": (rows,), "column_mass": (columns,)}
+    results = {
+        field: _view(
+            torch.empty(whole.shape if field == "query" else (1, 1, 1, *shapes[field]), dtype=scores.dtype)
+        )
+        for field in wanted
+    }
     bound, _ = places_of(given)
+    upstreams = {"coupling_grad": _view(upstream)}
     return _repeat.backward_of(
-        name, job, bound, kept, {"coupling_grad": _view(upstream)}, wanted, [tuple(scores.shape)]
+        name, job, bound, kept, upstreams, results, [shapes[field] for field in wanted]
     )

@@ -38,9 +38,14 @@ def is_plain(*tensors: Tensor) -> bool:
     return True
 
 
-def is_plain_constant(*tensors: Tensor) -> bool:
-    """The same, and no derivative is wanted."""
-    return is_plain(*tensors) and not (torch.is_grad_enabled() and any(x.requires_grad for x in tensors))
+def derivative_wanted(*tensors: Tensor) -> bool | None:
+    """Whether one is, of plain tensors; None: they are not plain."""
+    if not is_plain(*tensors):
+        return None
+    for x in tensors:
+        if x.requires_grad:
+            return torch.is_grad_enabled()
+    return False
 
 
 _WITH_SAVED = ["out", "saved"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -302,7 +303,9 @@ def test_transport_again_and_when_it_changes_in_place(convert: Any, rng: np.rand
                 for _ in range(2):
                     assert (otattn.ot.sinkhorn(rows, columns, cost, 0.5, stopThr=tolerance) == right).all()
                     assert (otattn.ot.emd(rows, columns, cost) == exact).all()
-                    assert otattn.ot.emd2(rows, columns, cost) == (exact * cost).sum()
+                    # Summed in f64 here and in the type of the costs there, at most 16 numbers below 1.
+                    value = float(otattn.ot.emd2(rows, columns, cost))
+                    assert abs(value - float((exact * cost).sum())) <= 16 * np.finfo(dtype).eps
                     results = [
                         otattn.ot.solve(cost, rows, columns, reg, reg_type=kind, tol=tolerance)
                         for reg, kind in ((0.5, "entropy"), (0.5, "KL"), (None, "KL"))
@@ -327,6 +330,130 @@ def test_transport_again_and_when_it_changes_in_place(convert: Any, rng: np.rand
                 assert np.abs(P - kept).max() <= 1e-6
                 u, v = results[2].potentials
                 assert abs(float((u * rows / 3).sum() + (v * columns).sum()) - float(values[2])) <= 1e-6
+
+
+@pytest.mark.parametrize("convert", [np.asarray, torch.from_numpy], ids=["numpy", "torch"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_logs_of_transport_again(convert: Any, dtype: Any, rng: np.random.Generator) -> None:
+    """Kept calls say what the longer way says, and what formulas of NumPy make of its potentials."""
+    otattn.release_memory()
+    # Sums and exponentials are rounded to the type, once each.
+    close = 64 * float(np.finfo(dtype).eps)
+    for layout in (np.ascontiguousarray, np.asfortranarray):
+        M = layout(rng.random((3, 5)).astype(dtype))
+        a, b = ((x / x.sum()).astype(dtype) for x in (rng.random(n) + 0.1 for n in (3, 5)))
+        b *= a.sum() / b.sum()
+        cost, rows, columns = (convert(x) for x in (M, a, b))
+        request = otattn.AuxRequest(receiver=True, potentials=True, certificate=True)
+        masses = {"cost": True, "row_mass": rows, "column_mass": columns, "return_aux": request}
+        tolerance = 1e-12 if dtype == np.float64 else 1e-6
+        entropic = {"method": "softmax/exact", "temperature": 0.5, "tolerance": tolerance}
+        plan, aux = otattn.coupling(cost, **entropic, allow_partial=True, **masses)
+        f, g = (np.asarray(x) for x in aux.potentials)
+        exact, duals = otattn.coupling(cost, method="hard/exact", **masses)
+        u, v = (np.asarray(x) for x in duals.potentials)
+        shift = (u.mean() - v.mean()) / 2
+        for _ in range(3):
+            found, log = otattn.ot.sinkhorn(rows, columns, cost, 0.5, stopThr=tolerance, log=True)
+            assert (found == plan).all() and log["certificate"] == aux.certificate
+            assert log["niter"] == aux.info.rounds and log["status"] == "ok"
+            for name, x in (("log_u", f / 0.5), ("log_v", g / 0.5)):
+                assert (np.asarray(log[name]) == x).all()
+                again = np.asarray(log[name[4:]])
+                assert np.abs(again / np.exp(x) - 1).max() <= close
+            found, log = otattn.ot.emd(rows, columns, cost, log=True)
+            assert (found == exact).all() and type(log["u"]) is type(rows)
+            assert np.abs(np.asarray(log["u"]) - (u - shift)).max() <= close
+            assert np.abs(np.asarray(log["v"]) - (v + shift)).max() <= close
+            value = float((np.asarray(exact) * M).sum(dtype=np.float64))
+            assert abs(float(log["cost"]) - value) <= close
+            assert log["cost"] == otattn.ot.emd2(rows, columns, cost) and log["cost"].dtype == cost.dtype
+
+
+@pytest.mark.parametrize("convert", [np.asarray, torch.from_numpy], ids=["numpy", "torch"])
+@pytest.mark.parametrize("reg_type", ["KL", "entropy"])
+@pytest.mark.parametrize("unbalanced", [None, 0.7, (0.4, 2.0), (math.inf, 0.5), (0.5, math.inf)])
+def test_values_of_transport_at_once(convert: Any, reg_type: str, unbalanced: Any, rng: Any) -> None:
+    """`solve` of plain arrays is that with a reference or a start, which goes the longer way."""
+    M, a, b = rng.random((3, 4)), rng.random(3) + 0.1, rng.random(4) + 0.1
+    b *= a.sum() / b.sum()
+    cost, rows, columns = (convert(x) for x in (M, a, b))
+    how = {"reg": 0.3, "reg_type": reg_type, "unbalanced": unbalanced, "tol": 1e-12}
+    reference = {"c": rows[:, None] * columns} if reg_type == "KL" and unbalanced else {"method": "sinkhorn"}
+    expected = otattn.ot.solve(cost, rows, columns, **how, **reference)
+    for _ in range(3):
+        found = otattn.ot.solve(cost, rows, columns, **how)
+        # The first differs in the last bits of its cost, all in the order of its sums.
+        assert np.abs(np.asarray(found.plan) - np.asarray(expected.plan)).max() <= 1e-11
+        assert abs(float(found.value - expected.value)) <= 1e-11
+        assert abs(float(found.value_linear - expected.value_linear)) <= 1e-11
+        for x, y in zip(found.potentials, expected.potentials, strict=True):
+            assert np.abs(np.asarray(x) - np.asarray(y)).max() <= 1e-9
+        for name, x in found.log["certificate"].as_dict().items():
+            assert x == pytest.approx(getattr(expected.log["certificate"], name), rel=1e-9, abs=1e-9), name
+        if unbalanced is not None:
+            plan = otattn.ot.sinkhorn_unbalanced(
+                rows, columns, cost, 0.3, unbalanced, reg_type=reg_type, stopThr=1e-12
+            )
+            assert (plan == found.plan).all()
+
+
+def test_gradients_of_transport_again() -> None:
+    torch.manual_seed(0)
+    M, upstream = torch.rand(4, 5, dtype=torch.float64), torch.randn(4, 5, dtype=torch.float64)
+    a, b = torch.rand(4, dtype=torch.float64) + 0.1, torch.rand(5, dtype=torch.float64) + 0.1
+    b *= a.sum() / b.sum()
+    leaves = [x.requires_grad_() for x in (M, a, b)]
+    masses = {"cost": True, "row_mass": a, "column_mass": b, "return_aux": otattn.AuxRequest(receiver=True)}
+    longer, _ = otattn.coupling(M, method="softmax/exact", temperature=0.5, tolerance=1e-13, **masses)
+    expected = torch.autograd.grad((longer * upstream).sum(), leaves)
+    for wanted in (leaves, leaves[:1], leaves[1:]):
+        for x in leaves:
+            x.requires_grad_(any(x is y for y in wanted))
+        for _ in range(3):
+            plan = otattn.ot.sinkhorn(a, b, M, 0.5, stopThr=1e-13)
+            assert torch.equal(plan, longer)
+            found = torch.autograd.grad((plan * upstream).sum(), wanted)
+            for x, y in zip(leaves, expected, strict=True):
+                places = [k for k, leaf in enumerate(wanted) if leaf is x]
+                if places:
+                    assert (found[places[0]] - y).abs().max() <= 1e-10
+        plan, log = otattn.ot.sinkhorn(a, b, M, 0.5, stopThr=1e-13, log=True)
+        assert plan.requires_grad and not log["u"].requires_grad and log["certificate"].column_error <= 1e-12
+
+
+def test_numbers_of_a_plan(rng: np.random.Generator) -> None:
+    P, M, a, b = rng.random((3, 4)), rng.random((3, 4)), rng.random(3) + 0.1, rng.random(4) + 0.1
+    P[1, 2] = 0.0
+
+    def kl(x: Any, y: Any) -> float:
+        return float((np.where(x > 0, x * np.log(np.where(x > 0, x, 1) / y), 0.0) - x + y).sum())
+
+    entropy = float(np.where(P > 0, P * np.log(np.where(P > 0, P, 1)), 0.0).sum())
+    expected = [(P * M).sum(), entropy, P.sum(), kl(P, np.outer(a, b)), kl(P.sum(1), a), kl(P.sum(0), b)]
+    for convert in (np.asarray, torch.from_numpy, np.asfortranarray):
+        arrays = [convert(x) for x in (P, M, a, b)]
+        assert np.allclose(_native.sums(*arrays), expected, rtol=1e-13)
+        assert abs(float(_native.linear(*arrays[:2])) - expected[0]) <= 1e-13
+        cost = _native.against(*arrays[1:], 0.3)
+        assert np.abs(np.asarray(cost) - (M - 0.3 * np.log(np.outer(a, b)))).max() <= 1e-14
+        for x, y in zip(_native.apart(*arrays[2:], *arrays[2:], 0.3), (a, b), strict=True):
+            assert np.abs(np.asarray(x) - (y - 0.3 * np.log(y))).max() <= 1e-14
+    assert [type(x) for x in _native.scalars(M.astype(np.float32), 1.0, 2.0)] == [np.float32, np.float32]
+    nothing = [
+        _native.sums(P, M, b, a),
+        _native.sums(P, M, a.astype(int), b),
+        _native.linear(P, M.T),
+        _native.against(M, b, a, 1.0),
+        _native.apart(a, b, b, a, 1.0),
+        _native.scalings(P, a, 1.0),
+        _native.centred(a, "b"),
+        _native.scalars("x", 1.0),
+    ]
+    assert nothing == [None] * len(nothing)
+    for call, arguments in ((_native.judge, ()), (_native.judge, (P,)), (_native.scalings, (a, b, "x"))):
+        with pytest.raises((TypeError, ValueError)):
+            call(*arguments)
 
 
 def test_masses_that_become_zero(rng: np.random.Generator) -> None:

@@ -1,0 +1,259 @@
+/* transport.c: numbers of a transport plan, in one call where NumPy and torch take a dozen.
+ *
+ *     sums(plan, M, a, b) -> six numbers | None   <P, M>, sum P log P, sum P, KL(P | a b^T), KL(P1 | a), KL(P^T 1 | b), where
+ *                                                 KL(x | y) = sum x log(x / y) - x + y
+ *     linear(plan, M) -> scalar | None            <P, M> alone, of M's kind and type
+ *     scalings(f, g, reg) -> four arrays | None   f / reg, g / reg and their exponentials
+ *     apart(f, g, a, b, reg) -> two | None        f - reg log a, g - reg log b
+ *     centred(u, v) -> two | None                 u - s, v + s with s = (mean u - mean v) / 2
+ *     against(M, a, b, reg) -> array | None       M_ij - reg log a_i - reg log b_j, of M's type
+ *     scalars(like, x, ...) -> tuple | None       numbers as scalars of the kind and type of `like`
+ *
+ * Shapes: plan, M [n, m], a, f, u [n], b, g, v [m], all in f64 or f32 of any strides; masses are positive. Sums are taken in
+ * f64 whatever the type. Potentials come back in f64, as they are given. None: arrays that are not like this. */
+#include "native.h"
+
+#include <math.h>
+
+enum { UNLOCKED_FROM = 1 << 12 };
+
+typedef struct numbers {
+    array_memory memory;
+    int wide;
+} numbers;
+
+/* Reads f64 or f32 of so many dimensions; false, without an exception, for all else. */
+static int numbers_of(const native_state *state, PyObject *object, int dimensions, numbers *x) {
+    if (!memory_of(state, object, &x->memory) || x->memory.dimensions != dimensions) return 0;
+    x->wide = memory_is_f64(&x->memory);
+    return x->wide || memory_is_f32(&x->memory);
+}
+
+static double at(const numbers *x, int64_t place) {
+    return x->wide ? ((const double *)x->memory.data)[place]
+                   : (double)((const float *)x->memory.data)[place];
+}
+
+static double at1(const numbers *x, int64_t i) { return at(x, i * x->memory.strides[0]); }
+
+static double at2(const numbers *x, int64_t i, int64_t j) {
+    return at(x, i * x->memory.strides[0] + j * x->memory.strides[1]);
+}
+
+/* Do the lengths of the vectors fit the matrix? */
+static int vectors_fit(const numbers *matrix, const numbers *rows, const numbers *columns) {
+    return rows->memory.shape[0] == matrix->memory.shape[0] &&
+           columns->memory.shape[0] == matrix->memory.shape[1];
+}
+
+static double divergence(double x, double y) { return (x > 0.0 ? x * log(x / y) : 0.0) - x + y; }
+
+typedef struct plan_sums {
+    double linear, entropy, mass, relative, rows, columns;
+} plan_sums;
+
+/* `scratch`: the sums of the columns and, behind them, the logarithms of b. */
+static void sum_plan(const numbers *plan, const numbers *cost, const numbers *a, const numbers *b,
+                     double *scratch, plan_sums *sums) {
+    const int64_t n = plan->memory.shape[0], m = plan->memory.shape[1];
+    double *column_sums = scratch, *logarithms = scratch + m;
+    for (int64_t j = 0; j < m; j++) logarithms[j] = log(at1(b, j));
+    for (int64_t i = 0; i < n; i++) {
+        const double mass = at1(a, i), logarithm = log(mass);
+        double row = 0.0;
+        for (int64_t j = 0; j < m; j++) {
+            const double p = at2(plan, i, j);
+            const double own = p > 0.0 ? p * log(p) : 0.0;
+            sums->linear += p * at2(cost, i, j);
+            sums->entropy += own;
+            sums->relative += own - p * (logarithm + logarithms[j]) - p + mass * at1(b, j);
+            row += p;
+            column_sums[j] += p;
+        }
+        sums->mass += row;
+        sums->rows += divergence(row, mass);
+    }
+    for (int64_t j = 0; j < m; j++) sums->columns += divergence(column_sums[j], at1(b, j));
+}
+
+PyObject *native_sums(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
+    const native_state *state = PyModule_GetState(module);
+    numbers plan, cost, a, b;
+    if (count != 4 || !numbers_of(state, arguments[0], 2, &plan) ||
+        !numbers_of(state, arguments[1], 2, &cost) || !numbers_of(state, arguments[2], 1, &a) ||
+        !numbers_of(state, arguments[3], 1, &b) || !vectors_fit(&plan, &a, &b) ||
+        !vectors_fit(&cost, &a, &b))
+        Py_RETURN_NONE;
+    double *scratch = PyMem_Calloc((size_t)plan.memory.shape[1] + 1, 2 * sizeof *scratch);
+    if (scratch == NULL) return PyErr_NoMemory();
+    plan_sums sums = {0};
+    if (plan.memory.shape[0] * plan.memory.shape[1] < UNLOCKED_FROM) {
+        sum_plan(&plan, &cost, &a, &b, scratch, &sums);
+    } else {
+        Py_BEGIN_ALLOW_THREADS sum_plan(&plan, &cost, &a, &b, scratch, &sums);
+        Py_END_ALLOW_THREADS
+    }
+    PyMem_Free(scratch);
+    return Py_BuildValue("dddddd", sums.linear, sums.entropy, sums.mass, sums.relative, sums.rows,
+                         sums.columns);
+}
+
+/* A new vector of f64 of the kind and length of x, set into the tuple; NULL with an exception. */
+static double *vector_like(const native_state *state, const numbers *x, PyObject *results,
+                           Py_ssize_t place) {
+    void *data = NULL;
+    PyObject *made = memory_new(state, &x->memory, OTA_F64, 1, x->memory.shape, &data);
+    if (made != NULL) PyTuple_SetItem(results, place, made);
+    return made == NULL ? NULL : data;
+}
+
+static int read_number(PyObject *object, double *value) {
+    *value = PyFloat_AsDouble(object);
+    return !(*value == -1.0 && PyErr_Occurred());
+}
+
+PyObject *native_scalings(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
+    const native_state *state = PyModule_GetState(module);
+    numbers x[2];
+    double reg = 0.0;
+    if (count != 3 || !numbers_of(state, arguments[0], 1, &x[0]) ||
+        !numbers_of(state, arguments[1], 1, &x[1]))
+        Py_RETURN_NONE;
+    if (!read_number(arguments[2], &reg)) return NULL;
+    PyObject *results = PyTuple_New(4);
+    for (int side = 0; results != NULL && side < 2; side++) {
+        double *logarithm = vector_like(state, &x[side], results, side);
+        double *scaling =
+            logarithm == NULL ? NULL : vector_like(state, &x[side], results, 2 + side);
+        if (scaling == NULL) {
+            Py_DECREF(results);
+            return NULL;
+        }
+        for (int64_t i = 0; i < x[side].memory.shape[0]; i++) {
+            logarithm[i] = at1(&x[side], i) / reg;
+            scaling[i] = exp(logarithm[i]);
+        }
+    }
+    return results;
+}
+
+/* Two vectors of f64, each a number less: reg times the logarithms of masses, or one shift where there are none. */
+static PyObject *shifted(const native_state *state, const numbers x[2], const numbers *masses,
+                         double reg, const double shift[2]) {
+    PyObject *results = PyTuple_New(2);
+    for (int side = 0; results != NULL && side < 2; side++) {
+        double *found = vector_like(state, &x[side], results, side);
+        if (found == NULL) {
+            Py_DECREF(results);
+            return NULL;
+        }
+        for (int64_t i = 0; i < x[side].memory.shape[0]; i++)
+            found[i] = at1(&x[side], i) -
+                       (masses == NULL ? shift[side] : reg * log(at1(&masses[side], i)));
+    }
+    return results;
+}
+
+PyObject *native_apart(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
+    const native_state *state = PyModule_GetState(module);
+    numbers x[4];
+    double reg = 0.0;
+    if (count != 5) Py_RETURN_NONE;
+    for (int k = 0; k < 4; k++)
+        if (!numbers_of(state, arguments[k], 1, &x[k])) Py_RETURN_NONE;
+    if (x[0].memory.shape[0] != x[2].memory.shape[0] ||
+        x[1].memory.shape[0] != x[3].memory.shape[0])
+        Py_RETURN_NONE;
+    if (!read_number(arguments[4], &reg)) return NULL;
+    return shifted(state, x, x + 2, reg, NULL);
+}
+
+PyObject *native_centred(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
+    const native_state *state = PyModule_GetState(module);
+    numbers x[2];
+    double mean[2] = {0.0, 0.0};
+    if (count != 2) Py_RETURN_NONE;
+    for (int side = 0; side < 2; side++) {
+        if (!numbers_of(state, arguments[side], 1, &x[side])) Py_RETURN_NONE;
+        const int64_t length = x[side].memory.shape[0];
+        for (int64_t i = 0; i < length; i++) mean[side] += at1(&x[side], i) / (double)length;
+    }
+    const double half = (mean[0] - mean[1]) / 2.0;
+    return shifted(state, x, NULL, 0.0, (const double[2]){half, -half});
+}
+
+PyObject *native_against(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
+    const native_state *state = PyModule_GetState(module);
+    numbers cost, a, b;
+    double reg = 0.0;
+    if (count != 4 || !numbers_of(state, arguments[0], 2, &cost) ||
+        !numbers_of(state, arguments[1], 1, &a) || !numbers_of(state, arguments[2], 1, &b) ||
+        !vectors_fit(&cost, &a, &b))
+        Py_RETURN_NONE;
+    if (!read_number(arguments[3], &reg)) return NULL;
+    const int64_t n = cost.memory.shape[0], m = cost.memory.shape[1];
+    double *logarithms = PyMem_Calloc((size_t)m + 1, sizeof *logarithms);
+    if (logarithms == NULL) return PyErr_NoMemory();
+    void *data = NULL;
+    PyObject *made = memory_new(state, &cost.memory, 0, 2, cost.memory.shape, &data);
+    for (int64_t j = 0; j < m; j++) logarithms[j] = reg * log(at1(&b, j));
+    for (int64_t i = 0; made != NULL && i < n; i++) {
+        const double row = reg * log(at1(&a, i));
+        for (int64_t j = 0; j < m; j++) {
+            const double found = at2(&cost, i, j) - row - logarithms[j];
+            if (cost.wide)
+                ((double *)data)[i * m + j] = found;
+            else
+                ((float *)data)[i * m + j] = (float)found;
+        }
+    }
+    PyMem_Free(logarithms);
+    return made;
+}
+
+/* A number as a scalar of this kind and type; NULL with an exception. */
+static PyObject *scalar_like(const native_state *state, const array_memory *like, double value) {
+    void *data = NULL;
+    PyObject *made = memory_new(state, like, 0, 0, NULL, &data);
+    if (made == NULL) return NULL;
+    if (memory_is_f64(like))
+        *(double *)data = value;
+    else
+        *(float *)data = (float)value;
+    return like->kind == MEMORY_NUMPY ? PyArray_Return((PyArrayObject *)made) : made;
+}
+
+PyObject *native_linear(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
+    const native_state *state = PyModule_GetState(module);
+    numbers plan, cost;
+    if (count != 2 || !numbers_of(state, arguments[0], 2, &plan) ||
+        !numbers_of(state, arguments[1], 2, &cost) ||
+        plan.memory.shape[0] != cost.memory.shape[0] ||
+        plan.memory.shape[1] != cost.memory.shape[1])
+        Py_RETURN_NONE;
+    double sum = 0.0;
+    for (int64_t i = 0; i < plan.memory.shape[0]; i++)
+        for (int64_t j = 0; j < plan.memory.shape[1]; j++)
+            sum += at2(&plan, i, j) * at2(&cost, i, j);
+    return scalar_like(state, &cost.memory, sum);
+}
+
+PyObject *native_scalars(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
+    const native_state *state = PyModule_GetState(module);
+    array_memory like;
+    if (count < 1 || !memory_of(state, arguments[0], &like) ||
+        !(memory_is_f64(&like) || memory_is_f32(&like)))
+        Py_RETURN_NONE;
+    PyObject *results = PyTuple_New(count - 1);
+    for (Py_ssize_t k = 0; results != NULL && k < count - 1; k++) {
+        double value = 0.0;
+        PyObject *made = NULL;
+        if (read_number(arguments[1 + k], &value)) made = scalar_like(state, &like, value);
+        if (made == NULL) {
+            Py_DECREF(results);
+            return NULL;
+        }
+        PyTuple_SetItem(results, k, made);
+    }
+    return results;
+}

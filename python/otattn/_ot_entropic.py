@@ -1,0 +1,144 @@
+"""Entropic transport between masses that are kept, under POT's names: `sinkhorn` and `sinkhorn2`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from . import _native
+from ._attention import is_torch
+from ._aux import NO_AUX, AuxOutput
+from ._coupling_repeat import WITH_CERTIFICATE, WITH_INFO
+from ._ot_problem import JUDGED, Entropic, again, cost_of, entry_of, linear_cost, mass_of, positive, run
+
+
+def sinkhorn(
+    a: Any,
+    b: Any,
+    M: Any,
+    reg: float,
+    method: str = "sinkhorn",
+    numItermax: int = 1000,
+    stopThr: float = 1e-9,
+    verbose: bool = False,
+    log: bool = False,
+    warn: bool = True,
+    warmstart: Any = None,
+    **unused: Any,
+) -> Any:
+    """Entropic transport: minimise ``<P, M> + reg sum P log P`` with row sums `a` and column sums `b`.
+
+    Parameters
+    ----------
+    a : array, shape (n,)
+        Row masses; empty means equal ones. Same total as `b`.
+    b : array, shape (m,) or (m, histograms)
+        Several columns give one value each, as in POT.
+    M : array, shape (n, m)
+    reg : float
+    method : str
+        POT's names are accepted and mean the same plan; every solve works on logarithms.
+    numItermax : int
+    stopThr : float
+        On the larger of row and column error, relative to the total mass.
+    verbose : bool
+        Accepted for POT's signature.
+    log : bool
+        Then the result is ``(plan, dict)`` with u, v, log_u, log_v, err, niter.
+    warn : bool
+        Warn when the rounds run out.
+    warmstart : (array, array), optional
+        Logarithms of u and v to start from.
+
+    Returns
+    -------
+    plan : array, shape (n, m), or values, shape (histograms,)
+
+    Raises
+    ------
+    Infeasible
+        For unequal totals.
+    ValueError, TypeError
+        Naming the argument.
+
+    Examples
+    --------
+    >>> import numpy as np, otattn
+    >>> otattn.ot.sinkhorn([0.5, 0.5], [0.5, 0.5], np.array([[0.0, 1.0], [1.0, 0.0]]), 1.0).round(6)
+    array([[0.365529, 0.134471],
+           [0.134471, 0.365529]])
+    """
+    if method == "sinkhorn" and warmstart is None:
+        problem = Entropic(reg, stopThr, numItermax)
+        found = again(problem, WITH_CERTIFICATE if log else WITH_INFO, M, a, b)
+        if found is not None:
+            return (found[0], _log_of(found[1], reg)) if log else found
+    M, reg = cost_of(M), positive("reg", reg)
+    if method.lower() not in _SINKHORNS:
+        raise ValueError(f"method is {method!r}, wanted one of {', '.join(_SINKHORNS)}")
+    if b is not None and getattr(b, "ndim", 1) == 2:
+        values = [
+            sinkhorn2(a, b[:, k], M, reg, numItermax=numItermax, stopThr=stopThr, warn=warn)
+            for k in range(b.shape[1])
+        ]
+        return (_stack(values), {}) if log else _stack(values)
+    a, b = mass_of("a", a, M.shape[0], M), mass_of("b", b, M.shape[1], M)
+    start = None if warmstart is None else reg * warmstart[1]
+    problem = Entropic(reg, stopThr, numItermax)
+    plan, aux = run(problem, M, a, b, warn, JUDGED if log else NO_AUX, start_potential=start)
+    return (plan, _log_of(aux, reg)) if log else plan
+
+
+def _log_of(aux: AuxOutput, reg: float) -> dict[str, Any]:
+    assert aux.potentials is not None and aux.info is not None
+    f, g = aux.potentials
+    log_u, log_v, u, v = _native.scalings(f, g, reg) or (f / reg, g / reg, _exp(f / reg), _exp(g / reg))
+    return {"log_u": log_u, "log_v": log_v, "u": u, "v": v, **entry_of(aux.info, aux.certificate)}
+
+
+# POT's names of ways to the same plan.
+_SINKHORNS = ("sinkhorn", "sinkhorn_log", "sinkhorn_stabilized", "sinkhorn_epsilon_scaling", "greenkhorn")
+
+
+def _exp(x: Any) -> Any:
+    return x.exp() if is_torch(x) else np.exp(x)
+
+
+def _stack(values: list[Any]) -> Any:
+    if values and is_torch(values[0]):
+        import torch
+
+        return torch.stack(values)
+    return np.array(values)
+
+
+def sinkhorn2(
+    a: Any,
+    b: Any,
+    M: Any,
+    reg: float,
+    method: str = "sinkhorn",
+    numItermax: int = 1000,
+    stopThr: float = 1e-9,
+    verbose: bool = False,
+    log: bool = False,
+    warn: bool = False,
+    warmstart: Any = None,
+    **unused: Any,
+) -> Any:
+    """The cost ``<P, M>`` of `sinkhorn`'s plan; parameters as there.
+
+    Examples
+    --------
+    >>> import numpy as np, otattn
+    >>> float(otattn.ot.sinkhorn2([0.5, 0.5], [0.5, 0.5], np.array([[0.0, 1.0], [1.0, 0.0]]), 1.0).round(6))
+    0.268941
+    """
+    M = cost_of(M)
+    if method.lower() not in _SINKHORNS[:3]:
+        raise ValueError(f"method is {method!r}, wanted one of {', '.join(_SINKHORNS[:3])}")
+    if b is not None and getattr(b, "ndim", 1) == 2:
+        return sinkhorn(a, b, M, reg, method, numItermax, stopThr, verbose, log, warn, warmstart)
+    found = sinkhorn(a, b, M, reg, method, numItermax, stopThr, verbose, log, warn, warmstart)
+    return (linear_cost(found[0], M), found[1]) if log else linear_cost(found, M)

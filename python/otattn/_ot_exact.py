@@ -1,0 +1,150 @@
+"""Exact transport under POT's names: `emd` and `emd2`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from . import _native
+from ._attention import is_torch
+from ._coupling import coupling
+from ._coupling_repeat import ONLY, WITH_POTENTIALS
+from ._ot_problem import POTENTIALS, again, cost_of, linear_cost, mass_of
+
+
+def emd(
+    a: Any,
+    b: Any,
+    M: Any,
+    numItermax: int = 100000,
+    log: bool = False,
+    center_dual: bool = True,
+    numThreads: int = 1,
+    check_marginals: bool = True,
+    potentials_init: Any = None,
+) -> Any:
+    """Exact transport: minimise ``<P, M>`` with row sums `a` and column sums `b`.
+
+    Parameters
+    ----------
+    a, b, M
+        As in `sinkhorn`.
+    log : bool
+        Then the result is ``(plan, dict)`` with cost, u, v, warning, result_code.
+    numItermax, center_dual, numThreads, check_marginals, potentials_init
+        Accepted for POT's signature; `center_dual` centres u and v as there.
+
+    Returns
+    -------
+    plan : array, shape (n, m)
+
+    Raises
+    ------
+    Infeasible
+        For unequal totals.
+
+    Examples
+    --------
+    >>> import numpy as np, otattn
+    >>> otattn.ot.emd([0.5, 0.5], [0.5, 0.5], np.array([[0.0, 1.0], [1.0, 0.0]]))
+    array([[0.5, 0. ],
+           [0. , 0.5]])
+    """
+    found = again(None, WITH_POTENTIALS if log else ONLY, M, a, b)
+    if found is not None:
+        return (found[0], emd_log(M, a, b, found[0], found[1].potentials, center_dual)) if log else found
+    M = cost_of(M)
+    a, b = mass_of("a", a, M.shape[0], M), mass_of("b", b, M.shape[1], M)
+    how: dict[str, Any] = {"method": "hard/exact", "cost": True, "row_mass": a, "column_mass": b}
+    if not log:
+        return coupling(M, **how)
+    plan, aux = coupling(M, **how, return_aux=POTENTIALS)
+    return plan, emd_log(M, a, b, plan, aux.potentials, center_dual)
+
+
+def emd_log(M: Any, a: Any, b: Any, plan: Any, potentials: Any, center_dual: bool = True) -> dict[str, Any]:
+    """The log of exact transport, from the library's potentials."""
+    # They obey -M + f + g <= 0: they are the dual variables themselves.
+    u, v = potentials
+    if not _native.without_zeros(a, b):
+        u, v = _filled(u, v, M)
+    if center_dual:
+        u, v = _native.centred(u, v) or _centred(u, v)
+    return {"cost": linear_cost(plan, M), "u": u, "v": v, "warning": None, "result_code": 1}
+
+
+def _centred(u: Any, v: Any) -> tuple[Any, Any]:
+    shift = (u.mean() - v.mean()) / 2
+    return u - shift, v + shift
+
+
+def _filled(u: Any, v: Any, M: Any) -> tuple[Any, Any]:
+    """Dual variables of rows and columns without mass: the largest that are feasible."""
+    dead_u, dead_v = ~_finite(u), ~_finite(v)
+    if not (dead_u.any() or dead_v.any()):
+        return u, v
+    u, v, M = (np.asarray(x.detach() if is_torch(x) else x) for x in (u, v, M))
+    dead_u, dead_v = ~np.isfinite(u), ~np.isfinite(v)
+    u, v = u.copy(), v.copy()
+    v[dead_v] = (M - u[:, None])[~dead_u][:, dead_v].min(0)
+    u[dead_u] = (M - v)[dead_u].min(1)
+    return u, v
+
+
+def _finite(x: Any) -> Any:
+    return x.isfinite() if is_torch(x) else np.isfinite(x)
+
+
+def emd2(
+    a: Any,
+    b: Any,
+    M: Any,
+    processes: int = 1,
+    numItermax: int = 100000,
+    log: bool = False,
+    return_matrix: bool = False,
+    center_dual: bool = True,
+    numThreads: int = 1,
+    check_marginals: bool = True,
+    potentials_init: Any = None,
+) -> Any:
+    """The cost of `emd`'s plan; parameters as there.
+
+    With several columns in `b`, a list with one result for each. Tensors get gradients: the plan by `M`, the
+    dual variables, centred, by `a` and `b`.
+
+    Examples
+    --------
+    >>> import numpy as np, otattn
+    >>> float(otattn.ot.emd2([0.5, 0.5], [1.0, 0.0], np.array([[0.0, 1.0], [1.0, 0.0]])))
+    0.5
+    """
+    if b is not None and getattr(b, "ndim", 1) == 2:
+        return [
+            emd2(a, b[:, k], M, log=log, return_matrix=return_matrix, center_dual=center_dual)
+            for k in range(b.shape[1])
+        ]
+    if not (log or return_matrix or _has_derivative(a) or _has_derivative(b)):
+        return linear_cost(emd(a, b, M.detach() if _has_derivative(M) else M), cost_of(M))
+    plan, entry = emd_value(a, b, M, center_dual)
+    if return_matrix:
+        entry["G"] = plan
+    return (entry["cost"], entry) if log or return_matrix else entry["cost"]
+
+
+def _has_derivative(x: Any) -> bool:
+    return is_torch(x) and x.requires_grad
+
+
+def emd_value(a: Any, b: Any, M: Any, center_dual: bool = True) -> Any:
+    """`emd` with its log, whose cost has the gradients of the optimal value: plan and dual variables."""
+    given = [x for x in (a, b, M) if is_torch(x)]
+    rows, columns, cost = (x.detach() if is_torch(x) else x for x in (a, b, M))
+    plan, entry = emd(rows, columns, cost, log=True, center_dual=center_dual)
+    if not any(x.requires_grad for x in given):
+        return plan, entry
+    from ._torch_ot import ExactCost
+
+    value = ExactCost.apply(M, a, b, plan, entry["u"], entry["v"], entry["cost"])  # type: ignore[no-untyped-call]
+    return plan, {**entry, "cost": value}

@@ -1,0 +1,221 @@
+"""Problems of transport: their arguments, and solves of them by the structs of earlier ones."""
+
+from __future__ import annotations
+
+import functools
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from . import _native
+from ._attention import is_torch
+from ._aux import AuxRequest
+from ._certificate import Certificate
+from ._coupling import coupling, judged, words_of
+from ._coupling_repeat import coupling_again
+from ._errors import NotConverged, PartialWarning
+from ._solve import Info
+
+# The certificate of a plan costs more than many plans do.
+JUDGED = AuxRequest(potentials=True, certificate=True)
+POTENTIALS = AuxRequest(potentials=True)
+NUMBERS = frozenset((float, int, type(None)))
+
+
+def cost_of(M: Any) -> Any:
+    M = M if is_torch(M) else np.asarray(M)
+    if M.ndim != 2:
+        raise ValueError(f"M has shape {tuple(M.shape)}, wanted a matrix")
+    if not is_torch(M) and M.dtype.kind in "iub":
+        M = M.astype(np.float64)
+    return M
+
+
+def mass_of(name: str, x: Any, size: int, M: Any) -> Any:
+    """The mass as given, or equal masses of total 1 where it is absent or empty."""
+    if x is None or len(x) == 0:
+        return M[:, 0].new_full((size,), 1.0 / size) if is_torch(M) else np.full(size, 1.0 / size, M.dtype)
+    x = x if is_torch(x) else np.asarray(x)
+    if tuple(x.shape) != (size,):
+        raise ValueError(f"{name} has shape {tuple(x.shape)}, wanted ({size},)")
+    return x
+
+
+def log_or_zero(x: Any) -> Any:
+    """log x, and 0 where x is 0: there the plan is 0 whatever is added."""
+    if is_torch(x):
+        return x.where(x > 0, x.new_ones(())).log()
+    return np.log(np.where(x > 0, x, 1.0))
+
+
+def xlogx(x: Any, y: Any) -> Any:
+    """sum x log(x / y)."""
+    return (x * (log_or_zero(x) - log_or_zero(y))).sum()
+
+
+def kl(x: Any, y: Any) -> Any:
+    """sum x log(x / y) - x + y."""
+    return xlogx(x, y) - x.sum() + y.sum()
+
+
+def positive(name: str, value: Any) -> float:
+    found = float(value)
+    if not found > 0.0:
+        raise ValueError(f"{name} is {found!r}, wanted more than 0")
+    return found
+
+
+class Entropic(NamedTuple):
+    """The numbers of an entropic problem: weight, limits, and strengths of the penalties on sums."""
+
+    reg: float
+    tol: float | None
+    max_iter: int | None
+    rows: float = math.inf
+    """inf: these sums are exact."""
+    columns: float = math.inf
+
+    @property
+    def is_turned(self) -> bool:
+        """Relaxed rows go with relaxed columns only, so columns that are exact become the rows."""
+        return math.isinf(self.columns) and not math.isinf(self.rows)
+
+    def turned(self) -> Entropic:
+        """The transposed problem."""
+        return self._replace(rows=self.columns, columns=self.rows)
+
+
+def method_of(problem: Entropic) -> dict[str, str]:
+    """`method` and `rows` of `coupling` for a problem that is not to be turned."""
+    columns = "exact" if math.isinf(problem.columns) else f"relaxed:{problem.columns!r}"
+    rows = "hard" if math.isinf(problem.rows) else f"relaxed:{problem.rows!r}"
+    return {"method": f"softmax/{columns}", "rows": rows}
+
+
+@functools.lru_cache(maxsize=64)
+def words_of_problem(problem: Entropic | None) -> tuple[Any, ...]:
+    """Those of `run`'s call for entropic transport, or of `emd`'s for None."""
+    if problem is None:
+        return words_of("hard/exact", cost=True)
+    limits: dict[str, Any] = {"tolerance": problem.tol, "max_rounds": problem.max_iter}
+    how: dict[str, Any] = dict(method_of(problem))
+    return words_of(**how, temperature=problem.reg, cost=True, allow_partial=True, **limits)
+
+
+def is_named(problem: Entropic | None) -> bool:
+    """Whether weight and limits are plain numbers, as strengths are: calls are known by them."""
+    return problem is None or (
+        type(problem[0]) in NUMBERS and type(problem[1]) in NUMBERS and type(problem[2]) in NUMBERS
+    )
+
+
+@functools.lru_cache(maxsize=1)
+def _torch_ways() -> tuple[Any, Any]:
+    from ._torch_coupling import couple_again
+    from ._torch_repeat import derivative_wanted
+
+    return derivative_wanted, couple_again
+
+
+def are_plain(M: Any, a: Any, b: Any) -> bool:
+    """A matrix and two vectors without zeros, all of NumPy or all of torch."""
+    if not type(M) is type(a) is type(b) or (type(M) is not np.ndarray and not is_torch(M)):
+        return False
+    return bool(M.ndim == 2 and a.ndim == b.ndim == 1 and _native.without_zeros(a, b))
+
+
+# What solves a problem by words, names of outputs, cost and masses as an earlier call; None: what does not.
+Way = Callable[[tuple[Any, ...], tuple[str, ...], Any, tuple[Any, ...]], Any]
+
+
+def way_of(M: Any, a: Any, b: Any) -> Way | None:
+    """The way of plain arrays that nobody looks on at, with or without derivatives; None: the longer way."""
+    if not are_plain(M, a, b):
+        return None
+    if type(M) is np.ndarray:
+        return coupling_again
+    derivative_wanted, couple_again = _torch_ways()
+    wanted = derivative_wanted(M, a, b)
+    return None if wanted is None else couple_again if wanted else coupling_again
+
+
+def again(problem: Entropic | None, names: tuple[str, ...], M: Any, a: Any, b: Any) -> Any:
+    """What `coupling` returned for arrays like these, by the structs of that call; None: not so.
+
+    There is no more to check: the words and the layout are those of a call that was checked.
+    """
+    way = way_of(M, a, b) if is_named(problem) else None
+    return None if way is None else way(words_of_problem(problem), names, M, (None, a, b, None))
+
+
+def linear_cost(plan: Any, M: Any) -> Any:
+    """<P, M>."""
+    if not (is_torch(M) and (M.requires_grad or plan.requires_grad)) and plan.dtype == M.dtype:
+        found = _native.linear(plan, M)
+        if found is not None:
+            return found
+    return (plan * M).sum()
+
+
+def certificate_of_plan(problem: Entropic, M: Any, a: Any, b: Any, plan: Any, potentials: Any) -> Any:
+    """The judge's word on an earlier plan of a problem that is not to be turned."""
+    return judged(words_of_problem(problem), M, (None, a, b, None), plan, potentials)
+
+
+def run(
+    problem: Entropic,
+    M: Any,
+    a: Any,
+    b: Any,
+    warn: bool,
+    wanted: AuxRequest = JUDGED,
+    **arguments: Any,
+) -> Any:
+    """Plan and aux; rows and columns without mass are masked, since no logarithm reaches them."""
+    arguments = method_of(problem) | arguments
+    if not (a.all() and b.all()):
+        arguments["attn_mask"] = (a > 0)[:, None] & (b > 0)[None, :]
+
+    def solved(**limits: Any) -> Any:
+        return coupling(
+            M,
+            cost=True,
+            row_mass=a,
+            column_mass=b,
+            allow_partial=True,
+            temperature=problem.reg,
+            return_aux=wanted,
+            **limits,
+            **arguments,
+        )
+
+    tol, max_iter = problem.tol, problem.max_iter
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PartialWarning)
+        try:
+            never = tol is not None and tol <= 0.0
+            plan, aux = solved(rounds=max_iter) if never else solved(tolerance=tol, max_rounds=max_iter)
+        except NotConverged:
+            # No arithmetic reaches the tolerance; POT goes on to the last round and warns.
+            plan, aux = solved(rounds=max_iter)
+    if warn and aux.info.status in ("partial", "fixed_iters"):
+        warnings.warn(
+            f"after {aux.info.rounds} rounds the column error is {aux.info.column_error:.3g}; "
+            "raise numItermax, stopThr or reg",
+            PartialWarning,
+            stacklevel=3,
+        )
+    return plan, aux
+
+
+def entry_of(info: Info, certificate: Certificate | None) -> dict[str, Any]:
+    """What a log says of a solve."""
+    return {
+        "niter": info.rounds,
+        "err": [max(info.row_error, info.column_error)],
+        "certificate": certificate,
+        "status": info.status,
+    }

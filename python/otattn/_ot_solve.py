@@ -1,0 +1,400 @@
+"""The one call for all problems, `solve`, and transport with relaxed sums, under POT's names."""
+
+from __future__ import annotations
+
+import functools
+import math
+from types import NoneType
+from typing import Any
+
+import numpy as np
+
+from . import _native
+from ._attention import is_torch
+from ._aux import AuxOutput, AuxRequest, Potentials
+from ._coupling import coupling
+from ._coupling_repeat import WITH_POTENTIALS, coupling_again
+from ._ot_exact import emd_log, emd_value
+from ._ot_problem import (
+    JUDGED,
+    NUMBERS,
+    POTENTIALS,
+    Entropic,
+    Way,
+    certificate_of_plan,
+    cost_of,
+    entry_of,
+    is_named,
+    kl,
+    log_or_zero,
+    mass_of,
+    positive,
+    run,
+    way_of,
+    words_of_problem,
+    xlogx,
+)
+from ._ot_result import OTResult, Rest
+
+
+def sinkhorn_unbalanced(
+    a: Any,
+    b: Any,
+    M: Any,
+    reg: float,
+    reg_m: Any,
+    method: str = "sinkhorn",
+    reg_type: str = "kl",
+    c: Any = None,
+    warmstart: Any = None,
+    numItermax: int = 1000,
+    stopThr: float = 1e-6,
+    verbose: bool = False,
+    log: bool = False,
+    **unused: Any,
+) -> Any:
+    """Entropic transport with relaxed sums: ``<P, M> + reg R(P) + reg_m KL(sums | masses)``.
+
+    Parameters
+    ----------
+    a, b, M, reg, method, numItermax, stopThr, verbose, log, warmstart
+        As in `sinkhorn`.
+    reg_m : float or (float, float)
+        Strength for rows and for columns, in units of the cost; inf makes that side exact.
+    reg_type : {"kl", "entropy"}
+        KL relative to `c` (default a b^T), or ``sum P (log P - 1)``.
+    c : array, shape (n, m), optional
+
+    Returns
+    -------
+    plan : array, shape (n, m)
+
+    Examples
+    --------
+    >>> import numpy as np, otattn
+    >>> plan = otattn.ot.sinkhorn_unbalanced([1.0, 2.0], [2.0, 1.0], np.eye(2), 0.5, 1.0)
+    >>> plan.shape
+    (2, 2)
+    """
+    strengths = _plain_strengths(reg_m) if type(reg_m) in _PLAIN_UNBALANCED else None
+    if c is warmstart is None and strengths is not None and reg_type in _KINDS and not log:
+        problem = Entropic(reg, stopThr, numItermax, *strengths)
+        way = way_of(M, a, b) if is_named(problem) else None
+        found = None if way is None else _solved_again(way, problem, _KINDS[reg_type], M, a, b)
+        if found is not None:
+            return found[0]
+    result = solve(
+        M,
+        a,
+        b,
+        reg,
+        c,
+        reg_type,
+        reg_m,
+        "KL",
+        max_iter=numItermax,
+        tol=stopThr,
+        potentials_init=_potentials(warmstart, reg),
+    )
+    if not log:
+        return result.plan
+    log_u, log_v = (x / reg for x in result.potentials or (math.nan, math.nan))
+    return result.plan, {**result.log, "logu": log_u, "logv": log_v, "cost": result.value_linear}
+
+
+def _potentials(warmstart: Any, reg: float) -> Any:
+    return None if warmstart is None else (reg * warmstart[0], reg * warmstart[1])
+
+
+def solve(
+    M: Any,
+    a: Any = None,
+    b: Any = None,
+    reg: float | None = None,
+    c: Any = None,
+    reg_type: Any = "KL",
+    unbalanced: Any = None,
+    unbalanced_type: str = "KL",
+    method: str | None = None,
+    n_threads: int = 1,
+    max_iter: int | None = None,
+    plan_init: Any = None,
+    potentials_init: Any = None,
+    tol: float | None = None,
+    verbose: bool = False,
+    grad: str = "autodiff",
+) -> OTResult:
+    """Any of the problems above, with POT's result object.
+
+    Parameters
+    ----------
+    M : array, shape (n, m)
+    a, b : array, optional
+        Masses; default equal ones of total 1.
+    reg : float, optional
+        0 or None: exact transport.
+    c : array, shape (n, m), optional
+        Reference of ``reg_type="KL"``; default a b^T.
+    reg_type : {"KL", "entropy", "L2"}
+        KL: ``sum P log(P / c) - P + c``; entropy: ``sum P log P`` (less ``P`` when unbalanced); L2:
+        ``sum P^2 / 2``, balanced only.
+    unbalanced : float or (float, float), optional
+        Strength of the KL penalties on row and column sums; inf keeps a side exact.
+    unbalanced_type : {"KL"}
+    max_iter, tol : optional
+        Limit of rounds; tolerance relative to the mass.
+    potentials_init : (array, array), optional
+        The second is where the solve starts.
+    method, n_threads, plan_init, verbose, grad
+        Accepted for POT's signature.
+
+    Returns
+    -------
+    OTResult
+
+    Raises
+    ------
+    NotImplementedError
+        For regularisers and penalties that the library does not have.
+    Infeasible
+        For unequal totals when both sides are exact.
+
+    Examples
+    --------
+    >>> import numpy as np, otattn
+    >>> result = otattn.ot.solve(np.array([[0.0, 1.0], [1.0, 0.0]]), reg=1.0)
+    >>> round(float(result.value_linear), 6), result.status
+    (0.268941, 'ok')
+    """
+    if c is method is potentials_init is None and grad == "autodiff":
+        later = _solve_later(M, a, b, reg, reg_type, unbalanced, unbalanced_type, tol, max_iter)
+        if later is not None:
+            return later
+    if grad not in ("autodiff", "envelope", "last_step", "detach"):
+        raise ValueError(f"grad is {grad!r}, wanted 'autodiff', 'envelope', 'last_step' or 'detach'")
+    M = cost_of(M)
+    a, b = mass_of("a", a, M.shape[0], M), mass_of("b", b, M.shape[1], M)
+    if method not in (None, "emd", "sinkhorn", "sinkhorn_log", "sinkhorn_stabilized", "lbfgsb", "mm"):
+        raise ValueError(f"method is {method!r}, which does not exist; the library chooses its solver itself")
+    if grad == "detach":
+        M, a, b = (x.detach() if is_torch(x) else x for x in (M, a, b))
+    kind = reg_type.lower() if isinstance(reg_type, str) else ""
+    if kind not in ("kl", "entropy", "l2"):
+        raise NotImplementedError(f"reg_type is {reg_type!r}, wanted 'KL', 'entropy' or 'L2'")
+    if unbalanced is not None and unbalanced_type.lower() != "kl":
+        raise NotImplementedError(f"unbalanced_type is {unbalanced_type!r}, wanted 'KL'")
+    strengths = _strengths(unbalanced)
+    relaxed = not all(map(math.isinf, strengths))
+    potentials: Any
+    if not reg:
+        if relaxed:
+            raise NotImplementedError(
+                "unbalanced needs reg: exact transport with relaxed sums has no solver here"
+            )
+        plan, entry = emd_value(a, b, M)
+        return OTResult(plan, (entry["u"], entry["v"]), entry["cost"], entry["cost"], "ok", entry)
+    problem = Entropic(positive("reg", reg), tol, max_iter, *strengths)
+    if kind == "l2":
+        return _quadratic(problem, M, a, b)
+    start = None if potentials_init is None else potentials_init[1]
+    if kind == "kl" and c is None and not relaxed:
+        # Entropy's plan, whose potentials hold the logarithms of masses.
+        start = None if start is None else start + problem.reg * log_or_zero(b)
+        plan, aux = _entropic(problem, M, a, b, start)
+        potentials = _apart(aux.potentials, a, b, problem.reg)
+        value, linear = _values(problem, kind, plan, M, a, b, None)
+    else:
+        cost = M
+        if kind == "kl":
+            cost = M - problem.reg * log_or_zero(a[:, None] * b[None, :] if c is None else c)
+        plan, aux = _entropic(problem, cost, a, b, start)
+        potentials = aux.potentials
+        value, linear = _values(problem, kind, plan, M, a, b, c)
+    assert aux.info is not None
+    entry = entry_of(aux.info, aux.certificate)
+    return OTResult(plan, potentials, value, linear, entry["status"], entry)
+
+
+def _values(problem: Entropic, kind: str, plan: Any, M: Any, a: Any, b: Any, reference: Any) -> Any:
+    """Objective and cost of a plan, with their derivatives."""
+    linear = (plan * M).sum()
+    if kind == "kl":
+        own = kl(plan, a[:, None] * b[None, :] if reference is None else reference)
+    else:
+        own = xlogx(plan, plan * 0 + 1)
+        own = own if _is_balanced(problem) else own - plan.sum()
+    value = linear + problem.reg * own
+    for strength, sums, mass in ((problem.rows, plan.sum(1), a), (problem.columns, plan.sum(0), b)):
+        if not math.isinf(strength):
+            value = value + strength * kl(sums, mass)
+    return value, linear
+
+
+def _plain_values(problem: Entropic, kind: str, plan: Any, M: Any, a: Any, b: Any) -> Any:
+    """The same of plain arrays, without derivatives."""
+    one_type = M.dtype == a.dtype == b.dtype == plan.dtype
+    sums = _native.sums(plan, M, a, b) if one_type else None
+    if sums is None:
+        return _values(problem, kind, plan, M, a, b, None)
+    linear, entropy, mass, relative, rows, columns = sums
+    own = relative if kind == "kl" else entropy if _is_balanced(problem) else entropy - mass
+    value = linear + problem.reg * own
+    for strength, divergence in ((problem.rows, rows), (problem.columns, columns)):
+        if not math.isinf(strength):
+            value += strength * divergence
+    return _native.scalars(M, value, linear)
+
+
+def _is_balanced(problem: Entropic) -> bool:
+    return math.isinf(problem.rows) and math.isinf(problem.columns)
+
+
+def _apart(potentials: Any, a: Any, b: Any, reg: float) -> tuple[Any, Any]:
+    """The potentials without the masses, of which those of 0 have none."""
+    f, g = potentials
+    return f - reg * log_or_zero(a), g - reg * log_or_zero(b)
+
+
+@functools.lru_cache(maxsize=64)
+def _plain_strengths(unbalanced: float | tuple[float, float] | None) -> tuple[float, float] | None:
+    """Those of `unbalanced` where they are plain and right; None: the longer way knows what to say."""
+    if unbalanced is None:
+        return math.inf, math.inf
+    pair = unbalanced if isinstance(unbalanced, tuple) else (unbalanced, unbalanced)
+    if len(pair) != 2 or not all(type(x) in (float, int) and x > 0.0 for x in pair):
+        return None
+    return pair
+
+
+def _solve_later(
+    M: Any,
+    a: Any,
+    b: Any,
+    reg: Any,
+    reg_type: Any,
+    unbalanced: Any,
+    unbalanced_type: Any,
+    tol: Any,
+    max_iter: Any,
+) -> OTResult | None:
+    """`solve` of a plain problem: the plan now, the rest when it is read; None: not so."""
+    kind = _KINDS.get(reg_type) if type(reg_type) is str else None
+    if kind is None or type(reg) not in NUMBERS or (reg and reg < 0.0) or getattr(M, "ndim", 0) != 2:
+        return None
+    if M.itemsize < 4 or not (reg or kind == "kl") or type(unbalanced) not in _PLAIN_UNBALANCED:
+        return None
+    a = mass_of("a", a, M.shape[0], M) if a is None else a
+    b = mass_of("b", b, M.shape[1], M) if b is None else b
+    way = way_of(M, a, b)
+    if way is not coupling_again:
+        return None
+    strengths = _plain_strengths(unbalanced)
+    if strengths is None or (unbalanced is not None and (not reg or unbalanced_type not in ("KL", "kl"))):
+        return None
+    problem = Entropic(reg, tol, max_iter, *strengths) if reg else None
+    if not is_named(problem):
+        return None
+    found = _solved_again(way, problem, kind, M, a, b)
+    if found is None:
+        if str(M.dtype).removeprefix("torch.") not in ("float64", "float32"):
+            return None
+        found = _solved(problem, kind, M, a, b)
+    plan, aux = found
+    # The caller may write into all of these.
+    own = _native.copies(M, a, b, plan)
+    return OTResult._with_rest(plan, aux.info.status, functools.partial(_rest, own, aux, problem, kind))
+
+
+_KINDS = {"KL": "kl", "kl": "kl", "entropy": "entropy"}
+_PLAIN_UNBALANCED = (NoneType, float, int, tuple)
+
+
+def _cost_of_problem(problem: Entropic | None, kind: str, M: Any, a: Any, b: Any) -> Any:
+    """The cost of plain arrays that `_entropic` takes: with relaxed sums KL's reference is a part of it."""
+    if problem is None or kind == "entropy" or _is_balanced(problem):
+        return M
+    return _native.against(M, a, b, problem.reg)
+
+
+def _solved_again(way: Way, problem: Entropic | None, kind: str, M: Any, a: Any, b: Any) -> Any:
+    """Plan and aux with potentials, by the structs of an earlier call like this; None: not so."""
+    if way is not coupling_again and kind == "kl":
+        # Derivatives by the cost that KL's reference has become a part of.
+        return None
+    cost = _cost_of_problem(problem, kind, M, a, b)
+    if cost is None:
+        return None
+    if problem is None or not problem.is_turned:
+        return way(words_of_problem(problem), WITH_POTENTIALS, cost, (None, a, b, None))
+    found = way(words_of_problem(problem.turned()), WITH_POTENTIALS, cost.T, (None, b, a, None))
+    return None if found is None else _turned(*found)
+
+
+def _solved(problem: Entropic | None, kind: str, M: Any, a: Any, b: Any) -> Any:
+    """The same by the way that finds everything wrong."""
+    if problem is None:
+        how: dict[str, Any] = {"method": "hard/exact", "cost": True, "row_mass": a, "column_mass": b}
+        return coupling(M, **how, return_aux=POTENTIALS)
+    return _entropic(problem, _cost_of_problem(problem, kind, M, a, b), a, b, None, POTENTIALS)
+
+
+def _rest(solved: tuple[Any, ...], aux: AuxOutput, problem: Entropic | None, kind: str) -> Rest:
+    """The rest of a result, from NumPy's copies of the problem and its plan."""
+    assert aux.potentials is not None and aux.info is not None
+    if is_torch(aux.potentials.row):
+        import torch
+
+        solved = tuple(map(torch.from_numpy, solved))
+    M, a, b, plan = solved
+    if problem is None:
+        entry = emd_log(M, a, b, plan, aux.potentials)
+        return (entry["u"], entry["v"]), entry["cost"], entry["cost"], entry
+    value, linear = _plain_values(problem, kind, plan, M, a, b)
+    potentials: Any = aux.potentials
+    if kind == "kl" and _is_balanced(problem):
+        f, g = aux.potentials
+        potentials = _native.apart(f, g, a, b, problem.reg) or _apart(aux.potentials, a, b, problem.reg)
+    cost = _cost_of_problem(problem, kind, M, a, b)
+    if problem.is_turned:
+        own = plan.T.contiguous() if is_torch(plan) else np.ascontiguousarray(plan.T)
+        proof = certificate_of_plan(problem.turned(), cost.T, b, a, own, aux.potentials[::-1])
+    else:
+        proof = certificate_of_plan(problem, cost, a, b, plan, aux.potentials)
+    return potentials, value, linear, entry_of(aux.info, proof)
+
+
+def _strengths(unbalanced: Any) -> tuple[float, float]:
+    """Of the penalties on sums of rows and of columns; inf: exact."""
+    if unbalanced is None:
+        return math.inf, math.inf
+    pair = (unbalanced, unbalanced) if np.ndim(unbalanced) == 0 else tuple(unbalanced)
+    if len(pair) == 1:
+        pair = (pair[0], pair[0])
+    rows, columns = (positive("unbalanced", x) for x in pair)
+    return rows, columns
+
+
+def _turned(plan: Any, aux: AuxOutput) -> tuple[Any, AuxOutput]:
+    """Those of the transposed problem."""
+    assert aux.potentials is not None
+    g, f = aux.potentials
+    return plan.T, aux._replace(potentials=Potentials(f, g))
+
+
+def _entropic(
+    problem: Entropic, M: Any, a: Any, b: Any, start: Any, wanted: AuxRequest = JUDGED
+) -> tuple[Any, AuxOutput]:
+    if problem.is_turned:
+        return _turned(*run(problem.turned(), M.T, b, a, True, wanted))
+    plan, aux = run(problem, M, a, b, True, wanted, start_potential=start)
+    return plan, aux
+
+
+def _quadratic(problem: Entropic, M: Any, a: Any, b: Any) -> OTResult:
+    if not _is_balanced(problem):
+        raise NotImplementedError("reg_type='L2' with unbalanced has no solver here")
+    plan, aux = run(problem, M, a, b, True, method="entmax:2/exact")
+    linear = (plan * M).sum()
+    entry = entry_of(aux.info, aux.certificate)
+    value = linear + problem.reg * (plan**2).sum() / 2
+    return OTResult(plan, tuple(aux.potentials), value, linear, entry["status"], entry)
