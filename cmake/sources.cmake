@@ -90,6 +90,8 @@ set(OTATTN_LIBRARY_SOURCES
     src/batches/maxsim_check.c
     src/batches/normalize.c
     src/batches/route.c
+    src/batches/route_answer.c
+    src/batches/route_methods.c
     src/columns/bounded.c
     src/columns/capped.c
     src/columns/check.c

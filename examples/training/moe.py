@@ -1,14 +1,18 @@
 """Trains a causal model of bytes whose maps are mixtures of experts, with several ways to balance loads.
 
-Methods: topk (nothing balances), aux (top-k and the auxiliary loss of Switch Transformers), bias (top-k with
-biases that move by a fixed amount a step), and those of otattn.moe.route: sinkhorn, base, quantile, each
-started from the potentials of the step before. A trained model routes by top-k with its last potentials,
+Methods: topk (nothing balances), aux:W (top-k and the auxiliary loss of Switch Transformers with weight W),
+bias:B (top-k with biases that move by B a step), and those of otattn.moe.route: sinkhorn, base, quantile, each
+started from the potentials of the step before. --tune first runs a grid of W and of B on seed 0 alone and goes
+on with one of each: that of the fewest bits among those whose judged load is at most --load, or of the least
+load where none is. A trained model routes by top-k with its last potentials,
 which needs no other token. load is the largest load over the mean, averaged over the training steps since the
 last judgement and the layers; judged_load the same on the judged text.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,13 +21,24 @@ import numpy as np
 import torch
 from language import Language
 from layers import Block
-from loop import parser, run_all
+from loop import parser, place, run_all
 from otattn.moe import route
 from torch import Tensor, nn
 
+# Those that take a number, with their grids; the number between is the one without --tune.
+GRIDS = {"aux": (0.003, 0.01, 0.03), "bias": (0.007, 0.02, 0.06)}
 METHODS = ["topk", "aux", "bias", "sinkhorn", "quantile", "base"]
-AUXILIARY = 0.01
-BIAS_STEP = 0.02
+
+
+def parsed(spelling: str) -> tuple[str, float]:
+    """Name and number of a method; 0 where it takes none."""
+    name, _, number = spelling.partition(":")
+    if name not in METHODS or (number and name not in GRIDS):
+        raise SystemExit(f"method is {spelling!r}, wanted one of {', '.join(METHODS)}, aux:W or bias:B")
+    try:
+        return name, float(number) if number else GRIDS.get(name, (0.0, 0.0))[1]
+    except ValueError:
+        raise SystemExit(f"method is {spelling!r}, wanted a number behind the colon") from None
 
 
 class Experts(nn.Module):
@@ -35,7 +50,7 @@ class Experts(nn.Module):
 
     def __init__(self, method: str, width: int, hidden: int, experts: int, k: int) -> None:
         super().__init__()
-        self.method, self.k = method, k
+        (self.method, self.number), self.k = parsed(method), k
         self.router = nn.Linear(width, experts, bias=False)
         self.first = nn.Parameter(torch.randn(experts, width, hidden) / width**0.5)
         self.second = nn.Parameter(torch.randn(experts, hidden, width) / hidden**0.5)
@@ -63,9 +78,9 @@ class Experts(nn.Module):
         self.logits = logits.detach()
         self.auxiliary = 0.0
         if self.training and self.method == "aux":
-            self.auxiliary = AUXILIARY * (share.float() * logits.softmax(-1).mean(0)).sum()
+            self.auxiliary = self.number * (share.float() * logits.softmax(-1).mean(0)).sum()
         if self.training and self.method == "bias":
-            self.potentials += BIAS_STEP * torch.sign(1.0 - share)
+            self.potentials += self.number * torch.sign(1.0 - share)
         if balanced:
             self.potentials.copy_(found.potentials)
         # Weights that sum to 1 over the chosen experts, from logits without biases.
@@ -112,8 +127,6 @@ class Mixture(Language):
         self.runs: dict[str, int] = {}
 
     def model(self, method: str) -> nn.Module:
-        if method not in METHODS:
-            raise SystemExit(f"method is {method!r}, wanted one of {', '.join(METHODS)}")
         model = super().model("softmax")
         for block in model.modules():
             if isinstance(block, Block):
@@ -147,6 +160,29 @@ class Mixture(Language):
         }
 
 
+def tuned(task: Mixture, options: argparse.Namespace) -> bool:
+    """Runs the grids on seed 0, prints them and puts the best of each into the methods. False: no time left."""
+    grid = {name: [f"{name}:{x:g}" for x in numbers] for name, numbers in GRIDS.items()}
+    first = argparse.Namespace(**vars(options) | {"seeds": 1})
+    first.method = [method for name in options.method if name in grid for method in grid[name]]
+    if not run_all(task, first):
+        return False
+    for at, name in enumerate(options.method):
+        if name not in grid:
+            continue
+        files = [place(options.folder, task.name, method) / "0.jsonl" for method in grid[name]]
+        last = [json.loads(file.read_text(encoding="utf-8").splitlines()[-1]) for file in files]
+        print(f"{name}, seed 0, wanted a judged load of at most {options.load:g}")
+        for method, row in zip(grid[name], last, strict=True):
+            print(f"  {method:<12} {row['bits']:.3f} bits, judged load {row['judged_load']:.2f}")
+        within = [k for k, row in enumerate(last) if row["judged_load"] <= options.load]
+        best = min(within, key=lambda k: last[k]["bits"]) if within else None
+        if best is None:
+            best = min(range(len(last)), key=lambda k: last[k]["judged_load"])
+        options.method[at] = grid[name][best]
+    return True
+
+
 def main(arguments: list[str] | None = None) -> bool:
     flags = parser(__doc__.splitlines()[0], METHODS, 100, 16, 4e-3)
     flags.add_argument("--text", type=Path, default=Path("../shared/data/text/wikitext-2-raw.test.txt"))
@@ -158,13 +194,17 @@ def main(arguments: list[str] | None = None) -> bool:
     flags.add_argument("--hidden", type=int, default=32, help="width of an expert")
     flags.add_argument("--k", type=int, default=2, help="experts a token")
     flags.add_argument("--judged", type=int, default=10000)
+    flags.add_argument("--tune", action="store_true", help="choose the numbers of aux and bias on seed 0")
+    flags.add_argument("--load", type=float, default=2.0, help="judged load that --tune looks for")
     options = flags.parse_args(arguments)
+    for method in options.method:
+        parsed(method)
     sizes = {"width": options.width, "depth": options.depth, "heads": options.heads, "dropout": 0.0}
     sizes |= {"strings": 1, "rows": 1, "string_dropout": 0.0}
     shape = {"hidden": options.hidden, "experts": options.experts, "k": options.k}
     options.folder.mkdir(parents=True, exist_ok=True)
     task = Mixture(options.text, options.context, sizes, options.judged, shape, options.folder)
-    return run_all(task, options)
+    return (not options.tune or tuned(task, options)) and run_all(task, options)
 
 
 if __name__ == "__main__":

@@ -107,6 +107,10 @@ TOKEN_PUNCTUATION = 16
 TOKEN_SENTENCE_END = 32
 NORMALIZE_DEEPSEEK = 0
 NORMALIZE_SYMMETRIC = 1
+ROUTE_SINKHORN = 0
+ROUTE_TOPK = 1
+ROUTE_BASE = 2
+ROUTE_QUANTILE = 3
 
 
 class Error(ctypes.Structure):
@@ -1008,6 +1012,9 @@ class Routing(ctypes.Structure):
         ("start", ctypes.c_void_p),
         ("tolerance", ctypes.c_double),
         ("rounds", ctypes.c_int64),
+        ("method", ctypes.c_int),
+        ("lower", ctypes.c_void_p),
+        ("upper", ctypes.c_void_p),
     )
 
 
@@ -1021,6 +1028,9 @@ class RoutingResult(ctypes.Structure):
         ("value", ctypes.c_double),
         ("rounds", ctypes.c_int64),
         ("converged", ctypes.c_int),
+        ("excess", ctypes.c_int64),
+        ("bound", ctypes.c_void_p),
+        ("kept", ctypes.c_void_p),
     )
 
 
@@ -1238,4 +1248,7 @@ CALLS = {
     "ota_normalize": "ipppp",
     "ota_normalize_backward": "ipppppp",
     "ota_route": "ipppp",
+    "ota_router_create": "ippp",
+    "ota_router_free": "np",
+    "ota_router_route": "ipppp",
 }

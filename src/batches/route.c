@@ -1,54 +1,78 @@
-/* otattn_route.h: checks, the kernel formed once in blocks of tokens, rounds on it, and the choice. Blocks depend on the
- * number of tokens alone; column sums of a round are kept a block and added in their order. */
-#include "otattn_route.h"
+/* otattn_route.h: checks, memory that a router keeps, and the way through a method. Blocks of tokens depend on the number of
+ * tokens alone, and what is summed over blocks is added in their order. */
+#include "route.h"
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "backend/batch_kernels.h"
-#include "base/base.h"
 #include "problem/check.h"
-#include "problem/problem.h"
 
 enum {
-    TOKENS = 256, /* of a block */
-    ROUNDS = 1000,
     LINE = 16, /* elements to which rows are padded: 64 bytes of f32 */
     /* Pairs that are worth threads of their own, which take some 50 us to start. */
     WORTH_THREADS = 1 << 20
 };
-static const double eps = 1.0e-8, usual_tolerance = 1.0e-4, largest_start = 80.0;
 
-typedef struct router {
-    ota_routing problem;
+struct ota_router {
     ota_settings settings;
-    const ota_route_passes *passes;
-    bool narrow;
-    int64_t tokens, experts, stride, blocks;
-    size_t element;
-    ota_pool *pool;
+    ota_batch_kernels kernels;
+    ota_pool *pool; /* NULL until a problem is worth it */
     ota_arena arena;
-    unsigned char *kernel;  /* T [tokens][stride] */
-    unsigned char *lines;   /* T [threads][stride] */
-    uint64_t *taken;        /* [threads][words] 0 */
-    void *v;                /* T [stride] */
-    double *next;           /* [experts] */
-    double *sums;           /* [tokens] */
-    double *columns;        /* [blocks][experts] */
-    double *mass, *floors;  /* [TOKENS] */
-    double *u;              /* [threads][TOKENS] */
-    int64_t *chosen;        /* [tokens][take] */
-    double *shares;         /* [tokens][take] */
-    int64_t *loads;         /* [blocks][experts] */
-    double *values;         /* [blocks] */
-    _Atomic int64_t broken; /* the first row that is not finite, or tokens */
-} router;
+};
+
+/* A row of a method: how it is found, whether Sinkhorn's kernel of all tokens stays, and whether bounds matter by default. */
+typedef struct method {
+    ota_status (*solve)(ota_route_call *r, ota_routing_result *found, ota_error *error);
+    bool whole_kernel, even;
+} method;
+
+static const method methods[] = {[OTA_ROUTE_SINKHORN] = {ota_route_sinkhorn, true, true},
+                                 [OTA_ROUTE_TOPK] = {ota_route_topk, false, false},
+                                 [OTA_ROUTE_BASE] = {ota_route_base, false, true},
+                                 [OTA_ROUTE_QUANTILE] = {ota_route_quantile, false, true}};
+enum { METHODS = sizeof methods / sizeof methods[0] };
+
+static const method *method_of(const ota_route_call *r) { return &methods[r->problem.method]; }
 
 /* ---- checks ------------------------------------------------------------------------------------ */
 
-static ota_status check_numbers(const router *r, ota_error *error) {
+int64_t ota_route_lower(const ota_route_call *r, int64_t j) {
+    return r->problem.lower != NULL ? r->problem.lower[j] : r->least;
+}
+
+int64_t ota_route_upper(const ota_route_call *r, int64_t j) {
+    return r->problem.upper != NULL ? ota_int_min(r->problem.upper[j], r->tokens) : r->most;
+}
+
+static ota_status check_loads(ota_route_call *r, ota_error *error) {
+    const int64_t choices = r->tokens * r->problem.take;
+    const bool even = method_of(r)->even;
+    int64_t least = 0, most = 0;
+    r->least = even ? choices / r->experts : 0;
+    r->most = even ? ota_int_ceil_div(choices, r->experts) : r->tokens;
+    if (r->problem.lower == NULL && r->problem.upper == NULL) return OTA_OK;
+    for (int64_t j = 0; j < r->experts; j++) {
+        const int64_t lower = ota_route_lower(r, j), upper = ota_route_upper(r, j);
+        if (lower < 0 || lower > upper)
+            return ota_fail(error, lower < 0 ? OTA_EINVAL : OTA_INFEASIBLE, "lower",
+                            "use 0 <= lower <= upper",
+                            "expert %" PRId64 " is to hold from %" PRId64 " to %" PRId64
+                            " of %" PRId64 " tokens",
+                            j, lower, upper, r->tokens);
+        least += lower;
+        most += upper;
+    }
+    if (least > choices || most < choices)
+        return ota_fail(
+            error, OTA_INFEASIBLE, least > choices ? "lower" : "upper", "widen the bounds",
+            "the bounds admit %" PRId64 " to %" PRId64 " choices of the %" PRId64 " that are made",
+            least, most, choices);
+    return OTA_OK;
+}
+
+static ota_status check_numbers(ota_route_call *r, ota_error *error) {
     const ota_routing *p = &r->problem;
     if (r->tokens < 1 || r->experts < 1)
         return ota_fail(error, OTA_EINVAL, "logits", "give at least one token and expert",
@@ -64,25 +88,24 @@ static ota_status check_numbers(const router *r, ota_error *error) {
         return ota_fail(error, OTA_EINVAL, "tolerance", "use a number above 0, or 0 for 1e-4",
                         "tolerance is %g", p->tolerance);
     if (p->rounds < 0)
-        return ota_fail(error, OTA_EINVAL, "rounds", "use 1 or more, or 0 for 1000",
+        return ota_fail(error, OTA_EINVAL, "rounds", "use 1 or more, or 0 for the default",
                         "rounds is %" PRId64, p->rounds);
+    if ((int)p->method < 0 || (int)p->method >= METHODS)
+        return ota_fail(error, OTA_EINVAL, "method", "use one of ota_route_method", "method is %d",
+                        (int)p->method);
     for (int64_t j = 0; p->start != NULL && j < r->experts; j++) {
         if (isfinite(p->start[j])) continue;
         return ota_fail(error, OTA_NONFINITE, "start", "give finite numbers, or NULL",
                         "start[%" PRId64 "] is %g", j, p->start[j]);
     }
-    return OTA_OK;
+    return check_loads(r, error);
 }
 
-static ota_status check(router *r, const ota_routing *problem, const ota_options *options,
-                        ota_error *error) {
+static ota_status check(ota_route_call *r, const ota_routing *problem, ota_error *error) {
     ota_routing *p = &r->problem;
     if (problem == NULL)
         return ota_fail(error, OTA_EINVAL, "problem", "give one", "problem is NULL");
     TRY(ota_check_sized(p, sizeof *p, problem, problem->size, "problem.size", error));
-    ota_resolved resolved = {.type = OTA_F64, .rule_rounds = -1};
-    TRY(ota_resolve_options(&resolved, options, error));
-    r->settings = resolved.settings;
     const ota_array *logits = &p->logits;
     if (!ota_array_present(logits))
         return ota_fail(error, OTA_EINVAL, "logits", "give an array", "logits are absent");
@@ -105,146 +128,132 @@ static ota_status check(router *r, const ota_routing *problem, const ota_options
 
 /* ---- memory ------------------------------------------------------------------------------------ */
 
-static int64_t words_of(const router *r) { return r->stride / 64 + 1; }
+static int64_t words_of(const ota_route_call *r) { return r->stride / 64 + 1; }
 
-static void lay_out(router *r) {
-    ota_arena *a = &r->arena;
-    const int64_t threads = ota_pool_threads(r->pool);
-    r->kernel = ota_arena_take_rows(a, r->tokens, r->stride, r->element);
-    r->lines = ota_arena_take_rows(a, threads, r->stride, r->element);
+static int64_t list_of(const ota_route_call *r) {
+    return ota_int_max(r->problem.take + 1, OTA_ROUTE_SORTED) * OTA_ROUTE_GROUP;
+}
+
+static void lay_out(ota_route_call *r, const ota_routing_result *found, ota_arena *a) {
+    const int64_t threads = ota_pool_threads(r->pool), take = r->problem.take;
+    const int64_t scratch = threads * OTA_ROUTE_TOKENS;
+    const ota_route_method name = r->problem.method;
+    r->kernel = ota_arena_take_rows(a, method_of(r)->whole_kernel ? r->tokens : scratch, r->stride,
+                                    r->element);
+    r->lines = ota_arena_take_rows(a, threads * OTA_ROUTE_GROUP, r->stride, sizeof(double));
+    r->best = ota_arena_take_rows(a, threads, list_of(r), sizeof(double));
+    r->raised = ota_arena_take_rows(a, r->narrow ? scratch : 0, r->stride, sizeof(double));
     r->taken = ota_arena_take_rows(a, threads, words_of(r), sizeof *r->taken);
     r->v = ota_arena_take(a, (size_t)r->stride, r->element);
+    r->biases = ota_arena_take(a, (size_t)r->stride, sizeof *r->biases);
     r->next = ota_arena_take(a, (size_t)r->experts, sizeof *r->next);
     r->sums = ota_arena_take(a, (size_t)r->tokens, sizeof *r->sums);
     r->columns = ota_arena_take_rows(a, r->blocks, r->experts, sizeof *r->columns);
-    r->mass = ota_arena_take(a, TOKENS, sizeof *r->mass);
-    r->floors = ota_arena_take(a, TOKENS, sizeof *r->floors);
-    r->u = ota_arena_take_rows(a, threads, TOKENS, sizeof *r->u);
-    r->chosen = ota_arena_take_rows(a, r->tokens, r->problem.take, sizeof *r->chosen);
-    r->shares = ota_arena_take_rows(a, r->tokens, r->problem.take, sizeof *r->shares);
+    r->mass = ota_arena_take(a, OTA_ROUTE_TOKENS, sizeof *r->mass);
+    r->floors = ota_arena_take(a, OTA_ROUTE_TOKENS, sizeof *r->floors);
+    r->u = ota_arena_take(a, (size_t)scratch, sizeof *r->u);
+    r->chosen = ota_arena_take_rows(a, r->tokens, take, sizeof *r->chosen);
+    r->shares =
+        found->shares != NULL ? ota_arena_take_rows(a, r->tokens, take, sizeof *r->shares) : NULL;
     r->loads = ota_arena_take_rows(a, r->blocks, r->experts, sizeof *r->loads);
     r->values = ota_arena_take(a, (size_t)r->blocks, sizeof *r->values);
+    r->proof = ota_arena_take_rows(a, found->bound != NULL ? scratch : 0, take, sizeof *r->proof);
+    const bool quantile = name == OTA_ROUTE_QUANTILE, copied = quantile || name == OTA_ROUTE_BASE;
+    r->across = ota_arena_take_rows(a, copied ? r->experts : 0, r->tokens, r->element);
+    r->thresholds = ota_arena_take(a, quantile ? (size_t)r->tokens : 0, r->element);
+    r->kept =
+        ota_arena_take_rows(a, quantile ? threads : 0, r->tokens + OTA_ROUTE_GROUP, r->element);
+    r->quantiles = ota_arena_take(a, quantile ? (size_t)r->experts : 0, sizeof *r->quantiles);
+    r->widths = ota_arena_take(a, quantile ? (size_t)r->experts : 0, sizeof *r->widths);
+    r->order = ota_arena_take(a, (size_t)ota_int_max(r->experts, r->tokens), sizeof *r->order);
 }
 
-static ota_status place(router *r, ota_error *error) {
-    ota_batch_kernels kernels;
-    if (!ota_batch_kernels_of(r->settings.cpu, &kernels))
-        return ota_fail(error, OTA_UNSUPPORTED, "cpu", "doctor lists the levels of this machine",
-                        "cpu is '%s', which this processor cannot run", r->settings.cpu);
-    r->passes = r->narrow ? kernels.route_f32 : kernels.route_f64;
+static ota_status place(ota_route_call *r, ota_router *router, const ota_routing_result *found,
+                        ota_error *error) {
+    r->settings = router->settings;
+    r->passes = r->narrow ? router->kernels.route_f32 : router->kernels.route_f64;
+    r->wide = router->kernels.route_f64;
     r->stride = ota_int_round_up(r->experts, LINE);
-    r->blocks = ota_int_ceil_div(r->tokens, TOKENS);
-    if (r->settings.executor != NULL || r->tokens >= WORTH_THREADS / r->experts) {
-        const ota_status status =
-            ota_pool_create(&r->pool, r->settings.threads, r->settings.executor);
+    r->blocks = ota_int_ceil_div(r->tokens, OTA_ROUTE_TOKENS);
+    const ota_settings *settings = &router->settings;
+    if (settings->executor != NULL || r->tokens >= WORTH_THREADS / r->experts) {
+        if (router->pool == NULL) {
+            const ota_status status =
+                ota_pool_create(&router->pool, settings->threads, settings->executor);
+            if (status != OTA_OK)
+                return ota_fail(error, status, "", "", "%s", ota_status_text(status));
+        }
+        r->pool = router->pool;
+    }
+    ota_arena measured = {0}, *arena = &router->arena;
+    lay_out(r, found, &measured);
+    if (ota_arena_overflowed(&measured) || arena->base == NULL || measured.used > arena->size) {
+        ota_arena_release(arena);
+        lay_out(r, found, arena);
+        const ota_status status = ota_arena_allocate(arena);
         if (status != OTA_OK) return ota_fail(error, status, "", "", "%s", ota_status_text(status));
     }
-    lay_out(r);
-    const ota_status status = ota_arena_allocate(&r->arena);
-    if (status != OTA_OK) return ota_fail(error, status, "", "", "%s", ota_status_text(status));
-    lay_out(r);
+    arena->used = 0;
+    lay_out(r, found, arena);
     return OTA_OK;
 }
 
-/* ---- rounds ------------------------------------------------------------------------------------ */
-
-static void put_v(const router *r, int64_t j, double value) {
-    if (r->narrow)
-        ((float *)r->v)[j] = (float)value;
-    else
-        ((double *)r->v)[j] = value;
-}
-
-static double v_at(const router *r, int64_t j) {
-    return r->narrow ? (double)((const float *)r->v)[j] : ((const double *)r->v)[j];
-}
-
-static void begin(router *r) {
-    const double *start = r->problem.start;
-    double mean = 0.0;
-    for (int64_t j = 0; start != NULL && j < r->experts; j++) mean += start[j] / (double)r->experts;
-    for (int64_t j = 0; j < r->experts; j++) {
-        const double from = start == NULL ? 0.0 : start[j] - mean;
-        put_v(r, j, exp(fmax(-largest_start, fmin(largest_start, from))));
-    }
-    for (int64_t i = 0; i < TOKENS; i++) {
-        r->mass[i] = 1.0 / (double)r->tokens;
-        r->floors[i] = eps;
-    }
-    const int64_t words = ota_pool_threads(r->pool) * words_of(r);
-    memset(r->taken, 0, (size_t)words * sizeof *r->taken);
-    atomic_store(&r->broken, r->tokens);
-}
-
-static ota_route_block block_of(const router *r, int64_t index, int worker) {
-    const int64_t first = index * TOKENS;
+ota_route_block ota_route_block_of(const ota_route_call *r, int64_t index, int worker) {
+    const int64_t first = index * OTA_ROUTE_TOKENS, take = r->problem.take;
+    const int64_t row = method_of(r)->whole_kernel ? first : (int64_t)worker * OTA_ROUTE_TOKENS;
     const ota_array *logits = &r->problem.logits;
     const ptrdiff_t from = (ptrdiff_t)(first * logits->stride[2]) * (ptrdiff_t)r->element;
-    return (ota_route_block){.rows = ota_int_min(TOKENS, r->tokens - first),
+    return (ota_route_block){.rows = ota_int_min(OTA_ROUTE_TOKENS, r->tokens - first),
                              .experts = r->experts,
                              .logits = (const unsigned char *)logits->data + from,
                              .logits_stride = logits->stride[2],
-                             .kernel = r->kernel + (size_t)(first * r->stride) * r->element,
+                             .kernel = r->kernel + (size_t)(row * r->stride) * r->element,
                              .stride = r->stride,
                              .sums = r->sums + first,
                              .v = r->v,
+                             .biases = r->v,
                              .mass = r->mass,
                              .floors = r->floors,
-                             .u = r->u + worker * TOKENS,
+                             .u = r->u + (ptrdiff_t)worker * OTA_ROUTE_TOKENS,
                              .columns = r->columns + index * r->experts,
-                             .line = r->lines + (size_t)(worker * r->stride) * r->element,
+                             .lines = r->lines + (size_t)(worker * OTA_ROUTE_GROUP * r->stride) *
+                                                     sizeof(double),
+                             .best = r->best + (size_t)(worker * list_of(r)) * sizeof(double),
                              .taken = r->taken + worker * words_of(r),
-                             .take = r->problem.take,
-                             .chosen = r->chosen + first * r->problem.take,
-                             .shares = r->shares + first * r->problem.take,
-                             .loads = r->loads + index * r->experts};
+                             .take = take,
+                             .chosen = r->chosen + first * take,
+                             .shares = r->shares == NULL ? NULL : r->shares + first * take,
+                             .loads = r->loads + index * r->experts,
+                             .thresholds = r->thresholds + (size_t)first * r->element,
+                             .across = r->across + (size_t)first * r->element,
+                             .across_stride = r->tokens};
 }
 
-static void form_task(void *context, int64_t index, int worker) {
-    router *r = context;
-    const ota_route_block block = block_of(r, index, worker);
-    const int64_t broken = r->passes->form(&block);
-    memset(block.columns, 0, (size_t)r->experts * sizeof *block.columns);
-    if (broken < 0) {
-        r->passes->round(&block);
-        return;
+ota_route_block ota_route_wide_block(const ota_route_call *r, int64_t index, int worker) {
+    ota_route_block block = ota_route_block_of(r, index, worker);
+    block.biases = r->biases;
+    if (!r->narrow) return block;
+    double *raised = r->raised + (ptrdiff_t)worker * OTA_ROUTE_TOKENS * r->stride;
+    const float *logits = block.logits;
+    for (int64_t i = 0; i < block.rows; i++) {
+        for (int64_t j = 0; j < r->experts; j++)
+            raised[i * r->stride + j] = (double)logits[i * block.logits_stride + j];
     }
+    block.logits = raised;
+    block.logits_stride = r->stride;
+    return block;
+}
+
+bool ota_route_form(ota_route_call *r, const ota_route_block *block, int64_t index) {
+    const int64_t broken = r->passes->form(block);
+    if (broken < 0) return true;
     int64_t least = atomic_load(&r->broken);
-    const int64_t here = index * TOKENS + broken;
+    const int64_t here = index * OTA_ROUTE_TOKENS + broken;
     while (here < least && !atomic_compare_exchange_weak(&r->broken, &least, here)) continue;
+    return false;
 }
 
-static void round_task(void *context, int64_t index, int worker) {
-    const router *r = context;
-    const ota_route_block block = block_of(r, index, worker);
-    memset(block.columns, 0, (size_t)r->experts * sizeof *block.columns);
-    r->passes->round(&block);
-}
-
-static void choose_task(void *context, int64_t index, int worker) {
-    const router *r = context;
-    ota_route_block block = block_of(r, index, worker);
-    memset(block.loads, 0, (size_t)r->experts * sizeof *block.loads);
-    r->passes->choose(&block);
-    r->values[index] = block.value;
-}
-
-/* v from the column sums; returns its mean change. */
-static double update(const router *r) {
-    double change = 0.0;
-    memset(r->next, 0, (size_t)r->experts * sizeof *r->next);
-    for (int64_t b = 0; b < r->blocks; b++) {
-        for (int64_t j = 0; j < r->experts; j++) r->next[j] += r->columns[b * r->experts + j];
-    }
-    for (int64_t j = 0; j < r->experts; j++) {
-        const double before = v_at(r, j);
-        put_v(r, j, 1.0 / ((double)r->experts * (r->next[j] + eps)));
-        change += fabs(v_at(r, j) - before);
-    }
-    return change / (double)r->experts;
-}
-
-static ota_status tell_broken(const router *r, ota_error *error) {
+ota_status ota_route_tell_broken(const ota_route_call *r, ota_error *error) {
     const int64_t i = r->broken;
     int64_t j = 0;
     while (isfinite(ota_array_get(&r->problem.logits, 0, 0, i, j))) j++;
@@ -253,55 +262,66 @@ static ota_status tell_broken(const router *r, ota_error *error) {
                     ota_array_get(&r->problem.logits, 0, 0, i, j));
 }
 
-static ota_status solve(router *r, ota_routing_result *found, ota_error *error) {
-    const ota_routing *p = &r->problem;
-    const double tolerance = p->tolerance > 0.0 ? p->tolerance : usual_tolerance;
-    const int64_t most = p->rounds > 0 ? p->rounds : ROUNDS;
-    begin(r);
-    ota_parallel(r->pool, r->blocks, form_task, r);
-    if (r->broken < r->tokens) return tell_broken(r, error);
-    for (found->rounds = 1;; found->rounds++) {
-        found->converged = update(r) <= tolerance;
-        if (found->converged != 0 || found->rounds >= most) break;
-        const ota_status status = ota_interrupted(&r->settings);
-        if (status != OTA_OK) return ota_fail(error, status, "", "", "%s", ota_status_text(status));
-        ota_parallel(r->pool, r->blocks, round_task, r);
-    }
-    /* Nothing can fail any more. */
-    if (found->chosen != NULL) r->chosen = found->chosen;
-    if (found->shares != NULL) r->shares = found->shares;
-    ota_parallel(r->pool, r->blocks, choose_task, r);
-    return found->converged != 0 ? OTA_OK : OTA_PARTIAL;
+/* ---- the calls --------------------------------------------------------------------------------- */
+
+static ota_status make(ota_router *router, const ota_options *options, ota_error *error) {
+    ota_resolved resolved = {.type = OTA_F64, .rule_rounds = -1};
+    TRY(ota_resolve_options(&resolved, options, error));
+    router->settings = resolved.settings;
+    if (!ota_batch_kernels_of(router->settings.cpu, &router->kernels))
+        return ota_fail(error, OTA_UNSUPPORTED, "cpu", "doctor lists the levels of this machine",
+                        "cpu is '%s', which this processor cannot run", router->settings.cpu);
+    return OTA_OK;
 }
 
-/* ---- the answer -------------------------------------------------------------------------------- */
+static void release(ota_router *router) {
+    ota_arena_release(&router->arena);
+    ota_pool_free(router->pool);
+}
 
-/* Loads, potentials and the value; the choices lie where they belong. */
-static void hand_over(const router *r, ota_routing_result *found) {
-    for (int64_t j = 0; j < r->experts; j++) {
-        int64_t load = 0;
-        for (int64_t b = 0; b < r->blocks; b++) load += r->loads[b * r->experts + j];
-        if (found->loads != NULL) found->loads[j] = load;
-        if (found->potentials != NULL) found->potentials[j] = log(v_at(r, j));
+ota_status ota_router_create(ota_router **router, const ota_options *options, ota_error *error) {
+    if (router == NULL)
+        return ota_fail(error, OTA_EINVAL, "router", "give a place for it", "router is NULL");
+    *router = NULL;
+    ota_router *made = calloc(1, sizeof *made);
+    if (made == NULL) return ota_fail(error, OTA_ENOMEM, "", "", "no memory for a router");
+    const ota_status status = make(made, options, error);
+    if (status != OTA_OK) {
+        free(made);
+        return status;
     }
-    found->value = 0.0;
-    for (int64_t b = 0; b < r->blocks; b++) found->value += r->values[b];
+    *router = made;
+    return OTA_OK;
+}
+
+void ota_router_free(ota_router *router) {
+    if (router == NULL) return;
+    release(router);
+    free(router);
+}
+
+ota_status ota_router_route(ota_router *router, const ota_routing *problem,
+                            ota_routing_result *result, ota_error *error) {
+    ota_route_call r = {0};
+    ota_routing_result found = {0};
+    if (router == NULL) return ota_fail(error, OTA_EINVAL, "router", "give one", "router is NULL");
+    if (result == NULL) return ota_fail(error, OTA_EINVAL, "result", "give one", "result is NULL");
+    TRY(ota_check_sized(&found, sizeof found, result, result->size, "result.size", error));
+    TRY(check(&r, problem, error));
+    TRY(place(&r, router, &found, error));
+    atomic_store(&r.broken, r.tokens);
+    const ota_status status = method_of(&r)->solve(&r, &found, error);
+    if (status < 0) return status;
+    ota_route_answer(&r, &found);
+    memcpy(result, &found, ota_size_min(found.size, sizeof found));
+    return status;
 }
 
 ota_status ota_route(const ota_routing *problem, const ota_options *options,
                      ota_routing_result *result, ota_error *error) {
-    router r = {0};
-    ota_routing_result found = {0};
-    if (result == NULL) return ota_fail(error, OTA_EINVAL, "result", "give one", "result is NULL");
-    TRY(ota_check_sized(&found, sizeof found, result, result->size, "result.size", error));
-    TRY(check(&r, problem, options, error));
-    ota_status status = place(&r, error);
-    if (status == OTA_OK) status = solve(&r, &found, error);
-    if (status >= 0) {
-        hand_over(&r, &found);
-        memcpy(result, &found, ota_size_min(found.size, sizeof found));
-    }
-    ota_arena_release(&r.arena);
-    ota_pool_free(r.pool);
+    ota_router router = {0};
+    TRY(make(&router, options, error));
+    const ota_status status = ota_router_route(&router, problem, result, error);
+    release(&router);
     return status;
 }

@@ -123,10 +123,14 @@ static void check_choices(const scene *s, const ota_routing_result *found) {
                          other, least);
         }
     }
+    /* Potentials have a number in common that the recipe does not name. */
+    double shift = 0.0;
+    for (int64_t j = 0; j < s->experts; j++)
+        shift += (s->potentials[j] - log(s->v[j])) / (double)s->experts;
     for (int64_t j = 0; j < s->experts; j++) {
         assert_int_equal(s->loads[j], loads[j]);
-        assert_true(fabs(s->potentials[j] - log(s->v[j])) <=
-                    unit * (16.0 + 8.0 * (double)s->rounds));
+        assert_true(fabs(s->potentials[j] - shift - log(s->v[j])) <=
+                    unit * (32.0 + 16.0 * (double)s->rounds) + 0x1p-52 * fabs(shift));
     }
     assert_true(fabs(found->value - value) <= 0x1p-53 * (double)s->tokens * size);
 }
@@ -208,6 +212,167 @@ static void test_threads_and_ties(void **state) {
     free(t);
 }
 
+/* ---- the other methods ------------------------------------------------------------------------- */
+
+static double biased(const scene *s, const double *b, int64_t i, int64_t j) {
+    return s->logits[i * s->experts + j] + b[j];
+}
+
+/* The sum of the `take` largest logits + b of a token. */
+static double best_sum(const scene *s, const double *b, int64_t i) {
+    bool taken[EXPERTS] = {false};
+    double sum = 0.0;
+    for (int64_t k = 0; k < s->take; k++) {
+        int64_t at = -1;
+        for (int64_t j = 0; j < s->experts; j++) {
+            if (!taken[j] && (at < 0 || biased(s, b, i, j) > biased(s, b, i, at))) at = j;
+        }
+        taken[at] = true;
+        sum += biased(s, b, i, at);
+    }
+    return sum;
+}
+
+/* What holds for every method: the choices are the largest sums with the potentials, the bound is what they prove, loads, value
+ * and excess are those of the choices, and what is given up are the smallest logits of an expert. */
+static void check_answer(const scene *s, const ota_routing_result *found, int64_t lower,
+                         int64_t upper) {
+    const int64_t n = s->tokens, take = s->take;
+    int64_t loads[EXPERTS] = {0}, kept[EXPERTS] = {0}, excess = 0;
+    double best = 0.0, value = 0.0, size = 1.0;
+    for (int64_t i = 0; i < n; i++) {
+        double sum = 0.0;
+        for (int64_t k = 0; k < take; k++) {
+            const int64_t j = s->chosen[i * take + k];
+            assert_true(j >= 0 && j < s->experts && (k == 0 || j > s->chosen[i * take + k - 1]));
+            sum += biased(s, s->potentials, i, j);
+            value += s->logits[i * s->experts + j];
+            size += fabs(s->logits[i * s->experts + j]) + fabs(s->potentials[j]);
+            loads[j]++;
+            kept[j] += found->kept[i * take + k];
+        }
+        const double wanted = best_sum(s, s->potentials, i);
+        /* Sums of `take` numbers, and levelled potentials, are rounded once each. */
+        assert_true(fabs(sum - wanted) <= 0x1p-50 * (1.0 + size));
+        best += wanted;
+    }
+    for (int64_t j = 0; j < s->experts; j++) {
+        const double b = s->potentials[j];
+        assert_int_equal(s->loads[j], loads[j]);
+        assert_int_equal(kept[j], loads[j] < upper ? loads[j] : upper);
+        excess +=
+            (loads[j] > upper ? loads[j] - upper : 0) + (loads[j] < lower ? lower - loads[j] : 0);
+        best -= b * (double)(b > 0.0 ? lower : upper);
+        size += fabs(b) * (double)n;
+    }
+    assert_int_equal(found->excess, excess);
+    assert_true(fabs(*found->bound - best) <= 0x1p-52 * (double)n * size);
+    assert_true(fabs(found->value - value) <= 0x1p-52 * (double)n * size);
+    for (int64_t a = 0; a < n * take; a++) {
+        for (int64_t b = 0; b < n * take && !found->kept[a]; b++) {
+            const int64_t j = s->chosen[a];
+            if (s->chosen[b] != j || !found->kept[b]) continue;
+            assert_true(s->logits[a / take * s->experts + j] <=
+                        s->logits[b / take * s->experts + j]);
+        }
+    }
+}
+
+static int falling(const void *left, const void *right) {
+    const double a = *(const double *)left, b = *(const double *)right;
+    return (a < b) - (a > b);
+}
+
+/* Alternating quantiles with whole sorts, `rounds` of them, biases of equal loads or bounds (0, upper). */
+static void by_sorts(const scene *s, int64_t rounds, int64_t lower, int64_t upper, double *b) {
+    static double thresholds[TOKENS], row[TOKENS];
+    for (int64_t j = 0; j < s->experts; j++) b[j] = 0.0;
+    for (int64_t round = 0; round < rounds; round++) {
+        for (int64_t i = 0; i < s->tokens; i++) {
+            for (int64_t j = 0; j < s->experts; j++) row[j] = biased(s, b, i, j);
+            qsort(row, (size_t)s->experts, sizeof *row, falling);
+            thresholds[i] = 0.5 * (row[s->take - 1] + row[s->take]);
+        }
+        for (int64_t j = 0; j < s->experts; j++) {
+            for (int64_t i = 0; i < s->tokens; i++)
+                row[i] = -(thresholds[i] - s->logits[i * s->experts + j]);
+            qsort(row, (size_t)s->tokens, sizeof *row, falling);
+            const double least = lower > 0 ? -row[lower - 1] : -INFINITY;
+            const double most = upper < s->tokens ? -row[upper] : INFINITY;
+            b[j] = lower == upper ? 0.5 * (least + most) : fmin(fmax(0.0, least), most);
+        }
+    }
+}
+
+/* The largest distance from other biases, but for a number in common. */
+static double distance(const scene *s, const double *b) {
+    double shift = 0.0, most = 0.0;
+    for (int64_t j = 0; j < s->experts; j++)
+        shift += (s->potentials[j] - b[j]) / (double)s->experts;
+    for (int64_t j = 0; j < s->experts; j++)
+        most = fmax(most, fabs(s->potentials[j] - shift - b[j]));
+    return most;
+}
+
+static void test_methods(void **state) {
+    (void)state;
+    enum { CELLS = 24, MOST = 300 };
+    static const int64_t experts[] = {2, 5, 16, 33};
+    static uint8_t kept[MOST * TAKE];
+    scene *s = malloc(sizeof *s);
+    assert_non_null(s);
+    dice_state = 21;
+    for (int level = 0; ota_kernel_name(level) != NULL; level++) {
+        ota_router *router;
+        const ota_options options = {.size = sizeof options, .cpu = ota_kernel_name(level)};
+        assert_int_equal(ota_router_create(&router, &options, NULL), OTA_OK);
+        for (int k = 0; k < CELLS; k++) {
+            const int64_t m = experts[k % 4], n = k % 3 == 0 ? MOST : 20 + k;
+            set_up(s, n, m, 1 + k % (m < TAKE ? m - 1 : TAKE), k % 2 == 0);
+            const int64_t all = n * s->take;
+            const bool even = k % 4 < 2;
+            int64_t low[EXPERTS], high[EXPERTS];
+            for (int64_t j = 0; j < m; j++) {
+                low[j] = even ? all / m : 0;
+                high[j] = even ? (all + m - 1) / m : (all + m - 1) / m + 3;
+                high[j] = high[j] < n ? high[j] : n;
+            }
+            s->problem.lower = low;
+            s->problem.upper = high;
+            for (int method = OTA_ROUTE_SINKHORN; method <= OTA_ROUTE_QUANTILE; method++) {
+                double bound;
+                s->problem.method = (ota_route_method)method;
+                s->problem.rounds = method == OTA_ROUTE_QUANTILE ? 7 : 0;
+                ota_routing_result found = {.size = sizeof found,
+                                            .chosen = s->chosen,
+                                            .shares = s->shares,
+                                            .potentials = s->potentials,
+                                            .loads = s->loads,
+                                            .bound = &bound,
+                                            .kept = kept};
+                assert_true(ota_router_route(router, &s->problem, &found, NULL) >= 0);
+                /* Of f32, Sinkhorn compares products where the sums of potentials round otherwise. */
+                if (method == OTA_ROUTE_SINKHORN) continue;
+                check_answer(s, &found, low[0], high[0]);
+                if (method == OTA_ROUTE_TOPK)
+                    for (int64_t j = 0; j < m; j++) assert_true(s->potentials[j] == 0.0);
+                if (method == OTA_ROUTE_BASE) {
+                    assert_int_equal(found.excess, 0);
+                    assert_true(fabs(bound - found.value) <= 0x1p-40 * (1.0 + fabs(bound)));
+                }
+                if (method == OTA_ROUTE_QUANTILE) {
+                    double b[EXPERTS];
+                    by_sorts(s, found.rounds, low[0], high[0], b);
+                    /* Each round rounds a threshold and a difference of numbers below 32. */
+                    assert_true(distance(s, b) <= 32.0 * 4.0 * 7.0 * unit_of(s));
+                }
+            }
+        }
+        ota_router_free(router);
+    }
+    free(s);
+}
+
 static void expect(const scene *s, const ota_routing *problem, ota_status status,
                    const char *sentence) {
     int64_t chosen[TAKE] = {-7};
@@ -236,6 +401,18 @@ static void test_door(void **state) {
     p.rounds = -2;
     expect(s, &p, OTA_EINVAL, "rounds is -2");
     p = s->problem;
+    p.method = (ota_route_method)4;
+    expect(s, &p, OTA_EINVAL, "method is 4");
+    const int64_t few[8] = {0}, turned[8] = {1, 1, 1, 90, 1, 1, 1, 1};
+    const int64_t other[8] = {300, 300, 300, 80, 300, 300, 300, 300};
+    p = s->problem;
+    p.upper = few;
+    p.lower = few;
+    expect(s, &p, OTA_INFEASIBLE, "the bounds admit 0 to 0 choices of the 600");
+    p.lower = turned;
+    p.upper = other;
+    expect(s, &p, OTA_INFEASIBLE, "expert 3 is to hold from 90 to 80 of 300 tokens");
+    p = s->problem;
     p.logits.data = NULL;
     expect(s, &p, OTA_EINVAL, "logits");
     p = s->problem;
@@ -247,13 +424,16 @@ static void test_door(void **state) {
     expect(s, &p, OTA_NONFINITE, "start[3] is");
     s->narrow_logits[290 * s->stride + 5] = INFINITY;
     s->narrow_logits[270 * s->stride + 4] = NAN;
-    expect(s, &s->problem, OTA_NONFINITE, "logits[270, 4] is");
+    for (int method = OTA_ROUTE_SINKHORN; method <= OTA_ROUTE_QUANTILE; method++) {
+        s->problem.method = (ota_route_method)method;
+        expect(s, &s->problem, OTA_NONFINITE, "logits[270, 4] is");
+    }
     free(s);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_recipe), cmocka_unit_test(test_stop),
                                        cmocka_unit_test(test_threads_and_ties),
-                                       cmocka_unit_test(test_door)};
+                                       cmocka_unit_test(test_methods), cmocka_unit_test(test_door)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
