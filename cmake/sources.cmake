@@ -269,6 +269,7 @@ set(OTATTN_MODEL_SOURCES
     models/checkpoint/files.c
     models/checkpoint/finite.c
     models/checkpoint/gguf.c
+    models/checkpoint/json_text.c
     models/checkpoint/model.c
     models/checkpoint/safetensors.c
     models/kernels/ops.c
@@ -573,3 +574,7 @@ set(OTATTN_FAILING_CALLS_SOURCES
     tests/faults/failing_calls.c
     tests/faults/failing_files.c
     tests/faults/failing_memory.c)
+
+# tests/faults: models and tokenizers by their C calls, for the stand-in to make fail.
+set(OTATTN_MODEL_CALLS_SOURCES
+    tests/faults/model_calls.c)

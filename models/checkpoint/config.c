@@ -1,5 +1,6 @@
 /* config.json -> ota_config, by the table of architectures; and strict reading of JSON files. */
 #include "config.h"
+#include "json_text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -33,8 +34,11 @@ ota_status ota_json_file(const char *path, bool trusted, int64_t most, json_t **
     ota_status status = ota_file_text(path, trusted, most, &text, &size, error);
     if (status != OTA_OK) return status;
     json_error_t cause;
-    *tree = json_loadb(text, size, JSON_REJECT_DUPLICATES, &cause);
+    bool no_memory;
+    *tree = ota_json_text(text, size, JSON_REJECT_DUPLICATES, &cause, &no_memory);
     free(text);
+    if (no_memory)
+        return ota_refuse(error, OTA_ENOMEM, "no memory is left for %s", ota_path_end(path));
     if (*tree == NULL)
         return ota_refuse_at(error, path, cause.position > 0 ? cause.position : 0,
                              "not valid JSON: %.120s", cause.text);

@@ -9,14 +9,13 @@
  * told apart; whatever is cut wrong, jansson refuses. Tensors tile the data without hole, overlap
  * or rest. Source: the safetensors format note; limits from the project's loader rules. */
 #define _POSIX_C_SOURCE 200809L
+#include "json_text.h"
 #include "weights.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <jansson.h>
 
 typedef ota_tensors header;
 
@@ -146,8 +145,10 @@ static ota_status parse_member(const header *head, const char *member, size_t si
     memcpy(text + 1, member, size);
     text[size + 1] = '}';
     json_error_t cause;
-    *out = json_loadb(text, size + 2, JSON_REJECT_DUPLICATES, &cause);
+    bool no_memory;
+    *out = ota_json_text(text, size + 2, JSON_REJECT_DUPLICATES, &cause, &no_memory);
     if (text != small) free(text);
+    if (no_memory) return ota_refuse(error, OTA_ENOMEM, "no memory is left for a header's entry");
     if (*out == NULL) {
         int64_t place = cause.position > 1 ? (int64_t)cause.position - 2 : 0;
         return ota_refuse_at(error, head->path,

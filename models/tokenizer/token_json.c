@@ -4,6 +4,8 @@
 #include <string.h>
 #include <utf8proc.h>
 
+#include "models/checkpoint/json_text.h"
+
 ota_token_json ota_token_json_within(const ota_token_json *json, ota_text span) {
     ota_token_json inner = *json;
     inner.at = (size_t)(span.data - json->file->text);
@@ -199,7 +201,10 @@ ota_status ota_token_json_tree(ota_token_json *json, ota_text span, json_t **tre
                               "%d bytes",
                               OTA_TOKEN_JSON_TREES);
     json_error_t cause;
-    *tree = json_loadb(span.data, span.size, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &cause);
+    bool no_memory;
+    *tree = ota_json_text(span.data, span.size, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &cause,
+                          &no_memory);
+    if (no_memory) return ota_token_no_memory(json->error);
     if (*tree == NULL)
         return ota_token_fail(json->error, OTA_EFORMAT, json->file->path,
                               (int64_t)place + (cause.position > 0 ? cause.position - 1 : 0),

@@ -12,7 +12,10 @@ way no signal, no block of memory and no descriptor held that the run without fa
 temporary file.
 
     python3 tests/faults/fail_each_call.py --program build/otattn --library build/tests/libfailing_calls.so
-        [--only NAME] [--begin NAME] [--sample N] [--once]
+        [--only NAME] [--begin NAME] [--sample N] [--once] [--record FILE]
+
+With --record a command whose calls all failed as they should becomes a row of FILE, and later runs of the
+same program leave it out but count it.
 """
 
 from __future__ import annotations
@@ -27,11 +30,16 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from golden_commands import COMMANDS, Command, prepare
 from stand_in import FAILURES, Run, Site, Symbols, run, signal_name
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python" / "support"))
+
+from done_record import DoneRecord, digest
 
 # Exit codes a failure of a kind may end in; none: it must not show. A folder that cannot be looked at is
 # taken for a file, 4.
@@ -105,10 +113,13 @@ class Bench:
             (folder / command.outputs[0]).write_bytes(b"what was there before")
         return folder
 
+    def path(self, command: Command) -> Path:
+        return self.library.parent / command.program if command.program else self.program
+
     def run(self, command: Command, name: str, wish: str = "", **more: str) -> tuple[Run, Path]:
         folder = self.folder(command, name)
         given = self.inputs / command.standard_input if command.standard_input else None
-        words = [str(self.program), *command.arguments()]
+        words = [str(self.path(command)), *command.arguments()]
         return run(self.library, words, folder, self.place / f"{name}.log", wish, given, **more), folder
 
 
@@ -239,6 +250,110 @@ def show(outcome: Outcome, symbols: Symbols) -> None:
     sys.stdout.flush()
 
 
+@dataclass
+class Sums:
+    """What the last line counts, of one command or of all."""
+
+    reached: Counter[str] = field(default_factory=Counter)
+    tried: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)  # runs, missed, wrong, foreign
+
+    def add(self, other: Sums) -> None:
+        self.reached += other.reached
+        self.tried += other.tried
+        self.counts += other.counts
+
+    def row(self) -> dict[str, str]:
+        return {name: json.dumps(getattr(self, name), sort_keys=True) for name in SUMS}
+
+    @staticmethod
+    def of(row: Mapping[str, str]) -> Sums:
+        return Sums(*(Counter(json.loads(row[name])) for name in SUMS))
+
+    def show(self) -> None:
+        for kind, count in sorted(self.reached.items()):
+            print(f"{kind}: {count} sites reached, {self.tried[kind]} tried")
+        total, tried, counts = sum(self.reached.values()), sum(self.tried.values()), self.counts
+        print(
+            f"{total} sites reached, {tried} tried ({100 * tried / max(total, 1):.1f} %), "
+            f"{counts['runs']} runs, {counts['missed']} failures not reached again, {counts['wrong']} wrong; "
+            f"{counts['foreign']} sites inside other libraries' own beginnings left alone"
+        )
+
+
+SUMS = ("reached", "tried", "counts")
+
+
+class Driver:
+    def __init__(self, bench: Bench, pool: concurrent.futures.Executor, options: argparse.Namespace):
+        self.bench, self.pool, self.options = bench, pool, options
+        self.generator = random.Random(options.seed)
+        self.known: set[str] = set()
+
+    def symbols(self, command: Command) -> Symbols:
+        return Symbols(self.bench.path(command))
+
+    def wanted(self, command: Command, whole: Whole) -> list[Trial]:
+        found = [
+            trial
+            for trial in trials(command, whole)
+            if not (self.options.once and trial.site.key in self.known)
+        ]
+        sample = self.options.sample
+        return self.generator.sample(found, min(sample, len(found))) if sample else found
+
+    def fail(self, command: Command) -> Sums:
+        done, folder = self.bench.run(command, "whole")
+        sums = Sums()
+        if done.code != 0 or not done.log.sites:
+            print(f"WRONG {command.name}: without a failure exit code {done.code}: {done.error}")
+            sums.counts["wrong"] += 1
+            return sums
+        whole = Whole(done, contents(folder))
+        work = [
+            self.pool.submit(attempt, self.bench, trial, whole, f"run{k}")
+            for k, trial in enumerate(self.wanted(command, whole))
+        ]
+        ended: Counter[str] = Counter()
+        fired = set()
+        for future in work:
+            outcome = future.result()
+            ended["as before" if outcome.code == done.code else f"exit {outcome.code}"] += 1
+            if outcome.fired or outcome.code < 0:
+                fired.add(outcome.trial.site.key)
+            else:
+                sums.counts["missed"] += 1
+            if outcome.wrong:
+                sums.counts["wrong"] += 1
+                show(outcome, self.symbols(command))
+        self.known |= fired
+        sums.counts["runs"] += len(work)
+        for site in done.log.sites.values():
+            if site.foreign:
+                sums.counts["foreign"] += 1
+            else:
+                sums.reached[site.kind] += 1
+                sums.tried[site.kind] += site.key in self.known
+        ways = ", ".join(f"{count} {way}" for way, count in sorted(ended.items()))
+        print(f"{command.name}: {len(done.log.sites)} sites, {len(fired)} failed, {len(work)} runs: {ways}")
+        sys.stdout.flush()
+        return sums
+
+
+def chosen(options: argparse.Namespace) -> list[Command]:
+    names = [command.name for command in COMMANDS]
+    first = names.index(options.begin) if options.begin else 0
+    return [command for command in COMMANDS[first:] if command.name.startswith(options.only)]
+
+
+def tested(options: argparse.Namespace) -> str:
+    """Digest of all that decides how a command ends: programs, stand-in, drivers with their tables."""
+    programs = sorted({command.program for command in COMMANDS if command.program})
+    beside = [options.library.parent / name for name in programs]
+    drivers = sorted(Path(__file__).parent.glob("*.py"))
+    return digest(options.program, options.library, *(path for path in beside if path.exists()), *drivers)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Fails every call of the golden commands, one at a time.")
     parser.add_argument("--program", type=Path, required=True)
@@ -249,72 +364,31 @@ def main() -> int:
     parser.add_argument(
         "--once", action="store_true", help="a site that failed in one command is not tried in the next"
     )
+    parser.add_argument("--record", type=Path, help="a CSV file of the commands that are done")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
-    symbols = Symbols(options.program)
-    generator = random.Random(options.seed)
-    reached: Counter[str] = Counter()
-    tried: Counter[str] = Counter()
-    known: set[str] = set()
-    begun = not options.begin
-    runs = failures = missed = foreign = 0
-    with tempfile.TemporaryDirectory(prefix="otattn-faults-", dir=memory_folder()) as name:
-        bench = Bench(options.program.resolve(), options.library.resolve(), Path(name))
-        with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-            for command in COMMANDS:
-                begun = begun or command.name == options.begin
-                if not begun or not command.name.startswith(options.only):
-                    continue
-                done, folder = bench.run(command, "whole")
-                if done.code != 0 or not done.log.sites:
-                    print(f"WRONG {command.name}: without a failure exit code {done.code}: {done.error}")
-                    failures += 1
-                    continue
-                whole = Whole(done, contents(folder))
-                wanted = [
-                    trial
-                    for trial in trials(command, whole)
-                    if not (options.once and trial.site.key in known)
-                ]
-                if options.sample:
-                    wanted = generator.sample(wanted, min(options.sample, len(wanted)))
-                work = [
-                    pool.submit(attempt, bench, trial, whole, f"run{k}") for k, trial in enumerate(wanted)
-                ]
-                ended: Counter[str] = Counter()
-                fired = set()
-                for future in work:
-                    outcome = future.result()
-                    runs += 1
-                    ended["as before" if outcome.code == done.code else f"exit {outcome.code}"] += 1
-                    if outcome.fired or outcome.code < 0:
-                        fired.add(outcome.trial.site.key)
-                    else:
-                        missed += 1
-                    if outcome.wrong:
-                        failures += 1
-                        show(outcome, symbols)
-                known |= fired
-                foreign += sum(site.foreign for site in done.log.sites.values())
-                for site in (site for site in done.log.sites.values() if not site.foreign):
-                    reached[site.kind] += 1
-                    tried[site.kind] += site.key in known
-                ways = ", ".join(f"{count} {way}" for way, count in sorted(ended.items()))
-                print(
-                    f"{command.name}: {len(done.log.sites)} sites, {len(fired)} failed, "
-                    f"{len(work)} runs: {ways}"
-                )
-                sys.stdout.flush()
-    for kind, count in sorted(reached.items()):
-        print(f"{kind}: {count} sites reached, {tried[kind]} tried")
-    total, all_tried = sum(reached.values()), sum(tried.values())
-    print(
-        f"{total} sites reached, {all_tried} tried ({100 * all_tried / max(total, 1):.1f} %), {runs} runs, "
-        f"{missed} failures not reached again, {failures} wrong; "
-        f"{foreign} sites inside other libraries' own beginnings left alone"
-    )
-    return 1 if failures else 0
+    if options.record and (options.sample or options.once):
+        parser.error("--record keeps whole commands; it goes with neither --sample nor --once")
+    record = DoneRecord(options.record, tested(options) if options.record else "", ("command", *SUMS))
+    done = {row["command"]: Sums.of(row) for row in record.rows}
+    total = Sums()
+    with (
+        tempfile.TemporaryDirectory(prefix="otattn-faults-", dir=memory_folder()) as name,
+        concurrent.futures.ThreadPoolExecutor(options.jobs) as pool,
+    ):
+        driver = Driver(
+            Bench(options.program.resolve(), options.library.resolve(), Path(name)), pool, options
+        )
+        for command in chosen(options):
+            sums = done.get(command.name)
+            if sums is None:
+                sums = driver.fail(command)
+                if not sums.counts["wrong"]:
+                    record.add({"command": command.name, **sums.row()})
+            total.add(sums)
+    total.show()
+    return 1 if total.counts["wrong"] else 0
 
 
 if __name__ == "__main__":

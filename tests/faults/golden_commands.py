@@ -32,6 +32,7 @@ class Command:
     standard_input: str = ""
     codes: tuple[int, ...] = ()  # exit codes of its own beside those of the kind
     goes_on: bool = False  # without a part that memory was refused for, which it says
+    program: str = ""  # one that the tests built beside the stand-in, instead of otattn
 
     def arguments(self) -> list[str]:
         return [word.replace("~", " ") for word in self.words.split()]
@@ -129,6 +130,19 @@ COMMANDS = [
     command("bench", "bench --random 4 --json", exact=False),
     command("help", "help methods"),
     command("completions", "completions bash"),
+    # Models and tokenizers by their C calls.
+    *(
+        command(f"calls {name}", words, program="model_calls")
+        for name, words in {
+            "gpt2": "model gpt2",
+            "bert": "model bert",
+            "gemma": "model gemma.gguf",
+            "bytes": "tokenizer gpt2 the~quiet~sea",
+            "words": "tokenizer bert The~quiet~harbour,~m\u00e9",
+            "lists": "tokenizer vocab.txt the~harbour",
+            "tensors": "safetensors b.safetensors format",
+        }.items()
+    ),
 ]
 
 
@@ -310,6 +324,7 @@ def save_arrays(folder: Path) -> None:
     np.savez_compressed(folder / "deflated.npz", s=scores)
     save_file(heads, folder / "b.safetensors")
     (folder / "ids.txt").write_text("5 7 9 11 13\n")
+    (folder / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\nthe\nharbour\n")
     (folder / "text.txt").write_text(TEXT)
     (folder / "short.txt").write_text(TEXT[:23])
 

@@ -2,16 +2,20 @@
 weights, or both refuse.
 
 Problem k is a function of k alone, so a disagreement is repeated by its number. OTATTN_DIFFERENTIAL sets how
-many are drawn of each peer (30); the long test draws 25,000."""
+many are drawn of each peer (30). The long test draws problems 0 to 24,999 of each (OTATTN_DIFFERENTIAL_LONG),
+in ranges of 250: with OTATTN_DIFFERENTIAL_RECORD=FILE each range without a disagreement is a row of that file
+once it is done, and a later run of the same library leaves it out."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import otattn
 import pytest
+from done_record import DoneRecord, digest, missing
 
 HIGHS_TOLERANCE = 1e-7  # HiGHS calls a row met, and a reduced cost 0, within this
 U32 = 2.0**-24
@@ -114,8 +118,52 @@ def test_drawn_problems_agree(peer: str) -> None:
         PEERS[peer](k)
 
 
+RANGE = 250
+
+
+def draw_missing(peer: str, last: int, record: DoneRecord) -> int:
+    """Draws what the record lacks of problems 0 ... last - 1; returns how many there were."""
+    done = [(int(row["first"]), int(row["end"])) for row in record.rows if row["peer"] == peer]
+    drawn = 0
+    for first, end in missing(done, last):
+        for begin in range(first, end, RANGE):
+            stop = min(begin + RANGE, end)
+            for k in range(begin, stop):
+                PEERS[peer](k)
+            record.add({"peer": peer, "first": begin, "end": stop})
+            drawn += stop - begin
+    return drawn
+
+
+def test_a_later_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranges that were done stay done, those of another library do not count, a disagreement is no row."""
+    seen: list[int] = []
+
+    def stand_in(k: int) -> None:
+        seen.append(k)
+        assert k != 700 or wrong != "there"
+
+    monkeypatch.setitem(PEERS, "POT", stand_in)
+    path, fields = tmp_path / "record.csv", ("peer", "first", "end")
+    wrong = "there"
+    with pytest.raises(AssertionError):
+        draw_missing("POT", 1000, DoneRecord(path, "one", fields))
+    assert seen == list(range(701))
+    seen.clear()
+    wrong = ""
+    path.write_bytes(path.read_bytes() + b"one,POT,50")  # a run that was killed in its write
+    assert draw_missing("POT", 1000, DoneRecord(path, "one", fields)) == 500
+    assert seen == list(range(500, 1000))
+    assert draw_missing("POT", 1100, DoneRecord(path, "one", fields)) == 100
+    assert draw_missing("POT", 1000, DoneRecord(path, "another", fields)) == 1000
+    assert draw_missing("HiGHS", 0, DoneRecord(path, "one", fields)) == 0
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("peer", PEERS)
 def test_many_drawn_problems_agree(peer: str) -> None:
-    for k in range(25_000):
-        PEERS[peer](k)
+    library = Path(otattn.__file__).with_name("libotattn_python.so")
+    record = DoneRecord(
+        os.environ.get("OTATTN_DIFFERENTIAL_RECORD"), digest(library), ("peer", "first", "end")
+    )
+    draw_missing(peer, int(os.environ.get("OTATTN_DIFFERENTIAL_LONG", "25000")), record)

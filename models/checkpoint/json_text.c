@@ -1,0 +1,34 @@
+/* Text to a JSON tree: see json_text.h. jansson drops a letter of a string that its buffer has no room for and goes on,
+ * and its next number sets errno to 0. So it gets one letter at a time, and errno is looked at before each: a refused
+ * allocation ends the text. What is refused behind the last letter that it took makes it return NULL at once. */
+#include "json_text.h"
+
+#include <errno.h>
+
+typedef struct letters {
+    const char *at, *end;
+    bool no_memory;
+} letters;
+
+static size_t next_letter(void *buffer, size_t room, void *data) {
+    letters *left = data;
+    left->no_memory |= errno == ENOMEM;
+    if (left->no_memory || left->at == left->end || room == 0) return 0;
+    *(char *)buffer = *left->at++;
+    return 1;
+}
+
+json_t *ota_json_text(const char *text, size_t size, size_t flags, json_error_t *cause,
+                      bool *no_memory) {
+    const int before = errno;
+    letters left = {.at = text, .end = text + size};
+    errno = 0;
+    json_t *tree = json_load_callback(next_letter, &left, flags, cause);
+    *no_memory = left.no_memory || (tree == NULL && errno == ENOMEM);
+    if (*no_memory) {
+        json_decref(tree);
+        tree = NULL;
+    }
+    errno = before;
+    return tree;
+}
