@@ -196,11 +196,14 @@ def together(rank: int, ranks: int, store: str, turns: int, cases: list[Any]) ->
     """Turns of: rank 0's work while the others wait; the work of all, each alone but at the same time; the
     call among all; messages; reading a long array, rank 0 alone and all at once.
     """
+    import torch
     import torch.distributed as dist
     from otattn._ranks import link_of
 
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=ranks)
+    # As torchrun does.
+    torch.set_num_threads(1)
     link = link_of(None, "in_order", "gathered")
     found: list[dict[str, Any]] = []
     times: dict[str, list[float]] = {}

@@ -111,11 +111,12 @@ class Link:
         most = max(sizes)
         # Engines gather equal pieces.
         padded = torch.zeros(most, dtype=torch.uint8)
-        padded[: sizes[self.rank]] = _memory(mine, sizes[self.rank], torch.uint8)
+        ctypes.memmove(padded.data_ptr(), mine, sizes[self.rank])
         pieces = [torch.empty(most, dtype=torch.uint8, device=self.device) for _ in sizes]
         dist.all_gather(pieces, padded.to(self.device), group=self.group)
         for place, size, piece in zip(places, sizes, pieces, strict=True):
-            _memory(whole + place, size, torch.uint8).copy_(piece[:size])
+            here = piece.cpu()
+            ctypes.memmove(whole + place, here.data_ptr(), size)
 
     def _send_receive(self, to: int, given: int, count: int, source: int, wanted: int, room: int) -> None:
         sent = _memory(given, count, torch.uint8).to(self.device)
@@ -177,7 +178,8 @@ class Members(Link):
                 works.append(dist.P2POp(dist.isend, sent, peer, self.group))
             if piece.numel() > 0:
                 works.append(dist.P2POp(dist.irecv, piece, peer, self.group))
-        pieces[self.rank].copy_(given)
+        # By no thread of torch's pool, which would stand in the way of the work that follows.
+        ctypes.memmove(pieces[self.rank].data_ptr(), given.data_ptr(), given.numel() * given.element_size())
         for work in dist.batch_isend_irecv(works) if works else []:
             work.wait()
         for piece, landed in zip(pieces, landing, strict=True):
