@@ -57,7 +57,7 @@ def promised(keys: int, ranks: int, rounds: int) -> int:
     share = -(-keys // ranks)
     bytes_sent = share * 2 * WIDTH * 4 * HEADS + 8 + 56
     if rounds > 0:
-        bytes_sent += HEADS * (8 * (keys + 5) * (rounds + 1) + 56)
+        bytes_sent += HEADS * (8 * (keys + 5) * (rounds + 1) + 40)
     return bytes_sent + 8 + 40 * HEADS + 16
 
 

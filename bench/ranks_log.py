@@ -196,12 +196,15 @@ def together(rank: int, ranks: int, store: str, turns: int, cases: list[Any]) ->
     """Turns of: rank 0's work while the others wait; the work of all, each alone but at the same time; the
     call among all; messages; reading a long array, rank 0 alone and all at once.
     """
+    import torch
     import torch.distributed as dist
-    from otattn._ranks import Link
+    from otattn._ranks import link_of
 
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=ranks)
-    link = Link(None, "in_order", "gathered")
+    # As torchrun does.
+    torch.set_num_threads(1)
+    link = link_of(None, "in_order", "gathered")
     found: list[dict[str, Any]] = []
     times: dict[str, list[float]] = {}
     # Written once: all pages of zeros that nobody wrote are one page.
@@ -213,12 +216,14 @@ def together(rank: int, ranks: int, store: str, turns: int, cases: list[Any]) ->
         ghost = Plan(method, tokens, ranks, phantom(ranks, log, meet), limit)
         single = Plan(method, tokens, ranks, phantom(ranks, lone), limit)
         real = Plan(method, tokens, ranks, link.struct, limit)
-        work, lone_work, best = None, None, 1e9
+        work, lone_work, best, lone_best, busy = None, None, 1e9, 1e9, 1e9
         for turn in range(turns + 1):
             dist.barrier()
             if rank == 0:
                 lone.begin()
+                begun = CLOCK()
                 single.forward()
+                lone_best = min(lone_best, CLOCK() - begun)
                 lone.end()
                 lone_work = least(lone_work, lone.work)
                 reads[0] = min(reads[0], reading(memory))
@@ -229,9 +234,10 @@ def together(rank: int, ranks: int, store: str, turns: int, cases: list[Any]) ->
             ghost.forward()
             log.end()
             dist.barrier()
-            begun = CLOCK()
+            begun, spent = CLOCK(), time.process_time()
             real.forward()
-            best = min(best, CLOCK() - begun) if turn > 0 else best
+            if turn > 0:
+                best, busy = min(best, CLOCK() - begun), min(busy, time.process_time() - spent)
             work = least(work, log.work)
             dist.barrier()
             for kind, seconds in chains(link).items():
@@ -242,7 +248,15 @@ def together(rank: int, ranks: int, store: str, turns: int, cases: list[Any]) ->
         slowest = [max(pieces) for pieces in zip(*all_works, strict=True)]
         bytes_held = int(library.ota_plan_bytes(real.plan))
         found.append(
-            {"events": log.events, "work": slowest, "alone": lone_work, "seconds": best, "bytes": bytes_held}
+            {
+                "events": log.events,
+                "work": slowest,
+                "alone": lone_work,
+                "alone_seconds": lone_best,
+                "seconds": best,
+                "busy": busy,
+                "bytes": bytes_held,
+            }
         )
     if rank == 0:
         json.dump(

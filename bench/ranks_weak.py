@@ -4,9 +4,11 @@
 
 One head of f32, width 32, as many queries as keys, of which a rank holds half. "a round": the least seconds
 of work between two sums, of one rank while the other waits, and of both at once; "GB/s": of its kernel by
-each of both. "work" and "a call": ten rounds with output by one rank with half the queries, over the work of
-two ranks at once, and over their call with messages over gloo. Reading a long array by one process and by two
-is the ceiling of rounds on a stored kernel, which read it once.
+each of both. "work": ten rounds with output, pieces between messages added up, by one rank with half the
+queries over two ranks at once. "a call": the least seconds of the whole call of that one rank, whose messages
+cost nothing, over those of two ranks with messages over gloo; "CPU": the same with the processor time of the
+rank and its threads below the line. Reading a long array by one process and by two is the ceiling of rounds
+on a stored kernel, which read it once.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ def main() -> None:
     found = real(2, chosen.turns, cases)
     alone, both = (READ / seconds / 1e9 for seconds in found["reads"])
     print(f"reading: {alone:.1f} GB/s by one process, {both:.1f} each by two: {both / alone:.2f}\n")
-    names = ("kernel", "MiB a rank", "a round ms", "of both", "ratio", "GB/s", "work", "a call")
+    names = ("kernel", "MiB a rank", "a round ms", "of both", "ratio", "GB/s", "work", "a call", "CPU")
     print("tokens" + "".join(f"{name:>11}" for name in names))
     for (n, stored), case in zip(CASES, found["cases"], strict=True):
         sums = [k for k, (_, size) in enumerate(case["events"]) if size >= 8 * n]
@@ -43,10 +45,11 @@ def main() -> None:
         one, two = (min(case[of][k] for k in middle) for of in ("alone", "work"))
         size = n // 2 * n * 4
         rate = f"{size / two / 1e9:11.1f}" if stored else f"{'-':>11}"
-        work, call = (sum(case["alone"]) / x for x in (sum(case["work"]), case["seconds"]))
+        work = sum(case["alone"]) / sum(case["work"])
+        call, busy = (case["alone_seconds"] / case[of] for of in ("seconds", "busy"))
         print(
             f"{n:6}{'stored' if stored else 'streamed':>11}{case['bytes'] / 2**20:11.1f}"
-            f"{1e3 * one:11.3f}{1e3 * two:11.3f}{one / two:11.2f}{rate}{work:11.2f}{call:11.2f}"
+            f"{1e3 * one:11.3f}{1e3 * two:11.3f}{one / two:11.2f}{rate}{work:11.2f}{call:11.2f}{busy:11.2f}"
         )
 
 

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -110,11 +111,12 @@ class Link:
         most = max(sizes)
         # Engines gather equal pieces.
         padded = torch.zeros(most, dtype=torch.uint8)
-        padded[: sizes[self.rank]] = _memory(mine, sizes[self.rank], torch.uint8)
+        ctypes.memmove(padded.data_ptr(), mine, sizes[self.rank])
         pieces = [torch.empty(most, dtype=torch.uint8, device=self.device) for _ in sizes]
         dist.all_gather(pieces, padded.to(self.device), group=self.group)
         for place, size, piece in zip(places, sizes, pieces, strict=True):
-            _memory(whole + place, size, torch.uint8).copy_(piece[:size])
+            here = piece.cpu()
+            ctypes.memmove(whole + place, here.data_ptr(), size)
 
     def _send_receive(self, to: int, given: int, count: int, source: int, wanted: int, room: int) -> None:
         sent = _memory(given, count, torch.uint8).to(self.device)
@@ -141,14 +143,21 @@ class Link:
 
 
 class Members(Link):
-    """Some ranks of a group, who reach each other one to one, so that no group of their own has to be made.
+    """Some ranks of a group, or both of two, who reach each other one to one: no group of their own has to be
+    made, and a sum of two ranks takes half the time of the engine's.
 
     Every member sends what it has to every other and sums in the members' order: the same bits on all.
     """
 
-    def __init__(self, group: dist.ProcessGroup | None, members: Sequence[int], keys: str) -> None:
+    def __init__(
+        self,
+        group: dist.ProcessGroup | None,
+        members: Sequence[int],
+        shares: str = "in_order",
+        keys: str = "chosen",
+    ) -> None:
         self.members = list(members)
-        super().__init__(group, "in_order", keys)
+        super().__init__(group, shares, keys)
 
     def _place(self) -> tuple[int, int]:
         return self.members.index(dist.get_rank(self.group)), len(self.members)
@@ -156,40 +165,53 @@ class Members(Link):
     def _global(self, rank: int) -> int:
         return super()._global(self.members[rank])
 
-    def _exchange(self, given: Tensor, sizes: Sequence[int]) -> list[Tensor]:
-        """What every member gives, sizes[r] elements of one type."""
+    def _exchange(self, given: Tensor, pieces: Sequence[Tensor]) -> None:
+        """What member r gives goes to pieces[r], which has its size, on all members."""
         sent = given.to(self.device)
-        pieces = [torch.empty(size, dtype=given.dtype, device=self.device) for size in sizes]
+        landing = [x if x.device == self.device else torch.empty_like(x, device=self.device) for x in pieces]
         works = []
-        for other, piece in enumerate(pieces):
+        for other, piece in enumerate(landing):
             if other == self.rank:
-                piece.copy_(sent)
                 continue
             peer = self._global(other)
             if sent.numel() > 0:
                 works.append(dist.P2POp(dist.isend, sent, peer, self.group))
             if piece.numel() > 0:
                 works.append(dist.P2POp(dist.irecv, piece, peer, self.group))
+        # By no thread of torch's pool, which would stand in the way of the work that follows.
+        ctypes.memmove(pieces[self.rank].data_ptr(), given.data_ptr(), given.numel() * given.element_size())
         for work in dist.batch_isend_irecv(works) if works else []:
             work.wait()
-        return pieces
+        for piece, landed in zip(pieces, landing, strict=True):
+            if piece is not landed and piece is not pieces[self.rank]:
+                piece.copy_(landed)
 
     def _reduce(self, values: int, count: int, kind: int, reduction: int) -> None:
         here = _memory(values, count, torch.float64 if kind == c.F64 else torch.float32)
-        first, *others = self._exchange(here, [count] * self.ranks)
-        for x in others:
-            first = first + x if reduction == c.REDUCE_SUM else torch.maximum(first, x)
-        here.copy_(first)
+        pieces = [torch.empty_like(here) for _ in self.members]
+        self._exchange(here, pieces)
+        merge = torch.add if reduction == c.REDUCE_SUM else torch.maximum
+        here.copy_(functools.reduce(merge, pieces))
 
     def _gather(self, mine: int, whole: int, counts: int, offsets: int) -> None:
         sizes = _memory(counts, self.ranks, torch.int64).tolist()
         places = _memory(offsets, self.ranks, torch.int64).tolist()
-        pieces = self._exchange(_memory(mine, sizes[self.rank], torch.uint8), sizes)
-        for place, size, piece in zip(places, sizes, pieces, strict=True):
-            _memory(whole + place, size, torch.uint8).copy_(piece)
+        pieces = [
+            _memory(whole + place, size, torch.uint8) for place, size in zip(places, sizes, strict=True)
+        ]
+        self._exchange(_memory(mine, sizes[self.rank], torch.uint8), pieces)
 
     def total(self, count: int) -> int:
-        return sum(int(x) for x in self._exchange(torch.tensor([count]), [1] * self.ranks))
+        counts = [torch.empty(1, dtype=torch.int64) for _ in self.members]
+        self._exchange(torch.tensor([count]), counts)
+        return sum(int(x) for x in counts)
+
+
+def link_of(group: dist.ProcessGroup | None, shares: str, keys: str) -> Link:
+    """All ranks of a group."""
+    if dist.get_world_size(group) == 2:
+        return Members(group, [0, 1], shares, keys)
+    return Link(group, shares, keys)
 
 
 class _Solved:

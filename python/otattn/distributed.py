@@ -19,7 +19,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from ._attention import attention as one_process
-from ._ranks import SHARES, Link, Members, solve
+from ._ranks import SHARES, Members, link_of, solve
 from ._shapes import shape_text
 from ._varlen import bounds_of, check_lengths
 
@@ -94,7 +94,7 @@ def attention(
     mesh, group = _on_mesh(query, group, query.dim() - 2)
     if mesh is not None:
         query, key, value = (x.to_local() for x in (query, key, value))
-    out = solve(Link(group, shares, keys), query, key, value, **keywords)
+    out = solve(link_of(group, shares, keys), query, key, value, **keywords)
     if mesh is None:
         return out
     from torch.distributed.tensor import DTensor
@@ -256,7 +256,7 @@ def varlen_attention(
         else:
             tells = rank == s.members[0]
             once = {name: _told_once(x, tells) for name, x in keywords.items()}
-            out = solve(Members(group, s.members, keys), q, k, v, **settings, **once)
+            out = solve(Members(group, s.members, keys=keys), q, k, v, **settings, **once)
         outs[s.number] = out.swapaxes(0, 1)
     empty = query.new_zeros((0, query.shape[1], value.shape[2]))
     # Of no rows and no keys, so that backward finds a way to every operand.

@@ -47,7 +47,7 @@ static ota_status give_up(const attempt *a, ota_outcome end) {
     };
     (void)snprintf(sentence_of(a), sizeof *a->run->sentences,
                    "head %" PRId64 ": %s; %s would go on", a->head.index, words[end].why,
-                   a->plan->shards != NULL ? "a process that has all rows"
+                   a->plan->shards != NULL ? "solver newton, on gathered keys,"
                                            : "without workspace_limit, stored scores");
     return words[end].status;
 }

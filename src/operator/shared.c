@@ -180,8 +180,21 @@ ota_status ota_status_of_severity(double severity) {
                                         : (ota_status)(int)severity;
 }
 
+/* The worst of all ranks: *stopped, and what became of every head. */
+static bool share_statuses(ota_plan *plan, int64_t heads, int *stopped) {
+    double *most = plan->shards->tallies;
+    most[heads] = ota_severity_of((ota_status)*stopped);
+    for (int64_t k = 0; k < heads; k++) most[k] = ota_severity_of(plan->heads[k].result.status);
+    if (!ota_ranks_most(&plan->resolved.settings, most, heads + 1, "the end of the run"))
+        return false;
+    *stopped = ota_status_of_severity(most[heads]);
+    for (int64_t k = 0; k < heads; k++)
+        plan->heads[k].result.status = ota_status_of_severity(most[k]);
+    return true;
+}
+
 /* Row errors of coupled heads are in units of the mass of all rows already. */
-static bool share_statuses(ota_plan *plan, int64_t heads) {
+static bool share_errors(ota_plan *plan, int64_t heads) {
     ota_shards *shards = plan->shards;
     const ota_settings *s = &plan->resolved.settings;
     const bool coupled = plan->course.path == OTA_PATH_COUPLED;
@@ -203,10 +216,6 @@ static bool share_statuses(ota_plan *plan, int64_t heads) {
         t->empty_rows = (int64_t)at[2];
         t->nonfinite_rows = (int64_t)at[3];
     }
-    for (int64_t k = 0; k < heads; k++) sums[k] = ota_severity_of(plan->heads[k].result.status);
-    if (!ota_ranks_most(s, sums, heads, "the heads' statuses")) return false;
-    for (int64_t k = 0; k < heads; k++)
-        plan->heads[k].result.status = ota_status_of_severity(sums[k]);
     return true;
 }
 
@@ -214,11 +223,10 @@ int ota_shared_settle(ota_plan *plan, const ota_arrays *arrays, int stopped) {
     ota_shards *shards = plan->shards;
     const ota_resolved *r = &plan->resolved;
     const int64_t heads = r->batch * r->heads;
-    double most = ota_severity_of((ota_status)stopped);
     ota_ranks_at(&shards->ranks, -1, -1);
-    if (!ota_ranks_most(&r->settings, &most, 1, "the end of the run")) return OTA_ECOMM;
-    if (ota_status_of_severity(most) != OTA_OK) return ota_status_of_severity(most);
-    if (!share_statuses(plan, heads)) return OTA_ECOMM;
+    if (!share_statuses(plan, heads, &stopped)) return OTA_ECOMM;
+    if (stopped != OTA_OK) return stopped;
+    if (!share_errors(plan, heads)) return OTA_ECOMM;
     for (int64_t k = 0; k < heads; k++) {
         const ota_head_status *t = &plan->heads[k];
         const bool fine = t->result.status >= OTA_OK;

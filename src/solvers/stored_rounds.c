@@ -39,14 +39,16 @@ typedef struct progress {
     bool accelerated, extrapolated;
 } progress;
 
-/* Sums and flags of one process's rows become those of all rows. */
+/* Sums and flags of one process's rows become those of all rows, and in the first round their mass. */
 static bool share_sums(ota_head *head) {
     ota_kernel_state *kernel = &head->kernel;
-    double flags[] = {kernel->lost, kernel->infeasible, kernel->nonfinite};
+    double flags[] = {kernel->lost, kernel->infeasible, kernel->nonfinite, head->mass};
+    const int64_t count = kernel->first ? 4 : 3;
     const ota_settings *s = head->settings;
     if (s->ranks == NULL) return true;
-    if (!ota_ranks_sum(s, kernel->sum, head->columns, flags, 3, "the column sums of a round"))
+    if (!ota_ranks_sum(s, kernel->sum, head->columns, flags, count, "the column sums of a round"))
         return false;
+    if (kernel->first) head->mass = flags[3];
     kernel->lost = flags[0] > 0.0;
     kernel->infeasible = flags[1] > 0.0;
     kernel->nonfinite = flags[2] > 0.0;
@@ -59,9 +61,7 @@ static bool share_first(ota_head *head) {
     const ota_settings *s = head->settings;
     double most[] = {kernel->high, -kernel->low, kernel->norm, -(double)kernel->least_keys};
     if (s->ranks == NULL) return true;
-    if (!ota_ranks_sum(s, &head->mass, 1, NULL, 0, "the mass of the rows") ||
-        !ota_ranks_most(s, most, 4, "the range of the scores"))
-        return false;
+    if (!ota_ranks_most(s, most, 4, "the range of the scores")) return false;
     kernel->high = most[0];
     kernel->low = -most[1];
     kernel->norm = most[2];

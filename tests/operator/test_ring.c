@@ -238,7 +238,7 @@ static int64_t promised(const scene *s, int ranks, int rank, int64_t rounds) {
     if (rounds == 0) return agree + settle + BATCH * KEY_HEADS * values;
     const bool masked = c->causal || c->relative;
     return agree + settle + ALL * (8 * N + 16) +
-           ALL * ((2 * rounds + 1) * keys + values + 8 * (N + 5) * (rounds + 1) + 56 +
+           ALL * ((2 * rounds + 1) * keys + values + 8 * (N + 5) * (rounds + 1) + 40 +
                   (masked ? 8 * N : 0));
 }
 

@@ -485,7 +485,7 @@ static int64_t promised(const cell *c, int64_t share, int64_t rounds) {
     const int64_t number = c->narrow ? 4 : 8;
     const bool masked = c->causal || c->window || c->dense || c->relative || c->alibi;
     int64_t bytes = share * (WIDTH + VALUES) * number * BATCH * KEY_HEADS + 8 + 56;
-    if (rounds > 0) bytes += ALL * (8 * (N + 5) * (rounds + 1) + 56 + (masked ? 8 * N : 0));
+    if (rounds > 0) bytes += ALL * (8 * (N + 5) * (rounds + 1) + 40 + (masked ? 8 * N : 0));
     return bytes + 8 + 40 * ALL + 16 + ALL * (8 * N + 16);
 }
 
