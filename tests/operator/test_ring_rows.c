@@ -26,12 +26,22 @@ static const cell cells[] = {
     {.method = "sparsemax", .temperature = 400.0, .block = true, .additive = true},
     {.method = "softmax", .narrow = true, .softcap = true, .sink = true, .causal = true},
     {.method = "softmax", .dropout = true, .dense = true, .masses = true},
+    {.method = "softmax", .sink = true, .alibi = true, .masses = true},
     {.method = "argmax", .causal = true, .sink = true, .dropout = true, .masses = true},
     {.method = "argmax", .narrow = true, .strided = true, .relative = true},
 };
 enum { CELLS = (int)(sizeof cells / sizeof cells[0]) };
 
 static double tolerance_of(const cell *c) { return c->narrow ? 4e-6 : 1e-11; }
+
+static void compare_statistics(const scene *s, const rows *p, double tolerance) {
+    const rows *w = &s->all;
+    expect_rows("entropy", s, p, ALL, p->entropy, w->entropy, 1, 10.0 * tolerance);
+    expect_rows("support", s, p, ALL, p->support, w->support, 1, 0.0);
+    expect_rows("largest weight", s, p, ALL, p->largest, w->largest, 1, tolerance);
+    for (int64_t j = 0; j < ALL * N; j++)
+        assert_true(fabs(p->receiver[j] - w->receiver[j]) <= N * tolerance);
+}
 
 static void compare(const scene *s, int ranks) {
     const double tolerance = tolerance_of(s->cell);
@@ -47,6 +57,7 @@ static void compare(const scene *s, int ranks) {
         assert_int_equal(p->result.empty_rows, w->result.empty_rows);
         assert_int_equal(p->result.nonfinite_rows, w->result.nonfinite_rows);
         assert_true(p->result.row_error <= 1e-14 * N);
+        compare_statistics(s, p, tolerance);
         if (!s->gradients) continue;
         if (p->reversed != OTA_OK) fail_msg("%s: %s", s->cell->method, p->error.message);
         expect_rows("dq", s, p, ALL, p->dq, w->dq, WIDTH, 20.0 * tolerance);
@@ -64,6 +75,7 @@ static void rows_of_a_ring_are_those_of_one_process(void **state) {
     for (int k = 0; k < CELLS; k++) {
         draw(s, &cells[k], 2000 + (uint64_t)k);
         s->gradients = strcmp(cells[k].method, "argmax") != 0;
+        s->statistics = true;
         solve(s, &s->all, NULL);
         if (s->all.status < OTA_OK) fail_msg("%s: %s", s->cell->method, s->all.error.message);
         for (int way = 0; way < 3; way++) {
@@ -76,6 +88,29 @@ static void rows_of_a_ring_are_those_of_one_process(void **state) {
             crew_run(c, solve_part, s);
             compare(s, ranks);
             crew_free(c);
+        }
+    }
+    free(s);
+}
+
+static void statistics_of_coupled_columns(void **state) {
+    (void)state;
+    static const cell coupled[] = {
+        {.method = "softmax/exact{tolerance=1e-10}", .relative = true, .masses = true},
+        {.method = "softmax/elastic:0.5,4", .causal = true, .sink = true}};
+    scene *s = malloc(sizeof *s);
+    for (int k = 0; k < 2; k++) {
+        draw(s, &coupled[k], 2200 + (uint64_t)k);
+        s->statistics = true;
+        solve(s, &s->all, NULL);
+        if (s->all.status < OTA_OK) fail_msg("%s: %s", s->cell->method, s->all.error.message);
+        cut(s, 3, OTA_SHARES_IN_ORDER, true);
+        crew *c = crew_of(3, OTA_SHARES_IN_ORDER);
+        crew_run(c, solve_part, s);
+        crew_free(c);
+        for (int r = 0; r < 3; r++) {
+            if (s->part[r].status < OTA_OK) fail_msg("%s", s->part[r].error.message);
+            compare_statistics(s, &s->part[r], 1e-8);
         }
     }
     free(s);
@@ -116,6 +151,7 @@ static void tangents_of_a_ring_are_those_of_one_process(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_of_a_ring_are_those_of_one_process),
+        cmocka_unit_test(statistics_of_coupled_columns),
         cmocka_unit_test(tangents_of_a_ring_are_those_of_one_process),
     };
     return cmocka_run_group_tests_name("ring_rows", tests, NULL, NULL);

@@ -38,6 +38,7 @@ void ota_ring_lay_out_pairs(ota_device *ring, ota_arena *arena) {
         p.values_turned = numbers(arena, width, p.stride);
         p.lines = numbers(arena, ring->room, ring->resolved->width);
     }
+    p.columns = numbers(arena, ring->group, ring->room);
     p.broken = ota_arena_take(arena, (size_t)ring->room, 1);
     p.workers = ota_arena_take(arena, (size_t)threads, sizeof *p.workers);
     for (int k = 0; k < threads; k++) {

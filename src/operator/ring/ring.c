@@ -36,25 +36,11 @@ const char *ota_ring_refuses(const ota_plan *plan, bool runs_rounds) {
     return NULL;
 }
 
-ota_status ota_ring_check(const ota_plan *plan, const ota_arrays *arrays, ota_error *error) {
-    const bool coupled = plan->device->coupled;
-    const struct {
-        const char *name;
-        const ota_array *array;
-        bool made;
-    } outputs[] = {{"coupling", &arrays->coupling, false},
-                   {"row_entropy", &arrays->row_entropy, false},
-                   {"row_support", &arrays->row_support, false},
-                   {"row_max", &arrays->row_max, false},
-                   {"receiver", &arrays->receiver, coupled}};
-    for (size_t k = 0; k < sizeof outputs / sizeof outputs[0]; k++) {
-        if (outputs[k].made || !ota_array_present(outputs[k].array)) continue;
-        return ota_fail(error, OTA_UNSUPPORTED, outputs[k].name,
-                        "leave it out, or let communicator.keys be OTA_KEYS_GATHERED",
-                        "%s needs all keys of a row at once, which a ring has not",
-                        outputs[k].name);
-    }
-    return OTA_OK;
+ota_status ota_ring_check(const ota_arrays *arrays, ota_error *error) {
+    if (!ota_array_present(&arrays->coupling)) return OTA_OK;
+    return ota_fail(error, OTA_UNSUPPORTED, "coupling",
+                    "leave it out, or let communicator.keys be OTA_KEYS_GATHERED",
+                    "coupling needs all keys of a row at once, which a ring has not");
 }
 
 int64_t ota_ring_bytes(const ota_device *ring) {
@@ -187,7 +173,7 @@ static void lay_out(ota_device *ring, ota_arena *a) {
     }
     if (ring->coupled) lay_out_rounds(ring, a);
     if (ring->coupled && ring->reverses != NULL) ota_ring_lay_out_adjoint(ring, a);
-    if (!ring->coupled || ring->reverses != NULL) ota_ring_lay_out_pairs(ring, a);
+    ota_ring_lay_out_pairs(ring, a);
 }
 
 static ota_course course_of(const ota_device *ring) {
