@@ -347,6 +347,8 @@ typedef struct refusal {
 static void refusals_name_what_a_ring_lacks(void **state) {
     (void)state;
     static const refusal refusals[] = {
+        {{.method = "entmax:1.5/exact"}, "cannot come round a ring: pieces of the keys", false},
+        {{.method = "hard/exact"}, "cannot come round a ring: pieces of the keys", false},
         {{.method = "softmax/exact", .softcap = true}, "rounds with a softcap", false},
         {{.method = "softmax"}, "no send_receive, which a ring needs", true},
     };

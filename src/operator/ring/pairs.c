@@ -52,9 +52,9 @@ void ota_ring_lay_out_pairs(ota_device *ring, ota_arena *arena) {
     p.state = ota_arena_take(arena, (size_t)rows, 1);
     p.uses_broken = ota_arena_take(arena, (size_t)rows, 1);
     if (ring->by_pairs) {
-        p.list = numbers(arena, rows, OTA_RING_LIST);
+        if (!ring->hard) p.list = numbers(arena, rows, OTA_RING_LIST);
         p.listed = ota_arena_take(arena, (size_t)rows, sizeof *p.listed);
-        p.search = ota_arena_take(arena, (size_t)rows, sizeof *p.search);
+        if (!ring->hard) p.search = ota_arena_take(arena, (size_t)rows, sizeof *p.search);
     }
     if (to != NULL) *to = p;
     ring->pairs = to;

@@ -54,6 +54,16 @@ int64_t ota_ring_bytes(const ota_device *ring) {
            (int64_t)ota_type_bytes(r->type);
 }
 
+const char *ota_ring_turns(const ota_device *ring) {
+    if (ring->coupled)
+        return ring->resolved->settings.fixed ? "two a round, and two for the outputs"
+                                              : "two a round, and one for the outputs";
+    if (ring->hard || !ring->by_pairs) return "one";
+    return ota_is_heavy_tailed(ota_regulariser_of(&ring->resolved->problem))
+               ? "two, and one a step of the thresholds where a row may use more than 128 keys"
+               : "two, and one a step of the thresholds where a row has more than 128 weights";
+}
+
 /* ---- memory --------------------------------------------------------------------------------------- */
 
 /* Most keys of a rank, and of one of its pieces. */

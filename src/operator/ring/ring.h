@@ -100,6 +100,8 @@ bool ota_ring_wants_statistics(const ota_arrays *arrays);
 ota_status ota_ring_check(const ota_arrays *arrays, ota_error *error);
 /* Bytes of the keys and values that the rank gives to the others in one turn of all heads. */
 int64_t ota_ring_bytes(const ota_device *ring);
+/* How many turns a forward takes, in a few words. */
+const char *ota_ring_turns(const ota_device *ring);
 
 /* False: the communicator failed. */
 bool ota_ring_go(ota_device *ring, const ota_ring_turn *turn);
