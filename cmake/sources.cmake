@@ -134,6 +134,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/operator/ring/ring.c
     src/operator/ring/rounds.c
     src/operator/ring/rows.c
+    src/operator/ring/statistics.c
     src/operator/ring/tangents.c
     src/operator/ring/thresholds.c
     src/operator/shared.c

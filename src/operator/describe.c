@@ -70,8 +70,10 @@ size_t ota_plan_describe(const ota_plan *plan, char *text, size_t text_size) {
              with->ranks, r->queries, r->share.rows,
              with->shares == OTA_SHARES_ZIGZAG ? "zigzag" : "in order");
         if (plan->shards->in_ring)
-            line(&to, "ring: %" PRId64 " bytes of keys and values passed on a turn\n",
-                 ota_ring_bytes(plan->device));
+            line(&to,
+                 "ring: %" PRId64
+                 " bytes of keys and values passed on a turn; turns of a forward: %s\n",
+                 ota_ring_bytes(plan->device), ota_ring_turns(plan->device));
         else
             line(&to, "gathered: %" PRId64 " bytes of keys and values a run, held on every rank\n",
                  gathered * (r->width + plan->values_width) * (int64_t)ota_type_bytes(r->type));

@@ -355,7 +355,7 @@ static ota_status check_run(const ota_plan *plan, const ota_arrays *given, const
         r, plan->values_width, plan->shards != NULL ? &wide : given, arrays, error);
     if (checked != OTA_OK) return checked;
     if (plan->shards != NULL && plan->shards->in_ring) {
-        const ota_status made = ota_ring_check(plan, arrays, error);
+        const ota_status made = ota_ring_check(arrays, error);
         if (made != OTA_OK) return made;
     }
     if (ota_array_present(&arrays->start_potential) &&

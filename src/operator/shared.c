@@ -6,6 +6,7 @@
 
 #include "base/base.h"
 #include "problem/check.h"
+#include "ring/ring.h"
 #include "solvers/coupled.h"
 
 /* ---- methods ------------------------------------------------------------------------------------ */
@@ -106,17 +107,21 @@ ota_status ota_shared_widen(const ota_plan *plan, const ota_arrays *given, ota_a
 
 /* Outputs and starts that are sums over the rows, or their beginning, are wanted by all ranks or by none. */
 static ota_status agree_on_wishes(ota_plan *plan, const ota_arrays *given, ota_error *error) {
-    static const char *const names[] = {"values", "out", "receiver", "start_potential"};
+    static const char *const names[] = {"values", "out", "receiver", "start_potential",
+                                        "row_entropy, row_support or row_max"};
     const ota_array *const wishes[] = {&given->values, &given->out, &given->receiver,
                                        &given->start_potential};
-    enum { WISHES = 4 };
+    enum { GATHERED = 4, WISHES };
     ota_shards *shards = plan->shards;
     double sums[WISHES], none = 0.0;
-    for (int k = 0; k < WISHES; k++) sums[k] = ota_array_present(wishes[k]);
-    if (!ota_ranks_sum(&plan->resolved.settings, sums, WISHES, &none, 1,
+    /* Statistics of rows take a turn of a ring. */
+    const int count = shards->in_ring ? WISHES : GATHERED;
+    for (int k = 0; k < GATHERED; k++) sums[k] = ota_array_present(wishes[k]);
+    sums[GATHERED] = ota_ring_wants_statistics(given);
+    if (!ota_ranks_sum(&plan->resolved.settings, sums, count, &none, 1,
                        "agreeing on what is wanted"))
         return ota_ranks_refuse(&shards->ranks, error);
-    for (int k = 0; k < WISHES; k++) {
+    for (int k = 0; k < count; k++) {
         if (!(sums[k] > 0.0) || !(sums[k] < shards->ranks.to.ranks)) continue;
         return ota_fail(error, OTA_EMISMATCH, names[k], "give it on every rank or on none",
                         "%s is present on %d of %d ranks", names[k], (int)sums[k],

@@ -233,7 +233,7 @@ static int64_t promised(const scene *s, int ranks, int rank, int64_t rounds) {
     const int64_t number = c->narrow ? 4 : 8;
     int64_t passed = 0;
     for (int k = 0; k < ranks; k++) passed += k == (rank + 1) % ranks ? 0 : s->shares[k];
-    const int64_t agree = 8 + 56, settle = 8 + 40 * ALL + 16;
+    const int64_t agree = 8 + 64, settle = 8 + 40 * ALL + 16;
     const int64_t values = passed * (WIDTH + VALUES) * number, keys = passed * WIDTH * number;
     if (rounds == 0) return agree + settle + BATCH * KEY_HEADS * values;
     const bool masked = c->causal || c->relative;
@@ -347,6 +347,8 @@ typedef struct refusal {
 static void refusals_name_what_a_ring_lacks(void **state) {
     (void)state;
     static const refusal refusals[] = {
+        {{.method = "entmax:1.5/exact"}, "cannot come round a ring: pieces of the keys", false},
+        {{.method = "hard/exact"}, "cannot come round a ring: pieces of the keys", false},
         {{.method = "softmax/exact", .softcap = true}, "rounds with a softcap", false},
         {{.method = "softmax"}, "no send_receive, which a ring needs", true},
     };

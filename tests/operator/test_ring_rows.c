@@ -26,12 +26,22 @@ static const cell cells[] = {
     {.method = "sparsemax", .temperature = 400.0, .block = true, .additive = true},
     {.method = "softmax", .narrow = true, .softcap = true, .sink = true, .causal = true},
     {.method = "softmax", .dropout = true, .dense = true, .masses = true},
+    {.method = "softmax", .sink = true, .alibi = true, .masses = true},
     {.method = "argmax", .causal = true, .sink = true, .dropout = true, .masses = true},
     {.method = "argmax", .narrow = true, .strided = true, .relative = true},
 };
 enum { CELLS = (int)(sizeof cells / sizeof cells[0]) };
 
 static double tolerance_of(const cell *c) { return c->narrow ? 4e-6 : 1e-11; }
+
+static void compare_statistics(const scene *s, const rows *p, double tolerance) {
+    const rows *w = &s->all;
+    expect_rows("entropy", s, p, ALL, p->entropy, w->entropy, 1, 10.0 * tolerance);
+    expect_rows("support", s, p, ALL, p->support, w->support, 1, 0.0);
+    expect_rows("largest weight", s, p, ALL, p->largest, w->largest, 1, tolerance);
+    for (int64_t j = 0; j < ALL * N; j++)
+        assert_true(fabs(p->receiver[j] - w->receiver[j]) <= N * tolerance);
+}
 
 static void compare(const scene *s, int ranks) {
     const double tolerance = tolerance_of(s->cell);
@@ -47,6 +57,7 @@ static void compare(const scene *s, int ranks) {
         assert_int_equal(p->result.empty_rows, w->result.empty_rows);
         assert_int_equal(p->result.nonfinite_rows, w->result.nonfinite_rows);
         assert_true(p->result.row_error <= 1e-14 * N);
+        compare_statistics(s, p, tolerance);
         if (!s->gradients) continue;
         if (p->reversed != OTA_OK) fail_msg("%s: %s", s->cell->method, p->error.message);
         expect_rows("dq", s, p, ALL, p->dq, w->dq, WIDTH, 20.0 * tolerance);
@@ -64,6 +75,7 @@ static void rows_of_a_ring_are_those_of_one_process(void **state) {
     for (int k = 0; k < CELLS; k++) {
         draw(s, &cells[k], 2000 + (uint64_t)k);
         s->gradients = strcmp(cells[k].method, "argmax") != 0;
+        s->statistics = true;
         solve(s, &s->all, NULL);
         if (s->all.status < OTA_OK) fail_msg("%s: %s", s->cell->method, s->all.error.message);
         for (int way = 0; way < 3; way++) {
@@ -76,6 +88,29 @@ static void rows_of_a_ring_are_those_of_one_process(void **state) {
             crew_run(c, solve_part, s);
             compare(s, ranks);
             crew_free(c);
+        }
+    }
+    free(s);
+}
+
+static void statistics_of_coupled_columns(void **state) {
+    (void)state;
+    static const cell coupled[] = {
+        {.method = "softmax/exact{tolerance=1e-10}", .relative = true, .masses = true},
+        {.method = "softmax/elastic:0.5,4", .causal = true, .sink = true}};
+    scene *s = malloc(sizeof *s);
+    for (int k = 0; k < 2; k++) {
+        draw(s, &coupled[k], 2200 + (uint64_t)k);
+        s->statistics = true;
+        solve(s, &s->all, NULL);
+        if (s->all.status < OTA_OK) fail_msg("%s: %s", s->cell->method, s->all.error.message);
+        cut(s, 3, OTA_SHARES_IN_ORDER, true);
+        crew *c = crew_of(3, OTA_SHARES_IN_ORDER);
+        crew_run(c, solve_part, s);
+        crew_free(c);
+        for (int r = 0; r < 3; r++) {
+            if (s->part[r].status < OTA_OK) fail_msg("%s", s->part[r].error.message);
+            compare_statistics(s, &s->part[r], 1e-8);
         }
     }
     free(s);
@@ -113,9 +148,134 @@ static void tangents_of_a_ring_are_those_of_one_process(void **state) {
     free(s);
 }
 
+/* ---- certificates --------------------------------------------------------------------------------- */
+
+static ota_certificate judged[CREW_MOST];
+
+static void judge_part(crew_rank *rank, void *context) {
+    scene *s = context;
+    rows *r = &s->part[rank->to.rank];
+    setting now;
+    rank->to.keys = OTA_KEYS_IN_RING;
+    solve(s, r, &rank->to);
+    set(&now, s, r, &rank->to);
+    judged[rank->to.rank] = (ota_certificate){.size = sizeof(ota_certificate)};
+    if (r->status >= OTA_OK)
+        r->reversed = ota_certify(&now.problem, &now.options, &now.arrays, &judged[rank->to.rank],
+                                  NULL, &r->error);
+}
+
+/* The judge, who gathers, finds the optimum of what went round. */
+static void certificates_of_a_ring_are_tight(void **state) {
+    (void)state;
+    static const int tried[] = {0, 3, 6, 9};
+    scene *s = malloc(sizeof *s);
+    for (int k = 0; k < 4; k++) {
+        draw(s, &cells[tried[k]], 2300 + (uint64_t)k);
+        cut(s, 3, OTA_SHARES_ZIGZAG, true);
+        crew *c = crew_of(3, OTA_SHARES_ZIGZAG);
+        crew_run(c, judge_part, s);
+        crew_free(c);
+        for (int r = 0; r < 3; r++) {
+            if (s->part[r].status < OTA_OK || s->part[r].reversed < OTA_OK)
+                fail_msg("%s: %s", s->cell->method, s->part[r].error.message);
+            assert_true(judged[r].row_error <= 1e-12);
+            assert_true(fabs(judged[r].gap) <= 1e-10 * fmax(1.0, fabs(judged[r].primal)));
+            assert_memory_equal(&judged[r].primal, &judged[0].primal, sizeof(double));
+        }
+    }
+    free(s);
+}
+
+/* ---- ties, and numbers that are not finite -------------------------------------------------------- */
+
+static void spoil(rows *w, int64_t key) {
+    for (int64_t b = 0; b < BATCH * KEY_HEADS; b++) {
+        w->v[(b * N + key) * VALUES] = b % 2 == 0 ? NAN : INFINITY;
+        /* Key and its neighbour are equal: hard rows take the first, wherever it lies. */
+        memcpy(w->k + (b * N + 90) * WIDTH, w->k + (b * N + 20) * WIDTH, WIDTH * sizeof(double));
+    }
+    w->q[5 * WIDTH] = NAN;
+    for (int64_t i = 40; i < 60; i++) {
+        for (int64_t d = 0; d < WIDTH; d++) w->q[i * WIDTH + d] = 5.0 * w->k[20 * WIDTH + d];
+    }
+}
+
+static void rows_that_are_not_finite_are_those_of_one_process(void **state) {
+    (void)state;
+    static const cell spoilt[] = {{.method = "sparsemax", .causal = true},
+                                  {.method = "entmax:0.6", .window = true},
+                                  {.method = "argmax", .causal = true}};
+    scene *s = malloc(sizeof *s);
+    for (int k = 0; k < 3; k++) {
+        draw(s, &spoilt[k], 2400 + (uint64_t)k);
+        s->statistics = true;
+        spoil(&s->all, 33);
+        solve(s, &s->all, NULL);
+        assert_int_equal(s->all.status, OTA_NONFINITE_ROWS);
+        for (int ranks = 2; ranks < 5; ranks++) {
+            cut(s, ranks, OTA_SHARES_IN_ORDER, false);
+            crew *c = crew_of(ranks, OTA_SHARES_IN_ORDER);
+            crew_run(c, solve_part, s);
+            crew_free(c);
+            compare(s, ranks);
+        }
+    }
+    free(s);
+}
+
+/* ---- what is sent --------------------------------------------------------------------------------- */
+
+/* The sum of docs/users/many-machines.md: `left` is what steps of the thresholds add. */
+static int64_t promised(const scene *s, int ranks, int rank, int64_t *step) {
+    const int64_t number = s->cell->narrow ? 4 : 8;
+    const bool hard = strcmp(s->cell->method, "argmax") == 0;
+    const bool softmax = strcmp(s->cell->method, "softmax") == 0;
+    int64_t passed = 0;
+    for (int k = 0; k < ranks; k++) passed += k == (rank + 1) % ranks ? 0 : s->shares[k];
+    const int64_t agree = 8 + 64, settle = 8 + 40 * ALL + 16;
+    const int64_t keys = passed * WIDTH * number, values = passed * (WIDTH + VALUES) * number;
+    *step = hard || softmax ? 0 : keys + 8;
+    return agree + settle + BATCH * KEY_HEADS * (values + *step + (softmax ? keys : 0)) +
+           (s->statistics ? ALL * (8 * N + 16) + (hard || softmax ? 0 : BATCH * KEY_HEADS * keys)
+                          : 0);
+}
+
+static void bytes_are_those_of_the_formula(void **state) {
+    (void)state;
+    static const cell sent[] = {{.method = "sparsemax", .narrow = true},
+                                {.method = "entmax:1.5", .causal = true},
+                                {.method = "entmax:0.6"},
+                                {.method = "softmax", .narrow = true},
+                                {.method = "argmax"}};
+    scene *s = malloc(sizeof *s);
+    for (int k = 0; k < 5; k++) {
+        draw(s, &sent[k], 2500 + (uint64_t)k);
+        s->statistics = k != 1;
+        cut(s, 3, OTA_SHARES_ZIGZAG, true);
+        crew *c = crew_of(3, OTA_SHARES_ZIGZAG);
+        crew_run(c, solve_part, s);
+        crew_free(c);
+        for (int r = 0; r < 3; r++) {
+            int64_t step;
+            const int64_t more = s->part[r].result.message_bytes - promised(s, 3, r, &step);
+            assert_int_equal(s->part[r].status, OTA_OK);
+            if (k != 2) assert_int_equal(more, 0);
+            if (k == 2) assert_true(more > 0 && more % step == 0);
+            const bool two = strstr(s->part[r].described, "turns of a forward: two") != NULL;
+            assert_int_equal(two, k < 3);
+        }
+    }
+    free(s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_of_a_ring_are_those_of_one_process),
+        cmocka_unit_test(statistics_of_coupled_columns),
+        cmocka_unit_test(certificates_of_a_ring_are_tight),
+        cmocka_unit_test(rows_that_are_not_finite_are_those_of_one_process),
+        cmocka_unit_test(bytes_are_those_of_the_formula),
         cmocka_unit_test(tangents_of_a_ring_are_those_of_one_process),
     };
     return cmocka_run_group_tests_name("ring_rows", tests, NULL, NULL);

@@ -143,7 +143,7 @@ static inline void set(setting *to, scene *s, rows *r, const ota_communicator *w
     to->arrays.row_potential = ota_array_of(r->f, OTA_F64, BATCH, HEADS, 1, r->n);
     to->arrays.column_potential = ota_array_of(r->g, OTA_F64, BATCH, HEADS, 1, N);
     to->arrays.sink = ota_array_of(r->sink, OTA_F64, BATCH, HEADS, 1, r->n);
-    if (to->problem.columns != OTA_COLUMNS_FREE)
+    if (to->problem.columns != OTA_COLUMNS_FREE || s->statistics)
         to->arrays.receiver = ota_array_of(r->receiver, OTA_F64, BATCH, HEADS, 1, N);
     if (s->statistics) {
         to->arrays.row_entropy = ota_array_of(r->entropy, OTA_F64, BATCH, HEADS, 1, r->n);

@@ -38,6 +38,7 @@ void ota_ring_lay_out_pairs(ota_device *ring, ota_arena *arena) {
         p.values_turned = numbers(arena, width, p.stride);
         p.lines = numbers(arena, ring->room, ring->resolved->width);
     }
+    p.columns = numbers(arena, ring->group, ring->room);
     p.broken = ota_arena_take(arena, (size_t)ring->room, 1);
     p.workers = ota_arena_take(arena, (size_t)threads, sizeof *p.workers);
     for (int k = 0; k < threads; k++) {
@@ -51,9 +52,9 @@ void ota_ring_lay_out_pairs(ota_device *ring, ota_arena *arena) {
     p.state = ota_arena_take(arena, (size_t)rows, 1);
     p.uses_broken = ota_arena_take(arena, (size_t)rows, 1);
     if (ring->by_pairs) {
-        p.list = numbers(arena, rows, OTA_RING_LIST);
+        if (!ring->hard) p.list = numbers(arena, rows, OTA_RING_LIST);
         p.listed = ota_arena_take(arena, (size_t)rows, sizeof *p.listed);
-        p.search = ota_arena_take(arena, (size_t)rows, sizeof *p.search);
+        if (!ring->hard) p.search = ota_arena_take(arena, (size_t)rows, sizeof *p.search);
     }
     if (to != NULL) *to = p;
     ring->pairs = to;

@@ -56,6 +56,7 @@ struct ota_ring_pairs {
     double *mass, *sink; /* of the weights at f, of the sink */
     double *p_log_p, *largest, *support;
     double *slope, *mean;   /* sum w, sum w U; then a: with gradients */
+    double *columns;        /* [group][room] sums of weights */
     double *first, *second; /* sums of a threshold's step */
     double *list;           /* [rows][OTA_RING_LIST] */
     int64_t *listed;        /* [rows]; of hard rows the best key */
@@ -109,5 +110,12 @@ void ota_ring_take_potentials(ota_device *ring);
  * gradients of all outputs. */
 bool ota_ring_pair_means(ota_device *ring, const ota_array *out_grad);
 void ota_ring_reverse_pairs(ota_device *ring, const ota_ring_piece *piece, void *context);
+
+/* statistics.c: of weights in blocks, the sums of their rows begun and added to; then of the unit at work what is wanted
+ * besides outputs (false: the communicator failed), and into the caller's arrays. */
+void ota_ring_begin_tally(ota_device *ring);
+void ota_ring_tally(const ota_ring_block *b);
+bool ota_ring_measure(ota_device *ring);
+void ota_ring_put_statistics(const ota_device *ring, int64_t head);
 
 #endif

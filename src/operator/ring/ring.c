@@ -36,25 +36,11 @@ const char *ota_ring_refuses(const ota_plan *plan, bool runs_rounds) {
     return NULL;
 }
 
-ota_status ota_ring_check(const ota_plan *plan, const ota_arrays *arrays, ota_error *error) {
-    const bool coupled = plan->device->coupled;
-    const struct {
-        const char *name;
-        const ota_array *array;
-        bool made;
-    } outputs[] = {{"coupling", &arrays->coupling, false},
-                   {"row_entropy", &arrays->row_entropy, false},
-                   {"row_support", &arrays->row_support, false},
-                   {"row_max", &arrays->row_max, false},
-                   {"receiver", &arrays->receiver, coupled}};
-    for (size_t k = 0; k < sizeof outputs / sizeof outputs[0]; k++) {
-        if (outputs[k].made || !ota_array_present(outputs[k].array)) continue;
-        return ota_fail(error, OTA_UNSUPPORTED, outputs[k].name,
-                        "leave it out, or let communicator.keys be OTA_KEYS_GATHERED",
-                        "%s needs all keys of a row at once, which a ring has not",
-                        outputs[k].name);
-    }
-    return OTA_OK;
+ota_status ota_ring_check(const ota_arrays *arrays, ota_error *error) {
+    if (!ota_array_present(&arrays->coupling)) return OTA_OK;
+    return ota_fail(error, OTA_UNSUPPORTED, "coupling",
+                    "leave it out, or let communicator.keys be OTA_KEYS_GATHERED",
+                    "coupling needs all keys of a row at once, which a ring has not");
 }
 
 int64_t ota_ring_bytes(const ota_device *ring) {
@@ -66,6 +52,16 @@ int64_t ota_ring_bytes(const ota_device *ring) {
     for (int k = 0; k < ranks; k++) keys += k == (rank + 1) % ranks ? 0 : shards->key_shares[k];
     return keys * r->batch * r->key_heads * (r->width + ring->values_width) *
            (int64_t)ota_type_bytes(r->type);
+}
+
+const char *ota_ring_turns(const ota_device *ring) {
+    if (ring->coupled)
+        return ring->resolved->settings.fixed ? "two a round, and two for the outputs"
+                                              : "two a round, and one for the outputs";
+    if (ring->hard || !ring->by_pairs) return "one";
+    return ota_is_heavy_tailed(ota_regulariser_of(&ring->resolved->problem))
+               ? "two, and one a step of the thresholds where a row may use more than 128 keys"
+               : "two, and one a step of the thresholds where a row has more than 128 weights";
 }
 
 /* ---- memory --------------------------------------------------------------------------------------- */
@@ -187,7 +183,7 @@ static void lay_out(ota_device *ring, ota_arena *a) {
     }
     if (ring->coupled) lay_out_rounds(ring, a);
     if (ring->coupled && ring->reverses != NULL) ota_ring_lay_out_adjoint(ring, a);
-    if (!ring->coupled || ring->reverses != NULL) ota_ring_lay_out_pairs(ring, a);
+    ota_ring_lay_out_pairs(ring, a);
 }
 
 static ota_course course_of(const ota_device *ring) {

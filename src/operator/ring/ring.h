@@ -75,7 +75,7 @@ struct ota_device {
     double *totals;                       /* with gradients: [share][width + values width] */
     double *weights, *zeros, *piece_sums; /* coupled: [rows], [room], [room] */
     ota_ring_adjoint *adjoint;            /* coupled, with gradients */
-    ota_ring_pairs *pairs;                /* of free columns */
+    ota_ring_pairs *pairs;
     /* coupled, of the head at work */
     double *mu, *u, *f;                                           /* [rows] */
     double *nu, *lambdas, *g, *target, *sum, *scaling, *absorbed; /* [keys] */
@@ -94,10 +94,14 @@ extern const ota_backend ota_ring_backend;
 const char *ota_ring_refuses(const ota_plan *plan, bool runs_rounds);
 /* The device of a plan that has a ring, and the plans within, less what lies in the arena. */
 ota_status ota_ring_create(ota_plan *plan, ota_device **device, ota_error *error);
+/* Is an entropy, support or largest weight of rows wanted? (statistics.c) */
+bool ota_ring_wants_statistics(const ota_arrays *arrays);
 /* Arrays of forward that a ring does not make. */
-ota_status ota_ring_check(const ota_plan *plan, const ota_arrays *arrays, ota_error *error);
+ota_status ota_ring_check(const ota_arrays *arrays, ota_error *error);
 /* Bytes of the keys and values that the rank gives to the others in one turn of all heads. */
 int64_t ota_ring_bytes(const ota_device *ring);
+/* How many turns a forward takes, in a few words. */
+const char *ota_ring_turns(const ota_device *ring);
 
 /* False: the communicator failed. */
 bool ota_ring_go(ota_device *ring, const ota_ring_turn *turn);

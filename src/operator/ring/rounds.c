@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "ring.h"
+#include "pairs.h"
 
 /* ---- turns ---------------------------------------------------------------------------------------- */
 
@@ -220,6 +220,7 @@ bool ota_ring_kernel_emit(ota_head *head) {
     set_potentials(head);
     if (!ota_ring_attend(ring, &ring->unit, true)) return false;
     if (!head->kernel.met && !sum_columns(head)) return false;
+    if (!ota_ring_measure(ring)) return false;
     return ring->failed == OTA_OK;
 }
 
@@ -227,6 +228,7 @@ void ota_ring_gather(ota_head *head) {
     ota_device *ring = head->place;
     const ota_array *receiver = &ring->run->arrays->receiver;
     ota_ring_put(ring, 0, &ring->run->heads[head->index]);
+    ota_ring_put_statistics(ring, 0);
     for (int64_t j = 0; j < head->columns; j++)
         ota_put(receiver, ring->unit.batch, ring->unit.head, j, ring->local[j]);
 }

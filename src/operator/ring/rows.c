@@ -147,8 +147,9 @@ void ota_ring_run_rows(ota_run *run) {
         ota_ranks_at(&ring->shards->ranks, ring->unit.batch * r->heads + ring->unit.head, -1);
         /* A rank that is told to stop still passes on what others wait for. */
         if (ota_run_interrupted(run)) ring->failed = (ota_status)atomic_load(&run->stopped);
-        if (ring->by_pairs ? !ota_ring_attend_pairs(ring)
-                           : !ota_ring_attend(ring, &ring->unit, true)) {
+        const bool attended =
+            ring->by_pairs ? ota_ring_attend_pairs(ring) : ota_ring_attend(ring, &ring->unit, true);
+        if (!attended || !ota_ring_measure(ring)) {
             atomic_store(&run->stopped, OTA_ECOMM);
             return;
         }
@@ -158,6 +159,7 @@ void ota_ring_run_rows(ota_run *run) {
             for (int64_t i = 0; i < r->queries; i++) mass += ota_row_mass(r, batch, head, i);
             (ring->by_pairs ? ota_ring_put_pairs
                             : ota_ring_put)(ring, h, &run->heads[batch * r->heads + head]);
+            ota_ring_put_statistics(ring, h);
             for (int64_t j = 0; j < r->keys; j++)
                 ota_put(&run->arrays->column_potential, batch, head, j, 0.0);
             ota_run_settle(run, batch, head, mass);

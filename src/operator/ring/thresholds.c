@@ -131,13 +131,13 @@ static void begin_rows(ota_device *ring) {
     const ota_resolved *r = ring->resolved;
     ota_ring_pairs *p = ring->pairs;
     const int64_t rows = ring->group * r->queries;
+    ota_ring_begin_tally(ring);
     for (int64_t k = 0; k < rows; k++) {
         const double mu =
             ota_row_mass(r, ring->unit.batch, ring->unit.head + k / r->queries, k % r->queries);
         p->state[k] = isnan(mu) ? OTA_RING_NONFINITE : OTA_RING_LISTED;
         p->uses_broken[k] = 0;
         p->top[k] = p->f[k] = -INFINITY;
-        p->mass[k] = p->sink[k] = p->p_log_p[k] = p->largest[k] = p->support[k] = 0.0;
         p->listed[k] = ring->hard ? -1 : 0;
     }
     if (ring->values_width > 0)
@@ -246,17 +246,12 @@ static void finish_rows(const ota_ring_block *b, void *context) {
     const int64_t width = ring->values_width;
     (void)context;
     ota_ring_weigh(b);
+    ota_ring_tally(b);
     for (int64_t k = 0; k < b->rows; k++) {
         const int64_t row = b->at + k;
         double *weights = b->w->weights + k * p->stride;
         for (int64_t j = 0; j < b->keys; j++) {
-            const double x = weights[j];
-            if (!(x > 0.0)) continue;
-            p->mass[row] += x;
-            p->p_log_p[row] += x * log(x);
-            p->largest[row] = fmax(p->largest[row], x);
-            p->support[row] += 1.0;
-            if (p->broken[j] != 0) p->uses_broken[row] = 1;
+            if (weights[j] > 0.0 && p->broken[j] != 0) p->uses_broken[row] = 1;
         }
         if (b->problem->problem.dropout > 0.0)
             ota_dropout_row_f64(b->problem, b->dropout_key, b->first + k, b->key, b->keys, weights);

@@ -31,6 +31,7 @@ CASES: list[tuple[str, dict[str, Any], torch.dtype]] = [
 RING: list[tuple[str, dict[str, Any], torch.dtype]] = [
     ("softmax", {"is_causal": True, "keys": "in_ring"}, torch.float32),
     ("softmax/exact", {"temperature": 0.7, "keys": "in_ring"}, torch.float64),
+    ("entmax:1.5", {"is_causal": True, "keys": "in_ring"}, torch.float64),
 ]
 
 
@@ -97,7 +98,7 @@ def main() -> None:
         one_case(method, keywords, dtype, "zigzag")
     on_a_mesh()
     refused("cannot share out its rows", method="softmax/online:2")
-    refused("cannot come round a ring", method="entmax:1.5", keys="in_ring")
+    refused("cannot come round a ring", method="entmax:1.5/exact", keys="in_ring")
     refused("keys is 'all'", keys="all")
     refused("rank 1 has another temperature than rank 0", temperature=1.0 + (rank == 1))
     dist.barrier()

@@ -1,0 +1,129 @@
+/* What else a caller may want of the weights of a ring: entropy, support and largest weight of rows, and on free columns what
+ * the keys receive. Entmax rows are tallied with their outputs and hard rows are one key; the others take one more turn at
+ * their potentials.
+ *
+ *     entropy_i = (mass_i log mu_i - sum_j P_ij log P_ij) / mu_i, the sink counted as one more key */
+#include <math.h>
+#include <string.h>
+
+#include "pairs.h"
+
+bool ota_ring_wants_statistics(const ota_arrays *arrays) {
+    return ota_array_present(&arrays->row_entropy) || ota_array_present(&arrays->row_support) ||
+           ota_array_present(&arrays->row_max);
+}
+
+void ota_ring_begin_tally(ota_device *ring) {
+    ota_ring_pairs *p = ring->pairs;
+    for (int64_t k = 0; k < ring->group * ring->resolved->queries; k++)
+        p->mass[k] = p->sink[k] = p->p_log_p[k] = p->largest[k] = p->support[k] = 0.0;
+}
+
+void ota_ring_tally(const ota_ring_block *b) {
+    ota_ring_pairs *p = b->ring->pairs;
+    for (int64_t k = 0; k < b->rows; k++) {
+        const int64_t row = b->at + k;
+        const double *weights = b->w->weights + k * p->stride;
+        for (int64_t j = 0; j < b->keys; j++) {
+            const double x = weights[j];
+            if (!(x > 0.0)) continue;
+            p->mass[row] += x;
+            p->p_log_p[row] += x * log(x);
+            p->largest[row] = fmax(p->largest[row], x);
+            p->support[row] += 1.0;
+        }
+    }
+}
+
+static void tally_rows(const ota_ring_block *b, void *context) {
+    (void)context;
+    ota_ring_weigh(b);
+    ota_ring_tally(b);
+}
+
+static void sum_columns(const ota_ring_block *b, void *context) {
+    const ota_ring_pairs *p = b->ring->pairs;
+    double *sums = p->columns + b->head * b->ring->room + b->key;
+    (void)context;
+    ota_ring_weigh(b);
+    for (int64_t k = 0; k < b->rows; k++) {
+        for (int64_t j = 0; j < b->keys; j++) sums[j] += b->w->weights[k * p->stride + j];
+    }
+}
+
+typedef struct wishes {
+    bool rows, columns;
+} wishes;
+
+static void measure_piece(ota_device *ring, const ota_ring_piece *piece, void *context) {
+    const wishes *wanted = context;
+    ota_ring_pairs *p = ring->pairs;
+    if (ring->failed != OTA_OK) return;
+    ota_ring_pairs_load(ring, piece, false);
+    if (wanted->rows) ota_ring_by_rows(ring, piece, tally_rows, NULL);
+    if (!wanted->columns) return;
+    memset(p->columns, 0, (size_t)(ring->group * ring->room) * sizeof *p->columns);
+    ota_ring_by_keys(ring, piece, sum_columns, NULL);
+    for (int64_t k = 0; k < ring->group * piece->count; k++) {
+        const int64_t head = k / piece->count, j = k % piece->count;
+        ota_put(&ring->run->arrays->receiver, ring->unit.batch, ring->unit.head + head,
+                piece->first + j, p->columns[head * ring->room + j]);
+    }
+}
+
+/* The keys of hard rows are known. */
+static void sum_hard(ota_device *ring) {
+    const ota_resolved *r = ring->resolved;
+    const ota_array *receiver = &ring->run->arrays->receiver;
+    for (int64_t h = 0; h < ring->group; h++) {
+        const int64_t batch = ring->unit.batch, head = ring->unit.head + h;
+        for (int64_t j = 0; j < r->keys; j++) ota_put(receiver, batch, head, j, 0.0);
+        for (int64_t i = 0; i < r->queries; i++) {
+            const int64_t row = h * r->queries + i, key = ring->pairs->listed[row];
+            if (!(ring->pairs->mass[row] > 0.0)) continue;
+            ota_put(receiver, batch, head, key,
+                    ota_array_get(receiver, batch, head, 0, key) + ring->pairs->mass[row]);
+        }
+    }
+}
+
+bool ota_ring_measure(ota_device *ring) {
+    const ota_arrays *to = ring->run->arrays;
+    ota_ring_pairs *p = ring->pairs;
+    wishes wanted = {.rows = ota_ring_wants_statistics(to) && !ring->by_pairs,
+                     .columns = ota_array_present(&to->receiver) && !ring->coupled};
+    const ota_ring_turn turn = {.unit = ring->unit,
+                                .visit = measure_piece,
+                                .context = &wanted,
+                                .step = "passing keys on for statistics"};
+    if (ring->hard && wanted.columns) sum_hard(ring);
+    if (ring->hard || (!wanted.rows && !wanted.columns)) return true;
+    if (!ring->by_pairs) {
+        ota_ring_take_potentials(ring);
+        ota_ring_begin_tally(ring);
+    }
+    if (!ota_ring_go(ring, &turn)) return false;
+    for (int64_t k = 0; wanted.rows && k < ring->group * ring->resolved->queries; k++) {
+        const ota_row_parameters row = ota_ring_parameters(ring, k / ring->resolved->queries);
+        p->sink[k] = ota_ring_weight(ring, &row, row.sink, p->f[k]);
+    }
+    return true;
+}
+
+void ota_ring_put_statistics(const ota_device *ring, int64_t head) {
+    const ota_resolved *r = ring->resolved;
+    const ota_arrays *to = ring->run->arrays;
+    const ota_ring_pairs *p = ring->pairs;
+    const int64_t batch = ring->unit.batch, number = ring->unit.head + head;
+    for (int64_t i = 0; i < r->queries && ota_ring_wants_statistics(to); i++) {
+        const int64_t k = head * r->queries + i;
+        const bool finite = p->state[k] != OTA_RING_NONFINITE;
+        const double mu = ota_row_mass(r, batch, number, i), sink = p->sink[k];
+        const double mass = p->mass[k] + sink,
+                     all = p->p_log_p[k] + (sink > 0.0 ? sink * log(sink) : 0.0);
+        const double entropy = mass > 0.0 ? (mass * log(mu) - all) / mu : 0.0;
+        ota_put(&to->row_entropy, batch, number, i, finite ? entropy : NAN);
+        ota_put(&to->row_support, batch, number, i, finite ? p->support[k] : NAN);
+        ota_put(&to->row_max, batch, number, i, finite ? p->largest[k] : NAN);
+    }
+}
