@@ -19,6 +19,8 @@ typedef struct ota_batch_kernels {
     const ota_bounded_passes *bounded;
     ota_maxsim_pass *maxsim;
     ota_maxsim_pass *maxsim_pairs; /* NULL: bf16 is faster in f32 */
+    /* neighbours in f16; `ahead` numbers behind them are fetched meanwhile, at most as many */
+    void (*widen)(const uint16_t *from, int64_t count, int64_t ahead, float *to);
     const ota_route_passes *route_f32, *route_f64;
     /* rows [first, first + rows) of an array of any float type and strides into to[rows][ld] */
     void (*read_rows_f32)(const ota_array *from, int64_t batch, int64_t head, int64_t first,

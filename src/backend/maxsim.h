@@ -6,7 +6,6 @@
 #include <stdint.h>
 
 enum {
-    OTA_MAXSIM_TOKENS = 48, /* read at once where they must be converted */
     OTA_MAXSIM_PANEL =
         32,               /* query tokens a panel: 128 numbers of each fill half of a first cache */
     OTA_MAXSIM_ROUND = 16 /* the last one is as wide as it must be, rounded up to this */

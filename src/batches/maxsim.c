@@ -18,6 +18,9 @@
 
 enum {
     PIECE = 8, /* documents a thread takes at once */
+    /* Tokens converted at once: in a first cache beside a panel, and few enough that the next ones, which are fetched
+     * meanwhile, do not wait for each other. */
+    BLOCK = 12,
     /* Products that are worth threads of their own, which take some 50 us to start. */
     WORTH_THREADS = 1 << 22
 };
@@ -27,7 +30,7 @@ enum { ELEMENT = 4 };
 
 /* What one thread works in. */
 typedef struct worker {
-    void *tokens;       /* elements [OTA_MAXSIM_TOKENS][length] */
+    void *tokens;       /* elements [BLOCK][length] */
     float *products;    /* where `keeps` [panels][tokens of a document][OTA_MAXSIM_PANEL] */
     float *best, *lost; /* [columns] */
     int32_t *taken;     /* [columns] with choices: the first token of the largest product */
@@ -91,10 +94,21 @@ static int64_t columns_of(const job *work, int64_t panel) {
 /* Tokens of an array as elements, to[count][length]. */
 static void read_tokens(const job *work, const ota_array *from, int64_t query, int64_t first,
                         int64_t count, void *to) {
-    if (work->paired)
+    if (work->paired) {
         work->kernels.read_pairs(from, 0, query, first, count, to);
-    else
+    } else if (from->type == OTA_F16 && from->stride[3] == 1) {
+        const uint16_t *at =
+            (const uint16_t *)from->data + query * from->stride[1] + first * from->stride[2];
+        /* Tokens one behind the other are one line. */
+        const bool adjacent = from->stride[2] == work->width;
+        const int64_t lines = adjacent ? 1 : count;
+        const int64_t length = adjacent ? count * work->width : work->width;
+        const int64_t ahead = adjacent ? (from->size[2] - first - count) * work->width : 0;
+        for (int64_t t = 0; t < lines; t++)
+            work->kernels.widen(at + t * from->stride[2], length, ahead, (float *)to + t * length);
+    } else {
         work->kernels.read_rows_f32(from, 0, query, first, count, to, work->width);
+    }
 }
 
 static char *packed_panel(const job *work, int64_t panel) {
@@ -154,8 +168,8 @@ static void multiply(const job *work, const worker *w, int64_t first, int64_t co
     }
     block.tokens = w->tokens;
     block.stride = work->length * ELEMENT;
-    for (int64_t at = 0; at < count; at += OTA_MAXSIM_TOKENS) {
-        block.count = ota_int_min(OTA_MAXSIM_TOKENS, count - at);
+    for (int64_t at = 0; at < count; at += BLOCK) {
+        block.count = ota_int_min(BLOCK, count - at);
         read_tokens(work, documents, 0, first + at, block.count, w->tokens);
         multiply_block(work, w, &block, at);
     }
@@ -314,7 +328,7 @@ static void take_worker(const job *work, ota_arena *arena, worker *w) {
     const bool matched = work->problem.capacity > 0;
     const int64_t padded = work->panels * OTA_MAXSIM_PANEL;
     worker found = {0};
-    found.tokens = ota_arena_take_rows(arena, OTA_MAXSIM_TOKENS, work->length, ELEMENT);
+    found.tokens = ota_arena_take_rows(arena, BLOCK, work->length, ELEMENT);
     found.best = ota_arena_take(arena, (size_t)padded, sizeof(float));
     found.lost = ota_arena_take(arena, (size_t)padded, sizeof(float));
     if (work->keeps)

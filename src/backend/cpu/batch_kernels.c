@@ -16,6 +16,7 @@ bool ota_batch_kernels_of(const char *limit, ota_batch_kernels *kernels) {
                                    .bounded = level->f64->bounded,
                                    .maxsim = level->f32->maxsim,
                                    .maxsim_pairs = level->bf16 ? level->bf16->maxsim : NULL,
+                                   .widen = level->f32->widen,
                                    .route_f32 = level->f32->route,
                                    .route_f64 = level->f64->route,
                                    .read_rows_f32 = ota_pack_rows_f32,

@@ -305,6 +305,8 @@ OTA_KERNEL_OPERANDS(ota_kernels_f64, double)
         const ota_route_passes *route;                                                                             \
         const ota_bounded_passes *bounded; /* of f64 only */                                                       \
         ota_maxsim_pass *maxsim;           /* of f32 only */                                                       \
+        /* neighbours in f16, exactly, fetching at most `count` of the `ahead` behind them; of f32 only */         \
+        void (*widen)(const uint16_t *from, int64_t count, int64_t ahead, T *to);                                  \
     } NAME;
 
 /* The fused kernel and its derivative on pairs of bf16: (x, y) is one uint32_t, x in its lower half. Every operand of

@@ -30,6 +30,7 @@
 
 #include "base/exp2.h"
 #include "base/fault.h"
+#include "base/half.h"
 #include "kernels.h"
 
 #ifdef OTA_REAL_F64
@@ -245,6 +246,7 @@ const kernel_table OTA_TABLE = {
     .bounded = &bounded_passes,
 #else
     .maxsim = maxsim_pass,
+    .widen = maxsim_widen,
 #endif
     .normalizers = &normalizers,
     .route = &route_passes,

@@ -1,6 +1,7 @@
 /* Tokens of a document against a panel of query tokens (backend/maxsim.h), in f32 or on pairs of bf16. A tile of MAXSIM_ROWS
  * tokens x two vectors of query tokens has its products in registers, takes their maxima there and, where they are not wanted,
- * stores none of them. Every product is a sum of chains of 64 terms, whatever the tile it falls into.
+ * stores none of them. Every product is a sum of chains of 64 terms, whatever the tile it falls into. Tokens in f16 become f32
+ * a block of them at a time.
  *
  * While a tile is at work, tokens further on are fetched into the second cache, a line of each at a time: documents come from
  * memory, and the processor's own prefetching follows a dozen rows side by side badly. */
@@ -109,3 +110,16 @@ static void maxsim_pass(const ota_maxsim_block *b) {
         }
     }
 }
+
+#ifndef OTA_PAIRS
+/* `ahead`: numbers behind these that are wanted next. */
+static void maxsim_widen(const uint16_t *from, int64_t count, int64_t ahead, real *to) {
+    enum { LINE = 64 / (int)sizeof *from };
+    int64_t k = 0;
+    for (; k + LANES <= count; k += LANES) {
+        if (k % LINE == 0 && k < ahead) __builtin_prefetch(from + count + k, 0, 2);
+        vec_store(to + k, vec_widen(from + k));
+    }
+    for (; k < count; k++) to[k] = ota_f32_from_f16(from[k]);
+}
+#endif

@@ -10,6 +10,8 @@
 #include <math.h>
 #include <stdint.h>
 
+#include "base/half.h"
+
 #ifdef OTA_REAL_F64
 typedef double real;
 typedef __m256d vec;
@@ -66,6 +68,13 @@ static inline vmask mask_range(int64_t low, int64_t high) {
     return from_bits(inside);
 }
 static inline vec vec_load(const real *from) { return OP(loadu)(from); }
+#ifndef OTA_REAL_F64
+static inline vec vec_widen(const uint16_t *from) {
+    real x[LANES];
+    for (int lane = 0; lane < LANES; lane++) x[lane] = ota_f32_from_f16(from[lane]);
+    return vec_load(x);
+}
+#endif
 static inline vec vec_load_part(const real *from, int64_t count) {
     return OP(maskload)(from, as_bits(mask_range(0, count)));
 }

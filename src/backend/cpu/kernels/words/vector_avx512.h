@@ -28,6 +28,11 @@ static inline vmask mask_range(int64_t low, int64_t high) {
     return (vmask)(((1u << high) - 1u) & ~((1u << low) - 1u));
 }
 static inline vec vec_load(const real *from) { return OP(loadu)(from); }
+#ifndef OTA_REAL_F64
+static inline vec vec_widen(const uint16_t *from) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)from));
+}
+#endif
 static inline vec vec_load_part(const real *from, int64_t count) {
     return OP(maskz_loadu)(mask_range(0, count), from);
 }

@@ -34,6 +34,11 @@ static const real DOWN_POWER = 0x1p-100f;
 enum { TILE_ROWS = 6, TILE_VECTORS = 4 };
 
 static inline vec vec_load(const real *from) { return OP(vld1)(from); }
+#ifndef OTA_REAL_F64
+static inline vec vec_widen(const uint16_t *from) {
+    return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(from)));
+}
+#endif
 static inline vec vec_load_part(const real *from, int64_t count) {
     real lane[LANES] = {0};
     for (int l = 0; l < LANES; l++) {

@@ -5,6 +5,7 @@
  *     vec_load, vec_store            any alignment
  *     vec_load_part, vec_store_part  the first `count` lanes (0 ... LANES), touching no other memory;
  *                                    the lanes not loaded are 0
+ *     vec_widen                      LANES numbers in f16, exactly, a NaN made quiet (f32 only)
  *     vec_set, vec_first            every lane from one number; lane 0
  *     vec_add, vec_sub, vec_mul, vec_div
  *     vec_fma(a, b, c)               a b + c; rounded once where the level has it, twice here
@@ -33,6 +34,8 @@
 
 #include <stdint.h>
 #include <string.h>
+
+#include "base/half.h"
 
 #ifdef OTA_REAL_F64
 typedef double real;
@@ -71,6 +74,13 @@ static inline vec vec_load(const real *from) {
     memcpy(&x, from, sizeof x);
     return x;
 }
+#ifndef OTA_REAL_F64
+static inline vec vec_widen(const uint16_t *from) {
+    real x[LANES];
+    for (int lane = 0; lane < LANES; lane++) x[lane] = ota_f32_from_f16(from[lane]);
+    return vec_load(x);
+}
+#endif
 static inline vec vec_load_part(const real *from, int64_t count) {
     vec x = {0};
     for (int lane = 0; lane < LANES; lane++) {
