@@ -35,7 +35,9 @@ typedef struct ota_route_call {
     double *u;                   /* [threads][TOKENS] */
     int64_t *chosen;             /* [tokens][take] */
     double *shares;              /* [tokens][take], or NULL */
+    unsigned char *weights;      /* T [tokens][take], or NULL */
     int64_t *loads;              /* [blocks][experts] */
+    int64_t *most_of;            /* [experts]: largest loads, of the exact optimum */
     double *values;              /* [blocks] */
     int64_t *proof;              /* [threads][TOKENS][take] choices that prove the bound */
     unsigned char *

@@ -35,6 +35,15 @@ static ota_status interrupted(const ota_route_call *r, ota_error *error) {
 static void aim(ota_route_call *r, const ota_routing_result *found) {
     if (found->chosen != NULL) r->chosen = found->chosen;
     if (found->shares != NULL) r->shares = found->shares;
+    if (found->weights != NULL) r->weights = found->weights;
+}
+
+/* What was found goes to the caller's memory, where only the end told that nothing failed. */
+static void copy(const ota_route_call *r, const ota_routing_result *found) {
+    const size_t choices = (size_t)(r->tokens * r->problem.take);
+    if (found->chosen != NULL) memcpy(found->chosen, r->chosen, choices * sizeof *r->chosen);
+    if (found->shares != NULL) memcpy(found->shares, r->shares, choices * sizeof *r->shares);
+    if (found->weights != NULL) memcpy(found->weights, r->weights, choices * r->element);
 }
 
 static void count(ota_route_call *r, ota_route_block *block, int64_t index) {
@@ -140,10 +149,7 @@ ota_status ota_route_topk(ota_route_call *r, ota_routing_result *found, ota_erro
     start_biases(r);
     ota_parallel(r->pool, r->blocks, choose_biased_task, r);
     if (r->broken < r->tokens) return ota_route_tell_broken(r, error);
-    if (found->chosen != NULL)
-        memcpy(found->chosen, r->chosen, (size_t)(r->tokens * r->problem.take) * sizeof *r->chosen);
-    if (found->shares != NULL)
-        memcpy(found->shares, r->shares, (size_t)(r->tokens * r->problem.take) * sizeof *r->shares);
+    copy(r, found);
     found->converged = 1;
     return OTA_OK;
 }
@@ -169,7 +175,7 @@ static void negate_task(void *context, int64_t index, int worker) {
 static void count_task(void *context, int64_t index, int worker) {
     ota_route_call *r = context;
     ota_route_block block = ota_route_block_of(r, index, worker);
-    if (block.shares != NULL) (void)ota_route_form(r, &block, index);
+    if (block.shares != NULL || block.weights != NULL) (void)ota_route_form(r, &block, index);
     count(r, &block, index);
 }
 
@@ -179,16 +185,14 @@ ota_status ota_route_base(ota_route_call *r, ota_routing_result *found, ota_erro
     for (int64_t j = 0; j < r->experts; j++) {
         r->next[j] = r->problem.start == NULL ? 0.0 : -r->problem.start[j];
         r->loads[j] = ota_route_lower(r, j);
-        r->order[j].place = ota_route_upper(r, j);
+        r->most_of[j] = ota_route_upper(r, j);
     }
-    int64_t *upper = (int64_t *)(void *)r->columns;
-    for (int64_t j = 0; j < r->experts; j++) upper[j] = r->order[j].place;
     const ota_bounded problem = {.size = sizeof problem,
                                  .costs = ota_array_of(r->across, r->narrow ? OTA_F32 : OTA_F64, 1,
                                                        1, r->tokens, r->experts),
                                  .take = r->problem.take,
                                  .lower = r->loads,
-                                 .upper = upper,
+                                 .upper = r->most_of,
                                  .start = r->problem.start == NULL ? NULL : r->next,
                                  .unproved = 1};
     ota_bounded_result answer = {.size = sizeof answer, .chosen = r->chosen, .prices = r->biases};
@@ -202,9 +206,8 @@ ota_status ota_route_base(ota_route_call *r, ota_routing_result *found, ota_erro
     const ota_status status = ota_assign_bounded(&problem, &options, &answer, error);
     if (status < 0) return status;
     for (int64_t j = 0; j < r->experts; j++) r->biases[j] = 0.0 - r->biases[j];
-    if (found->chosen != NULL) {
+    if (found->chosen != NULL)
         memcpy(found->chosen, r->chosen, (size_t)(r->tokens * r->problem.take) * sizeof *r->chosen);
-    }
     aim(r, found);
     ota_parallel(r->pool, r->blocks, count_task, r);
     found->rounds = answer.paths;

@@ -172,8 +172,20 @@ static void route_choose_scaled(const ota_route_block *b) { route_choose(b, true
 
 static void route_choose_biased(const ota_route_block *b) { route_choose(b, false); }
 
+/* The sigmoid of the chosen logits, which the weights hold. */
+static void route_sigmoid(real *weights, int64_t count) {
+    const vec one = vec_set(1), turn = vec_set(-LOG2_E);
+    for (int64_t i = 0; i < count; i += LANES) {
+        const int64_t here = ota_int_min(LANES, count - i);
+        const vec below = vec_exp2(vec_mul(load_lanes(weights + i, here), turn));
+        store_lanes(weights + i, vec_div(one, vec_add(one, below)), here);
+    }
+}
+
 static void route_count(ota_route_block *b) {
     const real *logits = b->logits, *kernel = b->kernel;
+    real *weights = b->weights;
+    const bool softmax = weights != NULL && !b->logistic;
     const int64_t take = b->take;
     double value = 0.0;
     for (int64_t i = 0; i < b->rows; i++) {
@@ -185,7 +197,11 @@ static void route_count(ota_route_block *b) {
         }
         for (int64_t k = 0; b->shares != NULL && k < take; k++)
             b->shares[i * take + k] = (double)row[chosen[k]] / b->sums[i];
+        for (int64_t k = 0; softmax && k < take; k++)
+            weights[i * take + k] = (real)((double)row[chosen[k]] / b->sums[i]);
+        if (weights != NULL && b->logistic) weights[i] = s[chosen[0]];
     }
+    if (weights != NULL && b->logistic) route_sigmoid(weights, b->rows);
     b->value = value;
 }
 
