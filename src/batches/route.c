@@ -250,11 +250,11 @@ ota_route_block ota_route_wide_block(const ota_route_call *r, int64_t index, int
     return block;
 }
 
-bool ota_route_form(ota_route_call *r, const ota_route_block *block, int64_t index) {
+bool ota_route_form(ota_route_call *r, const ota_route_block *block, int64_t first) {
     const int64_t broken = r->passes->form(block);
     if (broken < 0) return true;
     int64_t least = atomic_load(&r->broken);
-    const int64_t here = index * OTA_ROUTE_TOKENS + broken;
+    const int64_t here = first + broken;
     while (here < least && !atomic_compare_exchange_weak(&r->broken, &least, here)) continue;
     return false;
 }

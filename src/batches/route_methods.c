@@ -7,7 +7,7 @@
 #include "problem/check.h"
 #include "route.h"
 
-enum { SINKHORN_ROUNDS = 1000, QUANTILE_ROUNDS = 100 };
+enum { NEAR = 32, SINKHORN_ROUNDS = 1000, QUANTILE_ROUNDS = 100 };
 static const double eps = 1.0e-8, usual_tolerance = 1.0e-4, largest_start = 80.0;
 
 static void put(const ota_route_call *r, int64_t j, double value) {
@@ -72,7 +72,17 @@ static void form_task(void *context, int64_t index, int worker) {
     ota_route_call *r = context;
     const ota_route_block block = ota_route_block_of(r, index, worker);
     memset(block.columns, 0, (size_t)r->experts * sizeof *block.columns);
-    if (ota_route_form(r, &block, index)) r->passes->round(&block);
+    /* The first round reads few rows while they lie in the nearest cache. */
+    for (int64_t i = 0; i < block.rows; i += NEAR) {
+        ota_route_block part = block;
+        part.rows = ota_int_min(NEAR, block.rows - i);
+        part.logits = (const unsigned char *)block.logits +
+                      (ptrdiff_t)(i * block.logits_stride) * (ptrdiff_t)r->element;
+        part.kernel = (unsigned char *)block.kernel + (size_t)(i * r->stride) * r->element;
+        part.sums = block.sums + i;
+        if (!ota_route_form(r, &part, index * OTA_ROUTE_TOKENS + i)) return;
+        r->passes->round(&part);
+    }
 }
 
 static void round_task(void *context, int64_t index, int worker) {
@@ -127,7 +137,7 @@ ota_status ota_route_sinkhorn(ota_route_call *r, ota_routing_result *found, ota_
 static void choose_biased_task(void *context, int64_t index, int worker) {
     ota_route_call *r = context;
     ota_route_block block = ota_route_block_of(r, index, worker);
-    if (!ota_route_form(r, &block, index)) return;
+    if (!ota_route_form(r, &block, index * OTA_ROUTE_TOKENS)) return;
     if (r->problem.start == NULL && r->problem.method == OTA_ROUTE_TOPK) {
         r->passes->choose_biased(&block);
     } else {
@@ -159,7 +169,7 @@ ota_status ota_route_topk(ota_route_call *r, ota_routing_result *found, ota_erro
 static void negate_task(void *context, int64_t index, int worker) {
     ota_route_call *r = context;
     const ota_route_block block = ota_route_block_of(r, index, worker);
-    if (!ota_route_form(r, &block, index)) return;
+    if (!ota_route_form(r, &block, index * OTA_ROUTE_TOKENS)) return;
     const int64_t first = index * OTA_ROUTE_TOKENS;
     for (int64_t i = 0; i < block.rows; i++) {
         for (int64_t j = 0; j < r->experts; j++) {
@@ -175,7 +185,8 @@ static void negate_task(void *context, int64_t index, int worker) {
 static void count_task(void *context, int64_t index, int worker) {
     ota_route_call *r = context;
     ota_route_block block = ota_route_block_of(r, index, worker);
-    if (block.shares != NULL || block.weights != NULL) (void)ota_route_form(r, &block, index);
+    if (block.shares != NULL || block.weights != NULL)
+        (void)ota_route_form(r, &block, index * OTA_ROUTE_TOKENS);
     count(r, &block, index);
 }
 
@@ -220,7 +231,7 @@ ota_status ota_route_base(ota_route_call *r, ota_routing_result *found, ota_erro
 static void turn_task(void *context, int64_t index, int worker) {
     ota_route_call *r = context;
     const ota_route_block block = ota_route_block_of(r, index, worker);
-    if (ota_route_form(r, &block, index)) r->passes->turn(&block);
+    if (ota_route_form(r, &block, index * OTA_ROUTE_TOKENS)) r->passes->turn(&block);
 }
 
 static void thresholds_task(void *context, int64_t index, int worker) {
