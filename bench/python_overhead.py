@@ -2,7 +2,7 @@
 
 Then a matching of 30 x 30, in C and from Python, and calls on a matrix of 4 x 4 scores or costs:
 `coupling`, the activations and transport; and of late interaction, two tokens and two documents of three,
-of width 8 in f32.
+of width 8 in f32; and experts of eight tokens.
 
     python bench/python_overhead.py
 
@@ -23,11 +23,13 @@ from typing import Any
 import numpy as np
 import otattn
 import otattn.lap
+import otattn.moe
 import torch
 from otattn import _repeat
 from otattn import _structs as c
 from otattn._library import library
 from otattn._maxsim import Call
+from otattn._moe_call import CODES
 from otattn._settings import OPERANDS
 from scipy.optimize import linear_sum_assignment
 from timing import fastest
@@ -142,6 +144,35 @@ def rows_of_maxsim() -> list[tuple[str, float, float]]:
         ("NumPy, maxsim", bare, microseconds(lambda: otattn.maxsim(queries, documents, offsets))),
         ("torch, maxsim", bare, microseconds(lambda: otattn.maxsim(*tensors, offsets))),
     ]
+
+
+def rows_of_routing() -> list[tuple[str, float, float]]:
+    """Eight tokens to two of four experts, f32: the library's part by a router that is kept."""
+    logits = np.random.default_rng(0).standard_normal((8, 4)).astype(np.float32)
+    tensor = torch.from_numpy(logits)
+    pointer, options = ctypes.c_void_p(), c.Options(size=ctypes.sizeof(c.Options), threads=1)
+    library.ota_router_create(ctypes.byref(pointer), ctypes.byref(options), None)
+    whole = ctypes.c_int64 * 4
+    problem = c.Routing(size=ctypes.sizeof(c.Routing), take=2)
+    problem.logits = c.Array(
+        data=logits.ctypes.data, type=c.F32, size=whole(1, 1, 8, 4), stride=whole(0, 0, 4, 1)
+    )
+    choices, experts = np.empty((3, 8, 2), np.int64), np.empty((2, 4))
+    result = c.RoutingResult(size=ctypes.sizeof(c.RoutingResult))
+    result.chosen, result.weights, result.kept = (x.ctypes.data for x in choices)
+    result.potentials, result.loads = (x.ctypes.data for x in experts)
+    bound = np.empty(1)
+    result.bound = bound.ctypes.data
+    arguments = (pointer, ctypes.byref(problem), ctypes.byref(result), None)
+    rows = []
+    for name, code in CODES.items():
+        problem.method = code
+        bare = microseconds(lambda: library.ota_router_route(*arguments))
+        for kind, x in (("NumPy", logits), ("torch", tensor)):
+            run = functools.partial(otattn.moe.route, x, 2, method=name)
+            rows.append((f"{kind}, moe.route, {name}", bare, microseconds(run, 200)))
+    library.ota_router_free(pointer)
+    return rows
 
 
 def rows_of_matching() -> list[tuple[str, float]]:
@@ -268,7 +299,7 @@ def main() -> None:
     for name, value in rows_of_matching():
         print(f"{name:<38} {value:7.1f}")
     print(f"\n{'4 x 4, f64':<38} {'call':>7} {'library':>7} {'beyond':>7}")
-    for name, bare, whole in (*rows_of_matrices(), *rows_of_maxsim()):
+    for name, bare, whole in (*rows_of_matrices(), *rows_of_maxsim(), *rows_of_routing()):
         parts = "" if bare is None else f" {bare:7.1f} {whole - bare:7.1f}"
         print(f"{name:<38} {whole:7.1f}{parts}")
 

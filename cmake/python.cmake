@@ -19,7 +19,7 @@ install(FILES program/report/figures/heatmap.vl.json program/report/figures/rece
 # every version from 3.11 on. It finds the library beside itself.
 find_package(Python 3.11 REQUIRED COMPONENTS Interpreter Development.Module NumPy)
 add_library(otattn_native MODULE python/native/calls.c python/native/kept.c python/native/late_interaction.c
-    python/native/memory.c python/native/transport.c)
+    python/native/memory.c python/native/route.c python/native/transport.c)
 set_target_properties(otattn_native PROPERTIES OUTPUT_NAME _native PREFIX "" SUFFIX .abi3.so
     BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN")
 target_compile_definitions(otattn_native PRIVATE Py_LIMITED_API=0x030B0000)

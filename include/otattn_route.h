@@ -68,10 +68,13 @@ typedef struct ota_routing_result {
     int64_t rounds; /* that were run */
     int converged;  /* 1: the tolerance was met */
     int64_t excess; /* choices beyond the upper bounds, and those missing to the lower ones */
-    double
-        *bound; /* [1]: what the potentials prove, no choice within the bounds has a larger value */
-    uint8_t *
-        kept; /* [tokens][take]: 0 for the smallest logits of an expert, as many as exceed its upper bound */
+    /* [1]: what the potentials prove, no choice within the bounds has a larger value */
+    double *bound;
+    /* [tokens][take]: 0 for the smallest logits of an expert, as many as exceed its upper bound; else 1 */
+    uint8_t *kept;
+    /* [tokens][take] of the logits' type: the softmax at the choices, or, where OTA_ROUTE_SINKHORN takes one, the sigmoid of its
+     * logit. With `kept`, 0 where that is 0. */
+    void *weights;
 } ota_routing_result;
 
 /* Of `options` (NULL: defaults) it reads threads, executor, cpu, cancel and deadline_ns. OTA_OK, or OTA_PARTIAL where

@@ -7,6 +7,7 @@
  *     keep, run, judge                                      solves by the structs of an earlier one (kept.c)
  *     sums, linear, scalings, apart, centred, against, scalars
  *                                                           numbers of a transport plan (transport.c)
+ *     route(...)                                            tokens to experts (route.c)
  *     maxsim(...)                                           late interaction (late_interaction.c)
  *
  * An assigner is kept for each module and lent to one call at a time; the interpreter's lock guards the slot, and is
@@ -137,6 +138,7 @@ static PyObject *assign(PyObject *module, PyObject *const *arguments, Py_ssize_t
 static PyObject *release(PyObject *module, PyObject *unused) {
     (void)unused;
     give_back(PyModule_GetState(module), NULL);
+    native_keep_router(PyModule_GetState(module), NULL, 0);
     Py_RETURN_NONE;
 }
 
@@ -149,6 +151,7 @@ static void end(void *module) {
     native_state *state = PyModule_GetState(module);
     if (state == NULL) return;
     give_back(state, NULL);
+    native_keep_router(state, NULL, 0);
     PyObject *tensor = state->tensor;
     state->tensor = NULL;
     Py_XDECREF(tensor);
@@ -162,6 +165,9 @@ PyMODINIT_FUNC PyInit__native(void) {
          "assign(cost, maximize, limit, maps)"},
         {"maxsim", (PyCFunction)(void (*)(void))native_maxsim, METH_FASTCALL,
          "maxsim(queries, documents, offsets, lengths, query_lengths, capacity, top, threads)"},
+        {"route", (PyCFunction)(void (*)(void))native_route, METH_FASTCALL,
+         "route(logits, k, capacity, bounds, method, potentials, tolerance, rounds, certificate, "
+         "threads)"},
         {"release", release, METH_NOARGS, "Frees what is kept."},
         {"tensors", (PyCFunction)(void (*)(void))native_tensors, METH_FASTCALL,
          "tensors(type, capsule)"},

@@ -11,7 +11,9 @@
 
 enum {
     ON_CPU = 1, /* device types and codes of DLPack */
+    CODE_INT = 0,
     CODE_FLOAT = 2,
+    CODE_BOOL = 6,
     LAYOUT_ARRAYS = 8,
     LAYOUT_WORDS = 3 + 2 * MEMORY_DIMENSIONS
 };
@@ -79,37 +81,49 @@ int memory_address(const native_state *state, PyObject *object, void **data) {
     return 1;
 }
 
-int memory_is_f64(const array_memory *memory) {
-    return memory->type == (memory->kind == MEMORY_NUMPY ? NPY_DOUBLE : CODE_FLOAT * 256 + 64);
-}
-
-int memory_is_f32(const array_memory *memory) {
-    return memory->type == (memory->kind == MEMORY_NUMPY ? NPY_FLOAT : CODE_FLOAT * 256 + 32);
-}
-
 static void allocation_failed(void *context, const char *kind, const char *message) {
     (void)context;
     (void)kind;
     PyErr_SetString(PyExc_MemoryError, message);
 }
 
+/* The number of a type by NumPy and, as code * 256 + bits, by DLPack. */
+typedef struct type_number {
+    int type, numpy, exchange;
+} type_number;
+
+static const type_number *number_of(int type) {
+    static const type_number numbers[] = {{OTA_F64, NPY_DOUBLE, CODE_FLOAT * 256 + 64},
+                                          {OTA_F32, NPY_FLOAT, CODE_FLOAT * 256 + 32},
+                                          {MEMORY_INT64, NPY_INT64, CODE_INT * 256 + 64},
+                                          {MEMORY_BOOL, NPY_BOOL, CODE_BOOL * 256 + 8}};
+    const type_number *found = numbers;
+    while (found->type != type) found++;
+    return found;
+}
+
+int memory_is(const array_memory *memory, ota_type type) {
+    const type_number *number = number_of((int)type);
+    return memory->type == (memory->kind == MEMORY_NUMPY ? number->numpy : number->exchange);
+}
+
 PyObject *memory_new(const native_state *state, const array_memory *like, int type, int dimensions,
                      const int64_t *shape, void **data) {
+    const type_number *number = type == 0 ? NULL : number_of(type);
     if (like->kind == MEMORY_NUMPY) {
         npy_intp sizes[MEMORY_DIMENSIONS];
         for (int k = 0; k < dimensions; k++) sizes[k] = (npy_intp)shape[k];
-        const int number = type == 0 ? like->type : type == OTA_F64 ? NPY_DOUBLE : NPY_FLOAT;
-        PyObject *made = PyArray_SimpleNew(dimensions, sizes, number);
+        PyObject *made =
+            PyArray_SimpleNew(dimensions, sizes, number == NULL ? like->type : number->numpy);
         if (made != NULL) *data = PyArray_DATA((PyArrayObject *)made);
         return made;
     }
     int64_t sizes[MEMORY_DIMENSIONS];
     for (int k = 0; k < dimensions; k++) sizes[k] = shape[k];
-    const int code = type == 0 ? like->type / 256 : CODE_FLOAT;
-    const int bits = type == 0 ? like->type % 256 : type == OTA_F64 ? 64 : 32;
+    const int exchange = number == NULL ? like->type : number->exchange;
     exchange_tensor prototype = {.device_type = ON_CPU,
                                  .dimensions = dimensions,
-                                 .type = {(uint8_t)code, (uint8_t)bits, 1},
+                                 .type = {(uint8_t)(exchange / 256), (uint8_t)(exchange % 256), 1},
                                  .shape = sizes};
     exchange_owned *own = NULL;
     void *made = NULL;
@@ -190,10 +204,11 @@ PyObject *native_copies(PyObject *module, PyObject *const *arguments, Py_ssize_t
         array_memory x;
         PyObject *made = NULL;
         void *data = NULL;
-        if (memory_of(state, arguments[k], &x) && (memory_is_f64(&x) || memory_is_f32(&x)) &&
+        if (memory_of(state, arguments[k], &x) &&
+            (memory_is(&x, OTA_F64) || memory_is(&x, OTA_F32)) &&
             (x.dimensions == 1 || x.dimensions == 2)) {
             const array_memory like = {.kind = MEMORY_NUMPY};
-            const int wide = memory_is_f64(&x);
+            const int wide = memory_is(&x, OTA_F64);
             made = memory_new(state, &like, wide ? OTA_F64 : OTA_F32, x.dimensions, x.shape, &data);
             if (made != NULL) copy_dense(&x, wide ? sizeof(double) : sizeof(float), data);
         } else {
@@ -213,8 +228,8 @@ PyObject *native_without_zeros(PyObject *module, PyObject *const *arguments, Py_
     for (Py_ssize_t k = 0; k < count; k++) {
         array_memory x;
         if (!memory_of(state, arguments[k], &x) || x.dimensions != 1) Py_RETURN_FALSE;
-        const int wide = memory_is_f64(&x);
-        if (!wide && !memory_is_f32(&x)) Py_RETURN_FALSE;
+        const int wide = memory_is(&x, OTA_F64);
+        if (!wide && !memory_is(&x, OTA_F32)) Py_RETURN_FALSE;
         for (int64_t i = 0; i < x.shape[0]; i++) {
             const int64_t at = i * x.strides[0];
             if (wide ? ((const double *)x.data)[at] == 0.0 : ((const float *)x.data)[at] == 0.0f)

@@ -19,6 +19,7 @@
 #include <numpy/arrayobject.h>
 
 #include "otattn_assignment.h"
+#include "otattn_route.h"
 
 typedef struct exchange_type {
     uint8_t code, bits;
@@ -59,6 +60,8 @@ typedef struct exchange_table {
 
 typedef struct native_state {
     ota_assigner *idle;
+    ota_router *router; /* NULL while a call has it */
+    int router_threads;
     PyObject *tensor;               /* a type, owned; NULL where no library offers its table */
     const exchange_table *exchange; /* of that type */
 } native_state;
@@ -83,15 +86,22 @@ int memory_of(const native_state *state, PyObject *object, array_memory *memory)
 /* The address alone, for an object that memory_of took before; NULL with an exception where it is gone. */
 int memory_address(const native_state *state, PyObject *object, void **data);
 
-/* Does the memory hold numbers of this type? */
-int memory_is_f64(const array_memory *memory);
-int memory_is_f32(const array_memory *memory);
+/* Are the numbers OTA_F64, or OTA_F32? */
+int memory_is(const array_memory *memory, ota_type type);
 
-/* A new dense array of the kind of `like`: of its type (type 0), or of OTA_F64 or OTA_F32. NULL with an exception. */
+/* Types of new arrays beside the library's. */
+enum { MEMORY_INT64 = -1, MEMORY_BOOL = -2 };
+
+/* A new dense array of the kind of `like`: of its type (type 0), of OTA_F64 or OTA_F32, or one of these. NULL with an
+ * exception. */
 PyObject *memory_new(const native_state *state, const array_memory *like, int type, int dimensions,
                      const int64_t *shape, void **data);
 
-/* Calls of the module, in kept.c, memory.c, transport.c and late_interaction.c. */
+/* Keeps a router, or none, and frees the one before. */
+void native_keep_router(native_state *state, ota_router *own, int threads);
+
+/* Calls of the module, in kept.c, memory.c, transport.c, late_interaction.c and route.c. */
+PyObject *native_route(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_maxsim(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_tensors(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_layout(PyObject *module, PyObject *const *arguments, Py_ssize_t count);

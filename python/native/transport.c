@@ -25,8 +25,8 @@ typedef struct numbers {
 /* Reads f64 or f32 of so many dimensions; false, without an exception, for all else. */
 static int numbers_of(const native_state *state, PyObject *object, int dimensions, numbers *x) {
     if (!memory_of(state, object, &x->memory) || x->memory.dimensions != dimensions) return 0;
-    x->wide = memory_is_f64(&x->memory);
-    return x->wide || memory_is_f32(&x->memory);
+    x->wide = memory_is(&x->memory, OTA_F64);
+    return x->wide || memory_is(&x->memory, OTA_F32);
 }
 
 static double at(const numbers *x, int64_t place) {
@@ -216,7 +216,7 @@ static PyObject *scalar_like(const native_state *state, const array_memory *like
     void *data = NULL;
     PyObject *made = memory_new(state, like, 0, 0, NULL, &data);
     if (made == NULL) return NULL;
-    if (memory_is_f64(like))
+    if (memory_is(like, OTA_F64))
         *(double *)data = value;
     else
         *(float *)data = (float)value;
@@ -242,7 +242,7 @@ PyObject *native_scalars(PyObject *module, PyObject *const *arguments, Py_ssize_
     const native_state *state = PyModule_GetState(module);
     array_memory like;
     if (count < 1 || !memory_of(state, arguments[0], &like) ||
-        !(memory_is_f64(&like) || memory_is_f32(&like)))
+        !(memory_is(&like, OTA_F64) || memory_is(&like, OTA_F32)))
         Py_RETURN_NONE;
     PyObject *results = PyTuple_New(count - 1);
     for (Py_ssize_t k = 0; results != NULL && k < count - 1; k++) {

@@ -14,6 +14,19 @@ def maxsim(
     threads: int,
     /,
 ) -> Any: ...
+def route(
+    logits: Any,
+    k: Any,
+    capacity: Any,
+    bounds: Any,
+    method: int,
+    potentials: Any,
+    tolerance: Any,
+    rounds: Any,
+    certificate: bool,
+    threads: int,
+    /,
+) -> tuple[Any, ...] | None: ...
 def release() -> None: ...
 def tensors(kind: Any, table: Any, /) -> bool: ...
 def layout(*arrays: Any) -> bytes | None: ...

@@ -1031,6 +1031,7 @@ class RoutingResult(ctypes.Structure):
         ("excess", ctypes.c_int64),
         ("bound", ctypes.c_void_p),
         ("kept", ctypes.c_void_p),
+        ("weights", ctypes.c_void_p),
     )
 
 

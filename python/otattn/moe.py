@@ -7,21 +7,24 @@ choice is from the best one within the bounds of the loads.
 
 from __future__ import annotations
 
+import sys
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from . import _native
 from ._arrays import foreign
 from ._attention import is_torch
 from ._aux import AuxRequest
-from ._bounded import solve_bounded
 from ._coupling import coupling
-from ._errors import NotFinite
-from ._moe_rounds import QUANTILE_ROUNDS, best, largest, level, quantile, sinkhorn
+from ._moe_call import CODES, call, level
+from ._threads import thread_limit
 
 __all__ = ["METHODS", "RouteCertificate", "Routing", "route"]
 
 METHODS = ("topk", "sinkhorn", "base", "quantile", "soft")
+
+_native_route = _native.route
 
 
 class RouteCertificate(NamedTuple):
@@ -88,17 +91,6 @@ class Routing(NamedTuple):
             if isinstance(self.kept, np.ndarray)
             else int((~self.kept).sum())
         )
-
-
-class _Found(NamedTuple):
-    experts: Any
-    biases: Any
-    rounds: int
-    converged: bool
-    # What the method's own call has found already.
-    load: Any = None
-    value: float | None = None
-    shares: Any = None
 
 
 def _whole(name: str, x: Any, least: int) -> int:
@@ -190,30 +182,21 @@ def _start(potentials: Any, experts: int) -> Any:
     return found
 
 
-def _exact(logits: Any, k: int, lower: Any, upper: Any, start: Any) -> _Found:
-    """The best choice within the bounds; all that is asked of the solver of bounded assignments."""
-    found = solve_bounded(-logits, k, lower, upper, start=None if start is None else -start, proved=False)
-    return _Found(found.columns, 0.0 - found.prices, found.paths, True)
-
-
-def _sinkhorn(logits: Any, k: int, start: Any, tolerance: float, limit: int) -> _Found:
-    try:
-        found = sinkhorn(logits, k, start, tolerance, limit)
-    except NotFinite:
-        _check_finite(logits)
-        raise
-    return _Found(
-        found.experts, found.biases, found.rounds, found.converged, found.load, found.value, found.shares
-    )
-
-
 def _soft(
-    logits: Any, k: int, lower: Any, upper: Any, start: Any, temperature: float, default: bool
-) -> tuple[_Found, Any]:
+    logits: Any,
+    matrix: Any,
+    k: int,
+    bounds: tuple[Any, Any],
+    start: Any,
+    temperature: float,
+    given: bool,
+    certificate: bool,
+) -> tuple[tuple[Any, ...], Any]:
     """The entropic plan with row sums 1 and bounded loads, by the operator, and its largest entries."""
-    tokens, experts = logits.shape
+    lower, upper = bounds
+    tokens, experts = matrix.shape
     share = tokens * k / experts
-    low, high = (1.0, 1.0) if default else (float(lower[0]) / share, float(upper[0]) / share)
+    low, high = (float(lower[0]) / share, float(upper[0]) / share) if given else (1.0, 1.0)
     if (lower != lower[0]).any() or (upper != upper[0]).any():
         raise ValueError('bounds differ from expert to expert, which "soft" cannot; use one pair, or "base"')
     first = None if start is None else start / temperature
@@ -222,7 +205,7 @@ def _soft(
 
         first = torch.from_numpy(first)
     plan, aux = coupling(
-        logits,
+        logits if is_torch(logits) else matrix,
         method=f"softmax/bounded:{low!r},{high!r}",
         temperature=temperature,
         start_potential=first,
@@ -230,45 +213,18 @@ def _soft(
     )
     column = aux.potentials.column
     column = column.detach().double().numpy() if is_torch(column) else np.asarray(column, np.float64)
-    plain = plan.detach().numpy() if is_torch(plan) else plan
-    return _Found(best(plain, k), column * temperature, aux.info.rounds, True), plan
+    # The entries of a row fall as logits + biases do.
+    biases = level(column * temperature, tokens * k, lower, upper)
+    found = call(matrix, k, lower, upper, given, CODES["topk"], biases, 1.0, None, certificate)
+    return (*found[:8], aux.info.rounds, True), plan
 
 
-def _bound(logits: Any, k: int, lower: Any, upper: Any, biases: Any) -> float:
-    """What `biases` prove no choice within the bounds can exceed."""
-    top = largest(logits + biases, k)[1]
-    least = np.where(biases > 0, biases * lower, biases * upper)
-    return float(top.sum() - least.sum())
-
-
-def _kept(logits: Any, experts: Any, load: Any, upper: Any) -> Any:
-    """All but the choices of the smallest logits of an expert that too many tokens chose."""
-    kept = np.ones(experts.shape, bool)
-    for j in np.flatnonzero(load > upper):
-        rows, places = np.nonzero(experts == j)
-        spare = np.argsort(logits[rows, j], kind="stable")[: load[j] - upper[j]]
-        kept[rows[spare], places[spare]] = False
-    return kept
-
-
-def _weights(logits: Any, experts: Any, kept: Any, sigmoid: bool, shares: Any) -> Any:
-    """The softmax of the logits, or their sigmoid, at the experts; `shares`: that softmax, if known."""
-    if is_torch(logits):
-        if shares is not None and not sigmoid and not logits.requires_grad:
-            import torch
-
-            return (torch.from_numpy(shares).to(logits.device) * kept).to(logits.dtype)
-        scores = logits if logits.element_size() > 2 else logits.float()
-        chosen = scores.gather(1, experts)
-        found = chosen.sigmoid() if sigmoid else (chosen - scores.logsumexp(1, keepdim=True)).exp()
-        return (found * kept).to(logits.dtype)
-    chosen = np.take_along_axis(logits, experts, 1)
-    if sigmoid:
-        return kept * np.exp(-np.logaddexp(0, -chosen))
-    if shares is not None:
-        return (kept * shares).astype(logits.dtype)
-    top = logits.max(1, keepdims=True)
-    return kept * np.exp(chosen - top) / np.exp(logits - top).sum(1, keepdims=True)
+def _differentiable(logits: Any, experts: Any, kept: Any, sigmoid: bool) -> Any:
+    """The weights of a tensor's logits, for its gradients."""
+    scores = logits if logits.element_size() > 2 else logits.float()
+    chosen = scores.gather(1, experts)
+    found = chosen.sigmoid() if sigmoid else (chosen - scores.logsumexp(1, keepdim=True)).exp()
+    return (found * kept).to(logits.dtype)
 
 
 def route(
@@ -325,6 +281,12 @@ def route(
     >>> found.certificate.value, found.certificate.bound
     (5.5, 5.5)
     """
+    if type(method) is str and method in CODES and 0 < temperature < float("inf"):
+        found = _plain(
+            logits, k, capacity, bounds, CODES[method], potentials, tolerance, rounds, certificate
+        )
+        if found is not None:
+            return found
     if method not in METHODS:
         raise ValueError(f"method is {method!r}, wanted one of {', '.join(METHODS)}")
     matrix = _matrix(logits)
@@ -338,51 +300,70 @@ def route(
         if not 0 < x < float("inf"):
             raise ValueError(f"{name} is {x!r}, wanted a number above 0")
     limit = None if rounds is None else _whole("rounds", rounds, 1)
-    plan = None
-    # The library reads the logits of "sinkhorn" itself.
-    if method != "sinkhorn":
-        _check_finite(matrix)
-    if method == "topk":
-        biases = np.zeros(experts) if start is None else start
-        found = _Found(best(matrix if start is None else matrix + biases, k), biases, 0, True)
-    elif method == "sinkhorn":
-        found = _sinkhorn(matrix, k, start, tolerance, limit or 1000)
-    elif method == "quantile":
-        found = _Found(*quantile(matrix, k, lower, upper, start, tolerance, limit or QUANTILE_ROUNDS))
-    elif method == "base":
-        found = _exact(matrix, k, lower, upper, start)
-    else:
-        scores = logits if is_torch(logits) else matrix
-        default = capacity is None and bounds is None
-        found, plan = _soft(scores, k, lower, upper, start, float(temperature), default)
-    load = np.bincount(found.experts.ravel(), minlength=experts) if found.load is None else found.load
-    value = found.value
-    if value is None:
-        value = float(np.take_along_axis(matrix, found.experts, 1).sum(dtype=np.float64))
-    biases = found.biases
-    if method in ("sinkhorn", "quantile", "soft"):
-        biases = level(biases, tokens * k, lower, upper)
+    _check_finite(matrix)
     given = capacity is not None or bounds is not None
-    kept = _kept(matrix, found.experts, load, upper) if given else np.ones(found.experts.shape, bool)
-    proof = RouteCertificate(
-        value,
-        _bound(matrix, k, lower, upper, biases) if certificate else float("nan"),
-        int(np.maximum(load - upper, 0).sum() + np.maximum(lower - load, 0).sum()),
-        found.rounds,
-        found.converged,
-    )
-    chosen: Any = found.experts
+    plan = None
+    if method == "soft":
+        answer, plan = _soft(
+            logits, matrix, k, (lower, upper), start, float(temperature), given, certificate
+        )
+    else:
+        code = CODES[method]
+        answer = call(matrix, k, lower, upper, given, code, start, tolerance, limit, certificate)
+    arrays = answer[:5]
     if is_torch(logits):
         import torch
 
-        chosen, biases, load, kept = (
-            torch.from_numpy(x).to(logits.device) for x in (chosen, biases, load, kept)
+        arrays = tuple(torch.from_numpy(x).to(logits.device) for x in arrays)
+    chosen, weights, biases, load, kept = arrays
+    if plan is not None:
+        weights = (plan.gather(1, chosen) if is_torch(plan) else np.take_along_axis(plan, chosen, 1)) * kept
+    elif is_torch(logits):
+        weights = (
+            _differentiable(logits, chosen, kept, method == "sinkhorn" and k == 1)
+            if logits.requires_grad
+            else weights.to(logits.dtype)
         )
-    if plan is None:
-        scores = logits if is_torch(logits) else matrix
-        weights = _weights(scores, chosen, kept, method == "sinkhorn" and k == 1, found.shares)
-    elif is_torch(plan):
-        weights = plan.gather(1, chosen) * kept
-    else:
-        weights = np.take_along_axis(plan, chosen, 1) * kept
-    return Routing(chosen, weights, biases, load, proof, kept)
+    return Routing(chosen, weights, biases, load, RouteCertificate(*answer[5:]), kept)
+
+
+def _plain(
+    logits: Any,
+    k: Any,
+    capacity: Any,
+    bounds: Any,
+    code: int,
+    potentials: Any,
+    tolerance: Any,
+    rounds: Any,
+    certificate: bool,
+) -> Routing | None:
+    """The answer where arrays or tensors lie as the library reads them; None: they do not, or something is wrong."""
+    derivatives = False
+    if type(logits) is not np.ndarray:
+        torch = sys.modules.get("torch")
+        if torch is None or not isinstance(logits, torch.Tensor):
+            return None
+        from ._torch_repeat import is_plain
+
+        if not is_plain(logits) or (potentials is not None and not is_plain(potentials)):
+            return None
+        derivatives = logits.requires_grad
+    found = _native_route(
+        logits.detach() if derivatives else logits,
+        k,
+        capacity,
+        bounds,
+        code,
+        potentials,
+        tolerance,
+        rounds,
+        certificate,
+        thread_limit(),
+    )
+    if found is None:
+        return None
+    experts, weights, biases, load, kept, *proof = found
+    if derivatives:
+        weights = _differentiable(logits, experts, kept, code == CODES["sinkhorn"] and k == 1)
+    return Routing(experts, weights, biases, load, RouteCertificate(*proof), kept)

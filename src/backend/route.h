@@ -2,6 +2,7 @@
 #ifndef OTA_ROUTE_H
 #define OTA_ROUTE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum {
@@ -27,8 +28,11 @@ typedef struct ota_route_block {
     void *best;           /* T [take + 1 or OTA_ROUTE_SORTED, if more][OTA_ROUTE_GROUP] scratch */
     uint64_t *taken;      /* [stride / 64 + 1] scratch */
     int64_t take;
-    int64_t *chosen;  /* [rows][take] */
-    double *shares;   /* [rows][take], or NULL */
+    int64_t *chosen; /* [rows][take] */
+    double *shares;  /* [rows][take], or NULL */
+    void *
+        weights; /* T [rows][take]: the same, or, with `logistic`, the sigmoid of one logit; or NULL */
+    bool logistic;
     int64_t *loads;   /* [experts] += 1 for each choice */
     void *thresholds; /* T [rows] */
     void *across;     /* T [experts], `across_stride` elements apart: the logits of these rows */
@@ -51,7 +55,7 @@ typedef struct ota_route_passes {
     void (*round)(const ota_route_block *block);         /* u and columns */
     void (*choose_scaled)(const ota_route_block *block); /* the largest K v */
     void (*choose_biased)(const ota_route_block *block); /* the largest logits + biases */
-    void (*count)(ota_route_block *block);               /* of the choices: loads, shares, value */
+    void (*count)(ota_route_block *block); /* of the choices: loads, shares, weights, value */
     /* between the take-th and the next largest of logits + biases */
     void (*thresholds)(const ota_route_block *block);
     void (*turn)(const ota_route_block *block); /* across */

@@ -155,10 +155,14 @@ static void lay_out(ota_route_call *r, const ota_routing_result *found, ota_aren
     r->chosen = ota_arena_take_rows(a, r->tokens, take, sizeof *r->chosen);
     r->shares =
         found->shares != NULL ? ota_arena_take_rows(a, r->tokens, take, sizeof *r->shares) : NULL;
+    r->weights =
+        found->weights != NULL ? ota_arena_take_rows(a, r->tokens, take, r->element) : NULL;
     r->loads = ota_arena_take_rows(a, r->blocks, r->experts, sizeof *r->loads);
     r->values = ota_arena_take(a, (size_t)r->blocks, sizeof *r->values);
     r->proof = ota_arena_take_rows(a, found->bound != NULL ? scratch : 0, take, sizeof *r->proof);
     const bool quantile = name == OTA_ROUTE_QUANTILE, copied = quantile || name == OTA_ROUTE_BASE;
+    r->most_of =
+        ota_arena_take(a, name == OTA_ROUTE_BASE ? (size_t)r->experts : 0, sizeof *r->most_of);
     r->across = ota_arena_take_rows(a, copied ? r->experts : 0, r->tokens, r->element);
     r->thresholds = ota_arena_take(a, quantile ? (size_t)r->tokens : 0, r->element);
     r->kept =
@@ -203,30 +207,32 @@ ota_route_block ota_route_block_of(const ota_route_call *r, int64_t index, int w
     const int64_t row = method_of(r)->whole_kernel ? first : (int64_t)worker * OTA_ROUTE_TOKENS;
     const ota_array *logits = &r->problem.logits;
     const ptrdiff_t from = (ptrdiff_t)(first * logits->stride[2]) * (ptrdiff_t)r->element;
-    return (ota_route_block){.rows = ota_int_min(OTA_ROUTE_TOKENS, r->tokens - first),
-                             .experts = r->experts,
-                             .logits = (const unsigned char *)logits->data + from,
-                             .logits_stride = logits->stride[2],
-                             .kernel = r->kernel + (size_t)(row * r->stride) * r->element,
-                             .stride = r->stride,
-                             .sums = r->sums + first,
-                             .v = r->v,
-                             .biases = r->v,
-                             .mass = r->mass,
-                             .floors = r->floors,
-                             .u = r->u + (ptrdiff_t)worker * OTA_ROUTE_TOKENS,
-                             .columns = r->columns + index * r->experts,
-                             .lines = r->lines + (size_t)(worker * OTA_ROUTE_GROUP * r->stride) *
-                                                     sizeof(double),
-                             .best = r->best + (size_t)(worker * list_of(r)) * sizeof(double),
-                             .taken = r->taken + worker * words_of(r),
-                             .take = take,
-                             .chosen = r->chosen + first * take,
-                             .shares = r->shares == NULL ? NULL : r->shares + first * take,
-                             .loads = r->loads + index * r->experts,
-                             .thresholds = r->thresholds + (size_t)first * r->element,
-                             .across = r->across + (size_t)first * r->element,
-                             .across_stride = r->tokens};
+    return (ota_route_block){
+        .rows = ota_int_min(OTA_ROUTE_TOKENS, r->tokens - first),
+        .experts = r->experts,
+        .logits = (const unsigned char *)logits->data + from,
+        .logits_stride = logits->stride[2],
+        .kernel = r->kernel + (size_t)(row * r->stride) * r->element,
+        .stride = r->stride,
+        .sums = r->sums + first,
+        .v = r->v,
+        .biases = r->v,
+        .mass = r->mass,
+        .floors = r->floors,
+        .u = r->u + (ptrdiff_t)worker * OTA_ROUTE_TOKENS,
+        .columns = r->columns + index * r->experts,
+        .lines = r->lines + (size_t)(worker * OTA_ROUTE_GROUP * r->stride) * sizeof(double),
+        .best = r->best + (size_t)(worker * list_of(r)) * sizeof(double),
+        .taken = r->taken + worker * words_of(r),
+        .take = take,
+        .chosen = r->chosen + first * take,
+        .shares = r->shares == NULL ? NULL : r->shares + first * take,
+        .weights = r->weights == NULL ? NULL : r->weights + (size_t)(first * take) * r->element,
+        .logistic = r->problem.method == OTA_ROUTE_SINKHORN && take == 1,
+        .loads = r->loads + index * r->experts,
+        .thresholds = r->thresholds + (size_t)first * r->element,
+        .across = r->across + (size_t)first * r->element,
+        .across_stride = r->tokens};
 }
 
 ota_route_block ota_route_wide_block(const ota_route_call *r, int64_t index, int worker) {
@@ -244,11 +250,11 @@ ota_route_block ota_route_wide_block(const ota_route_call *r, int64_t index, int
     return block;
 }
 
-bool ota_route_form(ota_route_call *r, const ota_route_block *block, int64_t index) {
+bool ota_route_form(ota_route_call *r, const ota_route_block *block, int64_t first) {
     const int64_t broken = r->passes->form(block);
     if (broken < 0) return true;
     int64_t least = atomic_load(&r->broken);
-    const int64_t here = index * OTA_ROUTE_TOKENS + broken;
+    const int64_t here = first + broken;
     while (here < least && !atomic_compare_exchange_weak(&r->broken, &least, here)) continue;
     return false;
 }

@@ -35,7 +35,9 @@ typedef struct ota_route_call {
     double *u;                   /* [threads][TOKENS] */
     int64_t *chosen;             /* [tokens][take] */
     double *shares;              /* [tokens][take], or NULL */
+    unsigned char *weights;      /* T [tokens][take], or NULL */
     int64_t *loads;              /* [blocks][experts] */
+    int64_t *most_of;            /* [experts]: largest loads, of the exact optimum */
     double *values;              /* [blocks] */
     int64_t *proof;              /* [threads][TOKENS][take] choices that prove the bound */
     unsigned char *
@@ -63,8 +65,9 @@ ota_route_block ota_route_block_of(const ota_route_call *r, int64_t index, int w
 /* A block with its logits and biases in f64, for the passes `wide`. */
 ota_route_block ota_route_wide_block(const ota_route_call *r, int64_t index, int worker);
 
-/* Task: kernel and sums of a block; rows that are not finite are told in `broken`. True: all are finite. */
-bool ota_route_form(ota_route_call *r, const ota_route_block *block, int64_t index);
+/* Kernel and sums of a block whose first token is `first`; rows that are not finite are told in `broken`. True: all are
+ * finite. */
+bool ota_route_form(ota_route_call *r, const ota_route_block *block, int64_t first);
 
 /* The methods: potentials and, of Sinkhorn's and the exact one, choices. A status of the call. */
 ota_status ota_route_sinkhorn(ota_route_call *r, ota_routing_result *found, ota_error *error);

@@ -77,7 +77,8 @@ static double bound_of(ota_route_call *r) {
 }
 
 /* Gives up the smallest logits of expert j, of equal ones the first. */
-static void drop(const ota_route_call *r, int64_t j, int64_t surplus, uint8_t *kept) {
+static void drop(const ota_route_call *r, int64_t j, int64_t surplus,
+                 const ota_routing_result *found) {
     const int64_t take = r->problem.take;
     int64_t held = 0;
     for (int64_t at = 0; at < r->tokens * take; at++) {
@@ -86,7 +87,15 @@ static void drop(const ota_route_call *r, int64_t j, int64_t surplus, uint8_t *k
             (ota_route_order){ota_array_get(&r->problem.logits, 0, 0, at / take, j), at};
     }
     qsort(r->order, (size_t)held, sizeof *r->order, rising);
-    for (int64_t k = 0; k < surplus; k++) kept[r->order[k].place] = 0;
+    for (int64_t k = 0; k < surplus; k++) {
+        const int64_t at = r->order[k].place;
+        found->kept[at] = 0;
+        if (found->weights == NULL) continue;
+        if (r->narrow)
+            ((float *)found->weights)[at] = 0.0F;
+        else
+            ((double *)found->weights)[at] = 0.0;
+    }
 }
 
 void ota_route_answer(ota_route_call *r, ota_routing_result *found) {
@@ -101,7 +110,7 @@ void ota_route_answer(ota_route_call *r, ota_routing_result *found) {
         if (found->loads != NULL) found->loads[j] = load;
         const int64_t surplus = load - ota_route_upper(r, j);
         found->excess += ota_int_max(surplus, 0) + ota_int_max(ota_route_lower(r, j) - load, 0);
-        if (found->kept != NULL && surplus > 0) drop(r, j, surplus, found->kept);
+        if (found->kept != NULL && surplus > 0) drop(r, j, surplus, found);
     }
     if (method == OTA_ROUTE_SINKHORN || method == OTA_ROUTE_QUANTILE) level(r);
     if (found->bound != NULL) *found->bound = bound_of(r);

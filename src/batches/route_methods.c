@@ -7,7 +7,7 @@
 #include "problem/check.h"
 #include "route.h"
 
-enum { SINKHORN_ROUNDS = 1000, QUANTILE_ROUNDS = 100 };
+enum { NEAR = 32, SINKHORN_ROUNDS = 1000, QUANTILE_ROUNDS = 100 };
 static const double eps = 1.0e-8, usual_tolerance = 1.0e-4, largest_start = 80.0;
 
 static void put(const ota_route_call *r, int64_t j, double value) {
@@ -35,6 +35,15 @@ static ota_status interrupted(const ota_route_call *r, ota_error *error) {
 static void aim(ota_route_call *r, const ota_routing_result *found) {
     if (found->chosen != NULL) r->chosen = found->chosen;
     if (found->shares != NULL) r->shares = found->shares;
+    if (found->weights != NULL) r->weights = found->weights;
+}
+
+/* What was found goes to the caller's memory, where only the end told that nothing failed. */
+static void copy(const ota_route_call *r, const ota_routing_result *found) {
+    const size_t choices = (size_t)(r->tokens * r->problem.take);
+    if (found->chosen != NULL) memcpy(found->chosen, r->chosen, choices * sizeof *r->chosen);
+    if (found->shares != NULL) memcpy(found->shares, r->shares, choices * sizeof *r->shares);
+    if (found->weights != NULL) memcpy(found->weights, r->weights, choices * r->element);
 }
 
 static void count(ota_route_call *r, ota_route_block *block, int64_t index) {
@@ -63,7 +72,17 @@ static void form_task(void *context, int64_t index, int worker) {
     ota_route_call *r = context;
     const ota_route_block block = ota_route_block_of(r, index, worker);
     memset(block.columns, 0, (size_t)r->experts * sizeof *block.columns);
-    if (ota_route_form(r, &block, index)) r->passes->round(&block);
+    /* The first round reads few rows while they lie in the nearest cache. */
+    for (int64_t i = 0; i < block.rows; i += NEAR) {
+        ota_route_block part = block;
+        part.rows = ota_int_min(NEAR, block.rows - i);
+        part.logits = (const unsigned char *)block.logits +
+                      (ptrdiff_t)(i * block.logits_stride) * (ptrdiff_t)r->element;
+        part.kernel = (unsigned char *)block.kernel + (size_t)(i * r->stride) * r->element;
+        part.sums = block.sums + i;
+        if (!ota_route_form(r, &part, index * OTA_ROUTE_TOKENS + i)) return;
+        r->passes->round(&part);
+    }
 }
 
 static void round_task(void *context, int64_t index, int worker) {
@@ -118,7 +137,7 @@ ota_status ota_route_sinkhorn(ota_route_call *r, ota_routing_result *found, ota_
 static void choose_biased_task(void *context, int64_t index, int worker) {
     ota_route_call *r = context;
     ota_route_block block = ota_route_block_of(r, index, worker);
-    if (!ota_route_form(r, &block, index)) return;
+    if (!ota_route_form(r, &block, index * OTA_ROUTE_TOKENS)) return;
     if (r->problem.start == NULL && r->problem.method == OTA_ROUTE_TOPK) {
         r->passes->choose_biased(&block);
     } else {
@@ -140,10 +159,7 @@ ota_status ota_route_topk(ota_route_call *r, ota_routing_result *found, ota_erro
     start_biases(r);
     ota_parallel(r->pool, r->blocks, choose_biased_task, r);
     if (r->broken < r->tokens) return ota_route_tell_broken(r, error);
-    if (found->chosen != NULL)
-        memcpy(found->chosen, r->chosen, (size_t)(r->tokens * r->problem.take) * sizeof *r->chosen);
-    if (found->shares != NULL)
-        memcpy(found->shares, r->shares, (size_t)(r->tokens * r->problem.take) * sizeof *r->shares);
+    copy(r, found);
     found->converged = 1;
     return OTA_OK;
 }
@@ -153,7 +169,7 @@ ota_status ota_route_topk(ota_route_call *r, ota_routing_result *found, ota_erro
 static void negate_task(void *context, int64_t index, int worker) {
     ota_route_call *r = context;
     const ota_route_block block = ota_route_block_of(r, index, worker);
-    if (!ota_route_form(r, &block, index)) return;
+    if (!ota_route_form(r, &block, index * OTA_ROUTE_TOKENS)) return;
     const int64_t first = index * OTA_ROUTE_TOKENS;
     for (int64_t i = 0; i < block.rows; i++) {
         for (int64_t j = 0; j < r->experts; j++) {
@@ -169,7 +185,8 @@ static void negate_task(void *context, int64_t index, int worker) {
 static void count_task(void *context, int64_t index, int worker) {
     ota_route_call *r = context;
     ota_route_block block = ota_route_block_of(r, index, worker);
-    if (block.shares != NULL) (void)ota_route_form(r, &block, index);
+    if (block.shares != NULL || block.weights != NULL)
+        (void)ota_route_form(r, &block, index * OTA_ROUTE_TOKENS);
     count(r, &block, index);
 }
 
@@ -179,16 +196,14 @@ ota_status ota_route_base(ota_route_call *r, ota_routing_result *found, ota_erro
     for (int64_t j = 0; j < r->experts; j++) {
         r->next[j] = r->problem.start == NULL ? 0.0 : -r->problem.start[j];
         r->loads[j] = ota_route_lower(r, j);
-        r->order[j].place = ota_route_upper(r, j);
+        r->most_of[j] = ota_route_upper(r, j);
     }
-    int64_t *upper = (int64_t *)(void *)r->columns;
-    for (int64_t j = 0; j < r->experts; j++) upper[j] = r->order[j].place;
     const ota_bounded problem = {.size = sizeof problem,
                                  .costs = ota_array_of(r->across, r->narrow ? OTA_F32 : OTA_F64, 1,
                                                        1, r->tokens, r->experts),
                                  .take = r->problem.take,
                                  .lower = r->loads,
-                                 .upper = upper,
+                                 .upper = r->most_of,
                                  .start = r->problem.start == NULL ? NULL : r->next,
                                  .unproved = 1};
     ota_bounded_result answer = {.size = sizeof answer, .chosen = r->chosen, .prices = r->biases};
@@ -202,9 +217,8 @@ ota_status ota_route_base(ota_route_call *r, ota_routing_result *found, ota_erro
     const ota_status status = ota_assign_bounded(&problem, &options, &answer, error);
     if (status < 0) return status;
     for (int64_t j = 0; j < r->experts; j++) r->biases[j] = 0.0 - r->biases[j];
-    if (found->chosen != NULL) {
+    if (found->chosen != NULL)
         memcpy(found->chosen, r->chosen, (size_t)(r->tokens * r->problem.take) * sizeof *r->chosen);
-    }
     aim(r, found);
     ota_parallel(r->pool, r->blocks, count_task, r);
     found->rounds = answer.paths;
@@ -217,7 +231,7 @@ ota_status ota_route_base(ota_route_call *r, ota_routing_result *found, ota_erro
 static void turn_task(void *context, int64_t index, int worker) {
     ota_route_call *r = context;
     const ota_route_block block = ota_route_block_of(r, index, worker);
-    if (ota_route_form(r, &block, index)) r->passes->turn(&block);
+    if (ota_route_form(r, &block, index * OTA_ROUTE_TOKENS)) r->passes->turn(&block);
 }
 
 static void thresholds_task(void *context, int64_t index, int worker) {

@@ -278,6 +278,19 @@ static void check_answer(const scene *s, const ota_routing_result *found, int64_
     }
 }
 
+/* Weights are the shares, or the sigmoid of one logit, where kept. */
+static void check_weights(const scene *s, const ota_routing_result *found) {
+    const bool logistic = s->problem.method == OTA_ROUTE_SINKHORN && s->take == 1;
+    for (int64_t a = 0; a < s->tokens * s->take; a++) {
+        const double logit = s->logits[a / s->take * s->experts + s->chosen[a]];
+        const double whole = logistic ? 1.0 / (1.0 + exp(-logit)) : s->shares[a];
+        const double wanted = found->kept[a] != 0 ? whole : 0.0;
+        const double weight = s->narrow ? (double)((const float *)found->weights)[a]
+                                        : ((const double *)found->weights)[a];
+        assert_true(fabs(weight - wanted) <= wanted * unit_of(s) * (8.0 + 2.0 * fabs(logit)));
+    }
+}
+
 static int falling(const void *left, const void *right) {
     const double a = *(const double *)left, b = *(const double *)right;
     return (a < b) - (a > b);
@@ -319,6 +332,7 @@ static void test_methods(void **state) {
     enum { CELLS = 24, MOST = 300 };
     static const int64_t experts[] = {2, 5, 16, 33};
     static uint8_t kept[MOST * TAKE];
+    static double weights[MOST * TAKE];
     scene *s = malloc(sizeof *s);
     assert_non_null(s);
     dice_state = 21;
@@ -349,8 +363,10 @@ static void test_methods(void **state) {
                                             .potentials = s->potentials,
                                             .loads = s->loads,
                                             .bound = &bound,
+                                            .weights = weights,
                                             .kept = kept};
                 assert_true(ota_router_route(router, &s->problem, &found, NULL) >= 0);
+                check_weights(s, &found);
                 /* Of f32, Sinkhorn compares products where the sums of potentials round otherwise. */
                 if (method == OTA_ROUTE_SINKHORN) continue;
                 check_answer(s, &found, low[0], high[0]);

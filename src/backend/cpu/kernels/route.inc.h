@@ -3,15 +3,87 @@
  * The largest numbers of LANES rows are found at once, a row a lane: the rows are turned, and every number passes down a falling
  * list, the larger of each meeting staying. The last of the list is a row's threshold, and what reaches it is taken. */
 
-static int64_t route_form(const ota_route_block *b) {
+/* One vector a row becomes one number a lane: the tree of the turned vectors. */
+static ALWAYS_INLINE vec route_across(bool largest, vec *x) {
+    vec_turn(x);
+    UNROLL for (int half = LANES / 2; half > 0; half /= 2) {
+        UNROLL for (int r = 0; r < half; r++) x[r] =
+            largest ? vec_max(x[r], x[r + half]) : vec_add(x[r], x[r + half]);
+    }
+    return x[0];
+}
+
+/* Kernel and sums of LANES short rows. A logit that is not finite leaves NaN in the answer. */
+static ALWAYS_INLINE vec route_form_group(const real *s, int64_t stride, const ota_route_block *b,
+                                          real *kernel, double *sums) {
+    const int64_t whole = b->experts / LANES * LANES, rest = b->experts - whole;
+    const vmask here = mask_range(0, rest);
+    const vec none = vec_set((real)-INFINITY), factor = vec_set(LOG2_E);
+    vec x[LANES], broken = vec_set(0);
+    real top[LANES], sum[LANES];
+    UNROLL for (int r = 0; r < LANES; r++) {
+        vec most = none;
+        for (int64_t j = 0; j < whole; j += LANES) {
+            const vec score = vec_load(s + r * stride + j);
+            most = vec_max(score, most);
+            broken = vec_add(broken, vec_sub(score, score));
+        }
+        if (rest > 0) {
+            const vec score = vec_load_part(s + r * stride + whole, rest);
+            most = vec_max(vec_select(here, score, none), most);
+            broken = vec_add(broken, vec_sub(score, score));
+        }
+        x[r] = most;
+    }
+    vec_store(top, route_across(true, x));
+    UNROLL for (int r = 0; r < LANES; r++) {
+        const vec from = vec_set(top[r]);
+        real *row = kernel + r * b->stride;
+        vec part = vec_set(0);
+        for (int64_t j = 0; j < whole; j += LANES) {
+            const vec below = vec_sub(vec_load(s + r * stride + j), from);
+            const vec weight = vec_exp2_down(vec_mul(below, factor));
+            vec_store(row + j, weight);
+            part = vec_add(part, weight);
+        }
+        if (rest > 0) {
+            const vec below = vec_sub(vec_load_part(s + r * stride + whole, rest), from);
+            const vec weight = vec_select(here, vec_exp2_down(vec_mul(below, factor)), vec_set(0));
+            vec_store(row + whole, weight);
+            part = vec_add(part, weight);
+        }
+        x[r] = part;
+    }
+    vec_store(sum, route_across(false, x));
+    for (int r = 0; r < LANES; r++) sums[r] = (double)sum[r];
+    return broken;
+}
+
+/* Rows of at most so many vectors are added up in one part. */
+enum { ROUTE_SHORT = 16 };
+
+static int64_t route_form_rows(const ota_route_block *b, int64_t i) {
     const real *logits = b->logits;
     real *kernel = b->kernel, low, high;
-    for (int64_t i = 0; i < b->rows; i++) {
+    for (; i < b->rows; i++) {
         const real *s = logits + i * b->logits_stride;
         if (!extent(s, b->experts, &low, &high)) return i;
         b->sums[i] = exponentials(s, NULL, b->experts, high, LOG2_E, kernel + i * b->stride);
     }
     return -1;
+}
+
+static int64_t route_form(const ota_route_block *b) {
+    const real *logits = b->logits;
+    real *kernel = b->kernel;
+    int64_t i = 0;
+    if (b->experts > ROUTE_SHORT * LANES) return route_form_rows(b, 0);
+    for (; i + LANES <= b->rows; i += LANES) {
+        const vec broken = route_form_group(logits + i * b->logits_stride, b->logits_stride, b,
+                                            kernel + i * b->stride, b->sums + i);
+        if (mask_count(mask_nan(broken)) > 0) break;
+    }
+    return route_form_rows(b, i);
 }
 
 static void route_round(const ota_route_block *b) {
@@ -172,8 +244,20 @@ static void route_choose_scaled(const ota_route_block *b) { route_choose(b, true
 
 static void route_choose_biased(const ota_route_block *b) { route_choose(b, false); }
 
+/* The sigmoid of the chosen logits, which the weights hold. */
+static void route_sigmoid(real *weights, int64_t count) {
+    const vec one = vec_set(1), turn = vec_set(-LOG2_E);
+    for (int64_t i = 0; i < count; i += LANES) {
+        const int64_t here = ota_int_min(LANES, count - i);
+        const vec below = vec_exp2(vec_mul(load_lanes(weights + i, here), turn));
+        store_lanes(weights + i, vec_div(one, vec_add(one, below)), here);
+    }
+}
+
 static void route_count(ota_route_block *b) {
     const real *logits = b->logits, *kernel = b->kernel;
+    real *weights = b->weights;
+    const bool softmax = weights != NULL && !b->logistic;
     const int64_t take = b->take;
     double value = 0.0;
     for (int64_t i = 0; i < b->rows; i++) {
@@ -185,7 +269,11 @@ static void route_count(ota_route_block *b) {
         }
         for (int64_t k = 0; b->shares != NULL && k < take; k++)
             b->shares[i * take + k] = (double)row[chosen[k]] / b->sums[i];
+        for (int64_t k = 0; softmax && k < take; k++)
+            weights[i * take + k] = (real)((double)row[chosen[k]] / b->sums[i]);
+        if (weights != NULL && b->logistic) weights[i] = s[chosen[0]];
     }
+    if (weights != NULL && b->logistic) route_sigmoid(weights, b->rows);
     b->value = value;
 }
 

@@ -1,0 +1,97 @@
+"""The library's call of `otattn.moe` by ctypes, for logits and bounds of every kind (otattn_route.h)."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+
+from . import _structs as c
+from ._errors import new_error, raise_status
+from ._library import library
+from ._threads import thread_limit
+
+CODES = {
+    "topk": c.ROUTE_TOPK,
+    "sinkhorn": c.ROUTE_SINKHORN,
+    "base": c.ROUTE_BASE,
+    "quantile": c.ROUTE_QUANTILE,
+}
+
+
+def level(biases: Any, choices: int, lower: Any, upper: Any) -> Any:
+    """Biases plus the number that makes their bound the least; choices do not depend on it."""
+    order = np.argsort(-biases)
+    falling, low, high = biases[order], lower[order], upper[order]
+    shifts = -falling
+
+    def before(x: Any) -> Any:
+        return np.cumsum(x) - x
+
+    # With the shift -b the biases above b are positive and those below it negative.
+    positive = before(low * falling) + shifts * before(low)
+    negative = (before((high * falling)[::-1]) + shifts[::-1] * before(high[::-1]))[::-1]
+    return biases + shifts[np.argmin(choices * shifts - positive - negative)]
+
+
+def _address(x: Any) -> int | None:
+    return None if x is None else x.ctypes.data
+
+
+def call(
+    matrix: Any,
+    k: int,
+    lower: Any,
+    upper: Any,
+    drops: bool,
+    code: int,
+    start: Any,
+    tolerance: float,
+    limit: int | None,
+    certificate: bool,
+) -> tuple[Any, ...]:
+    """Experts, weights, potentials, load, kept, value, bound, excess, rounds, converged.
+
+    Of a dense matrix of f64 or f32, bounds in int64 and a start in f64.
+    """
+    tokens, experts = matrix.shape
+    chosen, kept = np.empty((tokens, k), np.int64), np.ones((tokens, k), bool)
+    weights = np.empty((tokens, k), matrix.dtype)
+    biases, load, bound = np.empty(experts), np.empty(experts, np.int64), np.full(1, np.nan)
+    whole = ctypes.c_int64 * 4
+    logits = c.Array(
+        data=matrix.ctypes.data,
+        type=c.F32 if matrix.dtype == np.float32 else c.F64,
+        size=whole(1, 1, tokens, experts),
+        stride=whole(0, 0, experts, 1),
+    )
+    problem = c.Routing(
+        size=ctypes.sizeof(c.Routing),
+        logits=logits,
+        take=k,
+        start=_address(start),
+        tolerance=tolerance,
+        rounds=limit or 0,
+        method=code,
+        lower=_address(lower),
+        upper=_address(upper),
+    )
+    result = c.RoutingResult(
+        size=ctypes.sizeof(c.RoutingResult),
+        chosen=chosen.ctypes.data,
+        weights=weights.ctypes.data,
+        potentials=biases.ctypes.data,
+        loads=load.ctypes.data,
+        bound=bound.ctypes.data if certificate else None,
+        kept=kept.ctypes.data if drops else None,
+    )
+    options = c.Options(size=ctypes.sizeof(c.Options), threads=thread_limit())
+    error, reference = new_error()
+    status = library.ota_route(ctypes.byref(problem), ctypes.byref(options), ctypes.byref(result), reference)
+    if status < 0:
+        raise_status(status, error)
+    return (
+        *(chosen, weights, biases, load, kept),
+        *(result.value, float(bound[0]), result.excess, result.rounds, result.converged != 0),
+    )
