@@ -9,12 +9,16 @@ from typing import Any
 import numpy as np
 
 from ._attention import attention
+from ._settings import count
 from ._shapes import shape_text
 
 
 def bounds_of(name: str, cumulative: Any, total: int) -> list[int]:
     """Where sequences begin and end: 0 = first <= ... <= last = total."""
-    found = [int(x) for x in (cumulative.tolist() if hasattr(cumulative, "tolist") else cumulative)]
+    try:
+        found = [int(x) for x in (cumulative.tolist() if hasattr(cumulative, "tolist") else cumulative)]
+    except (TypeError, ValueError, OverflowError):
+        raise TypeError(f"{name} is {cumulative!r}, wanted sorted bounds from 0 to {total}") from None
     if not found or found[0] != 0 or found[-1] != total or sorted(found) != found:
         raise ValueError(f"{name} is {found}, wanted sorted bounds from 0 to {total}")
     return found
@@ -92,6 +96,8 @@ def varlen_attention(
     True
     """
     for name, x in (("query", query), ("key", key), ("value", value)):
+        if not hasattr(x, "shape"):
+            raise TypeError(f"{name} is a {type(x).__name__}, wanted an array")
         if len(x.shape) != 3:
             raise ValueError(f"{name} has shape {shape_text(x)}, wanted (total, heads, width)")
     of_queries = bounds_of("cu_seq_q", cu_seq_q, query.shape[0])
@@ -100,7 +106,7 @@ def varlen_attention(
         raise ValueError(f"cu_seq_q has {len(of_queries) - 1} sequences, but cu_seq_k has {len(of_keys) - 1}")
     for name, most, bounds in (("max_q", max_q, of_queries), ("max_k", max_k, of_keys)):
         longest = max((b - a for a, b in itertools.pairwise(bounds)), default=0)
-        if most is not None and most < longest:
+        if (count(name, most) or longest) < longest:
             raise ValueError(f"{name} is {most}, but the longest sequence has {longest}")
     if dropout_p != 0.0 and dropout_seed is None:
         dropout_seed = _drawn_seed(query)

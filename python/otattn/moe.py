@@ -18,6 +18,7 @@ from ._bounded import solve_bounded
 from ._coupling import coupling
 from ._errors import NotFinite
 from ._moe_rounds import QUANTILE_ROUNDS, best, largest, level, quantile, sinkhorn
+from ._settings import number
 
 __all__ = ["METHODS", "RouteCertificate", "Routing", "route"]
 
@@ -325,7 +326,7 @@ def route(
     >>> found.certificate.value, found.certificate.bound
     (5.5, 5.5)
     """
-    if method not in METHODS:
+    if not isinstance(method, str) or method not in METHODS:
         raise ValueError(f"method is {method!r}, wanted one of {', '.join(METHODS)}")
     matrix = _matrix(logits)
     tokens, experts = matrix.shape
@@ -335,7 +336,7 @@ def route(
     lower, upper = _bounds(tokens, experts, k, capacity, bounds, method)
     start = _start(potentials, experts)
     for name, x in (("temperature", temperature), ("tolerance", tolerance)):
-        if not 0 < x < float("inf"):
+        if not 0 < number(name, x) < float("inf"):
             raise ValueError(f"{name} is {x!r}, wanted a number above 0")
     limit = None if rounds is None else _whole("rounds", rounds, 1)
     plan = None

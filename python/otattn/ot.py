@@ -22,6 +22,7 @@ from ._coupling_repeat import ONLY, WITH_INFO, WITH_POTENTIALS, coupling_again
 from ._errors import NotConverged, PartialWarning
 from ._ot_result import OTResult, Rest
 from ._sampler import PlanSampler, sinkhorn_knopp_teacher
+from ._settings import number
 
 __all__ = [
     "OTResult",
@@ -79,7 +80,7 @@ def _kl(x: Any, y: Any) -> Any:
 
 
 def _positive(name: str, value: Any) -> float:
-    found = float(value)
+    found = number(name, value)
     if not found > 0.0:
         raise ValueError(f"{name} is {found!r}, wanted more than 0")
     return found
@@ -243,7 +244,7 @@ def sinkhorn(
         if plan is not None:
             return plan
     M, reg = _cost(M), _positive("reg", reg)
-    if method.lower() not in _SINKHORNS:
+    if not isinstance(method, str) or method.lower() not in _SINKHORNS:
         raise ValueError(f"method is {method!r}, wanted one of {', '.join(_SINKHORNS)}")
     if b is not None and getattr(b, "ndim", 1) == 2:
         values = [
@@ -300,7 +301,7 @@ def sinkhorn2(
     0.268941
     """
     M = _cost(M)
-    if method.lower() not in _SINKHORNS[:3]:
+    if not isinstance(method, str) or method.lower() not in _SINKHORNS[:3]:
         raise ValueError(f"method is {method!r}, wanted one of {', '.join(_SINKHORNS[:3])}")
     if b is not None and getattr(b, "ndim", 1) == 2:
         return sinkhorn(a, b, M, reg, method, numItermax, stopThr, verbose, log, warn, warmstart)
@@ -581,7 +582,7 @@ def solve(
     kind = reg_type.lower() if isinstance(reg_type, str) else ""
     if kind not in ("kl", "entropy", "l2"):
         raise NotImplementedError(f"reg_type is {reg_type!r}, wanted 'KL', 'entropy' or 'L2'")
-    if unbalanced is not None and unbalanced_type.lower() != "kl":
+    if unbalanced is not None and str(unbalanced_type).lower() != "kl":
         raise NotImplementedError(f"unbalanced_type is {unbalanced_type!r}, wanted 'KL'")
     strengths = _strengths(unbalanced)
     if not reg:
