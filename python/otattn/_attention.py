@@ -131,13 +131,13 @@ def window_of(window: Any, name: str = "window") -> tuple[int, int] | None:
     if window is None:
         return None
     try:
-        left, right = window
-    except (TypeError, ValueError):
-        raise TypeError(f"{name} is {window!r}, wanted (left, right)") from None
-    sides = count(name, left, -1), count(name, right, -1)
-    if None in sides:
-        raise TypeError(f"{name} is {window!r}, wanted (left, right), each -1 (no limit) or more")
-    return sides  # type: ignore[return-value]
+        sides = [count(name, side, -1) for side in window]
+    except TypeError:
+        raise TypeError(f"{name} is {window!r}, wanted (left, right), two whole numbers") from None
+    left, right = sides if len(sides) == 2 else (None, None)
+    if left is None or right is None:
+        raise ValueError(f"{name} is {window!r}, wanted (left, right), each -1 (no limit) or more")
+    return left, right
 
 
 def _settings(*words: Any) -> Settings:
