@@ -526,6 +526,7 @@ set(OTATTN_TEST_SOURCES
     tests/operator/test_tangents.c
     tests/operator/test_tiny.c
     tests/problem/test_bend.c
+    tests/problem/test_refusals.c
     tests/program/test_convert.c
     tests/program/test_damage.c
     tests/program/test_files.c

@@ -189,7 +189,9 @@ ota_status ota_token_pre_tokenizer(ota_tokenizer *tokenizer, const json_t *tree,
     for (size_t k = 0; k < sizeof cut_rows / sizeof *cut_rows; k++) {
         if (strcmp(type, cut_rows[k].type) != 0) continue;
         *ends_in_bytes = cut_rows[k].add == byte_level;
-        return cut_rows[k].add(tokenizer, tree, member);
+        const ota_status status = cut_rows[k].add(tokenizer, tree, member);
+        /* Only the number of steps has a limit here, and the steps know no file. */
+        return status == OTA_ELIMIT ? too_many(member) : status;
     }
     return refuse(member, OTA_UNSUPPORTED, "the pre_tokenizer", type);
 }

@@ -159,6 +159,10 @@ def alibi_slopes(heads: int) -> Any:
     """
     import numpy as np
 
-    slopes = np.empty(heads)
-    _library.ota_alibi_slopes(heads, slopes.ctypes.data)
+    from ._settings import count
+
+    if (found := count("heads", heads, 1)) is None or found > 1 << 20:
+        raise ValueError(f"heads is {heads!r}, wanted 1 to 1048576")
+    slopes = np.empty(found)
+    _library.ota_alibi_slopes(found, slopes.ctypes.data)
     return slopes

@@ -16,6 +16,7 @@ from ._attention import is_torch
 from ._errors import new_error, raise_status
 from ._library import library
 from ._repeat import forget_by
+from ._settings import number
 from ._threads import thread_limit
 
 # The fields of c.Assignments in their order, packed in one go.
@@ -131,7 +132,10 @@ def _run(inputs: tuple[Any, ...], outputs: dict[str, Any], maximize: bool, limit
 
 def _matrix(name: str, x: Any, dimensions: tuple[int, ...]) -> Any:
     """The array in f64 or f32; a copy only of other types."""
-    found = np.asarray(x)
+    try:
+        found = np.asarray(x)
+    except ValueError as error:
+        raise ValueError(f"{name} is no array: {error}") from None
     if found.ndim not in dimensions:
         raise ValueError(
             f"expected a matrix (2-D array), got a {found.ndim} array as {name}, shape {found.shape}"
@@ -144,8 +148,8 @@ def _matrix(name: str, x: Any, dimensions: tuple[int, ...]) -> Any:
 
 
 def _limit_of(cost_limit: float | None, maximize: bool) -> float:
-    limit = math.inf if cost_limit is None else float(cost_limit)
-    if math.isnan(limit) or limit == -math.inf:
+    limit = math.inf if cost_limit is None else number("cost_limit", cost_limit)
+    if limit == -math.inf:
         raise ValueError(f"cost_limit is {limit}, wanted a number or inf")
     if maximize and limit < math.inf:
         raise ValueError("cost_limit does not go with maximize; negate the costs")

@@ -88,12 +88,13 @@ def settings_from(
     dropout = number("dropout_p", dropout)
     if not 0.0 <= dropout <= 1.0:
         raise ValueError(f"dropout_p is {dropout!r}, wanted 0 to 1")
-    if tolerance is not None and not tolerance > 0.0:
+    if tolerance is not None and not number("tolerance", tolerance) > 0.0:
         raise ValueError(f"tolerance is {tolerance!r}, wanted more than 0")
     if not isinstance(backend, (str, NoneType)):
         raise TypeError(f"backend is a {type(backend).__name__}, wanted a string or None")
-    if window is not None and (len(window) != 2 or min(window) < -1):
-        raise ValueError(f"window is {window!r}, wanted (left, right), each -1 (no limit) or more")
+    for name, word in (("rows", rows), ("axis", axis), ("solver", solver)):
+        if not isinstance(word, str):
+            raise TypeError(f"{name} is a {type(word).__name__}, wanted a string")
     left, right = (-1, -1) if window is None else window
     return Settings(
         method,
@@ -125,9 +126,31 @@ def settings_from(
     )
 
 
+def window_of(window: Any, name: str = "window") -> tuple[int, int] | None:
+    """(left, right) of an argument that may be any pair of whole numbers."""
+    if window is None:
+        return None
+    try:
+        sides = [count(name, side, -1) for side in window]
+    except TypeError:
+        raise TypeError(f"{name} is {window!r}, wanted (left, right), two whole numbers") from None
+    left, right = sides if len(sides) == 2 else (None, None)
+    if left is None or right is None:
+        raise ValueError(f"{name} is {window!r}, wanted (left, right), each -1 (no limit) or more")
+    return left, right
+
+
+def _settings(*words: Any) -> Settings:
+    try:
+        return settings_from(*words)
+    except TypeError:
+        # What cannot be a key gets its sentence too.
+        return settings_from.__wrapped__(*words)
+
+
 def settings_maker() -> Any:
     # torch.compile looks through caches and warns about each; its own is the compiled code.
-    return settings_from.__wrapped__ if compiling() else settings_from
+    return settings_from.__wrapped__ if compiling() else _settings
 
 
 def _seed(seed: int | None, offset: int) -> tuple[int | None, int | None]:
@@ -184,7 +207,7 @@ def prepare(
         scale,
         is_causal,
         causal_align,
-        tuple(window) if window is not None else None,
+        window_of(window),
         softcap,
         static("temperature", temperature),
         static("alpha", alpha),

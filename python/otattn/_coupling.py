@@ -9,7 +9,7 @@ from typing import Any
 from numpy import ndarray
 
 from ._arrays import numpy_coupling
-from ._attention import array_or_none, compiling, is_torch, settings_from, settings_maker, static
+from ._attention import array_or_none, compiling, is_torch, settings_from, settings_maker, static, window_of
 from ._coupling_repeat import NOTHING, certificate_again, judged_again, numpy_coupling_repeat, outputs_wanted
 from ._regulariser import Regulariser, word_of
 from ._settings import Settings
@@ -181,7 +181,7 @@ def coupling(
         scale,
         is_causal,
         causal_align,
-        tuple(window) if window is not None else None,
+        window_of(window),
         0.0,
         static("temperature", temperature),
         static("alpha", alpha),

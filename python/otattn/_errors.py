@@ -93,7 +93,9 @@ def status_word(status: int) -> str:
     return word.decode()
 
 
-def raise_status(status: int, error: c.Error, certificate: Any = None, sentence: str = "") -> NoReturn:
+def raise_status(
+    status: int, error: c.Error, certificate: Any = None, sentence: str = "", argument: str = ""
+) -> NoReturn:
     """Raises what a negative status means, with the library's own sentence."""
     field = error.field.decode()
     message = error.message.decode() or sentence
@@ -104,7 +106,7 @@ def raise_status(status: int, error: c.Error, certificate: Any = None, sentence:
     kind = _CLASSES.get(status, ValueError)
     if issubclass(kind, SolveError):
         raise kind(message, certificate, hint)
-    argument = ARGUMENTS.get(field, field)
+    argument = argument or ARGUMENTS.get(field, field)
     if argument and argument not in message:
         message = f"{argument}: {message}"
     raise kind(f"{message}; {hint}" if hint else message)

@@ -75,7 +75,7 @@ def sinkhorn(
         if found is not None:
             return (found[0], _log_of(found[1], reg)) if log else found
     M, reg = cost_of(M), positive("reg", reg)
-    if method.lower() not in _SINKHORNS:
+    if not isinstance(method, str) or method.lower() not in _SINKHORNS:
         raise ValueError(f"method is {method!r}, wanted one of {', '.join(_SINKHORNS)}")
     if b is not None and getattr(b, "ndim", 1) == 2:
         values = [
@@ -136,7 +136,7 @@ def sinkhorn2(
     0.268941
     """
     M = cost_of(M)
-    if method.lower() not in _SINKHORNS[:3]:
+    if not isinstance(method, str) or method.lower() not in _SINKHORNS[:3]:
         raise ValueError(f"method is {method!r}, wanted one of {', '.join(_SINKHORNS[:3])}")
     if b is not None and getattr(b, "ndim", 1) == 2:
         return sinkhorn(a, b, M, reg, method, numItermax, stopThr, verbose, log, warn, warmstart)

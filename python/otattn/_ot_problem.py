@@ -17,6 +17,7 @@ from ._certificate import Certificate
 from ._coupling import coupling, judged, words_of
 from ._coupling_repeat import coupling_again
 from ._errors import NotConverged, PartialWarning
+from ._settings import number
 from ._solve import Info
 
 # The certificate of a plan costs more than many plans do.
@@ -62,7 +63,7 @@ def kl(x: Any, y: Any) -> Any:
 
 
 def positive(name: str, value: Any) -> float:
-    found = float(value)
+    found = number(name, value)
     if not found > 0.0:
         raise ValueError(f"{name} is {found!r}, wanted more than 0")
     return found

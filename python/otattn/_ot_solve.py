@@ -181,7 +181,7 @@ def solve(
     kind = reg_type.lower() if isinstance(reg_type, str) else ""
     if kind not in ("kl", "entropy", "l2"):
         raise NotImplementedError(f"reg_type is {reg_type!r}, wanted 'KL', 'entropy' or 'L2'")
-    if unbalanced is not None and unbalanced_type.lower() != "kl":
+    if unbalanced is not None and str(unbalanced_type).lower() != "kl":
         raise NotImplementedError(f"unbalanced_type is {unbalanced_type!r}, wanted 'KL'")
     strengths = _strengths(unbalanced)
     relaxed = not all(map(math.isinf, strengths))

@@ -13,6 +13,7 @@ from ._attention import is_torch
 from ._aux import AuxRequest
 from ._coupling import coupling
 from ._errors import NotConverged, PartialWarning
+from ._settings import count, number
 from ._threads import threads
 
 _METHODS = ("exact", "sinkhorn", "unbalanced")
@@ -313,11 +314,10 @@ def sinkhorn_knopp_teacher(
     >>> Q.round(3).tolist(), bool(np.isfinite(Q).all())
     ([[0.143, 0.857], [1.0, 0.0]], True)
     """
-    temperature = float(teacher_temp)
+    temperature = number("teacher_temp", teacher_temp)
     if not 0.0 < temperature < math.inf:
         raise ValueError(f"teacher_temp is {teacher_temp!r}, wanted a finite number above 0")
-    if n_iterations < 1:
-        raise ValueError(f"n_iterations is {n_iterations}, wanted 1 or more")
+    n_iterations = count("n_iterations", n_iterations, 1) or 1
     if is_torch(teacher_output):
         import torch
 
@@ -325,6 +325,8 @@ def sinkhorn_knopp_teacher(
         x = x if x.dtype == torch.float64 else x.float()
     else:
         x = np.asarray(teacher_output)
+        if x.dtype.kind not in "fiub":
+            raise TypeError(f"teacher_output has type {x.dtype}, wanted numbers")
         x = x if x.dtype == np.float64 else x.astype(np.float32)
     if x.ndim != 2 or 0 in x.shape:
         raise ValueError(f"teacher_output has shape {tuple(x.shape)}, wanted (samples, prototypes)")

@@ -127,7 +127,7 @@ def number(name: str, value: Any) -> float:
         raise TypeError(f"{name} is {value!r}, wanted a number")
     try:
         result = float(value)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise TypeError(f"{name} is a {type(value).__name__}, wanted a number") from error
     if math.isnan(result):
         raise ValueError(f"{name} is NaN")
@@ -138,8 +138,13 @@ def count(name: str, value: Any, least: int = 0) -> int | None:
     """An int of an argument that must be a whole number, or None."""
     if value is None:
         return None
-    if isinstance(value, bool) or int(value) != value:
+    try:
+        found = int(value)
+        whole = not isinstance(value, (bool, str, bytes)) and bool(found == value)
+    except (TypeError, ValueError, OverflowError):
+        whole = False
+    if not whole:
         raise TypeError(f"{name} is {value!r}, wanted a whole number")
-    if value < least:
+    if found < least:
         raise ValueError(f"{name} is {value}, wanted {least} or more")
-    return int(value)
+    return found

@@ -9,15 +9,19 @@ from typing import Any
 import numpy as np
 
 from ._attention import attention
+from ._settings import count
 from ._shapes import shape_text
 
 
 def bounds_of(name: str, cumulative: Any, total: int | None = None) -> list[int]:
     """Where sequences begin and end: 0 = first <= ... <= last = total, where that is known."""
-    found = [int(x) for x in (cumulative.tolist() if hasattr(cumulative, "tolist") else cumulative)]
+    end = "" if total is None else f" to {total}"
+    try:
+        found = [int(x) for x in (cumulative.tolist() if hasattr(cumulative, "tolist") else cumulative)]
+    except (TypeError, ValueError, OverflowError):
+        raise TypeError(f"{name} is {cumulative!r}, wanted sorted bounds from 0{end}") from None
     ends = not found or total is None or found[-1] == total
     if not found or found[0] != 0 or not ends or sorted(found) != found:
-        end = "" if total is None else f" to {total}"
         raise ValueError(f"{name} is {found}, wanted sorted bounds from 0{end}")
     return found
 
@@ -29,7 +33,7 @@ def check_lengths(bounds: Sequence[list[int]], most: Sequence[int | None]) -> No
         raise ValueError(f"cu_seq_q has {len(of_queries) - 1} sequences, but cu_seq_k has {len(of_keys) - 1}")
     for name, limit, cumulative in zip(("max_q", "max_k"), most, bounds, strict=True):
         longest = max((b - a for a, b in itertools.pairwise(cumulative)), default=0)
-        if limit is not None and limit < longest:
+        if (count(name, limit) or longest) < longest:
             raise ValueError(f"{name} is {limit}, but the longest sequence has {longest}")
 
 
@@ -105,6 +109,8 @@ def varlen_attention(
     True
     """
     for name, x in (("query", query), ("key", key), ("value", value)):
+        if not hasattr(x, "shape"):
+            raise TypeError(f"{name} is a {type(x).__name__}, wanted an array")
         if len(x.shape) != 3:
             raise ValueError(f"{name} has shape {shape_text(x)}, wanted (total, heads, width)")
     of_queries = bounds_of("cu_seq_q", cu_seq_q, query.shape[0])

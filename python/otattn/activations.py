@@ -17,6 +17,7 @@ import numpy as np
 from ._attention import is_torch
 from ._coupling import coupling
 from ._orders import torch_weights, weights
+from ._settings import number
 
 if TYPE_CHECKING:
     from torch import nn
@@ -81,8 +82,25 @@ def _plain_kinds() -> tuple[Any, ...]:
     return (np.ndarray,) if torch is None else (np.ndarray, torch.Tensor)
 
 
+def _scores(X: Any, dim: int) -> Any:
+    """X, an array or tensor of floating-point numbers that has a dimension `dim` of at least 1."""
+    if not is_torch(X):
+        try:
+            X = np.asarray(X)
+        except ValueError as error:
+            raise ValueError(f"X is no array: {error}") from None
+    if not (X.is_floating_point() if is_torch(X) else X.dtype.kind == "f"):
+        raise TypeError(f"X has type {X.dtype}, wanted floating-point numbers")
+    if not hasattr(dim, "__index__") or isinstance(dim, bool):
+        raise TypeError(f"dim is {dim!r}, wanted a whole number")
+    if not -X.ndim <= dim < X.ndim or X.shape[dim] == 0:
+        raise ValueError(f"dim is {dim}, but X has shape {tuple(X.shape)}")
+    return X
+
+
 def _rows(X: Any, dim: int) -> tuple[Any, Any]:
     """X with `dim` last, as a matrix, and that array before it became one."""
+    X = _scores(X, dim)
     moved = X.movedim(dim, -1) if is_torch(X) else np.moveaxis(np.asarray(X), dim, -1)
     return moved.reshape((-1, moved.shape[-1])), moved
 
@@ -93,10 +111,11 @@ def _back(P: Any, moved: Any, dim: int) -> Any:
 
 
 def _map(X: Any, alpha: Any, dim: int) -> Any:
+    X = _scores(X, dim)
     is_number = isinstance(alpha, (int, float))
     several = not is_number and int(np.prod(np.shape(alpha))) > 1
     given: Any = alpha
-    value = math.nan if several else float(given.detach() if is_torch(given) else given)
+    value = math.nan if several else number("alpha", given.detach() if is_torch(given) else given)
     if value == 1.0 and is_number:
         return softmax(X, dim)
     # The operator has no order 1, so that a tensor of it, which wants a gradient there, is a row's own order.
@@ -153,6 +172,7 @@ def softmax(X: Any, dim: int = -1) -> Any:
     >>> otattn.activations.softmax(np.zeros(4))
     array([0.25, 0.25, 0.25, 0.25])
     """
+    X = _scores(X, dim)
     if dim == -1 and type(X) in _plain_kinds() and X.ndim > 1:
         return coupling(X, method="softmax")
     matrix, moved = _rows(X, dim)
@@ -243,7 +263,8 @@ def _bisect(low: Any, high: Any, excess: Any) -> Any:
 def _tensor(X: Any) -> Any:
     import torch
 
-    return X if is_torch(X) else torch.from_numpy(np.asarray(X))
+    # torch has neither strides below 0 nor foreign byte orders.
+    return X if is_torch(X) else torch.from_numpy(np.ascontiguousarray(X, X.dtype.newbyteorder("=")))
 
 
 def normmax_bisect(X: Any, alpha: Any = 2, dim: int = -1, n_iter: int = 50) -> Any:
@@ -271,7 +292,9 @@ def normmax_bisect(X: Any, alpha: Any = 2, dim: int = -1, n_iter: int = 50) -> A
     >>> otattn.activations.normmax_bisect(np.array([1.0, 1.0, -3.0])).round(6)
     array([0.5, 0.5, 0. ])
     """
-    x = _tensor(X)
+    x = _tensor(_scores(X, dim))
+    if not is_torch(alpha) and not number("alpha", alpha) > 1.0:
+        raise ValueError(f"alpha is {alpha!r}, wanted more than 1")
     power = 1.0 / (alpha - 1.0)
     z = x.detach()
     top = z.amax(dim, keepdim=True)
@@ -317,7 +340,9 @@ def budget_bisect(X: Any, budget: Any = 2, dim: int = -1, n_iter: int = 50) -> A
     >>> otattn.activations.budget_bisect(np.array([5.0, 1.0, 1.0]), budget=2).round(6)
     array([1. , 0.5, 0.5])
     """
-    x = _tensor(X)
+    x = _tensor(_scores(X, dim))
+    if not is_torch(budget) and not 0.0 <= number("budget", budget) <= x.shape[dim]:
+        raise ValueError(f"budget is {budget!r}, wanted 0 to {x.shape[dim]}")
     z = x.detach()
     total = budget.detach() if is_torch(budget) else budget
     low, high = z.amin(dim, keepdim=True) - 1.0, z.amax(dim, keepdim=True)
@@ -336,6 +361,8 @@ def budget_bisect(X: Any, budget: Any = 2, dim: int = -1, n_iter: int = 50) -> A
 
 def _loss(X: Any, target: Any, p: Any, omega: Any) -> Any:
     """Fenchel-Young loss: omega + <p, x> - x_target, whose gradient is p - e_target as p maximises it."""
+    if not is_torch(target):
+        raise TypeError(f"target is a {type(target).__name__}, wanted a tensor")
     if X.shape[0] != target.shape[0]:
         raise ValueError(f"target has shape {tuple(target.shape)}, but X has {tuple(X.shape)}")
     chosen = X.gather(1, target.unsqueeze(1)).squeeze(1)
@@ -343,6 +370,10 @@ def _loss(X: Any, target: Any, p: Any, omega: Any) -> Any:
 
 
 def _weights(function: Any, X: Any, *arguments: Any) -> Any:
+    if not is_torch(X):
+        raise TypeError(f"X is a {type(X).__name__}, wanted a tensor")
+    if X.ndim != 2:
+        raise ValueError(f"X has shape {tuple(X.shape)}, wanted (samples, classes)")
     return function(X.detach(), *arguments).detach()
 
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ._attention import attention
+from ._attention import attention, window_of
 from ._aux import AuxRequest
+from ._settings import number
 from ._shapes import shape_text
 from ._varlen import varlen_attention
 
@@ -77,8 +78,13 @@ def flash_attn_func(
     (1, 2, 4, 8)
     """
     for name, x in (("q", q), ("k", k), ("v", v)):
+        if not hasattr(x, "shape"):
+            raise TypeError(f"{name} is a {type(x).__name__}, wanted an array")
         if len(x.shape) != 4:
             raise ValueError(f"{name} has shape {shape_text(x)}, wanted (batch, length, heads, width)")
+    if softmax_scale is not None:
+        softmax_scale = number("softmax_scale", softmax_scale)
+    sides = window_of(window_size, "window_size")
     query, key, value = (x.swapaxes(1, 2) for x in (q, k, v))
     found = attention(
         query,
@@ -90,7 +96,7 @@ def flash_attn_func(
         softmax_scale,
         True,
         method=method,
-        window=None if max(window_size) < 0 else window_size,
+        window=None if sides is None or max(sides) < 0 else sides,
         softcap=softcap,
         causal_align="bottom_right",
         return_aux=_PROBABILITIES if return_attn_probs else None,

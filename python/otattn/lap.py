@@ -41,7 +41,7 @@ __all__ = [
 
 
 def _cost(cost: Any, dimensions: int, extend_cost: bool, limit: float) -> Any:
-    found = _matrix("cost", cost, (dimensions,))
+    found = _matrix("cost" if dimensions == 2 else "costs", cost, (dimensions,))
     if found.shape[-1] != found.shape[-2] and not extend_cost and limit == math.inf:
         raise ValueError(
             "Square cost array expected. If cost is intentionally non-square, pass extend_cost=True."
@@ -275,8 +275,9 @@ def lapjvr_batch(
         ("precision", precision, ("native", "float32", "float64")),
         ("output", output, ("indices", "pairs")),
     ):
-        if word not in known:
-            raise ValueError(f"{name} is {word!r}, wanted one of {', '.join(known)}")
+        if not isinstance(word, str) or word not in known:
+            given = repr(word) if isinstance(word, str) else f"a {type(word).__name__}"
+            raise ValueError(f"{name} is {given}, wanted one of {', '.join(known)}")
     limit = _limit_of(cost_limit, False)
     matrix = _cost(costs, 3, extend_cost, limit)
     with _threads(n_threads):

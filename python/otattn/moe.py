@@ -18,6 +18,7 @@ from ._attention import is_torch
 from ._aux import AuxRequest
 from ._coupling import coupling
 from ._moe_call import CODES, call, level
+from ._settings import number
 from ._threads import thread_limit
 
 __all__ = ["METHODS", "RouteCertificate", "Routing", "route"]
@@ -281,13 +282,12 @@ def route(
     >>> found.certificate.value, found.certificate.bound
     (5.5, 5.5)
     """
-    if type(method) is str and method in CODES and 0 < temperature < float("inf"):
-        found = _plain(
-            logits, k, capacity, bounds, CODES[method], potentials, tolerance, rounds, certificate
-        )
+    plain = type(method) is str and method in CODES and type(temperature) in (float, int)
+    if plain and 0 < temperature < float("inf"):
+        found = _plain(logits, k, capacity, bounds, CODES[method], potentials, tolerance, rounds, certificate)
         if found is not None:
             return found
-    if method not in METHODS:
+    if not isinstance(method, str) or method not in METHODS:
         raise ValueError(f"method is {method!r}, wanted one of {', '.join(METHODS)}")
     matrix = _matrix(logits)
     tokens, experts = matrix.shape
@@ -297,16 +297,14 @@ def route(
     lower, upper = _bounds(tokens, experts, k, capacity, bounds, method)
     start = _start(potentials, experts)
     for name, x in (("temperature", temperature), ("tolerance", tolerance)):
-        if not 0 < x < float("inf"):
+        if not 0 < number(name, x) < float("inf"):
             raise ValueError(f"{name} is {x!r}, wanted a number above 0")
     limit = None if rounds is None else _whole("rounds", rounds, 1)
     _check_finite(matrix)
     given = capacity is not None or bounds is not None
     plan = None
     if method == "soft":
-        answer, plan = _soft(
-            logits, matrix, k, (lower, upper), start, float(temperature), given, certificate
-        )
+        answer, plan = _soft(logits, matrix, k, (lower, upper), start, float(temperature), given, certificate)
     else:
         code = CODES[method]
         answer = call(matrix, k, lower, upper, given, code, start, tolerance, limit, certificate)

@@ -85,7 +85,8 @@ static bool number(const char **at, const char *end, double *value) {
     while (*at + length < end && strchr("0123456789.eE+-", (*at)[length]) != NULL &&
            length < sizeof copy - 1)
         length++;
-    if (length == 0) return false;
+    /* A number that does not fit may go on. */
+    if (length == 0 || length == sizeof copy - 1) return false;
     memcpy(copy, *at, length);
     copy[length] = '\0';
     char *rest;

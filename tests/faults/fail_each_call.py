@@ -190,11 +190,16 @@ def leftovers(trial: Trial, done: Run, after: dict[str, bytes], whole: Whole) ->
     return ""
 
 
+def ends_inside(trial: Trial, code: int) -> bool:
+    """Another library than otattn's own ended a program that does not lend it a reserve."""
+    return code < 0 and bool(trial.command.program) and trial.site.fragile
+
+
 def judge(trial: Trial, done: Run, before: dict[str, bytes], after: dict[str, bytes], whole: Whole) -> str:
     if done.timed_out:
         return "does not end"
     if done.code < 0:
-        return signal_name(done.code)
+        return "" if ends_inside(trial, done.code) else signal_name(done.code)
     if not done.log.fired:
         return "" if done.code == whole.run.code else f"not reached, exit code {done.code}"
     if done.code == whole.run.code:
@@ -256,7 +261,7 @@ class Sums:
 
     reached: Counter[str] = field(default_factory=Counter)
     tried: Counter[str] = field(default_factory=Counter)
-    counts: Counter[str] = field(default_factory=Counter)  # runs, missed, wrong, foreign
+    counts: Counter[str] = field(default_factory=Counter)  # runs, missed, wrong, inside, foreign
 
     def add(self, other: Sums) -> None:
         self.reached += other.reached
@@ -277,6 +282,7 @@ class Sums:
         print(
             f"{total} sites reached, {tried} tried ({100 * tried / max(total, 1):.1f} %), "
             f"{counts['runs']} runs, {counts['missed']} failures not reached again, {counts['wrong']} wrong; "
+            f"{counts['inside']} ended inside jansson; "
             f"{counts['foreign']} sites inside other libraries' own beginnings left alone"
         )
 
@@ -323,6 +329,7 @@ class Driver:
                 fired.add(outcome.trial.site.key)
             else:
                 sums.counts["missed"] += 1
+            sums.counts["inside"] += ends_inside(outcome.trial, outcome.code)
             if outcome.wrong:
                 sums.counts["wrong"] += 1
                 show(outcome, self.symbols(command))

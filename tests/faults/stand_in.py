@@ -31,6 +31,9 @@ FAILURES: dict[str, tuple[str, ...]] = {
 # libzip starts OpenSSL, which keeps what it made; what that does without memory is its own affair.
 # OpenBLAS is opened when a session begins, and the libraries it brings end the process where they have none.
 FOREIGN = ("libcrypto", "libgfortran", "libquadmath", "libopenblas")
+# Without memory these write where they have none. The program lends them a reserve; a library cannot, since
+# their allocator is one for the process.
+FRAGILE = ("libjansson",)
 # What these hold when their own call failed they keep to themselves; nobody outside can free it.
 KEEPERS = ("libzip",)
 
@@ -50,6 +53,10 @@ class Site:
             module.startswith("ld-") for module in modules[modules.index("libc.so.6") :]
         )
         return opens or any(module.startswith(FOREIGN) for module in modules)
+
+    @property
+    def fragile(self) -> bool:
+        return self.kind == "memory" and bool(self.frames) and self.frames[0].startswith(FRAGILE)
 
     @property
     def kept(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import sys
 from typing import Any
 
 import numpy as np
@@ -77,13 +78,56 @@ def _argument(x: Any) -> Any:
     return x
 
 
-def call(name: str, *arguments: Any, accept: tuple[int, ...] = ()) -> int:
-    """Calls ota_NAME with an error record behind the arguments; raises for a status not accepted."""
+def call(name: str, *arguments: Any, accept: tuple[int, ...] = (), of: str = "") -> int:
+    """Calls ota_NAME with an error record behind the arguments; raises for a status not accepted.
+
+    `of` is the argument that the sentence is about, where the library calls it otherwise.
+    """
     error, reference = new_error()
-    status: int = getattr(library, f"ota_{name}")(*(_argument(x) for x in arguments), reference)
+    try:
+        status: int = getattr(library, f"ota_{name}")(*(_argument(x) for x in arguments), reference)
+    except ctypes.ArgumentError:
+        raise _not_a_number() from None
     if status < 0 and status not in accept:
-        raise_status(status, error)
+        given = _given()
+        sentence = error.message.decode()
+        about = "" if any(name in sentence for name in given) else ", ".join(_arrays_of(given))
+        raise_status(status, error, argument=of or about or error.field.decode())
     return status
+
+
+def plain(name: str, *arguments: Any) -> Any:
+    """Calls ota_NAME, which cannot fail, and returns what it returns."""
+    try:
+        return getattr(library, f"ota_{name}")(*arguments)
+    except ctypes.ArgumentError:
+        raise _not_a_number() from None
+
+
+def _not_a_number() -> TypeError:
+    """Names the arguments of the public function that are no numbers, where the call refused one."""
+    given = _given()
+    said = [
+        f"{name} is {value!r}"
+        for name, value in given.items()
+        if not isinstance(value, (int, float, np.number)) and not hasattr(value, "shape")
+    ]
+    return TypeError(f"{', '.join(said) or ', '.join(given)}: wanted numbers that fit the library's types")
+
+
+def _given() -> dict[str, Any]:
+    """The parameters of the public function whose call this is, for a sentence about one of them."""
+    frame = sys._getframe(1)
+    code = frame.f_code
+    while frame.f_back is not None and (code.co_name.startswith("_") or frame.f_globals is globals()):
+        frame = frame.f_back
+        code = frame.f_code
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    return {name: frame.f_locals.get(name) for name in names if name != "self"}
+
+
+def _arrays_of(given: dict[str, Any]) -> list[str]:
+    return [name for name, value in given.items() if isinstance(value, np.ndarray)] or list(given)
 
 
 def record(struct: ctypes.Structure, **more: Any) -> Record:
@@ -99,10 +143,10 @@ def record(struct: ctypes.Structure, **more: Any) -> Record:
     return Record(**fields, **more)
 
 
-def number(name: str, *arguments: Any) -> float:
+def number(name: str, *arguments: Any, of: str = "") -> float:
     """A call whose last argument is one double that it fills."""
     found = ctypes.c_double()
-    call(name, *arguments, found)
+    call(name, *arguments, found, of=of)
     return found.value
 
 

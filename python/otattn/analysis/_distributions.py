@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import _structs as c
-from .._library import library
-from ._call import Dims, Record, call, number, record, two
+from ._call import Dims, Record, call, number, plain, record, two
 
 
 def _same(x: Any) -> tuple[Any, int]:
@@ -322,25 +321,25 @@ def saturation_event(found: Record, tail: float = 1e-4, tv: float = 1e-3) -> boo
     struct = c.Saturation()
     for field in c.Saturation._fields_:
         setattr(struct, field[0], getattr(found, field[0]))
-    return bool(library.ota_saturation_event(ctypes.byref(struct), tail, tv))
+    return bool(plain("saturation_event", ctypes.byref(struct), tail, tv))
 
 
 def saturated_fraction(scores: Any, temperature: float = 1.0, tail: float = 1e-4) -> float:
     """Fraction of rows (rows, columns) whose softmax leaves less than `tail` beside its top. [TOT-35]"""
     S, kind = _same(Dims()("scores", scores, "rows columns", single=True))
-    return number("saturated_fraction", S, kind, *S.shape, temperature, tail)
+    return number("saturated_fraction", S, kind, *S.shape, temperature, tail, of="scores")
 
 
 def softmax_limits(size: int, spread: float, temperature: float = 1.0) -> Record:
     """What max p and min p can be if max z - min z = spread. [TOT-31]"""
     found = c.SoftmaxLimits()
-    call("softmax_limits_of", size, spread, temperature, found)
+    call("softmax_limits_of", size, spread, temperature, found, of="spread")
     return record(found)
 
 
 def two_level(size: int, high: int, spread: float, temperature: float = 1.0) -> float:
     """max p of `high` equal logits `spread` above the rest. [TOT-32]"""
-    return float(library.ota_two_level(size, high, spread, temperature))
+    return float(plain("two_level", size, high, spread, temperature))
 
 
 def uniformity(logits: Any, temperature: float = 1.0) -> Record:

@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import _structs as c
 from .._library import library
-from ._call import Dims, Record, call, number, record
+from ._call import Dims, Record, call, number, plain, record
 from ._distributions import _same
 
 _TOKEN_WORDS = {
@@ -138,13 +138,13 @@ def evolution(logits: Any, threads: int = 1) -> tuple[Record, Record]:
 
 def evolution_bytes(vocabulary: int, threads: int = 1) -> int:
     """Bytes that `evolution` works in, beside its arguments and results."""
-    return int(library.ota_evolve_bytes(vocabulary, threads))
+    return int(plain("evolve_bytes", vocabulary, threads))
 
 
 def transition_saturated(step: Record, tail: float = 1e-4, tv: float = 1e-10) -> bool:
     """Both states certain to `tail` and the step below `tv`, of a Record of `transition`. [TOT-29]"""
     struct = c.Transition(**step.as_dict())
-    return bool(library.ota_transition_saturated(ctypes.byref(struct), tail, tv))
+    return bool(plain("transition_saturated", ctypes.byref(struct), tail, tv))
 
 
 def state_cloud(states: Any, *, participation: bool = False) -> Record:
@@ -245,7 +245,7 @@ def depth_ranges(layers: int) -> list[tuple[int, int]]:
 
 def scaling_exponent(depth_from: float, value_from: float, depth_to: float, value_to: float) -> float:
     """log(value_to / value_from) / log(depth_to / depth_from). [TOT-85]"""
-    return float(library.ota_scaling_exponent(depth_from, value_from, depth_to, value_to))
+    return float(plain("scaling_exponent", depth_from, value_from, depth_to, value_to))
 
 
 def power_law(depths: Any, values: Any) -> Record:

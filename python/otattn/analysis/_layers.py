@@ -10,6 +10,7 @@ import numpy as np
 from .. import _structs as c
 from .._errors import check, new_error
 from .._library import library
+from .._settings import count
 from ._call import Dims, Record, call, choice, record
 
 _PLACES = {"inside": c.BIAS_INSIDE, "outside": c.BIAS_OUTSIDE}
@@ -153,8 +154,11 @@ def relative_costs(q: Any, k: Any, bias: Any, temperature: float = 1.0, place: s
 
 def alibi_bias(slope: float, queries: int, keys: int, offset: int = 0, causal: bool = False) -> Any:
     """-slope |i + offset - j| (queries, keys); with `causal` -inf above the diagonal. [LIT-32]"""
-    bias = np.empty((queries, keys))
-    call("alibi_bias", slope, queries, keys, offset, int(causal), bias)
+    sizes = count("queries", queries, 1) or 0, count("keys", keys, 1) or 0
+    if not 0 < sizes[0] * sizes[1] <= 1 << 40:
+        raise ValueError(f"queries is {queries!r} and keys is {keys!r}, wanted 1 to {1 << 40} pairs")
+    bias = np.empty(sizes)
+    call("alibi_bias", slope, *sizes, offset, int(causal), bias)
     return bias
 
 

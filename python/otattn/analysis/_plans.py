@@ -15,6 +15,9 @@ from ._call import Dims, Record, call, record
 
 
 def _four(name: str, x: Any) -> Any:
+    x = np.asarray(x)
+    if x.dtype.kind not in "fiub":
+        raise TypeError(f"{name} has type {x.dtype}, wanted numbers")
     x = np.ascontiguousarray(x, np.float64)
     if not 2 <= x.ndim <= 4:
         raise ValueError(f"{name} has shape {x.shape}, wanted ([[batch,] heads,] rows, columns)")

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import _structs as c
-from .._library import library
-from ._call import Dims, Record, call, choice, number, record, two
+from ._call import Dims, Record, call, choice, number, plain, record, two
 
 _SOLVERS = {"newton": c.HAMMING_NEWTON, "sinkhorn": c.HAMMING_SINKHORN}
 _RULES = {
@@ -24,7 +23,7 @@ def hamming_matvec(epsilon: float, x: Any) -> Any:
     """The kernel exp(-C/epsilon) of Hamming cost times x (V,), in O(V). [TOT-15]"""
     x = Dims()("x", x, "V")
     y = np.empty_like(x)
-    library.ota_hamming_matvec(epsilon, x.ctypes.data, y.ctypes.data, len(x))
+    plain("hamming_matvec", epsilon, x.ctypes.data, y.ctypes.data, len(x))
     return y
 
 
@@ -101,7 +100,7 @@ def hamming_divergence(
 
 def hamming_diameter(epsilon: float) -> float:
     """Projective diameter 2 / epsilon of the Hamming kernel. [TOT-102]"""
-    return float(library.ota_hamming_diameter(epsilon))
+    return float(plain("hamming_diameter", epsilon))
 
 
 def gauge(a: Any, b: Any = None, rule: str = "howard", tolerance: float = 0.0, max_passes: int = 0) -> Record:
@@ -231,18 +230,18 @@ def contraction(log_kernel: Any) -> Record:
     """diameter, rate, entry_range, entry_rate of a kernel's logarithm (rows, columns). [TOT-96..98]"""
     L = Dims()("log_kernel", log_kernel, "rows columns")
     found = c.Contraction()
-    call("contraction_of", L, *L.shape, found)
+    call("contraction_of", L, *L.shape, found, of="log_kernel")
     return record(found)
 
 
 def iterations_conservative(log_sum_over_min: float, delta: float) -> float:
     """4 delta^-2 log(sum K / min K). [TOT-100]"""
-    return float(library.ota_iterations_conservative(log_sum_over_min, delta))
+    return float(plain("iterations_conservative", log_sum_over_min, delta))
 
 
 def iterations_geometric(first: float, rate: float, delta: float) -> float:
     """Least t with expm1(first rate^(2 (t - 1))) <= delta. [TOT-101]"""
-    return float(library.ota_iterations_geometric(first, rate, delta))
+    return float(plain("iterations_geometric", first, rate, delta))
 
 
 def scaling(
@@ -290,7 +289,7 @@ def scaling(
 def rate_measured(errors: Any) -> float:
     """exp(slope of log errors) over the last half of a history (rounds,). [TOT-103]"""
     errors = Dims()("errors", errors, "rounds")
-    return number("rate_measured", errors, len(errors))
+    return number("rate_measured", errors, len(errors), of="errors")
 
 
 def coupling_spectrum(coupling: Any, max_rounds: int = 0) -> Record:
@@ -303,16 +302,16 @@ def coupling_spectrum(coupling: Any, max_rounds: int = 0) -> Record:
 
 def rate_one_sided(strength: float, second: float, least: float) -> float:
     """Rate of column updates relaxed by `strength`. [DER-07]"""
-    return float(library.ota_rate_one_sided(strength, second, least))
+    return float(plain("rate_one_sided", strength, second, least))
 
 
 def best_one_sided(second: float, least: float) -> tuple[float, float]:
     """The best such strength, and its rate. [DER-08]"""
     rate = ctypes.c_double()
-    return float(library.ota_best_one_sided(second, least, ctypes.byref(rate))), rate.value
+    return float(plain("best_one_sided", second, least, ctypes.byref(rate))), rate.value
 
 
 def best_two_sided(second: float) -> tuple[float, float]:
     """The best over-relaxation of both sides, and its rate. [DER-09]"""
     rate = ctypes.c_double()
-    return float(library.ota_best_two_sided(second, ctypes.byref(rate))), rate.value
+    return float(plain("best_two_sided", second, ctypes.byref(rate))), rate.value

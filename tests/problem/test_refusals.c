@@ -1,0 +1,327 @@
+/* test_refusals.c: every refusal of the method grammar and of the options, shapes and arrays of a problem, a row each: what
+ * is spoilt in a sound problem, the status, the sentence and the field at fault. The sound problem itself is taken, and a
+ * refused one leaves no plan. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "otattn.h"
+#include "problem/problem.h"
+
+enum { N = 3, M = 4, WIDTH = 2 };
+
+/* ---- grammar ---- */
+
+typedef struct sentence_row {
+    const char *text, *sentence;
+} sentence_row;
+
+static const sentence_row methods[] = {
+    {"", "method '' is unknown"},
+    {"sofmax", "method 'sofmax' is unknown"},
+    {"a_word_far_longer_than_any_of_the_methods",
+     "method 'a_word_far_longer_than_any_of_the_methods' is unknown"},
+    {"softmax/sparsemax", "'sparsemax' is not a column rule"},
+    {"softmax/sinkhorn", "'sinkhorn' is a whole method, not a column rule"},
+    {"softmax:2", "'softmax' takes 0 numbers after the colon"},
+    {"softmax/capped:1,2", "'capped' takes 1 number after the colon"},
+    {"softmax/capped:", "'capped' takes 1 number after the colon"},
+    {"softmax/capped:x", "'capped' takes 1 number after the colon"},
+    {"softmax/capped:1e999", "'capped' takes 1 number after the colon"},
+    {"softmax/capped:1e", "'capped' takes 1 number after the colon"},
+    {"softmax/capped:1-", "'capped' takes 1 number after the colon"},
+    {"softmax/capped:000000000000000000000000000000000000000000000000001",
+     "'capped' takes 1 number after the colon"},
+    {"softmax/capped", "'capped' needs a number after a colon"},
+    {"softmax/bounded:1", "'bounded' needs two numbers after a colon"},
+    {"entmax:1", "entmax order is 1"},
+    {"entmax:0", "entmax order is 0"},
+    {"entmax:-2", "entmax order is -2"},
+    {"softmax/capped:-1", "'capped' is out of range at -1"},
+    {"softmax/elastic:1,2.5", "elastic steps are 2.5"},
+    {"softmax/elastic:1,-1", "elastic steps are -1"},
+    {"softmax/exact/exact", "method 'softmax/exact/exact' has '/exact' left over"},
+    {"softmax{prune}x", "method 'softmax{prune}x' has 'x' left over"},
+    {"softmax{", "'' is not an option of a method"},
+    {"softmax{nothing}", "'nothing' is not an option of a method"},
+    {"softmax{temperature}", "option 'temperature' has a bad value in 'temperature}'"},
+    {"softmax{temperature=}", "option 'temperature' has a bad value in 'temperature=}'"},
+    {"softmax{temperature=-1}", "option 'temperature' has a bad value in 'temperature=-1}'"},
+    {"softmax{rounds=1.5}", "option 'rounds' has a bad value in 'rounds=1.5}'"},
+    {"softmax{rounds=-1}", "option 'rounds' has a bad value in 'rounds=-1}'"},
+    {"softmax{rounds=1e16}", "option 'rounds' has a bad value in 'rounds=1e16}'"},
+    {"softmax{prune=x}", "option 'prune' has a bad value in 'prune=x}'"},
+    {"softmax{anneal=}", "option 'anneal' has a bad value in 'anneal=}'"},
+    {"softmax{anneal=0}", "option 'anneal' has a bad value in 'anneal=0}'"},
+    {"softmax{anneal=4:0.5:-1}", "option 'anneal' has a bad value in 'anneal=4:0.5:-1}'"},
+    {"softmax{anneal=4:0.5:1e16}", "option 'anneal' has a bad value in 'anneal=4:0.5:1e16}'"},
+    {"softmax{anneal=4:0.5:1:1}", "option 'anneal' has a bad value in 'anneal=4:0.5:1:1}'"},
+    {"softmax{prune", "the braces of a method do not end at ''"},
+    {"softmax{prune=1;", "the braces of a method do not end at ';'"},
+    {"softmax{prune,", "'' is not an option of a method"},
+};
+
+static void test_methods(void **state) {
+    (void)state;
+    for (size_t k = 0; k < sizeof methods / sizeof *methods; k++) {
+        ota_problem problem = {.size = sizeof problem, .temperature = 3.0};
+        ota_options options = {.size = sizeof options};
+        const ota_problem before = problem;
+        const ota_options before_options = options;
+        ota_error error = {.message = ""};
+        print_message("%s\n", methods[k].text);
+        assert_int_equal(ota_method_parse(methods[k].text, &problem, &options, &error), OTA_EINVAL);
+        assert_string_equal(error.message, methods[k].sentence);
+        assert_true(error.hint[0] != '\0' && error.field[0] != '\0');
+        assert_memory_equal(&problem, &before, sizeof before);
+        assert_memory_equal(&options, &before_options, sizeof before_options);
+    }
+}
+
+static void test_method_arguments(void **state) {
+    (void)state;
+    ota_problem problem = {.size = sizeof problem}, small = {.size = 8};
+    ota_options options = {.size = sizeof options}, short_options = {.size = 8};
+    ota_error error;
+    assert_int_equal(ota_method_parse(NULL, &problem, &options, &error), OTA_EINVAL);
+    assert_string_equal(error.message, "method is NULL");
+    assert_int_equal(ota_method_parse("softmax", NULL, &options, &error), OTA_EINVAL);
+    assert_string_equal(error.message, "problem is NULL");
+    assert_int_equal(ota_method_parse("softmax", &small, &options, &error), OTA_EINVAL);
+    assert_string_equal(error.message, "size of problem is too small");
+    assert_int_equal(ota_method_parse("softmax", &problem, &short_options, &error), OTA_EINVAL);
+    assert_string_equal(error.message, "size of options is too small");
+    assert_int_equal(ota_method_parse("softmax{prune}", &problem, NULL, &error), OTA_EINVAL);
+    assert_string_equal(error.message, "method 'softmax{prune}' sets options but options is NULL");
+    assert_int_equal(ota_method_parse("softmax{prune}", &problem, NULL, NULL), OTA_EINVAL);
+}
+
+/* What is said in braces arrives, and comes back in the method's name. */
+static void test_braces(void **state) {
+    (void)state;
+    ota_problem problem = {.size = sizeof problem};
+    ota_options options = {.size = sizeof options};
+    assert_int_equal(
+        ota_method_parse("entmax:1.25/exact{temperature=2,entry_cap=0.5,tolerance=1e-3,"
+                         "max_rounds=7,rounds=0,relaxation=1.5,prune=0,anneal=4:0.5:2}",
+                         &problem, &options, NULL),
+        OTA_OK);
+    assert_true(problem.temperature == 2.0 && problem.entry_cap == 0.5);
+    assert_true(options.tolerance == 1e-3 && options.max_rounds == 7 && options.relaxation == 1.5);
+    assert_true(options.rounds == OTA_NO_ROUNDS && options.prune == 0);
+    assert_true(options.anneal_start == 4.0 && options.anneal_factor == 0.5 &&
+                options.anneal_rounds == 2);
+    char name[96];
+    assert_true(ota_method_name(&problem, name, sizeof name) > 0);
+    assert_string_equal(name, "entmax:1.25/exact{entry_cap=0.5}");
+}
+
+/* ---- problems ---- */
+
+typedef struct stage {
+    ota_problem problem;
+    ota_options options;
+    ota_executor executor;
+    double elements[N * M + N * WIDTH + M * WIDTH + 8];
+} stage;
+
+static void set(stage *s) {
+    memset(s, 0, sizeof *s);
+    for (size_t k = 0; k < sizeof s->elements / sizeof *s->elements; k++)
+        s->elements[k] = 0.25 + (double)(k % 5) / 8;
+    s->problem.size = sizeof s->problem;
+    s->problem.scores = ota_array_of(s->elements, OTA_F64, 1, 1, N, M);
+    s->options.size = sizeof s->options;
+    s->options.threads = 1;
+}
+
+/* Every row spoils one thing. */
+#define SPOIL(name, what)                                                                          \
+    static void name(stage *s) { what; }
+SPOIL(nothing, (void)s)
+SPOIL(no_problem_size, s->problem.size = 0)
+SPOIL(scores_absent, s->problem.scores = (ota_array){0})
+SPOIL(scores_whole, s->problem.scores.type = OTA_I64)
+SPOIL(scores_untyped, s->problem.scores.type = (ota_type)99)
+SPOIL(scores_negative, s->problem.scores.size[2] = -1)
+SPOIL(scores_no_data, s->problem.scores.data = NULL)
+SPOIL(scores_reach, s->problem.scores.stride[2] = INT64_MIN)
+SPOIL(scores_far, s->problem.scores.stride[2] = INT64_MAX / 2)
+SPOIL(scores_wide, s->problem.scores.stride[3] = INT64_MAX / 3 - 7)
+SPOIL(scores_both, (s->problem.scores.stride[2] = INT64_MAX / 2 - 9,
+                    s->problem.scores.stride[3] = INT64_MAX / 4))
+SPOIL(scores_many, (s->problem.scores.size[0] = INT64_MAX / 2, s->problem.scores.stride[0] = 0))
+SPOIL(scores_large, (s->problem.scores.size[0] = INT64_MAX / 64, s->problem.scores.stride[0] = 0))
+SPOIL(scores_unaligned, s->problem.scores.data = (char *)s->problem.scores.data + 1)
+SPOIL(both_given, s->problem.queries = ota_array_of(s->elements, OTA_F64, 1, 1, N, WIDTH))
+SPOIL(temperature_negative, s->problem.temperature = -1)
+SPOIL(temperature_nan, s->problem.temperature = NAN)
+SPOIL(mass_type, s->problem.row_mass = ota_array_of(s->elements, OTA_F16, 1, 1, 1, N))
+SPOIL(mass_shape, s->problem.row_mass = ota_array_of(s->elements, OTA_F64, 1, 1, 1, N + 1))
+static void mass_negative(stage *s) {
+    s->problem.row_mass = ota_array_of(s->elements + N * M, OTA_F64, 1, 1, 1, N);
+    s->elements[N * M + 1] = -1;
+}
+static void mass_nan(stage *s) {
+    s->problem.row_mass = ota_array_of(s->elements + N * M, OTA_F64, 1, 1, 1, N);
+    s->elements[N * M + 2] = NAN;
+}
+SPOIL(rounds_low, s->options.rounds = OTA_NO_ROUNDS - 1)
+SPOIL(max_rounds_low, s->options.max_rounds = -1)
+SPOIL(anneal_negative, s->options.anneal_start = -1)
+SPOIL(anneal_nan, s->options.anneal_start = NAN)
+SPOIL(anneal_factor, (s->options.anneal_start = 2, s->options.anneal_factor = 1.5))
+SPOIL(anneal_factor_nan, (s->options.anneal_start = 2, s->options.anneal_factor = NAN))
+SPOIL(anneal_factor_low, (s->options.anneal_start = 2, s->options.anneal_factor = -0.5))
+SPOIL(anneal_rounds, (s->options.anneal_start = 2, s->options.anneal_rounds = -3))
+SPOIL(relaxation_low, s->options.relaxation = -1)
+SPOIL(relaxation_nan, s->options.relaxation = NAN)
+SPOIL(center_high, s->options.center = (ota_center)9)
+SPOIL(center_low, s->options.center = (ota_center)-1)
+SPOIL(precision_high, s->options.precision = (ota_precision)9)
+SPOIL(precision_low, s->options.precision = (ota_precision)-1)
+SPOIL(scaling_low, s->options.tolerance_scaling = -1)
+SPOIL(scaling_nan, s->options.tolerance_scaling = NAN)
+SPOIL(threads_low, s->options.threads = -1)
+SPOIL(threads_high, s->options.threads = 4097)
+SPOIL(executor_empty, (s->executor.threads = 2, s->options.executor = &s->executor))
+SPOIL(cpu_unknown, s->options.cpu = "abacus")
+SPOIL(cpu_long, s->options.cpu =
+                    "a level whose name is longer than any that there is, by far, and so unknown")
+SPOIL(backend_long,
+      s->options.backend =
+          "a backend whose name is longer than any that there is, by far, in every way")
+SPOIL(solver_long, s->options.solver =
+                       "a solver whose name is longer than any that there is, by far, in every way")
+SPOIL(backward_low, s->options.backward = -1)
+SPOIL(backward_high, s->options.backward = 3)
+SPOIL(cap_nan, s->problem.entry_cap = NAN)
+SPOIL(cap_negative, s->problem.entry_cap = -1)
+static ota_array caps_of(stage *s, ota_type type, int64_t rows) {
+    return ota_array_of(s->elements + N, type, 1, 1, rows, M);
+}
+SPOIL(caps_twice, (s->problem.entry_cap = 1, s->problem.entry_caps = caps_of(s, OTA_F64, 1)))
+SPOIL(caps_type, s->problem.entry_caps = caps_of(s, OTA_F16, 1))
+SPOIL(caps_shape, s->problem.entry_caps = caps_of(s, OTA_F64, 2))
+SPOIL(caps_data,
+      (s->problem.entry_caps = caps_of(s, OTA_F64, 1), s->problem.entry_caps.size[0] = -4))
+static void caps_zero(stage *s) {
+    s->problem.entry_caps = ota_array_of(s->elements + N * M, OTA_F64, 1, 1, 1, M);
+    s->elements[N * M + 3] = 0;
+}
+SPOIL(caps_relaxed,
+      (s->problem.entry_cap = 1, s->problem.rows = OTA_ROWS_RELAXED, s->problem.row_strength = 1,
+       s->problem.columns = OTA_COLUMNS_RELAXED, s->problem.strength = 1))
+SPOIL(caps_columns, (s->problem.entry_cap = 1, s->problem.axis = OTA_AXIS_COLUMNS))
+SPOIL(caps_prune, (s->problem.entry_cap = 1, s->options.prune = 1))
+SPOIL(caps_elastic,
+      (s->problem.entry_cap = 1, s->problem.columns = OTA_COLUMNS_ELASTIC, s->problem.lambda = 1))
+SPOIL(caps_fixed,
+      (s->problem.entry_cap = 1, s->problem.columns = OTA_COLUMNS_EXACT, s->options.rounds = 3))
+
+typedef struct problem_row {
+    const char *name;
+    void (*spoil)(stage *s);
+    ota_status status;
+    const char *sentence; /* its beginning */
+} problem_row;
+
+#define ROW(name, status, sentence)                                                                \
+    { #name, name, status, sentence }
+static const problem_row problems[] = {
+    ROW(nothing, OTA_OK, ""),
+    ROW(no_problem_size, OTA_EINVAL, "problem.size is 0"),
+    ROW(scores_absent, OTA_EINVAL, "queries are absent"),
+    ROW(scores_whole, OTA_EINVAL, "scores has type 6, wanted f64, f32, bf16 or f16"),
+    ROW(scores_untyped, OTA_EINVAL, "scores has the unknown type 99"),
+    ROW(scores_negative, OTA_EINVAL, "scores has size -1 in dimension 2"),
+    ROW(scores_no_data, OTA_EINVAL, "scores has no data"),
+    ROW(scores_reach, OTA_EOVERFLOW, "scores spans more than 2^63 elements"),
+    ROW(scores_far, OTA_EOVERFLOW, "scores spans more than 2^63 elements"),
+    ROW(scores_wide, OTA_EOVERFLOW, "scores spans more than 2^59 elements"),
+    ROW(scores_both, OTA_EOVERFLOW, "scores spans more than 2^63 elements"),
+    ROW(scores_many, OTA_EOVERFLOW, "scores spans more than 2^63 elements"),
+    ROW(scores_large, OTA_EOVERFLOW, "scores spans more than 2^59 elements"),
+    ROW(scores_unaligned, OTA_EALIGN, "scores is not aligned to 8 bytes"),
+    ROW(both_given, OTA_EINVAL, "scores and queries are both given"),
+    ROW(temperature_negative, OTA_EINVAL, "temperature is -1"),
+    ROW(temperature_nan, OTA_EINVAL, "temperature is nan"),
+    ROW(mass_type, OTA_EINVAL, "row_mass has type 4, wanted f64 or f32"),
+    ROW(mass_shape, OTA_EINVAL, "row_mass has shape [1, 1, 1, 4] where [1, 1, 1, 3] is needed"),
+    ROW(mass_negative, OTA_EINVAL, "row_mass[1] is -1, wanted at least 0"),
+    ROW(mass_nan, OTA_EINVAL, "row_mass[2] is nan, wanted at least 0"),
+    ROW(rounds_low, OTA_EINVAL, "rounds is -2"),
+    ROW(max_rounds_low, OTA_EINVAL, "max_rounds is -1"),
+    ROW(anneal_negative, OTA_EINVAL, "anneal_start is -1"),
+    ROW(anneal_nan, OTA_EINVAL, "anneal_start is nan"),
+    ROW(anneal_factor, OTA_EINVAL, "anneal_factor is 1.5"),
+    ROW(anneal_factor_nan, OTA_EINVAL, "anneal_factor is nan"),
+    ROW(anneal_factor_low, OTA_EINVAL, "anneal_factor is -0.5"),
+    ROW(anneal_rounds, OTA_EINVAL, "anneal_rounds is -3"),
+    ROW(relaxation_low, OTA_EINVAL, "relaxation is -1"),
+    ROW(relaxation_nan, OTA_EINVAL, "relaxation is nan"),
+    ROW(center_high, OTA_EINVAL, "center is 9"),
+    ROW(center_low, OTA_EINVAL, "center is -1"),
+    ROW(precision_high, OTA_EINVAL, "precision is 9"),
+    ROW(precision_low, OTA_EINVAL, "precision is -1"),
+    ROW(scaling_low, OTA_EINVAL, "tolerance_scaling is -1"),
+    ROW(scaling_nan, OTA_EINVAL, "tolerance_scaling is nan"),
+    ROW(threads_low, OTA_EINVAL, "threads is -1"),
+    ROW(threads_high, OTA_EINVAL, "threads is 4097"),
+    ROW(executor_empty, OTA_EINVAL, "executor has no run and 2 threads"),
+    ROW(cpu_unknown, OTA_EINVAL, "cpu is 'abacus', an unknown level"),
+    ROW(cpu_long, OTA_EINVAL, "cpu is 'a level whose name is longer tha', an unknown level"),
+    ROW(backend_long, OTA_EINVAL, "backend is 'a backend whose name is longer t', an unknown name"),
+    ROW(solver_long, OTA_EINVAL,
+        "solver is 'a solver whose name is longer than any t', an unknown name"),
+    ROW(backward_low, OTA_EINVAL, "backward is -1"),
+    ROW(backward_high, OTA_EINVAL, "backward is 3"),
+    ROW(cap_nan, OTA_EINVAL, "entry_cap is nan"),
+    ROW(cap_negative, OTA_EINVAL, "entry_cap is -1"),
+    ROW(caps_twice, OTA_EINVAL, "entry_cap is 1 and entry_caps are given too"),
+    ROW(caps_type, OTA_EINVAL, "entry_caps has type 4, wanted f64 or f32"),
+    ROW(caps_shape, OTA_EINVAL, "entry_caps has size 2 in dimension 2 where 3 or 1 is needed"),
+    ROW(caps_data, OTA_EINVAL, "entry_caps has size -4 in dimension 0"),
+    ROW(caps_zero, OTA_EINVAL, "entry_caps is 0 at [0, 0, 0, 3]"),
+    ROW(caps_relaxed, OTA_UNSUPPORTED, "entry caps with relaxed rows are refused"),
+    ROW(caps_columns, OTA_UNSUPPORTED, "entry caps with the columns axis are refused"),
+    ROW(caps_prune, OTA_UNSUPPORTED, "entry caps with prune are refused"),
+    ROW(caps_elastic, OTA_UNSUPPORTED, "entry caps with elastic columns are refused"),
+    ROW(caps_fixed, OTA_UNSUPPORTED, "entry caps with a fixed number of rounds are refused"),
+};
+
+static void test_problems(void **state) {
+    (void)state;
+    for (size_t k = 0; k < sizeof problems / sizeof *problems; k++) {
+        const problem_row *row = &problems[k];
+        stage s;
+        ota_plan *plan = NULL;
+        ota_error error = {.message = ""};
+        set(&s);
+        row->spoil(&s);
+        const ota_status status = ota_plan_create(&plan, &s.problem, 0, &s.options, &error);
+        print_message("%s: %d %s\n", row->name, (int)status, error.message);
+        assert_int_equal(status, row->status);
+        assert_true((plan != NULL) == (status == OTA_OK));
+        if (status != OTA_OK) assert_true(error.message[0] != '\0' && error.field[0] != '\0');
+        assert_memory_equal(error.message, row->sentence, strlen(row->sentence));
+        ota_plan_free(plan);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_methods),
+        cmocka_unit_test(test_method_arguments),
+        cmocka_unit_test(test_braces),
+        cmocka_unit_test(test_problems),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

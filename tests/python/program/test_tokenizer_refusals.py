@@ -1,0 +1,319 @@
+"""Tokenizer files that break one rule each: the exit code, and the sentence with file and rule."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from program import answer, run
+
+ALPHABET = [chr(byte) for byte in range(33, 127)]
+BYTES: dict[str, Any] = {
+    "added_tokens": [{"id": 96, "content": "<end>"}],
+    "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False},
+    "model": {
+        "type": "BPE",
+        "vocab": {piece: k for k, piece in enumerate([*ALPHABET, "th", "the"])},
+        "merges": ["t h", ["th", "e"]],
+    },
+}
+WORDS: dict[str, Any] = {
+    "pre_tokenizer": {"type": "BertPreTokenizer"},
+    "model": {
+        "type": "WordPiece",
+        "unk_token": "[UNK]",
+        "vocab": {"[UNK]": 0, "[CLS]": 1, "[SEP]": 2, "the": 3},
+    },
+}
+GONE = object()
+SPLIT = {"type": "Split", "pattern": {"Regex": "a"}}
+CLS = {"SpecialToken": {"id": "[CLS]"}}
+
+
+def nested(kind: str, member: str, times: int, inner: Any = None) -> Any:
+    tree = inner or {"type": kind, member: []}
+    for _ in range(times):
+        tree = {"type": kind, member: [tree]}
+    return tree
+
+
+# base, the member that is set (a path of keys), its value, exit code, the end of the sentence
+ROWS: list[tuple[dict[str, Any], str, Any, int, str]] = [
+    (BYTES, "model", GONE, 4, "a tokenizer must have a model"),
+    (BYTES, "model", [], 4, "a JSON object must begin here"),
+    (BYTES, "model.vocab", GONE, 4, "a model must have a vocab"),
+    (BYTES, "model.vocab", [], 4, "a JSON object must begin here"),
+    (BYTES, "model.vocab", {"": 0}, 4, "a piece must not be empty"),
+    (BYTES, "model.vocab", {"a" * 4097: 0}, 5, "a piece has 4097 bytes, above the limit of 4096"),
+    (
+        BYTES,
+        "model.vocab",
+        {"a": -1},
+        4,
+        "an integer from 0 to 2^53 must stand here, without sign, leading 0, point or exponent",
+    ),
+    (BYTES, "model.vocab", {"a": 1 << 20}, 5, "a vocabulary has at most 1048576 pieces"),
+    (WORDS, "model.vocab", {"a": 1}, 4, "id 1 leaves a hole: 1 pieces have the ids 0 to 0"),
+    (BYTES, "model.vocab", {"a": 0, "b": 0}, 4, "id 0 is given twice"),
+    (
+        BYTES,
+        "model.vocab",
+        {"a": 0.5},
+        4,
+        "an integer from 0 to 2^53 must stand here, without sign, leading 0, point or exponent",
+    ),
+    (
+        BYTES,
+        "model.vocab",
+        {"a": "0"},
+        4,
+        "an integer from 0 to 2^53 must stand here, without sign, leading 0, point or exponent",
+    ),
+    (BYTES, "model.merges", GONE, 4, "a BPE model must have merges"),
+    (BYTES, "model.merges", {}, 4, "a JSON list must begin here"),
+    (BYTES, "model.merges", ["th"], 4, "a merge must be two pieces with one blank between them"),
+    (BYTES, "model.merges", ["t h e"], 4, "a merge must be two pieces with one blank between them"),
+    (BYTES, "model.merges", [" h"], 4, "a merge must be two pieces with one blank between them"),
+    (BYTES, "model.merges", ["t "], 4, "a merge must be two pieces with one blank between them"),
+    (BYTES, "model.merges", [["t"]], 4, "a merge must be two pieces"),
+    (BYTES, "model.merges", [["t", "h", "e"]], 4, "a merge must be two pieces"),
+    (BYTES, "model.merges", [[]], 4, "a merge must be two pieces"),
+    (BYTES, "model.merges", ["a b"], 4, 'a merge needs the piece "ab", which the vocabulary lacks'),
+    (BYTES, "model.merges", [["a" * 4000, "b" * 200]], 5, "a merge makes more than 4096 bytes"),
+    (BYTES, "model.unk_token", "none", 4, 'the vocabulary lacks unk_token "none"'),
+    (BYTES, "model.byte_fallback", True, 2, "byte-level BPE has no byte_fallback"),
+    (BYTES, "model.end_of_word_suffix", "_", 2, "byte-level BPE has no end_of_word_suffix"),
+    (BYTES, "model.type", "Unigram", 2, 'the model "Unigram" is not one of BPE and WordPiece'),
+    (BYTES, "added_tokens", {}, 4, "a JSON list must begin here"),
+    (
+        BYTES,
+        "added_tokens",
+        [{"id": 96}],
+        4,
+        "an added token must have an integer id and a content that is not empty",
+    ),
+    (
+        BYTES,
+        "added_tokens",
+        [{"id": "a", "content": "b"}],
+        4,
+        "an added token must have an integer id and a content that is not empty",
+    ),
+    (
+        BYTES,
+        "added_tokens",
+        [{"id": 96, "content": ""}],
+        4,
+        "an added token must have an integer id and a content that is not empty",
+    ),
+    (
+        BYTES,
+        "added_tokens",
+        [{"id": 0, "content": "other"}],
+        4,
+        "the added token's id 0 belongs to another piece",
+    ),
+    (BYTES, "added_tokens", [{"id": -1, "content": "other"}], 4, "id -1 is below 0; ids count from 0"),
+    (BYTES, "normalizer", {"type": "Nmt"}, 2, 'the normalizer "Nmt" is not known here'),
+    (
+        BYTES,
+        "normalizer",
+        nested("Sequence", "normalizers", 10),
+        5,
+        "more than 16 steps, or lists in lists more than 4 deep",
+    ),
+    (
+        BYTES,
+        "normalizer",
+        {"type": "Sequence", "normalizers": [{"type": "NFC"}] * 40},
+        5,
+        "more than 16 steps, or lists in lists more than 4 deep",
+    ),
+    (BYTES, "pre_tokenizer", GONE, 2, "BPE is read on bytes only: the pre_tokenizer must end in ByteLevel"),
+    (BYTES, "pre_tokenizer", {"type": "Metaspace"}, 2, 'the pre_tokenizer "Metaspace" is not known here'),
+    (
+        BYTES,
+        "pre_tokenizer",
+        {"type": "Sequence", "pretokenizers": [{"type": "ByteLevel"}] * 2},
+        2,
+        "a pre_tokenizer after ByteLevel is not known here",
+    ),
+    (
+        BYTES,
+        "pre_tokenizer",
+        nested("Sequence", "pretokenizers", 10),
+        5,
+        "more than 16 steps, or lists in lists more than 4 deep",
+    ),
+    (
+        BYTES,
+        "pre_tokenizer",
+        {"type": "Sequence", "pretokenizers": [SPLIT] * 40},
+        5,
+        "more than 16 steps, or lists in lists more than 4 deep",
+    ),
+    (BYTES, "pre_tokenizer", {**SPLIT, "behavior": "Other"}, 2, 'the behavior "Other" is not known here'),
+    (
+        BYTES,
+        "pre_tokenizer",
+        {"type": "Punctuation", "behavior": "Other"},
+        2,
+        'the behavior "Other" is not known here',
+    ),
+    (
+        BYTES,
+        "pre_tokenizer",
+        {"type": "Split"},
+        4,
+        'Split needs a pattern, {"Regex": ...} or {"String": ...}',
+    ),
+    (
+        BYTES,
+        "pre_tokenizer",
+        {"type": "Split", "pattern": {"Regex": "("}},
+        4,
+        'the pattern "(": missing closing parenthesis',
+    ),
+    (WORDS, "post_processor", {"type": "Other"}, 2, 'the post_processor "Other" is not known here'),
+    (
+        WORDS,
+        "post_processor",
+        nested("Sequence", "processors", 10),
+        5,
+        "more than 16 steps, or lists in lists more than 4 deep",
+    ),
+    (
+        WORDS,
+        "post_processor",
+        {"type": "TemplateProcessing", "single": [CLS]},
+        4,
+        'the special token "[CLS]" is not known here',
+    ),
+    (
+        WORDS,
+        "post_processor",
+        {"type": "TemplateProcessing", "single": [{"SpecialToken": {}}]},
+        4,
+        'the special token "" is not known here',
+    ),
+    (
+        WORDS,
+        "post_processor",
+        {"type": "TemplateProcessing", "single": [CLS], "special_tokens": {"[CLS]": {"ids": [9]}}},
+        4,
+        "the post_processor's ids must be in the vocabulary, at most 16 on each side",
+    ),
+    (
+        WORDS,
+        "post_processor",
+        {"type": "TemplateProcessing", "single": [CLS] * 99, "special_tokens": {"[CLS]": {"ids": [1]}}},
+        4,
+        "the post_processor's ids must be in the vocabulary, at most 16 on each side",
+    ),
+    (
+        WORDS,
+        "post_processor",
+        {"type": "BertProcessing", "sep": ["[SEP]", 2]},
+        4,
+        "the post_processor's ids must be in the vocabulary, at most 16 on each side",
+    ),
+    (
+        WORDS,
+        "post_processor",
+        {"type": "BertProcessing", "cls": ["[CLS]", 1], "sep": ["[SEP]", -2]},
+        4,
+        "the post_processor's ids must be in the vocabulary, at most 16 on each side",
+    ),
+    (WORDS, "decoder", {"type": "Other"}, 2, 'the decoder "Other" is not known here'),
+    (WORDS, "decoder", {"type": "Sequence", "decoders": []}, 2, 'the decoder "Sequence" is not known here'),
+    (
+        WORDS,
+        "model.continuing_subword_prefix",
+        "#" * 32,
+        4,
+        "continuing_subword_prefix must be below 32 bytes and max_input_chars_per_word above 0",
+    ),
+    (
+        WORDS,
+        "model.max_input_chars_per_word",
+        0,
+        4,
+        "continuing_subword_prefix must be below 32 bytes and max_input_chars_per_word above 0",
+    ),
+    (WORDS, "model.unk_token", "none", 4, 'the vocabulary lacks unk_token "none"'),
+]
+
+# text of the whole file, exit code, the end of the sentence
+TEXTS: list[tuple[str, int, str]] = [
+    ("", 4, "a JSON object must begin here"),
+    ("[]", 4, "a JSON object must begin here"),
+    ("{} x", 4, "only blanks may follow the JSON value"),
+    ('{"model": {}, "model": {}}', 4, "a key is there twice"),
+    ('{"a": 1, "a": 2}', 4, "a key is there twice"),
+    ('{"a" 1}', 4, "a colon must follow the key"),
+    ('{"a": 1 "b": 2}', 4, "not valid JSON: end of file expected near '\"b\"'"),
+    ('{"a": }', 4, "a value is missing"),
+    ('{"a": -0}', 4, "-0 is no exact integer"),
+    ('{"a', 4, "a string is not closed"),
+    ('{"a": "b', 4, "a string is not closed"),
+    ('{"a\\q": 1}', 4, "JSON has no such escape"),
+    ('{"\\u12": 1}', 4, "\\u needs four hexadecimal digits"),
+    ('{"\\u12g4": 1}', 4, "\\u needs four hexadecimal digits"),
+    ('{"\\u0000": 1}', 4, "a string must not hold U+0000"),
+    ('{"\\udc00": 1}', 4, "a surrogate stands alone"),
+    ('{"\\ud800": 1}', 4, "a surrogate stands alone"),
+    ('{"\\ud800\\u0041": 1}', 4, "a surrogate stands alone"),
+    ('{"a\tb": 1}', 4, "a string holds a control character"),
+    ('{"a": ' + "[" * 70 + "]" * 70 + "}", 4, "the JSON is nested more than 64 deep"),
+    ('{"a": nonsense}', 4, "not valid JSON: invalid token near 'nonsense'"),
+    (
+        '{"a": "' + "x" * (1 << 20) + '"}',
+        5,
+        "members other than vocab, merges and added_tokens hold more than 1048576 bytes",
+    ),
+]
+
+
+def spoilt(base: dict[str, Any], place: str, value: Any) -> str:
+    tree = copy.deepcopy(base)
+    *path, last = place.split(".")
+    inner = tree
+    for key in path:
+        inner = inner[key]
+    if value is GONE:
+        del inner[last]
+    else:
+        inner[last] = value
+    return json.dumps(tree)
+
+
+def refused(folder: Path, text: str) -> tuple[int, str]:
+    (folder / "tokenizer.json").write_text(text)
+    done = run(folder, "tokenize", "tokenizer.json", "--text", "the")
+    lines = done.stderr.decode().splitlines()
+    return done.returncode, lines[0] if lines else ""
+
+
+@pytest.mark.parametrize("base", [BYTES, WORDS])
+def test_the_files_themselves_are_read(tmp_path: Path, base: dict[str, Any]) -> None:
+    (tmp_path / "tokenizer.json").write_text(json.dumps(base))
+    assert answer(tmp_path, "tokenize", "tokenizer.json", "--text", "the")["ids"]
+
+
+@pytest.mark.parametrize(("base", "place", "value", "code", "sentence"), ROWS)
+def test_a_broken_member(
+    tmp_path: Path, base: dict[str, Any], place: str, value: Any, code: int, sentence: str
+) -> None:
+    found, said = refused(tmp_path, spoilt(base, place, value))
+    assert (found, said.endswith(sentence)) == (code, True), said
+    assert "tokenizer.json" in said
+
+
+@pytest.mark.parametrize(("text", "code", "sentence"), TEXTS)
+def test_a_broken_text(tmp_path: Path, text: str, code: int, sentence: str) -> None:
+    found, said = refused(tmp_path, text)
+    assert (found, said.endswith(sentence)) == (code, True), said
+    assert "tokenizer.json" in said

@@ -1,0 +1,430 @@
+"""Calls of the package's public functions with drawn arguments: right ones, and wrong ones of every kind.
+
+case(seed, k) is a function of its numbers alone: a function out of `fronts`, and for parameters a value that
+ARGUMENTS draws for its name in a scene of sizes. One argument in ten is spoilt: another rank or size, another
+type, NaN, an infinity, zero strides, a misaligned or foreign byte order, a word, None.
+
+A call has to end in a result that `accepts` finds right, or in ValueError, TypeError, NotImplementedError or
+the package's own SolveError, whose sentence is one line that names an argument. All else is a finding.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import io
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import otattn
+
+Draw = np.random.Generator
+
+
+@dataclass
+class Scene:
+    """Sizes that the arguments of one call share."""
+
+    draw: Draw
+    batch: int
+    heads: int
+    n: int
+    m: int
+    width: int
+
+    def array(self, *shape: int) -> Any:
+        kind = self.draw.integers(8)
+        x = self.draw.standard_normal(shape)
+        if kind == 0:
+            x = np.round(x)
+        if kind == 1:
+            x = x * 10.0 ** self.draw.integers(-6, 7)
+        return x.astype(self.draw.choice(["f4", "f8"]))
+
+    def mass(self, size: int) -> Any:
+        x = self.draw.exponential(size=size) + 1e-2
+        return x / x.sum()
+
+    def rows(self, *shape: int) -> Any:
+        x = self.draw.exponential(size=shape) + 1e-3
+        return x / x.sum(-1, keepdims=True)
+
+    def word(self, *words: Any) -> Any:
+        return words[self.draw.integers(len(words))]
+
+    def positive(self) -> float:
+        return float(10.0 ** self.draw.uniform(-2, 1))
+
+    def bit(self) -> bool:
+        return bool(self.draw.integers(2))
+
+
+def scene_of(draw: Draw) -> Scene:
+    batch, heads, n, m, width = (int(x) for x in draw.integers(1, [3, 4, 8, 8, 6]))
+    return Scene(draw, batch, heads, n, n if draw.integers(2) else m, width)
+
+
+METHODS = (
+    "softmax", "sparsemax", "entmax:1.5", "sinkhorn", "sinkhorn:5", "softmax/exact", "softmax/elastic:1",
+    "softmax/capped:2", "hard", "hard/exact", "online:2", "prefix", "relaxed:1", "softmax/bounded:0.5,2", "",
+    "softmax/", "nonsense", "entmax:-1", "capped:nan", "elastic:1,2,3", "\N{SNOWMAN}",
+)  # fmt: skip
+
+# Parameter : what is right for it.
+ARGUMENTS: dict[str, Callable[[Scene], Any]] = {
+    "query": lambda s: s.array(s.batch, s.heads, s.n, s.width),
+    "key": lambda s: s.array(s.batch, s.heads, s.m, s.width),
+    "value": lambda s: s.array(s.batch, s.heads, s.m, s.width),
+    "scores": lambda s: s.array(s.n, s.m),
+    "attn_mask": lambda s: s.word(None, s.draw.random((s.n, s.m)) < 0.7),
+    "is_causal": Scene.bit,
+    "scale": lambda s: s.word(None, s.positive()),
+    "method": lambda s: s.word(*METHODS),
+    "temperature": Scene.positive,
+    "rounds": lambda s: int(s.draw.integers(1, 20)),
+    "tolerance": lambda s: s.word(None, 1e-6, 1e-3),
+    "max_rounds": lambda s: int(s.draw.integers(1, 2000)),
+    "alpha": lambda s: float(s.draw.uniform(1.1, 3)),
+    "cap": Scene.positive,
+    "strength": Scene.positive,
+    "lower": lambda s: float(s.draw.random()),
+    "upper": lambda s: float(1 + s.draw.random()),
+    "row_mass": lambda s: s.mass(s.n),
+    "column_mass": lambda s: s.mass(s.m),
+    "window": lambda s: (int(s.draw.integers(0, 4)), int(s.draw.integers(0, 4))),
+    "window_size": lambda s: (int(s.draw.integers(-1, 4)), int(s.draw.integers(-1, 4))),
+    "sink": lambda s: float(s.draw.standard_normal()),
+    "softcap": Scene.positive,
+    "axis": lambda s: s.word("rows", "columns"),
+    "rows": lambda s: s.word("hard", "relaxed:1"),
+    "causal_align": lambda s: s.word("top_left", "bottom_right"),
+    "solver": lambda s: s.word(None, *otattn.solvers()),
+    "backend": lambda s: s.word(None, *otattn.backends()),
+    "entry_caps": lambda s: s.draw.random((s.n, s.m)) + 0.5,
+    "bias": lambda s: s.array(s.n, s.m),
+    "start_potential": lambda s: s.array(s.m),
+    "key_lengths": lambda s: s.draw.integers(0, s.m + 1, size=s.batch),
+    "dropout_p": lambda s: float(s.draw.random()),
+    "dropout_seed": lambda s: int(s.draw.integers(1 << 40)),
+    "cu_seq_q": lambda s: np.array([0, s.n]),
+    "cu_seq_k": lambda s: np.array([0, s.m]),
+    "queries": lambda s: s.array(s.batch, s.n, s.width).astype("f4"),
+    "documents": lambda s: s.array(3, s.m, s.width).astype("f4"),
+    "lengths": lambda s: s.draw.integers(0, s.m + 1, size=3),
+    "rule": lambda s: s.word("max", "assignment", "capped:2"),
+    "top_k": lambda s: int(s.draw.integers(1, 4)),
+    "x": lambda s: s.array(2, s.n, s.n),
+    "eps": lambda s: 1e-6,
+    "order": lambda s: s.word("symmetric", "deepseek"),
+    "gradients": lambda s: s.word("unrolled", "implicit"),
+    "heads": lambda s: s.heads,
+    "cost_matrix": lambda s: s.array(s.n, s.m),
+    "cost": lambda s: s.array(s.n, s.n),
+    "costs": lambda s: [s.array(s.n, s.n), s.array(s.m, s.m)],
+    "maximize": Scene.bit,
+    "extend_cost": Scene.bit,
+    "cost_limit": lambda s: s.word(math.inf, s.positive()),
+    "certificate": Scene.bit,
+    "X": lambda s: s.array(s.n, s.m),
+    "dim": lambda s: int(s.draw.integers(-1, 1)),
+    "budget": lambda s: float(s.draw.uniform(0.5, 1)) * s.m,
+    "return_support_size": Scene.bit,
+    "target": lambda s: s.draw.integers(s.m, size=s.n),
+    "a": lambda s: s.mass(s.n),
+    "b": lambda s: s.mass(s.m),
+    "M": lambda s: s.draw.random((s.n, s.m)),
+    "reg": Scene.positive,
+    "reg_m": Scene.positive,
+    "unbalanced": Scene.positive,
+    "numItermax": lambda s: int(s.draw.integers(1, 2000)),
+    "log": Scene.bit,
+    "X_a": lambda s: s.array(s.n, s.width),
+    "X_b": lambda s: s.array(s.m, s.width),
+    "logits": lambda s: s.array(s.n, s.m),
+    "k": lambda s: int(s.draw.integers(1, s.m + 1)),
+    "capacity": lambda s: s.n,
+    "potentials": lambda s: s.array(s.m),
+    "q": lambda s: s.array(s.batch, s.n, s.heads, s.width),
+    "v": lambda s: s.array(s.batch, s.m, s.heads, s.width),
+    "softmax_scale": Scene.positive,
+    "causal": Scene.bit,
+    "teacher_output": lambda s: s.array(s.n, s.m),
+    "teacher_temp": Scene.positive,
+    "n_iterations": lambda s: 3,
+    "p": lambda s: s.rows(s.n, s.m),
+    "utility": lambda s: s.array(s.n, s.m),
+    "values": lambda s: s.array(s.m, s.width),
+    "coupling": lambda s: s.rows(s.n, s.m),
+    "log_kernel": lambda s: s.array(s.n, s.m),
+    "before": lambda s: s.array(s.n, s.m),
+    "after": lambda s: s.array(s.n, s.m),
+    "first": lambda s: s.rows(s.m, s.m),
+    "second": lambda s: s.rows(s.n, s.m),
+    "u": lambda s: s.array(s.n, s.width),
+    "gamma": lambda s: s.array(s.width),
+    "beta": lambda s: s.array(s.width),
+    "epsilon": Scene.positive,
+    "y": lambda s: s.draw.exponential(size=s.m) + 1e-3,
+    "matrix": lambda s: s.array(s.n, s.m),
+    "weights": lambda s: s.rows(s.n, s.m),
+    "errors": lambda s: s.draw.exponential(size=s.n + 3),
+    "directions": lambda s: s.array(s.n, s.width),
+    "states": lambda s: s.array(s.n, s.width),
+    "output": lambda s: s.array(s.n, s.width),
+    "slope": Scene.positive,
+    "keys": lambda s: s.m,
+    "size": lambda s: s.n,
+    "spread": Scene.positive,
+    "perturbed": lambda s: s.array(s.n, s.m),
+}
+
+# What parameters of one function mean where their name means something else in the others.
+OWN: dict[str, dict[str, Callable[[Scene], Any]]] = {
+    "flash_attn_func": {"k": lambda s: s.array(s.batch, s.m, s.heads, s.width)},
+    "attention": {"cost": Scene.bit},
+    "coupling": {"cost": Scene.bit},
+    "route": {"method": lambda s: s.word("topk", "base", "sinkhorn", "soft", "words")},
+    "varlen_attention": {
+        "query": lambda s: s.array(s.heads, s.n, s.width),
+        "key": lambda s: s.array(s.heads, s.m, s.width),
+        "value": lambda s: s.array(s.heads, s.m, s.width),
+    },
+    "hamming": {"p": lambda s: s.mass(s.m), "q": lambda s: s.mass(s.m)},
+    "hamming_divergence": {"p": lambda s: s.mass(s.m), "q": lambda s: s.mass(s.m)},
+    "hilbert": {"x": lambda s: s.draw.exponential(size=s.m) + 1e-3},
+    "gauge": {"a": lambda s: s.array(s.n, s.m), "b": lambda s: s.array(s.n, s.m)},
+    "sinkhorn": {"method": lambda s: s.word("sinkhorn", "sinkhorn_log", "other")},
+    "alibi_bias": {"queries": lambda s: s.n},
+    "linear_sum_assignment": {"rows": lambda s: None},
+    **{
+        name: {"output": lambda s: s.word("indices", "pairs", "others")}
+        for name in ("lapjvh", "lapjvh_batch", "lapjvr", "lapjvr_batch")
+    },
+}
+
+
+def fronts() -> dict[str, Callable[..., Any]]:
+    """Every public function that ARGUMENTS can call: those whose needed parameters it knows."""
+    from otattn import activations, analysis, flash, lap, moe, ot
+
+    found: dict[str, Callable[..., Any]] = {}
+    for module, names in (
+        (otattn, otattn.__all__), (activations, activations.__all__), (ot, ot.__all__), (lap, lap.__all__),
+        (moe, moe.__all__), (flash, ["flash_attn_func"]), (analysis, analysis.__all__),
+    ):  # fmt: skip
+        for name in names:
+            call = getattr(module, name)
+            if inspect.isfunction(call) and name not in LEFT_OUT and not unknown(name, call):
+                found[f"{module.__name__}.{name}"] = call
+    return found
+
+
+# They change the process, or take results of other calls.
+LEFT_OUT = ("set_num_threads", "threads", "release_memory", "show")
+
+
+def unknown(name: str, call: Callable[..., Any]) -> list[str]:
+    own = OWN.get(name, {})
+    return [
+        p.name
+        for p in inspect.signature(call).parameters.values()
+        if p.default is p.empty and p.kind is not p.VAR_KEYWORD and p.name not in own | ARGUMENTS
+    ]
+
+
+# ---- wrong arguments -----------------------------------------------------------------------------
+
+
+def _with(x: Any, value: float, s: Scene) -> Any:
+    x = np.array(x, "f8")
+    if x.size:
+        x.flat[s.draw.integers(x.size)] = value
+    return x
+
+
+def _unaligned(x: Any, s: Scene) -> Any:
+    raw = np.zeros(x.nbytes + 1, np.uint8)
+    moved = raw[1:].view(x.dtype).reshape(x.shape)
+    moved[...] = x
+    return moved
+
+
+SPOILT_ARRAYS: tuple[Callable[[Any, Scene], Any], ...] = (
+    lambda x, s: x[..., None],
+    lambda x, s: x[0] if x.ndim and x.shape[0] else x,
+    lambda x, s: np.concatenate([x, x], -1) if x.ndim else x,
+    lambda x, s: x[..., :0] if x.ndim else x,
+    lambda x, s: x[::-1] if x.ndim else x,
+    lambda x, s: np.repeat(x, 2, -1)[..., ::2] if x.ndim else x,
+    lambda x, s: np.asfortranarray(x),
+    lambda x, s: x.T,
+    lambda x, s: np.broadcast_to(np.asarray(1.5, x.dtype), x.shape),
+    _unaligned,
+    lambda x, s: x.astype(x.dtype.newbyteorder()),
+    lambda x, s: _with(x, math.nan, s),
+    lambda x, s: _with(x, math.inf, s),
+    lambda x, s: _with(x, -math.inf, s),
+    lambda x, s: _with(x, 1e308, s),
+    lambda x, s: -np.abs(x) if x.dtype.kind == "f" else x,
+    lambda x, s: np.zeros_like(x),
+    lambda x, s: x.astype("f2"),
+    lambda x, s: x.astype("i4") if np.isfinite(x).all() else x,
+    lambda x, s: x.astype(bool),
+    lambda x, s: x.astype("c16"),
+    lambda x, s: x.astype(object),
+    lambda x, s: x.astype(str),
+    lambda x, s: x.tolist(),
+    lambda x, s: None,
+    lambda x, s: "an array",
+    lambda x, s: 2.5,
+)
+SPOILT_NUMBERS: tuple[Any, ...] = (
+    0, -1, 1.5, 1 << 70, -(1 << 70), math.nan, math.inf, -math.inf, 1e308, 5e-324, True, None, "7", "", [1.0],
+    np.float32(2), np.array(3.0), np.array([1.0, 2.0]), object(), 1 + 2j, b"x", (1, 2), (None, "a"),
+)  # fmt: skip
+
+
+def spoil(x: Any, s: Scene) -> Any:
+    if isinstance(x, np.ndarray):
+        return SPOILT_ARRAYS[s.draw.integers(len(SPOILT_ARRAYS))](x, s)
+    return SPOILT_NUMBERS[s.draw.integers(len(SPOILT_NUMBERS))]
+
+
+# ---- a case and its judgement --------------------------------------------------------------------
+
+
+@dataclass
+class Case:
+    name: str
+    call: Callable[..., Any]
+    arguments: dict[str, Any]
+
+    def __str__(self) -> str:
+        def shown(x: Any) -> str:
+            if not isinstance(x, np.ndarray):
+                return repr(x)
+            numbers = np.array2string(x, separator=",", threshold=60).replace("\n", "")
+            return f"array({x.dtype.str}, {x.shape}, strides {x.strides}, {numbers})"
+
+        inner = ", ".join(f"{name}={shown(x)}" for name, x in self.arguments.items())
+        return f"{self.name}({inner})"
+
+
+def case(seed: int, k: int, known: dict[str, Callable[..., Any]]) -> Case:
+    draw = np.random.default_rng([seed, k])
+    s = scene_of(draw)
+    name = list(known)[draw.integers(len(known))]
+    call = known[name]
+    makers = ARGUMENTS | OWN.get(name.rsplit(".", 1)[1], {})
+    arguments = {}
+    for p in inspect.signature(call).parameters.values():
+        if p.name not in makers or p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL):
+            continue
+        # Most of what may be left out is: every two options exclude each other somewhere.
+        if p.default is not p.empty and draw.random() < 0.85 and p.name != "method":
+            continue
+        x = makers[p.name](s)
+        arguments[p.name] = spoil(x, s) if draw.random() < 0.1 else x
+    return Case(name, call, arguments)
+
+
+def arrays_of(x: Any) -> list[Any]:
+    if isinstance(x, np.ndarray):
+        return [x]
+    if isinstance(x, (tuple, list)):
+        return [a for part in x for a in arrays_of(part)]
+    return []
+
+
+def accepts(of: Case, result: Any) -> str:
+    """What is wrong with a result; "" when nothing is."""
+    if result is None:
+        return "no result"
+    given = [a for a in arrays_of(list(of.arguments.values())) if a.dtype.kind in "fiub"]
+    finite = all(np.isfinite(a).all() and np.abs(a).max(initial=0) < 1e30 for a in given)
+    judge = JUDGES.get(of.name.rsplit(".", 1)[1])
+    if judge is None or not finite or any(isinstance(x, float) and x > 1e30 for x in of.arguments.values()):
+        return ""
+    return judge(of, result)
+
+
+def _rows_sum_to_one(of: Case, result: Any) -> str:
+    if not isinstance(result, np.ndarray) or of.arguments.get("dim", -1) != -1 or result.size == 0:
+        return ""
+    wrong = np.abs(result.astype("f8").sum(-1) - 1).max()
+    if result.min() < 0 or not wrong <= result.shape[-1] * 2 * float(np.finfo(result.dtype).eps) + 1e-12:
+        return f"rows miss 1 by {wrong}, least weight {result.min()}"
+    return ""
+
+
+def _coupling(of: Case, result: Any) -> str:
+    words = {"scores", "method"}
+    plain = ("softmax", "sparsemax", "entmax:1.5", "hard")
+    if not set(of.arguments) <= words or of.arguments["method"] not in plain:
+        return "" if (np.asarray(result) >= 0).all() else "a weight below 0"
+    return _rows_sum_to_one(of, result)
+
+
+def _emd(of: Case, result: Any) -> str:
+    plan = result[0] if isinstance(result, tuple) else result
+    if not isinstance(plan, np.ndarray) or plan.ndim != 2:
+        return ""
+    a, b = (of.arguments.get(name) for name in "ab")
+    if not all(isinstance(x, np.ndarray) and x.dtype == np.float64 and x.size for x in (a, b)):
+        return ""
+    whole = plan.astype("f8")
+    wrong = max(np.abs(whole.sum(1) - a).max(), np.abs(whole.sum(0) - b * a.sum() / b.sum()).max())
+    # emd takes masses whose sums agree within 1e-7, and each weight is rounded to the type of the costs.
+    allowed = 2e-7 + float(np.finfo(plan.dtype).eps) * max(plan.shape)
+    return "" if plan.min() >= 0 and wrong <= allowed * max(1.0, a.sum()) else f"sums miss by {wrong}"
+
+
+def _assignment(of: Case, result: Any) -> str:
+    rows, columns = result[0], result[1]
+    distinct = len(set(rows.tolist())) == len(rows) and len(set(columns.tolist())) == len(columns)
+    return "" if len(rows) == len(columns) and distinct else "not a matching"
+
+
+JUDGES: dict[str, Callable[[Case, Any], str]] = {
+    "softmax": _rows_sum_to_one, "coupling": _coupling, "emd": _emd, "linear_sum_assignment": _assignment,
+}  # fmt: skip
+
+
+# Sentences of the libraries whose calls are stood in for, which programs compare.
+KEPT = ("matrix contains invalid numeric entries",)
+
+
+def sentence_is_wrong(of: Case, error: BaseException) -> str:
+    text = str(error)
+    if not text.strip():
+        return "an exception without a sentence"
+    if len(text) > 600 or text.count("\n") > 1:
+        return "more than a sentence"
+    parameters = inspect.signature(of.call).parameters
+    names = [*parameters, *KEPT]
+    # What a function hands on to attention it hands on by attention's names.
+    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        names += inspect.signature(otattn.attention).parameters
+    if isinstance(error, otattn.SolveError) or any(name in text for name in names):
+        return ""
+    return "a sentence that names no argument"
+
+
+def finding(of: Case) -> str:
+    """Runs a case; "" when it ends as it should."""
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            with np.errstate(all="ignore"):
+                return accepts(of, of.call(**of.arguments))
+    except (ValueError, TypeError, NotImplementedError, otattn.SolveError) as error:
+        wrong = sentence_is_wrong(of, error)
+        return wrong and f"{wrong}: {type(error).__name__}: {error}"
+    except MemoryError as error:
+        return "" if str(error) else "MemoryError without a sentence"
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
