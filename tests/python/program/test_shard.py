@@ -88,7 +88,7 @@ GRADIENTS = [
     ("softmax/exact", ["--bias", "b.npy"]),
     ("softmax/capped:2", ["--window", "20,20"]),
     ("softmax/exact{rounds=6}", ["--bias", "b.npy"]),
-    ("entmax:1.5/relaxed:0.7", ["--causal"]),
+    ("entmax:1.5/relaxed:0.7", ["--causal", "--tolerance", "1e-12"]),
 ]
 
 
