@@ -523,6 +523,7 @@ set(OTATTN_TEST_SOURCES
     tests/operator/test_ring_rows.c
     tests/operator/test_shards.c
     tests/operator/test_shards_methods.c
+    tests/operator/test_shards_refusals.c
     tests/operator/test_tangents.c
     tests/operator/test_tiny.c
     tests/problem/test_bend.c

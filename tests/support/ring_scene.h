@@ -14,6 +14,7 @@
 #include "dice.h"
 #include "otattn.h"
 #include "scale.h"
+#include "shares.h"
 
 enum { BATCH = 2, HEADS = 4, KEY_HEADS = 2, WIDTH = 6, VALUES = 5, ALL = BATCH * HEADS };
 enum { DIFFERENCES = 2 * N - 1 };
@@ -216,38 +217,24 @@ static inline void draw(scene *s, const cell *c, uint64_t seed) {
     for (int64_t k = 0; k < N; k++) s->nu[k] *= total[0] / total[1];
 }
 
-static inline void copy(const rows *p, int64_t blocks, size_t line, const void *from, void *to) {
-    for (int64_t b = 0; b < blocks; b++) {
-        for (int64_t i = 0; i < p->n; i++)
-            memcpy((char *)to + (size_t)(b * p->n + i) * line,
-                   (const char *)from + (size_t)(b * N + p->number[i]) * line, line);
-    }
-}
-
 static inline void cut(scene *s, int ranks, ota_shares order, bool uneven) {
     const rows *w = &s->all;
-    int64_t left = N;
-    for (int k = 0; k < ranks; k++) {
-        const int64_t even = N * (k + 1) / ranks - N * k / ranks;
-        s->shares[k] = k + 1 == ranks ? left
-                       : uneven       ? (int64_t)(uniform() * (double)(left + 1)) * (k != 1)
-                                      : even;
-        left -= s->shares[k];
-    }
+    shares_draw(s->shares, ranks, N, uneven);
     for (int k = 0; k < ranks; k++) {
         rows *p = &s->part[k];
         p->result.size = sizeof p->result;
         p->n = crew_rows(s->shares, ranks, k, order, p->number);
-        copy(p, ALL, WIDTH * sizeof(double), w->q, p->q);
-        copy(p, BATCH * KEY_HEADS, WIDTH * sizeof(double), w->k, p->k);
-        copy(p, BATCH * KEY_HEADS, VALUES * sizeof(double), w->v, p->v);
-        copy(p, ALL, WIDTH * sizeof(float), w->narrow_q, p->narrow_q);
-        copy(p, BATCH * KEY_HEADS, WIDTH * sizeof(float), w->narrow_k, p->narrow_k);
-        copy(p, BATCH * KEY_HEADS, VALUES * sizeof(float), w->narrow_v, p->narrow_v);
-        copy(p, ALL, VALUES * sizeof(double), w->out_grad, p->out_grad);
-        copy(p, HEADS, N * sizeof(double), w->dense, p->dense);
-        copy(p, 1, N, w->boolean, p->boolean);
-        copy(p, 1, sizeof(double), w->mu, p->mu);
+        const shares_rows mine = {p->number, p->n, N};
+        shares_copy(&mine, ALL, WIDTH * sizeof(double), w->q, p->q);
+        shares_copy(&mine, BATCH * KEY_HEADS, WIDTH * sizeof(double), w->k, p->k);
+        shares_copy(&mine, BATCH * KEY_HEADS, VALUES * sizeof(double), w->v, p->v);
+        shares_copy(&mine, ALL, WIDTH * sizeof(float), w->narrow_q, p->narrow_q);
+        shares_copy(&mine, BATCH * KEY_HEADS, WIDTH * sizeof(float), w->narrow_k, p->narrow_k);
+        shares_copy(&mine, BATCH * KEY_HEADS, VALUES * sizeof(float), w->narrow_v, p->narrow_v);
+        shares_copy(&mine, ALL, VALUES * sizeof(double), w->out_grad, p->out_grad);
+        shares_copy(&mine, HEADS, N * sizeof(double), w->dense, p->dense);
+        shares_copy(&mine, 1, N, w->boolean, p->boolean);
+        shares_copy(&mine, 1, sizeof(double), w->mu, p->mu);
     }
 }
 
