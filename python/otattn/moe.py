@@ -282,9 +282,7 @@ def route(
     (5.5, 5.5)
     """
     if type(method) is str and method in CODES and 0 < temperature < float("inf"):
-        found = _plain(
-            logits, k, capacity, bounds, CODES[method], potentials, tolerance, rounds, certificate
-        )
+        found = _plain(logits, k, capacity, bounds, CODES[method], potentials, tolerance, rounds, certificate)
         if found is not None:
             return found
     if method not in METHODS:
@@ -304,9 +302,7 @@ def route(
     given = capacity is not None or bounds is not None
     plan = None
     if method == "soft":
-        answer, plan = _soft(
-            logits, matrix, k, (lower, upper), start, float(temperature), given, certificate
-        )
+        answer, plan = _soft(logits, matrix, k, (lower, upper), start, float(temperature), given, certificate)
     else:
         code = CODES[method]
         answer = call(matrix, k, lower, upper, given, code, start, tolerance, limit, certificate)
@@ -338,7 +334,7 @@ def _plain(
     rounds: Any,
     certificate: bool,
 ) -> Routing | None:
-    """The answer where arrays or tensors lie as the library reads them; None: they do not, or something is wrong."""
+    """The answer for arrays or tensors as the library reads them; None: others, or something is wrong."""
     derivatives = False
     if type(logits) is not np.ndarray:
         torch = sys.modules.get("torch")
