@@ -1,11 +1,11 @@
 """Trains a causal model of bytes whose maps are mixtures of experts, with several ways to balance loads.
 
 Methods: topk (nothing balances), aux:W (top-k and the auxiliary loss of Switch Transformers with weight W),
-bias:B (top-k with biases that move by B a step), and those of otattn.moe.route: sinkhorn, base, quantile, each
-started from the potentials of the step before. --tune first runs a grid of W and of B on seed 0 alone and goes
-on with one of each: that of the fewest bits among those whose judged load is at most --load, or of the least
-load where none is. A trained model routes by top-k with its last potentials,
-which needs no other token. load is the largest load over the mean, averaged over the training steps since the
+bias:B (top-k with biases that move by B a step), and those of otattn.moe.route: sinkhorn, base, quantile,
+each started from the potentials of the step before. --tune first runs a grid of W and of B on seed 0 alone
+and goes on with one of each: that of the fewest bits among those whose judged load is at most --load, or of
+the least load where none is. A trained model routes by top-k with its last potentials, which needs no other
+token. load is the largest load over the mean, averaged over the training steps since the
 last judgement and the layers; judged_load the same on the judged text.
 """
 
@@ -151,7 +151,8 @@ class Mixture(Language):
             for layer in layers:
                 layer.worst_load()
             saved = [layer.logits.numpy() for layer in layers if layer.logits is not None]
-            np.save(self.folder / f"{self.name}-{self.method}-{self.seed}.npy", np.stack(saved))
+            spelling = self.method.replace(":", "-")
+            np.save(self.folder / f"{self.name}-{spelling}-{self.seed}.npy", np.stack(saved))
         return {
             "bits": found["bits"],
             "judged_bytes": found["judged_bytes"],
@@ -161,12 +162,14 @@ class Mixture(Language):
 
 
 def tuned(task: Mixture, options: argparse.Namespace) -> bool:
-    """Runs the grids on seed 0, prints them and puts the best of each into the methods. False: no time left."""
+    """Runs the grids on seed 0, prints them and takes the best of each. False: no time left."""
     grid = {name: [f"{name}:{x:g}" for x in numbers] for name, numbers in GRIDS.items()}
     first = argparse.Namespace(**vars(options) | {"seeds": 1})
     first.method = [method for name in options.method if name in grid for method in grid[name]]
     if not run_all(task, first):
         return False
+    # Their seeds are counted anew.
+    task.runs.clear()
     for at, name in enumerate(options.method):
         if name not in grid:
             continue

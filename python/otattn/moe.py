@@ -336,7 +336,7 @@ def _plain(
     rounds: Any,
     certificate: bool,
 ) -> Routing | None:
-    """The answer where arrays or tensors lie as the library reads them; None: they do not, or something is wrong."""
+    """The answer for arrays or tensors as the library reads them; None: others, or something is wrong."""
     derivatives = False
     if type(logits) is not np.ndarray:
         torch = sys.modules.get("torch")
