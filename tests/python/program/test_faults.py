@@ -42,6 +42,15 @@ def test_some_calls_of_every_command_fail() -> None:
     assert " 0 wrong" in drive("fail_each_call.py", "--sample", "1")
 
 
+def test_a_later_run_leaves_out_what_is_done(tmp_path: Path) -> None:
+    """Every call of a C program fails; the record stands in for a second run, with the same last line."""
+    words = ("fail_each_call.py", "--only", "calls tensors", "--record", str(tmp_path / "record.csv"))
+    first, second = drive(*words), drive(*words)
+    assert "(100.0 %)" in first and " 0 wrong" in first
+    assert "calls tensors: " in first and "calls tensors: " not in second
+    assert first.splitlines()[-1] == second.splitlines()[-1]
+
+
 def test_killed_runs() -> None:
     assert " 0 wrong" in drive("torn_runs.py", "--only", "kills", "--count", "14")
 
