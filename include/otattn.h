@@ -457,9 +457,9 @@ typedef struct ota_options {
 
 /* Parses REGULARISER[/COLUMNS][{option=value,...}] or an alias ("softmax", "entmax:1.5/capped:2",
  * "softmax/elastic:0.3,8", "ceta{temperature=.5,rounds=10}", "assignment", "argmax") and sets only
- * the fields it names: regulariser, order, columns and their parameters; from braces temperature,
- * tolerance, rounds, max_rounds, anneal, relaxation, prune, solver. `options` may be NULL when there
- * are no such braces. EINVAL (with a did-you-mean) changes nothing. */
+ * the fields it names: regulariser, order, columns and their parameters; from braces temperature, scale, entry_cap,
+ * tolerance, tolerance_scaling, rounds, max_rounds, anneal, relaxation, prune. `options` may be NULL where braces name
+ * none of those from tolerance on. EINVAL (with a did-you-mean) changes nothing. */
 OTA_API ota_status ota_method_parse(const char *text, ota_problem *problem, ota_options *options,
                                     ota_error *error);
 /* The canonical spelling ("softmax/exact") without braces; returns the length it needs without NUL. */
