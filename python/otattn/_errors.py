@@ -106,7 +106,7 @@ def raise_status(
     kind = _CLASSES.get(status, ValueError)
     if issubclass(kind, SolveError):
         raise kind(message, certificate, hint)
-    argument = argument or ARGUMENTS.get(field, field)
+    argument = argument or ARGUMENTS.get(field) or field
     if argument and argument not in message:
         message = f"{argument}: {message}"
     raise kind(f"{message}; {hint}" if hint else message)

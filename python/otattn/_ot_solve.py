@@ -286,7 +286,7 @@ def _solve_later(
     a = mass_of("a", a, M.shape[0], M) if a is None else a
     b = mass_of("b", b, M.shape[1], M) if b is None else b
     way = way_of(M, a, b)
-    if way is not coupling_again:
+    if way is None or way is not coupling_again:
         return None
     strengths = _plain_strengths(unbalanced)
     if strengths is None or (unbalanced is not None and (not reg or unbalanced_type not in ("KL", "kl"))):

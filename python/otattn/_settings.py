@@ -138,13 +138,15 @@ def count(name: str, value: Any, least: int = 0) -> int | None:
     """An int of an argument that must be a whole number, or None."""
     if value is None:
         return None
+    wrong = TypeError(f"{name} is {value!r}, wanted a whole number")
+    if isinstance(value, (bool, str, bytes)):
+        raise wrong
     try:
         found = int(value)
-        whole = not isinstance(value, (bool, str, bytes)) and bool(found == value)
+        if not bool(found == value):
+            raise wrong
     except (TypeError, ValueError, OverflowError):
-        whole = False
-    if not whole:
-        raise TypeError(f"{name} is {value!r}, wanted a whole number")
+        raise wrong from None
     if found < least:
         raise ValueError(f"{name} is {value}, wanted {least} or more")
     return found

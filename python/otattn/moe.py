@@ -308,7 +308,7 @@ def route(
     else:
         code = CODES[method]
         answer = call(matrix, k, lower, upper, given, code, start, tolerance, limit, certificate)
-    arrays = answer[:5]
+    arrays: tuple[Any, ...] = answer[:5]
     if is_torch(logits):
         import torch
 
@@ -337,7 +337,7 @@ def _plain(
     certificate: bool,
 ) -> Routing | None:
     """The answer for arrays or tensors as the library reads them; None: others, or something is wrong."""
-    derivatives = False
+    derivatives, given = False, logits
     if type(logits) is not np.ndarray:
         torch = sys.modules.get("torch")
         if torch is None or not isinstance(logits, torch.Tensor):
@@ -347,8 +347,9 @@ def _plain(
         if not is_plain(logits) or (potentials is not None and not is_plain(potentials)):
             return None
         derivatives = logits.requires_grad
+        given = logits.detach() if derivatives else logits
     found = _native_route(
-        logits.detach() if derivatives else logits,
+        given,
         k,
         capacity,
         bounds,
