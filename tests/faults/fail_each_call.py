@@ -49,7 +49,8 @@ CODES: dict[str, tuple[int, ...]] = {
 }  # fmt: skip
 HIDDEN = ("short", "4")  # half reads and writes, EINTR
 NUMBERS = re.compile(
-    rb'("?[a-z_]*seconds"?\s*[:=]\s*)[-+0-9.e]+|(time +).*|("how":)\{[^}]*\}|\b[0-9][0-9.e+-]* (?:ms|us|s|min)\b'
+    rb'("?[a-z_]*seconds"?\s*[:=]\s*)[-+0-9.e]+|(time +).*|("how":)\{[^}]*\}|'
+    rb"\b[0-9][0-9.e+-]* (?:ms|us|s|min)\b"
 )
 
 

@@ -373,7 +373,8 @@ def _emd(of: Case, result: Any) -> str:
     plan = result[0] if isinstance(result, tuple) else result
     if not isinstance(plan, np.ndarray) or plan.ndim != 2:
         return ""
-    a, b = (of.arguments.get(name) for name in "ab")
+    a: Any = of.arguments.get("a")
+    b: Any = of.arguments.get("b")
     if not all(isinstance(x, np.ndarray) and x.dtype == np.float64 and x.size for x in (a, b)):
         return ""
     whole = plan.astype("f8")
