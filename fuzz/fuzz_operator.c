@@ -308,6 +308,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     draw_terms(&p, &b);
     draw_supports(&p, &b);
     draw_masses(&p, &b);
+    /* Gradients by scores grow as 1 / temperature, and may be larger than the largest f32. */
+    if (p.problem.temperature > 0 && p.problem.temperature < 1e-9) p.ordinary = false;
     p.values_width = fuzz_below(&b, WIDTH + 1);
     for (int k = 0; k < HEADS * SIDE * WIDTH; k++) {
         p.values[k] = draw(&p, &b);
