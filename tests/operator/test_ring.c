@@ -63,10 +63,7 @@ static void compare(const scene *s, int ranks) {
         assert_memory_equal(p->g, s->part[0].g, sizeof p->g);
         assert_int_equal(p->result.empty_rows, w->result.empty_rows);
         if (!is_differentiated(s->cell)) continue;
-        if (p->reversed != OTA_OK) fail_msg("%s: %s", s->cell->method, p->error.message);
-        expect_rows("dq", s, p, ALL, p->dq, w->dq, WIDTH, 20.0 * tolerance);
-        expect_rows("dk", s, p, BATCH * KEY_HEADS, p->dk, w->dk, WIDTH, 20.0 * tolerance);
-        expect_rows("dv", s, p, BATCH * KEY_HEADS, p->dv, w->dv, VALUES, 20.0 * tolerance);
+        expect_gradients(s, p, 20.0 * tolerance);
     }
 }
 

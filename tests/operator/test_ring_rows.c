@@ -59,10 +59,7 @@ static void compare(const scene *s, int ranks) {
         assert_true(p->result.row_error <= 1e-14 * N);
         compare_statistics(s, p, tolerance);
         if (!s->gradients) continue;
-        if (p->reversed != OTA_OK) fail_msg("%s: %s", s->cell->method, p->error.message);
-        expect_rows("dq", s, p, ALL, p->dq, w->dq, WIDTH, 20.0 * tolerance);
-        expect_rows("dk", s, p, BATCH * KEY_HEADS, p->dk, w->dk, WIDTH, 20.0 * tolerance);
-        expect_rows("dv", s, p, BATCH * KEY_HEADS, p->dv, w->dv, VALUES, 20.0 * tolerance);
+        expect_gradients(s, p, 20.0 * tolerance);
     }
 }
 

@@ -258,6 +258,15 @@ static inline void expect_rows(const char *what, const scene *s, const rows *p, 
     }
 }
 
+/* What backward found for a rank's queries, keys and values. */
+static inline void expect_gradients(const scene *s, const rows *p, double allowed) {
+    const rows *w = &s->all;
+    if (p->reversed != OTA_OK) fail_msg("%s: %s", s->cell->method, p->error.message);
+    expect_rows("dq", s, p, ALL, p->dq, w->dq, WIDTH, allowed);
+    expect_rows("dk", s, p, BATCH * KEY_HEADS, p->dk, w->dk, WIDTH, allowed);
+    expect_rows("dv", s, p, BATCH * KEY_HEADS, p->dv, w->dv, VALUES, allowed);
+}
+
 /* ---- along a direction ---------------------------------------------------------------------------- */
 
 /* The tangent along which everything grows; in a ring queries, keys and values do. */

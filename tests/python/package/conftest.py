@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -32,6 +33,26 @@ def root() -> Path:
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(7)
+
+
+@pytest.fixture
+def run_ranks(tmp_path: Path) -> Callable[[str, int], None]:
+    """Runs a worker of this folder as so many ranks, each of which must end well and say so."""
+
+    def run(worker: str, ranks: int) -> None:
+        words = [sys.executable, str(Path(__file__).with_name(worker))]
+        running = [
+            subprocess.Popen(
+                [*words, str(rank), str(ranks), str(tmp_path / "store")],
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            )
+            for rank in range(ranks)
+        ]  # fmt: skip
+        said = [process.communicate(timeout=240)[0] for process in running]
+        ended = [process.returncode for process in running]
+        assert not any(ended) and all("all well" in text for text in said), "\n".join(said)
+
+    return run
 
 
 @pytest.fixture(scope="module")
