@@ -254,8 +254,8 @@ static ota_arrays arrays_of(fuzz_problem *p, fuzz_answer *a) {
     return arrays;
 }
 
-static void differentiate(fuzz_problem *p, ota_plan *plan, const ota_arrays *arrays,
-                          fuzz_bytes *b) {
+static void differentiate(fuzz_problem *p, const fuzz_answer *a, ota_plan *plan,
+                          const ota_arrays *arrays, fuzz_bytes *b) {
     static double grad[PAIRS], scores[PAIRS];
     const int64_t pairs = p->heads * p->n * p->m;
     ota_error error = {.message = ""};
@@ -267,7 +267,7 @@ static void differentiate(fuzz_problem *p, ota_plan *plan, const ota_arrays *arr
     const ota_status status = ota_backward(plan, arrays, &gradients, &result, &error);
     if (status < 0 && error.message[0] == '\0' && result.sentence[0] == '\0') abort();
     for (int64_t k = 0; status == OTA_OK && p->ordinary && k < pairs; k++)
-        if (!isfinite(scores[k])) abort();
+        if (!isfinite(scores[k])) complain(p, a, "a gradient by a score", scores[k]);
 }
 
 static ota_status solve(fuzz_problem *p, fuzz_answer *a, fuzz_bytes *b) {
@@ -285,7 +285,7 @@ static ota_status solve(fuzz_problem *p, fuzz_answer *a, fuzz_bytes *b) {
     if (a->status > OTA_NONFINITE_ROWS) abort();
     if (a->status >= OTA_OK && b != NULL) {
         judge(p, a, &arrays);
-        differentiate(p, plan, &arrays, b);
+        differentiate(p, a, plan, &arrays, b);
     }
     ota_plan_free(plan);
     return a->status;

@@ -17,12 +17,12 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import otattn
 
-Draw = np.random.Generator
+Draw: TypeAlias = np.random.Generator
 
 
 @dataclass
