@@ -164,9 +164,12 @@ def regulariser_of(settings: Settings) -> int:
 
 
 def is_implicit(settings: Settings) -> bool:
-    """Whether potentials that solve the problem may start the next solve of it."""
+    """Whether backward starts from potentials that solve the problem."""
     problem, options = _template(settings)
-    return problem.columns in _COUPLED and options.rounds == 0 and problem.regulariser != c.HARD
+    coupled = problem.columns in _COUPLED and options.rounds == 0
+    # Columns that are solved alone are rows that are, transposed, whose potentials are the columns'.
+    turned = problem.columns == c.COLUMNS_FREE and problem.axis == c.AXIS_COLUMNS
+    return bool((coupled or turned) and problem.regulariser != c.HARD)
 
 
 def is_closed_form(settings: Settings) -> bool:

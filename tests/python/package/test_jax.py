@@ -105,6 +105,13 @@ def test_shapes_types_and_refusals(rng: np.random.Generator) -> None:
 REQUEST = otattn.AuxRequest(coupling=True, potentials=True, receiver=True, row_stats=True, lse=True)
 
 
+def test_gradients_of_columns_that_are_solved(rng: np.random.Generator) -> None:
+    scores, weight = rng.standard_normal((2, 4, 5))
+    found = jax.grad(lambda x: (otattn.jax.coupling(x, axis="columns") * weight).sum())(scores)
+    plan = jax.nn.softmax(scores, axis=0)
+    np.testing.assert_allclose(found, plan * (weight - (plan * weight).sum(0)), rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("method", ["softmax", "softmax/relaxed:0.7"])
 def test_coupling_statistics_and_their_gradients(method: str, rng: np.random.Generator) -> None:
     x, pairs = arrays(rng)

@@ -263,3 +263,35 @@ def test_a_step_of_training_lowers_the_loss() -> None:
         gradients = torch.autograd.grad(loss, (q, k, v))
         moved = [x - 0.1 * g for x, g in zip((q, k, v), gradients, strict=True)]
         assert (otattn.attention(*moved, method=method, tolerance=1e-12) - target).square().mean() < loss
+
+
+@pytest.mark.parametrize("method", ["softmax", "entmax:1.5", "softmax/exact", "softmax/capped:2{rounds=3}"])
+def test_gradients_of_columns_that_are_solved(method: str) -> None:
+    q, k, v = tensors(3, 1, 2, 5, 3)
+    assert gradcheck(
+        lambda *x: otattn.attention(*x, method=method, axis="columns", tolerance=TIGHT), (q, k, v), **CHECK
+    )
+    scores = torch.randn(2, 4, 5, dtype=torch.float64, requires_grad=True)
+    assert gradcheck(
+        lambda x: otattn.coupling(x, method=method, axis="columns", tolerance=TIGHT), (scores,), **CHECK
+    )
+
+
+@pytest.mark.parametrize("axis", ["rows", "columns"])
+@pytest.mark.parametrize(
+    "method", ["softmax", "entmax:1.5", "sparsemax", "entmax:3", "softmax/exact", "entmax:1.5/capped:2"]
+)
+@pytest.mark.parametrize("temperature", [1e33, 1e45, 3e150])
+def test_temperatures_beyond_f32_are_carried(method: str, axis: str, temperature: float) -> None:
+    """Plans of f32 scores whose potentials, or 1 / temperature, f32 does not hold: as those of f64 scores."""
+    scores = torch.tensor([[0.0, 1.0, 2.0], [3.0, -1.0, 0.5], [0.0, 0.0, 4.0]])
+    scores[0, 1] = -torch.inf
+    grad = torch.arange(9.0).reshape(3, 3) - 4
+    found = []
+    for dtype in (torch.float32, torch.float64):
+        s = (scores.to(dtype) * (temperature / 4 if temperature < 1e38 else 1)).requires_grad_()
+        plan = otattn.coupling(s, method=method, axis=axis, temperature=temperature)
+        (plan * grad.to(dtype)).sum().backward()
+        found.append((plan.detach(), s.grad))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other.float(), rtol=1e-5, atol=1e-6)
