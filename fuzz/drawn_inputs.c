@@ -1,8 +1,8 @@
-/* drawn_inputs TARGET's main without a fuzzing engine: the same inputs wherever it runs.
+/* Main of a target without a fuzzing engine: the same inputs wherever it runs.
  *
- *     drawn_NAME COUNT KEEP FILE...
+ *     drawn_NAME COUNT SEED KEEP FILE...          COUNT inputs, or those of so many seconds: 60s
  *
- * runs every FILE as it is, then COUNT inputs drawn from them by one seed: up to four changes each, of bits, bytes, runs
+ * runs every FILE as it is, then COUNT inputs drawn from them by the seed: up to four changes each, of bits, bytes, runs
  * of bytes and of halves of two files. No coverage guides it; that is what fuzz_NAME is for. An input that the target
  * or a sanitizer ends at, or that takes over a minute, is written to KEEP. */
 #define _GNU_SOURCE
@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { LONGEST = 1 << 16, CHANGES = 4, RUN = 32, SECONDS = 60 };
@@ -120,30 +121,34 @@ static void run(const input *x) {
 }
 
 int main(int argc, char **argv) {
-    if (argc < 4) {
-        (void)fprintf(stderr, "usage: %s COUNT KEEP FILE...\n", argv[0]);
+    if (argc < 5) {
+        (void)fprintf(stderr, "usage: %s COUNT|SECONDSs SEED KEEP FILE...\n", argv[0]);
         return 2;
     }
-    const long count = strtol(argv[1], NULL, 10);
-    const size_t files = (size_t)argc - 3;
+    char *unit;
+    const long most = strtol(argv[1], &unit, 10);
+    const size_t files = (size_t)argc - 4;
     input *inputs = calloc(files, sizeof *inputs), drawn = {.bytes = malloc(LONGEST)};
     if (inputs == NULL || drawn.bytes == NULL) return 2;
-    keep = argv[2];
+    uint64_t state = strtoull(argv[2], NULL, 10);
+    keep = argv[3];
     __sanitizer_set_death_callback(keep_input);
     (void)signal(SIGABRT, on_signal);
     (void)signal(SIGALRM, on_signal);
     for (size_t k = 0; k < files; k++) {
-        inputs[k] = read_input(argv[3 + k]);
+        inputs[k] = read_input(argv[4 + k]);
         run(&inputs[k]);
     }
-    uint64_t state = 1;
-    for (long k = 0; k < count; k++) {
+    const time_t begin = time(NULL);
+    long count = 0;
+    while (*unit == 's' ? time(NULL) - begin < most : count < most) {
         const input *from = &inputs[below(&state, files)];
         memcpy(drawn.bytes, from->bytes, from->size);
         drawn.size = from->size;
         for (size_t changes = 1 + below(&state, CHANGES); changes > 0; changes--)
             change(&drawn, &inputs[below(&state, files)], &state);
         run(&drawn);
+        count++;
     }
     for (size_t k = 0; k < files; k++) free(inputs[k].bytes);
     free(inputs);
