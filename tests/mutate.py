@@ -5,7 +5,7 @@
     mutate.py --self-test     one fault of each kind, planted in text, must come out as said
 
 A fault changes one operator, constant, sign, argument of exp or log, minimum or maximum, or removes one
-statement, in src/solvers, src/backend or analysis. The copy is built incrementally; a fault that does not
+statement, in src, analysis or models. The copy is built incrementally; a fault that does not
 compile or leaves the machine code as it was is none, and another is drawn. The tests that can reach the
 fault are linked and run few at a time, first those that are short for what they caught before, until one
 fails. These are the tests that link the changed file; with --thorough, those that a build with counters has
@@ -32,8 +32,21 @@ from pathlib import Path
 from mutate_build import Build, read_json, symbols
 from mutate_cover import Cover
 
-FOLDERS = ("src/solvers", "src/backend", "analysis")
-COPIED = ("CMakeLists.txt", "LICENSE", "cmake", "include", "src", "analysis", "scripts", "tests", "data")
+FOLDERS = ("src", "analysis", "models")
+COPIED = (
+    "CMakeLists.txt",
+    "LICENSE",
+    "cmake",
+    "include",
+    "src",
+    "analysis",
+    "models",
+    "program",
+    "scripts",
+    "statements",
+    "tests",
+    "data",
+)
 EQUIVALENT = "tests/mutants_equivalent.txt"
 LEAST_CAUGHT = 0.85
 # Processor seconds of linking a test, and how many of linking and running go into one batch.

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-PARTS = ("-DOTATTN_PROGRAM=OFF", "-DOTATTN_MODEL=OFF", "-DOTATTN_TESTS=ON")
+PARTS = ("-DOTATTN_TESTS=ON",)
 # KiB of address space that a test may have: a fault must not take the machine's. The sanitizer maps more.
 MEMORY = 16 << 20
 # Sanitizers want their shadow where a random layout may have put something else.
@@ -54,8 +54,8 @@ class Build:
         return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
     def libraries(self) -> list[str]:
-        """The targets whose code counts; without LAPACKE there is no otattn_spectra."""
-        optional = [name for name in ("otattn_spectra",) if (self.folder / f"lib{name}.a").is_file()]
+        """The targets whose code counts; otattn_spectra needs LAPACKE, otattn_model jansson."""
+        optional = [n for n in ("otattn_spectra", "otattn_model") if (self.folder / f"lib{n}.a").is_file()]
         return ["otattn_static", "otattn_analysis", *optional]
 
     def code(self) -> str:
