@@ -18,7 +18,8 @@
 enum { LONGEST = 1 << 16, CHANGES = 4, RUN = 32, SECONDS = 60 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
-void __sanitizer_set_death_callback(void (*call)(void));
+/* NULL in a build without a sanitizer. */
+__attribute__((weak)) void __sanitizer_set_death_callback(void (*call)(void));
 
 typedef struct input {
     uint8_t *bytes;
@@ -132,7 +133,7 @@ int main(int argc, char **argv) {
     if (inputs == NULL || drawn.bytes == NULL) return 2;
     uint64_t state = strtoull(argv[2], NULL, 10);
     keep = argv[3];
-    __sanitizer_set_death_callback(keep_input);
+    if (__sanitizer_set_death_callback != NULL) __sanitizer_set_death_callback(keep_input);
     (void)signal(SIGABRT, on_signal);
     (void)signal(SIGALRM, on_signal);
     for (size_t k = 0; k < files; k++) {
