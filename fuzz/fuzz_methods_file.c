@@ -1,7 +1,10 @@
 /* libFuzzer on the methods of a model: the input is a file of methods (see models/transformer/methods_file.c) or, where its
  * first byte is odd, the text METHOD@PLACE of a session. A session is made on a small GPT-2 or refused with a sentence; one
- * that is made must run. */
-#define _POSIX_C_SOURCE 200809L
+ * that is made must run, or end when it is cancelled: rounds may be as many as the method says. */
+#define _XOPEN_SOURCE 700
+#include <signal.h>
+#include <sys/time.h>
+
 #include "fuzz_bytes.h"
 #include "fuzz_model.h"
 
@@ -74,6 +77,21 @@ static const ota_model *small_model(void) {
     return model;
 }
 
+static int cancel;
+
+static void cancel_now(int number) {
+    (void)number;
+    cancel = 1;
+}
+
+/* `cancel` becomes 1 after so much time of this process; 0: never. */
+static void cancel_after(int milliseconds) {
+    const struct itimerval timer = {.it_value = {.tv_usec = 1000 * milliseconds}};
+    cancel = 0;
+    (void)signal(SIGVTALRM, cancel_now);
+    (void)setitimer(ITIMER_VIRTUAL, &timer, NULL);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     char path[96], text[512];
     if (size == 0 || size > 4096) return 0;
@@ -95,6 +113,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
                                          .tokens = 3,
                                          .threads = 1,
                                          .max_rounds = 20,
+                                         .cancel = &cancel,
                                          .methods = methods,
                                          .method_count = 1};
     ota_session *session = NULL;
@@ -102,7 +121,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     if (ota_session_create(&session, model, &options, &error) == OTA_OK) {
         const int64_t ids[] = {0, 2, 1};
         const ota_model_run run = {.size = sizeof run, .ids = ids, .batch = 1, .count = 3};
+        cancel_after(200);
         (void)ota_session_run(session, &run, &error);
+        cancel_after(0);
         ota_session_free(session);
     } else if (error.message[0] == '\0' || session != NULL) {
         abort();

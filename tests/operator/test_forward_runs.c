@@ -287,6 +287,22 @@ static void cancel_and_deadline_stop(void **unused) {
     }
 }
 
+/* More rounds than a lifetime has time for, of heads that lanes of vectors could hold, and of larger ones. */
+static void deadlines_end_endless_rounds(void **unused) {
+    (void)unused;
+    static drawn x;
+    for (int k = 0; k < 4; k++) {
+        recipe w = plain("softmax/exact", k % 2 == 0 ? OTA_F32 : OTA_F64);
+        w.n = w.m = k < 2 ? 3 : 40;
+        w.rounds = INT64_C(1) << 40;
+        draw(&x, &w);
+        x.options.deadline_ns = ota_now_ns() + 50000000;
+        assert_int_equal(solve(&x), OTA_TIMEOUT);
+        all_nan(&x);
+        put_away(&x);
+    }
+}
+
 typedef struct witness {
     int64_t calls, heads_done, heads, rounds;
     int cancel, inside;
@@ -490,6 +506,7 @@ int main(void) {
         cmocka_unit_test(forward_allocates_nothing),
         cmocka_unit_test(long_softmax_stays_small),
         cmocka_unit_test(cancel_and_deadline_stop),
+        cmocka_unit_test(deadlines_end_endless_rounds),
         cmocka_unit_test(progress_is_told),
         cmocka_unit_test(a_plan_works_in_a_forked_child),
         cmocka_unit_test(decoding_is_the_whole_sequence_in_steps),

@@ -23,7 +23,8 @@ static bool divides_columns(const ota_problem *p) {
 static bool fits_lanes(const ota_device *device) {
     const ota_resolved *r = device->resolved;
     return runs_on_kernel(device) && r->settings.ranks == NULL && divides_columns(&r->problem) &&
-           !r->has_sink && r->queries > 0 && r->queries <= OTA_LANES_SIDE && r->keys > 0 &&
+           !(r->settings.fixed && r->settings.rounds > OTA_LANES_ROUNDS) && !r->has_sink &&
+           r->queries > 0 && r->queries <= OTA_LANES_SIDE && r->keys > 0 &&
            r->keys <= OTA_LANES_SIDE;
 }
 

@@ -39,10 +39,11 @@ enum {
     OTA_LIFT_F32 = 64,  /* power of two of the largest entries of a stored kernel */
     OTA_LIFT_F64 = 512,
     OTA_GRADIENT_SCRATCH = 2 * OTA_ROW_BLOCK * OTA_KEY_TILE,
-    OTA_KEEP_ROOM = 16,  /* elements that `keep` may write past the last one kept */
-    OTA_LANES_SIDE = 16, /* most rows and columns of problems that are solved one a lane */
-    OTA_LANES_MOST = 16, /* most lanes of any level and type */
-    OTA_LANES_BYTES = 64 /* of one vector, at most */
+    OTA_KEEP_ROOM = 16,         /* elements that `keep` may write past the last one kept */
+    OTA_LANES_SIDE = 16,        /* most rows and columns of problems that are solved one a lane */
+    OTA_LANES_ROUNDS = 1 << 14, /* most rounds there, between which nothing can stop them */
+    OTA_LANES_MOST = 16,        /* most lanes of any level and type */
+    OTA_LANES_BYTES = 64        /* of one vector, at most */
 };
 
 /* Packed keys: ceil(keys / 64) panels; panel p holds width x 64 values k[p*64 + lane][w] at
