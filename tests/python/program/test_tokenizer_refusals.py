@@ -312,6 +312,21 @@ def test_a_broken_member(
     assert "tokenizer.json" in said
 
 
+def test_texts_that_are_no_files_or_too_long(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text(json.dumps(BYTES))
+    (tmp_path / "folder").mkdir()
+    with (tmp_path / "long.txt").open("wb") as file:
+        file.truncate((64 << 20) + 1)
+    for name, code, sentence in (
+        ("folder", 4, "folder: is a folder, not a file"),
+        ("missing", 6, "missing: cannot be opened: No such file or directory"),
+        ("long.txt", 5, "long.txt: has more than 67108864 bytes, the limit for a text"),
+    ):
+        assert answer(tmp_path, "tokenize", "tokenizer.json", name, code=code)["error"] == sentence
+    both = answer(tmp_path, "tokenize", "tokenizer.json", "folder", "--text", "the", code=2)
+    assert both["error"] == "there are two texts: --text and the file 'folder'"
+
+
 @pytest.mark.parametrize(("text", "code", "sentence"), TEXTS)
 def test_a_broken_text(tmp_path: Path, text: str, code: int, sentence: str) -> None:
     found, said = refused(tmp_path, text)
