@@ -30,6 +30,7 @@ WORDS: dict[str, Any] = {
 }
 GONE = object()
 SPLIT = {"type": "Split", "pattern": {"Regex": "a"}}
+IDS = "the post_processor's ids must be in the vocabulary, at most 16 on each side"
 CLS = {"SpecialToken": {"id": "[CLS]"}}
 
 
@@ -177,6 +178,32 @@ ROWS: list[tuple[dict[str, Any], str, Any, int, str]] = [
         4,
         'the pattern "(": missing closing parenthesis',
     ),
+    (BYTES, "pre_tokenizer", {"type": "Split", "pattern": {"Regex": ""}}, 4, "a pattern must have 1 to 4096 bytes and no NUL"),
+    (BYTES, "pre_tokenizer", {"type": "Split", "pattern": {"Regex": "[a[b]]"}}, 2, "has a class inside a class"),
+    (BYTES, "pre_tokenizer", {"type": "Split", "pattern": {"Regex": "[\\W]"}}, 2, 'the pattern "[\\W]" uses a class that has another meaning here'),
+    (
+        WORDS,
+        "normalizer",
+        {"type": "Sequence", "normalizers": [{"type": "NFC"}] * 14 + [{"type": "BertNormalizer"}]},
+        5,
+        "more than 16 steps, or lists in lists more than 4 deep",
+    ),
+    (
+        BYTES,
+        "added_tokens",
+        [{"id": 96, "content": 7}],
+        4,
+        "an added token must have an integer id and a content that is not empty",
+    ),
+    (WORDS, "post_processor", {"type": "BertProcessing", "cls": ["[CLS]", "1"], "sep": ["[SEP]", 2]}, 4, IDS),
+    (
+        WORDS,
+        "post_processor",
+        {"type": "TemplateProcessing", "single": [CLS], "special_tokens": {"[CLS]": {"ids": 1}}},
+        4,
+        'the special token "[CLS]" is not known here',
+    ),
+    (BYTES, "decoder", 7, 2, 'the decoder "" is not known here'),
     (WORDS, "post_processor", {"type": "Other"}, 2, 'the post_processor "Other" is not known here'),
     (
         WORDS,
@@ -204,28 +231,28 @@ ROWS: list[tuple[dict[str, Any], str, Any, int, str]] = [
         "post_processor",
         {"type": "TemplateProcessing", "single": [CLS], "special_tokens": {"[CLS]": {"ids": [9]}}},
         4,
-        "the post_processor's ids must be in the vocabulary, at most 16 on each side",
+        IDS,
     ),
     (
         WORDS,
         "post_processor",
         {"type": "TemplateProcessing", "single": [CLS] * 99, "special_tokens": {"[CLS]": {"ids": [1]}}},
         4,
-        "the post_processor's ids must be in the vocabulary, at most 16 on each side",
+        IDS,
     ),
     (
         WORDS,
         "post_processor",
         {"type": "BertProcessing", "sep": ["[SEP]", 2]},
         4,
-        "the post_processor's ids must be in the vocabulary, at most 16 on each side",
+        IDS,
     ),
     (
         WORDS,
         "post_processor",
         {"type": "BertProcessing", "cls": ["[CLS]", 1], "sep": ["[SEP]", -2]},
         4,
-        "the post_processor's ids must be in the vocabulary, at most 16 on each side",
+        IDS,
     ),
     (WORDS, "decoder", {"type": "Other"}, 2, 'the decoder "Other" is not known here'),
     (WORDS, "decoder", {"type": "Sequence", "decoders": []}, 2, 'the decoder "Sequence" is not known here'),
@@ -263,6 +290,12 @@ TEXTS: list[tuple[str, int, str]] = [
     ('{"\\u12": 1}', 4, "\\u needs four hexadecimal digits"),
     ('{"\\u12g4": 1}', 4, "\\u needs four hexadecimal digits"),
     ('{"\\u0000": 1}', 4, "a string must not hold U+0000"),
+    ('{"\\ud800\\ud800": 1}', 4, "a surrogate stands alone"),
+    ('{"\\ud800\\u12": 1}', 4, "a surrogate stands alone"),
+    ('{"\\ud800xxxxxx": 1}', 4, "a surrogate stands alone"),
+    ('{"\\ud800\\uE000": 1}', 4, "a surrogate stands alone"),
+    ('{"a": 1.5e3, "b": -0.5, "c": -0e1, "d": "\\ud83d\\ude00"}', 4, "a tokenizer must have a model"),
+    ('{"\\ud83d\\ude00\\u00E9": 1}', 4, "a tokenizer must have a model"),
     ('{"\\udc00": 1}', 4, "a surrogate stands alone"),
     ('{"\\ud800": 1}', 4, "a surrogate stands alone"),
     ('{"\\ud800\\u0041": 1}', 4, "a surrogate stands alone"),
