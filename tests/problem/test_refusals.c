@@ -161,6 +161,30 @@ SPOIL(scores_many, (s->problem.scores.size[0] = INT64_MAX / 2, s->problem.scores
 SPOIL(scores_large, (s->problem.scores.size[0] = INT64_MAX / 64, s->problem.scores.stride[0] = 0))
 SPOIL(scores_unaligned, s->problem.scores.data = (char *)s->problem.scores.data + 1)
 SPOIL(both_given, s->problem.queries = ota_array_of(s->elements, OTA_F64, 1, 1, N, WIDTH))
+SPOIL(keys_too, s->problem.keys = ota_array_of(s->elements, OTA_F64, 1, 1, M, WIDTH))
+/* Queries and keys in the place of scores. */
+static void pairs(stage *s) {
+    s->problem.scores = (ota_array){0};
+    s->problem.queries = ota_array_of(s->elements, OTA_F64, 1, 1, N, WIDTH);
+    s->problem.keys = ota_array_of(s->elements, OTA_F64, 1, 1, M, WIDTH);
+}
+SPOIL(queries_alone, (pairs(s), s->problem.keys = (ota_array){0}))
+SPOIL(queries_whole, (pairs(s), s->problem.queries.type = OTA_I64))
+SPOIL(queries_negative, (pairs(s), s->problem.queries.size[1] = -1))
+SPOIL(keys_negative, (pairs(s), s->problem.keys.size[1] = -1))
+SPOIL(keys_type, (pairs(s), s->problem.keys.type = OTA_F32))
+SPOIL(keys_batch, (pairs(s), s->problem.keys.size[0] = 2, s->problem.keys.stride[0] = 0))
+SPOIL(keys_width, (pairs(s), s->problem.keys.size[3] = 1))
+SPOIL(keys_heads, (pairs(s), s->problem.keys.size[1] = 2, s->problem.keys.stride[1] = 0))
+SPOIL(keys_no_heads, (pairs(s), s->problem.keys.size[1] = 0))
+static void pairs_many(stage *s) {
+    pairs(s);
+    s->problem.queries.size[2] = s->problem.keys.size[2] = (int64_t)1 << 33;
+    s->problem.queries.stride[2] = s->problem.keys.stride[2] = 0;
+}
+SPOIL(scale_infinite, s->problem.scale = -INFINITY)
+SPOIL(scale_nan, s->problem.scale = NAN)
+SPOIL(temperature_subnormal, s->problem.temperature = 1e-310)
 SPOIL(temperature_negative, s->problem.temperature = -1)
 SPOIL(temperature_nan, s->problem.temperature = NAN)
 SPOIL(mass_type, s->problem.row_mass = ota_array_of(s->elements, OTA_F16, 1, 1, 1, N))
@@ -216,6 +240,7 @@ static void caps_zero(stage *s) {
     s->problem.entry_caps = ota_array_of(s->elements + N * M, OTA_F64, 1, 1, 1, M);
     s->elements[N * M + 3] = 0;
 }
+SPOIL(caps_infinite, s->problem.entry_cap = INFINITY)
 SPOIL(caps_relaxed,
       (s->problem.entry_cap = 1, s->problem.rows = OTA_ROWS_RELAXED, s->problem.row_strength = 1,
        s->problem.columns = OTA_COLUMNS_RELAXED, s->problem.strength = 1))
@@ -251,6 +276,22 @@ static const problem_row problems[] = {
     ROW(scores_large, OTA_EOVERFLOW, "scores spans more than 2^59 elements"),
     ROW(scores_unaligned, OTA_EALIGN, "scores is not aligned to 8 bytes"),
     ROW(both_given, OTA_EINVAL, "scores and queries are both given"),
+    ROW(keys_too, OTA_EINVAL, "scores and keys are both given"),
+    ROW(pairs, OTA_OK, ""),
+    ROW(queries_alone, OTA_EINVAL, "keys are absent"),
+    ROW(queries_whole, OTA_EINVAL, "queries has type 6, wanted f64, f32, bf16 or f16"),
+    ROW(queries_negative, OTA_EINVAL, "queries has size -1 in dimension 1"),
+    ROW(keys_negative, OTA_EINVAL, "keys has size -1 in dimension 1"),
+    ROW(keys_type, OTA_EINVAL, "keys has type 2, wanted the type of queries"),
+    ROW(keys_batch, OTA_EINVAL, "keys have batch 2 but queries 1"),
+    ROW(keys_width, OTA_EINVAL, "keys have width 1 but queries 2"),
+    ROW(keys_heads, OTA_EINVAL, "keys have 2 heads, which do not divide the 1 heads of queries"),
+    ROW(keys_no_heads, OTA_EINVAL, "keys have 0 heads, which do not divide the 1 heads of queries"),
+    ROW(pairs_many, OTA_EOVERFLOW, "8589934592 queries times 8589934592 keys overflow"),
+    ROW(scale_infinite, OTA_EINVAL, "scale is -inf"),
+    ROW(scale_nan, OTA_EINVAL, "scale is nan"),
+    ROW(temperature_subnormal, OTA_EINVAL, "temperature is 1e-310, a subnormal number"),
+    ROW(caps_infinite, OTA_OK, ""),
     ROW(temperature_negative, OTA_EINVAL, "temperature is -1"),
     ROW(temperature_nan, OTA_EINVAL, "temperature is nan"),
     ROW(mass_type, OTA_EINVAL, "row_mass has type 4, wanted f64 or f32"),
@@ -316,12 +357,69 @@ static void test_problems(void **state) {
     }
 }
 
+/* ---- helpers ---- */
+
+static void test_elements_of_every_type(void **state) {
+    (void)state;
+    static const ota_type types[] = {OTA_F64, OTA_F32, OTA_BF16, OTA_F16, OTA_BOOL, OTA_I64};
+    for (size_t k = 0; k < sizeof types / sizeof *types; k++) {
+        uint64_t room[2] = {0, 0};
+        const ota_array a = ota_array_of(room, types[k], 1, 1, 1, 2);
+        ota_array_set(&a, 0, 0, 0, 1, 1.0);
+        assert_true(ota_array_get(&a, 0, 0, 0, 0) == 0.0 && ota_array_get(&a, 0, 0, 0, 1) == 1.0);
+        ota_array_set(&a, 0, 0, 0, 0, -1.0);
+        assert_true(ota_array_get(&a, 0, 0, 0, 0) == (types[k] == OTA_BOOL ? 1.0 : -1.0));
+    }
+    double kept = 7.0;
+    const ota_array none = ota_array_of(&kept, OTA_NO_TYPE, 1, 1, 1, 1);
+    ota_array_set(&none, 0, 0, 0, 0, 1.0);
+    assert_true(kept == 7.0 && isnan(ota_array_get(&none, 0, 0, 0, 0)));
+    assert_true(ota_type_bytes(OTA_NO_TYPE) == 0 && ota_type_bytes((ota_type)99) == 0);
+}
+
+static void test_rotary_positions(void **state) {
+    (void)state;
+    double elements[4] = {1, 2, 3, 4};
+    const ota_array good = ota_array_of(elements, OTA_F64, 1, 1, 1, 4);
+    ota_array odd = good, negative = good, whole = good, absent = good;
+    odd.size[3] = 3;
+    negative.size[3] = -2;
+    whole.type = OTA_I64;
+    absent.type = OTA_NO_TYPE;
+    const struct {
+        const ota_array *x;
+        double base;
+        const char *sentence;
+    } rows[] = {{NULL, 0, "x is NULL"},
+                {&whole, 0, "x is not a floating-point array"},
+                {&absent, 0, "x is not a floating-point array"},
+                {&odd, 0, "x has the odd width 3"},
+                {&negative, 0, "x has the odd width -2"},
+                {&good, -1, "base is -1"},
+                {&good, NAN, "base is nan"},
+                {&good, INFINITY, "base is inf"}};
+    ota_error error;
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        assert_int_equal(ota_rope(rows[k].x, 0, rows[k].base, &error), OTA_EINVAL);
+        assert_string_equal(error.message, rows[k].sentence);
+        assert_int_equal(ota_rope(rows[k].x, 0, rows[k].base, NULL), OTA_EINVAL);
+    }
+    assert_int_equal(ota_rope(&good, 5, 0, &error), OTA_OK);
+    /* Pairs keep their length; the base 10000 is the standard. */
+    assert_true(fabs(hypot(elements[0], elements[1]) - hypot(1, 2)) < 1e-15);
+    assert_true(fabs(elements[2] - (3 * cos(5.0 / 100) - 4 * sin(5.0 / 100))) < 1e-15);
+    assert_int_equal(ota_rope(&good, -5, 10000, &error), OTA_OK);
+    for (int k = 0; k < 4; k++) assert_true(fabs(elements[k] - (k + 1)) < 1e-14);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_methods),
         cmocka_unit_test(test_method_arguments),
         cmocka_unit_test(test_braces),
         cmocka_unit_test(test_problems),
+        cmocka_unit_test(test_elements_of_every_type),
+        cmocka_unit_test(test_rotary_positions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
