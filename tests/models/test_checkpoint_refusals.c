@@ -214,6 +214,7 @@ static void test_weights_that_do_not_fit(void **state) {
     };
     write_config(llama, NULL, NULL);
     for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        print_message("%s\n", rows[k].sentence);
         write_tensors("model.safetensors", rows[k].header, rows[k].zeros);
         open_as(".", NULL, rows[k].status, rows[k].sentence);
     }

@@ -7,12 +7,14 @@
 
 #include <cmocka.h>
 
+#include <float.h>
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "otattn.h"
+#include "problem/feasible.h"
 #include "problem/problem.h"
 
 enum { N = 3, M = 4, WIDTH = 2 };
@@ -129,8 +131,22 @@ typedef struct stage {
     ota_problem problem;
     ota_options options;
     ota_executor executor;
+    ota_communicator alone; /* one rank: what it sums and gathers is its own */
     double elements[N * M + N * WIDTH + M * WIDTH + 8];
 } stage;
+
+static int reduce_alone(void *user, void *values, int64_t count, ota_type type,
+                        ota_reduction reduction) {
+    (void)user, (void)values, (void)count, (void)type, (void)reduction;
+    return 0;
+}
+
+static int gather_alone(void *user, const void *mine, void *all, const int64_t *counts,
+                        const int64_t *offsets) {
+    (void)user;
+    if (counts[0] > 0) memcpy((char *)all + offsets[0], mine, (size_t)counts[0]);
+    return 0;
+}
 
 static void set(stage *s) {
     memset(s, 0, sizeof *s);
@@ -215,6 +231,44 @@ SPOIL(scaling_low, s->options.tolerance_scaling = -1)
 SPOIL(scaling_nan, s->options.tolerance_scaling = NAN)
 SPOIL(threads_low, s->options.threads = -1)
 SPOIL(threads_high, s->options.threads = 4097)
+static void run_bodies(void *user, int64_t count, void (*body)(void *, int64_t, int),
+                       void *context) {
+    (void)user;
+    for (int64_t k = 0; k < count; k++) body(context, k, 0);
+}
+SPOIL(executor_idle, (s->executor.run = run_bodies, s->options.executor = &s->executor))
+static void alone(stage *s) {
+    s->alone = (ota_communicator){.size = sizeof s->alone,
+                                  .ranks = 1,
+                                  .all_reduce = reduce_alone,
+                                  .all_gather = gather_alone};
+    s->options.communicator = &s->alone;
+}
+SPOIL(ranks_none, (alone(s), s->alone.ranks = 0))
+SPOIL(rank_low, (alone(s), s->alone.rank = -1))
+SPOIL(rank_high, (alone(s), s->alone.rank = 1))
+SPOIL(ranks_no_sum, (alone(s), s->alone.all_reduce = NULL))
+SPOIL(ranks_no_gather, (alone(s), s->alone.all_gather = NULL))
+SPOIL(ranks_no_size, (alone(s), s->alone.size = 0))
+SPOIL(shares_low, (alone(s), s->alone.shares = (ota_shares)-1))
+SPOIL(shares_high, (alone(s), s->alone.shares = (ota_shares)9))
+SPOIL(course_low, (alone(s), s->alone.keys = (ota_key_course)-1))
+SPOIL(course_high, (alone(s), s->alone.keys = (ota_key_course)9))
+SPOIL(alone_scores, (alone(s), s->problem.scores.data = NULL))
+static double weight_of(void *user, double x) {
+    (void)user;
+    return x > 0.0 ? x : 0.0;
+}
+static double slope_of(void *user, double x) {
+    (void)user;
+    return x > 0.0 ? 1.0 : 0.0;
+}
+SPOIL(caps_custom, (s->problem.regulariser = OTA_CUSTOM, s->problem.custom.weight = weight_of,
+                    s->problem.custom.slope = slope_of, s->problem.entry_cap = 1))
+SPOIL(caps_start, (s->problem.entry_cap = 1, s->problem.columns = OTA_COLUMNS_EXACT,
+                   s->problem.start = OTA_SIDE_COLUMNS))
+SPOIL(caps_end, (s->problem.entry_cap = 1, s->problem.columns = OTA_COLUMNS_EXACT,
+                 s->problem.end = OTA_SIDE_COLUMNS))
 SPOIL(executor_empty, (s->executor.threads = 2, s->options.executor = &s->executor))
 SPOIL(cpu_unknown, s->options.cpu = "abacus")
 SPOIL(cpu_long, s->options.cpu =
@@ -317,6 +371,22 @@ static const problem_row problems[] = {
     ROW(threads_low, OTA_EINVAL, "threads is -1"),
     ROW(threads_high, OTA_EINVAL, "threads is 4097"),
     ROW(executor_empty, OTA_EINVAL, "executor has no run and 2 threads"),
+    ROW(executor_idle, OTA_EINVAL, "executor has run and 0 threads"),
+    ROW(alone, OTA_OK, ""),
+    ROW(ranks_none, OTA_EINVAL, "communicator has rank 0 of 0"),
+    ROW(rank_low, OTA_EINVAL, "communicator has rank -1 of 1"),
+    ROW(rank_high, OTA_EINVAL, "communicator has rank 1 of 1"),
+    ROW(ranks_no_sum, OTA_EINVAL, "communicator has no all_reduce"),
+    ROW(ranks_no_gather, OTA_EINVAL, "communicator has no all_gather"),
+    ROW(ranks_no_size, OTA_EINVAL, "communicator.size"),
+    ROW(shares_low, OTA_EINVAL, "communicator.shares is -1"),
+    ROW(shares_high, OTA_EINVAL, "communicator.shares is 9"),
+    ROW(course_low, OTA_EINVAL, "communicator.keys is -1"),
+    ROW(course_high, OTA_EINVAL, "communicator.keys is 9"),
+    ROW(alone_scores, OTA_EINVAL, "scores has no data"),
+    ROW(caps_custom, OTA_UNSUPPORTED, "entry caps with a custom regulariser are refused"),
+    ROW(caps_start, OTA_UNSUPPORTED, "entry caps with a fixed number of rounds are refused"),
+    ROW(caps_end, OTA_UNSUPPORTED, "entry caps with a fixed number of rounds are refused"),
     ROW(cpu_unknown, OTA_EINVAL, "cpu is 'abacus', an unknown level"),
     ROW(cpu_long, OTA_EINVAL, "cpu is 'a level whose name is longer tha', an unknown level"),
     ROW(backend_long, OTA_EINVAL, "backend is 'a backend whose name is longer t', an unknown name"),
@@ -377,6 +447,72 @@ static void test_elements_of_every_type(void **state) {
     assert_true(ota_type_bytes(OTA_NO_TYPE) == 0 && ota_type_bytes((ota_type)99) == 0);
 }
 
+/* Sizes and masses beyond what the flow counts in. */
+static void test_flows_out_of_range(void **state) {
+    (void)state;
+    const int64_t most = INT32_MAX;
+    const int64_t sizes[][2] = {{-1, 1},
+                                {1, -1},
+                                {most, 1},
+                                {1, most},
+                                {most - 2, 1},
+                                {most - 2, most - 2},
+                                {most / 2, most / 2 + 1}};
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
+        assert_true(ota_feasible_workspace(sizes[k][0], sizes[k][1]) == SIZE_MAX);
+    const double large[2] = {DBL_MAX / 2, DBL_MAX / 2}, one[2] = {1, 1}, wrong[2] = {1, -1},
+                 infinite[2] = {INFINITY, 1};
+    const ota_masses masses[] = {{2, 2, large, one, false, 0},    {2, 2, one, large, false, 0},
+                                 {2, 2, wrong, one, false, 0},    {2, 2, one, wrong, true, 0},
+                                 {2, 2, infinite, one, false, 0}, {2, 2, one, infinite, false, 0}};
+    for (size_t k = 0; k < sizeof masses / sizeof *masses; k++) {
+        int64_t supply[2], demand[2];
+        ota_units units;
+        assert_int_equal(ota_units_of(&masses[k], supply, demand, &units), OTA_EINVAL);
+    }
+    const uint8_t support[1] = {1};
+    const ota_feasible_problem problem = {.masses = {-1, 1, one, one, false, 0},
+                                          .support = support};
+    ota_feasible_counts counts;
+    assert_int_equal(ota_feasible(&problem, NULL, NULL, &counts, NULL), OTA_EOVERFLOW);
+}
+
+/* Arrays of a later header are taken while nothing of it is set. */
+static void test_arrays_of_a_later_header(void **state) {
+    (void)state;
+    stage s;
+    set(&s);
+    ota_plan *plan;
+    ota_error error = {.message = ""};
+    assert_int_equal(ota_plan_create(&plan, &s.problem, 0, &s.options, &error), OTA_OK);
+    struct {
+        ota_arrays arrays;
+        unsigned char later[8];
+    } newer = {.arrays = {.size = sizeof newer}};
+    double coupling[N * M];
+    newer.arrays.coupling = ota_array_of(coupling, OTA_F64, 1, 1, N, M);
+    assert_int_equal(ota_forward(plan, &newer.arrays, NULL, &error), OTA_OK);
+    newer.later[7] = 1;
+    assert_int_equal(ota_forward(plan, &newer.arrays, NULL, &error), OTA_UNSUPPORTED);
+    assert_non_null(strstr(error.message, "newer than this library, and a later field is set"));
+    newer.later[7] = 0;
+    const struct {
+        int64_t stride;
+        ota_status status;
+        const char *sentence;
+    } rows[] = {{INT64_MIN, OTA_EOVERFLOW, "coupling spans more than 2^57 elements"},
+                {INT64_MAX, OTA_EOVERFLOW, "coupling spans more than 2^57 elements"},
+                {INT64_MAX / 8, OTA_EOVERFLOW, "coupling spans more than 2^57 elements"},
+                {-(INT64_MAX / 8), OTA_EOVERFLOW, "coupling spans more than 2^57 elements"},
+                {0, OTA_EINVAL, "coupling is an output with stride 0 in dimension 2"}};
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        newer.arrays.coupling.stride[2] = rows[k].stride;
+        assert_int_equal(ota_forward(plan, &newer.arrays, NULL, &error), rows[k].status);
+        assert_string_equal(error.message, rows[k].sentence);
+    }
+    ota_plan_free(plan);
+}
+
 static void test_rotary_positions(void **state) {
     (void)state;
     double elements[4] = {1, 2, 3, 4};
@@ -419,6 +555,8 @@ int main(void) {
         cmocka_unit_test(test_braces),
         cmocka_unit_test(test_problems),
         cmocka_unit_test(test_elements_of_every_type),
+        cmocka_unit_test(test_flows_out_of_range),
+        cmocka_unit_test(test_arrays_of_a_later_header),
         cmocka_unit_test(test_rotary_positions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
