@@ -198,6 +198,35 @@ static void pairs_many(stage *s) {
     s->problem.queries.size[2] = s->problem.keys.size[2] = (int64_t)1 << 33;
     s->problem.queries.stride[2] = s->problem.keys.stride[2] = 0;
 }
+static void queries_many(stage *s) {
+    pairs(s);
+    s->problem.queries.size[2] = INT64_MAX / 32;
+    s->problem.queries.stride[2] = 0;
+    s->problem.queries.size[3] = s->problem.keys.size[3] = s->problem.keys.size[2] = 0;
+}
+static void keys_many(stage *s) {
+    queries_many(s);
+    s->problem.keys.size[2] = INT64_MAX / 32;
+    s->problem.keys.stride[2] = s->problem.queries.size[2] = 0;
+}
+static void heads_many(stage *s) {
+    pairs(s);
+    ota_array *both[] = {&s->problem.queries, &s->problem.keys};
+    for (int k = 0; k < 2; k++) {
+        both[k]->size[0] = both[k]->size[1] = (int64_t)1 << 33;
+        both[k]->size[3] = both[k]->stride[0] = both[k]->stride[1] = 0;
+    }
+}
+static void temperatures(stage *s, double value) {
+    s->problem.temperatures = ota_array_of(s->elements + N * M, OTA_F64, 1, 1, 1, 1);
+    s->elements[N * M] = value;
+}
+SPOIL(temperatures_one, temperatures(s, 1))
+SPOIL(temperatures_zero, temperatures(s, 0))
+SPOIL(temperatures_infinite, temperatures(s, INFINITY))
+SPOIL(temperatures_negative, (temperatures(s, 1), s->problem.temperatures.size[3] = -1))
+SPOIL(temperatures_narrow, (temperatures(s, 1), s->problem.temperatures.type = OTA_F16))
+SPOIL(scores_no_type, s->problem.scores.type = OTA_NO_TYPE)
 SPOIL(scale_infinite, s->problem.scale = -INFINITY)
 SPOIL(scale_nan, s->problem.scale = NAN)
 SPOIL(temperature_subnormal, s->problem.temperature = 1e-310)
@@ -342,6 +371,16 @@ static const problem_row problems[] = {
     ROW(keys_heads, OTA_EINVAL, "keys have 2 heads, which do not divide the 1 heads of queries"),
     ROW(keys_no_heads, OTA_EINVAL, "keys have 0 heads, which do not divide the 1 heads of queries"),
     ROW(pairs_many, OTA_EOVERFLOW, "8589934592 queries times 8589934592 keys overflow"),
+    ROW(queries_many, OTA_EOVERFLOW, "288230376151711743 queries times 0 keys overflow"),
+    ROW(keys_many, OTA_EOVERFLOW, "0 queries times 288230376151711743 keys overflow"),
+    ROW(heads_many, OTA_EOVERFLOW, "3 queries times 4 keys overflow"),
+    ROW(temperatures_one, OTA_OK, ""),
+    ROW(temperatures_zero, OTA_EINVAL,
+        "temperatures[0] is 0, wanted at least 2.22507e-308 and at most 1.79769e+308"),
+    ROW(temperatures_infinite, OTA_EINVAL, "temperatures[0] is inf, wanted at least"),
+    ROW(temperatures_negative, OTA_EINVAL, "temperatures has size -1 in dimension 3"),
+    ROW(temperatures_narrow, OTA_EINVAL, "temperatures has type 4, wanted f64 or f32"),
+    ROW(scores_no_type, OTA_EINVAL, "scores has"),
     ROW(scale_infinite, OTA_EINVAL, "scale is -inf"),
     ROW(scale_nan, OTA_EINVAL, "scale is nan"),
     ROW(temperature_subnormal, OTA_EINVAL, "temperature is 1e-310, a subnormal number"),
@@ -428,6 +467,30 @@ static void test_problems(void **state) {
 }
 
 /* ---- helpers ---- */
+
+static void test_sentences_without_a_field(void **state) {
+    (void)state;
+    ota_error error;
+    assert_int_equal(ota_fail(&error, OTA_EINVAL, NULL, NULL, "%s", "told"), OTA_EINVAL);
+    assert_string_equal(error.message, "told");
+    assert_true(error.field[0] == '\0' && error.hint[0] == '\0');
+    ota_options options = {.size = sizeof options};
+    stage s;
+    set(&s);
+    alone(&s);
+    ota_plan *plan;
+    assert_int_equal(ota_plan_create(&plan, NULL, 0, &s.options, &error), OTA_EINVAL);
+    assert_string_equal(error.message, "problem is NULL");
+    assert_int_equal(ota_plan_create(&plan, NULL, 0, &options, &error), OTA_EINVAL);
+    assert_string_equal(error.message, "problem is NULL");
+    const size_t length = strlen("softmax");
+    assert_int_equal(ota_method_name(&s.problem, NULL, 0), length);
+    char cut[4] = "xyz";
+    assert_int_equal(ota_method_name(&s.problem, cut, 0), length);
+    assert_string_equal(cut, "xyz");
+    assert_int_equal(ota_method_name(&s.problem, cut, sizeof cut), length);
+    assert_string_equal(cut, "sof");
+}
 
 static void test_elements_of_every_type(void **state) {
     (void)state;
@@ -555,6 +618,7 @@ int main(void) {
         cmocka_unit_test(test_braces),
         cmocka_unit_test(test_problems),
         cmocka_unit_test(test_elements_of_every_type),
+        cmocka_unit_test(test_sentences_without_a_field),
         cmocka_unit_test(test_flows_out_of_range),
         cmocka_unit_test(test_arrays_of_a_later_header),
         cmocka_unit_test(test_rotary_positions),
