@@ -180,6 +180,26 @@ ROWS: list[tuple[dict[str, Any], str, Any, int, str]] = [
     ),
     (BYTES, "pre_tokenizer", {"type": "Split", "pattern": {"Regex": ""}}, 4, "a pattern must have 1 to 4096 bytes and no NUL"),
     (BYTES, "pre_tokenizer", {"type": "Split", "pattern": {"Regex": "[a[b]]"}}, 2, "has a class inside a class"),
+    *(
+        (
+            BYTES,
+            "pre_tokenizer",
+            {"type": "Split", "pattern": {"Regex": pattern}},
+            2,
+            f'the pattern "{pattern}" uses a class that has another meaning here',
+        )
+        for pattern in ("\\h", "\\H", "[\\S]", "[\\B]", "[a\\h]")
+    ),
+    *(
+        (
+            BYTES,
+            "pre_tokenizer",
+            {"type": "Split", "pattern": {"Regex": pattern}},
+            2,
+            f'the pattern "{pattern}" {what}',
+        )
+        for pattern, what in (("[a&&b]", "intersects classes"), ("[a[:alpha:]]", "has a class inside a class"))
+    ),
     (BYTES, "pre_tokenizer", {"type": "Split", "pattern": {"Regex": "[\\W]"}}, 2, 'the pattern "[\\W]" uses a class that has another meaning here'),
     (
         WORDS,
@@ -343,6 +363,25 @@ def test_a_broken_member(
     found, said = refused(tmp_path, spoilt(base, place, value))
     assert (found, said.endswith(sentence)) == (code, True), said
     assert "tokenizer.json" in said
+
+
+def test_members_that_may_be_missing(tmp_path: Path) -> None:
+    """The kind of a model follows from its merges; prefix and longest word have their standards."""
+    path = tmp_path / "tokenizer.json"
+    for base, changes, ids in (
+        (BYTES, {"model.type": GONE}, [95]),
+        (WORDS, {"model.type": GONE}, [3]),
+        (WORDS, {"model.continuing_subword_prefix": "@@", "model.max_input_chars_per_word": 3}, [3]),
+        (WORDS, {"model.max_input_chars_per_word": 2}, [0]),
+        (WORDS, {"model.continuing_subword_prefix": 7, "model.max_input_chars_per_word": "x"}, [3]),
+        (WORDS, {"normalizer": None, "post_processor": None, "decoder": None}, [3]),
+        (BYTES, {"decoder": {"type": "ByteLevel"}, "model.vocab.\u00e9": 97}, [95]),
+    ):
+        tree = base
+        for place, value in changes.items():
+            tree = json.loads(spoilt(tree, place, value))
+        path.write_text(json.dumps(tree))
+        assert answer(tmp_path, "tokenize", "tokenizer.json", "--text", "the")["ids"] == ids, changes
 
 
 def test_texts_that_are_no_files_or_too_long(tmp_path: Path) -> None:

@@ -165,6 +165,7 @@ BYTE_LEVEL = {"gpt2": gpt2, "smollm": smollm, "llama3": llama3}
 PATTERNS = {
     "words": r"\w+", "words in a class": r"[^\w\s]|[\w.]", "no words": r"\W", "blanks in a class": r"[\s\d]",
     "edges": r"\b", "no edges": r"\Ba", "a backspace": r"[\b]",
+    "no blanks": r"\S+", "not a few letters": r"[^a-f\]\s]+",
     "before capitals": r"(?=[A-Z])", "none": r"q*", "quoted": r"\.|[\]\[]",
 }  # fmt: skip
 OTHERS = {
