@@ -29,14 +29,14 @@ int tool_allocate(size_t size, const tool_limits *limits, const char *label, voi
 /* ---- element types ---- */
 
 typedef enum tool_conversion {
-    TOOL_KEEP,     /* same bits in memory */
-    TOOL_TRUTH,    /* any byte but 0 is true; stored in memory as 1 */
-    TOOL_SIGNED,   /* widened to int64 */
-    TOOL_UNSIGNED  /* widened to int64, refused above 2^63 - 1 */
+    TOOL_KEEP,    /* same bits in memory */
+    TOOL_TRUTH,   /* any byte but 0 is true; stored in memory as 1 */
+    TOOL_SIGNED,  /* widened to int64 */
+    TOOL_UNSIGNED /* widened to int64, refused above 2^63 - 1 */
 } tool_conversion;
 
 typedef struct tool_stored {
-    const char *npy;         /* kind and size without byte order; NULL where npy has no such type */
+    const char *npy; /* kind and size without byte order; NULL where npy has no such type */
     const char *safetensors;
     unsigned bits;
     ota_type type;

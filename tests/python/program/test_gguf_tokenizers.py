@@ -1,5 +1,5 @@
-"""Tokenizers inside .gguf files: byte-level BPE gives the ids of the same vocabulary as tokenizer.json, and what
-breaks one rule of their lists is refused with its sentence."""
+"""Tokenizers inside .gguf files: byte-level BPE gives the ids of the same vocabulary in tokenizer.json, and
+what breaks one rule of their lists is refused with its sentence."""
 
 from __future__ import annotations
 
@@ -42,6 +42,7 @@ SENTENCES: dict[str, Any] = {
     "tokenizer.ggml.bos_token_id": 1,
 }
 GONE = object()
+KINDS_READ = "only byte-level BPE, SentencePiece's BPE and WordPiece tokenizers are read out"
 
 
 def write(path: Path, words: dict[str, Any]) -> None:
@@ -62,10 +63,17 @@ def write(path: Path, words: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     ("cut", "whole_words"),
-    [(GONE, False), ("default", False), ("gpt-2", False), ("smollm", False), ("llama-bpe", True), ("llama3", True)],
+    [
+        (GONE, False),
+        ("default", False),
+        ("gpt-2", False),
+        ("smollm", False),
+        ("llama-bpe", True),
+        ("llama3", True),
+    ],
 )
 def test_ids_are_those_of_the_file_of_tokenizers(tmp_path: Path, cut: Any, whole_words: bool) -> None:
-    """The rules that cut a text into words, as tokenizers' own steps; llama's tokens have a begin of their own."""
+    """The rules that cut a text into words, as tokenizers' own steps; llama's texts have a begin."""
     write(tmp_path / "model.gguf", {**BYTES, "tokenizer.ggml.pre": cut})
     pattern = (
         r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
@@ -103,17 +111,17 @@ def test_frames_of_both_ends(tmp_path: Path) -> None:
 
 
 ROWS: list[tuple[dict[str, Any], str, Any, int, str]] = [
-    (BYTES, "model", GONE, 2, "only byte-level BPE, SentencePiece's BPE and WordPiece tokenizers are read out"),
-    (BYTES, "model", "t5", 2, "only byte-level BPE, SentencePiece's BPE and WordPiece tokenizers are read out"),
-    (BYTES, "model", 7, 2, "only byte-level BPE, SentencePiece's BPE and WordPiece tokenizers are read out"),
+    (BYTES, "model", GONE, 2, KINDS_READ),
+    (BYTES, "model", "t5", 2, KINDS_READ),
+    (BYTES, "model", 7, 2, KINDS_READ),
     (BYTES, "pre", "o200k", 2, 'the pre-tokenizer "o200k" is not known'),
     (BYTES, "pre", "x" * 99, 2, f'the pre-tokenizer "{"x" * 40}" is not known'),
     (BYTES, "merges", ["a b"], 4, 'a merge needs the piece "ab", which the vocabulary lacks'),
     (BYTES, "merges", ["ab"], 4, "a merge must be two pieces with one blank between them"),
     (BYTES, "tokens", np.zeros(3, np.int32), 4, 'a merge needs the piece "t", which the vocabulary lacks'),
     (BYTES, "tokens", GONE, 4, 'a merge needs the piece "t", which the vocabulary lacks'),
-    (SENTENCES, "add_space_prefix", GONE, 2, "tokenizers that put a blank in front of a text (add_space_prefix)"),
-    (SENTENCES, "add_space_prefix", True, 2, "tokenizers that put a blank in front of a text (add_space_prefix)"),
+    (SENTENCES, "add_space_prefix", GONE, 2, "tokenizers that put a blank in front of a text"),
+    (SENTENCES, "add_space_prefix", True, 2, "tokenizers that put a blank in front of a text"),
     (SENTENCES, "remove_extra_whitespaces", True, 2, "tokenizers that normalise a text"),
     (SENTENCES, "precompiled_charsmap", np.zeros(1, np.int32), 2, "tokenizers that normalise a text"),
     (SENTENCES, "token_type", GONE, 4, "tokenizer.ggml.token_type must hold one i32 for each piece"),

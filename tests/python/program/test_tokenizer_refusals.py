@@ -178,8 +178,20 @@ ROWS: list[tuple[dict[str, Any], str, Any, int, str]] = [
         4,
         'the pattern "(": missing closing parenthesis',
     ),
-    (BYTES, "pre_tokenizer", {"type": "Split", "pattern": {"Regex": ""}}, 4, "a pattern must have 1 to 4096 bytes and no NUL"),
-    (BYTES, "pre_tokenizer", {"type": "Split", "pattern": {"Regex": "[a[b]]"}}, 2, "has a class inside a class"),
+    (
+        BYTES,
+        "pre_tokenizer",
+        {"type": "Split", "pattern": {"Regex": ""}},
+        4,
+        "a pattern must have 1 to 4096 bytes and no NUL",
+    ),
+    (
+        BYTES,
+        "pre_tokenizer",
+        {"type": "Split", "pattern": {"Regex": "[a[b]]"}},
+        2,
+        "has a class inside a class",
+    ),
     *(
         (
             BYTES,
@@ -198,9 +210,18 @@ ROWS: list[tuple[dict[str, Any], str, Any, int, str]] = [
             2,
             f'the pattern "{pattern}" {what}',
         )
-        for pattern, what in (("[a&&b]", "intersects classes"), ("[a[:alpha:]]", "has a class inside a class"))
+        for pattern, what in (
+            ("[a&&b]", "intersects classes"),
+            ("[a[:alpha:]]", "has a class inside a class"),
+        )
     ),
-    (BYTES, "pre_tokenizer", {"type": "Split", "pattern": {"Regex": "[\\W]"}}, 2, 'the pattern "[\\W]" uses a class that has another meaning here'),
+    (
+        BYTES,
+        "pre_tokenizer",
+        {"type": "Split", "pattern": {"Regex": "[\\W]"}},
+        2,
+        'the pattern "[\\W]" uses a class that has another meaning here',
+    ),
     (
         WORDS,
         "normalizer",
