@@ -360,6 +360,28 @@ static void test_arguments_are_checked(void **state) {
     free(v);
 }
 
+/* The longest part of a character that bytes begin, by the Unicode standard's table 3-7, and all blanks. */
+static void test_parts_of_characters(void **state) {
+    (void)state;
+    static const struct {
+        const char *bytes;
+        size_t part;
+    } rows[] = {{"\xC2", 1},         {"\xC2\x41", 1},         {"\xC1\xBF", 1},     {"\x80", 1},
+                {"\xE0\x80", 1},     {"\xE0\xA0", 2},         {"\xE2\x82\x41", 2}, {"\xED\xA0", 1},
+                {"\xED\x9F", 2},     {"\xF0\x8F", 1},         {"\xF0\x90\x80", 3}, {"\xF4\x90", 1},
+                {"\xF4\x8F\xBF", 3}, {"\xF4\x8F\xBF\x41", 3}, {"\xF5\x80", 1},     {"\xFF", 1},
+                {"\xE0\xC0", 1},     {"\xE1\x7F", 1}};
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        const size_t size = strlen(rows[k].bytes);
+        assert_int_equal(ota_token_valid(rows[k].bytes, size), 0);
+        assert_int_equal(ota_token_malformed_part(rows[k].bytes, size), rows[k].part);
+    }
+    int blanks = 0;
+    for (int32_t character = 0; character < 0x110000; character++)
+        blanks += ota_token_is_space(character);
+    assert_int_equal(blanks, 25);
+}
+
 static void test_parts_are_checked(void **state) {
     (void)state;
     static const char *const lacking =
@@ -476,6 +498,7 @@ int main(void) {
         cmocka_unit_test(test_long_words_are_unknown),
         cmocka_unit_test(test_any_capacity_writes_the_same_ids),
         cmocka_unit_test(test_arguments_are_checked),
+        cmocka_unit_test(test_parts_of_characters),
         cmocka_unit_test(test_parts_are_checked),
         cmocka_unit_test(test_parts_may_be_older),
         cmocka_unit_test(test_counts_of_wikitext),

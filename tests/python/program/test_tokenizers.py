@@ -292,6 +292,18 @@ def test_words_that_stand_alone(tmp_path: Path, model: dict[str, Any]) -> None:
     assert Judge(tmp_path, tokenizer).differences([" ".join(texts)]) == 0
 
 
+def test_blanks_beside_added_tokens(tmp_path: Path, model: dict[str, Any]) -> None:
+    tokenizer = gpt2(model)
+    tokenizer.add_tokens([AddedToken("<both>", lstrip=True, rstrip=True), AddedToken("<left>", lstrip=True)])
+    tokenizer.add_tokens([AddedToken("<right>", rstrip=True), AddedToken("<right>s", rstrip=True)])
+    beside = ["", " ", "  ", "\u3000", "\u2003\u00a0", "\n", "a", " a", "a ", "<both>", " <right> "]
+    texts = [
+        f"{left}<{name}>{right}" for name in ("both", "left", "right") for left in beside for right in beside
+    ]
+    judge = Judge(tmp_path, tokenizer)
+    assert not [text for text in texts[::5] if judge.differences([text])]
+
+
 def test_bytes_that_are_no_text_pass_normalizers(tmp_path: Path, model: dict[str, Any]) -> None:
     judge = Judge(tmp_path, OTHERS["nfc"](model))
     for text in (
