@@ -2,12 +2,13 @@
 
     coverage.py BUILD [--root REPOSITORY] [--list FOLDER] [--json FILE]
 
-BUILD was compiled with --coverage and its tests and programs have run. gcov tells for every object how often
-each line ran and each branch was taken. A line of a body that is compiled several times (a kernel for each
-instruction-set level, a function of a header for each file) counts as run where one of its copies ran; of its
-branches the copy counts whose branches were taken most, after copies of equally many branches were put
-together. Only files of the repository's own folders count. --list prints the lines of FOLDER that did not
-run, and those with a branch that was never taken.
+BUILD was compiled with --coverage and its tests and programs have run, also those whose calls to the system
+were made to fail (tests/faults): the program writes its counters after main, where no call fails. gcov tells
+for every object how often each line ran and each branch was taken. A line of a body that is compiled several
+times (a kernel for each instruction-set level, a function of a header for each file) counts as run where one
+of its copies ran; of its branches the copy counts whose branches were taken most, after copies of equally
+many branches were put together. Only files of the repository's own folders count. --list prints the
+lines of FOLDER that did not run, and those with a branch that was never taken.
 """
 
 from __future__ import annotations

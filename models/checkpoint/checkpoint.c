@@ -14,19 +14,22 @@ enum { SHARDS_MOST = 4096 };
 
 /* ---- one file ---- */
 
+static ota_status map_file(const ota_file *file, ota_shard *shard, ota_error *error) {
+    *shard = (ota_shard){.path = strdup(file->path), .size = file->size};
+    if (shard->path == NULL) return ota_refuse(error, OTA_ENOMEM, "no memory is left for a path");
+    if (file->size == 0) return OTA_OK;
+    void *map = mmap(NULL, (size_t)file->size, PROT_READ, MAP_PRIVATE, file->descriptor, 0);
+    if (map == MAP_FAILED)
+        return ota_refuse(error, OTA_EIO, "%s: cannot be mapped", ota_path_end(file->path));
+    shard->map = map;
+    return OTA_OK;
+}
+
 ota_status ota_checkpoint_map(const char *path, bool linked, ota_shard *shard, ota_error *error) {
     ota_file file;
     ota_status status = ota_file_open(path, linked, &file, error);
     if (status != OTA_OK) return status;
-    *shard = (ota_shard){.path = strdup(path), .size = file.size};
-    if (shard->path == NULL) status = ota_refuse(error, OTA_ENOMEM, "no memory is left for a path");
-    if (status == OTA_OK && file.size > 0) {
-        void *map = mmap(NULL, (size_t)file.size, PROT_READ, MAP_PRIVATE, file.descriptor, 0);
-        if (map == MAP_FAILED)
-            status = ota_refuse(error, OTA_EIO, "%s: cannot be mapped", ota_path_end(path));
-        else
-            shard->map = map;
-    }
+    status = map_file(&file, shard, error);
     ota_file_close(&file);
     return status;
 }
@@ -34,13 +37,10 @@ ota_status ota_checkpoint_map(const char *path, bool linked, ota_shard *shard, o
 static ota_status open_shard(const char *path, bool linked, const ota_tensor_limits *limits,
                              ota_shard *shard, ota_error *error) {
     ota_file file;
-    ota_status status = ota_checkpoint_map(path, linked, shard, error);
+    ota_status status = ota_file_open(path, linked, &file, error);
     if (status != OTA_OK) return status;
-    status = ota_file_open(path, linked, &file, error);
-    if (status != OTA_OK) return status;
-    if (file.size != shard->size)
-        status = ota_refuse_at(error, path, shard->size, "the file changed its size");
-    else
+    status = map_file(&file, shard, error);
+    if (status == OTA_OK)
         status =
             ota_safetensors_open(&shard->table, file.descriptor, file.size, path, limits, error);
     ota_file_close(&file);
@@ -57,8 +57,8 @@ static bool is_plain_name(const char *name) {
 
 static int64_t shard_of(const ota_checkpoint *checkpoint, const char *name) {
     for (int64_t i = 0; i < checkpoint->shard_count; i++) {
-        const char *slash = strrchr(checkpoint->shards[i].path, '/');
-        if (slash != NULL && strcmp(slash + 1, name) == 0) return i;
+        /* The path is folder/name. */
+        if (strcmp(strrchr(checkpoint->shards[i].path, '/') + 1, name) == 0) return i;
     }
     return -1;
 }
@@ -188,13 +188,14 @@ const ota_found *ota_checkpoint_find(const ota_checkpoint *checkpoint, const cha
     return bsearch(&key, checkpoint->tensors, (size_t)checkpoint->count, sizeof key, by_name);
 }
 
+void ota_shard_close(ota_shard *shard) {
+    if (shard->map != NULL) (void)munmap((void *)(uintptr_t)shard->map, (size_t)shard->size);
+    ota_tensors_free(shard->table);
+    free(shard->path);
+}
+
 void ota_checkpoint_close(ota_checkpoint *checkpoint) {
-    for (int64_t i = 0; i < checkpoint->shard_count; i++) {
-        ota_shard *shard = &checkpoint->shards[i];
-        if (shard->map != NULL) (void)munmap((void *)(uintptr_t)shard->map, (size_t)shard->size);
-        ota_tensors_free(shard->table);
-        free(shard->path);
-    }
+    for (int64_t i = 0; i < checkpoint->shard_count; i++) ota_shard_close(&checkpoint->shards[i]);
     free(checkpoint->shards);
     free(checkpoint->tensors);
     *checkpoint = (ota_checkpoint){0};

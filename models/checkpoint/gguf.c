@@ -288,11 +288,7 @@ ota_status ota_gguf_open(const char *path, const ota_tensor_limits *limits, ota_
 }
 
 void ota_gguf_close(ota_gguf *gguf) {
-    ota_checkpoint one = {.shards = malloc(sizeof *one.shards), .shard_count = 1};
-    if (one.shards != NULL) {
-        *one.shards = gguf->shard;
-        ota_checkpoint_close(&one);
-    }
+    ota_shard_close(&gguf->shard);
     free(gguf->pairs);
     *gguf = (ota_gguf){0};
 }

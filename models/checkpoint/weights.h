@@ -92,6 +92,7 @@ ota_status ota_checkpoint_open_folder(const char *folder, bool linked,
 ota_status ota_checkpoint_map(const char *path, bool linked, ota_shard *shard, ota_error *error);
 /* After the tables of all shards are there. */
 ota_status ota_checkpoint_index(ota_checkpoint *checkpoint, ota_error *error);
+void ota_shard_close(ota_shard *shard); /* what it owns */
 void ota_checkpoint_close(ota_checkpoint *checkpoint);
 const ota_found *ota_checkpoint_find(const ota_checkpoint *checkpoint, const char *name);
 

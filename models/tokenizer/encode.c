@@ -82,17 +82,15 @@ static ota_status encode_normalized(ota_token_encoder *encoder, ota_text text, b
     return encode_plain(encoder, (ota_text){text.data + at, text.size - at});
 }
 
-/* U+FFFD for every malformed part; BPE keeps the bytes. */
-static bool append_malformed(ota_token_encoder *encoder, ota_token_buffer *out,
-                             ota_text malformed) {
-    if (encoder->tokenizer->model == OTA_TOKEN_BPE)
-        return ota_token_append(out, malformed.data, malformed.size);
+/* U+FFFD for every malformed part. */
+static bool append_malformed(ota_token_buffer *out, ota_text malformed) {
     for (size_t at = 0; at < malformed.size;
          at += ota_token_malformed_part(malformed.data + at, malformed.size - at))
         if (!ota_token_append(out, "\xEF\xBF\xBD", 3)) return false;
     return true;
 }
 
+/* For WordPiece; BPE keeps the bytes. */
 static ota_status repair(ota_token_encoder *encoder, ota_text text, ota_token_buffer *out) {
     for (size_t at = 0; at < text.size;) {
         const size_t valid = ota_token_valid(text.data + at, text.size - at);
@@ -101,7 +99,7 @@ static ota_status repair(ota_token_encoder *encoder, ota_text text, ota_token_bu
         at += valid;
         if (at == text.size) break;
         const size_t malformed = ota_token_malformed(text.data + at, text.size - at);
-        if (!append_malformed(encoder, out, (ota_text){text.data + at, malformed}))
+        if (!append_malformed(out, (ota_text){text.data + at, malformed}))
             return ota_token_no_memory(encoder->error);
         at += malformed;
     }

@@ -2,7 +2,7 @@
  * cut by the next, and what the last one leaves are the words.
  *
  * PCRE2 matches, compiled to machine code. Its classes are not quite those of the engines that the
- * `tokenizers` package uses: \s, \S and \w are rewritten to the same sets of characters. */
+ * `tokenizers` package uses: \s, \S, \w, \W, \b and \B are rewritten to the same sets of characters. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 #include <stdlib.h>
@@ -13,7 +13,14 @@
 #define SPACES                                                                                     \
     "\\x09-\\x0d\\x20\\x85\\xa0\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}"   \
     "\\x{3000}"
-#define WORDS "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{200c}\\x{200d}"
+#define LETTERS                                                                                    \
+    "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{"     \
+    "1f169}"                                                                                       \
+    "\\x{1f170}-\\x{1f189}"
+/* \w of Oniguruma, whose patterns files hold: letters in circles too, and six numbers of Latin-1. */
+#define WORDS LETTERS "\\xb2\\xb3\\xb9\\xbc-\\xbe"
+/* \w of Rust's regex, in which the step Whitespace is written: without those numbers, with the two joiners. */
+#define RUST_WORDS LETTERS "\\x{200c}\\x{200d}"
 
 const char *const ota_cut_gpt2 =
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
@@ -24,7 +31,7 @@ const char *const ota_cut_space = "\\s";
 const char *const ota_cut_number = "\\p{N}";
 const char *const ota_cut_numbers = "\\p{N}+";
 const char *const ota_cut_punctuation = "[!-/:-@\\[-`{-~\\p{P}]";
-const char *const ota_cut_words = "\\w+|[^\\w\\s]+";
+const char *const ota_cut_words = "[" RUST_WORDS "]+|[^" RUST_WORDS "\\s]+";
 
 /* ---- patterns ---- */
 
@@ -44,6 +51,13 @@ static bool rewrite_escape(rewriting *r, char letter) {
     case 'S': put(r, "[^" SPACES "]"); return !r->in_class;
     case 'w': put(r, r->in_class ? WORDS : "[" WORDS "]"); return true;
     case 'W': put(r, "[^" WORDS "]"); return !r->in_class;
+    case 'b':
+        put(r, r->in_class ? "\\b"
+                           : "(?:(?<=[" WORDS "])(?![" WORDS "])|(?<![" WORDS "])(?=[" WORDS "]))");
+        return true;
+    case 'B':
+        put(r, "(?:(?<=[" WORDS "])(?=[" WORDS "])|(?<![" WORDS "])(?![" WORDS "]))");
+        return !r->in_class;
     case 'h':
     case 'H':
         /* Hexadecimal digits there, horizontal space here. */

@@ -43,16 +43,24 @@ bool ota_tokenizer_normal(ota_tokenizer *tokenizer, ota_normal_kind kind) {
     return true;
 }
 
+bool ota_tokenizer_bert_normal(ota_tokenizer *tokenizer, bool clean, bool chinese, bool accents,
+                               bool lower) {
+    const struct {
+        bool wanted;
+        ota_normal_kind kind;
+    } steps[] = {{clean, OTA_NORMAL_CLEAN},
+                 {chinese, OTA_NORMAL_SPACE_CHINESE},
+                 {accents, OTA_NORMAL_NFD},
+                 {accents, OTA_NORMAL_STRIP_ACCENTS},
+                 {lower, OTA_NORMAL_LOWERCASE}};
+    for (size_t k = 0; k < sizeof steps / sizeof *steps; k++)
+        if (steps[k].wanted && !ota_tokenizer_normal(tokenizer, steps[k].kind)) return false;
+    return true;
+}
+
 ota_status ota_tokenizer_bert(ota_tokenizer *tokenizer, bool keep_case, ota_error *error) {
-    bool room = ota_tokenizer_normal(tokenizer, OTA_NORMAL_CLEAN) &&
-                ota_tokenizer_normal(tokenizer, OTA_NORMAL_SPACE_CHINESE);
-    if (!keep_case)
-        room = room && ota_tokenizer_normal(tokenizer, OTA_NORMAL_NFD) &&
-               ota_tokenizer_normal(tokenizer, OTA_NORMAL_STRIP_ACCENTS) &&
-               ota_tokenizer_normal(tokenizer, OTA_NORMAL_LOWERCASE);
-    if (!room)
-        return ota_token_fail(error, OTA_ELIMIT, "", -1, "a normalizer has at most %d steps",
-                              OTA_TOKEN_STEPS_MOST);
+    /* The first steps, for which there is room. */
+    (void)ota_tokenizer_bert_normal(tokenizer, true, true, !keep_case, !keep_case);
     const ota_status status =
         ota_tokenizer_cut(tokenizer, OTA_CUT_REMOVED, false, ota_cut_space, error);
     if (status != OTA_OK) return status;

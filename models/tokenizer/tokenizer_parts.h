@@ -292,6 +292,9 @@ ota_status ota_tokenizer_cut(ota_tokenizer *tokenizer, ota_cut_rule rule, bool i
                              const char *pattern, ota_error *error);
 bool ota_tokenizer_normal(ota_tokenizer *tokenizer, ota_normal_kind kind);
 /* The steps of BERT: clean, CJK, lower case and accents unless keep_*, blanks and punctuation. */
+/* BERT's steps that are wanted, in their order; false where there is no room. */
+bool ota_tokenizer_bert_normal(ota_tokenizer *tokenizer, bool clean, bool chinese, bool accents,
+                               bool lower);
 ota_status ota_tokenizer_bert(ota_tokenizer *tokenizer, bool keep_case, ota_error *error);
 /* After the last change: sorts, and makes the table of kinds. */
 ota_status ota_tokenizer_finish(ota_tokenizer *tokenizer, ota_error *error);

@@ -43,16 +43,9 @@ static const struct {
 
 static bool bert_normalizer(ota_tokenizer *tokenizer, const json_t *tree) {
     const bool lower = setting(tree, "lowercase", true);
-    bool room = true;
-    if (setting(tree, "clean_text", true))
-        room = room && ota_tokenizer_normal(tokenizer, OTA_NORMAL_CLEAN);
-    if (setting(tree, "handle_chinese_chars", true))
-        room = room && ota_tokenizer_normal(tokenizer, OTA_NORMAL_SPACE_CHINESE);
-    if (setting(tree, "strip_accents", lower))
-        room = room && ota_tokenizer_normal(tokenizer, OTA_NORMAL_NFD) &&
-               ota_tokenizer_normal(tokenizer, OTA_NORMAL_STRIP_ACCENTS);
-    if (lower) room = room && ota_tokenizer_normal(tokenizer, OTA_NORMAL_LOWERCASE);
-    return room;
+    return ota_tokenizer_bert_normal(tokenizer, setting(tree, "clean_text", true),
+                                     setting(tree, "handle_chinese_chars", true),
+                                     setting(tree, "strip_accents", lower), lower);
 }
 
 ota_status ota_token_normalizer(ota_tokenizer *tokenizer, const json_t *tree,

@@ -77,6 +77,12 @@ bool ota_token_is_word(int32_t character) {
     case UTF8PROC_CATEGORY_ND:
     case UTF8PROC_CATEGORY_NL:
     case UTF8PROC_CATEGORY_PC: return true;
-    default: return character == 0x200C || character == 0x200D;
+    default:
+        /* The two joiners, and letters in circles and squares, as in pretokenize.c. */
+        return character == 0x200C || character == 0x200D ||
+               (character >= 0x24B6 && character <= 0x24E9) ||
+               (character >= 0x1F130 && character <= 0x1F149) ||
+               (character >= 0x1F150 && character <= 0x1F169) ||
+               (character >= 0x1F170 && character <= 0x1F189);
     }
 }

@@ -21,24 +21,19 @@
 
 /* ---- memory ---- */
 
-/* The number in a one-line file of /proc or /sys times `unit`; INT64_MAX where there is none
- * ("max"). */
+/* The number behind `before` in a file of /proc or /sys times `unit`; INT64_MAX where there is none
+ * ("max"), or none so large. */
 static int64_t number_in(const char *path, const char *before, int64_t unit) {
     char text[4096];
     int descriptor = open(path, O_RDONLY | O_CLOEXEC);
     if (descriptor < 0) return INT64_MAX;
     ssize_t size = read(descriptor, text, sizeof text - 1);
     close(descriptor);
-    if (size <= 0) return INT64_MAX;
-    text[size] = '\0';
-    const char *at = strstr(text, before);
-    if (at == NULL) return INT64_MAX;
+    text[ota_int_max(size, 0)] = '\0';
+    const char *at = strstr(text, before), *number = at != NULL ? at + strlen(before) : "";
     char *end;
-    errno = 0;
-    long long value = strtoll(at + strlen(before), &end, 10);
-    if (end == at + strlen(before) || errno != 0 || value < 0 || value > INT64_MAX / unit)
-        return INT64_MAX;
-    return value * unit;
+    const long long value = strtoll(number, &end, 10);
+    return end != number && value <= INT64_MAX / unit ? value * unit : INT64_MAX;
 }
 
 /* What the machine and the container (control groups 2 and 1) can still give. */

@@ -29,21 +29,21 @@ int tool_allocate(size_t size, const tool_limits *limits, const char *label, voi
 /* ---- element types ---- */
 
 typedef enum tool_conversion {
-    TOOL_KEEP,     /* same bits in memory */
-    TOOL_TRUTH,    /* any byte but 0 is true; stored in memory as 1 */
-    TOOL_SIGNED,   /* widened to int64 */
-    TOOL_UNSIGNED, /* widened to int64, refused above 2^63 - 1 */
-    TOOL_UNREADABLE
+    TOOL_KEEP,    /* same bits in memory */
+    TOOL_TRUTH,   /* any byte but 0 is true; stored in memory as 1 */
+    TOOL_SIGNED,  /* widened to int64 */
+    TOOL_UNSIGNED /* widened to int64, refused above 2^63 - 1 */
 } tool_conversion;
 
 typedef struct tool_stored {
-    const char *npy;         /* kind and size without byte order; NULL where npy has no such type */
-    const char *safetensors; /* NULL likewise */
+    const char *npy; /* kind and size without byte order; NULL where npy has no such type */
+    const char *safetensors;
     unsigned bits;
     ota_type type;
     tool_conversion conversion;
 } tool_stored;
 
+/* NULL for a word whose elements are not read. */
 const tool_stored *tool_stored_by_npy(const char *word);
 const tool_stored *tool_stored_by_safetensors(const char *word);
 /* The row that writes `type`; NULL for OTA_NO_TYPE. */

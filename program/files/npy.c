@@ -246,7 +246,7 @@ int tool_npy_list(const tool_file *file, tool_listing *out, tool_error *error) {
 
 int tool_npy_make_header(const tool_array *array, char **header, size_t *size, tool_error *error) {
     const tool_stored *stored = tool_stored_by_type(array->type);
-    if (stored == NULL || stored->npy == NULL) {
+    if (stored->npy == NULL) {
         tool_fail(error, TOOL_EXIT_USAGE, "npy has no word for bfloat16");
         return tool_hint(error, "write a .safetensors file, or choose another --out-dtype");
     }

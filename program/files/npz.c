@@ -137,17 +137,15 @@ static const char *entry_name(const void *context, size_t index) {
  * glyphs, so those are looked for in the raw bytes. */
 static bool has_plain_name(zip_t *zip, const zip_stat_t *entry) {
     const char *raw = zip_get_name(zip, entry->index, ZIP_FL_ENC_RAW);
-    for (size_t i = 0; raw != NULL && raw[i] != '\0'; i++)
+    for (size_t i = 0; raw[i] != '\0'; i++)
         if ((unsigned char)raw[i] < 0x20) return false;
-    return raw != NULL && ota_name_is_valid(entry->name, strlen(entry->name));
+    return ota_name_is_valid(entry->name, strlen(entry->name));
 }
 
 static int check_entry(const tool_file *file, zip_t *zip, const zip_stat_t *entry, uint64_t *total,
                        tool_error *error) {
-    const zip_uint64_t needed = ZIP_STAT_NAME | ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE |
-                                ZIP_STAT_COMP_METHOD | ZIP_STAT_ENCRYPTION_METHOD | ZIP_STAT_CRC;
     const char *path = tool_short_path(file->path);
-    if ((entry->valid & needed) != needed || !has_plain_name(zip, entry))
+    if (!has_plain_name(zip, entry))
         return tool_fail(
             error, TOOL_EXIT_FILE,
             "%s: entry %llu has no name of 1 to %d bytes of UTF-8 without control characters", path,
@@ -183,17 +181,15 @@ static void close_archive(archive *content) {
 }
 
 static int read_table(const tool_file *file, archive *content, tool_error *error) {
-    zip_int64_t entries = zip_get_num_entries(content->zip, 0);
-    if (entries < 0 || entries > file->limits.npz_entries)
-        return check_directory(file, 0, (uint64_t)entries, 0, error);
-    content->arrays = malloc(((size_t)entries + 1) * sizeof *content->arrays);
+    const size_t entries = (size_t)zip_get_num_entries(content->zip, 0);
+    content->arrays = malloc((entries + 1) * sizeof *content->arrays);
     if (content->arrays == NULL)
         return tool_fail(error, TOOL_EXIT_LIMIT, "no memory is left for an archive's table");
     uint64_t total = 0;
-    for (zip_int64_t i = 0; i < entries; i++) {
+    for (size_t i = 0; i < entries; i++) {
         zip_stat_t entry;
         begin_call();
-        if (zip_stat_index(content->zip, (zip_uint64_t)i, 0, &entry) != 0)
+        if (zip_stat_index(content->zip, i, 0, &entry) != 0)
             return zip_failure(error, file->path, zip_get_error(content->zip));
         int code = check_entry(file, content->zip, &entry, &total, error);
         if (code != 0) return code;
@@ -344,10 +340,9 @@ static int add_array(zip_t *zip, tool_output *output, const tool_array *array, c
         return code;
     }
     const zip_uint16_t first_day = 1 << 5 | 1; /* 1980-01-01: same arrays, same bytes */
-    if (zip_set_file_compression(zip, (zip_uint64_t)index, ZIP_CM_STORE, 0) != 0 ||
-        zip_file_set_dostime(zip, (zip_uint64_t)index, 0, first_day, 0) != 0)
-        return write_failure(error, path, zip_get_error(zip));
-    return 0;
+    const int set = zip_set_file_compression(zip, (zip_uint64_t)index, ZIP_CM_STORE, 0) |
+                    zip_file_set_dostime(zip, (zip_uint64_t)index, 0, first_day, 0);
+    return set == 0 ? 0 : write_failure(error, path, zip_get_error(zip));
 }
 
 int tool_write_npz(tool_output *output, const tool_array *arrays, size_t count, tool_error *error) {

@@ -40,7 +40,7 @@ static void describe(const ota_tensor *one, tool_array *out) {
 static int read_data(const tool_file *file, const ota_tensor *one, tool_array *out,
                      tool_error *error) {
     const tool_stored *stored = tool_stored_by_safetensors(one->stored);
-    if (stored == NULL || stored->conversion == TOOL_UNREADABLE)
+    if (stored == NULL)
         return tool_fail_at(error, file->path, one->place,
                             "\"%.80s\" has dtype %s, which is not read", one->name, one->stored);
     describe(one, out);

@@ -33,7 +33,6 @@ static char *copy_text(const char *text) {
 }
 
 static void free_row(store_row *row) {
-    if (row == NULL) return;
     free(row->field);
     free(row->spec);
     tool_array_free(&row->array);

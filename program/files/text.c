@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "program/program.h"
+#include "src/base/integers.h"
 
 enum { TEXT_MOST = 64 << 20, TEXT_FIRST = 1 << 16 };
 
@@ -13,31 +14,24 @@ static int read_stream(tool_context *context, FILE *stream, const char *name, ch
                        size_t *size) {
     size_t room = TEXT_FIRST, used = 0;
     char *bytes = malloc(room + 1);
-    int code = 0;
-    while (bytes != NULL && code == 0) {
-        const size_t got = fread(bytes + used, 1, room - used, stream);
-        used += got;
-        if (used < room) {
-            if (ferror(stream))
-                code = tool_fail(&context->error, TOOL_EXIT_IO, "%s: cannot be read: %s",
-                                 tool_short_path(name), strerror(errno));
-            break;
-        }
-        if (used > TEXT_MOST)
-            code = tool_fail(&context->error, TOOL_EXIT_LIMIT,
-                             "%s: has more than %d bytes, the limit for a text",
-                             tool_short_path(name), TEXT_MOST);
-        room *= 2;
+    while (bytes != NULL) {
+        used += fread(bytes + used, 1, room - used, stream);
+        if (used < room || room > TEXT_MOST) break;
+        room = ota_size_min(2 * room, TEXT_MOST + 1);
         char *grown = realloc(bytes, room + 1);
         if (grown == NULL) free(bytes);
         bytes = grown;
     }
-    if (bytes == NULL)
-        code = tool_fail(&context->error, TOOL_EXIT_LIMIT, "no memory is left for the text");
-    if (code == 0 && used > TEXT_MOST)
-        code = tool_fail(&context->error, TOOL_EXIT_LIMIT,
-                         "%s: has more than %d bytes, the limit for a text", tool_short_path(name),
-                         TEXT_MOST);
+    const char *label = tool_short_path(name);
+    tool_error *error = &context->error;
+    const int code =
+        bytes == NULL ? tool_fail(error, TOOL_EXIT_LIMIT, "no memory is left for the text")
+        : ferror(stream)
+            ? tool_fail(error, TOOL_EXIT_IO, "%s: cannot be read: %s", label, strerror(errno))
+        : used > TEXT_MOST
+            ? tool_fail(error, TOOL_EXIT_LIMIT, "%s: has more than %d bytes, the limit for a text",
+                        label, TEXT_MOST)
+            : 0;
     if (code != 0) {
         free(bytes);
         return code;

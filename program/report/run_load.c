@@ -50,6 +50,10 @@ static int read_file(const char *path, bool optional, char **text, size_t *size,
             code = tool_fail(error, TOOL_EXIT_IO, "%s: cannot be read", tool_short_path(path));
     }
     (void)fclose(file);
+    if (code != 0) {
+        free(*text);
+        *text = NULL;
+    }
     return code;
 }
 

@@ -12,7 +12,7 @@ way no signal, no block of memory and no descriptor held that the run without fa
 temporary file.
 
     python3 tests/faults/fail_each_call.py --program build/otattn --library build/tests/libfailing_calls.so
-        [--only NAME] [--begin NAME] [--sample N] [--once] [--record FILE]
+        [--only NAME]... [--begin NAME] [--sample N] [--once] [--record FILE]
 
 With --record a command whose calls all failed as they should becomes a row of FILE, and later runs of the
 same program leave it out but count it.
@@ -351,7 +351,7 @@ class Driver:
 def chosen(options: argparse.Namespace) -> list[Command]:
     names = [command.name for command in COMMANDS]
     first = names.index(options.begin) if options.begin else 0
-    return [command for command in COMMANDS[first:] if command.name.startswith(options.only)]
+    return [command for command in COMMANDS[first:] if command.name.startswith(tuple(options.only or [""]))]
 
 
 def tested(options: argparse.Namespace) -> str:
@@ -366,7 +366,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Fails every call of the golden commands, one at a time.")
     parser.add_argument("--program", type=Path, required=True)
     parser.add_argument("--library", type=Path, required=True)
-    parser.add_argument("--only", default="", help="commands whose name begins so")
+    parser.add_argument("--only", action="append", help="commands whose name begins so; may be repeated")
     parser.add_argument("--begin", default="", help="the first command")
     parser.add_argument("--sample", type=int, default=0, help="so many trials drawn of each command (all)")
     parser.add_argument(

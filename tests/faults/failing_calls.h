@@ -26,7 +26,7 @@ typedef enum call_kind {
     CALL_OUTPUT, /* fwrite, fputs, fputc, puts, printf, fflush */
     CALL_SYNC,   /* fsync, ftruncate, truncate */
     CALL_CLOSE,  /* close, fclose */
-    CALL_NAME,   /* rename, link, unlink, mkdir, mkdtemp, rmdir, fchmod */
+    CALL_NAME,   /* rename, link, linkat, unlink, mkdir, mkdtemp, rmdir, fchmod */
     CALL_LOOK,   /* stat, lstat, fstat, access, realpath, flock */
     CALL_MAP,    /* mmap */
     CALL_THREAD, /* pthread_create, fork */

@@ -246,6 +246,11 @@ EXPORT int link(const char *old, const char *new) {
     return FAILS(CALL_NAME) ? -1 : real(old, new);
 }
 
+EXPORT int linkat(int from, const char *old, int to, const char *new, int flags) {
+    REAL(linkat, real);
+    return FAILS(CALL_NAME) ? -1 : real(from, old, to, new, flags);
+}
+
 EXPORT int unlink(const char *path) {
     REAL(unlink, real);
     return FAILS(CALL_NAME) ? -1 : real(path);

@@ -324,8 +324,105 @@ static void test_arguments_are_checked(void **state) {
                      OTA_EINVAL);
     assert_string_equal(error.message,
                         "id 256, number 0 of the list, is outside of the vocabulary: 0 to 255");
+    /* Each argument of decoding and of making alone. */
+    int32_t id = 1;
+    char text[8];
+    static const char *const told =
+        "tokenizer, size, ids and text must not be NULL and sizes not below 0";
+    const struct {
+        const ota_tokenizer *tokenizer;
+        const int32_t *ids;
+        int64_t count;
+        char *text;
+        int64_t capacity;
+        int64_t *size;
+    } calls[] = {{NULL, &id, 1, text, 8, &count},       {tokenizer, NULL, 1, text, 8, &count},
+                 {tokenizer, &id, -1, text, 8, &count}, {tokenizer, &id, 1, NULL, 8, &count},
+                 {tokenizer, &id, 1, text, -1, &count}, {tokenizer, &id, 1, text, 8, NULL}};
+    for (size_t k = 0; k < sizeof calls / sizeof *calls; k++) {
+        assert_int_equal(ota_tokenizer_decode(calls[k].tokenizer, calls[k].ids, calls[k].count, 0,
+                                              calls[k].text, calls[k].capacity, calls[k].size,
+                                              &error),
+                         OTA_EINVAL);
+        assert_string_equal(error.message, told);
+    }
+    id = -1;
+    assert_int_equal(ota_tokenizer_decode(tokenizer, &id, 1, 0, text, 8, &count, NULL), OTA_EINVAL);
+    assert_int_equal(ota_tokenizer_decode(tokenizer, NULL, 0, 0, NULL, 0, &count, NULL), OTA_OK);
+    assert_int_equal(ota_tokenizer_encode(NULL, "a", 1, 0, NULL, 0, &count, &error), OTA_EINVAL);
+    assert_int_equal(ota_tokenizer_encode(tokenizer, "a", 1, 0, NULL, 0, NULL, &error), OTA_EINVAL);
+    assert_int_equal(ota_tokenizer_encode(tokenizer, "a", 1, 0, NULL, 1, &count, &error),
+                     OTA_EINVAL);
+    assert_int_equal(ota_tokenizer_encode(tokenizer, "a", 1, 0, &id, -1, &count, &error),
+                     OTA_EINVAL);
     ota_tokenizer_free(tokenizer);
     ota_tokenizer_free(NULL);
+    free(v);
+}
+
+/* The longest part of a character that bytes begin, by the Unicode standard's table 3-7, and all blanks. */
+static void test_parts_of_characters(void **state) {
+    (void)state;
+    static const struct {
+        const char *bytes;
+        size_t part;
+    } rows[] = {{"\xC2", 1},         {"\xC2\x41", 1},         {"\xC1\xBF", 1},     {"\x80", 1},
+                {"\xE0\x80", 1},     {"\xE0\xA0", 2},         {"\xE2\x82\x41", 2}, {"\xED\xA0", 1},
+                {"\xED\x9F", 2},     {"\xF0\x8F", 1},         {"\xF0\x90\x80", 3}, {"\xF4\x90", 1},
+                {"\xF4\x8F\xBF", 3}, {"\xF4\x8F\xBF\x41", 3}, {"\xF5\x80", 1},     {"\xFF", 1},
+                {"\xE0\xC0", 1},     {"\xE1\x7F", 1}};
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        const size_t size = strlen(rows[k].bytes);
+        assert_int_equal(ota_token_valid(rows[k].bytes, size), 0);
+        assert_int_equal(ota_token_malformed_part(rows[k].bytes, size), rows[k].part);
+    }
+    int blanks = 0;
+    for (int32_t character = 0; character < 0x110000; character++)
+        blanks += ota_token_is_space(character);
+    assert_int_equal(blanks, 25);
+}
+
+static void test_parts_are_checked(void **state) {
+    (void)state;
+    static const char *const lacking =
+        "tokenizer, parts, parts.size, pieces and merges must be given";
+    static const ota_text broken = {"\xff", 1};
+    vocabulary *v = new_vocabulary();
+    const ota_tokenizer_parts good = parts_of(v);
+    struct {
+        ota_tokenizer_parts parts;
+        ota_status status;
+        const char *sentence;
+    } rows[] = {
+        {good, OTA_EINVAL, lacking},
+        {good, OTA_EINVAL, lacking},
+        {good, OTA_EINVAL, lacking},
+        {good, OTA_EINVAL, lacking},
+        {good, OTA_EINVAL, lacking},
+        {good, OTA_UNSUPPORTED,
+         "parts: the tokenizer's model \"\" is not one of bpe, sentencepiece and wordpiece"},
+        {good, OTA_UNSUPPORTED,
+         "parts: the tokenizer's model \"unigram\" is not one of bpe, sentencepiece and "
+         "wordpiece"},
+        {good, OTA_EFORMAT, "parts: piece 0 is not UTF-8"}};
+    rows[0].parts.size = 0;
+    rows[1].parts.piece_count = -1;
+    rows[2].parts.merge_count = -1;
+    rows[3].parts.pieces = NULL;
+    rows[4].parts.merges = NULL;
+    rows[4].parts.merge_count = 1;
+    rows[5].parts.model = NULL;
+    rows[6].parts.model = "unigram";
+    rows[7].parts.pieces = &broken;
+    rows[7].parts.piece_count = 1;
+    ota_tokenizer *tokenizer;
+    ota_error error;
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        assert_int_equal(ota_tokenizer_create(&tokenizer, &rows[k].parts, &error), rows[k].status);
+        assert_string_equal(error.message, rows[k].sentence);
+    }
+    assert_int_equal(ota_tokenizer_create(NULL, &good, &error), OTA_EINVAL);
+    assert_int_equal(ota_tokenizer_create(&tokenizer, NULL, &error), OTA_EINVAL);
     free(v);
 }
 
@@ -401,6 +498,8 @@ int main(void) {
         cmocka_unit_test(test_long_words_are_unknown),
         cmocka_unit_test(test_any_capacity_writes_the_same_ids),
         cmocka_unit_test(test_arguments_are_checked),
+        cmocka_unit_test(test_parts_of_characters),
+        cmocka_unit_test(test_parts_are_checked),
         cmocka_unit_test(test_parts_may_be_older),
         cmocka_unit_test(test_counts_of_wikitext),
     };

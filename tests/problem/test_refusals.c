@@ -7,12 +7,14 @@
 
 #include <cmocka.h>
 
+#include <float.h>
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "otattn.h"
+#include "problem/feasible.h"
 #include "problem/problem.h"
 
 enum { N = 3, M = 4, WIDTH = 2 };
@@ -129,8 +131,22 @@ typedef struct stage {
     ota_problem problem;
     ota_options options;
     ota_executor executor;
+    ota_communicator alone; /* one rank: what it sums and gathers is its own */
     double elements[N * M + N * WIDTH + M * WIDTH + 8];
 } stage;
+
+static int reduce_alone(void *user, void *values, int64_t count, ota_type type,
+                        ota_reduction reduction) {
+    (void)user, (void)values, (void)count, (void)type, (void)reduction;
+    return 0;
+}
+
+static int gather_alone(void *user, const void *mine, void *all, const int64_t *counts,
+                        const int64_t *offsets) {
+    (void)user;
+    if (counts[0] > 0) memcpy((char *)all + offsets[0], mine, (size_t)counts[0]);
+    return 0;
+}
 
 static void set(stage *s) {
     memset(s, 0, sizeof *s);
@@ -161,6 +177,59 @@ SPOIL(scores_many, (s->problem.scores.size[0] = INT64_MAX / 2, s->problem.scores
 SPOIL(scores_large, (s->problem.scores.size[0] = INT64_MAX / 64, s->problem.scores.stride[0] = 0))
 SPOIL(scores_unaligned, s->problem.scores.data = (char *)s->problem.scores.data + 1)
 SPOIL(both_given, s->problem.queries = ota_array_of(s->elements, OTA_F64, 1, 1, N, WIDTH))
+SPOIL(keys_too, s->problem.keys = ota_array_of(s->elements, OTA_F64, 1, 1, M, WIDTH))
+/* Queries and keys in the place of scores. */
+static void pairs(stage *s) {
+    s->problem.scores = (ota_array){0};
+    s->problem.queries = ota_array_of(s->elements, OTA_F64, 1, 1, N, WIDTH);
+    s->problem.keys = ota_array_of(s->elements, OTA_F64, 1, 1, M, WIDTH);
+}
+SPOIL(queries_alone, (pairs(s), s->problem.keys = (ota_array){0}))
+SPOIL(queries_whole, (pairs(s), s->problem.queries.type = OTA_I64))
+SPOIL(queries_negative, (pairs(s), s->problem.queries.size[1] = -1))
+SPOIL(keys_negative, (pairs(s), s->problem.keys.size[1] = -1))
+SPOIL(keys_type, (pairs(s), s->problem.keys.type = OTA_F32))
+SPOIL(keys_batch, (pairs(s), s->problem.keys.size[0] = 2, s->problem.keys.stride[0] = 0))
+SPOIL(keys_width, (pairs(s), s->problem.keys.size[3] = 1))
+SPOIL(keys_heads, (pairs(s), s->problem.keys.size[1] = 2, s->problem.keys.stride[1] = 0))
+SPOIL(keys_no_heads, (pairs(s), s->problem.keys.size[1] = 0))
+static void pairs_many(stage *s) {
+    pairs(s);
+    s->problem.queries.size[2] = s->problem.keys.size[2] = (int64_t)1 << 33;
+    s->problem.queries.stride[2] = s->problem.keys.stride[2] = 0;
+}
+static void queries_many(stage *s) {
+    pairs(s);
+    s->problem.queries.size[2] = INT64_MAX / 32;
+    s->problem.queries.stride[2] = 0;
+    s->problem.queries.size[3] = s->problem.keys.size[3] = s->problem.keys.size[2] = 0;
+}
+static void keys_many(stage *s) {
+    queries_many(s);
+    s->problem.keys.size[2] = INT64_MAX / 32;
+    s->problem.keys.stride[2] = s->problem.queries.size[2] = 0;
+}
+static void heads_many(stage *s) {
+    pairs(s);
+    ota_array *both[] = {&s->problem.queries, &s->problem.keys};
+    for (int k = 0; k < 2; k++) {
+        both[k]->size[0] = both[k]->size[1] = (int64_t)1 << 33;
+        both[k]->size[3] = both[k]->stride[0] = both[k]->stride[1] = 0;
+    }
+}
+static void temperatures(stage *s, double value) {
+    s->problem.temperatures = ota_array_of(s->elements + N * M, OTA_F64, 1, 1, 1, 1);
+    s->elements[N * M] = value;
+}
+SPOIL(temperatures_one, temperatures(s, 1))
+SPOIL(temperatures_zero, temperatures(s, 0))
+SPOIL(temperatures_infinite, temperatures(s, INFINITY))
+SPOIL(temperatures_negative, (temperatures(s, 1), s->problem.temperatures.size[3] = -1))
+SPOIL(temperatures_narrow, (temperatures(s, 1), s->problem.temperatures.type = OTA_F16))
+SPOIL(scores_no_type, s->problem.scores.type = OTA_NO_TYPE)
+SPOIL(scale_infinite, s->problem.scale = -INFINITY)
+SPOIL(scale_nan, s->problem.scale = NAN)
+SPOIL(temperature_subnormal, s->problem.temperature = 1e-310)
 SPOIL(temperature_negative, s->problem.temperature = -1)
 SPOIL(temperature_nan, s->problem.temperature = NAN)
 SPOIL(mass_type, s->problem.row_mass = ota_array_of(s->elements, OTA_F16, 1, 1, 1, N))
@@ -191,6 +260,44 @@ SPOIL(scaling_low, s->options.tolerance_scaling = -1)
 SPOIL(scaling_nan, s->options.tolerance_scaling = NAN)
 SPOIL(threads_low, s->options.threads = -1)
 SPOIL(threads_high, s->options.threads = 4097)
+static void run_bodies(void *user, int64_t count, void (*body)(void *, int64_t, int),
+                       void *context) {
+    (void)user;
+    for (int64_t k = 0; k < count; k++) body(context, k, 0);
+}
+SPOIL(executor_idle, (s->executor.run = run_bodies, s->options.executor = &s->executor))
+static void alone(stage *s) {
+    s->alone = (ota_communicator){.size = sizeof s->alone,
+                                  .ranks = 1,
+                                  .all_reduce = reduce_alone,
+                                  .all_gather = gather_alone};
+    s->options.communicator = &s->alone;
+}
+SPOIL(ranks_none, (alone(s), s->alone.ranks = 0))
+SPOIL(rank_low, (alone(s), s->alone.rank = -1))
+SPOIL(rank_high, (alone(s), s->alone.rank = 1))
+SPOIL(ranks_no_sum, (alone(s), s->alone.all_reduce = NULL))
+SPOIL(ranks_no_gather, (alone(s), s->alone.all_gather = NULL))
+SPOIL(ranks_no_size, (alone(s), s->alone.size = 0))
+SPOIL(shares_low, (alone(s), s->alone.shares = (ota_shares)-1))
+SPOIL(shares_high, (alone(s), s->alone.shares = (ota_shares)9))
+SPOIL(course_low, (alone(s), s->alone.keys = (ota_key_course)-1))
+SPOIL(course_high, (alone(s), s->alone.keys = (ota_key_course)9))
+SPOIL(alone_scores, (alone(s), s->problem.scores.data = NULL))
+static double weight_of(void *user, double x) {
+    (void)user;
+    return x > 0.0 ? x : 0.0;
+}
+static double slope_of(void *user, double x) {
+    (void)user;
+    return x > 0.0 ? 1.0 : 0.0;
+}
+SPOIL(caps_custom, (s->problem.regulariser = OTA_CUSTOM, s->problem.custom.weight = weight_of,
+                    s->problem.custom.slope = slope_of, s->problem.entry_cap = 1))
+SPOIL(caps_start, (s->problem.entry_cap = 1, s->problem.columns = OTA_COLUMNS_EXACT,
+                   s->problem.start = OTA_SIDE_COLUMNS))
+SPOIL(caps_end, (s->problem.entry_cap = 1, s->problem.columns = OTA_COLUMNS_EXACT,
+                 s->problem.end = OTA_SIDE_COLUMNS))
 SPOIL(executor_empty, (s->executor.threads = 2, s->options.executor = &s->executor))
 SPOIL(cpu_unknown, s->options.cpu = "abacus")
 SPOIL(cpu_long, s->options.cpu =
@@ -216,6 +323,7 @@ static void caps_zero(stage *s) {
     s->problem.entry_caps = ota_array_of(s->elements + N * M, OTA_F64, 1, 1, 1, M);
     s->elements[N * M + 3] = 0;
 }
+SPOIL(caps_infinite, s->problem.entry_cap = INFINITY)
 SPOIL(caps_relaxed,
       (s->problem.entry_cap = 1, s->problem.rows = OTA_ROWS_RELAXED, s->problem.row_strength = 1,
        s->problem.columns = OTA_COLUMNS_RELAXED, s->problem.strength = 1))
@@ -251,6 +359,32 @@ static const problem_row problems[] = {
     ROW(scores_large, OTA_EOVERFLOW, "scores spans more than 2^59 elements"),
     ROW(scores_unaligned, OTA_EALIGN, "scores is not aligned to 8 bytes"),
     ROW(both_given, OTA_EINVAL, "scores and queries are both given"),
+    ROW(keys_too, OTA_EINVAL, "scores and keys are both given"),
+    ROW(pairs, OTA_OK, ""),
+    ROW(queries_alone, OTA_EINVAL, "keys are absent"),
+    ROW(queries_whole, OTA_EINVAL, "queries has type 6, wanted f64, f32, bf16 or f16"),
+    ROW(queries_negative, OTA_EINVAL, "queries has size -1 in dimension 1"),
+    ROW(keys_negative, OTA_EINVAL, "keys has size -1 in dimension 1"),
+    ROW(keys_type, OTA_EINVAL, "keys has type 2, wanted the type of queries"),
+    ROW(keys_batch, OTA_EINVAL, "keys have batch 2 but queries 1"),
+    ROW(keys_width, OTA_EINVAL, "keys have width 1 but queries 2"),
+    ROW(keys_heads, OTA_EINVAL, "keys have 2 heads, which do not divide the 1 heads of queries"),
+    ROW(keys_no_heads, OTA_EINVAL, "keys have 0 heads, which do not divide the 1 heads of queries"),
+    ROW(pairs_many, OTA_EOVERFLOW, "8589934592 queries times 8589934592 keys overflow"),
+    ROW(queries_many, OTA_EOVERFLOW, "288230376151711743 queries times 0 keys overflow"),
+    ROW(keys_many, OTA_EOVERFLOW, "0 queries times 288230376151711743 keys overflow"),
+    ROW(heads_many, OTA_EOVERFLOW, "3 queries times 4 keys overflow"),
+    ROW(temperatures_one, OTA_OK, ""),
+    ROW(temperatures_zero, OTA_EINVAL,
+        "temperatures[0] is 0, wanted at least 2.22507e-308 and at most 1.79769e+308"),
+    ROW(temperatures_infinite, OTA_EINVAL, "temperatures[0] is inf, wanted at least"),
+    ROW(temperatures_negative, OTA_EINVAL, "temperatures has size -1 in dimension 3"),
+    ROW(temperatures_narrow, OTA_EINVAL, "temperatures has type 4, wanted f64 or f32"),
+    ROW(scores_no_type, OTA_EINVAL, "scores has"),
+    ROW(scale_infinite, OTA_EINVAL, "scale is -inf"),
+    ROW(scale_nan, OTA_EINVAL, "scale is nan"),
+    ROW(temperature_subnormal, OTA_EINVAL, "temperature is 1e-310, a subnormal number"),
+    ROW(caps_infinite, OTA_OK, ""),
     ROW(temperature_negative, OTA_EINVAL, "temperature is -1"),
     ROW(temperature_nan, OTA_EINVAL, "temperature is nan"),
     ROW(mass_type, OTA_EINVAL, "row_mass has type 4, wanted f64 or f32"),
@@ -276,6 +410,22 @@ static const problem_row problems[] = {
     ROW(threads_low, OTA_EINVAL, "threads is -1"),
     ROW(threads_high, OTA_EINVAL, "threads is 4097"),
     ROW(executor_empty, OTA_EINVAL, "executor has no run and 2 threads"),
+    ROW(executor_idle, OTA_EINVAL, "executor has run and 0 threads"),
+    ROW(alone, OTA_OK, ""),
+    ROW(ranks_none, OTA_EINVAL, "communicator has rank 0 of 0"),
+    ROW(rank_low, OTA_EINVAL, "communicator has rank -1 of 1"),
+    ROW(rank_high, OTA_EINVAL, "communicator has rank 1 of 1"),
+    ROW(ranks_no_sum, OTA_EINVAL, "communicator has no all_reduce"),
+    ROW(ranks_no_gather, OTA_EINVAL, "communicator has no all_gather"),
+    ROW(ranks_no_size, OTA_EINVAL, "communicator.size"),
+    ROW(shares_low, OTA_EINVAL, "communicator.shares is -1"),
+    ROW(shares_high, OTA_EINVAL, "communicator.shares is 9"),
+    ROW(course_low, OTA_EINVAL, "communicator.keys is -1"),
+    ROW(course_high, OTA_EINVAL, "communicator.keys is 9"),
+    ROW(alone_scores, OTA_EINVAL, "scores has no data"),
+    ROW(caps_custom, OTA_UNSUPPORTED, "entry caps with a custom regulariser are refused"),
+    ROW(caps_start, OTA_UNSUPPORTED, "entry caps with a fixed number of rounds are refused"),
+    ROW(caps_end, OTA_UNSUPPORTED, "entry caps with a fixed number of rounds are refused"),
     ROW(cpu_unknown, OTA_EINVAL, "cpu is 'abacus', an unknown level"),
     ROW(cpu_long, OTA_EINVAL, "cpu is 'a level whose name is longer tha', an unknown level"),
     ROW(backend_long, OTA_EINVAL, "backend is 'a backend whose name is longer t', an unknown name"),
@@ -316,12 +466,162 @@ static void test_problems(void **state) {
     }
 }
 
+/* ---- helpers ---- */
+
+static void test_sentences_without_a_field(void **state) {
+    (void)state;
+    ota_error error;
+    assert_int_equal(ota_fail(&error, OTA_EINVAL, NULL, NULL, "%s", "told"), OTA_EINVAL);
+    assert_string_equal(error.message, "told");
+    assert_true(error.field[0] == '\0' && error.hint[0] == '\0');
+    ota_options options = {.size = sizeof options};
+    stage s;
+    set(&s);
+    alone(&s);
+    ota_plan *plan;
+    assert_int_equal(ota_plan_create(&plan, NULL, 0, &s.options, &error), OTA_EINVAL);
+    assert_string_equal(error.message, "problem is NULL");
+    assert_int_equal(ota_plan_create(&plan, NULL, 0, &options, &error), OTA_EINVAL);
+    assert_string_equal(error.message, "problem is NULL");
+    const size_t length = strlen("softmax");
+    assert_int_equal(ota_method_name(&s.problem, NULL, 0), length);
+    char cut[4] = "xyz";
+    assert_int_equal(ota_method_name(&s.problem, cut, 0), length);
+    assert_string_equal(cut, "xyz");
+    assert_int_equal(ota_method_name(&s.problem, cut, sizeof cut), length);
+    assert_string_equal(cut, "sof");
+}
+
+static void test_elements_of_every_type(void **state) {
+    (void)state;
+    static const ota_type types[] = {OTA_F64, OTA_F32, OTA_BF16, OTA_F16, OTA_BOOL, OTA_I64};
+    for (size_t k = 0; k < sizeof types / sizeof *types; k++) {
+        uint64_t room[2] = {0, 0};
+        const ota_array a = ota_array_of(room, types[k], 1, 1, 1, 2);
+        ota_array_set(&a, 0, 0, 0, 1, 1.0);
+        assert_true(ota_array_get(&a, 0, 0, 0, 0) == 0.0 && ota_array_get(&a, 0, 0, 0, 1) == 1.0);
+        ota_array_set(&a, 0, 0, 0, 0, -1.0);
+        assert_true(ota_array_get(&a, 0, 0, 0, 0) == (types[k] == OTA_BOOL ? 1.0 : -1.0));
+    }
+    double kept = 7.0;
+    const ota_array none = ota_array_of(&kept, OTA_NO_TYPE, 1, 1, 1, 1);
+    ota_array_set(&none, 0, 0, 0, 0, 1.0);
+    assert_true(kept == 7.0 && isnan(ota_array_get(&none, 0, 0, 0, 0)));
+    assert_true(ota_type_bytes(OTA_NO_TYPE) == 0 && ota_type_bytes((ota_type)99) == 0);
+}
+
+/* Sizes and masses beyond what the flow counts in. */
+static void test_flows_out_of_range(void **state) {
+    (void)state;
+    const int64_t most = INT32_MAX;
+    const int64_t sizes[][2] = {{-1, 1},
+                                {1, -1},
+                                {most, 1},
+                                {1, most},
+                                {most - 2, 1},
+                                {most - 2, most - 2},
+                                {most / 2, most / 2 + 1}};
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
+        assert_true(ota_feasible_workspace(sizes[k][0], sizes[k][1]) == SIZE_MAX);
+    const double large[2] = {DBL_MAX / 2, DBL_MAX / 2}, one[2] = {1, 1}, wrong[2] = {1, -1},
+                 infinite[2] = {INFINITY, 1};
+    const ota_masses masses[] = {{2, 2, large, one, false, 0},    {2, 2, one, large, false, 0},
+                                 {2, 2, wrong, one, false, 0},    {2, 2, one, wrong, true, 0},
+                                 {2, 2, infinite, one, false, 0}, {2, 2, one, infinite, false, 0}};
+    for (size_t k = 0; k < sizeof masses / sizeof *masses; k++) {
+        int64_t supply[2], demand[2];
+        ota_units units;
+        assert_int_equal(ota_units_of(&masses[k], supply, demand, &units), OTA_EINVAL);
+    }
+    const uint8_t support[1] = {1};
+    const ota_feasible_problem problem = {.masses = {-1, 1, one, one, false, 0},
+                                          .support = support};
+    ota_feasible_counts counts;
+    assert_int_equal(ota_feasible(&problem, NULL, NULL, &counts, NULL), OTA_EOVERFLOW);
+}
+
+/* Arrays of a later header are taken while nothing of it is set. */
+static void test_arrays_of_a_later_header(void **state) {
+    (void)state;
+    stage s;
+    set(&s);
+    ota_plan *plan;
+    ota_error error = {.message = ""};
+    assert_int_equal(ota_plan_create(&plan, &s.problem, 0, &s.options, &error), OTA_OK);
+    struct {
+        ota_arrays arrays;
+        unsigned char later[8];
+    } newer = {.arrays = {.size = sizeof newer}};
+    double coupling[N * M];
+    newer.arrays.coupling = ota_array_of(coupling, OTA_F64, 1, 1, N, M);
+    assert_int_equal(ota_forward(plan, &newer.arrays, NULL, &error), OTA_OK);
+    newer.later[7] = 1;
+    assert_int_equal(ota_forward(plan, &newer.arrays, NULL, &error), OTA_UNSUPPORTED);
+    assert_non_null(strstr(error.message, "newer than this library, and a later field is set"));
+    newer.later[7] = 0;
+    const struct {
+        int64_t stride;
+        ota_status status;
+        const char *sentence;
+    } rows[] = {{INT64_MIN, OTA_EOVERFLOW, "coupling spans more than 2^57 elements"},
+                {INT64_MAX, OTA_EOVERFLOW, "coupling spans more than 2^57 elements"},
+                {INT64_MAX / 8, OTA_EOVERFLOW, "coupling spans more than 2^57 elements"},
+                {-(INT64_MAX / 8), OTA_EOVERFLOW, "coupling spans more than 2^57 elements"},
+                {0, OTA_EINVAL, "coupling is an output with stride 0 in dimension 2"}};
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        newer.arrays.coupling.stride[2] = rows[k].stride;
+        assert_int_equal(ota_forward(plan, &newer.arrays, NULL, &error), rows[k].status);
+        assert_string_equal(error.message, rows[k].sentence);
+    }
+    ota_plan_free(plan);
+}
+
+static void test_rotary_positions(void **state) {
+    (void)state;
+    double elements[4] = {1, 2, 3, 4};
+    const ota_array good = ota_array_of(elements, OTA_F64, 1, 1, 1, 4);
+    ota_array odd = good, negative = good, whole = good, absent = good;
+    odd.size[3] = 3;
+    negative.size[3] = -2;
+    whole.type = OTA_I64;
+    absent.type = OTA_NO_TYPE;
+    const struct {
+        const ota_array *x;
+        double base;
+        const char *sentence;
+    } rows[] = {{NULL, 0, "x is NULL"},
+                {&whole, 0, "x is not a floating-point array"},
+                {&absent, 0, "x is not a floating-point array"},
+                {&odd, 0, "x has the odd width 3"},
+                {&negative, 0, "x has the odd width -2"},
+                {&good, -1, "base is -1"},
+                {&good, NAN, "base is nan"},
+                {&good, INFINITY, "base is inf"}};
+    ota_error error;
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        assert_int_equal(ota_rope(rows[k].x, 0, rows[k].base, &error), OTA_EINVAL);
+        assert_string_equal(error.message, rows[k].sentence);
+        assert_int_equal(ota_rope(rows[k].x, 0, rows[k].base, NULL), OTA_EINVAL);
+    }
+    assert_int_equal(ota_rope(&good, 5, 0, &error), OTA_OK);
+    /* Pairs keep their length; the base 10000 is the standard. */
+    assert_true(fabs(hypot(elements[0], elements[1]) - hypot(1, 2)) < 1e-15);
+    assert_true(fabs(elements[2] - (3 * cos(5.0 / 100) - 4 * sin(5.0 / 100))) < 1e-15);
+    assert_int_equal(ota_rope(&good, -5, 10000, &error), OTA_OK);
+    for (int k = 0; k < 4; k++) assert_true(fabs(elements[k] - (k + 1)) < 1e-14);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_methods),
         cmocka_unit_test(test_method_arguments),
         cmocka_unit_test(test_braces),
         cmocka_unit_test(test_problems),
+        cmocka_unit_test(test_elements_of_every_type),
+        cmocka_unit_test(test_sentences_without_a_field),
+        cmocka_unit_test(test_flows_out_of_range),
+        cmocka_unit_test(test_arrays_of_a_later_header),
+        cmocka_unit_test(test_rotary_positions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

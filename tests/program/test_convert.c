@@ -52,10 +52,58 @@ static void test_bf16_there_and_back(void **state) {
     check_type(OTA_BF16, 7);
 }
 
+static const char *const names[] = {"f64", "f32", "bf16", "f16", "bool", "int64"};
+enum { TYPES = sizeof names / sizeof *names };
+
+/* 0 and 1 are numbers of every type, and so are the conversions between all of them. */
+static void test_every_pair_of_types(void **state) {
+    (void)state;
+    for (int from = 0; from < TYPES; from++)
+        for (int to = 0; to < TYPES; to++) {
+            const ota_type types[] = {tool_type_of(names[from]), tool_type_of(names[to])};
+            const double values[] = {0, 1};
+            double first[2], second[2];
+            tool_convert(values, OTA_F64, first, types[0], 2);
+            tool_convert(first, types[0], second, types[1], 2);
+            for (size_t k = 0; k < 2; k++)
+                assert_true(tool_element(second, types[1], k) == values[k]);
+        }
+    const double fractions[] = {-2.75, NAN, 1e-300};
+    int64_t whole;
+    uint8_t truths[3];
+    tool_convert(fractions, OTA_F64, &whole, OTA_I64, 1);
+    assert_int_equal(whole, -2);
+    tool_convert(fractions, OTA_F64, truths, OTA_BOOL, 3);
+    assert_true(truths[0] == 1 && truths[1] == 0 && truths[2] == 1);
+}
+
+static void test_beyond_the_largest_half(void **state) {
+    (void)state;
+    const double values[] = {65519.99, 65520, -1e300};
+    uint16_t halves[3];
+    tool_convert(values, OTA_F64, halves, OTA_F16, 3);
+    assert_true(halves[0] == 0x7bff && halves[1] == 0x7c00 && halves[2] == 0xfc00);
+}
+
+static void test_names_of_types(void **state) {
+    (void)state;
+    for (int k = 0; k < TYPES; k++)
+        assert_string_equal(tool_type_name(tool_type_of(names[k])), names[k]);
+    assert_int_equal(tool_type_of("f128"), OTA_NO_TYPE);
+    assert_string_equal(tool_type_name(OTA_NO_TYPE), "?");
+    const double value = 3;
+    double kept = 7;
+    assert_true(isnan(tool_element(&value, OTA_NO_TYPE, 0)) != 0);
+    tool_convert(&value, OTA_F64, &kept, OTA_NO_TYPE, 1);
+    tool_convert(&value, OTA_F64, &kept, OTA_F64, 0);
+    assert_true(kept == 7);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_f16_there_and_back),
-        cmocka_unit_test(test_bf16_there_and_back),
+        cmocka_unit_test(test_f16_there_and_back),  cmocka_unit_test(test_bf16_there_and_back),
+        cmocka_unit_test(test_every_pair_of_types), cmocka_unit_test(test_beyond_the_largest_half),
+        cmocka_unit_test(test_names_of_types),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

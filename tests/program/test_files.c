@@ -9,7 +9,7 @@
 
 #include <time.h>
 
-#include "program/files/files.h"
+#include "program/files/files_formats.h"
 
 /* ---- round trips ---- */
 
@@ -90,6 +90,30 @@ static void test_listing_and_names(void **state) {
     }
 }
 
+/* More names than a hint has room for, and a name that alone is too long for it. */
+static void test_hints_of_many_names(void **state) {
+    (void)state;
+    enum { MANY = 40 };
+    static tool_array arrays[MANY];
+    for (int k = 0; k < MANY; k++) {
+        char name[16];
+        snprintf(name, sizeof name, "number-%02d", k);
+        arrays[k] = array_of(numbers, OTA_F64, name, 1, 2, 0);
+    }
+    tool_array array;
+    tool_error error = {0};
+    write_file("many.npz", arrays, MANY);
+    int code = tool_read_array("many.npz", NULL, &array, &error);
+    expect(code, &error, TOOL_EXIT_USAGE, "holds 40 arrays and none was named");
+    assert_non_null(strstr(error.hint, ": number-00, number-01, "));
+    assert_non_null(strstr(error.hint, ", number-17 and 22 more"));
+    memset(arrays[0].name, 'n', 300);
+    write_file("long.npz", arrays, 2);
+    code = tool_read_array("long.npz:none", NULL, &array, &error);
+    expect(code, &error, TOOL_EXIT_USAGE, "holds no array called \"none\"");
+    assert_string_equal(error.hint, "name one with FILE:NAME: 2 more");
+}
+
 static void test_names_with_colons_and_dots(void **state) {
     (void)state;
     tool_array arrays[2] = {array_of(numbers, OTA_F64, "a:b.npz:c", 1, 2, 0),
@@ -102,6 +126,17 @@ static void test_names_with_colons_and_dots(void **state) {
     arrays[1] = array_of(numbers + 4, OTA_F64, "a", 1, 2, 0);
     write_file("whole.npz", arrays, 2);
     read_back("whole.npz:a.npy", &arrays[1]);
+    refuse("whole.npz:b.npy", TOOL_EXIT_USAGE, "holds no array called \"b.npy\"");
+    arrays[0] = array_of(numbers, OTA_F64, "a.safetensors:b", 1, 2, 0);
+    write_file("named.npz", arrays, 2);
+    read_back("named.npz:a.safetensors:b", &arrays[0]);
+    /* A path longer than sentences show. */
+    char path[224], spec[240];
+    snprintf(path, sizeof path, "%0200d.npz", 1);
+    snprintf(spec, sizeof spec, "%s:a", path);
+    arrays[0] = array_of(numbers, OTA_F64, "a", 1, 2, 0);
+    write_file(path, arrays, 1);
+    read_back(spec, &arrays[0]);
 }
 
 static void test_metadata(void **state) {
@@ -171,6 +206,10 @@ static void test_npy_headers_that_are_right(void **state) {
         assert_int_equal(array.count, rows[i].count);
         assert_int_equal(array.rank, rows[i].rank);
         tool_array_free(&array);
+        tool_listing listing;
+        assert_int_equal(tool_list_arrays("a.npy", NULL, &listing, &error), 0);
+        assert_int_equal(listing.entries[0].rank, rows[i].rank);
+        tool_listing_free(&listing);
     }
 }
 
@@ -228,6 +267,8 @@ static void test_npy_headers_that_are_wrong(void **state) {
         {KEYS("'<f8'", "False", "(1,)"), 4, "needs 8 bytes of elements and the file holds 16"},
         {KEYS("'<f8'", "False", "(2,"), 4, "integer of at least 0"},
         {"{'descr': '<f8', ", 4, "quoted string"},
+        {"{'shape': (12", 4, "comma is missing in the shape"},
+        {"{'fortran_order': Fals", 4, "True or False"},
     };
     // clang-format on
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -469,6 +510,120 @@ static void test_safetensors_names_at_their_limit(void **state) {
     }
 }
 
+/* ---- one file, in parts or under way ---- */
+
+/* The lines of every share beside each other are those of the whole, whatever the type of the elements. */
+static void test_shares_make_the_whole(void **state) {
+    (void)state;
+    enum { BLOCKS = 2, ROWS = 5, WIDTH = 3, COUNT = BLOCKS * ROWS * WIDTH };
+    double elements[COUNT];
+    for (int k = 0; k < COUNT; k++) elements[k] = k;
+    tool_array array = {.data = elements, .type = OTA_F64, .rank = 3, .count = COUNT};
+    memcpy(array.shape, (int64_t[]){BLOCKS, ROWS, WIDTH}, 3 * sizeof(int64_t));
+    snprintf(array.name, sizeof array.name, "x");
+    write_file("a.npy", &array, 1);
+    write_file("a.npz", &array, 1);
+    write_file("a.safetensors", &array, 1);
+    put_npy("u.npy", 1, KEYS("'|u1'", "False", "(2, 5, 3)"), COUNT);
+    put_npy("big.npy", 1, KEYS("'>i2'", "False", "(2, 5, 3)"), 2 * COUNT);
+    put_npy("fortran.npy", 1, KEYS("'|u1'", "True", "(2, 5, 3)"), COUNT);
+    put_npy("line.npy", 1, KEYS("'|u1'", "False", "(5,)"), 5);
+    static const struct {
+        const char *spec;
+        int64_t rows; /* of the share */
+        bool in_part;
+    } rows[] = {{"a.npy", -1, true},          {"a.npy", ROWS, true},
+                {"a.npy", ROWS + 1, false},   {"a.safetensors:x", ROWS, true},
+                {"u.npy", ROWS, true},        {"big.npy", ROWS, true},
+                {"fortran.npy", ROWS, false}, {"line.npy", -1, false},
+                {"a.npz:x", ROWS, false}};
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++)
+        for (int ranks = 1; ranks <= ROWS + 1; ranks++) {
+            tool_array whole, part;
+            tool_error error = {0};
+            assert_int_equal(tool_read_array(rows[k].spec, NULL, &whole, &error), 0);
+            const size_t element = ota_type_bytes(whole.type), line = WIDTH * element;
+            int64_t at = 0;
+            for (int rank = 0; rank < ranks; rank++) {
+                const tool_share share = {rank, ranks, rows[k].rows};
+                assert_int_equal(tool_read_share(rows[k].spec, &share, &part, &error), 0);
+                assert_non_null(part.data);
+                assert_int_equal(part.in_part, rows[k].in_part && ranks > 1);
+                if (!part.in_part)
+                    assert_memory_equal(part.data, whole.data, whole.count * element);
+                for (int64_t b = 0; part.in_part && b < BLOCKS; b++)
+                    assert_memory_equal((char *)part.data + (size_t)(b * part.held) * line,
+                                        (char *)whole.data + (size_t)(b * ROWS + at) * line,
+                                        (size_t)part.held * line);
+                if (part.in_part) assert_int_equal(part.first, at);
+                at += part.held;
+                tool_array_free(&part);
+            }
+            if (rows[k].in_part && ranks > 1) assert_int_equal(at, ROWS);
+            tool_array_free(&whole);
+        }
+    const tool_share share = {0, 2, -1};
+    tool_array none;
+    tool_error error = {0};
+    const int code = tool_read_share("missing.npy", &share, &none, &error);
+    expect(code, &error, TOOL_EXIT_IO, "missing.npy: cannot be opened");
+    assert_null(none.data);
+    put_npy("u.npy", 1, KEYS("'<u8'", "False", "(2, 5, 3)"), 8 * COUNT);
+    FILE *file = fopen("u.npy", "r+b");
+    fseek(file, -1, SEEK_END);
+    fputc(0xff, file);
+    fclose(file);
+    const tool_share last = {1, 2, -1};
+    expect(tool_read_share("u.npy", &last, &none, &error), &error, 4, "above 2^63 - 1");
+}
+
+/* Sizes are those at opening: a file that shrinks or grows afterwards is refused. */
+static void test_a_file_changes_under_way(void **state) {
+    (void)state;
+    char bytes[16];
+    tool_file file;
+    tool_error error = {0};
+    put("a.npy", "0123456789abcdef", 16);
+    assert_int_equal(tool_file_open("a.npy", NULL, &file, &error), 0);
+    assert_int_equal(tool_file_read_at(&file, bytes, 16, 0, &error), 0);
+    assert_int_equal(tool_file_recheck(&file, &error), 0);
+    assert_int_equal(truncate("a.npy", 10), 0);
+    int code = tool_file_read_at(&file, bytes, 8, 8, &error);
+    expect(code, &error, TOOL_EXIT_FILE, "a.npy: at byte 10: the file ends 6 bytes too early");
+    code = tool_file_recheck(&file, &error);
+    expect(code, &error, TOOL_EXIT_FILE, "at byte 16: the file changed its size while it was read");
+    tool_file_close(&file);
+}
+
+static void test_lists_that_cannot_be_made(void **state) {
+    (void)state;
+    static const struct {
+        const char *path, *bytes;
+        int code;
+        const char *part;
+    } rows[] = {
+        {"missing.npz", NULL, TOOL_EXIT_IO, "missing.npz: cannot be opened"},
+        {"a.txt", "x", TOOL_EXIT_USAGE, "does not say which kind"},
+        {"short.npz", "PK", TOOL_EXIT_FILE, "too short for a zip archive"},
+        {"short.safetensors", "x", TOOL_EXIT_FILE, "short.safetensors"},
+    };
+    tool_error error = {0};
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        tool_listing listing;
+        if (rows[k].bytes != NULL) put(rows[k].path, rows[k].bytes, strlen(rows[k].bytes));
+        const int code = tool_list_arrays(rows[k].path, NULL, &listing, &error);
+        expect(code, &error, rows[k].code, rows[k].part);
+        assert_null(listing.entries);
+    }
+    char *value = "";
+    int code = tool_safetensors_metadata("short.safetensors", "a", NULL, &value, &error);
+    expect(code, &error, TOOL_EXIT_FILE, "short.safetensors");
+    assert_null(value);
+    code = tool_safetensors_metadata("missing.safetensors", "a", NULL, &value, &error);
+    expect(code, &error, TOOL_EXIT_IO, "missing.safetensors: cannot be opened");
+    tool_array_free(NULL);
+}
+
 /* ---- the small program ---- */
 
 /* The four lines of stderr: sentence, hint, peak memory in KiB, processor seconds. The kernel's own
@@ -551,6 +706,7 @@ int main(int count, char **words) {
         IN_FOLDER(test_round_trips),
         IN_FOLDER(test_bfloat16_has_no_npy),
         IN_FOLDER(test_listing_and_names),
+        IN_FOLDER(test_hints_of_many_names),
         IN_FOLDER(test_names_with_colons_and_dots),
         IN_FOLDER(test_metadata),
         IN_FOLDER(test_npy_headers_that_are_right),
@@ -560,6 +716,9 @@ int main(int count, char **words) {
         IN_FOLDER(test_safetensors_headers_that_are_right),
         IN_FOLDER(test_safetensors_headers_that_are_wrong),
         IN_FOLDER(test_safetensors_names_at_their_limit),
+        IN_FOLDER(test_shares_make_the_whole),
+        IN_FOLDER(test_a_file_changes_under_way),
+        IN_FOLDER(test_lists_that_cannot_be_made),
     };
     return cmocka_run_group_tests_name("files", tests, NULL, NULL);
 }

@@ -3,7 +3,12 @@
 #define _GNU_SOURCE
 #include "files_support.h"
 
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+
 #include "program/files/files.h"
+#include "src/base/integers.h"
 
 /* ---- special files ---- */
 
@@ -54,7 +59,89 @@ static void test_standard_input(void **state) {
     free(bytes);
 }
 
+/* A header may promise more than memory holds, and elements that need checking may end early. */
+static void test_standard_input_that_promises(void **state) {
+    (void)state;
+    static const struct {
+        const char *header;
+        int code;
+        const char *part;
+    } rows[] = {
+        {"{'descr': '<f8', 'fortran_order': False, 'shape': (281474976710656, 16384)}",
+         TOOL_EXIT_LIMIT, "needs 18446744073709551615 bytes of memory, more than is free"},
+        {"{'descr': '<i4', 'fortran_order': False, 'shape': (3,)}", TOOL_EXIT_FILE,
+         "standard input: at byte 67: the array ends 10 bytes too early"},
+    };
+    const int kept = dup(STDIN_FILENO);
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        unsigned char bytes[256] = "\x93NUMPY\1";
+        const size_t length = strlen(rows[k].header);
+        bytes[8] = (unsigned char)length;
+        memcpy(bytes + 10, rows[k].header, length);
+        int ends[2];
+        assert_int_equal(pipe(ends), 0);
+        assert_int_equal(write(ends[1], bytes, length + 12), length + 12);
+        close(ends[1]);
+        dup2(ends[0], STDIN_FILENO);
+        close(ends[0]);
+        refuse("-", rows[k].code, rows[k].part);
+    }
+    dup2(kept, STDIN_FILENO);
+    close(kept);
+}
+
 /* ---- outputs ---- */
+
+/* Ends that do not wait are waited for: the program's own, set so by whoever shares them. */
+static void test_ends_that_do_not_wait(void **state) {
+    (void)state;
+    enum { COUNT = 100000 };
+    int in[2], out[2];
+    tool_error error = {0};
+    assert_int_equal(pipe2(in, O_NONBLOCK), 0);
+    assert_int_equal(pipe2(out, O_NONBLOCK), 0);
+    double *elements = calloc(COUNT, sizeof *elements);
+    for (int k = 0; k < COUNT; k++) elements[k] = k;
+    tool_array array = array_of(elements, OTA_F64, "", 1, COUNT, 0), back;
+    write_file("a.npy", &array, 1);
+    size_t size;
+    char *bytes = get("a.npy", &size);
+    const int kept_in = dup(STDIN_FILENO), kept_out = dup(STDOUT_FILENO);
+    fflush(stdout);
+    const pid_t other = fork();
+    if (other == 0) { /* hands over late what it was given late */
+        for (size_t done = 0; done < 2 * size;) {
+            char piece[4096];
+            const size_t left = ota_size_min(sizeof piece, done < size ? size - done : SIZE_MAX);
+            usleep(done % (size / 2) < sizeof piece ? 20000 : 0);
+            const ssize_t moved =
+                done < size ? write(in[1], bytes + done, left) : read(out[0], piece, sizeof piece);
+            if (moved < 0) continue;
+            if (done >= size && memcmp(piece, bytes + done - size, (size_t)moved) != 0) _exit(1);
+            done += (size_t)moved;
+            if (done == size) close(in[1]);
+        }
+        _exit(0);
+    }
+    dup2(in[0], STDIN_FILENO);
+    close(in[1]);
+    const int read_code = tool_read_array("-", NULL, &back, &error);
+    dup2(out[1], STDOUT_FILENO);
+    tool_output *output;
+    int code = tool_output_begin("-", false, &output, &error);
+    if (code == 0)
+        code = tool_output_end(output, tool_write_arrays(output, &back, 1, &error), &error);
+    dup2(kept_out, STDOUT_FILENO);
+    dup2(kept_in, STDIN_FILENO);
+    int status;
+    assert_int_equal(waitpid(other, &status, 0), other);
+    assert_true(read_code == 0 && code == 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    const int ends[] = {in[0], out[0], out[1], kept_in, kept_out};
+    for (size_t k = 0; k < sizeof ends / sizeof *ends; k++) close(ends[k]);
+    tool_array_free(&back);
+    free(elements);
+    free(bytes);
+}
 
 static tool_output *begin(const char *path, bool force) {
     tool_output *output;
@@ -167,6 +254,15 @@ static void test_output_places(void **state) {
     assert_int_equal(lstat("link.txt", &status), 0);
     assert_true(S_ISLNK(status.st_mode));
     holds("target.txt", "new");
+    assert_int_equal(symlink("nowhere", "dangling.txt"), 0);
+    refuse_output("dangling.txt", false, TOOL_EXIT_USAGE, "already exists");
+    assert_int_equal(tool_output_commit(begin("dangling.txt", true), &error), 0);
+    holds("dangling.txt", "new");
+    struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = "socket.txt"};
+    const int end = socket(AF_UNIX, SOCK_STREAM, 0);
+    assert_int_equal(bind(end, (const struct sockaddr *)&address, sizeof address), 0);
+    close(end);
+    refuse_output("socket.txt", true, TOOL_EXIT_USAGE, "is a device or socket, not a file");
 
     char longest[256];
     memset(longest, 'n', 255);
@@ -200,20 +296,44 @@ static void test_devices_are_written_in_place(void **state) {
     tool_output_abort(output);
 }
 
+static void test_no_array_on_a_terminal(void **state) {
+    (void)state;
+    const int terminal = posix_openpt(O_RDWR | O_NOCTTY), kept = dup(STDOUT_FILENO);
+    assert_true(terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0);
+    const int end = open(ptsname(terminal), O_RDWR | O_NOCTTY);
+    assert_true(end >= 0);
+    fflush(stdout);
+    dup2(end, STDOUT_FILENO);
+    tool_output *output;
+    tool_error error = {0};
+    const int code = tool_output_begin("-", false, &output, &error);
+    dup2(kept, STDOUT_FILENO);
+    expect(code, &error, TOOL_EXIT_USAGE, "standard output is a terminal and an array is binary");
+    close(end);
+    close(terminal);
+    close(kept);
+}
+
 static void test_writers_refuse_what_does_not_fit(void **state) {
     (void)state;
     tool_array pair[2] = {array_of(numbers, OTA_F64, "x", 1, 6, 0),
                           array_of(numbers, OTA_F64, "x", 1, 6, 0)};
-    tool_array bad[] = {pair[0], pair[0], pair[0]};
+    enum { BAD = 7 };
+    tool_array bad[BAD];
+    for (int k = 0; k < BAD; k++) bad[k] = pair[0];
     bad[0].count = 5;
     bad[1].type = OTA_NO_TYPE;
     bad[2].shape[0] = -6;
+    bad[3].rank = -1;
+    bad[4].rank = TOOL_MAX_RANK + 1;
+    bad[5].data = NULL;
+    bad[6].name[0] = '\0'; /* an .npy file has no name for it */
     const char *const paths[] = {"a.npy", "a.npz", "a.safetensors"};
     for (size_t i = 0; i < 3; i++) {
         tool_output *output = NULL;
         tool_error error = {0};
         assert_int_equal(tool_output_begin(paths[i], false, &output, &error), 0);
-        for (size_t k = 0; k < 3; k++)
+        for (size_t k = 0; k < (i == 0 ? BAD - 1 : BAD); k++)
             assert_int_equal(tool_write_arrays(output, &bad[k], 1, &error), TOOL_EXIT_INTERNAL);
         int code = tool_write_arrays(output, pair, 2, &error);
         assert_int_equal(code, i == 0 ? TOOL_EXIT_USAGE : TOOL_EXIT_INTERNAL);
@@ -223,6 +343,16 @@ static void test_writers_refuse_what_does_not_fit(void **state) {
     tool_error error = {0};
     int code = tool_write_arrays(output, pair, 1, &error);
     expect(code, &error, TOOL_EXIT_USAGE, "which kind of file to write");
+    code = tool_write_npz(output, pair, 0, &error);
+    expect(code, &error, TOOL_EXIT_USAGE, "a.bin: npz needs a file and at least one array");
+    const tool_metadata bytes = {"key", "\xff"};
+    code = tool_write_safetensors(output, pair, 1, &bytes, 1, &error);
+    expect(code, &error, TOOL_EXIT_INTERNAL, "a.bin: metadata must be UTF-8");
+    snprintf(pair[1].name, sizeof pair[1].name, "__metadata__");
+    code = tool_write_safetensors(output, pair, 2, NULL, 0, &error);
+    expect(code, &error, TOOL_EXIT_INTERNAL, "a.bin: array without a valid name of its own");
+    code = tool_write_safetensors_header(output, bad + 3, 1, &error);
+    expect(code, &error, TOOL_EXIT_INTERNAL, "a.bin: an array without type or rank");
     tool_output_abort(output);
     assert_int_equal(count_files(), 0);
 }
@@ -231,11 +361,14 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         IN_FOLDER(test_special_files),
         IN_FOLDER(test_standard_input),
+        IN_FOLDER(test_standard_input_that_promises),
+        IN_FOLDER(test_ends_that_do_not_wait),
         IN_FOLDER(test_output_appears_whole_or_not),
         IN_FOLDER(test_output_loses_the_race),
         IN_FOLDER(test_sets_of_outputs),
         IN_FOLDER(test_output_places),
         IN_FOLDER(test_devices_are_written_in_place),
+        IN_FOLDER(test_no_array_on_a_terminal),
         IN_FOLDER(test_writers_refuse_what_does_not_fit),
     };
     return cmocka_run_group_tests_name("outputs", tests, NULL, NULL);

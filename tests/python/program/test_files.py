@@ -359,6 +359,8 @@ def test_archives_that_are_refused(tmp_path: Path) -> None:
         (zip_of(("x.npy", data), method=zipfile.ZIP_BZIP2), "not STORED or DEFLATE"),
         (zip_of(("x.npy", data), method=zipfile.ZIP_LZMA), "not STORED or DEFLATE"),
         (zip_of(("x.txt", data)), "holds no array"),
+        (zip_of(), "holds no array"),
+        (zip_of(("", data)), "no name of 1 to 1024"),
         (zip_of(("x.npy", data + b"x")), "needs"),
         (zip_of(("x.npy", b"no npy")), "too early"),
         (zip_of(("x.npy", zip_of(("y.npy", data)))), "must start"),
@@ -374,6 +376,42 @@ def test_archives_that_are_refused(tmp_path: Path) -> None:
     for content, part in cases:
         path.write_bytes(content)
         refuse(path, BAD_FILE, part)
+
+
+def with_wide_end(archive: bytes, offset: int = 0, mark: bytes = b"PK\6\6", count: int = 0) -> bytes:
+    """The archive with a 64-bit end record and its locator, which points `offset` bytes beside it."""
+    end = archive.index(b"PK\5\6")
+    entries, size, begin = struct.unpack_from("<10xHII", archive, end)
+    record = mark + struct.pack("<QHHIIQQQQ", 44, 45, 45, 0, 0, *[count or entries] * 2, size, begin)
+    locator = b"PK\6\7" + struct.pack("<IQI", 0, end + offset, 1)
+    return archive[:end] + record + locator + archive[end:]
+
+
+def test_archives_with_a_wide_end(tmp_path: Path) -> None:
+    path, array = tmp_path / "a.npz", np.arange(5.0)
+    good = zip_of(("x.npy", npy_bytes(array)))
+    path.write_bytes(with_wide_end(good))
+    same(copy(path), array)
+    for change, code, part in (
+        ({"offset": 1}, BAD_FILE, "64-bit end record lies outside the file"),
+        ({"offset": 2**62}, BAD_FILE, "64-bit end record lies outside the file"),
+        ({"offset": -1}, BAD_FILE, "64-bit end record does not start with PK 6 6"),
+        ({"mark": b"PK\6\5"}, BAD_FILE, "64-bit end record does not start with PK 6 6"),
+        ({"count": 2**40}, LIMIT, "declares 1099511627776 entries in 51 directory bytes"),
+    ):
+        path.write_bytes(with_wide_end(good, **change))  # type: ignore[arg-type]
+        refuse(path, code, part)
+
+
+def test_what_an_archive_lists(tmp_path: Path) -> None:
+    """Arrays alone: other entries are none, and one bad array ends the list."""
+    path, data = tmp_path / "a.npz", npy_bytes(np.arange(5.0))
+    path.write_bytes(zip_of(("x.npy", data), (".npy", data), ("notes.txt", b"x")))
+    assert Answer("--list", path).out.decode().split("\t")[0] == "x"
+    same(copy(path), np.arange(5.0))
+    path.write_bytes(zip_of(("x.npy", data), ("y.npy", data[:-1])))
+    answer = Answer("--list", path)
+    assert answer.code == BAD_FILE and "the shape needs 40 bytes" in answer.message
 
 
 def test_archive_entries_at_their_limit(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ WORDS: dict[str, Any] = {
 }
 GONE = object()
 SPLIT = {"type": "Split", "pattern": {"Regex": "a"}}
+IDS = "the post_processor's ids must be in the vocabulary, at most 16 on each side"
 CLS = {"SpecialToken": {"id": "[CLS]"}}
 
 
@@ -177,6 +178,73 @@ ROWS: list[tuple[dict[str, Any], str, Any, int, str]] = [
         4,
         'the pattern "(": missing closing parenthesis',
     ),
+    (
+        BYTES,
+        "pre_tokenizer",
+        {"type": "Split", "pattern": {"Regex": ""}},
+        4,
+        "a pattern must have 1 to 4096 bytes and no NUL",
+    ),
+    (
+        BYTES,
+        "pre_tokenizer",
+        {"type": "Split", "pattern": {"Regex": "[a[b]]"}},
+        2,
+        "has a class inside a class",
+    ),
+    *(
+        (
+            BYTES,
+            "pre_tokenizer",
+            {"type": "Split", "pattern": {"Regex": pattern}},
+            2,
+            f'the pattern "{pattern}" uses a class that has another meaning here',
+        )
+        for pattern in ("\\h", "\\H", "[\\S]", "[\\B]", "[a\\h]")
+    ),
+    *(
+        (
+            BYTES,
+            "pre_tokenizer",
+            {"type": "Split", "pattern": {"Regex": pattern}},
+            2,
+            f'the pattern "{pattern}" {what}',
+        )
+        for pattern, what in (
+            ("[a&&b]", "intersects classes"),
+            ("[a[:alpha:]]", "has a class inside a class"),
+        )
+    ),
+    (
+        BYTES,
+        "pre_tokenizer",
+        {"type": "Split", "pattern": {"Regex": "[\\W]"}},
+        2,
+        'the pattern "[\\W]" uses a class that has another meaning here',
+    ),
+    (
+        WORDS,
+        "normalizer",
+        {"type": "Sequence", "normalizers": [{"type": "NFC"}] * 14 + [{"type": "BertNormalizer"}]},
+        5,
+        "more than 16 steps, or lists in lists more than 4 deep",
+    ),
+    (
+        BYTES,
+        "added_tokens",
+        [{"id": 96, "content": 7}],
+        4,
+        "an added token must have an integer id and a content that is not empty",
+    ),
+    (WORDS, "post_processor", {"type": "BertProcessing", "cls": ["[CLS]", "1"], "sep": ["[SEP]", 2]}, 4, IDS),
+    (
+        WORDS,
+        "post_processor",
+        {"type": "TemplateProcessing", "single": [CLS], "special_tokens": {"[CLS]": {"ids": 1}}},
+        4,
+        'the special token "[CLS]" is not known here',
+    ),
+    (BYTES, "decoder", 7, 2, 'the decoder "" is not known here'),
     (WORDS, "post_processor", {"type": "Other"}, 2, 'the post_processor "Other" is not known here'),
     (
         WORDS,
@@ -204,28 +272,28 @@ ROWS: list[tuple[dict[str, Any], str, Any, int, str]] = [
         "post_processor",
         {"type": "TemplateProcessing", "single": [CLS], "special_tokens": {"[CLS]": {"ids": [9]}}},
         4,
-        "the post_processor's ids must be in the vocabulary, at most 16 on each side",
+        IDS,
     ),
     (
         WORDS,
         "post_processor",
         {"type": "TemplateProcessing", "single": [CLS] * 99, "special_tokens": {"[CLS]": {"ids": [1]}}},
         4,
-        "the post_processor's ids must be in the vocabulary, at most 16 on each side",
+        IDS,
     ),
     (
         WORDS,
         "post_processor",
         {"type": "BertProcessing", "sep": ["[SEP]", 2]},
         4,
-        "the post_processor's ids must be in the vocabulary, at most 16 on each side",
+        IDS,
     ),
     (
         WORDS,
         "post_processor",
         {"type": "BertProcessing", "cls": ["[CLS]", 1], "sep": ["[SEP]", -2]},
         4,
-        "the post_processor's ids must be in the vocabulary, at most 16 on each side",
+        IDS,
     ),
     (WORDS, "decoder", {"type": "Other"}, 2, 'the decoder "Other" is not known here'),
     (WORDS, "decoder", {"type": "Sequence", "decoders": []}, 2, 'the decoder "Sequence" is not known here'),
@@ -263,6 +331,12 @@ TEXTS: list[tuple[str, int, str]] = [
     ('{"\\u12": 1}', 4, "\\u needs four hexadecimal digits"),
     ('{"\\u12g4": 1}', 4, "\\u needs four hexadecimal digits"),
     ('{"\\u0000": 1}', 4, "a string must not hold U+0000"),
+    ('{"\\ud800\\ud800": 1}', 4, "a surrogate stands alone"),
+    ('{"\\ud800\\u12": 1}', 4, "a surrogate stands alone"),
+    ('{"\\ud800xxxxxx": 1}', 4, "a surrogate stands alone"),
+    ('{"\\ud800\\uE000": 1}', 4, "a surrogate stands alone"),
+    ('{"a": 1.5e3, "b": -0.5, "c": -0e1, "d": "\\ud83d\\ude00"}', 4, "a tokenizer must have a model"),
+    ('{"\\ud83d\\ude00\\u00E9": 1}', 4, "a tokenizer must have a model"),
     ('{"\\udc00": 1}', 4, "a surrogate stands alone"),
     ('{"\\ud800": 1}', 4, "a surrogate stands alone"),
     ('{"\\ud800\\u0041": 1}', 4, "a surrogate stands alone"),
@@ -310,6 +384,40 @@ def test_a_broken_member(
     found, said = refused(tmp_path, spoilt(base, place, value))
     assert (found, said.endswith(sentence)) == (code, True), said
     assert "tokenizer.json" in said
+
+
+def test_members_that_may_be_missing(tmp_path: Path) -> None:
+    """The kind of a model follows from its merges; prefix and longest word have their standards."""
+    path = tmp_path / "tokenizer.json"
+    for base, changes, ids in (
+        (BYTES, {"model.type": GONE}, [95]),
+        (WORDS, {"model.type": GONE}, [3]),
+        (WORDS, {"model.continuing_subword_prefix": "@@", "model.max_input_chars_per_word": 3}, [3]),
+        (WORDS, {"model.max_input_chars_per_word": 2}, [0]),
+        (WORDS, {"model.continuing_subword_prefix": 7, "model.max_input_chars_per_word": "x"}, [3]),
+        (WORDS, {"normalizer": None, "post_processor": None, "decoder": None}, [3]),
+        (BYTES, {"decoder": {"type": "ByteLevel"}, "model.vocab.\u00e9": 97}, [95]),
+    ):
+        tree = base
+        for place, value in changes.items():
+            tree = json.loads(spoilt(tree, place, value))
+        path.write_text(json.dumps(tree))
+        assert answer(tmp_path, "tokenize", "tokenizer.json", "--text", "the")["ids"] == ids, changes
+
+
+def test_texts_that_are_no_files_or_too_long(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text(json.dumps(BYTES))
+    (tmp_path / "folder").mkdir()
+    with (tmp_path / "long.txt").open("wb") as file:
+        file.truncate((64 << 20) + 1)
+    for name, code, sentence in (
+        ("folder", 4, "folder: is a folder, not a file"),
+        ("missing", 6, "missing: cannot be opened: No such file or directory"),
+        ("long.txt", 5, "long.txt: has more than 67108864 bytes, the limit for a text"),
+    ):
+        assert answer(tmp_path, "tokenize", "tokenizer.json", name, code=code)["error"] == sentence
+    both = answer(tmp_path, "tokenize", "tokenizer.json", "folder", "--text", "the", code=2)
+    assert both["error"] == "there are two texts: --text and the file 'folder'"
 
 
 @pytest.mark.parametrize(("text", "code", "sentence"), TEXTS)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import unicodedata
 from pathlib import Path
 from typing import Any
 
@@ -146,9 +147,35 @@ def split(behavior: str, invert: bool):
     return make
 
 
+def after(*steps: Any, normal: Any = None):
+    """Byte-level pieces of the words that `steps` cut, of texts that `normal` changed before."""
+
+    def make(model: dict[str, Any]) -> Tokenizer:
+        tokenizer = bytes_tokenizer(model)
+        if normal is not None:
+            tokenizer.normalizer = normal
+        last = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*steps, last])
+        return tokenizer
+
+    return make
+
+
 BYTE_LEVEL = {"gpt2": gpt2, "smollm": smollm, "llama3": llama3}
+PATTERNS = {
+    "words": r"\w+", "words in a class": r"[^\w\s]|[\w.]", "no words": r"\W", "blanks in a class": r"[\s\d]",
+    "edges": r"\b", "no edges": r"\Ba", "a backspace": r"[\b]",
+    "no blanks": r"\S+", "not a few letters": r"[^a-f\]\s]+",
+    "before capitals": r"(?=[A-Z])", "none": r"q*", "quoted": r"\.|[\]\[]",
+}  # fmt: skip
 OTHERS = {
     "composed": composed,
+    "nfc": after(normal=normalizers.NFC()),
+    "no marks": after(normal=normalizers.Sequence([normalizers.NFKD(), normalizers.StripAccents()])),
+    "letters and signs": after(pre_tokenizers.Whitespace()),
+    "signs": after(pre_tokenizers.Punctuation("merged_with_previous"), pre_tokenizers.Digits()),
+    "literal": after(pre_tokenizers.Split("a.", "isolated")),
+    **{name: after(pre_tokenizers.Split(Regex(pattern), "isolated")) for name, pattern in PATTERNS.items()},
     **{
         f"{behavior}-{invert}": split(behavior, invert)
         for behavior in ("isolated", "removed", "merged_with_previous", "merged_with_next", "contiguous")
@@ -157,9 +184,9 @@ OTHERS = {
 }
 
 
-def wordpiece(lower: bool) -> Tokenizer:
+def wordpiece(lower: bool, **normal: bool) -> Tokenizer:
     tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lower)
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lower, **normal)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece()
     names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -235,6 +262,75 @@ def test_every_byte_comes_back(lossless: Judge, text: bytes) -> None:
     # <mask> and <rs> take the blanks beside them along.
     if b"<mask>" not in text and b"<rs>" not in text:
         assert lossless.decode(lossless.ids(text, "--no-special")) == text
+
+
+@pytest.mark.parametrize(
+    "name", ["words", "words in a class", "no words", "edges", "no edges", "letters and signs"]
+)
+def test_which_characters_are_of_words(tmp_path: Path, model: dict[str, Any], name: str) -> None:
+    """The engines of the package have two sets of them, of which neither is a union of categories."""
+    odd = [
+        character
+        for character in map(chr, [*range(128, 0xD800), *range(0xF900, 0x1F300)])
+        if unicodedata.category(character) in ("No", "So", "Sk", "Pc", "Cf", "Mc", "Me", "Nl")
+    ]
+    texts = ["a".join(odd[k : k + 300]) for k in range(0, len(odd), 300)]
+    # An "a" joins the first byte behind it, unless a cut lies between them.
+    letters = sorted(piece for piece in model["vocab"] if len(piece) == 1)
+    pieces = [*letters, *("a" + letter for letter in letters)]
+    joins = {"vocab": {piece: k for k, piece in enumerate(pieces)}, "merges": [("a", one) for one in letters]}
+    assert Judge(tmp_path, OTHERS[name](joins)).differences(texts) == 0
+
+
+def test_words_that_stand_alone(tmp_path: Path, model: dict[str, Any]) -> None:
+    """An added token that must be a word: no letter beside it, be it one in a circle."""
+    tokenizer = gpt2(model)
+    tokenizer.add_tokens([AddedToken("word", single_word=True)])
+    letters = "\u24d0\u24e9\U0001f130\U0001f169\U0001f189\u200d\u200c\u203f\u0301a1\u00e9"
+    beside = letters + "\u00bd\u00b2\u2460\u24ea\U0001f18a. "
+    texts = [f"{left}word{right}" for left in beside for right in beside]
+    assert Judge(tmp_path, tokenizer).differences([" ".join(texts)]) == 0
+
+
+def test_blanks_beside_added_tokens(tmp_path: Path, model: dict[str, Any]) -> None:
+    tokenizer = gpt2(model)
+    tokenizer.add_tokens([AddedToken("<both>", lstrip=True, rstrip=True), AddedToken("<left>", lstrip=True)])
+    tokenizer.add_tokens([AddedToken("<right>", rstrip=True), AddedToken("<right>s", rstrip=True)])
+    beside = ["", " ", "  ", "\u3000", "\u2003\u00a0", "\n", "a", " a", "a ", "<both>", " <right> "]
+    texts = [
+        f"{left}<{name}>{right}" for name in ("both", "left", "right") for left in beside for right in beside
+    ]
+    judge = Judge(tmp_path, tokenizer)
+    assert not [text for text in texts[::5] if judge.differences([text])]
+
+
+def test_bytes_that_are_no_text_pass_normalizers(tmp_path: Path, model: dict[str, Any]) -> None:
+    judge = Judge(tmp_path, OTHERS["nfc"](model))
+    for text in (
+        b"a\xffb",
+        b"\xe0\x80 \xc2",
+        b"\xf0\x8f\xed\xa0 \xf4\x90a",
+        b"e\xcc",
+        b"\xf4\x8f\xbf",
+        b"\xc1\xbf",
+    ):
+        assert judge.decode(judge.ids(text)) == text
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_letters_that_a_vocabulary_lacks(tmp_path: Path, fused: bool) -> None:
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())[:60]
+    pieces = {piece: k for k, piece in enumerate(["<unk>", *letters])}
+    tokenizer = Tokenizer(models.BPE(pieces, [], unk_token="<unk>", fuse_unk=fused))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    assert (
+        Judge(tmp_path, tokenizer).differences(["abc", "A", "Axy zB", "\u00e9\u00e9 A\u00e9", "a A a"]) == 0
+    )
+
+
+@pytest.mark.parametrize("setting", ["clean_text", "handle_chinese_chars", "strip_accents"])
+def test_wordpiece_without_one_step(tmp_path: Path, setting: str) -> None:
+    assert Judge(tmp_path, wordpiece(True, **{setting: False})).differences(TRICKY) == 0
 
 
 @pytest.mark.parametrize("lower", [True, False])

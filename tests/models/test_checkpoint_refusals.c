@@ -1,0 +1,617 @@
+/* test_checkpoint_refusals.c: every refusal of config.json, of indices of shards and of .gguf files, a row each: what is
+ * changed in a sound file, the status and the sentence. The sound files themselves are taken. */
+#define _GNU_SOURCE
+#include "files_support.h"
+
+#include "otattn_model.h"
+
+#include "models/checkpoint/files.h"
+
+/* Opens what lies in the folder; the sentence must hold `part`. */
+static void open_as(const char *name, const ota_model_options *options, ota_status wanted,
+                    const char *part) {
+    ota_model *model;
+    ota_error error = {.message = ""};
+    const ota_status status = ota_model_open(&model, name, options, &error);
+    if (status != wanted || strstr(error.message, part) == NULL)
+        fail_msg("status %d, \"%s\": wanted %d and \"%s\"", (int)status, error.message, (int)wanted,
+                 part);
+    assert_true((model != NULL) == (status == OTA_OK));
+    /* The sentence may be left out. */
+    ota_model_free(model);
+    assert_int_equal(ota_model_open(&model, name, options, NULL), wanted);
+    ota_model_free(model);
+}
+
+/* ---- config.json ---- */
+
+typedef struct member {
+    const char *key, *value; /* as JSON; a row's NULL takes the member out */
+} member;
+
+static const member gpt2[] = {
+    {"model_type", "\"gpt2\""}, {"n_layer", "1"},     {"n_head", "2"},       {"n_embd", "8"},
+    {"n_inner", "12"},          {"vocab_size", "11"}, {"n_positions", "16"}, {NULL, NULL}};
+static const member llama[] = {
+    {"model_type", "\"llama\""},  {"num_hidden_layers", "1"}, {"num_attention_heads", "2"},
+    {"num_key_value_heads", "1"}, {"hidden_size", "8"},       {"max_position_embeddings", "16"},
+    {"vocab_size", "5"},          {"intermediate_size", "8"}, {NULL, NULL}};
+static const member gemma[] = {{"model_type", "\"gemma3_text\""},
+                               {"num_hidden_layers", "2"},
+                               {"num_attention_heads", "2"},
+                               {"num_key_value_heads", "1"},
+                               {"head_dim", "4"},
+                               {"sliding_window", "3"},
+                               {"hidden_size", "8"},
+                               {"max_position_embeddings", "16"},
+                               {"vocab_size", "11"},
+                               {"intermediate_size", "12"},
+                               {NULL, NULL}};
+
+/* The base's members with one of them changed, added or left out. */
+static void write_config(const member *base, const char *key, const char *value) {
+    char text[2048];
+    size_t used = (size_t)snprintf(text, sizeof text, "{");
+    bool met = key == NULL;
+    for (int k = 0; base[k].key != NULL || !met; k++) {
+        const bool last = base[k].key == NULL,
+                   same = last || (key != NULL && strcmp(base[k].key, key) == 0);
+        const char *shown = same ? value : base[k].value;
+        met |= same;
+        if (shown != NULL)
+            used += (size_t)snprintf(text + used, sizeof text - used, "%s\"%s\": %s",
+                                     used > 1 ? ", " : "", last ? key : base[k].key, shown);
+        if (last) break;
+    }
+    used += (size_t)snprintf(text + used, sizeof text - used, "}");
+    put("config.json", text, used);
+}
+
+#define BASES "rotary positions need an even head width and a base above 1"
+#define DEEP8 "[[[[[[[["
+
+static void test_config(void **state) {
+    (void)state;
+    static const struct {
+        const member *base;
+        const char *key, *value;
+        ota_status status;
+        const char *sentence; /* behind the file's name */
+    } rows[] = {
+        {gpt2, NULL, NULL, OTA_EIO, "model.safetensors: cannot be opened"},
+        {llama, NULL, NULL, OTA_EIO, "model.safetensors: cannot be opened"},
+        {gemma, NULL, NULL, OTA_EIO, "model.safetensors: cannot be opened"},
+        {gpt2, "n_inner", NULL, OTA_EIO, "model.safetensors: cannot be opened"},
+        {gpt2, "model_type", NULL, OTA_EFORMAT, "\"model_type\": must name the architecture"},
+        {gpt2, "model_type", "3", OTA_EFORMAT, "\"model_type\": must name the architecture"},
+        {gpt2, "model_type", "\"mamba\"", OTA_UNSUPPORTED,
+         "\"model_type\": the architecture \"mamba\" is not known"},
+        {gpt2, "n_layer", NULL, OTA_EFORMAT, "\"n_layer\": is missing"},
+        {gpt2, "n_layer", "null", OTA_EFORMAT, "\"n_layer\": is missing"},
+        {gpt2, "n_layer", "0", OTA_EFORMAT, "\"n_layer\" is 0, outside 1 to 1024"},
+        {gpt2, "n_layer", "1.0", OTA_EFORMAT, "\"n_layer\": must be an exact integer"},
+        {gpt2, "n_embd", "9", OTA_EFORMAT, "the width 9 is no multiple of 2 heads"},
+        {gpt2, "layer_norm_epsilon", "1", OTA_EFORMAT, "epsilon must lie between 0 and 1"},
+        {gpt2, "layer_norm_epsilon", "0", OTA_EFORMAT, "epsilon must lie between 0 and 1"},
+        {gpt2, "layer_norm_epsilon", "[]", OTA_EFORMAT, "\"layer_norm_epsilon\": must be a number"},
+        {gpt2, "activation_function", "7", OTA_EFORMAT, "\"activation_function\": must be a word"},
+        {gpt2, "activation_function", "\"mish\"", OTA_UNSUPPORTED,
+         "\"activation_function\": the activation \"mish\" is not known"},
+        {gpt2, "tie_word_embeddings", "1", OTA_EFORMAT,
+         "\"tie_word_embeddings\": must be true or false"},
+        {gpt2, "scale_attn_weights", "0", OTA_EFORMAT,
+         "\"scale_attn_weights\": must be true or false"},
+        {gpt2, "scale_attn_by_inverse_layer_idx", "0", OTA_EFORMAT,
+         "\"scale_attn_by_inverse_layer_idx\": must be true or false"},
+        {gpt2, "is_decoder", "\"no\"", OTA_EFORMAT, "\"is_decoder\": must be true or false"},
+        {gpt2, "add_cross_attention", "true", OTA_UNSUPPORTED,
+         "\"add_cross_attention\": such models are not run"},
+        {gpt2, "attn_logit_softcapping", "30", OTA_UNSUPPORTED,
+         "\"attn_logit_softcapping\": such models are not run"},
+        {gpt2, "position_embedding_type", "\"absolute\"", OTA_EIO, "cannot be opened"},
+        {gpt2, "position_embedding_type", "\"relative_key\"", OTA_UNSUPPORTED,
+         "\"position_embedding_type\": only absolute positions are known"},
+        {gpt2, "position_embedding_type", "1", OTA_UNSUPPORTED,
+         "\"position_embedding_type\": only absolute positions are known"},
+        {gpt2, "x",
+         DEEP8 DEEP8 DEEP8 DEEP8 DEEP8 DEEP8 DEEP8 DEEP8
+         "]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]",
+         OTA_EFORMAT, "the JSON is nested more than 64 deep"},
+        {gpt2, "x", "{\"a\": {\"b\": [1, {\"c\": 2}]}}", OTA_EIO, "cannot be opened"},
+        {llama, "num_key_value_heads", "3", OTA_EFORMAT, "2 heads are no multiple of 3 key heads"},
+        {llama, "head_dim", "3", OTA_EFORMAT, BASES},
+        {llama, "rope_theta", "1", OTA_EFORMAT, BASES},
+        {llama, "rope_theta", "1e13", OTA_EFORMAT, BASES},
+        {llama, "rope_theta", "\"x\"", OTA_EFORMAT, "\"rope_theta\": must be a number"},
+        {llama, "rope_scaling", "[]", OTA_EFORMAT, "\"rope_scaling\": must be an object"},
+        {llama, "rope_scaling", "{\"type\": 1}", OTA_EFORMAT,
+         "\"rope_scaling\": the type must be a word"},
+        {llama, "rope_scaling", "{\"type\": \"yarn\"}", OTA_UNSUPPORTED,
+         "\"rope_scaling\": rotary positions of type \"yarn\" are not known"},
+        {llama, "rope_scaling", "{\"type\": \"linear\", \"factor\": \"x\"}", OTA_EFORMAT,
+         "\"factor\": must be a number"},
+        {llama, "rope_scaling", "{\"type\": \"linear\", \"factor\": 2, \"rope_theta\": []}",
+         OTA_EFORMAT, "\"rope_theta\": must be a number"},
+        {llama, "rope_parameters", "{\"rope_type\": \"llama3\", \"low_freq_factor\": []}",
+         OTA_EFORMAT, "\"low_freq_factor\": must be a number"},
+        {llama, "rope_parameters", "{\"rope_type\": \"llama3\", \"high_freq_factor\": []}",
+         OTA_EFORMAT, "\"high_freq_factor\": must be a number"},
+        {gemma, "rope_local_base_freq", "0.5", OTA_EFORMAT, BASES},
+        {gemma, "rope_local_base_freq", "1e13", OTA_EFORMAT, BASES},
+        {gemma, "rope_local_base_freq", "true", OTA_EFORMAT,
+         "\"rope_local_base_freq\": must be a number"},
+        {gemma, "rope_parameters", "{\"full_attention\": 1}", OTA_EFORMAT,
+         "\"full_attention\": must be an object"},
+        {gemma, "rope_parameters", "{\"full_attention\": {\"type\": 1}}", OTA_EFORMAT,
+         "\"full_attention\": the type must be a word"},
+        {gemma, "rope_parameters", "{\"sliding_attention\": {\"rope_theta\": []}}", OTA_EFORMAT,
+         "\"rope_theta\": must be a number"},
+        {gemma, "rope_parameters",
+         "{\"sliding_attention\": {\"rope_type\": \"linear\", \"factor\": 2}}", OTA_UNSUPPORTED,
+         "\"sliding_attention\": rotary positions of local layers are not scaled"},
+        {gemma, "layer_types", "1", OTA_EFORMAT,
+         "\"layer_types\": must be a list of one word a layer"},
+        {gemma, "layer_types", "[\"full_attention\"]", OTA_EFORMAT,
+         "\"layer_types\": must be a list of one word a layer"},
+        {gemma, "layer_types", "[\"full_attention\", \"half\"]", OTA_EFORMAT,
+         "\"layer_types\": must hold sliding_attention or full_attention"},
+        {gemma, "layer_types", "[1, \"full_attention\"]", OTA_EFORMAT,
+         "\"layer_types\": must hold sliding_attention or full_attention"},
+        {gemma, "layer_types", "[\"sliding_attention\", \"full_attention\"]", OTA_EIO,
+         "cannot be opened"},
+    };
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        print_message("%s: %s\n", rows[k].key != NULL ? rows[k].key : "",
+                      rows[k].value != NULL ? rows[k].value : "");
+        write_config(rows[k].base, rows[k].key, rows[k].value);
+        open_as(".", NULL, rows[k].status, rows[k].sentence);
+    }
+    put("config.json", "[]", 2);
+    open_as(".", NULL, OTA_EFORMAT, "config.json: at byte 0: the file must hold a JSON object");
+    put("config.json", "{\"a\": 1, \"a\": 2}", 16);
+    open_as(".", NULL, OTA_EFORMAT, "not valid JSON: duplicate object key");
+}
+
+/* ---- weights in safetensors, one file or more ---- */
+
+/* A file with the given header and so many bytes of zeros. */
+static void write_tensors(const char *path, const char *header, size_t zeros) {
+    unsigned char bytes[8192] = {0};
+    const size_t size = strlen(header);
+    bytes[0] = (unsigned char)size;
+    bytes[1] = (unsigned char)(size >> 8);
+    memcpy(bytes + 8, header, size);
+    put(path, bytes, 8 + size + zeros);
+}
+
+#define TENSOR(name, type, shape, begin, end)                                                      \
+    "\"" name "\":{\"dtype\":\"" type "\",\"shape\":[" shape "],\"data_offsets\":[" #begin         \
+    "," #end "]}"
+
+static void test_weights_that_do_not_fit(void **state) {
+    (void)state;
+    static const struct {
+        const char *header;
+        size_t zeros;
+        ota_status status;
+        const char *sentence;
+    } rows[] = {
+        {"{}", 0, OTA_EMISMATCH, ".: holds no tensor \"model.embed_tokens.weight\""},
+        {"{" TENSOR("embed_tokens.weight", "F32", "40", 0, 160) "}", 160, OTA_EMISMATCH,
+         "\"embed_tokens.weight\" does not have the shape [5, 8] that the configuration implies"},
+        {"{" TENSOR("embed_tokens.weight", "F32", "8,5", 0, 160) "}", 160, OTA_EMISMATCH,
+         "does not have the shape [5, 8]"},
+        {"{" TENSOR("embed_tokens.weight", "F32", "5,7", 0, 140) "}", 140, OTA_EMISMATCH,
+         "does not have the shape [5, 8]"},
+        {"{" TENSOR("embed_tokens.weight", "I32", "5,8", 0, 160) "}", 160, OTA_EFORMAT,
+         "\"embed_tokens.weight\" has dtype I32, which no weight can have"},
+        {"{" TENSOR("embed_tokens.weight", "F16", "5,8", 0,
+                    80) "," TENSOR("layers.0.input_layernorm.weight", "F16", "7", 80, 94) "}",
+         94, OTA_EMISMATCH, "\"layers.0.input_layernorm.weight\" does not have the shape [8]"},
+        {"{" TENSOR("embed_tokens.weight", "F16", "5,8", 0,
+                    80) "," TENSOR("layers.0.input_layernorm.weight", "F16", "8,1", 80, 96) "}",
+         96, OTA_EMISMATCH, "does not have the shape [8]"},
+    };
+    write_config(llama, NULL, NULL);
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        print_message("%s\n", rows[k].sentence);
+        write_tensors("model.safetensors", rows[k].header, rows[k].zeros);
+        open_as(".", NULL, rows[k].status, rows[k].sentence);
+    }
+}
+
+static void test_indices(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        ota_status status;
+        const char *sentence;
+    } rows[] = {
+        {"[]", OTA_EFORMAT, "the file must hold a JSON object"},
+        {"{}", OTA_EFORMAT, "the index must hold a weight_map"},
+        {"{\"weight_map\": []}", OTA_EFORMAT, "the index must hold a weight_map"},
+        {"{\"weight_map\": {}}", OTA_EFORMAT, "the index must hold a weight_map"},
+        {"{\"weight_map\": {\"x\": 1}}", OTA_EFORMAT, "weight_map must hold file names"},
+        {"{\"weight_map\": {\"x\": \"\"}}", OTA_EFORMAT,
+         "\"\" is no name of a file in the same folder"},
+        {"{\"weight_map\": {\"x\": \".\"}}", OTA_EFORMAT, "\".\" is no name of a file"},
+        {"{\"weight_map\": {\"x\": \"..\"}}", OTA_EFORMAT, "\"..\" is no name of a file"},
+        {"{\"weight_map\": {\"x\": \"a/b\"}}", OTA_EFORMAT, "\"a/b\" is no name of a file"},
+        {"{\"weight_map\": {\"x\": \"none\"}}", OTA_EIO, "none: cannot be opened"},
+        {"{\"weight_map\": {\"x\": \"empty\"}}", OTA_EFORMAT, "empty: at byte 0"},
+        {"{\"weight_map\": {\"x\": \"one\", \"y\": \"one\"}}", OTA_EMISMATCH,
+         "the index puts \"y\" into one, which does not hold it"},
+        {"{\"weight_map\": {\"x\": \"one\", \"z\": \"two\"}}", OTA_EFORMAT, "\"x\" is there twice"},
+        {"{\"weight_map\": {\"x\": \"three\", \"z\": \"one\"}}", OTA_EMISMATCH,
+         "the index puts \"x\" into three, which does not hold it"},
+        {"{\"weight_map\": {\"x\": \"one\"}}", OTA_EMISMATCH,
+         ".: holds no tensor \"model.embed_tokens.weight\""},
+    };
+    write_config(llama, NULL, NULL);
+    write_tensors("one", "{" TENSOR("x", "F32", "1", 0, 4) "}", 4);
+    write_tensors("two", "{" TENSOR("x", "F32", "1", 0, 4) "," TENSOR("z", "F32", "1", 4, 8) "}",
+                  8);
+    write_tensors("three", "{" TENSOR("w", "F32", "1", 0, 4) "}", 4);
+    put("empty", "", 0);
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        put("model.safetensors.index.json", rows[k].text, strlen(rows[k].text));
+        open_as(".", NULL, rows[k].status, rows[k].sentence);
+    }
+}
+
+/* An index may name 4,096 files; the last one too many is refused before it is opened. */
+static void test_index_of_too_many_files(void **state) {
+    (void)state;
+    enum { FILES = 4097, ROOM = FILES * 24 };
+    char *text = malloc(ROOM), name[16];
+    size_t used = (size_t)snprintf(text, ROOM, "{\"weight_map\": {");
+    for (int k = 0; k < FILES; k++) {
+        char header[96];
+        snprintf(name, sizeof name, "%d", k);
+        snprintf(header, sizeof header,
+                 "{\"%d\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]}}", k);
+        write_tensors(name, header, 0);
+        used +=
+            (size_t)snprintf(text + used, ROOM - used, "%s\"%d\": \"%d\"", k > 0 ? ", " : "", k, k);
+    }
+    used += (size_t)snprintf(text + used, ROOM - used, "}}");
+    write_config(llama, NULL, NULL);
+    put("model.safetensors.index.json", text, used);
+    open_as(".", NULL, OTA_ELIMIT, "the index names more than 4096 files");
+    free(text);
+}
+
+/* ---- gguf ---- */
+
+typedef struct bytes {
+    unsigned char data[1 << 14];
+    size_t size;
+} bytes;
+
+static void add(bytes *b, const void *from, size_t size) {
+    memcpy(b->data + b->size, from, size);
+    b->size += size;
+}
+
+static void add_number(bytes *b, uint64_t number, int size) {
+    for (int k = 0; k < size; k++) b->data[b->size++] = (unsigned char)(number >> (8 * k));
+}
+
+static void add_text(bytes *b, const char *text) {
+    add_number(b, strlen(text), 8);
+    add(b, text, strlen(text));
+}
+
+enum { U8, I8, U16, I16, U32, I32, F32, BOOL, STRING, ARRAY, U64, I64, F64 };
+
+/* A pair's value, `number` as wide as its type or the bits of an f32; a text where there is one. */
+typedef struct gguf_pair {
+    const char *key;
+    int type;
+    uint64_t number;
+    const char *text;
+    const char *raw; /* behind an array's type: its bytes */
+    size_t raw_size;
+} gguf_pair;
+
+static void add_pair(bytes *b, const gguf_pair *pair) {
+    static const int widths[] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
+    add_text(b, pair->key);
+    add_number(b, (uint64_t)pair->type, 4);
+    if (pair->text != NULL)
+        add_text(b, pair->text);
+    else if (pair->raw != NULL)
+        add(b, pair->raw, pair->raw_size);
+    else if (pair->type <= F64)
+        add_number(b, pair->number, widths[pair->type]);
+}
+
+static const gguf_pair pairs[] = {{"general.architecture", STRING, 0, "llama", NULL, 0},
+                                  {"llama.block_count", U32, 1, NULL, NULL, 0},
+                                  {"llama.attention.head_count", U64, 2, NULL, NULL, 0},
+                                  {"llama.attention.head_count_kv", I32, 1, NULL, NULL, 0},
+                                  {"llama.embedding_length", U32, 8, NULL, NULL, 0},
+                                  {"llama.context_length", U32, 16, NULL, NULL, 0},
+                                  {"llama.feed_forward_length", U32, 8, NULL, NULL, 0}};
+enum { PAIRS = sizeof pairs / sizeof *pairs };
+
+/* One of the tensors of a Llama of one layer: [rows, columns], or [rows] where columns is 0. */
+typedef struct gguf_tensor {
+    const char *name;
+    int rows, columns;
+} gguf_tensor;
+
+static const gguf_tensor tensors[] = {
+    {"token_embd.weight", 5, 8},     {"blk.0.attn_norm.weight", 8, 0},
+    {"blk.0.attn_q.weight", 8, 8},   {"blk.0.attn_k.weight", 4, 8},
+    {"blk.0.attn_v.weight", 4, 8},   {"blk.0.attn_output.weight", 8, 8},
+    {"blk.0.ffn_norm.weight", 8, 0}, {"blk.0.ffn_up.weight", 8, 8},
+    {"blk.0.ffn_gate.weight", 8, 8}, {"blk.0.ffn_down.weight", 8, 8},
+    {"output_norm.weight", 8, 0}};
+enum { TENSORS = sizeof tensors / sizeof *tensors };
+
+/* What a row changes of the entry of tensor `index`; unset: nothing. */
+typedef struct entry_change {
+    int index;
+    const char *name;
+    uint64_t rank, first, kind, offset; /* 0: as it is */
+} entry_change;
+
+/* The file with one pair more, or in the place of the one with its key, and one entry changed. */
+static void write_gguf(const gguf_pair *pair, const entry_change *change, bytes *b) {
+    b->size = 0;
+    int count = PAIRS + (pair != NULL);
+    for (int k = 0; pair != NULL && k < PAIRS; k++) count -= strcmp(pairs[k].key, pair->key) == 0;
+    add(b, "GGUF", 4);
+    add_number(b, 3, 4);
+    add_number(b, TENSORS, 8);
+    add_number(b, (uint64_t)count, 8);
+    for (int k = 0; k < PAIRS; k++)
+        if (pair == NULL || strcmp(pairs[k].key, pair->key) != 0) add_pair(b, &pairs[k]);
+    if (pair != NULL) add_pair(b, pair);
+    size_t offset = 0;
+    for (int k = 0; k < TENSORS; k++) {
+        const gguf_tensor *one = &tensors[k];
+        const bool changed = change != NULL && change->index == k;
+        const uint64_t rank = one->columns > 0 ? 2 : 1;
+        const uint64_t sizes[2] = {(uint64_t)(one->columns > 0 ? one->columns : one->rows),
+                                   (uint64_t)one->rows};
+        add_text(b, changed && change->name != NULL ? change->name : one->name);
+        add_number(b, changed && change->rank > 0 ? change->rank : rank, 4);
+        for (uint64_t i = 0; i < rank; i++)
+            add_number(b, changed && i == 0 && change->first > 0 ? change->first : sizes[i], 8);
+        add_number(b, changed ? change->kind : 0, 4);
+        add_number(b, changed && change->offset > 0 ? change->offset : offset, 8);
+        offset += (size_t)(4 * one->rows * (one->columns > 0 ? one->columns : 1));
+        offset = (offset + 31) / 32 * 32;
+    }
+    while (b->size % 32 != 0) add_number(b, 0, 1);
+    memset(b->data + b->size, 0, offset);
+    b->size += offset;
+    put("model.gguf", b->data, b->size);
+}
+
+#define RAW(bytes) NULL, bytes, sizeof bytes - 1
+#define EIGHT(low) low "\0\0\0\0\0\0\0"
+#define FAR "\0\0\0\0\0\0\0\x10"
+
+static void test_gguf_pairs(void **state) {
+    (void)state;
+    static char long_key[1026];
+    memset(long_key, 'k', sizeof long_key - 1);
+    static const char *const power = "general.alignment must be a power of two from 8 to 65,536";
+    const struct {
+        gguf_pair pair;
+        ota_status status;
+        const char *sentence;
+    } rows[] = {
+        {{"a", 13, 0, RAW("")}, OTA_EFORMAT, "a value has a type that is not known"},
+        {{"a", STRING, 0, RAW(FAR)}, OTA_EFORMAT, "a string goes beyond the end of the file"},
+        {{"a", ARRAY, 0, RAW("\15\0\0\0" EIGHT("\1"))},
+         OTA_EFORMAT,
+         "an array has a type that is not known"},
+        {{"a", ARRAY, 0, RAW("\14\0\0\0" FAR)},
+         OTA_EFORMAT,
+         "an array goes beyond the end of the file"},
+        {{"a", ARRAY, 0, RAW("\10\0\0\0" EIGHT("\2") EIGHT("\0") FAR)},
+         OTA_EFORMAT,
+         "a string goes beyond the end of the file"},
+        {{"a", ARRAY, 0,
+          RAW("\11\0\0\0" EIGHT("\1") "\11\0\0\0" EIGHT("\1") "\11\0\0\0" EIGHT(
+              "\1") "\11\0\0\0" EIGHT("\1") "\0\0\0\0" EIGHT("\0"))},
+         OTA_EFORMAT,
+         "arrays are nested more than 4 deep"},
+        {{"a", ARRAY, 0, RAW("\11\0\0\0" EIGHT("\1") "\0\0\0\0" EIGHT("\3") "abc")}, OTA_OK, ""},
+        {{"", U8, 0, NULL, NULL, 0},
+         OTA_EFORMAT,
+         "a key must be 1 to 1024 bytes without control characters"},
+        {{long_key, U8, 0, NULL, NULL, 0},
+         OTA_EFORMAT,
+         "a key must be 1 to 1024 bytes without control characters"},
+        {{"general.alignment", U32, 32, NULL, NULL, 0}, OTA_OK, ""},
+        {{"general.alignment", U32, 4, NULL, NULL, 0}, OTA_EFORMAT, power},
+        {{"general.alignment", U32, 48, NULL, NULL, 0}, OTA_EFORMAT, power},
+        {{"general.alignment", U32, 131072, NULL, NULL, 0}, OTA_EFORMAT, power},
+        {{"general.alignment", U64, 32, NULL, NULL, 0}, OTA_EFORMAT, power},
+        {{"general.alignment", U32, 64, NULL, NULL, 0}, OTA_EFORMAT, "\" "},
+        {{"general.architecture", U32, 1, NULL, NULL, 0},
+         OTA_EFORMAT,
+         "general.architecture must name the architecture"},
+        {{"general.architecture", STRING, 0, "gemma", NULL, 0},
+         OTA_UNSUPPORTED,
+         "the architecture \"gemma\" is not known"},
+        {{"general.architecture", STRING, 0, long_key, NULL, 0},
+         OTA_UNSUPPORTED,
+         "the architecture \"\" is not known"},
+        {{"llama.block_count", F32, 1, NULL, NULL, 0},
+         OTA_EFORMAT,
+         "\"llama.block_count\" must be an integer"},
+        {{"llama.block_count", I32, 0xFFFFFFFF, NULL, NULL, 0},
+         OTA_EFORMAT,
+         "\"llama.block_count\" lies outside 1 to 1024"},
+        {{"llama.block_count", U64, 1025, NULL, NULL, 0},
+         OTA_EFORMAT,
+         "\"llama.block_count\" lies outside 1 to 1024"},
+        {{"llama.attention.head_count_kv", U32, 3, NULL, NULL, 0},
+         OTA_EFORMAT,
+         "2 heads are no multiple of 3 key heads"},
+        {{"llama.attention.layer_norm_rms_epsilon", U32, 0, NULL, NULL, 0},
+         OTA_EFORMAT,
+         "\"llama.attention.layer_norm_rms_epsilon\" must be an f32"},
+        {{"llama.rope.freq_base", F32, 0, NULL, NULL, 0}, OTA_EFORMAT, BASES},
+        {{"llama.rope.scaling.type", U32, 0, NULL, NULL, 0},
+         OTA_EFORMAT,
+         "\"llama.rope.scaling.type\" must be a text"},
+        {{"llama.rope.scaling.type", STRING, 0, "none", NULL, 0}, OTA_OK, ""},
+        {{"llama.rope.scaling.type", STRING, 0, "llama3", NULL, 0},
+         OTA_UNSUPPORTED,
+         "rotary positions of type \"llama3\" are not known"},
+        {{"llama.rope.scaling.type", STRING, 0, "a word longer than any", NULL, 0},
+         OTA_UNSUPPORTED,
+         "rotary positions of type \"a word longer t\" are not known"},
+        {{"llama.rope.scaling.type", STRING, 0, "linear", NULL, 0},
+         OTA_EFORMAT,
+         "llama.rope.scaling.type: \"factor\" must lie in 1 to 1e6"},
+        {{"llama.final_logit_softcapping", F32, 0, NULL, NULL, 0},
+         OTA_UNSUPPORTED,
+         "\"llama.final_logit_softcapping\": such models are not run"},
+        {{"llama.attn_logit_softcapping", F32, 0, NULL, NULL, 0},
+         OTA_UNSUPPORTED,
+         "\"llama.attn_logit_softcapping\": such models are not run"},
+    };
+    bytes b;
+    write_gguf(NULL, NULL, &b);
+    open_as("model.gguf", NULL, OTA_OK, "");
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        print_message("%s: %s\n", rows[k].pair.key, rows[k].sentence);
+        write_gguf(&rows[k].pair, NULL, &b);
+        open_as("model.gguf", NULL, rows[k].status, rows[k].sentence);
+    }
+    /* The same key again, and one that is missing. */
+    write_gguf(&(gguf_pair){"llama.block_counT", U32, 1, NULL, NULL, 0}, NULL, &b);
+    unsigned char *twice = memmem(b.data, b.size, "counT", 5),
+                  *once = memmem(b.data, b.size, "count", 5);
+    twice[4] = 't';
+    put("model.gguf", b.data, b.size);
+    open_as("model.gguf", NULL, OTA_EFORMAT, "the key \"llama.block_count\" is there twice");
+    once[4] = 'T';
+    twice[4] = 'S';
+    put("model.gguf", b.data, b.size);
+    open_as("model.gguf", NULL, OTA_EFORMAT, "\"llama.block_count\" is missing");
+}
+
+static void test_gguf_tensors(void **state) {
+    (void)state;
+    const uint64_t far = (uint64_t)1 << 63;
+    const struct {
+        entry_change change;
+        ota_status status;
+        const char *sentence;
+    } rows[] = {
+        {{0, "token_embd.wheight", 0, 0, 0, 0},
+         OTA_EFORMAT,
+         "token_embd.weight must be a matrix of 1 to 2^20 rows"},
+        {{1, "token_embd.weight", 0, 0, 0, 0}, OTA_EFORMAT, "\"token_embd.weight\" is there twice"},
+        {{1, "a\nb", 0, 0, 0, 0},
+         OTA_EFORMAT,
+         "a name must be 1 to 1024 bytes without control characters"},
+        {{1, NULL, 9, 0, 0, 0}, OTA_ELIMIT, "a tensor has more than 8 dimensions"},
+        {{1, NULL, 0, far, 0, 0}, OTA_EFORMAT, "outside 0 to 2^48"},
+        {{1, NULL, 0, 0, 4, 0}, OTA_UNSUPPORTED, "ggml's tensor type 4 is not read"},
+        {{1, NULL, 0, 0, 8, 0}, OTA_EFORMAT, "a row does not fill whole blocks of its type"},
+        {{1, NULL, 0, 0, 0, 8}, OTA_EFORMAT, "\"blk.0.attn_norm.weight\" is not aligned"},
+        {{1, NULL, 0, 0, 0, 32}, OTA_EFORMAT, "\"blk.0.attn_norm.weight\" begins inside another"},
+        {{2, NULL, 0, 0, 0, 160}, OTA_EFORMAT, "\"blk.0.attn_q.weight\" begins inside another"},
+        {{10, NULL, 0, 0, 0, 4096}, OTA_EFORMAT, "\"output_norm.weight\" begins after a hole"},
+        {{10, NULL, 0, 0, 0, far}, OTA_EFORMAT, "\"output_norm.weight\" is not aligned"},
+        {{10, NULL, 0, 1 << 20, 0, 0}, OTA_EFORMAT, "goes beyond the end of the file"},
+        {{10, NULL, 0, 16, 0, 0}, OTA_EFORMAT, "goes beyond the end of the file"},
+        {{10, "output.weight", 0, 0, 0, 0},
+         OTA_EMISMATCH,
+         "model.gguf: holds no tensor \"output_norm.weight\""},
+    };
+    bytes b;
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        print_message("%s\n", rows[k].sentence);
+        write_gguf(NULL, &rows[k].change, &b);
+        open_as("model.gguf", NULL, rows[k].status, rows[k].sentence);
+    }
+    write_gguf(NULL, NULL, &b);
+    const ota_model_options limited = {.size = sizeof limited, .tensors.tensors = TENSORS - 1};
+    open_as("model.gguf", &limited, OTA_ELIMIT, "the file promises more tensors than the limit");
+    const ota_model_options enough = {.size = sizeof enough, .tensors.tensors = TENSORS};
+    open_as("model.gguf", &enough, OTA_OK, "");
+    const ota_model_options unsized = {.size = 1};
+    open_as("model.gguf", &unsized, OTA_EINVAL, "options.size is not that of ota_model_options");
+}
+
+/* Whatever is cut off, what is left is refused: every length from nothing on. */
+static void test_gguf_cuts(void **state) {
+    (void)state;
+    static const char nested[] = "\11\0\0\0" EIGHT("\1") "\10\0\0\0" EIGHT("\1") EIGHT("\1") "a";
+    bytes b;
+    write_gguf(&(gguf_pair){"a", ARRAY, 0, NULL, nested, sizeof nested - 1}, NULL, &b);
+    open_as("model.gguf", NULL, OTA_OK, "");
+    for (size_t cut = 0; cut < b.size; cut += cut < b.size - 2048 ? 1 : 32) {
+        put("model.gguf", b.data, cut);
+        open_as("model.gguf", NULL, OTA_EFORMAT, "model.gguf");
+    }
+    memcpy(b.data + 4, "\4", 1);
+    put("model.gguf", b.data, b.size);
+    open_as("model.gguf", NULL, OTA_EFORMAT, "only little-endian gguf of version 2 or 3 is read");
+    memcpy(b.data + 4, "\2", 1);
+    put("model.gguf", b.data, b.size);
+    open_as("model.gguf", NULL, OTA_OK, "");
+}
+
+/* ---- files under way, and names ---- */
+
+static void test_a_file_changes_under_way(void **state) {
+    (void)state;
+    char text[16];
+    ota_file file;
+    ota_error error;
+    put("a", "0123456789abcdef", 16);
+    assert_int_equal(ota_file_open("a", true, &file, &error), OTA_OK);
+    assert_int_equal(ota_file_read_at(&file, text, 16, 0, &error), OTA_OK);
+    assert_int_equal(ota_file_recheck(&file, &error), OTA_OK);
+    assert_int_equal(truncate("a", 10), 0);
+    assert_int_equal(ota_file_read_at(&file, text, 8, 8, &error), OTA_EFORMAT);
+    assert_string_equal(error.message, "a: at byte 10: the file ends 6 bytes too early");
+    assert_int_equal(ota_file_recheck(&file, &error), OTA_EFORMAT);
+    assert_string_equal(error.message,
+                        "a: at byte 16: the file changed its size while it was read");
+    ota_file_close(&file);
+}
+
+static void test_the_hub_cache(void **state) {
+    (void)state;
+    const ota_model_options options = {.size = sizeof options, .hub_cache = "."};
+    const char *const none = "no such folder or file, nor a model in the hub cache";
+    assert_int_equal(mkdir("models--a--b", 0700), 0);
+    open_as("a/b", &options, OTA_EIO, none);
+    static char long_name[5000];
+    memset(long_name, 'n', sizeof long_name - 1);
+    open_as(long_name, &options, OTA_EIO, none);
+    assert_int_equal(mkdir("models--a--b/refs", 0700), 0);
+    static const char *const revisions[] = {"", "../x", "none", "a.b"};
+    for (size_t k = 0; k < sizeof revisions / sizeof *revisions; k++) {
+        put("models--a--b/refs/main", revisions[k], strlen(revisions[k]));
+        open_as("a/b", &options, OTA_EIO, none);
+    }
+    assert_int_equal(unlink("models--a--b/refs/main"), 0);
+    assert_int_equal(rmdir("models--a--b/refs"), 0);
+    put("a.txt", "x", 1);
+    open_as("a.txt", NULL, OTA_EFORMAT, "a.txt: is neither a folder nor a .gguf file");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(test_config),        IN_FOLDER(test_weights_that_do_not_fit),
+        IN_FOLDER(test_indices),       IN_FOLDER(test_index_of_too_many_files),
+        IN_FOLDER(test_gguf_pairs),    IN_FOLDER(test_gguf_tensors),
+        IN_FOLDER(test_gguf_cuts),     IN_FOLDER(test_a_file_changes_under_way),
+        IN_FOLDER(test_the_hub_cache),
+    };
+    return cmocka_run_group_tests_name("checkpoint refusals", tests, NULL, NULL);
+}

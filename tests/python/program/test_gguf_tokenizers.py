@@ -1,0 +1,150 @@
+"""Tokenizers inside .gguf files: byte-level BPE gives the ids of the same vocabulary in tokenizer.json, and
+what breaks one rule of their lists is refused with its sentence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import gguf_files
+import numpy as np
+import pytest
+from program import answer, run
+
+LETTERS = [*range(33, 127), *range(161, 173), *range(174, 256)]
+OTHERS = [byte for byte in range(256) if byte not in LETTERS]
+MERGES = ["t h", "th e", "\u0120 t", "\u0120t h", "1 2"]
+PIECES = [
+    *(chr(letter) for letter in LETTERS),
+    *(chr(256 + k) for k in range(len(OTHERS))),
+    *(merge.replace(" ", "") for merge in MERGES),
+    "<s>",
+    "</s>",
+]
+KINDS = [1] * (len(PIECES) - 2) + [3, 3]
+BYTES: dict[str, Any] = {
+    "tokenizer.ggml.model": "gpt2",
+    "tokenizer.ggml.tokens": PIECES,
+    "tokenizer.ggml.token_type": np.array(KINDS, np.int32),
+    "tokenizer.ggml.merges": MERGES,
+    "tokenizer.ggml.bos_token_id": len(PIECES) - 2,
+    "tokenizer.ggml.eos_token_id": len(PIECES) - 1,
+}
+SCORED = ["<unk>", "<s>", "</s>", "\u2581", "a", "b", "ab"]
+SENTENCES: dict[str, Any] = {
+    "tokenizer.ggml.model": "llama",
+    "tokenizer.ggml.add_space_prefix": False,
+    "tokenizer.ggml.tokens": SCORED,
+    "tokenizer.ggml.scores": np.arange(len(SCORED), dtype=np.float32),
+    "tokenizer.ggml.token_type": np.array([2, 3, 3, 1, 1, 1, 1], np.int32),
+    "tokenizer.ggml.unknown_token_id": 0,
+    "tokenizer.ggml.bos_token_id": 1,
+}
+GONE = object()
+KINDS_READ = "only byte-level BPE, SentencePiece's BPE and WordPiece tokenizers are read out"
+
+
+def write(path: Path, words: dict[str, Any]) -> None:
+    """A Llama of one layer with this tokenizer."""
+    pairs = {
+        "general.architecture": "llama", "llama.block_count": 1, "llama.context_length": 16,
+        "llama.embedding_length": 8, "llama.feed_forward_length": 8, "llama.attention.head_count": 2,
+        **{key: value for key, value in words.items() if value is not GONE},
+    }  # fmt: skip
+    shapes: dict[str, tuple[int, ...]] = {"token_embd.weight": (len(PIECES), 8), "output_norm.weight": (8,)}
+    for part in ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_up", "ffn_gate", "ffn_down"):
+        shapes[f"blk.0.{part}.weight"] = (8, 8)
+    for part in ("attn_norm", "ffn_norm"):
+        shapes[f"blk.0.{part}.weight"] = (8,)
+    zeros = {name: ("F32", shape, bytes(4 * int(np.prod(shape)))) for name, shape in shapes.items()}
+    gguf_files.write(path, pairs, zeros)
+
+
+@pytest.mark.parametrize(
+    ("cut", "whole_words"),
+    [
+        (GONE, False),
+        ("default", False),
+        ("gpt-2", False),
+        ("smollm", False),
+        ("llama-bpe", True),
+        ("llama3", True),
+    ],
+)
+def test_ids_are_those_of_the_file_of_tokenizers(tmp_path: Path, cut: Any, whole_words: bool) -> None:
+    """The rules that cut a text into words, as tokenizers' own steps; llama's texts have a begin."""
+    write(tmp_path / "model.gguf", {**BYTES, "tokenizer.ggml.pre": cut})
+    pattern = (
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+        r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+    )
+    bytes_alone = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False}
+    steps: list[dict[str, Any]] = [{**bytes_alone, "use_regex": True}]
+    if cut == "smollm":
+        steps = [{"type": "Digits", "individual_digits": True}, *steps]
+    if whole_words:
+        steps = [{"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated"}, bytes_alone]
+    model = {
+        "type": "BPE", "merges": MERGES, "vocab": {piece: k for k, piece in enumerate(PIECES)},
+        "ignore_merges": whole_words,
+    }  # fmt: skip
+    added = [{"id": len(PIECES) - k, "content": PIECES[-k], "special": True} for k in (2, 1)]
+    sequence = {"type": "Sequence", "pretokenizers": steps}
+    tree = {"model": model, "pre_tokenizer": sequence, "added_tokens": added}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(tree))
+    for text in ("the 1212 then", "  the\n\nt h e's", "\u00e9 </s>the<s>", "I'LL 12,123 the."):
+        words = ("--text", text)
+        ids = answer(tmp_path, "tokenize", "tokenizer.json", *words)["ids"]
+        begin = [len(PIECES) - 2] if whole_words else []
+        assert answer(tmp_path, "tokenize", "model.gguf", *words)["ids"] == begin + ids, text
+
+
+def test_frames_of_both_ends(tmp_path: Path) -> None:
+    ends = {"tokenizer.ggml.add_bos_token": True, "tokenizer.ggml.add_eos_token": True}
+    write(tmp_path / "model.gguf", {**BYTES, **ends})
+    ids = answer(tmp_path, "tokenize", "model.gguf", "--text", "the")["ids"]
+    assert ids == [PIECES.index(piece) for piece in ("<s>", "the", "</s>")]
+    # An id outside of the vocabulary names no piece.
+    write(tmp_path / "model.gguf", {**BYTES, **ends, "tokenizer.ggml.eos_token_id": len(PIECES)})
+    assert answer(tmp_path, "tokenize", "model.gguf", "--text", "the")["ids"] == ids[:2]
+
+
+ROWS: list[tuple[dict[str, Any], str, Any, int, str]] = [
+    (BYTES, "model", GONE, 2, KINDS_READ),
+    (BYTES, "model", "t5", 2, KINDS_READ),
+    (BYTES, "model", 7, 2, KINDS_READ),
+    (BYTES, "pre", "o200k", 2, 'the pre-tokenizer "o200k" is not known'),
+    (BYTES, "pre", "x" * 99, 2, f'the pre-tokenizer "{"x" * 40}" is not known'),
+    (BYTES, "merges", ["a b"], 4, 'a merge needs the piece "ab", which the vocabulary lacks'),
+    (BYTES, "merges", ["ab"], 4, "a merge must be two pieces with one blank between them"),
+    (BYTES, "tokens", np.zeros(3, np.int32), 4, 'a merge needs the piece "t", which the vocabulary lacks'),
+    (BYTES, "tokens", GONE, 4, 'a merge needs the piece "t", which the vocabulary lacks'),
+    (SENTENCES, "add_space_prefix", GONE, 2, "tokenizers that put a blank in front of a text"),
+    (SENTENCES, "add_space_prefix", True, 2, "tokenizers that put a blank in front of a text"),
+    (SENTENCES, "remove_extra_whitespaces", True, 2, "tokenizers that normalise a text"),
+    (SENTENCES, "precompiled_charsmap", np.zeros(1, np.int32), 2, "tokenizers that normalise a text"),
+    (SENTENCES, "token_type", GONE, 4, "tokenizer.ggml.token_type must hold one i32 for each piece"),
+    (SENTENCES, "token_type", np.ones(3, np.int32), 4, "token_type must hold one i32 for each piece"),
+    (SENTENCES, "scores", GONE, 4, "tokenizer.ggml.scores must hold one f32 for each piece"),
+    (SENTENCES, "scores", np.zeros(3, np.float32), 4, "scores must hold one f32 for each piece"),
+    (SENTENCES, "scores", np.full(len(SCORED), np.nan, np.float32), 4, "is no number from -1e30 to 1e30"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("base", "key", "value", "code", "sentence"), ROWS)
+def test_a_broken_list(
+    tmp_path: Path, base: dict[str, Any], key: str, value: Any, code: int, sentence: str
+) -> None:
+    write(tmp_path / "model.gguf", {**base, f"tokenizer.ggml.{key}": value})
+    done = run(tmp_path, "tokenize", "model.gguf", "--text", "ab")
+    assert (done.returncode, sentence in done.stderr.decode()) == (code, True), done.stderr.decode()
+
+
+def test_scored_pieces_are_read(tmp_path: Path) -> None:
+    write(tmp_path / "model.gguf", {**SENTENCES, "tokenizer.ggml.remove_extra_whitespaces": False})
+    assert answer(tmp_path, "tokenize", "model.gguf", "--text", "ab a")["ids"] == [1, 6, 3, 4]
+    # A kind that nobody knows is an ordinary one.
+    odd = np.array([2, 3, 3, 1, 9, 0, 1], np.int32)
+    write(tmp_path / "model.gguf", {**SENTENCES, "tokenizer.ggml.token_type": odd})
+    assert answer(tmp_path, "tokenize", "model.gguf", "--text", "ab a")["ids"] == [1, 6, 3, 4]
