@@ -443,6 +443,8 @@ def accepts(of: Case, result: Any) -> str:
     """What is wrong with a result; "" when nothing is."""
     if result is None:
         return "no result"
+    result = drawn_objects.arrays(result)
+    of = Case(of.name, of.call, {name: drawn_objects.arrays(x) for name, x in of.arguments.items()})
     given = [a for a in arrays_of(list(of.arguments.values())) if a.dtype.kind in "fiub"]
     finite = all(np.isfinite(a).all() and np.abs(a).max(initial=0) < 1e30 for a in given)
     judge = JUDGES.get(of.name.rsplit(".", 1)[1])

@@ -109,3 +109,12 @@ def tensors(x: Any, derivatives: bool) -> Any:
         return x
     made = torch.from_numpy(x if x.flags.behaved and min(x.strides, default=0) >= 0 else x.copy())
     return made.requires_grad_() if derivatives and made.is_floating_point() else made
+
+
+def arrays(x: Any) -> Any:
+    """The same with NumPy's arrays for tensors."""
+    if isinstance(x, (tuple, list)) and not hasattr(x, "_fields"):
+        return type(x)(arrays(part) for part in x)
+    if hasattr(x, "requires_grad"):
+        return (x.float() if str(x.dtype) == "torch.bfloat16" else x).detach().numpy()
+    return x
