@@ -1,11 +1,13 @@
 """Calls public functions of the Python package with drawn arguments (tests/python/support/drawn_calls.py).
 
-    python fuzz/fuzz_fronts.py [--seconds 15 | --cases N] [--seed 1] [--first 0] [--record FILE]
+    python fuzz/fuzz_fronts.py [--calls 6000 | --seconds N] [--seed 1] [--first 0] [--record FILE]
+
+The calls depend on the seed and their number alone; with --seconds, what fits into the time is run.
 
 Cases run in a process of their own, which says the number of each before it runs: a process that dies, or
 stays at one case for a minute, is a finding with a number, and the next process goes on behind it. With
 --record each thousand cases without a finding is a row of FILE, and later runs of the same library and drawer
-leave it out. `--cases 1 --first K` repeats case K.
+leave it out. `--calls 1 --first K` repeats case K.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "python" / "support"))
 
 import drawn_calls
+import drawn_objects
 import otattn
 from done_record import DoneRecord, digest, missing
 
@@ -80,19 +83,23 @@ def watch(process: Any, place: Any, until: float) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="calls of the package with drawn arguments")
-    parser.add_argument("--seconds", type=float, default=15)
-    parser.add_argument("--cases", type=int)
+    parser.add_argument("--calls", type=int, default=6000)
+    parser.add_argument("--seconds", type=float)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--record", type=Path)
     words = parser.parse_args()
     library = Path(otattn.__file__).with_name("libotattn_python.so")
     package = sorted(library.parent.rglob("*.py"))
-    build = digest(library, Path(drawn_calls.__file__), *package) if words.record else ""
+    build = (
+        digest(library, *map(Path, (drawn_calls.__file__, drawn_objects.__file__)), *package)
+        if words.record
+        else ""
+    )
     record = DoneRecord(words.record, build, ("seed", "first", "end"))
     done = [(int(r["first"]), int(r["end"])) for r in record.rows if int(r["seed"]) == words.seed]
-    end = words.first + words.cases if words.cases else 1 << 40
-    until = time.monotonic() + (words.seconds if not words.cases else 1e9)
+    end = words.first + words.calls if words.seconds is None else 1 << 40
+    until = time.monotonic() + (1e9 if words.seconds is None else words.seconds)
     ran = wrong = 0
     done.append((0, words.first))
     for begin, stop in missing(done, end):

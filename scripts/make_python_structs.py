@@ -46,7 +46,7 @@ LETTERS = {
 HEAD = '''"""The structs, constants and calls of the C headers, written by scripts/make_python_structs.py.
 
 Do not edit. A call is its result and its arguments, one letter each: n nothing, a Array, i int, l int64,
-z size_t, d double, s text, p pointer.
+z size_t, d double, s text, p pointer; then the names of the arguments that are numbers.
 """
 
 import ctypes
@@ -61,7 +61,7 @@ class Reader:
         self.enums: set[str] = set()
         self.structs: list[tuple[str, list[tuple[str, str]]]] = []
         self.opaque: set[str] = set()
-        self.calls: list[tuple[str, str, list[str]]] = []
+        self.calls: list[tuple[str, str, list[tuple[str, str]]]] = []
 
     def constant(self, name: str, value: int) -> None:
         self.constants.append((name, value))
@@ -118,7 +118,7 @@ class Reader:
         self.structs.append((name, fields))
 
     def call(self, result: str, name: str, arguments: str) -> None:
-        kinds = []
+        taken = []
         if arguments.strip() != "void":
             # A function pointer has commas of its own.
             flat = re.sub(r"\(\*(\w+)\)\([^()]*\)", r"*\1", arguments)
@@ -126,8 +126,8 @@ class Reader:
                 match = re.fullmatch(r"(.*?)(\w+)", argument.strip())
                 if match is None:
                     raise SystemExit(f"cannot read {argument!r} of {name}")
-                kinds.append(self.type_of(match[1]))
-        self.calls.append((name, self.type_of(result), kinds))
+                taken.append((match[2], self.type_of(match[1])))
+        self.calls.append((name, self.type_of(result), taken))
 
     def read(self, text: str) -> None:
         text = re.sub(r"/\*.*?\*/", " ", text, flags=re.DOTALL)
@@ -173,8 +173,10 @@ def render(reader: Reader) -> str:
     out.append("\n\nSTRUCTS: dict[str, type[ctypes.Structure]] = {\n")
     out += [f'    "{name}": {class_name(name)},\n' for name, _ in reader.structs]
     out.append("}\n\nCALLS = {\n")
-    for name, result, kinds in reader.calls:
-        out.append(f'    "{name}": "{"".join(LETTERS[kind] for kind in [result, *kinds])}",\n')
+    for name, result, taken in reader.calls:
+        letters = "".join(LETTERS[kind] for kind in [result, *(kind for _, kind in taken)])
+        numbers = [argument for argument, kind in taken if LETTERS[kind] in "izld"]
+        out.append(f'    "{name}": "{" ".join([letters, *numbers])}",\n')
     out.append("}\n")
     return "".join(out)
 

@@ -3,7 +3,7 @@
  *
  *     assign(cost, maximize, limit, maps)                   one assignment problem, [n, m] in f64 or f32 of any strides:
  *         -> (rows, columns) | (value, x, y) | None         pairs, or with `maps` lap's two maps in 32 bits
- *     tensors, layout, without_zeros, copies                the memory of arrays and tensors (memory.c)
+ *     tensors, layout, plain, without_zeros, copies         the memory of arrays and tensors (memory.c)
  *     keep, run, judge                                      solves by the structs of an earlier one (kept.c)
  *     sums, linear, scalings, apart, centred, against, scalars
  *                                                           numbers of a transport plan (transport.c)
@@ -172,6 +172,7 @@ PyMODINIT_FUNC PyInit__native(void) {
         {"tensors", (PyCFunction)(void (*)(void))native_tensors, METH_FASTCALL,
          "tensors(type, capsule)"},
         {"layout", (PyCFunction)(void (*)(void))native_layout, METH_FASTCALL, "layout(x, ...)"},
+        {"plain", native_plain, METH_O, "plain(words)"},
         {"without_zeros", (PyCFunction)(void (*)(void))native_without_zeros, METH_FASTCALL,
          "without_zeros(x, ...)"},
         {"copies", (PyCFunction)(void (*)(void))native_copies, METH_FASTCALL, "copies(x, ...)"},

@@ -104,6 +104,7 @@ void native_keep_router(native_state *state, ota_router *own, int threads);
 PyObject *native_route(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_maxsim(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_tensors(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *native_plain(PyObject *module, PyObject *words);
 PyObject *native_layout(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_without_zeros(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_copies(PyObject *module, PyObject *const *arguments, Py_ssize_t count);

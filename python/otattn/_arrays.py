@@ -330,7 +330,7 @@ def scratch_of(job: Job, names: Sequence[str]) -> list[str]:
 def numpy_repeat(words: tuple[Any, ...], query: Any, key: Any, value: Any, mask: Any, prepare: Any) -> Any:
     """`attention` on plain arrays, by the structs of an earlier call where there was one; None: not so."""
     layout = _native.layout(query, key, value, mask)
-    if layout is None:
+    if layout is None or not _native.plain(words):
         return None
     name = (words, thread_limit(), layout)
     repeat = _repeat.take(name)

@@ -16,7 +16,7 @@ from ._attention import is_torch
 from ._errors import new_error, raise_status
 from ._library import library
 from ._repeat import forget_by
-from ._settings import number
+from ._settings import flag, number
 from ._threads import thread_limit
 
 # The fields of c.Assignments in their order, packed in one go.
@@ -334,6 +334,8 @@ def linear_sum_assignment(
     >>> otattn.linear_sum_assignment([[4, 1, 3], [2, 0, 5], [3, 2, 2]])
     (array([0, 1, 2]), array([1, 0, 2]))
     """
+    if type(maximize) is not bool or type(certificate) is not bool:
+        maximize, certificate = flag("maximize", maximize), flag("certificate", certificate)
     if rows is columns is None and not certificate:
         pairs = _native.assign(cost_matrix, maximize, cost_limit, False)
         if pairs is not None:
@@ -344,22 +346,22 @@ def linear_sum_assignment(
     if rows is not None or columns is not None:
         if rows is None or columns is None:
             raise ValueError("rows and columns go together; give both")
-        return _packed(cost_matrix, rows, columns, bool(maximize), limit, certificate)
+        return _packed(cost_matrix, rows, columns, maximize, limit, certificate)
     if isinstance(cost_matrix, (list, tuple)) and all(getattr(x, "ndim", 0) == 2 for x in cost_matrix):
         if any(is_torch(x) for x in cost_matrix):
             return _from_torch(list(cost_matrix), maximize, None, None, cost_limit, certificate)
         matrices = [_matrix(f"cost_matrix[{k}]", x, (2,)) for k, x in enumerate(cost_matrix)]
         if matrices:
-            return _ragged(matrices, bool(maximize), limit, certificate)
+            return _ragged(matrices, maximize, limit, certificate)
     cost = _matrix("cost_matrix", cost_matrix, (2, 3))
     if cost.ndim == 2:
-        return _one(cost, bool(maximize), limit, certificate)
+        return _one(cost, maximize, limit, certificate)
     wanted = (*_PAIRS, *_PROOF, "pairs") if certificate else _PAIRS
-    found = solve_equal(cost, wanted, bool(maximize), limit)
+    found = solve_equal(cost, wanted, maximize, limit)
     answer = found["pair_row"], found["pair_column"]
     if not certificate:
         return answer
-    return (*answer, _certificates(found, bool(maximize), limit, min(cost.shape[1:])))
+    return (*answer, _certificates(found, maximize, limit, min(cost.shape[1:])))
 
 
 def _from_torch(
@@ -376,7 +378,7 @@ def _from_torch(
         return (x.float() if narrow else x).cpu().numpy()
 
     given = [seen(x) for x in cost] if isinstance(cost, list) else seen(cost)
-    sizes = [x.cpu().numpy() if is_torch(x) else x for x in (rows, columns)]
+    sizes = [x.detach().cpu().numpy() if is_torch(x) else x for x in (rows, columns)]
     found = linear_sum_assignment(
         given, maximize, rows=sizes[0], columns=sizes[1], cost_limit=limit, certificate=certificate
     )

@@ -11,7 +11,7 @@ from numpy import ndarray
 
 from ._arrays import numpy_attention, numpy_repeat
 from ._regulariser import Regulariser, word_of
-from ._settings import Settings, count, number
+from ._settings import Settings, count, flag, number
 
 
 def compiling() -> bool:
@@ -73,7 +73,7 @@ def settings_from(
         raise TypeError(
             f"method is a {type(method).__name__}, wanted a string such as 'softmax/exact' or a Regulariser"
         )
-    if causal_align not in ("top_left", "bottom_right"):
+    if not isinstance(causal_align, str) or causal_align not in ("top_left", "bottom_right"):
         raise ValueError(f"causal_align is {causal_align!r}, wanted 'top_left' or 'bottom_right'")
     if scale is not None:
         scale = number("scale", scale)
@@ -99,7 +99,7 @@ def settings_from(
     return Settings(
         method,
         scale,
-        bool(is_causal),
+        flag("is_causal", is_causal),
         causal_align,
         left,
         right,
@@ -112,14 +112,14 @@ def settings_from(
         _bound("upper", upper),
         rows,
         axis,
-        bool(cost),
-        bool(relative_inside),
+        flag("cost", cost),
+        flag("relative_inside", relative_inside),
         count("rounds", rounds),
         tolerance,
         count("max_rounds", max_rounds, 1),
-        bool(allow_partial),
-        bool(prune),
-        bool(strict),
+        flag("allow_partial", allow_partial),
+        flag("prune", prune),
+        flag("strict", strict),
         solver,
         backend,
         dropout,
@@ -155,9 +155,7 @@ def settings_maker() -> Any:
 
 def _seed(seed: int | None, offset: int) -> tuple[int | None, int | None]:
     for name, value in (("dropout_seed", seed), ("dropout_offset", offset)):
-        found = count(name, value)
-        if found is not None and found >= 1 << 64:
-            raise ValueError(f"{name} is {value}, wanted less than 2^64")
+        count(name, value, most=(1 << 64) - 1)
     return seed, offset
 
 
@@ -248,7 +246,7 @@ def prepare(
         start_potential,
         None if settings.dropout == 0.0 else _seed(dropout_seed, dropout_offset),
     )
-    return settings, extra, enable_gqa
+    return settings, extra, flag("enable_gqa", enable_gqa)
 
 
 def attention(
@@ -404,15 +402,15 @@ def attention(
     ('ok', True)
     """
     if (
-        type(method) is str
-        and type(temperature) is float
+        type(method) is type(rows) is type(axis) is type(solver) is str
+        and type(temperature) is type(dropout_p) is type(softcap) is float
         and dropout_p == 0.0
         and return_aux is alpha is cap is strength is row_mass is column_mass is None
         and lower is upper is None
         and bias is alibi_slopes is window is sink is key_lengths is relative_bias is start_potential is None
         and entry_caps is None
         and softcap == 0.0
-        and not (relative_inside or cost or allow_partial or prune or strict)
+        and relative_inside is cost is allow_partial is prune is strict is False
         and rows == "hard"
         and axis == "rows"
         and solver == "auto"

@@ -14,8 +14,7 @@ from ._coupling_repeat import NOTHING, certificate_again, judged_again, numpy_co
 from ._regulariser import Regulariser, word_of
 from ._settings import Settings
 
-# Numbers that stand in the name of a call, and what its arrays may be.
-_PLAIN = frozenset((float, int, NoneType))
+# What the arrays of a call may be.
 _ARRAYS = frozenset((ndarray, NoneType))
 
 
@@ -24,7 +23,7 @@ def _settings_of_words(words: tuple[Any, ...]) -> Settings:
     names = ("temperature", "alpha", "cap", "strength", "lower", "upper")
     checked = (static(name, x) for name, x in zip(names, numbers, strict=False))
     return settings_from(
-        method, scale, is_causal, causal_align, window, softcap, *checked, *numbers[len(names) :]
+        method, scale, is_causal, causal_align, window_of(window), softcap, *checked, *numbers[len(names) :]
     )
 
 
@@ -126,13 +125,7 @@ def coupling(
            [0., 1.]])
     """
     names = outputs_wanted(return_aux)
-    if (
-        names is not None
-        and sink is entry_caps is None
-        and type(method) is str
-        and type(window) in (NoneType, tuple)
-        and _PLAIN.issuperset(map(type, (scale, temperature, alpha, cap, strength, lower, upper)))
-    ):
+    if names is not None and sink is entry_caps is None:
         # Calls whose structs are kept from one to the next.
         words = (
             method,

@@ -154,7 +154,7 @@ def numpy_coupling_repeat(
 ) -> Any:
     """The coupling, or the pair that `coupling` returns; None: not so."""
     layout = _native.layout(scores, *given)
-    if layout is None or not is_taken(names, scores):
+    if layout is None or not _native.plain(words) or not is_taken(names, scores):
         return None
     name = name_of(words, names, layout)
     repeat = _repeat.take(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import re
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import _structs as c
@@ -71,6 +72,7 @@ ARGUMENTS = {
     "corner": "causal_align",
     "row_strength": "rows",
     "steps": "method",
+    "entry_cap": "entry_caps",
 }
 _CLASSES: dict[int, type[Exception]] = {
     c.ENOMEM: MemoryError,
@@ -107,7 +109,7 @@ def raise_status(
     if issubclass(kind, SolveError):
         raise kind(message, certificate, hint)
     argument = argument or ARGUMENTS.get(field) or field
-    if argument and argument not in message:
+    if argument and not re.search(rf"(?<!\w){re.escape(argument)}(?!\w)", message):
         message = f"{argument}: {message}"
     raise kind(f"{message}; {hint}" if hint else message)
 

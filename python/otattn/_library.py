@@ -26,7 +26,8 @@ def _load() -> ctypes.CDLL:
         loaded = ctypes.CDLL(str(path))
     except OSError as error:
         raise ImportError(f"otattn cannot load its library {path}: {error}; reinstall the package") from error
-    for name, letters in CALLS.items():
+    for name, words in CALLS.items():
+        letters = words.partition(" ")[0]
         call = getattr(loaded, name)
         call.restype = _TYPES[letters[0]]
         call.argtypes = [_TYPES[letter] for letter in letters[1:]]

@@ -13,6 +13,7 @@ from . import _structs as c
 from ._arrays import address_of, foreign, type_of
 from ._errors import check, new_error
 from ._library import library
+from ._settings import count as whole_number
 from ._shapes import shape_text
 from ._solve import _pack
 from ._threads import thread_limit
@@ -23,11 +24,13 @@ _native_maxsim = _native.maxsim
 
 
 def _capacity(rule: Any) -> int:
+    if not isinstance(rule, str):
+        raise TypeError(f"rule is {rule!r}, wanted a string")
     if rule == "max":
         return 0
     if rule == "assignment":
         return 1
-    word, _, number = rule.partition(":") if isinstance(rule, str) else ("", "", "")
+    word, _, number = rule.partition(":")
     if word == "capped" and number.isdecimal() and 0 < int(number) < 1 << 62:
         return int(number)
     raise ValueError(
@@ -151,12 +154,13 @@ class Call:
         problem = self.problem
         count = problem.document_count
         if top is not None:
-            if isinstance(top, bool) or int(top) != top or not 0 < top <= count:
+            found = whole_number("top_k", top)
+            if found is None or not 0 < found <= count:
                 raise ValueError(f"top_k is {top!r}, wanted 1 to the {count} documents")
-            problem.top = int(top)
+            problem.top = top = found
         if choices:
             problem.chosen = self._address(np.empty((self.rows, count, self.tokens), np.int64))
-        shape = (self.rows, count if top is None else int(top))
+        shape = (self.rows, count if top is None else top)
         scores = np.empty(shape, np.float32)
         best = None if top is None else np.empty(shape, np.int64)
         error, reference = new_error()
@@ -228,7 +232,7 @@ def maxsim(
     >>> otattn.maxsim(query, documents, offsets=[0, 1, 4], rule="assignment")
     array([1.   , 1.375], dtype=float32)
     """
-    capacity = 0 if rule == "max" else _capacity(rule)
+    capacity = _capacity(rule)
     torch: Any = sys.modules.get("torch")
     tensors = torch is not None and isinstance(queries, torch.Tensor)
     if type(queries) is np.ndarray:

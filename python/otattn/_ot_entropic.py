@@ -11,6 +11,7 @@ from ._attention import is_torch
 from ._aux import NO_AUX, AuxOutput
 from ._coupling_repeat import WITH_CERTIFICATE, WITH_INFO
 from ._ot_problem import JUDGED, Entropic, again, cost_of, entry_of, linear_cost, mass_of, positive, run
+from ._settings import flag
 
 
 def sinkhorn(
@@ -69,7 +70,9 @@ def sinkhorn(
     array([[0.365529, 0.134471],
            [0.134471, 0.365529]])
     """
-    if method == "sinkhorn" and warmstart is None:
+    if type(log) is not bool or type(warn) is not bool:
+        log, warn = flag("log", log), flag("warn", warn)
+    if type(method) is str and method == "sinkhorn" and warmstart is None:
         problem = Entropic(reg, stopThr, numItermax)
         found = again(problem, WITH_CERTIFICATE if log else WITH_INFO, M, a, b)
         if found is not None:
@@ -135,7 +138,7 @@ def sinkhorn2(
     >>> float(otattn.ot.sinkhorn2([0.5, 0.5], [0.5, 0.5], np.array([[0.0, 1.0], [1.0, 0.0]]), 1.0).round(6))
     0.268941
     """
-    M = cost_of(M)
+    M, log = cost_of(M), flag("log", log)
     if not isinstance(method, str) or method.lower() not in _SINKHORNS[:3]:
         raise ValueError(f"method is {method!r}, wanted one of {', '.join(_SINKHORNS[:3])}")
     if b is not None and getattr(b, "ndim", 1) == 2:

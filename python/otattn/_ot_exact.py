@@ -11,6 +11,7 @@ from ._attention import is_torch
 from ._coupling import coupling
 from ._coupling_repeat import ONLY, WITH_POTENTIALS
 from ._ot_problem import POTENTIALS, again, cost_of, linear_cost, mass_of
+from ._settings import flag
 
 
 def emd(
@@ -51,6 +52,8 @@ def emd(
     array([[0.5, 0. ],
            [0. , 0.5]])
     """
+    if type(log) is not bool or type(center_dual) is not bool:
+        log, center_dual = flag("log", log), flag("center_dual", center_dual)
     found = again(None, WITH_POTENTIALS if log else ONLY, M, a, b)
     if found is not None:
         return (found[0], emd_log(M, a, b, found[0], found[1].potentials, center_dual)) if log else found
@@ -120,6 +123,8 @@ def emd2(
     >>> float(otattn.ot.emd2([0.5, 0.5], [1.0, 0.0], np.array([[0.0, 1.0], [1.0, 0.0]])))
     0.5
     """
+    if type(log) is not bool or type(return_matrix) is not bool:
+        log, return_matrix = flag("log", log), flag("return_matrix", return_matrix)
     if b is not None and getattr(b, "ndim", 1) == 2:
         return [
             emd2(a, b[:, k], M, log=log, return_matrix=return_matrix, center_dual=center_dual)

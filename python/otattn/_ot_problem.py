@@ -11,37 +11,57 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import _native
+from ._arrays import type_of
 from ._attention import is_torch
 from ._aux import AuxRequest
 from ._certificate import Certificate
 from ._coupling import coupling, judged, words_of
 from ._coupling_repeat import coupling_again
 from ._errors import NotConverged, PartialWarning
-from ._settings import number
+from ._settings import number, shown
 from ._solve import Info
+from ._structs import NO_TYPE
 
 # The certificate of a plan costs more than many plans do.
 JUDGED = AuxRequest(potentials=True, certificate=True)
 POTENTIALS = AuxRequest(potentials=True)
 NUMBERS = frozenset((float, int, type(None)))
+# What sums of masses leave room for.
+_MOST_MASS = 1e307
 
 
 def cost_of(M: Any) -> Any:
     M = M if is_torch(M) else np.asarray(M)
     if M.ndim != 2:
         raise ValueError(f"M has shape {tuple(M.shape)}, wanted a matrix")
-    if not is_torch(M) and M.dtype.kind in "iub":
+    if is_torch(M):
+        if M.is_complex():
+            raise TypeError(f"M has type {M.dtype}, wanted numbers")
+        M = M if M.is_floating_point() else M.double()
+    elif M.dtype.kind in "iub":
         M = M.astype(np.float64)
+    elif type_of(M.dtype.newbyteorder("=")) == NO_TYPE:
+        raise TypeError(f"M has type {M.dtype}, wanted numbers")
     return M
 
 
 def mass_of(name: str, x: Any, size: int, M: Any) -> Any:
     """The mass as given, or equal masses of total 1 where it is absent or empty."""
-    if x is None or len(x) == 0:
+    if size == 0:
+        raise ValueError(f"M has shape {tuple(M.shape)}, wanted at least one row and column")
+    if x is None or (np.ndim(x) and len(x) == 0):
         return M[:, 0].new_full((size,), 1.0 / size) if is_torch(M) else np.full(size, 1.0 / size, M.dtype)
     x = x if is_torch(x) else np.asarray(x)
     if tuple(x.shape) != (size,):
         raise ValueError(f"{name} has shape {tuple(x.shape)}, wanted ({size},)")
+    if x.is_complex() if is_torch(x) else x.dtype.kind not in "fiu":
+        raise TypeError(f"{name} has type {x.dtype}, wanted numbers")
+    if is_torch(x) and not is_torch(M):
+        raise TypeError(f"{name} is a tensor, but M is none")
+    if is_torch(M) and not is_torch(x):
+        x = M.new_tensor(x.tolist())
+    if not bool((x >= 0).all() and float(x.sum()) < _MOST_MASS):
+        raise ValueError(f"{name} is {shown(x)}, wanted numbers of 0 or more whose sum is below {_MOST_MASS}")
     return x
 
 

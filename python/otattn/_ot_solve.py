@@ -35,6 +35,7 @@ from ._ot_problem import (
     xlogx,
 )
 from ._ot_result import OTResult, Rest
+from ._settings import flag, number
 
 
 def sinkhorn_unbalanced(
@@ -76,6 +77,7 @@ def sinkhorn_unbalanced(
     >>> plan.shape
     (2, 2)
     """
+    reg, log = number("reg", reg), flag("log", log)
     strengths = _plain_strengths(reg_m) if type(reg_m) in _PLAIN_UNBALANCED else None
     if c is warmstart is None and strengths is not None and reg_type in _KINDS and not log:
         problem = Entropic(reg, stopThr, numItermax, *strengths)
@@ -90,7 +92,7 @@ def sinkhorn_unbalanced(
         reg,
         c,
         reg_type,
-        reg_m,
+        None if reg_m is None else _strengths(reg_m, "reg_m"),
         "KL",
         max_iter=numItermax,
         tol=stopThr,
@@ -186,7 +188,7 @@ def solve(
     strengths = _strengths(unbalanced)
     relaxed = not all(map(math.isinf, strengths))
     potentials: Any
-    if not reg:
+    if reg is None or not number("reg", reg):
         if relaxed:
             raise NotImplementedError(
                 "unbalanced needs reg: exact transport with relaxed sums has no solver here"
@@ -298,6 +300,8 @@ def _solve_later(
     if found is None:
         if str(M.dtype).removeprefix("torch.") not in ("float64", "float32"):
             return None
+        if _cost_of_problem(problem, kind, M, a, b) is None:
+            return None
         found = _solved(problem, kind, M, a, b)
     plan, aux = found
     # The caller may write into all of these.
@@ -363,14 +367,16 @@ def _rest(solved: tuple[Any, ...], aux: AuxOutput, problem: Entropic | None, kin
     return potentials, value, linear, entry_of(aux.info, proof)
 
 
-def _strengths(unbalanced: Any) -> tuple[float, float]:
+def _strengths(unbalanced: Any, name: str = "unbalanced") -> tuple[float, float]:
     """Of the penalties on sums of rows and of columns; inf: exact."""
     if unbalanced is None:
         return math.inf, math.inf
     pair = (unbalanced, unbalanced) if np.ndim(unbalanced) == 0 else tuple(unbalanced)
     if len(pair) == 1:
         pair = (pair[0], pair[0])
-    rows, columns = (positive("unbalanced", x) for x in pair)
+    if len(pair) != 2:
+        raise ValueError(f"{name} has {len(pair)} numbers, wanted one or two")
+    rows, columns = (positive(name, x) for x in pair)
     return rows, columns
 
 

@@ -13,13 +13,23 @@ from ._attention import is_torch
 from ._aux import AuxRequest
 from ._coupling import coupling
 from ._errors import NotConverged, PartialWarning
-from ._settings import count, number
+from ._settings import count, flag, number, shown
 from ._threads import threads
 
 _METHODS = ("exact", "sinkhorn", "unbalanced")
 _MOST_ROUNDS = 1000
+_MOST_PAIRS = 1 << 32
+_MOST_THREADS = 1 << 10
 # An error of the column sums, relative to the mass, that draws might show.
 _SEEN = 1e-4
+
+
+def _weight(name: str, value: Any) -> float:
+    found = number(name, value)
+    # Of less there is no arithmetic.
+    if not float(np.finfo(np.float64).tiny) <= found < math.inf:
+        raise ValueError(f"{name} is {found!r}, wanted a finite number above 0")
+    return found
 
 
 def _array(x: Any) -> Any:
@@ -98,15 +108,16 @@ class PlanSampler:
         generator: Any = None,
         batched: bool = False,
     ) -> None:
-        if method not in _METHODS:
-            raise ValueError(f"method is {method!r}, wanted {', '.join(map(repr, _METHODS))}")
-        for name, value in (("reg", reg), ("reg_m", reg_m)):
-            if not value > 0.0:
-                raise ValueError(f"{name} is {value!r}, wanted more than 0")
-        self.method, self.reg, self.reg_m = method, float(reg), float(reg_m)
-        self.normalize_cost, self.warn, self.batched = normalize_cost, warn, batched
-        self.threads = 0 if num_threads == "max" else int(num_threads)
-        self.generator = np.random.default_rng(generator) if isinstance(generator, int) else generator
+        if not isinstance(method, str) or method not in _METHODS:
+            raise ValueError(f"method is {shown(method)}, wanted {', '.join(map(repr, _METHODS))}")
+        self.method, self.reg, self.reg_m = method, _weight("reg", reg), _weight("reg_m", reg_m)
+        self.normalize_cost = flag("normalize_cost", normalize_cost)
+        self.warn, self.batched = flag("warn", warn), flag("batched", batched)
+        most = isinstance(num_threads, str) and num_threads == "max"
+        self.threads = 0 if most else count("num_threads", num_threads, 0, _MOST_THREADS) or 0
+        if isinstance(generator, int):
+            generator = np.random.default_rng(count("generator", generator))
+        self.generator = generator
 
     # ---- plans -----------------------------------------------------------------------------------
 
@@ -120,6 +131,8 @@ class PlanSampler:
             if y.ndim < lead or 0 in y.shape[:lead]:
                 wanted = "(problems, samples, ...)" if self.batched else "(samples, ...)"
                 raise ValueError(f"{name} has shape {y.shape}, wanted {wanted} with samples")
+            if y.dtype.kind not in "fiub":
+                raise TypeError(f"{name} has type {y.dtype}, wanted numbers")
             if y.dtype not in (np.float32, np.float64):
                 y = y.astype(np.float64 if y.dtype.kind in "iub" else np.float32)
             y = y.reshape((*y.shape[:lead], -1))
@@ -127,7 +140,7 @@ class PlanSampler:
         a, b = found
         if a.shape[2] != b.shape[2] or len(a) != len(b):
             raise ValueError(
-                f"x1 has shape {tuple(x1.shape)}, but x0 has {tuple(x0.shape)}: only the samples may differ"
+                f"x1 has shape {np.shape(x1)}, but x0 has {np.shape(x0)}: only the samples may differ"
             )
         return a, b
 
@@ -207,7 +220,13 @@ class PlanSampler:
 
         Without `replace`, no pair twice; ValueError where the plan has fewer pairs.
         """
-        pi = np.asarray(_array(pi), np.float64)
+        pi = _array(pi)
+        if pi.dtype.kind not in "fiub" or pi.ndim < 2 or pi.size == 0:
+            raise ValueError(f"pi has type {pi.dtype} and shape {pi.shape}, wanted a plan of numbers")
+        if (batch_size := count("batch_size", batch_size, 1, _MOST_PAIRS) or 0) == 0:
+            raise TypeError("batch_size is None, wanted a whole number")
+        replace = flag("replace", replace)
+        pi = pi.astype(np.float64)
         flat = pi.reshape((*pi.shape[:-2], -1))
         if not (flat >= 0.0).all() or not (flat.sum(-1) > 0.0).all():
             raise ValueError("pi holds NaN or a negative number, or has no mass; give weights of pairs")
@@ -235,12 +254,18 @@ class PlanSampler:
             i = np.minimum((u * n).astype(np.int64), n - 1) if replace else u.argsort(-1)
             j = np.take_along_axis(columns, i, 1)
         else:
-            i, j = self.sample_map(self._plans(a, b), n, replace)
+            plans = self._plans(a, b)
+            if not plans.any((1, 2)).all():
+                raise ValueError("the plan of x0 and x1 has no mass; raise reg or reg_m")
+            i, j = self.sample_map(plans, n, replace)
         return (i, j) if self.batched else (i[0], j[0])
 
-    def _take(self, x: Any, places: Any) -> Any:
+    def _take(self, name: str, x: Any, places: Any) -> Any:
         if x is None:
             return None
+        lead = 2 if self.batched else 1
+        if len(np.shape(x)) < lead or np.shape(x)[lead - 1] <= places.max():
+            raise ValueError(f"{name} has shape {tuple(np.shape(x))}, wanted one for each sample")
         each: Any = np.arange(len(places))[:, None]
         if is_torch(x):
             import torch
@@ -258,8 +283,10 @@ class PlanSampler:
         self, x0: Any, x1: Any, y0: Any = None, y1: Any = None, replace: bool = True
     ) -> tuple[Any, Any, Any, Any]:
         """The same with what belongs to the samples: ``(x0[i], x1[j], y0[i], y1[j])``, None where absent."""
-        i, j = self._pairs(x0, x1, replace)
-        return self._take(x0, i), self._take(x1, j), self._take(y0, i), self._take(y1, j)
+        i, j = self._pairs(x0, x1, flag("replace", replace))
+        given = (("x0", x0, i), ("x1", x1, j), ("y0", y0, i), ("y1", y1, j))
+        a, b, c, d = (self._take(*one) for one in given)
+        return a, b, c, d
 
     def sample_trajectory(self, X: Any) -> Any:
         """Chains through `X` (samples, times, ...), where a plan pairs each time with the next."""
@@ -273,7 +300,7 @@ class PlanSampler:
         for time in range(X.shape[1] - 1):
             plan = self.get_map(X[:, time], X[:, time + 1])[places[-1]]
             places.append(_choose(plan, _draws(self.generator, (len(plan), 1)))[:, 0])
-        chains = [self._take(X[:, time], place) for time, place in enumerate(places)]
+        chains = [self._take("X", X[:, time], place) for time, place in enumerate(places)]
         if is_torch(X):
             import torch
 

@@ -121,10 +121,16 @@ def settings_of(text: str) -> Settings:
     return Settings(**{name: _value(value) for name, value in parts})
 
 
+def shown(value: Any) -> str:
+    """What a sentence says of a value, arrays included."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
 def number(name: str, value: Any) -> float:
     """A Python float of an argument that must be one number."""
     if isinstance(value, (str, bytes, bool)):
-        raise TypeError(f"{name} is {value!r}, wanted a number")
+        raise TypeError(f"{name} is {shown(value)}, wanted a number")
     try:
         result = float(value)
     except (TypeError, ValueError, OverflowError) as error:
@@ -134,11 +140,21 @@ def number(name: str, value: Any) -> float:
     return result
 
 
-def count(name: str, value: Any, least: int = 0) -> int | None:
+def flag(name: str, value: Any) -> bool:
+    """A bool of an argument that must be true or false."""
+    if type(value) is bool:
+        return value
+    try:
+        return bool(value)
+    except (TypeError, ValueError, RuntimeError):
+        raise TypeError(f"{name} is {shown(value)}, wanted True or False") from None
+
+
+def count(name: str, value: Any, least: int = 0, most: int = (1 << 63) - 1) -> int | None:
     """An int of an argument that must be a whole number, or None."""
     if value is None:
         return None
-    wrong = TypeError(f"{name} is {value!r}, wanted a whole number")
+    wrong = TypeError(f"{name} is {shown(value)}, wanted a whole number")
     if isinstance(value, (bool, str, bytes)):
         raise wrong
     try:
@@ -149,4 +165,6 @@ def count(name: str, value: Any, least: int = 0) -> int | None:
         raise wrong from None
     if found < least:
         raise ValueError(f"{name} is {value}, wanted {least} or more")
+    if found > most:
+        raise ValueError(f"{name} is {value}, wanted at most {most}")
     return found

@@ -618,7 +618,7 @@ def _judged(job: Job, handle: Handle) -> c.Arrays:
     """What the judge reads: a coupling rounded to two bytes is left out if potentials define it."""
     arrays = c.Arrays.from_buffer_copy(handle.arrays)
     if arrays.coupling.type in (c.BF16, c.F16) and not needs_coupling(job.settings):
-        arrays.coupling.type = c.NO_TYPE
+        arrays.coupling = c.Array()
     return arrays
 
 

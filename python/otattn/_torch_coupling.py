@@ -43,7 +43,7 @@ def torch_coupling_repeat(
     if not is_plain(scores, *others) or not is_taken(names, scores):
         return None
     layout = _native.layout(scores, *given)
-    if layout is None:
+    if layout is None or not _native.plain(words):
         return None
     derivatives = torch.is_grad_enabled() and (scores.requires_grad or any(x.requires_grad for x in others))
     if derivatives and not _has_derivative(scores, given):

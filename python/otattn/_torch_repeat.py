@@ -113,7 +113,7 @@ def torch_repeat(
     if torch.is_autocast_enabled("cpu") or not is_plain(*present):
         return None
     layout = _native.layout(*given)
-    if layout is None:
+    if layout is None or not _native.plain(words):
         return None
     derivatives = torch.is_grad_enabled() and any(x.requires_grad for x in present)
     name = (words, derivatives, thread_limit(), layout)

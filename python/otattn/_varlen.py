@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ._attention import attention
-from ._settings import count
+from ._attention import attention, window_of
+from ._settings import count, number
 from ._shapes import shape_text
 
 
@@ -116,7 +116,8 @@ def varlen_attention(
     of_queries = bounds_of("cu_seq_q", cu_seq_q, query.shape[0])
     of_keys = bounds_of("cu_seq_k", cu_seq_k, key.shape[0])
     check_lengths((of_queries, of_keys), (max_q, max_k))
-    if dropout_p != 0.0 and dropout_seed is None:
+    sides = window_of(window_size, "window_size")
+    if number("dropout_p", dropout_p) != 0.0 and dropout_seed is None:
         dropout_seed = _drawn_seed(query)
     outs, auxes = [], []
     for s in range(len(of_queries) - 1):
@@ -131,7 +132,7 @@ def varlen_attention(
             scale,
             True,
             method=method,
-            window=None if max(window_size) < 0 else window_size,
+            window=None if sides is None or max(sides) < 0 else sides,
             return_aux=return_aux,
             causal_align=causal_align,
             dropout_seed=dropout_seed,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ import numpy as np
 from ._attention import is_torch
 from ._coupling import coupling
 from ._orders import torch_weights, weights
-from ._settings import number
+from ._settings import flag, number, shown
 
 if TYPE_CHECKING:
     from torch import nn
@@ -91,9 +92,13 @@ def _scores(X: Any, dim: int) -> Any:
             raise ValueError(f"X is no array: {error}") from None
     if not (X.is_floating_point() if is_torch(X) else X.dtype.kind == "f"):
         raise TypeError(f"X has type {X.dtype}, wanted floating-point numbers")
-    if not hasattr(dim, "__index__") or isinstance(dim, bool):
+    try:
+        place = operator.index(dim)
+    except TypeError:
+        raise TypeError(f"dim is {dim!r}, wanted a whole number") from None
+    if isinstance(dim, bool):
         raise TypeError(f"dim is {dim!r}, wanted a whole number")
-    if not -X.ndim <= dim < X.ndim or X.shape[dim] == 0:
+    if not -X.ndim <= place < X.ndim or X.shape[place] == 0:
         raise ValueError(f"dim is {dim}, but X has shape {tuple(X.shape)}")
     return X
 
@@ -142,12 +147,20 @@ def _by_row(X: Any, alpha: Any, dim: int) -> Any:
         each = torch.as_tensor(alpha, dtype=None if is_torch(alpha) else torch.float64)
         if not bool((each > 0.0).all()):
             raise ValueError(_wrong_order(each.detach().numpy()))
+        if each.dim() > len(shape) or any(
+            size not in (1, wanted)
+            for size, wanted in zip(reversed(each.shape), reversed(shape), strict=False)
+        ):
+            raise ValueError(f"alpha has shape {tuple(each.shape)}, wanted one that fits {tuple(shape)}")
         each = each.expand(shape).movedim(dim, -1).expand(lead).reshape((-1, 1))
         return _back(torch_weights()(matrix, each), moved, dim)
-    orders = np.asarray(alpha, np.float64)
+    try:
+        orders = np.broadcast_to(np.asarray(alpha, np.float64), shape)
+    except (TypeError, ValueError):
+        raise ValueError(f"alpha is {shown(alpha)}, wanted numbers that fit {tuple(shape)}") from None
     if not (orders > 0.0).all():
         raise ValueError(_wrong_order(orders))
-    orders = np.moveaxis(np.broadcast_to(orders, shape), dim, -1).reshape((-1, 1))
+    orders = np.moveaxis(orders, dim, -1).reshape((-1, 1))
     found = weights(matrix.astype(np.float64), orders)
     kind = matrix.dtype if matrix.dtype.kind == "f" else np.float64
     return _back(found.astype(kind), moved, dim)
@@ -204,13 +217,13 @@ def sparsemax(X: Any, dim: int = -1, k: int | None = None, return_support_size: 
     array([0.75, 0.25, 0.  ])
     """
     P = _map(X, 2.0, dim)
-    return (P, _support(P, dim)) if return_support_size else P
+    return (P, _support(P, dim)) if flag("return_support_size", return_support_size) else P
 
 
 def entmax15(X: Any, dim: int = -1, k: int | None = None, return_support_size: bool = False) -> Any:
     """`entmax_bisect` with alpha = 1.5; parameters as in `sparsemax`."""
     P = _map(X, 1.5, dim)
-    return (P, _support(P, dim)) if return_support_size else P
+    return (P, _support(P, dim)) if flag("return_support_size", return_support_size) else P
 
 
 def entmax_bisect(
@@ -263,8 +276,11 @@ def _bisect(low: Any, high: Any, excess: Any) -> Any:
 def _tensor(X: Any) -> Any:
     import torch
 
-    # torch has neither strides below 0 nor foreign byte orders.
-    return X if is_torch(X) else torch.from_numpy(np.ascontiguousarray(X, X.dtype.newbyteorder("=")))
+    if is_torch(X):
+        return X
+    # torch has neither foreign byte orders nor strides below 0, which a dimension of 1 keeps in dense arrays.
+    X = np.ascontiguousarray(X, X.dtype.newbyteorder("="))
+    return torch.from_numpy(X.copy() if min(X.strides, default=0) < 0 else X)
 
 
 def normmax_bisect(X: Any, alpha: Any = 2, dim: int = -1, n_iter: int = 50) -> Any:
@@ -363,9 +379,11 @@ def _loss(X: Any, target: Any, p: Any, omega: Any) -> Any:
     """Fenchel-Young loss: omega + <p, x> - x_target, whose gradient is p - e_target as p maximises it."""
     if not is_torch(target):
         raise TypeError(f"target is a {type(target).__name__}, wanted a tensor")
-    if X.shape[0] != target.shape[0]:
+    if target.is_floating_point() or target.is_complex() or str(target.dtype) == "torch.bool":
+        raise TypeError(f"target has type {target.dtype}, wanted whole numbers")
+    if tuple(X.shape[:1]) != tuple(target.shape):
         raise ValueError(f"target has shape {tuple(target.shape)}, but X has {tuple(X.shape)}")
-    chosen = X.gather(1, target.unsqueeze(1)).squeeze(1)
+    chosen = X.gather(1, target.long().unsqueeze(1)).squeeze(1)
     return omega + (p * X).sum(1) - chosen
 
 
@@ -402,7 +420,7 @@ def sparsemax_loss(X: Any, target: Any, k: int | None = None, return_support_siz
     """
     p = _weights(sparsemax, X)
     loss = _loss(X, target, p, (1.0 - (p * p).sum(1)) / 2.0)
-    return (loss, _support(p, -1)) if return_support_size else loss
+    return (loss, _support(p, -1)) if flag("return_support_size", return_support_size) else loss
 
 
 def sparsemax_bisect_loss(X: Any, target: Any, n_iter: int = 50) -> Any:
@@ -414,7 +432,7 @@ def entmax15_loss(X: Any, target: Any, k: int | None = None, return_support_size
     """`entmax_bisect_loss` with alpha = 1.5; parameters as in `sparsemax_loss`."""
     p = _weights(entmax15, X)
     loss = _loss(X, target, p, _tsallis(p, 1.5).squeeze(1))
-    return (loss, _support(p, -1)) if return_support_size else loss
+    return (loss, _support(p, -1)) if flag("return_support_size", return_support_size) else loss
 
 
 def _tsallis(p: Any, alpha: Any) -> Any:
@@ -433,6 +451,7 @@ def entmax_bisect_loss(X: Any, target: Any, alpha: Any = 1.5, n_iter: int = 50) 
 
 def normmax_bisect_loss(X: Any, target: Any, alpha: Any = 2, n_iter: int = 50) -> Any:
     """Loss of `normmax_bisect`, one per row; parameters as in `sparsemax_loss`."""
+    alpha = alpha if is_torch(alpha) else number("alpha", alpha)
     p = _weights(normmax_bisect, X, alpha)
     return _loss(X, target, p, 1.0 - (p**alpha).sum(1) ** (1.0 / alpha))
 

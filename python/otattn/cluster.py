@@ -12,9 +12,13 @@ import numpy as np
 from ._arrays import foreign
 from ._bounded import solve_bounded
 from ._kmeans import SEEDS, Fit, distances, refine, run
+from ._settings import flag
 
 __all__ = ["BalancedKMeans"]
 
+_MOST = 1 << 62
+# Of coordinates, so that sums of squares stay finite.
+_LARGEST = 1e140
 _FLOATS: tuple[Any, ...] = (np.float64, np.float32)
 
 
@@ -70,7 +74,7 @@ def _numbers_of(estimator: Any, X: Any, fitting: bool) -> Any:
     """X as a matrix of f64 or f32 without NaN and infinities, of the width that was fitted."""
     validation = _module("utils.validation")
     if validation is not None:
-        return validation.validate_data(estimator, X, dtype=list(_FLOATS), reset=fitting)
+        return _below_limit(validation.validate_data(estimator, X, dtype=list(_FLOATS), reset=fitting))
     found = foreign("X", X)
     if found.ndim != 2 or 0 in found.shape:
         raise ValueError(
@@ -87,6 +91,12 @@ def _numbers_of(estimator: Any, X: Any, fitting: bool) -> Any:
             f"X has {found.shape[1]} features, but {type(estimator).__name__} is expecting "
             f"{estimator.n_features_in_} features as input"
         )
+    return _below_limit(found)
+
+
+def _below_limit(found: Any) -> Any:
+    if not (found.max() < _LARGEST and found.min() > -_LARGEST):
+        raise ValueError(f"X holds a number of {_LARGEST} or more in size, wanted coordinates below that")
     return found
 
 
@@ -95,6 +105,8 @@ def _random_of(state: Any) -> Any:
     if state is None or state is np.random:
         return np.random.mtrand._rand
     if isinstance(state, numbers.Integral):
+        if not 0 <= int(state) < 1 << 32:
+            raise ValueError(f"random_state is {state}, wanted 0 to {(1 << 32) - 1}")
         return np.random.RandomState(int(state))
     if isinstance(state, np.random.RandomState):
         return state
@@ -104,8 +116,8 @@ def _random_of(state: Any) -> Any:
 def _whole(name: str, value: Any, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise TypeError(f"{name} is {value!r}, wanted a whole number")
-    if value < least:
-        raise ValueError(f"{name} is {value}, wanted {least} or more")
+    if not least <= int(value) < _MOST:
+        raise ValueError(f"{name} is {value}, wanted {least} or more, and less than 2^62")
     return int(value)
 
 
@@ -205,6 +217,9 @@ class BalancedKMeans(_Base):  # type: ignore[misc]
                 raise ValueError(f"init is {self.init!r}, wanted {', '.join(SEEDS)}, an array or a callable")
             return SEEDS[self.init](X, count, random)
         centres = self.init(X, count, random_state=random) if callable(self.init) else self.init
+        centres = np.asarray(centres)
+        if centres.dtype.kind not in "fiu":
+            raise TypeError(f"init has type {centres.dtype}, wanted numbers")
         centres = np.array(centres, X.dtype)
         if centres.shape != (count, X.shape[1]):
             raise ValueError(f"init has shape {centres.shape}, wanted {(count, X.shape[1])}")
@@ -233,10 +248,11 @@ class BalancedKMeans(_Base):  # type: ignore[misc]
             raise ValueError(f"tol is {self.tol!r}, wanted 0 or more")
         tolerance = float(self.tol) * float(X.var(axis=0, dtype=np.float64).mean())
         random = _random_of(self.random_state)
+        refines = flag("refine", self.refine)
         best: Fit | None = None
         for _ in range(self._runs()):
             found = run(X, self._first_centres(X, random), bounds, rounds, tolerance)
-            if self.refine and bounds != (0, len(X)):
+            if refines and bounds != (0, len(X)):
                 found = refine(X, found, bounds, rounds, tolerance)
             if best is None or found.inertia < best.inertia:
                 best = found

@@ -252,7 +252,7 @@ def lapjvr(
 
     The other arguments as `lapjv`.
     """
-    costs = np.asarray(cost)[None]
+    costs = _matrix("cost", cost, (2,))[None]
     totals, *rest = lapjvr_batch(costs, extend_cost, cost_limit, output=output, precision=precision)
     found = tuple(x[0] for x in rest)
     if return_cost:

@@ -18,7 +18,7 @@ from ._attention import is_torch
 from ._aux import AuxRequest
 from ._coupling import coupling
 from ._moe_call import CODES, call, level
-from ._settings import number
+from ._settings import flag, number
 from ._threads import thread_limit
 
 __all__ = ["METHODS", "RouteCertificate", "Routing", "route"]
@@ -173,7 +173,10 @@ def _start(potentials: Any, experts: int) -> Any:
         return None
     if is_torch(potentials):
         potentials = potentials.detach().double().cpu().numpy()
-    found = np.ascontiguousarray(potentials, np.float64)
+    found = np.asarray(potentials)
+    if found.dtype.kind not in "fiu":
+        raise TypeError(f"potentials has type {found.dtype}, wanted numbers")
+    found = np.ascontiguousarray(found, np.float64)
     if found.shape != (experts,):
         raise ValueError(f"potentials has shape {found.shape}, wanted ({experts},), one number an expert")
     if not np.isfinite(found).all():
@@ -282,7 +285,8 @@ def route(
     >>> found.certificate.value, found.certificate.bound
     (5.5, 5.5)
     """
-    plain = type(method) is str and method in CODES and type(temperature) in (float, int)
+    plain = type(method) is str and method in CODES and type(certificate) is bool
+    plain = plain and type(temperature) in (float, int)
     if plain and 0 < temperature < float("inf"):
         found = _plain(logits, k, capacity, bounds, CODES[method], potentials, tolerance, rounds, certificate)
         if found is not None:
@@ -300,6 +304,7 @@ def route(
         if not 0 < number(name, x) < float("inf"):
             raise ValueError(f"{name} is {x!r}, wanted a number above 0")
     limit = None if rounds is None else _whole("rounds", rounds, 1)
+    certificate = flag("certificate", certificate)
     _check_finite(matrix)
     given = capacity is not None or bounds is not None
     plan = None

@@ -11,8 +11,17 @@ from torch import Tensor, nn
 
 from ._attention import attention
 from ._aux import AuxRequest
+from ._regulariser import Regulariser
+from ._settings import count, flag, number, shown
 
 _LEARNABLE = {"temperature": 1.0, "alpha": 1.5, "cap": 2.0, "strength": 1.0, "lower": 0.5, "upper": 2.0}
+
+
+def _size(name: str, value: Any) -> int:
+    found = count(name, value, 1, 1 << 24)
+    if found is None:
+        raise TypeError(f"{name} is None, wanted a whole number")
+    return found
 
 
 def _range(name: str, method: str) -> tuple[float, float]:
@@ -85,17 +94,26 @@ class Attention(nn.Module):
         **arguments: Any,
     ) -> None:
         super().__init__()
+        embed_dim, num_heads = _size("embed_dim", embed_dim), _size("num_heads", num_heads)
+        kdim = embed_dim if kdim is None else _size("kdim", kdim)
+        vdim = embed_dim if vdim is None else _size("vdim", vdim)
+        if not isinstance(method, (str, Regulariser)):
+            raise TypeError(f"method is a {type(method).__name__}, wanted a string or a Regulariser")
+        if isinstance(learn, str) or not isinstance(learn, (tuple, list)):
+            raise TypeError(f"learn is {shown(learn)}, wanted names in a tuple")
+        dropout, bias = number("dropout", dropout), flag("bias", bias)
         if embed_dim % num_heads:
             raise ValueError(f"embed_dim is {embed_dim}, no multiple of num_heads {num_heads}")
         for name, given in (
             ("add_bias_kv", add_bias_kv),
             ("add_zero_attn", add_zero_attn),
         ):
-            if given:
+            if flag(name, given):
                 raise ValueError(f"{name} is {given!r}, which is not supported")
-        self.embed_dim, self.num_heads, self.batch_first = embed_dim, num_heads, batch_first
+        self.embed_dim, self.num_heads = embed_dim, num_heads
+        self.batch_first = flag("batch_first", batch_first)
         self.head_dim = embed_dim // num_heads
-        self.kdim, self.vdim = kdim or embed_dim, vdim or embed_dim
+        self.kdim, self.vdim = kdim, vdim
         self.method, self.arguments = method, arguments
         self.dropout = dropout
         where = {"device": device, "dtype": dtype}
@@ -114,7 +132,7 @@ class Attention(nn.Module):
         else:
             self.register_parameter("in_proj_bias", None)
         self.out_proj = nn.Linear(embed_dim, embed_dim, bias=bias, **where)
-        numbers = {
+        given_numbers = {
             "temperature": temperature,
             "alpha": alpha,
             "cap": cap,
@@ -122,13 +140,17 @@ class Attention(nn.Module):
             "lower": lower,
             "upper": upper,
         }
+        numbers = {
+            name: x if x is None or isinstance(x, float) else number(name, x)
+            for name, x in given_numbers.items()
+        }
         self.fixed = {
             name: value for name, value in numbers.items() if value is not None and name not in learn
         }
         self.learn = tuple(learn)
         for name in learn:
-            if name not in _LEARNABLE:
-                raise ValueError(f"learn has {name!r}, wanted names among {', '.join(_LEARNABLE)}")
+            if not isinstance(name, str) or name not in _LEARNABLE:
+                raise ValueError(f"learn has {shown(name)}, wanted names among {', '.join(_LEARNABLE)}")
             chosen = numbers[name]
             value = _LEARNABLE[name] if chosen is None else float(chosen)
             least, most = _range(name, method)
@@ -197,6 +219,18 @@ class Attention(nn.Module):
         weights : tensor or None
             (batch, queries, keys), or with heads if ``average_attn_weights=False``.
         """
+        for name, x, width in (
+            ("query", query, self.embed_dim),
+            ("key", key, self.kdim),
+            ("value", value, self.vdim),
+        ):
+            self._check(name, x, width)
+        for name, mask in (("attn_mask", attn_mask), ("key_padding_mask", key_padding_mask)):
+            if mask is not None and not isinstance(mask, Tensor):
+                raise TypeError(f"{name} is a {type(mask).__name__}, wanted a tensor")
+        need_weights = flag("need_weights", need_weights)
+        is_causal = flag("is_causal", is_causal)
+        average_attn_weights = flag("average_attn_weights", average_attn_weights)
         batched = query.dim() == 3
         swapped = batched and not self.batch_first
         if not batched:
@@ -225,6 +259,17 @@ class Attention(nn.Module):
         out = found.permute(2, 0, 1, 3) if swapped else found.transpose(1, 2)
         out = self.out_proj(out.flatten(-2))
         return (out if batched else out.squeeze(0)), weights
+
+    def _check(self, name: str, x: Any, width: int) -> None:
+        if not isinstance(x, Tensor):
+            raise TypeError(f"{name} is a {type(x).__name__}, wanted a tensor")
+        if x.dim() not in (2, 3) or x.shape[-1] != width:
+            raise ValueError(
+                f"{name} has shape {tuple(x.shape)}, wanted two or three sizes, the last {width}"
+            )
+        kind = self.out_proj.weight.dtype
+        if x.dtype != kind and not torch.is_autocast_enabled(x.device.type):
+            raise TypeError(f"{name} has type {x.dtype}, but the module's weights have {kind}")
 
     def _masks(
         self, attn_mask: Tensor | None, padding: Tensor | None, batch: int

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-import sys
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from .. import _structs as c
 from .._errors import new_error, raise_status, status_word
 from .._library import library
+from .._settings import shown
 
 
 class Record:
@@ -84,50 +84,31 @@ def call(name: str, *arguments: Any, accept: tuple[int, ...] = (), of: str = "")
     `of` is the argument that the sentence is about, where the library calls it otherwise.
     """
     error, reference = new_error()
-    try:
-        status: int = getattr(library, f"ota_{name}")(*(_argument(x) for x in arguments), reference)
-    except ctypes.ArgumentError:
-        raise _not_a_number() from None
+    status: int = plain(name, *(_argument(x) for x in arguments), reference)
     if status < 0 and status not in accept:
-        given = _given()
-        sentence = error.message.decode()
-        about = "" if any(name in sentence for name in given) else ", ".join(_arrays_of(given))
-        raise_status(status, error, argument=of or about or error.field.decode())
+        raise_status(status, error, argument=of or error.field.decode())
     return status
 
 
 def plain(name: str, *arguments: Any) -> Any:
-    """Calls ota_NAME, which cannot fail, and returns what it returns."""
+    """Calls ota_NAME as it is and returns what it returns."""
     try:
         return getattr(library, f"ota_{name}")(*arguments)
     except ctypes.ArgumentError:
-        raise _not_a_number() from None
+        raise _not_a_number(f"ota_{name}", arguments) from None
 
 
-def _not_a_number() -> TypeError:
-    """Names the arguments of the public function that are no numbers, where the call refused one."""
-    given = _given()
+def _not_a_number(name: str, arguments: tuple[Any, ...]) -> TypeError:
+    """Of the arguments of a call those that ctypes would not take, by the header's names."""
+    letters, *names = c.CALLS[name].split()
+    given = [x for letter, x in zip(letters[1:], arguments, strict=True) if letter in "izld"]
+    kinds = [kind for kind in letters[1:] if kind in "izld"]
     said = [
-        f"{name} is {value!r}"
-        for name, value in given.items()
-        if not isinstance(value, (int, float, np.number)) and not hasattr(value, "shape")
+        f"{wanted} is {shown(x)}, wanted a {'' if kind == 'd' else 'whole '}number"
+        for wanted, kind, x in zip(names, kinds, given, strict=True)
+        if not isinstance(x, (int, float) if kind == "d" else int)
     ]
-    return TypeError(f"{', '.join(said) or ', '.join(given)}: wanted numbers that fit the library's types")
-
-
-def _given() -> dict[str, Any]:
-    """The parameters of the public function whose call this is, for a sentence about one of them."""
-    frame = sys._getframe(1)
-    code = frame.f_code
-    while frame.f_back is not None and (code.co_name.startswith("_") or frame.f_globals is globals()):
-        frame = frame.f_back
-        code = frame.f_code
-    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    return {name: frame.f_locals.get(name) for name in names if name != "self"}
-
-
-def _arrays_of(given: dict[str, Any]) -> list[str]:
-    return [name for name, value in given.items() if isinstance(value, np.ndarray)] or list(given)
+    return TypeError("; ".join(said))
 
 
 def record(struct: ctypes.Structure, **more: Any) -> Record:
@@ -143,7 +124,7 @@ def record(struct: ctypes.Structure, **more: Any) -> Record:
     return Record(**fields, **more)
 
 
-def number(name: str, *arguments: Any, of: str = "") -> float:
+def found_of(name: str, *arguments: Any, of: str = "") -> float:
     """A call whose last argument is one double that it fills."""
     found = ctypes.c_double()
     call(name, *arguments, found, of=of)
@@ -151,6 +132,6 @@ def number(name: str, *arguments: Any, of: str = "") -> float:
 
 
 def choice(name: str, value: str, table: dict[str, int]) -> int:
-    if value not in table:
-        raise ValueError(f"{name} is {value!r}, wanted one of {', '.join(table)}")
+    if not isinstance(value, str) or value not in table:
+        raise ValueError(f"{name} is {shown(value)}, wanted one of {', '.join(table)}")
     return table[value]

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from .. import _structs as c
-from ._call import Dims, Record, call, number, plain, record, two
+from .._settings import count, number
+from ._call import Dims, Record, call, found_of, plain, record, two
 
 
 def _same(x: Any) -> tuple[Any, int]:
@@ -109,13 +110,13 @@ def softmax_objective(p: Any, scores: Any, temperature: float = 1.0) -> float:
     """J(p) = -<p, scores> + temperature sum p log p. [LIT-22]"""
     dims = Dims()
     p, s = dims("p", p, "m"), dims("scores", scores, "m")
-    return number("softmax_objective", p, s, len(p), temperature)
+    return found_of("softmax_objective", p, s, len(p), temperature)
 
 
 def softmax_dual(scores: Any, temperature: float, level: float) -> float:
     """level - temperature sum exp((scores + level) / temperature - 1). [LIT-24]"""
     s = Dims()("scores", scores, "m")
-    return number("softmax_dual", s, len(s), temperature, level)
+    return found_of("softmax_dual", s, len(s), temperature, level)
 
 
 def fenchel(p: Any, scores: Any, temperature: float = 1.0) -> Record:
@@ -218,28 +219,28 @@ def row_norm(x: Any, y: Any = None) -> float:
     dims = Dims()
     x = dims("x", x, "rows width")
     y = None if y is None else dims("y", y, "rows width")
-    return number("row_norm", x, y, *x.shape)
+    return found_of("row_norm", x, y, *x.shape)
 
 
 def hull_excess(output: Any, values: Any) -> float:
     """How far output (rows, width) leaves the box of values (keys, width). [CETA-13]"""
     dims = Dims()
     out, V = dims("output", output, "rows width"), dims("values", values, "keys width")
-    return number("hull_excess", out, V, dims["rows"], dims["keys"], dims["width"])
+    return found_of("hull_excess", out, V, dims["rows"], dims["keys"], dims["width"])
 
 
 def nonexpansion(coupling: Any, x: Any, y: Any, alpha: float = 1.0) -> float:
     """The ratio by which (1 - alpha) X + alpha A X moves X and Y (keys, width) apart. [CETA-14, 15]"""
     dims = Dims()
     A, X, Y = dims("coupling", coupling, "rows keys"), dims("x", x, "keys width"), dims("y", y, "keys width")
-    return number("nonexpansion", A, X, Y, dims["rows"], dims["keys"], dims["width"], alpha)
+    return found_of("nonexpansion", A, X, Y, dims["rows"], dims["keys"], dims["width"], alpha)
 
 
 def receiver(coupling: Any) -> Record:
     """mass (keys,) and total, largest, smallest, imbalance of a plan (rows, keys). [CETA-19, 20]"""
     A = Dims()("coupling", coupling, "rows keys")
     mass, found = np.empty(A.shape[1]), c.Receiver()
-    call("receiver_of", A, *A.shape, mass, found)
+    call("receiver_of", A, *A.shape, mass, found, of="coupling")
     return record(found, mass=mass)
 
 
@@ -265,11 +266,12 @@ def birkhoff(coupling: Any, capacity: int | None = None) -> tuple[Any, Any, floa
     """
     P = Dims()("coupling", coupling, "n n")
     n = len(P)
-    capacity = (n - 1) ** 2 + 1 if capacity is None else capacity
+    # Each term empties a pair, so that there are no more of them.
+    capacity = min(count("capacity", capacity, 1) or (n - 1) ** 2 + 1, n * n)
     weights, columns = np.empty(capacity), np.empty((capacity, n), np.int64)
-    count, rest = ctypes.c_int64(), ctypes.c_double()
-    call("birkhoff", P, n, capacity, weights, columns, count, rest)
-    return weights[: count.value], columns[: count.value], rest.value
+    found, rest = ctypes.c_int64(), ctypes.c_double()
+    call("birkhoff", P, n, capacity, weights, columns, found, rest, of="coupling")
+    return weights[: found.value], columns[: found.value], rest.value
 
 
 # ---- bounds of one softmax row -----------------------------------------------------------------------
@@ -295,7 +297,7 @@ def probe(directions: Any) -> Record:
     """norm, diameter, diameter_exact of a linear probe (tokens, width). [TOT-25, DER-20]"""
     W, kind = _same(Dims()("directions", directions, "tokens width", single=True))
     found = c.Probe()
-    call("probe_of", W, kind, *W.shape, found)
+    call("probe_of", W, kind, *W.shape, found, of="directions")
     return record(found)
 
 
@@ -327,19 +329,19 @@ def saturation_event(found: Record, tail: float = 1e-4, tv: float = 1e-3) -> boo
 def saturated_fraction(scores: Any, temperature: float = 1.0, tail: float = 1e-4) -> float:
     """Fraction of rows (rows, columns) whose softmax leaves less than `tail` beside its top. [TOT-35]"""
     S, kind = _same(Dims()("scores", scores, "rows columns", single=True))
-    return number("saturated_fraction", S, kind, *S.shape, temperature, tail, of="scores")
+    return found_of("saturated_fraction", S, kind, *S.shape, temperature, tail, of="scores")
 
 
 def softmax_limits(size: int, spread: float, temperature: float = 1.0) -> Record:
     """What max p and min p can be if max z - min z = spread. [TOT-31]"""
     found = c.SoftmaxLimits()
-    call("softmax_limits_of", size, spread, temperature, found, of="spread")
+    call("softmax_limits_of", size, number("spread", spread), temperature, found, of="spread")
     return record(found)
 
 
 def two_level(size: int, high: int, spread: float, temperature: float = 1.0) -> float:
     """max p of `high` equal logits `spread` above the rest. [TOT-32]"""
-    return float(plain("two_level", size, high, spread, temperature))
+    return float(plain("two_level", size, high, number("spread", spread), temperature))
 
 
 def uniformity(logits: Any, temperature: float = 1.0) -> Record:

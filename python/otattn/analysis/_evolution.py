@@ -10,7 +10,8 @@ import numpy as np
 
 from .. import _structs as c
 from .._library import library
-from ._call import Dims, Record, call, number, plain, record
+from .._settings import count
+from ._call import Dims, Record, call, found_of, plain, record
 from ._distributions import _same
 
 _TOKEN_WORDS = {
@@ -125,7 +126,7 @@ def evolution(logits: Any, threads: int = 1) -> tuple[Record, Record]:
     predictions = (c.Prediction * max(1, states * positions))()
     e = c.Evolution()
     e.size = ctypes.sizeof(e)
-    e.states, e.positions, e.vocabulary, e.threads = states, positions, size, threads
+    e.states, e.positions, e.vocabulary, e.threads = states, positions, size, count("threads", threads, 1)
     e.logits = ctypes.cast(rows, ctypes.c_void_p)
     e.transitions = ctypes.cast(transitions, ctypes.c_void_p)
     e.predictions = ctypes.cast(predictions, ctypes.c_void_p)
@@ -159,7 +160,7 @@ def state_cloud(states: Any, *, participation: bool = False) -> Record:
     dims = Dims()
     h, kind = _same(dims("states", states, "tokens width", single=True))
     norms, found = np.empty(dims["tokens"]), c.StateCloud()
-    call("state_cloud_of", h, kind, *h.shape, int(participation), norms, found)
+    call("state_cloud_of", h, kind, *h.shape, int(participation), norms, found, of="states")
     return record(found, norms=norms)
 
 
@@ -181,7 +182,7 @@ def pattern(weights: Any, threshold: float = 0.3) -> Record:
     dims = Dims()
     p, kind = _same(dims("weights", weights, "queries keys", single=True))
     mass, found = np.empty(dims["keys"]), c.Pattern()
-    call("pattern_of", p, kind, *p.shape, threshold, mass, found)
+    call("pattern_of", p, kind, *p.shape, threshold, mass, found, of="weights")
     return record(found, mass=mass)
 
 
@@ -290,7 +291,7 @@ def phi(a: Any, b: Any) -> float:
     """Correlation of two yes-no series (count,); NaN if one never varies. [TOT-87]"""
     dims = Dims()
     x, y = _flags(dims, "a", a, "count"), _flags(dims, "b", b, "count")
-    return number("phi_of", x, y, len(x)) if len(x) else math.nan
+    return found_of("phi_of", x, y, len(x)) if len(x) else math.nan
 
 
 def token_class(text: str | bytes) -> set[str]:

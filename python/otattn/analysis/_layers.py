@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from .. import _structs as c
-from .._errors import check, new_error
 from .._library import library
-from .._settings import count
+from .._settings import count, flag, number, shown
 from ._call import Dims, Record, call, choice, record
 
 _PLACES = {"inside": c.BIAS_INSIDE, "outside": c.BIAS_OUTSIDE}
@@ -40,7 +39,7 @@ def layernorm(u: Any, gamma: Any = None, beta: Any = None, epsilon: float = 1e-5
     u = dims("u", u, "rows width")
     gamma, beta = _maybe(dims, "gamma", gamma, "width"), _maybe(dims, "beta", beta, "width")
     y, sigma = np.empty_like(u), np.empty(dims["rows"])
-    call("layernorm", u, *u.shape, gamma, beta, epsilon, y, sigma)
+    call("layernorm", u, *u.shape, gamma, beta, epsilon, y, sigma, of="u")
     return y, sigma
 
 
@@ -50,7 +49,7 @@ def layernorm_backward(u: Any, dy: Any, gamma: Any = None, epsilon: float = 1e-5
     u, dy = dims("u", u, "rows width"), dims("dy", dy, "rows width")
     gamma = _maybe(dims, "gamma", gamma, "width")
     du, dgamma, dbeta = np.empty_like(u), np.empty(dims["width"]), np.empty(dims["width"])
-    call("layernorm_backward", u, *u.shape, gamma, epsilon, dy, du, dgamma, dbeta)
+    call("layernorm_backward", u, *u.shape, gamma, epsilon, dy, du, dgamma, dbeta, of="u")
     return du, dgamma, dbeta
 
 
@@ -85,7 +84,7 @@ def rmsnorm(u: Any, gamma: Any = None, epsilon: float = 1e-5) -> tuple[Any, Any]
     dims = Dims()
     u, gamma = dims("u", u, "rows width"), _maybe(dims, "gamma", gamma, "width")
     y, rho = np.empty_like(u), np.empty(dims["rows"])
-    call("rmsnorm", u, *u.shape, gamma, epsilon, y, rho)
+    call("rmsnorm", u, *u.shape, gamma, epsilon, y, rho, of="u")
     return y, rho
 
 
@@ -158,12 +157,13 @@ def alibi_bias(slope: float, queries: int, keys: int, offset: int = 0, causal: b
     if not 0 < sizes[0] * sizes[1] <= 1 << 40:
         raise ValueError(f"queries is {queries!r} and keys is {keys!r}, wanted 1 to {1 << 40} pairs")
     bias = np.empty(sizes)
-    call("alibi_bias", slope, *sizes, offset, int(causal), bias)
+    call("alibi_bias", slope, *sizes, offset, int(flag("causal", causal)), bias)
     return bias
 
 
 def rope_matrix(width: int, position: float, base: float = 10000.0) -> Any:
     """The rotation (width, width) of `position`. [TOT-51, 52]"""
+    width = count("width", width, 1, 1 << 20) or 0
     rotation = np.empty((width, width))
     call("rope_matrix", width, position, base, rotation)
     return rotation
@@ -252,6 +252,11 @@ class AttentionLayer:
         rounds: int | None = None,
         backend: str | None = None,
     ) -> None:
+        if not isinstance(method, str):
+            raise TypeError(f"method is a {type(method).__name__}, wanted a string")
+        if not isinstance(backend, (str, type(None))):
+            raise TypeError(f"backend is a {type(backend).__name__}, wanted a string or None")
+        heads = count("heads", heads, 1) or 0
         dims = Dims()
         letters = ("width projected", "width projected", "width valued", "valued width")
         weights = (query_weights, key_weights, value_weights, output_weights)
@@ -265,23 +270,17 @@ class AttentionLayer:
             self._arrays.append(_maybe(dims, name, x, letter))
         self.heads, self.width = heads, dims["width"]
         for name in ("projected", "valued"):
-            if heads < 1 or dims[name] % heads:
+            if not heads or dims[name] % heads:
                 raise ValueError(f"heads is {heads}, which does not divide the {dims[name]} columns")
         self._problem, self._options = c.Problem(), c.Options()
         self._problem.size, self._options.size = ctypes.sizeof(c.Problem), ctypes.sizeof(c.Options)
-        error, reference = new_error()
-        text = method.encode()
-        check(
-            library.ota_method_parse(
-                text, ctypes.byref(self._problem), ctypes.byref(self._options), reference
-            ),
-            error,
-        )
+        call("method_parse", method.encode(), self._problem, self._options, of="method")
+        temperature = number("temperature", temperature)
         if temperature != 1.0:
             self._problem.temperature = temperature
         if tolerance is not None:
-            self._options.tolerance = tolerance
-        if rounds is not None:
+            self._options.tolerance = number("tolerance", tolerance)
+        if (rounds := count("rounds", rounds)) is not None:
             self._options.rounds = rounds if rounds > 0 else c.NO_ROUNDS
         if backend is not None:
             self._options.backend = backend.encode()
@@ -291,7 +290,7 @@ class AttentionLayer:
         layer.head_width, layer.value_width = dims["projected"] // heads, dims["valued"] // heads
         for name, x in zip(_WEIGHTS + _BIASES, self._arrays, strict=True):
             setattr(layer, name, None if x is None else x.ctypes.data)
-        layer.rotary_base = rotary_base
+        layer.rotary_base = number("rotary_base", rotary_base)
         layer.method, layer.options = ctypes.addressof(self._problem), ctypes.addressof(self._options)
 
     def _space(self, queries: int, keys: int, change: bool = False) -> Any:
@@ -451,10 +450,12 @@ class AttentionLayer:
     def _norm(self, norm: tuple[Any, Any, float] | None) -> tuple[Any, Any]:
         if norm is None:
             return None, None
+        if not isinstance(norm, (tuple, list)) or len(norm) != 3:
+            raise TypeError(f"norm is {shown(norm)}, wanted (gamma, beta, epsilon)")
         dims, given = self._dims(), c.Norm()
         gamma, beta = _maybe(dims, "gamma", norm[0], "width"), _maybe(dims, "beta", norm[1], "width")
         given.gamma, given.beta = (None if x is None else x.ctypes.data for x in (gamma, beta))
-        given.epsilon = norm[2]
+        given.epsilon = number("norm[2]", norm[2])
         return given, (gamma, beta)
 
 

@@ -9,9 +9,12 @@ import numpy as np
 
 from .. import _structs as c
 from .._arrays import view_of
-from .._settings import OPERANDS, Settings
+from .._settings import OPERANDS, Settings, count, flag, number
 from .._solve import Job
 from ._call import Dims, Record, call, record
+
+# Methods are tried by dozens.
+_MOST_FITS = 1 << 10
 
 
 def _four(name: str, x: Any) -> Any:
@@ -66,7 +69,10 @@ def causality_leak(
     0.0
     """
     scores = _four("scores", scores)
-    job = _job(scores, method=method, causal=is_causal, temperature=temperature)
+    if not isinstance(method, str):
+        raise TypeError(f"method is a {type(method).__name__}, wanted a string")
+    causal = flag("is_causal", is_causal)
+    job = _job(scores, method=method, causal=causal, temperature=number("temperature", temperature))
     job.options.allow_partial = 0
     leak = ctypes.c_double()
     call("causality_leak", job.problem, job.options, position, move, leak)
@@ -101,7 +107,8 @@ def identify(scores: Any, coupling: Any, capacity: int = 8, is_causal: bool = Fa
     dims = Dims()
     dims("scores", scores, "batch heads rows columns")
     coupling = dims("coupling", coupling, "batch heads rows columns")
-    fits, count = (c.Fit * capacity)(), ctypes.c_int64()
-    job = _job(scores, causal=is_causal)
-    call("identify", job.problem, job.options, coupling, ctypes.addressof(fits), capacity, count)
-    return [record(fit) for fit in fits[: count.value]]
+    capacity = min(count("capacity", capacity, 1) or 1, _MOST_FITS)
+    fits, found = (c.Fit * capacity)(), ctypes.c_int64()
+    job = _job(scores, causal=flag("is_causal", is_causal))
+    call("identify", job.problem, job.options, coupling, ctypes.addressof(fits), capacity, found)
+    return [record(fit) for fit in fits[: found.value]]

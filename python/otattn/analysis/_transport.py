@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from .. import _structs as c
-from ._call import Dims, Record, call, choice, number, plain, record, two
+from .._settings import count, number
+from ._call import Dims, Record, call, choice, found_of, plain, record, two
 
 _SOLVERS = {"newton": c.HAMMING_NEWTON, "sinkhorn": c.HAMMING_SINKHORN}
 _RULES = {
@@ -80,6 +81,7 @@ def hamming_errors(p: Any, q: Any, epsilon: float, tolerance: float = 0.0, max_r
     dims = Dims()
     p, q = dims("p", p, "V"), dims("q", q, "V")
     u, v, result = np.empty_like(p), np.empty_like(p), c.HammingResult()
+    max_rounds = count("max_rounds", max_rounds) or 0
     errors = np.empty(max(max_rounds, 1))
     given = (tolerance, max_rounds, u, v, errors, result)
     call("hamming_errors", p, q, len(p), epsilon, *given, accept=(c.NOT_CONVERGED,))
@@ -131,13 +133,14 @@ def gauge(a: Any, b: Any = None, rule: str = "howard", tolerance: float = 0.0, m
     a, b, kind = two(dims, ("a", a), ("b", b), "rows columns")
     options, arrays, result = c.GaugeOptions(), c.GaugeArrays(), c.GaugeResult()
     options.size = ctypes.sizeof(options)
-    options.rule, options.tolerance, options.max_passes = choice("rule", rule, _RULES), tolerance, max_passes
+    options.rule, options.tolerance = choice("rule", rule, _RULES), number("tolerance", tolerance)
+    options.max_passes = count("max_passes", max_passes) or 0
     rows, columns = dims["rows"], dims["columns"]
     row, column, rest = np.empty(rows), np.empty(columns), np.empty(rows)
     cycle = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
     arrays.row_shift, arrays.column_shift, arrays.row_residual = (x.ctypes.data for x in (row, column, rest))
     arrays.cycle_rows, arrays.cycle_columns = (x.ctypes.data for x in cycle)
-    call("gauge", a, b, kind, rows, columns, options, arrays, result, accept=(c.NOT_CONVERGED,))
+    call("gauge", a, b, kind, rows, columns, options, arrays, result, accept=(c.NOT_CONVERGED,), of="a")
     length = result.cycle_length
     return record(
         result,
@@ -162,7 +165,7 @@ def gauge_rest(a: Any, b: Any, row_shift: Any, column_shift: Any) -> Any:
 def gauge_four_cycle(a: Any, b: Any = None) -> float:
     """R4 of ``a - b`` (rows, columns): R4 <= minimax residual <= 2 R4. [DER-21]"""
     a, b, kind = two(Dims(), ("a", a), ("b", b), "rows columns")
-    return number("gauge_four_cycle", a, b, kind, *a.shape, None)
+    return found_of("gauge_four_cycle", a, b, kind, *a.shape, None, of="a")
 
 
 def gauge_coherence(start: Any, moves: Any, row_shift: Any, column_shift: Any) -> tuple[Any, Any]:
@@ -192,7 +195,7 @@ def compose(second: Any, first: Any) -> Any:
     dims = Dims()
     second, first = dims("second", second, "rows inner"), dims("first", first, "inner columns")
     product = np.empty((dims["rows"], dims["columns"]))
-    call("compose", second, first, dims["rows"], dims["inner"], dims["columns"], product)
+    call("compose", second, first, dims["rows"], dims["inner"], dims["columns"], product, of="first")
     return product
 
 
@@ -200,7 +203,7 @@ def log_ratios(coupling: Any) -> Any:
     """``log P[:, 1:] - log P[:, :1]`` of a positive P (rows, columns). [TOT-61]"""
     P = Dims()("coupling", coupling, "rows columns")
     ratio = np.empty((P.shape[0], max(0, P.shape[1] - 1)))
-    call("log_ratios", P, *P.shape, ratio)
+    call("log_ratios", P, *P.shape, ratio, of="coupling")
     return ratio
 
 
@@ -208,7 +211,7 @@ def rank(matrix: Any, tolerance: float = 1e-12) -> tuple[int, Any]:
     """Rank by complete pivoting, and the sizes of the pivots (min(rows, columns),)."""
     matrix = Dims()("matrix", matrix, "rows columns").copy()
     pivots, found = np.empty(min(matrix.shape)), ctypes.c_int64()
-    call("rank", matrix, *matrix.shape, tolerance, pivots, found)
+    call("rank", matrix, *matrix.shape, tolerance, pivots, found, of="matrix")
     return found.value, pivots
 
 
@@ -216,14 +219,14 @@ def hilbert(x: Any, y: Any) -> float:
     """Hilbert distance of two positive vectors (V,). [TOT-94]"""
     dims = Dims()
     x, y = dims("x", x, "V"), dims("y", y, "V")
-    return number("hilbert", x, y, len(x))
+    return found_of("hilbert", x, y, len(x))
 
 
 def hilbert_log(log_x: Any, log_y: Any) -> float:
     """The same from logarithms (V,)."""
     dims = Dims()
     x, y = dims("log_x", log_x, "V"), dims("log_y", log_y, "V")
-    return number("hilbert_log", x, y, len(x))
+    return found_of("hilbert_log", x, y, len(x))
 
 
 def contraction(log_kernel: Any) -> Record:
@@ -277,10 +280,12 @@ def scaling(
     dims = Dims()
     L = dims("log_kernel", log_kernel, "rows columns")
     p, q = dims("p", p, "rows"), dims("q", q, "columns")
+    rounds = count("rounds", rounds, 1) or 1
     errors, changes = np.empty(rounds), np.empty(rounds)
     f, g, run = np.zeros(len(p)), np.zeros(len(q)), c.ScalingRun()
-    run.row_relaxation, run.column_relaxation = row_relaxation, column_relaxation
-    run.plain, run.tolerance, run.most = plain, tolerance, rounds
+    run.row_relaxation = number("row_relaxation", row_relaxation)
+    run.column_relaxation = number("column_relaxation", column_relaxation)
+    run.plain, run.tolerance, run.most = count("plain", plain), number("tolerance", tolerance), rounds
     run.errors, run.changes = errors.ctypes.data, changes.ctypes.data
     call("scaling", L, p, q, *L.shape, run, f, g)
     return Record(f=f, g=g, errors=errors[: run.rounds], changes=changes[: run.rounds], rounds=run.rounds)
@@ -289,20 +294,20 @@ def scaling(
 def rate_measured(errors: Any) -> float:
     """exp(slope of log errors) over the last half of a history (rounds,). [TOT-103]"""
     errors = Dims()("errors", errors, "rounds")
-    return number("rate_measured", errors, len(errors), of="errors")
+    return found_of("rate_measured", errors, len(errors), of="errors")
 
 
 def coupling_spectrum(coupling: Any, max_rounds: int = 0) -> Record:
     """second, least and their residuals of a coupling (rows, columns). [TOT-103]"""
     P = Dims()("coupling", coupling, "rows columns")
     found = c.CouplingSpectrum()
-    call("coupling_spectrum_of", P, *P.shape, max_rounds, found)
+    call("coupling_spectrum_of", P, *P.shape, max_rounds, found, of="coupling")
     return record(found)
 
 
 def rate_one_sided(strength: float, second: float, least: float) -> float:
     """Rate of column updates relaxed by `strength`. [DER-07]"""
-    return float(plain("rate_one_sided", strength, second, least))
+    return float(plain("rate_one_sided", number("strength", strength), second, least))
 
 
 def best_one_sided(second: float, least: float) -> tuple[float, float]:

@@ -1,6 +1,7 @@
 /* Hard columns: no smoothing, the columns exact or capped. Rows of the solver table over the two
  * combinatorial methods: shortest augmenting paths where every mass is the same unit, the transportation
  * simplex for real masses, caps and sinks. Both leave the plan itself and dual potentials. [ELA-14, LIT-06] */
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -73,6 +74,11 @@ static ota_status explain(ota_head *head, ota_status status) {
                        "head %" PRId64 ": no plan of %" PRId64 " queries and %" PRId64
                        " keys meets the masses on this support",
                        head->index, head->rows, head->columns);
+    } else if (status == OTA_EINVAL) {
+        (void)snprintf(head->sentence, sizeof head->sentence,
+                       "head %" PRId64 ": row_mass or column_mass adds up to %g or more, which "
+                       "leaves no room for sums",
+                       head->index, DBL_MAX / 4.0);
     }
     return status;
 }

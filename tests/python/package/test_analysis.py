@@ -29,7 +29,7 @@ def test_every_call_of_the_header_is_reached(root: Path) -> None:
     header = (root / "include/otattn_analysis.h").read_text()
     declared = set(re.findall(r"OTA_API [^;(]*?ota_(\w+)\(", header))
     text = "".join(path.read_text() for path in (root / "python/otattn/analysis").glob("*.py"))
-    used = set(re.findall(r'(?:call|number|plain)\(\s*"(\w+)"', text)) | set(
+    used = set(re.findall(r'(?:call|found_of|plain)\(\s*"(\w+)"', text)) | set(
         re.findall(r"library\.ota_(\w+)", text)
     )
     assert declared <= used, declared - used

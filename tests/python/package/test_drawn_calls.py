@@ -6,12 +6,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import otattn
 import pytest
 from drawn_calls import JUDGES, LEFT_OUT, Case, case, finding, fronts
+from otattn import activations, analysis, cluster, flash, lap, moe, ot
 
 
 def drive(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -20,7 +23,7 @@ def drive(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_drawn_calls_end_well(root: Path) -> None:
-    done = drive(root, "--cases", "600", "--seed", "3")
+    done = drive(root, "--calls", "600", "--seed", "3")
     assert done.returncode == 0, done.stdout + done.stderr
     assert " 600 calls" in done.stdout and " 0 wrong" in done.stdout
 
@@ -32,6 +35,168 @@ def test_every_function_is_drawn() -> None:
     drawn = {name.rsplit(".", 1)[1] for name in known}
     assert public - drawn == set(LEFT_OUT)
     assert {case(1, k, known).name for k in range(1500)} == set(known)
+
+
+SQUARE = np.arange(4.0).reshape(2, 2)
+HALF = np.full(2, 0.5)
+PAIR = np.array([1.0, 2.0])
+QUERY = np.arange(8.0).reshape(1, 1, 4, 2)
+PACKED = np.arange(8.0).reshape(4, 1, 2)
+
+
+@pytest.mark.parametrize("wrong", [["x"], PAIR, {}], ids=["list", "array", "dict"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("rows", "axis", "solver", "backend", "causal_align", "method", "rounds", "max_rounds", "tolerance"),
+        "scale",
+    ],
+)
+def test_words_of_another_type_are_named(name: str, wrong: object) -> None:
+    """What cannot name a call that is kept, nor be what is wanted."""
+    for call in (
+        lambda **more: otattn.coupling(SQUARE, **more),
+        lambda **more: otattn.attention(QUERY, QUERY, QUERY, **more),
+    ):
+        with pytest.raises((TypeError, ValueError), match=rf"\b{name}\b"):
+            call(**{name: wrong})
+
+
+@pytest.mark.parametrize("name", ["is_causal", "cost", "allow_partial", "prune", "strict"])
+def test_flags_are_true_or_false(name: str) -> None:
+    with pytest.raises(TypeError, match=rf"{name} is array.*, wanted True or False"):
+        otattn.coupling(SQUARE, **{name: PAIR})
+    assert otattn.coupling(SQUARE, **{name: np.array(0)}).shape == (2, 2)
+
+
+def layer(**more: Any) -> Any:
+    return analysis.AttentionLayer(*4 * [np.eye(2)], **more)
+
+
+CALLS = {
+    "maxsim rule": ("rule", lambda: otattn.maxsim(SQUARE, SQUARE[None], rule=PAIR)),
+    "maxsim inf": ("top_k", lambda: otattn.maxsim(SQUARE, SQUARE[None], top_k=float("inf"))),
+    "maxsim nan": ("top_k", lambda: otattn.maxsim(SQUARE, SQUARE[None], top_k=float("nan"))),
+    "assignment": ("maximize", lambda: otattn.linear_sum_assignment(SQUARE, PAIR)),
+    "flash": ("backend", lambda: flash.flash_attn_func(*3 * [QUERY], backend=["cpu"])),
+    "varlen flag": (
+        "is_causal",
+        lambda: otattn.varlen_attention(*3 * [PACKED], *2 * [[0, 4]], is_causal=PAIR),
+    ),
+    "varlen sides": (
+        "window_size",
+        lambda: otattn.varlen_attention(*3 * [PACKED], *2 * [[0, 4]], window_size=1.5),
+    ),
+    "dropout": ("dropout_p", lambda: otattn.varlen_attention(*3 * [PACKED], *2 * [[0, 4]], dropout_p=PAIR)),
+    "route flag": ("certificate", lambda: moe.route(SQUARE, 1, certificate=PAIR)),
+    "route start": ("potentials", lambda: moe.route(SQUARE, 1, potentials="x", method="soft")),
+    "dim": ("dim", lambda: activations.entmax_bisect(SQUARE, dim=PAIR)),
+    "support": ("return_support_size", lambda: activations.sparsemax(SQUARE, return_support_size=PAIR)),
+    "orders": ("alpha", lambda: activations.entmax_bisect(np.ones((3, 4)), PAIR)),
+    "cost of one": ("cost", lambda: lap.lapjvr(SQUARE.astype(complex))),
+    "mass alone": ("a", lambda: ot.emd(2.5, HALF, SQUARE)),
+    "mass type": ("b", lambda: ot.emd(HALF, HALF.astype(str), SQUARE)),
+    "mass below 0": ("b", lambda: ot.emd(HALF, -HALF, SQUARE)),
+    "mass without end": ("b", lambda: ot.emd(HALF, np.array([1e308, 0.0]), SQUARE)),
+    "costs": ("M", lambda: ot.emd(HALF, HALF, SQUARE.astype(str))),
+    "no columns": ("M", lambda: ot.solve(np.empty((2, 0)), unbalanced=1.0)),
+    "no costs": ("M", lambda: ot.sinkhorn_unbalanced(HALF, HALF, np.empty((2, 0)), 1.0, 1.0)),
+    "reg": ("reg", lambda: ot.sinkhorn_unbalanced(HALF, HALF, SQUARE, None, (1.0, 2.0))),
+    "reg_m": ("reg_m", lambda: ot.sinkhorn_unbalanced(HALF, HALF, SQUARE, 1.0, float("nan"))),
+    "teacher": ("n_iterations", lambda: ot.sinkhorn_knopp_teacher(SQUARE, 1.0, 1 << 70)),
+    "identify list": ("capacity", lambda: analysis.identify(SQUARE, SQUARE, [8])),
+    "identify flag": ("is_causal", lambda: analysis.identify(SQUARE, SQUARE, 8, PAIR)),
+    "birkhoff tuple": ("capacity", lambda: analysis.birkhoff(np.eye(2), (None, "a"))),
+    "birkhoff less": ("capacity", lambda: analysis.birkhoff(np.eye(2), -1)),
+    "birkhoff more": ("capacity", lambda: analysis.birkhoff(np.eye(2), 1 << 70)),
+    "birkhoff sums": ("coupling", lambda: analysis.birkhoff(SQUARE)),
+    "gauge number": ("tolerance", lambda: analysis.gauge(SQUARE, tolerance="x")),
+    "gauge word": ("rule", lambda: analysis.gauge(SQUARE, rule=["howard"])),
+    "gauge empty": ("a", lambda: analysis.gauge(np.empty((2, 0)))),
+    "hamming number": ("epsilon", lambda: analysis.hamming(HALF, HALF, "x")),
+    "hamming word": ("solver", lambda: analysis.hamming(HALF, HALF, 1.0, PAIR)),
+    "whole": ("max_rounds", lambda: analysis.hamming(HALF, HALF, 1.0, max_rounds=1.5)),
+    "spread": ("spread", lambda: analysis.softmax_limits(3, None)),
+    "strength": ("strength", lambda: analysis.rate_one_sided("x", 0.5, 0.0)),
+    "scaling": ("rounds", lambda: analysis.scaling(SQUARE, HALF, HALF, 2.5)),
+    "alibi": ("causal", lambda: analysis.alibi_bias(1.0, 2, 2, causal=PAIR)),
+    "window": ("window", lambda: otattn.coupling(SQUARE, window=1.5)),
+    "caps": ("entry_caps", lambda: otattn.coupling(SQUARE, method="softmax/elastic:1", entry_caps=0.75)),
+    "log": ("log", lambda: ot.emd(HALF, HALF, SQUARE, log=PAIR)),
+    "product": ("first", lambda: analysis.compose(SQUARE, np.empty((2, 0)))),
+    "layer method": ("method", lambda: layer(method=1.5)),
+    "layer order": ("method", lambda: layer(method="entmax:-1")),
+    "layer heads": ("heads", lambda: layer(heads=None)),
+    "layer base": ("rotary_base", lambda: layer(rotary_base="x")),
+    "layer norm": ("norm", lambda: layer().block(SQUARE, norm=1.5)),
+    "sampler method": ("method", lambda: ot.PlanSampler(PAIR)),
+    "sampler reg": ("reg", lambda: ot.PlanSampler("sinkhorn", "x")),
+    "sampler end": ("reg_m", lambda: ot.PlanSampler("sinkhorn", 1.0, float("inf"))),
+    "sampler threads": ("num_threads", lambda: ot.PlanSampler("exact", num_threads=1.5)),
+    "sampler seed": ("generator", lambda: ot.PlanSampler("exact", generator=-1)),
+    "draws": ("batch_size", lambda: ot.PlanSampler("exact").sample_map(SQUARE, -1)),
+    "labels": ("y0", lambda: ot.PlanSampler("exact").sample_plan_with_labels(SQUARE, SQUARE, 1.0)),
+    "clusters": ("size_max", lambda: cluster.BalancedKMeans(1, size_max=1 << 70).fit(SQUARE)),
+    "seed": ("random_state", lambda: cluster.BalancedKMeans(1, random_state=-1).fit(SQUARE)),
+    "centres": ("init", lambda: cluster.BalancedKMeans(1, init=(None, "a")).fit(SQUARE)),
+    "refine": ("refine", lambda: cluster.BalancedKMeans(1, refine=PAIR).fit(SQUARE)),
+    "points": ("X", lambda: cluster.BalancedKMeans(1).fit(SQUARE * 1e300)),
+    "rotation": ("width", lambda: analysis.rope_matrix(-2, 1.0)),
+}
+
+
+@pytest.mark.parametrize(("name", "call"), CALLS.values(), ids=CALLS)
+def test_the_wrong_argument_is_named(name: str, call: Callable[[], object]) -> None:
+    with pytest.raises((TypeError, ValueError), match=rf"(?<!\w){name}(?!\w)"):
+        call()
+
+
+def test_modules_name_what_is_wrong() -> None:
+    torch = pytest.importorskip("torch")
+    x = torch.zeros(1, 2, 4)
+    for name, wrong in (("embed_dim", 4.5), ("num_heads", None), ("kdim", -1), ("method", 3),
+                        ("learn", "cap"), ("bias", torch.ones(2)), ("dropout", "x")):  # fmt: skip
+        with pytest.raises((TypeError, ValueError), match=rf"\b{name}\b"):
+            otattn.nn.Attention(**{"embed_dim": 4, "num_heads": 2, name: wrong})
+    for name, wrong in (("query", None), ("key", x[..., :1]), ("value", x.double()), ("attn_mask", -1),
+                        ("need_weights", torch.ones(2))):  # fmt: skip
+        with pytest.raises((TypeError, ValueError), match=rf"\b{name}\b"):
+            otattn.nn.Attention(4, 2)(**{"query": x, "key": x, "value": x, name: wrong})
+
+
+def test_losses_and_plans_of_tensors() -> None:
+    torch = pytest.importorskip("torch")
+    x = torch.zeros(2, 2)
+    with pytest.raises(TypeError, match=r"target has type torch\.float32"):
+        activations.sparsemax_loss(x, torch.zeros(2))
+    with pytest.raises(ValueError, match=r"alpha has shape \(2,\)"):
+        activations.entmax_bisect(torch.zeros(2, 3), torch.tensor([1.2, 1.5]))
+    with pytest.raises(TypeError, match=r"M has type torch\.complex64"):
+        ot.emd(x[0] + 0.5, x[0] + 0.5, x.to(torch.complex64))
+    with pytest.raises(TypeError, match="a is a tensor, but M is none"):
+        ot.emd(x[0] + 0.5, HALF, SQUARE)
+    plan, log = ot.sinkhorn(HALF, HALF, x.half(), 1.0, log=True)
+    assert plan.tolist() == [[0.25, 0.25]] * 2 and log["certificate"].row_error < 1e-3
+
+
+def test_more_than_there_is_gives_all() -> None:
+    """Limits on how many results there may be are no sizes."""
+    weights, _, rest = analysis.birkhoff(np.eye(3), 1 << 60)
+    assert weights.tolist() == [1.0] and rest == 0.0
+    scores = np.random.default_rng(0).standard_normal((4, 4))
+    found = analysis.identify(scores, otattn.coupling(scores), 1 << 60)
+    assert found[0].method.startswith("softmax")
+
+
+def test_arrays_of_one_element_from_behind() -> None:
+    """A stride below 0 that no dimension needs."""
+    one = np.array([[1.0]])[:, ::-1][::-1]
+    assert min(one.strides) < 0 and activations.budget_bisect(one, 1).tolist() == [[1.0]]
+
+
+def test_masses_beyond_sums_are_refused_with_a_sentence() -> None:
+    with pytest.raises(ValueError, match="head 0: row_mass or column_mass adds up to"):
+        otattn.coupling(SQUARE, method="hard/exact", row_mass=HALF, column_mass=np.array([1e308, 1.0]))
 
 
 @pytest.mark.parametrize(
@@ -69,7 +234,7 @@ def test_a_process_that_dies_is_a_finding(root: Path, tmp_path: Path) -> None:
         "import fuzz_fronts as f\n"
         "f.drawn_calls.finding = lambda of, kept=f.drawn_calls.case(1, 2, f.drawn_calls.fronts()):"
         " os.abort() if str(of) == str(kept) else ''\n"
-        "sys.argv = ['fuzz_fronts', '--cases', '5']\n"
+        "sys.argv = ['fuzz_fronts', '--calls', '5']\n"
         "sys.exit(f.main())\n"
     )
     done = subprocess.run(

@@ -465,7 +465,7 @@ def test_masses_that_become_zero(rng: np.random.Generator) -> None:
     result = otattn.ot.solve(M, a, b, 1.0)
     assert np.isfinite(result.value) and (result.plan[0] == 0).all()
     a[:] = (-0.5, 1.0, 0.5)
-    with pytest.raises(ValueError, match="row_mass"):
+    with pytest.raises(ValueError, match="a is array"):
         otattn.ot.sinkhorn(a, b, M, 1.0)
 
 

@@ -14,11 +14,13 @@ import contextlib
 import inspect
 import io
 import math
+import re
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import drawn_objects
 import numpy as np
 import otattn
 
@@ -182,7 +184,28 @@ ARGUMENTS: dict[str, Callable[[Scene], Any]] = {
     "perturbed": lambda s: s.array(s.n, s.m),
 }
 
-# What parameters of one function mean where their name means something else in the others.
+# A module of `heads` heads, its arrays of f32 as its weights are.
+MODULE: dict[str, Callable[[Scene], Any]] = {
+    "embed_dim": lambda s: s.heads * 2,
+    "num_heads": lambda s: s.heads,
+    "dropout": lambda s: 0.0,
+    "bias": Scene.bit,
+    "add_bias_kv": lambda s: False,
+    "kdim": lambda s: s.heads * 2,
+    "vdim": lambda s: s.heads * 2,
+    "batch_first": lambda s: True,
+    "learn": lambda s: s.word((), ("temperature",), ("alpha", "cap"), ("words",)),
+    "steps": lambda s: 3,
+    "query": lambda s: s.array(s.n, s.batch, s.heads * 2).astype("f4"),
+    "key": lambda s: s.array(s.m, s.batch, s.heads * 2).astype("f4"),
+    "value": lambda s: s.array(s.m, s.batch, s.heads * 2).astype("f4"),
+    "key_padding_mask": lambda s: s.draw.random((s.batch, s.m)) < 0.3,
+    "need_weights": Scene.bit,
+    "average_attn_weights": Scene.bit,
+    "cost": Scene.bit,
+}
+
+# What parameters of one function or class mean where their name means something else in the others.
 OWN: dict[str, dict[str, Callable[[Scene], Any]]] = {
     "flash_attn_func": {"k": lambda s: s.array(s.batch, s.m, s.heads, s.width)},
     "attention": {"cost": Scene.bit},
@@ -195,11 +218,74 @@ OWN: dict[str, dict[str, Callable[[Scene], Any]]] = {
     },
     "hamming": {"p": lambda s: s.mass(s.m), "q": lambda s: s.mass(s.m)},
     "hamming_divergence": {"p": lambda s: s.mass(s.m), "q": lambda s: s.mass(s.m)},
+    **{
+        name: {
+            "second": lambda s: float(s.draw.uniform(-1, 1)),
+            "least": lambda s: float(s.draw.uniform(-1, 1)),
+        }
+        for name in ("best_one_sided", "best_two_sided", "rate_one_sided")
+    },
     "hilbert": {"x": lambda s: s.draw.exponential(size=s.m) + 1e-3},
     "gauge": {"a": lambda s: s.array(s.n, s.m), "b": lambda s: s.array(s.n, s.m)},
     "sinkhorn": {"method": lambda s: s.word("sinkhorn", "sinkhorn_log", "other")},
     "alibi_bias": {"queries": lambda s: s.n},
     "linear_sum_assignment": {"rows": lambda s: None},
+    "Plan": {
+        "gradients": lambda s: s.draw.random() < 0.8,
+        "out_grad": lambda s: s.array(s.batch, s.heads, s.n, s.width),
+        "coupling_grad": lambda s: s.array(s.batch, s.heads, s.n, s.m),
+        "wrt": lambda s: s.word(
+            ("query",), ("key", "value"), ("temperature",), ("bias",), "query", ("words",)
+        ),
+        "tangents": lambda s: s.word(
+            {"query": s.array(s.batch, s.heads, s.n, s.width)}, {"temperature": 1.0}, {"words": 1.0}, {}
+        ),
+        "coupling": Scene.bit,
+        "cost": Scene.bit,
+    },
+    "BalancedKMeans": {
+        "X": lambda s: s.array(s.n + s.m, s.width),
+        "n_clusters": lambda s: int(s.draw.integers(1, s.n + 1)),
+        "size_min": lambda s: s.word(None, 1),
+        "size_max": lambda s: s.word(None, s.m),
+        "init": lambda s: s.word("k-means++", "random", "words"),
+        "n_init": lambda s: s.word("auto", 2),
+        "max_iter": lambda s: int(s.draw.integers(1, 30)),
+        "tol": Scene.positive,
+        "random_state": lambda s: int(s.draw.integers(5)),
+        "refine": Scene.bit,
+    },
+    "PlanSampler": {
+        "method": lambda s: s.word("exact", "sinkhorn", "unbalanced", "words"),
+        "normalize_cost": Scene.bit,
+        "num_threads": lambda s: s.word(1, "max"),
+        "warn": Scene.bit,
+        "generator": lambda s: int(s.draw.integers(5)),
+        "batched": Scene.bit,
+        "x0": lambda s: s.array(s.n, s.n, s.width),
+        "x1": lambda s: s.array(s.n, s.n, s.width),
+        "y0": lambda s: s.draw.integers(s.m, size=s.n),
+        "y1": lambda s: s.draw.integers(s.m, size=s.n),
+        "replace": Scene.bit,
+        "pi": lambda s: s.rows(s.n, s.n),
+        "batch_size": lambda s: s.n,
+    },
+    "AttentionLayer": {
+        **{
+            f"{name}_weights": lambda s: s.array(s.width, s.heads * s.batch)
+            for name in ("query", "key", "value")
+        },
+        **{f"{name}_bias": lambda s: s.array(s.heads * s.batch) for name in ("query", "key", "value")},
+        "output_weights": lambda s: s.array(s.heads * s.batch, s.width),
+        "output_bias": lambda s: s.array(s.width),
+        "rotary_base": lambda s: 1e4,
+        "x": lambda s: s.array(s.n, s.width),
+        "x2": lambda s: s.array(s.n, s.width),
+        "context": lambda s: s.array(s.m, s.width),
+        "context2": lambda s: s.array(s.m, s.width),
+        "norm": lambda s: (s.array(s.width), s.array(s.width), 1e-5),
+    },
+    **{name: dict(MODULE) for name in ("Attention", "CETA", "ElasticAttention")},
     **{
         name: {"output": lambda s: s.word("indices", "pairs", "others")}
         for name in ("lapjvh", "lapjvh_batch", "lapjvr", "lapjvr_batch")
@@ -220,19 +306,25 @@ def fronts() -> dict[str, Callable[..., Any]]:
             call = getattr(module, name)
             if inspect.isfunction(call) and name not in LEFT_OUT and not unknown(name, call):
                 found[f"{module.__name__}.{name}"] = call
-    return found
+    return found | drawn_objects.methods()
 
 
 # They change the process, or take results of other calls.
 LEFT_OUT = ("set_num_threads", "threads", "release_memory", "show")
 
 
+def makers_of(name: str) -> dict[str, Callable[[Scene], Any]]:
+    """What is drawn for parameters of a call: as everywhere, as in its class, or as in it alone."""
+    words = name.split(".")
+    return ARGUMENTS | OWN.get(words[-2] if len(words) > 2 else "", {}) | OWN.get(words[-1], {})
+
+
 def unknown(name: str, call: Callable[..., Any]) -> list[str]:
-    own = OWN.get(name, {})
+    own = makers_of(name)
     return [
         p.name
         for p in inspect.signature(call).parameters.values()
-        if p.default is p.empty and p.kind is not p.VAR_KEYWORD and p.name not in own | ARGUMENTS
+        if p.default is p.empty and p.kind is not p.VAR_KEYWORD and p.name not in own
     ]
 
 
@@ -305,6 +397,9 @@ class Case:
 
     def __str__(self) -> str:
         def shown(x: Any) -> str:
+            if hasattr(x, "requires_grad"):
+                grad = ", requires_grad" if x.requires_grad else ""
+                return f"tensor({x.dtype}, {tuple(x.shape)}, strides {x.stride()}, {x.tolist()}{grad})"
             if not isinstance(x, np.ndarray):
                 return repr(x)
             numbers = np.array2string(x, separator=",", threshold=60).replace("\n", "")
@@ -319,7 +414,7 @@ def case(seed: int, k: int, known: dict[str, Callable[..., Any]]) -> Case:
     s = scene_of(draw)
     name = list(known)[draw.integers(len(known))]
     call = known[name]
-    makers = ARGUMENTS | OWN.get(name.rsplit(".", 1)[1], {})
+    makers = makers_of(name)
     arguments = {}
     for p in inspect.signature(call).parameters.values():
         if p.name not in makers or p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL):
@@ -329,6 +424,10 @@ def case(seed: int, k: int, known: dict[str, Callable[..., Any]]) -> Case:
             continue
         x = makers[p.name](s)
         arguments[p.name] = spoil(x, s) if draw.random() < 0.1 else x
+    arrays, tensors = drawn_objects.takes(name)
+    if tensors and (not arrays or draw.random() < 0.25):
+        derivatives = bool(draw.random() < 0.5)
+        arguments = {name: drawn_objects.tensors(x, derivatives) for name, x in arguments.items()}
     return Case(name, call, arguments)
 
 
@@ -344,6 +443,8 @@ def accepts(of: Case, result: Any) -> str:
     """What is wrong with a result; "" when nothing is."""
     if result is None:
         return "no result"
+    result = drawn_objects.arrays(result)
+    of = Case(of.name, of.call, {name: drawn_objects.arrays(x) for name, x in of.arguments.items()})
     given = [a for a in arrays_of(list(of.arguments.values())) if a.dtype.kind in "fiub"]
     finite = all(np.isfinite(a).all() and np.abs(a).max(initial=0) < 1e30 for a in given)
     judge = JUDGES.get(of.name.rsplit(".", 1)[1])
@@ -385,9 +486,13 @@ def _emd(of: Case, result: Any) -> str:
 
 
 def _assignment(of: Case, result: Any) -> str:
-    rows, columns = result[0], result[1]
-    distinct = len(set(rows.tolist())) == len(rows) and len(set(columns.tolist())) == len(columns)
-    return "" if len(rows) == len(columns) and distinct else "not a matching"
+    if isinstance(result, list):
+        return next(filter(None, (_assignment(of, one) for one in result)), "")
+    rows, columns = (np.atleast_2d(np.asarray(x)) for x in result[:2])
+    for i, j in zip(rows.tolist(), columns.tolist(), strict=True):
+        if len(i) != len(j) or len(set(i)) < len(i) or len(set(j)) < len(j):
+            return "not a matching"
+    return ""
 
 
 JUDGES: dict[str, Callable[[Case, Any], str]] = {
@@ -396,21 +501,34 @@ JUDGES: dict[str, Callable[[Case, Any], str]] = {
 
 
 # Sentences of the libraries whose calls are stood in for, which programs compare.
-KEPT = ("matrix contains invalid numeric entries",)
+KEPT = (
+    "matrix contains invalid numeric entries",
+    "Square cost array expected",
+    # scikit-learn's, of the matrix of points
+    "Found array with",
+    "Expected 2D array",
+    "Complex data not supported",
+    "Input X contains",
+    "could not convert string to float",
+    "float() argument must be a string or a real number",
+)
 
 
 def sentence_is_wrong(of: Case, error: BaseException) -> str:
     text = str(error)
     if not text.strip():
         return "an exception without a sentence"
+    if text.startswith(KEPT):
+        return ""
     if len(text) > 600 or text.count("\n") > 1:
         return "more than a sentence"
     parameters = inspect.signature(of.call).parameters
-    names = [*parameters, *KEPT]
+    names = [*parameters]
     # What a function hands on to attention it hands on by attention's names.
     if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         names += inspect.signature(otattn.attention).parameters
-    if isinstance(error, otattn.SolveError) or any(name in text for name in names):
+    said = re.findall(r"\w+", text)
+    if isinstance(error, otattn.SolveError) or any(name in said for name in names):
         return ""
     return "a sentence that names no argument"
 
