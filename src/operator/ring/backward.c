@@ -10,6 +10,7 @@
 
 #include "operator/backward.h"
 #include "problem/check.h"
+#include "fixed_rounds.h"
 #include "multipliers.h"
 #include "pairs.h"
 
@@ -31,8 +32,6 @@ ota_status ota_ring_check_gradients(const ota_plan *plan, const ota_gradients *w
                   {"temperature", &want->temperature},
                   {"row_mass", &want->row_mass},
                   {"column_mass", &want->column_mass}};
-    if (plan->device->coupled && r->settings.fixed)
-        return refuse("rounds", "of a fixed number of rounds", error);
     if (plan->device->coupled && r->problem.dropout > 0.0)
         return refuse("dropout", "of coupled columns with dropout", error);
     if (!ota_array_present(&want->out_grad) || plan->values_width == 0)
@@ -53,35 +52,20 @@ static void add(double *to, const double *from, int64_t count) {
     for (int64_t k = 0; k < count; k++) to[k] += from[k];
 }
 
-/* What U and the outputs are for the piece: the caller's, or with the multipliers of coupled columns. */
-static void set_arrays(ota_device *ring, const ota_ring_piece *piece, const ota_array *out_grad,
-                       ota_arrays *arrays, ota_gradients *want) {
+bool ota_ring_reverse(ota_device *ring, const ota_ring_piece *piece, ota_plan *plan,
+                      const ota_arrays *arrays, const ota_array *upstream, int64_t values) {
     const ota_resolved *r = ring->resolved;
-    const bool coupled = ring->coupled;
-    arrays->values = coupled ? ota_ring_advantages(ring, piece) : ota_ring_values(ring);
-    arrays->out =
-        coupled ? ota_ring_outputs(ring) : ota_ring_rows(ring, ring->out, ring->values_width);
-    arrays->lse = ota_array_of(ring->lse, OTA_F64, 1, ring->group, 1, r->queries);
-    want->out_grad = coupled ? ota_ring_upstream(ring) : *out_grad;
-}
-
-static void reverse_piece(ota_device *ring, const ota_ring_piece *piece, void *context) {
-    const ota_resolved *r = ring->resolved;
-    ota_plan *plan = ring->reverses;
-    const int64_t width = r->width, values = ring->values_width, wide = plan->values_width;
-    if (ring->failed != OTA_OK) return;
+    const int64_t width = r->width, wide = plan->values_width;
     if (ring->coupled) ota_ring_bias(ring, piece);
     ota_ring_place(ring, piece, ring->coupled, plan);
-    ota_arrays arrays = {.size = sizeof arrays};
-    ota_gradients want = {.size = sizeof want, .solved = 1};
-    set_arrays(ring, piece, context, &arrays, &want);
+    ota_gradients want = {.size = sizeof want, .solved = 1, .out_grad = *upstream};
     want.queries = ota_ring_rows(ring, ring->piece_queries, width);
     want.keys = ota_array_of(ring->piece_keys, OTA_F64, 1, 1, ring->room, width);
     want.values = ota_array_of(ring->piece_values, OTA_F64, 1, 1, ring->room, wide);
-    const ota_status status = ota_backward(plan, &arrays, &want, NULL, NULL);
+    const ota_status status = ota_backward(plan, arrays, &want, NULL, NULL);
     if (status < OTA_OK) {
         ring->failed = status;
-        return;
+        return false;
     }
     add(ring->query_sums, ring->piece_queries, ring->group * r->queries * width);
     for (int64_t j = 0; j < piece->count; j++) {
@@ -89,10 +73,32 @@ static void reverse_piece(ota_device *ring, const ota_ring_piece *piece, void *c
         add(sums, ring->piece_keys + j * width, width);
         add(sums + width, ring->piece_values + j * wide, values);
     }
+    return true;
 }
 
-/* lse and outputs of the unit as forward wrote them, or found again. */
-static bool find_rows(ota_device *ring, const ota_arrays *arrays, bool solved) {
+/* What U and the outputs are for the piece: the caller's, or with the multipliers of coupled columns. */
+static void reverse_piece(ota_device *ring, const ota_ring_piece *piece, void *context) {
+    const bool coupled = ring->coupled;
+    ota_arrays arrays = {.size = sizeof arrays};
+    const ota_array *out_grad = context;
+    if (ring->failed != OTA_OK) return;
+    arrays.values = coupled ? ota_ring_advantages(ring, piece) : ota_ring_values(ring);
+    arrays.out =
+        coupled ? ota_ring_outputs(ring) : ota_ring_rows(ring, ring->out, ring->values_width);
+    arrays.lse = ota_array_of(ring->lse, OTA_F64, 1, ring->group, 1, ring->resolved->queries);
+    const ota_array upstream = coupled ? ota_ring_upstream(ring) : *out_grad;
+    (void)ota_ring_reverse(ring, piece, ring->reverses, &arrays, &upstream, ring->values_width);
+}
+
+bool ota_ring_go_home(ota_device *ring, const ota_ring_turn *turn) {
+    const int64_t both = ring->resolved->width + ring->values_width, width = turn->sum_width;
+    if (!ota_ring_go(ring, turn)) return false;
+    for (int64_t j = 0; j < ring->shards->key_share; j++)
+        add(ring->totals + j * both, ring->sums_here + j * width, width);
+    return true;
+}
+
+bool ota_ring_find_rows(ota_device *ring, const ota_arrays *arrays, bool solved) {
     const ota_resolved *r = ring->resolved;
     const ota_ring_unit *unit = &ring->unit;
     const int64_t width = ring->values_width;
@@ -143,10 +149,12 @@ static ota_status reverse_unit(ota_device *ring, const ota_arrays *arrays,
                                const ota_gradients *want, double *residual) {
     const ota_resolved *r = ring->resolved;
     const int64_t both = r->width + ring->values_width, rows = ring->group * r->queries;
+    memset(ring->query_sums, 0, (size_t)(rows * r->width) * sizeof *ring->query_sums);
+    if (ring->kept != NULL) return ota_ring_reverse_rounds(ring, arrays, want);
     if (ring->coupled) {
         const ota_status solved = ota_ring_multipliers(ring, arrays, want, residual);
         if (solved != OTA_OK) return solved;
-    } else if (!ring->by_pairs && !find_rows(ring, arrays, want->solved != 0)) {
+    } else if (!ring->by_pairs && !ota_ring_find_rows(ring, arrays, want->solved != 0)) {
         return OTA_ECOMM;
     }
     ota_array out_grad =
@@ -159,10 +167,7 @@ static ota_status reverse_unit(ota_device *ring, const ota_arrays *arrays,
                                     ring->pair_gradients ? ota_ring_reverse_pairs : reverse_piece,
                                 .context = &out_grad,
                                 .step = "passing keys and their gradients on"};
-    memset(ring->query_sums, 0, (size_t)(rows * r->width) * sizeof *ring->query_sums);
-    if (!ota_ring_go(ring, &turn)) return OTA_ECOMM;
-    add(ring->totals, ring->sums_here, ring->shards->key_share * both);
-    return OTA_OK;
+    return ota_ring_go_home(ring, &turn) ? OTA_OK : OTA_ECOMM;
 }
 
 ota_status ota_ring_backward(ota_plan *plan, const ota_arrays *arrays, const ota_gradients *want,
