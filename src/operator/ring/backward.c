@@ -11,6 +11,7 @@
 #include "operator/backward.h"
 #include "problem/check.h"
 #include "fixed_rounds.h"
+#include "masses.h"
 #include "multipliers.h"
 #include "pairs.h"
 
@@ -30,19 +31,21 @@ ota_status ota_ring_check_gradients(const ota_plan *plan, const ota_gradients *w
     } others[] = {{"coupling_grad", &want->coupling_grad},
                   {"scores", &want->scores},
                   {"temperature", &want->temperature},
-                  {"row_mass", &want->row_mass},
-                  {"column_mass", &want->column_mass}};
+                  {"order", &want->order}};
     if (plan->device->coupled && r->problem.dropout > 0.0)
         return refuse("dropout", "of coupled columns with dropout", error);
     if (!ota_array_present(&want->out_grad) || plan->values_width == 0)
         return refuse("out_grad", "but by way of out", error);
     for (size_t k = 0; k < sizeof others / sizeof others[0]; k++) {
         if (ota_array_present(others[k].array))
-            return refuse(others[k].name, "but of queries, keys and values", error);
+            return refuse(others[k].name, "but of queries, keys, values, masses and column rules",
+                          error);
     }
     for (int64_t k = 0; want->terms != NULL && k < r->problem.term_count; k++) {
         if (ota_array_present(&want->terms[k])) return refuse("terms", "of terms", error);
     }
+    if (!plan->device->coupled && ota_array_present(&want->column_mass))
+        return refuse("column_mass", "of the masses of free columns", error);
     return OTA_OK;
 }
 
@@ -144,16 +147,60 @@ static ota_array rows_of(const ota_array *a, const ota_ring_unit *unit) {
     return part;
 }
 
+/* Masses of a head with coupled columns, once its multipliers are known. */
+static void sum_masses(ota_plan *plan) {
+    const ota_ring_adjoint *s = plan->device->adjoint;
+    ota_mass_rule rule = {
+        .a = s->a, .b = s->b, .g = plan->device->g, .row_sum = s->den, .column_sum = s->sums};
+    ota_ring_find_used(plan, s->sums, s->held);
+    ota_ring_sum_masses(plan, &rule, NULL, s->held);
+}
+
+/* Those of rows on free columns: what they take from U. */
+static void take_means(const ota_device *ring, const ota_array *out_grad) {
+    const ota_resolved *r = ring->resolved;
+    const ota_ring_unit *unit = &ring->unit;
+    double *rows = ota_ring_row_masses(ring);
+    for (int64_t k = 0; k < ring->group * r->queries; k++) {
+        const int64_t head = unit->head + k / r->queries, i = k % r->queries;
+        const double mu = ota_row_mass(r, unit->batch, head, i);
+        double sum = 0.0;
+        if (ring->pair_gradients) {
+            const bool finite = ring->pairs->state[k] != OTA_RING_NONFINITE;
+            rows[k] = finite ? ring->pairs->mean[k] : (double)NAN;
+            continue;
+        }
+        for (int64_t w = 0; w < ring->values_width; w++)
+            sum += ota_array_get(out_grad, unit->batch, head, i, w) *
+                   ring->out[k * ring->values_width + w];
+        rows[k] = isnan(ring->lse[k]) ? (double)NAN : mu > 0.0 ? sum / mu : 0.0;
+    }
+}
+
+static void put_sums(ota_plan *plan, const ota_gradients *want) {
+    /* What the sums have no place for is refused. */
+    ota_gradients some = {.size = sizeof some};
+    some.row_mass = want->row_mass;
+    some.column_mass = want->column_mass;
+    some.strength = want->strength;
+    some.cap = want->cap;
+    some.lower = want->lower;
+    some.upper = want->upper;
+    ota_sums_write(plan, &some);
+}
+
 /* Gradients of the unit at work into query_sums, and into the totals of its key head. */
-static ota_status reverse_unit(ota_device *ring, const ota_arrays *arrays,
-                               const ota_gradients *want, double *residual) {
+static ota_status reverse_unit(ota_plan *plan, const ota_arrays *arrays, const ota_gradients *want,
+                               double *residual) {
+    ota_device *ring = plan->device;
     const ota_resolved *r = ring->resolved;
     const int64_t both = r->width + ring->values_width, rows = ring->group * r->queries;
     memset(ring->query_sums, 0, (size_t)(rows * r->width) * sizeof *ring->query_sums);
-    if (ring->kept != NULL) return ota_ring_reverse_rounds(ring, arrays, want);
+    if (ring->kept != NULL) return ota_ring_reverse_rounds(plan, arrays, want);
     if (ring->coupled) {
         const ota_status solved = ota_ring_multipliers(ring, arrays, want, residual);
         if (solved != OTA_OK) return solved;
+        sum_masses(plan);
     } else if (!ring->by_pairs && !ota_ring_find_rows(ring, arrays, want->solved != 0)) {
         return OTA_ECOMM;
     }
@@ -167,6 +214,7 @@ static ota_status reverse_unit(ota_device *ring, const ota_arrays *arrays,
                                     ring->pair_gradients ? ota_ring_reverse_pairs : reverse_piece,
                                 .context = &out_grad,
                                 .step = "passing keys and their gradients on"};
+    if (!ring->coupled) take_means(ring, &want->out_grad);
     return ota_ring_go_home(ring, &turn) ? OTA_OK : OTA_ECOMM;
 }
 
@@ -177,6 +225,7 @@ ota_status ota_ring_backward(ota_plan *plan, const ota_arrays *arrays, const ota
     const int64_t sharers = r->heads / r->key_heads;
     const size_t totals = (size_t)(ring->share * (r->width + ring->values_width));
     ring->failed = OTA_OK;
+    ota_ring_begin_masses(plan);
     for (int64_t k = 0; k < r->batch * r->heads; k += ring->group) {
         const int64_t head = k % r->heads;
         ring->unit = (ota_ring_unit){
@@ -186,7 +235,7 @@ ota_status ota_ring_backward(ota_plan *plan, const ota_arrays *arrays, const ota
         /* A rank that is told to stop still passes on what others wait for. */
         if (ota_interrupted(&r->settings) != OTA_OK) ring->failed = ota_interrupted(&r->settings);
         double residual = 0.0;
-        const ota_status status = reverse_unit(ring, arrays, want, &residual);
+        const ota_status status = reverse_unit(plan, arrays, want, &residual);
         found->backward_residual = fmax(found->backward_residual, residual);
         found->head = k;
         if (status != OTA_OK) return status;
@@ -194,5 +243,6 @@ ota_status ota_ring_backward(ota_plan *plan, const ota_arrays *arrays, const ota
         put_queries(ring, &want->queries);
         if ((head + ring->group) % sharers == 0) put_keys(ring, want);
     }
+    put_sums(plan, want);
     return ring->failed;
 }

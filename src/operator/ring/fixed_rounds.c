@@ -19,6 +19,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "masses.h"
 #include "multipliers.h"
 #include "solvers/stored_rounds.h"
 
@@ -156,8 +157,20 @@ static void reverse_piece(ota_device *ring, const ota_ring_piece *piece, void *c
         s->sums[piece->first + j] = ring->piece_values[2 * j + 1];
 }
 
+/* What a key's update in a round passes on: y, g' of what it began from, the target and the rule's parameters. */
+static void pull(const ota_head *head, const ota_ring_adjoint *s, int64_t j, double sum,
+                 const ota_key_update *update, ota_unrolled_sums *sums) {
+    const double after = s->right[j], pulled = update->by_level * after;
+    s->b[j] = update->by_level > 0.0 ? pulled / sum : 0.0;
+    s->right[j] = update->by_g * after;
+    if (update->by_level > 0.0) sums->column[j] += head->tau * pulled / head->nu[j];
+    for (int p = 0; p < OTA_RULE_PARAMETERS; p++)
+        sums->parameters[p] += update->by_parameter[p] * after;
+}
+
 /* `right`, g' after the round, becomes g' before it; that of the first one is nobody's. */
-static ota_status reverse_round(ota_device *ring, const ota_head *head, int64_t round) {
+static ota_status reverse_round(ota_device *ring, const ota_head *head, int64_t round,
+                                ota_unrolled_sums *found) {
     const ota_ring_adjoint *s = ring->adjoint;
     const ota_settings *settings = &ring->resolved->settings;
     double tau = head->tau;
@@ -171,8 +184,7 @@ static ota_status reverse_round(ota_device *ring, const ota_head *head, int64_t 
     memcpy(ring->lse, ring->kept->lse + round * head->rows, (size_t)head->rows * sizeof(double));
     for (int64_t j = 0; j < head->columns; j++) {
         const ota_key_update update = ota_ring_update(head, j, ring->g[j], sums[j]);
-        s->b[j] = update.by_level > 0.0 ? update.by_level * s->right[j] / sums[j] : 0.0;
-        s->right[j] *= update.by_g;
+        pull(head, s, j, sums[j], &update, found);
         s->sums[j] = 0.0;
     }
     ota_ring_set_den(ring);
@@ -182,6 +194,7 @@ static ota_status reverse_round(ota_device *ring, const ota_head *head, int64_t 
         s->upstream[2 * i + 1] = s->den[i] > 0.0 ? s->product[i] / s->den[i] : 0.0;
         s->outputs[2 * i] = -tau * s->product[i];
         s->outputs[2 * i + 1] = 0.0;
+        found->row[i] -= tau * s->upstream[2 * i + 1];
     }
     if (!ota_ring_go_home(ring, &turn)) return OTA_ECOMM;
     if (round == 0) return OTA_OK;
@@ -191,8 +204,23 @@ static ota_status reverse_round(ota_device *ring, const ota_head *head, int64_t 
     return ota_interrupted_together(settings);
 }
 
-ota_status ota_ring_reverse_rounds(ota_device *ring, const ota_arrays *arrays,
+/* Masses as the rounds met them. */
+static void sum_masses(ota_plan *plan, const ota_head *head, const ota_unrolled_sums *found) {
+    const ota_ring_adjoint *s = plan->device->adjoint;
+    ota_mass_rule rule = {.a = found->row,
+                          .b = found->column,
+                          .g = head->g,
+                          .row_sum = s->den,
+                          .column_sum = head->nu,
+                          .finished = true};
+    for (int64_t j = 0; j < head->columns; j++)
+        s->held[j] = !head->kernel.masked || head->kernel.used[j] != 0;
+    ota_ring_sum_masses(plan, &rule, found, s->held);
+}
+
+ota_status ota_ring_reverse_rounds(ota_plan *plan, const ota_arrays *arrays,
                                    const ota_gradients *want) {
+    ota_device *ring = plan->device;
     const ota_ring_adjoint *s = ring->adjoint;
     const ota_settings *settings = &ring->resolved->settings;
     ota_head head;
@@ -200,10 +228,17 @@ ota_status ota_ring_reverse_rounds(ota_device *ring, const ota_arrays *arrays,
     if (status != OTA_OK) return status;
     if (!ota_ring_find_rows(ring, arrays, want->solved != 0)) return OTA_ECOMM;
     status = reverse_plan(ring, want);
-    for (int64_t j = 0; j < head.columns; j++) s->right[j] /= head.tau;
+    ota_unrolled_sums found = {.row = s->a, .column = s->extra};
+    for (int64_t j = 0; j < head.columns; j++) {
+        s->right[j] /= head.tau;
+        found.column[j] = 0.0;
+    }
+    for (int64_t i = 0; i < head.rows; i++)
+        found.row[i] = s->den[i] > 0.0 ? s->row_right[i] / s->den[i] : 0.0;
     for (int64_t k = settings->rounds - 1; k >= 0 && status == OTA_OK; k--) {
         ota_ranks_at(settings->ranks, head.index, k);
-        status = reverse_round(ring, &head, k);
+        status = reverse_round(ring, &head, k, &found);
     }
+    if (status == OTA_OK) sum_masses(plan, &head, &found);
     return status;
 }

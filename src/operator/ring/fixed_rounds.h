@@ -27,7 +27,7 @@ ota_status ota_ring_replay(ota_device *ring, const ota_arrays *arrays, ota_ring_
 /* Key j of a round that began at g and came to this sum. */
 ota_key_update ota_ring_update(const ota_head *head, int64_t j, double g, double sum);
 /* The gradients of a head whose query_sums are 0. */
-ota_status ota_ring_reverse_rounds(ota_device *ring, const ota_arrays *arrays,
+ota_status ota_ring_reverse_rounds(ota_plan *plan, const ota_arrays *arrays,
                                    const ota_gradients *want);
 
 #endif

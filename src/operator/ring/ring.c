@@ -1,5 +1,6 @@
 /* The device of a ring (ring.h): memory, the plans of its pieces, and how a share goes from rank to rank. */
 #include "fixed_rounds.h"
+#include "masses.h"
 #include "multipliers.h"
 #include "pairs.h"
 
@@ -188,6 +189,7 @@ static void lay_out(ota_device *ring, ota_arena *a) {
     if (ring->coupled) lay_out_rounds(ring, a);
     if (ring->coupled && ring->reverses != NULL) ota_ring_lay_out_adjoint(ring, a);
     if (ring->unrolls != NULL) ota_ring_lay_out_kept(ring, a);
+    if (ring->gradients) ota_ring_lay_out_masses(ring, a);
     ota_ring_lay_out_pairs(ring, a);
 }
 

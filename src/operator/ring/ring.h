@@ -12,6 +12,7 @@
 #ifndef OTA_RING_H
 #define OTA_RING_H
 
+#include "backend/gradient.h"
 #include "operator/plan.h"
 #include "problem/key_block.h"
 #include "problem/shards.h"
@@ -78,6 +79,7 @@ struct ota_device {
     double *weights, *zeros, *piece_sums; /* coupled: [rows], [room], [room] */
     ota_ring_adjoint *adjoint;            /* coupled, with gradients */
     ota_ring_kept *kept;                  /* of fixed rounds, with gradients */
+    ota_backward_space *space;            /* with gradients: sums of masses (masses.c) */
     ota_ring_pairs *pairs;
     /* coupled, of the head at work */
     double *mu, *u, *f;                                           /* [rows] */
