@@ -11,8 +11,9 @@
 static ota_status refuse(const ota_plan *plan, const ota_tangents *along, ota_error *error) {
     if (plan->shards->in_ring) return ota_ring_check_tangents(plan, along, error);
     if (ota_backward_mode_of(plan) == OTA_BACKWARD_UNROLLED)
-        return ota_fail(error, OTA_UNSUPPORTED, "communicator", "solve to a tolerance",
-                        "tangents of fixed rounds need all rows in one process");
+        return ota_fail(error, OTA_UNSUPPORTED, "communicator",
+                        "let communicator.keys be OTA_KEYS_IN_RING, or solve to a tolerance",
+                        "tangents of fixed rounds need keys in a ring or all rows in one process");
     return OTA_OK;
 }
 

@@ -73,8 +73,7 @@ static bool share_first(ota_head *head) {
     return true;
 }
 
-/* One round: forms the kernel when `form` asks for it. OTA_STOPPED, or why the solver on stored scores decides. */
-static ota_outcome turn(ota_head *head, bool form) {
+ota_outcome ota_stored_round(ota_head *head, bool form) {
     const ota_kernel_state *kernel = &head->kernel;
     head->backend->kernel_round(head, form);
     if (!share_sums(head)) return OTA_STOPPED;
@@ -198,7 +197,7 @@ static ota_outcome pass(void *domain) {
     ota_ranks_at(head->settings->ranks, head->index, head->rounds);
     kernel->first = head->rounds == at->from->rounds;
     if (last && !at->form) return OTA_RAN;
-    const ota_outcome turned = turn(head, at->form);
+    const ota_outcome turned = ota_stored_round(head, at->form);
     if (turned != OTA_GO_ON) return turned;
     if (kernel->first) {
         at->scaling->used = kernel->masked ? kernel->used : NULL;

@@ -27,4 +27,8 @@ typedef struct ota_rounds_rule {
 ota_outcome ota_stored_rounds_run(ota_head *head, const ota_rounds_rule *rule, bool partial,
                                   ota_warm_start *from, ota_status *stopped);
 
+/* One round: the backend's row update and column sums, which become those of all ranks, and of the first round what it found
+ * out. `form` makes the kernel anew. GO_ON; STOPPED: the communicator failed; else why the kernel does not carry the head. */
+ota_outcome ota_stored_round(ota_head *head, bool form);
+
 #endif

@@ -30,12 +30,16 @@ static const cell cells[] = {
     {.method = "softmax/capped:2.5", .window = true, .alibi = true, .temperatures = true},
     {.method = "softmax/bounded:0.4,1.8{tolerance=1e-5}", .narrow = true},
     {.method = "softmax/elastic:0.5,4", .causal = true, .start = true},
+    {.method = "softmax/exact{rounds=5}", .masses = true, .lengths = true, .alibi = true},
+    {.method = "softmax/capped:2.5{rounds=4}", .window = true, .sink = true, .temperatures = true},
+    {.method = "softmax/relaxed:0.7{rounds=3}", .dense = true, .narrow = true},
+    {.method = "softmax/bounded:0.4,1.8{rounds=6}", .causal = true, .masses = true},
 };
 enum { CELLS = (int)(sizeof cells / sizeof cells[0]) };
 
-/* Not through fixed rounds. */
+/* Not through dropped pairs of coupled columns. */
 static bool is_differentiated(const cell *c) {
-    return strstr(c->method, "rounds") == NULL && strstr(c->method, "elastic") == NULL;
+    return !c->dropout || strchr(c->method, '/') == NULL;
 }
 
 /* To a tolerance two plans agree as far as both met it; else by the rounding of the type. */
@@ -153,7 +157,7 @@ static void tangents_are_those_of_one_process(void **state) {
     free(s);
 }
 
-/* ---- gradients of masses and parameters, of gathered keys ------------------------------------------- */
+/* ---- gradients of masses and parameters, of gathered keys and in a ring ------------------------------ */
 
 static void weigh(scene *s, rows *r, const ota_communicator *with) {
     setting now;
@@ -175,7 +179,7 @@ static void weigh(scene *s, rows *r, const ota_communicator *with) {
     }
     want.out_grad = ota_array_of(r->out_grad, OTA_F64, BATCH, HEADS, r->n, VALUES);
     want.row_mass = ota_array_of(r->dmu, OTA_F64, 1, HEADS, 1, r->n);
-    if (s->cell->masses || rule == OTA_COLUMNS_CAPPED)
+    if ((s->cell->masses && rule != OTA_COLUMNS_FREE) || rule == OTA_COLUMNS_CAPPED)
         want.column_mass = ota_array_of(r->dnu, OTA_F64, 1, 1, 1, N);
     r->status = ota_plan_create(&plan, &now.problem, VALUES, &now.options, &r->error);
     if (r->status >= OTA_OK) r->status = ota_forward(plan, &now.arrays, NULL, &r->error);
@@ -185,6 +189,7 @@ static void weigh(scene *s, rows *r, const ota_communicator *with) {
 
 static void weigh_part(crew_rank *rank, void *context) {
     scene *s = context;
+    rank->to.keys = s->course;
     weigh(s, &s->part[rank->to.rank], &rank->to);
 }
 
@@ -196,11 +201,18 @@ static void masses_and_parameters_are_those_of_one_process(void **state) {
         {.method = "softmax/relaxed:0.7", .causal = true, .sink = true},
         {.method = "softmax/capped:2.5", .window = true},
         {.method = "softmax/bounded:0.4,1.8"},
-        {.method = "softmax/elastic:0.5,4", .causal = true}};
+        {.method = "softmax/elastic:0.5,4", .causal = true},
+        {.method = "softmax/capped:2.5{rounds=4}", .window = true},
+        {.method = "softmax/bounded:0.4,1.8{rounds=3}", .masses = true},
+        {.method = "softmax/relaxed:0.7{rounds=3}", .causal = true, .masses = true, .sink = true},
+        {.method = "softmax", .masses = true, .sink = true},
+        {.method = "softmax", .masses = true, .softcap = true},
+        {.method = "entmax:1.5", .masses = true, .causal = true}};
+    enum { WEIGHED = (int)(sizeof weighed / sizeof weighed[0]) };
     scene *s = malloc(sizeof *s);
-    for (size_t k = 0; k < sizeof weighed / sizeof weighed[0]; k++) {
-        draw(s, &weighed[k], 1200 + k);
-        s->course = OTA_KEYS_GATHERED;
+    for (int k = 0; k < 2 * WEIGHED; k++) {
+        draw(s, &weighed[k / 2], 1200 + (uint64_t)k);
+        s->course = k % 2 == 0 ? OTA_KEYS_GATHERED : OTA_KEYS_IN_RING;
         weigh(s, &s->all, NULL);
         if (s->all.status < OTA_OK) fail_msg("%s: %s", s->cell->method, s->all.error.message);
         cut(s, 3, OTA_SHARES_ZIGZAG, true);
@@ -212,11 +224,53 @@ static void masses_and_parameters_are_those_of_one_process(void **state) {
             const rows *p = &s->part[r], *w = &s->all;
             if (p->status != w->status) fail_msg("%s: %s", s->cell->method, p->error.message);
             expect_rows("gradient of row_mass", s, p, HEADS, p->dmu, w->dmu, 1, tolerance);
-            for (int64_t j = 0; j < N; j++)
-                assert_true(fabs(p->dnu[j] - w->dnu[j]) <= tolerance * fmax(1.0, fabs(w->dnu[j])));
+            for (int64_t j = 0; j < N; j++) {
+                /* The multiplier of a key without mass is 0 whatever number all the others have in common. */
+                if (s->course == OTA_KEYS_IN_RING && !(s->nu[j] > 0.0)) continue;
+                if (!(fabs(p->dnu[j] - w->dnu[j]) <= tolerance * fmax(1.0, fabs(w->dnu[j]))))
+                    fail_msg("%s: gradient of column_mass %d is %.17g where one process has %.17g",
+                             s->cell->method, (int)j, p->dnu[j], w->dnu[j]);
+            }
             for (int j = 0; j < 4; j++)
                 assert_true(fabs(p->numbers[j] - w->numbers[j]) <=
                             tolerance * fmax(1.0, fabs(w->numbers[j])));
+        }
+    }
+    free(s);
+}
+
+/* What a ring has no gradients of is refused by name, not left as it was. */
+static void want_other(crew_rank *rank, void *context) {
+    scene *s = context;
+    rows *r = &s->part[rank->to.rank];
+    setting now;
+    ota_plan *plan = NULL;
+    const bool entmax = strcmp(s->cell->method, "softmax") != 0;
+    rank->to.keys = OTA_KEYS_IN_RING;
+    set(&now, s, r, &rank->to);
+    now.options.gradients = 1;
+    ota_gradients want = {.size = sizeof want};
+    want.out_grad = ota_array_of(r->out_grad, OTA_F64, BATCH, HEADS, r->n, VALUES);
+    *(entmax ? &want.order : &want.temperature) = ota_array_of(r->numbers, OTA_F64, 1, 1, 1, 1);
+    r->status = ota_plan_create(&plan, &now.problem, VALUES, &now.options, &r->error);
+    if (r->status >= OTA_OK) r->status = ota_forward(plan, &now.arrays, NULL, &r->error);
+    if (r->status >= OTA_OK) r->status = ota_backward(plan, &now.arrays, &want, NULL, &r->error);
+    ota_plan_free(plan);
+}
+
+static void other_gradients_are_refused(void **state) {
+    (void)state;
+    static const cell other[] = {{.method = "entmax:1.5"}, {.method = "softmax"}};
+    scene *s = malloc(sizeof *s);
+    for (int k = 0; k < 2; k++) {
+        draw(s, &other[k], 1300);
+        cut(s, 2, OTA_SHARES_IN_ORDER, false);
+        crew *c = crew_of(2, OTA_SHARES_IN_ORDER);
+        crew_run(c, want_other, s);
+        crew_free(c);
+        for (int r = 0; r < 2; r++) {
+            assert_int_equal(s->part[r].status, OTA_UNSUPPORTED);
+            assert_non_null(strstr(s->part[r].error.message, "has no gradients but of queries"));
         }
     }
     free(s);
@@ -254,6 +308,36 @@ static void bytes_are_those_of_the_formula(void **state) {
         crew_run(c, solve_part, s);
         for (int r = 0; r < 3; r++)
             assert_int_equal(s->part[r].result.message_bytes, promised(s, 3, r, rounds[k]));
+        crew_free(c);
+    }
+    free(s);
+}
+
+/* Likewise of a backward of K fixed rounds whose outputs are not given. */
+static int64_t promised_back(const scene *s, int ranks, int rank, int64_t rounds) {
+    int64_t passed = 0;
+    for (int k = 0; k < ranks; k++) passed += k == (rank + 1) % ranks ? 0 : s->shares[k];
+    const int64_t keys = passed * WIDTH * 8, values = passed * (WIDTH + VALUES) * 8;
+    const int64_t again = 2 * rounds * keys + values + 8 * (N + 5) * rounds + 40;
+    const int64_t last = values + 8 * N * (WIDTH + VALUES) + 8 * (N + 2);
+    const int64_t reversed = rounds * (2 * keys + 8 * N * WIDTH) + (rounds - 1) * 8 * (N + 2) + 24;
+    return 8 + 24 + 16 + 8 + ALL * (again + last + reversed);
+}
+
+static void bytes_of_a_reverse_are_those_of_the_formula(void **state) {
+    (void)state;
+    static const cell fixed[] = {{.method = "softmax/exact{rounds=1}"},
+                                 {.method = "softmax/capped:2.5{rounds=4}"}};
+    static const int64_t rounds[] = {1, 4};
+    scene *s = malloc(sizeof *s);
+    for (int k = 0; k < 2; k++) {
+        draw(s, &fixed[k], 750 + (uint64_t)k);
+        s->gradients = true;
+        cut(s, 3, OTA_SHARES_ZIGZAG, true);
+        crew *c = crew_of(3, OTA_SHARES_ZIGZAG);
+        crew_run(c, solve_part, s);
+        for (int r = 0; r < 3; r++)
+            assert_int_equal(s->part[r].backward.message_bytes, promised_back(s, 3, r, rounds[k]));
         crew_free(c);
     }
     free(s);
@@ -371,10 +455,10 @@ static void refusals_name_what_a_ring_lacks(void **state) {
 static void a_rank_that_fails_ends_all(void **state) {
     (void)state;
     enum { RANKS = 3 };
-    static const int tried[] = {1, 7};
+    static const int tried[] = {1, 7, 14};
     scene *s = malloc(sizeof *s);
     bool named = false;
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < 3; k++) {
         draw(s, &cells[tried[k]], 400);
         s->gradients = is_differentiated(s->cell);
         cut(s, RANKS, OTA_SHARES_IN_ORDER, false);
@@ -409,7 +493,9 @@ int main(void) {
         cmocka_unit_test(the_same_bits_for_any_threads),
         cmocka_unit_test(tangents_are_those_of_one_process),
         cmocka_unit_test(masses_and_parameters_are_those_of_one_process),
+        cmocka_unit_test(other_gradients_are_refused),
         cmocka_unit_test(bytes_are_those_of_the_formula),
+        cmocka_unit_test(bytes_of_a_reverse_are_those_of_the_formula),
         cmocka_unit_test(a_ring_is_chosen_where_there_is_no_room),
         cmocka_unit_test(refusals_name_what_a_ring_lacks),
         cmocka_unit_test(a_rank_that_fails_ends_all),

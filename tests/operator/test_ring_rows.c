@@ -113,18 +113,24 @@ static void statistics_of_coupled_columns(void **state) {
     free(s);
 }
 
-/* Free columns of every kind, and coupled ones to a tolerance. */
+/* Free columns of every kind, and coupled ones to a tolerance and by fixed rounds. */
 static void tangents_of_a_ring_are_those_of_one_process(void **state) {
     (void)state;
     static const cell coupled[] = {
         {.method = "softmax/exact", .relative = true, .dropout = true},
         {.method = "softmax/exact", .lengths = true, .masses = true},
         {.method = "softmax/relaxed:0.7", .causal = true, .sink = true},
-        {.method = "softmax/capped:2.5", .window = true, .alibi = true, .temperatures = true}};
+        {.method = "softmax/capped:2.5", .window = true, .alibi = true, .temperatures = true},
+        {.method = "softmax/exact{rounds=4}", .lengths = true, .masses = true, .dropout = true},
+        {.method = "softmax/relaxed:0.7{rounds=3}", .causal = true, .sink = true},
+        {.method = "softmax/capped:2.5{rounds=5}", .window = true, .temperatures = true},
+        {.method = "softmax/elastic:0.5,4", .dense = true, .start = true}};
     enum { COUPLED = (int)(sizeof coupled / sizeof coupled[0]) };
     scene *s = malloc(sizeof *s);
     for (int k = 0; k < CELLS + COUPLED; k++) {
         const cell *now = k < CELLS ? &cells[k] : &coupled[k - CELLS];
+        const bool fixed =
+            strstr(now->method, "rounds") != NULL || strstr(now->method, "elastic") != NULL;
         if (strcmp(now->method, "argmax") == 0) continue;
         draw(s, now, 2100 + (uint64_t)k);
         s->all.result.size = sizeof s->all.result;
@@ -139,7 +145,9 @@ static void tangents_of_a_ring_are_those_of_one_process(void **state) {
             const rows *p = &s->part[r];
             if (p->status != s->all.status) fail_msg("%s: %s", now->method, p->error.message);
             expect_rows("tangent", s, p, ALL, p->moved, s->all.moved, VALUES,
-                        k < CELLS ? 100.0 * tolerance_of(now) : 1e-6);
+                        k < CELLS ? 100.0 * tolerance_of(now)
+                        : fixed   ? 1e-10
+                                  : 1e-6);
         }
     }
     free(s);

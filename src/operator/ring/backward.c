@@ -10,6 +10,8 @@
 
 #include "operator/backward.h"
 #include "problem/check.h"
+#include "fixed_rounds.h"
+#include "masses.h"
 #include "multipliers.h"
 #include "pairs.h"
 
@@ -29,21 +31,21 @@ ota_status ota_ring_check_gradients(const ota_plan *plan, const ota_gradients *w
     } others[] = {{"coupling_grad", &want->coupling_grad},
                   {"scores", &want->scores},
                   {"temperature", &want->temperature},
-                  {"row_mass", &want->row_mass},
-                  {"column_mass", &want->column_mass}};
-    if (plan->device->coupled && r->settings.fixed)
-        return refuse("rounds", "of a fixed number of rounds", error);
+                  {"order", &want->order}};
     if (plan->device->coupled && r->problem.dropout > 0.0)
         return refuse("dropout", "of coupled columns with dropout", error);
     if (!ota_array_present(&want->out_grad) || plan->values_width == 0)
         return refuse("out_grad", "but by way of out", error);
     for (size_t k = 0; k < sizeof others / sizeof others[0]; k++) {
         if (ota_array_present(others[k].array))
-            return refuse(others[k].name, "but of queries, keys and values", error);
+            return refuse(others[k].name, "but of queries, keys, values, masses and column rules",
+                          error);
     }
     for (int64_t k = 0; want->terms != NULL && k < r->problem.term_count; k++) {
         if (ota_array_present(&want->terms[k])) return refuse("terms", "of terms", error);
     }
+    if (!plan->device->coupled && ota_array_present(&want->column_mass))
+        return refuse("column_mass", "of the masses of free columns", error);
     return OTA_OK;
 }
 
@@ -53,35 +55,20 @@ static void add(double *to, const double *from, int64_t count) {
     for (int64_t k = 0; k < count; k++) to[k] += from[k];
 }
 
-/* What U and the outputs are for the piece: the caller's, or with the multipliers of coupled columns. */
-static void set_arrays(ota_device *ring, const ota_ring_piece *piece, const ota_array *out_grad,
-                       ota_arrays *arrays, ota_gradients *want) {
+bool ota_ring_reverse(ota_device *ring, const ota_ring_piece *piece, ota_plan *plan,
+                      const ota_arrays *arrays, const ota_array *upstream, int64_t values) {
     const ota_resolved *r = ring->resolved;
-    const bool coupled = ring->coupled;
-    arrays->values = coupled ? ota_ring_advantages(ring, piece) : ota_ring_values(ring);
-    arrays->out =
-        coupled ? ota_ring_outputs(ring) : ota_ring_rows(ring, ring->out, ring->values_width);
-    arrays->lse = ota_array_of(ring->lse, OTA_F64, 1, ring->group, 1, r->queries);
-    want->out_grad = coupled ? ota_ring_upstream(ring) : *out_grad;
-}
-
-static void reverse_piece(ota_device *ring, const ota_ring_piece *piece, void *context) {
-    const ota_resolved *r = ring->resolved;
-    ota_plan *plan = ring->reverses;
-    const int64_t width = r->width, values = ring->values_width, wide = plan->values_width;
-    if (ring->failed != OTA_OK) return;
+    const int64_t width = r->width, wide = plan->values_width;
     if (ring->coupled) ota_ring_bias(ring, piece);
     ota_ring_place(ring, piece, ring->coupled, plan);
-    ota_arrays arrays = {.size = sizeof arrays};
-    ota_gradients want = {.size = sizeof want, .solved = 1};
-    set_arrays(ring, piece, context, &arrays, &want);
+    ota_gradients want = {.size = sizeof want, .solved = 1, .out_grad = *upstream};
     want.queries = ota_ring_rows(ring, ring->piece_queries, width);
     want.keys = ota_array_of(ring->piece_keys, OTA_F64, 1, 1, ring->room, width);
     want.values = ota_array_of(ring->piece_values, OTA_F64, 1, 1, ring->room, wide);
-    const ota_status status = ota_backward(plan, &arrays, &want, NULL, NULL);
+    const ota_status status = ota_backward(plan, arrays, &want, NULL, NULL);
     if (status < OTA_OK) {
         ring->failed = status;
-        return;
+        return false;
     }
     add(ring->query_sums, ring->piece_queries, ring->group * r->queries * width);
     for (int64_t j = 0; j < piece->count; j++) {
@@ -89,10 +76,32 @@ static void reverse_piece(ota_device *ring, const ota_ring_piece *piece, void *c
         add(sums, ring->piece_keys + j * width, width);
         add(sums + width, ring->piece_values + j * wide, values);
     }
+    return true;
 }
 
-/* lse and outputs of the unit as forward wrote them, or found again. */
-static bool find_rows(ota_device *ring, const ota_arrays *arrays, bool solved) {
+/* What U and the outputs are for the piece: the caller's, or with the multipliers of coupled columns. */
+static void reverse_piece(ota_device *ring, const ota_ring_piece *piece, void *context) {
+    const bool coupled = ring->coupled;
+    ota_arrays arrays = {.size = sizeof arrays};
+    const ota_array *out_grad = context;
+    if (ring->failed != OTA_OK) return;
+    arrays.values = coupled ? ota_ring_advantages(ring, piece) : ota_ring_values(ring);
+    arrays.out =
+        coupled ? ota_ring_outputs(ring) : ota_ring_rows(ring, ring->out, ring->values_width);
+    arrays.lse = ota_array_of(ring->lse, OTA_F64, 1, ring->group, 1, ring->resolved->queries);
+    const ota_array upstream = coupled ? ota_ring_upstream(ring) : *out_grad;
+    (void)ota_ring_reverse(ring, piece, ring->reverses, &arrays, &upstream, ring->values_width);
+}
+
+bool ota_ring_go_home(ota_device *ring, const ota_ring_turn *turn) {
+    const int64_t both = ring->resolved->width + ring->values_width, width = turn->sum_width;
+    if (!ota_ring_go(ring, turn)) return false;
+    for (int64_t j = 0; j < ring->shards->key_share; j++)
+        add(ring->totals + j * both, ring->sums_here + j * width, width);
+    return true;
+}
+
+bool ota_ring_find_rows(ota_device *ring, const ota_arrays *arrays, bool solved) {
     const ota_resolved *r = ring->resolved;
     const ota_ring_unit *unit = &ring->unit;
     const int64_t width = ring->values_width;
@@ -138,15 +147,61 @@ static ota_array rows_of(const ota_array *a, const ota_ring_unit *unit) {
     return part;
 }
 
+/* Masses of a head with coupled columns, once its multipliers are known. */
+static void sum_masses(ota_plan *plan) {
+    const ota_ring_adjoint *s = plan->device->adjoint;
+    ota_mass_rule rule = {
+        .a = s->a, .b = s->b, .g = plan->device->g, .row_sum = s->den, .column_sum = s->sums};
+    ota_ring_find_used(plan, s->sums, s->held);
+    ota_ring_sum_masses(plan, &rule, NULL, s->held);
+}
+
+/* Those of rows on free columns: what they take from U. */
+static void take_means(const ota_device *ring, const ota_array *out_grad) {
+    const ota_resolved *r = ring->resolved;
+    const ota_ring_unit *unit = &ring->unit;
+    double *rows = ota_ring_row_masses(ring);
+    for (int64_t k = 0; k < ring->group * r->queries; k++) {
+        const int64_t head = unit->head + k / r->queries, i = k % r->queries;
+        const double mu = ota_row_mass(r, unit->batch, head, i);
+        double sum = 0.0;
+        if (ring->pair_gradients) {
+            const bool finite = ring->pairs->state[k] != OTA_RING_NONFINITE;
+            rows[k] = finite ? ring->pairs->mean[k] : (double)NAN;
+            continue;
+        }
+        for (int64_t w = 0; w < ring->values_width; w++)
+            sum += ota_array_get(out_grad, unit->batch, head, i, w) *
+                   ring->out[k * ring->values_width + w];
+        rows[k] = isnan(ring->lse[k]) ? (double)NAN : mu > 0.0 ? sum / mu : 0.0;
+    }
+}
+
+static void put_sums(ota_plan *plan, const ota_gradients *want) {
+    /* What the sums have no place for is refused. */
+    ota_gradients some = {.size = sizeof some};
+    some.row_mass = want->row_mass;
+    some.column_mass = want->column_mass;
+    some.strength = want->strength;
+    some.cap = want->cap;
+    some.lower = want->lower;
+    some.upper = want->upper;
+    ota_sums_write(plan, &some);
+}
+
 /* Gradients of the unit at work into query_sums, and into the totals of its key head. */
-static ota_status reverse_unit(ota_device *ring, const ota_arrays *arrays,
-                               const ota_gradients *want, double *residual) {
+static ota_status reverse_unit(ota_plan *plan, const ota_arrays *arrays, const ota_gradients *want,
+                               double *residual) {
+    ota_device *ring = plan->device;
     const ota_resolved *r = ring->resolved;
     const int64_t both = r->width + ring->values_width, rows = ring->group * r->queries;
+    memset(ring->query_sums, 0, (size_t)(rows * r->width) * sizeof *ring->query_sums);
+    if (ring->kept != NULL) return ota_ring_reverse_rounds(plan, arrays, want);
     if (ring->coupled) {
         const ota_status solved = ota_ring_multipliers(ring, arrays, want, residual);
         if (solved != OTA_OK) return solved;
-    } else if (!ring->by_pairs && !find_rows(ring, arrays, want->solved != 0)) {
+        sum_masses(plan);
+    } else if (!ring->by_pairs && !ota_ring_find_rows(ring, arrays, want->solved != 0)) {
         return OTA_ECOMM;
     }
     ota_array out_grad =
@@ -159,10 +214,8 @@ static ota_status reverse_unit(ota_device *ring, const ota_arrays *arrays,
                                     ring->pair_gradients ? ota_ring_reverse_pairs : reverse_piece,
                                 .context = &out_grad,
                                 .step = "passing keys and their gradients on"};
-    memset(ring->query_sums, 0, (size_t)(rows * r->width) * sizeof *ring->query_sums);
-    if (!ota_ring_go(ring, &turn)) return OTA_ECOMM;
-    add(ring->totals, ring->sums_here, ring->shards->key_share * both);
-    return OTA_OK;
+    if (!ring->coupled) take_means(ring, &want->out_grad);
+    return ota_ring_go_home(ring, &turn) ? OTA_OK : OTA_ECOMM;
 }
 
 ota_status ota_ring_backward(ota_plan *plan, const ota_arrays *arrays, const ota_gradients *want,
@@ -172,6 +225,7 @@ ota_status ota_ring_backward(ota_plan *plan, const ota_arrays *arrays, const ota
     const int64_t sharers = r->heads / r->key_heads;
     const size_t totals = (size_t)(ring->share * (r->width + ring->values_width));
     ring->failed = OTA_OK;
+    ota_ring_begin_masses(plan);
     for (int64_t k = 0; k < r->batch * r->heads; k += ring->group) {
         const int64_t head = k % r->heads;
         ring->unit = (ota_ring_unit){
@@ -181,7 +235,7 @@ ota_status ota_ring_backward(ota_plan *plan, const ota_arrays *arrays, const ota
         /* A rank that is told to stop still passes on what others wait for. */
         if (ota_interrupted(&r->settings) != OTA_OK) ring->failed = ota_interrupted(&r->settings);
         double residual = 0.0;
-        const ota_status status = reverse_unit(ring, arrays, want, &residual);
+        const ota_status status = reverse_unit(plan, arrays, want, &residual);
         found->backward_residual = fmax(found->backward_residual, residual);
         found->head = k;
         if (status != OTA_OK) return status;
@@ -189,5 +243,6 @@ ota_status ota_ring_backward(ota_plan *plan, const ota_arrays *arrays, const ota
         put_queries(ring, &want->queries);
         if ((head + ring->group) % sharers == 0) put_keys(ring, want);
     }
+    put_sums(plan, want);
     return ring->failed;
 }

@@ -19,12 +19,14 @@ static double *numbers(ota_arena *arena, int64_t count) {
 
 void ota_ring_lay_out_adjoint(ota_device *ring, ota_arena *arena) {
     const int64_t rows = ring->resolved->queries, wide = ring->values_width + 1;
+    const bool fixed = ring->resolved->settings.fixed;
     ota_ring_adjoint *to = ota_arena_take(arena, 1, sizeof *to);
     ota_ring_adjoint found = {.upstream = numbers(arena, rows * wide),
                               .outputs = numbers(arena, rows * wide),
                               .values = numbers(arena, ring->room * wide),
                               .line = numbers(arena, ring->room),
-                              .vectors = numbers(arena, OTA_ADJOINT_VECTORS * ring->stride),
+                              .vectors =
+                                  fixed ? NULL : numbers(arena, OTA_ADJOINT_VECTORS * ring->stride),
                               .held = ota_arena_take(arena, (size_t)ring->stride, 1)};
     double **of_rows[] = {&found.row_right, &found.den, &found.a, &found.product};
     double **of_keys[] = {&found.b,    &found.right,    &found.extra,
@@ -80,16 +82,21 @@ static void multiply_piece(ota_device *ring, const ota_ring_piece *piece, void *
     }
 }
 
-/* A communicator that failed makes the sums that follow fail, too. */
-static void apply(const ota_adjoint *system, const double *x, double *y) {
-    ota_device *ring = system->context;
+bool ota_ring_multiply(ota_device *ring, const double *x) {
     ota_ring_adjoint *s = ring->adjoint;
     const ota_ring_turn turn = {.unit = ring->unit,
                                 .visit = multiply_piece,
                                 .step = "passing keys on for a product of backward"};
     s->x = x;
-    memset(s->product, 0, (size_t)system->rows * sizeof *s->product);
-    if (!ota_ring_go(ring, &turn)) return;
+    memset(s->product, 0, (size_t)ring->resolved->queries * sizeof *s->product);
+    return ota_ring_go(ring, &turn);
+}
+
+/* A communicator that failed makes the sums that follow fail, too. */
+static void apply(const ota_adjoint *system, const double *x, double *y) {
+    ota_device *ring = system->context;
+    const ota_ring_adjoint *s = ring->adjoint;
+    if (!ota_ring_multiply(ring, x)) return;
     for (int64_t i = 0; i < system->rows; i++) {
         system->a[i] = s->den[i] > 0.0 ? s->product[i] / s->den[i] : 0.0;
         ring->weights[i] = system->a[i];
@@ -100,24 +107,11 @@ static void apply(const ota_adjoint *system, const double *x, double *y) {
 
 /* ---- the right side ------------------------------------------------------------------------------- */
 
-/* V_j . (P^T out_grad)_j, and its terms without their signs. */
-static void weigh_piece(ota_device *ring, const ota_ring_piece *piece, void *context) {
-    ota_ring_adjoint *s = ring->adjoint;
+void ota_ring_weigh_values(ota_device *ring, const ota_ring_piece *piece) {
+    const ota_ring_adjoint *s = ring->adjoint;
     const int64_t width = ring->values_width, wide = width + 1;
     const double *values = ring->values;
-    (void)context;
-    if (ring->failed != OTA_OK) return;
-    ota_ring_bias(ring, piece);
-    ota_ring_place(ring, piece, true, ring->reverses);
-    ota_arrays arrays = {.size = sizeof arrays};
-    arrays.values = ota_ring_advantages(ring, piece);
-    arrays.out = ota_ring_outputs(ring);
-    arrays.lse = ota_array_of(ring->lse, OTA_F64, 1, 1, 1, ring->resolved->queries);
-    ota_gradients want = {.size = sizeof want, .solved = 1, .out_grad = ota_ring_upstream(ring)};
-    want.values = ota_array_of(ring->piece_values, OTA_F64, 1, 1, ring->room, wide);
-    const ota_status status = ota_backward(ring->reverses, &arrays, &want, NULL, NULL);
-    if (status < OTA_OK) ring->failed = status;
-    for (int64_t j = 0; j < piece->count && status >= OTA_OK; j++) {
+    for (int64_t j = 0; j < piece->count; j++) {
         double sum = 0.0, all = 0.0;
         for (int64_t w = 0; w < width; w++) {
             const double term = values[j * width + w] * ring->piece_values[j * wide + w];
@@ -129,8 +123,26 @@ static void weigh_piece(ota_device *ring, const ota_ring_piece *piece, void *con
     }
 }
 
-/* Upstream [out_grad, last] and outputs [out, -product]. */
-static void set_upstream(ota_device *ring, const ota_gradients *want, double last) {
+static void weigh_piece(ota_device *ring, const ota_ring_piece *piece, void *context) {
+    (void)context;
+    if (ring->failed != OTA_OK) return;
+    ota_ring_bias(ring, piece);
+    ota_ring_place(ring, piece, true, ring->reverses);
+    ota_arrays arrays = {.size = sizeof arrays};
+    arrays.values = ota_ring_advantages(ring, piece);
+    arrays.out = ota_ring_outputs(ring);
+    arrays.lse = ota_array_of(ring->lse, OTA_F64, 1, 1, 1, ring->resolved->queries);
+    ota_gradients want = {.size = sizeof want, .solved = 1, .out_grad = ota_ring_upstream(ring)};
+    want.values =
+        ota_array_of(ring->piece_values, OTA_F64, 1, 1, ring->room, ring->values_width + 1);
+    const ota_status status = ota_backward(ring->reverses, &arrays, &want, NULL, NULL);
+    if (status < OTA_OK)
+        ring->failed = status;
+    else
+        ota_ring_weigh_values(ring, piece);
+}
+
+void ota_ring_set_upstream(ota_device *ring, const ota_gradients *want, double last) {
     const ota_ring_adjoint *s = ring->adjoint;
     const ota_resolved *r = ring->resolved;
     const int64_t width = ring->values_width, wide = width + 1;
@@ -153,7 +165,7 @@ void ota_ring_set_den(ota_device *ring) {
     }
 }
 
-static void set_rows(ota_device *ring) {
+void ota_ring_set_rows(ota_device *ring) {
     const ota_ring_adjoint *s = ring->adjoint;
     const int64_t width = ring->values_width, wide = width + 1;
     ota_ring_set_den(ring);
@@ -178,8 +190,8 @@ static bool find_right(ota_device *ring, const ota_gradients *want) {
     memset(s->terms, 0, bytes);
     memset(s->product, 0, (size_t)r->queries * sizeof(double));
     s->beside = s->b;
-    set_upstream(ring, want, 0.0);
-    set_rows(ring);
+    ota_ring_set_upstream(ring, want, 0.0);
+    ota_ring_set_rows(ring);
     if (!ota_ring_go(ring, &turn)) return false;
     for (int64_t i = 0; i < r->queries; i++)
         ring->weights[i] = s->den[i] > 0.0 ? s->row_right[i] / s->den[i] : 0.0;
@@ -255,6 +267,6 @@ ota_status ota_ring_multipliers(ota_device *ring, const ota_arrays *arrays,
     if (status != OTA_OK) return status;
     for (int64_t i = 0; i < ring->resolved->queries; i++)
         s->product[i] = s->row_right[i] - s->a[i] * s->den[i];
-    set_upstream(ring, want, 1.0);
+    ota_ring_set_upstream(ring, want, 1.0);
     return OTA_OK;
 }

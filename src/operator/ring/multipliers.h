@@ -21,15 +21,22 @@ void ota_ring_lay_out_adjoint(ota_device *ring, ota_arena *arena);
 bool ota_ring_load_potentials(ota_device *ring, const ota_arrays *arrays, bool with_out);
 /* den of the rows. */
 void ota_ring_set_den(ota_device *ring);
+/* P x of this rank's rows into `product`; false: the communicator failed. */
+bool ota_ring_multiply(ota_device *ring, const double *x);
 /* right, terms and sums of this rank's rows become those of all, then a and b. own_sums are this rank's. */
 ota_status ota_ring_solve_adjoint(ota_device *ring, double *residual);
 
 /* Backward: the upstream of `reverses` [rows][values width + 1], the outputs it belongs to, and b [keys]. */
 ota_status ota_ring_multipliers(ota_device *ring, const ota_arrays *arrays,
                                 const ota_gradients *want, double *residual);
+/* Upstream [out_grad, last], outputs [out, -product]; den, and row_right = out_grad . out. */
+void ota_ring_set_upstream(ota_device *ring, const ota_gradients *want, double last);
+void ota_ring_set_rows(ota_device *ring);
 ota_array ota_ring_upstream(const ota_device *ring);
 ota_array ota_ring_outputs(const ota_device *ring);
 /* The values of the piece, and beside them what the multipliers take from U. */
 ota_array ota_ring_advantages(ota_device *ring, const ota_ring_piece *piece);
+/* V_j . (P^T out_grad)_j of the piece, whose P^T out_grad are known, into `right`, its terms without signs into `terms`. */
+void ota_ring_weigh_values(ota_device *ring, const ota_ring_piece *piece);
 
 #endif

@@ -1,4 +1,6 @@
 /* The device of a ring (ring.h): memory, the plans of its pieces, and how a share goes from rank to rank. */
+#include "fixed_rounds.h"
+#include "masses.h"
 #include "multipliers.h"
 #include "pairs.h"
 
@@ -124,14 +126,17 @@ ota_status ota_ring_create(ota_plan *plan, ota_device **device, ota_error *error
     if (!ring->coupled) ring->reverses = ring->attends;
     if (!ring->coupled) return OTA_OK;
     TRY(open_plan(ring, 1, true, &ring->sums, error));
-    if (!ring->gradients || r->settings.fixed) return OTA_OK;
-    return open_plan(ring, ring->values_width + 1, true, &ring->reverses, error);
+    if (!ring->gradients) return OTA_OK;
+    TRY(open_plan(ring, ring->values_width + 1, true, &ring->reverses, error));
+    return r->settings.fixed ? open_plan(ring, OTA_RING_UNROLLED, true, &ring->unrolls, error)
+                             : OTA_OK;
 }
 
 static void close_ring(ota_device *ring) {
     if (ring == NULL) return;
     ota_plan_free(ring->attends);
     ota_plan_free(ring->sums);
+    ota_plan_free(ring->unrolls);
     if (ring->reverses != ring->attends) ota_plan_free(ring->reverses);
     free(ring);
 }
@@ -183,6 +188,8 @@ static void lay_out(ota_device *ring, ota_arena *a) {
     }
     if (ring->coupled) lay_out_rounds(ring, a);
     if (ring->coupled && ring->reverses != NULL) ota_ring_lay_out_adjoint(ring, a);
+    if (ring->unrolls != NULL) ota_ring_lay_out_kept(ring, a);
+    if (ring->gradients) ota_ring_lay_out_masses(ring, a);
     ota_ring_lay_out_pairs(ring, a);
 }
 

@@ -12,6 +12,7 @@
 #ifndef OTA_RING_H
 #define OTA_RING_H
 
+#include "backend/gradient.h"
 #include "operator/plan.h"
 #include "problem/key_block.h"
 #include "problem/shards.h"
@@ -44,6 +45,7 @@ typedef struct ota_ring_turn {
 } ota_ring_turn;
 
 typedef struct ota_ring_adjoint ota_ring_adjoint; /* multipliers.h */
+typedef struct ota_ring_kept ota_ring_kept;       /* fixed_rounds.h */
 typedef struct ota_ring_pairs ota_ring_pairs;     /* pairs.h */
 
 struct ota_device {
@@ -61,6 +63,7 @@ struct ota_device {
     ota_plan *attends;   /* softmax of a piece, its weights applied to the values; backward */
     ota_plan *sums;      /* coupled: lse of rows and sums of columns of a piece */
     ota_plan *reverses;  /* gradients of a piece: `attends`; coupled: of one value more */
+    ota_plan *unrolls;   /* of fixed rounds: gradients of a piece with two values, of one round */
     size_t plan_bytes;   /* of all */
     unsigned char *here, *there;    /* messages */
     double *sums_here, *sums_there; /* [share][width + values width] */
@@ -75,6 +78,8 @@ struct ota_device {
     double *totals;                       /* with gradients: [share][width + values width] */
     double *weights, *zeros, *piece_sums; /* coupled: [rows], [room], [room] */
     ota_ring_adjoint *adjoint;            /* coupled, with gradients */
+    ota_ring_kept *kept;                  /* of fixed rounds, with gradients */
+    ota_backward_space *space;            /* with gradients: sums of masses (masses.c) */
     ota_ring_pairs *pairs;
     /* coupled, of the head at work */
     double *mu, *u, *f;                                           /* [rows] */
@@ -116,7 +121,8 @@ bool ota_ring_attend(ota_device *ring, const ota_ring_unit *unit, bool with_out)
 void ota_ring_put(ota_device *ring, int64_t head, ota_head_status *status);
 void ota_ring_run_rows(ota_run *run);
 
-/* rounds.c: rounds of coupled columns. */
+/* rounds.c: rounds of coupled columns. A head of its own, on the device's vectors; then what the loop asks for. */
+void ota_ring_load_head(ota_device *ring, int64_t index, ota_head *head);
 void ota_ring_begin_head(ota_run *run, int64_t index, int64_t place, bool narrow, bool keep_g,
                          ota_head *head);
 void ota_ring_pack(ota_head *head);
@@ -138,6 +144,14 @@ ota_status ota_ring_check_tangents(const ota_plan *plan, const ota_tangents *alo
                                    ota_error *error);
 ota_status ota_ring_jvp(ota_plan *plan, const ota_arrays *arrays, const ota_tangents *along,
                         ota_result *found);
+/* Gradients of a piece by `plan`, whose lse, values, outputs and upstream are given: those of queries into query_sums, those
+ * of keys and of the first `values` of its values into the sums of the piece; values stay in piece_values. False: failed. */
+bool ota_ring_reverse(ota_device *ring, const ota_ring_piece *piece, ota_plan *plan,
+                      const ota_arrays *arrays, const ota_array *upstream, int64_t values);
+/* lse and outputs of the unit as forward wrote them, or found again at the g at hand; false: the communicator failed. */
+bool ota_ring_find_rows(ota_device *ring, const ota_arrays *arrays, bool solved);
+/* One turn that gathers gradients: what came home is added to the totals of the key head. False: the communicator failed. */
+bool ota_ring_go_home(ota_device *ring, const ota_ring_turn *turn);
 ota_status ota_ring_backward(ota_plan *plan, const ota_arrays *arrays, const ota_gradients *want,
                              ota_result *found);
 

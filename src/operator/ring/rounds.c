@@ -142,12 +142,9 @@ static void find_used(ota_head *head) {
 
 /* ---- what the loop asks for ----------------------------------------------------------------------- */
 
-void ota_ring_begin_head(ota_run *run, int64_t index, int64_t place, bool narrow, bool keep_g,
-                         ota_head *head) {
-    ota_device *ring = run->device;
+void ota_ring_load_head(ota_device *ring, int64_t index, ota_head *head) {
     const ota_resolved *r = ring->resolved;
     const int64_t number = index % r->heads;
-    (void)place, (void)narrow;
     *head = ota_head_of(r, index);
     head->backend = &ota_ring_backend;
     head->pool = ring->pool;
@@ -157,8 +154,6 @@ void ota_ring_begin_head(ota_run *run, int64_t index, int64_t place, bool narrow
     head->mu = ring->mu;
     head->nu = ring->nu;
     head->lambdas = ota_array_present(&r->problem.lambdas) ? ring->lambdas : NULL;
-    head->tell = r->settings.progress != NULL ? ota_run_tell : NULL;
-    head->tell_context = run;
     head->place = ring;
     head->kernel = (ota_kernel_state){.target = ring->target,
                                       .sum = ring->sum,
@@ -170,13 +165,22 @@ void ota_ring_begin_head(ota_run *run, int64_t index, int64_t place, bool narrow
                                       .masked = r->row_terms || r->support_count > 0};
     head->f = ring->f;
     head->g = ring->g;
-    ring->run = run;
-    ring->failed = OTA_OK;
     ring->unit = (ota_ring_unit){.batch = index / r->heads,
                                  .key_head = number / (r->heads / r->key_heads),
                                  .head = number,
                                  .heads = 1};
     for (int64_t i = 0; i < head->rows; i++) ring->u[i] = 1.0;
+}
+
+void ota_ring_begin_head(ota_run *run, int64_t index, int64_t place, bool narrow, bool keep_g,
+                         ota_head *head) {
+    ota_device *ring = run->device;
+    (void)place, (void)narrow;
+    ota_ring_load_head(ring, index, head);
+    head->tell = ring->resolved->settings.progress != NULL ? ota_run_tell : NULL;
+    head->tell_context = run;
+    ring->run = run;
+    ring->failed = OTA_OK;
     for (int64_t j = 0; j < head->columns && !keep_g; j++) head->g[j] = 0.0;
 }
 

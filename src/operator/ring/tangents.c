@@ -8,6 +8,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "fixed_rounds.h"
 #include "multipliers.h"
 #include "operator/jvp.h"
 #include "pairs.h"
@@ -34,8 +35,6 @@ ota_status ota_ring_check_tangents(const ota_plan *plan, const ota_tangents *alo
                   {"upper", &along->upper},
                   {"row_mass", &along->row_mass},
                   {"column_mass", &along->column_mass}};
-    if (plan->device->coupled && plan->resolved.settings.fixed)
-        return refuse("rounds", "of a fixed number of rounds", error);
     if (ota_array_present(&along->coupling)) return refuse("coupling", "of the coupling", error);
     for (size_t k = 0; k < sizeof others / sizeof others[0]; k++) {
         if (ota_array_present(others[k].array))
@@ -174,13 +173,16 @@ static bool move(ota_device *ring, const ota_tangents *along) {
 
 /* ---- coupled columns ------------------------------------------------------------------------------ */
 
+/* row_right = sum_j P_ij (U_ij - b_j) */
 static void sum_rows(const ota_ring_block *b, void *context) {
     const ota_ring_pairs *p = b->ring->pairs;
+    const double *beside = b->ring->adjoint->b + b->piece->first;
     form(b, context);
     for (int64_t k = 0; k < b->rows; k++) {
         const double *weights = b->w->weights + k * p->stride, *u = b->w->slopes + k * p->stride;
         for (int64_t j = 0; j < b->keys; j++) {
-            if (weights[j] > 0.0) b->ring->adjoint->row_right[b->at + k] += weights[j] * u[j];
+            if (weights[j] > 0.0)
+                b->ring->adjoint->row_right[b->at + k] += weights[j] * (u[j] - beside[j]);
         }
     }
 }
@@ -215,8 +217,8 @@ static void sum_keys_of_piece(ota_device *ring, const ota_ring_piece *piece, voi
     ota_ring_by_keys(ring, piece, sum_keys, context);
 }
 
-/* b of a head with coupled columns. */
-static ota_status find_multipliers(ota_device *ring, const ota_tangents *along, double *residual) {
+/* row_right at the b at hand, then right = sum_i P_ij (U_ij - row_right_i / den_i), its terms and sums, of this rank's rows. */
+static bool sum_pairs(ota_device *ring, const ota_tangents *along) {
     const ota_resolved *r = ring->resolved;
     const ota_ring_adjoint *s = ring->adjoint;
     const size_t bytes = (size_t)r->keys * sizeof(double);
@@ -226,22 +228,60 @@ static ota_status find_multipliers(ota_device *ring, const ota_tangents *along, 
     ota_ring_set_den(ring);
     memset(s->row_right, 0, (size_t)r->queries * sizeof(double));
     for (int k = 0; k < 3; k++) memset(columns[k], 0, bytes);
-    if (!ota_ring_go(ring, &rows) || !ota_ring_go(ring, &keys)) return OTA_ECOMM;
-    return ota_ring_solve_adjoint(ring, residual);
+    return ota_ring_go(ring, &rows) && ota_ring_go(ring, &keys);
+}
+
+/* b of a head with coupled columns. */
+static ota_status find_multipliers(ota_device *ring, const ota_tangents *along, double *residual) {
+    memset(ring->adjoint->b, 0, (size_t)ring->resolved->keys * sizeof(double));
+    return sum_pairs(ring, along) ? ota_ring_solve_adjoint(ring, residual) : OTA_ECOMM;
+}
+
+/* b = -dg of a round becomes that of the next, df being -row_right / den. */
+static ota_status move_round(ota_device *ring, const ota_head *head, int64_t round, void *context) {
+    const ota_ring_adjoint *s = ring->adjoint;
+    const ota_settings *settings = &ring->resolved->settings;
+    (void)round;
+    ota_ring_take_potentials(ring);
+    if (!sum_pairs(ring, context) ||
+        !ota_ranks_sum(settings, s->right, head->columns, NULL, 0, "a round of tangents"))
+        return OTA_ECOMM;
+    for (int64_t j = 0; j < head->columns; j++) {
+        const double sum = head->kernel.sum[j];
+        const ota_key_update update = ota_ring_update(head, j, head->g[j], sum);
+        s->b[j] *= update.by_g;
+        if (update.by_level > 0.0) s->b[j] += update.by_level * s->right[j] / sum;
+    }
+    return ota_interrupted_together(settings);
+}
+
+/* The last g and b of fixed rounds, and the lse that belongs to them. */
+static ota_status follow_rounds(ota_device *ring, const ota_arrays *arrays,
+                                const ota_tangents *along) {
+    ota_head head;
+    memset(ring->adjoint->b, 0, (size_t)ring->resolved->keys * sizeof(double));
+    const ota_status status =
+        ota_ring_replay(ring, arrays, move_round, (void *)(uintptr_t)along, &head);
+    if (status != OTA_OK) return status;
+    return ota_ring_attend(ring, &ring->unit, false) ? OTA_OK : OTA_ECOMM;
 }
 
 /* ---- heads ---------------------------------------------------------------------------------------- */
 
 static ota_status move_unit(ota_device *ring, const ota_arrays *arrays, const ota_tangents *along,
                             double *residual) {
-    if (ring->by_pairs) {
+    const bool fixed = ring->kept != NULL;
+    if (fixed) {
+        const ota_status status = follow_rounds(ring, arrays, along);
+        if (status != OTA_OK) return status;
+    } else if (ring->by_pairs) {
         if (!ota_ring_find_thresholds(ring)) return OTA_ECOMM;
     } else if (ring->coupled ? !ota_ring_load_potentials(ring, arrays, false)
                              : !ota_ring_attend(ring, &ring->unit, false)) {
         return OTA_ECOMM;
     }
     if (!ring->by_pairs) ota_ring_take_potentials(ring);
-    if (ring->coupled) {
+    if (ring->coupled && !fixed) {
         const ota_status status = find_multipliers(ring, along, residual);
         if (status != OTA_OK) return status;
     }
