@@ -180,8 +180,8 @@ PyObject *native_layout(PyObject *module, PyObject *const *arguments, Py_ssize_t
     return PyBytes_FromStringAndSize((const char *)words, (Py_ssize_t)(used * sizeof *words));
 }
 
-/* Writes the matrix (or vector: one row) row by row. */
-static void copy_dense(const array_memory *x, size_t item, char *to) {
+void memory_copy(const array_memory *x, size_t item, void *dense) {
+    char *to = dense;
     const int last = x->dimensions - 1;
     const int64_t rows = last == 1 ? x->shape[0] : 1, columns = x->shape[last];
     const int64_t row_stride = last == 1 ? x->strides[0] : 0;
@@ -210,7 +210,7 @@ PyObject *native_copies(PyObject *module, PyObject *const *arguments, Py_ssize_t
             const array_memory like = {.kind = MEMORY_NUMPY};
             const int wide = memory_is(&x, OTA_F64);
             made = memory_new(state, &like, wide ? OTA_F64 : OTA_F32, x.dimensions, x.shape, &data);
-            if (made != NULL) copy_dense(&x, wide ? sizeof(double) : sizeof(float), data);
+            if (made != NULL) memory_copy(&x, wide ? sizeof(double) : sizeof(float), data);
         } else {
             PyErr_SetString(PyExc_TypeError, "wanted matrices and vectors of f64 or f32");
         }

@@ -446,12 +446,12 @@ def test_numbers_of_a_plan(rng: np.random.Generator) -> None:
         _native.linear(P, M.T),
         _native.against(M, b, a, 1.0),
         _native.apart(a, b, b, a, 1.0),
-        _native.scalings(P, a, 1.0),
-        _native.centred(a, "b"),
+        _native.scalings(P, a, 1.0, False),
+        _native.centred(a, "b", False),
         _native.scalars("x", 1.0),
     ]
     assert nothing == [None] * len(nothing)
-    for call, arguments in ((_native.judge, ()), (_native.judge, (P,)), (_native.scalings, (a, b, "x"))):
+    for call, arguments in ((_native.judge, ()), (_native.judge, (P,)), (_native.scalings, (a, b, "x", False))):
         with pytest.raises((TypeError, ValueError)):
             call(*arguments)
 
