@@ -3,7 +3,7 @@
  *
  *     assign(cost, maximize, limit, maps)                   one assignment problem, [n, m] in f64 or f32 of any strides:
  *         -> (rows, columns) | (value, x, y) | None         pairs, or with `maps` lap's two maps in 32 bits
- *     tensors, layout, without_zeros, copies                the memory of arrays and tensors (memory.c)
+ *     tensors, address, layout, without_zeros, copies       the memory of arrays and tensors (memory.c)
  *     keep, run, again, judge                               solves by the structs of an earlier one (kept.c)
  *     hold, rest, sums, linear, scalings, divided, apart, centred, against, scalars
  *                                                           numbers of a transport plan (transport.c)
@@ -171,6 +171,7 @@ PyMODINIT_FUNC PyInit__native(void) {
         {"release", release, METH_NOARGS, "Frees what is kept."},
         {"tensors", (PyCFunction)(void (*)(void))native_tensors, METH_FASTCALL,
          "tensors(type, capsule)"},
+        {"address", native_address, METH_O, "address(x)"},
         {"layout", (PyCFunction)(void (*)(void))native_layout, METH_FASTCALL, "layout(x, ...)"},
         {"without_zeros", (PyCFunction)(void (*)(void))native_without_zeros, METH_FASTCALL,
          "without_zeros(x, ...)"},

@@ -3,6 +3,7 @@
  *     tensors(type, capsule)          tensors of this type come with this table from now on; None, None: with none
  *     layout(x, ...) -> bytes | None  kind, type, shape and strides of arrays of one kind, None among them; equal bytes for
  *                                     arrays that one set of structs fits but for addresses
+ *     address(x) -> int               where the memory of a NumPy array, of a subclass too, or of a tensor begins
  *     without_zeros(x, ...) -> bool   are these vectors of f64 or f32, none with a 0 in it?
  *     copies(x, ...) -> tuple         dense copies as NumPy arrays, of tensors as well; f64 or f32, at most matrices */
 #include "native.h"
@@ -152,6 +153,15 @@ PyObject *native_tensors(PyObject *module, PyObject *const *arguments, Py_ssize_
     state->exchange = table;
     Py_XDECREF(before);
     return PyBool_FromLong(type != NULL);
+}
+
+PyObject *native_address(PyObject *module, PyObject *object) {
+    void *data = NULL;
+    if (PyArray_Check(object))
+        data = PyArray_DATA((PyArrayObject *)object);
+    else if (!memory_address(PyModule_GetState(module), object, &data))
+        return NULL;
+    return PyLong_FromVoidPtr(data);
 }
 
 PyObject *native_layout(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {

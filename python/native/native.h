@@ -112,6 +112,7 @@ PyObject *kept_certificate(PyObject *capsule, const void *cost, const void *cons
 PyObject *native_route(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_maxsim(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_tensors(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *native_address(PyObject *module, PyObject *object);
 PyObject *native_layout(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_without_zeros(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_copies(PyObject *module, PyObject *const *arguments, Py_ssize_t count);

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import _native, _repeat
-from ._arrays import address_of, floating, operands_of, output_shape, outputs_like, scratch_of, view_of
+from ._arrays import floating, operands_of, output_shape, outputs_like, scratch_of, view_of
 from ._aux import NO_AUX, AuxOutput, AuxRequest, Potentials
 from ._certificate import Certificate
 from ._errors import check, status_word
@@ -121,7 +121,7 @@ def _new(
     heads, rows, columns = whole.shape[1:]
     others = operands_of(operands_given(given), batch, heads, rows, columns, keep)
     view = view_of(whole)
-    if not same_arrays((view, *others), [0 if x is None else address_of(x) for x in (scores, *given)]):
+    if not same_arrays((view, *others), [0 if x is None else _native.address(x) for x in (scores, *given)]):
         return None
     job = Job(settings, (view, None, None, *others))
     results = arrays_of(names)
