@@ -7,7 +7,7 @@
  *     keep, run, again, judge                               solves by the structs of an earlier one (kept.c)
  *     hold, rest, sums, linear, scalings, divided, apart, centred, against, scalars
  *                                                           numbers of a transport plan (transport.c)
- *     route(...)                                            tokens to experts (route.c)
+ *     route(...), pick(...)                                 tokens to experts (route.c)
  *     maxsim(...)                                           late interaction (late_interaction.c)
  *
  * An assigner is kept for each module and lent to one call at a time; the interpreter's lock guards the slot, and is
@@ -168,6 +168,8 @@ PyMODINIT_FUNC PyInit__native(void) {
         {"route", (PyCFunction)(void (*)(void))native_route, METH_FASTCALL,
          "route(logits, k, capacity, bounds, method, potentials, tolerance, rounds, certificate, "
          "threads)"},
+        {"pick", (PyCFunction)(void (*)(void))native_pick, METH_FASTCALL,
+         "pick(plan, chosen, kept, weights)"},
         {"release", release, METH_NOARGS, "Frees what is kept."},
         {"tensors", (PyCFunction)(void (*)(void))native_tensors, METH_FASTCALL,
          "tensors(type, capsule)"},
@@ -194,7 +196,8 @@ PyMODINIT_FUNC PyInit__native(void) {
          "divided(f, g, reg)"},
         {"apart", (PyCFunction)(void (*)(void))native_apart, METH_FASTCALL,
          "apart(f, g, a, b, reg)"},
-        {"centred", (PyCFunction)(void (*)(void))native_centred, METH_FASTCALL, "centred(u, v, own)"},
+        {"centred", (PyCFunction)(void (*)(void))native_centred, METH_FASTCALL,
+         "centred(u, v, own)"},
         {"against", (PyCFunction)(void (*)(void))native_against, METH_FASTCALL,
          "against(M, a, b, reg)"},
         {"scalars", (PyCFunction)(void (*)(void))native_scalars, METH_FASTCALL,

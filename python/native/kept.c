@@ -273,7 +273,15 @@ PyObject *kept_certificate(PyObject *capsule, const void *cost, const void *cons
 
 /* ---- by what is kept for calls of a name ------------------------------------------------------ */
 
-enum { AGAIN_KINDS, AGAIN_GIVE, AGAIN_WORDS, AGAIN_NAMES, AGAIN_THREADS, AGAIN_JUDGED, AGAIN_FIRST };
+enum {
+    AGAIN_KINDS,
+    AGAIN_GIVE,
+    AGAIN_WORDS,
+    AGAIN_NAMES,
+    AGAIN_THREADS,
+    AGAIN_JUDGED,
+    AGAIN_FIRST
+};
 
 /* An idle object of the name, owned; NULL, without an exception, where there is none. */
 static PyObject *take_idle(PyObject *const *arguments, PyObject *layout) {
@@ -293,9 +301,8 @@ static PyObject *take_idle(PyObject *const *arguments, PyObject *layout) {
 /* Puts facts and the object or, judged, the certificate behind the results; 0: the judge refuses, or an exception. */
 static int put_facts(const kept_call *kept, PyObject *taken, int judged, PyObject *results) {
     const ota_result *r = kept->result;
-    PyObject *facts =
-        Py_BuildValue("LddLL", (long long)r->rounds, r->row_error, r->column_error,
-                      (long long)r->empty_rows, (long long)r->nonfinite_rows);
+    PyObject *facts = Py_BuildValue("LddLL", (long long)r->rounds, r->row_error, r->column_error,
+                                    (long long)r->empty_rows, (long long)r->nonfinite_rows);
     if (facts == NULL) return 0;
     PyTuple_SetItem(results, kept->outputs, facts);
     if (!judged) {

@@ -110,6 +110,7 @@ PyObject *kept_certificate(PyObject *capsule, const void *cost, const void *cons
 
 /* Calls of the module, in kept.c, memory.c, transport.c, late_interaction.c and route.c. */
 PyObject *native_route(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *native_pick(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_maxsim(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_tensors(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_address(PyObject *module, PyObject *object);

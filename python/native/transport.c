@@ -3,7 +3,7 @@
  *     sums(plan, M, a, b) -> six numbers | None   <P, M>, sum P log P, sum P, KL(P | a b^T), KL(P1 | a), KL(P^T 1 | b), where
  *                                                 KL(x | y) = sum x log(x / y) - x + y
  *     hold(M, a, b, plan) -> held | None          their numbers in memory of its own
- *     rest(kept, held, f, g, reg, rows, columns, relative) -> (f, g, value, linear, numbers) | None
+ *     rest(kept, held, f, g, reg, rows, columns, relative) -> (f, g, value, linear, numbers)
  *                                                 of a problem that was solved by a kept call (kept.c): its potentials, without
  *                                                 the masses where both sides are exact and the entropy is `relative` to
  *                                                 a b^T; its value with penalties of these strengths (inf: exact) and
@@ -319,7 +319,8 @@ static void free_held(PyObject *capsule) { PyMem_Free(PyCapsule_GetPointer(capsu
 static size_t size_of(const numbers *x) { return x->wide ? sizeof(double) : sizeof(float); }
 
 static size_t count_of(const numbers *x) {
-    return (size_t)x->memory.shape[0] * (x->memory.dimensions == 2 ? (size_t)x->memory.shape[1] : 1);
+    return (size_t)x->memory.shape[0] *
+           (x->memory.dimensions == 2 ? (size_t)x->memory.shape[1] : 1);
 }
 
 /* Copies the numbers and makes x tell of the copy; where the next ones go. */
@@ -427,7 +428,7 @@ PyObject *native_rest(PyObject *module, PyObject *const *arguments, Py_ssize_t c
         numbers *f = &r.potentials[side];
         if (!numbers_of(state, arguments[2 + side], 1, f) || !f->wide ||
             f->memory.shape[0] != r.held->x[HELD_ROWS + side].memory.shape[0])
-            Py_RETURN_NONE;
+            return PyErr_Format(PyExc_TypeError, "wanted the potentials of the solve");
         if (!read_number(arguments[5 + side], &r.strength[side])) return NULL;
     }
     r.relative = arguments[7] == Py_True;

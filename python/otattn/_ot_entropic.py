@@ -106,7 +106,8 @@ def sinkhorn(
     plan, aux = run(problem, M, a, b, warn, JUDGED if log else NO_AUX, start_potential=start)
     if not log:
         return plan
-    return plan, _log_of(*aux.potentials, reg, entry_of(facts_of(aux.info), aux.certificate, aux.info.status))
+    f, g = aux.potentials
+    return plan, _log_of(f, g, reg, entry_of(facts_of(aux.info), aux.certificate, aux.info.status))
 
 
 def _log_of(f: Any, g: Any, reg: float, entry: dict[str, Any], own: bool = False) -> dict[str, Any]:

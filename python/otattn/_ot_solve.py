@@ -111,10 +111,11 @@ def _unbalanced_log(
     found: tuple[Any, ...], problem: Entropic, kind: str, M: Any, a: Any, b: Any
 ) -> tuple[Any, dict[str, Any]]:
     """The plan that `_solved_again` found, and its log."""
-    plan, *rest = found
+    plan, f, g, facts, repeat = found
     held = _native.hold(M, a, b, plan)
-    (f, g), _, linear, entry = _held_rest(held, *rest, problem, kind == "kl")
-    entry["logu"], entry["logv"] = _native.divided(f, g, problem.reg)
+    potentials, _, linear, entry = _held_rest(held, f, g, facts, repeat, problem, kind == "kl")
+    assert potentials is not None
+    entry["logu"], entry["logv"] = _native.divided(*potentials, problem.reg)
     entry["cost"] = linear
     return plan, entry
 

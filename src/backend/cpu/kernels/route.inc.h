@@ -141,7 +141,8 @@ static void route_largest(const real *lines, int64_t stride, int64_t experts, re
     vec x[LANES];
     UNROLL for (int r = 0; r < LANES; r++) x[r] = vec_load(lines + r * stride);
     for (int64_t j = LANES; j < experts; j += LANES)
-        UNROLL for (int r = 0; r < LANES; r++) x[r] = vec_max(x[r], vec_load(lines + r * stride + j));
+        UNROLL for (int r = 0; r < LANES; r++) x[r] =
+            vec_max(x[r], vec_load(lines + r * stride + j));
     vec_store(best, route_across(true, x));
 }
 
