@@ -279,7 +279,10 @@ def _new_repeat(
     others = operands_of(extra, folded.batch, *sizes, keep)
     views = (view_of(folded.query), view_of(folded.key), view_of(folded.value))
     mask = extra[0]
-    addresses = (*(_native.address(x) for x in (query, key, value)), 0 if mask is None else _native.address(mask))
+    addresses = (
+        *(_native.address(x) for x in (query, key, value)),
+        0 if mask is None else _native.address(mask),
+    )
     if not _repeat.same_memory((*views, others[0]), addresses):
         return None
     job = Job(settings, (*views, *others))

@@ -70,7 +70,7 @@ def emd(
 def emd_log(
     M: Any, a: Any, b: Any, plan: Any, potentials: Any, center_dual: bool = True, own: bool = False
 ) -> dict[str, Any]:
-    """The log of exact transport, from the library's potentials, which may be changed where they are its own."""
+    """The log of exact transport, from the library's potentials; `own`: they may be changed."""
     # They obey -M + f + g <= 0: they are the dual variables themselves.
     u, v = potentials
     if not _native.without_zeros(a, b):

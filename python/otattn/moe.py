@@ -353,7 +353,7 @@ def _plain_soft(
     temperature: float,
     certificate: bool,
 ) -> Routing | None:
-    """The answer of "soft" by the structs of an earlier call; None: there is none, or something is not plain."""
+    """The answer of "soft" by the structs of an earlier call; None: none, or something is not plain."""
     given, way, derivatives = logits, coupling_again, False
     if type(logits) is not np.ndarray:
         if not is_torch(logits):

@@ -455,7 +455,11 @@ def test_numbers_of_a_plan(rng: np.random.Generator) -> None:
         _native.scalars("x", 1.0),
     ]
     assert nothing == [None] * len(nothing)
-    for call, arguments in ((_native.judge, ()), (_native.judge, (P,)), (_native.scalings, (a, b, "x", False))):
+    for call, arguments in (
+        (_native.judge, ()),
+        (_native.judge, (P,)),
+        (_native.scalings, (a, b, "x", False)),
+    ):
         with pytest.raises((TypeError, ValueError)):
             call(*arguments)
 
