@@ -179,9 +179,9 @@ def coupling_again(
     """What `coupling` solves, by the structs of an earlier call with these words; None: not so.
 
     The coupling; or with potentials a tuple of coupling, potentials of rows and columns, FACTS, and structs;
-    or the numbers of the certificate in the place of the structs. For callers that know their words. Of tensors
-    the caller knows that nobody looks on and that no derivative is wanted. Whatever does not simply succeed
-    goes the longer way, too.
+    or the numbers of the certificate in the place of the structs. For callers that know their words. Of
+    tensors the caller knows that nobody looks on and that no derivative is wanted. Whatever does not simply
+    succeed goes the longer way, too.
     """
     judged = names is WITH_CERTIFICATE
     return _native.again(_kinds, _give, words, names, thread_limit(), judged, scores, *given)
