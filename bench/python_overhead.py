@@ -68,11 +68,15 @@ def judged_calls_on_matrices(x: Any, masses: Any) -> dict[str, Callable[[], Any]
     """Those whose plan is judged, too."""
     cost = x * x
 
+    def whole() -> Any:
+        found = otattn.ot.solve(cost, masses, masses, 1.0)
+        return found.plan, found.potentials, found.value, found.value_linear, found.log
+
     def unbalanced() -> Any:
         return otattn.ot.sinkhorn_unbalanced(masses, masses, cost, 1.0, 1.0, log=True)
 
     return {
-        "ot.solve, all of it read": lambda: otattn.ot.solve(cost, masses, masses, 1.0).log,
+        "ot.solve, all of it read": whole,
         "ot.sinkhorn, log": lambda: otattn.ot.sinkhorn(masses, masses, cost, 1.0, log=True),
         "ot.sinkhorn_unbalanced, log": unbalanced,
     }
@@ -171,7 +175,14 @@ def rows_of_routing() -> list[tuple[str, float, float]]:
         for kind, x in (("NumPy", logits), ("torch", tensor)):
             run = functools.partial(otattn.moe.route, x, 2, method=name)
             rows.append((f"{kind}, moe.route, {name}", bare, microseconds(run, 200)))
+    problem.method = c.ROUTE_GIVEN
+    choice = microseconds(lambda: library.ota_router_route(*arguments))
     library.ota_router_free(pointer)
+    for kind, x in (("NumPy", logits), ("torch", tensor)):
+        run = functools.partial(otattn.moe.route, x, 2, method="soft")
+        solve = bare_of(run, False)
+        assert solve is not None
+        rows.append((f"{kind}, moe.route, soft", solve + choice, microseconds(run, 200)))
     return rows
 
 
@@ -256,6 +267,31 @@ def empty_operator() -> Callable[..., Any]:
     return lambda x: (torch.ops.empty.solve(x, x, x, *nothing, "", "")[0], for_good)[0]
 
 
+class Nothing(torch.autograd.Function):
+    """A derivative's least cost: two tensors are saved, and a new one comes back."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, y: Any) -> Any:
+        ctx.save_for_backward(x, y)
+        return y.detach()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        return gradients[0], None
+
+
+def rows_of_floors() -> list[tuple[str, float]]:
+    """What torch alone takes for the parts of such calls, on 4 x 4 numbers."""
+    x = torch.ones(4, 4, dtype=torch.float64)
+    leaf = x.clone().requires_grad_()
+    return [
+        ("torch.empty", microseconds(lambda: torch.empty((4, 4)))),
+        ("torch.autograd.Function, empty", microseconds(lambda: Nothing.apply(leaf, x))),
+        ("torch.sum(x * y)", microseconds(lambda: torch.sum(x * x))),
+        ("torch.sum(x * y), derivative", microseconds(lambda: torch.sum(leaf * x))),
+    ]
+
+
 def main() -> None:
     torch.set_num_threads(1)
     otattn.set_num_threads(1)
@@ -297,6 +333,9 @@ def main() -> None:
         print(f"{name:<38} {value:7.1f}")
     print("\n30 x 30, f64")
     for name, value in rows_of_matching():
+        print(f"{name:<38} {value:7.1f}")
+    print("\ntorch's own, 4 x 4")
+    for name, value in rows_of_floors():
         print(f"{name:<38} {value:7.1f}")
     print(f"\n{'4 x 4, f64':<38} {'call':>7} {'library':>7} {'beyond':>7}")
     for name, bare, whole in (*rows_of_matrices(), *rows_of_maxsim(), *rows_of_routing()):

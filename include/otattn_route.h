@@ -12,6 +12,8 @@
  *
  * OTA_ROUTE_TOPK: b = start, or 0. No rounds.
  *
+ * OTA_ROUTE_GIVEN: the same for potentials that were found elsewhere, with a common number that makes `bound` the least.
+ *
  * OTA_ROUTE_BASE: the largest sum of logits whose loads keep the bounds (otattn_bounded.h). Its rounds are the paths searched.
  *
  * OTA_ROUTE_QUANTILE: in turn t_i between the `take`-th and the next largest logits_ij + b_j of a token, and b_j the number
@@ -38,7 +40,8 @@ typedef enum ota_route_method {
     OTA_ROUTE_SINKHORN,
     OTA_ROUTE_TOPK,
     OTA_ROUTE_BASE,
-    OTA_ROUTE_QUANTILE
+    OTA_ROUTE_QUANTILE,
+    OTA_ROUTE_GIVEN
 } ota_route_method;
 
 /* Zero means the default in every field but `size`, `logits` and `take`. */
@@ -61,7 +64,7 @@ typedef struct ota_routing_result {
     size_t size;     /* sizeof(ota_routing_result) */
     int64_t *chosen; /* [tokens][take]: the experts of each token, rising */
     double *shares;  /* [tokens][take]: the softmax of the token's logits at these */
-    /* [experts]: b, and for OTA_ROUTE_SINKHORN and OTA_ROUTE_QUANTILE a common number that makes `bound` the least */
+    /* [experts]: b, but for OTA_ROUTE_TOPK and OTA_ROUTE_BASE with a common number that makes `bound` the least */
     double *potentials;
     int64_t *loads; /* [experts]: tokens that chose each */
     double value;   /* sum of the chosen logits */

@@ -3,11 +3,12 @@
  *
  *     assign(cost, maximize, limit, maps)                   one assignment problem, [n, m] in f64 or f32 of any strides:
  *         -> (rows, columns) | (value, x, y) | None         pairs, or with `maps` lap's two maps in 32 bits
- *     tensors, layout, plain, without_zeros, copies         the memory of arrays and tensors (memory.c)
- *     keep, run, judge                                      solves by the structs of an earlier one (kept.c)
- *     sums, linear, scalings, apart, centred, against, scalars
+ *     tensors, address, layout, plain, without_zeros, copies
+ *                                                           the memory of arrays and tensors (memory.c)
+ *     keep, run, again, judge                               solves by the structs of an earlier one (kept.c)
+ *     hold, rest, sums, linear, scalings, divided, apart, centred, against, scalars
  *                                                           numbers of a transport plan (transport.c)
- *     route(...)                                            tokens to experts (route.c)
+ *     route(...), pick(...)                                 tokens to experts (route.c)
  *     maxsim(...)                                           late interaction (late_interaction.c)
  *
  * An assigner is kept for each module and lent to one call at a time; the interpreter's lock guards the slot, and is
@@ -168,9 +169,12 @@ PyMODINIT_FUNC PyInit__native(void) {
         {"route", (PyCFunction)(void (*)(void))native_route, METH_FASTCALL,
          "route(logits, k, capacity, bounds, method, potentials, tolerance, rounds, certificate, "
          "threads)"},
+        {"pick", (PyCFunction)(void (*)(void))native_pick, METH_FASTCALL,
+         "pick(plan, chosen, kept, weights)"},
         {"release", release, METH_NOARGS, "Frees what is kept."},
         {"tensors", (PyCFunction)(void (*)(void))native_tensors, METH_FASTCALL,
          "tensors(type, capsule)"},
+        {"address", native_address, METH_O, "address(x)"},
         {"layout", (PyCFunction)(void (*)(void))native_layout, METH_FASTCALL, "layout(x, ...)"},
         {"plain", native_plain, METH_O, "plain(words)"},
         {"without_zeros", (PyCFunction)(void (*)(void))native_without_zeros, METH_FASTCALL,
@@ -180,14 +184,22 @@ PyMODINIT_FUNC PyInit__native(void) {
          "keep(plan, problem, options, arrays, gradients, result, error, fresh, alone, bound, "
          "given, outputs)"},
         {"run", (PyCFunction)(void (*)(void))native_run, METH_FASTCALL, "run(kept, x, ...)"},
+        {"again", (PyCFunction)(void (*)(void))native_again, METH_FASTCALL,
+         "again(kinds, give, words, names, threads, judged, x, ...)"},
         {"judge", (PyCFunction)(void (*)(void))native_judge, METH_FASTCALL, "judge(kept, x, ...)"},
+        {"hold", (PyCFunction)(void (*)(void))native_hold, METH_FASTCALL, "hold(M, a, b, plan)"},
+        {"rest", (PyCFunction)(void (*)(void))native_rest, METH_FASTCALL,
+         "rest(kept, held, f, g, reg, rows, columns, relative)"},
         {"sums", (PyCFunction)(void (*)(void))native_sums, METH_FASTCALL, "sums(plan, M, a, b)"},
         {"linear", (PyCFunction)(void (*)(void))native_linear, METH_FASTCALL, "linear(plan, M)"},
         {"scalings", (PyCFunction)(void (*)(void))native_scalings, METH_FASTCALL,
-         "scalings(f, g, reg)"},
+         "scalings(f, g, reg, own)"},
+        {"divided", (PyCFunction)(void (*)(void))native_divided, METH_FASTCALL,
+         "divided(f, g, reg)"},
         {"apart", (PyCFunction)(void (*)(void))native_apart, METH_FASTCALL,
          "apart(f, g, a, b, reg)"},
-        {"centred", (PyCFunction)(void (*)(void))native_centred, METH_FASTCALL, "centred(u, v)"},
+        {"centred", (PyCFunction)(void (*)(void))native_centred, METH_FASTCALL,
+         "centred(u, v, own)"},
         {"against", (PyCFunction)(void (*)(void))native_against, METH_FASTCALL,
          "against(M, a, b, reg)"},
         {"scalars", (PyCFunction)(void (*)(void))native_scalars, METH_FASTCALL,

@@ -8,7 +8,12 @@
  *         first array. `alone`: short enough to keep the interpreter's lock.
  *     run(kept, x, ...) -> (status, result, ...) | None
  *         None where the plan cannot be bound to these arrays. Arrays have the layout of those that `kept` was made for.
- *     judge(kept, x, ...) -> (status, number, ...)
+ *     again(kinds, give, words, names, threads, judged, x, ...) -> result | (result, ..., facts, object or numbers) | None
+ *         The same by what `kinds` keeps for (words, names, threads, layout of the arrays): a list of objects whose `call` is
+ *         a kept call. One is taken out and handed to `give` in the end. Arrays may be None. One result comes alone; several
+ *         come with facts (rounds, row error, column error, empty rows, nonfinite rows) and, judged, with the certificate.
+ *         None where nothing is kept, and where anything but success comes out.
+ *     judge(kept, x, ...) -> (status, numbers)
  *         The certificate of what `run` has just written, or of the arrays and results given here, in the order of run's.
  *
  * The caller owns all structs and lends a kept call to one thread at a time. */
@@ -132,12 +137,13 @@ static int put_inputs(const native_state *state, kept_call *kept, PyObject *cons
     return kept->bound_now;
 }
 
-/* The tuple of status and results, with the results in place; NULL with an exception. */
-static PyObject *new_results(const native_state *state, const kept_call *kept, PyObject *first) {
+/* A tuple of results that are in place, and of empty places around them; NULL with an exception. */
+static PyObject *new_results(const native_state *state, const kept_call *kept, PyObject *first,
+                             Py_ssize_t before, Py_ssize_t behind) {
     array_memory like;
     if (!memory_of(state, first, &like))
         return PyErr_Format(PyExc_ValueError, "an array that cannot be read as it lies");
-    PyObject *results = PyTuple_New(1 + kept->outputs);
+    PyObject *results = PyTuple_New(before + kept->outputs + behind);
     if (results == NULL) return NULL;
     for (Py_ssize_t k = 0; k < kept->outputs; k++) {
         const kept_output *output = &kept->output[k];
@@ -148,9 +154,21 @@ static PyObject *new_results(const native_state *state, const kept_call *kept, P
             Py_DECREF(results);
             return NULL;
         }
-        PyTuple_SetItem(results, 1 + k, made);
+        PyTuple_SetItem(results, before + k, made);
         if (output->field != NULL) *output->field = data;
     }
+    return results;
+}
+
+/* Solves into a new tuple of results, with `first` places before and `last` behind them that are empty. NULL without an
+ * exception: the plan cannot be bound to these arrays. */
+static PyObject *solve(const native_state *state, kept_call *kept, PyObject *const *arrays,
+                       Py_ssize_t before, Py_ssize_t behind, ota_status *status) {
+    const int ready = put_inputs(state, kept, arrays);
+    if (ready < 0) kept->bound_now = 0;
+    if (ready <= 0) return NULL;
+    PyObject *results = new_results(state, kept, arrays[0], before, behind);
+    if (results != NULL) *status = ask_unlocked(kept, 0);
     return results;
 }
 
@@ -161,13 +179,10 @@ PyObject *native_run(PyObject *module, PyObject *const *arguments, Py_ssize_t co
         if (PyErr_Occurred()) return NULL;
         return PyErr_Format(PyExc_TypeError, "wanted a kept call and its arrays");
     }
-    const int ready = put_inputs(state, kept, arguments + 1);
-    if (ready < 0) kept->bound_now = 0;
-    if (ready < 0) return NULL;
-    if (!ready) Py_RETURN_NONE;
-    PyObject *results = new_results(state, kept, arguments[1]);
-    if (results == NULL) return NULL;
-    PyObject *status = PyLong_FromLong(ask_unlocked(kept, 0));
+    ota_status found = OTA_OK;
+    PyObject *results = solve(state, kept, arguments + 1, 1, 0, &found);
+    if (results == NULL) return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+    PyObject *status = PyLong_FromLong(found);
     if (status == NULL) {
         Py_DECREF(results);
         return NULL;
@@ -188,8 +203,23 @@ static int put_all(const native_state *state, kept_call *kept, PyObject *const *
     return 0;
 }
 
+static PyObject *certificate_numbers(const ota_certificate *found) {
+    return Py_BuildValue("dddddddddddddLL", found->row_error, found->column_error, found->primal,
+                         found->dual, found->gap, found->value, found->entropy, found->support,
+                         found->receiver_max, found->receiver_min, found->delta, found->minimum,
+                         found->outside, (long long)found->empty_rows,
+                         (long long)found->nonfinite_rows);
+}
+
 static ota_status certify(const kept_call *kept, ota_certificate *found) {
     return ota_certify(kept->problem, kept->options, kept->arrays, found, NULL, kept->error);
+}
+
+static ota_status certify_unlocked(const kept_call *kept, ota_certificate *found) {
+    if (kept->alone) return certify(kept, found);
+    ota_status status;
+    Py_BEGIN_ALLOW_THREADS status = certify(kept, found);
+    Py_END_ALLOW_THREADS return status;
 }
 
 PyObject *native_judge(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
@@ -201,16 +231,136 @@ PyObject *native_judge(PyObject *module, PyObject *const *arguments, Py_ssize_t 
     }
     if (count > 1 && put_all(state, kept, arguments + 1) < 0) return NULL;
     ota_certificate found = {.size = sizeof found};
+    const ota_status status = certify_unlocked(kept, &found);
+    PyObject *numbers = certificate_numbers(&found);
+    PyObject *answer = numbers == NULL ? NULL : Py_BuildValue("iO", (int)status, numbers);
+    Py_XDECREF(numbers);
+    return answer;
+}
+
+/* A dense matrix or vector instead of the one that is described. */
+static void put_dense(ota_array *array, const void *data) {
+    array->data = (void *)(uintptr_t)data;
+    array->stride[3] = 1;
+    array->stride[2] = array->size[3];
+}
+
+PyObject *kept_certificate(PyObject *capsule, const void *cost, const void *const masses[2],
+                           const void *plan, const void *const potentials[2]) {
+    const kept_call *kept = PyCapsule_GetPointer(capsule, kept_name);
+    if (kept == NULL) return NULL;
+    ota_problem problem = *kept->problem;
+    ota_arrays arrays = *kept->arrays;
+    put_dense(&problem.scores, cost);
+    put_dense(&problem.row_mass, masses[0]);
+    put_dense(&problem.column_mass, masses[1]);
+    put_dense(&arrays.coupling, plan);
+    put_dense(&arrays.row_potential, potentials[0]);
+    put_dense(&arrays.column_potential, potentials[1]);
+    ota_certificate found = {.size = sizeof found};
+    ota_error error = {{0}, {0}, {0}};
     ota_status status;
     if (kept->alone) {
-        status = certify(kept, &found);
+        status = ota_certify(&problem, kept->options, &arrays, &found, NULL, &error);
     } else {
-        Py_BEGIN_ALLOW_THREADS status = certify(kept, &found);
+        Py_BEGIN_ALLOW_THREADS status =
+            ota_certify(&problem, kept->options, &arrays, &found, NULL, &error);
         Py_END_ALLOW_THREADS
     }
-    return Py_BuildValue("idddddddddddddLL", (int)status, found.row_error, found.column_error,
-                         found.primal, found.dual, found.gap, found.value, found.entropy,
-                         found.support, found.receiver_max, found.receiver_min, found.delta,
-                         found.minimum, found.outside, (long long)found.empty_rows,
-                         (long long)found.nonfinite_rows);
+    if (status < 0) return PyErr_Format(PyExc_RuntimeError, "%s", error.message);
+    return certificate_numbers(&found);
+}
+
+/* ---- by what is kept for calls of a name ------------------------------------------------------ */
+
+enum {
+    AGAIN_KINDS,
+    AGAIN_GIVE,
+    AGAIN_WORDS,
+    AGAIN_NAMES,
+    AGAIN_THREADS,
+    AGAIN_JUDGED,
+    AGAIN_FIRST
+};
+
+/* An idle object of the name, owned; NULL, without an exception, where there is none. */
+static PyObject *take_idle(PyObject *const *arguments, PyObject *layout) {
+    PyObject *name = PyTuple_Pack(4, arguments[AGAIN_WORDS], arguments[AGAIN_NAMES],
+                                  arguments[AGAIN_THREADS], layout);
+    if (name == NULL) return NULL;
+    PyObject *idle = PyDict_GetItemWithError(arguments[AGAIN_KINDS], name);
+    Py_DECREF(name);
+    const Py_ssize_t count = idle == NULL ? 0 : PyList_Size(idle);
+    if (count <= 0) return NULL;
+    PyObject *taken = Py_NewRef(PyList_GetItem(idle, count - 1));
+    if (PyList_SetSlice(idle, count - 1, count, NULL) == 0) return taken;
+    Py_DECREF(taken);
+    return NULL;
+}
+
+/* Puts facts and the object or, judged, the certificate behind the results; 0: the judge refuses, or an exception. */
+static int put_facts(const kept_call *kept, PyObject *taken, int judged, PyObject *results) {
+    const ota_result *r = kept->result;
+    PyObject *facts = Py_BuildValue("LddLL", (long long)r->rounds, r->row_error, r->column_error,
+                                    (long long)r->empty_rows, (long long)r->nonfinite_rows);
+    if (facts == NULL) return 0;
+    PyTuple_SetItem(results, kept->outputs, facts);
+    if (!judged) {
+        PyTuple_SetItem(results, kept->outputs + 1, Py_NewRef(taken));
+        return 1;
+    }
+    ota_certificate found = {.size = sizeof found};
+    if (certify_unlocked(kept, &found) < 0) return 0;
+    PyObject *numbers = certificate_numbers(&found);
+    if (numbers == NULL) return 0;
+    PyTuple_SetItem(results, kept->outputs + 1, numbers);
+    return 1;
+}
+
+/* What `again` returns; NULL with an exception, or without one where the longer way is to be gone. */
+static PyObject *solve_again(const native_state *state, kept_call *kept, PyObject *taken,
+                             int judged, PyObject *const *arrays, Py_ssize_t count) {
+    PyObject *present[KEPT_ARRAYS];
+    Py_ssize_t used = 0;
+    for (Py_ssize_t k = 0; k < count; k++)
+        if (arrays[k] != Py_None && used < KEPT_ARRAYS) present[used++] = arrays[k];
+    if (used == 0 || used != kept->inputs) return NULL;
+    const int alone = kept->outputs == 1 && !judged;
+    ota_status status = OTA_OK;
+    PyObject *results = solve(state, kept, present, 0, alone ? 0 : 2, &status);
+    PyObject *found = NULL;
+    if (results != NULL && status == OTA_OK) {
+        if (alone)
+            found = Py_NewRef(PyTuple_GetItem(results, 0));
+        else if (put_facts(kept, taken, judged, results))
+            found = Py_NewRef(results);
+    }
+    Py_XDECREF(results);
+    return found;
+}
+
+PyObject *native_again(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
+    const native_state *state = PyModule_GetState(module);
+    if (count <= AGAIN_FIRST) return PyErr_Format(PyExc_TypeError, "wanted a name and arrays");
+    PyObject *const *arrays = arguments + AGAIN_FIRST;
+    PyObject *layout = native_layout(module, arrays, count - AGAIN_FIRST);
+    if (layout == NULL || layout == Py_None) return layout;
+    PyObject *taken = take_idle(arguments, layout);
+    Py_DECREF(layout);
+    if (taken == NULL) return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+    PyObject *capsule = PyObject_GetAttrString(taken, "call"), *found = NULL;
+    kept_call *kept = capsule == NULL ? NULL : PyCapsule_GetPointer(capsule, kept_name);
+    if (kept != NULL)
+        found = solve_again(state, kept, taken, arguments[AGAIN_JUDGED] == Py_True, arrays,
+                            count - AGAIN_FIRST);
+    if (found == NULL && !PyErr_Occurred()) found = Py_NewRef(Py_None);
+    PyObject *kind = NULL, *value = NULL, *trace = NULL;
+    PyErr_Fetch(&kind, &value, &trace);
+    PyObject *given = PyObject_CallFunctionObjArgs(arguments[AGAIN_GIVE], taken, NULL);
+    if (given == NULL) PyErr_Clear();
+    PyErr_Restore(kind, value, trace);
+    Py_XDECREF(given);
+    Py_XDECREF(capsule);
+    Py_DECREF(taken);
+    return found;
 }

@@ -5,6 +5,7 @@
  *                                     arrays that one set of structs fits but for addresses
  *     plain(words) -> bool            are these words, numbers, None, or pairs and the like of them, so that they can name a
  *                                     call?
+ *     address(x) -> int               where the memory of a NumPy array, of a subclass too, or of a tensor begins
  *     without_zeros(x, ...) -> bool   are these vectors of f64 or f32, none with a 0 in it?
  *     copies(x, ...) -> tuple         dense copies as NumPy arrays, of tensors as well; f64 or f32, at most matrices */
 #include "native.h"
@@ -177,6 +178,15 @@ PyObject *native_plain(PyObject *module, PyObject *words) {
     return PyBool_FromLong(PyTuple_CheckExact(words) && are_plain(words, 1));
 }
 
+PyObject *native_address(PyObject *module, PyObject *object) {
+    void *data = NULL;
+    if (PyArray_Check(object))
+        data = PyArray_DATA((PyArrayObject *)object);
+    else if (!memory_address(PyModule_GetState(module), object, &data))
+        return NULL;
+    return PyLong_FromVoidPtr(data);
+}
+
 PyObject *native_layout(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
     const native_state *state = PyModule_GetState(module);
     int64_t words[LAYOUT_ARRAYS * LAYOUT_WORDS];
@@ -203,8 +213,8 @@ PyObject *native_layout(PyObject *module, PyObject *const *arguments, Py_ssize_t
     return PyBytes_FromStringAndSize((const char *)words, (Py_ssize_t)(used * sizeof *words));
 }
 
-/* Writes the matrix (or vector: one row) row by row. */
-static void copy_dense(const array_memory *x, size_t item, char *to) {
+void memory_copy(const array_memory *x, size_t item, void *dense) {
+    char *to = dense;
     const int last = x->dimensions - 1;
     const int64_t rows = last == 1 ? x->shape[0] : 1, columns = x->shape[last];
     const int64_t row_stride = last == 1 ? x->strides[0] : 0;
@@ -233,7 +243,7 @@ PyObject *native_copies(PyObject *module, PyObject *const *arguments, Py_ssize_t
             const array_memory like = {.kind = MEMORY_NUMPY};
             const int wide = memory_is(&x, OTA_F64);
             made = memory_new(state, &like, wide ? OTA_F64 : OTA_F32, x.dimensions, x.shape, &data);
-            if (made != NULL) copy_dense(&x, wide ? sizeof(double) : sizeof(float), data);
+            if (made != NULL) memory_copy(&x, wide ? sizeof(double) : sizeof(float), data);
         } else {
             PyErr_SetString(PyExc_TypeError, "wanted matrices and vectors of f64 or f32");
         }

@@ -89,6 +89,9 @@ int memory_address(const native_state *state, PyObject *object, void **data);
 /* Are the numbers OTA_F64, or OTA_F32? */
 int memory_is(const array_memory *memory, ota_type type);
 
+/* Writes a matrix or vector of elements of so many bytes row by row. */
+void memory_copy(const array_memory *memory, size_t item, void *to);
+
 /* Types of new arrays beside the library's. */
 enum { MEMORY_INT64 = -1, MEMORY_BOOL = -2 };
 
@@ -100,20 +103,31 @@ PyObject *memory_new(const native_state *state, const array_memory *like, int ty
 /* Keeps a router, or none, and frees the one before. */
 void native_keep_router(native_state *state, ota_router *own, int threads);
 
+/* The numbers of the certificate of a plan for the problem of a kept call (kept.c) of a cost matrix with masses: rows and
+ * columns, all arrays dense, of its shapes and types. The kept call stays as it is. NULL with an exception. */
+PyObject *kept_certificate(PyObject *capsule, const void *cost, const void *const masses[2],
+                           const void *plan, const void *const potentials[2]);
+
 /* Calls of the module, in kept.c, memory.c, transport.c, late_interaction.c and route.c. */
 PyObject *native_route(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *native_pick(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_maxsim(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_tensors(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_plain(PyObject *module, PyObject *words);
+PyObject *native_address(PyObject *module, PyObject *object);
 PyObject *native_layout(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_without_zeros(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_copies(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_keep(PyObject *module, PyObject *arguments);
 PyObject *native_run(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *native_again(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_judge(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *native_hold(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *native_rest(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_sums(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_linear(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_scalings(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *native_divided(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_apart(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_centred(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_against(PyObject *module, PyObject *const *arguments, Py_ssize_t count);

@@ -3,6 +3,9 @@
  *     route(logits, k, capacity, bounds, method, potentials, tolerance, rounds, certificate, threads)
  *         -> (experts, weights, potentials, load, kept, value, bound, excess, rounds, converged) | None
  *
+ *     pick(plan, chosen, kept, weights)           into the weights of a choice that route made, [tokens, k]: the entries of a
+ *                                                 plan [tokens, experts] of their type at its experts; 0 where not kept
+ *
  * Logits are a NumPy array or a tensor [tokens, experts] in f64 or f32 with the experts of a token side by side, potentials None
  * or f64 of either kind, capacity and bounds None or whole numbers. The arrays that come back are of the kind of the logits.
  * What is anything else, or wrong, is None: the package goes the longer way, which says why. */
@@ -198,4 +201,26 @@ PyObject *native_route(PyObject *module, PyObject *const *arguments, Py_ssize_t 
     for (int k = 0; k < ARRAYS; k++) Py_XDECREF(x.made[k]);
     PyMem_Free(x.loads);
     return found;
+}
+
+PyObject *native_pick(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
+    const native_state *state = PyModule_GetState(module);
+    array_memory plan, chosen, kept, weights;
+    if (count != 4 || !memory_of(state, arguments[0], &plan) ||
+        !memory_of(state, arguments[1], &chosen) || !memory_of(state, arguments[2], &kept) ||
+        !memory_of(state, arguments[3], &weights) || plan.dimensions != 2 ||
+        chosen.dimensions != 2 || weights.type != plan.type)
+        return PyErr_Format(PyExc_TypeError, "wanted a plan and a choice that route made");
+    const int wide = memory_is(&plan, OTA_F64);
+    const int64_t take = chosen.shape[1];
+    for (int64_t at = 0; at < chosen.shape[0] * take; at++) {
+        const int64_t from =
+            at / take * plan.strides[0] + ((const int64_t *)chosen.data)[at] * plan.strides[1];
+        const int stays = ((const uint8_t *)kept.data)[at];
+        if (wide)
+            ((double *)weights.data)[at] = stays ? ((const double *)plan.data)[from] : 0.0;
+        else
+            ((float *)weights.data)[at] = stays ? ((const float *)plan.data)[from] : 0.0F;
+    }
+    Py_RETURN_NONE;
 }

@@ -2,10 +2,17 @@
  *
  *     sums(plan, M, a, b) -> six numbers | None   <P, M>, sum P log P, sum P, KL(P | a b^T), KL(P1 | a), KL(P^T 1 | b), where
  *                                                 KL(x | y) = sum x log(x / y) - x + y
+ *     hold(M, a, b, plan) -> held | None          their numbers in memory of its own
+ *     rest(kept, held, f, g, reg, rows, columns, relative) -> (f, g, value, linear, numbers)
+ *                                                 of a problem that was solved by a kept call (kept.c): its potentials, without
+ *                                                 the masses where both sides are exact and the entropy is `relative` to
+ *                                                 a b^T; its value with penalties of these strengths (inf: exact) and
+ *                                                 <P, M>, of M's kind and type; and the numbers of the certificate
  *     linear(plan, M) -> scalar | None            <P, M> alone, of M's kind and type
- *     scalings(f, g, reg) -> four arrays | None   f / reg, g / reg and their exponentials
+ *     scalings(f, g, reg, own) -> four | None     f / reg, g / reg (own: in their place) and their exponentials
+ *     divided(f, g, reg) -> f, g                  f / reg, g / reg in their place
  *     apart(f, g, a, b, reg) -> two | None        f - reg log a, g - reg log b
- *     centred(u, v) -> two | None                 u - s, v + s with s = (mean u - mean v) / 2
+ *     centred(u, v, own) -> two | None            u - s, v + s (own: in their place) with s = (mean u - mean v) / 2
  *     against(M, a, b, reg) -> array | None       M_ij - reg log a_i - reg log b_j, of M's type
  *     scalars(like, x, ...) -> tuple | None       numbers as scalars of the kind and type of `like`
  *
@@ -76,6 +83,16 @@ static void sum_plan(const numbers *plan, const numbers *cost, const numbers *a,
     for (int64_t j = 0; j < m; j++) sums->columns += divergence(column_sums[j], at1(b, j));
 }
 
+static void sum_unlocked(const numbers *plan, const numbers *cost, const numbers *a,
+                         const numbers *b, double *scratch, plan_sums *sums) {
+    if (plan->memory.shape[0] * plan->memory.shape[1] < UNLOCKED_FROM) {
+        sum_plan(plan, cost, a, b, scratch, sums);
+    } else {
+        Py_BEGIN_ALLOW_THREADS sum_plan(plan, cost, a, b, scratch, sums);
+        Py_END_ALLOW_THREADS
+    }
+}
+
 PyObject *native_sums(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
     const native_state *state = PyModule_GetState(module);
     numbers plan, cost, a, b;
@@ -87,12 +104,7 @@ PyObject *native_sums(PyObject *module, PyObject *const *arguments, Py_ssize_t c
     double *scratch = PyMem_Calloc((size_t)plan.memory.shape[1] + 1, 2 * sizeof *scratch);
     if (scratch == NULL) return PyErr_NoMemory();
     plan_sums sums = {0};
-    if (plan.memory.shape[0] * plan.memory.shape[1] < UNLOCKED_FROM) {
-        sum_plan(&plan, &cost, &a, &b, scratch, &sums);
-    } else {
-        Py_BEGIN_ALLOW_THREADS sum_plan(&plan, &cost, &a, &b, scratch, &sums);
-        Py_END_ALLOW_THREADS
-    }
+    sum_unlocked(&plan, &cost, &a, &b, scratch, &sums);
     PyMem_Free(scratch);
     return Py_BuildValue("dddddd", sums.linear, sums.entropy, sums.mass, sums.relative, sums.rows,
                          sums.columns);
@@ -107,6 +119,15 @@ static double *vector_like(const native_state *state, const numbers *x, PyObject
     return made == NULL ? NULL : data;
 }
 
+/* The same, or x itself where it is the caller's own, which is f64. */
+static double *vector_in_place(const native_state *state, const numbers *x, PyObject *own,
+                               PyObject *results, Py_ssize_t place) {
+    if (own == NULL || !x->wide || (x->memory.shape[0] > 1 && x->memory.strides[0] != 1))
+        return vector_like(state, x, results, place);
+    PyTuple_SetItem(results, place, Py_NewRef(own));
+    return x->memory.data;
+}
+
 static int read_number(PyObject *object, double *value) {
     *value = PyFloat_AsDouble(object);
     return !(*value == -1.0 && PyErr_Occurred());
@@ -116,13 +137,14 @@ PyObject *native_scalings(PyObject *module, PyObject *const *arguments, Py_ssize
     const native_state *state = PyModule_GetState(module);
     numbers x[2];
     double reg = 0.0;
-    if (count != 3 || !numbers_of(state, arguments[0], 1, &x[0]) ||
+    if (count != 4 || !numbers_of(state, arguments[0], 1, &x[0]) ||
         !numbers_of(state, arguments[1], 1, &x[1]))
         Py_RETURN_NONE;
     if (!read_number(arguments[2], &reg)) return NULL;
     PyObject *results = PyTuple_New(4);
     for (int side = 0; results != NULL && side < 2; side++) {
-        double *logarithm = vector_like(state, &x[side], results, side);
+        PyObject *own = arguments[3] == Py_True ? arguments[side] : NULL;
+        double *logarithm = vector_in_place(state, &x[side], own, results, side);
         double *scaling =
             logarithm == NULL ? NULL : vector_like(state, &x[side], results, 2 + side);
         if (scaling == NULL) {
@@ -137,12 +159,28 @@ PyObject *native_scalings(PyObject *module, PyObject *const *arguments, Py_ssize
     return results;
 }
 
+PyObject *native_divided(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
+    const native_state *state = PyModule_GetState(module);
+    numbers x;
+    double by = 0.0;
+    if (count != 3) return PyErr_Format(PyExc_TypeError, "wanted two vectors and a number");
+    if (!read_number(arguments[2], &by)) return NULL;
+    for (int side = 0; side < 2; side++) {
+        if (!numbers_of(state, arguments[side], 1, &x) || !x.wide)
+            return PyErr_Format(PyExc_TypeError, "wanted vectors of f64");
+        double *f = x.memory.data;
+        for (int64_t i = 0; i < x.memory.shape[0]; i++) f[i * x.memory.strides[0]] /= by;
+    }
+    return PyTuple_Pack(2, arguments[0], arguments[1]);
+}
+
 /* Two vectors of f64, each a number less: reg times the logarithms of masses, or one shift where there are none. */
-static PyObject *shifted(const native_state *state, const numbers x[2], const numbers *masses,
-                         double reg, const double shift[2]) {
+static PyObject *shifted(const native_state *state, const numbers x[2], PyObject *const *own,
+                         const numbers *masses, double reg, const double shift[2]) {
     PyObject *results = PyTuple_New(2);
     for (int side = 0; results != NULL && side < 2; side++) {
-        double *found = vector_like(state, &x[side], results, side);
+        double *found =
+            vector_in_place(state, &x[side], own == NULL ? NULL : own[side], results, side);
         if (found == NULL) {
             Py_DECREF(results);
             return NULL;
@@ -165,21 +203,39 @@ PyObject *native_apart(PyObject *module, PyObject *const *arguments, Py_ssize_t 
         x[1].memory.shape[0] != x[3].memory.shape[0])
         Py_RETURN_NONE;
     if (!read_number(arguments[4], &reg)) return NULL;
-    return shifted(state, x, x + 2, reg, NULL);
+    return shifted(state, x, NULL, x + 2, reg, NULL);
 }
 
 PyObject *native_centred(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
     const native_state *state = PyModule_GetState(module);
     numbers x[2];
     double mean[2] = {0.0, 0.0};
-    if (count != 2) Py_RETURN_NONE;
+    if (count != 3) Py_RETURN_NONE;
     for (int side = 0; side < 2; side++) {
         if (!numbers_of(state, arguments[side], 1, &x[side])) Py_RETURN_NONE;
         const int64_t length = x[side].memory.shape[0];
         for (int64_t i = 0; i < length; i++) mean[side] += at1(&x[side], i) / (double)length;
     }
     const double half = (mean[0] - mean[1]) / 2.0;
-    return shifted(state, x, NULL, 0.0, (const double[2]){half, -half});
+    PyObject *const *own = arguments[2] == Py_True ? arguments : NULL;
+    return shifted(state, x, own, NULL, 0.0, (const double[2]){half, -half});
+}
+
+/* M_ij - reg log a_i - reg log b_j into dense memory of M's type; `logarithms` is scratch [m]. */
+static void subtract_masses(const numbers *cost, const numbers *a, const numbers *b, double reg,
+                            double *logarithms, void *data) {
+    const int64_t n = cost->memory.shape[0], m = cost->memory.shape[1];
+    for (int64_t j = 0; j < m; j++) logarithms[j] = reg * log(at1(b, j));
+    for (int64_t i = 0; i < n; i++) {
+        const double row = reg * log(at1(a, i));
+        for (int64_t j = 0; j < m; j++) {
+            const double found = at2(cost, i, j) - row - logarithms[j];
+            if (cost->wide)
+                ((double *)data)[i * m + j] = found;
+            else
+                ((float *)data)[i * m + j] = (float)found;
+        }
+    }
 }
 
 PyObject *native_against(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
@@ -191,22 +247,11 @@ PyObject *native_against(PyObject *module, PyObject *const *arguments, Py_ssize_
         !vectors_fit(&cost, &a, &b))
         Py_RETURN_NONE;
     if (!read_number(arguments[3], &reg)) return NULL;
-    const int64_t n = cost.memory.shape[0], m = cost.memory.shape[1];
-    double *logarithms = PyMem_Calloc((size_t)m + 1, sizeof *logarithms);
+    double *logarithms = PyMem_Calloc((size_t)cost.memory.shape[1] + 1, sizeof *logarithms);
     if (logarithms == NULL) return PyErr_NoMemory();
     void *data = NULL;
     PyObject *made = memory_new(state, &cost.memory, 0, 2, cost.memory.shape, &data);
-    for (int64_t j = 0; j < m; j++) logarithms[j] = reg * log(at1(&b, j));
-    for (int64_t i = 0; made != NULL && i < n; i++) {
-        const double row = reg * log(at1(&a, i));
-        for (int64_t j = 0; j < m; j++) {
-            const double found = at2(&cost, i, j) - row - logarithms[j];
-            if (cost.wide)
-                ((double *)data)[i * m + j] = found;
-            else
-                ((float *)data)[i * m + j] = (float)found;
-        }
-    }
+    if (made != NULL) subtract_masses(&cost, &a, &b, reg, logarithms, data);
     PyMem_Free(logarithms);
     return made;
 }
@@ -256,4 +301,142 @@ PyObject *native_scalars(PyObject *module, PyObject *const *arguments, Py_ssize_
         PyTuple_SetItem(results, k, made);
     }
     return results;
+}
+
+/* ---- a solved problem whose numbers are asked for later --------------------------------------- */
+
+enum { HELD_COST, HELD_ROWS, HELD_COLUMNS, HELD_PLAN, HELD };
+
+/* Dense numbers behind the struct, in one block; `kind` of the cost is the caller's. */
+typedef struct held_problem {
+    numbers x[HELD];
+} held_problem;
+
+static const char held_name[] = "otattn.held";
+
+static void free_held(PyObject *capsule) { PyMem_Free(PyCapsule_GetPointer(capsule, held_name)); }
+
+static size_t size_of(const numbers *x) { return x->wide ? sizeof(double) : sizeof(float); }
+
+static size_t count_of(const numbers *x) {
+    return (size_t)x->memory.shape[0] *
+           (x->memory.dimensions == 2 ? (size_t)x->memory.shape[1] : 1);
+}
+
+/* Copies the numbers and makes x tell of the copy; where the next ones go. */
+static char *hold_numbers(numbers *x, char *to) {
+    memory_copy(&x->memory, size_of(x), to);
+    x->memory.data = to;
+    x->memory.strides[0] = x->memory.dimensions == 2 ? x->memory.shape[1] : 1;
+    x->memory.strides[1] = 1;
+    return to + (count_of(x) * size_of(x) + sizeof(double) - 1) / sizeof(double) * sizeof(double);
+}
+
+PyObject *native_hold(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
+    const native_state *state = PyModule_GetState(module);
+    held_problem problem;
+    if (count != HELD) Py_RETURN_NONE;
+    for (int k = 0; k < HELD; k++) {
+        const int dimensions = k == HELD_COST || k == HELD_PLAN ? 2 : 1;
+        if (!numbers_of(state, arguments[k], dimensions, &problem.x[k])) Py_RETURN_NONE;
+    }
+    numbers *x = problem.x;
+    if (!vectors_fit(&x[HELD_COST], &x[HELD_ROWS], &x[HELD_COLUMNS]) ||
+        !vectors_fit(&x[HELD_PLAN], &x[HELD_ROWS], &x[HELD_COLUMNS]))
+        Py_RETURN_NONE;
+    size_t bytes = sizeof problem;
+    for (int k = 0; k < HELD; k++) bytes += (count_of(&x[k]) + 1) * sizeof(double);
+    held_problem *held = PyMem_Malloc(bytes);
+    if (held == NULL) return PyErr_NoMemory();
+    *held = problem;
+    char *to = (char *)(held + 1);
+    for (int k = 0; k < HELD; k++) to = hold_numbers(&held->x[k], to);
+    PyObject *capsule = PyCapsule_New(held, held_name, free_held);
+    if (capsule == NULL) PyMem_Free(held);
+    return capsule;
+}
+
+typedef struct rest_call {
+    const held_problem *held;
+    numbers potentials[2];
+    double reg, strength[2];
+    int relative, exact; /* are both sides exact? */
+} rest_call;
+
+static double value_of(const rest_call *r, const plan_sums *sums) {
+    double value = sums->linear + r->reg * (r->relative ? sums->relative
+                                            : r->exact  ? sums->entropy
+                                                        : sums->entropy - sums->mass);
+    if (isfinite(r->strength[0])) value += r->strength[0] * sums->rows;
+    if (isfinite(r->strength[1])) value += r->strength[1] * sums->columns;
+    return value;
+}
+
+/* The numbers of the certificate; with relaxed sums the reference a b^T is a part of the cost. */
+static PyObject *judged_rest(const rest_call *r, PyObject *kept, double *scratch) {
+    const numbers *x = r->held->x;
+    const void *masses[2] = {x[HELD_ROWS].memory.data, x[HELD_COLUMNS].memory.data};
+    const void *potentials[2] = {r->potentials[0].memory.data, r->potentials[1].memory.data};
+    const void *cost = x[HELD_COST].memory.data;
+    void *other = NULL;
+    if (r->relative && !r->exact) {
+        other = PyMem_Calloc(count_of(&x[HELD_COST]) + 1, sizeof(double));
+        if (other == NULL) return PyErr_NoMemory();
+        subtract_masses(&x[HELD_COST], &x[HELD_ROWS], &x[HELD_COLUMNS], r->reg, scratch, other);
+        cost = other;
+    }
+    PyObject *found = kept_certificate(kept, cost, masses, x[HELD_PLAN].memory.data, potentials);
+    PyMem_Free(other);
+    return found;
+}
+
+/* Sets what a function made, if it made it; 0 with an exception. */
+static int put_made(PyObject *results, Py_ssize_t place, PyObject *made) {
+    if (made != NULL) PyTuple_SetItem(results, place, made);
+    return made != NULL;
+}
+
+static PyObject *all_of_rest(const native_state *state, const rest_call *r, PyObject *kept,
+                             double *scratch, PyObject *const own[2]) {
+    const numbers *x = r->held->x;
+    plan_sums sums = {0};
+    sum_unlocked(&x[HELD_PLAN], &x[HELD_COST], &x[HELD_ROWS], &x[HELD_COLUMNS], scratch, &sums);
+    PyObject *results = PyTuple_New(5);
+    const array_memory *like = &x[HELD_COST].memory;
+    /* The judge reads the potentials before they change. */
+    int made = results != NULL && put_made(results, 4, judged_rest(r, kept, scratch)) &&
+               put_made(results, 2, scalar_like(state, like, value_of(r, &sums))) &&
+               put_made(results, 3, scalar_like(state, like, sums.linear));
+    for (int side = 0; made && side < 2; side++) {
+        const numbers *f = &r->potentials[side], *mass = &x[HELD_ROWS + side];
+        PyTuple_SetItem(results, side, Py_NewRef(own[side]));
+        for (int64_t i = 0; r->relative && r->exact && i < f->memory.shape[0]; i++)
+            ((double *)f->memory.data)[i] -= r->reg * log(at1(mass, i));
+    }
+    if (made) return results;
+    Py_XDECREF(results);
+    return NULL;
+}
+
+PyObject *native_rest(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
+    const native_state *state = PyModule_GetState(module);
+    rest_call r = {0};
+    if (count != 8) return PyErr_Format(PyExc_TypeError, "wanted eight arguments");
+    r.held = PyCapsule_GetPointer(arguments[1], held_name);
+    if (r.held == NULL || !read_number(arguments[4], &r.reg)) return NULL;
+    for (int side = 0; side < 2; side++) {
+        numbers *f = &r.potentials[side];
+        if (!numbers_of(state, arguments[2 + side], 1, f) || !f->wide ||
+            f->memory.shape[0] != r.held->x[HELD_ROWS + side].memory.shape[0])
+            return PyErr_Format(PyExc_TypeError, "wanted the potentials of the solve");
+        if (!read_number(arguments[5 + side], &r.strength[side])) return NULL;
+    }
+    r.relative = arguments[7] == Py_True;
+    r.exact = isinf(r.strength[0]) && isinf(r.strength[1]);
+    const size_t columns = (size_t)r.held->x[HELD_COST].memory.shape[1];
+    double *scratch = PyMem_Calloc(columns + 1, 2 * sizeof *scratch);
+    if (scratch == NULL) return PyErr_NoMemory();
+    PyObject *found = all_of_rest(state, &r, arguments[0], scratch, arguments + 2);
+    PyMem_Free(scratch);
+    return found;
 }

@@ -98,11 +98,6 @@ forget_by(_idle.clear)
 forget_by(_native.release)
 
 
-def _address(x: Any) -> int:
-    found: int = x.__array_interface__["data"][0]
-    return found
-
-
 def _run(inputs: tuple[Any, ...], outputs: dict[str, Any], maximize: bool, limit: float) -> int:
     """One call; the status, with the sentence raised unless problems have statuses of their own."""
     threads = thread_limit()
@@ -113,7 +108,7 @@ def _run(inputs: tuple[Any, ...], outputs: dict[str, Any], maximize: bool, limit
     if assigner.threads != threads:
         assigner = _Assigner(threads)
     limited = limit < math.inf
-    places = [0 if (x := outputs.get(name)) is None else _address(x) for name in _OUTPUTS]
+    places = [0 if (x := outputs.get(name)) is None else _native.address(x) for name in _OUTPUTS]
     _RECORD.pack_into(
         assigner.record, 0, _RECORD.size, *inputs, maximize, limited, limit if limited else 0.0, 0, 0, *places
     )
@@ -163,7 +158,7 @@ def solve_equal(costs: Any, wanted: tuple[str, ...], maximize: bool, limit: floa
     s = costs.strides
     outputs = _outputs(wanted, batch, batch * rows, batch * columns, batch * min(rows, columns))
     inputs = (
-        batch, rows, columns, _address(costs), _KINDS[costs.dtype],
+        batch, rows, columns, _native.address(costs), _KINDS[costs.dtype],
         s[0] // item, s[1] // item, s[2] // item, 0, 0, 0,
     )  # fmt: skip
     _run(inputs, outputs, maximize, limit)
@@ -188,8 +183,8 @@ def solve_ragged(
     pairs = int(np.minimum(rows, columns).sum())
     outputs = _outputs(wanted, len(rows), int(rows.sum()), int(columns.sum()), pairs)
     inputs = (
-        len(rows), 0, 0, _address(flat), _KINDS[flat.dtype], 0, 0, 0,
-        _address(rows), _address(columns), _address(offsets),
+        len(rows), 0, 0, _native.address(flat), _KINDS[flat.dtype], 0, 0, 0,
+        _native.address(rows), _native.address(columns), _native.address(offsets),
     )  # fmt: skip
     _run(inputs, outputs, maximize, limit)
     return outputs

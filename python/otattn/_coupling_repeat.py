@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import _native, _repeat
-from ._arrays import address_of, floating, operands_of, output_shape, outputs_like, scratch_of, view_of
+from ._arrays import floating, operands_of, output_shape, outputs_like, scratch_of, view_of
 from ._aux import NO_AUX, AuxOutput, AuxRequest, Potentials
 from ._certificate import Certificate
 from ._errors import check, status_word
 from ._settings import EXTRA, PLACES, Settings
 from ._shapes import fold_scores
 from ._solve import Info, Job, View, judge_outputs
-from ._structs import F64, OK
+from ._structs import F64
 from ._threads import thread_limit
 
 # The arrays of a call besides its scores, in the order in which callers give them.
@@ -90,9 +90,9 @@ def answer(repeat: _repeat.Repeat, names: tuple[str, ...], found: tuple[Any, ...
 
 def certificate_now(repeat: _repeat.Repeat, *arrays: Any) -> Certificate:
     """The judge's word on what the structs have just solved, or on these arrays and results of a solve."""
-    found = _native.judge(repeat.call, *arrays)
-    check(found[0], repeat.handle.error)
-    return Certificate._make(found[1:])
+    status, numbers = _native.judge(repeat.call, *arrays)
+    check(status, repeat.handle.error)
+    return Certificate._make(numbers)
 
 
 def new_repeat(
@@ -121,7 +121,7 @@ def _new(
     heads, rows, columns = whole.shape[1:]
     others = operands_of(operands_given(given), batch, heads, rows, columns, keep)
     view = view_of(whole)
-    if not same_arrays((view, *others), [0 if x is None else address_of(x) for x in (scores, *given)]):
+    if not same_arrays((view, *others), [0 if x is None else _native.address(x) for x in (scores, *given)]):
         return None
     job = Job(settings, (view, None, None, *others))
     results = arrays_of(names)
@@ -146,7 +146,12 @@ def certificate_again(
 
 def present(scores: Any, given: tuple[Any, ...]) -> tuple[Any, ...]:
     """The arrays of a call in the order of the plan's and forward's fields."""
-    return (scores,) if given is NOTHING else (scores, *(x for x in given if x is not None))
+    if given is NOTHING:
+        return (scores,)
+    mask, rows, columns, start = given
+    if mask is start is None and rows is not None and columns is not None:
+        return scores, rows, columns
+    return (scores, *[x for x in given if x is not None])
 
 
 def numpy_coupling_repeat(
@@ -171,24 +176,20 @@ def numpy_coupling_repeat(
 def coupling_again(
     words: tuple[Any, ...], names: tuple[str, ...], scores: Any, given: tuple[Any, ...]
 ) -> Any:
-    """What `coupling` returns, info aside, by the structs of an earlier call with these words; None: not so.
+    """What `coupling` solves, by the structs of an earlier call with these words; None: not so.
 
-    For callers that know their words. Of tensors the caller knows that nobody looks on and that no derivative
-    is wanted. Whatever does not simply succeed goes the longer way, too.
+    The coupling; or with potentials a tuple of coupling, potentials of rows and columns, FACTS, and structs;
+    or the numbers of the certificate in the place of the structs. For callers that know their words. Of
+    tensors the caller knows that nobody looks on and that no derivative is wanted. Whatever does not simply
+    succeed goes the longer way, too.
     """
-    layout = _native.layout(scores, *given)
-    if layout is None:
-        return None
-    repeat = _repeat.take(name_of(words, names, layout))
-    if repeat is None:
-        return None
-    try:
-        found = _native.run(repeat.call, *present(scores, given))
-        if found is None or found[0] != OK:
-            return None
-        return found[1] if names is ONLY or names is WITH_INFO else answer(repeat, names, found)
-    finally:
-        _repeat.give(repeat)
+    judged = names is WITH_CERTIFICATE
+    return _native.again(_kinds, _give, words, names, thread_limit(), judged, scores, *given)
+
+
+_kinds, _give = _repeat._kinds, _repeat.give
+# What `coupling_again` says of a solve: all of Info but its status, which is ok.
+FACTS = ("rounds", "row_error", "column_error", "empty_rows", "nonfinite_rows")
 
 
 def judged_again(

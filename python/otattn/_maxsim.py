@@ -10,7 +10,7 @@ import numpy as np
 
 from . import _native
 from . import _structs as c
-from ._arrays import address_of, foreign, type_of
+from ._arrays import foreign, type_of
 from ._errors import check, new_error
 from ._library import library
 from ._settings import count as whole_number
@@ -70,7 +70,7 @@ class _Tokens:
             self.kind = type_of(x.dtype)
             if self.kind not in _FLOATS:
                 raise TypeError(f"{name} have type {x.dtype}, wanted float32, bfloat16, float16 or float64")
-            self.address, self.shape = address_of(x), x.shape
+            self.address, self.shape = _native.address(x), x.shape
             self.steps = tuple(step // x.itemsize for step in x.strides)
         self.kept = x
         if len(self.shape) not in (2, 3):
@@ -122,7 +122,7 @@ class Call:
 
     def _address(self, x: Any) -> int:
         self.keep.append(x)
-        return int(address_of(x))
+        return _native.address(x)
 
     def _put_padded(self, found: _Tokens, offsets: Any, lengths: Any) -> None:
         problem = self.problem
@@ -164,7 +164,7 @@ class Call:
         scores = np.empty(shape, np.float32)
         best = None if top is None else np.empty(shape, np.int64)
         error, reference = new_error()
-        places = (address_of(scores), None if best is None else address_of(best))
+        places = (_native.address(scores), None if best is None else _native.address(best))
         check(library.ota_maxsim(ctypes.byref(problem), *places, reference), error)
         return [x if self.several else x[0] for x in (scores, best) if x is not None]
 
@@ -173,7 +173,7 @@ class Call:
         error, reference = new_error()
         check(
             library.ota_maxsim_backward(
-                ctypes.byref(self.problem), address_of(score_grad), query_grad, document_grad, reference
+                ctypes.byref(self.problem), _native.address(score_grad), query_grad, document_grad, reference
             ),
             error,
         )

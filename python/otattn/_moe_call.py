@@ -18,21 +18,8 @@ CODES = {
     "base": c.ROUTE_BASE,
     "quantile": c.ROUTE_QUANTILE,
 }
-
-
-def level(biases: Any, choices: int, lower: Any, upper: Any) -> Any:
-    """Biases plus the number that makes their bound the least; choices do not depend on it."""
-    order = np.argsort(-biases)
-    falling, low, high = biases[order], lower[order], upper[order]
-    shifts = -falling
-
-    def before(x: Any) -> Any:
-        return np.cumsum(x) - x
-
-    # With the shift -b the biases above b are positive and those below it negative.
-    positive = before(low * falling) + shifts * before(low)
-    negative = (before((high * falling)[::-1]) + shifts[::-1] * before(high[::-1]))[::-1]
-    return biases + shifts[np.argmin(choices * shifts - positive - negative)]
+# The choice by potentials that "soft" found.
+GIVEN: int = c.ROUTE_GIVEN
 
 
 def _address(x: Any) -> int | None:

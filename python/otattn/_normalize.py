@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from . import _native
 from . import _structs as c
-from ._arrays import address_of, floating
+from ._arrays import floating
 from ._errors import NotFiniteWarning, PartialWarning, new_error, raise_status
 from ._library import library
 from ._settings import number
@@ -132,8 +133,8 @@ def _numpy(recipe: Recipe, x: Any) -> Any:
         c.F64 if kind == np.float64 else c.F32,
         math.prod(x.shape[:-2]),
         side,
-        address_of(scores),
-        address_of(plan),
+        _native.address(scores),
+        _native.address(plan),
     )
     return plan if plan.dtype == x.dtype else plan.astype(x.dtype)
 

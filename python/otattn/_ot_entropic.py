@@ -8,9 +8,21 @@ import numpy as np
 
 from . import _native
 from ._attention import is_torch
-from ._aux import NO_AUX, AuxOutput
+from ._aux import NO_AUX
+from ._certificate import Certificate
 from ._coupling_repeat import WITH_CERTIFICATE, WITH_INFO
-from ._ot_problem import JUDGED, Entropic, again, cost_of, entry_of, linear_cost, mass_of, positive, run
+from ._ot_problem import (
+    JUDGED,
+    Entropic,
+    again,
+    cost_of,
+    entry_of,
+    facts_of,
+    linear_cost,
+    mass_of,
+    positive,
+    run,
+)
 from ._settings import flag
 
 
@@ -76,7 +88,12 @@ def sinkhorn(
         problem = Entropic(reg, stopThr, numItermax)
         found = again(problem, WITH_CERTIFICATE if log else WITH_INFO, M, a, b)
         if found is not None:
-            return (found[0], _log_of(found[1], reg)) if log else found
+            if not log:
+                return found
+            plan, f, g, facts, numbers = found
+            # With derivatives the potentials are backward's, too.
+            own = type(plan) is np.ndarray or not plan.requires_grad
+            return plan, _log_of(f, g, reg, entry_of(facts, Certificate._make(numbers), "ok"), own)
     M, reg = cost_of(M), positive("reg", reg)
     if not isinstance(method, str) or method.lower() not in _SINKHORNS:
         raise ValueError(f"method is {method!r}, wanted one of {', '.join(_SINKHORNS)}")
@@ -90,14 +107,17 @@ def sinkhorn(
     start = None if warmstart is None else reg * warmstart[1]
     problem = Entropic(reg, stopThr, numItermax)
     plan, aux = run(problem, M, a, b, warn, JUDGED if log else NO_AUX, start_potential=start)
-    return (plan, _log_of(aux, reg)) if log else plan
-
-
-def _log_of(aux: AuxOutput, reg: float) -> dict[str, Any]:
-    assert aux.potentials is not None and aux.info is not None
+    if not log:
+        return plan
     f, g = aux.potentials
-    log_u, log_v, u, v = _native.scalings(f, g, reg) or (f / reg, g / reg, _exp(f / reg), _exp(g / reg))
-    return {"log_u": log_u, "log_v": log_v, "u": u, "v": v, **entry_of(aux.info, aux.certificate)}
+    return plan, _log_of(f, g, reg, entry_of(facts_of(aux.info), aux.certificate, aux.info.status))
+
+
+def _log_of(f: Any, g: Any, reg: float, entry: dict[str, Any], own: bool = False) -> dict[str, Any]:
+    """The log with the scalings of the potentials, which may be changed where they are the log's own."""
+    found = _native.scalings(f, g, reg, own) or (f / reg, g / reg, _exp(f / reg), _exp(g / reg))
+    entry["log_u"], entry["log_v"], entry["u"], entry["v"] = found
+    return entry
 
 
 # POT's names of ways to the same plan.

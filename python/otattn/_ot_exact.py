@@ -56,7 +56,11 @@ def emd(
         log, center_dual = flag("log", log), flag("center_dual", center_dual)
     found = again(None, WITH_POTENTIALS if log else ONLY, M, a, b)
     if found is not None:
-        return (found[0], emd_log(M, a, b, found[0], found[1].potentials, center_dual)) if log else found
+        if not log:
+            return found
+        plan, u, v = found[:3]
+        own = type(plan) is np.ndarray or not plan.requires_grad
+        return plan, emd_log(M, a, b, plan, (u, v), center_dual, own)
     M = cost_of(M)
     a, b = mass_of("a", a, M.shape[0], M), mass_of("b", b, M.shape[1], M)
     how: dict[str, Any] = {"method": "hard/exact", "cost": True, "row_mass": a, "column_mass": b}
@@ -66,14 +70,16 @@ def emd(
     return plan, emd_log(M, a, b, plan, aux.potentials, center_dual)
 
 
-def emd_log(M: Any, a: Any, b: Any, plan: Any, potentials: Any, center_dual: bool = True) -> dict[str, Any]:
-    """The log of exact transport, from the library's potentials."""
+def emd_log(
+    M: Any, a: Any, b: Any, plan: Any, potentials: Any, center_dual: bool = True, own: bool = False
+) -> dict[str, Any]:
+    """The log of exact transport, from the library's potentials; `own`: they may be changed."""
     # They obey -M + f + g <= 0: they are the dual variables themselves.
     u, v = potentials
     if not _native.without_zeros(a, b):
         u, v = _filled(u, v, M)
     if center_dual:
-        u, v = _native.centred(u, v) or _centred(u, v)
+        u, v = _native.centred(u, v, own) or _centred(u, v)
     return {"cost": linear_cost(plan, M), "u": u, "v": v, "warning": None, "result_code": 1}
 
 
@@ -151,5 +157,6 @@ def emd_value(a: Any, b: Any, M: Any, center_dual: bool = True) -> Any:
         return plan, entry
     from ._torch_ot import ExactCost
 
-    value = ExactCost.apply(M, a, b, plan, entry["u"], entry["v"], entry["cost"])  # type: ignore[no-untyped-call]
-    return plan, {**entry, "cost": value}
+    solved = plan, entry["u"], entry["v"], entry["cost"]
+    entry["cost"] = ExactCost.apply(M, a, b, solved)  # type: ignore[no-untyped-call]
+    return plan, entry

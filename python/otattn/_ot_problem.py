@@ -134,11 +134,12 @@ def is_named(problem: Entropic | None) -> bool:
 
 
 @functools.lru_cache(maxsize=1)
-def _torch_ways() -> tuple[Any, Any]:
+def _torch_ways() -> tuple[Any, Any, Any]:
     from ._torch_coupling import couple_again
-    from ._torch_repeat import derivative_wanted
+    from ._torch_ot import LinearCost
+    from ._torch_repeat import derivative_wanted, plain_apply
 
-    return derivative_wanted, couple_again
+    return derivative_wanted, couple_again, plain_apply(LinearCost)
 
 
 def are_plain(M: Any, a: Any, b: Any) -> bool:
@@ -158,13 +159,13 @@ def way_of(M: Any, a: Any, b: Any) -> Way | None:
         return None
     if type(M) is np.ndarray:
         return coupling_again
-    derivative_wanted, couple_again = _torch_ways()
+    derivative_wanted, couple_again, _ = _torch_ways()
     wanted = derivative_wanted(M, a, b)
     return None if wanted is None else couple_again if wanted else coupling_again
 
 
 def again(problem: Entropic | None, names: tuple[str, ...], M: Any, a: Any, b: Any) -> Any:
-    """What `coupling` returned for arrays like these, by the structs of that call; None: not so.
+    """What `coupling_again` finds for arrays like these, by the structs of an earlier call; None: not so.
 
     There is no more to check: the words and the layout are those of a call that was checked.
     """
@@ -174,10 +175,12 @@ def again(problem: Entropic | None, names: tuple[str, ...], M: Any, a: Any, b: A
 
 def linear_cost(plan: Any, M: Any) -> Any:
     """<P, M>."""
-    if not (is_torch(M) and (M.requires_grad or plan.requires_grad)) and plan.dtype == M.dtype:
+    derivative = is_torch(M) and (M.requires_grad or plan.requires_grad)
+    # By one of the two alone torch's own operations cost no more.
+    if plan.dtype == M.dtype and (not derivative or (plan.requires_grad and _torch_ways()[0](plan, M))):
         found = _native.linear(plan, M)
         if found is not None:
-            return found
+            return _torch_ways()[2](plan, M, [found]) if derivative else found
     return (plan * M).sum()
 
 
@@ -232,11 +235,17 @@ def run(
     return plan, aux
 
 
-def entry_of(info: Info, certificate: Certificate | None) -> dict[str, Any]:
+def facts_of(info: Info) -> tuple[Any, ...]:
+    """Those that `again` gives."""
+    return info.rounds, info.row_error, info.column_error
+
+
+def entry_of(facts: tuple[Any, ...], certificate: Certificate | None, status: str) -> dict[str, Any]:
     """What a log says of a solve."""
+    rows, columns = facts[1], facts[2]
     return {
-        "niter": info.rounds,
-        "err": [max(info.row_error, info.column_error)],
+        "niter": facts[0],
+        "err": [rows if rows > columns else columns],
         "certificate": certificate,
-        "status": info.status,
+        "status": status,
     }

@@ -12,6 +12,7 @@ import numpy as np
 from . import _native
 from ._attention import is_torch
 from ._aux import AuxOutput, AuxRequest, Potentials
+from ._certificate import Certificate
 from ._coupling import coupling
 from ._coupling_repeat import WITH_POTENTIALS, coupling_again
 from ._ot_exact import emd_log, emd_value
@@ -24,6 +25,7 @@ from ._ot_problem import (
     certificate_of_plan,
     cost_of,
     entry_of,
+    facts_of,
     is_named,
     kl,
     log_or_zero,
@@ -35,6 +37,7 @@ from ._ot_problem import (
     xlogx,
 )
 from ._ot_result import OTResult, Rest
+from ._repeat import Repeat
 from ._settings import flag, number
 
 
@@ -79,12 +82,14 @@ def sinkhorn_unbalanced(
     """
     reg, log = number("reg", reg), flag("log", log)
     strengths = _plain_strengths(reg_m) if type(reg_m) in _PLAIN_UNBALANCED else None
-    if c is warmstart is None and strengths is not None and reg_type in _KINDS and not log:
+    if c is warmstart is None and strengths is not None and reg_type in _KINDS:
         problem = Entropic(reg, stopThr, numItermax, *strengths)
         way = way_of(M, a, b) if is_named(problem) else None
+        if log and (way is not coupling_again or problem.is_turned):
+            way = None
         found = None if way is None else _solved_again(way, problem, _KINDS[reg_type], M, a, b)
         if found is not None:
-            return found[0]
+            return _unbalanced_log(found, problem, _KINDS[reg_type], M, a, b) if log else found[0]
     result = solve(
         M,
         a,
@@ -102,6 +107,19 @@ def sinkhorn_unbalanced(
         return result.plan
     log_u, log_v = (x / reg for x in result.potentials or (math.nan, math.nan))
     return result.plan, {**result.log, "logu": log_u, "logv": log_v, "cost": result.value_linear}
+
+
+def _unbalanced_log(
+    found: tuple[Any, ...], problem: Entropic, kind: str, M: Any, a: Any, b: Any
+) -> tuple[Any, dict[str, Any]]:
+    """The plan that `_solved_again` found, and its log."""
+    plan, f, g, facts, repeat = found
+    held = _native.hold(M, a, b, plan)
+    potentials, _, linear, entry = _held_rest(held, f, g, facts, repeat, problem, kind == "kl")
+    assert potentials is not None
+    entry["logu"], entry["logv"] = _native.divided(*potentials, problem.reg)
+    entry["cost"] = linear
+    return plan, entry
 
 
 def _potentials(warmstart: Any, reg: float) -> Any:
@@ -213,7 +231,7 @@ def solve(
         potentials = aux.potentials
         value, linear = _values(problem, kind, plan, M, a, b, c)
     assert aux.info is not None
-    entry = entry_of(aux.info, aux.certificate)
+    entry = entry_of(facts_of(aux.info), aux.certificate, aux.info.status)
     return OTResult(plan, potentials, value, linear, entry["status"], entry)
 
 
@@ -302,11 +320,20 @@ def _solve_later(
             return None
         if _cost_of_problem(problem, kind, M, a, b) is None:
             return None
-        found = _solved(problem, kind, M, a, b)
-    plan, aux = found
+        plan, aux = _solved(problem, kind, M, a, b)
+        info = aux.info
+        own = _native.copies(M, a, b, plan)
+        rest = functools.partial(_rest, own, aux.potentials, facts_of(info), info.status, problem, kind)
+        return OTResult._with_rest(plan, info.status, rest)
+    plan, f, g, facts, repeat = found
     # The caller may write into all of these.
-    own = _native.copies(M, a, b, plan)
-    return OTResult._with_rest(plan, aux.info.status, functools.partial(_rest, own, aux, problem, kind))
+    if problem is None or problem.is_turned:
+        own = _native.copies(M, a, b, plan)
+        rest = functools.partial(_rest, own, Potentials(f, g), facts, "ok", problem, kind)
+    else:
+        held = _native.hold(M, a, b, plan)
+        rest = functools.partial(_held_rest, held, f, g, facts, repeat, problem, kind == "kl")
+    return OTResult._with_rest(plan, "ok", rest)
 
 
 _KINDS = {"KL": "kl", "kl": "kl", "entropy": "entropy"}
@@ -321,7 +348,7 @@ def _cost_of_problem(problem: Entropic | None, kind: str, M: Any, a: Any, b: Any
 
 
 def _solved_again(way: Way, problem: Entropic | None, kind: str, M: Any, a: Any, b: Any) -> Any:
-    """Plan and aux with potentials, by the structs of an earlier call like this; None: not so."""
+    """Plan, potentials, facts and structs, by those of an earlier call like this; None: not so."""
     if way is not coupling_again and kind == "kl":
         # Derivatives by the cost that KL's reference has become a part of.
         return None
@@ -331,40 +358,54 @@ def _solved_again(way: Way, problem: Entropic | None, kind: str, M: Any, a: Any,
     if problem is None or not problem.is_turned:
         return way(words_of_problem(problem), WITH_POTENTIALS, cost, (None, a, b, None))
     found = way(words_of_problem(problem.turned()), WITH_POTENTIALS, cost.T, (None, b, a, None))
-    return None if found is None else _turned(*found)
+    return None if found is None else (found[0].T, found[2], found[1], *found[3:])
 
 
 def _solved(problem: Entropic | None, kind: str, M: Any, a: Any, b: Any) -> Any:
-    """The same by the way that finds everything wrong."""
+    """Plan and aux with potentials by the way that finds everything wrong."""
     if problem is None:
         how: dict[str, Any] = {"method": "hard/exact", "cost": True, "row_mass": a, "column_mass": b}
         return coupling(M, **how, return_aux=POTENTIALS)
     return _entropic(problem, _cost_of_problem(problem, kind, M, a, b), a, b, None, POTENTIALS)
 
 
-def _rest(solved: tuple[Any, ...], aux: AuxOutput, problem: Entropic | None, kind: str) -> Rest:
+def _held_rest(
+    held: Any, f: Any, g: Any, facts: tuple[Any, ...], repeat: Repeat, problem: Entropic, relative: bool
+) -> Rest:
+    """The rest of a result, from what is held of the problem, its plan, and the structs of its solve."""
+    reg, rows, columns = problem.reg, problem.rows, problem.columns
+    f, g, value, linear, numbers = _native.rest(repeat.call, held, f, g, reg, rows, columns, relative)
+    return (f, g), value, linear, entry_of(facts, Certificate._make(numbers), "ok")
+
+
+def _rest(
+    solved: tuple[Any, ...],
+    own: Potentials,
+    facts: tuple[Any, ...],
+    status: str,
+    problem: Entropic | None,
+    kind: str,
+) -> Rest:
     """The rest of a result, from NumPy's copies of the problem and its plan."""
-    assert aux.potentials is not None and aux.info is not None
-    if is_torch(aux.potentials.row):
+    if is_torch(own.row):
         import torch
 
         solved = tuple(map(torch.from_numpy, solved))
     M, a, b, plan = solved
     if problem is None:
-        entry = emd_log(M, a, b, plan, aux.potentials)
+        entry = emd_log(M, a, b, plan, own)
         return (entry["u"], entry["v"]), entry["cost"], entry["cost"], entry
     value, linear = _plain_values(problem, kind, plan, M, a, b)
-    potentials: Any = aux.potentials
+    potentials: Any = own
     if kind == "kl" and _is_balanced(problem):
-        f, g = aux.potentials
-        potentials = _native.apart(f, g, a, b, problem.reg) or _apart(aux.potentials, a, b, problem.reg)
+        potentials = _native.apart(*own, a, b, problem.reg) or _apart(own, a, b, problem.reg)
     cost = _cost_of_problem(problem, kind, M, a, b)
     if problem.is_turned:
-        own = plan.T.contiguous() if is_torch(plan) else np.ascontiguousarray(plan.T)
-        proof = certificate_of_plan(problem.turned(), cost.T, b, a, own, aux.potentials[::-1])
+        across = plan.T.contiguous() if is_torch(plan) else np.ascontiguousarray(plan.T)
+        proof = certificate_of_plan(problem.turned(), cost.T, b, a, across, own[::-1])
     else:
-        proof = certificate_of_plan(problem, cost, a, b, plan, aux.potentials)
-    return potentials, value, linear, entry_of(aux.info, proof)
+        proof = certificate_of_plan(problem, cost, a, b, plan, own)
+    return potentials, value, linear, entry_of(facts, proof, status)
 
 
 def _strengths(unbalanced: Any, name: str = "unbalanced") -> tuple[float, float]:
@@ -401,6 +442,6 @@ def _quadratic(problem: Entropic, M: Any, a: Any, b: Any) -> OTResult:
         raise NotImplementedError("reg_type='L2' with unbalanced has no solver here")
     plan, aux = run(problem, M, a, b, True, method="entmax:2/exact")
     linear = (plan * M).sum()
-    entry = entry_of(aux.info, aux.certificate)
+    entry = entry_of(facts_of(aux.info), aux.certificate, aux.info.status)
     value = linear + problem.reg * (plan**2).sum() / 2
     return OTResult(plan, tuple(aux.potentials), value, linear, entry["status"], entry)

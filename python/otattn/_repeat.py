@@ -51,7 +51,7 @@ def result_type(field: str, wide: bool) -> int:
 class Repeat:
     """A plan with the structs of one kind of call. Not for two threads at once; `take` sees to that."""
 
-    __slots__ = ("bytes", "call", "handle", "job", "keep", "key", "kind", "results", "settle")
+    __slots__ = ("bytes", "call", "handle", "job", "keep", "key", "kind", "results", "reverse", "settle")
 
     def __init__(
         self,
@@ -70,6 +70,7 @@ class Repeat:
         self.settle = settle if gradients is None else _settle_backward
         self.keep: Any = gradients
         self.kind: _Kind | None = None
+        self.reverse: Any = None  # what a derivative of these calls has found out for the next one
         batch, heads, queries, keys, _, width = job.sizes
         self.call = _native.keep(
             handle.pointer,

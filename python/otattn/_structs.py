@@ -111,6 +111,7 @@ ROUTE_SINKHORN = 0
 ROUTE_TOPK = 1
 ROUTE_BASE = 2
 ROUTE_QUANTILE = 3
+ROUTE_GIVEN = 4
 
 
 class Error(ctypes.Structure):

@@ -13,9 +13,11 @@ from ._arrays import output_shape, scratch_of
 from ._coupling_repeat import (
     NOTHING,
     ONLY,
+    WITH_CERTIFICATE,
     WITH_INFO,
     answer,
     arrays_of,
+    certificate_now,
     is_taken,
     name_of,
     new_repeat,
@@ -28,7 +30,7 @@ from ._settings import Settings
 from ._shapes import fold_scores
 from ._solve import Job, is_implicit, needs_no_forward
 from ._structs import OK
-from ._torch_repeat import is_plain
+from ._torch_repeat import is_plain, plain_apply
 
 
 def torch_coupling_repeat(
@@ -78,7 +80,12 @@ def couple_again(
         found = _couple(repeat, scores, given, False)
         if found is None:
             return None
-        return found[1] if names is ONLY or names is WITH_INFO else answer(repeat, names, found)
+        if names is ONLY or names is WITH_INFO:
+            return found[1]
+        r = repeat.handle.result
+        facts = (r.rounds, r.row_error, r.column_error, r.empty_rows, r.nonfinite_rows)
+        judged = (tuple(certificate_now(repeat)),) if names is WITH_CERTIFICATE else ()
+        return (*found[1:], facts, *judged)
     finally:
         _repeat.give(repeat)
 
@@ -86,7 +93,11 @@ def couple_again(
 def _has_derivative(scores: Tensor, given: tuple[Tensor | None, ...]) -> bool:
     """Masses of one matrix and of its type are differentiated here; masks and starts are not."""
     mask, rows, columns, start = given
-    if any(x is not None and x.requires_grad for x in (mask, start)):
+    if mask is start is None and rows is not None and columns is not None:
+        # Entropic transport, most often.
+        if not (rows.requires_grad or columns.requires_grad):
+            return True
+    elif any(x is not None and x.requires_grad for x in (mask, start)):
         return False
     masses = [x for x in (rows, columns) if x is not None and x.requires_grad]
     return not masses or (scores.dim() == 2 and all(x.dtype == scores.dtype for x in masses))
@@ -97,7 +108,7 @@ def _couple(
 ) -> tuple[Any, ...] | None:
     """Status and results. What does not simply succeed is settled, or None."""
     statuses: list[int] = []
-    found = _Couple.apply(repeat, statuses, settles, scores, *given)  # type: ignore[no-untyped-call]
+    found = _couple_plain(repeat, statuses, settles, scores, *given)
     return None if found is None else (*statuses, *found)
 
 
@@ -144,8 +155,14 @@ class _Couple(torch.autograd.Function):
         statuses.append(status)
         # Behind the coupling there are no results, the two potentials, or that of the columns alone.
         potentials = results[1:]
-        ctx.settings = _solved(repeat.job.settings) if status == OK else repeat.job.settings
-        saved = potentials[-1] if potentials and is_implicit(ctx.settings) else None
+        if status != OK:
+            ctx.settings, implicit = repeat.job.settings, is_implicit(repeat.job.settings)
+        else:
+            if repeat.reverse is None:
+                settings = _solved(repeat.job.settings)
+                repeat.reverse = settings, is_implicit(settings)
+            ctx.settings, implicit = repeat.reverse
+        saved = potentials[-1] if potentials and implicit else None
         ctx.mark_non_differentiable(*potentials)
         ctx.save_for_backward(scores, *given, saved)
         return tuple(results)
@@ -181,6 +198,9 @@ class _Couple(torch.autograd.Function):
         return (None, None, None, *(next(left) if n else None for n in needed))
 
 
+_couple_plain = plain_apply(_Couple)
+
+
 @functools.lru_cache(maxsize=64)
 def _solved(settings: Settings) -> Settings:
     """Those of a solve that kept its promises, so that backward may start from it."""
@@ -207,7 +227,7 @@ def _reverse(
             return None
     try:
         kept = () if saved is None else (saved,)
-        found = reverse.run(*present(scores, given[:3]), *kept, gradient)
+        found = reverse.run(*present(scores, (*given[:3], None)), *kept, gradient)
     finally:
         _repeat.give(reverse)
     return None if found is None else found[1:]

@@ -8,14 +8,32 @@ import torch
 from torch import Tensor
 
 
+class LinearCost(torch.autograd.Function):
+    """<P, M>, a number that is known, with its gradients by both."""
+
+    @staticmethod
+    def forward(ctx: Any, plan: Tensor, M: Tensor, cost: list[Tensor]) -> Tensor:
+        """`cost` holds the number, which nobody else has."""
+        ctx.save_for_backward(plan, M)
+        return cost[0]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
+        plan, M = ctx.saved_tensors
+        needed = ctx.needs_input_grad
+        return gradients[0] * M if needed[0] else None, gradients[0] * plan if needed[1] else None, None
+
+
 class ExactCost(torch.autograd.Function):
     """<P, M> of the optimal plan, a number that is known, with its gradients [n, m], [n] and [m]."""
 
     @staticmethod
-    def forward(ctx: Any, M: Any, a: Any, b: Any, plan: Tensor, u: Tensor, v: Tensor, cost: Tensor) -> Tensor:
+    def forward(ctx: Any, M: Any, a: Any, b: Any, solved: tuple[Tensor, ...]) -> Tensor:
+        """`solved` are plan, dual variables, and their cost, which nobody else has."""
+        plan, u, v, cost = solved
         ctx.types = tuple(getattr(x, "dtype", None) for x in (M, a, b))
         ctx.save_for_backward(plan, u, v)
-        return cost.clone()
+        return cost
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
@@ -25,4 +43,4 @@ class ExactCost(torch.autograd.Function):
         for k, x in enumerate((plan, u, v)):
             slope = x - x.mean() if k > 0 and needed[k] else x
             found.append(gradients[0] * slope.to(ctx.types[k]) if needed[k] else None)
-        return (*found, None, None, None, None)
+        return (*found, None)

@@ -28,9 +28,14 @@ def in_forward_mode() -> bool:
     return forward_ad._current_level >= 0
 
 
+def _is_watched() -> bool:
+    """By a mode, a transformation or a compiler."""
+    return torch.compiler.is_compiling() or _under_transform() or _modes() > 0 or in_forward_mode()
+
+
 def is_plain(*tensors: Tensor) -> bool:
-    """Memory on this machine, and nobody looking on: no mode, no transformation, no compiler."""
-    if torch.compiler.is_compiling() or _under_transform() or _modes() or in_forward_mode():
+    """Memory on this machine, and nobody looking on."""
+    if _is_watched():
         return False
     for x in tensors:
         if type(x) not in _KINDS or not x.is_cpu or x.layout != torch.strided or x.is_neg():
@@ -39,13 +44,23 @@ def is_plain(*tensors: Tensor) -> bool:
 
 
 def derivative_wanted(*tensors: Tensor) -> bool | None:
-    """Whether one is, of plain tensors; None: they are not plain."""
-    if not is_plain(*tensors):
+    """Whether one is, of plain tensors; None: they are not plain.
+
+    What `_native` takes lies in this machine's memory, which therefore is not asked here.
+    """
+    if _is_watched():
         return None
+    wanted = False
     for x in tensors:
-        if x.requires_grad:
-            return torch.is_grad_enabled()
-    return False
+        if type(x) not in _KINDS or x.is_neg():
+            return None
+        wanted = wanted or x.requires_grad
+    return wanted and torch.is_grad_enabled()
+
+
+def plain_apply(function: type[torch.autograd.Function]) -> Any:
+    """`function.apply` for tensors that are plain: without the search for wrappers of torch.func."""
+    return super(torch.autograd.Function, function).apply  # type: ignore[misc]
 
 
 _WITH_SAVED = ["out", "saved"]
@@ -123,7 +138,7 @@ def torch_repeat(
         if repeat is None:
             return None
     if derivatives:
-        found: Tensor | None = _Solve.apply(repeat, *given)  # type: ignore[no-untyped-call]
+        found: Tensor | None = _solve_plain(repeat, *given)
         return found
     outputs = run(repeat, given)
     if outputs is None:
@@ -177,6 +192,9 @@ class _Solve(torch.autograd.Function):
         upstream = (gradient, None, None, out, saved)
         found = iter(call(*operands, *upstream, _torch._text(ctx.settings), ",".join(wanted)))
         return (None, *(next(found) if name in wanted else None for name in ("query", "key", "value")), None)
+
+
+_solve_plain = plain_apply(_Solve)
 
 
 def _reverse(

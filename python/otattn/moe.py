@@ -7,6 +7,7 @@ choice is from the best one within the bounds of the loads.
 
 from __future__ import annotations
 
+import functools
 import sys
 from typing import Any, NamedTuple
 
@@ -16,8 +17,9 @@ from . import _native
 from ._arrays import foreign
 from ._attention import is_torch
 from ._aux import AuxRequest
-from ._coupling import coupling
-from ._moe_call import CODES, call, level
+from ._coupling import coupling, words_of
+from ._coupling_repeat import WITH_POTENTIALS, coupling_again
+from ._moe_call import CODES, GIVEN, call
 from ._settings import flag, number
 from ._threads import thread_limit
 
@@ -218,8 +220,7 @@ def _soft(
     column = aux.potentials.column
     column = column.detach().double().numpy() if is_torch(column) else np.asarray(column, np.float64)
     # The entries of a row fall as logits + biases do.
-    biases = level(column * temperature, tokens * k, lower, upper)
-    found = call(matrix, k, lower, upper, given, CODES["topk"], biases, 1.0, None, certificate)
+    found = call(matrix, k, lower, upper, given, GIVEN, column * temperature, 1.0, None, certificate)
     return (*found[:8], aux.info.rounds, True), plan
 
 
@@ -285,10 +286,14 @@ def route(
     >>> found.certificate.value, found.certificate.bound
     (5.5, 5.5)
     """
-    plain = type(method) is str and method in CODES and type(certificate) is bool
-    plain = plain and type(temperature) in (float, int)
-    if plain and 0 < temperature < float("inf"):
-        found = _plain(logits, k, capacity, bounds, CODES[method], potentials, tolerance, rounds, certificate)
+    plain = type(method) is str and type(certificate) is bool
+    if plain and type(temperature) in (float, int) and 0 < temperature < float("inf"):
+        found = None
+        if method in CODES:
+            code = CODES[method]
+            found = _plain(logits, k, capacity, bounds, code, potentials, tolerance, rounds, certificate)
+        elif method == "soft" and type(tolerance) is float and tolerance > 0 and rounds is None:
+            found = _plain_soft(logits, k, capacity, bounds, potentials, float(temperature), certificate)
         if found is not None:
             return found
     if not isinstance(method, str) or method not in METHODS:
@@ -328,6 +333,76 @@ def route(
             else weights.to(logits.dtype)
         )
     return Routing(chosen, weights, biases, load, RouteCertificate(*answer[5:]), kept)
+
+
+@functools.lru_cache(maxsize=64)
+def _soft_words(
+    tokens: int, experts: int, k: int, capacity: Any, bounds: Any, temperature: float
+) -> tuple[Any, ...] | None:
+    """The words of `_soft`'s call of `coupling` for plain bounds; None: the longer way knows what to say."""
+    share, low, high = tokens * k / experts, 1.0, 1.0
+    if capacity is not None or bounds is not None:
+        pair = (0, capacity) if bounds is None else bounds
+        if capacity is not None and bounds is not None:
+            return None
+        low, high = pair[0] / share, min(pair[1], tokens) / share
+    return words_of(f"softmax/bounded:{low!r},{high!r}", temperature=temperature)
+
+
+def _plain_soft(
+    logits: Any,
+    k: Any,
+    capacity: Any,
+    bounds: Any,
+    potentials: Any,
+    temperature: float,
+    certificate: bool,
+) -> Routing | None:
+    """The answer of "soft" by the structs of an earlier call; None: none, or something is not plain."""
+    given, way, derivatives = logits, coupling_again, False
+    if type(logits) is not np.ndarray:
+        if not is_torch(logits):
+            return None
+        from ._torch_coupling import couple_again
+        from ._torch_repeat import derivative_wanted
+
+        wanted = derivative_wanted(logits) if potentials is None else derivative_wanted(logits, potentials)
+        if wanted is None or (potentials is not None and potentials.requires_grad):
+            return None
+        if wanted:
+            given, way, derivatives = logits.detach(), couple_again, True
+    if logits.ndim != 2 or type(k) is not int or type(capacity) not in _WHOLE:
+        return None
+    if bounds is not None and (type(bounds) is not tuple or [type(x) for x in bounds] != [int, int]):
+        return None
+    tokens, experts = logits.shape
+    if not (0 < k <= experts and tokens > 0):
+        return None
+    words = _soft_words(tokens, experts, k, capacity, bounds, temperature)
+    start = potentials
+    if start is not None:
+        if type(start) is not type(given) or start.itemsize != 8 or start.shape != (experts,):
+            return None
+        start = start / temperature
+    found = words and way(words, WITH_POTENTIALS, logits, (None, None, None, start))
+    if found is None:
+        return None
+    plan, _, column, facts = found[:4]
+    biases = column if temperature == 1.0 else column * temperature
+    threads = thread_limit()
+    chosen = _native_route(given, k, capacity, bounds, GIVEN, biases, 1.0, None, certificate, threads)
+    if chosen is None:
+        return None
+    own, weights, biases, load, kept, *proof = chosen
+    proof[3] = facts[0]
+    if derivatives:
+        weights = plan.gather(1, own) * kept
+    else:
+        _native.pick(plan, own, kept, weights)
+    return Routing(own, weights, biases, load, RouteCertificate(*proof), kept)
+
+
+_WHOLE = frozenset((int, type(None)))
 
 
 def _plain(

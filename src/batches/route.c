@@ -31,7 +31,8 @@ typedef struct method {
 static const method methods[] = {[OTA_ROUTE_SINKHORN] = {ota_route_sinkhorn, true, true},
                                  [OTA_ROUTE_TOPK] = {ota_route_topk, false, false},
                                  [OTA_ROUTE_BASE] = {ota_route_base, false, true},
-                                 [OTA_ROUTE_QUANTILE] = {ota_route_quantile, false, true}};
+                                 [OTA_ROUTE_QUANTILE] = {ota_route_quantile, false, true},
+                                 [OTA_ROUTE_GIVEN] = {ota_route_topk, false, true}};
 enum { METHODS = sizeof methods / sizeof methods[0] };
 
 static const method *method_of(const ota_route_call *r) { return &methods[r->problem.method]; }

@@ -112,7 +112,7 @@ void ota_route_answer(ota_route_call *r, ota_routing_result *found) {
         found->excess += ota_int_max(surplus, 0) + ota_int_max(ota_route_lower(r, j) - load, 0);
         if (found->kept != NULL && surplus > 0) drop(r, j, surplus, found);
     }
-    if (method == OTA_ROUTE_SINKHORN || method == OTA_ROUTE_QUANTILE) level(r);
+    if (method != OTA_ROUTE_TOPK && method != OTA_ROUTE_BASE) level(r);
     if (found->bound != NULL) *found->bound = bound_of(r);
     if (found->potentials != NULL)
         memcpy(found->potentials, r->biases, (size_t)r->experts * sizeof *r->biases);

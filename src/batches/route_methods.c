@@ -138,7 +138,8 @@ static void choose_biased_task(void *context, int64_t index, int worker) {
     ota_route_call *r = context;
     ota_route_block block = ota_route_block_of(r, index, worker);
     if (!ota_route_form(r, &block, index * OTA_ROUTE_TOKENS)) return;
-    if (r->problem.start == NULL && r->problem.method == OTA_ROUTE_TOPK) {
+    if (r->problem.start == NULL && r->problem.method != OTA_ROUTE_QUANTILE &&
+        r->problem.method != OTA_ROUTE_BASE) {
         r->passes->choose_biased(&block);
     } else {
         const ota_route_block wide = ota_route_wide_block(r, index, worker);

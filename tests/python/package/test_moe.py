@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import otattn
 import pytest
 import spec
 import torch
@@ -209,3 +210,28 @@ def test_errors_are_one_sentence(logits: Any, options: dict[str, Any], kind: Any
     with pytest.raises(kind) as error:
         route(logits, **options)
     assert words in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("convert", [np.asarray, torch.from_numpy])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_soft_again_is_soft(convert: Any, dtype: Any, rng: np.random.Generator) -> None:
+    logits = rng.standard_normal((24, 6)).astype(dtype)
+    start = rng.standard_normal(6) / 10
+    for arguments in ({}, {"capacity": 9}, {"bounds": (6, 9)}, {"temperature": 0.5, "potentials": start}):
+        plain = {name: convert(x) if name == "potentials" else x for name, x in arguments.items()}
+        otattn.release_memory()
+        # Of the first call nothing is kept; in Fortran's order none is kept at all.
+        first = route(convert(logits), 2, method="soft", **plain)
+        again = route(convert(logits), 2, method="soft", **plain)
+        longer = route(np.asfortranarray(logits), 2, method="soft", **arguments)
+        for found in (again, longer):
+            assert np.array_equal(found.experts, first.experts) and np.array_equal(found.kept, first.kept)
+            assert np.array_equal(found.load, first.load) and found.certificate == first.certificate
+            assert np.array_equal(found.weights, first.weights)
+            assert np.array_equal(found.potentials, first.potentials)
+    leaf = torch.from_numpy(logits).requires_grad_()
+    slopes = []
+    for _ in range(2):
+        found = route(leaf, 2, method="soft", capacity=9)
+        slopes.append(torch.autograd.grad((found.weights * found.weights).sum(), leaf)[0])
+    assert slopes[0].abs().max() > 0 and torch.allclose(*slopes, atol=1e-6)

@@ -13,7 +13,7 @@ import numpy as np
 import otattn
 import pytest
 import torch
-from otattn import _arrays, _native, _repeat
+from otattn import _native, _repeat
 from otattn._library import library
 from otattn._solve import IDLE_PLANS
 
@@ -161,7 +161,11 @@ def test_addresses() -> None:
         np.broadcast_to(np.ones(1), (4, 4)),
         np.ones(2, np.float16),
     ):
-        assert _arrays.address_of(x) == x.__array_interface__["data"][0] == _arrays._slow_address(x)
+        assert _native.address(x) == x.__array_interface__["data"][0]
+    tensor = torch.ones(3, 4)[1:, 2:]
+    assert _native.address(tensor) == tensor.data_ptr()
+    with pytest.raises(TypeError, match="neither an array nor a tensor"):
+        _native.address([1.0])
 
 
 def seconds(*calls: Callable[[], Any], count: int = 150, turns: int = 40) -> list[float]:
@@ -446,12 +450,16 @@ def test_numbers_of_a_plan(rng: np.random.Generator) -> None:
         _native.linear(P, M.T),
         _native.against(M, b, a, 1.0),
         _native.apart(a, b, b, a, 1.0),
-        _native.scalings(P, a, 1.0),
-        _native.centred(a, "b"),
+        _native.scalings(P, a, 1.0, False),
+        _native.centred(a, "b", False),
         _native.scalars("x", 1.0),
     ]
     assert nothing == [None] * len(nothing)
-    for call, arguments in ((_native.judge, ()), (_native.judge, (P,)), (_native.scalings, (a, b, "x"))):
+    for call, arguments in (
+        (_native.judge, ()),
+        (_native.judge, (P,)),
+        (_native.scalings, (a, b, "x", False)),
+    ):
         with pytest.raises((TypeError, ValueError)):
             call(*arguments)
 

@@ -136,6 +136,16 @@ static ALWAYS_INLINE void route_list(int64_t length, const real *lines, int64_t 
     }
 }
 
+/* The largest alone: of each row along it, and the rows are turned once. */
+static void route_largest(const real *lines, int64_t stride, int64_t experts, real *best) {
+    vec x[LANES];
+    UNROLL for (int r = 0; r < LANES; r++) x[r] = vec_load(lines + r * stride);
+    for (int64_t j = LANES; j < experts; j += LANES)
+        UNROLL for (int r = 0; r < LANES; r++) x[r] =
+            vec_max(x[r], vec_load(lines + r * stride + j));
+    vec_store(best, route_across(true, x));
+}
+
 #define ROUTE_SHORT_LIST(name, length)                                                             \
     static void name(const real *lines, int64_t stride, int64_t experts, real *best) {             \
         vec own[length];                                                                           \
@@ -143,7 +153,6 @@ static ALWAYS_INLINE void route_list(int64_t length, const real *lines, int64_t 
         UNROLL for (int k = 0; k < (length); k++) vec_store(best + k * LANES, own[k]);             \
     }
 
-ROUTE_SHORT_LIST(route_list_1, 1)
 ROUTE_SHORT_LIST(route_list_2, 2)
 ROUTE_SHORT_LIST(route_list_3, 3)
 ROUTE_SHORT_LIST(route_list_5, 5)
@@ -174,7 +183,7 @@ static ALWAYS_INLINE void route_group(const ota_route_block *b, bool scaled, int
     for (int r = 0; r < LANES; r++)
         route_line(b, scaled, ota_int_min(i + r, b->rows - 1), lines + r * b->stride);
     switch (length) {
-    case 1: route_list_1(lines, b->stride, b->experts, best); break;
+    case 1: route_largest(lines, b->stride, b->experts, best); break;
     case 2: route_list_2(lines, b->stride, b->experts, best); break;
     case 3: route_list_3(lines, b->stride, b->experts, best); break;
     case 4:
