@@ -341,11 +341,12 @@ def _soft_words(
 ) -> tuple[Any, ...] | None:
     """The words of `_soft`'s call of `coupling` for plain bounds; None: the longer way knows what to say."""
     share, low, high = tokens * k / experts, 1.0, 1.0
-    if capacity is not None or bounds is not None:
-        pair = (0, capacity) if bounds is None else bounds
-        if capacity is not None and bounds is not None:
+    if bounds is not None:
+        if capacity is not None:
             return None
-        low, high = pair[0] / share, min(pair[1], tokens) / share
+        low, high = bounds[0] / share, min(bounds[1], tokens) / share
+    elif capacity is not None:
+        low, high = 0.0, min(capacity, tokens) / share
     return words_of(f"softmax/bounded:{low!r},{high!r}", temperature=temperature)
 
 
@@ -359,7 +360,8 @@ def _plain_soft(
     certificate: bool,
 ) -> Routing | None:
     """The answer of "soft" by the structs of an earlier call; None: none, or something is not plain."""
-    given, way, derivatives = logits, coupling_again, False
+    way: Any = coupling_again
+    given, derivatives = logits, False
     if type(logits) is not np.ndarray:
         if not is_torch(logits):
             return None
