@@ -328,7 +328,8 @@ static double carried_floor(const ota_coupled *state, double *carried) {
     const double u = state->pass.narrow ? 0x1p-24 : 0x1p-53;
     *carried = 0.0;
     for (int64_t i = 0; i < state->pass.rows && head->row_strength < INFINITY; i++) {
-        if (head->mu[i] > 0.0) *carried += head->mu[i] * exp(-head->f[i] / head->row_strength);
+        if (head->mu[i] > 0.0 && head->f[i] > -INFINITY)
+            *carried += head->mu[i] * exp(-head->f[i] / head->row_strength);
     }
     if (head->row_strength < INFINITY)
         (void)ota_ranks_sum(head->settings, carried, 1, NULL, 0, "the mass that the plan carries");
@@ -367,13 +368,27 @@ static bool caps_allow_a_plan(ota_coupled *state) {
     return false;
 }
 
+/* Relaxed rows after a fixed number of rounds, which no residual judges: their mass may leave the range of a double. */
+static bool carries_too_much(const ota_coupled *state) {
+    double carried = 0.0;
+    /* Of many processes each would have to say the same. */
+    if (state->head->settings->ranks == NULL) (void)carried_floor(state, &carried);
+    return !isfinite(carried);
+}
+
 static ota_status leave(ota_coupled *state, ota_outcome outcome, ota_status stopped) {
     ota_head *head = state->head;
     double residual, carried;
     switch (outcome) {
     case OTA_STOPPED: return stopped;
     case OTA_HOPELESS: return OTA_INFEASIBLE;
-    case OTA_RAN: return OTA_FIXED_ITERS;
+    case OTA_RAN:
+        if (!carries_too_much(state)) return OTA_FIXED_ITERS;
+        (void)snprintf(head->sentence, sizeof head->sentence,
+                       "after %" PRId64 " rounds the relaxed rows carry more mass than a double "
+                       "holds; use a larger temperature or row strength",
+                       head->rounds);
+        return OTA_NOT_CONVERGED;
     case OTA_MET:
         if (head->pruned > 0) emit_plan(state);
         return OTA_OK;

@@ -167,6 +167,28 @@ static void relaxed_rounds_do_not_grow_with_strength(void **unused) {
     }
 }
 
+/* Fixed rounds of relaxed rows whose plan is larger than any double say so, and hand out nothing. */
+static void relaxed_rows_say_that_they_overflow(void **unused) {
+    (void)unused;
+    enum { N = 5 };
+    double scores[N * N];
+    random_scores(scores, (int64_t)N * N, 1.0, 17);
+    for (int large = 0; large < 2; large++) {
+        for (int solver = 0; solver < 2; solver++) {
+            head *t = head_make(0, "softmax/relaxed:3.5", N, N, scores);
+            t->s[0] = large ? 1e4 : 10.0;
+            t->problem.rows = OTA_ROWS_RELAXED;
+            t->problem.row_strength = 3.5;
+            t->problem.temperature = 0.1;
+            t->options.rounds = 2;
+            t->options.solver = solver ? "log" : "auto";
+            assert_int_equal(run_head(t), large ? OTA_NOT_CONVERGED : OTA_FIXED_ITERS);
+            assert_true(isnan(t->p[0]) == (large != 0));
+            if (large) assert_non_null(strstr(t->error.message, "more mass than a double holds"));
+        }
+    }
+}
+
 /* Hard plans report how far their sums are from real masses whose totals differ by rounding. */
 static void hard_plans_report_their_errors(void **unused) {
     (void)unused;
@@ -239,6 +261,7 @@ int main(void) {
                                        cmocka_unit_test(measures_stay_inside_their_arrays),
                                        cmocka_unit_test(alignment_reports_its_sweeps),
                                        cmocka_unit_test(relaxed_rounds_do_not_grow_with_strength),
+                                       cmocka_unit_test(relaxed_rows_say_that_they_overflow),
                                        cmocka_unit_test(hard_plans_report_their_errors),
                                        cmocka_unit_test(newton_reaches_cold_plans),
                                        cmocka_unit_test(composition_wants_rows_that_sum_to_one)};
