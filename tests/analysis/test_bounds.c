@@ -421,6 +421,9 @@ static void range_limits_hold_and_are_attained(void **unused) {
     assert_true(limits.max_most == 1.0 && limits.min_least == 0.0 && limits.max_least == 0.5);
     assert_true(isnan(ota_two_level(3, 4, 1.0, 1.0)));
     spec_check("TOT-32", fabs(ota_two_level(5, 2, 1e6, 1.0) - 0.5), 0.0);
+    spec_check("TOT-32", fabs(ota_two_level(5, 2, 0.5, 1.0) - 1.0 / (2.0 + 3.0 * exp(-0.5))),
+               1e-15);
+    spec_check("TOT-32", fabs(ota_two_level(5, 2, 0.0, 1.0) - 0.2), 1e-15);
 }
 
 static void entropy_and_uniformity_bounds_hold(void **unused) {
