@@ -321,16 +321,23 @@ static void say_not_converged(const ota_coupled *state, double residual) {
         head->rounds, residual, head->settings->tolerance, head->tau, head->range);
 }
 
+/* The mass that the relaxed rows of this process carry. */
+static double carried_mass(const ota_coupled *state) {
+    const ota_head *head = state->head;
+    double carried = 0.0;
+    for (int64_t i = 0; i < state->pass.rows && head->row_strength < INFINITY; i++) {
+        if (head->mu[i] > 0.0 && head->f[i] > -INFINITY)
+            carried += head->mu[i] * exp(-head->f[i] / head->row_strength);
+    }
+    return carried;
+}
+
 /* What rounding leaves of the sums of relaxed rows: their plan may carry far more mass than was asked
  * for, and all of it is rounded. */
 static double carried_floor(const ota_coupled *state, double *carried) {
     const ota_head *head = state->head;
     const double u = state->pass.narrow ? 0x1p-24 : 0x1p-53;
-    *carried = 0.0;
-    for (int64_t i = 0; i < state->pass.rows && head->row_strength < INFINITY; i++) {
-        if (head->mu[i] > 0.0 && head->f[i] > -INFINITY)
-            *carried += head->mu[i] * exp(-head->f[i] / head->row_strength);
-    }
+    *carried = carried_mass(state);
     if (head->row_strength < INFINITY)
         (void)ota_ranks_sum(head->settings, carried, 1, NULL, 0, "the mass that the plan carries");
     *carried /= head->mass;
@@ -368,12 +375,10 @@ static bool caps_allow_a_plan(ota_coupled *state) {
     return false;
 }
 
-/* Relaxed rows after a fixed number of rounds, which no residual judges: their mass may leave the range of a double. */
+/* Relaxed rows after a fixed number of rounds, which no residual judges: their mass may leave the range of a double. Of
+ * many processes each would have to say the same. */
 static bool carries_too_much(const ota_coupled *state) {
-    double carried = 0.0;
-    /* Of many processes each would have to say the same. */
-    if (state->head->settings->ranks == NULL) (void)carried_floor(state, &carried);
-    return !isfinite(carried);
+    return state->head->settings->ranks == NULL && !isfinite(carried_mass(state));
 }
 
 static ota_status leave(ota_coupled *state, ota_outcome outcome, ota_status stopped) {
