@@ -293,26 +293,6 @@ static int64_t promised(const scene *s, int ranks, int rank, int64_t rounds) {
                   (masked ? 8 * N : 0));
 }
 
-static void bytes_are_those_of_the_formula(void **state) {
-    (void)state;
-    static const cell fixed[] = {{.method = "softmax"},
-                                 {.method = "softmax", .narrow = true, .causal = true},
-                                 {.method = "softmax/exact{rounds=3}", .narrow = true},
-                                 {.method = "softmax/elastic:0.5,2", .causal = true}};
-    static const int64_t rounds[] = {0, 0, 3, 2};
-    scene *s = malloc(sizeof *s);
-    for (int k = 0; k < 4; k++) {
-        draw(s, &fixed[k], 700 + (uint64_t)k);
-        cut(s, 3, OTA_SHARES_ZIGZAG, true);
-        crew *c = crew_of(3, OTA_SHARES_ZIGZAG);
-        crew_run(c, solve_part, s);
-        for (int r = 0; r < 3; r++)
-            assert_int_equal(s->part[r].result.message_bytes, promised(s, 3, r, rounds[k]));
-        crew_free(c);
-    }
-    free(s);
-}
-
 /* Likewise of a backward of K fixed rounds whose outputs are not given. */
 static int64_t promised_back(const scene *s, int ranks, int rank, int64_t rounds) {
     int64_t passed = 0;
@@ -324,23 +304,40 @@ static int64_t promised_back(const scene *s, int ranks, int rank, int64_t rounds
     return 8 + 24 + 16 + 8 + ALL * (again + last + reversed);
 }
 
+/* What each of three ranks sends of one problem is what the formula says. */
+static void bytes_are_promised(const cell *c, uint64_t seed, int64_t rounds, bool gradients) {
+    scene *s = malloc(sizeof *s);
+    draw(s, c, seed);
+    s->gradients = gradients;
+    cut(s, 3, OTA_SHARES_ZIGZAG, true);
+    crew *ranks = crew_of(3, OTA_SHARES_ZIGZAG);
+    crew_run(ranks, solve_part, s);
+    for (int r = 0; r < 3; r++) {
+        if (gradients)
+            assert_int_equal(s->part[r].backward.message_bytes, promised_back(s, 3, r, rounds));
+        else
+            assert_int_equal(s->part[r].result.message_bytes, promised(s, 3, r, rounds));
+    }
+    crew_free(ranks);
+    free(s);
+}
+
+static void bytes_are_those_of_the_formula(void **state) {
+    (void)state;
+    static const cell fixed[] = {{.method = "softmax"},
+                                 {.method = "softmax", .narrow = true, .causal = true},
+                                 {.method = "softmax/exact{rounds=3}", .narrow = true},
+                                 {.method = "softmax/elastic:0.5,2", .causal = true}};
+    static const int64_t rounds[] = {0, 0, 3, 2};
+    for (int k = 0; k < 4; k++) bytes_are_promised(&fixed[k], 700 + (uint64_t)k, rounds[k], false);
+}
+
 static void bytes_of_a_reverse_are_those_of_the_formula(void **state) {
     (void)state;
     static const cell fixed[] = {{.method = "softmax/exact{rounds=1}"},
                                  {.method = "softmax/capped:2.5{rounds=4}"}};
     static const int64_t rounds[] = {1, 4};
-    scene *s = malloc(sizeof *s);
-    for (int k = 0; k < 2; k++) {
-        draw(s, &fixed[k], 750 + (uint64_t)k);
-        s->gradients = true;
-        cut(s, 3, OTA_SHARES_ZIGZAG, true);
-        crew *c = crew_of(3, OTA_SHARES_ZIGZAG);
-        crew_run(c, solve_part, s);
-        for (int r = 0; r < 3; r++)
-            assert_int_equal(s->part[r].backward.message_bytes, promised_back(s, 3, r, rounds[k]));
-        crew_free(c);
-    }
-    free(s);
+    for (int k = 0; k < 2; k++) bytes_are_promised(&fixed[k], 750 + (uint64_t)k, rounds[k], true);
 }
 
 /* ---- choice and refusals -------------------------------------------------------------------------- */
