@@ -66,6 +66,15 @@ typedef struct row_tally {
 } row_tally;
 enum { ROW_TALLY = (int)(sizeof(row_tally) / sizeof(double)) };
 
+/* The same while they are added up, and the extremes. */
+typedef struct row_sums {
+    ota_judge_sum rows, primal, value, entropy;
+    double support, counted; /* positive weights, and rows that have mass */
+    double outside, cap_error, least;
+    int64_t empty, nonfinite;
+    bool lost; /* weights that are not numbers although their scores are */
+} row_sums;
+
 /* Keys in use, keys that mass reaches, the mass of the rows. */
 static bool share_masses(ota_judge_head *k, double *reached) {
     if (k->r->settings.ranks == NULL) return true;
@@ -78,14 +87,37 @@ static bool share_masses(ota_judge_head *k, double *reached) {
     return shared;
 }
 
-static bool share_rows(ota_judge_head *k, row_tally *tally, double *extremes, int64_t count) {
+/* The sums of this process's rows become those of all rows; so do the column sums. */
+static bool share_rows(ota_judge_head *k, row_sums *t) {
     if (k->r->settings.ranks == NULL) return true;
+    row_tally all = {.rows = ota_judge_total(t->rows),
+                     .primal = ota_judge_total(t->primal),
+                     .value = ota_judge_total(t->value),
+                     .entropy = ota_judge_total(t->entropy),
+                     .support = t->support,
+                     .counted = t->counted,
+                     .empty = (double)t->empty,
+                     .nonfinite = (double)t->nonfinite,
+                     .lost = t->lost};
+    double extremes[] = {t->outside, t->cap_error, -t->least};
     for (int64_t j = 0; j < k->m; j++) k->p[j] = ota_judge_total(k->column[j]);
     if (!share_sums(k, k->p, k->m, "the column sums") ||
-        !share_sums(k, (double *)tally, ROW_TALLY, "the rows' errors") ||
-        !ota_ranks_most(&k->r->settings, extremes, count, "the largest errors"))
+        !share_sums(k, (double *)&all, ROW_TALLY, "the rows' errors") ||
+        !ota_ranks_most(&k->r->settings, extremes, 3, "the largest errors"))
         return false;
     for (int64_t j = 0; j < k->m; j++) k->column[j] = (ota_judge_sum){k->p[j], 0.0};
+    *t = (row_sums){.rows = {all.rows, 0.0},
+                    .primal = {all.primal, 0.0},
+                    .value = {all.value, 0.0},
+                    .entropy = {all.entropy, 0.0},
+                    .support = all.support,
+                    .counted = all.counted,
+                    .outside = extremes[0],
+                    .cap_error = extremes[1],
+                    .least = -extremes[2],
+                    .empty = (int64_t)all.empty,
+                    .nonfinite = (int64_t)all.nonfinite,
+                    .lost = all.lost > 0.0};
     return true;
 }
 
@@ -145,91 +177,82 @@ static void load_potentials(ota_judge_head *k) {
         k->g[j] = zero ? 0.0 : ota_array_get(g, k->batch, k->head, 0, j);
 }
 
-/* False: the communicator failed. */
-static bool judge_head(ota_judge_head *k, ota_certificate *out) {
-    *out = (ota_certificate){.size = sizeof *out};
-    if (!load_masses(k)) return false;
-    load_potentials(k);
-    const double unit = k->mass > 0.0 ? k->mass : 1.0;
-    ota_judge_sum rows = {0.0, 0.0}, primal = {0.0, 0.0}, value = {0.0, 0.0}, entropy = {0.0, 0.0};
-    double support = 0.0, counted = 0.0, least = INFINITY;
-    bool lost = false; /* weights that are not numbers although their scores are */
-    for (int64_t i = 0; i < k->n; i++) {
-        const ota_judge_row_kind kind = ota_judge_load_scores(k, i);
-        const double mu = kind == OTA_JUDGE_EMPTY ? 0.0 : ota_judge_mass_of(k, i);
-        out->empty_rows += kind == OTA_JUDGE_EMPTY;
-        if (kind == OTA_JUDGE_NONFINITE) {
-            out->nonfinite_rows++;
-            continue;
-        }
-        double rest;
-        const double total = ota_judge_load_weights(k, i, mu, &rest);
-        if (!isfinite(total)) {
-            out->nonfinite_rows++;
-            lost = true;
-            continue;
-        }
-        double positive = 0.0;
-        for (int64_t j = 0; j < k->m; j++) {
-            const double p = k->p[j];
-            ota_judge_add(&k->column[j], OTA_FAULT(CERTIFICATE_ROWS, p, i + 1 < k->n ? p : 0.0));
-            if (!(k->s[j] > -INFINITY)) {
-                out->outside = fmax(out->outside, fabs(p));
-                continue;
-            }
-            out->cap_error = fmax(out->cap_error, p - ota_judge_cap(k, j));
-            if (mu > 0.0 || p < 0.0) least = fmin(least, p);
-            positive += p > 0.0;
-            if (!(p > 0.0) && !(p < 0.0)) continue;
-            ota_judge_add(&primal, -p * k->s[j]);
-            ota_judge_add(&primal, ota_judge_regulariser(k, p));
-            ota_judge_add(&value, -p * k->s[j] + k->tau * ota_judge_xlogx(p));
-            if (mu > 0.0) ota_judge_add(&entropy, -ota_judge_xlogx(p / mu));
-        }
-        if (rest > 0.0) {
-            ota_judge_add(&primal, -rest * k->sink);
-            ota_judge_add(&primal, ota_judge_regulariser(k, rest));
-            ota_judge_add(&value, -rest * k->sink + k->tau * ota_judge_xlogx(rest));
-            if (mu > 0.0) ota_judge_add(&entropy, -ota_judge_xlogx(rest / mu));
-        }
-        double wanted = mu;
-        if (isfinite(k->row_strength)) {
-            ota_judge_add(&primal, k->row_strength * ota_judge_divergence(total, mu));
-            const double f = k->has_f                  ? k->f[i]
-                             : total > 0.0 && mu > 0.0 ? -k->row_strength * log(total / mu)
-                                                       : 0.0;
-            if (mu > 0.0) wanted = mu * exp(-f / k->row_strength);
-        }
-        ota_judge_add(&rows, fabs(total - wanted));
-        if (mu > 0.0) {
-            support += positive;
-            counted += 1.0;
-        }
-    }
-    row_tally all = {.rows = ota_judge_total(rows),
-                     .primal = ota_judge_total(primal),
-                     .value = ota_judge_total(value),
-                     .entropy = ota_judge_total(entropy),
-                     .support = support,
-                     .counted = counted,
-                     .empty = (double)out->empty_rows,
-                     .nonfinite = (double)out->nonfinite_rows,
-                     .lost = lost};
-    double extremes[] = {out->outside, out->cap_error, -least};
-    if (!share_rows(k, &all, extremes, 3)) return false;
-    lost = all.lost > 0.0;
-    if (k->r->settings.ranks != NULL) primal = (ota_judge_sum){all.primal, 0.0};
-    out->empty_rows = (int64_t)all.empty;
-    out->nonfinite_rows = (int64_t)all.nonfinite;
-    out->outside = extremes[0];
-    out->cap_error = extremes[1];
-    out->row_error = lost ? INFINITY : all.rows / unit;
-    out->value = all.value;
-    out->entropy = all.counted > 0.0 ? all.entropy / all.counted : 0.0;
-    out->support = all.counted > 0.0 ? all.support / all.counted : 0.0;
-    out->minimum = isinf(extremes[2]) ? 0.0 : -extremes[2];
+/* What the weight p of a pair or sink with score s adds to the objective, the value and the entropy. */
+static void add_weight(const ota_judge_head *k, row_sums *t, double p, double s, double mu) {
+    ota_judge_add(&t->primal, -p * s);
+    ota_judge_add(&t->primal, ota_judge_regulariser(k, p));
+    ota_judge_add(&t->value, -p * s + k->tau * ota_judge_xlogx(p));
+    if (mu > 0.0) ota_judge_add(&t->entropy, -ota_judge_xlogx(p / mu));
+}
 
-    /* Keys that no mass can reach, such as padding, take no share of it [TOT-48]. */
+/* The weights k->p of a row under its scores k->s. */
+static void judge_pairs(const ota_judge_head *k, row_sums *t, double mu) {
+    double positive = 0.0;
+    for (int64_t j = 0; j < k->m; j++) {
+        const double p = k->p[j];
+        if (!(k->s[j] > -INFINITY)) {
+            t->outside = fmax(t->outside, fabs(p));
+            continue;
+        }
+        t->cap_error = fmax(t->cap_error, p - ota_judge_cap(k, j));
+        if (mu > 0.0 || p < 0.0) t->least = fmin(t->least, p);
+        positive += p > 0.0;
+        if (p > 0.0 || p < 0.0) add_weight(k, t, p, k->s[j], mu);
+    }
+    if (mu > 0.0) {
+        t->support += positive;
+        t->counted += 1.0;
+    }
+}
+
+/* What row i should sum to; a relaxed row pays for what its total lacks of mu. */
+static double wanted_total(const ota_judge_head *k, row_sums *t, int64_t i, double mu,
+                           double total) {
+    if (!isfinite(k->row_strength)) return mu;
+    ota_judge_add(&t->primal, k->row_strength * ota_judge_divergence(total, mu));
+    if (!(mu > 0.0)) return mu;
+    const double f = k->has_f ? k->f[i] : total > 0.0 ? -k->row_strength * log(total / mu) : 0.0;
+    return mu * exp(-f / k->row_strength);
+}
+
+static void judge_row(ota_judge_head *k, row_sums *t, int64_t i) {
+    const ota_judge_row_kind kind = ota_judge_load_scores(k, i);
+    const double mu = kind == OTA_JUDGE_EMPTY ? 0.0 : ota_judge_mass_of(k, i);
+    t->empty += kind == OTA_JUDGE_EMPTY;
+    if (kind == OTA_JUDGE_NONFINITE) {
+        t->nonfinite++;
+        return;
+    }
+    double rest;
+    const double total = ota_judge_load_weights(k, i, mu, &rest);
+    if (!isfinite(total)) {
+        t->nonfinite++;
+        t->lost = true;
+        return;
+    }
+    for (int64_t j = 0; j < k->m; j++)
+        ota_judge_add(&k->column[j],
+                      OTA_FAULT(CERTIFICATE_ROWS, k->p[j], i + 1 < k->n ? k->p[j] : 0.0));
+    judge_pairs(k, t, mu);
+    if (rest > 0.0) add_weight(k, t, rest, k->sink, mu);
+    ota_judge_add(&t->rows, fabs(total - wanted_total(k, t, i, mu, total)));
+}
+
+static void write_rows(const row_sums *t, double unit, ota_certificate *out) {
+    out->empty_rows = t->empty;
+    out->nonfinite_rows = t->nonfinite;
+    out->outside = t->outside;
+    out->cap_error = t->cap_error;
+    out->row_error = t->lost ? INFINITY : ota_judge_total(t->rows) / unit;
+    out->value = ota_judge_total(t->value);
+    out->entropy = t->counted > 0.0 ? ota_judge_total(t->entropy) / t->counted : 0.0;
+    out->support = t->counted > 0.0 ? t->support / t->counted : 0.0;
+    out->minimum = isinf(t->least) ? 0.0 : t->least;
+}
+
+/* What the keys receive against an equal share, and what relaxed columns pay for theirs. Keys that no mass can reach, such
+ * as padding, take no share of it [TOT-48]. */
+static void judge_columns(const ota_judge_head *k, row_sums *t, ota_certificate *out) {
     int64_t reached = 0;
     for (int64_t j = 0; j < k->m; j++) reached += k->used[j];
     const double share = reached > 0 ? k->mass / (double)reached : 0.0;
@@ -241,11 +264,16 @@ static bool judge_head(ota_judge_head *k, ota_certificate *out) {
         if (k->used[j]) fewest = fmin(fewest, received);
         out->delta = fmax(out->delta, share > 0.0 ? fabs(c - k->nu[j]) / share : 0.0);
         if (k->rule == OTA_COLUMNS_RELAXED)
-            ota_judge_add(&primal, k->r->problem.strength * ota_judge_divergence(c, k->target[j]));
+            ota_judge_add(&t->primal,
+                          k->r->problem.strength * ota_judge_divergence(c, k->target[j]));
     }
     out->receiver_max = most;
     out->receiver_min = reached > 0 ? fewest : 0.0;
-    out->primal = ota_judge_total(primal);
+    out->primal = ota_judge_total(t->primal);
+}
+
+/* The dual at the best f for the given or recovered g, and the column error. False: the communicator failed. */
+static bool judge_dual(ota_judge_head *k, bool lost, double unit, ota_certificate *out) {
     const bool known = k->has_g || (k->from_coupling && !lost && ota_judge_recover_potentials(k));
     const bool pruned = known && k->component != NULL;
     const bool has_dual = known && k->rule != OTA_COLUMNS_ELASTIC &&
@@ -265,13 +293,29 @@ static bool judge_head(ota_judge_head *k, ota_certificate *out) {
     if (!share_sums(k, duals, 2, "the dual")) return false;
     out->column_error = column_error(k) / unit;
     /* A relaxed plan alone: is it the plan of the potential its own column sums ask for? */
-    if (k->rule == OTA_COLUMNS_RELAXED && !k->has_g) {
+    if (k->rule == OTA_COLUMNS_RELAXED && !k->has_g)
         out->column_error = known ? duals[1] / unit : INFINITY;
-    }
-    if (lost) out->column_error = INFINITY;
     out->dual = has_dual ? duals[0] + ota_judge_column_dual(k) : NAN;
     out->gap = out->primal - out->dual;
-    if (lost) out->primal = out->value = out->dual = out->gap = NAN;
+    return true;
+}
+
+/* False: the communicator failed. */
+static bool judge_head(ota_judge_head *k, ota_certificate *out) {
+    *out = (ota_certificate){.size = sizeof *out};
+    if (!load_masses(k)) return false;
+    load_potentials(k);
+    const double unit = k->mass > 0.0 ? k->mass : 1.0;
+    row_sums t = {.least = INFINITY};
+    for (int64_t i = 0; i < k->n; i++) judge_row(k, &t, i);
+    if (!share_rows(k, &t)) return false;
+    write_rows(&t, unit, out);
+    judge_columns(k, &t, out);
+    if (!judge_dual(k, t.lost, unit, out)) return false;
+    if (t.lost) {
+        out->column_error = INFINITY;
+        out->primal = out->value = out->dual = out->gap = NAN;
+    }
     return true;
 }
 
