@@ -63,7 +63,17 @@ LETTERS = st.sampled_from(
         "aestdlmrv'TS 12.,!-_\n\r\t<|>\u00e9\u0301\u4e2d\u3000\u2003\u00a0\u017f\u0130\u03a3\U0001f44d\u200d"
     )
 )
-TEXTS = st.one_of(st.text(LETTERS, max_size=60), st.text(max_size=40))
+# The judge knows the marks of an older Unicode, so that it strips fewer, and two that are letters now.
+OTHER_MARKS = [
+    character
+    for character in map(chr, [*range(128, 0xD800), *range(0xE000, 0x110000)])
+    if unicodedata.category(character).startswith("M")
+    != (normalizers.StripAccents().normalize_str("a" + character) == "a")
+]
+TEXTS = st.one_of(
+    st.text(LETTERS, max_size=60),
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters=OTHER_MARKS), max_size=40),
+)
 
 
 def train_bytes() -> models.BPE:
