@@ -322,8 +322,8 @@ typedef struct ota_problem {
 /* Which rows a rank holds, of the whole problem's in the order of their positions. */
 typedef enum ota_shares {
     OTA_SHARES_IN_ORDER = 0, /* rank 0 the first rows, rank 1 the next ... */
-    /* cut in 2 ranks pieces, rank r holds pieces r and 2 ranks - 1 - r, in this order: its first (count + 1) / 2 rows and
-       the rest. Causal rows then cost every rank the same */
+    /* cut in 2 ranks pieces, rank r holds pieces r and 2 ranks - 1 - r, in this order: its first (count + 1) / 2 rows, or
+       as many as first_pieces says, and the rest. Causal rows then cost every rank the same */
     OTA_SHARES_ZIGZAG
 } ota_shares;
 
@@ -373,6 +373,10 @@ typedef struct ota_communicator {
     int (*send_receive)(void *user, int to, const void *given, int64_t bytes, int from,
                         void *wanted, int64_t wanted_bytes);
     ota_key_course keys;
+    /* zigzag: how many of this rank's queries and how many of its keys are its first piece, where that is not half of them
+       (of sequences packed one behind the other, which zigzag shares cut anywhere); NULL: half. Read while plans are made
+       and by ota_certify */
+    const int64_t *first_pieces;
 } ota_communicator;
 
 /* ---- options -------------------------------------------------------------------------------- */

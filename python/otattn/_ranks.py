@@ -53,7 +53,13 @@ def _memory(address: int, count: int, dtype: torch.dtype) -> Tensor:
 class Link:
     """The struct ota_communicator over a process group, and the exception that a call of it met."""
 
-    def __init__(self, group: dist.ProcessGroup | None, shares: str, keys: str) -> None:
+    def __init__(
+        self,
+        group: dist.ProcessGroup | None,
+        shares: str,
+        keys: str,
+        first_pieces: tuple[int, int] | None = None,
+    ) -> None:
         if shares not in SHARES:
             raise ValueError(f"shares is {shares!r}, wanted 'in_order' or 'zigzag'")
         if keys not in _KEYS:
@@ -70,6 +76,8 @@ class Link:
             _GATHER(self._guarded(self._gather)),
             _PASS_ON(self._guarded(self._send_receive)),
         )
+        # Of this rank's queries and keys, where zigzag shares are not cut into halves.
+        self.first_pieces = None if first_pieces is None else (ctypes.c_int64 * 2)(*first_pieces)
         reduce, gather, pass_on = (ctypes.cast(call, ctypes.c_void_p) for call in self.calls)
         self.struct = c.Communicator(
             ctypes.sizeof(c.Communicator),
@@ -81,6 +89,7 @@ class Link:
             None,
             pass_on,
             _KEYS[keys],
+            None if self.first_pieces is None else ctypes.addressof(self.first_pieces),
         )
 
     def _place(self) -> tuple[int, int]:
@@ -155,9 +164,10 @@ class Members(Link):
         members: Sequence[int],
         shares: str = "in_order",
         keys: str = "chosen",
+        first_pieces: tuple[int, int] | None = None,
     ) -> None:
         self.members = list(members)
-        super().__init__(group, shares, keys)
+        super().__init__(group, shares, keys, first_pieces)
 
     def _place(self) -> tuple[int, int]:
         return self.members.index(dist.get_rank(self.group)), len(self.members)

@@ -209,6 +209,7 @@ class Communicator(ctypes.Structure):
         ("user", ctypes.c_void_p),
         ("send_receive", ctypes.c_void_p),
         ("keys", ctypes.c_int),
+        ("first_pieces", ctypes.c_void_p),
     )
 
 

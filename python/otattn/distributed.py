@@ -102,33 +102,72 @@ def attention(
     return DTensor.from_local(out, *mesh, run_check=False)
 
 
-def _shared_out(group: Any, rows: int, keys: int, bounds: Sequence[list[int]]) -> list[list[int]]:
-    """Where every rank's queries and keys begin, both with the end; bounds that differ are refused."""
+def _check_shares(shares: str) -> None:
+    if shares not in SHARES:
+        raise ValueError(f"shares is {shares!r}, wanted 'in_order' or 'zigzag'")
+
+
+_Pieces = tuple[range, range]
+
+
+def _pieces_of(counts: Sequence[int], shares: str) -> list[_Pieces]:
+    """The rows that every rank holds, one piece behind the other; in order the second is empty."""
+    first = [(x + 1) // 2 if shares == "zigzag" else x for x in counts]
+    rest = [x - half for x, half in zip(counts, first, strict=True)]
+    begins = list(itertools.accumulate(first, initial=0))
+    found = []
+    for rank, (half, other) in enumerate(zip(first, rest, strict=True)):
+        second = begins[-1] + sum(rest[rank + 1 :])
+        found.append((range(begins[rank], begins[rank] + half), range(second, second + other)))
+    return found
+
+
+def _shared_out(
+    group: Any, rows: int, keys: int, bounds: Sequence[list[int]], shares: str
+) -> list[list[_Pieces]]:
+    """Where every rank's queries and keys lie; bounds that differ are refused."""
     ranks = dist.get_world_size(group)
     cuda = dist.get_backend(group) == "nccl"
     device = torch.device("cuda", torch.cuda.current_device()) if cuda else torch.device("cpu")
-    mine = torch.tensor([rows, keys, zlib.crc32(repr(bounds).encode())], device=device)
+    mine = torch.tensor([rows, keys, zlib.crc32(repr((bounds, shares)).encode())], device=device)
     all_ranks = [torch.empty_like(mine) for _ in range(ranks)]
     dist.all_gather(all_ranks, mine, group=group)
     counts = [x.tolist() for x in all_ranks]
     for rank, count in enumerate(counts):
         if count[2] != counts[0][2]:
             raise ValueError(
-                f"rank {rank} has other bounds in cu_seq_q or cu_seq_k than rank 0; give all the same"
+                f"rank {rank} has other bounds in cu_seq_q or cu_seq_k, or another order of shares, than "
+                "rank 0; give all the same"
             )
-    found = [list(itertools.accumulate((x[k] for x in counts), initial=0)) for k in range(2)]
-    for name, cumulative, starts in zip(("cu_seq_q", "cu_seq_k"), bounds, found, strict=True):
-        if cumulative[-1] != starts[-1]:
-            raise ValueError(
-                f"{name} ends at {cumulative[-1]}, but all ranks together hold {starts[-1]} rows"
-            )
-    return found
+    for name, cumulative, k in zip(("cu_seq_q", "cu_seq_k"), bounds, range(2), strict=True):
+        held = sum(x[k] for x in counts)
+        if cumulative[-1] != held:
+            raise ValueError(f"{name} ends at {cumulative[-1]}, but all ranks together hold {held} rows")
+    return [_pieces_of([x[k] for x in counts], shares) for k in range(2)]
 
 
-def _overlap(begin: int, end: int, first: int, last: int) -> slice:
-    """Of rows [first, last) those in [begin, end), counted from `first`."""
-    low, high = max(begin, first), min(end, last)
-    return slice(low - first, max(low, high) - first)
+class _Held(NamedTuple):
+    """Of a sequence what lies in the first and in the second piece of a rank, as slices of its rows."""
+
+    first: slice
+    second: slice
+
+    def lengths(self) -> tuple[int, int]:
+        return self.first.stop - self.first.start, self.second.stop - self.second.start
+
+    def of(self, x: Tensor) -> Tensor:
+        if self.lengths()[1] == 0:
+            return x[self.first]
+        return x[self.second] if self.lengths()[0] == 0 else torch.cat((x[self.first], x[self.second]))
+
+
+def _held(begin: int, end: int, pieces: _Pieces) -> _Held:
+    slices, at = [], 0
+    for piece in pieces:
+        low, high = max(begin, piece.start), min(end, piece.stop)
+        slices.append(slice(at + low - piece.start, at + max(low, high) - piece.start))
+        at += len(piece)
+    return _Held(*slices)
 
 
 class _Sequence(NamedTuple):
@@ -136,23 +175,23 @@ class _Sequence(NamedTuple):
 
     number: int
     members: list[int]
-    rows: slice  # of this rank's queries
-    keys: slice
+    rows: _Held  # of this rank's queries
+    keys: _Held
 
 
-def _sequences_of(rank: int, bounds: Sequence[list[int]], starts: list[list[int]]) -> list[_Sequence]:
+def _sequences_of(rank: int, bounds: Sequence[list[int]], pieces: list[list[_Pieces]]) -> list[_Sequence]:
     """In an order that is the same on all ranks: first those that ranks share, beginning with neighbours
     (0, 1), (2, 3) ..., which can be solved side by side; then those that are one rank's alone."""
     found = []
     for s in range(len(bounds[0]) - 1):
-        pieces = [
-            [_overlap(cumulative[s], cumulative[s + 1], a, b) for a, b in itertools.pairwise(first)]
-            for cumulative, first in zip(bounds, starts, strict=True)
+        held = [
+            [_held(cumulative[s], cumulative[s + 1], of_rank) for of_rank in of_kind]
+            for cumulative, of_kind in zip(bounds, pieces, strict=True)
         ]
-        held = [max(x.stop - x.start for x in of_rank) > 0 for of_rank in zip(*pieces, strict=True)]
-        members = [k for k, holds in enumerate(held) if holds]
+        some = [sum(rows.lengths() + keys.lengths()) > 0 for rows, keys in zip(*held, strict=True)]
+        members = [k for k, holds in enumerate(some) if holds]
         if rank in members and bounds[0][s + 1] > bounds[0][s]:
-            found.append(_Sequence(s, members, pieces[0][rank], pieces[1][rank]))
+            found.append(_Sequence(s, members, held[0][rank], held[1][rank]))
     return sorted(found, key=lambda x: (len(x.members) == 1, x.members[0] % 2, x.number))
 
 
@@ -178,6 +217,7 @@ def varlen_attention(
     scale: float | None = None,
     *,
     group: dist.ProcessGroup | None = None,
+    shares: str = "in_order",
     keys: str = "chosen",
     window_size: tuple[int, int] = (-1, -1),
     causal_align: str = "bottom_right",
@@ -185,7 +225,7 @@ def varlen_attention(
     dropout_offset: int = 0,
     **keywords: Any,
 ) -> Any:
-    """`otattn.varlen_attention` of packed rows that lie on many ranks, shared out in order.
+    """`otattn.varlen_attention` of packed rows that lie on many ranks.
 
     A sequence that lies on one rank is solved there, without a message, by any method; one that lies on more
     by those ranks alone, by any method that can share out its rows.
@@ -200,6 +240,9 @@ def varlen_attention(
         Bounds of the sequences among the rows of all ranks, the same on every rank.
     group : ProcessGroup, optional
         Default: all processes.
+    shares : {"in_order", "zigzag"}
+        Which of all packed rows a rank holds: `rows_of` tells. "zigzag" gives all ranks equal work on causal
+        rows where sequences are as long as ranks' shares or longer.
     keys : {"chosen", "gathered", "in_ring"}
         As in `attention`, of sequences on more than one rank.
     max_q, max_k, dropout_p, is_causal, scale, window_size, causal_align, dropout_offset, **keywords
@@ -231,16 +274,18 @@ def varlen_attention(
             raise ValueError(f"{name} has shape {shape_text(x)}, wanted (total, heads, width)")
     bounds = [bounds_of("cu_seq_q", cu_seq_q), bounds_of("cu_seq_k", cu_seq_k)]
     check_lengths(bounds, (max_q, max_k))
-    starts = _shared_out(group, query.shape[0], key.shape[0], bounds)
+    _check_shares(shares)
+    pieces = _shared_out(group, query.shape[0], key.shape[0], bounds, shares)
     if dropout_p != 0.0 and dropout_seed is None:
         raise ValueError(
             "dropout_seed is None; give every rank the same number, or they drop different pairs"
         )
     rank = dist.get_rank(group)
     window = None if max(window_size) < 0 else window_size
-    outs: dict[int, Tensor] = {}
-    for s in _sequences_of(rank, bounds, starts):
-        q, k, v = query[s.rows].swapaxes(0, 1), key[s.keys].swapaxes(0, 1), value[s.keys].swapaxes(0, 1)
+    outs: dict[tuple[int, int], Tensor] = {}
+    for s in _sequences_of(rank, bounds, pieces):
+        held = (s.rows.of(query), s.keys.of(key), s.keys.of(value))
+        q, k, v = (x.swapaxes(0, 1) for x in held)
         settings: dict[str, Any] = {
             "dropout_p": dropout_p,
             "is_causal": is_causal,
@@ -256,8 +301,11 @@ def varlen_attention(
         else:
             tells = rank == s.members[0]
             once = {name: _told_once(x, tells) for name, x in keywords.items()}
-            out = solve(Members(group, s.members, keys=keys), q, k, v, **settings, **once)
-        outs[s.number] = out.swapaxes(0, 1)
+            first = (s.rows.lengths()[0], s.keys.lengths()[0]) if shares == "zigzag" else None
+            link = Members(group, s.members, shares, keys, first)
+            out = solve(link, q, k, v, **settings, **once)
+        for piece, rows in enumerate(out.swapaxes(0, 1).split(s.rows.lengths())):
+            outs[piece, s.number] = rows
     empty = query.new_zeros((0, query.shape[1], value.shape[2]))
     # Of no rows and no keys, so that backward finds a way to every operand.
     empty = empty + (query[:0].sum() + key[:0].sum() + value[:0].sum())
@@ -285,15 +333,8 @@ def rows_of(total: int, *, group: dist.ProcessGroup | None = None, shares: str =
     Tensor of int64, shape (rows of this rank,)
         In the order in which `attention` wants them: ``x.index_select(-2, rows_of(n))`` is the share.
     """
-    if shares not in SHARES:
-        raise ValueError(f"shares is {shares!r}, wanted 'in_order' or 'zigzag'")
+    _check_shares(shares)
     rank, ranks = dist.get_rank(group), dist.get_world_size(group)
     counts = [total * (k + 1) // ranks - total * k // ranks for k in range(ranks)]
-    if shares == "in_order":
-        first = sum(counts[:rank])
-        return torch.arange(first, first + counts[rank])
-    halves = [(x + 1) // 2 for x in counts]
-    first = sum(halves[:rank])
-    rest = [x - half for x, half in zip(counts, halves, strict=True)]
-    second = sum(halves) + sum(rest[rank + 1 :])
-    return torch.cat((torch.arange(first, first + halves[rank]), torch.arange(second, second + rest[rank])))
+    pieces = _pieces_of(counts, shares)[rank]
+    return torch.cat([torch.arange(piece.start, piece.stop) for piece in pieces])

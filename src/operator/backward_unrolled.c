@@ -4,6 +4,20 @@
 
 #include <math.h>
 
+/* Of rows on many processes: the mass of all, and which keys a row of any of them may use or reaches. What a sum that failed
+ * leaves is nobody's, since every later one fails, too. */
+static void share_masses(ota_head *head, unsigned char *used, double *nu) {
+    const ota_settings *settings = head->settings;
+    if (settings->ranks == NULL) return;
+    const double reached = settings->ranks->to.ranks + 1.0;
+    for (int64_t j = 0; j < head->columns; j++) nu[j] = used[j] + reached * nu[j];
+    (void)ota_ranks_sum(settings, nu, head->columns, &head->mass, 1, "the masses of the rounds");
+    for (int64_t j = 0; j < head->columns; j++) {
+        used[j] = nu[j] > 0.0;
+        nu[j] = nu[j] >= reached ? 1.0 : 0.0;
+    }
+}
+
 /* Masses as forward's rounds saw them: mu without empty rows, and which keys are usable or reached. */
 static void load_masses(ota_backward_job *job, ota_head *head, double *mu, double *nu) {
     const ota_plan *plan = job->plan;
@@ -29,6 +43,7 @@ static void load_masses(ota_backward_job *job, ota_head *head, double *mu, doubl
         if (!any) mu[i] = 0.0;
         head->mass += mu[i];
     }
+    share_masses(head, s->held, nu);
 }
 
 void ota_backward_targets(const ota_backward_job *job, const ota_head *head, double *nu) {

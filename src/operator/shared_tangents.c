@@ -8,15 +8,6 @@
 #include "ring/ring.h"
 #include "shared.h"
 
-static ota_status refuse(const ota_plan *plan, const ota_tangents *along, ota_error *error) {
-    if (plan->shards->in_ring) return ota_ring_check_tangents(plan, along, error);
-    if (ota_backward_mode_of(plan) == OTA_BACKWARD_UNROLLED)
-        return ota_fail(error, OTA_UNSUPPORTED, "communicator",
-                        "let communicator.keys be OTA_KEYS_IN_RING, or solve to a tolerance",
-                        "tangents of fixed rounds need keys in a ring or all rows in one process");
-    return OTA_OK;
-}
-
 /* A share becomes the tangents of all, in the memory of their gradients. */
 static ota_status take_share(const ota_shards *shards, const char *name, ota_array *mine,
                              const ota_array *all, ota_error *error) {
@@ -35,7 +26,7 @@ ota_status ota_shared_tangents(const ota_plan *plan, const ota_tangents *given, 
                         given == NULL ? "tangents is NULL" : "tangents.size is 0");
     TRY(ota_check_sized(wide, sizeof *wide, given, given->size, "tangents.size", error));
     wide->size = sizeof *wide;
-    TRY(refuse(plan, wide, error));
+    if (shards->in_ring) TRY(ota_ring_check_tangents(plan, wide, error));
     if (shards->from_matrix) return OTA_OK;
     const bool ring = shards->in_ring;
     TRY(take_share(shards, "keys", &wide->keys, ring ? &shards->all_keys : &shards->key_grads,

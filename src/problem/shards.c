@@ -59,6 +59,9 @@ static ota_status check_communicator(const ota_communicator *to, ota_error *erro
     if ((int)to->shares < 0 || to->shares > OTA_SHARES_ZIGZAG)
         return ota_fail(error, OTA_EINVAL, "communicator", "use one of the OTA_SHARES_ orders",
                         "communicator.shares is %d", (int)to->shares);
+    if (to->first_pieces != NULL && to->shares != OTA_SHARES_ZIGZAG)
+        return ota_fail(error, OTA_EINVAL, "communicator", "leave it NULL",
+                        "communicator.first_pieces is given, but shares in order have one piece");
     if ((int)to->keys < 0 || to->keys > OTA_KEYS_IN_RING)
         return ota_fail(error, OTA_EINVAL, "communicator", "use one of the OTA_KEYS_ courses",
                         "communicator.keys is %d", (int)to->keys);
@@ -72,8 +75,8 @@ static ota_status take_messages(ota_shards *shards, ota_error *error) {
     const int ranks = shards->ranks.to.ranks;
     bool all = true;
     shards->ranks.room = take(shards, OTA_RANKS_ROOM + OTA_RANKS_BESIDES, sizeof(double), &all);
-    shards->key_shares = take(shards, ranks, sizeof(int64_t), &all);
-    shards->counts = take(shards, ranks, sizeof(int64_t), &all);
+    shards->key_shares = take(shards, 2 * (int64_t)ranks, sizeof(int64_t), &all);
+    shards->counts = take(shards, 2 * (int64_t)ranks, sizeof(int64_t), &all);
     shards->offsets = take(shards, ranks, sizeof(int64_t), &all);
     shards->piece = take(shards, OTA_RANKS_ROOM, sizeof(double), &all);
     shards->facts = take(shards, (int64_t)ota_shards_facts_bytes(ranks), 1, &all);

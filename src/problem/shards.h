@@ -16,8 +16,8 @@ typedef struct ota_shards {
     bool from_matrix;     /* scores are given: keys and values are whole */
     bool in_ring;         /* keys and values come by turns, and are nowhere together */
     int64_t key_share;    /* keys of this rank */
-    int64_t *key_shares;  /* [ranks] */
-    int64_t *counts;      /* [ranks] bytes, of one gather */
+    int64_t *key_shares;  /* [2][ranks] keys of every rank, and of these in its first piece */
+    int64_t *counts;      /* [ranks] bytes, of one gather; room for as much as key_shares */
     int64_t *offsets;     /* [ranks] */
     int64_t *facts;       /* ota_shards_facts_bytes */
     ota_array keys;       /* this rank's */
@@ -66,7 +66,8 @@ ota_status ota_shards_resolve(ota_shards *shards, const ota_problem *full,
 /* One array of all ranks' shares; a piece of every rank a message. False: the communicator failed. */
 bool ota_shards_gather(ota_shards *shards, const ota_array *mine, const ota_array *all,
                        const char *step);
-/* Where the keys of a rank lie among all: [first, first + count); `second`: the second piece of zigzag shares. */
+/* Where the rows of a rank lie among all, of `shares` like key_shares: [first, first + count); `second`: the second piece of
+ * zigzag shares. */
 void ota_shards_piece(const ota_shards *shards, const int64_t *shares, int rank, bool second,
                       int64_t *first, int64_t *count);
 

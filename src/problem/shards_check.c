@@ -16,7 +16,7 @@ typedef struct facts {
 } facts;
 
 /* The first facts are each rank's own. */
-enum { STATUS, QUERIES, KEYS, OWN };
+enum { STATUS, QUERIES, KEYS, FIRST_QUERIES, FIRST_KEYS, OWN };
 
 static void whole(facts *f, const char *name, int64_t value) {
     f->name[f->count] = name;
@@ -132,15 +132,32 @@ ota_status ota_shards_read(const ota_problem *problem, const ota_options *option
 
 void ota_shards_piece(const ota_shards *shards, const int64_t *shares, int rank, bool second,
                       int64_t *first, int64_t *count) {
-    const bool zigzag = shards->ranks.to.shares == OTA_SHARES_ZIGZAG;
     const int ranks = shards->ranks.to.ranks;
-    const int64_t half = zigzag ? (shares[rank] + 1) / 2 : shares[rank];
+    const int64_t *of_first = shares + ranks;
     int64_t at = 0;
-    for (int k = 0; k < (second ? ranks : rank); k++)
-        at += zigzag ? (shares[k] + 1) / 2 : shares[k];
-    for (int k = ranks - 1; second && k > rank; k--) at += shares[k] / 2;
+    for (int k = 0; k < (second ? ranks : rank); k++) at += of_first[k];
+    for (int k = ranks - 1; second && k > rank; k--) at += shares[k] - of_first[k];
     *first = at;
-    *count = second ? shares[rank] - half : half;
+    *count = second ? shares[rank] - of_first[rank] : of_first[rank];
+}
+
+/* Of `count` queries (kind 0) or keys (1) of this rank those in its first piece. */
+static int64_t first_piece(const ota_communicator *to, int kind, int64_t count) {
+    if (to->shares != OTA_SHARES_ZIGZAG) return count;
+    return to->first_pieces != NULL ? to->first_pieces[kind] : (count + 1) / 2;
+}
+
+static ota_status check_pieces(const ota_communicator *to, const int64_t *counts,
+                               ota_error *error) {
+    static const char *const names[] = {"queries", "keys"};
+    for (int k = 0; k < 2; k++) {
+        const int64_t first = first_piece(to, k, counts[k]);
+        if (first >= 0 && first <= counts[k]) continue;
+        return ota_fail(error, OTA_EINVAL, "communicator", "let it be between 0 and all of them",
+                        "communicator.first_pieces has %" PRId64 " of %" PRId64 " %s", first,
+                        counts[k], names[k]);
+    }
+    return OTA_OK;
 }
 
 static ota_share rows_of(const ota_shards *shards, const int64_t *shares) {
@@ -203,10 +220,14 @@ ota_status ota_shards_compare(ota_shards *shards, const ota_problem *problem,
     const int ranks = shards->ranks.to.ranks;
     const bool matrix = ota_array_present(&problem->scores);
     const ota_array *rows = matrix ? &problem->scores : &problem->queries;
+    const ota_communicator *to = &shards->ranks.to;
+    const int64_t counts[] = {rows->size[2],
+                              matrix ? problem->scores.size[3] : problem->keys.size[2]};
+    if (status == OTA_OK) status = check_pieces(to, counts, error);
     facts f = {.count = 0};
     whole(&f, "status", status);
-    whole(&f, "queries", rows->size[2]);
-    whole(&f, "keys", matrix ? problem->scores.size[3] : problem->keys.size[2]);
+    for (int k = 0; k < 2; k++) whole(&f, "size", counts[k]);
+    for (int k = 0; k < 2; k++) whole(&f, "first piece", first_piece(to, k, counts[k]));
     list_build(&f, &shards->ranks.to);
     list_problem(&f, problem);
     list_options(&f, options);
@@ -221,7 +242,9 @@ ota_status ota_shards_compare(ota_shards *shards, const ota_problem *problem,
                !__builtin_add_overflow(row_total, theirs[QUERIES], &row_total) &&
                !__builtin_add_overflow(key_total, theirs[KEYS], &key_total);
         shards->counts[k] = theirs[QUERIES];
+        shards->counts[ranks + k] = theirs[FIRST_QUERIES];
         shards->key_shares[k] = theirs[KEYS];
+        shards->key_shares[ranks + k] = theirs[FIRST_KEYS];
     }
     if (compared != OTA_OK) return compared;
     if (!fits || row_total > INT64_MAX / 64 || key_total > INT64_MAX / 64)

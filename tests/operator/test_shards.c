@@ -92,6 +92,7 @@ static void solve_part(crew_rank *rank, void *context) {
     scene *s = context;
     part *p = &s->parts[rank->to.rank];
     setting now = {0};
+    if (s->pieces) rank->to.first_pieces = s->first[rank->to.rank];
     ota_options options = {.size = sizeof options,
                            .threads = s->threads,
                            .communicator = &rank->to,
@@ -260,6 +261,32 @@ static void rows_of_many_ranks_are_those_of_one_process(void **state) {
     free(s);
 }
 
+/* Zigzag shares whose first pieces are not half of them: all, none, or any number between. */
+static void pieces_of_any_length(void **state) {
+    (void)state;
+    static const int tried[] = {1, 2, 5, 8, 10, 12, 13, 15};
+    scene *s = malloc(sizeof *s);
+    for (size_t k = 0; k < sizeof tried / sizeof tried[0]; k++) {
+        draw(s, &cells[tried[k]], 900 + (uint64_t)k);
+        solve_whole(&s->all);
+        for (int ranks = 2; ranks <= 4; ranks++) {
+            share_out(s, ranks, ranks == 4);
+            s->pieces = true;
+            for (int r = 0; r < ranks; r++) {
+                const int64_t all = s->shares[r];
+                const int64_t drawn = (int64_t)(uniform() * (double)(all + 1));
+                s->first[r][0] = s->first[r][1] = r == 0 ? all : r == 1 && ranks > 2 ? 0 : drawn;
+            }
+            cut(s, ranks, OTA_SHARES_ZIGZAG);
+            crew *c = crew_of(ranks, OTA_SHARES_ZIGZAG);
+            crew_run(c, solve_part, s);
+            compare(s, ranks, tolerance_of(&cells[tried[k]]));
+            crew_free(c);
+        }
+    }
+    free(s);
+}
+
 /* The sum that docs/users/many-machines.md promises. */
 static int64_t promised(const cell *c, int64_t share, int64_t rounds) {
     const int64_t number = c->narrow ? 4 : 8;
@@ -357,6 +384,7 @@ static void a_rank_that_fails_ends_all(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pieces_of_any_length),
         cmocka_unit_test(bytes_are_those_of_the_formula),
         cmocka_unit_test(the_same_bits_twice),
         cmocka_unit_test(a_rank_that_fails_ends_all),

@@ -57,6 +57,23 @@ static void other_axis(setting *now, ota_options *options, int rank) {
     now->problem.axis = OTA_AXIS_COLUMNS;
 }
 
+/* Of the rank's own communicator, which the options lend. */
+static void lay_pieces(const ota_options *options, ota_shares shares, const int64_t *first) {
+    ota_communicator *to = (ota_communicator *)(uintptr_t)options->communicator;
+    to->shares = shares;
+    to->first_pieces = first;
+}
+static void pieces_in_order(setting *now, ota_options *options, int rank) {
+    static const int64_t first[] = {2, 2};
+    (void)now;
+    if (rank == 1) lay_pieces(options, OTA_SHARES_IN_ORDER, first);
+}
+static void more_than_all(setting *now, ota_options *options, int rank) {
+    static const int64_t first[] = {2, N};
+    (void)now;
+    lay_pieces(options, OTA_SHARES_ZIGZAG, rank == 2 ? first : NULL);
+}
+
 static const refusal refusals[] = {
     {other_temperature, "softmax", "rank 1 has another temperature than rank 0", OTA_EMISMATCH},
     {other_rounds, "softmax/exact", "rank 2 has max_rounds 7 where rank 0 has 0", OTA_EMISMATCH},
@@ -65,6 +82,8 @@ static const refusal refusals[] = {
     {no_problem, "softmax", "rank 2 refused the call with 'invalid'", OTA_EMISMATCH},
     {some_receivers, "softmax/exact", "receiver is present on 2 of 3 ranks", OTA_EMISMATCH},
     {narrow_values, "softmax", "rank 0 refused the call with 'invalid'", OTA_EMISMATCH},
+    {pieces_in_order, "softmax", "rank 1 refused the call with 'invalid'", OTA_EMISMATCH},
+    {more_than_all, "softmax", "rank 2 refused the call with 'invalid'", OTA_EMISMATCH},
     {other_axis, "softmax/exact", "cannot share out its rows: the columns axis", OTA_UNSUPPORTED},
     {nothing, "hard/exact", "cannot share out its rows: coupled columns", OTA_UNSUPPORTED},
     {nothing, "softmax/online:2", "cannot share out its rows: online columns", OTA_UNSUPPORTED},

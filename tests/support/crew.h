@@ -170,21 +170,29 @@ static inline void crew_free(crew *c) {
     free(c);
 }
 
-/* Whole-problem numbers of the rows that a rank holds, of shares[ranks]; returns how many. */
-static inline int64_t crew_rows(const int64_t *shares, int ranks, int rank, ota_shares order,
-                                int64_t *rows) {
+/* Whole-problem numbers of the rows that a rank holds, of shares[ranks] of which firsts[ranks] are first pieces; returns how
+ * many. */
+static inline int64_t crew_rows_of_pieces(const int64_t *shares, const int64_t *firsts, int ranks,
+                                          int rank, int64_t *rows) {
     int64_t at = 0, count = 0;
-    const bool zigzag = order == OTA_SHARES_ZIGZAG;
-    for (int pass = 0; pass < (zigzag ? 2 : 1); pass++) {
+    for (int pass = 0; pass < 2; pass++) {
         for (int k = 0; k < ranks; k++) {
             const int owner = pass == 0 ? k : ranks - 1 - k;
-            const int64_t first = zigzag ? (shares[owner] + 1) / 2 : shares[owner];
-            const int64_t piece = pass == 0 ? first : shares[owner] - first;
+            const int64_t piece = pass == 0 ? firsts[owner] : shares[owner] - firsts[owner];
             for (int64_t i = 0; i < piece && owner == rank; i++) rows[count++] = at + i;
             at += piece;
         }
     }
     return count;
+}
+
+/* Of pieces that are halves in zigzag order. */
+static inline int64_t crew_rows(const int64_t *shares, int ranks, int rank, ota_shares order,
+                                int64_t *rows) {
+    int64_t firsts[CREW_MOST];
+    for (int k = 0; k < ranks; k++)
+        firsts[k] = order == OTA_SHARES_ZIGZAG ? (shares[k] + 1) / 2 : shares[k];
+    return crew_rows_of_pieces(shares, firsts, ranks, rank, rows);
 }
 
 #endif

@@ -282,6 +282,12 @@ static inline void move(scene *s, rows *r, const ota_communicator *with) {
     if (s->course == OTA_KEYS_GATHERED) {
         along.row_mass = now.problem.row_mass;
         along.column_mass = now.problem.column_mass;
+        along.temperature = ota_array_of(s->temperatures, OTA_F64, 1, 1, 1, HEADS);
+        const ota_array number = ota_array_of(s->temperatures, OTA_F64, 1, 1, 1, 1);
+        const ota_column_rule rule = now.problem.columns;
+        if (rule == OTA_COLUMNS_RELAXED || rule == OTA_COLUMNS_ELASTIC) along.strength = number;
+        if (rule == OTA_COLUMNS_CAPPED) along.cap = number;
+        if (rule == OTA_COLUMNS_BOUNDED) along.lower = number;
     }
     along.out = ota_array_of(r->moved, OTA_F64, BATCH, HEADS, r->n, VALUES);
     r->status = ota_plan_create(&plan, &now.problem, VALUES, &now.options, &r->error);

@@ -90,6 +90,8 @@ typedef struct scene {
     whole all;
     part parts[CREW_MOST];
     int64_t shares[CREW_MOST];
+    int64_t first[CREW_MOST][2]; /* pieces of queries and keys, where not halves */
+    bool pieces;
     int threads;
 } scene;
 
@@ -168,7 +170,10 @@ static inline void cut(scene *s, int ranks, ota_shares order) {
     const whole *w = &s->all;
     for (int k = 0; k < ranks; k++) {
         part *p = &s->parts[k];
-        p->n = crew_rows(s->shares, ranks, k, order, p->rows);
+        int64_t firsts[CREW_MOST];
+        for (int r = 0; r < ranks; r++) firsts[r] = s->first[r][0];
+        p->n = s->pieces ? crew_rows_of_pieces(s->shares, firsts, ranks, k, p->rows)
+                         : crew_rows(s->shares, ranks, k, order, p->rows);
         const shares_rows mine = {p->rows, p->n, N};
         shares_copy(&mine, ALL, WIDTH * sizeof(double), w->q, p->q);
         shares_copy(&mine, BATCH * KEY_HEADS, WIDTH * sizeof(double), w->k, p->k);

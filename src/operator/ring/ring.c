@@ -71,11 +71,13 @@ const char *ota_ring_turns(const ota_device *ring) {
 /* Most keys of a rank, and of one of its pieces. */
 static void measure_shares(ota_device *ring) {
     const ota_shards *shards = ring->shards;
-    const bool zigzag = shards->ranks.to.shares == OTA_SHARES_ZIGZAG;
-    ring->share = 1;
-    for (int k = 0; k < shards->ranks.to.ranks; k++)
-        ring->share = ota_int_max(ring->share, shards->key_shares[k]);
-    ring->room = zigzag ? (ring->share + 1) / 2 : ring->share;
+    ring->share = ring->room = 1;
+    for (int k = 0; k < 2 * shards->ranks.to.ranks; k++) {
+        int64_t first, count;
+        ota_shards_piece(shards, shards->key_shares, k / 2, k % 2 == 1, &first, &count);
+        ring->room = ota_int_max(ring->room, count);
+        ring->share = ota_int_max(ring->share, shards->key_shares[k / 2]);
+    }
 }
 
 /* A plan of pieces, before any has come. */

@@ -171,7 +171,8 @@ static void sums_forward(void *context, int64_t chunk, int worker) {
                                job->f + first, job->u->more_partial, log2_e / job->step->t, sum);
 }
 
-static void column_levels(ota_unrolled *u, const ota_step *step, const double *f) {
+/* False: the communicator failed. */
+static bool column_levels(ota_unrolled *u, const ota_step *step, const double *f) {
     const ota_head *head = u->head;
     pass_job job = {.u = u, .step = step, .f = f};
     ota_parallel(head->pool, OTA_ADJOINT_CHUNKS, tops_forward, &job);
@@ -181,10 +182,15 @@ static void column_levels(ota_unrolled *u, const ota_step *step, const double *f
             if (top[c * head->stride + j] > top[j]) top[j] = top[c * head->stride + j];
         }
     }
+    if (!ota_ranks_most(head->settings, top, head->columns, "a round's largest scores"))
+        return false;
     ota_parallel(head->pool, OTA_ADJOINT_CHUNKS, sums_forward, &job);
     add_chunks(head, u->partial, step->level);
+    if (!ota_ranks_sum(head->settings, step->level, head->columns, NULL, 0, "a round's sums"))
+        return false;
     for (int64_t j = 0; j < head->columns; j++)
         step->level[j] = top[j] > -INFINITY ? top[j] / step->t + log(step->level[j]) : -INFINITY;
+    return true;
 }
 
 /* ---- one key's update and its derivatives ----------------------------------------------------- */
@@ -229,7 +235,7 @@ ota_status ota_unrolled_replay(ota_unrolled *u) {
     const double *f = head->f;
     for (int64_t k = 0; k < u->step_count; k++) {
         ota_step *step = &u->steps[k];
-        const ota_status going = ota_interrupted(head->settings);
+        const ota_status going = ota_interrupted_together(head->settings);
         if (going != OTA_OK) return going;
         for (int64_t j = 0; j < head->columns; j++) {
             if (head->g[j] > -INFINITY) head->g[j] *= step->ratio;
@@ -242,7 +248,7 @@ ota_status ota_unrolled_replay(ota_unrolled *u) {
             continue;
         }
         step->f = f;
-        column_levels(u, step, f);
+        if (!column_levels(u, step, f)) return OTA_ECOMM;
         for (int64_t j = 0; j < head->columns; j++)
             head->g[j] = ota_unrolled_key(head, step->t, j, step->g[j], step->level[j]).next;
     }

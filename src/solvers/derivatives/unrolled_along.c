@@ -81,7 +81,8 @@ static void columns_along(void *context, int64_t chunk, int worker) {
     }
 }
 
-static void follow_columns(ota_unrolled *u, follow_job *job) {
+/* False: the communicator failed. */
+static bool follow_columns(ota_unrolled *u, follow_job *job) {
     const ota_head *head = u->head;
     const ota_step *step = job->step;
     double *lift = u->more_partial;
@@ -89,18 +90,23 @@ static void follow_columns(ota_unrolled *u, follow_job *job) {
         lift[j] = step->level[j] > -INFINITY ? -step->t * step->level[j] : -INFINITY;
     job->lift = lift;
     ota_parallel(head->pool, OTA_ADJOINT_CHUNKS, columns_along, job);
+    double *const sums = u->partial;
+    for (int64_t c = 1; c < OTA_ADJOINT_CHUNKS; c++) {
+        for (int64_t j = 0; j < head->columns; j++) sums[j] += u->partial[c * head->stride + j];
+    }
+    if (!ota_ranks_sum(head->settings, sums, head->columns, NULL, 0, "a round's tangents"))
+        return false;
     for (int64_t j = 0; j < head->columns; j++) {
         const ota_key_update update =
             ota_unrolled_key(head, step->t, j, step->g[j], step->level[j]);
-        double sum = 0.0;
-        for (int64_t c = 0; c < OTA_ADJOINT_CHUNKS; c++) sum += u->partial[c * head->stride + j];
         double next = update.by_g * u->g_grad[j] + update.by_t * job->temperature;
         for (int p = 0; p < OTA_RULE_PARAMETERS; p++)
             next += update.by_parameter[p] * job->along->parameters[p];
         if (update.by_level > 0.0)
-            next += update.by_level * (step->t * job->along->column[j] / head->nu[j] - sum);
+            next += update.by_level * (step->t * job->along->column[j] / head->nu[j] - sums[j]);
         u->g_grad[j] = next;
     }
+    return true;
 }
 
 ota_status ota_unrolled_follow(ota_unrolled *u, const ota_unrolled_along *along) {
@@ -109,7 +115,7 @@ ota_status ota_unrolled_follow(ota_unrolled *u, const ota_unrolled_along *along)
     memset(u->g_grad, 0, (size_t)head->columns * sizeof *u->g_grad);
     for (int64_t k = 0; k < u->step_count; k++) {
         const ota_step *step = &u->steps[k];
-        const ota_status going = ota_interrupted(head->settings);
+        const ota_status going = ota_interrupted_together(head->settings);
         if (going != OTA_OK) return going;
         /* Updates at a higher temperature of the schedule do not move with tau. */
         const bool final = !(step->t > head->tau);
@@ -122,8 +128,8 @@ ota_status ota_unrolled_follow(ota_unrolled *u, const ota_unrolled_along *along)
         }
         if (step->kind == OTA_STEP_ROWS)
             ota_parallel(head->pool, OTA_ADJOINT_CHUNKS, rows_along, &job);
-        else
-            follow_columns(u, &job);
+        else if (!follow_columns(u, &job))
+            return OTA_ECOMM;
     }
     return OTA_OK;
 }

@@ -41,6 +41,8 @@ def starts_of(total: int, ranks: int, way: str) -> list[int]:
 
 
 def share(x: Tensor, rank: int, ranks: int, way: str) -> Tensor:
+    if way == "zigzag":
+        return x[distributed.rows_of(x.shape[0], shares=way)].detach().clone().requires_grad_()
     starts = starts_of(x.shape[0], ranks, way)
     return x[starts[rank] : starts[rank + 1]].detach().clone().requires_grad_()
 
@@ -64,6 +66,8 @@ def one_case(method: str, of_keys: list[int], keywords: dict[str, Any], way: str
     alone = {name: value for name, value in keywords.items() if name != "keys"}
     wanted = otattn.varlen_attention(*whole, OF_QUERIES, of_keys, method=method, temperature=heat, **alone)
     wanted.backward(upstream)
+    if way == "zigzag":
+        keywords = {**keywords, "shares": way}
     mine = [share(x, rank, ranks, way) for x in whole]
     # A ring has no gradient of the temperature.
     part = heat.detach().clone().requires_grad_("keys" not in keywords)
@@ -120,13 +124,16 @@ def main() -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=ranks)
     for method, of_keys, keywords in CASES:
-        one_case(method, of_keys, keywords, "even")
+        for way in ("even", "zigzag"):
+            one_case(method, of_keys, keywords, way)
     one_case(*CASES[4], "empty")
     whole_sequences_take_any_method()
     on_a_mesh()
     end = 4 * ranks
     refused("cu_seq_q ends at 5, but all ranks together hold", [0, 5])
     refused("rank 1 has other bounds", [0, 4 + (rank == 1), end])
+    refused("or another order of shares", [0, end], shares="zigzag" if rank == 1 else "in_order")
+    refused("shares is 'even'", [0, end], shares="even")
     refused("cannot share out its rows", [0, end], method="softmax/online:2")
     refused("dropout_seed is None", [0, end], dropout_p=0.1)
     refused("max_q is 3, but the longest sequence has", [0, end], max_q=3)
