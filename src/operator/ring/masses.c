@@ -6,6 +6,7 @@
 #include "masses.h"
 
 #include "multipliers.h"
+#include "pairs.h"
 
 static double *numbers(ota_arena *arena, int64_t rows, int64_t columns) {
     return ota_arena_take_rows(arena, rows, columns, sizeof(double));
@@ -22,6 +23,7 @@ void ota_ring_lay_out_masses(ota_device *ring, ota_arena *arena) {
                                       .column_mass = numbers(arena, heads, keys_of(ring))};
     if (to != NULL) *to = space;
     ring->space = to;
+    ota_ring_lay_out_parameters(ring, arena);
 }
 
 void ota_ring_begin_masses(ota_plan *plan) {
@@ -33,6 +35,7 @@ void ota_ring_begin_masses(ota_plan *plan) {
     memset(s->row_mass, 0, heads * (size_t)r->queries);
     memset(s->column_mass, 0, heads * (size_t)keys_of(ring));
     memset(s->parameters, 0, sizeof s->parameters);
+    ota_ring_clear_parameters(plan->device);
 }
 
 double *ota_ring_row_masses(const ota_device *ring) {
