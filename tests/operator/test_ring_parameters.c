@@ -1,4 +1,4 @@
-/* test_ring_parameters.c: gradients of what many pairs share, of keys that come round a ring or are gathered against one process
+/* test_ring_parameters.c: gradients of what many pairs share, and tangents along them, of keys that come round a ring or are gathered against one process
  * that has them all: temperatures, orders, sinks, softcaps and every kind of bias, of free columns, of solutions and of fixed rounds, with
  * dropped pairs among them; the same bits for any threads. */
 #define _GNU_SOURCE
@@ -139,7 +139,8 @@ static void begin(stage *s, const cell *c, uint64_t seed) {
     for (int64_t k = 0; k < ALL * N * N; k++) s->all.whole[k] = normal();
 }
 
-static void share_out(stage *s, int ranks, ota_shares order) {
+static void share_out(stage *s, int ranks, ota_shares order,
+                      void (*body)(crew_rank *rank, void *context)) {
     dice_state = 7; /* the same shares in every run */
     cut(&s->scene, ranks, order, true);
     for (int k = 0; k < ranks; k++) {
@@ -148,7 +149,7 @@ static void share_out(stage *s, int ranks, ota_shares order) {
         shares_copy(&mine, ALL, N * sizeof(double), s->all.whole, s->part[k].whole);
     }
     crew *c = crew_of(ranks, order);
-    crew_run(c, pull_part, s);
+    crew_run(c, body, s);
     crew_free(c);
 }
 
@@ -169,7 +170,7 @@ static void parameters_are_those_of_one_process(void **state) {
             s->scene.threads = 1 + way;
             if (way == 1 && !refused) s->scene.course = OTA_KEYS_GATHERED;
             const int ranks = 3 + way;
-            share_out(s, ranks, way == 0 ? OTA_SHARES_ZIGZAG : OTA_SHARES_IN_ORDER);
+            share_out(s, ranks, way == 0 ? OTA_SHARES_ZIGZAG : OTA_SHARES_IN_ORDER, pull_part);
             for (int r = 0; r < ranks; r++) compare(s, r, solves ? 2e-6 : 1e-10);
         }
     }
@@ -184,10 +185,77 @@ static void the_same_bits_for_any_threads(void **state) {
         begin(s, &cells[k], 2100 + (uint64_t)k);
         for (int run = 0; run < 2; run++) {
             s->scene.threads = 2 + run;
-            share_out(s, 3, OTA_SHARES_ZIGZAG);
+            share_out(s, 3, OTA_SHARES_ZIGZAG, pull_part);
             for (int r = 0; r < 3 && run == 0; r++) first[r] = s->part[r];
             for (int r = 0; r < 3; r++)
                 assert_memory_equal(&first[r], &s->part[r], sizeof first[r]);
+        }
+    }
+    free(s);
+}
+
+/* ---- along a direction ---------------------------------------------------------------------------- */
+
+/* The tangent along which everything grows, numbers by something of their own. */
+static void push(scene *s, rows *r, pulled *to, const ota_communicator *with) {
+    static const double grows[] = {0.3, -0.2, 0.15, 0.25};
+    const ota_array number = ota_array_of((void *)(uintptr_t)grows, OTA_F64, 1, 1, 1, 1);
+    setting now;
+    ota_plan *plan = NULL;
+    ota_array terms[TERMS];
+    r->whole = to->whole;
+    set(&now, s, r, with);
+    now.options.gradients = 1;
+    ota_tangents along = {.size = sizeof along, .terms = terms, .temperature = number};
+    along.queries = now.problem.queries;
+    along.keys = now.problem.keys;
+    along.values = now.arrays.values;
+    along.row_mass = ota_array_of(r->mu, OTA_F64, 1, 1, 1, r->n);
+    if (s->cell->temperatures) along.temperature.size[3] = HEADS;
+    if (strstr(s->cell->method, "entmax") != NULL) along.order = number;
+    if (now.problem.column_mass.data != NULL) along.column_mass = now.problem.column_mass;
+    const ota_column_rule rule = now.problem.columns;
+    if (rule == OTA_COLUMNS_CAPPED) along.cap = number;
+    if (rule == OTA_COLUMNS_RELAXED || rule == OTA_COLUMNS_ELASTIC) along.strength = number;
+    if (rule == OTA_COLUMNS_BOUNDED) along.lower = along.upper = number;
+    for (int64_t k = 0; k < now.problem.term_count; k++) {
+        const ota_array *a = &now.terms[k].array;
+        const bool one = now.terms[k].kind == OTA_TERM_SOFTCAP || a->data == NULL;
+        terms[k] = one ? number : *a;
+    }
+    along.out = ota_array_of(r->moved, OTA_F64, BATCH, HEADS, r->n, VALUES);
+    r->result = (ota_result){.size = sizeof r->result};
+    r->status = ota_plan_create(&plan, &now.problem, VALUES, &now.options, &r->error);
+    if (r->status >= OTA_OK) r->status = ota_forward(plan, &now.arrays, NULL, &r->error);
+    if (r->status >= OTA_OK) r->status = ota_jvp(plan, &now.arrays, &along, NULL, &r->error);
+    ota_plan_free(plan);
+}
+
+static void push_part(crew_rank *rank, void *context) {
+    stage *s = context;
+    const int k = rank->to.rank;
+    rank->to.keys = s->scene.course;
+    push(&s->scene, &s->scene.part[k], &s->part[k], &rank->to);
+}
+
+static void tangents_are_those_of_one_process(void **state) {
+    (void)state;
+    stage *s = malloc(sizeof *s);
+    for (int k = 0; k < CELLS; k++) {
+        const bool solves =
+            strchr(cells[k].method, '/') != NULL && strstr(cells[k].method, "rounds") == NULL;
+        begin(s, &cells[k], 2200 + (uint64_t)k);
+        push(&s->scene, &s->scene.all, &s->all, NULL);
+        if (s->scene.all.status < OTA_OK)
+            fail_msg("%s: %s", cells[k].method, s->scene.all.error.message);
+        s->scene.threads = 1 + k % 2;
+        share_out(s, 3, k % 2 == 0 ? OTA_SHARES_ZIGZAG : OTA_SHARES_IN_ORDER, push_part);
+        for (int r = 0; r < 3; r++) {
+            const rows *p = &s->scene.part[r];
+            if (p->status != s->scene.all.status)
+                fail_msg("%s: %s", cells[k].method, p->error.message);
+            expect_rows("tangent", &s->scene, p, ALL, p->moved, s->scene.all.moved, VALUES,
+                        solves ? 5e-6 : 1e-10);
         }
     }
     free(s);
@@ -197,6 +265,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parameters_are_those_of_one_process),
         cmocka_unit_test(the_same_bits_for_any_threads),
+        cmocka_unit_test(tangents_are_those_of_one_process),
     };
     return cmocka_run_group_tests_name("ring_parameters", tests, NULL, NULL);
 }

@@ -283,7 +283,7 @@ static inline void expect_gradients(const scene *s, const rows *p, double allowe
 
 /* ---- along a direction ---------------------------------------------------------------------------- */
 
-/* The tangent along which everything grows; in a ring queries, keys and values do. */
+/* The tangent along which queries, keys, values and, of gathered keys, masses grow. */
 static inline void move(scene *s, rows *r, const ota_communicator *with) {
     setting now;
     ota_plan *plan = NULL;

@@ -238,7 +238,7 @@ bool ota_ring_load_potentials(ota_device *ring, const ota_arrays *arrays, bool w
     return ota_ring_attend(ring, unit, with_out);
 }
 
-static bool sum_over_ranks(ota_device *ring) {
+bool ota_ring_sum_adjoint(ota_device *ring) {
     ota_ring_adjoint *s = ring->adjoint;
     const ota_resolved *r = ring->resolved;
     double *const sums[] = {s->right, s->terms, s->sums};
@@ -255,7 +255,6 @@ ota_status ota_ring_solve_adjoint(ota_device *ring, double *residual) {
     const ota_resolved *r = ring->resolved;
     const ota_column_rule_row *rule = ota_column_rule_of(r->problem.columns);
     const ota_column_parameters parameters = ota_column_parameters_of(&r->problem);
-    if (!sum_over_ranks(ring)) return OTA_ECOMM;
     ota_adjoint system = {.rows = r->queries,
                           .columns = r->keys,
                           .stride = ring->stride,
@@ -287,7 +286,9 @@ ota_status ota_ring_solve_adjoint(ota_device *ring, double *residual) {
 ota_status ota_ring_multipliers(ota_device *ring, const ota_arrays *arrays,
                                 const ota_gradients *want, double *residual) {
     ota_ring_adjoint *s = ring->adjoint;
-    if (!ota_ring_load_potentials(ring, arrays, true) || !find_right(ring, want)) return OTA_ECOMM;
+    if (!ota_ring_load_potentials(ring, arrays, true) || !find_right(ring, want) ||
+        !ota_ring_sum_adjoint(ring))
+        return OTA_ECOMM;
     const ota_status status = ota_ring_solve_adjoint(ring, residual);
     if (status != OTA_OK) return status;
     for (int64_t i = 0; i < ring->resolved->queries; i++)
