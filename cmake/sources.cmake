@@ -133,6 +133,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/operator/ring/multipliers.c
     src/operator/ring/pair_gradients.c
     src/operator/ring/pairs.c
+    src/operator/ring/parameters.c
     src/operator/ring/ring.c
     src/operator/ring/rounds.c
     src/operator/ring/rows.c
@@ -523,6 +524,7 @@ set(OTATTN_TEST_SOURCES
     tests/operator/test_refused_memory.c
     tests/operator/test_reuse.c
     tests/operator/test_ring.c
+    tests/operator/test_ring_parameters.c
     tests/operator/test_ring_rows.c
     tests/operator/test_shards.c
     tests/operator/test_shards_methods.c

@@ -265,7 +265,6 @@ ota_status ota_check_potentials(const ota_plan *plan, const ota_arrays *arrays, 
 /* ota_plan_rebind may have brought terms of other shapes, for which nothing was reserved. */
 static ota_status check_reserved(const ota_plan *plan, ota_error *error) {
     const ota_resolved *r = &plan->resolved;
-    /* A ring has no gradients of terms. */
     for (int t = 0; t < r->term_count && plan->backward != NULL; t++) {
         const ota_term_sum *sum = &plan->backward->terms[t];
         const int64_t *size = r->terms[t].array.size;

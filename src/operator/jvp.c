@@ -86,21 +86,28 @@ static ota_status follow_head(ota_tangent_job *job) {
                                           : OTA_OK;
 }
 
+void ota_tangents_begin_head(ota_tangent_job *job) {
+    const ota_plan *plan = job->base.plan;
+    const ota_resolved *r = &plan->resolved;
+    const int64_t head = job->base.head;
+    job->base.parameters = ota_row_parameters_of(r, job->base.batch, head);
+    job->base.parameters.kernels = plan->course.kernels;
+    job->temperature = ota_tangent_number(&job->along->temperature, head);
+    job->order = ota_tangent_number(&job->along->order, 0);
+    job->sink = r->has_sink
+                    ? ota_tangent_number(ota_tangent_of_term(r, job->along, r->term_count), head)
+                    : 0.0;
+}
+
 static ota_status run_head(ota_tangent_job *job) {
     ota_backward_job *base = &job->base;
     const ota_plan *plan = base->plan;
     const ota_resolved *r = &plan->resolved;
     ota_backward_space *s = base->space;
-    base->parameters = ota_row_parameters_of(r, base->batch, base->head);
-    base->parameters.kernels = plan->course.kernels;
+    ota_tangents_begin_head(job);
     ota_dropout_head(r, base->batch, base->head, base->dropout_key);
     base->biased = job->held = false;
     base->residual = 0.0;
-    job->temperature = ota_tangent_number(&job->along->temperature, base->head);
-    job->order = ota_tangent_number(&job->along->order, 0);
-    job->sink = r->has_sink ? ota_tangent_number(ota_tangent_of_term(r, job->along, r->term_count),
-                                                 base->head)
-                            : 0.0;
     memset(s->bad, 0, (size_t)r->queries * sizeof *s->bad);
     memset(s->f, 0, (size_t)r->queries * sizeof *s->f);
     memset(s->a, 0, (size_t)r->queries * sizeof *s->a);

@@ -62,6 +62,14 @@ ota_status ota_tangents_check(const ota_plan *plan, const ota_arrays *arrays,
 void ota_tangents_load(ota_tangent_job *job);
 void ota_tangents_scores(const ota_tangent_job *job, ota_tangent_worker *w, int64_t first,
                          int64_t rows);
+/* Keys [first, first + count) of a row of a head. */
+typedef struct ota_tangent_row_keys {
+    const ota_resolved *resolved;
+    const ota_tangents *along;
+    int64_t batch, head, query, first, count;
+} ota_tangent_row_keys;
+/* d(raw products) -> dS in place, but for tangents of the scores themselves; z: raw products. */
+void ota_tangents_of_terms(const ota_tangent_row_keys *row, const double *z, double *along);
 /* Tangent of sorted term t (the sink: t = term_count); NULL: it stands still. */
 const ota_array *ota_tangent_of_term(const ota_resolved *r, const ota_tangents *along, int t);
 /* A tangent that is a number, or one a head; 0 where it is absent. */
@@ -73,6 +81,11 @@ static inline double ota_tangents_cap(const ota_tangent_job *job, int64_t query,
     const ota_row_parameters *row = &job->base.parameters;
     return row->regulariser->capped ? ota_entry_cap(&row->caps, query, key) : INFINITY;
 }
+/* How temperature, order and sink of the job's head move. */
+void ota_tangents_begin_head(ota_tangent_job *job);
+/* w and U of a sink of this weight, 0 where there is none. */
+void ota_tangents_of_sink(const ota_tangent_job *job, double f, double weight,
+                          ota_tangent_row *found);
 /* dS -> U, in place, of `count` pairs of a row with weights p. */
 void ota_tangents_complete(const ota_tangent_job *job, const double *s, double f, const double *p,
                            int64_t count, double *u);

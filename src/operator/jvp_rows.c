@@ -42,7 +42,7 @@ void ota_tangents_complete(const ota_tangent_job *job, const double *s, double f
     }
 }
 
-static void complete_sink(const ota_tangent_job *job, double f, double weight,
+void ota_tangents_of_sink(const ota_tangent_job *job, double f, double weight,
                           ota_tangent_row *found) {
     const double sink = job->base.parameters.sink;
     found->sink_slope = found->sink_along = 0.0;
@@ -72,7 +72,7 @@ ota_tangent_row ota_tangents_solve(const ota_tangent_job *job, ota_tangent_worke
     }
     ota_tangent_row row = {.sum = found.mass + found.sink};
     ota_tangents_complete(job, s, space->f[query], p, m, w->along + k * plan->course.padded_keys);
-    complete_sink(job, space->f[query], found.sink, &row);
+    ota_tangents_of_sink(job, space->f[query], found.sink, &row);
     return row;
 }
 
@@ -229,7 +229,7 @@ static void online_row(ota_tangent_job *job, ota_tangent_worker *w, int64_t k, i
     }
     ota_tangent_row row = {.sum = mu};
     ota_tangents_complete(job, s, f, p, m, w->along + at);
-    complete_sink(job, f, found.sink, &row);
+    ota_tangents_of_sink(job, f, found.sink, &row);
     space->a[query] = multiplier(job, w, k, query, &row, moved, shut);
     pairs(job, w, k, query);
     for (int64_t j = 0; j < m && !space->bad[query]; j++) {

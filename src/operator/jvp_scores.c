@@ -103,25 +103,26 @@ static void form_products(const ota_tangent_job *job, ota_tangent_worker *w, int
 }
 
 /* dZ -> dB of a row; z: the raw products. */
-static void bend(const ota_tangent_job *job, int64_t query, const double *z, double *along) {
-    const ota_resolved *r = &job->base.plan->resolved;
-    const int64_t head = job->base.head, diagonal = ota_row_number(r, query) + r->keys - 1;
+static void bend(const ota_tangent_row_keys *row, const double *z, double *along) {
+    const ota_resolved *r = row->resolved;
+    const int64_t head = row->head,
+                  diagonal = ota_row_number(r, row->query) + r->keys - 1 - row->first;
     const ota_term *inside = NULL, *softcap = NULL;
     const ota_array *inside_along = NULL;
     double cap_along = 0.0;
     for (int t = 0; t < r->term_count; t++) {
         if (ota_term_form_of(&r->terms[t]) == OTA_TERM_SATURATES) {
             softcap = &r->terms[t];
-            cap_along = ota_tangent_number(ota_tangent_of_term(r, job->along, t), 0);
+            cap_along = ota_tangent_number(ota_tangent_of_term(r, row->along, t), 0);
         }
         if (!ota_term_is_inside(&r->terms[t])) continue;
         inside = &r->terms[t];
-        inside_along = ota_tangent_of_term(r, job->along, t);
+        inside_along = ota_tangent_of_term(r, row->along, t);
     }
-    for (int64_t j = 0; inside_along != NULL && j < r->keys; j++)
+    for (int64_t j = 0; inside_along != NULL && j < row->count; j++)
         along[j] += ota_array_get(inside_along, 0, head, 0, diagonal - j);
-    for (int64_t j = 0; j < r->keys; j++) along[j] *= r->scale;
-    for (int64_t j = 0; softcap != NULL && j < r->keys; j++) {
+    for (int64_t j = 0; j < row->count; j++) along[j] *= r->scale;
+    for (int64_t j = 0; softcap != NULL && j < row->count; j++) {
         double y = z[j];
         if (inside != NULL) y += ota_array_get(&inside->array, 0, head, 0, diagonal - j);
         y *= r->scale / softcap->value;
@@ -131,27 +132,46 @@ static void bend(const ota_tangent_job *job, int64_t query, const double *z, dou
 }
 
 /* Tangents of what is added after the softcap. */
-static void add_terms(const ota_tangent_job *job, ota_tangent_worker *w, int64_t query,
-                      double *along) {
-    const ota_resolved *r = &job->base.plan->resolved;
-    const int64_t batch = job->base.batch, head = job->base.head;
+static void add_terms(const ota_tangent_row_keys *row, double *along) {
+    const ota_resolved *r = row->resolved;
+    const int64_t head = row->head, query = row->query, first = row->first;
     for (int t = 0; t < r->term_count; t++) {
-        const ota_array *a = ota_tangent_of_term(r, job->along, t);
+        const ota_array *a = ota_tangent_of_term(r, row->along, t);
         if (a == NULL || ota_term_is_inside(&r->terms[t])) continue;
         const ota_term_form form = ota_term_form_of(&r->terms[t]);
         const double slope = form == OTA_TERM_FALLS ? ota_tangent_number(a, head) : 0.0;
-        for (int64_t j = 0; j < r->keys; j++) {
+        for (int64_t j = 0; j < row->count; j++) {
             if (form == OTA_TERM_FALLS)
-                along[j] -= slope * fabs((double)(ota_row_position(r, query) - j));
+                along[j] -= slope * fabs((double)(ota_row_position(r, query) - first - j));
             else if (form == OTA_TERM_ADDS_DIFFERENCES)
-                along[j] +=
-                    ota_array_get(a, 0, head, 0, ota_row_number(r, query) + r->keys - 1 - j);
+                along[j] += ota_array_get(a, 0, head, 0,
+                                          ota_row_number(r, query) + r->keys - 1 - first - j);
             else if (form == OTA_TERM_ADDS_PAIRS)
-                along[j] += ota_array_get(a, batch, head, query, j);
+                along[j] += ota_array_get(a, row->batch, head, query, first + j);
         }
     }
+}
+
+void ota_tangents_of_terms(const ota_tangent_row_keys *row, const double *z, double *along) {
+    bend(row, z, along);
+    add_terms(row, along);
+}
+
+/* dZ -> dS of a whole row. */
+static void follow_row(const ota_tangent_job *job, ota_tangent_worker *w, int64_t query,
+                       const double *z, double *along) {
+    const ota_backward_job *base = &job->base;
+    const ota_resolved *r = &base->plan->resolved;
+    const ota_tangent_row_keys row = {.resolved = r,
+                                      .along = job->along,
+                                      .batch = base->batch,
+                                      .head = base->head,
+                                      .query = query,
+                                      .count = r->keys};
+    ota_tangents_of_terms(&row, z, along);
     if (!ota_array_present(&job->along->scores)) return;
-    algebra_of(job)->read_rows(&job->along->scores, batch, head, query, 1, w->line, r->keys);
+    algebra_of(job)->read_rows(&job->along->scores, base->batch, base->head, query, 1, w->line,
+                               r->keys);
     for (int64_t j = 0; j < r->keys; j++) along[j] += w->line[j];
 }
 
@@ -164,8 +184,7 @@ void ota_tangents_scores(const ota_tangent_job *job, ota_tangent_worker *w, int6
     for (int64_t k = 0; k < rows; k++) {
         double *s = w->scores + k * stride;
         int64_t begin, end;
-        bend(job, first + k, s, w->along + k * stride);
-        add_terms(job, w, first + k, w->along + k * stride);
+        follow_row(job, w, first + k, s, w->along + k * stride);
         ota_row_range(r, base->batch, first + k, r->keys, &begin, &end);
         if (begin >= end) begin = end = 0;
         for (int64_t j = 0; j < begin; j++) s[j] = -INFINITY;

@@ -192,17 +192,26 @@ static bool sum_shares(ota_plan *plan, const ota_array *all, const ota_array *mi
     return true;
 }
 
-/* A term's own array is the rank's where it has a row for every query. */
-static bool has_own_rows(const ota_resolved *r, const ota_array *a, int64_t place) {
+/* Which biases all rows share: those of one row on some rank that has another number of them. The others have a row for every
+ * query, and that is the rank's. */
+static bool find_shared(ota_plan *plan, const ota_gradients *wide, double *shared) {
+    const ota_resolved *r = &plan->resolved;
+    bool any = false;
     for (int t = 0; t < r->term_count; t++) {
-        if (r->term_places[t] == place && ota_term_form_of(&r->terms[t]) == OTA_TERM_ADDS_PAIRS)
-            return a->size[2] == r->queries && r->share.rows > 1;
+        const int64_t place = r->term_places[t];
+        const bool pairs = ota_term_form_of(&r->terms[t]) == OTA_TERM_ADDS_PAIRS;
+        any |= wide->terms != NULL && ota_array_present(&wide->terms[place]) && pairs;
+        shared[place] =
+            !pairs || r->share.rows == 1 || (r->terms[t].array.size[2] == 1 && r->queries != 1);
     }
-    return false;
+    return !any || ota_ranks_most(&r->settings, shared, r->problem.term_count,
+                                  "agreeing on what rows share");
 }
 
 static bool share(ota_plan *plan, const ota_gradients *given, const ota_gradients *wide) {
     const ota_shards *shards = plan->shards;
+    double shared[OTA_MAX_TERMS] = {0.0};
+    if (!find_shared(plan, wide, shared)) return false;
     for (int k = 0; k < OUTPUTS; k++) {
         const ota_array *a = output_of(wide, k);
         if (!outputs[k].summed || !ota_array_present(a)) continue;
@@ -214,7 +223,8 @@ static bool share(ota_plan *plan, const ota_gradients *given, const ota_gradient
     }
     for (int64_t k = 0; wide->terms != NULL && k < plan->resolved.problem.term_count; k++) {
         const ota_array *a = &wide->terms[k];
-        if (!ota_array_present(a) || has_own_rows(&plan->resolved, a, k)) continue;
+        const bool sink = plan->resolved.has_sink && plan->resolved.sink_place == k;
+        if (!ota_array_present(a) || (!sink && !(shared[k] > 0.0))) continue;
         if (!sum_array(plan, a, "the gradients of the terms")) return false;
     }
     return true;

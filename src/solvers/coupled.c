@@ -321,7 +321,7 @@ static void say_not_converged(const ota_coupled *state, double residual) {
         head->rounds, residual, head->settings->tolerance, head->tau, head->range);
 }
 
-/* The mass that the relaxed rows of this process carry. */
+/* The mass that the relaxed rows carry, of all processes. */
 static double carried_mass(const ota_coupled *state) {
     const ota_head *head = state->head;
     double carried = 0.0;
@@ -329,6 +329,8 @@ static double carried_mass(const ota_coupled *state) {
         if (head->mu[i] > 0.0 && head->f[i] > -INFINITY)
             carried += head->mu[i] * exp(-head->f[i] / head->row_strength);
     }
+    if (head->row_strength < INFINITY)
+        (void)ota_ranks_sum(head->settings, &carried, 1, NULL, 0, "the mass that the plan carries");
     return carried;
 }
 
@@ -337,10 +339,7 @@ static double carried_mass(const ota_coupled *state) {
 static double carried_floor(const ota_coupled *state, double *carried) {
     const ota_head *head = state->head;
     const double u = state->pass.narrow ? 0x1p-24 : 0x1p-53;
-    *carried = carried_mass(state);
-    if (head->row_strength < INFINITY)
-        (void)ota_ranks_sum(head->settings, carried, 1, NULL, 0, "the mass that the plan carries");
-    *carried /= head->mass;
+    *carried = carried_mass(state) / head->mass;
     return *carried * (8.0 * u + u * head->range / (4.0 * head->tau));
 }
 
@@ -375,11 +374,8 @@ static bool caps_allow_a_plan(ota_coupled *state) {
     return false;
 }
 
-/* Relaxed rows after a fixed number of rounds, which no residual judges: their mass may leave the range of a double. Of
- * many processes each would have to say the same. */
-static bool carries_too_much(const ota_coupled *state) {
-    return state->head->settings->ranks == NULL && !isfinite(carried_mass(state));
-}
+/* Relaxed rows after a fixed number of rounds, which no residual judges: their mass may leave the range of a double. */
+static bool carries_too_much(const ota_coupled *state) { return !isfinite(carried_mass(state)); }
 
 static ota_status leave(ota_coupled *state, ota_outcome outcome, ota_status stopped) {
     ota_head *head = state->head;

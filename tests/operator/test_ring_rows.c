@@ -120,6 +120,8 @@ static void tangents_of_a_ring_are_those_of_one_process(void **state) {
         {.method = "softmax/exact", .relative = true, .dropout = true},
         {.method = "softmax/exact", .lengths = true, .masses = true},
         {.method = "softmax/relaxed:0.7", .causal = true, .sink = true},
+        {.method = "softmax/bounded:0.4,1.8", .softcap = true, .inside = true},
+        {.method = "softmax/capped:2.5{rounds=3}", .softcap = true, .sink = true},
         {.method = "softmax/capped:2.5", .window = true, .alibi = true, .temperatures = true},
         {.method = "softmax/exact{rounds=4}", .lengths = true, .masses = true, .dropout = true},
         {.method = "softmax/relaxed:0.7{rounds=3}", .causal = true, .sink = true},

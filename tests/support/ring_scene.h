@@ -24,6 +24,8 @@ typedef struct cell {
     const char *method;
     bool causal, window, strided, block, lengths, boolean, additive; /* supports */
     bool dense, alibi, relative, softcap, sink;                      /* terms */
+    bool inside, keyed,
+        whole; /* and a relative bias inside, biases a key, and a pair of every head */
     bool masses, temperatures, narrow, dropout, start;
     double temperature; /* 0: 0.8 */
 } cell;
@@ -38,6 +40,7 @@ typedef struct rows {
     double sink[ALL * N], entropy[ALL * N], support[ALL * N], largest[ALL * N];
     double moved[ALL * N * VALUES], dmu[HEADS * N], dnu[N], numbers[4];
     double dq[ALL * N * WIDTH], dk[ALL * N * WIDTH], dv[ALL * N * VALUES];
+    double *whole; /* [ALL][n][N], where a cell has one */
     int64_t n, number[N];
     ota_status status, reversed;
     ota_result result, backward;
@@ -61,7 +64,7 @@ typedef struct setting {
     ota_problem problem;
     ota_options options;
     ota_arrays arrays;
-    ota_term terms[6];
+    ota_term terms[8];
     ota_support supports[8];
 } setting;
 
@@ -82,6 +85,17 @@ static inline void describe_terms(setting *to, scene *s, rows *r) {
         to->terms[count++] =
             (ota_term){.kind = OTA_TERM_RELATIVE,
                        .array = ota_array_of(s->relative, OTA_F64, 1, HEADS, 1, DIFFERENCES)};
+    if (c->inside)
+        to->terms[count++] =
+            (ota_term){.kind = OTA_TERM_RELATIVE_INSIDE,
+                       .array = ota_array_of(s->relative, OTA_F64, 1, 1, 1, DIFFERENCES)};
+    if (c->keyed)
+        to->terms[count++] = (ota_term){.kind = OTA_TERM_DENSE,
+                                        .array = ota_array_of(s->start, OTA_F64, 1, HEADS, 1, N)};
+    if (c->whole)
+        to->terms[count++] =
+            (ota_term){.kind = OTA_TERM_DENSE,
+                       .array = ota_array_of(r->whole, OTA_F64, BATCH, HEADS, r->n, N)};
     if (c->softcap) to->terms[count++] = (ota_term){.kind = OTA_TERM_SOFTCAP, .value = 3.0};
     if (c->sink) to->terms[count++] = (ota_term){.kind = OTA_TERM_SINK, .value = -1.0};
     to->problem.terms = to->terms;
@@ -269,7 +283,7 @@ static inline void expect_gradients(const scene *s, const rows *p, double allowe
 
 /* ---- along a direction ---------------------------------------------------------------------------- */
 
-/* The tangent along which everything grows; in a ring queries, keys and values do. */
+/* The tangent along which queries, keys, values and, of gathered keys, masses grow. */
 static inline void move(scene *s, rows *r, const ota_communicator *with) {
     setting now;
     ota_plan *plan = NULL;

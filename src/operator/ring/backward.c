@@ -24,25 +24,15 @@ static ota_status refuse(const char *name, const char *why, ota_error *error) {
 
 ota_status ota_ring_check_gradients(const ota_plan *plan, const ota_gradients *want,
                                     ota_error *error) {
-    const ota_resolved *r = &plan->resolved;
     const struct {
         const char *name;
         const ota_array *array;
-    } others[] = {{"coupling_grad", &want->coupling_grad},
-                  {"scores", &want->scores},
-                  {"temperature", &want->temperature},
-                  {"order", &want->order}};
-    if (plan->device->coupled && r->problem.dropout > 0.0)
-        return refuse("dropout", "of coupled columns with dropout", error);
+    } others[] = {{"coupling_grad", &want->coupling_grad}, {"scores", &want->scores}};
     if (!ota_array_present(&want->out_grad) || plan->values_width == 0)
         return refuse("out_grad", "but by way of out", error);
     for (size_t k = 0; k < sizeof others / sizeof others[0]; k++) {
         if (ota_array_present(others[k].array))
-            return refuse(others[k].name, "but of queries, keys, values, masses and column rules",
-                          error);
-    }
-    for (int64_t k = 0; want->terms != NULL && k < r->problem.term_count; k++) {
-        if (ota_array_present(&want->terms[k])) return refuse("terms", "of terms", error);
+            return refuse(others[k].name, "of matrices of pairs", error);
     }
     if (!plan->device->coupled && ota_array_present(&want->column_mass))
         return refuse("column_mass", "of the masses of free columns", error);
@@ -165,7 +155,7 @@ static void take_means(const ota_device *ring, const ota_array *out_grad) {
         const int64_t head = unit->head + k / r->queries, i = k % r->queries;
         const double mu = ota_row_mass(r, unit->batch, head, i);
         double sum = 0.0;
-        if (ring->pair_gradients) {
+        if (ota_ring_goes_by_pairs(ring)) {
             const bool finite = ring->pairs->state[k] != OTA_RING_NONFINITE;
             rows[k] = finite ? ring->pairs->mean[k] : (double)NAN;
             continue;
@@ -178,15 +168,38 @@ static void take_means(const ota_device *ring, const ota_array *out_grad) {
 }
 
 static void put_sums(ota_plan *plan, const ota_gradients *want) {
-    /* What the sums have no place for is refused. */
-    ota_gradients some = {.size = sizeof some};
-    some.row_mass = want->row_mass;
-    some.column_mass = want->column_mass;
-    some.strength = want->strength;
-    some.cap = want->cap;
-    some.lower = want->lower;
-    some.upper = want->upper;
+    /* What the sums have no place for is refused, or the keys' own. */
+    ota_gradients some = *want;
+    if (!plan->device->coupled) some.column_mass = (ota_array){0};
     ota_sums_write(plan, &some);
+}
+
+bool ota_ring_goes_by_pairs(const ota_device *ring) {
+    return ring->pair_gradients || ring->wanted != NULL;
+}
+
+/* The last turn pair by pair, once the multipliers of coupled columns are known. */
+static ota_status reverse_pairs(ota_device *ring, const ota_gradients *want) {
+    const size_t rows = (size_t)ring->resolved->queries * sizeof(double);
+    ota_ring_pull pull = {.out_grad = &want->out_grad, .want = ring->wanted};
+    const ota_ring_turn turn = {.unit = ring->unit,
+                                .with_values = true,
+                                .sum_width = ring->resolved->width + ring->values_width,
+                                .visit = ota_ring_reverse_pairs,
+                                .context = &pull,
+                                .step = "passing keys and their gradients on"};
+    if (ring->coupled) {
+        pull.b = ring->adjoint->b;
+        ota_ring_take_potentials(ring);
+        memcpy(ring->pairs->mean, ring->adjoint->a, rows);
+    } else {
+        if (!ota_ring_pair_means(ring, &want->out_grad)) return OTA_ECOMM;
+        take_means(ring, &want->out_grad);
+    }
+    if (ring->wanted != NULL) ota_ring_begin_parameters(ring);
+    if (!ota_ring_go_home(ring, &turn)) return OTA_ECOMM;
+    if (ring->wanted != NULL) ota_ring_end_parameters(ring, &pull);
+    return OTA_OK;
 }
 
 /* Gradients of the unit at work into query_sums, and into the totals of its key head. */
@@ -204,14 +217,12 @@ static ota_status reverse_unit(ota_plan *plan, const ota_arrays *arrays, const o
     } else if (!ring->by_pairs && !ota_ring_find_rows(ring, arrays, want->solved != 0)) {
         return OTA_ECOMM;
     }
-    ota_array out_grad =
-        ring->pair_gradients ? want->out_grad : rows_of(&want->out_grad, &ring->unit);
-    if (ring->pair_gradients && !ota_ring_pair_means(ring, &out_grad)) return OTA_ECOMM;
+    if (ota_ring_goes_by_pairs(ring)) return reverse_pairs(ring, want);
+    ota_array out_grad = rows_of(&want->out_grad, &ring->unit);
     const ota_ring_turn turn = {.unit = ring->unit,
                                 .with_values = true,
                                 .sum_width = both,
-                                .visit =
-                                    ring->pair_gradients ? ota_ring_reverse_pairs : reverse_piece,
+                                .visit = reverse_piece,
                                 .context = &out_grad,
                                 .step = "passing keys and their gradients on"};
     if (!ring->coupled) take_means(ring, &want->out_grad);
@@ -225,6 +236,7 @@ ota_status ota_ring_backward(ota_plan *plan, const ota_arrays *arrays, const ota
     const int64_t sharers = r->heads / r->key_heads;
     const size_t totals = (size_t)(ring->share * (r->width + ring->values_width));
     ring->failed = OTA_OK;
+    ring->wanted = ota_ring_wants_parameters(r, want) ? want : NULL;
     ota_ring_begin_masses(plan);
     for (int64_t k = 0; k < r->batch * r->heads; k += ring->group) {
         const int64_t head = k % r->heads;

@@ -21,6 +21,7 @@
 
 #include "masses.h"
 #include "multipliers.h"
+#include "pairs.h"
 #include "solvers/stored_rounds.h"
 
 void ota_ring_lay_out_kept(ota_device *ring, ota_arena *arena) {
@@ -114,6 +115,32 @@ static void reverse_last(ota_device *ring, const ota_ring_piece *piece, void *co
         s->right[piece->first + j] -= ring->piece_values[j * wide + width];
 }
 
+/* One turn pair by pair: dS = P (U - a - b) / t, a in `mean` at the lse at hand. */
+static bool pull_pairs(ota_device *ring, ota_ring_pull *pull) {
+    const bool values = pull->out_grad != NULL;
+    const ota_ring_turn turn = {.unit = ring->unit,
+                                .with_values = values,
+                                .sum_width =
+                                    ring->resolved->width + (values ? ring->values_width : 0),
+                                .visit = ota_ring_reverse_pairs,
+                                .context = pull,
+                                .step = "passing keys and their gradients on"};
+    pull->want = ring->wanted;
+    ota_ring_take_potentials(ring);
+    if (pull->want != NULL) ota_ring_begin_parameters(ring);
+    if (!ota_ring_go_home(ring, &turn)) return false;
+    if (pull->want != NULL) ota_ring_end_parameters(ring, pull);
+    return true;
+}
+
+static bool reverse_plan_by_pairs(ota_device *ring, const ota_gradients *want) {
+    const ota_ring_adjoint *s = ring->adjoint;
+    ota_ring_pull pull = {.out_grad = &want->out_grad, .columns = s->right};
+    for (int64_t i = 0; i < ring->resolved->queries; i++)
+        ring->pairs->mean[i] = s->den[i] > 0.0 ? s->row_right[i] / s->den[i] : 0.0;
+    return pull_pairs(ring, &pull);
+}
+
 /* t g' of the plan that is returned, in `right`. */
 static ota_status reverse_plan(ota_device *ring, const ota_gradients *want) {
     ota_ring_adjoint *s = ring->adjoint;
@@ -132,7 +159,8 @@ static ota_status reverse_plan(ota_device *ring, const ota_gradients *want) {
     ota_ring_set_rows(ring);
     for (int64_t i = 0; i < r->queries; i++)
         s->upstream[i * wide + width] = s->den[i] > 0.0 ? s->row_right[i] / s->den[i] : 0.0;
-    if (!ota_ring_go_home(ring, &turn) ||
+    if (!(ota_ring_goes_by_pairs(ring) ? reverse_plan_by_pairs(ring, want)
+                                       : ota_ring_go_home(ring, &turn)) ||
         !ota_ranks_sum(&r->settings, s->right, r->keys, NULL, 0, "the last round's gradient"))
         return OTA_ECOMM;
     return ota_interrupted_together(&r->settings);
@@ -158,14 +186,28 @@ static void reverse_piece(ota_device *ring, const ota_ring_piece *piece, void *c
 }
 
 /* What a key's update in a round passes on: y, g' of what it began from, the target and the rule's parameters. */
-static void pull(const ota_head *head, const ota_ring_adjoint *s, int64_t j, double sum,
+static void pull(const ota_head *head, const ota_ring_adjoint *s, int64_t j, double g, double sum,
                  const ota_key_update *update, ota_unrolled_sums *sums) {
     const double after = s->right[j], pulled = update->by_level * after;
     s->b[j] = update->by_level > 0.0 ? pulled / sum : 0.0;
     s->right[j] = update->by_g * after;
     if (update->by_level > 0.0) sums->column[j] += head->tau * pulled / head->nu[j];
+    sums->temperature += update->by_t * after;
+    if (update->by_level > 0.0) sums->temperature -= pulled * g / head->tau;
     for (int p = 0; p < OTA_RULE_PARAMETERS; p++)
         sums->parameters[p] += update->by_parameter[p] * after;
+}
+
+/* a = -t z, b = t y: P^T z is left in `sums`. */
+static bool reverse_round_by_pairs(ota_device *ring, const ota_head *head) {
+    const ota_ring_adjoint *s = ring->adjoint;
+    ota_ring_pull pull = {.b = s->b, .columns = s->sums};
+    for (int64_t i = 0; i < head->rows; i++)
+        ring->pairs->mean[i] = -head->tau * s->upstream[2 * i + 1];
+    for (int64_t j = 0; j < head->columns; j++) s->b[j] *= head->tau;
+    if (!pull_pairs(ring, &pull)) return false;
+    for (int64_t j = 0; j < head->columns; j++) s->sums[j] /= head->tau;
+    return true;
 }
 
 /* `right`, g' after the round, becomes g' before it; that of the first one is nobody's. */
@@ -184,7 +226,7 @@ static ota_status reverse_round(ota_device *ring, const ota_head *head, int64_t 
     memcpy(ring->lse, ring->kept->lse + round * head->rows, (size_t)head->rows * sizeof(double));
     for (int64_t j = 0; j < head->columns; j++) {
         const ota_key_update update = ota_ring_update(head, j, ring->g[j], sums[j]);
-        pull(head, s, j, sums[j], &update, found);
+        pull(head, s, j, ring->g[j], sums[j], &update, found);
         s->sums[j] = 0.0;
     }
     ota_ring_set_den(ring);
@@ -196,7 +238,9 @@ static ota_status reverse_round(ota_device *ring, const ota_head *head, int64_t 
         s->outputs[2 * i + 1] = 0.0;
         found->row[i] -= tau * s->upstream[2 * i + 1];
     }
-    if (!ota_ring_go_home(ring, &turn)) return OTA_ECOMM;
+    if (!(ota_ring_goes_by_pairs(ring) ? reverse_round_by_pairs(ring, head)
+                                       : ota_ring_go_home(ring, &turn)))
+        return OTA_ECOMM;
     if (round == 0) return OTA_OK;
     if (!ota_ranks_sum(settings, s->sums, head->columns, NULL, 0, "a reversed round"))
         return OTA_ECOMM;
@@ -216,6 +260,9 @@ static void sum_masses(ota_plan *plan, const ota_head *head, const ota_unrolled_
     for (int64_t j = 0; j < head->columns; j++)
         s->held[j] = !head->kernel.masked || head->kernel.used[j] != 0;
     ota_ring_sum_masses(plan, &rule, found, s->held);
+    /* What the columns say all ranks know, as the parameters of their rule. */
+    if (plan->device->shards->ranks.to.rank == 0)
+        plan->device->space->temperature[plan->device->unit.head] += found->temperature;
 }
 
 ota_status ota_ring_reverse_rounds(ota_plan *plan, const ota_arrays *arrays,

@@ -6,6 +6,7 @@
 #include "masses.h"
 
 #include "multipliers.h"
+#include "pairs.h"
 
 static double *numbers(ota_arena *arena, int64_t rows, int64_t columns) {
     return ota_arena_take_rows(arena, rows, columns, sizeof(double));
@@ -22,6 +23,7 @@ void ota_ring_lay_out_masses(ota_device *ring, ota_arena *arena) {
                                       .column_mass = numbers(arena, heads, keys_of(ring))};
     if (to != NULL) *to = space;
     ring->space = to;
+    ota_ring_lay_out_parameters(ring, arena);
 }
 
 void ota_ring_begin_masses(ota_plan *plan) {
@@ -33,6 +35,7 @@ void ota_ring_begin_masses(ota_plan *plan) {
     memset(s->row_mass, 0, heads * (size_t)r->queries);
     memset(s->column_mass, 0, heads * (size_t)keys_of(ring));
     memset(s->parameters, 0, sizeof s->parameters);
+    ota_ring_clear_parameters(plan->device);
 }
 
 double *ota_ring_row_masses(const ota_device *ring) {
@@ -40,7 +43,7 @@ double *ota_ring_row_masses(const ota_device *ring) {
     return ring->space->row_mass + (ring->unit.batch * r->heads + ring->unit.head) * r->queries;
 }
 
-static ota_backward_job job_of(ota_plan *plan) {
+ota_backward_job ota_ring_job(ota_plan *plan) {
     const ota_ring_unit *unit = &plan->device->unit;
     ota_backward_job job = ota_backward_job_of(plan, NULL);
     job.batch = unit->batch;
@@ -53,7 +56,7 @@ void ota_ring_sum_masses(ota_plan *plan, ota_mass_rule *rule, const ota_unrolled
                          unsigned char *used) {
     const ota_device *ring = plan->device;
     const ota_resolved *r = ring->resolved;
-    const ota_backward_job job = job_of(plan);
+    const ota_backward_job job = ota_ring_job(plan);
     rule->used = used;
     /* What the columns say all ranks know, and their parts are summed: one of them tells. */
     if (sums != NULL && r->settings.ranks->to.rank == 0) ota_sums_of_parameters(ring->space, sums);
@@ -66,7 +69,7 @@ void ota_ring_sum_masses(ota_plan *plan, ota_mass_rule *rule, const ota_unrolled
 
 void ota_ring_find_used(ota_plan *plan, const double *sums, unsigned char *used) {
     const ota_device *ring = plan->device;
-    const ota_backward_job job = job_of(plan);
+    const ota_backward_job job = ota_ring_job(plan);
     ring->space->g = ring->g;
     ring->space->vectors = ring->adjoint->vectors;
     ota_backward_find_used(&job, sums, used);

@@ -12,6 +12,7 @@
 
 #include "operator/backward.h"
 #include "multipliers.h"
+#include "pairs.h"
 
 static double *numbers(ota_arena *arena, int64_t count) {
     return ota_arena_take(arena, (size_t)count, sizeof(double));
@@ -176,22 +177,30 @@ void ota_ring_set_rows(ota_device *ring) {
     }
 }
 
-/* The sums of columns, and the right side, of all ranks. */
-static bool find_right(ota_device *ring, const ota_gradients *want) {
-    ota_ring_adjoint *s = ring->adjoint;
+/* The right side of this rank's rows, pair by pair. */
+static bool pull_right(ota_device *ring, const ota_gradients *want) {
+    const ota_ring_adjoint *s = ring->adjoint;
+    ota_ring_pull pull = {
+        .out_grad = &want->out_grad, .columns = s->right, .terms = s->terms, .columns_alone = true};
+    const ota_ring_turn turn = {.unit = ring->unit,
+                                .with_values = true,
+                                .visit = ota_ring_reverse_pairs,
+                                .context = &pull,
+                                .step = "passing keys on for the right side of backward"};
+    ota_ring_take_potentials(ring);
+    for (int64_t i = 0; i < ring->resolved->queries; i++)
+        ring->pairs->mean[i] = s->den[i] > 0.0 ? s->row_right[i] / s->den[i] : 0.0;
+    return ota_ring_go(ring, &turn);
+}
+
+/* The same from the tiles of pieces. */
+static bool weigh_right(ota_device *ring) {
+    const ota_ring_adjoint *s = ring->adjoint;
     const ota_resolved *r = ring->resolved;
-    const size_t bytes = (size_t)r->keys * sizeof(double);
     const ota_ring_turn turn = {.unit = ring->unit,
                                 .with_values = true,
                                 .visit = weigh_piece,
                                 .step = "passing keys on for the right side of backward"};
-    memset(s->b, 0, bytes);
-    memset(s->right, 0, bytes);
-    memset(s->terms, 0, bytes);
-    memset(s->product, 0, (size_t)r->queries * sizeof(double));
-    s->beside = s->b;
-    ota_ring_set_upstream(ring, want, 0.0);
-    ota_ring_set_rows(ring);
     if (!ota_ring_go(ring, &turn)) return false;
     for (int64_t i = 0; i < r->queries; i++)
         ring->weights[i] = s->den[i] > 0.0 ? s->row_right[i] / s->den[i] : 0.0;
@@ -200,6 +209,22 @@ static bool find_right(ota_device *ring, const ota_gradients *want) {
         s->right[j] -= ring->local[j];
         s->terms[j] += fabs(ring->local[j]);
     }
+    return true;
+}
+
+/* The sums of columns, and the right side, of this rank's rows. */
+static bool find_right(ota_device *ring, const ota_gradients *want) {
+    ota_ring_adjoint *s = ring->adjoint;
+    const ota_resolved *r = ring->resolved;
+    const size_t bytes = (size_t)r->keys * sizeof(double);
+    memset(s->b, 0, bytes);
+    memset(s->right, 0, bytes);
+    memset(s->terms, 0, bytes);
+    memset(s->product, 0, (size_t)r->queries * sizeof(double));
+    s->beside = s->b;
+    ota_ring_set_upstream(ring, want, 0.0);
+    ota_ring_set_rows(ring);
+    if (!(ring->pair_gradients ? pull_right(ring, want) : weigh_right(ring))) return false;
     for (int64_t i = 0; i < r->queries; i++) ring->weights[i] = 1.0;
     if (!ota_ring_sum(ring, false)) return false;
     memcpy(s->own_sums, ring->local, bytes);
@@ -213,7 +238,7 @@ bool ota_ring_load_potentials(ota_device *ring, const ota_arrays *arrays, bool w
     return ota_ring_attend(ring, unit, with_out);
 }
 
-static bool sum_over_ranks(ota_device *ring) {
+bool ota_ring_sum_adjoint(ota_device *ring) {
     ota_ring_adjoint *s = ring->adjoint;
     const ota_resolved *r = ring->resolved;
     double *const sums[] = {s->right, s->terms, s->sums};
@@ -230,7 +255,6 @@ ota_status ota_ring_solve_adjoint(ota_device *ring, double *residual) {
     const ota_resolved *r = ring->resolved;
     const ota_column_rule_row *rule = ota_column_rule_of(r->problem.columns);
     const ota_column_parameters parameters = ota_column_parameters_of(&r->problem);
-    if (!sum_over_ranks(ring)) return OTA_ECOMM;
     ota_adjoint system = {.rows = r->queries,
                           .columns = r->keys,
                           .stride = ring->stride,
@@ -262,7 +286,9 @@ ota_status ota_ring_solve_adjoint(ota_device *ring, double *residual) {
 ota_status ota_ring_multipliers(ota_device *ring, const ota_arrays *arrays,
                                 const ota_gradients *want, double *residual) {
     ota_ring_adjoint *s = ring->adjoint;
-    if (!ota_ring_load_potentials(ring, arrays, true) || !find_right(ring, want)) return OTA_ECOMM;
+    if (!ota_ring_load_potentials(ring, arrays, true) || !find_right(ring, want) ||
+        !ota_ring_sum_adjoint(ring))
+        return OTA_ECOMM;
     const ota_status status = ota_ring_solve_adjoint(ring, residual);
     if (status != OTA_OK) return status;
     for (int64_t i = 0; i < ring->resolved->queries; i++)

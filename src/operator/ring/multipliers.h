@@ -23,7 +23,9 @@ bool ota_ring_load_potentials(ota_device *ring, const ota_arrays *arrays, bool w
 void ota_ring_set_den(ota_device *ring);
 /* P x of this rank's rows into `product`; false: the communicator failed. */
 bool ota_ring_multiply(ota_device *ring, const double *x);
-/* right, terms and sums of this rank's rows become those of all, then a and b. own_sums are this rank's. */
+/* right, terms and sums of this rank's rows become those of all (false: the communicator failed), own_sums are this rank's;
+ * then a and b. */
+bool ota_ring_sum_adjoint(ota_device *ring);
 ota_status ota_ring_solve_adjoint(ota_device *ring, double *residual);
 
 /* Backward: the upstream of `reverses` [rows][values width + 1], the outputs it belongs to, and b [keys]. */

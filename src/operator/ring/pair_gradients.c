@@ -1,8 +1,8 @@
-/* Gradients of the pairs of a ring on free columns, where the tiles of pieces (backward.c) do not know them: entmax, a softcap,
- * dropout D. With U = D (out_grad V^T) and w = P^(2 - alpha),
+/* Gradients of the pairs of a ring where the tiles of pieces (backward.c) do not know them: entmax, a softcap, dropout D,
+ * parameters. With U = D (out_grad V^T) and w = P^(2 - alpha),
  *
- *     a_i = sum_j w_ij U_ij / (sum_j w_ij + sink's w)
- *     dS_ij = w_ij (U_ij - a_i) / tau          dZ = scale dS, times 1 - tanh^2 of what a softcap bent
+ *     a_i = sum_j w_ij U_ij / (sum_j w_ij + sink's w)          free columns, b = 0
+ *     dS_ij = w_ij (U_ij - a_i - b_j) / tau    dZ = scale dS, times 1 - tanh^2 of what a softcap bent
  *     dQ = dZ K                                dK = dZ^T Q,  dV = (D P)^T out_grad */
 #include <math.h>
 #include <string.h>
@@ -141,33 +141,49 @@ void ota_ring_bend(const ota_ring_block *b, int64_t k) {
     }
 }
 
-/* dZ in the place of U. */
-static void form_gradient(const ota_ring_block *b, const ota_array *out_grad) {
+/* G = dL/dS in the place of U. */
+static void form_gradient(const ota_ring_block *b, const ota_ring_pull *pull) {
     const ota_ring_pairs *p = b->ring->pairs;
-    const double rate = b->problem->scale / b->parameters.tau;
-    form_upstream(b, out_grad);
+    const double rate = 1.0 / b->parameters.tau;
+    const double *beside = pull->b != NULL ? pull->b + b->piece->first + b->key : NULL;
+    if (pull->out_grad != NULL) form_upstream(b, pull->out_grad);
     ota_ring_weigh(b);
     for (int64_t k = 0; k < b->rows; k++) {
         const double *weights = b->w->weights + k * p->stride, *s = b->w->scores + k * p->stride,
-                     *bent = b->w->raw + k * p->stride, a = p->mean[b->at + k];
+                     a = p->mean[b->at + k];
         double *u = b->w->slopes + k * p->stride;
         const bool finite = p->state[b->at + k] != OTA_RING_NONFINITE;
-        ota_ring_bend(b, k);
         for (int64_t j = 0; j < b->keys; j++) {
+            const double up = pull->out_grad != NULL ? u[j] : 0.0;
             if (!finite)
                 u[j] = s[j] <= -INFINITY ? 0.0 : (double)NAN;
             else
-                u[j] = weights[j] > 0.0 ? ota_ring_slope(&b->parameters, weights[j]) * (u[j] - a) *
-                                              rate * bent[j]
+                u[j] = weights[j] > 0.0 ? ota_ring_slope(&b->parameters, weights[j]) *
+                                              (up - a - (beside != NULL ? beside[j] : 0.0)) * rate
                                         : 0.0;
         }
     }
 }
 
+/* G becomes dZ, that of the products. */
+static void go_through(const ota_ring_block *b) {
+    const int64_t stride = b->ring->pairs->stride;
+    for (int64_t k = 0; k < b->rows; k++) {
+        double *g = b->w->slopes + k * stride;
+        const double *bent = b->w->raw + k * stride;
+        ota_ring_bend(b, k);
+        for (int64_t j = 0; j < b->keys; j++) g[j] *= b->problem->scale * bent[j];
+    }
+}
+
 static void reverse_rows(const ota_ring_block *b, void *context) {
     const ota_device *ring = b->ring;
+    const ota_ring_pull *pull = context;
     const int64_t width = ring->resolved->width;
-    form_gradient(b, context);
+    form_gradient(b, pull);
+    if (pull->want != NULL) ota_ring_take_parameters(b, pull);
+    go_through(b);
+    if (pull->want != NULL) ota_ring_take_inside(b, pull);
     const ota_product sizes = {b->rows, b->keys, width, ring->pairs->stride, width, width};
     ring->attends->course.algebra->apply(b->w->slopes, ring->pairs->lines, &sizes,
                                          ring->query_sums + b->at * width);
@@ -183,13 +199,17 @@ static void turn_block(const ota_ring_block *b, const double *from) {
 
 static void reverse_keys(const ota_ring_block *b, void *context) {
     const ota_device *ring = b->ring;
+    const ota_ring_pull *pull = context;
     const ota_host_algebra *algebra = ring->attends->course.algebra;
-    const int64_t width = ring->resolved->width, values = ring->values_width;
+    const int64_t width = ring->resolved->width,
+                  values = pull->out_grad != NULL ? ring->values_width : 0;
     double *sums = b->piece->sums + b->key * (width + values);
-    form_gradient(b, context);
+    form_gradient(b, pull);
+    go_through(b);
     turn_block(b, b->w->slopes);
     const ota_product by_key = {b->keys, b->rows, width, OTA_RING_ROWS, width, width + values};
     algebra->apply(b->w->turned, b->w->queries, &by_key, sums);
+    if (values == 0) return;
     for (int64_t k = 0; k < b->rows && b->problem->problem.dropout > 0.0; k++)
         ota_dropout_row_f64(b->problem, b->dropout_key, b->first + k, b->key, b->keys,
                             b->w->weights + k * ring->pairs->stride);
@@ -198,9 +218,35 @@ static void reverse_keys(const ota_ring_block *b, void *context) {
     algebra->apply(b->w->turned, b->w->upstream, &by_value, sums + width);
 }
 
+/* What the keys' own multipliers are found from. */
+static void pull_columns(const ota_ring_block *b, void *context) {
+    const ota_ring_pull *pull = context;
+    const ota_ring_pairs *p = b->ring->pairs;
+    const int64_t first = b->piece->first + b->key;
+    if (pull->out_grad != NULL) form_upstream(b, pull->out_grad);
+    ota_ring_weigh(b);
+    for (int64_t k = 0; k < b->rows; k++) {
+        const double *weights = b->w->weights + k * p->stride, *u = b->w->slopes + k * p->stride,
+                     a = p->mean[b->at + k];
+        for (int64_t j = 0; j < b->keys; j++) {
+            if (!(weights[j] > 0.0)) continue;
+            const double w = ota_ring_slope(&b->parameters, weights[j]),
+                         up = pull->out_grad != NULL ? u[j] : 0.0;
+            pull->columns[first + j] += w * (up - a);
+            if (pull->terms != NULL) pull->terms[first + j] += w * (fabs(up) + fabs(a));
+        }
+    }
+}
+
 void ota_ring_reverse_pairs(ota_device *ring, const ota_ring_piece *piece, void *context) {
+    ota_ring_pull *pull = context;
     if (ring->failed != OTA_OK) return;
-    ota_ring_pairs_load(ring, piece, true);
-    ota_ring_by_rows(ring, piece, reverse_rows, context);
-    ota_ring_by_keys(ring, piece, reverse_keys, context);
+    ota_ring_pairs_load(ring, piece, pull->out_grad != NULL);
+    if (pull->columns != NULL) ota_ring_by_keys(ring, piece, pull_columns, pull);
+    if (pull->columns_alone) return;
+    if (pull->want != NULL)
+        ota_ring_by_sides(ring, piece, reverse_rows, ota_ring_merge_parameters, pull);
+    else
+        ota_ring_by_rows(ring, piece, reverse_rows, pull);
+    ota_ring_by_keys(ring, piece, reverse_keys, pull);
 }

@@ -132,6 +132,7 @@ typedef struct pairs_job {
     ota_ring_block_visit *visit;
     void *context;
     int64_t strips; /* of the rows of a head */
+    int64_t first;  /* of the blocks side by side */
 } pairs_job;
 
 static ota_ring_block block_of(const pairs_job *job, int64_t strip, int worker) {
@@ -174,7 +175,8 @@ static void keys_task(void *context, int64_t index, int worker) {
 static pairs_job job_of(ota_device *ring, const ota_ring_piece *piece, ota_ring_block_visit *visit,
                         void *context) {
     const int64_t strips = ota_int_ceil_div(ring->resolved->queries, OTA_RING_ROWS);
-    return (pairs_job){ring, piece, visit, context, strips};
+    return (pairs_job){
+        .ring = ring, .piece = piece, .visit = visit, .context = context, .strips = strips};
 }
 
 void ota_ring_by_rows(ota_device *ring, const ota_ring_piece *piece, ota_ring_block_visit *visit,
@@ -187,6 +189,33 @@ void ota_ring_by_keys(ota_device *ring, const ota_ring_piece *piece, ota_ring_bl
                       void *context) {
     pairs_job job = job_of(ring, piece, visit, context);
     ota_parallel(ring->pool, ota_int_ceil_div(piece->count, OTA_RING_KEYS), keys_task, &job);
+}
+
+static void sides_task(void *context, int64_t index, int worker) {
+    const pairs_job *job = context;
+    ota_ring_block b = block_of(job, job->first + index, worker);
+    b.keys = job->piece->count;
+    b.side = index;
+    form_scores(&b);
+    job->visit(&b, job->context);
+}
+
+void ota_ring_by_sides(ota_device *ring, const ota_ring_piece *piece, ota_ring_block_visit *visit,
+                       ota_ring_block_visit *merge, void *context) {
+    pairs_job job = job_of(ring, piece, visit, context);
+    for (int64_t h = 0; h < ring->group; h++) {
+        for (int64_t s = 0; s < job.strips; s += OTA_RING_SIDES) {
+            const int64_t blocks = ota_int_min(OTA_RING_SIDES, job.strips - s);
+            job.first = h * job.strips + s;
+            ota_parallel(ring->pool, blocks, sides_task, &job);
+            for (int64_t k = 0; k < blocks; k++) {
+                ota_ring_block b = block_of(&job, job.first + k, 0);
+                b.keys = piece->count;
+                b.side = k;
+                merge(&b, context);
+            }
+        }
+    }
 }
 
 double ota_ring_weight(const ota_device *ring, const ota_row_parameters *row, double score,

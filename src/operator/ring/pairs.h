@@ -4,6 +4,8 @@
  *     block     OTA_RING_ROWS rows of one head times keys [key, key + keys) of the piece, -inf where a pair is forbidden
  *     by rows   a task has a block of rows and all keys of the piece: what it writes belongs to its rows
  *     by keys   a task has OTA_RING_KEYS keys and all rows in order: what it writes belongs to its keys
+ *     by sides  as by rows, OTA_RING_SIDES blocks of one head at a time, each with a side of its own, which are then added up
+ *               in order: what many rows share
  *
  * Every number has one writer and one order of sums, whatever the threads. */
 #ifndef OTA_RING_PAIRS_H
@@ -13,8 +15,9 @@
 #include "ring.h"
 
 enum {
-    OTA_RING_ROWS = 16,  /* of a block */
-    OTA_RING_KEYS = 64,  /* of a task by keys */
+    OTA_RING_ROWS = 16, /* of a block */
+    OTA_RING_KEYS = 64, /* of a task by keys */
+    OTA_RING_SIDES = 8,
     OTA_RING_LIST = 128, /* most keys with weight that a row keeps while the keys go round */
     /* Most turns in search of the thresholds of rows whose lists were too short. */
     OTA_RING_SEARCH = 200
@@ -74,6 +77,7 @@ typedef struct ota_ring_block {
     int64_t head;            /* of the unit */
     int64_t first, rows, at; /* of the head; the first one's number in the unit */
     int64_t key, keys;       /* of the piece */
+    int64_t side;            /* of blocks side by side */
 } ota_ring_block;
 
 typedef void ota_ring_block_visit(const ota_ring_block *block, void *context);
@@ -85,6 +89,9 @@ void ota_ring_by_rows(ota_device *ring, const ota_ring_piece *piece, ota_ring_bl
                       void *context);
 void ota_ring_by_keys(ota_device *ring, const ota_ring_piece *piece, ota_ring_block_visit *visit,
                       void *context);
+/* `merge` is told of every block once it was visited, by one thread and in order; it has no scratch. */
+void ota_ring_by_sides(ota_device *ring, const ota_ring_piece *piece, ota_ring_block_visit *visit,
+                       ota_ring_block_visit *merge, void *context);
 /* The parameters of a head of the unit at work, its sink included. */
 ota_row_parameters ota_ring_parameters(const ota_device *ring, int64_t head);
 /* The weight of a key, or of the sink, of this score at potential f. */
@@ -105,11 +112,32 @@ double ota_ring_slope(const ota_row_parameters *row, double p);
 void ota_ring_bend(const ota_ring_block *b, int64_t k);
 void ota_ring_take_potentials(ota_device *ring);
 
-/* f and a of the unit's rows, of softmax from the lse and outputs that the ring holds (false: the communicator
- * failed); then a visit that adds the gradients of a piece to the sums of rows and to those that travel. Both are given the
- * gradients of all outputs. */
+/* What dL/dS = w (U - a - b) / tau of a turn is made of; a of the unit's rows is in `mean`. */
+typedef struct ota_ring_pull {
+    const ota_array *out_grad; /* of all outputs, which U comes from; NULL: U is 0 */
+    const double *b;           /* [keys] of all; NULL: 0 */
+    double *columns; /* [keys] takes sum_i w_ij (U_ij - a_i) of this rank's rows; or NULL */
+    double *terms;   /* [keys] takes sum_i |w_ij U_ij|; or NULL */
+    const ota_gradients *want; /* terms, temperatures ... (parameters.c); NULL: none */
+    bool columns_alone;        /* no gradients of queries, keys and values */
+} ota_ring_pull;
+
+/* f and a of the unit's rows on free columns, of softmax from the lse and outputs that the ring holds (false: the communicator
+ * failed); then a visit that adds the gradients of a piece to the sums of rows and to those that travel. */
 bool ota_ring_pair_means(ota_device *ring, const ota_array *out_grad);
 void ota_ring_reverse_pairs(ota_device *ring, const ota_ring_piece *piece, void *context);
+
+/* parameters.c: gradients of terms, temperatures, orders and sinks, in the operator's sums. Does the caller want some? */
+bool ota_ring_wants_parameters(const ota_resolved *r, const ota_gradients *want);
+void ota_ring_lay_out_parameters(ota_device *ring, ota_arena *arena);
+void ota_ring_clear_parameters(ota_device *ring);
+/* A turn begins; dL/dS of a block in `slopes`, its raw products in `raw`; what went through a softcap; the sides, in order; the
+ * end of the turn, with what the sinks get. */
+void ota_ring_begin_parameters(ota_device *ring);
+void ota_ring_take_parameters(const ota_ring_block *b, const ota_ring_pull *pull);
+void ota_ring_take_inside(const ota_ring_block *b, const ota_ring_pull *pull);
+void ota_ring_merge_parameters(const ota_ring_block *b, void *pull);
+void ota_ring_end_parameters(ota_device *ring, const ota_ring_pull *pull);
 
 /* statistics.c: of weights in blocks, the sums of their rows begun and added to; then of the unit at work what is wanted
  * besides outputs (false: the communicator failed), and into the caller's arrays. */

@@ -34,7 +34,6 @@ const char *ota_ring_refuses(const ota_plan *plan, bool runs_rounds) {
     if (r->width == 0) return "keys of width 0 have nothing to pass on";
     if (plan->backend->gradient == NULL || plan->backend->gradient->tiles_fit == NULL)
         return "pieces are solved on the cpu backend";
-    if (runs_rounds && saturates(r)) return "rounds with a softcap need all keys of a row at once";
     return NULL;
 }
 
@@ -120,15 +119,15 @@ ota_status ota_ring_create(ota_plan *plan, ota_device **device, ota_error *error
     ring->group = ring->coupled ? 1 : r->heads / r->key_heads;
     ring->stride = (r->keys + 15) / 16 * 16;
     measure_shares(ring);
-    ring->pair_gradients =
-        !ring->coupled && (ring->by_pairs || r->problem.dropout > 0.0 || saturates(r));
+    ring->bends = saturates(r);
+    ring->pair_gradients = ring->by_pairs || r->problem.dropout > 0.0 || ring->bends;
     const bool reverses = ring->gradients && !ring->coupled && !ring->pair_gradients;
     const int64_t values_width = ring->by_pairs ? 0 : ring->values_width;
     TRY(open_plan(ring, values_width, reverses, &ring->attends, error));
     if (!ring->coupled) ring->reverses = ring->attends;
     if (!ring->coupled) return OTA_OK;
-    TRY(open_plan(ring, 1, true, &ring->sums, error));
-    if (!ring->gradients) return OTA_OK;
+    TRY(open_plan(ring, 1, !ring->bends, &ring->sums, error));
+    if (!ring->gradients || ring->pair_gradients) return OTA_OK;
     TRY(open_plan(ring, ring->values_width + 1, true, &ring->reverses, error));
     return r->settings.fixed ? open_plan(ring, OTA_RING_UNROLLED, true, &ring->unrolls, error)
                              : OTA_OK;
@@ -189,8 +188,8 @@ static void lay_out(ota_device *ring, ota_arena *a) {
         ring->totals = numbers(a, ring->share * both);
     }
     if (ring->coupled) lay_out_rounds(ring, a);
-    if (ring->coupled && ring->reverses != NULL) ota_ring_lay_out_adjoint(ring, a);
-    if (ring->unrolls != NULL) ota_ring_lay_out_kept(ring, a);
+    if (ring->coupled && ring->gradients) ota_ring_lay_out_adjoint(ring, a);
+    if (ring->coupled && ring->gradients && r->settings.fixed) ota_ring_lay_out_kept(ring, a);
     if (ring->gradients) ota_ring_lay_out_masses(ring, a);
     ota_ring_lay_out_pairs(ring, a);
 }

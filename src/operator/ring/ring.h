@@ -47,6 +47,7 @@ typedef struct ota_ring_turn {
 typedef struct ota_ring_adjoint ota_ring_adjoint; /* multipliers.h */
 typedef struct ota_ring_kept ota_ring_kept;       /* fixed_rounds.h */
 typedef struct ota_ring_pairs ota_ring_pairs;     /* pairs.h */
+typedef struct ota_ring_tallies ota_ring_tallies; /* parameters.c */
 
 struct ota_device {
     const ota_resolved *resolved; /* the rank's */
@@ -55,6 +56,7 @@ struct ota_device {
     int64_t values_width;
     bool coupled, gradients;
     bool by_pairs, hard; /* rows of weights that may be 0 (thresholds.c); all in one key */
+    bool bends;          /* a softcap: tiles of `sums` do not know it */
     bool pair_gradients; /* tiles do not know them (pair_gradients.c) */
     ota_type type;       /* of the blocks: f64 where columns couple the rows */
     int64_t share, room; /* most keys of a rank, and of a piece */
@@ -79,7 +81,8 @@ struct ota_device {
     double *weights, *zeros, *piece_sums; /* coupled: [rows], [room], [room] */
     ota_ring_adjoint *adjoint;            /* coupled, with gradients */
     ota_ring_kept *kept;                  /* of fixed rounds, with gradients */
-    ota_backward_space *space;            /* with gradients: sums of masses (masses.c) */
+    ota_backward_space *space;            /* with gradients: what rows and keys share */
+    ota_ring_tallies *tallies;            /* with gradients */
     ota_ring_pairs *pairs;
     /* coupled, of the head at work */
     double *mu, *u, *f;                                           /* [rows] */
@@ -89,6 +92,7 @@ struct ota_device {
     unsigned char *used; /* [keys] */
     double key_norm;     /* largest of the keys that came by, squared */
     ota_run *run;
+    const ota_gradients *wanted; /* of backward: parameters among them, or NULL */
     ota_ring_unit unit;
     ota_status failed; /* a piece that could not be solved */
 };
@@ -150,6 +154,8 @@ bool ota_ring_reverse(ota_device *ring, const ota_ring_piece *piece, ota_plan *p
                       const ota_arrays *arrays, const ota_array *upstream, int64_t values);
 /* lse and outputs of the unit as forward wrote them, or found again at the g at hand; false: the communicator failed. */
 bool ota_ring_find_rows(ota_device *ring, const ota_arrays *arrays, bool solved);
+/* Does this backward go pair by pair? */
+bool ota_ring_goes_by_pairs(const ota_device *ring);
 /* One turn that gathers gradients: what came home is added to the totals of the key head. False: the communicator failed. */
 bool ota_ring_go_home(ota_device *ring, const ota_ring_turn *turn);
 ota_status ota_ring_backward(ota_plan *plan, const ota_arrays *arrays, const ota_gradients *want,

@@ -54,12 +54,34 @@ static void sum_piece(ota_device *ring, const ota_ring_piece *piece, void *conte
            (size_t)piece->count * sizeof *ring->local);
 }
 
+static void sum_block(const ota_ring_block *b, void *context) {
+    const ota_device *ring = b->ring;
+    double *sums = ring->local + b->piece->first + b->key;
+    (void)context;
+    ota_ring_weigh(b);
+    for (int64_t k = 0; k < b->rows; k++) {
+        const double *weights = b->w->weights + k * ring->pairs->stride,
+                     x = ring->weights[b->at + k];
+        for (int64_t j = 0; j < b->keys; j++) sums[j] += weights[j] * x;
+    }
+}
+
+/* Behind a softcap, pair by pair. */
+static void sum_pairs(ota_device *ring, const ota_ring_piece *piece, void *context) {
+    const bool *notes = context;
+    if (ring->failed != OTA_OK) return;
+    if (*notes) note_norms(ring, piece);
+    ota_ring_pairs_load(ring, piece, false);
+    ota_ring_by_keys(ring, piece, sum_block, NULL);
+}
+
 bool ota_ring_sum(ota_device *ring, bool notes_norms) {
     const ota_resolved *r = ring->resolved;
     const ota_ring_turn turn = {.unit = ring->unit,
-                                .visit = sum_piece,
+                                .visit = ring->bends ? sum_pairs : sum_piece,
                                 .context = &notes_norms,
                                 .step = "passing keys on for the column sums"};
+    if (ring->bends) ota_ring_take_potentials(ring);
     memset(ring->piece_out, 0, (size_t)r->queries * sizeof *ring->piece_out);
     memset(ring->zeros, 0, (size_t)ring->room * sizeof *ring->zeros);
     memset(ring->local, 0, (size_t)r->keys * sizeof *ring->local);

@@ -1,14 +1,16 @@
 /* Tangents of a ring: those of queries stay with their rows, those of keys and values go round beside them. With
  *
- *     U = scale (dQ K^T + Q dK^T), through a softcap        a_i = sum_j w_ij U_ij / (sum_j w_ij + sink's w)
+ *     U = dS - x dtau + tau h(P) dalpha      dS from scale (dQ K^T + Q dK^T) and the terms, as of any plan (operator/jvp.h)
+ *     a_i = (sum_j w_ij (U_ij - b_j) + sink's w U - tau dmu_i) / (sum_j w_ij + sink's w)
  *     d out = D (w (U - a - b) / tau) V + D P dV            w = P^(2 - alpha)
  *
  * free columns take one turn once f is known: sums of w U, w, D w U V, D w V and D P dV, then a. Coupled columns have b from
- * the system of backward, whose right side is sum_i P_ij (U_ij - a_i). All in f64. */
+ * the system of backward, whose right side is sum_i P_ij (U_ij - a_i) - tau dC_j. All in f64. */
 #include <math.h>
 #include <string.h>
 
 #include "fixed_rounds.h"
+#include "masses.h"
 #include "multipliers.h"
 #include "operator/jvp.h"
 #include "pairs.h"
@@ -23,27 +25,9 @@ static ota_status refuse(const char *name, const char *why, ota_error *error) {
 
 ota_status ota_ring_check_tangents(const ota_plan *plan, const ota_tangents *along,
                                    ota_error *error) {
-    const struct {
-        const char *name;
-        const ota_array *array;
-    } others[] = {{"scores", &along->scores},
-                  {"temperature", &along->temperature},
-                  {"order", &along->order},
-                  {"cap", &along->cap},
-                  {"strength", &along->strength},
-                  {"lower", &along->lower},
-                  {"upper", &along->upper},
-                  {"row_mass", &along->row_mass},
-                  {"column_mass", &along->column_mass}};
+    (void)plan;
     if (ota_array_present(&along->coupling)) return refuse("coupling", "of the coupling", error);
-    for (size_t k = 0; k < sizeof others / sizeof others[0]; k++) {
-        if (ota_array_present(others[k].array))
-            return refuse(others[k].name, "along others than queries, keys and values", error);
-    }
-    for (int64_t k = 0; along->terms != NULL && k < plan->resolved.problem.term_count; k++) {
-        if (ota_array_present(&along->terms[k])) return refuse("terms", "along terms", error);
-    }
-    return OTA_OK;
+    return ota_array_present(&along->scores) ? refuse("scores", "along scores", error) : OTA_OK;
 }
 
 /* ---- a block -------------------------------------------------------------------------------------- */
@@ -63,9 +47,25 @@ static void load(ota_device *ring, const ota_ring_piece *piece, bool with_values
     }
 }
 
+/* What moves, and how. */
+typedef struct motion {
+    ota_plan *plan;
+    const ota_tangents *along;
+} motion;
+
+/* A head of the unit at work. */
+static ota_tangent_job job_of(const motion *m, int64_t head) {
+    ota_tangent_job job = {.base = ota_ring_job(m->plan), .along = m->along};
+    job.base.head += head;
+    ota_tangents_begin_head(&job);
+    return job;
+}
+
 /* U of the block into `slopes`, and P. */
-static void form(const ota_ring_block *b, const ota_tangents *along) {
+static void form(const ota_ring_block *b, const motion *m) {
     const ota_device *ring = b->ring;
+    const ota_tangents *along = m->along;
+    const ota_tangent_job job = job_of(m, b->head);
     const ota_ring_pairs *p = ring->pairs;
     const ota_host_algebra *algebra = ring->attends->course.algebra;
     const int64_t width = ring->resolved->width;
@@ -78,12 +78,35 @@ static void form(const ota_ring_block *b, const ota_tangents *along) {
                            b->rows, b->w->queries, width);
         algebra->apply(b->w->queries, p->keys + b->key, &sizes, b->w->slopes);
     }
-    for (int64_t k = 0; k < b->rows; k++) {
-        ota_ring_bend(b, k);
-        for (int64_t j = 0; j < b->keys; j++)
-            b->w->slopes[k * p->stride + j] *= b->problem->scale * b->w->raw[k * p->stride + j];
-    }
     ota_ring_weigh(b);
+    for (int64_t k = 0; k < b->rows; k++) {
+        const ota_tangent_row_keys row = {.resolved = ring->resolved,
+                                          .along = along,
+                                          .batch = ring->unit.batch,
+                                          .head = ring->unit.head + b->head,
+                                          .query = b->first + k,
+                                          .first = b->piece->first + b->key,
+                                          .count = b->keys};
+        double *u = b->w->slopes + k * p->stride;
+        ota_tangents_of_terms(&row, b->w->raw + k * p->stride, u);
+        ota_tangents_complete(&job, b->w->scores + k * p->stride, p->f[b->at + k],
+                              b->w->weights + k * p->stride, b->keys, u);
+    }
+}
+
+/* What a row's own rule and its sink add to sum_j w_ij U_ij, and the sink's w. */
+static double rest_of_row(const motion *m, int64_t k, double *slope) {
+    const ota_device *ring = m->plan->device;
+    const int64_t queries = ring->resolved->queries;
+    const ota_tangent_job job = job_of(m, k / queries);
+    const double f = ring->pairs->f[k];
+    const double weight = ota_ring_weight(ring, &job.base.parameters, job.base.parameters.sink, f);
+    ota_tangent_row row;
+    ota_tangents_of_sink(&job, f, weight, &row);
+    *slope = row.sink_slope;
+    return row.sink_slope * row.sink_along -
+           job.base.parameters.tau *
+               ota_tangents_of_row(&job, k % queries, f > -INFINITY ? 1.0 : 0.0, f, true);
 }
 
 static void drop(const ota_ring_block *b, int64_t k, double *row) {
@@ -129,40 +152,39 @@ static void move_piece(ota_device *ring, const ota_ring_piece *piece, void *cont
     ota_ring_by_rows(ring, piece, move_rows, context);
 }
 
-static ota_ring_turn turn_of(const ota_device *ring, const ota_tangents *along,
-                             ota_ring_visit *visit) {
+static ota_ring_turn turn_of(const ota_device *ring, motion *m, ota_ring_visit *visit) {
     return (ota_ring_turn){.unit = ring->unit,
                            .sum_width = ring->resolved->width + ring->values_width,
-                           .along = along,
+                           .along = m->along,
                            .visit = visit,
-                           .context = (void *)(uintptr_t)along,
+                           .context = m,
                            .step = "passing keys and their tangents on"};
 }
 
-static void put_rows(const ota_device *ring, const ota_array *to) {
+static void put_rows(const ota_device *ring, const motion *m) {
     const ota_resolved *r = ring->resolved;
     const ota_ring_pairs *p = ring->pairs;
     const int64_t width = ring->values_width;
     for (int64_t k = 0; k < ring->group * r->queries; k++) {
-        const ota_row_parameters row = ota_ring_parameters(ring, k / r->queries);
-        const double sink = ota_ring_weight(ring, &row, row.sink, p->f[k]);
-        const double sum = p->slope[k] + (sink > 0.0 ? ota_ring_slope(&row, sink) : 0.0);
-        const double a = sum > 0.0 ? p->mean[k] / sum : 0.0;
+        const int64_t head = ring->unit.head + k / r->queries;
+        double slope;
+        const double rest = rest_of_row(m, k, &slope), sum = p->slope[k] + slope;
+        const double a = sum > 0.0 ? (p->mean[k] + rest) / sum : 0.0;
+        const double rate = a / ota_head_temperature(r, head);
         const bool whole = p->state[k] != OTA_RING_NONFINITE && p->uses_broken[k] == 0;
         for (int64_t w = 0; w < width; w++) {
-            const double moved =
-                ring->out[k * width + w] - a / row.tau * ring->piece_out[k * width + w];
-            ota_array_set(to, ring->unit.batch, ring->unit.head + k / r->queries, k % r->queries, w,
+            const double moved = ring->out[k * width + w] - rate * ring->piece_out[k * width + w];
+            ota_array_set(&m->along->out, ring->unit.batch, head, k % r->queries, w,
                           whole ? moved : (double)NAN);
         }
     }
 }
 
 /* The turn with values; with b known the row's own multiplier follows from the same sums. */
-static bool move(ota_device *ring, const ota_tangents *along) {
+static bool move(ota_device *ring, motion *m) {
     const int64_t rows = ring->group * ring->resolved->queries;
     const size_t bytes = (size_t)(rows * ring->values_width) * sizeof(double);
-    ota_ring_turn turn = turn_of(ring, along, move_piece);
+    ota_ring_turn turn = turn_of(ring, m, move_piece);
     turn.with_values = true;
     memset(ring->pairs->slope, 0, (size_t)rows * sizeof(double));
     memset(ring->pairs->mean, 0, (size_t)rows * sizeof(double));
@@ -218,61 +240,91 @@ static void sum_keys_of_piece(ota_device *ring, const ota_ring_piece *piece, voi
 }
 
 /* row_right at the b at hand, then right = sum_i P_ij (U_ij - row_right_i / den_i), its terms and sums, of this rank's rows. */
-static bool sum_pairs(ota_device *ring, const ota_tangents *along) {
+static bool sum_pairs(ota_device *ring, motion *m) {
     const ota_resolved *r = ring->resolved;
     const ota_ring_adjoint *s = ring->adjoint;
     const size_t bytes = (size_t)r->keys * sizeof(double);
-    const ota_ring_turn rows = turn_of(ring, along, sum_rows_of_piece),
-                        keys = turn_of(ring, along, sum_keys_of_piece);
+    const ota_ring_turn rows = turn_of(ring, m, sum_rows_of_piece),
+                        keys = turn_of(ring, m, sum_keys_of_piece);
     double *const columns[] = {s->right, s->terms, s->own_sums};
+    double slope;
     ota_ring_set_den(ring);
-    memset(s->row_right, 0, (size_t)r->queries * sizeof(double));
+    for (int64_t i = 0; i < r->queries; i++) s->row_right[i] = rest_of_row(m, i, &slope);
     for (int k = 0; k < 3; k++) memset(columns[k], 0, bytes);
     return ota_ring_go(ring, &rows) && ota_ring_go(ring, &keys);
 }
 
+/* How the sums that the columns must have move, of all ranks, into `extra`. */
+static void move_columns(ota_device *ring, const motion *m, ota_mass_rule *rule) {
+    const ota_tangent_job job = job_of(m, 0);
+    rule->row_sum = ring->adjoint->den;
+    rule->used = ring->adjoint->held;
+    ota_tangents_of_columns(&job, rule, ring->adjoint->extra);
+}
+
 /* b of a head with coupled columns. */
-static ota_status find_multipliers(ota_device *ring, const ota_tangents *along, double *residual) {
-    memset(ring->adjoint->b, 0, (size_t)ring->resolved->keys * sizeof(double));
-    return sum_pairs(ring, along) ? ota_ring_solve_adjoint(ring, residual) : OTA_ECOMM;
+static ota_status find_multipliers(ota_device *ring, motion *m, double *residual) {
+    const ota_ring_adjoint *s = ring->adjoint;
+    const int64_t keys = ring->resolved->keys;
+    const double tau = ota_head_temperature(ring->resolved, ring->unit.head);
+    ota_mass_rule rule = {.g = ring->g, .column_sum = s->sums};
+    memset(s->b, 0, (size_t)keys * sizeof(double));
+    if (!sum_pairs(ring, m) || !ota_ring_sum_adjoint(ring)) return OTA_ECOMM;
+    ota_ring_find_used(m->plan, s->sums, s->held);
+    move_columns(ring, m, &rule);
+    for (int64_t j = 0; j < keys; j++) {
+        s->right[j] -= tau * s->extra[j];
+        s->terms[j] += fabs(tau * s->extra[j]);
+    }
+    return ota_ring_solve_adjoint(ring, residual);
 }
 
 /* b = -dg of a round becomes that of the next, df being -row_right / den. */
 static ota_status move_round(ota_device *ring, const ota_head *head, int64_t round, void *context) {
+    motion *m = context;
     const ota_ring_adjoint *s = ring->adjoint;
     const ota_settings *settings = &ring->resolved->settings;
-    (void)round;
+    const ota_tangent_job job = job_of(m, 0);
     ota_ring_take_potentials(ring);
-    if (!sum_pairs(ring, context) ||
+    if (!sum_pairs(ring, m) ||
         !ota_ranks_sum(settings, s->right, head->columns, NULL, 0, "a round of tangents"))
         return OTA_ECOMM;
+    if (round == 0) {
+        ota_mass_rule rule = {.g = head->g, .column_sum = head->nu, .finished = true};
+        for (int64_t j = 0; j < head->columns; j++)
+            s->held[j] = !head->kernel.masked || head->kernel.used[j] != 0;
+        move_columns(ring, m, &rule);
+    }
     for (int64_t j = 0; j < head->columns; j++) {
-        const double sum = head->kernel.sum[j];
-        const ota_key_update update = ota_ring_update(head, j, head->g[j], sum);
+        const double sum = head->kernel.sum[j], g = head->g[j];
+        const ota_key_update update = ota_ring_update(head, j, g, sum);
         s->b[j] *= update.by_g;
-        if (update.by_level > 0.0) s->b[j] += update.by_level * s->right[j] / sum;
+        if (update.by_level > 0.0)
+            s->b[j] += update.by_level * (s->right[j] / sum + g / head->tau * job.temperature -
+                                          head->tau * s->extra[j] / head->nu[j]);
+        s->b[j] -= update.by_t * job.temperature;
+        for (int p = 0; p < OTA_RULE_PARAMETERS; p++)
+            s->b[j] -= update.by_parameter[p] * ota_tangent_of_parameter(&job, p);
     }
     return ota_interrupted_together(settings);
 }
 
 /* The last g and b of fixed rounds, and the lse that belongs to them. */
-static ota_status follow_rounds(ota_device *ring, const ota_arrays *arrays,
-                                const ota_tangents *along) {
+static ota_status follow_rounds(ota_device *ring, const ota_arrays *arrays, motion *m) {
     ota_head head;
     memset(ring->adjoint->b, 0, (size_t)ring->resolved->keys * sizeof(double));
-    const ota_status status =
-        ota_ring_replay(ring, arrays, move_round, (void *)(uintptr_t)along, &head);
+    const ota_status status = ota_ring_replay(ring, arrays, move_round, m, &head);
     if (status != OTA_OK) return status;
     return ota_ring_attend(ring, &ring->unit, false) ? OTA_OK : OTA_ECOMM;
 }
 
 /* ---- heads ---------------------------------------------------------------------------------------- */
 
-static ota_status move_unit(ota_device *ring, const ota_arrays *arrays, const ota_tangents *along,
+static ota_status move_unit(ota_device *ring, const ota_arrays *arrays, motion *m,
                             double *residual) {
     const bool fixed = ring->kept != NULL;
     if (fixed) {
-        const ota_status status = follow_rounds(ring, arrays, along);
+        const ota_status status = follow_rounds(ring, arrays, m);
         if (status != OTA_OK) return status;
     } else if (ring->by_pairs) {
         if (!ota_ring_find_thresholds(ring)) return OTA_ECOMM;
@@ -282,10 +334,10 @@ static ota_status move_unit(ota_device *ring, const ota_arrays *arrays, const ot
     }
     if (!ring->by_pairs) ota_ring_take_potentials(ring);
     if (ring->coupled && !fixed) {
-        const ota_status status = find_multipliers(ring, along, residual);
+        const ota_status status = find_multipliers(ring, m, residual);
         if (status != OTA_OK) return status;
     }
-    return move(ring, along) ? OTA_OK : OTA_ECOMM;
+    return move(ring, m) ? OTA_OK : OTA_ECOMM;
 }
 
 ota_status ota_ring_jvp(ota_plan *plan, const ota_arrays *arrays, const ota_tangents *along,
@@ -293,7 +345,9 @@ ota_status ota_ring_jvp(ota_plan *plan, const ota_arrays *arrays, const ota_tang
     ota_device *ring = plan->device;
     const ota_resolved *r = ring->resolved;
     const int64_t sharers = r->heads / r->key_heads;
+    motion m = {plan, along};
     ring->failed = OTA_OK;
+    plan->backward = ring->space;
     if (!ota_array_present(&along->out) || ring->values_width == 0) return OTA_OK;
     for (int64_t k = 0; k < r->batch * r->heads; k += ring->group) {
         ring->unit = (ota_ring_unit){.batch = k / r->heads,
@@ -304,11 +358,11 @@ ota_status ota_ring_jvp(ota_plan *plan, const ota_arrays *arrays, const ota_tang
         /* A rank that is told to stop still passes on what others wait for. */
         if (ota_interrupted(&r->settings) != OTA_OK) ring->failed = ota_interrupted(&r->settings);
         double residual = 0.0;
-        const ota_status status = move_unit(ring, arrays, along, &residual);
+        const ota_status status = move_unit(ring, arrays, &m, &residual);
         found->backward_residual = fmax(found->backward_residual, residual);
         found->head = k;
         if (status != OTA_OK) return status;
-        if (ring->failed == OTA_OK) put_rows(ring, &along->out);
+        if (ring->failed == OTA_OK) put_rows(ring, &m);
     }
     return ring->failed;
 }

@@ -43,7 +43,7 @@ static void through_terms(const ota_backward_job *job, real *raw, int64_t query,
                           real *gradient) {
     const ota_resolved *r = job->resolved;
     ota_backward_space *space = job->space;
-    const int64_t m = r->keys, diagonal = query + m - 1;
+    const int64_t m = r->keys, diagonal = ota_row_number(r, query) + m - 1;
     const ota_term *inside = NULL, *softcap = NULL;
     int inside_at = 0, softcap_at = 0;
     for (int t = 0; t < r->term_count; t++) {

@@ -1,0 +1,291 @@
+/* Gradients of terms, temperatures, orders and sinks in a ring. With G = dL/dS of a piece's pairs and x = (S + f + g) / tau,
+ *
+ *     row       tau: -sum_j G_ij x_ij     alpha: tau sum_j G_ij h(P_ij)     ALiBi: -sum_j G_ij |i - j|     softcap, own rows
+ *     keys      sum_i G_ij                         biases that queries share
+ *     diagonal  sum_(i - j = d) G_ij               relative biases; inside the scale of what went through the softcap
+ *
+ * and of a row's sink, one more key, G = -w a / tau once all pieces have come by. Rows have their own sums; keys and diagonals
+ * are added up block after block (ota_ring_by_sides). */
+#include <math.h>
+#include <string.h>
+
+#include "operator/backward.h"
+#include "pairs.h"
+#include "terms/terms.h"
+
+enum { OUTSIDE, INSIDE, PLACES }; /* of relative biases */
+enum { HALVES = 2 };              /* rows of a block lie in at most two runs of the whole problem */
+
+struct ota_ring_tallies {
+    int64_t line;                                  /* numbers of a diagonal line */
+    double *rows;                                  /* [rows of the unit][OTA_ROW_SUMS] */
+    double *columns[OTA_RING_SIDES];               /* [room] */
+    double *lines[OTA_RING_SIDES][PLACES][HALVES]; /* [line] */
+};
+
+static double *numbers(ota_arena *arena, int64_t rows, int64_t columns) {
+    return ota_arena_take_rows(arena, rows, columns, sizeof(double));
+}
+
+bool ota_ring_wants_parameters(const ota_resolved *r, const ota_gradients *want) {
+    if (ota_array_present(&want->temperature) || ota_array_present(&want->order)) return true;
+    for (int64_t k = 0; want->terms != NULL && k < r->problem.term_count; k++) {
+        if (ota_array_present(&want->terms[k])) return true;
+    }
+    return false;
+}
+
+void ota_ring_lay_out_parameters(ota_device *ring, ota_arena *arena) {
+    const ota_resolved *r = ring->resolved;
+    ota_ring_tallies *to = ota_arena_take(arena, 1, sizeof *to);
+    ota_ring_tallies p = {.line = ring->room + OTA_RING_ROWS};
+    p.rows = numbers(arena, ring->group * r->queries, OTA_ROW_SUMS);
+    for (int s = 0; s < OTA_RING_SIDES; s++) {
+        p.columns[s] = numbers(arena, ring->room, 1);
+        for (int k = 0; k < PLACES * HALVES; k++)
+            p.lines[s][k / HALVES][k % HALVES] = numbers(arena, p.line, 1);
+    }
+    if (to != NULL) *to = p;
+    ring->tallies = to;
+    ota_backward_space space = {.temperature = numbers(arena, r->heads, 1),
+                                .alibi = numbers(arena, r->heads, 1),
+                                .sink = numbers(arena, r->heads, 1)};
+    for (int t = 0; t < r->term_count; t++) {
+        /* What one turn finds of a pair of its own is the caller's, what many find is summed. */
+        space.terms[t] = ota_backward_term_sum(r, &r->terms[t], !r->settings.fixed);
+        space.terms[t].sum = numbers(arena, space.terms[t].count, 1);
+    }
+    if (to == NULL) return;
+    ring->space->temperature = space.temperature;
+    ring->space->alibi = space.alibi;
+    ring->space->sink = space.sink;
+    memcpy(ring->space->terms, space.terms, sizeof space.terms);
+}
+
+static void clear(double *x, int64_t count) {
+    if (count > 0) memset(x, 0, (size_t)count * sizeof *x);
+}
+
+void ota_ring_clear_parameters(ota_device *ring) {
+    const ota_resolved *r = ring->resolved;
+    ota_backward_space *s = ring->space;
+    clear(s->temperature, r->heads);
+    clear(s->alibi, r->heads);
+    clear(s->sink, r->heads);
+    for (int t = 0; t < r->term_count; t++) clear(s->terms[t].sum, s->terms[t].count);
+    s->order = s->softcap = 0.0;
+}
+
+void ota_ring_begin_parameters(ota_device *ring) {
+    clear(ring->tallies->rows, ring->group * ring->resolved->queries * OTA_ROW_SUMS);
+}
+
+/* ---- a block -------------------------------------------------------------------------------------- */
+
+static ota_backward_job job_of(const ota_ring_block *b) {
+    const ota_device *ring = b->ring;
+    return (ota_backward_job){.resolved = ring->resolved,
+                              .space = ring->space,
+                              .batch = ring->unit.batch,
+                              .head = ring->unit.head + b->head};
+}
+
+/* The first row of the block's second run: `rows` where it has one. */
+static int64_t second_run(const ota_ring_block *b) {
+    const ota_resolved *r = b->ring->resolved;
+    for (int64_t k = 1; k < b->rows; k++) {
+        if (ota_row_number(r, b->first + k) != ota_row_number(r, b->first) + k) return k;
+    }
+    return b->rows;
+}
+
+static void add_line(const ota_ring_block *b, int place) {
+    const ota_ring_tallies *p = b->ring->tallies;
+    const int64_t second = second_run(b);
+    for (int half = 0; half < HALVES; half++) clear(p->lines[b->side][place][half], p->line);
+    for (int64_t k = 0; k < b->rows; k++) {
+        const double *g = b->w->slopes + k * b->ring->pairs->stride;
+        double *line =
+            k < second ? p->lines[b->side][place][0] + k : p->lines[b->side][place][1] + k - second;
+        for (int64_t j = 0; j < b->keys; j++) line[b->keys - 1 - j] += g[j];
+    }
+}
+
+/* d/dalpha of P at fixed potentials, over tau w. */
+static double order_slope(double p, double order) {
+    const double k = order - 1.0;
+    return pow(p, k) * (1.0 - k * log(p)) / (k * k);
+}
+
+static void add_pairs(const ota_ring_block *b, int64_t k, bool by_order, double *sums) {
+    const ota_ring_pairs *p = b->ring->pairs;
+    const double *g = b->w->slopes + k * p->stride, *s = b->w->scores + k * p->stride,
+                 *weights = b->w->weights + k * p->stride, f = p->f[b->at + k],
+                 tau = b->parameters.tau;
+    const double *beside = b->ring->coupled ? b->ring->g + b->piece->first : NULL;
+    if (p->state[b->at + k] == OTA_RING_NONFINITE)
+        sums[OTA_SUM_TEMPERATURE] = sums[OTA_SUM_ORDER] = (double)NAN;
+    for (int64_t j = 0; j < b->keys; j++) {
+        if (!(weights[j] > 0.0)) continue;
+        sums[OTA_SUM_TEMPERATURE] -= g[j] * (s[j] + f + (beside != NULL ? beside[j] : 0.0)) / tau;
+        if (by_order)
+            sums[OTA_SUM_ORDER] += g[j] * tau * order_slope(weights[j], b->parameters.order);
+    }
+}
+
+static double add_falls(const ota_ring_block *b, int64_t k) {
+    const double *g = b->w->slopes + k * b->ring->pairs->stride;
+    const int64_t position = ota_row_position(b->ring->resolved, b->first + k) - b->piece->first;
+    double along = 0.0;
+    for (int64_t j = 0; j < b->keys; j++) along -= g[j] * fabs((double)(position - j));
+    return along;
+}
+
+/* dS/dcap = tanh y - y (1 - tanh^2 y) */
+static double add_softcap(const ota_ring_block *b, int64_t k, double cap) {
+    const ota_resolved *r = b->problem;
+    const int64_t diagonal = ota_row_number(r, b->first + k) + r->keys - 1;
+    const double *g = b->w->slopes + k * b->ring->pairs->stride,
+                 *raw = b->w->raw + k * b->ring->pairs->stride;
+    const ota_term *inside = NULL;
+    double along = 0.0;
+    for (int t = 0; t < r->term_count; t++) {
+        if (ota_term_is_inside(&r->terms[t])) inside = &r->terms[t];
+    }
+    for (int64_t j = 0; j < b->keys; j++) {
+        if (!(g[j] < 0.0) && !(g[j] > 0.0) && !isnan(g[j])) continue;
+        double y = raw[j];
+        if (inside != NULL) y += ota_array_get(&inside->array, 0, b->head, 0, diagonal - j);
+        y *= r->scale / cap;
+        const double bent = tanh(y);
+        along += g[j] * (bent - y * (1.0 - bent) * (1.0 + bent));
+    }
+    return along;
+}
+
+/* Has a bias a row for every query? */
+static bool has_own_rows(const ota_device *ring, int t) {
+    const ota_resolved *r = ring->resolved;
+    return ring->space->terms[t].direct ||
+           (r->terms[t].array.size[2] == r->queries && r->share.rows > 1);
+}
+
+static void add_own_rows(const ota_ring_block *b, int t, const ota_array *wanted) {
+    const ota_backward_job job = job_of(b);
+    const ota_array *a = &job.resolved->terms[t].array;
+    const ota_term_sum *sums = &job.space->terms[t];
+    for (int64_t k = 0; k < b->rows; k++) {
+        const double *g = b->w->slopes + k * b->ring->pairs->stride;
+        const int64_t i = b->first + k, first = b->piece->first;
+        double *to = sums->direct ? NULL : ota_term_slice(&job, t) + i * a->size[3];
+        for (int64_t j = 0; j < b->keys; j++) {
+            if (sums->direct)
+                ota_array_set(wanted, job.batch, job.head, i, first + j, g[j]);
+            else
+                to[a->size[3] == 1 ? 0 : first + j] += g[j];
+        }
+    }
+}
+
+static void add_columns(const ota_ring_block *b) {
+    double *columns = b->ring->tallies->columns[b->side];
+    clear(columns, b->keys);
+    for (int64_t k = 0; k < b->rows; k++) {
+        const double *g = b->w->slopes + k * b->ring->pairs->stride;
+        for (int64_t j = 0; j < b->keys; j++) columns[j] += g[j];
+    }
+}
+
+void ota_ring_take_parameters(const ota_ring_block *b, const ota_ring_pull *pull) {
+    const ota_resolved *r = b->ring->resolved;
+    double *sums = b->ring->tallies->rows + b->at * OTA_ROW_SUMS;
+    const bool by_order = ota_array_present(&pull->want->order);
+    for (int64_t k = 0; k < b->rows; k++) add_pairs(b, k, by_order, sums + k * OTA_ROW_SUMS);
+    for (int t = 0; t < r->term_count; t++) {
+        const ota_term *term = &r->terms[t];
+        const ota_array *wanted = ota_gradient_of_term(r, pull->want, t);
+        if (wanted == NULL || ota_term_is_inside(term)) continue;
+        const ota_term_form form = ota_term_form_of(term);
+        for (int64_t k = 0; k < b->rows && form == OTA_TERM_FALLS; k++)
+            sums[k * OTA_ROW_SUMS + OTA_SUM_ALIBI] += add_falls(b, k);
+        for (int64_t k = 0; k < b->rows && form == OTA_TERM_SATURATES; k++)
+            sums[k * OTA_ROW_SUMS + OTA_SUM_SOFTCAP] += add_softcap(b, k, term->value);
+        if (form == OTA_TERM_ADDS_DIFFERENCES) add_line(b, OUTSIDE);
+        if (form != OTA_TERM_ADDS_PAIRS) continue;
+        if (has_own_rows(b->ring, t))
+            add_own_rows(b, t, wanted);
+        else
+            add_columns(b);
+    }
+}
+
+void ota_ring_take_inside(const ota_ring_block *b, const ota_ring_pull *pull) {
+    const ota_resolved *r = b->ring->resolved;
+    for (int t = 0; t < r->term_count; t++) {
+        if (ota_term_is_inside(&r->terms[t]) && ota_gradient_of_term(r, pull->want, t) != NULL)
+            add_line(b, INSIDE);
+    }
+}
+
+/* ---- what rows share ------------------------------------------------------------------------------ */
+
+/* The block's lines into numbers i - j + keys - 1 of the whole problem. */
+static void merge_lines(const ota_ring_block *b, int place, double *to) {
+    const ota_resolved *r = b->ring->resolved;
+    const ota_ring_tallies *p = b->ring->tallies;
+    const int64_t second = second_run(b), runs[HALVES] = {0, second},
+                  rows[HALVES] = {second, b->rows - second};
+    for (int half = 0; half < HALVES; half++) {
+        if (rows[half] == 0) continue;
+        const double *line = p->lines[b->side][place][half];
+        const int64_t first = ota_row_number(r, b->first + runs[half]) - b->piece->first + r->keys -
+                              1 - (b->keys - 1);
+        for (int64_t k = 0; k < b->keys - 1 + rows[half]; k++) to[first + k] += line[k];
+    }
+}
+
+void ota_ring_merge_parameters(const ota_ring_block *b, void *context) {
+    const ota_ring_pull *pull = context;
+    const ota_resolved *r = b->ring->resolved;
+    const ota_backward_job job = job_of(b);
+    for (int t = 0; t < r->term_count; t++) {
+        const ota_term *term = &r->terms[t];
+        const ota_term_form form = ota_term_form_of(term);
+        if (ota_gradient_of_term(r, pull->want, t) == NULL) continue;
+        if (form == OTA_TERM_ADDS_DIFFERENCES)
+            merge_lines(b, ota_term_is_inside(term) ? INSIDE : OUTSIDE, ota_term_slice(&job, t));
+        if (form != OTA_TERM_ADDS_PAIRS || has_own_rows(b->ring, t)) continue;
+        const double *columns = b->ring->tallies->columns[b->side];
+        double *to = ota_term_slice(&job, t);
+        for (int64_t j = 0; j < b->keys; j++)
+            to[term->array.size[3] == 1 ? 0 : b->piece->first + j] += columns[j];
+    }
+}
+
+/* ---- the end of a turn ---------------------------------------------------------------------------- */
+
+void ota_ring_end_parameters(ota_device *ring, const ota_ring_pull *pull) {
+    const ota_resolved *r = ring->resolved;
+    const ota_ring_pairs *p = ring->pairs;
+    ota_backward_space *s = ring->space;
+    const bool by_order = ota_array_present(&pull->want->order);
+    for (int64_t k = 0; k < ring->group * r->queries; k++) {
+        const int64_t head = ring->unit.head + k / r->queries;
+        const ota_row_parameters row = ota_ring_parameters(ring, k / r->queries);
+        double *sums = ring->tallies->rows + k * OTA_ROW_SUMS;
+        const double sink = ota_ring_weight(ring, &row, row.sink, p->f[k]);
+        if (p->state[k] == OTA_RING_NONFINITE && row.sink > -INFINITY) {
+            sums[OTA_SUM_SINK] = (double)NAN;
+        } else if (sink > 0.0) {
+            const double g = -ota_ring_slope(&row, sink) * p->mean[k] / row.tau;
+            sums[OTA_SUM_SINK] = g;
+            sums[OTA_SUM_TEMPERATURE] -= g * (row.sink + p->f[k]) / row.tau;
+            if (by_order) sums[OTA_SUM_ORDER] += g * row.tau * order_slope(sink, row.order);
+        }
+        s->temperature[head] += sums[OTA_SUM_TEMPERATURE];
+        s->order += sums[OTA_SUM_ORDER];
+        s->sink[head] += sums[OTA_SUM_SINK];
+        s->alibi[head] += sums[OTA_SUM_ALIBI];
+        s->softcap += sums[OTA_SUM_SOFTCAP];
+    }
+}

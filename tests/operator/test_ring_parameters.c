@@ -1,0 +1,271 @@
+/* test_ring_parameters.c: gradients of what many pairs share, and tangents along them, of keys that come round a ring or are gathered against one process
+ * that has them all: temperatures, orders, sinks, softcaps and every kind of bias, of free columns, of solutions and of fixed rounds, with
+ * dropped pairs among them; the same bits for any threads. */
+#define _GNU_SOURCE
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { N = 37 };
+#include "ring_scene.h"
+
+enum { TERMS = 8 };
+
+/* Gradients of one process or rank, and its part of a bias for every pair of every head. */
+typedef struct pulled {
+    double temperature[HEADS], order, terms[TERMS][ALL * N * N], whole[ALL * N * N];
+} pulled;
+
+typedef struct stage {
+    scene scene;
+    pulled all, part[CREW_MOST];
+} stage;
+
+static const cell cells[] = {
+    {.method = "softmax", .alibi = true, .sink = true, .dense = true, .temperatures = true},
+    {.method = "softmax", .relative = true, .softcap = true, .inside = true, .sink = true},
+    {.method = "softmax", .keyed = true, .whole = true, .causal = true, .masses = true},
+    {.method = "softmax", .dropout = true, .relative = true, .sink = true},
+    {.method = "entmax:1.5", .alibi = true, .sink = true, .temperatures = true, .whole = true},
+    {.method = "entmax:0.7", .relative = true, .inside = true, .softcap = true, .masses = true},
+    {.method = "entmax:1.3", .dropout = true, .keyed = true, .dense = true, .window = true},
+    {.method = "softmax/exact", .alibi = true, .dense = true, .relative = true, .masses = true},
+    {.method = "softmax/capped:2.5", .softcap = true, .inside = true, .sink = true, .keyed = true},
+    {.method = "softmax/relaxed:0.7", .temperatures = true, .whole = true, .causal = true},
+    {.method = "softmax/bounded:0.4,1.8", .dropout = true, .relative = true},
+    {.method = "softmax/exact{rounds=5}", .alibi = true, .temperatures = true},
+    {.method = "softmax/relaxed:0.7{rounds=4}", .whole = true, .causal = true, .masses = true},
+    {.method = "softmax/capped:2.5{rounds=3}", .softcap = true, .inside = true, .sink = true},
+    {.method = "softmax/elastic:0.5,4", .dropout = true, .dense = true, .relative = true},
+    {.method = "softmax/bounded:0.4,1.8{rounds=6}", .keyed = true, .window = true},
+};
+enum { CELLS = (int)(sizeof cells / sizeof cells[0]) };
+
+static void pull(scene *s, rows *r, pulled *to, const ota_communicator *with) {
+    setting now;
+    ota_plan *plan = NULL;
+    ota_array terms[TERMS];
+    r->whole = to->whole;
+    set(&now, s, r, with);
+    now.options.gradients = 1;
+    ota_gradients want = {.size = sizeof want, .terms = terms};
+    want.out_grad = ota_array_of(r->out_grad, OTA_F64, BATCH, HEADS, r->n, VALUES);
+    want.queries = ota_array_of(r->dq, OTA_F64, BATCH, HEADS, r->n, WIDTH);
+    want.keys = ota_array_of(r->dk, OTA_F64, BATCH, KEY_HEADS, r->n, WIDTH);
+    want.values = ota_array_of(r->dv, OTA_F64, BATCH, KEY_HEADS, r->n, VALUES);
+    want.temperature =
+        ota_array_of(to->temperature, OTA_F64, 1, 1, 1, s->cell->temperatures ? HEADS : 1);
+    if (strstr(s->cell->method, "entmax") != NULL)
+        want.order = ota_array_of(&to->order, OTA_F64, 1, 1, 1, 1);
+    memset(terms, 0, sizeof terms);
+    for (int64_t k = 0; k < now.problem.term_count; k++) {
+        const ota_array *a = &now.terms[k].array;
+        const bool one = now.terms[k].kind == OTA_TERM_SOFTCAP || a->data == NULL;
+        terms[k] = one ? ota_array_of(to->terms[k], OTA_F64, 1, 1, 1, 1)
+                       : ota_array_of(to->terms[k], OTA_F64, a->size[0], a->size[1], a->size[2],
+                                      a->size[3]);
+    }
+    r->result = (ota_result){.size = sizeof r->result};
+    r->status = ota_plan_create(&plan, &now.problem, VALUES, &now.options, &r->error);
+    if (r->status >= OTA_OK) r->status = ota_forward(plan, &now.arrays, NULL, &r->error);
+    r->reversed = r->status;
+    if (r->status >= OTA_OK)
+        r->reversed = ota_backward(plan, &now.arrays, &want, &r->backward, &r->error);
+    ota_plan_free(plan);
+}
+
+static void pull_part(crew_rank *rank, void *context) {
+    stage *s = context;
+    const int k = rank->to.rank;
+    rank->to.keys = s->scene.course;
+    pull(&s->scene, &s->scene.part[k], &s->part[k], &rank->to);
+}
+
+static void expect_numbers(const char *what, const scene *s, const double *found,
+                           const double *wanted, int64_t count, double tolerance) {
+    for (int64_t k = 0; k < count; k++) {
+        if (!(fabs(found[k] - wanted[k]) <= tolerance * fmax(1.0, fabs(wanted[k]))))
+            fail_msg("gradient of %s of %s, number %d: %.17g where one process has %.17g", what,
+                     s->cell->method, (int)k, found[k], wanted[k]);
+    }
+}
+
+static void compare(const stage *stage, int rank, double tolerance) {
+    const scene *s = &stage->scene;
+    const cell *c = s->cell;
+    const rows *p = &s->part[rank];
+    const pulled *found = &stage->part[rank], *wanted = &stage->all;
+    expect_gradients(s, p, tolerance);
+    expect_numbers("temperature", s, found->temperature, wanted->temperature, HEADS, tolerance);
+    expect_numbers("order", s, &found->order, &wanted->order, 1, tolerance);
+    int k = 0;
+    if (c->dense)
+        expect_rows("gradient of a bias", s, p, HEADS, found->terms[k], wanted->terms[k], N,
+                    tolerance);
+    k += c->dense;
+    const struct {
+        bool present;
+        const char *name;
+        int64_t count;
+    } shared[] = {{c->alibi, "alibi", 1},
+                  {c->relative, "a relative bias", HEADS * DIFFERENCES},
+                  {c->inside, "a relative bias inside", DIFFERENCES},
+                  {c->keyed, "a bias by keys", HEADS * N}};
+    for (size_t t = 0; t < sizeof shared / sizeof shared[0]; t++) {
+        if (!shared[t].present) continue;
+        expect_numbers(shared[t].name, s, found->terms[k], wanted->terms[k], shared[t].count,
+                       tolerance);
+        k++;
+    }
+    if (c->whole)
+        expect_rows("gradient of a whole bias", s, p, ALL, found->terms[k], wanted->terms[k], N,
+                    tolerance);
+    k += c->whole;
+    if (c->softcap) expect_numbers("softcap", s, found->terms[k], wanted->terms[k], 1, tolerance);
+    k += c->softcap;
+    if (c->sink) expect_numbers("sink", s, found->terms[k], wanted->terms[k], 1, tolerance);
+}
+
+static void begin(stage *s, const cell *c, uint64_t seed) {
+    memset(s, 0, sizeof *s);
+    draw(&s->scene, c, seed);
+    for (int64_t k = 0; k < ALL * N * N; k++) s->all.whole[k] = normal();
+}
+
+static void share_out(stage *s, int ranks, ota_shares order,
+                      void (*body)(crew_rank *rank, void *context)) {
+    dice_state = 7; /* the same shares in every run */
+    cut(&s->scene, ranks, order, true);
+    for (int k = 0; k < ranks; k++) {
+        const shares_rows mine = {s->scene.part[k].number, s->scene.part[k].n, N};
+        s->scene.part[k].backward.size = sizeof(ota_result);
+        shares_copy(&mine, ALL, N * sizeof(double), s->all.whole, s->part[k].whole);
+    }
+    crew *c = crew_of(ranks, order);
+    crew_run(c, body, s);
+    crew_free(c);
+}
+
+static void parameters_are_those_of_one_process(void **state) {
+    (void)state;
+    stage *s = malloc(sizeof *s);
+    for (int k = 0; k < CELLS; k++) {
+        /* The second time gathered, but for what is refused there. */
+        const bool refused = strstr(cells[k].method, "elastic") != NULL;
+        for (int way = 0; way < 2; way++) {
+            const bool solves =
+                strchr(cells[k].method, '/') != NULL && strstr(cells[k].method, "rounds") == NULL;
+            begin(s, &cells[k], 2000 + (uint64_t)k);
+            s->scene.all.backward.size = sizeof(ota_result);
+            pull(&s->scene, &s->scene.all, &s->all, NULL);
+            if (s->scene.all.reversed < OTA_OK)
+                fail_msg("%s: %s", cells[k].method, s->scene.all.error.message);
+            s->scene.threads = 1 + way;
+            if (way == 1 && !refused) s->scene.course = OTA_KEYS_GATHERED;
+            const int ranks = 3 + way;
+            share_out(s, ranks, way == 0 ? OTA_SHARES_ZIGZAG : OTA_SHARES_IN_ORDER, pull_part);
+            for (int r = 0; r < ranks; r++) compare(s, r, solves ? 2e-6 : 1e-10);
+        }
+    }
+    free(s);
+}
+
+static void the_same_bits_for_any_threads(void **state) {
+    (void)state;
+    static pulled first[3];
+    stage *s = malloc(sizeof *s);
+    for (int k = 0; k < CELLS; k += 3) {
+        begin(s, &cells[k], 2100 + (uint64_t)k);
+        for (int run = 0; run < 2; run++) {
+            s->scene.threads = 2 + run;
+            share_out(s, 3, OTA_SHARES_ZIGZAG, pull_part);
+            for (int r = 0; r < 3 && run == 0; r++) first[r] = s->part[r];
+            for (int r = 0; r < 3; r++)
+                assert_memory_equal(&first[r], &s->part[r], sizeof first[r]);
+        }
+    }
+    free(s);
+}
+
+/* ---- along a direction ---------------------------------------------------------------------------- */
+
+/* The tangent along which everything grows, numbers by something of their own. */
+static void push(scene *s, rows *r, pulled *to, const ota_communicator *with) {
+    static const double grows[] = {0.3, -0.2, 0.15, 0.25};
+    const ota_array number = ota_array_of((void *)(uintptr_t)grows, OTA_F64, 1, 1, 1, 1);
+    setting now;
+    ota_plan *plan = NULL;
+    ota_array terms[TERMS];
+    r->whole = to->whole;
+    set(&now, s, r, with);
+    now.options.gradients = 1;
+    ota_tangents along = {.size = sizeof along, .terms = terms, .temperature = number};
+    along.queries = now.problem.queries;
+    along.keys = now.problem.keys;
+    along.values = now.arrays.values;
+    along.row_mass = ota_array_of(r->mu, OTA_F64, 1, 1, 1, r->n);
+    if (s->cell->temperatures) along.temperature.size[3] = HEADS;
+    if (strstr(s->cell->method, "entmax") != NULL) along.order = number;
+    if (now.problem.column_mass.data != NULL) along.column_mass = now.problem.column_mass;
+    const ota_column_rule rule = now.problem.columns;
+    if (rule == OTA_COLUMNS_CAPPED) along.cap = number;
+    if (rule == OTA_COLUMNS_RELAXED || rule == OTA_COLUMNS_ELASTIC) along.strength = number;
+    if (rule == OTA_COLUMNS_BOUNDED) along.lower = along.upper = number;
+    for (int64_t k = 0; k < now.problem.term_count; k++) {
+        const ota_array *a = &now.terms[k].array;
+        const bool one = now.terms[k].kind == OTA_TERM_SOFTCAP || a->data == NULL;
+        terms[k] = one ? number : *a;
+    }
+    along.out = ota_array_of(r->moved, OTA_F64, BATCH, HEADS, r->n, VALUES);
+    r->result = (ota_result){.size = sizeof r->result};
+    r->status = ota_plan_create(&plan, &now.problem, VALUES, &now.options, &r->error);
+    if (r->status >= OTA_OK) r->status = ota_forward(plan, &now.arrays, NULL, &r->error);
+    if (r->status >= OTA_OK) r->status = ota_jvp(plan, &now.arrays, &along, NULL, &r->error);
+    ota_plan_free(plan);
+}
+
+static void push_part(crew_rank *rank, void *context) {
+    stage *s = context;
+    const int k = rank->to.rank;
+    rank->to.keys = s->scene.course;
+    push(&s->scene, &s->scene.part[k], &s->part[k], &rank->to);
+}
+
+static void tangents_are_those_of_one_process(void **state) {
+    (void)state;
+    stage *s = malloc(sizeof *s);
+    for (int k = 0; k < CELLS; k++) {
+        const bool solves =
+            strchr(cells[k].method, '/') != NULL && strstr(cells[k].method, "rounds") == NULL;
+        begin(s, &cells[k], 2200 + (uint64_t)k);
+        push(&s->scene, &s->scene.all, &s->all, NULL);
+        if (s->scene.all.status < OTA_OK)
+            fail_msg("%s: %s", cells[k].method, s->scene.all.error.message);
+        s->scene.threads = 1 + k % 2;
+        share_out(s, 3, k % 2 == 0 ? OTA_SHARES_ZIGZAG : OTA_SHARES_IN_ORDER, push_part);
+        for (int r = 0; r < 3; r++) {
+            const rows *p = &s->scene.part[r];
+            if (p->status != s->scene.all.status)
+                fail_msg("%s: %s", cells[k].method, p->error.message);
+            expect_rows("tangent", &s->scene, p, ALL, p->moved, s->scene.all.moved, VALUES,
+                        solves ? 5e-6 : 1e-10);
+        }
+    }
+    free(s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(parameters_are_those_of_one_process),
+        cmocka_unit_test(the_same_bits_for_any_threads),
+        cmocka_unit_test(tangents_are_those_of_one_process),
+    };
+    return cmocka_run_group_tests_name("ring_parameters", tests, NULL, NULL);
+}
