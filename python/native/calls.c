@@ -3,7 +3,7 @@
  *
  *     assign(cost, maximize, limit, maps)                   one assignment problem, [n, m] in f64 or f32 of any strides:
  *         -> (rows, columns) | (value, x, y) | None         pairs, or with `maps` lap's two maps in 32 bits
- *     tensors, address, layout, plain, without_zeros, copies
+ *     tensors, address, layout, plain, derivative, without_zeros, copies
  *                                                           the memory of arrays and tensors (memory.c)
  *     keep, run, again, judge                               solves by the structs of an earlier one (kept.c)
  *     hold, rest, sums, linear, scalings, divided, apart, centred, against, scalars
@@ -144,7 +144,11 @@ static PyObject *release(PyObject *module, PyObject *unused) {
 }
 
 static int start(PyObject *module) {
-    (void)module;
+    native_state *state = PyModule_GetState(module);
+    state->is_neg = PyUnicode_InternFromString("is_neg");
+    state->requires_grad = PyUnicode_InternFromString("requires_grad");
+    state->call = PyUnicode_InternFromString("call");
+    if (state->is_neg == NULL || state->requires_grad == NULL || state->call == NULL) return -1;
     return PyArray_ImportNumPyAPI();
 }
 
@@ -153,9 +157,13 @@ static void end(void *module) {
     if (state == NULL) return;
     give_back(state, NULL);
     native_keep_router(state, NULL, 0);
-    PyObject *tensor = state->tensor;
-    state->tensor = NULL;
-    Py_XDECREF(tensor);
+    PyObject **const owned[] = {&state->tensor, &state->is_neg, &state->requires_grad,
+                                &state->call};
+    for (size_t k = 0; k < sizeof owned / sizeof owned[0]; k++) {
+        PyObject *object = *owned[k];
+        *owned[k] = NULL;
+        Py_XDECREF(object);
+    }
 }
 
 PyMODINIT_FUNC PyInit__native(void);
@@ -177,6 +185,8 @@ PyMODINIT_FUNC PyInit__native(void) {
         {"address", native_address, METH_O, "address(x)"},
         {"layout", (PyCFunction)(void (*)(void))native_layout, METH_FASTCALL, "layout(x, ...)"},
         {"plain", native_plain, METH_O, "plain(words)"},
+        {"derivative", (PyCFunction)(void (*)(void))native_derivative, METH_FASTCALL,
+         "derivative(x, ...)"},
         {"without_zeros", (PyCFunction)(void (*)(void))native_without_zeros, METH_FASTCALL,
          "without_zeros(x, ...)"},
         {"copies", (PyCFunction)(void (*)(void))native_copies, METH_FASTCALL, "copies(x, ...)"},
@@ -185,7 +195,7 @@ PyMODINIT_FUNC PyInit__native(void) {
          "given, outputs)"},
         {"run", (PyCFunction)(void (*)(void))native_run, METH_FASTCALL, "run(kept, x, ...)"},
         {"again", (PyCFunction)(void (*)(void))native_again, METH_FASTCALL,
-         "again(kinds, give, words, names, threads, judged, x, ...)"},
+         "again(kinds, give, words, names, threads, behind, x, ...)"},
         {"judge", (PyCFunction)(void (*)(void))native_judge, METH_FASTCALL, "judge(kept, x, ...)"},
         {"hold", (PyCFunction)(void (*)(void))native_hold, METH_FASTCALL, "hold(M, a, b, plan)"},
         {"rest", (PyCFunction)(void (*)(void))native_rest, METH_FASTCALL,

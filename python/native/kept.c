@@ -8,11 +8,11 @@
  *         first array. `alone`: short enough to keep the interpreter's lock.
  *     run(kept, x, ...) -> (status, result, ...) | None
  *         None where the plan cannot be bound to these arrays. Arrays have the layout of those that `kept` was made for.
- *     again(kinds, give, words, names, threads, judged, x, ...) -> result | (result, ..., facts, object or numbers) | None
+ *     again(kinds, give, words, names, threads, behind, x, ...) -> result | (result, ..., object, facts, numbers) | None
  *         The same by what `kinds` keeps for (words, names, threads, layout of the arrays): a list of objects whose `call` is
- *         a kept call. One is taken out and handed to `give` in the end. Arrays may be None. One result comes alone; several
- *         come with facts (rounds, row error, column error, empty rows, nonfinite rows) and, judged, with the certificate.
- *         None where nothing is kept, and where anything but success comes out.
+ *         a kept call. One is taken out and handed to `give` in the end. Arrays may be None. With 0 behind it the one result
+ *         comes alone; 1 puts the object behind, 2 facts (rounds, row error, column error, empty rows, nonfinite rows), too,
+ *         and 3 the numbers of the certificate. None where nothing is kept, and where anything but success comes out.
  *     judge(kept, x, ...) -> (status, numbers)
  *         The certificate of what `run` has just written, or of the arrays and results given here, in the order of run's.
  *
@@ -279,7 +279,7 @@ enum {
     AGAIN_WORDS,
     AGAIN_NAMES,
     AGAIN_THREADS,
-    AGAIN_JUDGED,
+    AGAIN_BEHIND,
     AGAIN_FIRST
 };
 
@@ -298,41 +298,42 @@ static PyObject *take_idle(PyObject *const *arguments, PyObject *layout) {
     return NULL;
 }
 
-/* Puts facts and the object or, judged, the certificate behind the results; 0: the judge refuses, or an exception. */
-static int put_facts(const kept_call *kept, PyObject *taken, int judged, PyObject *results) {
+/* How much follows the results. */
+enum { ALONE, WITH_OBJECT, WITH_FACTS, WITH_CERTIFICATE };
+
+/* Puts so much behind the results; 0: the judge refuses, or an exception. */
+static int put_behind(const kept_call *kept, PyObject *taken, long behind, PyObject *results) {
     const ota_result *r = kept->result;
+    PyTuple_SetItem(results, kept->outputs, Py_NewRef(taken));
+    if (behind == WITH_OBJECT) return 1;
     PyObject *facts = Py_BuildValue("LddLL", (long long)r->rounds, r->row_error, r->column_error,
                                     (long long)r->empty_rows, (long long)r->nonfinite_rows);
     if (facts == NULL) return 0;
-    PyTuple_SetItem(results, kept->outputs, facts);
-    if (!judged) {
-        PyTuple_SetItem(results, kept->outputs + 1, Py_NewRef(taken));
-        return 1;
-    }
+    PyTuple_SetItem(results, kept->outputs + 1, facts);
+    if (behind == WITH_FACTS) return 1;
     ota_certificate found = {.size = sizeof found};
     if (certify_unlocked(kept, &found) < 0) return 0;
     PyObject *numbers = certificate_numbers(&found);
     if (numbers == NULL) return 0;
-    PyTuple_SetItem(results, kept->outputs + 1, numbers);
+    PyTuple_SetItem(results, kept->outputs + 2, numbers);
     return 1;
 }
 
 /* What `again` returns; NULL with an exception, or without one where the longer way is to be gone. */
 static PyObject *solve_again(const native_state *state, kept_call *kept, PyObject *taken,
-                             int judged, PyObject *const *arrays, Py_ssize_t count) {
+                             long behind, PyObject *const *arrays, Py_ssize_t count) {
     PyObject *present[KEPT_ARRAYS];
     Py_ssize_t used = 0;
     for (Py_ssize_t k = 0; k < count; k++)
         if (arrays[k] != Py_None && used < KEPT_ARRAYS) present[used++] = arrays[k];
     if (used == 0 || used != kept->inputs) return NULL;
-    const int alone = kept->outputs == 1 && !judged;
     ota_status status = OTA_OK;
-    PyObject *results = solve(state, kept, present, 0, alone ? 0 : 2, &status);
+    PyObject *results = solve(state, kept, present, 0, behind, &status);
     PyObject *found = NULL;
     if (results != NULL && status == OTA_OK) {
-        if (alone)
+        if (behind == ALONE)
             found = Py_NewRef(PyTuple_GetItem(results, 0));
-        else if (put_facts(kept, taken, judged, results))
+        else if (put_behind(kept, taken, behind, results))
             found = Py_NewRef(results);
     }
     Py_XDECREF(results);
@@ -343,16 +344,17 @@ PyObject *native_again(PyObject *module, PyObject *const *arguments, Py_ssize_t 
     const native_state *state = PyModule_GetState(module);
     if (count <= AGAIN_FIRST) return PyErr_Format(PyExc_TypeError, "wanted a name and arrays");
     PyObject *const *arrays = arguments + AGAIN_FIRST;
+    const long behind = PyLong_AsLong(arguments[AGAIN_BEHIND]);
+    if (behind < ALONE || behind > WITH_CERTIFICATE)
+        return PyErr_Format(PyExc_ValueError, "wanted 0 to 3 behind the results");
     PyObject *layout = native_layout(module, arrays, count - AGAIN_FIRST);
     if (layout == NULL || layout == Py_None) return layout;
     PyObject *taken = take_idle(arguments, layout);
     Py_DECREF(layout);
     if (taken == NULL) return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
-    PyObject *capsule = PyObject_GetAttrString(taken, "call"), *found = NULL;
+    PyObject *capsule = PyObject_GetAttr(taken, state->call), *found = NULL;
     kept_call *kept = capsule == NULL ? NULL : PyCapsule_GetPointer(capsule, kept_name);
-    if (kept != NULL)
-        found = solve_again(state, kept, taken, arguments[AGAIN_JUDGED] == Py_True, arrays,
-                            count - AGAIN_FIRST);
+    if (kept != NULL) found = solve_again(state, kept, taken, behind, arrays, count - AGAIN_FIRST);
     if (found == NULL && !PyErr_Occurred()) found = Py_NewRef(Py_None);
     PyObject *kind = NULL, *value = NULL, *trace = NULL;
     PyErr_Fetch(&kind, &value, &trace);

@@ -6,6 +6,9 @@
  *     plain(words) -> bool            are these words, numbers, None, or pairs and the like of them, so that they can name a
  *                                     call?
  *     address(x) -> int               where the memory of a NumPy array, of a subclass too, or of a tensor begins
+ *     derivative(x, ...) -> bool | None
+ *                                     does one of these tensors record its derivative? None where they are not all of one
+ *                                     type, or where one is a negated view, whose memory says something else
  *     without_zeros(x, ...) -> bool   are these vectors of f64 or f32, none with a 0 in it?
  *     copies(x, ...) -> tuple         dense copies as NumPy arrays, of tensors as well; f64 or f32, at most matrices */
 #include "native.h"
@@ -254,6 +257,35 @@ PyObject *native_copies(PyObject *module, PyObject *const *arguments, Py_ssize_t
         PyTuple_SetItem(copies, k, made);
     }
     return copies;
+}
+
+/* What a tensor says to a question without arguments (asks) or by an attribute; -1 with an exception. */
+static int tensor_says(PyObject *tensor, PyObject *name, int asks) {
+    PyObject *found = PyObject_GetAttr(tensor, name);
+    if (found != NULL && asks) {
+        PyObject *call = found;
+        found = PyObject_CallNoArgs(call);
+        Py_DECREF(call);
+    }
+    const int says = found == NULL ? -1 : found == Py_True;
+    Py_XDECREF(found);
+    return says;
+}
+
+PyObject *native_derivative(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
+    const native_state *state = PyModule_GetState(module);
+    int records = 0;
+    for (Py_ssize_t k = 0; k < count; k++) {
+        PyObject *x = arguments[k];
+        if (!is_tensor(state, x) || Py_TYPE(x) != Py_TYPE(arguments[0])) Py_RETURN_NONE;
+        const int negated = tensor_says(x, state->is_neg, 1);
+        if (negated < 0) return NULL;
+        if (negated) Py_RETURN_NONE;
+        const int own = tensor_says(x, state->requires_grad, 0);
+        if (own < 0) return NULL;
+        records |= own;
+    }
+    return PyBool_FromLong(records);
 }
 
 PyObject *native_without_zeros(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {

@@ -64,6 +64,7 @@ typedef struct native_state {
     int router_threads;
     PyObject *tensor;               /* a type, owned; NULL where no library offers its table */
     const exchange_table *exchange; /* of that type */
+    PyObject *is_neg, *requires_grad, *call; /* names of attributes, owned */
 } native_state;
 
 enum { MEMORY_DIMENSIONS = 8 };
@@ -116,6 +117,7 @@ PyObject *native_tensors(PyObject *module, PyObject *const *arguments, Py_ssize_
 PyObject *native_plain(PyObject *module, PyObject *words);
 PyObject *native_address(PyObject *module, PyObject *object);
 PyObject *native_layout(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *native_derivative(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_without_zeros(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_copies(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_keep(PyObject *module, PyObject *arguments);

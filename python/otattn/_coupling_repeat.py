@@ -178,13 +178,18 @@ def coupling_again(
 ) -> Any:
     """What `coupling` solves, by the structs of an earlier call with these words; None: not so.
 
-    The coupling; or with potentials a tuple of coupling, potentials of rows and columns, FACTS, and structs;
-    or the numbers of the certificate in the place of the structs. For callers that know their words. Of
-    tensors the caller knows that nobody looks on and that no derivative is wanted. Whatever does not simply
-    succeed goes the longer way, too.
+    The coupling; or with potentials a tuple of coupling, potentials of rows and columns, structs, FACTS, and
+    behind them with WITH_CERTIFICATE its numbers. For callers that know their words. Of tensors the
+    caller knows that nobody looks on and that no derivative is wanted. Whatever does not simply succeed goes
+    the longer way, too.
     """
-    judged = names is WITH_CERTIFICATE
-    return _native.again(_kinds, _give, words, names, thread_limit(), judged, scores, *given)
+    behind = 0 if names is WITH_INFO or names is ONLY else behind_of(names)
+    return _native.again(_kinds, _give, words, names, thread_limit(), behind, scores, *given)
+
+
+def behind_of(names: tuple[str, ...]) -> int:
+    """How much `_native.again` puts behind the results: structs and facts, or the certificate as well."""
+    return 3 if names is WITH_CERTIFICATE else 2
 
 
 _kinds, _give = _repeat._kinds, _repeat.give

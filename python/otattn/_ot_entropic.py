@@ -15,6 +15,7 @@ from ._ot_problem import (
     JUDGED,
     Entropic,
     again,
+    are_named,
     cost_of,
     entry_of,
     facts_of,
@@ -22,6 +23,8 @@ from ._ot_problem import (
     mass_of,
     positive,
     run,
+    value_again,
+    words_of_numbers,
 )
 from ._settings import flag
 
@@ -84,16 +87,14 @@ def sinkhorn(
     """
     if type(log) is not bool or type(warn) is not bool:
         log, warn = flag("log", log), flag("warn", warn)
-    if type(method) is str and method == "sinkhorn" and warmstart is None:
-        problem = Entropic(reg, stopThr, numItermax)
-        found = again(problem, WITH_CERTIFICATE if log else WITH_INFO, M, a, b)
+    if warmstart is None and type(method) is str and method == "sinkhorn":
+        words = words_of_numbers(reg, stopThr, numItermax) if are_named(reg, stopThr, numItermax) else None
+        if not log:
+            found = again(words, WITH_INFO, M, a, b)
+        else:
+            found = _logged(again(words, WITH_CERTIFICATE, M, a, b), reg, M)
         if found is not None:
-            if not log:
-                return found
-            plan, f, g, facts, numbers = found
-            # With derivatives the potentials are backward's, too.
-            own = type(plan) is np.ndarray or not plan.requires_grad
-            return plan, _log_of(f, g, reg, entry_of(facts, Certificate._make(numbers), "ok"), own)
+            return found
     M, reg = cost_of(M), positive("reg", reg)
     if not isinstance(method, str) or method.lower() not in _SINKHORNS:
         raise ValueError(f"method is {method!r}, wanted one of {', '.join(_SINKHORNS)}")
@@ -111,6 +112,16 @@ def sinkhorn(
         return plan
     f, g = aux.potentials
     return plan, _log_of(f, g, reg, entry_of(facts_of(aux.info), aux.certificate, aux.info.status))
+
+
+def _logged(found: Any, reg: float, M: Any) -> Any:
+    """What a call returns of a plan, or a cost, that was found with its certificate."""
+    if found is None:
+        return None
+    first, f, g, _, facts, numbers = found
+    # With derivatives the potentials are backward's, too.
+    own = type(M) is np.ndarray or not first.requires_grad
+    return first, _log_of(f, g, reg, entry_of(facts, Certificate._make(numbers), "ok"), own)
 
 
 def _log_of(f: Any, g: Any, reg: float, entry: dict[str, Any], own: bool = False) -> dict[str, Any]:
@@ -158,6 +169,14 @@ def sinkhorn2(
     >>> float(otattn.ot.sinkhorn2([0.5, 0.5], [0.5, 0.5], np.array([[0.0, 1.0], [1.0, 0.0]]), 1.0).round(6))
     0.268941
     """
+    if type(method) is str and method == "sinkhorn" and warmstart is None and type(log) is type(warn) is bool:
+        words = words_of_numbers(reg, stopThr, numItermax) if are_named(reg, stopThr, numItermax) else None
+        if not log:
+            found = value_again(words, WITH_INFO, M, a, b)
+        else:
+            found = _logged(value_again(words, WITH_CERTIFICATE, M, a, b), reg, M)
+        if found is not None:
+            return found
     M, log = cost_of(M), flag("log", log)
     if not isinstance(method, str) or method.lower() not in _SINKHORNS[:3]:
         raise ValueError(f"method is {method!r}, wanted one of {', '.join(_SINKHORNS[:3])}")

@@ -10,7 +10,7 @@ from . import _native
 from ._attention import is_torch
 from ._coupling import coupling
 from ._coupling_repeat import ONLY, WITH_POTENTIALS
-from ._ot_problem import POTENTIALS, again, cost_of, linear_cost, mass_of
+from ._ot_problem import EXACT, POTENTIALS, again, cost_of, linear_cost, mass_of, value_again
 from ._settings import flag
 
 
@@ -54,7 +54,7 @@ def emd(
     """
     if type(log) is not bool or type(center_dual) is not bool:
         log, center_dual = flag("log", log), flag("center_dual", center_dual)
-    found = again(None, WITH_POTENTIALS if log else ONLY, M, a, b)
+    found = again(EXACT, WITH_POTENTIALS if log else ONLY, M, a, b)
     if found is not None:
         if not log:
             return found
@@ -131,6 +131,10 @@ def emd2(
     """
     if type(log) is not bool or type(return_matrix) is not bool:
         log, return_matrix = flag("log", log), flag("return_matrix", return_matrix)
+    if not (log or return_matrix):
+        found = value_again(EXACT, ONLY, M, a, b)
+        if found is not None:
+            return found
     if b is not None and getattr(b, "ndim", 1) == 2:
         return [
             emd2(a, b[:, k], M, log=log, return_matrix=return_matrix, center_dual=center_dual)

@@ -116,37 +116,46 @@ def method_of(problem: Entropic) -> dict[str, str]:
     return {"method": f"softmax/{columns}", "rows": rows}
 
 
+# The words of `emd`'s call of `coupling`.
+EXACT = words_of("hard/exact", cost=True)
+
+
 @functools.lru_cache(maxsize=64)
 def words_of_problem(problem: Entropic | None) -> tuple[Any, ...]:
     """Those of `run`'s call for entropic transport, or of `emd`'s for None."""
     if problem is None:
-        return words_of("hard/exact", cost=True)
+        return EXACT
     limits: dict[str, Any] = {"tolerance": problem.tol, "max_rounds": problem.max_iter}
     how: dict[str, Any] = dict(method_of(problem))
     return words_of(**how, temperature=problem.reg, cost=True, allow_partial=True, **limits)
 
 
-def is_named(problem: Entropic | None) -> bool:
+@functools.lru_cache(maxsize=64, typed=True)
+def words_of_numbers(reg: float, tol: float | None, max_iter: int | None) -> tuple[Any, ...]:
+    """Those of entropic transport whose masses are kept, by named numbers."""
+    return words_of_problem(Entropic(reg, tol, max_iter))
+
+
+def are_named(reg: Any, tol: Any, max_iter: Any) -> bool:
     """Whether weight and limits are plain numbers, as strengths are: calls are known by them."""
-    return problem is None or (
-        type(problem[0]) in NUMBERS and type(problem[1]) in NUMBERS and type(problem[2]) in NUMBERS
-    )
+    return type(reg) in NUMBERS and type(tol) in NUMBERS and type(max_iter) in NUMBERS
+
+
+class _TorchWays(NamedTuple):
+    """What is imported where there are tensors."""
+
+    derivative_wanted: Any
+    couple_again: Any
+    plan_cost: Any
 
 
 @functools.lru_cache(maxsize=1)
-def _torch_ways() -> tuple[Any, Any, Any]:
+def torch_ways() -> _TorchWays:
     from ._torch_coupling import couple_again
-    from ._torch_ot import LinearCost
+    from ._torch_ot import PlanCost
     from ._torch_repeat import derivative_wanted, plain_apply
 
-    return derivative_wanted, couple_again, plain_apply(LinearCost)
-
-
-def are_plain(M: Any, a: Any, b: Any) -> bool:
-    """A matrix and two vectors without zeros, all of NumPy or all of torch."""
-    if not type(M) is type(a) is type(b) or (type(M) is not np.ndarray and not is_torch(M)):
-        return False
-    return bool(M.ndim == 2 and a.ndim == b.ndim == 1 and _native.without_zeros(a, b))
+    return _TorchWays(derivative_wanted, couple_again, plain_apply(PlanCost))
 
 
 # What solves a problem by words, names of outputs, cost and masses as an earlier call; None: what does not.
@@ -155,33 +164,57 @@ Way = Callable[[tuple[Any, ...], tuple[str, ...], Any, tuple[Any, ...]], Any]
 
 def way_of(M: Any, a: Any, b: Any) -> Way | None:
     """The way of plain arrays that nobody looks on at, with or without derivatives; None: the longer way."""
-    if not are_plain(M, a, b):
-        return None
+    way: Way = coupling_again
     if type(M) is np.ndarray:
-        return coupling_again
-    derivative_wanted, couple_again, _ = _torch_ways()
-    wanted = derivative_wanted(M, a, b)
-    return None if wanted is None else couple_again if wanted else coupling_again
+        if not type(a) is type(b) is np.ndarray:
+            return None
+    else:
+        recorded = _native.derivative(M, a, b)
+        if recorded is None:
+            return None
+        ways = torch_ways()
+        wanted = ways[0](recorded, M)
+        if wanted is None:
+            return None
+        way = ways[1] if wanted else way
+    # A matrix and two vectors; of others the longer way speaks.
+    return way if M.ndim == 2 and _native.without_zeros(a, b) else None
 
 
-def again(problem: Entropic | None, names: tuple[str, ...], M: Any, a: Any, b: Any) -> Any:
+def again(words: tuple[Any, ...] | None, names: tuple[str, ...], M: Any, a: Any, b: Any) -> Any:
     """What `coupling_again` finds for arrays like these, by the structs of an earlier call; None: not so.
 
-    There is no more to check: the words and the layout are those of a call that was checked.
+    There is no more to check: the words (None: the longer way) and the layout are those of a call that was.
     """
-    way = way_of(M, a, b) if is_named(problem) else None
-    return None if way is None else way(words_of_problem(problem), names, M, (None, a, b, None))
+    way = way_of(M, a, b)
+    return None if way is None or words is None else way(words, names, M, (None, a, b, None))
+
+
+def value_again(words: tuple[Any, ...] | None, names: tuple[str, ...], M: Any, a: Any, b: Any) -> Any:
+    """As `again`, with <P, M> in the place of the plan."""
+    way = way_of(M, a, b)
+    if way is None or words is None or M.itemsize < 4:
+        return None
+    given = (None, a, b, None)
+    if way is coupling_again:
+        found = way(words, names, M, given)
+        if type(found) is tuple:
+            return _native.linear(found[0], M), *found[1:]
+        return None if found is None else _native.linear(found, M)
+    if words is not EXACT:
+        couple: Any = way
+        return couple(words, names, M, given, True)
+    # The plan of exact transport is a constant where the cost alone changes.
+    plan = None if a.requires_grad or b.requires_grad else coupling_again(words, names, M, given)
+    return None if plan is None else torch_ways()[2]((_native.linear(plan, M), plan), M)
 
 
 def linear_cost(plan: Any, M: Any) -> Any:
     """<P, M>."""
-    derivative = is_torch(M) and (M.requires_grad or plan.requires_grad)
-    # By one of the two alone torch's own operations cost no more.
-    if plan.dtype == M.dtype and (not derivative or (plan.requires_grad and _torch_ways()[0](plan, M))):
+    found = None
+    if plan.dtype == M.dtype and not (is_torch(M) and (M.requires_grad or plan.requires_grad)):
         found = _native.linear(plan, M)
-        if found is not None:
-            return _torch_ways()[2](plan, M, [found]) if derivative else found
-    return (plan * M).sum()
+    return (plan * M).sum() if found is None else found
 
 
 def certificate_of_plan(problem: Entropic, M: Any, a: Any, b: Any, plan: Any, potentials: Any) -> Any:

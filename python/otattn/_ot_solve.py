@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from types import NoneType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,16 +17,17 @@ from ._coupling import coupling
 from ._coupling_repeat import WITH_POTENTIALS, coupling_again
 from ._ot_exact import emd_log, emd_value
 from ._ot_problem import (
+    EXACT,
     JUDGED,
     NUMBERS,
     POTENTIALS,
     Entropic,
     Way,
+    are_named,
     certificate_of_plan,
     cost_of,
     entry_of,
     facts_of,
-    is_named,
     kl,
     log_or_zero,
     mass_of,
@@ -81,15 +82,19 @@ def sinkhorn_unbalanced(
     (2, 2)
     """
     reg, log = number("reg", reg), flag("log", log)
-    strengths = _plain_strengths(reg_m) if type(reg_m) in _PLAIN_UNBALANCED else None
-    if c is warmstart is None and strengths is not None and reg_type in _KINDS:
-        problem = Entropic(reg, stopThr, numItermax, *strengths)
-        way = way_of(M, a, b) if is_named(problem) else None
-        if log and (way is not coupling_again or problem.is_turned):
-            way = None
-        found = None if way is None else _solved_again(way, problem, _KINDS[reg_type], M, a, b)
-        if found is not None:
-            return _unbalanced_log(found, problem, _KINDS[reg_type], M, a, b) if log else found[0]
+    if c is warmstart is None and reg_type in _KINDS and type(reg_m) in _PLAIN_UNBALANCED:
+        plain = None
+        if are_named(reg, stopThr, numItermax):
+            plain = _plain_problem(reg, stopThr, numItermax, reg_m, _KINDS[reg_type])
+        way = None if plain is None else way_of(M, a, b)
+        if (
+            plain is not None
+            and way is not None
+            and not (log and (way is not coupling_again or plain.turned))
+        ):
+            found = _solved_again(way, plain, M, a, b)
+            if found is not None:
+                return _unbalanced_log(found, plain, M, a, b) if log else found[0]
     result = solve(
         M,
         a,
@@ -110,14 +115,14 @@ def sinkhorn_unbalanced(
 
 
 def _unbalanced_log(
-    found: tuple[Any, ...], problem: Entropic, kind: str, M: Any, a: Any, b: Any
+    found: tuple[Any, ...], plain: _Plain, M: Any, a: Any, b: Any
 ) -> tuple[Any, dict[str, Any]]:
     """The plan that `_solved_again` found, and its log."""
-    plan, f, g, facts, repeat = found
+    plan, f, g, repeat, facts = found
     held = _native.hold(M, a, b, plan)
-    potentials, _, linear, entry = _held_rest(held, f, g, facts, repeat, problem, kind == "kl")
-    assert potentials is not None
-    entry["logu"], entry["logv"] = _native.divided(*potentials, problem.reg)
+    potentials, _, linear, entry = _held_rest(held, f, g, facts, repeat, plain)
+    assert potentials is not None and plain.problem is not None
+    entry["logu"], entry["logv"] = _native.divided(*potentials, plain.problem.reg)
     entry["cost"] = linear
     return plan, entry
 
@@ -275,7 +280,6 @@ def _apart(potentials: Any, a: Any, b: Any, reg: float) -> tuple[Any, Any]:
     return f - reg * log_or_zero(a), g - reg * log_or_zero(b)
 
 
-@functools.lru_cache(maxsize=64)
 def _plain_strengths(unbalanced: float | tuple[float, float] | None) -> tuple[float, float] | None:
     """Those of `unbalanced` where they are plain and right; None: the longer way knows what to say."""
     if unbalanced is None:
@@ -308,13 +312,15 @@ def _solve_later(
     way = way_of(M, a, b)
     if way is None or way is not coupling_again:
         return None
-    strengths = _plain_strengths(unbalanced)
-    if strengths is None or (unbalanced is not None and (not reg or unbalanced_type not in ("KL", "kl"))):
+    if unbalanced is not None and (not reg or unbalanced_type not in ("KL", "kl")):
         return None
-    problem = Entropic(reg, tol, max_iter, *strengths) if reg else None
-    if not is_named(problem):
+    if reg and not are_named(reg, tol, max_iter):
         return None
-    found = _solved_again(way, problem, kind, M, a, b)
+    plain = _plain_problem(reg, tol, max_iter, unbalanced, kind) if reg else _EXACT
+    if plain is None:
+        return None
+    problem = plain.problem
+    found = _solved_again(way, plain, M, a, b)
     if found is None:
         if str(M.dtype).removeprefix("torch.") not in ("float64", "float32"):
             return None
@@ -325,14 +331,14 @@ def _solve_later(
         own = _native.copies(M, a, b, plan)
         rest = functools.partial(_rest, own, aux.potentials, facts_of(info), info.status, problem, kind)
         return OTResult._with_rest(plan, info.status, rest)
-    plan, f, g, facts, repeat = found
+    plan, f, g, repeat, facts = found
     # The caller may write into all of these.
-    if problem is None or problem.is_turned:
+    if problem is None or plain.turned:
         own = _native.copies(M, a, b, plan)
         rest = functools.partial(_rest, own, Potentials(f, g), facts, "ok", problem, kind)
     else:
         held = _native.hold(M, a, b, plan)
-        rest = functools.partial(_held_rest, held, f, g, facts, repeat, problem, kind == "kl")
+        rest = functools.partial(_held_rest, held, f, g, facts, repeat, plain)
     return OTResult._with_rest(plan, "ok", rest)
 
 
@@ -347,17 +353,47 @@ def _cost_of_problem(problem: Entropic | None, kind: str, M: Any, a: Any, b: Any
     return _native.against(M, a, b, problem.reg)
 
 
-def _solved_again(way: Way, problem: Entropic | None, kind: str, M: Any, a: Any, b: Any) -> Any:
-    """Plan, potentials, facts and structs, by those of an earlier call like this; None: not so."""
-    if way is not coupling_again and kind == "kl":
+class _Plain(NamedTuple):
+    """A problem (None: exact transport) of plain numbers, with what follows from them."""
+
+    problem: Entropic | None
+    words: tuple[Any, ...]
+    kind: str
+    referred: bool
+    """KL's reference is a part of the cost."""
+    turned: bool
+
+
+_EXACT = _Plain(None, EXACT, "kl", False, False)
+
+
+@functools.lru_cache(maxsize=64, typed=True)
+def _plain_problem(
+    reg: float, tol: float | None, max_iter: int | None, unbalanced: Any, kind: str
+) -> _Plain | None:
+    """That of named numbers; None: the longer way knows what to say."""
+    strengths = _plain_strengths(unbalanced)
+    if strengths is None:
+        return None
+    problem = Entropic(reg, tol, max_iter, *strengths)
+    turned = problem.is_turned
+    words = words_of_problem(problem.turned() if turned else problem)
+    return _Plain(problem, words, kind, kind == "kl" and not _is_balanced(problem), turned)
+
+
+def _solved_again(way: Way, plain: _Plain, M: Any, a: Any, b: Any) -> Any:
+    """Plan, potentials, structs and facts, by those of an earlier call like this; None: not so."""
+    if way is not coupling_again and plain.kind == "kl":
         # Derivatives by the cost that KL's reference has become a part of.
         return None
-    cost = _cost_of_problem(problem, kind, M, a, b)
-    if cost is None:
-        return None
-    if problem is None or not problem.is_turned:
-        return way(words_of_problem(problem), WITH_POTENTIALS, cost, (None, a, b, None))
-    found = way(words_of_problem(problem.turned()), WITH_POTENTIALS, cost.T, (None, b, a, None))
+    cost = M
+    if plain.referred and plain.problem is not None:
+        cost = _native.against(M, a, b, plain.problem.reg)
+        if cost is None:
+            return None
+    if not plain.turned:
+        return way(plain.words, WITH_POTENTIALS, cost, (None, a, b, None))
+    found = way(plain.words, WITH_POTENTIALS, cost.T, (None, b, a, None))
     return None if found is None else (found[0].T, found[2], found[1], *found[3:])
 
 
@@ -369,11 +405,10 @@ def _solved(problem: Entropic | None, kind: str, M: Any, a: Any, b: Any) -> Any:
     return _entropic(problem, _cost_of_problem(problem, kind, M, a, b), a, b, None, POTENTIALS)
 
 
-def _held_rest(
-    held: Any, f: Any, g: Any, facts: tuple[Any, ...], repeat: Repeat, problem: Entropic, relative: bool
-) -> Rest:
+def _held_rest(held: Any, f: Any, g: Any, facts: tuple[Any, ...], repeat: Repeat, plain: _Plain) -> Rest:
     """The rest of a result, from what is held of the problem, its plan, and the structs of its solve."""
-    reg, rows, columns = problem.reg, problem.rows, problem.columns
+    assert plain.problem is not None
+    (reg, _, _, rows, columns), relative = plain.problem, plain.kind == "kl"
     f, g, value, linear, numbers = _native.rest(repeat.call, held, f, g, reg, rows, columns, relative)
     return (f, g), value, linear, entry_of(facts, Certificate._make(numbers), "ok")
 

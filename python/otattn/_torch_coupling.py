@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,11 +13,10 @@ from ._arrays import output_shape, scratch_of
 from ._coupling_repeat import (
     NOTHING,
     ONLY,
-    WITH_CERTIFICATE,
     WITH_INFO,
     answer,
     arrays_of,
-    certificate_now,
+    behind_of,
     is_taken,
     name_of,
     new_repeat,
@@ -30,6 +29,7 @@ from ._settings import Settings
 from ._shapes import fold_scores
 from ._solve import Job, is_implicit, needs_no_forward
 from ._structs import OK
+from ._threads import thread_limit
 from ._torch_repeat import is_plain, plain_apply
 
 
@@ -60,34 +60,52 @@ def torch_coupling_repeat(
         if repeat is None:
             return None
     try:
-        found = _couple(repeat, scores, given, True) if derivatives else repeat.run(*present(scores, given))
+        found = repeat.run(*present(scores, given))
+        if found is not None and derivatives:
+            status, plan, *potentials = found
+            way = _way_back(repeat, scores, given)
+            settings = way.settings if status == OK else repeat.job.settings
+            # No potentials, the two, or that of the columns alone.
+            saved = potentials[-1] if way.implicit else None
+            inputs, arrays = _inputs(scores, given)
+            found = status, _couple_plain((plan, settings, inputs, saved), *arrays), *potentials
         return answer(repeat, names, found)
     finally:
         _repeat.give(repeat)
 
 
 def couple_again(
-    words: tuple[Any, ...], names: tuple[str, ...], scores: Tensor, given: tuple[Tensor | None, ...]
+    words: tuple[Any, ...],
+    names: tuple[str, ...],
+    scores: Tensor,
+    given: tuple[Tensor | None, ...],
+    value: bool = False,
 ) -> Any:
-    """As `coupling_again`, of plain tensors and with derivatives; None: not so."""
-    layout = _native.layout(scores, *given)
-    if layout is None or not _has_derivative(scores, given):
+    """As `coupling_again`, of plain tensors and with derivatives; None: not so.
+
+    With `value` the sum of coupling times scores is in the place of the coupling.
+    """
+    alone = names is WITH_INFO or names is ONLY
+    behind = 1 if alone else behind_of(names)
+    own = (names, "derivatives")
+    found = _native.again(_kinds, _give, words, own, thread_limit(), behind, scores, *given)
+    if found is None:
         return None
-    repeat = _repeat.take(name_of(words, (names, "derivatives"), layout))
-    if repeat is None:
+    repeat = found[-behind]
+    way = repeat.reverse or _way_back(repeat, scores, given)
+    if not (way[2] or _has_derivative(scores, given)):
         return None
-    try:
-        found = _couple(repeat, scores, given, False)
-        if found is None:
+    saved = found[-1 - behind] if way[1] else None
+    # As `_inputs` says, without a call.
+    inputs, arrays = (_TRANSPORT, (scores, *given[1:3])) if way[3] else _inputs(scores, given)
+    if value:
+        number = _native.linear(found[0], scores)
+        if number is None:
             return None
-        if names is ONLY or names is WITH_INFO:
-            return found[1]
-        r = repeat.handle.result
-        facts = (r.rounds, r.row_error, r.column_error, r.empty_rows, r.nonfinite_rows)
-        judged = (tuple(certificate_now(repeat)),) if names is WITH_CERTIFICATE else ()
-        return (*found[1:], facts, *judged)
-    finally:
-        _repeat.give(repeat)
+        first = _value_plain((number, way[0], inputs, found[0], saved), *arrays)
+    else:
+        first = _couple_plain((found[0], way[0], inputs, saved), *arrays)
+    return first if alone else (first, *found[1:])
 
 
 def _has_derivative(scores: Tensor, given: tuple[Tensor | None, ...]) -> bool:
@@ -101,15 +119,6 @@ def _has_derivative(scores: Tensor, given: tuple[Tensor | None, ...]) -> bool:
         return False
     masses = [x for x in (rows, columns) if x is not None and x.requires_grad]
     return not masses or (scores.dim() == 2 and all(x.dtype == scores.dtype for x in masses))
-
-
-def _couple(
-    repeat: _repeat.Repeat, scores: Tensor, given: tuple[Tensor | None, ...], settles: bool
-) -> tuple[Any, ...] | None:
-    """Status and results. What does not simply succeed is settled, or None."""
-    statuses: list[int] = []
-    found = _couple_plain(repeat, statuses, settles, scores, *given)
-    return None if found is None else (*statuses, *found)
 
 
 def _new(
@@ -135,70 +144,126 @@ def _new(
     return repeat
 
 
+class _Way(NamedTuple):
+    """What the derivatives of one kind of call, whose solves succeeded, have in common."""
+
+    settings: Settings
+    implicit: bool
+    """Backward starts from the potential of the columns, which is the last result."""
+    takes_all: bool
+    """`_has_derivative` whichever arrays want one."""
+    transport: bool
+    """Of the given arrays there are both masses, and nothing else."""
+
+
+def _way_back(repeat: _repeat.Repeat, scores: Tensor, given: tuple[Tensor | None, ...]) -> _Way:
+    settings = _solved(repeat.job.settings)
+    mask, rows, columns, start = given
+    one_type = all(x is None or x.dtype == scores.dtype for x in (rows, columns))
+    takes_all = mask is start is None and scores.dim() == 2 and one_type
+    transport = mask is start is None and rows is not None and columns is not None
+    repeat.reverse = way = _Way(settings, is_implicit(settings), takes_all, transport)
+    return way
+
+
+# The inputs of a node by the names of their gradients: fewer of them cost less.
+_SCORES = ("query",)
+_TRANSPORT = ("query", "row_mass", "column_mass")
+_ALL = ("query", "attn_mask", "row_mass", "column_mass", "start_potential")
+
+
+def _inputs(
+    scores: Tensor, given: tuple[Tensor | None, ...]
+) -> tuple[tuple[str, ...], tuple[Tensor | None, ...]]:
+    """Names and arrays."""
+    if given is NOTHING:
+        return _SCORES, (scores,)
+    mask, rows, columns, start = given
+    if mask is start is None and rows is not None and columns is not None:
+        return _TRANSPORT, (scores, rows, columns)
+    return _ALL, (scores, *given)
+
+
 class _Couple(torch.autograd.Function):
-    """A coupling with a derivative outside the operator, whose registration costs several times as much."""
+    """A coupling with a derivative outside the operator, whose registration costs several times as much.
+
+    It was solved before: what happens in `forward` costs more than outside.
+    """
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        repeat: _repeat.Repeat,
-        statuses: list[int],
-        settles: bool,
-        scores: Tensor,
-        *given: Tensor | None,
-    ) -> tuple[Tensor, ...] | None:
-        arrays = present(scores, given)
-        found = repeat.run(*arrays) if settles else _native.run(repeat.call, *arrays)
-        if found is None or (found[0] != OK and not settles):
-            return None
-        status, *results = found
-        statuses.append(status)
-        # Behind the coupling there are no results, the two potentials, or that of the columns alone.
-        potentials = results[1:]
-        if status != OK:
-            ctx.settings, implicit = repeat.job.settings, is_implicit(repeat.job.settings)
-        else:
-            if repeat.reverse is None:
-                settings = _solved(repeat.job.settings)
-                repeat.reverse = settings, is_implicit(settings)
-            ctx.settings, implicit = repeat.reverse
-        saved = potentials[-1] if potentials and implicit else None
-        ctx.mark_non_differentiable(*potentials)
-        ctx.save_for_backward(scores, *given, saved)
-        return tuple(results)
+    def forward(ctx: Any, solved: tuple[Any, ...], *arrays: Tensor | None) -> Tensor:
+        """`solved` has a coupling that nobody else has."""
+        plan: Tensor = solved[0]
+        ctx.solved = solved[1:3]
+        ctx.save_for_backward(*arrays, solved[3])
+        return plan
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
-        from . import _torch
-
-        gradient: Tensor | None = gradients[0]
-        scores, *rest, saved = ctx.saved_tensors
-        needed = ctx.needs_input_grad[3:]
-        names = ("query", "attn_mask", "row_mass", "column_mass", "start_potential")
-        wanted = tuple(name for name, x in zip(names, needed, strict=True) if x)
-        if gradient is None or not wanted:
-            return (None,) * 8
-        given = NOTHING if all(x is None for x in rest) else tuple(rest)
-        found = None
-        if not torch.is_grad_enabled() and is_plain(gradient, scores):
-            found = _reverse(ctx.settings, wanted, scores, given, gradient, saved)
-        if found is None:
-            whole, batch, _ = fold_scores(scores)
-            operands = [whole, None, None]
-            operands += _torch._operands_of(operands_given(given), batch, tuple(whole.shape[1:]), scores)
-            if saved is not None:
-                saved = saved.reshape((*whole.shape[:2], 1, whole.shape[3]))
-            # With create_graph the operator says that there is no second derivative.
-            call = torch.ops.otattn.gradients if torch.is_grad_enabled() else _torch._gradients_cpu
-            upstream = (None, fold_scores(gradient)[0], None, None, saved)
-            made = call(*operands, *upstream, _torch._text(ctx.settings), ",".join(wanted))
-            shapes = [x.shape for x, n in zip((scores, *rest), needed, strict=True) if n]
-            found = tuple(x.reshape(shape) for x, shape in zip(made, shapes, strict=True))
-        left = iter(found)
-        return (None, None, None, *(next(left) if n else None for n in needed))
+        settings, names = ctx.solved
+        *arrays, saved = ctx.saved_tensors
+        return None, *_gradients(settings, names, ctx.needs_input_grad[1:], arrays, gradients[0], saved)
 
 
-_couple_plain = plain_apply(_Couple)
+class _Value(torch.autograd.Function):
+    """The sum of such a coupling times the scores."""
+
+    @staticmethod
+    def forward(ctx: Any, solved: tuple[Any, ...], *arrays: Tensor | None) -> Tensor:
+        """`solved` has a sum that nobody else has."""
+        value: Tensor = solved[0]
+        ctx.solved = solved[1:3]
+        ctx.save_for_backward(*arrays, solved[3], solved[4])
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
+        settings, names = ctx.solved
+        *arrays, plan, saved = ctx.saved_tensors
+        needed, gradient = ctx.needs_input_grad[1:], gradients[0]
+        upstream = gradient * arrays[0]
+        first, *others = _gradients(settings, names, needed, arrays, upstream, saved)
+        return None, first + gradient * plan if first is not None else None, *others
+
+
+def _gradients(
+    settings: Settings,
+    names: tuple[str, ...],
+    needed: tuple[bool, ...],
+    arrays: list[Any],
+    gradient: Tensor | None,
+    saved: Tensor | None,
+) -> tuple[Tensor | None, ...]:
+    """Those by the inputs of a node, where they are needed, of a coupling with this gradient."""
+    from . import _torch
+
+    wanted = tuple(name for name, x in zip(names, needed, strict=True) if x)
+    if gradient is None or not wanted:
+        return (None,) * len(names)
+    scores: Tensor = arrays[0]
+    by_name = dict(zip(names, arrays, strict=True))
+    given = NOTHING if names is _SCORES else tuple(by_name.get(name) for name in _ALL[1:])
+    found = None
+    if not torch.is_grad_enabled() and is_plain(gradient, scores):
+        found = _reverse(settings, wanted, scores, given, gradient, saved)
+    if found is None:
+        whole, batch, _ = fold_scores(scores)
+        operands = [whole, None, None]
+        operands += _torch._operands_of(operands_given(given), batch, tuple(whole.shape[1:]), scores)
+        if saved is not None:
+            saved = saved.reshape((*whole.shape[:2], 1, whole.shape[3]))
+        # With create_graph the operator says that there is no second derivative.
+        call = torch.ops.otattn.gradients if torch.is_grad_enabled() else _torch._gradients_cpu
+        upstream = (None, fold_scores(gradient)[0], None, None, saved)
+        made = call(*operands, *upstream, _torch._text(settings), ",".join(wanted))
+        shapes = [by_name[name].shape for name in wanted]
+        found = tuple(x.reshape(shape) for x, shape in zip(made, shapes, strict=True))
+    left = iter(found)
+    return tuple(next(left) if n else None for n in needed)
+
+
+_couple_plain, _value_plain = plain_apply(_Couple), plain_apply(_Value)
+_kinds, _give = _repeat._kinds, _repeat.give
 
 
 @functools.lru_cache(maxsize=64)

@@ -8,20 +8,20 @@ import torch
 from torch import Tensor
 
 
-class LinearCost(torch.autograd.Function):
-    """<P, M>, a number that is known, with its gradients by both."""
+class PlanCost(torch.autograd.Function):
+    """<P, M> of a plan that does not depend on M, a number that is known."""
 
     @staticmethod
-    def forward(ctx: Any, plan: Tensor, M: Tensor, cost: list[Tensor]) -> Tensor:
-        """`cost` holds the number, which nobody else has."""
-        ctx.save_for_backward(plan, M)
-        return cost[0]
+    def forward(ctx: Any, solved: tuple[Tensor, Tensor], M: Tensor) -> Tensor:
+        """`solved` are the number, which nobody else has, and the plan."""
+        cost, plan = solved
+        ctx.save_for_backward(plan)
+        return cost
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
-        plan, M = ctx.saved_tensors
-        needed = ctx.needs_input_grad
-        return gradients[0] * M if needed[0] else None, gradients[0] * plan if needed[1] else None, None
+        (plan,) = ctx.saved_tensors
+        return None, gradients[0] * plan
 
 
 class ExactCost(torch.autograd.Function):

@@ -21,6 +21,7 @@ from ._threads import thread_limit
 _native.tensors(Tensor, getattr(Tensor, "__dlpack_c_exchange_api__", None))
 _under_transform = torch._C._are_functorch_transforms_active
 _modes = torch._C._len_torch_dispatch_stack
+_compiling = torch.compiler.is_compiling
 
 
 def in_forward_mode() -> bool:
@@ -30,7 +31,7 @@ def in_forward_mode() -> bool:
 
 def _is_watched() -> bool:
     """By a mode, a transformation or a compiler."""
-    return torch.compiler.is_compiling() or _under_transform() or _modes() > 0 or in_forward_mode()
+    return _compiling() or _under_transform() or _modes() > 0 or in_forward_mode()
 
 
 def is_plain(*tensors: Tensor) -> bool:
@@ -43,19 +44,14 @@ def is_plain(*tensors: Tensor) -> bool:
     return True
 
 
-def derivative_wanted(*tensors: Tensor) -> bool | None:
-    """Whether one is, of plain tensors; None: they are not plain.
+def derivative_wanted(recorded: bool, tensor: Tensor) -> bool | None:
+    """Whether one is, by what `_native.derivative` says of plain tensors like this; None: they are not plain.
 
     What `_native` takes lies in this machine's memory, which therefore is not asked here.
     """
-    if _is_watched():
+    if type(tensor) not in _KINDS or _under_transform() or _modes() or _compiling():
         return None
-    wanted = False
-    for x in tensors:
-        if type(x) not in _KINDS or x.is_neg():
-            return None
-        wanted = wanted or x.requires_grad
-    return wanted and torch.is_grad_enabled()
+    return None if forward_ad._current_level >= 0 else recorded and torch.is_grad_enabled()
 
 
 def plain_apply(function: type[torch.autograd.Function]) -> Any:
@@ -138,31 +134,34 @@ def torch_repeat(
         if repeat is None:
             return None
     if derivatives:
-        found: Tensor | None = _solve_plain(repeat, *given)
+        if repeat.reverse is None:
+            from ._torch import _kept
+
+            repeat.reverse = _kept(repeat.job.settings, _WITH_SAVED)
+        settings, kept = repeat.job.settings, repeat.reverse
+        outputs = run(repeat, given)
+        if outputs is None:
+            return None
+        out, saved = outputs
+        found: Tensor = _solve_plain((out, settings, kept == "lse", saved if kept else None), *given)
         return found
     outputs = run(repeat, given)
-    if outputs is None:
-        return None
-    out: Tensor = outputs[0]
-    return out
+    return None if outputs is None else outputs[0]
 
 
 class _Solve(torch.autograd.Function):
-    """A solve with derivatives outside the operator, whose registration costs several times as much."""
+    """A solve with derivatives outside the operator, whose registration costs several times as much.
+
+    It was solved before: what happens in `forward` costs more than outside.
+    """
 
     @staticmethod
-    def forward(ctx: Any, repeat: _repeat.Repeat, *given: Tensor | None) -> Tensor | None:
-        from . import _torch
-
-        settings = repeat.job.settings
-        found = run(repeat, given)
-        if found is None:
-            return None
-        out: Tensor = found[0]
-        saved: Tensor = found[1]
-        kept = _torch._kept(settings, _WITH_SAVED)
-        ctx.settings = settings
-        ctx.save_for_backward(*given, out if kept == "lse" else None, saved if kept else None)
+    def forward(
+        ctx: Any, solved: tuple[Tensor, Settings, bool, Tensor | None], *given: Tensor | None
+    ) -> Tensor:
+        """`solved` has an output that nobody else has."""
+        out, ctx.settings, with_out, saved = solved
+        ctx.save_for_backward(*given, out if with_out else None, saved)
         return out
 
     @staticmethod

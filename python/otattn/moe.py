@@ -20,6 +20,7 @@ from ._aux import AuxRequest
 from ._coupling import coupling, words_of
 from ._coupling_repeat import WITH_POTENTIALS, coupling_again
 from ._moe_call import CODES, GIVEN, call
+from ._ot_problem import torch_ways
 from ._settings import flag, number
 from ._threads import thread_limit
 
@@ -363,16 +364,17 @@ def _plain_soft(
     way: Any = coupling_again
     given, derivatives = logits, False
     if type(logits) is not np.ndarray:
-        if not is_torch(logits):
+        recorded = (
+            _native.derivative(logits) if potentials is None else _native.derivative(logits, potentials)
+        )
+        if recorded is None:
             return None
-        from ._torch_coupling import couple_again
-        from ._torch_repeat import derivative_wanted
-
-        wanted = derivative_wanted(logits) if potentials is None else derivative_wanted(logits, potentials)
+        ways = torch_ways()
+        wanted = ways[0](recorded, logits)
         if wanted is None or (potentials is not None and potentials.requires_grad):
             return None
         if wanted:
-            given, way, derivatives = logits.detach(), couple_again, True
+            given, way, derivatives = logits.detach(), ways[1], True
     if logits.ndim != 2 or type(k) is not int or type(capacity) not in _WHOLE:
         return None
     if bounds is not None and (type(bounds) is not tuple or [type(x) for x in bounds] != [int, int]):
@@ -389,7 +391,7 @@ def _plain_soft(
     found = words and way(words, WITH_POTENTIALS, logits, (None, None, None, start))
     if found is None:
         return None
-    plan, _, column, facts = found[:4]
+    plan, _, column, _, facts = found
     biases = column if temperature == 1.0 else column * temperature
     threads = thread_limit()
     chosen = _native_route(given, k, capacity, bounds, GIVEN, biases, 1.0, None, certificate, threads)

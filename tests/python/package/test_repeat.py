@@ -426,6 +426,65 @@ def test_gradients_of_transport_again() -> None:
         assert plan.requires_grad and not log["u"].requires_grad and log["certificate"].column_error <= 1e-12
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_gradients_of_costs_again(dtype: torch.dtype) -> None:
+    """<P, M> in one node: as torch's own sum of the longer way's plan times M."""
+    torch.manual_seed(1)
+    otattn.release_memory()
+    M, a, b = (torch.rand(shape, dtype=torch.float64) + 0.1 for shape in ((4, 5), 4, 5))
+    b *= a.sum() / b.sum()
+    leaves = [x.to(dtype).requires_grad_() for x in (M, a, b)]
+    M, a, b = leaves
+    small = 1e-9 if dtype == torch.float64 else 1e-5
+    stop = 1e-12 if dtype == torch.float64 else 1e-6
+    masses = {"cost": True, "row_mass": a, "column_mass": b, "return_aux": otattn.AuxRequest(receiver=True)}
+    longer, _ = otattn.coupling(M, method="softmax/exact", temperature=0.5, tolerance=stop, **masses)
+    right = (longer * M).sum()
+    expected = torch.autograd.grad(3.0 * right, leaves)
+    for wanted in (leaves, leaves[:1], leaves[1:]):
+        for x in leaves:
+            x.requires_grad_(any(x is y for y in wanted))
+        for turn in range(6):
+            value = otattn.ot.sinkhorn2(a, b, M, 0.5, stopThr=stop, log=turn % 2 == 1)
+            if turn % 2 == 1:
+                value, log = value
+                assert not log["u"].requires_grad and log["certificate"].column_error <= 10.0 * stop
+            assert value.dtype == dtype and abs(value - right) <= small
+            # Twice, as a graph that is kept.
+            for _ in range(2):
+                found = torch.autograd.grad(value, wanted, 3.0 * torch.ones_like(value), retain_graph=True)
+                places = [k for k, x in enumerate(leaves) if any(x is y for y in wanted)]
+                for x, k in zip(found, places, strict=True):
+                    assert (x - expected[k]).abs().max() <= 30.0 * small
+    M.requires_grad_()
+    value = otattn.ot.sinkhorn2(a, b, M, 0.5, stopThr=stop)
+    (first,) = torch.autograd.grad(value, M, create_graph=True)
+    with pytest.raises(otattn.NotDifferentiable):
+        torch.autograd.grad(first.sum(), M)
+    value = otattn.ot.sinkhorn2(a, b, M, 0.5, stopThr=stop)
+    with torch.no_grad():
+        M += 1.0
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        value.backward()
+    # By the cost alone the derivative of exact transport is its plan.
+    a, b = a.detach(), b.detach()
+    for _ in range(3):
+        value = otattn.ot.emd2(a, b, M)
+        (found_,) = torch.autograd.grad(value, M)
+        assert torch.equal(found_, otattn.ot.emd(a, b, M.detach()))
+        assert abs(value - (found_ * M).sum()) <= small
+
+
+def test_which_tensors_record_derivatives() -> None:
+    x = torch.ones(2)
+    leaf = x.clone().requires_grad_()
+    assert _native.derivative(x, x) is False and _native.derivative(x, leaf) is True
+    negated = torch.ones(2, dtype=torch.complex64).conj().imag
+    for other in (negated, torch.nn.Parameter(x), np.ones(2), None):
+        assert _native.derivative(x, other) is None
+    assert _native.derivative(np.ones(2)) is None
+
+
 def test_numbers_of_a_plan(rng: np.random.Generator) -> None:
     P, M, a, b = rng.random((3, 4)), rng.random((3, 4)), rng.random(3) + 0.1, rng.random(4) + 0.1
     P[1, 2] = 0.0
