@@ -24,6 +24,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "python" / "support"))
 
 import drawn_calls
+import drawn_doors
 import drawn_objects
 import otattn
 from done_record import DoneRecord, digest, missing
@@ -92,7 +93,11 @@ def main() -> int:
     library = Path(otattn.__file__).with_name("libotattn_python.so")
     package = sorted(library.parent.rglob("*.py"))
     build = (
-        digest(library, *map(Path, (drawn_calls.__file__, drawn_objects.__file__)), *package)
+        digest(
+            library,
+            *map(Path, (drawn_calls.__file__, drawn_doors.__file__, drawn_objects.__file__)),
+            *package,
+        )
         if words.record
         else ""
     )
@@ -112,6 +117,8 @@ def main() -> int:
                 record.add({"seed": words.seed, "first": first, "end": first + BLOCK})
     before = sum(last - first for first, last in done[:-1])
     functions = len(drawn_calls.fronts())
+    for door, package in drawn_doors.lacking().items():
+        print(f"{door} is not drawn: {package} is not installed")
     print(f"{functions} functions, {ran} calls with drawn arguments, {before} before, {wrong} wrong")
     return 1 if wrong else 0
 

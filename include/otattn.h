@@ -75,7 +75,8 @@ typedef enum ota_status {
     OTA_NOT_CONVERGED = -6,
     OTA_INFEASIBLE = -7, /* no plan meets the masses on this support */
     /* the tolerance lies below what f64 can reach: said before solving, or after it where relaxed
-       rows carry so much mass that its rounding alone exceeds the tolerance */
+       rows carry so much mass, or above entmax:2 weights next to 0 lie so far apart, that rounding
+       alone exceeds the tolerance */
     OTA_TOL_UNREACHABLE = -8,
     OTA_NONFINITE = -9, /* a coupled method or strict mode met NaN or +inf */
     OTA_NOT_DIFFERENTIABLE = -10,

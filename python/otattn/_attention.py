@@ -11,7 +11,7 @@ from numpy import ndarray
 
 from ._arrays import numpy_attention, numpy_repeat
 from ._regulariser import Regulariser, word_of
-from ._settings import Settings, count, flag, number
+from ._settings import Settings, count, flag, number, text
 
 
 def compiling() -> bool:
@@ -93,8 +93,7 @@ def settings_from(
     if not isinstance(backend, (str, NoneType)):
         raise TypeError(f"backend is a {type(backend).__name__}, wanted a string or None")
     for name, word in (("rows", rows), ("axis", axis), ("solver", solver)):
-        if not isinstance(word, str):
-            raise TypeError(f"{name} is a {type(word).__name__}, wanted a string")
+        text(name, word)
     left, right = (-1, -1) if window is None else window
     return Settings(
         method,

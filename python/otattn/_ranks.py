@@ -50,6 +50,29 @@ def _memory(address: int, count: int, dtype: torch.dtype) -> Tensor:
     return torch.frombuffer((ctypes.c_char * size).from_address(address), dtype=dtype)
 
 
+def check_group(group: Any) -> None:
+    """What stands for a process that is in no group has its own sentence."""
+    if group is None or isinstance(group, dist.ProcessGroup) or group is dist.GroupMember.NON_GROUP_MEMBER:
+        return
+    raise TypeError(f"group is a {type(group).__name__}, wanted a ProcessGroup or None")
+
+
+def check_tensors(query: Any, key: Any, value: Any) -> None:
+    for name, x in (("query", query), ("key", key), ("value", value)):
+        if not isinstance(x, Tensor):
+            raise TypeError(f"{name} is a {type(x).__name__}, wanted a tensor")
+
+
+def check_shares(shares: Any) -> None:
+    if not isinstance(shares, str) or shares not in SHARES:
+        raise ValueError(f"shares is {shares!r}, wanted 'in_order' or 'zigzag'")
+
+
+def check_keys(keys: Any) -> None:
+    if not isinstance(keys, str) or keys not in _KEYS:
+        raise ValueError(f"keys is {keys!r}, wanted 'chosen', 'gathered' or 'in_ring'")
+
+
 class Link:
     """The struct ota_communicator over a process group, and the exception that a call of it met."""
 
@@ -60,10 +83,8 @@ class Link:
         keys: str,
         first_pieces: tuple[int, int] | None = None,
     ) -> None:
-        if shares not in SHARES:
-            raise ValueError(f"shares is {shares!r}, wanted 'in_order' or 'zigzag'")
-        if keys not in _KEYS:
-            raise ValueError(f"keys is {keys!r}, wanted 'chosen', 'gathered' or 'in_ring'")
+        check_shares(shares)
+        check_keys(keys)
         self.group, self.shares = group, shares
         self.rank, self.ranks = self._place()
         if self.rank < 0:
@@ -219,6 +240,7 @@ class Members(Link):
 
 def link_of(group: dist.ProcessGroup | None, shares: str, keys: str) -> Link:
     """All ranks of a group."""
+    check_group(group)
     if dist.get_world_size(group) == 2:
         return Members(group, [0, 1], shares, keys)
     return Link(group, shares, keys)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from . import _structs as c
+from ._settings import shown
 
 _FUNCTION = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_void_p, ctypes.c_double)
 _PREFIX = "custom:"
@@ -85,7 +86,11 @@ class Regulariser:
 
         def call(_user: Any, x: float) -> float:
             try:
-                return float(plain(x))
+                found = plain(x)
+                try:
+                    return float(found)
+                except (TypeError, ValueError, OverflowError) as error:
+                    raise TypeError(f"{name} gave {shown(found)}, wanted a number") from error
             except BaseException as error:
                 # No exception can cross the library: it is raised when the call has come back.
                 if (regulariser := owner()) is not None:

@@ -140,6 +140,13 @@ def number(name: str, value: Any) -> float:
     return result
 
 
+def text(name: str, value: Any) -> str:
+    """An argument that must be a string."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is a {type(value).__name__}, wanted a string")
+    return value
+
+
 def flag(name: str, value: Any) -> bool:
     """A bool of an argument that must be true or false."""
     if type(value) is bool:

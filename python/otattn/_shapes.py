@@ -5,6 +5,7 @@ Works on NumPy arrays and torch tensors alike; `expand(x, shape)` repeats size-1
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -23,6 +24,11 @@ class Folded(NamedTuple):
 
 def shape_text(x: Any) -> str:
     return str(tuple(x.shape))
+
+
+def merged(x: Any) -> Any:
+    """All dimensions before the last three as one, whose size -1 would leave open where another is 0."""
+    return x.reshape((math.prod(x.shape[:-3]), *x.shape[-3:]))
 
 
 def _common(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
@@ -99,7 +105,7 @@ def fold(query: Any, key: Any, value: Any, enable_gqa: bool, expand: Expand) -> 
     )
     lead = (*batch, heads)[rank - outer :]
     if rank > 4:
-        query, key, value = (x.reshape((-1, *x.shape[-3:])) for x in (query, key, value))
+        query, key, value = (merged(x) for x in (query, key, value))
     return Folded(query, key, value, batch, lead)
 
 
@@ -110,7 +116,7 @@ def fold_scores(scores: Any) -> tuple[Any, tuple[int, ...], tuple[int, ...]]:
     rank = max(4, scores.ndim)
     whole = scores.reshape((1,) * (rank - scores.ndim) + tuple(scores.shape))
     batch = tuple(whole.shape[:-3])
-    whole = whole.reshape((-1, *whole.shape[-3:])) if rank > 4 else whole
+    whole = merged(whole) if rank > 4 else whole
     return whole, batch, tuple(scores.shape[:-2])
 
 
@@ -127,7 +133,7 @@ def fold_pairs(name: str, x: Any, batch: tuple[int, ...], sizes: tuple[int, int,
     if len(batch) > 1:
         if all(size == 1 for size in x.shape[:-3]):
             return x.reshape((1, *x.shape[-3:]))
-        x = expand(x, (*batch, *x.shape[-3:])).reshape((-1, *x.shape[-3:]))
+        x = merged(expand(x, (*batch, *x.shape[-3:])))
     return x
 
 

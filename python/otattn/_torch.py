@@ -20,7 +20,7 @@ from ._aux import AuxOutput, Potentials, RowStats, outputs_of, request_of
 from ._certificate import Certificate, certificate_from_values
 from ._errors import NotDifferentiable
 from ._regulariser import regulariser_named
-from ._settings import DIFFERENTIABLE, EXTRA, OPERANDS, PLACES, Settings, settings_of, text_of
+from ._settings import DIFFERENTIABLE, EXTRA, OPERANDS, PLACES, Settings, settings_of, shown, text_of
 from ._shapes import Folded, fold, fold_heads, fold_pairs, fold_relative, fold_scores, fold_vector, shape_text
 from ._solve import (
     Info,
@@ -396,9 +396,18 @@ def _floating(name: str, value: Any) -> Tensor:
     return x
 
 
+def _numbers(name: str, value: Any, dtype: torch.dtype | None = None) -> Tensor:
+    """A tensor of what may be one, a number, a list or an array."""
+    if isinstance(value, torch.Tensor):
+        return value
+    try:
+        return torch.as_tensor(value, dtype=dtype)
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        raise TypeError(f"{name} is {shown(value)}, wanted numbers") from error
+
+
 def _wide(name: str, value: Any, like: Tensor) -> Tensor:
-    is_tensor = isinstance(value, torch.Tensor)
-    x = _check(name, value if is_tensor else torch.as_tensor(value, dtype=torch.float64))
+    x = _check(name, _numbers(name, value, torch.float64))
     if x.dtype in (torch.float32, torch.float64):
         return x
     return x.to(torch.float64 if like.dtype == torch.float64 or not x.is_floating_point() else torch.float32)
@@ -458,7 +467,7 @@ def _operands_of(
         if x is not None:
             found[k] = fold_vector(name, _wide(name, x, like), total, heads, length)
     if lengths is not None:
-        lengths = _check("key_lengths", torch.as_tensor(lengths))
+        lengths = _check("key_lengths", _numbers("key_lengths", lengths))
         if lengths.is_floating_point() or tuple(lengths.shape) != (total,):
             raise ValueError(
                 f"key_lengths has type {lengths.dtype} and shape {shape_text(lengths)}, "

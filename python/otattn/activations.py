@@ -494,7 +494,13 @@ def _loss_module(name: str) -> type[nn.Module]:
             self.options = _options(name, both, values, named)
             self.ignore_index = self.options.pop("ignore_index")
             self.reduction = self.options.pop("reduction")
-            if self.reduction not in ("elementwise_mean", "sum", "none"):
+            if isinstance(self.ignore_index, bool) or not isinstance(self.ignore_index, (int, np.integer)):
+                raise TypeError(f"ignore_index is {shown(self.ignore_index)}, wanted a whole number")
+            if not isinstance(self.reduction, str) or self.reduction not in (
+                "elementwise_mean",
+                "sum",
+                "none",
+            ):
                 raise ValueError(
                     f"reduction is {self.reduction!r}, wanted 'elementwise_mean', 'sum' or 'none'"
                 )

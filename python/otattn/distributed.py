@@ -19,7 +19,10 @@ import torch.distributed as dist
 from torch import Tensor
 
 from ._attention import attention as one_process
-from ._ranks import SHARES, Members, link_of, solve
+from ._attention import window_of
+from ._ranks import Members, check_group, check_keys, check_shares, check_tensors, link_of, solve
+from ._settings import count as whole_number
+from ._settings import number
 from ._shapes import shape_text
 from ._varlen import bounds_of, check_lengths
 
@@ -91,6 +94,7 @@ def attention(
     if keywords.get("return_aux"):
         raise ValueError("return_aux is given; a rank has no part of it but its rows, so ask for none")
     keywords.pop("return_aux", None)
+    check_tensors(query, key, value)
     mesh, group = _on_mesh(query, group, query.dim() - 2)
     if mesh is not None:
         query, key, value = (x.to_local() for x in (query, key, value))
@@ -100,11 +104,6 @@ def attention(
     from torch.distributed.tensor import DTensor
 
     return DTensor.from_local(out, *mesh, run_check=False)
-
-
-def _check_shares(shares: str) -> None:
-    if shares not in SHARES:
-        raise ValueError(f"shares is {shares!r}, wanted 'in_order' or 'zigzag'")
 
 
 _Pieces = tuple[range, range]
@@ -266,6 +265,9 @@ def varlen_attention(
     """
     if keywords.pop("return_aux", None):
         raise ValueError("return_aux is given; a rank has no part of it but its rows, so ask for none")
+    check_tensors(query, key, value)
+    check_group(group)
+    check_keys(keys)
     mesh, group = _on_mesh(query, group, 0)
     if mesh is not None:
         query, key, value = (x.to_local() for x in (query, key, value))
@@ -274,14 +276,15 @@ def varlen_attention(
             raise ValueError(f"{name} has shape {shape_text(x)}, wanted (total, heads, width)")
     bounds = [bounds_of("cu_seq_q", cu_seq_q), bounds_of("cu_seq_k", cu_seq_k)]
     check_lengths(bounds, (max_q, max_k))
-    _check_shares(shares)
+    check_shares(shares)
     pieces = _shared_out(group, query.shape[0], key.shape[0], bounds, shares)
-    if dropout_p != 0.0 and dropout_seed is None:
+    if number("dropout_p", dropout_p) != 0.0 and dropout_seed is None:
         raise ValueError(
             "dropout_seed is None; give every rank the same number, or they drop different pairs"
         )
     rank = dist.get_rank(group)
-    window = None if max(window_size) < 0 else window_size
+    sides = window_of(window_size, "window_size")
+    window = None if sides is None or max(sides) < 0 else sides
     outs: dict[tuple[int, int], Tensor] = {}
     for s in _sequences_of(rank, bounds, pieces):
         held = (s.rows.of(query), s.keys.of(key), s.keys.of(value))
@@ -333,8 +336,12 @@ def rows_of(total: int, *, group: dist.ProcessGroup | None = None, shares: str =
     Tensor of int64, shape (rows of this rank,)
         In the order in which `attention` wants them: ``x.index_select(-2, rows_of(n))`` is the share.
     """
-    _check_shares(shares)
+    check_group(group)
+    check_shares(shares)
+    rows = whole_number("total", total)
+    if rows is None:
+        raise TypeError("total is None, wanted a whole number")
     rank, ranks = dist.get_rank(group), dist.get_world_size(group)
-    counts = [total * (k + 1) // ranks - total * k // ranks for k in range(ranks)]
+    counts = [rows * (k + 1) // ranks - rows * k // ranks for k in range(ranks)]
     pieces = _pieces_of(counts, shares)[rank]
     return torch.cat([torch.arange(piece.start, piece.stop) for piece in pieces])

@@ -7,9 +7,11 @@ on its hub. Masks come from transformers' own ``sdpa`` mask function.
 from __future__ import annotations
 
 import functools
+import inspect
+import operator
 import sys
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -17,7 +19,8 @@ import torch
 from . import _structs as c
 from ._attention import attention
 from ._aux import AuxRequest
-from ._settings import Settings
+from ._settings import Settings, shown, text
+from ._shapes import shape_text
 from ._solve import columns_of
 
 MASK_FUNCTION = "sdpa"
@@ -56,7 +59,28 @@ def implementation_name(method: str, prefix: str = "otattn_") -> str:
     >>> otattn.hf.implementation_name("softmax/exact")
     'otattn_softmax-exact'
     """
-    return prefix + method.replace("/", "-")
+    return text("prefix", prefix) + text("method", method).replace("/", "-")
+
+
+def _options(name: str, options: Any) -> dict[str, Any]:
+    """Arguments of `attention`, which an error of Python's own would not name."""
+    if not isinstance(options, Mapping):
+        raise TypeError(
+            f"{name} is a {type(options).__name__}, wanted a dict of arguments of otattn.attention"
+        )
+    for word in options:
+        if word not in _parameters():
+            raise TypeError(f"{name} has {word!r}, which is no argument of otattn.attention")
+    return dict(options)
+
+
+@functools.cache
+def _parameters() -> frozenset[str]:
+    return frozenset(inspect.signature(attention).parameters)
+
+
+def _columns(method: Any) -> int:
+    return columns_of(Settings(method=text("method", method)))
 
 
 def register(*methods: str, prefix: str = "otattn_", **options: Any) -> list[str]:
@@ -91,8 +115,9 @@ def register(*methods: str, prefix: str = "otattn_", **options: Any) -> list[str
     from transformers.masking_utils import sdpa_mask
 
     names = []
+    options = _options("options", options)
     for method in methods or METHODS:
-        columns_of(Settings(method=method))
+        _columns(method)
         name = implementation_name(method, prefix)
         AttentionInterface.register(
             name, functools.partial(attention_forward, method=method, options=options)
@@ -145,10 +170,17 @@ def attention_forward(
     ValueError
         When a cache is longer than the queries and the columns of the method are not free.
     """
-    method, chosen = getattr(module, "_otattn", (method, options or {}))
-    extra = {**chosen, **(ota_options or {})}
+    method, chosen = getattr(module, "_otattn", (method, {} if options is None else options))
+    extra = {
+        **_options("options", chosen),
+        **({} if ota_options is None else _options("ota_options", ota_options)),
+    }
+    for name, x in (("query", query), ("key", key)):
+        if not isinstance(x, torch.Tensor) or x.dim() != 4:
+            kind = f"shape {shape_text(x)}" if isinstance(x, torch.Tensor) else f"type {type(x).__name__}"
+            raise TypeError(f"{name} has {kind}, wanted a tensor (batch, heads, length, width)")
     queries, keys = query.shape[2], key.shape[2]
-    rule = columns_of(Settings(method=method))
+    rule = _columns(method)
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     if rule != c.COLUMNS_FREE and queries < keys:
         raise ValueError(
@@ -247,9 +279,15 @@ def set_attention(
     >>> otattn.hf.set_attention(torch.nn.Linear(2, 2), "softmax")
     0
     """
-    columns_of(Settings(method=method))
+    _columns(method)
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError(f"model is a {type(model).__name__}, wanted a module")
+    options = _options("options", options)
     found = [m for m in model.modules() if type(m).__name__.endswith("Attention") and hasattr(m, "is_causal")]
-    wanted = list(range(len(found)) if layers is None else layers)
+    try:
+        wanted = list(range(len(found)) if layers is None else map(operator.index, layers))
+    except TypeError:
+        raise TypeError(f"layers is {shown(layers)}, wanted whole numbers") from None
     for layer in wanted:
         if not 0 <= layer < len(found):
             raise ValueError(f"layers has {layer}, but the model has {len(found)} attention modules")

@@ -18,7 +18,7 @@ from ._aux import EVERYTHING, NO_AUX, AuxOutput, AuxRequest, Potentials, RowStat
 from ._normalize import check_shape, recipe_of
 from ._regulariser import Regulariser
 from ._settings import NUMBERS, OPERANDS, PLACES
-from ._shapes import fold, fold_heads, fold_pairs, fold_relative, fold_vector, shape_text
+from ._shapes import fold, fold_heads, fold_pairs, fold_relative, fold_vector, merged, shape_text
 
 # Arguments that are arrays, or numbers that may be traced.
 _ARRAYS = OPERANDS[3 : PLACES["start_potential"] + 1]
@@ -130,7 +130,8 @@ def coupling(
     >>> jax.jacrev(received)(jnp.zeros((2, 3))).shape
     (3, 2, 3)
     """
-    arrays, static = _parted({"query": scores, "attn_mask": attn_mask}, arguments)
+    arrays, static = _parted({"attn_mask": attn_mask}, arguments)
+    arrays["query"] = _array("scores", scores)
     if isinstance(method, Regulariser) or not _jax_ffi.is_offered():
         raise ValueError("coupling needs jax.ffi on the CPU, and a method that is a string")
     settings, _, _ = prepare(**static, is_causal=is_causal, scale=scale, method=method)
@@ -140,7 +141,7 @@ def coupling(
     rank = max(4, scores.ndim)
     whole = scores.reshape((1,) * (rank - scores.ndim) + scores.shape)
     batch = whole.shape[:-3]
-    whole = whole.reshape((-1, *whole.shape[-3:]))
+    whole = merged(whole)
     operands = {"query": whole, **_others(arrays, batch, whole.shape[1:])}
     return _solved(settings, operands, None, "coupling", scores.shape[:-2], return_aux)
 
@@ -181,8 +182,7 @@ def sinkhorn_normalize(
     >>> jax.grad(mixed)(jnp.zeros((8, 4, 4))).shape
     (8, 4, 4)
     """
-    x = jnp.asarray(x)
-    (x,) = _alike({"query": x}, "x")
+    (x,) = _alike({"query": _array("x", x)}, "x")
     check_shape(x)
     recipe = recipe_of(order, rounds, eps, tolerance, gradients)
     wide = x if str(x.dtype) in ("float64", "float32") else x.astype(jnp.float32)
@@ -190,16 +190,24 @@ def sinkhorn_normalize(
     return found.astype(x.dtype)
 
 
+def _array(name: str, x: Any) -> Any:
+    try:
+        return jnp.asarray(x)
+    except (TypeError, ValueError, OverflowError) as error:
+        kind = f" of {x.dtype}" if isinstance(x, np.ndarray) else ""
+        raise TypeError(f"{name} is a {type(x).__name__}{kind}, which JAX has no array for") from error
+
+
 def _parted(given: dict[str, Any], arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Arrays and what may be traced by name, and the static rest. Plain numbers of a method are static."""
-    arrays = {name: jnp.asarray(x) for name, x in given.items() if x is not None}
+    arrays = {name: _array(name, x) for name, x in given.items() if x is not None or name != "attn_mask"}
     static: dict[str, Any] = {}
     for name, x in arguments.items():
         number = name in ("temperature", "strength", *NUMBERS) and not hasattr(x, "shape")
         if name not in _ARRAYS or number:
             static[name] = x
         elif x is not None:
-            arrays[name] = jnp.asarray(x)
+            arrays[name] = _array(name, x)
     return arrays, static
 
 

@@ -343,6 +343,57 @@ static double carried_floor(const ota_coupled *state, double *carried) {
     return *carried * (8.0 * u + u * head->range / (4.0 * head->tau));
 }
 
+/* The sum of a column at g, for the potentials that the rows have, less what is asked of it. */
+static double miss_at(const ota_coupled *state, int64_t j, double g) {
+    const ota_head *head = state->head;
+    const ota_column_rule_row *rule = ota_head_rule(head);
+    const double unit = (head->order - 1.0) / head->tau, power = 1.0 / (head->order - 1.0);
+    const double target = state->pass.target[j];
+    double sum = 0.0;
+    for (int64_t i = 0; i < state->pass.rows; i++) {
+        if (!(head->mu[i] > 0.0)) continue;
+        const double x = unit * ((ota_score(&state->pass, i, j) + g) + head->f[i]);
+        const double p = x > 0.0 ? pow(x, power) : 0.0;
+        sum += head->regulariser->capped ? fmin(p, ota_entry_cap(&head->caps, i, j)) : p;
+    }
+    return sum - (rule->wanted != NULL ? rule->wanted(target, g, head->strength) : target);
+}
+
+/* How far apart the sums of a column lie at the two neighbouring doubles g between which they pass what is asked of it. */
+static double jump_of(const ota_coupled *state, int64_t j) {
+    const double g = state->head->g[j], miss = miss_at(state, j, g);
+    const int far = miss > 0.0 ? 0 : 1;
+    double ends[2] = {g, g}, misses[2] = {miss, miss};
+    for (double move = fmax(fabs(g), DBL_MIN) * DBL_EPSILON; isfinite(ends[far]); move *= 2.0) {
+        ends[far] = far == 0 ? g - move : g + move;
+        misses[far] = miss_at(state, j, ends[far]);
+        if ((misses[far] > 0.0) == (far == 1)) break;
+        ends[1 - far] = ends[far], misses[1 - far] = misses[far];
+    }
+    for (;;) {
+        const double middle = ends[0] + (ends[1] - ends[0]) / 2.0;
+        if (!(middle > ends[0] && middle < ends[1])) return misses[1] - misses[0];
+        const double between = miss_at(state, j, middle);
+        const int end = between > 0.0 ? 1 : 0;
+        ends[end] = middle, misses[end] = between;
+    }
+}
+
+/* Above order 2 weights leave 0 with an unbounded slope: the last digit of a potential moves them from 0 to its
+ * (1 / (alpha - 1))th power, and no weight lies between. That is half the jumps of all columns, over the rows' mass: one
+ * column alone may do better, but every row that answers moves the others by as much. */
+static double edge_floor(const ota_coupled *state) {
+    const ota_head *head = state->head;
+    if (!head->regulariser->tsallis || !(head->order > 2.0)) return 0.0;
+    /* Sums of many processes are not at hand, and a key at a kink need not meet its sum. */
+    if (head->settings->ranks != NULL || ota_head_rule(head)->kink != NULL) return 0.0;
+    double jumps = 0.0;
+    for (int64_t j = 0; j < state->pass.columns; j++) {
+        if (state->pass.target[j] > 0.0 && head->g[j] > -INFINITY) jumps += jump_of(state, j);
+    }
+    return jumps / 2.0 / head->mass;
+}
+
 /* Where caps bind, rounds that do not converge may have nothing to converge to: is there a plan at all? Spends f and g. Least
  * sums of bounded columns are not asked for. */
 static bool caps_allow_a_plan(ota_coupled *state) {
@@ -401,14 +452,22 @@ static ota_status leave(ota_coupled *state, ota_outcome outcome, ota_status stop
     if (head->pruned > 0) emit_plan(state);
     if (residual <= head->settings->tolerance) return OTA_OK;
     say_not_converged(state, residual);
-    const double floor = carried_floor(state, &carried);
-    if (!(floor > head->settings->tolerance) || head->settings->allow_partial)
-        return OTA_NOT_CONVERGED;
-    (void)snprintf(
-        head->sentence, sizeof head->sentence,
-        "the plan carries %.3g times the mass of its rows, whose rounding alone leaves a "
-        "residual of about %.2g, above the tolerance %.3g",
-        carried, floor, head->settings->tolerance);
+    if (head->settings->allow_partial) return OTA_NOT_CONVERGED;
+    const double tolerance = head->settings->tolerance, floor = carried_floor(state, &carried);
+    if (floor > tolerance) {
+        (void)snprintf(
+            head->sentence, sizeof head->sentence,
+            "the plan carries %.3g times the mass of its rows, whose rounding alone leaves a "
+            "residual of about %.2g, above the tolerance %.3g",
+            carried, floor, tolerance);
+        return OTA_TOL_UNREACHABLE;
+    }
+    const double edge = edge_floor(state);
+    if (!(edge > tolerance) || !(residual <= 2.0 * edge)) return OTA_NOT_CONVERGED;
+    (void)snprintf(head->sentence, sizeof head->sentence,
+                   "at order %g the weights next to 0 lie so far apart that rounding alone leaves "
+                   "a residual of about %.2g, above the tolerance %.3g; it is %.2g",
+                   head->order, edge, tolerance, residual);
     return OTA_TOL_UNREACHABLE;
 }
 

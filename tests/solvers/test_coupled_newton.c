@@ -357,6 +357,40 @@ static void unreachable_tolerances(void **unused) {
     free(x);
 }
 
+/* Above order 2 a weight of 1e-8 next to 0 may be none that doubles give: 5e-8 to 4e-5 is the first, by the order. */
+static void weights_that_are_none(void **unused) {
+    (void)unused;
+    static const struct {
+        const char *method;
+        double least, tolerance;
+        int64_t rounds; /* 0: as many as it takes */
+        ota_status status;
+    } rows[] = {
+        {"entmax:3/exact", 2e-8, 1e-9, 0, OTA_TOL_UNREACHABLE},
+        {"entmax:4/exact", 2e-8, 1e-9, 0, OTA_TOL_UNREACHABLE},
+        {"entmax:4/exact", 2e-8, 1e-7, 0, OTA_OK},
+        {"entmax:4/exact", 0.5, 1e-9, 1, OTA_NOT_CONVERGED},
+        {"entmax:2.5/exact", 2e-8, 1e-9, 0, OTA_OK},
+        {"sparsemax/exact", 2e-8, 1e-9, 0, OTA_OK},
+        {"entmax:4/exact", 0.5, 1e-9, 0, OTA_OK},
+    };
+    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+        stage *x = set_stage(2, 2);
+        const double s[] = {100.0, 0.0, 60.0, 3.0};
+        memcpy(x->s, s, sizeof s);
+        x->given_masses = true;
+        x->mu[0] = x->mu[1] = 1.0;
+        x->nu[0] = 2.0 - rows[k].least;
+        x->nu[1] = rows[k].least;
+        if (rows[k].rounds > 0) x->options.max_rounds = rows[k].rounds;
+        assert_int_equal(solve_by(x, rows[k].method, "auto", 1.0, rows[k].tolerance),
+                         rows[k].status);
+        spec_check_true("LIT-11", (strstr(x->result.sentence, "weights next to 0") != NULL) ==
+                                      (rows[k].status == OTA_TOL_UNREACHABLE));
+        free(x);
+    }
+}
+
 /* ---- the system of Newton -------------------------------------------------------------------- */
 
 static void links_of_any_size(void **unused) {
@@ -421,6 +455,7 @@ int main(void) {
         cmocka_unit_test(sink_without_room),
         cmocka_unit_test(cold_tsallis),
         cmocka_unit_test(unreachable_tolerances),
+        cmocka_unit_test(weights_that_are_none),
         cmocka_unit_test(massless),
         cmocka_unit_test(links_of_any_size),
     };

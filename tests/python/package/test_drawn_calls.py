@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import drawn_doors
 import numpy as np
 import otattn
 import pytest
@@ -242,3 +244,119 @@ def test_a_process_that_dies_is_a_finding(root: Path, tmp_path: Path) -> None:
     )
     assert done.returncode == 1
     assert "FINDING 2: the process ended with -6" in done.stdout and " 5 calls" in done.stdout
+
+
+def wrong_doors() -> dict[str, tuple[str, Callable[[], object]]]:
+    """Calls of the doors that need torch, transformers or JAX, each with an argument that is wrong."""
+    torch = pytest.importorskip("torch")
+    from otattn import distributed, hf
+
+    x, packed = torch.zeros(1, 1, 4, 2), torch.zeros(4, 1, 2)
+    ends = [[0, 4], [0, 4]]
+    plain = torch.nn.Linear(2, 2)
+
+    def forward(query: Any = x, key: Any = x, **more: Any) -> object:
+        return hf.attention_forward(plain, query, key, x, None, **more)
+
+    def varlen(query: Any = packed, **more: Any) -> object:
+        return distributed.varlen_attention(query, packed, packed, *ends, **more)
+
+    return {
+        "hf name": ("method", lambda: hf.implementation_name(None)),  # type: ignore[arg-type]
+        "hf prefix": ("prefix", lambda: hf.implementation_name("softmax", 1.5)),  # type: ignore[arg-type]
+        "hf forward method": ("method", lambda: forward(method=[1.0])),
+        "hf forward options": ("options has 'words'", lambda: forward(options={"words": 1})),
+        "hf forward more": ("ota_options", lambda: forward(ota_options=2.5)),
+        "hf forward tensor": ("ota_options", lambda: forward(ota_options=torch.ones(2))),
+        "hf query": ("query", lambda: forward(None)),
+        "hf key": ("key", lambda: forward(key=x[0])),
+        "hf set": ("model", lambda: hf.set_attention(1.5, "softmax")),  # type: ignore[arg-type]
+        "hf set method": ("method", lambda: hf.set_attention(plain, None)),  # type: ignore[arg-type]
+        "hf set options": ("options has 'words'", lambda: hf.set_attention(plain, "softmax", words=1)),
+        "hf layers": ("layers", lambda: hf.set_attention(plain, "softmax", 1.5)),  # type: ignore[arg-type]
+        "ranks query": ("query", lambda: distributed.attention(None, x, x)),
+        "ranks value": ("value", lambda: distributed.attention(x, x, x.numpy())),
+        "ranks group": ("group", lambda: distributed.attention(x, x, x, group=3)),  # type: ignore[arg-type]
+        "ranks packed": ("query", lambda: varlen(packed.numpy())),
+        "ranks packed group": ("group", lambda: varlen(group=3)),
+        "ranks keys": ("keys", lambda: varlen(keys=[1.0])),
+        "ranks shares": ("shares", lambda: distributed.rows_of(4, shares=[])),  # type: ignore[arg-type]
+        **{
+            f"ranks total {total}": ("total", lambda total=total: distributed.rows_of(total))  # type: ignore[misc]
+            for total in (None, -1, 1.5, float("inf"), "7", torch.ones(2))
+        },
+        "mass of objects": (
+            "row_mass",
+            lambda: otattn.attention(x, x, x, row_mass=np.full(4, 0.25).astype(object)),
+        ),
+        "lengths": ("key_lengths", lambda: otattn.attention(x, x, x, key_lengths="x")),
+        "ignored class": ("ignore_index", lambda: activations.SparsemaxLoss(ignore_index=(1, 2))),
+        "reduction": ("reduction", lambda: activations.SparsemaxLoss(reduction=np.ones(2))),
+    }
+
+
+def test_wrong_arguments_of_doors_are_named() -> None:
+    for what, (name, call) in wrong_doors().items():
+        with pytest.raises((TypeError, ValueError)) as caught:
+            call()
+        assert re.search(rf"\b{name}(?!\w)", str(caught.value)), (what, str(caught.value))
+
+
+def test_registering_names_what_is_wrong() -> None:
+    pytest.importorskip("transformers")
+    from otattn import hf
+
+    for name, call in (
+        ("method", lambda: hf.register(None)),  # type: ignore[arg-type]
+        ("prefix", lambda: hf.register("softmax", prefix=1.5)),  # type: ignore[arg-type]
+        ("options has 'words'", lambda: hf.register("softmax", words=1)),
+    ):
+        with pytest.raises(TypeError, match=name):
+            call()  # type: ignore[no-untyped-call]
+
+
+def test_jax_names_what_is_no_array() -> None:
+    pytest.importorskip("jax")
+    import otattn.jax as front
+
+    foreign = HALF.astype(HALF.dtype.newbyteorder())
+    x = QUERY.astype("f4")
+    for name, call in (
+        ("query", lambda: front.attention("an array", x, x)),
+        ("key", lambda: front.attention(x, None, x)),
+        ("sink", lambda: front.attention(x, x, x, sink="")),
+        ("scores", lambda: front.coupling([[1.0], [1.0, 2.0]])),
+        ("row_mass", lambda: front.coupling(SQUARE, row_mass=foreign, method="softmax/exact")),
+        ("x", lambda: front.sinkhorn_normalize(SQUARE.astype(object))),
+    ):
+        with pytest.raises(TypeError, match=rf"^{name} is a "):
+            call()
+
+
+@pytest.mark.parametrize("name", ["numpy", "torch", "jax.numpy"])
+def test_no_pairs_of_any_rank(name: str) -> None:
+    """Leading dimensions are one to the library; a size of 0 behind them must not make that size unknown."""
+    x = pytest.importorskip(name).zeros((2, 2, 1, 0, 3))
+    front = otattn
+    if name.startswith("jax"):
+        import otattn.jax as front  # type: ignore[no-redef]
+    assert tuple(front.attention(x, x, x).shape) == (2, 2, 1, 0, 3)
+    assert tuple(front.coupling(x).shape) == (2, 2, 1, 0, 3)
+
+
+@pytest.mark.parametrize(
+    "found", [None, "x", 1j, np.ones(2), 1 << 2000], ids=["none", "word", "complex", "array", "long"]
+)
+def test_results_of_a_regularisers_functions_are_numbers(found: object) -> None:
+    wrong = otattn.Regulariser(lambda x: found, lambda x: 1.0)  # type: ignore[arg-type, return-value]
+    with pytest.raises(TypeError, match=r"^weight gave .*, wanted a number$"):
+        otattn.coupling(SQUARE, method=wrong)
+    slope = otattn.Regulariser(lambda x: max(x, 0.0), lambda x: found)  # type: ignore[arg-type, return-value]
+    with pytest.raises(TypeError, match=r"^slope gave .*, wanted a number$"):
+        otattn.Plan(QUERY, QUERY, QUERY, method=slope, gradients=True)
+
+
+def test_doors_that_are_missing_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(drawn_doors.NEEDS, "otattn.jax", "a_package_that_nobody_has")
+    assert drawn_doors.lacking() == {"otattn.jax": "a_package_that_nobody_has"}
+    assert not any(name.startswith("otattn.jax") for name in drawn_doors.calls())

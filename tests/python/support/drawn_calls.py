@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import drawn_doors
 import drawn_objects
 import numpy as np
 import otattn
@@ -205,8 +206,72 @@ MODULE: dict[str, Callable[[Scene], Any]] = {
     "cost": Scene.bit,
 }
 
+
+def _raises(x: float) -> float:
+    raise ValueError(f"weight, slope or value was asked at {x}")
+
+
+def _function(name: str, *right: Callable[[float], Any]) -> Callable[[Scene], Any]:
+    """A function of a float, one in five of which is none that can be used."""
+
+    def wrong(x: float, y: float) -> float:
+        return x + y
+
+    # Python's own sentence about a call with too few arguments has the function's name.
+    wrong.__name__ = wrong.__qualname__ = name
+    bad = (
+        _raises, wrong, lambda x: None, lambda x: "x", lambda x: math.nan, lambda x: math.inf, lambda x: -1.0,
+        lambda x: 1 << 2000, lambda x: np.ones(2), lambda x: 1j, lambda x: -x, lambda x: float(x > 0),
+    )  # fmt: skip
+    return lambda s: s.word(*bad) if s.draw.random() < 0.2 else s.word(*right)
+
+
+# Doors of other packages (drawn_doors.py).
+DOORS: dict[str, dict[str, Callable[[Scene], Any]]] = {
+    "Regulariser": {
+        "weight": _function(
+            "weight", lambda x: max(x, 0.0), lambda x: max(x, 0.0) ** 2, lambda x: math.exp(min(x, 700.0))
+        ),
+        "slope": _function("slope", lambda x: float(x > 0.0), lambda x: 2.0 * max(x, 0.0)),
+        "value": _function("value", lambda p: p * p / 2.0, lambda p: 0.0),
+    },
+    "jax": {
+        "how": lambda s: s.word("plain", "compiled", "gradient"),
+        "return_aux": lambda s: s.word(None, True),
+    },
+    "hf": {
+        "module": lambda s: drawn_doors.attention_module(s.word(None, False, True)),
+        "model": lambda s: drawn_doors.model_of(int(s.draw.integers(3))),
+        "layers": lambda s: s.word(None, (0,), (0, 1), (2,)),
+        "methods": lambda s: tuple(s.word(*METHODS) for _ in range(s.draw.integers(3))),
+        "prefix": lambda s: s.word("otattn_", "", "x"),
+        "attention_mask": lambda s: s.word(
+            None, s.draw.random((s.batch, 1, s.n, s.m)) < 0.7, np.zeros((s.batch, 1, s.n, s.m), "f4")
+        ),
+        "dropout": lambda s: float(s.draw.random()),
+        "scaling": lambda s: s.word(None, s.positive()),
+        "options": lambda s: s.word(None, {}, {"temperature": s.positive()}, {"words": 1}),
+        "ota_options": lambda s: s.word(None, {}, {"temperature": s.positive()}, {"words": 1}),
+        "s_aux": lambda s: s.array(s.heads),
+        "position_bias": lambda s: s.array(s.batch, s.heads, s.n, s.m),
+        "output_attentions": Scene.bit,
+    },
+    "distributed": {
+        "group": lambda s: None,
+        "shares": lambda s: s.word("in_order", "zigzag", "words"),
+        "keys": lambda s: s.word("chosen", "gathered", "in_ring", "words"),
+        "total": lambda s: int(s.draw.integers(0, 20)),
+    },
+    "activations": {
+        "n_iter": lambda s: int(s.draw.integers(1, 60)),
+        "ignore_index": lambda s: int(s.draw.integers(-1, s.m)),
+        "reduction": lambda s: s.word("elementwise_mean", "sum", "none", "words"),
+    },
+}
+
 # What parameters of one function or class mean where their name means something else in the others.
 OWN: dict[str, dict[str, Callable[[Scene], Any]]] = {
+    **DOORS,
     "flash_attn_func": {"k": lambda s: s.array(s.batch, s.m, s.heads, s.width)},
     "attention": {"cost": Scene.bit},
     "coupling": {"cost": Scene.bit},
@@ -306,7 +371,7 @@ def fronts() -> dict[str, Callable[..., Any]]:
             call = getattr(module, name)
             if inspect.isfunction(call) and name not in LEFT_OUT and not unknown(name, call):
                 found[f"{module.__name__}.{name}"] = call
-    return found | drawn_objects.methods()
+    return found | drawn_objects.methods() | drawn_doors.calls()
 
 
 # They change the process, or take results of other calls.
@@ -314,9 +379,11 @@ LEFT_OUT = ("set_num_threads", "threads", "release_memory", "show")
 
 
 def makers_of(name: str) -> dict[str, Callable[[Scene], Any]]:
-    """What is drawn for parameters of a call: as everywhere, as in its class, or as in it alone."""
-    words = name.split(".")
-    return ARGUMENTS | OWN.get(words[-2] if len(words) > 2 else "", {}) | OWN.get(words[-1], {})
+    """What is drawn for parameters of a call: as everywhere, as in its module or class, or as in it alone."""
+    found = dict(ARGUMENTS)
+    for word in name.split("."):
+        found |= OWN.get(word, {})
+    return found
 
 
 def unknown(name: str, call: Callable[..., Any]) -> list[str]:
@@ -464,6 +531,7 @@ def _rows_sum_to_one(of: Case, result: Any) -> str:
 
 def _coupling(of: Case, result: Any) -> str:
     words = {"scores", "method"}
+    result = result[0] if isinstance(result, tuple) else result
     plain = ("softmax", "sparsemax", "entmax:1.5", "hard")
     if not set(of.arguments) <= words or of.arguments["method"] not in plain:
         return "" if (np.asarray(result) >= 0).all() else "a weight below 0"

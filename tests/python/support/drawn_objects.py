@@ -89,8 +89,8 @@ def methods() -> dict[str, Callable[..., Any]]:
 
 
 # Calls and methods that do not take tensors, and those that take nothing else.
-ONLY_NUMPY = ("Plan", "BalancedKMeans", "AttentionLayer", "analysis", "lap")
-ONLY_TORCH = ("nn",)
+ONLY_NUMPY = ("Plan", "BalancedKMeans", "AttentionLayer", "analysis", "lap", "jax", "Regulariser")
+ONLY_TORCH = ("nn", "hf", "distributed")
 
 
 def takes(name: str) -> tuple[bool, bool]:
