@@ -352,8 +352,8 @@ typedef enum ota_key_course {
  * refused. What a result tells is of the whole problem.
  *
  * Free columns need no round trip but keys and values; exact, relaxed, capped, bounded and elastic columns of softmax add
- * one sum of `keys` doubles a head and round, in a ring two turns of the keys, and Newton (entmax, relaxed rows) some a
- * step. Same bits for the same number of ranks and the same shares where all_reduce gives every rank the same bits.
+ * one sum of `keys` doubles a head and round, in a ring two turns of the keys, and Newton (entmax, relaxed
+ * rows, caps of entries) some a step. Same bits for the same number of ranks and the same shares where all_reduce gives every rank the same bits.
  *
  * A callback returns 0, or any other number for an error, a lost peer or a time-out of its own; then the call ends with
  * OTA_ECOMM on that rank, outputs NaN, and the plan is of no more use. Called from the thread that made the call, never

@@ -16,7 +16,7 @@ static bool runs_newton(const ota_plan *plan) {
     const ota_resolved *r = &plan->resolved;
     return (plan->solver == &ota_solver_coupled || plan->solver == &ota_solver_newton) &&
            plan->backend == ota_backend_row(0) && !r->settings.prune &&
-           !ota_has_entry_caps(&r->problem) && ota_tolerance_only(r) == NULL;
+           ota_tolerance_only(r) == NULL;
 }
 
 ota_status ota_shared_refuse(const ota_plan *plan, ota_error *error) {
@@ -28,7 +28,7 @@ ota_status ota_shared_refuse(const ota_plan *plan, ota_error *error) {
         why = "online columns take the rows one after another";
     else if (plan->course.path == OTA_PATH_COUPLED && !plan->course.on_kernel && !runs_newton(plan))
         why = "coupled columns of rows on many ranks are solved by plain rounds of softmax or by "
-              "Newton, to a tolerance, on the cpu backend, without caps of entries or pruning";
+              "Newton, to a tolerance, on the cpu backend, without pruning";
     if (why == NULL) return OTA_OK;
     char method[160];
     (void)ota_method_name(&r->problem, method, sizeof method);

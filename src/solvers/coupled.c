@@ -181,13 +181,11 @@ static void settle_side(const ota_coupled *state) {
     for (int64_t i = 0; i < state->pass.rows; i++) head->f[i] -= move;
 }
 
-/* Can every row give its mass, and every key get what it must, within the caps of their entries? That no plan does both
- * shows only in rounds that do not converge. */
-static ota_status check_caps(ota_coupled *state) {
-    ota_head *head = state->head;
-    const ota_column_rule_row *rule = ota_head_rule(head);
-    const double slack = head->mass_tolerance * head->mass;
-    double *room = state->pass.column;
+/* room[columns]: what the caps of every key's entries add up to. Returns the first row whose caps do not add up to its mass,
+ * with their sum, or -1. */
+static int64_t sum_caps(const ota_coupled *state, double slack, double *room, double *row_sum) {
+    const ota_head *head = state->head;
+    int64_t short_row = -1;
     for (int64_t j = 0; j < state->pass.columns; j++) room[j] = 0.0;
     for (int64_t i = 0; i < state->pass.rows; i++) {
         double row = head->sink > -INFINITY ? INFINITY : 0.0;
@@ -197,10 +195,33 @@ static ota_status check_caps(ota_coupled *state) {
             room[j] += cap;
             row += cap;
         }
-        if (!(row < head->mu[i] - slack)) continue;
+        if (short_row >= 0 || !(row < head->mu[i] - slack)) continue;
+        short_row = i;
+        *row_sum = row;
+    }
+    return short_row;
+}
+
+/* Can every row give its mass, and every key get what it must, within the caps of their entries? That no plan does both
+ * shows only in rounds that do not converge. */
+static ota_status check_caps(ota_coupled *state) {
+    ota_head *head = state->head;
+    const ota_column_rule_row *rule = ota_head_rule(head);
+    const double slack = head->mass_tolerance * head->mass;
+    double *room = state->pass.column, row_sum = 0.0;
+    const int64_t row = sum_caps(state, slack, room, &row_sum);
+    double short_rows = row >= 0 ? 1.0 : 0.0;
+    if (!ota_ranks_sum(head->settings, room, state->pass.columns, &short_rows, 1, "the entry caps"))
+        return OTA_ECOMM;
+    if (row >= 0) {
         (void)snprintf(head->sentence, sizeof head->sentence,
-                       "the entry caps of query %" PRId64 " add up to %g, less than its mass %g", i,
-                       row, head->mu[i]);
+                       "the entry caps of query %" PRId64 " add up to %g, less than its mass %g",
+                       row, row_sum, head->mu[row]);
+        return OTA_INFEASIBLE;
+    }
+    if (short_rows > 0.0) {
+        (void)snprintf(head->sentence, sizeof head->sentence,
+                       "the entry caps of a query of another rank add up to less than its mass");
         return OTA_INFEASIBLE;
     }
     for (int64_t j = 0; j < state->pass.columns; j++) {

@@ -4,7 +4,8 @@
  *
  * A column update g_j of  sum_i w(S_ij + f_i + g_j) = wanted_j(g_j),  w as in newton_columns.c, has no column to gather: all
  * keys are moved at once by Newton inside brackets, a sum of 2 columns numbers a turn. With top_j = max_i (S_ij + f_i) and n
- * rows,  w(top + g) <= sum_i w(S_ij + f_i + g) <= n w(top + g)  gives a bracket from any g, since `wanted` falls with g. */
+ * rows,  w(top + g) <= sum_i w(S_ij + f_i + g) <= n w(top + g)  gives a bracket from any g, since `wanted` falls with g. Where
+ * entries have caps the first of these does not hold, and the bracket ends where most of them are met. */
 #include "coupled.h"
 
 #include <string.h>
@@ -50,6 +51,7 @@ typedef struct update {
     const double *scores;
     ota_row_parameters parameters;
     double *top, *low, *high; /* [columns] */
+    double beyond;            /* how much further than without caps a bracket reaches */
     double *sum, *slope;      /* [columns] of the weights, and of w' in units of 1 / t */
 } update;
 
@@ -60,6 +62,8 @@ static void weigh_chunk(void *context, int64_t chunk, int worker) {
     const ota_host_algebra *algebra = state->head->algebra;
     const int64_t columns = state->pass.columns, lane = chunk * state->pass.padded_columns;
     const double power = 2.0 - u->parameters.order;
+    ota_row_parameters parameters = u->parameters;
+    const bool capped = parameters.regulariser->capped;
     double *sum = state->pass.partial + lane, *slope = state->pass.relaxed + lane;
     int64_t first, last;
     ota_chunk_rows(&state->pass, chunk, &first, &last);
@@ -68,15 +72,20 @@ static void weigh_chunk(void *context, int64_t chunk, int worker) {
     for (int64_t i = first; i < last; i++) {
         ota_row_found found;
         double *p = state->weights + i * state->pass.stride;
-        algebra->row_weights(&u->parameters, u->scores + i * state->pass.stride, state->head->g,
+        parameters.line = i;
+        algebra->row_weights(&parameters, u->scores + i * state->pass.stride, state->head->g,
                              columns, state->head->f[i], p, &found);
         algebra->accumulate(p, columns, 1.0, sum);
-        for (int64_t j = 0; j < columns; j++) slope[j] += p[j] > 0.0 ? pow(p[j], power) : 0.0;
+        for (int64_t j = 0; j < columns; j++) {
+            const bool rests = capped && p[j] >= ota_entry_cap(&parameters.caps, i, j);
+            slope[j] += p[j] > 0.0 && !rests ? pow(p[j], power) : 0.0;
+        }
     }
 }
 
-/* x with w(x) = p */
+/* x with w(x) = p, without caps */
 static double argument_of(const update *u, double p) {
+    if (!u->parameters.regulariser->tsallis) return u->parameters.tau * log(p);
     const double k = u->parameters.order - 1.0;
     return u->parameters.tau / k * pow(p, k);
 }
@@ -102,7 +111,7 @@ static bool move_key(const update *u, int64_t j) {
                 fmax(u->low[j], argument_of(u, wanted / (double)head->all_rows) - u->top[j]);
     } else {
         u->low[j] = from;
-        u->high[j] = fmin(u->high[j], argument_of(u, wanted) - u->top[j]);
+        u->high[j] = fmin(u->high[j], argument_of(u, wanted) - u->top[j] + u->beyond);
     }
     double rise = u->slope[j] / t;
     if (rule->diagonal != NULL)
@@ -143,6 +152,7 @@ void ota_newton_columns_shared(ota_coupled *state, const double *scores, double 
     update u = {.state = state,
                 .scores = scores,
                 .parameters = ota_coupled_rows(state, t),
+                .beyond = head->regulariser->capped ? 4.0 * head->range + 64.0 * t : 0.0,
                 .top = state->pass.previous,
                 .low = state->brackets,
                 .high = state->brackets + state->pass.padded_columns,

@@ -25,6 +25,8 @@ typedef struct cell {
     const char *method, *solver;
     double rows; /* RHO of relaxed rows, or 0 */
     bool causal, dense, masses, sink, sharp, narrow, repeated, fixed, blocks;
+    double cap; /* of every pair, or 0 */
+    bool caps;  /* one of every pair */
 } cell;
 
 static const cell cells[] = {
@@ -45,6 +47,20 @@ static const cell cells[] = {
     {.method = "softmax", .blocks = true},
     {.method = "softmax/exact", .blocks = true},
     {.method = "entmax:1.5/exact", .blocks = true},
+    {.method = "softmax/exact", .cap = 0.1},
+    {.method = "softmax/exact", .caps = true, .masses = true},
+    {.method = "softmax/capped:1.3", .cap = 0.2, .causal = true, .sink = true},
+    {.method = "softmax/relaxed:0.7", .caps = true, .sharp = true},
+    {.method = "softmax/bounded:0.4,1.8", .cap = 0.15, .narrow = true},
+    {.method = "entmax:1.5/exact", .caps = true, .dense = true},
+    {.method = "sparsemax/capped:1.3", .cap = 0.25, .sharp = true},
+    {.method = "entmax:0.7/relaxed:0.7", .cap = 0.2, .sink = true},
+    {.method = "entmax:1.3/exact", .sharp = true, .repeated = true, .cap = 0.3},
+    {.method = "softmax/exact", .sharp = true, .repeated = true, .cap = 0.08},
+    {.method = "sparsemax/exact", .sharp = true, .repeated = true, .cap = 0.11},
+    {.method = "softmax/relaxed:0.7", .sharp = true, .repeated = true, .cap = 0.05},
+    {.method = "softmax/bounded:0.4,1.8", .sharp = true, .repeated = true, .cap = 0.07},
+    {.method = "entmax:0.7/exact", .sharp = true, .repeated = true, .cap = 0.07},
     {.method = "softmax/exact{rounds=130}", .masses = true, .fixed = true},
 };
 enum { CELLS = (int)(sizeof cells / sizeof cells[0]) };
@@ -60,6 +76,7 @@ typedef struct share {
     int64_t n, rows[N];
     arrays given, along, grads; /* the problem, the direction of jvp, gradients and dL/d out */
     float narrow[3][HEADS * N * WIDTH];
+    double caps[HEADS * N * N];
     double mu[N], nu[N], p[HEADS * N * N], g[HEADS * N], receiver[HEADS * N];
     double tangent[HEADS * N * VALUES];
     double temperature, order, strength, row_strength, of_rows[N], of_columns[N];
@@ -117,7 +134,7 @@ static void solve(share *s, const ota_communicator *with, int threads) {
         p.rows = OTA_ROWS_RELAXED;
         p.row_strength = c->rows;
     }
-    p.temperature = c->sharp ? 0.15 : 0.8;
+    p.temperature = c->sharp ? (c->cap > 0.0 ? 0.03 : 0.15) : 0.8;
     const ota_type type = c->narrow ? OTA_F32 : OTA_F64;
     p.queries = keys_of(c->narrow ? (void *)s->narrow[0] : s->given.q, type, s->n, WIDTH);
     p.keys = keys_of(c->narrow ? (void *)s->narrow[1] : s->given.k, type, s->n, WIDTH);
@@ -138,6 +155,8 @@ static void solve(share *s, const ota_communicator *with, int threads) {
         p.row_mass = ota_array_of(s->mu, OTA_F64, 1, 1, 1, s->n);
         p.column_mass = ota_array_of(s->nu, OTA_F64, 1, 1, 1, N);
     }
+    p.entry_cap = c->cap;
+    if (c->caps) p.entry_caps = keys_of(s->caps, OTA_F64, s->n, N);
     const ota_arrays a = {
         .size = sizeof a,
         .values = keys_of(c->narrow ? (void *)s->narrow[2] : s->given.v, type, s->n, VALUES),
@@ -195,6 +214,7 @@ static void draw(scene *s, const cell *c, uint64_t seed) {
         w->narrow[1][k] = (float)w->given.k[k];
     }
     for (int64_t k = 0; k < HEADS * N * VALUES; k++) w->narrow[2][k] = (float)w->given.v[k];
+    for (int64_t k = 0; k < HEADS * N * N; k++) w->caps[k] = 0.07 + 0.3 * uniform();
     for (int64_t k = 0; k < N; k++) {
         w->rows[k] = k;
         total[0] += w->mu[k] = 0.5 + uniform();
@@ -247,6 +267,7 @@ static crew *run(scene *s, int ranks, ota_shares order, bool uneven, int64_t fai
         cut_rows(p, HEADS, WIDTH * sizeof(float), w->narrow[1], p->narrow[1]);
         cut_rows(p, HEADS, VALUES * sizeof(float), w->narrow[2], p->narrow[2]);
         cut_rows(p, 1, sizeof(double), w->mu, p->mu);
+        cut_rows(p, HEADS, N * sizeof(double), w->caps, p->caps);
         memcpy(p->nu, w->nu, sizeof p->nu);
     }
     crew *c = crew_of(ranks, order);
@@ -410,8 +431,36 @@ static void a_row_without_keys_is_refused_on_all(void **state) {
     free(s);
 }
 
+/* Caps that cannot hold what a row must give, or a key receive, are refused on all ranks. */
+static void caps_without_room_are_refused_on_all(void **state) {
+    (void)state;
+    static const cell one = {.method = "softmax/exact", .caps = true};
+    scene *s = malloc(sizeof *s);
+    draw(s, &one, 5);
+    for (int64_t j = 0; j < N; j++) s->all.caps[(N - 1) * N + j] = 0.01;
+    crew *c = run(s, 3, OTA_SHARES_IN_ORDER, false, 0);
+    for (int r = 0; r < 3; r++) {
+        const char *words =
+            r == 2 ? "add up to 0.29, less than its mass" : "of another rank add up";
+        assert_int_equal(s->parts[r].status, OTA_INFEASIBLE);
+        assert_non_null(strstr(s->parts[r].error.message, words));
+        assert_true(isnan(s->parts[r].given.out[0]));
+    }
+    crew_free(c);
+    draw(s, &one, 6);
+    for (int64_t i = 0; i < N; i++) s->all.caps[i * N + 4] = 0.02;
+    c = run(s, 3, OTA_SHARES_IN_ORDER, false, 0);
+    for (int r = 0; r < 3; r++) {
+        assert_int_equal(s->parts[r].status, OTA_INFEASIBLE);
+        assert_non_null(strstr(s->parts[r].error.message, "caps of key 4 add up to 0.58"));
+    }
+    crew_free(c);
+    free(s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(caps_without_room_are_refused_on_all),
         cmocka_unit_test(ranks_find_what_one_process_finds),
         cmocka_unit_test(threads_move_no_bit),
         cmocka_unit_test(a_rank_that_fails_ends_all),
