@@ -307,7 +307,7 @@ static bool exponential_row(const capped_row *row, double mu, double top, real *
     level_search search = level_begin(log(mu / (sum + sink_at(row->parameters, at.shift))), 1.0);
     for (int turn = 0; turn < LEVELS && exponential_at(row, top, search.x, &at); turn++) {
         const double open = at.factor * (at.sums.open + at.sink), left = mu - at.sums.closed;
-        if (fabs(open - left) <= accuracy * mu && left > 0.0) {
+        if (fabs(open - left) <= accuracy * mu && left > 0.0 && open > 0.0) {
             const double factor = left / (at.sums.open + at.sink);
             const ota_capped_sums last = exponential_pass(row, at.shift, factor, p);
             found->potential = row->parameters->tau * log(factor) - at.shift;
