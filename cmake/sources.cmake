@@ -128,6 +128,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/operator/jvp_scores.c
     src/operator/plan.c
     src/operator/ring/backward.c
+    src/operator/ring/capped_rows.c
     src/operator/ring/fixed_rounds.c
     src/operator/ring/masses.c
     src/operator/ring/multipliers.c

@@ -56,6 +56,9 @@ void ota_key_block_resolve(const ota_resolved *whole, const ota_key_block *block
     to->share.head = block->head;
     to->has_sink = false;
     to->rule_rounds = -1;
+    /* Caps belong to rows that have all keys. */
+    p->entry_cap = 0.0;
+    p->entry_caps = (ota_array){0};
     p->columns = OTA_COLUMNS_FREE;
     p->column_mass = p->lambdas = (ota_array){0};
     cut(&p->row_mass, 0, block->batch, 1);

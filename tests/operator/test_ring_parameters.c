@@ -36,6 +36,8 @@ static const cell cells[] = {
     {.method = "entmax:1.5", .alibi = true, .sink = true, .temperatures = true, .whole = true},
     {.method = "entmax:0.7", .relative = true, .inside = true, .softcap = true, .masses = true},
     {.method = "entmax:1.3", .dropout = true, .keyed = true, .dense = true, .window = true},
+    {.method = "softmax", .cap = 0.06, .keyed = true, .sink = true, .temperatures = true},
+    {.method = "entmax:1.5", .cap = 0.2, .alibi = true, .relative = true, .masses = true},
     {.method = "softmax/exact", .alibi = true, .dense = true, .relative = true, .masses = true},
     {.method = "softmax/capped:2.5", .softcap = true, .inside = true, .sink = true, .keyed = true},
     {.method = "softmax/relaxed:0.7", .temperatures = true, .whole = true, .causal = true},

@@ -29,6 +29,12 @@ static const cell cells[] = {
     {.method = "softmax", .sink = true, .alibi = true, .masses = true},
     {.method = "argmax", .causal = true, .sink = true, .dropout = true, .masses = true},
     {.method = "argmax", .narrow = true, .strided = true, .relative = true},
+    {.method = "softmax", .cap = 0.05, .sink = true, .alibi = true, .causal = true},
+    {.method = "softmax", .caps = true, .masses = true, .dropout = true, .softcap = true},
+    {.method = "softmax", .cap = 1.0 / N},
+    {.method = "entmax:1.5", .caps = true, .relative = true, .temperatures = true},
+    {.method = "sparsemax", .cap = 0.2, .masses = true, .lengths = true},
+    {.method = "entmax:0.6", .cap = 0.2, .window = true},
 };
 enum { CELLS = (int)(sizeof cells / sizeof cells[0]) };
 
@@ -231,6 +237,26 @@ static void rows_that_are_not_finite_are_those_of_one_process(void **state) {
     free(s);
 }
 
+/* Rows whose caps have no room for their mass end the run on every rank, whoever holds them. */
+static void caps_without_room_are_told_to_all(void **state) {
+    (void)state;
+    static const cell narrow = {.method = "softmax", .cap = 0.2, .causal = true};
+    scene *s = malloc(sizeof *s);
+    draw(s, &narrow, 2600);
+    solve(s, &s->all, NULL);
+    assert_int_equal(s->all.status, OTA_INFEASIBLE);
+    cut(s, 3, OTA_SHARES_IN_ORDER, false);
+    crew *c = crew_of(3, OTA_SHARES_IN_ORDER);
+    crew_run(c, solve_part, s);
+    crew_free(c);
+    for (int r = 0; r < 3; r++) {
+        assert_int_equal(s->part[r].status, OTA_INFEASIBLE);
+        assert_string_equal(s->part[r].result.sentence, s->all.result.sentence);
+        assert_true(isnan(s->part[r].out[0]));
+    }
+    free(s);
+}
+
 /* ---- what is sent --------------------------------------------------------------------------------- */
 
 /* The sum of docs/users/many-machines.md: `left` is what steps of the thresholds add. */
@@ -282,6 +308,7 @@ int main(void) {
         cmocka_unit_test(statistics_of_coupled_columns),
         cmocka_unit_test(certificates_of_a_ring_are_tight),
         cmocka_unit_test(rows_that_are_not_finite_are_those_of_one_process),
+        cmocka_unit_test(caps_without_room_are_told_to_all),
         cmocka_unit_test(bytes_are_those_of_the_formula),
         cmocka_unit_test(tangents_of_a_ring_are_those_of_one_process),
     };

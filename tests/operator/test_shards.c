@@ -45,40 +45,21 @@ static ota_gradients gradients_of(const cell *c, grads *g, const setting *now, i
 
 static bool is_differentiated(const cell *c) { return strcmp(c->method, "argmax") != 0; }
 
-static void solve_whole(whole *w) {
+static void solve_whole(scene *s) {
     setting now = {0};
-    w->options = (ota_options){.size = sizeof w->options, .threads = 1};
-    describe(&now, w->cell, &w->options, w->dense, w->relative, N);
-    const cell *c = w->cell;
-    if (c->matrix) {
-        now.problem.scores = ota_array_of(w->s, OTA_F64, BATCH, HEADS, N, N);
-    } else {
-        now.problem.queries = array4(c, w->q, w->narrow_q, HEADS, N, WIDTH);
-        now.problem.keys = array4(c, w->k, w->narrow_k, KEY_HEADS, N, WIDTH);
-    }
-    if (c->masses) {
-        now.problem.row_mass = ota_array_of(w->mu, OTA_F64, 1, 1, 1, N);
-        now.problem.column_mass = ota_array_of(w->nu, OTA_F64, 1, 1, 1, N);
-    }
-    now.arrays.size = sizeof now.arrays;
-    now.arrays.values = c->matrix ? ota_array_of(w->v, OTA_F64, BATCH, HEADS, N, VALUES)
-                                  : array4(c, w->v, w->narrow_v, KEY_HEADS, N, VALUES);
-    now.arrays.out = ota_array_of(w->out, OTA_F64, BATCH, HEADS, N, VALUES);
-    now.arrays.coupling = ota_array_of(w->p, OTA_F64, BATCH, HEADS, N, N);
-    now.arrays.row_potential = ota_array_of(w->f, OTA_F64, BATCH, HEADS, 1, N);
-    now.arrays.lse = ota_array_of(w->lse, OTA_F64, BATCH, HEADS, 1, N);
-    now.arrays.column_potential = ota_array_of(w->g, OTA_F64, BATCH, HEADS, 1, N);
-    now.arrays.receiver = ota_array_of(w->receiver, OTA_F64, BATCH, HEADS, 1, N);
+    part *w = &s->all;
+    const cell *c = s->cell;
+    ota_options options = {.size = sizeof options, .threads = 1};
+    set_part(&now, s, w, &options);
     w->result = (ota_result){.size = sizeof w->result};
     ota_error error;
-    w->status = ota_attend(&now.problem, &w->options, &now.arrays, &w->result, &error);
+    w->status = ota_attend(&now.problem, &options, &now.arrays, &w->result, &error);
     if (w->status < 0) fail_msg("%s: %s", c->method, error.message);
     w->certificate = (ota_certificate){.size = sizeof w->certificate};
-    if (ota_certify(&now.problem, &w->options, &now.arrays, &w->certificate, NULL, &error) < 0)
+    if (ota_certify(&now.problem, &options, &now.arrays, &w->certificate, NULL, &error) < 0)
         fail_msg("%s: %s", c->method, error.message);
     if (!is_differentiated(c)) return;
     ota_plan *plan = NULL;
-    ota_options options = w->options;
     options.gradients = 1;
     const ota_gradients want = gradients_of(c, &w->grads, &now, N, N);
     if (ota_plan_create(&plan, &now.problem, VALUES, &options, &error) < 0 ||
@@ -96,7 +77,7 @@ static void solve_part(crew_rank *rank, void *context) {
     ota_options options = {.size = sizeof options,
                            .threads = s->threads,
                            .communicator = &rank->to,
-                           .gradients = is_differentiated(s->all.cell)};
+                           .gradients = is_differentiated(s->cell)};
     set_part(&now, s, p, &options);
     p->result = (ota_result){.size = sizeof p->result};
     p->judged = p->grads.status = OTA_OK;
@@ -108,8 +89,8 @@ static void solve_part(crew_rank *rank, void *context) {
     p->status = ota_forward(plan, &now.arrays, &p->result, &p->error);
     rank->messages -= before[0];
     rank->bytes -= before[1];
-    if (p->status >= 0 && is_differentiated(s->all.cell)) {
-        const cell *c = s->all.cell;
+    if (p->status >= 0 && is_differentiated(s->cell)) {
+        const cell *c = s->cell;
         const int64_t sent[2] = {rank->messages, rank->bytes};
         const ota_gradients want = gradients_of(c, &p->grads, &now, p->n, c->matrix ? N : p->n);
         p->backward = (ota_result){.size = sizeof p->backward};
@@ -140,7 +121,7 @@ static void expect_rows(const char *what, const scene *s, const part *p, const d
     for (int64_t b = 0; b < ALL; b++) {
         for (int64_t i = 0; i < p->n; i++) {
             for (int64_t j = 0; j < width; j++)
-                expect_close(what, s->all.cell, found[(b * p->n + i) * width + j],
+                expect_close(what, s->cell, found[(b * p->n + i) * width + j],
                              wanted[(b * N + p->rows[i]) * width + j], tolerance);
         }
     }
@@ -148,7 +129,7 @@ static void expect_rows(const char *what, const scene *s, const part *p, const d
 
 /* Of the rank's own plan: errors are the size of the tolerance, not equal; sums over the rows are. */
 static void compare_certificates(const scene *s, const part *p, double tolerance) {
-    const cell *c = s->all.cell;
+    const cell *c = s->cell;
     const ota_certificate *a = &p->certificate, *b = &s->all.certificate;
     if (p->judged != OTA_OK) fail_msg("%s: %s", c->method, p->error.message);
     const double sums = 100.0 * N * ALL * tolerance;
@@ -174,13 +155,13 @@ static void expect_keys(const char *what, const scene *s, const part *p, const d
                         const double *wanted, int64_t width, double tolerance) {
     for (int64_t b = 0; b < BATCH * KEY_HEADS; b++) {
         for (int64_t i = 0; i < p->n; i++)
-            expect_line(what, s->all.cell, found + (b * p->n + i) * width,
+            expect_line(what, s->cell, found + (b * p->n + i) * width,
                         wanted + (b * N + p->rows[i]) * width, width, tolerance);
     }
 }
 
 static void compare_gradients(const scene *s, const part *p, double tolerance) {
-    const cell *c = s->all.cell;
+    const cell *c = s->cell;
     const grads *a = &p->grads, *b = &s->all.grads;
     const double all = 50.0 * tolerance;
     if (!is_differentiated(c)) return;
@@ -206,18 +187,18 @@ static void compare_gradients(const scene *s, const part *p, double tolerance) {
 
 /* Potentials of coupled columns are compared as the weights that they make. */
 static void compare(const scene *s, int ranks, double tolerance) {
-    const whole *w = &s->all;
-    const bool free_columns = strchr(w->cell->method, '/') == NULL;
+    const part *w = &s->all;
+    const bool free_columns = strchr(s->cell->method, '/') == NULL;
     for (int k = 0; k < ranks; k++) {
         const part *p = &s->parts[k];
         if (p->status != w->status)
-            fail_msg("%s: rank %d has status %d and '%s' where one process has %d", w->cell->method,
+            fail_msg("%s: rank %d has status %d and '%s' where one process has %d", s->cell->method,
                      k, (int)p->status, p->error.message, (int)w->status);
         expect_rows("out", s, p, p->out, w->out, VALUES, tolerance);
         expect_rows("coupling", s, p, p->p, w->p, N, tolerance);
         if (free_columns) expect_rows("row potential", s, p, p->f, w->f, 1, tolerance);
         for (int64_t j = 0; j < ALL * N; j++)
-            expect_close("receiver", w->cell, p->receiver[j], w->receiver[j], N * tolerance);
+            expect_close("receiver", s->cell, p->receiver[j], w->receiver[j], N * tolerance);
         for (int64_t j = 0; j < ALL * N; j++)
             assert_memory_equal(&p->g[j], &s->parts[0].g[j], sizeof(double));
         assert_int_equal(p->result.empty_rows, w->result.empty_rows);
@@ -239,7 +220,7 @@ static void rows_of_many_ranks_are_those_of_one_process(void **state) {
     long combination = 0;
     for (int k = 0; k < CELLS; k++) {
         draw(s, &cells[k], 100 + (uint64_t)k);
-        solve_whole(&s->all);
+        solve_whole(s);
         for (int ranks = 1; ranks <= 5; ranks += ranks == 3 ? 2 : 1) {
             for (int way = 0; way < 4; way++) {
                 if (combination++ % stride != 0) continue;

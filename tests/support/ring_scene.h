@@ -28,6 +28,8 @@ typedef struct cell {
         whole; /* and a relative bias inside, biases a key, and a pair of every head */
     bool masses, temperatures, narrow, dropout, start;
     double temperature; /* 0: 0.8 */
+    double cap;         /* of every pair; 0: none */
+    bool caps;          /* or pair by pair */
 } cell;
 
 /* Numbers of N rows, or of the rows of a rank. */
@@ -36,6 +38,7 @@ typedef struct rows {
     double out_grad[ALL * N * VALUES], mu[N];
     float narrow_q[ALL * N * WIDTH], narrow_k[ALL * N * WIDTH], narrow_v[ALL * N * VALUES];
     unsigned char boolean[N * N];
+    double caps[N * N];
     double out[ALL * N * VALUES], lse[ALL * N], f[ALL * N], g[ALL * N], receiver[ALL * N];
     double sink[ALL * N], entropy[ALL * N], support[ALL * N], largest[ALL * N];
     double moved[ALL * N * VALUES], dmu[HEADS * N], dnu[N], numbers[4];
@@ -148,6 +151,8 @@ static inline void set(setting *to, scene *s, rows *r, const ota_communicator *w
         if (to->problem.columns != OTA_COLUMNS_FREE)
             to->problem.column_mass = ota_array_of(s->nu, OTA_F64, 1, 1, 1, N);
     }
+    to->problem.entry_cap = c->cap;
+    if (c->caps) to->problem.entry_caps = ota_array_of(r->caps, OTA_F64, 1, 1, r->n, N);
     if (c->dropout) {
         to->problem.dropout = 0.3;
         to->problem.dropout_seed = 5;
@@ -218,6 +223,7 @@ static inline void draw(scene *s, const cell *c, uint64_t seed) {
     }
     for (int64_t k = 0; k < HEADS * N * N; k++) w->dense[k] = normal();
     for (int64_t k = 0; k < N * N; k++) w->boolean[k] = uniform() < 0.8;
+    for (int64_t k = 0; k < N * N && c->caps; k++) w->caps[k] = 0.02 + 0.2 * uniform();
     for (int64_t k = 0; k < HEADS * DIFFERENCES; k++) s->relative[k] = normal();
     for (int64_t k = 0; k < ALL * N; k++) s->start[k] = 0.3 * normal();
     for (int64_t k = 0; k < HEADS; k++) s->temperatures[k] = 0.7 + uniform();
@@ -248,6 +254,7 @@ static inline void cut(scene *s, int ranks, ota_shares order, bool uneven) {
         shares_copy(&mine, ALL, VALUES * sizeof(double), w->out_grad, p->out_grad);
         shares_copy(&mine, HEADS, N * sizeof(double), w->dense, p->dense);
         shares_copy(&mine, 1, N, w->boolean, p->boolean);
+        shares_copy(&mine, 1, N * sizeof(double), w->caps, p->caps);
         shares_copy(&mine, 1, sizeof(double), w->mu, p->mu);
     }
 }

@@ -54,22 +54,7 @@ typedef struct grads {
     ota_status status;
 } grads;
 
-/* The whole problem and what one process makes of it. */
-typedef struct whole {
-    const cell *cell;
-    double q[ALL * N * WIDTH], k[ALL * N * WIDTH], v[ALL * N * VALUES], s[ALL * N * N];
-    double dense[N * N], relative[HEADS * (2 * N - 1)], mu[N], nu[N];
-    double out[ALL * N * VALUES], p[ALL * N * N], f[ALL * N], lse[ALL * N], g[ALL * N];
-    double receiver[ALL * N];
-    float narrow_q[ALL * N * WIDTH], narrow_k[ALL * N * WIDTH], narrow_v[ALL * N * VALUES];
-    ota_status status;
-    ota_result result;
-    ota_certificate certificate;
-    ota_options options;
-    grads grads;
-} whole;
-
-/* One rank's share, and what came of it. */
+/* The rows of one rank, or of one process that has all, and what came of them. */
 typedef struct part {
     int64_t n, rows[N];
     double q[ALL * N * WIDTH], k[ALL * N * WIDTH], v[ALL * N * VALUES], s[ALL * N * N];
@@ -87,8 +72,9 @@ typedef struct part {
 } part;
 
 typedef struct scene {
-    whole all;
-    part parts[CREW_MOST];
+    const cell *cell;
+    double relative[HEADS * (2 * N - 1)], nu[N];
+    part all, parts[CREW_MOST];
     int64_t shares[CREW_MOST];
     int64_t first[CREW_MOST][2]; /* pieces of queries and keys, where not halves */
     bool pieces;
@@ -142,9 +128,10 @@ static inline void describe(setting *to, const cell *c, ota_options *options, do
 }
 
 static inline void draw(scene *s, const cell *c, uint64_t seed) {
-    whole *w = &s->all;
+    part *w = &s->all;
     memset(s, 0, sizeof *s);
-    w->cell = c;
+    s->cell = c;
+    w->n = N;
     s->threads = 1;
     dice_state = seed;
     for (int64_t k = 0; k < ALL * N * WIDTH; k++) {
@@ -157,17 +144,17 @@ static inline void draw(scene *s, const cell *c, uint64_t seed) {
     for (int64_t k = 0; k < ALL * N * VALUES; k++) w->grads.out[k] = normal();
     for (int64_t k = 0; k < ALL * N * N; k++) w->s[k] = normal();
     for (int64_t k = 0; k < N * N; k++) w->dense[k] = normal();
-    for (int64_t k = 0; k < HEADS * (2 * N - 1); k++) w->relative[k] = normal();
+    for (int64_t k = 0; k < HEADS * (2 * N - 1); k++) s->relative[k] = normal();
     double total[2] = {0.0, 0.0};
     for (int64_t k = 0; k < N; k++) {
         total[0] += w->mu[k] = 0.5 + uniform();
-        total[1] += w->nu[k] = 0.5 + uniform();
+        total[1] += s->nu[k] = 0.5 + uniform();
     }
-    for (int64_t k = 0; k < N; k++) w->nu[k] *= total[0] / total[1];
+    for (int64_t k = 0; k < N; k++) s->nu[k] *= total[0] / total[1];
 }
 
 static inline void cut(scene *s, int ranks, ota_shares order) {
-    const whole *w = &s->all;
+    const part *w = &s->all;
     for (int k = 0; k < ranks; k++) {
         part *p = &s->parts[k];
         int64_t firsts[CREW_MOST];
@@ -194,8 +181,8 @@ static inline void share_out(scene *s, int ranks, bool uneven) {
 }
 
 static inline void set_part(setting *now, const scene *s, part *p, ota_options *options) {
-    const cell *c = s->all.cell;
-    describe(now, c, options, p->dense, (double *)s->all.relative, p->n);
+    const cell *c = s->cell;
+    describe(now, c, options, p->dense, (double *)s->relative, p->n);
     if (c->matrix) {
         now->problem.scores = ota_array_of(p->s, OTA_F64, BATCH, HEADS, p->n, N);
     } else {
@@ -204,7 +191,7 @@ static inline void set_part(setting *now, const scene *s, part *p, ota_options *
     }
     if (c->masses) {
         now->problem.row_mass = ota_array_of(p->mu, OTA_F64, 1, 1, 1, p->n);
-        now->problem.column_mass = ota_array_of((double *)s->all.nu, OTA_F64, 1, 1, 1, N);
+        now->problem.column_mass = ota_array_of((double *)s->nu, OTA_F64, 1, 1, 1, N);
     }
     now->arrays.size = sizeof now->arrays;
     now->arrays.values = c->matrix

@@ -46,7 +46,7 @@ static void sum_slopes(const ota_ring_block *b, void *context) {
         const double *weights = b->w->weights + k * p->stride, *u = b->w->slopes + k * p->stride;
         for (int64_t j = 0; j < b->keys; j++) {
             if (!(weights[j] > 0.0)) continue;
-            const double w = ota_ring_slope(&b->parameters, weights[j]);
+            const double w = ota_ring_pair_slope(b, k, j, weights[j]);
             p->slope[row] += w;
             p->mean[row] += w * u[j];
             if (p->broken[b->key + j] != 0) p->uses_broken[row] = 1;
@@ -158,7 +158,7 @@ static void form_gradient(const ota_ring_block *b, const ota_ring_pull *pull) {
             if (!finite)
                 u[j] = s[j] <= -INFINITY ? 0.0 : (double)NAN;
             else
-                u[j] = weights[j] > 0.0 ? ota_ring_slope(&b->parameters, weights[j]) *
+                u[j] = weights[j] > 0.0 ? ota_ring_pair_slope(b, k, j, weights[j]) *
                                               (up - a - (beside != NULL ? beside[j] : 0.0)) * rate
                                         : 0.0;
         }
@@ -230,7 +230,7 @@ static void pull_columns(const ota_ring_block *b, void *context) {
                      a = p->mean[b->at + k];
         for (int64_t j = 0; j < b->keys; j++) {
             if (!(weights[j] > 0.0)) continue;
-            const double w = ota_ring_slope(&b->parameters, weights[j]),
+            const double w = ota_ring_pair_slope(b, k, j, weights[j]),
                          up = pull->out_grad != NULL ? u[j] : 0.0;
             pull->columns[first + j] += w * (up - a);
             if (pull->terms != NULL) pull->terms[first + j] += w * (fabs(up) + fabs(a));

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "backend/capped.h"
 #include "operator/plan.h"
 
 static double *numbers(ota_arena *arena, int64_t rows, int64_t columns) {
@@ -51,7 +52,12 @@ void ota_ring_lay_out_pairs(ota_device *ring, ota_arena *arena) {
         *of_rows[k] = numbers(arena, rows, 1);
     p.state = ota_arena_take(arena, (size_t)rows, 1);
     p.uses_broken = ota_arena_take(arena, (size_t)rows, 1);
-    if (ring->by_pairs) {
+    if (ring->capped) {
+        double **of_caps[] = {&p.room, &p.highest, &p.rise, &p.factor};
+        for (size_t k = 0; k < sizeof of_caps / sizeof of_caps[0]; k++)
+            *of_caps[k] = numbers(arena, rows, 1);
+        p.capped = ota_arena_take(arena, (size_t)rows, sizeof *p.capped);
+    } else if (ring->by_pairs) {
         if (!ring->hard) p.list = numbers(arena, rows, OTA_RING_LIST);
         p.listed = ota_arena_take(arena, (size_t)rows, sizeof *p.listed);
         if (!ring->hard) p.search = ota_arena_take(arena, (size_t)rows, sizeof *p.search);
@@ -153,10 +159,34 @@ static ota_ring_block block_of(const pairs_job *job, int64_t strip, int worker) 
     return b;
 }
 
+/* Caps of the block's keys, once those are known. */
+static void hold_caps(ota_ring_block *b) {
+    const ota_device *ring = b->ring;
+    const ota_array *all = &ring->resolved->problem.entry_caps;
+    b->parameters.caps.array = NULL;
+    if (!ota_array_present(all)) return;
+    b->caps = *all;
+    if (all->size[3] > 1) {
+        b->caps.data = (char *)all->data + (b->piece->first + b->key) * all->stride[3] *
+                                               (int64_t)ota_type_bytes(all->type);
+        b->caps.size[3] = b->keys;
+    }
+    b->parameters.caps.array = &b->caps;
+}
+
+double ota_ring_cap(const ota_ring_block *b, int64_t k, int64_t j) {
+    return b->ring->capped ? ota_entry_cap(&b->parameters.caps, b->first + k, j) : INFINITY;
+}
+
+double ota_ring_pair_slope(const ota_ring_block *b, int64_t k, int64_t j, double p) {
+    return b->ring->capped && p >= ota_ring_cap(b, k, j) ? 0.0 : ota_ring_slope(&b->parameters, p);
+}
+
 static void rows_task(void *context, int64_t index, int worker) {
     const pairs_job *job = context;
     ota_ring_block b = block_of(job, index, worker);
     b.keys = job->piece->count;
+    hold_caps(&b);
     form_scores(&b);
     job->visit(&b, job->context);
 }
@@ -167,6 +197,7 @@ static void keys_task(void *context, int64_t index, int worker) {
         ota_ring_block b = block_of(job, strip, worker);
         b.key = index * OTA_RING_KEYS;
         b.keys = ota_int_min(OTA_RING_KEYS, job->piece->count - b.key);
+        hold_caps(&b);
         form_scores(&b);
         job->visit(&b, job->context);
     }
@@ -196,6 +227,7 @@ static void sides_task(void *context, int64_t index, int worker) {
     ota_ring_block b = block_of(job, job->first + index, worker);
     b.keys = job->piece->count;
     b.side = index;
+    hold_caps(&b);
     form_scores(&b);
     job->visit(&b, job->context);
 }
@@ -224,6 +256,8 @@ double ota_ring_weight(const ota_device *ring, const ota_row_parameters *row, do
     ota_row_found found;
     double weight = 0.0;
     key.sink = -INFINITY;
+    /* Sinks have no caps. */
+    key.caps = (ota_entry_caps){.cap = INFINITY};
     if (!(score > -INFINITY)) return 0.0;
     ring->attends->course.algebra->row_weights(&key, &score, NULL, 1, f, &weight, &found);
     return weight;
@@ -232,14 +266,16 @@ double ota_ring_weight(const ota_device *ring, const ota_row_parameters *row, do
 void ota_ring_weigh(const ota_ring_block *b) {
     const ota_ring_pairs *p = b->ring->pairs;
     const double *g = b->ring->coupled ? b->ring->g + b->piece->first + b->key : NULL;
+    ota_row_parameters parameters = b->parameters;
     for (int64_t k = 0; k < b->rows; k++) {
         ota_row_found found;
+        parameters.line = b->first + k;
         double *weights = b->w->weights + k * p->stride;
         if (p->state[b->at + k] == OTA_RING_NONFINITE) {
             memset(weights, 0, (size_t)b->keys * sizeof *weights);
             continue;
         }
-        b->ring->attends->course.algebra->row_weights(&b->parameters, b->w->scores + k * p->stride,
-                                                      g, b->keys, p->f[b->at + k], weights, &found);
+        b->ring->attends->course.algebra->row_weights(&parameters, b->w->scores + k * p->stride, g,
+                                                      b->keys, p->f[b->at + k], weights, &found);
     }
 }

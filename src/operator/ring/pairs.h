@@ -39,6 +39,7 @@ typedef enum ota_ring_state {
     OTA_RING_LISTED,   /* every key with weight stands in its list */
     OTA_RING_SPILLED,  /* there are more */
     OTA_RING_FOUND,    /* and the threshold is known all the same */
+    OTA_RING_FULL,     /* its caps add up to less than its mass */
     OTA_RING_NONFINITE /* NaN or +inf among the scores */
 } ota_ring_state;
 
@@ -64,6 +65,11 @@ struct ota_ring_pairs {
     double *list;           /* [rows][OTA_RING_LIST] */
     int64_t *listed;        /* [rows]; of hard rows the best key */
     threshold_search *search;
+    struct ota_capped_search
+        *capped; /* [rows] of rows with caps, and their room, the f from which on all keys are at */
+    double *room, *highest,
+        *rise; /* their caps, how their sum rises, and what their open weights are scaled by */
+    double *factor;
 };
 
 typedef struct ota_ring_block {
@@ -78,6 +84,7 @@ typedef struct ota_ring_block {
     int64_t first, rows, at; /* of the head; the first one's number in the unit */
     int64_t key, keys;       /* of the piece */
     int64_t side;            /* of blocks side by side */
+    ota_array caps;          /* of the block's keys, where an array has them */
 } ota_ring_block;
 
 typedef void ota_ring_block_visit(const ota_ring_block *block, void *context);
@@ -97,6 +104,9 @@ ota_row_parameters ota_ring_parameters(const ota_device *ring, int64_t head);
 /* The weight of a key, or of the sink, of this score at potential f. */
 double ota_ring_weight(const ota_device *ring, const ota_row_parameters *row, double score,
                        double f);
+/* The cap of a pair of row k; INFINITY: none. P^(2 - alpha) of a pair of weight p, 0 at its cap. */
+double ota_ring_cap(const ota_ring_block *b, int64_t k, int64_t j);
+double ota_ring_pair_slope(const ota_ring_block *b, int64_t k, int64_t j, double p);
 /* P at the potentials of the block's rows, 0 in rows that are not finite. */
 void ota_ring_weigh(const ota_ring_block *block);
 
@@ -104,6 +114,15 @@ void ota_ring_weigh(const ota_ring_block *block);
  * failed. Then what the caller wants of head `head` of the unit. */
 bool ota_ring_find_thresholds(ota_device *ring);
 bool ota_ring_attend_pairs(ota_device *ring);
+/* A turn of all blocks of rows of the unit at work. False: the communicator failed. */
+bool ota_ring_visit_rows(ota_device *ring, ota_ring_block_visit *visit, bool with_values,
+                         const char *step);
+/* How many rows still look for their potential, on the rank that has most. False: the communicator failed. */
+bool ota_ring_count_searched(ota_device *ring, double *left);
+/* NaN or +inf among a row's scores: false. */
+bool ota_ring_survey(ota_ring_pairs *p, int64_t row, const double *s, int64_t count, double *top);
+/* capped_rows.c: f of rows with caps. */
+bool ota_ring_find_capped(ota_device *ring);
 void ota_ring_put_pairs(ota_device *ring, int64_t head, ota_head_status *status);
 
 /* pair_gradients.c: P^(2 - alpha); 1 - tanh^2 y of the pairs of row k of a block into `raw`, 1 without a softcap, where

@@ -128,7 +128,7 @@ static void move_rows(const ota_ring_block *b, void *context) {
         double *weights = b->w->weights + k * p->stride, *u = b->w->slopes + k * p->stride,
                *change = b->w->raw + k * p->stride;
         for (int64_t j = 0; j < b->keys; j++) {
-            const double w = weights[j] > 0.0 ? ota_ring_slope(&b->parameters, weights[j]) : 0.0;
+            const double w = weights[j] > 0.0 ? ota_ring_pair_slope(b, k, j, weights[j]) : 0.0;
             const double moved = w > 0.0 ? w * (u[j] - (beside != NULL ? beside[j] : 0.0)) : 0.0;
             p->slope[row] += w;
             p->mean[row] += moved;

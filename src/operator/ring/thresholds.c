@@ -17,8 +17,7 @@ static const double enough = 1.0e-14, near = 1.0e-8;
 
 /* ---- while the keys go round ---------------------------------------------------------------------- */
 
-/* False: the row is not finite. */
-static bool survey(ota_ring_pairs *p, int64_t row, const double *s, int64_t count, double *top) {
+bool ota_ring_survey(ota_ring_pairs *p, int64_t row, const double *s, int64_t count, double *top) {
     *top = -INFINITY;
     bool wrong = p->state[row] == OTA_RING_NONFINITE;
     for (int64_t j = 0; j < count; j++) {
@@ -53,7 +52,7 @@ static void list_rows(const ota_ring_block *b, void *context) {
     for (int64_t k = 0; k < b->rows; k++) {
         const int64_t row = b->at + k;
         double *s = b->w->scores + k * p->stride, *weights = b->w->weights + k * p->stride, top;
-        if (!survey(p, row, s, b->keys, &top)) continue;
+        if (!ota_ring_survey(p, row, s, b->keys, &top)) continue;
         p->top[row] = fmax(p->top[row], top);
         if (p->state[row] != OTA_RING_LISTED || !(top > -INFINITY)) continue;
         const int64_t count = b->keys + p->listed[row];
@@ -87,7 +86,7 @@ static void take_best(const ota_ring_block *b, void *context) {
         const int64_t row = b->at + k;
         const double *s = b->w->scores + k * p->stride;
         double top;
-        if (!survey(p, row, s, b->keys, &top) || !(top > -INFINITY)) continue;
+        if (!ota_ring_survey(p, row, s, b->keys, &top) || !(top > -INFINITY)) continue;
         int64_t key = 0;
         while (s[key] < top) key++;
         const int64_t number = b->piece->first + key;
@@ -138,7 +137,7 @@ static void begin_rows(ota_device *ring) {
         p->state[k] = isnan(mu) ? OTA_RING_NONFINITE : OTA_RING_LISTED;
         p->uses_broken[k] = 0;
         p->top[k] = p->f[k] = -INFINITY;
-        p->listed[k] = ring->hard ? -1 : 0;
+        if (!ring->capped) p->listed[k] = ring->hard ? -1 : 0;
     }
     if (ring->values_width > 0)
         memset(ring->out, 0, (size_t)(rows * ring->values_width) * sizeof *ring->out);
@@ -188,8 +187,7 @@ static void step_rows(ota_device *ring) {
     }
 }
 
-/* How many rows are searched, on the rank that has most. */
-static bool count_searched(ota_device *ring, double *left) {
+bool ota_ring_count_searched(ota_device *ring, double *left) {
     *left = 0.0;
     for (int64_t k = 0; k < ring->group * ring->resolved->queries && ring->failed == OTA_OK; k++)
         *left += ring->pairs->state[k] == OTA_RING_SPILLED;
@@ -210,7 +208,8 @@ static void visit_piece(ota_device *ring, const ota_ring_piece *piece, void *con
     ota_ring_by_rows(ring, piece, now->visit, NULL);
 }
 
-static bool go(ota_device *ring, ota_ring_block_visit *visit, bool with_values, const char *step) {
+bool ota_ring_visit_rows(ota_device *ring, ota_ring_block_visit *visit, bool with_values,
+                         const char *step) {
     visited now = {visit, with_values && ring->values_width > 0};
     const ota_ring_turn turn = {.unit = ring->unit,
                                 .with_values = now.with_values,
@@ -225,18 +224,33 @@ bool ota_ring_find_thresholds(ota_device *ring) {
     const size_t bytes = (size_t)(ring->group * ring->resolved->queries) * sizeof(double);
     double left;
     begin_rows(ring);
-    if (!go(ring, list_rows, false, "passing keys on for the thresholds")) return false;
+    if (ring->capped) return ota_ring_find_capped(ring);
+    if (!ota_ring_visit_rows(ring, list_rows, false, "passing keys on for the thresholds"))
+        return false;
     end_lists(ring);
     for (int step = 0; step < OTA_RING_SEARCH; step++) {
-        if (!count_searched(ring, &left)) return false;
+        if (!ota_ring_count_searched(ring, &left)) return false;
         if (!(left > 0.0)) break;
         memset(p->first, 0, bytes);
         memset(p->second, 0, bytes);
-        if (!go(ring, sum_powers, false, "passing keys on for a step of the thresholds"))
+        if (!ota_ring_visit_rows(ring, sum_powers, false,
+                                 "passing keys on for a step of the thresholds"))
             return false;
         step_rows(ring);
     }
     return true;
+}
+
+/* What rounding left of f is spread over the keys that are not at their caps. */
+static void scale_open(const ota_ring_block *b) {
+    const ota_ring_pairs *p = b->ring->pairs;
+    for (int64_t k = 0; k < b->rows; k++) {
+        double *weights = b->w->weights + k * p->stride;
+        for (int64_t j = 0; j < b->keys; j++) {
+            const double cap = ota_ring_cap(b, k, j);
+            if (weights[j] < cap) weights[j] = fmin(weights[j] * p->factor[b->at + k], cap);
+        }
+    }
 }
 
 /* What the weights at f add up to, with values where outputs are wanted. */
@@ -246,6 +260,7 @@ static void finish_rows(const ota_ring_block *b, void *context) {
     const int64_t width = ring->values_width;
     (void)context;
     ota_ring_weigh(b);
+    if (ring->capped) scale_open(b);
     ota_ring_tally(b);
     for (int64_t k = 0; k < b->rows; k++) {
         const int64_t row = b->at + k;
@@ -262,11 +277,15 @@ static void finish_rows(const ota_ring_block *b, void *context) {
                                          ring->out + b->at * width);
 }
 
+static double sink_of(const ota_device *ring, int64_t k) {
+    const ota_row_parameters row = ota_ring_parameters(ring, k / ring->resolved->queries);
+    return ota_ring_weight(ring, &row, row.sink, ring->pairs->f[k]);
+}
+
 /* What rounding left of the threshold is spread in proportion, so that rows sum to mu. */
 static void scale_row(ota_device *ring, int64_t k, double mu) {
     ota_ring_pairs *p = ring->pairs;
-    const ota_row_parameters row = ota_ring_parameters(ring, k / ring->resolved->queries);
-    p->sink[k] = ota_ring_weight(ring, &row, row.sink, p->f[k]);
+    p->sink[k] = sink_of(ring, k);
     const double sum = p->mass[k] + p->sink[k], factor = sum > 0.0 ? mu / sum : 0.0;
     p->p_log_p[k] =
         factor * p->p_log_p[k] + (factor > 0.0 ? factor * log(factor) * p->mass[k] : 0.0);
@@ -298,8 +317,9 @@ bool ota_ring_attend_pairs(ota_device *ring) {
     ota_ring_pairs *p = ring->pairs;
     if (ring->hard) {
         begin_rows(ring);
-        if (!go(ring, take_best, true, "passing keys on")) return false;
-    } else if (!ota_ring_find_thresholds(ring) || !go(ring, finish_rows, true, "passing keys on")) {
+        if (!ota_ring_visit_rows(ring, take_best, true, "passing keys on")) return false;
+    } else if (!ota_ring_find_thresholds(ring) ||
+               !ota_ring_visit_rows(ring, finish_rows, true, "passing keys on")) {
         return false;
     }
     for (int64_t k = 0; k < ring->group * r->queries; k++) {
@@ -308,6 +328,8 @@ bool ota_ring_attend_pairs(ota_device *ring) {
         if (p->state[k] == OTA_RING_NONFINITE) continue;
         if (ring->hard)
             settle_hard(ring, k, mu);
+        else if (ring->capped)
+            p->sink[k] = p->factor[k] * sink_of(ring, k);
         else
             scale_row(ring, k, mu);
     }
@@ -329,6 +351,7 @@ void ota_ring_put_pairs(ota_device *ring, int64_t head, ota_head_status *status)
         const bool whole = finite && !p->uses_broken[k];
         status->empty_rows += empty;
         status->nonfinite_rows += !whole;
+        if (p->state[k] == OTA_RING_FULL) status->result.status = OTA_INFEASIBLE;
         if (finite && !empty) status->result.row_error += fabs(p->mass[k] + p->sink[k] - mu);
         ota_put(&to->lse, batch, number, i, NAN);
         ota_put(&to->row_potential, batch, number, i, !finite ? NAN : empty ? -INFINITY : p->f[k]);

@@ -12,12 +12,13 @@
 #include <float.h>
 #include <math.h>
 
+#include "backend/capped.h"
 #include "backend/cpu/real.h"
 #include "backend/threshold.h"
 
 /* LEVELS: passes of a row before plain loops do it. STUCK: those without an open key. CHUNK: numbers that change their type
  * at once. */
-enum { STEPS = 400, LEVELS = 64, STUCK = 4, CHUNK = 256 };
+enum { LEVELS = 64, STUCK = 4, CHUNK = 256 };
 /* e^-FAR of a sum is left of it in the type. */
 static const double FAR = 30.0;
 /* Of the sum, relative: weights of f32 are no better. */
@@ -39,12 +40,6 @@ typedef struct capped_row {
     int64_t count;
     cap_line caps;
 } capped_row;
-
-typedef struct plain_sums {
-    double closed; /* of the keys at their caps */
-    double open;   /* of the others and the sink */
-    double rise;   /* of `open`, by f */
-} plain_sums;
 
 static cap_line caps_along(const ota_row_parameters *parameters) {
     const ota_entry_caps *caps = &parameters->caps;
@@ -78,31 +73,13 @@ static double lifted(const capped_row *row, int64_t j) {
 
 static double cap_of(const capped_row *row, int64_t j) { return cap_along(&row->caps, j); }
 
-/* w(x + f) and its derivative by f. */
-static double weight_at(const ota_row_parameters *parameters, double x, double f, double *rise) {
-    const double tau = parameters->tau, y = (x / 2.0 + f / 2.0) / (tau / 2.0);
-    double p;
-    if (!parameters->regulariser->tsallis) {
-        p = exp(y);
-        *rise = p / tau;
-        return p;
-    }
-    const double k = parameters->order - 1.0;
-    *rise = 0.0;
-    /* Orders below 1 have no bound of the weight as y rises to 0. */
-    if (!(k * y > 0.0)) return k > 0.0 ? 0.0 : INFINITY;
-    p = pow(k * y, 1.0 / k);
-    *rise = p / (k * y * tau);
-    return p;
-}
-
-static plain_sums sums_at(const capped_row *row, double f) {
-    plain_sums sums = {0.0, 0.0, 0.0};
+static ota_capped_totals sums_at(const capped_row *row, double f) {
+    ota_capped_totals sums = {0.0, 0.0, 0.0};
     double lost = 0.0, rise;
     for (int64_t j = 0; j < row->count; j++) {
         const double x = lifted(row, j);
         if (!(x > -INFINITY)) continue;
-        const double cap = cap_of(row, j), p = weight_at(row->parameters, x, f, &rise);
+        const double cap = cap_of(row, j), p = ota_capped_weight(row->parameters, x, f, &rise);
         double *sum = p >= cap ? &sums.closed : &sums.open;
         const double part = p >= cap ? cap : p, next = *sum + part;
         lost += *sum >= part ? (*sum - next) + part : (part - next) + *sum;
@@ -111,26 +88,10 @@ static plain_sums sums_at(const capped_row *row, double f) {
     }
     sums.open += lost;
     if (row->parameters->sink > -INFINITY) {
-        sums.open += weight_at(row->parameters, row->parameters->sink, f, &rise);
+        sums.open += ota_capped_weight(row->parameters, row->parameters->sink, f, &rise);
         sums.rise += rise;
     }
     return sums;
-}
-
-/* f of a weight p of a key x = 0. */
-static double level_of(const ota_row_parameters *parameters, double p) {
-    const double k = parameters->order - 1.0;
-    return parameters->regulariser->tsallis ? parameters->tau * pow(p, k) / k
-                                            : parameters->tau * log(p);
-}
-
-/* The step that takes the keys at their caps to stay there. */
-static double next_potential(const ota_row_parameters *parameters, double f, double mu,
-                             const plain_sums *sums) {
-    const double left = mu - sums->closed;
-    if (!parameters->regulariser->tsallis && left > 0.0 && sums->open > 0.0)
-        return f + parameters->tau * log(left / sums->open);
-    return f + (left - sums->open) / sums->rise;
 }
 
 /* Room for the row's mass, INFINITY with a sink; *highest: f from which on all keys are at their caps. */
@@ -142,39 +103,24 @@ static double room_of(const capped_row *row, double *highest) {
         if (!(x > -INFINITY)) continue;
         const double cap = cap_of(row, j);
         room += cap;
-        *highest = fmax(*highest, level_of(row->parameters, cap) - x);
+        *highest = fmax(*highest, ota_capped_level(row->parameters, cap) - x);
     }
     return room;
 }
 
 static double find_potential(const capped_row *row, double mu, double top, double highest) {
-    const ota_row_parameters *parameters = row->parameters;
-    /* Where the largest weight is this small, all of them are less than mu together. */
-    double low = level_of(parameters, mu / ((double)row->count + 2.0)) - top, high = highest;
-    if (!(low > -DBL_MAX)) low = -DBL_MAX;
-    /* The sink takes what keys at their caps leave. */
-    if (parameters->sink > -INFINITY) high = level_of(parameters, mu) - parameters->sink;
-    double f = low;
-    for (int turn = 0; turn < STEPS; turn++) {
-        const plain_sums sums = sums_at(row, f);
-        const double sum = sums.closed + sums.open;
-        if (fabs(sum - mu) <= 2.0e-16 * mu) break;
-        if (sum > mu)
-            high = f;
-        else
-            low = f;
-        double next = next_potential(parameters, f, mu, &sums);
-        if (!(next > low && next < high) || turn % 8 == 7) next = 0.5 * low + 0.5 * high;
-        if (!(next > low && next < high)) break;
-        f = next;
-    }
-    return f;
+    ota_capped_search search = ota_capped_begin(row->parameters, mu, row->count, top, highest);
+    ota_capped_totals sums;
+    do {
+        sums = sums_at(row, search.f);
+    } while (ota_capped_step(&search, row->parameters, mu, &sums));
+    return search.f;
 }
 
 static void write_weights(const capped_row *row, double f, double mu, real *p,
                           ota_row_found *found) {
     const ota_row_parameters *parameters = row->parameters;
-    const plain_sums sums = sums_at(row, f);
+    const ota_capped_totals sums = sums_at(row, f);
     double rise;
     /* What rounding left of f is spread over the keys that are not at their caps. */
     const double factor = mu > 0.0 && sums.open > 0.0 ? (mu - sums.closed) / sums.open : 1.0;
@@ -185,13 +131,13 @@ static void write_weights(const capped_row *row, double f, double mu, real *p,
             p[j] = (real)0;
             continue;
         }
-        const double cap = cap_of(row, j), w = weight_at(parameters, x, f, &rise);
+        const double cap = cap_of(row, j), w = ota_capped_weight(parameters, x, f, &rise);
         const double share = w >= cap ? cap : fmin(w * factor, cap);
         if (w < cap) found->mass += share;
         p[j] = (real)share;
     }
     if (parameters->sink > -INFINITY)
-        found->sink = factor * weight_at(parameters, parameters->sink, f, &rise);
+        found->sink = factor * ota_capped_weight(parameters, parameters->sink, f, &rise);
     found->potential = f;
 }
 
@@ -361,7 +307,7 @@ static bool exponential_row(const capped_row *row, double mu, double top, real *
     level_search search = level_begin(log(mu / (sum + sink_at(row->parameters, at.shift))), 1.0);
     for (int turn = 0; turn < LEVELS && exponential_at(row, top, search.x, &at); turn++) {
         const double open = at.factor * (at.sums.open + at.sink), left = mu - at.sums.closed;
-        if (fabs(open - left) <= accuracy * mu && left > 0.0) {
+        if (fabs(open - left) <= accuracy * mu && left > 0.0 && open > 0.0) {
             const double factor = left / (at.sums.open + at.sink);
             const ota_capped_sums last = exponential_pass(row, at.shift, factor, p);
             found->potential = row->parameters->tau * log(factor) - at.shift;
@@ -487,6 +433,6 @@ void WORD(ota_row_capped_weights)(const ota_row_parameters *parameters, const re
     double rise;
     found->mass = sums.closed + factor * sums.open;
     if (parameters->sink > -INFINITY)
-        found->sink = weight_at(parameters, parameters->sink, f, &rise);
+        found->sink = ota_capped_weight(parameters, parameters->sink, f, &rise);
     found->potential = f;
 }
