@@ -177,7 +177,12 @@ static int load_tables(run_folder *folder, tool_error *error) {
     if (files == NULL) return code == 0 && errno != ENOENT ? cannot_look(path, error) : code;
     folder->tables = calloc(TABLES_MOST, sizeof *folder->tables);
     if (folder->tables == NULL) code = no_memory(error);
-    for (const struct dirent *file; code == 0 && (file = readdir(files)) != NULL;) {
+    while (code == 0) {
+        /* Its end and a folder that cannot be read on differ in errno alone. */
+        errno = 0;
+        const struct dirent *file = readdir(files);
+        if (file == NULL && errno != 0) code = cannot_look(path, error);
+        if (file == NULL) break;
         const char *end = strrchr(file->d_name, '.');
         if (end == NULL || end == file->d_name || strcmp(end, ".csv") != 0) continue;
         if (folder->table_count == TABLES_MOST)

@@ -246,6 +246,21 @@ def scripts(torn: Torn, count: int, python: str) -> None:
             "",
             5,
         ),
+        Study(
+            "certificates",
+            [
+                python,
+                str(ROOT / "scripts/score_certificates.py"),
+                *common,
+                "--lengths",
+                "8,12",
+                "--windows",
+                "1",
+            ]
+            + ["--roundings", "bf16", "--temperatures", "0.99"],
+            "",
+            7,
+        ),
     ]
     for study in studies:
         with tempfile.TemporaryDirectory(dir=memory_folder()) as name:

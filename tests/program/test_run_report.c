@@ -90,6 +90,7 @@ static void test_latex_prints_its_text(void **state) {
     };
     for (size_t row = 0; row < sizeof cases / sizeof cases[0]; row++) {
         char *latex = tool_run_latex(cases[row].text);
+        assert_non_null(latex);
         assert_string_equal(latex, cases[row].latex);
         free(latex);
     }

@@ -51,6 +51,41 @@ def test_a_later_run_leaves_out_what_is_done(tmp_path: Path) -> None:
     assert first.splitlines()[-1] == second.splitlines()[-1]
 
 
+def test_a_folder_that_cannot_be_read_on_is_no_short_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tables of a run, where the system fails in their folder: a page without them would be wrong."""
+    if not LIBRARY.exists():
+        pytest.skip("this build has no tests/libfailing_calls.so")
+    monkeypatch.syspath_prepend(ROOT / "tests" / "faults")
+    golden, each, stand_in = map(importlib.import_module, ("golden_commands", "fail_each_call", "stand_in"))
+    bench = each.Bench(Path(PROGRAM), LIBRARY, tmp_path)
+    command = next(command for command in golden.COMMANDS if command.name == "report")
+    whole, _ = bench.run(command, "whole")
+    symbols = stand_in.Symbols(Path(PROGRAM))
+    sites = [
+        site
+        for site in whole.log.sites.values()
+        if site.kind == "input" and symbols.stack(site).startswith("load_tables")
+    ]
+    assert whole.code == 0 and len(sites) == 1 and sites[0].calls > 2
+    for occurrence in (1, 2, sites[0].calls):
+        done, _ = bench.run(command, "torn", f"{sites[0].key}:{occurrence}:5")
+        assert done.code == 6 and "cannot be read: Input/output error" in done.error
+
+
+def test_calls_of_the_library_fail_under_its_tests() -> None:
+    if not LIBRARY.exists():
+        pytest.skip("this build has no tests/libfailing_calls.so")
+    script = ROOT / "tests" / "faults" / "fail_test_programs.py"
+    few = ["test_passes", "test_reuse", "test_corners", "test_refusals", "test_figures"]
+    words = ["--tests", str(BUILD / "tests"), "--archives", str(BUILD), "--library", str(LIBRARY)]
+    words += ["--sample", "4", "--slowest", "60", *(word for name in few for word in ("--only", name))]
+    done = subprocess.run([sys.executable, str(script), *words], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1].startswith("5 programs, ") and " 0 wrong" in done.stdout
+
+
 def test_killed_runs() -> None:
     assert " 0 wrong" in drive("torn_runs.py", "--only", "kills", "--count", "14")
 
