@@ -31,7 +31,7 @@ static const cell cells[] = {
     {.method = "argmax", .narrow = true, .strided = true, .relative = true},
     {.method = "softmax", .cap = 0.05, .sink = true, .alibi = true, .causal = true},
     {.method = "softmax", .caps = true, .masses = true, .dropout = true, .softcap = true},
-    {.method = "softmax", .cap = 1.0 / N},
+    {.method = "softmax", .cap = 1.02 / N},
     {.method = "entmax:1.5", .caps = true, .relative = true, .temperatures = true},
     {.method = "sparsemax", .cap = 0.2, .masses = true, .lengths = true},
     {.method = "entmax:0.6", .cap = 0.2, .window = true},
