@@ -50,6 +50,9 @@ _LEAKING = (
 )
 
 
+_ARGUMENTS = frozenset(inspect.signature(attention).parameters)
+
+
 def implementation_name(method: str, prefix: str = "otattn_") -> str:
     """The name under which a method is registered.
 
@@ -69,14 +72,9 @@ def _options(name: str, options: Any) -> dict[str, Any]:
             f"{name} is a {type(options).__name__}, wanted a dict of arguments of otattn.attention"
         )
     for word in options:
-        if word not in _parameters():
+        if word not in _ARGUMENTS:
             raise TypeError(f"{name} has {word!r}, which is no argument of otattn.attention")
     return dict(options)
-
-
-@functools.cache
-def _parameters() -> frozenset[str]:
-    return frozenset(inspect.signature(attention).parameters)
 
 
 def _columns(method: Any) -> int:
