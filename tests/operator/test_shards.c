@@ -249,7 +249,7 @@ static void pieces_of_any_length(void **state) {
     scene *s = malloc(sizeof *s);
     for (size_t k = 0; k < sizeof tried / sizeof tried[0]; k++) {
         draw(s, &cells[tried[k]], 900 + (uint64_t)k);
-        solve_whole(&s->all);
+        solve_whole(s);
         for (int ranks = 2; ranks <= 4; ranks++) {
             share_out(s, ranks, ranks == 4);
             s->pieces = true;
