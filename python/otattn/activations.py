@@ -482,6 +482,16 @@ def _module(name: str) -> type[nn.Module]:
 
 
 @functools.cache
+def _whole(name: str, value: Any) -> int:
+    """An int of what is one: Python's, NumPy's, or a tensor of one."""
+    try:
+        if not isinstance(value, bool):
+            return operator.index(value)
+    except (TypeError, ValueError, RuntimeError):
+        pass
+    raise TypeError(f"{name} is {shown(value)}, wanted a whole number")
+
+
 def _loss_module(name: str) -> type[nn.Module]:
     from torch import nn
 
@@ -492,10 +502,8 @@ def _loss_module(name: str) -> type[nn.Module]:
         def __init__(self, *values: Any, **named: Any) -> None:
             super().__init__()
             self.options = _options(name, both, values, named)
-            self.ignore_index = self.options.pop("ignore_index")
+            self.ignore_index = _whole("ignore_index", self.options.pop("ignore_index"))
             self.reduction = self.options.pop("reduction")
-            if isinstance(self.ignore_index, bool) or not isinstance(self.ignore_index, (int, np.integer)):
-                raise TypeError(f"ignore_index is {shown(self.ignore_index)}, wanted a whole number")
             if not isinstance(self.reduction, str) or self.reduction not in (
                 "elementwise_mean",
                 "sum",
