@@ -389,14 +389,17 @@ static double jump_of(const ota_coupled *state, int64_t j) {
         ends[far] = far == 0 ? g - move : g + move;
         misses[far] = miss_at(state, j, ends[far]);
         if ((misses[far] > 0.0) == (far == 1)) break;
-        ends[1 - far] = ends[far], misses[1 - far] = misses[far];
+        ends[1 - far] = ends[far];
+        misses[1 - far] = misses[far];
     }
+    if (!isfinite(ends[far])) return 0.0; /* no potential gives what is asked of it */
     for (;;) {
         const double middle = ends[0] + (ends[1] - ends[0]) / 2.0;
         if (!(middle > ends[0] && middle < ends[1])) return misses[1] - misses[0];
         const double between = miss_at(state, j, middle);
         const int end = between > 0.0 ? 1 : 0;
-        ends[end] = middle, misses[end] = between;
+        ends[end] = middle;
+        misses[end] = between;
     }
 }
 

@@ -161,16 +161,16 @@ static void give_masses(scene *s, double least, double most) {
 
 static void rows_of_a_level(void **state) {
     (void)state;
-    static const char *const methods[] = {"softmax", "entmax:1.5", "sparsemax", "entmax:3",
-                                          "entmax:0.6"};
+    static const char *const methods[] = {"softmax",  "entmax:1.5", "sparsemax",
+                                          "entmax:3", "entmax:0.6", "entmax:2.5"};
     scene *s = malloc(sizeof *s);
     assert_non_null(s);
     int at_caps = 0;
-    for (uint64_t k = 0; k < 80; k++) {
-        const bool narrow = (k / 5) % 2 == 1;
-        set_up(s, methods[k % 5], 1 + (int64_t)(k % N), 23 + (int64_t)(k % 47), 100 + k, narrow);
+    for (uint64_t k = 0; k < 96; k++) {
+        const bool narrow = (k / 6) % 2 == 1;
+        set_up(s, methods[k % 6], 1 + (int64_t)(k % N), 23 + (int64_t)(k % 47), 100 + k, narrow);
         s->problem.entry_cap = 0.09;
-        s->problem.temperature = k % 5 == 0 ? 0.4 : 1.0;
+        s->problem.temperature = k % 6 == 0 ? 0.4 : 1.0;
         if (k % 3 == 1) draw_caps(s, 0.06, 0.12, 900 + k);
         if (k % 8 >= 4) forbid(s, 7);
         if (k % 7 == 2) give_masses(s, 0.4, 1.2);
@@ -296,6 +296,106 @@ static void caps_may_bind_everywhere_or_nowhere(void **state) {
     }
     free(s);
     free(t);
+}
+
+/* Keys of one row by falling score, those of a level by place. */
+static void rank_keys(const scene *s, int64_t i, int64_t *order) {
+    const double *x = s->scores + i * s->m;
+    for (int64_t j = 0; j < s->m; j++) {
+        int64_t before = 0;
+        for (int64_t other = 0; other < s->m; other++)
+            before += x[other] > x[j] || (!(x[other] < x[j]) && other < j);
+        order[before] = j;
+    }
+}
+
+/* Keys of falling score are filled one after another, the sink comes before a key that is less. */
+static void check_hard_rows(const scene *s, double tolerance) {
+    int64_t order[M];
+    const bool sinks = s->problem.term_count > 0;
+    for (int64_t i = 0; i < s->n; i++) {
+        double left = s->problem.row_mass.data != NULL ? s->mass[i] : 1.0;
+        rank_keys(s, i, order);
+        for (int64_t k = 0; k < s->m; k++) {
+            const int64_t at = i * s->m + order[k];
+            if (sinks && s->scores[at] < s->sink.value) left = 0.0;
+            const double w = s->allowed[at] ? fmin(left, cap_of(s, i, order[k])) : 0.0;
+            left -= w;
+            if (!(fabs(s->p[at] - w) <= tolerance))
+                fail_msg("P[%d, %d] is %.17g where %.17g is expected", (int)i, (int)order[k],
+                         s->p[at], w);
+        }
+    }
+}
+
+static void hard_rows_of_a_level(void) {
+    scene *s = malloc(sizeof *s);
+    assert_non_null(s);
+    for (uint64_t k = 0; k < 64; k++) {
+        const bool narrow = k / 4 % 2 == 1;
+        set_up(s, "hard{entry_cap=0.09}", 1 + (int64_t)(k % N), 23 + (int64_t)(k % 47), 700 + k,
+               narrow);
+        if (k % 3 == 1) draw_caps(s, 0.06, 0.12, 900 + k);
+        /* As many caps as make the mass, whose sum rounds. */
+        if (k % 3 == 2) s->problem.entry_cap = 1.0 / (double)(2 + k % 9);
+        if (k % 8 >= 4) forbid(s, 7);
+        if (k % 7 == 2) give_masses(s, 0.4, 1.2);
+        for (int64_t at = 0; k % 5 == 2 && at < s->n * s->m; at += 3)
+            s->scores[at] = s->narrow_scores[at] = 0.5F;
+        if (k % 11 == 3) {
+            s->sink = (ota_term){.kind = OTA_TERM_SINK, .value = 1.5};
+            s->problem.terms = &s->sink;
+            s->problem.term_count = 1;
+        }
+        assert_int_equal(solve(s, NULL), OTA_OK);
+        check_hard_rows(s, narrow ? 1.0e-7 : 1.0e-14);
+        const ota_certificate found = judge(s);
+        assert_true(found.row_error <= (narrow ? 1.0e-6 : 1.0e-14));
+        assert_true(found.cap_error <= (narrow ? 1.0e-8 : 0.0));
+        assert_true(fabs(found.gap) <= (narrow ? 1.0e-5 : 1.0e-12) * (1.0 + fabs(found.primal)));
+    }
+    free(s);
+}
+
+static void hard_rows_are_those_of_the_definition(void **state) {
+    (void)state;
+    for (int k = 0; ota_kernel_name(k) != NULL; k++) {
+        level = ota_kernel_name(k);
+        hard_rows_of_a_level();
+    }
+    level = NULL;
+}
+
+/* Caps of which a whole number makes the mass: no key is open. Rows of 1,100 keys are longer than any piece of them. */
+static void caps_may_make_the_mass(void **state) {
+    (void)state;
+    enum { LONG = 1100 };
+    static const char *const methods[] = {"entmax:2.5", "entmax:3", "sparsemax", "hard"};
+    static double scores[2 * LONG], p[2 * LONG];
+    static const double caps[] = {0.1, 1.0 / 3.0, 0.008, 0.01, 0.0234375};
+    for (uint64_t k = 0; k < 20; k++) {
+        dice_state = 77 + k;
+        for (int64_t j = 0; j < 2 * LONG; j++)
+            scores[j] = (4.0 * uniform() - 2.0) * (double)(1 + k);
+        ota_problem problem = {.size = sizeof problem};
+        ota_options options = {.size = sizeof options};
+        ota_arrays arrays = {.size = sizeof arrays};
+        ota_error error;
+        assert_int_equal(ota_method_parse(methods[k % 4], &problem, &options, &error), OTA_OK);
+        problem.scores = ota_array_of(scores, OTA_F64, 1, 1, 2, LONG);
+        problem.entry_cap = caps[k / 4];
+        double f[2];
+        arrays.coupling = ota_array_of(p, OTA_F64, 1, 1, 2, LONG);
+        arrays.row_potential = ota_array_of(f, OTA_F64, 1, 1, 1, 2);
+        if (ota_attend(&problem, &options, &arrays, NULL, &error) != OTA_OK)
+            fail_msg("%s", error.message);
+        ota_certificate found = {.size = sizeof found};
+        assert_int_equal(ota_certify(&problem, &options, &arrays, &found, NULL, &error), OTA_OK);
+        /* Sums of LONG weights, one after another in the plain backend. */
+        assert_true(found.row_error <= LONG * DBL_EPSILON);
+        assert_true(found.cap_error <= 0.0);
+        assert_true(fabs(found.gap) <= 1.0e-12 * (1.0 + fabs(found.primal)));
+    }
 }
 
 static void hard_rows_take_the_best_keys(void **state) {
@@ -603,6 +703,8 @@ int main(void) {
         cmocka_unit_test(a_sink_takes_what_caps_leave),
         cmocka_unit_test(caps_may_bind_everywhere_or_nowhere),
         cmocka_unit_test(hard_rows_take_the_best_keys),
+        cmocka_unit_test(hard_rows_are_those_of_the_definition),
+        cmocka_unit_test(caps_may_make_the_mass),
         cmocka_unit_test(coupled_columns_are_certified),
         cmocka_unit_test(plans_are_those_of_the_reference),
         cmocka_unit_test(rows_in_order_are_those_of_the_reference),

@@ -102,8 +102,10 @@ static void random_problems(void **unused) {
         } else if (status == OTA_INFEASIBLE) {
             count->impossible++;
         } else {
-            /* Unreachable: relaxed rows whose plan carries too much mass for f64. */
-            if (x->problem.rows != OTA_ROWS_RELAXED) assert_int_equal(status, OTA_NOT_CONVERGED);
+            /* Unreachable: relaxed rows whose plan carries too much mass for f64, and orders above 2, whose weights next
+             * to 0 lie far apart. */
+            if (x->problem.rows != OTA_ROWS_RELAXED && !(order > 2.0))
+                assert_int_equal(status, OTA_NOT_CONVERGED);
             assert_true(status == OTA_NOT_CONVERGED || status == OTA_TOL_UNREACHABLE);
             count->open++;
         }

@@ -90,9 +90,31 @@ static ota_capped_sums capped_powers(const capped_operands *x) {
     case LINEAR: return capped_powers_of(LINEAR, x);
     case SQUARE: return capped_powers_of(SQUARE, x);
     case FOURTH: return capped_powers_of(FOURTH, x);
+    case ROOT: return capped_powers_of(ROOT, x);
     case RISING: return capped_powers_of(RISING, x);
     case FALLING:
     case INVERSE: break; /* no p < 0 comes here: plain loops take such rows */
     }
     return capped_powers_of(FALLING, x);
+}
+
+static ota_level_sums capped_level(const capped_operands *x) {
+    const vec none = vec_set(0), level = vec_set(x->shift);
+    vec least = vec_set((real)INFINITY), most = vec_set((real)-INFINITY);
+    total above = {0, 0};
+    for (int64_t run = 0; run < x->count; run += SHORT) {
+        const int64_t end = ota_int_min(run + SHORT, x->count);
+        vec sum = none;
+        for (int64_t j = run; j < end; j += LANES) {
+            const int64_t lanes = ota_int_min(LANES, end - j);
+            const vec at = load_scores(x->s, x->h, j, lanes, 1);
+            const vmask over = mask_above(at, level);
+            sum = vec_add(sum, vec_select(over, load_caps(x, j, lanes), none));
+            least = vec_min(least, vec_select(over, at, vec_set((real)INFINITY)));
+            most = vec_max(most, vec_select(over, vec_set((real)-INFINITY), at));
+        }
+        total_add(&above, (double)vec_reduce_add(sum));
+    }
+    return (ota_level_sums){total_of(&above), -(double)vec_reduce_max(vec_sub(none, least)),
+                            (double)vec_reduce_max(most)};
 }

@@ -175,6 +175,12 @@ typedef struct ota_capped_sums {
     int64_t full;       /* how many those are */
 } ota_capped_sums;
 
+/* Of a row with caps, by a level of x_j = s_j + h_j. */
+typedef struct ota_level_sums {
+    double above;       /* of c_j where x_j > level */
+    double least, most; /* of x_j above the level, inf where there are none; of the others, -inf */
+} ota_level_sums;
+
 OTA_KERNEL_OPERANDS(ota_kernels_f32, float)
 OTA_KERNEL_OPERANDS(ota_kernels_f64, double)
 
@@ -264,6 +270,8 @@ OTA_KERNEL_OPERANDS(ota_kernels_f64, double)
         /* rows with caps, see above: exponentials, and powers */                                                  \
         ota_capped_sums (*capped_exponentials)(const NAME##_capped *row);                                          \
         ota_capped_sums (*capped_powers)(const NAME##_capped *row);                                                \
+        /* the level is `shift`; of caps, s and h alone */                                                         \
+        ota_level_sums (*capped_level)(const NAME##_capped *row);                                                  \
         /* the scores above `floor` in their order: kept[i] = s[where[i]]; returns how many. Both have     \
            room for count + OTA_KEEP_ROOM elements; kept may be s. */       \
         int64_t (*keep)(const T *s, int64_t count, T floor, T *kept, int32_t *where);                              \

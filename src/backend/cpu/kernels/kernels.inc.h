@@ -224,6 +224,7 @@ const kernel_table OTA_TABLE = {
     .powers = powers,
     .capped_exponentials = capped_exponentials,
     .capped_powers = capped_powers,
+    .capped_level = capped_level,
     .keep = keep,
     .apply_kept = apply_kept,
     .slope_weights = slope_weights,

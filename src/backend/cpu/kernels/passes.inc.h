@@ -371,14 +371,15 @@ static ALWAYS_INLINE vec above_threshold(const real *s, const real *h, int64_t j
     return vec_max(vec_set(0), vec_sub(y, vec_set(at->low)));
 }
 
-/* The powers of entmax: p = 1, 2 and 4 (orders 2, 1.5 and 1.25) are products, whatever else takes 2^(p log2 y); p < 0 where
- * the order is below 1. */
-typedef enum power_kind { LINEAR, SQUARE, FOURTH, RISING, FALLING, INVERSE } power_kind;
+/* The powers of entmax: p = 1, 2 and 4 (orders 2, 1.5 and 1.25) are products, p = 1/2 (order 3) is a root, whatever else takes
+ * 2^(p log2 y); p < 0 where the order is below 1. */
+typedef enum power_kind { LINEAR, SQUARE, FOURTH, ROOT, RISING, FALLING, INVERSE } power_kind;
 
 static power_kind kind_of(double p) {
     return p == 1.0   ? LINEAR
            : p == 2.0 ? SQUARE
            : p == 4.0 ? FOURTH
+           : p == 0.5 ? ROOT
            : p > 1.0  ? RISING
            : p > 0.0  ? FALLING
                       : INVERSE;
@@ -402,6 +403,11 @@ static ALWAYS_INLINE vec two_powers(power_kind kind, vec y, const exponent *by, 
         *lower = vec_mul(square, y);
         return vec_mul(square, square);
     }
+    if (kind == ROOT) {
+        const vec root = vec_sqrt(y);
+        *lower = vec_select(above, vec_div(vec_set(1), root), none);
+        return root;
+    }
     vec power = vec_power(y, by);
     if (kind == RISING) {
         *lower = power;
@@ -419,7 +425,8 @@ static ALWAYS_INLINE vec two_powers(power_kind kind, vec y, const exponent *by, 
 
 /* Most vectors of a row have nothing above the threshold: no power is taken of those. */
 static ALWAYS_INLINE bool all_below(power_kind kind, vec y) {
-    return (kind == RISING || kind == FALLING) && mask_count(mask_equal(y, vec_set(0))) == LANES;
+    return (kind == ROOT || kind == RISING || kind == FALLING) &&
+           mask_count(mask_equal(y, vec_set(0))) == LANES;
 }
 
 /* `kind` is a constant where this is expanded. */
@@ -436,7 +443,7 @@ static ALWAYS_INLINE int64_t sums_of(power_kind kind, const real *s, const real 
             if (all_below(kind, y)) continue;
             above += mask_count(mask_above(y, vec_set(0)));
             const vec power = two_powers(kind, y, by, &lower);
-            const bool apart = kind == LINEAR || kind == FALLING || kind == INVERSE;
+            const bool apart = kind == LINEAR || kind == ROOT || kind == FALLING || kind == INVERSE;
             sum = apart ? vec_add(sum, power) : vec_fma(lower, y, sum);
             if (kind != LINEAR) lowers = vec_add(lowers, lower);
         }
@@ -456,6 +463,7 @@ static int64_t power_sums(const powers_operands *x, double *first, double *secon
     case LINEAR: return sums_of(LINEAR, s, h, x->count, &at, &by, first, second);
     case SQUARE: return sums_of(SQUARE, s, h, x->count, &at, &by, first, second);
     case FOURTH: return sums_of(FOURTH, s, h, x->count, &at, &by, first, second);
+    case ROOT: return sums_of(ROOT, s, h, x->count, &at, &by, first, second);
     case RISING: return sums_of(RISING, s, h, x->count, &at, &by, first, second);
     case FALLING: return sums_of(FALLING, s, h, x->count, &at, &by, first, second);
     case INVERSE: break;
@@ -496,6 +504,7 @@ static double powers(const powers_operands *x, real factor, real *out) {
     case LINEAR: return powers_of(LINEAR, s, h, x->count, &at, &by, factor, out);
     case SQUARE: return powers_of(SQUARE, s, h, x->count, &at, &by, factor, out);
     case FOURTH: return powers_of(FOURTH, s, h, x->count, &at, &by, factor, out);
+    case ROOT: return powers_of(ROOT, s, h, x->count, &at, &by, factor, out);
     case RISING:
     case FALLING: return powers_of(FALLING, s, h, x->count, &at, &by, factor, out);
     case INVERSE: break;

@@ -5,8 +5,10 @@
  *     hard              the keys of largest x at their caps, the rest of mu on the next one
  *
  * The sink is one more key without a cap. The sums are passes in vectors: softmax in the type of the rows, entmax in f64,
- * as near the threshold a weight of an order above 2 has half the digits of x. Where caps have room for no more than mu,
- * where no key is open for several steps, or where numbers leave the type's range, plain loops in f64 do the row. */
+ * as near the threshold a weight of an order above 2 has half the digits of x, and hard rows, whose ties are those of f64. A
+ * search that finds no open key for several steps begins anew at the key that hard rows fill last, where orders above 2
+ * begin at once. Where caps have room for no more than mu, orders are below 1, or numbers leave the type's range, plain loops
+ * in f64 do the row. */
 #include "capped_rows.h"
 
 #include <float.h>
@@ -14,64 +16,18 @@
 
 #include "backend/capped.h"
 #include "backend/cpu/real.h"
+#include "backend/cpu/rows/capped_keys.inc.h"
 #include "backend/threshold.h"
 
-/* LEVELS: passes of a row before plain loops do it. STUCK: those without an open key. CHUNK: numbers that change their type
- * at once. */
-enum { LEVELS = 64, STUCK = 4, CHUNK = 256 };
+/* LEVELS: passes of a row before plain loops do it. STUCK: those without an open key before a search begins anew. KEPT: keys
+ * that a search goes on with alone, FEW: so few that choosing among them saves nothing. */
+enum { LEVELS = 64, STUCK = 4, KEPT = 768, FEW = 64 };
 /* e^-FAR of a sum is left of it in the type. */
 static const double FAR = 30.0;
 /* Of the sum, relative: weights of f32 are no better. */
 static const double accuracy = sizeof(real) == sizeof(double) ? 4.0e-16 : 1.0e-9;
 
 static const double log2_e = 1.4426950408889634;
-
-/* Caps along a row: one number, or an array's. */
-typedef struct cap_line {
-    double one;
-    const void *data; /* NULL: one */
-    ota_type type;
-    int64_t stride;
-} cap_line;
-
-typedef struct capped_row {
-    const ota_row_parameters *parameters;
-    const real *s, *h;
-    int64_t count;
-    cap_line caps;
-} capped_row;
-
-static cap_line caps_along(const ota_row_parameters *parameters) {
-    const ota_entry_caps *caps = &parameters->caps;
-    const ota_array *array = caps->array;
-    if (array == NULL) return (cap_line){.one = caps->cap};
-    const int along = caps->turned ? 2 : 3;
-    if (array->size[along] == 1 || array->stride[along] == 0)
-        return (cap_line){.one = ota_entry_cap(caps, parameters->line, 0)};
-    const int64_t at[4] = {caps->batch, caps->head, parameters->line, parameters->line};
-    int64_t first = 0;
-    for (int k = 0; k < 4; k++) {
-        if (k != along && array->size[k] > 1) first += at[k] * array->stride[k];
-    }
-    return (cap_line){.data =
-                          (const char *)array->data + first * (int64_t)ota_type_bytes(array->type),
-                      .type = array->type,
-                      .stride = array->stride[along]};
-}
-
-static double cap_along(const cap_line *caps, int64_t j) {
-    if (caps->data == NULL) return caps->one;
-    const int64_t at = j * caps->stride;
-    return caps->type == OTA_F32 ? (double)((const float *)caps->data)[at]
-                                 : ((const double *)caps->data)[at];
-}
-
-static double lifted(const capped_row *row, int64_t j) {
-    const double s = (double)row->s[j];
-    return row->h == NULL ? s : s + (double)row->h[j];
-}
-
-static double cap_of(const capped_row *row, int64_t j) { return cap_along(&row->caps, j); }
 
 static ota_capped_totals sums_at(const capped_row *row, double f) {
     ota_capped_totals sums = {0.0, 0.0, 0.0};
@@ -141,48 +97,6 @@ static void write_weights(const capped_row *row, double f, double mu, real *p,
     found->potential = f;
 }
 
-static double largest_below(const capped_row *row, double bound) {
-    double best = -INFINITY;
-    for (int64_t j = 0; j < row->count; j++) {
-        const double x = lifted(row, j);
-        if (x < bound && x > best) best = x;
-    }
-    return best;
-}
-
-/* A key as good as the sink comes first, then keys by place. */
-static void hard_weights(const capped_row *row, double mu, real *p, ota_row_found *found) {
-    const double sink = row->parameters->sink;
-    double left = mu, level = INFINITY, at = INFINITY;
-    while (left > 0.0) {
-        const double next = largest_below(row, level);
-        if (!(next > -INFINITY) || next < sink) break;
-        at = level = next;
-        for (int64_t j = 0; j < row->count; j++) {
-            if (lifted(row, j) < level || lifted(row, j) > level) continue;
-            left -= cap_of(row, j);
-        }
-    }
-    if (left > 0.0 && sink > -INFINITY) {
-        at = sink;
-        found->sink = left;
-    }
-    found->potential = -at;
-    /* Keys above the last level are full; those on it fill up in turn, which leaves no place for a score that was
-       overwritten: p may be s. */
-    double rest = mu;
-    for (int64_t j = 0; j < row->count; j++) {
-        if (lifted(row, j) > level) rest -= cap_of(row, j);
-    }
-    for (int64_t j = 0; j < row->count; j++) {
-        const double x = lifted(row, j), cap = x >= level ? cap_of(row, j) : 0.0;
-        const double share = x > level ? cap : x < level ? 0.0 : fmin(cap, fmax(rest, 0.0));
-        if (!(x > level) && !(x < level)) rest -= share;
-        found->mass += share;
-        p[j] = (real)share;
-    }
-}
-
 /* ---- where the sum is mu ------------------------------------------------------------------------ */
 
 /* The level x of a row, which its sum rises with. Newton's steps while each halves the miss; else the chord of the
@@ -241,6 +155,18 @@ static const real *caps_from(const cap_line *caps, int64_t first, int64_t count,
     if (caps->type == REAL_TYPE && caps->stride == 1) return (const real *)caps->data + first;
     for (int64_t j = 0; j < count; j++) room[j] = (real)cap_along(caps, first + j);
     return room;
+}
+
+/* Where the keys above are full, of keys so far apart that steps find none that is open: x - top of the next, and what is
+ * left for it. */
+typedef struct far_key {
+    double x, left;
+} far_key;
+
+static far_key far_key_of(const capped_row *row, double mu, double top) {
+    double above = 0.0;
+    const double level = find_level(row, mu, sums_above(row, INFINITY).most, &above);
+    return (far_key){level - top, mu - above};
 }
 
 /* min(c, factor e) into p (NULL: sums alone). */
@@ -305,6 +231,7 @@ static bool exponential_row(const capped_row *row, double mu, double top, real *
     /* With a factor of 0 every key is open. */
     const double sum = exponential_pass(row, at.shift, 0.0, NULL).open;
     level_search search = level_begin(log(mu / (sum + sink_at(row->parameters, at.shift))), 1.0);
+    bool jumped = false;
     for (int turn = 0; turn < LEVELS && exponential_at(row, top, search.x, &at); turn++) {
         const double open = at.factor * (at.sums.open + at.sink), left = mu - at.sums.closed;
         if (fabs(open - left) <= accuracy * mu && left > 0.0 && open > 0.0) {
@@ -317,36 +244,107 @@ static bool exponential_row(const capped_row *row, double mu, double top, real *
         }
         /* From below, where more keys will reach their caps, the slope at x goes further than that. */
         const double ahead = search.high < INFINITY ? log(left / open) : left / open - 1.0;
-        if (!level_next(&search, open - left, search.x + ahead) || search.stuck > STUCK) break;
+        if (!level_next(&search, open - left, search.x + ahead)) break;
+        if (search.stuck <= STUCK) continue;
+        if (jumped) break;
+        jumped = true;
+        const far_key far = far_key_of(row, mu, top);
+        search = level_begin(log(far.left) - far.x / row->parameters->tau, 1.0);
     }
     return false;
 }
 
 /* Weights factor y^p of thresholds t for x - top in units of tau / (order - 1), in f64. */
+static ota_capped_sums powers_of_keys(const capped_row *row, const wide_keys *keys, double top,
+                                      double t, double factor, double *out) {
+    const double gap = row->parameters->order - 1.0;
+    const ota_kernels_f64_capped operands = {.s = keys->x,
+                                             .caps = keys->caps,
+                                             .count = keys->count,
+                                             .cap = row->caps.one,
+                                             .shift = top,
+                                             .k = gap / row->parameters->tau,
+                                             .factor = factor,
+                                             .t = t,
+                                             .p = 1.0 / gap,
+                                             .out = out};
+    return row->parameters->kernels->f64->capped_powers(&operands);
+}
+
 static ota_capped_sums power_pass(const capped_row *row, double top, double t, double factor,
                                   real *p) {
-    const double k = (row->parameters->order - 1.0) / row->parameters->tau;
     ota_capped_sums all = {0};
     double x[CHUNK], caps[CHUNK], out[CHUNK];
     for (int64_t j = 0; j < row->count; j += CHUNK) {
-        const int64_t count = ota_int_min(CHUNK, row->count - j);
-        for (int64_t i = 0; i < count; i++) x[i] = lifted(row, j + i);
-        for (int64_t i = 0; row->caps.data != NULL && i < count; i++) caps[i] = cap_of(row, j + i);
-        const ota_kernels_f64_capped operands = {.s = x,
-                                                 .caps = row->caps.data == NULL ? NULL : caps,
-                                                 .count = count,
-                                                 .cap = row->caps.one,
-                                                 .shift = top,
-                                                 .k = k,
-                                                 .factor = factor,
-                                                 .t = t,
-                                                 .p = 1.0 / (row->parameters->order - 1.0),
-                                                 .out = p == NULL ? NULL : out};
-        const ota_capped_sums sums = row->parameters->kernels->f64->capped_powers(&operands);
+        const wide_keys keys = widen(row, j, x, caps);
+        const ota_capped_sums sums =
+            powers_of_keys(row, &keys, top, t, factor, p == NULL ? NULL : out);
         add_sums(&all, &sums);
-        for (int64_t i = 0; p != NULL && i < count; i++) p[j + i] = (real)out[i];
+        for (int64_t i = 0; p != NULL && i < keys.count; i++) p[j + i] = (real)out[i];
     }
     return all;
+}
+
+/* The keys that a bracket of levels [low, high] still moves: not full at its low end, nor without weight at the high one.
+ * Where they are few the search goes on with them alone. */
+typedef struct kept_keys {
+    double x[KEPT], caps[KEPT];
+    int64_t count;        /* -1: none were chosen yet */
+    ota_capped_sums full; /* of the keys that are full */
+    int64_t full_at[2];   /* how many keys are full at the ends */
+} kept_keys;
+
+static ota_capped_sums power_sums_at(const capped_row *row, const kept_keys *kept, double top,
+                                     double x) {
+    if (kept->count < 0) return power_pass(row, top, -x, 1.0, NULL);
+    const wide_keys keys = {kept->x, row->caps.data == NULL ? NULL : kept->caps, kept->count};
+    ota_capped_sums sums = powers_of_keys(row, &keys, top, -x, 1.0, NULL);
+    add_sums(&sums, &kept->full);
+    return sums;
+}
+
+/* Powers that are products cost less than a choice. Are there few keys that only one end fills, or else some to leave out? */
+static bool is_worth_keeping(double power, const kept_keys *kept) {
+    if (power >= 1.0 && floor(power) == power) return false;
+    return kept->count < 0 ? kept->full_at[1] - kept->full_at[0] <= KEPT / 2 : kept->count > FEW;
+}
+
+/* Chooses among all keys, or among those that were chosen before. */
+static void keep_between(const capped_row *row, double top, const level_search *ends,
+                         kept_keys *kept) {
+    const bool whole = kept->count < 0;
+    const int64_t count = whole ? row->count : kept->count;
+    const double gap = row->parameters->order - 1.0;
+    /* A little room, as kernels round the difference in their own way. */
+    const double least = top - (1.0 + 1.0e-9) * ends->high * (row->parameters->tau / gap);
+    ota_capped_sums full = kept->full;
+    double x[CHUNK], caps[CHUNK], w[CHUNK];
+    int64_t found = 0;
+    for (int64_t j = 0; j < count; j += CHUNK) {
+        wide_keys keys = {kept->x + j, row->caps.data == NULL ? NULL : kept->caps + j,
+                          ota_int_min(CHUNK, count - j)};
+        if (whole) keys = widen(row, j, x, caps);
+        const ota_capped_sums sums = powers_of_keys(row, &keys, top, -ends->low, 1.0, w);
+        full.closed += sums.closed;
+        full.full += sums.full;
+        if (found + keys.count > KEPT) return;
+        for (int64_t i = 0; i < keys.count; i++) {
+            const double cap = keys.caps == NULL ? row->caps.one : keys.caps[i];
+            kept->x[found] = keys.x[i];
+            kept->caps[found] = cap;
+            found += (int64_t)(w[i] < cap) & (int64_t)(keys.x[i] > least);
+        }
+    }
+    kept->count = found;
+    kept->full = full;
+}
+
+/* A search from where the far key takes what is left. */
+static level_search power_level(const capped_row *row, double mu, double top) {
+    const double gap = row->parameters->order - 1.0;
+    const far_key far = far_key_of(row, mu, top);
+    const double y = pow(far.left, gap);
+    return level_begin(y - far.x * (gap / row->parameters->tau), y);
 }
 
 /* x = -t: Newton's steps on the p-norm of the open keys, or on their sum where keys at their caps hold most of the mass. */
@@ -355,27 +353,43 @@ static bool power_row(const capped_row *row, double mu, double top, real *p, ota
     const double power = 1.0 / (parameters->order - 1.0), k = 1.0 / (power * parameters->tau);
     const double sink_y = (parameters->sink - top) * k, whole = pow(mu, 1.0 / power);
     level_search search = level_begin(whole, whole);
+    bool jumped = power < 1.0;
+    /* Weights of such orders rise to their caps so fast that few keys of a row are open. */
+    if (jumped) search = power_level(row, mu, top);
+    kept_keys kept;
+    kept.count = -1;
+    kept.full = (ota_capped_sums){0};
     double left = 0.0, open = 0.0;
+    bool shut = false; /* keys at their caps hold all of the mass */
     if (!(k <= DBL_MAX) || !(fabs(top) <= DBL_MAX / 4.0)) return false;
     for (int turn = 0; turn < LEVELS; turn++) {
         const double x = search.x;
-        ota_capped_sums sums = power_pass(row, top, -x, 1.0, NULL);
+        ota_capped_sums sums = power_sums_at(row, &kept, top, x);
         if (sink_y + x > 0.0) {
             sums.open += power_of(sink_y + x, power);
             sums.slope += power_of(sink_y + x, power - 1.0);
         }
         left = mu - sums.closed;
         open = sums.open;
-        if (fabs(open - left) <= accuracy * mu) break;
+        shut = open <= 0.0 && fabs(left) <= 4.0 * DBL_EPSILON * (double)(sums.full + 1) * mu;
+        if (shut || fabs(open - left) <= accuracy * mu) break;
         const double norm = norm_of(open, power);
         const double step = 2.0 * open < mu
                                 ? (left - open) / (power * sums.slope)
                                 : (pow(left, 1.0 / power) - norm) / norm * (open / sums.slope);
-        if (!level_next(&search, open - left, x + step) || search.stuck > STUCK) break;
+        if (!level_next(&search, open - left, x + step)) break;
+        if (search.stuck > STUCK) {
+            if (jumped) break;
+            jumped = true;
+            search = power_level(row, mu, top);
+        }
+        kept.full_at[open > left] = sums.full;
+        if (search.low > -INFINITY && search.high < INFINITY && is_worth_keeping(power, &kept))
+            keep_between(row, top, &search, &kept);
     }
-    if (!(left > 0.0) || !(open > 0.0) || !(fabs(open - left) <= 1.0e-9 * mu)) return false;
+    if (!shut && !(left > 0.0 && open > 0.0 && fabs(open - left) <= 1.0e-9 * mu)) return false;
     /* What rounding left of the threshold is spread over the keys that are not at their caps. */
-    const double factor = left / open;
+    const double factor = shut ? 1.0 : left / open;
     const ota_capped_sums last = power_pass(row, top, -search.x, factor, p);
     found->potential = -top + search.x / k;
     found->sink = sink_y + search.x > 0.0 ? factor * power_of(sink_y + search.x, power) : 0.0;
@@ -404,7 +418,7 @@ void WORD(ota_row_capped)(const ota_row_parameters *parameters, const real *s, c
         return;
     }
     if (parameters->regulariser->kind == OTA_HARD) {
-        hard_weights(&row, mu, p, found);
+        hard_weights(&row, mu, top, p, found);
         found->infeasible =
             found->mass + found->sink < mu - 4.0 * DBL_EPSILON * (double)(count + 1) * mu;
         return;

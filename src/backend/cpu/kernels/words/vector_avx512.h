@@ -52,6 +52,7 @@ static inline vec vec_add(vec a, vec b) { return OP(add)(a, b); }
 static inline vec vec_sub(vec a, vec b) { return OP(sub)(a, b); }
 static inline vec vec_mul(vec a, vec b) { return OP(mul)(a, b); }
 static inline vec vec_div(vec a, vec b) { return OP(div)(a, b); }
+static inline vec vec_sqrt(vec a) { return OP(sqrt)(a); }
 static inline vec vec_fma(vec a, vec b, vec c) { return OP(fmadd)(a, b, c); }
 static inline vec vec_rest(vec a, vec b, vec c) { return OP(fmsub)(a, b, c); }
 static inline vec vec_max(vec a, vec b) { return OP(max)(a, b); }

@@ -66,6 +66,7 @@ static inline vec vec_add(vec a, vec b) { return OP(vadd)(a, b); }
 static inline vec vec_sub(vec a, vec b) { return OP(vsub)(a, b); }
 static inline vec vec_mul(vec a, vec b) { return OP(vmul)(a, b); }
 static inline vec vec_div(vec a, vec b) { return OP(vdiv)(a, b); }
+static inline vec vec_sqrt(vec a) { return OP(vsqrt)(a); }
 static inline vec vec_fma(vec a, vec b, vec c) { return OP(vfma)(c, a, b); }
 static inline vec vec_rest(vec a, vec b, vec c) { return OP(vneg)(OP(vfms)(c, a, b)); }
 static inline vec vec_select(vmask mask, vec yes, vec no) { return OP(vbsl)(mask, yes, no); }

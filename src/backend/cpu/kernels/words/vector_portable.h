@@ -7,7 +7,7 @@
  *                                    the lanes not loaded are 0
  *     vec_widen                      LANES numbers in f16, exactly, a NaN made quiet (f32 only)
  *     vec_set, vec_first            every lane from one number; lane 0
- *     vec_add, vec_sub, vec_mul, vec_div
+ *     vec_add, vec_sub, vec_mul, vec_div, vec_sqrt
  *     vec_fma(a, b, c)               a b + c; rounded once where the level has it, twice here
  *     vec_rest(a, b, c)              a b - c for c = vec_mul(a, b): what its rounding took, exactly (here but for
  *                                    the last digit of that) unless it is subnormal
@@ -32,6 +32,7 @@
 #ifndef OTA_VECTOR_PORTABLE_H
 #define OTA_VECTOR_PORTABLE_H
 
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -106,6 +107,10 @@ static inline vec vec_add(vec a, vec b) { return a + b; }
 static inline vec vec_sub(vec a, vec b) { return a - b; }
 static inline vec vec_mul(vec a, vec b) { return a * b; }
 static inline vec vec_div(vec a, vec b) { return a / b; }
+static inline vec vec_sqrt(vec a) {
+    for (int lane = 0; lane < LANES; lane++) a[lane] = (real)sqrt((double)a[lane]);
+    return a;
+}
 static inline vec vec_fma(vec a, vec b, vec c) { return a * b + c; }
 /* The upper half of the digits of a. */
 static inline vec vec_head(vec a) {
