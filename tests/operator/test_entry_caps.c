@@ -398,6 +398,33 @@ static void caps_may_make_the_mass(void **state) {
     }
 }
 
+/* All keys at their caps and nothing left for the sink: where the potential lies is open, but not that it is a number. */
+static void softmax_caps_may_fill_the_row(void **state) {
+    (void)state;
+    for (int64_t count = 3; count <= 40; count++) {
+        double scores[40], p[40], f, left;
+        dice_state = (uint64_t)count;
+        for (int64_t j = 0; j < count; j++) scores[j] = 4.0 * uniform() - 2.0;
+        ota_term sink = {.kind = OTA_TERM_SINK, .value = -1.0e4};
+        const ota_problem problem = {.size = sizeof problem,
+                                     .scores = ota_array_of(scores, OTA_F64, 1, 1, 1, count),
+                                     .temperature = 1.0,
+                                     .entry_cap = 1.0 / (double)count,
+                                     .terms = &sink,
+                                     .term_count = count % 2 == 0 ? 1 : 0};
+        const ota_arrays arrays = {.size = sizeof arrays,
+                                   .coupling = ota_array_of(p, OTA_F64, 1, 1, 1, count),
+                                   .row_potential = ota_array_of(&f, OTA_F64, 1, 1, 1, 1),
+                                   .sink = ota_array_of(&left, OTA_F64, 1, 1, 1, 1)};
+        ota_error error;
+        if (ota_attend(&problem, NULL, &arrays, NULL, &error) != OTA_OK)
+            fail_msg("%s", error.message);
+        assert_true(isfinite(f) && left >= 0.0 && left <= 1.0e-15);
+        for (int64_t j = 0; j < count; j++)
+            assert_true(fabs(p[j] - 1.0 / (double)count) <= 1.0e-15);
+    }
+}
+
 static void hard_rows_take_the_best_keys(void **state) {
     (void)state;
     scene *s = malloc(sizeof *s);
@@ -705,6 +732,7 @@ int main(void) {
         cmocka_unit_test(hard_rows_take_the_best_keys),
         cmocka_unit_test(hard_rows_are_those_of_the_definition),
         cmocka_unit_test(caps_may_make_the_mass),
+        cmocka_unit_test(softmax_caps_may_fill_the_row),
         cmocka_unit_test(coupled_columns_are_certified),
         cmocka_unit_test(plans_are_those_of_the_reference),
         cmocka_unit_test(rows_in_order_are_those_of_the_reference),
