@@ -6,7 +6,7 @@ import ctypes
 import math
 import struct
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -156,23 +156,30 @@ def solve_equal(costs: Any, wanted: tuple[str, ...], maximize: bool, limit: floa
     batch, rows, columns = costs.shape
     item = costs.itemsize
     s = costs.strides
-    outputs = _outputs(wanted, batch, batch * rows, batch * columns, batch * min(rows, columns))
+    pairs = (batch, min(rows, columns))
+    outputs = _outputs(wanted, batch, (batch, rows), (batch, columns), pairs)
     inputs = (
         batch, rows, columns, _native.address(costs), _KINDS[costs.dtype],
         s[0] // item, s[1] // item, s[2] // item, 0, 0, 0,
     )  # fmt: skip
     _run(inputs, outputs, maximize, limit)
-    widths = {"row_potential": rows, "column_of": rows, "column_potential": columns, "row_of": columns}
-    widths |= {"pair_row": min(rows, columns), "pair_column": min(rows, columns)}
-    return {name: x.reshape(batch, widths[name]) if name in widths else x for name, x in outputs.items()}
+    return outputs
 
 
-def _outputs(wanted: tuple[str, ...], count: int, rows: int, columns: int, pairs: int) -> dict[str, Any]:
-    lengths = {"column_of": rows, "row_potential": rows, "row_of": columns, "column_potential": columns}
-    lengths |= {"pair_row": pairs, "pair_column": pairs}
-    floats = ("value", "bound", "row_potential", "column_potential")
+_Shape: TypeAlias = int | tuple[int, int]
+_FLOATS = ("value", "bound", "row_potential", "column_potential")
+
+
+def _outputs(
+    wanted: tuple[str, ...], count: int, rows: _Shape, columns: _Shape, pairs: _Shape
+) -> dict[str, Any]:
+    """Arrays of what is wanted, of these shapes; what a problem has one of, of shape (count,)."""
+    if wanted is _PAIRS:
+        return {name: np.empty(pairs, _INT) for name in _PAIRS}
+    shapes = {"column_of": rows, "row_potential": rows, "row_of": columns, "column_potential": columns}
+    shapes |= {"pair_row": pairs, "pair_column": pairs}
     return {
-        name: np.empty(lengths.get(name, count), np.float64 if name in floats else _INT) for name in wanted
+        name: np.empty(shapes.get(name, count), np.float64 if name in _FLOATS else _INT) for name in wanted
     }
 
 
@@ -367,22 +374,30 @@ def _from_torch(
 
     first = cost[0] if isinstance(cost, list) else cost
     narrow = first.dtype in (torch.bfloat16, torch.float16)
+    # Every call that finds nothing to do takes torch a microsecond.
+    away = first.device if first.device.type != "cpu" else None
 
     def seen(x: Any) -> Any:
-        x = x.detach()
-        return (x.float() if narrow else x).cpu().numpy()
+        if x.requires_grad:
+            x = x.detach()
+        if narrow:
+            x = x.float()
+        return (x if away is None else x.cpu()).numpy()
 
     given = [seen(x) for x in cost] if isinstance(cost, list) else seen(cost)
-    sizes = [x.detach().cpu().numpy() if is_torch(x) else x for x in (rows, columns)]
+    sizes = [x if x is None or not is_torch(x) else x.detach().cpu().numpy() for x in (rows, columns)]
     found = linear_sum_assignment(
         given, maximize, rows=sizes[0], columns=sizes[1], cost_limit=limit, certificate=certificate
     )
 
     def back(x: Any) -> Any:
+        if isinstance(x, np.ndarray):
+            x = torch.from_numpy(x)
+            return x if away is None else x.to(away)
         if isinstance(x, (list, tuple)):
             return type(x)(back(part) for part in x)
         if isinstance(x, AssignmentCertificate):
             return AssignmentCertificate(*(back(getattr(x, name)) for name in x.__dataclass_fields__))
-        return torch.from_numpy(x).to(first.device) if isinstance(x, np.ndarray) else x
+        return x
 
     return back(found)
