@@ -183,6 +183,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/solvers/newton_columns.c
     src/solvers/newton_system.c
     src/solvers/prefix.c
+    src/solvers/rounding_floor.c
     src/solvers/row_solvers.c
     src/solvers/scaling.c
     src/solvers/sinkhorn.c

@@ -342,82 +342,6 @@ static void say_not_converged(const ota_coupled *state, double residual) {
         head->rounds, residual, head->settings->tolerance, head->tau, head->range);
 }
 
-/* The mass that the relaxed rows carry, of all processes. */
-static double carried_mass(const ota_coupled *state) {
-    const ota_head *head = state->head;
-    double carried = 0.0;
-    for (int64_t i = 0; i < state->pass.rows && head->row_strength < INFINITY; i++) {
-        if (head->mu[i] > 0.0 && head->f[i] > -INFINITY)
-            carried += head->mu[i] * exp(-head->f[i] / head->row_strength);
-    }
-    if (head->row_strength < INFINITY)
-        (void)ota_ranks_sum(head->settings, &carried, 1, NULL, 0, "the mass that the plan carries");
-    return carried;
-}
-
-/* What rounding leaves of the sums of relaxed rows: their plan may carry far more mass than was asked
- * for, and all of it is rounded. */
-static double carried_floor(const ota_coupled *state, double *carried) {
-    const ota_head *head = state->head;
-    const double u = state->pass.narrow ? 0x1p-24 : 0x1p-53;
-    *carried = carried_mass(state) / head->mass;
-    return *carried * (8.0 * u + u * head->range / (4.0 * head->tau));
-}
-
-/* The sum of a column at g, for the potentials that the rows have, less what is asked of it. */
-static double miss_at(const ota_coupled *state, int64_t j, double g) {
-    const ota_head *head = state->head;
-    const ota_column_rule_row *rule = ota_head_rule(head);
-    const double unit = (head->order - 1.0) / head->tau, power = 1.0 / (head->order - 1.0);
-    const double target = state->pass.target[j];
-    double sum = 0.0;
-    for (int64_t i = 0; i < state->pass.rows; i++) {
-        if (!(head->mu[i] > 0.0)) continue;
-        const double x = unit * ((ota_score(&state->pass, i, j) + g) + head->f[i]);
-        const double p = x > 0.0 ? pow(x, power) : 0.0;
-        sum += head->regulariser->capped ? fmin(p, ota_entry_cap(&head->caps, i, j)) : p;
-    }
-    return sum - (rule->wanted != NULL ? rule->wanted(target, g, head->strength) : target);
-}
-
-/* How far apart the sums of a column lie at the two neighbouring doubles g between which they pass what is asked of it. */
-static double jump_of(const ota_coupled *state, int64_t j) {
-    const double g = state->head->g[j], miss = miss_at(state, j, g);
-    const int far = miss > 0.0 ? 0 : 1;
-    double ends[2] = {g, g}, misses[2] = {miss, miss};
-    for (double move = fmax(fabs(g), DBL_MIN) * DBL_EPSILON; isfinite(ends[far]); move *= 2.0) {
-        ends[far] = far == 0 ? g - move : g + move;
-        misses[far] = miss_at(state, j, ends[far]);
-        if ((misses[far] > 0.0) == (far == 1)) break;
-        ends[1 - far] = ends[far];
-        misses[1 - far] = misses[far];
-    }
-    if (!isfinite(ends[far])) return 0.0; /* no potential gives what is asked of it */
-    for (;;) {
-        const double middle = ends[0] + (ends[1] - ends[0]) / 2.0;
-        if (!(middle > ends[0] && middle < ends[1])) return misses[1] - misses[0];
-        const double between = miss_at(state, j, middle);
-        const int end = between > 0.0 ? 1 : 0;
-        ends[end] = middle;
-        misses[end] = between;
-    }
-}
-
-/* Above order 2 weights leave 0 with an unbounded slope: the last digit of a potential moves them from 0 to its
- * (1 / (alpha - 1))th power, and no weight lies between. That is half the jumps of all columns, over the rows' mass: one
- * column alone may do better, but every row that answers moves the others by as much. */
-static double edge_floor(const ota_coupled *state) {
-    const ota_head *head = state->head;
-    if (!head->regulariser->tsallis || !(head->order > 2.0)) return 0.0;
-    /* Sums of many processes are not at hand, and a key at a kink need not meet its sum. */
-    if (head->settings->ranks != NULL || ota_head_rule(head)->kink != NULL) return 0.0;
-    double jumps = 0.0;
-    for (int64_t j = 0; j < state->pass.columns; j++) {
-        if (state->pass.target[j] > 0.0 && head->g[j] > -INFINITY) jumps += jump_of(state, j);
-    }
-    return jumps / 2.0 / head->mass;
-}
-
 /* Where caps bind, rounds that do not converge may have nothing to converge to: is there a plan at all? Spends f and g. Least
  * sums of bounded columns are not asked for. */
 static bool caps_allow_a_plan(ota_coupled *state) {
@@ -450,7 +374,7 @@ static bool caps_allow_a_plan(ota_coupled *state) {
 }
 
 /* Relaxed rows after a fixed number of rounds, which no residual judges: their mass may leave the range of a double. */
-static bool carries_too_much(const ota_coupled *state) { return !isfinite(carried_mass(state)); }
+static bool carries_too_much(const ota_coupled *state) { return !isfinite(ota_carried_mass(state)); }
 
 static ota_status leave(ota_coupled *state, ota_outcome outcome, ota_status stopped) {
     ota_head *head = state->head;
@@ -477,7 +401,7 @@ static ota_status leave(ota_coupled *state, ota_outcome outcome, ota_status stop
     if (residual <= head->settings->tolerance) return OTA_OK;
     say_not_converged(state, residual);
     if (head->settings->allow_partial) return OTA_NOT_CONVERGED;
-    const double tolerance = head->settings->tolerance, floor = carried_floor(state, &carried);
+    const double tolerance = head->settings->tolerance, floor = ota_carried_floor(state, &carried);
     if (floor > tolerance) {
         (void)snprintf(
             head->sentence, sizeof head->sentence,
@@ -486,7 +410,7 @@ static ota_status leave(ota_coupled *state, ota_outcome outcome, ota_status stop
             carried, floor, tolerance);
         return OTA_TOL_UNREACHABLE;
     }
-    const double edge = edge_floor(state);
+    const double edge = ota_edge_floor(state);
     if (!(edge > tolerance) || !(residual <= 2.0 * edge)) return OTA_NOT_CONVERGED;
     (void)snprintf(head->sentence, sizeof head->sentence,
                    "at order %g the weights next to 0 lie so far apart that rounding alone leaves "

@@ -103,6 +103,18 @@ void ota_constant_mode(ota_coupled *state);
 /* One column update at temperature t from L, over-relaxed by omega. */
 void ota_update_columns(ota_coupled *state, double t, double omega);
 
+/* ---- rounding_floor.c ------------------------------------------------------------------------- */
+
+/* The mass that the relaxed rows carry, of all processes. */
+double ota_carried_mass(const ota_coupled *state);
+/* What rounding leaves of the sums of relaxed rows: their plan may carry far more mass than was asked for, and all of it is
+ * rounded. *carried: that mass over the rows'. */
+double ota_carried_floor(const ota_coupled *state, double *carried);
+/* Above order 2 weights leave 0 with an unbounded slope: the last digit of a potential moves them from 0 to its
+ * (1 / (alpha - 1))th power, and no weight lies between. That is half the jumps of all columns, over the rows' mass: one
+ * column alone may do better, but every row that answers moves the others by as much. 0 where it is not known. */
+double ota_edge_floor(const ota_coupled *state);
+
 /* ---- methods -------------------------------------------------------------------------------- */
 
 /* impatient: return OTA_SLOW as soon as the rate says that many rounds are needed. */
