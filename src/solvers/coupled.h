@@ -112,7 +112,8 @@ double ota_carried_mass(const ota_coupled *state);
 double ota_carried_floor(const ota_coupled *state, double *carried);
 /* Above order 2 weights leave 0 with an unbounded slope: the last digit of a potential moves them from 0 to its
  * (1 / (alpha - 1))th power, and no weight lies between. That is half the jumps of all columns, over the rows' mass: one
- * column alone may do better, but every row that answers moves the others by as much. 0 where it is not known. */
+ * column alone may do better, but every row that answers moves the others by as much. 0 where it is not known: on many
+ * processes, at keys that need not meet their sum, above 2^18 pairs. */
 double ota_edge_floor(const ota_coupled *state);
 
 /* ---- methods -------------------------------------------------------------------------------- */
