@@ -69,7 +69,7 @@ double ota_edge_floor(const ota_coupled *state) {
     if (!head->regulariser->tsallis || !(head->order > 2.0)) return 0.0;
     /* Sums of many processes are not at hand, and a key at a kink need not meet its sum. */
     if (head->settings->ranks != NULL || ota_head_rule(head)->kink != NULL) return 0.0;
-    if (state->pass.rows > MOST_PAIRS / state->pass.columns) return 0.0;
+    if (state->pass.rows * state->pass.columns > MOST_PAIRS) return 0.0;
     double jumps = 0.0;
     for (int64_t j = 0; j < state->pass.columns; j++) {
         if (state->pass.target[j] > 0.0 && head->g[j] > -INFINITY) jumps += jump_of(state, j);
