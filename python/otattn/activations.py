@@ -481,7 +481,6 @@ def _module(name: str) -> type[nn.Module]:
     return _named(Map, name)
 
 
-@functools.cache
 def _whole(name: str, value: Any) -> int:
     """An int of what is one: Python's, NumPy's, or a tensor of one."""
     try:
@@ -492,6 +491,7 @@ def _whole(name: str, value: Any) -> int:
     raise TypeError(f"{name} is {shown(value)}, wanted a whole number")
 
 
+@functools.cache
 def _loss_module(name: str) -> type[nn.Module]:
     from torch import nn
 

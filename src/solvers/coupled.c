@@ -374,7 +374,9 @@ static bool caps_allow_a_plan(ota_coupled *state) {
 }
 
 /* Relaxed rows after a fixed number of rounds, which no residual judges: their mass may leave the range of a double. */
-static bool carries_too_much(const ota_coupled *state) { return !isfinite(ota_carried_mass(state)); }
+static bool carries_too_much(const ota_coupled *state) {
+    return !isfinite(ota_carried_mass(state));
+}
 
 static ota_status leave(ota_coupled *state, ota_outcome outcome, ota_status stopped) {
     ota_head *head = state->head;
