@@ -200,6 +200,8 @@ def main(arguments: list[str] | None = None) -> bool:
     flags.add_argument("--tune", action="store_true", help="choose the numbers of aux and bias on seed 0")
     flags.add_argument("--load", type=float, default=2.0, help="judged load that --tune looks for")
     options = flags.parse_args(arguments)
+    # A copy: the default is METHODS itself, which --tune must not change.
+    options.method = list(options.method)
     for method in options.method:
         parsed(method)
     sizes = {"width": options.width, "depth": options.depth, "heads": options.heads, "dropout": 0.0}
