@@ -48,13 +48,20 @@ static void sum_rows(const ota_ring_block *b, void *context) {
     }
 }
 
+/* The rule of row k of the unit, and its mass. */
+static ota_row_parameters rule_of(const ota_device *ring, int64_t k, double *mu) {
+    const ota_resolved *r = ring->resolved;
+    const int64_t head = k / r->queries;
+    *mu = ota_row_mass(r, ring->unit.batch, ring->unit.head + head, k % r->queries);
+    return ota_ring_parameters(ring, head);
+}
+
 /* Where a row's search begins, if it needs one. */
 static void begin_row(ota_device *ring, int64_t k) {
     const ota_resolved *r = ring->resolved;
     ota_ring_pairs *p = ring->pairs;
-    const int64_t head = k / r->queries;
-    const ota_row_parameters row = ota_ring_parameters(ring, head);
-    const double mu = ota_row_mass(r, ring->unit.batch, ring->unit.head + head, k % r->queries);
+    double mu;
+    const ota_row_parameters row = rule_of(ring, k, &mu);
     const double room = row.sink > -INFINITY ? INFINITY : p->room[k];
     const double slack = 4.0 * DBL_EPSILON * (double)(r->keys + 1) * mu;
     p->top[k] = fmax(p->top[k], row.sink);
@@ -75,11 +82,9 @@ static void begin_row(ota_device *ring, int64_t k) {
 }
 
 static void step_row(ota_device *ring, int64_t k) {
-    const ota_resolved *r = ring->resolved;
     ota_ring_pairs *p = ring->pairs;
-    const int64_t head = k / r->queries;
-    const ota_row_parameters row = ota_ring_parameters(ring, head);
-    const double mu = ota_row_mass(r, ring->unit.batch, ring->unit.head + head, k % r->queries);
+    double mu;
+    const ota_row_parameters row = rule_of(ring, k, &mu);
     ota_capped_totals sums = {p->first[k], p->second[k], p->rise[k]};
     if (p->state[k] != OTA_RING_SPILLED) return;
     if (row.sink > -INFINITY) {
