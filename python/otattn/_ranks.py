@@ -152,15 +152,24 @@ class Link:
         sent = _memory(given, count, torch.uint8).to(self.device)
         here = _memory(wanted, room, torch.uint8)
         there = here if self.device.type == "cpu" else torch.empty_like(here, device=self.device)
-        works = []
-        if count > 0:
-            works.append(dist.P2POp(dist.isend, sent, self._global(to), self.group))
-        if room > 0:
-            works.append(dist.P2POp(dist.irecv, there, self._global(source), self.group))
-        for work in dist.batch_isend_irecv(works) if works else []:
-            work.wait()
+        self._pass([(self._global(to), sent)], [(self._global(source), there)])
         if there is not here:
             here.copy_(there)
+
+    def _pass(self, sent: Sequence[tuple[int, Tensor]], landing: Sequence[tuple[int, Tensor]]) -> None:
+        """Tensors to and from ranks of the world; of no bytes none."""
+        sent, landing = ([(peer, x) for peer, x in pairs if x.numel() > 0] for pairs in (sent, landing))
+        works: list[Any]
+        if self.device.type == "cpu":
+            works = [dist.isend(x, peer, self.group) for peer, x in sent]
+            works += [dist.irecv(x, peer, self.group) for peer, x in landing]
+        else:
+            # One by one they could wait for each other.
+            pairs = [dist.P2POp(dist.isend, x, peer, self.group) for peer, x in sent]
+            pairs += [dist.P2POp(dist.irecv, x, peer, self.group) for peer, x in landing]
+            works = dist.batch_isend_irecv(pairs) if pairs else []
+        for work in works:
+            work.wait()
 
     def _global(self, rank: int) -> int:
         return rank if self.group is None else dist.get_global_rank(self.group, rank)
@@ -200,19 +209,14 @@ class Members(Link):
         """What member r gives goes to pieces[r], which has its size, on all members."""
         sent = given.to(self.device)
         landing = [x if x.device == self.device else torch.empty_like(x, device=self.device) for x in pieces]
-        works = []
-        for other, piece in enumerate(landing):
-            if other == self.rank:
-                continue
-            peer = self._global(other)
-            if sent.numel() > 0:
-                works.append(dist.P2POp(dist.isend, sent, peer, self.group))
-            if piece.numel() > 0:
-                works.append(dist.P2POp(dist.irecv, piece, peer, self.group))
+        others = [k for k in range(self.ranks) if k != self.rank]
+        peers = [self._global(k) for k in others]
         # By no thread of torch's pool, which would stand in the way of the work that follows.
         ctypes.memmove(pieces[self.rank].data_ptr(), given.data_ptr(), given.numel() * given.element_size())
-        for work in dist.batch_isend_irecv(works) if works else []:
-            work.wait()
+        self._pass(
+            [(peer, sent) for peer in peers],
+            [(peer, landing[k]) for peer, k in zip(peers, others, strict=True)],
+        )
         for piece, landed in zip(pieces, landing, strict=True):
             if piece is not landed and piece is not pieces[self.rank]:
                 piece.copy_(landed)
@@ -249,7 +253,9 @@ def link_of(group: dist.ProcessGroup | None, shares: str, keys: str) -> Link:
 class _Solved:
     """A plan of this rank and everything that its structs point to, from forward to backward."""
 
-    def __init__(self, link: Link, settings: Settings, operands: Sequence[Tensor | None], grad: bool) -> None:
+    def __init__(
+        self, link: Link, settings: Settings, keys: int, operands: Sequence[Tensor | None], grad: bool
+    ) -> None:
         self.link, self.operands = link, operands
         self.job = Job(settings, [_operand(x) for x in operands], gradients=grad)
         self.job.options.communicator = ctypes.addressof(link.struct)
@@ -261,7 +267,6 @@ class _Solved:
         self.handle = self._checked(lambda: Handle(self.job))
         outputs = {"out": _view(self.out)}
         if grad and is_implicit(settings):
-            keys = link.total(self.job.sizes[3])
             self.potential = query.new_empty((batch, heads, 1, keys), dtype=torch.float64)
             outputs["column_potential"] = _view(self.potential)
         status = self._checked(lambda: self.handle.forward(self.job, outputs))
@@ -291,11 +296,11 @@ class _Solved:
 
 class _Attention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, link: Link, settings: Settings, *operands: Tensor | None) -> Tensor:
+    def forward(ctx: Any, link: Link, settings: Settings, keys: int, *operands: Tensor | None) -> Tensor:
         # Other outputs of autograd may change what it hands in, never the memory.
         plain = [None if x is None else x.detach() for x in operands]
         needed = any(ctx.needs_input_grad)
-        solved = _Solved(link, settings, plain, needed)
+        solved = _Solved(link, settings, keys, plain, needed)
         ctx.solved = solved if needed else None
         return solved.out
 
@@ -303,13 +308,13 @@ class _Attention(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Any) -> Any:
         names = [
             name
-            for name, needed in zip(OPERANDS, ctx.needs_input_grad[2:], strict=True)
+            for name, needed in zip(OPERANDS, ctx.needs_input_grad[3:], strict=True)
             if needed and name in DIFFERENTIABLE
         ]
-        results: list[Tensor | None] = [None] * (2 + len(OPERANDS))
+        results: list[Tensor | None] = [None] * (3 + len(OPERANDS))
         found = ctx.solved.gradients(gradients[0], names)
         for name, gradient in zip(names, found, strict=True):
-            results[2 + PLACES[name]] = gradient
+            results[3 + PLACES[name]] = gradient
         return tuple(results)
 
 
@@ -325,7 +330,7 @@ def solve(link: Link, query: Tensor, key: Tensor, value: Tensor, /, **keywords: 
     settings, extra, enable_gqa = prepare(**keywords)
     folded = folded_of(query, key, value, enable_gqa)
     heads, queries = folded.query.shape[1:3]
-    sizes = (heads, queries, link.total(folded.key.shape[2]))
-    others = _operands_of(extra, folded.batch, sizes, folded.query)
-    found = _Attention.apply(link, settings, folded.query, folded.key, folded.value, *others)  # type: ignore[no-untyped-call]
+    keys = link.total(folded.key.shape[2])
+    others = _operands_of(extra, folded.batch, (heads, queries, keys), folded.query)
+    found = _Attention.apply(link, settings, keys, folded.query, folded.key, folded.value, *others)  # type: ignore[no-untyped-call]
     return _back("out", found, folded.lead).to(device)

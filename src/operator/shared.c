@@ -105,29 +105,20 @@ ota_status ota_shared_widen(const ota_plan *plan, const ota_arrays *given, ota_a
 
 /* ---- runs --------------------------------------------------------------------------------------- */
 
-/* Outputs and starts that are sums over the rows, or their beginning, are wanted by all ranks or by none. */
-static ota_status agree_on_wishes(ota_plan *plan, const ota_arrays *given, ota_error *error) {
-    static const char *const names[] = {"values", "out", "receiver", "start_potential",
-                                        "row_entropy, row_support or row_max"};
-    const ota_array *const wishes[] = {&given->values, &given->out, &given->receiver,
-                                       &given->start_potential};
-    enum { GATHERED = 4, WISHES };
-    ota_shards *shards = plan->shards;
-    double sums[WISHES], none = 0.0;
-    /* Statistics of rows take a turn of a ring. */
-    const int count = shards->in_ring ? WISHES : GATHERED;
-    for (int k = 0; k < GATHERED; k++) sums[k] = ota_array_present(wishes[k]);
-    sums[GATHERED] = ota_ring_wants_statistics(given);
-    if (!ota_ranks_sum(&plan->resolved.settings, sums, count, &none, 1,
-                       "agreeing on what is wanted"))
-        return ota_ranks_refuse(&shards->ranks, error);
-    for (int k = 0; k < count; k++) {
-        if (!(sums[k] > 0.0) || !(sums[k] < shards->ranks.to.ranks)) continue;
-        return ota_fail(error, OTA_EMISMATCH, names[k], "give it on every rank or on none",
-                        "%s is present on %d of %d ranks", names[k], (int)sums[k],
-                        shards->ranks.to.ranks);
-    }
-    return OTA_OK;
+/* Outputs and starts that are sums over the rows, or their beginning, are wanted by all ranks or by none; statistics of rows
+ * take a turn of a ring. */
+static const char *const wished[] = {"values", "out", "receiver", "start_potential",
+                                     "row_entropy, row_support or row_max"};
+enum { WISHED = (int)(sizeof wished / sizeof wished[0]) };
+
+static uint64_t wishes_of(const ota_shards *shards, const ota_arrays *given) {
+    const bool wishes[WISHED] = {ota_array_present(&given->values), ota_array_present(&given->out),
+                                 ota_array_present(&given->receiver),
+                                 ota_array_present(&given->start_potential),
+                                 shards->in_ring && ota_ring_wants_statistics(given)};
+    uint64_t bits = 0;
+    for (int k = 0; k < WISHED; k++) bits |= (uint64_t)wishes[k] << k;
+    return bits;
 }
 
 ota_status ota_shared_gather(ota_plan *plan, const ota_arrays *given, ota_error *error) {
@@ -153,10 +144,16 @@ ota_status ota_shared_begin(ota_plan *plan, const ota_arrays *given, ota_status 
     ota_shards *shards = plan->shards;
     shards->messages = shards->ranks.messages;
     shards->message_bytes = shards->ranks.bytes;
-    TRY(ota_ranks_agree(&shards->ranks, checked, error));
     ota_arrays mine = {0};
-    memcpy(&mine, given, ota_size_min(given->size, sizeof mine));
-    TRY(agree_on_wishes(plan, &mine, error));
+    if (checked == OTA_OK) memcpy(&mine, given, ota_size_min(given->size, sizeof mine));
+    uint64_t differ;
+    TRY(ota_ranks_agree_on(&plan->resolved.settings, checked, wishes_of(shards, &mine), &differ,
+                           error));
+    for (int k = 0; k < WISHED; k++) {
+        if ((differ >> k & 1) == 0) continue;
+        return ota_fail(error, OTA_EMISMATCH, wished[k], "give it on every rank or on none",
+                        "%s is present on some ranks and not on others", wished[k]);
+    }
     return ota_shared_gather(plan, given, error);
 }
 

@@ -114,14 +114,22 @@ ota_status ota_shared_gradients(const ota_plan *plan, const ota_gradients *given
                       ring ? &shards->all_values : &shards->value_grads, error);
 }
 
-/* Which sums there will be, as one number. */
-static double wishes_of(const ota_plan *plan, const ota_gradients *g) {
-    double wishes = g->solved != 0, place = 2.0;
-    for (int k = 0; k < OUTPUTS; k++, place *= 2.0)
-        wishes += outputs[k].summed && ota_array_present(output_of(g, k)) ? place : 0.0;
-    for (int64_t k = 0; k < plan->resolved.problem.term_count; k++, place *= 2.0)
-        wishes += g->terms != NULL && ota_array_present(&g->terms[k]) ? place : 0.0;
+/* Which sums there will be: a bit for each output, for `solved`, and for each term. */
+static uint64_t wishes_of(const ota_plan *plan, const ota_gradients *g) {
+    uint64_t wishes = (uint64_t)(g->solved != 0) << OUTPUTS;
+    for (int k = 0; k < OUTPUTS; k++)
+        wishes |= (uint64_t)(outputs[k].summed && ota_array_present(output_of(g, k))) << k;
+    for (int k = 0; g->terms != NULL && k < plan->resolved.problem.term_count; k++)
+        wishes |= (uint64_t)ota_array_present(&g->terms[k]) << (OUTPUTS + 1 + k);
     return wishes;
+}
+
+static ota_status refuse_wishes(uint64_t differ, ota_error *error) {
+    int k = 0;
+    while ((differ >> k & 1) == 0) k++;
+    const char *name = k < OUTPUTS ? outputs[k].name : k == OUTPUTS ? "solved" : "terms";
+    return ota_fail(error, OTA_EMISMATCH, name, "want the same on every rank",
+                    "gradients.%s is given on some ranks and not on others", name);
 }
 
 ota_status ota_shared_begin_gradients(ota_plan *plan, const ota_arrays *given,
@@ -130,17 +138,10 @@ ota_status ota_shared_begin_gradients(ota_plan *plan, const ota_arrays *given,
     ota_shards *shards = plan->shards;
     shards->messages = shards->ranks.messages;
     shards->message_bytes = shards->ranks.bytes;
-    const ota_settings *s = &plan->resolved.settings;
-    TRY(ota_ranks_agree(&shards->ranks, checked, error));
-    const double mine = wishes_of(plan, wide);
-    double none = 0.0, ends[2] = {mine, -mine};
-    /* The sum tells whether a rank was interrupted before. */
-    if (!ota_ranks_sum(s, &none, 1, NULL, 0, "the beginning of backward") ||
-        !ota_ranks_most(s, ends, 2, "agreeing on the gradients"))
-        return ota_ranks_refuse(&shards->ranks, error);
-    if (ends[0] > -ends[1])
-        return ota_fail(error, OTA_EMISMATCH, "gradients", "want the same on every rank",
-                        "the ranks want gradients of different things");
+    const uint64_t wishes = checked == OTA_OK ? wishes_of(plan, wide) : 0;
+    uint64_t differ;
+    TRY(ota_ranks_agree_on(&plan->resolved.settings, checked, wishes, &differ, error));
+    if (differ != 0) return refuse_wishes(differ, error);
     if ((wide->solved == 0 && !shards->in_ring) || shards->from_matrix) return OTA_OK;
     return ota_shared_gather(plan, given, error);
 }

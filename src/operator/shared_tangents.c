@@ -39,21 +39,19 @@ ota_status ota_shared_begin_tangents(ota_plan *plan, const ota_tangents *given,
                                      const ota_tangents *wide, ota_status checked,
                                      ota_error *error) {
     ota_shards *shards = plan->shards;
-    const ota_settings *s = &plan->resolved.settings;
     shards->messages = shards->ranks.messages;
     shards->message_bytes = shards->ranks.bytes;
-    TRY(ota_ranks_agree(&shards->ranks, checked, error));
     ota_tangents mine = {0};
-    memcpy(&mine, given, ota_size_min(given->size, sizeof mine));
-    const double moved = ota_array_present(&mine.keys) + 2.0 * ota_array_present(&mine.values);
-    double none = 0.0, ends[2] = {moved, -moved};
-    /* The sum tells whether a rank was interrupted before. */
-    if (!ota_ranks_sum(s, &none, 1, NULL, 0, "the beginning of jvp") ||
-        !ota_ranks_most(s, ends, 2, "agreeing on the tangents"))
-        return ota_ranks_refuse(&shards->ranks, error);
-    if (ends[0] > -ends[1])
-        return ota_fail(error, OTA_EMISMATCH, "tangents", "move the same on every rank",
-                        "the ranks have tangents of different things");
+    if (checked == OTA_OK) memcpy(&mine, given, ota_size_min(given->size, sizeof mine));
+    const uint64_t moved =
+        (uint64_t)ota_array_present(&mine.keys) | (uint64_t)ota_array_present(&mine.values) << 1;
+    uint64_t differ;
+    TRY(ota_ranks_agree_on(&plan->resolved.settings, checked, moved, &differ, error));
+    if (differ != 0) {
+        const char *name = (differ & 1) != 0 ? "keys" : "values";
+        return ota_fail(error, OTA_EMISMATCH, name, "move the same on every rank",
+                        "tangents.%s is given on some ranks and not on others", name);
+    }
     if (shards->from_matrix || shards->in_ring) return OTA_OK;
     if ((ota_array_present(&mine.keys) &&
          !ota_shards_gather(shards, &mine.keys, &wide->keys, "gathering tangents of keys")) ||

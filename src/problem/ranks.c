@@ -100,17 +100,39 @@ ota_status ota_ranks_refuse(const ota_ranks *ranks, ota_error *error) {
                     ranks->to.ranks, ranks->code, ranks->step, where);
 }
 
-ota_status ota_ranks_agree(ota_ranks *ranks, ota_status status, ota_error *error) {
+/* told[0] is this rank's refusal; what lies behind it becomes the largest of all ranks. */
+static ota_status agree(ota_ranks *ranks, ota_status status, double *told, int count,
+                        ota_error *error) {
     enum { STEP = 4096 }; /* above every status */
-    const int rank = ranks->to.rank, count = ranks->to.ranks;
+    const int all = ranks->to.ranks, before = all - ranks->to.rank;
     /* The first rank that has something to say wins. */
-    double most = status < OTA_OK ? (double)STEP * (count - rank) - (double)status : 0.0;
-    if (!reduce(ranks, &most, 1, OTA_F64, OTA_REDUCE_MAX, "agreeing on the arguments"))
+    told[0] = status < OTA_OK ? (double)STEP * before - (double)status : 0.0;
+    if (!reduce(ranks, told, count, OTA_F64, OTA_REDUCE_MAX, "agreeing on the arguments"))
         return ota_ranks_refuse(ranks, error);
-    if (status < OTA_OK || !(most > 0.0)) return status;
-    const int distance = (int)(most / STEP);
-    const ota_status theirs = (ota_status) - (int)(most - (double)STEP * distance);
+    if (status < OTA_OK || !(told[0] > 0.0)) return status;
+    const int distance = (int)(told[0] / STEP);
+    const ota_status theirs = (ota_status) - (int)(told[0] - (double)STEP * distance);
     return ota_fail(error, OTA_EMISMATCH, "communicator", "see that rank's own sentence",
-                    "rank %d refused the call with '%s'", count - distance,
-                    ota_status_word(theirs));
+                    "rank %d refused the call with '%s'", all - distance, ota_status_word(theirs));
+}
+
+ota_status ota_ranks_agree(ota_ranks *ranks, ota_status status, ota_error *error) {
+    double refusal;
+    return agree(ranks, status, &refusal, 1, error);
+}
+
+ota_status ota_ranks_agree_on(const ota_settings *settings, ota_status status, uint64_t wishes,
+                              uint64_t *differ, ota_error *error) {
+    enum { REFUSAL, INTERRUPTED, MOST, LEAST, TOLD };
+    static const ota_status interruptions[] = {OTA_OK, OTA_TIMEOUT, OTA_CANCELLED};
+    double told[TOLD] = {[MOST] = (double)wishes, [LEAST] = -(double)wishes};
+    const ota_status here = ota_interrupted(settings);
+    for (int k = 0; k < 3; k++)
+        if (interruptions[k] == here) told[INTERRUPTED] = k;
+    *differ = 0;
+    status = agree(settings->ranks, status, told, TOLD, error);
+    if (status != OTA_OK) return status;
+    settings->ranks->interrupted = interruptions[(int)told[INTERRUPTED]];
+    *differ = (uint64_t)told[MOST] ^ (uint64_t)-told[LEAST];
+    return OTA_OK;
 }

@@ -52,5 +52,9 @@ ota_status ota_ranks_refuse(const ota_ranks *ranks, ota_error *error);
 /* Does what this rank found hold for all? OTA_OK everywhere, or a refusal everywhere: its own sentence on the ranks that
  * have one. Needs no memory. */
 ota_status ota_ranks_agree(ota_ranks *ranks, ota_status status, ota_error *error);
+/* The same at the beginning of a run, in one message with whether any rank was interrupted before and with what the ranks
+ * want of it, a bit for each wish, at most 52: *differ are bits that are not the same on all. 0 with a refusal. */
+ota_status ota_ranks_agree_on(const ota_settings *settings, ota_status status, uint64_t wishes,
+                              uint64_t *differ, ota_error *error);
 
 #endif

@@ -281,7 +281,7 @@ static int64_t promised(const scene *s, int ranks, int rank, int64_t rounds) {
     const int64_t number = c->narrow ? 4 : 8;
     int64_t passed = 0;
     for (int k = 0; k < ranks; k++) passed += k == (rank + 1) % ranks ? 0 : s->shares[k];
-    const int64_t agree = 8 + 64, settle = 8 + 40 * ALL + 16;
+    const int64_t agree = 32, settle = 8 + 40 * ALL + 16;
     const int64_t values = passed * (WIDTH + VALUES) * number, keys = passed * WIDTH * number;
     if (rounds == 0) return agree + settle + BATCH * KEY_HEADS * values;
     const bool masked = c->causal || c->relative;
@@ -298,7 +298,7 @@ static int64_t promised_back(const scene *s, int ranks, int rank, int64_t rounds
     const int64_t again = 2 * rounds * keys + values + 8 * (N + 5) * rounds + 40;
     const int64_t last = values + 8 * N * (WIDTH + VALUES) + 8 * (N + 2);
     const int64_t reversed = rounds * (2 * keys + 8 * N * WIDTH) + (rounds - 1) * 8 * (N + 2) + 24;
-    return 8 + 24 + 16 + 8 + ALL * (again + last + reversed);
+    return 32 + 8 + ALL * (again + last + reversed);
 }
 
 /* What each of three ranks sends of one problem is what the formula says. */

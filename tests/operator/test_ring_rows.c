@@ -266,7 +266,7 @@ static int64_t promised(const scene *s, int ranks, int rank, int64_t *step) {
     const bool softmax = strcmp(s->cell->method, "softmax") == 0;
     int64_t passed = 0;
     for (int k = 0; k < ranks; k++) passed += k == (rank + 1) % ranks ? 0 : s->shares[k];
-    const int64_t agree = 8 + 64, settle = 8 + 40 * ALL + 16;
+    const int64_t agree = 32, settle = 8 + 40 * ALL + 16;
     const int64_t keys = passed * WIDTH * number, values = passed * (WIDTH + VALUES) * number;
     *step = hard || softmax ? 0 : keys + 8;
     return agree + settle + BATCH * KEY_HEADS * (values + *step + (softmax ? keys : 0)) +

@@ -272,7 +272,7 @@ static void pieces_of_any_length(void **state) {
 static int64_t promised(const cell *c, int64_t share, int64_t rounds) {
     const int64_t number = c->narrow ? 4 : 8;
     const bool masked = c->causal || c->window || c->dense || c->relative || c->alibi;
-    int64_t bytes = share * (WIDTH + VALUES) * number * BATCH * KEY_HEADS + 8 + 56;
+    int64_t bytes = share * (WIDTH + VALUES) * number * BATCH * KEY_HEADS + 32;
     if (rounds > 0) bytes += ALL * (8 * (N + 5) * (rounds + 1) + 40 + (masked ? 8 * N : 0));
     return bytes + 8 + 40 * ALL + 16 + ALL * (8 * N + 16);
 }

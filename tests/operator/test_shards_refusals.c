@@ -80,7 +80,8 @@ static const refusal refusals[] = {
     {other_seed, "softmax", "rank 1 has dropout_seed 4 where rank 0 has 3", OTA_EMISMATCH},
     {wrong_argument, "softmax", "rank 1 has row_mass 1 where rank 0 has 0", OTA_EMISMATCH},
     {no_problem, "softmax", "rank 2 refused the call with 'invalid'", OTA_EMISMATCH},
-    {some_receivers, "softmax/exact", "receiver is present on 2 of 3 ranks", OTA_EMISMATCH},
+    {some_receivers, "softmax/exact", "receiver is present on some ranks and not on others",
+     OTA_EMISMATCH},
     {narrow_values, "softmax", "rank 0 refused the call with 'invalid'", OTA_EMISMATCH},
     {pieces_in_order, "softmax", "rank 1 refused the call with 'invalid'", OTA_EMISMATCH},
     {more_than_all, "softmax", "rank 2 refused the call with 'invalid'", OTA_EMISMATCH},
@@ -132,6 +133,107 @@ static void wrong_ranks_are_refused_on_all(void **state) {
     free(s);
 }
 
+/* ---- derivatives ---------------------------------------------------------------------------------- */
+
+/* What rank 1 does not ask for, or does not move, and the others do. */
+typedef struct omission {
+    bool along; /* tangents, or gradients */
+    size_t offset;
+    const char *words;
+} omission;
+
+static const omission omissions[] = {
+    {false, offsetof(ota_gradients, keys),
+     "gradients.keys is given on some ranks and not on others"},
+    {false, offsetof(ota_gradients, values),
+     "gradients.values is given on some ranks and not on others"},
+    {false, offsetof(ota_gradients, temperature),
+     "gradients.temperature is given on some ranks and not on others"},
+    {true, offsetof(ota_tangents, keys), "tangents.keys is given on some ranks and not on others"},
+    {true, offsetof(ota_tangents, values),
+     "tangents.values is given on some ranks and not on others"},
+};
+
+static const omission *omitting;
+static int cancelling; /* read by the plan of rank 1 */
+
+static void derive(const setting *now, ota_plan *plan, part *p, bool omits, bool along) {
+    double made[3][ALL * N * VALUES] = {{0}};
+    ota_gradients want = {.size = sizeof want};
+    ota_tangents move = {.size = sizeof move};
+    const ota_array *k = &now->problem.keys, *v = &now->arrays.values;
+    want.keys = ota_array_of(made[0], OTA_F64, k->size[0], k->size[1], k->size[2], k->size[3]);
+    want.values = ota_array_of(made[1], OTA_F64, v->size[0], v->size[1], v->size[2], v->size[3]);
+    want.temperature = ota_array_of(made[2], OTA_F64, 1, 1, 1, 1);
+    want.out_grad = now->arrays.out;
+    move.keys = want.keys;
+    move.values = want.values;
+    move.out = ota_array_of(made[2], OTA_F64, BATCH, HEADS, p->n, VALUES);
+    char *from = along ? (char *)&move : (char *)&want;
+    if (omits) memset(from + omitting->offset, 0, sizeof(ota_array));
+    if (along)
+        p->status = ota_jvp(plan, &now->arrays, &move, NULL, &p->error);
+    else
+        p->status = ota_backward(plan, &now->arrays, &want, NULL, &p->error);
+}
+
+static void omit_part(crew_rank *rank, void *context) {
+    scene *s = context;
+    part *p = &s->parts[rank->to.rank];
+    const bool second = rank->to.rank == 1;
+    setting now = {0};
+    ota_options options = {.size = sizeof options,
+                           .threads = 1,
+                           .communicator = &rank->to,
+                           .gradients = 1,
+                           .cancel = second ? &cancelling : NULL};
+    set_part(&now, s, p, &options);
+    ota_plan *plan = NULL;
+    p->status = ota_plan_create(&plan, &now.problem, VALUES, &options, &p->error);
+    if (p->status == OTA_OK) p->status = ota_forward(plan, &now.arrays, NULL, &p->error);
+    if (p->status == OTA_OK) {
+        if (second && omitting == NULL) cancelling = 1;
+        derive(&now, plan, p, second && omitting != NULL, omitting != NULL && omitting->along);
+    }
+    ota_plan_free(plan);
+}
+
+static scene *derivatives_of(int ranks) {
+    static const cell one = {.method = "softmax"};
+    scene *s = malloc(sizeof *s);
+    draw(s, &one, 550);
+    share_out(s, ranks, false);
+    cut(s, ranks, OTA_SHARES_IN_ORDER);
+    crew *c = crew_of(ranks, OTA_SHARES_IN_ORDER);
+    cancelling = 0;
+    crew_run(c, omit_part, s);
+    crew_free(c);
+    return s;
+}
+
+static void derivatives_of_different_things_are_refused_on_all(void **state) {
+    (void)state;
+    for (size_t k = 0; k < sizeof omissions / sizeof omissions[0]; k++) {
+        omitting = &omissions[k];
+        scene *s = derivatives_of(3);
+        for (int r = 0; r < 3; r++) {
+            assert_int_equal(s->parts[r].status, OTA_EMISMATCH);
+            assert_non_null(strstr(s->parts[r].error.message, omitting->words));
+        }
+        free(s);
+    }
+}
+
+static void one_rank_cancels_the_derivatives_of_all(void **state) {
+    (void)state;
+    omitting = NULL;
+    scene *s = derivatives_of(3);
+    for (int r = 0; r < 3; r++) assert_int_equal(s->parts[r].status, OTA_CANCELLED);
+    free(s);
+}
+
+/* ---- runs ----------------------------------------------------------------------------------------- */
+
 static void cancel_part(crew_rank *rank, void *context) {
     static const int yes = 1;
     scene *s = context;
@@ -164,6 +266,8 @@ static void one_rank_cancels_all(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wrong_ranks_are_refused_on_all),
+        cmocka_unit_test(derivatives_of_different_things_are_refused_on_all),
+        cmocka_unit_test(one_rank_cancels_the_derivatives_of_all),
         cmocka_unit_test(one_rank_cancels_all),
     };
     return cmocka_run_group_tests_name("shards_refusals", tests, NULL, NULL);
