@@ -272,7 +272,8 @@ def spread(values: list[float]) -> str:
 
 
 def table(task: Task, options: argparse.Namespace) -> str:
-    """A Markdown table: the last step of every run of the task, over its seeds."""
+    """A Markdown table: the last step of every run of the task, over its seeds. A task with `other_metrics`
+    has a column for each of these entries of `evaluate` too."""
     last: dict[str, list[dict[str, Any]]] = {}
     failed: dict[str, str] = {}
     for row in read(options.folder):
@@ -282,10 +283,9 @@ def table(task: Task, options: argparse.Namespace) -> str:
             failed[row["method"]] = row["failed"]
         elif row["step"] == row["steps"]:
             last.setdefault(row["method"], []).append(row)
-    lines = [
-        f"| method | seeds | steps | {task.metric} | ms a step | CPU ms a step |",
-        "|---|---|---|---|---|---|",
-    ]
+    metrics = [task.metric, *getattr(task, "other_metrics", ())]
+    names = ["method", "seeds", "steps", *metrics, "ms a step", "CPU ms a step"]
+    lines = ["| " + " | ".join(names) + " |", "|" + "---|" * len(names)]
 
     def column(rows: list[dict[str, Any]], name: str) -> list[float]:
         return [row[name] for row in rows]
@@ -293,9 +293,9 @@ def table(task: Task, options: argparse.Namespace) -> str:
     for method in options.method:
         rows = last.get(method, [])
         if rows:
-            cells = [spread(column(rows, task.metric))]
+            cells = [spread(column(rows, name)) for name in metrics]
             cells += [f"{statistics.median(column(rows, name)):.1f}" for name in ("ms", "cpu_ms")]
             lines.append(f"| `{method}` | {len(rows)} | {rows[0]['steps']} | " + " | ".join(cells) + " |")
         if method in failed:
-            lines.append(f"| `{method}` | failed: {failed[method]} | | | | |")
+            lines.append(f"| `{method}` | failed: {failed[method]} |" + " |" * (len(names) - 2))
     return "\n".join(lines)

@@ -110,6 +110,8 @@ def mixtures(model: nn.Module) -> list[Experts]:
 class Mixture(Language):
     """The task of language.py, with experts in the place of the maps."""
 
+    other_metrics = ("load", "judged_load")
+
     def __init__(
         self,
         path: Path,
