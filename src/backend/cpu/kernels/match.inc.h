@@ -38,6 +38,25 @@ static bool match_take_f32(const ota_match_row *row, double *to) {
 
 /* ---- the search ---- */
 
+/* Vectors of a short row: of at most 32 columns, fewer where it would take more registers than there are. Their prices and
+ * distances stay in registers: what one step writes the next reads, and single numbers that go to memory cannot be read as
+ * vectors before they have arrived. */
+enum { FEW = LANES < 4 ? 4 : 32 / LANES };
+
+static ALWAYS_INLINE void match_load_few(const ota_match *match, const double *from, double beyond,
+                                         vec to[FEW]) {
+    for (int k = 0; k < FEW; k++)
+        to[k] = k * LANES < match->padded ? vec_load(from + k * LANES) : vec_set(beyond);
+}
+
+/* Which of x[FEW] have the value, as bits. */
+static ALWAYS_INLINE uint64_t match_equal_few(const vec x[FEW], vec value) {
+    uint64_t bits = 0;
+    for (int k = 0; k < FEW; k++)
+        bits |= (uint64_t)mask_bits(mask_equal(x[k], value)) << (k * LANES);
+    return bits;
+}
+
 /* x_j - v_j = value (v NULL: x_j = value) for first <= j < end, as bits from the lowest on; at most 64 columns */
 static ALWAYS_INLINE uint64_t match_equal(const double *x, const double *v, int64_t first,
                                           int64_t end, vec value) {
@@ -49,29 +68,44 @@ static ALWAYS_INLINE uint64_t match_equal(const double *x, const double *v, int6
     return bits;
 }
 
+enum { TOGETHER = 4 };
+
+/* The cheapest row of each of `vectors` columns of lanes, at most TOGETHER, none of which waits for another; it lies in
+ * `distance`, as a number. */
+static ALWAYS_INLINE void match_cheapest_rows(ota_match *match, int64_t column, int vectors) {
+    const int64_t size = match->rows, padded = match->padded;
+    const double *at = match->cost + column;
+    vec least[TOGETHER], who[TOGETHER];
+    for (int k = 0; k < vectors; k++) least[k] = vec_set(INFINITY), who[k] = vec_set(0.0);
+    for (int64_t i = 0; i < size; i++, at += padded) {
+        const vec row = vec_set((double)i);
+        for (int k = 0; k < vectors; k++) {
+            const vec cost = vec_load(at + k * LANES);
+            who[k] = vec_select(mask_above(least[k], cost), row, who[k]);
+            least[k] = vec_min(least[k], cost);
+        }
+    }
+    for (int k = 0; k < vectors; k++) {
+        vec_store(match->price + column + k * LANES, least[k]);
+        vec_store(match->distance + column + k * LANES, who[k]);
+    }
+}
+
 static int64_t match_reduce(ota_match *match) {
     const int64_t size = match->rows, padded = match->padded;
     double *price = match->price, *cheapest = match->distance;
-    /* The cheapest row of each column lies in `distance`, as a number. */
-    for (int64_t j = 0; j < padded; j += LANES) {
-        const double *at = match->cost + j;
-        vec least = vec_set(INFINITY), who = vec_set(0.0);
-        for (int64_t i = 0; i < size; i++) {
-            const vec cost = vec_load(at + i * padded);
-            who = vec_select(mask_above(least, cost), vec_set((double)i), who);
-            least = vec_min(least, cost);
-        }
-        vec_store(price + j, least);
-        vec_store(cheapest + j, who);
-    }
-    for (int64_t j = size - 1; j >= 0; j--) {
+    int64_t j = 0;
+    for (; j + TOGETHER * LANES <= padded; j += TOGETHER * LANES)
+        match_cheapest_rows(match, j, TOGETHER);
+    for (; j < padded; j += LANES) match_cheapest_rows(match, j, 1);
+    for (j = size - 1; j >= 0; j--) {
         if (!(price[j] < INFINITY)) return -1;
         const int32_t i = (int32_t)cheapest[j];
         const bool first = match->column_of[i] < 0;
         match->column_of[i] = first ? (int32_t)j : match->column_of[i];
         match->row_of[j] = first ? i : -1;
     }
-    for (int64_t j = size; j < padded; j++) price[j] = 0.0;
+    for (j = size; j < padded; j++) price[j] = 0.0;
     int64_t left = 0;
     for (int64_t i = 0; i < size; i++) {
         match->next[left] = (int32_t)i;
@@ -129,7 +163,24 @@ static ALWAYS_INLINE match_cheapest match_two(const ota_match *match, const doub
     return found;
 }
 
-static int64_t match_bid(ota_match *match, int64_t count, int64_t bids) {
+/* What a row's bid for the column of `found` comes to; the row that lost its column, or -1: none did. `waits`: nor did the
+ * bid win. */
+static ALWAYS_INLINE int32_t match_settle(ota_match *match, int32_t i, const match_cheapest *found,
+                                          bool *waits) {
+    const int32_t j = found->column, loser = j < 0 ? -1 : match->row_of[j];
+    const bool alone = !(found->second < INFINITY);
+    const double price = alone || j < 0 ? 0.0 : match->price[j] - (found->second - found->first);
+    const bool falls = !alone && price < match->price[j];
+    *waits = j < 0 || (loser >= 0 && !falls);
+    if (*waits) return -1;
+    if (falls) match->price[j] = price;
+    match->column_of[i] = j;
+    match->row_of[j] = i;
+    if (loser >= 0) match->column_of[loser] = -1;
+    return loser;
+}
+
+static int64_t match_bid_many(ota_match *match, int64_t count, int64_t bids) {
     int64_t left = 0;
     int32_t *waiting = match->waiting;
     for (int64_t k = 0; k < count;) {
@@ -137,25 +188,79 @@ static int64_t match_bid(ota_match *match, int64_t count, int64_t bids) {
         bool waits = bids-- <= 0;
         if (!waits) {
             const match_cheapest found = match_two(match, match->cost + i * match->padded);
-            const int32_t j = found.column, loser = j < 0 ? -1 : match->row_of[j];
-            const bool alone = !(found.second < INFINITY);
-            const double price =
-                alone || j < 0 ? 0.0 : match->price[j] - (found.second - found.first);
-            const bool falls = !alone && price < match->price[j];
-            waits = j < 0 || (loser >= 0 && !falls);
-            if (!waits) {
-                if (falls) match->price[j] = price;
-                match->column_of[i] = j;
-                match->row_of[j] = i;
-                if (loser >= 0) {
-                    match->column_of[loser] = -1;
-                    waiting[--k] = loser;
-                }
-            }
+            const int32_t loser = match_settle(match, i, &found, &waits);
+            if (loser >= 0) waiting[--k] = loser;
         }
         if (waits) match->next[left++] = i;
     }
     return left;
+}
+
+/* Cheapest and second cheapest of x[FEW] in each lane, which are overwritten: by halves, so that no vector waits for all
+ * before it. */
+static ALWAYS_INLINE void match_lowest(vec x[FEW], vec *first, vec *second) {
+    vec high[FEW];
+    for (int k = 0; k < FEW; k++) high[k] = vec_set(INFINITY);
+    for (int half = FEW / 2; half > 0; half /= 2) {
+        for (int k = 0; k < half; k++) {
+            high[k] = vec_min(vec_max(x[k], x[k + half]), vec_min(high[k], high[k + half]));
+            x[k] = vec_min(x[k], x[k + half]);
+        }
+    }
+    *first = x[0];
+    *second = high[0];
+}
+
+/* match_two of a row at prices in registers, which fall as the bid will let them. */
+static ALWAYS_INLINE match_cheapest match_two_few(const ota_match *match, const double *cost,
+                                                  vec price[FEW]) {
+    vec reduced[FEW], scratch[FEW], first, second;
+    match_load_few(match, cost, INFINITY, reduced);
+    for (int k = 0; k < FEW; k++) scratch[k] = reduced[k] = vec_sub(reduced[k], price[k]);
+    match_lowest(scratch, &first, &second);
+    const double lowest = vec_reduce_min(first);
+    match_cheapest found = {.first = lowest, .second = INFINITY, .column = -1};
+    if (!(lowest < INFINITY)) return found;
+    const vec value = vec_set(lowest);
+    found.second = vec_reduce_min(vec_select(mask_equal(first, value), second, first));
+    uint64_t bits = match_equal_few(reduced, value);
+    found.column = __builtin_ctzll(bits);
+    if ((bits & (bits - 1)) != 0) {
+        found.second = lowest;
+        for (; bits != 0; bits &= bits - 1) {
+            if (match->row_of[__builtin_ctzll(bits)] >= 0) continue;
+            found.column = __builtin_ctzll(bits);
+            break;
+        }
+    }
+    const vec fall = vec_set(found.second < INFINITY ? found.second - lowest : 0.0);
+    for (int k = 0; k < FEW; k++)
+        price[k] = vec_select(mask_equal(reduced[k], value), vec_sub(price[k], fall), price[k]);
+    return found;
+}
+
+static int64_t match_bid_few(ota_match *match, int64_t count, int64_t bids) {
+    int64_t left = 0;
+    int32_t *waiting = match->waiting;
+    vec price[FEW];
+    match_load_few(match, match->price, 0.0, price);
+    for (int64_t k = 0; k < count;) {
+        const int32_t i = waiting[k++];
+        bool waits = bids-- <= 0;
+        if (!waits) {
+            const match_cheapest found =
+                match_two_few(match, match->cost + i * match->padded, price);
+            const int32_t loser = match_settle(match, i, &found, &waits);
+            if (loser >= 0) waiting[--k] = loser;
+        }
+        if (waits) match->next[left++] = i;
+    }
+    return left;
+}
+
+static int64_t match_bid(ota_match *match, int64_t count, int64_t bids) {
+    return match->padded <= FEW * LANES ? match_bid_few(match, count, bids)
+                                        : match_bid_many(match, count, bids);
 }
 
 /* Lowers the distances of open columns through a row, whose own u makes `offset`; the least of them. Columns that are
@@ -224,7 +329,27 @@ static void match_turn(ota_match *match, int32_t start, int32_t end, double near
     }
 }
 
-static bool match_augment(ota_match *match, int32_t start) {
+/* Of the path to column `end`, -1: there is none, at distance `nearest`: turns it, and lets the prices of the `count` reached
+ * columns fall. */
+static bool match_close(ota_match *match, int32_t start, int32_t end, double nearest,
+                        int64_t count) {
+    if (end >= 0) match_turn(match, start, end, nearest);
+    for (int64_t k = 0; k < count; k++) {
+        const double change = end < 0 ? 0.0 : match->final[k] - nearest;
+        match->price[match->reached[k]] = match->kept[k] + (change < 0.0 ? change : 0.0);
+    }
+    return end >= 0;
+}
+
+/* The row of the reached column in place k, whose own u makes its offset. */
+static ALWAYS_INLINE int32_t match_scan(ota_match *match, int64_t k) {
+    const int32_t j = match->reached[k], i = match->row_of[j];
+    const double own = match->cost[i * match->padded + j] - match->kept[k];
+    match->offset[k] = own - match->final[k];
+    return i;
+}
+
+static bool match_augment_many(ota_match *match, int32_t start) {
     double *distance = match->distance;
     const int64_t padded = match->padded;
     for (int64_t j = 0; j < padded; j += LANES) vec_store(distance + j, vec_set(INFINITY));
@@ -234,19 +359,73 @@ static bool match_augment(ota_match *match, int32_t start) {
     while (nearest < INFINITY && (end = match_collect(match, nearest, &count)) < 0) {
         double lowest = INFINITY;
         for (; scanned < count; scanned++) {
-            const int32_t j = match->reached[scanned], i = match->row_of[j];
-            const double own = match->cost[i * match->padded + j] - match->kept[scanned];
-            match->offset[scanned] = own - match->final[scanned];
+            const int32_t i = match_scan(match, scanned);
             lowest = match_relax(match, i, match->offset[scanned]);
         }
         nearest = lowest;
     }
-    if (end >= 0) match_turn(match, start, end, nearest);
-    for (int64_t k = 0; k < count; k++) {
-        const double change = end < 0 ? 0.0 : match->final[k] - nearest;
-        match->price[match->reached[k]] = match->kept[k] + (change < 0.0 ? change : 0.0);
+    return match_close(match, start, end, nearest, count);
+}
+
+/* match_relax of distances and prices in registers. */
+static ALWAYS_INLINE double match_relax_few(const ota_match *match, int32_t row, double offset,
+                                            const vec price[FEW], vec distance[FEW]) {
+    vec least[FEW];
+    match_load_few(match, match->cost + row * match->padded, INFINITY, least);
+    const vec own = vec_set(offset);
+    for (int k = 0; k < FEW; k++) {
+        distance[k] = vec_min(distance[k], vec_sub(vec_sub(least[k], price[k]), own));
+        least[k] = distance[k];
     }
-    return end >= 0;
+    for (int half = FEW / 2; half > 0; half /= 2) {
+        for (int k = 0; k < half; k++) least[k] = vec_min(least[k], least[k + half]);
+    }
+    return vec_reduce_min(least[0]);
+}
+
+/* match_collect of distances and prices in registers; the prices in memory stay. */
+static ALWAYS_INLINE int32_t match_collect_few(ota_match *match, double nearest, vec price[FEW],
+                                               vec distance[FEW], int64_t *count) {
+    const vec value = vec_set(nearest);
+    int64_t now = *count;
+    for (uint64_t bits = match_equal_few(distance, value); bits != 0; bits &= bits - 1) {
+        const int32_t j = __builtin_ctzll(bits);
+        if (match->row_of[j] < 0) return j;
+        match->reached[now] = j;
+        match->kept[now] = match->price[j];
+        match->final[now++] = nearest;
+    }
+    *count = now;
+    for (int k = 0; k < FEW; k++) {
+        const vmask here = mask_equal(distance[k], value);
+        price[k] = vec_select(here, vec_set(-INFINITY), price[k]);
+        distance[k] = vec_select(here, vec_set(INFINITY), distance[k]);
+    }
+    return -1;
+}
+
+static bool match_augment_few(ota_match *match, int32_t start) {
+    vec price[FEW], distance[FEW];
+    match_load_few(match, match->price, 0.0, price);
+    for (int k = 0; k < FEW; k++) distance[k] = vec_set(INFINITY);
+    double nearest = match_relax_few(match, start, 0.0, price, distance);
+    int64_t count = 0, scanned = 0;
+    int32_t end = -1;
+    while (nearest < INFINITY &&
+           (end = match_collect_few(match, nearest, price, distance, &count)) < 0) {
+        double lowest = INFINITY;
+        for (; scanned < count; scanned++) {
+            const int32_t i = match_scan(match, scanned);
+            lowest = match_relax_few(match, i, match->offset[scanned], price, distance);
+        }
+        nearest = lowest;
+    }
+    return match_close(match, start, end, nearest, count);
+}
+
+static bool match_augment(ota_match *match, int32_t start) {
+    return match->padded <= FEW * LANES ? match_augment_few(match, start)
+                                        : match_augment_many(match, start);
 }
 
 static const ota_match_passes match_passes = {.lanes = LANES,
