@@ -209,14 +209,17 @@ static void rows_task(void *context, int64_t piece, int worker) {
     ota_tile_piece(r->queries, h->run->space->cuts, OTA_TILE_ROWS, piece, &first, &last);
     for (int64_t at = first; at < last; at += OTA_ROW_BLOCK) {
         const int64_t rows = ota_int_min(OTA_ROW_BLOCK, last - at);
-        real *queries = (real *)workspace->queries + at * r->width, *out = w->out;
+        real *queries = (real *)workspace->queries + at * r->width, *made = w->out;
+        const real *out = made;
         if (ota_interrupted(&r->settings) != OTA_OK) return;
         for (int64_t k = at; k < at + rows; k++)
             ota_row_range(r, h->batch, k, r->keys, &workspace->begin[k], &workspace->end[k]);
-        if (h->run->given)
-            pack_rows(&a->out, h->batch, h->head, at, rows, out, width);
+        if (!h->run->given)
+            solve_rows(h, w, at, rows, made);
+        else if (dense_rows(&a->out, h->batch, h->head, at) != NULL)
+            out = dense_rows(&a->out, h->batch, h->head, at);
         else
-            solve_rows(h, w, at, rows, out);
+            pack_rows(&a->out, h->batch, h->head, at, rows, made, width);
         if (h->paired) {
             ota_tile_pack_pair_rows(h, at, rows);
         } else if (h->queries == workspace->queries) {
@@ -293,8 +296,10 @@ static void put_part(const ota_array *to, const tile_head *h, int64_t first, int
                      real *part, double factor) {
     if (!ota_array_present(to)) return;
     const int64_t width = to->size[3];
-    for (int64_t k = 0; k < rows * width; k++) part[k] = (real)(factor * (double)part[k]);
-    unpack_rows(to, h->batch, h->head, first, rows, part, width);
+    real *placed = dense_rows(to, h->batch, h->head, first);
+    real *scaled = placed != NULL ? placed : part;
+    for (int64_t k = 0; k < rows * width; k++) scaled[k] = (real)(factor * (double)part[k]);
+    if (placed == NULL) unpack_rows(to, h->batch, h->head, first, rows, part, width);
 }
 
 /* One tile of keys against the rows [first, last). */
@@ -370,8 +375,10 @@ static void unit_task(void *context, int64_t piece, int worker) {
     if (ota_interrupted(&r->settings) != OTA_OK) return;
     const size_t bytes = sizeof(real);
     memset(w->queries_grad, 0, (size_t)((last - first) * width) * bytes);
-    memset(w->keys_grad, 0, (size_t)(OTA_KEY_TILE * width) * bytes);
-    memset(w->values_grad, 0, (size_t)(OTA_KEY_TILE * device->values_width) * bytes);
+    /* A tile leaves its sums behind as zeros. */
+    const size_t keys = (size_t)ota_int_min(OTA_KEY_TILE, to - from);
+    memset(w->keys_grad, 0, keys * (size_t)width * bytes);
+    memset(w->values_grad, 0, keys * (size_t)device->values_width * bytes);
     int64_t tiles = 0;
     for (int64_t at = from; at < to; at += OTA_KEY_TILE) {
         key_tile(h, w, at, ota_int_min(OTA_KEY_TILE, to - at), first, last);
