@@ -78,9 +78,9 @@ def attention(
     Returns
     -------
     Tensor, shape (..., heads, queries of this rank, values width)
-        With gradients for query, key, value and every other operand of `otattn.attention` that has one; of a
-        ring for the first three. A gradient of what all ranks share (temperature, slopes, column_mass) is
-        the whole sum on every rank.
+        With gradients for query, key, value and every other operand of `otattn.attention` that has one; in a
+        ring but for matrices of scores. A gradient of what all ranks share (temperature, slopes,
+        column_mass) is the whole sum on every rank.
 
     Raises
     ------

@@ -35,6 +35,17 @@ RING: list[tuple[str, dict[str, Any], torch.dtype]] = [
 ]
 
 
+# Of numbers that all ranks share: their gradients, too, are those of one process.
+SHARED: list[tuple[str, dict[str, Any], torch.dtype]] = [
+    (method, {**numbers, "keys": keys}, torch.float64)
+    for keys in ("gathered", "in_ring")
+    for method, numbers in (
+        ("softmax", {"temperature": 0.7, "sink": -1.0, "alibi_slopes": 0.1}),
+        ("entmax:1.5", {"temperature": 0.7, "sink": -1.0}),
+    )
+]
+
+
 def share(x: Tensor, shares: str) -> Tensor:
     return x.index_select(-2, distributed.rows_of(x.shape[-2], shares=shares)).detach().requires_grad_()
 
@@ -45,21 +56,38 @@ def close(found: Tensor, wanted: Tensor, dtype: torch.dtype, method: str) -> Non
     torch.testing.assert_close(found, wanted, rtol=tolerance, atol=tolerance)
 
 
-def one_case(method: str, keywords: dict[str, Any], dtype: torch.dtype, shares: str) -> None:
+def leaves_of(keywords: dict[str, Any], dtype: torch.dtype) -> dict[str, Tensor]:
+    return {
+        name: torch.tensor(number, dtype=dtype, requires_grad=True)
+        for name, number in keywords.items()
+        if isinstance(number, float)
+    }
+
+
+def one_case(
+    method: str, keywords: dict[str, Any], dtype: torch.dtype, shares: str, learnt: bool = False
+) -> None:
     torch.manual_seed(1)
     q, k, v = (torch.randn(2, h, N, WIDTH, dtype=dtype) for h in (HEADS, KEY_HEADS, KEY_HEADS))
     upstream = torch.randn(2, HEADS, N, WIDTH, dtype=dtype)
     whole = [x.clone().requires_grad_() for x in (q, k, v)]
     alone = {name: value for name, value in keywords.items() if name != "keys"}
-    wanted = otattn.attention(*whole, enable_gqa=True, method=method, **alone)
+    numbers, mine_of = (leaves_of(keywords, dtype) if learnt else {} for _ in range(2))
+    wanted = otattn.attention(*whole, enable_gqa=True, method=method, **{**alone, **numbers})
     wanted.backward(upstream)
     mine = [share(x, shares) for x in (q, k, v)]
-    found = distributed.attention(*mine, enable_gqa=True, shares=shares, method=method, **keywords)
+    found = distributed.attention(
+        *mine, enable_gqa=True, shares=shares, method=method, **{**keywords, **mine_of}
+    )
     close(found, share(wanted, shares), dtype, method)
     found.backward(share(upstream, shares).detach())
     for x, y in zip(mine, whole, strict=True):
         assert x.grad is not None and y.grad is not None
         close(x.grad, share(y.grad, shares), dtype, method)
+    for name, number in numbers.items():
+        ours = mine_of[name].grad
+        assert ours is not None and number.grad is not None, name
+        close(ours, number.grad, dtype, method)
 
 
 def on_a_mesh() -> None:
@@ -96,6 +124,8 @@ def main() -> None:
             one_case(method, keywords, dtype, shares)
     for method, keywords, dtype in RING:
         one_case(method, keywords, dtype, "zigzag")
+    for method, keywords, dtype in SHARED:
+        one_case(method, keywords, dtype, "zigzag", learnt=True)
     on_a_mesh()
     refused("cannot share out its rows", method="softmax/online:2")
     refused("cannot come round a ring", method="entmax:1.5/exact", keys="in_ring")
