@@ -291,6 +291,15 @@ static void move_part(const ota_device *device, real *part, int64_t count, doubl
     memset(part, 0, (size_t)count * sizeof *part);
 }
 
+/* to[k] = factor from[k] as f64 rounds it. The product of two numbers of T is exact in f64, so that T rounds it to the same. */
+static void scale_part(const real *from, int64_t count, double factor, real *to) {
+    const real narrow = (real)factor;
+    if ((double)narrow == factor)
+        for (int64_t k = 0; k < count; k++) to[k] = narrow * from[k];
+    else
+        for (int64_t k = 0; k < count; k++) to[k] = (real)(factor * (double)from[k]);
+}
+
 /* The only part of a sum, rounded as a sum in f64 would be. */
 static void put_part(const ota_array *to, const tile_head *h, int64_t first, int64_t rows,
                      real *part, double factor) {
@@ -298,7 +307,7 @@ static void put_part(const ota_array *to, const tile_head *h, int64_t first, int
     const int64_t width = to->size[3];
     real *placed = dense_rows(to, h->batch, h->head, first);
     real *scaled = placed != NULL ? placed : part;
-    for (int64_t k = 0; k < rows * width; k++) scaled[k] = (real)(factor * (double)part[k]);
+    scale_part(part, rows * width, factor, scaled);
     if (placed == NULL) unpack_rows(to, h->batch, h->head, first, rows, part, width);
 }
 
