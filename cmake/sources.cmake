@@ -497,6 +497,7 @@ set(OTATTN_TEST_SOURCES
     tests/judge/test_judge.c
     tests/judge/test_judge_columns.c
     tests/models/test_checkpoint_refusals.c
+    tests/models/test_elements.c
     tests/models/test_finite.c
     tests/models/test_model.c
     tests/models/test_row_math.c

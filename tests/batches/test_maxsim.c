@@ -401,6 +401,10 @@ static void gradients_are_differences(void **state) {
     chosen[9] = s->offsets[3] - s->offsets[2];
     assert_int_equal(ota_maxsim_backward(&s->problem, weights, again, NULL, &error), OTA_EINVAL);
     assert_non_null(strstr(error.message, "chosen[0][2][1] is"));
+    chosen[9] = -1;
+    chosen[(DOCUMENTS + 2) * s->n + 3] = -2;
+    assert_int_equal(ota_maxsim_backward(&s->problem, weights, again, NULL, &error), OTA_EINVAL);
+    assert_non_null(strstr(error.message, "chosen[1][2][3] is -2"));
     put_away(s);
     free(chosen);
     free(again);

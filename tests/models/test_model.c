@@ -278,6 +278,9 @@ static void test_cache(void **state) {
         .size = sizeof late, .ids = tokens, .batch = 1, .count = 1, .first = 3};
     assert_int_equal(ota_session_run(session, &late, &error), OTA_EINVAL);
     assert_non_null(strstr(error.message, "the cache holds 9"));
+    /* Keys and values of every position in every layer, and some rows more. */
+    const size_t cached = (size_t)2 * LAYERS * POSITIONS * WIDTH * sizeof(float);
+    assert_in_range(ota_session_bytes(session), cached, (size_t)1 << 20);
     ota_session_free(session);
     ota_model_free(model);
 }
