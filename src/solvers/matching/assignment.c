@@ -152,7 +152,6 @@ ota_status ota_assignment_solve(const ota_assignment *problem, void *workspace) 
         state.price[j] = 0.0;
         state.row_of[j] = -1;
     }
-    for (int64_t i = 0; i < state.rows; i++) state.column_of[i] = -1;
     status = is_dense(&state, problem) ? search_densely(&state, problem)
                                        : ota_assignment_sparse(&state, &problem->watch);
     if (status == OTA_OK) write_potentials(&state, problem);
