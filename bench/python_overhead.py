@@ -7,8 +7,8 @@ of width 8 in f32; and experts of eight tokens.
     python bench/python_overhead.py
 
 Processor time of this thread, the least of many turns, in microseconds. The empty operator has the schema of
-otattn's and does nothing; it is registered the same way, with a derivative. The rows of JAX, where it is
-installed, are compiled functions in wall time, since XLA works on threads of its own.
+otattn's and does nothing; its derivative is registered by torch.library.register_autograd. The rows
+of JAX, where it is installed, are compiled functions in wall time, since XLA works on threads of its own.
 """
 
 from __future__ import annotations

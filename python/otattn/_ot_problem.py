@@ -152,8 +152,9 @@ class _TorchWays(NamedTuple):
 @functools.lru_cache(maxsize=1)
 def torch_ways() -> _TorchWays:
     from ._torch_coupling import couple_again
+    from ._torch_derivative import plain_apply
     from ._torch_ot import PlanCost
-    from ._torch_repeat import derivative_wanted, plain_apply
+    from ._torch_repeat import derivative_wanted
 
     return _TorchWays(derivative_wanted, couple_again, plain_apply(PlanCost))
 

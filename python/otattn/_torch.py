@@ -8,7 +8,7 @@ log-sum-exp of every row; backward differentiates from there, so a training step
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -35,7 +35,8 @@ from ._solve import (
     needs_no_forward,
     solve,
 )
-from ._torch_repeat import in_forward_mode, operator_repeat
+from ._torch_derivative import in_forward_mode, register
+from ._torch_repeat import operator_repeat
 from ._torch_vmap import gradients_vmap, solve_vmap, tangents_vmap
 
 _TYPES = {
@@ -225,6 +226,7 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
     if kept == "lse":
         out = output[names.index("out")]
     ctx.save_for_backward(*operands, out, saved)
+    ctx.save_for_forward(*operands)
     ctx.text, ctx.names = text, names
     # A graph may be all that still holds it.
     ctx.regulariser = regulariser_named(settings_of(text).method)
@@ -233,10 +235,7 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
     )
 
 
-def _backward(
-    ctx: Any, gradients: list[Tensor | None], op: Callable[..., Any] | None = None
-) -> tuple[Any, ...]:
-    op = op or torch.ops.otattn.gradients
+def _backward(ctx: Any, gradients: Sequence[Tensor | None]) -> tuple[Any, ...]:
     *operands, out, saved = ctx.saved_tensors
     given = dict(zip(ctx.names, gradients, strict=True))
     wanted = [
@@ -248,7 +247,7 @@ def _backward(
     upstream = [given.get(name) for name in ("out", "coupling", "receiver")]
     if not wanted or all(x is None for x in upstream):
         return tuple(results)
-    found = op(*operands, *upstream, out, saved, ctx.text, ",".join(wanted))
+    found = torch.ops.otattn.gradients(*operands, *upstream, out, saved, ctx.text, ",".join(wanted))
     for name, gradient in zip(wanted, found, strict=True):
         results[PLACES[name]] = gradient
     return tuple(results)
@@ -313,62 +312,12 @@ _library.impl("tangents", _tangents_cpu, "CPU")
 torch.library.register_fake("otattn::solve", _solve_fake, lib=_library)
 torch.library.register_fake("otattn::gradients", _gradients_fake, lib=_library)
 torch.library.register_fake("otattn::tangents", _tangents_fake, lib=_library)
-torch.library.register_autograd("otattn::solve", _backward, setup_context=_setup, lib=_library)
-torch.library.register_autograd("otattn::gradients", _no_second, setup_context=_no_setup, lib=_library)
-torch.library.register_autograd("otattn::tangents", _no_second, setup_context=_no_setup, lib=_library)
+register(_library, "solve", _setup, _backward, _along)
+register(_library, "gradients", _no_setup, _no_second, _no_second)
+register(_library, "tangents", _no_setup, _no_second, _no_second)
 torch.library.register_vmap("otattn::solve", solve_vmap, lib=_library)
 torch.library.register_vmap("otattn::gradients", gradients_vmap, lib=_library)
 torch.library.register_vmap("otattn::tangents", tangents_vmap, lib=_library)
-
-
-# ---- torch.func ----------------------------------------------------------------------------------
-
-
-class _Gradients(torch.autograd.Function):
-    """torch.ops.otattn.gradients where grad, jacrev and their like look on."""
-
-    @staticmethod
-    def forward(*arguments: Any) -> Any:
-        return tuple(torch.ops.otattn.gradients(*arguments))
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        _no_setup(ctx, inputs, output)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        return _no_second(ctx, gradients)
-
-    @staticmethod
-    def vmap(info: Any, in_dims: Any, *arguments: Any) -> Any:
-        found, out_dims = gradients_vmap(info, in_dims, *arguments)
-        return tuple(found), tuple(out_dims)
-
-
-class _Solve(torch.autograd.Function):
-    """torch.ops.otattn.solve there: the registered derivative of an operator is not for torch.func."""
-
-    @staticmethod
-    def forward(*arguments: Any) -> Any:
-        return tuple(torch.ops.otattn.solve(*arguments))
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        _setup(ctx, inputs, output)
-        ctx.save_for_forward(*inputs[:_COUNT])
-
-    @staticmethod
-    def jvp(ctx: Any, *tangents: Any) -> tuple[Tensor | None, ...]:
-        return _along(ctx, tangents)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        return _backward(ctx, list(gradients), _Gradients.apply)
-
-    @staticmethod
-    def vmap(info: Any, in_dims: Any, *arguments: Any) -> Any:
-        found, out_dims = solve_vmap(info, in_dims, *arguments)
-        return tuple(found), tuple(out_dims)
 
 
 # ---- the public calls on tensors -----------------------------------------------------------------
@@ -507,12 +456,11 @@ def _call(
     if request is not None and not compiling:
         names.append("facts")
     # needs_grad does not see through the wrappers of torch.func.
-    transformed = not compiling and (torch._C._are_functorch_transforms_active() or in_forward_mode())
+    transformed = torch._C._are_functorch_transforms_active() or (not compiling and in_forward_mode())
     if transformed and "saved" not in names:
         names.append("saved")
-    op: Any = _Solve.apply if transformed else torch.ops.otattn.solve
     text = text_of(settings) if compiling else _text(settings)
-    found = op(*operands, text, ",".join(names))
+    found = torch.ops.otattn.solve(*operands, text, ",".join(names))
     if request is None:
         return _back(first, found[0], lead)
     kept = {

@@ -30,7 +30,8 @@ from ._shapes import fold_scores
 from ._solve import Job, is_implicit, needs_no_forward
 from ._structs import OK
 from ._threads import thread_limit
-from ._torch_repeat import is_plain, plain_apply
+from ._torch_derivative import plain_apply
+from ._torch_repeat import is_plain
 
 
 def torch_coupling_repeat(

@@ -11,7 +11,10 @@ from . import _structs as c
 from . import _torch  # noqa: F401  (defines the library of operators)
 from ._errors import NotDifferentiable
 from ._normalize import Recipe, backward, check_shape, forward
+from ._normalize_along import along
 from ._shapes import shape_text
+from ._torch_derivative import register
+from ._torch_repeat import is_plain
 
 _TYPES = {torch.float64: c.F64, torch.float32: c.F32}
 _NARROW = (torch.bfloat16, torch.float16)
@@ -19,6 +22,7 @@ _WORDS = "int order, int rounds, float eps, float tolerance, int implicit"
 _library = torch.library.Library("otattn", "FRAGMENT")
 _library.define(f"normalize(Tensor scores, {_WORDS}) -> Tensor")
 _library.define(f"normalize_gradients(Tensor saved, Tensor plan_grad, {_WORDS}) -> Tensor")
+_library.define(f"normalize_tangents(Tensor scores, Tensor tangent, {_WORDS}) -> Tensor")
 _DEVICES = ("CPU", "CUDA")
 
 
@@ -51,6 +55,10 @@ def _gradients(saved: Tensor, plan_grad: Tensor, *words: Any) -> Tensor:
     return scores_grad.to(saved.device)
 
 
+def _tangents(scores: Tensor, tangent: Tensor, *words: Any) -> Tensor:
+    return along(Recipe(*words), scores, tangent)
+
+
 def _fake(x: Tensor, *others: Any) -> Tensor:
     del others
     return torch.empty(x.shape, dtype=x.dtype, device=x.device)
@@ -58,13 +66,23 @@ def _fake(x: Tensor, *others: Any) -> Tensor:
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     scores, *ctx.words = inputs
-    ctx.save_for_backward(output if ctx.words[-1] else scores)
+    saved = output if ctx.words[-1] else scores
+    ctx.save_for_backward(saved)
+    ctx.save_for_forward(saved)
 
 
-def _backward(ctx: Any, plan_grad: Tensor) -> tuple[Any, ...]:
+def _backward(ctx: Any, gradients: Any) -> tuple[Any, ...]:
     (saved,) = ctx.saved_tensors
-    found = torch.ops.otattn.normalize_gradients(saved, plan_grad.to(saved.dtype), *ctx.words)
+    found = torch.ops.otattn.normalize_gradients(saved, gradients[0].to(saved.dtype), *ctx.words)
     return (found, *[None] * len(ctx.words))
+
+
+def _along(ctx: Any, tangents: tuple[Any, ...]) -> Tensor:
+    (saved,) = ctx.saved_tensors
+    # What the rounds converge to has a symmetric derivative.
+    op = torch.ops.otattn.normalize_gradients if ctx.words[-1] else torch.ops.otattn.normalize_tangents
+    found: Tensor = op(saved, tangents[0].to(saved.dtype), *ctx.words)
+    return found
 
 
 def _no_second(ctx: Any, gradient: Any) -> Any:
@@ -80,10 +98,11 @@ def _vmap(info: Any, dims: Any, scores: Tensor, *words: Any) -> tuple[Tensor, in
     return torch.ops.otattn.normalize(scores.movedim(dims[0], 0), *words), 0
 
 
-def _vmap_gradients(
-    info: Any, dims: Any, saved: Tensor, plan_grad: Tensor, *words: Any
-) -> tuple[Tensor, int]:
-    return torch.ops.otattn.normalize_gradients(*_batched(info, dims, saved, plan_grad), *words), 0
+def _vmap_of_two(op: Any) -> Any:
+    def vmap(info: Any, dims: Any, one: Tensor, other: Tensor, *words: Any) -> tuple[Tensor, int]:
+        return op(*_batched(info, dims, one, other), *words), 0
+
+    return vmap
 
 
 def _batched(info: Any, dims: Any, *tensors: Tensor) -> list[Tensor]:
@@ -94,77 +113,18 @@ def _batched(info: Any, dims: Any, *tensors: Tensor) -> list[Tensor]:
     ]
 
 
-for _device in _DEVICES:
-    _library.impl("normalize", _normalize, _device)
-    _library.impl("normalize_gradients", _gradients, _device)
-torch.library.register_fake("otattn::normalize", _fake, lib=_library)
-torch.library.register_fake("otattn::normalize_gradients", _fake, lib=_library)
-torch.library.register_autograd("otattn::normalize", _backward, setup_context=_setup, lib=_library)
-torch.library.register_autograd(
-    "otattn::normalize_gradients", _no_second, setup_context=_no_setup, lib=_library
-)
+# Operators of two tensors, which have no derivative.
+_SECOND = {"normalize_gradients": _gradients, "normalize_tangents": _tangents}
+for _name, _function in {"normalize": _normalize, **_SECOND}.items():
+    for _device in _DEVICES:
+        _library.impl(_name, _function, _device)
+    torch.library.register_fake(f"otattn::{_name}", _fake, lib=_library)
+register(_library, "normalize", _setup, _backward, _along)
 torch.library.register_vmap("otattn::normalize", _vmap, lib=_library)
-torch.library.register_vmap("otattn::normalize_gradients", _vmap_gradients, lib=_library)
-
-
-class _Normalize(torch.autograd.Function):
-    """The operator for torch.func, whose transformations want the set-up apart from the forward."""
-
-    @staticmethod
-    def forward(x: Tensor, words: Any) -> Tensor:
-        found: Tensor = torch.ops.otattn.normalize(x, *words)
-        return found
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        _setup(ctx, (inputs[0], *inputs[1]), output)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        (saved,) = ctx.saved_tensors
-        found = _Gradients.apply(saved, gradients[0].to(saved.dtype), ctx.words)  # type: ignore[no-untyped-call]
-        return found, None
-
-    @staticmethod
-    def vmap(  # pyright: ignore[reportIncompatibleMethodOverride]
-        info: Any, dims: Any, x: Tensor, words: Any
-    ) -> Any:
-        del info
-        return _Normalize.apply(x.movedim(dims[0], 0), words), 0  # type: ignore[no-untyped-call]
-
-
-class _Gradients(torch.autograd.Function):
-    @staticmethod
-    def forward(saved: Tensor, plan_grad: Tensor, words: Any) -> Tensor:
-        found: Tensor = torch.ops.otattn.normalize_gradients(saved, plan_grad, *words)
-        return found
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        _no_setup(ctx, inputs, output)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        return _no_second(ctx, gradients)
-
-    @staticmethod
-    def vmap(  # pyright: ignore[reportIncompatibleMethodOverride]
-        info: Any, dims: Any, saved: Tensor, plan_grad: Tensor, words: Any
-    ) -> Any:
-        both = _batched(info, dims, saved, plan_grad)
-        return _Gradients.apply(*both, words), 0  # type: ignore[no-untyped-call]
-
-
-def _is_plain(x: Tensor) -> bool:
-    """Nobody watches this call, so it need not pass torch's dispatcher, slower than small batches are."""
-    return (
-        type(x) is Tensor
-        and x.device.type == "cpu"
-        and not (x.requires_grad and torch.is_grad_enabled())
-        and not torch.compiler.is_compiling()
-        and not torch._C._are_functorch_transforms_active()
-        and torch._C._len_torch_dispatch_stack() == 0
-    )
+for _name in _SECOND:
+    register(_library, _name, _no_setup, _no_second, _no_second)
+    _over = _vmap_of_two(getattr(torch.ops.otattn, _name))
+    torch.library.register_vmap(f"otattn::{_name}", _over, lib=_library)
 
 
 def torch_normalize(recipe: Recipe, x: Tensor) -> Tensor:
@@ -176,10 +136,8 @@ def torch_normalize(recipe: Recipe, x: Tensor) -> Tensor:
     if x.device.type not in ("cpu", "cuda", "meta"):
         raise ValueError(f"x lies on {x.device}; call it with x.cpu()")
     wide = x.float() if x.dtype in _NARROW else x
-    if _is_plain(x):
+    if is_plain(x) and not (x.requires_grad and torch.is_grad_enabled()):
+        # Torch's dispatcher is slower than small batches are.
         return _normalize(wide, *recipe).to(x.dtype)
-    if torch._C._are_functorch_transforms_active():
-        found: Tensor = _Normalize.apply(wide, tuple(recipe))  # type: ignore[no-untyped-call]
-    else:
-        found = torch.ops.otattn.normalize(wide, *recipe)
+    found: Tensor = torch.ops.otattn.normalize(wide, *recipe)
     return found.to(x.dtype)

@@ -16,17 +16,13 @@ from ._regulariser import regulariser_named
 from ._settings import Settings, settings_of
 from ._solve import Job, is_implicit, needs_no_forward
 from ._threads import thread_limit
+from ._torch_derivative import in_forward_mode, plain_apply
 
 # How the memory of tensors is seen; torch before 2.10 has no such table, and its calls go the longer way.
 _native.tensors(Tensor, getattr(Tensor, "__dlpack_c_exchange_api__", None))
 _under_transform = torch._C._are_functorch_transforms_active
 _modes = torch._C._len_torch_dispatch_stack
 _compiling = torch.compiler.is_compiling
-
-
-def in_forward_mode() -> bool:
-    """Inside of torch.autograd.forward_ad.dual_level, where tensors may carry tangents."""
-    return forward_ad._current_level >= 0
 
 
 def _is_watched() -> bool:
@@ -52,11 +48,6 @@ def derivative_wanted(recorded: bool, tensor: Tensor) -> bool | None:
     if type(tensor) not in _KINDS or _under_transform() or _modes() or _compiling():
         return None
     return None if forward_ad._current_level >= 0 else recorded and torch.is_grad_enabled()
-
-
-def plain_apply(function: type[torch.autograd.Function]) -> Any:
-    """`function.apply` for tensors that are plain: without the search for wrappers of torch.func."""
-    return super(torch.autograd.Function, function).apply  # type: ignore[misc]
 
 
 _WITH_SAVED = ["out", "saved"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from typing import Any
 
@@ -196,3 +197,71 @@ def test_torch_func(gradients: str) -> None:
     assert ((upstream[..., None, None] * jacobian).sum((0, 1)) - right[0, 0]).abs().max() <= 1e-14
     with pytest.raises(otattn.NotDifferentiable):
         torch.func.grad(lambda y: torch.func.grad(loss)(y).sum())(x)
+    with pytest.raises(otattn.NotDifferentiable):
+        torch.func.jvp(torch.func.grad(loss), (x,), (x,))
+
+
+@pytest.mark.parametrize("words", [{}, {"gradients": "implicit"}, {"order": "symmetric", "rounds": 7}])
+def test_forward_mode(words: dict[str, Any]) -> None:
+    """The product with a direction is that of the Jacobian, in f32 to its rounding."""
+    torch.manual_seed(6)
+    x = torch.randn(2, 4, 4, dtype=torch.float64)
+    direction = torch.randn_like(x)
+    plans = functools.partial(otattn.sinkhorn_normalize, **words)
+    plan, along = torch.func.jvp(plans, (x,), (direction,))
+    assert torch.equal(plan, plans(x))
+    expected = torch.einsum("abcdef,def->abc", torch.func.jacrev(plans)(x), direction)
+    assert (along - expected).abs().max() <= 1e-14
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(x, direction)
+        assert torch.equal(torch.autograd.forward_ad.unpack_dual(plans(dual)).tangent, along)
+    narrow = torch.func.jvp(plans, (x.float(),), (direction.float(),))[1]
+    assert narrow.dtype == torch.float32 and (narrow - along).abs().max() <= 1e-5
+    assert (torch.func.jacfwd(plans)(x) - torch.func.jacrev(plans)(x)).abs().max() <= 1e-14
+
+
+def test_forward_mode_stops_with_the_rounds() -> None:
+    """Matrices that met the tolerance in different rounds move as their own numbers of rounds do."""
+    scales = torch.tensor([0.1, 1.0, 3.0], dtype=torch.float64)
+    torch.manual_seed(7)
+    x = torch.randn(3, 5, 5, dtype=torch.float64) * scales[:, None, None]
+    plans = functools.partial(otattn.sinkhorn_normalize, rounds=2**20, order="symmetric", tolerance=1e-3)
+    direction = torch.randn_like(x)
+    along = torch.func.jvp(plans, (x,), (direction,))[1]
+    expected = torch.einsum("abcde,ade->abc", torch.func.vmap(torch.func.jacrev(plans))(x), direction)
+    assert (along - expected).abs().max() <= 1e-14
+
+
+COMPILED: dict[str, Any] = {
+    "grad": lambda f, x: torch.func.grad(lambda y: f(y).sin().sum())(x),
+    "vjp": lambda f, x: torch.func.vjp(f, x)[1](x.cos())[0],
+    "jvp": lambda f, x: torch.func.jvp(f, (x,), (x.cos(),)),
+    "vmap": lambda f, x: torch.func.vmap(f, in_dims=1, out_dims=1)(x),
+    "vmap of grad": lambda f, x: torch.func.vmap(torch.func.grad(lambda y: f(y).sin().sum()))(x),
+    "jacrev": lambda f, x: torch.func.jacrev(f)(x),
+    "jacfwd": lambda f, x: torch.func.jacfwd(f)(x),
+}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("gradients", ["truncated", "implicit"])
+@pytest.mark.parametrize("transform", COMPILED)
+def test_compile_around_torch_func(transform: str, gradients: str) -> None:
+    torch.manual_seed(8)
+    x = torch.randn(3, 2, 4, 4, dtype=torch.float64)
+
+    def call(y: torch.Tensor) -> Any:
+        return COMPILED[transform](lambda z: otattn.sinkhorn_normalize(z, gradients=gradients), y)
+
+    torch.compiler.reset()
+    found = torch.compile(call, fullgraph=True, backend="aot_eager")(x)
+    torch.testing.assert_close(found, call(x), rtol=0.0, atol=1e-15)
+
+
+@pytest.mark.parametrize("words", [(0, 20, 1e-6, 0.0, 0), (0, 20, 1e-6, 0.0, 1), (1, 9, 0.0, 1e-3, 0)])
+def test_opcheck(words: tuple[Any, ...]) -> None:
+    x = torch.randn(2, 3, 3, dtype=torch.float64)
+    torch.library.opcheck(torch.ops.otattn.normalize.default, (x.clone().requires_grad_(), *words))
+    plan = otattn.sinkhorn_normalize(x)
+    torch.library.opcheck(torch.ops.otattn.normalize_gradients.default, (plan, x, *words))
+    torch.library.opcheck(torch.ops.otattn.normalize_tangents.default, (x, plan, *words))

@@ -192,6 +192,31 @@ def test_vmap_and_func(method: str) -> None:
     assert (jacobian - right).abs().max() <= 1e-10
 
 
+COMPILED: dict[str, Any] = {
+    "grad": lambda f, q, k, v: torch.func.grad(lambda *x: f(*x).sin().sum(), argnums=(0, 1, 2))(q, k, v),
+    "vjp": lambda f, *x: torch.func.vjp(f, *x)[1](x[0].cos()),
+    "jvp": lambda f, *x: torch.func.jvp(f, x, x),
+    "vmap": lambda f, q, k, v: torch.func.vmap(f, in_dims=(0, 0, None))(q, k, v[0]),
+    "vmap of grad": lambda f, *x: torch.func.vmap(torch.func.grad(lambda *y: f(*y).sin().sum()))(*x),
+    "jacrev": lambda f, *x: torch.func.jacrev(f)(*x),
+    "jacfwd": lambda f, *x: torch.func.jacfwd(f)(*x),
+}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("method", ["softmax", "softmax/exact", "entmax:1.5/capped:1.3"])
+@pytest.mark.parametrize("transform", COMPILED)
+def test_compile_around_torch_func(transform: str, method: str) -> None:
+    x = tensors(3, 2, 2, 4, 3, grad=False)
+
+    def call(*x: torch.Tensor) -> Any:
+        return COMPILED[transform](lambda *y: otattn.attention(*y, method=method, tolerance=1e-12), *x)
+
+    torch.compiler.reset()
+    found = torch.compile(call, fullgraph=True, backend="aot_eager")(*x)
+    torch.testing.assert_close(found, call(*x), rtol=0.0, atol=1e-10)
+
+
 def test_vmap_over_a_parameter() -> None:
     q, k, v = tensors(3, 2, 5, 4, grad=False)
     several = torch.tensor([0.5, 1.0, 2.0], dtype=torch.float64)
