@@ -30,6 +30,8 @@ int tool_text_begin(tool_text *text, tool_error *error) {
     if (text->text != NULL)
         text->stream = fopencookie(text, "w", (cookie_io_functions_t){.write = grow_text});
     if (text->stream != NULL) return 0;
+    free(text->text);
+    text->text = NULL;
     return tool_fail(error, TOOL_EXIT_LIMIT, "no memory is left for a text");
 }
 

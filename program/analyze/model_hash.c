@@ -76,8 +76,13 @@ static int add_folder(tool_context *context, const char *folder, json_t *files, 
         char path[PATH_SIZE];
         struct stat state;
         (void)snprintf(path, sizeof path, "%s/%s", folder, entries[k]->d_name);
-        if (code == 0 && stat(path, &state) == 0 && S_ISREG(state.st_mode))
+        /* A link that leads nowhere is no file. */
+        const bool found = stat(path, &state) == 0;
+        if (code == 0 && found && S_ISREG(state.st_mode))
             code = add_file(context, path, entries[k]->d_name, files, all);
+        else if (code == 0 && !found && errno != ENOENT)
+            code = tool_fail(&context->error, TOOL_EXIT_IO, "%s: cannot be looked at: %s",
+                             tool_short_path(path), strerror(errno));
         free(entries[k]);
     }
     free(entries);

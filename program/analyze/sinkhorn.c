@@ -95,22 +95,24 @@ static int64_t pick(const run_table_of *table, int place, double *to) {
 static int write_rows(run *r, const run_table_of *rounds, const run_table_of *predicted,
                       tool_text *csv) {
     double *values = malloc((size_t)(rounds->windows * rounds->parts) * sizeof *values);
+    ota_error error = {.message = ""};
+    ota_status status = OTA_OK;
     if (values == NULL)
         return tool_fail(&r->context->error, TOOL_EXIT_LIMIT, "there is no memory left");
-    for (int place = 0; place < PAIR_EPSILONS * PAIR_TOLERANCES; place++) {
+    for (int place = 0; place < PAIR_EPSILONS * PAIR_TOLERANCES && status >= 0; place++) {
         const int e = place / PAIR_TOLERANCES, t = place % PAIR_TOLERANCES;
         ota_summary s = {.mean = (double)NAN, .deviation = (double)NAN, .maximum = (double)NAN};
         const int64_t marks = pick(predicted, place, values);
         double share = 0;
         for (int64_t k = 0; k < marks; k++) share += values[k] / (double)marks;
         const int64_t count = pick(rounds, place, values);
-        if (count > 0) (void)ota_summary_of(values, count, &s, NULL);
+        if (count > 0) status = ota_summary_of(values, count, &s, &error);
         tool_csv_row(csv, "nnnnnnnnn", epsilons[e], tolerances[t], s.mean, s.deviation, s.maximum,
                      (double)marks, share, (double)(marks - count),
                      e == 0 ? most_possible[t] : (double)NAN);
     }
     free(values);
-    return 0;
+    return status < 0 ? tool_fail_status(r->context, status, &error) : 0;
 }
 
 int run_write_table5(run *r) {

@@ -64,13 +64,16 @@ static void write_figure(tool_text *csv, const ota_figure *f) {
 static int write_ranges(run *r, int probe, const run_table_of *table, tool_text *csv) {
     double *means = malloc((size_t)table->windows * sizeof *means);
     int64_t first, last;
+    ota_error error = {.message = ""};
+    ota_status status = OTA_OK;
     if (means == NULL)
         return tool_fail(&r->context->error, TOOL_EXIT_LIMIT, "there is no memory left");
     for (int k = 0; ota_depth_range(k, table->parts, &first, &last) != 0; k++) {
         ota_figure figure;
         char text[64];
         mean_range(table, first - 1, last, means);
-        (void)ota_figure_of(means, table->windows, 1, 0, r->settings.seed, &figure, NULL);
+        status = ota_figure_of(means, table->windows, 1, 0, r->settings.seed, &figure, &error);
+        if (status < 0) break;
         (void)snprintf(text, sizeof text, "%" PRId64 "-%" PRId64, first, last);
         tool_csv_word(csv, text);
         (void)snprintf(text, sizeof text, "%.3g ± %.2g", figure.mean, figure.deviation);
@@ -80,7 +83,7 @@ static int write_ranges(run *r, int probe, const run_table_of *table, tool_text 
         tool_csv_line(csv);
     }
     free(means);
-    return 0;
+    return status < 0 ? tool_fail_status(r->context, status, &error) : 0;
 }
 
 /* R against depth on a log-log scale, layers counted from 1. The transition out of state 0 is left out: with a tied
@@ -252,20 +255,21 @@ enum {
 static int load_means(run *r, const run_column *columns, int count, ota_figure **figures,
                       int64_t *parts) {
     int code = 0;
-    for (int k = 0; k < count; k++) figures[k] = NULL;
     for (int k = 0; code == 0 && k < count; k++)
         code = run_column_figures(r, 0, 0, columns[k], 1, 0, &figures[k], parts);
     return code;
 }
 
 static int write_drift(run *r) {
-    ota_figure *figures[DRIFT_COLUMNS + 1];
+    ota_figure *figures[DRIFT_COLUMNS + 1] = {NULL};
     run_column columns[DRIFT_COLUMNS + 1];
     int64_t parts = 0;
     tool_text csv;
     const int64_t moves = r->settings.last - r->settings.first;
     double *bounds = malloc((size_t)moves * sizeof *bounds);
     int code = tool_text_begin(&csv, &r->context->error);
+    if (bounds == NULL)
+        code = tool_fail(&r->context->error, TOOL_EXIT_LIMIT, "there is no memory left");
     memcpy(columns, drift_columns, sizeof drift_columns);
     columns[DRIFT_COLUMNS] = COLUMN_DRIFT;
     if (code == 0) code = load_means(r, columns, DRIFT_COLUMNS + 1, figures, &parts);
@@ -293,7 +297,7 @@ static int write_drift(run *r) {
 }
 
 static int write_attention(run *r) {
-    ota_figure *figures[HEAD_COLUMNS];
+    ota_figure *figures[HEAD_COLUMNS] = {NULL};
     int64_t parts = 0;
     tool_text csv;
     int code = tool_text_begin(&csv, &r->context->error);

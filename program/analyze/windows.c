@@ -145,9 +145,12 @@ void run_spell(const run *r, int64_t id, char *text, size_t size) {
     int64_t length = 0;
     size_t used = 0;
     (void)snprintf(text, size, "%" PRId64, id);
-    if (r->text.tokenizer == NULL ||
-        ota_tokenizer_decode(r->text.tokenizer, &one, 1, 0, bytes, sizeof bytes, &length, NULL) < 0)
-        return;
+    if (r->text.tokenizer == NULL) return;
+    const ota_status status =
+        ota_tokenizer_decode(r->text.tokenizer, &one, 1, 0, bytes, sizeof bytes, &length, NULL);
+    /* A number in the place of a word would look like a token that has none. */
+    if (status == OTA_ENOMEM) tool_memory_note();
+    if (status < 0) return;
     if (length > (int64_t)sizeof bytes) length = sizeof bytes;
     for (int64_t k = 0; k < length && used + sizeof line_end < size; k++) {
         const char *from = bytes[k] == '\n' ? line_end : &bytes[k];
