@@ -524,6 +524,7 @@ set(OTATTN_TEST_SOURCES
     tests/operator/test_jvp.c
     tests/operator/test_killed_ranks.c
     tests/operator/test_refused_memory.c
+    tests/operator/test_refused_ranks.c
     tests/operator/test_reuse.c
     tests/operator/test_ring.c
     tests/operator/test_ring_parameters.c
