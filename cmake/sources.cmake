@@ -532,6 +532,7 @@ set(OTATTN_TEST_SOURCES
     tests/operator/test_shards.c
     tests/operator/test_shards_methods.c
     tests/operator/test_shards_refusals.c
+    tests/operator/test_stopped_looks.c
     tests/operator/test_tangents.c
     tests/operator/test_tiny.c
     tests/problem/test_bend.c
