@@ -488,6 +488,7 @@ set(OTATTN_TEST_SOURCES
     tests/base/test_base.c
     tests/base/test_half.c
     tests/batches/test_assignments.c
+    tests/batches/test_batch_doors.c
     tests/batches/test_bounded.c
     tests/batches/test_maxsim.c
     tests/batches/test_normalize.c
