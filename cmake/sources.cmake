@@ -488,6 +488,7 @@ set(OTATTN_TEST_SOURCES
     tests/base/test_base.c
     tests/base/test_half.c
     tests/batches/test_assignments.c
+    tests/batches/test_batch_doors.c
     tests/batches/test_bounded.c
     tests/batches/test_maxsim.c
     tests/batches/test_normalize.c
@@ -525,6 +526,7 @@ set(OTATTN_TEST_SOURCES
     tests/operator/test_jvp.c
     tests/operator/test_killed_ranks.c
     tests/operator/test_refused_memory.c
+    tests/operator/test_refused_ranks.c
     tests/operator/test_reuse.c
     tests/operator/test_ring.c
     tests/operator/test_ring_parameters.c
@@ -532,6 +534,7 @@ set(OTATTN_TEST_SOURCES
     tests/operator/test_shards.c
     tests/operator/test_shards_methods.c
     tests/operator/test_shards_refusals.c
+    tests/operator/test_stopped_looks.c
     tests/operator/test_tangents.c
     tests/operator/test_tiny.c
     tests/problem/test_bend.c

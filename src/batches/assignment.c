@@ -73,9 +73,9 @@ ota_status ota_assigner_create(ota_assigner **assigner, const ota_options *optio
     if (assigner == NULL)
         return ota_fail(error, OTA_EINVAL, "assigner", "give a place for it", "assigner is NULL");
     *assigner = NULL;
-    ota_options own;
-    TRY(ota_check_sized(&own, sizeof own, options, options == NULL ? 0 : options->size,
-                        "options.size", error));
+    ota_options own = {.size = sizeof own};
+    if (options != NULL)
+        TRY(ota_check_sized(&own, sizeof own, options, options->size, "options.size", error));
     if (own.threads < 0 || own.threads > OTA_THREADS_MAX) {
         return ota_fail(error, OTA_EINVAL, "threads", "0 takes all processors",
                         "threads is %d, wanted 0 to %d", own.threads, OTA_THREADS_MAX);

@@ -277,8 +277,8 @@ static bool judge_dual(ota_judge_head *k, bool lost, double unit, ota_certificat
     const bool known = k->has_g || (k->from_coupling && !lost && ota_judge_recover_potentials(k));
     const bool pruned = known && k->component != NULL;
     const bool has_dual = known && k->rule != OTA_COLUMNS_ELASTIC &&
-                          k->rule != OTA_COLUMNS_PREFIX && k->rule != OTA_COLUMNS_ONLINE &&
-                          (!pruned || ota_judge_find_components(k));
+                          k->rule != OTA_COLUMNS_PREFIX && k->rule != OTA_COLUMNS_ONLINE;
+    if (pruned) ota_judge_find_components(k);
     ota_judge_sum dual = {0.0, 0.0}, apart = {0.0, 0.0};
     for (int64_t i = 0; i < k->n && has_dual; i++) {
         double rest, distance;
@@ -427,83 +427,80 @@ typedef struct judged {
     ota_arrays a;
 } judged;
 
-static ota_status judge_all(const judged *on, ota_certificate *certificate,
-                            ota_certificate *per_head, ota_error *error) {
+static void release(ota_judge_head *k) {
+    void *const memory[] = {k->f, k->used, k->column, k->component};
+    for (size_t at = 0; at < sizeof memory / sizeof memory[0]; at++) free(memory[at]);
+}
+
+/* What the heads have in common, and all memory; nothing is held where that cannot be had. */
+static ota_status begin(const judged *on, ota_judge_head *k, ota_error *error) {
     const ota_resolved *r = &on->r;
     const ota_arrays *a = &on->a;
     const bool swapped = r->problem.axis == OTA_AXIS_COLUMNS;
-    ota_judge_head k = {.r = r,
-                        .a = a,
-                        .swapped = swapped,
-                        .n = swapped ? r->keys : r->queries,
-                        .m = swapped ? r->queries : r->keys,
-                        .rule = r->problem.columns};
-    k.order = r->problem.regulariser == OTA_SOFTMAX ? 1.0
-              : r->problem.regulariser == OTA_HARD  ? 0.0
-                                                    : r->problem.order;
+    *k = (ota_judge_head){.r = r,
+                          .a = a,
+                          .swapped = swapped,
+                          .n = swapped ? r->keys : r->queries,
+                          .m = swapped ? r->queries : r->keys,
+                          .rule = r->problem.columns};
+    k->order = r->problem.regulariser == OTA_SOFTMAX ? 1.0
+               : r->problem.regulariser == OTA_HARD  ? 0.0
+                                                     : r->problem.order;
     if (r->problem.regulariser == OTA_CUSTOM) {
-        k.order = 2.0;
-        k.custom = &r->problem.custom;
+        k->order = 2.0;
+        k->custom = &r->problem.custom;
     }
-    k.capped = r->problem.entry_cap > 0.0 || ota_array_present(&r->problem.entry_caps);
-    k.row_strength = r->problem.rows == OTA_ROWS_RELAXED ? r->problem.row_strength : INFINITY;
-    k.from_coupling = ota_array_present(&a->coupling);
-    size_t bytes;
-    double *block = NULL;
-    /* Nine lines of doubles at most per row or column; the checks bound each size by 2^57. */
-    if (!__builtin_mul_overflow((size_t)(k.n + k.m + r->width + 2), 9 * sizeof(double), &bytes))
-        block = malloc(bytes);
-    bool *used = calloc((size_t)k.m + 1, sizeof(bool));
-    ota_judge_sum *column = calloc((size_t)k.m + 1, sizeof *column);
+    k->capped = r->problem.entry_cap > 0.0 || ota_array_present(&r->problem.entry_caps);
+    k->row_strength = r->problem.rows == OTA_ROWS_RELAXED ? r->problem.row_strength : INFINITY;
+    k->from_coupling = ota_array_present(&a->coupling);
     const bool prunes =
-        r->settings.prune && r->problem.regulariser == OTA_SOFTMAX && k.rule == OTA_COLUMNS_EXACT;
-    k.component = prunes ? calloc((size_t)(k.n + k.m) + 1, sizeof(int64_t)) : NULL;
-    if (block == NULL || used == NULL || column == NULL || (prunes && k.component == NULL)) {
-        free(block);
-        free(used);
-        free(column);
-        free(k.component);
+        r->settings.prune && r->problem.regulariser == OTA_SOFTMAX && k->rule == OTA_COLUMNS_EXACT;
+    size_t bytes, graph = prunes ? ota_judge_components_bytes(k->n, k->m) : 0;
+    /* Nine lines of doubles at most per row or column; the checks bound each size by 2^57. */
+    if (!__builtin_mul_overflow((size_t)(k->n + k->m + r->width + 2), 9 * sizeof(double), &bytes))
+        k->f = malloc(bytes);
+    k->used = calloc((size_t)k->m + 1, sizeof *k->used);
+    k->column = calloc((size_t)k->m + 1, sizeof *k->column);
+    if (prunes && graph < SIZE_MAX) k->component = malloc(graph);
+    if (k->f == NULL || k->used == NULL || k->column == NULL || (prunes && k->component == NULL)) {
+        release(k);
         return ota_fail(error, OTA_ENOMEM, "certificate", "free some memory",
                         "no memory for the certificate's sums");
     }
-    double *next = block;
-    k.f = take(&next, k.n);
-    k.g = take(&next, k.m);
-    k.target = take(&next, k.m);
-    k.nu = take(&next, k.m);
-    k.left = take(&next, k.m);
-    k.s = take(&next, k.m);
-    k.p = take(&next, k.m);
-    k.gather = take(&next, k.m + 1);
-    k.fixed = take(&next, r->width);
-    k.used = used;
-    k.column = column;
+    double *next = k->f + k->n;
+    k->g = take(&next, k->m);
+    k->target = take(&next, k->m);
+    k->nu = take(&next, k->m);
+    k->left = take(&next, k->m);
+    k->s = take(&next, k->m);
+    k->p = take(&next, k->m);
+    k->gather = take(&next, k->m + 1);
+    k->fixed = take(&next, r->width);
+    return OTA_OK;
+}
 
+static void judge_all(ota_judge_head *k, ota_certificate *certificate, ota_certificate *per_head) {
+    const ota_resolved *r = k->r;
     ota_certificate all = {.size = sizeof all};
     const int64_t heads = r->batch * r->heads;
     for (int64_t h = 0; h < heads; h++) {
         ota_certificate one;
-        k.batch = h / r->heads;
-        k.head = h % r->heads;
-        k.tau = ota_array_present(&r->problem.temperatures)
-                    ? ota_array_get(&r->problem.temperatures, 0, 0, 0, k.head)
-                    : r->problem.temperature;
-        k.sink = !r->has_sink ? -INFINITY
-                 : ota_array_present(&r->sink.array)
-                     ? ota_array_get(&r->sink.array, 0, 0, 0, k.head)
-                     : r->sink.value;
-        if (!judge_head(&k, &one)) break; /* the caller asks */
+        k->batch = h / r->heads;
+        k->head = h % r->heads;
+        k->tau = ota_array_present(&r->problem.temperatures)
+                     ? ota_array_get(&r->problem.temperatures, 0, 0, 0, k->head)
+                     : r->problem.temperature;
+        k->sink = !r->has_sink ? -INFINITY
+                  : ota_array_present(&r->sink.array)
+                      ? ota_array_get(&r->sink.array, 0, 0, 0, k->head)
+                      : r->sink.value;
+        if (!judge_head(k, &one)) break; /* the caller asks */
         combine(&all, &one, h == 0, 1.0 / (double)heads);
         if (per_head != NULL) per_head[h] = one;
     }
     const size_t theirs = certificate->size < sizeof all ? certificate->size : sizeof all;
     memcpy((char *)certificate + sizeof certificate->size, (char *)&all + sizeof all.size,
            theirs - sizeof all.size);
-    free(block);
-    free(used);
-    free(column);
-    free(k.component);
-    return OTA_OK;
 }
 
 static ota_status read_arrays(judged *on, const ota_arrays *arrays,
@@ -523,18 +520,22 @@ static ota_status certify_shared(const ota_problem *problem, const ota_options *
     ota_problem full;
     ota_shard_sizes sizes;
     judged on;
-    ota_status status = ota_shards_open(&shards, options->communicator, error);
+    ota_judge_head head = {0};
+    ota_status status = ota_shards_open(&shards, options->communicator, OTA_OK, error);
     if (status == OTA_OK)
         status = ota_shards_meet(shards, problem, options, 0, &full, &sizes, error);
     if (status == OTA_OK) {
         status = ota_shards_resolve(shards, &full, options, 0, &sizes, &on.r, error);
         if (status == OTA_OK) status = read_arrays(&on, arrays, certificate, error);
+        if (status == OTA_OK) status = begin(&on, &head, error);
+        const bool begun = status == OTA_OK;
         status = ota_ranks_agree(&shards->ranks, status, error);
+        if (status == OTA_OK && !shards->from_matrix &&
+            !ota_shards_gather(shards, &shards->keys, &shards->all_keys, "gathering the keys"))
+            status = ota_ranks_refuse(&shards->ranks, error);
+        if (status == OTA_OK) judge_all(&head, certificate, per_head);
+        if (begun) release(&head);
     }
-    if (status == OTA_OK && !shards->from_matrix &&
-        !ota_shards_gather(shards, &shards->keys, &shards->all_keys, "gathering the keys"))
-        status = ota_ranks_refuse(&shards->ranks, error);
-    if (status == OTA_OK) status = judge_all(&on, certificate, per_head, error);
     if (shards != NULL && shards->ranks.failed) status = ota_ranks_refuse(&shards->ranks, error);
     ota_shards_free(shards);
     return status;
@@ -546,7 +547,12 @@ ota_status ota_certify(const ota_problem *problem, const ota_options *options,
     if (ota_communicator_of(options) != NULL)
         return certify_shared(problem, options, arrays, certificate, per_head, error);
     judged on;
+    ota_judge_head head;
     ota_status status = ota_resolve(problem, options, &on.r, error);
     if (status == OTA_OK) status = read_arrays(&on, arrays, certificate, error);
-    return status == OTA_OK ? judge_all(&on, certificate, per_head, error) : status;
+    if (status == OTA_OK) status = begin(&on, &head, error);
+    if (status != OTA_OK) return status;
+    judge_all(&head, certificate, per_head);
+    release(&head);
+    return OTA_OK;
 }

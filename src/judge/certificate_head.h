@@ -1,6 +1,6 @@
 /* One head under judgement, shared by certificate.c (what is measured) and certificate_dual.c
  * (rows, weights and the lower bound). n rows, m columns of the problem that is really solved:
- * with axis columns, rows are keys. Nothing here owns memory. */
+ * with axis columns, rows are keys. certificate.c takes the memory of all lines and gives it back. */
 #ifndef OTA_CERTIFICATE_HEAD_H
 #define OTA_CERTIFICATE_HEAD_H
 
@@ -29,7 +29,8 @@ typedef struct ota_judge_head {
     double *fixed;
     ota_judge_sum *column; /* [m] */
     bool *used;            /* [m] some row with mass may use the column */
-    int64_t *component;    /* [n + m + 1] with prune, else NULL: see certificate_prune.c */
+    int64_t *
+        component; /* [n + m + 1], and room to find them, with prune, else NULL: see certificate_prune.c */
 } ota_judge_head;
 
 typedef enum ota_judge_row_kind {
@@ -62,8 +63,10 @@ double ota_judge_column_dual(const ota_judge_head *k);
 /* Makes k->g from the coupling and its column sums; false where nothing can be said. */
 bool ota_judge_recover_potentials(ota_judge_head *k);
 
-/* Fills k->component from the coupling and k->column; false without memory, 2 (m + 1) n bits. */
-bool ota_judge_find_components(ota_judge_head *k);
+/* What k->component takes, 2 (m + 1) n bits for the search among them; SIZE_MAX where that overflows. */
+size_t ota_judge_components_bytes(int64_t n, int64_t m);
+/* Fills k->component from the coupling and k->column. */
+void ota_judge_find_components(ota_judge_head *k);
 /* Takes pairs that no feasible plan can use out of the scores of row i, which are loaded. */
 void ota_judge_leave_out(ota_judge_head *k, int64_t i);
 

@@ -9,10 +9,12 @@
  * so pair (i, j) is on some feasible plan exactly if i and j are in one strongly connected component.
  * Every feasible plan is 0 on the other pairs: leaving them out changes no primal value, and the dual
  * of what remains is attained. A pair that was pruned by mistake stays in and widens the gap. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "certificate_head.h"
+
+/* Of the graph below: numbers a node. */
+enum { LINES = 6 };
 
 typedef struct graph {
     int64_t n, m;            /* nodes: rows, then columns, then the sink */
@@ -103,35 +105,34 @@ static void load_bits(ota_judge_head *k, graph *x) {
     }
 }
 
-bool ota_judge_find_components(ota_judge_head *k) {
+size_t ota_judge_components_bytes(int64_t n, int64_t m) {
+    const size_t nodes = (size_t)(n + m) + 1, stride = (size_t)m / 8 + 1;
+    size_t bits, lines, bytes;
+    if (__builtin_mul_overflow((size_t)n, 2 * stride, &bits) ||
+        __builtin_mul_overflow(nodes, LINES * sizeof(int64_t), &lines) ||
+        __builtin_add_overflow(bits, lines, &bytes))
+        return SIZE_MAX;
+    return bytes;
+}
+
+void ota_judge_find_components(ota_judge_head *k) {
     const int64_t nodes = k->n + k->m + 1;
-    graph x = {.n = k->n, .m = k->m, .stride = (size_t)k->m / 8 + 1};
-    size_t bits, lines;
-    if (__builtin_mul_overflow((size_t)k->n, x.stride, &bits) ||
-        __builtin_mul_overflow((size_t)nodes, 5 * sizeof(int64_t), &lines))
-        return false;
-    x.allowed = malloc(bits + 1);
-    x.carries = malloc(bits + 1);
-    int64_t *block = calloc(1, lines);
-    const bool room = x.allowed != NULL && x.carries != NULL && block != NULL;
-    if (room) {
-        x.cursor = block;
-        x.index = block + nodes;
-        x.low = block + 2 * nodes;
-        x.path = block + 3 * nodes;
-        x.waiting = block + 4 * nodes;
-        x.component = k->component;
-        for (int64_t node = 0; node < nodes; node++) x.component[node] = -1;
-        load_bits(k, &x);
-        int64_t found = 0, waiting = 0, components = 0;
-        for (int64_t node = 0; node < nodes; node++) {
-            if (x.index[node] == 0) walk(&x, node, &found, &waiting, &components);
-        }
+    graph x = {.n = k->n, .m = k->m, .stride = (size_t)k->m / 8 + 1, .component = k->component};
+    int64_t *const block = k->component + nodes;
+    x.cursor = block;
+    x.index = block + nodes;
+    x.low = block + 2 * nodes;
+    x.path = block + 3 * nodes;
+    x.waiting = block + 4 * nodes;
+    x.allowed = (unsigned char *)(block + 5 * nodes);
+    x.carries = x.allowed + (size_t)k->n * x.stride;
+    for (int64_t node = 0; node < nodes; node++) x.component[node] = -1;
+    memset(block, 0, (size_t)nodes * (LINES - 1) * sizeof *block);
+    load_bits(k, &x);
+    int64_t found = 0, waiting = 0, components = 0;
+    for (int64_t node = 0; node < nodes; node++) {
+        if (x.index[node] == 0) walk(&x, node, &found, &waiting, &components);
     }
-    free(x.allowed);
-    free(x.carries);
-    free(block);
-    return room;
 }
 
 void ota_judge_leave_out(ota_judge_head *k, int64_t i) {

@@ -209,6 +209,8 @@ static void demolish(ota_plan *plan) {
     if (plan->backend != NULL) plan->backend->close(plan->device);
     if (!plan->borrows_pool) ota_pool_free(plan->pool);
     ota_arena_release(&plan->arena);
+    /* It lay in the arena, and what is built next may have none. */
+    plan->backward = NULL;
     plan->backend = NULL;
     plan->device = NULL;
     plan->pool = NULL;
@@ -248,11 +250,17 @@ static ota_status choose_course(ota_plan *plan, const shared_job *job, ota_error
     return gathered;
 }
 
-/* Rows on many processes: what one rank cannot do, none does. */
-static ota_status create_shared(ota_plan *plan, const ota_problem *problem,
+/* Rows on many processes: what one rank cannot do, none does, from what it has `begun` on. */
+static ota_status create_shared(ota_plan *plan, ota_status begun, const ota_problem *problem,
                                 const ota_options *options, ota_error *error) {
     shared_job job = {.options = options};
-    TRY(ota_shards_open(&plan->shards, ota_communicator_of(options), error));
+    ota_shards *shards;
+    const ota_status opened = ota_shards_open(&shards, ota_communicator_of(options), begun, error);
+    if (opened != OTA_OK) {
+        ota_shards_free(shards);
+        return opened;
+    }
+    plan->shards = shards;
     TRY(ota_shards_meet(plan->shards, problem, options, plan->values_width, &job.full, &job.sizes,
                         error));
     const ota_communicator *to = &plan->shards->ranks.to;
@@ -262,8 +270,9 @@ static ota_status create_shared(ota_plan *plan, const ota_problem *problem,
     return ota_ranks_agree(&plan->shards->ranks, status, error);
 }
 
-ota_status ota_plan_create(ota_plan **out, const ota_problem *problem, int64_t values_width,
-                           const ota_options *options, ota_error *error) {
+static ota_status begin_plan(ota_plan **plan, ota_plan **out, int64_t values_width,
+                             ota_error *error) {
+    *plan = NULL;
     if (out == NULL)
         return ota_fail(error, OTA_EINVAL, "plan", "give a place for the plan", "plan is NULL");
     *out = NULL;
@@ -271,13 +280,22 @@ ota_status ota_plan_create(ota_plan **out, const ota_problem *problem, int64_t v
         return ota_fail(error, OTA_EINVAL, "values_width", "use 0 or more",
                         "values_width is %" PRId64, values_width);
     }
-    ota_plan *plan = calloc(1, sizeof *plan);
-    if (plan == NULL) return ota_fail(error, OTA_ENOMEM, "plan", "", "no memory for a plan");
-    plan->values_width = values_width;
-    const bool shared = ota_communicator_of(options) != NULL;
-    ota_status status = shared ? create_shared(plan, problem, options, error)
-                               : ota_resolve(problem, options, &plan->resolved, error);
-    if (status == OTA_OK && !shared) status = build(plan, error);
+    *plan = calloc(1, sizeof **plan);
+    if (*plan == NULL) return ota_fail(error, OTA_ENOMEM, "plan", "", "no memory for a plan");
+    (*plan)->values_width = values_width;
+    return OTA_OK;
+}
+
+ota_status ota_plan_create(ota_plan **out, const ota_problem *problem, int64_t values_width,
+                           const ota_options *options, ota_error *error) {
+    ota_plan *plan;
+    ota_status status = begin_plan(&plan, out, values_width, error);
+    if (ota_communicator_of(options) != NULL) {
+        status = create_shared(plan, status, problem, options, error);
+    } else if (status == OTA_OK) {
+        status = ota_resolve(problem, options, &plan->resolved, error);
+        if (status == OTA_OK) status = build(plan, error);
+    }
     if (status != OTA_OK) {
         ota_plan_free(plan);
         return status;

@@ -85,7 +85,8 @@ static ota_status take_messages(ota_shards *shards, ota_error *error) {
     return ota_fail(error, OTA_ENOMEM, "communicator", "", "no memory for a plan of many ranks");
 }
 
-ota_status ota_shards_open(ota_shards **out, const ota_communicator *to, ota_error *error) {
+ota_status ota_shards_open(ota_shards **out, const ota_communicator *to, ota_status begun,
+                           ota_error *error) {
     *out = NULL;
     ota_ranks ranks = {.head = -1, .round = -1};
     TRY(ota_check_sized(&ranks.to, sizeof ranks.to, to, to->size, "communicator.size", error));
@@ -97,7 +98,7 @@ ota_status ota_shards_open(ota_shards **out, const ota_communicator *to, ota_err
                         "communicator has no %s",
                         ranks.to.all_reduce == NULL ? "all_reduce" : "all_gather");
     /* From here on the others can be told. */
-    ota_status status = check_communicator(&ranks.to, error);
+    ota_status status = begun == OTA_OK ? check_communicator(&ranks.to, error) : begun;
     ota_shards *shards = calloc(1, sizeof *shards);
     *out = shards;
     if (shards == NULL) {

@@ -48,8 +48,9 @@ static inline const ota_communicator *ota_communicator_of(const ota_options *opt
     return options != NULL && options->size >= needed ? options->communicator : NULL;
 }
 
-/* One outcome on all ranks whose communicator has its calls. */
-ota_status ota_shards_open(ota_shards **shards, const ota_communicator *to, ota_error *error);
+/* One outcome on all ranks whose communicator has its calls; `begun` is what the rank has found out before. */
+ota_status ota_shards_open(ota_shards **shards, const ota_communicator *to, ota_status begun,
+                           ota_error *error);
 void ota_shards_free(ota_shards *shards);
 /* What `resolve` took; for another one. */
 void ota_shards_forget(ota_shards *shards);

@@ -15,6 +15,7 @@
 #include "otattn_bounded.h"
 #include "otattn_maxsim.h"
 #include "otattn_normalize.h"
+#include "otattn_route.h"
 #include "refused_memory.h"
 
 enum { HEADS = 2, SIZE = 6, WIDTH = 3, PAIRS = HEADS * SIZE * SIZE, VALUES = HEADS * SIZE * WIDTH };
@@ -48,14 +49,25 @@ typedef struct kind {
 } kind;
 
 static const kind kinds[] = {
-    {"softmax", NULL, 0, 1, true},           {"softmax", NULL, 0, 2, true},
-    {"entmax:1.5", NULL, 0, 1, true},        {"hard", NULL, 0, 1, false},
-    {"softmax/exact", NULL, 0, 2, true},     {"softmax/exact", NULL, 3, 1, true},
-    {"softmax/exact", "newton", 0, 1, true}, {"softmax/exact", "anderson", 0, 1, true},
-    {"entmax:1.5/exact", NULL, 0, 1, true},  {"entmax:2/capped:2", NULL, 0, 1, true},
-    {"softmax/relaxed:1", NULL, 0, 1, true}, {"softmax/elastic:0.5,4", NULL, 0, 1, true},
-    {"softmax/prefix", NULL, 0, 1, true},    {"softmax/online:2", NULL, 0, 1, true},
+    {"softmax", NULL, 0, 1, true},
+    {"softmax", NULL, 0, 2, true},
+    {"entmax:1.5", NULL, 0, 1, true},
+    {"hard", NULL, 0, 1, false},
+    {"softmax/exact", NULL, 0, 2, true},
+    {"softmax/exact", NULL, 3, 1, true},
+    {"softmax/exact", "newton", 0, 1, true},
+    {"softmax/exact", "anderson", 0, 1, true},
+    {"entmax:1.5/exact", NULL, 0, 1, true},
+    {"entmax:2/capped:2", NULL, 0, 1, true},
+    {"softmax/relaxed:1", NULL, 0, 1, true},
+    {"softmax/elastic:0.5,4", NULL, 0, 1, true},
+    {"softmax/prefix", NULL, 0, 1, true},
+    {"softmax/online:2", NULL, 0, 1, true},
     {"hard/exact", NULL, 0, 1, false},
+    {"softmax/exact{prune}", NULL, 0, 1, false},
+    {"hard/capped:2", NULL, 0, 1, false},
+    {"softmax/bounded:0.5,2", NULL, 0, 2, true},
+    {"entmax:1.5/relaxed:1", NULL, 0, 1, true},
 };
 
 typedef struct stage {
@@ -153,6 +165,17 @@ static ota_status certify(const kind *of, double *number, ota_error *error) {
 
 /* ---- calls without a plan ---- */
 
+/* Of two threads: the caller's, which small problems use as well. */
+static void run_here(void *user, int64_t count,
+                     void (*body)(void *context, int64_t index, int worker), void *context) {
+    (void)user;
+    for (int64_t k = 0; k < count; k++) body(context, k, (int)(k % 2));
+}
+
+static const ota_executor here = {.run = run_here, .threads = 2};
+
+static const ota_executor *executor_of(const kind *of) { return of->threads > 1 ? &here : NULL; }
+
 static ota_status assign(const kind *of, double *number, ota_error *error) {
     ota_options options = {.size = sizeof options, .threads = of->threads};
     ota_assigner *assigner = NULL;
@@ -201,6 +224,82 @@ static ota_status assign_bounded(const kind *of, double *number, ota_error *erro
     return status;
 }
 
+/* Of points, from prices, with room for fewer units than are drawn first. */
+static ota_status assign_points(const kind *of, double *number, ota_error *error) {
+    enum { POINTS = 40, CENTRES = 4 };
+    const ota_options options = {.size = sizeof options, .executor = executor_of(of)};
+    int64_t upper[CENTRES], loads[CENTRES];
+    double points[POINTS], start[CENTRES] = {0.5, 0, -0.5, 0}, prices[CENTRES];
+    for (int k = 0; k < CENTRES; k++) upper[k] = POINTS / CENTRES;
+    for (int k = 0; k < POINTS; k++) points[k] = scores[k] * scores[k + 1];
+    const ota_bounded problem = {.size = sizeof problem,
+                                 .points = ota_array_of(points, OTA_F64, 1, 1, POINTS, 1),
+                                 .centres = ota_array_of(scores, OTA_F64, 1, 1, CENTRES, 1),
+                                 .take = 1,
+                                 .upper = upper,
+                                 .start = start};
+    ota_bounded_result result = {.size = sizeof result, .loads = loads, .prices = prices};
+    const ota_status status = ota_assign_bounded(&problem, &options, &result, error);
+    *number = result.cost + result.dual * 3;
+    return status;
+}
+
+/* Problems of several sizes with a limit. */
+static ota_status assign_ragged(const kind *of, double *number, ota_error *error) {
+    const ota_options options = {.size = sizeof options, .executor = executor_of(of)};
+    static const int64_t rows[] = {3, 0, 5}, columns[] = {4, 2, 3}, offsets[] = {0, 7, 20};
+    ota_assigner *assigner = NULL;
+    double value[3] = {0};
+    const ota_assignments batch = {.size = sizeof batch,
+                                   .count = 3,
+                                   .costs = scores,
+                                   .type = OTA_F64,
+                                   .rows_of = rows,
+                                   .columns_of = columns,
+                                   .offsets = offsets,
+                                   .limited = 1,
+                                   .cost_limit = 0.25,
+                                   .value = value};
+    ota_status status = ota_assigner_create(&assigner, &options, error);
+    if (status >= 0) status = ota_assign(assigner, &batch, error);
+    ota_assigner_free(assigner);
+    *number = value[0] + value[1] * 3 + value[2] * 5;
+    return status;
+}
+
+/* Every method, and a router that keeps its memory. */
+static ota_status route(const kind *of, double *number, ota_error *error) {
+    enum { TOKENS = 12, EXPERTS = 4 };
+    const ota_options options = {.size = sizeof options, .executor = executor_of(of)};
+    int64_t chosen[TOKENS * 2], loads[EXPERTS];
+    double shares[TOKENS * 2], potentials[EXPERTS], bound;
+    ota_routing problem = {.size = sizeof problem,
+                           .logits = ota_array_of(scores, OTA_F64, 1, 1, TOKENS, EXPERTS),
+                           .take = 2};
+    ota_routing_result result = {.size = sizeof result,
+                                 .chosen = chosen,
+                                 .shares = shares,
+                                 .potentials = potentials,
+                                 .loads = loads,
+                                 .bound = &bound};
+    ota_router *router = NULL;
+    double sum = 0;
+    ota_status status = OTA_OK;
+    for (int k = 0; k < 10 && status >= 0; k++) {
+        problem.method = (ota_route_method)(k / 2);
+        if (k % 2 == 0) {
+            status = ota_route(&problem, &options, &result, error);
+        } else {
+            if (router == NULL) status = ota_router_create(&router, &options, error);
+            if (status >= 0) status = ota_router_route(router, &problem, &result, error);
+        }
+        if (status >= 0) sum += (k + 1) * (result.value + bound);
+    }
+    ota_router_free(router);
+    *number = sum;
+    return status;
+}
+
 static ota_status normalize(const kind *of, double *number, ota_error *error) {
     const ota_normalization problem = {.size = sizeof problem,
                                        .type = OTA_F64,
@@ -222,12 +321,38 @@ static ota_status maxsim(const kind *of, double *number, ota_error *error) {
         documents[k] = (float)values[VALUES - 1 - k];
     }
     const int64_t offsets[3] = {0, 5, HEADS * SIZE};
-    ota_late_interaction problem = {
-        .size = sizeof problem, .offsets = offsets, .document_count = 2, .threads = of->threads};
+    ota_late_interaction problem = {.size = sizeof problem,
+                                    .offsets = offsets,
+                                    .document_count = 2,
+                                    .threads = of->threads,
+                                    .executor = executor_of(of)};
     problem.queries = ota_array_of(queries, OTA_F32, 1, HEADS, SIZE, WIDTH);
     problem.documents = ota_array_of(documents, OTA_F32, 1, 1, (int64_t)HEADS * SIZE, WIDTH);
     const ota_status status = ota_maxsim(&problem, found, NULL, error);
     *number = (double)(found[0] + found[1] * 3 + found[2] * 5 + found[3] * 7);
+    return status;
+}
+
+/* An assignment of the tokens, and its gradients. */
+static ota_status maxsim_of_capacity(const kind *of, double *number, ota_error *error) {
+    float queries[VALUES], found[2 * HEADS] = {0}, gradients[2][VALUES];
+    int64_t chosen[2 * HEADS * SIZE];
+    for (int k = 0; k < VALUES; k++) queries[k] = (float)values[k];
+    const int64_t offsets[3] = {0, 5, HEADS * SIZE};
+    ota_late_interaction problem = {.size = sizeof problem,
+                                    .offsets = offsets,
+                                    .document_count = 2,
+                                    .capacity = 1,
+                                    .chosen = chosen,
+                                    .threads = 1,
+                                    .executor = executor_of(of)};
+    problem.queries = ota_array_of(queries, OTA_F32, 1, HEADS, SIZE, WIDTH);
+    problem.documents = ota_array_of(queries, OTA_F32, 1, 1, (int64_t)HEADS * SIZE, WIDTH);
+    ota_status status = ota_maxsim(&problem, found, NULL, error);
+    *number = (double)(found[0] + found[1] * 3 + found[2] * 5 + found[3] * 7);
+    if (status >= 0)
+        status = ota_maxsim_backward(&problem, found, gradients[0], gradients[1], error);
+    if (status >= 0) *number += (double)(gradients[0][0] + gradients[1][VALUES - 1]);
     return status;
 }
 
@@ -269,7 +394,8 @@ static void every_plan(void **state) {
 
 static void every_batch(void **state) {
     (void)state;
-    static call *const calls[] = {assign, assign_bounded, normalize, maxsim};
+    static call *const calls[] = {assign,    assign_ragged, assign_bounded,     assign_points,
+                                  normalize, maxsim,        maxsim_of_capacity, route};
     for (int threads = 1; threads <= 2; threads++) {
         const kind of = {.threads = threads};
         for (size_t k = 0; k < sizeof calls / sizeof calls[0]; k++)

@@ -17,9 +17,11 @@ void *__wrap_realloc(void *memory, size_t bytes);
 void *__wrap_aligned_alloc(size_t alignment, size_t bytes);
 void __wrap_free(void *memory);
 
-/* Only the thread of the test allocates. */
-static int allowed = -1; /* allocations until one is refused; below 0: all are allowed */
-static int asked, held, refused;
+/* Of every thread alone, but for what is held. */
+static _Thread_local int allowed =
+    -1; /* allocations until one is refused; below 0: all are allowed */
+static _Thread_local int asked, refused;
+static _Atomic int held;
 
 static bool refuses(void) {
     asked++;
