@@ -129,6 +129,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/operator/plan.c
     src/operator/ring/backward.c
     src/operator/ring/capped_rows.c
+    src/operator/ring/filled_rows.c
     src/operator/ring/fixed_rounds.c
     src/operator/ring/masses.c
     src/operator/ring/multipliers.c

@@ -57,6 +57,8 @@ void ota_ring_lay_out_pairs(ota_device *ring, ota_arena *arena) {
         for (size_t k = 0; k < sizeof of_caps / sizeof of_caps[0]; k++)
             *of_caps[k] = numbers(arena, rows, 1);
         p.capped = ota_arena_take(arena, (size_t)rows, sizeof *p.capped);
+    } else if (ring->filled) {
+        p.filling = ota_arena_take(arena, (size_t)rows, sizeof *p.filling);
     } else if (ring->by_pairs) {
         if (!ring->hard) p.list = numbers(arena, rows, OTA_RING_LIST);
         p.listed = ota_arena_take(arena, (size_t)rows, sizeof *p.listed);
@@ -71,6 +73,11 @@ ota_row_parameters ota_ring_parameters(const ota_device *ring, int64_t head) {
         ota_row_parameters_of(ring->resolved, ring->unit.batch, ring->unit.head + head);
     row.kernels = ring->attends->course.kernels;
     return row;
+}
+
+double ota_ring_row_mass(const ota_device *ring, int64_t k) {
+    const ota_resolved *r = ring->resolved;
+    return ota_row_mass(r, ring->unit.batch, ring->unit.head + k / r->queries, k % r->queries);
 }
 
 /* to[w][j] = from[j][w] */
@@ -175,7 +182,8 @@ static void hold_caps(ota_ring_block *b) {
 }
 
 double ota_ring_cap(const ota_ring_block *b, int64_t k, int64_t j) {
-    return b->ring->capped ? ota_entry_cap(&b->parameters.caps, b->first + k, j) : INFINITY;
+    return b->ring->capped || b->ring->filled ? ota_entry_cap(&b->parameters.caps, b->first + k, j)
+                                              : INFINITY;
 }
 
 double ota_ring_pair_slope(const ota_ring_block *b, int64_t k, int64_t j, double p) {
@@ -273,6 +281,10 @@ void ota_ring_weigh(const ota_ring_block *b) {
         double *weights = b->w->weights + k * p->stride;
         if (p->state[b->at + k] == OTA_RING_NONFINITE) {
             memset(weights, 0, (size_t)b->keys * sizeof *weights);
+            continue;
+        }
+        if (b->ring->filled) {
+            ota_ring_fill(b, k, weights);
             continue;
         }
         b->ring->attends->course.algebra->row_weights(&parameters, b->w->scores + k * p->stride, g,

@@ -18,7 +18,8 @@ enum {
     OTA_RING_ROWS = 16, /* of a block */
     OTA_RING_KEYS = 64, /* of a task by keys */
     OTA_RING_SIDES = 8,
-    OTA_RING_LIST = 128, /* most keys with weight that a row keeps while the keys go round */
+    OTA_RING_LIST = 128,  /* most keys with weight that a row keeps while the keys go round */
+    OTA_RING_FILLED = 64, /* and of those that a hard row fills up */
     /* Most turns in search of the thresholds of rows whose lists were too short. */
     OTA_RING_SEARCH = 200
 };
@@ -42,6 +43,35 @@ typedef enum ota_ring_state {
     OTA_RING_FULL,     /* its caps add up to less than its mass */
     OTA_RING_NONFINITE /* NaN or +inf among the scores */
 } ota_ring_state;
+
+/* A key in the order in which hard rows take them. */
+typedef struct ota_ring_spot {
+    double score;
+    int64_t key;
+} ota_ring_spot;
+
+typedef struct ota_ring_filled_key {
+    ota_ring_spot at;
+    double cap;
+} ota_ring_filled_key;
+
+/* A hard row under caps (filled_rows.c). */
+typedef struct ota_ring_filling {
+    ota_ring_spot edge;
+    double rest;   /* of the mass, for the edge */
+    double enough; /* room that holds the mass */
+    ota_ring_filled_key list[OTA_RING_FILLED];
+    int64_t listed;
+    bool whole, spilled;       /* the list ends at the edge; has no room for it */
+    ota_ring_spot first, last; /* that may be the edge */
+    double room, room_last;    /* of the keys before the first, and of those up to the last */
+    int64_t before, up_to;     /* how many they are */
+    bool lists; /* the turn lists what lies between; else it adds up the keys up to `at` */
+    ota_ring_spot at;
+    double sum;
+    int64_t count, turn;
+    double least, most; /* least of their scores, largest of the others' */
+} ota_ring_filling;
 
 struct ota_ring_pairs {
     int64_t stride;        /* of a block: a piece's keys and a list */
@@ -70,6 +100,7 @@ struct ota_ring_pairs {
     double *room, *highest,
         *rise; /* their caps, how their sum rises, and what their open weights are scaled by */
     double *factor;
+    ota_ring_filling *filling; /* [rows] of hard rows with caps */
 };
 
 typedef struct ota_ring_block {
@@ -101,6 +132,8 @@ void ota_ring_by_sides(ota_device *ring, const ota_ring_piece *piece, ota_ring_b
                        ota_ring_block_visit *merge, void *context);
 /* The parameters of a head of the unit at work, its sink included. */
 ota_row_parameters ota_ring_parameters(const ota_device *ring, int64_t head);
+/* The mass of row k of the unit at work. */
+double ota_ring_row_mass(const ota_device *ring, int64_t k);
 /* The weight of a key, or of the sink, of this score at potential f. */
 double ota_ring_weight(const ota_device *ring, const ota_row_parameters *row, double score,
                        double f);
@@ -121,8 +154,11 @@ bool ota_ring_visit_rows(ota_device *ring, ota_ring_block_visit *visit, bool wit
 bool ota_ring_count_searched(ota_device *ring, double *left);
 /* NaN or +inf among a row's scores: false. */
 bool ota_ring_survey(ota_ring_pairs *p, int64_t row, const double *s, int64_t count, double *top);
-/* capped_rows.c: f of rows with caps. */
+/* capped_rows.c, filled_rows.c: f of rows with caps, of hard ones the edge and the sink, too. False: the communicator failed. */
 bool ota_ring_find_capped(ota_device *ring);
+bool ota_ring_find_filled(ota_device *ring);
+/* The weights of row k of a block of hard rows with caps. */
+void ota_ring_fill(const ota_ring_block *b, int64_t k, double *weights);
 void ota_ring_put_pairs(ota_device *ring, int64_t head, ota_head_status *status);
 
 /* pair_gradients.c: P^(2 - alpha); 1 - tanh^2 y of the pairs of row k of a block into `raw`, 1 without a softcap, where

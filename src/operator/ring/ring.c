@@ -24,11 +24,10 @@ static bool saturates(const ota_resolved *r) {
 const char *ota_ring_refuses(const ota_plan *plan, bool runs_rounds) {
     const ota_resolved *r = &plan->resolved;
     if (r->from_matrix) return "a matrix of scores has no keys to pass on";
-    if (ota_has_entry_caps(&r->problem) && plan->solver != &ota_solver_softmax &&
-        plan->solver != &ota_solver_entmax)
-        return "caps of entries with coupled columns or hard rows need all keys of a row at once";
     const bool rows = plan->solver == &ota_solver_softmax || plan->solver == &ota_solver_entmax ||
                       plan->solver == &ota_solver_argmax;
+    if (!rows && ota_has_entry_caps(&r->problem))
+        return "caps of entries with coupled columns need all keys of a row at once";
     if (!rows && !runs_rounds)
         return "pieces of the keys add up for softmax, entmax and hard rows on free columns and "
                "for "
@@ -63,6 +62,7 @@ const char *ota_ring_turns(const ota_device *ring) {
                                               : "two a round, and one for the outputs";
     if (ring->hard || !ring->by_pairs) return "one";
     if (ring->capped) return "two, and one a step of the potentials under the caps";
+    if (ring->filled) return "two, and one a step where a row fills more than 64 keys";
     return ota_is_heavy_tailed(ota_regulariser_of(&ring->resolved->problem))
                ? "two, and one a step of the thresholds where a row may use more than 128 keys"
                : "two, and one a step of the thresholds where a row has more than 128 weights";
@@ -115,9 +115,11 @@ ota_status ota_ring_create(ota_plan *plan, ota_device **device, ota_error *error
     ring->pool = plan->pool;
     ring->values_width = plan->values_width;
     ring->coupled = plan->solver->solve != NULL;
-    ring->hard = plan->solver == &ota_solver_argmax;
-    ring->capped = ota_has_entry_caps(&r->problem);
-    ring->by_pairs = ring->hard || ring->capped || plan->solver == &ota_solver_entmax;
+    const bool hard = plan->solver == &ota_solver_argmax, capped = ota_has_entry_caps(&r->problem);
+    ring->hard = hard && !capped;
+    ring->filled = hard && capped;
+    ring->capped = !hard && capped;
+    ring->by_pairs = hard || capped || plan->solver == &ota_solver_entmax;
     ring->gradients = r->settings.gradients;
     ring->type = ring->coupled || r->settings.precision == OTA_PRECISION_F64 ? OTA_F64 : r->type;
     ring->group = ring->coupled ? 1 : r->heads / r->key_heads;

@@ -56,7 +56,7 @@ struct ota_device {
     int64_t values_width;
     bool coupled, gradients;
     bool by_pairs, hard; /* rows of weights that may be 0 (thresholds.c); all in one key */
-    bool capped;         /* or have caps (capped_rows.c) */
+    bool capped, filled; /* have caps (capped_rows.c), those of hard rows (filled_rows.c) */
     bool bends;          /* a softcap: tiles of `sums` do not know it */
     bool pair_gradients; /* tiles do not know them (pair_gradients.c) */
     ota_type type;       /* of the blocks: f64 where columns couple the rows */

@@ -132,12 +132,11 @@ static void begin_rows(ota_device *ring) {
     const int64_t rows = ring->group * r->queries;
     ota_ring_begin_tally(ring);
     for (int64_t k = 0; k < rows; k++) {
-        const double mu =
-            ota_row_mass(r, ring->unit.batch, ring->unit.head + k / r->queries, k % r->queries);
+        const double mu = ota_ring_row_mass(ring, k);
         p->state[k] = isnan(mu) ? OTA_RING_NONFINITE : OTA_RING_LISTED;
         p->uses_broken[k] = 0;
         p->top[k] = p->f[k] = -INFINITY;
-        if (!ring->capped) p->listed[k] = ring->hard ? -1 : 0;
+        if (p->listed != NULL) p->listed[k] = ring->hard ? -1 : 0;
     }
     if (ring->values_width > 0)
         memset(ring->out, 0, (size_t)(rows * ring->values_width) * sizeof *ring->out);
@@ -150,7 +149,7 @@ static void end_lists(ota_device *ring) {
     for (int64_t k = 0; k < ring->group * r->queries; k++) {
         const int64_t head = k / r->queries;
         ota_row_parameters row = ota_ring_parameters(ring, head);
-        const double mu = ota_row_mass(r, ring->unit.batch, ring->unit.head + head, k % r->queries);
+        const double mu = ota_ring_row_mass(ring, k);
         p->top[k] = fmax(p->top[k], row.sink);
         if (p->state[k] == OTA_RING_LISTED) {
             ota_row_found found;
@@ -225,6 +224,7 @@ bool ota_ring_find_thresholds(ota_device *ring) {
     double left;
     begin_rows(ring);
     if (ring->capped) return ota_ring_find_capped(ring);
+    if (ring->filled) return ota_ring_find_filled(ring);
     if (!ota_ring_visit_rows(ring, list_rows, false, "passing keys on for the thresholds"))
         return false;
     end_lists(ring);
@@ -323,14 +323,13 @@ bool ota_ring_attend_pairs(ota_device *ring) {
         return false;
     }
     for (int64_t k = 0; k < ring->group * r->queries; k++) {
-        const double mu =
-            ota_row_mass(r, ring->unit.batch, ring->unit.head + k / r->queries, k % r->queries);
+        const double mu = ota_ring_row_mass(ring, k);
         if (p->state[k] == OTA_RING_NONFINITE) continue;
         if (ring->hard)
             settle_hard(ring, k, mu);
         else if (ring->capped)
             p->sink[k] = p->factor[k] * sink_of(ring, k);
-        else
+        else if (!ring->filled)
             scale_row(ring, k, mu);
     }
     return true;
