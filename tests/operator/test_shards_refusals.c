@@ -155,7 +155,8 @@ static const omission omissions[] = {
 };
 
 static const omission *omitting;
-static int cancelling; /* read by the plan of rank 1 */
+static int cancelling;   /* read by the plan of rank 1 */
+static bool without_out; /* keys go round, and nothing comes by way of out */
 
 static void derive(const setting *now, ota_plan *plan, part *p, bool omits, bool along) {
     double made[3][ALL * N * VALUES] = {{0}};
@@ -165,7 +166,7 @@ static void derive(const setting *now, ota_plan *plan, part *p, bool omits, bool
     want.keys = ota_array_of(made[0], OTA_F64, k->size[0], k->size[1], k->size[2], k->size[3]);
     want.values = ota_array_of(made[1], OTA_F64, v->size[0], v->size[1], v->size[2], v->size[3]);
     want.temperature = ota_array_of(made[2], OTA_F64, 1, 1, 1, 1);
-    want.out_grad = now->arrays.out;
+    if (!without_out) want.out_grad = now->arrays.out;
     move.keys = want.keys;
     move.values = want.values;
     move.out = ota_array_of(made[2], OTA_F64, BATCH, HEADS, p->n, VALUES);
@@ -182,17 +183,19 @@ static void omit_part(crew_rank *rank, void *context) {
     part *p = &s->parts[rank->to.rank];
     const bool second = rank->to.rank == 1;
     setting now = {0};
+    if (without_out) rank->to.keys = OTA_KEYS_IN_RING;
     ota_options options = {.size = sizeof options,
                            .threads = 1,
                            .communicator = &rank->to,
                            .gradients = 1,
                            .cancel = second ? &cancelling : NULL};
     set_part(&now, s, p, &options);
+    if (without_out) now.arrays.coupling = (ota_array){0};
     ota_plan *plan = NULL;
     p->status = ota_plan_create(&plan, &now.problem, VALUES, &options, &p->error);
     if (p->status == OTA_OK) p->status = ota_forward(plan, &now.arrays, NULL, &p->error);
     if (p->status == OTA_OK) {
-        if (second && omitting == NULL) cancelling = 1;
+        if (second && omitting == NULL && !without_out) cancelling = 1;
         derive(&now, plan, p, second && omitting != NULL, omitting != NULL && omitting->along);
     }
     ota_plan_free(plan);
@@ -232,6 +235,19 @@ static void one_rank_cancels_the_derivatives_of_all(void **state) {
     free(s);
 }
 
+static void a_ring_has_no_gradients_but_by_way_of_out(void **state) {
+    (void)state;
+    omitting = NULL;
+    without_out = true;
+    scene *s = derivatives_of(3);
+    without_out = false;
+    for (int r = 0; r < 3; r++) {
+        assert_int_equal(s->parts[r].status, OTA_UNSUPPORTED);
+        assert_non_null(strstr(s->parts[r].error.message, "no gradients but by way of out"));
+    }
+    free(s);
+}
+
 /* ---- runs ----------------------------------------------------------------------------------------- */
 
 static void cancel_part(crew_rank *rank, void *context) {
@@ -268,6 +284,7 @@ int main(void) {
         cmocka_unit_test(wrong_ranks_are_refused_on_all),
         cmocka_unit_test(derivatives_of_different_things_are_refused_on_all),
         cmocka_unit_test(one_rank_cancels_the_derivatives_of_all),
+        cmocka_unit_test(a_ring_has_no_gradients_but_by_way_of_out),
         cmocka_unit_test(one_rank_cancels_all),
     };
     return cmocka_run_group_tests_name("shards_refusals", tests, NULL, NULL);
