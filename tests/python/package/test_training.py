@@ -325,6 +325,20 @@ def test_mixtures_of_experts_resume_and_save_their_logits(
     assert records(tmp_path / "whole", "moe-4-2", "base")[-1]["load"] == 1.0
 
 
+def test_mixtures_of_experts_tune_their_default_methods(
+    example: Callable[[str], ModuleType], tmp_path: Path, text: Path
+) -> None:
+    moe = example("moe")
+    methods = list(moe.METHODS)
+    sizes = ["--context", "16", "--width", "8", "--depth", "1", "--judged", "200", "--experts", "4"]
+    words = [*SMALL, *sizes, "--hidden", "4", "--steps", "1", "--text", str(text), "--folder", str(tmp_path)]
+    assert moe.main([*words, "--tune"])
+    assert list(moe.METHODS) == methods
+    ran = {folder.name for folder in (tmp_path / "moe-4-2").iterdir()}
+    grids = {f"{name}-{x:g}" for name, numbers in moe.GRIDS.items() for x in numbers}
+    assert ran == {*methods, *grids} - moe.GRIDS.keys()
+
+
 def test_flows_with_every_pairing(example: Callable[[str], ModuleType], tmp_path: Path) -> None:
     flow = example("flow")
     assert flow.main([*SMALL, "--steps", "2", "--width", "8", "--folder", str(tmp_path)])
