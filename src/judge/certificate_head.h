@@ -29,8 +29,7 @@ typedef struct ota_judge_head {
     double *fixed;
     ota_judge_sum *column; /* [m] */
     bool *used;            /* [m] some row with mass may use the column */
-    int64_t *
-        component; /* [n + m + 1], and room to find them, with prune, else NULL: see certificate_prune.c */
+    int64_t *component;    /* prune: [n + m + 1], then room to find them (certificate_prune.c) */
 } ota_judge_head;
 
 typedef enum ota_judge_row_kind {
