@@ -143,6 +143,7 @@ int main(int count, char **words) {
     const ota_communicator to = ota_mpi_communicator(engine, OTA_SHARES_IN_ORDER);
     call alone, beside, shared;
     prepare(&alone, method, size, first, rows, 0, size, NULL);
+    /* The same plan and arrays; its times are its own. */
     beside = alone;
     prepare(&shared, method, size, first, rows, first, rows, &to);
     for (int64_t turn = 0; turn < turns; turn++) {

@@ -45,8 +45,9 @@ ota_status ota_shared_rebind(ota_plan *plan, const ota_problem *given, ota_error
     ota_resolved next;
     const ota_settings settings = plan->resolved.settings;
     const ota_array keys = shards->keys;
-    ota_options none = {.size = sizeof none};
-    ota_status status = ota_shards_read(given, &none, &problem, &none, error);
+    const ota_options none = {.size = sizeof none};
+    ota_options unused;
+    ota_status status = ota_shards_read(given, &none, &problem, &unused, error);
     problem.size = sizeof problem;
     if (status == OTA_OK && !shards->from_matrix &&
         memcmp(problem.keys.size, keys.size, sizeof keys.size) != 0)

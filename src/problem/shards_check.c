@@ -121,11 +121,8 @@ static void list_build(facts *f, const ota_communicator *to) {
 ota_status ota_shards_read(const ota_problem *problem, const ota_options *options,
                            ota_problem *full, ota_options *settings, ota_error *error) {
     memset(full, 0, sizeof *full);
-    if (settings != options) {
-        memset(settings, 0, sizeof *settings);
-        TRY(ota_check_sized(settings, sizeof *settings, options, options->size, "options.size",
-                            error));
-    }
+    memset(settings, 0, sizeof *settings);
+    TRY(ota_check_sized(settings, sizeof *settings, options, options->size, "options.size", error));
     if (problem == NULL)
         return ota_fail(error, OTA_EINVAL, "problem", "give a problem", "problem is NULL");
     return ota_check_sized(full, sizeof *full, problem, problem->size, "problem.size", error);

@@ -351,9 +351,7 @@ static void a_plan_goes_on_with_other_arrays(void **state) {
         cut(&m->from, RANKS, OTA_SHARES_IN_ORDER);
         cut(&m->to, RANKS, OTA_SHARES_IN_ORDER);
         m->course = courses[k % 2];
-        crew *crew_now = crew_of(RANKS, OTA_SHARES_IN_ORDER);
-        crew_run(crew_now, work_move, m);
-        crew_free(crew_now);
+        crew_once(RANKS, OTA_SHARES_IN_ORDER, work_move, m);
         for (int r = 0; r < RANKS; r++) {
             if (m->status[r] == OTA_UNSUPPORTED && m->course == OTA_KEYS_IN_RING) continue;
             if (m->status[r] < OTA_OK) fail_msg("%s: %s", c->method, m->error[r].message);

@@ -140,9 +140,7 @@ static void tangents_are_those_of_one_process(void **state) {
         for (int ranks = 1; ranks <= 4; ranks++) {
             const ota_shares order = ranks % 2 == 0 ? OTA_SHARES_IN_ORDER : OTA_SHARES_ZIGZAG;
             cut(s, ranks, order, ranks > 2);
-            crew *c = crew_of(ranks, order);
-            crew_run(c, move_part, s);
-            crew_free(c);
+            crew_once(ranks, order, move_part, s);
             for (int r = 0; r < ranks; r++) {
                 const rows *p = &s->part[r];
                 if (p->status != s->all.status)
@@ -214,9 +212,7 @@ static void masses_and_parameters_are_those_of_one_process(void **state) {
         weigh(s, &s->all, NULL);
         if (s->all.status < OTA_OK) fail_msg("%s: %s", s->cell->method, s->all.error.message);
         cut(s, 3, OTA_SHARES_ZIGZAG, true);
-        crew *c = crew_of(3, OTA_SHARES_ZIGZAG);
-        crew_run(c, weigh_part, s);
-        crew_free(c);
+        crew_once(3, OTA_SHARES_ZIGZAG, weigh_part, s);
         const double tolerance = 1e-6;
         for (int r = 0; r < 3; r++) {
             const rows *p = &s->part[r], *w = &s->all;
@@ -262,9 +258,7 @@ static void other_gradients_are_refused(void **state) {
     for (int k = 0; k < 2; k++) {
         draw(s, &other[k], 1300);
         cut(s, 2, OTA_SHARES_IN_ORDER, false);
-        crew *c = crew_of(2, OTA_SHARES_IN_ORDER);
-        crew_run(c, want_other, s);
-        crew_free(c);
+        crew_once(2, OTA_SHARES_IN_ORDER, want_other, s);
         for (int r = 0; r < 2; r++) {
             assert_int_equal(s->part[r].status, OTA_UNSUPPORTED);
             assert_non_null(strstr(s->part[r].error.message, "has no gradients of matrices"));
@@ -378,9 +372,7 @@ static void solve_crowd(crew_rank *rank, void *context) {
 }
 
 static void run_crowd(crowd *all) {
-    crew *c = crew_of(RANKS_OF_MANY, OTA_SHARES_IN_ORDER);
-    crew_run(c, solve_crowd, all);
-    crew_free(c);
+    crew_once(RANKS_OF_MANY, OTA_SHARES_IN_ORDER, solve_crowd, all);
     for (int k = 0; k < RANKS_OF_MANY; k++) assert_int_equal(all->status[k], OTA_OK);
 }
 
@@ -405,9 +397,7 @@ static void a_ring_is_chosen_where_there_is_no_room(void **state) {
     for (int64_t k = 0; k < MANY * WIDE; k++)
         assert_true(fabsf(all->out[0][k] - all->out[1][k]) <= 1e-5f);
     all->limit[2] = turned / 2;
-    crew *c = crew_of(RANKS_OF_MANY, OTA_SHARES_IN_ORDER);
-    crew_run(c, solve_crowd, all);
-    crew_free(c);
+    crew_once(RANKS_OF_MANY, OTA_SHARES_IN_ORDER, solve_crowd, all);
     for (int k = 0; k < RANKS_OF_MANY; k++)
         assert_int_equal(all->status[k], k == 2 ? OTA_ELIMIT : OTA_EMISMATCH);
     free(all);

@@ -150,9 +150,7 @@ static void share_out(stage *s, int ranks, ota_shares order,
         s->scene.part[k].backward.size = sizeof(ota_result);
         shares_copy(&mine, ALL, N * sizeof(double), s->all.whole, s->part[k].whole);
     }
-    crew *c = crew_of(ranks, order);
-    crew_run(c, body, s);
-    crew_free(c);
+    crew_once(ranks, order, body, s);
 }
 
 static void parameters_are_those_of_one_process(void **state) {

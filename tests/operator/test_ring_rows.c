@@ -113,9 +113,7 @@ static void statistics_of_coupled_columns(void **state) {
         solve(s, &s->all, NULL);
         if (s->all.status < OTA_OK) fail_msg("%s: %s", s->cell->method, s->all.error.message);
         cut(s, 3, OTA_SHARES_IN_ORDER, true);
-        crew *c = crew_of(3, OTA_SHARES_IN_ORDER);
-        crew_run(c, solve_part, s);
-        crew_free(c);
+        crew_once(3, OTA_SHARES_IN_ORDER, solve_part, s);
         for (int r = 0; r < 3; r++) {
             if (s->part[r].status < OTA_OK) fail_msg("%s", s->part[r].error.message);
             compare_statistics(s, &s->part[r], 1e-8);
@@ -151,9 +149,7 @@ static void tangents_of_a_ring_are_those_of_one_process(void **state) {
         if (s->all.status < OTA_OK) fail_msg("%s: %s", s->cell->method, s->all.error.message);
         cut(s, 3, OTA_SHARES_ZIGZAG, true);
         s->threads = 1 + k % 2;
-        crew *c = crew_of(3, OTA_SHARES_ZIGZAG);
-        crew_run(c, move_part, s);
-        crew_free(c);
+        crew_once(3, OTA_SHARES_ZIGZAG, move_part, s);
         for (int r = 0; r < 3; r++) {
             const rows *p = &s->part[r];
             if (p->status != s->all.status) fail_msg("%s: %s", now->method, p->error.message);
@@ -191,9 +187,7 @@ static void certificates_of_a_ring_are_tight(void **state) {
     for (int k = 0; k < 6; k++) {
         draw(s, &cells[tried[k]], 2300 + (uint64_t)k);
         cut(s, 3, OTA_SHARES_ZIGZAG, true);
-        crew *c = crew_of(3, OTA_SHARES_ZIGZAG);
-        crew_run(c, judge_part, s);
-        crew_free(c);
+        crew_once(3, OTA_SHARES_ZIGZAG, judge_part, s);
         for (int r = 0; r < 3; r++) {
             if (s->part[r].status < OTA_OK || s->part[r].reversed < OTA_OK)
                 fail_msg("%s: %s", s->cell->method, s->part[r].error.message);
@@ -233,9 +227,7 @@ static void rows_that_are_not_finite_are_those_of_one_process(void **state) {
         assert_int_equal(s->all.status, OTA_NONFINITE_ROWS);
         for (int ranks = 2; ranks < 5; ranks++) {
             cut(s, ranks, OTA_SHARES_IN_ORDER, false);
-            crew *c = crew_of(ranks, OTA_SHARES_IN_ORDER);
-            crew_run(c, solve_part, s);
-            crew_free(c);
+            crew_once(ranks, OTA_SHARES_IN_ORDER, solve_part, s);
             compare(s, ranks);
         }
     }
@@ -261,9 +253,7 @@ static void equal_keys_are_filled_by_place(void **state) {
         for (int ranks = 2; ranks < 5; ranks++) {
             const ota_shares order = ranks == 3 ? OTA_SHARES_IN_ORDER : OTA_SHARES_ZIGZAG;
             cut(s, ranks, order, true);
-            crew *c = crew_of(ranks, order);
-            crew_run(c, solve_part, s);
-            crew_free(c);
+            crew_once(ranks, order, solve_part, s);
             compare(s, ranks);
         }
     }
@@ -279,9 +269,7 @@ static void hard_rows_have_the_same_bits_for_any_threads(void **state) {
     cut(s, 3, OTA_SHARES_ZIGZAG, true);
     for (int run = 0; run < 3; run++) {
         s->threads = 1 + run;
-        crew *c = crew_of(3, OTA_SHARES_ZIGZAG);
-        crew_run(c, solve_part, s);
-        crew_free(c);
+        crew_once(3, OTA_SHARES_ZIGZAG, solve_part, s);
         for (int r = 0; r < 3; r++) {
             if (run == 0) memcpy(first[r], s->part[r].out, sizeof first[r]);
             assert_memory_equal(first[r], s->part[r].out, sizeof first[r]);
@@ -301,9 +289,7 @@ static void caps_without_room_are_told_to_all(void **state) {
         solve(s, &s->all, NULL);
         assert_int_equal(s->all.status, OTA_INFEASIBLE);
         cut(s, 3, OTA_SHARES_IN_ORDER, false);
-        crew *c = crew_of(3, OTA_SHARES_IN_ORDER);
-        crew_run(c, solve_part, s);
-        crew_free(c);
+        crew_once(3, OTA_SHARES_IN_ORDER, solve_part, s);
         for (int r = 0; r < 3; r++) {
             assert_int_equal(s->part[r].status, OTA_INFEASIBLE);
             assert_string_equal(s->part[r].result.sentence, s->all.result.sentence);
@@ -343,9 +329,7 @@ static void bytes_are_those_of_the_formula(void **state) {
         draw(s, &sent[k], 2500 + (uint64_t)k);
         s->statistics = k != 1;
         cut(s, 3, OTA_SHARES_ZIGZAG, true);
-        crew *c = crew_of(3, OTA_SHARES_ZIGZAG);
-        crew_run(c, solve_part, s);
-        crew_free(c);
+        crew_once(3, OTA_SHARES_ZIGZAG, solve_part, s);
         for (int r = 0; r < 3; r++) {
             int64_t step;
             const int64_t more = s->part[r].result.message_bytes - promised(s, 3, r, &step);

@@ -170,6 +170,14 @@ static inline void crew_free(crew *c) {
     free(c);
 }
 
+/* The body on ranks that nobody looks at before or after. */
+static inline void crew_once(int ranks, ota_shares shares,
+                             void (*body)(crew_rank *rank, void *context), void *context) {
+    crew *c = crew_of(ranks, shares);
+    crew_run(c, body, context);
+    crew_free(c);
+}
+
 /* Whole-problem numbers of the rows that a rank holds, of shares[ranks] of which firsts[ranks] are first pieces; returns how
  * many. */
 static inline int64_t crew_rows_of_pieces(const int64_t *shares, const int64_t *firsts, int ranks,

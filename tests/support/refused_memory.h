@@ -18,8 +18,8 @@ void *__wrap_aligned_alloc(size_t alignment, size_t bytes);
 void __wrap_free(void *memory);
 
 /* Of every thread alone, but for what is held. */
-static _Thread_local int allowed =
-    -1; /* allocations until one is refused; below 0: all are allowed */
+/* Allocations until one is refused; below 0: all are allowed. */
+static _Thread_local int allowed = -1;
 static _Thread_local int asked, refused;
 static _Atomic int held;
 
