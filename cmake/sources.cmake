@@ -399,6 +399,7 @@ set(OTATTN_PROGRAM_SOURCES
     program/doctor.c
     program/errors.c
     program/files/convert.c
+    program/files/elements.c
     program/files/files.c
     program/files/files_error.c
     program/files/files_types.c
@@ -451,6 +452,7 @@ set(OTATTN_PROGRAM_SOURCES
     program/transport/method_flags.c
     program/transport/plan.c
     program/transport/problem_flags.c
+    program/transport/rows.c
     program/transport/shard.c
     program/transport/solve.c
     program/transport/solve_command.c

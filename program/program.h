@@ -324,6 +324,7 @@ enum {
 
 typedef struct tool_gradients tool_gradients;
 typedef struct tool_shard tool_shard; /* shard.h */
+typedef struct tool_rows tool_rows;   /* rows.h */
 
 typedef struct tool_solution {
     ota_status status; /* OTA_NOT_CONVERGED where the library said OTA_PARTIAL without leave */
@@ -336,8 +337,8 @@ typedef struct tool_solution {
     char solver[32], kernel[32];
     int threads;
     size_t bytes;
-    ota_array out, coupling, row_potential, column_potential, receiver, sink; /* owned */
-    ota_array advantage;                                                      /* owned */
+    /* Owned; with --shard those over queries have the rows of this process. */
+    ota_array out, coupling, row_potential, column_potential, receiver, sink, advantage;
     tool_gradients *gradients; /* owned; NULL without --grad */
     double backward_residual;
 } tool_solution;
@@ -369,15 +370,18 @@ void tool_solution_print(FILE *stream, const tool_problem *problem, const tool_s
 /* Arrays for everything that --grad-out will hold, and dL/dout or dL/dP. *out is freed by the caller, also
  * after a failure. */
 int tool_gradients_prepare(tool_context *context, tool_problem *problem, tool_gradients **out);
-/* ota_backward after the forward of `plan` on `arrays`, or on the rows of `shard`, which may be NULL. */
+/* ota_backward after the forward of `plan` on `arrays`. */
 int tool_gradients_run(tool_context *context, const tool_problem *problem, ota_plan *plan,
-                       const ota_arrays *arrays, const tool_shard *shard, tool_gradients *gradients,
-                       ota_result *result);
+                       const ota_arrays *arrays, tool_gradients *gradients, ota_result *result);
 /* u - E_p[u] of every pair, u = -dL/dP; `coupling` and `advantage` are f64 [batch,heads,n,m]. */
 void tool_advantage(const tool_problem *problem, const tool_gradients *gradients,
                     const ota_array *coupling, ota_array *advantage);
-int tool_gradients_write(tool_context *context, const tool_gradients *gradients, const char *path,
-                         tool_output *output);
+enum { TOOL_MAX_GRADIENTS = 40 };
+/* Those that are written, in order, and how many: with --shard all processes have them in the same order. */
+int tool_gradients_rows(const tool_gradients *gradients, tool_rows *rows);
+/* What the call above gave stands in `rows` from number `first` on. */
+int tool_gradients_write(tool_context *context, const tool_gradients *gradients,
+                         const tool_rows *rows, int first, const char *path, tool_output *output);
 void tool_gradients_free(tool_gradients *gradients);
 
 /* ---- model.c: checkpoints for info, capture, perplexity, generate ---- */

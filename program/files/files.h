@@ -50,6 +50,13 @@ typedef struct tool_limits {
     int64_t safetensors_tensors; /* [1,000,000] */
 } tool_limits;
 
+/* Where a writer takes elements that are not in one piece of memory. */
+typedef struct tool_elements {
+    /* The next `count` elements of the array, in its type, into `to`: 0, or an exit code with the error filled. */
+    int (*next)(void *user, void *to, size_t count, tool_error *error);
+    void *user;
+} tool_elements;
+
 /* Owns `data`: 64-byte aligned, NULL when count is 0. For the writers the caller fills data, type,
  * rank, shape and name and keeps ownership. Integer types of files become OTA_I64. */
 typedef struct tool_array {
@@ -63,6 +70,7 @@ typedef struct tool_array {
     /* Read in part: of dimension rank - 2 data holds only `held` lines from `first` on, and count is theirs. */
     bool in_part;
     int64_t first, held;
+    const tool_elements *elements; /* for the writers, in the place of data */
 } tool_array;
 
 /* One process's part of what `ranks` processes read together: of dimension rank - 2, where that has `rows` lines (-1: any
@@ -75,6 +83,13 @@ typedef struct tool_share {
 /* Where the lines of `rank` begin; those of rank + 1 are behind its last. */
 static inline int64_t tool_share_begin(int64_t rows, int rank, int ranks) {
     return rows / ranks * rank + (rows % ranks < rank ? rows % ranks : rank);
+}
+
+/* How many lines of `rows` this share has: all without one. */
+static inline int64_t tool_share_held(const tool_share *share, int64_t rows) {
+    return share->ranks > 1 ? tool_share_begin(rows, share->rank + 1, share->ranks) -
+                                  tool_share_begin(rows, share->rank, share->ranks)
+                            : rows;
 }
 
 /* One row of a file's table of contents. type is OTA_NO_TYPE where the program cannot read the

@@ -134,6 +134,20 @@ int tool_output_temporary(tool_output *output, const char **path, tool_error *er
 const char *tool_output_path(const tool_output *output);
 /* After another writer replaced the temporary file. */
 int tool_output_reopen(tool_output *output, tool_error *error);
+/* The elements of an array as the bytes of a file, piece by piece: up to `size` of them, fewer only at the end. */
+typedef struct tool_bytes {
+    const tool_array *array;
+    bool swap;    /* files of the other byte order */
+    size_t taken; /* elements */
+    size_t begin, end;
+    _Alignas(8) unsigned char piece[1 << 16];
+} tool_bytes;
+
+void tool_bytes_begin(tool_bytes *bytes, const tool_array *array, bool swap);
+int tool_bytes_read(tool_bytes *bytes, void *to, size_t size, size_t *got, tool_error *error);
+/* All of them into the output. */
+int tool_output_elements(tool_output *output, const tool_array *array, bool swap,
+                         tool_error *error);
 /* A type, rank, shape and count that a writer can trust; sets *count and *bytes. */
 int tool_output_check(const tool_output *output, const tool_array *array, size_t *count,
                       int64_t *bytes, tool_error *error);

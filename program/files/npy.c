@@ -285,5 +285,5 @@ int tool_write_npy(tool_output *output, const tool_array *array, tool_error *err
     if (code != 0) return code;
     code = tool_output_write(output, header, size, error);
     free(header);
-    return code != 0 ? code : tool_output_write(output, array->data, (size_t)bytes, error);
+    return code != 0 ? code : tool_output_elements(output, array, false, error);
 }

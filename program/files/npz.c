@@ -317,22 +317,90 @@ static int write_failure(tool_error *error, const char *path, zip_error_t *cause
                      zip_error_strerror(cause));
 }
 
-static int add_array(zip_t *zip, tool_output *output, const tool_array *array, char **header,
-                     tool_error *error) {
-    const char *path = tool_short_path(tool_output_path(output));
-    size_t count, size;
+/* One array as libzip asks for it while it closes the archive: the npy header, then the elements. */
+typedef struct npz_source {
+    char *header;
+    size_t header_size, header_given;
+    zip_uint64_t size; /* of all */
+    tool_bytes bytes;
+    zip_error_t cause; /* what libzip is told; *error has the sentence */
+    tool_error *error;
+} npz_source;
+
+static zip_int64_t read_source(npz_source *from, char *to, size_t size) {
+    const size_t head = ota_size_min(size, from->header_size - from->header_given);
+    size_t got;
+    if (head > 0) memcpy(to, from->header + from->header_given, head);
+    from->header_given += head;
+    if (tool_bytes_read(&from->bytes, to + head, size - head, &got, from->error) == 0)
+        return (zip_int64_t)(head + got);
+    zip_error_set(&from->cause, ZIP_ER_READ, 0);
+    return -1;
+}
+
+static zip_int64_t answer_libzip(void *user, void *data, zip_uint64_t size,
+                                 zip_source_cmd_t command) {
+    npz_source *from = user;
+    zip_stat_t entry;
+    switch (command) {
+    case ZIP_SOURCE_SUPPORTS:
+        return zip_source_make_command_bitmap(ZIP_SOURCE_OPEN, ZIP_SOURCE_READ, ZIP_SOURCE_CLOSE,
+                                              ZIP_SOURCE_STAT, ZIP_SOURCE_ERROR, ZIP_SOURCE_FREE,
+                                              -1);
+    case ZIP_SOURCE_READ: return read_source(from, data, (size_t)size);
+    case ZIP_SOURCE_STAT:
+        zip_stat_init(&entry);
+        entry.size = from->size;
+        entry.valid = ZIP_STAT_SIZE;
+        memcpy(data, &entry, sizeof entry);
+        return (zip_int64_t)sizeof entry;
+    case ZIP_SOURCE_ERROR: return zip_error_to_data(&from->cause, data, size);
+    case ZIP_SOURCE_FREE:
+        free(from->header);
+        free(from);
+        return 0;
+    case ZIP_SOURCE_OPEN:
+    case ZIP_SOURCE_CLOSE: return 0;
+    default: return -1;
+    }
+}
+
+/* The source is libzip's from here on: it frees `from`. */
+static zip_source_t *open_source(zip_t *zip, tool_output *output, const tool_array *array,
+                                 int *code, tool_error *error) {
+    size_t count;
     int64_t bytes;
-    int code = tool_output_check(output, array, &count, &bytes, error);
-    if (code == 0) code = tool_npy_make_header(array, header, &size, error);
-    if (code != 0) return code;
-    char entry[TOOL_MAX_NAME + 8];
-    snprintf(entry, sizeof entry, "%s.npy", array->name);
-    zip_buffer_fragment_t parts[2] = {{(zip_uint8_t *)*header, size},
-                                      {(zip_uint8_t *)array->data, (zip_uint64_t)bytes}};
+    npz_source *from = calloc(1, sizeof *from);
+    zip_source_t *source = NULL;
+    *code = from == NULL
+                ? tool_fail(error, TOOL_EXIT_LIMIT, "no memory is left for an array of an archive")
+                : tool_output_check(output, array, &count, &bytes, error);
+    if (*code == 0) *code = tool_npy_make_header(array, &from->header, &from->header_size, error);
+    if (*code == 0) {
+        from->size = from->header_size + (zip_uint64_t)bytes;
+        tool_bytes_begin(&from->bytes, array, false);
+        from->error = error;
+        source = zip_source_function(zip, answer_libzip, from);
+        if (source == NULL)
+            *code =
+                write_failure(error, tool_short_path(tool_output_path(output)), zip_get_error(zip));
+    }
+    if (source == NULL && from != NULL) {
+        free(from->header);
+        free(from);
+    }
+    return source;
+}
+
+static int add_array(zip_t *zip, tool_output *output, const tool_array *array, tool_error *error) {
+    const char *path = tool_short_path(tool_output_path(output));
+    int code;
     if (!ota_name_is_valid(array->name, strlen(array->name)))
         return tool_fail(error, TOOL_EXIT_INTERNAL, "%s: array without a valid name", path);
-    zip_source_t *source = zip_source_buffer_fragment(zip, parts, bytes > 0 ? 2 : 1, 0);
-    if (source == NULL) return write_failure(error, path, zip_get_error(zip));
+    char entry[TOOL_MAX_NAME + 8];
+    snprintf(entry, sizeof entry, "%s.npy", array->name);
+    zip_source_t *source = open_source(zip, output, array, &code, error);
+    if (source == NULL) return code;
     zip_int64_t index = zip_file_add(zip, entry, source, ZIP_FL_ENC_UTF_8);
     if (index < 0) {
         code = write_failure(error, path, zip_get_error(zip));
@@ -353,10 +421,9 @@ int tool_write_npz(tool_output *output, const tool_array *arrays, size_t count, 
     const char *temporary;
     int code = tool_output_temporary(output, &temporary, error);
     if (code != 0) return code;
-    char **headers = calloc(count, sizeof *headers);
     /* libzip writes a neighbour of the temporary file and renames it over the empty one. */
     int kind = ZIP_ER_MEMORY;
-    zip_t *zip = headers != NULL ? zip_open(temporary, ZIP_CREATE | ZIP_TRUNCATE, &kind) : NULL;
+    zip_t *zip = zip_open(temporary, ZIP_CREATE | ZIP_TRUNCATE, &kind);
     if (zip == NULL) {
         zip_error_t cause;
         zip_error_init_with_code(&cause, kind);
@@ -364,12 +431,13 @@ int tool_write_npz(tool_output *output, const tool_array *arrays, size_t count, 
         zip_error_fini(&cause);
     }
     for (size_t i = 0; code == 0 && i < count; i++)
-        code = add_array(zip, output, &arrays[i], &headers[i], error);
+        code = add_array(zip, output, &arrays[i], error);
+    if (code == 0) error->exit_code = 0;
     if (zip != NULL && (code != 0 || zip_close(zip) != 0)) {
+        /* Elements that did not come have said why. */
+        if (code == 0) code = error->exit_code;
         if (code == 0) code = write_failure(error, path, zip_get_error(zip));
         zip_discard(zip);
     }
-    for (size_t i = 0; headers != NULL && i < count; i++) free(headers[i]);
-    free(headers);
     return code != 0 ? code : tool_output_reopen(output, error);
 }

@@ -211,7 +211,8 @@ int tool_output_check(const tool_output *output, const tool_array *array, size_t
         return tool_fail(error, TOOL_EXIT_INTERNAL, "%s: an array without type or rank", path);
     int code =
         tool_shape_check(array->shape, array->rank, stored->bits, path, 0, count, bytes, error);
-    if (code != 0 || *count != array->count || (*count > 0 && array->data == NULL))
+    const bool nowhere = array->data == NULL && array->elements == NULL;
+    if (code != 0 || *count != array->count || (*count > 0 && nowhere))
         return tool_fail(error, TOOL_EXIT_INTERNAL,
                          "%s: an array whose shape does not fit its data", path);
     return 0;

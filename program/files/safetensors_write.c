@@ -47,20 +47,6 @@ static int write_header(tool_output *output, json_t *top, tool_error *error) {
     return code;
 }
 
-static int write_data(tool_output *output, const tool_array *array, tool_error *error) {
-    unsigned char piece[1 << 15];
-    size_t element = tool_stored_by_type(array->type)->bits / 8, size = array->count * element;
-    if (!TOOL_HOST_IS_BIG) return tool_output_write(output, array->data, size, error);
-    int code = 0;
-    for (size_t done = 0; code == 0 && done < size; done += sizeof piece) {
-        size_t part = size - done < sizeof piece ? size - done : sizeof piece;
-        memcpy(piece, (const char *)array->data + done, part);
-        tool_swap_bytes(piece, part / element, element);
-        code = tool_output_write(output, piece, part, error);
-    }
-    return code;
-}
-
 int tool_write_safetensors(tool_output *output, const tool_array *arrays, size_t count,
                            const tool_metadata *metadata, size_t metadata_count,
                            tool_error *error) {
@@ -78,7 +64,8 @@ int tool_write_safetensors(tool_output *output, const tool_array *arrays, size_t
         code = add_to_header(top, output, &arrays[i], &offset, error);
     if (code == 0) code = write_header(output, top, error);
     json_decref(top);
-    for (size_t i = 0; code == 0 && i < count; i++) code = write_data(output, &arrays[i], error);
+    for (size_t i = 0; code == 0 && i < count; i++)
+        code = tool_output_elements(output, &arrays[i], TOOL_HOST_IS_BIG, error);
     return code;
 }
 

@@ -19,6 +19,9 @@ int tool_ranks_size(void);
 int tool_ranks_agree(int code);
 /* `size` bytes of rank 0 for all: the same size on every rank. */
 void tool_ranks_share(void *bytes, size_t size);
+/* `size` bytes from one rank to another, which both make the call for and both wait for. */
+void tool_ranks_give(int to, const void *bytes, size_t size);
+void tool_ranks_take(int from, void *bytes, size_t size);
 /* The communicator of this process and its like, rows in order; it lives until end. Where mpirun started nothing, one
  * process. `error` is filled where the status is negative. */
 ota_status tool_ranks_communicator(ota_communicator *to, ota_error *error);

@@ -66,6 +66,21 @@ void tool_ranks_share(void *bytes, size_t size) {
     }
 }
 
+void tool_ranks_give(int to, const void *bytes, size_t size) {
+    for (size_t done = 0; done < size; done += PART) {
+        const size_t part = size - done < PART ? size - done : PART;
+        (void)MPI_Send((const char *)bytes + done, (int)part, MPI_BYTE, to, 0, MPI_COMM_WORLD);
+    }
+}
+
+void tool_ranks_take(int from, void *bytes, size_t size) {
+    for (size_t done = 0; done < size; done += PART) {
+        const size_t part = size - done < PART ? size - done : PART;
+        (void)MPI_Recv((char *)bytes + done, (int)part, MPI_BYTE, from, 0, MPI_COMM_WORLD,
+                       MPI_STATUS_IGNORE);
+    }
+}
+
 /* Seconds that a message may take: ranks may be far apart in their work, so long ones. */
 static const double most_seconds = 600.0;
 

@@ -9,55 +9,68 @@
 #include <string.h>
 
 #include "program/program.h"
+#include "rows.h"
 #include "shard.h"
 
-enum { MOST = 40 };
-
-/* Arrays are owned; `shapes` hold name, rank, shape and type of the file, and borrow the data. */
+/* Arrays are owned; `shapes` hold name, rank, shape and type of the file. */
 struct tool_gradients {
     ota_gradients want;
     ota_array terms[TOOL_MAX_TERMS];
-    ota_array arrays[MOST];
-    tool_array shapes[MOST];
+    tool_rows rows[TOOL_MAX_GRADIENTS];
+    tool_array shapes[TOOL_MAX_GRADIENTS];
     int count;
 };
+
+/* Which dimension of a gradient has the lines of this process of --shard alone, where it has all `total` of them. */
+typedef struct sharing {
+    int dimension;
+    int64_t total;
+} sharing;
+
+static const sharing whole = {-1, 0};
 
 /* A gradient like `like`, named `name`, of the file shape `rank`, `shape`. `slot` of the library's struct
  * gets it. */
 static int add(tool_context *context, tool_gradients *g, const char *name, const ota_array *like,
-               ota_type type, int rank, const int64_t *shape, ota_array *slot) {
-    ota_array *array = &g->arrays[g->count];
+               ota_type type, int rank, const int64_t *shape, sharing of, ota_array *slot) {
+    tool_rows *rows = &g->rows[g->count];
     tool_array *file = &g->shapes[g->count];
-    size_t count = 1;
-    for (int k = 0; k < 4; k++) count *= (size_t)like->size[k];
-    void *data = NULL;
-    const int code = tool_memory(context, count * ota_type_bytes(type), "a gradient", &data);
-    if (code != 0) return code;
-    *array = ota_array_of(data, type, like->size[0], like->size[1], like->size[2], like->size[3]);
-    *file = (tool_array){.data = data, .type = type, .rank = rank, .count = count};
+    ota_array array =
+        ota_array_of(NULL, type, like->size[0], like->size[1], like->size[2], like->size[3]);
+    const bool shared = of.dimension >= 0 && array.size[of.dimension] == of.total;
+    *file = (tool_array){.type = type, .rank = rank, .count = 1};
+    for (int k = 0; k < 4; k++) file->count *= (size_t)array.size[k];
     for (int k = 0; k < rank; k++) file->shape[k] = shape[k];
     (void)snprintf(file->name, sizeof file->name, "%s", name);
-    *slot = *array;
+    if (shared) array.size[of.dimension] = tool_share_held(&context->share, of.total);
+    size_t count = ota_type_bytes(type);
+    for (int k = 0; k < 4; k++) count *= (size_t)array.size[k];
+    void *data = NULL;
+    const int code = tool_memory(context, count, "a gradient", &data);
+    if (code != 0) return code;
+    array = ota_array_of(data, type, array.size[0], array.size[1], array.size[2], array.size[3]);
+    *rows = (tool_rows){.mine = array, .dimension = shared ? of.dimension : -1, .total = of.total};
+    *slot = array;
     g->count++;
     return 0;
 }
 
 /* Of something that was read from a file: its shape and type. */
 static int add_like_file(tool_context *context, tool_gradients *g, const char *name,
-                         const char *field, const char *spec, const ota_array *like,
+                         const char *field, const char *spec, const ota_array *like, sharing of,
                          ota_array *slot) {
     const tool_array *file = tool_loaded(context, spec);
     const int code = file == NULL ? tool_load(context, field, spec, OTA_NO_TYPE, &file) : 0;
     if (code != 0) return code;
     const ota_type type = file->type == OTA_I64 || file->type == OTA_BOOL ? OTA_F64 : file->type;
-    return add(context, g, name, like, type, file->rank, file->shape, slot);
+    return add(context, g, name, like, type, file->rank, file->shape, of, slot);
 }
 
 /* Of numbers that were written on the command line: one, or one per head. */
 static int add_numbers(tool_context *context, tool_gradients *g, const char *name, int64_t count,
                        ota_array *slot) {
     const ota_array like = ota_array_of(NULL, OTA_F64, 1, 1, 1, count);
-    return add(context, g, name, &like, OTA_F64, count > 1 ? 1 : 0, &count, slot);
+    return add(context, g, name, &like, OTA_F64, count > 1 ? 1 : 0, &count, whole, slot);
 }
 
 static int add_scores(tool_context *context, const tool_problem *p, tool_gradients *g) {
@@ -65,22 +78,25 @@ static int add_scores(tool_context *context, const tool_problem *p, tool_gradien
         ota_array_of(NULL, p->file_type, p->batch, p->heads, p->queries, p->keys);
     const int rank = p->rank > 2 ? p->rank : 2;
     return add(context, g, "scores", &like, p->file_type, rank, like.size + 4 - rank,
-               &g->want.scores);
+               (sharing){2, p->queries}, &g->want.scores);
 }
 
 static int add_operands(tool_context *context, tool_problem *p, tool_gradients *g) {
     const char *const *files = context->operands;
     ota_problem *problem = &p->problem;
+    const sharing queries = {2, p->queries}, keys = {2, p->keys};
     if (problem->scores.type != OTA_NO_TYPE) {
-        return add_like_file(context, g, "scores", "scores", files[0], &problem->scores,
+        return add_like_file(context, g, "scores", "scores", files[0], &problem->scores, queries,
                              &g->want.matrix);
     }
-    int code = add_like_file(context, g, "query", "queries", files[0], &problem->queries,
+    int code = add_like_file(context, g, "query", "queries", files[0], &problem->queries, queries,
                              &g->want.queries);
     if (code == 0)
-        code = add_like_file(context, g, "key", "keys", files[1], &problem->keys, &g->want.keys);
+        code =
+            add_like_file(context, g, "key", "keys", files[1], &problem->keys, keys, &g->want.keys);
     if (code == 0)
-        code = add_like_file(context, g, "value", "values", files[2], &p->values, &g->want.values);
+        code = add_like_file(context, g, "value", "values", files[2], &p->values, keys,
+                             &g->want.values);
     if (code == 0 && p->settings.grad_scores) code = add_scores(context, p, g);
     return code;
 }
@@ -96,7 +112,7 @@ static int add_terms(tool_context *context, tool_problem *p, tool_gradients *g) 
         if (term->kind == OTA_TERM_DENSE) {
             if (bias > 0) (void)snprintf(name, sizeof name, "bias_%d", bias + 1);
             code = add_like_file(context, g, name, "bias", s->biases.items[bias++], &term->array,
-                                 &g->terms[k]);
+                                 (sharing){2, p->queries}, &g->terms[k]);
             continue;
         }
         if (!s->grad_parameters) continue;
@@ -109,7 +125,7 @@ static int add_terms(tool_context *context, tool_problem *p, tool_gradients *g) 
             const int64_t shape[2] = {term->array.size[1], term->array.size[3]};
             const bool heads = shape[0] > 1;
             code = add(context, g, "relative_bias", &term->array, term->array.type, heads ? 2 : 1,
-                       heads ? shape : shape + 1, &g->terms[k]);
+                       heads ? shape : shape + 1, whole, &g->terms[k]);
             break;
         }
         case OTA_TERM_DENSE:
@@ -143,10 +159,10 @@ static int add_parameters(tool_context *context, tool_problem *p, tool_gradients
         code = add_numbers(context, g, "row_strength", 1, &g->want.row_strength);
     if (code == 0 && s->row_mass != NULL)
         code = add_like_file(context, g, "row_mass", "row-mass", s->row_mass, &problem->row_mass,
-                             &g->want.row_mass);
+                             (sharing){3, p->queries}, &g->want.row_mass);
     if (code == 0 && s->column_mass != NULL)
         code = add_like_file(context, g, "column_mass", "column-mass", s->column_mass,
-                             &problem->column_mass, &g->want.column_mass);
+                             &problem->column_mass, whole, &g->want.column_mass);
     return code;
 }
 
@@ -166,7 +182,9 @@ int tool_gradients_prepare(tool_context *context, tool_problem *p, tool_gradient
     *out = g;
     if (g == NULL) return tool_fail(&context->error, TOOL_EXIT_LIMIT, "there is no memory left");
     g->want.size = sizeof g->want;
-    *(plan ? &g->want.coupling_grad : &g->want.out_grad) = tool_aligned(file);
+    ota_array given = tool_aligned(file);
+    tool_shard_cut(context, &given, 2, p->queries);
+    *(plan ? &g->want.coupling_grad : &g->want.out_grad) = given;
     if (s->grad_out == NULL) {
         /* The advantage alone: the library still wants something to derive. */
         return 0;
@@ -202,24 +220,24 @@ static int turn_back(tool_context *context, const tool_problem *p, const ota_arr
 }
 
 int tool_gradients_run(tool_context *context, const tool_problem *p, ota_plan *plan,
-                       const ota_arrays *arrays, const tool_shard *shard, tool_gradients *g,
-                       ota_result *result) {
+                       const ota_arrays *arrays, tool_gradients *g, ota_result *result) {
     ota_error error = {.message = ""};
-    int gathered = 0;
     result->size = sizeof *result;
-    const ota_status status = shard != NULL ? tool_shard_backward(context, shard, plan, &g->want,
-                                                                  result, &error, &gathered)
-                                            : ota_backward(plan, arrays, &g->want, result, &error);
+    const ota_status status = ota_backward(plan, arrays, &g->want, result, &error);
     if (status < 0) {
         if (strcmp(error.field, "out_grad") == 0 || strcmp(error.field, "coupling_grad") == 0)
             (void)snprintf(error.field, sizeof error.field, "grad");
         return tool_fail_status(context, status, &error);
     }
-    if (gathered != 0 || p->settings.rope == NULL || g->want.queries.type == OTA_NO_TYPE)
-        return gathered;
+    if (p->settings.rope == NULL || g->want.queries.type == OTA_NO_TYPE) return 0;
     const bool corner = p->problem.corner == OTA_BOTTOM_RIGHT;
-    const int code = turn_back(context, p, &g->want.queries, corner ? p->keys - p->queries : 0);
-    return code != 0 ? code : turn_back(context, p, &g->want.keys, 0);
+    const tool_share *share = &context->share;
+    const bool all = share->ranks <= 1;
+    const int64_t query = all ? 0 : tool_share_begin(p->queries, share->rank, share->ranks);
+    const int64_t key = all ? 0 : tool_share_begin(p->keys, share->rank, share->ranks);
+    const int code =
+        turn_back(context, p, &g->want.queries, query + (corner ? p->keys - p->queries : 0));
+    return code != 0 ? code : turn_back(context, p, &g->want.keys, key);
 }
 
 /* dL/dP of one pair. */
@@ -264,32 +282,31 @@ void tool_advantage(const tool_problem *p, const tool_gradients *g, const ota_ar
     }
 }
 
-int tool_gradients_write(tool_context *context, const tool_gradients *g, const char *path,
-                         tool_output *output) {
+int tool_gradients_rows(const tool_gradients *g, tool_rows *rows) {
+    if (g == NULL) return 0;
+    memcpy(rows, g->rows, (size_t)g->count * sizeof *rows);
+    return g->count;
+}
+
+int tool_gradients_write(tool_context *context, const tool_gradients *g, const tool_rows *rows,
+                         int first, const char *path, tool_output *output) {
     const size_t length = strlen(path);
     const bool bf16 = length >= 12 && strcmp(path + length - 12, ".safetensors") == 0;
-    tool_array *files = calloc(MOST, sizeof *files);
-    if (files == NULL)
-        return tool_fail(&context->error, TOOL_EXIT_LIMIT, "there is no memory left");
-    int code = 0;
-    for (int k = 0; k < g->count && code == 0; k++) {
-        files[k] = g->shapes[k];
-        if (files[k].type != OTA_BF16 || bf16) continue;
-        /* npy knows no bf16; f32 holds every one of its numbers. */
-        files[k].type = OTA_F32;
-        code = tool_memory(context, files[k].count * sizeof(float), "a gradient", &files[k].data);
-        if (code == 0)
-            tool_convert(g->shapes[k].data, OTA_BF16, files[k].data, OTA_F32, files[k].count);
-    }
-    if (code == 0) code = tool_write_arrays(output, files, (size_t)g->count, &context->error);
+    tool_array files[TOOL_MAX_GRADIENTS];
+    tool_elements elements[TOOL_MAX_GRADIENTS];
+    tool_rows_reader readers[TOOL_MAX_GRADIENTS];
     for (int k = 0; k < g->count; k++) {
-        if (files[k].data != g->shapes[k].data) free(files[k].data);
+        files[k] = g->shapes[k];
+        /* npy knows no bf16; f32 holds every one of its numbers. */
+        if (files[k].type == OTA_BF16 && !bf16) files[k].type = OTA_F32;
+        readers[k] = (tool_rows_reader){.rows = rows, .number = first + k, .type = files[k].type};
+        elements[k] = (tool_elements){tool_rows_next, &readers[k]};
+        files[k].elements = &elements[k];
     }
-    free(files);
-    return code;
+    return tool_write_arrays(output, files, (size_t)g->count, &context->error);
 }
 
 void tool_gradients_free(tool_gradients *g) {
-    for (int k = 0; g != NULL && k < g->count; k++) free(g->arrays[k].data);
+    for (int k = 0; g != NULL && k < g->count; k++) free(g->rows[k].mine.data);
     free(g);
 }

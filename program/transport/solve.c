@@ -1,7 +1,8 @@
 /* One problem solved and judged: plan, forward, certificate, and what they look like as JSON and text.
  *
  * Outputs are dense, C-ordered, owned by the solution: out [batch,heads,n,w], coupling
- * [batch,heads,n,m], row potential {batch,heads,1,n}, column potential and receiver {batch,heads,1,m}.
+ * [batch,heads,n,m], row potential {batch,heads,1,n}, column potential and receiver {batch,heads,1,m}; with --shard n counts the
+ * process's own rows.
  *
  * The judge wants the plan in double precision before any rounding to the output type, so whatever it
  * looks at is asked for in f64; the writers round. */
@@ -60,25 +61,25 @@ static int allocate_outputs(tool_context *context, const tool_problem *p, unsign
     const ota_type vector_type =
         s->certified || gradients || out_type == OTA_F64 ? OTA_F64 : OTA_F32;
     const bool advantage = (wanted & TOOL_WANT_ADVANTAGE) != 0;
+    const int64_t n = tool_share_held(&context->share, p->queries);
     int code = 0;
     if ((wanted & TOOL_WANT_OUT) != 0) {
-        code = allocate(context, "out", out_type, p->batch, p->heads, p->queries, p->values_width,
-                        &s->out);
+        code = allocate(context, "out", out_type, p->batch, p->heads, n, p->values_width, &s->out);
     }
     if (code == 0 && ((wanted & TOOL_WANT_COUPLING) != 0 || advantage ||
                       (s->certified && only_coupling_tells))) {
         code = allocate(context, "coupling", s->certified || advantage ? OTA_F64 : out_type,
-                        p->batch, p->heads, p->queries, p->keys, &s->coupling);
+                        p->batch, p->heads, n, p->keys, &s->coupling);
         /* A coupling does not hold what the sink took. */
         if (code == 0 && s->certified)
-            code = allocate(context, "sink", OTA_F64, p->batch, p->heads, 1, p->queries, &s->sink);
+            code = allocate(context, "sink", OTA_F64, p->batch, p->heads, 1, n, &s->sink);
     }
     if (code == 0 && advantage) {
-        code = allocate(context, "advantage", OTA_F64, p->batch, p->heads, p->queries, p->keys,
-                        &s->advantage);
+        code =
+            allocate(context, "advantage", OTA_F64, p->batch, p->heads, n, p->keys, &s->advantage);
     }
     if (code == 0 && (s->certified || gradients || (wanted & TOOL_WANT_POTENTIALS) != 0)) {
-        code = allocate(context, "row potential", vector_type, p->batch, p->heads, 1, p->queries,
+        code = allocate(context, "row potential", vector_type, p->batch, p->heads, 1, n,
                         &s->row_potential);
         if (code == 0) {
             code = allocate(context, "column potential", vector_type, p->batch, p->heads, 1,
@@ -100,13 +101,11 @@ static int allocate_outputs(tool_context *context, const tool_problem *p, unsign
     return code;
 }
 
-/* `shard`: NULL, or the rows to solve instead of all. */
-static int run_forward(tool_context *context, const tool_problem *p, const ota_options *options,
-                       const ota_arrays *all, const tool_shard *shard, tool_solution *s) {
+/* `problem`: that of p, or of the rows of --shard. */
+static int run_forward(tool_context *context, const tool_problem *p, const ota_problem *problem,
+                       const ota_options *options, const ota_arrays *arrays, tool_solution *s) {
     ota_error error = {.message = ""};
     ota_plan *plan;
-    const ota_problem *problem = shard != NULL ? &shard->problem : &p->problem;
-    const ota_arrays *arrays = shard != NULL ? &shard->arrays : all;
     const int64_t begun = tool_now_ns();
     ota_status status = ota_plan_create(&plan, problem, p->values_width, options, &error);
     if (status < 0) return tool_fail_status(context, status, &error);
@@ -115,8 +114,7 @@ static int run_forward(tool_context *context, const tool_problem *p, const ota_o
     if (status >= 0 && s->gradients != NULL &&
         (status != OTA_PARTIAL || p->settings.allow_partial)) {
         ota_result backward;
-        const int code =
-            tool_gradients_run(context, p, plan, arrays, shard, s->gradients, &backward);
+        const int code = tool_gradients_run(context, p, plan, arrays, s->gradients, &backward);
         if (code != 0) {
             ota_plan_free(plan);
             return code;
@@ -203,18 +201,16 @@ int tool_solve(tool_context *context, tool_problem *problem, unsigned wanted, ot
     options.progress_user = &progress;
     tool_shard shard;
     const ota_problem *solved = shared ? &shard.problem : &problem->problem;
-    const ota_arrays *rows = shared ? &shard.arrays : &arrays;
     if (shared) {
-        code = tool_shard_together(tool_shard_open(context, problem, &arrays, &shard));
+        code = tool_shard_together(tool_shard_open(context, problem, &shard));
         options.communicator = &shard.with;
+        if (code == 0 && arrays.values.type != OTA_NO_TYPE) arrays.values = shard.values;
     }
-    if (code == 0)
-        code = run_forward(context, problem, &options, &arrays, shared ? &shard : NULL, solution);
+    if (code == 0) code = run_forward(context, problem, solved, &options, &arrays, solution);
     tool_progress_end(&progress);
     options.progress = NULL;
     if (code == 0 && solution->certified)
-        code = certify(context, problem, solved, &options, rows, solution);
-    if (code == 0 && shared) code = tool_shard_gather(context, &shard, &arrays);
+        code = certify(context, problem, solved, &options, &arrays, solution);
     if (code == 0) code = check_promise(context, problem, progress.tolerance, solution);
     return code;
 }

@@ -14,6 +14,7 @@
 
 #include "heatmap.h"
 #include "program/ranks/ranks.h"
+#include "rows.h"
 #include "shard.h"
 
 enum { OUTPUTS = 7, SMALL = 32 };
@@ -96,10 +97,34 @@ static ota_type type_of(tool_context *context, const tool_problem *problem, cons
     return problem->file_type;
 }
 
-static int write_output(tool_context *context, const tool_problem *problem, const output_row *row,
-                        const ota_array *from, tool_output *output) {
-    tool_array array = {.type =
-                            type_of(context, problem, row, !row->over_queries || !row->over_keys)};
+/* All that can be asked for while outputs are written: those of the table above in its order, then the gradients. */
+typedef struct held_rows {
+    tool_rows rows[OUTPUTS + TOOL_MAX_GRADIENTS];
+} held_rows;
+
+static void hold(const tool_problem *problem, const tool_solution *solution, unsigned main_output,
+                 held_rows *held) {
+    memset(held, 0, sizeof *held);
+    for (int k = 0; k < OUTPUTS; k++) {
+        const output_row *row = &rows[k];
+        if (row->wants == TOOL_WANT_GRADIENTS) continue;
+        const size_t offset = row->wants != 0                ? row->array
+                              : main_output == TOOL_WANT_OUT ? ARRAY(out)
+                                                             : ARRAY(coupling);
+        tool_rows *to = &held->rows[k];
+        memcpy(&to->mine, (const char *)solution + offset, sizeof to->mine);
+        to->dimension = !row->over_queries ? -1 : row->over_keys ? 2 : 3;
+        to->total = problem->queries;
+    }
+    (void)tool_gradients_rows(solution->gradients, held->rows + OUTPUTS);
+}
+
+static int write_output(tool_context *context, const tool_problem *problem, const held_rows *held,
+                        int number, tool_output *output) {
+    const output_row *row = &rows[number];
+    const tool_rows *from = &held->rows[number];
+    const bool matrix = row->over_queries && row->over_keys;
+    tool_array array = {.type = type_of(context, problem, row, !matrix), .count = 1};
     (void)snprintf(array.name, sizeof array.name, "%s", row->key);
     const ota_array *first = problem->problem.scores.type != OTA_NO_TYPE
                                  ? &problem->problem.scores
@@ -107,40 +132,25 @@ static int write_output(tool_context *context, const tool_problem *problem, cons
     for (int k = 4 - problem->rank; k < 2; k++) {
         if (k >= 0) array.shape[array.rank++] = first->size[k];
     }
-    const bool matrix = row->over_queries && row->over_keys;
-    if (matrix && problem->rank > 1) array.shape[array.rank++] = from->size[2];
-    array.shape[array.rank++] = from->size[3];
-    array.count = (size_t)(from->size[0] * from->size[1] * from->size[2] * from->size[3]);
-    if (array.type == from->type || array.count == 0) {
-        array.data = from->data;
-        return tool_write_arrays(output, &array, 1, &context->error);
-    }
-    int code =
-        tool_memory(context, array.count * ota_type_bytes(array.type), row->key, &array.data);
-    if (code != 0) return code;
-    tool_convert(from->data, from->type, array.data, array.type, array.count);
-    code = tool_write_arrays(output, &array, 1, &context->error);
-    free(array.data);
-    return code;
+    if (matrix && problem->rank > 1) array.shape[array.rank++] = from->total;
+    array.shape[array.rank++] = from->dimension == 3 ? from->total : from->mine.size[3];
+    for (int k = 0; k < array.rank; k++) array.count *= (size_t)array.shape[k];
+    tool_rows_reader reader = {.rows = held->rows, .number = number, .type = array.type};
+    const tool_elements elements = {tool_rows_next, &reader};
+    array.elements = &elements;
+    return tool_write_arrays(output, &array, 1, &context->error);
 }
 
 static int write_outputs(tool_context *context, const tool_problem *problem,
-                         const tool_solution *solution, unsigned main_output,
+                         const tool_solution *solution, const held_rows *held,
                          tool_output **outputs) {
     for (int k = 0; k < OUTPUTS; k++) {
         if (outputs[k] == NULL) continue;
-        if (rows[k].wants == TOOL_WANT_GRADIENTS) {
-            const int code = tool_gradients_write(
-                context, solution->gradients, file_of(&context->settings, &rows[k]), outputs[k]);
-            if (code != 0) return code;
-            continue;
-        }
-        const size_t offset = rows[k].wants != 0             ? rows[k].array
-                              : main_output == TOOL_WANT_OUT ? ARRAY(out)
-                                                             : ARRAY(coupling);
-        ota_array from;
-        memcpy(&from, (const char *)solution + offset, sizeof from);
-        const int code = write_output(context, problem, &rows[k], &from, outputs[k]);
+        const int code =
+            rows[k].wants == TOOL_WANT_GRADIENTS
+                ? tool_gradients_write(context, solution->gradients, held->rows, OUTPUTS,
+                                       file_of(&context->settings, &rows[k]), outputs[k])
+                : write_output(context, problem, held, k, outputs[k]);
         if (code != 0) {
             (void)snprintf(context->error.field, sizeof context->error.field, "%s", rows[k].flag);
             return code;
@@ -237,7 +247,16 @@ static int solve_command(tool_context *context, const char *scores, const char *
     }
     if (code == 0) code = tool_solution_verdict(context, &problem, &solution);
     if (settings->shard != NULL) code = tool_shard_together(code);
-    if (code == 0) code = write_outputs(context, &problem, &solution, main_output, outputs);
+    if (code == 0) {
+        held_rows held;
+        hold(&problem, &solution, main_output, &held);
+        if (tool_ranks_rank() > 0) {
+            tool_rows_serve(held.rows);
+        } else {
+            code = write_outputs(context, &problem, &solution, &held, outputs);
+            tool_rows_end();
+        }
+    }
     if (code == 0 && tool_ranks_rank() == 0)
         code = report(context, &problem, &solution, streams, map);
     for (int k = 0; k < OUTPUTS; k++) tool_output_abort(outputs[k]);

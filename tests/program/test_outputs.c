@@ -7,7 +7,7 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
-#include "program/files/files.h"
+#include "program/files/files_formats.h"
 #include "src/base/integers.h"
 
 /* ---- special files ---- */
@@ -314,6 +314,54 @@ static void test_no_array_on_a_terminal(void **state) {
     close(kept);
 }
 
+/* Elements k of a count; from `fails` on none come. */
+typedef struct counting {
+    size_t given, fails;
+} counting;
+
+static int count_on(void *user, void *to, size_t count, tool_error *error) {
+    counting *at = user;
+    if (at->given + count > at->fails)
+        return tool_fail(error, TOOL_EXIT_LIMIT, "element %zu does not come", at->fails);
+    double *elements = to;
+    for (size_t k = 0; k < count; k++) elements[k] = (double)at->given++;
+    return 0;
+}
+
+static void test_elements_come_piece_by_piece(void **state) {
+    (void)state;
+    enum { COUNT = 30011 }; /* several pieces, the last not full */
+    static const char *const ends[] = {"npy", "npz", "safetensors"};
+    double *elements = calloc(COUNT, sizeof *elements);
+    for (int k = 0; k < COUNT; k++) elements[k] = k;
+    for (size_t i = 0; i < 3; i++) {
+        char paths[3][32];
+        for (int k = 0; k < 3; k++)
+            (void)snprintf(paths[k], sizeof paths[k], "pieces%d.%s", k, ends[i]);
+        tool_array array = array_of(elements, OTA_F64, "x", 1, COUNT, 0);
+        write_file(paths[0], &array, 1);
+        counting at = {0, COUNT};
+        const tool_elements source = {count_on, &at};
+        array.data = NULL;
+        array.elements = &source;
+        write_file(paths[1], &array, 1);
+        size_t size, other;
+        char *one = get(paths[0], &size), *two = get(paths[1], &other);
+        assert_true(size == other && memcmp(one, two, size) == 0);
+        free(one);
+        free(two);
+        at = (counting){0, COUNT - 1};
+        tool_error error = {0};
+        tool_output *output = NULL;
+        assert_int_equal(tool_output_begin(paths[2], false, &output, &error), 0);
+        const int code = tool_write_arrays(output, &array, 1, &error);
+        expect(code, &error, TOOL_EXIT_LIMIT, "element 30010 does not come");
+        tool_output_abort(output);
+        assert_int_not_equal(access(paths[2], F_OK), 0);
+    }
+    free(elements);
+}
+
 static void test_writers_refuse_what_does_not_fit(void **state) {
     (void)state;
     tool_array pair[2] = {array_of(numbers, OTA_F64, "x", 1, 6, 0),
@@ -369,6 +417,7 @@ int main(void) {
         IN_FOLDER(test_output_places),
         IN_FOLDER(test_devices_are_written_in_place),
         IN_FOLDER(test_no_array_on_a_terminal),
+        IN_FOLDER(test_elements_come_piece_by_piece),
         IN_FOLDER(test_writers_refuse_what_does_not_fit),
     };
     return cmocka_run_group_tests_name("outputs", tests, NULL, NULL);

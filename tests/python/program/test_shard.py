@@ -5,6 +5,7 @@ The tests of several processes need a program built with OTATTN_MPI, and mpirun:
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +158,44 @@ def test_a_process_reads_only_its_rows(folder: Path) -> None:
     assert len(read) == ranks
     # MPI reads its own settings, and may carry messages by reads: half of a whole array is room for that.
     assert max(read) < 3 * size // ranks + size // 2, read
+
+
+def test_a_process_holds_only_its_rows(folder: Path) -> None:
+    """Outputs go into the file from where their rows are: no process ever holds all of a coupling."""
+    if not answer(folder, "doctor")["mpi"] or MPIRUN is None:
+        pytest.skip("the program is built without MPI, or there is no mpirun")
+    ranks, tokens, heads = 4, 2048, 8
+    whole = heads * tokens * tokens * 8  # it is judged, in f64
+    draw = np.random.default_rng(9)
+    for name in "qkv":
+        np.save(folder / f"{name}.npy", draw.standard_normal((heads, tokens, 8)).astype("f4"))
+    script = (
+        "import os, resource, subprocess, sys; code = subprocess.call(sys.argv[1:]); "
+        "most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss; "
+        "open(f'held.{os.getpid()}', 'w').write(str(most)); sys.exit(code)"
+    )
+    words = "attend q.npy k.npy v.npy --method softmax --shard rows --threads 1 -o out.npy".split()
+    done = subprocess.run(
+        [str(MPIRUN), "-n", str(ranks), sys.executable, "-c", script, PROGRAM, *words, "--coupling", "c.npy"],
+        cwd=folder, capture_output=True, text=True, timeout=120, env=environment(**ALLOWED),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    coupling = np.load(folder / "c.npy")
+    assert coupling.shape == (heads, tokens, tokens)
+    np.testing.assert_allclose(coupling.sum(-1), 1.0, atol=1e-5)
+    held = [1024 * int(path.read_text()) for path in folder.glob("held.*")]
+    assert len(held) == ranks
+    # A quarter each, and room for what a process of MPI takes for itself.
+    assert max(held) < whole // 2, held
+
+
+def test_a_writer_that_fails_lets_the_others_go(folder: Path) -> None:
+    """Process 0 alone meets the full disk; the others wait for its next request."""
+    if not Path("/dev/full").exists():
+        pytest.skip("there is no /dev/full")
+    done = attend(folder, 3, "/dev/full", "--method", "softmax", "--shard", "rows")
+    assert done.returncode == 6
+    assert done.stderr.count("No space left") == 1
 
 
 def test_what_one_process_refuses_all_refuse(folder: Path) -> None:

@@ -1,0 +1,28 @@
+/* rows.h: arrays of which every process of --shard holds its own lines, as a writer on process 0 takes them (rows.c). */
+#ifndef OTATTN_PROGRAM_ROWS_H
+#define OTATTN_PROGRAM_ROWS_H
+
+#include "program/program.h"
+
+typedef struct tool_rows {
+    ota_array mine; /* dense: the lines that this process holds */
+    int dimension;  /* the one that has them; -1: mine is all there is */
+    int64_t total;  /* lines of all processes */
+} tool_rows;
+
+/* Elements of rows[number], rounded to `type`; starts all zeros but for these. */
+typedef struct tool_rows_reader {
+    const tool_rows *rows;
+    int number;
+    ota_type type;
+    int64_t at; /* elements taken */
+} tool_rows_reader;
+
+/* tool_elements.next with a reader as its user: asks the process that holds what comes next. */
+int tool_rows_next(void *reader, void *to, size_t count, tool_error *error);
+/* The other processes, until process 0 has ended: answers what it asks of the same rows. */
+void tool_rows_serve(const tool_rows *rows);
+/* Process 0, once, after whatever it took. */
+void tool_rows_end(void);
+
+#endif
