@@ -24,29 +24,14 @@ import json
 import os
 import random
 import re
-import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from mutate_build import Build, read_json, symbols
+from mutate_build import Build, copy_tree, read_json, symbols
 from mutate_cover import Cover
 
 FOLDERS = ("src", "analysis", "models")
-COPIED = (
-    "CMakeLists.txt",
-    "LICENSE",
-    "cmake",
-    "include",
-    "src",
-    "analysis",
-    "models",
-    "program",
-    "scripts",
-    "statements",
-    "tests",
-    "data",
-)
 EQUIVALENT = "tests/mutants_equivalent.txt"
 LEAST_CAUGHT = 0.85
 # Processor seconds of linking a test, and how many of linking and running go into one batch.
@@ -214,7 +199,7 @@ class Bench:
 
     def __init__(self, root: Path, folder: Path, jobs: int, thorough: bool) -> None:
         self.folder, self.tree = folder, folder / "tree"
-        self.copy(root)
+        copy_tree(root, self.tree)
         self.build = Build(self.tree, folder / "build", jobs)
         self.build.baseline()
         self.clean = self.build.code()
@@ -230,22 +215,6 @@ class Bench:
         for file, tests in read_json(folder / "hits.json").items():
             self.hits[file].update(tests)
         self.planted: tuple[Path, str] | None = None
-
-    def copy(self, root: Path) -> None:
-        """Brings the copy up to date, touching only what differs."""
-        wanted = set()
-        for top in COPIED:
-            for path in [root / top, *(root / top).rglob("*")]:
-                if path.is_file() and "__pycache__" not in path.parts:
-                    wanted.add(path.relative_to(root))
-        for path in [p for p in self.tree.rglob("*") if p.is_file()]:
-            if path.relative_to(self.tree) not in wanted:
-                path.unlink()
-        for name in wanted:
-            target = self.tree / name
-            if not target.is_file() or target.read_bytes() != (root / name).read_bytes():
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(root / name, target)
 
     def linking(self, file: str) -> list[str]:
         """The tests that link the file, or for a header any file of its folder."""

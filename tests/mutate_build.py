@@ -12,10 +12,25 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+COPIED = (
+    "CMakeLists.txt",
+    "LICENSE",
+    "cmake",
+    "include",
+    "src",
+    "analysis",
+    "models",
+    "program",
+    "scripts",
+    "statements",
+    "tests",
+    "data",
+)
 PARTS = ("-DOTATTN_TESTS=ON",)
 # KiB of address space that a test may have: a fault must not take the machine's. The sanitizer maps more.
 MEMORY = 16 << 20
@@ -26,16 +41,18 @@ FILLED = {"MALLOC_PERTURB_": "128", "ASAN_OPTIONS": "max_malloc_fill_size=100000
 
 
 class Build:
-    """`tree` built in `folder` with CMake's `options` as well as PARTS."""
+    """`tree` built in `folder` with CMake's `options` as well as PARTS: all of it, or `targets`."""
 
-    def __init__(self, tree: Path, folder: Path, jobs: int, *options: str) -> None:
+    def __init__(
+        self, tree: Path, folder: Path, jobs: int, *options: str, targets: Sequence[str] = ("all",)
+    ) -> None:
         self.tree, self.folder, self.jobs = tree.resolve(), folder.resolve(), jobs
         self.sanitized = any("SANITIZE" in option for option in options)
         self.stop = threading.Event()
         generator = ["-G", "Ninja"] if shutil.which("ninja") else []
         for command in (
             ["cmake", "-S", str(self.tree), "-B", str(self.folder), *generator, *PARTS, *options],
-            ["cmake", "--build", str(self.folder), "-j", str(jobs)],
+            ["cmake", "--build", str(self.folder), "-j", str(jobs), "--target", *targets],
         ):
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode != 0:
@@ -134,6 +151,23 @@ class Build:
         if failure:
             self.stop.set()
         return failure
+
+
+def copy_tree(root: Path, tree: Path) -> None:
+    """Brings the copy of the sources up to date, touching only what differs."""
+    wanted = set()
+    for top in COPIED:
+        for path in [root / top, *(root / top).rglob("*")]:
+            if path.is_file() and "__pycache__" not in path.parts:
+                wanted.add(path.relative_to(root))
+    for path in [p for p in tree.rglob("*") if p.is_file()]:
+        if path.relative_to(tree) not in wanted:
+            path.unlink()
+    for name in wanted:
+        target = tree / name
+        if not target.is_file() or target.read_bytes() != (root / name).read_bytes():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(root / name, target)
 
 
 def signal_name(status: int) -> str:
