@@ -519,6 +519,8 @@ set(OTATTN_TEST_SOURCES
     tests/operator/test_custom.c
     tests/operator/test_dropout.c
     tests/operator/test_entry_caps.c
+    tests/operator/test_entry_caps_coupled.c
+    tests/operator/test_entry_caps_hard.c
     tests/operator/test_entry_caps_layout.c
     tests/operator/test_few_queries.c
     tests/operator/test_forward.c
