@@ -190,6 +190,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/solvers/sinkhorn.c
     src/solvers/solver.c
     src/solvers/stored_rounds.c
+    src/solvers/stored_semidual.c
     src/solvers/support_search.c
     src/terms/dense.c
     src/terms/per_head.c

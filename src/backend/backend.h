@@ -30,7 +30,8 @@
 #include "regularisers/regularisers.h"
 
 typedef struct ota_backend ota_backend;
-typedef struct ota_device ota_device; /* a backend's memory and choices for one plan */
+typedef struct ota_semidual ota_semidual; /* solvers/coupled.h */
+typedef struct ota_device ota_device;     /* a backend's memory and choices for one plan */
 
 /* ---- one call of forward ---------------------------------------------------------------------- */
 
@@ -474,6 +475,8 @@ struct ota_backend {
     void (*final_pass)(ota_passes *passes);
     /* max - min of what the linear domain would exponentiate, after centring; NULL without that domain */
     double (*linear_range)(ota_passes *passes);
+    /* What coupled solvers ask of pairs whose scores are nowhere stored; NULL: they are. */
+    const ota_semidual *semidual;
 
     const struct ota_gradient_passes
         *gradient; /* gradient.h; NULL: this backend differentiates nothing */

@@ -64,8 +64,9 @@ void ota_coupled_layout(ota_coupled *state, ota_arena *arena, bool prune, unsign
      * */
     if ((needs & OTA_NEEDS_NEWTON) != 0 &&
         ((needs & OTA_NEEDS_KERNEL) == 0 || pairs <= (size_t)OTA_PAIRS_LIMIT)) {
-        if (narrow) state->wide = ota_arena_take(arena, matrix, number);
-        state->weights = ota_arena_take(arena, matrix, number);
+        if (narrow) state->widened = ota_arena_take(arena, matrix, number);
+        if (state->head->backend->semidual == NULL)
+            state->weights = ota_arena_take(arena, matrix, number);
         const bool shared = state->head->settings->ranks != NULL;
         if (columns <= OTA_NEWTON_DENSE && !shared) {
             state->across =
@@ -128,32 +129,10 @@ static void load_potentials(ota_coupled *state) {
     }
 }
 
-/* Marks columns that some row with mass may use in state->pass.column_lse and finds rows without an open
- * key. */
-static int64_t find_shut_row(ota_coupled *state) {
-    const ota_head *head = state->head;
-    const bool damped = ota_head_rule(head)->damped;
-    const bool never_closes = head->settings->fixed && head->settings->rounds == 0;
-    int64_t shut = -1;
-    memset(state->pass.column_lse, 0,
-           (size_t)state->pass.padded_columns * sizeof *state->pass.column_lse);
-    for (int64_t i = 0; i < state->pass.rows; i++) {
-        if (!(head->mu[i] > 0.0)) continue;
-        bool open = head->sink > -INFINITY;
-        for (int64_t j = 0; j < state->pass.columns; j++) {
-            const double lambda = ota_head_parameters(head, j).lambda;
-            const bool closed =
-                !(head->nu[j] > 0.0) && !never_closes && !(damped && !(lambda > 0.0));
-            if (ota_score(&state->pass, i, j) > -INFINITY) {
-                state->pass.column_lse[j] = 1.0;
-                if (!closed) open = true;
-            } else if (!closed) {
-                state->masked = true;
-            }
-        }
-        if (!open && shut < 0) shut = i;
-    }
-    return shut;
+bool ota_coupled_closes(const ota_head *head, int64_t j) {
+    const bool never = head->settings->fixed && head->settings->rounds == 0;
+    const bool still = ota_head_rule(head)->damped && !(ota_head_parameters(head, j).lambda > 0.0);
+    return !(head->nu[j] > 0.0) && !never && !still;
 }
 
 /* Rows that fill the keys to their upper bounds, or leave them at their lower ones, ask for exact columns. */
@@ -181,27 +160,6 @@ static void settle_side(const ota_coupled *state) {
     for (int64_t i = 0; i < state->pass.rows; i++) head->f[i] -= move;
 }
 
-/* room[columns]: what the caps of every key's entries add up to. Returns the first row whose caps do not add up to its mass,
- * with their sum, or -1. */
-static int64_t sum_caps(const ota_coupled *state, double slack, double *room, double *row_sum) {
-    const ota_head *head = state->head;
-    int64_t short_row = -1;
-    for (int64_t j = 0; j < state->pass.columns; j++) room[j] = 0.0;
-    for (int64_t i = 0; i < state->pass.rows; i++) {
-        double row = head->sink > -INFINITY ? INFINITY : 0.0;
-        for (int64_t j = 0; j < state->pass.columns; j++) {
-            if (!(ota_score(&state->pass, i, j) > -INFINITY) || !(head->mu[i] > 0.0)) continue;
-            const double cap = ota_entry_cap(&head->caps, i, j);
-            room[j] += cap;
-            row += cap;
-        }
-        if (short_row >= 0 || !(row < head->mu[i] - slack)) continue;
-        short_row = i;
-        *row_sum = row;
-    }
-    return short_row;
-}
-
 /* Can every row give its mass, and every key get what it must, within the caps of their entries? That no plan does both
  * shows only in rounds that do not converge. */
 static ota_status check_caps(ota_coupled *state) {
@@ -209,7 +167,7 @@ static ota_status check_caps(ota_coupled *state) {
     const ota_column_rule_row *rule = ota_head_rule(head);
     const double slack = head->mass_tolerance * head->mass;
     double *room = state->pass.column, row_sum = 0.0;
-    const int64_t row = sum_caps(state, slack, room, &row_sum);
+    const int64_t row = state->semidual->short_row(state, slack, room, &row_sum);
     double short_rows = row >= 0 ? 1.0 : 0.0;
     if (!ota_ranks_sum(head->settings, room, state->pass.columns, &short_rows, 1, "the entry caps"))
         return OTA_ECOMM;
@@ -241,7 +199,7 @@ static ota_status check_masses(ota_coupled *state) {
     ota_head *head = state->head;
     const ota_column_rule_row *rule = ota_head_rule(head);
     const double slack = head->mass_tolerance;
-    const int64_t shut_row = find_shut_row(state);
+    const int64_t shut_row = state->semidual->shut_row(state);
     bool shut = shut_row >= 0;
     double total = 0.0, least = 0.0;
     if (!ota_coupled_share_door(state, &shut)) return OTA_ECOMM;
@@ -423,7 +381,9 @@ static ota_status leave(ota_coupled *state, ota_outcome outcome, ota_status stop
 
 ota_status ota_coupled_solve(ota_head *head, unsigned needs, bool linear,
                              ota_outcome (*method)(ota_coupled *state, ota_status *stopped)) {
+    const ota_semidual *streamed = head->backend->semidual;
     ota_coupled state = {.head = head,
+                         .semidual = streamed != NULL ? streamed : &ota_stored_semidual,
                          .pass = {.head = head,
                                   .rows = head->rows,
                                   .columns = head->columns,

@@ -30,8 +30,31 @@ enum {
     OTA_FLOW_PAIRS = 1 << 18 /* up to which a plan within entry caps is looked for */
 };
 
-typedef struct ota_coupled {
+typedef struct ota_coupled ota_coupled;
+
+/* What a head with coupled columns asks of its pairs, whether their scores are stored (stored_semidual.c) or nowhere together
+ * (operator/ring/semidual.c). Sums over rows are of this process's. */
+struct ota_semidual {
+    /* The door. Marks keys that some row with mass may use in pass.column_lse; the first row with mass whose every key is
+       closed, or -1. */
+    int64_t (*shut_row)(ota_coupled *state);
+    /* room[columns]: what the caps of every key's entries add up to. The first row whose caps do not add up to its mass, with
+       their sum, or -1. */
+    int64_t (*short_row)(ota_coupled *state, double slack, double *room, double *row_sum);
+    /* P of rows that are solved exactly for g at temperature t: head->f, sums_j = sum_i P_ij. */
+    void (*rows)(ota_coupled *state, double t, double *sums);
+    /* With w of that P, W_i and k (newton.c): full_j = sum_i w_ij, leak_j = sum_i w_ij (1 - k + k sink's w_i / W_i). */
+    void (*slopes)(ota_coupled *state, double t, double *full, double *leak);
+    /* Once slopes are known: y_j = - sum_i w_ij k / W_i sum_l w_il x_l. */
+    void (*links)(ota_coupled *state, const double *x, double *y);
+    /* With head->f as it is: top_j = max_i (S_ij + f_i). Of P at f and g: sums_j = sum_i P_ij, slopes_j = sum_i w_ij. */
+    void (*tops)(ota_coupled *state, double *top);
+    void (*columns)(ota_coupled *state, double t, double *sums, double *slopes);
+};
+
+struct ota_coupled {
     ota_head *head;
+    const ota_semidual *semidual;
     ota_passes pass;
     bool masked;        /* some pair of positive masses is forbidden */
     bool support_known; /* the search for unusable pairs was made */
@@ -50,20 +73,21 @@ typedef struct ota_coupled {
     double *history; /* 2 DEPTH + 2 vectors of padded columns */
 
     /* Newton */
-    double *wide;         /* [rows][stride] scores in f64 (the scores themselves when they are) */
-    double *weights;      /* [rows][stride] P */
-    double *across;       /* [columns][rows rounded up] scaled weights, transposed */
-    double *hessian;      /* [columns][padded columns] minus the off-diagonal part */
-    double *factor;       /* the same, consumed by the elimination */
-    unsigned char *fixed; /* [columns] keys that stay where they are */
-    double *vectors;      /* OTA_NEWTON_VECTORS of padded columns */
-    double *powers;       /* [rows] W_i */
-    double *sinks;        /* [rows] weight on the sink */
-    double *gathered;     /* [chunks][2][rows rounded up] */
-    double *brackets;     /* [2] vectors of padded columns, of rows on many processes */
+    const double *wide; /* [rows][stride] scores in f64: the scores themselves, or `widened` */
+    double *widened;
+    double *weights;         /* [rows][stride] P */
+    double *across;          /* [columns][rows rounded up] scaled weights, transposed */
+    double *hessian;         /* [columns][padded columns] minus the off-diagonal part */
+    double *factor;          /* the same, consumed by the elimination */
+    unsigned char *fixed;    /* [columns] keys that stay where they are */
+    double *vectors;         /* OTA_NEWTON_VECTORS of padded columns */
+    double *powers;          /* [rows] W_i */
+    double *sinks;           /* [rows] weight on the sink */
+    double *gathered;        /* [chunks][2][rows rounded up] */
+    double *brackets;        /* [2] vectors of padded columns, of rows on many processes */
     double *interior_matrix; /* [3][rows][stride] */
     double *interior_rows;   /* [6][rows] and [3][chunks] */
-} ota_coupled;
+};
 
 /* Lays the workspace out (arena measuring or placed). */
 void ota_coupled_layout(ota_coupled *state, ota_arena *arena, bool prune, unsigned needs);
@@ -132,10 +156,20 @@ ota_status ota_coupled_tick(const ota_coupled *state, int64_t round, double resi
 /* Looks for unusable pairs and for feasibility when this was not done yet. False: hopeless, the
  * head's sentence says why. */
 bool ota_coupled_search(ota_coupled *state);
+/* Does a key that asks for nothing stay without weight? */
+bool ota_coupled_closes(const ota_head *head, int64_t j);
 /* Why no solver of this family applies, or only those that run rounds; NULL: all of them do. */
 const char *ota_not_coupled(const ota_resolved *r);
 const char *ota_tolerance_only(const ota_resolved *r);
 
+/* w of one Tsallis weight of a row of this mass. */
+double ota_newton_slope(const ota_head *head, double mass, double p);
+
+/* ---- stored_semidual.c ---------------------------------------------------------------------- */
+
+extern const ota_semidual ota_stored_semidual;
+/* state->wide of the scores. */
+void ota_widen_scores(ota_coupled *state);
 /* state->hessian = minus the off-diagonal part of w^T w, lower triangle; w [rows][columns] lies in
  * state->weights. */
 void ota_newton_links(ota_coupled *state);
@@ -147,8 +181,8 @@ bool ota_interior_run(ota_coupled *state, const double *scores, double t, ota_st
 
 /* ---- newton_columns.c ----------------------------------------------------------------------- */
 
-/* g by one column update at temperature t with head->f held; scores [rows][stride] in f64. */
-void ota_newton_columns(ota_coupled *state, const double *scores, double t);
+/* g by one column update at temperature t with head->f held. */
+void ota_newton_columns(ota_coupled *state, double t);
 
 /* ---- coupled_ranks.c: rows on many processes; one process: nothing to do ------------------------- */
 
@@ -162,7 +196,7 @@ static inline void ota_coupled_share(const ota_coupled *state, double *sums, con
     (void)ota_ranks_sum(state->head->settings, sums, state->pass.columns, NULL, 0, step);
 }
 /* ota_newton_columns where no process has a whole column. */
-void ota_newton_columns_shared(ota_coupled *state, const double *scores, double t);
+void ota_newton_columns_shared(ota_coupled *state, double t);
 
 /* ---- newton_system.c ------------------------------------------------------------------------ */
 

@@ -48,40 +48,11 @@ bool ota_coupled_share_door(ota_coupled *state, bool *shut) {
 
 typedef struct update {
     ota_coupled *state;
-    const double *scores;
     ota_row_parameters parameters;
     double *top, *low, *high; /* [columns] */
     double beyond;            /* how much further than without caps a bracket reaches */
     double *sum, *slope;      /* [columns] of the weights, and of w' in units of 1 / t */
 } update;
-
-static void weigh_chunk(void *context, int64_t chunk, int worker) {
-    (void)worker;
-    const update *u = context;
-    ota_coupled *state = u->state;
-    const ota_host_algebra *algebra = state->head->algebra;
-    const int64_t columns = state->pass.columns, lane = chunk * state->pass.padded_columns;
-    const double power = 2.0 - u->parameters.order;
-    ota_row_parameters parameters = u->parameters;
-    const bool capped = parameters.regulariser->capped;
-    double *sum = state->pass.partial + lane, *slope = state->pass.relaxed + lane;
-    int64_t first, last;
-    ota_chunk_rows(&state->pass, chunk, &first, &last);
-    memset(sum, 0, (size_t)columns * sizeof *sum);
-    memset(slope, 0, (size_t)columns * sizeof *slope);
-    for (int64_t i = first; i < last; i++) {
-        ota_row_found found;
-        double *p = state->weights + i * state->pass.stride;
-        parameters.line = i;
-        algebra->row_weights(&parameters, u->scores + i * state->pass.stride, state->head->g,
-                             columns, state->head->f[i], p, &found);
-        algebra->accumulate(p, columns, 1.0, sum);
-        for (int64_t j = 0; j < columns; j++) {
-            const bool rests = capped && p[j] >= ota_entry_cap(&parameters.caps, i, j);
-            slope[j] += p[j] > 0.0 && !rests ? pow(p[j], power) : 0.0;
-        }
-    }
-}
 
 /* x with w(x) = p, without caps */
 static double argument_of(const update *u, double p) {
@@ -125,16 +96,6 @@ static bool move_key(const update *u, int64_t j) {
     return false;
 }
 
-/* top_j = max_i (S_ij + f_i) of all rows. */
-static void find_top(const update *u) {
-    const ota_coupled *state = u->state;
-    for (int64_t j = 0; j < state->pass.columns; j++) u->top[j] = -INFINITY;
-    state->head->algebra->columns_top(u->scores, state->pass.stride, state->pass.rows,
-                                      state->pass.columns, state->head->f, u->top);
-    (void)ota_ranks_most(state->head->settings, u->top, state->pass.columns,
-                         "the largest scores of the keys");
-}
-
 /* L = log c - g / t of the plan at hand, whose rows answer to g. */
 static void update_by_sums(ota_coupled *state, double t) {
     for (int64_t j = 0; j < state->pass.columns; j++)
@@ -142,7 +103,7 @@ static void update_by_sums(ota_coupled *state, double t) {
     ota_update_columns(state, t, 1.0);
 }
 
-void ota_newton_columns_shared(ota_coupled *state, const double *scores, double t) {
+void ota_newton_columns_shared(ota_coupled *state, double t) {
     const ota_head *head = state->head;
     const int64_t columns = state->pass.columns;
     if (head->regulariser->exponential) {
@@ -150,7 +111,6 @@ void ota_newton_columns_shared(ota_coupled *state, const double *scores, double 
         return;
     }
     update u = {.state = state,
-                .scores = scores,
                 .parameters = ota_coupled_rows(state, t),
                 .beyond = head->regulariser->capped ? 4.0 * head->range + 64.0 * t : 0.0,
                 .top = state->pass.previous,
@@ -158,18 +118,15 @@ void ota_newton_columns_shared(ota_coupled *state, const double *scores, double 
                 .high = state->brackets + state->pass.padded_columns,
                 .sum = state->pass.column,
                 .slope = state->pass.column_lse};
-    u.parameters.sink = -INFINITY;
-    u.parameters.row_strength = INFINITY;
-    find_top(&u);
+    state->semidual->tops(state, u.top);
+    (void)ota_ranks_most(head->settings, u.top, columns, "the largest scores of the keys");
     for (int64_t j = 0; j < columns; j++) {
         u.low[j] = -INFINITY;
         u.high[j] = INFINITY;
     }
     bool done = false;
     for (int turn = 0; turn < TURNS && !done; turn++) {
-        ota_each_chunk(&state->pass, weigh_chunk, &u);
-        ota_add_chunks(&state->pass, state->pass.partial, u.sum);
-        ota_add_chunks(&state->pass, state->pass.relaxed, u.slope);
+        state->semidual->columns(state, t, u.sum, u.slope);
         ota_coupled_share(state, u.sum, "a column update of Newton");
         ota_coupled_share(state, u.slope, "a column update of Newton");
         done = true;

@@ -7,7 +7,7 @@
  *     w_ij = P_ij^(2 - alpha) on the support (entropy: P_ij),  W_i = sum_j w_ij (+ the sink's)
  *     k = 1, or rho / (rho + t) with rows relaxed by rho;  w = 0 of weights at their entry caps
  *
- * P [rows][stride]. The Hessian is a Laplacian plus a non-negative diagonal and is factored as such
+ * Rows are solved and summed by ota_semidual (coupled.h). The Hessian is a Laplacian plus a non-negative diagonal and is factored as such
  * (newton_system.c), so that links far below rounding still act; supports of entmax that fall
  * apart give nodes without links, which a shift in proportion to the residual keeps moving: one
  * null vector per component. The line search follows the sign of the slope, which decides for a
@@ -18,7 +18,6 @@
 #include <string.h>
 
 enum {
-    BLOCK = 64,       /* keys of one block of the Hessian */
     TRIALS = 24,      /* evaluations of one line search */
     STAGE_STEPS = 60, /* steps of a stage before the last one is tried at once */
     DIRECT_STEPS = 8, /* steps before the direct attempt must have paid */
@@ -46,8 +45,7 @@ typedef struct newton {
     double *residue, *search, *product; /* conjugate gradients */
     double *right_copy, *excess_copy;
     double *above; /* the side of its kink on which a key moves: 1 above, 0 below */
-    const double *scores;
-    int64_t most; /* rounds */
+    int64_t most;  /* rounds */
 } newton;
 
 static newton place(ota_coupled *state) {
@@ -64,27 +62,12 @@ static newton place(ota_coupled *state) {
 
 /* ---- evaluation ------------------------------------------------------------------------------ */
 
-static void solve_chunk(void *context, int64_t chunk, int worker) {
-    (void)worker;
-    const newton *n = context;
-    ota_coupled *state = n->state;
-    ota_head *head = state->head;
-    ota_row_parameters parameters = ota_coupled_rows(state, n->t);
-    double *column = state->pass.partial + chunk * state->pass.padded_columns;
-    int64_t first, last;
-    ota_chunk_rows(&state->pass, chunk, &first, &last);
-    memset(column, 0, (size_t)state->pass.padded_columns * sizeof *column);
-    for (int64_t i = first; i < last; i++) {
-        ota_row_found found;
-        double *p = state->weights + i * state->pass.stride;
-        const double *s = n->scores + i * state->pass.stride;
-        parameters.line = i;
-        state->head->algebra->row_solve(&parameters, s, head->g, state->pass.columns, head->mu[i],
-                                        p, &found);
-        head->algebra->accumulate(p, state->pass.columns, 1.0, column);
-        head->f[i] = found.potential;
-        state->sinks[i] = found.sink;
-    }
+/* w of one Tsallis weight. Above order 2 it is unbounded at the edge of the support. */
+double ota_newton_slope(const ota_head *head, double mass, double p) {
+    const double power = 2.0 - head->order, least = 1.0e-8 * mass;
+    if (!(p > 0.0)) return 0.0;
+    if (power < 0.0) return pow(p > least ? p : least, power);
+    return power > 0.0 ? pow(p, power) : 1.0;
 }
 
 static ota_column_kink kink_of(const newton *n, int64_t j) {
@@ -107,8 +90,7 @@ static double gradient_of(const newton *n, int64_t j) {
 /* Rows for head->g; c, gradient and residual. */
 static void evaluate(newton *n) {
     ota_coupled *state = n->state;
-    ota_each_chunk(&state->pass, solve_chunk, n);
-    ota_add_chunks(&state->pass, state->pass.partial, state->pass.column);
+    state->semidual->rows(state, n->t, state->pass.column);
     ota_coupled_share(state, state->pass.column, "the column sums of Newton");
     state->pass.temperature = n->t;
     for (int64_t j = 0; j < state->pass.columns; j++) n->gradient[j] = gradient_of(n, j);
@@ -117,98 +99,12 @@ static void evaluate(newton *n) {
 
 /* ---- Hessian --------------------------------------------------------------------------------- */
 
-/* w of one Tsallis weight. Above order 2 it is unbounded at the edge of the support. */
-static double slope_of(const newton *n, double mass, double p) {
-    const double power = 2.0 - n->state->head->order, least = 1.0e-8 * mass;
-    if (!(p > 0.0)) return 0.0;
-    if (power < 0.0) return pow(p > least ? p : least, power);
-    return power > 0.0 ? pow(p, power) : 1.0;
-}
-
-/* P -> w sqrt(k / W) in place; column sums of w times what the row leaks (sink, relaxed row). */
-static void curve_chunk(void *context, int64_t chunk, int worker) {
-    (void)worker;
-    const newton *n = context;
-    ota_coupled *state = n->state;
-    const ota_head *head = state->head;
-    const ota_host_algebra *algebra = head->algebra;
-    const bool tsallis = head->regulariser->tsallis;
-    const double keep =
-        head->row_strength < INFINITY ? head->row_strength / (head->row_strength + n->t) : 1.0;
-    double *leak = state->pass.partial + chunk * state->pass.padded_columns,
-           *full = state->pass.relaxed + chunk * state->pass.padded_columns;
-    int64_t first, last;
-    ota_chunk_rows(&state->pass, chunk, &first, &last);
-    memset(leak, 0, (size_t)state->pass.padded_columns * sizeof *leak);
-    memset(full, 0, (size_t)state->pass.padded_columns * sizeof *full);
-    for (int64_t i = first; i < last; i++) {
-        double *w = state->weights + i * state->pass.stride;
-        double sink = state->sinks[i];
-        for (int64_t j = 0; head->regulariser->capped && j < state->pass.columns; j++) {
-            if (w[j] >= ota_entry_cap(&head->caps, i, j)) w[j] = 0.0;
-        }
-        if (tsallis) {
-            for (int64_t j = 0; j < state->pass.columns; j++) w[j] = slope_of(n, head->mu[i], w[j]);
-            sink = slope_of(n, head->mu[i], sink);
-        }
-        const double total = algebra->sum(w, state->pass.columns) + sink;
-        if (!(total > 0.0)) {
-            memset(w, 0, (size_t)state->pass.columns * sizeof *w);
-            continue;
-        }
-        algebra->accumulate(w, state->pass.columns, 1.0, full);
-        if (keep < 1.0 || sink > 0.0)
-            algebra->accumulate(w, state->pass.columns,
-                                ((1.0 - keep) * total + keep * sink) / total, leak);
-        algebra->multiply(w, state->pass.columns, sqrt(keep / total));
-    }
-}
-
-static int64_t across_stride(const ota_coupled *state) { return (state->pass.rows + 15) / 16 * 16; }
-
-static void turn_chunk(void *context, int64_t chunk, int worker) {
-    (void)worker;
-    const ota_coupled *state = context;
-    const int64_t length = across_stride(state);
-    int64_t first, last;
-    ota_chunk_rows(&state->pass, chunk, &first, &last);
-    for (int64_t j = 0; j < state->pass.columns; j++) {
-        for (int64_t i = first; i < last; i++)
-            state->across[j * length + i] = state->weights[i * state->pass.stride + j];
-    }
-}
-
-static void link_block(void *context, int64_t block, int worker) {
-    (void)worker;
-    const ota_coupled *state = context;
-    const int64_t first = block * BLOCK, length = across_stride(state);
-    const int64_t last = first + BLOCK < state->pass.columns ? first + BLOCK : state->pass.columns;
-    double *to = state->hessian + first * state->pass.padded_columns;
-    for (int64_t j = first; j < last; j++)
-        memset(state->hessian + j * state->pass.padded_columns, 0, (size_t)last * sizeof *to);
-    const ota_product sizes = {.rows = last - first,
-                               .keys = state->pass.rows,
-                               .width = last,
-                               .ldp = length,
-                               .ldv = state->pass.stride,
-                               .ldo = state->pass.padded_columns};
-    state->head->algebra->apply(state->across + first * length, state->weights, &sizes, to);
-}
-
-void ota_newton_links(ota_coupled *state) {
-    ota_each_chunk(&state->pass, turn_chunk, state);
-    const int64_t blocks = (state->pass.columns + BLOCK - 1) / BLOCK;
-    ota_parallel(state->head->pool, blocks, link_block, state);
-}
-
 /* Consumes the weights. The system is t times the Hessian: excess, diagonal and links. */
 static void form_system(newton *n) {
     ota_coupled *state = n->state;
     const ota_head *head = state->head;
     const ota_column_rule_row *rule = ota_head_rule(head);
-    ota_each_chunk(&state->pass, curve_chunk, n);
-    ota_add_chunks(&state->pass, state->pass.partial, n->excess);
-    ota_add_chunks(&state->pass, state->pass.relaxed, n->diagonal);
+    state->semidual->slopes(state, n->t, n->diagonal, n->excess);
     ota_coupled_share(state, n->excess, "the system of Newton");
     ota_coupled_share(state, n->diagonal, "the system of Newton");
     double mean = 0.0;
@@ -226,27 +122,9 @@ static void form_system(newton *n) {
     if (state->hessian != NULL) ota_newton_links(state);
 }
 
-static void multiply_chunk(void *context, int64_t chunk, int worker) {
-    (void)worker;
-    const newton *n = context;
-    ota_coupled *state = n->state;
-    const ota_host_algebra *algebra = state->head->algebra;
-    double *column = state->pass.partial + chunk * state->pass.padded_columns;
-    int64_t first, last;
-    ota_chunk_rows(&state->pass, chunk, &first, &last);
-    memset(column, 0, (size_t)state->pass.padded_columns * sizeof *column);
-    for (int64_t i = first; i < last; i++) {
-        const double *w = state->weights + i * state->pass.stride;
-        double sum = 0.0;
-        for (int64_t j = 0; j < state->pass.columns; j++) sum += w[j] * n->search[j];
-        algebra->accumulate(w, state->pass.columns, -sum, column);
-    }
-}
-
 /* product = system * search. */
 static void multiply(newton *n) {
-    ota_each_chunk(&n->state->pass, multiply_chunk, n);
-    ota_add_chunks(&n->state->pass, n->state->pass.partial, n->product);
+    n->state->semidual->links(n->state, n->search, n->product);
     ota_coupled_share(n->state, n->product, "a product of Newton");
     for (int64_t j = 0; j < n->state->pass.columns; j++)
         n->product[j] += n->diagonal[j] * n->search[j];
@@ -511,7 +389,7 @@ static ota_outcome settle(newton *n, double t, double enough, int64_t most, ota_
             marker = n->residual;
         }
         if (alternate && taken % 2 == 0) {
-            ota_newton_columns(state, n->scores, t);
+            ota_newton_columns(state, t);
             drop_constant(state, head->g);
             evaluate(n);
         } else {
@@ -530,19 +408,12 @@ static ota_outcome cool(newton *n, ota_status *stopped) {
     return outcome;
 }
 
-static void widen(ota_coupled *state) {
-    const float *from = state->pass.scores;
-    for (int64_t k = 0; k < state->pass.rows * state->pass.stride; k++)
-        state->wide[k] = (double)from[k];
-}
-
 ota_outcome ota_newton_run(ota_coupled *state, ota_status *stopped) {
     ota_head *head = state->head;
     const double tau = head->tau, enough = head->settings->tolerance;
     if (!ota_coupled_search(state)) return OTA_HOPELESS;
     newton n = place(state);
-    if (state->pass.narrow) widen(state);
-    n.scores = state->pass.narrow ? state->wide : state->pass.scores;
+    if (state->semidual == &ota_stored_semidual) ota_widen_scores(state);
     drop_constant(state, head->g);
     ota_outcome outcome = settle(&n, tau, enough, DIRECT_STEPS, stopped);
     if (outcome != OTA_SLOW) return outcome;
@@ -552,7 +423,7 @@ ota_outcome ota_newton_run(ota_coupled *state, ota_status *stopped) {
     n.shift = first_shift;
     if (state->interior_matrix == NULL)
         outcome = cool(&n, stopped);
-    else if (!ota_interior_run(state, n.scores, tau, stopped))
+    else if (!ota_interior_run(state, state->wide, tau, stopped))
         outcome = OTA_STOPPED;
     if (outcome == OTA_STOPPED || outcome == OTA_SPENT) return outcome;
     return settle(&n, tau, enough, n.most, stopped);

@@ -13,7 +13,6 @@ enum { SECANTS = 40 };
 
 typedef struct column_job {
     ota_coupled *state;
-    const double *scores;
     ota_row_parameters parameters;
     int64_t share, length; /* columns per task, doubles per gathered column */
 } column_job;
@@ -75,7 +74,7 @@ static void update_task(void *context, int64_t task, int worker) {
     for (int64_t j = first; j < first + job->share && j < state->pass.columns; j++) {
         if (!(head->g[j] > -INFINITY) || !(state->pass.target[j] > 0.0)) continue;
         for (int64_t i = 0; i < state->pass.rows; i++)
-            x[i] = job->scores[i * state->pass.stride + j] + head->f[i];
+            x[i] = state->wide[i * state->pass.stride + j] + head->f[i];
         job->parameters.line = j;
         ota_row_found found;
         state->head->algebra->row_solve(&job->parameters, x, NULL, state->pass.rows,
@@ -89,9 +88,9 @@ static void update_task(void *context, int64_t task, int worker) {
     }
 }
 
-void ota_newton_columns(ota_coupled *state, const double *scores, double t) {
+void ota_newton_columns(ota_coupled *state, double t) {
     if (state->head->settings->ranks != NULL) {
-        ota_newton_columns_shared(state, scores, t);
+        ota_newton_columns_shared(state, t);
         return;
     }
     if (state->head->regulariser->exponential) {
@@ -99,7 +98,7 @@ void ota_newton_columns(ota_coupled *state, const double *scores, double t) {
         ota_update_columns(state, t, 1.0);
         return;
     }
-    column_job job = {.state = state, .scores = scores, .parameters = ota_coupled_rows(state, t)};
+    column_job job = {.state = state, .parameters = ota_coupled_rows(state, t)};
     job.parameters.sink = -INFINITY;
     job.parameters.row_strength = INFINITY;
     job.parameters.caps.turned = true;

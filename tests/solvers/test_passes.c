@@ -99,6 +99,8 @@ static bench *set_up(uint64_t seed, bool narrow, unsigned needs) {
     b->head.f = b->f;
     b->head.g = b->g;
     b->state.head = &b->head;
+    b->state.semidual = &ota_stored_semidual;
+    b->state.wide = b->wide;
     b->state.pass = (ota_passes){.head = &b->head,
                                  .rows = ROWS,
                                  .columns = COLUMNS,
@@ -468,9 +470,9 @@ static void tsallis_columns(void **unused) {
         assert_true(b->state.pass.padded_columns <= STRIDE + 32);
         b->state.brackets = brackets;
         if (shared)
-            ota_newton_columns_shared(&b->state, b->wide, t);
+            ota_newton_columns_shared(&b->state, t);
         else
-            ota_newton_columns(&b->state, b->wide, t);
+            ota_newton_columns(&b->state, t);
         for (int64_t j = 0; j < COLUMNS; j++) {
             const double g = b->g[j];
             double sum = 0.0, target = b->nu[j];

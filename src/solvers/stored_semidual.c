@@ -1,0 +1,261 @@
+/* The semi-dual of a head whose scores are stored [rows][stride]: P in `weights`, then w sqrt(k / W) in its place. Rows are cut
+ * into chunks whose sums are added in order. */
+#include "coupled.h"
+
+#include <string.h>
+
+enum { BLOCK = 64 }; /* keys of one block of the Hessian */
+
+typedef struct pass {
+    ota_coupled *state;
+    double t;
+    ota_row_parameters parameters;
+    const double *x;
+} pass;
+
+static pass pass_of(ota_coupled *state, double t) {
+    return (pass){.state = state, .t = t, .parameters = ota_coupled_rows(state, t)};
+}
+
+/* ---- the door -------------------------------------------------------------------------------- */
+
+static int64_t shut_row(ota_coupled *state) {
+    const ota_head *head = state->head;
+    int64_t shut = -1;
+    memset(state->pass.column_lse, 0,
+           (size_t)state->pass.padded_columns * sizeof *state->pass.column_lse);
+    for (int64_t i = 0; i < state->pass.rows; i++) {
+        if (!(head->mu[i] > 0.0)) continue;
+        bool open = head->sink > -INFINITY;
+        for (int64_t j = 0; j < state->pass.columns; j++) {
+            const bool closed = ota_coupled_closes(head, j);
+            if (ota_score(&state->pass, i, j) > -INFINITY) {
+                state->pass.column_lse[j] = 1.0;
+                if (!closed) open = true;
+            } else if (!closed) {
+                state->masked = true;
+            }
+        }
+        if (!open && shut < 0) shut = i;
+    }
+    return shut;
+}
+
+static int64_t short_row(ota_coupled *state, double slack, double *room, double *row_sum) {
+    const ota_head *head = state->head;
+    int64_t short_row = -1;
+    for (int64_t j = 0; j < state->pass.columns; j++) room[j] = 0.0;
+    for (int64_t i = 0; i < state->pass.rows; i++) {
+        double row = head->sink > -INFINITY ? INFINITY : 0.0;
+        for (int64_t j = 0; j < state->pass.columns; j++) {
+            if (!(ota_score(&state->pass, i, j) > -INFINITY) || !(head->mu[i] > 0.0)) continue;
+            const double cap = ota_entry_cap(&head->caps, i, j);
+            room[j] += cap;
+            row += cap;
+        }
+        if (short_row >= 0 || !(row < head->mu[i] - slack)) continue;
+        short_row = i;
+        *row_sum = row;
+    }
+    return short_row;
+}
+
+/* ---- rows at g ------------------------------------------------------------------------------- */
+
+static void solve_chunk(void *context, int64_t chunk, int worker) {
+    (void)worker;
+    const pass *now = context;
+    ota_coupled *state = now->state;
+    ota_head *head = state->head;
+    ota_row_parameters parameters = now->parameters;
+    double *column = state->pass.partial + chunk * state->pass.padded_columns;
+    int64_t first, last;
+    ota_chunk_rows(&state->pass, chunk, &first, &last);
+    memset(column, 0, (size_t)state->pass.padded_columns * sizeof *column);
+    for (int64_t i = first; i < last; i++) {
+        ota_row_found found;
+        double *p = state->weights + i * state->pass.stride;
+        const double *s = state->wide + i * state->pass.stride;
+        parameters.line = i;
+        state->head->algebra->row_solve(&parameters, s, head->g, state->pass.columns, head->mu[i],
+                                        p, &found);
+        head->algebra->accumulate(p, state->pass.columns, 1.0, column);
+        head->f[i] = found.potential;
+        state->sinks[i] = found.sink;
+    }
+}
+
+static void solve_rows(ota_coupled *state, double t, double *sums) {
+    pass now = pass_of(state, t);
+    ota_each_chunk(&state->pass, solve_chunk, &now);
+    ota_add_chunks(&state->pass, state->pass.partial, sums);
+}
+
+/* ---- Hessian --------------------------------------------------------------------------------- */
+
+/* P -> w sqrt(k / W) in place; column sums of w times what the row leaks (sink, relaxed row). */
+static void curve_chunk(void *context, int64_t chunk, int worker) {
+    (void)worker;
+    const pass *now = context;
+    ota_coupled *state = now->state;
+    const ota_head *head = state->head;
+    const ota_host_algebra *algebra = head->algebra;
+    const bool tsallis = head->regulariser->tsallis;
+    const double keep =
+        head->row_strength < INFINITY ? head->row_strength / (head->row_strength + now->t) : 1.0;
+    double *leak = state->pass.partial + chunk * state->pass.padded_columns,
+           *full = state->pass.relaxed + chunk * state->pass.padded_columns;
+    int64_t first, last;
+    ota_chunk_rows(&state->pass, chunk, &first, &last);
+    memset(leak, 0, (size_t)state->pass.padded_columns * sizeof *leak);
+    memset(full, 0, (size_t)state->pass.padded_columns * sizeof *full);
+    for (int64_t i = first; i < last; i++) {
+        double *w = state->weights + i * state->pass.stride;
+        double sink = state->sinks[i];
+        for (int64_t j = 0; head->regulariser->capped && j < state->pass.columns; j++) {
+            if (w[j] >= ota_entry_cap(&head->caps, i, j)) w[j] = 0.0;
+        }
+        if (tsallis) {
+            for (int64_t j = 0; j < state->pass.columns; j++)
+                w[j] = ota_newton_slope(head, head->mu[i], w[j]);
+            sink = ota_newton_slope(head, head->mu[i], sink);
+        }
+        const double total = algebra->sum(w, state->pass.columns) + sink;
+        if (!(total > 0.0)) {
+            memset(w, 0, (size_t)state->pass.columns * sizeof *w);
+            continue;
+        }
+        algebra->accumulate(w, state->pass.columns, 1.0, full);
+        if (keep < 1.0 || sink > 0.0)
+            algebra->accumulate(w, state->pass.columns,
+                                ((1.0 - keep) * total + keep * sink) / total, leak);
+        algebra->multiply(w, state->pass.columns, sqrt(keep / total));
+    }
+}
+
+static void find_slopes(ota_coupled *state, double t, double *full, double *excess) {
+    pass now = pass_of(state, t);
+    ota_each_chunk(&state->pass, curve_chunk, &now);
+    ota_add_chunks(&state->pass, state->pass.partial, excess);
+    ota_add_chunks(&state->pass, state->pass.relaxed, full);
+}
+
+static int64_t across_stride(const ota_coupled *state) { return (state->pass.rows + 15) / 16 * 16; }
+
+static void turn_chunk(void *context, int64_t chunk, int worker) {
+    (void)worker;
+    const ota_coupled *state = context;
+    const int64_t length = across_stride(state);
+    int64_t first, last;
+    ota_chunk_rows(&state->pass, chunk, &first, &last);
+    for (int64_t j = 0; j < state->pass.columns; j++) {
+        for (int64_t i = first; i < last; i++)
+            state->across[j * length + i] = state->weights[i * state->pass.stride + j];
+    }
+}
+
+static void link_block(void *context, int64_t block, int worker) {
+    (void)worker;
+    const ota_coupled *state = context;
+    const int64_t first = block * BLOCK, length = across_stride(state);
+    const int64_t last = first + BLOCK < state->pass.columns ? first + BLOCK : state->pass.columns;
+    double *to = state->hessian + first * state->pass.padded_columns;
+    for (int64_t j = first; j < last; j++)
+        memset(state->hessian + j * state->pass.padded_columns, 0, (size_t)last * sizeof *to);
+    const ota_product sizes = {.rows = last - first,
+                               .keys = state->pass.rows,
+                               .width = last,
+                               .ldp = length,
+                               .ldv = state->pass.stride,
+                               .ldo = state->pass.padded_columns};
+    state->head->algebra->apply(state->across + first * length, state->weights, &sizes, to);
+}
+
+void ota_newton_links(ota_coupled *state) {
+    ota_each_chunk(&state->pass, turn_chunk, state);
+    const int64_t blocks = (state->pass.columns + BLOCK - 1) / BLOCK;
+    ota_parallel(state->head->pool, blocks, link_block, state);
+}
+
+static void multiply_chunk(void *context, int64_t chunk, int worker) {
+    (void)worker;
+    const pass *now = context;
+    ota_coupled *state = now->state;
+    const ota_host_algebra *algebra = state->head->algebra;
+    double *column = state->pass.partial + chunk * state->pass.padded_columns;
+    int64_t first, last;
+    ota_chunk_rows(&state->pass, chunk, &first, &last);
+    memset(column, 0, (size_t)state->pass.padded_columns * sizeof *column);
+    for (int64_t i = first; i < last; i++) {
+        const double *w = state->weights + i * state->pass.stride;
+        double sum = 0.0;
+        for (int64_t j = 0; j < state->pass.columns; j++) sum += w[j] * now->x[j];
+        algebra->accumulate(w, state->pass.columns, -sum, column);
+    }
+}
+
+static void apply_links(ota_coupled *state, const double *x, double *y) {
+    pass now = {.state = state, .x = x};
+    ota_each_chunk(&state->pass, multiply_chunk, &now);
+    ota_add_chunks(&state->pass, state->pass.partial, y);
+}
+
+/* ---- columns, the rows held ------------------------------------------------------------------ */
+
+static void weigh_chunk(void *context, int64_t chunk, int worker) {
+    (void)worker;
+    const pass *now = context;
+    ota_coupled *state = now->state;
+    const ota_host_algebra *algebra = state->head->algebra;
+    const int64_t columns = state->pass.columns, lane = chunk * state->pass.padded_columns;
+    const double power = 2.0 - now->parameters.order;
+    ota_row_parameters parameters = now->parameters;
+    const bool capped = parameters.regulariser->capped;
+    double *sum = state->pass.partial + lane, *slope = state->pass.relaxed + lane;
+    int64_t first, last;
+    ota_chunk_rows(&state->pass, chunk, &first, &last);
+    memset(sum, 0, (size_t)columns * sizeof *sum);
+    memset(slope, 0, (size_t)columns * sizeof *slope);
+    for (int64_t i = first; i < last; i++) {
+        ota_row_found found;
+        double *p = state->weights + i * state->pass.stride;
+        parameters.line = i;
+        algebra->row_weights(&parameters, state->wide + i * state->pass.stride, state->head->g,
+                             columns, state->head->f[i], p, &found);
+        algebra->accumulate(p, columns, 1.0, sum);
+        for (int64_t j = 0; j < columns; j++) {
+            const bool rests = capped && p[j] >= ota_entry_cap(&parameters.caps, i, j);
+            slope[j] += p[j] > 0.0 && !rests ? pow(p[j], power) : 0.0;
+        }
+    }
+}
+
+static void weigh_columns(ota_coupled *state, double t, double *sums, double *slopes) {
+    pass now = pass_of(state, t);
+    now.parameters.sink = -INFINITY;
+    now.parameters.row_strength = INFINITY;
+    ota_each_chunk(&state->pass, weigh_chunk, &now);
+    ota_add_chunks(&state->pass, state->pass.partial, sums);
+    ota_add_chunks(&state->pass, state->pass.relaxed, slopes);
+}
+
+static void find_tops(ota_coupled *state, double *top) {
+    for (int64_t j = 0; j < state->pass.columns; j++) top[j] = -INFINITY;
+    state->head->algebra->columns_top(state->wide, state->pass.stride, state->pass.rows,
+                                      state->pass.columns, state->head->f, top);
+}
+
+void ota_widen_scores(ota_coupled *state) {
+    const float *from = state->pass.scores;
+    state->wide = state->pass.narrow ? state->widened : state->pass.scores;
+    for (int64_t k = 0; state->pass.narrow && k < state->pass.rows * state->pass.stride; k++)
+        state->widened[k] = (double)from[k];
+}
+
+const ota_semidual ota_stored_semidual = {.shut_row = shut_row,
+                                          .short_row = short_row,
+                                          .rows = solve_rows,
+                                          .slopes = find_slopes,
+                                          .links = apply_links,
+                                          .tops = find_tops,
+                                          .columns = weigh_columns};
