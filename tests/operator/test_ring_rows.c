@@ -18,6 +18,7 @@ enum { N = 173 };
 static const cell cells[] = {
     {.method = "entmax:1.5", .causal = true, .alibi = true, .sink = true},
     {.method = "sparsemax", .narrow = true, .masses = true},
+    {.method = "entmax:1.5", .narrow = true, .wide = true},
     {.method = "entmax:1.1", .relative = true, .temperatures = true, .sink = true},
     {.method = "entmax:0.6", .window = true, .dense = true},
     {.method = "entmax:0.6", .sink = true, .masses = true},
@@ -182,7 +183,7 @@ static void judge_part(crew_rank *rank, void *context) {
 /* The judge, who gathers, finds the optimum of what went round. */
 static void certificates_of_a_ring_are_tight(void **state) {
     (void)state;
-    static const int tried[] = {0, 3, 6, 9, 13, 16};
+    static const int tried[] = {0, 4, 7, 10, 14, 17};
     scene *s = malloc(sizeof *s);
     for (int k = 0; k < 6; k++) {
         draw(s, &cells[tried[k]], 2300 + (uint64_t)k);

@@ -27,6 +27,7 @@ typedef struct cell {
     bool inside, keyed,
         whole; /* and a relative bias inside, biases a key, and a pair of every head */
     bool masses, temperatures, narrow, dropout, start;
+    bool wide;          /* in f64 whatever the type */
     double temperature; /* 0: 0.8 */
     double cap;         /* of every pair; 0: none */
     bool caps;          /* or pair by pair */
@@ -141,6 +142,7 @@ static inline void set(setting *to, scene *s, rows *r, const ota_communicator *w
         fail_msg("%s", error.message);
     to->problem.queries = array4(c, r->q, r->narrow_q, HEADS, r->n, WIDTH);
     to->problem.keys = array4(c, r->k, r->narrow_k, KEY_HEADS, r->n, WIDTH);
+    if (c->wide) to->options.precision = OTA_PRECISION_F64;
     to->problem.temperature = c->temperature > 0.0 ? c->temperature : 0.8;
     if (c->temperatures)
         to->problem.temperatures = ota_array_of(s->temperatures, OTA_F64, 1, 1, 1, HEADS);

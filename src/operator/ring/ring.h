@@ -121,7 +121,9 @@ void ota_ring_place(ota_device *ring, const ota_ring_piece *piece, bool biased, 
 ota_array ota_ring_rows(const ota_device *ring, double *rows, int64_t width);
 ota_array ota_ring_values(const ota_device *ring);
 
-/* rows.c: out and lse of a unit of rows, g per key or NULL; then what the caller wants of head `head` of the unit. */
+/* rows.c: the queries of the unit at work in the type of the blocks. */
+void ota_ring_widen_queries(const ota_device *ring);
+/* out and lse of a unit of rows, g per key or NULL; then what the caller wants of head `head` of the unit. */
 bool ota_ring_attend(ota_device *ring, const ota_ring_unit *unit, bool with_out);
 void ota_ring_put(ota_device *ring, int64_t head, ota_head_status *status);
 void ota_ring_run_rows(ota_run *run);

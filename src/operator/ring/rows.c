@@ -76,9 +76,9 @@ static void add_sink(ota_device *ring, const ota_ring_unit *unit, bool with_out)
     }
 }
 
-/* The queries of the unit in the type of the blocks. */
-static void widen_queries(const ota_device *ring, const ota_ring_unit *unit) {
+void ota_ring_widen_queries(const ota_device *ring) {
     const ota_resolved *r = ring->resolved;
+    const ota_ring_unit *unit = &ring->unit;
     double *to = ring->queries;
     for (int64_t h = 0; h < ring->group && to != NULL; h++) {
         for (int64_t i = 0; i < r->queries; i++) {
@@ -97,7 +97,7 @@ bool ota_ring_attend(ota_device *ring, const ota_ring_unit *unit, bool with_out)
                                 .visit = attend_piece,
                                 .context = &a,
                                 .step = "passing keys on"};
-    widen_queries(ring, unit);
+    ota_ring_widen_queries(ring);
     for (int64_t k = 0; k < rows; k++) ring->lse[k] = -INFINITY;
     if (with_out) memset(ring->out, 0, (size_t)(rows * ring->values_width) * sizeof *ring->out);
     if (!ota_ring_go(ring, &turn)) return false;

@@ -130,6 +130,7 @@ static void begin_rows(ota_device *ring) {
     const ota_resolved *r = ring->resolved;
     ota_ring_pairs *p = ring->pairs;
     const int64_t rows = ring->group * r->queries;
+    ota_ring_widen_queries(ring);
     ota_ring_begin_tally(ring);
     for (int64_t k = 0; k < rows; k++) {
         const double mu = ota_ring_row_mass(ring, k);
