@@ -139,6 +139,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/operator/ring/ring.c
     src/operator/ring/rounds.c
     src/operator/ring/rows.c
+    src/operator/ring/semidual.c
     src/operator/ring/statistics.c
     src/operator/ring/tangents.c
     src/operator/ring/thresholds.c
@@ -536,6 +537,7 @@ set(OTATTN_TEST_SOURCES
     tests/operator/test_refused_ranks.c
     tests/operator/test_reuse.c
     tests/operator/test_ring.c
+    tests/operator/test_ring_newton.c
     tests/operator/test_ring_parameters.c
     tests/operator/test_ring_rows.c
     tests/operator/test_shards.c

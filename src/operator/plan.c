@@ -131,6 +131,7 @@ static ota_status create_ring(ota_plan *plan, ota_error *error) {
                         "these keys cannot come round a ring: %s", why);
     const ota_status created = ota_ring_create(plan, &plan->device, error);
     plan->backend = &ota_ring_backend;
+    plan->stored_solver = plan->solver;
     return created;
 }
 

@@ -26,7 +26,8 @@ ota_status ota_shared_refuse(const ota_plan *plan, ota_error *error) {
         why = "the columns axis solves keys as rows, and those are shared out as keys";
     else if (plan->course.path == OTA_PATH_ORDERED)
         why = "online columns take the rows one after another";
-    else if (plan->course.path == OTA_PATH_COUPLED && !plan->course.on_kernel && !runs_newton(plan))
+    else if (plan->course.path == OTA_PATH_COUPLED && !plan->shards->in_ring &&
+             !plan->course.on_kernel && !runs_newton(plan))
         why = "coupled columns of rows on many ranks are solved by plain rounds of softmax or by "
               "Newton, to a tolerance, on the cpu backend, without pruning";
     if (why == NULL) return OTA_OK;

@@ -14,6 +14,7 @@ static const double enough = 1.0e-14;
 static void measure_rows(const ota_ring_block *b, void *context) {
     ota_ring_pairs *p = b->ring->pairs;
     (void)context;
+    ota_ring_add_potentials(b);
     for (int64_t k = 0; k < b->rows; k++) {
         const int64_t row = b->at + k;
         const double *s = b->w->scores + k * p->stride;
@@ -32,6 +33,7 @@ static void measure_rows(const ota_ring_block *b, void *context) {
 static void sum_rows(const ota_ring_block *b, void *context) {
     ota_ring_pairs *p = b->ring->pairs;
     (void)context;
+    ota_ring_add_potentials(b);
     for (int64_t k = 0; k < b->rows; k++) {
         const int64_t row = b->at + k;
         const double *s = b->w->scores + k * p->stride;

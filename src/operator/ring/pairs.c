@@ -72,6 +72,7 @@ ota_row_parameters ota_ring_parameters(const ota_device *ring, int64_t head) {
     ota_row_parameters row =
         ota_row_parameters_of(ring->resolved, ring->unit.batch, ring->unit.head + head);
     row.kernels = ring->attends->course.kernels;
+    if (ring->temperature > 0.0) row.tau = ring->temperature;
     return row;
 }
 
@@ -255,6 +256,14 @@ void ota_ring_by_sides(ota_device *ring, const ota_ring_piece *piece, ota_ring_b
                 merge(&b, context);
             }
         }
+    }
+}
+
+void ota_ring_add_potentials(const ota_ring_block *b) {
+    const double *g = b->ring->g + b->piece->first + b->key;
+    for (int64_t k = 0; k < b->rows && b->ring->coupled; k++) {
+        double *s = b->w->scores + k * b->ring->pairs->stride;
+        for (int64_t j = 0; j < b->keys; j++) s[j] += g[j];
     }
 }
 

@@ -132,6 +132,8 @@ void ota_ring_by_sides(ota_device *ring, const ota_ring_piece *piece, ota_ring_b
                        ota_ring_block_visit *merge, void *context);
 /* The parameters of a head of the unit at work, its sink included. */
 ota_row_parameters ota_ring_parameters(const ota_device *ring, int64_t head);
+/* The block's scores become S + g where columns couple the rows. */
+void ota_ring_add_potentials(const ota_ring_block *b);
 /* The mass of row k of the unit at work. */
 double ota_ring_row_mass(const ota_device *ring, int64_t k);
 /* The weight of a key, or of the sink, of this score at potential f. */

@@ -3,6 +3,7 @@
 #include "masses.h"
 #include "multipliers.h"
 #include "pairs.h"
+#include "semidual.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include "backend/gradient.h"
 #include "base/extrapolation.h"
 #include "problem/check.h"
+#include "solvers/coupled.h"
 #include "terms/terms.h"
 
 /* ---- which problems ------------------------------------------------------------------------------- */
@@ -21,17 +23,27 @@ static bool saturates(const ota_resolved *r) {
     return false;
 }
 
+/* Rows that no rounds solve. */
+static bool runs_newton(const ota_plan *plan) {
+    const ota_resolved *r = &plan->resolved;
+    const ota_regulariser_row *regulariser = ota_regulariser_of(&r->problem);
+    return (plan->solver == &ota_solver_coupled || plan->solver == &ota_solver_newton) &&
+           ota_tolerance_only(r) == NULL && (regulariser->tsallis || regulariser->capped) &&
+           r->problem.axis == OTA_AXIS_ROWS && r->problem.rows == OTA_ROWS_HARD &&
+           !r->settings.prune;
+}
+
 const char *ota_ring_refuses(const ota_plan *plan, bool runs_rounds) {
     const ota_resolved *r = &plan->resolved;
     if (r->from_matrix) return "a matrix of scores has no keys to pass on";
     const bool rows = plan->solver == &ota_solver_softmax || plan->solver == &ota_solver_entmax ||
                       plan->solver == &ota_solver_argmax;
-    if (!rows && ota_has_entry_caps(&r->problem))
-        return "caps of entries with coupled columns need all keys of a row at once";
-    if (!rows && !runs_rounds)
-        return "pieces of the keys add up for softmax, entmax and hard rows on free columns and "
-               "for "
-               "plain rounds of softmax alone";
+    if (!rows && !runs_rounds && !runs_newton(plan))
+        return "pieces of the keys add up for softmax, entmax and hard rows on free columns, for "
+               "plain rounds of softmax, and for Newton's of entmax and of rows with caps, to a "
+               "tolerance and with exact rows";
+    if (runs_newton(plan) && r->settings.gradients)
+        return "columns that Newton finds have no gradients there";
     if (r->width == 0) return "keys of width 0 have nothing to pass on";
     if (plan->backend->gradient == NULL || plan->backend->gradient->tiles_fit == NULL)
         return "pieces are solved on the cpu backend";
@@ -57,6 +69,10 @@ int64_t ota_ring_bytes(const ota_device *ring) {
 }
 
 const char *ota_ring_turns(const ota_device *ring) {
+    if (ring->newton != NULL)
+        return "those of the rows' thresholds and one for their sums in every trial of Newton, up "
+               "to "
+               "two for its system and two a product, and those of the outputs";
     if (ring->coupled)
         return ring->resolved->settings.fixed ? "two a round, and two for the outputs"
                                               : "two a round, and one for the outputs";
@@ -119,7 +135,8 @@ ota_status ota_ring_create(ota_plan *plan, ota_device **device, ota_error *error
     ring->hard = hard && !capped;
     ring->filled = hard && capped;
     ring->capped = !hard && capped;
-    ring->by_pairs = hard || capped || plan->solver == &ota_solver_entmax;
+    if (ring->coupled && runs_newton(plan)) ring->newton = plan->solver;
+    ring->by_pairs = hard || capped || plan->solver == &ota_solver_entmax || ring->newton != NULL;
     ring->gradients = r->settings.gradients;
     ring->type = ring->coupled || r->settings.precision == OTA_PRECISION_F64 ? OTA_F64 : r->type;
     ring->group = ring->coupled ? 1 : r->heads / r->key_heads;
@@ -131,7 +148,7 @@ ota_status ota_ring_create(ota_plan *plan, ota_device **device, ota_error *error
     const int64_t values_width = ring->by_pairs ? 0 : ring->values_width;
     TRY(open_plan(ring, values_width, reverses, &ring->attends, error));
     if (!ring->coupled) ring->reverses = ring->attends;
-    if (!ring->coupled) return OTA_OK;
+    if (!ring->coupled || ring->newton != NULL) return OTA_OK;
     TRY(open_plan(ring, 1, !ring->bends, &ring->sums, error));
     if (!ring->gradients || ring->pair_gradients) return OTA_OK;
     TRY(open_plan(ring, ring->values_width + 1, true, &ring->reverses, error));
@@ -164,7 +181,12 @@ static void lay_out_rounds(ota_device *ring, ota_arena *a) {
     ring->zeros = numbers(a, ring->room);
     ring->bias = numbers(a, ring->room);
     ring->used = ota_arena_take(a, (size_t)ring->stride, 1);
-    if (!r->settings.fixed)
+    if (ring->newton != NULL) {
+        const ota_layout layout = {
+            .resolved = r, .coupled = true, .workspace = ring->newton->workspace};
+        const ota_head_shape shape = {&ota_ring_backend, r, r->queries, r->keys, false};
+        ring->workspace = ota_take_workspace(&layout, a, &shape);
+    } else if (!r->settings.fixed)
         ring->history =
             ota_arena_take_rows(a, OTA_ANDERSON_VECTORS + 1, ring->stride, sizeof(double));
 }
@@ -216,7 +238,8 @@ static ota_course course_of(const ota_device *ring) {
                         .padded_keys = ring->stride,
                         .algebra = within.algebra,
                         .kernels = within.kernels,
-                        .on_kernel = ring->coupled};
+                        .on_kernel = ring->coupled && ring->newton == NULL,
+                        .stored = ring->newton != NULL};
 }
 
 /* ---- one turn ------------------------------------------------------------------------------------- */
@@ -390,4 +413,9 @@ const ota_backend ota_ring_backend = {.name = "cpu",
                                       .allot = ota_ring_allot,
                                       .kernel_floor = ota_ring_kernel_floor,
                                       .kernel_emit = ota_ring_kernel_emit,
-                                      .gather = ota_ring_gather};
+                                      .load = ota_ring_load,
+                                      .emit = ota_ring_emit,
+                                      .gather = ota_ring_gather,
+                                      .lay_out_passes = ota_ring_lay_out_passes,
+                                      .final_pass = ota_ring_final_pass,
+                                      .semidual = &ota_ring_semidual};

@@ -55,19 +55,22 @@ struct ota_device {
     ota_pool *pool;
     int64_t values_width;
     bool coupled, gradients;
-    bool by_pairs, hard; /* rows of weights that may be 0 (thresholds.c); all in one key */
-    bool capped, filled; /* have caps (capped_rows.c), those of hard rows (filled_rows.c) */
-    bool bends;          /* a softcap: tiles of `sums` do not know it */
-    bool pair_gradients; /* tiles do not know them (pair_gradients.c) */
-    ota_type type;       /* of the blocks: f64 where columns couple the rows */
-    int64_t share, room; /* most keys of a rank, and of a piece */
-    int64_t group;       /* query heads of a unit */
-    int64_t stride;      /* keys rounded up to 16 */
-    ota_plan *attends;   /* softmax of a piece, its weights applied to the values; backward */
-    ota_plan *sums;      /* coupled: lse of rows and sums of columns of a piece */
-    ota_plan *reverses;  /* gradients of a piece: `attends`; coupled: of one value more */
-    ota_plan *unrolls;   /* of fixed rounds: gradients of a piece with two values, of one round */
-    size_t plan_bytes;   /* of all */
+    const ota_solver *newton; /* finds coupled columns (semidual.c); NULL: rounds do */
+    double temperature;       /* of rows while Newton cools; 0: the head's */
+    void *workspace;          /* Newton's */
+    bool by_pairs, hard;      /* rows of weights that may be 0 (thresholds.c); all in one key */
+    bool capped, filled;      /* have caps (capped_rows.c), those of hard rows (filled_rows.c) */
+    bool bends;               /* a softcap: tiles of `sums` do not know it */
+    bool pair_gradients;      /* tiles do not know them (pair_gradients.c) */
+    ota_type type;            /* of the blocks: f64 where columns couple the rows */
+    int64_t share, room;      /* most keys of a rank, and of a piece */
+    int64_t group;            /* query heads of a unit */
+    int64_t stride;           /* keys rounded up to 16 */
+    ota_plan *attends;        /* softmax of a piece, its weights applied to the values; backward */
+    ota_plan *sums;           /* coupled: lse of rows and sums of columns of a piece */
+    ota_plan *reverses;       /* gradients of a piece: `attends`; coupled: of one value more */
+    ota_plan *unrolls; /* of fixed rounds: gradients of a piece with two values, of one round */
+    size_t plan_bytes; /* of all */
     unsigned char *here, *there;    /* messages */
     double *sums_here, *sums_there; /* [share][width + values width] */
     void *queries;           /* [group][rows][width] in `type`, where it is not the caller's */

@@ -170,6 +170,9 @@ void ota_ring_load_head(ota_device *ring, int64_t index, ota_head *head) {
     *head = ota_head_of(r, index);
     head->backend = &ota_ring_backend;
     head->pool = ring->pool;
+    head->algebra = ring->attends->course.algebra;
+    head->kernels = ring->attends->course.kernels;
+    head->workspace = ring->workspace;
     head->rows = r->queries;
     head->columns = r->keys;
     head->stride = ring->stride;
@@ -203,6 +206,7 @@ void ota_ring_begin_head(ota_run *run, int64_t index, int64_t place, bool narrow
     head->tell_context = run;
     ring->run = run;
     ring->failed = OTA_OK;
+    ring->temperature = 0.0;
     for (int64_t j = 0; j < head->columns && !keep_g; j++) head->g[j] = 0.0;
 }
 
@@ -253,7 +257,7 @@ bool ota_ring_kernel_emit(ota_head *head) {
 void ota_ring_gather(ota_head *head) {
     ota_device *ring = head->place;
     const ota_array *receiver = &ring->run->arrays->receiver;
-    ota_ring_put(ring, 0, &ring->run->heads[head->index]);
+    (ring->by_pairs ? ota_ring_put_pairs : ota_ring_put)(ring, 0, &ring->run->heads[head->index]);
     ota_ring_put_statistics(ring, 0);
     for (int64_t j = 0; j < head->columns; j++)
         ota_put(receiver, ring->unit.batch, ring->unit.head, j, ring->local[j]);

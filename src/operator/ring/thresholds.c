@@ -49,6 +49,7 @@ static void list_rows(const ota_ring_block *b, void *context) {
     ota_row_parameters parameters = b->parameters;
     parameters.sink = b->sink;
     (void)context;
+    ota_ring_add_potentials(b);
     for (int64_t k = 0; k < b->rows; k++) {
         const int64_t row = b->at + k;
         double *s = b->w->scores + k * p->stride, *weights = b->w->weights + k * p->stride, top;
@@ -105,6 +106,7 @@ static void sum_powers(const ota_ring_block *b, void *context) {
     ota_ring_pairs *p = b->ring->pairs;
     const double power = 2.0 - b->parameters.order;
     (void)context;
+    ota_ring_add_potentials(b);
     for (int64_t k = 0; k < b->rows; k++) {
         const int64_t row = b->at + k;
         double *weights = b->w->weights + k * p->stride;

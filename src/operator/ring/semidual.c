@@ -1,0 +1,358 @@
+/* Coupled columns in a ring that no rounds find: entmax, and weights with caps of entries. Newton (solvers/newton.c) asks for the
+ * rows at g, for slopes and for products with them (ota_semidual, solvers/coupled.h), and every answer is made of turns, pair by
+ * pair in f64: what belongs to a row takes one, what belongs to a key the next, from the potentials f and g alone.
+ *
+ *     rows        those that find f (thresholds.c, capped_rows.c), and one for the column sums
+ *     slopes      one, and one more for what a sink takes of them
+ *     links       two: (w x)_i / W_i, then the keys
+ *     tops, columns, and either question of the door    one */
+#include "semidual.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "pairs.h"
+#include "solvers/coupled.h"
+
+/* ---- a turn --------------------------------------------------------------------------------------- */
+
+typedef struct turn_job {
+    const ota_coupled *state;
+    ota_ring_block_visit *rows, *keys; /* or NULL */
+    const double *x;                   /* [keys] */
+    double *sums, *slopes;             /* [keys] */
+    double from;                       /* of sums: what a key without rows has */
+} turn_job;
+
+static void visit_piece(ota_device *ring, const ota_ring_piece *piece, void *context) {
+    const turn_job *job = context;
+    if (ring->failed != OTA_OK) return;
+    ota_ring_pairs_load(ring, piece, false);
+    if (job->rows != NULL) ota_ring_by_rows(ring, piece, job->rows, context);
+    if (job->keys != NULL) ota_ring_by_keys(ring, piece, job->keys, context);
+}
+
+/* What fails is seen by the next sum over the ranks. */
+static void go(ota_device *ring, turn_job *job, const char *step) {
+    const ota_ring_turn turn = {
+        .unit = ring->unit, .visit = visit_piece, .context = job, .step = step};
+    for (int64_t j = 0; j < ring->resolved->keys && job->sums != NULL; j++)
+        job->sums[j] = job->from;
+    for (int64_t j = 0; j < ring->resolved->keys && job->slopes != NULL; j++) job->slopes[j] = 0.0;
+    (void)ota_ring_go(ring, &turn);
+}
+
+static void clear_rows(const ota_device *ring, double *x) {
+    memset(x, 0, (size_t)ring->resolved->queries * sizeof *x);
+}
+
+/* Numbers of the block's keys, of all of them. */
+static double *at(const ota_ring_block *b, double *keys) { return keys + b->piece->first + b->key; }
+
+/* P at the temperature of the step, and Newton's w of one of its weights. */
+static double slope_of(const ota_ring_block *b, const ota_head *head, int64_t k, int64_t j) {
+    const double p = b->w->weights[k * b->ring->pairs->stride + j];
+    if (b->ring->capped && p >= ota_ring_cap(b, k, j)) return 0.0;
+    return head->regulariser->tsallis ? ota_newton_slope(head, head->mu[b->at + k], p) : p;
+}
+
+/* ---- loading and the door ------------------------------------------------------------------------- */
+
+static void survey_rows(const ota_ring_block *b, void *context) {
+    ota_ring_pairs *p = b->ring->pairs;
+    (void)context;
+    for (int64_t k = 0; k < b->rows; k++) {
+        const int64_t row = b->at + k;
+        const double *s = b->w->scores + k * p->stride;
+        double top;
+        if (!ota_ring_survey(p, row, s, b->keys, &top)) continue;
+        p->top[row] = fmax(p->top[row], top);
+        for (int64_t j = 0; j < b->keys; j++) {
+            if (s[j] > -INFINITY) p->second[row] = fmin(p->second[row], s[j]);
+        }
+    }
+}
+
+static void find_used(const ota_ring_block *b, void *context) {
+    const turn_job *job = context;
+    double *used = at(b, job->sums);
+    for (int64_t k = 0; k < b->rows; k++) {
+        const double *s = b->w->scores + k * b->ring->pairs->stride;
+        if (job->state != NULL && !(job->state->head->mu[b->at + k] > 0.0)) continue;
+        for (int64_t j = 0; j < b->keys; j++) {
+            if (s[j] > -INFINITY) used[j] = 1.0;
+        }
+    }
+}
+
+bool ota_ring_load(ota_head *head) {
+    ota_device *ring = head->place;
+    ota_ring_pairs *p = ring->pairs;
+    turn_job job = {.rows = survey_rows, .keys = find_used, .sums = ring->local};
+    double low = INFINITY, high = -INFINITY;
+    bool finite = true;
+    ota_ring_widen_queries(ring);
+    for (int64_t i = 0; i < head->rows; i++) {
+        p->state[i] = OTA_RING_LISTED;
+        p->top[i] = -INFINITY;
+        p->second[i] = INFINITY;
+    }
+    go(ring, &job, "passing keys on for the range of the scores");
+    for (int64_t i = 0; i < head->rows; i++) {
+        const double mu = ota_ring_row_mass(ring, i);
+        const bool empty = !(p->top[i] > -INFINITY) && !(head->sink > -INFINITY) &&
+                           p->state[i] != OTA_RING_NONFINITE;
+        finite &= p->state[i] != OTA_RING_NONFINITE;
+        low = fmin(low, p->second[i]);
+        high = fmax(high, p->top[i]);
+        ring->mu[i] = empty ? 0.0 : mu;
+        head->mass += ring->mu[i];
+        if (empty && mu > 0.0) head->unusable = -1;
+    }
+    for (int64_t j = 0; j < head->columns; j++) head->kernel.used[j] = ring->local[j] > 0.0;
+    memset(ring->local, 0, (size_t)head->columns * sizeof *ring->local);
+    head->range = high > low ? high - low : 0.0;
+    return finite;
+}
+
+static void find_open(const ota_ring_block *b, void *context) {
+    const turn_job *job = context;
+    const ota_head *head = job->state->head;
+    for (int64_t k = 0; k < b->rows; k++) {
+        const double *s = b->w->scores + k * b->ring->pairs->stride;
+        for (int64_t j = 0; j < b->keys; j++) {
+            if (s[j] > -INFINITY && !ota_coupled_closes(head, b->piece->first + b->key + j))
+                b->ring->pairs->first[b->at + k] = 1.0;
+        }
+    }
+}
+
+static int64_t shut_row(ota_coupled *state) {
+    const ota_head *head = state->head;
+    ota_device *ring = head->place;
+    turn_job job = {
+        .state = state, .rows = find_open, .keys = find_used, .sums = state->pass.column_lse};
+    clear_rows(ring, ring->pairs->first);
+    go(ring, &job, "passing keys on for the keys in use");
+    for (int64_t i = 0; i < head->rows && !(head->sink > -INFINITY); i++) {
+        if (head->mu[i] > 0.0 && !(ring->pairs->first[i] > 0.0)) return i;
+    }
+    return -1;
+}
+
+static void add_row_caps(const ota_ring_block *b, void *context) {
+    (void)context;
+    for (int64_t k = 0; k < b->rows; k++) {
+        const double *s = b->w->scores + k * b->ring->pairs->stride;
+        for (int64_t j = 0; j < b->keys; j++) {
+            if (s[j] > -INFINITY) b->ring->pairs->first[b->at + k] += ota_ring_cap(b, k, j);
+        }
+    }
+}
+
+static void add_key_caps(const ota_ring_block *b, void *context) {
+    const turn_job *job = context;
+    double *room = at(b, job->sums);
+    for (int64_t k = 0; k < b->rows; k++) {
+        const double *s = b->w->scores + k * b->ring->pairs->stride;
+        if (!(job->state->head->mu[b->at + k] > 0.0)) continue;
+        for (int64_t j = 0; j < b->keys; j++) {
+            if (s[j] > -INFINITY) room[j] += ota_ring_cap(b, k, j);
+        }
+    }
+}
+
+static int64_t short_row(ota_coupled *state, double slack, double *room, double *row_sum) {
+    const ota_head *head = state->head;
+    ota_device *ring = head->place;
+    const double *rows = ring->pairs->first;
+    turn_job job = {.state = state, .rows = add_row_caps, .keys = add_key_caps, .sums = room};
+    clear_rows(ring, ring->pairs->first);
+    go(ring, &job, "passing keys on for the sums of the caps");
+    for (int64_t i = 0; i < head->rows && !(head->sink > -INFINITY); i++) {
+        if (!(head->mu[i] > 0.0) || !(rows[i] < head->mu[i] - slack)) continue;
+        *row_sum = rows[i];
+        return i;
+    }
+    return -1;
+}
+
+/* ---- Newton --------------------------------------------------------------------------------------- */
+
+static void add_weights(const ota_ring_block *b, void *context) {
+    const turn_job *job = context;
+    double *sums = at(b, job->sums);
+    ota_ring_weigh(b);
+    for (int64_t k = 0; k < b->rows; k++) {
+        const double *weights = b->w->weights + k * b->ring->pairs->stride;
+        for (int64_t j = 0; j < b->keys; j++) sums[j] += weights[j];
+    }
+}
+
+/* f of the rows at g and temperature t, in the head, too. */
+static void find_rows(ota_head *head, double t) {
+    ota_device *ring = head->place;
+    ring->temperature = t;
+    (void)ota_ring_find_thresholds(ring);
+    for (int64_t i = 0; i < head->rows; i++) {
+        const ota_row_parameters row = ota_ring_parameters(ring, 0);
+        head->f[i] = ring->pairs->f[i];
+        ring->pairs->sink[i] = ota_ring_weight(ring, &row, row.sink, head->f[i]);
+    }
+}
+
+static void solve_rows(ota_coupled *state, double t, double *sums) {
+    turn_job job = {.state = state, .keys = add_weights, .sums = sums};
+    find_rows(state->head, t);
+    go(state->head->place, &job, "passing keys on for the column sums of Newton");
+}
+
+static void add_row_slopes(const ota_ring_block *b, void *context) {
+    const turn_job *job = context;
+    ota_ring_weigh(b);
+    for (int64_t k = 0; k < b->rows; k++) {
+        for (int64_t j = 0; j < b->keys; j++)
+            b->ring->pairs->slope[b->at + k] += slope_of(b, job->state->head, k, j);
+    }
+}
+
+static void add_key_slopes(const ota_ring_block *b, void *context) {
+    const turn_job *job = context;
+    double *full = at(b, job->slopes);
+    ota_ring_weigh(b);
+    for (int64_t k = 0; k < b->rows; k++) {
+        for (int64_t j = 0; j < b->keys; j++) full[j] += slope_of(b, job->state->head, k, j);
+    }
+}
+
+/* sum_i w_ij first_i */
+static void spread_rows(const ota_ring_block *b, void *context) {
+    const turn_job *job = context;
+    double *to = at(b, job->sums);
+    ota_ring_weigh(b);
+    for (int64_t k = 0; k < b->rows; k++) {
+        const double share = b->ring->pairs->first[b->at + k];
+        for (int64_t j = 0; j < b->keys; j++) to[j] += slope_of(b, job->state->head, k, j) * share;
+    }
+}
+
+/* Rows are exact: k = 1. */
+static void find_slopes(ota_coupled *state, double t, double *full, double *leak) {
+    const ota_head *head = state->head;
+    ota_device *ring = head->place;
+    ota_ring_pairs *p = ring->pairs;
+    turn_job slopes = {
+        .state = state, .rows = add_row_slopes, .keys = add_key_slopes, .slopes = full};
+    turn_job leaks = {.state = state, .keys = spread_rows, .sums = leak};
+    ring->temperature = t;
+    clear_rows(ring, p->slope);
+    go(ring, &slopes, "passing keys on for the system of Newton");
+    memset(leak, 0, (size_t)head->columns * sizeof *leak);
+    for (int64_t i = 0; i < head->rows; i++) {
+        const double sink = head->regulariser->tsallis
+                                ? ota_newton_slope(head, head->mu[i], p->sink[i])
+                                : p->sink[i];
+        p->slope[i] += sink;
+        p->first[i] = p->slope[i] > 0.0 ? sink / p->slope[i] : 0.0;
+    }
+    if (head->sink > -INFINITY) go(ring, &leaks, "passing keys on for the system of Newton");
+}
+
+static void add_products(const ota_ring_block *b, void *context) {
+    const turn_job *job = context;
+    const double *x = job->x + b->piece->first + b->key;
+    ota_ring_weigh(b);
+    for (int64_t k = 0; k < b->rows; k++) {
+        for (int64_t j = 0; j < b->keys; j++)
+            b->ring->pairs->first[b->at + k] += slope_of(b, job->state->head, k, j) * x[j];
+    }
+}
+
+static void apply_links(ota_coupled *state, const double *x, double *y) {
+    ota_device *ring = state->head->place;
+    ota_ring_pairs *p = ring->pairs;
+    turn_job rows = {.state = state, .rows = add_products, .x = x};
+    turn_job keys = {.state = state, .keys = spread_rows, .sums = y};
+    clear_rows(ring, p->first);
+    go(ring, &rows, "passing keys on for a product of Newton");
+    for (int64_t i = 0; i < state->head->rows; i++)
+        p->first[i] = p->slope[i] > 0.0 ? -p->first[i] / p->slope[i] : 0.0;
+    go(ring, &keys, "passing keys on for a product of Newton");
+}
+
+static void find_top(const ota_ring_block *b, void *context) {
+    const turn_job *job = context;
+    double *top = at(b, job->sums);
+    for (int64_t k = 0; k < b->rows; k++) {
+        const double *s = b->w->scores + k * b->ring->pairs->stride,
+                     f = job->state->head->f[b->at + k];
+        for (int64_t j = 0; j < b->keys && f > -INFINITY; j++) top[j] = fmax(top[j], s[j] + f);
+    }
+}
+
+static void find_tops(ota_coupled *state, double *top) {
+    turn_job job = {.state = state, .keys = find_top, .sums = top, .from = -INFINITY};
+    go(state->head->place, &job, "passing keys on for a column update of Newton");
+}
+
+static void weigh_keys(const ota_ring_block *b, void *context) {
+    const turn_job *job = context;
+    double *slopes = at(b, job->slopes);
+    add_weights(b, context);
+    for (int64_t k = 0; k < b->rows; k++) {
+        const double *weights = b->w->weights + k * b->ring->pairs->stride;
+        for (int64_t j = 0; j < b->keys; j++) slopes[j] += ota_ring_pair_slope(b, k, j, weights[j]);
+    }
+}
+
+static void weigh_columns(ota_coupled *state, double t, double *sums, double *slopes) {
+    ota_device *ring = state->head->place;
+    turn_job job = {.state = state, .keys = weigh_keys, .sums = sums, .slopes = slopes};
+    ring->temperature = t;
+    go(ring, &job, "passing keys on for a column update of Newton");
+}
+
+const ota_semidual ota_ring_semidual = {.shut_row = shut_row,
+                                        .short_row = short_row,
+                                        .rows = solve_rows,
+                                        .slopes = find_slopes,
+                                        .links = apply_links,
+                                        .tops = find_tops,
+                                        .columns = weigh_columns};
+
+/* ---- passes --------------------------------------------------------------------------------------- */
+
+void ota_ring_lay_out_passes(ota_passes *passes, ota_arena *arena, bool kernel) {
+    double **columns[] = {&passes->target, &passes->column, &passes->column_lse, &passes->previous};
+    (void)kernel;
+    passes->padded_columns = (passes->columns + 16) / 16 * 16;
+    passes->chunks = 1;
+    passes->chunk_rows = passes->rows;
+    for (size_t k = 0; k < sizeof columns / sizeof columns[0]; k++)
+        *columns[k] = ota_arena_take(arena, (size_t)passes->padded_columns, sizeof(double));
+    passes->error = ota_arena_take(arena, (size_t)passes->rows + 1, sizeof(double));
+}
+
+static void tally_rows(const ota_ring_block *b, void *context) {
+    (void)context;
+    ota_ring_weigh(b);
+    ota_ring_tally(b);
+}
+
+void ota_ring_final_pass(ota_passes *passes) {
+    ota_head *head = passes->head;
+    ota_device *ring = head->place;
+    const ota_ring_pairs *p = ring->pairs;
+    turn_job job = {.rows = tally_rows, .keys = add_weights, .sums = passes->column};
+    find_rows(head, head->tau);
+    go(ring, &job, "passing keys on for the sums of the plan");
+    memcpy(ring->local, passes->column, (size_t)head->columns * sizeof *ring->local);
+    for (int64_t i = 0; i < head->rows; i++)
+        passes->error[i] = fabs(p->mass[i] + p->sink[i] - head->mu[i]);
+}
+
+void ota_ring_emit(ota_head *head) {
+    ota_device *ring = head->place;
+    ring->temperature = 0.0;
+    if (ota_ring_attend_pairs(ring)) (void)ota_ring_measure(ring);
+}
