@@ -248,7 +248,7 @@ static int refuse_in_turn(trial *t, const double *first) {
 
 static void memory_that_one_rank_lacks(void **state) {
     (void)state;
-    static const int tried[] = {4, 12};
+    static const int tried[] = {4, 12, 20};
     trial *t = malloc(sizeof *t);
     double *first = malloc(sizeof(double) * RANKS * ALL * N * VALUES);
     for (size_t k = 0; k < sizeof tried / sizeof tried[0]; k++) {

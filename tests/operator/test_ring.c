@@ -203,7 +203,10 @@ static void masses_and_parameters_are_those_of_one_process(void **state) {
         {.method = "softmax/relaxed:0.7{rounds=3}", .causal = true, .masses = true, .sink = true},
         {.method = "softmax", .masses = true, .sink = true},
         {.method = "softmax", .masses = true, .softcap = true},
-        {.method = "entmax:1.5", .masses = true, .causal = true}};
+        {.method = "entmax:1.5", .masses = true, .causal = true},
+        {.method = "entmax:1.5/exact", .masses = true, .lengths = true},
+        {.method = "entmax:1.5/capped:2.5", .causal = true, .sink = true},
+        {.method = "softmax/relaxed:0.7", .masses = true, .cap = 0.2}};
     enum { WEIGHED = (int)(sizeof weighed / sizeof weighed[0]) };
     scene *s = malloc(sizeof *s);
     for (int k = 0; k < 2 * WEIGHED; k++) {

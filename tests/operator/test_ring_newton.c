@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-enum { N = 71 };
+enum { N = 41 };
 #include "ring_scene.h"
 
 /* With the number of ranks. */
@@ -36,7 +36,7 @@ static const share shares[] = {
     {{.method = "softmax/relaxed:0.7", .cap = 0.15, .lengths = true, .alibi = true}, 2},
     {{.method = "entmax:1.5/bounded:0.8,1.2", .caps = true, .temperature = 2.0}, 2},
     /* So cold that falling temperatures and column updates are needed. */
-    {{.method = "sparsemax/exact", .masses = true, .temperature = 0.02}, 2},
+    {{.method = "sparsemax/exact", .masses = true, .temperature = 0.02}, 1},
 };
 enum { SHARES = (int)(sizeof shares / sizeof shares[0]) };
 
@@ -59,6 +59,7 @@ static void compare(const scene *s, int ranks) {
         assert_int_equal(p->result.empty_rows, w->result.empty_rows);
         assert_string_equal(p->result.solver, "newton");
         assert_non_null(strstr(p->described, "ring over pieces of the keys"));
+        expect_gradients(s, p, 50.0 * tolerance);
     }
 }
 
@@ -69,13 +70,35 @@ static void columns_of_a_ring_are_those_of_one_process(void **state) {
         const int ranks = shares[k].ranks;
         const ota_shares order = k % 2 == 0 ? OTA_SHARES_IN_ORDER : OTA_SHARES_ZIGZAG;
         draw(s, &shares[k].cell, 3000 + (uint64_t)k);
-        s->statistics = true;
+        s->statistics = s->gradients = true;
         solve(s, &s->all, NULL);
         if (s->all.status < OTA_OK) fail_msg("%s: %s", s->cell->method, s->all.error.message);
         cut(s, ranks, order, k % 3 == 1);
         s->threads = 1 + k % 2;
         crew_once(ranks, order, solve_part, s);
         compare(s, ranks);
+    }
+    free(s);
+}
+
+static void tangents_are_those_of_one_process(void **state) {
+    (void)state;
+    scene *s = malloc(sizeof *s);
+    for (int k = 0; k < SHARES; k++) {
+        const int ranks = shares[k].ranks;
+        const ota_shares order = k % 2 == 0 ? OTA_SHARES_IN_ORDER : OTA_SHARES_ZIGZAG;
+        draw(s, &shares[k].cell, 3600 + (uint64_t)k);
+        s->all.result.size = sizeof s->all.result;
+        move(s, &s->all, NULL);
+        if (s->all.status < OTA_OK) fail_msg("%s: %s", s->cell->method, s->all.error.message);
+        cut(s, ranks, order, k % 3 == 1);
+        crew_once(ranks, order, move_part, s);
+        for (int r = 0; r < ranks; r++) {
+            const rows *p = &s->part[r];
+            if (p->status != s->all.status) fail_msg("%s: %s", s->cell->method, p->error.message);
+            expect_rows("tangent", s, p, ALL, p->moved, s->all.moved, VALUES,
+                        50.0 * tolerance_of(s->cell));
+        }
     }
     free(s);
 }
@@ -187,6 +210,7 @@ static void a_rank_that_fails_ends_all(void **state) {
     scene *s = malloc(sizeof *s);
     for (int k = 0; k < 2; k++) {
         draw(s, &shares[tried[k]].cell, 3400);
+        s->gradients = true;
         cut(s, RANKS, OTA_SHARES_IN_ORDER, false);
         bool finished = false;
         for (int64_t at = 1; !finished; at += 1 + at / 3) {
@@ -197,10 +221,13 @@ static void a_rank_that_fails_ends_all(void **state) {
             finished = !c->dead;
             for (int r = 0; r < RANKS && c->dead; r++) {
                 const rows *p = &s->part[r];
-                if (r == fails) assert_int_equal(p->status, OTA_ECOMM);
-                assert_true(p->status == OTA_ECOMM || p->status >= OTA_OK);
+                const ota_status last = p->status < OTA_OK ? p->status : p->reversed;
+                if (r == fails) assert_int_equal(last, OTA_ECOMM);
+                assert_true(last == OTA_ECOMM || last >= OTA_OK);
                 if (p->status == OTA_ECOMM && p->result.status == OTA_ECOMM && p->n > 0)
                     assert_true(isnan(p->out[0]));
+                if (p->reversed == OTA_ECOMM && p->backward.status == OTA_ECOMM && p->n > 0)
+                    assert_true(isnan(p->dq[0]) && isnan(p->dk[0]));
             }
             crew_free(c);
         }
@@ -296,6 +323,7 @@ static void a_ring_is_chosen_where_scores_have_no_room(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(columns_of_a_ring_are_those_of_one_process),
+        cmocka_unit_test(tangents_are_those_of_one_process),
         cmocka_unit_test(the_same_bits_for_any_threads),
         cmocka_unit_test(certificates_are_tight),
         cmocka_unit_test(heads_without_a_plan_end_the_run_of_all),

@@ -41,6 +41,8 @@ static const cell cells[] = {
     {.method = "softmax/bounded:0.4,1.8"},
     {.method = "softmax/elastic:0.5,4", .causal = true},
     {.method = "softmax/elastic:1,8", .narrow = true, .sink = true},
+    {.method = "entmax:1.5/capped:2.5", .causal = true, .alibi = true},
+    {.method = "entmax:1.5/exact"},
 };
 enum { CELLS = (int)(sizeof cells / sizeof cells[0]) };
 

@@ -140,9 +140,12 @@ static ota_array rows_of(const ota_array *a, const ota_ring_unit *unit) {
 /* Masses of a head with coupled columns, once its multipliers are known. */
 static void sum_masses(ota_plan *plan) {
     const ota_ring_adjoint *s = plan->device->adjoint;
-    ota_mass_rule rule = {
-        .a = s->a, .b = s->b, .g = plan->device->g, .row_sum = s->den, .column_sum = s->sums};
-    ota_ring_find_used(plan, s->sums, s->held);
+    ota_mass_rule rule = {.a = s->a,
+                          .b = s->b,
+                          .g = plan->device->g,
+                          .row_sum = s->row_sums,
+                          .column_sum = s->column_sums};
+    ota_ring_find_used(plan, s->column_sums, s->held);
     ota_ring_sum_masses(plan, &rule, NULL, s->held);
 }
 
@@ -190,7 +193,7 @@ static ota_status reverse_pairs(ota_device *ring, const ota_gradients *want) {
                                 .step = "passing keys and their gradients on"};
     if (ring->coupled) {
         pull.b = ring->adjoint->b;
-        ota_ring_take_potentials(ring);
+        if (ring->newton == NULL) ota_ring_take_potentials(ring);
         memcpy(ring->pairs->mean, ring->adjoint->a, rows);
     } else {
         if (!ota_ring_pair_means(ring, &want->out_grad)) return OTA_ECOMM;

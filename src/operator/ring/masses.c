@@ -63,7 +63,7 @@ void ota_ring_sum_masses(ota_plan *plan, ota_mass_rule *rule, const ota_unrolled
     ota_sums_of_masses(&job, rule);
     double *rows = ota_ring_row_masses(ring);
     for (int64_t i = 0; i < r->queries; i++) {
-        if (isnan(ring->lse[i])) rows[i] = (double)NAN;
+        if (!ring->by_pairs && isnan(ring->lse[i])) rows[i] = (double)NAN;
     }
 }
 

@@ -13,6 +13,7 @@
 #include "operator/backward.h"
 #include "multipliers.h"
 #include "pairs.h"
+#include "semidual.h"
 
 static double *numbers(ota_arena *arena, int64_t count) {
     return ota_arena_take(arena, (size_t)count, sizeof(double));
@@ -29,6 +30,7 @@ void ota_ring_lay_out_adjoint(ota_device *ring, ota_arena *arena) {
                               .vectors =
                                   fixed ? NULL : numbers(arena, OTA_ADJOINT_VECTORS * ring->stride),
                               .held = ota_arena_take(arena, (size_t)ring->stride, 1)};
+    const bool apart = ring->newton != NULL;
     double **of_rows[] = {&found.row_right, &found.den, &found.a, &found.product};
     double **of_keys[] = {&found.b,    &found.right,    &found.extra,
                           &found.sums, &found.own_sums, &found.terms};
@@ -36,6 +38,9 @@ void ota_ring_lay_out_adjoint(ota_device *ring, ota_arena *arena) {
         *of_rows[k] = numbers(arena, rows);
     for (size_t k = 0; k < sizeof of_keys / sizeof of_keys[0]; k++)
         *of_keys[k] = numbers(arena, ring->stride);
+    found.row_sums = apart ? numbers(arena, rows) : found.den;
+    found.column_sums = apart ? numbers(arena, ring->stride) : found.sums;
+    if (apart) found.own_columns = numbers(arena, ring->stride);
     if (to != NULL) *to = found;
     ring->adjoint = to;
 }
@@ -97,6 +102,12 @@ bool ota_ring_multiply(ota_device *ring, const double *x) {
 static void apply(const ota_adjoint *system, const double *x, double *y) {
     ota_device *ring = system->context;
     const ota_ring_adjoint *s = ring->adjoint;
+    if (ring->newton != NULL) {
+        ota_ring_apply_links(ring, NULL, x, y);
+        for (int64_t i = 0; i < system->rows; i++) system->a[i] = -ring->pairs->first[i];
+        for (int64_t j = 0; j < system->columns; j++) y[j] += s->own_sums[j] * x[j];
+        return;
+    }
     if (!ota_ring_multiply(ring, x)) return;
     for (int64_t i = 0; i < system->rows; i++) {
         system->a[i] = s->den[i] > 0.0 ? s->product[i] / s->den[i] : 0.0;
@@ -159,7 +170,12 @@ void ota_ring_set_upstream(ota_device *ring, const ota_gradients *want, double l
 }
 
 void ota_ring_set_den(ota_device *ring) {
-    for (int64_t i = 0; i < ring->resolved->queries; i++) {
+    const ota_ring_adjoint *s = ring->adjoint;
+    for (int64_t i = 0; i < ring->resolved->queries && ring->newton != NULL; i++) {
+        s->den[i] = ring->pairs->slope[i];
+        s->row_sums[i] = ring->pairs->f[i] > -INFINITY ? ota_ring_row_mass(ring, i) : 0.0;
+    }
+    for (int64_t i = 0; i < ring->resolved->queries && ring->newton == NULL; i++) {
         const bool idle = !(ring->lse[i] > -INFINITY);
         ring->adjoint->den[i] =
             idle ? 0.0 : ota_row_mass(ring->resolved, ring->unit.batch, ring->unit.head, i);
@@ -231,19 +247,48 @@ static bool find_right(ota_device *ring, const ota_gradients *want) {
     return true;
 }
 
+/* The same where slopes are not the weights: den, and what the rows take from U, from a turn before. */
+static bool find_right_of_slopes(ota_device *ring, const ota_gradients *want) {
+    const ota_ring_adjoint *s = ring->adjoint;
+    const size_t bytes = (size_t)ring->resolved->keys * sizeof(double);
+    ota_ring_pull pull = {.out_grad = &want->out_grad,
+                          .columns = s->right,
+                          .terms = s->terms,
+                          .slopes = s->own_sums,
+                          .sums = s->own_columns,
+                          .columns_alone = true};
+    const ota_ring_turn turn = {.unit = ring->unit,
+                                .with_values = true,
+                                .visit = ota_ring_reverse_pairs,
+                                .context = &pull,
+                                .step = "passing keys on for the right side of backward"};
+    double *const columns[] = {s->right, s->terms, s->own_sums, s->own_columns};
+    for (int k = 0; k < 4; k++) memset(columns[k], 0, bytes);
+    if (!ota_ring_take_means(ring, &want->out_grad)) return false;
+    ota_ring_set_den(ring);
+    for (int64_t i = 0; i < ring->resolved->queries; i++)
+        s->row_right[i] = ring->pairs->mean[i] * s->den[i];
+    return ota_ring_go(ring, &turn);
+}
+
 bool ota_ring_load_potentials(ota_device *ring, const ota_arrays *arrays, bool with_out) {
     const ota_ring_unit *unit = &ring->unit;
     for (int64_t j = 0; j < ring->resolved->keys; j++)
         ring->g[j] = ota_array_get(&arrays->column_potential, unit->batch, unit->head, 0, j);
+    ring->temperature = 0.0;
+    if (ring->newton != NULL) return ota_ring_find_thresholds(ring);
     return ota_ring_attend(ring, unit, with_out);
 }
 
 bool ota_ring_sum_adjoint(ota_device *ring) {
     ota_ring_adjoint *s = ring->adjoint;
     const ota_resolved *r = ring->resolved;
-    double *const sums[] = {s->right, s->terms, s->sums};
-    memcpy(s->sums, s->own_sums, (size_t)r->keys * sizeof *s->sums);
-    for (int k = 0; k < 3; k++) {
+    double *const sums[] = {s->right, s->terms, s->sums, s->column_sums};
+    const size_t bytes = (size_t)r->keys * sizeof *s->sums;
+    const int count = ring->newton != NULL ? 4 : 3;
+    memcpy(s->sums, s->own_sums, bytes);
+    if (count == 4) memcpy(s->column_sums, s->own_columns, bytes);
+    for (int k = 0; k < count; k++) {
         if (!ota_ranks_sum(&r->settings, sums[k], r->keys, NULL, 0, "the right side of backward"))
             return false;
     }
@@ -276,7 +321,7 @@ ota_status ota_ring_solve_adjoint(ota_device *ring, double *residual) {
     for (int64_t j = 0; j < r->keys; j++) {
         s->held[j] = ota_column_rests(rule, &parameters, ring->g[j]);
         if (!s->held[j]) system.scale += s->terms[j];
-        s->extra[j] = ota_column_softness(rule, &parameters, s->sums[j], tau);
+        s->extra[j] = ota_column_softness(rule, &parameters, s->column_sums[j], tau);
     }
     const ota_status status = ota_adjoint_solve(&system);
     *residual = system.residual;
@@ -286,11 +331,12 @@ ota_status ota_ring_solve_adjoint(ota_device *ring, double *residual) {
 ota_status ota_ring_multipliers(ota_device *ring, const ota_arrays *arrays,
                                 const ota_gradients *want, double *residual) {
     ota_ring_adjoint *s = ring->adjoint;
-    if (!ota_ring_load_potentials(ring, arrays, true) || !find_right(ring, want) ||
+    if (!ota_ring_load_potentials(ring, arrays, true) ||
+        !(ring->newton != NULL ? find_right_of_slopes(ring, want) : find_right(ring, want)) ||
         !ota_ring_sum_adjoint(ring))
         return OTA_ECOMM;
     const ota_status status = ota_ring_solve_adjoint(ring, residual);
-    if (status != OTA_OK) return status;
+    if (status != OTA_OK || ring->newton != NULL) return status;
     for (int64_t i = 0; i < ring->resolved->queries; i++)
         s->product[i] = s->row_right[i] - s->a[i] * s->den[i];
     ota_ring_set_upstream(ring, want, 1.0);

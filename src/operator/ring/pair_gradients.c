@@ -60,7 +60,7 @@ static void sum_piece(ota_device *ring, const ota_ring_piece *piece, void *conte
     ota_ring_by_rows(ring, piece, sum_slopes, context);
 }
 
-static bool find_means(ota_device *ring, const ota_array *out_grad) {
+bool ota_ring_take_means(ota_device *ring, const ota_array *out_grad) {
     ota_ring_pairs *p = ring->pairs;
     const int64_t rows = ring->group * ring->resolved->queries;
     ota_array from = *out_grad;
@@ -69,7 +69,6 @@ static bool find_means(ota_device *ring, const ota_array *out_grad) {
                                 .visit = sum_piece,
                                 .context = &from,
                                 .step = "passing keys on for the means of backward"};
-    if (!ota_ring_find_thresholds(ring)) return false;
     memset(p->slope, 0, (size_t)rows * sizeof *p->slope);
     memset(p->mean, 0, (size_t)rows * sizeof *p->mean);
     if (!ota_ring_go(ring, &turn)) return false;
@@ -77,6 +76,7 @@ static bool find_means(ota_device *ring, const ota_array *out_grad) {
         const ota_row_parameters row = ota_ring_parameters(ring, k / ring->resolved->queries);
         const double sink = ota_ring_weight(ring, &row, row.sink, p->f[k]);
         const double sum = p->slope[k] + (sink > 0.0 ? ota_ring_slope(&row, sink) : 0.0);
+        p->slope[k] = sum;
         p->mean[k] = p->uses_broken[k] != 0 ? (double)NAN : sum > 0.0 ? p->mean[k] / sum : 0.0;
     }
     return true;
@@ -113,7 +113,8 @@ static void take_means(ota_device *ring, const ota_array *out_grad) {
 }
 
 bool ota_ring_pair_means(ota_device *ring, const ota_array *out_grad) {
-    if (ring->by_pairs) return find_means(ring, out_grad);
+    if (ring->by_pairs)
+        return ota_ring_find_thresholds(ring) && ota_ring_take_means(ring, out_grad);
     take_means(ring, out_grad);
     return true;
 }
@@ -234,6 +235,9 @@ static void pull_columns(const ota_ring_block *b, void *context) {
                          up = pull->out_grad != NULL ? u[j] : 0.0;
             pull->columns[first + j] += w * (up - a);
             if (pull->terms != NULL) pull->terms[first + j] += w * (fabs(up) + fabs(a));
+            if (pull->slopes == NULL) continue;
+            pull->slopes[first + j] += w;
+            pull->sums[first + j] += weights[j];
         }
     }
 }

@@ -176,12 +176,15 @@ typedef struct ota_ring_pull {
     double *columns; /* [keys] takes sum_i w_ij (U_ij - a_i) of this rank's rows; or NULL */
     double *terms;   /* [keys] takes sum_i |w_ij U_ij|; or NULL */
     const ota_gradients *want; /* terms, temperatures ... (parameters.c); NULL: none */
+    double *slopes, *sums;     /* [keys] take sum_i w_ij and sum_i P_ij; or NULL: `columns` alone */
     bool columns_alone;        /* no gradients of queries, keys and values */
 } ota_ring_pull;
 
 /* f and a of the unit's rows on free columns, of softmax from the lse and outputs that the ring holds (false: the communicator
  * failed); then a visit that adds the gradients of a piece to the sums of rows and to those that travel. */
 bool ota_ring_pair_means(ota_device *ring, const ota_array *out_grad);
+/* a of rows whose f is known in `mean`, sum_j w_ij and the sink's in `slope`. */
+bool ota_ring_take_means(ota_device *ring, const ota_array *out_grad);
 void ota_ring_reverse_pairs(ota_device *ring, const ota_ring_piece *piece, void *context);
 
 /* parameters.c: gradients of terms, temperatures, orders and sinks, in the operator's sums. Does the caller want some? */

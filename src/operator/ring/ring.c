@@ -42,8 +42,6 @@ const char *ota_ring_refuses(const ota_plan *plan, bool runs_rounds) {
         return "pieces of the keys add up for softmax, entmax and hard rows on free columns, for "
                "plain rounds of softmax, and for Newton's of entmax and of rows with caps, to a "
                "tolerance and with exact rows";
-    if (runs_newton(plan) && r->settings.gradients)
-        return "columns that Newton finds have no gradients there";
     if (r->width == 0) return "keys of width 0 have nothing to pass on";
     if (plan->backend->gradient == NULL || plan->backend->gradient->tiles_fit == NULL)
         return "pieces are solved on the cpu backend";

@@ -17,7 +17,7 @@
 /* ---- a turn --------------------------------------------------------------------------------------- */
 
 typedef struct turn_job {
-    const ota_coupled *state;
+    const ota_head *head;              /* at work by Newton, or NULL */
     ota_ring_block_visit *rows, *keys; /* or NULL */
     const double *x;                   /* [keys] */
     double *sums, *slopes;             /* [keys] */
@@ -49,9 +49,10 @@ static void clear_rows(const ota_device *ring, double *x) {
 /* Numbers of the block's keys, of all of them. */
 static double *at(const ota_ring_block *b, double *keys) { return keys + b->piece->first + b->key; }
 
-/* P at the temperature of the step, and Newton's w of one of its weights. */
+/* Newton's w of a weight, or w itself. */
 static double slope_of(const ota_ring_block *b, const ota_head *head, int64_t k, int64_t j) {
     const double p = b->w->weights[k * b->ring->pairs->stride + j];
+    if (head == NULL) return ota_ring_pair_slope(b, k, j, p);
     if (b->ring->capped && p >= ota_ring_cap(b, k, j)) return 0.0;
     return head->regulariser->tsallis ? ota_newton_slope(head, head->mu[b->at + k], p) : p;
 }
@@ -78,7 +79,7 @@ static void find_used(const ota_ring_block *b, void *context) {
     double *used = at(b, job->sums);
     for (int64_t k = 0; k < b->rows; k++) {
         const double *s = b->w->scores + k * b->ring->pairs->stride;
-        if (job->state != NULL && !(job->state->head->mu[b->at + k] > 0.0)) continue;
+        if (job->head != NULL && !(job->head->mu[b->at + k] > 0.0)) continue;
         for (int64_t j = 0; j < b->keys; j++) {
             if (s[j] > -INFINITY) used[j] = 1.0;
         }
@@ -117,7 +118,7 @@ bool ota_ring_load(ota_head *head) {
 
 static void find_open(const ota_ring_block *b, void *context) {
     const turn_job *job = context;
-    const ota_head *head = job->state->head;
+    const ota_head *head = job->head;
     for (int64_t k = 0; k < b->rows; k++) {
         const double *s = b->w->scores + k * b->ring->pairs->stride;
         for (int64_t j = 0; j < b->keys; j++) {
@@ -131,7 +132,7 @@ static int64_t shut_row(ota_coupled *state) {
     const ota_head *head = state->head;
     ota_device *ring = head->place;
     turn_job job = {
-        .state = state, .rows = find_open, .keys = find_used, .sums = state->pass.column_lse};
+        .head = state->head, .rows = find_open, .keys = find_used, .sums = state->pass.column_lse};
     clear_rows(ring, ring->pairs->first);
     go(ring, &job, "passing keys on for the keys in use");
     for (int64_t i = 0; i < head->rows && !(head->sink > -INFINITY); i++) {
@@ -155,7 +156,7 @@ static void add_key_caps(const ota_ring_block *b, void *context) {
     double *room = at(b, job->sums);
     for (int64_t k = 0; k < b->rows; k++) {
         const double *s = b->w->scores + k * b->ring->pairs->stride;
-        if (!(job->state->head->mu[b->at + k] > 0.0)) continue;
+        if (!(job->head->mu[b->at + k] > 0.0)) continue;
         for (int64_t j = 0; j < b->keys; j++) {
             if (s[j] > -INFINITY) room[j] += ota_ring_cap(b, k, j);
         }
@@ -166,7 +167,7 @@ static int64_t short_row(ota_coupled *state, double slack, double *room, double 
     const ota_head *head = state->head;
     ota_device *ring = head->place;
     const double *rows = ring->pairs->first;
-    turn_job job = {.state = state, .rows = add_row_caps, .keys = add_key_caps, .sums = room};
+    turn_job job = {.head = state->head, .rows = add_row_caps, .keys = add_key_caps, .sums = room};
     clear_rows(ring, ring->pairs->first);
     go(ring, &job, "passing keys on for the sums of the caps");
     for (int64_t i = 0; i < head->rows && !(head->sink > -INFINITY); i++) {
@@ -202,7 +203,7 @@ static void find_rows(ota_head *head, double t) {
 }
 
 static void solve_rows(ota_coupled *state, double t, double *sums) {
-    turn_job job = {.state = state, .keys = add_weights, .sums = sums};
+    turn_job job = {.head = state->head, .keys = add_weights, .sums = sums};
     find_rows(state->head, t);
     go(state->head->place, &job, "passing keys on for the column sums of Newton");
 }
@@ -212,7 +213,7 @@ static void add_row_slopes(const ota_ring_block *b, void *context) {
     ota_ring_weigh(b);
     for (int64_t k = 0; k < b->rows; k++) {
         for (int64_t j = 0; j < b->keys; j++)
-            b->ring->pairs->slope[b->at + k] += slope_of(b, job->state->head, k, j);
+            b->ring->pairs->slope[b->at + k] += slope_of(b, job->head, k, j);
     }
 }
 
@@ -221,7 +222,7 @@ static void add_key_slopes(const ota_ring_block *b, void *context) {
     double *full = at(b, job->slopes);
     ota_ring_weigh(b);
     for (int64_t k = 0; k < b->rows; k++) {
-        for (int64_t j = 0; j < b->keys; j++) full[j] += slope_of(b, job->state->head, k, j);
+        for (int64_t j = 0; j < b->keys; j++) full[j] += slope_of(b, job->head, k, j);
     }
 }
 
@@ -232,7 +233,7 @@ static void spread_rows(const ota_ring_block *b, void *context) {
     ota_ring_weigh(b);
     for (int64_t k = 0; k < b->rows; k++) {
         const double share = b->ring->pairs->first[b->at + k];
-        for (int64_t j = 0; j < b->keys; j++) to[j] += slope_of(b, job->state->head, k, j) * share;
+        for (int64_t j = 0; j < b->keys; j++) to[j] += slope_of(b, job->head, k, j) * share;
     }
 }
 
@@ -242,8 +243,8 @@ static void find_slopes(ota_coupled *state, double t, double *full, double *leak
     ota_device *ring = head->place;
     ota_ring_pairs *p = ring->pairs;
     turn_job slopes = {
-        .state = state, .rows = add_row_slopes, .keys = add_key_slopes, .slopes = full};
-    turn_job leaks = {.state = state, .keys = spread_rows, .sums = leak};
+        .head = head, .rows = add_row_slopes, .keys = add_key_slopes, .slopes = full};
+    turn_job leaks = {.head = state->head, .keys = spread_rows, .sums = leak};
     ring->temperature = t;
     clear_rows(ring, p->slope);
     go(ring, &slopes, "passing keys on for the system of Newton");
@@ -264,34 +265,36 @@ static void add_products(const ota_ring_block *b, void *context) {
     ota_ring_weigh(b);
     for (int64_t k = 0; k < b->rows; k++) {
         for (int64_t j = 0; j < b->keys; j++)
-            b->ring->pairs->first[b->at + k] += slope_of(b, job->state->head, k, j) * x[j];
+            b->ring->pairs->first[b->at + k] += slope_of(b, job->head, k, j) * x[j];
     }
 }
 
-static void apply_links(ota_coupled *state, const double *x, double *y) {
-    ota_device *ring = state->head->place;
+void ota_ring_apply_links(ota_device *ring, const ota_head *head, const double *x, double *y) {
     ota_ring_pairs *p = ring->pairs;
-    turn_job rows = {.state = state, .rows = add_products, .x = x};
-    turn_job keys = {.state = state, .keys = spread_rows, .sums = y};
+    turn_job rows = {.head = head, .rows = add_products, .x = x};
+    turn_job keys = {.head = head, .keys = spread_rows, .sums = y};
     clear_rows(ring, p->first);
-    go(ring, &rows, "passing keys on for a product of Newton");
-    for (int64_t i = 0; i < state->head->rows; i++)
+    go(ring, &rows, "passing keys on for a product");
+    for (int64_t i = 0; i < ring->resolved->queries; i++)
         p->first[i] = p->slope[i] > 0.0 ? -p->first[i] / p->slope[i] : 0.0;
-    go(ring, &keys, "passing keys on for a product of Newton");
+    go(ring, &keys, "passing keys on for a product");
+}
+
+static void apply_links(ota_coupled *state, const double *x, double *y) {
+    ota_ring_apply_links(state->head->place, state->head, x, y);
 }
 
 static void find_top(const ota_ring_block *b, void *context) {
     const turn_job *job = context;
     double *top = at(b, job->sums);
     for (int64_t k = 0; k < b->rows; k++) {
-        const double *s = b->w->scores + k * b->ring->pairs->stride,
-                     f = job->state->head->f[b->at + k];
+        const double *s = b->w->scores + k * b->ring->pairs->stride, f = job->head->f[b->at + k];
         for (int64_t j = 0; j < b->keys && f > -INFINITY; j++) top[j] = fmax(top[j], s[j] + f);
     }
 }
 
 static void find_tops(ota_coupled *state, double *top) {
-    turn_job job = {.state = state, .keys = find_top, .sums = top, .from = -INFINITY};
+    turn_job job = {.head = state->head, .keys = find_top, .sums = top, .from = -INFINITY};
     go(state->head->place, &job, "passing keys on for a column update of Newton");
 }
 
@@ -307,7 +310,7 @@ static void weigh_keys(const ota_ring_block *b, void *context) {
 
 static void weigh_columns(ota_coupled *state, double t, double *sums, double *slopes) {
     ota_device *ring = state->head->place;
-    turn_job job = {.state = state, .keys = weigh_keys, .sums = sums, .slopes = slopes};
+    turn_job job = {.head = state->head, .keys = weigh_keys, .sums = sums, .slopes = slopes};
     ring->temperature = t;
     go(ring, &job, "passing keys on for a column update of Newton");
 }

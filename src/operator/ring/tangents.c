@@ -5,7 +5,7 @@
  *     d out = D (w (U - a - b) / tau) V + D P dV            w = P^(2 - alpha)
  *
  * free columns take one turn once f is known: sums of w U, w, D w U V, D w V and D P dV, then a. Coupled columns have b from
- * the system of backward, whose right side is sum_i P_ij (U_ij - a_i) - tau dC_j. All in f64. */
+ * the system of backward, whose right side is sum_i w_ij (U_ij - a_i) - tau dC_j. All in f64. */
 #include <math.h>
 #include <string.h>
 
@@ -195,7 +195,7 @@ static bool move(ota_device *ring, motion *m) {
 
 /* ---- coupled columns ------------------------------------------------------------------------------ */
 
-/* row_right = sum_j P_ij (U_ij - b_j) */
+/* row_right = sum_j w_ij (U_ij - b_j), slope = sum_j w_ij */
 static void sum_rows(const ota_ring_block *b, void *context) {
     const ota_ring_pairs *p = b->ring->pairs;
     const double *beside = b->ring->adjoint->b + b->piece->first;
@@ -203,8 +203,10 @@ static void sum_rows(const ota_ring_block *b, void *context) {
     for (int64_t k = 0; k < b->rows; k++) {
         const double *weights = b->w->weights + k * p->stride, *u = b->w->slopes + k * p->stride;
         for (int64_t j = 0; j < b->keys; j++) {
-            if (weights[j] > 0.0)
-                b->ring->adjoint->row_right[b->at + k] += weights[j] * (u[j] - beside[j]);
+            if (!(weights[j] > 0.0)) continue;
+            const double w = ota_ring_pair_slope(b, k, j, weights[j]);
+            p->slope[b->at + k] += w;
+            b->ring->adjoint->row_right[b->at + k] += w * (u[j] - beside[j]);
         }
     }
 }
@@ -226,9 +228,11 @@ static void sum_keys(const ota_ring_block *b, void *context) {
                      mean = den > 0.0 ? s->row_right[b->at + k] / den : 0.0;
         for (int64_t j = 0; j < b->keys; j++) {
             if (!(weights[j] > 0.0)) continue;
-            s->own_sums[first + j] += weights[j];
-            s->right[first + j] += weights[j] * (u[j] - mean);
-            s->terms[first + j] += weights[j] * (fabs(u[j]) + fabs(mean));
+            const double w = ota_ring_pair_slope(b, k, j, weights[j]);
+            s->own_sums[first + j] += w;
+            if (s->own_columns != NULL) s->own_columns[first + j] += weights[j];
+            s->right[first + j] += w * (u[j] - mean);
+            s->terms[first + j] += w * (fabs(u[j]) + fabs(mean));
         }
     }
 }
@@ -239,25 +243,26 @@ static void sum_keys_of_piece(ota_device *ring, const ota_ring_piece *piece, voi
     ota_ring_by_keys(ring, piece, sum_keys, context);
 }
 
-/* row_right at the b at hand, then right = sum_i P_ij (U_ij - row_right_i / den_i), its terms and sums, of this rank's rows. */
+/* row_right at the b at hand, then right = sum_i w_ij (U_ij - row_right_i / den_i), its terms and sums, of this rank's rows. */
 static bool sum_pairs(ota_device *ring, motion *m) {
     const ota_resolved *r = ring->resolved;
     const ota_ring_adjoint *s = ring->adjoint;
     const size_t bytes = (size_t)r->keys * sizeof(double);
     const ota_ring_turn rows = turn_of(ring, m, sum_rows_of_piece),
                         keys = turn_of(ring, m, sum_keys_of_piece);
-    double *const columns[] = {s->right, s->terms, s->own_sums};
-    double slope;
+    double *const columns[] = {s->right, s->terms, s->own_sums, s->own_columns};
+    for (int64_t i = 0; i < r->queries; i++)
+        s->row_right[i] = rest_of_row(m, i, &ring->pairs->slope[i]);
+    for (int k = 0; k < (s->own_columns != NULL ? 4 : 3); k++) memset(columns[k], 0, bytes);
+    if (!ota_ring_go(ring, &rows)) return false;
     ota_ring_set_den(ring);
-    for (int64_t i = 0; i < r->queries; i++) s->row_right[i] = rest_of_row(m, i, &slope);
-    for (int k = 0; k < 3; k++) memset(columns[k], 0, bytes);
-    return ota_ring_go(ring, &rows) && ota_ring_go(ring, &keys);
+    return ota_ring_go(ring, &keys);
 }
 
 /* How the sums that the columns must have move, of all ranks, into `extra`. */
 static void move_columns(ota_device *ring, const motion *m, ota_mass_rule *rule) {
     const ota_tangent_job job = job_of(m, 0);
-    rule->row_sum = ring->adjoint->den;
+    rule->row_sum = ring->adjoint->row_sums;
     rule->used = ring->adjoint->held;
     ota_tangents_of_columns(&job, rule, ring->adjoint->extra);
 }
@@ -267,10 +272,10 @@ static ota_status find_multipliers(ota_device *ring, motion *m, double *residual
     const ota_ring_adjoint *s = ring->adjoint;
     const int64_t keys = ring->resolved->keys;
     const double tau = ota_head_temperature(ring->resolved, ring->unit.head);
-    ota_mass_rule rule = {.g = ring->g, .column_sum = s->sums};
+    ota_mass_rule rule = {.g = ring->g, .column_sum = s->column_sums};
     memset(s->b, 0, (size_t)keys * sizeof(double));
     if (!sum_pairs(ring, m) || !ota_ring_sum_adjoint(ring)) return OTA_ECOMM;
-    ota_ring_find_used(m->plan, s->sums, s->held);
+    ota_ring_find_used(m->plan, s->column_sums, s->held);
     move_columns(ring, m, &rule);
     for (int64_t j = 0; j < keys; j++) {
         s->right[j] -= tau * s->extra[j];
@@ -326,7 +331,7 @@ static ota_status move_unit(ota_device *ring, const ota_arrays *arrays, motion *
     if (fixed) {
         const ota_status status = follow_rounds(ring, arrays, m);
         if (status != OTA_OK) return status;
-    } else if (ring->by_pairs) {
+    } else if (ring->by_pairs && !ring->coupled) {
         if (!ota_ring_find_thresholds(ring)) return OTA_ECOMM;
     } else if (ring->coupled ? !ota_ring_load_potentials(ring, arrays, false)
                              : !ota_ring_attend(ring, &ring->unit, false)) {
