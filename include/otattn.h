@@ -336,7 +336,8 @@ typedef enum ota_key_course {
         0, /* gathered where `workspace_limit` has room for that on every rank, else round a ring */
     OTA_KEYS_GATHERED, /* all at once, in memory of the plan */
     /* one rank's share at a time, passed on from rank to rank: softmax, entmax and hard rows on free columns, plain
-       rounds of softmax; wants send_receive where there is more than one rank */
+       rounds of softmax, Newton's columns of entmax and of caps of entries; wants send_receive where there is more than
+       one rank */
     OTA_KEYS_IN_RING
 } ota_key_course;
 

@@ -128,7 +128,7 @@ def main() -> None:
         one_case(method, keywords, dtype, "zigzag", learnt=True)
     on_a_mesh()
     refused("cannot share out its rows", method="softmax/online:2")
-    refused("cannot come round a ring", method="entmax:1.5/exact", keys="in_ring")
+    refused("cannot come round a ring", method="hard/exact", keys="in_ring")
     refused("keys is 'all'", keys="all")
     refused("rank 1 has another temperature than rank 0", temperature=1.0 + (rank == 1))
     dist.barrier()
