@@ -415,6 +415,7 @@ typedef struct refusal {
 static void refusals_name_what_a_ring_lacks(void **state) {
     (void)state;
     static const refusal refusals[] = {
+        {{.method = "softmax/relaxed:0.7", .rows = 1.0}, "ring: pieces of the keys", false},
         {{.method = "hard/exact"}, "cannot come round a ring: pieces of the keys", false},
         {{.method = "hard/exact", .cap = 0.2},
          "cannot come round a ring: pieces of the keys",

@@ -28,6 +28,7 @@ typedef struct cell {
         whole; /* and a relative bias inside, biases a key, and a pair of every head */
     bool masses, temperatures, narrow, dropout, start;
     bool wide;          /* in f64 whatever the type */
+    double rows;        /* relaxed by this; 0: exact */
     double temperature; /* 0: 0.8 */
     double cap;         /* of every pair; 0: none */
     bool caps;          /* or pair by pair */
@@ -143,6 +144,8 @@ static inline void set(setting *to, scene *s, rows *r, const ota_communicator *w
     to->problem.queries = array4(c, r->q, r->narrow_q, HEADS, r->n, WIDTH);
     to->problem.keys = array4(c, r->k, r->narrow_k, KEY_HEADS, r->n, WIDTH);
     if (c->wide) to->options.precision = OTA_PRECISION_F64;
+    if (c->rows > 0.0) to->problem.rows = OTA_ROWS_RELAXED;
+    to->problem.row_strength = c->rows;
     to->problem.temperature = c->temperature > 0.0 ? c->temperature : 0.8;
     if (c->temperatures)
         to->problem.temperatures = ota_array_of(s->temperatures, OTA_F64, 1, 1, 1, HEADS);

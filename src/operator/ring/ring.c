@@ -23,14 +23,13 @@ static bool saturates(const ota_resolved *r) {
     return false;
 }
 
-/* Rows that no rounds solve. */
+/* Columns that no rounds find; relaxed rows are softmax's. */
 static bool runs_newton(const ota_plan *plan) {
     const ota_resolved *r = &plan->resolved;
     const ota_regulariser_row *regulariser = ota_regulariser_of(&r->problem);
     return (plan->solver == &ota_solver_coupled || plan->solver == &ota_solver_newton) &&
            ota_tolerance_only(r) == NULL && (regulariser->tsallis || regulariser->capped) &&
-           r->problem.axis == OTA_AXIS_ROWS && r->problem.rows == OTA_ROWS_HARD &&
-           !r->settings.prune;
+           r->problem.axis == OTA_AXIS_ROWS && !r->settings.prune;
 }
 
 const char *ota_ring_refuses(const ota_plan *plan, bool runs_rounds) {
@@ -40,8 +39,8 @@ const char *ota_ring_refuses(const ota_plan *plan, bool runs_rounds) {
                       plan->solver == &ota_solver_argmax;
     if (!rows && !runs_rounds && !runs_newton(plan))
         return "pieces of the keys add up for softmax, entmax and hard rows on free columns, for "
-               "plain rounds of softmax, and for Newton's of entmax and of rows with caps, to a "
-               "tolerance and with exact rows";
+               "plain rounds of softmax, and where Newton finds the columns of entmax or of capped "
+               "entries to a tolerance";
     if (r->width == 0) return "keys of width 0 have nothing to pass on";
     if (plan->backend->gradient == NULL || plan->backend->gradient->tiles_fit == NULL)
         return "pieces are solved on the cpu backend";
