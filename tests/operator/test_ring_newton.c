@@ -303,7 +303,7 @@ static void plan_crowd(crew_rank *rank, void *context) {
     all->bytes[number] = ota_plan_bytes(plan);
     (void)ota_plan_describe(plan, text, sizeof text);
     all->ring[number] = strstr(text, "workspace_limit leaves no room") != NULL &&
-                        strstr(text, "every trial of Newton") != NULL;
+                        strstr(text, "in every trial of Newton") != NULL;
     ota_plan_free(plan);
 }
 

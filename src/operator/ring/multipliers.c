@@ -6,7 +6,9 @@
  * where P x is an output of values of width 1, and P^T z the gradient of such values; two turns a product. The last turn
  * takes the multipliers as one more value, dS = P (U - a - b) / t having
  *
- *     values [V, -b],  upstream [out_grad, 1],  outputs [out, -P b] */
+ *     values [V, -b],  upstream [out_grad, 1],  outputs [out, -P b]
+ *
+ * Weights that are not their own slopes (Newton's) have w = P^(2 - alpha) in the place of P, and go pair by pair. */
 #include <math.h>
 #include <string.h>
 

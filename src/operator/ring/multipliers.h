@@ -12,17 +12,17 @@ struct ota_ring_adjoint {
     double *row_right, *den, *a, *product;                         /* [rows] */
     double *b, *right, *extra, *sums, *own_sums, *terms, *vectors; /* [keys] */
     unsigned char *held;                                           /* [keys] */
-    double *row_sums,
-        *column_sums;     /* [rows], [keys] of P: den and sums where weights are their slopes */
-    double *own_columns;  /* [keys] of this rank's rows */
-    const double *x;      /* of the product at hand */
-    const double *beside; /* [keys] beside the values */
+    /* Sums of P: den and `sums` where weights are their own slopes. */
+    double *row_sums, *column_sums; /* [rows], [keys] */
+    double *own_columns;            /* [keys] of this rank's rows, or NULL */
+    const double *x;                /* of the product at hand */
+    const double *beside;           /* [keys] beside the values */
 };
 
 void ota_ring_lay_out_adjoint(ota_device *ring, ota_arena *arena);
 /* The potentials that forward found, and the lse of rows or, pair by pair, their potentials; false: the communicator failed. */
 bool ota_ring_load_potentials(ota_device *ring, const ota_arrays *arrays, bool with_out);
-/* den of the rows, where slopes are not the weights as the pairs have them. */
+/* den of the rows; of Newton's the sums of their slopes that the pairs hold. */
 void ota_ring_set_den(ota_device *ring);
 /* P x of this rank's rows into `product`; false: the communicator failed. */
 bool ota_ring_multiply(ota_device *ring, const double *x);

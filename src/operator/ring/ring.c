@@ -67,9 +67,8 @@ int64_t ota_ring_bytes(const ota_device *ring) {
 
 const char *ota_ring_turns(const ota_device *ring) {
     if (ring->newton != NULL)
-        return "those of the rows' thresholds and one for their sums in every trial of Newton, up "
-               "to "
-               "two for its system and two a product, and those of the outputs";
+        return "those of the rows' potentials and one in every trial of Newton, up to two for its "
+               "system, two a product, and those of the outputs";
     if (ring->coupled)
         return ring->resolved->settings.fixed ? "two a round, and two for the outputs"
                                               : "two a round, and one for the outputs";
@@ -183,9 +182,10 @@ static void lay_out_rounds(ota_device *ring, ota_arena *a) {
             .resolved = r, .coupled = true, .workspace = ring->newton->workspace};
         const ota_head_shape shape = {&ota_ring_backend, r, r->queries, r->keys, false};
         ring->workspace = ota_take_workspace(&layout, a, &shape);
-    } else if (!r->settings.fixed)
+    } else if (!r->settings.fixed) {
         ring->history =
             ota_arena_take_rows(a, OTA_ANDERSON_VECTORS + 1, ring->stride, sizeof(double));
+    }
 }
 
 static void lay_out(ota_device *ring, ota_arena *a) {
