@@ -32,6 +32,7 @@ RING: list[tuple[str, dict[str, Any], torch.dtype]] = [
     ("softmax", {"is_causal": True, "keys": "in_ring"}, torch.float32),
     ("softmax/exact", {"temperature": 0.7, "keys": "in_ring"}, torch.float64),
     ("entmax:1.5", {"is_causal": True, "keys": "in_ring"}, torch.float64),
+    ("entmax:1.5/capped:2", {"is_causal": True, "keys": "in_ring"}, torch.float64),
 ]
 
 
