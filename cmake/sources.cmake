@@ -519,6 +519,8 @@ set(OTATTN_TEST_SOURCES
     tests/operator/test_concurrency.c
     tests/operator/test_corners.c
     tests/operator/test_custom.c
+    tests/operator/test_decode_refusals.c
+    tests/operator/test_derivative_refusals.c
     tests/operator/test_dropout.c
     tests/operator/test_entry_caps.c
     tests/operator/test_entry_caps_coupled.c
