@@ -491,7 +491,9 @@ set(OTATTN_TEST_SOURCES
     tests/backend/test_power.c
     tests/backend/test_slopes.c
     tests/base/test_base.c
+    tests/base/test_extrapolation.c
     tests/base/test_half.c
+    tests/base/test_refused_threads.c
     tests/batches/test_assignments.c
     tests/batches/test_batch_doors.c
     tests/batches/test_bounded.c
