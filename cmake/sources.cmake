@@ -502,6 +502,7 @@ set(OTATTN_TEST_SOURCES
     tests/batches/test_route.c
     tests/columns/test_columns.c
     tests/judge/test_certificate.c
+    tests/judge/test_certificate_alone.c
     tests/judge/test_judge.c
     tests/judge/test_judge_columns.c
     tests/models/test_checkpoint_refusals.c

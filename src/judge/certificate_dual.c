@@ -256,18 +256,23 @@ double ota_judge_row_dual(ota_judge_head *k, double mu, double rest, double *dis
 
 /* ---- column potentials from the coupling alone -------------------------------------------- */
 
-/* What takes the potentials of keys between their bounds to 0, or where there is none, those of full keys below it. */
+/* What takes the potentials of keys between their bounds to 0; where there is none, those of full keys below it; where all keys
+ * have their least, all of them above it. */
 static double gauge_of_bounds(const ota_judge_head *k) {
-    double inside = -1.0, gauge = 0.0, top = -INFINITY;
+    double inside = -1.0, gauge = 0.0, top = -INFINITY, bottom = INFINITY;
     for (int64_t j = 0; j < k->m; j++) {
         const double c = ota_judge_total(k->column[j]);
         const double room = fmin(k->target[j] - c, c - k->r->problem.lower * k->nu[j]);
         if (!(k->g[j] > -INFINITY)) continue;
-        if (c >= 0.5 * (k->target[j] + k->r->problem.lower * k->nu[j])) top = fmax(top, k->g[j]);
+        if (c >= 0.5 * (k->target[j] + k->r->problem.lower * k->nu[j]))
+            top = fmax(top, k->g[j]);
+        else
+            bottom = fmin(bottom, k->g[j]);
         if (room > inside) gauge = -k->g[j];
         inside = fmax(inside, room);
     }
-    return inside > 1e-9 * k->mass || !(top > -INFINITY) ? gauge : -top;
+    if (inside > 1e-9 * k->mass) return gauge;
+    return top > -INFINITY ? -top : isfinite(bottom) ? -bottom : 0.0;
 }
 
 /* Up to the rounding of a narrow coupling. */
