@@ -331,7 +331,11 @@ static void recover_by_averages(ota_judge_head *k) {
         gauge = k->rule == OTA_COLUMNS_CAPPED && top > -INFINITY ? -top
                 : k->rule == OTA_COLUMNS_BOUNDED                 ? gauge_of_bounds(k)
                                                                  : 0.0;
-    for (int64_t j = 0; j < k->m; j++) k->g[j] += gauge;
+    for (int64_t j = 0; j < k->m; j++) {
+        /* What no row uses fills no cap. */
+        const bool idle = k->rule != OTA_COLUMNS_EXACT && k->target[j] > 0.0;
+        k->g[j] = k->g[j] > -INFINITY || !idle ? k->g[j] + gauge : 0.0;
+    }
 }
 
 /* Makes k->g when the caller gave none: false where nothing can be said. Needs k->column. */

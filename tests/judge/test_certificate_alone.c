@@ -31,6 +31,7 @@ static const cell cells[] = {
     {.method = "sparsemax/bounded:.5,1.5", .spread = 3.0},
     {.method = "sparsemax/bounded:1,2", .spread = 3.0},
     {.method = "softmax/capped:1.2", .tells = true},
+    {.method = "softmax/capped:1", .masked = true, .tells = true},
     {.method = "softmax/capped:1", .sink = true, .tells = true},
     {.method = "sparsemax/capped:1.2", .spread = 3.0},
     {.method = "entmax:0.7/capped:1.2", .tells = true},
