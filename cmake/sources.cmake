@@ -546,6 +546,7 @@ set(OTATTN_TEST_SOURCES
     tests/operator/test_ring_parameters.c
     tests/operator/test_ring_rows.c
     tests/operator/test_shards.c
+    tests/operator/test_shards_arguments.c
     tests/operator/test_shards_methods.c
     tests/operator/test_shards_refusals.c
     tests/operator/test_stopped_looks.c

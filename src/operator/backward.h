@@ -50,6 +50,9 @@ ota_term_sum ota_backward_term_sum(const ota_resolved *r, const ota_term *term, 
 /* backward_check.c: the checks. `full` becomes a full-size copy. */
 ota_status ota_gradients_check(const ota_plan *plan, const ota_arrays *arrays,
                                const ota_gradients *given, ota_gradients *full, ota_error *error);
+/* Does every output of `g` overlap nothing that is read, and no other? */
+ota_status ota_gradients_apart(const ota_plan *plan, const ota_arrays *arrays,
+                               const ota_gradients *g, ota_error *error);
 /* Array `field` of gradients or tangents (`noun`): whether it exists and has the shape of `gradient`, its type
  * and strides. */
 ota_status ota_check_of_field(const ota_plan *plan, const ota_arrays *arrays, const ota_array *a,

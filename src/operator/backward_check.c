@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "backward.h"
+#include "problem/shards.h"
 
 enum { PAIRS, OUT, QUERIES, KEYS, VALUES, MATRIX, PER_HEAD, NUMBER, OF_QUERIES, OF_KEYS };
 
@@ -189,6 +190,9 @@ const char *ota_overlapped_input(const ota_plan *plan, const ota_arrays *arrays,
                                  const ota_array *out) {
     const ota_resolved *r = &plan->resolved;
     const ota_problem *p = &r->problem;
+    const ota_shards *shards = plan->shards;
+    const ota_array none = {0};
+    /* The keys and values of the problem are those of all ranks, beside this rank's own. */
     const struct {
         const char *field;
         const ota_array *array;
@@ -203,7 +207,9 @@ const char *ota_overlapped_input(const ota_plan *plan, const ota_arrays *arrays,
                   {"values", &arrays->values},
                   {"row_potential", &arrays->row_potential},
                   {"column_potential", &arrays->column_potential},
-                  {"start_potential", &arrays->start_potential}};
+                  {"start_potential", &arrays->start_potential},
+                  {"keys", shards != NULL ? &shards->keys : &none},
+                  {"values", shards != NULL ? &shards->values : &none}};
     for (size_t k = 0; k < sizeof inputs / sizeof inputs[0]; k++) {
         if (ota_arrays_overlap(out, inputs[k].array)) return inputs[k].field;
     }
@@ -262,6 +268,22 @@ ota_status ota_check_potentials(const ota_plan *plan, const ota_arrays *arrays, 
     return OTA_OK;
 }
 
+ota_status ota_gradients_apart(const ota_plan *plan, const ota_arrays *arrays,
+                               const ota_gradients *g, ota_error *error) {
+    const ota_resolved *r = &plan->resolved;
+    ota_status status = OTA_OK;
+    for (int k = 0; k < ROWS && status == OTA_OK; k++) {
+        const ota_array *a = field_of(g, &rows[k]);
+        if (ota_array_present(a) && !rows[k].input)
+            status = check_alias(plan, arrays, g, a, rows[k].field, error);
+    }
+    for (int t = 0; t < r->term_count + (r->has_sink ? 1 : 0) && status == OTA_OK; t++) {
+        const ota_array *a = ota_gradient_of_term(r, g, t);
+        if (a != NULL) status = check_alias(plan, arrays, g, a, "terms", error);
+    }
+    return status;
+}
+
 /* ota_plan_rebind may have brought terms of other shapes, for which nothing was reserved. */
 static ota_status check_reserved(const ota_plan *plan, ota_error *error) {
     const ota_resolved *r = &plan->resolved;
@@ -310,16 +332,13 @@ ota_status ota_gradients_check(const ota_plan *plan, const ota_arrays *arrays,
         if (!ota_array_present(a)) continue;
         status = ota_check_of_field(plan, arrays, a, "gradient", rows[k].field, rows[k].field,
                                     rows[k].input, error);
-        if (status == OTA_OK && !rows[k].input)
-            status = check_alias(plan, arrays, full, a, rows[k].field, error);
     }
     const ota_resolved *r = &plan->resolved;
     for (int t = 0; t < r->term_count + (r->has_sink ? 1 : 0) && status == OTA_OK; t++) {
         const ota_array *a = ota_gradient_of_term(r, full, t);
-        if (a == NULL) continue;
-        status = ota_check_of_term(plan, a, "gradient", t, false, error);
-        if (status == OTA_OK) status = check_alias(plan, arrays, full, a, "terms", error);
+        if (a != NULL) status = ota_check_of_term(plan, a, "gradient", t, false, error);
     }
+    if (status == OTA_OK) status = ota_gradients_apart(plan, arrays, full, error);
     return status == OTA_OK ? ota_check_potentials(plan, arrays, error) : status;
 }
 

@@ -206,23 +206,21 @@ static ota_status backward_shared(ota_plan *plan, const ota_arrays *given,
                                   const ota_gradients *gradients, ota_result *result,
                                   ota_error *error) {
     ota_arrays wide, arrays;
-    ota_gradients all, want;
+    ota_gradients all, want, own;
+    memset(&own, 0, sizeof own);
     ota_status status = ota_shared_widen(plan, given, &wide, error);
     if (status == OTA_OK) status = check_call(plan, &wide, result, &arrays, error);
     if (status == OTA_OK) status = ota_shared_gradients(plan, gradients, &all, error);
     if (status == OTA_OK) status = ota_gradients_check(plan, &arrays, &all, &want, error);
+    if (status == OTA_OK) {
+        memcpy(&own, gradients, ota_size_min(gradients->size, sizeof own));
+        status = ota_gradients_apart(plan, &arrays, &own, error);
+    }
     if (status == OTA_OK) status = check_capacities(&arrays, error);
     const ota_status checked = status;
-    status = ota_shared_begin_gradients(plan, given, &all, status, error);
-    if (status == OTA_ECOMM && checked == OTA_OK) {
-        ota_gradients mine = {0};
-        memcpy(&mine, gradients, ota_size_min(gradients->size, sizeof mine));
-        ota_gradients_poison(plan, &mine);
-    }
+    status = ota_shared_begin_gradients(plan, &all, status, error);
+    if (status == OTA_ECOMM && checked == OTA_OK) ota_gradients_poison(plan, &own);
     if (status != OTA_OK) return status;
-    ota_gradients own;
-    memset(&own, 0, sizeof own);
-    memcpy(&own, gradients, ota_size_min(gradients->size, sizeof own));
     const entry e = {.plan = plan, .arrays = &arrays, .want = &want, .own = &own};
     status = differentiate(&e, result, error);
     status = ota_shared_end_gradients(plan, gradients, &all, status, error);
@@ -248,17 +246,19 @@ ota_status ota_backward(ota_plan *plan, const ota_arrays *given, const ota_gradi
 static ota_status jvp_shared(ota_plan *plan, const ota_arrays *given, const ota_tangents *tangents,
                              ota_result *result, ota_error *error) {
     ota_arrays wide, arrays;
-    ota_tangents all, along;
+    ota_tangents all, along, share;
+    memset(&share, 0, sizeof share);
     ota_status status = ota_shared_widen(plan, given, &wide, error);
     if (status == OTA_OK) status = check_call(plan, &wide, result, &arrays, error);
     if (status == OTA_OK) status = ota_shared_tangents(plan, tangents, &all, error);
     if (status == OTA_OK) status = ota_tangents_check(plan, &arrays, &all, &along, error);
+    if (status == OTA_OK) {
+        memcpy(&share, tangents, ota_size_min(tangents->size, sizeof share));
+        status = ota_tangents_apart(plan, &arrays, &share, error);
+    }
     if (status == OTA_OK) status = check_capacities(&arrays, error);
     status = ota_shared_begin_tangents(plan, tangents, &all, status, error);
     if (status != OTA_OK) return status;
-    ota_tangents share;
-    memset(&share, 0, sizeof share);
-    memcpy(&share, tangents, ota_size_min(tangents->size, sizeof share));
     const entry e = {.plan = plan, .arrays = &arrays, .along = &along, .share = &share};
     status = differentiate(&e, result, error);
     status = ota_shared_end_tangents(plan, &along, status, error);

@@ -354,9 +354,10 @@ static ota_status check_run(const ota_plan *plan, const ota_arrays *given, const
     const ota_status checked = ota_arrays_check(
         r, plan->values_width, plan->shards != NULL ? &wide : given, arrays, error);
     if (checked != OTA_OK) return checked;
-    if (plan->shards != NULL && plan->shards->in_ring) {
-        const ota_status made = ota_ring_check(arrays, error);
-        if (made != OTA_OK) return made;
+    if (plan->shards != NULL) {
+        ota_status apart = ota_shared_apart(plan, arrays, error);
+        if (apart == OTA_OK && plan->shards->in_ring) apart = ota_ring_check(arrays, error);
+        if (apart != OTA_OK) return apart;
     }
     if (ota_array_present(&arrays->start_potential) &&
         (plan->solver->solve == NULL || r->problem.axis == OTA_AXIS_COLUMNS ||

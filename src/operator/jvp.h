@@ -56,6 +56,9 @@ typedef struct ota_tangent_row {
 /* jvp_check.c: the checks. `full` becomes a full-size copy. */
 ota_status ota_tangents_check(const ota_plan *plan, const ota_arrays *arrays,
                               const ota_tangents *given, ota_tangents *full, ota_error *error);
+/* Does every output of `t` overlap nothing that is read, and no other? */
+ota_status ota_tangents_apart(const ota_plan *plan, const ota_arrays *arrays, const ota_tangents *t,
+                              ota_error *error);
 
 /* jvp_scores.c: keys and values of a head; then S and dS of rows [first, first + rows) into the worker's
  * `scores` and `along`. What `along` holds on forbidden pairs means nothing. */

@@ -60,6 +60,19 @@ static ota_status check_terms(const ota_plan *plan, const ota_tangents *t, ota_e
     return status;
 }
 
+ota_status ota_tangents_apart(const ota_plan *plan, const ota_arrays *arrays, const ota_tangents *t,
+                              ota_error *error) {
+    for (int k = 0; k < ROWS; k++) {
+        const ota_array *a = field_of(t, &rows[k]);
+        if (rows[k].input || !ota_array_present(a)) continue;
+        const char *other = overlapped(plan, arrays, t, a);
+        if (other != NULL)
+            return ota_fail(error, OTA_EALIAS, rows[k].field, "give it memory of its own",
+                            "tangent %s overlaps %s", rows[k].field, other);
+    }
+    return OTA_OK;
+}
+
 ota_status ota_tangents_check(const ota_plan *plan, const ota_arrays *arrays,
                               const ota_tangents *given, ota_tangents *full, ota_error *error) {
     memset(full, 0, sizeof *full);
@@ -80,11 +93,7 @@ ota_status ota_tangents_check(const ota_plan *plan, const ota_arrays *arrays,
         if (!ota_array_present(a)) continue;
         status = ota_check_of_field(plan, arrays, a, "tangent", rows[k].field, rows[k].gradient,
                                     rows[k].input, error);
-        if (status != OTA_OK || rows[k].input) continue;
-        const char *other = overlapped(plan, arrays, full, a);
-        if (other == NULL) continue;
-        return ota_fail(error, OTA_EALIAS, rows[k].field, "give it memory of its own",
-                        "tangent %s overlaps %s", rows[k].field, other);
     }
+    if (status == OTA_OK) status = ota_tangents_apart(plan, arrays, full, error);
     return status == OTA_OK ? ota_check_potentials(plan, arrays, error) : status;
 }

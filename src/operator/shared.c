@@ -74,8 +74,9 @@ ota_status ota_shared_rebind(ota_plan *plan, const ota_problem *given, ota_error
 
 ota_status ota_shared_widen(const ota_plan *plan, const ota_arrays *given, ota_arrays *wide,
                             ota_error *error) {
-    const ota_shards *shards = plan->shards;
+    ota_shards *shards = plan->shards;
     const ota_resolved *r = &plan->resolved;
+    shards->values = (ota_array){0};
     if (given == NULL || given->size == 0)
         return ota_fail(error, OTA_EINVAL, "arrays.size", "set it to sizeof the struct", "%s",
                         given == NULL ? "arrays is NULL" : "arrays.size is 0");
@@ -85,14 +86,7 @@ ota_status ota_shared_widen(const ota_plan *plan, const ota_arrays *given, ota_a
     TRY(ota_check_array(&wide->values, "values", error));
     const int64_t want[4] = {r->batch, r->key_heads, shards->key_share, plan->values_width};
     TRY(ota_check_shape(&wide->values, "values", want, false, error));
-    const ota_array mine[] = {shards->keys, wide->values};
-    const ota_array *const written[] = {&wide->out, &wide->coupling};
-    for (int k = 0; k < 4; k++) {
-        if (ota_arrays_overlap(written[k / 2], &mine[k % 2]))
-            return ota_fail(error, OTA_EALIAS, k / 2 == 0 ? "out" : "coupling",
-                            "give it memory of its own", "%s overlaps %s",
-                            k / 2 == 0 ? "out" : "coupling", k % 2 == 0 ? "keys" : "values");
-    }
+    shards->values = wide->values;
     const ota_array *all = &shards->all_values;
     if (shards->in_ring) {
         const ota_type type = wide->values.type;
@@ -102,6 +96,18 @@ ota_status ota_shared_widen(const ota_plan *plan, const ota_arrays *given, ota_a
     }
     wide->values = ota_array_of(all->data, wide->values.type, all->size[0], all->size[1],
                                 all->size[2], all->size[3]);
+    return OTA_OK;
+}
+
+ota_status ota_shared_apart(const ota_plan *plan, const ota_arrays *arrays, ota_error *error) {
+    const ota_array *const mine[] = {&plan->shards->keys, &plan->shards->values};
+    static const char *const names[] = {"keys", "values"};
+    for (int k = 0; k < 2; k++) {
+        const char *field = ota_arrays_written_on(arrays, mine[k]);
+        if (field != NULL)
+            return ota_fail(error, OTA_EALIAS, field, "give it memory of its own", "%s overlaps %s",
+                            field, names[k]);
+    }
     return OTA_OK;
 }
 
@@ -123,20 +129,14 @@ static uint64_t wishes_of(const ota_shards *shards, const ota_arrays *given) {
     return bits;
 }
 
-ota_status ota_shared_gather(ota_plan *plan, const ota_arrays *given, ota_error *error) {
+ota_status ota_shared_gather(ota_plan *plan, ota_error *error) {
     ota_shards *shards = plan->shards;
-    ota_arrays mine = {0};
-    memcpy(&mine, given, ota_size_min(given->size, sizeof mine));
-    if (shards->from_matrix) return OTA_OK;
-    if (shards->in_ring) {
-        shards->values = mine.values;
-        return OTA_OK;
-    }
+    if (shards->from_matrix || shards->in_ring) return OTA_OK;
     ota_array values = shards->all_values;
-    values.type = mine.values.type;
+    values.type = shards->values.type;
     if (!ota_shards_gather(shards, &shards->keys, &shards->all_keys, "gathering the keys") ||
-        (ota_array_present(&mine.values) &&
-         !ota_shards_gather(shards, &mine.values, &values, "gathering the values")))
+        (ota_array_present(&shards->values) &&
+         !ota_shards_gather(shards, &shards->values, &values, "gathering the values")))
         return ota_ranks_refuse(&shards->ranks, error);
     return OTA_OK;
 }
@@ -156,7 +156,7 @@ ota_status ota_shared_begin(ota_plan *plan, const ota_arrays *given, ota_status 
         return ota_fail(error, OTA_EMISMATCH, wished[k], "give it on every rank or on none",
                         "%s is present on some ranks and not on others", wished[k]);
     }
-    return ota_shared_gather(plan, given, error);
+    return ota_shared_gather(plan, error);
 }
 
 static bool share_receiver(ota_plan *plan, const ota_arrays *arrays, int64_t index) {

@@ -9,16 +9,18 @@
 /* Methods that need all rows in one place. */
 ota_status ota_shared_refuse(const ota_plan *plan, ota_error *error);
 ota_status ota_shared_rebind(ota_plan *plan, const ota_problem *problem, ota_error *error);
-/* `wide` becomes `given` with the values of all ranks. */
+/* `wide` becomes `given` with the values of all ranks; this rank's own go to the shards. */
 ota_status ota_shared_widen(const ota_plan *plan, const ota_arrays *given, ota_arrays *wide,
                             ota_error *error);
+/* Does no output lie on this rank's own keys and values? Checks of arrays see those of all ranks. */
+ota_status ota_shared_apart(const ota_plan *plan, const ota_arrays *arrays, ota_error *error);
 /* Before a run: do all ranks want the same of it, and is it right on all? Then keys and values. */
 ota_status ota_shared_begin(ota_plan *plan, const ota_arrays *given, ota_status checked,
                             ota_error *error);
 /* After a run that `stopped`, or did not: heads as all ranks see them. Returns what stopped the run on any rank. */
 int ota_shared_settle(ota_plan *plan, const ota_arrays *arrays, int stopped);
 /* Keys and values of all ranks. */
-ota_status ota_shared_gather(ota_plan *plan, const ota_arrays *given, ota_error *error);
+ota_status ota_shared_gather(ota_plan *plan, ota_error *error);
 
 /* Larger is worse: failures above caveats. And back. */
 double ota_severity_of(ota_status status);
@@ -33,8 +35,7 @@ ota_status ota_shared_check_share(const ota_shards *shards, const ota_array *min
 ota_status ota_shared_reserve(ota_plan *plan, ota_error *error);
 ota_status ota_shared_gradients(const ota_plan *plan, const ota_gradients *given,
                                 ota_gradients *wide, ota_error *error);
-ota_status ota_shared_begin_gradients(ota_plan *plan, const ota_arrays *given,
-                                      const ota_gradients *wide, ota_status checked,
+ota_status ota_shared_begin_gradients(ota_plan *plan, const ota_gradients *wide, ota_status checked,
                                       ota_error *error);
 ota_status ota_shared_end_gradients(ota_plan *plan, const ota_gradients *given,
                                     const ota_gradients *wide, ota_status found, ota_error *error);

@@ -132,8 +132,7 @@ static ota_status refuse_wishes(uint64_t differ, ota_error *error) {
                     "gradients.%s is given on some ranks and not on others", name);
 }
 
-ota_status ota_shared_begin_gradients(ota_plan *plan, const ota_arrays *given,
-                                      const ota_gradients *wide, ota_status checked,
+ota_status ota_shared_begin_gradients(ota_plan *plan, const ota_gradients *wide, ota_status checked,
                                       ota_error *error) {
     ota_shards *shards = plan->shards;
     shards->messages = shards->ranks.messages;
@@ -143,7 +142,7 @@ ota_status ota_shared_begin_gradients(ota_plan *plan, const ota_arrays *given,
     TRY(ota_ranks_agree_on(&plan->resolved.settings, checked, wishes, &differ, error));
     if (differ != 0) return refuse_wishes(differ, error);
     if ((wide->solved == 0 && !shards->in_ring) || shards->from_matrix) return OTA_OK;
-    return ota_shared_gather(plan, given, error);
+    return ota_shared_gather(plan, error);
 }
 
 /* ---- after -------------------------------------------------------------------------------------- */

@@ -91,6 +91,14 @@ static ota_status check_one(const ota_resolved *r, int64_t values_width, const o
     return OTA_OK;
 }
 
+const char *ota_arrays_written_on(const ota_arrays *arrays, const ota_array *input) {
+    for (int k = 0; k < ROWS; k++) {
+        if (rows[k].output && ota_arrays_overlap(field_of(arrays, &rows[k]), input))
+            return rows[k].field;
+    }
+    return NULL;
+}
+
 /* No output may overlap an input or another output. */
 static ota_status check_aliases(const ota_resolved *r, const ota_arrays *arrays, ota_error *error) {
     const struct {

@@ -172,6 +172,8 @@ void ota_dropout_row_f64(const ota_resolved *r, const uint32_t key[2], int64_t q
 /* check_arrays.c: the checks of forward. `full` becomes a full-size copy of `given`. */
 ota_status ota_arrays_check(const ota_resolved *r, int64_t values_width, const ota_arrays *given,
                             ota_arrays *full, ota_error *error);
+/* The field of an output that overlaps `input`, or NULL. */
+const char *ota_arrays_written_on(const ota_arrays *arrays, const ota_array *input);
 
 /* ---- column rules (columns/columns.c) ----------------------------------------------------------- */
 

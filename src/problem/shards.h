@@ -21,7 +21,7 @@ typedef struct ota_shards {
     int64_t *offsets;     /* [ranks] */
     int64_t *facts;       /* ota_shards_facts_bytes */
     ota_array keys;       /* this rank's */
-    ota_array values;     /* this rank's, of the call at hand; in a ring only */
+    ota_array values;     /* this rank's, of the call at hand */
     ota_array all_keys;   /* [batch, key heads, keys, width]; in a ring one element for all */
     ota_array all_values; /* [batch, key heads, keys, values width], room for f64 */
     ota_array key_grads, value_grads; /* of all_keys and all_values, where gradients are wanted */
