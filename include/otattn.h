@@ -345,10 +345,10 @@ typedef enum ota_key_course {
  * no such engine; MPI, NCCL, gloo and threads all have these calls (docs/users/many-machines.md has them ready).
  *
  * Of a plan made with a communicator each rank gives and gets its share: queries, out and all else that has rows are
- * the rank's own rows; keys and values are its share of the keys, in the same order of shares (with a matrix of scores,
- * the matrix has the rank's rows and all keys, and the values are whole). Vectors over the keys (column_mass, lambdas,
- * column_potential, receiver ...), lengths and block sizes are whole and the same on every rank; arrays over pairs have
- * the rank's rows and all keys. ota_plan_create, ota_plan_rebind, ota_forward, ota_backward, ota_jvp and ota_certify (which
+ * the rank's own rows; keys and values are its share of the keys, in the same order of shares, and of one type each on
+ * all ranks (with a matrix of scores, the matrix has the rank's rows and all keys, and the values are whole). Vectors over
+ * the keys (column_mass, lambdas, column_potential, receiver ...), lengths and block sizes are whole and the same on every
+ * rank; arrays over pairs have the rank's rows and all keys. ota_plan_create, ota_plan_rebind, ota_forward, ota_backward, ota_jvp and ota_certify (which
  * wants column_potential unless columns are free) are then calls that every rank makes in the same order; ota_decode is
  * refused. What a result tells is of the whole problem.
  *

@@ -72,6 +72,11 @@ ota_status ota_shared_rebind(ota_plan *plan, const ota_problem *given, ota_error
     return OTA_OK;
 }
 
+/* Are all numbers of `type` numbers of `wide`? */
+static bool holds(ota_type wide, ota_type type) {
+    return type == wide || wide == OTA_F64 || (wide == OTA_F32 && type != OTA_F64);
+}
+
 ota_status ota_shared_widen(const ota_plan *plan, const ota_arrays *given, ota_arrays *wide,
                             ota_error *error) {
     ota_shards *shards = plan->shards;
@@ -87,6 +92,11 @@ ota_status ota_shared_widen(const ota_plan *plan, const ota_arrays *given, ota_a
     const int64_t want[4] = {r->batch, r->key_heads, shards->key_share, plan->values_width};
     TRY(ota_check_shape(&wide->values, "values", want, false, error));
     shards->values = wide->values;
+    if (shards->in_ring && !holds(r->type, wide->values.type))
+        return ota_fail(error, OTA_UNSUPPORTED, "values",
+                        "convert them, or let communicator.keys be OTA_KEYS_GATHERED",
+                        "values are of another type than keys, which a ring passes on with them, "
+                        "and lose digits in it");
     const ota_array *all = &shards->all_values;
     if (shards->in_ring) {
         const ota_type type = wide->values.type;
@@ -119,12 +129,25 @@ static const char *const wished[] = {"values", "out", "receiver", "start_potenti
                                      "row_entropy, row_support or row_max"};
 enum { WISHED = (int)(sizeof wished / sizeof wished[0]) };
 
+/* Beside the wishes of a call. */
+enum { TYPES_AT = 40 };
+
+uint64_t ota_shared_types(const ota_shards *shards) {
+    return (uint64_t)shards->values.type << TYPES_AT;
+}
+
+ota_status ota_shared_refuse_types(uint64_t differ, ota_error *error) {
+    if (differ >> TYPES_AT == 0) return OTA_OK;
+    return ota_fail(error, OTA_EMISMATCH, "values", "convert them to one type on every rank",
+                    "values are of one type on some ranks and of another, or absent, on others");
+}
+
 static uint64_t wishes_of(const ota_shards *shards, const ota_arrays *given) {
     const bool wishes[WISHED] = {ota_array_present(&given->values), ota_array_present(&given->out),
                                  ota_array_present(&given->receiver),
                                  ota_array_present(&given->start_potential),
                                  shards->in_ring && ota_ring_wants_statistics(given)};
-    uint64_t bits = 0;
+    uint64_t bits = ota_shared_types(shards);
     for (int k = 0; k < WISHED; k++) bits |= (uint64_t)wishes[k] << k;
     return bits;
 }
@@ -156,6 +179,7 @@ ota_status ota_shared_begin(ota_plan *plan, const ota_arrays *given, ota_status 
         return ota_fail(error, OTA_EMISMATCH, wished[k], "give it on every rank or on none",
                         "%s is present on some ranks and not on others", wished[k]);
     }
+    TRY(ota_shared_refuse_types(differ, error));
     return ota_shared_gather(plan, error);
 }
 

@@ -14,6 +14,9 @@ ota_status ota_shared_widen(const ota_plan *plan, const ota_arrays *given, ota_a
                             ota_error *error);
 /* Does no output lie on this rank's own keys and values? Checks of arrays see those of all ranks. */
 ota_status ota_shared_apart(const ota_plan *plan, const ota_arrays *arrays, ota_error *error);
+/* The types of what ranks send, beside the wishes that they agree on; and the refusal of types that differ. */
+uint64_t ota_shared_types(const ota_shards *shards);
+ota_status ota_shared_refuse_types(uint64_t differ, ota_error *error);
 /* Before a run: do all ranks want the same of it, and is it right on all? Then keys and values. */
 ota_status ota_shared_begin(ota_plan *plan, const ota_arrays *given, ota_status checked,
                             ota_error *error);

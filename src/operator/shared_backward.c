@@ -116,7 +116,7 @@ ota_status ota_shared_gradients(const ota_plan *plan, const ota_gradients *given
 
 /* Which sums there will be: a bit for each output, for `solved`, and for each term. */
 static uint64_t wishes_of(const ota_plan *plan, const ota_gradients *g) {
-    uint64_t wishes = (uint64_t)(g->solved != 0) << OUTPUTS;
+    uint64_t wishes = (uint64_t)(g->solved != 0) << OUTPUTS | ota_shared_types(plan->shards);
     for (int k = 0; k < OUTPUTS; k++)
         wishes |= (uint64_t)(outputs[k].summed && ota_array_present(output_of(g, k))) << k;
     for (int k = 0; g->terms != NULL && k < plan->resolved.problem.term_count; k++)
@@ -125,6 +125,7 @@ static uint64_t wishes_of(const ota_plan *plan, const ota_gradients *g) {
 }
 
 static ota_status refuse_wishes(uint64_t differ, ota_error *error) {
+    TRY(ota_shared_refuse_types(differ, error));
     int k = 0;
     while ((differ >> k & 1) == 0) k++;
     const char *name = k < OUTPUTS ? outputs[k].name : k == OUTPUTS ? "solved" : "terms";

@@ -43,10 +43,12 @@ ota_status ota_shared_begin_tangents(ota_plan *plan, const ota_tangents *given,
     shards->message_bytes = shards->ranks.bytes;
     ota_tangents mine = {0};
     if (checked == OTA_OK) memcpy(&mine, given, ota_size_min(given->size, sizeof mine));
-    const uint64_t moved =
-        (uint64_t)ota_array_present(&mine.keys) | (uint64_t)ota_array_present(&mine.values) << 1;
+    const uint64_t moved = (uint64_t)ota_array_present(&mine.keys) |
+                           (uint64_t)ota_array_present(&mine.values) << 1 |
+                           ota_shared_types(shards);
     uint64_t differ;
     TRY(ota_ranks_agree_on(&plan->resolved.settings, checked, moved, &differ, error));
+    TRY(ota_shared_refuse_types(differ, error));
     if (differ != 0) {
         const char *name = (differ & 1) != 0 ? "keys" : "values";
         return ota_fail(error, OTA_EMISMATCH, name, "move the same on every rank",

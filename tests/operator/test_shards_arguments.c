@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "problem/problem.h"
 #include "shards_scene.h"
 
 enum { RANKS = 2, WRONG = 1 };
@@ -64,6 +65,15 @@ static void pairs_on_keys(call *c) { c->now.arrays.coupling.data = c->now.proble
 static void pairs_on_values(call *c) { c->now.arrays.coupling.data = c->now.arrays.values.data; }
 static void lse_on_keys(call *c) { c->now.arrays.lse.data = c->now.problem.keys.data; }
 static void receiver_on_values(call *c) { c->now.arrays.receiver.data = c->now.arrays.values.data; }
+/* The same numbers, which f32 holds. */
+static void narrow_values(call *c) {
+    ota_array *v = &c->now.arrays.values;
+    float *to = (float *)(void *)c->numbers[3];
+    const int64_t count = v->size[0] * v->size[1] * v->size[2] * v->size[3];
+    for (int64_t k = 0; k < count; k++) to[k] = (float)((const double *)v->data)[k];
+    v->data = to;
+    v->type = OTA_F32;
+}
 static void no_values(call *c) { c->now.arrays.values = c->now.arrays.out = (ota_array){0}; }
 static void no_out(call *c) { c->now.arrays.out = (ota_array){0}; }
 static void no_receiver(call *c) { c->now.arrays.receiver = (ota_array){0}; }
@@ -182,6 +192,9 @@ static const wrong table[] = {
      OTA_EMISMATCH, BOTH, false},
     {FORWARD, "softmax", some_pairs, OTA_UNSUPPORTED, "coupling",
      "coupling needs all keys of a row at once", OTA_EMISMATCH, RING, false},
+    {FORWARD, "softmax", narrow_values, OTA_EMISMATCH, "values",
+     "values are of one type on some ranks and of another", OTA_EMISMATCH, BOTH, false},
+    {FORWARD, "softmax", narrow_values, OTA_OK, "", "", OTA_OK, GATHERED, true},
     {FORWARD, "softmax", no_values, OTA_EMISMATCH, "values",
      "values is present on some ranks and not on others", OTA_EMISMATCH, BOTH, false},
     {FORWARD, "softmax", no_out, OTA_EMISMATCH, "out",
@@ -239,6 +252,8 @@ static const wrong table[] = {
      OTA_EMISMATCH, RING, false},
     {BACKWARD, "softmax/exact{rounds=5}", pair_gradients, OTA_UNSUPPORTED, "communicator",
      "needs all rows in one process", OTA_EMISMATCH, GATHERED, false},
+    {BACKWARD, "softmax", narrow_values, OTA_EMISMATCH, "values",
+     "values are of one type on some ranks and of another", OTA_EMISMATCH, BOTH, false},
     {BACKWARD, "softmax", query_gradients, OTA_OK, "", "", OTA_OK, BOTH, false},
     {BACKWARD, "softmax", key_gradients_on_keys, OTA_EALIAS, "keys", "gradient keys overlaps keys",
      OTA_EMISMATCH, BOTH, false},
@@ -275,6 +290,8 @@ static const wrong table[] = {
      RING, false},
     {JVP, "softmax", score_tangents, OTA_UNSUPPORTED, "scores", "along scores", OTA_EMISMATCH, RING,
      false},
+    {JVP, "softmax", narrow_values, OTA_EMISMATCH, "values",
+     "values are of one type on some ranks and of another", OTA_EMISMATCH, BOTH, false},
     {JVP, "softmax", out_on_key_tangents, OTA_EALIAS, "out", "tangent out overlaps keys",
      OTA_EMISMATCH, BOTH, false},
     {JVP, "softmax", moved_out_on_keys, OTA_EALIAS, "out", "tangent out overlaps keys",
@@ -478,8 +495,87 @@ static void values_may_move(void **state) {
     free(m);
 }
 
+/* ---- other types --------------------------------------------------------------------------------- */
+
+typedef struct types {
+    scene scene;
+    ota_key_course course;
+    int turn;
+    ota_type type[2]; /* of the values */
+    double values[RANKS][ALL * N * VALUES], out[2][RANKS][ALL * N * VALUES];
+    ota_status status[RANKS];
+    ota_error error[RANKS];
+} types;
+
+static void solve_typed(crew_rank *rank, void *context) {
+    types *t = context;
+    const int me = rank->to.rank;
+    part *p = &t->scene.parts[me];
+    setting now = {0};
+    rank->to.keys = t->course;
+    ota_options options = {.size = sizeof options, .threads = 1, .communicator = &rank->to};
+    set_part(&now, &t->scene, p, &options);
+    if (t->course == OTA_KEYS_IN_RING) now.arrays.coupling = (ota_array){0};
+    now.arrays.values =
+        ota_array_of(t->values[me], t->type[t->turn], BATCH, KEY_HEADS, p->n, VALUES);
+    /* Numbers that all types hold. */
+    const ota_array line =
+        ota_array_of(t->values[me], t->type[t->turn], 1, 1, 1, BATCH * KEY_HEADS * p->n * VALUES);
+    for (int64_t k = 0; k < line.size[3]; k++)
+        ota_array_set(&line, 0, 0, 0, k, floor(9.0 * p->v[k]));
+    t->status[me] = ota_attend(&now.problem, &options, &now.arrays, NULL, &t->error[me]);
+    memcpy(t->out[t->turn][me], p->out, sizeof p->out);
+}
+
+typedef struct pair {
+    ota_key_course course;
+    bool narrow_keys;
+    ota_type first, second;
+    bool rounds; /* the second */
+} pair;
+
+static const pair pairs[] = {
+    {OTA_KEYS_GATHERED, false, OTA_F64, OTA_F32, false},
+    {OTA_KEYS_GATHERED, true, OTA_F32, OTA_F64, false},
+    {OTA_KEYS_IN_RING, false, OTA_F64, OTA_F32, false},
+    {OTA_KEYS_IN_RING, false, OTA_F64, OTA_BF16, false},
+    {OTA_KEYS_IN_RING, true, OTA_F32, OTA_BF16, false},
+    {OTA_KEYS_IN_RING, true, OTA_F32, OTA_F16, false},
+    {OTA_KEYS_IN_RING, true, OTA_F32, OTA_F64, true},
+};
+
+/* Values of another type than keys: the same numbers give the same bits, and what a ring would round is refused. */
+static void values_of_another_type_than_keys(void **state) {
+    (void)state;
+    types *t = malloc(sizeof *t);
+    for (size_t k = 0; k < sizeof pairs / sizeof pairs[0]; k++) {
+        const pair *two = &pairs[k];
+        const cell one = {.method = "softmax", .narrow = two->narrow_keys};
+        draw(&t->scene, &one, 820);
+        share_out(&t->scene, RANKS, false);
+        cut(&t->scene, RANKS, OTA_SHARES_IN_ORDER);
+        t->course = two->course;
+        t->type[0] = two->first;
+        t->type[1] = two->second;
+        for (t->turn = 0; t->turn < 2; t->turn++) {
+            const bool rounds = two->rounds && t->turn == 1;
+            crew_once(RANKS, OTA_SHARES_IN_ORDER, solve_typed, t);
+            for (int r = 0; r < RANKS; r++) {
+                if (t->status[r] != (rounds ? OTA_UNSUPPORTED : OTA_OK))
+                    fail_msg("%s", t->error[r].message);
+                if (rounds) assert_non_null(strstr(t->error[r].message, "another type than keys"));
+            }
+        }
+        for (int r = 0; r < RANKS && !two->rounds; r++)
+            assert_memory_equal(t->out[0][r], t->out[1][r],
+                                (size_t)(ALL * t->scene.parts[r].n * VALUES) * sizeof(double));
+    }
+    free(t);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(one_rank_is_wrong),
-                                       cmocka_unit_test(values_may_move)};
+                                       cmocka_unit_test(values_may_move),
+                                       cmocka_unit_test(values_of_another_type_than_keys)};
     return cmocka_run_group_tests_name("shards_arguments", tests, NULL, NULL);
 }

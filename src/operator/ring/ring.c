@@ -278,9 +278,16 @@ void ota_ring_place(ota_device *ring, const ota_ring_piece *piece, bool biased, 
     ota_key_block_resolve(r, &block, &plan->resolved);
 }
 
-/* Rows of one head of an array, one after another. */
-static unsigned char *pack(const ota_array *a, int64_t batch, int64_t head, unsigned char *to) {
-    const size_t element = ota_type_bytes(a->type);
+/* Rows of one head of an array, one after another, in the type that all are passed on in. */
+static unsigned char *pack(const ota_array *a, ota_type type, int64_t batch, int64_t head,
+                           unsigned char *to) {
+    const size_t element = ota_type_bytes(type);
+    const ota_array dense = ota_array_of(to, type, 1, 1, a->size[2], a->size[3]);
+    for (int64_t k = 0; a->type != type && k < a->size[2] * a->size[3]; k++) {
+        const int64_t i = k / a->size[3], j = k % a->size[3];
+        ota_array_set(&dense, 0, 0, i, j, ota_array_get(a, batch, head, i, j));
+    }
+    if (a->type != type) return to + (size_t)(a->size[2] * a->size[3]) * element;
     const char *from =
         (const char *)a->data + (batch * a->stride[0] + head * a->stride[1]) * (int64_t)element;
     for (int64_t i = 0; i < a->size[2]; i++) {
@@ -375,8 +382,9 @@ bool ota_ring_go(ota_device *ring, const ota_ring_turn *turn) {
     const ota_shards *shards = ring->shards;
     const int ranks = shards->ranks.to.ranks, rank = shards->ranks.to.rank;
     const ota_ring_unit *unit = &turn->unit;
-    unsigned char *values = pack(&shards->keys, unit->batch, unit->key_head, ring->here);
-    if (turn->with_values) (void)pack(&shards->values, unit->batch, unit->key_head, values);
+    const ota_type type = ring->resolved->type;
+    unsigned char *values = pack(&shards->keys, type, unit->batch, unit->key_head, ring->here);
+    if (turn->with_values) (void)pack(&shards->values, type, unit->batch, unit->key_head, values);
     if (turn->sum_width > 0)
         memset(ring->sums_here, 0, (size_t)(shards->key_share * turn->sum_width) * sizeof(double));
     if (turn->along != NULL) {
