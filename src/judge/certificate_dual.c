@@ -23,8 +23,7 @@ double ota_judge_cap(const ota_judge_head *k, int64_t j) {
     const ota_problem *p = &k->r->problem;
     if (!k->capped || j == k->m) return INFINITY;
     if (!ota_array_present(&p->entry_caps)) return p->entry_cap;
-    return k->swapped ? ota_array_get(&p->entry_caps, k->batch, k->head, j, k->row)
-                      : ota_array_get(&p->entry_caps, k->batch, k->head, k->row, j);
+    return ota_array_get(&p->entry_caps, k->batch, k->head, k->row, j);
 }
 
 /* x with w(x) = p, p > 0. */
