@@ -503,6 +503,8 @@ set(OTATTN_TEST_SOURCES
     tests/columns/test_columns.c
     tests/judge/test_certificate.c
     tests/judge/test_certificate_alone.c
+    tests/judge/test_certificate_doors.c
+    tests/judge/test_certificate_ranks.c
     tests/judge/test_judge.c
     tests/judge/test_judge_columns.c
     tests/models/test_checkpoint_refusals.c
