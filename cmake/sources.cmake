@@ -544,6 +544,7 @@ set(OTATTN_TEST_SOURCES
     tests/operator/test_refused_ranks.c
     tests/operator/test_reuse.c
     tests/operator/test_ring.c
+    tests/operator/test_ring_edges.c
     tests/operator/test_ring_newton.c
     tests/operator/test_ring_parameters.c
     tests/operator/test_ring_rows.c

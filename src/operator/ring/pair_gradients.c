@@ -150,14 +150,14 @@ static void form_gradient(const ota_ring_block *b, const ota_ring_pull *pull) {
     if (pull->out_grad != NULL) form_upstream(b, pull->out_grad);
     ota_ring_weigh(b);
     for (int64_t k = 0; k < b->rows; k++) {
-        const double *weights = b->w->weights + k * p->stride, *s = b->w->scores + k * p->stride,
-                     a = p->mean[b->at + k];
-        double *u = b->w->slopes + k * p->stride;
-        const bool finite = p->state[b->at + k] != OTA_RING_NONFINITE;
+        const double *s = b->w->scores + k * p->stride, a = p->mean[b->at + k];
+        double *u = b->w->slopes + k * p->stride, *weights = b->w->weights + k * p->stride;
+        /* Rows that use values which are not finite have no mean. */
+        const bool finite = p->state[b->at + k] != OTA_RING_NONFINITE && !isnan(a);
         for (int64_t j = 0; j < b->keys; j++) {
             const double up = pull->out_grad != NULL ? u[j] : 0.0;
             if (!finite)
-                u[j] = s[j] <= -INFINITY ? 0.0 : (double)NAN;
+                u[j] = weights[j] = s[j] <= -INFINITY ? 0.0 : (double)NAN;
             else
                 u[j] = weights[j] > 0.0 ? ota_ring_pair_slope(b, k, j, weights[j]) *
                                               (up - a - (beside != NULL ? beside[j] : 0.0)) * rate
@@ -173,7 +173,8 @@ static void go_through(const ota_ring_block *b) {
         double *g = b->w->slopes + k * stride;
         const double *bent = b->w->raw + k * stride;
         ota_ring_bend(b, k);
-        for (int64_t j = 0; j < b->keys; j++) g[j] *= b->problem->scale * bent[j];
+        for (int64_t j = 0; j < b->keys; j++)
+            g[j] = g[j] < 0.0 || g[j] > 0.0 ? g[j] * b->problem->scale * bent[j] : g[j];
     }
 }
 
@@ -208,6 +209,8 @@ static void reverse_keys(const ota_ring_block *b, void *context) {
     form_gradient(b, pull);
     go_through(b);
     turn_block(b, b->w->slopes);
+    for (int64_t k = 0; k < b->rows * width; k++)
+        if (!isfinite(b->w->queries[k])) b->w->queries[k] = 0.0;
     const ota_product by_key = {b->keys, b->rows, width, OTA_RING_ROWS, width, width + values};
     algebra->apply(b->w->turned, b->w->queries, &by_key, sums);
     if (values == 0) return;

@@ -96,8 +96,11 @@ void ota_ring_pairs_load(ota_device *ring, const ota_ring_piece *piece, bool wit
         ota_array_of(ring->keys, ring->type, 1, 1, ring->room, ring->resolved->width);
     ota_ring_place(ring, piece, false, ring->attends);
     turn(&keys, piece->count, p->keys, p->stride);
-    for (int64_t j = 0; j < piece->count * keys.size[3] && p->lines != NULL; j++)
-        p->lines[j] = ota_array_get(&keys, 0, 0, j / keys.size[3], j % keys.size[3]);
+    /* What is not finite shows in the slopes of the rows that may use it; beside a slope of 0 it is nothing. */
+    for (int64_t j = 0; j < piece->count * keys.size[3] && p->lines != NULL; j++) {
+        const double number = ota_array_get(&keys, 0, 0, j / keys.size[3], j % keys.size[3]);
+        p->lines[j] = isfinite(number) ? number : 0.0;
+    }
     memset(p->broken, 0, (size_t)ring->room);
     if (!with_values || width == 0) return;
     const ota_array values = ota_ring_values(ring);

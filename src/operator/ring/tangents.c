@@ -132,7 +132,7 @@ static void move_rows(const ota_ring_block *b, void *context) {
             const double moved = w > 0.0 ? w * (u[j] - (beside != NULL ? beside[j] : 0.0)) : 0.0;
             p->slope[row] += w;
             p->mean[row] += moved;
-            if (w > 0.0 && p->broken[j] != 0) p->uses_broken[row] = 1;
+            if (weights[j] > 0.0 && p->broken[j] != 0) p->uses_broken[row] = 1;
             change[j] = moved * rate;
             u[j] = w;
         }
