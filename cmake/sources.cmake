@@ -515,6 +515,7 @@ set(OTATTN_TEST_SOURCES
     tests/models/test_sentencepiece.c
     tests/models/test_tokenizer.c
     tests/models/test_tokenizer_files.c
+    tests/models/test_tokenizer_memory.c
     tests/operator/test_backward.c
     tests/operator/test_backward_laws.c
     tests/operator/test_backward_single.c

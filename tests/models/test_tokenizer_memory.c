@@ -1,0 +1,199 @@
+/* test_tokenizer_memory.c: tokenizers without memory: every allocation that opening, encoding and decoding make is refused in turn.
+ * The call answers OTA_ENOMEM with a sentence, holds nothing and hands out no tokenizer; with memory the ids and the text are those
+ * of before. */
+#define _GNU_SOURCE
+#include "tokenizer_support.h"
+
+#include "refused_memory.h"
+
+enum { IDS = 4096, BYTES = 8192 };
+
+/* What came of one text: through ids and back. */
+typedef struct trip {
+    int64_t count, length;
+    int32_t ids[IDS];
+    char text[BYTES];
+} trip;
+
+typedef struct source {
+    const char *path; /* NULL: of parts */
+    ota_tokenizer_parts parts;
+    const char *text;
+} source;
+
+static ota_status travel(const source *from, trip *to, ota_error *error) {
+    ota_tokenizer *tokenizer = (ota_tokenizer *)to;
+    memset(to, 0, sizeof *to);
+    ota_status status = from->path != NULL ? ota_tokenizer_open(&tokenizer, from->path, error)
+                                           : ota_tokenizer_create(&tokenizer, &from->parts, error);
+    if (status != OTA_OK) {
+        assert_null(tokenizer);
+        return status;
+    }
+    status = ota_tokenizer_encode(tokenizer, from->text, (int64_t)strlen(from->text), 0, to->ids,
+                                  IDS, &to->count, error);
+    if (status == OTA_OK)
+        status = ota_tokenizer_decode(tokenizer, to->ids, to->count, 0, to->text, BYTES,
+                                      &to->length, error);
+    ota_tokenizer_free(tokenizer);
+    return status;
+}
+
+/* Returns how many allocations there are. */
+static int refuse_in_turn(const source *from) {
+    static trip first, now;
+    ota_error error = {.message = ""};
+    /* Libraries take memory of their own that the tokenizer frees: no more may be held, less may. */
+    const int before = held;
+    if (travel(from, &first, &error) != OTA_OK) fail_msg("%s", error.message);
+    assert_true(first.count > 0 && first.count <= IDS && first.length <= BYTES);
+    assert_true(held <= before);
+    for (int place = 0;; place++) {
+        memset(&error, 0, sizeof error);
+        refuse_after(place);
+        const ota_status status = travel(from, &now, &error);
+        allow_all();
+        assert_true(held <= before);
+        if (refused == 0) {
+            assert_int_equal(status, OTA_OK);
+            assert_memory_equal(&first, &now, sizeof now);
+            return place;
+        }
+        if (status != OTA_ENOMEM)
+            fail_msg("allocation %d of \"%.20s\": %d, %s", place, from->text, (int)status,
+                     error.message);
+        assert_true(strlen(error.message) > 0);
+    }
+}
+
+/* ---- parts --------------------------------------------------------------------------------------- */
+
+/* Longer than what is kept at hand for a word, a piece and a text. */
+static const char *long_text(const char *between) {
+    static char text[2000];
+    size_t used = 0;
+    for (int k = 0; k < 12; k++)
+        used +=
+            (size_t)snprintf(text + used, sizeof text - used, "%s%s", k % 4 == 3 ? between : " ",
+                             "abababababababababababababababababababababababababababababababababa"
+                             "bab, 17 caf\u00E9 <|end|>");
+    return text;
+}
+
+static void memory_of_bpe(void **state) {
+    (void)state;
+    static const char *const cuts[] = {"gpt-2", "smollm", "llama-3"};
+    for (int k = 0; k < 3; k++) {
+        vocabulary *v = new_vocabulary();
+        (void)add_merge(v, "a", "b");
+        (void)add_merge(v, "ab", "ab");
+        (void)add_merge(v, v->spelled[' '], "a");
+        const int begin = add_piece(v, "<|begin|>", OTA_PIECE_CONTROL);
+        (void)add_piece(v, "<|end|>", OTA_PIECE_CONTROL);
+        (void)add_piece(v, "caf", OTA_PIECE_USER);
+        source from = {.parts = parts_of(v), .text = long_text("\n\n")};
+        from.parts.cut = cuts[k];
+        from.parts.begin = v->pieces[begin];
+        from.parts.keep_whole_word = k == 2;
+        assert_true(refuse_in_turn(&from) > 10);
+        free(v);
+    }
+}
+
+static void memory_of_wordpiece(void **state) {
+    (void)state;
+    static const char *const pieces[] = {"[UNK]", "[CLS]", "a",    "##b",    "##a",     "##ab",
+                                         ",",     "17",    "cafe", "\uFFFD", "##\uFFFD"};
+    enum { COUNT = sizeof pieces / sizeof *pieces };
+    ota_text texts[COUNT];
+    for (int k = 0; k < COUNT; k++) texts[k] = (ota_text){pieces[k], strlen(pieces[k])};
+    for (int k = 0; k < 2; k++) {
+        source from = {.text = long_text("\xE4\xB8 \u4E2D A\u0301\t")};
+        from.parts = (ota_tokenizer_parts){.size = sizeof from.parts,
+                                           .model = "wordpiece",
+                                           .pieces = texts,
+                                           .piece_count = COUNT,
+                                           .begin = texts[1],
+                                           .keep_case = k};
+        assert_true(refuse_in_turn(&from) > 10);
+    }
+}
+
+static void memory_of_sentencepiece(void **state) {
+    (void)state;
+    for (int bytes = 0; bytes < 2; bytes++) {
+        vocabulary *v = calloc(1, sizeof *v);
+        static float scores[VOCABULARY_MOST];
+        (void)add_piece(v, "<unk>", OTA_PIECE_UNKNOWN);
+        for (int byte = 0; byte < 256 && bytes == 1; byte++) {
+            char spelled[SPELLED];
+            (void)snprintf(spelled, sizeof spelled, "<0x%02X>", (unsigned)byte);
+            (void)add_piece(v, spelled, OTA_PIECE_BYTE);
+        }
+        static const char *const normal[] = {"\u2581", "a", "b", "ab", "abab", "\u2581ab", ","};
+        for (size_t k = 0; k < sizeof normal / sizeof *normal; k++)
+            scores[add_piece(v, normal[k], OTA_PIECE_NORMAL)] = -(float)k;
+        (void)add_piece(v, "17", OTA_PIECE_USER);
+        source from = {.parts = parts_of(v), .text = long_text("\xE4\xB8  \u00E9")};
+        from.parts.model = "sentencepiece";
+        from.parts.scores = scores;
+        from.parts.unknown = v->pieces[0];
+        assert_true(refuse_in_turn(&from) > 10);
+        free(v);
+    }
+}
+
+/* ---- files --------------------------------------------------------------------------------------- */
+
+static void put_text(const char *path, const char *text) { put(path, text, strlen(text)); }
+
+static void memory_of_json(void **state) {
+    (void)state;
+    static const char *const files[] = {
+        "{\"version\": \"1.0\", \"model\": {\"type\": \"BPE\", \"merges\": [[\"a\", \"b\"], "
+        "[\"ab\", "
+        "\"ab\"]], \"vocab\": {\"\\u0061\": 0, \"b\": 1, \"ab\": 2, \"abab\": 3, \"\u0120\": 4}}, "
+        "\"pre_tokenizer\": {\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"Split\", "
+        "\"pattern\": {\"Regex\": \"[0-9]+|[a-z]+| \"}, \"behavior\": \"Isolated\"}, {\"type\": "
+        "\"Digits\", \"individual_digits\": true}, {\"type\": \"ByteLevel\", \"add_prefix_space\": "
+        "true, \"use_regex\": true}]}, \"normalizer\": {\"type\": \"Sequence\", \"normalizers\": "
+        "[{\"type\": \"NFC\"}, {\"type\": \"Lowercase\"}]}, \"added_tokens\": [{\"id\": 5, "
+        "\"content\": \"<|end|>\", \"special\": true}, {\"id\": 6, \"content\": \"CAF\", "
+        "\"normalized\": true, \"single_word\": false}], \"post_processor\": {\"type\": "
+        "\"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": \"x\"}}, {\"Sequence\": "
+        "{}}], \"special_tokens\": {\"x\": {\"ids\": [5]}}}, \"decoder\": {\"type\": "
+        "\"ByteLevel\"}}",
+        "{\"normalizer\": {\"type\": \"BertNormalizer\"}, \"pre_tokenizer\": {\"type\": "
+        "\"BertPreTokenizer\"}, \"model\": {\"type\": \"WordPiece\", \"unk_token\": \"[UNK]\", "
+        "\"vocab\": {\"[UNK]\": 0, \"a\": 1, \"##b\": 2, \"##a\": 3, \",\": 4, \"17\": 5}}, "
+        "\"added_tokens\": [{\"id\": 0, \"content\": \"[UNK]\", \"special\": true}]}",
+        "{\"pre_tokenizer\": {\"type\": \"Punctuation\"}, \"normalizer\": {\"type\": \"NFKD\"}, "
+        "\"model\": {\"type\": \"WordPiece\", \"vocab\": {\"[UNK]\": 0, \"a\": 1}}}"};
+    for (size_t k = 0; k < sizeof files / sizeof *files; k++) {
+        put_text("t.json", files[k]);
+        const source from = {.path = "t.json", .text = long_text("\xE4\xB8 \u4E2D A\u0301\t")};
+        assert_true(refuse_in_turn(&from) > 10);
+    }
+}
+
+static void memory_of_lists(void **state) {
+    (void)state;
+    const source folder = {.path = ".", .text = long_text("\n")};
+    put_text("vocab.txt", "[UNK]\n[CLS]\n[SEP]\na\r\n##b\n##a\n");
+    put_text("tokenizer_config.json", "{\"do_lower_case\": false}");
+    assert_true(refuse_in_turn(&folder) > 10);
+    put_text("encoder.json", "{\"a\": 0, \"b\": 1, \"ab\": 2, \"\u0120\": 3}");
+    put_text("vocab.bpe", "#version: 0.2\na b\n");
+    assert_true(refuse_in_turn(&folder) > 10);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(memory_of_bpe),
+        cmocka_unit_test(memory_of_wordpiece),
+        cmocka_unit_test(memory_of_sentencepiece),
+        IN_FOLDER(memory_of_json),
+        IN_FOLDER(memory_of_lists),
+    };
+    return cmocka_run_group_tests_name("tokenizer_memory", tests, NULL, NULL);
+}
