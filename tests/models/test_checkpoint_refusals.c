@@ -284,7 +284,7 @@ static void test_index_of_too_many_files(void **state) {
 /* ---- gguf ---- */
 
 typedef struct bytes {
-    unsigned char data[1 << 14];
+    unsigned char data[1 << 16];
     size_t size;
 } bytes;
 
@@ -500,6 +500,27 @@ static void test_gguf_pairs(void **state) {
     open_as("model.gguf", NULL, OTA_EFORMAT, "\"llama.block_count\" is missing");
 }
 
+/* A text takes 8 bytes at least: more empty ones than the bytes behind them are taken, one more than there is room for is
+ * refused before any is read. */
+static void test_gguf_empty_texts(void **state) {
+    (void)state;
+    enum { TEXTS = 4096 };
+    static char texts[12 + 8 * TEXTS] = "\10\0\0\0\0\20";
+    bytes b;
+    write_gguf(&(gguf_pair){"a", ARRAY, 0, NULL, texts, sizeof texts}, NULL, &b);
+    unsigned char *array = memmem(b.data, b.size, texts, sizeof texts);
+    const size_t room = (size_t)(b.data + b.size - array - 12);
+    assert_true(room < 9 * TEXTS);
+    open_as("model.gguf", NULL, OTA_OK, "");
+    for (uint64_t more = 0; more < 2; more++) {
+        const uint64_t count = room / 8 + more;
+        for (int k = 0; k < 8; k++) array[4 + k] = (unsigned char)(count >> (8 * k));
+        put("model.gguf", b.data, b.size);
+        open_as("model.gguf", NULL, OTA_EFORMAT,
+                more ? "an array goes beyond the end of the file" : "a string goes beyond");
+    }
+}
+
 static void test_gguf_tensors(void **state) {
     (void)state;
     const uint64_t far = (uint64_t)1 << 63;
@@ -607,10 +628,15 @@ static void test_the_hub_cache(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_config),        IN_FOLDER(test_weights_that_do_not_fit),
-        IN_FOLDER(test_indices),       IN_FOLDER(test_index_of_too_many_files),
-        IN_FOLDER(test_gguf_pairs),    IN_FOLDER(test_gguf_tensors),
-        IN_FOLDER(test_gguf_cuts),     IN_FOLDER(test_a_file_changes_under_way),
+        IN_FOLDER(test_config),
+        IN_FOLDER(test_weights_that_do_not_fit),
+        IN_FOLDER(test_indices),
+        IN_FOLDER(test_index_of_too_many_files),
+        IN_FOLDER(test_gguf_pairs),
+        IN_FOLDER(test_gguf_empty_texts),
+        IN_FOLDER(test_gguf_tensors),
+        IN_FOLDER(test_gguf_cuts),
+        IN_FOLDER(test_a_file_changes_under_way),
         IN_FOLDER(test_the_hub_cache),
     };
     return cmocka_run_group_tests_name("checkpoint refusals", tests, NULL, NULL);
