@@ -28,7 +28,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from mutate_build import Build, copy_tree, read_json, symbols
+from mutate_build import PLAIN, PLAIN_FOLDER, Build, copy_tree, may_run, objects_of, read_json, symbols
 from mutate_cover import Cover
 
 FOLDERS = ("src", "analysis", "models")
@@ -217,14 +217,10 @@ class Bench:
         self.planted: tuple[Path, str] | None = None
 
     def linking(self, file: str) -> list[str]:
-        """The tests that link the file, or for a header any file of its folder."""
-        objects = [
-            path
-            for path in self.build.folder.rglob("*.o")
-            if (f"/{file}.o" in str(path) if file.endswith(".c") else f"/{Path(file).parent}/" in str(path))
-        ]
-        names = frozenset().union(*(symbols(path) for path in objects))
-        return [test for test in self.build.tests if self.calls[test] & names]
+        """The tests that link the file, or for a header any file of the folder that the header serves."""
+        objects = objects_of(file, [str(path) for path in self.build.folder.rglob("*.o")])
+        names = frozenset().union(*(symbols(Path(path)) for path in objects))
+        return [test for test in self.build.tests if self.calls[test] & names and may_run(test, file)]
 
     def reaching(self, fault: Fault) -> list[str]:
         """The tests that can see the fault, in the order in which they should be tried."""
@@ -237,8 +233,9 @@ class Bench:
         own = self.hits[fault.file]
 
         def worth(test: str) -> float:
-            named = test[5:] in Path(fault.file).stem
-            chance = own[test] + 0.05 * near[test] + (1.0 if named else 0.1)
+            plain = test.startswith(PLAIN)
+            named = fault.file.startswith(PLAIN_FOLDER) if plain else test[5:] in Path(fault.file).stem
+            chance = own[test] + 0.05 * near[test] + (1.0 if named else 0.05 if plain else 0.1)
             return chance / (self.build.seconds[test] + LINK_SECONDS)
 
         return sorted(tests, key=worth, reverse=True)
@@ -369,7 +366,16 @@ def self_test() -> int:
         if faults_of("t.c", f"{{\n{line}\n}}\n"):
             wrong += 1
             print(f"FAILED: a fault was planted in {line.strip()}")
-    count = len(cases) + 8
+    objects = ["b/otattn.dir/src/base/a.c.o", "b/otattn.dir/src/k/levels/l.c.o"]
+    for file, wanted in (
+        ("src/base/a.c", objects[:1]),
+        ("src/base/a.h", objects[:1]),
+        ("src/k/words/w.h", objects[1:]),
+    ):
+        if objects_of(file, objects) != wanted:
+            wrong += 1
+            print(f"FAILED: the objects of {file} are {objects_of(file, objects)}, not {wanted}")
+    count = len(cases) + 8 + 3
     print(f"{count - wrong} of {count} as said")
     return 1 if wrong else 0
 

@@ -39,6 +39,10 @@ FIXED = ("setarch", "-R") if shutil.which("setarch") else ()
 # Fresh memory holds 1.4e306, freed memory something else: what is read there by a fault is seen.
 FILLED = {"MALLOC_PERTURB_": "128", "ASAN_OPTIONS": "max_malloc_fill_size=1000000000:malloc_fill_byte=127"}
 
+# What a test links that can run on the plain backend (tests/support/backend_wrap.c); the prefix of its runs.
+WRAPPED, PLAIN = "__wrap_ota_resolve", "plain_"
+CPU_FOLDER, PLAIN_FOLDER = "src/backend/cpu/", "src/backend/plain/"
+
 
 class Build:
     """`tree` built in `folder` with CMake's `options` as well as PARTS: all of it, or `targets`."""
@@ -62,12 +66,18 @@ class Build:
         ]
         self.seconds: dict[str, float] = {}
         self.tests = sorted(p.name for p in programs)
+        self.tests += [PLAIN + test for test in self.tests if WRAPPED in listing(self.path(test))]
 
     def path(self, test: str) -> Path:
-        return self.folder / "tests" / test
+        return self.folder / "tests" / test.removeprefix(PLAIN)
+
+    def environment(self, test: str) -> dict[str, str]:
+        plain = {"OTATTN_TEST_BACKEND": "plain"} if test.startswith(PLAIN) else {}
+        return {**os.environ, **plain}
 
     def make(self, *targets: str) -> bool:
-        command = ["cmake", "--build", str(self.folder), "-j", str(self.jobs), "--target", *targets]
+        programs = sorted({target.removeprefix(PLAIN) for target in targets})
+        command = ["cmake", "--build", str(self.folder), "-j", str(self.jobs), "--target", *programs]
         return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
     def libraries(self) -> list[str]:
@@ -100,7 +110,7 @@ class Build:
                 str(self.path(test)),
             ],
             cwd=self.tree,
-            env={**os.environ, **FILLED},
+            env={**self.environment(test), **FILLED},
             stdout=silent,
             stderr=silent,
             start_new_session=True,
@@ -126,11 +136,15 @@ class Build:
         """self.seconds: processor seconds of each test without a fault; unchanged programs keep theirs."""
         file = self.folder / "baseline.json"
         known = read_json(file)
-        keys = [hashlib.sha256(self.path(test).read_bytes()).hexdigest() for test in self.tests]
+        keys = [self.key(test) for test in self.tests]
         with ThreadPoolExecutor(self.jobs) as pool:
             took = list(pool.map(lambda test, key: self.time(test, known.get(key)), self.tests, keys))
         file.write_text(json.dumps(dict(zip(keys, took, strict=True))), encoding="utf-8")
         self.seconds = dict(zip(self.tests, took, strict=True))
+
+    def key(self, test: str) -> str:
+        plain = PLAIN if test.startswith(PLAIN) else ""
+        return plain + hashlib.sha256(self.path(test).read_bytes()).hexdigest()
 
     def time(self, test: str, known: float | None) -> float:
         if known is not None:
@@ -174,9 +188,29 @@ def signal_name(status: int) -> str:
     return f" ({signal.Signals(-status).name})" if status < 0 else ""
 
 
-def symbols(path: Path) -> frozenset[str]:
+def listing(path: Path) -> str:
     done = subprocess.run(["nm", "--defined-only", str(path)], capture_output=True, text=True, check=True)
-    return frozenset(re.findall(r" [TtRrDdBb] (ota_\w+)", done.stdout))
+    return done.stdout
+
+
+def symbols(path: Path) -> frozenset[str]:
+    return frozenset(re.findall(r" [TtRrDdBb] (ota_\w+)", listing(path)))
+
+
+def objects_of(file: str, objects: list[str]) -> list[str]:
+    """A source's own, a header's those of its folder; where that has none, those of the folder above."""
+    if file.endswith(".c"):
+        return [path for path in objects if f"/{file}.o" in path]
+    for folder in Path(file).parents:
+        found = [path for path in objects if f"/{folder.as_posix()}/" in path]
+        if found:
+            return found
+    return []
+
+
+def may_run(test: str, file: str) -> bool:
+    """Runs on the plain backend see the library less the CPU's part of it."""
+    return not test.startswith(PLAIN) or (file.startswith("src/") and not file.startswith(CPU_FOLDER))
 
 
 def read_json(path: Path) -> dict[str, Any]:

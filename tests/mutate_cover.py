@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import subprocess
 import tempfile
@@ -51,16 +50,17 @@ class Cover:
     def measure(self, build: Build) -> Lines:
         lines: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
         with ThreadPoolExecutor(build.jobs) as pool:
-            for test, seen in zip(build.tests, pool.map(self.run, map(build.path, build.tests)), strict=True):
+            runs = pool.map(lambda test: self.run(build.path(test), build.environment(test)), build.tests)
+            for test, seen in zip(build.tests, runs, strict=True):
                 for file, line, count in seen:
                     lines[file][line] |= {test} if count else set()
         return {f: {n: sorted(tests) for n, tests in of.items()} for f, of in lines.items()}
 
-    def run(self, test: Path) -> set[tuple[str, str, bool]]:
+    def run(self, test: Path, environment: dict[str, str]) -> set[tuple[str, str, bool]]:
         """(file, line, whether it ran) of all watched lines of the objects that the test ran."""
         with tempfile.TemporaryDirectory(dir=self.folder) as scratch:
             silent = subprocess.DEVNULL
-            environment = dict(os.environ, GCOV_PREFIX=scratch)
+            environment = {**environment, "GCOV_PREFIX": scratch}
             subprocess.run(
                 [str(test)], cwd=self.tree, env=environment, stdout=silent, stderr=silent, check=False
             )
