@@ -202,11 +202,10 @@ bool ota_cpu_linear_pass(ota_passes *state, double t) {
         if (inside) {
             linear_job job = {.state = state, .t = t};
             ota_each_chunk(state, linear_chunk, &job);
+            /* Without mass u is 0. */
             for (int64_t i = 0; i < state->rows; i++) {
-                if (head->mu[i] > 0.0 &&
-                    !(state->u[i] <= bound * head->mu[i] && state->u[i] * bound >= head->mu[i])) {
-                    inside = false;
-                }
+                const double u = state->u[i], mu = head->mu[i];
+                inside &= u <= bound * mu && u * bound >= mu;
             }
         }
         if (inside) {
