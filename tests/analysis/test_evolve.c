@@ -465,6 +465,9 @@ static void positions_are_independent(void **unused) {
         assert_true(ota_evolve_bytes(SYMBOLS, threads[k][0]) == (size_t)threads[k][1] * each);
     const int stop = 1;
     e.cancel = &stop;
+    /* A block without positions is none that could be stopped. */
+    e.positions = 0;
+    assert_int_equal(ota_evolve(&e, &error), OTA_OK);
     e.positions = 2;
     assert_int_equal(ota_evolve(&e, &error), OTA_CANCELLED);
     e.size = 8;
