@@ -83,6 +83,7 @@ typedef struct share {
     ota_status status, backward, forwards, judged;
     bool ended; /* as the case should */
     ota_result result;
+    int64_t miscounted; /* messages and bytes of jvp that it does not tell, or tells in vain */
     ota_certificate certificate;
     ota_error error;
 } share;
@@ -117,12 +118,23 @@ static ota_gradients gradients_of(share *s, const ota_problem *p) {
 }
 
 /* Everything that a process does with its share; NULL: all rows are its own. */
-static void solve(share *s, const ota_communicator *with, int threads) {
+/* ota_jvp, and what it tells of its messages against what went through `rank`. */
+static void derive(share *s, ota_plan *plan, const ota_arrays *a, const ota_tangents *along,
+                   const crew_rank *rank) {
+    const int64_t sent[2] = {rank == NULL ? 0 : rank->messages, rank == NULL ? 0 : rank->bytes};
+    ota_result found = {.size = sizeof found};
+    s->forwards = ota_jvp(plan, a, along, &found, &s->error);
+    if (rank == NULL || s->forwards != OTA_OK) return;
+    s->miscounted = llabs(found.messages - (rank->messages - sent[0])) +
+                    llabs(found.message_bytes - (rank->bytes - sent[1]));
+}
+
+static void solve(share *s, const crew_rank *rank, int threads) {
     const cell *c = s->cell;
     ota_problem p = {.size = sizeof p};
     ota_options o = {.size = sizeof o,
                      .threads = threads,
-                     .communicator = with,
+                     .communicator = rank == NULL ? NULL : &rank->to,
                      .gradients = 1,
                      .tolerance = c->narrow ? 0.0 : 1.0e-11,
                      .solver = c->solver};
@@ -176,7 +188,7 @@ static void solve(share *s, const ota_communicator *with, int threads) {
                                 .out = keys_of(s->along.out, OTA_F64, s->n, VALUES)};
     s->ended = s->status == (c->fixed ? OTA_FIXED_ITERS : OTA_OK);
     if (s->ended) s->backward = ota_backward(plan, &a, &want, NULL, &s->error);
-    if (s->ended && s->backward == OTA_OK) s->forwards = ota_jvp(plan, &a, &along, NULL, &s->error);
+    if (s->ended && s->backward == OTA_OK) derive(s, plan, &a, &along, rank);
     ota_plan_free(plan);
     s->certificate = (ota_certificate){.size = sizeof s->certificate};
     if (s->ended && s->backward == OTA_OK && s->forwards == OTA_OK)
@@ -243,7 +255,7 @@ static void cut_arrays(const share *p, const arrays *from, arrays *to) {
 
 static void solve_part(crew_rank *rank, void *context) {
     scene *s = context;
-    solve(&s->parts[rank->to.rank], &rank->to, s->threads);
+    solve(&s->parts[rank->to.rank], rank, s->threads);
 }
 
 /* Shares of `ranks`, the second of which holds nothing where they are uneven. */
@@ -357,6 +369,7 @@ static void ranks_find_what_one_process_finds(void **state) {
             for (int r = 0; r < ranks; r++) {
                 compare(s, &s->parts[r]);
                 assert_int_equal(s->parts[r].result.messages > 0, 1);
+                assert_int_equal(s->parts[r].miscounted, 0);
             }
             crew_free(c);
         }
