@@ -337,6 +337,41 @@ static void constant(void **unused) {
     }
 }
 
+/* One ratio out of reach or one factor that is no number, wherever it lies, and K has not carried the rounds. */
+static void carried_rounds(void **unused) {
+    (void)unused;
+    enum { ROUNDS = 3, ROWS = 5, KEYS = 4 };
+    static double memory[2 * (ROUNDS + 1) * 8 + (3 * ROUNDS + 1) * 8], g_grad[KEYS];
+    ota_head head = {.rows = ROWS, .columns = KEYS};
+    for (int narrow = 0; narrow < 2; narrow++) {
+        const double reach = narrow ? 0x1p30 : 0x1p200;
+        ota_kernel_rounds r = {
+            .head = &head, .rounds = ROUNDS, .narrow = narrow != 0, .g_grad = g_grad};
+        ota_kernel_rounds_place(&r, memory);
+        for (size_t k = 0; k < sizeof memory / sizeof *memory; k++) memory[k] = 0.5;
+        const struct {
+            double *at;
+            int64_t count;
+            double fine, wrong;
+        } rows[] = {{r.v, KEYS, 0.5 * reach, 0.75 * reach},
+                    {r.v + r.column_lane, KEYS, 0.5 / reach, 0.25 / reach},
+                    {r.v + (ROUNDS - 1) * r.column_lane, KEYS, 0.5, NAN},
+                    {r.f_grad, ROWS, 1e300, INFINITY},
+                    {r.f_grad + (ROUNDS - 1) * r.row_lane, ROWS, -1e300, NAN},
+                    {g_grad, KEYS, 1e300, NAN}};
+        for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+            for (int64_t j = 0; j < rows[k].count; j++) {
+                const double kept = rows[k].at[j];
+                rows[k].at[j] = rows[k].fine;
+                assert_true(ota_kernel_rounds_carried(&r));
+                rows[k].at[j] = rows[k].wrong;
+                assert_false(ota_kernel_rounds_carried(&r));
+                rows[k].at[j] = kept;
+            }
+        }
+    }
+}
+
 /* ---- extrapolation --------------------------------------------------------------------------------- */
 
 enum { SPACE = 9, ROOM = 16 };
@@ -420,6 +455,7 @@ int main(void) {
         cmocka_unit_test(update_derivatives),
         cmocka_unit_test(measures),
         cmocka_unit_test(constant),
+        cmocka_unit_test(carried_rounds),
         cmocka_unit_test(affine_maps_end),
         cmocka_unit_test(forgotten_history_is_gone),
     };
