@@ -16,33 +16,31 @@
 
 /* ---- sentences ---- */
 
-/* Bytes of the UTF-8 character at `text`, 0 where it is malformed (RFC 3629). */
-static size_t character_at(const char *text, size_t left, utf8proc_int32_t *character) {
-    const utf8proc_ssize_t bytes =
-        utf8proc_iterate((const utf8proc_uint8_t *)text, (utf8proc_ssize_t)left, character);
-    return bytes > 0 ? (size_t)bytes : 0;
+/* Bytes of the UTF-8 character at `text`; the character is -1 where it is malformed (RFC 3629). */
+static utf8proc_ssize_t character_at(const char *text, size_t left, utf8proc_int32_t *character) {
+    return utf8proc_iterate((const utf8proc_uint8_t *)text, (utf8proc_ssize_t)left, character);
 }
 
 void ota_text_clean(char *text) {
     const size_t size = strlen(text);
     for (size_t i = 0; i < size;) {
-        utf8proc_int32_t character = 0;
-        size_t bytes = character_at(text + i, size - i, &character);
-        if (bytes == 0 || character < 0x20 || (character >= 0x7F && character < 0xA0)) {
+        utf8proc_int32_t character;
+        utf8proc_ssize_t bytes = character_at(text + i, size - i, &character);
+        if (character < 0x20 || (character >= 0x7F && character < 0xA0)) {
             text[i] = '?';
             bytes = 1;
         }
-        i += bytes;
+        i += (size_t)bytes;
     }
 }
 
 bool ota_name_is_valid(const char *name, size_t size) {
     if (size == 0 || size > OTA_TENSOR_NAME) return false;
     for (size_t i = 0; i < size;) {
-        utf8proc_int32_t character = 0;
-        const size_t bytes = character_at(name + i, size - i, &character);
-        if (bytes == 0 || character < 0x20) return false;
-        i += bytes;
+        utf8proc_int32_t character;
+        const utf8proc_ssize_t bytes = character_at(name + i, size - i, &character);
+        if (character < 0x20) return false;
+        i += (size_t)bytes;
     }
     return true;
 }
