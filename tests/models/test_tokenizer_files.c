@@ -87,12 +87,72 @@ static void test_folders(void **state) {
     put_text("tokenizer_config.json", "{\"do_lower_case\": false}");
     open_and_expect(".", "AB ab", "[UNK] a ##b");
     open_and_expect("vocab.txt", "AB", "a ##b");
+    put_text("tokenizer_config.json", "{\"do_lower_case\": true}");
+    open_and_expect(".", "AB ab", "a ##b a ##b");
+    put_text("tokenizer_config.json", " {} ");
+    open_and_expect(".", "AB ab", "a ##b a ##b");
     put_text("encoder.json", VOCAB);
-    put_text("vocab.bpe", "#version: 0.2\na b\n");
-    open_and_expect(".", "ab", "ab");
+    static const char *const merges[] = {"#version: 0.2\na b\n", "a b", "\n\na b\n\n",
+                                         "#version: 0.2\n\na b"};
+    for (size_t k = 0; k < sizeof merges / sizeof *merges; k++) {
+        put_text("vocab.bpe", merges[k]);
+        open_and_expect(".", "ab", "ab");
+    }
     put_text("tokenizer.json",
              "{" BYTES ", \"model\": {\"type\": \"BPE\", \"vocab\": " VOCAB ", \"merges\": []}}");
     open_and_expect(".", "ab", "a b");
+}
+
+/* An added token that stands alone: beside no letter, digit or underscore, whole or in pieces. */
+static void test_tokens_that_stand_alone(void **state) {
+    (void)state;
+    static const char *const rows[][2] = {{"word", "word"},
+                                          {"word a", "word \u0120 a"},
+                                          {"aword", "a"},
+                                          {"worda", "a"},
+                                          {"a_word", "a"},
+                                          {"\xFFword\xFF", "word"},
+                                          {"\xA9word", "word"},
+                                          {"\u00E9word", ""},
+                                          {"word\u00E9", ""},
+                                          {"word\xE4\xB8", "word"},
+                                          {"word,word", "word word"},
+                                          {"wordword", ""},
+                                          {"wordword word", "\u0120 word"}};
+    put_text("t.json",
+             "{" BYTES ", " MODEL ", \"added_tokens\": [{\"id\": 4, \"content\": \"word\", "
+             "\"single_word\": true, \"normalized\": false}]}");
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++)
+        open_and_expect("t.json", rows[k][0], rows[k][1]);
+}
+
+/* Frames of the older post-processors, and no more of them than there is room for. */
+static void test_frames(void **state) {
+    (void)state;
+    static const char *const processors[] = {"BertProcessing", "RobertaProcessing"};
+    for (int k = 0; k < 2; k++) {
+        char text[600];
+        (void)snprintf(text, sizeof text,
+                       "{" BYTES ", " MODEL
+                       ", \"added_tokens\": [{\"id\": 4, \"content\": \"<s>\", "
+                       "\"special\": true}, {\"id\": 5, \"content\": \"</s>\", \"special\": "
+                       "true}], \"post_processor\": {\"type\": \"%s\", \"cls\": [\"<s>\", 4], "
+                       "\"sep\": [\"</s>\", 5]}}",
+                       processors[k]);
+        put_text("t.json", text);
+        open_and_expect("t.json", "ab", "<s> ab </s>");
+        ota_tokenizer *tokenizer = open_path("t.json");
+        for (int after = 0; after < 2; after++) {
+            int32_t ids[2] = {-7, -7};
+            assert_int_equal(ota_tokenizer_frame(tokenizer, after, NULL, 0), 1);
+            assert_int_equal(ota_tokenizer_frame(tokenizer, after, ids, 0), 1);
+            assert_int_equal(ids[0], -7);
+            assert_int_equal(ota_tokenizer_frame(tokenizer, after, ids, 2), 1);
+            assert_int_equal(ids[0], 4 + after);
+            assert_int_equal(ids[1], -7);
+        }
+        ota_tokenizer_free(tokenizer);
+    }
 }
 
 /* ---- broken files ---- */
@@ -272,6 +332,17 @@ static void test_broken_lists(void **state) {
     refuse_all("pieces.txt", "pieces.txt", lines, sizeof lines / sizeof *lines);
 }
 
+static void test_broken_settings(void **state) {
+    (void)state;
+    static const broken rows[] = {
+        {"{\"do_lower_case\": false} @x", OTA_EFORMAT,
+         "not valid JSON: end of file expected near 'x'"},
+        {"{\"do_lower_case\" fals@e}", OTA_EFORMAT, "not valid JSON: ':' expected near 'false'"},
+    };
+    put_text("vocab.txt", "[UNK]\na\n");
+    refuse_all("./tokenizer_config.json", ".", rows, sizeof rows / sizeof *rows);
+}
+
 static void test_absent_and_special_files(void **state) {
     (void)state;
     ota_tokenizer *tokenizer;
@@ -346,6 +417,9 @@ int main(void) {
         IN_FOLDER(test_cuts_of_every_behavior),
         IN_FOLDER(test_broken_bytes_of_wordpiece),
         IN_FOLDER(test_folders),
+        IN_FOLDER(test_tokens_that_stand_alone),
+        IN_FOLDER(test_frames),
+        IN_FOLDER(test_broken_settings),
         IN_FOLDER(test_broken_json),
         IN_FOLDER(test_broken_vocabulary),
         IN_FOLDER(test_broken_members),

@@ -143,6 +143,26 @@ static void memory_of_sentencepiece(void **state) {
     }
 }
 
+/* Every place at which a text of a few characters over and over grows out of its memory. */
+static void memory_of_normalised_characters(void **state) {
+    (void)state;
+    static const char *const characters[] = {"\u4E2D", "\u0130", ",", "a\u0301"};
+    static const char *const pieces[] = {"[UNK]", "a"};
+    const ota_text texts[] = {{pieces[0], 5}, {pieces[1], 1}};
+    for (size_t k = 0; k < sizeof characters / sizeof *characters; k++) {
+        for (size_t before = 0; before < 5; before++) {
+            char text[400] = "aaaa";
+            size_t used = before;
+            while (used + 8 < sizeof text)
+                used += (size_t)snprintf(text + used, sizeof text - used, "%s", characters[k]);
+            source from = {.text = text};
+            from.parts = (ota_tokenizer_parts){
+                .size = sizeof from.parts, .model = "wordpiece", .pieces = texts, .piece_count = 2};
+            assert_true(refuse_in_turn(&from) > 5);
+        }
+    }
+}
+
 /* ---- files --------------------------------------------------------------------------------------- */
 
 static void put_text(const char *path, const char *text) { put(path, text, strlen(text)); }
@@ -192,6 +212,7 @@ int main(void) {
         cmocka_unit_test(memory_of_bpe),
         cmocka_unit_test(memory_of_wordpiece),
         cmocka_unit_test(memory_of_sentencepiece),
+        cmocka_unit_test(memory_of_normalised_characters),
         IN_FOLDER(memory_of_json),
         IN_FOLDER(memory_of_lists),
     };
