@@ -427,6 +427,40 @@ static void test_parts_are_checked(void **state) {
 }
 
 /* A caller built when the struct was shorter gets the defaults of what it does not know. */
+/* No pieces make no ids; what is no piece of a vocabulary has no id. */
+static void test_a_vocabulary_of_nothing(void **state) {
+    (void)state;
+    static const ota_tokenizer_parts parts = {
+        .size = sizeof parts, .source = "parts", .model = "bpe"};
+    ota_tokenizer *tokenizer = create(&parts);
+    ota_error error = {.message = ""};
+    int64_t count;
+    free(encode(tokenizer, "any text", 8, 0, &count));
+    assert_int_equal(count, 0);
+    assert_int_equal(ota_tokenizer_count(tokenizer), 0);
+    assert_int_equal(ota_tokenizer_id(tokenizer, (ota_text){"a", 1}), -1);
+    assert_null(ota_tokenizer_piece(tokenizer, 0).data);
+    assert_int_equal(ota_tokenizer_decode(tokenizer, NULL, 0, 0, NULL, 0, &count, &error), OTA_OK);
+    assert_int_equal(count, 0);
+    ota_tokenizer_free(tokenizer);
+    /* Pieces without kinds are normal ones. */
+    static const char *const spelled[] = {"<unk>", "\u2581", "a", "b", "ab"};
+    static const float scores[] = {0, -1, -2, -3, -1};
+    ota_text pieces[5];
+    for (int k = 0; k < 5; k++) pieces[k] = (ota_text){spelled[k], strlen(spelled[k])};
+    const ota_tokenizer_parts scored = {.size = sizeof scored,
+                                        .model = "sentencepiece",
+                                        .pieces = pieces,
+                                        .piece_count = 5,
+                                        .scores = scores,
+                                        .unknown = pieces[0]};
+    tokenizer = create(&scored);
+    expect_pieces(tokenizer, "ab ba", 0, "ab \u2581 b a");
+    expect_pieces(tokenizer, "abx", 0, "ab <unk>");
+    for (int k = 0; k < 5; k++) assert_int_equal(ota_tokenizer_is_special(tokenizer, k), 0);
+    ota_tokenizer_free(tokenizer);
+}
+
 static void test_parts_may_be_older(void **state) {
     (void)state;
     vocabulary *v = new_vocabulary();
@@ -500,6 +534,7 @@ int main(void) {
         cmocka_unit_test(test_arguments_are_checked),
         cmocka_unit_test(test_parts_of_characters),
         cmocka_unit_test(test_parts_are_checked),
+        cmocka_unit_test(test_a_vocabulary_of_nothing),
         cmocka_unit_test(test_parts_may_be_older),
         cmocka_unit_test(test_counts_of_wikitext),
     };

@@ -80,6 +80,38 @@ static void test_broken_bytes_of_wordpiece(void **state) {
                     "\uFFFD \uFFFD ##\uFFFD \uFFFD ##\uFFFD ##\uFFFD \uFFFD ##a");
 }
 
+/* Without a mark of what continues a word every piece begins one. */
+static void test_words_without_a_prefix(void **state) {
+    (void)state;
+    put_text("t.json",
+             "{\"decoder\": {\"type\": \"WordPiece\", \"prefix\": \"\", \"cleanup\": false}, "
+             "\"model\": {\"type\": \"WordPiece\", \"continuing_subword_prefix\": \"\", "
+             "\"vocab\": {\"[UNK]\": 0, \"a\": 1, \"b\": 2}}}");
+    ota_tokenizer *tokenizer = open_path("t.json");
+    static const int32_t ids[] = {1, 2, 1};
+    expect_pieces(tokenizer, "aba", 0, "a b a");
+    expect_text(tokenizer, ids, 3, 0, "a b a", 5);
+    ota_tokenizer_free(tokenizer);
+}
+
+/* Numbers that JSON has and no id may be, where they are no ids. */
+static void test_numbers_of_json(void **state) {
+    (void)state;
+    static const char *const numbers[] = {"-0.5", "-0e1", "-1", "0.25", "1E3", "-0E-2"};
+    for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++) {
+        char text[400];
+        (void)snprintf(text, sizeof text, "{\"dropped\": %s, " BYTES ", " MODEL "}", numbers[k]);
+        put_text("t.json", text);
+        open_and_expect("t.json", "ab", "ab");
+    }
+    put("t.json", "{\0}", 3);
+    ota_tokenizer *tokenizer;
+    ota_error error = {.message = ""};
+    assert_int_equal(ota_tokenizer_open(&tokenizer, "t.json", &error), OTA_EFORMAT);
+    assert_null(tokenizer);
+    assert_non_null(strstr(error.message, "at byte 1: "));
+}
+
 static void test_folders(void **state) {
     (void)state;
     put_text("vocab.txt", "[UNK]\na\r\n##b\n");
@@ -416,6 +448,8 @@ int main(void) {
         IN_FOLDER(test_tokenizer_json),
         IN_FOLDER(test_cuts_of_every_behavior),
         IN_FOLDER(test_broken_bytes_of_wordpiece),
+        IN_FOLDER(test_words_without_a_prefix),
+        IN_FOLDER(test_numbers_of_json),
         IN_FOLDER(test_folders),
         IN_FOLDER(test_tokens_that_stand_alone),
         IN_FOLDER(test_frames),
