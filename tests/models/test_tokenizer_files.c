@@ -158,6 +158,19 @@ static void test_tokens_that_stand_alone(void **state) {
         open_and_expect("t.json", rows[k][0], rows[k][1]);
 }
 
+/* Of added tokens that the normalizer makes one the first is found, and one that it makes nothing never is. */
+static void test_tokens_that_become_the_same(void **state) {
+    (void)state;
+    put_text("t.json",
+             "{" BYTES ", " MODEL ", \"normalizer\": {\"type\": \"Sequence\", \"normalizers\": "
+             "[{\"type\": \"Lowercase\"}, {\"type\": \"StripAccents\"}]}, \"added_tokens\": "
+             "[{\"id\": 4, \"content\": \"XY\", \"normalized\": true}, {\"id\": 5, \"content\": "
+             "\"xy\", \"normalized\": true}, {\"id\": 6, \"content\": \"xY\", \"normalized\": "
+             "true}, {\"id\": 7, \"content\": \"\u0301\", \"normalized\": true}]}");
+    open_and_expect("t.json", "xy XY xY", "XY \u0120 XY \u0120 XY");
+    open_and_expect("t.json", "a\u0301b", "ab");
+}
+
 /* Frames of the older post-processors, and no more of them than there is room for. */
 static void test_frames(void **state) {
     (void)state;
@@ -452,6 +465,7 @@ int main(void) {
         IN_FOLDER(test_numbers_of_json),
         IN_FOLDER(test_folders),
         IN_FOLDER(test_tokens_that_stand_alone),
+        IN_FOLDER(test_tokens_that_become_the_same),
         IN_FOLDER(test_frames),
         IN_FOLDER(test_broken_settings),
         IN_FOLDER(test_broken_json),
