@@ -279,6 +279,40 @@ static void layouts_agree(void **unused) {
     ota_assigner_free(assigner);
 }
 
+/* Potentials of one side alone are those that both sides have together. */
+static void sides_may_be_wanted_alone(void **unused) {
+    (void)unused;
+    static const int64_t shapes[][2] = {{23, 41}, {41, 23}, {300, 300}};
+    ota_assigner *assigner = assigner_of(1, NULL);
+    uint64_t seed = 9;
+    for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {
+        const int64_t rows = shapes[k][0], columns = shapes[k][1];
+        double *cost = take(rows * columns, sizeof *cost);
+        for (int64_t at = 0; at < rows * columns; at++) cost[at] = unit_draw(&seed);
+        ota_assignments batch = {.size = sizeof batch,
+                                 .count = 1,
+                                 .rows = rows,
+                                 .columns = columns,
+                                 .costs = cost,
+                                 .type = OTA_F64,
+                                 .row_stride = columns,
+                                 .column_stride = 1};
+        outputs both = want(&batch, rows, columns, least(rows, columns));
+        assert_int_equal(ota_assign(assigner, &batch, NULL), OTA_OK);
+        double *u = take(rows, sizeof *u), *v = take(columns, sizeof *v);
+        batch.bound = NULL;
+        batch.row_potential = u, batch.column_potential = NULL;
+        assert_int_equal(ota_assign(assigner, &batch, NULL), OTA_OK);
+        batch.row_potential = NULL, batch.column_potential = v;
+        assert_int_equal(ota_assign(assigner, &batch, NULL), OTA_OK);
+        assert_memory_equal(u, both.u, sizeof *u * (size_t)rows);
+        assert_memory_equal(v, both.v, sizeof *v * (size_t)columns);
+        drop(&both);
+        free(cost), free(u), free(v);
+    }
+    ota_assigner_free(assigner);
+}
+
 /* A problem that fails says so and leaves the others alone; very large costs are no failure. */
 static void failures_stay_their_own(void **unused) {
     (void)unused;
@@ -372,6 +406,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_problems_are_optimal),
         cmocka_unit_test(bounds_are_met_whatever_runs),
+        cmocka_unit_test(sides_may_be_wanted_alone),
         cmocka_unit_test(layouts_agree),
         cmocka_unit_test(failures_stay_their_own),
         cmocka_unit_test(input_is_refused),
