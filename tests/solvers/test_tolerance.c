@@ -241,6 +241,27 @@ static void a_streamed_plan_that_fails_says_why(void **unused) {
     assert_int_equal(run(&t), OTA_TOL_UNREACHABLE);
 }
 
+/* Below twice 8 u + u R / (4 tau), R the range of the scores, f32 is not asked [numeric policy 3.5]. */
+static void the_range_of_the_scores_sets_the_floor(void **unused) {
+    (void)unused;
+    if (on_other_backend()) skip(); /* computes in f64 */
+    enum { SIDE = 70 };
+    static stage t;
+    for (int which = 0; which < 6; which++) {
+        fill(&t, "softmax/exact", SIDE, SIDE, which % 3 == 0 ? 0.5 : 3.0 * (which % 3), 0.0, 7);
+        from_scores(&t);
+        float low = t.scores[0], high = low;
+        for (int64_t p = 1; p < SIDE * SIDE; p++) {
+            low = fminf(low, t.scores[p]);
+            high = fmaxf(high, t.scores[p]);
+        }
+        const double floor = 0x1p-24 * (8.0 + (double)(high - low) / 4.0);
+        t.options.tolerance = (which < 3 ? 1.9 : 2.1) * floor;
+        assert_int_equal(run(&t), OTA_OK);
+        assert_int_equal(t.result.promoted, which < 3);
+    }
+}
+
 /* Fixed rounds on a matrix of f32 scores stay in f32 and within the bound of weights from bare scores. */
 static void scores_in_f32_keep_the_bound(void **unused) {
     (void)unused;
@@ -378,6 +399,7 @@ int main(void) {
         cmocka_unit_test(streaming_changes_no_bit),
         cmocka_unit_test(a_limit_below_every_path_names_the_least),
         cmocka_unit_test(a_streamed_plan_that_fails_says_why),
+        cmocka_unit_test(the_range_of_the_scores_sets_the_floor),
         cmocka_unit_test(scores_in_f32_keep_the_bound),
         cmocka_unit_test(dense_matrices_change_no_bit),
         cmocka_unit_test(slow_rounds_are_extrapolated),
