@@ -510,10 +510,44 @@ static void test_workspace(void **state) {
     free(t);
 }
 
+/* Two neighbours of a row, or of a column, are one word, 0 beyond the last, whatever the strides. */
+static void test_words(void **state) {
+    (void)state;
+    enum { ROWS = 5, COLUMNS = 7 };
+    static const int64_t strides[][2] = {{COLUMNS, 1},  {1, ROWS}, {-2 * COLUMNS, 2},
+                                         {COLUMNS, -1}, {0, 1},    {1, 0}};
+    uint16_t data[4 * ROWS * COLUMNS];
+    uint32_t words[ROWS * COLUMNS];
+    for (int k = 0; k < 4 * ROWS * COLUMNS; k++) data[k] = (uint16_t)(0x1234 + 97 * k);
+    for (size_t k = 0; k < sizeof strides / sizeof *strides; k++) {
+        uint16_t *const first = data + 2 * ROWS * COLUMNS;
+        const int64_t down = strides[k][0], right = strides[k][1];
+        ota_array a = ota_array_of(first, OTA_BF16, 1, 1, ROWS, COLUMNS);
+        a.stride[2] = down, a.stride[3] = right;
+        ota_pairs_along(&a, 0, 0, 0, ROWS, words);
+        for (int64_t r = 0; r < ROWS; r++) {
+            for (int64_t c = 0; c < COLUMNS; c += 2) {
+                const uint16_t *at = first + r * down + c * right;
+                const uint32_t next = c + 1 < COLUMNS ? at[right] : 0;
+                assert_int_equal(words[r * half_of(COLUMNS) + c / 2], *at | next << 16);
+            }
+        }
+        ota_pairs_across(&a, 0, 0, 0, ROWS, words);
+        for (int64_t r = 0; r < ROWS; r += 2) {
+            for (int64_t c = 0; c < COLUMNS; c++) {
+                const uint16_t *at = first + r * down + c * right;
+                const uint32_t next = r + 1 < ROWS ? at[down] : 0;
+                assert_int_equal(words[r / 2 * COLUMNS + c], *at | next << 16);
+            }
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_forward_kernel),     cmocka_unit_test(test_gradient_kernel),
-        cmocka_unit_test(test_error_beside_plain), cmocka_unit_test(test_small_numbers),
-        cmocka_unit_test(test_same_bits),          cmocka_unit_test(test_workspace)};
+        cmocka_unit_test(test_words),           cmocka_unit_test(test_forward_kernel),
+        cmocka_unit_test(test_gradient_kernel), cmocka_unit_test(test_error_beside_plain),
+        cmocka_unit_test(test_small_numbers),   cmocka_unit_test(test_same_bits),
+        cmocka_unit_test(test_workspace)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
