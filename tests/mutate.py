@@ -233,9 +233,9 @@ class Bench:
         own = self.hits[fault.file]
 
         def worth(test: str) -> float:
-            plain = test.startswith(PLAIN)
-            named = fault.file.startswith(PLAIN_FOLDER) if plain else test[5:] in Path(fault.file).stem
-            chance = own[test] + 0.05 * near[test] + (1.0 if named else 0.05 if plain else 0.1)
+            plain = fault.file.startswith(PLAIN_FOLDER)
+            named = test.startswith(PLAIN) if plain else test[5:] in Path(fault.file).stem
+            chance = own[test] + 0.05 * near[test] + (1.0 if named else 0.1)
             return chance / (self.build.seconds[test] + LINK_SECONDS)
 
         return sorted(tests, key=worth, reverse=True)
@@ -259,6 +259,8 @@ class Bench:
             return None
         tests = self.reaching(fault)
         caught = self.caught(self.build, tests)
+        if caught and caught.startswith(PLAIN):
+            self.acquit(self.build, caught.split()[0])
         if caught:
             self.hits[fault.file][caught.split()[0]] += 1
             (self.folder / "hits.json").write_text(json.dumps(self.hits), encoding="utf-8")
