@@ -124,7 +124,30 @@ static void random_problems(void **unused) {
     assert_true((double)reached >= 0.99 * (double)reachable);
 }
 
+/* As many keys as queries and one unit of room in each: a matching, whose potentials are those of capacities. */
+static void squares_of_capacity(void **unused) {
+    (void)unused;
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        const int64_t n = 1 + (int64_t)(seed % 12);
+        stage *x = set_stage(n, n);
+        fill_normal(x, 500 + seed);
+        for (int64_t k = 0; k < n * n; k++) x->s[k] += seed % 2 == 0 ? 10.0 : -10.0;
+        assert_int_equal(solve_by(x, "hard/capped:1", "auto", 1.0, 1e-9), OTA_OK);
+        for (int64_t i = 0; i < n; i++) {
+            assert_true(x->g[i] <= 0.0);
+            spec_check("LIT-08", fabs(x->row[i] - 1.0) + fabs(x->column[i] - 1.0), 0.0);
+            for (int64_t j = 0; j < n; j++) {
+                const double slack = x->s[i * n + j] + x->f[i] + x->g[j];
+                const double off = x->p[i * n + j] > 0.0 ? fabs(slack) : slack;
+                spec_check("ELA-01 LIT-08", off, 64.0 * DBL_EPSILON * (10.0 + (double)n));
+            }
+        }
+        free(x);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(random_problems)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(random_problems),
+                                       cmocka_unit_test(squares_of_capacity)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
