@@ -459,8 +459,48 @@ static void refusals(void **unused) {
     }
 }
 
+/* Each array that the judge reads, too long by one in each dimension: the sentence has all eight numbers. */
+static void shapes_that_do_not_fit(void **unused) {
+    (void)unused;
+    enum { B = 2, H = 3, N = 4, M = 5 };
+    static double scores[B * H * N * M], data[4 * B * H * N * M];
+    static const struct {
+        const char *field;
+        size_t offset;
+        int64_t rows, columns;
+    } rows[] = {{"coupling", offsetof(ota_arrays, coupling), N, M},
+                {"row_potential", offsetof(ota_arrays, row_potential), 1, N},
+                {"column_potential", offsetof(ota_arrays, column_potential), 1, M},
+                {"sink", offsetof(ota_arrays, sink), 1, N},
+                {"remaining", offsetof(ota_arrays, remaining), 1, M}};
+    const ota_problem problem = {.size = sizeof problem,
+                                 .scores = ota_array_of(scores, OTA_F64, B, H, N, M)};
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        for (int d = 0; d < 4; d++) {
+            ota_arrays a = {.size = sizeof a};
+            int64_t size[] = {B, H, rows[k].rows, rows[k].columns};
+            size[d]++;
+            *(ota_array *)(void *)((char *)&a + rows[k].offset) =
+                ota_array_of(data, OTA_F64, size[0], size[1], size[2], size[3]);
+            ota_certificate found = {.size = sizeof found};
+            ota_error error;
+            char wanted[200];
+            (void)snprintf(
+                wanted, sizeof wanted,
+                "%s has shape [%d, %d, %d, %d] where [%d, %d, %d, %d] of floats is needed",
+                rows[k].field, (int)size[0], (int)size[1], (int)size[2], (int)size[3], B, H,
+                (int)rows[k].rows, (int)rows[k].columns);
+            assert_int_equal(ota_certify(&problem, NULL, &a, &found, NULL, &error), OTA_EINVAL);
+            assert_string_equal(error.field, rows[k].field);
+            assert_string_equal(error.message, wanted);
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shapes_that_do_not_fit),
+
         cmocka_unit_test(every_cell),
         cmocka_unit_test(sinks),
         cmocka_unit_test(wrong_plans_are_seen),
