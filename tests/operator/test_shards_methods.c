@@ -337,6 +337,7 @@ static void compare(const scene *s, const share *p) {
     expect(c, "primal", a->primal, b->primal, 100.0 * N * t);
     expect(c, "dual", a->dual, b->dual, 100.0 * N * t);
     expect(c, "entropy", a->entropy, b->entropy, N * t);
+    expect(c, "cap_error", a->cap_error, b->cap_error, t);
     if (strchr(c->method, '/') != NULL)
         assert_true(a->column_error <= (c->narrow ? 2.0e-5 : 1.0e-10));
     assert_true(a->row_error <= (c->narrow ? 2.0e-5 : 1.0e-10));
