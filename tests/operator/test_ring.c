@@ -436,6 +436,14 @@ static void refusals_name_what_a_ring_lacks(void **state) {
         }
         crew_free(c);
     }
+    /* A ring of one rank has nobody to send to. */
+    draw(s, &refusals[3].cell, 900);
+    cut(s, 1, OTA_SHARES_IN_ORDER, false);
+    crew *c = crew_of(1, OTA_SHARES_IN_ORDER);
+    c->rank[0].to.send_receive = NULL;
+    crew_run(c, solve_part, s);
+    assert_int_equal(s->part[0].status, OTA_OK);
+    crew_free(c);
     free(s);
 }
 
