@@ -210,7 +210,6 @@ static void assemble_chunk(void *context, int64_t chunk, int worker) {
                      *moved = n->move + i * state->pass.stride;
         double sum = 0.0, mass = 0.0, leak = 0.0, h;
         n->row_sum[i] = 0.0;
-        n->row_right[i] = 0.0;
         if (!(head->f[i] > -INFINITY)) {
             memset(w, 0, (size_t)state->pass.stride * sizeof *w);
             continue;
