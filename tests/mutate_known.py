@@ -1,4 +1,4 @@
-"""Plants the faults of tests/mutants_known.txt in a copy of the sources; the test named beside each must fail.
+"""Plants the faults of tests/mutants_known.txt in a copy of the sources; the test beside each must fail.
 
     mutate_known.py [--folder BUILD] [--jobs J] [--only WORD]
 

@@ -169,7 +169,7 @@ static void put_text(const char *path, const char *text) { put(path, text, strle
 
 static void memory_of_json(void **state) {
     (void)state;
-    static const char *const files[] = {
+    static const char pairs[] =
         "{\"version\": \"1.0\", \"model\": {\"type\": \"BPE\", \"merges\": [[\"a\", \"b\"], "
         "[\"ab\", "
         "\"ab\"]], \"vocab\": {\"\\u0061\": 0, \"b\": 1, \"ab\": 2, \"abab\": 3, \"\u0120\": 4}}, "
@@ -182,13 +182,16 @@ static void memory_of_json(void **state) {
         "\"normalized\": true, \"single_word\": false}], \"post_processor\": {\"type\": "
         "\"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": \"x\"}}, {\"Sequence\": "
         "{}}], \"special_tokens\": {\"x\": {\"ids\": [5]}}}, \"decoder\": {\"type\": "
-        "\"ByteLevel\"}}",
+        "\"ByteLevel\"}}";
+    static const char words[] =
         "{\"normalizer\": {\"type\": \"BertNormalizer\"}, \"pre_tokenizer\": {\"type\": "
         "\"BertPreTokenizer\"}, \"model\": {\"type\": \"WordPiece\", \"unk_token\": \"[UNK]\", "
         "\"vocab\": {\"[UNK]\": 0, \"a\": 1, \"##b\": 2, \"##a\": 3, \",\": 4, \"17\": 5}}, "
-        "\"added_tokens\": [{\"id\": 0, \"content\": \"[UNK]\", \"special\": true}]}",
+        "\"added_tokens\": [{\"id\": 0, \"content\": \"[UNK]\", \"special\": true}]}";
+    static const char marks[] =
         "{\"pre_tokenizer\": {\"type\": \"Punctuation\"}, \"normalizer\": {\"type\": \"NFKD\"}, "
-        "\"model\": {\"type\": \"WordPiece\", \"vocab\": {\"[UNK]\": 0, \"a\": 1}}}"};
+        "\"model\": {\"type\": \"WordPiece\", \"vocab\": {\"[UNK]\": 0, \"a\": 1}}}";
+    static const char *const files[] = {pairs, words, marks};
     for (size_t k = 0; k < sizeof files / sizeof *files; k++) {
         put_text("t.json", files[k]);
         const source from = {.path = "t.json", .text = long_text("\xE4\xB8 \u4E2D A\u0301\t")};

@@ -174,9 +174,10 @@ def test_a_process_holds_only_its_rows(folder: Path) -> None:
         "most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss; "
         "open(f'held.{os.getpid()}', 'w').write(str(most)); sys.exit(code)"
     )
-    words = "attend q.npy k.npy v.npy --method softmax --shard rows --threads 1 -o out.npy".split()
+    command = [PROGRAM, "attend", "q.npy", "k.npy", "v.npy", "-o", "out.npy", "--coupling", "c.npy"]
+    words = ["--method", "softmax", "--shard", "rows", "--threads", "1"]
     done = subprocess.run(
-        [str(MPIRUN), "-n", str(ranks), sys.executable, "-c", script, PROGRAM, *words, "--coupling", "c.npy"],
+        [str(MPIRUN), "-n", str(ranks), sys.executable, "-c", script, *command, *words],
         cwd=folder, capture_output=True, text=True, timeout=120, env=environment(**ALLOWED),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
