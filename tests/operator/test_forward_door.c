@@ -248,6 +248,9 @@ static void masses_are_refused(void **unused) {
     BAD("column_mass", t->problem.column_mass = vector(t->nu, M));
     REFUSED("softmax/prefix", OTA_EINVAL, "column_mass", t->problem.column_mass = vector(t->nu, M));
     REFUSED("softmax/exact", OTA_EINVAL, "column_mass", t->problem.column_mass = vector(t->nu, 3));
+    BAD("row_mass", (t->problem.row_mass = vector(t->mu, N), t->problem.row_mass.size[2] = 0));
+    REFUSED("softmax/exact", OTA_EINVAL, "column_mass",
+            (t->problem.column_mass = vector(t->nu, M), t->problem.column_mass.size[2] = 0));
     REFUSED("softmax/exact", OTA_EINVAL, "column_mass",
             (t->nu[0] = -0.1, t->problem.column_mass = vector(t->nu, M)));
     REFUSED("softmax/exact", OTA_EINVAL, "column_mass", term(t, OTA_TERM_SINK, absent, 0.0));
