@@ -302,13 +302,15 @@ static double slope_of(const double *x, const double *y, int count) {
 }
 
 /* |slope of log time against log V - what it must be| over four V: of rows, or of one balanced round, what eight more
- * rounds add. Other work on the machine only adds time, so the best of a few tries counts. */
+ * rounds add. Other work on the machine only adds time, so the best of a few tries counts; and where a kernel of V x V
+ * leaves a cache the line bends, so that balanced tries take turns between two sets of V. */
 static double complexity(trial *t, bool balanced) {
-    static const int64_t sizes[2][4] = {{1024, 4096, 16384, 65536}, {128, 256, 512, 768}};
+    static const int64_t sizes[3][4] = {
+        {1024, 4096, 16384, 65536}, {128, 256, 512, 768}, {192, 256, 320, 384}};
     double least = HUGE_VAL, keys[4], seconds[4];
     for (int tries = 0; tries < 40 && !(least <= 0.1); tries++) {
         for (int k = 0; k < 4; k++) {
-            const int64_t size = sizes[balanced ? 1 : 0][k];
+            const int64_t size = sizes[balanced ? 1 + tries % 2 : 0][k];
             double time = statement_forward_seconds(t, size, balanced ? 12 : 0);
             if (balanced) time = (time - statement_forward_seconds(t, size, 4)) / 8.0;
             keys[k] = log((double)size);
