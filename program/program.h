@@ -323,8 +323,7 @@ enum {
 };
 
 typedef struct tool_gradients tool_gradients;
-typedef struct tool_shard tool_shard; /* shard.h */
-typedef struct tool_rows tool_rows;   /* rows.h */
+typedef struct tool_rows tool_rows; /* rows.h */
 
 typedef struct tool_solution {
     ota_status status; /* OTA_NOT_CONVERGED where the library said OTA_PARTIAL without leave */

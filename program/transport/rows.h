@@ -4,11 +4,11 @@
 
 #include "program/program.h"
 
-typedef struct tool_rows {
+struct tool_rows {
     ota_array mine; /* dense: the lines that this process holds */
     int dimension;  /* the one that has them; -1: mine is all there is */
     int64_t total;  /* lines of all processes */
-} tool_rows;
+};
 
 /* Elements of rows[number], rounded to `type`; starts all zeros but for these. */
 typedef struct tool_rows_reader {

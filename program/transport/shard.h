@@ -7,13 +7,13 @@
 enum { TOOL_SHARD_STOPPED = -1 }; /* another process failed and tells */
 
 /* Views of this process's rows; borrows the whole problem. */
-struct tool_shard {
+typedef struct tool_shard {
     ota_communicator with;
     ota_problem problem;
     ota_array values;
     ota_term terms[TOOL_MAX_TERMS];
     ota_support supports[TOOL_MAX_SUPPORTS];
-};
+} tool_shard;
 
 int tool_shard_open(tool_context *context, const tool_problem *whole, tool_shard *shard);
 /* This process's lines of dimension `k` of what may have been read whole; where that has not `total`, one line stands for

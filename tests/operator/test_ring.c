@@ -459,26 +459,7 @@ static void a_rank_that_fails_ends_all(void **state) {
         draw(s, &cells[tried[k]], 400);
         s->gradients = is_differentiated(s->cell);
         cut(s, RANKS, OTA_SHARES_IN_ORDER, false);
-        bool finished = false;
-        for (int64_t at = 1; !finished; at += 1 + at / 4) {
-            crew *c = crew_of(RANKS, OTA_SHARES_IN_ORDER);
-            const int fails = (int)(at % RANKS);
-            c->rank[fails].fail_at = at;
-            crew_run(c, solve_part, s);
-            finished = !c->dead;
-            for (int r = 0; r < RANKS && c->dead; r++) {
-                const rows *p = &s->part[r];
-                const ota_status last = p->status < OTA_OK ? p->status : p->reversed;
-                if (r == fails) assert_int_equal(last, OTA_ECOMM);
-                assert_true(last == OTA_ECOMM || last >= OTA_OK);
-                named |= strstr(p->error.message, ", round ") != NULL;
-                if (p->status == OTA_ECOMM && p->result.status == OTA_ECOMM && p->n > 0)
-                    assert_true(isnan(p->out[0]));
-                if (p->reversed == OTA_ECOMM && p->backward.status == OTA_ECOMM && p->n > 0)
-                    assert_true(isnan(p->dq[0]) && isnan(p->dk[0]));
-            }
-            crew_free(c);
-        }
+        named |= fail_in_turn(s, RANKS, 4);
     }
     assert_true(named);
     free(s);

@@ -124,21 +124,6 @@ static void the_same_bits_for_any_threads(void **state) {
 
 /* ---- certificates --------------------------------------------------------------------------------- */
 
-static ota_certificate judged[CREW_MOST];
-
-static void judge_part(crew_rank *rank, void *context) {
-    scene *s = context;
-    rows *r = &s->part[rank->to.rank];
-    setting now;
-    rank->to.keys = OTA_KEYS_IN_RING;
-    solve(s, r, &rank->to);
-    set(&now, s, r, &rank->to);
-    judged[rank->to.rank] = (ota_certificate){.size = sizeof(ota_certificate)};
-    if (r->status >= OTA_OK)
-        r->reversed = ota_certify(&now.problem, &now.options, &now.arrays, &judged[rank->to.rank],
-                                  NULL, &r->error);
-}
-
 /* The judge, who gathers, finds the optimum of what went round. */
 static void certificates_are_tight(void **state) {
     (void)state;
@@ -212,25 +197,7 @@ static void a_rank_that_fails_ends_all(void **state) {
         draw(s, &shares[tried[k]].cell, 3400);
         s->gradients = true;
         cut(s, RANKS, OTA_SHARES_IN_ORDER, false);
-        bool finished = false;
-        for (int64_t at = 1; !finished; at += 1 + at / 3) {
-            crew *c = crew_of(RANKS, OTA_SHARES_IN_ORDER);
-            const int fails = (int)(at % RANKS);
-            c->rank[fails].fail_at = at;
-            crew_run(c, solve_part, s);
-            finished = !c->dead;
-            for (int r = 0; r < RANKS && c->dead; r++) {
-                const rows *p = &s->part[r];
-                const ota_status last = p->status < OTA_OK ? p->status : p->reversed;
-                if (r == fails) assert_int_equal(last, OTA_ECOMM);
-                assert_true(last == OTA_ECOMM || last >= OTA_OK);
-                if (p->status == OTA_ECOMM && p->result.status == OTA_ECOMM && p->n > 0)
-                    assert_true(isnan(p->out[0]));
-                if (p->reversed == OTA_ECOMM && p->backward.status == OTA_ECOMM && p->n > 0)
-                    assert_true(isnan(p->dq[0]) && isnan(p->dk[0]));
-            }
-            crew_free(c);
-        }
+        (void)fail_in_turn(s, RANKS, 3);
     }
     free(s);
 }

@@ -165,21 +165,6 @@ static void tangents_of_a_ring_are_those_of_one_process(void **state) {
 
 /* ---- certificates --------------------------------------------------------------------------------- */
 
-static ota_certificate judged[CREW_MOST];
-
-static void judge_part(crew_rank *rank, void *context) {
-    scene *s = context;
-    rows *r = &s->part[rank->to.rank];
-    setting now;
-    rank->to.keys = OTA_KEYS_IN_RING;
-    solve(s, r, &rank->to);
-    set(&now, s, r, &rank->to);
-    judged[rank->to.rank] = (ota_certificate){.size = sizeof(ota_certificate)};
-    if (r->status >= OTA_OK)
-        r->reversed = ota_certify(&now.problem, &now.options, &now.arrays, &judged[rank->to.rank],
-                                  NULL, &r->error);
-}
-
 /* The judge, who gathers, finds the optimum of what went round. */
 static void certificates_of_a_ring_are_tight(void **state) {
     (void)state;

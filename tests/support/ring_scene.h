@@ -328,4 +328,46 @@ static inline void move_part(crew_rank *rank, void *context) {
     move(s, &s->part[rank->to.rank], &rank->to);
 }
 
+static ota_certificate judged[CREW_MOST];
+
+static inline void judge_part(crew_rank *rank, void *context) {
+    scene *s = context;
+    rows *r = &s->part[rank->to.rank];
+    setting now;
+    rank->to.keys = OTA_KEYS_IN_RING;
+    solve(s, r, &rank->to);
+    set(&now, s, r, &rank->to);
+    judged[rank->to.rank] = (ota_certificate){.size = sizeof(ota_certificate)};
+    if (r->status >= OTA_OK)
+        r->reversed = ota_certify(&now.problem, &now.options, &now.arrays, &judged[rank->to.rank],
+                                  NULL, &r->error);
+}
+
+/* Makes one message of a call fail after another, each `growth`-th part further on, until none does: all ranks end alike. Did
+ * some sentence name a round? */
+static inline bool fail_in_turn(scene *s, int ranks, int64_t growth) {
+    bool named = false;
+    bool finished = false;
+    for (int64_t at = 1; !finished; at += 1 + at / growth) {
+        crew *c = crew_of(ranks, OTA_SHARES_IN_ORDER);
+        const int fails = (int)(at % ranks);
+        c->rank[fails].fail_at = at;
+        crew_run(c, solve_part, s);
+        finished = !c->dead;
+        for (int r = 0; r < ranks && c->dead; r++) {
+            const rows *p = &s->part[r];
+            const ota_status last = p->status < OTA_OK ? p->status : p->reversed;
+            if (r == fails) assert_int_equal(last, OTA_ECOMM);
+            assert_true(last == OTA_ECOMM || last >= OTA_OK);
+            named |= strstr(p->error.message, ", round ") != NULL;
+            if (p->status == OTA_ECOMM && p->result.status == OTA_ECOMM && p->n > 0)
+                assert_true(isnan(p->out[0]));
+            if (p->reversed == OTA_ECOMM && p->backward.status == OTA_ECOMM && p->n > 0)
+                assert_true(isnan(p->dq[0]) && isnan(p->dk[0]));
+        }
+        crew_free(c);
+    }
+    return named;
+}
+
 #endif
