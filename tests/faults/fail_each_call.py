@@ -12,10 +12,11 @@ way no signal, no block of memory and no descriptor held that the run without fa
 temporary file.
 
     python3 tests/faults/fail_each_call.py --program build/otattn --library build/tests/libfailing_calls.so
-        [--only NAME]... [--begin NAME] [--sample N] [--once] [--record FILE]
+        [--only NAME]... [--begin NAME] [--sample N] [--once] [--statements] [--record FILE]
 
 With --record a command whose calls all failed as they should becomes a row of FILE, and later runs of the
-same program leave it out but count it.
+same program leave it out but count it. With --statements the commands are not those of the table but
+`verify --only ID`, for each of its ids.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import os
 import random
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections import Counter
@@ -348,10 +350,18 @@ class Driver:
         return sums
 
 
+def statements(program: Path) -> list[Command]:
+    """A command for each id that `verify` checks."""
+    done = subprocess.run([program, "verify", "--json"], capture_output=True, text=True, check=True)
+    ids = dict.fromkeys(check["id"] for check in json.loads(done.stdout)["checks"])
+    return [Command(f"verify {name}", f"verify --only {name} --json", codes=(3,)) for name in ids]
+
+
 def chosen(options: argparse.Namespace) -> list[Command]:
-    names = [command.name for command in COMMANDS]
+    commands = statements(options.program) if options.statements else COMMANDS
+    names = [command.name for command in commands]
     first = names.index(options.begin) if options.begin else 0
-    return [command for command in COMMANDS[first:] if command.name.startswith(tuple(options.only or [""]))]
+    return [command for command in commands[first:] if command.name.startswith(tuple(options.only or [""]))]
 
 
 def tested(options: argparse.Namespace) -> str:
@@ -372,6 +382,7 @@ def main() -> int:
     parser.add_argument(
         "--once", action="store_true", help="a site that failed in one command is not tried in the next"
     )
+    parser.add_argument("--statements", action="store_true", help="the commands are verify's ids, one by one")
     parser.add_argument("--record", type=Path, help="a CSV file of the commands that are done")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)

@@ -1,17 +1,18 @@
-"""Fails every call that the library makes while a C test program runs, one at a time.
+"""Fails every call that the library makes while a C test runs, one at a time.
 
-A first run of the program counts its calls by site (failing_calls.h). Sites whose innermost function is the
-library's then fail, the first call and the last, with each failure of their kind; what a test itself asks
-for is left alone. A test may then fail by its own checks, which is a refusal that it met, or go on as before.
-What must not be: a signal (cmocka tells of them), a run that does not end, or, where all tests pass, a block
-or descriptor held that the run without failure does not hold. Blocks of tests that a failed check left are
-nobody's.
+The tests of a program run one by one (OTATTN_FAULT_TEST of failing_calls.h). A first run of each counts its
+calls by site. Sites whose innermost function is the library's then fail, the first call and the last, with
+each failure of their kind; what a test itself asks for is left alone. Where several tests of a program
+reach a site, the quickest has its calls failed. A test may then fail by its own checks, which is a refusal
+that it met, or go on as before. What must not be: a signal (cmocka tells of them), a run that does not end,
+or, where the test passes, a block or descriptor held that the run without failure does not hold. Blocks of
+a test that a failed check left are nobody's.
 
     python3 tests/faults/fail_test_programs.py --tests build/tests --archives build
         --library build/tests/libfailing_calls.so
         [--only NAME]... [--sample N] [--slowest SECONDS] [--record FILE]
 
-Programs that take longer than --slowest are left out, with their names; random tests run every 40th case.
+Tests that take longer than --slowest are left out, with their names; random tests run every 40th case.
 With --record a program whose calls all failed as they should becomes a row of FILE, and later runs of the
 same program leave it out but count it.
 """
@@ -21,12 +22,14 @@ from __future__ import annotations
 import argparse
 import concurrent.futures
 import random
+import re
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from fail_each_call import memory_folder
@@ -55,35 +58,40 @@ def names_of(archives: Iterable[Path]) -> set[str]:
 
 
 class Program:
-    """A test program, its run without failure, and what may fail in it."""
+    """A program of tests, and how one of them is run."""
 
     def __init__(self, path: Path, library: Path, own: set[str], place: Path):
-        self.path, self.library, self.place = path, library, place
+        self.path, self.library, self.own, self.place = path, library, own, place
         self.symbols = Symbols(path)
-        begun = time.monotonic()
-        self.whole = self.run("whole")
-        self.seconds = time.monotonic() - begun
-        sites = self.whole.log.sites.values()
-        self.sites = [site for site in sites if not site.foreign and self.caller(site) in own]
 
-    def run(self, name: str, wish: str = "") -> Run:
+    def run(self, name: str, test: str = "*", wish: str = "") -> Run:
         with tempfile.TemporaryDirectory(dir=self.place) as folder:
-            log = self.place / f"{name}.log"
-            more = {"OTATTN_TEST_STRIDE": STRIDE, "OMP_NUM_THREADS": "1"}
+            log = self.place / f"{self.path.name}-{name}.log"
+            more = {"OTATTN_TEST_STRIDE": STRIDE, "OMP_NUM_THREADS": "1", "OTATTN_FAULT_TEST": test}
             return run(self.library, [str(self.path)], Path(folder), log, wish, **more)
 
-    def caller(self, site: Site) -> str:
-        """Who called: the innermost function of the program itself."""
-        frames = (frame for frame in site.frames if frame.startswith("program+"))
-        return next((self.symbols.name(frame) for frame in frames), "")
+    def tests(self) -> list[Test]:
+        """The tests that it says it runs, the quickest first."""
+        done = self.run("all")
+        names = re.findall(r"^\[ RUN +\] (\w+)$", done.out.decode(errors="replace"), re.MULTILINE)
+        return sorted((Test(self, name) for name in dict.fromkeys(names)), key=lambda test: test.seconds)
 
-    def wishes(self) -> list[tuple[Site, str]]:
-        return [
-            (site, f"{site.key}:{occurrence}:{failure}")
-            for site in self.sites
-            for failure in FAILURES[site.kind]
-            for occurrence in sorted({1, site.calls})
-        ]
+    def calls(self, site: Site) -> bool:
+        """Whether the innermost function of the program itself is the library's."""
+        frames = (frame for frame in site.frames if frame.startswith("program+"))
+        return next((self.symbols.name(frame) for frame in frames), "") in self.own
+
+
+class Test:
+    """One test, its run without failure, and what may fail in it."""
+
+    def __init__(self, program: Program, name: str):
+        self.program, self.name = program, name
+        begun = time.monotonic()
+        self.whole = program.run("whole", name)
+        self.seconds = time.monotonic() - begun
+        sites = self.whole.log.sites.values()
+        self.sites = [site for site in sites if not site.foreign and program.calls(site)]
 
     def wrong(self, done: Run, wish: str) -> str:
         """What is wrong about a run; "" when nothing is."""
@@ -106,23 +114,97 @@ class Program:
             and not (site.foreign or site.kept)
         ]
         if leaks:
-            return f"{leaks[0].held} blocks more held of {self.symbols.stack(leaks[0])}"
+            return f"{leaks[0].held} blocks more held of {self.program.symbols.stack(leaks[0])}"
         if done.log.descriptors > self.whole.log.descriptors:
             return "a descriptor more"
         return ""
 
 
-def attempt(program: Program, site: Site, wish: str, name: str) -> tuple[Run, str]:
-    done = program.run(name, wish)
-    wrong = program.wrong(done, wish)
-    if wrong:
-        kind = f"{site.kind} {wish.rsplit(':', 1)[1]}, call {wish.split(':')[1]} of {site.calls}"
+@dataclass
+class Trial:
+    test: Test
+    site: Site
+    wish: str  # of OTATTN_FAULT
+
+    def attempt(self, name: str) -> tuple[Run, str]:
+        program = self.test.program
+        done = program.run(name, self.test.name, self.wish)
+        wrong = self.test.wrong(done, self.wish)
+        if wrong:
+            _, call, what = self.wish.split(":")
+            print(
+                f"WRONG {program.path.name}, {self.test.name}: {self.site.kind} {what}, "
+                f"call {call} of {self.site.calls}: {wrong}\n    at {program.symbols.stack(self.site)}\n"
+                f"    said: {done.error.strip()[-300:]}",
+                flush=True,
+            )
+        return done, wrong
+
+
+def trials(tests: Iterable[Test]) -> list[Trial]:
+    """Each site in the first of the tests that reaches it."""
+    found, known = [], set()
+    for test in tests:
+        for site in test.sites:
+            if site.key in known:
+                continue
+            known.add(site.key)
+            for failure in FAILURES[site.kind]:
+                for occurrence in sorted({1, site.calls}):
+                    found.append(Trial(test, site, f"{site.key}:{occurrence}:{failure}"))
+    return found
+
+
+class Driver:
+    def __init__(self, options: argparse.Namespace, pool: concurrent.futures.Executor, place: Path):
+        self.options, self.pool, self.place = options, pool, place
+        archives = sorted(options.archives.glob("*.a"))
+        self.own = names_of(path for path in archives if path.name != "libotattn_reference.a")
+        self.library = options.library.resolve()
+        self.draws = random.Random(options.seed)
+        self.late: list[str] = []
+
+    def programs(self) -> list[Path]:
+        paths = sorted(path for path in self.options.tests.iterdir() if path.name.startswith("test_"))
+        return [
+            path
+            for path in paths
+            if path.is_file() and not path.suffix and path.name not in LEFT_OUT
+            and (not self.options.only or path.name in self.options.only)
+        ]  # fmt: skip
+
+    def fail(self, path: Path) -> Counter[str]:
+        """Fails the calls of one program; `tests`, `sites`, `runs`, `met` and `wrong`."""
+        tests, bad = [], []
+        for test in Program(path.resolve(), self.library, self.own, self.place).tests():
+            if test.whole.code != 0 or test.whole.timed_out:
+                bad.append(test.name)
+                print(f"WRONG {path.name}, {test.name}: does not pass by itself: {test.whole.error[-600:]}")
+            elif test.seconds > self.options.slowest:
+                self.late.append(f"{path.name} {test.name}")
+            else:
+                tests.append(test)
+        wanted = trials(tests)
+        if self.options.sample is not None and self.options.sample < len(wanted):
+            wanted = self.draws.sample(wanted, self.options.sample)
+        begun = [self.pool.submit(trial.attempt, str(k)) for k, trial in enumerate(wanted)]
+        ended = [future.result() for future in begun]
+        found = Counter(
+            tests=len(tests),
+            sites=len({trial.site.key for trial in wanted}),
+            runs=len(ended),
+            met=sum(done.code > 0 for done, _ in ended),
+            wrong=sum(bool(wrong) for _, wrong in ended) + len(bad),
+        )
         print(
-            f"WRONG {program.path.name}: {kind}: {wrong}\n    at {program.symbols.stack(site)}\n"
-            f"    said: {done.error.strip()[-300:]}",
+            f"{path.name}: {found['tests']} tests, {found['sites']} sites failed, {found['runs']} runs: "
+            f"{found['met']} ended in a check, {found['wrong']} wrong",
             flush=True,
         )
-    return done, wrong
+        return found
+
+
+FIELDS = ("tests", "sites", "runs", "met", "wrong")
 
 
 def main() -> int:
@@ -134,69 +216,32 @@ def main() -> int:
     parser.add_argument("--library", type=Path, required=True)
     parser.add_argument("--only", action="append", default=[], metavar="NAME")
     parser.add_argument("--sample", type=int, help="so many failures of each program")
-    parser.add_argument("--slowest", type=float, default=1.0, metavar="SECONDS")
+    parser.add_argument("--slowest", type=float, default=2.0, metavar="SECONDS")
     parser.add_argument("--record", type=Path, metavar="FILE")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("-j", type=int, default=2, dest="jobs")
     options = parser.parse_args()
-    archives = [path for path in sorted(options.archives.glob("*.a")) if path.name != "libotattn_reference.a"]
-    own, library = names_of(archives), options.library.resolve()
     sums: Counter[str] = Counter()
-    late: list[str] = []
-    draws = random.Random(options.seed)
-    programs = sorted(
-        path for path in options.tests.iterdir() if path.name.startswith("test_") and path.is_file()
-    )
     with (
         tempfile.TemporaryDirectory(dir=memory_folder()) as scratch,
         concurrent.futures.ThreadPoolExecutor(options.jobs) as pool,
     ):
-        for path in programs:
-            if path.name in LEFT_OUT or path.suffix or (options.only and path.name not in options.only):
-                continue
-            build = digest(path, library, Path(__file__)) if options.record else ""
-            record = DoneRecord(options.record, build, ("name", "sites", "runs", "met"))
-            if row := next((row for row in record.rows if row["name"] == path.name), None):
-                sums.update({key: int(row[key]) for key in ("sites", "runs", "met")}, programs=1)
-                continue
-            program = Program(path.resolve(), library, own, Path(scratch))
-            if program.whole.code != 0 or program.whole.timed_out:
-                print(f"{path.name} does not pass without a failure:\n{program.whole.error[-600:]}")
-                sums["wrong"] += 1
-                continue
-            if program.seconds > options.slowest:
-                late.append(path.name)
-                continue
-            wishes = program.wishes()
-            if options.sample is not None and options.sample < len(wishes):
-                wishes = draws.sample(wishes, options.sample)
-            done = list(
-                pool.map(
-                    lambda job: attempt(program, *job[1], f"{path.name}-{job[0]}"),  # noqa: B023
-                    enumerate(wishes),
-                )
-            )
-            found = {
-                "sites": len({wish.split(":")[0] for _, wish in wishes}),
-                "runs": len(wishes),
-                "met": sum(run.code > 0 for run, _ in done),
-            }
-            wrong = sum(bool(what) for _, what in done)
-            print(
-                f"{path.name}: {len(program.sites)} sites, {found['sites']} failed, {found['runs']} runs: "
-                f"{found['met']} ended in a check, {found['runs'] - found['met'] - wrong} as before",
-                flush=True,
-            )
-            sums.update(found, programs=1, wrong=wrong)
-            if not wrong and options.sample is None:
-                record.add({"name": path.name, **{key: str(value) for key, value in found.items()}})
+        driver = Driver(options, pool, Path(scratch))
+        for path in driver.programs():
+            build = digest(path, driver.library, Path(__file__)) if options.record else ""
+            record = DoneRecord(options.record, build, ("name", *FIELDS))
+            row = next((row for row in record.rows if row["name"] == path.name), None)
+            found = Counter({name: int(row[name]) for name in FIELDS}) if row else driver.fail(path)
+            sums.update(found, programs=1)
+            if not (row or found["wrong"]) and options.sample is None:
+                record.add({"name": path.name, **{name: str(found[name]) for name in FIELDS}})
     for name, why in LEFT_OUT.items():
         print(f"{name} is left out: {why}")
-    if late:
-        print(f"left out, slower than {options.slowest:g} s: {', '.join(late)}")
+    if driver.late:
+        print(f"left out, slower than {options.slowest:g} s: {', '.join(driver.late)}")
     print(
-        f"{sums['programs']} programs, {sums['sites']} sites failed, {sums['runs']} runs, "
-        f"{sums['met']} ended in a check, {sums['wrong']} wrong"
+        f"{sums['programs']} programs, {sums['tests']} tests, {sums['sites']} sites failed, "
+        f"{sums['runs']} runs, {sums['met']} ended in a check, {sums['wrong']} wrong"
     )
     return 1 if sums["wrong"] else 0
 

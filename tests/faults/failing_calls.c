@@ -280,6 +280,14 @@ static void read_wish(void) {
         wanted_errno = (int)strtol(end, NULL, 10);
 }
 
+/* The other tests of a program of cmocka's do not run. */
+static void choose_test(void) {
+    const char *name = getenv("OTATTN_FAULT_TEST");
+    void (*filter)(const char *pattern);
+    *(void **)(void *)&filter = dlsym(RTLD_DEFAULT, "cmocka_set_test_filter");
+    if (name != NULL && filter != NULL) filter(name);
+}
+
 typedef int main_function(int argc, char **argv, char **environment);
 typedef int start_function(main_function *body, int argc, char **argv, void (*init)(void),
                            void (*fini)(void), void (*loader_fini)(void), void *stack_end);
@@ -290,6 +298,7 @@ static char output_buffer[BUFSIZ];
 static int counted_main(int argc, char **argv, char **environment) {
     process = getpid();
     read_wish();
+    choose_test();
     (void)dl_iterate_phdr(add_module, NULL);
     (void)pthread_atfork(NULL, NULL, leave_child_alone);
     /* The unwinder's own first steps are not the program's. */

@@ -8,6 +8,7 @@
  *
  *     OTATTN_FAULT_LOG=FILE                        at the end: sites, blocks still held, open descriptors, whether a call failed
  *     OTATTN_FAULT=SITE:OCCURRENCE:WHAT            WHAT is a number of errno, `short`, or `signal N`: N is raised before the call
+ *     OTATTN_FAULT_TEST=NAME                       of the tests of a program (cmocka) this one alone runs
  *     OTATTN_CLOCK=SECONDS                         the wall clock jumps to and fro by that much with every look at it
  *
  * Calls before main, after it, and in forked children are neither counted nor failed. */

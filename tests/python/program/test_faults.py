@@ -42,6 +42,11 @@ def test_some_calls_of_every_command_fail() -> None:
     assert " 0 wrong" in drive("fail_each_call.py", "--sample", "1")
 
 
+def test_some_calls_of_statements_fail() -> None:
+    out = drive("fail_each_call.py", "--statements", "--once", "--only", "verify CETA-1", "--sample", "2")
+    assert "verify CETA-10: " in out and "verify TOT" not in out and " 0 wrong" in out
+
+
 def test_a_later_run_leaves_out_what_is_done(tmp_path: Path) -> None:
     """Every call of a C program fails; the record stands in for a second run, with the same last line."""
     words = ("fail_each_call.py", "--only", "calls tensors", "--record", str(tmp_path / "record.csv"))
@@ -84,6 +89,17 @@ def test_calls_of_the_library_fail_under_its_tests() -> None:
     done = subprocess.run([sys.executable, str(script), *words], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1].startswith("5 programs, ") and " 0 wrong" in done.stdout
+
+
+def test_one_test_of_a_program_runs_alone() -> None:
+    if not LIBRARY.exists():
+        pytest.skip("this build has no tests/libfailing_calls.so")
+    more = {"LD_PRELOAD": str(LIBRARY), "OTATTN_FAULT_TEST": "test_problems"}
+    done = subprocess.run(
+        [BUILD / "tests" / "test_refusals"], capture_output=True, text=True, env={**os.environ, **more}
+    )
+    assert done.returncode == 0
+    assert [line for line in done.stdout.splitlines() if "RUN" in line] == ["[ RUN      ] test_problems"]
 
 
 def test_killed_runs() -> None:
