@@ -127,6 +127,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/operator/jvp_rows.c
     src/operator/jvp_scores.c
     src/operator/plan.c
+    src/operator/rebind.c
     src/operator/ring/backward.c
     src/operator/ring/capped_rows.c
     src/operator/ring/filled_rows.c
@@ -541,6 +542,7 @@ set(OTATTN_TEST_SOURCES
     tests/operator/test_forward_runs.c
     tests/operator/test_jvp.c
     tests/operator/test_killed_ranks.c
+    tests/operator/test_rebind.c
     tests/operator/test_refused_memory.c
     tests/operator/test_refused_ranks.c
     tests/operator/test_reuse.c

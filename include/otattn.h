@@ -1,4 +1,4 @@
-/* otattn.h: attention as optimal transport. The whole operator, forward.
+/* otattn.h: attention as optimal transport. The whole operator: forward, backward, jvp, decoding, and the judge.
  *
  *     minimise over P >= 0, supported on the mask:   sum_ij P_ij C_ij + tau R(P)        C = -S
  *     rows     sum_j P_ij = mu_i
@@ -473,7 +473,9 @@ OTA_API size_t ota_method_name(const ota_problem *problem, char *text, size_t te
 
 /* ---- plan ----------------------------------------------------------------------------------- */
 
-typedef struct ota_plan ota_plan; /* opaque: choices and all memory of one problem */
+/* Opaque: choices and all memory of one problem. A plan serves one call at a time; different plans may run in different
+ * threads at once. ota_forward and ota_decode change what a plan holds, as ota_plan_rebind does. */
+typedef struct ota_plan ota_plan;
 
 /* Checks everything about the problem but the contents of large arrays. */
 OTA_API ota_status ota_check(const ota_problem *problem, const ota_options *options,
@@ -496,8 +498,10 @@ OTA_API size_t ota_plan_describe(const ota_plan *plan, char *text, size_t text_s
 OTA_API const char *ota_plan_solver(const ota_plan *plan);
 OTA_API const char *ota_plan_kernel(const ota_plan *plan);
 OTA_API int ota_plan_threads(const ota_plan *plan);
-/* Points the plan at new arrays of the same shapes, types and rules; anything else is EINVAL and the
- * plan keeps its old problem. */
+/* Points the plan at another problem of the same shapes, types and rules, with as many terms and supports of the same kinds.
+ * Numbers may differ (temperature, scale, order, strength, bounds ...) as long as a plan made for them would choose the same:
+ * not from order < 1 to order > 1, from lambda 1 to another, from lower 0 to above it. Anything else is EINVAL, the field
+ * named, and the plan keeps its old problem. */
 OTA_API ota_status ota_plan_rebind(ota_plan *plan, const ota_problem *problem, ota_error *error);
 
 /* ---- forward -------------------------------------------------------------------------------- */

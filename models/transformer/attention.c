@@ -85,7 +85,7 @@ static void set_rules(ota_session *s, const view *v, ota_plan_slot *slot, ota_pr
     if (config->local[v->layer] && config->window > 0)
         slot->supports[count++] =
             (ota_support){.kind = OTA_SUPPORT_WINDOW, .left = config->window - 1, .right = -1};
-    if (s->run->lengths != NULL && !v->decoding)
+    if (slot->padded)
         slot->supports[count++] =
             (ota_support){.kind = OTA_SUPPORT_LENGTHS,
                           .array = ota_array_of(s->lengths, OTA_I64, 1, 1, 1, s->run->batch)};
@@ -116,10 +116,11 @@ static ota_status find_slot(ota_session *s, const view *v, int method, ota_plan_
     const int64_t layer = config->scaled_by_layer   ? v->layer
                           : config->local[v->layer] ? LOCAL_LAYER
                                                     : ANY_LAYER;
+    const bool padded = s->run->lengths != NULL && !v->decoding;
     for (int k = 0; k < s->slot_count; k++) {
         ota_plan_slot *slot = &s->slots[k];
         if (slot->method == method && slot->one_head == (v->head >= 0) && slot->layer == layer &&
-            slot->decoding == v->decoding) {
+            slot->decoding == v->decoding && slot->padded == padded) {
             *out = slot;
             return OTA_OK;
         }
@@ -127,8 +128,11 @@ static ota_status find_slot(ota_session *s, const view *v, int method, ota_plan_
     const ota_status status = grow_slots(s);
     if (status != OTA_OK) return status;
     *out = &s->slots[s->slot_count++];
-    **out = (ota_plan_slot){
-        .method = method, .one_head = v->head >= 0, .layer = layer, .decoding = v->decoding};
+    **out = (ota_plan_slot){.method = method,
+                            .one_head = v->head >= 0,
+                            .decoding = v->decoding,
+                            .padded = padded,
+                            .layer = layer};
     return OTA_OK;
 }
 

@@ -18,7 +18,7 @@ typedef struct ota_method {
 /* A plan and what its problem borrows. */
 typedef struct ota_plan_slot {
     int method;
-    bool one_head, decoding;
+    bool one_head, decoding, padded;
     int64_t layer; /* ANY_LAYER or LOCAL_LAYER of attention.c, else the one */
     ota_plan *plan;
     ota_support supports[4];

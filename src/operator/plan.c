@@ -326,15 +326,3 @@ const char *ota_backend_name(int index) {
     const ota_backend *backend = ota_backend_row(index);
     return backend == NULL ? NULL : backend->name;
 }
-
-ota_status ota_plan_rebind(ota_plan *plan, const ota_problem *problem, ota_error *error) {
-    ota_resolved next;
-    if (plan->shards != NULL) return ota_shared_rebind(plan, problem, error);
-    const ota_settings settings = plan->resolved.settings;
-    ota_status status = ota_resolve(problem, NULL, &next, error);
-    if (status == OTA_OK) status = ota_resolved_same(&plan->resolved, &next, error);
-    if (status != OTA_OK) return status;
-    ota_resolved_copy(&plan->resolved, &next);
-    plan->resolved.settings = settings;
-    return OTA_OK;
-}

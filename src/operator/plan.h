@@ -1,4 +1,5 @@
-/* The inside of a plan, shared by plan.c (choices and memory), forward.c (running) and decode.c. */
+/* The inside of a plan, shared by plan.c (choices and memory), rebind.c (other problems), forward.c (running) and
+ * decode.c. */
 #ifndef OTA_PLAN_H
 #define OTA_PLAN_H
 
@@ -26,6 +27,9 @@ struct ota_plan {
 /* plan.c: a plan that works for another, on its threads, of a problem that is resolved; *plan is NULL on failure. */
 ota_status ota_plan_within(ota_plan **plan, const ota_resolved *resolved, int64_t values_width,
                            ota_pool *pool, ota_error *error);
+
+/* rebind.c: may the plan go on with `next`, which gets its settings? Refused with the field that wants another plan. */
+ota_status ota_plan_takes(const ota_plan *plan, ota_resolved *next, ota_error *error);
 
 /* forward.c: runs the resolved problem on checked arrays. */
 ota_status ota_plan_run(ota_plan *plan, const ota_arrays *arrays, ota_result *result,

@@ -44,7 +44,6 @@ ota_status ota_shared_rebind(ota_plan *plan, const ota_problem *given, ota_error
     ota_shards *shards = plan->shards;
     ota_problem problem;
     ota_resolved next;
-    const ota_settings settings = plan->resolved.settings;
     const ota_array keys = shards->keys;
     const ota_options none = {.size = sizeof none};
     ota_options unused;
@@ -61,14 +60,13 @@ ota_status ota_shared_rebind(ota_plan *plan, const ota_problem *given, ota_error
         ota_shards_widen_problem(shards, &problem);
         status = ota_resolve_share(&problem, NULL, &plan->resolved.share, &next, error);
     }
-    if (status == OTA_OK) status = ota_resolved_same(&plan->resolved, &next, error);
+    if (status == OTA_OK) status = ota_plan_takes(plan, &next, error);
     status = ota_ranks_agree(&shards->ranks, status, error);
     if (status != OTA_OK) {
         shards->keys = keys;
         return status;
     }
     ota_resolved_copy(&plan->resolved, &next);
-    plan->resolved.settings = settings;
     return OTA_OK;
 }
 

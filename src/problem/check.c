@@ -158,6 +158,20 @@ static bool same_shape(const ota_array *a, const ota_array *b) {
     return a->type == b->type && memcmp(a->size, b->size, sizeof a->size) == 0;
 }
 
+/* What a term or support is decides which memory its pairs want. */
+static bool same_terms(const ota_resolved *a, const ota_resolved *b) {
+    bool same = a->term_count == b->term_count && a->has_sink == b->has_sink;
+    for (int t = 0; same && t < a->term_count; t++) same = a->terms[t].kind == b->terms[t].kind;
+    return same && a->row_terms == b->row_terms;
+}
+
+static bool same_supports(const ota_resolved *a, const ota_resolved *b) {
+    bool same = a->support_count == b->support_count;
+    for (int k = 0; same && k < a->support_count; k++)
+        same = a->supports[k].kind == b->supports[k].kind;
+    return same;
+}
+
 ota_status ota_resolved_same(const ota_resolved *old, const ota_resolved *next, ota_error *error) {
     const ota_problem *a = &old->problem, *b = &next->problem;
     const struct {
@@ -174,10 +188,10 @@ ota_status ota_resolved_same(const ota_resolved *old, const ota_resolved *next, 
         {"start", a->start == b->start},
         {"end", a->end == b->end},
         {"steps", a->steps == b->steps},
-        {"lambda", (a->lambda > 0.0) == (b->lambda > 0.0)},
         {"lambdas", same_shape(&a->lambdas, &b->lambdas)},
+        {"terms", same_terms(old, next)},
+        {"supports", same_supports(old, next)},
         {"corner", old->offset == next->offset},
-        {"terms", old->row_terms == next->row_terms && old->has_sink == next->has_sink},
         {"dropout", (a->dropout > 0.0) == (b->dropout > 0.0)},
         {"entry_cap", (a->entry_cap > 0.0) == (b->entry_cap > 0.0)},
         {"entry_caps", same_shape(&a->entry_caps, &b->entry_caps)},

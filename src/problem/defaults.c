@@ -1,4 +1,5 @@
 /* Small facts of a resolved problem: temperature, sink and masses of one head, with their defaults. */
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -8,6 +9,13 @@ double ota_head_temperature(const ota_resolved *r, int64_t head) {
     const ota_problem *p = &r->problem;
     return ota_array_present(&p->temperatures) ? ota_array_get(&p->temperatures, 0, 0, 0, head)
                                                : p->temperature;
+}
+
+bool ota_f32_carries_temperatures(const ota_resolved *r) {
+    bool carries = true;
+    for (int64_t head = 0; head < r->heads; head++)
+        carries = carries && ota_head_temperature(r, head) <= (double)FLT_MAX / 1.0e6;
+    return carries;
 }
 
 double ota_head_sink(const ota_resolved *r, int64_t head) {

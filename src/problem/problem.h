@@ -116,6 +116,8 @@ bool ota_array_overlaps_itself(const ota_array *a);
 
 /* Facts of one head. */
 double ota_head_temperature(const ota_resolved *r, int64_t head);
+/* Does f32 carry potentials, which are of the temperature's size, and 1 / temperature? */
+bool ota_f32_carries_temperatures(const ota_resolved *r);
 double ota_head_sink(const ota_resolved *r, int64_t head); /* -inf without a sink */
 double ota_row_mass(const ota_resolved *r, int64_t batch, int64_t head, int64_t query);
 /* The caller's column mass, or `otherwise` when none was given. */

@@ -208,15 +208,21 @@ static ota_session *open_session(const ota_model *model, ota_session_options opt
     return session;
 }
 
-static void run_tokens(ota_session *session, int64_t first, int64_t count, float *states) {
+static void run_padded(ota_session *session, int64_t first, int64_t count, const int64_t *lengths,
+                       float *states) {
     ota_error error = {0};
     const ota_model_run run = {.size = sizeof run,
                                .ids = tokens + first,
                                .batch = 1,
                                .count = count,
                                .first = first,
+                               .lengths = lengths,
                                .states = states};
     if (ota_session_run(session, &run, &error) != OTA_OK) fail_msg("%s", error.message);
+}
+
+static void run_tokens(ota_session *session, int64_t first, int64_t count, float *states) {
+    run_padded(session, first, count, NULL, states);
 }
 
 /* States are of order 1; products of 8 to 12 terms in two layers. */
@@ -252,6 +258,25 @@ static void test_forward(void **state) {
         assert_true(fabs((double)logits[4 * WORDS + 7] - product) <= 4 * slack);
         ota_session_free(session);
     }
+    ota_model_free(model);
+}
+
+/* A session that ran whole sequences runs padded ones, and whole ones after that. */
+static void test_padded_after_whole(void **state) {
+    (void)state;
+    checkpoint c;
+    const int64_t lengths[] = {COUNT - 2};
+    float whole[COUNT * WIDTH], padded[COUNT * WIDTH], again[COUNT * WIDTH];
+    draw_checkpoint(&c);
+    write_model(&c);
+    ota_model *model = open_model();
+    ota_session *session = open_session(model, (ota_session_options){.threads = 1});
+    run_tokens(session, 0, COUNT, whole);
+    run_padded(session, 0, COUNT, lengths, padded);
+    run_tokens(session, 0, COUNT, again);
+    assert_memory_equal(whole, again, sizeof whole);
+    assert_memory_equal(whole, padded, (COUNT - 2) * WIDTH * sizeof *whole);
+    ota_session_free(session);
     ota_model_free(model);
 }
 
@@ -659,15 +684,11 @@ static void test_damaged_files(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_forward),
-        IN_FOLDER(test_cache),
-        IN_FOLDER(test_captures),
-        IN_FOLDER(test_start_at_layer),
-        IN_FOLDER(test_attention_of_a_block),
-        IN_FOLDER(test_exits),
-        IN_FOLDER(test_door),
-        IN_FOLDER(test_methods_file),
-        IN_FOLDER(test_damaged_files),
+        IN_FOLDER(test_forward),        IN_FOLDER(test_padded_after_whole),
+        IN_FOLDER(test_cache),          IN_FOLDER(test_captures),
+        IN_FOLDER(test_start_at_layer), IN_FOLDER(test_attention_of_a_block),
+        IN_FOLDER(test_exits),          IN_FOLDER(test_door),
+        IN_FOLDER(test_methods_file),   IN_FOLDER(test_damaged_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

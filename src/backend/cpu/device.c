@@ -1,7 +1,6 @@
 /* The CPU backend's device: which strategy walks a problem, in which type, and every byte it works in. */
 #include "device.h"
 
-#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -126,17 +125,9 @@ static bool keeps_narrow(const ota_device *device) {
            r->term_count == 0 && !device->transposed && !r->settings.gradients;
 }
 
-/* Does f32 carry potentials, which are of the temperature's size, and 1 / temperature? */
-static bool carries_temperatures(const ota_resolved *r) {
-    bool carries = true;
-    for (int64_t head = 0; head < r->heads; head++)
-        carries = carries && ota_head_temperature(r, head) <= (double)FLT_MAX / 1.0e6;
-    return carries;
-}
-
 static ota_ladder ladder_of(const ota_device *device) {
     const ota_resolved *r = device->resolved;
-    if (!carries_temperatures(r)) return OTA_LADDER_F64;
+    if (!ota_f32_carries_temperatures(r)) return OTA_LADDER_F64;
     if (ota_device_is_on_kernel(device)) {
         const bool leads = leads_narrow(device);
         if (tries_narrow(r)) return leads ? OTA_LADDER_F32_OR_WARM_F64 : OTA_LADDER_F32_THEN_F64;
