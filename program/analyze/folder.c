@@ -211,15 +211,41 @@ static int refuse_difference(tool_context *context, const run_folder *folder, co
     return tool_hint(&context->error, "-f starts over, -o names another folder");
 }
 
+/* *found is NULL where there is no manifest; one that cannot be read is no missing one. */
+static int read_manifest(const char *path, json_t **found, tool_error *error) {
+    json_error_t why = {.text = ""};
+    *found = NULL;
+    FILE *file = fopen(path, "re");
+    if (file == NULL && errno == ENOENT) return 0;
+    if (file != NULL) *found = json_loadf(file, JSON_REJECT_DUPLICATES, &why);
+    const bool unread = file == NULL || ferror(file) != 0;
+    const int cause = errno;
+    if (file != NULL) (void)fclose(file);
+    if (*found != NULL && !unread) return 0;
+    json_decref(*found);
+    *found = NULL;
+    int code;
+    if (unread)
+        code = tool_fail(error, TOOL_EXIT_IO, "%s: cannot be read: %s", tool_short_path(path),
+                         strerror(cause));
+    else if (json_error_code(&why) == json_error_out_of_memory)
+        code = tool_fail(error, TOOL_EXIT_LIMIT, "there is no memory left");
+    else
+        code =
+            tool_fail(error, TOOL_EXIT_FILE, "%s: is damaged: %s", tool_short_path(path), why.text);
+    (void)tool_hint(error, "-f starts over, without what was finished");
+    return code;
+}
+
 int run_folder_manifest(tool_context *context, const run_folder *folder, json_t *manifest) {
     char path[PATH_SIZE];
     const char *outer = "", *inner = "";
-    json_error_t why;
+    json_t *found = NULL;
     run_folder_path(folder, "manifest.json", path);
-    const bool compare = context->settings.resume || folder->joined;
-    json_t *found = compare && access(path, F_OK) == 0
-                        ? json_load_file(path, JSON_REJECT_DUPLICATES, &why)
-                        : NULL;
+    if (context->settings.resume || folder->joined) {
+        const int unread = read_manifest(path, &found, &context->error);
+        if (unread != 0) return unread;
+    }
     if (found == NULL && folder->joined)
         return tool_fail(&context->error, TOOL_EXIT_IO,
                          "%s: cannot be read; all processes of mpirun need one file system",

@@ -313,6 +313,23 @@ def test_damaged_records_are_measured_again(place: Path, whole: dict[str, bytes]
     assert contents(folder) == whole
 
 
+def test_a_manifest_that_cannot_be_read_loses_nothing(place: Path, whole: dict[str, bytes]) -> None:
+    folder = place / "unread"
+    shutil.copytree(place / "whole", folder)
+    manifest = folder / "manifest.json"
+    manifest.write_bytes(manifest.read_bytes()[:-9])
+    before = contents(folder)
+    result = answer(place, *WORDS, "-o", folder.name, "--resume", code=4)
+    assert "manifest.json: is damaged" in result["error"] and "-f starts over" in result["hint"]
+    assert contents(folder) == before
+    manifest.unlink()
+    manifest.mkdir()
+    assert "cannot be read" in answer(place, *WORDS, "-o", folder.name, "--resume", code=6)["error"]
+    assert {k: v for k, v in contents(folder).items() if k in before} == {
+        k: v for k, v in before.items() if k != "manifest.json"
+    }
+
+
 def test_interrupted_keeps_what_is_done(place: Path, whole: dict[str, bytes]) -> None:
     folder = place / "interrupted"
     process = subprocess.Popen(
