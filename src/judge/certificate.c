@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "problem/check.h"
 #include "problem/shards.h"
 #include "certificate_head.h"
 
@@ -385,6 +386,7 @@ static ota_status refuse(const ota_resolved *r, const ota_arrays *a,
                             (long long)r->heads, (long long)read[k].rows,
                             (long long)read[k].columns);
         }
+        TRY(ota_check_array(x, read[k].field, error));
     }
     if (ota_array_present(&a->coupling)) return OTA_OK;
     if (r->problem.regulariser == OTA_HARD || r->problem.columns == OTA_COLUMNS_PREFIX) {
@@ -482,6 +484,7 @@ static ota_status begin(const judged *on, ota_judge_head *k, ota_error *error) {
 static void judge_all(ota_judge_head *k, ota_certificate *certificate, ota_certificate *per_head) {
     const ota_resolved *r = k->r;
     ota_certificate all = {.size = sizeof all};
+    const size_t theirs = certificate->size < sizeof all ? certificate->size : sizeof all;
     const int64_t heads = r->batch * r->heads;
     for (int64_t h = 0; h < heads; h++) {
         ota_certificate one;
@@ -496,11 +499,13 @@ static void judge_all(ota_judge_head *k, ota_certificate *certificate, ota_certi
                       : r->sink.value;
         if (!judge_head(k, &one)) break; /* the caller asks */
         combine(&all, &one, h == 0, 1.0 / (double)heads);
-        if (per_head != NULL) per_head[h] = one;
+        /* Records are as long as the caller's header says. */
+        one.size = certificate->size;
+        if (per_head != NULL)
+            memcpy((char *)per_head + (size_t)h * certificate->size, &one, theirs);
     }
-    const size_t theirs = certificate->size < sizeof all ? certificate->size : sizeof all;
-    memcpy((char *)certificate + sizeof certificate->size, (char *)&all + sizeof all.size,
-           theirs - sizeof all.size);
+    all.size = certificate->size;
+    memcpy(certificate, &all, theirs);
 }
 
 static ota_status read_arrays(judged *on, const ota_arrays *arrays,

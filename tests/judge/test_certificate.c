@@ -332,6 +332,19 @@ static void measures_of_a_plan(void **unused) {
     spec_check("LIT-02", fabs(all.primal - head[0].primal - head[1].primal), 0.0);
     spec_check("CETA-19", fabs(all.receiver_min - fmin(head[0].receiver_min, head[1].receiver_min)),
                0.0);
+    /* Records are as long as the caller's header says: the last field of an older one is the one before cap_error. */
+    enum { OLDER = (int)offsetof(ota_certificate, cap_error) };
+    char older[3 * OLDER];
+    ota_certificate first = all;
+    memset(older, 0x5a, sizeof older);
+    first.size = OLDER;
+    assert_int_equal(
+        ota_certify(&problem, NULL, &arrays, &first, (ota_certificate *)(void *)older, NULL),
+        OTA_OK);
+    for (int k = 0; k < 2; k++)
+        assert_memory_equal(older + k * OLDER + sizeof all.size, (char *)&head[k] + sizeof all.size,
+                            OLDER - sizeof all.size);
+    for (int k = 2 * OLDER; k < 3 * OLDER; k++) assert_int_equal(older[k], 0x5a);
     /* Cold and hot heads side by side, each at its own temperature. */
     double temperatures[2] = {0.5, 2.0}, same[18];
     memcpy(same, golden_scores, sizeof golden_scores);

@@ -47,6 +47,16 @@ static void arrays_of_other_shapes_are_refused(void **unused) {
     }
 }
 
+static void arrays_that_cannot_be_read_are_refused(void **unused) {
+    (void)unused;
+    stage *t = stage_make(0, scores, 3, 3, "softmax");
+    t->arrays.coupling.data = NULL;
+    expect(t, "coupling", "coupling has no data");
+    t = stage_make(0, scores, 3, 3, "softmax");
+    t->arrays.coupling.data = (char *)t->arrays.coupling.data + 1;
+    assert_int_equal(judge(t), OTA_EALIGN);
+}
+
 static void what_tells_too_little_is_refused(void **unused) {
     (void)unused;
     static const struct {
@@ -281,6 +291,7 @@ static void a_gap_that_one_head_has_not(void **unused) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(arrays_of_other_shapes_are_refused),
+        cmocka_unit_test(arrays_that_cannot_be_read_are_refused),
         cmocka_unit_test(what_tells_too_little_is_refused),
         cmocka_unit_test(overdrawn_capacities),
         cmocka_unit_test(relaxed_rows_alone),
