@@ -94,6 +94,7 @@ static void list_problem(facts *f, const ota_problem *p) {
     real(f, "lower", p->lower);
     real(f, "upper", p->upper);
     real(f, "entry_cap", p->entry_cap);
+    whole(f, "entry_caps", ota_array_present(&p->entry_caps));
 }
 
 static void list_options(facts *f, const ota_options *o) {
@@ -104,6 +105,10 @@ static void list_options(facts *f, const ota_options *o) {
     whole(f, "allow_partial", o->allow_partial != 0);
     whole(f, "strict", o->strict != 0);
     whole(f, "gradients", o->gradients != 0);
+    whole(f, "backward", (int64_t)o->backward);
+    whole(f, "center", (int64_t)o->center);
+    real(f, "tolerance_scaling", o->tolerance_scaling);
+    whole(f, "prune", o->prune != 0);
     whole(f, "solver", number_of_text(o->solver));
     whole(f, "backend", number_of_text(o->backend));
     whole(f, "cpu", number_of_text(o->cpu));
