@@ -2,6 +2,7 @@
  * only narrows how many keys exist and where the queries stand. */
 #include <inttypes.h>
 
+#include "problem/check.h"
 #include "shared.h"
 #include "terms/terms.h"
 
@@ -59,8 +60,13 @@ ota_status ota_decode_capacity(const ota_plan *plan, const ota_array *remaining,
                         plan == NULL ? "plan is NULL" : "remaining is not f64");
     }
     const ota_resolved *r = &plan->resolved;
+    TRY(ota_check_array(remaining, "remaining", error));
+    if (r->problem.columns != OTA_COLUMNS_ONLINE)
+        return ota_fail(error, OTA_EINVAL, "remaining", "only online columns have a capacity",
+                        "remaining is given to a plan whose columns are not online");
     if (first < 0 || last > r->keys || first > last || remaining->size[0] != r->batch ||
-        remaining->size[1] != r->heads || remaining->size[3] != r->keys) {
+        remaining->size[1] != r->heads || remaining->size[2] != 1 ||
+        remaining->size[3] != r->keys) {
         return ota_fail(error, OTA_EINVAL, "remaining",
                         "give {batch, heads, 1, keys} and a range inside it",
                         "keys %" PRId64 " to %" PRId64 " do not lie in the %" PRId64

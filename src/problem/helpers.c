@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "problem/check.h"
 #include "problem/problem.h"
 
 void ota_alibi_slopes(int64_t heads, double *slopes) {
@@ -13,6 +14,11 @@ ota_status ota_rope(const ota_array *x, int64_t first, double base, ota_error *e
         return ota_fail(error, OTA_EINVAL, "x", "give a floating-point array", "x is %s",
                         x == NULL ? "NULL" : "not a floating-point array");
     }
+    const ota_status sound = ota_check_array(x, "x", error);
+    if (sound != OTA_OK) return sound;
+    if (ota_array_overlaps_itself(x))
+        return ota_fail(error, OTA_EINVAL, "x", "give every element a place of its own",
+                        "x holds elements that share a place");
     const int64_t width = x->size[3];
     if (width < 0 || width % 2 != 0) {
         return ota_fail(error, OTA_EINVAL, "x", "rotary positions turn pairs",

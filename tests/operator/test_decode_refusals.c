@@ -145,6 +145,9 @@ static void other_batch(ota_array *a) { a->size[0]--; }
 static void other_heads(ota_array *a) { a->size[1]--; }
 static void other_keys(ota_array *a) { a->size[3]--; }
 
+static void more_rows(ota_array *a) { a->size[2] = 2; }
+static void no_data(ota_array *a) { a->data = NULL; }
+
 static const range ranges[] = {
     {0, M, sound, NULL},
     {2, 2, sound, NULL},
@@ -156,6 +159,8 @@ static const range ranges[] = {
     {0, M, other_batch, "remaining"},
     {0, M, other_heads, "remaining"},
     {0, M, other_keys, "remaining"},
+    {0, M, more_rows, "remaining"},
+    {0, M, no_data, "remaining"},
 };
 
 /* cap times the key's mass, in the range alone. */
@@ -189,6 +194,11 @@ static void capacities_are_those_of_the_rule(void **state) {
     assert_int_equal(ota_plan_create(&t->plan, &t->problem, WIDTH, &t->options, &t->error), OTA_OK);
     assert_int_equal(ota_decode_capacity(t->plan, NULL, 0, M, &t->error), OTA_EINVAL);
     assert_string_equal(t->error.message, "remaining is not f64");
+    ota_plan_free(t->plan);
+    t = start("softmax");
+    assert_int_equal(ota_plan_create(&t->plan, &t->problem, WIDTH, &t->options, &t->error), OTA_OK);
+    assert_int_equal(ota_decode_capacity(t->plan, &t->arrays.remaining, 0, M, &t->error),
+                     OTA_EINVAL);
     ota_plan_free(t->plan);
 }
 

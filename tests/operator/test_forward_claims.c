@@ -109,6 +109,12 @@ static void rotary_positions(void **unused) {
     odd.size[3] = 15;
     assert_int_equal(ota_rope(&odd, 0, 0.0, &error), OTA_EINVAL);
     assert_int_equal(ota_rope(&a, 0, NAN, &error), OTA_EINVAL);
+    odd = a;
+    odd.data = NULL;
+    assert_int_equal(ota_rope(&odd, 0, 0.0, &error), OTA_EINVAL);
+    odd = a;
+    odd.stride[2] = 0;
+    assert_int_equal(ota_rope(&odd, 0, 0.0, &error), OTA_EINVAL);
     double slopes[8];
     ota_alibi_slopes(8, slopes);
     for (int k = 0; k < 8; k++) spec_check("LIT-32", fabs(slopes[k] - pow(2.0, -(k + 1))), 0.0);
