@@ -101,6 +101,13 @@ static int all_gather(void *user, const void *mine, void *all, const int64_t *co
     return finish(engine, code, &request);
 }
 
+/* A message that comes late must not find its place. */
+static void forget(MPI_Request *receives) {
+    if (*receives == MPI_REQUEST_NULL) return;
+    (void)MPI_Cancel(receives);
+    (void)MPI_Wait(receives, MPI_STATUS_IGNORE);
+}
+
 /* Parts on both sides at once; either side may have none. */
 static int send_receive(void *user, int to, const void *given, int64_t bytes, int from,
                         void *wanted, int64_t wanted_bytes) {
@@ -118,7 +125,9 @@ static int send_receive(void *user, int to, const void *given, int64_t bytes, in
                              &requests[1]);
         for (int k = 0; k < 2; k++) {
             code = finish(engine, code, &requests[k]);
-            if (code != MPI_SUCCESS) return code;
+            if (code == MPI_SUCCESS) continue;
+            forget(&requests[0]);
+            return code;
         }
     }
     return 0;

@@ -445,8 +445,9 @@ typedef struct ota_options {
     /* NULL or a name of ota_kernel_name: use nothing newer; absent = refused */
     const char *cpu;
     size_t workspace_limit; /* bytes the plan may take; 0: no limit */
-    const int *cancel;      /* read now and then; not 0 stops with OTA_CANCELLED */
-    int64_t deadline_ns;    /* on CLOCK_MONOTONIC; 0: none; past it OTA_TIMEOUT */
+    const int *
+        cancel; /* read now and then; not 0 stops with OTA_CANCELLED, and stays so until the call returns */
+    int64_t deadline_ns; /* on CLOCK_MONOTONIC; 0: none; past it OTA_TIMEOUT */
     void (*progress)(void *user, const ota_progress *progress);
     void *progress_user;
     int gradients; /* 1: the plan also holds the workspace of ota_backward */
@@ -506,7 +507,8 @@ OTA_API ota_status ota_plan_rebind(ota_plan *plan, const ota_problem *problem, o
 
 /* ---- forward -------------------------------------------------------------------------------- */
 
-/* What forward found out about one head, from the solver's own sums. */
+/* What forward found out about one head, from the solver's own sums. After OTA_CANCELLED, OTA_TIMEOUT or OTA_ECOMM heads whose
+ * outputs are lost have status OTA_UNSOLVED. */
 typedef struct ota_head_result {
     ota_status status;
     int64_t rounds;
@@ -572,10 +574,12 @@ OTA_API ota_status ota_forward(ota_plan *plan, const ota_arrays *arrays, ota_res
  * bottom-right causal positions; only the first `key_count` keys exist, and the queries are the last
  * ones of them. Free and online columns only (OTA_UNSUPPORTED otherwise); online wants
  * arrays->remaining, whose entries for new keys the caller sets to cap * column_mass before the call
- * (ota_decode_capacity does). [DER-23] */
+ * (ota_decode_capacity does) and which is not to be used again after OTA_CANCELLED or OTA_TIMEOUT: some heads may have spent of
+ * it. [DER-23] */
 OTA_API ota_status ota_decode(ota_plan *plan, const ota_arrays *arrays, int64_t key_count,
                               ota_result *result, ota_error *error);
-/* Writes the full capacity of keys [first, last) into `remaining`. */
+/* Writes the full capacity of keys [first, last) into `remaining`, f64 {batch, heads, 1, keys}; of plans with online columns
+ * (OTA_EINVAL otherwise). */
 OTA_API ota_status ota_decode_capacity(const ota_plan *plan, const ota_array *remaining,
                                        int64_t first, int64_t last, ota_error *error);
 
@@ -717,8 +721,8 @@ typedef struct ota_certificate {
 /* Judges arrays->coupling if present, else the plan that row_potential and column_potential define
  * (entropy and Tsallis; online too; hard, prefix and options.prune need the coupling). Streams rows:
  * O(keys) memory, allocated inside; with options.prune 2 more bits a pair, to find the pairs that no
- * feasible plan can use and leave them out of the dual. `per_head`: batch * heads records or NULL. Over
- * heads: largest errors, gaps, delta and receiver_max, smallest receiver_min and minimum, means of
+ * feasible plan can use and leave them out of the dual. `per_head`: batch * heads records of certificate->size
+ * bytes each, or NULL. Over heads: largest errors, gaps, delta and receiver_max, smallest receiver_min and minimum, means of
  * entropy and support, sums of primal, dual and value. */
 OTA_API ota_status ota_certify(const ota_problem *problem, const ota_options *options,
                                const ota_arrays *arrays, ota_certificate *certificate,

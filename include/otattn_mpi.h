@@ -23,7 +23,9 @@ typedef struct ota_mpi ota_mpi;
 /* An engine on a duplicate of *comm, a pointer to an MPI_Comm, or NULL for MPI_COMM_WORLD; every rank of it makes the call.
  * `timeout` is in seconds and more than 0: a message that takes longer fails on the rank that waits, with OTA_ECOMM
  * and code -1; other codes are MPI's own. MPI must be running and, where threads of the caller use it too, begun with
- * MPI_THREAD_MULTIPLE. OTA_OK; OTA_EINVAL without MPI or with a timeout that is not positive; OTA_ENOMEM; OTA_ECOMM. */
+ * MPI_THREAD_MULTIPLE. OTA_OK; OTA_EINVAL without MPI or with a timeout that is not positive; OTA_ENOMEM; OTA_ECOMM.
+ * Sums and gathers that were begun cannot be taken back: after OTA_ECOMM MPI may still write to memory of the plan, which is
+ * to be kept until MPI_Abort or MPI_Finalize. */
 OTA_API ota_status ota_mpi_open(ota_mpi **engine, const void *comm, double timeout,
                                 ota_error *error);
 /* Rank, size and calls; valid until the engine is closed. */

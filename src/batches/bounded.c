@@ -203,7 +203,7 @@ static void layout(bounded *b) {
 static ota_status place(bounded *b, ota_error *error) {
     ota_batch_kernels kernels;
     if (!ota_batch_kernels_of(b->settings.cpu, &kernels)) {
-        return ota_fail(error, OTA_UNSUPPORTED, "cpu", "doctor lists the levels of this machine",
+        return ota_fail(error, OTA_EINVAL, "cpu", "doctor lists the levels of this machine",
                         "cpu is '%s', which this processor cannot run", b->settings.cpu);
     }
     const double work = (double)b->rows * (double)b->columns * (double)(b->width + 1);

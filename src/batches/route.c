@@ -276,7 +276,7 @@ static ota_status make(ota_router *router, const ota_options *options, ota_error
     TRY(ota_resolve_options(&resolved, options, error));
     router->settings = resolved.settings;
     if (!ota_batch_kernels_of(router->settings.cpu, &router->kernels))
-        return ota_fail(error, OTA_UNSUPPORTED, "cpu", "doctor lists the levels of this machine",
+        return ota_fail(error, OTA_EINVAL, "cpu", "doctor lists the levels of this machine",
                         "cpu is '%s', which this processor cannot run", router->settings.cpu);
     return OTA_OK;
 }

@@ -495,7 +495,7 @@ static ota_status run_key_head(ota_backward_job *job, int64_t index) {
         job->head = job->key_head * group + k;
         const ota_status status = run_head(job);
         if (ends_all(status)) return status;
-        if (!(job->residual <= s->residual)) s->residual = job->residual;
+        s->residual = ota_larger_error(s->residual, job->residual);
         const int64_t head = job->batch * r->heads + job->head;
         if (status >= OTA_OK || (s->status < OTA_OK && s->failed < head)) continue;
         s->status = status;
@@ -586,7 +586,7 @@ ota_status ota_backward_run(ota_plan *plan, const ota_arrays *arrays, const ota_
     for (int k = 0; k < plan->walker_count; k++) {
         const ota_backward_space *s = plan->backward + k;
         widened += s->widened;
-        if (!(s->residual <= found->backward_residual)) found->backward_residual = s->residual;
+        found->backward_residual = ota_larger_error(found->backward_residual, s->residual);
         if (s->status >= OTA_OK || (found->status < OTA_OK && found->head < s->failed)) continue;
         found->status = s->status;
         found->head = s->failed;

@@ -294,9 +294,8 @@ static void sum_up(const ota_plan *plan, int stopped, ota_result *result) {
             if (t->temperature_reached > 0.0) result->temperature_reached = t->temperature_reached;
         }
         if (t->result.rounds > result->rounds) result->rounds = t->result.rounds;
-        if (!(t->result.row_error <= result->row_error)) result->row_error = t->result.row_error;
-        if (!(t->result.column_error <= result->column_error))
-            result->column_error = t->result.column_error;
+        result->row_error = ota_larger_error(result->row_error, t->result.row_error);
+        result->column_error = ota_larger_error(result->column_error, t->result.column_error);
         result->empty_rows += t->empty_rows;
         result->nonfinite_rows += t->nonfinite_rows;
         result->unusable_pairs += t->unusable;
@@ -371,6 +370,17 @@ static ota_status check_run(const ota_plan *plan, const ota_arrays *given, const
     return OTA_OK;
 }
 
+/* Of a run that ended early. Stale numbers would look like a result, and so would heads that are OTA_OK. */
+static void leave_nothing(ota_plan *plan, const ota_arrays *arrays) {
+    const ota_resolved *r = &plan->resolved;
+    for (int64_t k = 0; k < r->batch * r->heads; k++) {
+        ota_head_result *head = &plan->heads[k].result;
+        ota_run_poison(arrays, k / r->heads, k % r->heads);
+        if (head->status >= OTA_OK) *head = (ota_head_result){.status = OTA_UNSOLVED};
+        if (arrays->heads != NULL) arrays->heads[k] = *head;
+    }
+}
+
 ota_status ota_plan_run(ota_plan *plan, const ota_arrays *given, ota_result *result,
                         ota_error *error) {
     ota_arrays arrays;
@@ -378,10 +388,7 @@ ota_status ota_plan_run(ota_plan *plan, const ota_arrays *given, ota_result *res
     const ota_status checked = check_run(plan, given, result, &arrays, error);
     ota_status begun = checked;
     if (plan->shards != NULL) begun = ota_shared_begin(plan, given, begun, error);
-    /* Stale numbers would look like a result. */
-    const bool lost = begun == OTA_ECOMM && checked == OTA_OK;
-    for (int64_t k = 0; k < r->batch * r->heads && lost; k++)
-        ota_run_poison(&arrays, k / r->heads, k % r->heads);
+    if (begun == OTA_ECOMM && checked == OTA_OK) leave_nothing(plan, &arrays);
     if (begun != OTA_OK) return begun;
     ota_run run = {.resolved = r,
                    .arrays = &arrays,
@@ -398,10 +405,9 @@ ota_status ota_plan_run(ota_plan *plan, const ota_arrays *given, ota_result *res
     run_heads(plan, &run);
     int stopped = atomic_load(&run.stopped);
     if (plan->shards != NULL) stopped = ota_shared_settle(plan, &arrays, stopped);
-    for (int64_t k = 0; k < heads && stopped != OTA_OK; k++)
-        ota_run_poison(&arrays, k / r->heads, k % r->heads);
     ota_result full;
     sum_up(plan, stopped, &full);
+    if (stopped != OTA_OK) leave_nothing(plan, &arrays);
     if (plan->shards != NULL) ota_shared_count(plan->shards, &full);
     if (result != NULL) {
         const size_t size = result->size;

@@ -138,8 +138,7 @@ ota_status ota_tangents_run(ota_plan *plan, const ota_arrays *arrays, const ota_
         if (job.base.head % group == 0) ota_tangents_load(&job);
         const ota_status status = run_head(&job);
         if (ends_all(status)) return status;
-        if (!(job.base.residual <= found->backward_residual))
-            found->backward_residual = job.base.residual;
+        found->backward_residual = ota_larger_error(found->backward_residual, job.base.residual);
         if (status >= OTA_OK || found->status < OTA_OK) continue;
         found->status = status;
         found->head = index;

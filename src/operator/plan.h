@@ -3,6 +3,8 @@
 #ifndef OTA_PLAN_H
 #define OTA_PLAN_H
 
+#include <math.h>
+
 #include "backend/backend.h"
 #include "solvers/solver.h"
 
@@ -30,6 +32,9 @@ ota_status ota_plan_within(ota_plan **plan, const ota_resolved *resolved, int64_
 
 /* rebind.c: may the plan go on with `next`, which gets its settings? Refused with the field that wants another plan. */
 ota_status ota_plan_takes(const ota_plan *plan, ota_resolved *next, ota_error *error);
+
+/* Of two errors the larger; NaN is larger than any number. */
+static inline double ota_larger_error(double a, double b) { return isnan(a) || a > b ? a : b; }
 
 /* forward.c: runs the resolved problem on checked arrays. */
 ota_status ota_plan_run(ota_plan *plan, const ota_arrays *arrays, ota_result *result,

@@ -300,12 +300,12 @@ static void say_not_converged(const ota_coupled *state, double residual) {
         head->rounds, residual, head->settings->tolerance, head->tau, head->range);
 }
 
-/* Where caps bind, rounds that do not converge may have nothing to converge to: is there a plan at all? Spends f and g. Least
- * sums of bounded columns are not asked for. */
-static bool caps_allow_a_plan(ota_coupled *state) {
+/* Where caps bind, rounds that do not converge may have nothing to converge to: OTA_INFEASIBLE where there is no plan at all, or
+ * what interrupted the search for one. Spends f and g. Least sums of bounded columns are not asked for. */
+static ota_status caps_allow_a_plan(ota_coupled *state) {
     ota_head *head = state->head;
     const ota_column_rule_row *rule = ota_head_rule(head);
-    if (state->flow == NULL || (!rule->balanced && !rule->capacity)) return true;
+    if (state->flow == NULL || (!rule->balanced && !rule->capacity)) return OTA_OK;
     ota_capped_transport problem = {.n = state->pass.rows,
                                     .m = state->pass.columns,
                                     .scores = state->pass.scores,
@@ -325,10 +325,12 @@ static bool caps_allow_a_plan(ota_coupled *state) {
                                     .plan_stride = state->pass.stride,
                                     .f = head->f,
                                     .g = head->g};
-    if (ota_capped_transport_solve(&problem, state->flow) != OTA_INFEASIBLE) return true;
+    const ota_status found = ota_capped_transport_solve(&problem, state->flow);
+    if (found == OTA_CANCELLED || found == OTA_TIMEOUT) return found;
+    if (found != OTA_INFEASIBLE) return OTA_OK;
     (void)snprintf(head->sentence, sizeof head->sentence,
                    "no plan meets the masses within the entry caps");
-    return false;
+    return OTA_INFEASIBLE;
 }
 
 /* Relaxed rows after a fixed number of rounds, which no residual judges: their mass may leave the range of a double. */
@@ -354,7 +356,9 @@ static ota_status leave(ota_coupled *state, ota_outcome outcome, ota_status stop
         return OTA_OK;
     default: break; /* slow or out of rounds; the others come from a stored kernel alone */
     }
-    if (!ota_coupled_search(state) || !caps_allow_a_plan(state)) return OTA_INFEASIBLE;
+    if (!ota_coupled_search(state)) return OTA_INFEASIBLE;
+    const ota_status allowed = caps_allow_a_plan(state);
+    if (allowed != OTA_OK) return allowed;
     memcpy(head->g, state->best, (size_t)state->pass.columns * sizeof *head->g);
     residual = ota_measure(state);
     if (head->pruned > 0) emit_plan(state);

@@ -71,6 +71,7 @@ typedef struct stage {
     double out[VALUES], coupling[PAIRS], rows[HEADS * SIZE], columns[HEADS * SIZE];
     double dq[VALUES], dk[VALUES], dv[VALUES], ds[PAIRS], temperature[HEADS], order, strength;
     double moved[VALUES];
+    ota_head_result heads[HEADS];
 } stage;
 
 static void set(stage *s, const kind *of) {
@@ -96,6 +97,7 @@ static void set(stage *s, const kind *of) {
     }
     s->arrays = (ota_arrays){.size = sizeof s->arrays};
     s->arrays.values = ota_array_of(values, OTA_F64, 1, HEADS, SIZE, WIDTH);
+    s->arrays.heads = s->heads;
     s->arrays.out = ota_array_of(s->out, OTA_F64, 1, HEADS, SIZE, WIDTH);
     if (of->matrix) s->arrays.coupling = ota_array_of(s->coupling, OTA_F64, 1, HEADS, SIZE, SIZE);
     s->arrays.row_potential = ota_array_of(s->rows, OTA_F64, 1, HEADS, 1, SIZE);
@@ -175,6 +177,12 @@ static int stop_in_turn(const kind *of, ota_plan *plan, stage *s, step at) {
         assert_int_equal(result.status, says);
         assert_true(strlen(error.message) > 0);
         expect_stopped(of, found, wanted, look);
+        for (int h = 0; at == FORWARD && h < HEADS; h++)
+            if (s->heads[h].status >= OTA_OK)
+                fail_msg("%s, look %d: head %d says %d", of->method, look, h,
+                         (int)s->heads[h].status);
+        if (at == FORWARD && of->differentiable)
+            assert_true(call(plan, s, BACKWARD, NULL, &error) < OTA_OK);
         stopped++;
         if (call(plan, s, at, NULL, &error) < OTA_OK) fail_msg("%s: %s", of->method, error.message);
         assert_memory_equal(found, wanted, sizeof wanted);

@@ -360,8 +360,11 @@ static void choose_sizes(ota_device *device) {
         return;
     }
     /* Many small key heads are packed per wave so that waves are few; a million elements each wave. */
-    const int64_t elements = ota_int_max(1, r->keys * (r->width + device->values_width));
-    device->packed_count = ota_int_min(key_heads, ota_int_max(threads, (1 << 20) / elements));
+    const size_t width = (size_t)(r->width + device->values_width);
+    size_t elements;
+    if (!ota_size_mul((size_t)r->keys, width, &elements)) elements = SIZE_MAX;
+    const int64_t wave = elements == 0 ? 1 << 20 : (int64_t)(((size_t)1 << 20) / elements);
+    device->packed_count = ota_int_min(key_heads, ota_int_max(threads, wave));
 }
 
 static void take_strategy(ota_device *device, const struct strategy_row *row) {
