@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "program/program.h"
+#include "src/base/half.h"
 
 typedef struct type_row {
     ota_type type;
@@ -53,26 +54,12 @@ static uint16_t encode_half(double value, const half_form *form) {
     return (uint16_t)(sign | (biased >= (double)infinity ? infinity : (unsigned)biased));
 }
 
-static double decode_half(uint16_t bits, const half_form *form) {
-    const int exponent_bits = 15 - form->fraction;
-    const int biased = (bits & 0x7fff) >> form->fraction;
-    const int fraction = bits & ((1 << form->fraction) - 1);
-    double value;
-    if (biased == (1 << exponent_bits) - 1)
-        value = fraction == 0 ? HUGE_VAL : (double)NAN;
-    else if (biased == 0)
-        value = ldexp(fraction, form->least - form->fraction);
-    else
-        value = ldexp(fraction + (1 << form->fraction), form->least - form->fraction + biased - 1);
-    return (bits & 0x8000) != 0 ? -value : value;
-}
-
 double tool_element(const void *data, ota_type type, size_t index) {
     switch (type) {
     case OTA_F64: return ((const double *)data)[index];
     case OTA_F32: return (double)((const float *)data)[index];
-    case OTA_BF16: return decode_half(((const uint16_t *)data)[index], &bf16_form);
-    case OTA_F16: return decode_half(((const uint16_t *)data)[index], &f16_form);
+    case OTA_BF16: return (double)ota_f32_from_bf16(((const uint16_t *)data)[index]);
+    case OTA_F16: return (double)ota_f32_from_f16(((const uint16_t *)data)[index]);
     case OTA_BOOL: return ((const unsigned char *)data)[index] != 0 ? 1.0 : 0.0;
     case OTA_I64: return (double)((const int64_t *)data)[index];
     case OTA_NO_TYPE: break;

@@ -3,6 +3,9 @@
 #ifndef OTA_EXP2_H
 #define OTA_EXP2_H
 
+/* log2(e): exp(x) = 2^(x log2(e)). */
+#define OTA_LOG2_E 1.4426950408889634
+
 #define OTA_EXP2_F32                                                                               \
     {                                                                                              \
         0x1.3f906cp-13f, 0x1.5f0a66p-10f, 0x1.3b30bp-7f, 0x1.c6af78p-5f, 0x1.ebfbd8p-3f,           \

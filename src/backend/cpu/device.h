@@ -4,12 +4,11 @@
 #define OTA_CPU_DEVICE_H
 
 #include "backend/backend.h"
+#include "base/exp2.h"
 #include "base/extrapolation.h"
 #include "kernels/kernels.h"
 #include "pack.h"
 #include "rows/rows.h"
-
-static const double log2_e = 1.4426950408889634;
 
 /* How this backend walks the problem. What holds for several of them is asked by ota_device_is_... below. */
 typedef enum ota_strategy {

@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-static const double log2_e = 1.4426950408889634;
+#include "base/exp2.h"
 
 /* ---- the list of updates ---------------------------------------------------------------------- */
 
@@ -168,7 +168,8 @@ static void sums_forward(void *context, int64_t chunk, int worker) {
     ota_adjoint_rows(head->rows, chunk, &first, &last);
     memset(sum, 0, (size_t)head->columns * sizeof *sum);
     head->algebra->columns_sum(scores_of(head, first), head->stride, last - first, head->columns,
-                               job->f + first, job->u->more_partial, log2_e / job->step->t, sum);
+                               job->f + first, job->u->more_partial, OTA_LOG2_E / job->step->t,
+                               sum);
 }
 
 /* False: the communicator failed. */
@@ -278,7 +279,7 @@ static void plan_reverse(void *context, int64_t chunk, int worker) {
             memset(gradient, 0, (size_t)head->columns * sizeof *gradient);
             continue;
         }
-        (void)head->algebra->exponentials(s, head->g, head->columns, -f, log2_e / head->tau, p);
+        (void)head->algebra->exponentials(s, head->g, head->columns, -f, OTA_LOG2_E / head->tau, p);
         for (int64_t j = 0; j < head->columns; j++) {
             gradient[j] = p[j] > 0.0 ? p[j] * gradient[j] / head->tau : 0.0;
             sum += gradient[j];
@@ -309,7 +310,7 @@ static void rows_reverse(void *context, int64_t chunk, int worker) {
         const double *s = scores_of(head, i);
         double *gradient = u->gradient + i * head->stride, along = 0.0;
         const double shift = t * log(mu) - f / kappa;
-        (void)head->algebra->exponentials(s, step->g, head->columns, shift, log2_e / t, p);
+        (void)head->algebra->exponentials(s, step->g, head->columns, shift, OTA_LOG2_E / t, p);
         for (int64_t j = 0; j < head->columns; j++) {
             if (!(p[j] > 0.0)) continue;
             gradient[j] -= pull * p[j];
@@ -348,7 +349,7 @@ static void columns_reverse(void *context, int64_t chunk, int worker) {
         if (!(f > -INFINITY)) continue;
         const double *s = scores_of(head, i);
         double *gradient = u->gradient + i * head->stride, sum = 0.0, along = 0.0;
-        (void)head->algebra->exponentials(s, job->lift, head->columns, -f, log2_e / t, q);
+        (void)head->algebra->exponentials(s, job->lift, head->columns, -f, OTA_LOG2_E / t, q);
         for (int64_t j = 0; j < head->columns; j++) {
             if (!(q[j] > 0.0)) continue;
             const double push = job->pull[j] * q[j];

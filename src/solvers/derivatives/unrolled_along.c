@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-static const double log2_e = 1.4426950408889634;
+#include "base/exp2.h"
 
 typedef struct follow_job {
     const ota_unrolled *u;
@@ -37,7 +37,7 @@ static void rows_along(void *context, int64_t chunk, int worker) {
         const double *s = (const double *)head->scores + i * head->stride;
         const double *ds = u->gradient + i * head->stride, shift = t * log(mu) - f / kappa;
         double moved = 0.0, level = 0.0;
-        (void)head->algebra->exponentials(s, step->g, head->columns, shift, log2_e / t, p);
+        (void)head->algebra->exponentials(s, step->g, head->columns, shift, OTA_LOG2_E / t, p);
         for (int64_t j = 0; j < head->columns; j++) {
             if (!(p[j] > 0.0)) continue;
             moved += p[j] * (ds[j] + u->g_grad[j]);
@@ -73,7 +73,7 @@ static void columns_along(void *context, int64_t chunk, int worker) {
         if (!(f > -INFINITY)) continue;
         const double *s = (const double *)head->scores + i * head->stride;
         const double *ds = u->gradient + i * head->stride;
-        (void)head->algebra->exponentials(s, job->lift, head->columns, -f, log2_e / t, q);
+        (void)head->algebra->exponentials(s, job->lift, head->columns, -f, OTA_LOG2_E / t, q);
         for (int64_t j = 0; j < head->columns; j++) {
             if (!(q[j] > 0.0)) continue;
             sum[j] += q[j] * (ds[j] + u->f_grad[i] - job->temperature * (s[j] + f) / t);

@@ -121,7 +121,7 @@ static void fuse_block(const row_block *b, ota_head_status *status) {
                                     .begin = begin,
                                     .end = end,
                                     .scale = (real)r->scale,
-                                    .c = (real)(log2_e / tau),
+                                    .c = (real)(OTA_LOG2_E / tau),
                                     .sink = (real)sink,
                                     .row_mass = masses ? mass : NULL,
                                     .terms = r->row_terms ? tile_terms : NULL,

@@ -12,7 +12,7 @@
 #include <float.h>
 #include <string.h>
 
-static const double log2_e = 1.4426950408889634;
+#include "base/exp2.h"
 
 /* ---- layout ---------------------------------------------------------------------------------- */
 
@@ -86,7 +86,7 @@ static void log_chunk(void *context, int64_t chunk, int worker) {
     int64_t first, last;
     ota_chunk_rows(state, chunk, &first, &last);
     double *column = cleared_chunk(state, state->partial, chunk);
-    const double k = log2_e / job->t;
+    const double k = OTA_LOG2_E / job->t;
     if (state->narrow) {
         head->kernels->f32->rows_and_columns(&(ota_kernels_f32_log_round){
             .s = ota_row_at_f32(state->scores, state->stride, first),
@@ -155,7 +155,7 @@ static void column_sums_chunk(void *context, int64_t chunk, int worker) {
     int64_t first, last;
     ota_chunk_rows(state, chunk, &first, &last);
     double *column = cleared_chunk(state, state->relaxed, chunk);
-    const double k = log2_e / job->t;
+    const double k = OTA_LOG2_E / job->t;
     if (state->narrow) {
         head->kernels->f32->columns_sum(ota_row_at_f32(state->scores, state->stride, first),
                                         state->stride, last - first, state->columns,

@@ -6,7 +6,7 @@
  * leave their bounds are absorbed anew. */
 #include "passes.h"
 
-static const double log2_e = 1.4426950408889634;
+#include "base/exp2.h"
 
 /* Scalings leave [1/bound, bound] and are absorbed; f64, f32. */
 static const double scaling_bound[2] = {1.0e100, 1.0e15};
@@ -73,7 +73,7 @@ static void form_chunk(void *context, int64_t chunk, int worker) {
     int64_t first, last;
     ota_chunk_rows(state, chunk, &first, &last);
     const int64_t stride = state->stride, count = last - first;
-    const double k = log2_e / job->t;
+    const double k = OTA_LOG2_E / job->t;
     /* Without centring the largest entry of every row is 1; rows without keys keep f = 0. */
     for (int64_t i = first; i < last; i++) {
         if (head->settings->center != OTA_CENTER_NONE) {

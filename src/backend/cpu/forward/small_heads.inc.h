@@ -218,7 +218,7 @@ static void lane_enter(lane_group *g, int64_t first, int64_t count) {
         } else {
             memset(rows + l * g->stride, 0, (size_t)g->stride * sizeof *rows);
         }
-        c[l] = (real)(log2_e / at->tau);
+        c[l] = (real)(OTA_LOG2_E / at->tau);
         total[l] = (real)at->mass;
         slack[l] = (real)at->reach;
     }

@@ -345,7 +345,7 @@ static void round_scaling(const ota_head_place *place) {
 
 static void begin_rounds(ota_head_place *place) {
     const ota_resolved *r = place->run.device->resolved;
-    const double c = log2_e / place->head->tau;
+    const double c = OTA_LOG2_E / place->head->tau;
     place->unit = c;
     place->head->kernel.masked =
         r->row_terms || r->support_count > 0 || place->run.device->key_count < r->keys;

@@ -182,7 +182,7 @@ void pair_weights(const ota_backward_job *job, int64_t query, int64_t count, con
         }
         return;
     }
-    (void)KERNELS(job->device)->exponentials(s, h, count, (real)top, (real)(log2_e / tau), p);
+    (void)KERNELS(job->device)->exponentials(s, h, count, (real)top, (real)(OTA_LOG2_E / tau), p);
     KERNELS(job->device)->multiply(p, count, (real)exp((f + top) / tau));
 }
 

@@ -30,7 +30,7 @@ static bool shift_row(const ota_backward_job *job, int64_t query, real *row) {
     const real shift = empty ? (real)0 : (real)top;
     for (int64_t j = r->keys; j < device->dense_stride; j++) row[j] = (real)-INFINITY;
     KERNELS(device)->lifted(row, NULL, device->dense_stride, shift,
-                            (real)(log2_e / job->parameters.tau), row);
+                            (real)(OTA_LOG2_E / job->parameters.tau), row);
     space->dense[0][query] = empty ? 0.0 : mu;
     space->top[query] = sink > -INFINITY
                             ? ldexp(exp((sink - (double)shift) / job->parameters.tau), REAL_LIFT)

@@ -18,6 +18,7 @@
 #include "backend/cpu/real.h"
 #include "backend/cpu/rows/capped_keys.inc.h"
 #include "backend/threshold.h"
+#include "base/exp2.h"
 
 /* LEVELS: passes of a row before plain loops do it. STUCK: those without an open key before a search begins anew. KEPT: keys
  * that a search goes on with alone, FEW: so few that choosing among them saves nothing. */
@@ -26,8 +27,6 @@ enum { LEVELS = 64, STUCK = 4, KEPT = 768, FEW = 64 };
 static const double FAR = 30.0;
 /* Of the sum, relative: weights of f32 are no better. */
 static const double accuracy = sizeof(real) == sizeof(double) ? 4.0e-16 : 1.0e-9;
-
-static const double log2_e = 1.4426950408889634;
 
 static ota_capped_totals sums_at(const capped_row *row, double f) {
     ota_capped_totals sums = {0.0, 0.0, 0.0};
@@ -185,7 +184,7 @@ static ota_capped_sums exponential_pass(const capped_row *row, double shift, dou
                                               .count = count,
                                               .cap = (real)row->caps.one,
                                               .shift = (real)shift,
-                                              .k = (real)(log2_e / row->parameters->tau),
+                                              .k = (real)(OTA_LOG2_E / row->parameters->tau),
                                               .factor = (real)factor,
                                               .out = p == NULL ? NULL : p + j};
         const ota_capped_sums sums = KERNELS(row->parameters)->capped_exponentials(&operands);

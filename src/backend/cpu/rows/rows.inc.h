@@ -10,8 +10,7 @@
 #include "heavy_rows.h"
 #include "backend/cpu/real.h"
 #include "backend/threshold.h"
-
-static const double log2_e = 1.4426950408889634;
+#include "base/exp2.h"
 
 /* Weights of entmax rows follow the f64 sums of the kept keys: a threshold this good rounds to the same weights in
  * f32. */
@@ -60,7 +59,7 @@ static double exponentials(const ota_row_parameters *parameters, const real *s, 
         return exponentials_wide(s, h, count, shift, parameters->tau, p);
     }
     return KERNELS(parameters)
-        ->exponentials(s, h, count, (real)shift, (real)(log2_e / parameters->tau), p);
+        ->exponentials(s, h, count, (real)shift, (real)(OTA_LOG2_E / parameters->tau), p);
 }
 
 double WORD(ota_row_exponentials)(const ota_row_parameters *parameters, const real *s,
