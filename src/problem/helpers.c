@@ -20,7 +20,7 @@ ota_status ota_rope(const ota_array *x, int64_t first, double base, ota_error *e
         return ota_fail(error, OTA_EINVAL, "x", "give every element a place of its own",
                         "x holds elements that share a place");
     const int64_t width = x->size[3];
-    if (width < 0 || width % 2 != 0) {
+    if (width % 2 != 0) {
         return ota_fail(error, OTA_EINVAL, "x", "rotary positions turn pairs",
                         "x has the odd width %" PRId64, width);
     }

@@ -593,7 +593,7 @@ static void test_rotary_positions(void **state) {
                 {&whole, 0, "x is not a floating-point array"},
                 {&absent, 0, "x is not a floating-point array"},
                 {&odd, 0, "x has the odd width 3"},
-                {&negative, 0, "x has the odd width -2"},
+                {&negative, 0, "x has size -2 in dimension 3"},
                 {&good, -1, "base is -1"},
                 {&good, NAN, "base is nan"},
                 {&good, INFINITY, "base is inf"}};
