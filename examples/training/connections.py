@@ -20,7 +20,7 @@ from typing import Any
 
 import otattn
 import torch
-from language import Language, Transformer
+from language import Language, Transformer, add_text
 from layers import Block
 from loop import parser, run_all
 from torch import Tensor, nn
@@ -143,7 +143,7 @@ class Connections(Language):
 
 def main(arguments: list[str] | None = None) -> bool:
     flags = parser(__doc__.splitlines()[0], METHODS, 300, 16, 4e-3)
-    flags.add_argument("--text", type=Path, default=Path("../shared/data/text/wikitext-2-raw.test.txt"))
+    add_text(flags)
     flags.add_argument("--context", type=int, default=64)
     flags.add_argument("--width", type=int, default=48)
     flags.add_argument("--depth", type=int, default=12)

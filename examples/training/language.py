@@ -11,6 +11,7 @@ takes any method, since no query is kept from any key; bits are those of the hid
 
 from __future__ import annotations
 
+import argparse
 import math
 import sys
 from pathlib import Path
@@ -25,6 +26,8 @@ from torch import Tensor, nn
 METHODS = ["torch", "softmax", "entmax:1.5", "softmax/online:4", "softmax/prefix"]
 SINK = 0.3
 HIDDEN = 256  # what stands for a hidden byte
+# The raw test part of WikiText-2: where it lies beside the checkout, or in the folder of the call.
+TEXTS = (Path("../shared/data/text/wikitext-2-raw.test.txt"), Path("wikitext-2-raw.test.txt"))
 
 
 class Strings(nn.Module):
@@ -114,7 +117,8 @@ class Language:
 
     def __init__(self, path: Path, context: int, sizes: dict[str, Any], judged: int) -> None:
         if not path.is_file():
-            raise SystemExit(f"{path} is missing; give the text with --text")
+            places = " or ".join(map(str, TEXTS))
+            raise SystemExit(f"{path} is missing; give the text with --text, or put it at {places}")
         text = torch.from_numpy(np.fromfile(path, np.uint8)).long()
         cut = len(text) * 9 // 10
         self.train, self.rest = text[:cut], text[cut:]
@@ -186,9 +190,15 @@ class Cloze(Language):
         return self.hide(found, torch.Generator().manual_seed(10**6))
 
 
+def add_text(flags: argparse.ArgumentParser) -> None:
+    """--text, by default the first of TEXTS that is there."""
+    found = next(filter(Path.is_file, TEXTS), TEXTS[-1])
+    flags.add_argument("--text", type=Path, default=found, metavar="FILE", help=f"bytes to learn ({found})")
+
+
 def main(arguments: list[str] | None = None) -> bool:
     flags = parser(__doc__.splitlines()[0], METHODS, 700, 16, 4e-3)
-    flags.add_argument("--text", type=Path, default=Path("../shared/data/text/wikitext-2-raw.test.txt"))
+    add_text(flags)
     flags.add_argument("--context", type=int, default=128)
     flags.add_argument("--width", type=int, default=128)
     flags.add_argument("--depth", type=int, default=2)

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from language import Language
+from language import Language, add_text
 from layers import Block
 from loop import parser, place, run_all
 from otattn.moe import route
@@ -190,7 +190,7 @@ def tuned(task: Mixture, options: argparse.Namespace) -> bool:
 
 def main(arguments: list[str] | None = None) -> bool:
     flags = parser(__doc__.splitlines()[0], METHODS, 100, 16, 4e-3)
-    flags.add_argument("--text", type=Path, default=Path("../shared/data/text/wikitext-2-raw.test.txt"))
+    add_text(flags)
     flags.add_argument("--context", type=int, default=128)
     flags.add_argument("--width", type=int, default=64)
     flags.add_argument("--depth", type=int, default=2)

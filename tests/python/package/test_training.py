@@ -99,6 +99,26 @@ def test_a_method_that_fails_is_reported(
     assert "| `softmax/exact` | failed: " in shown and "| `softmax` | 1 | 1 | " in shown
 
 
+@pytest.mark.parametrize("name", ["language", "connections", "moe"])
+def test_the_text_is_found_in_either_place(
+    example: Callable[[str], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    program, language = example(name), example("language")
+    monkeypatch.chdir(tmp_path)
+    places = [tmp_path / f"place-{number}" for number in range(2)]
+    monkeypatch.setattr(language, "TEXTS", tuple(places))
+    with pytest.raises(SystemExit, match=f"--text, or put it at {places[0]} or {places[1]}"):
+        program.main([])
+    # Later places first, so that each that appears must win over those behind it.
+    words = [*SMALL, "--context", "16", "--width", "16", "--depth", "1", "--heads", "2", "--judged", "200"]
+    words += ["--method", program.METHODS[0], "--steps", "0"]
+    for place in reversed(places):
+        place.write_bytes(b"abcd" * 100)
+        assert program.main([*words, "--folder", str(tmp_path / f"from-{place.name}")])
+        lines = next((tmp_path / f"from-{place.name}").glob("*/*/0.jsonl")).read_text(encoding="utf-8")
+        assert json.loads(lines.splitlines()[0])["text"] == place.name
+
+
 def test_bits_count_every_byte_once(example: Callable[[str], ModuleType], text: Path) -> None:
     language = example("language")
     task = language.Language(text, 16, {**SIZES, "depth": 1}, 10**6)
