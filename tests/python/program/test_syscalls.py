@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from program import PROGRAM, ROOT, environment, save
+import run_folders
+from program import PROGRAM, ROOT, answer, environment, save
 
 STRACE = shutil.which("strace")
 DEMO = ROOT / "data/demo/model"
@@ -61,6 +62,9 @@ COMMANDS: dict[str, tuple[list[Any], set[str]]] = {
     "perplexity": (["perplexity", DEMO, "--text", "a text of some words"], set()),
     "generate": (["generate", DEMO, "--prompt", "a text", "--tokens", "2"], set()),
     "analyze": (["analyze", DEMO, PARAGRAPH, "-o", "run", "--windows", "1x16"], {"run"}),
+    "report": (["report", "analysed", "-o", "page.html"], {"page.html", "analysed"}),
+    "verify": (["verify", "--only", "CETA-1*", "-o", "checks.csv"], {"checks.csv"}),
+    "completions": (["completions", "bash"], set()),
     "help": (["help", "methods"], set()),
 }  # fmt: skip
 
@@ -70,6 +74,7 @@ def trace(folder: Path, words: list[Any]) -> list[tuple[str, str]]:
     rng = np.random.default_rng(0)
     save(folder, **{name: rng.standard_normal((6, 4)) for name in "qkv"}, s=rng.standard_normal((6, 6)),
          p0=np.full((6, 6), 1 / 6), a=np.full(8, 1 / 8), b=np.arange(1, 9) / 36)  # fmt: skip
+    run_folders.write(folder / "analysed", layers=2, heads=2, tokens=12)
     assert STRACE is not None
     log = folder.parent / f"{folder.name}.strace"
     command = [STRACE, "-f", "-s", "512", "-o", log, PROGRAM, *words]
@@ -109,6 +114,10 @@ def test_nothing_is_written_elsewhere(tmp_path: Path, command: str) -> None:
     assert {name for name, _ in calls}.isdisjoint(OUTSIDE)
     allowed = {name for row in json.loads(PROFILE.read_text())["syscalls"] for name in row["names"]}
     assert {name for name, _ in calls} <= allowed
+
+
+def test_every_subcommand_is_traced(tmp_path: Path) -> None:
+    assert {command["name"] for command in answer(tmp_path, "help")["commands"]} == set(COMMANDS)
 
 
 def test_the_trace_sees_writes() -> None:
