@@ -10,6 +10,8 @@ analysis, models, statements, program, engines, examples, python: public headers
 tests, fuzz, bench: anything
 
 check_layers.py [REPOSITORY]     judges a checkout
+check_layers.py --includes [REPOSITORY]
+                                 includes alone, as builds do: files of the user's own may lie beside ours
 check_layers.py --self-test      plants one defect after another in a small tree and expects each found
 """
 
@@ -117,10 +119,7 @@ def check_includes(root: Path, files: list[str]) -> list[str]:
     defects = []
     for path in files:
         top = top_folder(path)
-        if top in FREE:
-            continue
         if top not in OUTSIDE and top != "src":
-            defects.append(f"{path}: unknown folder {top}/; the house plan has no such place")
             continue
         if top == "src" and layer_of(path) is None:
             defects.append(f"{path}: unknown place in src/; layers are {', '.join(HEIGHTS)} and the judge")
@@ -141,6 +140,15 @@ def check_includes(root: Path, files: list[str]) -> list[str]:
             if reason is not None:
                 defects.append(f"{path}: include of {name} {reason}")
     return defects
+
+
+def check_folders(files: list[str]) -> list[str]:
+    known = {*FREE, *OUTSIDE, "src"}
+    return [
+        f"{path}: unknown folder {top_folder(path)}/; the house plan has no such place"
+        for path in files
+        if top_folder(path) not in known
+    ]
 
 
 def check_list(root: Path, files: list[str]) -> list[str]:
@@ -175,7 +183,11 @@ def find_files(root: Path) -> list[str]:
 
 def check(root: Path) -> list[str]:
     files = find_files(root)
-    return check_includes(root, files) + check_list(root, files)
+    return check_folders(files) + check_includes(root, files) + check_list(root, files)
+
+
+def check_build(root: Path) -> list[str]:
+    return check_includes(root, find_files(root))
 
 
 # A defect planted in a sound tree: file, its text, and a word of the complaint it must cause.
@@ -229,10 +241,10 @@ SOUND = {
 
 def main() -> int:
     if sys.argv[1:] == ["--self-test"]:
-        return self_test("layers", check, SOUND, PLANTS)
+        beside = {**SOUND, "mine.c": '#include "gone.h"\n', "prefix/include/otattn.h": ""}
+        return self_test("layers", check, SOUND, PLANTS) or self_test("includes", check_build, beside, [])
     root = Path(sys.argv[-1] if len(sys.argv) > 1 else ".").resolve()
-    includes_only = "--includes" in sys.argv
-    defects = check_includes(root, find_files(root)) if includes_only else check(root)
+    defects = check_build(root) if "--includes" in sys.argv else check(root)
     print("\n".join(defects) if defects else "layers: every include points down, every source is listed")
     return 1 if defects else 0
 
