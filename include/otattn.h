@@ -431,7 +431,7 @@ typedef struct ota_options {
     double relaxation;
     int relaxation_auto; /* choose it from the measured rate */
     ota_center center;   /* [TOT-106] */
-    /* of the potentials and stored scores [TOT-107]; AUTO: numeric policy */
+    /* of the potentials and stored scores [TOT-107]; AUTO: docs/development/numerics.md */
     ota_precision precision;
     double tolerance_scaling; /* > 0: stop only if also osc(g change) <= this [TOT-14] */
     /* exact columns without total support: solve on the usable pairs */

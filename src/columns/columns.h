@@ -124,7 +124,7 @@ typedef struct ota_column_rule_row {
 
     /* ---- of rules with potentials */
     ota_column_step (*step)(const ota_column_parameters *key, double t);
-    /* sum_j of how far c is from what T and g ask for: the residual that decides (numeric policy 3.5). */
+    /* sum_j of how far c is from what T and g ask for: the residual that decides (numerics.md). */
     double (*residual)(const ota_column_sums *columns);
     /* The same for c alone, where g may still be moved; NULL: it is the residual. */
     double (*excess)(const ota_column_sums *columns);

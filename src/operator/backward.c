@@ -136,7 +136,7 @@ ota_adjoint ota_backward_system(const ota_backward_job *job) {
 }
 
 /* How much more than slopes their rounding to f32 may move the multipliers. Gradients may be off by 32 roundings and more
- * [numeric policy 3.3]: a hundredfold has kept a quarter of that, ten thousand seven times it. */
+ * (tolerance.h of the tests): a hundredfold has kept a quarter of that, ten thousand seven times it. */
 static const double MOST_AMPLIFIED = 32.0;
 
 /* Relaxed rows: the right side about their own means. Of many processes each adds what its rows move. */

@@ -52,7 +52,7 @@ static ota_status give_up(const attempt *a, ota_outcome end) {
     return words[end].status;
 }
 
-/* The smallest residual this arithmetic can be asked for (numeric policy 3.5). */
+/* The smallest residual this arithmetic can be asked for (numerics.md). */
 static double residual_floor(const attempt *a) {
     const double u = a->narrow ? 0x1p-24 : 0x1p-53;
     return 8.0 * u + u * a->head.range / (4.0 * a->head.tau);

@@ -6,7 +6,7 @@
  *
  * "auto": rounds of Sinkhorn while they converge fast; then Newton on the semi-dual where its
  * matrices fit, else Anderson; Tsallis goes straight to Newton. The status is OTA_OK only if the
- * residual of numeric policy 3.5, measured on the plan that will be emitted, is within the
+ * residual of numerics.md, measured on the plan that will be emitted, is within the
  * tolerance. */
 #include "coupled.h"
 

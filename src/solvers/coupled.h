@@ -1,7 +1,7 @@
 /* Column-coupled heads: what sinkhorn.c, anderson.c, newton.c and coupled.c share.
  *
  * ota_passes (backend.h) says what a pass over the scores finds. L is all a column update needs (columns.h), c is all
- * the residual of numeric policy 3.5 needs. All potentials are in units of S. */
+ * the residual of numerics.md needs. All potentials are in units of S. */
 #ifndef OTA_COUPLED_H
 #define OTA_COUPLED_H
 

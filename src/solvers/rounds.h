@@ -30,8 +30,7 @@ typedef enum ota_outcome {
 
 enum {
     OTA_ROUNDS_SETTLED = 6, /* rounds before the rate says anything */
-    OTA_ROUNDS_STALL =
-        50 /* numeric policy 3.7: less than 10 % in so many rounds asks for the reason */
+    OTA_ROUNDS_STALL = 50   /* less than 10 % in so many rounds asks for the reason */
 };
 
 /* How far rounds have come. Before the first: ota_rounds_begin. */

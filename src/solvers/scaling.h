@@ -40,7 +40,7 @@ void ota_scaling_absorb(ota_scaling *s);
 ota_scaling_state ota_scaling_restore(ota_scaling *s);
 /* head->column_error of the plan with column sums c v. */
 void ota_scaling_measure(ota_scaling *s);
-/* The column residual that decides (numeric policy 3.5): for caps with the complementarity that is
+/* The column residual that decides (numerics.md): for caps with the complementarity that is
  * violated. Fills head->g where the rule asks for it. */
 double ota_scaling_residual(ota_scaling *s);
 /* Relaxed columns: moves g by the constant that makes the dual stationary along constants. Returns the

@@ -1,7 +1,7 @@
 /* The plans, outputs and gradients of the other groups once more where fast kernels compute them: queries, keys and values
  * in f32, sizes above a block and no multiple of a vector. Q [N][D], K [M][D], V [M][E], S = Q K^T / sqrt(D), P [N][M],
  * S and every formula in f64 by loops. A weight is good to u (8 + 4 B / tau), B = max_ij sum_k |q_ik k_jk| / sqrt(D), as
- * the numeric policy has it; `unit` is that. Groups whose checks call no kernel of plans (formulas of distributions,
+ * tests/support/tolerance.h has it; `unit` is that. Groups whose checks call no kernel of plans (formulas of distributions,
  * layers, models) have no such variant. */
 #include "statements/couplings/blocked.h"
 

@@ -8,7 +8,7 @@ enum { V = 30, WIDTH = 16 };
 /* ---- probe ---- */
 
 /* softmax(W^T h) in f32 by the library, f64 by loops: error of every probability, relative, over the
- * bound u (8 + 4 B) of the numeric policy, B = max_j sum_k |h_k W_jk|. */
+ * bound u (8 + 4 B) of tests/support/tolerance.h, B = max_j sum_k |h_k W_jk|. */
 static double probe_in_f32(trial *t) {
     enum { STATES = 12 };
     double most = 0.0, p[STATES * V];

@@ -234,7 +234,7 @@ void ota_ring_allot(ota_head *head) {
     ota_head_allot(head, ring->resolved, ring->nu, ring->lambdas);
 }
 
-/* As of a stored kernel in f64 (numeric policy 3.5): lse stands for the scores, of which the largest count. */
+/* As of a stored kernel in f64 (numerics.md): lse stands for the scores, of which the largest count. */
 double ota_ring_kernel_floor(const ota_head *head) {
     const ota_device *ring = head->place;
     const ota_kernel_state *kernel = &head->kernel;

@@ -373,7 +373,7 @@ void WORD(ota_kernel_round)(ota_head *head, bool form) {
         weigh_kernel(place);
 }
 
-/* The least residual that this arithmetic can be asked for (numeric policy 3.5). Products of queries and
+/* The least residual that this arithmetic can be asked for (numerics.md). Products of queries and
  * keys are wrong by a share of their norms, whatever range the scores have. */
 double WORD(ota_kernel_floor)(const ota_head *head) {
     const ota_head_place *place = head->place;

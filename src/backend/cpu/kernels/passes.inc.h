@@ -2,7 +2,7 @@
  * the scaling methods and of entmax. Part of kernels.inc.h. s + h is the score of a pair with the
  * column's potential added; lanes past the end of a row count as -inf. Sums run over at most RUN terms
  * a lane in T before they join an f64; sums of weights, of which one may outweigh all others, in short
- * runs of 8 that are then added [numeric policy 3.4]. */
+ * runs of 8 that are then added. */
 
 enum { SWEEP = RUN * LANES, ROWS_AT_ONCE = 4, LINEAR_ROWS = 8 };
 
