@@ -151,7 +151,20 @@ const tool_topic tool_topics[] = {
      "  NO_COLOR         no colours\n"
      "  CLICOLOR_FORCE   colours even when the output is no terminal\n"
      "  TERM             'dumb' turns colours and progress lines off\n"
+     "  COLORTERM        'truecolor' or '24bit', or 'direct' in TERM: heat maps in 24-bit colours\n"
+     "  LC_ALL LC_CTYPE LANG\n"
+     "                   the first that is set: where it names UTF-8, heat maps without colours\n"
+     "                   are made of blocks, else of digits\n"
+     "  COLUMNS          width of heat maps where the output is no terminal (80)\n"
      "\n"
-     "The library reads none.\n"},
+     "Where models are looked for by name; the first that is set decides:\n"
+     "\n"
+     "  HF_HUB_CACHE     this folder\n"
+     "  HF_HOME          hub in it\n"
+     "  XDG_CACHE_HOME   huggingface/hub in it\n"
+     "  HOME             .cache/huggingface/hub in it\n"
+     "\n"
+     "A program built with MPI begins MPI where a launcher has set OMPI_COMM_WORLD_SIZE,\n"
+     "PMI_SIZE or PMIX_RANK. The library reads none.\n"},
 };
 const int tool_topic_count = (int)(sizeof tool_topics / sizeof tool_topics[0]);

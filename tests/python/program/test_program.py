@@ -484,6 +484,13 @@ def test_help_names_every_flag_of_a_command(tmp_path: Path) -> None:
         assert run(tmp_path, "help", topic["name"]).stdout
 
 
+def test_help_names_every_environment_variable(tmp_path: Path) -> None:
+    texts = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "program").rglob("*.c"))]
+    read = {name for text in texts if "getenv(" in text for name in re.findall(r'"([A-Z][A-Z_]+)"', text)}
+    topic = run(tmp_path, "help", "environment").stdout.decode()
+    assert {"NO_COLOR", "HOME", "LANG", "PMIX_RANK"} <= read and not read - set(re.findall(r"\w+", topic))
+
+
 def test_completions(tmp_path: Path) -> None:
     script = run(tmp_path, "completions", "bash").stdout
     (tmp_path / "otattn.bash").write_bytes(script)
