@@ -24,7 +24,7 @@ BLOCK = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 # What a copy finds built already; a block that configures a build of its own there still can.
-BUILT = ("otattn", "libotattn*", "charts.js*", "venv")
+BUILT = ("otattn", "libotattn*", "charts.js*", "venv", "venv-python")
 TIME_LIMIT = {"ci": 300, "long": 7200}
 
 
