@@ -21,7 +21,7 @@ def test_blocks_see_what_is_built(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text(block + block.replace("output\nvenv", "output\nanother"))
     (tmp_path / ".gitignore").write_text("/build/\n")
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
-    command = [sys.executable, RUNNER, "ci", "--root", tmp_path]
+    command = [sys.executable, str(RUNNER), "ci", "--root", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 1 and "1 of 2 blocks tagged ci ran as written" in done.stdout, done.stdout
     assert "FAILED  README.md:9 printed something else" in done.stdout
