@@ -5,6 +5,8 @@
 
 #include "layer_change.h"
 
+#include "base/sized.h"
+
 enum { ROWS = 4, MOST_THREADS = 256 };
 
 typedef struct job {
@@ -141,10 +143,6 @@ static void run_own_threads(job *j, int threads) {
 }
 
 static ota_status check_evolution(const ota_evolution *e, ota_error *error) {
-    if (e->size != sizeof *e) {
-        return analysis_fail(error, OTA_EINVAL, "size", "set size to sizeof(ota_evolution)",
-                             "size is %zu, not %zu", e->size, sizeof *e);
-    }
     ota_status status = analysis_check_size(e->states, 1, "states", error);
     if (status == OTA_OK) status = analysis_check_size(e->positions, 0, "positions", error);
     if (status == OTA_OK && ota_evolve_row_bytes(e->vocabulary) == 0) {
@@ -154,7 +152,11 @@ static ota_status check_evolution(const ota_evolution *e, ota_error *error) {
     return status;
 }
 
-ota_status ota_evolve(const ota_evolution *evolution, ota_error *error) {
+ota_status ota_evolve(const ota_evolution *given, ota_error *error) {
+    ota_evolution own, *const evolution = &own;
+    if (!ota_sized_read(&own, sizeof own, given, given->size))
+        return analysis_fail(error, OTA_EINVAL, "size", "set size to sizeof(ota_evolution)",
+                             "size is %zu, not %zu", given->size, sizeof own);
     ota_status status = check_evolution(evolution, error);
     if (status != OTA_OK || evolution->positions == 0) return status;
     const ota_executor *const executor = evolution->executor;

@@ -3,6 +3,8 @@
  *   separate   W_Q | W_K | W_V, each [out, in] or, input-major, [in, out]
  *   merged     one matrix whose outputs are q | k | v, side by side */
 #include "model.h"
+
+#include "base/sized.h"
 #include "models/kernels/ops.h"
 
 #include <stdlib.h>
@@ -34,12 +36,13 @@ static void copy_vector(const ota_weight *w, float absent, float *out, int64_t c
     for (int64_t k = 0; k < count; k++) out[k] = ota_weight_present(w) ? w->values[k] : absent;
 }
 
-ota_status ota_model_attention_of(const ota_model *model, int64_t layer,
-                                  ota_model_attention *attention, ota_error *error) {
+ota_status ota_model_attention_of(const ota_model *model, int64_t layer, ota_model_attention *given,
+                                  ota_error *error) {
     const ota_config *config = &model->config;
-    if (attention->size != sizeof *attention)
+    ota_model_attention own, *const attention = &own;
+    if (!ota_sized_read(&own, sizeof own, given, given->size))
         return ota_refuse(error, OTA_EINVAL, "size is %zu, set it to sizeof(ota_model_attention)",
-                          attention->size);
+                          given->size);
     if (layer < 0 || layer >= config->layers)
         return ota_refuse(error, OTA_EINVAL, "layer is %lld, and the model has %lld layers",
                           (long long)layer, (long long)config->layers);
@@ -63,6 +66,7 @@ ota_status ota_model_attention_of(const ota_model *model, int64_t layer,
     attention->head_norms = ota_weight_present(&w[OTA_QUERY_NORM]);
     attention->output_norm = ota_weight_present(&w[OTA_NORM_1_BEHIND]);
     attention->window = config->local[layer] ? config->window : 0;
+    ota_sized_write(given, given->size, &own, sizeof own);
     for (size_t k = 0; k < sizeof matrices / sizeof *matrices; k++) {
         if (matrices[k].out == NULL) continue;
         const ota_status status = decode_outputs(matrices[k].weight, matrices[k].first,

@@ -2,6 +2,8 @@
 #define _GNU_SOURCE
 #include "model.h"
 
+#include "base/sized.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,12 +91,13 @@ static ota_status open_named(ota_model *model, const char *name, const ota_model
 
 ota_status ota_model_open(ota_model **model, const char *name, const ota_model_options *options,
                           ota_error *error) {
+    ota_model_options own;
     *model = NULL;
-    if (options != NULL && options->size != sizeof *options)
+    if (options != NULL && !ota_sized_read(&own, sizeof own, options, options->size))
         return ota_refuse(error, OTA_EINVAL, "options.size is not that of ota_model_options");
     ota_model *opened = calloc(1, sizeof *opened);
     if (opened == NULL) return ota_refuse(error, OTA_ENOMEM, "no memory is left for a model");
-    ota_status status = open_named(opened, name, options, error);
+    ota_status status = open_named(opened, name, options != NULL ? &own : NULL, error);
     if (status == OTA_OK) status = ota_model_bind(opened, error);
     if (status == OTA_OK)
         *model = opened;
@@ -118,26 +121,27 @@ void ota_model_free(ota_model *model) {
 ota_status ota_model_describe(const ota_model *model, ota_model_facts *facts, ota_error *error) {
     static const char *const heads[] = {"tied", "own", "mlm", "none"};
     const ota_config *config = &model->config;
-    if (facts->size != sizeof *facts)
+    if (facts->size < sizeof facts->size)
         return ota_refuse(error, OTA_EINVAL, "facts.size is not that of ota_model_facts");
-    *facts = (ota_model_facts){.size = sizeof *facts,
-                               .architecture = model->architecture->name,
-                               .format = model->format,
-                               .path = model->path,
-                               .dtype = model->dtype,
-                               .head = heads[model->head],
-                               .layers = config->layers,
-                               .heads = config->heads,
-                               .kv_heads = config->kv_heads,
-                               .width = config->sizes[OTA_SIZE_WIDTH],
-                               .head_width = config->head_width,
-                               .inner = config->sizes[OTA_SIZE_INNER],
-                               .vocabulary = config->sizes[OTA_SIZE_VOCABULARY],
-                               .positions = config->sizes[OTA_SIZE_POSITIONS],
-                               .parameters = model->parameters,
-                               .causal = model->architecture->causal,
-                               .norm_epsilon = config->norm_epsilon,
-                               .rope_base = config->rope_base};
+    const ota_model_facts own = {.size = sizeof own,
+                                 .architecture = model->architecture->name,
+                                 .format = model->format,
+                                 .path = model->path,
+                                 .dtype = model->dtype,
+                                 .head = heads[model->head],
+                                 .layers = config->layers,
+                                 .heads = config->heads,
+                                 .kv_heads = config->kv_heads,
+                                 .width = config->sizes[OTA_SIZE_WIDTH],
+                                 .head_width = config->head_width,
+                                 .inner = config->sizes[OTA_SIZE_INNER],
+                                 .vocabulary = config->sizes[OTA_SIZE_VOCABULARY],
+                                 .positions = config->sizes[OTA_SIZE_POSITIONS],
+                                 .parameters = model->parameters,
+                                 .causal = model->architecture->causal,
+                                 .norm_epsilon = config->norm_epsilon,
+                                 .rope_base = config->rope_base};
+    ota_sized_write(facts, facts->size, &own, sizeof own);
     return OTA_OK;
 }
 

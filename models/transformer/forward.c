@@ -8,6 +8,8 @@
  * x, h [batch * count, width]; merged [batch * count, q | k | v]; inner [batch * count, inner]. */
 #include "session.h"
 
+#include "base/sized.h"
+
 #include <string.h>
 
 enum { ROWS_PER_TASK = 8 };
@@ -374,7 +376,7 @@ static ota_status check_start(const ota_session *s, const ota_model_run *run, ot
 }
 
 static ota_status check_run(const ota_session *s, const ota_model_run *run, ota_error *error) {
-    if (run == NULL || run->size != sizeof *run || run->ids == NULL)
+    if (run == NULL || run->ids == NULL)
         return ota_refuse(error, OTA_EINVAL,
                           "run is NULL, has no ids, or its size is not that of ota_model_run");
     if (run->batch < 1 || run->batch > s->options.batch || run->count < 1 ||
@@ -403,12 +405,16 @@ static ota_status check_run(const ota_session *s, const ota_model_run *run, ota_
     return status == OTA_OK ? check_tokens(s, run, error) : status;
 }
 
-ota_status ota_session_run(ota_session *s, const ota_model_run *run, ota_error *error) {
+ota_status ota_session_run(ota_session *s, const ota_model_run *given, ota_error *error) {
+    ota_model_run own;
+    const bool known = given != NULL && ota_sized_read(&own, sizeof own, given, given->size);
+    const ota_model_run *run = known ? &own : NULL;
     ota_status status = check_run(s, run, error);
     if (status != OTA_OK) return status;
     const int64_t rows = run->batch * run->count;
     const int64_t width = ota_model_size(s->model, OTA_SIZE_WIDTH);
-    s->run = run;
+    s->own_run = own;
+    s->run = run = &s->own_run;
     s->error = error;
     if (run->lengths != NULL)
         memcpy(s->lengths, run->lengths, (size_t)run->batch * sizeof *s->lengths);

@@ -2,6 +2,8 @@
 #define _POSIX_C_SOURCE 200809L
 #include "session.h"
 
+#include "base/sized.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +13,7 @@
 static ota_status check_options(const ota_model *model, const ota_session_options *options,
                                 ota_error *error) {
     const int64_t positions = ota_model_size(model, OTA_SIZE_POSITIONS);
-    if (options == NULL || options->size != sizeof *options)
+    if (options == NULL)
         return ota_refuse(error, OTA_EINVAL, "options.size is not that of ota_session_options");
     if (options->batch < 1 || options->batch > 1 << 20)
         return ota_refuse(error, OTA_EINVAL, "batch is %lld, wanted 1 to 2^20",
@@ -111,8 +113,11 @@ static ota_status start_threads(ota_session *s, int threads, ota_error *error) {
 }
 
 ota_status ota_session_create(ota_session **session, const ota_model *model,
-                              const ota_session_options *options, ota_error *error) {
+                              const ota_session_options *given, ota_error *error) {
+    ota_session_options own;
     *session = NULL;
+    const bool known = given != NULL && ota_sized_read(&own, sizeof own, given, given->size);
+    const ota_session_options *options = known ? &own : NULL;
     ota_status status = check_options(model, options, error);
     if (status == OTA_OK && !options->allow_nonfinite)
         status = ota_model_check_finite(model, error);

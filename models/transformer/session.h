@@ -96,8 +96,9 @@ struct ota_session {
     char warning[256];
 
     /* of the run in progress */
-    const ota_model_run *run;
-    bool *wanted; /* [layers * OTA_POINTS] */
+    ota_model_run own_run;    /* as much of the caller's as this library knows */
+    const ota_model_run *run; /* it, while one runs */
+    bool *wanted;             /* [layers * OTA_POINTS] */
     ota_exits exits;
     ota_error *error;
 };

@@ -4,25 +4,21 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "base/sized.h"
 #include "problem/check.h"
 
 /* Copies the caller's struct over a zeroed one of ours; bytes past ours must be zero. */
 ota_status ota_check_sized(void *to, size_t ours, const void *from, size_t theirs,
                            const char *field, ota_error *error) {
-    memset(to, 0, ours);
-    if (theirs == 0) {
-        return ota_fail(error, OTA_EINVAL, field, "set it to sizeof the struct", "%s is 0", field);
+    const bool known = ota_sized_read(to, ours, from, theirs);
+    if (theirs < sizeof theirs) {
+        return ota_fail(error, OTA_EINVAL, field, "set it to sizeof the struct", "%s is %zu", field,
+                        theirs);
     }
-    memcpy(to, from, ota_size_min(theirs, ours));
-    for (size_t k = ours; k < theirs; k++) {
-        if (((const unsigned char *)from)[k] != 0) {
-            return ota_fail(
-                error, OTA_UNSUPPORTED, field, "use a library as new as the header",
-                "%s is %zu but this library knows only %zu bytes and a later one is set", field,
-                theirs, ours);
-        }
-    }
-    return OTA_OK;
+    if (known) return OTA_OK;
+    return ota_fail(error, OTA_UNSUPPORTED, field, "use a library as new as the header",
+                    "%s is %zu but this library knows only %zu bytes and a later one is set", field,
+                    theirs, ours);
 }
 
 /* Sizes, strides and alignment of one array of any allowed type. */

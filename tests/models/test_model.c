@@ -536,6 +536,48 @@ static void refuse_options(const ota_model *model, ota_session_options options, 
     if (strstr(error.message, part) == NULL) fail_msg("%s", error.message);
 }
 
+/* Callers built with an older header give shorter structs, with a newer one longer ones. */
+static void test_structs_of_other_sizes(void **state) {
+    (void)state;
+    checkpoint c;
+    float states[COUNT * WIDTH], found[COUNT * WIDTH];
+    ota_error error = {0};
+    draw_checkpoint(&c);
+    write_model(&c);
+    ota_model *model = open_model();
+    struct {
+        ota_session_options known;
+        int64_t later;
+    } options = {{.size = sizeof options, .batch = 1, .tokens = COUNT, .threads = 1}, 0};
+    struct {
+        ota_model_run known;
+        int64_t later;
+    } run = {{.size = sizeof run, .ids = tokens, .batch = 1, .count = COUNT, .states = found}, 0};
+    ota_session *session;
+    assert_int_equal(ota_session_create(&session, model, &options.known, &error), OTA_OK);
+    run_tokens(session, 0, COUNT, states);
+    const size_t sizes[] = {sizeof run, offsetof(ota_model_run, exit_targets)};
+    for (int k = 0; k < 2; k++) {
+        memset(found, 0, sizeof found);
+        run.known.size = sizes[k];
+        assert_int_equal(ota_session_run(session, &run.known, &error), OTA_OK);
+        assert_memory_equal(states, found, sizeof found);
+    }
+    run.known.size = sizeof run;
+    run.later = 1;
+    assert_int_equal(ota_session_run(session, &run.known, &error), OTA_EINVAL);
+    ota_session_free(session);
+    options.later = 1;
+    assert_int_equal(ota_session_create(&session, model, &options.known, &error), OTA_EINVAL);
+    ota_model_facts facts = {.size = offsetof(ota_model_facts, rope_base), .rope_base = -3.0};
+    assert_int_equal(ota_model_describe(model, &facts, &error), OTA_OK);
+    assert_true(facts.layers == LAYERS && facts.rope_base == -3.0);
+    assert_int_equal(facts.size, offsetof(ota_model_facts, rope_base));
+    facts.size = 0;
+    assert_int_equal(ota_model_describe(model, &facts, &error), OTA_EINVAL);
+    ota_model_free(model);
+}
+
 static void test_door(void **state) {
     (void)state;
     checkpoint c;
@@ -687,8 +729,9 @@ int main(void) {
         IN_FOLDER(test_forward),        IN_FOLDER(test_padded_after_whole),
         IN_FOLDER(test_cache),          IN_FOLDER(test_captures),
         IN_FOLDER(test_start_at_layer), IN_FOLDER(test_attention_of_a_block),
-        IN_FOLDER(test_exits),          IN_FOLDER(test_door),
-        IN_FOLDER(test_methods_file),   IN_FOLDER(test_damaged_files),
+        IN_FOLDER(test_exits),          IN_FOLDER(test_structs_of_other_sizes),
+        IN_FOLDER(test_door),           IN_FOLDER(test_methods_file),
+        IN_FOLDER(test_damaged_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
