@@ -92,6 +92,7 @@ struct trial {
     size_t size, used;
     double fault;      /* 0, or what the first output of the library that is looked at is off by */
     bool planted;      /* the fault has been planted */
+    bool starved;      /* a call of the library had no memory: what was measured is nothing */
     const char *model; /* what --model names, or NULL: a small one of random weights */
     const statement_host *host;
     void (*end)(void *kept); /* called after the draw where it is not NULL */
@@ -116,6 +117,12 @@ static inline int64_t below(trial *t, int64_t count) {
 
 static inline double normal(trial *t) {
     return sqrt(-2.0 * log(1.0 - uniform(t))) * cos(6.283185307179586 * uniform(t));
+}
+
+/* What a call of the library said. */
+static inline ota_status told(trial *t, ota_status status) {
+    t->starved |= status == OTA_ENOMEM;
+    return status;
 }
 
 /* Memory of `bytes` zeros. The sizes are constants of the checks; one that did not fit would get memory

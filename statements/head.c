@@ -105,12 +105,12 @@ double *statement_solve(trial *t, head *h, const char *method, double tau, doubl
     const ota_arrays arrays = outputs_of(t, h);
     h->result = (ota_result){.size = sizeof h->result};
     h->certificate = (ota_certificate){.size = sizeof h->certificate};
-    h->status = ota_attend(problem, &h->options, &arrays, &h->result, &h->error);
+    h->status = told(t, ota_attend(problem, &h->options, &arrays, &h->result, &h->error));
     ota_arrays judged = {.size = sizeof judged, .coupling = arrays.coupling};
     judged.row_potential = arrays.row_potential;
     judged.column_potential = arrays.column_potential;
     if (h->status < 0 ||
-        ota_certify(problem, &h->options, &judged, &h->certificate, NULL, &h->error) < 0) {
+        told(t, ota_certify(problem, &h->options, &judged, &h->certificate, NULL, &h->error)) < 0) {
         for (int64_t k = 0; k < h->n * h->m; k++) h->p[k] = NAN;
     }
     if (t->fault != 0.0 && !t->planted) {
@@ -170,7 +170,7 @@ void statement_pull_back(trial *t, head *h, const char *method, double tau, doub
     if (h->status >= 0) h->status = ota_forward(plan, &arrays, &h->result, &h->error);
     if (h->status >= 0) h->status = ota_backward(plan, &arrays, &gradients, &h->result, &h->error);
     ota_plan_free(plan);
-    if (h->status < 0) h->scores_slope[0] = NAN;
+    if (told(t, h->status) < 0) h->scores_slope[0] = NAN;
     if (t->fault != 0.0 && !t->planted) {
         put_off(t, h->queries_slope, h->n * h->width);
         put_off(t, h->keys_slope, h->m * h->width);

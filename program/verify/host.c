@@ -61,8 +61,8 @@ static int64_t windows_of(const statement_text *from, int64_t wanted, int64_t to
                      .after_count = from->after_count};
     for (int64_t k = 0; k < text.before_count; k++) text.before[k] = from->before[k];
     for (int64_t k = 0; k < text.after_count; k++) text.after[k] = from->after[k];
-    if (run_choose_windows(&context, &text, &settings) != 0) return -1;
-    const int64_t count = text.window_count;
+    const bool chosen = run_choose_windows(&context, &text, &settings) == 0;
+    const int64_t count = chosen ? text.window_count : -1;
     for (int64_t w = 0; w < count && w < wanted; w++) {
         lengths[w] = text.windows[w].count;
         run_window_ids(&text, &text.windows[w], ids + w * tokens);

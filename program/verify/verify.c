@@ -127,7 +127,8 @@ static void run_check(verification *v, outcome *o, int64_t repeats) {
         const double value = tool_check_measure(v, check, k, 0.0);
         const bool this_holds = tool_check_holds(check, value);
         const bool further = check->at_least ? !(value >= o->value) : !(value <= o->value);
-        o->right = this_holds != check->printed;
+        /* A value that is no number measured nothing, and shows no printed form failing. */
+        o->right = this_holds != check->printed && !isnan(value);
         /* A value that came out wrong is the one to show. */
         if (k == 0 || further || !o->right) o->value = value;
         if (k == 0 || !o->right) o->holds = this_holds;
@@ -156,7 +157,7 @@ static int run_all(verification *v) {
     tool_progress progress;
     tool_progress_begin(&progress, settings->self_test ? "self-test" : "verify");
     int done = 0;
-    for (; done < v->count && *v->context->cancel == 0; done++) {
+    for (; done < v->count && *v->context->cancel == 0 && !v->trial.starved; done++) {
         outcome *o = &v->outcomes[done];
         id_outcome *id = id_of(v, o->check->id);
         if (settings->self_test) {
@@ -172,8 +173,11 @@ static int run_all(verification *v) {
     tool_progress_end(&progress);
     v->count = done;
     v->context->interrupted = *v->context->cancel != 0;
-    int code = 0;
-    if (settings->self_test && !v->context->interrupted) code = tool_faults_run(v);
+    int code = v->trial.starved
+                   ? tool_fail_status(v->context, OTA_ENOMEM,
+                                      &(ota_error){.message = "no memory is left for the checks"})
+                   : 0;
+    if (code == 0 && settings->self_test && !v->context->interrupted) code = tool_faults_run(v);
     v->seconds = (double)(tool_now_ns() - begun) * 1e-9;
     return code;
 }

@@ -23,7 +23,7 @@ static aligned *align(trial *t, const double *a, int64_t n, int64_t m, ota_gauge
                                      .cycle_rows = x->rows,
                                      .cycle_columns = x->columns};
     const ota_status status =
-        ota_gauge(a, NULL, OTA_F64, n, m, &options, &arrays, &x->result, NULL);
+        told(t, ota_gauge(a, NULL, OTA_F64, n, m, &options, &arrays, &x->result, NULL));
     if (status < 0 && status != OTA_NOT_CONVERGED) x->result.residual = NAN;
     (void)ota_gauge_rest(a, NULL, OTA_F64, n, m, x->k, x->v, x->rest, NULL);
     seen(t, x->k, n);

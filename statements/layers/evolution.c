@@ -53,7 +53,7 @@ static double from_half(uint16_t bits) {
 }
 
 /* A state as f16 stores it: one key, so that the output is its value, rounded to the output's type. */
-static bool stored_as_half(double *h, int64_t width, double *stored, uint16_t *halves) {
+static bool stored_as_half(trial *t, double *h, int64_t width, double *stored, uint16_t *halves) {
     double score = 0.0;
     ota_problem problem = {.size = sizeof problem};
     problem.scores = ota_array_of(&score, OTA_F64, 1, 1, 1, 1);
@@ -61,7 +61,7 @@ static bool stored_as_half(double *h, int64_t width, double *stored, uint16_t *h
     arrays.values = ota_array_of(h, OTA_F64, 1, 1, 1, width);
     arrays.out = ota_array_of(halves, OTA_F16, 1, 1, 1, width);
     const ota_options options = {.size = sizeof options, .threads = 1};
-    if (ota_attend(&problem, &options, &arrays, NULL, NULL) != OTA_OK) return false;
+    if (told(t, ota_attend(&problem, &options, &arrays, NULL, NULL)) != OTA_OK) return false;
     for (int64_t k = 0; k < width; k++) stored[k] = from_half(halves[k]);
     return true;
 }
@@ -112,7 +112,7 @@ static stored_logits stored_error(trial *t) {
         spacing += step * step / (12.0 * WIDE);
     }
     stored_logits x = {0.0, NAN};
-    if (!stored_as_half(h, WIDE, stored, take(t, WIDE * sizeof(uint16_t)))) x.rms = NAN;
+    if (!stored_as_half(t, h, WIDE, stored, take(t, WIDE * sizeof(uint16_t)))) x.rms = NAN;
     seen(t, stored, WIDE);
     for (int j = 0; j < SYMBOLS; j++) {
         double *direction = normals(t, WIDE, 1.0);

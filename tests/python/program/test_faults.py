@@ -43,8 +43,10 @@ def test_some_calls_of_every_command_fail() -> None:
 
 
 def test_some_calls_of_statements_fail() -> None:
-    out = drive("fail_each_call.py", "--statements", "--once", "--only", "verify CETA-1", "--sample", "2")
-    assert "verify CETA-10: " in out and "verify TOT" not in out and " 0 wrong" in out
+    """Also where a check of a printed form, which is to fail, has no memory."""
+    only = [word for name in ("CETA-1", "DER-24", "TOT-37") for word in ("--only", f"verify {name}")]
+    out = drive("fail_each_call.py", "--statements", "--once", *only, "--sample", "3")
+    assert "verify CETA-10: " in out and "verify ELA" not in out and " 0 wrong" in out
 
 
 def test_a_later_run_leaves_out_what_is_done(tmp_path: Path) -> None:
