@@ -332,7 +332,7 @@ void statement_sinkhorn_formula(const double *s, int64_t n, int64_t m, double ta
 /* Rounds of scores [n][n] whose column update goes lambda of its way, 0 < lambda < 4, from g [n] until max |c - 1| is at
  * most `tolerance` or there were `most`: each is one of the library's at lambda / 2, its change of g doubled, since none of
  * its solvers takes 2 or more. errors[k] is max |c - 1| at the g before round k + 1; returns how many errors there are. */
-int64_t statement_lengthened_rounds(double *s, int64_t n, double lambda, double tolerance,
+int64_t statement_lengthened_rounds(trial *t, double *s, int64_t n, double lambda, double tolerance,
                                     int64_t most, double *g, double *errors);
 /* ||softmax(z / T) - softmax(w / T)||_1, m <= 64. */
 double statement_softmax_distance(const double *z, const double *w, int64_t m, double temperature);

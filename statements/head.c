@@ -202,7 +202,7 @@ void statement_sinkhorn_formula(const double *s, int64_t n, int64_t m, double ta
     }
 }
 
-int64_t statement_lengthened_rounds(double *s, int64_t n, double lambda, double tolerance,
+int64_t statement_lengthened_rounds(trial *t, double *s, int64_t n, double lambda, double tolerance,
                                     int64_t most, double *g, double *errors) {
     enum { MOST = 512 };
     double moved[MOST];
@@ -219,7 +219,7 @@ int64_t statement_lengthened_rounds(double *s, int64_t n, double lambda, double 
     ota_plan *plan = NULL;
     int64_t count = 0;
     errors[0] = NAN;
-    if (n <= MOST) (void)ota_plan_create(&plan, &problem, 0, &options, NULL);
+    if (n <= MOST) (void)told(t, ota_plan_create(&plan, &problem, 0, &options, NULL));
     while (plan != NULL && count < most && ota_forward(plan, &arrays, NULL, NULL) >= 0) {
         errors[count] = 0.0;
         for (int64_t j = 0; j < n; j++) {

@@ -52,7 +52,7 @@ static ota_coupling_spectrum spectrum_of(trial *t, double *s, int64_t rounds) {
     ota_coupling_spectrum spectrum = {.second = NAN, .least = NAN, .second_residual = NAN};
     head *x = statement_plan(t, SIZE, SIZE, s, "softmax/exact", 1.0, 1e-12);
     if (x->status == OTA_OK)
-        (void)ota_coupling_spectrum_of(x->p, SIZE, SIZE, rounds, &spectrum, NULL);
+        (void)told(t, ota_coupling_spectrum_of(x->p, SIZE, SIZE, rounds, &spectrum, NULL));
     if (!(spectrum.second_residual <= 1e-5)) spectrum.second = NAN;
     t->used = used;
     return spectrum;
@@ -455,7 +455,7 @@ static int tried_kernels(trial *t, int tried, kernel_run *runs) {
         x->options.max_rounds = ROUNDS;
         statement_solve(t, x, "softmax/exact", 1.0, 1e-8);
         if (x->status == OTA_OK)
-            (void)ota_coupling_spectrum_of(x->p, SMALL, SMALL, 0, &now->spectrum, NULL);
+            (void)told(t, ota_coupling_spectrum_of(x->p, SMALL, SMALL, 0, &now->spectrum, NULL));
         count += pow(now->spectrum.second, ROUNDS) <= 1e-8;
         t->used = used;
     }
@@ -489,7 +489,7 @@ static double share_of_failures(trial *t, double lambda) {
     for (int run = 0; run < count; run++) {
         double g[SMALL] = {0.0};
         const int64_t rounds =
-            statement_lengthened_rounds(runs[run].s, SMALL, lambda, 1e-8, ROUNDS, g, errors);
+            statement_lengthened_rounds(t, runs[run].s, SMALL, lambda, 1e-8, ROUNDS, g, errors);
         failures += !(errors[rounds - 1] <= 1e-8);
     }
     return seen_too(t, failures / count);
@@ -513,7 +513,7 @@ static double against_the_limit(trial *t) {
         head *x = statement_plan(t, SMALL, SMALL, now->s, "softmax/exact", 1.0, 1e-12);
         for (int j = 0; j < SMALL; j++) x->g[j] += 1e-4 * normal(t);
         const int64_t rounds = statement_lengthened_rounds(
-            now->s, SMALL, limit * (above ? 1.01 : 0.99), 1e-8, ROUNDS, x->g, errors);
+            t, now->s, SMALL, limit * (above ? 1.01 : 0.99), 1e-8, ROUNDS, x->g, errors);
         wrong += (errors[rounds - 1] <= 1e-8) == above;
         t->used = used;
     }
@@ -526,7 +526,7 @@ static double lengthened_differ(trial *t) {
     const double lambda = between(t, 1.0, 1.99);
     const asked how = {.solver = "log", .relaxation = lambda};
     const head *x = after_rounds(t, s, &how, 10);
-    (void)statement_lengthened_rounds(s, SMALL, lambda, 0.0, 11, g, errors);
+    (void)statement_lengthened_rounds(t, s, SMALL, lambda, 0.0, 11, g, errors);
     return farthest(x->g, g, SMALL);
 }
 

@@ -51,7 +51,7 @@ void study_stability(trial *t, const study_sizes *sizes, study_points *points) {
         double rate = NAN;
         memcpy(g, start, (size_t)n * sizeof *g);
         const int64_t rounds =
-            statement_lengthened_rounds(l, n, lambda, 1e-13, sizes->rounds, g, errors);
+            statement_lengthened_rounds(t, l, n, lambda, 1e-13, sizes->rounds, g, errors);
         /* The fast modes are gone by then. */
         const int64_t from = rounds > 12 ? rounds / 3 : 0;
         (void)ota_rate_measured(errors + from, rounds - from, &rate, NULL);
