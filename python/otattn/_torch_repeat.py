@@ -118,6 +118,9 @@ def torch_repeat(
     if layout is None or not _native.plain(words):
         return None
     derivatives = torch.is_grad_enabled() and any(x.requires_grad for x in present)
+    if derivatives and mask is not None and mask.requires_grad:
+        # No name says that: the node has no gradient of a mask.
+        return None
     name = (words, derivatives, thread_limit(), layout)
     repeat = _repeat.take(name)
     if repeat is None:
@@ -259,9 +262,7 @@ def _first(name: Any, prepared: Any, given: Any, derivatives: bool) -> _repeat.R
     from . import _torch
 
     settings, extra, enable_gqa = prepared
-    query, key, value, mask = given
-    if derivatives and mask is not None and mask.requires_grad:
-        return None
+    query, key, value = given[:3]
     folded = _torch.folded_of(query, key, value, enable_gqa)
     heads, queries = folded.query.shape[1:3]
     others = _torch._operands_of(extra, folded.batch, (heads, queries, folded.key.shape[2]), given[0])

@@ -209,6 +209,16 @@ def test_another_mask_for_the_same_arrays(rng: np.random.Generator) -> None:
         assert (otattn.attention(x, x, x, mask) == longer(x, x, x, attn_mask=mask)).all()
 
 
+def test_a_mask_that_wants_a_gradient_after_one_that_does_not() -> None:
+    torch.manual_seed(0)
+    q = torch.randn(1, 2, 4, 3, dtype=torch.float64, requires_grad=True)
+    masks = [torch.randn(4, 4, dtype=torch.float64, requires_grad=wanted) for wanted in (False, False, True)]
+    for mask in masks:
+        otattn.attention(q, q, q, mask).square().sum().backward()
+    (right,) = torch.autograd.grad(longer(q, q, q, attn_mask=masks[2]).square().sum(), masks[2])
+    assert masks[2].grad is not None and torch.equal(masks[2].grad, right)
+
+
 def coupled_longer(scores: Any, **arguments: Any) -> Any:
     return otattn.coupling(scores, **arguments, return_aux=LONG)[0]
 
