@@ -90,7 +90,7 @@ def floating(name: str, x: Any) -> Any:
     return x
 
 
-def _wide(name: str, x: Any) -> Any:
+def wide(name: str, x: Any) -> Any:
     """Masses, slopes and the like: f64 or f32, others converted."""
     x = _ready(foreign(name, x))
     if type_of(x.dtype) in (c.F64, c.F32):
@@ -142,7 +142,7 @@ def operands_of(
         found[2] = lend(fold_relative(floating("relative_bias", relative), heads, queries, keys))
     for k, name, x in ((3, "alibi_slopes", alibi), (4, "sink", sink), (5, "temperature", temperature)):
         if x is not None:
-            x = _wide(name, x)
+            x = wide(name, x)
             found[k] = float(x) if x.ndim == 0 else lend(fold_heads(name, x, heads))
     for k, name, x in ((6, "alpha", alpha), (7, "cap", cap), (9, "lower", lower), (10, "upper", upper)):
         if x is not None:
@@ -150,13 +150,13 @@ def operands_of(
                 raise ValueError(f"{name} has shape {shape_text(x)}, wanted one number")
             found[k] = float(x.reshape(()))
     if strength is not None:
-        strength = _wide("strength", strength)
+        strength = wide("strength", strength)
         if strength.shape != (keys,):
             raise ValueError(f"strength has shape {shape_text(strength)}, wanted one number or ({keys},)")
         found[8] = lend(strength.reshape((1, 1, 1, keys)))
     for k, name, x, length in ((11, "row_mass", row_mass, queries), (12, "column_mass", column_mass, keys)):
         if x is not None:
-            found[k] = lend(fold_vector(name, _wide(name, x), total, heads, length))
+            found[k] = lend(fold_vector(name, wide(name, x), total, heads, length))
     if lengths is not None:
         lengths = _ready(foreign("key_lengths", lengths))
         if lengths.dtype.kind not in "iu" or lengths.shape != (total,):
@@ -166,9 +166,9 @@ def operands_of(
             )
         found[13] = lend(lengths.astype(np.int64, copy=False).reshape((1, 1, 1, total)))
     if caps is not None:
-        found[14] = lend(fold_pairs("entry_caps", _wide("entry_caps", caps), batch, sizes, expand))
+        found[14] = lend(fold_pairs("entry_caps", wide("entry_caps", caps), batch, sizes, expand))
     if start is not None:
-        start = _wide("start_potential", start)
+        start = wide("start_potential", start)
         whole = np.broadcast_to(
             fold_vector("start_potential", start, total, heads, keys), (total, heads, 1, keys)
         )

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._arrays import expand, operands_of, output_shape, run_on, triple, view_of
+from . import _structs as c
+from ._arrays import expand, floating, operands_of, output_shape, run_on, triple, view_of, wide
 from ._attention import prepare
 from ._aux import NO_AUX, request_of
+from ._errors import SolveError
 from ._library import library
 from ._settings import DIFFERENTIABLE, EXTRA, OPERANDS
 from ._shapes import fold
 from ._solve import Handle, Job, View
+
+
+class _Given(NamedTuple):
+    """Query, key and value of one call."""
+
+    job: Job
+    shapes: tuple[tuple[int, ...], ...]
+    lead: tuple[int, ...]
+    dtype: Any
 
 
 class Plan:
@@ -54,22 +65,27 @@ class Plan:
     ) -> None:
         self._settings, self._extra, self._gqa = prepare(**arguments)
         self._gradients = gradients
-        job = self._bind(query, key, value)
-        self._handle = Handle(job)
+        given = self._given(query, key, value)
+        self._handle = Handle(given.job)
+        self._hold(given)
 
-    def _bind(self, query: Any, key: Any, value: Any) -> Job:
+    def _given(self, query: Any, key: Any, value: Any) -> _Given:
+        """What a call with these arrays is, which nothing of the plan knows yet."""
         query, key, value = triple(query, key, value)
         folded = fold(query, key, value, self._gqa, expand)
         heads, queries = folded.query.shape[1:3]
-        keep: list[Any] = [query, key, value]
-        self._shapes = (query.shape, key.shape, value.shape)
+        # Of more than four dimensions the folded ones may be copies.
+        keep: list[Any] = [query, key, value, *folded[:3]]
         others = operands_of(self._extra, folded.batch, heads, queries, folded.key.shape[2], keep)
         views = (view_of(folded.query), view_of(folded.key), view_of(folded.value))
         job = Job(self._settings, (*views, *others), self._gradients)
         job.keep.append(keep)
-        self._job, self._lead, self._dtype = job, folded.lead, query.dtype
+        return _Given(job, (query.shape, key.shape, value.shape), folded.lead, query.dtype)
+
+    def _hold(self, given: _Given) -> None:
+        """From now on the arrays of the last forward."""
+        self._job, self._shapes, self._lead, self._dtype = given
         self._potentials: dict[str, Any] = {}
-        return job
 
     def forward(self, query: Any, key: Any, value: Any, return_aux: Any = None) -> Any:
         """As `attention` with the arguments of the plan; the arrays must have the plan's shapes and type.
@@ -79,20 +95,37 @@ class Plan:
         out : array, shape (..., heads, queries, values width)
             With `return_aux` a pair ``(out, aux)``.
         """
-        shapes = self._handle.key
-        job = self._bind(query, key, value)
-        if job.key != shapes:
+        given = self._given(query, key, value)
+        job = given.job
+        if job.key != self._handle.key:
             raise ValueError(
                 f"query {np.shape(query)}, key {np.shape(key)} and value {np.shape(value)} of type "
-                f"{self._dtype} are not those the plan was made for"
+                f"{given.dtype} are not those the plan was made for"
             )
         self._handle.rebind(job)
+        self._hold(given)
         request = request_of(return_aux)
         names = ["column_potential", "row_potential"] if self._gradients else []
-        out, aux, self._potentials = run_on(
-            job, self._handle, request or NO_AUX, "out", self._dtype, self._lead, names
-        )
+        try:
+            out, aux, self._potentials = run_on(
+                job, self._handle, request or NO_AUX, "out", self._dtype, self._lead, names
+            )
+        except SolveError:
+            # Backward knows and says the same.
+            raise
+        except BaseException:
+            # Of a Regulariser's function, perhaps, and the library takes that for a success.
+            self._handle.arrays = c.Arrays()
+            raise
         return out if request is None else (out, aux)
+
+    def _solved(self) -> Job:
+        """That of the last forward, for its derivatives."""
+        if not self._gradients:
+            raise ValueError("gradients is False: make the plan with gradients=True")
+        if not self._handle.arrays.size:
+            raise ValueError("there is no forward to differentiate; call it first")
+        return self._job
 
     def backward(
         self,
@@ -121,15 +154,13 @@ class Plan:
         NotConverged
             When forward, or the linear system of the derivative, did not converge.
         """
-        if not self._gradients:
-            raise ValueError("gradients is False: make the plan with gradients=True")
-        job = self._job
+        job = self._solved()
         given: dict[str, View] = {}
         keep = []
         for name, x in (("out_grad", out_grad), ("coupling_grad", coupling_grad)):
             if x is not None:
                 whole = output_shape("out" if name == "out_grad" else "coupling", job.sizes)
-                x = np.broadcast_to(np.asarray(x), (*self._lead, *whole[2:])).reshape(whole)
+                x = np.broadcast_to(floating(name, x), (*self._lead, *whole[2:])).reshape(whole)
                 keep.append(x)
                 given[name] = view_of(x)
         results: dict[str, Any] = {}
@@ -141,7 +172,7 @@ class Plan:
             results[name] = np.zeros(shape, dtype)
             wanted[name] = view_of(results[name])
         self._handle.backward(job, given, wanted)
-        return {name: float(x[0, 0, 0, 0]) if x.size == 1 else x for name, x in results.items()}
+        return {name: x if self._is_array(name) else float(x[0, 0, 0, 0]) for name, x in results.items()}
 
     def jvp(self, tangents: Mapping[str, Any], coupling: bool = False) -> Any:
         """Derivative of the last `forward` along one direction.
@@ -184,9 +215,7 @@ class Plan:
         >>> bool(abs(change.sum(-1)).max() < 1e-12)
         True
         """
-        if not self._gradients:
-            raise ValueError("gradients is False: make the plan with gradients=True")
-        job = self._job
+        job = self._solved()
         keep: list[Any] = []
         views = self._tangents(tangents, keep)
         results = {
@@ -212,8 +241,7 @@ class Plan:
         for name, value in tangents.items():
             if name not in allowed:
                 raise ValueError(f"tangents has {name!r}, wanted names among {', '.join(allowed)}")
-            x = np.asarray(value)
-            x = x if x.dtype in (np.float32, np.float64) else x.astype(np.float64)
+            x = wide(name, value)
             if name == "scores":
                 whole = (*self._lead, queries, keys)
                 found[name] = lend(_of_shape(name, x, whole).reshape((batch, heads, queries, keys)))
@@ -231,6 +259,9 @@ class Plan:
         others = operands_of(tuple(rest), folded.batch, heads, queries, keys, keep)
         found |= {name: x for name, x in zip(OPERANDS[3:], others, strict=True) if isinstance(x, tuple)}
         return found
+
+    def _is_array(self, name: str) -> bool:
+        return isinstance(self._job.operands[OPERANDS.index(name)], tuple)
 
     def _gradient_shape(self, name: str) -> tuple[tuple[int, ...], Any]:
         operand = self._job.operands[OPERANDS.index(name)]

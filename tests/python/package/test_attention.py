@@ -355,14 +355,56 @@ def test_plan_reuses_its_memory(rng: np.random.Generator) -> None:
         abs((found["query"] * step).sum() - (weight * change).sum())
         <= 1e-8 * np.abs(found["query"] * step).sum()
     )
-    with pytest.raises(ValueError, match="not those the plan was made for"):
-        plan.forward(q[:, :, :5], k, v)
+    plan.forward(q, k, v)
+    for others in ((q[:, :, :5], k, v), [x.astype(np.float32) for x in (q, k, v)]):
+        with pytest.raises(ValueError, match="not those the plan was made for"):
+            plan.forward(*others)
+        # What is refused changes nothing.
+        again = plan.backward(weight)
+        assert all(np.array_equal(again[name], found[name]) for name in found)
     with pytest.raises(ValueError, match="gradients is False"):
         otattn.Plan(q, k, v).backward(weight)
+    with pytest.raises(ValueError, match="no forward"):
+        otattn.Plan(q, k, v, gradients=True).backward(weight)
     hard = otattn.Plan(q, k, v, method="hard", gradients=True)
     hard.forward(q, k, v)
     with pytest.raises(otattn.NotDifferentiable):
         hard.backward(weight)
+
+
+def test_plans_hold_what_they_copy_and_shapes_of_one(rng: np.random.Generator) -> None:
+    q, k, v = heads(rng, 2, 3, 2, 5, 4), heads(rng, 1, 3, 2, 6, 4), heads(rng, 1, 3, 2, 6, 3)
+    plan = otattn.Plan(q, k, v, gradients=True)
+    assert np.array_equal(plan.forward(q, k, v), otattn.attention(q, k, v))
+    found = plan.backward(heads(rng, 2, 3, 2, 5, 3))
+    assert [x.shape for x in found.values()] == [(6, 2, 5, 4), (6, 2, 6, 4), (6, 2, 6, 3)]
+    one = np.ones((1, 1, 1, 1))
+    plan = otattn.Plan(one, one, one, gradients=True)
+    plan.forward(one, one, one)
+    found = plan.backward(one, wrt=("query", "value", "temperature"))
+    assert [np.shape(x) for x in found.values()] == [one.shape, one.shape, ()]
+
+
+@pytest.mark.parametrize("layout", ["record", "swapped", "list", "narrow"])
+def test_directions_of_any_layout(layout: str, rng: np.random.Generator) -> None:
+    x = heads(rng, 1, 2, 5, 3)
+    plan = otattn.Plan(x, x, x, method="softmax/exact", gradients=True)
+    plan.forward(x, x, x)
+    # Numbers that f32 has.
+    right = heads(rng, 1, 2, 5, 3).astype(np.float32).astype(np.float64)
+    record = np.zeros(x.shape, [("a", "f8"), ("b", "f4")])
+    record["a"] = right
+    given = {
+        "record": record["a"],
+        "swapped": right.astype(right.dtype.newbyteorder()),
+        "list": right.tolist(),
+        "narrow": right.astype(np.float32),
+    }[layout]
+    expected = plan.backward(right)
+    assert all(np.array_equal(g, expected[name]) for name, g in plan.backward(given).items())
+    assert np.array_equal(plan.jvp({"query": given}), plan.jvp({"query": right}))
+    with pytest.raises(TypeError, match="out_grad has type int64"):
+        plan.backward(np.ones(x.shape, np.int64))
 
 
 def test_eight_threads_at_once(rng: np.random.Generator) -> None:
