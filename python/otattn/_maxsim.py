@@ -57,7 +57,7 @@ class _Tokens:
         if torch is not None and isinstance(x, torch.Tensor):
             kinds = {torch.float32: c.F32, torch.bfloat16: c.BF16, torch.float16: c.F16}
             self.device = x.device
-            x = x.detach().cpu()
+            x = x.detach().cpu().resolve_neg()
             x = x.float() if x.dtype == torch.float64 else x
             if x.dtype not in kinds:
                 raise TypeError(f"{name} have type {x.dtype}, wanted float32, bfloat16, float16 or float64")

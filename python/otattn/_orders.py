@@ -93,7 +93,7 @@ def torch_weights() -> Any:
     import torch
 
     def wide(x: Any) -> Any:
-        return x.detach().to(torch.float64).numpy()
+        return x.to(torch.float64).numpy(force=True)
 
     class Orders(torch.autograd.Function):
         @staticmethod

@@ -213,7 +213,7 @@ def value_again(words: tuple[Any, ...] | None, names: tuple[str, ...], M: Any, a
 def linear_cost(plan: Any, M: Any) -> Any:
     """<P, M>."""
     found = None
-    if plan.dtype == M.dtype and not (is_torch(M) and (M.requires_grad or plan.requires_grad)):
+    if plan.dtype == M.dtype and not (is_torch(M) and (M.requires_grad or plan.requires_grad or M.is_neg())):
         found = _native.linear(plan, M)
     return (plan * M).sum() if found is None else found
 

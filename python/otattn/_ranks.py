@@ -284,7 +284,8 @@ class _Solved:
     def gradients(self, out_grad: Tensor, names: Sequence[str]) -> list[Tensor]:
         found = [torch.empty_like(self.operands[PLACES[name]]) for name in names]  # type: ignore[arg-type]
         wanted = {name: _view(x) for name, x in zip(names, found, strict=True)}
-        given = {"out_grad": _view(out_grad)}
+        upstream = out_grad.resolve_neg()
+        given = {"out_grad": _view(upstream)}
         self._checked(lambda: self.handle.backward(self.job, given, wanted))
         return found
 
@@ -298,7 +299,7 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, link: Link, settings: Settings, keys: int, *operands: Tensor | None) -> Tensor:
         # Other outputs of autograd may change what it hands in, never the memory.
-        plain = [None if x is None else x.detach() for x in operands]
+        plain = [None if x is None else x.detach().resolve_neg() for x in operands]
         needed = any(ctx.needs_input_grad)
         solved = _Solved(link, settings, keys, plain, needed)
         ctx.solved = solved if needed else None

@@ -253,10 +253,10 @@ def _gradients(
         operands += _torch._operands_of(operands_given(given), batch, tuple(whole.shape[1:]), scores)
         if saved is not None:
             saved = saved.reshape((*whole.shape[:2], 1, whole.shape[3]))
-        # With create_graph the operator says that there is no second derivative.
-        call = torch.ops.otattn.gradients if torch.is_grad_enabled() else _torch._gradients_cpu
+        # The operator sees to negated views and vmap, and says that there is no second derivative.
         upstream = (None, fold_scores(gradient)[0], None, None, saved)
-        made = call(*operands, *upstream, _torch._text(settings), ",".join(wanted))
+        words = (_torch._text(settings), ",".join(wanted))
+        made = torch.ops.otattn.gradients(*operands, *upstream, *words)
         shapes = [by_name[name].shape for name in wanted]
         found = tuple(x.reshape(shape) for x, shape in zip(made, shapes, strict=True))
     left = iter(found)

@@ -74,7 +74,7 @@ class _Scores(torch.autograd.Function):
             torch.empty(x.shape, dtype=torch.float32) if need else None
             for x, need in zip(ctx.saved_tensors, ctx.needs_input_grad, strict=False)
         ]
-        given = np.ascontiguousarray(score_grad.numpy(), np.float32)
+        given = np.ascontiguousarray(score_grad.numpy(force=True), np.float32)
         ctx.call.gradients(given, *(None if x is None else x.data_ptr() for x in wanted))
         kinds = [x.dtype for x in ctx.saved_tensors]
         found = [None if x is None else x.to(kind) for x, kind in zip(wanted, kinds, strict=True)]

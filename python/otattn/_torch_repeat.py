@@ -180,10 +180,10 @@ class _Solve(torch.autograd.Function):
         if given[3] is not None:
             given[3] = given[3][(None,) * (4 - given[3].dim())]
         operands = [*given, *_torch.NOTHING]
-        # With create_graph the operator says that there is no second derivative.
-        call = torch.ops.otattn.gradients if torch.is_grad_enabled() else _torch._gradients_cpu
+        # The operator sees to negated views and vmap, and says that there is no second derivative.
         upstream = (gradient, None, None, out, saved)
-        found = iter(call(*operands, *upstream, _torch._text(ctx.settings), ",".join(wanted)))
+        words = (_torch._text(ctx.settings), ",".join(wanted))
+        found = iter(torch.ops.otattn.gradients(*operands, *upstream, *words))
         return (None, *(next(found) if name in wanted else None for name in ("query", "key", "value")), None)
 
 

@@ -217,6 +217,46 @@ def test_compile_around_torch_func(transform: str, method: str) -> None:
     torch.testing.assert_close(found, call(*x), rtol=0.0, atol=1e-10)
 
 
+Q, K, V = tensors(3, 1, 2, 4, 3, seed=5)
+(COST,) = tensors(1, 3, 4, seed=6)
+QUARTERS, THIRDS = torch.full((4,), 0.25, dtype=torch.float64), torch.full((3,), 1 / 3, dtype=torch.float64)
+ASKED = torch.arange(12, dtype=torch.float32).reshape(4, 3).sin()
+# What reads a tensor's memory, each with the type and the shape of the tensor.
+READERS: dict[str, tuple[torch.dtype, tuple[int, ...], Any]] = {
+    "query": (torch.float64, (1, 2, 4, 3), lambda x: otattn.attention(x, K, V)),
+    "out_grad": (
+        torch.float64,
+        (1, 2, 4, 3),
+        lambda x: torch.autograd.grad(otattn.attention(Q, K, V), Q, x)[0],
+    ),
+    "plan_grad": (torch.float64, (3, 4), lambda x: torch.autograd.grad(otattn.coupling(COST), COST, x)[0]),
+    "documents": (torch.float32, (9, 3), lambda x: otattn.maxsim(ASKED, x, [0, 4, 9])),
+    "orders": (torch.float64, (3, 4), lambda x: otattn.activations.entmax_bisect(x, torch.full((3, 1), 1.5))),
+    "sinkhorn2": (torch.float64, (3, 4), lambda x: otattn.ot.sinkhorn2(THIRDS, QUARTERS, x, 1.0)),
+    "emd2": (torch.float64, (3, 4), lambda x: otattn.ot.emd2(THIRDS, QUARTERS, x)),
+}
+
+
+@pytest.mark.parametrize(("kind", "shape", "call"), READERS.values(), ids=READERS)
+def test_negated_views_are_read_with_their_sign(kind: torch.dtype, shape: tuple[int, ...], call: Any) -> None:
+    parts = torch.stack(tensors(2, *shape, seed=7, grad=False)).to(kind)
+    negated = torch.complex(*parts).conj().imag
+    assert negated.is_neg()
+    # The parts of a complex number lie two apart.
+    torch.testing.assert_close(call(negated), call(-parts[1]), rtol=1e-13, atol=1e-13)
+
+
+def test_vmap_over_what_comes_back() -> None:
+    upstream = torch.stack(tensors(3, 1, 2, 4, 3, seed=8, grad=False))
+    for out, x in ((otattn.attention(Q, K, V), Q), (otattn.coupling(Q), Q)):
+
+        def pulled(g: torch.Tensor, out: Any = out, x: Any = x) -> torch.Tensor:
+            return torch.autograd.grad(out, x, g, retain_graph=True)[0]
+
+        each = torch.stack([pulled(g) for g in upstream])
+        torch.testing.assert_close(torch.func.vmap(pulled)(upstream), each, rtol=1e-13, atol=1e-13)
+
+
 def test_vmap_over_a_parameter() -> None:
     q, k, v = tensors(3, 2, 5, 4, grad=False)
     several = torch.tensor([0.5, 1.0, 2.0], dtype=torch.float64)
