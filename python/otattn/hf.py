@@ -48,6 +48,8 @@ _LEAKING = (
     c.COLUMNS_ELASTIC,
     c.COLUMNS_BOUNDED,
 )
+# Those to which a query that may see nothing would send mass.
+_WITH_MASSES = (*_LEAKING, c.COLUMNS_PREFIX)
 
 
 _ARGUMENTS = frozenset(inspect.signature(attention).parameters)
@@ -189,8 +191,8 @@ def attention_forward(
         _warn_of_leaks(method)
     if rule == c.COLUMNS_PREFIX:
         # Row i of a prefix plan sees keys up to i by itself.
-        attention_mask, causal = None, False
-    if attention_mask is not None and rule in _LEAKING and not causal and queries == keys:
+        attention_mask, causal = _within_prefixes(attention_mask), False
+    if attention_mask is not None and rule in _WITH_MASSES and not causal and queries == keys:
         # Padding is no query either: without this it would send mass.
         extra.setdefault("row_mass", _real(attention_mask))
     if softcap is not None:
@@ -229,10 +231,28 @@ def _weights_are_collected() -> bool:
     return any("attentions" in name for name in wanted or ())
 
 
+def _allowed(mask: torch.Tensor) -> torch.Tensor:
+    return mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
+
+
 def _real(mask: torch.Tensor) -> torch.Tensor:
     """1 for positions that any query may use, else 0: (batch, 1, keys)."""
-    allowed = mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
-    return allowed.any(2).to(torch.float32)[:, :1]
+    return _allowed(mask).any(2).to(torch.float32)[:, :1]
+
+
+def _within_prefixes(mask: torch.Tensor | None) -> torch.Tensor | None:
+    """What a mask, causal or not, means to the plans of prefixes, which are not causal inside; None: nothing.
+
+    Below the diagonal, which is all that row i reads, it stays as it is. Windows and documents are mirrored
+    there; padding is neither query nor key.
+    """
+    if mask is None or mask.shape[-2] != mask.shape[-1]:
+        return mask
+    allowed = _allowed(mask)
+    both = (allowed | allowed.mT.triu(1)) & allowed.any(-2, keepdim=True)
+    if mask.dtype != torch.bool:
+        return torch.where(allowed, mask, mask.mT).masked_fill(~both, -torch.inf)
+    return None if bool(both.all()) else both
 
 
 @functools.cache

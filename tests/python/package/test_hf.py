@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import otattn
@@ -109,6 +110,34 @@ def test_causal_models_and_columns(tokens: Any) -> None:
         network.set_attn_implementation("otattn_softmax-exact")
         with pytest.raises(otattn.Infeasible):
             network(ids)
+
+
+TRIANGLE = torch.ones(6, 6, dtype=torch.bool).tril()
+PLACE = torch.arange(6)
+# Masks of a causal model, and the rows and keys of parts that are problems of their own.
+PREFIX_MASKS = {
+    "causal": (TRIANGLE, [slice(0, 6)]),
+    "window": (TRIANGLE.triu(-2), []),
+    "documents": (TRIANGLE & ((PLACE < 2)[:, None] == (PLACE < 2)), [slice(0, 2), slice(2, 6)]),
+    "left padding": (TRIANGLE & (PLACE >= 2), [slice(2, 6)]),
+    "right padding": (TRIANGLE & (PLACE < 4), [slice(0, 4)]),
+}
+
+
+@pytest.mark.parametrize("added", [False, True])
+@pytest.mark.parametrize(("mask", "parts"), PREFIX_MASKS.values(), ids=PREFIX_MASKS)
+def test_masks_of_prefix_columns(mask: torch.Tensor, parts: list[slice], added: bool) -> None:
+    torch.manual_seed(2)
+    x = torch.randn(1, 2, 6, 3, dtype=torch.float64)
+    given = torch.zeros(6, 6).masked_fill(~mask, torch.finfo(torch.float32).min) if added else mask
+    run = functools.partial(
+        otattn.hf.attention_forward, torch.nn.Identity(), method="softmax/prefix", output_attentions=True
+    )
+    weights = run(x, x, x, given.expand(1, 1, 6, 6))[1]
+    assert weights is not None and ((weights > 0) == mask & mask.any(0)[:, None]).all()
+    for part in parts:
+        alone = run(*3 * [x[:, :, part]], None)[1]
+        torch.testing.assert_close(weights[:, :, part, part], alone, rtol=1e-8, atol=1e-8)
 
 
 def test_some_layers_and_options(tokens: Any) -> None:
