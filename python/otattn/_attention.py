@@ -11,7 +11,7 @@ from numpy import ndarray
 
 from ._arrays import numpy_attention, numpy_repeat
 from ._regulariser import Regulariser, word_of
-from ._settings import Settings, count, flag, number, text
+from ._settings import Settings, count, flag, number, text, whole
 
 
 def compiling() -> bool:
@@ -41,7 +41,8 @@ def _bound(name: str, value: float | None) -> float | None:
     return value
 
 
-@functools.lru_cache(maxsize=512)
+# Typed, since 1 and True are equal keys.
+@functools.lru_cache(maxsize=512, typed=True)
 def settings_from(
     method: str,
     scale: float | None,
@@ -73,6 +74,7 @@ def settings_from(
         raise TypeError(
             f"method is a {type(method).__name__}, wanted a string such as 'softmax/exact' or a Regulariser"
         )
+    method = str(method)
     if not isinstance(causal_align, str) or causal_align not in ("top_left", "bottom_right"):
         raise ValueError(f"causal_align is {causal_align!r}, wanted 'top_left' or 'bottom_right'")
     if scale is not None:
@@ -88,18 +90,17 @@ def settings_from(
     dropout = number("dropout_p", dropout)
     if not 0.0 <= dropout <= 1.0:
         raise ValueError(f"dropout_p is {dropout!r}, wanted 0 to 1")
-    if tolerance is not None and not number("tolerance", tolerance) > 0.0:
+    tolerance = None if tolerance is None else number("tolerance", tolerance)
+    if tolerance is not None and not tolerance > 0.0:
         raise ValueError(f"tolerance is {tolerance!r}, wanted more than 0")
     if not isinstance(backend, (str, NoneType)):
         raise TypeError(f"backend is a {type(backend).__name__}, wanted a string or None")
-    for name, word in (("rows", rows), ("axis", axis), ("solver", solver)):
-        text(name, word)
     left, right = (-1, -1) if window is None else window
     return Settings(
         method,
         scale,
         flag("is_causal", is_causal),
-        causal_align,
+        str(causal_align),
         left,
         right,
         softcap,
@@ -109,8 +110,8 @@ def settings_from(
         strength,
         _bound("lower", lower),
         _bound("upper", upper),
-        rows,
-        axis,
+        text("rows", rows),
+        text("axis", axis),
         flag("cost", cost),
         flag("relative_inside", relative_inside),
         count("rounds", rounds),
@@ -119,8 +120,8 @@ def settings_from(
         flag("allow_partial", allow_partial),
         flag("prune", prune),
         flag("strict", strict),
-        solver,
-        backend,
+        text("solver", solver),
+        None if backend is None else str(backend),
         dropout,
     )
 
@@ -152,10 +153,9 @@ def settings_maker() -> Any:
     return settings_from.__wrapped__ if compiling() else _settings
 
 
-def _seed(seed: int | None, offset: int) -> tuple[int | None, int | None]:
-    for name, value in (("dropout_seed", seed), ("dropout_offset", offset)):
-        count(name, value, most=(1 << 64) - 1)
-    return seed, offset
+def _seed(seed: int | None, offset: int) -> tuple[int | None, int]:
+    most = (1 << 64) - 1
+    return count("dropout_seed", seed, most=most), whole("dropout_offset", offset, most=most)
 
 
 def prepare(

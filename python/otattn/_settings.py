@@ -5,6 +5,7 @@ Settings are plain numbers and words, so that they can travel through a torch op
 
 from __future__ import annotations
 
+import ast
 import functools
 import math
 from typing import Any, NamedTuple
@@ -92,6 +93,8 @@ class Settings(NamedTuple):
 
 
 _BLANK = Settings()
+# What no repr has in it.
+_BETWEEN = "\x1f"
 
 
 def text_of(settings: Settings) -> str:
@@ -101,12 +104,12 @@ def text_of(settings: Settings) -> str:
         for name, value, blank in zip(Settings._fields, settings, _BLANK, strict=True)
         if value != blank
     ]
-    return ";".join(parts)
+    return _BETWEEN.join(parts)
 
 
 def _value(text: str) -> Any:
     if text[0] in "'\"":
-        return text[1:-1]
+        return ast.literal_eval(text)
     if text in ("True", "False"):
         return text == "True"
     try:
@@ -117,7 +120,7 @@ def _value(text: str) -> Any:
 
 @functools.lru_cache(maxsize=512)
 def settings_of(text: str) -> Settings:
-    parts = (part.split("=", 1) for part in text.split(";") if part)
+    parts = (part.split("=", 1) for part in text.split(_BETWEEN) if part)
     return Settings(**{name: _value(value) for name, value in parts})
 
 
@@ -141,10 +144,10 @@ def number(name: str, value: Any) -> float:
 
 
 def text(name: str, value: Any) -> str:
-    """An argument that must be a string."""
+    """An argument that must be a string, as one of Python's own."""
     if not isinstance(value, str):
         raise TypeError(f"{name} is a {type(value).__name__}, wanted a string")
-    return value
+    return str(value)
 
 
 def flag(name: str, value: Any) -> bool:
@@ -174,4 +177,12 @@ def count(name: str, value: Any, least: int = 0, most: int = (1 << 63) - 1) -> i
         raise ValueError(f"{name} is {value}, wanted {least} or more")
     if found > most:
         raise ValueError(f"{name} is {value}, wanted at most {most}")
+    return found
+
+
+def whole(name: str, value: Any, least: int = 0, most: int = (1 << 63) - 1) -> int:
+    """As `count`, where None is none."""
+    found = count(name, value, least, most)
+    if found is None:
+        raise TypeError(f"{name} is None, wanted a whole number")
     return found

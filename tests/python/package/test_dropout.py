@@ -111,6 +111,17 @@ def test_plan_keeps_its_mask() -> None:
     assert np.abs(plan.backward(ones)["value"] - P.swapaxes(2, 3) @ ones).max() <= 1e-14
 
 
+def test_seeds_are_whole_numbers_of_any_kind() -> None:
+    x = np.ones((1, 2, 6, 4))
+    right = otattn.attention(x, x, x, dropout_p=0.5, dropout_seed=3, dropout_offset=2)
+    for kind in (float, np.int64, np.uint8, torch.tensor):
+        words = {"dropout_seed": kind(3), "dropout_offset": kind(2)}
+        for y in (x, torch.from_numpy(x)):
+            assert np.array_equal(otattn.attention(y, y, y, dropout_p=0.5, **words), right)
+    with pytest.raises(TypeError, match="dropout_offset is None, wanted a whole number"):
+        otattn.attention(x, x, x, dropout_p=0.5, dropout_seed=3, dropout_offset=None)
+
+
 @pytest.mark.parametrize("dropout", [-0.1, 1.5, float("nan")])
 def test_refused(dropout: float) -> None:
     x = np.ones((1, 1, 2, 2))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+import numpy as np
 import otattn
 import pytest
 import torch
@@ -282,6 +283,35 @@ def test_checkpointing_autocast_and_types() -> None:
         out = otattn.attention(x, y, z)
         out.sum().backward()
         assert out.dtype == dtype and x.grad is not None and x.grad.dtype == dtype
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "method"),
+    [
+        ("tolerance", np.float64(1e-3), "softmax/exact"),
+        ("method", np.str_("softmax/relaxed:3"), "softmax"),
+        ("causal_align", np.str_("bottom_right"), "softmax"),
+        ("backend", np.str_("plain"), "softmax"),
+    ],
+)
+def test_settings_may_be_scalars_of_numpy(name: str, value: Any, method: str) -> None:
+    (x,) = tensors(1, 1, 2, 5, 3, grad=False)
+    bias = x @ x.mT
+    y = x.numpy()
+    for words in ({name: value}, {name: value.item()}):
+        given = {"method": method, **words}
+        # The longer way, of arrays first: they share what is kept of settings.
+        found = otattn.attention(y, y, y, bias=bias.numpy(), **given)
+        assert np.array_equal(otattn.attention(x, x, x, bias=bias, **given), found)
+
+
+def test_settings_arrive_as_they_were_said() -> None:
+    (x,) = tensors(1, 1, 2, 5, 3, grad=False)
+    with pytest.raises(ValueError, match="'a;b=1'"):
+        otattn.attention(x, x, x, solver="a;b=1")
+    otattn.attention(x, x, x, method="softmax/exact", softcap=2.0, rounds=1)
+    with pytest.raises(TypeError, match="rounds is True"):
+        otattn.attention(x, x, x, method="softmax/exact", softcap=2.0, rounds=True)
 
 
 def test_aux_on_tensors() -> None:
