@@ -93,11 +93,16 @@ def _filled(u: Any, v: Any, M: Any) -> tuple[Any, Any]:
     dead_u, dead_v = ~_finite(u), ~_finite(v)
     if not (dead_u.any() or dead_v.any()):
         return u, v
-    u, v, M = (np.asarray(x.detach() if is_torch(x) else x) for x in (u, v, M))
+    tensors = is_torch(u)
+    u, v, M = (x.numpy(force=True) if is_torch(x) else np.asarray(x) for x in (u, v, M))
     dead_u, dead_v = ~np.isfinite(u), ~np.isfinite(v)
     u, v = u.copy(), v.copy()
     v[dead_v] = (M - u[:, None])[~dead_u][:, dead_v].min(0)
     u[dead_u] = (M - v)[dead_u].min(1)
+    if tensors:
+        import torch
+
+        u, v = torch.from_numpy(u), torch.from_numpy(v)
     return u, v
 
 

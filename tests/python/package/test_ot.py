@@ -50,6 +50,13 @@ def test_emd(seed: int, n: int, m: int, holes: bool) -> None:
     live = np.ix_(a > 0, b > 0)
     assert (log["u"][:, None] + log["v"] - M)[live].max() <= 1e-12
     assert abs(log["u"] @ a + log["v"] @ b - cost) <= 1e-12
+    rows, columns, costs = (torch.from_numpy(x) for x in (a, b, M))
+    dual = ours.emd(rows, columns, costs, log=True)[1]
+    assert all(
+        isinstance(dual[name], torch.Tensor) and np.array_equal(dual[name], log[name]) for name in "uv"
+    )
+    (slope,) = torch.autograd.grad(ours.emd2(rows.requires_grad_(), columns, costs), rows)
+    assert (slope - (dual["u"] - dual["u"].mean())).abs().max() <= 1e-14
 
 
 @given(
