@@ -21,6 +21,7 @@ from ._errors import raise_status
 from ._settings import DIFFERENTIABLE, OPERANDS, PLACES, Settings
 from ._solve import Handle, Job, is_implicit
 from ._torch import _back, _operand, _operands_of, _view, folded_of
+from ._torch_derivative import no_second
 
 _REDUCE = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_int
@@ -295,6 +296,18 @@ class _Solved:
             handle.free()
 
 
+class _Gradients(torch.autograd.Function):
+    """The first so many tensors, which came from the others and have no derivative."""
+
+    @staticmethod
+    def forward(ctx: Any, count: int, *tensors: Tensor | None) -> tuple[Any, ...]:
+        return tuple(None if x is None else x.view_as(x) for x in tensors[:count])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        return no_second(ctx, gradients)
+
+
 class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, link: Link, settings: Settings, keys: int, *operands: Tensor | None) -> Tensor:
@@ -303,6 +316,9 @@ class _Attention(torch.autograd.Function):
         needed = any(ctx.needs_input_grad)
         solved = _Solved(link, settings, keys, plain, needed)
         ctx.solved = solved if needed else None
+        if needed:
+            # Only their versions count: the plan reads the memory itself.
+            ctx.save_for_backward(*operands)
         return solved.out
 
     @staticmethod
@@ -313,7 +329,10 @@ class _Attention(torch.autograd.Function):
             if needed and name in DIFFERENTIABLE
         ]
         results: list[Tensor | None] = [None] * (3 + len(OPERANDS))
+        operands = ctx.saved_tensors
         found = ctx.solved.gradients(gradients[0], names)
+        if torch.is_grad_enabled():
+            found = _Gradients.apply(len(found), *found, gradients[0], *operands)  # type: ignore[no-untyped-call]
         for name, gradient in zip(names, found, strict=True):
             results[3 + PLACES[name]] = gradient
         return tuple(results)

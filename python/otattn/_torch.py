@@ -18,7 +18,6 @@ from . import _structs as c
 from ._arrays import output_shape
 from ._aux import AuxOutput, Potentials, RowStats, outputs_of, request_of
 from ._certificate import Certificate, certificate_from_values
-from ._errors import NotDifferentiable
 from ._regulariser import regulariser_named
 from ._settings import DIFFERENTIABLE, EXTRA, OPERANDS, PLACES, Settings, settings_of, shown, text_of
 from ._shapes import Folded, fold, fold_heads, fold_pairs, fold_relative, fold_scores, fold_vector, shape_text
@@ -35,7 +34,7 @@ from ._solve import (
     needs_no_forward,
     solve,
 )
-from ._torch_derivative import in_forward_mode, register
+from ._torch_derivative import in_forward_mode, no_second, no_setup, register
 from ._torch_repeat import operator_repeat
 from ._torch_vmap import gradients_vmap, solve_vmap, tangents_vmap
 
@@ -296,14 +295,6 @@ def _along(ctx: Any, tangents: tuple[Any, ...]) -> tuple[Tensor | None, ...]:
     return tuple(found.get(name) if name in wanted else None for name in ctx.names)
 
 
-def _no_setup(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
-    del ctx, inputs, output
-
-
-def _no_second(ctx: Any, gradients: Any) -> Any:
-    raise NotDifferentiable("otattn has first derivatives only; call it without create_graph=True")
-
-
 # ---- the operators -------------------------------------------------------------------------------
 
 _library.impl("solve", _solve_cpu, "CPU")
@@ -313,8 +304,8 @@ torch.library.register_fake("otattn::solve", _solve_fake, lib=_library)
 torch.library.register_fake("otattn::gradients", _gradients_fake, lib=_library)
 torch.library.register_fake("otattn::tangents", _tangents_fake, lib=_library)
 register(_library, "solve", _setup, _backward, _along)
-register(_library, "gradients", _no_setup, _no_second, _no_second)
-register(_library, "tangents", _no_setup, _no_second, _no_second)
+register(_library, "gradients", no_setup, no_second, no_second)
+register(_library, "tangents", no_setup, no_second, no_second)
 torch.library.register_vmap("otattn::solve", solve_vmap, lib=_library)
 torch.library.register_vmap("otattn::gradients", gradients_vmap, lib=_library)
 torch.library.register_vmap("otattn::tangents", tangents_vmap, lib=_library)

@@ -15,6 +15,8 @@ from torch import Tensor
 from torch._functorch.utils import enable_single_level_autograd_function
 from torch.autograd import forward_ad
 
+from ._errors import NotDifferentiable
+
 _under_transform = torch._C._are_functorch_transforms_active
 
 
@@ -26,6 +28,16 @@ def in_forward_mode() -> bool:
 def plain_apply(function: type[torch.autograd.Function]) -> Any:
     """`function.apply` of one level: without the search for wrappers of torch.func."""
     return super(torch.autograd.Function, function).apply  # type: ignore[misc]
+
+
+def no_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    """What an operator without derivatives keeps."""
+    del ctx, inputs, output
+
+
+def no_second(ctx: Any, gradients: Any) -> Any:
+    """The derivative of what is a derivative itself."""
+    raise NotDifferentiable("otattn has first derivatives only; call it without create_graph=True")
 
 
 def register(

@@ -9,11 +9,10 @@ from torch import Tensor
 
 from . import _structs as c
 from . import _torch  # noqa: F401  (defines the library of operators)
-from ._errors import NotDifferentiable
 from ._normalize import Recipe, backward, check_shape, forward
 from ._normalize_along import along
 from ._shapes import shape_text
-from ._torch_derivative import register
+from ._torch_derivative import no_second, no_setup, register
 from ._torch_repeat import is_plain
 
 _TYPES = {torch.float64: c.F64, torch.float32: c.F32}
@@ -85,14 +84,6 @@ def _along(ctx: Any, tangents: tuple[Any, ...]) -> Tensor:
     return found
 
 
-def _no_second(ctx: Any, gradient: Any) -> Any:
-    raise NotDifferentiable("otattn has first derivatives only; call it without create_graph=True")
-
-
-def _no_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    del ctx, inputs, output
-
-
 def _vmap(info: Any, dims: Any, scores: Tensor, *words: Any) -> tuple[Tensor, int]:
     """Leading dimensions are the batch already."""
     return torch.ops.otattn.normalize(scores.movedim(dims[0], 0), *words), 0
@@ -122,7 +113,7 @@ for _name, _function in {"normalize": _normalize, **_SECOND}.items():
 register(_library, "normalize", _setup, _backward, _along)
 torch.library.register_vmap("otattn::normalize", _vmap, lib=_library)
 for _name in _SECOND:
-    register(_library, _name, _no_setup, _no_second, _no_second)
+    register(_library, _name, no_setup, no_second, no_second)
     _over = _vmap_of_two(getattr(torch.ops.otattn, _name))
     torch.library.register_vmap(f"otattn::{_name}", _over, lib=_library)
 

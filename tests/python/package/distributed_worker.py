@@ -106,6 +106,34 @@ def on_a_mesh() -> None:
     )
 
 
+def backward_reads_what_forward_did() -> None:
+    """The memory of the operands, which therefore may not change; and it is a first derivative."""
+    torch.manual_seed(3)
+    x, upstream = (torch.randn(1, 2, 5, 3, dtype=torch.float64) for _ in range(2))
+    negated = torch.complex(upstream, upstream).conj().imag
+    mine = x.clone().requires_grad_()
+    kept = mine * 2
+    found = distributed.attention(kept, x, x, method="softmax/exact")
+    first, other = (
+        torch.autograd.grad(found, mine, g, create_graph=True)[0] for g in (negated, negated.resolve_neg())
+    )
+    close(first, other, x.dtype, "softmax/exact")
+    try:
+        torch.autograd.grad(first.sum(), mine)
+    except otattn.NotDifferentiable as error:
+        assert "first derivatives only" in str(error), error
+    else:
+        raise AssertionError("a second derivative was not refused")
+    with torch.no_grad():
+        kept.mul_(3)
+    try:
+        found.backward(upstream)
+    except RuntimeError as error:
+        assert "modified by an inplace operation" in str(error), error
+    else:
+        raise AssertionError("an operand that has changed was not refused")
+
+
 def refused(words: str, **keywords: Any) -> None:
     x = torch.randn(1, 1, 4, 3)
     try:
@@ -128,6 +156,7 @@ def main() -> None:
     for method, keywords, dtype in SHARED:
         one_case(method, keywords, dtype, "zigzag", learnt=True)
     on_a_mesh()
+    backward_reads_what_forward_did()
     refused("cannot share out its rows", method="softmax/online:2")
     refused("cannot come round a ring", method="hard/exact", keys="in_ring")
     refused("keys is 'all'", keys="all")
