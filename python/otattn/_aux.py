@@ -56,7 +56,11 @@ class RowStats(NamedTuple):
 
 
 class AuxOutput(NamedTuple):
-    """The fields of AuxRequest, None where not asked for, and what the solver found out."""
+    """The fields of AuxRequest, None where not asked for, and what the solver found out.
+
+    Where results have no numbers yet (under torch.compile or vmap, and of meta tensors), `info` and
+    `certificate` are None.
+    """
 
     coupling: Any = None
     potentials: Potentials | None = None

@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C._functorch import TransformType, get_interpreter_stack
+from torch._subclasses.fake_tensor import is_fake
 
 from . import _structs as c
 from ._arrays import output_shape
@@ -444,7 +446,7 @@ def _call(
     needs_grad = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in operands)
     if needs_grad:
         names.append("saved")
-    if request is not None and not compiling:
+    if request is not None and not compiling and _has_numbers(operands[0]):
         names.append("facts")
     # needs_grad does not see through the wrappers of torch.func.
     transformed = torch._C._are_functorch_transforms_active() or (not compiling and in_forward_mode())
@@ -474,6 +476,13 @@ def _call(
         certificate=certificate if request.certificate else None,
         info=info,
     )
+
+
+def _has_numbers(x: Tensor | None) -> bool:
+    """Whether results of a call on this can be read now: not of shapes alone, nor of many calls at once."""
+    if x is None or x.is_meta or is_fake(x):
+        return False
+    return all(level.key() != TransformType.Vmap for level in get_interpreter_stack() or ())
 
 
 def _back(name: str, x: Tensor, lead: tuple[int, ...]) -> Tensor:

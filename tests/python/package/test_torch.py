@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from otattn import _torch as operators
 from otattn._settings import DIFFERENTIABLE, EXTRA, Settings, text_of
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import gradcheck
 from torch.library import opcheck
 
@@ -264,6 +265,25 @@ def test_vmap_over_a_parameter() -> None:
     found = torch.func.vmap(lambda t: otattn.attention(q, k, v, temperature=t))(several)
     for k_, t in enumerate(several):
         assert torch.equal(found[k_], otattn.attention(q, k, v, temperature=float(t)))
+
+
+def test_aux_of_what_has_no_numbers_yet() -> None:
+    """Under vmap, and of shapes alone, there are arrays without info."""
+    (x,) = tensors(1, 3, 1, 2, 5, 4, grad=False)
+
+    def both(y: torch.Tensor) -> Any:
+        out, aux = otattn.attention(y, y, y, method="softmax/exact", return_aux=True)
+        assert aux.info is aux.certificate is None
+        return out, aux.receiver
+
+    each = [otattn.attention(y, y, y, method="softmax/exact", return_aux=True) for y in x]
+    out, receiver = torch.func.vmap(both)(x)
+    for k, (right, aux) in enumerate(each):
+        torch.testing.assert_close(out[k], right, rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(receiver[k], aux.receiver, rtol=1e-9, atol=1e-9)
+    assert both(x[0].to("meta"))[1].shape == (1, 2, 5)
+    with FakeTensorMode():
+        assert both(torch.empty(1, 2, 5, 4))[1].shape == (1, 2, 5)
 
 
 def test_checkpointing_autocast_and_types() -> None:
