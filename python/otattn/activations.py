@@ -11,6 +11,7 @@ import functools
 import math
 import operator
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -283,11 +284,32 @@ def _tensor(X: Any) -> Any:
     return torch.from_numpy(X.copy() if min(X.strides, default=0) < 0 else X)
 
 
+def _held(name: str, value: Any, fits: Callable[[Any], Any], wanted: str) -> Any:
+    """A number, or what a tensor of them is without its derivative."""
+    held = value.detach() if is_torch(value) else number(name, value)
+    found = fits(held)
+    if not (bool(found.all()) if is_torch(found) else found):
+        raise ValueError(f"{name} is {shown(value)}, wanted {wanted}")
+    return held
+
+
+def _top(z: Any, dim: int) -> Any:
+    """The largest entry; 0 of nothing but -inf, below which no level would be a number."""
+    top = z.amax(dim, keepdim=True)
+    return top.where(top != -math.inf, z.new_zeros(()))
+
+
+def _total(q: Any, dim: int) -> Any:
+    """The sum by which weights are divided; 1 where there is none."""
+    total = q.sum(dim, True)
+    return total.where(total != 0.0, q.new_ones(()))
+
+
 def normmax_bisect(X: Any, alpha: Any = 2, dim: int = -1, n_iter: int = 50) -> Any:
     """``argmax <x, p> - ||p||_alpha`` over the simplex.
 
     The answer is ``p = q / sum q`` with ``q_j = max(0, x_j - t)^(1 / (alpha - 1))`` and ``sum q^alpha = 1``;
-    the level obeys ``dt = <p, dx>``, which is what the gradient uses.
+    the level obeys ``dt = <p, dx>``, which is what the gradient uses, and moves with alpha.
 
     Parameters
     ----------
@@ -309,25 +331,28 @@ def normmax_bisect(X: Any, alpha: Any = 2, dim: int = -1, n_iter: int = 50) -> A
     array([0.5, 0.5, 0. ])
     """
     x = _tensor(_scores(X, dim))
-    if not is_torch(alpha) and not number("alpha", alpha) > 1.0:
-        raise ValueError(f"alpha is {alpha!r}, wanted more than 1")
-    power = 1.0 / (alpha - 1.0)
+    order = _held("alpha", alpha, lambda found: found > 1.0, "more than 1")
+    power = 1.0 / (order - 1.0)
     z = x.detach()
-    top = z.amax(dim, keepdim=True)
+    top = _top(z, dim)
     # One entry alone needs t = top - 1; m equal ones need (top - t)^(alpha power) = 1/m.
     level = _bisect(
-        top - 1.0, top, lambda t: ((z - t).clamp(min=0.0) ** (alpha * power)).sum(dim, True) - 1.0
+        top - 1.0, top, lambda t: ((z - t).clamp(min=0.0) ** (order * power)).sum(dim, True) - 1.0
     )
-    q = (z - level).clamp(min=0.0) ** power
-    p = q / q.sum(dim, True)
-    if x.requires_grad:
-        # The slope of <p, x> with nothing added to the level: entries at the threshold feel its last bit.
-        mean = (p * x).sum(dim, True)
-        moving = level + (mean - mean.detach())
+    rise = (z - level).clamp(min=0.0)
+    q = rise**power
+    p = q / _total(q, dim)
+    if x.requires_grad or (is_torch(alpha) and alpha.requires_grad):
         # A power below 1 has an infinite slope at 0, where the weight stays 0.
-        inside = p > 0
-        q = ((x - moving).where(inside, x.new_ones(())) ** power).where(inside, x.new_zeros(()))
-        p = q / q.sum(dim, True)
+        inside, one, none = p > 0, x.new_ones(()), x.new_zeros(())
+        # The slope of <p, x> with nothing added to the level: entries at the threshold feel its last bit.
+        mean = (p * x.where(inside, none)).sum(dim, True)
+        # Of sum q^alpha = 1, whose power 1 + power falls by power^2 as alpha grows.
+        bend = (q * rise * rise.where(inside, one).log()).sum(dim, True)
+        slope = -(power**2) / (1.0 + power) * bend / _total(q, dim)
+        moving = level + (mean - mean.detach()) + slope * (alpha - order)
+        q = ((x - moving).where(inside, one) ** (1.0 / (alpha - 1.0))).where(inside, none)
+        p = q / _total(q, dim)
     return p if is_torch(X) else p.numpy()
 
 
@@ -357,11 +382,11 @@ def budget_bisect(X: Any, budget: Any = 2, dim: int = -1, n_iter: int = 50) -> A
     array([1. , 0.5, 0.5])
     """
     x = _tensor(_scores(X, dim))
-    if not is_torch(budget) and not 0.0 <= number("budget", budget) <= x.shape[dim]:
-        raise ValueError(f"budget is {budget!r}, wanted 0 to {x.shape[dim]}")
+    size = x.shape[dim]
+    total = _held("budget", budget, lambda found: (found >= 0.0) & (found <= size), f"0 to {size}")
     z = x.detach()
-    total = budget.detach() if is_torch(budget) else budget
-    low, high = z.amin(dim, keepdim=True) - 1.0, z.amax(dim, keepdim=True)
+    high = _top(z, dim)
+    low = z.where(z != -math.inf, high).amin(dim, keepdim=True) - 1.0
     level = _bisect(low, high, lambda t: (z - t).clamp(0.0, 1.0).sum(dim, True) - total)
     p = (z - level).clamp(0.0, 1.0)
     if x.requires_grad or (is_torch(budget) and budget.requires_grad):
@@ -436,9 +461,19 @@ def entmax15_loss(X: Any, target: Any, k: int | None = None, return_support_size
 
 
 def _tsallis(p: Any, alpha: Any) -> Any:
-    """Tsallis entropy of rows, (rows, 1); Shannon's for the number 1."""
-    if isinstance(alpha, (int, float)) and alpha == 1:
-        return -p.xlogy(p).sum(1, True)
+    """Tsallis entropy of rows, (rows, 1), of one order or of each row's; Shannon's for 1."""
+    if isinstance(alpha, (int, float)):
+        return _shannon(p) if alpha == 1 else _tsallis_of(p, alpha)
+    orders = p.new_tensor(alpha) if not is_torch(alpha) else alpha
+    one = orders == 1
+    return _shannon(p).where(one, _tsallis_of(p, orders.where(~one, orders.new_tensor(2))))
+
+
+def _shannon(p: Any) -> Any:
+    return -p.xlogy(p).sum(1, True)
+
+
+def _tsallis_of(p: Any, alpha: Any) -> Any:
     return (1.0 - (p**alpha).sum(1, True)) / (alpha * (alpha - 1.0))
 
 

@@ -63,6 +63,27 @@ def test_gradcheck(name: str, arguments: dict[str, Any]) -> None:
     assert torch.autograd.gradcheck(lambda y: getattr(ours, name)(y, **arguments), (x,), eps=1e-6)
 
 
+@pytest.mark.parametrize("orders", [[2.0], [[1.5], [3.5], [2.2]]])
+def test_gradcheck_of_the_order_of_normmax(orders: Any) -> None:
+    torch.manual_seed(3)
+    x = torch.randn(3, 5, dtype=torch.float64)
+    alpha = torch.tensor(orders, dtype=torch.float64, requires_grad=True)
+    for scores in (x, x.clone().requires_grad_()):
+        assert torch.autograd.gradcheck(ours.normmax_bisect, (scores, alpha), eps=1e-6)
+
+
+@pytest.mark.parametrize("kind", [float, torch.tensor])
+def test_numbers_out_of_range(kind: Any) -> None:
+    x = torch.zeros(2, 4)
+    for name, call, value in (
+        ("alpha", ours.normmax_bisect, 0.5),
+        ("budget", ours.budget_bisect, 9.0),
+        ("budget", ours.budget_bisect, -1.0),
+    ):
+        with pytest.raises(ValueError, match=f"{name} is .*{value:g}.*, wanted"):
+            call(x, kind(value))
+
+
 def test_an_alpha_for_each_row() -> None:
     torch.manual_seed(4)
     x = torch.randn(4, 6, dtype=torch.float64)
@@ -94,6 +115,21 @@ def test_losses(name: str, arguments: dict[str, Any]) -> None:
         assert (a - b).abs().max() <= 1e-12
 
 
+def test_losses_of_the_order_one() -> None:
+    torch.manual_seed(5)
+    x, target = torch.randn(3, 5, dtype=torch.float64), torch.tensor([1, 0, 4])
+    shannon = torch.nn.functional.cross_entropy(x, target, reduction="none")
+    orders = torch.tensor([[1.0], [1.5], [1.0]], dtype=torch.float64)
+    right = torch.where(orders[:, 0] == 1, shannon, ours.entmax15_loss(x, target))
+    for alpha, wanted in (
+        (1.0, shannon),
+        (torch.tensor(1.0), shannon),
+        (orders, right),
+        (orders.numpy(), right),
+    ):
+        assert (ours.entmax_bisect_loss(x, target, alpha) - wanted).abs().max() <= 1e-14
+
+
 def test_modules() -> None:
     torch.manual_seed(6)
     x, target = torch.randn(6, 5, dtype=torch.float64), torch.randint(0, 5, (6,))
@@ -121,8 +157,8 @@ def test_modules() -> None:
 
 def test_masked_entries_and_rows() -> None:
     x = torch.tensor([[1.0, -torch.inf, 0.5], [-torch.inf] * 3], requires_grad=True)
-    for name in ("sparsemax", "entmax15", "entmax_bisect"):
-        p = getattr(ours, name)(x)
+    for name in ("sparsemax", "entmax15", "entmax_bisect", "normmax_bisect", "budget_bisect"):
+        p = getattr(ours, name)(x, **({"budget": 1.5} if name == "budget_bisect" else {}))
         assert p[0, 1] == 0 and (p[1] == 0).all() and torch.isfinite(p).all()
         gradient = torch.autograd.grad(p.square().sum(), x)[0]
         assert torch.isfinite(gradient).all() and (gradient[1] == 0).all()
