@@ -19,6 +19,24 @@ _numbers = itertools.count()
 _known: weakref.WeakValueDictionary[str, Regulariser] = weakref.WeakValueDictionary()
 
 
+# Calls from several threads may use one regulariser at once: each is known by a number in custom.user.
+_calls: weakref.WeakValueDictionary[int, Failure] = weakref.WeakValueDictionary()
+
+
+class Failure:
+    """What a function raised inside of the library during one caller's calls."""
+
+    def __init__(self, problem: c.Problem) -> None:
+        self.error: BaseException | None = None
+        problem.custom.user = number = next(_numbers) + 1
+        _calls[number] = self
+
+    def reraise(self) -> None:
+        error, self.error = self.error, None
+        if error is not None:
+            raise error
+
+
 class Regulariser:
     """A separable regulariser for `method=`: weights are ``weight((S_ij + f_i) / temperature)``.
 
@@ -64,7 +82,6 @@ class Regulariser:
         slope: Callable[[float], float],
         value: Callable[[float], float] | None = None,
     ) -> None:
-        self._error: BaseException | None = None
         self._functions = [self._compiled("weight", weight), self._compiled("slope", slope)]
         self._functions.append(_FUNCTION() if value is None else self._compiled("value", value))
         self.word = f"{_PREFIX}{next(_numbers)}"
@@ -81,10 +98,8 @@ class Regulariser:
             raise TypeError(f"{name} is a {type(function).__name__}, wanted a function of a float")
 
         plain = cast(Callable[[float], float], function)
-        # Without the cycle through self, it goes away as soon as nobody uses it.
-        owner = weakref.ref(self)
 
-        def call(_user: Any, x: float) -> float:
+        def call(user: int | None, x: float) -> float:
             try:
                 found = plain(x)
                 try:
@@ -93,8 +108,8 @@ class Regulariser:
                     raise TypeError(f"{name} gave {shown(found)}, wanted a number") from error
             except BaseException as error:
                 # No exception can cross the library: it is raised when the call has come back.
-                if (regulariser := owner()) is not None:
-                    regulariser._error = error
+                if (failure := _calls.get(user or 0)) is not None:
+                    failure.error = error
                 return math.nan
 
         return _FUNCTION(call)
@@ -104,12 +119,6 @@ class Regulariser:
         problem.regulariser = c.CUSTOM
         for name, function in zip(("weight", "slope", "value"), self._functions, strict=True):
             setattr(problem.custom, name, ctypes.cast(function, ctypes.c_void_p).value)
-
-    def reraise(self) -> None:
-        """Raises what a function raised inside of the library."""
-        error, self._error = self._error, None
-        if error is not None:
-            raise error
 
     def __repr__(self) -> str:
         return f"<otattn.Regulariser {self.word}>"

@@ -27,7 +27,7 @@ from ._errors import (
     status_word,
 )
 from ._library import library
-from ._regulariser import Regulariser, regulariser_named
+from ._regulariser import Failure, Regulariser, regulariser_named
 from ._settings import Settings
 from ._threads import thread_limit
 
@@ -190,6 +190,7 @@ class Job:
     """One call, ready for a plan: structs, what they point to, and the key of plans that fit it."""
 
     __slots__ = (
+        "failure",
         "keep",
         "key",
         "operands",
@@ -215,6 +216,7 @@ class Job:
         self.settings, self.start, self.operands = settings, start, operands
         # Kept, since the struct only points at its functions.
         self.regulariser: Regulariser | None = regulariser_named(settings.method)
+        self.failure = None if self.regulariser is None else Failure(problem)
         self.values = value
         width = value[5] if isinstance(value, tuple) else 0
         if isinstance(key, tuple):
@@ -292,8 +294,8 @@ class Job:
 
     def reraise(self) -> None:
         """Raises what a function of the caller's raised inside of the library."""
-        if self.regulariser is not None:
-            self.regulariser.reraise()
+        if self.failure is not None:
+            self.failure.reraise()
 
     def _put_terms(self, problem: c.Problem, terms: list[tuple[str, int, Operand]]) -> None:
         array = (c.Term * len(terms))()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import math
+import threading
 import weakref
 from typing import Any
 
@@ -127,6 +128,62 @@ def test_refusals(rng: np.random.Generator) -> None:
         plan.square().sum().backward()
     failing.clear()
     assert np.isfinite(otattn.coupling(scores, method=late)).all()
+
+
+def test_threads_get_their_own_exceptions(rng: np.random.Generator) -> None:
+    scores = rng.standard_normal((3, 4))
+    failed, done = threading.Event(), threading.Event()
+
+    def weight(x: float) -> float:
+        if threading.current_thread() is other:
+            raise KeyError("of the other thread")
+        return max(0.0, x)
+
+    def slope(x: float) -> float:
+        if threading.current_thread() is other:
+            # The library asks for weight and slope before it looks at either.
+            failed.set()
+            assert done.wait(20.0)
+        return float(x > 0)
+
+    caught: list[BaseException] = []
+
+    def solve() -> None:
+        try:
+            otattn.coupling(scores, method=shared)
+        except KeyError as error:
+            caught.append(error)
+
+    shared = otattn.Regulariser(weight, slope)
+    other = threading.Thread(target=solve)
+    other.start()
+    assert failed.wait(20.0)
+    try:
+        found = otattn.coupling(scores, method=shared)
+    finally:
+        done.set()
+        other.join()
+    assert np.abs(found - otattn.coupling(scores, method="sparsemax")).max() <= 8 * U64 and len(caught) == 1
+
+
+def test_a_plan_has_no_derivative_after_an_exception(rng: np.random.Generator) -> None:
+    x = rng.standard_normal((1, 1, 3, 2))
+    sample: list[float] = []
+    made: list[otattn.Plan] = []
+
+    def weight(argument: float) -> float:
+        if not made:
+            sample.append(argument)
+        elif argument not in sample:
+            raise KeyError("no weight")
+        return max(0.0, argument)
+
+    method = otattn.Regulariser(weight, lambda x: float(x > 0))
+    made.append(otattn.Plan(x, x, x, method=method, gradients=True))
+    with pytest.raises(KeyError, match="no weight"):
+        made[0].forward(x, x, x)
+    with pytest.raises(ValueError, match="no forward"):
+        made[0].backward(x)
 
 
 def test_it_goes_away(rng: np.random.Generator) -> None:
