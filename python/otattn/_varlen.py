@@ -33,7 +33,8 @@ def check_lengths(bounds: Sequence[list[int]], most: Sequence[int | None]) -> No
         raise ValueError(f"cu_seq_q has {len(of_queries) - 1} sequences, but cu_seq_k has {len(of_keys) - 1}")
     for name, limit, cumulative in zip(("max_q", "max_k"), most, bounds, strict=True):
         longest = max((b - a for a, b in itertools.pairwise(cumulative)), default=0)
-        if (count(name, limit) or longest) < longest:
+        allowed = count(name, limit)
+        if allowed is not None and allowed < longest:
             raise ValueError(f"{name} is {limit}, but the longest sequence has {longest}")
 
 
@@ -142,7 +143,8 @@ def varlen_attention(
         out, aux = found if return_aux else (found, None)
         outs.append(out.swapaxes(0, 1))
         auxes.append(aux)
-    whole = _joined(outs, query) if outs else query[:0, :, :0]
+    # No rows have the heads of queries and the width of values, and a way back to both.
+    whole = _joined(outs, query) if outs else query[:0].sum(-1)[:, :, None] * value[:0, :1]
     return (whole, auxes) if return_aux else whole
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ._attention import attention
 from ._aux import AuxRequest
-from ._regulariser import Regulariser
+from ._regulariser import Regulariser, word_of
 from ._settings import count, flag, number, shown
 
 _LEARNABLE = {"temperature": 1.0, "alpha": 1.5, "cap": 2.0, "strength": 1.0, "lower": 0.5, "upper": 2.0}
@@ -24,13 +24,13 @@ def _size(name: str, value: Any) -> int:
     return found
 
 
-def _range(name: str, method: str) -> tuple[float, float]:
+def _range(name: str, method: str | Regulariser) -> tuple[float, float]:
     """The open interval that a learned number stays in: where there is a plan."""
     if name in ("alpha", "cap", "upper"):
         return 1.0, math.inf
     if name == "lower":
         return 0.0, 1.0
-    return 0.0, 2.0 if name == "strength" and "elastic" in method else math.inf
+    return 0.0, 2.0 if name == "strength" and "elastic" in word_of(method) else math.inf
 
 
 class Attention(nn.Module):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
+import jax
 import numpy as np
 import otattn
 import pytest
@@ -97,13 +99,21 @@ def test_sequences_are_problems_of_their_own(method: str, rng: np.random.Generat
         assert auxes[s].receiver.shape == (2, d - c)
 
 
+@pytest.mark.parametrize("convert", [np.asarray, torch.from_numpy, jax.numpy.asarray])
+def test_no_sequence_has_the_width_of_the_values(convert: Any) -> None:
+    query, value = convert(np.ones((0, 4, 3), np.float32)), convert(np.ones((0, 2, 7), np.float32))
+    out = otattn.varlen_attention(query, query[:, :2], value, [0], [0])
+    assert type(out) is type(query) and out.shape == (0, 4, 7) and out.dtype == query.dtype
+
+
 def test_bounds_are_checked() -> None:
     x = np.ones((5, 2, 3))
     with pytest.raises(ValueError, match=r"cu_seq_q is \[0, 4\], wanted sorted bounds from 0 to 5"):
         otattn.varlen_attention(x, x, x, [0, 4], [0, 5])
     with pytest.raises(ValueError, match="cu_seq_q has 2 sequences, but cu_seq_k has 1"):
         otattn.varlen_attention(x, x, x, [0, 4, 5], [0, 5])
-    with pytest.raises(ValueError, match="max_q is 3, but the longest sequence has 4"):
-        otattn.varlen_attention(x, x, x, [0, 4, 5], [0, 4, 5], 3)
+    for limit in (3, 0):
+        with pytest.raises(ValueError, match=f"max_q is {limit}, but the longest sequence has 4"):
+            otattn.varlen_attention(x, x, x, [0, 4, 5], [0, 4, 5], limit)
     with pytest.raises(ValueError, match=r"query has shape \(1, 5, 2, 3\)"):
         otattn.varlen_attention(x[None], x, x, [0, 5], [0, 5])

@@ -125,6 +125,10 @@ def test_refusals() -> None:
             {"learn": ("strength",), "strength": 2.0, "method": "softmax/elastic:0.5,4"},
             "strength is 2.0, wanted more than 0 and less than 2 to",
         ),
+        (
+            {"learn": ("strength",), "strength": 0.0, "method": otattn.Regulariser(abs, abs)},
+            "strength is 0.0, wanted more than 0 to learn it",
+        ),
         ({"learn": ("upper",), "upper": float("nan")}, "upper is nan, wanted more than 1"),
     ):
         with pytest.raises(ValueError, match=name):
