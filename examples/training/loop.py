@@ -2,7 +2,8 @@
 
 A run is one task, method and seed. It lives in FOLDER/TASK/METHOD/: SEED.jsonl has the configuration in its
 first line and then {step, loss, ms, cpu_ms, and what the task evaluates}; SEED.pt is the checkpoint. A run
-that was stopped goes on from it and ends with the numbers that it would have had without the stop.
+that was stopped goes on from it and ends with the numbers that it would have had without the stop, times
+aside.
 """
 
 from __future__ import annotations
@@ -154,6 +155,8 @@ class Run:
         )
         self.step = 0
         self.records: list[dict[str, Any]] = []
+        self.losses: list[float] = []
+        """Of the steps since the last record."""
 
     def resume(self) -> None:
         if not self.checkpoint.exists():
@@ -168,6 +171,7 @@ class Run:
         self.generator.set_state(state["generator"])
         torch.set_rng_state(state["random"])
         self.step, self.records = state["step"], state["records"]
+        self.losses = state["losses"]
 
     def save(self) -> None:
         state = {
@@ -178,6 +182,7 @@ class Run:
             "random": torch.get_rng_state(),
             "step": self.step,
             "records": self.records,
+            "losses": self.losses,
         }
         # A stop while writing leaves the last whole checkpoint.
         partial = self.checkpoint.with_suffix(".partial")
@@ -190,7 +195,6 @@ class Run:
     def train(self, deadline: float) -> bool:
         """Trains to the end, False if the deadline came first."""
         self.resume()
-        losses: list[float] = []
         walls: list[float] = []
         cpus: list[float] = []
         while self.step < self.options.steps and not (self.records and "failed" in self.records[-1]):
@@ -199,7 +203,7 @@ class Run:
                 return False
             wall, cpu = time.perf_counter(), time.process_time()
             try:
-                losses.append(self.one_step())
+                self.losses.append(self.one_step())
             except otattn.SolveError as error:
                 # A method that cannot solve its problem is a result; the other runs go on.
                 self.records.append({"step": self.step, "failed": str(error)})
@@ -209,8 +213,8 @@ class Run:
             self.step += 1
             self.clock.tick()
             if self.step % self.every == 0 or self.step == self.options.steps:
-                self.judge(losses, walls, cpus)
-                losses, walls, cpus = [], [], []
+                self.judge(walls, cpus)
+                self.losses, walls, cpus = [], [], []
                 self.save()
         self.save()
         return True
@@ -233,14 +237,14 @@ class Run:
         self.optimizer.step()
         return loss.item()
 
-    def judge(self, losses: list[float], walls: list[float], cpus: list[float]) -> None:
+    def judge(self, walls: list[float], cpus: list[float]) -> None:
         self.model.eval()
         with torch.no_grad():
             found = self.task.evaluate(self.model, self.step == self.options.steps)
         self.records.append(
             {
                 "step": self.step,
-                "loss": statistics.fmean(losses),
+                "loss": statistics.fmean(self.losses),
                 "ms": 1e3 * statistics.median(walls),
                 "cpu_ms": 1e3 * statistics.median(cpus),
                 **found,
