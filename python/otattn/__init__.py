@@ -151,6 +151,11 @@ def kernels() -> list[str]:
 def alibi_slopes(heads: int) -> Any:
     """The slopes 2^(-8 h / heads), h = 1 ... heads, as an f64 array of shape (heads,).
 
+    Raises
+    ------
+    ValueError, TypeError
+        For what is not 1 to 1048576 heads.
+
     Examples
     --------
     >>> import otattn

@@ -302,7 +302,8 @@ def attention(
     Parameters
     ----------
     query : array, shape (..., heads, queries, width)
-        f64, f32, bf16 or f16; any strides, nothing is copied. NumPy in, NumPy out; torch in, torch out.
+        f64, f32, bf16 or f16. NumPy in, NumPy out; torch in, torch out. Any strides: nothing is copied but
+        batches of more than one dimension that are broadcast or not contiguous.
     key : array, shape (..., key heads, keys, width)
     value : array, shape (..., key heads, keys, values width)
     attn_mask : array broadcasting to (..., heads, queries, keys), optional

@@ -119,9 +119,27 @@ def solve_bounded(
 ) -> BoundedAssignment:
     """The cheapest choice of k columns a row with loads between `lower` and `upper`.
 
-    Costs are a matrix [n, m], +inf forbidding a pair, or the squared distances of `points` [n, d] and
-    `centres` [m, d], which are never all stored. `start` are prices to begin with.
-    Without `proved` the dual, one more pass over all costs, is NaN.
+    Parameters
+    ----------
+    cost : array, shape (n, m), optional
+        +inf forbids a pair.
+    k : int
+        1 to m.
+    lower, upper : int or int array, shape (m,), optional
+        How many rows a column takes at least and at most.
+    points, centres : array, shapes (n, d) and (m, d), optional
+        In the place of `cost`, which are their squared distances and never all stored.
+    start : array, shape (m,), optional
+        Prices to begin with.
+    proved : bool
+        Without it the dual, one more pass over all costs, is NaN.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming the argument.
+    Infeasible, NotFinite
+        Where no choice has such loads; for costs of NaN or -inf.
     """
     k = _count(k)
     problem = c.Bounded(size=ctypes.sizeof(c.Bounded), take=k, unproved=not proved)

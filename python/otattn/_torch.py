@@ -1,7 +1,7 @@
 """torch in, torch out: the operators solve, gradients and tangents of torch.ops.otattn.
 
-Both take the operands of a solve (four-dimensional, or scalars), the settings as one line of text, and the
-names of the results that are wanted. Forward keeps nothing but the column potential or, for softmax, the
+All three take the operands of a solve (four-dimensional, or scalars), the settings as one line of text, and
+the names of the results that are wanted. Forward keeps nothing but the column potential or, for softmax, the
 log-sum-exp of every row; backward differentiates from there, so a training step holds no plan.
 """
 

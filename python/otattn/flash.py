@@ -173,6 +173,11 @@ def flash_attn_varlen_func(
     -------
     out : array or tensor, shape (total queries, heads, width)
 
+    Raises
+    ------
+    ValueError, TypeError, NotConverged, Infeasible, NotFinite
+        As `otattn.varlen_attention`.
+
     Examples
     --------
     >>> import numpy as np

@@ -98,6 +98,11 @@ def lapjvx(cost: Any, extend_cost: bool = False, cost_limit: float = np.inf, ret
         Only with `return_cost`.
     row_indices, col_indices : int64 and int32 arrays, shape (K,)
         By rising row.
+
+    Raises
+    ------
+    ValueError
+        As `lapjv`.
     """
     limit = _limit_of(cost_limit, False)
     matrix = _cost(cost, 2, extend_cost, limit)
