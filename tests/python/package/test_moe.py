@@ -67,7 +67,7 @@ def test_every_method_chooses_by_its_potentials(
     chosen = np.take_along_axis(biased, found.experts, 1).sum(1)
     best = np.sort(biased, 1)[:, experts - k :].sum(1)
     # Prices of the optimum leave ties between experts, and the stop of "soft" is 1e-6 of a share.
-    spec.check("LIT-06", np.abs(chosen - best).max(), 1e-4 if method == "soft" else 1e-9)
+    assert np.abs(chosen - best).max() <= (1e-4 if method == "soft" else 1e-9)
     if method == "topk":
         return
     # Weak duality: the bound of any potentials is above the optimum.
@@ -110,7 +110,11 @@ def test_quantiles_approach_the_optimum() -> None:
     found = route(logits, 2, method="quantile")
     assert found.load.max() <= 1.1 * found.load.mean()
     assert route(logits, 2, method="topk").load.max() > 2.0 * found.load.mean()
-    spec.check("LIT-06", found.certificate.bound - best.certificate.value, 1e-3 * abs(best.certificate.value))
+    # Moving what an expert has too much to one that has too little loses no more than the spread of a row.
+    moved = np.abs(found.load - best.load).sum() / 2
+    spread = np.ptp(logits + found.potentials, axis=1).max()
+    value = best.certificate.value
+    assert -1e-12 * abs(value) <= found.certificate.bound - value <= moved * spread + 1e-12 * abs(value)
 
 
 @pytest.mark.parametrize("method", ["sinkhorn", "quantile", "base", "soft"])
@@ -119,7 +123,11 @@ def test_potentials_start_the_next_call(method: str) -> None:
     first = route(logits, 2, method=method)
     again = route(logits, 2, method=method, potentials=first.potentials)
     assert again.certificate.rounds < first.certificate.rounds
-    spec.check("LIT-06", abs(again.certificate.bound - first.certificate.bound), 1.0)
+    # The bound is convex in the potentials, and what loads are more than even is its slope.
+    step = again.potentials - first.potentials
+    slopes = [abs((x.load - 512 * 2 / 16) @ step) for x in (first, again)]
+    change = again.certificate.bound - first.certificate.bound
+    assert abs(change) <= max(slopes) + 1e-12 * abs(first.certificate.bound)
     # They choose the same experts without any round.
     exported = route(logits, 2, method="topk", potentials=again.potentials)
     assert (exported.experts == again.experts).mean() > 0.99
@@ -147,7 +155,7 @@ def test_tensors_answer_as_arrays_and_carry_gradients(method: str) -> None:
     tensor = torch.from_numpy(logits).requires_grad_()
     found = route(tensor, 2, method=method)
     assert (found.experts.numpy() == plain.experts).all() and (found.load.numpy() == plain.load).all()
-    spec.check("LIT-06", np.abs(found.weights.detach().numpy() - plain.weights).max(), 1e-9)
+    assert np.abs(found.weights.detach().numpy() - plain.weights).max() <= 1e-9
     side = torch.from_numpy(np.random.default_rng(5).standard_normal((24, 2)))
     (found.weights * side).sum().backward()
     step = 1e-5
@@ -161,7 +169,7 @@ def test_tensors_answer_as_arrays_and_carry_gradients(method: str) -> None:
             ends.append((end.weights * side.numpy()).sum())
         # Differences of plans that stop at 1e-6 of a share, divided by the step.
         tolerance = 1e-2 if method == "soft" else 1e-8
-        spec.check("LIT-06", abs((ends[0] - ends[1]) / (2 * step) - float(tensor.grad[i, j])), tolerance)
+        assert abs((ends[0] - ends[1]) / (2 * step) - float(tensor.grad[i, j])) <= tolerance
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
