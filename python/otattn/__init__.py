@@ -164,10 +164,9 @@ def alibi_slopes(heads: int) -> Any:
     """
     import numpy as np
 
-    from ._settings import count
+    from ._settings import whole
 
-    if (found := count("heads", heads, 1)) is None or found > 1 << 20:
-        raise ValueError(f"heads is {heads!r}, wanted 1 to 1048576")
+    found = whole("heads", heads, 1, 1 << 20)
     slopes = np.empty(found)
     _library.ota_alibi_slopes(found, slopes.ctypes.data)
     return slopes

@@ -11,6 +11,7 @@ from . import _structs as c
 from ._arrays import foreign
 from ._errors import new_error, raise_status
 from ._library import library
+from ._settings import whole
 from ._threads import thread_limit
 
 _TYPES = {np.dtype(np.float64): c.F64, np.dtype(np.float32): c.F32}
@@ -100,12 +101,6 @@ def _call(problem: c.Bounded, rows: int, columns: int, k: int) -> BoundedAssignm
     return BoundedAssignment(chosen, prices, loads, result.cost, result.dual, result.paths)
 
 
-def _count(k: Any) -> int:
-    if isinstance(k, bool) or int(k) != k:
-        raise TypeError(f"k is {k!r}, wanted a whole number")
-    return int(k)
-
-
 def solve_bounded(
     cost: Any = None,
     k: int = 1,
@@ -141,7 +136,7 @@ def solve_bounded(
     Infeasible, NotFinite
         Where no choice has such loads; for costs of NaN or -inf.
     """
-    k = _count(k)
+    k = whole("k", k)
     problem = c.Bounded(size=ctypes.sizeof(c.Bounded), take=k, unproved=not proved)
     if (cost is None) == (points is None) or (points is None) != (centres is None):
         raise ValueError("give cost, or points and centres")

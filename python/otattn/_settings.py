@@ -165,7 +165,8 @@ def count(name: str, value: Any, least: int = 0, most: int = (1 << 63) - 1) -> i
     if value is None:
         return None
     wrong = TypeError(f"{name} is {shown(value)}, wanted a whole number")
-    if isinstance(value, (bool, str, bytes)):
+    # NumPy's and torch's bools know their type only.
+    if isinstance(value, (bool, str, bytes)) or str(getattr(value, "dtype", "")).endswith("bool"):
         raise wrong
     try:
         found = int(value)

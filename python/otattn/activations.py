@@ -19,7 +19,7 @@ import numpy as np
 from ._attention import is_torch
 from ._coupling import coupling
 from ._orders import torch_weights, weights
-from ._settings import flag, number, shown
+from ._settings import flag, number, shown, whole
 
 if TYPE_CHECKING:
     from torch import nn
@@ -516,16 +516,6 @@ def _module(name: str) -> type[nn.Module]:
     return _named(Map, name)
 
 
-def _whole(name: str, value: Any) -> int:
-    """An int of what is one: Python's, NumPy's, or a tensor of one."""
-    try:
-        if not isinstance(value, bool):
-            return operator.index(value)
-    except (TypeError, ValueError, RuntimeError):
-        pass
-    raise TypeError(f"{name} is {shown(value)}, wanted a whole number")
-
-
 @functools.cache
 def _loss_module(name: str) -> type[nn.Module]:
     from torch import nn
@@ -537,7 +527,7 @@ def _loss_module(name: str) -> type[nn.Module]:
         def __init__(self, *values: Any, **named: Any) -> None:
             super().__init__()
             self.options = _options(name, both, values, named)
-            self.ignore_index = _whole("ignore_index", self.options.pop("ignore_index"))
+            self.ignore_index = whole("ignore_index", self.options.pop("ignore_index"), -(1 << 63))
             self.reduction = self.options.pop("reduction")
             if not isinstance(self.reduction, str) or self.reduction not in (
                 "elementwise_mean",

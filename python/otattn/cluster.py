@@ -12,11 +12,11 @@ import numpy as np
 from ._arrays import foreign
 from ._bounded import solve_bounded
 from ._kmeans import SEEDS, Fit, distances, refine, run
-from ._settings import flag
+from ._settings import flag, whole
 
 __all__ = ["BalancedKMeans"]
 
-_MOST = 1 << 62
+_MOST = (1 << 62) - 1
 # Of coordinates, so that sums of squares stay finite.
 _LARGEST = 1e140
 _FLOATS: tuple[Any, ...] = (np.float64, np.float32)
@@ -113,18 +113,10 @@ def _random_of(state: Any) -> Any:
     raise ValueError(f"random_state is {state!r}, wanted a whole number, a RandomState or None")
 
 
-def _whole(name: str, value: Any, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        raise TypeError(f"{name} is {value!r}, wanted a whole number")
-    if not least <= int(value) < _MOST:
-        raise ValueError(f"{name} is {value}, wanted {least} or more, and less than 2^62")
-    return int(value)
-
-
 def _sizes(size_min: Any, size_max: Any, clusters: int, points: int) -> tuple[int, int]:
     """Both bounds on the size of a cluster, which some division of the points meets."""
-    low = 0 if size_min is None else _whole("size_min", size_min, 0)
-    high = points if size_max is None else _whole("size_max", size_max, 1)
+    low = 0 if size_min is None else whole("size_min", size_min, 0, _MOST)
+    high = points if size_max is None else whole("size_max", size_max, 1, _MOST)
     if low > high:
         raise ValueError(f"size_min is {low} and size_max {high}, wanted size_min <= size_max")
     if low * clusters > points:
@@ -232,18 +224,18 @@ class BalancedKMeans(_Base):  # type: ignore[misc]
             if self.n_init != "auto":
                 raise ValueError(f"n_init is {self.n_init!r}, wanted 'auto' or a whole number")
             return 10 if callable(self.init) or (isinstance(self.init, str) and self.init == "random") else 1
-        runs = _whole("n_init", self.n_init, 1)
+        runs = whole("n_init", self.n_init, 1, _MOST)
         return runs if isinstance(self.init, str) or callable(self.init) else 1
 
     def fit(self, X: Any, y: Any = None) -> BalancedKMeans:
         """Finds the clusters of X, shape (n_samples, n_features); y is not used."""
         del y
         X = _numbers_of(self, X, True)
-        count = _whole("n_clusters", self.n_clusters, 1)
+        count = whole("n_clusters", self.n_clusters, 1, _MOST)
         if len(X) < count:
             raise ValueError(f"n_samples={len(X)} should be >= n_clusters={count}")
         bounds = _sizes(self.size_min, self.size_max, count, len(X))
-        rounds = _whole("max_iter", self.max_iter, 1)
+        rounds = whole("max_iter", self.max_iter, 1, _MOST)
         if not isinstance(self.tol, numbers.Real) or not self.tol >= 0:
             raise ValueError(f"tol is {self.tol!r}, wanted 0 or more")
         tolerance = float(self.tol) * float(X.var(axis=0, dtype=np.float64).mean())

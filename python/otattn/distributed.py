@@ -21,8 +21,7 @@ from torch import Tensor
 from ._attention import attention as one_process
 from ._attention import window_of
 from ._ranks import Members, check_group, check_keys, check_shares, check_tensors, link_of, solve
-from ._settings import count as whole_number
-from ._settings import number
+from ._settings import number, whole
 from ._shapes import shape_text
 from ._varlen import bounds_of, check_lengths
 
@@ -338,9 +337,7 @@ def rows_of(total: int, *, group: dist.ProcessGroup | None = None, shares: str =
     """
     check_group(group)
     check_shares(shares)
-    rows = whole_number("total", total)
-    if rows is None:
-        raise TypeError("total is None, wanted a whole number")
+    rows = whole("total", total)
     rank, ranks = dist.get_rank(group), dist.get_world_size(group)
     counts = [rows * (k + 1) // ranks - rows * k // ranks for k in range(ranks)]
     pieces = _pieces_of(counts, shares)[rank]

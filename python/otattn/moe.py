@@ -21,7 +21,7 @@ from ._coupling import coupling, words_of
 from ._coupling_repeat import WITH_POTENTIALS, coupling_again
 from ._moe_call import CODES, GIVEN, call
 from ._ot_problem import torch_ways
-from ._settings import flag, number
+from ._settings import flag, number, whole
 from ._threads import thread_limit
 
 __all__ = ["METHODS", "RouteCertificate", "Routing", "route"]
@@ -95,14 +95,6 @@ class Routing(NamedTuple):
             if isinstance(self.kept, np.ndarray)
             else int((~self.kept).sum())
         )
-
-
-def _whole(name: str, x: Any, least: int) -> int:
-    if isinstance(x, bool) or not isinstance(x, (int, np.integer)):
-        raise TypeError(f"{name} is {x!r}, wanted a whole number")
-    if x < least:
-        raise ValueError(f"{name} is {x}, wanted at least {least}")
-    return int(x)
 
 
 def _matrix(logits: Any) -> Any:
@@ -301,7 +293,7 @@ def route(
         raise ValueError(f"method is {method!r}, wanted one of {', '.join(METHODS)}")
     matrix = _matrix(logits)
     tokens, experts = matrix.shape
-    k = _whole("k", k, 1)
+    k = whole("k", k, 1)
     if k > experts:
         raise ValueError(f"k is {k}, but there are {experts} experts; wanted 1 to {experts}")
     lower, upper = _bounds(tokens, experts, k, capacity, bounds, method)
@@ -309,7 +301,7 @@ def route(
     for name, x in (("temperature", temperature), ("tolerance", tolerance)):
         if not 0 < number(name, x) < float("inf"):
             raise ValueError(f"{name} is {x!r}, wanted a number above 0")
-    limit = None if rounds is None else _whole("rounds", rounds, 1)
+    limit = None if rounds is None else whole("rounds", rounds, 1)
     certificate = flag("certificate", certificate)
     _check_finite(matrix)
     given = capacity is not None or bounds is not None

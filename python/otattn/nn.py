@@ -12,16 +12,11 @@ from torch import Tensor, nn
 from ._attention import attention
 from ._aux import AuxRequest
 from ._regulariser import Regulariser, word_of
-from ._settings import count, flag, number, shown
+from ._settings import flag, number, shown, whole
 
 _LEARNABLE = {"temperature": 1.0, "alpha": 1.5, "cap": 2.0, "strength": 1.0, "lower": 0.5, "upper": 2.0}
-
-
-def _size(name: str, value: Any) -> int:
-    found = count(name, value, 1, 1 << 24)
-    if found is None:
-        raise TypeError(f"{name} is None, wanted a whole number")
-    return found
+# Of a width or a number of heads.
+_LARGEST = 1 << 24
 
 
 def _range(name: str, method: str | Regulariser) -> tuple[float, float]:
@@ -94,9 +89,10 @@ class Attention(nn.Module):
         **arguments: Any,
     ) -> None:
         super().__init__()
-        embed_dim, num_heads = _size("embed_dim", embed_dim), _size("num_heads", num_heads)
-        kdim = embed_dim if kdim is None else _size("kdim", kdim)
-        vdim = embed_dim if vdim is None else _size("vdim", vdim)
+        embed_dim = whole("embed_dim", embed_dim, 1, _LARGEST)
+        num_heads = whole("num_heads", num_heads, 1, _LARGEST)
+        kdim = embed_dim if kdim is None else whole("kdim", kdim, 1, _LARGEST)
+        vdim = embed_dim if vdim is None else whole("vdim", vdim, 1, _LARGEST)
         if not isinstance(method, (str, Regulariser)):
             raise TypeError(f"method is a {type(method).__name__}, wanted a string or a Regulariser")
         if isinstance(learn, str) or not isinstance(learn, (tuple, list)):

@@ -17,6 +17,7 @@ import otattn
 import pytest
 from drawn_calls import JUDGES, LEFT_OUT, Case, case, finding, fronts
 from otattn import activations, analysis, cluster, flash, lap, moe, ot
+from otattn._bounded import solve_bounded
 
 
 def drive(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -69,6 +70,26 @@ def test_flags_are_true_or_false(name: str) -> None:
     with pytest.raises(TypeError, match=rf"{name} is array.*, wanted True or False"):
         otattn.coupling(SQUARE, **{name: PAIR})
     assert otattn.coupling(SQUARE, **{name: np.array(0)}).shape == (2, 2)
+
+
+WHOLE: list[tuple[str, Callable[[Any], object]]] = [
+    ("k", lambda x: moe.route(QUERY[0, 0], x)),
+    ("k", lambda x: solve_bounded(SQUARE, x)),
+    ("n_clusters", lambda x: cluster.BalancedKMeans(x, n_init=1, random_state=0).fit(SQUARE)),
+    ("num_heads", lambda x: otattn.nn.Attention(2, x)),
+    ("ignore_index", lambda x: activations.SparsemaxLoss(ignore_index=x)),
+    ("heads", otattn.alibi_slopes),
+]
+
+
+@pytest.mark.parametrize(("name", "call"), WHOLE)
+def test_whole_numbers_are_the_same_everywhere(name: str, call: Callable[[Any], object]) -> None:
+    torch = pytest.importorskip("torch")
+    for right in (2, 2.0, np.int8(2), np.float32(2.0), torch.tensor(2)):
+        call(right)
+    for wrong in (1.5, True, np.True_, "2", None, torch.tensor(True)):
+        with pytest.raises(TypeError, match=rf"^{name} is .*, wanted a whole number"):
+            call(wrong)
 
 
 def layer(**more: Any) -> Any:
