@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from typing import Any
 
@@ -52,6 +53,22 @@ def view_of(x: Any) -> View:
         s2 // bytes_each,
         s3 // bytes_each,
     )
+
+
+def matrix_of(x: Any) -> c.Array:
+    """The struct of a matrix, which has to outlive it."""
+    each, four = x.dtype.itemsize, ctypes.c_int64 * 4
+    return c.Array(
+        data=x.ctypes.data,
+        type=_TYPES[x.dtype],
+        size=four(1, 1, *x.shape),
+        stride=four(0, 0, *(stride // each for stride in x.strides)),
+    )
+
+
+def address_of(x: Any) -> int | None:
+    """Where an array that may be absent lies."""
+    return None if x is None else x.ctypes.data
 
 
 def _new(keep: dict[str, Any], name: str, shape: tuple[int, ...], dtype: Any) -> View:

@@ -127,7 +127,7 @@ def settings_from(
 
 
 def window_of(window: Any, name: str = "window") -> tuple[int, int] | None:
-    """(left, right) of an argument that may be any pair of whole numbers."""
+    """(left, right) of an argument that may be any pair of whole numbers; None where both are no limit."""
     if window is None:
         return None
     try:
@@ -137,7 +137,7 @@ def window_of(window: Any, name: str = "window") -> tuple[int, int] | None:
     left, right = sides if len(sides) == 2 else (None, None)
     if left is None or right is None:
         raise ValueError(f"{name} is {window!r}, wanted (left, right), each -1 (no limit) or more")
-    return left, right
+    return None if left < 0 and right < 0 else (left, right)
 
 
 def _settings(*words: Any) -> Settings:

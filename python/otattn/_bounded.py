@@ -8,13 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import _structs as c
-from ._arrays import foreign
+from ._arrays import address_of, foreign, matrix_of
 from ._errors import new_error, raise_status
 from ._library import library
 from ._settings import whole
 from ._threads import thread_limit
-
-_TYPES = {np.dtype(np.float64): c.F64, np.dtype(np.float32): c.F32}
 
 
 class BoundedAssignment(NamedTuple):
@@ -49,20 +47,12 @@ def _matrix(name: str, x: Any) -> Any:
         raise ValueError(f"{name} has shape {x.shape}, wanted a matrix")
     if x.dtype.kind not in "fiub":
         raise TypeError(f"{name} has type {x.dtype}, wanted numbers")
-    if x.dtype not in _TYPES or not x.dtype.isnative:
+    if x.dtype not in (np.float64, np.float32):
+        # Foreign byte orders, too.
         x = x.astype(np.float64)
     if not x.flags.aligned or any(stride % x.dtype.itemsize for stride in x.strides):
         x = x.copy()
     return x
-
-
-def _view(x: Any) -> c.Array:
-    rows, columns = x.shape
-    steps = [stride // x.dtype.itemsize for stride in x.strides]
-    whole = ctypes.c_int64 * 4
-    return c.Array(
-        data=x.ctypes.data, type=_TYPES[x.dtype], size=whole(1, 1, rows, columns), stride=whole(0, 0, *steps)
-    )
 
 
 def _bounds(name: str, given: Any, columns: int) -> Any:
@@ -75,10 +65,6 @@ def _bounds(name: str, given: Any, columns: int) -> Any:
     if numbers.ndim > 1 or (numbers.ndim == 1 and len(numbers) != columns):
         raise ValueError(f"{name} has shape {numbers.shape}, wanted one number or {columns}")
     return np.ascontiguousarray(np.broadcast_to(numbers, (columns,)), dtype=np.int64)
-
-
-def _address(x: Any) -> int | None:
-    return None if x is None else x.ctypes.data
 
 
 def _call(problem: c.Bounded, rows: int, columns: int, k: int) -> BoundedAssignment:
@@ -144,17 +130,17 @@ def solve_bounded(
     if cost is not None:
         matrix = _matrix("cost", cost)
         keep.append(matrix)
-        problem.costs = _view(matrix)
+        problem.costs = matrix_of(matrix)
         rows, columns = matrix.shape
     else:
         cloud, centre = _matrix("points", points), _matrix("centres", centres)
         keep += [cloud, centre]
-        problem.points, problem.centres = _view(cloud), _view(centre)
+        problem.points, problem.centres = matrix_of(cloud), matrix_of(centre)
         rows, columns = len(cloud), len(centre)
     if not 1 <= k <= columns:
         raise ValueError(f"k is {k}, wanted 1 to {columns}, the number of columns")
     low, high = _bounds("lower", lower, columns), _bounds("upper", upper, columns)
-    problem.lower, problem.upper = _address(low), _address(high)
+    problem.lower, problem.upper = address_of(low), address_of(high)
     if start is not None:
         start = np.ascontiguousarray(start, np.float64)
         if start.shape != (columns,):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from . import _structs as c
+from ._arrays import address_of, matrix_of
 from ._errors import new_error, raise_status
 from ._library import library
 from ._threads import thread_limit
@@ -20,10 +21,6 @@ CODES = {
 }
 # The choice by potentials that "soft" found.
 GIVEN: int = c.ROUTE_GIVEN
-
-
-def _address(x: Any) -> int | None:
-    return None if x is None else x.ctypes.data
 
 
 def call(
@@ -46,23 +43,16 @@ def call(
     chosen, kept = np.empty((tokens, k), np.int64), np.ones((tokens, k), bool)
     weights = np.empty((tokens, k), matrix.dtype)
     biases, load, bound = np.empty(experts), np.empty(experts, np.int64), np.full(1, np.nan)
-    whole = ctypes.c_int64 * 4
-    logits = c.Array(
-        data=matrix.ctypes.data,
-        type=c.F32 if matrix.dtype == np.float32 else c.F64,
-        size=whole(1, 1, tokens, experts),
-        stride=whole(0, 0, experts, 1),
-    )
     problem = c.Routing(
         size=ctypes.sizeof(c.Routing),
-        logits=logits,
+        logits=matrix_of(matrix),
         take=k,
-        start=_address(start),
+        start=address_of(start),
         tolerance=tolerance,
         rounds=limit or 0,
         method=code,
-        lower=_address(lower),
-        upper=_address(upper),
+        lower=address_of(lower),
+        upper=address_of(upper),
     )
     result = c.RoutingResult(
         size=ctypes.sizeof(c.RoutingResult),

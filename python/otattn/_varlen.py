@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ._attention import attention, window_of
-from ._settings import count, number
+from ._settings import count, number, whole
 from ._shapes import shape_text
 
 
@@ -117,7 +117,7 @@ def varlen_attention(
     of_queries = bounds_of("cu_seq_q", cu_seq_q, query.shape[0])
     of_keys = bounds_of("cu_seq_k", cu_seq_k, key.shape[0])
     check_lengths((of_queries, of_keys), (max_q, max_k))
-    sides = window_of(window_size, "window_size")
+    window, offset = window_of(window_size, "window_size"), whole("dropout_offset", dropout_offset)
     if number("dropout_p", dropout_p) != 0.0 and dropout_seed is None:
         dropout_seed = _drawn_seed(query)
     outs, auxes = [], []
@@ -133,19 +133,19 @@ def varlen_attention(
             scale,
             True,
             method=method,
-            window=None if sides is None or max(sides) < 0 else sides,
+            window=window,
             return_aux=return_aux,
             causal_align=causal_align,
             dropout_seed=dropout_seed,
-            dropout_offset=dropout_offset + s,
+            dropout_offset=offset + s,
             **arguments,
         )
         out, aux = found if return_aux else (found, None)
         outs.append(out.swapaxes(0, 1))
         auxes.append(aux)
     # No rows have the heads of queries and the width of values, and a way back to both.
-    whole = _joined(outs, query) if outs else query[:0].sum(-1)[:, :, None] * value[:0, :1]
-    return (whole, auxes) if return_aux else whole
+    joined = _joined(outs, query) if outs else query[:0].sum(-1)[:, :, None] * value[:0, :1]
+    return (joined, auxes) if return_aux else joined
 
 
 def _drawn_seed(like: Any) -> int:

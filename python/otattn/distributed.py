@@ -282,8 +282,7 @@ def varlen_attention(
             "dropout_seed is None; give every rank the same number, or they drop different pairs"
         )
     rank = dist.get_rank(group)
-    sides = window_of(window_size, "window_size")
-    window = None if sides is None or max(sides) < 0 else sides
+    window, offset = window_of(window_size, "window_size"), whole("dropout_offset", dropout_offset)
     outs: dict[tuple[int, int], Tensor] = {}
     for s in _sequences_of(rank, bounds, pieces):
         held = (s.rows.of(query), s.keys.of(key), s.keys.of(value))
@@ -296,7 +295,7 @@ def varlen_attention(
             "window": window,
             "causal_align": causal_align,
             "dropout_seed": dropout_seed,
-            "dropout_offset": dropout_offset + s.number,
+            "dropout_offset": offset + s.number,
         }
         if len(s.members) == 1:
             out = one_process(q, k, v, **settings, **keywords)

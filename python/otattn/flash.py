@@ -84,7 +84,7 @@ def flash_attn_func(
             raise ValueError(f"{name} has shape {shape_text(x)}, wanted (batch, length, heads, width)")
     if softmax_scale is not None:
         softmax_scale = number("softmax_scale", softmax_scale)
-    sides = window_of(window_size, "window_size")
+    window = window_of(window_size, "window_size")
     query, key, value = (x.swapaxes(1, 2) for x in (q, k, v))
     found = attention(
         query,
@@ -96,7 +96,7 @@ def flash_attn_func(
         softmax_scale,
         True,
         method=method,
-        window=None if sides is None or max(sides) < 0 else sides,
+        window=window,
         softcap=softcap,
         causal_align="bottom_right",
         return_aux=_PROBABILITIES if return_attn_probs else None,

@@ -115,5 +115,7 @@ def test_bounds_are_checked() -> None:
     for limit in (3, 0):
         with pytest.raises(ValueError, match=f"max_q is {limit}, but the longest sequence has 4"):
             otattn.varlen_attention(x, x, x, [0, 4, 5], [0, 4, 5], limit)
+    with pytest.raises(TypeError, match="dropout_offset is None, wanted a whole number"):
+        otattn.varlen_attention(x, x, x, [0, 5], [0, 5], dropout_p=0.5, dropout_offset=None)
     with pytest.raises(ValueError, match=r"query has shape \(1, 5, 2, 3\)"):
         otattn.varlen_attention(x[None], x, x, [0, 5], [0, 5])
