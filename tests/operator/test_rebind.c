@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "backend_wrap.h"
 #include "otattn.h"
 
 enum { N = 12, M = 12, TERMS = 2 };
@@ -132,9 +133,11 @@ static void plans_go_on_where_their_choices_hold(void **state) {
         first.options.solver = then.options.solver = rows[k].solver;
         ota_plan *plan = make(&first), *fresh = NULL;
         solve(plan, &first, kept);
+        /* Another backend works on f32 as it does on f64. */
+        const char *field = rows[k].narrow && on_other_backend() ? NULL : rows[k].field;
         const ota_status status = ota_plan_rebind(plan, &then.problem, &then.error);
-        if (status != (rows[k].field == NULL ? OTA_OK : OTA_EINVAL) ||
-            (rows[k].field != NULL && strcmp(then.error.field, rows[k].field) != 0))
+        if (status != (field == NULL ? OTA_OK : OTA_EINVAL) ||
+            (field != NULL && strcmp(then.error.field, field) != 0))
             fail_msg("row %d, %s to %s: status %d, field '%s'", k, rows[k].first, rows[k].then,
                      (int)status, then.error.field);
         if (status == OTA_OK) {
