@@ -47,7 +47,10 @@ typedef struct ota_model_options {
 
 /* `name`: a folder with config.json and model.safetensors or its shards, a .gguf file, or the name of
  * a model in the hub cache. Every file is checked against the loader limits and every tensor's shape
- * against the configuration. *model is NULL on failure. */
+ * against the configuration. `options` NULL: the defaults. *model is NULL on failure: OTA_EIO (a file cannot be opened or read),
+ * OTA_EFORMAT (it is no checkpoint), OTA_EMISMATCH (tensors are not those of the configuration), OTA_ELIMIT (above a loader
+ * limit), OTA_UNSUPPORTED (an architecture or type that is not run), OTA_ENOMEM,
+ * OTA_EINVAL (options.size). */
 OTA_API ota_status ota_model_open(ota_model **model, const char *name,
                                   const ota_model_options *options, ota_error *error);
 /* Frees everything; NULL is fine; its sessions must be freed before. */
@@ -135,6 +138,9 @@ typedef struct ota_session_options {
     int allow_nonfinite;
 } ota_session_options;
 
+/* Buffers, threads and methods of runs of at most `batch` sequences of `tokens`; the model must outlive the session. *session is
+ * NULL on failure: OTA_EINVAL (a field out of its range, a method that cannot be parsed, options NULL), OTA_UNSUPPORTED (a cache
+ * of a model that looks both ways), OTA_NONFINITE (a weight is NaN or infinite), OTA_ENOMEM. A session serves one call at a time. */
 OTA_API ota_status ota_session_create(ota_session **session, const ota_model *model,
                                       const ota_session_options *options, ota_error *error);
 OTA_API void ota_session_free(ota_session *session);

@@ -123,7 +123,7 @@ static bool grows(needs *has, const needs *wants) {
            has->sides > old.sides || has->search > old.search || has->copy > old.copy;
 }
 
-/* Memory for problems that need so much, in all workers; what was there stays enough when it cannot be had. */
+/* Memory for problems that need so much, in all workers. Where it cannot be had nothing is kept, and the next call makes room again. */
 static ota_status make_room(ota_assigner *assigner, const needs *wants, ota_error *error) {
     needs has = assigner->has;
     if (!grows(&has, wants)) return OTA_OK;
