@@ -48,9 +48,10 @@ static void other_center(setting *now, ota_options *options, int rank) {
 static void caps_of_one(setting *now, ota_options *options, int rank) {
     static double caps[N * N];
     (void)options;
+    if (rank != 2) return;
     for (int k = 0; k < N * N; k++) caps[k] = 1.0;
     const int64_t rows = now->problem.queries.size[2];
-    if (rank == 2) now->problem.entry_caps = ota_array_of(caps, OTA_F64, 1, 1, rows, N);
+    now->problem.entry_caps = ota_array_of(caps, OTA_F64, 1, 1, rows, N);
 }
 static void nothing(setting *now, ota_options *options, int rank) {
     (void)now, (void)options, (void)rank;
