@@ -210,7 +210,7 @@ static void judge(const scene *s) {
     const bool promised = rule == OTA_COLUMNS_EXACT || rule == OTA_COLUMNS_CAPPED ||
                           rule == OTA_COLUMNS_BOUNDED || rule == OTA_COLUMNS_ONLINE;
     if (promised && found.column_error > small) abort();
-    /* A residual moves the primal, of what is off, by as much as the potentials are. */
+    /* A residual moves the gap by itself times the potentials. */
     const double levels = fmax(largest(s->f, s->n), largest(s->g, s->m));
     if (fabs(found.gap) > 10.0 * small * (1.0 + fabs(found.primal) + levels)) abort();
 }

@@ -90,10 +90,10 @@ struct trial {
     int draw;     /* of the check's draws, from 0 */
     char *memory; /* `size` bytes, handed out from the start, all taken back between two draws */
     size_t size, used;
-    double fault;      /* 0, or what the first output of the library that is looked at is off by */
-    bool planted;      /* the fault has been planted */
-    bool starved;      /* a call of the library had no memory: what was measured is nothing */
-    const char *model; /* what --model names, or NULL: a small one of random weights */
+    double fault;       /* 0, or what the first output of the library that is looked at is off by */
+    bool planted;       /* the fault has been planted */
+    bool out_of_memory; /* a call of the library had none: nothing was measured */
+    const char *model;  /* what --model names, or NULL: a small one of random weights */
     const statement_host *host;
     void (*end)(void *kept); /* called after the draw where it is not NULL */
     void *kept;
@@ -119,9 +119,9 @@ static inline double normal(trial *t) {
     return sqrt(-2.0 * log(1.0 - uniform(t))) * cos(6.283185307179586 * uniform(t));
 }
 
-/* What a call of the library said. */
+/* The status of a call of the library; a check whose call has no memory measures nothing. */
 static inline ota_status told(trial *t, ota_status status) {
-    t->starved |= status == OTA_ENOMEM;
+    t->out_of_memory |= status == OTA_ENOMEM;
     return status;
 }
 

@@ -157,7 +157,7 @@ static int run_all(verification *v) {
     tool_progress progress;
     tool_progress_begin(&progress, settings->self_test ? "self-test" : "verify");
     int done = 0;
-    for (; done < v->count && *v->context->cancel == 0 && !v->trial.starved; done++) {
+    for (; done < v->count && *v->context->cancel == 0 && !v->trial.out_of_memory; done++) {
         outcome *o = &v->outcomes[done];
         id_outcome *id = id_of(v, o->check->id);
         if (settings->self_test) {
@@ -173,11 +173,12 @@ static int run_all(verification *v) {
     tool_progress_end(&progress);
     v->count = done;
     v->context->interrupted = *v->context->cancel != 0;
-    int code = v->trial.starved
-                   ? tool_fail_status(v->context, OTA_ENOMEM,
-                                      &(ota_error){.message = "no memory is left for the checks"})
-                   : 0;
-    if (code == 0 && settings->self_test && !v->context->interrupted) code = tool_faults_run(v);
+    int code = 0;
+    if (settings->self_test && !v->context->interrupted && !v->trial.out_of_memory)
+        code = tool_faults_run(v);
+    if (code == 0 && v->trial.out_of_memory)
+        code = tool_fail_status(v->context, OTA_ENOMEM,
+                                &(ota_error){.message = "no memory is left for the checks"});
     v->seconds = (double)(tool_now_ns() - begun) * 1e-9;
     return code;
 }

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "base/sized.h"
 #include "problem/check.h"
 #include "problem/shards.h"
 #include "certificate_head.h"
@@ -504,8 +505,7 @@ static void judge_all(ota_judge_head *k, ota_certificate *certificate, ota_certi
         if (per_head != NULL)
             memcpy((char *)per_head + (size_t)h * certificate->size, &one, theirs);
     }
-    all.size = certificate->size;
-    memcpy(certificate, &all, theirs);
+    ota_sized_write(certificate, certificate->size, &all, sizeof all);
 }
 
 static ota_status read_arrays(judged *on, const ota_arrays *arrays,

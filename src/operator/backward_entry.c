@@ -2,6 +2,7 @@
 #include "jvp.h"
 #include "ring/ring.h"
 #include "shared.h"
+#include "base/sized.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -100,11 +101,7 @@ static void count_rows(const ota_plan *plan, const ota_array *lse, ota_result *f
 }
 
 static ota_status report(const ota_result *found, ota_result *result, ota_error *error) {
-    if (result != NULL) {
-        const size_t size = result->size;
-        memcpy(result, found, ota_size_min(size, sizeof *found));
-        result->size = size;
-    }
+    if (result != NULL) ota_sized_write(result, result->size, found, sizeof *found);
     if (found->status >= OTA_OK) return found->status;
     return ota_fail(error, found->status, "", "raise the temperature, or unroll fixed rounds", "%s",
                     found->sentence);

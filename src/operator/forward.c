@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/sized.h"
 #include "plan.h"
 #include "ring/ring.h"
 #include "shared.h"
@@ -409,11 +410,7 @@ ota_status ota_plan_run(ota_plan *plan, const ota_arrays *given, ota_result *res
     sum_up(plan, stopped, &full);
     if (stopped != OTA_OK) leave_nothing(plan, &arrays);
     if (plan->shards != NULL) ota_shared_count(plan->shards, &full);
-    if (result != NULL) {
-        const size_t size = result->size;
-        memcpy(result, &full, ota_size_min(size, sizeof full));
-        result->size = size;
-    }
+    if (result != NULL) ota_sized_write(result, result->size, &full, sizeof full);
     if (full.status >= OTA_OK) return full.status;
     if (full.status == OTA_ECOMM) return ota_ranks_refuse(&plan->shards->ranks, error);
     return ota_fail(error, full.status, "", hint_of(full.status), "%s", full.sentence);

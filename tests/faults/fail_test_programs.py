@@ -70,11 +70,12 @@ class Program:
             more = {"OTATTN_TEST_STRIDE": STRIDE, "OMP_NUM_THREADS": "1", "OTATTN_FAULT_TEST": test}
             return run(self.library, [str(self.path)], Path(folder), log, wish, **more)
 
-    def tests(self) -> list[Test]:
-        """The tests that it says it runs, the quickest first."""
+    def tests(self) -> tuple[list[Test], bool]:
+        """The tests that it says it runs, the quickest first, and whether it came to its end."""
         done = self.run("all")
         names = re.findall(r"^\[ RUN +\] (\w+)$", done.out.decode(errors="replace"), re.MULTILINE)
-        return sorted((Test(self, name) for name in dict.fromkeys(names)), key=lambda test: test.seconds)
+        tests = [Test(self, name) for name in dict.fromkeys(names)]
+        return sorted(tests, key=lambda test: test.seconds), not done.timed_out
 
     def calls(self, site: Site) -> bool:
         """Whether the innermost function of the program itself is the library's."""
@@ -176,7 +177,10 @@ class Driver:
     def fail(self, path: Path) -> Counter[str]:
         """Fails the calls of one program; `tests`, `sites`, `runs`, `met` and `wrong`."""
         tests, bad = [], []
-        for test in Program(path.resolve(), self.library, self.own, self.place).tests():
+        listed, ended = Program(path.resolve(), self.library, self.own, self.place).tests()
+        if not ended:
+            self.late.append(f"{path.name}, of which not all tests were listed")
+        for test in listed:
             if test.whole.code != 0 or test.whole.timed_out:
                 bad.append(test.name)
                 print(f"WRONG {path.name}, {test.name}: does not pass by itself: {test.whole.error[-600:]}")
@@ -188,13 +192,13 @@ class Driver:
         if self.options.sample is not None and self.options.sample < len(wanted):
             wanted = self.draws.sample(wanted, self.options.sample)
         begun = [self.pool.submit(trial.attempt, str(k)) for k, trial in enumerate(wanted)]
-        ended = [future.result() for future in begun]
+        runs = [future.result() for future in begun]
         found = Counter(
             tests=len(tests),
             sites=len({trial.site.key for trial in wanted}),
-            runs=len(ended),
-            met=sum(done.code > 0 for done, _ in ended),
-            wrong=sum(bool(wrong) for _, wrong in ended) + len(bad),
+            runs=len(runs),
+            met=sum(done.code > 0 for done, _ in runs),
+            wrong=sum(bool(wrong) for _, wrong in runs) + len(bad),
         )
         print(
             f"{path.name}: {found['tests']} tests, {found['sites']} sites failed, {found['runs']} runs: "

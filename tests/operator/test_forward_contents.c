@@ -252,6 +252,25 @@ static void nonfinite_rows(void **unused) {
     }
 }
 
+/* An error that is NaN is the call's, whichever head has it. */
+static void errors_of_all_heads_count(void **unused) {
+    (void)unused;
+    enum { SIDE = 4, HEADS = 3 };
+    for (int bad = 0; bad < HEADS; bad++) {
+        double s[HEADS * SIDE * SIDE], p[HEADS * SIDE * SIDE];
+        random_scores(s, HEADS * SIDE * SIDE, 1.0, 62);
+        s[bad * SIDE * SIDE + 1] = NAN;
+        const ota_problem problem = {.size = sizeof problem,
+                                     .temperature = 1.0,
+                                     .scores = ota_array_of(s, OTA_F64, 1, HEADS, SIDE, SIDE)};
+        const ota_arrays arrays = {.size = sizeof arrays,
+                                   .coupling = ota_array_of(p, OTA_F64, 1, HEADS, SIDE, SIDE)};
+        ota_result result = {.size = sizeof result};
+        assert_int_equal(ota_attend(&problem, NULL, &arrays, &result, NULL), OTA_NONFINITE_ROWS);
+        assert_true(isnan(result.row_error));
+    }
+}
+
 static void nonfinite_values(void **unused) {
     (void)unused;
     enum { N = 4, M = 6, DV = 3 };
@@ -467,6 +486,7 @@ int main(void) {
         cmocka_unit_test(masked_contents_have_no_effect),
         cmocka_unit_test(massless_queries_take_no_part),
         cmocka_unit_test(nonfinite_rows),
+        cmocka_unit_test(errors_of_all_heads_count),
         cmocka_unit_test(nonfinite_values),
         cmocka_unit_test(extreme_scores),
         cmocka_unit_test(extreme_ranges_never_lie),

@@ -50,6 +50,12 @@ const ota_kernels *ota_kernels_row(int index) {
 int64_t ota_attend_scratch(int64_t values_width) {
     /* The score tile, the sums in T and the sums in f64 (two f32 elements each), rows padded to 64
      * bytes. */
-    int64_t padded = ota_int_round_up(values_width, 16);
-    return (int64_t)OTA_ROW_BLOCK * OTA_KEY_TILE + 3 * (int64_t)OTA_ROW_BLOCK * padded;
+    const size_t padded = ota_size_round_up((size_t)values_width, 16);
+    size_t numbers;
+    if (!ota_size_mul(3 * OTA_ROW_BLOCK, padded, &numbers) ||
+        !ota_size_add(numbers, OTA_ROW_BLOCK * OTA_KEY_TILE, &numbers))
+        numbers = SIZE_MAX;
+    /* No arena has room for so many. */
+    const size_t most = INT64_MAX / 2;
+    return (int64_t)ota_size_min(numbers, most);
 }
