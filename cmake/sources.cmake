@@ -586,6 +586,7 @@ set(OTATTN_TEST_SOURCES
 
 # Linked to the tests that run on every backend.
 set(OTATTN_TEST_SUPPORT_SOURCES
+    tests/support/alone.c
     tests/support/backend_wrap.c)
 
 # The processes of mpirun: one of the two is built.

@@ -65,7 +65,7 @@ typedef struct ota_assignments {
 
     int64_t *column_of; /* out [rows] of each problem: the row's column, -1 where it has none */
     int64_t *row_of;    /* out [columns]: the column's row or -1 */
-    /* out [min(rows, columns)]: the pairs by rising row; with a limit -1 behind the last pair */
+    /* out [min(rows, columns)]: the pairs by rising row; with a limit -1 behind the last pair, without a plan all -1 */
     int64_t *pair_row, *pair_column;
     int64_t *pairs; /* out [count]: how many pairs */
     double *value;  /* out [count]: the sum of their costs */

@@ -1,6 +1,7 @@
 """Plants one-line faults in a copy of the sources and asks whether the C tests notice.
 
-    mutate.py [--count N] [--seed S] [--thorough] [--folder BUILD] [--jobs J] [--table FILE [--again]]
+    mutate.py [--count N] [--seed S] [--thorough] [--seconds T] [--folder BUILD] [--jobs J]
+              [--table FILE [--again]]
     mutate.py --list          prints every place where a fault can be planted
     mutate.py --self-test     one fault of each kind, planted in text, must come out as said
 
@@ -10,7 +11,8 @@ compile or leaves the machine code as it was is none, and another is drawn. The 
 fault are linked and run few at a time, first those that are short for what they caught before, until one
 fails. These are the tests that link the changed file; with --thorough, those that a build with counters has
 seen run the changed line, and what they do not notice meets the likeliest once more under the address
-sanitizer. Verdicts that the table holds already stand; with --again, survivors are judged anew.
+sanitizer. With --seconds a fault meets only as many of these tests as take so long together. Verdicts
+that the table holds already stand; with --again, survivors are judged anew.
 A comparison keeps its equality where that decides nothing: in a maximum written out, against a threshold
 like 1e-7. With less than 85 % caught the exit status is 1; survivors are listed. Faults that no test could
 see stand with their reason in tests/mutants_equivalent.txt.
@@ -197,8 +199,8 @@ def all_faults(root: Path) -> list[Fault]:
 class Bench:
     """A copy of the tree in FOLDER/tree, built in FOLDER/build; if thorough, twice more."""
 
-    def __init__(self, root: Path, folder: Path, jobs: int, thorough: bool) -> None:
-        self.folder, self.tree = folder, folder / "tree"
+    def __init__(self, root: Path, folder: Path, jobs: int, thorough: bool, most: float) -> None:
+        self.folder, self.tree, self.most = folder, folder / "tree", most
         copy_tree(root, self.tree)
         self.build = Build(self.tree, folder / "build", jobs)
         self.build.baseline()
@@ -258,28 +260,18 @@ class Bench:
         if not self.build.make(*self.build.libraries()) or self.build.code() == self.clean:
             return None
         tests = self.reaching(fault)
-        caught = self.caught(self.build, tests)
+        caught = self.caught(self.build, affordable(self.build, tests, self.most))
         if caught and caught.startswith(PLAIN):
             self.acquit(self.build, caught.split()[0])
         if caught:
             self.hits[fault.file][caught.split()[0]] += 1
             (self.folder / "hits.json").write_text(json.dumps(self.hits), encoding="utf-8")
         elif caught == "" and self.sanitized:
-            caught = self.caught(self.sanitized, self.affordable(tests))
+            caught = self.caught(self.sanitized, affordable(self.sanitized, tests, SANITIZED_SECONDS))
             if caught:
                 self.acquit(self.sanitized, caught.split()[0])
                 caught += " sanitized"
         return caught
-
-    def affordable(self, tests: list[str]) -> list[str]:
-        """As many of the tests, the likeliest first, as SANITIZED_SECONDS hold."""
-        assert self.sanitized is not None
-        kept, left = [], SANITIZED_SECONDS
-        for test in tests:
-            left -= self.sanitized.seconds[test]
-            if left >= 0:
-                kept.append(test)
-        return kept
 
     def acquit(self, build: Build, test: str) -> None:
         """A test that was never run without a fault must pass without it."""
@@ -308,6 +300,16 @@ class Bench:
             found[-1].append(test)
             left -= cost
         return [batch for batch in found if batch]
+
+
+def affordable(build: Build, tests: list[str], seconds: float) -> list[str]:
+    """As many of the tests, the likeliest first, as `seconds` hold; the first whatever it takes."""
+    kept = []
+    for test in tests:
+        seconds -= build.seconds[test]
+        if seconds >= 0 or not kept:
+            kept.append(test)
+    return kept
 
 
 # ---- the program ------------------------------------------------------------------------------------
@@ -431,6 +433,9 @@ def main() -> int:
     parser.add_argument("--table", type=Path, help="keeps the verdicts; goes on from what it holds")
     parser.add_argument("--again", action="store_true", help="judges the table's survivors anew")
     parser.add_argument("--thorough", action="store_true", help="pays from about 20 faults on")
+    parser.add_argument(
+        "--seconds", type=float, default=float("inf"), help="processor time of the tests that a fault meets"
+    )
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--self-test", action="store_true")
     options = parser.parse_args()
@@ -444,7 +449,7 @@ def main() -> int:
         return 0
     options.folder.mkdir(parents=True, exist_ok=True)
     equivalent = read_equivalent(root)
-    bench = Bench(root, options.folder.resolve(), options.jobs, options.thorough)
+    bench = Bench(root, options.folder.resolve(), options.jobs, options.thorough, options.seconds)
     faults = all_faults(bench.tree)
     random.Random(options.seed).shuffle(faults)
     known = read_table(options.table, options.again)

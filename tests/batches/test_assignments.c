@@ -340,6 +340,15 @@ static void failures_stay_their_own(void **unused) {
     assert_memory_equal(o.status, wanted, sizeof wanted);
     assert_true(o.value[0] == 5.0 && isnan(o.value[1]) && o.column_of[2] == -1);
     assert_true(o.column_of[6] == 1 && o.column_of[7] == 0);
+    for (int p = 0; p < 5; p++) {
+        if (wanted[p] == OTA_OK) continue;
+        assert_true(o.pairs[p] == 0 && isnan(o.value[p]) && isnan(o.bound[p]));
+        for (int k = 2 * p; k < 2 * p + 2; k++) {
+            assert_true(o.column_of[k] == -1 && o.row_of[k] == -1);
+            assert_true(o.pair_row[k] == -1 && o.pair_column[k] == -1);
+            assert_true(isnan(o.u[k]) && isnan(o.v[k]));
+        }
+    }
     batch.count = 1, batch.maximize = 1;
     assert_int_equal(ota_assign(assigner, &batch, &error), OTA_OK);
     assert_true(o.value[0] == 6.0 && o.bound[0] == 6.0);

@@ -66,7 +66,7 @@ static void compare(const scene *s, int ranks) {
 static void columns_of_a_ring_are_those_of_one_process(void **state) {
     (void)state;
     scene *s = malloc(sizeof *s);
-    for (int k = 0; k < SHARES; k++) {
+    for (int k = 0; k < SHARES; k += test_step()) {
         const int ranks = shares[k].ranks;
         const ota_shares order = k % 2 == 0 ? OTA_SHARES_IN_ORDER : OTA_SHARES_ZIGZAG;
         draw(s, &shares[k].cell, 3000 + (uint64_t)k);
@@ -84,7 +84,7 @@ static void columns_of_a_ring_are_those_of_one_process(void **state) {
 static void tangents_are_those_of_one_process(void **state) {
     (void)state;
     scene *s = malloc(sizeof *s);
-    for (int k = 0; k < SHARES; k++) {
+    for (int k = 0; k < SHARES; k += test_step()) {
         const int ranks = shares[k].ranks;
         const ota_shares order = k % 2 == 0 ? OTA_SHARES_IN_ORDER : OTA_SHARES_ZIGZAG;
         draw(s, &shares[k].cell, 3600 + (uint64_t)k);
