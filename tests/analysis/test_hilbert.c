@@ -464,7 +464,7 @@ static void rates(void **unused) {
     (void)scale(&h, 1.0, 1.0, 1e-13);
     memcpy(plan, h.plan, sizeof plan);
     (void)scale(&h, 1.0, 0.5, 1e-13);
-    for (int k = 0; k < h.n * h.m; k++) spec_check("DER-07", fabs(h.plan[k] - plan[k]), 1e-11);
+    for (int k = 0; k < h.n * h.m; k++) spec_check("ELA-11", fabs(h.plan[k] - plan[k]), 1e-11);
 }
 
 /* Printed speed-ups: one-sided 1.4 to 1.8; two-sided 1.9, 6.6, 15.0 at sigma_2^2 = .43, .95, .99. */

@@ -481,7 +481,7 @@ static void NAME(test_linear_groups)(void **state) {
         }
         release(&all);
     }
-    report(&seen, "TOT-108 CETA-07", __func__);
+    report(&seen, "CETA-07", __func__);
 }
 
 /* ---- problems in lanes ---------------------------------------------------------------------- */

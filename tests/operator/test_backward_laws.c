@@ -327,7 +327,7 @@ static void test_masked_is_exactly_zero(void **state) {
         const ota_array *cap = &t->want.cap;
         zero &= !ota_array_present(cap) || is_zero(ota_array_get(cap, 0, 0, 0, 0));
         if (!zero || !finite) print_error("%s\n", methods[k]);
-        spec_check_true("LIT-17", zero && finite);
+        spec_check_true("TOT-03", zero && finite);
         tear_down(t);
         free(t);
     }

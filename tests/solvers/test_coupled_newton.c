@@ -76,7 +76,7 @@ static void acceleration_pays(void **unused) {
             }
         }
         print_message("%s: %g rounds of %g\n", rows[k].method, rounds[1], rounds[0]);
-        spec_check("DER-11", rounds[1] / rounds[0], rows[k].share);
+        spec_check("", rounds[1] / rounds[0], rows[k].share);
     }
 }
 
@@ -368,7 +368,7 @@ static void unreachable_tolerances(void **unused) {
     x->problem.rows = OTA_ROWS_RELAXED;
     x->problem.row_strength = 0.02;
     assert_int_equal(solve_by(x, "softmax/relaxed:0.02", "auto", 0.01, 1e-9), OTA_TOL_UNREACHABLE);
-    spec_check_true("DER-10", strstr(x->result.sentence, "times the mass") != NULL);
+    assert_non_null(strstr(x->result.sentence, "times the mass"));
     x->options.allow_partial = 1;
     assert_int_equal(solve_by(x, "softmax/relaxed:0.02", "auto", 0.01, 1e-9), OTA_PARTIAL);
     free(x);

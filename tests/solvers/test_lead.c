@@ -215,7 +215,7 @@ static void threads_change_no_bit(void **unused) {
         for (int threads = 2; threads <= 5; threads++) {
             x->options.threads = threads;
             assert_int_equal(run(x, 1), OTA_OK);
-            spec_check_true("TOT-02", same(x) && x->result[0].rounds == x->result[1].rounds);
+            spec_check_true("TOT-111", same(x) && x->result[0].rounds == x->result[1].rounds);
         }
         free(x);
     }

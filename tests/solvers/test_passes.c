@@ -265,6 +265,42 @@ static void linear_pass(void **unused) {
     }
 }
 
+static void lower(bench *b, int64_t i, int64_t j, double by) {
+    b->wide[i * STRIDE + j] -= by;
+    b->narrow[i * STRIDE + j] -= (float)by;
+    if (b->head.narrow) b->wide[i * STRIDE + j] = (double)b->narrow[i * STRIDE + j];
+    b->s[i * COLUMNS + j] = b->wide[i * STRIDE + j];
+}
+
+/* Pairs 2000 temperatures below the others are lost from the kernel: their number is told, and where a key has no other
+ * pairs, the pass goes on in the log domain. */
+static void lost_entries_are_counted(void **unused) {
+    (void)unused;
+    enum { FAR_KEY = 5 };
+    for (int k = 0; k < 4; k++) {
+        bench *b = set_up((uint64_t)(90 + k), k % 2 == 1, OTA_NEEDS_KERNEL);
+        const bool vanished = k >= 2;
+        const double t = b->head.tau;
+        int64_t lost = 0;
+        for (int64_t i = 0; i < ROWS; i++) {
+            for (int64_t j = 0; j < COLUMNS; j++) {
+                if ((i + 2 * j) % 5 != 0 && !(vanished && j == FAR_KEY)) continue;
+                lost += b->s[i * COLUMNS + j] > -INFINITY;
+                lower(b, i, j, 2000.0 * t);
+            }
+        }
+        assert_true(lost > 100);
+        b->settings.center = OTA_CENTER_NONE;
+        b->state.pass.domain = OTA_DOMAIN_LINEAR;
+        (void)ota_cpu_linear_range(&b->state.pass);
+        ota_row_pass(&b->state, t, 1.0);
+        spec_check("TOT-108", fabs((double)(b->head.underflowed - lost)), 0.0);
+        assert_int_equal(b->state.pass.domain, vanished ? OTA_DOMAIN_LOG : OTA_DOMAIN_LINEAR);
+        expect_pass(b, t);
+        tear_down(b);
+    }
+}
+
 /* Sweeps and rows solved one by one, at a temperature that changes from pass to pass. */
 static void other_passes(void **unused) {
     (void)unused;
@@ -497,10 +533,11 @@ static void tsallis_columns(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(linear_pass),  cmocka_unit_test(other_passes),
-        cmocka_unit_test(relaxed_pass), cmocka_unit_test(pass_of_columns),
-        cmocka_unit_test(measured),     cmocka_unit_test(constant_mode),
-        cmocka_unit_test(column_step),  cmocka_unit_test(tsallis_columns),
+        cmocka_unit_test(linear_pass),     cmocka_unit_test(lost_entries_are_counted),
+        cmocka_unit_test(other_passes),    cmocka_unit_test(relaxed_pass),
+        cmocka_unit_test(pass_of_columns), cmocka_unit_test(measured),
+        cmocka_unit_test(constant_mode),   cmocka_unit_test(column_step),
+        cmocka_unit_test(tsallis_columns),
     };
     return cmocka_run_group_tests_name("passes", tests, NULL, NULL);
 }

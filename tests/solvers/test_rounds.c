@@ -122,10 +122,11 @@ static void threads_change_no_bit(void **unused) {
         assert_int_equal(run(&one, 1, 3, &a, NULL, 0), OTA_FIXED_ITERS);
         for (int threads = 2; threads <= 5; threads++) {
             assert_int_equal(run(&more, threads, 3, &b, NULL, 0), OTA_FIXED_ITERS);
-            spec_check_true(
-                "TOT-02", memcmp(one.out, more.out, sizeof one.out) == 0 &&
-                              memcmp(one.weights, more.weights, sizeof one.weights) == 0 &&
-                              a.column_error <= b.column_error && a.column_error >= b.column_error);
+            spec_check_true("TOT-111",
+                            memcmp(one.out, more.out, sizeof one.out) == 0 &&
+                                memcmp(one.weights, more.weights, sizeof one.weights) == 0 &&
+                                a.column_error <= b.column_error &&
+                                a.column_error >= b.column_error);
         }
     }
 }
@@ -154,7 +155,7 @@ static void the_plan_says_how_and_how_far(void **unused) {
         worst = fmax(worst, error);
     }
     /* Sums of n weights that are each off by a few units. */
-    spec_check("TOT-08", fabs(worst - result.column_error), 8.0 * 0x1p-24 * 10.0);
+    spec_check("DER-27", fabs(worst - result.column_error), 8.0 * 0x1p-24 * 10.0);
 }
 
 int main(void) {

@@ -137,7 +137,7 @@ def test_patterns(rng: np.random.Generator) -> None:
     assert found.sink_rate == float(mass[0] / 11 > 0.3) and found.rows == 11
     assert analysis.pattern(P, threshold=mass[0] / 11 - 0.01).sink_rate == 1.0
     assert analysis.pattern(P, threshold=mass[0] / 11 + 0.01).sink_rate == 0.0
-    close("CETA-20", found.receiver_max, mass.max() * 12 / 11)
+    close("CETA-19", found.receiver_max, mass.max() * 12 / 11)
     assert found.receiver == mass.argmax()
     differences = np.abs(mass[:, None] - mass).sum()
     close("", found.gini, differences / (2 * 12 * mass.sum()))

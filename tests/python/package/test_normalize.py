@@ -64,7 +64,7 @@ def test_gradients_of_rounds(n: int, rounds: int, order: str, seed: int) -> None
     upstream = torch.randn_like(x)
     (ours,) = torch.autograd.grad(otattn.sinkhorn_normalize(x, rounds, order=order), x, upstream)
     (theirs,) = torch.autograd.grad(RECIPES[order](x, rounds), x, upstream)
-    spec.check("DER-13", (ours - theirs).abs().max(), 1e-13)
+    spec.check("DER-15", (ours - theirs).abs().max(), 1e-13)
 
 
 @pytest.mark.parametrize("order", ["deepseek", "symmetric"])
