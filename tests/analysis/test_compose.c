@@ -141,6 +141,11 @@ static void ranks_that_are_known(void **unused) {
     for (int k = 0; k < 6; k++) wide[k] = 1e-20 * two[k];
     assert_int_equal(ota_rank(wide, 2, 3, 1e-10, pivots, &rank, NULL), OTA_OK);
     assert_int_equal(rank, 2);
+    /* What lies behind the rows is no row. */
+    double more[9] = {1, 2, 3, 2, 4, 6, 100, -7, 55};
+    assert_int_equal(ota_rank(more, 2, 3, 1e-10, pivots, &rank, NULL), OTA_OK);
+    assert_int_equal(rank, 1);
+    assert_true(more[6] == 100.0 && more[7] == -7.0 && more[8] == 55.0);
 }
 
 static void refusals(void **unused) {

@@ -256,6 +256,13 @@ static void scores_are_read(void **unused) {
                 assert_true(fabs(found[k] - scores[k]) <= 1e-12 * (fabs(offset) + 10.0 * size));
         }
     }
+    /* Rows without differences. */
+    double flat[PAIRS], read[PAIRS];
+    for (int k = 0; k < PAIRS; k++) flat[k] = 3.0;
+    ota_problem level = {.size = sizeof level};
+    level.scores = ota_array_of(flat, OTA_F64, 1, 1, N, M);
+    assert_int_equal(ota_identify_scores(&level, NULL, 1, 1, N, M, read, NULL), OTA_OK);
+    for (int k = 0; k < PAIRS; k++) assert_true(fabs(read[k] - 3.0) <= 1e-12);
 }
 
 /* Both sides relaxed: two strengths, from the effects of either side. */

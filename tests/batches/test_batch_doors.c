@@ -179,6 +179,8 @@ SPOIL(route_nan_start, (d->start[2] = NAN, d->route.start = d->start))
 SPOIL(bounded_batch, d->bounded.costs.size[0] = 2)
 SPOIL(bounded_heads, d->bounded.costs.size[1] = 2)
 SPOIL(bounded_none, d->bounded.take = 0)
+SPOIL(bounded_most, (d->bounded.costs.size[2] = INT32_MAX, d->bounded.take = 0))
+SPOIL(bounded_more, d->bounded.costs.size[2] = INT64_C(1) << 31)
 SPOIL(bounded_below, (d->bounds[1] = -1, d->bounded.lower = d->bounds))
 SPOIL(bounded_too_many, (d->bounds[1] = TOKENS + 1, d->bounded.lower = d->bounds))
 SPOIL(bounded_nan_start, (d->start[2] = NAN, d->bounded.start = d->start))
@@ -212,6 +214,8 @@ static const refusal refusals[] = {
     {BOUNDED, bounded_batch, OTA_EINVAL, "costs", "[2, 1"},
     {BOUNDED, bounded_heads, OTA_EINVAL, "costs", "[1, 2"},
     {BOUNDED, bounded_none, OTA_EINVAL, "take", "take is 0"},
+    {BOUNDED, bounded_most, OTA_EINVAL, "take", "take is 0"},
+    {BOUNDED, bounded_more, OTA_EINVAL, "costs", "2147483648 rows"},
     {BOUNDED, bounded_below, OTA_EINVAL, "lower", "lower[1] is -1"},
     {BOUNDED, bounded_too_many, OTA_INFEASIBLE, "lower", "lower[1] is 31"},
     {BOUNDED, bounded_nan_start, OTA_EINVAL, "start", "start[2] is nan"},

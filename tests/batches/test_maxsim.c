@@ -397,6 +397,15 @@ static void gradients_are_differences(void **state) {
     assert_non_null(strstr(error.message, "chosen is NULL"));
     s->problem.chosen = chosen;
     call(s, s->scores);
+    /* Gradients of documents that end where the queries begin overlap nothing. */
+    const int64_t end = s->problem.documents.size[2] * 3, rest = QUERIES * 4 * 3;
+    float *beside = malloc((size_t)(end + rest) * sizeof *beside);
+    assert_non_null(beside);
+    memcpy(beside + end, s->stored_queries, (size_t)rest * sizeof *beside);
+    s->problem.queries.data = beside + end;
+    assert_int_equal(ota_maxsim_backward(&s->problem, weights, NULL, beside, NULL), OTA_OK);
+    s->problem.queries.data = s->stored_queries;
+    free(beside);
     assert_int_equal(ota_maxsim_backward(&s->problem, NULL, again, NULL, &error), OTA_EINVAL);
     chosen[9] = s->offsets[3] - s->offsets[2];
     assert_int_equal(ota_maxsim_backward(&s->problem, weights, again, NULL, &error), OTA_EINVAL);

@@ -52,6 +52,23 @@ static void put_words(const char *path, const char *steps) {
     put_text(path, text);
 }
 
+/* As many steps as there may be, and one more. */
+static void test_most_steps(void **state) {
+    (void)state;
+    for (int count = 16; count <= 17; count++) {
+        char steps[600] = "{\"type\": \"Sequence\", \"pretokenizers\": [";
+        for (int k = 0; k < count; k++)
+            strcat(steps, k == 0 ? "{\"type\": \"Digits\"}" : ", {\"type\": \"Digits\"}");
+        strcat(steps, "]}");
+        put_words("t.json", steps);
+        ota_tokenizer *tokenizer = NULL;
+        ota_error error = {.message = ""};
+        const ota_status status = ota_tokenizer_open(&tokenizer, "t.json", &error);
+        assert_int_equal(status, count == 16 ? OTA_OK : OTA_ELIMIT);
+        if (status == OTA_OK) ota_tokenizer_free(tokenizer);
+    }
+}
+
 static void test_cuts_of_every_behavior(void **state) {
     (void)state;
     static const char *const rows[][2] = {{"Isolated", "b a a b"},
@@ -459,6 +476,7 @@ static void test_hostile_files_are_answered_at_once(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         IN_FOLDER(test_tokenizer_json),
+        IN_FOLDER(test_most_steps),
         IN_FOLDER(test_cuts_of_every_behavior),
         IN_FOLDER(test_broken_bytes_of_wordpiece),
         IN_FOLDER(test_words_without_a_prefix),

@@ -674,6 +674,63 @@ static ota_status go(small *t, bool forward) {
     return ota_backward(t->plan, &t->arrays, &t->want, &t->result, &t->error);
 }
 
+/* A lambda of its own for every key, all the same: the gradients of that lambda, whatever the other one says. */
+static void test_lambdas_of_keys(void **state) {
+    (void)state;
+    double lambdas[4] = {0.4, 0.4, 0.4, 0.4}, kept[6];
+    small t;
+    start_small(&t, "elastic:.4,3", 1);
+    assert_int_equal(go(&t, true), OTA_OK);
+    memcpy(kept, t.d_q, sizeof kept);
+    ota_plan_free(t.plan);
+    start_small(&t, "elastic:.9,3", 1);
+    t.problem.lambdas = ota_array_of(lambdas, OTA_F64, 1, 1, 1, 4);
+    assert_int_equal(go(&t, true), OTA_OK);
+    for (int k = 0; k < 6; k++) assert_true(fabs(t.d_q[k] - kept[k]) <= 1e-12);
+    ota_plan_free(t.plan);
+}
+
+static void window_gradients(const char *method, double *s, double *v, int64_t m, double *ds) {
+    const ota_support window = {.kind = OTA_SUPPORT_WINDOW, .left = 2, .right = 0};
+    double out[6], f[3], g[100], up[6] = {1.0, -2.0, 0.5, 3.0, -1.0, 0.25};
+    ota_problem problem = {.size = sizeof problem, .supports = &window, .support_count = 1};
+    ota_options options = {.size = sizeof options, .gradients = 1, .threads = 1};
+    assert_int_equal(ota_method_parse(method, &problem, &options, NULL), OTA_OK);
+    problem.corner = OTA_BOTTOM_RIGHT;
+    problem.scores = ota_array_of(s, OTA_F64, 1, 1, 3, m);
+    ota_arrays arrays = {.size = sizeof arrays};
+    arrays.values = ota_array_of(v, OTA_F64, 1, 1, m, 2);
+    arrays.out = ota_array_of(out, OTA_F64, 1, 1, 3, 2);
+    arrays.row_potential = ota_array_of(f, OTA_F64, 1, 1, 1, 3);
+    arrays.column_potential = ota_array_of(g, OTA_F64, 1, 1, 1, m);
+    ota_gradients want = {.size = sizeof want};
+    want.out_grad = ota_array_of(up, OTA_F64, 1, 1, 3, 2);
+    want.matrix = ota_array_of(ds, OTA_F64, 1, 1, 3, m);
+    ota_plan *plan;
+    assert_int_equal(ota_plan_create(&plan, &problem, 2, &options, NULL), OTA_OK);
+    assert_int_equal(ota_forward(plan, &arrays, NULL, NULL), OTA_OK);
+    assert_int_equal(ota_backward(plan, &arrays, &want, NULL, NULL), OTA_OK);
+    ota_plan_free(plan);
+}
+
+/* Windows far from the first key of a matrix: the gradients of the keys that they reach, alone. */
+static void test_windows_at_the_end_of_a_matrix(void **state) {
+    (void)state;
+    static const char *const methods[] = {"softmax", "entmax:1.5"};
+    enum { MANY = 100, FEW = 6, FROM = MANY - FEW };
+    double s[3 * MANY], v[MANY * 2], few[3 * FEW], ds[3 * MANY], d_few[3 * FEW];
+    dice d = {12};
+    for (int k = 0; k < 3 * MANY; k++) s[k] = normal(&d);
+    for (int k = 0; k < MANY * 2; k++) v[k] = normal(&d);
+    for (int k = 0; k < 3 * FEW; k++) few[k] = s[k / FEW * MANY + FROM + k % FEW];
+    for (int q = 0; q < 2; q++) {
+        window_gradients(methods[q], s, v, MANY, ds);
+        window_gradients(methods[q], few, v + FROM * 2, FEW, d_few);
+        for (int k = 0; k < 3 * FEW; k++)
+            assert_true(fabs(ds[k / FEW * MANY + FROM + k % FEW] - d_few[k]) <= 1e-14);
+    }
+}
+
 /* The status, the field, and whether the outputs stayed as they were. */
 static void expect_refusal(small *t, bool forward, ota_status wanted, const char *field,
                            bool poisoned) {
@@ -791,8 +848,43 @@ static void test_empty_problems(void **state) {
     }
 }
 
+/* Rows in order that use a value which is NaN. */
+static void test_nonfinite_rows_in_order(void **state) {
+    (void)state;
+    enum { A = 4 };
+    bench *t = malloc(sizeof *t);
+    assert_non_null(t);
+    const recipe w = {.method = "softmax/online:9",
+                      .type = OTA_F64,
+                      .out_type = OTA_F64,
+                      .batch = 1,
+                      .heads = 1,
+                      .key_heads = 1,
+                      .n = A,
+                      .m = A,
+                      .width = 2,
+                      .values_width = 2,
+                      .temperature = 1.0,
+                      .spread = 1.0,
+                      .seed = 3,
+                      .dense_arrays = true,
+                      .mask = CAUSAL_TOP_LEFT};
+    set_up(t, &w, OTA_F64, false);
+    ota_array_set(&t->x.arrays.values, 0, 0, 1, 0, (double)NAN);
+    assert_int_equal(make_plan(t), OTA_OK);
+    assert_int_equal(run_forward(t), OTA_NONFINITE_ROWS);
+    assert_int_equal(run_backward(t), OTA_NONFINITE_ROWS);
+    for (int i = 0; i < A; i++)
+        assert_true(isnan(ota_array_get(&t->want.queries, 0, 0, i, 0)) == (i >= 1));
+    tear_down(t);
+    free(t);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_golden_balanced_backward),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_lambdas_of_keys),
+                                       cmocka_unit_test(test_windows_at_the_end_of_a_matrix),
+                                       cmocka_unit_test(test_nonfinite_rows_in_order),
+                                       cmocka_unit_test(test_golden_balanced_backward),
                                        cmocka_unit_test(test_advantage),
                                        cmocka_unit_test(test_entmax_jacobian),
                                        cmocka_unit_test(test_balanced_laws),

@@ -563,8 +563,40 @@ static void test_not_finite(void **state) {
     spec_check("TOT-03", wrong, 0.0);
 }
 
+/* Of a query that may use no key nothing comes where columns are coupled, whatever it holds. */
+static void test_idle_query(void **state) {
+    (void)state;
+    enum { IDLE = 18, ROWS = 53, KEYS = 135 };
+    static uint8_t open[ROWS * KEYS];
+    recipe w = base(5);
+    w.method = "softmax/relaxed:.7";
+    bench *t = malloc(sizeof *t);
+    assert_non_null(t);
+    set_up(t, &w, OTA_F64, false);
+    memset(open, 1, sizeof open);
+    memset(open + IDLE * KEYS, 0, KEYS);
+    add_support(&t->x, OTA_SUPPORT_BOOLEAN, ota_array_of(open, OTA_BOOL, 1, 1, ROWS, KEYS), 0, 0);
+    t->x.problem.supports = t->x.supports;
+    for (int q = 0; q < 9; q++) ota_array_set(&t->x.problem.queries, 0, 0, IDLE, q, (double)NAN);
+    expect_fine(t, make_plan(t));
+    assert_true(run_forward(t) >= OTA_OK);
+    ota_gradients got = inputs_only(t);
+    assert_true(takes_tiles(t, &got));
+    expect_fine(t, ota_backward(t->plan, &t->x.arrays, &got, &t->x.result, &t->x.error));
+    double wrong = 0.0;
+    for (int q = 0; q < 9; q++) {
+        const double own = ota_array_get(&got.queries, 0, 0, IDLE, q);
+        wrong += !(own >= 0.0 && own <= 0.0);
+        for (int j = 0; j < KEYS; j++) wrong += !isfinite(ota_array_get(&got.keys, 0, 0, j, q));
+    }
+    spec_check("TOT-03", wrong, 0.0);
+    tear_down(t);
+    free(t);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_masks_and_terms),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_idle_query),
+                                       cmocka_unit_test(test_masks_and_terms),
                                        cmocka_unit_test(test_large),
                                        cmocka_unit_test(test_nonfinite_upstream),
                                        cmocka_unit_test(test_same_bits),

@@ -285,6 +285,22 @@ static void test_fields(void **state) {
     newer.later = 1;
     assert_int_equal(ota_jvp(t.plan, &t.arrays, &newer.along, NULL, &t.error), OTA_UNSUPPORTED);
     ota_plan_free(t.plan);
+    /* A shorter struct is an older header's: what it lacks stands still. */
+    double masses[N], still[N * W];
+    for (int i = 0; i < N; i++) masses[i] = 0.5 + i;
+    start(&t, "softmax", 1.0, 3, false);
+    forward(&t);
+    derive(&t);
+    memcpy(still, t.dout, sizeof still);
+    t.along.row_mass = ota_array_of(masses, OTA_F64, 1, 1, 1, N);
+    ota_tangents older = t.along;
+    older.size = offsetof(ota_tangents, row_mass);
+    const ota_status moved = ota_jvp(t.plan, &t.arrays, &t.along, NULL, &t.error);
+    const ota_status rests = ota_jvp(t.plan, &t.arrays, &older, NULL, &t.error);
+    assert_int_equal(moved, OTA_OK);
+    assert_int_equal(rests, OTA_OK);
+    for (int k = 0; k < N * W; k++) assert_true(fabs(still[k] - t.dout[k]) < 1e-15);
+    ota_plan_free(t.plan);
 }
 
 /* NaN belongs to the rows that use it; a forbidden pair's tangent is nobody's. */

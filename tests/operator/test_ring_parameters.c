@@ -54,6 +54,8 @@ static const cell cells[] = {
 };
 enum { CELLS = (int)(sizeof cells / sizeof cells[0]) };
 
+static bool terms_alone; /* no gradient of a number that is no term's */
+
 static void pull(scene *s, rows *r, pulled *to, const ota_communicator *with) {
     setting now;
     ota_plan *plan = NULL;
@@ -70,6 +72,7 @@ static void pull(scene *s, rows *r, pulled *to, const ota_communicator *with) {
         ota_array_of(to->temperature, OTA_F64, 1, 1, 1, s->cell->temperatures ? HEADS : 1);
     if (strstr(s->cell->method, "entmax") != NULL)
         want.order = ota_array_of(&to->order, OTA_F64, 1, 1, 1, 1);
+    if (terms_alone) want.temperature = want.order = (ota_array){0};
     memset(terms, 0, sizeof terms);
     for (int64_t k = 0; k < now.problem.term_count; k++) {
         const ota_array *a = &now.terms[k].array;
@@ -265,9 +268,25 @@ static void tangents_are_those_of_one_process(void **state) {
     free(s);
 }
 
+/* The gradient of a first term, and of no other number. */
+static void a_first_term_alone(void **state) {
+    (void)state;
+    static const cell one = {.method = "softmax", .alibi = true};
+    stage *s = malloc(sizeof *s);
+    terms_alone = true;
+    begin(s, &one, 2300);
+    s->scene.all.backward.size = sizeof(ota_result);
+    pull(&s->scene, &s->scene.all, &s->all, NULL);
+    share_out(s, 3, OTA_SHARES_ZIGZAG, pull_part);
+    terms_alone = false;
+    for (int r = 0; r < 3; r++) compare(s, r, 1e-10);
+    free(s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parameters_are_those_of_one_process),
+        cmocka_unit_test(a_first_term_alone),
         cmocka_unit_test(the_same_bits_for_any_threads),
         cmocka_unit_test(tangents_are_those_of_one_process),
     };

@@ -86,7 +86,14 @@ static void more_than_all(setting *now, ota_options *options, int rank) {
     lay_pieces(options, OTA_SHARES_ZIGZAG, rank == 2 ? first : NULL);
 }
 
+static void other_course(setting *now, ota_options *options, int rank) {
+    ota_communicator *to = (ota_communicator *)(uintptr_t)options->communicator;
+    (void)now;
+    if (rank == 1) to->keys = OTA_KEYS_GATHERED;
+}
+
 static const refusal refusals[] = {
+    {other_course, "softmax", "rank 1 has keys' course 1 where rank 0 has 0", OTA_EMISMATCH},
     {other_temperature, "softmax", "rank 1 has another temperature than rank 0", OTA_EMISMATCH},
     {other_rounds, "softmax/exact", "rank 2 has max_rounds 7 where rank 0 has 0", OTA_EMISMATCH},
     {other_seed, "softmax", "rank 1 has dropout_seed 4 where rank 0 has 3", OTA_EMISMATCH},

@@ -208,6 +208,44 @@ static void every_look(void **state) {
     for (step at = FORWARD; at < STEPS; at++) assert_true(stopped[at] > 10);
 }
 
+static int add_alone(void *user, void *values, int64_t count, ota_type type,
+                     ota_reduction reduction) {
+    (void)user, (void)values, (void)count, (void)type, (void)reduction;
+    return 0;
+}
+
+static int gather_alone(void *user, const void *mine, void *all, const int64_t *counts,
+                        const int64_t *offsets) {
+    (void)user;
+    memcpy((char *)all + offsets[0], mine, (size_t)counts[0]);
+    return 0;
+}
+
+/* Ranks look once more when their work is done, so that all of them say the same. */
+static void the_last_look_of_ranks(void **state) {
+    (void)state;
+    static stage s;
+    const ota_communicator alone = {
+        .size = sizeof alone, .ranks = 1, .all_reduce = add_alone, .all_gather = gather_alone};
+    ota_plan *plan;
+    ota_error error;
+    set(&s, &kinds[0]);
+    s.options.communicator = &alone;
+    if (ota_plan_create(&plan, &s.problem, WIDTH, &s.options, &error) < OTA_OK)
+        fail_msg("%s", error.message);
+    stop_after(-1, OTA_OK);
+    assert_int_equal(call(plan, &s, FORWARD, NULL, &error), OTA_OK);
+    stop_after(-1, OTA_OK);
+    assert_int_equal(call(plan, &s, JVP, NULL, &error), OTA_OK);
+    const int all = looks;
+    stop_after(all - 1, OTA_TIMEOUT);
+    const ota_status status = call(plan, &s, JVP, NULL, &error);
+    let_run();
+    assert_int_equal(status, OTA_TIMEOUT);
+    assert_true(isnan(s.moved[0]));
+    ota_plan_free(plan);
+}
+
 int main(void) {
     dice_state = 5;
     for (int k = 0; k < VALUES; k++) {
@@ -217,6 +255,7 @@ int main(void) {
         out_grad[k] = normal();
     }
     for (int k = 0; k < PAIRS; k++) scores[k] = normal();
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_look)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_last_look_of_ranks),
+                                       cmocka_unit_test(every_look)};
     return cmocka_run_group_tests_name("stopped_looks", tests, NULL, NULL);
 }

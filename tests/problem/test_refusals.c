@@ -85,6 +85,12 @@ static void test_methods(void **state) {
         assert_memory_equal(&problem, &before, sizeof before);
         assert_memory_equal(&options, &before_options, sizeof before_options);
     }
+    /* Three letters too many are still near. */
+    ota_problem problem = {.size = sizeof problem};
+    ota_options options = {.size = sizeof options};
+    ota_error error = {.message = ""};
+    assert_int_equal(ota_method_parse("softmaxxyz", &problem, &options, &error), OTA_EINVAL);
+    assert_string_equal(error.hint, "did you mean 'softmax'?");
 }
 
 static void test_method_arguments(void **state) {
