@@ -184,10 +184,47 @@ static void broken_values(void **unused) {
     free(t);
 }
 
+/* Exact columns after no rounds are rows alone: a row without a key is infeasible only if it has mass. */
+static void a_row_without_mass_needs_no_key(void **unused) {
+    (void)unused;
+    enum { QUERIES = 2 };
+    trial *t = malloc(sizeof *t);
+    assert_non_null(t);
+    dice_state = 7;
+    begin(t, OTA_F32, QUERIES, 1);
+    unsigned char open[QUERIES * KEYS];
+    for (int k = 0; k < QUERIES * KEYS; k++) open[k] = k >= KEYS;
+    const ota_support support = {.kind = OTA_SUPPORT_BOOLEAN,
+                                 .array = ota_array_of(open, OTA_BOOL, 1, 1, QUERIES, KEYS)};
+    for (int massive = 0; massive < 2; massive++) {
+        double mass[QUERIES] = {massive, 1.0};
+        ota_problem problem = {.size = sizeof problem, .queries = t->q, .keys = t->k, .scale = 0.2};
+        ota_options options = {.size = sizeof options, .threads = 1};
+        assert_int_equal(ota_method_parse("softmax/exact", &problem, &options, NULL), OTA_OK);
+        options.rounds = OTA_NO_ROUNDS;
+        problem.supports = &support;
+        problem.support_count = 1;
+        problem.row_mass = ota_array_of(mass, OTA_F64, 1, 1, 1, QUERIES);
+        const ota_arrays arrays = {.size = sizeof arrays,
+                                   .values = t->v,
+                                   .out =
+                                       ota_array_of(t->out[0], OTA_F32, 1, HEADS, QUERIES, VALUES)};
+        ota_result result = {.size = sizeof result};
+        const ota_status status = ota_attend(&problem, &options, &arrays, &result, NULL);
+        if (massive)
+            assert_int_equal(status, OTA_INFEASIBLE);
+        else
+            assert_true(status >= OTA_OK && result.empty_rows == HEADS);
+    }
+    free(t->memory);
+    free(t);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equals_what_packs),
         cmocka_unit_test(broken_values),
+        cmocka_unit_test(a_row_without_mass_needs_no_key),
     };
     return cmocka_run_group_tests_name("few queries", tests, NULL, NULL);
 }
