@@ -110,6 +110,14 @@ static void jacobian_norm_equals_all_signs(void **unused) {
         spec_check("TOT-22", fabs(lower / (4.0 * eps * (1.0 - eps)) - 1.0), 1e-14);
         assert_true(lower > 10.0 * eps * eps);
     }
+    /* A symbol of one half is the best subset alone, however the sums of many others round. */
+    for (int others = 21; others < 61; others++) {
+        double half[61];
+        for (int i = 0; i < others; i++) half[i] = 0.5 / others;
+        half[others] = 0.5;
+        assert_int_equal(ota_jacobian_norm(half, others + 1, &lower, &upper, NULL), OTA_OK);
+        spec_check("TOT-22", fabs(lower - 1.0) + (upper - lower), 1e-14);
+    }
 }
 
 /* p' - p = integral of J(z + t dz) dz over t: ten-point Gauss on 8 pieces. */

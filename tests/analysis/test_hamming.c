@@ -304,11 +304,15 @@ static void refusals(void **unused) {
     assert_int_equal(ota_hamming(p, p, 2, 0.0, 0, 0.0, 0, NULL, NULL, &result, &error), OTA_EINVAL);
     assert_string_equal(error.field, "epsilon");
     assert_int_equal(ota_hamming(p, p, 0, 1.0, 0, 0.0, 0, NULL, NULL, &result, &error), OTA_EINVAL);
-    assert_int_equal(
-        ota_hamming(p, p, 2, 1.0, OTA_HAMMING_SINKHORN, 0.0, 0, NULL, NULL, &result, &error),
-        OTA_EINVAL);
-    const double q[2] = {.9, .1};
     double u[2], v[2];
+    double *const scalings[][2] = {{NULL, NULL}, {u, NULL}, {NULL, v}};
+    for (int k = 0; k < 3; k++) {
+        assert_int_equal(ota_hamming(p, p, 2, 1.0, OTA_HAMMING_SINKHORN, 0.0, 0, scalings[k][0],
+                                     scalings[k][1], &result, &error),
+                         OTA_EINVAL);
+        assert_string_equal(error.field, "u");
+    }
+    const double q[2] = {.9, .1};
     assert_int_equal(
         ota_hamming(p, q, 2, 0.05, OTA_HAMMING_SINKHORN, 1e-12, 3, u, v, &result, &error),
         OTA_NOT_CONVERGED);

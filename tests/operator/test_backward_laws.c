@@ -829,6 +829,44 @@ static void test_plan_and_residual(void **state) {
     ota_plan_free(t.plan);
 }
 
+/* Rows that have the sink alone, in fixed rounds: no key tells how the columns move with their mass. */
+static void test_sink_alone(void **state) {
+    (void)state;
+    static const char *const methods[] = {"softmax/elastic:0.7,3", "softmax/relaxed:0.7"};
+    bench *t = malloc(sizeof *t);
+    assert_non_null(t);
+    for (int k = 0; k < 2; k++) {
+        const recipe w = {.method = methods[k],
+                          .type = OTA_F64,
+                          .out_type = OTA_F64,
+                          .batch = 1,
+                          .heads = 1,
+                          .key_heads = 1,
+                          .n = N,
+                          .m = 4,
+                          .width = 2,
+                          .values_width = 2,
+                          .rounds = k == 0 ? 0 : 3,
+                          .temperature = 1.0,
+                          .spread = 1.0,
+                          .seed = 5,
+                          .added = SINK,
+                          .dense_arrays = true,
+                          .row_mass = true};
+        set_up(t, &w, OTA_F64, false);
+        int64_t none[1] = {0};
+        add_support(&t->x, OTA_SUPPORT_LENGTHS, ota_array_of(none, OTA_I64, 1, 1, 1, 1), 0, 0);
+        t->x.problem.supports = t->x.supports;
+        assert_int_equal(make_plan(t), OTA_OK);
+        assert_int_equal(run_forward(t), OTA_FIXED_ITERS);
+        assert_int_equal(run_backward(t), OTA_OK);
+        for (int i = 0; i < N; i++)
+            assert_true(is_zero(ota_array_get(&t->want.row_mass, 0, 0, 0, i)));
+        tear_down(t);
+    }
+    free(t);
+}
+
 /* Nothing to do is done without touching anything. */
 static void test_empty_problems(void **state) {
     (void)state;
@@ -896,6 +934,7 @@ int main(void) {
                                        cmocka_unit_test(test_heads_side_by_side),
                                        cmocka_unit_test(test_refusals),
                                        cmocka_unit_test(test_plan_and_residual),
+                                       cmocka_unit_test(test_sink_alone),
                                        cmocka_unit_test(test_empty_problems)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

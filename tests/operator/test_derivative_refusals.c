@@ -9,6 +9,7 @@
 
 #include <math.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -327,6 +328,26 @@ static void arrays_that_do_not_fit_are_refused(void **state) {
     }
 }
 
+/* The shape that is given and the one that is needed, number by number. */
+static void both_shapes_are_told(void **state) {
+    (void)state;
+    static const int64_t want[4] = {BATCH, HEADS, N, M};
+    for (int d = 0; d < 4; d++) {
+        bench *t = start("softmax", false);
+        solve(t);
+        ota_array *scores = set(t, SCORES, false);
+        scores->size[d] = 1;
+        char words[96];
+        (void)snprintf(words, sizeof words,
+                       "scores has shape [%d, %d, %d, %d] where [%d, %d, %d, %d] is needed",
+                       (int)scores->size[0], (int)scores->size[1], (int)scores->size[2],
+                       (int)scores->size[3], (int)want[0], (int)want[1], (int)want[2],
+                       (int)want[3]);
+        expect(t, false, OTA_EINVAL, "scores", words);
+        end(t);
+    }
+}
+
 /* One mass a row for all batches and heads, one temperature for all heads: their gradients are sums. */
 static void gradients_may_be_sums(void **state) {
     (void)state;
@@ -575,6 +596,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_has_no_gradient_is_refused),
         cmocka_unit_test(arrays_that_do_not_fit_are_refused),
+        cmocka_unit_test(both_shapes_are_told),
         cmocka_unit_test(gradients_may_be_sums),
         cmocka_unit_test(outputs_on_what_is_read_are_refused),
         cmocka_unit_test(outputs_on_each_other_are_refused),

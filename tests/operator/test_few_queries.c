@@ -184,10 +184,47 @@ static void broken_values(void **unused) {
     free(t);
 }
 
+/* Exact columns after no rounds are rows alone, in place or packed: a row without a key is infeasible only if it
+ * has mass. */
+static void a_row_without_mass_needs_no_key(void **unused) {
+    (void)unused;
+    enum { QUERIES = 2 };
+    trial *t = malloc(sizeof *t);
+    assert_non_null(t);
+    dice_state = 7;
+    begin(t, OTA_F32, QUERIES, 1);
+    unsigned char open[QUERIES * KEYS];
+    for (int k = 0; k < QUERIES * KEYS; k++) open[k] = k >= KEYS;
+    const ota_support support = {.kind = OTA_SUPPORT_BOOLEAN,
+                                 .array = ota_array_of(open, OTA_BOOL, 1, 1, QUERIES, KEYS)};
+    for (int k = 0; k < 8; k++) {
+        const char *method = k / 4 == 0 ? "softmax/exact" : "sparsemax/exact";
+        const bool packs = k / 2 % 2 == 1, massive = k % 2 == 1;
+        double mass[QUERIES] = {massive, 1.0};
+        ota_problem problem = {.size = sizeof problem, .queries = t->q, .keys = t->k, .scale = 0.2};
+        ota_options options = {.size = sizeof options, .gradients = packs, .threads = 1};
+        assert_int_equal(ota_method_parse(method, &problem, &options, NULL), OTA_OK);
+        options.rounds = OTA_NO_ROUNDS;
+        problem.supports = &support;
+        problem.support_count = 1;
+        problem.row_mass = ota_array_of(mass, OTA_F64, 1, 1, 1, QUERIES);
+        ota_arrays arrays = {.size = sizeof arrays, .values = t->v};
+        arrays.out = ota_array_of(t->out[packs], OTA_F32, 1, HEADS, QUERIES, VALUES);
+        ota_result result = {.size = sizeof result};
+        const ota_status status = ota_attend(&problem, &options, &arrays, &result, NULL);
+        if (massive ? status != OTA_INFEASIBLE : status < OTA_OK || result.empty_rows != HEADS)
+            fail_msg("%s, %s, mass %d: %d, %d rows without a key", method,
+                     packs ? "packed" : "in place", massive, (int)status, (int)result.empty_rows);
+    }
+    free(t->memory);
+    free(t);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equals_what_packs),
         cmocka_unit_test(broken_values),
+        cmocka_unit_test(a_row_without_mass_needs_no_key),
     };
     return cmocka_run_group_tests_name("few queries", tests, NULL, NULL);
 }

@@ -203,6 +203,9 @@ static void the_same_bits_for_any_threads(void **state) {
 
 /* ---- along a direction ---------------------------------------------------------------------------- */
 
+/* Does the columns' own rule alone grow? */
+static bool rule_alone;
+
 /* The tangent along which everything grows, numbers by something of their own. */
 static void push(scene *s, rows *r, pulled *to, const ota_communicator *with) {
     static const double grows[] = {0.3, -0.2, 0.15, 0.25};
@@ -229,6 +232,11 @@ static void push(scene *s, rows *r, pulled *to, const ota_communicator *with) {
         const ota_array *a = &now.terms[k].array;
         const bool one = now.terms[k].kind == OTA_TERM_SOFTCAP || a->data == NULL;
         terms[k] = one ? number : *a;
+    }
+    if (rule_alone) {
+        along.queries = along.keys = along.values = along.row_mass = (ota_array){0};
+        along.temperature = along.order = (ota_array){0};
+        along.terms = NULL;
     }
     along.out = ota_array_of(r->moved, OTA_F64, BATCH, HEADS, r->n, VALUES);
     r->result = (ota_result){.size = sizeof r->result};
@@ -283,12 +291,38 @@ static void a_first_term_alone(void **state) {
     free(s);
 }
 
+/* Nothing but what the rule adds is then the size that the residual is held against. */
+static void tangents_of_the_rule_alone(void **state) {
+    (void)state;
+    static const cell coupled[] = {{.method = "softmax/relaxed:0.7"},
+                                   {.method = "softmax/relaxed:0.7", .masses = true},
+                                   {.method = "entmax:1.25/relaxed:0.7"}};
+    stage *s = malloc(sizeof *s);
+    rule_alone = true;
+    for (int k = 0; k < 3; k++) {
+        begin(s, &coupled[k], 2300 + (uint64_t)k);
+        push(&s->scene, &s->scene.all, &s->all, NULL);
+        if (s->scene.all.status < OTA_OK)
+            fail_msg("%s: %s", coupled[k].method, s->scene.all.error.message);
+        share_out(s, 3, OTA_SHARES_IN_ORDER, push_part);
+        for (int r = 0; r < 3; r++) {
+            const rows *p = &s->scene.part[r];
+            if (p->status != s->scene.all.status)
+                fail_msg("%s: %d, %s", coupled[k].method, (int)p->status, p->error.message);
+            expect_rows("tangent", &s->scene, p, ALL, p->moved, s->scene.all.moved, VALUES, 5e-6);
+        }
+    }
+    rule_alone = false;
+    free(s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parameters_are_those_of_one_process),
         cmocka_unit_test(a_first_term_alone),
         cmocka_unit_test(the_same_bits_for_any_threads),
         cmocka_unit_test(tangents_are_those_of_one_process),
+        cmocka_unit_test(tangents_of_the_rule_alone),
     };
     return cmocka_run_group_tests_name("ring_parameters", tests, NULL, NULL);
 }

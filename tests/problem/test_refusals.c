@@ -177,6 +177,10 @@ SPOIL(scores_no_data, s->problem.scores.data = NULL)
 SPOIL(scores_reach, s->problem.scores.stride[2] = INT64_MIN)
 SPOIL(scores_far, s->problem.scores.stride[2] = INT64_MAX / 2)
 SPOIL(scores_wide, s->problem.scores.stride[3] = INT64_MAX / 3 - 7)
+/* The largest span there may be: the next thing at fault is told. */
+SPOIL(scores_just_fit, (s->problem.scores.size[2] = 1, s->problem.scores.size[3] = 2,
+                        s->problem.scores.stride[3] = INT64_MAX / 16,
+                        s->problem.scores.data = (char *)s->problem.scores.data + 1))
 SPOIL(scores_both, (s->problem.scores.stride[2] = INT64_MAX / 2 - 9,
                     s->problem.scores.stride[3] = INT64_MAX / 4))
 SPOIL(scores_many, (s->problem.scores.size[0] = INT64_MAX / 2, s->problem.scores.stride[0] = 0))
@@ -360,6 +364,7 @@ static const problem_row problems[] = {
     ROW(scores_reach, OTA_EOVERFLOW, "scores spans more than 2^63 elements"),
     ROW(scores_far, OTA_EOVERFLOW, "scores spans more than 2^63 elements"),
     ROW(scores_wide, OTA_EOVERFLOW, "scores spans more than 2^59 elements"),
+    ROW(scores_just_fit, OTA_EALIGN, "scores is not aligned to 8 bytes"),
     ROW(scores_both, OTA_EOVERFLOW, "scores spans more than 2^63 elements"),
     ROW(scores_many, OTA_EOVERFLOW, "scores spans more than 2^63 elements"),
     ROW(scores_large, OTA_EOVERFLOW, "scores spans more than 2^59 elements"),

@@ -623,6 +623,8 @@ static void transport_edges(void **state) {
     c->mu[0] = 1.3;
     assert_int_equal(ship(c), OTA_INFEASIBLE);
     assert_true(ota_transport_workspace(INT32_MAX, 1, false) == SIZE_MAX);
+    assert_true(ota_transport_workspace(INT32_MAX / 2 - 1, 1, false) < SIZE_MAX);
+    assert_true(ota_transport_workspace(INT32_MAX / 2, 1, false) == SIZE_MAX);
     free(c);
 }
 
