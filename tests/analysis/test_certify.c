@@ -535,6 +535,11 @@ static void plans_are_mixtures_of_permutations(void **unused) {
     assert_int_equal(count, 2);
     spec_check("CETA-05", fabs(weights[0] - 0.7) + fabs(weights[1] - 0.2) + fabs(rest - 0.1),
                1e-15);
+    /* A term of one unit in the last place of the whole is still one. */
+    const double ulp = 0x1p-52, nearly[4] = {1.0 - ulp, ulp, ulp, 1.0 - ulp};
+    assert_int_equal(ota_birkhoff(nearly, 2, 2, weights, columns, &count, &rest, NULL), OTA_OK);
+    assert_int_equal(count, 2);
+    spec_check("CETA-05", fabs(weights[1] - ulp) + rest, 0.0);
 }
 
 static void refusals(void **unused) {

@@ -310,6 +310,8 @@ static void every_iteration_contracts(void **unused) {
         }
     }
     spec_check("TOT-100", fabs(ota_iterations_conservative(3.0, 0.1) - 1200.0), 1e-12);
+    /* A kernel of one number needs none. */
+    spec_check("TOT-100", fabs(ota_iterations_conservative(0.0, 0.1)), 0.0);
     assert_true(isnan(ota_iterations_conservative(-1.0, 0.1)) &&
                 isnan(ota_iterations_conservative(1.0, 0.0)));
     assert_true(isnan(ota_iterations_geometric(1.0, 1.0, 0.1)) &&

@@ -386,6 +386,20 @@ static void padding_changes_no_number(void **unused) {
         spec_check("TOT-48", fabs(c->entropy - alone.entropy), 1e-9);
         spec_check("TOT-48", fabs(c->primal - alone.primal), 1e-8);
     }
+    /* Keys that only queries without mass may use take no share either. */
+    unsigned char allow[25];
+    double padded[25];
+    fill(padded, 25, 3.0);
+    for (int i = 0; i < 3; i++) memcpy(padded + 5 * i, golden_scores + 3 * i, 3 * sizeof *padded);
+    for (int k = 0; k < 25; k++) allow[k] = k / 5 >= 3 || k % 5 < 3;
+    const ota_certificate alone = plan_of(0, golden_scores, 3, 3, "softmax")->certificate;
+    stage *t = stage_make(0, padded, 5, 5, "softmax");
+    with_row_mass(t, mu);
+    with_support(t, (ota_support){.kind = OTA_SUPPORT_BOOLEAN,
+                                  .array = ota_array_of(allow, OTA_BOOL, 1, 1, 5, 5)});
+    solve(t);
+    spec_check("TOT-48 CETA-19", fabs(t->certificate.receiver_max - alone.receiver_max), 1e-9);
+    spec_check("TOT-48 CETA-19", fabs(t->certificate.receiver_min - alone.receiver_min), 1e-9);
 }
 
 static void pruned_pairs_leave_the_dual(void **unused) {

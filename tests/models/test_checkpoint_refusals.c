@@ -498,6 +498,12 @@ static void test_gguf_pairs(void **state) {
     twice[4] = 'S';
     put("model.gguf", b.data, b.size);
     open_as("model.gguf", NULL, OTA_EFORMAT, "\"llama.block_count\" is missing");
+    /* Values of every type have their width, or what follows them is not read. */
+    for (int type = U8; type <= F64; type++) {
+        if (type == STRING || type == ARRAY) continue;
+        write_gguf(&(gguf_pair){"a", type, 1, NULL, NULL, 0}, NULL, &b);
+        open_as("model.gguf", NULL, OTA_OK, "");
+    }
 }
 
 /* A text takes 8 bytes at least: more empty ones than the bytes behind them are taken, one more than there is room for is

@@ -310,6 +310,32 @@ static void test_cache(void **state) {
     ota_model_free(model);
 }
 
+/* On a cache keys keep what is left of their capacity: token by token gives what the whole sequence gives. */
+static void test_online_columns_on_a_cache(void **state) {
+    (void)state;
+    checkpoint c;
+    static const char *const methods[] = {"softmax/online:1.2"};
+    float whole[COUNT * WIDTH], steps[COUNT * WIDTH];
+    double wanted[COUNT * WIDTH];
+    draw_checkpoint(&c);
+    write_model(&c);
+    ota_model *model = open_model();
+    ota_session *session =
+        open_session(model, (ota_session_options){.methods = methods, .method_count = 1});
+    run_tokens(session, 0, COUNT, whole);
+    ota_session_free(session);
+    for (int k = 0; k < COUNT * WIDTH; k++) wanted[k] = (double)whole[k];
+    session = open_session(
+        model, (ota_session_options){.cache = POSITIONS, .methods = methods, .method_count = 1});
+    run_tokens(session, 0, 4, steps);
+    run_tokens(session, 4, 1, steps + 4 * WIDTH);
+    run_tokens(session, 5, 3, steps + 5 * WIDTH);
+    run_tokens(session, 8, 1, steps + 8 * WIDTH);
+    assert_true(distance(steps, wanted, COUNT * WIDTH) <= slack);
+    ota_session_free(session);
+    ota_model_free(model);
+}
+
 typedef struct seen {
     ota_model *model;
     int64_t next;
@@ -607,6 +633,10 @@ static void test_door(void **state) {
     run.count = COUNT + 1;
     assert_int_equal(ota_session_run(session, &run, &error), OTA_EINVAL);
     ota_session_free(session);
+    int64_t tensors_found = 0;
+    while (ota_model_tensor(model, tensors_found) != NULL) tensors_found++;
+    assert_true(tensors_found > LAYERS);
+    assert_null(ota_model_tensor(model, -1));
     ota_model_free(model);
 }
 
@@ -726,11 +756,17 @@ static void test_damaged_files(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_forward),        IN_FOLDER(test_padded_after_whole),
-        IN_FOLDER(test_cache),          IN_FOLDER(test_captures),
-        IN_FOLDER(test_start_at_layer), IN_FOLDER(test_attention_of_a_block),
-        IN_FOLDER(test_exits),          IN_FOLDER(test_structs_of_other_sizes),
-        IN_FOLDER(test_door),           IN_FOLDER(test_methods_file),
+        IN_FOLDER(test_forward),
+        IN_FOLDER(test_padded_after_whole),
+        IN_FOLDER(test_cache),
+        IN_FOLDER(test_online_columns_on_a_cache),
+        IN_FOLDER(test_captures),
+        IN_FOLDER(test_start_at_layer),
+        IN_FOLDER(test_attention_of_a_block),
+        IN_FOLDER(test_exits),
+        IN_FOLDER(test_structs_of_other_sizes),
+        IN_FOLDER(test_door),
+        IN_FOLDER(test_methods_file),
         IN_FOLDER(test_damaged_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -62,6 +62,23 @@ static void coupled_columns_are_certified(void **state) {
     free(s);
 }
 
+/* Totals that agree to the tolerance are made equal, and rows give all that they have. */
+static void totals_that_agree_to_the_tolerance(void **state) {
+    (void)state;
+    static const char *const methods[] = {"hard/exact", "hard/bounded:0.5,1"};
+    scene *s = malloc(sizeof *s);
+    assert_non_null(s);
+    for (uint64_t k = 0; k < 2; k++) {
+        set_up(s, methods[k], N, 65, 820 + k, true);
+        s->problem.entry_cap = 0.3;
+        for (int j = 0; j < 65; j++) s->column[j] = (double)N / 65.0 * (1.0 - 5.0e-7);
+        s->problem.column_mass = ota_array_of(s->column, OTA_F64, 1, 1, 1, 65);
+        assert_int_equal(solve(s, NULL), OTA_OK);
+        assert_true(judge(s).row_error <= 1.0e-6);
+    }
+    free(s);
+}
+
 /* Rows in order, and prefixes: the first row has m - n + 1 keys. */
 static const char *const in_order[] = {"softmax/online:0.3", "entmax:1.5/online:0.3",
                                        "hard/online:0.3",    "softmax/prefix",
@@ -224,6 +241,7 @@ static void derivatives_are_those_of_differences(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(coupled_columns_are_certified),
+        cmocka_unit_test(totals_that_agree_to_the_tolerance),
         cmocka_unit_test(plans_are_those_of_the_reference),
         cmocka_unit_test(rows_in_order_are_those_of_the_reference),
         cmocka_unit_test(derivatives_are_those_of_differences),

@@ -338,6 +338,13 @@ static void sizes_of_structs(void **unused) {
     assert_true(t->p[0] >= 77.0);
     assert_int_equal(t->result.sentence[0], 'x');
     assert_int_equal(t->result.size, offsetof(ota_result, sentence));
+    /* What lies behind the end of a shorter struct is not its communicator. */
+    static const ota_communicator none = {.size = 0};
+    door_make(t, "softmax");
+    t->options.size = offsetof(ota_options, communicator);
+    t->options.communicator = &none;
+    assert_int_equal(ota_attend(&t->problem, &t->options, &t->arrays, &t->result, &t->error),
+                     OTA_OK);
     /* A longer one is a newer header's: fine as long as nothing unknown is set. */
     struct {
         ota_problem problem;
@@ -493,6 +500,11 @@ static void every_option_is_described(void **unused) {
     SHOWN(support(t, OTA_SUPPORT_WINDOW, absent, 1, 1));
     SHOWN(term(t, OTA_TERM_ALIBI, absent, 0.5));
     assert_int_equal(hidden, 0);
+    /* Nothing is said of a relaxation that is not asked for. */
+    char text[4096];
+    door_make(t, "softmax/exact");
+    describe(text, sizeof text);
+    assert_null(strstr(text, "relaxation:"));
 }
 
 /* Sizes whose product no int64 holds: undefined arithmetic would be a finding of the sanitizer. */

@@ -102,6 +102,27 @@ static void rows_of_a_ring_are_those_of_one_process(void **state) {
     free(s);
 }
 
+/* Rows that use two thirds of the keys: their lists, of 100 numbers and more, are nearly full when the last pieces come. */
+static void lists_that_are_nearly_full(void **state) {
+    (void)state;
+    static const cell dense = {.method = "sparsemax", .temperature = 110.0};
+    scene *s = malloc(sizeof *s);
+    int64_t full = 0;
+    draw(s, &dense, 2900);
+    s->statistics = true;
+    solve(s, &s->all, NULL);
+    if (s->all.status < OTA_OK) fail_msg("%s", s->all.error.message);
+    for (int64_t k = 0; k < ALL * N; k++)
+        full += s->all.support[k] > 108.0 && s->all.support[k] <= 128.0;
+    assert_true(full > ALL * N / 4);
+    for (int ranks = 4; ranks <= 8; ranks += 4) {
+        cut(s, ranks, OTA_SHARES_IN_ORDER, false);
+        crew_once(ranks, OTA_SHARES_IN_ORDER, solve_part, s);
+        compare(s, ranks);
+    }
+    free(s);
+}
+
 static void statistics_of_coupled_columns(void **state) {
     (void)state;
     static const cell coupled[] = {
@@ -332,6 +353,7 @@ static void bytes_are_those_of_the_formula(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_of_a_ring_are_those_of_one_process),
+        cmocka_unit_test(lists_that_are_nearly_full),
         cmocka_unit_test(statistics_of_coupled_columns),
         cmocka_unit_test(certificates_of_a_ring_are_tight),
         cmocka_unit_test(rows_that_are_not_finite_are_those_of_one_process),

@@ -268,6 +268,45 @@ static void pieces_of_any_length(void **state) {
     free(s);
 }
 
+static void reverse_elsewhere(crew_rank *rank, void *context) {
+    scene *s = context;
+    part *p = &s->parts[rank->to.rank];
+    setting now = {0};
+    ota_options options = {
+        .size = sizeof options, .threads = 1, .communicator = &rank->to, .gradients = 1};
+    set_part(&now, s, p, &options);
+    ota_plan *plan = NULL;
+    p->grads.status = ota_plan_create(&plan, &now.problem, VALUES, &options, &p->error);
+    if (p->grads.status != OTA_OK) return;
+    ota_gradients want = gradients_of(s->cell, &p->grads, &now, p->n, p->n);
+    want.solved = 1;
+    p->grads.status = ota_backward(plan, &now.arrays, &want, NULL, &p->error);
+    ota_plan_free(plan);
+}
+
+/* A plan that never ran has the gradients of what another one solved: it gathers the keys itself. */
+static void gradients_of_what_was_solved_elsewhere(void **state) {
+    (void)state;
+    static const cell solved[] = {{.method = "softmax"}, {.method = "softmax/exact"}};
+    scene *s = malloc(sizeof *s);
+    for (int k = 0; k < 2; k++) {
+        draw(s, &solved[k], 1100 + (uint64_t)k);
+        solve_whole(s);
+        share_out(s, 3, false);
+        cut(s, 3, OTA_SHARES_IN_ORDER);
+        crew_once(3, OTA_SHARES_IN_ORDER, solve_part, s);
+        for (int r = 0; r < 3; r++) {
+            grads *g = &s->parts[r].grads;
+            memset(g->q, 0, sizeof g->q);
+            memset(g->k, 0, sizeof g->k);
+            memset(g->v, 0, sizeof g->v);
+        }
+        crew_once(3, OTA_SHARES_IN_ORDER, reverse_elsewhere, s);
+        for (int r = 0; r < 3; r++) compare_gradients(s, &s->parts[r], tolerance_of(&solved[k]));
+    }
+    free(s);
+}
+
 /* The sum that docs/users/many-machines.md promises. */
 static int64_t promised(const cell *c, int64_t share, int64_t rounds) {
     const int64_t number = c->narrow ? 4 : 8;
@@ -366,6 +405,7 @@ static void a_rank_that_fails_ends_all(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pieces_of_any_length),
+        cmocka_unit_test(gradients_of_what_was_solved_elsewhere),
         cmocka_unit_test(bytes_are_those_of_the_formula),
         cmocka_unit_test(the_same_bits_twice),
         cmocka_unit_test(a_rank_that_fails_ends_all),

@@ -269,6 +269,50 @@ static void a_ring_has_no_gradients_but_by_way_of_out(void **state) {
     free(s);
 }
 
+static int64_t late; /* the message of its jvp at which rank 1 leaves */
+
+static void fail_in_jvp(crew_rank *rank, void *context) {
+    scene *s = context;
+    part *p = &s->parts[rank->to.rank];
+    setting now = {0};
+    ota_options options = {
+        .size = sizeof options, .threads = 1, .communicator = &rank->to, .gradients = 1};
+    set_part(&now, s, p, &options);
+    ota_plan *plan = NULL;
+    p->status = ota_plan_create(&plan, &now.problem, VALUES, &options, &p->error);
+    if (p->status >= OTA_OK) p->status = ota_forward(plan, &now.arrays, NULL, &p->error);
+    if (p->status >= OTA_OK) {
+        ota_tangents move = {.size = sizeof move};
+        move.queries = ota_array_of(p->s, OTA_F64, BATCH, HEADS, p->n, WIDTH);
+        move.out = ota_array_of(p->grads.out, OTA_F64, BATCH, HEADS, p->n, VALUES);
+        if (rank->to.rank == 1) rank->fail_at = rank->messages + late;
+        p->status = ota_jvp(plan, &now.arrays, &move, NULL, &p->error);
+    }
+    ota_plan_free(plan);
+}
+
+/* A communicator that fails in jvp: the sentence says at which head. */
+static void jvp_says_at_which_head_it_failed(void **state) {
+    (void)state;
+    static const cell one = {.method = "softmax/exact"};
+    scene *s = malloc(sizeof *s);
+    bool seen = false;
+    ota_status status = OTA_ECOMM;
+    for (late = 1; status == OTA_ECOMM; late += 3) {
+        draw(s, &one, 560);
+        share_out(s, 2, false);
+        cut(s, 2, OTA_SHARES_IN_ORDER);
+        crew *c = crew_of(2, OTA_SHARES_IN_ORDER);
+        crew_run(c, fail_in_jvp, s);
+        crew_free(c);
+        status = s->parts[1].status;
+        seen |= status == OTA_ECOMM && strstr(s->parts[1].error.message, ", head 7") != NULL;
+    }
+    assert_int_equal(status, OTA_OK);
+    assert_true(seen);
+    free(s);
+}
+
 /* ---- runs ----------------------------------------------------------------------------------------- */
 
 static void cancel_part(crew_rank *rank, void *context) {
@@ -306,6 +350,7 @@ int main(void) {
         cmocka_unit_test(derivatives_of_different_things_are_refused_on_all),
         cmocka_unit_test(one_rank_cancels_the_derivatives_of_all),
         cmocka_unit_test(a_ring_has_no_gradients_but_by_way_of_out),
+        cmocka_unit_test(jvp_says_at_which_head_it_failed),
         cmocka_unit_test(one_rank_cancels_all),
     };
     return cmocka_run_group_tests_name("shards_refusals", tests, NULL, NULL);

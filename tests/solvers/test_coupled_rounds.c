@@ -55,6 +55,21 @@ static void partial_plans_are_the_best_seen(void **unused) {
     }
 }
 
+/* Rounds of a fixed number tell residuals like others, and plain ones never lose. */
+static void fixed_rounds_tell_their_residuals(void **unused) {
+    (void)unused;
+    enum { ROUNDS = 6 };
+    static record told;
+    stage *x = set_stage(24, 24);
+    fill_uniform(x, 7, 1.0);
+    x->options.rounds = ROUNDS;
+    assert_int_equal(solve_and_record(x, "ceta", "log", 0.1, 0.0, &told), OTA_FIXED_ITERS);
+    assert_true(told.count >= ROUNDS);
+    for (int64_t k = 0; k < ROUNDS; k++)
+        assert_true(told.residual[k] < (k == 0 ? INFINITY : told.residual[k - 1]));
+    free(x);
+}
+
 /* A step of Anderson's that makes the plan worse is replaced by the plain one: the round after it is no worse than the
  * round before it, because plain rounds never lose. */
 static void bad_extrapolations_are_taken_back(void **unused) {
@@ -142,6 +157,7 @@ static void prefixes_tell_their_worst_block(void **unused) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(partial_plans_are_the_best_seen),
+        cmocka_unit_test(fixed_rounds_tell_their_residuals),
         cmocka_unit_test(bad_extrapolations_are_taken_back),
         cmocka_unit_test(standing_rounds_are_left),
         cmocka_unit_test(hopeless_supports_are_found_early),

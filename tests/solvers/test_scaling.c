@@ -121,6 +121,13 @@ static void targets(void **unused) {
     assert_true(ota_scaling_begin(&b->s));
     b->used[2] = 0;
     assert_int_equal(ota_scaling_begin(&b->s), b->nu[2] <= 0.1);
+    /* What keys must have at least may not be more than the rows give. */
+    b = set_up(15, OTA_COLUMNS_BOUNDED);
+    for (int j = 0; j < COLUMNS; j++) b->nu[j] *= 1.25;
+    b->head.floor = 0.7;
+    assert_true(ota_scaling_begin(&b->s));
+    b->head.floor = 0.9;
+    assert_false(ota_scaling_begin(&b->s));
 }
 
 /* ---- updates ------------------------------------------------------------------------------------- */
