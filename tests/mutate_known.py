@@ -1,10 +1,11 @@
 """Plants the faults of tests/mutants_known.txt in a copy of the sources; the test beside each must fail.
 
-    mutate_known.py [--folder BUILD] [--jobs J] [--only WORD]
+    mutate_known.py [--all] [--folder BUILD] [--jobs J] [--only WORD]
 
 Each was drawn by mutate.py once and is caught since, so that a test that loses its strength is noticed. A row
 is file, test, line as it is, line with the fault; the first line of the file that reads so is changed. A row
-whose line is gone fails too: another fault of that file takes its place.
+whose line is gone fails too: another fault of that file takes its place. Rows behind the line "# all"
+are planted with --all only, as the campaign does.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 
 from mutate_build import Build, copy_tree
 
-KNOWN = "tests/mutants_known.txt"
+KNOWN, MARK = "tests/mutants_known.txt", "# all"
 # Most of the time is the compiler's.
 QUICK = "-DCMAKE_C_FLAGS_RELEASE=-O1 -DNDEBUG"
 
@@ -39,8 +40,10 @@ class Known:
         return None
 
 
-def read_known(root: Path) -> list[Known]:
+def read_known(root: Path, everything: bool) -> list[Known]:
     rows = (root / KNOWN).read_text(encoding="utf-8").splitlines()
+    if not everything:
+        rows = rows[: rows.index(MARK)]
     return [Known(*row.split("\t")) for row in rows if row and not row.startswith("#")]
 
 
@@ -66,8 +69,13 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, default=root / "build" / "mutants")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--only", default="", help="rows that hold this word")
+    parser.add_argument("--all", action="store_true", help="also the rows that are too many for CI")
     options = parser.parse_args()
-    rows = [known for known in read_known(root) if any(options.only in part for part in vars(known).values())]
+    rows = [
+        known
+        for known in read_known(root, options.all)
+        if any(options.only in part for part in vars(known).values())
+    ]
     tests = sorted({known.test for known in rows})
     copy_tree(root, options.folder / "tree")
     build = Build(options.folder / "tree", options.folder / "build", options.jobs, QUICK, targets=tests)
