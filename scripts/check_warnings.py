@@ -18,13 +18,11 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-OUTPUT = "-o"
-
 
 def reading(entry: dict[str, str]) -> list[str]:
     """The entry's command without its output."""
     words = shlex.split(entry["command"])
-    at = words.index(OUTPUT)
+    at = words.index("-o")
     return [*words[:at], *words[at + 2 :], "-fsyntax-only"]
 
 

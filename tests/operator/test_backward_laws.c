@@ -333,20 +333,16 @@ static void test_masked_is_exactly_zero(void **state) {
     }
 }
 
-/* A NaN that is used makes NaN of its row and of every key that row may use, and of nothing else. */
-static void test_nonfinite_rows(void **state) {
-    (void)state;
-    enum { A = 4, B = 4 };
-    bench *t = malloc(sizeof *t);
-    assert_non_null(t);
-    const recipe w = {.method = "softmax",
+/* Four rows and keys under a causal mask. */
+static void set_up_causal(bench *t, const char *method) {
+    const recipe w = {.method = method,
                       .type = OTA_F64,
                       .out_type = OTA_F64,
                       .batch = 1,
                       .heads = 1,
                       .key_heads = 1,
-                      .n = A,
-                      .m = B,
+                      .n = 4,
+                      .m = 4,
                       .width = 2,
                       .values_width = 2,
                       .temperature = 1.0,
@@ -355,6 +351,15 @@ static void test_nonfinite_rows(void **state) {
                       .dense_arrays = true,
                       .mask = CAUSAL_TOP_LEFT};
     set_up(t, &w, OTA_F64, false);
+}
+
+/* A NaN that is used makes NaN of its row and of every key that row may use, and of nothing else. */
+static void test_nonfinite_rows(void **state) {
+    (void)state;
+    enum { A = 4, B = 4 };
+    bench *t = malloc(sizeof *t);
+    assert_non_null(t);
+    set_up_causal(t, "softmax");
     ota_array_set(&t->x.problem.queries, 0, 0, 1, 0, (double)NAN);
     assert_int_equal(make_plan(t), OTA_OK);
     assert_int_equal(run_forward(t), OTA_NONFINITE_ROWS);
@@ -892,22 +897,7 @@ static void test_nonfinite_rows_in_order(void **state) {
     enum { A = 4 };
     bench *t = malloc(sizeof *t);
     assert_non_null(t);
-    const recipe w = {.method = "softmax/online:9",
-                      .type = OTA_F64,
-                      .out_type = OTA_F64,
-                      .batch = 1,
-                      .heads = 1,
-                      .key_heads = 1,
-                      .n = A,
-                      .m = A,
-                      .width = 2,
-                      .values_width = 2,
-                      .temperature = 1.0,
-                      .spread = 1.0,
-                      .seed = 3,
-                      .dense_arrays = true,
-                      .mask = CAUSAL_TOP_LEFT};
-    set_up(t, &w, OTA_F64, false);
+    set_up_causal(t, "softmax/online:9");
     ota_array_set(&t->x.arrays.values, 0, 0, 1, 0, (double)NAN);
     assert_int_equal(make_plan(t), OTA_OK);
     assert_int_equal(run_forward(t), OTA_NONFINITE_ROWS);
