@@ -86,7 +86,15 @@ typedef struct ota_row_parameters {
     const ota_custom *custom; /* NULL: a regulariser of ours */
     ota_entry_caps caps;      /* where the regulariser is capped */
     int64_t line;             /* the row, for its caps */
+    double capacity;          /* online: the largest that a key begins with; 0 elsewhere */
 } ota_row_parameters;
+
+/* What an online row may miss of its mass: rounding of its own sums, and of what earlier rows took from the capacities, which
+ * are of another size than the row. A light row misses at most what is no error of any row. */
+static inline double ota_online_slack(const ota_row_parameters *row, int64_t count, double mu) {
+    const double unit = 4.0 * 1.2e-16 * (double)(count + 1);
+    return fmax(unit * mu, fmin(unit * row->capacity, 1.0e-9 * mu));
+}
 
 /* (s + shift) / tau where the sum may leave the range of a double. */
 static inline double ota_custom_argument(double s, double shift, double tau) {

@@ -3,6 +3,14 @@
 
 #include "backend.h"
 
+static double largest_capacity(const ota_resolved *r, int64_t batch, int64_t head) {
+    double most = 0.0;
+    if (r->problem.columns != OTA_COLUMNS_ONLINE) return 0.0;
+    for (int64_t j = 0; j < r->keys; j++)
+        most = fmax(most, ota_column_mass(r, batch, head, j, 1.0));
+    return r->problem.cap * most;
+}
+
 ota_row_parameters ota_row_parameters_of(const ota_resolved *r, int64_t batch, int64_t head) {
     const ota_problem *p = &r->problem;
     return (ota_row_parameters){.regulariser = ota_regulariser_of(p),
@@ -12,7 +20,8 @@ ota_row_parameters ota_row_parameters_of(const ota_resolved *r, int64_t batch, i
                                 .row_strength =
                                     p->rows == OTA_ROWS_RELAXED ? p->row_strength : INFINITY,
                                 .custom = p->regulariser == OTA_CUSTOM ? &p->custom : NULL,
-                                .caps = ota_entry_caps_of(r, batch, head)};
+                                .caps = ota_entry_caps_of(r, batch, head),
+                                .capacity = largest_capacity(r, batch, head)};
 }
 
 ota_head ota_head_of(const ota_resolved *r, int64_t index) {

@@ -494,6 +494,13 @@ static void online_keeps_its_caps(void **unused) {
     stage *t = stage_make(0, s, 8, 6, "online:1");
     spec_check_true("CETA-26", try_solve(t) == OTA_INFEASIBLE);
     assert_non_null(strstr(t->result.sentence, "row 6"));
+    /* A last digit less is left of the only key than a light row needs. */
+    const double masses[] = {0.95, 1.0 - 0.95 + 0x1p-53};
+    stage *light = stage_make(1, s, 2, 1, "online:1");
+    with_row_mass(light, masses);
+    assert_int_equal(try_solve(light), OTA_OK);
+    light->mu[1] *= 1.0 + 0x1p-20;
+    assert_int_equal(try_solve(light), OTA_INFEASIBLE);
 }
 
 /* ---- hard --------------------------------------------------------------------------------- */

@@ -29,6 +29,19 @@ static void online_rows_without_room_are_infeasible(void **unused) {
             t->problem.row_mass = ota_array_of(t->mu, OTA_F64, 1, 1, 1, 2);
             assert_int_equal(run_head(t), heavy ? OTA_INFEASIBLE : OTA_OK);
         }
+        /* One key, of which a last digit of the capacity less is left than the second row needs. What that is of the row
+         * grows as the row gets lighter. */
+        static const double heavier[] = {0.9, 0.95, 0.999};
+        for (int h = 0; h < 3; h++) {
+            head *t = head_make(0, methods[k], 2, 1, scores);
+            t->mu[0] = heavier[h];
+            t->mu[1] = 1.0 - heavier[h] + 0x1p-54;
+            t->problem.row_mass = ota_array_of(t->mu, OTA_F64, 1, 1, 1, 2);
+            assert_int_equal(run_head(t), OTA_OK);
+            assert_true(fabs(t->p[1] - t->mu[1]) <= 0x1p-51);
+            t->mu[1] *= 1.0 + 0x1p-20;
+            assert_int_equal(run_head(t), OTA_INFEASIBLE);
+        }
     }
 }
 

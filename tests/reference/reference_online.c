@@ -77,6 +77,13 @@ static double fill_greedily(const ota_reference_head *h, int64_t i, double *p, d
     return -last;
 }
 
+/* What row i may miss of its mass: rounding of its sums, and of what earlier rows took of a key, which is rounded at the
+ * size of the key's capacity. A light row misses no more than 1e-9 of itself. */
+static double allowance(const ota_reference_head *h, int64_t i) {
+    const double rounding = 4.0 * DBL_EPSILON * (double)(h->m + 1);
+    return fmax(rounding * h->mu[i], fmin(rounding * h->most, 1e-9 * h->mu[i]));
+}
+
 ota_status ota_reference_online(ota_reference_head *h) {
     for (int64_t j = 0; j < h->m; j++) h->g[j] = 0.0;
     for (int64_t i = 0; i < h->n; i++) {
@@ -91,8 +98,7 @@ ota_status ota_reference_online(ota_reference_head *h) {
             if (s[j] > -INFINITY) ota_judge_add(&room, fmin(room_of(h, i, j), mu));
         }
         if (!(mu > 0.0)) continue;
-        const double short_of = mu * (1.0 - 4.0 * DBL_EPSILON * (double)(h->m + 1));
-        if (!(h->sink > -INFINITY) && ota_judge_total(room) < short_of) {
+        if (!(h->sink > -INFINITY) && ota_judge_total(room) < mu - allowance(h, i)) {
             (void)snprintf(h->sentence, sizeof h->sentence,
                            "row %lld needs a mass of %g but the keys it may use have %g left",
                            (long long)i, mu, ota_judge_total(room));

@@ -404,7 +404,7 @@ void ota_plain_row_weights(const ota_row_parameters *row, const double *s, const
  * closed, and the rest of the mass is solved again, of which every open key gets more than before. */
 void ota_plain_row_online(const ota_row_parameters *row, const double *s, int64_t count, double mu,
                           double *room, double *p, double *open, ota_row_found *found) {
-    const double slack = 4.0 * 1.2e-16 * (double)(count + 1) * mu;
+    const double slack = ota_online_slack(row, count, mu);
     const ota_problem uncapped = {.regulariser = row->regulariser->kind, .order = row->order};
     ota_row_parameters without = *row;
     without.regulariser = ota_regulariser_of(&uncapped);

@@ -482,7 +482,7 @@ static void online_hard(const ota_row_parameters *parameters, const real *s, int
             break;
         }
         if (best < 0) {
-            found->infeasible = left > 4.0e-16 * (double)count * mu;
+            found->infeasible = left > ota_online_slack(parameters, count, mu);
             break;
         }
         taken[best] = fmin(left, room_of(parameters, remaining, best));
@@ -507,7 +507,7 @@ void WORD(ota_row_online)(const ota_row_parameters *parameters, const real *s, i
         if ((double)s[j] > -INFINITY) room += room_of(parameters, remaining, j);
     }
     if (settled(broken ? NAN : top, count, mu, p, found)) return;
-    const double slack = 4.0 * 1.2e-16 * (double)(count + 1) * mu;
+    const double slack = ota_online_slack(parameters, count, mu);
     if (parameters->sink <= -INFINITY && room < mu - slack) {
         found->infeasible = true;
         return;
