@@ -105,7 +105,7 @@ static void the_same_bits_for_any_threads(void **state) {
     (void)state;
     static double first[3][ALL * N * VALUES], keys[3][ALL * N * WIDTH];
     scene *s = malloc(sizeof *s);
-    for (int k = 0; k < CELLS; k += 3) {
+    for (int k = 0; k < CELLS; k += 3 * test_step()) {
         draw(s, &cells[k], 300 + (uint64_t)k);
         s->gradients = is_differentiated(s->cell);
         cut(s, 3, OTA_SHARES_ZIGZAG, true);
@@ -131,7 +131,7 @@ static void tangents_are_those_of_one_process(void **state) {
     (void)state;
     static const int moved[] = {1, 2, 3, 6, 7, 8, 9, 10, 12, 13, 14, 15, 16, 17};
     scene *s = malloc(sizeof *s);
-    for (size_t k = 0; k < sizeof moved / sizeof moved[0]; k++) {
+    for (size_t k = 0; k < sizeof moved / sizeof moved[0]; k += (size_t)test_step()) {
         draw(s, &cells[moved[k]], 1000 + k);
         s->course = OTA_KEYS_GATHERED;
         s->all.result.size = sizeof s->all.result;

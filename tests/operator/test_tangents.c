@@ -295,7 +295,7 @@ static void test_full_lanes(void **state) {
                   {in_order, sizeof in_order / sizeof in_order[0]},
                   {in_rounds, sizeof in_rounds / sizeof in_rounds[0]}};
     for (size_t q = 0; q < sizeof tables / sizeof tables[0]; q++) {
-        for (size_t k = 0; k < tables[q].count; k++) {
+        for (size_t k = 0; k < tables[q].count; k += (size_t)test_step()) {
             const cell *c = &tables[q].cells[k];
             tally t = {0};
             for (uint64_t seed = 1; seed <= 8; seed++) {

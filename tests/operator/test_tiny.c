@@ -11,6 +11,7 @@
 
 #include "backend_wrap.h"
 #include "judge_forward.h"
+#include "scale.h"
 #include "spec.h"
 
 /* ---- against the reference ----------------------------------------------------------------------- */
@@ -54,8 +55,9 @@ static bool in_lanes(const ota_problem *problem, const ota_options *options) {
     return on_other_backend() || strstr(text, "path: kernels in lanes (") != NULL;
 }
 
-static void judge_many(uint64_t seed, int turns, bool fixed) {
+static void judge_many(uint64_t seed, int most, bool fixed) {
     static drawn x;
+    const int turns = most / test_step();
     int lanes = 0;
     worst_ratio = 0.0;
     for (int turn = 0; turn < turns * TEMPERATURE_COUNT; turn++) {
