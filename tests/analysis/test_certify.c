@@ -128,6 +128,45 @@ static void score_bound_is_attained(void **unused) {
     }
 }
 
+/* Norms of matrices of integers, or of eighths, are exact. */
+static void norms_are_exact(void **unused) {
+    (void)unused;
+    enum { ROWS = 4, COLUMNS = 8 };
+    uint64_t state = 71;
+    for (int draw = 0; draw < 50; draw++) {
+        double s[ROWS * COLUMNS], t[ROWS * COLUMNS], p[ROWS * COLUMNS] = {0},
+                                                              q[ROWS * COLUMNS] = {0};
+        double points[ROWS * 2], sup = 0.0, l1 = 0.0, longest = 0.0, norm;
+        for (int i = 0; i < ROWS * COLUMNS; i++) {
+            s[i] = whole(&state, -9, 9);
+            t[i] = whole(&state, -9, 9);
+            sup = fmax(sup, fabs(s[i] - t[i]));
+        }
+        for (int i = 0; i < ROWS; i++) {
+            for (int k = 0; k < 8; k++) {
+                p[i * COLUMNS + whole(&state, 0, COLUMNS - 1)] += 0.125;
+                q[i * COLUMNS + whole(&state, 0, COLUMNS - 1)] += 0.125;
+            }
+            const double scale = whole(&state, 1, 9);
+            points[2 * i] = 3.0 * scale;
+            points[2 * i + 1] = -4.0 * scale;
+            longest = fmax(longest, 5.0 * scale);
+        }
+        for (int i = 0; i < ROWS * COLUMNS; i++) l1 += fabs(p[i] - q[i]);
+        ota_score_bounds bounds;
+        ota_score_change change;
+        assert_int_equal(
+            ota_score_bounds_of(s, t, ROWS, COLUMNS, 1.0, (double)NAN, NULL, &bounds, NULL),
+            OTA_OK);
+        assert_int_equal(ota_score_change_of(s, t, p, q, ROWS, COLUMNS, 1.0, &change, NULL),
+                         OTA_OK);
+        assert_int_equal(ota_row_norm(points, NULL, ROWS, 2, &norm, NULL), OTA_OK);
+        spec_check("CETA-04", fabs(bounds.sup - sup), 0.0);
+        spec_check("CETA-04", fabs(change.l1 - l1), 0.0);
+        spec_check("CETA-04", fabs(norm - longest), 0.0);
+    }
+}
+
 /* Softmax rows obey the same constant, each by its own range, and two symbols attain it. */
 static void family_bound_holds_for_softmax(void **unused) {
     (void)unused;
@@ -615,6 +654,7 @@ static void refusals(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(norms_are_exact),
         cmocka_unit_test(score_bounds_hold),
         cmocka_unit_test(score_bound_is_attained),
         cmocka_unit_test(family_bound_holds_for_softmax),

@@ -164,12 +164,20 @@ static void draw_layer(uint64_t *state, int n, int width, double *plan) {
     for (int i = 0; i < n; i++) plain_softmax(scores + i * n, n, 1.0, plan + i * n);
 }
 
+static void log_without_row_means(const double *plan, int n, double *logs) {
+    for (int i = 0; i < n; i++) {
+        double mean = 0.0;
+        for (int j = 0; j < n; j++) mean += log(plan[i * n + j]) / n;
+        for (int j = 0; j < n; j++) logs[i * n + j] = log(plan[i * n + j]) - mean;
+    }
+}
+
 /* A layer of width 4 has rank 4, and Q, K come back from its weights; two such layers have rank n - 1. */
 static void one_layer_is_found_again(void **unused) {
     (void)unused;
     enum { N = 32, WIDTH = 4 };
     static double first[N * N], second[N * N], both[N * N], ratio[N * N], again[N * N];
-    static double q[N * N], k[N * N];
+    static double q[N * N], k[N * N], singular[N];
     uint64_t state = 4;
     draw_layer(&state, N, WIDTH, first);
     draw_layer(&state, N, WIDTH, second);
@@ -193,6 +201,20 @@ static void one_layer_is_found_again(void **unused) {
     assert_int_equal(ota_log_ratios(both, N, N, ratio, NULL), OTA_OK);
     assert_int_equal(ota_spectrum_of(ratio, N, N - 1, 1e-12, NULL, &s, NULL), OTA_OK);
     spec_check_true("TOT-61 TOT-62", s.rank == N - 1);
+    /* One layer of width 4 in their place: as far from it as what is cut off [Eckart, Young]. */
+    double tail = 0.0, lost = 0.0;
+    log_without_row_means(both, N, ratio);
+    assert_int_equal(ota_spectrum_of(ratio, N, N, 0.0, singular, &s, NULL), OTA_OK);
+    for (int t = WIDTH; t < N; t++) tail = hypot(tail, singular[t]);
+    assert_int_equal(ota_one_layer(both, N, N, WIDTH, q, k, &error, NULL), OTA_OK);
+    for (int i = 0; i < N * N; i++) {
+        double score = 0.0;
+        for (int t = 0; t < WIDTH; t++) score += q[i / N * WIDTH + t] * k[i % N * WIDTH + t];
+        lost = hypot(lost, ratio[i] - score);
+    }
+    spec_check("TOT-62", fabs(error - tail), 256.0 * N * u64 * s.norm);
+    spec_check("TOT-62", fabs(lost - tail), 256.0 * N * u64 * s.norm);
+    assert_true(tail > 0.1);
     /* More width than rank: the rest is zeros and the error rounding. */
     assert_int_equal(ota_one_layer(both, N, N, N, q, k, &error, NULL), OTA_OK);
     spec_check("TOT-62", error, 1e-12 * s.norm);

@@ -4,6 +4,30 @@
 
 static const double golden_scores[9] = {1, 0, 0, 0, 2, 0, 1, 1, 0};
 
+/* ---- doubly stochastic or not ------------------------------------------------------------- */
+
+/* A mixture of permutations, one with a negative weight, one with a row and a column off: binary fractions, so that what is
+ * found is exact. */
+static void membership_is_exact(void **unused) {
+    (void)unused;
+    static const struct {
+        double plan[9], minimum, row_error, column_error;
+    } rows[] = {{{.5, .25, .25, .25, .5, .25, .25, .25, .5}, .25, 0, 0},
+                {{1, 0, 0, 0, 1, 0, 0, 0, 1}, 0, 0, 0},
+                {{.75, .375, -.125, .125, .25, .625, .125, .375, .5}, -.125, 0, 0},
+                {{.5, .25, .25, .25, .5, .25, .25, .25, .875}, .25, .375, .375}};
+    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+        stage *t = stage_make(0, golden_scores, 3, 3, "softmax/exact");
+        memcpy(t->p, rows[k].plan, sizeof rows[k].plan);
+        t->arrays.row_potential = t->arrays.column_potential = (ota_array){0};
+        certify(t);
+        spec_check("CETA-04", fabs(t->certificate.minimum - rows[k].minimum), 0.0);
+        spec_check("CETA-04", fabs(3.0 * t->certificate.row_error - rows[k].row_error), 0x1p-52);
+        spec_check("CETA-04", fabs(3.0 * t->certificate.column_error - rows[k].column_error),
+                   0x1p-52);
+    }
+}
+
 /* ---- the whole table: the two judges against each other ----------------------------------- */
 
 static const char *const every_method[] = {"softmax",
@@ -526,6 +550,7 @@ static void shapes_that_do_not_fit(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(membership_is_exact),
         cmocka_unit_test(shapes_that_do_not_fit),
 
         cmocka_unit_test(every_cell),

@@ -213,6 +213,41 @@ static void test_balanced_laws(void **state) {
     }
 }
 
+/* max Phi at scores: <P, S> + tau H(P) of the plan that the library finds. */
+static double best_value(const double *s, int64_t n, double tau) {
+    static double p[64], unused[64];
+    assert_int_equal(score_gradient("softmax/exact", tau, 0, n, n, s, s, p, unused), OTA_OK);
+    double value = 0.0;
+    for (int64_t k = 0; k < n * n; k++) value += p[k] * (s[k] - tau * log(p[k]));
+    return value;
+}
+
+/* What a score adds to the value is its weight: differences of fourth order. */
+static void test_value_grows_by_the_plan(void **state) {
+    (void)state;
+    enum { A = 5 };
+    static const double taus[] = {0.3, 1.0, 4.0};
+    dice d = {23};
+    for (int q = 0; q < 3; q++) {
+        const double tau = taus[q], step = 2e-3 * tau;
+        double s[A * A], p[A * A], unused[A * A], worst = 0.0;
+        for (int k = 0; k < A * A; k++) s[k] = normal(&d);
+        assert_int_equal(score_gradient("softmax/exact", tau, 0, A, A, s, s, p, unused), OTA_OK);
+        for (int k = 0; k < A * A; k++) {
+            static const double at[] = {1.0, -1.0, 2.0, -2.0}, part[] = {8.0, -8.0, -1.0, 1.0};
+            const double kept = s[k];
+            double slope = 0.0;
+            for (int side = 0; side < 4; side++) {
+                s[k] = kept + at[side] * step;
+                slope += part[side] / 12.0 * best_value(s, A, tau) / step;
+            }
+            s[k] = kept;
+            worst = fmax(worst, fabs(slope - p[k]));
+        }
+        spec_check("DER-16", worst, 2e-10);
+    }
+}
+
 /* Scores so far apart that the plan falls into parts which exchange from 1e-2 to nothing, as where training hardens it:
  * rows and columns of the gradient sum to 0 and P U - dS is P_ij (a_i + b_j) on what carries weight. */
 static void test_nearly_permutations(void **state) {
@@ -916,6 +951,7 @@ int main(void) {
                                        cmocka_unit_test(test_advantage),
                                        cmocka_unit_test(test_entmax_jacobian),
                                        cmocka_unit_test(test_balanced_laws),
+                                       cmocka_unit_test(test_value_grows_by_the_plan),
                                        cmocka_unit_test(test_nearly_permutations),
                                        cmocka_unit_test(test_masked_is_exactly_zero),
                                        cmocka_unit_test(test_nonfinite_rows),

@@ -238,6 +238,43 @@ static void powers_of_two_change_no_bit(void **unused) {
     }
 }
 
+/* Stationarity with a multiplier a row; a closed pair has no weight, whatever its score, and an open one a weight above 0,
+ * so that no dual of nonnegativity is needed anywhere. */
+static void masked_rows_meet_the_conditions(void **unused) {
+    (void)unused;
+    enum { N = 5, M = 7 };
+    static const double taus[] = {0.2, 1.0, 5.0};
+    static double s[N * M];
+    unsigned char open[N * M];
+    random_scores(s, N * M, 1.0, 91);
+    for (int k = 0; k < N * M; k++) open[k] = k % M == k / M || k % 3 != 0;
+    for (int q = 0; q < 3; q++) {
+        head *t = head_make(0, "softmax", N, M, s);
+        t->supports[0].kind = OTA_SUPPORT_BOOLEAN;
+        t->supports[0].array = ota_array_of(open, OTA_BOOL, 1, 1, N, M);
+        t->problem.support_count = 1;
+        t->problem.temperature = taus[q];
+        solved(t);
+        double stationarity = 0.0, primal = 0.0;
+        for (int i = 0; i < N; i++) {
+            double sum = 0.0, multiplier = NAN;
+            for (int j = 0; j < M; j++) {
+                const double p = t->p[i * M + j];
+                sum += p;
+                spec_check_true("TOT-04", open[i * M + j] ? p > 0.0 : p == 0.0);
+                if (!open[i * M + j]) continue;
+                const double level = -s[i * M + j] + taus[q] * log(p);
+                if (isnan(multiplier)) multiplier = level;
+                stationarity = fmax(stationarity, fabs(level - multiplier));
+            }
+            assert_true(isfinite(multiplier));
+            primal = fmax(primal, fabs(sum - 1.0));
+        }
+        spec_check("TOT-04", stationarity, 1e-12);
+        spec_check("TOT-04", primal, 1e-14);
+    }
+}
+
 static void transposed_problem_is_the_transposed_plan(void **unused) {
     (void)unused;
     enum { N = 6, M = 9 };
@@ -429,6 +466,7 @@ int main(void) {
         cmocka_unit_test(knobs_at_rest_are_softmax),
         cmocka_unit_test(loose_knobs_approach_their_limits),
         cmocka_unit_test(powers_of_two_change_no_bit),
+        cmocka_unit_test(masked_rows_meet_the_conditions),
         cmocka_unit_test(transposed_problem_is_the_transposed_plan),
         cmocka_unit_test(later_queries_change_no_earlier_row),
         cmocka_unit_test(causal_exact_columns_are_refused),
