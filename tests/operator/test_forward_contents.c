@@ -358,7 +358,7 @@ static void extreme_ranges_never_lie(void **unused) {
                              OTA_OK);
             const double floor = residual_floor(0x1p-53, 2.0, t->problem.temperature);
             spec_check("DER-26", c.row_error, row_sum_slack(0x1p-53));
-            spec_check("CETA-06 TOT-13 TOT-105", c.column_error, 1e-9 + floor * N);
+            spec_check("CETA-06 TOT-13", c.column_error, 1e-9 + floor * N);
             /* what forward says it reached is what its arrays show */
             spec_check("DER-27", fabs(c.column_error - t->result.column_error),
                        floor * N + 1e-3 * c.column_error);
@@ -474,7 +474,7 @@ static void a_wide_range_loses_nothing_unsaid(void **unused) {
         assert_int_equal(t->result.status, OTA_OK);
         double worst = 0.0;
         for (int i = 0; i < N; i++) worst = fmax(worst, fabs(t->p[i * N + i] - 1.0));
-        spec_check("TOT-105", worst, 1e-9);
+        spec_check("", worst, 1e-9);
     }
 }
 
