@@ -45,6 +45,30 @@ static void online_rows_without_room_are_infeasible(void **unused) {
     }
 }
 
+/* Where Newton goes by way of interior points, units of the scores change neither a bit nor the number of steps. */
+static void interior_points_know_no_units(void **unused) {
+    (void)unused;
+    enum { N = 20 };
+    static const char *const methods[] = {"sparsemax/exact", "entmax:1.5/capped:2",
+                                          "entmax:1.5/relaxed:1"};
+    static double scores[N * N], first[N * N];
+    random_scores(scores, (int64_t)N * N, 1.0, 5);
+    for (size_t k = 0; k < sizeof methods / sizeof methods[0]; k++) {
+        int64_t rounds = 0;
+        for (int power = -20; power <= 20; power += 20) {
+            const double by = ldexp(1.0, power);
+            head *t = head_make(0, methods[k], N, N, scores);
+            for (int q = 0; q < N * N; q++) t->s[q] *= by;
+            t->problem.temperature = 0.01 * by; /* so cold that direct steps do not do */
+            t->problem.strength *= by;
+            assert_int_equal(run_head(t), OTA_OK);
+            if (power == -20) memcpy(first, t->p, sizeof first), rounds = t->result.rounds;
+            assert_int_equal(t->result.rounds, rounds);
+            assert_memory_equal(first, t->p, sizeof first);
+        }
+    }
+}
+
 /* Two blocks and one way from the first to the second: no row or column is forced, so only the flow
  * finds the pairs without use. */
 static void pruning_keeps_the_usable_pairs(void **unused) {
@@ -270,6 +294,7 @@ static void composition_wants_rows_that_sum_to_one(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(online_rows_without_room_are_infeasible),
+                                       cmocka_unit_test(interior_points_know_no_units),
                                        cmocka_unit_test(pruning_keeps_the_usable_pairs),
                                        cmocka_unit_test(measures_stay_inside_their_arrays),
                                        cmocka_unit_test(alignment_reports_its_sweeps),
