@@ -135,7 +135,8 @@ IDS = {
     "tv": "TOT-71", "w1": "TOT-72", "kl": "TOT-73", "js": "TOT-74", "entropy_change": "TOT-75",
     "top10": "TOT-76", "spearman": "TOT-77", "relative_l2": "TOT-78", "cosine": "TOT-79",
     "max_coordinate_change": "TOT-80", "max_logit_change": "TOT-81", "logit_correlation": "TOT-82",
-    "effective_temperature": "TOT-83", "bound_ratio": "TOT-27",
+    "effective_temperature": "TOT-83", "bound_ratio": "TOT-27", "top1": "TOT-76", "top5": "TOT-76",
+    "alignment": "TOT-41", "receiver_max": "CETA-19", "entropy": "TOT-64", "kl_to_final": "TOT-64",
 }  # fmt: skip
 STATES: dict[str, Measure] = {
     "relative_l2": lambda h, g: np.linalg.norm(g - h, axis=-1) / np.linalg.norm(h, axis=-1),
@@ -242,7 +243,7 @@ def test_figures(tmp_path: Path, name: str) -> None:
             for key, per_head in HEADS.items():
                 compare(key, figures[key], [per_head(one[layer, number]) for one in peer["patterns"]])
     for key, wrong in worst.items():
-        spec.check(IDS.get(key, "TOT-63 TOT-64"), wrong, FIGURE)
+        spec.check(IDS.get(key, ""), wrong, FIGURE)
     spec.check("TOT-24 TOT-89", metrics["bounds"]["violations"], 0)
     spec.check("TOT-42", metrics["bounds"]["coherence_violations"], 0)
     if name != "bert":
