@@ -69,17 +69,10 @@ static void solve_rows(ota_passes *passes, double t, double omega, bool as_they_
 }
 
 void ota_plain_row_pass(ota_passes *passes, double t, double omega) {
-    const ota_head *head = passes->head;
-    memcpy(passes->old_f, head->f, (size_t)passes->rows * sizeof *passes->old_f);
+    memcpy(passes->old_f, passes->head->f, (size_t)passes->rows * sizeof *passes->old_f);
     solve_rows(passes, t, omega, false);
     passes->temperature = t;
-    if (head->regulariser->exponential) {
-        ota_plain_column_pass(passes, t);
-        return;
-    }
-    for (int64_t j = 0; j < passes->columns; j++)
-        passes->column_lse[j] =
-            head->g[j] > -INFINITY ? log(passes->column[j]) - head->g[j] / t : -INFINITY;
+    ota_plain_column_pass(passes, t);
 }
 
 void ota_plain_column_pass(ota_passes *passes, double t) {
