@@ -115,8 +115,10 @@ static inline int64_t below(trial *t, int64_t count) {
     return (int64_t)(uniform(t) * (double)count);
 }
 
+/* In two statements: C leaves open which of two operands draws first. */
 static inline double normal(trial *t) {
-    return sqrt(-2.0 * log(1.0 - uniform(t))) * cos(6.283185307179586 * uniform(t));
+    const double radius = sqrt(-2.0 * log(1.0 - uniform(t)));
+    return radius * cos(6.283185307179586 * uniform(t));
 }
 
 /* The status of a call of the library; a check whose call has no memory measures nothing. */
