@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import oracles
 import pytest
 import spec
-from program import answer
+from program import U64, answer
 
 # Table of a study: the id that it belongs to, and its columns.
 STUDIES = {
@@ -46,6 +47,7 @@ STUDIES = {
 }
 C4 = np.array([[1.0, 0.0, 1.0, -1.0], [0.0, 1.0, -1.0, 1.0], [1.0, 1.0, 0.0, 0.0]])
 
+LOW = 2**64 - 1
 Points = dict[str, dict[str, float]]
 
 
@@ -66,6 +68,23 @@ def curve(points: Points, series: str) -> tuple[np.ndarray, np.ndarray]:
 
 def curve_of(points: Points, series: str) -> np.ndarray:
     return np.array(list(points[series].values()))
+
+
+def drawn_normals(requirement: str, study: str, count: int) -> np.ndarray:
+    """What a study draws first at seed 1: SplitMix64 from a hash of its id and name, then Box and Muller."""
+    state = 0xCBF29CE484222325
+    for letter in (requirement + study).encode():
+        state = (state ^ letter) * 0x100000001B3 & LOW
+    state = state + 0xD1342543DE82EF95 & LOW
+    state = (state ^ state >> 32) * 0xD6E8FEB86659FD93 & LOW
+    state ^= state >> 32
+    uniform = np.empty((count, 2))
+    for place in np.ndindex(*uniform.shape):
+        state = state + 0x9E3779B97F4A7C15 & LOW
+        mixed = (state ^ state >> 30) * 0xBF58476D1CE4E5B9 & LOW
+        mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EB & LOW
+        uniform[place] = ((mixed ^ mixed >> 31) >> 11) * 2.0**-53
+    return np.sqrt(-2 * np.log(1 - uniform[:, 0])) * np.cos(2 * np.pi * uniform[:, 1])
 
 
 def softmax(s: np.ndarray) -> np.ndarray:
@@ -163,6 +182,22 @@ def test_a_sink_takes_all_of_softmax(folder: Path) -> None:
     points = table(folder, "sink")
     spec.check("CETA-33", abs(points["softmax"]["16"] / 23 - 1), 1e-3)
     spec.check("CETA-33", max(points["softmax/exact"].values()), 1e-6)
+
+
+def test_elastic_rounds_hold_a_sink_back(folder: Path) -> None:
+    points = table(folder, "sink")
+    soft, exact = curve_of(points, "softmax"), curve_of(points, "softmax/exact")
+    shifts, elastic = curve(points, "elastic:0.5,4")
+    scores = drawn_normals("CETA-33", "sink", 24 * 24).reshape(24, 24)
+    everything, raised = np.ones(scores.shape, bool), np.arange(24) == 3
+    moved = [scores + shift * raised for shift in shifts]
+    # Four rounds of sums of 24 weights, each weight within a few units.
+    near = 4 * 24 * 8 * U64
+    wanted = [oracles.elastic(s, everything, 1.0, 0.5, 4).sum(0) - 1 for s in moved]
+    spec.check("CETA-33", np.abs(elastic - np.abs(wanted).max(-1)).max(), near)
+    wanted = [softmax(s).sum(0) - 1 for s in moved]
+    spec.check("CETA-33", np.abs(soft - np.abs(wanted).max(-1)).max(), near)
+    spec.check_true("CETA-33", all(exact < elastic) and all(elastic < soft))
 
 
 def test_two_permutations_meet_the_sharp_bound(folder: Path) -> None:
