@@ -115,6 +115,12 @@ static void test_foreign_text_is_inert(void **state) {
     if (kept == NULL) unlink(path);
 }
 
+static tool_report *plain_page(void) {
+    tool_report *report = tool_report_open("t", "l");
+    assert_non_null(report);
+    return report;
+}
+
 static void test_nothing_half_written(void **state) {
     (void)state;
     char folder[] = "/tmp/otattn-report-XXXXXX";
@@ -123,7 +129,7 @@ static void test_nothing_half_written(void **state) {
     (void)snprintf(path, sizeof path, "%s/page.html", folder);
     tool_error error;
 
-    tool_report *report = tool_report_open("t", "l");
+    tool_report *report = plain_page();
     json_t *datasets = json_object();
     tool_figure figure = {"no_such_figure", "t", datasets, "c", "a", NULL};
     tool_report_figure(report, &figure);
@@ -134,8 +140,7 @@ static void test_nothing_half_written(void **state) {
 
     assert_int_equal(tool_report_close(hostile_page(), path, false, &error), 0);
     char *first = read_file(path);
-    assert_int_equal(tool_report_close(tool_report_open("t", "l"), path, false, &error),
-                     TOOL_EXIT_USAGE);
+    assert_int_equal(tool_report_close(plain_page(), path, false, &error), TOOL_EXIT_USAGE);
     char *second = read_file(path);
     assert_string_equal(first, second);
     free(first);
@@ -145,8 +150,7 @@ static void test_nothing_half_written(void **state) {
     assert_int_equal(rmdir(folder), 0);
 
     (void)snprintf(path, sizeof path, "%s/page.html", folder);
-    assert_int_equal(tool_report_close(tool_report_open("t", "l"), path, false, &error),
-                     TOOL_EXIT_IO);
+    assert_int_equal(tool_report_close(plain_page(), path, false, &error), TOOL_EXIT_IO);
 }
 
 static char *drawn(tool_shades shades, int width, size_t map_count) {
