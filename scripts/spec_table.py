@@ -2,9 +2,10 @@
 
     spec_table.py LOG [GROUP ...]      LOG is what the tests wrote (OTATTN_SPEC_LOG)
 
-An id is covered when at least one check of it ran and none failed; the row shows the check that came
-closest to its tolerance, where a test has one of its own: `otattn verify` has one of every id, and ids
-that it alone checks are listed. An id in the log that tests/requirement_ids.txt lacks is an error.
+An id is covered when at least one check of it ran and none failed. The row shows the check that came
+closest to its tolerance; checks of `otattn verify`, which has one of every id, come behind those of
+tests, and ids that it alone checks are listed. An id in the log that tests/requirement_ids.txt lacks is
+an error.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ typedef struct ota_row_parameters {
 } ota_row_parameters;
 
 /* What an online row may miss of its mass: rounding of its own sums, and of what earlier rows took from the capacities, which
- * are of another size than the row. A light row misses at most what is no error of any row. */
+ * are of another size than the row; of the latter at most 1e-9 of the row's mass. */
 static inline double ota_online_slack(const ota_row_parameters *row, int64_t count, double mu) {
     const double unit = 4.0 * 1.2e-16 * (double)(count + 1);
     return fmax(unit * mu, fmin(unit * row->capacity, 1.0e-9 * mu));

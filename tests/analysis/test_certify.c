@@ -134,8 +134,8 @@ static void norms_are_exact(void **unused) {
     enum { ROWS = 4, COLUMNS = 8 };
     uint64_t state = 71;
     for (int draw = 0; draw < 50; draw++) {
-        double s[ROWS * COLUMNS], t[ROWS * COLUMNS], p[ROWS * COLUMNS] = {0},
-                                                              q[ROWS * COLUMNS] = {0};
+        double s[ROWS * COLUMNS], t[ROWS * COLUMNS];
+        double p[ROWS * COLUMNS] = {0}, q[ROWS * COLUMNS] = {0};
         double points[ROWS * 2], sup = 0.0, l1 = 0.0, longest = 0.0, norm;
         for (int i = 0; i < ROWS * COLUMNS; i++) {
             s[i] = whole(&state, -9, 9);

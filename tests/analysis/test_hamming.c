@@ -196,6 +196,7 @@ static void large_vocabulary(void **unused) {
                          OTA_OK);
         spec_check("DER-05", (double)result.rounds, 5.0);
         spec_check("DER-05", marginal_error(p, q, u, v, VOCABULARY, epsilons[e]), 2e-15);
+        spec_check("DER-05", result.marginal_error, 2e-15);
         const double start = upper_start(p, q, VOCABULARY, epsilons[e]);
         spec_check("DER-28", result.theta / start - 1.0, 1e-13);
         assert_int_equal(ota_hamming(p, p, VOCABULARY, epsilons[e], OTA_HAMMING_NEWTON, 0.0, 0,
@@ -209,6 +210,7 @@ static void large_vocabulary(void **unused) {
         OTA_OK);
     spec_check("TOT-16", (double)result.rounds, 5.0);
     spec_check("TOT-16", marginal_error(p, q, u, v, VOCABULARY, 1.0), 1e-10);
+    spec_check("TOT-16", result.marginal_error, 1e-10);
     free(p), free(q), free(u), free(v);
 }
 

@@ -146,7 +146,7 @@ static void load_head(const ota_resolved *r, const ota_arrays *a, int64_t b, int
         if (caps) {
             h->nu[j] = problem->cap *
                        (ota_judge_has_column_mass(r) ? ota_judge_column_mass(r, b, hd, j) : 1.0);
-            h->most = j == 0 ? h->nu[0] : fmax(h->most, h->nu[j]);
+            h->capacity = j == 0 ? h->nu[0] : fmax(h->capacity, h->nu[j]);
             if (h->rule == OTA_COLUMNS_ONLINE && ota_array_present(&a->remaining))
                 h->nu[j] = ota_array_get(&a->remaining, b, hd, 0, j);
         } else {

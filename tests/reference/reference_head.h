@@ -11,7 +11,7 @@ typedef struct ota_reference_head {
     double *s;         /* [n][m], -inf = forbidden */
     double *mu;        /* [n], 0 for empty rows */
     double *nu;        /* [m] targets; capacities for capped and online, upper bounds for bounded */
-    double most;       /* online: the largest capacity before any row took of it */
+    double capacity;   /* online: the largest of a key, before any row took of it */
     double floor;      /* bounded: least sums in units of nu */
     double *lambda;    /* [m] elastic */
     double *cap;       /* [n][m] entry caps; NULL: none */

@@ -78,10 +78,10 @@ static double fill_greedily(const ota_reference_head *h, int64_t i, double *p, d
 }
 
 /* What row i may miss of its mass: rounding of its sums, and of what earlier rows took of a key, which is rounded at the
- * size of the key's capacity. A light row misses no more than 1e-9 of itself. */
+ * size of the key's capacity. Of the latter at most 1e-9 of the row's mass. */
 static double allowance(const ota_reference_head *h, int64_t i) {
     const double rounding = 4.0 * DBL_EPSILON * (double)(h->m + 1);
-    return fmax(rounding * h->mu[i], fmin(rounding * h->most, 1e-9 * h->mu[i]));
+    return fmax(rounding * h->mu[i], fmin(rounding * h->capacity, 1e-9 * h->mu[i]));
 }
 
 ota_status ota_reference_online(ota_reference_head *h) {

@@ -185,7 +185,10 @@ static void linear_and_log_agree(void **unused) {
         assert_int_equal(solve_by(x, "ceta", solvers[which], 1.0, 0.0), OTA_FIXED_ITERS);
         for (int64_t i = 0; i < 10; i++) {
             double sum = 0.0;
-            for (int64_t j = 0; j < 10; j++) sum += x->p[i * 10 + j];
+            for (int64_t j = 0; j < 10; j++) {
+                spec_check_true("TOT-13", x->p[i * 10 + j] >= 0.0);
+                sum += x->p[i * 10 + j];
+            }
             spec_check("TOT-13", fabs(sum - 1.0), 10.0 * DBL_EPSILON);
         }
         free(x);
