@@ -358,10 +358,11 @@ static void later_queries_change_no_earlier_row(void **unused) {
         t = head_make(0, all_methods[k], N, M, s);
         for (int j = 0; j < M; j++) t->s[(N - 1) * M + j] = cos((double)j);
         solved(t);
-        assert_memory_equal(first, t->p, (N - 1) * M * sizeof(double));
+        const char *ids = !ordered                          ? ""
+                          : names(all_methods[k], "prefix") ? "DER-04 CETA-26"
+                                                            : "DER-23";
+        spec_check_true(ids, memcmp(first, t->p, (N - 1) * M * sizeof(double)) == 0);
         assert_memory_not_equal(first + (N - 1) * M, t->p + (N - 1) * M, M * sizeof(double));
-        if (names(all_methods[k], "prefix")) spec_check_true("DER-04 CETA-26", true);
-        if (names(all_methods[k], "online")) spec_check_true("DER-23", true);
     }
 }
 

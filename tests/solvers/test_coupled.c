@@ -286,6 +286,32 @@ static void one_fixed_point(void **unused) {
     free(y);
 }
 
+/* Rounds that lambda shortens are a path: plans of equal lambda times rounds are near in l1/n. */
+static void equal_times(void **unused) {
+    (void)unused;
+    enum { N = 24 };
+    static const struct {
+        const char *few, *many;
+        double near;
+    } times[] = {{"elastic:0.25,4", "elastic:0.05,20", 1.6e-2},
+                 {"elastic:0.25,16", "elastic:0.05,80", 3.6e-3}};
+    stage *x = set_stage(N, N), *y = set_stage(N, N);
+    for (uint64_t draw = 43; draw < 47; draw++) {
+        fill_normal(x, draw);
+        memcpy(y->s, x->s, sizeof x->s);
+        for (int k = 0; k < 2; k++) {
+            double apart = 0.0;
+            assert_int_equal(solve_by(x, times[k].few, "auto", 1.0, 0.0), OTA_FIXED_ITERS);
+            assert_int_equal(solve_by(y, times[k].many, "auto", 1.0, 0.0), OTA_FIXED_ITERS);
+            for (int cell = 0; cell < N * N; cell++) apart += fabs(x->p[cell] - y->p[cell]);
+            spec_check("DER-06", apart / N, times[k].near);
+            assert_true(apart > 0.0);
+        }
+    }
+    free(x);
+    free(y);
+}
+
 /* Eigenvalues of a symmetric matrix by Jacobi rotations. */
 static void eigenvalues(double *a, int n, double *values) {
     for (int sweep = 0; sweep < 60; sweep++) {
@@ -651,6 +677,7 @@ int main(void) {
         cmocka_unit_test(limits),
         cmocka_unit_test(elastic_is_sinkhorn_at_one),
         cmocka_unit_test(one_fixed_point),
+        cmocka_unit_test(equal_times),
         cmocka_unit_test(predicted_rates),
         cmocka_unit_test(relaxed_constant_mode),
         cmocka_unit_test(relaxation),
