@@ -1,6 +1,7 @@
 /* Transport at Hamming cost (group B) and the numerical rules of group I [TOT-15..18, TOT-105..112, DER-05,
  * DER-26..28]. p, q [V]; S, P [n][m]. */
-#define _POSIX_C_SOURCE 200809L
+#define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -410,19 +411,20 @@ static double peak_bytes(void) {
 
 /* What `work` on `size` keys adds to the resident memory of a process of its own, its arrays included, per key. */
 static double resident_bytes(trial *t, int64_t size, bool (*work)(int64_t size)) {
-    int ends[2];
-    double bytes = NAN;
-    if (pipe(ends) != 0) return NAN;
+    double *grown =
+        mmap(NULL, sizeof *grown, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (grown == MAP_FAILED) return NAN;
     const pid_t child = fork();
     if (child == 0) {
         const double before = peak_bytes();
-        const double grown = work(size) ? peak_bytes() - before : (double)NAN;
-        _exit(write(ends[1], &grown, sizeof grown) != (ssize_t)sizeof grown);
+        const bool done = work(size);
+        *grown = peak_bytes() - before;
+        _exit(!done);
     }
-    (void)close(ends[1]);
-    if (child < 0 || read(ends[0], &bytes, sizeof bytes) != (ssize_t)sizeof bytes) bytes = NAN;
-    (void)close(ends[0]);
-    if (child > 0) (void)waitpid(child, NULL, 0);
+    int status;
+    const bool done = child > 0 && waitpid(child, &status, 0) == child && status == 0;
+    const double bytes = done ? *grown : (double)NAN;
+    (void)munmap(grown, sizeof *grown);
     return seen_number(t, bytes / (double)size);
 }
 

@@ -104,7 +104,10 @@ static double parameters_counted(trial *t) {
         ota_model_facts facts = {.size = sizeof facts};
         int count;
         weight *tensors = statement_gpt2_tensors(&models[k].sizes, &count);
-        if (tensors == NULL || !statement_make_folder(folder)) return NAN;
+        if (tensors == NULL || !statement_make_folder(folder)) {
+            free(tensors);
+            return NAN;
+        }
         if (statement_write_gpt2(t, folder, &models[k].sizes, tensors, count) &&
             ota_model_open(&model, folder, NULL, NULL) == OTA_OK)
             (void)ota_model_describe(model, &facts, NULL);
@@ -182,9 +185,10 @@ static bool is_accepted(const char *path) {
     struct stat file;
     ota_tensors *table = NULL;
     const int descriptor = open(path, O_RDONLY);
-    if (descriptor < 0 || fstat(descriptor, &file) != 0) return true;
-    const ota_status status =
-        ota_safetensors_open(&table, descriptor, (int64_t)file.st_size, path, NULL, NULL);
+    if (descriptor < 0) return true;
+    ota_status status = OTA_OK;
+    if (fstat(descriptor, &file) == 0)
+        status = ota_safetensors_open(&table, descriptor, (int64_t)file.st_size, path, NULL, NULL);
     ota_tensors_free(table);
     (void)close(descriptor);
     return status == OTA_OK;
