@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "models/checkpoint/weights.h"
 #include "models/kernels/ops.h"
 #include "otattn_model.h"
 
@@ -94,20 +95,22 @@ static float wanted(ota_stored type, const unsigned char *at, int k) {
 
 typedef struct format {
     const char *name;
+    int64_t number;              /* of the type in ggml's files */
     int block, bytes, halves[2]; /* where halves begin, -1: none */
 } format;
 
-static const format formats[OTA_STORED_TYPES] = {[OTA_STORED_F32] = {"F32", 1, 4, {-1, -1}},
-                                                 [OTA_STORED_F16] = {"F16", 1, 2, {0, -1}},
-                                                 [OTA_STORED_BF16] = {"BF16", 1, 2, {-1, -1}},
-                                                 [OTA_STORED_Q4_0] = {"Q4_0", 32, 18, {0, -1}},
-                                                 [OTA_STORED_Q4_1] = {"Q4_1", 32, 20, {0, 2}},
-                                                 [OTA_STORED_Q5_0] = {"Q5_0", 32, 22, {0, -1}},
-                                                 [OTA_STORED_Q5_1] = {"Q5_1", 32, 24, {0, 2}},
-                                                 [OTA_STORED_Q8_0] = {"Q8_0", 32, 34, {0, -1}},
-                                                 [OTA_STORED_Q4_K] = {"Q4_K", 256, 144, {0, 2}},
-                                                 [OTA_STORED_Q5_K] = {"Q5_K", 256, 176, {0, 2}},
-                                                 [OTA_STORED_Q6_K] = {"Q6_K", 256, 210, {208, -1}}};
+static const format formats[OTA_STORED_TYPES] = {
+    [OTA_STORED_F32] = {"F32", 0, 1, 4, {-1, -1}},
+    [OTA_STORED_F16] = {"F16", 1, 1, 2, {0, -1}},
+    [OTA_STORED_BF16] = {"BF16", 30, 1, 2, {-1, -1}},
+    [OTA_STORED_Q4_0] = {"Q4_0", 2, 32, 18, {0, -1}},
+    [OTA_STORED_Q4_1] = {"Q4_1", 3, 32, 20, {0, 2}},
+    [OTA_STORED_Q5_0] = {"Q5_0", 6, 32, 22, {0, -1}},
+    [OTA_STORED_Q5_1] = {"Q5_1", 7, 32, 24, {0, 2}},
+    [OTA_STORED_Q8_0] = {"Q8_0", 8, 32, 34, {0, -1}},
+    [OTA_STORED_Q4_K] = {"Q4_K", 12, 256, 144, {0, 2}},
+    [OTA_STORED_Q5_K] = {"Q5_K", 13, 256, 176, {0, 2}},
+    [OTA_STORED_Q6_K] = {"Q6_K", 14, 256, 210, {208, -1}}};
 
 static void elements_are_those_of_the_format(void **state) {
     static const char *const levels[] = {"portable", "avx2", "avx512"};
@@ -140,9 +143,23 @@ static void elements_are_those_of_the_format(void **state) {
     }
 }
 
+static void numbers_are_those_of_ggml(void **state) {
+    (void)state;
+    int64_t found = 0;
+    for (int type = 0; type < OTA_STORED_TYPES; type++) {
+        const ota_element *element = ota_element_of_gguf(formats[type].number);
+        assert_ptr_equal(element, ota_element_named(formats[type].name));
+        assert_int_equal(element->block, formats[type].block);
+        assert_int_equal(element->bytes, formats[type].bytes);
+    }
+    for (int64_t number = -1; number < 64; number++) found += ota_element_of_gguf(number) != NULL;
+    assert_int_equal(found, OTA_STORED_TYPES);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(elements_are_those_of_the_format),
+        cmocka_unit_test(numbers_are_those_of_ggml),
     };
     return cmocka_run_group_tests_name("elements", tests, NULL, NULL);
 }
