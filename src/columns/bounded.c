@@ -39,13 +39,13 @@ static double outside(const ota_column_sums *columns, int64_t j) {
     return c > target ? c - target : c < least ? least - c : 0.0;
 }
 
+/* A key with a price must be full, also where its sum is just below its least, and one with a reward at its least. */
 static double residual(const ota_column_sums *columns) {
     double sum = 0.0;
     for (int64_t j = 0; j < columns->count; j++) {
         const double c = ota_column_sum(columns, j), g = columns->g[j];
-        const double target = columns->target[j], beyond = outside(columns, j);
-        const double least = columns->parameters.floor * target;
-        sum += beyond > 0.0 ? beyond : g < 0.0 ? target - c : g > 0.0 ? c - least : 0.0;
+        const double target = columns->target[j], least = columns->parameters.floor * target;
+        sum += g < 0.0 ? fabs(c - target) : g > 0.0 ? fabs(c - least) : outside(columns, j);
     }
     return sum;
 }

@@ -95,6 +95,32 @@ static void capacities(void **unused) {
     assert_true(rule->residual(&columns) == 0.0);
 }
 
+/* A key with a price must be full and one with a reward at its least, wherever its sum is. */
+static void prices_of_bounds(void **unused) {
+    (void)unused;
+    static const struct {
+        double sum, g, residual;
+    } keys[] = {{0.25 - 1e-10, -0.1, 0.75 + 1e-10},
+                {0.6, -0.1, 0.4},
+                {1.1, -0.1, 0.1},
+                {1.0 + 1e-10, 0.1, 0.75 + 1e-10},
+                {0.6, 0.1, 0.35},
+                {0.2, 0.1, 0.05},
+                {0.6, 0.0, 0.0},
+                {1.1, 0.0, 0.1},
+                {0.2, 0.0, 0.05}};
+    const ota_column_rule_row *rule = ota_column_rule_of(OTA_COLUMNS_BOUNDED);
+    const double target = 1.0;
+    for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++) {
+        const ota_column_sums columns = {.count = 1,
+                                         .sum = &keys[k].sum,
+                                         .target = &target,
+                                         .g = &keys[k].g,
+                                         .parameters = {.floor = 0.25}};
+        spec_check("DER-27", fabs(rule->residual(&columns) - keys[k].residual), 1e-15);
+    }
+}
+
 /* Sums between floor T and T: g is 0 inside, lowers a sum above T and raises one below floor T. */
 static void floors(void **unused) {
     (void)unused;
@@ -218,9 +244,9 @@ static void interior_bounds(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(facts),           cmocka_unit_test(fixed_points),
-        cmocka_unit_test(capacities),      cmocka_unit_test(floors),
-        cmocka_unit_test(interior_points), cmocka_unit_test(bounds),
-        cmocka_unit_test(interior_bounds)};
+        cmocka_unit_test(facts),      cmocka_unit_test(fixed_points),
+        cmocka_unit_test(capacities), cmocka_unit_test(prices_of_bounds),
+        cmocka_unit_test(floors),     cmocka_unit_test(interior_points),
+        cmocka_unit_test(bounds),     cmocka_unit_test(interior_bounds)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
