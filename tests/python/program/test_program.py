@@ -331,7 +331,7 @@ def test_random_problems_have_no_wrong_answer(tmp_path: Path) -> None:
 
 
 def test_a_price_below_the_least_is_no_answer(tmp_path: Path) -> None:
-    """A key whose sum was a rounding below its least had kept the price of a full one, and all was called ok."""
+    """A sum a rounding below the least once kept the price of a full key, and all was called ok."""
     result = answer(tmp_path, "bench", "--random", "1", "--first", "2621841", "--seed", "21")
     assert result["wrong_ok"] == 0
     assert result["all"]["statuses"] == {"ok": 1}
