@@ -86,11 +86,10 @@ static void columns_of_a_ring_are_those_of_one_process(void **state) {
 static void column_updates_go_round(void **state) {
     (void)state;
     static const cell hard[] = {
-        {.method = "sparsemax/exact", .cap = 0.11, .temperature = 0.03},
-        {.method = "sparsemax/exact", .cap = 0.08, .masses = true, .temperature = 0.02},
+        {.method = "sparsemax/exact", .cap = 0.11, .masses = true, .temperature = 0.03},
         {.method = "sparsemax/capped:1.3", .cap = 0.11, .boolean = true, .temperature = 0.02}};
     scene *s = malloc(sizeof *s);
-    for (int k = 0; k < 3; k += test_step()) {
+    for (int k = 0; k < 2; k += test_step()) {
         draw(s, &hard[k], 3700 + (uint64_t)k);
         rows *w = &s->all;
         for (int64_t x = 0; x < ALL * N * WIDTH; x++)
@@ -98,7 +97,7 @@ static void column_updates_go_round(void **state) {
         for (int64_t i = 0; i < N; i++) w->boolean[i * N + 20] = 0;
         s->nu[21] += s->nu[20];
         s->nu[20] = 0.0;
-        s->statistics = s->gradients = true;
+        s->statistics = true;
         solve(s, w, NULL);
         if (w->status < OTA_OK) fail_msg("%s: %s", hard[k].method, w->error.message);
         cut(s, 2, OTA_SHARES_IN_ORDER, false);
