@@ -63,6 +63,16 @@ static void compare(const scene *s, int ranks) {
     }
 }
 
+/* One process, then ranks of `threads` each. */
+static void solve_both_ways(scene *s, int ranks, int threads, ota_shares order, bool uneven) {
+    solve(s, &s->all, NULL);
+    if (s->all.status < OTA_OK) fail_msg("%s: %s", s->cell->method, s->all.error.message);
+    cut(s, ranks, order, uneven);
+    s->threads = threads;
+    crew_once(ranks, order, solve_part, s);
+    compare(s, ranks);
+}
+
 static void columns_of_a_ring_are_those_of_one_process(void **state) {
     (void)state;
     scene *s = malloc(sizeof *s);
@@ -71,12 +81,7 @@ static void columns_of_a_ring_are_those_of_one_process(void **state) {
         const ota_shares order = k % 2 == 0 ? OTA_SHARES_IN_ORDER : OTA_SHARES_ZIGZAG;
         draw(s, &shares[k].cell, 3000 + (uint64_t)k);
         s->statistics = s->gradients = true;
-        solve(s, &s->all, NULL);
-        if (s->all.status < OTA_OK) fail_msg("%s: %s", s->cell->method, s->all.error.message);
-        cut(s, ranks, order, k % 3 == 1);
-        s->threads = 1 + k % 2;
-        crew_once(ranks, order, solve_part, s);
-        compare(s, ranks);
+        solve_both_ways(s, ranks, 1 + k % 2, order, k % 3 == 1);
     }
     free(s);
 }
@@ -98,11 +103,7 @@ static void column_updates_go_round(void **state) {
         s->nu[21] += s->nu[20];
         s->nu[20] = 0.0;
         s->statistics = true;
-        solve(s, w, NULL);
-        if (w->status < OTA_OK) fail_msg("%s: %s", hard[k].method, w->error.message);
-        cut(s, 2, OTA_SHARES_IN_ORDER, false);
-        crew_once(2, OTA_SHARES_IN_ORDER, solve_part, s);
-        compare(s, 2);
+        solve_both_ways(s, 2, 1, OTA_SHARES_IN_ORDER, false);
     }
     free(s);
 }
