@@ -57,6 +57,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/backend/cpu/gradient/tiles_f32.c
     src/backend/cpu/gradient/tiles_f64.c
     src/backend/cpu/kernels/kernels.c
+    src/backend/cpu/key_use.c
     src/backend/cpu/pack_f32.c
     src/backend/cpu/pack_f64.c
     src/backend/cpu/pack_pairs.c

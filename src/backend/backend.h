@@ -174,6 +174,18 @@ typedef enum ota_final_update {
     OTA_FINAL_MATCH       /* row i gives all its mass to key match[i] */
 } ota_final_update;
 
+/* Who may use a key. One that only rows without mass may use counts where masses are shared evenly among keys, and receives
+ * nothing. */
+typedef enum ota_key_use {
+    OTA_KEY_SHUT,   /* no row */
+    OTA_KEY_IDLE,   /* rows without mass alone; where scores are stored, perhaps others too */
+    OTA_KEY_REACHED /* a row with mass */
+} ota_key_use;
+
+/* key_use.c: may one of the solver's rows use the key, of those with mu > 0 or, where mu is NULL, of all? */
+bool ota_key_has_row(const ota_resolved *r, int64_t batch, int64_t head, bool transposed,
+                     const double *mu, int64_t rows, int64_t key);
+
 /* Vectors of rounds on a kernel, all of length columns, in host memory:
  *
  *     K = exp((S + a - m_i) / t),  v = exp((g - a) / t),  c_j = sum_i u_i K_ij */
@@ -182,7 +194,7 @@ typedef struct ota_kernel_state {
     double *sum;         /* c */
     double *scaling;     /* v */
     double *absorbed;    /* a, numbers of the kernel's type */
-    unsigned char *used; /* some row may use the key */
+    unsigned char *used; /* ota_key_use */
     double *history;     /* memory of the extrapolation, or NULL */
     double *u;           /* [rows] */
     bool careful;        /* to a tolerance: the first round measures the floor of the arithmetic */

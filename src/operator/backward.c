@@ -183,27 +183,6 @@ static ota_status run_implicit(ota_backward_job *job) {
 
 /* ---- unrolled --------------------------------------------------------------------------------- */
 
-/* After the kernel is formed: usable keys and the targets. Keys that only rows without mass may use have no column
- * sum, which ends the way over the kernel. */
-static void gather_reach(ota_backward_job *job, ota_kernel_rounds *rounds) {
-    ota_backward_space *s = job->space;
-    ota_head *head = &s->rounds->head;
-    double *nu = s->dense[1];
-    const bool masked = ota_is_masked(job->resolved);
-    head->mass = 0.0;
-    for (int64_t i = 0; i < head->rows; i++) head->mass += head->mu[i];
-    if (masked) ota_backward_add_chunks(s, 1, head->columns, nu);
-    const ota_settings *settings = &job->resolved->settings;
-    (void)ota_ranks_sum(settings, nu, masked ? head->columns : 0, &head->mass, 1,
-                        "the masses of backward");
-    for (int64_t j = 0; j < head->columns; j++) {
-        s->held[j] = !masked || nu[j] > 0.0;
-        nu[j] = s->held[j] ? 1.0 : 0.0;
-    }
-    if (masked) rounds->used = s->held;
-    ota_backward_targets(job, head, nu);
-}
-
 /* On all ranks, where there are many. */
 static bool all_fine(const ota_backward_job *job, bool fine) {
     double bad = fine ? 0.0 : 1.0;
@@ -301,12 +280,13 @@ static bool run_on_kernel(ota_backward_job *job, ota_status *stopped) {
         for (int64_t c = 0; c < OTA_ADJOINT_CHUNKS; c++)
             fine = fine && !(s->partial[3][c * s->lane] > 0.0);
         if (!all_fine(job, fine)) return false;
-        if (k == 0) gather_reach(job, rounds);
+        if (k == 0) ota_backward_find_targets(job, rounds);
         if (!all_fine(job, ota_kernel_rounds_rows(rounds, k))) return false;
         if (k == rounds->rounds) break;
         double *sums = rounds->c + k * rounds->column_lane;
         ota_backward_add_chunks(s, 0, r->keys, sums);
         (void)ota_ranks_sum(&r->settings, sums, r->keys, NULL, 0, "a round of backward");
+        if (k == 0) ota_backward_settle_idle(job, rounds);
         if (!ota_kernel_rounds_columns(rounds, k)) return false;
     }
     bool fine = true;

@@ -37,6 +37,10 @@ void ota_backward_targets(const ota_backward_job *job, const ota_head *head, dou
 /* Fixed rounds as forward ran them on the scores in space->matrix, not yet replayed; masses and flags of usable
  * keys lie in the space. */
 void ota_backward_rounds(ota_backward_job *job, ota_head *head, ota_unrolled *rounds);
+/* Of rounds on their kernel, once it is formed: usable keys and the targets. */
+void ota_backward_find_targets(ota_backward_job *job, ota_kernel_rounds *rounds);
+/* After their first column sums: which keys without one do rows with mass reach? All ranks know the sums. */
+void ota_backward_settle_idle(ota_backward_job *job, const ota_kernel_rounds *rounds);
 
 /* backward_layout.c: how many heads are walked side by side; reserves the workspace (measuring or placed). */
 int ota_backward_walkers(const ota_plan *plan);

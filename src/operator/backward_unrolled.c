@@ -121,3 +121,45 @@ void ota_backward_rounds(ota_backward_job *job, ota_head *head, ota_unrolled *ro
                              .gradient = s->gradient,
                              .sums = {.row = s->dense[7], .column = s->vectors}};
 }
+
+/* ---- on their kernel ----------------------------------------------------------------------------- */
+
+void ota_backward_find_targets(ota_backward_job *job, ota_kernel_rounds *rounds) {
+    ota_backward_space *s = job->space;
+    ota_head *head = &s->rounds->head;
+    double *nu = s->dense[1];
+    const bool masked = ota_is_masked(job->resolved);
+    head->mass = 0.0;
+    for (int64_t i = 0; i < head->rows; i++) head->mass += head->mu[i];
+    if (masked) ota_backward_add_chunks(s, 1, head->columns, nu);
+    const ota_settings *settings = &job->resolved->settings;
+    (void)ota_ranks_sum(settings, nu, masked ? head->columns : 0, &head->mass, 1,
+                        "the masses of backward");
+    for (int64_t j = 0; j < head->columns; j++) {
+        s->held[j] = !masked || nu[j] > 0.0 ? OTA_KEY_REACHED : OTA_KEY_SHUT;
+        nu[j] = s->held[j] != OTA_KEY_SHUT ? 1.0 : 0.0;
+    }
+    if (masked) rounds->used = s->held;
+    ota_backward_targets(job, head, nu);
+}
+
+void ota_backward_settle_idle(ota_backward_job *job, const ota_kernel_rounds *rounds) {
+    const ota_resolved *r = job->resolved;
+    ota_backward_space *s = job->space;
+    ota_head *head = &s->rounds->head;
+    double *reached = s->dense[1];
+    bool any = false;
+    for (int64_t j = 0; j < head->columns && rounds->used != NULL; j++)
+        any |= s->held[j] == OTA_KEY_REACHED && !(rounds->c[j] > 0.0);
+    if (!any) return;
+    for (int64_t j = 0; j < head->columns; j++) {
+        reached[j] = rounds->c[j] > 0.0 ||
+                     (s->held[j] == OTA_KEY_REACHED &&
+                      ota_key_has_row(r, job->batch, job->head, false, head->mu, head->rows, j));
+    }
+    (void)ota_ranks_most(&r->settings, reached, head->columns, "the keys that mass reaches");
+    for (int64_t j = 0; j < head->columns; j++) {
+        if (s->held[j] == OTA_KEY_REACHED && !(reached[j] > 0.0)) s->held[j] = OTA_KEY_IDLE;
+    }
+    ota_backward_targets(job, head, reached);
+}

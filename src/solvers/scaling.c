@@ -26,7 +26,7 @@ bool ota_scaling_begin(ota_scaling *s) {
     const bool balanced = rule->balanced, sink = head->sink > -INFINITY;
     double total = 0.0, least = 0.0;
     for (int64_t j = 0; j < head->columns; j++) {
-        const bool used = s->used == NULL || s->used[j] != 0;
+        const bool used = s->used == NULL || s->used[j] == OTA_KEY_REACHED;
         /* A solve to a tolerance names such a key and refuses. */
         const bool shut = balanced && !used && !head->settings->fixed;
         if (shut && head->nu[j] > head->mass_tolerance * head->mass) return false;
@@ -66,7 +66,7 @@ ota_scaling_state ota_scaling_step(ota_scaling *s) {
             step = ota_head_step(head, j, t);
             divides = ota_column_step_divides(step);
         }
-        if ((s->used != NULL && s->used[j] == 0) || !(s->scaling[j] > 0.0)) continue;
+        if ((s->used != NULL && s->used[j] != OTA_KEY_REACHED) || !(s->scaling[j] > 0.0)) continue;
         if (!(step.gain > 0.0)) continue;
         const double a = s->absorbed[j];
         if (!(s->sum[j] > least_sum[head->narrow])) return OTA_SCALING_LOST;

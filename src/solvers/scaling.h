@@ -17,7 +17,7 @@ typedef struct ota_scaling {
     double *sum;               /* [columns] c */
     double *scaling;           /* [columns] v */
     double *absorbed;          /* [columns] a, numbers of the kernel's type */
-    const unsigned char *used; /* [columns] some row may use the key */
+    const unsigned char *used; /* [columns] ota_key_use, or NULL: a row with mass may use each */
 } ota_scaling;
 
 /* What a step leaves. */

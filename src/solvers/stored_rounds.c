@@ -69,7 +69,8 @@ static bool share_first(ota_head *head) {
     double *used = kernel->target; /* until the masses are allotted */
     for (int64_t j = 0; j < head->columns && kernel->masked; j++) used[j] = kernel->used[j];
     if (kernel->masked && !ota_ranks_most(s, used, head->columns, "the keys in use")) return false;
-    for (int64_t j = 0; j < head->columns && kernel->masked; j++) kernel->used[j] = used[j] > 0.0;
+    for (int64_t j = 0; j < head->columns && kernel->masked; j++)
+        kernel->used[j] = (unsigned char)used[j];
     return true;
 }
 

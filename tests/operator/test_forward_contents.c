@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "backend_wrap.h"
 #include "one_head.h"
 
 /* ---- zero sizes ---------------------------------------------------------------------------------- */
@@ -478,12 +479,52 @@ static void a_wide_range_loses_nothing_unsaid(void **unused) {
     }
 }
 
+/* Padding behind a causal mask: its rows have no mass, and its keys, which no other row may use, bounds and penalties. Plans whose
+ * scores are streamed are those of the rows without it, too. */
+static void padding_takes_no_part(void **unused) {
+    (void)unused;
+    enum { MOST = 400, PADDING = 20, WIDTH = 3 };
+    static const char *const methods[] = {"softmax/relaxed:0.7", "softmax/elastic:0.3,4",
+                                          "softmax/capped:1.5", "softmax/bounded:0,1.5"};
+    static double q[MOST * WIDTH], keys[MOST * WIDTH], v[MOST * WIDTH], mass[MOST], ones[MOST];
+    static double out[3][MOST * WIDTH];
+    random_scores(q, MOST * WIDTH, 1.0, 71);
+    random_scores(keys, MOST * WIDTH, 1.0, 72);
+    random_scores(v, MOST * WIDTH, 1.0, 73);
+    for (int i = 0; i < MOST; i++) mass[i] = i < MOST - PADDING ? 1.0 : 0.0, ones[i] = 1.0;
+    const ota_support causal = {.kind = OTA_SUPPORT_CAUSAL};
+    for (size_t k = 0; k < sizeof methods / sizeof methods[0]; k++) {
+        for (int turn = 0; turn < 3; turn++) { /* without padding, with it, streamed */
+            const int64_t n = turn == 0 ? MOST - PADDING : MOST;
+            ota_problem problem = {.size = sizeof problem, .supports = &causal, .support_count = 1};
+            const bool streamed = turn == 2 && !on_other_backend(); /* which stores all scores */
+            ota_options options = {
+                .size = sizeof options, .threads = 1, .workspace_limit = streamed ? 900000 : 0};
+            ota_arrays arrays = {.size = sizeof arrays};
+            ota_error error;
+            assert_int_equal(ota_method_parse(methods[k], &problem, &options, &error), OTA_OK);
+            problem.queries = ota_array_of(q, OTA_F64, 1, 1, n, WIDTH);
+            problem.keys = ota_array_of(keys, OTA_F64, 1, 1, n, WIDTH);
+            problem.row_mass = ota_array_of(mass, OTA_F64, 1, 1, 1, n);
+            problem.column_mass = ota_array_of(ones, OTA_F64, 1, 1, 1, n);
+            arrays.values = ota_array_of(v, OTA_F64, 1, 1, n, WIDTH);
+            arrays.out = ota_array_of(out[turn], OTA_F64, 1, 1, n, WIDTH);
+            const ota_status got = ota_attend(&problem, &options, &arrays, NULL, &error);
+            if (got < 0) fail_msg("%s, turn %d: %s", methods[k], turn, error.message);
+            if (turn > 0)
+                spec_check("TOT-02 TOT-48", distance(out[0], out[turn], (MOST - PADDING) * WIDTH),
+                           1e-7);
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(zero_sizes_touch_no_pointer),
         cmocka_unit_test(forbidden_values_have_no_effect),
         cmocka_unit_test(masked_contents_have_no_effect),
         cmocka_unit_test(massless_queries_take_no_part),
+        cmocka_unit_test(padding_takes_no_part),
         cmocka_unit_test(nonfinite_rows),
         cmocka_unit_test(errors_of_all_heads_count),
         cmocka_unit_test(nonfinite_values),

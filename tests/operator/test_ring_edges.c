@@ -35,6 +35,11 @@ static const cell cells[] = {
     {.method = "softmax/relaxed:0.7{rounds=5}", .masses = true, .boolean = true},
     {.method = "softmax/relaxed:0.7{tolerance=1e-9}", .masses = true, .boolean = true},
     {.method = "softmax/elastic:0.5,4", .masses = true, .boolean = true},
+    {.method = "softmax/elastic:0.5,4", .masses = true, .boolean = true, .even = true},
+    {.method = "softmax/bounded:0,1.3{tolerance=1e-9}",
+     .masses = true,
+     .boolean = true,
+     .even = true},
 };
 enum { CELLS = (int)(sizeof cells / sizeof cells[0]) };
 
@@ -48,6 +53,13 @@ static void no_mass(rows *w) { w->mu[2] = w->mu[9] = w->mu[N - 1] = 0.0; }
 static void no_keys(rows *w) {
     for (int j = 0; j < N; j++) w->boolean[0 * N + j] = w->boolean[13 * N + j] = 0;
     for (int i = 0; i < N; i++) w->boolean[i * N + 4] = 0;
+}
+
+/* Two keys that only rows without mass may use. */
+static void idle_keys(rows *w) {
+    no_mass(w);
+    for (int i = 0; i < N; i++) w->boolean[i * N + 6] = w->boolean[i * N + N - 1] = 0;
+    w->boolean[2 * N + 6] = w->boolean[9 * N + 6] = w->boolean[(N - 1) * N + N - 1] = 1;
 }
 
 static void put(double *wide, float *narrow, int64_t at, double number) {
@@ -80,6 +92,7 @@ typedef struct edge {
 static const edge edges[] = {{"none", no_edge, false},
                              {"rows without mass", no_mass, false},
                              {"rows without keys", no_keys, false},
+                             {"keys of rows without mass", idle_keys, false},
                              {"queries that are no numbers", no_numbers, false},
                              {"keys that are not finite", infinite_keys, false},
                              {"values that are not finite", infinite_values, true}};

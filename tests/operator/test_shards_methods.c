@@ -25,6 +25,7 @@ typedef struct cell {
     const char *method, *solver;
     double rows; /* RHO of relaxed rows, or 0 */
     bool causal, dense, masses, sink, sharp, narrow, repeated, fixed, blocks;
+    bool idle;  /* the last row has no mass, and behind a causal mask its key no row that has */
     double cap; /* of every pair, or 0 */
     bool caps;  /* one of every pair */
 } cell;
@@ -61,6 +62,12 @@ static const cell cells[] = {
     {.method = "softmax/relaxed:0.7", .sharp = true, .repeated = true, .cap = 0.05},
     {.method = "softmax/bounded:0.4,1.8", .sharp = true, .repeated = true, .cap = 0.07},
     {.method = "entmax:0.7/exact", .sharp = true, .repeated = true, .cap = 0.07},
+    {.method = "softmax/relaxed:0.7", .causal = true, .masses = true, .idle = true},
+    {.method = "softmax/elastic:0.3,4",
+     .causal = true,
+     .masses = true,
+     .idle = true,
+     .fixed = true},
     {.method = "softmax/exact{rounds=130}", .masses = true, .fixed = true},
 };
 enum { CELLS = (int)(sizeof cells / sizeof cells[0]) };
@@ -229,7 +236,7 @@ static void draw(scene *s, const cell *c, uint64_t seed) {
     for (int64_t k = 0; k < HEADS * N * N; k++) w->caps[k] = 0.07 + 0.3 * uniform();
     for (int64_t k = 0; k < N; k++) {
         w->rows[k] = k;
-        total[0] += w->mu[k] = 0.5 + uniform();
+        total[0] += w->mu[k] = c->idle && k == N - 1 ? 0.0 : 0.5 + uniform();
         total[1] += w->nu[k] = 0.5 + uniform();
     }
     for (int64_t k = 0; k < N; k++) w->nu[k] *= total[0] / total[1];
@@ -335,11 +342,11 @@ static void compare(const scene *s, const share *p) {
         expect(c, "gradient column_mass", p->of_columns[j], w->of_columns[j], d);
     const ota_certificate *a = &p->certificate, *b = &w->certificate;
     expect(c, "primal", a->primal, b->primal, 100.0 * N * t);
-    expect(c, "dual", a->dual, b->dual, 100.0 * N * t);
+    if (!isnan(b->dual)) expect(c, "dual", a->dual, b->dual, 100.0 * N * t);
     expect(c, "entropy", a->entropy, b->entropy, N * t);
     expect(c, "cap_error", a->cap_error, b->cap_error, t);
     if (strchr(c->method, '/') != NULL)
-        assert_true(a->column_error <= (c->narrow ? 2.0e-5 : 1.0e-10));
+        assert_true(a->column_error <= fmax(c->narrow ? 2.0e-5 : 1.0e-10, 1.01 * b->column_error));
     assert_true(a->row_error <= (c->narrow ? 2.0e-5 : 1.0e-10));
     assert_int_equal(p->result.rounds, s->parts[0].result.rounds);
 }

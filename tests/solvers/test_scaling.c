@@ -58,7 +58,7 @@ static bench *set_up(uint64_t seed, ota_column_rule rule) {
                         .used = b.used};
     double total = 0.0;
     for (int j = 0; j < COLUMNS; j++) {
-        b.used[j] = j != UNUSED;
+        b.used[j] = j != UNUSED ? OTA_KEY_REACHED : OTA_KEY_SHUT;
         total += b.nu[j] = j == UNUSED ? 0.0 : 0.05 + uniform() * uniform();
         b.sum[j] = 0.1 + 3.0 * uniform();
         b.v[j] = j == CLOSED ? 0.0 : 0.1 + 2.0 * uniform();
@@ -102,14 +102,15 @@ static void targets(void **unused) {
     assert_false(ota_scaling_begin(&b->s));
     /* A key that nobody may use and that must receive mass: named by others, but fixed rounds end as they end. */
     b = set_up(12, OTA_COLUMNS_EXACT);
-    b->used[2] = 0;
+    b->used[2] = OTA_KEY_SHUT;
     assert_false(ota_scaling_begin(&b->s));
     b->settings.fixed = true;
     assert_true(ota_scaling_begin(&b->s));
     b = set_up(13, OTA_COLUMNS_RELAXED);
-    b->used[2] = 0;
+    b->used[2] = OTA_KEY_SHUT;
+    b->used[4] = OTA_KEY_IDLE;
     assert_true(ota_scaling_begin(&b->s));
-    assert_true(b->target[2] == 0.0 && b->target[3] == b->nu[3]);
+    assert_true(b->target[2] == 0.0 && b->target[4] == 0.0 && b->target[3] == b->nu[3]);
     /* Capacities must take the rows, unless a sink does. */
     b = set_up(14, OTA_COLUMNS_CAPPED);
     b->head.mass = 12.1;
@@ -119,7 +120,7 @@ static void targets(void **unused) {
     b->head.sink = -INFINITY;
     b->head.mass = 11.9;
     assert_true(ota_scaling_begin(&b->s));
-    b->used[2] = 0;
+    b->used[2] = OTA_KEY_SHUT;
     assert_int_equal(ota_scaling_begin(&b->s), b->nu[2] <= 0.1);
     /* What keys must have at least may not be more than the rows give. */
     b = set_up(15, OTA_COLUMNS_BOUNDED);

@@ -27,6 +27,7 @@ typedef struct cell {
     bool inside, keyed,
         whole; /* and a relative bias inside, biases a key, and a pair of every head */
     bool masses, temperatures, narrow, dropout, start;
+    bool even;          /* keys share the mass of the rows */
     bool wide;          /* in f64 whatever the type */
     double rows;        /* relaxed by this; 0: exact */
     double temperature; /* 0: 0.8 */
@@ -153,7 +154,7 @@ static inline void set(setting *to, scene *s, rows *r, const ota_communicator *w
     describe_supports(to, s, r);
     if (c->masses) {
         to->problem.row_mass = ota_array_of(r->mu, OTA_F64, 1, 1, 1, r->n);
-        if (to->problem.columns != OTA_COLUMNS_FREE)
+        if (to->problem.columns != OTA_COLUMNS_FREE && !c->even)
             to->problem.column_mass = ota_array_of(s->nu, OTA_F64, 1, 1, 1, N);
     }
     to->problem.entry_cap = c->cap;

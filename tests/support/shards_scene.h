@@ -19,6 +19,7 @@ enum { BATCH = 2, HEADS = 4, KEY_HEADS = 2, N = 37, WIDTH = 6, VALUES = 5, ALL =
 typedef struct cell {
     const char *method;
     bool causal, window, dense, alibi, relative, softcap, sink, masses, narrow, matrix, dropout;
+    bool slim; /* the first number of each query, key and value alone */
 } cell;
 
 static const cell cells[] = {
@@ -205,6 +206,10 @@ static inline void set_part(setting *now, const scene *s, part *p, ota_options *
     now->arrays.lse = ota_array_of(p->lse, OTA_F64, BATCH, HEADS, 1, p->n);
     now->arrays.column_potential = ota_array_of(p->g, OTA_F64, BATCH, HEADS, 1, N);
     now->arrays.receiver = ota_array_of(p->receiver, OTA_F64, BATCH, HEADS, 1, N);
+    if (c->slim) {
+        now->problem.queries.size[3] = now->problem.keys.size[3] = 1;
+        now->arrays.values.size[3] = now->arrays.out.size[3] = 1;
+    }
 }
 
 #endif

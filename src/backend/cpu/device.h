@@ -110,7 +110,7 @@ typedef struct ota_head_workspace {
     ota_score_range *score_ranges;              /* [OTA_CHUNKS] */
     double *history;                            /* of extrapolation.h, and g before a step */
     void *tops;                                 /* [OTA_CHUNKS][dense_stride] T */
-    unsigned char *used;                        /* [dense_stride] */
+    unsigned char *used;                        /* [dense_stride] ota_key_use */
     ota_lanes lanes;
     ota_head_place place;
 } ota_head_workspace;

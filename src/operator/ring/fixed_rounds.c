@@ -258,7 +258,7 @@ static void sum_masses(ota_plan *plan, const ota_head *head, const ota_unrolled_
                           .column_sum = head->nu,
                           .finished = true};
     for (int64_t j = 0; j < head->columns; j++)
-        s->held[j] = !head->kernel.masked || head->kernel.used[j] != 0;
+        s->held[j] = !head->kernel.masked || head->kernel.used[j] != OTA_KEY_SHUT;
     ota_ring_sum_masses(plan, &rule, found, s->held);
     /* What the columns say all ranks know, as the parameters of their rule. */
     if (plan->device->shards->ranks.to.rank == 0)

@@ -93,7 +93,7 @@ struct ota_device {
     double *nu, *lambdas, *g, *target, *sum, *scaling, *absorbed; /* [keys] */
     double *local;       /* [keys] column sums of this rank's rows */
     double *history;     /* or NULL */
-    unsigned char *used; /* [keys] */
+    unsigned char *used; /* [keys] ota_key_use */
     double key_norm;     /* largest of the keys that came by, squared */
     ota_run *run;
     const ota_gradients *wanted; /* of backward: parameters among them, or NULL */

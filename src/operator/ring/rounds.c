@@ -110,22 +110,6 @@ static void set_potentials(const ota_head *head) {
 
 /* ---- the first round ------------------------------------------------------------------------------ */
 
-/* May one of these rows with mass use the key? A key whose sum is 0 may have weights below the range of a double. */
-static bool may_use(const ota_head *head, int64_t key) {
-    const ota_device *ring = head->place;
-    const ota_resolved *r = ring->resolved;
-    for (int64_t i = 0; i < head->rows; i++) {
-        int64_t begin, end;
-        double score = 0.0;
-        if (!(head->mu[i] > 0.0)) continue;
-        ota_row_range(r, ring->unit.batch, i, r->keys, &begin, &end);
-        if (key < begin || key >= end) continue;
-        ota_row_scores_f64(r, ring->unit.batch, ring->unit.head, i, key, key + 1, &score);
-        if (score > -INFINITY) return true;
-    }
-    return false;
-}
-
 /* Masses of the rows, those that a row may not send anywhere left out. */
 static void weigh_rows(ota_head *head) {
     ota_device *ring = head->place;
@@ -153,13 +137,24 @@ static void weigh_rows(ota_head *head) {
     }
 }
 
+static bool has_row(const ota_head *head, const double *mu, int64_t key) {
+    const ota_device *ring = head->place;
+    return ota_key_has_row(ring->resolved, ring->unit.batch, ring->unit.head, false, mu, head->rows,
+                           key);
+}
+
+/* A key whose sum is 0 may have weights below the range of a double. */
 static void find_used(ota_head *head) {
     const ota_device *ring = head->place;
     ota_kernel_state *kernel = &head->kernel;
     /* How few keys a row may use is not counted: behind masks rounds are not extrapolated. */
     kernel->least_keys = kernel->masked ? 0 : head->columns;
-    for (int64_t j = 0; j < head->columns && kernel->masked; j++)
-        kernel->used[j] = ring->local[j] > 0.0 || may_use(head, j);
+    for (int64_t j = 0; j < head->columns && kernel->masked; j++) {
+        const bool reached = ring->local[j] > 0.0 || has_row(head, ring->mu, j);
+        kernel->used[j] = reached                  ? OTA_KEY_REACHED
+                          : has_row(head, NULL, j) ? OTA_KEY_IDLE
+                                                   : OTA_KEY_SHUT;
+    }
 }
 
 /* ---- what the loop asks for ----------------------------------------------------------------------- */
@@ -230,7 +225,7 @@ void ota_ring_kernel_round(ota_head *head, bool form) {
 void ota_ring_allot(ota_head *head) {
     ota_device *ring = head->place;
     for (int64_t j = 0; j < head->columns; j++)
-        ring->nu[j] = !head->kernel.masked || head->kernel.used[j] != 0 ? 1.0 : 0.0;
+        ring->nu[j] = !head->kernel.masked || head->kernel.used[j] != OTA_KEY_SHUT ? 1.0 : 0.0;
     ota_head_allot(head, ring->resolved, ring->nu, ring->lambdas);
 }
 

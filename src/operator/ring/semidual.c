@@ -110,7 +110,8 @@ bool ota_ring_load(ota_head *head) {
         head->mass += ring->mu[i];
         if (empty && mu > 0.0) head->unusable = -1;
     }
-    for (int64_t j = 0; j < head->columns; j++) head->kernel.used[j] = ring->local[j] > 0.0;
+    for (int64_t j = 0; j < head->columns; j++)
+        head->kernel.used[j] = ring->local[j] > 0.0 ? OTA_KEY_IDLE : OTA_KEY_SHUT;
     memset(ring->local, 0, (size_t)head->columns * sizeof *ring->local);
     head->range = high > low ? high - low : 0.0;
     return finite;

@@ -297,7 +297,7 @@ static ota_status move_round(ota_device *ring, const ota_head *head, int64_t rou
     if (round == 0) {
         ota_mass_rule rule = {.g = head->g, .column_sum = head->nu, .finished = true};
         for (int64_t j = 0; j < head->columns; j++)
-            s->held[j] = !head->kernel.masked || head->kernel.used[j] != 0;
+            s->held[j] = !head->kernel.masked || head->kernel.used[j] != OTA_KEY_SHUT;
         move_columns(ring, m, &rule);
     }
     for (int64_t j = 0; j < head->columns; j++) {

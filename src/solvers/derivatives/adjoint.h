@@ -129,7 +129,7 @@ typedef struct ota_kernel_rounds {
     ota_head *head; /* mu, nu, rule and g, the start */
     int64_t rounds;
     bool narrow;               /* K and the extra dimensions are f32 */
-    const unsigned char *used; /* [columns] some row may use the key; NULL: all */
+    const unsigned char *used; /* [columns] ota_key_use; NULL: a row with mass may use each */
     int64_t row_lane, column_lane;
     double *u, *f_grad; /* [rounds + 1][row_lane] bare u, dL/df of row update k */
     double *v;          /* [rounds + 1][column_lane] */

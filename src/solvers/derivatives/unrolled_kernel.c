@@ -67,7 +67,7 @@ bool ota_kernel_rounds_columns(const ota_kernel_rounds *r, int64_t round) {
     bool fine = true;
     for (int64_t j = 0; j < head->columns; j++) {
         next[j] = v[j];
-        if (r->used != NULL && r->used[j] == 0) continue;
+        if (r->used != NULL && r->used[j] != OTA_KEY_REACHED) continue;
         const double g = head->tau * log(v[j]);
         next[j] = exp(ota_unrolled_key(head, head->tau, j, g, log(c[j])).next / head->tau);
         fine = fine && c[j] > 0.0 && within(r, next[j]);
@@ -81,7 +81,7 @@ double ota_kernel_rounds_pull(ota_kernel_rounds *r, int64_t round) {
     double *y = r->y + round * r->column_lane, top = 0.0;
     for (int64_t j = 0; j < head->columns; j++) {
         y[j] = 0.0;
-        if (r->used != NULL && r->used[j] == 0) continue;
+        if (r->used != NULL && r->used[j] != OTA_KEY_REACHED) continue;
         const double g_grad = r->g_grad[j], g = head->tau * log(v[j]);
         const ota_key_update update = ota_unrolled_key(head, head->tau, j, g, log(c[j]));
         const double pull = update.by_level * g_grad;

@@ -317,7 +317,12 @@ static void weigh_kernel(ota_head_place *place) {
         bool used = false;
         for (int64_t chunk = 0; chunk < live && !used; chunk++)
             used = ((const real *)workspace->tops)[chunk * stride + j] > (real)-INFINITY;
-        workspace->used[j] = used;
+        /* A sum of 0 may be weights below the range of the type, or no mass. */
+        const bool reached =
+            used && ((double)workspace->sums[j] > 0.0 ||
+                     ota_key_has_row(device->resolved, place->batch, place->number,
+                                     device->transposed, workspace->mu, device->dense_rows, j));
+        workspace->used[j] = reached ? OTA_KEY_REACHED : used ? OTA_KEY_IDLE : OTA_KEY_SHUT;
     }
     kernel->least_keys = device->resolved->keys;
     kernel->low = INFINITY;

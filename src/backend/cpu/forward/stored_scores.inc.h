@@ -69,7 +69,7 @@ static bool weigh(ota_head_place *place) {
         if (empty && mu > 0.0) place->head->unusable = -1;
     }
     for (int64_t j = 0; j < m && workspace->used != NULL; j++)
-        workspace->used[j] = workspace->nu[j] > 0.0;
+        workspace->used[j] = workspace->nu[j] > 0.0 ? OTA_KEY_IDLE : OTA_KEY_SHUT;
     ota_allot_columns(place, total);
     place->head->range = high > low ? high - low : 0.0;
     return finite;
