@@ -53,18 +53,14 @@ static bool peel(ota_coupled *state, int64_t *unusable) {
     const ota_head *head = state->head;
     const double slack = 4.0 * DBL_EPSILON * (double)(state->pass.rows + state->pass.columns);
     double *row_left = state->pass.shift, *row_degree = state->pass.sum;
-    double *column_left = state->pass.column_lse, *column_degree = state->pass.column;
-    for (int64_t j = 0; j < state->pass.columns; j++) {
-        column_left[j] = state->pass.target[j];
-        column_degree[j] = 0.0;
-    }
+    double *column_left = state->pass.column_lse;
+    for (int64_t j = 0; j < state->pass.columns; j++) column_left[j] = state->pass.target[j];
     for (int64_t i = 0; i < state->pass.rows; i++) {
         row_left[i] = head->mu[i];
         row_degree[i] = 0.0;
         for (int64_t j = 0; j < state->pass.columns && row_left[i] > 0.0; j++) {
             if (!(column_left[j] > 0.0) || !(ota_score(&state->pass, i, j) > -INFINITY)) continue;
             row_degree[i] += 1.0;
-            column_degree[j] += 1.0;
         }
     }
     *unusable = 0;
@@ -82,7 +78,6 @@ static bool peel(ota_coupled *state, int64_t *unusable) {
             const double rest = column_left[only] - row_left[i];
             const bool filled = rest <= slack * state->pass.target[only];
             row_left[i] = 0.0;
-            column_degree[only] -= 1.0;
             column_left[only] = filled ? 0.0 : rest;
             for (int64_t k = 0; k < state->pass.rows && filled; k++) {
                 if (!(row_left[k] > 0.0) || !(ota_score(&state->pass, k, only) > -INFINITY))

@@ -169,6 +169,10 @@ static void tails_keep_their_digits(void **unused) {
     plain_softmax(z, 2, 1.0, p);
     plain_softmax(w, 2, 1.0, q);
     assert_true(fabs(p[0] - q[0]) == 0.0);
+    /* The same as given distributions: what the leader's difference loses, the others hold. */
+    const double before[3] = {3e-30, 1.0, 1e-30}, after[3] = {1e-30, 1.0, 2e-30};
+    assert_int_equal(ota_divergence_of(before, after, 3, &got, NULL), OTA_OK);
+    spec_check("TOT-109 TOT-71", fabs(got.tv / 2e-30 - 1.0), 1e-15);
     const double far[2] = {2000.0, 0.0};
     ota_tail_of(far, OTA_F64, 2, 1.0, &tail, NULL);
     assert_true(tail.mass == 0.0);

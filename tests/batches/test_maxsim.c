@@ -447,6 +447,8 @@ static void what_is_wrong_is_refused(void **state) {
     REFUSED(p.cpu = "abacus", "cpu is \"abacus\"");
     const int64_t falling[] = {0, 5, 4};
     REFUSED((p.offsets = falling, p.document_count = 2), "offsets[2] is 4, outside 5");
+    const int64_t before[] = {-1, 5, 6};
+    REFUSED((p.offsets = before, p.document_count = 2), "offsets[0] is -1, outside 0");
     const int64_t lengths[] = {0, 9, 1};
     int64_t chosen[QUERIES * DOCUMENTS * 4];
     REFUSED((p.chosen = chosen, p.top = 1), "chosen is given, but top is 1");

@@ -426,6 +426,17 @@ static void padding_changes_no_number(void **unused) {
     spec_check("TOT-48 CETA-19", fabs(t->certificate.receiver_min - alone.receiver_min), 1e-9);
 }
 
+/* A key that no query may use is not in use where a query's scores are no numbers either. */
+static void forbidden_keys_of_bad_rows_stay_forbidden(void **unused) {
+    (void)unused;
+    const double s[6] = {(double)NAN, 0.0, -INFINITY, 0.5, 0.0, -INFINITY};
+    stage *t = stage_make(0, s, 2, 3, "softmax");
+    (void)try_solve(t);
+    certify(t);
+    assert_int_equal(t->certificate.nonfinite_rows, 1);
+    assert_true(t->certificate.receiver_min > 0.5);
+}
+
 static void pruned_pairs_leave_the_dual(void **unused) {
     (void)unused;
     enum { N = 9, WIDTH = 3 };
@@ -464,6 +475,14 @@ static void pruned_pairs_leave_the_dual(void **unused) {
     with_column_mass(t, nu);
     assert_int_equal(try_solve(t), OTA_OK);
     assert_int_equal(t->result.pruned_pairs, 0);
+    certify(t);
+    spec_check("DER-24 LIT-24", fabs(t->certificate.gap), 1e-9);
+    /* All queries, one key and the sink hang together, which takes all the room of the search. */
+    t = stage_make(0, s + 3, 3, 1, "softmax/exact{prune,tolerance=1e-12}");
+    t->s[2] = 0.25;
+    with_term(t, (ota_term){.kind = OTA_TERM_SINK, .value = 0.5});
+    with_column_mass(t, nu);
+    assert_int_equal(try_solve(t), OTA_OK);
     certify(t);
     spec_check("DER-24 LIT-24", fabs(t->certificate.gap), 1e-9);
 }
@@ -559,6 +578,7 @@ int main(void) {
         cmocka_unit_test(weak_duality),
         cmocka_unit_test(measures_of_a_plan),
         cmocka_unit_test(padding_changes_no_number),
+        cmocka_unit_test(forbidden_keys_of_bad_rows_stay_forbidden),
         cmocka_unit_test(pruned_pairs_leave_the_dual),
         cmocka_unit_test(refusals),
     };

@@ -197,6 +197,8 @@ static void test_weights_that_do_not_fit(void **state) {
         const char *sentence;
     } rows[] = {
         {"{}", 0, OTA_EMISMATCH, ".: holds no tensor \"model.embed_tokens.weight\""},
+        {"{" TENSOR("embed_tokens.weight", "F32", "5,8", 0, 100) "}", 100, OTA_EFORMAT,
+         "shape and dtype make 160 bytes, data_offsets say 0 to 100"},
         {"{" TENSOR("embed_tokens.weight", "F32", "40", 0, 160) "}", 160, OTA_EMISMATCH,
          "\"embed_tokens.weight\" does not have the shape [5, 8] that the configuration implies"},
         {"{" TENSOR("embed_tokens.weight", "F32", "8,5", 0, 160) "}", 160, OTA_EMISMATCH,

@@ -586,6 +586,50 @@ static void test_threads_change_no_bit(void **state) {
     }
 }
 
+static void backwards(void *user, int64_t count,
+                      void (*body)(void *context, int64_t index, int worker), void *context) {
+    (void)user;
+    for (int64_t k = count; k-- > 0;) body(context, k, (int)(k % 3));
+}
+
+/* A bias that all queries share is summed over parts of the rows, whoever works on them in whatever order. */
+static void a_shared_bias_has_the_same_bits(void **state) {
+    (void)state;
+    enum { ROWS = 200, KEYS = 7, SIZE = 3 };
+    static double q[ROWS * SIZE], keys[KEYS * SIZE], v[KEYS * SIZE], out[ROWS * SIZE];
+    double bias[KEYS], of_bias[2][KEYS];
+    dice d = {31};
+    for (int k = 0; k < ROWS * SIZE; k++) q[k] = normal(&d);
+    for (int k = 0; k < KEYS * SIZE; k++) keys[k] = normal(&d), v[k] = normal(&d);
+    for (int k = 0; k < KEYS; k++) bias[k] = normal(&d);
+    const ota_term term = {.kind = OTA_TERM_DENSE,
+                           .array = ota_array_of(bias, OTA_F64, 1, 1, 1, KEYS)};
+    static const ota_executor executor = {.run = backwards, .threads = 3};
+    for (int turn = 0; turn < 2; turn++) {
+        ota_problem problem = {.size = sizeof problem, .terms = &term, .term_count = 1};
+        ota_options options = {.size = sizeof options,
+                               .gradients = 1,
+                               .threads = 1,
+                               .executor = turn == 1 ? &executor : NULL};
+        ota_error error;
+        assert_int_equal(ota_method_parse("entmax:1.5", &problem, &options, &error), OTA_OK);
+        problem.queries = ota_array_of(q, OTA_F64, 1, 1, ROWS, SIZE);
+        problem.keys = ota_array_of(keys, OTA_F64, 1, 1, KEYS, SIZE);
+        ota_arrays arrays = {.size = sizeof arrays};
+        arrays.values = ota_array_of(v, OTA_F64, 1, 1, KEYS, SIZE);
+        arrays.out = ota_array_of(out, OTA_F64, 1, 1, ROWS, SIZE);
+        const ota_array of_terms = ota_array_of(of_bias[turn], OTA_F64, 1, 1, 1, KEYS);
+        ota_gradients want = {.size = sizeof want, .terms = &of_terms};
+        want.out_grad = ota_array_of(q, OTA_F64, 1, 1, ROWS, SIZE);
+        ota_plan *plan = NULL;
+        assert_int_equal(ota_plan_create(&plan, &problem, SIZE, &options, &error), OTA_OK);
+        assert_int_equal(ota_forward(plan, &arrays, NULL, &error), OTA_OK);
+        assert_int_equal(ota_backward(plan, &arrays, &want, NULL, &error), OTA_OK);
+        ota_plan_free(plan);
+    }
+    assert_memory_equal(of_bias[0], of_bias[1], sizeof of_bias[0]);
+}
+
 /* Every bit of an array, in order. */
 static uint64_t print_of(const ota_array *a, uint64_t hash) {
     for (int64_t b = 0; b < a->size[0]; b++) {
@@ -957,6 +1001,7 @@ int main(void) {
                                        cmocka_unit_test(test_nonfinite_rows),
                                        cmocka_unit_test(test_single_precision),
                                        cmocka_unit_test(test_threads_change_no_bit),
+                                       cmocka_unit_test(a_shared_bias_has_the_same_bits),
                                        cmocka_unit_test(test_heads_side_by_side),
                                        cmocka_unit_test(test_refusals),
                                        cmocka_unit_test(test_plan_and_residual),

@@ -279,13 +279,13 @@ static void test_masks_and_terms(void **state) {
 static void test_large(void **state) {
     (void)state;
     judged seen = {0};
-    for (uint64_t k = 0; k < 6; k++) {
+    for (uint64_t k = 0; k < 8; k++) {
         recipe w = base(k + 1);
         w.heads = w.key_heads = k % 2 == 0 ? 1 : 3;
         w.n = k == 5 ? 800 : 200;
         w.m = k == 4 ? 1100 : 270;
         w.mask = k % 3 == 1 ? CAUSAL_BOTTOM_RIGHT : k % 3 == 2 ? WINDOW : NO_MASK;
-        w.type = w.out_type = k == 3 ? OTA_F64 : OTA_F32;
+        w.type = w.out_type = k == 3 ? OTA_F64 : k >= 6 ? OTA_BF16 : OTA_F32;
         check_problem(&w, w.type, "", &seen);
     }
     print_message("worst %.2g of the bound\n", seen.worst);

@@ -292,6 +292,29 @@ static void composition_wants_rows_that_sum_to_one(void **unused) {
     }
 }
 
+/* Rows that may use no key, and rows whose masses may differ for a penalty, are no error of the rows. */
+static void empty_and_relaxed_rows_are_no_error(void **unused) {
+    (void)unused;
+    enum { N = 5 };
+    double scores[N * N];
+    unsigned char open[N * N];
+    random_scores(scores, (int64_t)N * N, 1.0, 9);
+    for (int k = 0; k < N * N; k++) open[k] = k / N != 2;
+    static const char *const methods[] = {"softmax", "entmax:1.5", "softmax/relaxed:0.7"};
+    for (int k = 0; k < 3; k++) {
+        head *t = head_make(0, methods[k], N, N, scores);
+        t->arrays.out = ota_array_of(t->out, OTA_F64, 1, 1, N, N);
+        t->arrays.values = ota_array_of(t->v, OTA_F64, 1, 1, N, N);
+        t->supports[0].kind = OTA_SUPPORT_BOOLEAN;
+        t->supports[0].array = ota_array_of(open, OTA_BOOL, 1, 1, N, N);
+        t->problem.support_count = 1;
+        if (k == 2) t->problem.rows = OTA_ROWS_RELAXED, t->problem.row_strength = 0.5;
+        (void)solved(t);
+        assert_int_equal(t->result.empty_rows, 1);
+        assert_true(t->result.row_error <= 1e-14);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(online_rows_without_room_are_infeasible),
                                        cmocka_unit_test(interior_points_know_no_units),
@@ -302,6 +325,7 @@ int main(void) {
                                        cmocka_unit_test(relaxed_rows_say_that_they_overflow),
                                        cmocka_unit_test(hard_plans_report_their_errors),
                                        cmocka_unit_test(newton_reaches_cold_plans),
+                                       cmocka_unit_test(empty_and_relaxed_rows_are_no_error),
                                        cmocka_unit_test(composition_wants_rows_that_sum_to_one)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

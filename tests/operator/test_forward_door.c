@@ -505,6 +505,9 @@ static void every_option_is_described(void **unused) {
     door_make(t, "softmax/exact");
     describe(text, sizeof text);
     assert_null(strstr(text, "relaxation:"));
+    /* Scores in f64 are worked on in f64 without anyone's promotion. */
+    assert_non_null(strstr(text, "f64 inside"));
+    assert_null(strstr(text, "promoted"));
 }
 
 /* Sizes whose product no int64 holds: undefined arithmetic would be a finding of the sanitizer. */

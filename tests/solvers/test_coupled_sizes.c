@@ -124,6 +124,16 @@ static void peeled(void **unused) {
     (void)snprintf(wanted, sizeof wanted, "at least %d of %d allowed pairs", (int)(n - 1),
                    (int)(n * n - (n - 1)));
     spec_check_true("DER-24", strstr(h.result.sentence, wanted) != NULL);
+    /* And the others have two keys besides, in a ring, from which no more can be peeled. */
+    for (int64_t i = 0, k = 0; i < n; i++) {
+        if (i == 7) continue;
+        const int64_t next = (k + 1) % (n - 1);
+        forbid(&h, i, 1, n);
+        h.s[i * n + 1 + k] = h.s[i * n + 1 + next] = 0.5;
+        k++;
+    }
+    assert_int_equal(run(&h, "ceta", "newton", 1.0, 1e-9), OTA_INFEASIBLE);
+    assert_int_equal(h.result.unusable_pairs, n - 1);
     /* Two queries have the same key alone. */
     forbid(&h, 9, 1, n);
     assert_int_equal(run(&h, "ceta", "newton", 1.0, 1e-9), OTA_INFEASIBLE);
@@ -137,6 +147,29 @@ static void peeled(void **unused) {
     assert_int_equal(h.result.unusable_pairs, n * (n - 1) / 2);
     spec_check_true("DER-24", strstr(h.result.sentence, "only the identity is left") != NULL);
     spec_check_true("DER-24", strstr(h.result.sentence, "at least") == NULL);
+    free_head(&h);
+}
+
+/* A hundred masses of 0.3 that exceed a key of mass 30 by their rounding have a place. */
+static void peeled_to_rounding(void **unused) {
+    (void)unused;
+    enum { LIGHT = 100 };
+    const int64_t n = MANY_PAIRS;
+    head h = set_head(n, n, 630);
+    double *mu = numbers(n), *nu = numbers(n);
+    for (int64_t i = 0; i < n; i++) {
+        mu[i] = i < LIGHT ? 0.3 : 1.0;
+        nu[i] = i == 0 ? 0.3 * LIGHT : (double)(n - LIGHT) / (double)(n - 1);
+        if (i < LIGHT)
+            forbid(&h, i, 1, n);
+        else
+            forbid(&h, i, 0, 1);
+    }
+    h.problem.row_mass = ota_array_of(mu, OTA_F64, 1, 1, 1, n);
+    h.problem.column_mass = ota_array_of(nu, OTA_F64, 1, 1, 1, n);
+    assert_int_equal(run(&h, "ceta", "newton", 1.0, 1e-9), OTA_OK);
+    free(mu);
+    free(nu);
     free_head(&h);
 }
 
@@ -165,6 +198,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_a_hessian),
         cmocka_unit_test(peeled),
+        cmocka_unit_test(peeled_to_rounding),
         cmocka_unit_test(many_pairs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
