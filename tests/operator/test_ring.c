@@ -101,6 +101,28 @@ static void a_ring_is_one_process(void **state) {
     free(s);
 }
 
+/* Zigzag shares of which one rank's second piece is the longest of all, since its first is empty. */
+static void pieces_of_any_length(void **state) {
+    (void)state;
+    scene *s = malloc(sizeof *s);
+    for (int k = 0; k < CELLS; k += 3 * test_step()) {
+        draw(s, &cells[k], 500 + (uint64_t)k);
+        s->gradients = is_differentiated(s->cell);
+        solve(s, &s->all, NULL);
+        s->pieces = true;
+        for (int ranks = 2; ranks <= 4; ranks++) {
+            for (int r = 0; r < ranks; r++) {
+                const int64_t share = N * (r + 1) / ranks - N * r / ranks;
+                s->first[r][0] = s->first[r][1] = r == 1 ? 0 : share / 2;
+            }
+            cut(s, ranks, OTA_SHARES_ZIGZAG, false);
+            crew_once(ranks, OTA_SHARES_ZIGZAG, solve_part, s);
+            compare(s, ranks);
+        }
+    }
+    free(s);
+}
+
 static void the_same_bits_for_any_threads(void **state) {
     (void)state;
     static double first[3][ALL * N * VALUES], keys[3][ALL * N * WIDTH];
@@ -468,6 +490,7 @@ static void a_rank_that_fails_ends_all(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_ring_is_one_process),
+        cmocka_unit_test(pieces_of_any_length),
         cmocka_unit_test(the_same_bits_for_any_threads),
         cmocka_unit_test(tangents_are_those_of_one_process),
         cmocka_unit_test(masses_and_parameters_are_those_of_one_process),

@@ -60,6 +60,8 @@ typedef struct scene {
     rows all, part[CREW_MOST];
     double relative[HEADS * DIFFERENCES], nu[N], start[ALL * N], temperatures[HEADS];
     int64_t lengths[BATCH], blocks[4], shares[CREW_MOST];
+    int64_t first[CREW_MOST][2]; /* pieces of queries and keys, where not halves */
+    bool pieces;
     int threads;
     ota_key_course course;
     size_t limit;
@@ -206,6 +208,7 @@ static inline void solve(scene *s, rows *r, const ota_communicator *with) {
 static inline void solve_part(crew_rank *rank, void *context) {
     scene *s = context;
     rank->to.keys = s->course;
+    if (s->pieces) rank->to.first_pieces = s->first[rank->to.rank];
     solve(s, &s->part[rank->to.rank], &rank->to);
 }
 
@@ -249,7 +252,10 @@ static inline void cut(scene *s, int ranks, ota_shares order, bool uneven) {
     for (int k = 0; k < ranks; k++) {
         rows *p = &s->part[k];
         p->result.size = sizeof p->result;
-        p->n = crew_rows(s->shares, ranks, k, order, p->number);
+        int64_t firsts[CREW_MOST];
+        for (int r = 0; r < ranks; r++) firsts[r] = s->first[r][0];
+        p->n = s->pieces ? crew_rows_of_pieces(s->shares, firsts, ranks, k, p->number)
+                         : crew_rows(s->shares, ranks, k, order, p->number);
         const shares_rows mine = {p->number, p->n, N};
         shares_copy(&mine, ALL, WIDTH * sizeof(double), w->q, p->q);
         shares_copy(&mine, BATCH * KEY_HEADS, WIDTH * sizeof(double), w->k, p->k);
