@@ -456,6 +456,9 @@ static void narrow_data_is_promoted_when_it_must(void **unused) {
     spec_check_true("TOT-107", x.result.promoted == 1);
     x.options.tolerance = 1e-18;
     spec_check_true("TOT-107", solve(&x) == OTA_TOL_UNREACHABLE);
+    x.options.tolerance =
+        0x1.8p-50; /* below 16 u, which is twice the floor without the range of the scores */
+    spec_check_true("TOT-107", solve(&x) == OTA_TOL_UNREACHABLE);
     put_away(&x);
 }
 
