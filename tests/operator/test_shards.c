@@ -209,6 +209,7 @@ static void compare(const scene *s, int ranks, double tolerance) {
         compare_certificates(s, p, tolerance);
         compare_gradients(s, p, tolerance);
         assert_true(p->result.column_error <= fmax(1e-5, 2.0 * w->result.column_error));
+        assert_true(p->result.row_error <= 2.0 * w->result.row_error + 0x1p-58);
     }
 }
 
@@ -301,6 +302,27 @@ static void keys_that_rows_without_mass_see(void **state) {
     cut(s, 3, OTA_SHARES_IN_ORDER);
     crew_once(3, OTA_SHARES_IN_ORDER, solve_part, s);
     compare(s, 3, tolerance_of(&elastic));
+    free(s);
+}
+
+/* Rounds that converge slowly are extrapolated on many ranks as in one process. */
+static void slow_rounds_are_extrapolated(void **state) {
+    (void)state;
+    static const cell exact = {.method = "softmax/exact"};
+    scene *s = malloc(sizeof *s);
+    draw(s, &exact, 1400);
+    for (int64_t k = 0; k < ALL * N * WIDTH; k++) s->all.q[k] *= 3.0;
+    solve_whole(s);
+    assert_true(s->all.result.rounds > 20);
+    share_out(s, 3, false);
+    cut(s, 3, OTA_SHARES_IN_ORDER);
+    crew_once(3, OTA_SHARES_IN_ORDER, solve_part, s);
+    for (int r = 0; r < 3; r++) {
+        assert_int_equal(s->parts[r].status, OTA_OK);
+        print_message("%d rounds, one process %d\n", (int)s->parts[r].result.rounds,
+                      (int)s->all.result.rounds);
+        assert_true(s->parts[r].result.rounds <= s->all.result.rounds + 5);
+    }
     free(s);
 }
 
@@ -494,6 +516,7 @@ int main(void) {
         cmocka_unit_test(pieces_of_any_length),
         cmocka_unit_test(rows_of_one_number),
         cmocka_unit_test(keys_that_rows_without_mass_see),
+        cmocka_unit_test(slow_rounds_are_extrapolated),
         cmocka_unit_test(shared_gradients_longer_than_a_message),
         cmocka_unit_test(gradients_of_what_was_solved_elsewhere),
         cmocka_unit_test(bytes_are_those_of_the_formula),

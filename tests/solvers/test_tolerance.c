@@ -214,6 +214,11 @@ static void a_limit_below_every_path_names_the_least(void **unused) {
     assert_int_equal(run(&t), OTA_OK);
     t.options.workspace_limit--;
     assert_int_equal(run(&t), OTA_ELIMIT);
+    /* Backward works where forward has its scores, which no limit takes away. */
+    t.options.gradients = 1;
+    t.options.workspace_limit = least_workspace(&t);
+    assert_int_equal(run(&t), OTA_OK);
+    assert_null(strstr(t.text, "path: streamed kernel"));
 }
 
 /* Without room for stored scores a streamed plan says what happened and never claims success. */
