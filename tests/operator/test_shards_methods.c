@@ -188,10 +188,13 @@ static void solve(share *s, const crew_rank *rank, int threads) {
     s->status = ota_plan_create(&plan, &p, VALUES, &o, &s->error);
     if (s->status == OTA_OK) s->status = ota_forward(plan, &a, &s->result, &s->error);
     const ota_gradients want = gradients_of(s, &p);
+    /* Masses grow in proportion. */
     const ota_tangents along = {.size = sizeof along,
                                 .queries = keys_of(s->along.q, OTA_F64, s->n, WIDTH),
                                 .keys = keys_of(s->along.k, OTA_F64, s->n, WIDTH),
                                 .values = keys_of(s->along.v, OTA_F64, s->n, VALUES),
+                                .row_mass = p.row_mass,
+                                .column_mass = p.column_mass,
                                 .out = keys_of(s->along.out, OTA_F64, s->n, VALUES)};
     s->ended = s->status == (c->fixed ? OTA_FIXED_ITERS : OTA_OK);
     if (s->ended) s->backward = ota_backward(plan, &a, &want, NULL, &s->error);
