@@ -83,7 +83,7 @@ static void rewrite(rewriting *r, ota_text pattern, const char **reason) {
             if (class_began < pattern.size && pattern.data[class_began] == '^') class_began++;
         } else if (r->in_class && letter == ']' && at > class_began) {
             r->in_class = false;
-        } else if (r->in_class && letter == '[' && pattern.data[at - 1] != '^') {
+        } else if (r->in_class && letter == '[') {
             *reason = "has a class inside a class";
         } else if (r->in_class && letter == '&' && pattern.data[at - 1] == '&') {
             *reason = "intersects classes";

@@ -213,6 +213,8 @@ ROWS: list[tuple[dict[str, Any], str, Any, int, str]] = [
         for pattern, what in (
             ("[a&&b]", "intersects classes"),
             ("[a[:alpha:]]", "has a class inside a class"),
+            ("[^[b]]", "has a class inside a class"),
+            ("[a^[b]]", "has a class inside a class"),
         )
     ),
     (
