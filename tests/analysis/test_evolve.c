@@ -25,7 +25,7 @@ enum { GPT2 = 50257 };
 
 typedef struct plain {
     long double tv, kl, js, rest, rest_after, entropy, entropy_after, tail, tail_after, correlation,
-        deviation, max_change, least_change, most_change;
+        deviation, max_change, least_change, most_change, saturation;
 } plain;
 
 static int first_largest(const float *z, int size) {
@@ -65,6 +65,7 @@ static plain plain_transition(const float *z, const float *w, int size) {
         const long double b = expl((long double)z[j] - z[r]) / (1 + rest);
         const long double a = expl((long double)w[j] - w[q]) / (1 + after);
         const long double difference = fabsl(x) < 0.5L ? b * expm1l(x) : a - b, s = a + b;
+        if (j != r) d.saturation += a;
         if (j != r) others += fabsl(difference), sum += difference;
         d.kl += fabsl(x) < 0.5L ? b * (x * expl(x) - expm1l(x)) : a * x - a + b;
         const long double t = s > 0 ? difference / s : 0.0L;
@@ -82,6 +83,7 @@ static plain plain_transition(const float *z, const float *w, int size) {
     d.rest_after = after;
     d.tail = rest / (1 + rest);
     d.tail_after = after / (1 + after);
+    d.saturation = fmaxl(d.tail, d.saturation);
     d.correlation = zw / sqrtl(zz) / sqrtl(ww);
     d.deviation = sqrtl(zz / size);
     d.max_change = fmaxl(fabsl(d.least_change), fabsl(d.most_change));
@@ -208,6 +210,7 @@ static void compare(const plain *wanted, const ota_transition *t) {
     spec_check("TOT-110", relative(t->tail_after, wanted->tail_after), 1e-12);
     spec_check("DER-20", t->sharp_ratio - 1.0, 1e-12);
     spec_check("TOT-28", t->tv / t->saturation_bound - 1.0, 1e-12);
+    spec_check("TOT-28", relative(t->saturation_bound, wanted->saturation), 1e-12);
 }
 
 static void transitions_equal_their_definitions(void **unused) {

@@ -696,6 +696,7 @@ static void bad_input(void **unused) {
     REFUSED(ota_layernorm_jacobian(bad, 4, 1e-5, y, &error), OTA_EINVAL, "u");
     REFUSED(ota_layernorm_geometry(x, 4, NULL, NAN, w, &spectrum, &error), OTA_EINVAL, "epsilon");
     REFUSED(ota_layernorm_change(x, bad, 4, NULL, 1e-5, w, &change, &error), OTA_EINVAL, "v");
+    REFUSED(ota_absolute_costs(x, x, 2, 0, x, x, 2, 1.0, w, y, NULL, &error), OTA_EINVAL, "width");
     REFUSED(ota_absolute_costs(x, x, 2, 2, x, x, 2, 0.0, w, y, NULL, &error), OTA_EINVAL,
             "temperature");
     REFUSED(ota_absolute_costs(x, x, 2, 2, x, bad, 2, 1.0, w, y, NULL, &error), OTA_EINVAL,

@@ -32,6 +32,10 @@ typedef struct member {
 static const member gpt2[] = {
     {"model_type", "\"gpt2\""}, {"n_layer", "1"},     {"n_head", "2"},       {"n_embd", "8"},
     {"n_inner", "12"},          {"vocab_size", "11"}, {"n_positions", "16"}, {NULL, NULL}};
+static const member bert[] = {{"model_type", "\"bert\""},        {"num_hidden_layers", "1"},
+                              {"num_attention_heads", "2"},      {"hidden_size", "8"},
+                              {"max_position_embeddings", "16"}, {"vocab_size", "5"},
+                              {"intermediate_size", "12"},       {NULL, NULL}};
 static const member llama[] = {
     {"model_type", "\"llama\""},  {"num_hidden_layers", "1"}, {"num_attention_heads", "2"},
     {"num_key_value_heads", "1"}, {"hidden_size", "8"},       {"max_position_embeddings", "16"},
@@ -172,6 +176,58 @@ static void test_config(void **state) {
     open_as(".", NULL, OTA_EFORMAT, "not valid JSON: duplicate object key");
 }
 
+/* Every size of every family may be 1 or more, up to a limit. */
+static void test_limits_of_sizes(void **state) {
+    (void)state;
+    static const struct {
+        const member *base;
+        const char *key;
+        int most;
+    } rows[] = {{gpt2, "n_layer", 1024},
+                {gpt2, "n_head", 1024},
+                {gpt2, "n_embd", 65536},
+                {gpt2, "n_positions", 1 << 20},
+                {gpt2, "vocab_size", 1 << 20},
+                {gpt2, "n_inner", 1 << 20},
+                {bert, "num_hidden_layers", 1024},
+                {bert, "num_attention_heads", 1024},
+                {bert, "hidden_size", 65536},
+                {bert, "max_position_embeddings", 1 << 20},
+                {bert, "vocab_size", 1 << 20},
+                {bert, "intermediate_size", 1 << 20},
+                {bert, "type_vocab_size", 1024},
+                {llama, "num_hidden_layers", 1024},
+                {llama, "num_attention_heads", 1024},
+                {llama, "num_key_value_heads", 1024},
+                {llama, "head_dim", 65536},
+                {llama, "hidden_size", 65536},
+                {llama, "max_position_embeddings", 1 << 20},
+                {llama, "vocab_size", 1 << 20},
+                {llama, "intermediate_size", 1 << 20},
+                {gemma, "num_hidden_layers", 1024},
+                {gemma, "num_attention_heads", 1024},
+                {gemma, "num_key_value_heads", 1024},
+                {gemma, "head_dim", 65536},
+                {gemma, "query_pre_attn_scalar", 65536},
+                {gemma, "sliding_window", 1 << 20},
+                {gemma, "sliding_window_pattern", 1024},
+                {gemma, "hidden_size", 65536},
+                {gemma, "max_position_embeddings", 1 << 20},
+                {gemma, "vocab_size", 1 << 20},
+                {gemma, "intermediate_size", 1 << 20}};
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        for (int beyond = 0; beyond < 2; beyond++) {
+            const int size = beyond * (rows[k].most + 1);
+            char value[16], sentence[96];
+            (void)snprintf(value, sizeof value, "%d", size);
+            (void)snprintf(sentence, sizeof sentence, "\"%s\" is %d, outside 1 to %d", rows[k].key,
+                           size, rows[k].most);
+            write_config(rows[k].base, rows[k].key, value);
+            open_as(".", NULL, OTA_EFORMAT, sentence);
+        }
+    }
+}
+
 /* ---- weights in safetensors, one file or more ---- */
 
 /* A file with the given header and so many bytes of zeros. */
@@ -219,6 +275,114 @@ static void test_weights_that_do_not_fit(void **state) {
         print_message("%s\n", rows[k].sentence);
         write_tensors("model.safetensors", rows[k].header, rows[k].zeros);
         open_as(".", NULL, rows[k].status, rows[k].sentence);
+    }
+}
+
+typedef struct needed {
+    const char *name;
+    int rows, columns; /* columns 0: a vector */
+} needed;
+
+/* Writes the first `count` of `tensors`. */
+static void write_needed(const needed *tensors, int count) {
+    char header[4096];
+    size_t used = (size_t)snprintf(header, sizeof header, "{"), begin = 0;
+    for (int k = 0; k < count; k++) {
+        const needed *const one = &tensors[k];
+        char columns[16] = "";
+        if (one->columns > 0) (void)snprintf(columns, sizeof columns, ",%d", one->columns);
+        const size_t end = begin + 4 * (size_t)(one->rows * (one->columns > 0 ? one->columns : 1));
+        used += (size_t)snprintf(header + used, sizeof header - used,
+                                 "%s\"%s\":{\"dtype\":\"F32\",\"shape\":[%d%s],"
+                                 "\"data_offsets\":[%zu,%zu]}",
+                                 k > 0 ? "," : "", one->name, one->rows, columns, begin, end);
+        begin = end;
+    }
+    (void)snprintf(header + used, sizeof header - used, "}");
+    write_tensors("model.safetensors", header, begin);
+}
+
+#define BOTH(name, rows, columns)                                                                  \
+    {name ".weight", rows, columns}, { name ".bias", rows, 0 }
+
+/* Files that end before each of the tensors that their family cannot do without, and whole ones. */
+static void test_tensors_that_are_missing(void **state) {
+    (void)state;
+    static const needed of_gpt2[] = {{"transformer.wte.weight", 11, 8},
+                                     {"transformer.wpe.weight", 16, 8},
+                                     BOTH("transformer.h.0.ln_1", 8, 0),
+                                     {"transformer.h.0.attn.c_attn.weight", 8, 24},
+                                     {"transformer.h.0.attn.c_attn.bias", 24, 0},
+                                     BOTH("transformer.h.0.attn.c_proj", 8, 8),
+                                     BOTH("transformer.h.0.ln_2", 8, 0),
+                                     {"transformer.h.0.mlp.c_fc.weight", 8, 12},
+                                     {"transformer.h.0.mlp.c_fc.bias", 12, 0},
+                                     {"transformer.h.0.mlp.c_proj.weight", 12, 8},
+                                     {"transformer.h.0.mlp.c_proj.bias", 8, 0},
+                                     BOTH("transformer.ln_f", 8, 0),
+                                     {NULL, 0, 0}};
+    static const needed of_bert[] = {{"bert.embeddings.word_embeddings.weight", 5, 8},
+                                     {"bert.embeddings.position_embeddings.weight", 16, 8},
+                                     {"bert.embeddings.token_type_embeddings.weight", 2, 8},
+                                     BOTH("bert.embeddings.LayerNorm", 8, 0),
+                                     BOTH("bert.encoder.layer.0.attention.self.query", 8, 8),
+                                     BOTH("bert.encoder.layer.0.attention.self.key", 8, 8),
+                                     BOTH("bert.encoder.layer.0.attention.self.value", 8, 8),
+                                     BOTH("bert.encoder.layer.0.attention.output.dense", 8, 8),
+                                     BOTH("bert.encoder.layer.0.attention.output.LayerNorm", 8, 0),
+                                     BOTH("bert.encoder.layer.0.intermediate.dense", 12, 8),
+                                     BOTH("bert.encoder.layer.0.output.dense", 8, 12),
+                                     BOTH("bert.encoder.layer.0.output.LayerNorm", 8, 0),
+                                     {NULL, 0, 0}};
+    static const needed of_llama[] = {{"model.embed_tokens.weight", 5, 8},
+                                      {"model.layers.0.input_layernorm.weight", 8, 0},
+                                      {"model.layers.0.self_attn.q_proj.weight", 8, 8},
+                                      {"model.layers.0.self_attn.k_proj.weight", 4, 8},
+                                      {"model.layers.0.self_attn.v_proj.weight", 4, 8},
+                                      {"model.layers.0.self_attn.o_proj.weight", 8, 8},
+                                      {"model.layers.0.post_attention_layernorm.weight", 8, 0},
+                                      {"model.layers.0.mlp.up_proj.weight", 8, 8},
+                                      {"model.layers.0.mlp.gate_proj.weight", 8, 8},
+                                      {"model.layers.0.mlp.down_proj.weight", 8, 8},
+                                      {"model.norm.weight", 8, 0},
+                                      {NULL, 0, 0}};
+    static const needed of_gemma[] = {{"model.embed_tokens.weight", 11, 8},
+                                      {"model.layers.0.input_layernorm.weight", 8, 0},
+                                      {"model.layers.0.self_attn.q_proj.weight", 8, 8},
+                                      {"model.layers.0.self_attn.k_proj.weight", 4, 8},
+                                      {"model.layers.0.self_attn.v_proj.weight", 4, 8},
+                                      {"model.layers.0.self_attn.q_norm.weight", 4, 0},
+                                      {"model.layers.0.self_attn.k_norm.weight", 4, 0},
+                                      {"model.layers.0.self_attn.o_proj.weight", 8, 8},
+                                      {"model.layers.0.post_attention_layernorm.weight", 8, 0},
+                                      {"model.layers.0.pre_feedforward_layernorm.weight", 8, 0},
+                                      {"model.layers.0.mlp.up_proj.weight", 12, 8},
+                                      {"model.layers.0.mlp.gate_proj.weight", 12, 8},
+                                      {"model.layers.0.mlp.down_proj.weight", 8, 12},
+                                      {"model.layers.0.post_feedforward_layernorm.weight", 8, 0},
+                                      {"model.norm.weight", 8, 0},
+                                      {NULL, 0, 0}};
+    static const struct {
+        const member *base;
+        const char *key, *value;
+        const needed *tensors;
+    } rows[] = {{gpt2, NULL, NULL, of_gpt2},
+                {bert, NULL, NULL, of_bert},
+                {llama, "tie_word_embeddings", "true", of_llama},
+                {gemma, "num_hidden_layers", "1", of_gemma}};
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        const needed *const tensors = rows[k].tensors;
+        write_config(rows[k].base, rows[k].key, rows[k].value);
+        int count = 0;
+        for (; tensors[count].name != NULL; count++) {
+            char sentence[128];
+            (void)snprintf(sentence, sizeof sentence, ".: holds no tensor \"%s\"",
+                           tensors[count].name);
+            write_needed(tensors, count);
+            open_as(".", NULL, OTA_EMISMATCH, sentence);
+        }
+        write_needed(tensors, count);
+        open_as(".", NULL, OTA_OK, "");
     }
 }
 
@@ -637,7 +801,9 @@ static void test_the_hub_cache(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         IN_FOLDER(test_config),
+        IN_FOLDER(test_limits_of_sizes),
         IN_FOLDER(test_weights_that_do_not_fit),
+        IN_FOLDER(test_tensors_that_are_missing),
         IN_FOLDER(test_indices),
         IN_FOLDER(test_index_of_too_many_files),
         IN_FOLDER(test_gguf_pairs),

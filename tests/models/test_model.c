@@ -25,6 +25,7 @@ typedef struct checkpoint {
     float data[8192];
     size_t used;
     uint64_t state;
+    bool narrow; /* written as bf16, which holds what is drawn then */
 } checkpoint;
 
 static float draw(checkpoint *c) {
@@ -39,7 +40,11 @@ static void add(checkpoint *c, const char *name, int64_t rows, int64_t columns) 
     one->columns = columns;
     one->data = c->data + c->used;
     const size_t size = (size_t)(rows * (columns > 0 ? columns : 1));
-    for (size_t k = 0; k < size; k++) c->data[c->used + k] = draw(c);
+    for (size_t k = 0; k < size; k++) {
+        float *const number = &c->data[c->used + k];
+        *number = draw(c);
+        if (c->narrow) memset(number, 0, 2);
+    }
     c->used += size;
 }
 
@@ -60,8 +65,7 @@ static const float *get_piece(const checkpoint *c, const char *form, int layer) 
     return NULL;
 }
 
-static void draw_checkpoint(checkpoint *c) {
-    *c = (checkpoint){.state = 7};
+static void draw_tensors(checkpoint *c, int64_t inner) {
     add(c, "wte.weight", WORDS, WIDTH);
     add(c, "wpe.weight", POSITIONS, WIDTH);
     for (int layer = 0; layer < LAYERS; layer++) {
@@ -69,11 +73,16 @@ static void draw_checkpoint(checkpoint *c) {
         add_layer(c, layer, "attn.c_attn", WIDTH, 3 * WIDTH);
         add_layer(c, layer, "attn.c_proj", WIDTH, WIDTH);
         add_layer(c, layer, "ln_2", 0, WIDTH);
-        add_layer(c, layer, "mlp.c_fc", WIDTH, INNER);
-        add_layer(c, layer, "mlp.c_proj", INNER, WIDTH);
+        add_layer(c, layer, "mlp.c_fc", WIDTH, inner);
+        add_layer(c, layer, "mlp.c_proj", inner, WIDTH);
     }
     add(c, "ln_f.weight", WIDTH, 0);
     add(c, "ln_f.bias", WIDTH, 0);
+}
+
+static void draw_checkpoint(checkpoint *c) {
+    *c = (checkpoint){.state = 7};
+    draw_tensors(c, INNER);
 }
 
 static const char config_text[] =
@@ -83,10 +92,11 @@ static const char config_text[] =
 /* Bytes of the whole file; *size set. */
 static char *safetensors_bytes(const checkpoint *c, size_t *size) {
     char header[8192];
+    const size_t element = c->narrow ? 2 : 4;
     size_t used = (size_t)snprintf(header, sizeof header, "{\"__metadata__\":{\"a\":\"b\"}");
     for (int k = 0; k < c->count; k++) {
         const piece *one = &c->pieces[k];
-        const size_t begin = (size_t)(one->data - c->data) * 4;
+        const size_t begin = (size_t)(one->data - c->data) * element;
         const size_t count = (size_t)(one->rows * (one->columns > 0 ? one->columns : 1));
         char shape[32];
         if (one->columns > 0)
@@ -94,17 +104,19 @@ static char *safetensors_bytes(const checkpoint *c, size_t *size) {
         else
             snprintf(shape, sizeof shape, "%d", (int)one->rows);
         used += (size_t)snprintf(header + used, sizeof header - used,
-                                 ",\"%s\":{\"dtype\":\"F32\",\"shape\":[%s],"
+                                 ",\"%s\":{\"dtype\":\"%s\",\"shape\":[%s],"
                                  "\"data_offsets\":[%zu,%zu]}",
-                                 one->name, shape, begin, begin + 4 * count);
+                                 one->name, c->narrow ? "BF16" : "F32", shape, begin,
+                                 begin + element * count);
     }
     used += (size_t)snprintf(header + used, sizeof header - used, "}");
     while (used % 8 != 0) header[used++] = ' ';
-    *size = 8 + used + 4 * c->used;
+    *size = 8 + used + element * c->used;
     char *bytes = calloc(*size, 1);
     for (int k = 0; k < 8; k++) bytes[k] = (char)((uint64_t)used >> (8 * k));
     memcpy(bytes + 8, header, used);
-    memcpy(bytes + 8 + used, c->data, 4 * c->used);
+    for (size_t k = 0; k < c->used; k++)
+        memcpy(bytes + 8 + used + element * k, (const char *)&c->data[k] + 4 - element, element);
     return bytes;
 }
 
@@ -261,6 +273,33 @@ static void test_forward(void **state) {
     ota_model_free(model);
 }
 
+/* Weights in bf16 give what the same numbers in f32 give, where a matrix has more columns than are decoded at
+ * a time. */
+static void test_wide_weights_in_bf16(void **state) {
+    (void)state;
+    enum { INNER_HERE = 150 };
+    checkpoint c = {.state = 7, .narrow = true};
+    float states[2][COUNT * WIDTH];
+    double wanted[COUNT * WIDTH];
+    char config[sizeof config_text + 16];
+    const char *const inner = strstr(config_text, "12,");
+    const int length = snprintf(config, sizeof config, "%.*s%d%s", (int)(inner - config_text),
+                                config_text, INNER_HERE, inner + 2);
+    draw_tensors(&c, INNER_HERE);
+    for (int k = 0; k < 2; k++) {
+        c.narrow = k == 1;
+        write_model(&c);
+        put("config.json", config, (size_t)length);
+        ota_model *model = open_model();
+        ota_session *session = open_session(model, (ota_session_options){.threads = 1});
+        run_tokens(session, 0, COUNT, states[k]);
+        ota_session_free(session);
+        ota_model_free(model);
+    }
+    for (int k = 0; k < COUNT * WIDTH; k++) wanted[k] = (double)states[0][k];
+    assert_true(distance(states[1], wanted, COUNT * WIDTH) <= slack);
+}
+
 /* A session that ran whole sequences runs padded ones, and whole ones after that. */
 static void test_padded_after_whole(void **state) {
     (void)state;
@@ -367,6 +406,13 @@ static ota_status stop(void *user, const ota_capture *capture, ota_error *error)
     return OTA_CANCELLED;
 }
 
+static void refuse_start(ota_session *session, ota_model_run run, ota_status wanted,
+                         const char *part) {
+    ota_error error = {0};
+    assert_int_equal(ota_session_run(session, &run, &error), wanted);
+    if (strstr(error.message, part) == NULL) fail_msg("%s", error.message);
+}
+
 /* Tokens that stop early do so on a cache as in a whole run; the threshold 1 stops none. */
 static void test_exits(void **state) {
     (void)state;
@@ -407,6 +453,9 @@ static void test_exits(void **state) {
             assert_true(fabs((double)(states[t * WIDTH + k] - whole[t * WIDTH + k])) <= slack);
     }
     assert_in_range(stopped, 1, COUNT - 1);
+    run.exit_targets = tokens;
+    refuse_start(session, run, OTA_EINVAL, "leave one out");
+    run.exit_targets = NULL;
     run.wanted = want_all;
     run.capture = stop;
     assert_int_equal(ota_session_run(session, &run, NULL), OTA_UNSUPPORTED);
@@ -454,13 +503,6 @@ static ota_status keep_stream(void *user, const ota_capture *capture, ota_error 
     (void)error;
     memcpy(((middle *)user)->stream, capture->data, COUNT * WIDTH * sizeof(float));
     return OTA_OK;
-}
-
-static void refuse_start(ota_session *session, ota_model_run run, ota_status wanted,
-                         const char *part) {
-    ota_error error = {0};
-    assert_int_equal(ota_session_run(session, &run, &error), wanted);
-    if (strstr(error.message, part) == NULL) fail_msg("%s", error.message);
 }
 
 static void test_start_at_layer(void **state) {
@@ -633,6 +675,12 @@ static void test_door(void **state) {
     run.count = COUNT + 1;
     assert_int_equal(ota_session_run(session, &run, &error), OTA_EINVAL);
     ota_session_free(session);
+    /* Plans know the levels of kernels. */
+    session = open_session(model, (ota_session_options){.cpu = "none"});
+    run.ids = tokens;
+    run.count = COUNT;
+    refuse_start(session, run, OTA_EINVAL, "none");
+    ota_session_free(session);
     int64_t tensors_found = 0;
     while (ota_model_tensor(model, tensors_found) != NULL) tensors_found++;
     assert_true(tensors_found > LAYERS);
@@ -757,6 +805,7 @@ static void test_damaged_files(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         IN_FOLDER(test_forward),
+        IN_FOLDER(test_wide_weights_in_bf16),
         IN_FOLDER(test_padded_after_whole),
         IN_FOLDER(test_cache),
         IN_FOLDER(test_online_columns_on_a_cache),

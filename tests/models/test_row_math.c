@@ -1,4 +1,4 @@
-/* exp, erf and the activations of models, against libm in f64: every level of the row arithmetic. */
+/* exp, erf, the activations and the norms of models, against f64: every level of the row arithmetic. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -104,11 +104,43 @@ static void activations_at_every_level(void **state) {
         check_level(ota_ops_named(levels[k]));
 }
 
+/* Sums of 67 terms, a root, and three products of numbers up to 8: some 30 roundings, each of at most 2^-24. */
+static void norms_at_every_level(void **state) {
+    static const char *const levels[] = {"portable", "avx2", "avx512"};
+    enum { WIDTH = 67 };
+    float x[WIDTH], weight[WIDTH], bias[WIDTH], layer[WIDTH], rms[WIDTH];
+    const double epsilon = 0.25;
+    double mean = 0, squares = 0, variance = 0;
+    (void)state;
+    for (int k = 0; k < WIDTH; k++) {
+        x[k] = (float)(k * 29 % WIDTH) * 0.0625F - 1.0F;
+        weight[k] = (float)(k * 31 % WIDTH) * 0.03125F - 0.5F;
+        bias[k] = (float)(k * 37 % WIDTH) * 0.03125F - 1.5F;
+        mean += (double)x[k] / WIDTH;
+        squares += (double)x[k] * (double)x[k] / WIDTH;
+    }
+    for (int k = 0; k < WIDTH; k++)
+        variance += ((double)x[k] - mean) * ((double)x[k] - mean) / WIDTH;
+    for (size_t l = 0; l < sizeof levels / sizeof *levels; l++) {
+        const ota_ops *ops = ota_ops_named(levels[l]);
+        ops->layer_norm(x, weight, bias, epsilon, layer, WIDTH);
+        ops->rms_norm(x, weight, epsilon, rms, WIDTH);
+        for (int k = 0; k < WIDTH; k++) {
+            const double centred = ((double)x[k] - mean) / sqrt(variance + epsilon),
+                         scaled = (double)x[k] / sqrt(squares + epsilon);
+            assert_true(fabs((double)layer[k] - centred * (double)weight[k] - (double)bias[k]) <=
+                        8 * 32 * 0x1p-24);
+            assert_true(fabs((double)rms[k] - scaled * (double)weight[k]) <= 8 * 32 * 0x1p-24);
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exp_is_near),
         cmocka_unit_test(erf_is_near),
         cmocka_unit_test(activations_at_every_level),
+        cmocka_unit_test(norms_at_every_level),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -217,6 +217,9 @@ static void test_pieces(void **state) {
     (void)add_scored(s, "abc", OTA_PIECE_NORMAL, -3);
     (void)add_scored(s, BLANK "a", OTA_PIECE_NORMAL, -4);
     (void)add_scored(s, "aa", OTA_PIECE_NORMAL, -5);
+    /* Bytes are spelled with digits of 0 to 9 and A to F. */
+    (void)add_scored(s, "<0xG0>", OTA_PIECE_BYTE, 0);
+    (void)add_scored(s, "<0x0g>", OTA_PIECE_BYTE, 0);
     ota_tokenizer_parts parts = parts_of_scored(s);
     parts.begin = s->v->pieces[begin];
     ota_tokenizer *tokenizer = create(&parts);

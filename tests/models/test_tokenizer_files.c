@@ -85,6 +85,10 @@ static void test_cuts_of_every_behavior(void **state) {
         put_words("t.json", steps);
         open_and_expect("t.json", "baab", rows[k][1]);
     }
+    /* One & in a class is a character; two would intersect classes. */
+    put_words("t.json", "{\"type\": \"Split\", \"pattern\": {\"Regex\": \"[b&]\"}, \"behavior\": "
+                        "\"Removed\"}");
+    open_and_expect("t.json", "a&aba", "a a a");
 }
 
 /* As many U+FFFD as the Unicode standard advises: one for each largest start of a character. */
@@ -109,6 +113,19 @@ static void test_words_without_a_prefix(void **state) {
     expect_pieces(tokenizer, "aba", 0, "a b a");
     expect_text(tokenizer, ids, 3, 0, "a b a", 5);
     ota_tokenizer_free(tokenizer);
+}
+
+/* A list of pieces lets words have 100 characters. */
+static void test_longest_word(void **state) {
+    (void)state;
+    char word[102], list[220];
+    memset(word, 'a', 101);
+    word[101] = '\0';
+    (void)snprintf(list, sizeof list, "[UNK]\n%.100s\n%s\n", word, word);
+    put_text("vocab.txt", list);
+    open_and_expect("vocab.txt", word, "[UNK]");
+    word[100] = '\0';
+    open_and_expect("vocab.txt", word, word);
 }
 
 /* Numbers that JSON has and no id may be, where they are no ids. */
@@ -480,6 +497,7 @@ int main(void) {
         IN_FOLDER(test_cuts_of_every_behavior),
         IN_FOLDER(test_broken_bytes_of_wordpiece),
         IN_FOLDER(test_words_without_a_prefix),
+        IN_FOLDER(test_longest_word),
         IN_FOLDER(test_numbers_of_json),
         IN_FOLDER(test_folders),
         IN_FOLDER(test_tokens_that_stand_alone),
