@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/base.h"
@@ -285,8 +286,8 @@ static void test_executor_replaces_own_threads(void **state) {
 
 /* Each index waits until the other ran too, so that both threads of a pool of two must work. */
 typedef struct meeting {
-    _Atomic int arrived;
-    int upward[2]; /* rounding as the arithmetic itself shows it */
+    _Atomic int arrived, alone; /* alone: waited in vain */
+    int upward[2];              /* rounding as the arithmetic itself shows it */
     int blocked[2];
     pthread_t caller;
 } meeting;
@@ -296,8 +297,9 @@ static void meet(void *context, int64_t index, int worker) {
     (void)worker;
     sigset_t mask;
     atomic_fetch_add(&self->arrived, 1);
-    int64_t deadline = ota_now_ns() + 5000000000;
+    int64_t deadline = ota_now_ns() + 15000000000;
     while (atomic_load(&self->arrived) < 2 && ota_now_ns() < deadline) usleep(100);
+    if (atomic_load(&self->arrived) < 2) atomic_fetch_add(&self->alone, 1);
     pthread_sigmask(SIG_SETMASK, NULL, &mask);
     volatile double one = 1, tiny = 1e-30;
     self->upward[index] = one + tiny > 1;
@@ -316,6 +318,7 @@ static void test_modes_and_signals_of_workers(void **state) {
     fesetround(FE_TONEAREST);
     assert_int_equal(still, FE_UPWARD);
     assert_int_equal(atomic_load(&upward.arrived), 2);
+    assert_int_equal(atomic_load(&upward.alone), 0);
 #if defined(__x86_64__) || defined(__aarch64__)
     assert_true(upward.upward[0] && upward.upward[1]);
 #endif
@@ -323,6 +326,7 @@ static void test_modes_and_signals_of_workers(void **state) {
 
     meeting plain = {.caller = pthread_self()};
     ota_parallel(pool, 2, meet, &plain);
+    assert_int_equal(atomic_load(&plain.alone), 0);
     assert_false(plain.upward[0] || plain.upward[1]);
     ota_pool_free(pool);
 }
@@ -344,7 +348,8 @@ static void test_pool_works_in_a_forked_child(void **state) {
         ota_parallel(pool, 2, meet, &both);
         tally self = {.pool = pool, .threads = 3};
         ota_parallel(pool, 400, count_index, &self);
-        int wrong = atomic_load(&both.arrived) != 2 || atomic_load(&self.defects) != 0;
+        int wrong = atomic_load(&both.arrived) != 2 || atomic_load(&both.alone) != 0 ||
+                    atomic_load(&self.defects) != 0;
         for (int i = 0; i < 400; i++) wrong |= atomic_load(&self.runs[i]) != 1;
         ota_pool_free(pool);
         _exit(wrong);
@@ -477,8 +482,16 @@ static void test_integers(void **state) {
     assert_true(ota_size_max(SIZE_MAX, 2) == SIZE_MAX);
 }
 
+static int64_t read_monotonic(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+}
+
 static void test_clock_goes_forward(void **state) {
     (void)state;
+    const int64_t low = read_monotonic(), read = ota_now_ns(), high = read_monotonic();
+    assert_true(low <= read && read <= high);
     int64_t before = ota_now_ns();
     usleep(2000);
     int64_t passed = ota_now_ns() - before;

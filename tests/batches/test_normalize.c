@@ -495,7 +495,9 @@ static void test_refusals(void **state) {
         {OTA_EINVAL, "rounds", WITH(.rounds = -1)},
         {OTA_EINVAL, "eps", WITH(.eps = -1e-6)},
         {OTA_EINVAL, "eps", WITH(.eps = NAN)},
+        {OTA_EINVAL, "eps", WITH(.eps = 1.001)},
         {OTA_EINVAL, "tolerance", WITH(.tolerance = NAN)},
+        {OTA_EINVAL, "tolerance", WITH(.tolerance = 1.001)},
         {OTA_UNSUPPORTED, "tolerance", WITH(.tolerance = 1e-3)},
         {OTA_UNSUPPORTED, "eps", WITH(.order = OTA_NORMALIZE_SYMMETRIC, .eps = 1e-6)},
         {OTA_EINVAL, "implicit", WITH(.implicit = 2)},
@@ -533,6 +535,11 @@ static void test_refusals(void **state) {
     assert_int_equal(ota_normalize(&p, NULL, NULL, &error), OTA_FIXED_ITERS);
     p = (ota_normalization)SIZED(OTA_F32, 1, 4, .eps = 1e-6, .rounds = 1 << 20);
     assert_true(ota_normalize_backward(&p, x, NULL, y, z, &error) >= 0);
+    /* Both ends of a range are in it. */
+    p = (ota_normalization)WITH(.eps = 1.0);
+    forward(&p, x, y, OTA_FIXED_ITERS);
+    p = (ota_normalization)WITH(.order = OTA_NORMALIZE_SYMMETRIC, .tolerance = 1.0);
+    forward(&p, x, y, OTA_OK);
     /* Aligned to the element and no more. */
     p = (ota_normalization)WITH(.eps = 1e-6);
     float a[33], b[33];

@@ -155,6 +155,8 @@ static void terms_are_refused(void **unused) {
     BAD("alibi", term(t, OTA_TERM_ALIBI, absent, NAN));
     BAD("alibi", term(t, OTA_TERM_ALIBI, vector(t->line, HEADS + 1), 0.0));
     BAD("relative_bias", term(t, OTA_TERM_RELATIVE, vector(t->line, N + M), 0.0));
+    assert_string_equal(t->error.message,
+                        "relative_bias has 7 entries where queries + keys - 1 = 6 are needed");
     BAD("relative_bias", term(t, OTA_TERM_RELATIVE_INSIDE, vector(t->line, N), 0.0));
     BAD("relative_bias", term(t, OTA_TERM_RELATIVE, absent, 0.0));
     BAD("softcap", term(t, OTA_TERM_SOFTCAP, absent, 0.0));

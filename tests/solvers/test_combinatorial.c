@@ -588,8 +588,18 @@ static void transport_edges(void **state) {
     c->scores[4] = -INFINITY;
     memcpy(c->mu, mu, sizeof mu);
 
-    /* A forbidden row is infeasible however small its mass; without mass it is not. */
+    /* A row of rounding size whose only key is full ships its mass there all the same. */
+    const double least[] = {0.3, 1e-17, 0.7};
+    memcpy(c->mu, least, sizeof least);
     c->nu[0] = 0.3;
+    c->scores[2] = 0.25;
+    assert_int_equal(ship(c), OTA_OK);
+    (void)assert_transport(c);
+    assert_true(c->plan[0] == 0.3 && c->plan[2] == 1e-17 && c->plan[5] == 0.7);
+    c->scores[2] = 0.5;
+    memcpy(c->mu, mu, sizeof mu);
+
+    /* A forbidden row is infeasible however small its mass; without mass it is not. */
     c->mu[0] = 1e-25;
     c->mu[1] = 0.3;
     c->scores[0] = -INFINITY;
