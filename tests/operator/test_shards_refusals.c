@@ -41,6 +41,11 @@ static void no_problem(setting *now, ota_options *options, int rank) {
     (void)options;
     if (rank == 2) now->problem.size = 0;
 }
+
+static void no_problem_first(setting *now, ota_options *options, int rank) {
+    (void)options;
+    if (rank == 0) now->problem.size = 0;
+}
 static void other_center(setting *now, ota_options *options, int rank) {
     (void)now;
     options->center = rank == 1 ? OTA_CENTER_MEAN : OTA_CENTER_NONE;
@@ -99,6 +104,7 @@ static const refusal refusals[] = {
     {other_seed, "softmax", "rank 1 has dropout_seed 4 where rank 0 has 3", OTA_EMISMATCH},
     {wrong_argument, "softmax", "rank 1 has row_mass 1 where rank 0 has 0", OTA_EMISMATCH},
     {no_problem, "softmax", "rank 2 refused the call with 'invalid'", OTA_EMISMATCH},
+    {no_problem_first, "softmax", "rank 0 refused the call with 'invalid'", OTA_EMISMATCH},
     {other_center, "softmax/exact", "rank 1 has center 1 where rank 0 has 0", OTA_EMISMATCH},
     {caps_of_one, "softmax/exact", "rank 2 has entry_caps 1 where rank 0 has 0", OTA_EMISMATCH},
     {some_receivers, "softmax/exact", "receiver is present on some ranks and not on others",
