@@ -396,7 +396,7 @@ static const problem_row problems[] = {
     ROW(scale_nan, OTA_EINVAL, "scale is nan"),
     ROW(temperature_subnormal, OTA_EINVAL, "temperature is 1e-310, a subnormal number"),
     ROW(caps_infinite, OTA_OK, ""),
-    ROW(temperature_negative, OTA_EINVAL, "temperature is -1"),
+    ROW(temperature_negative, OTA_EINVAL, "temperature is -1, wanted a finite number > 0"),
     ROW(temperature_nan, OTA_EINVAL, "temperature is nan"),
     ROW(mass_type, OTA_EINVAL, "row_mass has type 4, wanted f64 or f32"),
     ROW(mass_shape, OTA_EINVAL, "row_mass has shape [1, 1, 1, 4] where [1, 1, 1, 3] is needed"),
