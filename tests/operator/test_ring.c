@@ -19,6 +19,7 @@ enum { N = 61 };
 static const cell cells[] = {
     {.method = "softmax"},
     {.method = "softmax", .causal = true, .narrow = true},
+    {.method = "softmax", .causal = true, .turned = true},
     {.method = "softmax", .window = true, .alibi = true, .sink = true, .masses = true},
     {.method = "softmax", .dense = true, .relative = true, .temperatures = true},
     {.method = "softmax", .strided = true, .boolean = true, .softcap = true, .dropout = true},

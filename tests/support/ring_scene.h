@@ -28,6 +28,7 @@ typedef struct cell {
         whole; /* and a relative bias inside, biases a key, and a pair of every head */
     bool masses, temperatures, narrow, dropout, start;
     bool even;          /* keys share the mass of the rows */
+    bool turned;        /* keys lie number by number, not row by row */
     bool wide;          /* in f64 whatever the type */
     double rows;        /* relaxed by this; 0: exact */
     double temperature; /* 0: 0.8 */
@@ -46,7 +47,8 @@ typedef struct rows {
     double sink[ALL * N], entropy[ALL * N], support[ALL * N], largest[ALL * N];
     double moved[ALL * N * VALUES], dmu[HEADS * N], dnu[N], numbers[4];
     double dq[ALL * N * WIDTH], dk[ALL * N * WIDTH], dv[ALL * N * VALUES];
-    double *whole; /* [ALL][n][N], where a cell has one */
+    double turned[ALL * N * WIDTH]; /* the keys number by number, where a cell has them so */
+    double *whole;                  /* [ALL][n][N], where a cell has one */
     int64_t n, number[N];
     ota_status status, reversed;
     ota_result result, backward;
@@ -133,6 +135,16 @@ static inline void describe_supports(setting *to, scene *s, rows *r) {
     to->problem.support_count = count;
 }
 
+static inline void turn_keys(setting *to, rows *r) {
+    for (int64_t k = 0; k < BATCH * KEY_HEADS * r->n * WIDTH; k++) {
+        const int64_t row = k / WIDTH, block = row / r->n;
+        r->turned[(block * WIDTH + k % WIDTH) * r->n + row % r->n] = r->k[k];
+    }
+    to->problem.keys = ota_array_of(r->turned, OTA_F64, BATCH, KEY_HEADS, r->n, WIDTH);
+    to->problem.keys.stride[2] = 1;
+    to->problem.keys.stride[3] = r->n;
+}
+
 static inline void set(setting *to, scene *s, rows *r, const ota_communicator *with) {
     const cell *c = s->cell;
     ota_error error;
@@ -146,6 +158,7 @@ static inline void set(setting *to, scene *s, rows *r, const ota_communicator *w
         fail_msg("%s", error.message);
     to->problem.queries = array4(c, r->q, r->narrow_q, HEADS, r->n, WIDTH);
     to->problem.keys = array4(c, r->k, r->narrow_k, KEY_HEADS, r->n, WIDTH);
+    if (c->turned) turn_keys(to, r);
     if (c->wide) to->options.precision = OTA_PRECISION_F64;
     if (c->rows > 0.0) to->problem.rows = OTA_ROWS_RELAXED;
     to->problem.row_strength = c->rows;
