@@ -24,6 +24,12 @@ static void other_temperature(setting *now, ota_options *options, int rank) {
     (void)options;
     if (rank == 1) now->problem.temperature = 0.9;
 }
+static void other_window(setting *now, ota_options *options, int rank) {
+    (void)options;
+    now->supports[0] =
+        (ota_support){.kind = OTA_SUPPORT_WINDOW, .left = rank == 1 ? 9 : 11, .right = 4};
+    now->problem.support_count = 1;
+}
 static void other_rounds(setting *now, ota_options *options, int rank) {
     (void)now;
     if (rank == 2) options->max_rounds = 7;
@@ -100,6 +106,7 @@ static void other_course(setting *now, ota_options *options, int rank) {
 static const refusal refusals[] = {
     {other_course, "softmax", "rank 1 has keys' course 1 where rank 0 has 0", OTA_EMISMATCH},
     {other_temperature, "softmax", "rank 1 has another temperature than rank 0", OTA_EMISMATCH},
+    {other_window, "softmax", "rank 1 has another supports than rank 0", OTA_EMISMATCH},
     {other_rounds, "softmax/exact", "rank 2 has max_rounds 7 where rank 0 has 0", OTA_EMISMATCH},
     {other_seed, "softmax", "rank 1 has dropout_seed 4 where rank 0 has 3", OTA_EMISMATCH},
     {wrong_argument, "softmax", "rank 1 has row_mass 1 where rank 0 has 0", OTA_EMISMATCH},
