@@ -177,8 +177,8 @@ typedef enum ota_final_update {
 /* Who may use a key. One that only rows without mass may use counts where masses are shared evenly among keys, and receives
  * nothing. */
 typedef enum ota_key_use {
-    OTA_KEY_SHUT,   /* no row */
-    OTA_KEY_IDLE,   /* rows without mass alone; where scores are stored, perhaps others too */
+    OTA_KEY_SHUT, /* no row */
+    OTA_KEY_IDLE, /* rows without mass alone; of stored scores, rows whose masses nobody looked at */
     OTA_KEY_REACHED /* a row with mass */
 } ota_key_use;
 

@@ -482,8 +482,8 @@ static void a_wide_range_loses_nothing_unsaid(void **unused) {
     }
 }
 
-/* Padding behind a causal mask: its rows have no mass, and its keys, which no other row may use, bounds and penalties. Plans whose
- * scores are streamed are those of the rows without it, too. */
+/* Padding behind a causal mask has rows without mass and keys that no other row may use. Plans with it are those of the rows
+ * without it, also where scores are streamed. */
 static void padding_takes_no_part(void **unused) {
     (void)unused;
     enum { MOST = 400, PADDING = 20, WIDTH = 3 };

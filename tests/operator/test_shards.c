@@ -112,6 +112,13 @@ static void solve_part(crew_rank *rank, void *context) {
     rank->bytes = counted[1];
 }
 
+/* Even shares on three ranks. */
+static void solve_in_three(scene *s) {
+    share_out(s, 3, false);
+    cut(s, 3, OTA_SHARES_IN_ORDER);
+    crew_once(3, OTA_SHARES_IN_ORDER, solve_part, s);
+}
+
 static void expect_close(const char *what, const cell *c, double found, double wanted,
                          double tolerance) {
     if (isinf(wanted) && found == wanted) return;
@@ -282,9 +289,7 @@ static void rows_of_one_number(void **state) {
     for (int k = 0; k < 2; k++) {
         draw(s, &slim[k], 1200 + (uint64_t)k);
         solve_whole(s);
-        share_out(s, 3, false);
-        cut(s, 3, OTA_SHARES_IN_ORDER);
-        crew_once(3, OTA_SHARES_IN_ORDER, solve_part, s);
+        solve_in_three(s);
         compare(s, 3, tolerance_of(&slim[k]));
     }
     free(s);
@@ -298,9 +303,7 @@ static void keys_that_rows_without_mass_see(void **state) {
     draw(s, &elastic, 1300);
     s->all.mu[N - 1] = 0.0;
     solve_whole(s);
-    share_out(s, 3, false);
-    cut(s, 3, OTA_SHARES_IN_ORDER);
-    crew_once(3, OTA_SHARES_IN_ORDER, solve_part, s);
+    solve_in_three(s);
     compare(s, 3, tolerance_of(&elastic));
     free(s);
 }
@@ -314,9 +317,7 @@ static void slow_rounds_are_extrapolated(void **state) {
     for (int64_t k = 0; k < ALL * N * WIDTH; k++) s->all.q[k] *= 3.0;
     solve_whole(s);
     assert_true(s->all.result.rounds > 20);
-    share_out(s, 3, false);
-    cut(s, 3, OTA_SHARES_IN_ORDER);
-    crew_once(3, OTA_SHARES_IN_ORDER, solve_part, s);
+    solve_in_three(s);
     for (int r = 0; r < 3; r++) {
         assert_int_equal(s->parts[r].status, OTA_OK);
         print_message("%d rounds, one process %d\n", (int)s->parts[r].result.rounds,
@@ -401,9 +402,7 @@ static void gradients_of_what_was_solved_elsewhere(void **state) {
     for (int k = 0; k < 2; k++) {
         draw(s, &solved[k], 1100 + (uint64_t)k);
         solve_whole(s);
-        share_out(s, 3, false);
-        cut(s, 3, OTA_SHARES_IN_ORDER);
-        crew_once(3, OTA_SHARES_IN_ORDER, solve_part, s);
+        solve_in_three(s);
         for (int r = 0; r < 3; r++) {
             grads *g = &s->parts[r].grads;
             memset(g->q, 0, sizeof g->q);

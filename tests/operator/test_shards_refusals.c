@@ -47,7 +47,6 @@ static void no_problem(setting *now, ota_options *options, int rank) {
     (void)options;
     if (rank == 2) now->problem.size = 0;
 }
-
 static void no_problem_first(setting *now, ota_options *options, int rank) {
     (void)options;
     if (rank == 0) now->problem.size = 0;
