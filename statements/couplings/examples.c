@@ -302,21 +302,25 @@ static double slope_of(const double *x, const double *y, int count) {
 }
 
 /* |slope of log time against log V - what it must be| over four V: of rows, or of one balanced round, what eight more
- * rounds add. Other work on the machine only adds time, so the best of a few tries counts; and where a kernel of V x V
- * leaves a cache the line bends, so that balanced tries take turns between two sets of V. */
+ * rounds add. Other work on the machine only adds time, so that a V has the least of its times so far. Where a kernel
+ * of V x V leaves a cache, which other work may share, the line bends upwards, and downwards where a round has more to
+ * begin than to compute: a balanced set of V has both ends, and tries take turns between two sets. */
 static double complexity(trial *t, bool balanced) {
     static const int64_t sizes[3][4] = {
-        {1024, 4096, 16384, 65536}, {128, 256, 512, 768}, {192, 256, 320, 384}};
-    double least = HUGE_VAL, keys[4], seconds[4];
+        {1024, 4096, 16384, 65536}, {96, 160, 320, 768}, {64, 128, 256, 512}};
+    double least = HUGE_VAL, few[3][4], many[3][4], keys[4], logs[4];
+    for (int k = 0; k < 12; k++) few[k / 4][k % 4] = many[k / 4][k % 4] = HUGE_VAL;
     for (int tries = 0; tries < 40 && !(least <= 0.1); tries++) {
+        const int set = balanced ? 1 + tries % 2 : 0;
         for (int k = 0; k < 4; k++) {
-            const int64_t size = sizes[balanced ? 1 + tries % 2 : 0][k];
-            double time = statement_forward_seconds(t, size, balanced ? 12 : 0);
-            if (balanced) time = (time - statement_forward_seconds(t, size, 4)) / 8.0;
+            const int64_t size = sizes[set][k];
+            double *const of_few = &few[set][k], *const of_many = &many[set][k];
+            *of_many = fmin(*of_many, statement_forward_seconds(t, size, balanced ? 12 : 0));
+            if (balanced) *of_few = fmin(*of_few, statement_forward_seconds(t, size, 4));
             keys[k] = log((double)size);
-            seconds[k] = log(time);
+            logs[k] = log(balanced ? (*of_many - *of_few) / 8.0 : *of_many);
         }
-        least = fmin(least, fabs(slope_of(keys, seconds, 4) - (balanced ? 2.0 : 1.0)));
+        least = fmin(least, fabs(slope_of(keys, logs, 4) - (balanced ? 2.0 : 1.0)));
     }
     return seen_number(t, least);
 }
