@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -98,21 +98,21 @@ class Build:
 
     def run(self, test: str, limit: float) -> tuple[str, float]:
         """What became of the test, empty when it passed, and its processor seconds, at most `limit`."""
+        how, seconds = self.execute([str(self.path(test))], limit, self.environment(test))
+        return "" if how is None else test + how, seconds
+
+    def execute(
+        self, words: Sequence[str], limit: float, environment: Mapping[str, str] = os.environ
+    ) -> tuple[str | None, float]:
+        """How the command failed, None when it did not or was stopped, and its processor seconds."""
         if self.stop.is_set():
-            return "", 0.0
+            return None, 0.0
         memory = "" if self.sanitized else f"ulimit -v {MEMORY}; "
         silent = subprocess.DEVNULL
         child = subprocess.Popen(
-            [
-                "/bin/sh",
-                "-c",
-                f'ulimit -t {limit:.0f}; {memory}exec "$@"',
-                "sh",
-                *FIXED,
-                str(self.path(test)),
-            ],
+            ["/bin/sh", "-c", f'ulimit -t {limit:.0f}; {memory}exec "$@"', "sh", *FIXED, *words],
             cwd=self.tree,
-            env={**self.environment(test), **FILLED},
+            env={**environment, **FILLED},
             stdout=silent,
             stderr=silent,
             start_new_session=True,
@@ -131,8 +131,8 @@ class Build:
         child.returncode = os.waitstatus_to_exitcode(status)
         seconds = usage.ru_utime + usage.ru_stime
         if child.returncode == 0 or (killed and self.stop.is_set()):
-            return "", seconds
-        return test + (" (hung)" if killed else signal_name(child.returncode)), seconds
+            return None, seconds
+        return " (hung)" if killed else signal_name(child.returncode), seconds
 
     def baseline(self) -> None:
         """self.seconds: processor seconds of each test without a fault; unchanged programs keep theirs."""

@@ -17,44 +17,55 @@ from pathlib import Path
 
 from mutate_build import Build, read_json
 
-OPTIONS = ("-DCMAKE_C_FLAGS_RELEASE=-O1 -DNDEBUG --coverage", "-DCMAKE_C_COMPILER_LAUNCHER=")
-# file : line : the tests that run it
-Lines = dict[str, dict[str, list[str]]]
+# With a seed of its own every compilation would make another program.
+FLAGS = "-O1 -DNDEBUG --coverage -frandom-seed=otattn"
+OPTIONS = (f"-DCMAKE_C_FLAGS_RELEASE={FLAGS}", "-DCMAKE_C_COMPILER_LAUNCHER=")
+# file : line : whether the test ran it, for every file that the test links
+Counts = dict[str, dict[str, bool]]
 
 
 class Cover:
+    """FOLDER beside a kept file: a test is counted anew where it or any watched source has changed."""
+
     def __init__(self, tree: Path, folder: Path, jobs: int, watched: tuple[str, ...]) -> None:
         self.tree, self.folder, self.watched = tree.resolve(), folder.resolve(), watched
-        kept, key = folder.parent / "cover.json", self.digest()
-        found = read_json(kept)
-        if found.get("key") != key:
-            found = {"key": key, "lines": self.measure(Build(tree, folder, jobs, *OPTIONS))}
-            kept.write_text(json.dumps(found), encoding="utf-8")
-        self.lines: Lines = found["lines"]
+        kept = folder.parent / "cover.json"
+        found, sources = read_json(kept), self.digest()
+        build = Build(tree, folder, jobs, *OPTIONS)
+        # test : what it was counted for, and its counts
+        self.counts: dict[str, tuple[str, Counts]] = {}
+        with ThreadPoolExecutor(jobs) as pool:
+            counted = pool.map(lambda test: self.count(build, test, sources, found.get(test)), build.tests)
+            self.counts = dict(zip(build.tests, counted, strict=True))
+        kept.write_text(json.dumps(self.counts), encoding="utf-8")
 
     def tests(self, file: str, line: int) -> set[str] | None:
         """The tests that run a line; None where the counters know nothing of the file."""
-        lines = self.lines.get(file)
-        if lines is None:
+        lines = {test: counts[file] for test, (_, counts) in self.counts.items() if file in counts}
+        if not lines:
             return None
-        if str(line) in lines:
-            return set(lines[str(line)])
-        return {test for tests in lines.values() for test in tests}
+        if any(str(line) in of for of in lines.values()):
+            return {test for test, of in lines.items() if of.get(str(line))}
+        return {test for test, of in lines.items() if any(of.values())}
 
     def digest(self) -> str:
+        """Of the watched sources: a comment moves lines and leaves the programs as they are."""
         digest = hashlib.sha256()
-        for path in sorted(self.tree.rglob("*.[ch]")):
+        for path in sorted(p for top in self.watched for p in (self.tree / top).rglob("*.[ch]")):
             digest.update(str(path.relative_to(self.tree)).encode() + b"\0" + path.read_bytes())
         return digest.hexdigest()
 
-    def measure(self, build: Build) -> Lines:
-        lines: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-        with ThreadPoolExecutor(build.jobs) as pool:
-            runs = pool.map(lambda test: self.run(build.path(test), build.environment(test)), build.tests)
-            for test, seen in zip(build.tests, runs, strict=True):
-                for file, line, count in seen:
-                    lines[file][line] |= {test} if count else set()
-        return {f: {n: sorted(tests) for n, tests in of.items()} for f, of in lines.items()}
+    def count(
+        self, build: Build, test: str, sources: str, known: tuple[str, Counts] | None
+    ) -> tuple[str, Counts]:
+        program = build.path(test)
+        key = sources + hashlib.sha256(program.read_bytes()).hexdigest()
+        if known and known[0] == key:
+            return key, known[1]
+        counts: Counts = defaultdict(dict)
+        for file, line, ran in self.run(program, build.environment(test)):
+            counts[file][line] = ran
+        return key, counts
 
     def run(self, test: Path, environment: dict[str, str]) -> set[tuple[str, str, bool]]:
         """(file, line, whether it ran) of all watched lines of the objects that the test ran."""
