@@ -501,6 +501,7 @@ set(OTATTN_TEST_SOURCES
     tests/batches/test_bounded.c
     tests/batches/test_maxsim.c
     tests/batches/test_normalize.c
+    tests/batches/test_own_threads.c
     tests/batches/test_route.c
     tests/columns/test_columns.c
     tests/judge/test_certificate.c

@@ -102,7 +102,6 @@ ota_status ota_assigner_create(ota_assigner **assigner, const ota_options *optio
 }
 
 static void worker_layout(worker *w, const needs *n) {
-    w->arena.used = 0;
     ota_match_layout(&w->match, &w->arena, n->rows, n->columns, n->pairs);
     w->search = ota_arena_take(&w->arena, n->search, 1);
     w->copy = ota_arena_take(&w->arena, n->copy, 1);

@@ -306,6 +306,9 @@ static void refusals(void **unused) {
     const double empty[4] = {1.0, 0.0, 1.0, 0.0}, negative[4] = {1.0, -1.0, 1.0, 1.0};
     assert_int_equal(ota_coupling_values_of(empty, 2, 2, NULL, &values, &error), OTA_EINVAL);
     assert_non_null(strstr(error.message, "column 1"));
+    const double above[4] = {0.0, 0.0, 1.0, 1.0};
+    assert_int_equal(ota_coupling_values_of(above, 2, 2, NULL, &values, &error), OTA_EINVAL);
+    assert_non_null(strstr(error.message, "row 0"));
     assert_int_equal(ota_coupling_values_of(negative, 2, 2, NULL, &values, &error), OTA_EINVAL);
     assert_non_null(strstr(error.message, "is -1"));
 }

@@ -416,6 +416,38 @@ static void test_error_beside_plain(void **state) {
     spec_check("LIT-15", worst, 1.0);
 }
 
+/* At every place of every layout: 0 and what is at least 2^-50 are held, less is not, and neither infinity nor NaN where
+ * finite numbers are asked for. */
+static void test_held_numbers(void **state) {
+    static const struct {
+        uint16_t bits;
+        bool held, held_finite;
+    } numbers[] = {{0x0000, true, true},   {0x8000, true, true},   {0x2680, true, true},
+                   {0xa680, true, true},   {0x267f, false, false}, {0xa67f, false, false},
+                   {0x0001, false, false}, {0x7f7f, true, true},   {0xff7f, true, true},
+                   {0x7f80, true, false},  {0xff80, true, false},  {0x7fff, true, false}};
+    static const layout layouts[] = {DENSE, TRANSPOSED, BACKWARDS, SLICED};
+    enum { COLUMNS = 5 };
+    kernel_trial t = {.d.state = 1};
+    (void)state;
+    for (int k = 0; k < 8; k++) {
+        const int64_t rows = k < 4 ? 3 : 1;
+        ota_array a = strided(&t.memory, OTA_BF16, 1, 1, rows, COLUMNS, layouts[k % 4], false);
+        for (int64_t at = 0; at < rows * COLUMNS; at++)
+            ota_array_set(&a, 0, 0, at / COLUMNS, at % COLUMNS, 1.0);
+        for (int64_t at = 0; at < rows * COLUMNS; at++) {
+            uint16_t *const place = (void *)ota_element_of(&a, 0, 0, at / COLUMNS, at % COLUMNS);
+            for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+                *place = numbers[i].bits;
+                assert_int_equal(ota_pairs_hold(&a, 0, 0, rows, false), numbers[i].held);
+                assert_int_equal(ota_pairs_hold(&a, 0, 0, rows, true), numbers[i].held_finite);
+            }
+            *place = numbers[0].bits;
+        }
+    }
+    take_back(&t.memory);
+}
+
 /* Scores of numbers whose bf16 products would be subnormal, and values that are: f32 carries them. */
 static void test_small_numbers(void **state) {
     (void)state;
@@ -547,7 +579,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_words),           cmocka_unit_test(test_forward_kernel),
         cmocka_unit_test(test_gradient_kernel), cmocka_unit_test(test_error_beside_plain),
-        cmocka_unit_test(test_small_numbers),   cmocka_unit_test(test_same_bits),
-        cmocka_unit_test(test_workspace)};
+        cmocka_unit_test(test_held_numbers),    cmocka_unit_test(test_small_numbers),
+        cmocka_unit_test(test_same_bits),       cmocka_unit_test(test_workspace)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
