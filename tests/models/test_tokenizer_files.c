@@ -91,6 +91,31 @@ static void test_cuts_of_every_behavior(void **state) {
     open_and_expect("t.json", "a&aba", "a a a");
 }
 
+/* A blank goes before every piece that has none, and the pattern cuts what comes of it: "a " is a pair to merge, but never
+ * within one word. */
+static void test_blanks_before_pieces(void **state) {
+    (void)state;
+    static const char model[] = "\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, "
+                                "\"\u0120\": 2, \"a\u0120\": 3, "
+                                "\"\u0120a\": 4}, \"merges\": [\"a \u0120\", \"\u0120 a\"]}";
+    static const struct {
+        const char *steps, *text, *pieces;
+    } rows[] = {{"{\"type\": \"ByteLevel\"}", "a", "\u0120a"},
+                {"{\"type\": \"ByteLevel\"}", "a a", "\u0120a \u0120a"},
+                {"{\"type\": \"ByteLevel\"}", " a a", "\u0120a \u0120a"},
+                {"{\"type\": \"ByteLevel\", \"use_regex\": false}", " a a", "\u0120 a\u0120 a"},
+                {"{\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"Split\", \"pattern\": "
+                 "{\"String\": "
+                 "\"b\"}, \"behavior\": \"Isolated\"}, {\"type\": \"ByteLevel\"}]}",
+                 " a ba", "\u0120a \u0120 \u0120 b \u0120a"}};
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        char text[600];
+        (void)snprintf(text, sizeof text, "{\"pre_tokenizer\": %s, %s}", rows[k].steps, model);
+        put_text("t.json", text);
+        open_and_expect("t.json", rows[k].text, rows[k].pieces);
+    }
+}
+
 /* As many U+FFFD as the Unicode standard advises: one for each largest start of a character. */
 static void test_broken_bytes_of_wordpiece(void **state) {
     (void)state;
@@ -495,6 +520,7 @@ int main(void) {
         IN_FOLDER(test_tokenizer_json),
         IN_FOLDER(test_most_steps),
         IN_FOLDER(test_cuts_of_every_behavior),
+        IN_FOLDER(test_blanks_before_pieces),
         IN_FOLDER(test_broken_bytes_of_wordpiece),
         IN_FOLDER(test_words_without_a_prefix),
         IN_FOLDER(test_longest_word),
