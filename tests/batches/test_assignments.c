@@ -411,12 +411,52 @@ static void input_is_refused(void **unused) {
     ota_assigner_free(NULL);
 }
 
+/* Columns that cost as little as any, in the last places of blocks that are looked at together; and a pair that costs the limit. */
+static void ties_and_limits(void **unused) {
+    (void)unused;
+    enum { COLUMNS = 130 };
+    double costs[2 * COLUMNS], value;
+    int64_t columns[2], pairs;
+    ota_assignments batch = {.size = sizeof batch,
+                             .count = 1,
+                             .rows = 2,
+                             .columns = COLUMNS,
+                             .costs = costs,
+                             .type = OTA_F64,
+                             .row_stride = COLUMNS,
+                             .column_stride = 1,
+                             .column_of = columns,
+                             .value = &value,
+                             .pairs = &pairs};
+    ota_assigner *const assigner = assigner_of(1, NULL);
+    for (int place = 1; place < COLUMNS; place++) {
+        const int other = (place + 64) % COLUMNS;
+        for (int k = 0; k < 2 * COLUMNS; k++)
+            costs[k] = k % COLUMNS == place || k % COLUMNS == other ? 0.0 : 1.0;
+        assert_int_equal(ota_assign(assigner, &batch, NULL), OTA_OK);
+        assert_true(value <= 0.0);
+        assert_int_equal(columns[0] + columns[1], place + other);
+    }
+    static const double at_limit[4] = {1.0, 9.0, 9.0, 0.25};
+    batch.columns = batch.row_stride = 2;
+    batch.costs = at_limit;
+    batch.limited = 1;
+    batch.cost_limit = 1.0;
+    assert_int_equal(ota_assign(assigner, &batch, NULL), OTA_OK);
+    assert_int_equal(columns[0], -1);
+    assert_int_equal(columns[1], 1);
+    assert_int_equal(pairs, 1);
+    assert_true(value >= 0.25 && value <= 0.25);
+    ota_assigner_free(assigner);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_problems_are_optimal),
         cmocka_unit_test(bounds_are_met_whatever_runs),
         cmocka_unit_test(sides_may_be_wanted_alone),
         cmocka_unit_test(layouts_agree),
+        cmocka_unit_test(ties_and_limits),
         cmocka_unit_test(failures_stay_their_own),
         cmocka_unit_test(input_is_refused),
     };

@@ -21,7 +21,7 @@
 #include "dice.h"
 #include "otattn_route.h"
 
-enum { TOKENS = 700, EXPERTS = 70, TAKE = 9 };
+enum { TOKENS = 700, EXPERTS = 70, TAKE = 12 };
 
 typedef struct scene {
     int64_t tokens, experts, stride, take;

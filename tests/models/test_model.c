@@ -274,12 +274,12 @@ static void test_forward(void **state) {
 }
 
 /* Weights in bf16 give what the same numbers in f32 give, where a matrix has more columns than are decoded at
- * a time. */
+ * a time; also to so few tokens that rows are decoded for them alone. */
 static void test_wide_weights_in_bf16(void **state) {
     (void)state;
-    enum { INNER_HERE = 150 };
+    enum { INNER_HERE = 150, FEW = 2 };
     checkpoint c = {.state = 7, .narrow = true};
-    float states[2][COUNT * WIDTH];
+    float states[2][COUNT * WIDTH], few[FEW * WIDTH];
     double wanted[COUNT * WIDTH];
     char config[sizeof config_text + 16];
     const char *const inner = strstr(config_text, "12,");
@@ -293,6 +293,9 @@ static void test_wide_weights_in_bf16(void **state) {
         ota_model *model = open_model();
         ota_session *session = open_session(model, (ota_session_options){.threads = 1});
         run_tokens(session, 0, COUNT, states[k]);
+        run_tokens(session, 0, FEW, few);
+        for (int i = 0; i < FEW * WIDTH; i++) wanted[i] = (double)states[k][i];
+        assert_true(distance(few, wanted, FEW * WIDTH) <= slack);
         ota_session_free(session);
         ota_model_free(model);
     }
@@ -453,6 +456,12 @@ static void test_exits(void **state) {
             assert_true(fabs((double)(states[t * WIDTH + k] - whole[t * WIDTH + k])) <= slack);
     }
     assert_in_range(stopped, 1, COUNT - 1);
+    /* As many blocks in a row as there are; those of one run do not count in the next. */
+    run.exit_transitions = LAYERS;
+    for (int again = 0; again < 2; again++) {
+        assert_int_equal(ota_session_run(session, &run, NULL), OTA_OK);
+        for (int k = 0; k < COUNT; k++) assert_int_equal(layers[k], LAYERS);
+    }
     run.exit_targets = tokens;
     refuse_start(session, run, OTA_EINVAL, "leave one out");
     run.exit_targets = NULL;

@@ -212,10 +212,6 @@ static void rules_are_refused(void **unused) {
     BAD("axis", t->problem.axis = (ota_axis)2);
     REFUSED("sparsemax", OTA_EINVAL, "order", t->problem.order = 1.0);
     REFUSED("sparsemax", OTA_EINVAL, "order", t->problem.order = NAN);
-    REFUSED("softmax/relaxed:1", OTA_EINVAL, "strength", t->problem.strength = 0.0);
-    REFUSED("softmax/capped:1", OTA_EINVAL, "cap", t->problem.cap = NAN);
-    REFUSED("softmax/online:1", OTA_EINVAL, "cap", t->problem.cap = -1.0);
-    REFUSED("softmax/elastic:1,1", OTA_EINVAL, "lambda", t->problem.lambda = 2.0);
     REFUSED("softmax/elastic:1,1", OTA_EINVAL, "steps", t->problem.steps = -1);
     REFUSED("softmax/elastic:1,1", OTA_EINVAL, "lambdas",
             (t->lambdas[2] = -0.5, t->problem.lambdas = vector(t->lambdas, M)));
@@ -239,6 +235,26 @@ static void rules_are_refused(void **unused) {
                                               "hard/relaxed:1"};
     for (size_t k = 0; k < sizeof meaningless / sizeof meaningless[0]; k++)
         REFUSED(meaningless[k], OTA_UNSUPPORTED, "method", (void)0);
+}
+
+/* Every number of a column rule, below, above and not in its range. */
+static void numbers_of_rules_are_refused(void **unused) {
+    (void)unused;
+    static const struct {
+        const char *method, *field;
+        size_t place;
+        double wrong[4];
+    } rows[] = {
+        {"softmax/relaxed:1", "strength", offsetof(ota_problem, strength), {0, -1, NAN, INFINITY}},
+        {"softmax/capped:1", "cap", offsetof(ota_problem, cap), {0, -1, NAN, INFINITY}},
+        {"softmax/online:1", "cap", offsetof(ota_problem, cap), {0, -1, NAN, INFINITY}},
+        {"softmax/bounded:0.5,2", "upper", offsetof(ota_problem, upper), {0, -1, NAN, INFINITY}},
+        {"softmax/bounded:0.5,2", "lower", offsetof(ota_problem, lower), {-1, 3, NAN, INFINITY}},
+        {"softmax/elastic:1,1", "lambda", offsetof(ota_problem, lambda), {-0.5, 2, NAN, INFINITY}}};
+    for (size_t k = 0; k < 4 * sizeof rows / sizeof *rows; k++)
+        REFUSED(rows[k / 4].method, OTA_EINVAL, rows[k / 4].field,
+                *(double *)(void *)((char *)&t->problem + rows[k / 4].place) =
+                    rows[k / 4].wrong[k % 4]);
 }
 
 static void masses_are_refused(void **unused) {
@@ -568,6 +584,7 @@ int main(void) {
         cmocka_unit_test(terms_are_refused),
         cmocka_unit_test(supports_are_refused),
         cmocka_unit_test(rules_are_refused),
+        cmocka_unit_test(numbers_of_rules_are_refused),
         cmocka_unit_test(masses_are_refused),
         cmocka_unit_test(options_are_refused),
         cmocka_unit_test(arrays_are_refused),
