@@ -255,7 +255,8 @@ typedef struct ota_head {
     int64_t *match; /* [rows] when the final row update is OTA_FINAL_MATCH; lies in `workspace` */
     ota_final_update final_update;
     int64_t rounds;
-    double row_error, column_error; /* of the plan that will be emitted, in f64, numerics 3.5 */
+    /* Of the plan that will be emitted, in f64, numerics 3.5. Rows: of coupled heads alone; what emits rows sums anew. */
+    double row_error, column_error;
     double temperature_reached;
     const char
         *method; /* the row of the table that found it, where `solve` chose among some; or NULL */

@@ -47,6 +47,15 @@ static bool is_differentiated(const cell *c) {
     return strcmp(c->method, "argmax") != 0 && !c->slim;
 }
 
+static bool says_what_it_gathers(const ota_plan *plan, const cell *c) {
+    const int width = c->slim ? 2 : WIDTH + VALUES, element = c->narrow ? 4 : 8;
+    char text[4096], line[64];
+    (void)ota_plan_describe(plan, text, sizeof text);
+    (void)snprintf(line, sizeof line, "gathered: %d bytes of keys and values",
+                   c->matrix ? 0 : BATCH * KEY_HEADS * N * width * element);
+    return strstr(text, line) != NULL;
+}
+
 static void solve_whole(scene *s) {
     setting now = {0};
     part *w = &s->all;
@@ -88,6 +97,7 @@ static void solve_part(crew_rank *rank, void *context) {
     p->status =
         ota_plan_create(&plan, &now.problem, now.arrays.values.size[3], &options, &p->error);
     if (p->status != OTA_OK) return;
+    p->described = says_what_it_gathers(plan, s->cell);
     const int64_t before[2] = {rank->messages, rank->bytes};
     p->status = ota_forward(plan, &now.arrays, &p->result, &p->error);
     rank->messages -= before[0];
@@ -205,6 +215,7 @@ static void compare(const scene *s, int ranks, double tolerance) {
         if (p->status != w->status)
             fail_msg("%s: rank %d has status %d and '%s' where one process has %d", s->cell->method,
                      k, (int)p->status, p->error.message, (int)w->status);
+        assert_true(p->described);
         expect_rows("out", s, p, p->out, w->out, VALUES, tolerance);
         expect_rows("coupling", s, p, p->p, w->p, N, tolerance);
         if (free_columns) expect_rows("row potential", s, p, p->f, w->f, 1, tolerance);

@@ -72,6 +72,7 @@ typedef struct part {
     ota_status judged;
     grads grads;
     ota_result backward;
+    bool described; /* with the bytes of keys and values that a run gathers */
 } part;
 
 typedef struct scene {

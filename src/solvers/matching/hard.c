@@ -42,19 +42,13 @@ static size_t assignment_workspace(const ota_head_shape *shape) {
                : total;
 }
 
-/* Errors of the plan that was found, and the final row update. The workspace is free again: [columns] sums. */
+/* The error of the plan that was found, and the final row update. The workspace is free again: [columns] sums. */
 static void measure(ota_head *head) {
     double *sums = head->workspace;
-    double rows = 0.0;
     memset(sums, 0, (size_t)head->columns * sizeof *sums);
     for (int64_t i = 0; i < head->rows; i++) {
         const double *plan = head->plan + i * head->stride;
-        double sum = 0.0;
-        for (int64_t j = 0; j < head->columns; j++) {
-            sum += plan[j];
-            sums[j] += plan[j];
-        }
-        if (!(head->sink > -INFINITY)) rows += fabs(sum - head->mu[i]);
+        for (int64_t j = 0; j < head->columns; j++) sums[j] += plan[j];
     }
     const ota_column_rule_row *rule = ota_head_rule(head);
     const ota_column_sums found = {.count = head->columns,
@@ -63,7 +57,6 @@ static void measure(ota_head *head) {
                                    .g = head->g,
                                    .parameters = ota_head_parameters(head, 0)};
     const double columns = rule->excess != NULL ? rule->excess(&found) : rule->residual(&found);
-    head->row_error = head->mass > 0.0 ? rows / head->mass : 0.0;
     head->column_error = head->mass > 0.0 ? columns / head->mass : 0.0;
     head->final_update = OTA_FINAL_PLAN;
 }
@@ -165,8 +158,8 @@ static ota_status solve_assignment(ota_head *head) {
     const ota_status status =
         ota_assignment_solve(&problem, (char *)head->workspace + matching_bytes(head->rows));
     if (status != OTA_OK) return explain(head, status);
-    /* One pair a row and no column twice, which is how the search keeps its books: both errors are 0. */
-    head->row_error = head->column_error = 0.0;
+    /* One pair a row and no column twice, which is how the search keeps its books: no error. */
+    head->column_error = 0.0;
     head->match = match;
     if (capped && head->rows == head->columns) {
         /* Potentials are defined up to a shift, and those of capacities are at most 0. */
