@@ -184,6 +184,25 @@ static void parameters_are_those_of_one_process(void **state) {
     free(s);
 }
 
+/* A key that no query may use is nothing to the number either. */
+static void a_key_that_is_shut_may_hold_anything(void **state) {
+    (void)state;
+    static const cell shut = {.method = "softmax", .softcap = true, .boolean = true};
+    stage *s = malloc(sizeof *s);
+    begin(s, &shut, 2300);
+    rows *w = &s->scene.all;
+    for (int64_t i = 0; i < N; i++) w->boolean[i * N + 20] = 0;
+    for (int64_t head = 0; head < BATCH * KEY_HEADS; head++)
+        w->k[(head * N + 20) * WIDTH] = head % 2 == 0 ? (double)NAN : (double)INFINITY;
+    w->backward.size = sizeof(ota_result);
+    pull(&s->scene, w, &s->all, NULL);
+    if (w->reversed != OTA_OK) fail_msg("%s", w->error.message);
+    assert_true(isfinite(s->all.terms[0][0]));
+    share_out(s, 3, OTA_SHARES_ZIGZAG, pull_part);
+    for (int r = 0; r < 3; r++) compare(s, r, 1e-10);
+    free(s);
+}
+
 static void the_same_bits_for_any_threads(void **state) {
     (void)state;
     static pulled first[3];
@@ -319,6 +338,7 @@ static void tangents_of_the_rule_alone(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parameters_are_those_of_one_process),
+        cmocka_unit_test(a_key_that_is_shut_may_hold_anything),
         cmocka_unit_test(a_first_term_alone),
         cmocka_unit_test(the_same_bits_for_any_threads),
         cmocka_unit_test(tangents_are_those_of_one_process),

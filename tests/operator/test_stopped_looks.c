@@ -70,7 +70,7 @@ typedef struct stage {
     ota_support support;
     double out[VALUES], coupling[PAIRS], rows[HEADS * SIZE], columns[HEADS * SIZE];
     double dq[VALUES], dk[VALUES], dv[VALUES], ds[PAIRS], temperature[HEADS], order, strength;
-    double moved[VALUES];
+    double moved[VALUES], moved_coupling[PAIRS];
     ota_head_result heads[HEADS];
 } stage;
 
@@ -231,6 +231,7 @@ static void the_last_look_of_ranks(void **state) {
     ota_error error;
     set(&s, &kinds[0]);
     s.options.communicator = &alone;
+    s.tangents.coupling = ota_array_of(s.moved_coupling, OTA_F64, 1, HEADS, SIZE, SIZE);
     if (ota_plan_create(&plan, &s.problem, WIDTH, &s.options, &error) < OTA_OK)
         fail_msg("%s", error.message);
     stop_after(-1, OTA_OK);
@@ -242,7 +243,7 @@ static void the_last_look_of_ranks(void **state) {
     const ota_status status = call(plan, &s, JVP, NULL, &error);
     let_run();
     assert_int_equal(status, OTA_TIMEOUT);
-    assert_true(isnan(s.moved[0]));
+    assert_true(isnan(s.moved[0]) && isnan(s.moved_coupling[0]));
     ota_plan_free(plan);
 }
 
