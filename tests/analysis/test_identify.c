@@ -105,6 +105,29 @@ static void plans_are_traced(void **unused) {
     free(x);
 }
 
+/* Plans that leave the targets of the keys alone, one of which is 0: no cap says how much such a key takes. */
+static void a_key_without_a_target(void **unused) {
+    (void)unused;
+    static const char *const methods[] = {"softmax", "entmax:1.5"};
+    uint64_t state = 17;
+    setting *const x = malloc(sizeof *x);
+    for (size_t k = 0; k < sizeof methods / sizeof methods[0]; k++) {
+        draw(&state, true, x);
+        x->column_mass[5] += x->column_mass[2];
+        x->column_mass[2] = 0.0;
+        solve(x, methods[k], 0.75);
+        ota_fit fits[FITS];
+        ota_error error = {.message = ""};
+        int64_t count = 0;
+        if (ota_identify(&x->problem, NULL, x->plan, fits, FITS, &count, &error) != OTA_OK)
+            fail_msg("%s: %s", methods[k], error.message);
+        char expected[96];
+        (void)snprintf(expected, sizeof expected, "%s{temperature=0.75}", methods[k]);
+        assert_string_equal(fits[0].method, expected);
+    }
+    free(x);
+}
+
 /* Plans without a temperature: the rule is all there is to know. */
 static void hard_plans_are_traced(void **unused) {
     (void)unused;
@@ -439,6 +462,7 @@ static void refusals(void **unused) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plans_are_traced),
+        cmocka_unit_test(a_key_without_a_target),
         cmocka_unit_test(hard_plans_are_traced),
         cmocka_unit_test(all_candidates),
         cmocka_unit_test(parts_have_their_own_constants),
