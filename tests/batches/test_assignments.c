@@ -450,6 +450,39 @@ static void ties_and_limits(void **unused) {
     ota_assigner_free(assigner);
 }
 
+/* A limit on problems that are too large for the search of small ones: the bound, by code of its own, meets the value. */
+static void large_problems_with_a_limit(void **unused) {
+    (void)unused;
+    enum { SIDE = 1050 };
+    double *const costs = malloc(sizeof *costs * SIDE * SIDE), u[SIDE], v[SIDE], value, bound;
+    int64_t pairs;
+    uint64_t seed = 23;
+    ota_assigner *const assigner = assigner_of(1, NULL);
+    for (int k = 0; k < SIDE * SIDE; k++) costs[k] = unit_draw(&seed);
+    for (double limit = 4e-3; limit > 1e-4; limit /= 8.0) {
+        const ota_assignments batch = {.size = sizeof batch,
+                                       .count = 1,
+                                       .rows = SIDE,
+                                       .columns = SIDE,
+                                       .costs = costs,
+                                       .type = OTA_F64,
+                                       .row_stride = SIDE,
+                                       .column_stride = 1,
+                                       .limited = 1,
+                                       .cost_limit = limit,
+                                       .pairs = &pairs,
+                                       .value = &value,
+                                       .bound = &bound,
+                                       .row_potential = u,
+                                       .column_potential = v};
+        assert_int_equal(ota_assign(assigner, &batch, NULL), OTA_OK);
+        const double all = value + limit * (double)(SIDE - pairs);
+        spec_check("ELA-14", fabs(all - bound), 1e-12 * fmax(1.0, all));
+    }
+    free(costs);
+    ota_assigner_free(assigner);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_problems_are_optimal),
@@ -457,6 +490,7 @@ int main(void) {
         cmocka_unit_test(sides_may_be_wanted_alone),
         cmocka_unit_test(layouts_agree),
         cmocka_unit_test(ties_and_limits),
+        cmocka_unit_test(large_problems_with_a_limit),
         cmocka_unit_test(failures_stay_their_own),
         cmocka_unit_test(input_is_refused),
     };

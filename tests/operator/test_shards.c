@@ -105,7 +105,8 @@ static void solve_part(crew_rank *rank, void *context) {
     if (p->status >= 0 && is_differentiated(s->cell)) {
         const cell *c = s->cell;
         const int64_t sent[2] = {rank->messages, rank->bytes};
-        const ota_gradients want = gradients_of(c, &p->grads, &now, p->n, c->matrix ? N : p->n);
+        ota_gradients want = gradients_of(c, &p->grads, &now, p->n, c->matrix ? N : p->n);
+        want.size = offsetof(ota_gradients, lower); /* of a caller who knows no bounds */
         p->backward = (ota_result){.size = sizeof p->backward};
         p->grads.status = ota_backward(plan, &now.arrays, &want, &p->backward, &p->error);
         p->backward.messages -= rank->messages - sent[0];
