@@ -198,6 +198,7 @@ static void a_key_that_is_shut_may_hold_anything(void **state) {
     pull(&s->scene, w, &s->all, NULL);
     if (w->reversed != OTA_OK) fail_msg("%s", w->error.message);
     assert_true(isfinite(s->all.terms[0][0]));
+    for (int64_t k = 0; k < ALL * N * WIDTH; k++) assert_true(isfinite(w->dq[k]));
     share_out(s, 3, OTA_SHARES_ZIGZAG, pull_part);
     for (int r = 0; r < 3; r++) compare(s, r, 1e-10);
     free(s);
