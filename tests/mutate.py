@@ -197,10 +197,10 @@ def main() -> int:
             )
         return 0
     folder: Path = options.folder.resolve()
+    # Not resolved: an environment's interpreter is known by its link.
+    python = options.python.absolute() if options.python else None
     folder.mkdir(parents=True, exist_ok=True)
-    benches = make_benches(
-        root, folder, options.jobs, Limits(options.seconds, options.thorough, options.python)
-    )
+    benches = make_benches(root, folder, options.jobs, Limits(options.seconds, options.thorough, python))
     faults = all_faults(benches[0].tree)
     random.Random(options.seed).shuffle(faults)
     draw = Draw(benches, read_equivalent(root), read_table(options.table, options.again))

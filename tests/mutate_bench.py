@@ -84,7 +84,8 @@ class Bench:
         hits: Hits,
         seconds: Mapping[str, float] | None = None,
     ) -> None:
-        self.folder, self.tree, self.limits, self.hits = folder, folder / "tree", limits, hits
+        self.root, self.folder, self.tree = root, folder, folder / "tree"
+        self.limits, self.hits = limits, hits
         folder.mkdir(parents=True, exist_ok=True)
         copy_tree(root, self.tree)
         self.build = Build(self.tree, folder / "build", jobs)
@@ -224,13 +225,12 @@ class Bench:
     # ---- the program's own tests ----
 
     def program_tests(self, folder: str, python: Path) -> str | None:
-        """Builds the program and runs its tests on a folder of the sources: the one that failed, if any."""
+        """Builds the program and runs its tests on a folder of the sources: how they failed."""
         if not self.build.make("otattn_program", "test_files"):
             return None
         there = Path("tests", "python", "program")
-        names = {
-            f.name for word in PROGRAM_TESTS[folder] for f in (self.tree / there).glob(f"test_{word}.py")
-        }
+        words = PROGRAM_TESTS[folder].split()
+        names = {f.name for word in words for f in (self.root / there).glob(f"test_*{word}*.py")}
         built = self.build.folder
         environment = {
             **os.environ,
@@ -239,10 +239,10 @@ class Bench:
             "OTATTN_TEST_FILES": str(built / "tests" / "test_files"),
             "PYTHONDONTWRITEBYTECODE": "1",
         }
-        words = [str(python), "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", "not long"]
-        tests = [str(there / name) for name in sorted(names)]
+        command = [str(python), "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", "not long"]
+        command += [str(there / name) for name in sorted(names)]
         self.build.stop.clear()
-        how, _ = self.build.execute([*words, *tests], PROGRAM_SECONDS, environment)
+        how, _ = self.build.execute(command, PROGRAM_SECONDS, environment, self.root)
         return "" if how is None else PROGRAM + how
 
     def program_fails(self, fault: Fault, python: Path) -> str | None:

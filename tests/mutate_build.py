@@ -102,16 +102,23 @@ class Build:
         return "" if how is None else test + how, seconds
 
     def execute(
-        self, words: Sequence[str], limit: float, environment: Mapping[str, str] = os.environ
+        self,
+        words: Sequence[str],
+        limit: float,
+        environment: Mapping[str, str] = os.environ,
+        there: Path | None = None,
     ) -> tuple[str | None, float]:
-        """How the command failed, None when it did not or was stopped, and its processor seconds."""
+        """How the command failed, None when it did not or was stopped, and its processor seconds.
+
+        It runs `there`, or in the tree.
+        """
         if self.stop.is_set():
             return None, 0.0
         memory = "" if self.sanitized else f"ulimit -v {MEMORY}; "
         silent = subprocess.DEVNULL
         child = subprocess.Popen(
             ["/bin/sh", "-c", f'ulimit -t {limit:.0f}; {memory}exec "$@"', "sh", *FIXED, *words],
-            cwd=self.tree,
+            cwd=there or self.tree,
             env={**environment, **FILLED},
             stdout=silent,
             stderr=silent,

@@ -407,6 +407,9 @@ static void fixtures(void **unused) {
     spec_check("TOT-86", fabs(summary.kurtosis + 1.1287499978250704), 1e-14);
     spec_check("TOT-86", fabs(summary.variation - 0.8527528785632115), 1e-14);
     assert_int_equal(ota_summary_of(values, 1, &summary, NULL), OTA_OK);
+    ota_error error;
+    assert_int_equal(ota_summary_of(values, 0, &summary, &error), OTA_EINVAL);
+    assert_string_equal(error.field, "count");
     assert_true(isnan(summary.deviation) && summary.p95 == 0.126 && isnan(summary.skewness));
     const double large[3] = {-1e300, 0.0, 1e300};
     assert_int_equal(ota_summary_of(large, 3, &summary, NULL), OTA_OK);

@@ -52,7 +52,8 @@ static void compare_statistics(const scene *s, const rows *p, double tolerance) 
     expect_rows("support", s, p, ALL, p->support, w->support, 1, 0.0);
     expect_rows("largest weight", s, p, ALL, p->largest, w->largest, 1, tolerance);
     for (int64_t j = 0; j < ALL * N; j++)
-        assert_true(fabs(p->receiver[j] - w->receiver[j]) <= N * tolerance);
+        assert_true(fabs(p->receiver[j] - w->receiver[j]) <= N * tolerance &&
+                    (p->receiver[j] > 0.0) == (w->receiver[j] > 0.0));
 }
 
 static void compare(const scene *s, int ranks) {
