@@ -19,6 +19,7 @@ typedef struct ota_capped_totals {
 
 typedef struct ota_capped_search {
     double f, low, high;
+    double least, most; /* the sums at low and high; INFINITY: no sum was taken there */
     int turn;
 } ota_capped_search;
 
@@ -67,7 +68,7 @@ static inline ota_capped_search ota_capped_begin(const ota_row_parameters *param
     const double high = parameters->sink > -INFINITY
                             ? ota_capped_level(parameters, mu) - parameters->sink
                             : highest;
-    return (ota_capped_search){.f = low, .low = low, .high = high};
+    return (ota_capped_search){.f = low, .low = low, .high = high, .most = INFINITY};
 }
 
 /* What the row's sums at f say; false when f can no longer be improved. */
@@ -75,10 +76,13 @@ static inline bool ota_capped_step(ota_capped_search *search, const ota_row_para
                                    double mu, const ota_capped_totals *sums) {
     const double sum = sums->closed + sums->open;
     if (fabs(sum - mu) <= 2.0e-16 * mu) return false;
-    if (sum > mu)
+    if (sum > mu) {
         search->high = search->f;
-    else
+        search->most = sum;
+    } else {
         search->low = search->f;
+        search->least = sum;
+    }
     const double low = search->low, high = search->high;
     double next = ota_capped_next(parameters, search->f, mu, sums);
     if (!(next > low && next < high) || search->turn % 8 == 7) next = 0.5 * low + 0.5 * high;

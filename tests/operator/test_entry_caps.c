@@ -151,6 +151,39 @@ static void keys_far_below_the_caps_share_the_rest(void **state) {
     free(s);
 }
 
+/* Masses so small that a weight of an order above 2, whose slope is 1 / weight, leaps from 0 to its cap from one number f to
+ * the next: rows have their mass all the same, also where nearly all keys are full. */
+static void rows_of_little_mass_are_whole(void **state) {
+    (void)state;
+    enum { ROWS = 3, KEYS = 10 };
+    static const char *const methods[] = {"softmax", "entmax:1.5", "sparsemax", "entmax:3"};
+    static const double masses[] = {1.0e-3, 1.0e-9, 1.0e-12, 1.0e-30};
+    static const double shares[] = {0.34, 0.101, 0.1};
+    scene *s = malloc(sizeof *s);
+    assert_non_null(s);
+    for (int k = 0; k < 96; k++) {
+        const bool narrow = k % 2 == 1;
+        const double mass = masses[k / 8 % 4], cap = mass * shares[k / 32];
+        set_up(s, methods[k / 2 % 4], ROWS, KEYS, 980 + (uint64_t)k, narrow);
+        for (int i = 0; i < ROWS; i++) s->mass[i] = mass;
+        s->problem.row_mass = ota_array_of(s->mass, OTA_F64, 1, 1, 1, ROWS);
+        s->problem.entry_cap = cap;
+        assert_int_equal(solve(s, NULL), OTA_OK);
+        for (int i = 0; i < ROWS; i++) {
+            double sum = 0.0;
+            for (int j = 0; j < KEYS; j++) {
+                const double p = narrow ? (double)s->narrow_p[i * KEYS + j] : s->p[i * KEYS + j];
+                assert_true(p >= 0.0 && p <= cap * (1.0 + (narrow ? 1.0e-7 : 1.0e-15)));
+                sum += p;
+            }
+            if (!(fabs(sum - mass) <= (narrow ? 1.0e-6 : 1.0e-9) * mass))
+                fail_msg("%s, mass %g, cap %g: a row adds up to %.17g", methods[k / 2 % 4], mass,
+                         cap, sum);
+        }
+    }
+    free(s);
+}
+
 /* Only the sink has room for what caps leave. */
 static void a_sink_takes_what_caps_leave(void **state) {
     (void)state;
@@ -330,6 +363,7 @@ int main(void) {
         cmocka_unit_test(rows_are_those_of_the_definition),
         cmocka_unit_test(keys_far_below_the_caps_share_the_rest),
         cmocka_unit_test(a_sink_takes_what_caps_leave),
+        cmocka_unit_test(rows_of_little_mass_are_whole),
         cmocka_unit_test(caps_may_bind_everywhere_or_nowhere),
         cmocka_unit_test(caps_may_make_the_mass),
         cmocka_unit_test(softmax_caps_may_fill_the_row),

@@ -76,6 +76,31 @@ static void compare(const scene *s, int ranks) {
     }
 }
 
+/* Weights that leap from 0 to their caps from one number to the next: a head's keys receive all of its mass. */
+static void rows_of_little_mass_are_whole(void **state) {
+    (void)state;
+    static const cell little[] = {{.method = "entmax:3", .masses = true, .cap = 3.4e-10},
+                                  {.method = "entmax:3", .masses = true, .cap = 1.01e-9 / N},
+                                  {.method = "entmax:3", .masses = true, .cap = 1e-9 / N},
+                                  {.method = "entmax:1.5", .masses = true, .cap = 3.4e-10}};
+    scene *s = malloc(sizeof *s);
+    for (int k = 0; k < 4; k++) {
+        draw(s, &little[k], 4300 + (uint64_t)k);
+        for (int i = 0; i < N; i++) s->all.mu[i] = 1e-9;
+        s->statistics = true;
+        cut(s, 2, OTA_SHARES_ZIGZAG, false);
+        crew_once(2, OTA_SHARES_ZIGZAG, solve_part, s);
+        for (int b = 0; b < ALL; b++) {
+            double sum = 0.0;
+            for (int j = 0; j < N; j++) sum += s->part[1].receiver[b * N + j];
+            if (s->part[1].status != OTA_OK || !(fabs(sum - N * 1e-9) <= 1e-9 * N * 1e-9))
+                fail_msg("%s, head %d: %d, %.17g", little[k].method, b, (int)s->part[1].status,
+                         sum);
+        }
+    }
+    free(s);
+}
+
 static void rows_of_a_ring_are_those_of_one_process(void **state) {
     (void)state;
     static const int counts[] = {2, 8, 1, 3, 4};
@@ -354,6 +379,7 @@ static void bytes_are_those_of_the_formula(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_of_a_ring_are_those_of_one_process),
+        cmocka_unit_test(rows_of_little_mass_are_whole),
         cmocka_unit_test(lists_that_are_nearly_full),
         cmocka_unit_test(statistics_of_coupled_columns),
         cmocka_unit_test(certificates_of_a_ring_are_tight),

@@ -274,11 +274,19 @@ static double capped_sum(const ota_row_parameters *row, const double *x, int64_t
     return sum.total + sum.lost;
 }
 
-static void weigh_capped(const ota_row_parameters *row, int64_t count, double f, double *p,
-                         ota_row_found *found) {
-    found->potential = f;
-    found->sink = capped_weight(row, row->sink, f, INFINITY);
-    for (int64_t j = 0; j < count; j++) p[j] = capped_weight(row, p[j], f, cap_at(row, j));
+/* Between two numbers f, mu being so much of the way from the sum at `low` to that at `high`: a weight of an order above 2
+ * leaps from one number to the next. */
+static void weigh_capped(const ota_row_parameters *row, int64_t count, double low, double high,
+                         double mu, double *p, ota_row_found *found) {
+    const double least = capped_sum(row, p, count, low), most = capped_sum(row, p, count, high);
+    const double part = most > least ? fmin(fmax((mu - least) / (most - least), 0.0), 1.0) : 1.0;
+    const double sink = capped_weight(row, row->sink, low, INFINITY);
+    found->potential = high;
+    found->sink = sink + part * (capped_weight(row, row->sink, high, INFINITY) - sink);
+    for (int64_t j = 0; j < count; j++) {
+        const double cap = cap_at(row, j), from = capped_weight(row, p[j], low, cap);
+        p[j] = from + part * (capped_weight(row, p[j], high, cap) - from);
+    }
     scale_weights(p, count, 1.0, found);
 }
 
@@ -295,7 +303,7 @@ static void solve_capped(const ota_row_parameters *row, double top, int64_t coun
         else
             high = f;
     }
-    weigh_capped(row, count, high, p, found);
+    weigh_capped(row, count, low, high, mu, p, found);
 }
 
 /* Caps of the keys above x, or of those at least as good. */
@@ -385,7 +393,7 @@ void ota_plain_row_weights(const ota_row_parameters *row, const double *s, const
         return;
     }
     if (row->regulariser->capped) {
-        weigh_capped(row, count, f, p, found);
+        weigh_capped(row, count, f, f, 0.0, p, found);
         return;
     }
     if (!row->regulariser->exponential) {

@@ -72,6 +72,7 @@ static void begin_row(ota_device *ring, int64_t k) {
     p->top[k] = fmax(p->top[k], row.sink);
     p->f[k] = -INFINITY;
     p->factor[k] = 1.0;
+    p->part[k] = -1.0;
     if (p->state[k] == OTA_RING_NONFINITE) return;
     p->state[k] = OTA_RING_FOUND;
     if (!(p->top[k] > -INFINITY) || !(mu > 0.0)) return;
@@ -80,7 +81,13 @@ static void begin_row(ota_device *ring, int64_t k) {
         return;
     }
     p->f[k] = p->highest[k];
-    if (room <= mu + slack) return;
+    if (room <= mu + slack) {
+        /* All keys are at their caps, whatever rounding makes of the weight there. */
+        p->capped[k] =
+            (ota_capped_search){.f = p->f[k], .low = p->f[k], .high = p->f[k], .most = INFINITY};
+        p->part[k] = 1.0;
+        return;
+    }
     p->state[k] = OTA_RING_SPILLED;
     p->capped[k] = ota_capped_begin(&row, mu, r->keys, p->top[k], p->highest[k]);
     p->f[k] = p->capped[k].f;
@@ -104,6 +111,12 @@ static void step_row(ota_device *ring, int64_t k) {
     }
     p->state[k] = OTA_RING_FOUND;
     if (sums.open > 0.0) p->factor[k] = (mu - sums.closed) / sums.open;
+    /* A weight of an order above 2 leaps over what is left; behind the last f all keys are at their caps. */
+    const ota_capped_search *ends = &p->capped[k];
+    const double most = row.sink > -INFINITY ? ends->most : fmin(ends->most, p->room[k]);
+    if (!met && most < INFINITY && fabs(sums.closed + sums.open - mu) > 1.0e-12 * mu &&
+        most > ends->least)
+        p->part[k] = fmin(fmax((mu - ends->least) / (most - ends->least), 0.0), 1.0);
 }
 
 bool ota_ring_find_capped(ota_device *ring) {

@@ -53,7 +53,7 @@ void ota_ring_lay_out_pairs(ota_device *ring, ota_arena *arena) {
     p.state = ota_arena_take(arena, (size_t)rows, 1);
     p.uses_broken = ota_arena_take(arena, (size_t)rows, 1);
     if (ring->capped) {
-        double **of_caps[] = {&p.room, &p.highest, &p.rise, &p.factor};
+        double **of_caps[] = {&p.room, &p.highest, &p.rise, &p.factor, &p.part};
         for (size_t k = 0; k < sizeof of_caps / sizeof of_caps[0]; k++)
             *of_caps[k] = numbers(arena, rows, 1);
         p.capped = ota_arena_take(arena, (size_t)rows, sizeof *p.capped);

@@ -100,6 +100,8 @@ struct ota_ring_pairs {
     double *room, *highest,
         *rise; /* their caps, how their sum rises, and what their open weights are scaled by */
     double *factor;
+    /* How far from the plan at the low end of a row's search to that at the high one; below 0: it is that at f. */
+    double *part;
     ota_ring_filling *filling; /* [rows] of hard rows with caps */
 };
 
@@ -145,7 +147,9 @@ double ota_ring_pair_slope(const ota_ring_block *b, int64_t k, int64_t j, double
 /* P at the potentials of the block's rows, 0 in rows that are not finite. */
 void ota_ring_weigh(const ota_ring_block *block);
 
-/* thresholds.c: out, f and sink of rows whose weights may be 0, statistics where they are wanted. False: the communicator
+/* thresholds.c: P as a plan within caps has it: what rounding left of f is spread over the keys that are not at theirs. */
+void ota_ring_fit_weights(const ota_ring_block *block);
+/* out, f and sink of rows whose weights may be 0, statistics where they are wanted. False: the communicator
  * failed. Then what the caller wants of head `head` of the unit. */
 bool ota_ring_find_thresholds(ota_device *ring);
 bool ota_ring_attend_pairs(ota_device *ring);

@@ -37,7 +37,7 @@ void ota_ring_tally(const ota_ring_block *b) {
 
 static void tally_rows(const ota_ring_block *b, void *context) {
     (void)context;
-    ota_ring_weigh(b);
+    ota_ring_fit_weights(b);
     ota_ring_tally(b);
 }
 
@@ -45,7 +45,7 @@ static void sum_columns(const ota_ring_block *b, void *context) {
     const ota_ring_pairs *p = b->ring->pairs;
     double *sums = p->columns + b->head * b->ring->room + b->key;
     (void)context;
-    ota_ring_weigh(b);
+    ota_ring_fit_weights(b);
     for (int64_t k = 0; k < b->rows; k++) {
         for (int64_t j = 0; j < b->keys; j++) sums[j] += b->w->weights[k * p->stride + j];
     }

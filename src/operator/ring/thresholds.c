@@ -10,6 +10,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "backend/capped.h"
 #include "pairs.h"
 
 /* A row's relative miss of its mass that is left to the last scaling, and one that the next Newton step squares. */
@@ -244,11 +245,33 @@ bool ota_ring_find_thresholds(ota_device *ring) {
     return true;
 }
 
-/* What rounding left of f is spread over the keys that are not at their caps. */
-static void scale_open(const ota_ring_block *b) {
+/* Weights of a row that no one f has: between those at the two ends of its search. */
+static void mix_ends(const ota_ring_block *b, int64_t k, double *weights) {
     const ota_ring_pairs *p = b->ring->pairs;
+    const ota_capped_search *ends = &p->capped[b->at + k];
+    const double *s = b->w->scores + k * p->stride,
+                 *g = b->ring->coupled ? b->ring->g + b->piece->first + b->key : NULL;
+    for (int64_t j = 0; j < b->keys; j++) {
+        const double x = s[j] + (g != NULL ? g[j] : 0.0), cap = ota_ring_cap(b, k, j);
+        double rise, to = cap;
+        if (!(x > -INFINITY)) continue;
+        const double from = fmin(ota_capped_weight(&b->parameters, x, ends->low, &rise), cap);
+        if (ends->most < INFINITY)
+            to = fmin(ota_capped_weight(&b->parameters, x, ends->high, &rise), cap);
+        weights[j] = from + p->part[b->at + k] * (to - from);
+    }
+}
+
+void ota_ring_fit_weights(const ota_ring_block *b) {
+    const ota_ring_pairs *p = b->ring->pairs;
+    ota_ring_weigh(b);
+    if (!b->ring->capped) return;
     for (int64_t k = 0; k < b->rows; k++) {
         double *weights = b->w->weights + k * p->stride;
+        if (p->part[b->at + k] >= 0.0) {
+            mix_ends(b, k, weights);
+            continue;
+        }
         for (int64_t j = 0; j < b->keys; j++) {
             const double cap = ota_ring_cap(b, k, j);
             if (weights[j] < cap) weights[j] = fmin(weights[j] * p->factor[b->at + k], cap);
@@ -262,8 +285,7 @@ static void finish_rows(const ota_ring_block *b, void *context) {
     ota_ring_pairs *p = ring->pairs;
     const int64_t width = ring->values_width;
     (void)context;
-    ota_ring_weigh(b);
-    if (ring->capped) scale_open(b);
+    ota_ring_fit_weights(b);
     ota_ring_tally(b);
     for (int64_t k = 0; k < b->rows; k++) {
         const int64_t row = b->at + k;
@@ -283,6 +305,14 @@ static void finish_rows(const ota_ring_block *b, void *context) {
 static double sink_of(const ota_device *ring, int64_t k) {
     const ota_row_parameters row = ota_ring_parameters(ring, k / ring->resolved->queries);
     return ota_ring_weight(ring, &row, row.sink, ring->pairs->f[k]);
+}
+
+static double mixed_sink(const ota_device *ring, int64_t k) {
+    const ota_row_parameters row = ota_ring_parameters(ring, k / ring->resolved->queries);
+    const ota_capped_search *ends = &ring->pairs->capped[k];
+    if (!(row.sink > -INFINITY)) return 0.0;
+    const double from = ota_ring_weight(ring, &row, row.sink, ends->low);
+    return from + ring->pairs->part[k] * (ota_ring_weight(ring, &row, row.sink, ends->high) - from);
 }
 
 /* What rounding left of the threshold is spread in proportion, so that rows sum to mu. */
@@ -331,7 +361,7 @@ bool ota_ring_attend_pairs(ota_device *ring) {
         if (ring->hard)
             settle_hard(ring, k, mu);
         else if (ring->capped)
-            p->sink[k] = p->factor[k] * sink_of(ring, k);
+            p->sink[k] = p->part[k] >= 0.0 ? mixed_sink(ring, k) : p->factor[k] * sink_of(ring, k);
         else if (!ring->filled)
             scale_row(ring, k, mu);
     }

@@ -63,13 +63,14 @@ static double room_of(const capped_row *row, double *highest) {
     return room;
 }
 
-static double find_potential(const capped_row *row, double mu, double top, double highest) {
+static ota_capped_search find_potential(const capped_row *row, double mu, double top,
+                                        double highest) {
     ota_capped_search search = ota_capped_begin(row->parameters, mu, row->count, top, highest);
     ota_capped_totals sums;
     do {
         sums = sums_at(row, search.f);
     } while (ota_capped_step(&search, row->parameters, mu, &sums));
-    return search.f;
+    return search;
 }
 
 static void write_weights(const capped_row *row, double f, double mu, real *p,
@@ -94,6 +95,43 @@ static void write_weights(const capped_row *row, double f, double mu, real *p,
     if (parameters->sink > -INFINITY)
         found->sink = factor * ota_capped_weight(parameters, parameters->sink, f, &rise);
     found->potential = f;
+}
+
+static double share_at(const capped_row *row, int64_t j, double f) {
+    double rise;
+    return fmin(ota_capped_weight(row->parameters, lifted(row, j), f, &rise), cap_of(row, j));
+}
+
+/* Where a weight of an order above 2 leaps over what is left, from one number f to the next: so much of the way from the
+ * plan at one to that at the other; from the last f on, to all keys at their caps, whose `room` is mu at least. False:
+ * the plans do not lie on two sides of mu. The weights may lie over the scores. */
+static bool write_between(const capped_row *row, const ota_capped_search *ends, double mu,
+                          double room, real *p, ota_row_found *found) {
+    const ota_row_parameters *parameters = row->parameters;
+    const ota_capped_totals low = sums_at(row, ends->low), high = sums_at(row, ends->high);
+    const bool full = high.closed + high.open < mu && room < INFINITY;
+    const double least = low.closed + low.open, most = full ? room : high.closed + high.open;
+    const double part = most > least ? (mu - least) / (most - least) : 1.0;
+    double rise;
+    if (!(part >= 0.0 && part <= 1.0)) return false;
+    found->mass = 0.0;
+    for (int64_t j = 0; j < row->count; j++) {
+        const bool used = lifted(row, j) > -INFINITY;
+        const double from = used ? share_at(row, j, ends->low) : 0.0,
+                     to = !used  ? 0.0
+                          : full ? cap_of(row, j)
+                                 : share_at(row, j, ends->high),
+                     share = from + part * (to - from);
+        found->mass += share;
+        p[j] = (real)share;
+    }
+    if (parameters->sink > -INFINITY) {
+        const double from = ota_capped_weight(parameters, parameters->sink, ends->low, &rise);
+        const double to = ota_capped_weight(parameters, parameters->sink, ends->high, &rise);
+        found->sink = from + part * (to - from);
+    }
+    found->potential = ends->f;
+    return true;
 }
 
 /* ---- where the sum is mu ------------------------------------------------------------------------ */
@@ -405,8 +443,13 @@ static void plain_row(const capped_row *row, double mu, double top, real *p, ota
         for (int64_t j = 0; j < row->count; j++) p[j] = (real)0;
         return;
     }
-    const double f = room <= mu + slack ? highest : find_potential(row, mu, top, highest);
-    write_weights(row, f, mu, p, found);
+    const ota_capped_search search =
+        room <= mu + slack ? (ota_capped_search){.f = highest, .low = highest, .high = highest}
+                           : find_potential(row, mu, top, highest);
+    const ota_capped_totals sums = sums_at(row, search.f);
+    const bool met = fabs(sums.closed + sums.open - mu) <= 1.0e-12 * mu;
+    if (met || !write_between(row, &search, fmin(mu, room), room, p, found))
+        write_weights(row, search.f, mu, p, found);
 }
 
 void WORD(ota_row_capped)(const ota_row_parameters *parameters, const real *s, const real *h,
