@@ -20,11 +20,17 @@ say() {
     printf '== %s\n' "$*" >&2
 }
 
-# inside ROOT COMMAND...: in that Debian, with an environment of its own.
+# inside ROOT COMMAND...: in that Debian, with its own environment, /proc and /dev; what is mounted goes with the command.
 inside() {
     local root=$1
     shift
-    chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"
+    # shellcheck disable=SC2016
+    unshare --mount bash -euc 'root=$1
+        shift
+        mount -t proc proc "$root/proc"
+        mount --rbind /dev "$root/dev"
+        exec chroot "$root" "$@"' bash "$root" \
+        /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"
 }
 
 # What follows a word of the Dockerfile, its lines joined.
