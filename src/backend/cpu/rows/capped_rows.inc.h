@@ -113,7 +113,7 @@ static bool write_between(const capped_row *row, const ota_capped_search *ends, 
     const double least = low.closed + low.open, most = full ? room : high.closed + high.open;
     const double part = most > least ? (mu - least) / (most - least) : 1.0;
     double rise;
-    if (!(part >= 0.0 && part <= 1.0)) return false;
+    if (!(part >= 0.0 && part <= 1.0 && most < INFINITY)) return false;
     found->mass = 0.0;
     for (int64_t j = 0; j < row->count; j++) {
         const bool used = lifted(row, j) > -INFINITY;
