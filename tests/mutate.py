@@ -11,10 +11,11 @@ none, and another is drawn. The tests that can reach the fault are linked and ru
 that are short for what they caught before, until one fails. These are the tests that link the changed file;
 with --thorough, those that a build with counters has seen run the changed line, and what they do not notice
 meets the likeliest once more under the address sanitizer and, in src, the random cases of ./dev dump, which
-must keep their bits. With --seconds a fault meets only as many of these tests as take so long together.
-Verdicts that the table holds already stand; with --again, survivors are judged anew. With less than 85 %
-caught the exit status is 1; survivors are listed. Faults that no test could see stand with their reason in
-tests/mutants_equivalent.txt.
+must keep their bits. With --python, an environment with tests/requirements.txt, survivors meet the Python
+tests of the program on the fault's folder too. With --seconds a fault meets only as many of these tests as
+take so long together. Verdicts that the table holds already stand; with --again, survivors are judged anew.
+With less than 85 % caught the exit status is 1; survivors are listed. Faults that no test could see stand
+with their reason in tests/mutants_equivalent.txt.
 """
 
 from __future__ import annotations

@@ -91,4 +91,25 @@ static inline bool ota_capped_step(ota_capped_search *search, const ota_row_para
     return ++search->turn < OTA_CAPPED_STEPS;
 }
 
+/* Where no f gives mu, because a weight of an order above 2 leaps over what is left: how far the plan lies between those
+ * at the two ends of the search, or behind its last f from that to all keys at their caps, whose `room` (INFINITY with a
+ * sink) is mu at least. -1: the ends do not lie on two sides of mu. */
+static inline double ota_capped_part(const ota_capped_search *ends, double mu, double room) {
+    const double most = fmin(ends->most, room), part = (mu - ends->least) / (most - ends->least);
+    return most < INFINITY && part >= 0.0 && part <= 1.0 ? part : -1.0;
+}
+
+/* The weight of x, of a key with that cap or, with INFINITY, the sink, so far between the ends. */
+static inline double ota_capped_between(const ota_row_parameters *parameters,
+                                        const ota_capped_search *ends, double part, double x,
+                                        double cap) {
+    double rise;
+    if (!(x > -INFINITY)) return 0.0;
+    const double from = fmin(ota_capped_weight(parameters, x, ends->low, &rise), cap);
+    const double to = ends->most < INFINITY
+                          ? fmin(ota_capped_weight(parameters, x, ends->high, &rise), cap)
+                          : cap;
+    return from + part * (to - from);
+}
+
 #endif

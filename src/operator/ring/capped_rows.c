@@ -111,12 +111,9 @@ static void step_row(ota_device *ring, int64_t k) {
     }
     p->state[k] = OTA_RING_FOUND;
     if (sums.open > 0.0) p->factor[k] = (mu - sums.closed) / sums.open;
-    /* A weight of an order above 2 leaps over what is left; behind the last f all keys are at their caps. */
-    const ota_capped_search *ends = &p->capped[k];
-    const double most = row.sink > -INFINITY ? ends->most : fmin(ends->most, p->room[k]);
-    if (!met && most < INFINITY && fabs(sums.closed + sums.open - mu) > 1.0e-12 * mu &&
-        most > ends->least)
-        p->part[k] = fmin(fmax((mu - ends->least) / (most - ends->least), 0.0), 1.0);
+    if (!met && fabs(sums.closed + sums.open - mu) > 1.0e-12 * mu)
+        p->part[k] =
+            ota_capped_part(&p->capped[k], mu, row.sink > -INFINITY ? INFINITY : p->room[k]);
 }
 
 bool ota_ring_find_capped(ota_device *ring) {

@@ -251,15 +251,9 @@ static void mix_ends(const ota_ring_block *b, int64_t k, double *weights) {
     const ota_capped_search *ends = &p->capped[b->at + k];
     const double *s = b->w->scores + k * p->stride,
                  *g = b->ring->coupled ? b->ring->g + b->piece->first + b->key : NULL;
-    for (int64_t j = 0; j < b->keys; j++) {
-        const double x = s[j] + (g != NULL ? g[j] : 0.0), cap = ota_ring_cap(b, k, j);
-        double rise, to = cap;
-        if (!(x > -INFINITY)) continue;
-        const double from = fmin(ota_capped_weight(&b->parameters, x, ends->low, &rise), cap);
-        if (ends->most < INFINITY)
-            to = fmin(ota_capped_weight(&b->parameters, x, ends->high, &rise), cap);
-        weights[j] = from + p->part[b->at + k] * (to - from);
-    }
+    for (int64_t j = 0; j < b->keys; j++)
+        weights[j] = ota_capped_between(&b->parameters, ends, p->part[b->at + k],
+                                        s[j] + (g != NULL ? g[j] : 0.0), ota_ring_cap(b, k, j));
 }
 
 void ota_ring_fit_weights(const ota_ring_block *b) {
@@ -309,10 +303,8 @@ static double sink_of(const ota_device *ring, int64_t k) {
 
 static double mixed_sink(const ota_device *ring, int64_t k) {
     const ota_row_parameters row = ota_ring_parameters(ring, k / ring->resolved->queries);
-    const ota_capped_search *ends = &ring->pairs->capped[k];
-    if (!(row.sink > -INFINITY)) return 0.0;
-    const double from = ota_ring_weight(ring, &row, row.sink, ends->low);
-    return from + ring->pairs->part[k] * (ota_ring_weight(ring, &row, row.sink, ends->high) - from);
+    const ota_ring_pairs *p = ring->pairs;
+    return ota_capped_between(&row, &p->capped[k], p->part[k], row.sink, INFINITY);
 }
 
 /* What rounding left of the threshold is spread in proportion, so that rows sum to mu. */

@@ -97,41 +97,20 @@ static void write_weights(const capped_row *row, double f, double mu, real *p,
     found->potential = f;
 }
 
-static double share_at(const capped_row *row, int64_t j, double f) {
-    double rise;
-    return fmin(ota_capped_weight(row->parameters, lifted(row, j), f, &rise), cap_of(row, j));
-}
-
-/* Where a weight of an order above 2 leaps over what is left, from one number f to the next: so much of the way from the
- * plan at one to that at the other; from the last f on, to all keys at their caps, whose `room` is mu at least. False:
- * the plans do not lie on two sides of mu. The weights may lie over the scores. */
-static bool write_between(const capped_row *row, const ota_capped_search *ends, double mu,
-                          double room, real *p, ota_row_found *found) {
+/* The weights may lie over the scores. */
+static void write_between(const capped_row *row, const ota_capped_search *ends, double part,
+                          real *p, ota_row_found *found) {
     const ota_row_parameters *parameters = row->parameters;
-    const ota_capped_totals low = sums_at(row, ends->low), high = sums_at(row, ends->high);
-    const bool full = high.closed + high.open < mu && room < INFINITY;
-    const double least = low.closed + low.open, most = full ? room : high.closed + high.open;
-    const double part = most > least ? (mu - least) / (most - least) : 1.0;
-    double rise;
-    if (!(part >= 0.0 && part <= 1.0 && most < INFINITY)) return false;
     found->mass = 0.0;
     for (int64_t j = 0; j < row->count; j++) {
-        const bool used = lifted(row, j) > -INFINITY;
-        const double from = used ? share_at(row, j, ends->low) : 0.0,
-                     to = !used  ? 0.0
-                          : full ? cap_of(row, j)
-                                 : share_at(row, j, ends->high),
-                     share = from + part * (to - from);
+        const double share =
+            ota_capped_between(parameters, ends, part, lifted(row, j), cap_of(row, j));
         found->mass += share;
         p[j] = (real)share;
     }
-    if (parameters->sink > -INFINITY) {
-        const double from = ota_capped_weight(parameters, parameters->sink, ends->low, &rise);
-        const double to = ota_capped_weight(parameters, parameters->sink, ends->high, &rise);
-        found->sink = from + part * (to - from);
-    }
+    if (parameters->sink > -INFINITY)
+        found->sink = ota_capped_between(parameters, ends, part, parameters->sink, INFINITY);
     found->potential = ends->f;
-    return true;
 }
 
 /* ---- where the sum is mu ------------------------------------------------------------------------ */
@@ -444,11 +423,15 @@ static void plain_row(const capped_row *row, double mu, double top, real *p, ota
         return;
     }
     const ota_capped_search search =
-        room <= mu + slack ? (ota_capped_search){.f = highest, .low = highest, .high = highest}
-                           : find_potential(row, mu, top, highest);
+        room <= mu + slack
+            ? (ota_capped_search){.f = highest, .low = highest, .high = highest, .most = INFINITY}
+            : find_potential(row, mu, top, highest);
     const ota_capped_totals sums = sums_at(row, search.f);
     const bool met = fabs(sums.closed + sums.open - mu) <= 1.0e-12 * mu;
-    if (met || !write_between(row, &search, fmin(mu, room), room, p, found))
+    const double part = met ? -1.0 : ota_capped_part(&search, fmin(mu, room), room);
+    if (part >= 0.0)
+        write_between(row, &search, part, p, found);
+    else
         write_weights(row, search.f, mu, p, found);
 }
 
