@@ -28,6 +28,7 @@ import drawn_doors
 import drawn_objects
 import otattn
 from done_record import DoneRecord, digest, missing
+from otattn._library import FOLDER
 
 BLOCK = 1000
 PATIENCE = 60.0  # seconds that one case may take on a busy machine
@@ -90,8 +91,8 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--record", type=Path)
     words = parser.parse_args()
-    library = Path(otattn.__file__).with_name("libotattn_python.so")
-    package = sorted(library.parent.rglob("*.py"))
+    library = FOLDER / "libotattn_python.so"
+    package = sorted(Path(otattn.__file__).parent.rglob("*.py"))
     build = (
         digest(
             library,

@@ -1,4 +1,4 @@
-"""Loads the C library that lies beside this file and declares its calls from the generated table.
+"""Loads the C library and declares its calls from the generated table.
 
 ctypes releases the interpreter lock during every call.
 """
@@ -6,7 +6,12 @@ ctypes releases the interpreter lock during every call.
 import ctypes
 from pathlib import Path
 
+from . import _native
 from ._structs import CALLS, Array
+
+# What the build made and installed lies beside the compiled module, which in an editable install is another
+# folder than that of the Python files.
+FOLDER = Path(_native.__file__).parent
 
 _TYPES = {
     "n": None,
@@ -21,7 +26,7 @@ _TYPES = {
 
 
 def _load() -> ctypes.CDLL:
-    path = Path(__file__).with_name("libotattn_python.so")
+    path = FOLDER / "libotattn_python.so"
     try:
         loaded = ctypes.CDLL(str(path))
     except OSError as error:

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from ._aux import AuxOutput
+from ._library import FOLDER
 
-_FOLDER = Path(__file__).with_name("figures")
+_FOLDER = FOLDER / "figures"
 _MIME = "application/vnd.vegalite.v6+json"
 _WIDTH = 480
 # More cells than a reader can tell apart.

@@ -16,6 +16,7 @@ import numpy as np
 import otattn
 import pytest
 from done_record import DoneRecord, digest, missing
+from otattn._library import FOLDER
 
 HIGHS_TOLERANCE = 1e-7  # HiGHS calls a row met, and a reduced cost 0, within this
 U32 = 2.0**-24
@@ -162,7 +163,7 @@ def test_a_later_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.long
 @pytest.mark.parametrize("peer", PEERS)
 def test_many_drawn_problems_agree(peer: str) -> None:
-    library = Path(otattn.__file__).with_name("libotattn_python.so")
+    library = FOLDER / "libotattn_python.so"
     record = DoneRecord(
         os.environ.get("OTATTN_DIFFERENTIAL_RECORD"), digest(library), ("peer", "first", "end")
     )

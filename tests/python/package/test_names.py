@@ -4,14 +4,17 @@ the package is quick and drags nothing in."""
 from __future__ import annotations
 
 import inspect
+import shutil
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import otattn
 import pytest
 import torch.nn.functional as F
+from otattn._library import FOLDER
 
 SETTLED = [
     "query",
@@ -157,3 +160,38 @@ def test_import() -> None:
         assert dragged == []
         found.append(float(seconds))
     assert min(found) <= 0.060
+
+
+# As an editable install has it: the finder knows the compiled module by its file, in another folder than the
+# Python files, and what the build installed beside it lies there.
+EDITABLE = """
+import importlib.util, sys
+sources, built = sys.argv[1:]
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "otattn":
+            return importlib.util.spec_from_file_location(
+                name, f"{sources}/__init__.py", submodule_search_locations=[sources])
+        if name == "otattn._native":
+            return importlib.util.spec_from_file_location(name, f"{built}/_native.abi3.so")
+sys.meta_path.insert(0, Finder())
+import numpy, otattn
+assert otattn.__file__.startswith(sources)
+x = numpy.eye(3)
+_, aux = otattn.attention(x, x, x, return_aux=otattn.AuxRequest(coupling=True))
+otattn.show(aux)
+print("all well")
+"""
+
+
+def test_python_files_and_library_in_two_folders(tmp_path: Path) -> None:
+    package = Path(otattn.__file__).parent
+    sources, built = tmp_path / "sources", tmp_path / "built"
+    data = shutil.ignore_patterns("*.so", "figures", "__pycache__")
+    shutil.copytree(package, sources, ignore=data)
+    built.mkdir()
+    for x in (*FOLDER.glob("*.so"), FOLDER / "figures"):
+        (built / x.name).symlink_to(x)
+    words = [sys.executable, "-c", EDITABLE, str(sources), str(built)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.stdout == "all well\n", done.stderr
