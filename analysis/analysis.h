@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base.h"
 #include "otattn_analysis.h"
 
 /* Fills `error`, when there is one, and returns `status`. */
@@ -19,11 +20,11 @@ __attribute__((format(printf, 5, 6))) static inline ota_status analysis_fail(
     ...) {
     if (error != NULL) {
         memset(error, 0, sizeof *error);
-        (void)snprintf(error->field, sizeof error->field, "%s", field);
-        (void)snprintf(error->hint, sizeof error->hint, "%s", hint);
+        (void)ota_snprintf(error->field, sizeof error->field, "%s", field);
+        (void)ota_snprintf(error->hint, sizeof error->hint, "%s", hint);
         va_list arguments;
         va_start(arguments, format);
-        (void)vsnprintf(error->message, sizeof error->message, format, arguments);
+        (void)ota_vsnprintf(error->message, sizeof error->message, format, arguments);
         va_end(arguments);
     }
     return status;

@@ -96,7 +96,7 @@ static inline ota_status analysis_check_rows(const double *coupling, int64_t row
     for (int64_t i = 0; i < rows; i++) {
         double scale;
         char name[48];
-        (void)snprintf(name, sizeof name, "%.16s row %" PRId64, field, i);
+        (void)ota_snprintf(name, sizeof name, "%.16s row %" PRId64, field, i);
         const ota_status status =
             analysis_check_distribution(coupling + i * columns, columns, name, &scale, error);
         if (status != OTA_OK) return status;

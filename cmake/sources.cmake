@@ -8,6 +8,7 @@ set(OTATTN_BASE_SOURCES
     src/base/extrapolation.c
     src/base/memory.c
     src/base/status.c
+    src/base/text.c
     src/base/threads.c)
 
 # Of builds with OTATTN_FAULTS.
@@ -561,6 +562,7 @@ set(OTATTN_TEST_SOURCES
     tests/operator/test_tangents.c
     tests/operator/test_tiny.c
     tests/problem/test_bend.c
+    tests/problem/test_locale.c
     tests/problem/test_refusals.c
     tests/program/test_convert.c
     tests/program/test_damage.c

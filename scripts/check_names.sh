@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Judges the built libraries: exported names, house prefixes, forbidden calls, mutable globals.
+# Judges the built libraries: exported names, house prefixes, forbidden calls, calls that depend on the locale, mutable globals.
 #   check_names.sh BUILD_FOLDER
 set -euo pipefail
 build=${1:?usage: check_names.sh BUILD_FOLDER}
@@ -34,6 +34,16 @@ forbidden='printf|vprintf|fprintf|vfprintf|__v?f?printf_chk|puts|putchar|fputs|f
 while read -r name; do
     complain "$shared calls $name"
 done < <(nm -D --undefined-only "$shared" | awk '{print $2}' | sed 's/@.*//' | grep -xE "$forbidden" || true)
+
+# Numbers become text, and text numbers, in base/text.c alone, whatever the locale. The program never leaves the C locale.
+while read -r object name; do
+    complain "$object calls $name, which depends on the locale: ota_snprintf, ota_vsnprintf and ota_strtod do not"
+done < <(nm -A --undefined-only "$build"/libotattn{,_analysis,_model,_spectra}.a 2>/dev/null | sed -nE 's/^([^ ]*): *U (.*)$/\1 \2/p' | grep -v ':text\.c\.o ' |
+    grep -E ' (__)?(v?sn?printf|strto(d|f|ld)|atof)(_chk)?$' || true)
+
+if nm --undefined-only "$build"/libotattn_program_parts.a 2>/dev/null | grep -qE ' U (set|use)locale$'; then
+    complain "the program leaves the C locale, in which it writes and reads numbers"
+fi
 
 # Core needs libc and libm only.
 while read -r name; do

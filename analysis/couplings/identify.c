@@ -5,6 +5,7 @@
  *     lambda of elastic,T                            where the potential after T rounds has b's size */
 #include "identify.h"
 
+#include "base/base.h"
 #include "base/integers.h"
 
 #include <stdio.h>
@@ -86,8 +87,8 @@ static double distance(const search *s) {
 static double rounded(double value, double slack) {
     char text[40];
     for (int digits = 1; digits < 17; digits++) {
-        (void)snprintf(text, sizeof text, "%.*g", digits, value);
-        const double shorter = strtod(text, NULL);
+        (void)ota_snprintf(text, sizeof text, "%.*g", digits, value);
+        const double shorter = ota_strtod(text, NULL);
         if (fabs(shorter - value) <= slack * fabs(value)) return shorter;
     }
     return value;
@@ -99,20 +100,21 @@ static void name(const search *s, ota_fit *fit) {
     size_t length = ota_method_name(&problem, fit->method, size);
     const char *before = "{";
     if (!isnan(fit->temperature)) {
-        length += (size_t)snprintf(fit->method + length, size - length, "{temperature=%.15g",
-                                   fit->temperature);
+        length += (size_t)ota_snprintf(fit->method + length, size - length, "{temperature=%.15g",
+                                       fit->temperature);
         before = ",";
     }
     if (fit->rows == OTA_ROWS_RELAXED) {
-        length += (size_t)snprintf(fit->method + length, size - length, "%srows=relaxed:%.15g",
-                                   before, fit->row_strength);
+        length += (size_t)ota_snprintf(fit->method + length, size - length, "%srows=relaxed:%.15g",
+                                       before, fit->row_strength);
         before = ",";
     }
     if (fit->axis == OTA_AXIS_COLUMNS) {
-        length += (size_t)snprintf(fit->method + length, size - length, "%saxis=columns", before);
+        length +=
+            (size_t)ota_snprintf(fit->method + length, size - length, "%saxis=columns", before);
         before = ",";
     }
-    if (before[0] == ',') (void)snprintf(fit->method + length, size - length, "}");
+    if (before[0] == ',') (void)ota_snprintf(fit->method + length, size - length, "}");
 }
 
 static void round_parameters(ota_fit *fit, double slack) {

@@ -1,5 +1,6 @@
 /* Tensors of a checkpoint -> weights by role: the rows of the architecture's table, for every layer.
  * A shape that differs from what the configuration implies is OTA_EMISMATCH. */
+#include "base/base.h"
 #include "model.h"
 #include "models/kernels/ops.h"
 
@@ -25,16 +26,16 @@ static const ota_found *find(const binder *b, const char *pattern, int64_t layer
     /* The table's patterns hold one %lld or none. */
     const char *mark = strstr(pattern, "%lld");
     if (mark == NULL)
-        (void)snprintf(tail, sizeof tail, "%s", pattern);
+        (void)ota_snprintf(tail, sizeof tail, "%s", pattern);
     else
-        (void)snprintf(tail, sizeof tail, "%.*s%lld%s", (int)(mark - pattern), pattern,
-                       (long long)layer, mark + 4);
+        (void)ota_snprintf(tail, sizeof tail, "%.*s%lld%s", (int)(mark - pattern), pattern,
+                           (long long)layer, mark + 4);
     for (int i = 0; prefixes[i] != NULL; i++) {
-        (void)snprintf(name, name_size, "%s%s", prefixes[i], tail);
+        (void)ota_snprintf(name, name_size, "%s%s", prefixes[i], tail);
         const ota_found *found = ota_checkpoint_find(&b->model->checkpoint, name);
         if (found != NULL) return found;
     }
-    (void)snprintf(name, name_size, "%s%s", prefixes[0], tail);
+    (void)ota_snprintf(name, name_size, "%s%s", prefixes[0], tail);
     return NULL;
 }
 
@@ -51,9 +52,9 @@ static ota_status check_shape(const binder *b, const ota_tensor_row *row, const 
         return OTA_OK;
     char wanted[64];
     if (vector)
-        (void)snprintf(wanted, sizeof wanted, "[%" PRId64 "]", first);
+        (void)ota_snprintf(wanted, sizeof wanted, "[%" PRId64 "]", first);
     else
-        (void)snprintf(wanted, sizeof wanted, "[%" PRId64 ", %" PRId64 "]", first, second);
+        (void)ota_snprintf(wanted, sizeof wanted, "[%" PRId64 ", %" PRId64 "]", first, second);
     return ota_refuse(b->error, OTA_EMISMATCH,
                       "%s: at byte %" PRId64 ": \"%.80s\" does not have the shape %s that the "
                       "configuration implies",

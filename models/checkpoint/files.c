@@ -1,5 +1,6 @@
 /* Opening of hostile files and the sentences about them: see files.h. */
 #define _GNU_SOURCE
+#include "base/base.h"
 #include "files.h"
 
 #include "base/integers.h"
@@ -60,7 +61,7 @@ ota_status ota_refuse(ota_error *error, ota_status status, const char *format, .
     va_list arguments;
     start(error);
     va_start(arguments, format);
-    (void)vsnprintf(error->message, sizeof error->message, format, arguments);
+    (void)ota_vsnprintf(error->message, sizeof error->message, format, arguments);
     va_end(arguments);
     ota_text_clean(error->message);
     return status;
@@ -70,11 +71,12 @@ ota_status ota_refuse_at(ota_error *error, const char *path, int64_t offset, con
                          ...) {
     if (error == NULL) return OTA_EFORMAT;
     start(error);
-    const int used = snprintf(error->message, sizeof error->message,
-                              "%s: at byte %lld: ", ota_path_end(path), (long long)offset);
+    const int used = ota_snprintf(error->message, sizeof error->message,
+                                  "%s: at byte %lld: ", ota_path_end(path), (long long)offset);
     va_list arguments;
     va_start(arguments, format);
-    (void)vsnprintf(error->message + used, sizeof error->message - (size_t)used, format, arguments);
+    (void)ota_vsnprintf(error->message + used, sizeof error->message - (size_t)used, format,
+                        arguments);
     va_end(arguments);
     ota_text_clean(error->message);
     return OTA_EFORMAT;
@@ -84,7 +86,7 @@ ota_status ota_advise(ota_error *error, ota_status status, const char *format, .
     if (error == NULL) return status;
     va_list arguments;
     va_start(arguments, format);
-    (void)vsnprintf(error->hint, sizeof error->hint, format, arguments);
+    (void)ota_vsnprintf(error->hint, sizeof error->hint, format, arguments);
     va_end(arguments);
     ota_text_clean(error->hint);
     return status;
@@ -205,7 +207,7 @@ ota_status ota_shape_check(const int64_t *shape, int rank, const char *path, int
 char *ota_path_join(const char *folder, const char *name) {
     const size_t size = strlen(folder) + strlen(name) + 2;
     char *path = malloc(size);
-    if (path != NULL) (void)snprintf(path, size, "%s/%s", folder, name);
+    if (path != NULL) (void)ota_snprintf(path, size, "%s/%s", folder, name);
     return path;
 }
 

@@ -6,6 +6,7 @@
  *   data begins at, and every offset is, a multiple of general.alignment (32 where it is not given)
  *
  * The shape of a tensor here is row-major: dims reversed. Source: the format note of ggml. */
+#include "base/base.h"
 #include "gguf.h"
 
 #include "base/integers.h"
@@ -302,7 +303,7 @@ typedef struct pair_reader {
 } pair_reader;
 
 static const ota_gguf_pair *find_family(const pair_reader *r, const char *key, char name[128]) {
-    (void)snprintf(name, 128, "%s.%s", r->family, key);
+    (void)ota_snprintf(name, 128, "%s.%s", r->family, key);
     return find_pair(r->gguf, name);
 }
 

@@ -1,5 +1,6 @@
 /* Opening a model by name, and what is known about it. */
 #define _GNU_SOURCE
+#include "base/base.h"
 #include "model.h"
 
 #include "base/sized.h"
@@ -13,12 +14,12 @@
 /* cache/models--ORG--NAME/snapshots/REVISION, the revision being the text of refs/main. */
 char *ota_hub_folder(const char *cache, const char *name) {
     char path[4096], revision[65] = "";
-    int used = snprintf(path, sizeof path, "%s/models--", cache);
+    int used = ota_snprintf(path, sizeof path, "%s/models--", cache);
     for (; *name != '\0' && used > 0 && used < (int)sizeof path - 96; name++)
-        used += snprintf(path + used, sizeof path - (size_t)used, "%s",
-                         *name == '/' ? "--" : (const char[2]){*name, '\0'});
+        used += ota_snprintf(path + used, sizeof path - (size_t)used, "%s",
+                             *name == '/' ? "--" : (const char[2]){*name, '\0'});
     if (used <= 0 || *name != '\0') return NULL;
-    (void)snprintf(path + used, sizeof path - (size_t)used, "/refs/main");
+    (void)ota_snprintf(path + used, sizeof path - (size_t)used, "/refs/main");
     FILE *file = fopen(path, "re");
     if (file == NULL) return NULL;
     const size_t got = fread(revision, 1, sizeof revision - 1, file);
@@ -26,7 +27,7 @@ char *ota_hub_folder(const char *cache, const char *name) {
     revision[got] = '\0';
     revision[strcspn(revision, "\r\n")] = '\0';
     if (revision[0] == '\0' || strpbrk(revision, "/.") != NULL) return NULL;
-    (void)snprintf(path + used, sizeof path - (size_t)used, "/snapshots/%s", revision);
+    (void)ota_snprintf(path + used, sizeof path - (size_t)used, "/snapshots/%s", revision);
     return ota_path_exists(path) ? strdup(path) : NULL;
 }
 

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/base.h"
 #include "tokenizer_parts.h"
 
 /* ---- building blocks of the readers ---- */
@@ -101,7 +102,7 @@ enum { PATH_MOST = 4096 };
 
 /* folder/name into `path`; true when there is such a file. */
 static bool have(const char *folder, const char *name, char *path) {
-    const int length = snprintf(path, PATH_MOST, "%s/%s", folder, name);
+    const int length = ota_snprintf(path, PATH_MOST, "%s/%s", folder, name);
     return length > 0 && length < PATH_MOST && access(path, F_OK) == 0;
 }
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/base.h"
 #include "models/checkpoint/files.h"
 #include "tokenizer_parts.h"
 
@@ -12,9 +13,9 @@ ota_status ota_token_fail(ota_error *error, ota_status status, const char *path,
     char rule[sizeof error->message], place[32] = "";
     va_list arguments;
     va_start(arguments, format);
-    (void)vsnprintf(rule, sizeof rule, format, arguments);
+    (void)ota_vsnprintf(rule, sizeof rule, format, arguments);
     va_end(arguments);
-    if (offset >= 0) (void)snprintf(place, sizeof place, "at byte %lld: ", (long long)offset);
+    if (offset >= 0) (void)ota_snprintf(place, sizeof place, "at byte %lld: ", (long long)offset);
     return ota_refuse(error, status, "%s%s%s%s", ota_path_end(path), path[0] == '\0' ? "" : ": ",
                       place, rule);
 }

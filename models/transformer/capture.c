@@ -55,9 +55,9 @@ static bool exists(const ota_model *model, ota_point point) {
 
 static void name_point(ota_point point, int64_t layer, char *name, size_t size) {
     if (in_block(point))
-        (void)snprintf(name, size, "blocks.%lld.%s", (long long)layer, points[point].name);
+        (void)ota_snprintf(name, size, "blocks.%lld.%s", (long long)layer, points[point].name);
     else
-        (void)snprintf(name, size, "%s", points[point].name);
+        (void)ota_snprintf(name, size, "%s", points[point].name);
 }
 
 /* Calls `visit` for every point that exists, in the order of a run, until it says stop. */

@@ -138,10 +138,11 @@ static void note_leak(ota_session *session) {
             problem->columns == OTA_COLUMNS_BOUNDED;
         if (!leaks || !session->model->architecture->causal) continue;
         (void)ota_method_name(problem, name, sizeof name);
-        (void)snprintf(session->warning, sizeof session->warning,
-                       "%s couples all rows, so later tokens change the attention of earlier ones; "
-                       "online and prefix columns do not",
-                       name);
+        (void)ota_snprintf(
+            session->warning, sizeof session->warning,
+            "%s couples all rows, so later tokens change the attention of earlier ones; "
+            "online and prefix columns do not",
+            name);
         return;
     }
 }

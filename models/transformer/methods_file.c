@@ -65,7 +65,7 @@ static ota_status say_where(const reader *r, size_t entry, ota_status status) {
 static ota_status read_entry(const reader *r, json_t *entry, size_t index) {
     static const char *const words[] = {"place", "method"};
     char where[48];
-    (void)snprintf(where, sizeof where, "methods[%zu]: ", index);
+    (void)ota_snprintf(where, sizeof where, "methods[%zu]: ", index);
     if (!json_is_object(entry))
         return ota_refuse_at(r->error, r->path, 0, "%smust be an object", where);
     ota_status status = check_keys(r, entry, where, words, 2);

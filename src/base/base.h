@@ -1,5 +1,5 @@
 /* base.h: what every other layer stands on: checked sizes, one aligned arena, the thread pool, the
- * instruction-set levels of this CPU, the clock. Internal: nothing here is exported.
+ * instruction-set levels of this CPU, numbers as text, the clock. Internal: nothing here is exported.
  *
  * Arena: one 64-byte aligned block handed out in 64-byte aligned pieces. The same layout code runs
  * twice, first to measure (base NULL, pieces NULL, bytes counted), then to place:
@@ -11,6 +11,7 @@
 #ifndef OTA_BASE_H
 #define OTA_BASE_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -110,6 +111,16 @@ bool ota_cpu_has(unsigned features);
 int ota_cpu_level(const char *name);        /* its row, or -1 */
 const char *ota_cpu_level_name(int level);  /* NULL past the end */
 unsigned ota_cpu_level_features(int level); /* every feature the level needs; level must exist */
+
+/* ---- text ----------------------------------------------------------------------------------- */
+
+/* snprintf, vsnprintf and strtod in the C locale: a decimal point where the caller's locale has a comma. The only ones that
+ * the libraries call. */
+__attribute__((format(printf, 3, 4))) int ota_snprintf(char *text, size_t size, const char *format,
+                                                       ...);
+__attribute__((format(printf, 3, 0))) int ota_vsnprintf(char *text, size_t size, const char *format,
+                                                        va_list arguments);
+double ota_strtod(const char *text, char **end);
 
 /* ---- clock ---------------------------------------------------------------------------------- */
 

@@ -33,7 +33,7 @@ static bool read_line(const char *path, char *line, int size) {
 static bool read_number(const char *folder, const char *name, long long *number) {
     char path[PATH_MAX];
     char line[64];
-    if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path) return false;
+    if (ota_snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path) return false;
     return read_line(path, line, sizeof line) && sscanf(line, "%lld", number) == 1;
 }
 
@@ -42,7 +42,7 @@ static int group_cpus(const char *folder) {
     char path[PATH_MAX];
     char line[64];
     long long quota = 0, period = 0;
-    if (snprintf(path, sizeof path, "%s/cpu.max", folder) >= (int)sizeof path) return 0;
+    if (ota_snprintf(path, sizeof path, "%s/cpu.max", folder) >= (int)sizeof path) return 0;
     if (read_line(path, line, sizeof line)) {
         if (sscanf(line, "%lld %lld", &quota, &period) != 2) return 0; /* "max 100000" */
     } else if (!read_number(folder, "cpu.cfs_quota_us", &quota) ||
@@ -62,7 +62,7 @@ static int smaller_limit(int a, int b) {
 /* The group, then each parent, up to and including the root of the mount. */
 static int chain_cpus(const char *mount, const char *group) {
     char folder[PATH_MAX];
-    int length = snprintf(folder, sizeof folder, "%s%s", mount, group);
+    int length = ota_snprintf(folder, sizeof folder, "%s%s", mount, group);
     if (length < 0 || length >= (int)sizeof folder) return 0;
     size_t mount_length = strlen(mount);
     int limit = 0;
@@ -94,7 +94,7 @@ int ota_cgroup_cpus(const char *membership, const char *root) {
             limit = smaller_limit(limit, chain_cpus(root, group));
         } else if (strcmp(controllers, "cpu") == 0 || strncmp(controllers, "cpu,", 4) == 0 ||
                    strstr(controllers, ",cpu,") != NULL) {
-            if (snprintf(mount, sizeof mount, "%s/%s", root, controllers) < (int)sizeof mount) {
+            if (ota_snprintf(mount, sizeof mount, "%s/%s", root, controllers) < (int)sizeof mount) {
                 limit = smaller_limit(limit, chain_cpus(mount, group));
             }
         }

@@ -257,9 +257,9 @@ static void name_columns(const ota_bounded_paths *paths, bool reached, char *tex
     int named = 0;
     for (int64_t j = 0; j < paths->columns; j++) {
         if ((paths->closed[j] > 0.0) != reached) continue;
-        const int wrote = named == 8 ? snprintf(text + used, size - used, ", ...")
-                                     : snprintf(text + used, size - used, "%s%" PRId64,
-                                                named == 0 ? "" : ", ", j);
+        const int wrote = named == 8 ? ota_snprintf(text + used, size - used, ", ...")
+                                     : ota_snprintf(text + used, size - used, "%s%" PRId64,
+                                                    named == 0 ? "" : ", ", j);
         used += wrote > 0 ? (size_t)wrote : 0;
         if (named++ == 8) return;
     }

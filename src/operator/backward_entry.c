@@ -165,17 +165,20 @@ static ota_status differentiate(const entry *e, ota_result *result, ota_error *e
     }
     if (status == OTA_OK && found.nonfinite_rows > 0) found.status = OTA_NONFINITE_ROWS;
     if (status == OTA_NOT_CONVERGED) {
-        (void)snprintf(found.sentence, sizeof found.sentence,
-                       "head %" PRId64 ": the linear system of %s stopped at a relative "
-                       "residual of %.3g",
-                       found.head, e->want != NULL ? "backward" : "jvp", found.backward_residual);
+        (void)ota_snprintf(found.sentence, sizeof found.sentence,
+                           "head %" PRId64 ": the linear system of %s stopped at a relative "
+                           "residual of %.3g",
+                           found.head, e->want != NULL ? "backward" : "jvp",
+                           found.backward_residual);
     } else if (status == OTA_UNSUPPORTED) {
-        (void)snprintf(found.sentence, sizeof found.sentence,
-                       "head %" PRId64 ": scalings of the rounds leave the range of their type, "
-                       "and the reverse on scores needs all rows in one process",
-                       found.head);
+        (void)ota_snprintf(found.sentence, sizeof found.sentence,
+                           "head %" PRId64
+                           ": scalings of the rounds leave the range of their type, "
+                           "and the reverse on scores needs all rows in one process",
+                           found.head);
     } else if (found.status != OTA_OK) {
-        (void)snprintf(found.sentence, sizeof found.sentence, "%s", ota_status_text(found.status));
+        (void)ota_snprintf(found.sentence, sizeof found.sentence, "%s",
+                           ota_status_text(found.status));
     }
     return report(&found, result, error);
 }

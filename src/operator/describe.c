@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "backward.h"
+#include "base/base.h"
 #include "ring/ring.h"
 #include "shared.h"
 
@@ -16,12 +17,12 @@ __attribute__((format(printf, 2, 3))) static void line(text_sink *to, const char
     char one[320];
     va_list arguments;
     va_start(arguments, format);
-    int length = vsnprintf(one, sizeof one, format, arguments);
+    int length = ota_vsnprintf(one, sizeof one, format, arguments);
     va_end(arguments);
     if (length < 0) return;
     if ((size_t)length >= sizeof one) length = (int)sizeof one - 1;
     if (to->text != NULL && to->length < to->size) {
-        (void)snprintf(to->text + to->length, to->size - to->length, "%s", one);
+        (void)ota_snprintf(to->text + to->length, to->size - to->length, "%s", one);
     }
     to->length += (size_t)length;
 }

@@ -46,10 +46,10 @@ static ota_status give_up(const attempt *a, ota_outcome end) {
         [OTA_NOT_NUMBERS] = {OTA_NONFINITE,
                              "the scores hold NaN or +inf and the columns couple all rows"},
     };
-    (void)snprintf(sentence_of(a), sizeof *a->run->sentences,
-                   "head %" PRId64 ": %s; %s would go on", a->head.index, words[end].why,
-                   a->plan->shards != NULL ? "solver newton, on gathered keys,"
-                                           : "without workspace_limit, stored scores");
+    (void)ota_snprintf(sentence_of(a), sizeof *a->run->sentences,
+                       "head %" PRId64 ": %s; %s would go on", a->head.index, words[end].why,
+                       a->plan->shards != NULL ? "solver newton, on gathered keys,"
+                                               : "without workspace_limit, stored scores");
     return words[end].status;
 }
 
@@ -64,27 +64,28 @@ static ota_status judge_scores(const attempt *a, bool finite) {
     ota_head *head = (ota_head *)&a->head;
     const ota_settings *s = &a->plan->resolved.settings;
     if (!finite) {
-        (void)snprintf(sentence_of(a), sizeof *a->run->sentences,
-                       "head %" PRId64
-                       ": the scores hold NaN or +inf and the columns couple all rows",
-                       head->index);
+        (void)ota_snprintf(sentence_of(a), sizeof *a->run->sentences,
+                           "head %" PRId64
+                           ": the scores hold NaN or +inf and the columns couple all rows",
+                           head->index);
         return OTA_NONFINITE;
     }
     if (head->unusable < 0) {
         head->unusable = 0;
         if (ota_head_rule(head)->serves_all) {
-            (void)snprintf(sentence_of(a), sizeof *a->run->sentences,
-                           "head %" PRId64 ": a query with positive mass has no key it may use",
-                           head->index);
+            (void)ota_snprintf(sentence_of(a), sizeof *a->run->sentences,
+                               "head %" PRId64 ": a query with positive mass has no key it may use",
+                               head->index);
             return OTA_INFEASIBLE;
         }
     }
     const double floor = residual_floor(a);
     if (head->regulariser->smooth && !s->fixed && s->tolerance < 2.0 * floor) {
-        (void)snprintf(sentence_of(a), sizeof *a->run->sentences,
-                       "head %" PRId64 ": tolerance %.3g is below %.3g, twice what %s arithmetic "
-                       "reaches at this range of scores and temperature",
-                       head->index, s->tolerance, 2.0 * floor, a->narrow ? "f32" : "f64");
+        (void)ota_snprintf(sentence_of(a), sizeof *a->run->sentences,
+                           "head %" PRId64
+                           ": tolerance %.3g is below %.3g, twice what %s arithmetic "
+                           "reaches at this range of scores and temperature",
+                           head->index, s->tolerance, 2.0 * floor, a->narrow ? "f32" : "f64");
         return OTA_TOL_UNREACHABLE;
     }
     return OTA_OK;
@@ -121,7 +122,7 @@ static ota_status solve_stored(attempt *a) {
     status->pruned = head->pruned;
     status->underflowed = head->underflowed;
     status->temperature_reached = head->temperature_reached;
-    (void)snprintf(sentence_of(a), sizeof *a->run->sentences, "%.511s", head->sentence);
+    (void)ota_snprintf(sentence_of(a), sizeof *a->run->sentences, "%.511s", head->sentence);
     return solved == OTA_NOT_CONVERGED && plan->resolved.settings.allow_partial ? OTA_PARTIAL
                                                                                 : solved;
 }
@@ -313,16 +314,16 @@ static void sum_up(const ota_plan *plan, int stopped, ota_result *result) {
             ? plan->sentences[result->head]
             : "";
     if (reason[0] != '\0') {
-        (void)snprintf(result->sentence, sizeof result->sentence, "%.511s", reason);
+        (void)ota_snprintf(result->sentence, sizeof result->sentence, "%.511s", reason);
     } else if (result->status == OTA_NONFINITE_ROWS || result->status == OTA_NONFINITE) {
-        (void)snprintf(result->sentence, sizeof result->sentence,
-                       "%" PRId64 " rows met NaN or +inf and are NaN", result->nonfinite_rows);
+        (void)ota_snprintf(result->sentence, sizeof result->sentence,
+                           "%" PRId64 " rows met NaN or +inf and are NaN", result->nonfinite_rows);
     } else if (result->status == OTA_INFEASIBLE) {
-        (void)snprintf(result->sentence, sizeof result->sentence, "head %" PRId64 ": %s",
-                       result->head, why_infeasible(&plan->resolved.problem));
+        (void)ota_snprintf(result->sentence, sizeof result->sentence, "head %" PRId64 ": %s",
+                           result->head, why_infeasible(&plan->resolved.problem));
     } else {
-        (void)snprintf(result->sentence, sizeof result->sentence, "%s",
-                       ota_status_text(result->status));
+        (void)ota_snprintf(result->sentence, sizeof result->sentence, "%s",
+                           ota_status_text(result->status));
     }
 }
 

@@ -111,10 +111,11 @@ ota_status ota_check_number(double value, const char *field, double low, bool op
     if (inside) return OTA_OK;
     char bound[64];
     if (high >= 1.0e308)
-        (void)snprintf(bound, sizeof bound, "a finite number %s %g", open_low ? ">" : ">=", low);
+        (void)ota_snprintf(bound, sizeof bound, "a finite number %s %g",
+                           open_low ? ">" : ">=", low);
     else
-        (void)snprintf(bound, sizeof bound, "%g %s it %s %g", low,
-                       open_low ? "<" : "<=", open_high ? "<" : "<=", high);
+        (void)ota_snprintf(bound, sizeof bound, "%g %s it %s %g", low,
+                           open_low ? "<" : "<=", open_high ? "<" : "<=", high);
     return ota_fail(error, OTA_EINVAL, field, "choose a value in range", "%s is %g, wanted %s",
                     field, value, bound);
 }

@@ -99,19 +99,19 @@ static ota_status resolve_names(ota_settings *s, const ota_options *o, ota_error
         return ota_fail(error, OTA_EINVAL, "cpu", "doctor lists the levels of this machine",
                         "cpu is '%.32s', an unknown level", cpu);
     }
-    (void)snprintf(s->cpu, sizeof s->cpu, "%s", cpu);
+    (void)ota_snprintf(s->cpu, sizeof s->cpu, "%s", cpu);
     const char *backend = o->backend == NULL ? "" : o->backend;
     if (strlen(backend) >= sizeof s->backend) {
         return ota_fail(error, OTA_EINVAL, "backend", "doctor lists the backends",
                         "backend is '%.32s', an unknown name", backend);
     }
-    (void)snprintf(s->backend, sizeof s->backend, "%s", backend);
+    (void)ota_snprintf(s->backend, sizeof s->backend, "%s", backend);
     const char *solver = o->solver == NULL ? "auto" : o->solver;
     if (strlen(solver) >= sizeof s->solver) {
         return ota_fail(error, OTA_EINVAL, "solver", "doctor lists the solvers",
                         "solver is '%.40s', an unknown name", solver);
     }
-    (void)snprintf(s->solver, sizeof s->solver, "%s", solver);
+    (void)ota_snprintf(s->solver, sizeof s->solver, "%s", solver);
     return OTA_OK;
 }
 

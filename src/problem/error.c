@@ -2,6 +2,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/base.h"
 #include "problem/problem.h"
 
 ota_status ota_fail(ota_error *error, ota_status status, const char *field, const char *hint,
@@ -9,9 +10,9 @@ ota_status ota_fail(ota_error *error, ota_status status, const char *field, cons
     if (error == NULL) return status;
     va_list arguments;
     va_start(arguments, format);
-    (void)vsnprintf(error->message, sizeof error->message, format, arguments);
+    (void)ota_vsnprintf(error->message, sizeof error->message, format, arguments);
     va_end(arguments);
-    (void)snprintf(error->field, sizeof error->field, "%s", field == NULL ? "" : field);
-    (void)snprintf(error->hint, sizeof error->hint, "%s", hint == NULL ? "" : hint);
+    (void)ota_snprintf(error->field, sizeof error->field, "%s", field == NULL ? "" : field);
+    (void)ota_snprintf(error->hint, sizeof error->hint, "%s", hint == NULL ? "" : hint);
     return status;
 }

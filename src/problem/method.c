@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base.h"
 #include "base/integers.h"
 #include "problem/problem.h"
 
@@ -61,24 +62,33 @@ static int distance(const char *a, size_t length_a, const char *b) {
     return row[length_b];
 }
 
-static ota_status unknown_word(const char *text, size_t length, ota_error *error) {
-    int best = 99;
+/* The word that a text may have meant: the nearest of `count` words, the first members of rows of `size` bytes, at most
+ * three letters away; NULL where none is near. */
+static const char *meant(const char *text, size_t length, const void *rows, size_t size,
+                         size_t count) {
+    int best = 4;
     const char *nearest = NULL;
-    for (int k = 0; k < WORDS; k++) {
-        const int away = distance(text, length, words[k].word);
+    for (size_t k = 0; k < count; k++) {
+        const char *word;
+        memcpy(&word, (const char *)rows + k * size, sizeof word);
+        const int away = distance(text, length, word);
         if (away < best) {
             best = away;
-            nearest = words[k].word;
+            nearest = word;
         }
     }
+    return nearest;
+}
+
+static ota_status unknown_word(const char *text, size_t length, ota_error *error) {
+    const char *nearest = meant(text, length, words, sizeof *words, WORDS);
     char hint[96] = "methods are REGULARISER[/COLUMNS], such as softmax, entmax:1.5/capped:2";
-    if (nearest != NULL && best <= 3)
-        (void)snprintf(hint, sizeof hint, "did you mean '%s'?", nearest);
+    if (nearest != NULL) (void)ota_snprintf(hint, sizeof hint, "did you mean '%s'?", nearest);
     return ota_fail(error, OTA_EINVAL, "method", hint, "method '%.*s' is unknown",
                     (int)ota_size_min(length, 60), text);
 }
 
-/* A decimal number at *at, locale-free enough: strtod is only handed digits, sign, point, exponent. */
+/* A decimal number at *at: ota_strtod is only handed digits, sign, point, exponent. */
 static bool number(const char **at, const char *end, double *value) {
     char copy[48];
     size_t length = 0;
@@ -90,10 +100,17 @@ static bool number(const char **at, const char *end, double *value) {
     memcpy(copy, *at, length);
     copy[length] = '\0';
     char *rest;
-    *value = strtod(copy, &rest);
+    *value = ota_strtod(copy, &rest);
     if (*rest != '\0' || !isfinite(*value)) return false;
     *at += length;
     return true;
+}
+
+/* How many bytes a refusal quotes of a number at `at`: as far as it goes, at most 40. */
+static int token(const char *at, const char *end) {
+    int length = 0;
+    while (at + length < end && length < 40 && strchr(":,/{}", at[length]) == NULL) length++;
+    return length;
 }
 
 typedef struct parsed {
@@ -117,6 +134,17 @@ static ota_status parse_word(const char **at, const char *end, bool second, pars
         return ota_fail(error, OTA_EINVAL, "method", "write REGULARISER/COLUMNS",
                         "'%s' is not a column rule", row->word);
     }
+    if (!second && row->columns >= 0 && start + length < end) {
+        /* Its own column rule would be lost. */
+        const char *slash = memchr(start + length, '/', (size_t)(end - start) - length);
+        const char *brace = memchr(start + length, '{', (size_t)(end - start) - length);
+        if (slash != NULL && (brace == NULL || slash < brace)) {
+            return ota_fail(error, OTA_EINVAL, "method",
+                            "write REGULARISER/COLUMNS, such as softmax/exact, or the word alone",
+                            "'%s' names a column rule already and takes no '%.*s'", row->word,
+                            (int)ota_size_min((size_t)(end - slash), 40), slash);
+        }
+    }
     if (second && row->regulariser >= 0) {
         return ota_fail(error, OTA_EINVAL, "method",
                         "use one of free exact relaxed capped bounded elastic prefix online",
@@ -135,10 +163,17 @@ static ota_status parse_word(const char **at, const char *end, bool second, pars
     if (*at < end && **at == ':') {
         do {
             (*at)++;
-            if (count == most || !number(at, end, &values[count])) {
+            const char *given = *at;
+            if (count == most) {
                 return ota_fail(error, OTA_EINVAL, "method", "see the method table",
                                 "'%s' takes %d number%s after the colon", row->word, most,
                                 most == 1 ? "" : "s");
+            }
+            if (!number(at, end, &values[count])) {
+                return ota_fail(error, OTA_EINVAL, "method",
+                                "write a finite number; what shall bind nothing is left out",
+                                "'%s' takes %d number%s after the colon, not '%.*s'", row->word,
+                                most, most == 1 ? "" : "s", token(given, end), given);
             }
             count++;
         } while (*at < end && **at == ',');
@@ -211,68 +246,97 @@ static const brace_row braces[] = {
     {"anneal", BRACE_ANNEAL, false, offsetof(ota_options, anneal_start)},
 };
 
-static ota_status parse_anneal(const char **at, const char *end, ota_options *options) {
+static bool parse_anneal(const char **at, const char *end, ota_options *options) {
     double values[3] = {0.0, 0.0, 0.0};
     int count = 0;
     do {
         if (count > 0) (*at)++;
-        if (count == 3 || !number(at, end, &values[count])) return OTA_EINVAL;
+        if (count == 3 || !number(at, end, &values[count])) return false;
         count++;
     } while (*at < end && **at == ':');
-    if (!(values[0] > 0.0) || values[2] < 0.0 || values[2] > 1.0e15) return OTA_EINVAL;
+    if (!(values[0] > 0.0) || values[2] < 0.0 || values[2] > 1.0e15) return false;
     options->anneal_start = values[0];
     options->anneal_factor = values[1];
     options->anneal_rounds = (int64_t)values[2];
-    return OTA_OK;
+    return true;
 }
 
-static ota_status parse_brace(const brace_row *row, const char **at, const char *end, parsed *out) {
+/* Puts the value of an option at *at into its field; false where it is none of the option's. */
+static bool parse_brace(const brace_row *row, const char **at, const char *end, parsed *out) {
     char *base = row->in_problem ? (char *)&out->problem : (char *)&out->options;
     double value = 1.0;
     const bool given = *at < end && **at == '=';
     if (given)
         (*at)++;
     else if (row->kind != BRACE_FLAG)
-        return OTA_EINVAL;
+        return false;
     if (!row->in_problem) out->touched_options = true;
     if (row->kind == BRACE_ANNEAL) return parse_anneal(at, end, &out->options);
-    if (given && !number(at, end, &value)) return OTA_EINVAL;
+    if (given && !number(at, end, &value)) return false;
     if (row->kind == BRACE_REAL) {
-        if (!(value > 0.0)) return OTA_EINVAL;
+        if (!(value > 0.0)) return false;
         memcpy(base + row->offset, &value, sizeof value);
     } else if (row->kind == BRACE_FLAG) {
         const int flag = value > 0.0;
+        if ((double)flag < value || (double)flag > value) return false;
         memcpy(base + row->offset, &flag, sizeof flag);
     } else {
-        if (!(value >= 0.0 && value <= 1.0e15) || value > floor(value)) return OTA_EINVAL;
+        if (!(value >= 0.0 && value <= 1.0e15) || value > floor(value)) return false;
         int64_t whole = (int64_t)value;
         if (whole == 0 && row->offset == offsetof(ota_options, rounds)) whole = OTA_NO_ROUNDS;
         memcpy(base + row->offset, &whole, sizeof whole);
     }
-    return OTA_OK;
+    return true;
 }
 
+static ota_status bad_value(const brace_row *row, const char *value, const char *end,
+                            ota_error *error) {
+    static const char *const hints[] = {
+        [BRACE_REAL] = "give a number > 0",
+        [BRACE_COUNT] = "give a whole number, 0 or more, at most 1e15",
+        [BRACE_FLAG] = "give 0 or 1, or the word alone",
+        [BRACE_ANNEAL] = "write START:FACTOR[:ROUNDS] with START > 0 and a whole ROUNDS",
+    };
+    int length = 0;
+    while (value + length < end && length < 40 && strchr(",}", value[length]) == NULL) length++;
+    if (length == 0 || *value != '=') {
+        return ota_fail(error, OTA_EINVAL, row->word, hints[row->kind], "option '%s' has no value",
+                        row->word);
+    }
+    return ota_fail(error, OTA_EINVAL, row->word, hints[row->kind], "option '%s' is '%.*s'",
+                    row->word, length - 1, value + 1);
+}
+
+enum { BRACES = (int)(sizeof braces / sizeof braces[0]) };
+
 static ota_status parse_braces(const char **at, const char *end, parsed *out, ota_error *error) {
+    bool seen[BRACES] = {false};
     do {
         (*at)++;
         const char *start = *at;
         size_t length = 0;
         while (start + length < end && strchr("=,}", start[length]) == NULL) length++;
         const brace_row *row = NULL;
-        for (size_t k = 0; k < sizeof braces / sizeof braces[0]; k++) {
+        for (int k = 0; k < BRACES; k++) {
             if (strlen(braces[k].word) == length && memcmp(braces[k].word, start, length) == 0)
                 row = &braces[k];
         }
         if (row == NULL) {
-            return ota_fail(
-                error, OTA_EINVAL, "method", "see the list of braces options in 'help methods'",
-                "'%.*s' is not an option of a method", (int)ota_size_min(length, 40), start);
+            const char *nearest = meant(start, length, braces, sizeof *braces, BRACES);
+            char hint[96] = "see the options of braces in 'help methods'";
+            if (nearest != NULL && length > 0)
+                (void)ota_snprintf(hint, sizeof hint, "did you mean '%s'?", nearest);
+            return ota_fail(error, OTA_EINVAL, "method", hint,
+                            "'%.*s' is not an option of a method", (int)ota_size_min(length, 40),
+                            start);
         }
+        if (seen[row - braces]) {
+            return ota_fail(error, OTA_EINVAL, row->word, "give it once",
+                            "option '%s' is given twice", row->word);
+        }
+        seen[row - braces] = true;
         *at += length;
-        if (parse_brace(row, at, end, out) != OTA_OK) {
-            return ota_fail(error, OTA_EINVAL, row->word, "write it as option=value",
-                            "option '%s' has a bad value in '%.60s'", row->word, start);
-        }
+        if (!parse_brace(row, at, end, out)) return bad_value(row, start + length, end, error);
     } while (*at < end && **at == ',');
     if (*at == end || **at != '}') {
         return ota_fail(error, OTA_EINVAL, "method", "close the braces",
@@ -323,8 +387,8 @@ ota_status ota_method_parse(const char *text, ota_problem *problem, ota_options 
 /* Shortest decimal text that reads back as the same double. */
 static void shortest(double value, char *text, size_t size) {
     for (int digits = 1; digits <= 17; digits++) {
-        (void)snprintf(text, size, "%.*g", digits, value);
-        const double back = strtod(text, NULL);
+        (void)ota_snprintf(text, size, "%.*g", digits, value);
+        const double back = ota_strtod(text, NULL);
         if (!(back < value) && !(back > value)) return;
     }
 }
@@ -336,18 +400,18 @@ size_t ota_method_name(const ota_problem *problem, char *text, size_t text_size)
     if (problem->regulariser == OTA_ENTMAX) {
         shortest(order, a, sizeof a);
         if (order >= 2.0 && order <= 2.0)
-            length += (size_t)snprintf(name, sizeof name, "sparsemax");
+            length += (size_t)ota_snprintf(name, sizeof name, "sparsemax");
         else
-            length += (size_t)snprintf(name, sizeof name, "entmax:%s", a);
+            length += (size_t)ota_snprintf(name, sizeof name, "entmax:%s", a);
     } else {
-        length += (size_t)snprintf(name, sizeof name, "%s",
-                                   problem->regulariser == OTA_HARD     ? "hard"
-                                   : problem->regulariser == OTA_CUSTOM ? "custom"
-                                                                        : "softmax");
+        length += (size_t)ota_snprintf(name, sizeof name, "%s",
+                                       problem->regulariser == OTA_HARD     ? "hard"
+                                       : problem->regulariser == OTA_CUSTOM ? "custom"
+                                                                            : "softmax");
     }
     if (problem->columns != OTA_COLUMNS_FREE && problem->columns <= OTA_COLUMNS_BOUNDED) {
-        length += (size_t)snprintf(name + length, sizeof name - length, "/%s",
-                                   column_words[problem->columns]);
+        length += (size_t)ota_snprintf(name + length, sizeof name - length, "/%s",
+                                       column_words[problem->columns]);
         const ota_rule_parameter *parameters = ota_rule_parameters(problem->columns);
         for (int k = 0; parameters[k].name != NULL; k++) {
             const char *field = (const char *)problem + parameters[k].problem;
@@ -355,19 +419,19 @@ size_t ota_method_name(const ota_problem *problem, char *text, size_t text_size)
             int64_t whole;
             if (parameters[k].count) {
                 memcpy(&whole, field, sizeof whole);
-                (void)snprintf(a, sizeof a, "%" PRId64, whole);
+                (void)ota_snprintf(a, sizeof a, "%" PRId64, whole);
             } else {
                 memcpy(&value, field, sizeof value);
                 shortest(value, a, sizeof a);
             }
-            length += (size_t)snprintf(name + length, sizeof name - length, "%c%s",
-                                       k == 0 ? ':' : ',', a);
+            length += (size_t)ota_snprintf(name + length, sizeof name - length, "%c%s",
+                                           k == 0 ? ':' : ',', a);
         }
     }
     if (problem->entry_cap > 0.0) {
         shortest(problem->entry_cap, a, sizeof a);
-        length += (size_t)snprintf(name + length, sizeof name - length, "{entry_cap=%s}", a);
+        length += (size_t)ota_snprintf(name + length, sizeof name - length, "{entry_cap=%s}", a);
     }
-    if (text != NULL && text_size > 0) (void)snprintf(text, text_size, "%s", name);
+    if (text != NULL && text_size > 0) (void)ota_snprintf(text, text_size, "%s", name);
     return length;
 }

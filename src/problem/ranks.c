@@ -1,4 +1,5 @@
 /* Sums, maxima and gathers over the ranks of a plan (ranks.h). */
+#include "base/base.h"
 #include "problem/ranks.h"
 
 #include <inttypes.h>
@@ -90,10 +91,10 @@ ota_status ota_interrupted_together(const ota_settings *settings) {
 ota_status ota_ranks_refuse(const ota_ranks *ranks, ota_error *error) {
     char where[64] = "";
     if (ranks->head >= 0 && ranks->round >= 0)
-        (void)snprintf(where, sizeof where, ", head %" PRId64 ", round %" PRId64, ranks->head,
-                       ranks->round);
+        (void)ota_snprintf(where, sizeof where, ", head %" PRId64 ", round %" PRId64, ranks->head,
+                           ranks->round);
     else if (ranks->head >= 0)
-        (void)snprintf(where, sizeof where, ", head %" PRId64, ranks->head);
+        (void)ota_snprintf(where, sizeof where, ", head %" PRId64, ranks->head);
     return ota_fail(error, OTA_ECOMM, "communicator",
                     "see whether every rank made the call and is alive, then make new plans",
                     "rank %d of %d: the communicator answered %d in %s%s", ranks->to.rank,

@@ -172,23 +172,25 @@ static ota_status check_caps(ota_coupled *state) {
     if (!ota_ranks_sum(head->settings, room, state->pass.columns, &short_rows, 1, "the entry caps"))
         return OTA_ECOMM;
     if (row >= 0) {
-        (void)snprintf(head->sentence, sizeof head->sentence,
-                       "the entry caps of query %" PRId64 " add up to %g, less than its mass %g",
-                       row, row_sum, head->mu[row]);
+        (void)ota_snprintf(head->sentence, sizeof head->sentence,
+                           "the entry caps of query %" PRId64
+                           " add up to %g, less than its mass %g",
+                           row, row_sum, head->mu[row]);
         return OTA_INFEASIBLE;
     }
     if (short_rows > 0.0) {
-        (void)snprintf(head->sentence, sizeof head->sentence,
-                       "the entry caps of a query of another rank add up to less than its mass");
+        (void)ota_snprintf(
+            head->sentence, sizeof head->sentence,
+            "the entry caps of a query of another rank add up to less than its mass");
         return OTA_INFEASIBLE;
     }
     for (int64_t j = 0; j < state->pass.columns; j++) {
         const double target = state->pass.target[j];
         const double least = rule->balanced ? target : rule->capacity ? head->floor * target : 0.0;
         if (!(room[j] < least - slack)) continue;
-        (void)snprintf(head->sentence, sizeof head->sentence,
-                       "the entry caps of key %" PRId64 " add up to %g, and it must receive %g", j,
-                       room[j], least);
+        (void)ota_snprintf(head->sentence, sizeof head->sentence,
+                           "the entry caps of key %" PRId64 " add up to %g, and it must receive %g",
+                           j, room[j], least);
         return OTA_INFEASIBLE;
     }
     return OTA_OK;
@@ -208,8 +210,8 @@ static ota_status check_masses(ota_coupled *state) {
         const bool used = state->pass.column_lse[j] > 0.0;
         const double asked = rule->balanced ? head->nu[j] : head->floor * head->nu[j];
         if (!used && asked > slack * head->mass && !head->settings->fixed) {
-            (void)snprintf(head->sentence, sizeof head->sentence,
-                           "key %" PRId64 " must receive %g and no query may use it", j, asked);
+            (void)ota_snprintf(head->sentence, sizeof head->sentence,
+                               "key %" PRId64 " must receive %g and no query may use it", j, asked);
             return OTA_INFEASIBLE;
         }
         least += used ? asked : 0.0;
@@ -219,20 +221,21 @@ static ota_status check_masses(ota_coupled *state) {
     }
     if (shut) {
         char query[32] = "a query of another rank";
-        if (shut_row >= 0) (void)snprintf(query, sizeof query, "query %" PRId64, shut_row);
-        (void)snprintf(head->sentence, sizeof head->sentence,
-                       "%s has mass and no key it may use has a positive column mass", query);
+        if (shut_row >= 0) (void)ota_snprintf(query, sizeof query, "query %" PRId64, shut_row);
+        (void)ota_snprintf(head->sentence, sizeof head->sentence,
+                           "%s has mass and no key it may use has a positive column mass", query);
         return OTA_INFEASIBLE;
     }
     if (rule->balanced) {
         const bool sink = head->sink > -INFINITY;
         if (sink ? !(total < head->mass) : fabs(total - head->mass) > slack * head->mass) {
-            (void)snprintf(head->sentence, sizeof head->sentence,
-                           "the column masses add up to %.17g and the row masses to %.17g; exact "
-                           "columns need %s; %s",
-                           total, head->mass,
-                           sink ? "less than the rows, the rest goes to the sink" : "equal totals",
-                           OTA_WAYS_OUT);
+            (void)ota_snprintf(
+                head->sentence, sizeof head->sentence,
+                "the column masses add up to %.17g and the row masses to %.17g; exact "
+                "columns need %s; %s",
+                total, head->mass,
+                sink ? "less than the rows, the rest goes to the sink" : "equal totals",
+                OTA_WAYS_OUT);
             return OTA_INFEASIBLE;
         }
         for (int64_t j = 0; j < state->pass.columns && !sink && total > 0.0; j++)
@@ -250,15 +253,16 @@ static ota_status check_masses(ota_coupled *state) {
     if (rule->capacity && !rest && !rule->unit_masses && !head->settings->fixed)
         meet_bounds(state, total, least, rounding);
     if (rule->capacity && least > head->mass * (1.0 + rounding)) {
-        (void)snprintf(head->sentence, sizeof head->sentence,
-                       "the least sums of the keys add up to %g and the row masses to %g", least,
-                       head->mass);
+        (void)ota_snprintf(head->sentence, sizeof head->sentence,
+                           "the least sums of the keys add up to %g and the row masses to %g",
+                           least, head->mass);
         return OTA_INFEASIBLE;
     }
     if (rule->capacity && !(head->sink > -INFINITY) && total < head->mass * (1.0 - rounding)) {
-        (void)snprintf(head->sentence, sizeof head->sentence,
-                       "the capacities of the keys in use add up to %g and the row masses to %g",
-                       total, head->mass);
+        (void)ota_snprintf(
+            head->sentence, sizeof head->sentence,
+            "the capacities of the keys in use add up to %g and the row masses to %g", total,
+            head->mass);
         return OTA_INFEASIBLE;
     }
     return OTA_OK;
@@ -292,7 +296,7 @@ static void emit_plan(ota_coupled *state) {
 
 static void say_not_converged(const ota_coupled *state, double residual) {
     ota_head *head = state->head;
-    (void)snprintf(
+    (void)ota_snprintf(
         head->sentence, sizeof head->sentence,
         "after %" PRId64
         " rounds the residual is %.3g, above the tolerance %.3g (temperature %.4g, range of "
@@ -328,8 +332,8 @@ static ota_status caps_allow_a_plan(ota_coupled *state) {
     const ota_status found = ota_capped_transport_solve(&problem, state->flow);
     if (found == OTA_CANCELLED || found == OTA_TIMEOUT) return found;
     if (found != OTA_INFEASIBLE) return OTA_OK;
-    (void)snprintf(head->sentence, sizeof head->sentence,
-                   "no plan meets the masses within the entry caps");
+    (void)ota_snprintf(head->sentence, sizeof head->sentence,
+                       "no plan meets the masses within the entry caps");
     return OTA_INFEASIBLE;
 }
 
@@ -346,10 +350,11 @@ static ota_status leave(ota_coupled *state, ota_outcome outcome, ota_status stop
     case OTA_HOPELESS: return OTA_INFEASIBLE;
     case OTA_RAN:
         if (!carries_too_much(state)) return OTA_FIXED_ITERS;
-        (void)snprintf(head->sentence, sizeof head->sentence,
-                       "after %" PRId64 " rounds the relaxed rows carry more mass than a double "
-                       "holds; use a larger temperature or row strength",
-                       head->rounds);
+        (void)ota_snprintf(head->sentence, sizeof head->sentence,
+                           "after %" PRId64
+                           " rounds the relaxed rows carry more mass than a double "
+                           "holds; use a larger temperature or row strength",
+                           head->rounds);
         return OTA_NOT_CONVERGED;
     case OTA_MET:
         if (head->pruned > 0) emit_plan(state);
@@ -367,7 +372,7 @@ static ota_status leave(ota_coupled *state, ota_outcome outcome, ota_status stop
     if (head->settings->allow_partial) return OTA_NOT_CONVERGED;
     const double tolerance = head->settings->tolerance, floor = ota_carried_floor(state, &carried);
     if (floor > tolerance) {
-        (void)snprintf(
+        (void)ota_snprintf(
             head->sentence, sizeof head->sentence,
             "the plan carries %.3g times the mass of its rows, whose rounding alone leaves a "
             "residual of about %.2g, above the tolerance %.3g",
@@ -376,10 +381,11 @@ static ota_status leave(ota_coupled *state, ota_outcome outcome, ota_status stop
     }
     const double edge = ota_edge_floor(state);
     if (!(edge > tolerance) || !(residual <= 2.0 * edge)) return OTA_NOT_CONVERGED;
-    (void)snprintf(head->sentence, sizeof head->sentence,
-                   "at order %g the weights next to 0 lie so far apart that rounding alone leaves "
-                   "a residual of about %.2g, above the tolerance %.3g; it is %.2g",
-                   head->order, edge, tolerance, residual);
+    (void)ota_snprintf(
+        head->sentence, sizeof head->sentence,
+        "at order %g the weights next to 0 lie so far apart that rounding alone leaves "
+        "a residual of about %.2g, above the tolerance %.3g; it is %.2g",
+        head->order, edge, tolerance, residual);
     return OTA_TOL_UNREACHABLE;
 }
 

@@ -115,8 +115,8 @@ static ota_status solve_prefix(ota_head *head) {
         memset(row, 0, (size_t)head->stride * sizeof *row);
         head->f[i] = -INFINITY;
         if (!(memory.mu[i] > 0.0) && head->mu[i] > 0.0) {
-            (void)snprintf(head->sentence, sizeof head->sentence,
-                           "query %" PRId64 " has mass and no key it may use in its prefix", i);
+            (void)ota_snprintf(head->sentence, sizeof head->sentence,
+                               "query %" PRId64 " has mass and no key it may use in its prefix", i);
             return OTA_INFEASIBLE;
         }
         if (!(memory.mu[i] > 0.0)) continue;
@@ -127,8 +127,9 @@ static ota_status solve_prefix(ota_head *head) {
         if (block.rounds > head->rounds) head->rounds = block.rounds;
         if (!(block.column_error <= head->column_error)) head->column_error = block.column_error;
         if (status < OTA_OK) {
-            (void)snprintf(head->sentence, sizeof head->sentence, "query %" PRId64 ": %.400s", i,
-                           block.sentence[0] != '\0' ? block.sentence : ota_status_text(status));
+            (void)ota_snprintf(
+                head->sentence, sizeof head->sentence, "query %" PRId64 ": %.400s", i,
+                block.sentence[0] != '\0' ? block.sentence : ota_status_text(status));
             if (status != OTA_NOT_CONVERGED || !head->settings->allow_partial) return status;
             worst = OTA_NOT_CONVERGED;
         }

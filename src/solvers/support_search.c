@@ -9,21 +9,22 @@
 
 static void say_unusable(ota_head *head, int64_t unusable, int64_t allowed, bool identity,
                          bool at_least) {
-    (void)snprintf(head->sentence, sizeof head->sentence,
-                   "%s columns cannot be met with positive weights: %s%" PRId64 " of %" PRId64
-                   " allowed pairs are on no feasible plan%s; %s, or prune these pairs",
-                   ota_head_rule(head)->name, at_least ? "at least " : "", unusable, allowed,
-                   identity ? " and only the identity is left" : "", OTA_WAYS_OUT);
+    (void)ota_snprintf(head->sentence, sizeof head->sentence,
+                       "%s columns cannot be met with positive weights: %s%" PRId64 " of %" PRId64
+                       " allowed pairs are on no feasible plan%s; %s, or prune these pairs",
+                       ota_head_rule(head)->name, at_least ? "at least " : "", unusable, allowed,
+                       identity ? " and only the identity is left" : "", OTA_WAYS_OUT);
 }
 
 static void say_infeasible(ota_head *head) {
-    (void)snprintf(head->sentence, sizeof head->sentence,
-                   "no plan on the allowed pairs meets the masses: some keys cannot be filled by, "
-                   "or cannot take, "
-                   "the queries that must use them; %s",
-                   ota_head_rule(head)->balanced ? OTA_WAYS_OUT
-                   : head->floor > 0.0           ? "widen the bounds or relax the columns"
-                                                 : "raise the cap or relax the columns");
+    (void)ota_snprintf(
+        head->sentence, sizeof head->sentence,
+        "no plan on the allowed pairs meets the masses: some keys cannot be filled by, "
+        "or cannot take, "
+        "the queries that must use them; %s",
+        ota_head_rule(head)->balanced ? OTA_WAYS_OUT
+        : head->floor > 0.0           ? "widen the bounds or relax the columns"
+                                      : "raise the cap or relax the columns");
 }
 
 /* A copy of the scores without the unusable pairs. */

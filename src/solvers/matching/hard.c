@@ -63,15 +63,15 @@ static void measure(ota_head *head) {
 
 static ota_status explain(ota_head *head, ota_status status) {
     if (status == OTA_INFEASIBLE) {
-        (void)snprintf(head->sentence, sizeof head->sentence,
-                       "head %" PRId64 ": no plan of %" PRId64 " queries and %" PRId64
-                       " keys meets the masses on this support",
-                       head->index, head->rows, head->columns);
+        (void)ota_snprintf(head->sentence, sizeof head->sentence,
+                           "head %" PRId64 ": no plan of %" PRId64 " queries and %" PRId64
+                           " keys meets the masses on this support",
+                           head->index, head->rows, head->columns);
     } else if (status == OTA_EINVAL) {
-        (void)snprintf(head->sentence, sizeof head->sentence,
-                       "head %" PRId64 ": row_mass or column_mass adds up to %g or more, which "
-                       "leaves no room for sums",
-                       head->index, DBL_MAX / 4.0);
+        (void)ota_snprintf(head->sentence, sizeof head->sentence,
+                           "head %" PRId64 ": row_mass or column_mass adds up to %g or more, which "
+                           "leaves no room for sums",
+                           head->index, DBL_MAX / 4.0);
     }
     return status;
 }

@@ -4,6 +4,7 @@ the package is quick and drags nothing in."""
 from __future__ import annotations
 
 import inspect
+import os
 import shutil
 import subprocess
 import sys
@@ -195,3 +196,35 @@ def test_python_files_and_library_in_two_folders(tmp_path: Path) -> None:
     words = [sys.executable, "-c", EDITABLE, str(sources), str(built)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.stdout == "all well\n", done.stderr
+
+
+def test_names_under_a_comma_locale(tmp_path):
+    """Methods are read and written with a decimal point where the process has set a locale with a comma."""
+    definition = Path("/usr/share/i18n/locales/de_DE")
+    if shutil.which("localedef") is None or not definition.exists():
+        pytest.skip("no definition of a locale: install the package locales")
+    subprocess.run(["localedef", "-i", "de_DE", "-f", "UTF-8", str(tmp_path / "de_DE.UTF-8")], check=False)
+    program = """
+import locale
+import numpy as np
+import otattn
+locale.setlocale(locale.LC_ALL, "de_DE.UTF-8")
+assert locale.localeconv()["decimal_point"] == ","
+q = np.eye(4)
+out, aux = otattn.attention(q, q, q, method="entmax:1.5/capped:1.25", temperature=0.5, return_aux=True)
+print(otattn.Plan(q, q, q, method="entmax:1.5/capped:1.25").describe())
+try:
+    otattn.attention(q, q, q, method="entmax:-1.5")
+except ValueError as wrong:
+    print(wrong)
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "LOCPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "method: entmax:1.5/capped:1.25" in ran.stdout
+    assert "entmax order is -1.5" in ran.stdout
