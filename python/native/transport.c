@@ -53,6 +53,9 @@ static int vectors_fit(const numbers *matrix, const numbers *rows, const numbers
            columns->memory.shape[0] == matrix->memory.shape[1];
 }
 
+/* What a pair adds to <P, M>: nothing where it carries nothing, though its cost be inf. */
+static double share(double weight, double cost) { return weight != 0.0 ? weight * cost : 0.0; }
+
 static double divergence(double x, double y) { return (x > 0.0 ? x * log(x / y) : 0.0) - x + y; }
 
 typedef struct plan_sums {
@@ -71,7 +74,7 @@ static void sum_plan(const numbers *plan, const numbers *cost, const numbers *a,
         for (int64_t j = 0; j < m; j++) {
             const double p = at2(plan, i, j);
             const double own = p > 0.0 ? p * log(p) : 0.0;
-            sums->linear += p * at2(cost, i, j);
+            sums->linear += share(p, at2(cost, i, j));
             sums->entropy += own;
             sums->relative += own - p * (logarithm + logarithms[j]) - p + mass * at1(b, j);
             row += p;
@@ -279,7 +282,7 @@ PyObject *native_linear(PyObject *module, PyObject *const *arguments, Py_ssize_t
     double sum = 0.0;
     for (int64_t i = 0; i < plan.memory.shape[0]; i++)
         for (int64_t j = 0; j < plan.memory.shape[1]; j++)
-            sum += at2(&plan, i, j) * at2(&cost, i, j);
+            sum += share(at2(&plan, i, j), at2(&cost, i, j));
     return scalar_like(state, &cost.memory, sum);
 }
 

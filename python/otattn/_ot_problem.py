@@ -60,7 +60,8 @@ def mass_of(name: str, x: Any, size: int, M: Any) -> Any:
         raise TypeError(f"{name} is a tensor, but M is none")
     if is_torch(M) and not is_torch(x):
         x = M.new_tensor(x.tolist())
-    if not bool((x >= 0).all() and float(x.sum()) < _MOST_MASS):
+    total = float((x.detach() if is_torch(x) else x).sum())
+    if not (total < _MOST_MASS and bool((x >= 0).all())):
         raise ValueError(f"{name} is {shown(x)}, wanted numbers of 0 or more whose sum is below {_MOST_MASS}")
     return x
 
@@ -211,11 +212,14 @@ def value_again(words: tuple[Any, ...] | None, names: tuple[str, ...], M: Any, a
 
 
 def linear_cost(plan: Any, M: Any) -> Any:
-    """<P, M>."""
+    """<P, M>, to which a pair that carries nothing adds nothing, though its cost be inf."""
     found = None
     if plan.dtype == M.dtype and not (is_torch(M) and (M.requires_grad or plan.requires_grad or M.is_neg())):
         found = _native.linear(plan, M)
-    return (plan * M).sum() if found is None else found
+    if found is not None:
+        return found
+    carries = plan != 0
+    return (plan * (M.where(carries, M.new_zeros(())) if is_torch(M) else np.where(carries, M, 0))).sum()
 
 
 def certificate_of_plan(problem: Entropic, M: Any, a: Any, b: Any, plan: Any, potentials: Any) -> Any:

@@ -29,6 +29,7 @@ from ._ot_problem import (
     entry_of,
     facts_of,
     kl,
+    linear_cost,
     log_or_zero,
     mass_of,
     positive,
@@ -242,7 +243,7 @@ def solve(
 
 def _values(problem: Entropic, kind: str, plan: Any, M: Any, a: Any, b: Any, reference: Any) -> Any:
     """Objective and cost of a plan, with their derivatives."""
-    linear = (plan * M).sum()
+    linear = linear_cost(plan, M)
     if kind == "kl":
         own = kl(plan, a[:, None] * b[None, :] if reference is None else reference)
     else:
@@ -476,7 +477,7 @@ def _quadratic(problem: Entropic, M: Any, a: Any, b: Any) -> OTResult:
     if not _is_balanced(problem):
         raise NotImplementedError("reg_type='L2' with unbalanced has no solver here")
     plan, aux = run(problem, M, a, b, True, method="entmax:2/exact")
-    linear = (plan * M).sum()
+    linear = linear_cost(plan, M)
     entry = entry_of(facts_of(aux.info), aux.certificate, aux.info.status)
     value = linear + problem.reg * (plan**2).sum() / 2
     return OTResult(plan, tuple(aux.potentials), value, linear, entry["status"], entry)

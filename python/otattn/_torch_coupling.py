@@ -222,7 +222,8 @@ class _Value(torch.autograd.Function):
         settings, names = ctx.solved
         *arrays, plan, saved = ctx.saved_tensors
         needed, gradient = ctx.needs_input_grad[1:], gradients[0]
-        upstream = gradient * arrays[0]
+        # Of a pair that carries nothing the cost may be inf.
+        upstream = gradient * arrays[0].where(plan != 0, 0.0)
         first, *others = _gradients(settings, names, needed, arrays, upstream, saved)
         return None, first + gradient * plan if first is not None else None, *others
 

@@ -182,3 +182,41 @@ def test_gradients_of_the_cost_of_exact_transport() -> None:
     assert len(values) == 2 and torch.equal(values[0], otattn.ot.emd2(a / a.sum(), b / b.sum(), M))
     with pytest.raises(ValueError, match="method is 'fast'"):
         otattn.ot.sinkhorn(a, a, M[:, :4], 1.0, method="fast")
+
+
+def test_forbidden_pairs_cost_nothing() -> None:
+    # A pair of cost inf carries nothing and adds nothing, to values, logs and derivatives; the optimum is .9.
+    a, b, M = np.array([0.4, 0.6]), np.array([0.7, 0.3]), np.array([[0.0, np.inf], [1.0, 2.0]])
+    plan = ours.emd(a, b, M)
+    for make in (np.asarray, torch.tensor):
+        given = make(a), make(b), make(M)
+        for x in (
+            ours.emd2(*given),
+            ours.emd(*given, log=True)[1]["cost"],
+            ours.solve(given[2], *given[:2]).value,
+            ours.sinkhorn2(*given, 0.5),
+            ours.solve(given[2], *given[:2], 0.5).value_linear,
+            ours.solve(given[2], *given[:2], 0.5, reg_type="L2").value_linear,
+        ):
+            assert abs(float(x) - 0.9) <= 1e-8
+        # The only plan there is.
+        entropy = 0.9 + 0.5 * (plan[plan > 0] * np.log(plan[plan > 0])).sum()
+        assert abs(float(ours.solve(given[2], *given[:2], 0.5, reg_type="entropy").value) - entropy) <= 1e-8
+        loose = ours.sinkhorn_unbalanced(*given, 0.5, 1.0, log=True)
+        assert math.isfinite(float(loose[1]["cost"]))
+    rows, columns, costs = (torch.tensor(x, requires_grad=True) for x in (a, b, M))
+    for value in (
+        ours.emd2(rows, columns, costs),
+        ours.sinkhorn2(rows, columns, costs, 0.5, stopThr=1e-12),
+        ours.solve(costs, rows, columns, 0.5, tol=1e-12).value,
+        ours.solve(costs, rows, columns, 0.5, reg_type="L2").value,
+    ):
+        for _ in range(2):
+            by_rows, by_columns, by_costs = torch.autograd.grad(
+                value, (rows, columns, costs), retain_graph=True
+            )
+            assert all(x.isfinite().all() for x in (by_rows, by_columns, by_costs))
+            assert (by_costs - torch.from_numpy(plan)).abs().max() <= 1e-8
+    for _ in range(2):  # the second by the structs of the first
+        (slope,) = torch.autograd.grad(ours.sinkhorn2(rows.detach(), columns.detach(), costs, 0.5), costs)
+        assert (slope - torch.from_numpy(plan)).abs().max() <= 1e-8
