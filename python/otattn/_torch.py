@@ -355,6 +355,15 @@ def _wide(name: str, value: Any, like: Tensor) -> Tensor:
     return x.to(torch.float64 if like.dtype == torch.float64 or not x.is_floating_point() else torch.float32)
 
 
+def sum_of(bias: Any, mask: Tensor) -> Tensor:
+    """Both added, in 4 bytes or more: a sum of 2-byte numbers would be rounded, or leave their range."""
+    return mask if bias is None else _four_bytes(_floating("bias", bias)) + _four_bytes(mask)
+
+
+def _four_bytes(x: Tensor) -> Tensor:
+    return x.float() if x.element_size() < 4 else x
+
+
 def _scalar(name: str, x: Tensor) -> Tensor:
     if x.numel() != 1:
         raise ValueError(f"{name} has shape {shape_text(x)}, wanted one number")
@@ -385,8 +394,8 @@ def _operands_of(
             mask = _floating("attn_mask", mask)
         mask = fold_pairs("attn_mask", mask, batch, sizes, _expand)
         if mask.requires_grad:
-            # Only terms have gradients.
-            found[1] = mask if found[1] is None else found[1] + mask
+            # Only terms have gradients, and there is one of pairs.
+            found[1] = sum_of(found[1], mask)
         else:
             found[0] = mask
     if relative is not None:

@@ -38,6 +38,15 @@ def check_lengths(bounds: Sequence[list[int]], most: Sequence[int | None]) -> No
             raise ValueError(f"{name} is {limit}, but the longest sequence has {longest}")
 
 
+def check_values(key: Any, value: Any) -> None:
+    """A value for every key: what lies behind the last bound would be passed over."""
+    if value.shape[0] != key.shape[0]:
+        raise ValueError(
+            f"value has shape {shape_text(value)}, but key has {shape_text(key)}: "
+            "wanted as many values as keys"
+        )
+
+
 def _joined(parts: Sequence[Any], like: Any) -> Any:
     if isinstance(like, np.ndarray):
         return np.concatenate(parts)
@@ -114,6 +123,7 @@ def varlen_attention(
             raise TypeError(f"{name} is a {type(x).__name__}, wanted an array")
         if len(x.shape) != 3:
             raise ValueError(f"{name} has shape {shape_text(x)}, wanted (total, heads, width)")
+    check_values(key, value)
     of_queries = bounds_of("cu_seq_q", cu_seq_q, query.shape[0])
     of_keys = bounds_of("cu_seq_k", cu_seq_k, key.shape[0])
     check_lengths((of_queries, of_keys), (max_q, max_k))

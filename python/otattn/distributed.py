@@ -23,7 +23,7 @@ from ._attention import window_of
 from ._ranks import Members, check_group, check_keys, check_shares, check_tensors, link_of, solve
 from ._settings import number, whole
 from ._shapes import shape_text
-from ._varlen import bounds_of, check_lengths
+from ._varlen import bounds_of, check_lengths, check_values
 
 __all__ = ["attention", "rows_of", "varlen_attention"]
 
@@ -273,6 +273,7 @@ def varlen_attention(
     for name, x in (("query", query), ("key", key), ("value", value)):
         if x.dim() != 3:
             raise ValueError(f"{name} has shape {shape_text(x)}, wanted (total, heads, width)")
+    check_values(key, value)
     bounds = [bounds_of("cu_seq_q", cu_seq_q), bounds_of("cu_seq_k", cu_seq_k)]
     check_lengths(bounds, (max_q, max_k))
     check_shares(shares)

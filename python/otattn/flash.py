@@ -22,8 +22,12 @@ def _slopes(slopes: Any, batch: int, queries: int, keys: int) -> dict[str, Any]:
     if tuple(slopes.shape[:1]) != (batch,) or len(slopes.shape) != 2:
         raise ValueError(f"alibi_slopes has shape {shape_text(slopes)}, wanted (heads,) or ({batch}, heads)")
     distance = np.abs(np.arange(queries)[:, None] + (keys - queries) - np.arange(keys))
+    # 2-byte numbers hold neither distances from 256 on nor their products.
     if hasattr(slopes, "new_tensor"):
+        slopes = slopes.float() if slopes.element_size() < 4 else slopes
         distance = slopes.new_tensor(distance)
+    elif slopes.dtype.itemsize < 4:
+        slopes = slopes.astype(np.float32)
     return {"bias": -slopes[:, :, None, None] * distance}
 
 

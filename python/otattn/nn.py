@@ -13,6 +13,7 @@ from ._attention import attention
 from ._aux import AuxRequest
 from ._regulariser import Regulariser, word_of
 from ._settings import flag, number, shown, whole
+from ._torch import sum_of
 
 _LEARNABLE = {"temperature": 1.0, "alpha": 1.5, "cap": 2.0, "strength": 1.0, "lower": 0.5, "upper": 2.0}
 # Of a width or a number of heads.
@@ -173,6 +174,7 @@ class Attention(nn.Module):
         found: dict[str, Any] = dict(self.fixed)
         for name in self.learn:
             (least, most), number = _range(name, self.method), getattr(self, f"log_{name}")
+            number = number if number.element_size() >= 4 else number.float()
             number = number.exp() if most == math.inf else (most - least) * number.sigmoid()
             found[name] = least + number
         return found
@@ -243,7 +245,7 @@ class Attention(nn.Module):
         causal = is_causal and attn_mask is None
         extra: dict[str, Any] = {**self.arguments, **self.numbers()}
         if added is not None:
-            extra["bias"] = added if extra.get("bias") is None else extra["bias"] + added
+            extra["bias"] = sum_of(extra.get("bias"), added)
         request = AuxRequest(coupling=True) if need_weights else None
         dropout = self.dropout if self.training else 0.0
         found = attention(q, k, v, allowed, dropout, causal, method=self.method, return_aux=request, **extra)
@@ -282,13 +284,12 @@ class Attention(nn.Module):
         for mask in masks:
             if mask.dtype == torch.bool:
                 allowed = ~mask if allowed is None else allowed & ~mask
-            elif torch.isneginf(mask).any():
+                continue
+            if torch.isneginf(mask).any():
                 finite = ~torch.isneginf(mask)
                 allowed = finite if allowed is None else allowed & finite
                 mask = mask.masked_fill(~finite, 0.0)
-                added = mask if added is None else added + mask
-            else:
-                added = mask if added is None else added + mask
+            added = sum_of(added, mask)
         return allowed, added
 
     def extra_repr(self) -> str:

@@ -9,6 +9,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
+from ._attention import is_torch
 from ._ot_entropic import sinkhorn, sinkhorn2
 from ._ot_exact import emd, emd2
 from ._ot_result import OTResult
@@ -98,11 +101,32 @@ def solve_sample(
     for name in ("lazy", "batch_size", "rank", "n_projections", "scaler", "debias"):
         if arguments.pop(name, None):
             raise NotImplementedError(f"{name} is not offered: the whole cost matrix is solved as it is")
+    X_a, X_b = _widened(X_a), _widened(X_b)
     difference = X_a[:, None, :] - X_b[None, :, :]
     M = (difference * difference).sum(-1)
     if metric == "euclidean":
-        M = M**0.5
+        M = _root(M)
     return solve(M, a, b, reg, **arguments)
+
+
+def _widened(x: Any) -> Any:
+    """Points in 4 bytes or more: squares of f16 leave its range at 256, and differences of uint8 wrap."""
+    if is_torch(x):
+        if not x.is_floating_point():
+            return x.double()
+        return x.float() if x.element_size() < 4 else x
+    x = np.asarray(x)
+    if x.dtype.kind in "iub":
+        return x.astype(np.float64)
+    return x.astype(np.float32) if x.dtype == np.float16 else x
+
+
+def _root(x: Any) -> Any:
+    """Square roots, whose gradient is 0 at 0: of a norm, 0 is a subgradient there."""
+    if not is_torch(x):
+        return np.sqrt(x)
+    apart = x > 0
+    return x.where(apart, x.new_ones(())).sqrt().where(apart, x)
 
 
 # ---- other libraries' parameters -----------------------------------------------------------------

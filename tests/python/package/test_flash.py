@@ -119,3 +119,20 @@ def test_bounds_are_checked() -> None:
         otattn.varlen_attention(x, x, x, [0, 5], [0, 5], dropout_p=0.5, dropout_offset=None)
     with pytest.raises(ValueError, match=r"query has shape \(1, 5, 2, 3\)"):
         otattn.varlen_attention(x[None], x, x, [0, 5], [0, 5])
+
+
+@pytest.mark.parametrize("convert", [np.asarray, torch.from_numpy, jax.numpy.asarray])
+def test_every_key_has_one_value(convert: Any) -> None:
+    x, more, fewer = (convert(np.ones((n, 2, 3), np.float32)) for n in (5, 7, 4))
+    for value, rows in ((more, 7), (fewer, 4)):
+        with pytest.raises(ValueError, match=rf"value has shape \({rows}, 2, 3\), but key has \(5, 2, 3\)"):
+            otattn.varlen_attention(x, x, value, [0, 2, 5], [0, 2, 5])
+        with pytest.raises(ValueError, match="as many values as keys"):
+            otattn.flash.flash_attn_varlen_func(x, x, value, [0, 2, 5], [0, 2, 5])
+
+
+@pytest.mark.parametrize("convert", [np.asarray, torch.from_numpy])
+def test_distances_that_2_bytes_cannot_hold(convert: Any) -> None:
+    bias = otattn.flash._slopes(convert(np.array([[0.5, 16.0]], np.float16)), 1, 2, 5001)["bias"]
+    away = np.abs(np.arange(4999, 5001)[:, None] - np.arange(5001))
+    assert (np.asarray(bias) == -np.array([0.5, 16.0])[:, None, None] * away).all()

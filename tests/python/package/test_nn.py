@@ -96,6 +96,21 @@ def test_learned_numbers_get_gradients(method: str, learn: tuple[str, ...]) -> N
     assert torch.equal(again(x, x, x)[0], out)
 
 
+def test_what_is_combined_before_the_call_has_four_bytes() -> None:
+    torch.manual_seed(3)
+    x = torch.randn(1, 3, 8, dtype=torch.bfloat16)
+    layer = otattn.nn.Attention(8, 2, batch_first=True, learn=("temperature",), dtype=torch.bfloat16)
+    mask, padding = torch.zeros(3, 3, dtype=torch.bfloat16), torch.zeros(1, 3, dtype=torch.bfloat16)
+    mask[:, 0], padding[:, 0], padding[:, 1] = 256.0, 1.0, 256.0
+    weights = layer(x, x, x, padding, attn_mask=mask)[1].float()
+    # Added in 2 bytes, 257 is 256, so that the first two keys get the same share.
+    scores = torch.tensor([257.0, 256.0])
+    assert (weights[0, :, :2] - scores.softmax(0)).abs().max() <= 0.2 and (weights[0, :, 0] > 0.5).all()
+    assert all(
+        number.dtype == torch.float32 for number in layer.numbers().values() if torch.is_tensor(number)
+    )
+
+
 def test_presets() -> None:
     torch.manual_seed(2)
     x = 2 * torch.randn(7, 1, 8, dtype=torch.float64)

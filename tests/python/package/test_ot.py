@@ -125,6 +125,35 @@ def test_unbalanced_front_samples_and_defaults() -> None:
     assert np.abs(values - ot.sinkhorn2(a, several, M, 0.3, stopThr=1e-12)).max() <= 1e-7
 
 
+def test_gradients_of_distances_at_points_that_coincide() -> None:
+    rng = np.random.default_rng(4)
+    x, y = (torch.from_numpy(rng.standard_normal((n, 2))) for n in (4, 3))
+    y[1] = x[2]
+    for metric in ("euclidean", "sqeuclidean"):
+        first = x.clone().requires_grad_()
+        ours.solve_sample(first, y, metric=metric, reg=0.3, tol=1e-12).value.backward()
+        # Of a norm 0 is a subgradient at 0, and of a squared one the gradient.
+        plan = ours.solve_sample(x, y, metric=metric, reg=0.3, tol=1e-12).plan
+        apart = x[:, None] - y
+        length = apart.norm(dim=-1, keepdim=True).clamp(min=1e-300)
+        wanted = (plan[:, :, None] * (apart / length if metric == "euclidean" else 2 * apart)).sum(1)
+        assert (first.grad - wanted).abs().max() <= 1e-9
+        # V(x, x), which a debiased divergence takes off.
+        both = x.clone().requires_grad_()
+        ours.solve_sample(both, both, metric=metric, reg=0.3, tol=1e-12).value.backward()
+        assert both.grad.isfinite().all()
+
+
+def test_samples_in_narrow_types() -> None:
+    x, y = np.array([[0.0], [900.0]]), np.array([[600.0], [1.0]])
+    wanted = ours.solve_sample(x, y).value
+    for kind in (np.float16, np.int32, np.uint16):
+        assert ours.solve_sample(x.astype(kind), y.astype(kind)).value == wanted
+        if kind != np.uint16:
+            given = (torch.from_numpy(points.astype(kind)) for points in (x, y))
+            assert float(ours.solve_sample(*given).value) == wanted
+
+
 def test_torch_gradients() -> None:
     a, b, M = (torch.from_numpy(x) for x in problem(3, 4, 5))
     M.requires_grad_()

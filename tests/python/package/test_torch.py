@@ -411,3 +411,17 @@ def test_temperatures_beyond_f32_are_carried(method: str, axis: str, temperature
         found.append((plan.detach(), s.grad))
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other.float(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
+def test_a_mask_with_a_gradient_is_added_in_four_bytes(kind: torch.dtype) -> None:
+    q, k = torch.zeros(1, 1, 1, 2, dtype=kind), torch.zeros(1, 1, 2, 2, dtype=kind)
+    v = torch.tensor([[1.5, 1.0], [0.0, 0.0]], dtype=kind)[None, None]
+    most = 60000.0 if kind == torch.float16 else 1e30
+    for mask, bias in (([most, most], [most, 0.0]), ([2048.0, 0.0], [1.0, 2040.0])):
+        given = [torch.tensor([x], dtype=kind) for x in (mask, bias)]
+        wanted = otattn.attention(q, k, v, given[0], bias=given[1])
+        found = otattn.attention(q, k, v, given[0].requires_grad_(), bias=given[1])
+        assert torch.equal(found, wanted) and found.isfinite().all()
+        (gradient,) = torch.autograd.grad(found.sum(), given[0])
+        assert gradient.dtype == kind and gradient.isfinite().all()
