@@ -344,14 +344,20 @@ def linear_sum_assignment(
             return pairs
     limit = _limit_of(cost_limit, maximize)
     if is_torch(cost_matrix):
-        return _from_torch(cost_matrix, maximize, rows, columns, cost_limit, certificate)
+        if rows is columns is None and not certificate:
+            from ._torch_assignment import assign_watched
+
+            watched = assign_watched(cost_matrix, maximize, cost_limit)
+            if watched is not None:
+                return watched
+        return from_torch(cost_matrix, maximize, rows, columns, cost_limit, certificate)
     if rows is not None or columns is not None:
         if rows is None or columns is None:
             raise ValueError("rows and columns go together; give both")
         return _packed(cost_matrix, rows, columns, maximize, limit, certificate)
     if isinstance(cost_matrix, (list, tuple)) and all(getattr(x, "ndim", 0) == 2 for x in cost_matrix):
         if any(is_torch(x) for x in cost_matrix):
-            return _from_torch(list(cost_matrix), maximize, None, None, cost_limit, certificate)
+            return from_torch(list(cost_matrix), maximize, None, None, cost_limit, certificate)
         matrices = [_matrix(f"cost_matrix[{k}]", x, (2,)) for k, x in enumerate(cost_matrix)]
         if matrices:
             return _ragged(matrices, maximize, limit, certificate)
@@ -366,7 +372,7 @@ def linear_sum_assignment(
     return (*answer, _certificates(found, maximize, limit, min(cost.shape[1:])))
 
 
-def _from_torch(
+def from_torch(
     cost: Any, maximize: bool, rows: Any, columns: Any, limit: float | None, certificate: bool
 ) -> Any:
     """The same of tensors: NumPy's views of them, or of a GPU's copy, and tensors back on their device."""

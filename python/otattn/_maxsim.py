@@ -149,8 +149,12 @@ class Call:
         self.problem.offsets = self._address(_whole("offsets", offsets, count + 1))
         self.problem.document_count = count
 
+    def choose(self, chosen: Any) -> None:
+        """Where the pairs of each sum stand, or will."""
+        self.problem.chosen = self._address(chosen)
+
     def scores(self, top: int | None = None, choices: bool = False) -> list[Any]:
-        """Scores, with `top` and their documents; with `choices` those stay here for `gradients`."""
+        """Scores, with `top` and their documents, with `choices` and the pairs, which `gradients` reads."""
         problem = self.problem
         count = problem.document_count
         if top is not None:
@@ -158,15 +162,17 @@ class Call:
             if found is None or not 0 < found <= count:
                 raise ValueError(f"top_k is {top!r}, wanted 1 to the {count} documents")
             problem.top = top = found
-        if choices:
-            problem.chosen = self._address(np.empty((self.rows, count, self.tokens), np.int64))
+        chosen = np.empty((self.rows, count, self.tokens), np.int64) if choices else None
+        if chosen is not None:
+            self.choose(chosen)
         shape = (self.rows, count if top is None else top)
         scores = np.empty(shape, np.float32)
         best = None if top is None else np.empty(shape, np.int64)
         error, reference = new_error()
         places = (_native.address(scores), None if best is None else _native.address(best))
         check(library.ota_maxsim(ctypes.byref(problem), *places, reference), error)
-        return [x if self.several else x[0] for x in (scores, best) if x is not None]
+        answers = [x if self.several else x[0] for x in (scores, best) if x is not None]
+        return answers if chosen is None else [*answers, chosen]
 
     def gradients(self, score_grad: Any, query_grad: int | None, document_grad: int | None) -> None:
         """Writes gradients in f32 to these addresses, of the scores that were made with choices."""
@@ -251,15 +257,11 @@ def maxsim(
         if offsets is not None or lengths is not None or not documents:
             raise ValueError("documents is a list: it may not be empty, nor go with offsets or lengths")
         documents, offsets = _packed(documents)
-    if tensors and torch is not None and torch.is_grad_enabled():
-        from ._torch_maxsim import differentiable
+    if tensors and torch is not None and isinstance(documents, torch.Tensor):
+        from ._torch_maxsim import torch_maxsim
 
-        given: tuple[Any, ...] = (queries, documents)
-        wanted = [x for x in given if isinstance(x, torch.Tensor) and x.requires_grad]
-        if wanted:
-            return differentiable(
-                cast(Any, queries), documents, offsets, lengths, query_lengths, capacity, top_k
-            )
+        top = whole_number("top_k", top_k)
+        return torch_maxsim(cast(Any, queries), documents, offsets, lengths, query_lengths, capacity, top)
     call = Call(queries, documents, offsets, lengths, query_lengths, capacity)
     answers = call.scores(top_k)
     if torch is not None and call.device is not None:

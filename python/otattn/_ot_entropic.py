@@ -19,6 +19,7 @@ from ._ot_problem import (
     cost_of,
     entry_of,
     facts_of,
+    is_unwatched,
     linear_cost,
     mass_of,
     positive,
@@ -126,7 +127,9 @@ def _logged(found: Any, reg: float, M: Any) -> Any:
 
 def _log_of(f: Any, g: Any, reg: float, entry: dict[str, Any], own: bool = False) -> dict[str, Any]:
     """The log with the scalings of the potentials, which may be changed where they are the log's own."""
-    found = _native.scalings(f, g, reg, own) or (f / reg, g / reg, _exp(f / reg), _exp(g / reg))
+    found = _native.scalings(f, g, reg, own) if own or is_unwatched(f, g) else None
+    if found is None:
+        found = (f / reg, g / reg, _exp(f / reg), _exp(g / reg))
     entry["log_u"], entry["log_v"], entry["u"], entry["v"] = found
     return entry
 

@@ -10,7 +10,7 @@ from . import _native
 from ._attention import is_torch
 from ._coupling import coupling
 from ._coupling_repeat import ONLY, WITH_POTENTIALS
-from ._ot_problem import EXACT, POTENTIALS, again, cost_of, linear_cost, mass_of, value_again
+from ._ot_problem import EXACT, POTENTIALS, again, cost_of, is_unwatched, linear_cost, mass_of, value_again
 from ._settings import flag
 
 
@@ -79,7 +79,7 @@ def emd_log(
     if not _native.without_zeros(a, b):
         u, v = _filled(u, v, M)
     if center_dual:
-        u, v = _native.centred(u, v, own) or _centred(u, v)
+        u, v = (_native.centred(u, v, own) if own or is_unwatched(u, v) else None) or _centred(u, v)
     return {"cost": linear_cost(plan, M), "u": u, "v": v, "warning": None, "result_code": 1}
 
 

@@ -148,6 +148,7 @@ class _TorchWays(NamedTuple):
     derivative_wanted: Any
     couple_again: Any
     plan_cost: Any
+    is_plain: Any
 
 
 @functools.lru_cache(maxsize=1)
@@ -155,9 +156,14 @@ def torch_ways() -> _TorchWays:
     from ._torch_coupling import couple_again
     from ._torch_derivative import plain_apply
     from ._torch_ot import PlanCost
-    from ._torch_repeat import derivative_wanted
+    from ._torch_repeat import derivative_wanted, is_plain
 
-    return _TorchWays(derivative_wanted, couple_again, plain_apply(PlanCost))
+    return _TorchWays(derivative_wanted, couple_again, plain_apply(PlanCost), is_plain)
+
+
+def is_unwatched(*arrays: Any) -> bool:
+    """Whether `_native` may read arrays: NumPy's, or plain tensors that nobody looks on at."""
+    return type(arrays[0]) is np.ndarray or (is_torch(arrays[0]) and torch_ways().is_plain(*arrays))
 
 
 # What solves a problem by words, names of outputs, cost and masses as an earlier call; None: what does not.
@@ -214,7 +220,8 @@ def value_again(words: tuple[Any, ...] | None, names: tuple[str, ...], M: Any, a
 def linear_cost(plan: Any, M: Any) -> Any:
     """<P, M>, to which a pair that carries nothing adds nothing, though its cost be inf."""
     found = None
-    if plan.dtype == M.dtype and not (is_torch(M) and (M.requires_grad or plan.requires_grad or M.is_neg())):
+    recorded = is_torch(M) and (M.requires_grad or plan.requires_grad)
+    if plan.dtype == M.dtype and not recorded and is_unwatched(M, plan):
         found = _native.linear(plan, M)
     if found is not None:
         return found

@@ -1,4 +1,4 @@
-"""`maxsim` on tensors: plain ones without ctypes, and the derivative of the scores."""
+"""`maxsim` on tensors: plain ones without ctypes, others by the operators maxsim and maxsim_gradients."""
 
 from __future__ import annotations
 
@@ -7,15 +7,24 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from . import _native
+from . import _native, _torch  # noqa: F401  (_torch defines the library of operators)
 from . import _structs as c
+from ._errors import NotDifferentiable
 from ._maxsim import Call
 from ._threads import thread_limit
+from ._torch_derivative import no_second, no_setup, register
 from ._torch_repeat import is_plain
 
 _KINDS = {torch.float32: c.F32, torch.bfloat16: c.BF16, torch.float16: c.F16}
+# Queries and documents, and where these begin and end.
+_ARRAYS = "Tensor queries, Tensor documents, Tensor? offsets, Tensor? lengths, Tensor? query_lengths"
+_COUNT = 5
+_library = torch.library.Library("otattn", "FRAGMENT")
+_library.define(f"maxsim({_ARRAYS}, int capacity, int? top, bool choices) -> Tensor[]")
+_library.define(
+    f"maxsim_gradients({_ARRAYS}, Tensor chosen, Tensor score_grad, int capacity, bool[] wanted) -> Tensor[]"
+)
 
 
 def _numbers(x: Any) -> Any:
@@ -55,38 +64,90 @@ def plain(
     return torch.from_numpy(found[0]), torch.from_numpy(found[1])
 
 
-class _Scores(torch.autograd.Function):
-    """Scores of tensors on this machine in f32, bf16 or f16, padded documents one after another in memory."""
-
-    @staticmethod
-    def forward(ctx: Any, queries: Tensor, documents: Tensor, *others: Any) -> Tensor:
-        call = Call(queries.detach(), documents.detach(), *others)
-        (scores,) = call.scores(choices=True)
-        ctx.call = call
-        # Only their versions count: the call reads the memory itself.
-        ctx.save_for_backward(queries, documents)
-        return torch.from_numpy(scores)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, score_grad: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        wanted: list[Tensor | None] = [
-            torch.empty(x.shape, dtype=torch.float32) if need else None
-            for x, need in zip(ctx.saved_tensors, ctx.needs_input_grad, strict=False)
-        ]
-        given = np.ascontiguousarray(score_grad.numpy(force=True), np.float32)
-        ctx.call.gradients(given, *(None if x is None else x.data_ptr() for x in wanted))
-        kinds = [x.dtype for x in ctx.saved_tensors]
-        found = [None if x is None else x.to(kind) for x, kind in zip(wanted, kinds, strict=True)]
-        return (*found, None, None, None, None)
+def _call(arrays: tuple[Any, ...], capacity: int) -> Call:
+    queries, documents = (x.detach() for x in arrays[:2])
+    offsets, lengths, asked = (None if x is None else x.numpy(force=True) for x in arrays[2:])
+    return Call(queries, documents, offsets, lengths, asked, capacity)
 
 
-def _readable(x: Tensor) -> Tensor:
-    x = x.cpu()
-    return x.float() if x.dtype == torch.float64 else x
+def _scores(*arguments: Any) -> list[Tensor]:
+    """Scores, with `top` the best and their documents, with `choices` the pairs of each sum."""
+    *arrays, capacity, top, choices = arguments
+    found = _call(tuple(arrays), capacity).scores(top, choices)
+    return [torch.from_numpy(x).to(arrays[0].device) for x in found]
 
 
-def differentiable(
+def _scores_fake(*arguments: Any) -> list[Tensor]:
+    queries, documents, offsets = arguments[:3]
+    top, choices = arguments[-2:]
+    if documents.dim() == 2 and offsets is None:
+        raise ValueError("packed documents need offsets, and no lengths")
+    count = documents.shape[0] if documents.dim() == 3 else offsets.shape[0] - 1
+    shape = (*queries.shape[:-2], count if top is None else top)
+    found = [queries.new_empty(shape, dtype=torch.float32)]
+    if top is not None:
+        found.append(queries.new_empty(shape, dtype=torch.int64))
+    if choices:
+        rows = queries.shape[0] if queries.dim() == 3 else 1
+        found.append(queries.new_empty((rows, count, queries.shape[-2]), dtype=torch.int64))
+    return found
+
+
+def _gradients(*arguments: Any) -> list[Tensor]:
+    *arrays, chosen, score_grad, capacity, wanted = arguments
+    call = _call(tuple(arrays), capacity)
+    call.choose(np.ascontiguousarray(chosen.numpy(force=True)))
+    made = [torch.empty(x.shape, dtype=torch.float32) for x in arrays[:2]]
+    given = np.ascontiguousarray(score_grad.numpy(force=True), np.float32)
+    call.gradients(given, *(x.data_ptr() if want else None for x, want in zip(made, wanted, strict=True)))
+    return [
+        x.to(like.device, like.dtype) for x, like, want in zip(made, arrays, wanted, strict=False) if want
+    ]
+
+
+def _gradients_fake(*arguments: Any) -> list[Tensor]:
+    wanted = arguments[-1]
+    return [
+        torch.empty(x.shape, dtype=x.dtype, device=x.device)
+        for x, want in zip(arguments, wanted, strict=False)
+        if want
+    ]
+
+
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
+    *arrays, ctx.capacity, _, choices = inputs
+    if not choices:
+        raise NotDifferentiable("otattn::maxsim without choices has no derivative; call otattn.maxsim")
+    ctx.save_for_backward(*arrays, output[-1])
+    ctx.mark_non_differentiable(*output[1:])
+
+
+def _backward(ctx: Any, gradients: Any) -> tuple[Any, ...]:
+    *arrays, chosen = ctx.saved_tensors
+    wanted = list(ctx.needs_input_grad[:2])
+    results: list[Any] = [None] * (_COUNT + 3)
+    if any(wanted) and gradients[0] is not None:
+        found = iter(torch.ops.otattn.maxsim_gradients(*arrays, chosen, gradients[0], ctx.capacity, wanted))
+        results[:2] = [next(found) if want else None for want in wanted]
+    return tuple(results)
+
+
+def _along(ctx: Any, tangents: Any) -> Any:
+    raise NotDifferentiable("otattn.maxsim has no forward mode; use reverse mode")
+
+
+for _name, _function, _fake in (
+    ("maxsim", _scores, _scores_fake),
+    ("maxsim_gradients", _gradients, _gradients_fake),
+):
+    for _device in ("CPU", "CUDA"):
+        _library.impl(_name, _function, _device)
+    torch.library.register_fake(f"otattn::{_name}", _fake, lib=_library)
+register(_library, "maxsim", _setup, _backward, _along)
+register(_library, "maxsim_gradients", no_setup, no_second, no_second)
+
+
+def torch_maxsim(
     queries: Tensor,
     documents: Tensor,
     offsets: Any,
@@ -95,14 +156,15 @@ def differentiable(
     capacity: int,
     top: int | None,
 ) -> Any:
-    """Scores whose gradients flow to queries and documents; with `top` the best, and their documents."""
-    asked, held = _readable(queries), _readable(documents)
-    if held.ndim == 3:
-        held = held.contiguous()
-    others = (offsets, lengths, query_lengths, capacity)
-    scores: Tensor = _Scores.apply(asked, held, *others)  # type: ignore[no-untyped-call]
+    """Scores, whose gradients flow to queries and documents; with `top` the best, and their documents."""
+    places = [x if x is None else torch.as_tensor(x) for x in (offsets, lengths, query_lengths)]
+    wanted = torch.is_grad_enabled() and (queries.requires_grad or documents.requires_grad)
+    if not wanted:
+        found = torch.ops.otattn.maxsim(queries, documents, *places, capacity, top, False)
+        return found[0] if top is None else tuple(found)
+    scores = torch.ops.otattn.maxsim(queries, documents, *places, capacity, None, True)[0]
     if top is None:
-        return scores.to(queries.device)
-    _, order = Call(asked.detach(), held.detach(), *others).scores(top)
-    best = torch.from_numpy(order)
-    return scores.gather(-1, best).to(queries.device), best.to(queries.device)
+        return scores
+    given = (queries.detach(), documents.detach())
+    best = torch.ops.otattn.maxsim(*given, *places, capacity, top, False)[1]
+    return scores.gather(-1, best), best

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
 from . import _native, _repeat
 from . import _structs as c
@@ -21,18 +20,35 @@ from ._torch_derivative import in_forward_mode, plain_apply
 # How the memory of tensors is seen; torch before 2.10 has no such table, and its calls go the longer way.
 _native.tensors(Tensor, getattr(Tensor, "__dlpack_c_exchange_api__", None))
 _under_transform = torch._C._are_functorch_transforms_active
-_modes = torch._C._len_torch_dispatch_stack
+_dispatch_modes = torch._C._len_torch_dispatch_stack
+_function_modes = torch._C._len_torch_function_stack
+_tracing = torch._C._is_tracing
+_profiling = torch.autograd._profiler_enabled  # type: ignore[attr-defined]
 _compiling = torch.compiler.is_compiling
 
 
-def _is_watched() -> bool:
-    """By a mode, a transformation or a compiler."""
-    return _compiling() or _under_transform() or _modes() > 0 or in_forward_mode()
+def is_watched() -> bool:
+    """Whether torch's dispatcher has to see each call.
+
+    A compiler, a transformation or forward mode works on what it sees; a tracer (torch.jit.trace, the ONNX
+    exporter of graphs) takes what it does not see for a constant; modes of dispatch and of functions (fake
+    tensors, FLOP counters, default devices) stand between; the profiler gives times to operators. All that
+    reads and writes the memory of tensors by itself asks here, by `is_plain` or `derivative_wanted`.
+    """
+    return bool(
+        _compiling()
+        or _tracing()
+        or _dispatch_modes()
+        or _function_modes()
+        or _under_transform()
+        or _profiling()
+        or in_forward_mode()
+    )
 
 
 def is_plain(*tensors: Tensor) -> bool:
     """Memory on this machine, and nobody looking on."""
-    if _is_watched():
+    if is_watched():
         return False
     for x in tensors:
         if type(x) not in _KINDS or not x.is_cpu or x.layout != torch.strided or x.is_neg():
@@ -45,9 +61,9 @@ def derivative_wanted(recorded: bool, tensor: Tensor) -> bool | None:
 
     What `_native` takes lies in this machine's memory, which therefore is not asked here.
     """
-    if type(tensor) not in _KINDS or _under_transform() or _modes() or _compiling():
+    if type(tensor) not in _KINDS or is_watched():
         return None
-    return None if forward_ad._current_level >= 0 else recorded and torch.is_grad_enabled()
+    return recorded and torch.is_grad_enabled()
 
 
 _WITH_SAVED = ["out", "saved"]
