@@ -6,10 +6,10 @@ on its hub. Masks come from transformers' own ``sdpa`` mask function.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import operator
-import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -25,7 +25,7 @@ from ._solve import columns_of
 
 MASK_FUNCTION = "sdpa"
 
-# What `register` offers by itself; any other method by its name.
+# What `register` offers by itself; any other method by its name. The last ones are other names of these.
 METHODS = (
     "softmax",
     "sparsemax",
@@ -39,6 +39,11 @@ METHODS = (
     "softmax/online:2",
     "entmax:1.5/exact",
     "entmax:1.5/capped:2",
+    "ceta",
+    "sinkhorn",
+    "argmax",
+    "entmax15",
+    "assignment",
 )
 # Column rules under which a later query may change an earlier row.
 _LEAKING = (
@@ -79,8 +84,17 @@ def _options(name: str, options: Any) -> dict[str, Any]:
     return dict(options)
 
 
+# Column rules by method: whoever compiles a model reads them here, where the library is not asked.
+_rules: dict[str, int] = {}
+# transformers.utils.output_capturing, where it exists, from `register` on.
+_capturing: Any = None
+
+
 def _columns(method: Any) -> int:
-    return columns_of(Settings(method=text("method", method)))
+    rule = _rules.get(method) if isinstance(method, str) else None
+    if rule is None:
+        rule = _rules[method] = columns_of(Settings(method=text("method", method)))
+    return rule
 
 
 def register(*methods: str, prefix: str = "otattn_", **options: Any) -> list[str]:
@@ -114,8 +128,13 @@ def register(*methods: str, prefix: str = "otattn_", **options: Any) -> list[str
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.masking_utils import sdpa_mask
 
+    global _capturing  # noqa: PLW0603
     names = []
     options = _options("options", options)
+    with contextlib.suppress(ImportError):
+        from transformers.utils import output_capturing
+
+        _capturing = output_capturing
     for method in methods or METHODS:
         _columns(method)
         name = implementation_name(method, prefix)
@@ -154,6 +173,8 @@ def attention_forward(
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """What transformers calls: tensors (batch, heads, length, width), output (batch, length, heads, width).
 
+    In cross attention a column rule binds the queries of a call to all keys of the encoder.
+
     Parameters
     ----------
     method, options
@@ -168,7 +189,7 @@ def attention_forward(
     Raises
     ------
     ValueError
-        When a cache is longer than the queries and the columns of the method are not free.
+        When a causal layer has a cache longer than its queries and the columns of the method are not free.
     """
     method, chosen = getattr(module, "_otattn", (method, {} if options is None else options))
     extra = {
@@ -182,17 +203,18 @@ def attention_forward(
     queries, keys = query.shape[2], key.shape[2]
     rule = _columns(method)
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
-    if rule != c.COLUMNS_FREE and queries < keys:
+    if rule != c.COLUMNS_FREE and causal and queries < keys:
         raise ValueError(
             f"{queries} queries meet a cache of {keys} keys, but the columns of {method!r} need all queries "
             "at once; generate with use_cache=False, or use a method with free columns"
         )
-    if causal and rule in _LEAKING:
+    if causal and rule in _LEAKING and not torch.compiler.is_compiling():
         _warn_of_leaks(method)
     if rule == c.COLUMNS_PREFIX:
         # Row i of a prefix plan sees keys up to i by itself.
         attention_mask, causal = _within_prefixes(attention_mask), False
-    if attention_mask is not None and rule in _WITH_MASSES and not causal and queries == keys:
+    crossing = not causal and _is_across(module)
+    if attention_mask is not None and rule in _WITH_MASSES and not (causal or crossing) and queries == keys:
         # Padding is no query either: without this it would send mass.
         extra.setdefault("row_mass", _real(attention_mask))
     if softcap is not None:
@@ -223,11 +245,20 @@ def attention_forward(
     return found.transpose(1, 2).contiguous(), weights
 
 
+def _is_across(module: torch.nn.Module) -> bool:
+    """Whether the keys of a layer that is not causal are an encoder's, by the marks that models set."""
+    marks = (getattr(module, name, False) for name in ("is_decoder", "is_cross_attention"))
+    return any(marks) or "Cross" in type(module).__name__
+
+
 def _weights_are_collected() -> bool:
     """Whether the model that is running was asked for attentions; some models do not hand the flag down."""
-    capturing = sys.modules.get("transformers.utils.output_capturing")
-    collector = getattr(capturing, "_active_collector", None)
-    wanted = collector.get() if collector is not None else None
+    collector = getattr(_capturing, "_active_collector", None)
+    if collector is None:
+        return False
+    # Of a context variable dynamo knows nothing; while it traces, a plain one takes its place.
+    hidden = torch.compiler.is_dynamo_compiling()
+    wanted = getattr(collector, "global_var", None) if hidden else collector.get()
     return any("attentions" in name for name in wanted or ())
 
 
@@ -252,7 +283,7 @@ def _within_prefixes(mask: torch.Tensor | None) -> torch.Tensor | None:
     both = (allowed | allowed.mT.triu(1)) & allowed.any(-2, keepdim=True)
     if mask.dtype != torch.bool:
         return torch.where(allowed, mask, mask.mT).masked_fill(~both, -torch.inf)
-    return None if bool(both.all()) else both
+    return None if not torch.compiler.is_compiling() and bool(both.all()) else both
 
 
 @functools.cache

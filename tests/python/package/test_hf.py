@@ -162,3 +162,89 @@ def test_training_reaches_every_parameter(tokens: Any) -> None:
     network(**tokens)[0].square().sum().backward()
     missing = [n for n, p in network.named_parameters() if p.grad is None and "pooler" not in n]
     assert not missing
+
+
+def test_aliases_are_registered(tokens: Any) -> None:
+    names = otattn.hf.register()
+    network = model("bert")
+    found = {}
+    for name in ("ceta", "sinkhorn", "assignment", "argmax", "entmax15"):
+        assert f"otattn_{name}" in names
+        network.set_attn_implementation(f"otattn_{name}")
+        with torch.no_grad():
+            found[name] = network(tokens["input_ids"])[0]
+    network.set_attn_implementation("otattn_softmax-exact")
+    with torch.no_grad():
+        assert torch.equal(found["ceta"], network(tokens["input_ids"])[0])
+    assert torch.equal(found["ceta"], found["sinkhorn"])
+
+
+def encoder_decoder(kind: str) -> Any:
+    torch.manual_seed(0)
+    ids = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}
+    common = {"vocab_size": 40, "d_model": 24, "attn_implementation": "eager", **ids}
+    if kind == "t5":
+        return transformers.T5ForConditionalGeneration(
+            transformers.T5Config(d_kv=8, num_layers=1, num_heads=3, d_ff=32, **common)
+        ).eval()
+    sides = {f"{side}_{name}": n for side in ("encoder", "decoder") for name, n in _SIDE.items()}
+    if kind == "bart":
+        config = transformers.BartConfig(max_position_embeddings=32, **sides, **common)
+        return transformers.BartForConditionalGeneration(config).eval()
+    sizes = {"num_mel_bins": 8, "max_source_positions": 9, "max_target_positions": 16}
+    config = transformers.WhisperConfig(**sizes, **sides, **common)
+    return transformers.WhisperForConditionalGeneration(config).eval()
+
+
+_SIDE = {"layers": 1, "attention_heads": 2, "ffn_dim": 32}
+
+
+@pytest.mark.parametrize("kind", ["bart", "t5", "whisper"])
+def test_cross_attention_is_no_cache(kind: str) -> None:
+    otattn.hf.register()
+    network = encoder_decoder(kind)
+    torch.manual_seed(1)
+    mask = torch.ones(2, 9, dtype=torch.long)
+    if kind == "whisper":
+        given = {"input_features": torch.randn(2, 8, 18)}
+    else:
+        mask[1, 6:] = 0
+        given = {"input_ids": torch.randint(3, 40, (2, 9)), "attention_mask": mask}
+    network.set_attn_implementation("otattn_softmax")
+    across = [
+        k
+        for k, (name, _) in enumerate(x for x in network.named_modules() if hasattr(x[1], "is_causal"))
+        if "encoder_attn" in name or "EncDec" in name
+    ]
+    otattn.hf.set_attention(network, "softmax/exact", layers=across)
+    # As many queries as keys, too: padding of the encoder is none of the decoder's.
+    for queries in (5, 9):
+        decoder = torch.randint(3, 40, (2, queries))
+        with torch.no_grad():
+            (plan,) = network(**given, decoder_input_ids=decoder, output_attentions=True).cross_attentions
+        each = queries / mask.sum(1, keepdim=True) * mask
+        assert (plan.sum(-1) - 1).abs().max() <= 1e-4
+        assert (plan.sum(2) - each[:, None]).abs().max() <= 1e-4
+    otattn.hf.set_attention(network, "softmax/relaxed:1")
+    with torch.no_grad(), pytest.raises(ValueError, match="use_cache=False"):
+        network.generate(**given, max_new_tokens=3, do_sample=False)
+
+
+@pytest.mark.parametrize(("kind", "name"), [("bert", "softmax-exact"), ("gpt2", "softmax-prefix")])
+def test_models_in_one_graph(kind: str, name: str, tokens: Any) -> None:
+    otattn.hf.register()
+    network = model(kind)
+    network.set_attn_implementation(f"otattn_{name}")
+    given = dict(tokens) if kind == "bert" else {"input_ids": tokens["input_ids"], "use_cache": False}
+    # The structs of the library are not made while tracing: each of those is a break of the graph.
+    with torch.no_grad():
+        right = network(**given)[0]
+        if kind == "bert":
+            torch._dynamo.reset()
+            found = torch.compile(network, fullgraph=True, backend="eager")(**given)[0]
+        else:
+            program = torch.export.export(network, (), given, strict=True)
+            found = program.module()(**given)[0]
+            solves = [x for x in program.graph.nodes if x.target is torch.ops.otattn.solve.default]
+            assert len(solves) == 2
+    assert (found - right).abs().max() <= 1e-6
