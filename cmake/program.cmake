@@ -31,7 +31,7 @@ add_executable(otattn_program program/main.c)
 target_link_libraries(otattn_program PRIVATE otattn_program_parts)
 set_target_properties(otattn_program PROPERTIES OUTPUT_NAME otattn
     RUNTIME_OUTPUT_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}")
-install(TARGETS otattn_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+otattn_install(TARGETS otattn_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 
 # otattn_page(FILE FOLDER ARGUMENT...): FILE is what the program prints when run with the arguments.
 function(otattn_page file folder)
@@ -40,7 +40,7 @@ function(otattn_page file folder)
         COMMAND otattn_program ${ARGN} > "${page}"
         DEPENDS otattn_program VERBATIM COMMENT "Printing ${file}")
     set_property(DIRECTORY APPEND PROPERTY OTATTN_PAGES "${page}")
-    install(FILES "${page}" DESTINATION "${folder}")
+    otattn_install(FILES "${page}" DESTINATION "${folder}")
 endfunction()
 
 if(NOT CMAKE_CROSSCOMPILING OR CMAKE_CROSSCOMPILING_EMULATOR)

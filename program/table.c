@@ -329,10 +329,9 @@ const tool_flag tool_flags[] = {
          "are divided by 1 - P; certificates and --coupling are of the plan before",
          "P", .standard = "0"),
 
-    FLAG(
-        choice, "shard", shard, WRITE, MACHINE,
-        "share the rows out over the processes of mpirun (a build with MPI); one process otherwise",
-        "rows", .choices = "rows"),
+    FLAG(choice, "shard", shard, WRITE, MACHINE,
+         "share the rows out over the processes of mpirun; a program built without MPI refuses it",
+         "rows", .choices = "rows"),
     FLAG(natural, "threads", threads, SOLVE | ASSIGN | DEMO | BENCH | RUN, MACHINE,
          "how many threads; no result depends on it", "N", .letter = 'j',
          .standard = "all processors"),

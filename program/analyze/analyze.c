@@ -441,7 +441,7 @@ static int analyze(tool_context *context) {
 
 int tool_analyze(tool_context *context) {
     int code = tool_ranks_begin();
-    if (code != 0) return tool_fail(&context->error, code, "the processes of mpirun do not start");
+    if (code != 0) return tool_fail(&context->error, code, "%s", tool_ranks_reason());
     code = analyze(context);
     tool_ranks_end();
     return code == STOPPED ? 0 : code;

@@ -11,8 +11,9 @@
 /* What was built in, "Open MPI v4.1.4", or NULL: for doctor, before and after anything else. */
 const char *tool_ranks_library(char *text, size_t size);
 
-/* Before the others, once, by one thread. Returns 0, or an exit code. */
+/* Before the others, once, by one thread. Returns 0, or an exit code, of which tool_ranks_reason says why. */
 int tool_ranks_begin(void);
+const char *tool_ranks_reason(void);
 int tool_ranks_rank(void);
 int tool_ranks_size(void);
 /* Waits for every rank; the largest of their codes, so that all go on or all end. */

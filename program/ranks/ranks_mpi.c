@@ -40,6 +40,8 @@ int tool_ranks_begin(void) {
     return MPI_Init(NULL, NULL) == MPI_SUCCESS ? 0 : TOOL_EXIT_INTERNAL;
 }
 
+const char *tool_ranks_reason(void) { return "the processes of mpirun do not start"; }
+
 int tool_ranks_rank(void) {
     int rank = 0;
     if (running()) (void)MPI_Comm_rank(MPI_COMM_WORLD, &rank);

@@ -268,8 +268,13 @@ static int solve_command(tool_context *context, const char *scores, const char *
 int tool_solve_command(tool_context *context, const char *scores, const char *queries,
                        const char *keys, const char *values, unsigned main_output) {
     const bool shared = context->settings.shard != NULL;
+    char library[128];
+    if (shared && tool_ranks_library(library, sizeof library) == NULL)
+        return tool_refuse_flag(context, "shard",
+                                "build it with -DOTATTN_MPI=ON, or leave out --shard",
+                                "this program is built without MPI, and --shard needs it");
     int code = shared ? tool_ranks_begin() : 0;
-    if (code != 0) return tool_fail(&context->error, code, "the processes of mpirun do not start");
+    if (code != 0) return tool_fail(&context->error, code, "%s", tool_ranks_reason());
     if (shared) context->share = (tool_share){tool_ranks_rank(), tool_ranks_size(), -1};
     code = solve_command(context, scores, queries, keys, values, main_output);
     if (shared) tool_ranks_end();

@@ -55,7 +55,29 @@ def attend(
     )  # fmt: skip
 
 
+def test_without_mpi(folder: Path) -> None:
+    """Processes that know nothing of each other would write one file."""
+    if answer(folder, "doctor")["mpi"]:
+        pytest.skip("the program is built with MPI")
+    refused = attend(folder, 1, "no.npy", "--method", "softmax", "--shard", "rows")
+    assert refused.returncode == 2 and "built without MPI" in refused.stderr
+    assert not (folder / "no.npy").exists()
+    # As mpirun -n 2 starts it.
+    command = [PROGRAM, "analyze", "no-model", "no-text", "-o", "run"]
+    launched = subprocess.run(
+        command,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=environment(OMPI_COMM_WORLD_SIZE="2"),
+    )
+    assert launched.returncode == 2 and "built without MPI" in launched.stderr, launched.stderr
+
+
 def test_one_process_shares_with_nobody(folder: Path) -> None:
+    if not answer(folder, "doctor")["mpi"]:
+        pytest.skip("the program is built without MPI")
     for method in METHODS:
         words = words_of(method)
         alone, shared = (
