@@ -24,7 +24,8 @@ from ._errors import (
     PartialWarning,
     SolveError,
 )
-from ._library import library as _library
+from ._library import library as _core
+from ._library import names_of as _names_of
 from ._regulariser import Regulariser
 from ._repeat import release_memory
 from ._solve import Info
@@ -105,13 +106,6 @@ def __dir__() -> list[str]:
     return [*__all__, *_MODULES, "__version__"]
 
 
-def _names(call: Any) -> list[str]:
-    found: list[str] = []
-    while (name := call(len(found))) is not None:
-        found.append(name.decode())
-    return found
-
-
 def solvers() -> list[str]:
     """Names of the solvers that `solver=` takes.
 
@@ -121,7 +115,7 @@ def solvers() -> list[str]:
     >>> "sinkhorn" in otattn.solvers()
     True
     """
-    return _names(_library.ota_solver_name)
+    return _names_of(_core.ota_solver_name)
 
 
 def backends() -> list[str]:
@@ -133,7 +127,7 @@ def backends() -> list[str]:
     >>> otattn.backends()
     ['cpu', 'plain']
     """
-    return _names(_library.ota_backend_name)
+    return _names_of(_core.ota_backend_name)
 
 
 def kernels() -> list[str]:
@@ -145,7 +139,7 @@ def kernels() -> list[str]:
     >>> otattn.kernels()[0]
     'portable'
     """
-    return _names(_library.ota_kernel_name)
+    return _names_of(_core.ota_kernel_name)
 
 
 def alibi_slopes(heads: int) -> Any:
@@ -168,5 +162,5 @@ def alibi_slopes(heads: int) -> Any:
 
     found = whole("heads", heads, 1, 1 << 20)
     slopes = np.empty(found)
-    _library.ota_alibi_slopes(found, slopes.ctypes.data)
+    _core.ota_alibi_slopes(found, slopes.ctypes.data)
     return slopes

@@ -11,6 +11,8 @@ import numpy as np
 from . import _native, _repeat
 from . import _structs as c
 from ._aux import NO_AUX, AuxOutput, AuxRequest, Potentials, RowStats, outputs_of, request_of
+from ._errors import check, new_error
+from ._library import library, names_of
 from ._settings import EXTRA, Settings
 from ._shapes import fold, fold_heads, fold_pairs, fold_relative, fold_scores, fold_vector, shape_text
 from ._solve import Handle, Job, Operand, View, needs_coupling, solve, solve_on
@@ -194,6 +196,18 @@ def operands_of(
         drawn = int(np.random.randint(0, 1 << 63, dtype=np.int64)) if seed[0] is None else seed[0]
         found[16] = (drawn, seed[1])
     return tuple(found)
+
+
+def check_settings(settings: Settings) -> None:
+    """Raises what the library says of these settings before it has seen an array."""
+    if settings.solver != "auto" and settings.solver not in names_of(library.ota_solver_name):
+        raise ValueError(f"solver is {settings.solver!r}, wanted a name of otattn.solvers()")
+    x = view_of(np.zeros((1, 1, 2, 1), np.float32))
+    job = Job(settings._replace(dropout=0.0), (x, x, x, *_ABSENT))
+    error, reference = new_error()
+    status = library.ota_check(ctypes.byref(job.problem), ctypes.byref(job.options), reference)
+    job.reraise()
+    check(status, error)
 
 
 def output_shape(name: str, sizes: tuple[int, ...]) -> tuple[int, int, int, int]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
+from collections.abc import Iterable, Mapping
 from types import NoneType
 from typing import Any
 
 from numpy import ndarray
 
-from ._arrays import numpy_attention, numpy_repeat
+from ._arrays import check_settings, numpy_attention, numpy_repeat
 from ._regulariser import Regulariser, word_of
-from ._settings import Settings, count, flag, number, text, whole
+from ._settings import Settings, count, flag, known_names, number, text, whole
 
 
 def compiling() -> bool:
@@ -498,6 +500,27 @@ def _prepare_plain(words: tuple[Any, ...], mask: Any) -> tuple[Settings, tuple[A
         max_rounds,
         causal_align=causal_align,
     )
+
+
+# The names of the arguments of `attention`.
+ARGUMENTS = tuple(inspect.signature(attention).parameters)
+_OF_ARRAYS = ("query", "key", "value", "return_aux")
+
+
+def known_arguments(
+    what: str, given: Iterable[Any], without: Iterable[str] = _OF_ARRAYS, also: Iterable[str] = ()
+) -> None:
+    """TypeError for a name that is no argument of `attention`, or one of those `without`.
+
+    `also` are further names that a caller may have meant.
+    """
+    known_names(what, given, (name for name in ARGUMENTS if name not in without), "otattn.attention", also)
+
+
+def check_arguments(method: Any, arguments: Mapping[str, Any]) -> None:
+    """Raises what a call with these settings would raise, whatever its arrays are."""
+    settings, _, _ = prepare(**arguments, method=method)
+    check_settings(settings)
 
 
 @functools.lru_cache(maxsize=1)

@@ -74,6 +74,16 @@ ARGUMENTS = {
     "steps": "method",
     "entry_cap": "entry_caps",
 }
+# What the library's remedies point to : where that is found from Python.
+_REMEDIES = {
+    "doctor lists the backends": "otattn.backends() lists them",
+    "doctor lists the solvers": "otattn.solvers() lists them",
+    "doctor lists the levels of this machine": "otattn.kernels() lists those of this machine",
+    "use a name of ota_kernel_name": "otattn.kernels() lists those of this machine",
+    "see the list of braces options in 'help methods'": "docs/users/methods.md lists them",
+    "see 'help methods'": "see docs/users/methods.md",
+    "see the method table": "see docs/users/methods.md",
+}
 _CLASSES: dict[int, type[Exception]] = {
     c.ENOMEM: MemoryError,
     c.ELIMIT: MemoryError,
@@ -101,7 +111,8 @@ def raise_status(
     """Raises what a negative status means, with the library's own sentence."""
     field = error.field.decode()
     message = error.message.decode() or sentence
-    hint = error.hint.decode()
+    hint: str = error.hint.decode()
+    hint = _REMEDIES.get(hint, hint)
     if not message:
         text: bytes = library.ota_status_text(status)
         message = text.decode()

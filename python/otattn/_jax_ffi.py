@@ -194,6 +194,7 @@ def _pairs(whole: tuple[int, ...]) -> Any:
 
 def _forward(static: Static, *present: Any) -> tuple[Any, ...]:
     job = _job(static, present, False)
+    job.watch(None)
     call = _call_of(job)
     call.forward = 1
     dtype = present[0].dtype

@@ -5,6 +5,7 @@ ctypes releases the interpreter lock during every call.
 
 import ctypes
 from pathlib import Path
+from typing import Any
 
 from . import _native
 from ._structs import CALLS, Array
@@ -40,3 +41,11 @@ def _load() -> ctypes.CDLL:
 
 
 library = _load()
+
+
+def names_of(call: Any) -> list[str]:
+    """All names that a call of the library gives by their numbers."""
+    found: list[str] = []
+    while (name := call(len(found))) is not None:
+        found.append(name.decode())
+    return found

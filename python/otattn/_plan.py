@@ -10,7 +10,7 @@ import numpy as np
 
 from . import _structs as c
 from ._arrays import expand, floating, operands_of, output_shape, run_on, triple, view_of, wide
-from ._attention import prepare
+from ._attention import known_arguments, prepare
 from ._aux import NO_AUX, request_of
 from ._errors import SolveError
 from ._library import library
@@ -63,6 +63,7 @@ class Plan:
     def __init__(
         self, query: Any, key: Any, value: Any, *, gradients: bool = False, **arguments: Any
     ) -> None:
+        known_arguments("Plan", arguments, also=("gradients",))
         self._settings, self._extra, self._gqa = prepare(**arguments)
         self._gradients = gradients
         given = self._given(query, key, value)

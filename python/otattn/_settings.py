@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import functools
 import math
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 # The operands of a solve, always in this order; absent ones are None. With `key` absent, `query` is a
@@ -128,6 +129,25 @@ def shown(value: Any) -> str:
     """What a sentence says of a value, arrays included."""
     text = " ".join(repr(value).split())
     return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """What a sentence adds for a misspelt name: the known one that it may stand for."""
+    import difflib
+
+    found = difflib.get_close_matches(word, list(known), 1)
+    return f"; did you mean {found[0]!r}?" if found else ""
+
+
+def known_names(
+    what: str, given: Iterable[Any], known: Iterable[str], whose: str, also: Iterable[str] = ()
+) -> None:
+    """TypeError for a name among the given that is none of the known; one of `also` may have been meant."""
+    known = list(known)
+    for name in given:
+        if name not in known:
+            hint = nearest(name, [*known, *also]) if isinstance(name, str) else ""
+            raise TypeError(f"{what} has {name!r}, which is no argument of {whose}{hint}")
 
 
 def number(name: str, value: Any) -> float:

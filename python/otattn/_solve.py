@@ -11,7 +11,6 @@ import functools
 import os
 import struct
 import threading
-import warnings
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -26,6 +25,7 @@ from ._errors import (
     raise_status,
     status_word,
 )
+from ._leaks import warn, watch
 from ._library import library
 from ._regulariser import Failure, Regulariser, regulariser_named
 from ._settings import Settings
@@ -292,6 +292,12 @@ class Job:
         shapes = tuple(x[1:6] if isinstance(x, tuple) else x for x in operands[:-2])
         self.key = (settings, gradients, options.threads, shapes)
 
+    def watch(self, mask: Operand) -> None:
+        """Warns where the caller may take the rows for causal, and they are not; reads the mask."""
+        settings = self.settings
+        causal = settings.causal or settings.right == 0
+        watch(settings.method, self.problem.columns, causal, self.sizes[2], mask)
+
     def reraise(self) -> None:
         """Raises what a function of the caller's raised inside of the library."""
         if self.failure is not None:
@@ -341,6 +347,7 @@ class Handle:
     __slots__ = ("arrays", "bytes", "error", "key", "pointer", "reference", "result", "terms")
 
     def __init__(self, job: Job) -> None:
+        job.watch(job.operands[3])
         self.error, self.reference = new_error()
         pointer = ctypes.c_void_p()
         status = library.ota_plan_create(
@@ -360,6 +367,7 @@ class Handle:
         self.arrays = c.Arrays()
 
     def rebind(self, job: Job) -> None:
+        job.watch(job.operands[3])
         status = library.ota_plan_rebind(self.pointer, ctypes.byref(job.problem), self.reference)
         job.reraise()
         check(status, self.error)
@@ -556,7 +564,7 @@ def settle(job: Job, handle: Handle, status: int) -> None:
     sentence = handle.result.sentence.decode()
     if status == c.PARTIAL:
         if job.settings.allow_partial:
-            warnings.warn(sentence or "the plan did not converge", PartialWarning, stacklevel=5)
+            warn(sentence or "the plan did not converge", PartialWarning)
             return
         handle.error.field = b""
         handle.error.message = sentence.encode()[:511]
@@ -564,7 +572,7 @@ def settle(job: Job, handle: Handle, status: int) -> None:
         raise_status(c.NOT_CONVERGED, handle.error, _certificate_or_errors(job, handle))
     if status == c.NONFINITE_ROWS:
         rows = handle.result.nonfinite_rows
-        warnings.warn(f"{rows} rows met NaN or infinity and are NaN", NotFiniteWarning, stacklevel=5)
+        warn(f"{rows} rows met NaN or infinity and are NaN", NotFiniteWarning)
         return
     certificate = None
     if status in (c.INFEASIBLE, c.NOT_CONVERGED, c.TOL_UNREACHABLE, c.NONFINITE):

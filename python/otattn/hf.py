@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import inspect
 import operator
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
 
 from . import _structs as c
-from ._attention import attention
+from ._attention import attention, check_arguments, known_arguments
 from ._aux import AuxRequest
+from ._leaks import LEAKING, warn_of_leaks
 from ._settings import Settings, shown, text
 from ._shapes import shape_text
 from ._solve import columns_of
@@ -45,19 +44,8 @@ METHODS = (
     "entmax15",
     "assignment",
 )
-# Column rules under which a later query may change an earlier row.
-_LEAKING = (
-    c.COLUMNS_EXACT,
-    c.COLUMNS_RELAXED,
-    c.COLUMNS_CAPPED,
-    c.COLUMNS_ELASTIC,
-    c.COLUMNS_BOUNDED,
-)
 # Those to which a query that may see nothing would send mass.
-_WITH_MASSES = (*_LEAKING, c.COLUMNS_PREFIX)
-
-
-_ARGUMENTS = frozenset(inspect.signature(attention).parameters)
+_WITH_MASSES = (*LEAKING, c.COLUMNS_PREFIX)
 
 
 def implementation_name(method: str, prefix: str = "otattn_") -> str:
@@ -78,9 +66,7 @@ def _options(name: str, options: Any) -> dict[str, Any]:
         raise TypeError(
             f"{name} is a {type(options).__name__}, wanted a dict of arguments of otattn.attention"
         )
-    for word in options:
-        if word not in _ARGUMENTS:
-            raise TypeError(f"{name} has {word!r}, which is no argument of otattn.attention")
+    known_arguments(name, options)
     return dict(options)
 
 
@@ -136,7 +122,7 @@ def register(*methods: str, prefix: str = "otattn_", **options: Any) -> list[str
 
         _capturing = output_capturing
     for method in methods or METHODS:
-        _columns(method)
+        check_arguments(text("method", method), options)
         name = implementation_name(method, prefix)
         AttentionInterface.register(
             name, functools.partial(attention_forward, method=method, options=options)
@@ -208,8 +194,8 @@ def attention_forward(
             f"{queries} queries meet a cache of {keys} keys, but the columns of {method!r} need all queries "
             "at once; generate with use_cache=False, or use a method with free columns"
         )
-    if causal and rule in _LEAKING and not torch.compiler.is_compiling():
-        _warn_of_leaks(method)
+    if causal and rule in LEAKING and not torch.compiler.is_compiling():
+        warn_of_leaks(method)
     if rule == c.COLUMNS_PREFIX:
         # Row i of a prefix plan sees keys up to i by itself.
         attention_mask, causal = _within_prefixes(attention_mask), False
@@ -286,16 +272,6 @@ def _within_prefixes(mask: torch.Tensor | None) -> torch.Tensor | None:
     return None if not torch.compiler.is_compiling() and bool(both.all()) else both
 
 
-@functools.cache
-def _warn_of_leaks(method: str) -> None:
-    warnings.warn(
-        f"the columns of {method!r} couple the rows, so later tokens change earlier outputs of a causal "
-        "model; online and prefix columns do not",
-        UserWarning,
-        stacklevel=4,
-    )
-
-
 def set_attention(
     model: torch.nn.Module, method: str, layers: Iterable[int] | None = None, **options: Any
 ) -> int:
@@ -328,10 +304,10 @@ def set_attention(
     >>> otattn.hf.set_attention(torch.nn.Linear(2, 2), "softmax")
     0
     """
-    _columns(method)
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"model is a {type(model).__name__}, wanted a module")
     options = _options("options", options)
+    check_arguments(text("method", method), options)
     found = [m for m in model.modules() if type(m).__name__.endswith("Attention") and hasattr(m, "is_causal")]
     try:
         wanted = list(range(len(found)) if layers is None else map(operator.index, layers))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from typing import Any
 
@@ -9,13 +10,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ._attention import attention
+from ._attention import attention, check_arguments, known_arguments
 from ._aux import AuxRequest
 from ._regulariser import Regulariser, word_of
 from ._settings import flag, number, shown, whole
 from ._torch import sum_of
 
 _LEARNABLE = {"temperature": 1.0, "alpha": 1.5, "cap": 2.0, "strength": 1.0, "lower": 0.5, "upper": 2.0}
+# Arguments of `attention` that forward gives, or that have a place of their own here.
+_ITS_OWN = (
+    *("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "return_aux"),
+    "method",
+    *_LEARNABLE,
+)
 # Of a width or a number of heads.
 _LARGEST = 1 << 24
 
@@ -53,8 +60,8 @@ class Attention(nn.Module):
 
     Raises
     ------
-    ValueError
-        For arguments without a meaning here, naming them.
+    ValueError, TypeError
+        For a method, a name or a number that no call could take, and arguments without a meaning here.
 
     Examples
     --------
@@ -99,6 +106,8 @@ class Attention(nn.Module):
         if isinstance(learn, str) or not isinstance(learn, (tuple, list)):
             raise TypeError(f"learn is {shown(learn)}, wanted names in a tuple")
         dropout, bias = number("dropout", dropout), flag("bias", bias)
+        if not 0.0 <= dropout <= 1.0:
+            raise ValueError(f"dropout is {dropout!r}, wanted 0 to 1")
         if embed_dim % num_heads:
             raise ValueError(f"embed_dim is {embed_dim}, no multiple of num_heads {num_heads}")
         for name, given in (
@@ -145,6 +154,8 @@ class Attention(nn.Module):
             name: value for name, value in numbers.items() if value is not None and name not in learn
         }
         self.learn = tuple(learn)
+        known_arguments(type(self).__name__, arguments, _ITS_OWN, _NAMED)
+        check_arguments(method, {**arguments, **self.fixed})
         for name in learn:
             if not isinstance(name, str) or name not in _LEARNABLE:
                 raise ValueError(f"learn has {shown(name)}, wanted names among {', '.join(_LEARNABLE)}")
@@ -155,6 +166,10 @@ class Attention(nn.Module):
             if not least < value < most:
                 wanted = f"more than {least:g}" + ("" if most == math.inf else f" and less than {most:g}")
                 raise ValueError(f"{name} is {value!r}, wanted {wanted} to learn it")
+            try:
+                check_arguments(method, {**arguments, **self.fixed, name: value})
+            except ValueError as error:
+                raise ValueError(f"learn has {name!r}: {error}") from None
             start = torch.tensor((value - least) / (1.0 if most == math.inf else most - value)).log()
             start = start.expand(num_heads).clone() if name == "temperature" else start
             self.register_parameter(f"log_{name}", nn.Parameter(start.to(**where)))
@@ -294,6 +309,10 @@ class Attention(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.embed_dim}, {self.num_heads}, method={self.method!r}, learn={self.learn}"
+
+
+# The names of the module's own arguments.
+_NAMED = tuple(inspect.signature(Attention).parameters)[:-1]
 
 
 class CETA(Attention):

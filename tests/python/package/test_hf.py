@@ -8,6 +8,7 @@ from typing import Any
 import otattn
 import pytest
 import torch
+from otattn import _leaks
 
 transformers = pytest.importorskip("transformers")
 
@@ -90,12 +91,13 @@ def test_causal_models_and_columns(tokens: Any) -> None:
     otattn.hf.register()
     network = model("gpt2")
     ids = tokens["input_ids"]
+    _leaks.forget()
     otattn.hf.register("softmax/bounded:0,2")
     network.set_attn_implementation("otattn_softmax-bounded:0,2")
     with torch.no_grad(), pytest.warns(UserWarning, match="later tokens change earlier outputs"):
         network(ids)
     network.set_attn_implementation("otattn_softmax-capped:2")
-    otattn.hf._warn_of_leaks.cache_clear()
+    _leaks.forget()
     with torch.no_grad(), pytest.warns(UserWarning, match="later tokens change earlier outputs") as caught:
         network(ids)
         network(ids)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import warnings
+from pathlib import Path
 
 import otattn
 import pytest
 import torch
+from otattn import _leaks
 from torch import nn
 
 
@@ -141,7 +144,11 @@ def test_refusals() -> None:
             "strength is 2.0, wanted more than 0 and less than 2 to",
         ),
         (
-            {"learn": ("strength",), "strength": 0.0, "method": otattn.Regulariser(abs, abs)},
+            {
+                "learn": ("strength",),
+                "strength": 0.0,
+                "method": otattn.Regulariser(lambda x: max(x, 0.0), bool),
+            },
             "strength is 0.0, wanted more than 0 to learn it",
         ),
         ({"learn": ("upper",), "upper": float("nan")}, "upper is nan, wanted more than 1"),
@@ -152,3 +159,73 @@ def test_refusals() -> None:
         otattn.nn.Attention(8, 3)
     # A bound of 0 that is not learned stands.
     assert otattn.nn.Attention(8, 2, method="softmax/bounded:0.5,2", lower=0.0).numbers() == {"lower": 0.0}
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        ({"method": "softmx"}, "did you mean 'softmax'"),
+        ({"method": "softmax/elastic:3,2"}, "0 <= LAMBDA < 2"),
+        ({"tempreture": 2.0}, "'tempreture'.*did you mean 'temperature'"),
+        ({"max_round": 9}, "'max_round'.*did you mean 'max_rounds'"),
+        ({"is_causal": True}, "'is_causal', which is no argument"),
+        ({"tolerance": -1.0}, "tolerance is -1.0, wanted more than 0"),
+        ({"temperature": -1.0}, "temperature is -1.0, wanted more than 0"),
+        ({"dropout": 2.0}, "dropout is 2.0, wanted 0 to 1"),
+        ({"window": 3}, r"window is 3, wanted \(left, right\)"),
+        ({"rows": "soft"}, "rows is 'soft'"),
+        ({"solver": "foo"}, r"solver is 'foo', wanted a name of otattn.solvers\(\)"),
+        ({"backend": "x"}, r"backend is 'x'.*otattn.backends\(\) lists them"),
+        ({"alpha": 1.5}, "alpha is given, but the method 'softmax' has none"),
+        ({"learn": ("alpha",)}, "learn has 'alpha'.*'softmax' has none"),
+        ({"method": "softmax/bounded:0.5,2", "lower": 3.0}, "lower is 3"),
+    ],
+)
+def test_what_no_call_could_take_is_refused_at_once(arguments: dict[str, object], said: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=said):
+        otattn.nn.Attention(8, 2, **arguments)  # type: ignore[arg-type]
+    if not {"dropout", "learn", "is_causal"} & set(arguments):
+        options = dict(arguments)
+        method = str(options.pop("method", "softmax"))
+        with pytest.raises((ValueError, TypeError), match=said):
+            otattn.hf.set_attention(nn.Linear(2, 2), method, **options)
+
+
+def test_the_future_leaks_through_coupled_columns_of_causal_attention() -> None:
+    _leaks.forget()
+    x = torch.randn(2, 1, 5, 4)
+    lower = torch.ones(5, 5).tril().bool()
+    added = torch.zeros(5, 5).masked_fill(~lower, -torch.inf)
+    least = torch.zeros(5, 5).masked_fill(~lower, torch.finfo(torch.float32).min)
+    tokens = torch.randn(5, 1, 8)
+
+    def module(method: str) -> None:
+        layer = otattn.nn.Attention(8, 2, method=method)
+        layer(tokens, tokens, tokens, attn_mask=~lower, is_causal=True)
+
+    calls = {
+        "softmax/capped:2": lambda m: otattn.attention(x, x, x, is_causal=True, method=m),
+        "softmax/capped:2.1": lambda m: otattn.attention(*3 * [x.numpy()], is_causal=True, method=m),
+        "softmax/relaxed:1": lambda m: otattn.attention(x, x, x, lower, method=m),
+        "softmax/relaxed:2": lambda m: otattn.attention(*3 * [x.numpy()], added.numpy(), method=m),
+        "softmax/relaxed:3": lambda m: otattn.attention(*3 * [x.bfloat16()], added.bfloat16(), method=m),
+        "softmax/elastic:0.5,3": lambda m: otattn.attention(x, x, x, least, method=m),
+        "softmax/relaxed:5": lambda m: otattn.attention(x, x, x, window=(2, 0), method=m),
+        "softmax/elastic:0.5,2": lambda m: otattn.coupling(x[..., :5, :] @ x.mT, is_causal=True, method=m),
+        "softmax/capped:3": module,
+    }
+    for method, call in calls.items():
+        # Once, naming the line that called.
+        with pytest.warns(UserWarning, match=f"'{method}' couple the rows.*later tokens") as caught:
+            call(method)
+            call(method)
+        assert len(caught) == 1
+        assert "otattn" not in Path(caught[0].filename).parts
+    full, padded = torch.ones(5, 5).bool(), lower.clone()
+    padded[0] = True
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for mask in (None, full, padded, torch.eye(5).bool()):
+            otattn.attention(x, x, x, mask, method="softmax/relaxed:9")
+        otattn.attention(x, x, x, is_causal=True, method="softmax/online:9")
+        otattn.attention(x[:, :, :1], x, x, is_causal=True, method="softmax/capped:9")
