@@ -29,6 +29,11 @@ def uniform(batch: int, rows: int, columns: int) -> Any:
     return np.random.default_rng(0).random((batch, rows, columns))
 
 
+def integers(batch: int, rows: int, columns: int) -> Any:
+    """Whole numbers from 1 to 99, among which most are equal to many others."""
+    return np.random.default_rng(0).integers(1, 100, (batch, rows, columns)).astype(float)
+
+
 def boxes(batch: int, rows: int, columns: int) -> Any:
     """1 - intersection over union of boxes that moved a little and new ones, as a tracker has them."""
     rng = np.random.default_rng(0)
@@ -86,9 +91,17 @@ def prepare(
 
 PEERS = {"SciPy": linear_sum_assignment, "lap": by_lap}
 PHOTOGRAPH = "assignment, photograph"
-KINDS = {"assignment, uniform": uniform, "assignment, boxes": boxes, PHOTOGRAPH: photograph}
+INTEGERS = "assignment, integers"
+KINDS = {
+    "assignment, uniform": uniform,
+    INTEGERS: integers,
+    "assignment, boxes": boxes,
+    PHOTOGRAPH: photograph,
+}
 # Frames have some 400 corners, and take longer than their matchings.
-PHOTOGRAPHS = {1: [(10, 10), (30, 30), (100, 100), (300, 300), (20, 300)], 100: [(30, 30), (100, 100)]}
+FEW = {PHOTOGRAPH: {1: [(10, 10), (30, 30), (100, 100), (300, 300), (20, 300)], 100: [(30, 30), (100, 100)]}}
+# Ties are what a large problem is slow by.
+FEW[INTEGERS] = {1: [(1000, 1000), (2000, 2000)]}
 ROWS = [
     Pair(
         kind,
@@ -98,7 +111,7 @@ ROWS = [
         1e-10,
     )
     for kind in KINDS
-    for batch, sizes in (PHOTOGRAPHS if kind == PHOTOGRAPH else {1: SIZES, COUNT: BATCHES}).items()
+    for batch, sizes in FEW.get(kind, {1: SIZES, COUNT: BATCHES}).items()
     for n, m in sizes
     for peer in PEERS
 ]
