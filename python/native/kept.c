@@ -4,8 +4,9 @@
  *     keep(plan, problem, options, arrays, gradients, result, error, fresh, alone, bound, given, outputs) -> kept
  *         Addresses of a plan and of its structs (gradients 0: a solve). `bound` and `given` are the addresses of the fields
  *         that take the arrays of a call in their order; the plan is bound to the first ones again where they moved, or
- *         always (fresh). `outputs` are (field, type, shape) of results: field 0 is written by nobody, type 0 is that of the
- *         first array. `alone`: short enough to keep the interpreter's lock.
+ *         always (fresh). `outputs` are (field, type, shape, order) of results: field 0 is written by nobody, type 0 is that of
+ *         the first array, and with an order, not (), the shape is that of a tensor's memory: order[k] is the dimension whose
+ *         size is shape[k]. `alone`: short enough to keep the interpreter's lock.
  *     run(kept, x, ...) -> (status, result, ...) | None
  *         None where the plan cannot be bound to these arrays. Arrays have the layout of those that `kept` was made for.
  *     again(kinds, give, words, names, threads, behind, x, ...) -> result | (result, ..., object, facts, numbers) | None
@@ -23,8 +24,9 @@ enum { KEPT_ARRAYS = 12, KEPT_OUTPUTS = 6 };
 
 typedef struct kept_output {
     void **field;
-    int type, dimensions;
+    int type, dimensions, ordered;
     int64_t shape[MEMORY_DIMENSIONS];
+    int order[MEMORY_DIMENSIONS]; /* ordered: dimension order[k] of the result is shape[k] long */
 } kept_output;
 
 typedef struct kept_call {
@@ -59,8 +61,9 @@ static int read_fields(kept_call *kept, PyObject *places, Py_ssize_t from) {
 }
 
 static int read_output(kept_output *output, PyObject *described) {
-    PyObject *field, *shape;
-    if (!PyArg_ParseTuple(described, "OiO!", &field, &output->type, &PyTuple_Type, &shape))
+    PyObject *field, *shape, *order;
+    if (!PyArg_ParseTuple(described, "OiO!O!", &field, &output->type, &PyTuple_Type, &shape,
+                          &PyTuple_Type, &order))
         return -1;
     output->field = pointer_of(field);
     const Py_ssize_t dimensions = PyTuple_Size(shape);
@@ -68,6 +71,9 @@ static int read_output(kept_output *output, PyObject *described) {
     output->dimensions = (int)dimensions;
     for (Py_ssize_t k = 0; k < dimensions; k++)
         output->shape[k] = PyLong_AsLongLong(PyTuple_GetItem(shape, k));
+    output->ordered = PyTuple_Size(order) == dimensions && dimensions > 0;
+    for (Py_ssize_t k = 0; output->ordered && k < dimensions; k++)
+        output->order[k] = (int)PyLong_AsLong(PyTuple_GetItem(order, k));
     return PyErr_Occurred() ? -1 : 0;
 }
 
@@ -149,7 +155,8 @@ static PyObject *new_results(const native_state *state, const kept_call *kept, P
         const kept_output *output = &kept->output[k];
         void *data = NULL;
         PyObject *made =
-            memory_new(state, &like, output->type, output->dimensions, output->shape, &data);
+            memory_new_in_order(state, &like, output->type, output->dimensions, output->shape,
+                                output->ordered ? output->order : NULL, &data);
         if (made == NULL) {
             Py_DECREF(results);
             return NULL;

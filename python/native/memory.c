@@ -113,8 +113,24 @@ int memory_is(const array_memory *memory, ota_type type) {
     return memory->type == (memory->kind == MEMORY_NUMPY ? number->numpy : number->exchange);
 }
 
+/* The shape and strides of a dense tensor whose dimension order[k] is the k-th in memory, shape[k] long. */
+static void permute(int dimensions, const int64_t *shape, const int *order, int64_t *sizes,
+                    int64_t *strides) {
+    int64_t dense = 1;
+    for (int k = dimensions - 1; k >= 0; k--) {
+        sizes[order[k]] = shape[k];
+        strides[order[k]] = dense;
+        dense *= shape[k] > 0 ? shape[k] : 1;
+    }
+}
+
 PyObject *memory_new(const native_state *state, const array_memory *like, int type, int dimensions,
                      const int64_t *shape, void **data) {
+    return memory_new_in_order(state, like, type, dimensions, shape, NULL, data);
+}
+
+PyObject *memory_new_in_order(const native_state *state, const array_memory *like, int type,
+                              int dimensions, const int64_t *shape, const int *order, void **data) {
     const type_number *number = type == 0 ? NULL : number_of(type);
     if (like->kind == MEMORY_NUMPY) {
         npy_intp sizes[MEMORY_DIMENSIONS];
@@ -135,6 +151,13 @@ PyObject *memory_new(const native_state *state, const array_memory *like, int ty
     void *made = NULL;
     if (state->exchange->allocate(&prototype, &own, NULL, allocation_failed) != 0) return NULL;
     *data = (char *)own->tensor.data + own->tensor.byte_offset;
+    int64_t strides[MEMORY_DIMENSIONS];
+    if (order != NULL) {
+        /* Whoever makes the object copies both. */
+        permute(dimensions, shape, order, sizes, strides);
+        own->tensor.shape = sizes;
+        own->tensor.strides = strides;
+    }
     return state->exchange->object_of(own, &made) == 0 ? made : NULL;
 }
 

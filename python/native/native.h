@@ -101,6 +101,11 @@ enum { MEMORY_INT64 = -1, MEMORY_BOOL = -2 };
 PyObject *memory_new(const native_state *state, const array_memory *like, int type, int dimensions,
                      const int64_t *shape, void **data);
 
+/* The same of a tensor whose dimension order[k] is the k-th in memory and shape[k] long. Of NumPy's arrays, and without an
+ * order (NULL), as above. */
+PyObject *memory_new_in_order(const native_state *state, const array_memory *like, int type,
+                              int dimensions, const int64_t *shape, const int *order, void **data);
+
 /* Keeps a router, or none, and frees the one before. */
 void native_keep_router(native_state *state, ota_router *own, int threads);
 

@@ -48,7 +48,7 @@ def keep(
     alone: bool,
     bound: tuple[int, ...],
     given: tuple[int, ...],
-    outputs: tuple[tuple[int, int, tuple[int, ...]], ...],
+    outputs: tuple[tuple[int, int, tuple[int, ...], tuple[int, ...]], ...],
     /,
 ) -> Any: ...
 def run(kept: Any, /, *arrays: Any) -> tuple[Any, ...] | None: ...

@@ -33,12 +33,14 @@ _ALONE = 1 << 12
 class Result(NamedTuple):
     """An array that a call makes: its field (None: the library writes nothing), type and shape.
 
-    The type is one of the library's, or 0 for that of the call's first array.
+    The type is one of the library's, or 0 for that of the call's first array. With an order the shape is that
+    of a tensor's memory, and order[k] the dimension whose size is shape[k].
     """
 
     field: str | None
     type: int
     shape: tuple[int, ...]
+    order: tuple[int, ...] = ()
 
 
 def result_type(field: str, wide: bool) -> int:
@@ -84,7 +86,7 @@ class Repeat:
             batch * heads * queries * keys * (1 + width) <= _ALONE,
             tuple(_bound_place(job, name) for name in bound),
             tuple(given),
-            tuple((place, result.type, result.shape) for place, result in results),
+            tuple((place, x.type, x.shape, x.order) for place, x in results),
         )
 
     def run(self, *arrays: Any) -> tuple[Any, ...] | None:

@@ -37,7 +37,7 @@ from ._solve import (
     solve,
 )
 from ._torch_derivative import in_forward_mode, no_second, no_setup, register
-from ._torch_repeat import operator_repeat
+from ._torch_repeat import empty_in_order, operator_repeat, order_of
 from ._torch_vmap import gradients_vmap, solve_vmap, tangents_vmap
 
 _TYPES = {
@@ -114,7 +114,10 @@ def _allocate(names: list[str], query: Tensor, sizes: tuple[Any, ...], kept: str
         else:
             shape = output_shape(kept if name == "saved" else name, sizes)
         dtype = _output_type(kept if name == "saved" and kept else name, query.dtype)
-        found.append(query.new_empty(shape, dtype=dtype))
+        if name == "out":
+            found.append(empty_in_order(shape, order_of(query), query, dtype))
+        else:
+            found.append(query.new_empty(shape, dtype=dtype))
     return found
 
 

@@ -70,6 +70,30 @@ _WITH_SAVED = ["out", "saved"]
 _KINDS = (Tensor, torch.nn.Parameter)
 
 
+ORDER = (0, 1, 2, 3)
+
+
+def order_of(query: Tensor) -> tuple[int, ...]:
+    """The dimensions [batch, heads, queries, width] of `out` in memory: as the query has them, width last.
+
+    Models keep heads inside of tokens and go on with [batch, tokens, heads * width], which then is no copy.
+    """
+    strides, sizes = query.stride(), query.shape
+    if any(strides[k] == 0 and sizes[k] > 1 for k in range(3)):
+        # What is repeated says nothing.
+        return ORDER
+    return (*sorted(range(3), key=lambda k: -strides[k]), 3)
+
+
+def empty_in_order(shape: Sequence[Any], order: Sequence[int], like: Tensor, dtype: torch.dtype) -> Tensor:
+    """A tensor of this shape whose dimension order[k] is the k-th in memory."""
+    strides, dense = [0] * len(shape), 1
+    for k in reversed(order):
+        strides[k] = dense
+        dense = dense * shape[k]
+    return like.new_empty_strided(shape, strides, dtype=dtype)
+
+
 def new_repeat(
     name: Any,
     settings: Settings,
@@ -90,6 +114,7 @@ def new_repeat(
     job = Job(settings, operands)
     query = given[0]
     assert query is not None
+    order = order_of(query) if query.dim() == 4 and len(lead or (0, 0)) == 2 else ORDER
     wide = query.dtype == torch.float64
     results, outputs = [], {}
     for wanted in names:
@@ -97,9 +122,12 @@ def new_repeat(
         whole = output_shape(field, job.sizes) if field else (0,)
         kind = _repeat.result_type(field, wide) if field else c.F64
         shape = whole if lead is None or field != "out" else (*lead, *whole[2:])
-        results.append(_repeat.Result(field or None, kind, shape))
+        placed = order if field == "out" and order != ORDER else ()
+        shape = tuple(shape[k] for k in placed) or shape
+        results.append(_repeat.Result(field or None, kind, shape, placed))
         if field:
-            outputs[field] = _view(torch.empty(whole, dtype=_output_type(field, query.dtype)))
+            like = _output_type(field, query.dtype)
+            outputs[field] = _view(empty_in_order(whole, placed or range(len(whole)), query, like))
     keep = {
         field: torch.empty(output_shape(field, job.sizes), dtype=torch.float64)
         for field in scratch_of(job, tuple(outputs))

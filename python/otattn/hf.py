@@ -228,6 +228,7 @@ def attention_forward(
     if output_attentions:
         found, aux = found
         weights = aux.coupling
+    # Dense already where the query has its heads inside of its tokens.
     return found.transpose(1, 2).contiguous(), weights
 
 

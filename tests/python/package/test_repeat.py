@@ -628,3 +628,26 @@ def test_overhead_of_transport() -> None:
         )
     # A fifth of the longer way alone, on which transport did still more.
     assert max(found[:3]) <= 0.4 * numpy_longer and max(found[3:]) <= 0.4 * torch_longer
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (0, 2, 1, 3), (2, 0, 1, 3)])
+def test_outputs_lie_in_memory_as_queries_do(order: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    plain = [torch.randn(2, 3, 5, 4, dtype=torch.float64) for _ in range(3)]
+    back = [order.index(k) for k in range(4)]
+    for wanted in (False, True):
+        given = [x.permute(order).contiguous().permute(back).requires_grad_(wanted) for x in plain]
+        dense = [x.clone().requires_grad_(wanted) for x in plain]
+        settings, names = "method='softmax/relaxed:1'", "out,saved" if wanted else "out"
+        for _ in range(2):
+            right = otattn.attention(*dense, method="softmax/relaxed:1")
+            at_once = otattn.attention(*given, method="softmax/relaxed:1")
+            (out, *_) = torch.ops.otattn.solve(*given, *[None] * 17, settings, names)
+            for found in (at_once, out, longer(*given, method="softmax/relaxed:1")):
+                assert torch.equal(found, right) and found.permute(order).is_contiguous()
+        if wanted:
+            upstream = torch.randn_like(plain[0])
+            want = torch.autograd.grad(right, dense, upstream)
+            for found in (at_once, out):
+                for x, y in zip(torch.autograd.grad(found, given, upstream), want, strict=True):
+                    assert (x - y).abs().max() <= 1e-12
