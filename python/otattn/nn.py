@@ -9,12 +9,16 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
 from ._attention import attention, check_arguments, known_arguments
 from ._aux import AuxRequest
 from ._regulariser import Regulariser, word_of
-from ._settings import flag, number, shown, whole
+from ._settings import Settings, flag, number, shown, whole
+from ._solve import columns_of
+from ._structs import COLUMNS_FREE
 from ._torch import sum_of
+from ._torch_repeat import is_watched
 
 _LEARNABLE = {"temperature": 1.0, "alpha": 1.5, "cap": 2.0, "strength": 1.0, "lower": 0.5, "upper": 2.0}
 # Arguments of `attention` that forward gives, or that have a place of their own here.
@@ -42,7 +46,8 @@ class Attention(nn.Module):
     Parameters
     ----------
     embed_dim, num_heads, dropout, bias, add_bias_kv, add_zero_attn, kdim, vdim, batch_first
-        As in ``torch.nn.MultiheadAttention``; `add_bias_kv` and `add_zero_attn` must be False.
+        As in ``torch.nn.MultiheadAttention``. The key of `add_bias_kv` stands behind the others and is never
+        masked; `add_zero_attn` is a sink of logit 0, whose weight is the last of those that are returned.
         Weights that are returned are those before dropout.
     method : str
         As in `otattn.attention`.
@@ -71,6 +76,9 @@ class Attention(nn.Module):
     >>> out.shape, weights.shape
     (torch.Size([1, 3, 8]), torch.Size([1, 3, 3]))
     """
+
+    # torch's fused layers for evaluation compute a softmax of their own where this says True.
+    _qkv_same_embed_dim = False
 
     def __init__(
         self,
@@ -110,12 +118,11 @@ class Attention(nn.Module):
             raise ValueError(f"dropout is {dropout!r}, wanted 0 to 1")
         if embed_dim % num_heads:
             raise ValueError(f"embed_dim is {embed_dim}, no multiple of num_heads {num_heads}")
-        for name, given in (
-            ("add_bias_kv", add_bias_kv),
-            ("add_zero_attn", add_zero_attn),
-        ):
-            if flag(name, given):
-                raise ValueError(f"{name} is {given!r}, which is not supported")
+        self.add_zero_attn = flag("add_zero_attn", add_zero_attn)
+        if self.add_zero_attn:
+            if arguments.get("sink") is not None:
+                raise ValueError("add_zero_attn is a sink of logit 0, so it does not go with sink; give one")
+            arguments["sink"] = 0.0
         self.embed_dim, self.num_heads = embed_dim, num_heads
         self.batch_first = flag("batch_first", batch_first)
         self.head_dim = embed_dim // num_heads
@@ -137,7 +144,13 @@ class Attention(nn.Module):
             self.in_proj_bias = nn.Parameter(torch.empty(3 * embed_dim, **where))
         else:
             self.register_parameter("in_proj_bias", None)
-        self.out_proj = nn.Linear(embed_dim, embed_dim, bias=bias, **where)
+        # Its weight and bias are read here, so tools that swap linear layers leave it.
+        self.out_proj = NonDynamicallyQuantizableLinear(embed_dim, embed_dim, bias=bias, **where)
+        self.bias_k: nn.Parameter | None = None
+        self.bias_v: nn.Parameter | None = None
+        if flag("add_bias_kv", add_bias_kv):
+            self.bias_k = nn.Parameter(torch.empty((1, 1, embed_dim), **where))
+            self.bias_v = nn.Parameter(torch.empty((1, 1, embed_dim), **where))
         given_numbers = {
             "temperature": temperature,
             "alpha": alpha,
@@ -183,6 +196,9 @@ class Attention(nn.Module):
         if self.in_proj_bias is not None:
             nn.init.zeros_(self.in_proj_bias)
             nn.init.zeros_(self.out_proj.bias)
+        for bias in (self.bias_k, self.bias_v):
+            if bias is not None:
+                nn.init.xavier_normal_(bias)
 
     def numbers(self) -> dict[str, Any]:
         """The method's numbers as they stand: fixed floats and learned tensors, by name."""
@@ -222,6 +238,7 @@ class Attention(nn.Module):
         Parameters
         ----------
         query : tensor, shape (queries, batch, embed_dim), (batch, queries, embed_dim) or (queries, embed_dim)
+            With `batch_first` also a nested tensor, where it is key and value, too, and there are no masks.
         key, value : tensor, likewise
         key_padding_mask : tensor, shape (batch, keys), optional
         attn_mask : tensor, shape (queries, keys) or (batch * num_heads, queries, keys), optional
@@ -232,6 +249,28 @@ class Attention(nn.Module):
         weights : tensor or None
             (batch, queries, keys), or with heads if ``average_attn_weights=False``.
         """
+        if isinstance(query, Tensor) and query.is_nested:
+            same = query is key and key is value and key_padding_mask is attn_mask is None
+            if not (same and self.batch_first):
+                raise ValueError(
+                    "query is nested, wanted query, key and value to be one tensor, batch_first and no mask"
+                )
+            return self._nested(query, need_weights, average_attn_weights, is_causal)
+        masks = (key_padding_mask, attn_mask)
+        return self._run(query, key, value, masks, need_weights, average_attn_weights, is_causal)
+
+    def _run(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        masks: tuple[Tensor | None, Tensor | None],
+        need_weights: bool,
+        average_attn_weights: bool,
+        is_causal: bool,
+        row_mass: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor | None]:
+        key_padding_mask, attn_mask = masks
         for name, x, width in (
             ("query", query, self.embed_dim),
             ("key", key, self.kdim),
@@ -258,7 +297,15 @@ class Attention(nn.Module):
             q, k, v = (x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for x in projected)
         allowed, added = self._masks(attn_mask, key_padding_mask, q.shape[0])
         causal = is_causal and attn_mask is None
+        if self.bias_k is not None and self.bias_v is not None:
+            if causal:
+                allowed, causal = self._causal(q.shape[2], k.shape[2], allowed), False
+            k, v = (self._with_key(x, own) for x, own in ((k, self.bias_k), (v, self.bias_v)))
+            allowed = None if allowed is None else F.pad(allowed, (0, 1), value=True)
+            added = None if added is None else F.pad(added, (0, 1))
         extra: dict[str, Any] = {**self.arguments, **self.numbers()}
+        if row_mass is not None:
+            extra.setdefault("row_mass", row_mass)
         if added is not None:
             extra["bias"] = sum_of(extra.get("bias"), added)
         request = AuxRequest(coupling=True) if need_weights else None
@@ -267,11 +314,42 @@ class Attention(nn.Module):
         weights = None
         if need_weights:
             found, aux = found
-            weights = aux.coupling.mean(1) if average_attn_weights else aux.coupling
+            weights = aux.coupling
+            if self.add_zero_attn:
+                left = 1.0 - weights.sum(-1, keepdim=True)
+                weights = torch.cat([weights, left.clamp(min=0.0)], -1)
+            weights = weights.mean(1) if average_attn_weights else weights
             weights = weights if batched else weights.squeeze(0)
         out = found.permute(2, 0, 1, 3) if swapped else found.transpose(1, 2)
         out = self.out_proj(out.flatten(-2))
         return (out if batched else out.squeeze(0)), weights
+
+    def _nested(
+        self, nested: Tensor, need_weights: bool, average_attn_weights: bool, is_causal: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """The same for sequences of several lengths, whose padding is neither query nor key."""
+        parts = nested.unbind()
+        padded = torch.nested.to_padded_tensor(nested, 0.0)
+        lengths = torch.tensor([x.shape[0] for x in parts], device=padded.device)
+        padding = torch.arange(padded.shape[1], device=padded.device) >= lengths[:, None]
+        coupled = columns_of(Settings(word_of(self.method))) != COLUMNS_FREE
+        mass = (~padding[:, None]).to(torch.float32) if coupled else None
+        masks = (padding, None)
+        out, weights = self._run(
+            padded, padded, padded, masks, need_weights, average_attn_weights, is_causal, mass
+        )
+        left = [x[: len(part)] for x, part in zip(out, parts, strict=True)]
+        return torch.nested.as_nested_tensor(left, layout=nested.layout), weights
+
+    def _with_key(self, x: Tensor, own: Tensor) -> Tensor:
+        """[batch, heads, keys, width] with one more key, that of add_bias_kv."""
+        one = own.reshape(1, self.num_heads, 1, self.head_dim).expand(x.shape[0], -1, -1, -1)
+        return torch.cat([x, one], 2)
+
+    def _causal(self, queries: int, keys: int, allowed: Tensor | None) -> Tensor:
+        corner = keys - queries if self.arguments.get("causal_align") == "bottom_right" else 0
+        past = torch.ones(queries, keys, dtype=torch.bool, device=self.out_proj.weight.device).tril(corner)
+        return past if allowed is None else past & allowed
 
     def _check(self, name: str, x: Any, width: int) -> None:
         if not isinstance(x, Tensor):
@@ -300,7 +378,8 @@ class Attention(nn.Module):
             if mask.dtype == torch.bool:
                 allowed = ~mask if allowed is None else allowed & ~mask
                 continue
-            if torch.isneginf(mask).any():
+            # Whoever makes a graph gets one for all masks.
+            if is_watched() or torch.isneginf(mask).any():
                 finite = ~torch.isneginf(mask)
                 allowed = finite if allowed is None else allowed & finite
                 mask = mask.masked_fill(~finite, 0.0)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import sys
+import types
+import unittest
 import warnings
 from pathlib import Path
 
@@ -133,8 +136,7 @@ def test_presets() -> None:
 
 def test_refusals() -> None:
     for arguments, name in (
-        ({"add_zero_attn": True}, "add_zero_attn"),
-        ({"add_bias_kv": True}, "add_bias_kv"),
+        ({"add_zero_attn": True, "sink": 1.0}, "add_zero_attn"),
         ({"learn": ("speed",)}, "learn"),
         ({"learn": ("lower",), "lower": 0.0}, "lower is 0.0, wanted more than 0 and less than 1 to"),
         ({"learn": ("alpha",), "alpha": 1.0}, "alpha is 1.0, wanted more than 1 to learn it"),
@@ -229,3 +231,78 @@ def test_the_future_leaks_through_coupled_columns_of_causal_attention() -> None:
             otattn.attention(x, x, x, mask, method="softmax/relaxed:9")
         otattn.attention(x, x, x, is_causal=True, method="softmax/online:9")
         otattn.attention(x[:, :, :1], x, x, is_causal=True, method="softmax/capped:9")
+
+
+def test_torchs_own_samples_of_the_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Its tables of samples import a package for golden files, of which they need a name.
+    stub = types.ModuleType("expecttest")
+    stub.TestCase = unittest.TestCase  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "expecttest", stub)
+    modules = pytest.importorskip("torch.testing._internal.common_modules")
+    (info,) = (x for x in modules.module_db if x.module_cls is nn.MultiheadAttention)
+    count = 0
+    for training in (True, False):
+        words = {"device": "cpu", "dtype": torch.float64, "requires_grad": False, "training": training}
+        for sample in info.module_inputs_func(info, **words):
+            made, given = sample.constructor_input, sample.forward_input
+            theirs = nn.MultiheadAttention(*made.args, **made.kwargs, dtype=torch.float64).train(training)
+            ours = otattn.nn.Attention(*made.args, **made.kwargs, dtype=torch.float64).train(training)
+            ours.load_state_dict(theirs.state_dict())
+            for found, want in zip(
+                ours(*given.args, **given.kwargs), theirs(*given.args, **given.kwargs), strict=True
+            ):
+                assert (found is None) == (want is None), sample.desc
+                if want is not None:
+                    assert found.shape == want.shape and (found - want).abs().max() <= 1e-13, sample.desc
+            count += 1
+    assert count >= 128
+
+
+@pytest.mark.parametrize("own", [{"add_bias_kv": True}, {"add_zero_attn": True}])
+def test_more_keys_with_causal_masks_and_gradients(own: dict[str, bool]) -> None:
+    theirs, ours = pair(batch_first=True, **own)
+    x = torch.randn(2, 5, 12, dtype=torch.float64, requires_grad=True)
+    hidden = torch.ones(5, 5, dtype=torch.bool).triu(1)
+    want = theirs(x, x, x, attn_mask=hidden)
+    found = ours(x, x, x, is_causal=True)
+    upstream = [torch.randn_like(y) for y in want]
+    for a, b in zip(
+        torch.autograd.grad(found, (x, *ours.parameters()), upstream, allow_unused=True),
+        torch.autograd.grad(want, (x, *theirs.parameters()), upstream, allow_unused=True),
+        strict=True,
+    ):
+        assert (a - b).abs().max() <= 1e-12
+    assert (found[1] - want[1]).abs().max() <= 1e-13
+
+
+@pytest.mark.parametrize("method", ["softmax", "entmax:1.5", "softmax/exact"])
+def test_layers_of_torch_in_evaluation(method: str) -> None:
+    torch.manual_seed(4)
+    more = {"dtype": torch.float64, "batch_first": True}
+    layer = nn.TransformerEncoderLayer(12, 2, 16, dropout=0.0, **more)
+    encoder = nn.TransformerEncoder(layer, 2)
+    for each in encoder.layers:
+        each.self_attn = otattn.nn.Attention(12, 2, method=method, **more)
+    x = torch.randn(3, 6, 12, dtype=torch.float64)
+    lengths = torch.tensor([6, 4, 1])
+    padding = torch.arange(6) >= lengths[:, None]
+    right = encoder.train()(x)
+    with torch.no_grad():
+        assert torch.equal(encoder.eval()(x), right)
+        # With padding torch hands on a nested tensor of the sequences alone.
+        found = encoder(x, src_key_padding_mask=padding)
+        for k, length in enumerate(lengths):
+            alone = encoder(x[k : k + 1, :length])
+            assert (found[k, :length] - alone[0]).abs().max() <= 1e-7
+            assert (found[k, length:] == 0).all()
+
+
+def test_layers_of_torch_that_are_quantized() -> None:
+    torch.manual_seed(5)
+    model = nn.Sequential(nn.Linear(8, 8), otattn.nn.Attention(8, 2)).eval()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        swapped = torch.ao.quantization.quantize_dynamic(model, {nn.Linear}, dtype=torch.qint8)
+    x = torch.randn(3, 1, 8)
+    assert type(swapped[0]) is not nn.Linear
+    assert torch.equal(swapped[1](x, x, x)[0], model[1](x, x, x)[0])
