@@ -34,6 +34,7 @@ from ._solve import (
     is_implicit,
     needs_coupling,
     needs_no_forward,
+    regulariser_of,
     solve,
 )
 from ._torch_derivative import in_forward_mode, no_second, no_setup, register
@@ -170,9 +171,34 @@ def _solve_fake(*arguments: Any) -> list[Tensor]:
 # ---- backward ------------------------------------------------------------------------------------
 
 
+def _is_hard(settings: Settings) -> bool:
+    return regulariser_of(settings) == c.HARD
+
+
+def _weights_of(operands: list[Any], text: str) -> Tensor:
+    """[batch, heads, queries, keys]: what multiplies the values, behind dropout: the output of unit ones."""
+    unit = torch.eye(operands[2].shape[2], dtype=operands[2].dtype)
+    values = unit.expand(*operands[2].shape[:2], -1, -1)
+    found: Tensor = _solve_cpu(*operands[:2], values, *operands[3:], text, "out")[0]
+    return found
+
+
+def _value_gradient(operands: list[Any], out_grad: Tensor | None, text: str) -> Tensor:
+    """P^T times the upstream gradient, over the heads of each key head: all that plans which jump have."""
+    value: Tensor = operands[2]
+    if out_grad is None:
+        return torch.zeros_like(value)
+    wide = torch.float64 if value.dtype == torch.float64 else torch.float32
+    each = _weights_of(operands, text).mT.to(wide) @ out_grad.to(wide)
+    found: Tensor = each.unflatten(1, (value.shape[1], -1)).sum(2).to(value.dtype)
+    return found
+
+
 def _gradients_cpu(*arguments: Any) -> list[Tensor]:
     *operands, out_grad, coupling_grad, receiver_grad, out, saved, text, wanted = arguments
     settings, names = settings_of(text), wanted.split(",")
+    if names == ["value"] and _is_hard(settings):
+        return [_value_gradient(operands, out_grad, text)]
     job = Job(settings, [_operand(x) for x in operands], gradients=True)
     query: Tensor = operands[0]
     implicit = is_implicit(settings)
@@ -232,6 +258,8 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
     ctx.save_for_backward(*operands, out, saved)
     ctx.save_for_forward(*operands)
     ctx.text, ctx.names = text, names
+    # Neither upstream gradients nor tangents of zeros, which are derivatives to compute.
+    ctx.set_materialize_grads(False)
     # A graph may be all that still holds it.
     ctx.regulariser = regulariser_named(settings_of(text).method)
     ctx.mark_non_differentiable(
@@ -263,6 +291,11 @@ def _backward(ctx: Any, gradients: Sequence[Tensor | None]) -> tuple[Any, ...]:
 def _tangents_cpu(*arguments: Any) -> list[Tensor]:
     *both, text, wanted = arguments
     operands, tangents = both[:_COUNT], both[_COUNT:]
+    moving = [name for name, x in zip(DIFFERENTIABLE, tangents, strict=True) if x is not None]
+    if moving == ["value"] and wanted == "out" and _is_hard(settings_of(text)):
+        # What is linear has itself along a tangent.
+        values = tangents[DIFFERENTIABLE.index("value")]
+        return _solve_cpu(*operands[:2], values, *operands[3:], text, "out")
     job = Job(settings_of(text), [_operand(x) for x in operands], gradients=True)
     names = ["row_potential", "column_potential"]
     kept = dict(zip(names, _allocate(names, operands[0], job.sizes), strict=True))

@@ -13,7 +13,7 @@ from . import _structs as c
 from ._arrays import output_shape, scratch_of
 from ._regulariser import regulariser_named
 from ._settings import Settings, settings_of
-from ._solve import Job, is_implicit, needs_no_forward
+from ._solve import Job, is_implicit, needs_no_forward, regulariser_of
 from ._threads import thread_limit
 from ._torch_derivative import in_forward_mode, plain_apply
 
@@ -273,7 +273,8 @@ def _first_reverse(
 ) -> _repeat.Repeat | None:
     from . import _torch
 
-    if not needs_no_forward(settings) or (is_implicit(settings) and not kept):
+    hard = regulariser_of(settings) == c.HARD
+    if hard or not needs_no_forward(settings) or (is_implicit(settings) and not kept):
         return None
     mask = given[3]
     whole = None if mask is None else mask[(None,) * (4 - mask.dim())]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from typing import Any
 
@@ -345,6 +346,28 @@ def test_aux_on_tensors() -> None:
         *(x.detach().numpy() for x in (q, k, v)), method="softmax/exact", return_aux=True
     )[1]
     assert array.certificate == aux.certificate
+
+
+@pytest.mark.parametrize("method", ["hard", "assignment", "hard/capped:1", "hard{entry_cap=0.5}"])
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_values_of_hard_plans_have_gradients(method: str, dropout: float) -> None:
+    q, k = tensors(2, 2, 4, 5, 3, grad=False)
+    (v,) = tensors(1, 2, 2, 5, 3, seed=1)
+    k = k[:, ::2]
+    call = {"method": method, "enable_gqa": True, "dropout_p": dropout}
+    call |= {"dropout_seed": 7} if dropout else {}
+    run = functools.partial(otattn.attention, q, k, **call)
+    weights = run(torch.eye(5, dtype=torch.float64).expand(2, 2, 5, 5)).reshape(2, 2, 2, 5, 5)
+    upstream = torch.randn(2, 4, 5, 3, dtype=torch.float64)
+    right = (weights.mT @ upstream.reshape(2, 2, 2, 5, 3)).sum(2)
+    for _ in range(2):
+        (found,) = torch.autograd.grad(run(v), v, upstream)
+        assert (found - right).abs().max() <= 1e-14
+    moved = torch.func.jvp(run, (v.detach(),), (v.detach(),))[1]
+    assert (moved - run(v.detach())).abs().max() <= 1e-14
+    moving = q.clone().requires_grad_()
+    with pytest.raises(otattn.NotDifferentiable):
+        otattn.attention(moving, k, v, **call).sum().backward()
 
 
 def test_what_is_refused() -> None:
