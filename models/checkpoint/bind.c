@@ -12,11 +12,25 @@
 typedef struct binder {
     ota_model *model;
     bool gguf;
+    bool wanted[OTA_GROUPS]; /* is the group to be there? */
+    bool *bound; /* of every tensor of the checkpoint: it has a role, or is known to have none */
     float *next; /* room for decoded vectors; NULL while they are counted */
     int64_t vector_elements;
     int64_t by_type[64]; /* parameters of each element type, by ggml's number */
     ota_error *error;
 } binder;
+
+/* Keys of config.json that say whether a group is there. */
+static const struct {
+    const char *key;
+    size_t offset; /* of a bool in ota_config */
+} group_keys[OTA_GROUPS] = {
+    [OTA_GROUP_INPUT_BIAS] = {"attention_bias", offsetof(ota_config, attention_bias)},
+    [OTA_GROUP_OUTPUT_BIAS] = {"attention_bias", offsetof(ota_config, attention_bias)},
+    [OTA_GROUP_MLP_BIAS] = {"mlp_bias", offsetof(ota_config, mlp_bias)},
+};
+
+/* ---- finding ---- */
 
 static const ota_found *find(const binder *b, const char *pattern, int64_t layer, char *name,
                              size_t name_size) {
@@ -38,6 +52,113 @@ static const ota_found *find(const binder *b, const char *pattern, int64_t layer
     (void)ota_snprintf(name, name_size, "%s%s", prefixes[0], tail);
     return NULL;
 }
+
+/* By either of a row's names; `name` is the one that was found, or else the first. */
+static const ota_found *find_row(const binder *b, const ota_tensor_row *row, int64_t layer,
+                                 char *name, size_t name_size) {
+    const char *pattern = b->gguf ? row->gguf : row->hub;
+    if (pattern == NULL) return NULL;
+    const ota_found *found = find(b, pattern, layer, name, name_size);
+    /* No prefix stands before the names of heads. */
+    if (found == NULL && row->role >= OTA_HEAD) (void)ota_snprintf(name, name_size, "%s", pattern);
+    if (found != NULL || b->gguf || row->other == NULL) return found;
+    char other[300];
+    if ((row->flags & OTA_TIED_OTHER) != 0 && !b->model->config.tied) return NULL;
+    return find(b, row->other, layer, other, sizeof other);
+}
+
+static int64_t layers_of(const binder *b, const ota_tensor_row *row) {
+    return row->role < OTA_BLOCK_ROLES ? b->model->config.layers : 1;
+}
+
+/* Where no key says it, a group is to be there if any of it is. */
+static void find_groups(binder *b) {
+    const ota_architecture *architecture = b->model->architecture;
+    char name[300];
+    for (int group = 0; group < OTA_GROUPS; group++)
+        if (!b->gguf && group_keys[group].key != NULL)
+            b->wanted[group] =
+                *(const bool *)((const char *)&b->model->config + group_keys[group].offset);
+    for (int i = 0; i < architecture->row_count; i++) {
+        const ota_tensor_row *row = &architecture->rows[i];
+        if (row->group == OTA_ALONE || (!b->gguf && group_keys[row->group].key != NULL)) continue;
+        for (int64_t layer = 0; layer < layers_of(b, row) && !b->wanted[row->group]; layer++)
+            b->wanted[row->group] = find_row(b, row, layer, name, sizeof name) != NULL ||
+                                    (!b->gguf && row->other != NULL &&
+                                     find(b, row->other, layer, name, sizeof name) != NULL);
+    }
+}
+
+/* ---- refusals ---- */
+
+/* Does the tied other of the two stand for it: the head for the embedding, the embedding for the head? */
+static bool stands_in(const binder *b, const ota_tensor_row *row) {
+    const ota_architecture *architecture = b->model->architecture;
+    const ota_role other = row->role == OTA_EMBED ? OTA_HEAD : OTA_EMBED;
+    char name[300];
+    if ((row->flags & OTA_TIED_MAY_MISS) == 0 || !b->model->config.tied) return false;
+    for (int i = 0; i < architecture->row_count; i++)
+        if (architecture->rows[i].role == other)
+            return find_row(b, &architecture->rows[i], 0, name, sizeof name) != NULL;
+    return false;
+}
+
+static ota_status refuse_missing(const binder *b, const ota_tensor_row *row, const char *name) {
+    const char *key = !b->gguf ? group_keys[row->group].key : NULL;
+    const char *path = ota_path_end(b->model->path);
+    if (key != NULL)
+        return ota_refuse(b->error, OTA_EMISMATCH,
+                          "%s: holds no tensor \"%s\", and \"%s\" of config.json is true", path,
+                          name, key);
+    if (row->group != OTA_ALONE)
+        return ota_refuse(b->error, OTA_EMISMATCH,
+                          "%s: holds no tensor \"%s\", and others that belong to it", path, name);
+    if (row->role == OTA_HEAD)
+        return ota_refuse(b->error, OTA_EMISMATCH,
+                          "%s: holds no tensor \"%s\", and the head is not tied", path, name);
+    return ota_refuse(b->error, OTA_EMISMATCH, "%s: holds no tensor \"%s\"", path, name);
+}
+
+/* A tensor of a group that the configuration leaves out: zeros would change nothing. */
+static ota_status refuse_unwanted(const binder *b, const ota_tensor_row *row,
+                                  const ota_found *found) {
+    const ota_tensor *one = found->tensor;
+    const unsigned char *data = found->shard->map + one->offset;
+    bool zero = true;
+    for (int64_t k = 0; zero && k < one->bytes; k++) zero = data[k] == 0;
+    if (zero) return OTA_OK;
+    (void)ota_refuse(
+        b->error, OTA_EMISMATCH,
+        "%s: at byte %" PRId64 ": \"%.80s\" is there, and \"%s\" of config.json is false",
+        ota_path_end(found->shard->path), one->place, one->name, group_keys[row->group].key);
+    return ota_advise(
+        b->error, OTA_EMISMATCH,
+        "set it to true if the model adds such tensors, or take them out of the file");
+}
+
+/* Every tensor has a role or is a row of ignored.c. */
+static ota_status refuse_rest(const binder *b) {
+    const ota_checkpoint *checkpoint = &b->model->checkpoint;
+    const ota_architecture *architecture = b->model->architecture;
+    const ota_ignored_kind kind = b->gguf ? OTA_IGNORED_GGUF_TENSORS : OTA_IGNORED_HUB_TENSORS;
+    for (int64_t k = 0; k < checkpoint->count; k++) {
+        const ota_found *found = &checkpoint->tensors[k];
+        if (b->bound[k] || ota_ignored_find(kind, architecture, found->tensor->name) != NULL)
+            continue;
+        (void)ota_refuse(b->error, OTA_EMISMATCH,
+                         "%s: at byte %" PRId64
+                         ": \"%.80s\" is a tensor that %s models of %lld layers do not have",
+                         ota_path_end(found->shard->path), found->tensor->place,
+                         found->tensor->name, architecture->name,
+                         (long long)b->model->config.layers);
+        return ota_advise(b->error, OTA_EMISMATCH,
+                          "correct the configuration, or take the tensor out of the file if the "
+                          "model does not depend on it");
+    }
+    return OTA_OK;
+}
+
+/* ---- binding ---- */
 
 static ota_status check_shape(const binder *b, const ota_tensor_row *row, const ota_found *found,
                               bool input_major) {
@@ -69,13 +190,15 @@ static bool is_aligned_f32(const ota_weight *weight) {
 static ota_status bind_tensor(binder *b, const ota_tensor_row *row, int64_t layer,
                               ota_weight *weight) {
     char name[300];
-    const char *pattern = b->gguf ? row->gguf : row->hub;
-    const ota_found *found = pattern != NULL ? find(b, pattern, layer, name, sizeof name) : NULL;
-    if (found == NULL) {
-        if (pattern == NULL || (row->flags & OTA_MAY_MISS)) return OTA_OK;
-        return ota_refuse(b->error, OTA_EMISMATCH, "%s: holds no tensor \"%s\"",
-                          ota_path_end(b->model->path), name);
-    }
+    if ((b->gguf ? row->gguf : row->hub) == NULL) return OTA_OK;
+    const ota_found *found = find_row(b, row, layer, name, sizeof name);
+    const bool wanted = row->group == OTA_ALONE || b->wanted[row->group];
+    if (found == NULL)
+        return !wanted || (row->flags & OTA_MAY_MISS) != 0 || stands_in(b, row)
+                   ? OTA_OK
+                   : refuse_missing(b, row, name);
+    b->bound[found - b->model->checkpoint.tensors] = true;
+    if (!wanted) return refuse_unwanted(b, row, found);
     const ota_tensor *one = found->tensor;
     const bool input_major = !b->gguf && (row->flags & OTA_INPUT_MAJOR) != 0;
     const bool less_one = !b->gguf && (row->flags & OTA_LESS_ONE) != 0;
@@ -113,7 +236,7 @@ static ota_status bind_all(binder *b) {
     for (int i = 0; i < architecture->row_count; i++) {
         const ota_tensor_row *row = &architecture->rows[i];
         const bool block = row->role < OTA_BLOCK_ROLES;
-        for (int64_t layer = 0; layer < (block ? model->config.layers : 1); layer++) {
+        for (int64_t layer = 0; layer < layers_of(b, row); layer++) {
             ota_weight *weight =
                 block ? &model->blocks[layer].weights[row->role] : &model->weights[row->role];
             const ota_status status = bind_tensor(b, row, layer, weight);
@@ -123,41 +246,47 @@ static ota_status bind_all(binder *b) {
     return OTA_OK;
 }
 
-static ota_status choose_head(ota_model *model, ota_error *error) {
+/* The file's own head is taken also where the configuration calls it tied, as transformers does. */
+static void choose_head(ota_model *model) {
     const bool own = ota_weight_present(&model->weights[OTA_HEAD]);
-    if (model->architecture->post_norm) {
-        model->head = ota_weight_present(&model->weights[OTA_HEAD_DENSE]) &&
-                              ota_weight_present(&model->weights[OTA_HEAD_NORM])
-                          ? OTA_HEAD_MLM
-                          : OTA_HEAD_ABSENT;
-    } else if (model->config.tied) {
-        model->head = OTA_HEAD_TIED;
-    } else if (own) {
-        model->head = OTA_HEAD_OWN;
-    } else {
-        return ota_refuse(error, OTA_EMISMATCH,
-                          "%s: holds no tensor \"lm_head.weight\", and the head is not tied",
-                          ota_path_end(model->path));
-    }
-    if (model->config.tied || !own) model->weights[OTA_HEAD] = model->weights[OTA_EMBED];
-    return OTA_OK;
+    if (model->architecture->post_norm)
+        model->head =
+            ota_weight_present(&model->weights[OTA_HEAD_DENSE]) ? OTA_HEAD_MLM : OTA_HEAD_ABSENT;
+    else
+        model->head =
+            own && ota_weight_present(&model->weights[OTA_EMBED]) ? OTA_HEAD_OWN : OTA_HEAD_TIED;
+    if (!own) model->weights[OTA_HEAD] = model->weights[OTA_EMBED];
+    if (!ota_weight_present(&model->weights[OTA_EMBED]))
+        model->weights[OTA_EMBED] = model->weights[OTA_HEAD];
+}
+
+static ota_status bind_twice(binder *b) {
+    ota_model *model = b->model;
+    find_groups(b);
+    ota_status status = bind_all(b);
+    if (status == OTA_OK) status = refuse_rest(b);
+    if (status != OTA_OK) return status;
+    model->vectors = malloc((size_t)(b->vector_elements + 1) * sizeof *model->vectors);
+    if (model->vectors == NULL)
+        return ota_refuse(b->error, OTA_ENOMEM, "no memory is left for a model's vectors");
+    b->next = model->vectors;
+    status = bind_all(b);
+    int most = 0;
+    for (int k = 1; k < 64; k++)
+        if (b->by_type[k] > b->by_type[most]) most = k;
+    model->dtype = ota_element_of_gguf(most)->word;
+    choose_head(model);
+    return status;
 }
 
 ota_status ota_model_bind(ota_model *model, ota_error *error) {
     binder b = {.model = model, .gguf = strcmp(model->format, "gguf") == 0, .error = error};
     model->blocks = calloc((size_t)model->config.layers, sizeof *model->blocks);
-    if (model->blocks == NULL)
-        return ota_refuse(error, OTA_ENOMEM, "no memory is left for a model's table of weights");
-    ota_status status = bind_all(&b);
-    if (status != OTA_OK) return status;
-    model->vectors = malloc((size_t)(b.vector_elements + 1) * sizeof *model->vectors);
-    if (model->vectors == NULL)
-        return ota_refuse(error, OTA_ENOMEM, "no memory is left for a model's vectors");
-    b.next = model->vectors;
-    status = bind_all(&b);
-    int most = 0;
-    for (int k = 1; k < 64; k++)
-        if (b.by_type[k] > b.by_type[most]) most = k;
-    model->dtype = ota_element_of_gguf(most)->word;
-    return status == OTA_OK ? choose_head(model, error) : status;
+    b.bound = calloc((size_t)model->checkpoint.count + 1, sizeof *b.bound);
+    const ota_status status =
+        model->blocks != NULL && b.bound != NULL
+            ? bind_twice(&b)
+            : ota_refuse(error, OTA_ENOMEM, "no memory is left for a model's table of weights");
+    free(b.bound);
+    return status;
 }

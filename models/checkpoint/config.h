@@ -43,9 +43,11 @@ enum { OTA_LAYERS_MOST = 1024 };
 
 typedef struct ota_config {
     int64_t layers, heads, kv_heads, head_width;
-    int64_t value_width;  /* 0: head width, the only one that is run */
+    int64_t value_width, rotary_width; /* 0: head width, the only one that is run */
+    int64_t
+        words; /* gguf: of the vocabulary; 0: the embedding's rows, the only ones that are run */
     int64_t query_scalar; /* scores are divided by its root; 0: head width */
-    int64_t window;       /* keys that a local layer sees; 0: all */
+    int64_t window;       /* of local layers: how it lies is said in attention.c */
     int64_t
         local_period; /* all layers but each so many-th are local; 0: `local` is filled already */
     bool local[OTA_LAYERS_MOST];
@@ -54,10 +56,12 @@ typedef struct ota_config {
     double local_rope_base; /* of local layers, not scaled */
     ota_rope_scaling rope;
     ota_activation activation;
-    bool tied;             /* the head is the embedding */
-    bool unscaled;         /* no 1 / sqrt(head width) */
-    bool scaled_by_layer;  /* scores of layer l also / (l + 1) */
-    bool interleaved_rope; /* pairs (2k, 2k+1), else (k, k + head width / 2) */
+    bool tied;            /* a head that the file lacks is the embedding, and the other way round */
+    bool scaled;          /* 1 / sqrt(head width) */
+    bool scaled_by_layer; /* scores of layer l also / (l + 1) */
+    bool causal;
+    bool attention_bias, mlp_bias; /* hub files: there are such tensors */
+    bool interleaved_rope;         /* pairs (2k, 2k+1), else (k, k + head width / 2) */
 } ota_config;
 
 /* Which tensor of a block or of the whole model; a bias follows its weight. */
@@ -105,10 +109,22 @@ typedef enum ota_role {
 } ota_role;
 
 enum {
-    OTA_MAY_MISS = 1,    /* the model runs without it */
-    OTA_INPUT_MAJOR = 2, /* in hub files the matrix is [in, out] */
-    OTA_LESS_ONE = 4     /* in hub files the vector is stored less 1 */
+    OTA_MAY_MISS = 1,      /* the model runs without it */
+    OTA_INPUT_MAJOR = 2,   /* in hub files the matrix is [in, out] */
+    OTA_LESS_ONE = 4,      /* in hub files the vector is stored less 1 */
+    OTA_TIED_MAY_MISS = 8, /* the embedding stands for it where the two are tied */
+    OTA_TIED_OTHER = 16    /* the other name holds where the embedding is tied to the head */
 };
+
+/* Tensors that are there together: all of them in all layers, or none. */
+typedef enum ota_group {
+    OTA_ALONE,
+    OTA_GROUP_INPUT_BIAS, /* of queries, keys and values */
+    OTA_GROUP_OUTPUT_BIAS,
+    OTA_GROUP_MLP_BIAS,
+    OTA_GROUP_HEAD, /* BERT's, with its transform */
+    OTA_GROUPS
+} ota_group;
 
 /* One tensor: names in the two formats ("%lld" is the layer; NULL: not there), shape [rows, columns]
  * as a linear layer has it: [out, in]. */
@@ -117,31 +133,64 @@ typedef struct ota_tensor_row {
     const char *hub, *gguf;
     ota_size rows, columns;
     unsigned flags;
+    ota_group group;
+    const char *other; /* a second name in hub files, tried after the first */
 } ota_tensor_row;
 
-/* Where a number of the configuration stands. */
-typedef struct ota_size_key {
-    const char *hub, *gguf; /* gguf: after "ARCHITECTURE." */
-    size_t offset;          /* in ota_config */
-    int64_t least, most;
-    int64_t standard; /* where the key may be missing; -1: it must be there */
-} ota_size_key;
+typedef enum ota_key_kind { OTA_KEY_INTEGER, OTA_KEY_REAL, OTA_KEY_TRUTH } ota_key_kind;
+
+/* Where a setting stands: in ota_config an int64_t, a double or a bool. */
+typedef struct ota_config_key {
+    const char *hub, *other; /* where both stand, the other holds, as transformers has it */
+    const char *gguf;        /* after "ARCHITECTURE." */
+    ota_key_kind kind;
+    size_t offset;                  /* in ota_config */
+    double least, most;             /* of integers */
+    double standard, gguf_standard; /* where the key is missing; OTA_REQUIRED: it must be there */
+} ota_config_key;
+
+enum { OTA_REQUIRED = -1 };
 
 typedef struct ota_architecture {
     const char *name, *model_type; /* general.architecture of gguf, and of hub files */
     const char *const *prefixes;   /* of hub tensor names, tried in order, NULL at the end */
-    bool rms, post_norm, rotary, gated, causal;
+    bool rms, post_norm, rotary, gated;
     bool scaled_embedding; /* times sqrt(width) */
     bool local;            /* some layers see a window, with rotary positions of their own */
     bool interleaved_gguf; /* gguf files order rows of queries and keys for pairs (2k, 2k + 1) */
+    /* Gguf files of so many layers divide scores by the root of width / heads: no key of theirs says it. */
+    int64_t wide_layers;
     ota_activation activation; /* where the configuration names none */
-    double rope_base;          /* the same */
-    const char *epsilon_key, *gguf_epsilon_key, *activation_key;
-    bool tied_by_default;
-    const ota_size_key *keys;
+    const char *activation_key;
+    const ota_config_key *keys;
     const ota_tensor_row *rows;
     int key_count, row_count;
 } ota_architecture;
+
+/* ---- what is not read (ignored.c) ---- */
+
+typedef enum ota_ignored_kind {
+    OTA_IGNORED_CONFIG, /* keys of config.json */
+    OTA_IGNORED_ROPE,   /* of its objects about rotary positions */
+    OTA_IGNORED_GGUF,   /* keys of a gguf file; those of its architecture begin with a point */
+    OTA_IGNORED_HUB_TENSORS,
+    OTA_IGNORED_GGUF_TENSORS
+} ota_ignored_kind;
+
+/* What is taken although nothing reads it: no value of it, or no other than `values`, changes a forward pass. */
+typedef struct ota_ignored {
+    ota_ignored_kind kind;
+    const char *of;     /* names of architectures, between blanks; NULL: all */
+    const char *values; /* a|b: the ones that are taken; NULL: any */
+    const char *names;  /* between blanks; # is a number, * at the end anything */
+    const char *reason;
+} ota_ignored;
+
+/* The first row that holds for the name, or NULL. */
+const ota_ignored *ota_ignored_find(ota_ignored_kind kind, const ota_architecture *architecture,
+                                    const char *name);
+/* Is `text` among the row's values? */
+bool ota_ignored_takes(const ota_ignored *row, const char *text);
 
 extern const ota_architecture ota_architectures[];
 extern const int ota_architecture_count;
@@ -156,6 +205,8 @@ const char *ota_rope_fault(const ota_rope_scaling *scaling);
 /* Of pair k, in radians a position; `divisors` [head width / 2] or NULL. `local`: in a local layer. */
 float ota_rope_frequency(const ota_config *config, bool local, const float *divisors, int64_t k);
 
+/* Writes the field of a key. */
+void ota_config_set(ota_config *config, const ota_config_key *key, double value);
 /* config.json of a folder. */
 ota_status ota_config_read(const char *path, const ota_architecture **architecture,
                            ota_config *config, ota_error *error);

@@ -298,48 +298,72 @@ void ota_gguf_close(ota_gguf *gguf) {
 
 typedef struct pair_reader {
     const ota_gguf *gguf;
-    const char *family;
+    const ota_architecture *architecture;
     ota_error *error;
 } pair_reader;
 
-static const ota_gguf_pair *find_family(const pair_reader *r, const char *key, char name[128]) {
-    (void)ota_snprintf(name, 128, "%s.%s", r->family, key);
-    return find_pair(r->gguf, name);
+static ota_gguf_pair *find_pair_to_read(const ota_gguf *gguf, const char *key) {
+    const ota_gguf_pair *found = find_pair(gguf, key);
+    if (found == NULL) return NULL;
+    ota_gguf_pair *pair = &gguf->pairs[found - gguf->pairs];
+    pair->read = true;
+    return pair;
 }
 
-static ota_status read_size(const pair_reader *r, const ota_size_key *key, ota_config *config) {
-    char name[128];
+static const ota_gguf_pair *find_family(const pair_reader *r, const char *key, char name[128]) {
+    (void)ota_snprintf(name, 128, "%s.%s", r->architecture->name, key);
+    return find_pair_to_read(r->gguf, name);
+}
+
+static ota_status read_integer(const pair_reader *r, const ota_gguf_pair *pair, const char *name,
+                               const ota_config_key *key, int64_t *field) {
     const char *path = r->gguf->shard.path;
-    int64_t *field = (int64_t *)(void *)((char *)config + key->offset);
-    if (key->gguf == NULL) return OTA_OK;
-    const ota_gguf_pair *pair = find_family(r, key->gguf, name);
-    *field = key->standard;
-    if (pair == NULL)
-        return key->standard >= 0 ? OTA_OK
-                                  : ota_refuse_at(r->error, path, 0, "\"%s\" is missing", name);
     if (pair->type != OTA_GGUF_UINT32 && pair->type != OTA_GGUF_UINT64 &&
         pair->type != OTA_GGUF_INT32)
         return ota_refuse_at(r->error, path, pair->offset, "\"%s\" must be an integer", name);
     const uint64_t value =
         number_at(r->gguf->shard.map + pair->offset, (int)value_bytes[pair->type]);
     *field = value > INT32_MAX ? -1 : (int64_t)value;
-    if (*field < key->least || *field > key->most)
+    if (*field < (int64_t)key->least || *field > (int64_t)key->most)
         return ota_refuse_at(r->error, path, pair->offset, "\"%s\" lies outside %lld to %lld", name,
                              (long long)key->least, (long long)key->most);
     return OTA_OK;
 }
 
-static ota_status read_real(const pair_reader *r, const char *key, double *out) {
-    char name[128];
-    const ota_gguf_pair *pair = find_family(r, key, name);
+static ota_status read_float(const pair_reader *r, const ota_gguf_pair *pair, const char *name,
+                             double *out) {
     float value;
-    if (pair == NULL) return OTA_OK;
     if (pair->type != OTA_GGUF_FLOAT32)
         return ota_refuse_at(r->error, r->gguf->shard.path, pair->offset, "\"%s\" must be an f32",
                              name);
     memcpy(&value, r->gguf->shard.map + pair->offset, sizeof value);
     *out = (double)value;
     return OTA_OK;
+}
+
+static ota_status read_truth(const pair_reader *r, const ota_gguf_pair *pair, const char *name,
+                             bool *out) {
+    if (pair->type != OTA_GGUF_TRUTH)
+        return ota_refuse_at(r->error, r->gguf->shard.path, pair->offset,
+                             "\"%s\" must be true or false", name);
+    *out = r->gguf->shard.map[pair->offset] != 0;
+    return OTA_OK;
+}
+
+static ota_status read_key(const pair_reader *r, const ota_config_key *key, ota_config *config) {
+    char name[128];
+    void *field = (char *)config + key->offset;
+    ota_config_set(config, key, key->gguf_standard);
+    if (key->gguf == NULL) return OTA_OK;
+    const ota_gguf_pair *pair = find_family(r, key->gguf, name);
+    if (pair == NULL && key->gguf_standard == OTA_REQUIRED)
+        return ota_refuse_at(r->error, r->gguf->shard.path, 0, "\"%s\" is missing", name);
+    if (pair == NULL) return OTA_OK;
+    switch (key->kind) {
+    case OTA_KEY_INTEGER: return read_integer(r, pair, name, key, field);
+    case OTA_KEY_REAL: return read_float(r, pair, name, field);
+    default: return read_truth(r, pair, name, field);
+    }
 }
 
 /* The number of words is that of the embedding's rows. */
@@ -356,45 +380,104 @@ static ota_status count_words(const ota_gguf *gguf, ota_config *config, ota_erro
                          "token_embd.weight must be a matrix of 1 to 2^20 rows");
 }
 
-/* Files of llama3 scaling hold the divisors of its frequencies as a tensor and no type. */
-static ota_status read_scaling(const pair_reader *r, ota_rope_scaling *scaling) {
-    char name[128], word[16] = "";
-    const char *path = r->gguf->shard.path;
-    const ota_gguf_pair *pair = find_family(r, "rope.scaling.type", name);
-    if (pair == NULL) return OTA_OK;
-    if (pair->type != OTA_GGUF_STRING)
-        return ota_refuse_at(r->error, path, pair->offset, "\"%s\" must be a text", name);
-    const unsigned char *text = r->gguf->shard.map + pair->offset;
-    const uint64_t size = number_at(text, 8);
-    memcpy(word, text + 8, size < sizeof word ? (size_t)size : sizeof word - 1);
-    if (!ota_rope_named(word, &scaling->kind) || scaling->kind == OTA_ROPE_LLAMA3) {
-        (void)ota_refuse_at(r->error, path, pair->offset,
-                            "rotary positions of type \"%.40s\" are not known", word);
-        return ota_advise(r->error, OTA_UNSUPPORTED, "none, linear and rope_freqs are carried out");
+/* The text of a value that is one: its bytes up to `size`, numbers; "" of an array. */
+static void show_value(const ota_gguf *gguf, const ota_gguf_pair *pair, char *text, size_t size) {
+    const unsigned char *at = gguf->shard.map + pair->offset;
+    const int bytes = (int)value_bytes[pair->type];
+    text[0] = '\0';
+    if (pair->type == OTA_GGUF_STRING) {
+        const uint64_t length = number_at(at, 8);
+        const size_t used = length < size ? (size_t)length : size - 1;
+        memcpy(text, at + 8, used);
+        text[used] = '\0';
+    } else if (pair->type == OTA_GGUF_TRUTH) {
+        (void)ota_snprintf(text, size, "%s", *at != 0 ? "true" : "false");
+    } else if (pair->type == OTA_GGUF_FLOAT32) {
+        float value;
+        memcpy(&value, at, sizeof value);
+        (void)ota_snprintf(text, size, "%.9g", (double)value);
+    } else if (pair->type == OTA_GGUF_FLOAT64) {
+        double value;
+        memcpy(&value, at, sizeof value);
+        (void)ota_snprintf(text, size, "%.15g", value);
+    } else if (bytes > 0) {
+        const uint64_t number = number_at(at, bytes), sign = (uint64_t)1 << (8 * bytes - 1);
+        const bool is_signed = pair->type == OTA_GGUF_INT8 || pair->type == OTA_GGUF_INT16 ||
+                               pair->type == OTA_GGUF_INT32 || pair->type == OTA_GGUF_INT64;
+        if (is_signed && (number & sign) != 0)
+            (void)ota_snprintf(text, size, "-%" PRIu64, (uint64_t)(2 * sign - number));
+        else
+            (void)ota_snprintf(text, size, "%" PRIu64, number);
     }
-    const ota_status status = read_real(r, "rope.scaling.factor", &scaling->factor);
-    const char *fault = status == OTA_OK ? ota_rope_fault(scaling) : NULL;
-    return fault != NULL ? ota_refuse_at(r->error, path, pair->offset, "%s: %s", name, fault)
-                         : status;
 }
 
-/* What would change the forward pass and is not carried out. */
-static ota_status refuse_variants(const pair_reader *r) {
-    static const char *const absent[] = {"final_logit_softcapping", "attn_logit_softcapping"};
-    char name[128];
-    for (size_t i = 0; i < sizeof absent / sizeof *absent; i++) {
-        const ota_gguf_pair *pair = find_family(r, absent[i], name);
-        if (pair == NULL) continue;
-        (void)ota_refuse_at(r->error, r->gguf->shard.path, pair->offset,
-                            "\"%s\": such models are not run", name);
-        return OTA_UNSUPPORTED;
+/* Every pair was read or is a row of ignored.c. */
+static ota_status refuse_rest(const pair_reader *r) {
+    const char *family = r->architecture->name, *path = r->gguf->shard.path;
+    const size_t length = strlen(family);
+    for (int64_t i = 0; i < r->gguf->pair_count; i++) {
+        const ota_gguf_pair *pair = &r->gguf->pairs[i];
+        char key[KEY_MOST + 1], text[64];
+        if (pair->read) continue;
+        memcpy(key, pair->key, pair->key_size);
+        key[pair->key_size] = '\0';
+        const bool own = strncmp(key, family, length) == 0 && key[length] == '.';
+        const ota_ignored *row =
+            ota_ignored_find(OTA_IGNORED_GGUF, r->architecture, own ? key + length : key);
+        show_value(r->gguf, pair, text, sizeof text);
+        if (row != NULL && ota_ignored_takes(row, text)) continue;
+        if (row != NULL) {
+            (void)ota_refuse_at(r->error, path, pair->offset,
+                                "\"%.80s\" is \"%s\", and such models are not run", key, text);
+            return ota_advise(r->error, OTA_UNSUPPORTED, "%s is the value that is", row->values);
+        }
+        (void)ota_refuse_at(r->error, path, pair->offset, "\"%.80s\" is no key that %s files have",
+                            key, family);
+        return ota_advise(r->error, OTA_UNSUPPORTED,
+                          "write the file without it if the model does not depend on it");
     }
     return OTA_OK;
 }
 
+static ota_status refuse_type(const pair_reader *r, const ota_gguf_pair *pair, const char *word) {
+    (void)ota_refuse_at(r->error, r->gguf->shard.path, pair->offset,
+                        "rotary positions of type \"%.40s\" are not known", word);
+    return ota_advise(r->error, OTA_UNSUPPORTED, "none, linear and rope_freqs are carried out");
+}
+
+/* A factor without a type is linear, and the key of older files is the same number. Files of llama3 scaling hold the
+ * divisors of its frequencies as a tensor and no type. */
+static ota_status read_scaling(const pair_reader *r, ota_rope_scaling *scaling) {
+    char name[128], older_name[128], word[16] = "linear";
+    const char *path = r->gguf->shard.path;
+    const ota_gguf_pair *type = find_family(r, "rope.scaling.type", name);
+    const ota_gguf_pair *older = find_family(r, "rope.scale_linear", older_name);
+    if (type != NULL && type->type != OTA_GGUF_STRING)
+        return ota_refuse_at(r->error, path, type->offset, "\"%s\" must be a text", name);
+    if (type != NULL) show_value(r->gguf, type, word, sizeof word);
+    if (!ota_rope_named(word, &scaling->kind) || scaling->kind == OTA_ROPE_LLAMA3)
+        return refuse_type(r, type, word);
+    double factors[2] = {0, 0};
+    const ota_gguf_pair *factor = find_family(r, "rope.scaling.factor", name);
+    ota_status status = factor != NULL ? read_float(r, factor, name, &factors[0]) : OTA_OK;
+    if (status == OTA_OK && older != NULL) status = read_float(r, older, older_name, &factors[1]);
+    if (status != OTA_OK) return status;
+    if (factor != NULL && older != NULL && factors[0] != factors[1])
+        return ota_refuse_at(r->error, path, older->offset, "\"%s\" and \"%s\" differ", name,
+                             older_name);
+    const ota_gguf_pair *given = factor != NULL ? factor : older;
+    if (scaling->kind == OTA_ROPE_LINEAR && type == NULL && given == NULL)
+        scaling->kind = OTA_ROPE_PLAIN;
+    scaling->factor = factor != NULL ? factors[0] : factors[1];
+    const char *fault = ota_rope_fault(scaling);
+    if (fault == NULL) return OTA_OK;
+    return ota_refuse_at(r->error, path, given != NULL ? given->offset : type->offset, "%s: %s",
+                         name, fault);
+}
+
 static ota_status find_architecture(const ota_gguf *gguf, const ota_architecture **architecture,
                                     ota_error *error) {
-    const ota_gguf_pair *pair = find_pair(gguf, "general.architecture");
+    const ota_gguf_pair *pair = find_pair_to_read(gguf, "general.architecture");
     char name[64] = "";
     if (pair == NULL || pair->type != OTA_GGUF_STRING)
         return ota_refuse_at(error, gguf->shard.path, 0,
@@ -415,25 +498,17 @@ ota_status ota_gguf_config(const ota_gguf *gguf, const ota_architecture **archit
     ota_status status = find_architecture(gguf, architecture, error);
     if (status != OTA_OK) return status;
     const ota_architecture *row = *architecture;
-    const pair_reader r = {.gguf = gguf, .family = row->name, .error = error};
+    const pair_reader r = {.gguf = gguf, .architecture = row, .error = error};
     for (int i = 0; status == OTA_OK && i < row->key_count; i++)
-        status = read_size(&r, &row->keys[i], config);
+        status = read_key(&r, &row->keys[i], config);
+    if (status != OTA_OK) return status;
     config->activation = row->activation;
-    config->norm_epsilon = 1e-5;
-    config->rope_base = row->rope_base;
-    config->local_rope_base = 10000;
     config->interleaved_rope = row->interleaved_gguf;
-    config->tied = true;
-    if (status == OTA_OK) status = read_real(&r, row->gguf_epsilon_key, &config->norm_epsilon);
-    if (status == OTA_OK && row->rotary)
-        status = read_real(&r, "rope.freq_base", &config->rope_base);
-    if (status == OTA_OK && row->local)
-        status = read_real(&r, "rope.freq_base_swa", &config->local_rope_base);
-    if (status == OTA_OK) status = refuse_variants(&r);
-    if (status == OTA_OK && row->rotary) status = read_scaling(&r, &config->rope);
+    if (row->wide_layers != 0 && config->layers == row->wide_layers)
+        config->query_scalar = config->sizes[OTA_SIZE_WIDTH] / config->heads;
+    if (row->rotary) status = read_scaling(&r, &config->rope);
+    if (status == OTA_OK) status = refuse_rest(&r);
     if (status == OTA_OK) status = count_words(gguf, config, error);
     if (status == OTA_OK) status = ota_config_finish(row, config, gguf->shard.path, error);
-    for (size_t i = 0; i < gguf->shard.table->count; i++)
-        if (strcmp(gguf->shard.table->tensors[i].name, "output.weight") == 0) config->tied = false;
     return status;
 }

@@ -26,6 +26,7 @@ typedef struct ota_gguf_pair {
     const unsigned char *key; /* in the map, key_size bytes */
     size_t key_size;
     uint32_t type;
+    bool read;      /* as a setting */
     int64_t offset; /* of the value */
 } ota_gguf_pair;
 

@@ -139,7 +139,7 @@ ota_status ota_model_describe(const ota_model *model, ota_model_facts *facts, ot
                                  .vocabulary = config->sizes[OTA_SIZE_VOCABULARY],
                                  .positions = config->sizes[OTA_SIZE_POSITIONS],
                                  .parameters = model->parameters,
-                                 .causal = model->architecture->causal,
+                                 .causal = config->causal,
                                  .norm_epsilon = config->norm_epsilon,
                                  .rope_base = config->rope_base};
     ota_sized_write(facts, facts->size, &own, sizeof own);

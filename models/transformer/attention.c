@@ -75,16 +75,18 @@ void ota_session_free_plans(ota_session *s) {
 
 static void set_rules(ota_session *s, const view *v, ota_plan_slot *slot, ota_problem *problem) {
     const ota_config *config = &s->model->config;
-    const bool causal = s->model->architecture->causal && problem->columns != OTA_COLUMNS_PREFIX;
+    const bool causal = config->causal && problem->columns != OTA_COLUMNS_PREFIX;
     problem->scale = ota_config_scale(config, v->layer);
     int64_t count = 0;
     if (causal) slot->supports[count++] = (ota_support){.kind = OTA_SUPPORT_CAUSAL};
     if (s->windowed)
         slot->supports[count++] =
             (ota_support){.kind = OTA_SUPPORT_WINDOW, .left = s->window[0], .right = s->window[1]};
-    if (config->local[v->layer] && config->window > 0)
-        slot->supports[count++] =
-            (ota_support){.kind = OTA_SUPPORT_WINDOW, .left = config->window - 1, .right = -1};
+    /* Of a causal model the token itself is one of the window, else the window lies on both sides of it. */
+    if (config->local[v->layer])
+        slot->supports[count++] = (ota_support){.kind = OTA_SUPPORT_WINDOW,
+                                                .left = config->window - (config->causal ? 1 : 0),
+                                                .right = config->causal ? -1 : config->window};
     if (slot->padded)
         slot->supports[count++] =
             (ota_support){.kind = OTA_SUPPORT_LENGTHS,

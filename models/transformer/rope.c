@@ -4,7 +4,7 @@
  *     linear    w_k / factor
  *     llama3    w_k where the turns are above `high`, w_k / factor where they are below `low`, between them
  *               (1 - u) w_k / factor + u w_k with u = (turns - low) / (high - low)
- *     divisors  w_k / divisor_k, from a gguf file that holds them
+ *     divisors  w_k / divisor_k, from a gguf file that holds them; also before linear scaling
  *
  * Sources: the definitions of hub configurations and of llama.cpp's rope_freqs. */
 #include <math.h>
@@ -46,9 +46,9 @@ float ota_rope_frequency(const ota_config *config, bool local, const float *divi
     const double base = local ? config->local_rope_base : config->rope_base;
     const float plain = (float)(1 / pow(base, 2 * (double)k / (double)config->head_width));
     if (local) return plain;
-    if (divisors != NULL) return plain / divisors[k];
-    if (scaling->kind == OTA_ROPE_PLAIN) return plain;
-    const float stretched = plain / (float)scaling->factor;
+    const float divided = divisors != NULL ? plain / divisors[k] : plain;
+    if (scaling->kind == OTA_ROPE_PLAIN) return divided;
+    const float stretched = divided / (float)scaling->factor;
     if (scaling->kind == OTA_ROPE_LINEAR) return stretched;
     const double turns = scaling->original * (double)plain / two_pi;
     if (turns < scaling->low) return stretched;

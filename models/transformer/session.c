@@ -26,7 +26,7 @@ static ota_status check_options(const ota_model *model, const ota_session_option
     if (options->cache != 0 && (options->cache < options->tokens || options->cache > positions))
         return ota_refuse(error, OTA_EINVAL, "cache is %lld, wanted tokens to %lld positions",
                           (long long)options->cache, (long long)positions);
-    if (options->cache != 0 && !model->architecture->causal)
+    if (options->cache != 0 && !model->config.causal)
         return ota_refuse(error, OTA_UNSUPPORTED,
                           "a model that looks both ways has no use for a cache");
     if (options->method_count > 0 && options->methods == NULL)

@@ -107,21 +107,43 @@ static void test_config(void **state) {
          "\"scale_attn_weights\": must be true or false"},
         {gpt2, "scale_attn_by_inverse_layer_idx", "0", OTA_EFORMAT,
          "\"scale_attn_by_inverse_layer_idx\": must be true or false"},
-        {gpt2, "is_decoder", "\"no\"", OTA_EFORMAT, "\"is_decoder\": must be true or false"},
+        {bert, "is_decoder", "\"no\"", OTA_EFORMAT, "\"is_decoder\": must be true or false"},
+        {gpt2, "is_decoder", "true", OTA_EIO, "cannot be opened"},
         {gpt2, "add_cross_attention", "true", OTA_UNSUPPORTED,
-         "\"add_cross_attention\": such models are not run"},
-        {gpt2, "attn_logit_softcapping", "30", OTA_UNSUPPORTED,
-         "\"attn_logit_softcapping\": such models are not run"},
+         "\"add_cross_attention\" is true, and such models are not run"},
+        {gpt2, "add_cross_attention", "false", OTA_EIO, "cannot be opened"},
+        {gpt2, "attn_logit_softcapping", "30.0", OTA_UNSUPPORTED,
+         "\"attn_logit_softcapping\" is 30, and such models are not run"},
+        {gpt2, "attn_logit_softcapping", "null", OTA_EIO, "cannot be opened"},
         {gpt2, "position_embedding_type", "\"absolute\"", OTA_EIO, "cannot be opened"},
         {gpt2, "position_embedding_type", "\"relative_key\"", OTA_UNSUPPORTED,
-         "\"position_embedding_type\": only absolute positions are known"},
+         "\"position_embedding_type\" is \"relative_key\", and such models are not run"},
         {gpt2, "position_embedding_type", "1", OTA_UNSUPPORTED,
-         "\"position_embedding_type\": only absolute positions are known"},
+         "\"position_embedding_type\" is 1, and such models are not run"},
+        {gpt2, "pruned_heads", "{}", OTA_EIO, "cannot be opened"},
+        {gpt2, "pruned_heads", "{\"0\": [1]}", OTA_UNSUPPORTED,
+         "\"pruned_heads\" is {\"0\":[1]}, and such models are not run"},
+        {llama, "partial_rotary_factor", "1.0", OTA_EIO, "cannot be opened"},
+        {llama, "partial_rotary_factor", "0.5", OTA_UNSUPPORTED,
+         "\"partial_rotary_factor\" is 0.5, and such models are not run"},
+        {gpt2, "rope_theta", "5000", OTA_UNSUPPORTED,
+         "\"rope_theta\" is no key that gpt2 checkpoints have"},
+        {gpt2, "unsloth_version", "\"1\"", OTA_EIO, "cannot be opened"},
+        {gpt2, "x", "null", OTA_EIO, "cannot be opened"},
+        {gpt2, "x", "3", OTA_UNSUPPORTED, "\"x\" is no key that gpt2 checkpoints have"},
+        {gpt2, "num_hidden_layers", "0", OTA_EFORMAT,
+         "\"num_hidden_layers\" is 0, outside 1 to 1024"},
+        {gpt2, "layer_types", "[\"full_attention\"]", OTA_EIO, "cannot be opened"},
+        {gpt2, "layer_types", "[\"sliding_attention\"]", OTA_EFORMAT,
+         "\"layer_types\": must hold full_attention alone"},
+        {bert, "type_vocab_size", "null", OTA_EFORMAT,
+         "\"type_vocab_size\": must be an exact integer"},
         {gpt2, "x",
          DEEP8 DEEP8 DEEP8 DEEP8 DEEP8 DEEP8 DEEP8 DEEP8
          "]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]",
          OTA_EFORMAT, "the JSON is nested more than 64 deep"},
-        {gpt2, "x", "{\"a\": {\"b\": [1, {\"c\": 2}]}}", OTA_EIO, "cannot be opened"},
+        {gpt2, "task_specific_params", "{\"a\": {\"b\": [1, {\"c\": 2}]}}", OTA_EIO,
+         "cannot be opened"},
         {llama, "num_key_value_heads", "3", OTA_EFORMAT, "2 heads are no multiple of 3 key heads"},
         {llama, "head_dim", "3", OTA_EFORMAT, BASES},
         {llama, "rope_theta", "1", OTA_EFORMAT, BASES},
@@ -140,6 +162,25 @@ static void test_config(void **state) {
          OTA_EFORMAT, "\"low_freq_factor\": must be a number"},
         {llama, "rope_parameters", "{\"rope_type\": \"llama3\", \"high_freq_factor\": []}",
          OTA_EFORMAT, "\"high_freq_factor\": must be a number"},
+        {llama, "rope_scaling", "{\"type\": \"linear\", \"rope_type\": \"default\"}", OTA_EFORMAT,
+         "\"rope_scaling\": \"rope_type\" and \"type\" differ"},
+        {llama, "rope_scaling", "{\"factor\": 2}", OTA_UNSUPPORTED,
+         "\"factor\" in rope_scaling has no effect with this rope_type"},
+        {llama, "rope_scaling",
+         "{\"rope_type\": \"linear\", \"factor\": 2, \"high_freq_factor\": 4}", OTA_UNSUPPORTED,
+         "\"high_freq_factor\" in rope_scaling has no effect"},
+        {llama, "rope_scaling", "{\"rope_type\": \"default\", \"factor\": 1.0}", OTA_EIO,
+         "cannot be opened"},
+        {llama, "rope_scaling", "{\"rope_type\": \"default\", \"beta_fast\": 32}", OTA_UNSUPPORTED,
+         "\"beta_fast\" in rope_scaling is no key that llama checkpoints have"},
+        {llama, "rope_scaling", "{\"temperature\": 1}", OTA_UNSUPPORTED,
+         "\"temperature\" in rope_scaling is no key that llama checkpoints have"},
+        {llama, "rope_parameters", "{\"full_attention\": {}}", OTA_UNSUPPORTED,
+         "\"full_attention\" in rope_parameters is no key that llama checkpoints have"},
+        {gemma, "rope_parameters", "{\"rope_theta\": 5000}", OTA_UNSUPPORTED,
+         "\"rope_theta\" in rope_parameters is no key that gemma3 checkpoints have"},
+        {gemma, "sliding_window", "null", OTA_EFORMAT,
+         "\"sliding_window\": must be an exact integer"},
         {gemma, "rope_local_base_freq", "0.5", OTA_EFORMAT, BASES},
         {gemma, "rope_local_base_freq", "1e13", OTA_EFORMAT, BASES},
         {gemma, "rope_local_base_freq", "true", OTA_EFORMAT,
@@ -492,13 +533,16 @@ static void add_pair(bytes *b, const gguf_pair *pair) {
         add_number(b, pair->number, widths[pair->type]);
 }
 
-static const gguf_pair pairs[] = {{"general.architecture", STRING, 0, "llama", NULL, 0},
-                                  {"llama.block_count", U32, 1, NULL, NULL, 0},
-                                  {"llama.attention.head_count", U64, 2, NULL, NULL, 0},
-                                  {"llama.attention.head_count_kv", I32, 1, NULL, NULL, 0},
-                                  {"llama.embedding_length", U32, 8, NULL, NULL, 0},
-                                  {"llama.context_length", U32, 16, NULL, NULL, 0},
-                                  {"llama.feed_forward_length", U32, 8, NULL, NULL, 0}};
+enum { EPSILON = 0x3727C5AC }; /* 1e-5, as an f32 */
+static const gguf_pair pairs[] = {
+    {"general.architecture", STRING, 0, "llama", NULL, 0},
+    {"llama.block_count", U32, 1, NULL, NULL, 0},
+    {"llama.attention.head_count", U64, 2, NULL, NULL, 0},
+    {"llama.attention.head_count_kv", I32, 1, NULL, NULL, 0},
+    {"llama.embedding_length", U32, 8, NULL, NULL, 0},
+    {"llama.context_length", U32, 16, NULL, NULL, 0},
+    {"llama.feed_forward_length", U32, 8, NULL, NULL, 0},
+    {"llama.attention.layer_norm_rms_epsilon", F32, EPSILON, NULL, NULL, 0}};
 enum { PAIRS = sizeof pairs / sizeof *pairs };
 
 /* One of the tensors of a Llama of one layer: [rows, columns], or [rows] where columns is 0. */
@@ -559,6 +603,7 @@ static void write_gguf(const gguf_pair *pair, const entry_change *change, bytes 
 
 #define RAW(bytes) NULL, bytes, sizeof bytes - 1
 #define EIGHT(low) low "\0\0\0\0\0\0\0"
+#define TWO 0x40000000 /* 2, as an f32 */
 #define FAR "\0\0\0\0\0\0\0\x10"
 
 static void test_gguf_pairs(void **state) {
@@ -571,23 +616,27 @@ static void test_gguf_pairs(void **state) {
         ota_status status;
         const char *sentence;
     } rows[] = {
-        {{"a", 13, 0, RAW("")}, OTA_EFORMAT, "a value has a type that is not known"},
-        {{"a", STRING, 0, RAW(FAR)}, OTA_EFORMAT, "a string goes beyond the end of the file"},
-        {{"a", ARRAY, 0, RAW("\15\0\0\0" EIGHT("\1"))},
-         OTA_EFORMAT,
-         "an array has a type that is not known"},
-        {{"a", ARRAY, 0, RAW("\14\0\0\0" FAR)},
-         OTA_EFORMAT,
-         "an array goes beyond the end of the file"},
-        {{"a", ARRAY, 0, RAW("\10\0\0\0" EIGHT("\2") EIGHT("\0") FAR)},
+        {{"general.a", 13, 0, RAW("")}, OTA_EFORMAT, "a value has a type that is not known"},
+        {{"general.a", STRING, 0, RAW(FAR)},
          OTA_EFORMAT,
          "a string goes beyond the end of the file"},
-        {{"a", ARRAY, 0,
+        {{"general.a", ARRAY, 0, RAW("\15\0\0\0" EIGHT("\1"))},
+         OTA_EFORMAT,
+         "an array has a type that is not known"},
+        {{"general.a", ARRAY, 0, RAW("\14\0\0\0" FAR)},
+         OTA_EFORMAT,
+         "an array goes beyond the end of the file"},
+        {{"general.a", ARRAY, 0, RAW("\10\0\0\0" EIGHT("\2") EIGHT("\0") FAR)},
+         OTA_EFORMAT,
+         "a string goes beyond the end of the file"},
+        {{"general.a", ARRAY, 0,
           RAW("\11\0\0\0" EIGHT("\1") "\11\0\0\0" EIGHT("\1") "\11\0\0\0" EIGHT(
               "\1") "\11\0\0\0" EIGHT("\1") "\0\0\0\0" EIGHT("\0"))},
          OTA_EFORMAT,
          "arrays are nested more than 4 deep"},
-        {{"a", ARRAY, 0, RAW("\11\0\0\0" EIGHT("\1") "\0\0\0\0" EIGHT("\3") "abc")}, OTA_OK, ""},
+        {{"general.a", ARRAY, 0, RAW("\11\0\0\0" EIGHT("\1") "\0\0\0\0" EIGHT("\3") "abc")},
+         OTA_OK,
+         ""},
         {{"", U8, 0, NULL, NULL, 0},
          OTA_EFORMAT,
          "a key must be 1 to 1024 bytes without control characters"},
@@ -637,13 +686,62 @@ static void test_gguf_pairs(void **state) {
          "rotary positions of type \"a word longer t\" are not known"},
         {{"llama.rope.scaling.type", STRING, 0, "linear", NULL, 0},
          OTA_EFORMAT,
-         "llama.rope.scaling.type: \"factor\" must lie in 1 to 1e6"},
-        {{"llama.final_logit_softcapping", F32, 0, NULL, NULL, 0},
+         "llama.rope.scaling.factor: \"factor\" must lie in 1 to 1e6"},
+        {{"llama.rope.scaling.factor", F32, TWO, NULL, NULL, 0}, OTA_OK, ""},
+        {{"llama.rope.scaling.factor", F32, 0, NULL, NULL, 0},
+         OTA_EFORMAT,
+         "llama.rope.scaling.factor: \"factor\" must lie in 1 to 1e6"},
+        {{"llama.rope.scaling.factor", U32, 2, NULL, NULL, 0},
+         OTA_EFORMAT,
+         "\"llama.rope.scaling.factor\" must be an f32"},
+        {{"llama.rope.scale_linear", F32, TWO, NULL, NULL, 0}, OTA_OK, ""},
+        {{"llama.rope.scaling.attn_factor", F32, TWO, NULL, NULL, 0},
          OTA_UNSUPPORTED,
-         "\"llama.final_logit_softcapping\": such models are not run"},
-        {{"llama.attn_logit_softcapping", F32, 0, NULL, NULL, 0},
+         "\"llama.rope.scaling.attn_factor\" is \"2\", and such models are not run"},
+        {{"llama.rope.scaling.finetuned", BOOL, 1, NULL, NULL, 0}, OTA_OK, ""},
+        {{"llama.final_logit_softcapping", F32, 0, NULL, NULL, 0}, OTA_OK, ""},
+        {{"llama.final_logit_softcapping", F32, TWO, NULL, NULL, 0},
          OTA_UNSUPPORTED,
-         "\"llama.attn_logit_softcapping\": such models are not run"},
+         "\"llama.final_logit_softcapping\" is \"2\", and such models are not run"},
+        {{"llama.attn_logit_softcapping", F64, 0, NULL, NULL, 0}, OTA_OK, ""},
+        {{"llama.expert_count", U32, 8, NULL, NULL, 0},
+         OTA_UNSUPPORTED,
+         "\"llama.expert_count\" is \"8\", and such models are not run"},
+        {{"llama.expert_count", I8, 0xFF, NULL, NULL, 0},
+         OTA_UNSUPPORTED,
+         "\"llama.expert_count\" is \"-1\", and such models are not run"},
+        {{"llama.expert_count", ARRAY, 0, RAW("\4\0\0\0" EIGHT("\0"))},
+         OTA_UNSUPPORTED,
+         "\"llama.expert_count\" is \"\", and such models are not run"},
+        {{"llama.vocab_size", U32, 5, NULL, NULL, 0}, OTA_OK, ""},
+        {{"llama.vocab_size", U32, 6, NULL, NULL, 0},
+         OTA_EFORMAT,
+         "6 words and an embedding of 5 rows differ"},
+        {{"llama.rope.dimension_count", U32, 2, NULL, NULL, 0},
+         OTA_EMISMATCH,
+         "\"blk.0.attn_q.weight\" does not have the shape [4, 8]"},
+        {{"llama.attention.key_length", U32, 4, NULL, NULL, 0}, OTA_OK, ""},
+        {{"llama.attention.value_length", U32, 2, NULL, NULL, 0},
+         OTA_EFORMAT,
+         "values of 2 numbers and keys of 4 are not run together"},
+        {{"llama.attention.causal", U32, 1, NULL, NULL, 0},
+         OTA_EFORMAT,
+         "\"llama.attention.causal\" must be true or false"},
+        {{"llama.attention.causal", BOOL, 0, NULL, NULL, 0}, OTA_OK, ""},
+        {{"general.type", STRING, 0, "model", NULL, 0}, OTA_OK, ""},
+        {{"general.type", STRING, 0, "adapter", NULL, 0},
+         OTA_UNSUPPORTED,
+         "\"general.type\" is \"adapter\", and such models are not run"},
+        {{"split.count", U16, 1, NULL, NULL, 0}, OTA_OK, ""},
+        {{"split.count", U16, 3, NULL, NULL, 0},
+         OTA_UNSUPPORTED,
+         "\"split.count\" is \"3\", and such models are not run"},
+        {{"llama.something", U32, 3, NULL, NULL, 0},
+         OTA_UNSUPPORTED,
+         "\"llama.something\" is no key that llama files have"},
+        {{"gemma3.block_count", U32, 3, NULL, NULL, 0},
+         OTA_UNSUPPORTED,
+         "\"gemma3.block_count\" is no key that llama files have"},
     };
     bytes b;
     write_gguf(NULL, NULL, &b);
@@ -667,7 +765,7 @@ static void test_gguf_pairs(void **state) {
     /* Values of every type have their width, or what follows them is not read. */
     for (int type = U8; type <= F64; type++) {
         if (type == STRING || type == ARRAY) continue;
-        write_gguf(&(gguf_pair){"a", type, 1, NULL, NULL, 0}, NULL, &b);
+        write_gguf(&(gguf_pair){"general.a", type, 1, NULL, NULL, 0}, NULL, &b);
         open_as("model.gguf", NULL, OTA_OK, "");
     }
 }
@@ -679,7 +777,7 @@ static void test_gguf_empty_texts(void **state) {
     enum { TEXTS = 4096 };
     static char texts[12 + 8 * TEXTS] = "\10\0\0\0\0\20";
     bytes b;
-    write_gguf(&(gguf_pair){"a", ARRAY, 0, NULL, texts, sizeof texts}, NULL, &b);
+    write_gguf(&(gguf_pair){"general.a", ARRAY, 0, NULL, texts, sizeof texts}, NULL, &b);
     unsigned char *array = memmem(b.data, b.size, texts, sizeof texts);
     const size_t room = (size_t)(b.data + b.size - array - 12);
     assert_true(room < 9 * TEXTS);
@@ -743,7 +841,7 @@ static void test_gguf_cuts(void **state) {
     (void)state;
     static const char nested[] = "\11\0\0\0" EIGHT("\1") "\10\0\0\0" EIGHT("\1") EIGHT("\1") "a";
     bytes b;
-    write_gguf(&(gguf_pair){"a", ARRAY, 0, NULL, nested, sizeof nested - 1}, NULL, &b);
+    write_gguf(&(gguf_pair){"general.a", ARRAY, 0, NULL, nested, sizeof nested - 1}, NULL, &b);
     open_as("model.gguf", NULL, OTA_OK, "");
     for (size_t cut = 0; cut < b.size; cut += cut < b.size - 2048 ? 1 : 32) {
         put("model.gguf", b.data, cut);

@@ -205,7 +205,10 @@ def test_older_gemma_settings(tmp_path: Path) -> None:
         ({"sliding_window": 0}, b"outside 1 to"),
         ({"model_type": "gemma3"}, b'the architecture "gemma3" is not known'),
         (
-            {"rope_parameters": {"sliding_attention": {"rope_type": "linear", "factor": 2.0}}},
+            {
+                "rope_parameters": {"sliding_attention": {"rope_type": "linear", "factor": 2.0}},
+                "rope_scaling": None,
+            },
             b"local layers are not scaled",
         ),
     ]
@@ -539,7 +542,7 @@ def test_refusals_about_rotary_positions(tmp_path: Path) -> None:
     with_rope(4, "must be a number", low_freq_factor="x")
     with_rope(4, "must be positive and rise", high_freq_factor=1.0)
     with_rope(4, "must be positive and rise", low_freq_factor=None)
-    with_rope(4, "original_max_position_embeddings", original_max_position_embeddings=None)
+    with_rope(4, "original_max_position_embeddings", original_max_position_embeddings=-1)
 
 
 def test_index_is_not_trusted(tmp_path: Path) -> None:

@@ -180,7 +180,7 @@ def test_an_honest_sparse_file_opens_at_once(tmp_path: Path) -> None:
     header = json.loads(stored[8 : 8 + size])
     end = len(stored) - 8 - size
     more = 10 << 30
-    header["zz.unused"] = {"dtype": "U8", "shape": [more], "data_offsets": [end, end + more]}
+    header["h.0.attn.masked_bias"] = {"dtype": "U8", "shape": [more], "data_offsets": [end, end + more]}
     text = json.dumps(header).encode()
     with (model / "model.safetensors").open("wb") as file:
         file.write(len(text).to_bytes(8, "little") + text + stored[8 + size :])
@@ -193,7 +193,7 @@ def test_an_honest_sparse_file_opens_at_once(tmp_path: Path) -> None:
 
 
 def test_names_that_differ_in_case_are_different(tmp_path: Path) -> None:
-    """Twins of a file or tensor, told apart by case alone, change nothing."""
+    """Twins of files, told apart by case alone, change nothing; that of a tensor is another tensor."""
     model = copy_demo(tmp_path)
     tensors = demo_weights()
     words = ("capture", model, "--text", "a text", "--points", "logits", "-f", "-o", "out.safetensors")
@@ -202,10 +202,12 @@ def test_names_that_differ_in_case_are_different(tmp_path: Path) -> None:
     wanted = (tmp_path / "out.safetensors").read_bytes()
     for name in ("config.json", "model.safetensors", "vocab.json", "merges.txt"):
         (model / name.upper()).write_bytes(b"{}")
-    tensors["WTE.weight"] = np.full_like(tensors["wte.weight"], 9)
-    save_file(tensors, model / "model.safetensors")
     answer(tmp_path, *words)
     assert (tmp_path / "out.safetensors").read_bytes() == wanted
+    tensors["WTE.weight"] = np.full_like(tensors["wte.weight"], 9)
+    save_file(tensors, model / "model.safetensors")
+    done = run(tmp_path, *words)
+    assert done.returncode == 4 and b'"WTE.weight" is a tensor that gpt2 models' in done.stderr
 
 
 # ---- names that are code to the reader of a page ----

@@ -51,17 +51,19 @@ def llama_of(pairs: dict[str, Any], tensors: dict[str, np.ndarray]) -> Any:
         num_attention_heads=heads, num_key_value_heads=kv_heads,
         max_position_embeddings=pairs["llama.context_length"],
         rms_norm_eps=pairs["llama.attention.layer_norm_rms_epsilon"],
-        rope_theta=pairs["llama.rope.freq_base"], tie_word_embeddings="output.weight" not in tensors,
-        bos_token_id=1, eos_token_id=2,
+        rope_theta=pairs.get("llama.rope.freq_base", 10000.0),
+        tie_word_embeddings="output.weight" not in tensors,
+        head_dim=pairs.get("llama.attention.key_length"), is_causal=pairs.get("llama.attention.causal", True),
+        attention_bias="blk.0.attn_q.bias" in tensors, bos_token_id=1, eos_token_id=2,
     )  # fmt: skip
     config._attn_implementation = "eager"
     with torch.device("meta"):
         model = transformers.LlamaForCausalLM(config).eval()
     state = {}
     for name, value in tensors.items():
-        if name.endswith(("attn_q.weight", "attn_k.weight")):
+        if name.split(".")[-2] in ("attn_q", "attn_k"):
             rows = heads if "attn_q" in name else kv_heads
-            value = value.reshape(rows, -1, 2, value.shape[1]).swapaxes(1, 2).reshape(value.shape)
+            value = value.reshape(rows, -1, 2, *value.shape[1:]).swapaxes(1, 2).reshape(value.shape)
         state[hub_name(name)] = torch.tensor(value)
     if "lm_head.weight" not in state:
         state["lm_head.weight"] = state["model.embed_tokens.weight"]
@@ -217,6 +219,146 @@ def test_scaled_rotary_positions(tmp_path: Path) -> None:
     gguf_files.write(path, {**LLAMA, "llama.rope.scaling.type": "yarn"}, draw_llama("F32"))
     done = run(tmp_path, "info", path)
     assert done.returncode == 2 and b'of type "yarn" are not known' in done.stderr
+
+
+class Small:
+    """A Llama of one layer in F32, whose pairs and tensors the tests change."""
+
+    def __init__(self, folder: Path, head: int = 8, **shapes: tuple[int, ...]) -> None:
+        np.save(folder / "ids.npy", np.arange(3, 19))
+        self.folder, generator = folder, np.random.default_rng(5)
+        self.pairs = {key: value for key, value in LLAMA.items() if not key.endswith("dimension_count")}
+        self.pairs |= {
+            "llama.block_count": 1, "llama.embedding_length": 16, "llama.feed_forward_length": 24,
+            "llama.attention.head_count": 2, "llama.attention.head_count_kv": 1,
+        }  # fmt: skip
+        sizes: dict[str, tuple[int, ...]] = {
+            "attn_norm": (16,), "attn_q": (2 * head, 16), "attn_k": (head, 16), "attn_v": (head, 16),
+            "attn_output": (16, 2 * head), "ffn_norm": (16,), "ffn_up": (24, 16), "ffn_gate": (24, 16),
+            "ffn_down": (16, 24),
+        }  # fmt: skip
+        named = {f"blk.0.{name}.weight": shape for name, shape in sizes.items()}
+        named |= {"token_embd.weight": (20, 16), "output_norm.weight": (16,)}
+        self.tensors = {
+            name: ("F32", shape, (generator.normal(size=shape) / 2).astype("<f4").tobytes())
+            for name, shape in {**named, **shapes}.items()
+        }
+
+    def states(self, **changes: Any) -> np.ndarray | str:
+        """Ours with other pairs (... takes one out), or the sentence of the refusal."""
+        pairs = {**self.pairs, **{name.replace("__", "."): value for name, value in changes.items()}}
+        self.written = {name: value for name, value in pairs.items() if value is not ...}
+        gguf_files.write(self.folder / "small.gguf", self.written, self.tensors)
+        words = ("--ids", "ids.npy", "--points", "ln_final.hook_normalized", "-f", "-o", "s.safetensors")
+        done = run(self.folder, "capture", "small.gguf", *words)
+        if done.returncode != 0:
+            assert done.returncode in (2, 4) and done.stderr.count(b"\n") == 1, done
+            return done.stderr.decode()
+        return load_file(self.folder / "s.safetensors")["ln_final.hook_normalized"]
+
+    def agrees(self, rope: dict[str, Any] | None = None, **changes: Any) -> np.ndarray:
+        ours = self.states(**changes)
+        model = llama_of(*gguf_files.read(self.folder / "small.gguf"))
+        if rope is not None:
+            model.config.rope_parameters = rope
+            model.model.rotary_emb = type(model.model.rotary_emb)(config=model.config)
+        assert not isinstance(ours, str), ours
+        assert distance(ours, hidden_of(model, np.arange(3, 19)).hidden_states[-1]) <= STATES
+        return ours
+
+    def refuses(self, part: str, **changes: Any) -> None:
+        told = self.states(**changes)
+        assert isinstance(told, str) and part in told, (part, told)
+
+
+def test_settings_of_other_files(tmp_path: Path) -> None:
+    """Keys that older and other programs write, and their standards, as llama.cpp has them."""
+    small = Small(tmp_path)
+    linear = {"rope_type": "linear", "factor": 3.0, "rope_theta": 20000.0}
+    plain = small.agrees()
+    stretched = small.agrees(linear, llama__rope__scaling__factor=3.0)
+    assert np.abs(plain - stretched).max() > 0.01
+    same: list[dict[str, Any]] = [
+        {"llama__rope__scale_linear": 3.0},
+        {"llama__rope__scaling__factor": 3.0, "llama__rope__scale_linear": 3.0},
+        {"llama__rope__scaling__factor": 3.0, "llama__rope__scaling__type": "linear"},
+    ]
+    for changes in same:
+        assert np.array_equal(small.agrees(linear, **changes), stretched)
+    unscaled = {"llama__rope__scaling__factor": 3.0, "llama__rope__scaling__type": "none"}
+    assert np.array_equal(small.agrees(**unscaled), plain)
+    small.refuses('scale_linear" differ', llama__rope__scale_linear=2.0, llama__rope__scaling__factor=3.0)
+    small.agrees(llama__rope__freq_base=...)
+    assert np.abs(small.agrees(llama__attention__causal=False) - plain).max() > 0.01
+    for key in ("key_length", "value_length"):
+        assert np.array_equal(small.agrees(**{f"llama__attention__{key}": 8}), plain)
+    assert np.array_equal(small.agrees(llama__rope__dimension_count=8), plain)
+    small.refuses(
+        "4 of 8 numbers of a head are rotated",
+        llama__rope__dimension_count=4,
+        llama__attention__key_length=8,
+    )
+    wide = Small(tmp_path, head=12)
+    wide.agrees(llama__attention__key_length=12)
+    wide.agrees(llama__attention__key_length=12, llama__rope__dimension_count=12)
+    wide.refuses("does not have the shape")
+    # Divisors and a factor hold together.
+    divisors = np.array([1.0, 1.5, 2.0, 4.0], "<f4")
+    small.tensors["rope_freqs.weight"] = ("F32", (4,), divisors.tobytes())
+    divided = small.states(llama__rope__scaling__factor=2.0)
+    small.tensors["rope_freqs.weight"] = ("F32", (4,), (2 * divisors).tobytes())
+    assert np.array_equal(divided, small.states())
+
+
+def test_nothing_is_passed_over(tmp_path: Path) -> None:
+    """Keys and tensors more or less: named in a refusal, or without effect."""
+    small = Small(tmp_path)
+    plain = small.agrees()
+    for more in (
+        "llama.x",
+        "x",
+        "llama.attention.scale",
+        "llama.expert_count",
+        "llama.attention.sliding_window",
+    ):
+        small.refuses(f'"{more}" is ', **{more.replace(".", "__"): 7})
+    known = {
+        "general__name": "x", "general__file_type": 1, "general__quantization_version": 2,
+        "general__type": "model", "tokenizer__chat_template": "x", "llama__vocab_size": 20,
+        "llama__rope__scaling__finetuned": True, "split__count": 1, "quantize__imatrix__file": "x",
+    }  # fmt: skip
+    assert np.array_equal(small.agrees(**known), plain)
+    for key in small.pairs:
+        told = small.states(**{key.replace(".", "__"): ...})
+        if key in ("llama.rope.freq_base", "tokenizer.ggml.tokens"):
+            assert not isinstance(told, str), key
+        elif key == "llama.attention.head_count_kv":
+            assert isinstance(told, str) and "attn_k.weight" in told
+        else:
+            assert isinstance(told, str) and key in told
+            assert "is missing" in told or key == "general.architecture"
+    tensors = dict(small.tensors)
+    for name in tensors:
+        small.tensors = {key: value for key, value in tensors.items() if key != name}
+        small.refuses(name)
+    for name in ("x", "blk.0.attn_q_norm.weight", "blk.0.ffn_gate_inp.weight", "blk.1.ffn_up.weight"):
+        small.tensors = {**tensors, name: tensors["output_norm.weight"]}
+        small.refuses(f'"{name}" is a tensor that llama models of 1 layers do not have')
+
+
+def test_biases_of_gguf_files(tmp_path: Path) -> None:
+    """All of a group or none, in every layer."""
+    whole = {f"blk.0.attn_{part}.bias": (8,) for part in "kv"}
+    whole |= {f"blk.0.attn_{part}.bias": (16,) for part in ("q", "output")}
+    small = Small(tmp_path, **whole)
+    small.agrees()
+    tensors = dict(small.tensors)
+    for name in whole:
+        small.tensors = {key: value for key, value in tensors.items() if key != name}
+        if "output" in name:
+            assert not isinstance(small.states(), str)  # a group of its own
+        else:
+            small.refuses(f'holds no tensor "{name}", and others that belong to it')
 
 
 def broken(folder: Path, change: Any) -> str:
