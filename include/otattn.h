@@ -504,6 +504,8 @@ OTA_API int ota_plan_threads(const ota_plan *plan);
  * not from order < 1 to order > 1, from lambda 1 to another, from lower 0 to above it. Anything else is EINVAL, the field
  * named, and the plan keeps its old problem. */
 OTA_API ota_status ota_plan_rebind(ota_plan *plan, const ota_problem *problem, ota_error *error);
+/* Gives the calls to come another options.deadline_ns (0: none), since what a plan was made with passes. Not while one runs. */
+OTA_API void ota_plan_set_deadline(ota_plan *plan, int64_t deadline_ns);
 
 /* ---- forward -------------------------------------------------------------------------------- */
 

@@ -26,6 +26,7 @@ from ._errors import (
 )
 from ._library import library as _core
 from ._library import names_of as _names_of
+from ._progress import Progress
 from ._regulariser import Regulariser
 from ._repeat import release_memory
 from ._solve import Info
@@ -56,6 +57,7 @@ __all__ = [
     "PartialWarning",
     "Plan",
     "Potentials",
+    "Progress",
     "Regulariser",
     "RowStats",
     "Run",

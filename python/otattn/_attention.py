@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import NoneType
 from typing import Any
 
 from numpy import ndarray
 
 from ._arrays import check_settings, numpy_attention, numpy_repeat
+from ._progress import Progress, word_of_progress
 from ._regulariser import Regulariser, word_of
 from ._settings import Settings, count, flag, known_names, number, text, whole
 
@@ -128,6 +129,24 @@ def settings_from(
     )
 
 
+def limited(settings: Settings, workspace_limit: Any, deadline: Any, progress: Any) -> Settings:
+    """The settings of a call with limits of its own."""
+    if workspace_limit is deadline is progress is None:
+        return settings
+    if deadline is not None:
+        deadline = number("deadline", deadline)
+        if not deadline > 0.0:
+            raise ValueError(f"deadline is {deadline!r}, wanted more than 0 seconds from now")
+    if progress is not None:
+        if compiling():
+            raise ValueError(
+                "progress cannot be called from a compiled graph; leave it out, or call outside of it"
+            )
+        progress = word_of_progress(progress)
+    limit = count("workspace_limit", workspace_limit, 1)
+    return settings._replace(workspace_limit=limit, deadline=deadline, progress=progress)
+
+
 def window_of(window: Any, name: str = "window") -> tuple[int, int] | None:
     """(left, right) of an argument that may be any pair of whole numbers; None where both are no limit."""
     if window is None:
@@ -199,6 +218,9 @@ def prepare(
     dropout_seed: int | None = None,
     dropout_offset: int = 0,
     entry_caps: Any = None,
+    workspace_limit: int | None = None,
+    deadline: float | None = None,
+    progress: Callable[[Progress], Any] | None = None,
 ) -> tuple[Settings, tuple[Any, ...], bool]:
     """The settings and the operands behind query, key and value of a call of `attention`."""
     settings = settings_maker()(
@@ -228,6 +250,7 @@ def prepare(
         backend,
         dropout_p,
     )
+    settings = limited(settings, workspace_limit, deadline, progress)
     extra = (
         attn_mask,
         bias,
@@ -294,6 +317,9 @@ def attention(
     dropout_seed: int | None = None,
     dropout_offset: int = 0,
     entry_caps: Any = None,
+    workspace_limit: int | None = None,
+    deadline: float | None = None,
+    progress: Callable[[Progress], Any] | None = None,
 ) -> Any:
     """Attention by any transport method: ``out = P @ value``.
 
@@ -380,6 +406,13 @@ def attention(
         Most that each weight may be, in units of mass, more than 0; inf is none. ``{entry_cap=C}`` behind the
         method is the same cap for all. For softmax, entmax and hard on free columns, softmax and entmax on
         exact, relaxed, capped and bounded ones; caps have no gradient.
+    workspace_limit : int, optional
+        Bytes that the plan of the call may take; MemoryError names what the smallest one needs.
+    deadline : float, optional
+        Seconds from the call (and from that of its derivative) on; a solve that takes longer ends.
+    progress : function of one `otattn.Progress`, optional
+        Called now and then, from any thread, one call at a time. The solve ends when it returns False
+        (InterruptedError) or raises, which leaves this call. Not in graphs of torch.compile.
 
     Returns
     -------
@@ -392,6 +425,8 @@ def attention(
         Naming the argument and its shape or type.
     NotConverged, Infeasible, NotFinite
         With a ``certificate`` and one line of ``advice``.
+    TimeoutError, InterruptedError, MemoryError
+        Past `deadline`, ended by `progress`, beyond `workspace_limit`.
 
     Examples
     --------
@@ -410,7 +445,8 @@ def attention(
         and return_aux is alpha is cap is strength is row_mass is column_mass is None
         and lower is upper is None
         and bias is alibi_slopes is window is sink is key_lengths is relative_bias is start_potential is None
-        and entry_caps is None
+        and entry_caps is workspace_limit is deadline is None
+        and progress is None
         and softcap == 0.0
         and relative_inside is cost is allow_partial is prune is strict is False
         and rows == "hard"
@@ -477,6 +513,9 @@ def attention(
         dropout_seed,
         dropout_offset,
         entry_caps,
+        workspace_limit,
+        deadline,
+        progress,
     )
     if is_torch(query):
         from ._torch import torch_attention

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from types import NoneType
 from typing import Any
 
 from numpy import ndarray
 
 from ._arrays import numpy_coupling
-from ._attention import array_or_none, compiling, is_torch, settings_from, settings_maker, static, window_of
+from ._attention import (
+    array_or_none,
+    compiling,
+    is_torch,
+    limited,
+    settings_from,
+    settings_maker,
+    static,
+    window_of,
+)
 from ._coupling_repeat import NOTHING, certificate_again, judged_again, numpy_coupling_repeat, outputs_wanted
+from ._progress import Progress
 from ._regulariser import Regulariser, word_of
 from ._settings import Settings
 
@@ -96,6 +107,9 @@ def coupling(
     backend: str | None = None,
     start_potential: Any = None,
     entry_caps: Any = None,
+    workspace_limit: int | None = None,
+    deadline: float | None = None,
+    progress: Callable[[Progress], Any] | None = None,
 ) -> Any:
     """The weights P of a matrix of scores, by any transport method.
 
@@ -114,7 +128,7 @@ def coupling(
 
     Raises
     ------
-    ValueError, TypeError, NotConverged, Infeasible, NotFinite
+    ValueError, TypeError, NotConverged, Infeasible, NotFinite, TimeoutError, InterruptedError, MemoryError
         As `attention`.
 
     Examples
@@ -125,7 +139,7 @@ def coupling(
            [0., 1.]])
     """
     names = outputs_wanted(return_aux)
-    if names is not None and sink is entry_caps is None:
+    if names is not None and sink is entry_caps is workspace_limit is deadline is None and progress is None:
         # Calls whose structs are kept from one to the next.
         words = (
             method,
@@ -196,6 +210,7 @@ def coupling(
         backend,
         0.0,
     )
+    settings = limited(settings, workspace_limit, deadline, progress)
     extra = (
         attn_mask,
         None,

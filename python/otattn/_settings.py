@@ -91,6 +91,18 @@ class Settings(NamedTuple):
     solver: str = "auto"
     backend: str | None = None
     dropout: float = 0.0
+    workspace_limit: int | None = None
+    # Of a call, not of its plan: seconds, and the word of a function that is told of progress.
+    deadline: float | None = None
+    progress: str | None = None
+
+    def of_plan(self) -> Settings:
+        """What a plan depends on."""
+        return (
+            self
+            if self.deadline is None and self.progress is None
+            else self._replace(deadline=None, progress=None)
+        )
 
 
 _BLANK = Settings()

@@ -11,6 +11,7 @@ import functools
 import os
 import struct
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -27,6 +28,7 @@ from ._errors import (
 )
 from ._leaks import warn, watch
 from ._library import library
+from ._progress import Watch, watch_named
 from ._regulariser import Failure, Regulariser, regulariser_named
 from ._settings import Settings
 from ._threads import thread_limit
@@ -39,6 +41,8 @@ IDLE_PLANS = 32
 IDLE_BYTES = 256 << 20
 
 _WORD = (1 << 64) - 1
+# More seconds from now than a deadline holds.
+_FAR = 9e8
 _ARRAY = struct.Struct("@Pi4x8q")
 _pack = _ARRAY.pack_into
 _DOUBLE = struct.Struct("@d")
@@ -74,9 +78,13 @@ _GRADIENT_FIELDS = {
 }
 
 
-@functools.lru_cache(maxsize=256)
 def _template(settings: Settings) -> tuple[c.Problem, c.Options]:
     """The structs of a call before any array, checked as far as words go."""
+    return _template_of_plan(settings.of_plan())
+
+
+@functools.lru_cache(maxsize=256)
+def _template_of_plan(settings: Settings) -> tuple[c.Problem, c.Options]:
     problem, options = c.Problem(), c.Options()
     problem.size, options.size = ctypes.sizeof(problem), ctypes.sizeof(options)
     regulariser = regulariser_named(settings.method)
@@ -120,6 +128,8 @@ def _template(settings: Settings) -> tuple[c.Problem, c.Options]:
         options.tolerance = settings.tolerance
     if settings.max_rounds is not None:
         options.max_rounds = settings.max_rounds
+    if settings.workspace_limit is not None:
+        options.workspace_limit = settings.workspace_limit
     options.prune |= int(settings.prune)
     options.strict = int(settings.strict)
     # A partial plan is what the certificate of NotConverged is judged from.
@@ -196,6 +206,7 @@ class Job:
         "operands",
         "options",
         "problem",
+        "progress",
         "regulariser",
         "settings",
         "sizes",
@@ -290,7 +301,10 @@ class Job:
             problem.dropout_seed, problem.dropout_offset = (x & _WORD for x in seed)
         self.problem, self.options = problem, options
         shapes = tuple(x[1:6] if isinstance(x, tuple) else x for x in operands[:-2])
-        self.key = (settings, gradients, options.threads, shapes)
+        self.progress: Watch | None = watch_named(settings.progress)
+        if self.progress is not None:
+            self.progress.put(options)
+        self.key = (settings.of_plan(), gradients, options.threads, shapes)
 
     def watch(self, mask: Operand) -> None:
         """Warns where the caller may take the rows for causal, and they are not; reads the mask."""
@@ -302,6 +316,8 @@ class Job:
         """Raises what a function of the caller's raised inside of the library."""
         if self.failure is not None:
             self.failure.reraise()
+        if self.progress is not None:
+            self.progress.reraise()
 
     def _put_terms(self, problem: c.Problem, terms: list[tuple[str, int, Operand]]) -> None:
         array = (c.Term * len(terms))()
@@ -344,7 +360,7 @@ def _positive(name: str, value: float) -> float:
 class Handle:
     """One ota_plan and the structs of its calls. Not for two threads at once."""
 
-    __slots__ = ("arrays", "bytes", "error", "key", "pointer", "reference", "result", "terms")
+    __slots__ = ("arrays", "bytes", "error", "key", "pointer", "reference", "result", "terms", "timed")
 
     def __init__(self, job: Job) -> None:
         job.watch(job.operands[3])
@@ -365,6 +381,17 @@ class Handle:
         self.result = c.Result()
         self.result.size = ctypes.sizeof(c.Result)
         self.arrays = c.Arrays()
+        self.timed = False
+
+    def begin(self, job: Job) -> None:
+        """Before a call of the library that may take long: its deadline, and what it is watched by."""
+        seconds = job.settings.deadline
+        if seconds is not None or self.timed:
+            self.timed = seconds is not None
+            end = 0 if seconds is None else time.monotonic_ns() + int(min(seconds, _FAR) * 1e9)
+            library.ota_plan_set_deadline(self.pointer, end)
+        if job.progress is not None:
+            job.progress.begin()
 
     def rebind(self, job: Job) -> None:
         job.watch(job.operands[3])
@@ -379,6 +406,7 @@ class Handle:
     def forward(self, job: Job, outputs: Mapping[str, View]) -> int:
         """Solves; the library's status."""
         self.bind_arrays(job, outputs)
+        self.begin(job)
         status: int = library.ota_forward(
             self.pointer, ctypes.byref(self.arrays), ctypes.byref(self.result), self.reference
         )
@@ -390,6 +418,7 @@ class Handle:
     ) -> None:
         """Gradients of the last forward. `given`: out_grad, coupling_grad; `wanted`: by operand."""
         gradients = self.gradients_of(job, given, wanted, solved)
+        self.begin(job)
         status = library.ota_backward(
             self.pointer,
             ctypes.byref(self.arrays),
@@ -420,6 +449,7 @@ class Handle:
         for name, view in outputs.items():
             _pack(record, _TANGENTS[name], *view)
         self._put(job, record, _TANGENTS, tangents)
+        self.begin(job)
         status = library.ota_jvp(
             self.pointer,
             ctypes.byref(self.arrays),
@@ -477,7 +507,11 @@ class _Pool:
                 self.bytes -= handle.bytes
         return handle
 
-    def give(self, handle: Handle) -> None:
+    def give(self, handle: Handle, job: Job) -> None:
+        if job.progress is not None:
+            # What the plan borrows ends with the call.
+            handle.free()
+            return
         spare = []
         with self.lock:
             if handle.key in self.idle or handle.bytes > IDLE_BYTES // 4:
@@ -512,7 +546,7 @@ if hasattr(os, "register_at_fork"):
 
 def acquire(job: Job) -> Handle:
     """A plan that fits the job: an idle one pointed at its arrays, or a new one."""
-    handle: Handle | None = pool.take(job.key)
+    handle = pool.take(job.key) if job.progress is None else None
     if handle is None:
         return Handle(job)
     try:
@@ -603,7 +637,7 @@ def solve(job: Job, outputs: Mapping[str, View], certify: bool = False) -> tuple
     try:
         return solve_on(handle, job, outputs, certify)
     finally:
-        pool.give(handle)
+        pool.give(handle, job)
 
 
 def solve_on(
@@ -655,7 +689,7 @@ def differentiate(
                 settle(job, handle, status)
         handle.backward(job, given, wanted, solved)
     finally:
-        pool.give(handle)
+        pool.give(handle, job)
 
 
 def differentiate_along(
@@ -669,4 +703,4 @@ def differentiate_along(
             settle(job, handle, status)
         handle.along(job, tangents, wanted)
     finally:
-        pool.give(handle)
+        pool.give(handle, job)

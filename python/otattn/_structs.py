@@ -1123,6 +1123,7 @@ CALLS = {
     "ota_plan_kernel": "sp",
     "ota_plan_threads": "ip",
     "ota_plan_rebind": "ippp",
+    "ota_plan_set_deadline": "npl deadline_ns",
     "ota_forward": "ipppp",
     "ota_decode": "ipplpp key_count",
     "ota_decode_capacity": "ippllp first last",

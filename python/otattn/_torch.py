@@ -20,6 +20,7 @@ from . import _structs as c
 from ._arrays import output_shape
 from ._aux import AuxOutput, Potentials, RowStats, outputs_of, request_of
 from ._certificate import Certificate, certificate_from_values
+from ._progress import watch_named
 from ._regulariser import regulariser_named
 from ._settings import DIFFERENTIABLE, EXTRA, OPERANDS, PLACES, Settings, settings_of, shown, text_of
 from ._shapes import Folded, fold, fold_heads, fold_pairs, fold_relative, fold_scores, fold_vector, shape_text
@@ -261,7 +262,8 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
     # Neither upstream gradients nor tangents of zeros, which are derivatives to compute.
     ctx.set_materialize_grads(False)
     # A graph may be all that still holds it.
-    ctx.regulariser = regulariser_named(settings_of(text).method)
+    settings = settings_of(text)
+    ctx.regulariser, ctx.progress = regulariser_named(settings.method), watch_named(settings.progress)
     ctx.mark_non_differentiable(
         *(x for name, x in zip(names, output, strict=True) if name not in ("out", "coupling", "receiver"))
     )
@@ -497,7 +499,8 @@ def _call(
     transformed = torch._C._are_functorch_transforms_active() or (not compiling and in_forward_mode())
     if transformed and "saved" not in names:
         names.append("saved")
-    text = text_of(settings) if compiling else _text(settings)
+    # A cache would hold the function that is told of progress.
+    text = text_of(settings) if compiling or settings.progress is not None else _text(settings)
     found = torch.ops.otattn.solve(*operands, text, ",".join(names))
     if request is None:
         return _back(first, found[0], lead)

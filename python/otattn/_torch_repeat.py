@@ -327,9 +327,12 @@ def operator_repeat(operands: list[Tensor | None], text: str, wanted: str) -> li
     if wanted not in ("out", "out,saved") or key is None or value is None:
         return None
     assert query is not None
+    settings = settings_of(text)
     if (
         any(x is not None for x in operands[4:])
-        or regulariser_named(settings_of(text).method)
+        or settings.deadline is not None
+        or settings.progress is not None
+        or regulariser_named(settings.method)
         or not (query.dim() == key.dim() == value.dim() == 4)
     ):
         return None
@@ -342,7 +345,7 @@ def operator_repeat(operands: list[Tensor | None], text: str, wanted: str) -> li
         from . import _torch
 
         views = [_torch._operand(x) for x in operands]
-        repeat = new_repeat(name, settings_of(text), views, given, wanted.split(","))
+        repeat = new_repeat(name, settings, views, given, wanted.split(","))
         if repeat is None:
             return None
     found = run(repeat, given)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import sys
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -131,7 +133,12 @@ def varlen_attention(
     if number("dropout_p", dropout_p) != 0.0 and dropout_seed is None:
         dropout_seed = _drawn_seed(query)
     outs, auxes = [], []
+    seconds = arguments.get("deadline")
+    end = None if seconds is None else time.monotonic() + number("deadline", seconds)
     for s in range(len(of_queries) - 1):
+        if end is not None and s:
+            # One deadline for all; the least number is past before the call begins.
+            arguments["deadline"] = max(end - time.monotonic(), sys.float_info.min)
         rows, columns = slice(*of_queries[s : s + 2]), slice(*of_keys[s : s + 2])
         found = attention(
             query[rows].swapaxes(0, 1),

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from . import _jax_callback, _jax_ffi, _jax_normalize
-from ._attention import prepare
+from ._attention import known_arguments, prepare
 from ._aux import EVERYTHING, NO_AUX, AuxOutput, AuxRequest, Potentials, RowStats, outputs_of, request_of
 from ._normalize import check_shape, recipe_of
 from ._regulariser import Regulariser
@@ -54,7 +54,8 @@ def attention(
         and the received mass have derivatives.
     method, **arguments
         As in `otattn.attention`. Arrays among them (bias, temperature, alpha, cap, strength, lower, upper,
-        masses, sink, slopes) may be traced and get gradients; everything else is static.
+        masses, sink, slopes) may be traced and get gradients; everything else is static. `deadline` and
+        `progress` are refused.
 
     Returns
     -------
@@ -202,6 +203,12 @@ def _parted(given: dict[str, Any], arguments: dict[str, Any]) -> tuple[dict[str,
     """Arrays and what may be traced by name, and the static rest. Plain numbers of a method are static."""
     arrays = {name: _array(name, x) for name, x in given.items() if x is not None or name != "attn_mask"}
     static: dict[str, Any] = {}
+    known_arguments("otattn.jax", arguments)
+    for name in ("deadline", "progress"):
+        if arguments.get(name) is not None:
+            raise ValueError(
+                f"{name} is given, which a program of JAX does not carry; call otattn.attention on arrays"
+            )
     for name, x in arguments.items():
         number = name in ("temperature", "strength", *NUMBERS) and not hasattr(x, "shape")
         if name not in _ARRAYS or number:

@@ -320,6 +320,10 @@ const char *ota_plan_solver(const ota_plan *plan) { return plan->solver->name; }
 const char *ota_plan_kernel(const ota_plan *plan) { return plan->course.level; }
 int ota_plan_threads(const ota_plan *plan) { return ota_pool_threads(plan->pool); }
 
+void ota_plan_set_deadline(ota_plan *plan, int64_t deadline_ns) {
+    plan->resolved.settings.deadline_ns = deadline_ns;
+}
+
 const char *ota_kernel_name(int index) { return ota_backend_row(0)->level(index); }
 
 const char *ota_backend_name(int index) {

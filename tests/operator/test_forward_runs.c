@@ -304,6 +304,26 @@ static void deadlines_end_endless_rounds(void **unused) {
     }
 }
 
+/* A deadline is a moment, a plan serves many calls. */
+static void plans_take_another_deadline(void **unused) {
+    (void)unused;
+    static drawn x;
+    const recipe w = plain("softmax/exact", OTA_F32);
+    draw(&x, &w);
+    x.options.deadline_ns = 1;
+    ota_plan *plan = NULL;
+    assert_int_equal(ota_plan_create(&plan, &x.problem, w.values_width, &x.options, &x.error),
+                     OTA_OK);
+    for (int k = 0; k < 2; k++) {
+        assert_int_equal(ota_forward(plan, &x.arrays, &x.result, &x.error), OTA_TIMEOUT);
+        ota_plan_set_deadline(plan, k == 0 ? 0 : ota_now_ns() + (int64_t)600 * 1000000000);
+        assert_int_equal(ota_forward(plan, &x.arrays, &x.result, &x.error), OTA_OK);
+        ota_plan_set_deadline(plan, 1);
+    }
+    ota_plan_free(plan);
+    put_away(&x);
+}
+
 typedef struct witness {
     int64_t calls, heads_done, heads, rounds;
     int cancel, inside;
@@ -508,6 +528,7 @@ int main(void) {
         cmocka_unit_test(long_softmax_stays_small),
         cmocka_unit_test(cancel_and_deadline_stop),
         cmocka_unit_test(deadlines_end_endless_rounds),
+        cmocka_unit_test(plans_take_another_deadline),
         cmocka_unit_test(progress_is_told),
         cmocka_unit_test(a_plan_works_in_a_forked_child),
         cmocka_unit_test(decoding_is_the_whole_sequence_in_steps),

@@ -1,0 +1,142 @@
+"""Limits of a call: its deadline, what it is told of its progress, and the memory of its plan."""
+
+from __future__ import annotations
+
+import gc
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import otattn
+import pytest
+import torch
+
+# Rounds for longer than anybody waits.
+ENDLESS = {"method": "softmax/exact", "rounds": 1 << 40}
+KINDS = [np.asarray, torch.tensor, lambda x: torch.tensor(x, requires_grad=True)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_deadlines_end_calls(kind: Callable[..., Any], rng: np.random.Generator) -> None:
+    x = kind(rng.standard_normal((1, 2, 40, 4)))
+    scores = x @ x.swapaxes(-1, -2)
+    plan = otattn.Plan(*3 * [np.asarray(x.detach() if torch.is_tensor(x) else x)], deadline=0.02, **ENDLESS)
+    for call in (
+        lambda: otattn.attention(x, x, x, deadline=0.02, **ENDLESS),
+        lambda: otattn.coupling(scores, deadline=0.02, **ENDLESS),
+        lambda: otattn.varlen_attention(
+            *3 * [x[0].swapaxes(0, 1)], [0, 20, 40], [0, 20, 40], deadline=0.02, **ENDLESS
+        ),
+        lambda: plan.forward(plan_of := np.zeros((1, 2, 40, 4)), plan_of, plan_of),
+    ):
+        for _ in range(2):
+            begin = time.monotonic()
+            with pytest.raises(TimeoutError, match="deadline"):
+                call()
+            assert time.monotonic() - begin < 2.0
+    # The same plans go on without, and with one that is far away.
+    for seconds in (None, 1e6, np.inf, 600):
+        found = otattn.attention(x, x, x, deadline=seconds, method="softmax/exact", rounds=3)
+        assert (found == otattn.attention(x, x, x, method="softmax/exact", rounds=3)).all()
+
+
+def test_a_plan_has_its_deadline_from_every_call_on(rng: np.random.Generator) -> None:
+    x = rng.standard_normal((1, 1, 8, 4))
+    plan = otattn.Plan(x, x, x, method="softmax/exact", gradients=True, deadline=0.2)
+    first = plan.forward(x, x, x)
+    time.sleep(0.25)
+    assert (plan.forward(x, x, x) == first).all()
+    assert plan.backward(out_grad=first)["query"].shape == x.shape
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_progress_is_told_and_ends_calls(kind: Callable[..., Any], rng: np.random.Generator) -> None:
+    x = kind(rng.standard_normal((1, 2, 40, 4)))
+    scores = x @ x.swapaxes(-1, -2)
+    seen: list[otattn.Progress] = []
+
+    def asked(progress: otattn.Progress) -> bool:
+        seen.append(progress)
+        return len(seen) < 3
+
+    def broken(progress: otattn.Progress) -> None:
+        raise KeyError(progress.heads)
+
+    out = otattn.attention(x, x, x, progress=seen.append, method="softmax/exact")
+    assert (out == otattn.attention(x, x, x, method="softmax/exact")).all()
+    assert seen[-1].heads == 2 and seen[-1].round > 0 and seen[-1].residual >= 0.0
+    for call in (
+        lambda progress: otattn.attention(x, x, x, progress=progress, **ENDLESS),
+        lambda progress: otattn.coupling(scores, progress=progress, **ENDLESS),
+    ):
+        seen.clear()
+        with pytest.raises(InterruptedError, match="cancelled"):
+            call(asked)
+        # None and True go on.
+        assert len(seen) == 3
+        with pytest.raises(KeyError, match="2"):
+            call(broken)
+    alive = weakref.ref(asked)
+    del asked
+    gc.collect()
+    assert alive() is None
+
+
+def test_progress_of_a_plan_and_of_what_no_function_is(rng: np.random.Generator) -> None:
+    x = rng.standard_normal((1, 1, 8, 4))
+    left = [3]
+
+    def asked(progress: otattn.Progress) -> bool:
+        left[0] -= 1
+        return left[0] > 0
+
+    plan = otattn.Plan(x, x, x, progress=asked, **ENDLESS)
+    for _ in range(2):
+        left[0] = 3
+        with pytest.raises(InterruptedError):
+            plan.forward(x, x, x)
+    for wrong, said in (
+        ({"progress": 3}, "progress is a int, wanted a function"),
+        ({"deadline": 0}, "deadline is 0.0, wanted more than 0 seconds"),
+        ({"deadline": "soon"}, "deadline is 'soon', wanted a number"),
+        ({"workspace_limit": 0}, "workspace_limit is 0, wanted 1 or more"),
+    ):
+        for call in (otattn.attention, otattn.Plan):
+            with pytest.raises((ValueError, TypeError), match=said):
+                call(x, x, x, **wrong)
+    compiled = torch.compile(
+        lambda y: otattn.attention(y, y, y, progress=print), fullgraph=True, backend="eager"
+    )
+    with pytest.raises(Exception, match="progress cannot be called from a compiled graph"):
+        compiled(torch.tensor(x))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_workspace_limit(kind: Callable[..., Any], rng: np.random.Generator) -> None:
+    x = kind(rng.standard_normal((1, 1, 64, 4)))
+    scores = x @ x.swapaxes(-1, -2)
+    right = otattn.attention(x, x, x, method="softmax/exact")
+    with pytest.raises(MemoryError, match="workspace_limit is 1000 bytes but the smallest plan here needs"):
+        otattn.attention(x, x, x, method="softmax/exact", workspace_limit=1000)
+    with pytest.raises(MemoryError, match="workspace_limit"):
+        otattn.coupling(scores, method="softmax/exact", workspace_limit=1000)
+    found = otattn.attention(x, x, x, method="softmax/exact", workspace_limit=1 << 30)
+    assert (found == right).all()
+    if torch.is_tensor(x) and x.requires_grad:
+        found.sum().backward()
+
+
+def test_limits_of_a_call_on_jax() -> None:
+    jnp = pytest.importorskip("jax.numpy")
+    import otattn.jax
+
+    x = jnp.ones((1, 1, 8, 4))
+    right = otattn.jax.attention(x, x, x, method="softmax/exact")
+    assert (otattn.jax.attention(x, x, x, method="softmax/exact", workspace_limit=1 << 30) == right).all()
+    with pytest.raises(Exception, match="workspace_limit is 1000 bytes"):
+        otattn.jax.attention(x, x, x, method="softmax/exact", workspace_limit=1000)
+    for name in ("deadline", "progress"):
+        with pytest.raises(ValueError, match=f"{name} is given, which a program of JAX does not carry"):
+            otattn.jax.attention(x, x, x, **{name: 1})
