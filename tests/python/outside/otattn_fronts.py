@@ -1,6 +1,6 @@
-"""A pytest plugin that puts otattn's fronts in the places of entmax's and POT's own functions.
+"""A pytest plugin that puts otattn's fronts in the places of another package's own functions.
 
-Loaded by name (-p otattn_fronts) with OTATTN_FRONTS=entmax or pot, before the other package's tests.
+Loaded by name (-p otattn_fronts) with OTATTN_FRONTS, a key of FRONTS, before the other package's tests.
 """
 
 from __future__ import annotations
@@ -41,6 +41,16 @@ POT = {
     "ot.bregman": ["sinkhorn", "sinkhorn2"],
 }
 
+SCIPY = {"scipy.optimize": ["linear_sum_assignment"]}
+LAP = {"lap": ["lapjv", "lapmod"]}
+# Whose tests: the module of otattn that stands in, and the names it stands in for.
+FRONTS = {
+    "entmax": ("otattn.activations", ENTMAX),
+    "pot": ("otattn.ot", POT),
+    "scipy": ("otattn", SCIPY),
+    "lap": ("otattn.lap", LAP),
+}
+
 
 # POT's tests skip some backends and arguments by marks that its repository defines and its archive lacks.
 def _skip_backend(name: str, reason: str = "") -> Any:
@@ -77,8 +87,9 @@ def pytest_configure(config: Any) -> None:
     del config
     vars(pytest).update(skip_backend=_skip_backend, skip_arg=_skip_argument)
     which = os.environ["OTATTN_FRONTS"]
-    ours = importlib.import_module("otattn.activations" if which == "entmax" else "otattn.ot")
-    for module, names in (ENTMAX if which == "entmax" else POT).items():
+    front, places = FRONTS[which]
+    ours = importlib.import_module(front)
+    for module, names in places.items():
         theirs = importlib.import_module(module)
         for name in names:
             setattr(theirs, name, getattr(ours, name))
