@@ -308,6 +308,7 @@ set(OTATTN_MODEL_LEVEL_SOURCES
 # The tokenizers of libotattn_model.
 set(OTATTN_TOKENIZER_SOURCES
     models/tokenizer/added.c
+    models/tokenizer/added_plan.c
     models/tokenizer/bpe.c
     models/tokenizer/buffer.c
     models/tokenizer/byte_alphabet.c
@@ -318,6 +319,7 @@ set(OTATTN_TOKENIZER_SOURCES
     models/tokenizer/pretokenize.c
     models/tokenizer/sentencepiece.c
     models/tokenizer/token_json.c
+    models/tokenizer/token_settings.c
     models/tokenizer/tokenizer.c
     models/tokenizer/tokenizer_create.c
     models/tokenizer/tokenizer_files.c

@@ -1,4 +1,4 @@
-/* What the fuzzers of tokenizers share. The input becomes one file of a small folder in memory; opening
+/* What the fuzzers of tokenizers share. The input becomes files of a small folder in memory; opening
  * it must return. A tokenizer that opens must encode and decode: its ids lie in the vocabulary, and what
  * decode promises is what it writes. */
 #ifndef OTATTN_FUZZ_TOKENIZER_H
@@ -24,6 +24,33 @@ static const char *fuzz_folder(char folder[128]) {
     snprintf(folder, 128, "/dev/shm/otattn-fuzz-tokenizer-%ld", (long)getpid());
     (void)mkdir(folder, 0700);
     return folder;
+}
+
+/* What may lie beside a vocabulary. */
+#define FUZZ_BESIDE                                                                                \
+    "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "config.json"
+
+/* One file for each part of the input, between which there is a NUL; of an empty part none but the first. */
+static void fuzz_put_parts(const char *folder, const char *const *names, size_t count,
+                           const uint8_t *bytes, size_t size) {
+    const uint8_t *end = bytes + size;
+    for (size_t k = 0; k < count; k++) {
+        const size_t left = (size_t)(end - bytes);
+        const uint8_t *stop = left == 0 ? NULL : memchr(bytes, 0, left);
+        const size_t part = stop == NULL ? left : (size_t)(stop - bytes);
+        if (part > 0 || k == 0) fuzz_put(folder, names[k], bytes, part);
+        if (stop == NULL) return;
+        bytes = stop + 1;
+    }
+}
+
+static void fuzz_remove(const char *folder, const char *const *names, size_t count) {
+    char path[192];
+    for (size_t k = 0; k < count; k++) {
+        snprintf(path, sizeof path, "%s/%s", folder, names[k]);
+        (void)unlink(path);
+    }
+    (void)rmdir(folder);
 }
 
 static void fuzz_use(const ota_tokenizer *tokenizer, const char *text, size_t size) {

@@ -32,7 +32,8 @@ extern "C" {
 typedef struct ota_tokenizer ota_tokenizer;
 
 /* Reads a folder or a file. Of a folder, the first of: tokenizer.json; vocab.json or encoder.json with
- * merges.txt or vocab.bpe; vocab.txt. A file is tokenizer.json under any name ending in .json, or a
+ * merges.txt or vocab.bpe; vocab.txt; and the settings beside it: tokenizer_config.json, special_tokens_map.json,
+ * added_tokens.json, and of config.json tokenizer_class and model_type. A key that is not known is refused. A file is tokenizer.json under any name ending in .json, or a
  * vocab.txt. *tokenizer is NULL on failure. Limits: 64 MiB a file, 2^20 pieces of at most 4 KiB with ids
  * 0, 1, 2 ... without a hole, 2^21 merges. [TOT-66] */
 OTA_API ota_status ota_tokenizer_open(ota_tokenizer **tokenizer, const char *path,

@@ -121,7 +121,8 @@ bool ota_added_next(const ota_added_set *set, const char *text, size_t size, siz
         const ota_added *token = longest_at(set, text + at, size - at);
         if (token == NULL) continue;
         size_t begin = at, end = at + token->text.size, next;
-        if (token->single_word && !stands_alone(text, size, begin, end)) {
+        if ((token->special && set->splits_special) ||
+            (token->single_word && !stands_alone(text, size, begin, end))) {
             at = end - 1;
             continue;
         }

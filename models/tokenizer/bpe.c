@@ -25,9 +25,9 @@ ota_status ota_bpe_merge(const ota_vocabulary *vocabulary, ota_token_merge_list 
                               OTA_TOKEN_PIECE_MOST);
     memcpy(both, left.data, left.size);
     memcpy(both + left.size, right.data, right.size);
-    const int32_t a = ota_vocabulary_find(vocabulary, left.data, left.size),
-                  b = ota_vocabulary_find(vocabulary, right.data, right.size),
-                  product = ota_vocabulary_find(vocabulary, both, left.size + right.size);
+    const int32_t a = ota_vocabulary_find_model(vocabulary, left.data, left.size),
+                  b = ota_vocabulary_find_model(vocabulary, right.data, right.size),
+                  product = ota_vocabulary_find_model(vocabulary, both, left.size + right.size);
     if (a < 0 || b < 0 || product < 0) {
         const ota_text missing = a < 0   ? left
                                  : b < 0 ? right
@@ -92,7 +92,9 @@ static bool build_raw(ota_bpe *bpe, const ota_vocabulary *vocabulary) {
     const size_t count = (size_t)vocabulary->count;
     raw->bytes = malloc((size_t)vocabulary->begin[count] + 1);
     raw->begin = malloc((count + 1) * sizeof *raw->begin);
-    if (raw->bytes == NULL || raw->begin == NULL) return false;
+    raw->outside = malloc(count + 1);
+    if (raw->bytes == NULL || raw->begin == NULL || raw->outside == NULL) return false;
+    memcpy(raw->outside, vocabulary->outside, count);
     raw->count = vocabulary->count;
     raw->longest = vocabulary->longest;
     raw->begin[0] = 0;
@@ -121,7 +123,8 @@ ota_status ota_bpe_build(ota_bpe *bpe, const ota_vocabulary *vocabulary,
     for (unsigned byte = 0; byte < 256 && !bpe->characters; byte++) {
         utf8proc_uint8_t letter[4];
         const utf8proc_ssize_t size = utf8proc_encode_char(ota_token_byte_character(byte), letter);
-        bpe->byte_ids[byte] = ota_vocabulary_find(vocabulary, (const char *)letter, (size_t)size);
+        bpe->byte_ids[byte] =
+            ota_vocabulary_find_model(vocabulary, (const char *)letter, (size_t)size);
     }
     return OTA_OK;
 }
@@ -266,7 +269,7 @@ ota_status ota_bpe_word(ota_token_encoder *encoder, const char *text, size_t siz
     const ota_tokenizer *tokenizer = encoder->tokenizer;
     const ota_bpe *bpe = &tokenizer->bpe;
     if (bpe->whole_word) {
-        const int32_t id = ota_vocabulary_find(&bpe->raw, text, size);
+        const int32_t id = ota_vocabulary_find_model(&bpe->raw, text, size);
         if (id >= 0) {
             ota_token_put(encoder, id);
             return OTA_OK;

@@ -52,8 +52,15 @@ ota_status ota_token_read_vocabulary(ota_token_json json, ota_token_list *list);
 typedef struct ota_token_member {
     const char *path;
     int64_t offset;
+    const ota_token_settings *settings; /* that lie over the file */
+    const char *prefix;                 /* of WordPiece's pieces that continue a word */
     ota_error *error;
 } ota_token_member;
+
+/* Refuses a key of `tree` that is not one of `keys`, "name:kind name:kind" with the kinds b true or false,
+ * s text, n integer, a list, o object, x any; null is as good as no key. `what` is named. */
+ota_status ota_token_keys(const json_t *tree, const char *keys, const ota_token_member *member,
+                          const char *what);
 
 ota_status ota_token_normalizer(ota_tokenizer *tokenizer, const json_t *tree,
                                 const ota_token_member *member, int depth);

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "tokenizer_parts.h"
+#include "token_settings.h"
 
 /* ---- building blocks of the readers ---- */
 
@@ -59,9 +59,7 @@ bool ota_tokenizer_bert_normal(ota_tokenizer *tokenizer, bool clean, bool chines
     return true;
 }
 
-ota_status ota_tokenizer_bert(ota_tokenizer *tokenizer, bool keep_case, ota_error *error) {
-    /* The first steps, for which there is room. */
-    (void)ota_tokenizer_bert_normal(tokenizer, true, true, !keep_case, !keep_case);
+ota_status ota_tokenizer_bert_words(ota_tokenizer *tokenizer, ota_error *error) {
     const ota_status status =
         ota_tokenizer_cut(tokenizer, OTA_CUT_REMOVED, false, ota_cut_space, error);
     if (status != OTA_OK) return status;
@@ -106,48 +104,47 @@ static bool have(const char *folder, const char *name, char *path) {
     return length > 0 && length < PATH_MOST && access(path, F_OK) == 0;
 }
 
-static ota_status open_json(ota_tokenizer *tokenizer, const char *path, ota_error *error) {
+static ota_status open_json(ota_tokenizer *tokenizer, const char *path,
+                            ota_token_settings *settings, ota_error *error) {
     ota_token_file file;
     ota_status status = ota_token_file_read(path, &file, error);
-    if (status == OTA_OK) status = ota_tokenizer_read_json(tokenizer, &file, error);
+    if (status == OTA_OK) status = ota_tokenizer_read_json(tokenizer, &file, settings, error);
     ota_token_file_free(&file);
     return status;
 }
 
 static ota_status open_lists(ota_tokenizer *tokenizer, const char *vocabulary_path,
-                             const char *merges_path, ota_error *error) {
+                             const char *merges_path, ota_token_settings *settings,
+                             ota_error *error) {
     ota_token_file vocabulary = {0}, merges = {0};
     ota_status status = ota_token_file_read(vocabulary_path, &vocabulary, error);
     if (status == OTA_OK) status = ota_token_file_read(merges_path, &merges, error);
-    if (status == OTA_OK) status = ota_tokenizer_read_lists(tokenizer, &vocabulary, &merges, error);
+    if (status == OTA_OK)
+        status = ota_tokenizer_read_lists(tokenizer, &vocabulary, &merges, settings, error);
     ota_token_file_free(&vocabulary);
     ota_token_file_free(&merges);
     return status;
 }
 
-static ota_status open_lines(ota_tokenizer *tokenizer, const char *path, bool keep_case,
-                             ota_error *error) {
+static ota_status open_lines(ota_tokenizer *tokenizer, const char *path,
+                             ota_token_settings *settings, ota_error *error) {
     ota_token_file file;
     ota_status status = ota_token_file_read(path, &file, error);
-    if (status == OTA_OK) status = ota_tokenizer_read_lines(tokenizer, &file, keep_case, error);
+    if (status == OTA_OK) status = ota_tokenizer_read_lines(tokenizer, &file, settings, error);
     ota_token_file_free(&file);
     return status;
 }
 
-static ota_status open_folder(ota_tokenizer *tokenizer, const char *folder, ota_error *error) {
+static ota_status open_folder(ota_tokenizer *tokenizer, const char *folder,
+                              ota_token_settings *settings, ota_error *error) {
     char path[PATH_MOST], other[PATH_MOST];
-    if (have(folder, "tokenizer.json", path)) return open_json(tokenizer, path, error);
+    const ota_status status = ota_token_settings_read(settings, folder, error);
+    if (status != OTA_OK) return status;
+    if (have(folder, "tokenizer.json", path)) return open_json(tokenizer, path, settings, error);
     if ((have(folder, "vocab.json", path) || have(folder, "encoder.json", path)) &&
         (have(folder, "merges.txt", other) || have(folder, "vocab.bpe", other)))
-        return open_lists(tokenizer, path, other, error);
-    if (have(folder, "vocab.txt", path)) {
-        bool keep_case = false;
-        if (have(folder, "tokenizer_config.json", other)) {
-            const ota_status status = ota_tokenizer_read_case(other, &keep_case, error);
-            if (status != OTA_OK) return status;
-        }
-        return open_lines(tokenizer, path, keep_case, error);
-    }
+        return open_lists(tokenizer, path, other, settings, error);
+    if (have(folder, "vocab.txt", path)) return open_lines(tokenizer, path, settings, error);
     return ota_token_fail(error, OTA_EIO, folder, -1,
                           "holds no tokenizer: tokenizer.json, vocab.json (encoder.json) with "
                           "merges.txt (vocab.bpe), or vocab.txt");
@@ -165,9 +162,13 @@ ota_status ota_tokenizer_open(ota_tokenizer **tokenizer, const char *path, ota_e
     ota_tokenizer *made = calloc(1, sizeof *made);
     if (made == NULL) return ota_token_no_memory(error);
     made->unknown = -1;
-    ota_status status = folder ? open_folder(made, path, error)
-                        : json ? open_json(made, path, error)
-                               : open_lines(made, path, false, error);
+    /* A file stands alone: what lies beside it says nothing. */
+    ota_token_settings settings;
+    ota_token_settings_start(&settings, error);
+    ota_status status = folder ? open_folder(made, path, &settings, error)
+                        : json ? open_json(made, path, &settings, error)
+                               : open_lines(made, path, &settings, error);
+    ota_token_settings_free(&settings);
     if (status == OTA_OK) status = ota_tokenizer_finish(made, error);
     if (status != OTA_OK) {
         ota_tokenizer_free(made);

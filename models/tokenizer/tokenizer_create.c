@@ -115,7 +115,10 @@ static ota_status make_wordpiece(ota_tokenizer *tokenizer, const ota_tokenizer_p
     tokenizer->wordpiece = (ota_wordpiece){.prefix = "##", .prefix_size = 2, .longest_word = 100};
     const ota_status status = add_frame(tokenizer, unknown, &found, source, error);
     tokenizer->unknown = found.ids[0];
-    return status == OTA_OK ? ota_tokenizer_bert(tokenizer, parts->keep_case != 0, error) : status;
+    const bool lower = parts->keep_case == 0;
+    if (status != OTA_OK || !ota_tokenizer_bert_normal(tokenizer, true, true, lower, lower))
+        return status;
+    return ota_tokenizer_bert_words(tokenizer, error);
 }
 
 static ota_status make(ota_tokenizer *tokenizer, const ota_tokenizer_parts *parts,

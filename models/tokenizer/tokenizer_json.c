@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "token_json.h"
+#include "token_settings.h"
 
 enum { ADDED, NORMALIZER, PRE_TOKENIZER, POST_PROCESSOR, DECODER, MODEL, TOP_MEMBERS };
 static const char *const top_names[TOP_MEMBERS] = {"added_tokens",   "normalizer", "pre_tokenizer",
@@ -21,8 +22,8 @@ typedef struct reading {
     json_t *others, *settings; /* the small members of the file and of its model */
     ota_token_list list;
     ota_token_merge_list merges;
-    ota_added *added;
-    size_t added_count, added_room;
+    ota_token_settings *beside; /* what lies beside the file */
+    ota_added_list added;
     bool byte_level;
 } reading;
 
@@ -103,6 +104,11 @@ static bool truth(const json_t *object, const char *key) {
 static ota_status read_added(reading *r, const json_t *tree, int64_t place, const int32_t *places) {
     ota_token_list *list = &r->list;
     const json_t *id = json_object_get(tree, "id"), *content = json_object_get(tree, "content");
+    const ota_token_member member = {.path = list->path, .offset = place, .error = r->json.error};
+    const ota_status known = ota_token_keys(
+        tree, "id:x content:x single_word:b lstrip:b rstrip:b normalized:b special:b", &member,
+        "an added token");
+    if (known != OTA_OK) return known;
     if (!json_is_integer(id) || !json_is_string(content) || json_string_length(content) == 0)
         return ota_token_fail(r->json.error, OTA_EFORMAT, list->path, place,
                               "an added token must have an integer id and a content that is not "
@@ -122,19 +128,20 @@ static ota_status read_added(reading *r, const json_t *tree, int64_t place, cons
         status = ota_token_no_memory(r->json.error);
     } else {
         status = ota_token_list_add(list, begin, value, place, r->json.error);
+        list->outside++;
     }
-    void *added = r->added;
+    void *added = r->added.tokens;
     if (status == OTA_OK &&
-        !ota_token_grow(&added, &r->added_room, r->added_count + 1, sizeof *r->added))
+        !ota_token_grow(&added, &r->added.room, r->added.count + 1, sizeof *r->added.tokens))
         status = ota_token_no_memory(r->json.error);
-    r->added = added;
+    r->added.tokens = added;
     if (status != OTA_OK) return status;
-    r->added[r->added_count++] = (ota_added){.id = (int32_t)value,
-                                             .single_word = truth(tree, "single_word"),
-                                             .strip_left = truth(tree, "lstrip"),
-                                             .strip_right = truth(tree, "rstrip"),
-                                             .normalized = truth(tree, "normalized"),
-                                             .special = truth(tree, "special")};
+    r->added.tokens[r->added.count++] = (ota_added){.id = (int32_t)value,
+                                                    .single_word = truth(tree, "single_word"),
+                                                    .strip_left = truth(tree, "lstrip"),
+                                                    .strip_right = truth(tree, "rstrip"),
+                                                    .normalized = truth(tree, "normalized"),
+                                                    .special = truth(tree, "special")};
     return OTA_OK;
 }
 
@@ -234,7 +241,8 @@ static ota_status read_unknown(reading *r, const char *standard) {
     const json_t *unknown = json_object_get(r->settings, "unk_token");
     const char *text = json_is_string(unknown) ? json_string_value(unknown) : standard;
     if (text == NULL) return OTA_OK;
-    r->tokenizer->unknown = ota_vocabulary_find(&r->tokenizer->vocabulary, text, strlen(text));
+    r->tokenizer->unknown =
+        ota_vocabulary_find_model(&r->tokenizer->vocabulary, text, strlen(text));
     if (r->tokenizer->unknown >= 0) return OTA_OK;
     return ota_token_fail(r->json.error, OTA_EFORMAT, r->list.path,
                           ota_token_json_place(&r->json, r->top[MODEL]),
@@ -245,6 +253,10 @@ static ota_status read_unknown(reading *r, const char *standard) {
 static ota_status refuse_settings(const reading *r) {
     static const char *const texts[] = {"continuing_subword_prefix", "end_of_word_suffix"};
     const char *found = truth(r->settings, "byte_fallback") ? "byte_fallback" : NULL;
+    if (json_number_value(json_object_get(r->settings, "dropout")) != 0)
+        return ota_token_fail(r->json.error, OTA_UNSUPPORTED, r->list.path,
+                              ota_token_json_place(&r->json, r->top[MODEL]),
+                              "dropout of merges is drawn by chance and not run; set it to null");
     for (size_t k = 0; k < sizeof texts / sizeof *texts; k++) {
         const json_t *text = json_object_get(r->settings, texts[k]);
         if (json_is_string(text) && json_string_length(text) > 0) found = texts[k];
@@ -255,6 +267,13 @@ static ota_status refuse_settings(const reading *r) {
                           found);
 }
 
+static ota_status check_settings(const reading *r, const char *keys, const char *what) {
+    const ota_token_member member = {.path = r->list.path,
+                                     .offset = ota_token_json_place(&r->json, r->top[MODEL]),
+                                     .error = r->json.error};
+    return ota_token_keys(r->settings, keys, &member, what);
+}
+
 static ota_status read_bpe(reading *r) {
     ota_tokenizer *tokenizer = r->tokenizer;
     tokenizer->model = OTA_TOKEN_BPE;
@@ -262,7 +281,12 @@ static ota_status read_bpe(reading *r) {
         return ota_token_fail(r->json.error, OTA_UNSUPPORTED, r->list.path,
                               ota_token_json_place(&r->json, r->top[MODEL]),
                               "BPE is read on bytes only: the pre_tokenizer must end in ByteLevel");
-    ota_status status = refuse_settings(r);
+    ota_status status = check_settings(r,
+                                       "type:s unk_token:s fuse_unk:b ignore_merges:b "
+                                       "byte_fallback:b dropout:x continuing_subword_prefix:s "
+                                       "end_of_word_suffix:s",
+                                       "a BPE model");
+    if (status == OTA_OK) status = refuse_settings(r);
     if (status == OTA_OK) status = read_unknown(r, NULL);
     if (status == OTA_OK) status = read_merges(r);
     if (status != OTA_OK) return status;
@@ -273,6 +297,11 @@ static ota_status read_bpe(reading *r) {
 
 static ota_status read_wordpiece(reading *r) {
     ota_wordpiece *wordpiece = &r->tokenizer->wordpiece;
+    const ota_status status = check_settings(r,
+                                             "type:s unk_token:s continuing_subword_prefix:s "
+                                             "max_input_chars_per_word:n",
+                                             "a WordPiece model");
+    if (status != OTA_OK) return status;
     r->tokenizer->model = OTA_TOKEN_WORDPIECE;
     const json_t *prefix = json_object_get(r->settings, "continuing_subword_prefix"),
                  *most = json_object_get(r->settings, "max_input_chars_per_word");
@@ -285,19 +314,43 @@ static ota_status read_wordpiece(reading *r) {
                               "continuing_subword_prefix must be below 32 bytes and "
                               "max_input_chars_per_word above 0");
     memcpy(wordpiece->prefix, text, wordpiece->prefix_size);
-    return read_unknown(r, "[UNK]");
+    if (r->beside->class != OTA_CLASS_BERT) return read_unknown(r, "[UNK]");
+    if (strcmp(text, "##") != 0 || wordpiece->longest_word != 100)
+        return ota_token_fail(
+            r->json.error, OTA_UNSUPPORTED, r->list.path,
+            ota_token_json_place(&r->json, r->top[MODEL]),
+            "BertTokenizer, which the files beside it name, has the prefix ## and "
+            "words of at most 100 characters");
+    r->tokenizer->before.count = r->tokenizer->after.count = 0;
+    return ota_tokenizer_bert_roles(r->tokenizer, r->beside, r->list.path, r->json.error);
 }
 
 /* ---- all of it ---- */
 
+/* BERT's class has a normalizer and a pre_tokenizer, also where the file has none. */
+static ota_status without_step(const reading *r, int step) {
+    if (r->beside->class != OTA_CLASS_BERT) return OTA_OK;
+    return ota_token_fail(r->json.error, OTA_UNSUPPORTED, r->list.path, -1,
+                          "has no %s, and BertTokenizer, which the files beside it name, has one",
+                          top_names[step]);
+}
+
 static ota_status read_small(reading *r) {
     ota_status status = OTA_OK;
     for (int k = NORMALIZER; k <= DECODER && status == OTA_OK; k++) {
-        if (r->top[k].data == NULL) continue;
-        const ota_token_member member = {r->list.path, ota_token_json_place(&r->json, r->top[k]),
-                                         r->json.error};
+        const char *prefix =
+            json_string_value(json_object_get(r->settings, "continuing_subword_prefix"));
+        ota_token_member member = {.path = r->list.path,
+                                   .settings = r->beside,
+                                   .prefix = prefix == NULL ? "##" : prefix,
+                                   .error = r->json.error};
         json_t *tree = NULL;
+        if (r->top[k].data == NULL && k <= PRE_TOKENIZER) status = without_step(r, k);
+        if (r->top[k].data == NULL) continue;
+        member.offset = ota_token_json_place(&r->json, r->top[k]);
         status = ota_token_json_tree(&r->json, r->top[k], &tree);
+        if (status == OTA_OK && json_is_null(tree) && k <= PRE_TOKENIZER)
+            status = without_step(r, k);
         if (status == OTA_OK && !json_is_null(tree)) {
             if (k == NORMALIZER) status = ota_token_normalizer(r->tokenizer, tree, &member, 0);
             if (k == PRE_TOKENIZER)
@@ -311,9 +364,14 @@ static ota_status read_small(reading *r) {
     return status;
 }
 
-static ota_status read_model(reading *r) {
+static const char *type_of_model(const reading *r) {
     const char *type = json_string_value(json_object_get(r->settings, "type"));
-    if (type == NULL) type = r->model[MERGES].data != NULL ? "BPE" : "WordPiece";
+    if (type != NULL) return type;
+    return r->model[MERGES].data != NULL ? "BPE" : "WordPiece";
+}
+
+static ota_status read_model(reading *r) {
+    const char *type = type_of_model(r);
     if (strcmp(type, "BPE") == 0) return read_bpe(r);
     if (strcmp(type, "WordPiece") == 0) return read_wordpiece(r);
     return ota_token_fail(r->json.error, OTA_UNSUPPORTED, r->list.path,
@@ -321,24 +379,45 @@ static ota_status read_model(reading *r) {
                           "the model \"%.40s\" is not one of BPE and WordPiece", type);
 }
 
+/* Texts are neither cut off nor filled up here. The class that is named must have the model of the file. */
+static ota_status check_top(const reading *r) {
+    const ota_token_member member = {.path = r->list.path, .offset = -1, .error = r->json.error};
+    const ota_status status =
+        ota_token_keys(r->others, "version:s truncation:o padding:o", &member, "the file");
+    const ota_token_settings *beside = r->beside;
+    const char *model = type_of_model(r);
+    if (status != OTA_OK || beside->class_model == NULL || strcmp(model, beside->class_model) == 0)
+        return status;
+    return ota_token_settings_fail(beside, beside->class_file, OTA_UNSUPPORTED,
+                                   "%s \"%.60s\" is not one for the model \"%.40s\" that "
+                                   "tokenizer.json holds",
+                                   beside->class_key, beside->class_name, model);
+}
+
 ota_status ota_tokenizer_read_json(ota_tokenizer *tokenizer, const ota_token_file *file,
-                                   ota_error *error) {
+                                   ota_token_settings *settings, ota_error *error) {
     reading r = {.tokenizer = tokenizer,
+                 .beside = settings,
                  .json = {.file = file, .end = file->size, .error = error},
                  .others = json_object(),
                  .settings = json_object(),
                  .list = {.path = file->path}};
     ota_status status =
         r.others == NULL || r.settings == NULL ? ota_token_no_memory(error) : find_members(&r);
+    if (status == OTA_OK) status = check_top(&r);
+    if (status == OTA_OK) status = ota_token_plan(settings);
     if (status == OTA_OK) status = read_pieces(&r);
+    if (status == OTA_OK) status = ota_token_settle(settings, tokenizer, &r.added);
     if (status == OTA_OK) status = read_small(&r);
     if (status == OTA_OK) status = read_model(&r);
-    for (size_t k = 0; k < r.added_count && status == OTA_OK; k++)
-        status = ota_tokenizer_add(tokenizer, r.added[k], error);
+    for (size_t k = 0; k < r.added.count && status == OTA_OK; k++)
+        status = ota_tokenizer_add(tokenizer, r.added.tokens[k], error);
+    tokenizer->raw_added.splits_special = tokenizer->normal_added.splits_special =
+        ota_token_switch_on(settings, OTA_SWITCH_SPLIT, false);
     json_decref(r.others);
     json_decref(r.settings);
     ota_token_list_free(&r.list);
     free(r.merges.merges);
-    free(r.added);
+    free(r.added.tokens);
     return status;
 }

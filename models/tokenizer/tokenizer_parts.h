@@ -53,6 +53,8 @@ size_t ota_token_malformed(const char *text, size_t size);
 /* The same for the largest malformed part that counts as one U+FFFD. */
 size_t ota_token_malformed_part(const char *text, size_t size);
 bool ota_token_is_space(int32_t character);
+/* Bytes of valid UTF-8 without the white space at its end. */
+size_t ota_token_trimmed(const char *text, size_t size);
 bool ota_token_is_word(int32_t character);
 
 /* ---- growing bytes (buffer.c) ---- */
@@ -81,6 +83,7 @@ typedef struct ota_token_list {
     ota_token_buffer text;
     ota_token_entry *entries;
     size_t count, room;
+    size_t outside; /* the last entries, which are added tokens and no pieces of the model */
     const char *path;
 } ota_token_list;
 
@@ -95,12 +98,18 @@ typedef struct ota_vocabulary {
     int32_t count;
     int32_t *slots; /* [mask + 1] ids by hash, -1 empty; NULL: no index */
     uint64_t mask;
-    size_t longest; /* bytes of the longest piece */
+    size_t longest;   /* bytes of the longest piece */
+    uint8_t *outside; /* [room] 1: an added token, which the model does not know */
+    size_t room;      /* pieces that begin and outside have room for */
 } ota_vocabulary;
 
 /* Packs the entries by id, which must be 0 ... count - 1 without a hole, texts unique. */
 ota_status ota_vocabulary_build(ota_vocabulary *vocabulary, const ota_token_list *list,
                                 ota_error *error);
+/* One more piece, which only added tokens name; its text is new. False without memory. */
+bool ota_vocabulary_append(ota_vocabulary *vocabulary, const char *text, size_t size);
+/* The piece of the model that is spelled so, -1. */
+int32_t ota_vocabulary_find_model(const ota_vocabulary *vocabulary, const char *text, size_t size);
 /* An index over pieces that may repeat: the first wins. */
 bool ota_vocabulary_index(ota_vocabulary *vocabulary);
 void ota_vocabulary_free(ota_vocabulary *vocabulary);
@@ -196,7 +205,8 @@ typedef struct ota_added_set {
     ota_token_buffer text;
     ota_added *tokens;
     size_t count, room;
-    bool begins[256]; /* bytes that some token begins with */
+    bool begins[256];    /* bytes that some token begins with */
+    bool splits_special; /* special tokens are looked for like others and then read as plain text */
 } ota_added_set;
 
 typedef struct ota_added_match {
@@ -291,24 +301,23 @@ ota_status ota_tokenizer_add(ota_tokenizer *tokenizer, ota_added token, ota_erro
 ota_status ota_tokenizer_cut(ota_tokenizer *tokenizer, ota_cut_rule rule, bool invert,
                              const char *pattern, ota_error *error);
 bool ota_tokenizer_normal(ota_tokenizer *tokenizer, ota_normal_kind kind);
-/* The steps of BERT: clean, CJK, lower case and accents unless keep_*, blanks and punctuation. */
 /* BERT's steps that are wanted, in their order; false where there is no room. */
 bool ota_tokenizer_bert_normal(ota_tokenizer *tokenizer, bool clean, bool chinese, bool accents,
                                bool lower);
-ota_status ota_tokenizer_bert(ota_tokenizer *tokenizer, bool keep_case, ota_error *error);
+/* BERT's words: blanks go, each punctuation character is one. */
+ota_status ota_tokenizer_bert_words(ota_tokenizer *tokenizer, ota_error *error);
 /* After the last change: sorts, and makes the table of kinds. */
 ota_status ota_tokenizer_finish(ota_tokenizer *tokenizer, ota_error *error);
 
+/* What stands beside the file, token_settings.h; all zero where it stands alone. */
+typedef struct ota_token_settings ota_token_settings;
 ota_status ota_tokenizer_read_json(ota_tokenizer *tokenizer, const ota_token_file *file,
-                                   ota_error *error);
+                                   ota_token_settings *settings, ota_error *error);
 ota_status ota_tokenizer_read_lists(ota_tokenizer *tokenizer, const ota_token_file *vocabulary,
-                                    const ota_token_file *merges, ota_error *error);
-/* [UNK], [CLS] in front, [SEP] behind, and the other special pieces of BERT, where they are. */
-ota_status ota_tokenizer_bert_frame(ota_tokenizer *tokenizer, ota_error *error);
-/* do_lower_case of tokenizer_config.json. */
-ota_status ota_tokenizer_read_case(const char *path, bool *keep_case, ota_error *error);
+                                    const ota_token_file *merges, ota_token_settings *settings,
+                                    ota_error *error);
 ota_status ota_tokenizer_read_lines(ota_tokenizer *tokenizer, const ota_token_file *file,
-                                    bool keep_case, ota_error *error);
+                                    ota_token_settings *settings, ota_error *error);
 
 /* ---- encoding ---- */
 

@@ -64,6 +64,19 @@ bool ota_token_is_space(int32_t character) {
            character == 0x2029 || character == 0x202F || character == 0x205F || character == 0x3000;
 }
 
+size_t ota_token_trimmed(const char *text, size_t size) {
+    while (size > 0) {
+        size_t begin = size - 1;
+        while (begin > 0 && ((unsigned char)text[begin] & 0xC0) == 0x80) begin--;
+        utf8proc_int32_t character = -1;
+        (void)utf8proc_iterate((const utf8proc_uint8_t *)text + begin,
+                               (utf8proc_ssize_t)(size - begin), &character);
+        if (!ota_token_is_space(character)) break;
+        size = begin;
+    }
+    return size;
+}
+
 bool ota_token_is_word(int32_t character) {
     switch (utf8proc_category(character)) {
     case UTF8PROC_CATEGORY_LU:

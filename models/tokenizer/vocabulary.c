@@ -80,10 +80,12 @@ ota_status ota_vocabulary_build(ota_vocabulary *vocabulary, const ota_token_list
     int32_t *places = malloc((list->count + 1) * sizeof *places);
     vocabulary->bytes = malloc(list->text.used + 1);
     vocabulary->begin = malloc((list->count + 1) * sizeof *vocabulary->begin);
+    vocabulary->outside = calloc(list->count + 1, 1);
     vocabulary->count = (int32_t)list->count;
+    vocabulary->room = list->count;
     ota_status status = OTA_OK;
     if (places == NULL || vocabulary->bytes == NULL || vocabulary->begin == NULL ||
-        !make_slots(vocabulary))
+        vocabulary->outside == NULL || !make_slots(vocabulary))
         status = ota_token_no_memory(error);
     if (status == OTA_OK) status = order_by_id(list, places, error);
     /* No piece sets it where there is none. */
@@ -95,6 +97,7 @@ ota_status ota_vocabulary_build(ota_vocabulary *vocabulary, const ota_token_list
         vocabulary->begin[id] = (uint32_t)used;
         used += entry->size;
         vocabulary->begin[id + 1] = (uint32_t)used;
+        vocabulary->outside[id] = (size_t)places[id] >= list->count - list->outside;
         if (entry->size > vocabulary->longest) vocabulary->longest = entry->size;
         const uint64_t slot = slot_of(vocabulary, list->text.bytes + entry->begin, entry->size);
         if (vocabulary->slots[slot] >= 0)
@@ -105,6 +108,38 @@ ota_status ota_vocabulary_build(ota_vocabulary *vocabulary, const ota_token_list
     }
     free(places);
     return status;
+}
+
+static bool make_room(ota_vocabulary *vocabulary) {
+    const size_t room = vocabulary->room < 64 ? 128 : 2 * vocabulary->room;
+    uint32_t *begin = realloc(vocabulary->begin, (room + 1) * sizeof *begin);
+    if (begin == NULL) return false;
+    vocabulary->begin = begin;
+    uint8_t *outside = realloc(vocabulary->outside, room + 1);
+    if (outside == NULL) return false;
+    vocabulary->outside = outside;
+    vocabulary->room = room;
+    return true;
+}
+
+bool ota_vocabulary_append(ota_vocabulary *vocabulary, const char *text, size_t size) {
+    const size_t count = (size_t)vocabulary->count, used = vocabulary->begin[count];
+    if (used + size > UINT32_MAX) return false;
+    if (count == vocabulary->room && !make_room(vocabulary)) return false;
+    char *bytes = realloc(vocabulary->bytes, used + size + 1);
+    if (bytes == NULL) return false;
+    vocabulary->bytes = bytes;
+    memcpy(bytes + used, text, size);
+    vocabulary->begin[count + 1] = (uint32_t)(used + size);
+    vocabulary->outside[count] = 1;
+    vocabulary->count++;
+    if (size > vocabulary->longest) vocabulary->longest = size;
+    if (2 * (uint64_t)vocabulary->count > vocabulary->mask + 1) {
+        free(vocabulary->slots);
+        return ota_vocabulary_index(vocabulary);
+    }
+    vocabulary->slots[slot_of(vocabulary, text, size)] = (int32_t)count;
+    return true;
 }
 
 bool ota_vocabulary_index(ota_vocabulary *vocabulary) {
@@ -121,10 +156,16 @@ void ota_vocabulary_free(ota_vocabulary *vocabulary) {
     free(vocabulary->bytes);
     free(vocabulary->begin);
     free(vocabulary->slots);
+    free(vocabulary->outside);
 }
 
 int32_t ota_vocabulary_find(const ota_vocabulary *vocabulary, const char *text, size_t size) {
     return vocabulary->slots == NULL ? -1 : vocabulary->slots[slot_of(vocabulary, text, size)];
+}
+
+int32_t ota_vocabulary_find_model(const ota_vocabulary *vocabulary, const char *text, size_t size) {
+    const int32_t id = ota_vocabulary_find(vocabulary, text, size);
+    return id >= 0 && vocabulary->outside != NULL && vocabulary->outside[id] ? -1 : id;
 }
 
 ota_text ota_vocabulary_text(const ota_vocabulary *vocabulary, int32_t id) {

@@ -21,7 +21,8 @@ static int32_t longest_piece(const ota_tokenizer *tokenizer, const char *text, s
         uint64_t slot = ota_token_spread(hash) & vocabulary->mask;
         for (; vocabulary->slots[slot] >= 0; slot = (slot + 1) & vocabulary->mask) {
             const ota_text piece = ota_vocabulary_text(vocabulary, vocabulary->slots[slot]);
-            if (piece.size != before + end || memcmp(piece.data, prefix, before) != 0 ||
+            if (vocabulary->outside[vocabulary->slots[slot]] || piece.size != before + end ||
+                memcmp(piece.data, prefix, before) != 0 ||
                 memcmp(piece.data + before, text, end) != 0)
                 continue;
             best = vocabulary->slots[slot];

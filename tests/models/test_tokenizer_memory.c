@@ -203,8 +203,15 @@ static void memory_of_lists(void **state) {
     (void)state;
     const source folder = {.path = ".", .text = long_text("\n")};
     put_text("vocab.txt", "[UNK]\n[CLS]\n[SEP]\na\r\n##b\n##a\n");
-    put_text("tokenizer_config.json", "{\"do_lower_case\": false}");
+    put_text("tokenizer_config.json",
+             "{\"do_lower_case\": false, \"mask_token\": {\"content\": \"<|end|>\", \"lstrip\": "
+             "true}, \"extra_special_tokens\": [\"caf\"], \"image_token\": \"17\"}");
     assert_true(refuse_in_turn(&folder) > 10);
+    put_text("special_tokens_map.json", "{\"sep_token\": \"[CLS]\", \"x_token\": \"baba\"}");
+    put_text("added_tokens.json", "{\"<|end|>\": 6, \"bab,\": 7, \"a\": 3}");
+    assert_true(refuse_in_turn(&folder) > 10);
+    put_text("special_tokens_map.json", "{}");
+    put_text("added_tokens.json", "{\"a\": 0}");
     put_text("encoder.json", "{\"a\": 0, \"b\": 1, \"ab\": 2, \"\u0120\": 3}");
     put_text("vocab.bpe", "#version: 0.2\na b\n");
     assert_true(refuse_in_turn(&folder) > 10);

@@ -316,6 +316,74 @@ ROWS: list[tuple[dict[str, Any], str, Any, int, str]] = [
     (WORDS, "model.unk_token", "none", 4, 'the vocabulary lacks unk_token "none"'),
 ]
 
+# base, where an object is that gets the key "wordy", the name of that object
+UNKNOWN: list[tuple[dict[str, Any], str, Any, str]] = [
+    (BYTES, "wordy", 1, "the file"),
+    (WORDS, "model.wordy", None, "a WordPiece model"),
+    (BYTES, "model.wordy", 1, "a BPE model"),
+    (BYTES, "added_tokens", [{"id": 96, "content": "<end>", "wordy": 1}], "an added token"),
+    (BYTES, "pre_tokenizer.wordy", 1, "ByteLevel"),
+    (WORDS, "pre_tokenizer.wordy", 1, "BertPreTokenizer"),
+    (WORDS, "pre_tokenizer", {"type": "Punctuation", "wordy": 1}, "Punctuation"),
+    (WORDS, "pre_tokenizer", {"type": "Sequence", "pretokenizers": [], "wordy": 1}, "a Sequence"),
+    (WORDS, "normalizer", {"type": "BertNormalizer", "wordy": 1}, "BertNormalizer"),
+    (WORDS, "normalizer", {"type": "NFC", "wordy": 1}, "NFC"),
+    (WORDS, "normalizer", {"type": "Sequence", "normalizers": [], "wordy": 1}, "a Sequence"),
+    (WORDS, "post_processor", {"type": "ByteLevel", "wordy": 1}, "ByteLevel"),
+    (WORDS, "post_processor", {"type": "Sequence", "processors": [], "wordy": 1}, "a Sequence"),
+    (WORDS, "decoder", {"type": "WordPiece", "wordy": 1}, "the decoder WordPiece"),
+    (WORDS, "decoder", {"type": "ByteLevel", "wordy": 1}, "the decoder ByteLevel"),
+]
+
+
+@pytest.mark.parametrize(("base", "place", "value", "what"), UNKNOWN)
+def test_a_key_that_nobody_reads(
+    tmp_path: Path, base: dict[str, Any], place: str, value: Any, what: str
+) -> None:
+    found, said = refused(tmp_path, spoilt(base, place, value))
+    assert (found, f'the key "wordy" of {what} is not known here' in said) == (2, True), said
+
+
+# base, member, its value, exit code, a part of the sentence
+TYPES: list[tuple[dict[str, Any], str, Any, int, str]] = [
+    (
+        BYTES,
+        "pre_tokenizer.add_prefix_space",
+        "no",
+        4,
+        '"add_prefix_space" of ByteLevel must be true or false',
+    ),
+    (WORDS, "model.continuing_subword_prefix", 7, 4, "must be a text"),
+    (WORDS, "model.max_input_chars_per_word", "x", 4, "must be an integer"),
+    (WORDS, "truncation", 7, 4, '"truncation" of the file must be an object'),
+    (WORDS, "post_processor", {"type": "TemplateProcessing", "single": {}}, 4, "must be a list"),
+    (BYTES, "added_tokens", [{"id": 96, "content": "<end>", "lstrip": 1}], 4, "must be true or false"),
+    (BYTES, "model.dropout", 0.1, 2, "dropout of merges is drawn by chance and not run"),
+    (
+        WORDS,
+        "decoder",
+        {"type": "WordPiece", "prefix": "@@"},
+        2,
+        "the decoder's prefix \"@@\" must be the model's",
+    ),
+    (
+        WORDS,
+        "post_processor",
+        {"type": "TemplateProcessing", "single": [{"Sequence": {"id": "A"}}, {"Sequence": {"id": "A"}}]},
+        2,
+        "single must hold special tokens, and the text once",
+    ),
+]
+
+
+@pytest.mark.parametrize(("base", "place", "value", "code", "sentence"), TYPES)
+def test_a_member_of_another_kind(
+    tmp_path: Path, base: dict[str, Any], place: str, value: Any, code: int, sentence: str
+) -> None:
+    found, said = refused(tmp_path, spoilt(base, place, value))
+    assert (found, sentence in said) == (code, True), said
+
+
 # text of the whole file, exit code, the end of the sentence
 TEXTS: list[tuple[str, int, str]] = [
     ("", 4, "a JSON object must begin here"),
@@ -396,7 +464,7 @@ def test_members_that_may_be_missing(tmp_path: Path) -> None:
         (WORDS, {"model.type": GONE}, [3]),
         (WORDS, {"model.continuing_subword_prefix": "@@", "model.max_input_chars_per_word": 3}, [3]),
         (WORDS, {"model.max_input_chars_per_word": 2}, [0]),
-        (WORDS, {"model.continuing_subword_prefix": 7, "model.max_input_chars_per_word": "x"}, [3]),
+        (WORDS, {"model.continuing_subword_prefix": None, "model.max_input_chars_per_word": None}, [3]),
         (WORDS, {"normalizer": None, "post_processor": None, "decoder": None}, [3]),
         (BYTES, {"decoder": {"type": "ByteLevel"}, "model.vocab.\u00e9": 97}, [95]),
     ):
