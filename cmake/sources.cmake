@@ -184,6 +184,8 @@ set(OTATTN_LIBRARY_SOURCES
     src/solvers/matching/dense.c
     src/solvers/matching/hard.c
     src/solvers/matching/transport.c
+    src/solvers/matching/transport_exact.c
+    src/solvers/matching/transport_tree.c
     src/solvers/newton.c
     src/solvers/newton_columns.c
     src/solvers/newton_system.c

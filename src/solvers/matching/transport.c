@@ -20,41 +20,10 @@
  * with positive flow, that is: iff the problem is infeasible. Potentials are recomputed along the tree,
  * never updated, each with a running bound of its rounding error; an arc enters only when its
  * reduced cost is negative beyond both bounds, hence negative in exact arithmetic. */
-#include "combinatorial.h"
+#include "transport_tree.h"
 
-#include <float.h>
-
-#include "base/base.h"
-
-enum { NONE = -1, PIVOTS_PER_QUESTION = 64, BLOCK_FLOOR = 16 };
-
-typedef struct transport_tree {
-    int64_t n, m;          /* of the problem; column m is the sink */
-    int32_t rows, columns; /* nodes 0 ... rows-1, rows ... rows+columns-1, root rows+columns */
-    int32_t spare_row;     /* its node, or NONE */
-    int32_t root;
-    int64_t padded;
-    double factor, bonus;
-    ota_units units;
-    double *mass, *capacity;  /* [n], [m+1] with the sink's */
-    int64_t *supply, *demand; /* [n], [m+1] in units */
-    int64_t *row_of,
-        *column_of; /* [rows], [columns]: indices in the problem; n = spare, m = sink */
-    uint8_t *least; /* [columns] the node of a least sum */
-    int64_t *load;  /* [rows+columns] units of each node */
-    double *top;    /* [rows], scaled */
-    double *cost;   /* [rows][padded] */
-    double *price_fed, *price_starving; /* [padded]: x_j as rows of class A and of class B see it */
-    double *x, *error, *arc; /* [nodes]: potential, its rounding bound, cost of the parent arc */
-    int64_t *flow; /* [nodes] on the parent arc, which runs i -> j whichever is the child */
-    int32_t *parent, *child, *next, *previous, *depth; /* [nodes] */
-    uint8_t *starving;                                 /* [nodes] class B */
-    int32_t starving_columns;                          /* columns hanging from the root */
-    double *row_sum;                                   /* [n] of the plan, sink included */
-    int32_t *row_entries;                              /* [n] */
-} transport_tree;
-
-static void tree_layout(transport_tree *tree, ota_arena *arena, int64_t n, int64_t m, bool floor) {
+static void tree_layout(ota_transport_tree *tree, ota_arena *arena, int64_t n, int64_t m,
+                        bool floor) {
     size_t rows = (size_t)n + 1;
     size_t columns = (size_t)m + 1 + (floor ? (size_t)m : 0);
     size_t nodes = rows + columns + 1;
@@ -83,6 +52,7 @@ static void tree_layout(transport_tree *tree, ota_arena *arena, int64_t n, int64
     tree->previous = ota_arena_take(arena, nodes, sizeof(int32_t));
     tree->depth = ota_arena_take(arena, nodes, sizeof(int32_t));
     tree->starving = ota_arena_take(arena, nodes, sizeof(uint8_t));
+    tree->exact = ota_arena_take(arena, nodes, sizeof(ota_exact));
     tree->row_sum = ota_arena_take(arena, rows, sizeof(double));
     tree->row_entries = ota_arena_take(arena, rows, sizeof(int32_t));
 }
@@ -92,24 +62,20 @@ size_t ota_transport_workspace(int64_t n, int64_t m, bool floor) {
         n + (floor ? 2 * m : m) >= INT32_MAX - 4)
         return SIZE_MAX;
     ota_arena arena = {0};
-    transport_tree tree = {0};
+    ota_transport_tree tree = {0};
     tree_layout(&tree, &arena, n, m, floor);
     return ota_arena_overflowed(&arena) ? SIZE_MAX : arena.used;
 }
 
 /* ---- from the problem to the tree's nodes --------------------------------------------------- */
 
-static int64_t least_of(const transport_tree *tree, const ota_transport *problem, int64_t j) {
+static int64_t least_of(const ota_transport_tree *tree, const ota_transport *problem, int64_t j) {
     if (tree->least == NULL) return 0;
     return ota_units_least(&tree->units, tree->demand[j], problem->nu[j], problem->floor);
 }
 
-static bool is_least(const transport_tree *tree, int32_t w) {
-    return tree->least != NULL && tree->least[w] != 0;
-}
-
 /* Masses in units; rows and columns without mass stay out of the tree. */
-static ota_status load_masses(transport_tree *tree, const ota_transport *problem) {
+static ota_status load_masses(ota_transport_tree *tree, const ota_transport *problem) {
     int64_t n = tree->n;
     int64_t m = tree->m;
     double balance = 0.0;
@@ -135,7 +101,7 @@ static ota_status load_masses(transport_tree *tree, const ota_transport *problem
     }
     tree->rows = 0;
     tree->columns = 0;
-    tree->spare_row = NONE;
+    tree->spare_row = OTA_NO_NODE;
     for (int64_t i = 0; i < n; i++) {
         if (tree->supply[i] > 0) tree->row_of[tree->rows++] = i;
     }
@@ -160,26 +126,19 @@ static ota_status load_masses(transport_tree *tree, const ota_transport *problem
     }
     for (int32_t w = 0; w < tree->columns; w++) {
         const int64_t j = tree->column_of[w], least = j < m ? least_of(tree, problem, j) : 0;
-        tree->load[tree->rows + w] = is_least(tree, w) ? least : tree->demand[j] - least;
+        tree->load[tree->rows + w] = ota_tree_is_least(tree, w) ? least : tree->demand[j] - least;
     }
     return OTA_OK;
 }
 
-static double score_at(const ota_transport *problem, int64_t i, int64_t j) {
-    if (j == problem->m) return problem->sink;
-    const int64_t at = i * problem->stride + j;
-    return problem->narrow ? (double)((const float *)problem->scores)[at]
-                           : ((const double *)problem->scores)[at];
-}
-
 /* Costs of the rows and columns with mass. A row or exact column that touches nothing is infeasible
  * whatever the tolerance. */
-static ota_status load_costs(transport_tree *tree, const ota_transport *problem) {
+static ota_status load_costs(ota_transport_tree *tree, const ota_transport *problem) {
     double largest = 0.0;
     if (!(problem->sink < INFINITY)) return OTA_NONFINITE;
     for (int64_t i = 0; i < tree->n; i++) {
         for (int64_t j = 0; j < tree->m; j++) {
-            const double score = score_at(problem, i, j);
+            const double score = ota_transport_score(problem, i, j);
             if (!(score < INFINITY)) return OTA_NONFINITE;
             if (score != -INFINITY && fabs(score) > largest) largest = fabs(score);
         }
@@ -189,15 +148,13 @@ static ota_status load_costs(transport_tree *tree, const ota_transport *problem)
 
     double widest = 0.0;
     uint8_t *touched = tree->starving; /* free until the tree is planted */
-    for (int32_t w = 0; w < tree->columns; w++) touched[w] = problem->capped && !is_least(tree, w);
+    for (int32_t w = 0; w < tree->columns; w++)
+        touched[w] = problem->capped && !ota_tree_is_least(tree, w);
     for (int32_t v = 0; v < tree->rows; v++) {
         double *cost = tree->cost + v * tree->padded;
-        int64_t i = tree->row_of[v];
         double top = v == tree->spare_row ? 0.0 : -INFINITY;
         for (int32_t w = 0; w < tree->columns; w++) {
-            double score = v != tree->spare_row ? score_at(problem, i, tree->column_of[w])
-                           : is_least(tree, w)  ? -INFINITY
-                                                : 0.0;
+            double score = ota_tree_score(tree, problem, v, w);
             cost[w] = score * tree->factor;
             if (cost[w] > top) top = cost[w];
             if (cost[w] != -INFINITY) touched[w] = 1;
@@ -218,207 +175,16 @@ static ota_status load_costs(transport_tree *tree, const ota_transport *problem)
     return OTA_OK;
 }
 
-/* ---- tree ----------------------------------------------------------------------------------- */
-
-static bool is_row(const transport_tree *tree, int32_t v) { return v < tree->rows; }
-
-static void attach(transport_tree *tree, int32_t v, int32_t parent) {
-    int32_t first = tree->child[parent];
-    tree->parent[v] = parent;
-    tree->next[v] = first;
-    tree->previous[v] = NONE;
-    if (first != NONE) tree->previous[first] = v;
-    tree->child[parent] = v;
-}
-
-static void detach(transport_tree *tree, int32_t v) {
-    int32_t before = tree->previous[v];
-    int32_t after = tree->next[v];
-    if (before == NONE) {
-        tree->child[tree->parent[v]] = after;
-    } else {
-        tree->next[before] = after;
-    }
-    if (after != NONE) tree->previous[after] = before;
-}
-
-/* Potential, bound, depth and class of one node from its parent's. */
-static void refresh_node(transport_tree *tree, int32_t v) {
-    int32_t parent = tree->parent[v];
-    double x = tree->arc[v] - tree->x[parent];
-    double error = tree->error[parent] + DBL_EPSILON * fabs(x);
-    tree->x[v] = x;
-    tree->error[v] = error;
-    tree->depth[v] = tree->depth[parent] + 1;
-    if (parent != tree->root) tree->starving[v] = tree->starving[parent];
-    if (is_row(tree, v)) return;
-    /* The extra units of |x| cover the two roundings of the test itself. */
-    double price = x - (error + 4.0 * DBL_EPSILON * fabs(x));
-    int32_t w = v - tree->rows;
-    tree->price_fed[w] = tree->starving[v] ? price + tree->bonus : price;
-    tree->price_starving[w] = tree->starving[v] ? price : -INFINITY;
-}
-
-static void refresh(transport_tree *tree, int32_t top) {
-    int32_t v = top;
-    for (;;) {
-        refresh_node(tree, v);
-        if (tree->child[v] != NONE) {
-            v = tree->child[v];
-            continue;
-        }
-        while (v != top && tree->next[v] == NONE) v = tree->parent[v];
-        if (v == top) return;
-        v = tree->next[v];
-    }
-}
-
-/* Every node hangs from the root by its artificial arc. A column that has lost its whole (rounding-size)
- * load would do so with zero flow away from the root, which the tie rule forbids: it stays out. */
-static void plant(transport_tree *tree) {
-    int32_t root = tree->root;
-    for (int64_t w = 0; w < tree->padded; w++) {
-        tree->price_fed[w] = -INFINITY;
-        tree->price_starving[w] = -INFINITY;
-    }
-    tree->child[root] = NONE;
-    tree->parent[root] = NONE;
-    tree->x[root] = 0.0;
-    tree->error[root] = 0.0;
-    tree->depth[root] = 0;
-    tree->starving_columns = 0;
-    for (int32_t v = 0; v < root; v++) {
-        tree->child[v] = NONE;
-        tree->parent[v] = NONE;
-        tree->flow[v] = tree->load[v];
-        tree->arc[v] = 0.0;
-        if (!is_row(tree, v) && tree->load[v] == 0) continue;
-        tree->starving[v] = !is_row(tree, v);
-        tree->starving_columns += !is_row(tree, v);
-        attach(tree, v, root);
-        refresh_node(tree, v);
-    }
-}
-
-/* The arc (i, j) enters. */
-static void pivot(transport_tree *tree, int32_t i, int32_t j, double cost) {
-    const int32_t *parent = tree->parent;
-    int32_t a = i;
-    int32_t b = j;
-    while (a != b) {
-        int32_t difference = tree->depth[a] - tree->depth[b];
-        if (difference >= 0) a = parent[a];
-        if (difference <= 0) b = parent[b];
-    }
-    int32_t apex = a;
-
-    /* Pushed i -> j -> apex -> i, a row's parent arc above i and a column's above j lose flow. The last
-     * blocking arc from the apex round is the first met above i, but the last met above j. */
-    int64_t amount = INT64_MAX;
-    int32_t leaving = NONE;
-    bool above_row = true;
-    for (int32_t v = i; v != apex; v = parent[v]) {
-        if (is_row(tree, v) && tree->flow[v] < amount) {
-            amount = tree->flow[v];
-            leaving = v;
-        }
-    }
-    for (int32_t v = j; v != apex; v = parent[v]) {
-        if (!is_row(tree, v) && tree->flow[v] <= amount) {
-            amount = tree->flow[v];
-            leaving = v;
-            above_row = false;
-        }
-    }
-    if (amount > 0) {
-        for (int32_t v = i; v != apex; v = parent[v])
-            tree->flow[v] += is_row(tree, v) ? -amount : amount;
-        for (int32_t v = j; v != apex; v = parent[v])
-            tree->flow[v] += is_row(tree, v) ? amount : -amount;
-    }
-    if (!is_row(tree, leaving) && parent[leaving] == tree->root) tree->starving_columns--;
-
-    /* The branch below the leaving arc is turned over to hang from the entering one. */
-    int32_t v = above_row ? i : j;
-    int32_t top = v;
-    int32_t above = above_row ? j : i;
-    int64_t flow = amount;
-    for (;;) {
-        int32_t old_parent = parent[v];
-        int64_t old_flow = tree->flow[v];
-        double old_cost = tree->arc[v];
-        detach(tree, v);
-        attach(tree, v, above);
-        tree->flow[v] = flow;
-        tree->arc[v] = cost;
-        if (v == leaving) break;
-        above = v;
-        v = old_parent;
-        flow = old_flow;
-        cost = old_cost;
-    }
-    refresh(tree, top);
-}
-
-/* Rows are priced in turn, each in full, until a block of arcs was seen and something may enter. */
-static bool price(const transport_tree *tree, int32_t *turn, int64_t block, int32_t *row,
-                  int32_t *column) {
-    int64_t seen = 0;
-    double best = 0.0;
-    *row = NONE;
-    for (int32_t k = 0; k < tree->rows; k++) {
-        int32_t v = *turn;
-        *turn = v + 1 < tree->rows ? v + 1 : 0;
-        const double *prices = tree->starving[v] ? tree->price_starving : tree->price_fed;
-        double lowest = ota_lowest_reduced(tree->cost + v * tree->padded, prices, tree->padded);
-        double own = tree->x[v] - (tree->error[v] + 4.0 * DBL_EPSILON * fabs(tree->x[v]));
-        double reduced = lowest - own;
-        if (reduced < best) {
-            best = reduced;
-            *row = v;
-        }
-        seen += tree->padded;
-        if (*row != NONE && seen >= block) break;
-    }
-    if (*row == NONE) return false;
-    const double *cost = tree->cost + *row * tree->padded;
-    const double *prices = tree->starving[*row] ? tree->price_starving : tree->price_fed;
-    double lowest = ota_lowest_reduced(cost, prices, tree->padded);
-    for (int32_t w = 0; w < tree->columns; w++) {
-        if (cost[w] - prices[w] == lowest) {
-            *column = w;
-            return true;
-        }
-    }
-    return false;
-}
-
-static ota_status optimise(transport_tree *tree, ota_transport *problem) {
-    int32_t turn = 0;
-    int32_t row;
-    int32_t column;
-    int64_t block = (int64_t)sqrt((double)tree->rows * (double)tree->columns);
-    if (block < BLOCK_FLOOR) block = BLOCK_FLOOR;
-    while (price(tree, &turn, block, &row, &column)) {
-        pivot(tree, row, tree->rows + column, tree->cost[row * tree->padded + column]);
-        if (problem->pivots++ % PIVOTS_PER_QUESTION == 0) {
-            ota_status status = ota_watch_ask(&problem->watch);
-            if (status != OTA_OK) return status;
-        }
-    }
-    return OTA_OK;
-}
-
 /* What the artificial arcs still carry is taken off the masses if rounding explains it; false if not. */
-static bool forgive(transport_tree *tree) {
+static bool forgive(ota_transport_tree *tree) {
     int64_t missing = 0;
-    for (int32_t v = tree->child[tree->root]; v != NONE; v = tree->next[v]) {
-        if (!is_row(tree, v)) missing += tree->flow[v];
+    for (int32_t v = tree->child[tree->root]; v != OTA_NO_NODE; v = tree->next[v]) {
+        if (!ota_tree_is_row(tree, v)) missing += tree->flow[v];
     }
     if (missing > tree->units.allowance) return false;
-    for (int32_t v = tree->child[tree->root]; v != NONE; v = tree->next[v]) {
+    for (int32_t v = tree->child[tree->root]; v != OTA_NO_NODE; v = tree->next[v]) {
         tree->load[v] -= tree->flow[v];
-        if (is_row(tree, v) || tree->load[v] > 0) continue;
+        if (ota_tree_is_row(tree, v) || tree->load[v] > 0) continue;
         for (int32_t i = 0; i < tree->rows; i++) {
             tree->cost[i * tree->padded + (v - tree->rows)] = INFINITY;
         }
@@ -428,12 +194,12 @@ static bool forgive(transport_tree *tree) {
 
 /* ---- from the tree to the outputs ----------------------------------------------------------- */
 
-static double mass_of(const transport_tree *tree, const ota_transport *problem, int32_t row,
+static double mass_of(const ota_transport_tree *tree, const ota_transport *problem, int32_t row,
                       int32_t column, int64_t flow) {
     double mu = tree->mass[tree->row_of[row]];
     double nu = tree->capacity[tree->column_of[column]];
     if (tree->least != NULL && tree->column_of[column] < tree->m)
-        nu *= is_least(tree, column) ? problem->floor : 1.0 - problem->floor;
+        nu *= ota_tree_is_least(tree, column) ? problem->floor : 1.0 - problem->floor;
     bool all_row = flow == tree->load[row];
     bool all_column = flow == tree->load[tree->rows + column] && nu < INFINITY;
     if (all_row && all_column) return mu < nu ? mu : nu;
@@ -443,7 +209,7 @@ static double mass_of(const transport_tree *tree, const ota_transport *problem, 
 }
 
 /* Tree flows become weights; rows are then scaled to their masses, so that units never show. */
-static void write_plan(transport_tree *tree, const ota_transport *problem) {
+static void write_plan(ota_transport_tree *tree, const ota_transport *problem) {
     for (int64_t i = 0; i < tree->n; i++) {
         tree->row_sum[i] = 0.0;
         tree->row_entries[i] = 0;
@@ -452,9 +218,9 @@ static void write_plan(transport_tree *tree, const ota_transport *problem) {
     }
     for (int32_t v = 0; v < tree->root; v++) {
         int32_t parent = tree->parent[v];
-        if (parent == tree->root || parent == NONE) continue;
-        int32_t row = is_row(tree, v) ? v : parent;
-        int32_t node = is_row(tree, v) ? parent : v;
+        if (parent == tree->root || parent == OTA_NO_NODE) continue;
+        int32_t row = ota_tree_is_row(tree, v) ? v : parent;
+        int32_t node = ota_tree_is_row(tree, v) ? parent : v;
         if (row == tree->spare_row) continue;
         if (!ota_units_matter(tree->flow[v], tree->load[row], tree->load[node],
                               tree->units.rounding)) {
@@ -481,23 +247,28 @@ static void write_plan(transport_tree *tree, const ota_transport *problem) {
 /* x holds up to one constant on all rows against all columns. A sink fixes it by its zero potential.
  * Under capped columns the highest potential of what the spare row reaches is 0: a column with capacity left shares a
  * tight arc with it, whose score is 0; without a spare row any constant keeps the dual value. */
-static double gauge_of(const transport_tree *tree, const ota_transport *problem) {
+static int32_t gauge_of(const ota_transport_tree *tree, const ota_transport *problem) {
     double highest = -INFINITY;
+    int32_t found = OTA_NO_NODE;
     for (int32_t w = 0; w < tree->columns; w++) {
-        double x = tree->x[tree->rows + w];
+        const double x = tree->x[tree->rows + w];
         if (tree->load[tree->rows + w] == 0) continue;
-        if (tree->column_of[w] == tree->m) return -x;
-        if (is_least(tree, w) && tree->spare_row != NONE) continue;
-        if (x > highest) highest = x;
+        if (tree->column_of[w] == tree->m) return tree->rows + w;
+        if (ota_tree_is_least(tree, w) && tree->spare_row != OTA_NO_NODE) continue;
+        if (!(x > highest)) continue;
+        highest = x;
+        found = tree->rows + w;
     }
-    return problem->capped && highest > -INFINITY ? -highest : 0.0;
+    return problem->capped ? found : OTA_NO_NODE;
 }
 
-static void write_potentials(transport_tree *tree, const ota_transport *problem) {
+static void write_potentials(ota_transport_tree *tree, const ota_transport *problem) {
     double *f = problem->f;
     double *g = problem->g;
     double ceiling = problem->capped ? 0.0 : INFINITY;
-    double gauge = gauge_of(tree, problem);
+    const int32_t fixed = gauge_of(tree, problem);
+    if (fixed != OTA_NO_NODE) ota_tree_shift(tree, fixed);
+    const double gauge = fixed != OTA_NO_NODE ? -tree->x[fixed] : 0.0;
     double *column = tree->price_fed; /* [columns] no longer needed as prices */
     for (int32_t w = 0; w < tree->columns; w++) {
         bool planted = tree->load[tree->rows + w] > 0;
@@ -508,7 +279,8 @@ static void write_potentials(transport_tree *tree, const ota_transport *problem)
         const int64_t j = tree->column_of[w];
         if (j == tree->m) continue;
         /* Of the two nodes of a column the higher one binds: a least sum may have a price above 0, the rest may not. */
-        const double found = is_least(tree, w) || !(column[w] > ceiling) ? column[w] : ceiling;
+        const double found =
+            ota_tree_is_least(tree, w) || !(column[w] > ceiling) ? column[w] : ceiling;
         if (!isnan(found) && !(g[j] >= found)) g[j] = found;
     }
     for (int64_t i = 0; i < tree->n; i++) f[i] = NAN;
@@ -521,7 +293,7 @@ static void write_potentials(transport_tree *tree, const ota_transport *problem)
         if (isnan(g[j])) {
             g[j] = ceiling;
             for (int64_t i = 0; i < tree->n; i++) {
-                double limit = -(score_at(problem, i, j) + f[i]);
+                double limit = -(ota_transport_score(problem, i, j) + f[i]);
                 if (limit < g[j]) g[j] = limit;
             }
             if (g[j] == INFINITY) g[j] = 0.0;
@@ -530,7 +302,7 @@ static void write_potentials(transport_tree *tree, const ota_transport *problem)
     for (int64_t i = 0; i < tree->n; i++) {
         double best = problem->sink;
         for (int64_t j = 0; j < tree->m; j++) {
-            const double sum = score_at(problem, i, j) + g[j];
+            const double sum = ota_transport_score(problem, i, j) + g[j];
             best = sum > best ? sum : best;
         }
         f[i] = best == -INFINITY ? 0.0 : -best;
@@ -538,19 +310,19 @@ static void write_potentials(transport_tree *tree, const ota_transport *problem)
 }
 
 /* A row whose whole (rounding-size) mass was forgiven still ships it: to its best column. */
-static void place_forgiven(transport_tree *tree, const ota_transport *problem) {
+static void place_forgiven(ota_transport_tree *tree, const ota_transport *problem) {
     for (int64_t i = 0; i < tree->n; i++) {
         if (problem->mu[i] == 0.0 || tree->row_sum[i] > 0.0) continue;
         double best = problem->sink;
-        int64_t where = NONE;
+        int64_t where = OTA_NO_NODE;
         for (int64_t j = 0; j < tree->m; j++) {
-            const double sum = score_at(problem, i, j) + problem->g[j];
+            const double sum = ota_transport_score(problem, i, j) + problem->g[j];
             if (problem->nu[j] > 0.0 && sum > best) {
                 best = sum;
                 where = j;
             }
         }
-        if (where != NONE) problem->plan[i * problem->plan_stride + where] = problem->mu[i];
+        if (where != OTA_NO_NODE) problem->plan[i * problem->plan_stride + where] = problem->mu[i];
     }
 }
 
@@ -559,21 +331,22 @@ ota_status ota_transport_solve(ota_transport *problem, void *workspace) {
     size_t bytes = ota_transport_workspace(problem->n, problem->m, floor);
     if (bytes == SIZE_MAX) return OTA_EOVERFLOW;
     ota_arena arena = {.base = workspace, .size = bytes};
-    transport_tree tree = {.n = problem->n, .m = problem->m};
+    ota_transport_tree tree = {.n = problem->n, .m = problem->m};
     tree_layout(&tree, &arena, problem->n, problem->m, floor);
     problem->pivots = 0;
 
     ota_status status = load_masses(&tree, problem);
     if (status == OTA_OK) status = load_costs(&tree, problem);
     if (status != OTA_OK) return status;
-    plant(&tree);
-    status = optimise(&tree, problem);
+    ota_tree_plant(&tree);
+    status = ota_tree_optimise(&tree, problem);
     if (status == OTA_OK && tree.starving_columns > 0) {
         if (!forgive(&tree)) return OTA_INFEASIBLE;
-        plant(&tree);
-        status = optimise(&tree, problem);
+        ota_tree_plant(&tree);
+        status = ota_tree_optimise(&tree, problem);
         if (status == OTA_OK && tree.starving_columns > 0) return OTA_EINTERNAL;
     }
+    if (status == OTA_OK) status = ota_tree_make_exact(&tree, problem);
     if (status != OTA_OK) return status;
     write_plan(&tree, problem);
     write_potentials(&tree, problem);
