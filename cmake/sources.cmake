@@ -83,6 +83,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/backend/run.c
     src/batches/assignment.c
     src/batches/assignment_bound.c
+    src/batches/assignment_search.c
     src/batches/bounded.c
     src/batches/bounded_costs.c
     src/batches/bounded_heaps.c

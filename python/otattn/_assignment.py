@@ -136,7 +136,7 @@ def _matrix(name: str, x: Any, dimensions: tuple[int, ...]) -> Any:
             f"expected a matrix (2-D array), got a {found.ndim} array as {name}, shape {found.shape}"
         )
     if found.dtype.kind not in "fiub":
-        raise ValueError(f"{name} has type {found.dtype}, wanted numbers")
+        raise TypeError(f"Cannot cast array data of {name} from type {found.dtype}, wanted numbers")
     if found.dtype not in _KINDS or not found.flags.aligned or any(s % found.itemsize for s in found.strides):
         found = found.astype(np.float64)
     return found
@@ -324,6 +324,8 @@ def linear_sum_assignment(
     ValueError
         For a matrix that is none, holds NaN or the other infinity, or has no matching, with the number of the
         first such problem; sizes that do not fit.
+    TypeError
+        For strings, objects and complex numbers.
 
     Notes
     -----

@@ -1,6 +1,6 @@
 /* costs.h: how the search for a matching reads a row of scores, f32 or f64 alike.
  *
- *     costs   c_j = top - S_j factor       reduced costs   c_j - v_j
+ *     costs   c_j = min(top - S_j factor, limit)       reduced costs   c_j - v_j
  *
  * f32 scores become f64 in the registers, exactly, so nothing wider than they are is ever stored. Wherever a reduced
  * cost is formed it is made of the same roundings, each of which keeps order: while v_j falls it never falls. What is
@@ -14,7 +14,7 @@
 typedef struct ota_score_row {
     const void *scores;
     int64_t count;
-    double top, factor;
+    double top, factor, limit;
 } ota_score_row;
 
 typedef struct ota_row_survey {

@@ -19,6 +19,8 @@ typedef struct ota_match {
     double *price;                 /* [padded] v, 0 at first */
     double *distance;              /* [padded] scratch */
     double *kept, *final, *offset; /* [rows] scratch */
+    double *base;                  /* [padded] scratch of who drives the search, */
+    double slack;                  /* and how far it lets costs be off; 0: by rounding alone */
     int32_t *row_of;               /* [padded] matched row, -1 at first */
     int32_t *column_of;            /* [rows] matched column, -1 at first */
     int32_t *waiting, *next;       /* [rows] unmatched rows */

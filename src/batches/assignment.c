@@ -1,6 +1,6 @@
 /* Assignment problems, many in a call (otattn_assignment.h): small ones over dense matrices in a worker's memory, large ones
  * by the search of the operator. Whatever the way, a worker solves a whole problem, so threads change no bit. */
-#include "assignment.h"
+#include "assignment_search.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -18,8 +18,7 @@ enum {
     DENSE_PAIRS = 1 << 20,
     WIDE_PAIRS = 1 << 22,
     CHUNKS_A_THREAD = 8,
-    CHUNK_MOST = 64,
-    TURN_BLOCK = 8
+    CHUNK_MOST = 64
 };
 
 /* What the largest problems of a batch need. */
@@ -29,21 +28,11 @@ typedef struct needs {
     int64_t sides;                /* longer side of what it searches */
 } needs;
 
-typedef struct worker {
-    ota_arena arena;
-    ota_match match;
-    void *search, *copy;
-    int64_t *match_of;
-    double *f, *g; /* [sides] each */
-    int64_t wrong; /* the first problem of its that failed, -1: none */
-    ota_status status, stopped;
-} worker;
-
 struct ota_assigner {
     ota_pool *pool;
     ota_batch_kernels kernels;
     needs has;
-    worker *workers;
+    ota_assign_worker *workers;
     int threads;
     int64_t *places, room; /* [3][room] where outputs of a ragged batch begin */
 };
@@ -62,7 +51,7 @@ void ota_assigner_free(ota_assigner *assigner) {
 
 size_t ota_assigner_bytes(const ota_assigner *assigner) {
     if (assigner == NULL) return 0;
-    size_t bytes = sizeof *assigner + (size_t)assigner->threads * sizeof(worker) +
+    size_t bytes = sizeof *assigner + (size_t)assigner->threads * sizeof(ota_assign_worker) +
                    3 * (size_t)assigner->room * sizeof(int64_t);
     for (int k = 0; k < assigner->threads; k++) bytes += assigner->workers[k].arena.size;
     return bytes;
@@ -101,7 +90,7 @@ ota_status ota_assigner_create(ota_assigner **assigner, const ota_options *optio
     return OTA_OK;
 }
 
-static void worker_layout(worker *w, const needs *n) {
+static void worker_layout(ota_assign_worker *w, const needs *n) {
     ota_match_layout(&w->match, &w->arena, n->rows, n->columns, n->pairs);
     w->search = ota_arena_take(&w->arena, n->search, 1);
     w->copy = ota_arena_take(&w->arena, n->copy, 1);
@@ -128,7 +117,7 @@ static ota_status make_room(ota_assigner *assigner, const needs *wants, ota_erro
     if (!grows(&has, wants)) return OTA_OK;
     assigner->has = (needs){0};
     for (int k = 0; k < assigner->threads; k++) {
-        worker *w = &assigner->workers[k];
+        ota_assign_worker *w = &assigner->workers[k];
         ota_arena_release(&w->arena);
         worker_layout(w, &has);
         const ota_status status = ota_arena_allocate(&w->arena);
@@ -291,114 +280,6 @@ static ota_status prepare(job *work, ota_error *error) {
 
 /* ---- one problem ---------------------------------------------------------------------------- */
 
-/* The problem with the shorter side as rows. */
-static ota_cost_view turned(const ota_cost_view *view) {
-    ota_cost_view other = *view;
-    other.rows = view->columns, other.columns = view->rows;
-    other.row_stride = view->column_stride, other.column_stride = view->row_stride;
-    return other;
-}
-
-/* Writes min(factor c, limit) of the view to the matrix of the search; false: something is not finite or very large. */
-static bool take_costs(const ota_assigner *assigner, const ota_cost_view *view, double factor,
-                       const ota_match *match) {
-    const int64_t padded = match->padded;
-    const double limit = view->limit * fabs(factor);
-    bool plain = true;
-    if (view->column_stride == 1) {
-        const int64_t bytes = view->row_stride * (int64_t)ota_type_bytes(view->type);
-        ota_match_row row = {
-            .count = view->columns, .padded = padded, .factor = factor, .limit = limit};
-        for (int64_t i = 0; i < view->rows; i++) {
-            row.from = (const char *)view->costs + i * bytes;
-            plain &= assigner->kernels.match->take[view->type == OTA_F32](&row,
-                                                                          match->cost + i * padded);
-        }
-        return plain;
-    }
-    for (int64_t block = 0; block < view->rows; block += TURN_BLOCK) {
-        const int64_t end = ota_int_min(block + TURN_BLOCK, view->rows);
-        for (int64_t j = 0; j < view->columns; j++) {
-            for (int64_t i = block; i < end; i++) {
-                const double cost = ota_cost_of(view, i, j) * factor;
-                plain &= fabs(cost) < 0x1p900;
-                match->cost[i * padded + j] = cost < limit ? cost : limit;
-            }
-        }
-        for (int64_t i = block; i < end; i++) {
-            for (int64_t j = view->columns; j < padded; j++) match->cost[i * padded + j] = INFINITY;
-        }
-    }
-    return plain;
-}
-
-/* NaN or the infinity that nothing can cost; and the largest finite cost. */
-static bool is_wrong(const ota_cost_view *view, double *largest) {
-    bool wrong = false;
-    for (int64_t i = 0; i < view->rows; i++) {
-        for (int64_t j = 0; j < view->columns; j++) {
-            const double cost = view->sign * ota_cost_of(view, i, j);
-            wrong |= !(cost > -INFINITY);
-            if (cost < INFINITY) *largest = fmax(*largest, fabs(cost));
-        }
-    }
-    return wrong;
-}
-
-/* Prices in f, g of the worker: u + v <= sign c, of the view's rows and columns; matches in match_of. */
-typedef struct answer {
-    const int32_t *column_of, *row_of; /* of a dense search, by the shorter side; or */
-    const int64_t *match_of;           /* of the operator's, by the rows */
-    const double *price;
-    double scale;
-} answer;
-
-static ota_status search_dense(const ota_assigner *assigner, worker *w, const ota_cost_view *view,
-                               const ota_watch *watch, answer *found) {
-    ota_match *match = &w->match;
-    ota_match_resize(match, view->rows, view->columns, assigner->kernels.match->lanes);
-    found->scale = 1.0;
-    if (!take_costs(assigner, view, view->sign, match)) {
-        double largest = 0.0;
-        if (is_wrong(view, &largest)) return OTA_NONFINITE;
-        found->scale = ota_safe_factor(largest);
-        if (found->scale < 1.0) (void)take_costs(assigner, view, view->sign * found->scale, match);
-    }
-    found->column_of = match->column_of;
-    found->row_of = match->row_of;
-    found->price = match->price;
-    return ota_match_solve(match, assigner->kernels.match, watch);
-}
-
-static ota_status search_large(const ota_assigner *assigner, worker *w, const ota_cost_view *view,
-                               const ota_watch *watch, answer *found) {
-    const bool narrow = view->type == OTA_F32 && !(view->limit < INFINITY);
-    for (int64_t i = 0; i < view->rows; i++) {
-        for (int64_t j = 0; j < view->columns; j++) {
-            /* NaN stays NaN, which the search refuses. */
-            const double cost = view->sign * ota_cost_of(view, i, j);
-            const double score = cost > view->limit ? -view->limit : -cost;
-            if (narrow)
-                ((float *)w->copy)[i * view->columns + j] = (float)score;
-            else
-                ((double *)w->copy)[i * view->columns + j] = score;
-        }
-    }
-    const ota_assignment problem = {.n = view->rows,
-                                    .m = view->columns,
-                                    .scores = w->copy,
-                                    .stride = view->columns,
-                                    .narrow = narrow,
-                                    .costs = assigner->kernels.costs[narrow],
-                                    .passes = assigner->kernels.match,
-                                    .watch = *watch,
-                                    .match = w->match_of,
-                                    .f = w->f,
-                                    .g = w->g};
-    found->match_of = w->match_of;
-    return ota_assignment_solve(&problem, w->search);
-}
-
 static void write_nothing(const job *work, int64_t p, const ota_cost_view *view) {
     const ota_assignments *batch = work->batch;
     const place at = place_of(work, p);
@@ -421,13 +302,13 @@ static void write_nothing(const job *work, int64_t p, const ota_cost_view *view)
 }
 
 /* The row's column in the problem as it was given, or -1. */
-static int64_t column_of_row(const answer *found, const ota_cost_view *view, int64_t i) {
+static int64_t column_of_row(const ota_assign_answer *found, const ota_cost_view *view, int64_t i) {
     if (found->match_of != NULL) return found->match_of[i];
     return view->rows > view->columns ? found->row_of[i] : found->column_of[i];
 }
 
 static void write_pairs(const job *work, int64_t p, const ota_cost_view *view,
-                        const answer *found) {
+                        const ota_assign_answer *found) {
     const ota_assignments *batch = work->batch;
     const place at = place_of(work, p);
     const int64_t room = ota_int_min(view->rows, view->columns);
@@ -459,8 +340,8 @@ static void write_pairs(const job *work, int64_t p, const ota_cost_view *view,
     }
 }
 
-static void write_prices(const job *work, int64_t p, const ota_cost_view *view, const worker *w,
-                         const answer *found) {
+static void write_prices(const job *work, int64_t p, const ota_cost_view *view,
+                         const ota_assign_worker *w, const ota_assign_answer *found) {
     const ota_assignments *batch = work->batch;
     if (batch->row_potential == NULL && batch->column_potential == NULL) return;
     const place at = place_of(work, p);
@@ -484,12 +365,13 @@ static void write_prices(const job *work, int64_t p, const ota_cost_view *view, 
     if (batch->bound != NULL) batch->bound[p] = ota_assignment_bound(view, u, v);
 }
 
-static ota_status solve_problem(const job *work, worker *w, int64_t p) {
+static ota_status solve_problem(const job *work, ota_assign_worker *w, int64_t p) {
     const ota_assignments *batch = work->batch;
     const ota_cost_view view = view_of(work, p);
     const ota_watch watch = {ota_interrupted, &work->settings};
     const int64_t n = ota_int_min(view.rows, view.columns);
-    answer found = {.scale = 1.0};
+    const ota_batch_kernels kernels = work->assigner->kernels;
+    ota_assign_answer found = {.scale = 1.0};
     ota_status status = OTA_OK;
     if (n == 0) {
         write_nothing(work, p, &view);
@@ -500,11 +382,11 @@ static ota_status solve_problem(const job *work, worker *w, int64_t p) {
             batch->column_potential[place_of(work, p).column + j] = 0.0;
         if (batch->bound != NULL) batch->bound[p] = 0.0;
     } else {
-        const ota_cost_view upright = view.rows > view.columns ? turned(&view) : view;
+        const ota_cost_view upright = view.rows > view.columns ? ota_cost_view_turned(&view) : view;
         if (ota_match_pays(n, ota_int_max(view.rows, view.columns), DENSE_PAIRS, WIDE_PAIRS))
-            status = search_dense(work->assigner, w, &upright, &watch, &found);
+            status = ota_assign_densely(&kernels, w, &upright, &watch, &found);
         else
-            status = search_large(work->assigner, w, &view, &watch, &found);
+            status = ota_assign_by_candidates(&kernels, w, &view, &watch, &found);
         if (status == OTA_OK) {
             write_pairs(work, p, &view, &found);
             write_prices(work, p, &view, w, &found);
@@ -518,7 +400,7 @@ static ota_status solve_problem(const job *work, worker *w, int64_t p) {
 
 static void solve_chunk(void *context, int64_t index, int number) {
     const job *work = context;
-    worker *w = &work->assigner->workers[number];
+    ota_assign_worker *w = &work->assigner->workers[number];
     const int64_t first = index * work->chunk;
     const int64_t end = ota_int_min(first + work->chunk, work->batch->count);
     for (int64_t p = first; p < end; p++) {
@@ -571,7 +453,7 @@ ota_status ota_assign(ota_assigner *assigner, const ota_assignments *batch, ota_
     int64_t wrong = -1;
     ota_status status = OTA_OK, stopped = OTA_OK;
     for (int k = 0; k < assigner->threads; k++) {
-        const worker *w = &assigner->workers[k];
+        const ota_assign_worker *w = &assigner->workers[k];
         if (w->stopped != OTA_OK) stopped = w->stopped;
         if (w->wrong < 0 || (wrong >= 0 && w->wrong > wrong)) continue;
         wrong = w->wrong;

@@ -213,16 +213,16 @@ static double sum_of_matched(job *work, const worker *w, int64_t query, int64_t 
         const float *x = products_of(work, w, panel, 0) + column % OTA_MAXSIM_PANEL;
         for (int64_t j = 0; j < m; j++) w->matrix[i * m + j] = x[j / copies * stride];
     }
-    const ota_assignment matching = {.n = n,
-                                     .m = m,
-                                     .scores = w->matrix,
-                                     .stride = m,
-                                     .narrow = true,
-                                     .costs = work->kernels.costs[1],
-                                     .passes = work->kernels.match,
-                                     .match = w->match,
-                                     .f = w->f,
-                                     .g = w->g};
+    ota_assignment matching = {.n = n,
+                               .m = m,
+                               .scores = w->matrix,
+                               .stride = m,
+                               .narrow = true,
+                               .costs = work->kernels.costs[1],
+                               .passes = work->kernels.match,
+                               .match = w->match,
+                               .f = w->f,
+                               .g = w->g};
     double sum = 0.0;
     if (ota_assignment_solve(&matching, w->search) != OTA_OK) {
         work->failed = 1;

@@ -100,7 +100,7 @@ static void write_rows(const ota_array *to, int64_t batch, int64_t head, int64_t
 /* ---- costs ---------------------------------------------------------------------------------------- */
 
 static double cost_at(const ota_score_row *row, int64_t j) {
-    return row->top - ((const double *)row->scores)[j] * row->factor;
+    return fmin(row->top - ((const double *)row->scores)[j] * row->factor, row->limit);
 }
 
 static ota_row_survey survey(const void *scores, int64_t count) {

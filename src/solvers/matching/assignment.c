@@ -7,6 +7,8 @@
  * search can only show as slack on matched pairs, that is in the duality gap. */
 #include "assignment.h"
 
+#include "exact_sums.h"
+
 static size_t take_pairs(ota_arena *arena, size_t rows, size_t columns) {
     size_t pairs = 0;
     if (!ota_size_mul(rows, columns, &pairs)) arena->overflowed = true;
@@ -93,22 +95,121 @@ static ota_status survey(ota_matching *state) {
     return OTA_OK;
 }
 
-static ota_status search_densely(ota_matching *state, const ota_assignment *problem) {
-    ota_match *dense = &state->dense;
-    ota_match_resize(dense, state->rows, state->columns, problem->passes->lanes);
+static double score_in(const void *row, bool narrow, int64_t j) {
+    return narrow ? (double)((const float *)row)[j] : ((const double *)row)[j];
+}
+
+/* Is no pair better than its row's own at the prices, in exact arithmetic but for `slack`? */
+static bool is_optimal(const ota_matching *state, const ota_assignment *problem, double slack) {
+    for (int64_t i = 0; i < state->rows; i++) {
+        const void *row = ota_matching_row(state, i).scores;
+        const int64_t own = state->column_of[i];
+        ota_exact at = {0};
+        ota_exact_add(&at, score_in(row, problem->narrow, own) * state->factor);
+        ota_exact_add(&at, state->price[own]);
+        for (int64_t j = 0; j < state->columns; j++) {
+            const double score = score_in(row, problem->narrow, j) * state->factor;
+            if (!(score > -INFINITY)) continue;
+            ota_exact apart = at;
+            ota_exact_add(&apart, -score);
+            ota_exact_add(&apart, -state->price[j]);
+            if (ota_exact_value(&apart) < -slack) return false;
+        }
+    }
+    return true;
+}
+
+static void form_costs(const void *context, ota_match *dense) {
+    const ota_matching *state = context;
     for (int64_t i = 0; i < state->rows; i++) {
         double *cost = dense->cost + i * dense->padded;
         const ota_score_row row = ota_matching_row(state, i);
         state->read->form(&row, cost);
         for (int64_t j = state->columns; j < dense->padded; j++) cost[j] = INFINITY;
     }
-    const ota_status status = ota_match_solve(dense, problem->passes, &problem->watch);
+}
+
+/* The least |top| that is not 0. */
+static double least_top(const ota_matching *state) {
+    double least = INFINITY;
+    for (int64_t i = 0; i < state->rows; i++) {
+        if (fabs(state->top[i]) > 0.0) least = fmin(least, fabs(state->top[i]));
+    }
+    return least;
+}
+
+static ota_status search_densely(ota_matching *state, ota_assignment *problem) {
+    ota_match *dense = &state->dense;
+    ota_match_resize(dense, state->rows, state->columns, problem->passes->lanes);
+    form_costs(state, dense);
+    const ota_match_source source = {form_costs, state, least_top(state)};
+    const ota_status status =
+        ota_match_solve(dense, problem->passes, &problem->watch, &source, &problem->apart);
     for (int64_t i = 0; i < state->rows; i++) state->column_of[i] = dense->column_of[i];
     for (int64_t j = 0; j < state->columns; j++) {
         state->row_of[j] = dense->row_of[j];
         state->price[j] = dense->price[j];
     }
+    /* Large costs lost something when the tops were taken off. */
+    if (status == OTA_OK && dense->slack > 0.0)
+        problem->apart |= !is_optimal(state, problem, dense->slack);
     return status;
+}
+
+static void begin_search(ota_matching *state) {
+    for (int64_t j = 0; j < state->padded; j++) {
+        state->price[j] = 0.0;
+        state->row_of[j] = -1;
+    }
+}
+
+static double largest_price(const ota_matching *state) {
+    double most = 0.0;
+    for (int64_t j = 0; j < state->columns; j++) most = fmax(most, fabs(state->price[j]));
+    return most;
+}
+
+/* Does every row cost the same in all columns? */
+static bool costs_nothing(const ota_matching *state, const ota_assignment *problem) {
+    for (int64_t i = 0; i < state->rows; i++) {
+        const void *row = ota_matching_row(state, i).scores;
+        for (int64_t j = 0; j < state->columns; j++) {
+            const double score = score_in(row, problem->narrow, j) * state->factor;
+            if (score < state->top[i]) return false;
+        }
+    }
+    return true;
+}
+
+/* By candidates, again with a limit of costs where prices cannot tell the small ones apart (dense.c). */
+static ota_status search_by_candidates(ota_matching *state, ota_assignment *problem) {
+    if (costs_nothing(state, problem)) {
+        for (int64_t i = 0; i < state->rows; i++) {
+            state->column_of[i] = state->row_of[i] = i;
+            state->candidate_count[i] = 0;
+            state->bound[i] = -INFINITY;
+            state->own_cost[i] = 0.0;
+        }
+        return OTA_OK;
+    }
+    const double least = least_top(state);
+    for (;;) {
+        const ota_status status = ota_assignment_sparse(state, &problem->watch);
+        if (status != OTA_OK) return status;
+        const ota_matched found = ota_matched_of(state->own_cost, state->rows, least);
+        const bool coarse = ota_matched_is_coarse(&found, largest_price(state));
+        problem->apart = ota_matched_is_apart(&found);
+        if (coarse && found.sum > 0.0 && 4.0 * found.sum < state->limit) {
+            state->limit = 2.0 * found.sum;
+            begin_search(state);
+            continue;
+        }
+        for (int64_t j = 0; coarse && !(found.sum > 0.0) && j < state->columns; j++)
+            state->price[j] = 0.0;
+        if (coarse || state->limit < INFINITY)
+            problem->apart |= !is_optimal(state, problem, ota_matched_slack(&found));
+        return OTA_OK;
+    }
 }
 
 static bool is_dense(const ota_matching *state, const ota_assignment *problem) {
@@ -128,10 +229,11 @@ static void write_potentials(const ota_matching *state, const ota_assignment *pr
     for (int64_t i = 0; i < problem->n; i++) problem->match[i] = match[i];
 }
 
-ota_status ota_assignment_solve(const ota_assignment *problem, void *workspace) {
+ota_status ota_assignment_solve(ota_assignment *problem, void *workspace) {
     int64_t n = problem->n;
     int64_t m = problem->m;
     size_t bytes = ota_assignment_workspace(n, m, problem->narrow);
+    problem->apart = false;
     if (bytes == SIZE_MAX) return OTA_EOVERFLOW;
     if (n == 0 || m == 0) {
         for (int64_t i = 0; i < n; i++) {
@@ -142,18 +244,15 @@ ota_status ota_assignment_solve(const ota_assignment *problem, void *workspace) 
         return OTA_OK;
     }
     ota_arena arena = {.base = workspace, .size = bytes};
-    ota_matching state = {.factor = 1.0};
+    ota_matching state = {.factor = 1.0, .limit = INFINITY};
     state_layout(&state, &arena, n, m, problem->narrow);
     set_rows(&state, problem);
 
     ota_status status = survey(&state);
     if (status != OTA_OK) return status;
-    for (int64_t j = 0; j < state.padded; j++) {
-        state.price[j] = 0.0;
-        state.row_of[j] = -1;
-    }
+    begin_search(&state);
     status = is_dense(&state, problem) ? search_densely(&state, problem)
-                                       : ota_assignment_sparse(&state, &problem->watch);
+                                       : search_by_candidates(&state, problem);
     if (status == OTA_OK) write_potentials(&state, problem);
     return status;
 }

@@ -25,6 +25,7 @@ typedef struct ota_matching {
     int64_t stride;         /* bytes from a row to the next */
     double factor;          /* scores times this are safe to add up */
     double largest;         /* |score| times factor, at most */
+    double limit;           /* costs above it count as this much; +inf at first */
     double *top;            /* [rows], scaled */
     double *price;          /* [padded] v */
     double *distance;       /* [padded] of columns not reached for good; +inf afterwards */
@@ -54,7 +55,8 @@ static inline ota_score_row ota_matching_row(const ota_matching *state, int64_t 
     return (ota_score_row){.scores = (const char *)state->scores + i * state->stride,
                            .count = state->columns,
                            .top = state->top[i],
-                           .factor = state->factor};
+                           .factor = state->factor,
+                           .limit = state->limit};
 }
 
 /* Matches every row; prices are 0 and nothing is matched at first. OTA_OK, OTA_INFEASIBLE or what the watch

@@ -38,13 +38,16 @@ typedef struct ota_assignment {
     ota_watch watch;
     int64_t *match; /* out [n]: the row's column, -1 = unassigned (only when n > m) */
     double *f, *g;  /* out [n], [m] */
+    bool
+        apart; /* out: costs of the pairs are so far apart that the small ones got lost; ota_transport_solve
+                       finds the optimum all the same */
 } ota_assignment;
 
 /* Bytes for ota_assignment_solve; SIZE_MAX on overflow. */
 size_t ota_assignment_workspace(int64_t n, int64_t m, bool narrow);
 /* OTA_OK, OTA_INFEASIBLE (no min(n, m) allowed pairs fit together), OTA_NONFINITE (a NaN or +inf
  * score) or what the watch said; the outputs count only under OTA_OK. */
-ota_status ota_assignment_solve(const ota_assignment *problem, void *workspace);
+ota_status ota_assignment_solve(ota_assignment *problem, void *workspace);
 
 typedef struct ota_transport {
     int64_t n, m;

@@ -1,10 +1,22 @@
 /* dense.c: maximum-score matching over all pairs of a dense matrix, in the manner of Jonker and Volgenant [ELA-14,
  * LIT-06]: (1) column reduction (square matrices only: a long-side column that stays unmatched must keep v = 0), (2) two
  * sweeps in which an unmatched row bids for its cheapest column, lowering v by the margin to its second cheapest, (3)
- * for each row left, Dijkstra on the reduced costs to the nearest unmatched column. The passes are the backend's. */
+ * for each row left, Dijkstra on the reduced costs to the nearest unmatched column. The passes are the backend's.
+ *
+ * Where some costs are 1e16 times others, as those of pairs that should not be, prices that take a large one in no longer tell
+ * the small ones apart. Then the least of each row is taken off, so that costs r >= 0 are left, and no pair with r
+ * above the sum V that a matching comes to is in a better one. So it may count as 2 V, and prices stay within the range of V. */
 #include "dense.h"
 
-enum { BIDDING_SWEEPS = 2, BIDS_PER_ROW = 3 };
+#include <float.h>
+#include <math.h>
+
+#include "exact_sums.h"
+
+enum { BIDDING_SWEEPS = 2, BIDS_PER_ROW = 3, REFINEMENTS = 64 };
+
+/* A relative error of costs that shows nowhere, and a factor between costs that do not show beside each other. */
+static const double FINE = 0x1p-33, FAR = 0x1p30;
 
 void ota_match_layout(ota_match *match, ota_arena *arena, int64_t rows, int64_t columns,
                       int64_t pairs) {
@@ -16,6 +28,7 @@ void ota_match_layout(ota_match *match, ota_arena *arena, int64_t rows, int64_t 
     match->kept = ota_arena_take(arena, (size_t)rows, sizeof(double));
     match->final = ota_arena_take(arena, (size_t)rows, sizeof(double));
     match->offset = ota_arena_take(arena, (size_t)rows, sizeof(double));
+    match->base = ota_arena_take(arena, (size_t)padded, sizeof(double));
     match->column_of = ota_arena_take(arena, (size_t)rows, sizeof(int32_t));
     match->waiting = ota_arena_take(arena, (size_t)rows, sizeof(int32_t));
     match->next = ota_arena_take(arena, (size_t)rows, sizeof(int32_t));
@@ -28,8 +41,7 @@ void ota_match_resize(ota_match *match, int64_t rows, int64_t columns, int64_t l
     match->padded = ota_int_round_up(columns, lanes);
 }
 
-ota_status ota_match_solve(ota_match *match, const ota_match_passes *passes,
-                           const ota_watch *watch) {
+static ota_status search(ota_match *match, const ota_match_passes *passes, const ota_watch *watch) {
     for (int64_t j = 0; j < match->padded; j++) {
         match->price[j] = 0.0;
         match->row_of[j] = -1;
@@ -55,4 +67,167 @@ ota_status ota_match_solve(ota_match *match, const ota_match_passes *passes,
         if (!passes->augment(match, match->next[k])) return OTA_INFEASIBLE;
     }
     return OTA_OK;
+}
+
+/* ---- costs that dwarf others ------------------------------------------------------------------ */
+
+ota_matched ota_matched_of(const double *cost, int64_t count, double least) {
+    ota_matched found = {.least = least};
+    for (int64_t i = 0; i < count; i++) {
+        found.sum += cost[i];
+        if (cost[i] > 0.0) found.least = fmin(found.least, cost[i]);
+        found.most = fmax(found.most, cost[i]);
+    }
+    double whole = 0.0;
+    int64_t among = 0;
+    for (int64_t i = 0; i < count; i++) {
+        if (!(cost[i] < FAR * found.least)) continue;
+        whole += cost[i];
+        among++;
+    }
+    found.mean = among > 0 ? whole / (double)among : 0.0;
+    return found;
+}
+
+bool ota_matched_is_coarse(const ota_matched *matched, double price) {
+    const double largest = fmax(price, matched->most);
+    if (matched->mean > 0.0) return 4.0 * DBL_EPSILON * largest > FINE * matched->mean;
+    return largest >= FAR * matched->least;
+}
+
+bool ota_matched_is_apart(const ota_matched *matched) {
+    return matched->most >= FAR * matched->least;
+}
+
+double ota_matched_slack(const ota_matched *matched) {
+    return FINE * (matched->mean > 0.0 ? matched->mean : matched->least);
+}
+
+static double largest_price(const ota_match *match) {
+    double most = 0.0;
+    for (int64_t j = 0; j < match->columns; j++) most = fmax(most, fabs(match->price[j]));
+    return most;
+}
+
+/* The costs of the matched pairs, in `offset`. */
+static const double *matched_costs(const ota_match *match) {
+    for (int64_t i = 0; i < match->rows; i++)
+        match->offset[i] = fabs(match->cost[i * match->padded + match->column_of[i]]);
+    return match->offset;
+}
+
+static double least_cost(const ota_match *match) {
+    double least = INFINITY;
+    for (int64_t at = 0; at < match->rows * match->padded; at++) {
+        const double cost = fabs(match->cost[at]);
+        least = cost > 0.0 && cost < least ? cost : least;
+    }
+    return least;
+}
+
+/* Of the costs as they are. */
+static bool looks_coarse(const ota_match *match, double least) {
+    ota_matched found = ota_matched_of(matched_costs(match), match->rows, least);
+    const double price = largest_price(match);
+    if (!(found.least < INFINITY) && price > 0.0) found.least = least_cost(match);
+    return ota_matched_is_coarse(&found, price) || ota_matched_is_apart(&found);
+}
+
+/* Takes the least of every row off; `from`: of rows alone whose least is not below it. */
+static void take_rows_off(ota_match *match, double from) {
+    for (int64_t i = 0; i < match->rows; i++) {
+        double *cost = match->cost + i * match->padded, lowest = INFINITY;
+        for (int64_t j = 0; j < match->columns; j++) lowest = fmin(lowest, cost[j]);
+        if (!(lowest >= from)) continue;
+        for (int64_t j = 0; j < match->columns; j++) cost[j] -= lowest;
+    }
+}
+
+/* The same of the columns of a square matrix, whose least are kept in `base`. */
+static void take_columns_off(ota_match *match, double from) {
+    const int64_t rows = match->rows, padded = match->padded;
+    double *base = match->base;
+    for (int64_t j = 0; j < padded; j++) base[j] = rows == match->columns ? INFINITY : 0.0;
+    for (int64_t i = 0; i < rows && rows == match->columns; i++) {
+        for (int64_t j = 0; j < rows; j++) base[j] = fmin(base[j], match->cost[i * padded + j]);
+    }
+    for (int64_t j = 0; j < match->columns; j++) base[j] = base[j] >= from ? base[j] : 0.0;
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t j = 0; j < match->columns; j++) match->cost[i * padded + j] -= base[j];
+    }
+}
+
+/* Leaves costs r >= 0 with one 0 a row at least; the least cost there was. Rows and columns all of whose costs are large come
+ * first: what others take off would be lost on them. */
+static double take_off(ota_match *match) {
+    const double least = least_cost(match), large = FAR * least;
+    take_rows_off(match, large);
+    take_columns_off(match, large);
+    take_rows_off(match, -INFINITY);
+    return least;
+}
+
+static void cap(ota_match *match, double limit) {
+    for (int64_t i = 0; i < match->rows; i++) {
+        double *cost = match->cost + i * match->padded;
+        for (int64_t j = 0; j < match->columns; j++) cost[j] = cost[j] < limit ? cost[j] : limit;
+    }
+}
+
+/* `matched`: what the pairs cost in the end. */
+static ota_status refine(ota_match *match, const ota_match_passes *passes, const ota_watch *watch,
+                         double below, ota_matched *matched) {
+    const double least = fmin(below, take_off(match));
+    double limit = INFINITY;
+    for (int k = 0; k < REFINEMENTS; k++) {
+        const ota_matched found = ota_matched_of(matched_costs(match), match->rows, least);
+        *matched = found;
+        if (!(found.sum > 0.0)) {
+            for (int64_t j = 0; j < match->padded; j++) match->price[j] = 0.0;
+            return OTA_OK;
+        }
+        const bool coarse = ota_matched_is_coarse(&found, k > 0 ? largest_price(match) : INFINITY);
+        if (!coarse || !(4.0 * found.sum < limit)) return OTA_OK;
+        limit = 2.0 * found.sum;
+        cap(match, limit);
+        const ota_status status = search(match, passes, watch);
+        if (status != OTA_OK) return status;
+    }
+    return OTA_OK;
+}
+
+/* Is no pair cheaper than its row's own at the prices, in exact arithmetic but for `slack`? Of the costs as they came. */
+static bool is_optimal(const ota_match *match, double slack) {
+    for (int64_t i = 0; i < match->rows; i++) {
+        const double *cost = match->cost + i * match->padded;
+        const int32_t own = match->column_of[i];
+        ota_exact at = {0};
+        ota_exact_add(&at, -cost[own]);
+        ota_exact_add(&at, match->price[own]);
+        ota_exact_add(&at, match->base[own]);
+        for (int64_t j = 0; j < match->columns; j++) {
+            if (!(cost[j] < INFINITY)) continue;
+            ota_exact apart = at;
+            ota_exact_add(&apart, cost[j]);
+            ota_exact_add(&apart, -match->price[j]);
+            ota_exact_add(&apart, -match->base[j]);
+            if (ota_exact_value(&apart) < -slack) return false;
+        }
+    }
+    return true;
+}
+
+ota_status ota_match_solve(ota_match *match, const ota_match_passes *passes, const ota_watch *watch,
+                           const ota_match_source *source, bool *apart) {
+    *apart = false;
+    match->slack = 0.0;
+    ota_status status = search(match, passes, watch);
+    if (status != OTA_OK || !looks_coarse(match, source->least)) return status;
+    ota_matched found = {0};
+    status = refine(match, passes, watch, source->least, &found);
+    source->fill(source->context, match);
+    match->slack = ota_matched_slack(&found);
+    *apart = status == OTA_OK && (ota_matched_is_apart(&found) || !is_optimal(match, match->slack));
+    for (int64_t j = 0; j < match->columns; j++) match->price[j] += match->base[j];
+    return status;
 }

@@ -22,8 +22,32 @@ void ota_match_layout(ota_match *match, ota_arena *arena, int64_t rows, int64_t 
 /* A problem in that memory; the passes have `lanes`. */
 void ota_match_resize(ota_match *match, int64_t rows, int64_t columns, int64_t lanes);
 
-/* Matches every row by `cost`, which stays. OTA_OK, OTA_INFEASIBLE or what the watch said. */
-ota_status ota_match_solve(ota_match *match, const ota_match_passes *passes,
-                           const ota_watch *watch);
+/* Writes the costs of a problem, always the same. */
+typedef struct ota_match_source {
+    void (*fill)(const void *context, ota_match *match);
+    const void *context;
+    double least; /* of what was taken off the costs, not 0; +inf: nothing was */
+} ota_match_source;
+
+/* Matches every row by the costs of `source`, which `match` holds before and after. Where some costs dwarf others the matching is
+ * the same; *apart: but they are costs of its pairs, so that the small ones got lost. OTA_OK, OTA_INFEASIBLE or what the watch
+ * said. */
+ota_status ota_match_solve(ota_match *match, const ota_match_passes *passes, const ota_watch *watch,
+                           const ota_match_source *source, bool *apart);
+
+/* What the matched pairs cost above the cheapest of their rows: the sum, the least above 0, the most, and the mean of those that the
+ * least is not lost beside. */
+typedef struct ota_matched {
+    double sum, least, most, mean;
+} ota_matched;
+
+/* Of costs [count]; `least`: another number that the small costs are to be seen beside, +inf: none. */
+ota_matched ota_matched_of(const double *cost, int64_t count, double least);
+/* Can prices up to `price` tell what the small ones of these costs differ by? */
+bool ota_matched_is_coarse(const ota_matched *matched, double price);
+/* Are the small ones lost whatever the prices are? */
+bool ota_matched_is_apart(const ota_matched *matched);
+/* How far rounding may be off to show nowhere beside these costs. */
+double ota_matched_slack(const ota_matched *matched);
 
 #endif

@@ -61,12 +61,53 @@ static void measure(ota_head *head) {
     head->final_update = OTA_FINAL_PLAN;
 }
 
+/* What the pairs that carry mass lack of S + f + g = 0, which optimal ones do not, and what rounding can make of it. */
+typedef struct shortfall {
+    double gap, floor;
+} shortfall;
+
+static void add_shortfall(const ota_head *head, shortfall *found, int64_t i, int64_t j,
+                          double mass) {
+    const int64_t at = i * head->stride + j;
+    const double s = head->narrow ? (double)((const float *)head->scores)[at]
+                                  : ((const double *)head->scores)[at];
+    found->gap += mass * fmax(0.0, -(s + head->f[i] + head->g[j]));
+    found->floor += mass * (fabs(s) + fabs(head->f[i]) + fabs(head->g[j]));
+}
+
+/* The plan's own potentials have the last word: they prove it optimal, or it is not called solved. */
+static ota_status prove(ota_head *head, const int64_t *match) {
+    shortfall found = {0.0, 0.0};
+    const double least = head->mass_tolerance * head->mass;
+    for (int64_t i = 0; i < head->rows; i++) {
+        if (match != NULL && match[i] >= 0) add_shortfall(head, &found, i, match[i], 1.0);
+        for (int64_t j = 0; match == NULL && j < head->columns; j++) {
+            const double mass = head->plan[i * head->stride + j];
+            if (mass > least) add_shortfall(head, &found, i, j, mass);
+        }
+    }
+    const double nodes = (double)head->rows + (double)head->columns;
+    if (found.gap <= 4.0 * DBL_EPSILON * nodes * found.floor) return OTA_OK;
+    (void)ota_snprintf(head->sentence, sizeof head->sentence,
+                       "head %" PRId64
+                       ": the plan may cost %g more than the best one, since costs are "
+                       "too far apart for f64; set those that stand for a forbidden pair to inf",
+                       head->index, found.gap);
+    return OTA_NOT_CONVERGED;
+}
+
 static ota_status explain(ota_head *head, ota_status status) {
     if (status == OTA_INFEASIBLE) {
         (void)ota_snprintf(head->sentence, sizeof head->sentence,
                            "head %" PRId64 ": no plan of %" PRId64 " queries and %" PRId64
                            " keys meets the masses on this support",
                            head->index, head->rows, head->columns);
+    } else if (status == OTA_NOT_CONVERGED) {
+        (void)ota_snprintf(head->sentence, sizeof head->sentence,
+                           "head %" PRId64
+                           ": costs are too far apart for f64; set those that stand for "
+                           "a forbidden pair to inf",
+                           head->index);
     } else if (status == OTA_EINVAL) {
         (void)ota_snprintf(head->sentence, sizeof head->sentence,
                            "head %" PRId64 ": row_mass or column_mass adds up to %g or more, which "
@@ -99,7 +140,7 @@ static ota_status solve_capped(ota_head *head) {
     head->rounds = problem.paths;
     if (status != OTA_OK) return explain(head, status);
     measure(head);
-    return OTA_OK;
+    return prove(head, NULL);
 }
 
 static ota_status solve_transport(ota_head *head) {
@@ -124,7 +165,7 @@ static ota_status solve_transport(ota_head *head) {
     head->rounds = problem.pivots;
     if (status != OTA_OK) return explain(head, status);
     measure(head);
-    return OTA_OK;
+    return prove(head, NULL);
 }
 
 static bool all_units(const double *mass, int64_t count, double unit) {
@@ -157,6 +198,7 @@ static ota_status solve_assignment(ota_head *head) {
                               .g = head->g};
     const ota_status status =
         ota_assignment_solve(&problem, (char *)head->workspace + matching_bytes(head->rows));
+    if (status == OTA_OK && problem.apart) return solve_transport(head);
     if (status != OTA_OK) return explain(head, status);
     /* One pair a row and no column twice, which is how the search keeps its books: no error. */
     head->column_error = 0.0;
@@ -169,7 +211,7 @@ static ota_status solve_assignment(ota_head *head) {
         for (int64_t i = 0; i < head->rows; i++) head->f[i] += highest;
     }
     head->final_update = OTA_FINAL_MATCH;
-    return OTA_OK;
+    return prove(head, match);
 }
 
 const ota_solver ota_solver_assignment = {

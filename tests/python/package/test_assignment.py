@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from fractions import Fraction
+
 import numpy as np
 import otattn
 import pytest
@@ -92,6 +95,82 @@ def test_rows_and_columns_of_forbidden_pairs() -> None:
 
 def test_edges() -> None:
     assert [len(x) for x in otattn.linear_sum_assignment(np.empty((0, 4)))] == [0, 0]
-    for bad in (np.ones(3), np.array([[np.nan]]), np.array([[-np.inf]]), np.array([["a"]])):
+    for bad in (np.ones(3), np.array([[np.nan]]), np.array([[-np.inf]])):
         with pytest.raises(ValueError):
             otattn.linear_sum_assignment(bad)
+
+
+def best(cost: np.ndarray) -> Fraction:
+    """The least sum over all matchings, exact."""
+    rows, columns = cost.shape
+    if rows > columns:
+        return best(cost.T)
+    exact = [[Fraction(float(x)) for x in row] for row in cost]
+    return min(
+        sum((exact[i][j] for i, j in enumerate(chosen)), Fraction(0))
+        for chosen in itertools.permutations(range(columns), rows)
+    )
+
+
+def blocked(rng: np.random.Generator) -> np.ndarray:
+    """Costs of which some, a row or a column are up to 1e300 times others."""
+    rows, columns = rng.integers(1, 6, 2)
+    columns = rows if rng.random() < 0.5 else columns
+    cost = rng.random((rows, columns)) if rng.random() < 0.5 else rng.integers(0, 6, (rows, columns)) * 1.0
+    kind = rng.choice(["f4", "f8"])
+    powers = [9, 12, 15, 16, 17, 30, 38] if kind == "f4" else [9, 15, 16, 17, 38, 100, 300]
+    large = 10.0 ** rng.choice(powers, size=(rows, columns) if rng.random() < 0.5 else 1)
+    return np.where(rng.random((rows, columns)) < rng.choice([0.1, 0.3, 0.6, 0.8]), large, cost).astype(kind)
+
+
+def test_costs_that_dwarf_others() -> None:
+    rng = np.random.default_rng(5)
+    matrices = [blocked(rng) for _ in range(300)]
+    found = otattn.linear_sum_assignment(matrices)
+    for cost, ragged in zip(matrices, found, strict=True):
+        wanted = best(cost)
+        for i, j in (
+            ragged,
+            otattn.linear_sum_assignment(cost),
+            otattn.linear_sum_assignment(-cost, maximize=True),
+            [x[0] for x in otattn.linear_sum_assignment(np.stack([cost, cost]))],
+        ):
+            assert sum((Fraction(float(x)) for x in cost[i, j]), Fraction(0)) == wanted
+        if cost.dtype == np.float64 and cost.shape[0] <= cost.shape[1]:
+            rule = "exact" if cost.shape[0] == cost.shape[1] else "capped:1"
+            plan = otattn.coupling(cost, method=f"hard/{rule}", cost=True)
+            pairs = plan.nonzero()
+            assert sum((Fraction(float(x)) for x in cost[pairs]), Fraction(0)) == wanted
+
+
+@pytest.mark.parametrize("shape", [(40, 40), (460, 460), (60, 90), (1030, 1030)])
+def test_large_costs_that_dwarf_others(shape: tuple[int, int]) -> None:
+    rng = np.random.default_rng(1)
+    cost = rng.random(shape)
+    chance = rng.random(shape) < 0.3
+    for large in (1e9, 1e17, 1e300) if shape[0] < 1000 else (1e17,):
+        for where in (chance, np.arange(shape[0])[:, None] % 19 == 3, np.arange(shape[1]) % 19 == 3):
+            given = np.where(where, large, cost)
+            # What the pairs cost apart from how many of the large ones there are.
+            i, j = otattn.linear_sum_assignment(given)
+            k, l = linear_sum_assignment(np.where(where, 1000.0, cost))
+            seen = np.where(where, 0.0, cost)
+            assert (given[i, j] == large).sum() == (given[k, l] == large).sum()
+            spec.check("ELA-14", abs(seen[i, j].sum() - seen[k, l].sum()), 1e-9)
+
+
+@pytest.mark.parametrize("shape", [(8, 8), (40, 40), (5, 9), (9, 5), (1100, 1100)])
+def test_equal_costs_give_the_identity(shape: tuple[int, int]) -> None:
+    cost = np.full(shape, 3.0)
+    wanted = np.arange(min(shape))
+    for i, j in (otattn.linear_sum_assignment(cost), otattn.linear_sum_assignment(cost, maximize=True)):
+        assert np.array_equal(i, wanted) and np.array_equal(j, wanted)
+    if shape == (40, 40):
+        plan = otattn.coupling(cost, method="hard/exact", cost=True)
+        assert np.array_equal(plan, np.eye(40))
+
+
+@pytest.mark.parametrize("cost", [[["a"]], np.array([[object()]]), [[1j]]])
+def test_costs_that_are_no_numbers(cost: object) -> None:
+    with pytest.raises(TypeError, match="Cannot cast array data of cost_matrix"):
+        otattn.linear_sum_assignment(cost)

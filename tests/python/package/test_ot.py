@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -101,6 +103,57 @@ def _value(P: Any, M: Any, a: Any, b: Any, reg: float, reg_type: str, unbalanced
     first, second = np.broadcast_to(unbalanced, 2)
     own = kl(P, np.outer(a, b)) if reg_type == "KL" else (P * (np.log(P) - 1)).sum()
     return float((P * M).sum() + reg * own + first * kl(P.sum(1), a) + second * kl(P.sum(0), b))
+
+
+def cheapest(M: Any, a: Any, b: Any) -> Fraction:
+    """The least cost of transport of whole masses, exact."""
+    rows = [i for i, mass in enumerate(a) for _ in range(int(mass))]
+
+    @functools.cache
+    def rest(k: int, left: tuple[int, ...]) -> Fraction:
+        if k == len(rows):
+            return Fraction(0)
+        return min(
+            Fraction(float(M[rows[k]][j])) + rest(k + 1, (*left[:j], left[j] - 1, *left[j + 1 :]))
+            for j in range(len(left))
+            if left[j] > 0
+        )
+
+    return rest(0, tuple(int(mass) for mass in b))
+
+
+def blocked(rng: Any) -> tuple[Any, Any, Any]:
+    """Masses, and costs of which some are up to 1e300 times others."""
+    n, m = rng.integers(2, 5, 2)
+    a = rng.integers(1, 4, n).astype(float)
+    b = 1.0 + rng.multinomial(max(int(a.sum()) - m, 0), np.full(m, 1.0 / m))
+    a[0] += b.sum() - a.sum()
+    M = rng.random((n, m)) if rng.random() < 0.5 else rng.integers(0, 6, (n, m)) * 1.0
+    powers = [9, 12, 15, 16, 17, 20, 100, 300]
+    large = 10.0 ** rng.choice(powers, size=(n, m) if rng.random() < 0.5 else 1)
+    return a, b, np.where(rng.random((n, m)) < rng.choice([0.1, 0.3, 0.6]), large, M)
+
+
+def test_costs_that_dwarf_others() -> None:
+    M = np.array([[0.0, 1e17, 3.0, 4.0], [4.0, 4.0, 2.0, 1.0], [1.0, 2.0, 1.0, 5.0], [5.0, 1e17, 1.0, 0.0]])
+    assert ours.emd2(np.array([3.0, 1.0, 1.0, 2.0]), np.array([2.0, 2.0, 2.0, 1.0]), M) == 10.0
+    rng = np.random.default_rng(3)
+    for _ in range(250):
+        a, b, M = blocked(rng)
+        wanted = cheapest(M, a, b)
+        plan, log = ours.emd(a, b, M, log=True)
+        pairs = zip(plan.ravel(), M.ravel(), strict=True)
+        assert sum((Fraction(float(p)) * Fraction(float(c)) for p, c in pairs), Fraction(0)) == wanted
+        # Potentials of the size of what is shipped prove it.
+        u, v = log["u"], log["v"]
+        rounding = 2.0**-53 * 64 * a.sum() * max(float(wanted), 1.0)
+        assert abs(float(wanted - sum(map(Fraction, a * u)) - sum(map(Fraction, b * v)))) <= rounding
+        over = [
+            Fraction(x) + Fraction(y) - Fraction(c)
+            for x, r in zip(u, M, strict=True)
+            for y, c in zip(v, r, strict=True)
+        ]
+        assert float(max(over)) <= rounding
 
 
 def test_quadratic() -> None:

@@ -33,21 +33,26 @@ static ota_row_survey cost_survey(const void *scores, int64_t count) {
     return found;
 }
 
+static ALWAYS_INLINE double cost_of(real score, double top, double factor, double limit) {
+    const double cost = top - (double)score * factor;
+    return cost < limit ? cost : limit;
+}
+
 static inline double cost_at(const ota_score_row *row, int64_t j) {
-    return row->top - (double)((const real *)row->scores)[j] * row->factor;
+    return cost_of(((const real *)row->scores)[j], row->top, row->factor, row->limit);
 }
 
 static void cost_form(const ota_score_row *row, double *restrict cost) {
     const real *restrict scores = row->scores;
-    const double top = row->top, factor = row->factor;
-    for (int64_t j = 0; j < row->count; j++) cost[j] = top - (double)scores[j] * factor;
+    const double top = row->top, factor = row->factor, limit = row->limit;
+    for (int64_t j = 0; j < row->count; j++) cost[j] = cost_of(scores[j], top, factor, limit);
 }
 
 static void cost_lower(const ota_score_row *row, double *restrict price) {
     const real *restrict scores = row->scores;
-    const double top = row->top, factor = row->factor;
+    const double top = row->top, factor = row->factor, limit = row->limit;
     for (int64_t j = 0; j < row->count; j++) {
-        const double cost = top - (double)scores[j] * factor;
+        const double cost = cost_of(scores[j], top, factor, limit);
         price[j] = cost < price[j] ? cost : price[j];
     }
 }
@@ -55,13 +60,14 @@ static void cost_lower(const ota_score_row *row, double *restrict price) {
 static double cost_groups(const ota_score_row *row, const double *restrict price, int64_t groups,
                           double *restrict lowest) {
     const real *restrict scores = row->scores;
-    const double top = row->top, factor = row->factor;
-    for (int64_t k = 0; k < groups; k++) lowest[k] = (top - (double)scores[k] * factor) - price[k];
+    const double top = row->top, factor = row->factor, limit = row->limit;
+    for (int64_t k = 0; k < groups; k++)
+        lowest[k] = cost_of(scores[k], top, factor, limit) - price[k];
     for (int64_t from = groups; from < row->count; from += groups) {
         const int64_t rest = row->count - from;
         const int64_t count = ota_int_min(groups, rest);
         for (int64_t k = 0; k < count; k++) {
-            const double reduced = (top - (double)scores[from + k] * factor) - price[from + k];
+            const double reduced = cost_of(scores[from + k], top, factor, limit) - price[from + k];
             lowest[k] = reduced < lowest[k] ? reduced : lowest[k];
         }
     }
@@ -100,9 +106,9 @@ static bool cost_pick_block(const ota_score_row *row, const double *restrict pri
 static bool cost_pick(const ota_score_row *row, const double *restrict price, int64_t begin,
                       double threshold, ota_pair_list *list) {
     const real *restrict scores = row->scores;
-    const double top = row->top, factor = row->factor;
+    const double top = row->top, factor = row->factor, limit = row->limit;
     /* Forbidden pairs, whose cost is infinite, stay out. */
-    const double limit = threshold < DBL_MAX ? threshold : DBL_MAX;
+    const double reach = threshold < DBL_MAX ? threshold : DBL_MAX;
     const int64_t blocks = (row->count + PICK_BLOCK - 1) / PICK_BLOCK;
     for (int64_t step = 0, k = begin / PICK_BLOCK % blocks; step < blocks; step++) {
         const int64_t from = k * PICK_BLOCK, rest = row->count - from;
@@ -111,14 +117,14 @@ static bool cost_pick(const ota_score_row *row, const double *restrict price, in
             int64_t hit[COST_LANES] = {0};
             for (int j = 0; j < PICK_BLOCK; j += COST_LANES) {
                 for (int l = 0; l < COST_LANES; l++) {
-                    const double cost = top - (double)scores[from + j + l] * factor;
-                    hit[l] |= cost - price[from + j + l] <= limit;
+                    const double cost = cost_of(scores[from + j + l], top, factor, limit);
+                    hit[l] |= cost - price[from + j + l] <= reach;
                 }
             }
             for (int l = 0; l < COST_LANES; l++) any |= hit[l];
         }
         if (any != 0 &&
-            !cost_pick_block(row, price, from, ota_int_min(rest, PICK_BLOCK), limit, list))
+            !cost_pick_block(row, price, from, ota_int_min(rest, PICK_BLOCK), reach, list))
             return false;
         k = k + 1 < blocks ? k + 1 : 0;
     }
@@ -128,7 +134,7 @@ static bool cost_pick(const ota_score_row *row, const double *restrict price, in
 static void cost_nearer(const ota_score_row *row, const double *restrict price, double offset,
                         const double *restrict distance, double most, ota_pair_list *list) {
     const real *restrict scores = row->scores;
-    const double top = row->top, factor = row->factor;
+    const double top = row->top, factor = row->factor, limit = row->limit;
     for (int64_t from = 0; from < row->count; from += PICK_BLOCK) {
         const int64_t rest = row->count - from;
         int64_t any = rest < PICK_BLOCK;
@@ -136,7 +142,7 @@ static void cost_nearer(const ota_score_row *row, const double *restrict price, 
             int64_t hit[COST_LANES] = {0};
             for (int j = 0; j < PICK_BLOCK; j += COST_LANES) {
                 for (int l = 0; l < COST_LANES; l++) {
-                    const double cost = top - (double)scores[from + j + l] * factor;
+                    const double cost = cost_of(scores[from + j + l], top, factor, limit);
                     const double through = (cost - price[from + j + l]) - offset;
                     const double now = distance[from + j + l];
                     hit[l] |= through < (now < most ? now : most);

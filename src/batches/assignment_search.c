@@ -1,0 +1,226 @@
+/* assignment_search.c: the searches of one assignment problem: over a dense matrix, by the search of the operator, and, where costs
+ * of pairs dwarf others, by transport. */
+#include "assignment_search.h"
+
+#include <math.h>
+
+enum { TURN_BLOCK = 8 };
+
+ota_cost_view ota_cost_view_turned(const ota_cost_view *view) {
+    ota_cost_view other = *view;
+    other.rows = view->columns, other.columns = view->rows;
+    other.row_stride = view->column_stride, other.column_stride = view->row_stride;
+    return other;
+}
+
+/* Writes min(factor c, limit) of the view to the matrix of the search; false: something is not finite or very large. */
+static bool take_costs(const ota_batch_kernels *kernels, const ota_cost_view *view, double factor,
+                       const ota_match *match) {
+    const int64_t padded = match->padded;
+    const double limit = view->limit * fabs(factor);
+    bool plain = true;
+    if (view->column_stride == 1) {
+        const int64_t bytes = view->row_stride * (int64_t)ota_type_bytes(view->type);
+        ota_match_row row = {
+            .count = view->columns, .padded = padded, .factor = factor, .limit = limit};
+        for (int64_t i = 0; i < view->rows; i++) {
+            row.from = (const char *)view->costs + i * bytes;
+            plain &= kernels->match->take[view->type == OTA_F32](&row, match->cost + i * padded);
+        }
+        return plain;
+    }
+    for (int64_t block = 0; block < view->rows; block += TURN_BLOCK) {
+        const int64_t end = ota_int_min(block + TURN_BLOCK, view->rows);
+        for (int64_t j = 0; j < view->columns; j++) {
+            for (int64_t i = block; i < end; i++) {
+                const double cost = ota_cost_of(view, i, j) * factor;
+                plain &= fabs(cost) < 0x1p900;
+                match->cost[i * padded + j] = cost < limit ? cost : limit;
+            }
+        }
+        for (int64_t i = block; i < end; i++) {
+            for (int64_t j = view->columns; j < padded; j++) match->cost[i * padded + j] = INFINITY;
+        }
+    }
+    return plain;
+}
+
+/* NaN or the infinity that nothing can cost; and the largest finite cost. */
+static bool is_wrong(const ota_cost_view *view, double *largest) {
+    bool wrong = false;
+    for (int64_t i = 0; i < view->rows; i++) {
+        for (int64_t j = 0; j < view->columns; j++) {
+            const double cost = view->sign * ota_cost_of(view, i, j);
+            wrong |= !(cost > -INFINITY);
+            if (cost < INFINITY) *largest = fmax(*largest, fabs(cost));
+        }
+    }
+    return wrong;
+}
+
+/* The costs of a dense search, over and over the same. */
+typedef struct dense_costs {
+    const ota_batch_kernels *kernels;
+    const ota_cost_view *view;
+    double factor;
+} dense_costs;
+
+static void fill(const void *context, ota_match *match) {
+    const dense_costs *costs = context;
+    (void)take_costs(costs->kernels, costs->view, costs->factor, match);
+}
+
+/* ---- costs that dwarf others ------------------------------------------------------------------ */
+
+/* The same problem as one of transport, whose arithmetic loses nothing; rows <= columns. */
+typedef struct as_transport {
+    double *scores, *plan, *ones, *f, *g;
+    void *work;
+} as_transport;
+
+static void transport_layout(as_transport *t, ota_arena *arena, int64_t n, int64_t m) {
+    size_t pairs;
+    if (!ota_size_product((const int64_t[]){n, m}, 2, &pairs)) arena->overflowed = true;
+    t->scores = ota_arena_take(arena, pairs, sizeof(double));
+    t->plan = ota_arena_take(arena, pairs, sizeof(double));
+    t->ones = ota_arena_take(arena, (size_t)m, sizeof(double));
+    t->f = ota_arena_take(arena, (size_t)n, sizeof(double));
+    t->g = ota_arena_take(arena, (size_t)m, sizeof(double));
+    const size_t bytes = ota_transport_workspace(n, m, false);
+    if (bytes == SIZE_MAX) arena->overflowed = true;
+    t->work = ota_arena_take(arena, bytes == SIZE_MAX ? 0 : bytes, 1);
+}
+
+static ota_status solve_transport(as_transport *t, const ota_cost_view *view,
+                                  const ota_watch *watch) {
+    const int64_t n = view->rows, m = view->columns;
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t j = 0; j < m; j++)
+            t->scores[i * m + j] = -fmin(view->sign * ota_cost_of(view, i, j), view->limit);
+    }
+    for (int64_t j = 0; j < m; j++) t->ones[j] = 1.0;
+    ota_transport problem = {.n = n,
+                             .m = m,
+                             .scores = t->scores,
+                             .stride = m,
+                             .mu = t->ones,
+                             .nu = t->ones,
+                             .capped = n < m,
+                             .sink = -INFINITY,
+                             .watch = *watch,
+                             .plan = t->plan,
+                             .plan_stride = m,
+                             .f = t->f,
+                             .g = t->g};
+    return ota_transport_solve(&problem, t->work);
+}
+
+/* Memory for it, from the system: few problems need it. */
+static ota_status make_transport(as_transport *t, ota_arena *arena, const ota_cost_view *view) {
+    transport_layout(t, arena, view->rows, view->columns);
+    const ota_status status = ota_arena_allocate(arena);
+    if (status == OTA_OK) transport_layout(t, arena, view->rows, view->columns);
+    return status;
+}
+
+static int64_t matched_column(const as_transport *t, const ota_cost_view *view, int64_t i) {
+    int64_t j = 0;
+    while (!(t->plan[i * view->columns + j] > 0.5)) j++;
+    return j;
+}
+
+/* Into the matrix of a dense search. */
+static ota_status match_apart(ota_match *match, const ota_cost_view *view, double scale,
+                              const ota_watch *watch) {
+    as_transport t;
+    ota_arena arena = {0};
+    ota_status status = make_transport(&t, &arena, view);
+    if (status == OTA_OK) status = solve_transport(&t, view, watch);
+    for (int64_t j = 0; status == OTA_OK && j < view->columns; j++) {
+        match->row_of[j] = -1;
+        match->price[j] = t.g[j] * scale;
+    }
+    for (int64_t i = 0; status == OTA_OK && i < view->rows; i++) {
+        const int64_t j = matched_column(&t, view, i);
+        match->column_of[i] = (int32_t)j;
+        match->row_of[j] = (int32_t)i;
+    }
+    ota_arena_release(&arena);
+    return status;
+}
+
+/* Into the outputs of the operator's search, of a view with more rows than columns, too. */
+static ota_status search_apart(const ota_assign_worker *w, const ota_cost_view *view,
+                               const ota_watch *watch) {
+    const bool tall = view->rows > view->columns;
+    const ota_cost_view upright = tall ? ota_cost_view_turned(view) : *view;
+    as_transport t;
+    ota_arena arena = {0};
+    ota_status status = make_transport(&t, &arena, &upright);
+    if (status == OTA_OK) status = solve_transport(&t, &upright, watch);
+    for (int64_t i = 0; status == OTA_OK && i < view->rows; i++) w->match_of[i] = -1;
+    for (int64_t i = 0; status == OTA_OK && i < upright.rows; i++) {
+        const int64_t j = matched_column(&t, &upright, i);
+        w->match_of[tall ? j : i] = tall ? i : j;
+        (tall ? w->g : w->f)[i] = t.f[i];
+    }
+    for (int64_t j = 0; status == OTA_OK && j < upright.columns; j++)
+        (tall ? w->f : w->g)[j] = t.g[j];
+    ota_arena_release(&arena);
+    return status;
+}
+
+/* ---- searches --------------------------------------------------------------------------------- */
+
+ota_status ota_assign_densely(const ota_batch_kernels *kernels, ota_assign_worker *w,
+                              const ota_cost_view *view, const ota_watch *watch,
+                              ota_assign_answer *found) {
+    ota_match *match = &w->match;
+    ota_match_resize(match, view->rows, view->columns, kernels->match->lanes);
+    found->scale = 1.0;
+    if (!take_costs(kernels, view, view->sign, match)) {
+        double largest = 0.0;
+        if (is_wrong(view, &largest)) return OTA_NONFINITE;
+        found->scale = ota_safe_factor(largest);
+        if (found->scale < 1.0) (void)take_costs(kernels, view, view->sign * found->scale, match);
+    }
+    found->column_of = match->column_of;
+    found->row_of = match->row_of;
+    found->price = match->price;
+    const dense_costs costs = {kernels, view, view->sign * found->scale};
+    const ota_match_source source = {fill, &costs, INFINITY};
+    bool apart;
+    const ota_status status = ota_match_solve(match, kernels->match, watch, &source, &apart);
+    return status == OTA_OK && apart ? match_apart(match, view, found->scale, watch) : status;
+}
+
+ota_status ota_assign_by_candidates(const ota_batch_kernels *kernels, ota_assign_worker *w,
+                                    const ota_cost_view *view, const ota_watch *watch,
+                                    ota_assign_answer *found) {
+    const bool narrow = view->type == OTA_F32 && !(view->limit < INFINITY);
+    for (int64_t i = 0; i < view->rows; i++) {
+        for (int64_t j = 0; j < view->columns; j++) {
+            /* NaN stays NaN, which the search refuses. */
+            const double cost = view->sign * ota_cost_of(view, i, j);
+            const double score = cost > view->limit ? -view->limit : -cost;
+            if (narrow)
+                ((float *)w->copy)[i * view->columns + j] = (float)score;
+            else
+                ((double *)w->copy)[i * view->columns + j] = score;
+        }
+    }
+    ota_assignment problem = {.n = view->rows,
+                              .m = view->columns,
+                              .scores = w->copy,
+                              .stride = view->columns,
+                              .narrow = narrow,
+                              .costs = kernels->costs[narrow],
+                              .passes = kernels->match,
+                              .watch = *watch,
+                              .match = w->match_of,
+                              .f = w->f,
+                              .g = w->g};
+    found->match_of = w->match_of;
+    const ota_status status = ota_assignment_solve(&problem, w->search);
+    return status == OTA_OK && problem.apart ? search_apart(w, view, watch) : status;
+}
