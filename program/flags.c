@@ -57,15 +57,28 @@ int tool_parse_switch(const tool_flag *flag, const char *text, void *field, tool
     return 0;
 }
 
+static int refuse_empty(const tool_flag *flag, tool_error *error) {
+    (void)snprintf(error->field, sizeof error->field, "%s", flag->name);
+    const int code = tool_fail(error, TOOL_EXIT_USAGE, "--%s is empty", flag->name);
+    (void)tool_hint(error, "write --%s %s", flag->name, flag->form);
+    return code;
+}
+
+int tool_parse_words(const tool_flag *flag, const char *text, void *field, tool_error *error) {
+    (void)flag, (void)error;
+    *(const char **)field = text;
+    return 0;
+}
+
 int tool_parse_text(const tool_flag *flag, const char *text, void *field, tool_error *error) {
-    if (text[0] == '\0' && !flag->optional) return refuse_value(flag, text, "a value", error);
+    if (text[0] == '\0' && !flag->optional) return refuse_empty(flag, error);
     *(const char **)field = text;
     return 0;
 }
 
 int tool_parse_list(const tool_flag *flag, const char *text, void *field, tool_error *error) {
     tool_list *list = field;
-    if (text[0] == '\0') return refuse_value(flag, text, "a value", error);
+    if (text[0] == '\0') return refuse_empty(flag, error);
     if (list->count == TOOL_MAX_LIST) {
         (void)snprintf(error->field, sizeof error->field, "%s", flag->name);
         return tool_fail(error, TOOL_EXIT_USAGE, "--%s is given more than %d times", flag->name,

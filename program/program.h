@@ -156,6 +156,8 @@ int tool_set_flag(tool_settings *settings, const tool_flag *flag, const char *te
 const tool_flag *tool_find_flag(const char *name, size_t length, unsigned commands);
 
 int tool_parse_switch(const tool_flag *flag, const char *text, void *field, tool_error *error);
+/* Whatever is given, also nothing. */
+int tool_parse_words(const tool_flag *flag, const char *text, void *field, tool_error *error);
 int tool_parse_text(const tool_flag *flag, const char *text, void *field, tool_error *error);
 int tool_parse_list(const tool_flag *flag, const char *text, void *field, tool_error *error);
 int tool_parse_choice(const tool_flag *flag, const char *text, void *field, tool_error *error);

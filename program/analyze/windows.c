@@ -19,7 +19,8 @@ static int encode(tool_context *context, const char *bytes, size_t size, run_tex
     int code = tool_encode(context, text->tokenizer, bytes, size, &ids, &text->count);
     context->settings.no_special = bare;
     if (code == 0 && text->count == 0)
-        code = tool_refuse_flag(context, "text", NULL, "the text has no token");
+        code = tool_refuse_flag(context, "text", "give a text that is not empty, or --ids F",
+                                "the text has no token");
     if (code == 0) {
         text->ids = malloc((size_t)text->count * sizeof *text->ids);
         if (text->ids == NULL)

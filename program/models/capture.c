@@ -59,7 +59,7 @@ static int refuse_points(const capture *c, const char *list) {
         (void)snprintf(word, sizeof word, "%.*s",
                        (int)(comma != NULL ? comma - at : (ptrdiff_t)strlen(at)), at);
         ota_capture_point point;
-        bool found = c->logits && strcmp(word, "logits") == 0;
+        bool found = strcmp(word, "all") == 0 || (c->logits && strcmp(word, "logits") == 0);
         for (int64_t k = 0; !found && ota_model_point(c->model, k, 1, 1, &point); k++)
             found = is_listed(word, point.name);
         if (!found)
@@ -94,9 +94,9 @@ static int choose_points(capture *c, const ota_model_facts *facts, int64_t batch
     c->arrays = calloc(points + 1, sizeof *c->arrays);
     if (c->arrays == NULL)
         return tool_fail(&c->context->error, TOOL_EXIT_LIMIT, "there is no memory left");
-    const bool all = list != NULL && strcmp(list, "all") == 0;
-    c->logits = !all && is_listed(list, "logits") && strcmp(facts->head, "none") != 0;
-    if (list != NULL && !all && refuse_points(c, list) != 0) return c->context->error.exit_code;
+    const bool all = is_listed(list, "all");
+    c->logits = is_listed(list, "logits") && strcmp(facts->head, "none") != 0;
+    if (list != NULL && refuse_points(c, list) != 0) return c->context->error.exit_code;
     for (size_t k = 0; k < points; k++) {
         (void)ota_model_point(c->model, (int64_t)k, batch, count, &point);
         if (!(all || (list == NULL ? is_standard(point.name, last) : is_listed(list, point.name))))

@@ -200,7 +200,8 @@ static int encode_text(tool_context *context, const char *text, size_t size, too
     int32_t *ids = NULL;
     int code = tool_encode(context, tokens->tokenizer, text, size, &ids, &tokens->count);
     if (code == 0 && tokens->count == 0)
-        code = tool_refuse_flag(context, "text", NULL, "the text has no token");
+        code = tool_refuse_flag(context, "text", "give a text that is not empty, or --ids F",
+                                "the text has no token");
     if (code == 0) {
         tokens->owned = malloc((size_t)tokens->count * sizeof *tokens->owned);
         if (tokens->owned == NULL)

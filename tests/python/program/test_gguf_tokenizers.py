@@ -49,6 +49,7 @@ def write(path: Path, words: dict[str, Any]) -> None:
     """A Llama of one layer with this tokenizer."""
     pairs = {
         "general.architecture": "llama", "llama.block_count": 1, "llama.context_length": 16,
+        "llama.attention.layer_norm_rms_epsilon": 1e-5,
         "llama.embedding_length": 8, "llama.feed_forward_length": 8, "llama.attention.head_count": 2,
         **{key: value for key, value in words.items() if value is not GONE},
     }  # fmt: skip

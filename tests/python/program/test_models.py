@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import spec
-from program import answer, run
+from program import ROOT, answer, run
 from safetensors.numpy import load_file, save_file
 
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -416,6 +416,12 @@ def test_capture_chooses_points(tmp_path: Path) -> None:
     )
     assert {entry["name"] for entry in chosen["tensors"]} == {"blocks.1.hook_mlp_out", *patterns}
     assert load_file(tmp_path / "run.safetensors")["blocks.1.hook_mlp_out"].dtype == np.float16
+    every = {entry["name"] for entry in answer(tmp_path, *words, "--points", "all")["tensors"]}
+    for points in ("all,logits", "logits,all"):
+        more = {entry["name"] for entry in answer(tmp_path, *words, "--points", points)["tensors"]}
+        assert more == every | {"logits"} != every
+    refused(tmp_path, 2, "no point 'x'", *words, "--points", "all,x")
+    refused(tmp_path, 2, "--points is empty (write --points LIST)", *words, "--points", "")
 
 
 def logits_of(model: Any, ids: np.ndarray) -> np.ndarray:
@@ -566,6 +572,11 @@ def test_refusals_about_text(tmp_path: Path) -> None:
     make_model(tmp_path / "model", "gpt2")
     np.save(tmp_path / "ids.npy", draw_ids(1, 5)[0])
     refused(tmp_path, 6, "", "perplexity", "model", "--text", "words")  # no tokenizer files
+    demo = ROOT / "data" / "demo" / "model"
+    for command, more in (("capture", ["-o", "x.safetensors"]), ("perplexity", []), ("generate", [])):
+        refused(tmp_path, 2, "the text has no token (give", command, demo, "--text", "", *more)
+    refused(tmp_path, 2, "the text has no token (give", "generate", demo, "--prompt", "")
+    assert answer(tmp_path, "tokenize", demo, "--text", "")["ids"] == []
     refused(tmp_path, 2, "two texts", "perplexity", "model", "--text", "words", "--ids", "ids.npy")
     refused(tmp_path, 2, "wanted 2 to 64", "perplexity", "model", "--ids", "ids.npy", "--context", 65)
     refused(tmp_path, 2, "larger than the context", "perplexity", "model", "--ids", "ids.npy", "--stride", 65)

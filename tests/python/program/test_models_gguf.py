@@ -91,7 +91,12 @@ def gemma_of(pairs: dict[str, Any], tensors: dict[str, np.ndarray]) -> Any:
         intermediate_size=key["feed_forward_length"], num_hidden_layers=key["block_count"],
         num_attention_heads=key["attention.head_count"],
         num_key_value_heads=key["attention.head_count_kv"], head_dim=key["attention.key_length"],
-        query_pre_attn_scalar=key["attention.key_length"], sliding_window=key["attention.sliding_window"],
+        query_pre_attn_scalar=(
+            key["embedding_length"] // key["attention.head_count"]
+            if key["block_count"] == 62
+            else key["attention.key_length"]
+        ),
+        sliding_window=key["attention.sliding_window"],
         rms_norm_eps=key["attention.layer_norm_rms_epsilon"],
         max_position_embeddings=key["context_length"],
         layer_types=[
@@ -219,6 +224,36 @@ def test_scaled_rotary_positions(tmp_path: Path) -> None:
     gguf_files.write(path, {**LLAMA, "llama.rope.scaling.type": "yarn"}, draw_llama("F32"))
     done = run(tmp_path, "info", path)
     assert done.returncode == 2 and b'of type "yarn" are not known' in done.stderr
+
+
+@pytest.mark.parametrize("layers", [7, 62])
+def test_scores_of_gemma(tmp_path: Path, layers: int) -> None:
+    """No key of the file says what scores are divided by; the one size of 62 layers has another number."""
+    generator = np.random.default_rng(3)
+    pairs = {
+        "general.architecture": "gemma3", "gemma3.block_count": layers, "gemma3.context_length": 64,
+        "gemma3.embedding_length": 16, "gemma3.feed_forward_length": 16, "gemma3.attention.head_count": 2,
+        "gemma3.attention.head_count_kv": 1, "gemma3.attention.key_length": 4,
+        "gemma3.attention.sliding_window": 5, "gemma3.attention.layer_norm_rms_epsilon": 1e-6,
+        "gemma3.rope.freq_base": 5000.0,
+    }  # fmt: skip
+    sizes: dict[str, tuple[int, ...]] = {
+        "attn_q": (8, 16), "attn_k": (4, 16), "attn_v": (4, 16), "attn_output": (16, 8), "ffn_up": (16, 16),
+        "ffn_gate": (16, 16), "ffn_down": (16, 16), "attn_norm": (16,), "ffn_norm": (16,),
+        "post_attention_norm": (16,), "post_ffw_norm": (16,), "attn_q_norm": (4,), "attn_k_norm": (4,),
+    }  # fmt: skip
+    shapes = {f"blk.{layer}.{name}.weight": shape for layer in range(layers) for name, shape in sizes.items()}
+    shapes |= {"token_embd.weight": (20, 16), "output_norm.weight": (16,)}
+    tensors = {
+        name: ("F32", shape, (generator.normal(size=shape) / 4 + (len(shape) == 1)).astype("<f4").tobytes())
+        for name, shape in shapes.items()
+    }
+    gguf_files.write(tmp_path / "gemma.gguf", pairs, tensors)
+    ids = np.random.default_rng(2).integers(0, 20, size=16)
+    ours = states_of(tmp_path, tmp_path / "gemma.gguf", ids)
+    peer = hidden_of(gemma_of(*gguf_files.read(tmp_path / "gemma.gguf")), ids)
+    for layer in range(1, 7):
+        assert distance(ours[f"blocks.{layer}.hook_resid_pre"], peer.hidden_states[layer]) <= STATES
 
 
 class Small:
