@@ -144,7 +144,7 @@ def operands_of(
         return view_of(x)
 
     (mask, bias, relative, alibi, sink, temperature, alpha, cap, strength) = extra[:9]
-    (lower, upper, row_mass, column_mass, lengths, caps, start, seed) = extra[9:]
+    (lower, upper, row_mass, column_mass, lengths, caps, start, seed) = extra[9:17]
     sizes = (heads, queries, keys)
     total = 1
     for size in batch:

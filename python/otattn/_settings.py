@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import ast
 import functools
-import math
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 # The operands of a solve, always in this order; absent ones are None. With `key` absent, `query` is a
@@ -34,14 +34,16 @@ OPERANDS = (
     "entry_caps",
     "start_potential",
     "dropout_seed",
+    "numbers",
 )
 PLACES = {name: k for k, name in enumerate(OPERANDS)}
-# How many stand behind query, key and value.
+# How many stand behind query, key and value. The last two are no arrays of a caller: seed and offset of
+# dropout, and the settings that `Settings.moving` names.
 EXTRA = len(OPERANDS) - 3
 DIFFERENTIABLE = tuple(
     name
     for name in OPERANDS
-    if name not in ("attn_mask", "key_lengths", "entry_caps", "start_potential", "dropout_seed")
+    if name not in ("attn_mask", "key_lengths", "entry_caps", "start_potential", "dropout_seed", "numbers")
 )
 # Numbers of a method, one for the whole call.
 NUMBERS = ("alpha", "cap", "lower", "upper")
@@ -95,6 +97,8 @@ class Settings(NamedTuple):
     # Of a call, not of its plan: seconds, and the word of a function that is told of progress.
     deadline: float | None = None
     progress: str | None = None
+    # Names of numbers that stand in the operand `numbers`; the fields have another one of their kind.
+    moving: str = ""
 
     def of_plan(self) -> Settings:
         """What a plan depends on."""
@@ -137,6 +141,19 @@ def settings_of(text: str) -> Settings:
     return Settings(**{name: _value(value) for name, value in parts})
 
 
+def with_numbers(settings: Settings, numbers: Sequence[float]) -> Settings:
+    """The settings with what `moving` names in its place, which nobody has looked at before."""
+    found: dict[str, Any] = {}
+    for name, x in zip(settings.moving.split(","), numbers, strict=True):
+        whole = isinstance(getattr(settings, name), int)
+        if name in ("temperature", "tolerance") and not x > 0.0:
+            raise ValueError(f"{name} is {x!r}, wanted more than 0")
+        if name == "scale" and x == 0.0:
+            x = sys.float_info.min
+        found[name] = int(x) if whole else x
+    return settings._replace(moving="", **found)
+
+
 def shown(value: Any) -> str:
     """What a sentence says of a value, arrays included."""
     text = " ".join(repr(value).split())
@@ -170,7 +187,8 @@ def number(name: str, value: Any) -> float:
         result = float(value)
     except (TypeError, ValueError, OverflowError) as error:
         raise TypeError(f"{name} is a {type(value).__name__}, wanted a number") from error
-    if math.isnan(result):
+    # As math.isnan, which no graph takes for a number that changes from call to call.
+    if result != result:  # noqa: PLR0124
         raise ValueError(f"{name} is NaN")
     return result
 
@@ -196,16 +214,17 @@ def count(name: str, value: Any, least: int = 0, most: int = (1 << 63) - 1) -> i
     """An int of an argument that must be a whole number, or None."""
     if value is None:
         return None
-    wrong = TypeError(f"{name} is {shown(value)}, wanted a whole number")
     # NumPy's and torch's bools know their type only.
-    if isinstance(value, (bool, str, bytes)) or str(getattr(value, "dtype", "")).endswith("bool"):
-        raise wrong
-    try:
-        found = int(value)
-        if not bool(found == value):
-            raise wrong
-    except (TypeError, ValueError, OverflowError):
-        raise wrong from None
+    found = value if type(value) is int else None
+    is_bool = found is None and str(getattr(value, "dtype", "")).endswith("bool")
+    if found is None and not (is_bool or isinstance(value, (bool, str, bytes))):
+        try:
+            found = int(value)
+            found = found if bool(found == value) else None
+        except (TypeError, ValueError, OverflowError):
+            pass
+    if found is None:
+        raise TypeError(f"{name} is {shown(value)}, wanted a whole number")
     if found < least:
         raise ValueError(f"{name} is {value}, wanted {least} or more")
     if found > most:

@@ -30,7 +30,7 @@ from ._leaks import warn, watch
 from ._library import library
 from ._progress import Watch, watch_named
 from ._regulariser import Failure, Regulariser, regulariser_named
-from ._settings import Settings
+from ._settings import Settings, with_numbers
 from ._threads import thread_limit
 
 View = tuple[int, ...]
@@ -217,12 +217,17 @@ class Job:
     )
 
     def __init__(self, settings: Settings, operands: Sequence[Operand], gradients: bool = False) -> None:
+        numbers = operands[-1]
+        if isinstance(numbers, tuple):
+            settings = with_numbers(settings, numbers)
         problem_template, options_template = _template(settings)
         problem = c.Problem.from_buffer_copy(problem_template)
         options = c.Options.from_buffer_copy(options_template)
         options.gradients, options.threads = int(gradients), thread_limit()
         (query, key, value, mask, bias, relative, alibi, sink, temperature) = operands[:9]
-        (alpha, cap, strength, lower, upper, row_mass, column_mass, lengths, caps, start, seed) = operands[9:]
+        (alpha, cap, strength, lower, upper, row_mass, column_mass, lengths, caps, start, seed) = operands[
+            9:20
+        ]
         assert isinstance(query, tuple)
         self.settings, self.start, self.operands = settings, start, operands
         # Kept, since the struct only points at its functions.
@@ -300,7 +305,7 @@ class Job:
             problem.dropout = settings.dropout
             problem.dropout_seed, problem.dropout_offset = (x & _WORD for x in seed)
         self.problem, self.options = problem, options
-        shapes = tuple(x[1:6] if isinstance(x, tuple) else x for x in operands[:-2])
+        shapes = tuple(x[1:6] if isinstance(x, tuple) else x for x in operands[:-3])
         self.progress: Watch | None = watch_named(settings.progress)
         if self.progress is not None:
             self.progress.put(options)

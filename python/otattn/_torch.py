@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch._C._functorch import TransformType, get_interpreter_stack
 from torch._subclasses.fake_tensor import is_fake
+from torch.fx.experimental.symbolic_shapes import has_static_value
 
 from . import _structs as c
 from ._arrays import output_shape
@@ -81,7 +82,7 @@ def _operand(x: Tensor | None) -> Operand:
     if x is None:
         return None
     if x.dim() == 1:
-        # Seed and offset of dropout.
+        # Seed and offset of dropout, and numbers.
         return tuple(x.tolist())
     return float(x) if x.dim() == 0 else _view(x)
 
@@ -380,6 +381,9 @@ def _numbers(name: str, value: Any, dtype: torch.dtype | None = None) -> Tensor:
     """A tensor of what may be one, a number, a list or an array."""
     if isinstance(value, torch.Tensor):
         return value
+    if torch.compiler.is_compiling() and isinstance(value, float) and not has_static_value(value):
+        # A product, since graphs take other ways from numbers to tensors for constants.
+        return torch.ones((), dtype=dtype or torch.float64) * value
     try:
         return torch.as_tensor(value, dtype=dtype)
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
@@ -418,7 +422,7 @@ def _operands_of(
 ) -> list[Tensor | None]:
     """The operands behind query, key and value, in their order, in four dimensions or as scalars."""
     (mask, bias, relative, alibi, sink, temperature, alpha, cap, strength) = extra[:9]
-    (lower, upper, row_mass, column_mass, lengths, caps, start, seed) = extra[9:]
+    (lower, upper, row_mass, column_mass, lengths, caps, start, seed) = extra[9:17]
     heads, queries, keys = sizes
     total = 1
     for size in batch:
@@ -478,6 +482,21 @@ def _operands_of(
     return found
 
 
+def _apart(settings: Settings) -> tuple[Settings, Tensor | None]:
+    """What is the same in all calls of a graph, and the numbers that change from one to the next."""
+    moving = {
+        name: x
+        for name, x in zip(Settings._fields, settings, strict=True)
+        if isinstance(x, (int, float)) and not isinstance(x, bool) and not has_static_value(x)
+    }
+    if not moving:
+        return settings, None
+    one = torch.ones((), dtype=torch.float64)
+    still: dict[str, Any] = {name: 1.0 if isinstance(x, float) else 1 for name, x in moving.items()}
+    numbers = torch.stack([one * x for x in moving.values()])
+    return settings._replace(moving=",".join(moving), **still), numbers
+
+
 def _call(
     settings: Settings,
     operands: list[Tensor | None],
@@ -499,6 +518,8 @@ def _call(
     transformed = torch._C._are_functorch_transforms_active() or (not compiling and in_forward_mode())
     if transformed and "saved" not in names:
         names.append("saved")
+    if compiling:
+        settings, operands[PLACES["numbers"]] = _apart(settings)
     # A cache would hold the function that is told of progress.
     text = text_of(settings) if compiling or settings.progress is not None else _text(settings)
     found = torch.ops.otattn.solve(*operands, text, ",".join(names))

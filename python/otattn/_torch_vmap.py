@@ -12,7 +12,7 @@ from ._settings import OPERANDS, PLACES, UNBATCHED
 
 _COUNT = len(OPERANDS)
 # A batch of these cannot be folded into the batch dimension.
-_LOOPED = (*UNBATCHED, "dropout_seed")
+_LOOPED = (*UNBATCHED, "dropout_seed", "numbers")
 
 
 def _one_by_one(op: Callable[..., list[Tensor]], size: int, dims: Any, arguments: Any) -> Any:

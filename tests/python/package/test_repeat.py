@@ -15,6 +15,7 @@ import pytest
 import torch
 from otattn import _native, _repeat
 from otattn._library import library
+from otattn._settings import EXTRA
 from otattn._solve import IDLE_PLANS
 
 METHODS = ["softmax", "sparsemax", "softmax/exact", "softmax/relaxed:0.5", "softmax/exact{rounds=3}", "hard"]
@@ -642,7 +643,7 @@ def test_outputs_lie_in_memory_as_queries_do(order: tuple[int, ...]) -> None:
         for _ in range(2):
             right = otattn.attention(*dense, method="softmax/relaxed:1")
             at_once = otattn.attention(*given, method="softmax/relaxed:1")
-            (out, *_) = torch.ops.otattn.solve(*given, *[None] * 17, settings, names)
+            (out, *_) = torch.ops.otattn.solve(*given, *[None] * EXTRA, settings, names)
             for found in (at_once, out, longer(*given, method="softmax/relaxed:1")):
                 assert torch.equal(found, right) and found.permute(order).is_contiguous()
         if wanted:

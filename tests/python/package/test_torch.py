@@ -172,6 +172,39 @@ def test_compile_in_one_graph(method: str) -> None:
         assert (a - b).abs().max() <= 1e-12
 
 
+_MOVING: dict[str, Any] = {
+    "scale": lambda x, s: otattn.attention(x, x, x, scale=s),
+    "temperature": lambda x, s: otattn.attention(x, x, x, temperature=s, method="softmax/exact"),
+    "cap": lambda x, s: otattn.attention(x, x, x, cap=1.0 + s, method="softmax/capped:2"),
+    "softcap": lambda x, s: otattn.attention(x, x, x, softcap=s, sink=s),
+    "dropout": lambda x, s: otattn.attention(x, x, x, dropout_p=0.1 * s, dropout_seed=3),
+    "window": lambda x, s: otattn.attention(x, x, x, window=(int(4 * s), 1)),
+    "sizes": lambda x, s: otattn.attention(*3 * [x[:, :, : int(4 * s)]], method="softmax/relaxed:1"),
+}
+
+
+@pytest.mark.parametrize("name", _MOVING)
+def test_compile_with_numbers_that_change(name: str) -> None:
+    (x,) = tensors(1, 1, 2, 8, 3, grad=True)
+    torch._dynamo.reset()
+    made = []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        made.append(graph)
+        return graph.forward
+
+    compiled = torch.compile(_MOVING[name], fullgraph=True, backend=backend)
+    for number in (0.5, 0.75, 1.0, 1.25, 1.5, 1.75):
+        found, right = compiled(x, number), _MOVING[name](x, number)
+        assert torch.equal(found, right)
+        assert torch.equal(torch.autograd.grad(found.sum(), x)[0], torch.autograd.grad(right.sum(), x)[0])
+    # One for the first number, and one for all others.
+    assert len(made) <= 2
+    torch._dynamo.reset()
+    compiled = torch.compile(_MOVING[name], fullgraph=True, backend="eager", dynamic=True)
+    assert torch.equal(compiled(x, 0.5), _MOVING[name](x, 0.5))
+
+
 @pytest.mark.parametrize("method", ["softmax", "softmax/exact", "entmax:1.5/capped:1.3"])
 def test_vmap_and_func(method: str) -> None:
     q, k, v = tensors(3, 3, 2, 5, 4, grad=False)
