@@ -60,6 +60,12 @@ typedef enum ota_piece_kind {
     OTA_PIECE_BYTE = 6 /* sentencepiece: <0x00> to <0xFF>, for characters that are no piece */
 } ota_piece_kind;
 
+typedef enum ota_accents {
+    OTA_ACCENTS_AS_CASE, /* stripped where case is lowered */
+    OTA_ACCENTS_KEPT,
+    OTA_ACCENTS_STRIPPED
+} ota_accents;
+
 /* Everything is borrowed for the call. Zero means default. */
 typedef struct ota_tokenizer_parts {
     size_t size;        /* of this struct */
@@ -79,9 +85,10 @@ typedef struct ota_tokenizer_parts {
     /* WordPiece: for words that no pieces make, "[UNK]" when absent. SentencePiece without pieces of bytes:
        for a run of characters that are no piece. */
     ota_text unknown;
-    int keep_case;       /* WordPiece: 0 lowers the case and strips accents */
+    int keep_case;       /* WordPiece: 0 lowers the case */
     int keep_whole_word; /* BPE: a word that is a piece is taken without merging (Llama 3) */
     const float *scores; /* [piece_count] SentencePiece: pieces of higher scores are made first */
+    int accents;         /* WordPiece: ota_accents */
 } ota_tokenizer_parts;
 
 OTA_API ota_status ota_tokenizer_create(ota_tokenizer **tokenizer, const ota_tokenizer_parts *parts,

@@ -11,8 +11,10 @@
  *   .bos_token_id, and .seperator_token_id (so spelled), else .eos_token_id, set around every text
  *
  * There pieces that begin a word are spelled with U+2581 in front and those that continue one without the
- * ## of vocab.txt; control pieces and [...] stand as they are. No key tells whether case is kept: it is
- * where a piece has an upper-case letter. */
+ * ## of vocab.txt; control pieces and [...] stand as they are. Where .normalizer.lowercase does not tell whether
+ * case is kept, it is where a piece has an upper-case letter; .normalizer.strip_accents is as that.
+ *
+ * Every other key of tokenizer.* is in the table below, or refused. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,6 +32,45 @@ typedef struct lists {
     ota_error *error;
 } lists;
 
+/* ---- keys ---- */
+
+/* What a key must hold: any value, a truth, a whole number, a text, a list, false where it is there, or nothing. */
+typedef enum holding { ANY, TRUTH, WHOLE, TEXT, LIST, NO_TRUTH, ABSENT } holding;
+
+static const struct {
+    const char *
+        models; /* of tokenizer.ggml.model, NULL: all; names that are read by it are rows of it, too */
+    holding holds;
+    const char *names; /* behind "tokenizer.", with a blank around each; the end of one may be .* */
+} key_rows[] = {
+    {NULL, TEXT, " ggml.model ggml.pre "},
+    {NULL, LIST, " ggml.tokens ggml.token_type "},
+    {"gpt2", LIST, " ggml.merges "},
+    {"llama", LIST, " ggml.scores "},
+    /* One of the two lists is what merges follow from. */
+    {NULL, ANY, " ggml.merges ggml.scores "},
+    {NULL, WHOLE,
+     " ggml.bos_token_id ggml.eos_token_id ggml.unknown_token_id ggml.seperator_token_id "
+     "ggml.cls_token_id "},
+    /* Nothing is padded, masked or filled in, and no conversation led. */
+    {NULL, ANY,
+     " ggml.padding_token_id ggml.mask_token_id ggml.eot_token_id ggml.eom_token_id "
+     "ggml.fim_pre_token_id ggml.fim_suf_token_id ggml.fim_mid_token_id ggml.fim_pad_token_id "
+     "ggml.fim_rep_token_id ggml.fim_sep_token_id ggml.prefix_token_id ggml.suffix_token_id "
+     "ggml.middle_token_id ggml.suppress_tokens chat_template chat_template.* chat_templates "},
+    /* The number of kinds of parts of BERT's input; the same tokenizer in another form. */
+    {NULL, ANY, " ggml.token_type_count huggingface.json "},
+    /* Both ends are set around every text of BERT. */
+    {"bert", TRUTH, " ggml.add_bos_token ggml.add_eos_token ggml.add_sep_token "},
+    {NULL, TRUTH, " ggml.add_bos_token ggml.add_eos_token "},
+    {"llama", TRUTH, " ggml.add_space_prefix "},
+    {"bert", TRUTH, " ggml.normalizer.lowercase ggml.normalizer.strip_accents "},
+    {NULL, NO_TRUTH,
+     " ggml.add_sep_token ggml.add_space_prefix ggml.remove_extra_whitespaces "
+     "ggml.normalizer.lowercase ggml.normalizer.strip_accents "},
+    {NULL, ABSENT, " ggml.precompiled_charsmap "},
+};
+
 static uint64_t whole_at(const unsigned char *bytes, int size) {
     uint64_t value = 0;
     for (int k = size - 1; k >= 0; k--) value = value << 8 | bytes[k];
@@ -39,6 +80,22 @@ static uint64_t whole_at(const unsigned char *bytes, int size) {
 static const ota_gguf_pair *find(const lists *l, const char *key, ota_gguf_type type) {
     const ota_gguf_pair *pair = ota_gguf_find(l->model->pairs, l->model->pair_count, key);
     return pair != NULL && pair->type == (uint32_t)type ? pair : NULL;
+}
+
+static bool is_whole(uint32_t type) {
+    return type <= OTA_GGUF_INT32 || type == OTA_GGUF_UINT64 || type == OTA_GGUF_INT64;
+}
+
+/* The number of a pair that is_whole, one below 0 as the largest there is. */
+static uint64_t number_of(const lists *l, const ota_gguf_pair *pair) {
+    static const int sizes[OTA_GGUF_TYPES] = {
+        [OTA_GGUF_UINT8] = 1,  [OTA_GGUF_INT8] = 1,  [OTA_GGUF_UINT16] = 2, [OTA_GGUF_INT16] = 2,
+        [OTA_GGUF_UINT32] = 4, [OTA_GGUF_INT32] = 4, [OTA_GGUF_UINT64] = 8, [OTA_GGUF_INT64] = 8};
+    const int size = sizes[pair->type];
+    const uint64_t value = whole_at(l->map + pair->offset, size);
+    const bool is_signed = pair->type == OTA_GGUF_INT8 || pair->type == OTA_GGUF_INT16 ||
+                           pair->type == OTA_GGUF_INT32 || pair->type == OTA_GGUF_INT64;
+    return is_signed && value >> (8 * size - 1) != 0 ? UINT64_MAX : value;
 }
 
 static ota_text text_at(const unsigned char *at) {
@@ -75,38 +132,124 @@ static ota_status read_texts(const lists *l, const char *key, int64_t most, ota_
 }
 
 static ota_status read_kinds(lists *l) {
-    const unsigned char *at =
-        find_array(l, "tokenizer.ggml.token_type", OTA_GGUF_INT32, &l->kind_count);
-    if (l->kind_count != l->piece_count) return OTA_OK;
+    static const char key[] = "tokenizer.ggml.token_type";
+    const unsigned char *at = find_array(l, key, OTA_GGUF_INT32, &l->kind_count);
+    if (at == NULL) at = find_array(l, key, OTA_GGUF_UINT32, &l->kind_count);
+    if (at == NULL && find(l, key, OTA_GGUF_ARRAY) == NULL) return OTA_OK;
+    if (at == NULL || l->kind_count != l->piece_count)
+        return ota_refuse(l->error, OTA_EMISMATCH, "%s: %s must hold one i32 for each piece",
+                          ota_path_end(l->model->path), key);
     l->kinds = calloc((size_t)l->kind_count + 1, sizeof *l->kinds);
     if (l->kinds == NULL)
         return ota_refuse(l->error, OTA_ENOMEM, "no memory is left for a tokenizer");
     for (int64_t k = 0; k < l->kind_count; k++) {
+        /* 0: nobody said what it is. */
         const uint64_t kind = whole_at(at + 4 * k, 4);
-        l->kinds[k] = kind >= 1 && kind <= OTA_PIECE_BYTE ? (int32_t)kind : OTA_PIECE_NORMAL;
+        if (kind > OTA_PIECE_BYTE)
+            return ota_refuse(l->error, OTA_UNSUPPORTED,
+                              "%s: %s: piece %lld is of no kind from 0 to %d",
+                              ota_path_end(l->model->path), key, (long long)k, (int)OTA_PIECE_BYTE);
+        l->kinds[k] = kind == 0 ? OTA_PIECE_NORMAL : (int32_t)kind;
     }
     return OTA_OK;
 }
 
+/* The value of a truth that may be missing. */
+static bool truth(const lists *l, const char *key, bool standard) {
+    const ota_gguf_pair *pair = find(l, key, OTA_GGUF_TRUTH);
+    return pair != NULL ? l->map[pair->offset] != 0 : standard;
+}
+
+/* The piece that a key names; absent where it names none. */
+static ota_text piece_of(const lists *l, const char *id_key) {
+    const ota_gguf_pair *id = ota_gguf_find(l->model->pairs, l->model->pair_count, id_key);
+    const uint64_t index = id != NULL ? number_of(l, id) : UINT64_MAX;
+    return index < (uint64_t)l->piece_count ? l->pieces[index] : (ota_text){0};
+}
+
 /* The piece that `id_key` names where `add_key` is true (or missing and `standard`). */
-static ota_text frame(const lists *l, const char *add_key, const char *id_key, bool standard) {
-    const ota_gguf_pair *add = find(l, add_key, OTA_GGUF_TRUTH),
-                        *id = find(l, id_key, OTA_GGUF_UINT32);
-    const bool wanted = add != NULL ? l->map[add->offset] != 0 : standard;
-    const uint64_t index = id != NULL ? whole_at(l->map + id->offset, 4) : UINT64_MAX;
-    if (!wanted || index >= (uint64_t)l->piece_count) return (ota_text){0};
-    return l->pieces[index];
+static ota_status frame(const lists *l, const char *add_key, const char *id_key, bool standard,
+                        ota_text *piece) {
+    *piece = truth(l, add_key, standard) ? piece_of(l, id_key) : (ota_text){0};
+    if (piece->data != NULL || !truth(l, add_key, false)) return OTA_OK;
+    return ota_refuse(l->error, OTA_EFORMAT, "%s: %s is true, and %s names no piece",
+                      ota_path_end(l->model->path), add_key, id_key);
+}
+
+static ota_status frames(const lists *l, bool standard, ota_tokenizer_parts *parts) {
+    const ota_status status = frame(l, "tokenizer.ggml.add_bos_token",
+                                    "tokenizer.ggml.bos_token_id", standard, &parts->begin);
+    if (status != OTA_OK) return status;
+    return frame(l, "tokenizer.ggml.add_eos_token", "tokenizer.ggml.eos_token_id", false,
+                 &parts->end);
+}
+
+/* ---- which keys there are ---- */
+
+/* Whether one of the names is the key; one that ends in .* is the beginning of it. */
+static bool is_named(const char *names, const char *key, size_t size) {
+    for (const char *at = names + 1; *at != '\0';) {
+        const size_t length = strcspn(at, " ");
+        const bool open = length > 2 && at[length - 1] == '*';
+        if (open ? size >= length && memcmp(at, key, length - 1) == 0
+                 : size == length && memcmp(at, key, length) == 0)
+            return true;
+        at += length + 1;
+    }
+    return false;
+}
+
+static bool fits(const lists *l, const ota_gguf_pair *pair, holding holds) {
+    switch (holds) {
+    case TRUTH: return pair->type == OTA_GGUF_TRUTH;
+    case WHOLE: return is_whole(pair->type);
+    case TEXT: return pair->type == OTA_GGUF_STRING;
+    case LIST: return pair->type == OTA_GGUF_ARRAY;
+    case NO_TRUTH: return pair->type == OTA_GGUF_TRUTH && l->map[pair->offset] == 0;
+    case ABSENT: return false;
+    default: return true;
+    }
+}
+
+static ota_status check_key(const lists *l, const ota_gguf_pair *pair, const char *model) {
+    static const char *const wanted[] = {[TRUTH] = "must be true or false",
+                                         [WHOLE] = "must be a whole number",
+                                         [TEXT] = "must be a text",
+                                         [LIST] = "must be a list",
+                                         [NO_TRUTH] = "must be false: nothing else is run",
+                                         [ABSENT] = "is not run"};
+    static const char begin[] = "tokenizer.";
+    const size_t before = sizeof begin - 1;
+    const char *key = (const char *)pair->key;
+    if (pair->key_size < before || memcmp(key, begin, before) != 0) return OTA_OK;
+    const int shown = (int)(pair->key_size < 100 ? pair->key_size : 100);
+    for (size_t k = 0; k < sizeof key_rows / sizeof *key_rows; k++) {
+        if (key_rows[k].models != NULL && strcmp(key_rows[k].models, model) != 0) continue;
+        if (!is_named(key_rows[k].names, key + before, pair->key_size - before)) continue;
+        if (fits(l, pair, key_rows[k].holds)) return OTA_OK;
+        return ota_refuse(l->error, key_rows[k].holds >= NO_TRUTH ? OTA_UNSUPPORTED : OTA_EFORMAT,
+                          "%s: %.*s %s", ota_path_end(l->model->path), shown, key,
+                          wanted[key_rows[k].holds]);
+    }
+    return ota_refuse(l->error, OTA_UNSUPPORTED,
+                      "%s: the key \"%.*s\" is not known here; take it out where it has no effect "
+                      "on ids",
+                      ota_path_end(l->model->path), shown, key);
+}
+
+static ota_status check_keys(const lists *l, const char *model) {
+    ota_status status = OTA_OK;
+    for (int64_t k = 0; k < l->model->pair_count && status == OTA_OK; k++)
+        status = check_key(l, &l->model->pairs[k], model);
+    return status;
 }
 
 static ota_status choose_cut(const lists *l, ota_tokenizer_parts *parts) {
     static const struct {
         const char *word, *cut;
         int keep_whole_word;
-    } cuts[] = {{"gpt-2", "gpt-2", 0},
-                {"default", "gpt-2", 0},
-                {"smollm", "smollm", 0},
-                {"llama-bpe", "llama-3", 1},
-                {"llama3", "llama-3", 1}};
+    } cuts[] = {{"gpt-2", "gpt-2", 0},       {"default", "gpt-2", 0},    {"smollm", "smollm", 0},
+                {"llama-bpe", "llama-3", 1}, {"llama-v3", "llama-3", 1}, {"llama3", "llama-3", 1}};
     const ota_gguf_pair *pre = find(l, "tokenizer.ggml.pre", OTA_GGUF_STRING);
     const ota_text word = pre != NULL ? text_at(l->map + pre->offset) : (ota_text){"default", 7};
     for (size_t k = 0; k < sizeof cuts / sizeof *cuts; k++) {
@@ -128,10 +271,7 @@ static ota_status make_bpe(lists *l, ota_tokenizer_parts *parts) {
     if (status != OTA_OK) return status;
     parts->merges = l->merges;
     parts->merge_count = l->merge_count;
-    parts->begin = frame(l, "tokenizer.ggml.add_bos_token", "tokenizer.ggml.bos_token_id",
-                         parts->keep_whole_word != 0);
-    parts->end = frame(l, "tokenizer.ggml.add_eos_token", "tokenizer.ggml.eos_token_id", false);
-    return OTA_OK;
+    return frames(l, parts->keep_whole_word != 0, parts);
 }
 
 /* ---- SentencePiece ---- */
@@ -155,30 +295,19 @@ static ota_status read_scores(lists *l) {
 
 static ota_status make_sentencepiece(lists *l, ota_tokenizer_parts *parts) {
     parts->model = "sentencepiece";
-    const ota_gguf_pair *prefix = find(l, "tokenizer.ggml.add_space_prefix", OTA_GGUF_TRUTH),
-                        *blanks =
-                            find(l, "tokenizer.ggml.remove_extra_whitespaces", OTA_GGUF_TRUTH);
     const char *const name = ota_path_end(l->model->path);
-    if (prefix == NULL || l->map[prefix->offset] != 0)
+    if (truth(l, "tokenizer.ggml.add_space_prefix", true))
         return ota_refuse(
             l->error, OTA_UNSUPPORTED,
             "%s: tokenizers that put a blank in front of a text (add_space_prefix) are not run",
             name);
-    if ((blanks != NULL && l->map[blanks->offset] != 0) ||
-        find(l, "tokenizer.ggml.precompiled_charsmap", OTA_GGUF_ARRAY) != NULL)
-        return ota_refuse(l->error, OTA_UNSUPPORTED,
-                          "%s: tokenizers that normalise a text (remove_extra_whitespaces, "
-                          "precompiled_charsmap) are not run",
-                          name);
     if (l->kinds == NULL)
         return ota_refuse(l->error, OTA_EMISMATCH,
                           "%s: tokenizer.ggml.token_type must hold one i32 for each piece", name);
     const ota_status status = read_scores(l);
     parts->scores = l->scores;
-    parts->begin = frame(l, "tokenizer.ggml.add_bos_token", "tokenizer.ggml.bos_token_id", true);
-    parts->end = frame(l, "tokenizer.ggml.add_eos_token", "tokenizer.ggml.eos_token_id", false);
-    parts->unknown = frame(l, "", "tokenizer.ggml.unknown_token_id", true);
-    return status;
+    parts->unknown = piece_of(l, "tokenizer.ggml.unknown_token_id");
+    return status == OTA_OK ? frames(l, true, parts) : status;
 }
 
 /* ---- WordPiece ---- */
@@ -226,8 +355,8 @@ static ota_status spell_pieces(lists *l, ota_tokenizer_parts *parts) {
 
 /* The first of two keys that names a piece. */
 static ota_text named_piece(const lists *l, const char *first, const char *second) {
-    const ota_text piece = frame(l, "", first, true);
-    return piece.data != NULL || second == NULL ? piece : frame(l, "", second, true);
+    const ota_text piece = piece_of(l, first);
+    return piece.data != NULL || second == NULL ? piece : piece_of(l, second);
 }
 
 static ota_status make_wordpiece(lists *l, ota_tokenizer_parts *parts) {
@@ -236,6 +365,10 @@ static ota_status make_wordpiece(lists *l, ota_tokenizer_parts *parts) {
     parts->begin = named_piece(l, "tokenizer.ggml.cls_token_id", "tokenizer.ggml.bos_token_id");
     parts->end = named_piece(l, "tokenizer.ggml.seperator_token_id", "tokenizer.ggml.eos_token_id");
     parts->unknown = named_piece(l, "tokenizer.ggml.unknown_token_id", NULL);
+    parts->keep_case = !truth(l, "tokenizer.ggml.normalizer.lowercase", parts->keep_case == 0);
+    parts->accents = truth(l, "tokenizer.ggml.normalizer.strip_accents", parts->keep_case == 0)
+                         ? OTA_ACCENTS_STRIPPED
+                         : OTA_ACCENTS_KEPT;
     return status;
 }
 
@@ -257,8 +390,9 @@ static ota_status make(lists *l, ota_tokenizer **tokenizer) {
             "%s: only byte-level BPE, SentencePiece's BPE and WordPiece tokenizers are "
             "read out of gguf files",
             ota_path_end(l->model->path));
-    ota_status status =
-        read_texts(l, "tokenizer.ggml.tokens", 1 << 20, &l->pieces, &l->piece_count);
+    ota_status status = check_keys(l, rows[row].word);
+    if (status == OTA_OK)
+        status = read_texts(l, "tokenizer.ggml.tokens", 1 << 20, &l->pieces, &l->piece_count);
     if (status == OTA_OK) status = read_kinds(l);
     if (status == OTA_OK) status = rows[row].make(l, &parts);
     if (status != OTA_OK) return status;

@@ -115,8 +115,11 @@ static ota_status make_wordpiece(ota_tokenizer *tokenizer, const ota_tokenizer_p
     tokenizer->wordpiece = (ota_wordpiece){.prefix = "##", .prefix_size = 2, .longest_word = 100};
     const ota_status status = add_frame(tokenizer, unknown, &found, source, error);
     tokenizer->unknown = found.ids[0];
-    const bool lower = parts->keep_case == 0;
-    if (status != OTA_OK || !ota_tokenizer_bert_normal(tokenizer, true, true, lower, lower))
+    const bool lower = parts->keep_case == 0,
+               accents = parts->accents == OTA_ACCENTS_AS_CASE
+                             ? lower
+                             : parts->accents == OTA_ACCENTS_STRIPPED;
+    if (status != OTA_OK || !ota_tokenizer_bert_normal(tokenizer, true, true, accents, lower))
         return status;
     return ota_tokenizer_bert_words(tokenizer, error);
 }

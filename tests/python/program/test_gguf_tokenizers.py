@@ -106,9 +106,15 @@ def test_frames_of_both_ends(tmp_path: Path) -> None:
     write(tmp_path / "model.gguf", {**BYTES, **ends})
     ids = answer(tmp_path, "tokenize", "model.gguf", "--text", "the")["ids"]
     assert ids == [PIECES.index(piece) for piece in ("<s>", "the", "</s>")]
-    # An id outside of the vocabulary names no piece.
-    write(tmp_path / "model.gguf", {**BYTES, **ends, "tokenizer.ggml.eos_token_id": len(PIECES)})
-    assert answer(tmp_path, "tokenize", "model.gguf", "--text", "the")["ids"] == ids[:2]
+    # An id outside of the vocabulary names no piece; without the wish for one that is no fault.
+    write(tmp_path / "model.gguf", {**BYTES, "tokenizer.ggml.eos_token_id": len(PIECES)})
+    assert answer(tmp_path, "tokenize", "model.gguf", "--text", "the")["ids"] == ids[1:2]
+    # Whole numbers of other types are ids, too.
+    write(tmp_path / "model.gguf", {**BYTES, **ends, "tokenizer.ggml.eos_token_id": np.int64(ids[2])})
+    assert answer(tmp_path, "tokenize", "model.gguf", "--text", "the")["ids"] == ids
+    kinds = {"tokenizer.ggml.token_type": np.array(KINDS, np.uint32)}
+    write(tmp_path / "model.gguf", {**BYTES, **kinds})
+    assert answer(tmp_path, "tokenize", "model.gguf", "--text", "<s>")["ids"] == ids[:1]
 
 
 ROWS: list[tuple[dict[str, Any], str, Any, int, str]] = [
@@ -119,12 +125,24 @@ ROWS: list[tuple[dict[str, Any], str, Any, int, str]] = [
     (BYTES, "pre", "x" * 99, 2, f'the pre-tokenizer "{"x" * 40}" is not known'),
     (BYTES, "merges", ["a b"], 4, 'a merge needs the piece "ab", which the vocabulary lacks'),
     (BYTES, "merges", ["ab"], 4, "a merge must be two pieces with one blank between them"),
-    (BYTES, "tokens", np.zeros(3, np.int32), 4, 'a merge needs the piece "t", which the vocabulary lacks'),
-    (BYTES, "tokens", GONE, 4, 'a merge needs the piece "t", which the vocabulary lacks'),
+    (BYTES, "tokens", np.zeros(3, np.int32), 4, "tokenizer.ggml.token_type must hold one i32 for each piece"),
+    (BYTES, "tokens", GONE, 4, "tokenizer.ggml.token_type must hold one i32 for each piece"),
     (SENTENCES, "add_space_prefix", GONE, 2, "tokenizers that put a blank in front of a text"),
     (SENTENCES, "add_space_prefix", True, 2, "tokenizers that put a blank in front of a text"),
-    (SENTENCES, "remove_extra_whitespaces", True, 2, "tokenizers that normalise a text"),
-    (SENTENCES, "precompiled_charsmap", np.zeros(1, np.int32), 2, "tokenizers that normalise a text"),
+    (SENTENCES, "remove_extra_whitespaces", True, 2, "must be false: nothing else is run"),
+    (SENTENCES, "precompiled_charsmap", np.zeros(1, np.int32), 2, "precompiled_charsmap is not run"),
+    (SENTENCES, "wordy", 1, 2, 'the key "tokenizer.ggml.wordy" is not known here'),
+    (BYTES, "wordy", 1, 2, 'the key "tokenizer.ggml.wordy" is not known here'),
+    (BYTES, "add_space_prefix", True, 2, "add_space_prefix must be false: nothing else is run"),
+    (BYTES, "add_sep_token", True, 2, "add_sep_token must be false: nothing else is run"),
+    (BYTES, "normalizer.lowercase", True, 2, "normalizer.lowercase must be false: nothing else is run"),
+    (BYTES, "add_bos_token", 1, 4, "tokenizer.ggml.add_bos_token must be true or false"),
+    (BYTES, "bos_token_id", "1", 4, "tokenizer.ggml.bos_token_id must be a whole number"),
+    (BYTES, "pre", 7, 4, "tokenizer.ggml.pre must be a text"),
+    (BYTES, "merges", "t h", 4, "tokenizer.ggml.merges must be a list"),
+    (BYTES, "token_type", np.ones(3, np.int32), 4, "token_type must hold one i32 for each piece"),
+    (BYTES, "token_type", np.ones(len(PIECES), np.float32), 4, "token_type must hold one i32 for each piece"),
+    (BYTES, "token_type", np.full(len(PIECES), 7, np.int32), 2, "piece 0 is of no kind from 0 to 6"),
     (SENTENCES, "token_type", GONE, 4, "tokenizer.ggml.token_type must hold one i32 for each piece"),
     (SENTENCES, "token_type", np.ones(3, np.int32), 4, "token_type must hold one i32 for each piece"),
     (SENTENCES, "scores", GONE, 4, "tokenizer.ggml.scores must hold one f32 for each piece"),
@@ -142,10 +160,30 @@ def test_a_broken_list(
     assert (done.returncode, sentence in done.stderr.decode()) == (code, True), done.stderr.decode()
 
 
+@pytest.mark.parametrize("base", [BYTES, SENTENCES])
+@pytest.mark.parametrize(("end", "index"), [("bos", 1 << 20), ("eos", GONE)])
+def test_an_end_that_no_id_names(tmp_path: Path, base: dict[str, Any], end: str, index: Any) -> None:
+    keys = {f"tokenizer.ggml.add_{end}_token": True, f"tokenizer.ggml.{end}_token_id": index}
+    write(tmp_path / "model.gguf", {**base, **keys})
+    said = answer(tmp_path, "tokenize", "model.gguf", "--text", "ab", code=4)["error"]
+    assert f"add_{end}_token is true, and tokenizer.ggml.{end}_token_id names no piece" in said
+
+
+def test_keys_without_effect(tmp_path: Path) -> None:
+    idle = {
+        "ggml.padding_token_id": 1, "ggml.mask_token_id": 1, "ggml.eot_token_id": 1,
+        "ggml.fim_pre_token_id": 1, "ggml.token_type_count": 2, "ggml.add_sep_token": False,
+        "ggml.add_space_prefix": False, "ggml.scores": np.zeros(3, np.float32), "chat_template": "x",
+        "chat_template.tool": "y", "huggingface.json": "{}",
+    }  # fmt: skip
+    write(tmp_path / "model.gguf", {**BYTES, **{f"tokenizer.{key}": value for key, value in idle.items()}})
+    assert answer(tmp_path, "tokenize", "model.gguf", "--text", "the")["ids"] == [PIECES.index("the")]
+
+
 def test_scored_pieces_are_read(tmp_path: Path) -> None:
     write(tmp_path / "model.gguf", {**SENTENCES, "tokenizer.ggml.remove_extra_whitespaces": False})
     assert answer(tmp_path, "tokenize", "model.gguf", "--text", "ab a")["ids"] == [1, 6, 3, 4]
-    # A kind that nobody knows is an ordinary one.
-    odd = np.array([2, 3, 3, 1, 9, 0, 1], np.int32)
+    # A kind that nobody said is the ordinary one.
+    odd = np.array([2, 3, 3, 1, 0, 0, 1], np.int32)
     write(tmp_path / "model.gguf", {**SENTENCES, "tokenizer.ggml.token_type": odd})
     assert answer(tmp_path, "tokenize", "model.gguf", "--text", "ab a")["ids"] == [1, 6, 3, 4]

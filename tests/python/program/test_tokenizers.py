@@ -171,6 +171,7 @@ def after(*steps: Any, normal: Any = None):
     return make
 
 
+ACCENTED = ["[UNK]", "[CLS]", "[SEP]", "apfel", "Apfel", "äpfel", "Äpfel"]
 BYTE_LEVEL = {"gpt2": gpt2, "smollm": smollm, "llama3": llama3}
 PATTERNS = {
     "words": r"\w+", "words in a class": r"[^\w\s]|[\w.]", "no words": r"\W", "blanks in a class": r"[\s\d]",
@@ -369,7 +370,7 @@ def pieces(tmp_path_factory: pytest.TempPathFactory) -> Judge:
     return Judge(tmp_path_factory.mktemp("wordpiece"), wordpiece(True))
 
 
-def bert_gguf(path: Path, tokenizer: Tokenizer, brackets: bool) -> None:
+def bert_gguf(path: Path, tokenizer: Tokenizer, brackets: bool, **more: Any) -> None:
     """A BERT of random weights with the tokenizer's pieces as gguf files of BERT spell them; `brackets`: the
     older way, in which kinds are not what keeps special pieces as they are."""
     pieces = [str(tokenizer.id_to_token(number)) for number in range(tokenizer.get_vocab_size())]
@@ -388,6 +389,7 @@ def bert_gguf(path: Path, tokenizer: Tokenizer, brackets: bool) -> None:
         "tokenizer.ggml.unknown_token_id": pieces.index("[UNK]"),
         "tokenizer.ggml.bos_token_id" if brackets else "tokenizer.ggml.cls_token_id": pieces.index("[CLS]"),
         "tokenizer.ggml.seperator_token_id": pieces.index("[SEP]"),
+        **{f"tokenizer.ggml.normalizer.{key}": value for key, value in more.items()},
     }  # fmt: skip
     shapes: dict[str, tuple[int, ...]] = {
         "token_embd.weight": (len(pieces), 8), "position_embd.weight": (16, 8), "token_types.weight": (2, 8),
@@ -420,6 +422,21 @@ def test_wordpiece_of_gguf(tmp_path: Path, lower: bool, brackets: bool) -> None:
         tmp_path, "tokenize", "model.gguf", "--decode", "--no-special", stdin=" ".join(map(str, ids)).encode()
     )
     assert done.stdout.decode() == tokenizer.decode(ids)
+
+
+@pytest.mark.parametrize("lower", [True, False])
+@pytest.mark.parametrize("accents", [True, False, None])
+def test_normalizer_of_gguf(tmp_path: Path, lower: bool, accents: bool | None) -> None:
+    """The keys say what else would follow from the letters of the pieces."""
+    tokenizer = Tokenizer(models.WordPiece({piece: k for k, piece in enumerate(ACCENTED)}, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lower, strip_accents=accents)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 2), ("[CLS]", 1))
+    more = {"lowercase": lower} | ({} if accents is None else {"strip_accents": accents})
+    bert_gguf(tmp_path / "model.gguf", tokenizer, False, **more)
+    text = "Äpfel äpfel Apfel apfel"
+    ids = answer(tmp_path, "tokenize", "model.gguf", "--text", text)["ids"]
+    spec.check_true("TOT-66", ids == tokenizer.encode(text).ids)
 
 
 def test_minilm(tmp_path: Path) -> None:
