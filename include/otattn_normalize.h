@@ -1,7 +1,7 @@
 /* otattn_normalize.h: batches of small square matrices made doubly stochastic, as manifold-constrained
  * hyper-connections (mHC) mix residual streams. No plan: one call solves all.
  *
- * scores, plan and their gradients are dense [count][side][side], 2 <= side <= 16, all of `type`. Rows first:
+ * scores, plan and their gradients are dense [count][side][side], 1 <= side <= 128, all of `type`. Rows first:
  *
  *     deepseek    P = softmax of every row + eps, P_ij /= eps + sum_i P_ij; then rounds - 1 times
  *                 P_ij /= eps + sum_j P_ij, P_ij /= eps + sum_i P_ij
@@ -40,7 +40,7 @@ typedef struct ota_normalization {
     ota_type type; /* OTA_F32 or OTA_F64 */
     ota_normalize_order order;
     int64_t count, side;
-    int64_t rounds; /* 0: 20 */
+    int64_t rounds; /* 0: 20. OTA_NO_ROUNDS, deepseek: P = softmax of every row + eps */
     /* deepseek: added to weights and sums, 0 or more; published models use 1e-6. symmetric: 0 */
     double eps;
     /* symmetric, > 0: a matrix stops where every row sums to 1 within this, after `rounds` at the latest */

@@ -54,14 +54,20 @@ def _recipe(order: Any, rounds: Any, eps: Any, tolerance: Any, gradients: Any) -
     implicit = _choice("gradients", gradients, GRADIENTS)
     if isinstance(rounds, bool) or not hasattr(rounds, "__index__"):
         raise TypeError(f"rounds is {rounds!r}, wanted a whole number")
-    if not 1 <= rounds <= 1 << 20:
-        raise ValueError(f"rounds is {rounds}, wanted 1 to 1048576")
+    if not 0 <= rounds <= 1 << 20:
+        raise ValueError(f"rounds is {rounds}, wanted 0 to 1048576")
+    if rounds == 0 and chosen == c.NORMALIZE_SYMMETRIC:
+        raise ValueError("rounds is 0, but order 'symmetric' has nothing but rounds; use 1 or more")
     added = _share("eps", eps)
     least = 0.0 if tolerance is None else _share("tolerance", tolerance)
     if chosen == c.NORMALIZE_DEEPSEEK and least > 0.0:
         raise ValueError(f"tolerance is {least!r}, but order 'deepseek' runs all its rounds; use 'symmetric'")
     return Recipe(
-        chosen, operator.index(rounds), added if chosen == c.NORMALIZE_DEEPSEEK else 0.0, least, implicit
+        chosen,
+        operator.index(rounds) or c.NO_ROUNDS,
+        added if chosen == c.NORMALIZE_DEEPSEEK else 0.0,
+        least,
+        implicit,
     )
 
 
@@ -83,10 +89,10 @@ def _problem(recipe: Recipe, kind: int, matrices: int, side: int, threads: int) 
 
 
 def check_shape(x: Any) -> None:
-    """ValueError unless x is [..., n, n] with n from 2 to 16."""
+    """ValueError unless x is [..., n, n] with n from 1 to 128."""
     shape = x.shape
-    if len(shape) < 2 or shape[-1] != shape[-2] or not 2 <= shape[-1] <= 16:
-        raise ValueError(f"x has shape {shape_text(x)}, wanted [..., n, n] with n from 2 to 16")
+    if len(shape) < 2 or shape[-1] != shape[-2] or not 1 <= shape[-1] <= 128:
+        raise ValueError(f"x has shape {shape_text(x)}, wanted [..., n, n] with n from 1 to 128")
 
 
 def forward(recipe: Recipe, kind: int, matrices: int, side: int, scores: int, plan: int) -> None:
@@ -153,10 +159,10 @@ def sinkhorn_normalize(
     Parameters
     ----------
     x : array or tensor, shape (..., n, n)
-        Scores, n from 2 to 16. f64 and f32 are computed as they are, f16 and bf16 in f32. A score of -inf has
-        weight 0. A tensor on a GPU goes to the CPU and back.
+        Scores, n from 1 to 128. f64 and f32 are computed as they are, f16 and bf16 in f32. A score of -inf
+        has weight 0. A tensor on a GPU goes to the CPU and back.
     rounds : int
-        Divisions of the rows and of the columns.
+        Divisions of the rows and of the columns. With 0, order "deepseek" is the softmax of every row + eps.
     eps : float
         Added to the softmax and to every sum; order "symmetric" has none.
     order : {"deepseek", "symmetric"}

@@ -79,7 +79,8 @@ class PlanSampler:
         Divide the costs by the largest one.
     num_threads : int or "max"
     warn : bool
-        Warn of an entropic plan that did not converge.
+        Warn of an entropic plan that did not converge, and of an unbalanced one that has no mass, for which
+        the even plan stands.
     generator : numpy.random.Generator, RandomState, torch.Generator or int, optional
         Where draws come from: NumPy's global state by default, with the same uniform numbers as torchcfm's.
     batched : bool
@@ -186,8 +187,23 @@ class PlanSampler:
                 from .ot import sinkhorn_unbalanced
 
                 equal = np.full(n, 1.0 / n), np.full(m, 1.0 / m)
-                return np.stack([sinkhorn_unbalanced(*equal, C, self.reg, self.reg_m) for C in M])
+                return self._massive(
+                    np.stack([sinkhorn_unbalanced(*equal, C, self.reg, self.reg_m) for C in M])
+                )
             return self._entropic(M, n, m)
+
+    def _massive(self, plans: Any) -> Any:
+        """The same plans, but the even one, with a warning, where samples so far apart keep no mass."""
+        empty = ~plans.any((1, 2))
+        if empty.any():
+            if self.warn:
+                warnings.warn(
+                    "the plan of x0 and x1 has no mass, and the even plan stands for it; raise reg_m",
+                    PartialWarning,
+                    stacklevel=4,
+                )
+            plans[empty] = 1.0 / plans[0].size
+        return plans
 
     def _entropic(self, M: Any, n: int, m: int) -> Any:
         how: dict[str, Any] = {"method": "softmax/exact", "temperature": self.reg, "cost": True}
@@ -254,10 +270,7 @@ class PlanSampler:
             i = np.minimum((u * n).astype(np.int64), n - 1) if replace else u.argsort(-1)
             j = np.take_along_axis(columns, i, 1)
         else:
-            plans = self._plans(a, b)
-            if not plans.any((1, 2)).all():
-                raise ValueError("the plan of x0 and x1 has no mass; raise reg or reg_m")
-            i, j = self.sample_map(plans, n, replace)
+            i, j = self.sample_map(self._plans(a, b), n, replace)
         return (i, j) if self.batched else (i[0], j[0])
 
     def _take(self, name: str, x: Any, places: Any) -> Any:

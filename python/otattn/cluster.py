@@ -263,10 +263,17 @@ class BalancedKMeans(_Base):  # type: ignore[misc]
             raise (_NotFittedError if exceptions is None else exceptions.NotFittedError)(sentence)
         return _numbers_of(self, X, False)
 
-    def predict(self, X: Any, size_min: int | None = None, size_max: int | None = None) -> Any:
-        """The nearest centre of each row; with bounds, the cheapest clusters of so many rows."""
+    def predict(self, X: Any, size_min: int | str | None = None, size_max: int | str | None = None) -> Any:
+        """The nearest centre of each row; with bounds, the cheapest clusters of so many rows.
+
+        Bounds of "init" are those that the estimator was made with.
+        """
         X = self._fitted(X)
-        low, high = _sizes(size_min, size_max, len(self.cluster_centers_), len(X))
+        bounds = [
+            own if given == "init" else given
+            for given, own in ((size_min, self.size_min), (size_max, self.size_max))
+        ]
+        low, high = _sizes(*bounds, len(self.cluster_centers_), len(X))
         found = solve_bounded(points=X, centres=self.cluster_centers_, lower=low, upper=high, proved=False)
         return found.columns[:, 0].astype(np.int32)
 

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { OTA_NORMALIZE_LEAST = 2, OTA_NORMALIZE_MOST = 16 };
+enum { OTA_NORMALIZE_LEAST = 1, OTA_NORMALIZE_SMALL = 16, OTA_NORMALIZE_MOST = 128 };
 
 typedef struct ota_normalize_block {
     int64_t count, side, rounds;
@@ -15,6 +15,7 @@ typedef struct ota_normalize_block {
     const void *scores, *plan, *plan_grad;
     void *out;     /* P, or the gradient of the scores */
     void *history; /* reverse: OTA_NORMALIZE_KEPT * rounds * side vectors, 64-byte aligned */
+    void *room;    /* sides above OTA_NORMALIZE_SMALL: 3 side^2 + 8 side vectors, 64-byte aligned */
     /* out: matrices that are NaN, and those that have not met the tolerance */
     int64_t nonfinite, open;
 } ota_normalize_block;

@@ -26,8 +26,8 @@ typedef struct batch {
     ota_normalize_block block; /* of all matrices */
     size_t element;
     normalize_kernel *kernel;
-    unsigned char *history; /* history_bytes a worker */
-    size_t history_bytes;
+    unsigned char *history, *room; /* history_bytes and room_bytes a worker */
+    size_t history_bytes, room_bytes;
     _Atomic int64_t nonfinite, open;
 } batch;
 
@@ -45,7 +45,7 @@ static ota_status check_sizes(const ota_normalization *p, ota_error *error) {
     if (p->count < 0)
         return ota_fail(error, OTA_EINVAL, "count", "use 0 or more", "count is %" PRId64, p->count);
     if (p->side < OTA_NORMALIZE_LEAST || p->side > OTA_NORMALIZE_MOST)
-        return ota_fail(error, OTA_EINVAL, "side", "matrices are 2 x 2 to 16 x 16",
+        return ota_fail(error, OTA_EINVAL, "side", "matrices are 1 x 1 to 128 x 128",
                         "side is %" PRId64, p->side);
     if (p->count > INT64_MAX / (p->side * p->side * 8))
         return ota_fail(error, OTA_EOVERFLOW, "count", "use smaller batches",
@@ -58,9 +58,13 @@ static ota_status check_order(const ota_normalization *p, ota_error *error) {
         return ota_fail(error, OTA_EINVAL, "order",
                         "use OTA_NORMALIZE_DEEPSEEK or OTA_NORMALIZE_SYMMETRIC", "order is %d",
                         (int)p->order);
-    if (p->rounds < 0 || p->rounds > ROUNDS_MOST)
-        return ota_fail(error, OTA_EINVAL, "rounds", "use 1 to 1048576, or 0 for 20",
+    if (p->rounds < OTA_NO_ROUNDS || p->rounds > ROUNDS_MOST)
+        return ota_fail(error, OTA_EINVAL, "rounds",
+                        "use 1 to 1048576, 0 for 20 or OTA_NO_ROUNDS for none",
                         "rounds is %" PRId64, p->rounds);
+    if (p->rounds == OTA_NO_ROUNDS && p->order == OTA_NORMALIZE_SYMMETRIC)
+        return ota_fail(error, OTA_UNSUPPORTED, "rounds", "use 1 or more",
+                        "rounds are none, and the symmetric order has nothing but rounds");
     if (!(p->eps >= 0.0) || p->eps > 1.0)
         return ota_fail(error, OTA_EINVAL, "eps", "use a number from 0 to 1", "eps is %g", p->eps);
     if (!(p->tolerance >= 0.0) || p->tolerance > 1.0)
@@ -115,7 +119,7 @@ static ota_status check(const ota_normalization *problem, ota_normalization *p, 
     if (status >= 0 && (p->threads < 0 || p->threads > OTA_THREADS_MAX))
         return ota_fail(error, OTA_EINVAL, "threads", "use 0 (all CPUs) to 4096", "threads is %d",
                         p->threads);
-    if (status >= 0 && p->rounds == 0) p->rounds = ROUNDS;
+    if (status >= 0) p->rounds = p->rounds == 0 ? ROUNDS : ota_int_max(p->rounds, 0);
     return status;
 }
 
@@ -146,6 +150,7 @@ static void run_piece(void *context, int64_t index, int worker) {
     block.plan_grad = from(block.plan_grad, bytes);
     if (block.out != NULL) block.out = (unsigned char *)block.out + bytes;
     if (all->history != NULL) block.history = all->history + (size_t)worker * all->history_bytes;
+    if (all->room != NULL) block.room = all->room + (size_t)worker * all->room_bytes;
     all->kernel(&block);
     (void)atomic_fetch_add_explicit(&all->nonfinite, block.nonfinite, memory_order_relaxed);
     (void)atomic_fetch_add_explicit(&all->open, block.open, memory_order_relaxed);
@@ -155,7 +160,12 @@ static void run_piece(void *context, int64_t index, int worker) {
 static int threads_for(const ota_normalization *p) {
     if (p->executor != NULL) return p->threads;
     const int64_t work = p->count * p->side * p->side;
-    return work < WORTH_THREADS / p->rounds || p->count <= PIECE ? 1 : p->threads;
+    return work < WORTH_THREADS / ota_int_max(p->rounds, 1) || p->count <= PIECE ? 1 : p->threads;
+}
+
+static void place(batch *all, ota_arena *arena, int workers) {
+    all->history = ota_arena_take_rows(arena, workers, (int64_t)all->history_bytes, 1);
+    all->room = ota_arena_take_rows(arena, workers, (int64_t)all->room_bytes, 1);
 }
 
 static ota_status run(const ota_normalization *p, batch *all, int64_t kept, ota_error *error) {
@@ -170,18 +180,19 @@ static ota_status run(const ota_normalization *p, batch *all, int64_t kept, ota_
     }
     ota_arena arena = {0};
     all->history_bytes = (size_t)(kept * p->rounds * p->side) * 64;
+    if (p->side > OTA_NORMALIZE_SMALL)
+        all->room_bytes = (size_t)(3 * p->side * p->side + 8 * p->side) * 64;
     ota_status status = OTA_OK;
-    if (kept > 0) {
-        (void)ota_arena_take_rows(&arena, ota_pool_threads(pool), (int64_t)all->history_bytes, 1);
+    if (all->history_bytes + all->room_bytes > 0) {
+        place(all, &arena, ota_pool_threads(pool));
         status = ota_arena_allocate(&arena);
-        if (status == OTA_OK)
-            all->history =
-                ota_arena_take_rows(&arena, ota_pool_threads(pool), (int64_t)all->history_bytes, 1);
+        if (status == OTA_OK) place(all, &arena, ota_pool_threads(pool));
     }
     if (status == OTA_OK) {
         ota_parallel(pool, ota_int_ceil_div(p->count, PIECE), run_piece, all);
     } else {
-        (void)ota_fail(error, status, "rounds", "use fewer rounds or implicit gradients",
+        (void)ota_fail(error, status, "rounds",
+                       "use smaller matrices, fewer rounds or implicit gradients",
                        "there is no memory for what %" PRId64 " rounds keep", p->rounds);
     }
     ota_arena_release(&arena);

@@ -20,6 +20,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/integers.h"
 #include "dice.h"
 #include "otattn_normalize.h"
 #include "reference/normalize_vectors.h"
@@ -108,14 +109,14 @@ static void backward(const ota_normalization *p, const void *from, const void *p
 
 static void reference(const ota_normalization *p, const double *scores, double *plan) {
     if (p->order == OTA_NORMALIZE_DEEPSEEK)
-        reference_deepseek((int)p->side, (int)p->rounds, p->eps, scores, plan);
+        reference_deepseek((int)p->side, (int)ota_int_max(p->rounds, 0), p->eps, scores, plan);
     else
         reference_symmetric((int)p->side, (int)p->rounds, scores, plan);
 }
 
 static void reference_backward(const ota_normalization *p, const double *scores,
                                const double *plan_grad, double *scores_grad) {
-    const int n = (int)p->side, rounds = (int)p->rounds;
+    const int n = (int)p->side, rounds = (int)ota_int_max(p->rounds, 0);
     if (p->order == OTA_NORMALIZE_DEEPSEEK)
         reference_deepseek_backward(n, rounds, p->eps, scores, plan_grad, scores_grad);
     else
@@ -165,7 +166,7 @@ static void judge(const ota_normalization *p, const guarded *arrays, worst *foun
         reference(p, s, expected);
         found->plan = fmax(found->plan, farthest(got, expected, n * n) / (unit * n));
         reference_backward(p, s, g, expected);
-        const double steps = 2.0 * (double)p->rounds;
+        const double steps = 2.0 * (double)ota_int_max(p->rounds, 1);
         found->reverse = fmax(found->reverse, farthest(grad, expected, n * n) / (unit * n * steps));
         reference_implicit(n, got, g, expected);
         found->implicit = fmax(found->implicit, farthest(implicit, expected, n * n) / (unit * n));
@@ -200,11 +201,15 @@ static void test_random(void **state) {
     for (int type = 0; type < 2; type++) {
         for (int order = 0; order < 2; order++) {
             worst found = {0.0, 0.0, 0.0};
-            for (int n = 2; n <= 16; n++) {
+            /* Every small side, and three that lie in memory of their own. */
+            for (int m = 1; m <= 19; m++) {
+                const int n = m <= 16 ? m : m == 17 ? 17 : m == 18 ? 24 : REFERENCE_SIDE;
                 for (int k = 0; k < 4; k++) {
                     ota_normalization p = problem_of(TYPES[type], (ota_normalize_order)order,
-                                                     COUNTS[(n + 3 * k) % 8], n);
+                                                     COUNTS[(n + 3 * k) % (m <= 16 ? 8 : 3)], n);
                     p.rounds = ROUNDS[k];
+                    if (k == 2 && n > 1 && order == OTA_NORMALIZE_DEEPSEEK)
+                        p.rounds = OTA_NO_ROUNDS;
                     solve_random(&p, &found);
                 }
             }
@@ -489,10 +494,12 @@ static void test_refusals(void **state) {
         {OTA_EINVAL, "type", SIZED(OTA_BF16, 2, 4, .eps = 1e-6)},
         {OTA_EINVAL, "count", SIZED(OTA_F32, -1, 4, .eps = 1e-6)},
         {OTA_EOVERFLOW, "count", SIZED(OTA_F32, INT64_MAX / 8, 4, .eps = 1e-6)},
-        {OTA_EINVAL, "side", SIZED(OTA_F32, 2, 1, .eps = 1e-6)},
-        {OTA_EINVAL, "side", SIZED(OTA_F32, 2, 17, .eps = 1e-6)},
+        {OTA_EINVAL, "side", SIZED(OTA_F32, 2, 0, .eps = 1e-6)},
+        {OTA_EINVAL, "side", SIZED(OTA_F32, 2, 129, .eps = 1e-6)},
         {OTA_EINVAL, "order", WITH(.order = (ota_normalize_order)2)},
-        {OTA_EINVAL, "rounds", WITH(.rounds = -1)},
+        {OTA_EINVAL, "rounds", WITH(.rounds = -2)},
+        {OTA_UNSUPPORTED, "rounds",
+         WITH(.rounds = OTA_NO_ROUNDS, .order = OTA_NORMALIZE_SYMMETRIC)},
         {OTA_EINVAL, "eps", WITH(.eps = -1e-6)},
         {OTA_EINVAL, "eps", WITH(.eps = NAN)},
         {OTA_EINVAL, "eps", WITH(.eps = 1.001)},

@@ -57,7 +57,7 @@ static void divide_lines_backward(int n, int columns, double eps, const double *
 double reference_deepseek(int n, int rounds, double eps, const double *scores, double *plan) {
     softmax_rows(n, scores, plan);
     for (int e = 0; e < n * n; e++) plan[e] += eps;
-    divide_lines(n, 1, eps, plan);
+    if (rounds > 0) divide_lines(n, 1, eps, plan);
     for (int round = 1; round < rounds; round++) {
         divide_lines(n, 0, eps, plan);
         divide_lines(n, 1, eps, plan);

@@ -3,10 +3,10 @@
 #ifndef OTA_REFERENCE_NORMALIZE_H
 #define OTA_REFERENCE_NORMALIZE_H
 
-enum { REFERENCE_SIDE = 16, REFERENCE_ROUNDS = 256 };
+enum { REFERENCE_SIDE = 33, REFERENCE_ROUNDS = 256 };
 
-/* plan [n][n] from scores [n][n], 2 <= n <= REFERENCE_SIDE, 1 <= rounds <= REFERENCE_ROUNDS. deepseek: softmax of rows +
- * eps, columns, then rounds - 1 times rows and columns, each divided by its sum + eps. symmetric: rounds times rows and
+/* plan [n][n] from scores [n][n], 1 <= n <= REFERENCE_SIDE, 1 <= rounds (deepseek: 0) <= REFERENCE_ROUNDS. deepseek: softmax of rows +
+ * eps, then with rounds columns, then rounds - 1 times rows and columns, each divided by its sum + eps. symmetric: rounds times rows and
  * columns by their log-sum-exp. Returns the largest |row sum - 1|. */
 double reference_deepseek(int n, int rounds, double eps, const double *scores, double *plan);
 double reference_symmetric(int n, int rounds, const double *scores, double *plan);

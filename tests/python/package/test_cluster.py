@@ -187,3 +187,11 @@ for wrong in (X[:, 0], X[:0], np.full((60, 2), np.nan)):
 
 def test_scikit_learn_need_not_be_installed() -> None:
     subprocess.run([sys.executable, "-c", WITHOUT], check=True)
+
+
+def test_predict_with_bounds_of_init() -> None:
+    """As k-means-constrained has it, "init" stands for the bounds that the estimator was made with."""
+    x = np.array([[0.0], [0.1], [0.2], [0.3], [5.0], [5.1]])
+    model = BalancedKMeans(2, size_min=3, size_max=3, init=[[0.0], [5.0]]).fit(x)
+    np.testing.assert_array_equal(np.bincount(model.predict(x)), [4, 2])
+    np.testing.assert_array_equal(np.bincount(model.predict(x, size_min="init", size_max="init")), [3, 3])

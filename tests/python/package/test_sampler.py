@@ -234,3 +234,16 @@ def test_teacher_without_overflow(rng: np.random.Generator) -> None:
         sinkhorn_knopp_teacher(x, 0.1, 0)
     with pytest.raises(ValueError, match="teacher_output has shape"):
         sinkhorn_knopp_teacher(x[0], 0.1)
+
+
+def test_unbalanced_samples_without_mass() -> None:
+    """Of samples so far apart that relaxed sums keep nothing, the even plan is drawn from, with a warning."""
+    rng = np.random.default_rng(3)
+    x0, x1 = rng.standard_normal((2, 8, 784))
+    sampler = otattn.ot.PlanSampler("unbalanced", generator=0)
+    with pytest.warns(otattn.PartialWarning, match="no mass"):
+        plan = sampler.get_map(x0, x1)
+    np.testing.assert_allclose(plan, 1 / 64)
+    with pytest.warns(otattn.PartialWarning, match="no mass"):
+        a, b = sampler.sample_plan(x0, x1)
+    assert a.shape == x0.shape and b.shape == x1.shape

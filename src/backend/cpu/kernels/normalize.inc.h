@@ -18,7 +18,8 @@
  *
  * The constants top and low cancel. `side` is a constant where these functions are expanded for 4. */
 
-enum { SIDE = OTA_NORMALIZE_MOST, SQUARE_SIZE = SIDE * SIDE };
+/* Matrices of up to SIDE lie on the stack, in registers where they are 4 x 4, larger ones in the caller's room. */
+enum { SIDE = OTA_NORMALIZE_SMALL, SQUARE_SIZE = SIDE * SIDE };
 
 static const real LOG2_E = (real)1.4426950408889634;
 /* ---- in and out -------------------------------------------------------------------------------- */
@@ -91,7 +92,7 @@ static ALWAYS_INLINE void column_sums(int64_t side, const vec *k, const vec *u, 
 
 /* LANES matrices on their way. `soft` is the softmax of deepseek's rows, or NULL. */
 typedef struct square_lanes {
-    vec *k, *soft, *u, *v;
+    vec *k, *soft, *u, *v, *sum;
     vec eps, tolerance;
     vec going; /* 1, or 0 where the tolerance is met */
     vec *kept; /* where the next step leaves its scalings and shares of eps, or NULL */
@@ -178,7 +179,7 @@ static ALWAYS_INLINE vec square_error(int64_t side, const vec *u, const vec *sum
 static ALWAYS_INLINE int64_t square_rounds(int64_t side, const ota_normalize_block *b,
                                            square_lanes *s) {
     const bool symmetric = b->symmetric, careful = b->tolerance > 0;
-    vec sum[SIDE];
+    vec *sum = s->sum;
     s->going = vec_set(1);
     for (int64_t round = 0; round < b->rounds; round++) {
         if (symmetric || round > 0) {
@@ -213,8 +214,9 @@ static ALWAYS_INLINE void square_begin(int64_t side, const ota_normalize_block *
 
 static ALWAYS_INLINE void forward_lanes(int64_t side, ota_normalize_block *b, int64_t first) {
     const int64_t size = side * side, left = ota_int_min(b->count - first, LANES);
-    vec k[SQUARE_SIZE], u[SIDE], v[SIDE];
-    square_lanes s = {.k = k, .u = u, .v = v};
+    vec own[SQUARE_SIZE + 3 * SIDE];
+    vec *k = side <= SIDE ? own : b->room, *u = k + size, *v = u + side;
+    square_lanes s = {.k = k, .u = u, .v = v, .sum = v + side};
     squares_in(side, (const real *)b->scores + first * size, left, k);
     square_begin(side, b, &s);
     (void)square_rounds(side, b, &s);

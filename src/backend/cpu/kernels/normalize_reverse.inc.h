@@ -7,12 +7,12 @@
  * solved with b_0 = 0 by elimination without a subtraction in L: every pivot is the sum of what lies left of it, so
  * plans that nearly fall into parts lose no digits of L. */
 
-/* dL/dP, in g, becomes dL/dK; the last steps' scalings lie before s->kept. */
+/* dL/dP, in g, becomes dL/dK; the last steps' scalings lie before s->kept. a holds 3 side vectors. */
 static ALWAYS_INLINE void square_reverse(int64_t side, bool symmetric, const vec *first_u,
-                                         const vec *first_v, int64_t steps, square_lanes *s,
-                                         vec *g) {
+                                         const vec *first_v, int64_t steps, square_lanes *s, vec *g,
+                                         vec *a) {
     const vec none = vec_set(0);
-    vec a[SIDE], b[SIDE], z[SIDE], sum[SIDE];
+    vec *b = a + side, *z = b + side, *sum = s->sum;
     for (int64_t j = 0; j < side; j++) a[j] = b[j] = none;
     for (int64_t i = 0; i < side; i++) {
         for (int64_t j = 0; j < side; j++) {
@@ -59,9 +59,10 @@ static ALWAYS_INLINE void square_reverse(int64_t side, bool symmetric, const vec
 
 static ALWAYS_INLINE void reverse_lanes(int64_t side, ota_normalize_block *b, int64_t first) {
     const int64_t size = side * side, left = b->count - first;
-    vec k[SQUARE_SIZE], soft[SQUARE_SIZE], g[SQUARE_SIZE], u[SIDE], v[SIDE], first_u[SIDE],
-        first_v[SIDE];
-    square_lanes s = {.k = k, .soft = soft, .u = u, .v = v, .kept = b->history};
+    vec own[3 * SQUARE_SIZE + 8 * SIDE];
+    vec *k = side <= SIDE ? own : b->room, *soft = k + size, *g = soft + size, *u = g + size,
+        *v = u + side, *first_u = v + side, *first_v = first_u + side, *sum = first_v + side;
+    square_lanes s = {.k = k, .soft = soft, .u = u, .v = v, .sum = sum, .kept = b->history};
     squares_in(side, (const real *)b->scores + first * size, left, k);
     squares_in(side, (const real *)b->plan_grad + first * size, left, g);
     square_begin(side, b, &s);
@@ -70,8 +71,8 @@ static ALWAYS_INLINE void reverse_lanes(int64_t side, ota_normalize_block *b, in
         first_v[i] = v[i];
     }
     const int64_t rounds = square_rounds(side, b, &s);
-    const int64_t steps = 2 * rounds - (b->symmetric ? 0 : 1);
-    square_reverse(side, b->symmetric, first_u, first_v, steps, &s, g);
+    const int64_t steps = ota_int_max(0, 2 * rounds - (b->symmetric ? 0 : 1));
+    square_reverse(side, b->symmetric, first_u, first_v, steps, &s, g, sum + side);
     for (int64_t i = 0; i < side; i++) {
         vec *row = g + i * side;
         const vec *weight = (b->symmetric ? k : soft) + i * side;
@@ -97,8 +98,7 @@ static void normalize_reverse(ota_normalize_block *b) {
 
 /* L b = y: the weights -L_jk are in w, on whose diagonal lies what its row lacks of c_j, and y in b. Both are changed. A
  * part that hangs on the rest by no more than rounding keeps b = 0: y has nothing to say about it. */
-static ALWAYS_INLINE void square_solve(int64_t side, vec *w, vec *b) {
-    vec pivot[SIDE];
+static ALWAYS_INLINE void square_solve(int64_t side, vec *w, vec *b, vec *pivot) {
     for (int64_t k = side - 1; k > 0; k--) {
         vec sum = vec_set(0);
         for (int64_t j = 0; j < k; j++) sum = vec_add(sum, w[k * side + j]);
@@ -121,7 +121,9 @@ static ALWAYS_INLINE void square_solve(int64_t side, vec *w, vec *b) {
 static ALWAYS_INLINE void implicit_lanes(int64_t side, ota_normalize_block *block, int64_t first) {
     const int64_t size = side * side, left = block->count - first;
     const vec none = vec_set(0);
-    vec p[SQUARE_SIZE], g[SQUARE_SIZE], w[SQUARE_SIZE], b[SIDE], share[SIDE];
+    vec own[3 * SQUARE_SIZE + 3 * SIDE];
+    vec *p = side <= SIDE ? own : block->room, *g = p + size, *w = g + size, *b = w + size,
+        *share = b + side;
     squares_in(side, (const real *)block->plan + first * size, left, p);
     squares_in(side, (const real *)block->plan_grad + first * size, left, g);
     for (int64_t e = 0; e < size; e++) w[e] = none;
@@ -144,7 +146,7 @@ static ALWAYS_INLINE void implicit_lanes(int64_t side, ota_normalize_block *bloc
                 w[j * side + k] = vec_fma(part, row[k], w[j * side + k]);
         }
     }
-    square_solve(side, w, b);
+    square_solve(side, w, b, share + side);
     for (int64_t i = 0; i < side; i++) {
         const vec *row = p + i * side;
         vec mean;
