@@ -11,26 +11,31 @@ from typing import Any
 
 import numpy as np
 
+from . import _ot_partial as partial
 from ._attention import is_torch
 from ._ot_entropic import sinkhorn, sinkhorn2
 from ._ot_exact import emd, emd2
 from ._ot_result import OTResult
 from ._ot_solve import sinkhorn_unbalanced, solve
 from ._sampler import PlanSampler, sinkhorn_knopp_teacher
+from ._settings import count
 
 __all__ = [
     "OTResult",
     "PlanSampler",
+    "dist",
     "emd",
     "emd2",
     "from_geomloss",
     "from_ott",
+    "partial",
     "sinkhorn",
     "sinkhorn2",
     "sinkhorn_knopp_teacher",
     "sinkhorn_unbalanced",
     "solve",
     "solve_sample",
+    "unif",
 ]
 
 
@@ -50,6 +55,65 @@ _APPROXIMATIONS = (
     "nystroem",
     "sliced",
 )
+
+
+def unif(n: int, type_as: Any = None) -> Any:
+    """`n` equal masses of sum 1: f64, or of the type and device of `type_as`.
+
+    Examples
+    --------
+    >>> import otattn
+    >>> otattn.ot.unif(4)
+    array([0.25, 0.25, 0.25, 0.25])
+    """
+    n = count("n", n, 1) or 0
+    if n == 0:
+        raise TypeError("n is None, wanted a whole number")
+    if is_torch(type_as):
+        return type_as.new_full((n,), 1.0 / n)
+    return np.full(n, 1.0 / n, None if type_as is None else np.asarray(type_as).dtype)
+
+
+_METRICS = ("sqeuclidean", "euclidean", "cityblock")
+
+
+def dist(x1: Any, x2: Any = None, metric: str = "sqeuclidean") -> Any:
+    """Distances of all pairs of points, shape (n, m).
+
+    Parameters
+    ----------
+    x1 : array or tensor, shape (n, width)
+    x2 : array or tensor, shape (m, width), optional
+        `x1` by default.
+    metric : {"sqeuclidean", "euclidean", "cityblock"}
+        A gradient at points that coincide is 0.
+
+    Raises
+    ------
+    NotImplementedError
+        For other metrics: scipy.spatial.distance.cdist has them.
+
+    Examples
+    --------
+    >>> import numpy as np, otattn
+    >>> otattn.ot.dist(np.array([[0.0, 0.0], [3.0, 4.0]]), metric="euclidean")
+    array([[0., 5.],
+           [5., 0.]])
+    """
+    if metric not in _METRICS:
+        raise NotImplementedError(
+            f"metric is {metric!r}, wanted {', '.join(map(repr, _METRICS))}; give other costs yourself"
+        )
+    x1 = _widened(x1)
+    x2 = x1 if x2 is None else _widened(x2)
+    for name, x in (("x1", x1), ("x2", x2)):
+        if x.ndim != 2 or x.shape[1] != x1.shape[1]:
+            raise ValueError(f"{name} has shape {tuple(x.shape)}, wanted points (n, {x1.shape[-1]})")
+    difference = x1[:, None, :] - x2[None, :, :]
+    if metric == "cityblock":
+        return abs(difference).sum(-1)
+    squares = (difference * difference).sum(-1)
+    return _root(squares) if metric == "euclidean" else squares
 
 
 def solve_sample(
@@ -101,12 +165,7 @@ def solve_sample(
     for name in ("lazy", "batch_size", "rank", "n_projections", "scaler", "debias"):
         if arguments.pop(name, None):
             raise NotImplementedError(f"{name} is not offered: the whole cost matrix is solved as it is")
-    X_a, X_b = _widened(X_a), _widened(X_b)
-    difference = X_a[:, None, :] - X_b[None, :, :]
-    M = (difference * difference).sum(-1)
-    if metric == "euclidean":
-        M = _root(M)
-    return solve(M, a, b, reg, **arguments)
+    return solve(dist(X_a, X_b, metric), a, b, reg, **arguments)
 
 
 def _widened(x: Any) -> Any:

@@ -40,7 +40,6 @@ POT_TAKEN = (
 POT_FILES = ["test_ot.py", "test_bregman.py", "test_solvers.py"]
 
 
-SCIPY_LEFT_OUT = ["input_string", "constant_cost_matrix"]  # to be mended
 # Of lap: what differs by design.
 LAP_LEFT_OUT = [
     "infs_unsolvable or inf_col or inf_row or all_inf",  # cost inf there, a ValueError here
@@ -105,10 +104,9 @@ def test_pot(root: Path) -> None:
 
 
 def test_scipy(tmp_path: Path) -> None:
-    chosen = " and ".join(f"not {name}" for name in SCIPY_LEFT_OUT)
-    passed = run("scipy", tmp_path, "--pyargs", "scipy.optimize.tests.test_linear_assignment", "-k", chosen)
+    passed = run("scipy", tmp_path, "--pyargs", "scipy.optimize.tests.test_linear_assignment")
     print(f"\nSciPy {version('scipy')}: {passed} passed, none left out")
-    assert passed >= 20
+    assert passed >= 22
 
 
 @pytest.mark.long

@@ -302,3 +302,44 @@ def test_forbidden_pairs_cost_nothing() -> None:
     for _ in range(2):  # the second by the structs of the first
         (slope,) = torch.autograd.grad(ours.sinkhorn2(rows.detach(), columns.detach(), costs, 0.5), costs)
         assert (slope - torch.from_numpy(plan)).abs().max() <= 1e-8
+
+
+def test_unif_and_dist() -> None:
+    """POT's, on arrays and tensors, in the types of what they are made like."""
+    rng = np.random.default_rng(8)
+    x, y = rng.standard_normal((6, 3)), rng.standard_normal((4, 3))
+    np.testing.assert_array_equal(otattn.ot.unif(5), ot.unif(5))
+    assert otattn.ot.unif(3, torch.zeros(1, dtype=torch.float32)).dtype == torch.float32
+    for metric in ("sqeuclidean", "euclidean", "cityblock"):
+        for points in ((x, y), (x,)):
+            theirs = ot.dist(*points, metric=metric)
+            np.testing.assert_allclose(otattn.ot.dist(*points, metric=metric), theirs, atol=1e-12)
+            tensors = [torch.from_numpy(z) for z in points]
+            np.testing.assert_allclose(otattn.ot.dist(*tensors, metric=metric).numpy(), theirs, atol=1e-12)
+    with pytest.raises(NotImplementedError, match="metric is 'cosine'"):
+        otattn.ot.dist(x, y, "cosine")
+    with pytest.raises(ValueError, match="x2 has shape"):
+        otattn.ot.dist(x, y[:, :2])
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.9, None])
+def test_partial(share: float | None) -> None:
+    """The cheapest plan of a part of the mass costs what POT's costs, within the sums."""
+    rng = np.random.default_rng(9)
+    for n, m in ((5, 7), (6, 4), (1, 3)):
+        a, b = rng.random(n) + 0.1, rng.random(m) + 0.1
+        M = rng.random((n, m))
+        mass = None if share is None else share * min(a.sum(), b.sum())
+        plan = otattn.ot.partial.partial_wasserstein(a, b, M, mass)
+        assert (plan.sum(1) <= a + 1e-12).all() and (plan.sum(0) <= b + 1e-12).all() and (plan >= 0).all()
+        np.testing.assert_allclose(plan.sum(), min(a.sum(), b.sum()) if mass is None else mass, atol=1e-12)
+        value = otattn.ot.partial.partial_wasserstein2(a, b, M, mass)
+        if mass != 0.0:
+            whole = min(a.sum(), b.sum()) if mass is None else mass
+            np.testing.assert_allclose(value, ot.partial.partial_wasserstein2(a, b, M, whole), atol=1e-9)
+        tensors = [torch.from_numpy(x) for x in (a, b, M)]
+        found, log = otattn.ot.partial.partial_wasserstein(*tensors, mass, log=True)
+        torch.testing.assert_close(found, torch.from_numpy(plan))
+        torch.testing.assert_close(log["partial_w_dist"], torch.tensor(value, dtype=torch.float64))
+    with pytest.raises(ValueError, match=r"m is 9\.0, wanted 0 to"):
+        otattn.ot.partial.partial_wasserstein([1.0], [1.0], [[1.0]], 9.0)
