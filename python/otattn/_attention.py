@@ -14,7 +14,7 @@ from numpy import ndarray
 from ._arrays import check_settings, numpy_attention, numpy_repeat
 from ._progress import Progress, word_of_progress
 from ._regulariser import Regulariser, word_of
-from ._settings import Settings, count, flag, known_names, number, text, whole
+from ._settings import Settings, count, flag, known_names, number, shown, text, whole
 
 
 def compiling() -> bool:
@@ -129,8 +129,16 @@ def settings_from(
     )
 
 
-def limited(settings: Settings, workspace_limit: Any, deadline: Any, progress: Any) -> Settings:
-    """The settings of a call with limits of its own."""
+def limited(
+    settings: Settings, workspace_limit: Any, deadline: Any, progress: Any, nonfinite: Any = "raise"
+) -> Settings:
+    """The settings of a call with limits of its own, and with what is to become of numbers that are none."""
+    if nonfinite != "raise":
+        if nonfinite != "nan":
+            raise ValueError(f"nonfinite is {shown(nonfinite)}, wanted 'raise' or 'nan'")
+        if settings.strict:
+            raise ValueError("nonfinite is 'nan', but strict raises; leave one of them out")
+        settings = settings._replace(nonfinite="nan")
     if workspace_limit is deadline is progress is None:
         return settings
     if deadline is not None:
@@ -221,6 +229,7 @@ def prepare(
     workspace_limit: int | None = None,
     deadline: float | None = None,
     progress: Callable[[Progress], Any] | None = None,
+    nonfinite: str = "raise",
 ) -> tuple[Settings, tuple[Any, ...], bool]:
     """The settings and the operands behind query, key and value of a call of `attention`."""
     settings = settings_maker()(
@@ -250,7 +259,7 @@ def prepare(
         backend,
         dropout_p,
     )
-    settings = limited(settings, workspace_limit, deadline, progress)
+    settings = limited(settings, workspace_limit, deadline, progress, nonfinite)
     extra = (
         attn_mask,
         bias,
@@ -320,6 +329,7 @@ def attention(
     workspace_limit: int | None = None,
     deadline: float | None = None,
     progress: Callable[[Progress], Any] | None = None,
+    nonfinite: str = "raise",
 ) -> Any:
     """Attention by any transport method: ``out = P @ value``.
 
@@ -413,6 +423,9 @@ def attention(
     progress : function of one `otattn.Progress`, optional
         Called now and then, from any thread, one call at a time. The solve ends when it returns False
         (InterruptedError) or raises, which leaves this call. Not in graphs of torch.compile.
+    nonfinite : {"raise", "nan"}
+        Where coupled rows meet NaN or infinity: NotFinite, or outputs that are NaN in that head and a
+        `NotFiniteWarning`; gradients of tensors are NaN, too, as ``torch.amp.GradScaler`` expects.
 
     Returns
     -------
@@ -447,6 +460,7 @@ def attention(
         and bias is alibi_slopes is window is sink is key_lengths is relative_bias is start_potential is None
         and entry_caps is workspace_limit is deadline is None
         and progress is None
+        and nonfinite == "raise"
         and softcap == 0.0
         and relative_inside is cost is allow_partial is prune is strict is False
         and rows == "hard"
@@ -516,6 +530,7 @@ def attention(
         workspace_limit,
         deadline,
         progress,
+        nonfinite,
     )
     if is_torch(query):
         from ._torch import torch_attention

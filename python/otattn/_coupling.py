@@ -110,6 +110,7 @@ def coupling(
     workspace_limit: int | None = None,
     deadline: float | None = None,
     progress: Callable[[Progress], Any] | None = None,
+    nonfinite: str = "raise",
 ) -> Any:
     """The weights P of a matrix of scores, by any transport method.
 
@@ -139,7 +140,9 @@ def coupling(
            [0., 1.]])
     """
     names = outputs_wanted(return_aux)
-    if names is not None and sink is entry_caps is workspace_limit is deadline is None and progress is None:
+    alone = sink is entry_caps is workspace_limit is deadline is None and progress is None
+    alone = alone and nonfinite == "raise"
+    if names is not None and alone:
         # Calls whose structs are kept from one to the next.
         words = (
             method,
@@ -210,7 +213,7 @@ def coupling(
         backend,
         0.0,
     )
-    settings = limited(settings, workspace_limit, deadline, progress)
+    settings = limited(settings, workspace_limit, deadline, progress, nonfinite)
     extra = (
         attn_mask,
         None,

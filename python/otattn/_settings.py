@@ -97,6 +97,7 @@ class Settings(NamedTuple):
     # Of a call, not of its plan: seconds, and the word of a function that is told of progress.
     deadline: float | None = None
     progress: str | None = None
+    nonfinite: str = "raise"  # or "nan"
     # Names of numbers that stand in the operand `numbers`; the fields have another one of their kind.
     moving: str = ""
 

@@ -613,6 +613,9 @@ def settle(job: Job, handle: Handle, status: int) -> None:
         rows = handle.result.nonfinite_rows
         warn(f"{rows} rows met NaN or infinity and are NaN", NotFiniteWarning)
         return
+    if status == c.NONFINITE and job.settings.nonfinite == "nan":
+        warn(f"{sentence or 'scores are not finite'}; its outputs are NaN", NotFiniteWarning)
+        return
     certificate = None
     if status in (c.INFEASIBLE, c.NOT_CONVERGED, c.TOL_UNREACHABLE, c.NONFINITE):
         certificate = _errors_only(handle)
@@ -652,8 +655,12 @@ def solve_on(
     status = handle.forward(job, outputs)
     settle(job, handle, status)
     r = handle.result
-    info = Info(status_word(status), r.rounds, r.row_error, r.column_error, r.empty_rows, r.nonfinite_rows)
-    certificate = judge(job.problem, job.options, _judged(job, handle)) if certify else None
+    lost = status == c.NONFINITE
+    word = status_word(c.NONFINITE_ROWS if lost else status)
+    info = Info(word, r.rounds, r.row_error, r.column_error, r.empty_rows, r.nonfinite_rows)
+    certificate = None
+    if certify:
+        certificate = _errors_only(handle) if lost else judge(job.problem, job.options, _judged(job, handle))
     job.reraise()
     return info, certificate
 

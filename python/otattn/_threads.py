@@ -5,20 +5,36 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 # 0: as many as the process may use.
 _limit: contextvars.ContextVar[int] = contextvars.ContextVar("otattn_threads", default=0)
 _process_limit = 0
 
 
+def _nobody() -> int:
+    return 0
+
+
+_followed: Callable[[], int] = _nobody
+
+
+def follow(number: Callable[[], int]) -> None:
+    """Takes the number of threads from there where the caller has set none: torch's, once it has tensors."""
+    global _followed  # noqa: PLW0603
+    _followed = number
+
+
 def thread_limit() -> int:
     """What goes into the library's options: 0 leaves the choice to it."""
-    return _limit.get() or _process_limit
+    return _limit.get() or _process_limit or _followed()
 
 
 def set_num_threads(n: int) -> None:
-    """Sets the number of threads of later calls of this process; 0 means all CPUs it may use.
+    """Sets the number of threads of later calls of this process.
+
+    0, as it is at first, means torch's own number (``torch.set_num_threads``) from the first call with
+    tensors on, and all CPUs that the process may use before.
 
     Examples
     --------

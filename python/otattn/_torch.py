@@ -21,6 +21,7 @@ from . import _structs as c
 from ._arrays import output_shape
 from ._aux import AuxOutput, Potentials, RowStats, outputs_of, request_of
 from ._certificate import Certificate, certificate_from_values
+from ._errors import NotConverged, NotFinite
 from ._progress import watch_named
 from ._regulariser import regulariser_named
 from ._settings import DIFFERENTIABLE, EXTRA, OPERANDS, PLACES, Settings, settings_of, shown, text_of
@@ -230,14 +231,25 @@ def _gradients_cpu(*arguments: Any) -> list[Tensor]:
     if coupling_grad is not None:
         given["coupling_grad"] = _view(coupling_grad)
     results = _gradients_fake(*arguments)
-    differentiate(
-        job,
-        {name: _view(x) for name, x in outputs.items()},
-        given,
-        {name: _view(x) for name, x in zip(names, results, strict=True)},
-        solved,
-    )
+    try:
+        differentiate(
+            job,
+            {name: _view(x) for name, x in outputs.items()},
+            given,
+            {name: _view(x) for name, x in zip(names, results, strict=True)},
+            solved,
+        )
+    except (NotConverged, NotFinite):
+        if settings.nonfinite != "nan" or _are_finite(*operands[:3], out_grad, coupling_grad, saved):
+            raise
+        # No linear system of such numbers has a solution; whoever scales losses looks for NaN.
+        for x in results:
+            x.fill_(torch.nan)
     return results
+
+
+def _are_finite(*tensors: Tensor | None) -> bool:
+    return all(bool(x.isfinite().all()) for x in tensors if x is not None)
 
 
 def _gradients_fake(*arguments: Any) -> list[Tensor]:

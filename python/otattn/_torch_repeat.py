@@ -14,7 +14,7 @@ from ._arrays import output_shape, scratch_of
 from ._regulariser import regulariser_named
 from ._settings import Settings, settings_of
 from ._solve import Job, is_implicit, needs_no_forward, regulariser_of
-from ._threads import thread_limit
+from ._threads import follow, thread_limit
 from ._torch_derivative import in_forward_mode, plain_apply
 
 # How the memory of tensors is seen; torch before 2.10 has no such table, and its calls go the longer way.
@@ -25,6 +25,8 @@ _function_modes = torch._C._len_torch_function_stack
 _tracing = torch._C._is_tracing
 _profiling = torch.autograd._profiler_enabled  # type: ignore[attr-defined]
 _compiling = torch.compiler.is_compiling
+# As torch's own operators do.
+follow(torch.get_num_threads)
 
 
 def is_watched() -> bool:

@@ -209,6 +209,8 @@ def _parted(given: dict[str, Any], arguments: dict[str, Any]) -> tuple[dict[str,
             raise ValueError(
                 f"{name} is given, which a program of JAX does not carry; call otattn.attention on arrays"
             )
+    if arguments.get("nonfinite", "raise") != "raise":
+        raise ValueError("nonfinite is given, which programs of JAX do not carry; call otattn.attention")
     for name, x in arguments.items():
         number = name in ("temperature", "strength", *NUMBERS) and not hasattr(x, "shape")
         if name not in _ARRAYS or number:

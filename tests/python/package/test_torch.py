@@ -403,6 +403,67 @@ def test_values_of_hard_plans_have_gradients(method: str, dropout: float) -> Non
         otattn.attention(moving, k, v, **call).sum().backward()
 
 
+@pytest.mark.parametrize("method", ["softmax/exact", "entmax:1.5/relaxed:1", "softmax/exact{rounds=4}"])
+def test_nan_for_what_is_not_finite(method: str) -> None:
+    q, k, v = tensors(3, 1, 2, 5, 4)
+    call = {"method": method, "nonfinite": "nan"}
+    right = otattn.attention(q, k, v, **call)
+    assert torch.equal(right, otattn.attention(q, k, v, method=method))
+    bad = q.detach().clone()
+    bad[0, 1, 2, 0] = torch.inf
+    bad.requires_grad_()
+    with pytest.raises(otattn.NotFinite):
+        otattn.attention(bad, k, v, method=method)
+    with pytest.warns(otattn.NotFiniteWarning):
+        out, aux = otattn.attention(bad, k, v, **call, return_aux=True)
+    assert torch.equal(out[:, 0], right[:, 0]) and out[:, 1].isnan().all()
+    assert aux.info.status == "nonfinite_rows"
+    with pytest.warns(otattn.NotFiniteWarning):
+        array = otattn.attention(*(x.detach().numpy() for x in (bad, k, v)), **call)
+    assert np.array_equal(array, out.detach().numpy(), equal_nan=True)
+    assert all(x.isnan().any() for x in torch.autograd.grad(out.sum(), (bad, k, v)))
+    # Upstream gradients that overflow, as a scaled loss in f16 has them.
+    for x in torch.autograd.grad(right, (q, k, v), torch.full_like(right, torch.inf)):
+        assert not x.isfinite().all()
+    with pytest.raises(ValueError, match="nonfinite is 'none', wanted 'raise' or 'nan'"):
+        otattn.attention(q, k, v, nonfinite="none")
+    with pytest.raises(ValueError, match="strict raises"):
+        otattn.attention(q, k, v, nonfinite="nan", strict=True)
+
+
+def test_a_scaler_skips_steps_that_are_not_finite() -> None:
+    layer = otattn.nn.Attention(8, 2, method="softmax/exact", nonfinite="nan")
+    optimizer = torch.optim.SGD(layer.parameters(), 0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=16.0, growth_interval=1)
+    x = torch.randn(5, 1, 8)
+    for scale, bad in ((32.0, False), (16.0, True), (32.0, False)):
+        before = layer.in_proj_weight.detach().clone()
+        optimizer.zero_grad()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", otattn.NotFiniteWarning)
+            scaler.scale(layer(*3 * [x * torch.inf if bad else x])[0].square().sum()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        assert scaler.get_scale() == scale
+        assert torch.equal(before, layer.in_proj_weight) == bad
+
+
+def test_the_number_of_threads_is_torchs() -> None:
+    (x,) = tensors(1, 1, 1, 4, 3, grad=False)
+    right = otattn.attention(x, x, x)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        assert otattn.get_num_threads() == 3 and torch.equal(otattn.attention(x, x, x), right)
+        otattn.set_num_threads(2)
+        assert otattn.get_num_threads() == 2
+        with otattn.threads(5):
+            assert otattn.get_num_threads() == 5
+    finally:
+        otattn.set_num_threads(0)
+        torch.set_num_threads(before)
+
+
 def test_what_is_refused() -> None:
     q, k, v = tensors(3, 1, 2, 5, 4)
     with pytest.raises(otattn.NotDifferentiable):
