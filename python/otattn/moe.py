@@ -15,7 +15,7 @@ import numpy as np
 
 from . import _native
 from ._arrays import foreign
-from ._attention import is_torch
+from ._attention import compiling, is_torch
 from ._aux import AuxRequest
 from ._coupling import coupling, words_of
 from ._coupling_repeat import WITH_POTENTIALS, coupling_again
@@ -76,6 +76,7 @@ class Routing(NamedTuple):
     load : int64, shape (experts,)
         Tokens that chose each expert, before any is dropped.
     certificate : RouteCertificate
+        Of tensors in graphs (torch.compile, torch.export, torch.jit.trace) its numbers are tensors, too.
     kept : bool, shape (tokens, k)
         False for choices beyond the capacity that was given.
     """
@@ -111,15 +112,13 @@ def _matrix(logits: Any) -> Any:
             found = found.astype(np.float32 if found.dtype == np.float16 else np.float64)
     if found.ndim != 2:
         raise ValueError(f"logits has shape {tuple(found.shape)}, wanted (tokens, experts); reshape it")
-    if 0 in found.shape:
-        raise ValueError(
-            f"logits has shape {tuple(found.shape)}, wanted at least one token and expert; skip empty batches"
-        )
+    if found.shape[1] == 0:
+        raise ValueError(f"logits has shape {tuple(found.shape)}, wanted at least one expert")
     return np.ascontiguousarray(found)
 
 
 def _check_finite(matrix: Any) -> None:
-    if not (np.isfinite(matrix.min()) and np.isfinite(matrix.max())):
+    if matrix.size and not (np.isfinite(matrix.min()) and np.isfinite(matrix.max())):
         row, column = np.argwhere(~np.isfinite(matrix))[0]
         raise ValueError(f"logits[{row}, {column}] is {matrix[row, column]}, wanted finite numbers")
 
@@ -217,7 +216,7 @@ def _soft(
     return (*found[:8], aux.info.rounds, True), plan
 
 
-def _differentiable(logits: Any, experts: Any, kept: Any, sigmoid: bool) -> Any:
+def differentiable(logits: Any, experts: Any, kept: Any, sigmoid: bool) -> Any:
     """The weights of a tensor's logits, for its gradients."""
     scores = logits if logits.element_size() > 2 else logits.float()
     chosen = scores.gather(1, experts)
@@ -243,7 +242,7 @@ def route(
     Parameters
     ----------
     logits : array or tensor, shape (tokens, experts)
-        f64, f32, f16 or, as a tensor, bf16; finite.
+        f64, f32, f16 or, as a tensor, bf16; finite. There may be no tokens.
     k : int
         Experts a token.
     capacity : int or integers of shape (experts,), optional
@@ -291,6 +290,49 @@ def route(
             return found
     if not isinstance(method, str) or method not in METHODS:
         raise ValueError(f"method is {method!r}, wanted one of {', '.join(METHODS)}")
+    if is_torch(logits):
+        from ._torch_moe import route_watched
+
+        words = (method, potentials, temperature, tolerance, rounds, certificate)
+        watched = route_watched(logits, k, capacity, bounds, *words)
+        if watched is not None:
+            return watched
+    answer, plan = chosen(
+        logits, k, capacity, bounds, method, potentials, temperature, tolerance, rounds, certificate
+    )
+    arrays: tuple[Any, ...] = answer[:5]
+    if is_torch(logits):
+        import torch
+
+        arrays = tuple(torch.from_numpy(x).to(logits.device) for x in arrays)
+    experts, weights, biases, load, kept = arrays
+    if plan is not None:
+        weights = (plan.gather(1, experts) if is_torch(plan) else np.take_along_axis(plan, experts, 1)) * kept
+    elif is_torch(logits):
+        weights = (
+            differentiable(logits, experts, kept, method == "sinkhorn" and k == 1)
+            if logits.requires_grad
+            else weights.to(logits.dtype)
+        )
+    return Routing(experts, weights, biases, load, RouteCertificate(*answer[5:]), kept)
+
+
+def chosen(
+    logits: Any,
+    k: Any,
+    capacity: Any,
+    bounds: Any,
+    method: str,
+    potentials: Any,
+    temperature: float,
+    tolerance: float,
+    rounds: Any,
+    certificate: Any,
+) -> tuple[tuple[Any, ...], Any]:
+    """Arrays of NumPy and numbers, in the order of `call`, and the plan of "soft".
+
+    The method "given" chooses by the potentials.
+    """
     matrix = _matrix(logits)
     tokens, experts = matrix.shape
     k = whole("k", k, 1)
@@ -305,27 +347,14 @@ def route(
     certificate = flag("certificate", certificate)
     _check_finite(matrix)
     given = capacity is not None or bounds is not None
-    plan = None
+    if tokens == 0:
+        none, biases = np.empty((0, k), np.int64), np.zeros(experts) if start is None else start
+        arrays = (none, none.astype(matrix.dtype), biases, np.zeros(experts, np.int64), none.astype(bool))
+        return (*arrays, 0.0, 0.0 if certificate else float("nan"), 0, 0, True), None
     if method == "soft":
-        answer, plan = _soft(logits, matrix, k, (lower, upper), start, float(temperature), given, certificate)
-    else:
-        code = CODES[method]
-        answer = call(matrix, k, lower, upper, given, code, start, tolerance, limit, certificate)
-    arrays: tuple[Any, ...] = answer[:5]
-    if is_torch(logits):
-        import torch
-
-        arrays = tuple(torch.from_numpy(x).to(logits.device) for x in arrays)
-    chosen, weights, biases, load, kept = arrays
-    if plan is not None:
-        weights = (plan.gather(1, chosen) if is_torch(plan) else np.take_along_axis(plan, chosen, 1)) * kept
-    elif is_torch(logits):
-        weights = (
-            _differentiable(logits, chosen, kept, method == "sinkhorn" and k == 1)
-            if logits.requires_grad
-            else weights.to(logits.dtype)
-        )
-    return Routing(chosen, weights, biases, load, RouteCertificate(*answer[5:]), kept)
+        return _soft(logits, matrix, k, (lower, upper), start, float(temperature), given, certificate)
+    code = CODES.get(method, GIVEN)
+    return call(matrix, k, lower, upper, given, code, start, tolerance, limit, certificate), None
 
 
 @functools.lru_cache(maxsize=64)
@@ -356,6 +385,8 @@ def _plain_soft(
     way: Any = coupling_again
     given, derivatives = logits, False
     if type(logits) is not np.ndarray:
+        if compiling():
+            return None
         recorded = (
             _native.derivative(logits) if potentials is None else _native.derivative(logits, potentials)
         )
@@ -440,5 +471,5 @@ def _plain(
         return None
     experts, weights, biases, load, kept, *proof = found
     if derivatives:
-        weights = _differentiable(logits, experts, kept, code == CODES["sinkhorn"] and k == 1)
+        weights = differentiable(logits, experts, kept, code == CODES["sinkhorn"] and k == 1)
     return Routing(experts, weights, biases, load, RouteCertificate(*proof), kept)

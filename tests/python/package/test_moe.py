@@ -192,7 +192,8 @@ GOOD = np.zeros((4, 2))
     [
         (np.zeros(4), {"k": 1}, ValueError, "logits has shape (4,), wanted (tokens, experts)"),
         (np.zeros((2, 4, 2)), {"k": 1}, ValueError, "wanted (tokens, experts)"),
-        (np.zeros((0, 2)), {"k": 1}, ValueError, "wanted at least one token and expert"),
+        (np.zeros((2, 0)), {"k": 1}, ValueError, "wanted at least one expert"),
+        (np.zeros((0, 2)), {"k": 1, "bounds": (1, 4)}, ValueError, "lets expert 0 hold from 1 to 0"),
         (np.array([["a"]]), {"k": 1}, TypeError, "wanted numbers"),
         (torch.zeros(4, 2, dtype=torch.int64), {"k": 1}, TypeError, "wanted floating-point numbers"),
         (np.array([[0.0, np.nan]]), {"k": 1}, ValueError, "logits[0, 1] is nan"),
@@ -243,3 +244,32 @@ def test_soft_again_is_soft(convert: Any, dtype: Any, rng: np.random.Generator) 
         found = route(leaf, 2, method="soft", capacity=9)
         slopes.append(torch.autograd.grad((found.weights * found.weights).sum(), leaf)[0])
     assert slopes[0].abs().max() > 0 and torch.allclose(*slopes, atol=1e-6)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("convert", [np.asarray, torch.from_numpy])
+def test_no_tokens(method: str, convert: Any) -> None:
+    logits = convert(np.zeros((0, 3)))
+    found = route(logits, 2, capacity=4, method=method)
+    assert found.experts.shape == found.weights.shape == found.kept.shape == (0, 2)
+    assert not found.load.any() and found.load.shape == found.potentials.shape == (3,)
+    assert found.dropped == 0 and found.certificate.gap == 0.0 and found.certificate.converged
+    assert type(found.weights) is type(logits)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_routes_in_one_graph(method: str) -> None:
+    def layer(x: torch.Tensor, weight: torch.Tensor) -> Any:
+        found = route(x @ weight, 2, capacity=5, method=method)
+        return found.experts, found.weights, found.load, found.potentials, found.certificate.value
+
+    weight = torch.from_numpy(normal(6, 4, 1)).requires_grad_()
+    x = torch.from_numpy(normal(8, 6, 2))
+    torch._dynamo.reset()
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    for _ in range(2):
+        found, right = compiled(x, weight), layer(x, weight)
+        for a, b in zip(found, right, strict=True):
+            assert (a - b).abs().max() <= 1e-9 if torch.is_tensor(b) else abs(float(a) - b) <= 1e-9
+        slopes = [torch.autograd.grad(y[1].square().sum(), weight)[0] for y in (found, right)]
+        assert (slopes[0] - slopes[1]).abs().max() <= 1e-6 * slopes[1].abs().max()

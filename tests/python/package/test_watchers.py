@@ -25,6 +25,8 @@ FRONTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "normalize": lambda x: otattn.sinkhorn_normalize(x[:, :, :6]),
     "maxsim": lambda x: otattn.maxsim(x, x),
     "assignment": lambda x: otattn.linear_sum_assignment(x)[1],
+    "route": lambda x: otattn.moe.route(x[0], 2).potentials,
+    "soft": lambda x: otattn.moe.route(x[0], 2, method="soft").weights,
     "emd": lambda x: otattn.ot.emd(_even, _even, x[0, :, :6]),
     "emd_log": lambda x: otattn.ot.emd(_even, _even, x[0, :, :6], log=True)[1]["u"],
     "emd2": lambda x: otattn.ot.emd2(_even, _even, x[0, :, :6]),
