@@ -39,9 +39,14 @@ typedef struct ota_tensors ota_tensors; /* opaque */
 
 /* May files name an array so? 1 to OTA_TENSOR_NAME bytes of UTF-8 (RFC 3629) without C0 control characters. */
 OTA_API bool ota_name_is_valid(const char *name, size_t size);
-/* What came out of a file and goes into a message: broken bytes and control characters (C0, DEL, C1) of the
- * NUL-terminated text become '?'. */
+/* What came out of a file and goes into a message: broken bytes, control characters (C0, DEL, C1), format characters (such
+ * as U+202E, which turns the order of what follows) and separators of lines and paragraphs of the NUL-terminated text become
+ * '?'. */
 OTA_API void ota_text_clean(char *text);
+enum { OTA_TEXT_BROKEN = 0x110000 }; /* a byte that is no character */
+/* Bytes of the character that `text`, of at least one byte, begins with; *hidden: -1, or where it is one of those that
+ * become '?', the character or OTA_TEXT_BROKEN. */
+OTA_API size_t ota_text_step(const char *text, size_t size, int32_t *hidden);
 
 /* Reads and checks the header of an open regular file of `size` bytes: strict JSON, valid names, no
  * duplicate, shapes that fit their bytes, tensors that tile the data without hole or overlap. The

@@ -84,6 +84,7 @@ void tool_warn(tool_context *context, const char *format, ...) {
     va_start(list, format);
     (void)vsnprintf(sentence, sizeof sentence, format, list);
     va_end(list);
+    ota_text_clean(sentence);
     (void)fprintf(stderr, "otattn %s: warning: %s\n", context->command->name, sentence);
     (void)json_array_append_new(context->warnings, json_string(sentence));
 }
@@ -98,6 +99,7 @@ void tool_report_failure(tool_context *context, int code) {
     if (error->message[0] == '\0') {
         (void)tool_fail(error, code, "an internal check failed");
     }
+    ota_text_clean(error->field);
     (void)fprintf(stderr, "otattn%s%s: %s%s%s%s\n", command[0] != '\0' ? " " : "", command,
                   error->message, error->hint[0] != '\0' ? " (" : "", error->hint,
                   error->hint[0] != '\0' ? ")" : "");

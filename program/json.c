@@ -1,6 +1,6 @@
 /* Printing of JSON trees. jansson builds and reads the trees; it cannot print a double with the fewest
  * digits that read back as the same double, which scripts and golden files rely on, so the walk over
- * the tree is here. Strings are escaped by jansson. */
+ * the tree is here. Strings are escaped by jansson, and what it leaves that does something unseen where it is printed, here. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -46,6 +46,42 @@ json_t *tool_json_result(const tool_context *context, const char *status) {
                          ota_version(), status);
 }
 
+static void put_escape(FILE *stream, int32_t character, char byte) {
+    if (character == OTA_TEXT_BROKEN)
+        (void)fprintf(stream, "\\x%02x", (unsigned)(unsigned char)byte);
+    else if (character <= 0xFFFF)
+        (void)fprintf(stream, "\\u%04x", (unsigned)character);
+    else
+        (void)fprintf(stream, "\\u%04x\\u%04x", 0xD800U + (unsigned)((character - 0x10000) >> 10),
+                      0xDC00U + (unsigned)(character & 0x3FF));
+}
+
+void tool_put_visible(FILE *stream, const char *text, size_t size) {
+    size_t begin = 0;
+    for (size_t at = 0; at < size;) {
+        int32_t hidden;
+        const size_t length = ota_text_step(text + at, size - at, &hidden);
+        if (hidden >= 0) {
+            (void)fwrite(text + begin, 1, at - begin, stream);
+            put_escape(stream, hidden, text[at]);
+            begin = at + length;
+        }
+        at += length;
+    }
+    (void)fwrite(text + begin, 1, size - begin, stream);
+}
+
+void tool_put_named(FILE *stream, const char *before, const char *text, const char *after) {
+    (void)fputs(before, stream);
+    tool_put_visible(stream, text, strlen(text));
+    (void)fputs(after, stream);
+}
+
+static int put_bytes(const char *bytes, size_t size, void *stream) {
+    tool_put_visible(stream, bytes, size);
+    return 0;
+}
+
 static void print_tree(FILE *stream, const json_t *tree) {
     switch (json_typeof(tree)) {
     case JSON_OBJECT: {
@@ -83,7 +119,7 @@ static void print_tree(FILE *stream, const json_t *tree) {
     case JSON_INTEGER:
     case JSON_TRUE:
     case JSON_FALSE:
-    case JSON_NULL: (void)json_dumpf(tree, stream, JSON_ENCODE_ANY); break;
+    case JSON_NULL: (void)json_dump_callback(tree, put_bytes, stream, JSON_ENCODE_ANY); break;
     }
 }
 

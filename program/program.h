@@ -206,6 +206,10 @@ json_t *tool_json_result(const tool_context *context, const char *status);
 /* One line on `stream`, whole or not at all; numbers shortest, never NaN or Infinity. Takes over the reference. Where
  * memory was short it returns TOOL_EXIT_LIMIT, and main says so. */
 int tool_print_json(FILE *stream, json_t *tree);
+/* A text of others for a terminal: what does something unseen there is written as JSON would write it, \u202e. */
+void tool_put_visible(FILE *stream, const char *text, size_t size);
+/* The same of a text ended by NUL, with words around it. */
+void tool_put_named(FILE *stream, const char *before, const char *text, const char *after);
 
 /* ---- csv.c: text made in memory, and tables by RFC 4180 in it ---- */
 

@@ -22,17 +22,15 @@ static utf8proc_ssize_t character_at(const char *text, size_t left, utf8proc_int
     return utf8proc_iterate((const utf8proc_uint8_t *)text, (utf8proc_ssize_t)left, character);
 }
 
-void ota_text_clean(char *text) {
-    const size_t size = strlen(text);
-    for (size_t i = 0; i < size;) {
-        utf8proc_int32_t character;
-        utf8proc_ssize_t bytes = character_at(text + i, size - i, &character);
-        if (character < 0x20 || (character >= 0x7F && character < 0xA0)) {
-            text[i] = '?';
-            bytes = 1;
-        }
-        i += (size_t)bytes;
-    }
+void ota_text_clean(char *text) { ota_text_plain(text); }
+
+size_t ota_text_step(const char *text, size_t size, int32_t *hidden) {
+    uint32_t character;
+    const size_t length = ota_text_character(text, size, &character);
+    *hidden = !ota_character_is_hidden(character) ? -1
+              : character == UINT32_MAX           ? OTA_TEXT_BROKEN
+                                                  : (int32_t)character;
+    return length;
 }
 
 bool ota_name_is_valid(const char *name, size_t size) {

@@ -264,7 +264,7 @@ static void print_text(const demo_run *run, const char *page) {
         "Cooled to temperature %g, %.0f %% of the mass lies on the best assignment.\n",
         (long long)data->layers[1], (long long)data->heads[1], coldest,
         100 * run->shares[1][DEMO_STAGES]);
-    if (page != NULL) (void)printf("\nreport: %s\n", page);
+    if (page != NULL) tool_put_named(stdout, "\nreport: ", page, "\n");
 }
 
 /* ---- JSON ----------------------------------------------------------------------------------------- */

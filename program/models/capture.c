@@ -239,7 +239,8 @@ static int print_result(const capture *c, const char *path) {
     size_t bytes = 0;
     for (size_t k = 0; k < c->count; k++) bytes += c->arrays[k].count * ota_type_bytes(c->type);
     if (!c->context->settings.json) {
-        (void)printf("%s: %zu tensors, %.1f MB\n", path, c->count, (double)bytes / 1e6);
+        tool_put_named(stdout, "", path, ": ");
+        (void)printf("%zu tensors, %.1f MB\n", c->count, (double)bytes / 1e6);
         return 0;
     }
     json_t *object = json_pack("{s:s, s:s, s:s, s:o}", "command", "capture", "status", "ok", "out",

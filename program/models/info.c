@@ -51,7 +51,8 @@ static int print_json(const ota_model *model, const ota_model_facts *facts) {
 static void print_text(const ota_model *model, const ota_model_facts *facts) {
     int64_t tensors = 0;
     while (ota_model_tensor(model, tensors) != NULL) tensors++;
-    (void)printf("%-12s %s, %s, %s\n", "model", facts->architecture, facts->format, facts->path);
+    (void)printf("%-12s %s, %s, ", "model", facts->architecture, facts->format);
+    tool_put_named(stdout, "", facts->path, "\n");
     (void)printf("%-12s %" PRId64 " of %" PRId64 " heads", "layers", facts->layers, facts->heads);
     if (facts->kv_heads != facts->heads) (void)printf(" on %" PRId64 " key heads", facts->kv_heads);
     (void)printf(", %s\n", facts->causal ? "causal" : "both ways");

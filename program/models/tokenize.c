@@ -18,6 +18,12 @@ static int no_memory(tool_context *context) {
 
 /* ---- text to ids ---- */
 
+static void print_piece(int32_t id, ota_text piece) {
+    (void)printf("%" PRId32 "\t", id);
+    tool_put_visible(stdout, piece.data, piece.size);
+    (void)putchar('\n');
+}
+
 static int print_ids(const tool_context *context, const ota_tokenizer *tokenizer,
                      const tokens *found) {
     if (context->settings.json) {
@@ -47,7 +53,7 @@ static int print_ids(const tool_context *context, const ota_tokenizer *tokenizer
     for (int64_t k = 0; k < found->count; k++) {
         const ota_text piece = ota_tokenizer_piece(tokenizer, found->ids[k]);
         if (context->settings.pieces)
-            (void)printf("%" PRId32 "\t%.*s\n", found->ids[k], (int)piece.size, piece.data);
+            print_piece(found->ids[k], piece);
         else
             (void)printf("%s%" PRId32, k > 0 ? " " : "", found->ids[k]);
     }

@@ -15,6 +15,7 @@ int tool_report_command(tool_context *context) {
                                json_pack("{s:s, s:s, s:s, s:o}", "command", "report", "version",
                                          ota_version(), "status", "ok", "report", where));
     }
-    printf("report: %s%s\n", page != NULL ? page : folder, page != NULL ? "" : "/report.html");
+    tool_put_named(stdout, "report: ", page != NULL ? page : folder,
+                   page != NULL ? "\n" : "/report.html\n");
     return 0;
 }

@@ -212,7 +212,8 @@ static int report(tool_context *context, const tool_problem *problem, const tool
     tool_solution_print(stream, problem, solution);
     for (int k = 0; k < OUTPUTS; k++) {
         const char *file = file_of(settings, &rows[k]);
-        if (file != NULL && strcmp(file, "-") != 0) (void)fprintf(stream, "wrote       %s\n", file);
+        if (file != NULL && strcmp(file, "-") != 0)
+            tool_put_named(stream, "wrote       ", file, "\n");
     }
     if (map && !streams) print_map(problem, solution);
     return 0;

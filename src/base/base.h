@@ -122,6 +122,15 @@ __attribute__((format(printf, 3, 0))) int ota_vsnprintf(char *text, size_t size,
                                                         va_list arguments);
 double ota_strtod(const char *text, char **end);
 
+/* Bytes of the character that `text`, of at least one byte, begins with; a byte that begins none is one by itself, and
+ * *character then UINT32_MAX (RFC 3629). */
+size_t ota_text_character(const char *text, size_t size, uint32_t *character);
+/* What does something where it is printed, without being seen: controls (C0, DEL, C1), format characters such as those that
+ * turn the order of what follows, separators of lines and paragraphs, and bytes that are no character. */
+bool ota_character_is_hidden(uint32_t character);
+/* Each such character of a text ended by NUL becomes '?'. */
+void ota_text_plain(char *text);
+
 /* ---- clock ---------------------------------------------------------------------------------- */
 
 /* Nanoseconds on CLOCK_MONOTONIC, the clock of ota_options.deadline_ns. */

@@ -12,6 +12,8 @@ ota_status ota_fail(ota_error *error, ota_status status, const char *field, cons
     va_start(arguments, format);
     (void)ota_vsnprintf(error->message, sizeof error->message, format, arguments);
     va_end(arguments);
+    /* It may quote a text of others. */
+    ota_text_plain(error->message);
     (void)ota_snprintf(error->field, sizeof error->field, "%s", field == NULL ? "" : field);
     (void)ota_snprintf(error->hint, sizeof error->hint, "%s", hint == NULL ? "" : hint);
     return status;

@@ -56,6 +56,33 @@ static void test_sizes_refuse_overflow(void **state) {
     assert_false(ota_size_product(negative, 2, &result));
 }
 
+/* ---- texts of others ------------------------------------------------------------------------ */
+
+static void test_texts_of_others_are_made_plain(void **state) {
+    (void)state;
+    static const char *const rows[][2] = {
+        {"", ""},
+        {"plain \u00E9 \u4E2D \U0001F600", "plain \u00E9 \u4E2D \U0001F600"},
+        {"a\nb\x1B[31m\x7F", "a?b?[31m?"},
+        {"\xC2\x85\u00AD\u061C\u200B\u200F", "?????"},
+        {"\u2027\u2028\u202E\u202F\u2065\u2066", "\u2027??\u202F\u2065?"},
+        {"\uFEFFx\U000E0001\U000E0020\U000E0080", "?x??\U000E0080"},
+        {"\xC3", "?"},
+        {"\xE2\x80", "??"},
+        {"\xE2\x80x", "??x"},
+        {"\x80\xBF\xF8\xFF", "????"},
+        {"\xC0\x80\xE0\x9F\xBF\xF0\x8F\xBF\xBF", "?????????"},
+        {"\xED\x9F\xBF\xED\xA0\x80", "\xED\x9F\xBF???"},
+        {"\xF4\x8F\xBF\xBF\xF4\x90\x80\x80", "\xF4\x8F\xBF\xBF????"},
+    };
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        char text[64];
+        (void)snprintf(text, sizeof text, "%s", rows[k][0]);
+        ota_text_plain(text);
+        assert_string_equal(text, rows[k][1]);
+    }
+}
+
 static void test_arena_measures_what_it_places(void **state) {
     (void)state;
     static const size_t counts[] = {3, 0, 17, 64, 1};
@@ -543,6 +570,7 @@ static void test_status_words(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sizes_refuse_overflow),
+        cmocka_unit_test(test_texts_of_others_are_made_plain),
         cmocka_unit_test(test_arena_measures_what_it_places),
         cmocka_unit_test(test_arena_refuses_overflow),
         cmocka_unit_test(test_parallel_runs_each_index_once),

@@ -494,6 +494,59 @@ def test_what_is_printed(tmp_path: Path, model: dict[str, Any]) -> None:
     assert answer(tmp_path, *words, "--decode", "--text", str(broken[0]))["text"] == "\ufffd"
 
 
+HIDDEN = [
+    character
+    for character in map(chr, [*range(1, 0xD800), *range(0xE000, 0x110000)])
+    if unicodedata.category(character) in ("Cc", "Cf", "Zl", "Zp")
+]
+
+
+def is_plain(printed: bytes) -> bool:
+    """Nothing in it but line ends does something on a terminal without being seen."""
+    return not {character for character in printed.decode() if character in HIDDEN} - {"\n", "\t"}
+
+
+def test_hidden_characters_are_escaped(tmp_path: Path, model: dict[str, Any]) -> None:
+    """JSON shows them as \\u...., and says the same text."""
+    text = "a" + "a\u00e9\u4e2d\U0001f600".join(HIDDEN)
+    judge = Judge(tmp_path, gpt2(model))
+    (tmp_path / "ids").write_text(" ".join(map(str, judge.ids(text.encode()))))
+    done = run(tmp_path, "tokenize", "tokenizer.json", "ids", "--decode", "--json")
+    assert is_plain(done.stdout) and json.loads(done.stdout)["text"] == text
+    assert "\U0001f600" in done.stdout.decode() and b"\\u202e" in done.stdout
+    assert run(tmp_path, "tokenize", "tokenizer.json", "ids", "--decode").stdout.decode() == text
+
+
+def test_hidden_characters_reach_no_terminal(tmp_path: Path) -> None:
+    """Pieces, paths and sentences that quote texts of others."""
+    odd = "\u202e\u2066\x85\u2028\u00ad\U000e0041"
+    folder = tmp_path / f"a{odd}b"
+    folder.mkdir()
+    (folder / "vocab.txt").write_text(f"[UNK]\n[CLS]\n[SEP]\n{odd}c\n\u7684\n")
+    (folder / "tokenizer_config.json").write_text(json.dumps({"extra_special_tokens": [f"{odd}c", "\n"]}))
+    done = run(tmp_path, "tokenize", folder.name, "--text", f"{odd}c\n\u7684", "--pieces")
+    assert is_plain(done.stdout)
+    assert done.stdout.decode().splitlines()[1:4] == [
+        "3\t\\u202e\\u2066\\u0085\\u2028\\u00ad\\udb40\\udc41c",
+        "7\t\\u000a",
+        "4\t\u7684",
+    ]
+    (folder / "tokenizer_config.json").write_text(json.dumps({f"{odd}key": 1}))
+    for words in (
+        ("tokenize", folder.name, "--text", "c"),
+        ("tokenize", "vocab.txt", f"no{odd}file"),
+        ("info", folder.name),
+        (f"ta{odd}lk",),
+        ("plan", f"--me{odd}thod", "x"),
+        ("plan", "--method", f"soft{odd}max", "x"),
+        ("plan", "--method", f"softmax{{te{odd}=1}}", "x"),
+        ("help", f"me{odd}thods"),
+    ):
+        for json_too in ((), ("--json",)):
+            done = run(tmp_path, *words, *json_too)
+            assert done.returncode != 0 and is_plain(done.stderr) and is_plain(done.stdout), words
+
+
 def test_empty_texts(tmp_path: Path, model: dict[str, Any]) -> None:
     Judge(tmp_path, gpt2(model))
     assert run(tmp_path, "tokenize", "tokenizer.json", "--count", stdin=b"").stdout == b"0\n"
