@@ -10,7 +10,17 @@ from . import _native
 from ._attention import is_torch
 from ._coupling import coupling
 from ._coupling_repeat import ONLY, WITH_POTENTIALS
-from ._ot_problem import EXACT, POTENTIALS, again, cost_of, is_unwatched, linear_cost, mass_of, value_again
+from ._ot_problem import (
+    EXACT,
+    POTENTIALS,
+    again,
+    cost_of,
+    cost_with,
+    is_unwatched,
+    linear_cost,
+    mass_of,
+    value_again,
+)
 from ._settings import flag
 
 
@@ -61,7 +71,7 @@ def emd(
         plan, u, v = found[:3]
         own = type(plan) is np.ndarray or not plan.requires_grad
         return plan, emd_log(M, a, b, plan, (u, v), center_dual, own)
-    M = cost_of(M)
+    M = cost_with(cost_of(M), a, b)
     a, b = mass_of("a", a, M.shape[0], M), mass_of("b", b, M.shape[1], M)
     how: dict[str, Any] = {"method": "hard/exact", "cost": True, "row_mass": a, "column_mass": b}
     if not log:
@@ -97,13 +107,19 @@ def _filled(u: Any, v: Any, M: Any) -> tuple[Any, Any]:
     u, v, M = (x.numpy(force=True) if is_torch(x) else np.asarray(x) for x in (u, v, M))
     dead_u, dead_v = ~np.isfinite(u), ~np.isfinite(v)
     u, v = u.copy(), v.copy()
-    v[dead_v] = (M - u[:, None])[~dead_u][:, dead_v].min(0)
-    u[dead_u] = (M - v)[dead_u].min(1)
+    v[dead_v] = _lowest((M - u[:, None])[~dead_u][:, dead_v], 0)
+    u[dead_u] = _lowest((M - v)[dead_u], 1)
     if tensors:
         import torch
 
         u, v = torch.from_numpy(u), torch.from_numpy(v)
     return u, v
+
+
+def _lowest(slack: Any, axis: int) -> Any:
+    """The least of each line; 0 where all pairs are forbidden, so that nothing bounds the variable."""
+    lowest = slack.min(axis)
+    return np.where(np.isfinite(lowest), lowest, 0.0)
 
 
 def _finite(x: Any) -> Any:

@@ -66,6 +66,55 @@ def mass_of(name: str, x: Any, size: int, M: Any) -> Any:
     return x
 
 
+def cost_with(M: Any, *masses: Any) -> Any:
+    """M in the type that holds it and the masses that are arrays: theirs where it is the wider one."""
+    widest = M.dtype
+    for x in masses:
+        if is_torch(M):
+            import torch
+
+            if is_torch(x) and x.is_floating_point():
+                widest = torch.promote_types(widest, x.dtype)
+        elif isinstance(x, np.ndarray) and x.dtype.kind == "f" and x.dtype.itemsize <= 8:
+            widest = np.promote_types(widest, x.dtype.newbyteorder("="))
+    if widest == M.dtype:
+        return M
+    return M.to(widest) if is_torch(M) else M.astype(widest)
+
+
+class Filled(NamedTuple):
+    """Masses without zeros."""
+
+    a: Any
+    b: Any
+    empty: Any
+    """Pairs of a row or a column without mass, shape (n, m); None: there are none, or zeros are left in."""
+
+    def emptied(self, plan: Any) -> Any:
+        """The plan with 0 on those pairs, and the derivatives that it has in the limit of small masses."""
+        if self.empty is None:
+            return plan
+        if is_torch(plan):
+            return plan - plan.detach().where(self.empty, plan.new_zeros(()))
+        return np.where(self.empty, 0.0, plan).astype(plan.dtype, copy=False)
+
+
+def filled(a: Any, b: Any) -> Filled:
+    """Masses of 0 become ones too small to show: their potentials and derivatives are those of the limit."""
+    narrow = min(a.itemsize, b.itemsize) < 4
+    if narrow or (a.all() and b.all()) or not (a.any() and b.any()):
+        return Filled(a, b, None)
+    both = []
+    for x in (a, b):
+        real = x.dtype.is_floating_point if is_torch(x) else x.dtype.kind == "f"
+        if not real:
+            x = x.double() if is_torch(x) else x.astype(np.float64)
+        total = (x.detach() if is_torch(x) else x).sum()
+        tiny = total * (2.0**-30 if x.itemsize == 4 else 2.0**-60)
+        both.append(x + (x == 0) * tiny)
+    return Filled(both[0], both[1], (a == 0)[:, None] | (b == 0)[None, :])
+
+
 def log_or_zero(x: Any) -> Any:
     """log x, and 0 where x is 0: there the plan is 0 whatever is added."""
     if is_torch(x):
@@ -185,8 +234,9 @@ def way_of(M: Any, a: Any, b: Any) -> Way | None:
         if wanted is None:
             return None
         way = ways[1] if wanted else way
-    # A matrix and two vectors; of others the longer way speaks.
-    return way if M.ndim == 2 and _native.without_zeros(a, b) else None
+    # A matrix and two vectors, none wider than it; of others the longer way speaks.
+    fits = M.ndim == 2 and a.itemsize <= M.itemsize >= b.itemsize
+    return way if fits and _native.without_zeros(a, b) else None
 
 
 def again(words: tuple[Any, ...] | None, names: tuple[str, ...], M: Any, a: Any, b: Any) -> Any:
@@ -225,8 +275,9 @@ def linear_cost(plan: Any, M: Any) -> Any:
         found = _native.linear(plan, M)
     if found is not None:
         return found
-    carries = plan != 0
-    return (plan * (M.where(carries, M.new_zeros(())) if is_torch(M) else np.where(carries, M, 0))).sum()
+    # Not where the plan is 0: in the limit of small masses that has derivatives.
+    allowed = np.inf > M
+    return (plan * (M.where(allowed, M.new_zeros(())) if is_torch(M) else np.where(allowed, M, 0))).sum()
 
 
 def certificate_of_plan(problem: Entropic, M: Any, a: Any, b: Any, plan: Any, potentials: Any) -> Any:

@@ -22,12 +22,15 @@ from ._ot_problem import (
     NUMBERS,
     POTENTIALS,
     Entropic,
+    Filled,
     Way,
     are_named,
     certificate_of_plan,
     cost_of,
+    cost_with,
     entry_of,
     facts_of,
+    filled,
     kl,
     linear_cost,
     log_or_zero,
@@ -198,7 +201,7 @@ def solve(
             return later
     if grad not in ("autodiff", "envelope", "last_step", "detach"):
         raise ValueError(f"grad is {grad!r}, wanted 'autodiff', 'envelope', 'last_step' or 'detach'")
-    M = cost_of(M)
+    M = cost_with(cost_of(M), a, b)
     a, b = mass_of("a", a, M.shape[0], M), mass_of("b", b, M.shape[1], M)
     if method not in (None, "emd", "sinkhorn", "sinkhorn_log", "sinkhorn_stabilized", "lbfgsb", "mm"):
         raise ValueError(f"method is {method!r}, which does not exist; the library chooses its solver itself")
@@ -223,6 +226,9 @@ def solve(
     if kind == "l2":
         return _quadratic(problem, M, a, b)
     start = None if potentials_init is None else potentials_init[1]
+    # Entropy alone has no derivative at a mass of 0.
+    given = filled(a, b) if kind == "kl" and c is None else Filled(a, b, None)
+    a, b = given.a, given.b
     if kind == "kl" and c is None and not relaxed:
         # Entropy's plan, whose potentials hold the logarithms of masses.
         start = None if start is None else start + problem.reg * log_or_zero(b)
@@ -232,10 +238,12 @@ def solve(
     else:
         cost = M
         if kind == "kl":
-            cost = M - problem.reg * log_or_zero(a[:, None] * b[None, :] if c is None else c)
+            logarithms = log_or_zero(a)[:, None] + log_or_zero(b)[None, :] if c is None else log_or_zero(c)
+            cost = M - problem.reg * logarithms
         plan, aux = _entropic(problem, cost, a, b, start)
         potentials = aux.potentials
         value, linear = _values(problem, kind, plan, M, a, b, c)
+    plan = given.emptied(plan)
     assert aux.info is not None
     entry = entry_of(facts_of(aux.info), aux.certificate, aux.info.status)
     return OTResult(plan, potentials, value, linear, entry["status"], entry)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any, NamedTuple
 
 import torch
@@ -222,8 +223,8 @@ class _Value(torch.autograd.Function):
         settings, names = ctx.solved
         *arrays, plan, saved = ctx.saved_tensors
         needed, gradient = ctx.needs_input_grad[1:], gradients[0]
-        # Of a pair that carries nothing the cost may be inf.
-        upstream = gradient * arrays[0].where(plan != 0, 0.0)
+        # Forbidden pairs, whose cost is inf, carry nothing.
+        upstream = gradient * arrays[0].where(arrays[0] < math.inf, 0.0)
         first, *others = _gradients(settings, names, needed, arrays, upstream, saved)
         return None, first + gradient * plan if first is not None else None, *others
 

@@ -31,7 +31,7 @@ ota_head ota_head_of(const ota_resolved *r, int64_t index) {
                       .regulariser = row.regulariser,
                       .order = row.order,
                       .sink = row.sink,
-                      .mass_tolerance = r->type == OTA_F64 ? 1e-12 : 1e-6,
+                      .mass_tolerance = ota_mass_tolerance(r),
                       .row_strength = row.row_strength,
                       .caps = row.caps,
                       .rule = p->columns,

@@ -167,7 +167,7 @@ ota_status ota_prefix_walk(ota_backward_job *job, ota_block_visit *visit) {
                      .sink = -INFINITY,
                      .mu = v.mu,
                      .nu = v.nu,
-                     .mass_tolerance = r->type == OTA_F64 ? 1e-12 : 1e-6,
+                     .mass_tolerance = ota_mass_tolerance(r),
                      .row_strength = INFINITY,
                      .caps = job->parameters.caps,
                      .rule = OTA_COLUMNS_EXACT,

@@ -35,6 +35,16 @@ double ota_column_mass(const ota_resolved *r, int64_t batch, int64_t head, int64
     return ota_array_present(mass) ? ota_array_get(mass, batch, head, 0, key) : otherwise;
 }
 
+/* Masses in f32 were rounded one by one, and summed in it when they were normalised. */
+static bool is_narrow(const ota_array *mass) {
+    return ota_array_present(mass) && mass->type != OTA_F64;
+}
+
+double ota_mass_tolerance(const ota_resolved *r) {
+    const bool narrow = is_narrow(&r->problem.row_mass) || is_narrow(&r->problem.column_mass);
+    return narrow || r->type != OTA_F64 ? 1e-6 : 1e-12;
+}
+
 double ota_key_lambda(const ota_resolved *r, int64_t key) {
     const ota_array *lambdas = &r->problem.lambdas;
     return ota_array_present(lambdas) ? ota_array_get(lambdas, 0, 0, 0, key) : r->problem.lambda;

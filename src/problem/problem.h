@@ -123,6 +123,9 @@ double ota_row_mass(const ota_resolved *r, int64_t batch, int64_t head, int64_t 
 /* The caller's column mass, or `otherwise` when none was given. */
 double ota_column_mass(const ota_resolved *r, int64_t batch, int64_t head, int64_t key,
                        double otherwise);
+/* Totals of masses that differ by less, relative, count as equal (numerics 3.7): what neither the problem's type nor theirs can
+ * tell apart. */
+double ota_mass_tolerance(const ota_resolved *r);
 double ota_key_lambda(const ota_resolved *r, int64_t key);
 
 /* entry_caps.c: caps of single weights. */

@@ -17,6 +17,8 @@ enum { RESTARTS = 6 };
 static const double goal_wide = 1.0e-15, goal_narrow = 1.0e-10;
 /* Curvature below this share of the diagonal's is the kernel's, made of rounding. */
 static const double flat = 1.0e-14;
+/* Weight of a column beside the heaviest that shows in no residual. */
+static const double light = 0x1p-26;
 
 typedef struct product_job {
     const ota_adjoint *system;
@@ -127,6 +129,20 @@ static double measure(ota_adjoint *s, const double *weight, double dropped, doub
     return share_of(left, scale);
 }
 
+/* Columns of next to no mass have no part in the residual, but a multiplier: the derivative by that mass. Nobody else's depends on
+ * it. */
+static void settle_light(ota_adjoint *s, const double *weight, double *residue, double *scratch) {
+    double heaviest = 0.0, alone;
+    bool any = false;
+    for (int64_t j = 0; j < s->columns; j++) heaviest = fmax(heaviest, weight[j]);
+    for (int64_t j = 0; j < s->columns; j++) {
+        if (!(weight[j] > 0.0) || !(weight[j] < light * heaviest)) continue;
+        s->b[j] += residue[j] / (weight[j] + s->extra[j]);
+        any = true;
+    }
+    if (any) (void)measure(s, weight, 0.0, residue, scratch, &alone);
+}
+
 ota_status ota_adjoint_solve(ota_adjoint *s) {
     const int64_t count = s->columns;
     double *diagonal = s->vectors, *residue = diagonal + s->stride, *search = residue + s->stride;
@@ -200,6 +216,7 @@ ota_status ota_adjoint_solve(ota_adjoint *s) {
             s->residual = measure(s, weight, 0.0, residue, image, &alone);
         }
     }
+    settle_light(s, weight, residue, image);
     if (ota_interrupted_together(s->settings) == OTA_ECOMM) return OTA_ECOMM;
     /* The last product was that of b. */
     for (int64_t i = 0; i < s->rows; i++)

@@ -343,3 +343,90 @@ def test_partial(share: float | None) -> None:
         torch.testing.assert_close(log["partial_w_dist"], torch.tensor(value, dtype=torch.float64))
     with pytest.raises(ValueError, match=r"m is 9\.0, wanted 0 to"):
         otattn.ot.partial.partial_wasserstein([1.0], [1.0], [[1.0]], 9.0)
+
+
+@pytest.mark.parametrize("sides", [(True, True), (True, False), (False, True)])
+def test_masses_of_another_type(sides: tuple[bool, bool]) -> None:
+    # Totals that differ by what rounding to the type does are equal ones.
+    a, b, M = problem(4, 5, 7)
+    rows, columns = (x.astype(np.float32) if own else x for x, own in zip((a, b), sides, strict=True))
+    apart = abs(rows.astype(float).sum() - columns.astype(float).sum())
+    assert 1e-9 < apart < 1e-6
+    for make in (np.asarray, torch.from_numpy):
+        given = make(rows), make(columns), make(M)
+        plans = [
+            ours.emd(*given),
+            ours.sinkhorn(*given, 0.3),
+            ours.solve(given[2], *given[:2], 0.3, reg_type="L2").plan,
+            otattn.coupling(
+                given[2], method="entmax:1.5/exact", cost=True, row_mass=given[0], column_mass=given[1]
+            ),
+            otattn.coupling(
+                given[2], method="hard/bounded:1,1", cost=True, row_mass=given[0], column_mass=given[1]
+            ),
+        ]
+        for plan in plans:
+            assert str(plan.dtype).endswith("float64")
+            assert np.abs(np.asarray(plan).sum(1) - rows).max() <= 2 * apart
+            assert np.abs(np.asarray(plan).sum(0) - columns).max() <= 2 * apart + 1e-8
+        with pytest.raises(otattn.Infeasible):
+            ours.emd(given[0], given[1] * 1.1, given[2])
+
+
+def test_results_have_the_widest_type() -> None:
+    a, b, M = problem(6, 4, 5)
+    costs = M.astype(np.float32)
+    for make in (np.asarray, torch.from_numpy):
+        for rows, columns, matrix in ((a, b, costs), (a.astype(np.float32), b, costs), (a, b, M)):
+            given = make(rows), make(columns), make(matrix)
+            for x in (
+                ours.emd(*given),
+                ours.emd2(*given),
+                ours.sinkhorn(*given, 0.3),
+                ours.sinkhorn2(*given, 0.3),
+                ours.solve(given[2], *given[:2], 0.3).value,
+                ours.solve(given[2], *given[:2]).plan,
+            ):
+                assert str(x.dtype).endswith("float64")
+        assert (
+            abs(float(ours.emd2(make(a), make(b), make(costs))) - ot.emd2(a, b, costs.astype(float))) <= 1e-13
+        )
+    assert ours.emd(a.astype(np.float32), b.astype(np.float32), costs).dtype == np.float32
+    assert ours.emd([0.5, 0.5], [0.5, 0.5], costs[:2, :2]).dtype == np.float32
+
+
+INF = math.inf
+VALUES: dict[str, Any] = {
+    "sinkhorn2": lambda a, b, M: ours.sinkhorn2(a, b, M, 0.5, stopThr=1e-13),
+    "value": lambda a, b, M: ours.solve(M, a, b, 0.5, tol=1e-13).value,
+    "linear": lambda a, b, M: ours.solve(M, a, b, 0.5, tol=1e-13).value_linear,
+    "unbalanced": lambda a, b, M: ours.solve(M, a, b, 0.5, unbalanced=1.0, tol=1e-13).value,
+    "relaxed rows": lambda a, b, M: ours.solve(M, a, b, 0.5, unbalanced=(1.0, INF), tol=1e-13).value,
+    "relaxed columns": lambda a, b, M: (
+        ours.solve(M, a, b, 0.5, unbalanced=(INF, 1.0), tol=1e-13).value_linear
+    ),
+    "exact": ours.emd2,
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+@pytest.mark.parametrize("empty", ["row", "column", "both"])
+def test_gradients_by_masses_of_zero(name: str, empty: str) -> None:
+    # A derivative by a mass that is 0 is that of the value where the mass begins to grow.
+    M = torch.tensor([[0.0, 1.0, 2.0], [1.0, 0.3, 0.5], [3.0, 1.0, 0.2]], dtype=torch.float64)
+    a = torch.tensor([0.7, 0.0, 0.3] if empty != "column" else [0.7, 0.2, 0.1], dtype=torch.float64)
+    b = torch.tensor([0.0, 0.6, 0.4] if empty != "row" else [0.6, 0.3, 0.1], dtype=torch.float64)
+    rows, columns = a.clone().requires_grad_(), b.clone().requires_grad_()
+    value = VALUES[name](rows, columns, M)
+    for x, slope in zip((a, b), torch.autograd.grad(value, (rows, columns)), strict=True):
+        places = (x == 0).nonzero()
+        if not len(places):
+            continue
+        step = torch.zeros(3, dtype=torch.float64)
+        step[places[0]], step[2] = 1e-7, -1e-7
+        moved = VALUES[name](a + step if x is a else a, b + step if x is b else b, M)
+        assert abs(float((slope * step).sum() - (moved - value.detach()))) / 1e-7 <= 1e-5
+    if name == "sinkhorn2":
+        plan, log = ours.sinkhorn(rows, columns, M, 0.5, log=True)
+        assert not plan[a == 0].any() and not plan[:, b == 0].any()
+        assert not log["u"][a == 0].any() and not log["v"][b == 0].any()

@@ -302,7 +302,7 @@ def test_transport_again_and_when_it_changes_in_place(convert: Any, rng: np.rand
             for layout in (np.ascontiguousarray, np.asfortranarray):
                 M = layout(rng.random(shape).astype(dtype))
                 a, b = (rng.random(n) + 0.1 for n in shape)
-                a, b = a / a.sum(), b / b.sum()
+                a, b = (a / a.sum()).astype(dtype), (b / b.sum()).astype(dtype)
                 arrays = [convert(x) for x in (M, a, b)]
                 cost, rows, columns = arrays
                 tolerance = 1e-12 if dtype == np.float64 else 1e-6

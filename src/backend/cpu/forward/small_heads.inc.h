@@ -112,7 +112,7 @@ static void lane_masses(const lane_group *g, lane_head *at, int64_t lane) {
         at->fit &= lane_carries(mass);
         columns += mass;
     }
-    const double tolerated = r->type == OTA_F64 ? 1e-12 : 1e-6;
+    const double tolerated = ota_mass_tolerance(r);
     at->fit &= rows > 0.0 && fabs(columns - rows) <= tolerated * rows;
     const double balance = ota_column_rule_of(r->problem.columns)->balanced ? rows / columns : 1.0;
     for (int64_t j = 0; j < m; j++) {
