@@ -26,7 +26,8 @@ static const ota_ignored rows[] = {
     {CONFIG, NULL, NULL,
      "initializer_range initializer_factor attn_pdrop embd_pdrop resid_pdrop hidden_dropout "
      "hidden_dropout_prob attention_dropout attention_probs_dropout_prob classifier_dropout "
-     "summary_first_dropout summary_last_dropout gradient_checkpointing loss_type use_bfloat16",
+     "summary_first_dropout summary_last_dropout gradient_checkpointing loss_type use_bfloat16 "
+     "neftune_noise_alpha",
      "training alone"},
     {CONFIG, NULL, NULL,
      "use_cache cache_implementation attn_implementation _attn_implementation "
@@ -38,7 +39,7 @@ static const ota_ignored rows[] = {
      "how a program computes or returns the same numbers"},
     {CONFIG, NULL, NULL,
      "bos_token_id eos_token_id pad_token_id sep_token_id cls_token_id mask_token_id unk_token_id "
-     "decoder_start_token_id tokenizer_class prefix model_max_length max_sequence_length n_ctx",
+     "decoder_start_token_id tokenizer_* prefix model_max_length max_sequence_length n_ctx",
      "the tokenizer's, or lengths that the position table says"},
     {CONFIG, NULL, NULL,
      "max_length min_length max_new_tokens min_new_tokens do_sample early_stopping num_beams "
@@ -53,7 +54,7 @@ static const ota_ignored rows[] = {
     {CONFIG, NULL, NULL,
      "id2label label2id num_labels _num_labels problem_type finetuning_task task_specific_params "
      "summary_type summary_use_proj summary_activation summary_proj_to_labels n_special "
-     "predict_special_tokens",
+     "predict_special_tokens sbert_ce_default_activation_function",
      "heads for other tasks"},
     {CONFIG, "bert", NULL,
      "directionality pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers "
