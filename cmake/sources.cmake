@@ -178,6 +178,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/solvers/derivatives/unrolled.c
     src/solvers/derivatives/unrolled_along.c
     src/solvers/derivatives/unrolled_kernel.c
+    src/solvers/far_scores.c
     src/solvers/interior.c
     src/solvers/matching/assignment.c
     src/solvers/matching/assignment_sparse.c
@@ -587,6 +588,7 @@ set(OTATTN_TEST_SOURCES
     tests/solvers/test_coupled_random.c
     tests/solvers/test_coupled_rounds.c
     tests/solvers/test_coupled_sizes.c
+    tests/solvers/test_far_scores.c
     tests/solvers/test_lead.c
     tests/solvers/test_passes.c
     tests/solvers/test_rounds.c

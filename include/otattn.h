@@ -147,7 +147,8 @@ OTA_API ota_array ota_array_of(void *data, ota_type type, int64_t batch, int64_t
  *   scale * (Q K^T + relative inside) -> softcap -> + alibi + relative + dense -> masks -> / tau.
  * At most one term of each kind but OTA_TERM_DENSE. */
 typedef enum ota_term_kind {
-    OTA_TERM_DENSE = 1, /* array [batch|1, heads|1, queries|1, keys|1]: added to S */
+    /* array [batch|1, heads|1, queries|1, keys|1]: added to S; half of its type's least finite number, or less, forbids */
+    OTA_TERM_DENSE = 1,
     /* array {1,1,1,heads} of slopes, or absent and `value` for all heads: S_ij -= slope |i +
        offset - j|, slope in units of S [LIT-12, 32] */
     OTA_TERM_ALIBI,
@@ -155,7 +156,7 @@ typedef enum ota_term_kind {
     OTA_TERM_RELATIVE,
     OTA_TERM_RELATIVE_INSIDE, /* the same, added to Q K^T before `scale` [TOT-50] */
     OTA_TERM_SOFTCAP,         /* S = value * tanh(S / value), value > 0 */
-    /* one more key with this logit (array {1,1,1,heads} or `value`) and no value vector: weights
+    /* one more key with this logit (array {1,1,1,heads} or `value`; -inf: none) and no value vector: weights
        on real keys sum to less than mu. The sink is outside column masses, caps, receiver mass and
        support. */
     OTA_TERM_SINK
@@ -181,7 +182,8 @@ typedef enum ota_support_kind {
     OTA_SUPPORT_LENGTHS, /* array {1,1,1,batch} I64: keys 0 ... length-1 take part */
     /* array BOOL, broadcasts to [batch, heads, queries, keys]; true = in */
     OTA_SUPPORT_BOOLEAN,
-    OTA_SUPPORT_ADDITIVE /* array f64..f16, broadcasts: added to S; -inf forbids */
+    /* array f64..f16, broadcasts: added to S; half of its type's least finite number, or less (-inf too), forbids */
+    OTA_SUPPORT_ADDITIVE
 } ota_support_kind;
 
 typedef struct ota_support {
@@ -565,6 +567,10 @@ typedef struct ota_result {
     const char *solver;
     /* with a communicator: calls of its functions that this call made, and the bytes that this rank gave them */
     int64_t messages, message_bytes;
+    /* of coupled columns: the largest share of a head's mass on pairs to which float masks and biases add about -1e4 or less,
+       numbers that stand for "forbidden" and do not forbid: exact columns fill a key whatever its pairs have. With a
+       communicator: of this rank's rows; keys in a ring: 0 */
+    double masked_share;
 } ota_result;
 
 /* Solves and writes the outputs that are present. Allocates nothing, chooses nothing. Numeric trouble

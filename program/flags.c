@@ -26,7 +26,14 @@ bool tool_integer(const char *text, int64_t *value) {
     return errno == 0;
 }
 
-int tool_numbers(const char *text, double *values, int most) {
+bool tool_logit(const char *text, double *value) {
+    if (strcmp(text, "-inf") != 0) return tool_number(text, value);
+    *value = -INFINITY;
+    return true;
+}
+
+static int list_of(bool (*one)(const char *text, double *value), const char *text, double *values,
+                   int most) {
     int count = 0;
     for (;;) {
         const size_t length = strcspn(text, ",");
@@ -34,10 +41,18 @@ int tool_numbers(const char *text, double *values, int most) {
         if (count == most || length >= sizeof copy) return -1;
         memcpy(copy, text, length);
         copy[length] = '\0';
-        if (!tool_number(copy, &values[count++])) return -1;
+        if (!one(copy, &values[count++])) return -1;
         if (text[length] == '\0') return count;
         text += length + 1;
     }
+}
+
+int tool_numbers(const char *text, double *values, int most) {
+    return list_of(tool_number, text, values, most);
+}
+
+int tool_logits(const char *text, double *values, int most) {
+    return list_of(tool_logit, text, values, most);
 }
 
 /* ---- parse functions of the flag table ---- */

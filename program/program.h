@@ -170,6 +170,9 @@ bool tool_number(const char *text, double *value);
 bool tool_integer(const char *text, int64_t *value);
 /* Numbers separated by commas; returns how many, -1 when one is none or there are more than `most`. */
 int tool_numbers(const char *text, double *values, int most);
+/* The same of a sink's logits, among which -inf is none. */
+bool tool_logit(const char *text, double *value);
+int tool_logits(const char *text, double *values, int most);
 
 /* ---- suggest.c ---- */
 

@@ -64,8 +64,9 @@ static int read_window(tool_context *context, int64_t window[2]) {
                             "--window '%.80s' is no pair of sides", text);
 }
 
-static int read_one(tool_context *context, const char *field, const char *text, double *value) {
-    if (text == NULL || tool_number(text, value)) return 0;
+static int read_one(tool_context *context, const char *field, const char *text, double *value,
+                    bool (*read)(const char *text, double *value)) {
+    if (text == NULL || read(text, value)) return 0;
     return tool_refuse_flag(context, field, "models take one number for all heads",
                             "--%s '%.80s' is no number", field, text);
 }
@@ -80,8 +81,8 @@ int tool_session_open(tool_context *context, const ota_model *model, int64_t bat
     const tool_settings *settings = &context->settings;
     double temperature = 0, sink = 0;
     int64_t window[2];
-    int code = read_one(context, "temperature", settings->temperature, &temperature);
-    if (code == 0) code = read_one(context, "sink", settings->sink, &sink);
+    int code = read_one(context, "temperature", settings->temperature, &temperature, tool_number);
+    if (code == 0) code = read_one(context, "sink", settings->sink, &sink, tool_logit);
     if (code == 0 && settings->window != NULL) code = read_window(context, window);
     if (code != 0) return code;
     const ota_session_options options = {

@@ -119,12 +119,13 @@ static int out_of_memory(tool_context *context) {
 
 /* "a,b,c" as {1,1,1,count}: one number, or one per head. */
 static int head_numbers(tool_context *context, const char *field, const char *text,
-                        tool_problem *problem, ota_array *out) {
+                        tool_problem *problem,
+                        int (*read)(const char *text, double *values, int most), ota_array *out) {
     size_t most = 1;
     for (const char *at = text; *at != '\0'; at++) most += *at == ',' ? 1 : 0;
     double *numbers = own(problem, most * sizeof *numbers);
     if (numbers == NULL || most > INT32_MAX) return out_of_memory(context);
-    const int count = tool_numbers(text, numbers, (int)most);
+    const int count = read(text, numbers, (int)most);
     if (count < 0) {
         return tool_refuse_flag(context, field, NULL, "--%s '%.80s' is not a list of numbers",
                                 field, text);
@@ -173,7 +174,7 @@ static int apply_rules(tool_context *context, tool_problem *problem) {
     p->cost = s->cost ? 1 : 0;
     if (s->temperature != NULL) {
         ota_array numbers;
-        TRY(head_numbers(context, "temperature", s->temperature, problem, &numbers));
+        TRY(head_numbers(context, "temperature", s->temperature, problem, tool_numbers, &numbers));
         for (int64_t k = 0; k < numbers.size[3]; k++) {
             const double value = ((const double *)numbers.data)[k];
             if (!(value > 0.0)) {
@@ -259,7 +260,7 @@ static int apply_terms(tool_context *context, tool_problem *problem) {
             ota_array_of(slopes, OTA_F64, 1, 1, 1, problem->heads);
     } else if (s->alibi != NULL) {
         ota_term *term = add_term(problem, OTA_TERM_ALIBI);
-        TRY(head_numbers(context, "alibi", s->alibi, problem, &term->array));
+        TRY(head_numbers(context, "alibi", s->alibi, problem, tool_numbers, &term->array));
         if (term->array.size[3] == 1) {
             term->value = ((const double *)term->array.data)[0];
             term->array = (ota_array){.data = NULL};
@@ -268,7 +269,7 @@ static int apply_terms(tool_context *context, tool_problem *problem) {
     if (s->softcap.given) add_term(problem, OTA_TERM_SOFTCAP)->value = s->softcap.value;
     if (s->sink != NULL) {
         ota_term *term = add_term(problem, OTA_TERM_SINK);
-        TRY(head_numbers(context, "sink", s->sink, problem, &term->array));
+        TRY(head_numbers(context, "sink", s->sink, problem, tool_logits, &term->array));
         if (term->array.size[3] == 1) {
             term->value = ((const double *)term->array.data)[0];
             term->array = (ota_array){.data = NULL};

@@ -312,6 +312,9 @@ json_t *tool_solution_json(tool_context *context, const tool_problem *problem,
     return object;
 }
 
+/* Of all mass: less than this on pairs that a mask takes far down is no plan's doing. */
+static const double LEAST_MASKED_SHARE = 1.0e-6;
+
 int tool_solution_verdict(tool_context *context, const tool_problem *problem,
                           const tool_solution *solution) {
     const ota_result *result = &solution->result;
@@ -322,6 +325,12 @@ int tool_solution_verdict(tool_context *context, const tool_problem *problem,
             tool_warn(context, "%" PRId64 " allowed pairs are on no feasible plan and got weight 0",
                       result->pruned_pairs);
         }
+        if (result->masked_share > LEAST_MASKED_SHARE)
+            tool_warn(context,
+                      "%.3g of the mass is on pairs to which a mask or bias adds -1e4 or less; "
+                      "-inf, or half of "
+                      "the type's least number, forbids them",
+                      result->masked_share);
         return 0;
     }
     ota_error error = {.field = "tolerance",

@@ -345,7 +345,9 @@ def attention(
     key : array, shape (..., key heads, keys, width)
     value : array, shape (..., key heads, keys, values width)
     attn_mask : array broadcasting to (..., heads, queries, keys), optional
-        bool: True takes part (the opposite of ``key_padding_mask``); float: added, -inf forbids.
+        bool: True takes part (the opposite of ``key_padding_mask``); float: added, and
+        ``finfo(dtype).min / 2`` or less (-inf too) forbids. What lies above, as -1e9, is a number: exact
+        columns still fill a key that has nothing else, and a warning says so.
     dropout_p : float
         Each weight is dropped with this probability after the solve and the others are scaled up; the
         coupling, statistics and certificates are of the plan before.
@@ -381,7 +383,7 @@ def attention(
     softcap : float
         Scores become softcap * tanh(scores / softcap); 0 is none.
     sink : float or array, shape (heads,), optional
-        Logit of one more key without a value.
+        Logit of one more key without a value; -inf: none.
     return_aux : AuxRequest or bool, optional
         Then the result is ``(out, AuxOutput)``. True asks for everything but the coupling.
     causal_align : {"top_left", "bottom_right"}

@@ -18,7 +18,17 @@ from typing import Any, NamedTuple
 from . import _native
 from . import _structs as c
 from ._errors import raise_status
-from ._solve import IDLE_BYTES, IDLE_PLANS, Handle, Job, View, gradient_field, pool, settle
+from ._solve import (
+    IDLE_BYTES,
+    IDLE_PLANS,
+    Handle,
+    Job,
+    View,
+    gradient_field,
+    pool,
+    settle,
+    warn_of_masked,
+)
 
 # The mask is the last of the supports.
 _FROM_END = ctypes.sizeof(c.Support) - c.Support.array.offset
@@ -53,7 +63,19 @@ def result_type(field: str, wide: bool) -> int:
 class Repeat:
     """A plan with the structs of one kind of call. Not for two threads at once; `take` sees to that."""
 
-    __slots__ = ("bytes", "call", "handle", "job", "keep", "key", "kind", "results", "reverse", "settle")
+    __slots__ = (
+        "bytes",
+        "call",
+        "handle",
+        "job",
+        "keep",
+        "key",
+        "kind",
+        "masked",
+        "results",
+        "reverse",
+        "settle",
+    )
 
     def __init__(
         self,
@@ -70,6 +92,7 @@ class Repeat:
         self.bytes = handle.bytes
         self.results = results
         self.settle = settle if gradients is None else _settle_backward
+        self.masked = gradients is None and "attn_mask" in bound
         self.keep: Any = gradients
         self.kind: _Kind | None = None
         self.reverse: Any = None  # what a derivative of these calls has found out for the next one
@@ -99,6 +122,8 @@ class Repeat:
             if status in _REFUSED:
                 return None
             self.settle(self.job, self.handle, status)
+        if self.masked:
+            warn_of_masked(self.handle)
         return found
 
     def free(self) -> None:

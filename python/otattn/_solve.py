@@ -622,6 +622,20 @@ def settle(job: Job, handle: Handle, status: int) -> None:
     raise_status(status, handle.error, certificate, sentence)
 
 
+# Share of the mass on pairs that a mask takes far down from which on a plan is told of.
+LEAST_MASKED_SHARE = 1e-6
+
+
+def warn_of_masked(handle: Handle) -> None:
+    """Warns of mass on pairs whose mask or bias stands for "forbidden" by a number that does not forbid."""
+    if handle.result.masked_share > LEAST_MASKED_SHARE:
+        warn(
+            "the columns put mass on pairs to which the mask or bias adds -1e4 or less: a number is no "
+            "prohibition; a boolean mask, -inf or finfo(dtype).min is",
+            UserWarning,
+        )
+
+
 def _errors_only(handle: Handle) -> Certificate:
     result = handle.result
     return Certificate(
@@ -654,6 +668,7 @@ def solve_on(
     """The same on a plan that the job is bound to."""
     status = handle.forward(job, outputs)
     settle(job, handle, status)
+    warn_of_masked(handle)
     r = handle.result
     lost = status == c.NONFINITE
     word = status_word(c.NONFINITE_ROWS if lost else status)

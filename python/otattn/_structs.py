@@ -313,6 +313,7 @@ class Result(ctypes.Structure):
         ("solver", ctypes.c_char_p),
         ("messages", ctypes.c_int64),
         ("message_bytes", ctypes.c_int64),
+        ("masked_share", ctypes.c_double),
     )
 
 

@@ -42,6 +42,8 @@ typedef struct ota_head_status {
     ota_head_result result;
     int64_t empty_rows, nonfinite_rows, unusable, pruned, underflowed;
     double mass; /* of the rows that are not empty */
+    double
+        masked; /* mass of coupled plans on pairs that masks and biases take far down (OTA_MASKED_ADDEND) */
     double temperature_reached;
     bool promoted, small; /* small: solved in a batch of small heads, by rounds */
     const char *solver;   /* that found this head's plan; NULL: the plan's */
@@ -210,6 +212,17 @@ typedef struct ota_kernel_state {
         nonfinite; /* out of the last round: sums out of range, mass without a place, NaN or infinity */
 } ota_kernel_state;
 
+/* What solvers/far_scores.c does to stored scores. */
+typedef struct ota_far {
+    /* given: the scores, to write, and memory; NULL where scores are stored nowhere */
+    void *scores;
+    double *row_shift, *row_top; /* [rows] taken off S; largest number of the row afterwards */
+    double *column_shift;        /* [columns] taken off S */
+    /* found */
+    bool shut;    /* the scores are S', and f and g belong to those */
+    double depth; /* pairs as far as this below the top of their row are shut */
+} ota_far;
+
 /* One head. n = rows, m = columns. All potentials in units of S. */
 typedef struct ota_head {
     /* given */
@@ -238,6 +251,7 @@ typedef struct ota_head {
     ota_side start, end;
     bool warm;    /* g holds a starting point */
     double range; /* max - min of the finite scores */
+    ota_far far;
     const ota_settings *settings;
     ota_pool *pool;  /* split rows over it in fixed chunks: results may not depend on threads */
     void *workspace; /* as many bytes as the solver's workspace() said, 64-byte aligned */

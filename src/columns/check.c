@@ -42,7 +42,7 @@ ota_status ota_resolve_columns(ota_resolved *r, ota_error *error) {
         return ota_fail(error, OTA_UNSUPPORTED, "lambdas", "use one lambda, or the rows axis",
                         "lambdas name keys, but the columns axis updates queries");
     }
-    if (p->axis == OTA_AXIS_COLUMNS && r->has_sink) {
+    if (p->axis == OTA_AXIS_COLUMNS && ota_some_sink(r)) {
         return ota_fail(error, OTA_UNSUPPORTED, "sink", "use the rows axis",
                         "a sink is one more key and has no place on the columns axis");
     }
@@ -62,7 +62,7 @@ ota_status ota_resolve_masses(ota_resolved *r, ota_error *error) {
         }
     }
     const bool transposed = p->axis == OTA_AXIS_COLUMNS;
-    if (!ota_array_present(&p->column_mass) && r->has_sink && rule->balanced) {
+    if (!ota_array_present(&p->column_mass) && rule->balanced && ota_some_sink(r)) {
         return ota_fail(
             error, OTA_EINVAL, "column_mass", "give column masses that leave the sink a share",
             "exact columns with a sink need a column_mass with a total below the rows' mass");

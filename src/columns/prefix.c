@@ -5,7 +5,7 @@
 #include "rows.h"
 
 static ota_status check_shape(const ota_resolved *r, ota_error *error) {
-    if (r->has_sink) {
+    if (ota_some_sink(r)) {
         return ota_fail(error, OTA_UNSUPPORTED, "sink", "use online or capped columns",
                         "prefix columns share all mass among the keys and leave the sink nothing");
     }

@@ -2,6 +2,8 @@
  * Products of narrow inputs are exact in f64; f64 inputs are summed in long double. */
 #include "judge_scores.h"
 
+#include <float.h>
+
 #include "base/half.h"
 
 /* Of all queries; shares of rows come in one piece or in two. */
@@ -27,6 +29,16 @@ static bool same_block(const ota_support *s, int64_t at, int64_t key) {
     return false;
 }
 
+/* An addend that stands for "forbidden": twice it is at or below the least finite number of its type. */
+static bool forbids(const ota_array *a, int64_t b, int64_t h, int64_t i, int64_t j) {
+    const double addend = ota_array_get(a, b, h, i, j);
+    if (a->type == OTA_F64) return 2.0 * addend <= -DBL_MAX;
+    const double most = a->type == OTA_F16    ? 0x1.ffcp15
+                        : a->type == OTA_BF16 ? 0x1.fep127
+                                              : 0x1.fffffep127;
+    return 2.0 * addend <= -most;
+}
+
 static bool support_allows(const ota_resolved *r, const ota_support *s, int64_t b, int64_t h,
                            int64_t i, int64_t j) {
     const int64_t at = position_of(r, i);
@@ -41,9 +53,7 @@ static bool support_allows(const ota_resolved *r, const ota_support *s, int64_t 
     case OTA_SUPPORT_BLOCK: return same_block(s, at, j);
     case OTA_SUPPORT_LENGTHS: return j < ota_array_get_integer(&s->array, 0, 0, 0, b);
     case OTA_SUPPORT_BOOLEAN: return ota_array_get(&s->array, b, h, i, j) > 0.0;
-    case OTA_SUPPORT_ADDITIVE:
-        return !(isinf(ota_array_get(&s->array, b, h, i, j)) &&
-                 ota_array_get(&s->array, b, h, i, j) < 0.0);
+    case OTA_SUPPORT_ADDITIVE: return !forbids(&s->array, b, h, i, j);
     }
     return false;
 }
@@ -114,6 +124,7 @@ static double finish(const ota_resolved *r, int64_t b, int64_t h, int64_t i, int
         } else if (term->kind == OTA_TERM_RELATIVE) {
             addend = relative(r, term, h, i, j);
         } else if (term->kind == OTA_TERM_DENSE) {
+            if (forbids(&term->array, b, h, i, j)) return -INFINITY;
             addend = ota_array_get(&term->array, b, h, i, j);
         }
         if (is_minus_infinity(addend)) return -INFINITY;

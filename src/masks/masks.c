@@ -38,6 +38,7 @@ ota_status ota_resolve_supports(ota_resolved *r, ota_error *error) {
         TRY(row->check(r, &support, error));
         r->supports[r->support_count++] = support;
         if (row->allows != NULL) r->row_terms = true;
+        if (row->form == OTA_FORM_ADDENDS) r->adds_pairs = true;
     }
     return OTA_OK;
 }

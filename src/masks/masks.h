@@ -13,7 +13,7 @@
 typedef enum ota_support_form {
     OTA_FORM_POSITIONS, /* no array of pairs: range, or allows */
     OTA_FORM_FLAGS,     /* array: > 0 allows */
-    OTA_FORM_ADDENDS    /* array: is added to S, -inf forbids */
+    OTA_FORM_ADDENDS    /* array: is added to S or, far down, forbids */
 } ota_support_form;
 
 typedef struct ota_support_row {

@@ -1,7 +1,5 @@
 /* Masks with an array of pairs [batch|1, heads|1, queries|1, keys|1]: boolean, where > 0 allows, and additive, which is
- * added to S and forbids where it is -inf. */
-#include <math.h>
-
+ * added to S and forbids where it is -inf or near the end of its type (ota_forbidding_addend). */
 #include "masks.h"
 #include "problem/check.h"
 
@@ -32,7 +30,7 @@ static bool boolean_allows(const ota_resolved *r, const ota_support *s, int64_t 
 static bool additive_allows(const ota_resolved *r, const ota_support *s, int64_t b, int64_t h,
                             int64_t i, int64_t j) {
     (void)r;
-    return !(ota_array_get(&s->array, b, h, i, j) <= -INFINITY);
+    return !(ota_array_get(&s->array, b, h, i, j) <= ota_forbidding_addend(s->array.type));
 }
 
 static void cut(const ota_key_block *block, ota_support *s, int64_t *length) {

@@ -95,6 +95,11 @@ double ota_mass_of_column(const ota_backward_job *job, int64_t j, double share);
 /* Adds what fixed rounds found of the parameters of the column rule. */
 void ota_sums_of_parameters(ota_backward_space *s, const ota_unrolled_sums *sums);
 void ota_sums_of_masses(const ota_backward_job *job, const ota_mass_rule *rule);
+/* How far the plan made of potentials misses the sums that it must have, over all of them, where that is known: where scores or
+ * potentials are large beside the differences that tell, as those of keys that are filled from -1e30, it is another plan. */
+double ota_sums_missed(const ota_backward_job *job, const ota_mass_rule *rule);
+/* Is it still the plan that forward found if job->residual is what it misses? */
+bool ota_sums_stand(const ota_backward_job *job);
 
 /* backward_prefix.c: dL/dS of all leading blocks into space->gradient, P stays in the seat's plan. */
 ota_status ota_backward_prefix(ota_backward_job *job);

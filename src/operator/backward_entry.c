@@ -170,6 +170,12 @@ static ota_status differentiate(const entry *e, ota_result *result, ota_error *e
                            "residual of %.3g",
                            found.head, e->want != NULL ? "backward" : "jvp",
                            found.backward_residual);
+    } else if (status == OTA_TOL_UNREACHABLE) {
+        (void)ota_snprintf(found.sentence, sizeof found.sentence,
+                           "head %" PRId64
+                           ": scores lie so far apart that potentials do not hold the "
+                           "plan, whose column sums they miss by %.3g; mask far scores with -inf",
+                           found.head, found.backward_residual);
     } else if (status == OTA_UNSUPPORTED) {
         (void)ota_snprintf(found.sentence, sizeof found.sentence,
                            "head %" PRId64

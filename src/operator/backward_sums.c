@@ -211,3 +211,36 @@ void ota_sums_of_masses(const ota_backward_job *job, const ota_mass_rule *rule) 
     for (int64_t j = 0; j < m && follows && scaled && given; j++) of_columns[j] -= mean;
     if (!tells) memset(of_columns, 0, (size_t)m * sizeof *of_columns);
 }
+
+double ota_sums_missed(const ota_backward_job *job, const ota_mass_rule *rule) {
+    const ota_resolved *r = &job->plan->resolved;
+    const ota_problem *p = &r->problem;
+    const bool turned = job->plan->course.transposed;
+    const ota_array *given = turned ? &p->row_mass : &p->column_mass;
+    const ota_column_rule_row *column_rule = ota_column_rule_of(p->columns);
+    const int64_t m = job->plan->course.columns;
+    ota_column_parameters key = ota_column_parameters_of(p);
+    double total = 0.0, count = 0.0, missed = 0.0;
+    for (int64_t j = 0; j < m; j++) {
+        total += rule->column_sum[j];
+        count += rule->column_sum[j] > 0.0;
+    }
+    if (!(column_rule->balanced || key.floor > 0.0) || !(total > 0.0)) return 0.0;
+    if (!ota_array_present(given) && job->parameters.sink > -INFINITY) return 0.0;
+    if (column_rule->balanced) key.floor = 1.0;
+    for (int64_t j = 0; j < m; j++) {
+        const double sum = rule->column_sum[j];
+        double mass = sum > 0.0 ? total / count : 0.0;
+        if (ota_array_present(given))
+            mass = turned ? ota_row_mass(r, job->batch, job->head, j)
+                          : ota_column_mass(r, job->batch, job->head, j, mass);
+        const double most = ota_column_target(p, mass);
+        missed += fmax(0.0, fmax(sum - most, key.floor * most - sum));
+    }
+    return missed / total;
+}
+
+bool ota_sums_stand(const ota_backward_job *job) {
+    static const double of_tolerance = 4.0, least = 1.0e-5;
+    return job->residual <= fmax(of_tolerance * job->plan->resolved.settings.tolerance, least);
+}

@@ -95,10 +95,45 @@ static void load_start(const attempt *a) {
     const ota_head *head = &a->head;
     const ota_resolved *r = &a->plan->resolved;
     const ota_array *start = &a->run->arrays->start_potential;
-    for (int64_t j = 0; j < head->columns; j++)
+    for (int64_t j = 0; j < head->columns; j++) {
         head->g[j] =
             head->warm ? ota_array_get(start, head->index / r->heads, head->index % r->heads, 0, j)
                        : 0.0;
+        if (head->far.shut) head->g[j] += head->far.column_shift[j];
+    }
+}
+
+/* Of a plan that was emitted from shifted scores: potentials and lse become those of the caller's. */
+static void shift_back(attempt *a) {
+    ota_head *head = &a->head;
+    const ota_resolved *r = &a->plan->resolved;
+    const int64_t b = head->index / r->heads, h = head->index % r->heads;
+    const bool turned = r->problem.axis == OTA_AXIS_COLUMNS;
+    const double *of_queries = turned ? head->far.column_shift : head->far.row_shift;
+    const ota_array *f = &a->run->arrays->row_potential, *lse = &a->run->arrays->lse;
+    for (int64_t i = 0; i < head->rows; i++) head->f[i] -= head->far.row_shift[i];
+    for (int64_t j = 0; j < head->columns; j++) head->g[j] -= head->far.column_shift[j];
+    for (int64_t i = 0; i < r->queries; i++) {
+        const double by = of_queries[i];
+        if (!(by < 0.0) && !(by > 0.0)) continue;
+        if (ota_array_present(f)) ota_put(f, b, h, i, ota_array_get(f, b, h, 0, i) - by);
+        if (ota_array_present(lse))
+            ota_put(lse, b, h, i, ota_array_get(lse, b, h, 0, i) + by / head->tau);
+    }
+}
+
+/* What the plan without far scores says of the head as it is: its status, or that the tolerance is out of reach. */
+static ota_status without_far_scores(const attempt *a, ota_status solved) {
+    const ota_head *head = &a->head;
+    char *sentence = sentence_of(a);
+    const bool infeasible = solved == OTA_INFEASIBLE;
+    if (!infeasible && (solved != OTA_OK || ota_far_scores_hold(head))) return solved;
+    const size_t used = strlen(sentence), most = sizeof *a->run->sentences;
+    if (used < most)
+        (void)ota_snprintf(sentence + used, most - used,
+                           "; without scores far below the others: %.200s",
+                           infeasible ? head->sentence : "they would get weight");
+    return OTA_TOL_UNREACHABLE;
 }
 
 /* Stored scores, and the solver on them. */
@@ -110,11 +145,13 @@ static ota_status solve_stored(attempt *a) {
     if (plan->solver->solve == NULL)
         return head->unusable < 0 && ota_head_rule(head)->serves_all ? OTA_INFEASIBLE : OTA_OK;
     if (!ota_coupled_share_scores(head, &finite)) return OTA_ECOMM;
-    const ota_status judged = judge_scores(a, finite);
+    ota_status judged = judge_scores(a, finite);
+    if (judged == OTA_TOL_UNREACHABLE && ota_far_scores_shut(head)) judged = OTA_OK;
     if (judged != OTA_OK) return judged;
     load_start(a);
     head->method = NULL;
-    const ota_status solved = plan->stored_solver->solve(head);
+    ota_status solved = plan->stored_solver->solve(head);
+    if (head->far.shut) solved = without_far_scores(a, solved);
     status->solver = head->method != NULL ? head->method : plan->stored_solver->name;
     status->result.rounds = head->rounds;
     status->result.column_error = head->column_error;
@@ -122,7 +159,8 @@ static ota_status solve_stored(attempt *a) {
     status->pruned = head->pruned;
     status->underflowed = head->underflowed;
     status->temperature_reached = head->temperature_reached;
-    (void)ota_snprintf(sentence_of(a), sizeof *a->run->sentences, "%.511s", head->sentence);
+    if (solved != OTA_TOL_UNREACHABLE || !head->far.shut)
+        (void)ota_snprintf(sentence_of(a), sizeof *a->run->sentences, "%.511s", head->sentence);
     return solved == OTA_NOT_CONVERGED && plan->resolved.settings.allow_partial ? OTA_PARTIAL
                                                                                 : solved;
 }
@@ -194,6 +232,7 @@ static bool try_head(attempt *a, int64_t index, int64_t place, ota_warm_start *w
     if (status->result.status >= OTA_OK) {
         if (!done) backend->emit(head);
         backend->gather(head);
+        if (head->far.shut) shift_back(a);
         put_column_potentials(a);
     }
     status->promoted = is_promoted(plan) || (tries && !head->narrow);
@@ -303,6 +342,8 @@ static void sum_up(const ota_plan *plan, int stopped, ota_result *result) {
         result->unusable_pairs += t->unusable;
         result->pruned_pairs += t->pruned;
         result->underflowed += t->underflowed;
+        if (t->result.status >= OTA_OK && t->mass > 0.0)
+            result->masked_share = fmax(result->masked_share, t->masked / t->mass);
     }
     result->solver = heads > 0 ? plan->heads[result->head].solver : NULL;
     if (heads > 0 && plan->heads[result->head].small) result->solver = ota_solver_sinkhorn.name;

@@ -213,6 +213,9 @@ ota_status ota_tangents_implicit(ota_tangent_job *job) {
     if (status != OTA_OK) return status;
     ota_adjoint system = ota_backward_system(&job->base);
     bind_columns(job, &system);
+    const ota_mass_rule rule = {.column_sum = job->space->column_sum};
+    job->base.residual = ota_sums_missed(&job->base, &rule);
+    if (!ota_sums_stand(&job->base)) return OTA_TOL_UNREACHABLE;
     status = ota_adjoint_solve(&system);
     job->base.residual = system.residual;
     return status == OTA_OK ? walk_rows(job, emit_block) : status;

@@ -1,5 +1,6 @@
 /* Strided arrays: sizes, extents and single elements as double. Element access is for small vectors and
  * for terms; bulk reading is the packers' work (backend). */
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -45,6 +46,16 @@ double ota_array_get(const ota_array *array, int64_t b, int64_t h, int64_t r, in
     case OTA_BOOL: return ((const uint8_t *)array->data)[at] != 0 ? 1.0 : 0.0;
     case OTA_I64: return (double)((const int64_t *)array->data)[at];
     default: return NAN;
+    }
+}
+
+double ota_forbidding_addend(ota_type type) {
+    switch (type) {
+    case OTA_F64: return -DBL_MAX / 2.0;
+    case OTA_F32: return -(double)FLT_MAX / 2.0;
+    case OTA_BF16: return -0x1.fep126;
+    case OTA_F16: return -32752.0;
+    default: return -INFINITY;
     }
 }
 

@@ -24,6 +24,13 @@ double ota_head_sink(const ota_resolved *r, int64_t head) {
                                              : r->sink.value;
 }
 
+bool ota_some_sink(const ota_resolved *r) {
+    for (int64_t h = 0; h < r->heads; h++) {
+        if (ota_head_sink(r, h) > -INFINITY) return true;
+    }
+    return false;
+}
+
 double ota_row_mass(const ota_resolved *r, int64_t batch, int64_t head, int64_t query) {
     const ota_array *mass = &r->problem.row_mass;
     return ota_array_present(mass) ? ota_array_get(mass, batch, head, 0, query) : 1.0;

@@ -58,6 +58,7 @@ typedef struct ota_resolved {
     ota_term terms[OTA_MAX_TERMS + 1]; /* one more of a block of keys */
     int term_count;                    /* without the sink */
     bool has_sink;
+    bool adds_pairs; /* some term or support is an array of numbers that are added to pairs */
     ota_term sink;
     int term_places[OTA_MAX_TERMS + 1], sink_place; /* in the caller's order */
     ota_support supports[OTA_MAX_SUPPORTS + 1];     /* one more of a block of keys */
@@ -103,6 +104,12 @@ ota_status ota_fail(ota_error *error, ota_status status, const char *field, cons
 /* array.c: one element as double; index broadcasts where the size is 1. */
 double ota_array_get(const ota_array *array, int64_t batch, int64_t head, int64_t row,
                      int64_t column);
+/* What is added to the score of a pair forbids it from this number down: half of the type's least finite number. Masks stand
+ * for "forbidden" by that least number where -inf would make NaN. */
+double ota_forbidding_addend(ota_type type);
+/* What masks and biases must add to a pair to mean "forbidden" by a number that does not forbid: about the -1e4 of masks in f16,
+ * as bf16 rounds it. */
+#define OTA_MASKED_ADDEND (-9984.0)
 int64_t ota_array_get_integer(const ota_array *array, int64_t b, int64_t h, int64_t r, int64_t c);
 void ota_array_set(const ota_array *array, int64_t b, int64_t h, int64_t r, int64_t c,
                    double value);
@@ -119,6 +126,7 @@ double ota_head_temperature(const ota_resolved *r, int64_t head);
 /* Does f32 carry potentials, which are of the temperature's size, and 1 / temperature? */
 bool ota_f32_carries_temperatures(const ota_resolved *r);
 double ota_head_sink(const ota_resolved *r, int64_t head); /* -inf without a sink */
+bool ota_some_sink(const ota_resolved *r);                 /* does any head have one? */
 double ota_row_mass(const ota_resolved *r, int64_t batch, int64_t head, int64_t query);
 /* The caller's column mass, or `otherwise` when none was given. */
 double ota_column_mass(const ota_resolved *r, int64_t batch, int64_t head, int64_t key,
@@ -158,6 +166,11 @@ void ota_softcap_tanh_f32(const float *restrict x, int64_t count, float *restric
                           float *restrict left);
 void ota_softcap_tanh_f64(const double *restrict x, int64_t count, double *restrict bent,
                           double *restrict left);
+/* What of a row's weights p [keys] lies on pairs that masks and biases take down to OTA_MASKED_ADDEND. */
+double ota_masked_mass_f32(const ota_resolved *r, int64_t batch, int64_t head, int64_t query,
+                           const float *p);
+double ota_masked_mass_f64(const ota_resolved *r, int64_t batch, int64_t head, int64_t query,
+                           const double *p);
 /* row_scores.inc.h: turns raw products q.k (or matrix entries) of keys [begin, end) into scores S: scale, terms in
  * order, elementwise supports (-inf). row[0] belongs to key `begin`. When !r->row_terms, S = scale * raw
  * is all there is and callers may fold it. */

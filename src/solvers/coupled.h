@@ -140,6 +140,15 @@ double ota_carried_floor(const ota_coupled *state, double *carried);
  * processes, at keys that need not meet their sum, above 2^18 pairs. */
 double ota_edge_floor(const ota_coupled *state);
 
+/* ---- far_scores.c ------------------------------------------------------------------------------ */
+
+/* Where the range of the scores puts the floor of rounding above the tolerance: shuts pairs far below the others, and takes
+ * rows and keys that lie far below nearer. True: the range of what is left (head->range) is within the tolerance. What it
+ * changes of the scores, only loading brings back. */
+bool ota_far_scores_shut(ota_head *head);
+/* Would the pairs that were shut get no weight at f and g either? */
+bool ota_far_scores_hold(const ota_head *head);
+
 /* ---- methods -------------------------------------------------------------------------------- */
 
 /* impatient: return OTA_SLOW as soon as the rate says that many rounds are needed. */

@@ -1,16 +1,20 @@
 /* Terms of one number a head, an array {1, 1, 1, heads} or one value for all: ALiBi, which takes slope |i + offset - j| off,
- * and the sink, one more key of this logit. */
+ * and the sink, one more key of this logit; -inf: a head without one. */
 #include <float.h>
+#include <math.h>
 
 #include "problem/check.h"
 #include "terms.h"
 
 static ota_status check(const ota_resolved *r, const ota_term *term, ota_error *error) {
     const int64_t heads[4] = {1, 1, 1, r->heads};
-    const char *name = ota_term_of(term->kind)->name;
+    const ota_term_row *row = ota_term_of(term->kind);
+    /* A sink of -inf is none. */
+    const double least = row->form == OTA_TERM_ADDS_KEY ? -INFINITY : -DBL_MAX;
     if (ota_array_present(&term->array))
-        return ota_check_vector(&term->array, name, heads, false, -DBL_MAX, false, DBL_MAX, error);
-    return ota_check_number(term->value, name, -DBL_MAX, false, DBL_MAX, false, error);
+        return ota_check_vector(&term->array, row->name, heads, false, least, false, DBL_MAX,
+                                error);
+    return ota_check_number(term->value, row->name, least, false, DBL_MAX, false, error);
 }
 
 static void cut(const ota_key_block *block, ota_term *term) {

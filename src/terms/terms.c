@@ -44,6 +44,7 @@ ota_status ota_resolve_terms(ota_resolved *r, ota_error *error) {
             r->sink_place = (int)k;
             continue;
         }
+        if (row->form == OTA_TERM_ADDS_PAIRS) r->adds_pairs = true;
         int at = r->term_count++;
         for (; at > 0 && ota_term_of(r->terms[at - 1].kind)->rank > row->rank; at--) {
             r->terms[at] = r->terms[at - 1];

@@ -124,7 +124,7 @@ static void load_head(const ota_resolved *r, const ota_arrays *a, int64_t b, int
             if (isnan(s[j]) || s[j] > DBL_MAX) w->bad[i] = true;
             if (!(isinf(s[j]) && s[j] < 0.0)) allowed++;
         }
-        w->empty[i] = allowed == 0 && !r->has_sink;
+        w->empty[i] = allowed == 0 && !(h->sink > -INFINITY);
         h->mu[i] = w->empty[i] ? 0.0 : ota_judge_row_mass(r, b, hd, i);
         h->f[i] = -INFINITY;
         h->rest[i] = 0.0;

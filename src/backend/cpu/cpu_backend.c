@@ -49,6 +49,7 @@ void ota_attend_pairs(const ota_device *device, const ota_packed_kv *packed, con
 static void add_status(ota_head_status *to, const ota_head_status *from) {
     to->result.row_error += from->result.row_error;
     to->empty_rows += from->empty_rows;
+    to->masked += from->masked;
     to->nonfinite_rows += from->nonfinite_rows;
     /* Only failures travel: a chunk that went well must not hide the head's own caveat. */
     if (from->result.status < OTA_OK && to->result.status >= OTA_OK)
@@ -113,6 +114,10 @@ static void begin_head(ota_run *run, int64_t index, int64_t place_index, bool na
     head->f = workspace->f;
     head->g = workspace->g;
     head->plan = workspace->plan;
+    head->far = (ota_far){.scores = workspace->far_columns != NULL ? workspace->scores : NULL,
+                          .row_shift = workspace->far_rows[0],
+                          .row_top = workspace->far_rows[1],
+                          .column_shift = workspace->far_columns};
     *place = (ota_head_place){.run = {.run = run, .device = device, .arrays = run->arrays},
                               .workspace = workspace,
                               .packed = &device->packed_heads[place_index],

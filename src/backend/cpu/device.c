@@ -255,6 +255,12 @@ static void take_workspace(ota_device *device, ota_head_workspace *workspace) {
             ota_arena_take_rows(a, r->queries, device->stride, ota_device_real(device));
         workspace->line = ota_arena_take_rows(a, 1, device->dense_stride, ota_device_real(device));
     }
+    if (!streamed && is_coupled(device) && !r->settings.fixed) {
+        double **vectors[] = {&workspace->far_rows[0], &workspace->far_rows[1]};
+        for (size_t k = 0; k < sizeof vectors / sizeof vectors[0]; k++)
+            *vectors[k] = ota_arena_take(a, (size_t)device->dense_rows, sizeof(double));
+        workspace->far_columns = ota_arena_take(a, (size_t)device->dense_stride, sizeof(double));
+    }
     workspace->f = ota_arena_take(a, (size_t)device->dense_rows, sizeof(double));
     workspace->g = ota_arena_take(a, (size_t)device->dense_stride, sizeof(double));
     workspace->mu = ota_arena_take(a, (size_t)device->dense_rows, sizeof(double));

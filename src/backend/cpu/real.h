@@ -60,6 +60,7 @@ typedef ota_kernels_f64_slopes ota_slopes_operands;
 #define row_heavy_weights WORD(ota_row_heavy_weights)
 #define row_exponentials WORD(ota_row_exponentials)
 #define row_scores WORD(ota_row_scores)
+#define masked_mass WORD(ota_masked_mass)
 #define pack_keys WORD(ota_pack_keys)
 #define pack_rows WORD(ota_pack_rows)
 #define unpack_rows WORD(ota_unpack_rows)

@@ -55,11 +55,12 @@ static void fetch_relative(const ota_array *a, int64_t head, int64_t index, int6
     for (int64_t k = 0; k < count; k++) out[k] = (real)ota_array_get(a, 0, head, 0, index - k);
 }
 
-/* -inf on either side forbids the pair whatever the other holds: NaN under a mask must vanish. */
-static void add_or_forbid(real *s, const real *addend, int64_t count) {
+/* An addend of at most `least`, or -inf on either side, forbids the pair whatever the other holds: NaN under a mask must
+ * vanish. */
+static void add_or_forbid(real *s, const real *addend, real least, int64_t count) {
     const real forbidden = (real)-INFINITY;
     for (int64_t k = 0; k < count; k++) {
-        s[k] = addend[k] <= forbidden || s[k] <= forbidden ? forbidden : s[k] + addend[k];
+        s[k] = addend[k] <= least || s[k] <= forbidden ? forbidden : s[k] + addend[k];
     }
 }
 
@@ -73,7 +74,7 @@ typedef struct piece {
 static void add_pairs(const piece *at, const ota_array *array) {
     real addend[PIECE];
     fetch(array, at->batch, at->head, at->query, at->first, at->count, addend);
-    add_or_forbid(at->s, addend, at->count);
+    add_or_forbid(at->s, addend, (real)ota_forbidding_addend(array->type), at->count);
 }
 
 static void multiply(const piece *at, real scale) {
@@ -131,6 +132,29 @@ static void apply_support(const piece *at, const ota_support *support) {
         }
         break;
     }
+}
+
+double WORD(ota_masked_mass)(const ota_resolved *r, int64_t batch, int64_t head, int64_t query,
+                             const real *p) {
+    double mass = 0.0;
+    for (int64_t first = 0; first < r->keys; first += PIECE) {
+        const int64_t count = ota_int_min(r->keys - first, PIECE);
+        real sum[PIECE] = {0}, addend[PIECE];
+        for (int t = 0; t < r->term_count; t++) {
+            if (ota_term_of(r->terms[t].kind)->form != OTA_TERM_ADDS_PAIRS) continue;
+            fetch(&r->terms[t].array, batch, head, query, first, count, addend);
+            for (int64_t k = 0; k < count; k++) sum[k] += addend[k];
+        }
+        for (int t = 0; t < r->support_count; t++) {
+            if (ota_support_of(r->supports[t].kind)->form != OTA_FORM_ADDENDS) continue;
+            fetch(&r->supports[t].array, batch, head, query, first, count, addend);
+            for (int64_t k = 0; k < count; k++) sum[k] += addend[k];
+        }
+        for (int64_t k = 0; k < count; k++) {
+            if (sum[k] <= (real)OTA_MASKED_ADDEND) mass += (double)p[first + k];
+        }
+    }
+    return mass;
 }
 
 void WORD(ota_row_scores)(const ota_resolved *r, int64_t batch, int64_t head, int64_t query,

@@ -89,6 +89,8 @@ static void finish_row(plain_place *place, int64_t i, double mu, double *p,
     if (found->infeasible || (found->empty && !transposed && mu > 0.0 &&
                               ota_column_rule_of(r->problem.columns)->balanced))
         status->result.status = OTA_INFEASIBLE;
+    if (place->run->device->layout.coupled && r->adds_pairs)
+        status->masked += ota_plain_masked_mass(r, batch, head, i, p);
     if (!found->empty && r->problem.rows == OTA_ROWS_HARD)
         status->result.row_error += fabs(found->mass + found->sink - mu);
     for (int64_t j = 0; j < r->keys && !found->nonfinite; j++) place->receiver[j] += p[j];
@@ -194,6 +196,10 @@ void ota_plain_begin_head(ota_run *run, int64_t index, int64_t place_index, bool
     head->f = place->f;
     head->g = place->g;
     head->plan = place->plan;
+    head->far = (ota_far){.scores = place->scores,
+                          .row_shift = place->far[0],
+                          .row_top = place->far[1],
+                          .column_shift = place->far[2]};
     for (int64_t j = 0; j < device->columns && !keep_g; j++) head->g[j] = 0.0;
 }
 

@@ -25,6 +25,7 @@ typedef struct plain_place {
     double *plan;      /* [rows][stride] where the solver leaves the plan itself */
     double *queries_p; /* [queries][keys] P of the transposed problem, as the caller sees it */
     double *f, *g, *mu, *nu, *lambdas;
+    double *far[3];  /* [longer side] ota_far */
     void *workspace; /* the solver's */
 } plain_place;
 
@@ -56,6 +57,9 @@ static inline void ota_plain_add(plain_sum *sum, double x) {
 
 /* ---- rows.c: one row ---------------------------------------------------------------------------- */
 
+/* What of a row's weights lies on pairs that masks and biases take down to OTA_MASKED_ADDEND. */
+double ota_plain_masked_mass(const ota_resolved *r, int64_t batch, int64_t head, int64_t query,
+                             const double *p);
 /* Scores of one query to every key, -inf where the pair is forbidden. */
 void ota_plain_scores(const ota_device *device, int64_t batch, int64_t head, int64_t query,
                       double *to);

@@ -30,9 +30,10 @@ static double raw_score(const ota_resolved *r, int64_t b, int64_t h, int64_t i, 
     return sum;
 }
 
-/* -inf on either side forbids the pair whatever the other holds. */
-static double plus(double s, double addend) {
-    return s <= -INFINITY || addend <= -INFINITY ? -INFINITY : s + addend;
+/* What forbids on either side does so whatever the other holds. */
+static double plus(double s, const ota_array *a, int64_t b, int64_t h, int64_t i, int64_t j) {
+    const double addend = ota_array_get(a, b, h, i, j);
+    return s <= -INFINITY || addend <= ota_forbidding_addend(a->type) ? -INFINITY : s + addend;
 }
 
 /* The raw score with what is added before the scale. */
@@ -63,15 +64,33 @@ static double score(const ota_resolved *r, int64_t b, int64_t h, int64_t i, int6
                  fabs((double)away);
             break;
         case OTA_TERM_ADDS_DIFFERENCES: s += ota_array_get(a, 0, h, 0, difference); break;
-        case OTA_TERM_ADDS_PAIRS: s = plus(s, ota_array_get(a, b, h, i, j)); break;
+        case OTA_TERM_ADDS_PAIRS: s = plus(s, a, b, h, i, j); break;
         case OTA_TERM_ADDS_KEY: break;
         }
     }
     for (int k = 0; k < r->support_count; k++) {
         if (r->supports[k].kind == OTA_SUPPORT_ADDITIVE)
-            s = plus(s, ota_array_get(&r->supports[k].array, b, h, i, j));
+            s = plus(s, &r->supports[k].array, b, h, i, j);
     }
     return s;
+}
+
+double ota_plain_masked_mass(const ota_resolved *r, int64_t b, int64_t h, int64_t i,
+                             const double *p) {
+    double mass = 0.0;
+    for (int64_t j = 0; j < r->keys; j++) {
+        double sum = 0.0;
+        for (int t = 0; t < r->term_count; t++) {
+            if (ota_term_form_of(&r->terms[t]) == OTA_TERM_ADDS_PAIRS)
+                sum += ota_array_get(&r->terms[t].array, b, h, i, j);
+        }
+        for (int k = 0; k < r->support_count; k++) {
+            if (r->supports[k].kind == OTA_SUPPORT_ADDITIVE)
+                sum += ota_array_get(&r->supports[k].array, b, h, i, j);
+        }
+        if (sum <= OTA_MASKED_ADDEND) mass += p[j];
+    }
+    return mass;
 }
 
 void ota_plain_scores(const ota_device *device, int64_t b, int64_t h, int64_t i, double *to) {

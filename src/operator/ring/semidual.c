@@ -57,6 +57,10 @@ static double slope_of(const ota_ring_block *b, const ota_head *head, int64_t k,
     return head->regulariser->tsallis ? ota_newton_slope(head, head->mu[b->at + k], p) : p;
 }
 
+/* Temperatures below the top of its row from which on a score counts as no lower: it carries nothing there, and its range would
+ * put the floor of rounding above every tolerance (solvers/far_scores.c). */
+static const double far_depth = 0x1p20;
+
 /* ---- loading and the door ------------------------------------------------------------------------- */
 
 static void survey_rows(const ota_ring_block *b, void *context) {
@@ -104,7 +108,7 @@ bool ota_ring_load(ota_head *head) {
         const bool empty = !(p->top[i] > -INFINITY) && !(head->sink > -INFINITY) &&
                            p->state[i] != OTA_RING_NONFINITE;
         finite &= p->state[i] != OTA_RING_NONFINITE;
-        low = fmin(low, p->second[i]);
+        low = fmin(low, fmax(p->second[i], p->top[i] - far_depth * head->tau));
         high = fmax(high, p->top[i]);
         ring->mu[i] = empty ? 0.0 : mu;
         head->mass += ring->mu[i];

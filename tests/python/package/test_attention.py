@@ -257,6 +257,138 @@ def test_masked_rows_and_dirt_behind_masks(rng: np.random.Generator) -> None:
         otattn.attention(q, dirty, dirty, strict=True)
 
 
+MASKED = (
+    "softmax/exact",
+    "softmax/relaxed:1",
+    "softmax/capped:2",
+    "softmax/bounded:0.5,2",
+    "softmax/elastic:0.5,4",
+    "entmax:1.5/exact",
+    "entmax:1.5/capped:2",
+    "hard/exact",
+)
+
+
+def patterned(size: int) -> Any:
+    """Pairs all of which lie on a plan."""
+    own = np.eye(size, dtype=bool)
+    return own | np.roll(own, 1, 1) | np.roll(own, 3, 1)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("method", MASKED)
+def test_numbers_that_stand_for_forbidden(method: str, dtype: str, rng: np.random.Generator) -> None:
+    q, k, v = (heads(rng, 1, 2, 6, 4, dtype=dtype) for _ in range(3))
+    tolerance = 1e-5 if dtype == "float32" else 1e-9
+    least = float(np.finfo(dtype).min)
+    for allowed, values in (
+        (patterned(6), (least, least / 2, -1e30, -1e9, -1e6)),
+        (np.arange(6) < np.full((6, 1), 4), (least, least / 2)),
+    ):
+        P = otattn.coupling(q @ k.swapaxes(-1, -2), attn_mask=allowed, method=method)
+        out = otattn.attention(q, k, v, allowed, method=method)
+        for value in values:
+            mask = np.where(allowed, 0, value).astype(dtype)
+            given = {"attn_mask": mask, "method": method}
+            assert abs(otattn.coupling(q @ k.swapaxes(-1, -2), **given) - P).max() <= 64 * tolerance
+            for as_torch in (False, True):
+                x = [torch.tensor(a) if as_torch else a for a in (q, k, v, mask)]
+                for arguments in ({"attn_mask": x[3]}, {"bias": x[3]}):
+                    found = np.asarray(otattn.attention(*x[:3], **arguments, method=method))
+                    assert abs(found - out).max() <= 64 * tolerance * abs(v).max()
+    causal = np.triu(np.full((6, 6), least, dtype), 1)
+    if method == "softmax/exact":
+        with pytest.raises(otattn.Infeasible):
+            otattn.attention(q, k, v, causal, method=method)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("method", [m for m in MASKED if not m.startswith("hard")])
+def test_gradients_under_numbers_that_stand_for_forbidden(method: str, dtype: torch.dtype) -> None:
+    torch.manual_seed(3)
+    given = [torch.randn(1, 2, 6, 4, dtype=dtype) for _ in range(4)]
+    allowed = torch.tensor(patterned(6))
+    tolerance = 1e-5 if dtype == torch.float32 else 1e-9
+
+    def gradients(mask: torch.Tensor) -> list[torch.Tensor]:
+        x = [a.clone().requires_grad_() for a in given[:3]]
+        (otattn.attention(*x, mask, method=method) * given[3]).sum().backward()
+        return [a.grad for a in x if a.grad is not None]
+
+    right = gradients(allowed)
+    for value in (torch.finfo(dtype).min, -1e30, -1e9, -1e6):
+        mask = torch.zeros(6, 6, dtype=dtype).masked_fill(~allowed, value)
+        for a, b in zip(right, gradients(mask), strict=True):
+            assert (a - b).abs().max() <= 256 * tolerance * a.abs().max()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_key_of_numbers_that_must_be_filled(dtype: torch.dtype) -> None:
+    """Exact columns fill it as if there were no mask, and a warning says so."""
+    torch.manual_seed(4)
+    given = [torch.randn(1, 2, 6, 4, dtype=dtype) for _ in range(4)]
+    tolerance = 1e-5 if dtype == torch.float32 else 1e-9
+
+    def gradients(mask: torch.Tensor | None) -> list[torch.Tensor]:
+        x = [a.clone().requires_grad_() for a in given[:3]]
+        out = otattn.attention(*x, mask, method="softmax/exact")
+        (out * given[3]).sum().backward()
+        return [out.detach(), *(a.grad for a in x if a.grad is not None)]
+
+    right = gradients(None)
+    for value in (-1e4, -1e6, -1e9):
+        mask = torch.zeros(6, dtype=dtype)
+        mask[4:] = value
+        with pytest.warns(UserWarning, match="a number is no prohibition"):
+            found = gradients(mask)
+        rounding = -value * torch.finfo(torch.float64).eps
+        for a, b in zip(right, found, strict=True):
+            assert (a - b).abs().max() <= (256 * tolerance + 16 * rounding) * a.abs().max()
+    # Nothing of the scores is left beside -1e30, so nothing can be told of their derivative.
+    mask[4:] = -1e30
+    x = given[0].clone().requires_grad_()
+    with pytest.warns(UserWarning, match="a number is no prohibition"):
+        out = otattn.attention(x, *given[1:3], mask, method="softmax/exact")
+    with pytest.raises(otattn.NotConverged, match="potentials do not hold the plan"):
+        out.sum().backward()
+    with pytest.raises(otattn.NotConverged, match="potentials do not hold the plan"):
+        torch.func.jvp(
+            lambda q: otattn.attention(q, *given[1:3], mask, method="softmax/exact"), (given[0],), (given[3],)
+        )
+
+
+def test_a_sink_of_minus_infinity_is_none(rng: np.random.Generator) -> None:
+    q, k, v = (heads(rng, 2, 3, 5, 4) for _ in range(3))
+    none = np.full(3, -np.inf)
+    for method in (
+        "softmax",
+        "entmax:1.5",
+        "hard",
+        "softmax/capped:2",
+        "softmax/online:2",
+        "softmax/prefix",
+        "softmax/exact",
+        "softmax/elastic:0.5,4",
+    ):
+        out = otattn.attention(q, k, v, method=method)
+        for sink in (-np.inf, none):
+            assert abs(otattn.attention(q, k, v, method=method, sink=sink) - out).max() <= 1e-8
+    some = otattn.attention(q, k, v, sink=np.array([-np.inf, 0.5, -np.inf]))
+    assert (some[:, ::2] == otattn.attention(q, k, v)[:, ::2]).all()
+    assert (some[:, 1] == otattn.attention(q, k, v, sink=0.5)[:, 1]).all()
+    x = [torch.tensor(a, requires_grad=True) for a in (q, k, v, none)]
+    otattn.attention(*x[:3], sink=x[3]).sum().backward()
+    y = [torch.tensor(a, requires_grad=True) for a in (q, k, v)]
+    otattn.attention(*y).sum().backward()
+    assert x[3].grad is not None and not x[3].grad.any()
+    for a, b in zip(x[:3], y, strict=True):
+        assert a.grad is not None and b.grad is not None and (a.grad - b.grad).abs().max() <= 1e-14
+    mask = np.zeros((5, 5), bool)
+    assert not otattn.attention(q, k, v, mask, sink=-np.inf).any()
+    with pytest.raises(ValueError, match="sink"):
+        otattn.attention(q, k, v, sink=np.inf)
+
+
 def test_not_converged_carries_the_certificate(rng: np.random.Generator) -> None:
     q = heads(rng, 1, 2, 9, 4)
     few = {"method": "softmax/exact", "max_rounds": 2, "tolerance": 1e-12, "solver": "sinkhorn"}

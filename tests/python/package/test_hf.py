@@ -250,3 +250,28 @@ def test_models_in_one_graph(kind: str, name: str, tokens: Any) -> None:
             solves = [x for x in program.graph.nodes if x.target is torch.ops.otattn.solve.default]
             assert len(solves) == 2
     assert (found - right).abs().max() <= 1e-6
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    "method", ["softmax/exact", "softmax/relaxed:1", "softmax/capped:2", "entmax:1.5/exact"]
+)
+def test_masks_of_the_least_number(method: str, dtype: torch.dtype) -> None:
+    """Float masks as models write them, padding and all, are the boolean ones."""
+    torch.manual_seed(5)
+    q, k, v = (torch.randn(2, 2, 6, 4).to(dtype) for _ in range(3))
+    real = torch.ones(2, 6, dtype=torch.bool)
+    real[1, 4:] = False
+    seen = real[:, None, None, :].expand(2, 1, 6, 6)
+    written = torch.zeros(2, 1, 6, 6, dtype=dtype).masked_fill(~seen, torch.finfo(dtype).min)
+    module = torch.nn.Module()
+    tolerance = max(1e-5 if dtype != torch.float64 else 1e-9, torch.finfo(dtype).eps)
+    found = []
+    for mask in (seen, written, written + written):
+        out, weights = otattn.hf.attention_forward(
+            module, q, k, v, mask, is_causal=False, method=method, output_attentions=True
+        )
+        assert weights is not None and not weights[1, :, :, 4:].any()
+        found.append(out)
+    for out in found[1:]:
+        assert (out - found[0]).abs().max() <= 64 * tolerance

@@ -233,6 +233,30 @@ def test_json_of_plan_and_attend(tmp_path: Path) -> None:
     assert result["outputs"] == {}
 
 
+def test_masks_of_numbers(tmp_path: Path) -> None:
+    """The least number of the type forbids; -1e9 does not, and a warning tells where it was meant to."""
+    scores = np.random.default_rng(0).normal(size=(5, 5))
+    mask = np.zeros((5, 5))
+    mask[:, 4] = np.finfo(np.float64).min
+    save(tmp_path, mask=mask, allowed=mask == 0)
+    right, _ = solve(tmp_path, scores, "--mask", "allowed.npy", "-m", "softmax/exact")
+    found, result = solve(tmp_path, scores, "--mask", "mask.npy", "-m", "softmax/exact")
+    assert result["warnings"] == [] and abs(found - right).max() <= 1e-8 and not found[:, 4].any()
+    save(tmp_path, mask=np.maximum(mask, -1e9))
+    found, result = solve(tmp_path, scores, "--mask", "mask.npy", "-m", "softmax/exact")
+    assert abs(found.sum(0) - 1).max() <= 1e-8
+    assert len(result["warnings"]) == 1 and "0.2 of the mass" in result["warnings"][0]
+
+
+def test_a_sink_of_minus_infinity_is_none(tmp_path: Path) -> None:
+    scores = np.random.default_rng(0).normal(size=(5, 5))
+    for method in ("softmax", "softmax/exact", "softmax/prefix"):
+        right, _ = solve(tmp_path, scores, "-m", method)
+        found, _ = solve(tmp_path, scores, "-m", method, "--sink=-inf")
+        assert abs(found - right).max() <= 1e-8
+    assert run(tmp_path, "plan", "scores.npy", "--sink", "inf").returncode == 2
+
+
 def test_certificate_against_the_written_coupling(tmp_path: Path) -> None:
     fixed_files(tmp_path)
     S = np.load(tmp_path / "S.npy")

@@ -57,6 +57,26 @@ static void turn_rows(ota_head_place *place, int64_t chunk, int64_t first, int64
     if (lost) atomic_store_explicit(&place->lost, true, memory_order_relaxed);
 }
 
+/* Temperatures below the top of its row from which on a score is 0 in the kernel, whatever is absorbed, and adds nothing to its
+ * rounding (solvers/far_scores.c has the same of stored scores). */
+static const double far_depth = 0x1p20;
+
+/* The lowest score of a row without those far below its top, which are as good as forbidden. */
+static double without_far(const ota_head_place *place, const real *row, double top,
+                          int64_t *forbidden) {
+    const double least = top - far_depth * place->head->tau;
+    double bottom = top;
+    for (int64_t j = 0; j < place->run.device->resolved->keys; j++) {
+        const double s = (double)row[j];
+        if (!(s > -INFINITY)) continue;
+        if (s < least)
+            ++*forbidden;
+        else
+            bottom = fmin(bottom, s);
+    }
+    return bottom;
+}
+
 /* What the floor of the arithmetic needs: range of the scores, squared norms of the queries; and how many keys the
  * row may use. */
 static void measure_row(const ota_head_place *place, int64_t chunk, const real *row,
@@ -66,9 +86,11 @@ static void measure_row(const ota_head_place *place, int64_t chunk, const real *
     ota_score_range *range = &place->workspace->score_ranges[chunk];
     int64_t forbidden = 0;
     if (!place->raw || place->head->kernel.masked) {
-        const double bottom = (double)KERNELS(device)->lowest(row, r->keys, &forbidden);
+        double bottom = (double)KERNELS(device)->lowest(row, r->keys, &forbidden);
         if (place->head->kernel.has_absorbed)
             top = (double)KERNELS(device)->maximum(row, NULL, device->dense_stride);
+        if (bottom < top - far_depth * place->head->tau)
+            bottom = without_far(place, row, top, &forbidden);
         if (!place->raw) range->low = fmin(range->low, bottom);
         if (!place->raw) range->high = fmax(range->high, top);
     }

@@ -144,7 +144,8 @@ static bool emit_matched(const ota_head_place *place, real *out, int64_t first, 
     const ota_head *d = place->head;
     const int64_t width = w->device->values_width;
     if (d->final_update != OTA_FINAL_MATCH || w->device->transposed || w->run->more_than_out ||
-        place->packed->nonfinite_count > 0 || w->device->resolved->problem.dropout > 0.0)
+        place->packed->nonfinite_count > 0 || w->device->resolved->problem.dropout > 0.0 ||
+        w->device->resolved->adds_pairs)
         return false;
     const real *values = place->packed->values;
     const bool wants_out = ota_array_present(&w->arrays->out);

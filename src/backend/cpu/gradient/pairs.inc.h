@@ -2,6 +2,7 @@
  * keys, as scores, U = dL/dP, weights P and dL/dS. n = queries, m = keys. */
 #include "pairs.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -280,6 +281,10 @@ bool uses_nonfinite(const ota_backward_job *job, const real *s, const real *p) {
     return false;
 }
 
+/* Error of S + g that a row's weights may have, in temperatures. */
+static const double LARGEST_ERROR = 1.0e-3;
+static const double REAL_EPSILON = sizeof(real) == sizeof(double) ? DBL_EPSILON : FLT_EPSILON;
+
 /* Potential of one row, its top, and whether it can be computed; p is left holding the weights. */
 void solve_row(const ota_backward_job *job, int64_t query, const real *s, double mu, real *p) {
     const ota_device *device = job->device;
@@ -294,6 +299,10 @@ void solve_row(const ota_backward_job *job, int64_t query, const real *s, double
     space->top[query] = (double)(real)(isnan(keys_top) || keys_top > sink ? keys_top : sink);
     space->f[query] = found.empty || !(mu > 0.0) ? -INFINITY : found.potential;
     if (found.nonfinite || uses_nonfinite(job, s, p)) space->bad[query] = true;
+    /* Scores so large that the potentials of the keys vanish beside them: f64 has to do the row, or nothing can. */
+    if (h != NULL && keys_top > -INFINITY &&
+        fabs(keys_top) * REAL_EPSILON > LARGEST_ERROR * job->parameters.tau)
+        space->bad[query] = true;
 }
 
 /* a_i of rows that are coupled to nothing (or whose b is known): the mean of U - b under w, which is found. */

@@ -1,0 +1,359 @@
+/* Numbers that stand for "forbidden". Half of a type's least number, or less, added to a score forbids the pair as -inf does; what
+ * lies above stays a number, and the plan of an additive mask of such numbers is that of the boolean mask wherever the pairs it
+ * leaves have one. Where they do not, as for a key of nothing but -1e9 that exact columns must fill, it is the plan of the numbers,
+ * and the result says how much of the mass lies there. On the wide side of every comparison stands the plan of the boolean mask,
+ * or of the scores without what a key's potential takes back. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <float.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend_wrap.h"
+#include "dice.h"
+#include "otattn.h"
+#include "spec.h"
+
+enum { N = 6, D = 4, HIDDEN = 2, PAIRS = N * N };
+
+typedef struct scene {
+    double q[N * D], k[N * D], added[PAIRS], p[PAIRS];
+    float q32[N * D], k32[N * D], added32[PAIRS];
+    unsigned char allowed[PAIRS];
+    ota_type type;
+    ota_result result;
+    ota_certificate certificate;
+    double f[N], g[N], lse[N];
+    ota_error error;
+} scene;
+
+static void draw(scene *x, ota_type type, uint64_t seed) {
+    memset(x, 0, sizeof *x);
+    dice_state = seed;
+    x->type = type;
+    for (int e = 0; e < N * D; e++) {
+        x->q32[e] = (float)(2.0 * uniform() - 1.0);
+        x->k32[e] = (float)(2.0 * uniform() - 1.0);
+        x->q[e] = (double)x->q32[e];
+        x->k[e] = (double)x->k32[e];
+    }
+}
+
+/* Each query has its own key and the next third one: every pair lies on a plan. */
+static void mask_pattern(scene *x) {
+    for (int e = 0; e < PAIRS; e++) {
+        const int away = (e % N - e / N + N) % N;
+        x->allowed[e] = away == 0 || away == 1 || away == 3;
+    }
+}
+
+static void mask_keys(scene *x) {
+    for (int e = 0; e < PAIRS; e++) x->allowed[e] = e % N < N - HIDDEN;
+}
+
+static void mask_later(scene *x) {
+    for (int e = 0; e < PAIRS; e++) x->allowed[e] = e % N <= e / N;
+}
+
+typedef enum form { NONE, BOOLEAN, ADDITIVE, BIAS } form;
+
+/* The plan of the scene's mask as it is given; value: what stands for "forbidden". */
+static ota_status solve(scene *x, const char *method, form how, double value) {
+    const bool narrow = x->type == OTA_F32;
+    ota_problem problem = {.size = sizeof problem};
+    ota_options options = {.size = sizeof options, .threads = 1};
+    assert_int_equal(ota_method_parse(method, &problem, &options, &x->error), OTA_OK);
+    for (int e = 0; e < PAIRS; e++) {
+        x->added[e] = x->allowed[e] != 0 ? 0.0 : value;
+        x->added32[e] = (float)x->added[e];
+    }
+    const ota_array added = narrow ? ota_array_of(x->added32, OTA_F32, 1, 1, N, N)
+                                   : ota_array_of(x->added, OTA_F64, 1, 1, N, N);
+    const ota_support support = {
+        .kind = how == BOOLEAN ? OTA_SUPPORT_BOOLEAN : OTA_SUPPORT_ADDITIVE,
+        .array = how == BOOLEAN ? ota_array_of(x->allowed, OTA_BOOL, 1, 1, N, N) : added};
+    const ota_term bias = {.kind = OTA_TERM_DENSE, .array = added};
+    problem.queries = narrow ? ota_array_of(x->q32, OTA_F32, 1, 1, N, D)
+                             : ota_array_of(x->q, OTA_F64, 1, 1, N, D);
+    problem.keys = narrow ? ota_array_of(x->k32, OTA_F32, 1, 1, N, D)
+                          : ota_array_of(x->k, OTA_F64, 1, 1, N, D);
+    problem.supports = &support;
+    problem.support_count = how == BOOLEAN || how == ADDITIVE;
+    problem.terms = &bias;
+    problem.term_count = how == BIAS;
+    ota_arrays arrays = {.size = sizeof arrays};
+    arrays.coupling = ota_array_of(x->p, OTA_F64, 1, 1, N, N);
+    arrays.row_potential = ota_array_of(x->f, OTA_F64, 1, 1, 1, N);
+    arrays.column_potential = ota_array_of(x->g, OTA_F64, 1, 1, 1, N);
+    arrays.lse = ota_array_of(x->lse, OTA_F64, 1, 1, 1, N);
+    x->result = (ota_result){.size = sizeof x->result};
+    const ota_status status = ota_attend(&problem, &options, &arrays, &x->result, &x->error);
+    x->certificate = (ota_certificate){.size = sizeof x->certificate};
+    if (status >= OTA_OK)
+        assert_int_equal(ota_certify(&problem, &options, &arrays, &x->certificate, NULL, &x->error),
+                         OTA_OK);
+    return status;
+}
+
+static double apart(const double *a, const double *b) {
+    double most = 0.0;
+    for (int e = 0; e < PAIRS; e++) most = fmax(most, isnan(a[e]) ? INFINITY : fabs(a[e] - b[e]));
+    return most;
+}
+
+static double tolerance_of(ota_type type) { return type == OTA_F32 ? 1e-5 : 1e-9; }
+
+/* Residuals move the weights of a plan by what its slowest mode makes of them. */
+static double closeness(ota_type type) { return 64.0 * tolerance_of(type); }
+
+static double least_of(ota_type type) { return type == OTA_F32 ? -(double)FLT_MAX : -DBL_MAX; }
+
+static const ota_type types[] = {OTA_F32, OTA_F64};
+
+static const char *const methods[] = {"softmax",
+                                      "softmax/exact",
+                                      "softmax/relaxed:1",
+                                      "softmax/capped:2",
+                                      "softmax/bounded:0.5,2",
+                                      "softmax/elastic:0.5,4",
+                                      "softmax/exact{rounds=3}",
+                                      "entmax:1.5/exact",
+                                      "sparsemax/relaxed:1",
+                                      "entmax:1.5/capped:2",
+                                      "entmax:1.5/bounded:0.5,2",
+                                      "entmax:0.7/exact",
+                                      "hard/exact",
+                                      "hard/capped:2"};
+enum { METHODS = sizeof methods / sizeof methods[0] };
+
+static void numbers_are_the_mask_where_it_has_a_plan(void **unused) {
+    (void)unused;
+    static scene x, y;
+    for (int t = 0; t < 2; t++) {
+        const double least = least_of(types[t]);
+        const double values[] = {least, least / 2.0, least / 4.0, -1e30, -1e9, -1e6};
+        for (int m = 0; m < METHODS; m++) {
+            draw(&x, types[t], 7);
+            mask_pattern(&x);
+            y = x;
+            const ota_status right = solve(&x, methods[m], BOOLEAN, 0.0);
+            assert_true(right >= OTA_OK);
+            for (size_t v = 0; v < sizeof values / sizeof values[0]; v++) {
+                for (form how = ADDITIVE; how <= BIAS; how++) {
+                    const ota_status status = solve(&y, methods[m], how, values[v]);
+                    if (status != right)
+                        print_error("%s, %g: %s\n", methods[m], values[v], y.error.message);
+                    assert_int_equal(status, right);
+                    spec_check("TOT-43", apart(x.p, y.p), closeness(types[t]));
+                    spec_check("TOT-43", y.certificate.row_error, tolerance_of(types[t]));
+                    assert_true(y.result.masked_share <= tolerance_of(types[t]));
+                    if (right == OTA_OK && strstr(methods[m], "exact") != NULL)
+                        spec_check("TOT-43", y.certificate.column_error, tolerance_of(types[t]));
+                }
+            }
+        }
+    }
+}
+
+/* Half of the least number forbids keys altogether: default masses leave them out, and a causal mask is infeasible. */
+static void half_of_the_least_number_forbids(void **unused) {
+    (void)unused;
+    static scene x, y;
+    for (int t = 0; t < 2; t++) {
+        const double least = least_of(types[t]), values[] = {least, least / 2.0};
+        for (int m = 0; m < METHODS; m++) {
+            for (int v = 0; v < 2; v++) {
+                draw(&x, types[t], 11);
+                mask_keys(&x);
+                y = x;
+                const ota_status right = solve(&x, methods[m], BOOLEAN, 0.0);
+                assert_int_equal(solve(&y, methods[m], v == 0 ? ADDITIVE : BIAS, values[v]), right);
+                /* The type's own arithmetic may differ; the support may not. */
+                spec_check("TOT-43", apart(x.p, y.p), closeness(types[t]));
+                for (int e = 0; e < PAIRS; e++)
+                    assert_true(x.allowed[e] != 0 || fabs(y.p[e]) <= 0.0);
+            }
+        }
+        draw(&x, types[t], 11);
+        mask_later(&x);
+        assert_int_equal(solve(&x, "softmax/exact", BOOLEAN, 0.0), OTA_INFEASIBLE);
+        assert_int_equal(solve(&x, "softmax/exact", ADDITIVE, least), OTA_INFEASIBLE);
+        /* Every pair of a row: it is empty, as with -inf. */
+        memset(x.allowed, 1, sizeof x.allowed);
+        memset(x.allowed, 0, N);
+        assert_int_equal(solve(&x, "softmax", ADDITIVE, least), OTA_OK);
+        assert_int_equal(x.result.empty_rows, 1);
+        for (int j = 0; j < N; j++) assert_true(fabs(x.p[j]) <= 0.0);
+        assert_true(x.lse[0] <= -INFINITY);
+    }
+}
+
+/* A key of nothing but -1e9 that must be filled: its potential takes back what all of its scores have in common, so the plan is
+ * that of scores without the mask, or, where -1e30 leaves the scores no digit, of a key without. */
+static void a_key_that_must_be_filled_is(void **unused) {
+    (void)unused;
+    static const char *const exact[] = {"softmax/exact", "entmax:1.5/exact", "sparsemax/exact",
+                                        "entmax:0.7/exact"};
+    static const double values[] = {-1e4, -1e9, -1e30};
+    static scene x, y;
+    for (int t = 0; t < 2; t++) {
+        for (size_t m = 0; m < sizeof exact / sizeof exact[0]; m++) {
+            for (size_t v = 0; v < sizeof values / sizeof values[0]; v++) {
+                draw(&x, types[t], 13);
+                mask_keys(&x);
+                y = x;
+                for (int e = (N - HIDDEN) * D; e < N * D && values[v] < -1e29; e++)
+                    x.k[e] = x.k32[e] = 0.0f;
+                assert_int_equal(solve(&x, exact[m], NONE, 0.0), OTA_OK);
+                const ota_status status = solve(&y, exact[m], ADDITIVE, values[v]);
+                if (status != OTA_OK)
+                    print_error("%s, %g: %s\n", exact[m], values[v], y.error.message);
+                assert_int_equal(status, OTA_OK);
+                /* What -1e9 rounds scores to, in temperatures. */
+                const double rounding = values[v] > -1e29 ? -values[v] * DBL_EPSILON : 0.0;
+                spec_check("CETA-01", apart(x.p, y.p), closeness(types[t]) + rounding);
+                assert_true(fabs(y.result.masked_share - (double)HIDDEN / N) <=
+                            tolerance_of(types[t]));
+                assert_true(x.result.masked_share <= 0.0);
+                for (int j = N - HIDDEN; j < N; j++)
+                    assert_true(y.g[j] - y.g[0] > -0.9 * values[v]);
+            }
+        }
+        draw(&x, types[t], 13);
+        mask_keys(&x);
+        assert_int_equal(solve(&x, "softmax/bounded:0.5,2", ADDITIVE, -1e30), OTA_OK);
+        for (int j = N - HIDDEN; j < N; j++) {
+            double sum = 0.0;
+            for (int i = 0; i < N; i++) sum += x.p[i * N + j];
+            spec_check("CETA-01", fabs(sum - 0.5), N * tolerance_of(types[t]));
+        }
+    }
+}
+
+/* Rows of nothing but -1e9 send their mass as if the mask were not: their own potential takes it back. */
+static void a_row_of_numbers_is_its_scores(void **unused) {
+    (void)unused;
+    static const char *const rules[] = {"softmax/exact", "softmax/capped:1.5", "softmax/relaxed:1"};
+    static scene x, y;
+    for (int t = 0; t < 2; t++) {
+        for (size_t m = 0; m < sizeof rules / sizeof rules[0]; m++) {
+            draw(&x, types[t], 17);
+            memset(x.allowed, 1, sizeof x.allowed);
+            memset(x.allowed, 0, N);
+            y = x;
+            assert_int_equal(solve(&x, rules[m], NONE, 0.0), OTA_OK);
+            assert_int_equal(solve(&y, rules[m], ADDITIVE, -1e9), OTA_OK);
+            const double rounding = 1e9 * DBL_EPSILON;
+            spec_check("CETA-01", apart(x.p, y.p), closeness(types[t]) + rounding);
+            spec_check("CETA-01", fabs(y.f[0] - 1e9 - x.f[0]),
+                       closeness(types[t]) * N + 4.0 * rounding);
+            spec_check("CETA-01", fabs(y.lse[0] + 1e9 - x.lse[0]),
+                       closeness(types[t]) * N + 4.0 * rounding);
+        }
+    }
+}
+
+/* The same where what is left has no plan: the tolerance stays out of reach, and the sentence says what is left. */
+static void what_is_left_may_have_no_plan(void **unused) {
+    (void)unused;
+    static scene x;
+    draw(&x, OTA_F64, 19);
+    mask_later(&x);
+    assert_int_equal(solve(&x, "softmax/exact", ADDITIVE, -1e9), OTA_TOL_UNREACHABLE);
+    assert_non_null(strstr(x.error.message, "without scores far below"));
+    assert_non_null(strstr(x.error.message, "no feasible plan"));
+}
+
+/* 16-bit masks by their own least numbers. */
+static void halves_forbid_by_their_own_least_number(void **unused) {
+    (void)unused;
+    static const struct {
+        ota_type type;
+        uint16_t forbids, number; /* the last that forbids, and the next above it */
+    } halves[] = {{OTA_F16, 0xf7ff, 0xf7fe}, {OTA_BF16, 0xfeff, 0xfefe}};
+    for (int k = 0; k < 2; k++) {
+        float scores[2] = {0.0f, 0.0f}, p[2];
+        for (int turn = 0; turn < 2; turn++) {
+            uint16_t mask[2];
+            mask[0] = mask[1] = turn == 0 ? halves[k].forbids : halves[k].number;
+            const ota_support support = {.kind = OTA_SUPPORT_ADDITIVE,
+                                         .array = ota_array_of(mask, halves[k].type, 1, 1, 1, 2)};
+            ota_problem problem = {
+                .size = sizeof problem, .supports = &support, .support_count = 1};
+            ota_options options = {.size = sizeof options, .threads = 1};
+            ota_result result = {.size = sizeof result};
+            assert_int_equal(ota_method_parse("softmax", &problem, &options, NULL), OTA_OK);
+            problem.scores = ota_array_of(scores, OTA_F32, 1, 1, 1, 2);
+            ota_arrays arrays = {.size = sizeof arrays};
+            arrays.coupling = ota_array_of(p, OTA_F32, 1, 1, 1, 2);
+            assert_int_equal(ota_attend(&problem, &options, &arrays, &result, NULL), OTA_OK);
+            assert_int_equal(result.empty_rows, turn == 0);
+            assert_true(p[0] <= 0.5f && p[0] >= (turn == 0 ? 0.0f : 0.5f));
+            assert_true(turn == 1 || p[0] <= 0.0f);
+        }
+    }
+}
+
+/* A streamed plan has no stored scores to shut pairs in: the kernel has none of them anyway. */
+static void streamed_kernels_know_no_far_scores(void **unused) {
+    (void)unused;
+    enum { LONG = 96 };
+    static double q[LONG * D], k[LONG * D], v[LONG * D], out[2][LONG * D], mask[LONG * LONG];
+    if (on_other_backend()) skip();
+    dice_state = 23;
+    for (int e = 0; e < LONG * D; e++) {
+        q[e] = 2.0 * uniform() - 1.0;
+        k[e] = 2.0 * uniform() - 1.0;
+        v[e] = 2.0 * uniform() - 1.0;
+    }
+    for (int turn = 0; turn < 2; turn++) {
+        for (int e = 0; e < LONG * LONG; e++)
+            mask[e] = (e % LONG - e / LONG + LONG) % LONG < 60 ? 0.0 : turn == 0 ? -INFINITY : -1e9;
+        const ota_support support = {.kind = OTA_SUPPORT_ADDITIVE,
+                                     .array = ota_array_of(mask, OTA_F64, 1, 1, LONG, LONG)};
+        ota_problem problem = {.size = sizeof problem, .supports = &support, .support_count = 1};
+        ota_options options = {.size = sizeof options, .threads = 1};
+        ota_plan *plan = NULL;
+        ota_error error = {0};
+        ota_result result = {.size = sizeof result};
+        assert_int_equal(ota_method_parse("softmax/exact", &problem, &options, &error), OTA_OK);
+        problem.queries = ota_array_of(q, OTA_F64, 1, 1, LONG, D);
+        problem.keys = ota_array_of(k, OTA_F64, 1, 1, LONG, D);
+        options.workspace_limit = 1;
+        assert_int_equal(ota_plan_create(&plan, &problem, D, &options, &error), OTA_ELIMIT);
+        const char *needs = strstr(error.message, "needs ");
+        assert_non_null(needs);
+        options.workspace_limit = (size_t)strtoull(needs + 6, NULL, 10);
+        assert_int_equal(ota_plan_create(&plan, &problem, D, &options, &error), OTA_OK);
+        char text[4096];
+        (void)ota_plan_describe(plan, text, sizeof text);
+        assert_non_null(strstr(text, "path: streamed kernel"));
+        ota_arrays arrays = {.size = sizeof arrays};
+        arrays.values = ota_array_of(v, OTA_F64, 1, 1, LONG, D);
+        arrays.out = ota_array_of(out[turn], OTA_F64, 1, 1, LONG, D);
+        assert_int_equal(ota_forward(plan, &arrays, &result, &error), OTA_OK);
+        ota_plan_free(plan);
+    }
+    for (int e = 0; e < LONG * D; e++)
+        assert_true(fabs(out[0][e] - out[1][e]) <= closeness(OTA_F64));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(numbers_are_the_mask_where_it_has_a_plan),
+        cmocka_unit_test(half_of_the_least_number_forbids),
+        cmocka_unit_test(a_key_that_must_be_filled_is),
+        cmocka_unit_test(a_row_of_numbers_is_its_scores),
+        cmocka_unit_test(what_is_left_may_have_no_plan),
+        cmocka_unit_test(halves_forbid_by_their_own_least_number),
+        cmocka_unit_test(streamed_kernels_know_no_far_scores),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
