@@ -8,7 +8,7 @@ import numpy as np
 
 from ._attention import is_torch
 from ._ot_exact import emd
-from ._ot_problem import cost_of, linear_cost, mass_of
+from ._ot_problem import cost_of, cost_with, linear_cost, mass_of
 from ._settings import number
 
 __all__ = ["partial_wasserstein", "partial_wasserstein2"]
@@ -52,7 +52,7 @@ def partial_wasserstein(a: Any, b: Any, M: Any, m: Any = None, nb_dummies: int =
            [0. , 0.2]])
     """
     del nb_dummies
-    M = cost_of(M)
+    M = cost_with(cost_of(M), a, b)
     a, b = mass_of("a", a, M.shape[0], M), mass_of("b", b, M.shape[1], M)
     rows, columns, cost = (np.asarray(x.detach().cpu() if is_torch(x) else x, np.float64) for x in (a, b, M))
     least = min(rows.sum(), columns.sum())

@@ -13,7 +13,7 @@
 
 #include "exact_sums.h"
 
-enum { BIDDING_SWEEPS = 2, BIDS_PER_ROW = 3, REFINEMENTS = 64 };
+enum { BIDDING_SWEEPS = 2, BIDS_PER_ROW = 3, REFINEMENTS = 64, LANES = 4 };
 
 /* A relative error of costs that shows nowhere, and a factor between costs that do not show beside each other. */
 static const double FINE = 0x1p-33, FAR = 0x1p30;
@@ -125,6 +125,31 @@ static double least_cost(const ota_match *match) {
     return least;
 }
 
+/* Nearly always, and at once: costs and prices of one range. */
+static bool looks_plain(const ota_match *match) {
+    double most = 0.0, least = INFINITY, price[LANES] = {0.0};
+    for (int64_t i = 0; i < match->rows; i++) {
+        const double cost = fabs(match->cost[i * match->padded + match->column_of[i]]);
+        most = cost > most ? cost : most;
+        least = cost > 0.0 && cost < least ? cost : least;
+    }
+    for (int64_t j = 0; j < match->columns; j += LANES) {
+        /* The last lanes read some of those before again. */
+        const int64_t from = j + LANES <= match->columns ? j : match->columns - LANES;
+        const int64_t first = from > 0 ? from : 0;
+        const int lanes = match->columns < LANES ? (int)match->columns : LANES;
+        for (int l = 0; l < lanes; l++) {
+            const double own = fabs(match->price[first + l]);
+            price[l] = own > price[l] ? own : price[l];
+        }
+    }
+    double largest = most;
+    for (int l = 0; l < LANES; l++) largest = price[l] > largest ? price[l] : largest;
+    /* The mean is at least that share of the most. */
+    return most < FAR * least && most > 0.0 &&
+           4.0 * DBL_EPSILON * largest * (double)match->rows <= FINE * most;
+}
+
 /* Of the costs as they are. */
 static bool looks_coarse(const ota_match *match, double least) {
     ota_matched found = ota_matched_of(matched_costs(match), match->rows, least);
@@ -222,7 +247,8 @@ ota_status ota_match_solve(ota_match *match, const ota_match_passes *passes, con
     *apart = false;
     match->slack = 0.0;
     ota_status status = search(match, passes, watch);
-    if (status != OTA_OK || !looks_coarse(match, source->least)) return status;
+    if (status != OTA_OK || looks_plain(match) || !looks_coarse(match, source->least))
+        return status;
     ota_matched found = {0};
     status = refine(match, passes, watch, source->least, &found);
     source->fill(source->context, match);
