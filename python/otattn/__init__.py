@@ -33,6 +33,16 @@ from ._solve import Info
 from ._threads import get_num_threads, set_num_threads, threads
 
 if TYPE_CHECKING:
+    from . import activations as activations
+    from . import analysis as analysis
+    from . import cluster as cluster
+    from . import flash as flash
+    from . import hf as hf
+    from . import jax as jax
+    from . import lap as lap
+    from . import moe as moe
+    from . import nn as nn
+    from . import ot as ot
     from ._assignment import AssignmentCertificate, linear_sum_assignment
     from ._maxsim import maxsim
     from ._normalize import sinkhorn_normalize

@@ -14,7 +14,18 @@ from ._aux import NO_AUX, AuxOutput, AuxRequest, Potentials, RowStats, outputs_o
 from ._errors import check, new_error
 from ._library import library, names_of
 from ._settings import EXTRA, Settings
-from ._shapes import fold, fold_heads, fold_pairs, fold_relative, fold_scores, fold_vector, shape_text
+from ._shapes import (
+    dense,
+    fold,
+    fold_heads,
+    fold_pairs,
+    fold_relative,
+    fold_scores,
+    fold_vector,
+    of_numbers,
+    of_pairs,
+    shape_text,
+)
 from ._solve import Handle, Job, Operand, View, needs_coupling, solve, solve_on
 from ._threads import thread_limit
 
@@ -80,14 +91,20 @@ def _new(keep: dict[str, Any], name: str, shape: tuple[int, ...], dtype: Any) ->
 
 def foreign(name: str, x: Any) -> Any:
     """Anything array-like as a NumPy array, without a copy where it can lend its memory."""
-    if isinstance(x, np.ndarray):
+    if type(x) is np.ndarray or isinstance(dense(name, x), np.ndarray):
         return x
     if hasattr(x, "__dlpack__"):
         device = x.__dlpack_device__()[0]
         if int(device) not in (1, 3):
             raise ValueError(f"{name} lies on a device (DLPack type {int(device)}); otattn computes on CPUs")
         return np.from_dlpack(x)
-    return np.asarray(x)
+    try:
+        found = np.asarray(x)
+    except ValueError as error:
+        raise ValueError(f"{name} is no array: {error}") from None
+    if found.dtype == object and found.ndim == 0:
+        raise TypeError(f"{name} is {'None' if x is None else f'a {type(x).__name__}'}, wanted an array")
+    return found
 
 
 def _ready(x: Any) -> Any:
@@ -104,7 +121,7 @@ def floating(name: str, x: Any) -> Any:
     if type_of(x.dtype) not in _FLOATS:
         raise TypeError(
             f"{name} has type {x.dtype} and shape {shape_text(x)}, "
-            "wanted float64, float32, bfloat16 or float16"
+            f"wanted float64, float32, bfloat16 or float16{of_numbers(name, x)}"
         )
     return x
 
@@ -153,6 +170,8 @@ def operands_of(
     if mask is not None:
         mask = _ready(foreign("attn_mask", mask))
         if mask.dtype != np.bool_:
+            if type_of(mask.dtype) not in _FLOATS:
+                raise TypeError(of_pairs("attn_mask", mask))
             mask = floating("attn_mask", mask)
         found[0] = lend(fold_pairs("attn_mask", mask, batch, sizes, expand))
     if bias is not None:

@@ -17,6 +17,7 @@ from ._errors import new_error, raise_status
 from ._library import library
 from ._repeat import forget_by
 from ._settings import flag, number
+from ._shapes import dense, repr_of
 from ._threads import thread_limit
 
 # The fields of c.Assignments in their order, packed in one go.
@@ -38,7 +39,7 @@ _OUTPUTS = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AssignmentCertificate:
     """What proves an answer: prices, and the bound that they give by code that no search shares.
 
@@ -62,6 +63,9 @@ class AssignmentCertificate:
     row_potential: Any
     column_potential: Any
     gap: Any
+
+    def __repr__(self) -> str:
+        return repr_of(self)
 
 
 class _Assigner:
@@ -128,12 +132,12 @@ def _run(inputs: tuple[Any, ...], outputs: dict[str, Any], maximize: bool, limit
 def _matrix(name: str, x: Any, dimensions: tuple[int, ...]) -> Any:
     """The array in f64 or f32; a copy only of other types."""
     try:
-        found = np.asarray(x)
+        found = x if type(x) is np.ndarray else np.asarray(dense(name, x))
     except ValueError as error:
         raise ValueError(f"{name} is no array: {error}") from None
     if found.ndim not in dimensions:
         raise ValueError(
-            f"expected a matrix (2-D array), got a {found.ndim} array as {name}, shape {found.shape}"
+            f"expected a matrix (2-D array), got a {found.ndim}-D array as {name}, shape {found.shape}"
         )
     if found.dtype.kind not in "fiub":
         raise TypeError(f"Cannot cast array data of {name} from type {found.dtype}, wanted numbers")
@@ -198,7 +202,7 @@ def solve_ragged(
 
 
 def _sizes(name: str, x: Any) -> Any:
-    found = np.asarray(x)
+    found = np.asarray(dense(name, x))
     if found.ndim != 1 or (found.dtype.kind not in "iu" and found.size > 0):
         raise ValueError(
             f"{name} has shape {found.shape} and type {found.dtype}, wanted a list of whole numbers"

@@ -7,11 +7,12 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from types import NoneType
-from typing import Any
+from typing import Any, Literal, overload
 
 from numpy import ndarray
 
 from ._arrays import check_settings, numpy_attention, numpy_repeat
+from ._aux import ArrayT, AuxOutput, Request
 from ._progress import Progress, word_of_progress
 from ._regulariser import Regulariser, word_of
 from ._settings import Settings, count, flag, known_names, number, shown, text, whole
@@ -32,6 +33,8 @@ def static(name: str, value: Any) -> float | None:
     if value is None:
         return None
     if type(value) is float or not hasattr(value, "shape"):
+        if isinstance(value, (list, tuple)):
+            raise TypeError(f"{name} is a {type(value).__name__}, wanted a number or an array of them")
         return number(name, value)
     if is_torch(value) or value.ndim > 0:
         return None
@@ -282,6 +285,156 @@ def prepare(
     return settings, extra, flag("enable_gqa", enable_gqa)
 
 
+@overload
+def attention(
+    query: ArrayT,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    *,
+    method: str | Regulariser = "softmax",
+    temperature: Any = 1.0,
+    rounds: int | None = None,
+    tolerance: float | None = None,
+    max_rounds: int | None = None,
+    alpha: Any = None,
+    cap: Any = None,
+    strength: Any = None,
+    row_mass: Any = None,
+    column_mass: Any = None,
+    bias: Any = None,
+    alibi_slopes: Any = None,
+    window: tuple[int, int] | None = None,
+    softcap: float = 0.0,
+    sink: Any = None,
+    return_aux: Literal[False] | None = None,
+    lower: Any = None,
+    upper: Any = None,
+    causal_align: str = "top_left",
+    key_lengths: Any = None,
+    relative_bias: Any = None,
+    relative_inside: bool = False,
+    rows: str = "hard",
+    axis: str = "rows",
+    cost: bool = False,
+    allow_partial: bool = False,
+    prune: bool = False,
+    strict: bool = False,
+    solver: str = "auto",
+    backend: str | None = None,
+    start_potential: Any = None,
+    dropout_seed: int | None = None,
+    dropout_offset: int = 0,
+    entry_caps: Any = None,
+    workspace_limit: int | None = None,
+    deadline: float | None = None,
+    progress: Callable[[Progress], Any] | None = None,
+    nonfinite: str = "raise",
+) -> ArrayT: ...
+@overload
+def attention(
+    query: ArrayT,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    *,
+    method: str | Regulariser = "softmax",
+    temperature: Any = 1.0,
+    rounds: int | None = None,
+    tolerance: float | None = None,
+    max_rounds: int | None = None,
+    alpha: Any = None,
+    cap: Any = None,
+    strength: Any = None,
+    row_mass: Any = None,
+    column_mass: Any = None,
+    bias: Any = None,
+    alibi_slopes: Any = None,
+    window: tuple[int, int] | None = None,
+    softcap: float = 0.0,
+    sink: Any = None,
+    return_aux: Request,
+    lower: Any = None,
+    upper: Any = None,
+    causal_align: str = "top_left",
+    key_lengths: Any = None,
+    relative_bias: Any = None,
+    relative_inside: bool = False,
+    rows: str = "hard",
+    axis: str = "rows",
+    cost: bool = False,
+    allow_partial: bool = False,
+    prune: bool = False,
+    strict: bool = False,
+    solver: str = "auto",
+    backend: str | None = None,
+    start_potential: Any = None,
+    dropout_seed: int | None = None,
+    dropout_offset: int = 0,
+    entry_caps: Any = None,
+    workspace_limit: int | None = None,
+    deadline: float | None = None,
+    progress: Callable[[Progress], Any] | None = None,
+    nonfinite: str = "raise",
+) -> tuple[ArrayT, AuxOutput]: ...
+@overload
+def attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    *,
+    method: str | Regulariser = "softmax",
+    temperature: Any = 1.0,
+    rounds: int | None = None,
+    tolerance: float | None = None,
+    max_rounds: int | None = None,
+    alpha: Any = None,
+    cap: Any = None,
+    strength: Any = None,
+    row_mass: Any = None,
+    column_mass: Any = None,
+    bias: Any = None,
+    alibi_slopes: Any = None,
+    window: tuple[int, int] | None = None,
+    softcap: float = 0.0,
+    sink: Any = None,
+    return_aux: Any = None,
+    lower: Any = None,
+    upper: Any = None,
+    causal_align: str = "top_left",
+    key_lengths: Any = None,
+    relative_bias: Any = None,
+    relative_inside: bool = False,
+    rows: str = "hard",
+    axis: str = "rows",
+    cost: bool = False,
+    allow_partial: bool = False,
+    prune: bool = False,
+    strict: bool = False,
+    solver: str = "auto",
+    backend: str | None = None,
+    start_potential: Any = None,
+    dropout_seed: int | None = None,
+    dropout_offset: int = 0,
+    entry_caps: Any = None,
+    workspace_limit: int | None = None,
+    deadline: float | None = None,
+    progress: Callable[[Progress], Any] | None = None,
+    nonfinite: str = "raise",
+) -> Any: ...
 def attention(
     query: Any,
     key: Any,
@@ -384,7 +537,7 @@ def attention(
         Scores become softcap * tanh(scores / softcap); 0 is none.
     sink : float or array, shape (heads,), optional
         Logit of one more key without a value; -inf: none.
-    return_aux : AuxRequest or bool, optional
+    return_aux : AuxRequest, bool, name or names of its fields, optional
         Then the result is ``(out, AuxOutput)``. True asks for everything but the coupling.
     causal_align : {"top_left", "bottom_right"}
         Where positions start when there are more keys than queries; windows and alibi follow it.

@@ -3,10 +3,26 @@
 from __future__ import annotations
 
 import html
-from typing import Any, NamedTuple
+from collections.abc import Collection
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from ._certificate import Certificate
+from ._settings import nearest
+from ._shapes import repr_of
 from ._solve import Info
+
+
+class Shaped(Protocol):
+    """An array of any library."""
+
+    @property
+    def shape(self) -> Any: ...
+    @property
+    def dtype(self) -> Any: ...
+
+
+# What a call returns has the type of its first array.
+ArrayT = TypeVar("ArrayT", bound=Shaped)
 
 
 class AuxRequest(NamedTuple):
@@ -35,11 +51,18 @@ class AuxRequest(NamedTuple):
     """The judge's certificate."""
 
 
+# What `return_aux` may be where it asks for anything.
+Request = AuxRequest | Literal[True] | str | Collection[str]
+
+
 class Potentials(NamedTuple):
     row: Any
     """(..., queries), f64; -inf for an empty row."""
     column: Any
     """(..., keys), f64; 0 where the columns are free."""
+
+    def __repr__(self) -> str:
+        return repr_of(self)
 
 
 class RowStats(NamedTuple):
@@ -53,6 +76,9 @@ class RowStats(NamedTuple):
     """Largest weight."""
     sink: Any
     """Weight on the sink."""
+
+    def __repr__(self) -> str:
+        return repr_of(self)
 
 
 class AuxOutput(NamedTuple):
@@ -69,6 +95,9 @@ class AuxOutput(NamedTuple):
     lse: Any = None
     certificate: Certificate | None = None
     info: Info | None = None
+
+    def __repr__(self) -> str:
+        return repr_of(self)
 
     def _repr_html_(self) -> str:
         found = "" if self.info is None else f"<p>{html.escape(repr(self.info))}</p>"
@@ -93,14 +122,26 @@ EVERYTHING = AuxRequest(False, True, True, True, True, True)
 
 
 def request_of(return_aux: Any) -> AuxRequest | None:
-    """AuxRequest as it is; True for everything but the coupling; None or False for nothing."""
+    """AuxRequest as it is; names of its fields; True for all but the coupling; None or False for nothing."""
     if return_aux is None or return_aux is False:
         return None
     if return_aux is True:
         return EVERYTHING
     if isinstance(return_aux, AuxRequest):
         return return_aux
-    raise TypeError(f"return_aux is a {type(return_aux).__name__}, wanted otattn.AuxRequest, True or None")
+    names = [return_aux] if isinstance(return_aux, str) else return_aux
+    if not isinstance(names, (list, tuple, set, frozenset)):
+        raise TypeError(
+            f"return_aux is a {type(return_aux).__name__}, wanted an otattn.AuxRequest, names of its fields, "
+            "True or None"
+        )
+    for name in names:
+        if name not in AuxRequest._fields:
+            hint = nearest(name, AuxRequest._fields) if isinstance(name, str) else ""
+            raise ValueError(
+                f"return_aux has {name!r}, wanted names among {', '.join(AuxRequest._fields)}{hint}"
+            )
+    return AuxRequest(**dict.fromkeys(names, True))
 
 
 def outputs_of(request: AuxRequest) -> list[str]:

@@ -12,6 +12,7 @@ from ._arrays import address_of, foreign, matrix_of
 from ._errors import new_error, raise_status
 from ._library import library
 from ._settings import whole
+from ._shapes import dense, repr_of
 from ._threads import thread_limit
 
 
@@ -39,6 +40,9 @@ class BoundedAssignment(NamedTuple):
     dual: float
     paths: int
 
+    def __repr__(self) -> str:
+        return repr_of(self)
+
 
 def _matrix(name: str, x: Any) -> Any:
     """A native, aligned matrix of f32 or f64."""
@@ -59,7 +63,7 @@ def _bounds(name: str, given: Any, columns: int) -> Any:
     """One whole number a column, or None where there is no bound."""
     if given is None:
         return None
-    numbers = np.asarray(given)
+    numbers = np.asarray(dense(name, given))
     if numbers.dtype.kind not in "iu":
         raise TypeError(f"{name} has type {numbers.dtype}, wanted whole numbers")
     if numbers.ndim > 1 or (numbers.ndim == 1 and len(numbers) != columns):

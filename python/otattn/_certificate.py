@@ -50,6 +50,10 @@ class Certificate(NamedTuple):
     nonfinite_rows: int = 0
     """Rows that met NaN or infinity."""
 
+    def __repr__(self) -> str:
+        there = ", ".join(f"{name}={x!r}" for name, x in self.as_dict().items() if not math.isnan(x))
+        return f"Certificate({there})"
+
     def as_dict(self) -> dict[str, float]:
         """The fields by name."""
         return dict(zip(self._fields, self, strict=True))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from types import NoneType
-from typing import Any
+from typing import Any, Literal, overload
 
 from numpy import ndarray
 
@@ -20,6 +20,7 @@ from ._attention import (
     static,
     window_of,
 )
+from ._aux import ArrayT, AuxOutput, Request
 from ._coupling_repeat import NOTHING, certificate_again, judged_again, numpy_coupling_repeat, outputs_wanted
 from ._progress import Progress
 from ._regulariser import Regulariser, word_of
@@ -75,6 +76,120 @@ def judged(words: tuple[Any, ...], scores: Any, given: tuple[Any, ...], plan: An
     return certificate_again(_settings_of_words(words), scores, tuple(arrays[4:]), plan, (row, column))
 
 
+@overload
+def coupling(
+    scores: ArrayT,
+    attn_mask: Any = None,
+    is_causal: bool = False,
+    scale: float | None = None,
+    *,
+    method: str | Regulariser = "softmax",
+    temperature: Any = 1.0,
+    rounds: int | None = None,
+    tolerance: float | None = None,
+    max_rounds: int | None = None,
+    alpha: Any = None,
+    cap: Any = None,
+    strength: Any = None,
+    row_mass: Any = None,
+    column_mass: Any = None,
+    window: tuple[int, int] | None = None,
+    sink: Any = None,
+    return_aux: Literal[False] | None = None,
+    lower: Any = None,
+    upper: Any = None,
+    causal_align: str = "top_left",
+    rows: str = "hard",
+    axis: str = "rows",
+    cost: bool = False,
+    allow_partial: bool = False,
+    prune: bool = False,
+    strict: bool = False,
+    solver: str = "auto",
+    backend: str | None = None,
+    start_potential: Any = None,
+    entry_caps: Any = None,
+    workspace_limit: int | None = None,
+    deadline: float | None = None,
+    progress: Callable[[Progress], Any] | None = None,
+    nonfinite: str = "raise",
+) -> ArrayT: ...
+@overload
+def coupling(
+    scores: ArrayT,
+    attn_mask: Any = None,
+    is_causal: bool = False,
+    scale: float | None = None,
+    *,
+    method: str | Regulariser = "softmax",
+    temperature: Any = 1.0,
+    rounds: int | None = None,
+    tolerance: float | None = None,
+    max_rounds: int | None = None,
+    alpha: Any = None,
+    cap: Any = None,
+    strength: Any = None,
+    row_mass: Any = None,
+    column_mass: Any = None,
+    window: tuple[int, int] | None = None,
+    sink: Any = None,
+    return_aux: Request,
+    lower: Any = None,
+    upper: Any = None,
+    causal_align: str = "top_left",
+    rows: str = "hard",
+    axis: str = "rows",
+    cost: bool = False,
+    allow_partial: bool = False,
+    prune: bool = False,
+    strict: bool = False,
+    solver: str = "auto",
+    backend: str | None = None,
+    start_potential: Any = None,
+    entry_caps: Any = None,
+    workspace_limit: int | None = None,
+    deadline: float | None = None,
+    progress: Callable[[Progress], Any] | None = None,
+    nonfinite: str = "raise",
+) -> tuple[ArrayT, AuxOutput]: ...
+@overload
+def coupling(
+    scores: Any,
+    attn_mask: Any = None,
+    is_causal: bool = False,
+    scale: float | None = None,
+    *,
+    method: str | Regulariser = "softmax",
+    temperature: Any = 1.0,
+    rounds: int | None = None,
+    tolerance: float | None = None,
+    max_rounds: int | None = None,
+    alpha: Any = None,
+    cap: Any = None,
+    strength: Any = None,
+    row_mass: Any = None,
+    column_mass: Any = None,
+    window: tuple[int, int] | None = None,
+    sink: Any = None,
+    return_aux: Any = None,
+    lower: Any = None,
+    upper: Any = None,
+    causal_align: str = "top_left",
+    rows: str = "hard",
+    axis: str = "rows",
+    cost: bool = False,
+    allow_partial: bool = False,
+    prune: bool = False,
+    strict: bool = False,
+    solver: str = "auto",
+    backend: str | None = None,
+    start_potential: Any = None,
+    entry_caps: Any = None,
+    workspace_limit: int | None = None,
+    deadline: float | None = None,
+    progress: Callable[[Progress], Any] | None = None,
+    nonfinite: str = "raise",
+) -> Any: ...
 def coupling(
     scores: Any,
     attn_mask: Any = None,

@@ -73,6 +73,7 @@ ARGUMENTS = {
     "row_strength": "rows",
     "steps": "method",
     "entry_cap": "entry_caps",
+    "lengths": "key_lengths",
 }
 # What the library's remedies point to : where that is found from Python.
 _REMEDIES = {
@@ -120,6 +121,8 @@ def raise_status(
     if issubclass(kind, SolveError):
         raise kind(message, certificate, hint)
     argument = argument or ARGUMENTS.get(field) or field
+    # A sentence about the field is one about the argument.
+    message = re.sub(rf"^{re.escape(field)}(?=\[| is | has )", argument, message) if field else message
     if argument and not re.search(rf"(?<!\w){re.escape(argument)}(?!\w)", message):
         message = f"{argument}: {message}"
     raise kind(f"{message}; {hint}" if hint else message)

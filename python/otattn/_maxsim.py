@@ -14,7 +14,7 @@ from ._arrays import foreign, type_of
 from ._errors import check, new_error
 from ._library import library
 from ._settings import count as whole_number
-from ._shapes import shape_text
+from ._shapes import dense, shape_text
 from ._solve import _pack
 from ._threads import thread_limit
 
@@ -40,7 +40,7 @@ def _capacity(rule: Any) -> int:
 
 def _whole(name: str, x: Any, count: int) -> Any:
     """Whole numbers as the library reads them."""
-    numbers = np.asarray(x)
+    numbers = np.asarray(dense(name, x))
     if numbers.dtype.kind not in "iu" and numbers.size:
         raise TypeError(f"{name} has type {numbers.dtype}, wanted whole numbers")
     if numbers.shape != (count,):

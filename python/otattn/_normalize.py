@@ -8,13 +8,14 @@ import math
 import operator
 import sys
 import warnings
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 
 from . import _native
 from . import _structs as c
 from ._arrays import floating
+from ._aux import ArrayT
 from ._errors import NotFiniteWarning, PartialWarning, new_error, raise_status
 from ._library import library
 from ._settings import number
@@ -145,6 +146,26 @@ def _numpy(recipe: Recipe, x: Any) -> Any:
     return plan if plan.dtype == x.dtype else plan.astype(x.dtype)
 
 
+@overload
+def sinkhorn_normalize(
+    x: ArrayT,
+    rounds: int = 20,
+    eps: float = 1e-6,
+    order: str = "deepseek",
+    gradients: str = "truncated",
+    *,
+    tolerance: float | None = None,
+) -> ArrayT: ...
+@overload
+def sinkhorn_normalize(
+    x: Any,
+    rounds: int = 20,
+    eps: float = 1e-6,
+    order: str = "deepseek",
+    gradients: str = "truncated",
+    *,
+    tolerance: float | None = None,
+) -> Any: ...
 def sinkhorn_normalize(
     x: Any,
     rounds: int = 20,

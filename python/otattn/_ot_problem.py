@@ -19,6 +19,7 @@ from ._coupling import coupling, judged, words_of
 from ._coupling_repeat import coupling_again
 from ._errors import NotConverged, PartialWarning
 from ._settings import number, shown
+from ._shapes import dense
 from ._solve import Info
 from ._structs import NO_TYPE
 
@@ -31,6 +32,8 @@ _MOST_MASS = 1e307
 
 
 def cost_of(M: Any) -> Any:
+    if type(M) is not np.ndarray:
+        dense("M", M)
     M = M if is_torch(M) else np.asarray(M)
     if M.ndim != 2:
         raise ValueError(f"M has shape {tuple(M.shape)}, wanted a matrix")
@@ -49,6 +52,8 @@ def mass_of(name: str, x: Any, size: int, M: Any) -> Any:
     """The mass as given, or equal masses of total 1 where it is absent or empty."""
     if size == 0:
         raise ValueError(f"M has shape {tuple(M.shape)}, wanted at least one row and column")
+    if x is not None and type(x) is not np.ndarray:
+        dense(name, x)
     if x is None or (np.ndim(x) and len(x) == 0):
         return M[:, 0].new_full((size,), 1.0 / size) if is_torch(M) else np.full(size, 1.0 / size, M.dtype)
     x = x if is_torch(x) else np.asarray(x)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ._shapes import summary
+
 # Potentials, value, value_linear and log.
 Rest = tuple[tuple[Any, Any] | None, Any, Any, Any]
 
@@ -102,4 +104,6 @@ class OTResult:
         return self.marginal_a, self.marginal_b
 
     def __repr__(self) -> str:
-        return f"OTResult(value={self.value}, value_linear={self.value_linear}, status={self.status!r})"
+        fields = {"plan": self.plan, "value": self.value, "value_linear": self.value_linear}
+        inside = ", ".join(f"{name}={summary(x)}" for name, x in fields.items())
+        return f"OTResult({inside}, status={self.status!r})"

@@ -314,7 +314,11 @@ def _solve_later(
     kind = _KINDS.get(reg_type) if type(reg_type) is str else None
     if kind is None or type(reg) not in NUMBERS or (reg and reg < 0.0) or getattr(M, "ndim", 0) != 2:
         return None
-    if M.itemsize < 4 or not (reg or kind == "kl") or type(unbalanced) not in _PLAIN_UNBALANCED:
+    if (
+        getattr(M, "itemsize", 0) < 4
+        or not (reg or kind == "kl")
+        or type(unbalanced) not in _PLAIN_UNBALANCED
+    ):
         return None
     a = mass_of("a", a, M.shape[0], M) if a is None else a
     b = mass_of("b", b, M.shape[1], M) if b is None else b

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from . import _structs as c
 from ._arrays import expand, floating, operands_of, output_shape, run_on, triple, view_of, wide
 from ._attention import known_arguments, prepare
-from ._aux import NO_AUX, request_of
+from ._aux import NO_AUX, AuxOutput, Request, request_of
 from ._errors import SolveError
 from ._library import library
 from ._settings import DIFFERENTIABLE, EXTRA, OPERANDS
@@ -88,6 +89,14 @@ class Plan:
         self._job, self._shapes, self._lead, self._dtype = given
         self._potentials: dict[str, Any] = {}
 
+    @overload
+    def forward(
+        self, query: Any, key: Any, value: Any, return_aux: Literal[False] | None = None
+    ) -> NDArray[Any]: ...
+    @overload
+    def forward(
+        self, query: Any, key: Any, value: Any, return_aux: Request
+    ) -> tuple[NDArray[Any], AuxOutput]: ...
     def forward(self, query: Any, key: Any, value: Any, return_aux: Any = None) -> Any:
         """As `attention` with the arguments of the plan; the arrays must have the plan's shapes and type.
 

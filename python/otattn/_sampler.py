@@ -14,6 +14,7 @@ from ._aux import AuxRequest
 from ._coupling import coupling
 from ._errors import NotConverged, PartialWarning
 from ._settings import count, flag, number, shown
+from ._shapes import dense
 from ._threads import threads
 
 _METHODS = ("exact", "sinkhorn", "unbalanced")
@@ -32,9 +33,9 @@ def _weight(name: str, value: Any) -> float:
     return found
 
 
-def _array(x: Any) -> Any:
+def _array(name: str, x: Any) -> Any:
     """NumPy's view of an array or tensor, without its graph."""
-    return x.detach().cpu().numpy() if is_torch(x) else np.asarray(x)
+    return x.detach().cpu().numpy() if is_torch(dense(name, x)) else np.asarray(x)
 
 
 def _draws(generator: Any, shape: tuple[int, ...]) -> Any:
@@ -128,7 +129,7 @@ class PlanSampler:
         found = []
         for name, x in (("x0", x0), ("x1", x1)):
             # NumPy has no bfloat16.
-            y = _array(x.float() if is_torch(x) and x.element_size() < 4 else x)
+            y = _array(name, x.float() if is_torch(x) and x.element_size() < 4 else x)
             if y.ndim < lead or 0 in y.shape[:lead]:
                 wanted = "(problems, samples, ...)" if self.batched else "(samples, ...)"
                 raise ValueError(f"{name} has shape {y.shape}, wanted {wanted} with samples")
@@ -236,7 +237,7 @@ class PlanSampler:
 
         Without `replace`, no pair twice; ValueError where the plan has fewer pairs.
         """
-        pi = _array(pi)
+        pi = _array("pi", pi)
         if pi.dtype.kind not in "fiub" or pi.ndim < 2 or pi.size == 0:
             raise ValueError(f"pi has type {pi.dtype} and shape {pi.shape}, wanted a plan of numbers")
         if (batch_size := count("batch_size", batch_size, 1, _MOST_PAIRS) or 0) == 0:
@@ -285,7 +286,7 @@ class PlanSampler:
 
             places, each = (torch.from_numpy(y).to(x.device) for y in (places, each))
         else:
-            x = np.asarray(x)
+            x = np.asarray(dense(name, x))
         return x[each, places] if self.batched else x[places]
 
     def sample_plan(self, x0: Any, x1: Any, replace: bool = True) -> tuple[Any, Any]:
@@ -364,7 +365,7 @@ def sinkhorn_knopp_teacher(
         x: Any = teacher_output.detach()
         x = x if x.dtype == torch.float64 else x.float()
     else:
-        x = np.asarray(teacher_output)
+        x = np.asarray(dense("teacher_output", teacher_output))
         if x.dtype.kind not in "fiub":
             raise TypeError(f"teacher_output has type {x.dtype}, wanted numbers")
         x = x if x.dtype == np.float64 else x.astype(np.float32)

@@ -9,6 +9,45 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+# What an array must have to be taken for one that is sparse or masked.
+_SPARSE, _MASKED = ("toarray", "nnz"), ("filled", "mask")
+
+
+def dense(name: str, x: Any) -> Any:
+    """The same; TypeError for an array whose form a plain one loses, with what to pass instead.
+
+    Arrays of NumPy itself, and dense tensors, are asked last.
+    """
+    if all(hasattr(x, word) for word in _SPARSE):
+        raise TypeError(
+            f"{name} is sparse (a {type(x).__name__}), wanted a dense array: pass {name}.toarray()"
+        )
+    if all(hasattr(x, word) for word in _MASKED):
+        raise TypeError(f"{name} is a masked array, whose mask would be lost: pass {name}.filled(number)")
+    if str(getattr(x, "layout", "")).startswith(("torch.sparse", "torch._mkldnn", "torch.jagged")):
+        raise TypeError(
+            f"{name} is a tensor of layout {x.layout}, wanted a dense one: pass {name}.to_dense()"
+        )
+    return x
+
+
+def of_numbers(name: str, x: Any) -> str:
+    """What a sentence adds for an array that a conversion makes an array of floats."""
+    kind = str(x.dtype).removeprefix("torch.")
+    if kind.startswith(("int", "uint", "bool")):
+        return f"; convert it by {name}.{'double()' if 'torch' in str(x.dtype) else 'astype(float)'}"
+    return ""
+
+
+def of_pairs(name: str, x: Any) -> str:
+    """What is wrong with a mask that is neither boolean nor floats."""
+    call = "bool()" if "torch" in str(x.dtype) else "astype(bool)"
+    return (
+        f"{name} has type {x.dtype} and shape {shape_text(x)}, wanted bool (True takes part) or floats that "
+        f"are added; of 0 and 1 pass {name}.{call}"
+    )
+
+
 Expand = Callable[[Any, tuple[int, ...]], Any]
 
 
@@ -24,6 +63,32 @@ class Folded(NamedTuple):
 
 def shape_text(x: Any) -> str:
     return str(tuple(x.shape))
+
+
+def summary(value: Any) -> str:
+    """A value in one line: numbers as they are, of arrays the shape and type."""
+    shape = getattr(value, "shape", None)
+    if shape is None or not hasattr(value, "dtype"):
+        if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
+            inner = ", ".join(map(summary, value)) if len(value) <= 4 else f"... {len(value)}"
+            return f"[{inner}]" if isinstance(value, list) else f"({inner})"
+        if isinstance(value, dict):
+            return "{" + ", ".join(f"{key!r}: {summary(x)}" for key, x in value.items()) + "}"
+        return repr(value)
+    if math.prod(shape) == 1 and len(shape) == 0 and hasattr(value, "item"):
+        try:
+            return repr(value.item())
+        except (RuntimeError, TypeError, ValueError):  # a tensor or tracer without numbers
+            pass
+    return f"<{tuple(shape)} {str(value.dtype).removeprefix('torch.')}>"
+
+
+def repr_of(record: Any) -> str:
+    """The repr of a named tuple or a class of data with arrays: what is there, by `summary`."""
+    names = getattr(record, "_fields", None) or record.__dataclass_fields__
+    parts = ((name, getattr(record, name)) for name in names)
+    inside = ", ".join(f"{name}={summary(x)}" for name, x in parts if x is not None)
+    return f"{type(record).__name__}({inside})"
 
 
 def merged(x: Any) -> Any:

@@ -112,6 +112,11 @@ def _template_of_plan(settings: Settings) -> tuple[c.Problem, c.Options]:
         bound = getattr(settings, name)
         if bound is not None:
             _set_bound(problem, name, bound, settings)
+    if settings.causal and problem.columns == c.COLUMNS_PREFIX:
+        raise ValueError(
+            "is_causal is True, but prefix columns are causal by themselves (row i solves on keys 0 to i); "
+            "leave it out"
+        )
     problem.cost = int(settings.cost)
     problem.corner = _CORNERS[settings.corner]
     word, _, amount = settings.rows.partition(":")

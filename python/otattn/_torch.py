@@ -25,7 +25,19 @@ from ._errors import NotConverged, NotFinite
 from ._progress import watch_named
 from ._regulariser import regulariser_named
 from ._settings import DIFFERENTIABLE, EXTRA, OPERANDS, PLACES, Settings, settings_of, shown, text_of
-from ._shapes import Folded, fold, fold_heads, fold_pairs, fold_relative, fold_scores, fold_vector, shape_text
+from ._shapes import (
+    Folded,
+    dense,
+    fold,
+    fold_heads,
+    fold_pairs,
+    fold_relative,
+    fold_scores,
+    fold_vector,
+    of_numbers,
+    of_pairs,
+    shape_text,
+)
 from ._solve import (
     Info,
     Job,
@@ -373,7 +385,12 @@ def _expand(x: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 def _check(name: str, x: Any) -> Tensor:
     if not isinstance(x, torch.Tensor):
-        raise TypeError(f"{name} is a {type(x).__name__}, but query is a torch tensor")
+        raise TypeError(
+            f"{name} is a {type(dense(name, x)).__name__}, but query is a torch tensor: "
+            f"pass torch.as_tensor({name})"
+        )
+    if x.layout != torch.strided:
+        dense(name, x)
     if x.device.type not in ("cpu", "meta"):
         raise ValueError(f"{name} lies on {x.device}; otattn computes on CPUs, so call {name}.cpu() first")
     return x
@@ -384,7 +401,7 @@ def _floating(name: str, value: Any) -> Tensor:
     if x.dtype not in _FLOATS:
         raise TypeError(
             f"{name} has type {x.dtype} and shape {shape_text(x)}, "
-            "wanted float64, float32, bfloat16 or float16"
+            f"wanted float64, float32, bfloat16 or float16{of_numbers(name, x)}"
         )
     return x
 
@@ -445,6 +462,8 @@ def _operands_of(
     if mask is not None:
         mask = _check("attn_mask", mask)
         if mask.dtype != torch.bool:
+            if mask.dtype not in _FLOATS:
+                raise TypeError(of_pairs("attn_mask", mask))
             mask = _floating("attn_mask", mask)
         mask = fold_pairs("attn_mask", mask, batch, sizes, _expand)
         if mask.requires_grad:

@@ -6,11 +6,13 @@ import itertools
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
 from ._attention import attention, window_of
+from ._aux import ArrayT, AuxOutput, Request
+from ._regulariser import Regulariser
 from ._settings import count, number, whole
 from ._shapes import shape_text
 
@@ -59,6 +61,49 @@ def _joined(parts: Sequence[Any], like: Any) -> Any:
     return like.__array_namespace__().concat(list(parts))
 
 
+@overload
+def varlen_attention(
+    query: ArrayT,
+    key: Any,
+    value: Any,
+    cu_seq_q: Any,
+    cu_seq_k: Any,
+    max_q: int | None = None,
+    max_k: int | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    *,
+    method: str | Regulariser = "softmax",
+    window_size: tuple[int, int] = (-1, -1),
+    return_aux: Literal[False] | None = None,
+    causal_align: str = "bottom_right",
+    dropout_seed: int | None = None,
+    dropout_offset: int = 0,
+    **arguments: Any,
+) -> ArrayT: ...
+@overload
+def varlen_attention(
+    query: ArrayT,
+    key: Any,
+    value: Any,
+    cu_seq_q: Any,
+    cu_seq_k: Any,
+    max_q: int | None = None,
+    max_k: int | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    *,
+    method: str | Regulariser = "softmax",
+    window_size: tuple[int, int] = (-1, -1),
+    return_aux: Request,
+    causal_align: str = "bottom_right",
+    dropout_seed: int | None = None,
+    dropout_offset: int = 0,
+    **arguments: Any,
+) -> tuple[ArrayT, list[AuxOutput]]: ...
+@overload
 def varlen_attention(
     query: Any,
     key: Any,
@@ -71,7 +116,27 @@ def varlen_attention(
     is_causal: bool = False,
     scale: float | None = None,
     *,
-    method: str = "softmax",
+    method: str | Regulariser = "softmax",
+    window_size: tuple[int, int] = (-1, -1),
+    return_aux: Any = None,
+    causal_align: str = "bottom_right",
+    dropout_seed: int | None = None,
+    dropout_offset: int = 0,
+    **arguments: Any,
+) -> Any: ...
+def varlen_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    cu_seq_q: Any,
+    cu_seq_k: Any,
+    max_q: int | None = None,
+    max_k: int | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    *,
+    method: str | Regulariser = "softmax",
     window_size: tuple[int, int] = (-1, -1),
     return_aux: Any = None,
     causal_align: str = "bottom_right",
@@ -99,7 +164,7 @@ def varlen_attention(
         Where positions start when a sequence has more keys than queries.
     is_causal, scale, method, **arguments
         As in `attention`; arrays among them must fit every sequence.
-    return_aux : AuxRequest or bool, optional
+    return_aux : AuxRequest, bool, name or names of its fields, optional
         Then the result is ``(out, auxes)`` with one AuxOutput for every sequence, heads first.
 
     Returns

@@ -20,6 +20,7 @@ from ._attention import is_torch
 from ._coupling import coupling
 from ._orders import torch_weights, weights
 from ._settings import flag, number, shown, whole
+from ._shapes import dense
 
 if TYPE_CHECKING:
     from torch import nn
@@ -88,7 +89,7 @@ def _scores(X: Any, dim: int) -> Any:
     """X, an array or tensor of floating-point numbers that has a dimension `dim` of at least 1."""
     if not is_torch(X):
         try:
-            X = np.asarray(X)
+            X = X if type(X) is np.ndarray else np.asarray(dense("X", X))
         except ValueError as error:
             raise ValueError(f"X is no array: {error}") from None
     if not (X.is_floating_point() if is_torch(X) else X.dtype.kind == "f"):

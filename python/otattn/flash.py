@@ -8,6 +8,7 @@ import numpy as np
 
 from ._attention import attention, window_of
 from ._aux import AuxRequest
+from ._regulariser import Regulariser
 from ._settings import number
 from ._shapes import shape_text
 from ._varlen import varlen_attention
@@ -44,7 +45,7 @@ def flash_attn_func(
     deterministic: bool = False,
     return_attn_probs: bool = False,
     *,
-    method: str = "softmax",
+    method: str | Regulariser = "softmax",
     **arguments: Any,
 ) -> Any:
     """`otattn.attention` with flash-attn's names, layout and bottom-right positions.
@@ -156,7 +157,7 @@ def flash_attn_varlen_func(
     deterministic: bool = False,
     return_attn_probs: bool = False,
     *,
-    method: str = "softmax",
+    method: str | Regulariser = "softmax",
     **arguments: Any,
 ) -> Any:
     """`otattn.varlen_attention` with flash-attn's names.

@@ -18,7 +18,18 @@ from ._aux import EVERYTHING, NO_AUX, AuxOutput, AuxRequest, Potentials, RowStat
 from ._normalize import check_shape, recipe_of
 from ._regulariser import Regulariser
 from ._settings import NUMBERS, OPERANDS, PLACES
-from ._shapes import fold, fold_heads, fold_pairs, fold_relative, fold_vector, merged, shape_text
+from ._shapes import (
+    dense,
+    fold,
+    fold_heads,
+    fold_pairs,
+    fold_relative,
+    fold_vector,
+    merged,
+    of_numbers,
+    of_pairs,
+    shape_text,
+)
 
 # Arguments that are arrays, or numbers that may be traced.
 _ARRAYS = OPERANDS[3 : PLACES["start_potential"] + 1]
@@ -49,7 +60,7 @@ def attention(
         Boolean, or floats that are added; floats get no gradient here, those of `bias` do.
     dropout_p : float
         Needs ``dropout_seed=``, an int.
-    return_aux : AuxRequest or bool, optional
+    return_aux : AuxRequest, bool, name or names of its fields, optional
         Then the result is ``(out, AuxOutput)``. `certificate` is not offered and `info` is None. The coupling
         and the received mass have derivatives.
     method, **arguments
@@ -192,6 +203,8 @@ def sinkhorn_normalize(
 
 
 def _array(name: str, x: Any) -> Any:
+    if not isinstance(x, jax.Array):
+        dense(name, x)
     try:
         return jnp.asarray(x)
     except (TypeError, ValueError, OverflowError) as error:
@@ -224,7 +237,8 @@ def _alike(arrays: Mapping[str, Any], first: str = "query") -> list[Any]:
     found = [(name, arrays[name]) for name in OPERANDS[:3] if name in arrays]
     kind = str(found[0][1].dtype)
     if kind not in _FLOATS:
-        raise TypeError(f"{first} has type {kind}, wanted one of {', '.join(_FLOATS)}")
+        hint = of_numbers(first, found[0][1])
+        raise TypeError(f"{first} has type {kind}, wanted one of {', '.join(_FLOATS)}{hint}")
     for name, x in found:
         if str(x.dtype) != kind:
             raise TypeError(f"{name} has type {x.dtype}, but query has {kind}")
@@ -247,6 +261,8 @@ def _others(arrays: Mapping[str, Any], batch: tuple[int, ...], sizes: tuple[int,
         x = arrays.get(name)
         if x is None or name == "key_lengths":
             continue
+        if name == "attn_mask" and str(x.dtype) not in ("bool", *_FLOATS):
+            raise TypeError(of_pairs(name, x))
         if name in ("attn_mask", "bias", "entry_caps"):
             x = fold_pairs(name, x, batch, sizes, jnp.broadcast_to)
         elif name == "relative_bias":

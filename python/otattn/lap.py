@@ -18,6 +18,7 @@ import numpy as np
 
 from . import _native
 from ._assignment import _limit_of, _matrix, solve_equal
+from ._shapes import dense as dense_array
 from ._threads import threads
 
 __all__ = [
@@ -364,7 +365,7 @@ def lapmod_batch(
 
 def _dense(n: int, cc: Any, ii: Any, kk: Any) -> Any:
     """The matrix with inf where no cost is stored."""
-    costs = np.asarray(cc)
+    costs = np.asarray(dense_array("cc", cc))
     if costs.dtype != np.float32:
         costs = costs.astype(np.float64)
     starts, columns = np.asarray(ii), np.asarray(kk)

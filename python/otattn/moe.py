@@ -22,6 +22,7 @@ from ._coupling_repeat import WITH_POTENTIALS, coupling_again
 from ._moe_call import CODES, GIVEN, call
 from ._ot_problem import torch_ways
 from ._settings import flag, number, whole
+from ._shapes import dense, repr_of
 from ._threads import thread_limit
 
 __all__ = ["METHODS", "RouteCertificate", "Routing", "route"]
@@ -88,6 +89,9 @@ class Routing(NamedTuple):
     certificate: RouteCertificate
     kept: Any
 
+    def __repr__(self) -> str:
+        return repr_of(self)
+
     @property
     def dropped(self) -> int:
         """Choices that the capacity had no room for."""
@@ -124,7 +128,7 @@ def _check_finite(matrix: Any) -> None:
 
 
 def _one_bound(name: str, x: Any, experts: int) -> Any:
-    numbers = np.asarray(x)
+    numbers = np.asarray(dense(name, x))
     if numbers.dtype.kind not in "iu":
         raise TypeError(f"{name} has type {numbers.dtype}, wanted whole numbers of tokens")
     if numbers.shape not in ((), (experts,)):
@@ -167,7 +171,7 @@ def _start(potentials: Any, experts: int) -> Any:
         return None
     if is_torch(potentials):
         potentials = potentials.detach().double().cpu().numpy()
-    found = np.asarray(potentials)
+    found = np.asarray(dense("potentials", potentials))
     if found.dtype.kind not in "fiu":
         raise TypeError(f"potentials has type {found.dtype}, wanted numbers")
     found = np.ascontiguousarray(found, np.float64)
@@ -209,6 +213,7 @@ def _soft(
         start_potential=first,
         return_aux=AuxRequest(potentials=True),
     )
+    assert aux.potentials is not None and aux.info is not None
     column = aux.potentials.column
     column = column.detach().double().numpy() if is_torch(column) else np.asarray(column, np.float64)
     # The entries of a row fall as logits + biases do.

@@ -49,7 +49,7 @@ class Attention(nn.Module):
         As in ``torch.nn.MultiheadAttention``. The key of `add_bias_kv` stands behind the others and is never
         masked; `add_zero_attn` is a sink of logit 0, whose weight is the last of those that are returned.
         Weights that are returned are those before dropout.
-    method : str
+    method : str or Regulariser
         As in `otattn.attention`.
     temperature, alpha, cap, strength, lower, upper : float, optional
         As in `otattn.attention`.
@@ -94,7 +94,7 @@ class Attention(nn.Module):
         device: Any = None,
         dtype: Any = None,
         *,
-        method: str = "softmax",
+        method: str | Regulariser = "softmax",
         temperature: float | None = None,
         alpha: float | None = None,
         cap: float | None = None,
@@ -375,6 +375,12 @@ class Attention(nn.Module):
         if padding is not None:
             masks.append(padding[:, None, None, :])
         for mask in masks:
+            if mask.dtype != torch.bool and not mask.is_floating_point():
+                name = "attn_mask" if mask is attn_mask else "key_padding_mask"
+                raise TypeError(
+                    f"{name} has type {mask.dtype}, wanted bool (True forbids) or floats that are added; "
+                    f"of 0 and 1 pass {name}.bool()"
+                )
             if mask.dtype == torch.bool:
                 allowed = ~mask if allowed is None else allowed & ~mask
                 continue

@@ -19,6 +19,7 @@ from ._ot_result import OTResult
 from ._ot_solve import sinkhorn_unbalanced, solve
 from ._sampler import PlanSampler, sinkhorn_knopp_teacher
 from ._settings import count
+from ._shapes import dense
 
 __all__ = [
     "OTResult",
@@ -104,11 +105,7 @@ def dist(x1: Any, x2: Any = None, metric: str = "sqeuclidean") -> Any:
         raise NotImplementedError(
             f"metric is {metric!r}, wanted {', '.join(map(repr, _METRICS))}; give other costs yourself"
         )
-    x1 = _widened(x1)
-    x2 = x1 if x2 is None else _widened(x2)
-    for name, x in (("x1", x1), ("x2", x2)):
-        if x.ndim != 2 or x.shape[1] != x1.shape[1]:
-            raise ValueError(f"{name} has shape {tuple(x.shape)}, wanted points (n, {x1.shape[-1]})")
+    x1, x2 = _alike("x1", x1, "x2", x1 if x2 is None else x2)
     difference = x1[:, None, :] - x2[None, :, :]
     if metric == "cityblock":
         return abs(difference).sum(-1)
@@ -165,16 +162,31 @@ def solve_sample(
     for name in ("lazy", "batch_size", "rank", "n_projections", "scaler", "debias"):
         if arguments.pop(name, None):
             raise NotImplementedError(f"{name} is not offered: the whole cost matrix is solved as it is")
+    X_a, X_b = _alike("X_a", X_a, "X_b", X_b)
     return solve(dist(X_a, X_b, metric), a, b, reg, **arguments)
 
 
-def _widened(x: Any) -> Any:
+def _alike(first: str, x1: Any, second: str, x2: Any) -> tuple[Any, Any]:
+    """Points of one width in one library."""
+    x1, x2 = _points(first, x1), _points(second, x2)
+    if x2.shape[1] != x1.shape[1]:
+        raise ValueError(
+            f"{second} has shape {tuple(x2.shape)}, wanted points (n, {x1.shape[1]}) as {first} has"
+        )
+    if is_torch(x1) != is_torch(x2):
+        raise TypeError(f"{second} is a {type(x2).__name__}, but {first} is a {type(x1).__name__}")
+    return x1, x2
+
+
+def _points(name: str, x: Any) -> Any:
     """Points in 4 bytes or more: squares of f16 leave its range at 256, and differences of uint8 wrap."""
+    x = dense(name, x) if is_torch(x) else np.asarray(dense(name, x))
+    if x.ndim != 2:
+        raise ValueError(f"{name} has shape {tuple(x.shape)}, wanted points (n, width)")
     if is_torch(x):
         if not x.is_floating_point():
             return x.double()
         return x.float() if x.element_size() < 4 else x
-    x = np.asarray(x)
     if x.dtype.kind in "iub":
         return x.astype(np.float64)
     return x.astype(np.float32) if x.dtype == np.float16 else x

@@ -12,6 +12,7 @@ from .. import _structs as c
 from .._errors import new_error, raise_status, status_word
 from .._library import library
 from .._settings import shown
+from .._shapes import dense, summary
 
 
 class Record:
@@ -34,7 +35,7 @@ class Record:
         return dict(self.__dict__)
 
     def __repr__(self) -> str:
-        return f"Record({', '.join(f'{name}={value!r}' for name, value in self.__dict__.items())})"
+        return f"Record({', '.join(f'{name}={summary(value)}' for name, value in self.__dict__.items())})"
 
 
 class Dims:
@@ -45,7 +46,7 @@ class Dims:
 
     def __call__(self, name: str, x: Any, letters: str, *, single: bool = False) -> Any:
         """A dense f64 array (f32 stays with `single`) whose dimensions are the words of `letters`."""
-        x = np.asarray(x.detach() if hasattr(x, "detach") else x)
+        x = np.asarray(x.detach() if hasattr(x, "detach") else dense(name, x))
         if x.dtype.kind not in "fiub":
             raise TypeError(f"{name} has type {x.dtype}, wanted numbers")
         words = letters.split()

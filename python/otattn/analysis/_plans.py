@@ -10,6 +10,7 @@ import numpy as np
 from .. import _structs as c
 from .._arrays import view_of
 from .._settings import OPERANDS, Settings, count, flag, number
+from .._shapes import dense
 from .._solve import Job
 from ._call import Dims, Record, call, record
 
@@ -18,7 +19,7 @@ _MOST_FITS = 1 << 10
 
 
 def _four(name: str, x: Any) -> Any:
-    x = np.asarray(x)
+    x = np.asarray(dense(name, x))
     if x.dtype.kind not in "fiub":
         raise TypeError(f"{name} has type {x.dtype}, wanted numbers")
     x = np.ascontiguousarray(x, np.float64)

@@ -1,0 +1,40 @@
+"""What type checkers say of calls: checked by mypy and pyright with the package, run by nobody."""
+
+from __future__ import annotations
+
+from typing import Any, assert_type
+
+import numpy as np
+import otattn
+import torch
+from numpy.typing import NDArray
+
+own = otattn.Regulariser(lambda x: max(x, 0.0), lambda x: float(x > 0.0))
+
+
+def arrays(x: NDArray[np.float64], mask: NDArray[np.bool_]) -> None:
+    assert_type(otattn.attention(x, x, x, mask, method=own), NDArray[np.float64])
+    assert_type(otattn.attention(x, x, x, return_aux=None), NDArray[np.float64])
+    assert_type(otattn.attention(x, x, x, return_aux=True), tuple[NDArray[np.float64], otattn.AuxOutput])
+    request = otattn.AuxRequest(receiver=True)
+    assert_type(otattn.coupling(x, method=own), NDArray[np.float64])
+    assert_type(otattn.coupling(x, return_aux=request), tuple[NDArray[np.float64], otattn.AuxOutput])
+    assert_type(otattn.coupling(x, return_aux="receiver"), tuple[NDArray[np.float64], otattn.AuxOutput])
+    assert_type(otattn.coupling(x, return_aux=("lse",)), tuple[NDArray[np.float64], otattn.AuxOutput])
+    assert_type(otattn.coupling([[1.0, 2.0]]), Any)
+    assert_type(otattn.sinkhorn_normalize(x), NDArray[np.float64])
+    plan = otattn.Plan(x, x, x, method=own)
+    assert_type(plan.forward(x, x, x), NDArray[Any])
+    assert_type(plan.forward(x, x, x, True), tuple[NDArray[Any], otattn.AuxOutput])
+
+
+def tensors(x: torch.Tensor, progress: list[otattn.Progress]) -> None:
+    out, aux = otattn.attention(x, x, x, return_aux=True)
+    assert_type(out, torch.Tensor)
+    assert_type(aux.certificate, otattn.Certificate | None)
+    assert_type(otattn.attention(x, x, x, deadline=1.0, progress=progress.append), torch.Tensor)
+    assert_type(otattn.varlen_attention(x, x, x, [0, 2], [0, 2], method=own), torch.Tensor)
+    several = otattn.varlen_attention(x, x, x, [0, 2], [0, 2], return_aux=True)
+    assert_type(several, tuple[torch.Tensor, list[otattn.AuxOutput]])
+    layer = otattn.nn.Attention(8, 2, method=own)
+    assert_type(layer.forward(x, x, x), tuple[torch.Tensor, torch.Tensor | None])
