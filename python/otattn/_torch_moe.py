@@ -85,6 +85,7 @@ def _soft(
         start_potential=None if start is None else start.double() / temperature,
         return_aux=AuxRequest(potentials=True),
     )
+    assert aux.potentials is not None
     return plan, aux.potentials.column.detach() * temperature
 
 

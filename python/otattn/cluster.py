@@ -269,11 +269,11 @@ class BalancedKMeans(_Base):  # type: ignore[misc]
         Bounds of "init" are those that the estimator was made with.
         """
         X = self._fitted(X)
-        bounds = [
+        least, most = (
             own if given == "init" else given
             for given, own in ((size_min, self.size_min), (size_max, self.size_max))
-        ]
-        low, high = _sizes(*bounds, len(self.cluster_centers_), len(X))
+        )
+        low, high = _sizes(least, most, len(self.cluster_centers_), len(X))
         found = solve_bounded(points=X, centres=self.cluster_centers_, lower=low, upper=high, proved=False)
         return found.columns[:, 0].astype(np.int32)
 
