@@ -200,7 +200,7 @@ typedef enum ota_corner {
 
 typedef enum ota_regulariser {
     OTA_SOFTMAX = 0, /* entropy, temperature tau [LIT-01..09] */
-    /* Tsallis of order alpha > 0, not 1; 2 is sparsemax; below 1 no weight is 0 [LIT-10, 11] */
+    /* Tsallis of order alpha > 0; 1 is solved as softmax, 2 is sparsemax; below 1 no weight is 0 [LIT-10, 11] */
     OTA_ENTMAX,
     OTA_HARD,  /* nothing: argmax, assignment, transportation [ELA-04, 14] */
     OTA_CUSTOM /* ota_problem.custom; free columns on the rows axis only [LIT-34] */
@@ -265,7 +265,7 @@ typedef struct ota_problem {
     ota_corner corner;
 
     ota_regulariser regulariser;
-    double order; /* alpha of OTA_ENTMAX, > 0 and not 1; 0: 1.5 */
+    double order; /* alpha of OTA_ENTMAX, > 0; 0: 1.5 */
 
     ota_row_rule rows;
     double row_strength; /* RHO of relaxed rows (units of S); needs relaxed columns */
@@ -626,7 +626,7 @@ typedef struct ota_gradients {
        array, {1,1,1,heads} or {1,1,1,1} where the term is a number; absent = not wanted */
     const ota_array *terms;
     ota_array temperature;  /* out {1,1,1,heads} or {1,1,1,1} (the sum) [LIT-09] */
-    ota_array order;        /* out {1,1,1,1} alpha; entmax only */
+    ota_array order;        /* out {1,1,1,1} alpha; entmax only, of order 1 not in fixed rounds */
     ota_array cap;          /* out {1,1,1,1} capped and online */
     ota_array strength;     /* out {1,1,1,1} rho of relaxed columns, or lambda of elastic ones */
     ota_array row_strength; /* out {1,1,1,1} RHO of relaxed rows */

@@ -24,6 +24,47 @@ def _power(y: Any, s: Any) -> Any:
         return np.exp(np.where(s == 0.0, y, np.log1p(inside) / np.where(s == 0.0, 1.0, s)))
 
 
+def _beside_edges(y: Any, s: Any) -> Any:
+    """Weights of rows y (rows, keys), of which the largest is 0, for s > 1.
+
+    There they rise with an infinite slope, so that a level in f64 is too coarse. With the edge e, the least
+    entry of the support, and the weight q there, ``p_j = ((y_j - e) s + q^s)^(1/s)``: the sum is convex in q,
+    and Newton's steps come to 1 from above.
+    """
+    root = 1.0 / s
+    falling = -np.sort(-y, 1)
+    low = np.zeros((len(y), 1), np.int64)
+    high = np.full_like(low, y.shape[1] - 1)
+
+    def above(e: Any) -> Any:
+        with np.errstate(invalid="ignore"):
+            return np.where(y > e, (y - e) * s, 0.0)
+
+    def weigh(distance: Any, q: Any) -> Any:
+        return np.where(distance > 0.0, (distance + q**s) ** root, 0.0)
+
+    while (low < high).any():
+        middle = (low + high + 1) // 2
+        e = np.take_along_axis(falling, middle, 1)
+        inside = (e > -np.inf) & ((above(e) ** root).sum(1, keepdims=True) < 1.0)
+        low, high = np.where(inside, middle, low), np.where(inside, high, middle - 1)
+        high = np.maximum(low, high)
+    e = np.take_along_axis(falling, low, 1)
+    distance, ties = above(e), (y == e).sum(1, keepdims=True)
+    q = (1.0 - (distance**root).sum(1, keepdims=True)) / np.maximum(ties, 1)
+    for _ in range(_MOST_STEPS):
+        p = weigh(distance, q)
+        excess = p.sum(1, keepdims=True) + ties * q - 1.0
+        with np.errstate(divide="ignore", invalid="ignore"):
+            rise = np.where(p > 0.0, (q / p) ** (s - 1.0), 0.0).sum(1, keepdims=True)
+            following = q - excess / (ties + rise)
+        following = np.where((excess > 2e-16) & (following > 0.0) & (following < q), following, q)
+        if (following == q).all():
+            break
+        q = following
+    return np.where((y == e) & (y > -np.inf), q, weigh(distance, q))
+
+
 def weights(x: Any, order: Any) -> Any:
     """Weights of rows x (rows, keys) in f64, for orders (rows, 1). Rows of -inf alone are 0."""
     s = order - 1.0
@@ -56,6 +97,9 @@ def weights(x: Any, order: Any) -> Any:
         if last:
             break
     p = _power(y - level, s)
+    steep = np.flatnonzero(s[:, 0] > 1.0)
+    if steep.size:
+        p[steep] = _beside_edges(y[steep], s[steep])
     total = p.sum(1, keepdims=True)
     # What rounding leaves of the sum.
     return p / np.where(total == 0.0, 1.0, total)
@@ -76,14 +120,27 @@ def gradients(p: Any, order: Any, upstream: Any) -> tuple[Any, Any]:
     s = order - 1.0
     positive = p > 0.0
     safe = np.where(positive, p, 1.0)
-    slope = np.where(positive, safe ** (1.0 - s), 0.0)
-    whole = slope.sum(1, keepdims=True)
-    share = slope / np.where(whole > 0.0, whole, 1.0)
-    of_scores = slope * (upstream - (share * upstream).sum(1, keepdims=True))
-    # The weight's own slope in s at a fixed level; the level then restores the sum.
     logarithm = np.log(safe)
+    # One entry's slope may outweigh all others, whose shares then keep digits only where the gradient is
+    # measured from that entry's.
+    steepness = np.where(positive, (1.0 - s) * logarithm, -np.inf)
+    first = steepness.argmax(1, keepdims=True)
+    most = np.take_along_axis(steepness, first, 1)
+    with np.errstate(invalid="ignore", over="ignore"):
+        share = np.where(positive, np.exp(steepness - most), 0.0)
+        slope = np.where(positive, np.exp(steepness), 0.0)
+    whole = np.maximum(share.sum(1, keepdims=True), 1.0)
+    apart = upstream - np.take_along_axis(upstream, first, 1)
+    mean = (share * apart).sum(1, keepdims=True) / whole
+    with np.errstate(invalid="ignore"):
+        of_scores = np.where(positive, slope * (apart - mean), 0.0)
+        others = np.where(share < 1.0, slope * apart, 0.0).sum(1, keepdims=True)
+    is_first = np.arange(p.shape[1]) == first
+    alone = (share == 1.0).sum(1, keepdims=True) == 1
+    of_scores = np.where(is_first & alone & (whole > 0.0), -others / whole, of_scores)
+    # The weight's own slope in s at a fixed level; the level then restores the sum.
     own = np.where(positive, p * logarithm**2 * _bend(s * logarithm), 0.0)
-    of_order = (upstream * (own - share * own.sum(1, keepdims=True))).sum(1, keepdims=True)
+    of_order = ((apart - mean) * own).sum(1, keepdims=True)
     return of_scores, of_order
 
 

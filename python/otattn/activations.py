@@ -125,8 +125,7 @@ def _map(X: Any, alpha: Any, dim: int) -> Any:
     value = math.nan if several else number("alpha", given.detach() if is_torch(given) else given)
     if value == 1.0 and is_number:
         return softmax(X, dim)
-    # The operator has no order 1, so that a tensor of it, which wants a gradient there, is a row's own order.
-    if value == 1.0 or not value > 0.0:
+    if not value > 0.0:
         return _by_row(X, alpha, dim)
     order = alpha if is_number or not is_torch(alpha) else alpha.reshape(())
     if not is_number and not is_torch(alpha):
@@ -138,7 +137,7 @@ def _map(X: Any, alpha: Any, dim: int) -> Any:
 
 
 def _by_row(X: Any, alpha: Any, dim: int) -> Any:
-    """Orders that the operator does not take: one for each row, and 1 with a gradient."""
+    """Orders that the operator does not take: one for each row."""
     matrix, moved = _rows(X, dim)
     lead = (*moved.shape[:-1], 1)
     shape = list(X.shape) if hasattr(X, "shape") else list(np.shape(X))
@@ -462,20 +461,18 @@ def entmax15_loss(X: Any, target: Any, k: int | None = None, return_support_size
 
 
 def _tsallis(p: Any, alpha: Any) -> Any:
-    """Tsallis entropy of rows, (rows, 1), of one order or of each row's; Shannon's for 1."""
-    if isinstance(alpha, (int, float)):
-        return _shannon(p) if alpha == 1 else _tsallis_of(p, alpha)
-    orders = p.new_tensor(alpha) if not is_torch(alpha) else alpha
-    one = orders == 1
-    return _shannon(p).where(one, _tsallis_of(p, orders.where(~one, orders.new_tensor(2))))
+    """Tsallis entropy of rows that sum to 1, (rows, 1), of one order or of each row's; Shannon's for 1.
 
-
-def _shannon(p: Any) -> Any:
-    return -p.xlogy(p).sum(1, True)
-
-
-def _tsallis_of(p: Any, alpha: Any) -> Any:
-    return (1.0 - (p**alpha).sum(1, True)) / (alpha * (alpha - 1.0))
+    ``-sum p (p^(alpha - 1) - 1) / (alpha - 1) / alpha``: its digits stay next to order 1, those of
+    ``(1 - sum p^alpha) / (alpha (alpha - 1))`` do not.
+    """
+    wide = p.double()
+    orders = alpha.double() if is_torch(alpha) else wide.new_tensor(alpha)
+    k = orders - 1.0
+    one, positive = k == 0, wide > 0
+    logarithm = wide.where(positive, wide.new_ones(())).log()
+    level = logarithm.where(one, (k * logarithm).expm1() / k.where(~one, k.new_ones(())))
+    return -((wide * level).sum(1, True) / orders).to(p.dtype)
 
 
 def entmax_bisect_loss(X: Any, target: Any, alpha: Any = 1.5, n_iter: int = 50) -> Any:

@@ -79,6 +79,15 @@ static inline double power_of(double y, double p) {
     return pow(y, p);
 }
 
+/* [x - t]_+^p. Next to order 1, where |p| is large, what the difference loses counts. */
+static inline double power_above(double x, double t, double p) {
+    const double y = x - t;
+    if (!(y > 0.0)) return p > 0.0 ? 0.0 : INFINITY;
+    if (!(p > 4.0) && !(p < -4.0)) return power_of(y, p);
+    const double from_t = x - y, rest = (x - (y + from_t)) + (from_t - t);
+    return fabs(y) < INFINITY ? pow(y, p) * exp(p * (rest / y)) : pow(y, p);
+}
+
 /* Keeps the entries above `low`, in place and without branches that would often be missed. */
 static inline int64_t drop_below(double *x, int32_t *where, int64_t count, double low) {
     int64_t left = 0;

@@ -171,8 +171,10 @@ static void load_potentials(ota_judge_head *k) {
     const ota_array *g = k->swapped ? &k->a->row_potential : &k->a->column_potential;
     k->has_f = ota_array_present(f);
     k->has_g = ota_array_present(g) || k->rule == OTA_COLUMNS_FREE || k->rule == OTA_COLUMNS_ONLINE;
+    const bool tsallis = k->custom == NULL && k->order > 0.0 && (k->order < 1.0 || k->order > 1.0);
+    const double offset = tsallis ? k->tau / (k->order - 1.0) : 0.0;
     for (int64_t i = 0; i < k->n; i++)
-        k->f[i] = k->has_f ? ota_array_get(f, k->batch, k->head, 0, i) : 0.0;
+        k->f[i] = k->has_f ? ota_array_get(f, k->batch, k->head, 0, i) - offset : 0.0;
     const bool zero =
         k->rule == OTA_COLUMNS_FREE || k->rule == OTA_COLUMNS_ONLINE || !ota_array_present(g);
     for (int64_t j = 0; j < k->m; j++)

@@ -10,13 +10,14 @@ enum { AVERAGING_SWEEPS = 48 };
 
 static bool is_entropy(const ota_judge_head *k) { return k->order >= 1.0 && k->order <= 1.0; }
 
-/* Below order 1 the weight has no bound as x rises to 0. */
+/* Of Tsallis weights x is S + f + g less tau / (alpha - 1), a number that grows beyond all others next to order 1 and is the
+ * same for all of them. Below order 1 the weight has no bound as x rises to -tau / (alpha - 1). */
 static double weight(const ota_judge_head *k, double x) {
     if (!(x > -INFINITY)) return 0.0;
     if (k->custom != NULL) return k->custom->weight(k->custom->user, fmax(x / k->tau, -1e308));
     if (is_entropy(k)) return exp(x / k->tau);
-    const double z = (k->order - 1.0) * x / k->tau;
-    return z > 0.0 ? pow(z, 1.0 / (k->order - 1.0)) : k->order < 1.0 ? INFINITY : 0.0;
+    const double b = k->order - 1.0, z = b * x / k->tau;
+    return z > -1.0 ? exp(log1p(z) / b) : b < 0.0 ? INFINITY : 0.0;
 }
 
 double ota_judge_cap(const ota_judge_head *k, int64_t j) {
@@ -28,7 +29,8 @@ double ota_judge_cap(const ota_judge_head *k, int64_t j) {
 
 /* x with w(x) = p, p > 0. */
 static double level_of(const ota_judge_head *k, double p) {
-    return is_entropy(k) ? k->tau * log(p) : k->tau * pow(p, k->order - 1.0) / (k->order - 1.0);
+    const double b = k->order - 1.0;
+    return is_entropy(k) ? k->tau * log(p) : k->tau * expm1(b * log(p)) / b;
 }
 
 /* Omega(p) - Omega(0), NaN where the caller gave no value. */
@@ -44,7 +46,8 @@ static double dual_cost(const ota_judge_head *k, double x, double p) {
     if (!(p > 0.0)) return 0.0;
     if (k->capped && !(k->order > 0.0)) return p * fmax(0.0, x);
     if (k->capped && is_entropy(k)) return p * x - k->tau * p * (log(p) - 1.0);
-    if (k->capped) return p * x - k->tau * pow(p, k->order) / (k->order * (k->order - 1.0));
+    const double b = k->order - 1.0;
+    if (k->capped) return p * x + k->tau * p / k->order * (1.0 - expm1(b * log(p)) / b);
     if (k->custom != NULL) return p * x - k->tau * custom_value(k, p);
     return is_entropy(k) ? k->tau * p : k->tau / k->order * pow(p, k->order);
 }
@@ -53,13 +56,14 @@ double ota_judge_regulariser(const ota_judge_head *k, double p) {
     if (!(p > 0.0) || !(k->order > 0.0)) return 0.0;
     if (k->custom != NULL) return k->tau * custom_value(k, p);
     if (is_entropy(k)) return k->tau * p * (log(p) - 1.0);
-    return k->tau * (pow(p, k->order) - p) / (k->order * (k->order - 1.0));
+    const double b = k->order - 1.0;
+    return k->tau * p * expm1(b * log(p)) / (k->order * b);
 }
 
+/* What the potential less tau / (alpha - 1) lacks for the dual, where the constant of the regulariser goes off:
+ * tau / (alpha - 1) - tau / (alpha (alpha - 1)). */
 static double shift_of(const ota_judge_head *k) {
-    return k->order > 0.0 && !is_entropy(k) && k->custom == NULL
-               ? k->tau / (k->order * (k->order - 1.0))
-               : 0.0;
+    return k->order > 0.0 && !is_entropy(k) && k->custom == NULL ? k->tau / k->order : 0.0;
 }
 
 /* a - b + b log(b / a)-like: c log(c / nu) - c + nu with its limits. */
@@ -191,7 +195,7 @@ static double best_row_potential(ota_judge_head *k, double mu) {
         const double f = k->tau * (log(mu) - log(ota_judge_total(sum))) - top;
         return isfinite(k->row_strength) ? f * (k->row_strength / (k->row_strength + k->tau)) : f;
     }
-    const double bottom = k->order < 1.0 ? level_of(k, mu / (double)count) : 0.0;
+    const double bottom = k->custom == NULL ? level_of(k, mu / (double)count) : 0.0;
     double low = bottom - top, high = k->custom == NULL ? level_of(k, mu) - top : -top;
     /* Nothing is known of a caller's weights but that they rise. */
     for (double step = k->tau; k->custom != NULL && step < DBL_MAX / 4.0; step *= 2.0) {
@@ -229,7 +233,7 @@ static double best_row_potential(ota_judge_head *k, double mu) {
  * plan that g defines. */
 double ota_judge_row_dual(ota_judge_head *k, double mu, double rest, double *distance) {
     const double f = best_row_potential(k, mu);
-    const double finite = f > -INFINITY ? f - shift_of(k) : 0.0;
+    const double finite = f > -INFINITY ? f + shift_of(k) : 0.0;
     ota_judge_sum dual = {isfinite(k->row_strength)
                               ? -k->row_strength * mu * expm1(-finite / k->row_strength)
                               : mu * finite,

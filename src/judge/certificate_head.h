@@ -19,7 +19,7 @@ typedef struct ota_judge_head {
     double mass, row_strength;
     ota_column_rule rule;
     bool from_coupling, has_g, has_f;
-    double *f;      /* [n] given potentials */
+    double *f;      /* [n] given potentials; Tsallis: less tau / (alpha - 1) */
     double *g;      /* [m] given or recovered */
     double *target; /* [m] nu, or capacities */
     double *nu;     /* [m] the masses delta is measured from */

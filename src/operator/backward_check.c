@@ -48,6 +48,18 @@ static bool has_parameter(const ota_problem *p, size_t gradient) {
     return false;
 }
 
+/* NULL, or why no order can be moved. Entmax of order 1 is softmax. */
+static const char *has_order(const ota_plan *plan) {
+    const ota_problem *p = &plan->resolved.problem;
+    if (p->regulariser == OTA_ENTMAX) return NULL;
+    if (p->regulariser != OTA_SOFTMAX || p->rows == OTA_ROWS_RELAXED || p->order < 1.0 ||
+        p->order > 1.0)
+        return "only entmax has an order";
+    return ota_backward_mode_of(plan) == OTA_BACKWARD_UNROLLED
+               ? "fixed rounds of order 1 are those of softmax"
+               : NULL;
+}
+
 /* Why this gradient does not exist for this plan, or NULL. */
 static const char *meaningless(const ota_plan *plan, const ota_arrays *arrays, const char *field) {
     const ota_resolved *r = &plan->resolved;
@@ -60,8 +72,7 @@ static const char *meaningless(const ota_plan *plan, const ota_arrays *arrays, c
         return r->from_matrix ? "the problem has a matrix of scores; ask for matrix" : NULL;
     if (strcmp(field, "matrix") == 0)
         return r->from_matrix ? NULL : "the problem has queries and keys, no matrix";
-    if (strcmp(field, "order") == 0)
-        return p->regulariser == OTA_ENTMAX ? NULL : "only entmax has an order";
+    if (strcmp(field, "order") == 0) return has_order(plan);
     if (strcmp(field, "cap") == 0)
         return has_parameter(p, offsetof(ota_gradients, cap))
                    ? NULL

@@ -8,6 +8,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "regularisers/tsallis.h"
+
 /* P of the head [rows][stride], where forward keeps its own. */
 static double *plan_of(const ota_backward_job *job) {
     return job->plan->backend->gradient->memory(job->device, job->place).plan;
@@ -80,7 +82,8 @@ static void spread(ota_backward_job *job, const ota_head *block, const ota_block
     const int64_t last = block->rows - 1, stride = block->stride;
     const int64_t index =
         (job->batch * job->plan->resolved.heads + job->head) * job->plan->resolved.queries;
-    const double tau = job->parameters.tau, order = block->order, k = order - 1.0;
+    const double tau = job->parameters.tau, order = block->order;
+    const bool bends = ota_array_present(&job->want->order);
     double along = 0.0, count = 0.0, temperature = 0.0, by_order = 0.0;
     for (int64_t j = 0; j < block->columns; j++) {
         if (!(v->nu[j] > 0.0)) continue;
@@ -89,16 +92,18 @@ static void spread(ota_backward_job *job, const ota_head *block, const ota_block
     }
     for (int64_t i = 0; i <= last; i++) {
         const double *w = slopes + i * stride, *scores = (const double *)block->scores + i * stride;
+        /* x is the level of the weight. */
+        const double f = v->f[i] - (block->regulariser->tsallis ? tau / (order - 1.0) : 0.0);
         if (!(v->mu[i] > 0.0)) continue;
         s->row_mass[index + i] += a[i] + (count > 0.0 ? along / count : 0.0);
         for (int64_t j = 0; j < block->columns; j++) {
             if (!(w[j] > 0.0)) continue;
-            const double x = (scores[j] + v->f[i] + block->g[j]) / tau;
+            const double x = ((scores[j] + block->g[j]) + f) / tau;
             const double g = w[j] * ((i == last ? v->upstream[j] : 0.0) - a[i] - b[j]) / tau;
             s->gradient[i * stride + j] += g;
             temperature -= g * x;
-            if (block->regulariser->tsallis && k * x > 0.0)
-                by_order += g * tau * k * x * (1.0 - log(k * x)) / (k * k);
+            if (bends)
+                by_order += g * tau * ota_tsallis_bend_of_log(ota_tsallis_log(x, order), order);
         }
     }
     s->temperature[job->head] += temperature;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "jvp.h"
+#include "regularisers/tsallis.h"
 
 /* ---- pairs ------------------------------------------------------------------------------------ */
 
@@ -28,11 +29,9 @@ static double by_parameters(const ota_tangent_job *job, double s, double f, doub
     if (!cools && !bends) return 0.0;
     if (parameters->custom != NULL)
         return -ota_custom_argument(s, f, parameters->tau) * job->temperature;
-    if (!parameters->regulariser->tsallis) return -log(p) * job->temperature;
-    const double k = parameters->order - 1.0, power = pow(p, k);
     const double moved =
-        bends ? parameters->tau * power * (1.0 - k * log(p)) / (k * k) * job->order : 0.0;
-    return moved - power / k * job->temperature;
+        bends ? parameters->tau * ota_tsallis_bend(p, parameters->order) * job->order : 0.0;
+    return moved - (cools ? ota_tsallis_level(p, parameters->order) * job->temperature : 0.0);
 }
 
 void ota_tangents_complete(const ota_tangent_job *job, const double *s, double f, const double *p,

@@ -49,9 +49,8 @@ ota_status ota_resolve_regulariser(ota_resolved *r, ota_error *error) {
     if (!(p->order < 0.0) && !(p->order > 0.0) && !isnan(p->order)) p->order = 1.5;
     if (p->regulariser == OTA_ENTMAX) {
         TRY(ota_check_number(p->order, "order", 0.0, true, DBL_MAX, false, error));
-        if (p->order >= 1.0 && p->order <= 1.0)
-            return ota_fail(error, OTA_EINVAL, "order", "write softmax",
-                            "entmax of order 1 is softmax");
+        /* A learned order may pass through 1. */
+        if (p->order >= 1.0 && p->order <= 1.0) p->regulariser = OTA_SOFTMAX;
     }
     const ota_regulariser_row *row = ota_regulariser_of(p);
     r->order = row->kind == OTA_ENTMAX ? p->order : row->order;

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "plain.h"
+#include "regularisers/tsallis.h"
 
 typedef struct ota_gradient_scratch {
     double *s, *u, *p, *w; /* [keys] of the row at work */
@@ -324,18 +325,39 @@ static double through_terms(const ota_backward_job *job, int64_t i, int64_t j, d
 static void add_parameters(const ota_backward_job *job, int64_t i, double x, double p, double g) {
     const ota_row_parameters *rule = &job->parameters;
     double *sums = job->space->row_sums + i * OTA_ROW_SUMS;
-    const double k = rule->order - 1.0;
     if (!(p > 0.0) || (!(g > 0.0) && !(g < 0.0) && !isnan(g))) return;
-    sums[OTA_SUM_TEMPERATURE] -= g * (x + job->space->f[i]) / rule->tau;
-    if (rule->regulariser->kind == OTA_ENTMAX)
-        sums[OTA_SUM_ORDER] += g * rule->tau * pow(p, k) * (1.0 - k * log(p)) / (k * k);
+    sums[OTA_SUM_TEMPERATURE] -=
+        g * (rule->regulariser->tsallis ? ota_tsallis_level(p, rule->order)
+                                        : (x + job->space->f[i]) / rule->tau);
+    if (ota_array_present(&job->want->order))
+        sums[OTA_SUM_ORDER] += g * rule->tau * ota_tsallis_bend(p, rule->order);
 }
 
-/* dL/dS of a row in the place of U; P of a bad row is NaN. */
-static void row_gradient(ota_backward_job *job, int64_t i) {
+/* Above order 2 the slope of one weight may outweigh all others, whose shares of the mean keep their digits only where U is
+ * measured from there: U of the steepest weight, taken off all. */
+static double centre(const ota_backward_job *job) {
+    plain_row *at = job->space->own;
+    const int64_t keys = job->resolved->keys;
+    int64_t least = -1;
+    if (!job->parameters.regulariser->tsallis || !(job->parameters.order > 2.0)) return 0.0;
+    for (int64_t j = 0; j < keys; j++) {
+        if (at->p[j] > 0.0 && (least < 0 || at->p[j] < at->p[least])) least = j;
+    }
+    if (least < 0) return 0.0;
+    const double middle = at->u[least];
+    at->sum = -at->slope * middle;
+    for (int64_t j = 0; j < keys; j++) {
+        at->u[j] -= middle;
+        if (at->p[j] > 0.0) at->sum += at->w[j] * at->u[j];
+    }
+    return middle;
+}
+
+/* dL/dS of a row in the place of U, of which `middle` was taken off; P of a bad row is NaN. */
+static void row_gradient(ota_backward_job *job, int64_t i, double a, double middle) {
     const ota_backward_space *space = job->space;
     const plain_row *at = space->own;
-    const double tau = job->parameters.tau, a = space->a[i];
+    const double tau = job->parameters.tau;
     const bool online = job->mode == OTA_BACKWARD_ONLINE;
     for (int64_t j = 0; j < job->resolved->keys; j++) {
         double g = at->p[j] > 0.0 ? at->w[j] * (at->u[j] - a - space->b[j]) / tau : 0.0;
@@ -348,7 +370,7 @@ static void row_gradient(ota_backward_job *job, int64_t i) {
     }
     if (!job->sums || job->stored) return;
     double *sums = space->row_sums + i * OTA_ROW_SUMS;
-    sums[OTA_SUM_SINK] = -at->slope * a / tau;
+    sums[OTA_SUM_SINK] = -at->slope * (a + middle) / tau;
     add_parameters(job, i, job->parameters.sink, at->sink, sums[OTA_SUM_SINK]);
     if (space->bad[i]) sums[OTA_SUM_SINK] = sums[OTA_SUM_TEMPERATURE] = sums[OTA_SUM_ORDER] = NAN;
 }
@@ -360,11 +382,13 @@ static void write_row(ota_backward_job *job, int64_t i) {
     ota_backward_space *space = job->space;
     plain_row *at = space->own;
     weigh(job, i);
+    double middle = 0.0;
     if (job->mode == OTA_BACKWARD_FREE) {
+        middle = centre(job);
         space->a[i] = mean_of(job, at->total, at->sum, 0.0);
-        space->row_mass[(b * r->heads + h) * r->queries + i] = space->a[i];
+        space->row_mass[(b * r->heads + h) * r->queries + i] = space->a[i] + middle;
     }
-    row_gradient(job, i);
+    row_gradient(job, i, space->a[i], middle);
     for (int64_t j = 0; j < r->keys; j++) {
         if (ota_array_present(&want->scores)) ota_array_set(&want->scores, b, h, i, j, at->u[j]);
         at->u[j] = through_terms(job, i, j, at->u[j]);

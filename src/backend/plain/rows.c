@@ -14,9 +14,13 @@
  * key with x = sink and no cap. */
 #include "plain.h"
 
+#include "backend/edge.h"
+#include "backend/threshold.h"
 #include "terms/terms.h"
 
+#include <float.h>
 #include <math.h>
+#include <string.h>
 
 /* ---- scores ------------------------------------------------------------------------------------- */
 
@@ -176,17 +180,32 @@ static void solve_softmax(const ota_row_parameters *row, double top, int64_t cou
     scale_weights(p, count, !(mu > 0.0) ? 0.0 : rho < INFINITY ? relaxed : mu / sum, found);
 }
 
-/* [x - t]_+^power */
-static double power_above(double x, double t, double power) {
-    const double y = x - t;
-    if (!(y > 0.0)) return power > 0.0 ? 0.0 : INFINITY;
-    return power >= 1.0 && power <= 1.0 ? y : power >= 2.0 && power <= 2.0 ? y * y : pow(y, power);
-}
-
 static double sum_above(const double *x, int64_t count, double sink, double t, double power) {
     plain_sum sum = {power_above(sink, t, power), 0.0};
     for (int64_t j = 0; j < count; j++) ota_plain_add(&sum, power_above(x[j], t, power));
     return sum.total + sum.lost;
+}
+
+static void lift_plain(const void *keys, int64_t first, int64_t count, double *x) {
+    memcpy(x, (const double *)keys + first, (size_t)count * sizeof *x);
+}
+
+/* Orders above 2. */
+static void solve_edge(const ota_row_parameters *row, double top, int64_t count, double mu,
+                       double *p, ota_row_found *found) {
+    const double gap = row->order - 1.0;
+    const ota_edge_row at = {.keys = p,
+                             .lift = lift_plain,
+                             .count = count,
+                             .sink = row->sink,
+                             .k = fmin(gap / row->tau, DBL_MAX),
+                             .power = 1.0 / gap,
+                             .mu = mu};
+    const ota_edge edge = ota_edge_find(&at, top, top - pow(mu, gap) / at.k);
+    for (int64_t j = 0; j < count; j++) p[j] = ota_edge_weight(&at, &edge, p[j]);
+    found->sink = row->sink > -INFINITY ? ota_edge_weight(&at, &edge, row->sink) : 0.0;
+    found->potential = -edge.at + edge.delta / at.k;
+    scale_weights(p, count, mu / edge.sum, found);
 }
 
 /* x = (s - top) (alpha - 1) / tau, of which the largest is 0: the sum falls in t from at least mu at -mu^(1/power) to
@@ -387,6 +406,8 @@ void ota_plain_row_solve(const ota_row_parameters *row, const double *s, const d
         fill(p, count, 0.0);
     else if (kind == OTA_CUSTOM)
         solve_custom(row, top, count, mu, p, found);
+    else if (row->order > 2.0)
+        solve_edge(row, top, count, mu, p, found);
     else
         solve_entmax(row, top, count, mu, p, found);
 }

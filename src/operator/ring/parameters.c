@@ -1,6 +1,6 @@
 /* Gradients of terms, temperatures, orders and sinks in a ring. With G = dL/dS of a piece's pairs and x = (S + f + g) / tau,
  *
- *     row       tau: -sum_j G_ij x_ij     alpha: tau sum_j G_ij h(P_ij)     ALiBi: -sum_j G_ij |i - j|     softcap, own rows
+ *     row       tau: -sum_j G_ij x_ij     alpha: tau sum_j G_ij bend(P_ij)     ALiBi: -sum_j G_ij |i - j|     softcap, own rows
  *     keys      sum_i G_ij                         biases that queries share
  *     diagonal  sum_(i - j = d) G_ij               relative biases; inside the scale of what went through the softcap
  *
@@ -11,6 +11,7 @@
 
 #include "operator/backward.h"
 #include "pairs.h"
+#include "regularisers/tsallis.h"
 #include "terms/terms.h"
 
 enum { OUTSIDE, INSIDE, PLACES }; /* of relative biases */
@@ -111,25 +112,21 @@ static void add_line(const ota_ring_block *b, int place) {
     }
 }
 
-/* d/dalpha of P at fixed potentials, over tau w. */
-static double order_slope(double p, double order) {
-    const double k = order - 1.0;
-    return pow(p, k) * (1.0 - k * log(p)) / (k * k);
-}
-
 static void add_pairs(const ota_ring_block *b, int64_t k, bool by_order, double *sums) {
     const ota_ring_pairs *p = b->ring->pairs;
     const double *g = b->w->slopes + k * p->stride, *s = b->w->scores + k * p->stride,
                  *weights = b->w->weights + k * p->stride, f = p->f[b->at + k],
-                 tau = b->parameters.tau;
+                 tau = b->parameters.tau, order = b->parameters.order;
+    const bool tsallis = b->parameters.regulariser->tsallis;
     const double *beside = b->ring->coupled ? b->ring->g + b->piece->first : NULL;
     if (p->state[b->at + k] == OTA_RING_NONFINITE)
         sums[OTA_SUM_TEMPERATURE] = sums[OTA_SUM_ORDER] = (double)NAN;
     for (int64_t j = 0; j < b->keys; j++) {
         if (!(weights[j] > 0.0)) continue;
-        sums[OTA_SUM_TEMPERATURE] -= g[j] * (s[j] + f + (beside != NULL ? beside[j] : 0.0)) / tau;
-        if (by_order)
-            sums[OTA_SUM_ORDER] += g[j] * tau * order_slope(weights[j], b->parameters.order);
+        sums[OTA_SUM_TEMPERATURE] -=
+            g[j] * (tsallis ? ota_tsallis_level(weights[j], order)
+                            : (s[j] + f + (beside != NULL ? beside[j] : 0.0)) / tau);
+        if (by_order) sums[OTA_SUM_ORDER] += g[j] * tau * ota_tsallis_bend(weights[j], order);
     }
 }
 
@@ -279,8 +276,10 @@ void ota_ring_end_parameters(ota_device *ring, const ota_ring_pull *pull) {
         } else if (sink > 0.0) {
             const double g = -ota_ring_slope(&row, sink) * p->mean[k] / row.tau;
             sums[OTA_SUM_SINK] = g;
-            sums[OTA_SUM_TEMPERATURE] -= g * (row.sink + p->f[k]) / row.tau;
-            if (by_order) sums[OTA_SUM_ORDER] += g * row.tau * order_slope(sink, row.order);
+            sums[OTA_SUM_TEMPERATURE] -=
+                g * (row.regulariser->tsallis ? ota_tsallis_level(sink, row.order)
+                                              : (row.sink + p->f[k]) / row.tau);
+            if (by_order) sums[OTA_SUM_ORDER] += g * row.tau * ota_tsallis_bend(sink, row.order);
         }
         s->temperature[head] += sums[OTA_SUM_TEMPERATURE];
         s->order += sums[OTA_SUM_ORDER];

@@ -63,7 +63,7 @@ void reverse_online(ota_backward_job *job) {
         space->bad[i] = bad;
         pair_weights(job, i, m, line, p);
         space->a[i] =
-            bad ? (double)NAN : mean_of(job, i, line, u, p, space->own->advantage, w->slope);
+            bad ? (double)NAN : mean_of(job, i, line, u, p, space->own->advantage, 0.0, w->slope);
         space->row_mass[index * r->queries + i] = space->a[i];
         for (int64_t j = 0; j < m; j++) {
             const bool first =

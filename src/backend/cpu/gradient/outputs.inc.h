@@ -10,11 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-/* dP/dalpha / w at fixed potentials. */
-static double order_slope(double p, double order) {
-    const double k = order - 1.0;
-    return p > 0.0 ? pow(p, k) * (1.0 - k * log(p)) / (k * k) : 0.0;
-}
+#include "regularisers/tsallis.h"
 
 /* ---- outputs of rows -------------------------------------------------------------------------- */
 
@@ -107,19 +103,24 @@ static void row_parameters(const ota_backward_job *job, int64_t query, const rea
     ota_backward_space *space = job->space;
     const double tau = job->parameters.tau, order = job->parameters.order, f = space->f[query];
     const real *h = job->biased ? space->own->bias : NULL;
-    const bool entmax = job->parameters.regulariser->kind == OTA_ENTMAX;
+    const bool tsallis = job->parameters.regulariser->tsallis;
+    const bool bends = ota_array_present(&job->want->order);
     double *sums = space->row_sums + query * OTA_ROW_SUMS, rest, temperature = 0.0, by_order = 0.0;
     for (int64_t j = 0; j < job->device->resolved->keys; j++) {
         const double g = (double)gradient[j];
         if (!(p[j] > (real)0) || (!(g > 0.0) && !(g < 0.0) && !isnan(g))) continue;
-        temperature -= g * ((double)s[j] + f + (h == NULL ? 0.0 : (double)h[j])) / tau;
-        if (entmax) by_order += g * tau * order_slope((double)p[j], order);
+        if (tsallis)
+            temperature -= g * ota_tsallis_level((double)p[j], order);
+        else
+            temperature -= g * ((double)s[j] + f + (h == NULL ? 0.0 : (double)h[j])) / tau;
+        if (bends) by_order += g * tau * ota_tsallis_bend((double)p[j], order);
     }
     const double w = sink_slope(job, query, &rest);
     if (w > 0.0) {
         const double g = -w * space->a[query] / tau;
-        temperature -= g * (job->parameters.sink + f) / tau;
-        if (entmax) by_order += g * tau * order_slope(rest, order);
+        temperature -=
+            g * (tsallis ? ota_tsallis_level(rest, order) : (job->parameters.sink + f) / tau);
+        if (bends) by_order += g * tau * ota_tsallis_bend(rest, order);
         sums[OTA_SUM_SINK] = g;
     }
     if (space->bad[query]) temperature = by_order = sums[OTA_SUM_SINK] = (double)NAN;
@@ -216,6 +217,20 @@ static bool row_lists(ota_backward_job *job, const ota_backward_worker *w, int w
     return false;
 }
 
+/* Above order 2 the slope of one weight may outweigh all others, whose shares of the mean keep their digits only where U is
+ * measured from there. Takes U of the steepest weight off all, and returns it; 0 for other orders. */
+static double centre(const ota_backward_job *job, const real *p, int64_t count, real *u) {
+    int64_t least = -1;
+    if (!job->parameters.regulariser->tsallis || !(job->parameters.order > 2.0)) return 0.0;
+    for (int64_t j = 0; j < count; j++) {
+        if (p[j] > (real)0 && (least < 0 || p[j] < p[least])) least = j;
+    }
+    if (least < 0) return 0.0;
+    const real middle = u[least];
+    for (int64_t j = 0; j < count; j++) u[j] -= middle;
+    return (double)middle;
+}
+
 /* dS of a row that is a list, and what its query gets. */
 static void list_slopes(const ota_backward_job *job, const ota_backward_worker *w, int64_t query,
                         int64_t row, int64_t at, real *queries_grad) {
@@ -230,12 +245,14 @@ static void list_slopes(const ota_backward_job *job, const ota_backward_worker *
     double total, rest;
     KERNELS(device)->dots_kept((const real *)w->gradients + row * width, where, count,
                                packed_of(job)->values, width, width, u);
+    const double middle = centre(job, p, count, u);
     KERNELS(device)->slope_weights(p, count, 2.0 - job->parameters.order, slope);
     const double sum = KERNELS(device)->slope_mean(slope, u, NULL, count, &total);
-    total += sink_slope(job, query, &rest);
-    const double a = total > 0.0 ? sum / total : 0.0;
+    const double sink = sink_slope(job, query, &rest);
+    total += sink;
+    const double a = total > 0.0 ? (sum - sink * middle) / total : 0.0;
     const double rate = fmin(1.0 / job->parameters.tau, (double)REAL_MAX);
-    space->a[query] = a;
+    space->a[query] = a + middle;
     KERNELS(device)->slopes(slope, NULL, count, (real)a, (real)rate, u);
     KERNELS(device)->multiply(u, count, (real)r->scale);
     if (queries_grad != NULL)
@@ -273,11 +290,15 @@ static void slopes_block(ota_backward_job *job, const ota_backward_worker *w, in
         real *u = (real *)w->upstream + k * stride, *p = (real *)w->weights + k * stride;
         const bool free = job->mode == OTA_BACKWARD_FREE;
         if (free && !solved) solve_row(job, i, s, ota_row_mass(r, job->batch, job->head, i), p);
-        if (free)
-            space->a[i] = mean_of(job, i, s, u, p, NULL, w->slope);
-        else
+        double middle = 0.0;
+        if (free) {
+            middle = centre(job, p, r->keys, u);
+            space->a[i] = mean_of(job, i, s, u, p, NULL, middle, w->slope);
+        } else {
             find_weights(job, i, s, p);
+        }
         pairs(job, i, s, free, u, p, w->slope);
+        space->a[i] += middle;
         if (job->sums && !job->stored) row_parameters(job, i, s, p, u);
     }
     close_block(job, w, first, rows, block);

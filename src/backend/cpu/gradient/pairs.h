@@ -80,9 +80,10 @@ double sink_slope(const ota_backward_job *job, int64_t query, double *weight);
 bool uses_nonfinite(const ota_backward_job *job, const real *s, const real *p);
 /* Potential of one row, its top, and whether it can be computed; p is left holding the weights. */
 void solve_row(const ota_backward_job *job, int64_t query, const real *s, double mu, real *p);
-/* a_i of rows that are coupled to nothing (or whose b is known): the mean of U - b under w, which is found. */
+/* a_i of rows that are coupled to nothing (or whose b is known): the mean of U - b under w, which is found. Of U less some
+ * number `middle` the sink's is -middle. */
 double mean_of(const ota_backward_job *job, int64_t query, const real *s, const real *u,
-               const real *p, const real *b, real *w);
+               const real *p, const real *b, double middle, real *w);
 
 /* ---- outputs.inc.h ------------------------------------------------------------------------------ */
 

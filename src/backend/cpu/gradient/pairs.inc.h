@@ -307,11 +307,12 @@ void solve_row(const ota_backward_job *job, int64_t query, const real *s, double
 
 /* a_i of rows that are coupled to nothing (or whose b is known): the mean of U - b under w, which is found. */
 double mean_of(const ota_backward_job *job, int64_t query, const real *s, const real *u,
-               const real *p, const real *b, real *w) {
+               const real *p, const real *b, double middle, real *w) {
     const int64_t m = job->device->resolved->keys;
     double rest, total;
     row_slopes(job, query, m, s, p, w);
     const double sum = KERNELS(job->device)->slope_mean(w, u, b, m, &total);
-    total += sink_slope(job, query, &rest);
-    return total > 0.0 ? sum / total : 0.0;
+    const double sink = sink_slope(job, query, &rest);
+    total += sink;
+    return total > 0.0 ? (sum - sink * middle) / total : 0.0;
 }

@@ -62,7 +62,8 @@ static ota_capped_sums capped_exponentials(const capped_operands *x) {
 }
 
 /* `kind` is a constant where this is expanded. */
-static ALWAYS_INLINE ota_capped_sums capped_powers_of(power_kind kind, const capped_operands *x) {
+static ALWAYS_INLINE ota_capped_sums capped_powers_of(power_kind kind, bool steep,
+                                                      const capped_operands *x) {
     total totals[3] = {{0, 0}, {0, 0}, {0, 0}};
     const threshold at = threshold_of(x->shift, x->k, x->t);
     const exponent by = exponent_of(x->p > 1.0 ? x->p - 1.0 : x->p);
@@ -72,9 +73,10 @@ static ALWAYS_INLINE ota_capped_sums capped_powers_of(power_kind kind, const cap
         capped_part part = no_part();
         for (int64_t j = run; j < end; j += LANES) {
             const int64_t lanes = ota_int_min(LANES, end - j);
-            const vec y = above_threshold(x->s, x->h, j, lanes, &at);
+            vec rest, *const kept = steep ? &rest : NULL;
+            const vec y = above_threshold(x->s, x->h, j, lanes, &at, kept);
             vec power = y, lower = y;
-            if (!all_below(kind, y)) power = two_powers(kind, y, &by, &lower);
+            if (!all_below(kind, y)) power = two_powers(kind, y, kept, &by, &lower);
             /* Where p = 1 the slope is 1 above the threshold. */
             if (kind == LINEAR) lower = vec_select(mask_above(y, vec_set(0)), lower, vec_set(0));
             cap_lanes(x, j, lanes, power, lower, &part);
@@ -87,15 +89,17 @@ static ALWAYS_INLINE ota_capped_sums capped_powers_of(power_kind kind, const cap
 
 static ota_capped_sums capped_powers(const capped_operands *x) {
     switch (kind_of(x->p)) {
-    case LINEAR: return capped_powers_of(LINEAR, x);
-    case SQUARE: return capped_powers_of(SQUARE, x);
-    case FOURTH: return capped_powers_of(FOURTH, x);
-    case ROOT: return capped_powers_of(ROOT, x);
-    case RISING: return capped_powers_of(RISING, x);
+    case LINEAR: return capped_powers_of(LINEAR, false, x);
+    case SQUARE: return capped_powers_of(SQUARE, false, x);
+    case FOURTH: return capped_powers_of(FOURTH, false, x);
+    case ROOT: return capped_powers_of(ROOT, false, x);
+    case RISING:
+        return is_steep(x->p) ? capped_powers_of(RISING, true, x)
+                              : capped_powers_of(RISING, false, x);
     case FALLING:
     case INVERSE: break; /* no p < 0 comes here: plain loops take such rows */
     }
-    return capped_powers_of(FALLING, x);
+    return capped_powers_of(FALLING, false, x);
 }
 
 static ota_level_sums capped_level(const capped_operands *x) {

@@ -363,12 +363,26 @@ static threshold threshold_of(real shift, real k, double t) {
     return at;
 }
 
-/* y_j = max(0, ((s_j + h_j - shift) k - t)); NaN stays. */
+/* a - b and what its rounding lost. */
+static ALWAYS_INLINE vec vec_difference(vec a, vec b, vec *lost) {
+    const vec d = vec_sub(a, b), from_b = vec_sub(a, d), from_a = vec_add(d, from_b);
+    *lost = vec_add(vec_sub(a, from_a), vec_sub(from_b, b));
+    return d;
+}
+
+/* y_j = max(0, ((s_j + h_j - shift) k - t)); NaN stays. `rest`: NULL, or what y_j has lost of the difference. */
 static ALWAYS_INLINE vec above_threshold(const real *s, const real *h, int64_t j, int64_t lanes,
-                                         const threshold *at) {
+                                         const threshold *at, vec *rest) {
     vec x = vec_sub(load_scores(s, h, j, lanes, 1), vec_set(at->shift));
-    vec y = vec_sub(vec_mul(x, vec_set(at->k)), vec_set(at->high));
-    return vec_max(vec_set(0), vec_sub(y, vec_set(at->low)));
+    x = vec_mul(x, vec_set(at->k));
+    if (rest) {
+        vec first, second;
+        const vec y = vec_difference(x, vec_set(at->high), &first);
+        const vec lower = vec_difference(y, vec_set(at->low), &second);
+        *rest = vec_add(first, second);
+        return vec_max(vec_set(0), lower);
+    }
+    return vec_max(vec_set(0), vec_sub(vec_sub(x, vec_set(at->high)), vec_set(at->low)));
 }
 
 /* The powers of entmax: p = 1, 2 and 4 (orders 2, 1.5 and 1.25) are products, p = 1/2 (order 3) is a root, whatever else takes
@@ -385,9 +399,13 @@ static power_kind kind_of(double p) {
                       : INVERSE;
 }
 
-/* y^p and y^(p - 1) with 0^0 = 0, y >= 0; `by` is the exponent of the smaller power that is no product of the other,
+/* From which |p| on, of orders within 1/4 of 1, powers make more of a y that is rounded than of one with its rest. */
+static bool is_steep(double p) { return p > 4.0 || p < -4.0; }
+
+/* y^p and y^(p - 1) with 0^0 = 0, y >= 0, `rest` NULL or what y has lost; `by` is the exponent of the smaller power that is no product of the other,
  * so that neither overflows before it must: p - 1 where p > 1, else p. For p < 0, 0^p = inf and inf^p = 0. */
-static ALWAYS_INLINE vec two_powers(power_kind kind, vec y, const exponent *by, vec *lower) {
+static ALWAYS_INLINE vec two_powers(power_kind kind, vec y, const vec *rest, const exponent *by,
+                                    vec *lower) {
     const vec none = vec_set(0);
     const vmask above = mask_above(y, none);
     if (kind == LINEAR) {
@@ -408,7 +426,7 @@ static ALWAYS_INLINE vec two_powers(power_kind kind, vec y, const exponent *by, 
         *lower = vec_select(above, vec_div(vec_set(1), root), none);
         return root;
     }
-    vec power = vec_power(y, by);
+    vec power = vec_power_of(y, rest, by);
     if (kind == RISING) {
         *lower = power;
         return vec_mul(power, y);
@@ -430,19 +448,23 @@ static ALWAYS_INLINE bool all_below(power_kind kind, vec y) {
 }
 
 /* `kind` is a constant where this is expanded. */
-static ALWAYS_INLINE int64_t sums_of(power_kind kind, const real *s, const real *h, int64_t count,
-                                     const threshold *at, const exponent *by, double *first,
-                                     double *second) {
+static ALWAYS_INLINE int64_t sums_of(power_kind kind, bool steep, const powers_operands *row,
+                                     double *first, double *second) {
+    const threshold at = threshold_of(row->shift, row->k, row->t);
+    const exponent by = exponent_of(row->p > 1.0 ? row->p - 1.0 : row->p);
+    const real *const s = row->s, *const h = row->h;
+    const int64_t count = row->count;
     total totals[2] = {{0, 0}, {0, 0}};
     int64_t above = 0;
     for (int64_t start = 0; start < count; start += SWEEP) {
         int64_t end = ota_int_min(start + SWEEP, count);
         vec sum = vec_set(0), lowers = vec_set(0);
         for (int64_t j = start; j < end; j += LANES) {
-            vec y = above_threshold(s, h, j, ota_int_min(LANES, end - j), at), lower;
+            vec rest, *const kept = steep ? &rest : NULL, lower;
+            const vec y = above_threshold(s, h, j, ota_int_min(LANES, end - j), &at, kept);
             if (all_below(kind, y)) continue;
             above += mask_count(mask_above(y, vec_set(0)));
-            const vec power = two_powers(kind, y, by, &lower);
+            const vec power = two_powers(kind, y, kept, &by, &lower);
             const bool apart = kind == LINEAR || kind == ROOT || kind == FALLING || kind == INVERSE;
             sum = apart ? vec_add(sum, power) : vec_fma(lower, y, sum);
             if (kind != LINEAR) lowers = vec_add(lowers, lower);
@@ -456,24 +478,29 @@ static ALWAYS_INLINE int64_t sums_of(power_kind kind, const real *s, const real 
 }
 
 static int64_t power_sums(const powers_operands *x, double *first, double *second) {
-    const threshold at = threshold_of(x->shift, x->k, x->t);
-    const exponent by = exponent_of(x->p > 1.0 ? x->p - 1.0 : x->p);
-    const real *const s = x->s, *const h = x->h;
+    const bool steep = is_steep(x->p);
     switch (kind_of(x->p)) {
-    case LINEAR: return sums_of(LINEAR, s, h, x->count, &at, &by, first, second);
-    case SQUARE: return sums_of(SQUARE, s, h, x->count, &at, &by, first, second);
-    case FOURTH: return sums_of(FOURTH, s, h, x->count, &at, &by, first, second);
-    case ROOT: return sums_of(ROOT, s, h, x->count, &at, &by, first, second);
-    case RISING: return sums_of(RISING, s, h, x->count, &at, &by, first, second);
-    case FALLING: return sums_of(FALLING, s, h, x->count, &at, &by, first, second);
+    case LINEAR: return sums_of(LINEAR, false, x, first, second);
+    case SQUARE: return sums_of(SQUARE, false, x, first, second);
+    case FOURTH: return sums_of(FOURTH, false, x, first, second);
+    case ROOT: return sums_of(ROOT, false, x, first, second);
+    case RISING:
+        return steep ? sums_of(RISING, true, x, first, second)
+                     : sums_of(RISING, false, x, first, second);
+    case FALLING: return sums_of(FALLING, false, x, first, second);
     case INVERSE: break;
     }
-    return sums_of(INVERSE, s, h, x->count, &at, &by, first, second);
+    return steep ? sums_of(INVERSE, true, x, first, second)
+                 : sums_of(INVERSE, false, x, first, second);
 }
 
-static ALWAYS_INLINE double powers_of(power_kind kind, const real *s, const real *h, int64_t count,
-                                      const threshold *at, const exponent *by, real factor,
-                                      real *out) {
+/* Outside products p itself is the exponent. */
+static ALWAYS_INLINE double powers_of(power_kind kind, bool steep, const powers_operands *row,
+                                      real factor, real *out) {
+    const threshold at = threshold_of(row->shift, row->k, row->t);
+    const exponent by = exponent_of(row->p);
+    const real *const s = row->s, *const h = row->h;
+    const int64_t count = row->count;
     total all = {0, 0};
     for (int64_t start = 0; start < count; start += SWEEP) {
         int64_t end = ota_int_min(start + SWEEP, count);
@@ -482,9 +509,9 @@ static ALWAYS_INLINE double powers_of(power_kind kind, const real *s, const real
             vec part = vec_set(0);
             for (int64_t j = run; j < ota_int_min(run + SHORT, end); j += LANES) {
                 int64_t lanes = ota_int_min(LANES, end - j);
-                vec y = above_threshold(s, h, j, lanes, at);
-                /* Outside products p itself is the exponent. */
-                if (!all_below(kind, y)) y = two_powers(kind, y, by, &lower);
+                vec rest, *const kept = steep ? &rest : NULL;
+                vec y = above_threshold(s, h, j, lanes, &at, kept);
+                if (!all_below(kind, y)) y = two_powers(kind, y, kept, &by, &lower);
                 y = vec_mul(y, vec_set(factor));
                 store_lanes(out + j, y, lanes);
                 part = vec_add(part, y);
@@ -497,17 +524,18 @@ static ALWAYS_INLINE double powers_of(power_kind kind, const real *s, const real
 }
 
 static double powers(const powers_operands *x, real factor, real *out) {
-    const threshold at = threshold_of(x->shift, x->k, x->t);
-    const exponent by = exponent_of(x->p);
-    const real *const s = x->s, *const h = x->h;
+    const bool steep = is_steep(x->p);
     switch (kind_of(x->p)) {
-    case LINEAR: return powers_of(LINEAR, s, h, x->count, &at, &by, factor, out);
-    case SQUARE: return powers_of(SQUARE, s, h, x->count, &at, &by, factor, out);
-    case FOURTH: return powers_of(FOURTH, s, h, x->count, &at, &by, factor, out);
-    case ROOT: return powers_of(ROOT, s, h, x->count, &at, &by, factor, out);
+    case LINEAR: return powers_of(LINEAR, false, x, factor, out);
+    case SQUARE: return powers_of(SQUARE, false, x, factor, out);
+    case FOURTH: return powers_of(FOURTH, false, x, factor, out);
+    case ROOT: return powers_of(ROOT, false, x, factor, out);
     case RISING:
-    case FALLING: return powers_of(FALLING, s, h, x->count, &at, &by, factor, out);
+    case FALLING:
+        return steep ? powers_of(FALLING, true, x, factor, out)
+                     : powers_of(FALLING, false, x, factor, out);
     case INVERSE: break;
     }
-    return powers_of(INVERSE, s, h, x->count, &at, &by, factor, out);
+    return steep ? powers_of(INVERSE, true, x, factor, out)
+                 : powers_of(INVERSE, false, x, factor, out);
 }

@@ -74,11 +74,18 @@ static ALWAYS_INLINE vec vec_log2(vec x, vec *tail) {
     return all;
 }
 
-/* x^p; 0 for x <= 0; NaN and inf stay what they are. */
-static ALWAYS_INLINE vec vec_power(vec x, const exponent *p) {
+/* (x + rest)^p for a rest within the rounding of x; 0 for x <= 0; NaN and inf stay what they are. */
+static ALWAYS_INLINE vec vec_power_of(vec x, const vec *rest, const exponent *p) {
     const vec none = vec_set(0), by = vec_set(p->head), half = vec_set((real)0.5);
     vec low;
-    const vec log = vec_log2(x, &low);
+    vec log = vec_log2(x, &low);
+    if (rest) {
+        /* Beside x = 1, whose logarithm is 0, the rest is the larger part. */
+        const vec more = vec_fma(vec_div(*rest, x), vec_set((real)OTA_LOG2_E), low);
+        const vec all = vec_add(log, more), from = vec_sub(all, log);
+        low = vec_add(vec_sub(log, vec_sub(all, from)), vec_sub(more, from));
+        log = all;
+    }
     vec t = vec_mul(log, by);
     vec tail = vec_fma(log, vec_set(p->tail), vec_fma(low, by, vec_rest(log, by, t)));
     t = vec_min(vec_set(EXPONENT_LIMIT), vec_max(vec_set(-EXPONENT_LIMIT), t));
@@ -89,3 +96,5 @@ static ALWAYS_INLINE vec vec_power(vec x, const exponent *p) {
     const vmask plain = mask_and(mask_above(x, none), mask_above(vec_set((real)INFINITY), x));
     return vec_select(plain, power, vec_max(none, x));
 }
+
+static ALWAYS_INLINE vec vec_power(vec x, const exponent *p) { return vec_power_of(x, NULL, p); }

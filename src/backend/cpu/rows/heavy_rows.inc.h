@@ -67,7 +67,7 @@ static ota_kernels_f64_powers operands(const heavy_row *row, const double *x, in
 
 static double sink_weight(const heavy_row *row, double t, double power) {
     const double sink = row->parameters->sink;
-    return sink > -INFINITY ? pow((sink - row->top) * row->k - t, power) : 0.0;
+    return sink > -INFINITY ? power_above((sink - row->top) * row->k, t, power) : 0.0;
 }
 
 /* sum y^p and sum y^(p - 1), the sink's included. */

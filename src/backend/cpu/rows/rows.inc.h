@@ -9,6 +9,7 @@
 #include "capped_rows.h"
 #include "heavy_rows.h"
 #include "backend/cpu/real.h"
+#include "backend/cpu/rows/edge_rows.inc.h"
 #include "backend/threshold.h"
 #include "base/exp2.h"
 
@@ -123,13 +124,18 @@ static void entmax_row(const ota_row_parameters *parameters, const real *s, cons
         row.t = search.t;
         (void)KERNELS(parameters)->power_sums(&row, &first, &second);
         if (has_sink && sink_x > search.t) {
-            first += power_of(sink_x - search.t, power);
-            second += power_of(sink_x - search.t, power - 1.0);
+            first += power_above(sink_x, search.t, power);
+            second += power_above(sink_x, search.t, power - 1.0);
         }
     } while (threshold_step(&search, first, second));
+    if (power < 1.0) {
+        const edge_keys keys = {.s = s, .h = h};
+        edge_row(parameters, &keys, count, mu, top, shift + search.t / k, p, found);
+        return;
+    }
     row.t = search.t;
     const double sum = KERNELS(parameters)->powers(&row, (real)1, p);
-    found->sink = has_sink && sink_x > search.t ? power_of(sink_x - search.t, power) : 0.0;
+    found->sink = has_sink && sink_x > search.t ? power_above(sink_x, search.t, power) : 0.0;
     /* What rounding left of the threshold is spread in proportion, so that rows sum to mu. */
     const double factor = mu / (sum + found->sink);
     KERNELS(parameters)->multiply(p, count, (real)factor);
@@ -158,8 +164,8 @@ static int64_t approach(const ota_row_parameters *parameters, const real *s, int
         row.t = rough.t;
         above = KERNELS(parameters)->power_sums(&row, &first, &second);
         if (has_sink && sink_x > rough.t) {
-            first += power_of(sink_x - rough.t, rough.power);
-            second += power_of(sink_x - rough.t, rough.power - 1.0);
+            first += power_above(sink_x, rough.t, rough.power);
+            second += power_above(sink_x, rough.t, rough.power - 1.0);
         }
     } while (threshold_step(&rough, first, second) && rough.steps < STEPS);
     const double low = rough.t - 1.0e-4 * rough.norm - 1.0e-6 * fabs(top) * k;
@@ -212,17 +218,19 @@ int64_t WORD(ota_row_entmax)(const ota_row_parameters *parameters, const real *s
         row.t = search.t;
         const int64_t above = parameters->kernels->f64->power_sums(&row, &first, &second);
         if (has_sink && sink_x > search.t) {
-            first += power_of(sink_x - search.t, power);
-            second += power_of(sink_x - search.t, power - 1.0);
+            first += power_above(sink_x, search.t, power);
+            second += power_above(sink_x, search.t, power - 1.0);
         }
         if (!threshold_step(&search, first, second)) break;
-        if (above < left - left / 4) left = drop_below(wide, room->where, left, search.low);
+        if (power >= 1.0 && above < left - left / 4)
+            left = drop_below(wide, room->where, left, search.low);
     }
+    if (power < 1.0) return edge_list(parameters, left, mu, top, top + search.t / k, room, found);
     left = drop_below(wide, room->where, left, search.t);
     row.count = left;
     row.t = search.t;
     const double sum = parameters->kernels->f64->powers(&row, 1.0, wide);
-    found->sink = has_sink && sink_x > search.t ? power_of(sink_x - search.t, power) : 0.0;
+    found->sink = has_sink && sink_x > search.t ? power_above(sink_x, search.t, power) : 0.0;
     /* What rounding left of the threshold is spread in proportion, so that rows sum to mu. */
     const double factor = mu / (sum + found->sink);
     for (int64_t i = 0; i < left; i++) kept[i] = (real)(wide[i] * factor);
@@ -426,22 +434,22 @@ static double open_keys(const ota_row_parameters *parameters, const real *s, int
             for (int64_t j = 0; j <= count; j++) {
                 if (j < count && (weight[j] < 0.0 || !(remaining[j] > 0.0))) continue;
                 if (j == count && !has_sink) continue;
-                const double y =
-                    ((j < count ? (double)s[j] : parameters->sink) - top) * k - search.t;
-                if (!(y > 0.0)) continue;
-                first += power_of(y, power);
-                second += power_of(y, power - 1.0);
+                const double x = ((j < count ? (double)s[j] : parameters->sink) - top) * k;
+                if (!(x > search.t)) continue;
+                first += power_above(x, search.t, power);
+                second += power_above(x, search.t, power - 1.0);
             }
         } while (threshold_step(&search, first, second));
+        const edge_keys keys = {.s = s, .weight = weight, .remaining = remaining};
+        if (power > 0.0 && power < 1.0)
+            return edge_of_open_keys(parameters, &keys, count, mass, top, top + search.t / k,
+                                     weight, sink);
+        const double factor = mass / first;
         for (int64_t j = 0; j < count; j++) {
             if (weight[j] < 0.0 || !(remaining[j] > 0.0)) continue;
-            const double y = ((double)s[j] - top) * k - search.t;
-            weight[j] = y > 0.0 ? power_of(y, power) * (mass / first) : 0.0;
+            weight[j] = factor * power_above(((double)s[j] - top) * k, search.t, power);
         }
-        if (has_sink) {
-            const double y = (parameters->sink - top) * k - search.t;
-            *sink = y > 0.0 ? power_of(y, power) * (mass / first) : 0.0;
-        }
+        if (has_sink) *sink = factor * power_above((parameters->sink - top) * k, search.t, power);
         return -top - search.t / k;
     }
     double sum = has_sink ? exp((parameters->sink - top) / parameters->tau) : 0.0, lost = 0.0;
