@@ -9,7 +9,8 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "models/checkpoint/config.h"
+#include "models/checkpoint/files.h"
+#include "models/checkpoint/json_text.h"
 
 enum { SETTINGS_MOST = 4 << 20 };
 
@@ -301,14 +302,38 @@ static ota_status read_switches(ota_token_settings *settings) {
     return OTA_OK;
 }
 
+/* Takes over the text. */
+static ota_status parse_file(ota_token_settings *settings, size_t file, char *text, size_t size) {
+    /* model_max_length is often a whole number of 31 digits; only the ids of added_tokens.json are read as integers. */
+    const size_t flags =
+        JSON_REJECT_DUPLICATES | (file == OTA_SETTINGS_ADDED ? 0 : (size_t)JSON_DECODE_INT_AS_REAL);
+    json_error_t cause;
+    bool no_memory;
+    json_t *tree = ota_json_text(text, size, flags, &cause, &no_memory);
+    free(text);
+    settings->trees[file] = tree;
+    if (no_memory) return ota_token_no_memory(settings->error);
+    if (tree == NULL)
+        return ota_token_fail(settings->error, OTA_EFORMAT, settings->paths[file],
+                              cause.position > 0 ? cause.position - 1 : 0, "not valid JSON: %.120s",
+                              cause.text);
+    return json_is_object(tree)
+               ? OTA_OK
+               : ota_token_fail(settings->error, OTA_EFORMAT, settings->paths[file], 0,
+                                "the file must hold a JSON object");
+}
+
 static ota_status read_file(ota_token_settings *settings, const char *folder, size_t file) {
     const size_t room = strlen(folder) + strlen(file_names[file]) + 2;
     settings->paths[file] = malloc(room);
     if (settings->paths[file] == NULL) return ota_token_no_memory(settings->error);
     (void)ota_snprintf(settings->paths[file], room, "%s/%s", folder, file_names[file]);
     if (access(settings->paths[file], F_OK) != 0) return OTA_OK;
-    return ota_json_file(settings->paths[file], true, SETTINGS_MOST, &settings->trees[file],
-                         settings->error);
+    char *text;
+    size_t size;
+    const ota_status status =
+        ota_file_text(settings->paths[file], true, SETTINGS_MOST, &text, &size, settings->error);
+    return status == OTA_OK ? parse_file(settings, file, text, size) : status;
 }
 
 void ota_token_settings_start(ota_token_settings *settings, ota_error *error) {

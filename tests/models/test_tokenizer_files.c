@@ -441,9 +441,9 @@ static void test_broken_lists(void **state) {
 static void test_broken_settings(void **state) {
     (void)state;
     static const broken rows[] = {
-        {"{\"do_lower_case\": false} x@", OTA_EFORMAT,
+        {"{\"do_lower_case\": false} @x", OTA_EFORMAT,
          "not valid JSON: end of file expected near 'x'"},
-        {"{\"do_lower_case\" false@}", OTA_EFORMAT, "not valid JSON: ':' expected near 'false'"},
+        {"{\"do_lower_case\" fals@e}", OTA_EFORMAT, "not valid JSON: ':' expected near 'false'"},
     };
     put_text("vocab.txt", "[UNK]\na\n");
     refuse_all("./tokenizer_config.json", ".", rows, sizeof rows / sizeof *rows);

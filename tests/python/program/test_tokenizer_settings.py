@@ -147,7 +147,7 @@ BERT: dict[str, tuple[dict[str, Any], Files]] = {
     "model alone": ({}, {"config.json": {"model_type": "distilbert", "tokenizer_class": None}}),
     "idle": (
         {
-            "model_max_length": 4,
+            "model_max_length": 10**30,
             "padding_side": "left",
             "clean_up_tokenization_spaces": True,
             "chat_template": "x",
@@ -208,6 +208,23 @@ def test_accents_that_lower_case_keeps(tmp_path: Path) -> None:
 def test_lines_without_the_white_space_at_their_ends(tmp_path: Path) -> None:
     files = {"vocab.txt": "[UNK]\r\n[CLS]\n[SEP]\na \nb\u3000\nc\u200b\nd\t\n", "tokenizer_config.json": {}}
     same(tmp_path, {**files, "config.json": {"model_type": "bert"}}, "a b c d [PAD]")
+
+
+@pytest.mark.parametrize("name", ["BertTokenizer", "GPT2Tokenizer"])
+def test_folders_that_transformers_saves(tmp_path: Path, name: str) -> None:
+    """Every key that it writes is known, a length of 31 digits among them."""
+    keys = {
+        "additional_special_tokens": ["<x>"],
+        "image_token": "foo",
+        "mask_token": token("[MASK]", lstrip=True),
+    }
+    files = {**(lines() if name == "BertTokenizer" else pair())}
+    files["tokenizer_config.json"] = {"tokenizer_class": name, "add_prefix_space": True, **keys}
+    transformers.AutoTokenizer.from_pretrained(str(put(tmp_path / "f", files))).save_pretrained(
+        tmp_path / "g"
+    )
+    assert "1000000000000000019884624838656" in (tmp_path / "g/tokenizer_config.json").read_text()
+    assert not difference(tmp_path / "g", [TEXT])
 
 
 # ---- beside tokenizer.json ----
