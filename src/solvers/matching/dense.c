@@ -126,8 +126,8 @@ static double least_cost(const ota_match *match) {
 }
 
 /* Nearly always, and at once: costs and prices of one range. */
-static bool looks_plain(const ota_match *match) {
-    double most = 0.0, least = INFINITY, price[LANES] = {0.0};
+static bool looks_plain(const ota_match *match, double least) {
+    double most = 0.0, price[LANES] = {0.0};
     for (int64_t i = 0; i < match->rows; i++) {
         const double cost = fabs(match->cost[i * match->padded + match->column_of[i]]);
         most = cost > most ? cost : most;
@@ -247,7 +247,8 @@ ota_status ota_match_solve(ota_match *match, const ota_match_passes *passes, con
     *apart = false;
     match->slack = 0.0;
     ota_status status = search(match, passes, watch);
-    if (status != OTA_OK || looks_plain(match) || !looks_coarse(match, source->least))
+    if (status != OTA_OK || looks_plain(match, source->least) ||
+        !looks_coarse(match, source->least))
         return status;
     ota_matched found = {0};
     status = refine(match, passes, watch, source->least, &found);
