@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 import struct
 from dataclasses import dataclass
@@ -350,12 +351,9 @@ def linear_sum_assignment(
             return pairs
     limit = _limit_of(cost_limit, maximize)
     if is_torch(cost_matrix):
-        if rows is columns is None and not certificate:
-            from ._torch_assignment import assign_watched
-
-            watched = assign_watched(cost_matrix, maximize, cost_limit)
-            if watched is not None:
-                return watched
+        is_watched, by_operator = _torch_ways()
+        if is_watched() and rows is columns is None and not certificate and cost_matrix.ndim in (2, 3):
+            return by_operator(cost_matrix, maximize, cost_limit)
         return from_torch(cost_matrix, maximize, rows, columns, cost_limit, certificate)
     if rows is not None or columns is not None:
         if rows is None or columns is None:
@@ -376,6 +374,14 @@ def linear_sum_assignment(
     if not certificate:
         return answer
     return (*answer, _certificates(found, maximize, limit, min(cost.shape[1:])))
+
+
+@functools.lru_cache(maxsize=1)
+def _torch_ways() -> tuple[Any, Any]:
+    from ._torch_assignment import by_operator
+    from ._torch_repeat import is_watched
+
+    return is_watched, by_operator
 
 
 def from_torch(

@@ -90,7 +90,7 @@ def emd_log(
         u, v = _filled(u, v, M)
     if center_dual:
         u, v = (_native.centred(u, v, own) if own or is_unwatched(u, v) else None) or _centred(u, v)
-    return {"cost": linear_cost(plan, M), "u": u, "v": v, "warning": None, "result_code": 1}
+    return {"cost": linear_cost(plan, M, own), "u": u, "v": v, "warning": None, "result_code": 1}
 
 
 def _centred(u: Any, v: Any) -> tuple[Any, Any]:

@@ -272,11 +272,14 @@ def value_again(words: tuple[Any, ...] | None, names: tuple[str, ...], M: Any, a
     return None if plan is None else torch_ways()[2]((_native.linear(plan, M), plan), M)
 
 
-def linear_cost(plan: Any, M: Any) -> Any:
-    """<P, M>, to which a pair that carries nothing adds nothing, though its cost be inf."""
+def linear_cost(plan: Any, M: Any, unwatched: bool = False) -> Any:
+    """<P, M>, to which a pair that carries nothing adds nothing, though its cost be inf.
+
+    `unwatched`: the caller knows that `is_unwatched`.
+    """
     found = None
     recorded = is_torch(M) and (M.requires_grad or plan.requires_grad)
-    if plan.dtype == M.dtype and not recorded and is_unwatched(M, plan):
+    if plan.dtype == M.dtype and not recorded and (unwatched or is_unwatched(M, plan)):
         found = _native.linear(plan, M)
     if found is not None:
         return found

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from . import _torch  # noqa: F401  (defines the library of operators)
 from ._assignment import from_torch
-from ._torch_repeat import is_watched
 
 _library = torch.library.Library("otattn", "FRAGMENT")
 _library.define("assign(Tensor cost, bool maximize, float? limit) -> Tensor[]")
@@ -35,10 +34,8 @@ for _device in ("CPU", "CUDA"):
 torch.library.register_fake("otattn::assign", _fake, lib=_library)
 
 
-def assign_watched(cost: Tensor, maximize: bool, limit: Any) -> tuple[Tensor, ...] | None:
-    """Rows and columns of the pairs, where the dispatcher has to see the call; None: it has not."""
-    if not is_watched() or cost.dim() not in (2, 3):
-        return None
+def by_operator(cost: Tensor, maximize: bool, limit: Any) -> tuple[Tensor, ...]:
+    """Rows and columns of the pairs."""
     if limit is not None and limit == math.inf:
         limit = None
     return tuple(torch.ops.otattn.assign(cost.detach(), maximize, limit))

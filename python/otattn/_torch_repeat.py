@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from . import _native, _repeat
 from . import _structs as c
@@ -15,7 +16,7 @@ from ._regulariser import regulariser_named
 from ._settings import Settings, settings_of
 from ._solve import Job, is_implicit, needs_no_forward, regulariser_of
 from ._threads import follow, thread_limit
-from ._torch_derivative import in_forward_mode, plain_apply
+from ._torch_derivative import plain_apply
 
 # How the memory of tensors is seen; torch before 2.10 has no such table, and its calls go the longer way.
 _native.tensors(Tensor, getattr(Tensor, "__dlpack_c_exchange_api__", None))
@@ -23,7 +24,8 @@ _under_transform = torch._C._are_functorch_transforms_active
 _dispatch_modes = torch._C._len_torch_dispatch_stack
 _function_modes = torch._C._len_torch_function_stack
 _tracing = torch._C._is_tracing
-_profiling = torch.autograd._profiler_enabled  # type: ignore[attr-defined]
+# Its flag is read; to ask the profiler itself takes as long as all the other questions.
+_profiler = torch.autograd.profiler
 _compiling = torch.compiler.is_compiling
 # As torch's own operators do.
 follow(torch.get_num_threads)
@@ -37,15 +39,16 @@ def is_watched() -> bool:
     tensors, FLOP counters, default devices) stand between; the profiler gives times to operators. All that
     reads and writes the memory of tensors by itself asks here, by `is_plain` or `derivative_wanted`.
     """
-    return bool(
+    if (
         _compiling()
         or _tracing()
         or _dispatch_modes()
         or _function_modes()
         or _under_transform()
-        or _profiling()
-        or in_forward_mode()
-    )
+        or _profiler._is_profiler_enabled
+    ):
+        return True
+    return forward_ad._current_level >= 0
 
 
 def is_plain(*tensors: Tensor) -> bool:
