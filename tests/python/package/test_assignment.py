@@ -177,3 +177,29 @@ def test_equal_costs_give_the_identity(shape: tuple[int, int]) -> None:
 def test_costs_that_are_no_numbers(cost: object) -> None:
     with pytest.raises(TypeError, match="Cannot cast array data of cost_matrix"):
         otattn.linear_sum_assignment(cost)
+
+
+def test_capped_and_bounded_plans_beside_large_costs() -> None:
+    rng = np.random.default_rng(2)
+    for _ in range(120):
+        cost = blocked(rng).astype(np.float64)
+        rows, columns = cost.shape
+        most = -(-rows // columns) + int(rng.integers(0, 2))
+        least = int(rng.integers(0, rows // columns + 1))
+        sink = float(rng.random()) if rng.random() < 0.3 else -np.inf
+        exact = [
+            [*map(Fraction, row), Fraction(-sink) if sink > -np.inf else Fraction(10) ** 400]
+            for row in cost.tolist()
+        ]
+        wanted = min(
+            sum((exact[i][j] for i, j in enumerate(chosen)), Fraction(0))
+            for chosen in itertools.product(range(columns + 1), repeat=rows)
+            if all(least <= chosen.count(j) <= most for j in range(columns))
+        )
+        method = f"hard/bounded:{least},{most}" if least > 0 else f"hard/capped:{most}"
+        masses = {"row_mass": np.ones(rows), "column_mass": np.ones(columns)}
+        plan, aux = otattn.coupling(cost, method=method, cost=True, sink=sink, return_aux=True, **masses)
+        found = sum((Fraction(float(x)) for x in cost[plan > 0]), Fraction(0))
+        left = round(rows - plan.sum())
+        assert found + (left * Fraction(-sink) if left else 0) == wanted and set(plan.ravel()) <= {0.0, 1.0}
+        assert abs(aux.certificate.gap) <= 1e-12 * (1.0 + abs(float(wanted)))

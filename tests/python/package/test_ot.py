@@ -430,3 +430,13 @@ def test_gradients_by_masses_of_zero(name: str, empty: str) -> None:
         plan, log = ours.sinkhorn(rows, columns, M, 0.5, log=True)
         assert not plan[a == 0].any() and not plan[:, b == 0].any()
         assert not log["u"][a == 0].any() and not log["v"][b == 0].any()
+
+
+def test_dual_variables_where_nothing_is_allowed() -> None:
+    # A column without mass that no row with mass may use bounds nothing.
+    a, b = np.array([0.4, 0.6]), np.array([0.7, 0.0, 0.3])
+    M = np.array([[0.0, np.inf, 2.0], [1.0, np.inf, 1.0]])
+    log = ours.emd(a, b, M, log=True)[1]
+    assert np.isfinite(log["u"]).all() and np.isfinite(log["v"]).all()
+    assert abs(log["u"] @ a + log["v"] @ b - log["cost"]) <= 1e-15
+    assert (log["u"][:, None] + log["v"] - M).max() <= 1e-15
