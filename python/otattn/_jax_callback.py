@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ._attention import attention as on_arrays
+from ._jax_manual import alike, made_of, zeros_like
 from ._plan import Plan
 from ._settings import OPERANDS
 
@@ -32,9 +33,10 @@ def _call(static: Any, operands: Any, run: Any, result: Any) -> Any:
         return run(static, {name: np.asarray(x) for name, x in zip(names, arrays, strict=True)})
 
     present = [x for x in operands if x is not None]
-    return jax.pure_callback(
+    found: Any = jax.pure_callback(
         outside, result, *present, vmap_method="broadcast_all" if plain else "sequential"
     )
+    return made_of(present, found)
 
 
 def _forward(static: Any, arrays: Mapping[str, Any]) -> Any:
@@ -99,13 +101,13 @@ def _attend_backward(static: Any, operands: Any, gradient: Any) -> Any:
         outside, shapes, gradient, *present, vmap_method="broadcast_all" if plain else "sequential"
     )
     result: list[Any] = [None] * len(operands)
-    for k, x in zip(wanted, found, strict=True):
+    for k, x in zip(wanted, made_of(present, found), strict=True):
         result[k] = x
     for k, name in enumerate(_NAMES):
         if operands[k] is not None and name in _WITHOUT_GRADIENT:
             floating = jnp.issubdtype(operands[k].dtype, jnp.floating)
             result[k] = (
-                jnp.zeros_like(operands[k]) if floating else np.zeros(operands[k].shape, jax.dtypes.float0)
+                zeros_like(operands[k]) if floating else np.zeros(operands[k].shape, jax.dtypes.float0)
             )
     return (tuple(result),)
 
@@ -122,4 +124,6 @@ def attend(arrays: Mapping[str, Any], static: Mapping[str, Any]) -> Any:
         if x is not None and x.ndim < rank:
             # Of the query's rank, so that a batch dimension of vmap comes before all of them.
             given[name] = jnp.reshape(x, (1,) * (rank - x.ndim) + x.shape)
+    there = [name for name in _NAMES if given[name] is not None]
+    given |= zip(there, alike([given[name] for name in there]), strict=True)
     return _attend(tuple(sorted(static.items())), tuple(given[name] for name in _NAMES))

@@ -19,6 +19,7 @@ import numpy as np
 
 from . import _structs as c
 from ._arrays import output_shape
+from ._jax_manual import alike, made_of, zeros_like
 from ._library import library
 from ._settings import DIFFERENTIABLE, OPERANDS, UNBATCHED, Settings
 from ._solve import (
@@ -176,8 +177,9 @@ def _run(call: Call, present: Sequence[Any], results: Sequence[Any]) -> tuple[An
         "call": np.frombuffer(data, np.uint8),
         "places": _places(data, len(present) + len(results)),
     }
+    present = alike(present)
     found = jax.ffi.ffi_call(TARGET, tuple(results))(*present, **attributes)
-    return tuple(found)
+    return tuple(made_of(present, found))
 
 
 # jax gives its constructor no types.
@@ -385,7 +387,7 @@ def _solve_backward(static: Static, left: Any, gradients: tuple[Any, ...]) -> An
 
 def _nothing(x: Any) -> Any:
     floating = jnp.issubdtype(x.dtype, jnp.floating)
-    return jnp.zeros_like(x) if floating else np.zeros(x.shape, jax.dtypes.float0)
+    return zeros_like(x) if floating else np.zeros(x.shape, jax.dtypes.float0)
 
 
 solve.defvjp(_solve_forward, _solve_backward)

@@ -11,6 +11,7 @@ import numpy as np
 
 from . import _structs as c
 from ._jax_ffi import _shape, is_offered
+from ._jax_manual import alike, made_of
 from ._library import library
 from ._normalize import Recipe
 from ._threads import thread_limit
@@ -31,11 +32,11 @@ def _call(recipe: Recipe, *arrays: Any) -> Any:
     _register()
     problem = c.Normalization(threads=thread_limit(), **recipe._asdict())
     problem.size = ctypes.sizeof(problem)
-    call: Any = jax.ffi.ffi_call(
-        TARGET, _shape(arrays[0].shape, arrays[0].dtype), vmap_method="broadcast_all"
-    )
+    arrays = alike(arrays)
+    result = _shape(arrays[0].shape, arrays[0].dtype)
+    call: Any = jax.ffi.ffi_call(TARGET, result, vmap_method="broadcast_all")
     found: Any = call(*arrays, recipe=np.frombuffer(bytes(problem), np.uint8))
-    return found
+    return made_of(arrays, found)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))

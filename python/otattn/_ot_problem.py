@@ -73,7 +73,7 @@ def mass_of(name: str, x: Any, size: int, M: Any) -> Any:
 
 def cost_with(M: Any, *masses: Any) -> Any:
     """M in the type that holds it and the masses that are arrays: theirs where it is the wider one."""
-    widest = M.dtype
+    widest: Any = M.dtype
     for x in masses:
         if is_torch(M):
             import torch

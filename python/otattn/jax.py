@@ -15,6 +15,7 @@ import numpy as np
 from . import _jax_callback, _jax_ffi, _jax_normalize
 from ._attention import known_arguments, prepare
 from ._aux import EVERYTHING, NO_AUX, AuxOutput, AuxRequest, Potentials, RowStats, outputs_of, request_of
+from ._jax_manual import alike
 from ._normalize import check_shape, recipe_of
 from ._regulariser import Regulariser
 from ._settings import NUMBERS, OPERANDS, PLACES
@@ -313,7 +314,7 @@ def _solved(
     names = (first, *(name for name in wanted if name != first))
     present = tuple(name for name in OPERANDS if name in operands)
     static = _jax_ffi.Static(settings, names, present, seed)
-    found: Any = _jax_ffi.solve(static, tuple(operands[name] for name in present))
+    found: Any = _jax_ffi.solve(static, alike([operands[name] for name in present]))
     by_name = {
         name: x.reshape((*lead, *x.shape[2 if name in ("out", "coupling") else 3 :]))
         for name, x in zip(names, found, strict=True)
