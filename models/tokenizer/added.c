@@ -113,10 +113,11 @@ static bool stands_alone(const char *text, size_t size, size_t begin, size_t end
            (end == size || !ota_token_is_word(character_after(text, end, size, &unused)));
 }
 
-bool ota_added_next(const ota_added_set *set, const char *text, size_t size, size_t from,
+bool ota_added_next(const ota_added_set *set, const char *text, size_t size,
                     ota_added_match *match) {
+    const size_t from = match->end;
     if (set->count == 0) return false;
-    for (size_t at = from; at < size; at++) {
+    for (size_t at = match->after; at < size; at++) {
         if (!set->begins[(unsigned char)text[at]]) continue;
         const ota_added *token = longest_at(set, text + at, size - at);
         if (token == NULL) continue;
@@ -130,10 +131,15 @@ bool ota_added_next(const ota_added_set *set, const char *text, size_t size, siz
             while (begin > from && ota_token_is_space(character_before(text, begin, &next)) &&
                    next >= from)
                 begin = next;
+        if (token->strip_right && end < match->blanks) end = match->blanks;
         if (token->strip_right)
             while (end < size && ota_token_is_space(character_after(text, end, size, &next)))
                 end = next;
-        *match = (ota_added_match){begin, end, token->id};
+        *match = (ota_added_match){.begin = begin,
+                                   .end = end,
+                                   .after = at + token->text.size,
+                                   .blanks = token->strip_right ? end : match->blanks,
+                                   .id = token->id};
         return true;
     }
     return false;

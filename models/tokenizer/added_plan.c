@@ -404,6 +404,9 @@ static ota_status settle(settling *s, const ota_token_wish *wish, bool numbered)
     s->met[id] = numbered ? MET_BY_NUMBER : MET_BY_NAME;
     s->said[id] |= flags_of(wish);
     if (place >= 0) {
+        /* `tokenizers` never forgets that a token was special. */
+        if (!(numbered && builds_anew(s->settings)))
+            token.special = token.special || s->added->tokens[place].special;
         s->added->tokens[place] = token;
         return OTA_OK;
     }

@@ -68,13 +68,14 @@ static ota_status encode_plain(ota_token_encoder *encoder, ota_text text) {
 /* Stretches between the added tokens of the second kind, which are looked for in normalised text. */
 static ota_status encode_normalized(ota_token_encoder *encoder, ota_text text, bool plain) {
     const ota_added_set *set = &encoder->tokenizer->normal_added;
-    ota_added_match match;
+    ota_added_match match = {.begin = 0};
     ota_status status = OTA_OK;
     size_t at = 0;
     /* SentencePiece's are pieces like others, not marks in the text. */
     if (encoder->tokenizer->bpe.characters) plain = false;
-    while (!plain && status == OTA_OK && ota_added_next(set, text.data, text.size, at, &match)) {
-        status = encode_plain(encoder, (ota_text){text.data + at, match.begin - at});
+    while (!plain && status == OTA_OK && ota_added_next(set, text.data, text.size, &match)) {
+        if (match.begin > at)
+            status = encode_plain(encoder, (ota_text){text.data + at, match.begin - at});
         ota_token_put(encoder, match.id);
         at = match.end;
     }
@@ -151,12 +152,13 @@ static ota_status encode_all(ota_token_encoder *encoder, ota_text text, unsigned
                plain = (flags & OTA_ENCODE_PLAIN) != 0;
     for (int k = 0; k < tokenizer->before.count && framed; k++)
         ota_token_put(encoder, tokenizer->before.ids[k]);
-    ota_added_match match;
+    ota_added_match match = {.begin = 0};
     ota_status status = OTA_OK;
     size_t at = 0;
     while (!plain && status == OTA_OK &&
-           ota_added_next(&tokenizer->raw_added, text.data, text.size, at, &match)) {
-        status = encode_stretch(encoder, (ota_text){text.data + at, match.begin - at}, plain);
+           ota_added_next(&tokenizer->raw_added, text.data, text.size, &match)) {
+        if (match.begin > at)
+            status = encode_stretch(encoder, (ota_text){text.data + at, match.begin - at}, plain);
         ota_token_put(encoder, match.id);
         at = match.end;
     }

@@ -59,10 +59,10 @@ static const char *const idle_keys[] = {
     /* SentencePiece's model files, which are not read. */
     "legacy", "sp_model_kwargs",
     /* Where the files lay, which program wrote them, and what other classes are made with them. */
-    "name_or_path", "_name_or_path", "_commit_hash", "is_local", "local_files_only", "backend",
-    "files_loaded", "transformers_version", "tokenizer_file", "vocab_file", "merges_file",
-    "special_tokens_map_file", "added_tokens_file", "tokenizer_config_file", "full_tokenizer_file",
-    "processor_class", "verbose", "device_map"};
+    "name_or_path", "_name_or_path", "model_type", "_commit_hash", "is_local", "local_files_only",
+    "backend", "files_loaded", "transformers_version", "tokenizer_file", "vocab_file",
+    "merges_file", "special_tokens_map_file", "added_tokens_file", "tokenizer_config_file",
+    "full_tokenizer_file", "processor_class", "verbose", "device_map"};
 
 static bool is_among(const char *word, const char *const *words, size_t count) {
     for (size_t k = 0; k < count; k++)

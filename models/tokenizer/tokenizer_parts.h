@@ -211,13 +211,18 @@ typedef struct ota_added_set {
 
 typedef struct ota_added_match {
     size_t begin, end; /* with the blanks that the token strips */
+    size_t
+        after; /* where the next token may begin: in the blanks that this one strips behind it, too */
+    size_t
+        blanks; /* where the last run of stripped blanks ended, so that none is walked through twice */
     int32_t id;
 } ota_added_match;
 
 bool ota_added_put(ota_added_set *set, ota_text text, ota_added token);
 void ota_added_sort(ota_added_set *set);
-/* The first token at or after `from`, the longest of those that begin there. */
-bool ota_added_next(const ota_added_set *set, const char *text, size_t size, size_t from,
+/* The first token at or after match->after, the longest of those that begin there; begin is match->end of the token
+ * before at the least where blanks are stripped. *match is all zero before the first. */
+bool ota_added_next(const ota_added_set *set, const char *text, size_t size,
                     ota_added_match *match);
 void ota_added_free(ota_added_set *set);
 

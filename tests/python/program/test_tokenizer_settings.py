@@ -360,6 +360,29 @@ def test_pieces_that_only_added_tokens_name(tmp_path: Path) -> None:
     same(tmp_path, {"tokenizer.json": tokenizer.to_str()}, "ab", "abd ddd", "éab cab")
 
 
+def test_tokens_in_blanks_that_another_strips(tmp_path: Path) -> None:
+    tokenizer = bytes_file(
+        False, [AddedToken("<r>", rstrip=True), AddedToken(" b"), AddedToken("  ", rstrip=True)]
+    )
+    same(
+        tmp_path,
+        {"tokenizer.json": tokenizer.to_str()},
+        "<r> b<r>  b",
+        "<r>   <r>     b a",
+        "     <r>",
+        "<r>  a",
+    )
+
+
+def test_what_was_special_stays_so(tmp_path: Path) -> None:
+    """A number that says a token anew does not make its text one that split_special_tokens leaves whole."""
+    keys = {
+        "split_special_tokens": True,
+        "added_tokens_decoder": {"4": {"content": "[MASK]", "rstrip": True}},
+    }
+    same(tmp_path, {"tokenizer.json": bert_file().to_str(), CONFIG: keys}, "a [MASK] b")
+
+
 def test_steps_of_tokenizer_json_stand(tmp_path: Path) -> None:
     """Where transformers 5 leaves out steps that GPT-2's own class lacks, the file's own are run."""
     tokenizer = bytes_file()
