@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from . import nn as nn
     from . import ot as ot
     from ._assignment import AssignmentCertificate, linear_sum_assignment
+    from ._decode import decode
     from ._maxsim import maxsim
     from ._normalize import sinkhorn_normalize
     from ._plan import Plan
@@ -76,6 +77,7 @@ __all__ = [
     "attention",
     "backends",
     "coupling",
+    "decode",
     "get_num_threads",
     "kernels",
     "linear_sum_assignment",
@@ -95,6 +97,7 @@ _LATER = {
     "Chart": "._show",
     "Plan": "._plan",
     "Run": "._show",
+    "decode": "._decode",
     "linear_sum_assignment": "._assignment",
     "maxsim": "._maxsim",
     "show": "._show",
