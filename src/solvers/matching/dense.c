@@ -41,6 +41,17 @@ void ota_match_resize(ota_match *match, int64_t rows, int64_t columns, int64_t l
     match->padded = ota_int_round_up(columns, lanes);
 }
 
+/* Does every row cost the same in all columns? */
+static bool costs_nothing(const ota_match *match) {
+    for (int64_t i = 0; i < match->rows; i++) {
+        const double *cost = match->cost + i * match->padded;
+        for (int64_t j = 0; j < match->columns; j++) {
+            if (cost[j] < cost[0] || cost[j] > cost[0] || !(cost[0] < INFINITY)) return false;
+        }
+    }
+    return true;
+}
+
 static ota_status search(ota_match *match, const ota_match_passes *passes, const ota_watch *watch) {
     for (int64_t j = 0; j < match->padded; j++) {
         match->price[j] = 0.0;
@@ -51,6 +62,11 @@ static ota_status search(ota_match *match, const ota_match_passes *passes, const
         match->next[i] = (int32_t)i;
     }
     int64_t left = match->rows;
+    if (costs_nothing(match)) {
+        for (int64_t i = 0; i < match->rows; i++)
+            match->column_of[i] = match->row_of[i] = (int32_t)i;
+        return OTA_OK;
+    }
     if (match->rows == match->columns) {
         left = passes->reduce(match);
         if (left < 0) return OTA_INFEASIBLE;

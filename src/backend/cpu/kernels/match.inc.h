@@ -98,8 +98,7 @@ static int64_t match_reduce(ota_match *match) {
     for (; j + TOGETHER * LANES <= padded; j += TOGETHER * LANES)
         match_cheapest_rows(match, j, TOGETHER);
     for (; j < padded; j += LANES) match_cheapest_rows(match, j, 1);
-    /* In this order, so that equal costs end as the identity. */
-    for (j = 0; j < size; j++) {
+    for (j = size - 1; j >= 0; j--) {
         if (!(price[j] < INFINITY)) return -1;
         const int32_t i = (int32_t)cheapest[j];
         const bool first = match->column_of[i] < 0;
