@@ -339,7 +339,10 @@ static void write_statistics(const ota_resolved *r, const ota_arrays *a, int64_t
     if (h->rule == OTA_COLUMNS_PREFIX && !w->empty[i]) lse = w->level[i];
     if (!ota_reference_is_entropy(h) || broken) lse = NAN;
     put(&a->lse, b, hd, 0, i, lse);
-    put(&a->row_potential, b, hd, 0, i, swapped ? h->g[i] : broken ? NAN : h->f[i]);
+    put(&a->row_potential, b, hd, 0, i,
+        swapped  ? h->g[i]
+        : broken ? NAN
+                 : h->f[i] + ota_reference_offset(h));
     put(&a->row_entropy, b, hd, 0, i, broken ? NAN : ota_judge_total(entropy));
     put(&a->row_support, b, hd, 0, i, broken ? NAN : (double)positive);
     put(&a->row_max, b, hd, 0, i, broken ? NAN : largest);
@@ -365,7 +368,8 @@ static int64_t write_head(const ota_resolved *r, const ota_arrays *a, int64_t b,
         ota_judge_sum sum = {0.0, 0.0};
         for (int64_t i = 0; i < r->queries; i++) ota_judge_add(&sum, plan_at(h, swapped, i, j));
         put(&a->receiver, b, hd, 0, j, ota_judge_total(sum));
-        put(&a->column_potential, b, hd, 0, j, swapped ? h->f[j] : h->g[j]);
+        put(&a->column_potential, b, hd, 0, j,
+            swapped ? h->f[j] + ota_reference_offset(h) : h->g[j]);
         if (h->rule == OTA_COLUMNS_ONLINE) put(&a->remaining, b, hd, 0, j, h->nu[j]);
     }
     return broken;

@@ -46,13 +46,28 @@ static inline bool ota_reference_is_entropy(const ota_reference_head *h) {
     return h->order >= 1.0 && h->order <= 1.0;
 }
 
-/* w(x), the weight at x = S + f + g; of orders below 1 it has no bound as x rises to 0. */
+static inline bool ota_reference_is_tsallis(const ota_reference_head *h) {
+    return h->custom == NULL && h->order > 0.0 && !ota_reference_is_entropy(h);
+}
+
+/* Of Tsallis rows f and every x = S + f + g lack this: next to order 1 it grows beyond all other numbers. */
+static inline double ota_reference_offset(const ota_reference_head *h) {
+    return ota_reference_is_tsallis(h) ? h->tau / (h->order - 1.0) : 0.0;
+}
+
+/* x of the weight p > 0 of a Tsallis or entropy row. */
+static inline double ota_reference_level(const ota_reference_head *h, double tau, double p) {
+    const double b = h->order - 1.0;
+    return ota_reference_is_entropy(h) ? tau * log(p) : tau * expm1(b * log(p)) / b;
+}
+
+/* w(x), the weight at x; of orders below 1 it has no bound as x rises to its limit. */
 static inline double ota_reference_weight(const ota_reference_head *h, double tau, double x) {
     if (!(x > -INFINITY)) return 0.0;
     if (h->custom != NULL) return h->custom->weight(h->custom->user, fmax(x / tau, -1e308));
     if (ota_reference_is_entropy(h)) return exp(x / tau);
-    const double z = (h->order - 1.0) * x / tau;
-    return z > 0.0 ? pow(z, 1.0 / (h->order - 1.0)) : h->order < 1.0 ? INFINITY : 0.0;
+    const double b = h->order - 1.0, z = b * x / tau;
+    return z > -1.0 ? exp(log1p(z) / b) : b < 0.0 ? INFINITY : 0.0;
 }
 
 /* Regularised plans: the defining updates, a fixed number of rounds or to the limit of f64. Ends

@@ -13,12 +13,6 @@ static double room_of(const ota_reference_head *h, int64_t i, int64_t j) {
     return h->cap == NULL ? h->nu[j] : fmin(h->nu[j], h->cap[i * h->m + j]);
 }
 
-/* x with w(x) = p. */
-static double level_of(const ota_reference_head *h, double p) {
-    return ota_reference_is_entropy(h) ? h->tau * log(p)
-                                       : h->tau * pow(p, h->order - 1.0) / (h->order - 1.0);
-}
-
 /* The level x of row i with ceilings: sum_j min(room_j, w(s_j - top + x)) + w(sink - top + x) =
  * mu, by bisection. */
 static double solve_capped_row(const ota_reference_head *h, int64_t i, double top) {
@@ -28,8 +22,8 @@ static double solve_capped_row(const ota_reference_head *h, int64_t i, double to
         const double a = (j < 0 ? h->sink : s[j]) - top;
         const double room = j < 0 ? mu : fmin(room_of(h, i, j), mu);
         if (!(a > -INFINITY) || !(room > 0.0)) continue;
-        const double full = level_of(h, room);
-        const double none = h->order > 1.0 ? 0.0 : level_of(h, mu / ((double)h->m + 1.0));
+        const double full = ota_reference_level(h, h->tau, room);
+        const double none = ota_reference_level(h, h->tau, mu / ((double)h->m + 1.0));
         low = fmin(low, none - a);
         high = fmax(high, full - a);
     }

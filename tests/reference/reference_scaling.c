@@ -1,7 +1,7 @@
 /* Regularised plans for the judge: the updates of otattn.h, done as they are written.
  *
  *     P_ij = w(S_ij + f_i + g_j)
- *     w(x) = exp(x / tau)   or   max(0, (alpha - 1) x / tau)^(1 / (alpha - 1))
+ *     w(x) = exp(x / tau)   or   max(0, (alpha - 1) x / tau)^(1 / (alpha - 1)), there written in x - tau / (alpha - 1)
  *     row update      f_i solves  sum_j P_ij + w(sink + f_i) = mu_i
  *                     relaxed     ... = mu_i exp(-f_i / RHO)
  *     column update   g_j solves  sum_i P_ij = nu_j
@@ -86,11 +86,11 @@ static double solve_level(const ota_reference_head *h, double tau, const line *l
         const double log_ratio = tau * (log(target) - log(ota_judge_total(sum))) - top;
         return isinf(strength) ? log_ratio : log_ratio * (strength / (strength + tau));
     }
-    /* Between no weight at all and the whole target on the largest entry; a penalty can push
-       further. */
-    const double reach = tau * pow(target, h->order - 1.0) / (h->order - 1.0);
-    double low = -top, high = -top + reach;
-    for (double step = fmax(reach, 1e-3 * tau); isfinite(strength); step *= 2.0) {
+    /* The largest entry has between an even share and the whole target; a penalty can push further. */
+    const double reach = ota_reference_level(h, tau, target);
+    double low = ota_reference_level(h, tau, target / (double)count) - top, high = -top + reach;
+    if (isfinite(strength)) low = -tau / (h->order - 1.0) - top;
+    for (double step = tau; isfinite(strength); step *= 2.0) {
         ota_judge_sum sum = {0.0, 0.0};
         for (int64_t k = 0; k < count; k++)
             ota_judge_add(&sum, ota_reference_weight(h, tau, a[k] + high));

@@ -108,6 +108,23 @@ def test_many_keys_at_high_orders() -> None:
             assert abs(found["cpu"].sum() - 1) <= 8 * 2.0**-53
 
 
+@pytest.mark.parametrize("columns", ["", "/exact", "/capped:1.2"])
+def test_certificates_next_to_order_1(columns: str) -> None:
+    scores = np.random.default_rng(0).standard_normal((6, 6))
+    for order in (1 + 1e-12, 1 + 1e-8, 1 - 1e-8, 1 + 1e-5, 0.999):
+        request = otattn.AuxRequest(certificate=True)
+        _, aux = otattn.coupling(
+            scores,
+            method="entmax" + columns,
+            alpha=order,
+            tolerance=1e-11 if columns else None,
+            return_aux=request,
+        )
+        # Primal and dual are sums of some 40 numbers below 10.
+        assert abs(aux.certificate.gap) <= 6 * 10 * (1e-11 if columns else 2.0**-50)
+        assert aux.certificate.row_error <= 2.0**-48
+
+
 # ---- derivatives by the order ------------------------------------------------------------------------
 
 
