@@ -320,13 +320,14 @@ def test_settings_of_other_files(tmp_path: Path) -> None:
     ]
     for changes in same:
         assert np.array_equal(small.agrees(linear, **changes), stretched)
-    unscaled = {"llama__rope__scaling__factor": 3.0, "llama__rope__scaling__type": "none"}
+    unscaled: dict[str, Any] = {"llama__rope__scaling__factor": 3.0, "llama__rope__scaling__type": "none"}
     assert np.array_equal(small.agrees(**unscaled), plain)
     small.refuses('scale_linear" differ', llama__rope__scale_linear=2.0, llama__rope__scaling__factor=3.0)
     small.agrees(llama__rope__freq_base=...)
     assert np.abs(small.agrees(llama__attention__causal=False) - plain).max() > 0.01
     for key in ("key_length", "value_length"):
-        assert np.array_equal(small.agrees(**{f"llama__attention__{key}": 8}), plain)
+        changes = {f"llama__attention__{key}": 8}
+        assert np.array_equal(small.agrees(**changes), plain)
     assert np.array_equal(small.agrees(llama__rope__dimension_count=8), plain)
     small.refuses(
         "4 of 8 numbers of a head are rotated",
@@ -357,7 +358,7 @@ def test_nothing_is_passed_over(tmp_path: Path) -> None:
         "llama.attention.sliding_window",
     ):
         small.refuses(f'"{more}" is ', **{more.replace(".", "__"): 7})
-    known = {
+    known: dict[str, Any] = {
         "general__name": "x", "general__file_type": 1, "general__quantization_version": 2,
         "general__type": "model", "tokenizer__chat_template": "x", "llama__vocab_size": 20,
         "llama__rope__scaling__finetuned": True, "split__count": 1, "quantize__imatrix__file": "x",
@@ -383,7 +384,7 @@ def test_nothing_is_passed_over(tmp_path: Path) -> None:
 
 def test_biases_of_gguf_files(tmp_path: Path) -> None:
     """All of a group or none, in every layer."""
-    whole = {f"blk.0.attn_{part}.bias": (8,) for part in "kv"}
+    whole: dict[str, Any] = {f"blk.0.attn_{part}.bias": (8,) for part in "kv"}
     whole |= {f"blk.0.attn_{part}.bias": (16,) for part in ("q", "output")}
     small = Small(tmp_path, **whole)
     small.agrees()
