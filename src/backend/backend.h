@@ -42,8 +42,8 @@ typedef struct ota_head_status {
     ota_head_result result;
     int64_t empty_rows, nonfinite_rows, unusable, pruned, underflowed;
     double mass; /* of the rows that are not empty */
-    double
-        masked; /* mass of coupled plans on pairs that masks and biases take far down (OTA_MASKED_ADDEND) */
+    /* of coupled plans: mass on pairs that masks and biases take far down (OTA_MASKED_ADDEND) */
+    double masked;
     double temperature_reached;
     bool promoted, small; /* small: solved in a batch of small heads, by rounds */
     const char *solver;   /* that found this head's plan; NULL: the plan's */
