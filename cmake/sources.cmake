@@ -536,6 +536,7 @@ set(OTATTN_TEST_SOURCES
     tests/operator/test_concurrency.c
     tests/operator/test_corners.c
     tests/operator/test_custom.c
+    tests/operator/test_deadlines.c
     tests/operator/test_decode_refusals.c
     tests/operator/test_derivative_refusals.c
     tests/operator/test_dropout.c

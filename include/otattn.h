@@ -33,6 +33,8 @@
  * Errors: calls return an ota_status and, when `error` is not NULL, one sentence naming the field,
  * the value and the remedy. The library never prints, exits, reads the environment, installs handlers
  * or keeps mutable globals. Different plans may be used from different threads at the same time.
+ * Callbacks (progress, executors, custom regularisers, communicators) return: no C++ exception and no longjmp may leave
+ * one, since calls of the library and its threads are in between.
  *
  * Requirement ids in brackets, such as [CETA-16], name the source formulas; docs/ has the table.
  */
@@ -447,9 +449,13 @@ typedef struct ota_options {
     /* NULL or a name of ota_kernel_name: use nothing newer; absent = refused */
     const char *cpu;
     size_t workspace_limit; /* bytes the plan may take; 0: no limit */
-    const int *
-        cancel; /* read now and then; not 0 stops with OTA_CANCELLED, and stays so until the call returns */
-    int64_t deadline_ns; /* on CLOCK_MONOTONIC; 0: none; past it OTA_TIMEOUT */
+    /* not 0 stops with OTA_CANCELLED. Read as an atomic int, relaxed, at least every tenth of a second of work: another
+       thread or a signal handler may write it, as an _Atomic int or a std::atomic<int> whose address is cast to this type
+       (both are plain ints in memory here, without a lock) or by __atomic_store_n. It stays so until the call returns */
+    const int *cancel;
+    /* on CLOCK_MONOTONIC; 0: none; past it OTA_TIMEOUT, within a tenth of a second of work and the time to write NaN over
+       the outputs; whatever was found by then is no answer */
+    int64_t deadline_ns;
     void (*progress)(void *user, const ota_progress *progress);
     void *progress_user;
     int gradients; /* 1: the plan also holds the workspace of ota_backward */
@@ -490,6 +496,11 @@ OTA_API ota_status ota_check(const ota_problem *problem, const ota_options *opti
 OTA_API ota_status ota_plan_create(ota_plan **plan, const ota_problem *problem,
                                    int64_t values_width, const ota_options *options,
                                    ota_error *error);
+/* What ota_plan_bytes would say of the plan that ota_plan_create would make of these, without its memory: of the same
+ * statuses, too. With OTA_ELIMIT *bytes is what the smallest plan takes, with OTA_EOVERFLOW SIZE_MAX, else 0. Not with a
+ * communicator (OTA_UNSUPPORTED). Threads are started and ended. */
+OTA_API ota_status ota_plan_measure(const ota_problem *problem, int64_t values_width,
+                                    const ota_options *options, size_t *bytes, ota_error *error);
 /* Frees everything; NULL is fine. */
 OTA_API void ota_plan_free(ota_plan *plan);
 /* All bytes the plan holds; forward allocates none. */

@@ -53,11 +53,13 @@ typedef struct ota_late_interaction {
        that a query token takes, of equal ones under max the first; -1: none, past the query's length, where the capacity
        serves it not, and where the score is -inf or NaN */
     int64_t *chosen;
+    const int *cancel;   /* as in ota_options */
+    int64_t deadline_ns; /* as in ota_options */
 } ota_late_interaction;
 
 /* scores [queries][document_count]; with `top` [queries][top], falling, and their documents in `best` [queries][top],
  * equal scores by number and NaN last. `best` is NULL without `top`. OTA_OK, or OTA_NONFINITE_ROWS where some scores are
- * NaN. */
+ * NaN; OTA_CANCELLED and OTA_TIMEOUT leave scores NaN. */
 OTA_API ota_status ota_maxsim(const ota_late_interaction *problem, float *scores, int64_t *best,
                               ota_error *error);
 
@@ -70,7 +72,7 @@ OTA_API ota_status ota_maxsim(const ota_late_interaction *problem, float *scores
  *
  * Either is NULL where it is not wanted. Both are written whole, 0 for tokens without a pair. A score whose derivative is 0
  * adds nothing, whatever its pairs hold. Sums are in f64 in the order of documents and queries: the same bits for any number
- * of threads. `capacity` and `top` are not read. */
+ * of threads. `capacity` and `top` are not read. OTA_CANCELLED and OTA_TIMEOUT leave both NaN. */
 OTA_API ota_status ota_maxsim_backward(const ota_late_interaction *problem, const float *score_grad,
                                        float *query_grad, float *document_grad, ota_error *error);
 

@@ -50,10 +50,13 @@ typedef struct ota_normalization {
     int threads;                  /* 0: the CPUs this process may use */
     const ota_executor *executor; /* NULL: own threads */
     const char *cpu;              /* NULL or a name of ota_kernel_name: use nothing newer */
+    const int *cancel;            /* as in ota_options */
+    int64_t deadline_ns;          /* as in ota_options */
 } ota_normalization;
 
 /* plan = P. OTA_OK where every matrix met a tolerance, OTA_FIXED_ITERS without one, OTA_PARTIAL where some did not
- * meet it, OTA_NONFINITE_ROWS where some are NaN. The arrays may not overlap. */
+ * meet it, OTA_NONFINITE_ROWS where some are NaN; OTA_CANCELLED and OTA_TIMEOUT leave all NaN. The arrays may not
+ * overlap. */
 OTA_API ota_status ota_normalize(const ota_normalization *problem, const void *scores, void *plan,
                                  ota_error *error);
 

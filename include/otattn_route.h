@@ -82,7 +82,8 @@ typedef struct ota_routing_result {
 
 /* Of `options` (NULL: defaults) it reads threads, executor, cpu, cancel and deadline_ns. OTA_OK, or OTA_PARTIAL where
  * `rounds` ended before the tolerance was met; OTA_NONFINITE for a logit that is not finite, OTA_INFEASIBLE for bounds that
- * no choice keeps, OTA_CANCELLED, OTA_TIMEOUT, OTA_ENOMEM, OTA_EINVAL: then the result is untouched. */
+ * no choice keeps, OTA_CANCELLED, OTA_TIMEOUT, OTA_ENOMEM, OTA_EINVAL: then the result is untouched, but OTA_CANCELLED and
+ * OTA_TIMEOUT may leave anything in its arrays. */
 OTA_API ota_status ota_route(const ota_routing *problem, const ota_options *options,
                              ota_routing_result *result, ota_error *error);
 

@@ -987,6 +987,8 @@ class LateInteraction(ctypes.Structure):
         ("executor", ctypes.c_void_p),
         ("cpu", ctypes.c_char_p),
         ("chosen", ctypes.c_void_p),
+        ("cancel", ctypes.c_void_p),
+        ("deadline_ns", ctypes.c_int64),
     )
 
 
@@ -1004,6 +1006,8 @@ class Normalization(ctypes.Structure):
         ("threads", ctypes.c_int),
         ("executor", ctypes.c_void_p),
         ("cpu", ctypes.c_char_p),
+        ("cancel", ctypes.c_void_p),
+        ("deadline_ns", ctypes.c_int64),
     )
 
 
@@ -1117,6 +1121,7 @@ CALLS = {
     "ota_method_name": "zpsz text_size",
     "ota_check": "ippp",
     "ota_plan_create": "ipplpp values_width",
+    "ota_plan_measure": "iplppp values_width",
     "ota_plan_free": "np",
     "ota_plan_bytes": "zp",
     "ota_plan_describe": "zpsz text_size",

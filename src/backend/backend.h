@@ -66,7 +66,7 @@ bool ota_run_interrupted(ota_run *run);
 /* Progress of a running head. One call at a time: whoever finds another telling says nothing. */
 void ota_run_tell(void *run, int64_t round, double residual);
 /* Quiet NaN into every output of one head. */
-void ota_run_poison(const ota_arrays *arrays, int64_t batch, int64_t head);
+void ota_run_poison(ota_pool *pool, const ota_arrays *arrays, int64_t batch, int64_t head);
 /* The last word on one head: mass totals, status, poison. `mass` is the total of rows that are not empty. */
 void ota_run_settle(ota_run *run, int64_t batch, int64_t head, double mass);
 

@@ -47,19 +47,12 @@ void ota_run_tell(void *context, int64_t round, double residual) {
     atomic_flag_clear(&run->telling);
 }
 
-static void poison_array(const ota_array *a, int64_t batch, int64_t head) {
-    if (!ota_array_present(a)) return;
-    for (int64_t i = 0; i < a->size[2]; i++) {
-        for (int64_t j = 0; j < a->size[3]; j++) ota_array_set(a, batch, head, i, j, NAN);
-    }
-}
-
-void ota_run_poison(const ota_arrays *a, int64_t batch, int64_t head) {
+void ota_run_poison(ota_pool *pool, const ota_arrays *a, int64_t batch, int64_t head) {
     const ota_array *const outputs[] = {
         &a->out,      &a->coupling,    &a->row_potential, &a->column_potential, &a->lse,
         &a->receiver, &a->row_entropy, &a->row_support,   &a->row_max,          &a->sink};
     for (size_t k = 0; k < sizeof outputs / sizeof outputs[0]; k++)
-        poison_array(outputs[k], batch, head);
+        ota_array_poison(pool, outputs[k], batch, head);
 }
 
 static void tell_head_done(ota_run *run, const ota_head_result *result) {
@@ -80,19 +73,31 @@ void ota_run_settle(ota_run *run, int64_t batch, int64_t head, double mass) {
         result->status = s->strict ? OTA_NONFINITE : OTA_NONFINITE_ROWS;
     const bool alone = ota_column_rule_of(r->problem.columns)->coupling == OTA_COUPLING_NONE;
     if (result->status == OTA_OK && s->fixed && !alone) result->status = OTA_FIXED_ITERS;
-    if (result->status < OTA_OK) ota_run_poison(run->arrays, batch, head);
+    if (result->status < OTA_OK) ota_run_poison(NULL, run->arrays, batch, head);
     if (run->arrays->heads != NULL) run->arrays->heads[index] = *result;
     tell_head_done(run, result);
 }
 
 /* ---- chunks of rows ------------------------------------------------------------------------------ */
 
+typedef struct watched_chunks {
+    ota_watch watch;
+    void (*body)(void *job, int64_t chunk, int worker);
+    void *job;
+} watched_chunks;
+
+static void watched_chunk(void *context, int64_t chunk, int worker) {
+    const watched_chunks *all = context;
+    if (ota_watch_ask(&all->watch) == OTA_OK) all->body(all->job, chunk, worker);
+}
+
 void ota_each_chunk(ota_passes *passes, void (*body)(void *job, int64_t chunk, int worker),
                     void *job) {
+    watched_chunks all = {ota_watch_of(passes->head->settings), body, job};
     if (passes->chunks == 1) {
         body(job, 0, 0);
     } else {
-        ota_parallel(passes->head->pool, passes->chunks, body, job);
+        ota_parallel(passes->head->pool, passes->chunks, watched_chunk, &all);
     }
 }
 

@@ -368,7 +368,7 @@ static void write_prices(const job *work, int64_t p, const ota_cost_view *view,
 static ota_status solve_problem(const job *work, ota_assign_worker *w, int64_t p) {
     const ota_assignments *batch = work->batch;
     const ota_cost_view view = view_of(work, p);
-    const ota_watch watch = {ota_interrupted, &work->settings};
+    const ota_watch watch = ota_watch_of(&work->settings);
     const int64_t n = ota_int_min(view.rows, view.columns);
     const ota_batch_kernels kernels = work->assigner->kernels;
     ota_assign_answer found = {.scale = 1.0};
@@ -387,6 +387,8 @@ static ota_status solve_problem(const job *work, ota_assign_worker *w, int64_t p
             status = ota_assign_densely(&kernels, w, &upright, &watch, &found);
         else
             status = ota_assign_by_candidates(&kernels, w, &view, &watch, &found);
+        const ota_status stopped = ota_watch_ask(&watch);
+        if (stopped != OTA_OK) status = stopped;
         if (status == OTA_OK) {
             write_pairs(work, p, &view, &found);
             write_prices(work, p, &view, w, &found);
@@ -403,7 +405,11 @@ static void solve_chunk(void *context, int64_t index, int number) {
     ota_assign_worker *w = &work->assigner->workers[number];
     const int64_t first = index * work->chunk;
     const int64_t end = ota_int_min(first + work->chunk, work->batch->count);
+    ota_watch watch = ota_watch_of(&work->settings);
     for (int64_t p = first; p < end; p++) {
+        if (w->stopped == OTA_OK)
+            w->stopped =
+                ota_watch_spend(&watch, 16 + rows_of(work->batch, p) * columns_of(work->batch, p));
         const ota_status status = w->stopped == OTA_OK ? solve_problem(work, w, p) : w->stopped;
         if (status == OTA_OK) continue;
         if (status != OTA_INFEASIBLE && status != OTA_NONFINITE) {

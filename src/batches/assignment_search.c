@@ -94,7 +94,8 @@ static void transport_layout(as_transport *t, ota_arena *arena, int64_t n, int64
 static ota_status solve_transport(as_transport *t, const ota_cost_view *view,
                                   const ota_watch *watch) {
     const int64_t n = view->rows, m = view->columns;
-    for (int64_t i = 0; i < n; i++) {
+    ota_watch copying = *watch;
+    for (int64_t i = 0; i < n && !ota_watch_ends(&copying, m); i++) {
         for (int64_t j = 0; j < m; j++)
             t->scores[i * m + j] = -fmin(view->sign * ota_cost_of(view, i, j), view->limit);
     }
@@ -198,7 +199,8 @@ ota_status ota_assign_by_candidates(const ota_batch_kernels *kernels, ota_assign
                                     const ota_cost_view *view, const ota_watch *watch,
                                     ota_assign_answer *found) {
     const bool narrow = view->type == OTA_F32 && !(view->limit < INFINITY);
-    for (int64_t i = 0; i < view->rows; i++) {
+    ota_watch copying = *watch;
+    for (int64_t i = 0; i < view->rows && !ota_watch_ends(&copying, view->columns); i++) {
         for (int64_t j = 0; j < view->columns; j++) {
             /* NaN stays NaN, which the search refuses. */
             const double cost = view->sign * ota_cost_of(view, i, j);

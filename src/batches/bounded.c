@@ -151,12 +151,10 @@ static ota_status check_numbers(const bounded *b, const ota_array *array, const 
                                 ota_error *error) {
     const bool costs = b->width == 0;
     const double most = costs ? LARGEST : LARGEST_COORDINATE;
+    ota_watch watch = ota_watch_of(&b->settings);
     for (int64_t i = 0; i < array->size[2]; i++) {
-        if (i % 4096 == 0) {
-            const ota_status status = ota_interrupted(&b->settings);
-            if (status != OTA_OK)
-                return ota_fail(error, status, "", "", "%s", ota_status_text(status));
-        }
+        const ota_status status = ota_watch_spend(&watch, array->size[3]);
+        if (status != OTA_OK) return ota_fail(error, status, "", "", "%s", ota_status_text(status));
         if (all_within(array, i, most)) continue;
         int64_t allowed = 0;
         for (int64_t j = 0; j < array->size[3]; j++) {
@@ -317,7 +315,8 @@ static ota_status solve(bounded *b, ota_error *error) {
     bool binding = false;
     for (int64_t j = 0; j < b->columns; j++)
         binding |= lower_of(b, j) > 0 || upper_of(b, j) < b->rows;
-    while (binding && units / (double)(part * FEWER) >= UNITS_PER_COLUMN * (double)b->columns)
+    while (binding &&
+           units / (double)(part * FEWER) >= (double)UNITS_PER_COLUMN * (double)b->columns)
         part *= FEWER;
     ota_status status = OTA_OK;
     if (b->problem.start != NULL) {
@@ -382,7 +381,9 @@ static ota_status measure(bounded *b, double *cost, double *dual) {
 static double cost_alone(const bounded *b) {
     const ota_bounded_paths *paths = &b->paths;
     total cost = {0};
-    for (int64_t i = 0; i < b->rows; i++) {
+    ota_watch watch = ota_watch_of(&b->settings);
+    const int64_t work = b->problem.take * (1 + b->width) + paths->words;
+    for (int64_t i = 0; i < b->rows && !ota_watch_ends(&watch, work); i++) {
         const uint64_t *held = paths->held + i * paths->words;
         for (int64_t j = -1; (j = ota_bounded_next(held, paths->words, j + 1)) >= 0;)
             add(&cost, ota_bounded_costs_pair(&b->costs, i, j));
@@ -418,6 +419,7 @@ static ota_status run(bounded *b, ota_bounded_result *result, ota_error *error) 
         cost = cost_alone(b);
     else
         status = measure(b, &cost, &dual);
+    if (status == OTA_OK) status = ota_interrupted(&b->settings);
     if (status != OTA_OK) return ota_fail(error, status, "", "", "%s", ota_status_text(status));
     result->cost = cost;
     result->dual = dual;

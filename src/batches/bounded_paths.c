@@ -17,7 +17,7 @@
 #include "backend/backend.h"
 #include "problem/check.h"
 
-enum { LEAST_WANTED = 1 << 14, SPARE_ENTRIES = 1 << 20, SEARCHES_PER_QUESTION = 16 };
+enum { LEAST_WANTED = 1 << 14, SPARE_ENTRIES = 1 << 20 };
 
 void ota_bounded_paths_layout(ota_bounded_paths *paths, ota_arena *arena, int64_t rows) {
     const int64_t m = paths->columns;
@@ -401,10 +401,11 @@ static ota_status augment(ota_bounded_paths *paths, int64_t end) {
 }
 
 /* Moves what the tree of one search can. */
-static ota_status augment_all(ota_bounded_paths *paths, int64_t *left) {
+static ota_status augment_all(ota_bounded_paths *paths, int64_t *left, ota_watch *watch) {
     for (int64_t e = 0; e < paths->found; e++) {
         const int64_t end = paths->ends[e];
         while (paths->excess[end] < 0 && is_open(paths, end)) {
+            TRY(ota_watch_spend(watch, 16 * paths->columns));
             TRY(augment(paths, end));
             --*left;
         }
@@ -456,8 +457,9 @@ ota_status ota_bounded_paths_solve(ota_bounded_paths *paths, double most) {
     count_loads(paths);
     int64_t left = place_units(paths);
     if ((double)left > most) return OTA_PARTIAL;
+    ota_watch watch = ota_watch_of(paths->settings);
     while (left > 0) {
-        if (paths->searches % SEARCHES_PER_QUESTION == 0) TRY(ota_interrupted(paths->settings));
+        TRY(ota_watch_spend(&watch, paths->columns * paths->columns));
         if (paths->heaps.count > 2 * paths->filled + SPARE_ENTRIES) TRY(fill(paths, false));
         const search_end end = search(paths);
         paths->searches++;
@@ -467,7 +469,7 @@ ota_status ota_bounded_paths_solve(ota_bounded_paths *paths, double most) {
         }
         if (end == NOTHING_FOUND) return OTA_INFEASIBLE;
         raise_prices(paths);
-        TRY(augment_all(paths, &left));
+        TRY(augment_all(paths, &left, &watch));
     }
     return OTA_OK;
 }

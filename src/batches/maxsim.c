@@ -43,6 +43,7 @@ typedef struct worker {
 
 typedef struct job {
     ota_late_interaction problem;
+    ota_settings settings; /* for the watch */
     ota_batch_kernels kernels;
     ota_maxsim_pass *pass;
     bool paired;
@@ -267,7 +268,12 @@ static void run_piece(void *context, int64_t piece, int number) {
     job *work = context;
     const int64_t first = piece * PIECE;
     const int64_t last = ota_int_min(first + PIECE, work->problem.document_count);
-    for (int64_t d = first; d < last; d++) score_document(work, &work->workers[number], d);
+    ota_watch watch = ota_watch_of(&work->settings);
+    for (int64_t d = first; d < last; d++) {
+        const int64_t pairs = work->columns * ota_maxsim_tokens(&work->problem, d);
+        if (ota_watch_ends(&watch, pairs * (1 + work->width / 16))) return;
+        score_document(work, &work->workers[number], d);
+    }
 }
 
 /* ---- the best ---------------------------------------------------------------------------------- */
@@ -368,6 +374,7 @@ static void lay_out(job *work, ota_arena *arena, int threads) {
 
 static void measure(job *work) {
     const ota_late_interaction *p = &work->problem;
+    work->settings = (ota_settings){.cancel = p->cancel, .deadline_ns = p->deadline_ns};
     work->queries = p->queries.size[1];
     work->width = p->queries.size[3];
     work->keeps = p->capacity > 0 || p->chosen != NULL;
@@ -403,7 +410,9 @@ static void run(job *work, ota_pool *pool, float *scores, int64_t *best) {
     if (p->top == 0) work->scores = scores;
     pack_queries(work, work->workers[0].tokens);
     ota_parallel(pool, ota_int_ceil_div(p->document_count, PIECE), run_piece, work);
-    for (int64_t q = 0; q < work->queries && p->top > 0; q++)
+    ota_watch watch = ota_watch_of(&work->settings);
+    for (int64_t q = 0;
+         q < work->queries && p->top > 0 && !ota_watch_ends(&watch, p->document_count); q++)
         keep_best(work->scores + q * p->document_count, p->document_count, p->top,
                   scores + q * p->top, best + q * p->top);
 }
@@ -424,14 +433,21 @@ ota_status ota_maxsim(const ota_late_interaction *problem, float *scores, int64_
     }
     ota_arena arena = {0};
     lay_out(&work, &arena, ota_pool_threads(pool));
-    ota_status status = ota_arena_allocate(&arena);
+    ota_status status = ota_arena_allocate(&arena), stopped = OTA_OK;
     if (status == OTA_OK) {
         lay_out(&work, &arena, ota_pool_threads(pool));
         run(&work, pool, scores, best);
         if (work.failed != 0) status = OTA_EINTERNAL;
+        stopped = ota_interrupted(&work.settings);
     }
     ota_arena_release(&arena);
     ota_pool_free(pool);
+    if (stopped != OTA_OK) {
+        const int64_t each = work.problem.top > 0 ? work.problem.top : work.problem.document_count;
+        const ota_array out = ota_array_of(scores, OTA_F32, 1, 1, work.queries, each);
+        ota_array_poison(NULL, &out, 0, 0);
+        return ota_fail(error, stopped, "", "", "%s", ota_status_text(stopped));
+    }
     if (status < 0)
         return ota_fail(error, status, "problem", "score fewer queries at once",
                         "there is no memory for %" PRId64 " query tokens", work.columns);

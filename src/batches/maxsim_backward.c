@@ -71,6 +71,21 @@ static ota_status check(const ota_late_interaction *given, gradients *work, ota_
     return OTA_OK;
 }
 
+static ota_settings settings_of(const gradients *work) {
+    return (ota_settings){.cancel = work->problem.cancel, .deadline_ns = work->problem.deadline_ns};
+}
+
+/* NaN where gradients of a call that was to end would be. */
+static void poison(const gradients *work) {
+    const ota_late_interaction *p = &work->problem;
+    const ota_array of_queries =
+        ota_array_of(work->query_grad, OTA_F32, 1, 1, work->queries * work->tokens, work->width);
+    const ota_array of_documents =
+        ota_array_of(work->document_grad, OTA_F32, 1, 1, p->documents.size[2], work->width);
+    if (work->query_grad != NULL) ota_array_poison(NULL, &of_queries, 0, 0);
+    if (work->document_grad != NULL) ota_array_poison(NULL, &of_documents, 0, 0);
+}
+
 static void add(double *sum, const float *row, double factor, int64_t width) {
     for (int64_t w = 0; w < width; w++) sum[w] += factor * (double)row[w];
 }
@@ -99,7 +114,11 @@ static void run_documents(void *context, int64_t piece, int number) {
     const gradients *work = context;
     const int64_t first = piece * PIECE;
     const int64_t last = ota_int_min(first + PIECE, work->problem.document_count);
-    for (int64_t d = first; d < last; d++) add_document(work, d, work->sums[number]);
+    const ota_settings settings = settings_of(work);
+    ota_watch watch = ota_watch_of(&settings);
+    const int64_t each = work->queries * work->tokens * (1 + work->width / 4);
+    for (int64_t d = first; d < last && !ota_watch_ends(&watch, each); d++)
+        add_document(work, d, work->sums[number]);
 }
 
 static void add_query_token(const gradients *work, int64_t q, int64_t i, int number) {
@@ -121,7 +140,10 @@ static void run_queries(void *context, int64_t piece, int number) {
     const gradients *work = context;
     const int64_t first = piece * PIECE;
     const int64_t last = ota_int_min(first + PIECE, work->queries * work->tokens);
-    for (int64_t k = first; k < last; k++)
+    const ota_settings settings = settings_of(work);
+    ota_watch watch = ota_watch_of(&settings);
+    const int64_t each = work->problem.document_count * (1 + work->width / 4);
+    for (int64_t k = first; k < last && !ota_watch_ends(&watch, each); k++)
         add_query_token(work, k / work->tokens, k % work->tokens, number);
 }
 
@@ -186,6 +208,12 @@ ota_status ota_maxsim_backward(const ota_late_interaction *problem, const float 
     }
     ota_arena_release(&arena);
     ota_pool_free(pool);
+    const ota_settings settings = settings_of(&work);
+    const ota_status stopped = ota_interrupted(&settings);
+    if (status == OTA_OK && stopped != OTA_OK) {
+        poison(&work);
+        return ota_fail(error, stopped, "", "", "%s", ota_status_text(stopped));
+    }
     if (status < 0)
         return ota_fail(error, status, "problem", "differentiate fewer queries at once",
                         "there is no memory for %" PRId64 " queries and documents of %" PRId64

@@ -26,6 +26,7 @@ typedef struct batch {
     ota_normalize_block block; /* of all matrices */
     size_t element;
     normalize_kernel *kernel;
+    ota_settings settings;         /* for the watch */
     unsigned char *history, *room; /* history_bytes and room_bytes a worker */
     size_t history_bytes, room_bytes;
     _Atomic int64_t nonfinite, open;
@@ -139,12 +140,11 @@ static const void *from(const void *data, size_t bytes) {
     return data == NULL ? NULL : (const unsigned char *)data + bytes;
 }
 
-static void run_piece(void *context, int64_t index, int worker) {
-    batch *all = context;
+/* Matrices [first, first + count) of the batch. */
+static void run_part(batch *all, int64_t first, int64_t count, int worker) {
     ota_normalize_block block = all->block;
-    const int64_t first = index * PIECE;
     const size_t bytes = (size_t)(first * block.side * block.side) * all->element;
-    block.count = ota_int_min(PIECE, block.count - first);
+    block.count = count;
     block.scores = from(block.scores, bytes);
     block.plan = from(block.plan, bytes);
     block.plan_grad = from(block.plan_grad, bytes);
@@ -154,6 +154,21 @@ static void run_piece(void *context, int64_t index, int worker) {
     all->kernel(&block);
     (void)atomic_fetch_add_explicit(&all->nonfinite, block.nonfinite, memory_order_relaxed);
     (void)atomic_fetch_add_explicit(&all->open, block.open, memory_order_relaxed);
+}
+
+/* In parts of whole vectors that are worth a question whether to go on: of many rounds, few matrices. */
+static void run_piece(void *context, int64_t index, int worker) {
+    enum { VECTOR = 16 };
+    batch *all = context;
+    const int64_t work = ota_int_max(all->block.rounds, 1) * all->block.side * all->block.side;
+    const int64_t last = ota_int_min((index + 1) * PIECE, all->block.count);
+    ota_watch watch = ota_watch_of(&all->settings);
+    for (int64_t first = index * PIECE, part; first < last; first += part) {
+        const int64_t groups = OTA_WATCH_WORK / (VECTOR * work) + 1;
+        part = ota_int_min(last - first, VECTOR * groups);
+        if (ota_watch_ends(&watch, part * work)) return;
+        run_part(all, first, part, worker);
+    }
 }
 
 /* Threads only where there is work for them. */
@@ -190,6 +205,13 @@ static ota_status run(const ota_normalization *p, batch *all, int64_t kept, ota_
     }
     if (status == OTA_OK) {
         ota_parallel(pool, ota_int_ceil_div(p->count, PIECE), run_piece, all);
+        status = ota_interrupted(&all->settings);
+        if (status != OTA_OK) {
+            const ota_array out =
+                ota_array_of(all->block.out, p->type, 1, 1, p->count, p->side * p->side);
+            ota_array_poison(pool, &out, 0, 0);
+            (void)ota_fail(error, status, "", "", "%s", ota_status_text(status));
+        }
     } else {
         (void)ota_fail(error, status, "rounds",
                        "use smaller matrices, fewer rounds or implicit gradients",
@@ -208,6 +230,7 @@ static batch batch_of(const ota_normalization *p, normalize_kernel *kernel) {
                              .eps = p->eps,
                              .tolerance = p->tolerance},
                    .element = ota_type_bytes(p->type),
+                   .settings = {.cancel = p->cancel, .deadline_ns = p->deadline_ns},
                    .kernel = kernel};
 }
 

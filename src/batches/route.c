@@ -260,6 +260,14 @@ bool ota_route_form(ota_route_call *r, const ota_route_block *block, int64_t fir
     return false;
 }
 
+bool ota_route_ends(const ota_route_call *r) { return ota_interrupted(&r->settings) != OTA_OK; }
+
+ota_status ota_route_interrupted(const ota_route_call *r, ota_error *error) {
+    const ota_status status = ota_interrupted(&r->settings);
+    if (status == OTA_OK) return OTA_OK;
+    return ota_fail(error, status, "", "", "%s", ota_status_text(status));
+}
+
 ota_status ota_route_tell_broken(const ota_route_call *r, ota_error *error) {
     const int64_t i = r->broken;
     int64_t j = 0;
@@ -319,7 +327,10 @@ ota_status ota_router_route(ota_router *router, const ota_routing *problem,
     atomic_store(&r.broken, r.tokens);
     const ota_status status = method_of(&r)->solve(&r, &found, error);
     if (status < 0) return status;
+    /* Blocks of a call that is to end are left out, and nothing of theirs is read. */
+    TRY(ota_route_interrupted(&r, error));
     ota_route_answer(&r, &found);
+    TRY(ota_route_interrupted(&r, error));
     memcpy(result, &found, ota_size_min(found.size, sizeof found));
     return status;
 }

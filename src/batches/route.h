@@ -75,6 +75,10 @@ ota_status ota_route_quantile(ota_route_call *r, ota_routing_result *found, ota_
 ota_status ota_route_base(ota_route_call *r, ota_routing_result *found, ota_error *error);
 ota_status ota_route_topk(ota_route_call *r, ota_routing_result *found, ota_error *error);
 
+/* Is the call to end? Asked before each block; and with a sentence. */
+bool ota_route_ends(const ota_route_call *r);
+ota_status ota_route_interrupted(const ota_route_call *r, ota_error *error);
+
 /* The first logit that is not finite. */
 ota_status ota_route_tell_broken(const ota_route_call *r, ota_error *error);
 

@@ -50,6 +50,7 @@ static void level(const ota_route_call *r) {
 /* The largest sums of a block, in the place of its value. */
 static void prove_task(void *context, int64_t index, int worker) {
     const ota_route_call *r = context;
+    if (ota_route_ends(r)) return;
     ota_route_block block = ota_route_wide_block(r, index, worker);
     const int64_t take = r->problem.take;
     block.chosen = r->proof + (ptrdiff_t)worker * OTA_ROUTE_TOKENS * take;
@@ -81,6 +82,7 @@ static void drop(const ota_route_call *r, int64_t j, int64_t surplus,
                  const ota_routing_result *found) {
     const int64_t take = r->problem.take;
     int64_t held = 0;
+    if (ota_route_ends(r)) return;
     for (int64_t at = 0; at < r->tokens * take; at++) {
         if (r->chosen[at] != j) continue;
         r->order[held++] =

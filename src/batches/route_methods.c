@@ -25,12 +25,6 @@ static double tolerance_of(const ota_route_call *r) {
     return r->problem.tolerance > 0.0 ? r->problem.tolerance : usual_tolerance;
 }
 
-static ota_status interrupted(const ota_route_call *r, ota_error *error) {
-    const ota_status status = ota_interrupted(&r->settings);
-    if (status == OTA_OK) return OTA_OK;
-    return ota_fail(error, status, "", "", "%s", ota_status_text(status));
-}
-
 /* The choices go where the caller wants them, once nothing can fail any more. */
 static void aim(ota_route_call *r, const ota_routing_result *found) {
     if (found->chosen != NULL) r->chosen = found->chosen;
@@ -70,6 +64,7 @@ static void begin(ota_route_call *r) {
 
 static void form_task(void *context, int64_t index, int worker) {
     ota_route_call *r = context;
+    if (ota_route_ends(r)) return;
     const ota_route_block block = ota_route_block_of(r, index, worker);
     memset(block.columns, 0, (size_t)r->experts * sizeof *block.columns);
     /* The first round reads few rows while they lie in the nearest cache. */
@@ -87,6 +82,7 @@ static void form_task(void *context, int64_t index, int worker) {
 
 static void round_task(void *context, int64_t index, int worker) {
     const ota_route_call *r = context;
+    if (ota_route_ends(r)) return;
     const ota_route_block block = ota_route_block_of(r, index, worker);
     memset(block.columns, 0, (size_t)r->experts * sizeof *block.columns);
     r->passes->round(&block);
@@ -94,6 +90,7 @@ static void round_task(void *context, int64_t index, int worker) {
 
 static void choose_scaled_task(void *context, int64_t index, int worker) {
     ota_route_call *r = context;
+    if (ota_route_ends(r)) return;
     ota_route_block block = ota_route_block_of(r, index, worker);
     r->passes->choose_scaled(&block);
     count(r, &block, index);
@@ -122,7 +119,7 @@ ota_status ota_route_sinkhorn(ota_route_call *r, ota_routing_result *found, ota_
     for (found->rounds = 1;; found->rounds++) {
         found->converged = update(r) <= tolerance_of(r);
         if (found->converged != 0 || found->rounds >= most) break;
-        TRY(interrupted(r, error));
+        TRY(ota_route_interrupted(r, error));
         ota_parallel(r->pool, r->blocks, round_task, r);
     }
     aim(r, found);
@@ -136,6 +133,7 @@ ota_status ota_route_sinkhorn(ota_route_call *r, ota_routing_result *found, ota_
 /* Without a start the logits themselves are compared, else sums in f64. */
 static void choose_biased_task(void *context, int64_t index, int worker) {
     ota_route_call *r = context;
+    if (ota_route_ends(r)) return;
     ota_route_block block = ota_route_block_of(r, index, worker);
     if (!ota_route_form(r, &block, index * OTA_ROUTE_TOKENS)) return;
     if (r->problem.start == NULL && r->problem.method != OTA_ROUTE_QUANTILE &&
@@ -169,6 +167,7 @@ ota_status ota_route_topk(ota_route_call *r, ota_routing_result *found, ota_erro
 
 static void negate_task(void *context, int64_t index, int worker) {
     ota_route_call *r = context;
+    if (ota_route_ends(r)) return;
     const ota_route_block block = ota_route_block_of(r, index, worker);
     if (!ota_route_form(r, &block, index * OTA_ROUTE_TOKENS)) return;
     const int64_t first = index * OTA_ROUTE_TOKENS;
@@ -185,6 +184,7 @@ static void negate_task(void *context, int64_t index, int worker) {
 
 static void count_task(void *context, int64_t index, int worker) {
     ota_route_call *r = context;
+    if (ota_route_ends(r)) return;
     ota_route_block block = ota_route_block_of(r, index, worker);
     if (block.shares != NULL || block.weights != NULL)
         (void)ota_route_form(r, &block, index * OTA_ROUTE_TOKENS);
@@ -231,12 +231,14 @@ ota_status ota_route_base(ota_route_call *r, ota_routing_result *found, ota_erro
 
 static void turn_task(void *context, int64_t index, int worker) {
     ota_route_call *r = context;
+    if (ota_route_ends(r)) return;
     const ota_route_block block = ota_route_block_of(r, index, worker);
     if (ota_route_form(r, &block, index * OTA_ROUTE_TOKENS)) r->passes->turn(&block);
 }
 
 static void thresholds_task(void *context, int64_t index, int worker) {
     const ota_route_call *r = context;
+    if (ota_route_ends(r)) return;
     const ota_route_block block = ota_route_block_of(r, index, worker);
     r->passes->thresholds(&block);
 }
@@ -245,6 +247,7 @@ static void thresholds_task(void *context, int64_t index, int worker) {
  * interval from one to the next. */
 static void expert_task(void *context, int64_t j, int worker) {
     const ota_route_call *r = context;
+    if (ota_route_ends(r)) return;
     const int64_t lower = ota_route_lower(r, j), upper = ota_route_upper(r, j);
     const size_t row = (size_t)r->tokens * r->element;
     ota_route_expert expert = {.tokens = r->tokens,
@@ -290,7 +293,7 @@ ota_status ota_route_quantile(ota_route_call *r, ota_routing_result *found, ota_
     found->rounds = 0;
     found->converged = r->problem.take == r->experts;
     while (found->converged == 0 && found->rounds < most) {
-        TRY(interrupted(r, error));
+        TRY(ota_route_interrupted(r, error));
         ota_parallel(r->pool, r->blocks, thresholds_task, r);
         ota_parallel(r->pool, r->experts, expert_task, r);
         found->converged = move(r) <= tolerance_of(r);

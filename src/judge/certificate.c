@@ -134,7 +134,7 @@ static bool load_masses(ota_judge_head *k) {
         k->used[j] = false;
         reached[j] = 0.0;
     }
-    for (int64_t i = 0; i < k->n; i++) {
+    for (int64_t i = 0; i < k->n && !ota_watch_ends(&k->watch, k->row_pairs); i++) {
         const ota_judge_row_kind kind = ota_judge_load_scores(k, i);
         const bool has_mass = ota_judge_mass_of(k, i) > 0.0;
         for (int64_t j = 0; j < k->m; j++) {
@@ -284,7 +284,7 @@ static bool judge_dual(ota_judge_head *k, bool lost, double unit, ota_certificat
                           k->rule != OTA_COLUMNS_PREFIX && k->rule != OTA_COLUMNS_ONLINE;
     if (pruned) ota_judge_find_components(k);
     ota_judge_sum dual = {0.0, 0.0}, apart = {0.0, 0.0};
-    for (int64_t i = 0; i < k->n && has_dual; i++) {
+    for (int64_t i = 0; i < k->n && has_dual && !ota_watch_ends(&k->watch, k->row_pairs); i++) {
         double rest, distance;
         if (ota_judge_load_scores(k, i) != OTA_JUDGE_NORMAL) continue;
         const double mu = ota_judge_mass_of(k, i);
@@ -311,7 +311,8 @@ static bool judge_head(ota_judge_head *k, ota_certificate *out) {
     load_potentials(k);
     const double unit = k->mass > 0.0 ? k->mass : 1.0;
     row_sums t = {.least = INFINITY};
-    for (int64_t i = 0; i < k->n; i++) judge_row(k, &t, i);
+    for (int64_t i = 0; i < k->n && !ota_watch_ends(&k->watch, k->row_pairs); i++)
+        judge_row(k, &t, i);
     if (!share_rows(k, &t)) return false;
     write_rows(&t, unit, out);
     judge_columns(k, &t, out);
@@ -445,6 +446,8 @@ static ota_status begin(const judged *on, ota_judge_head *k, ota_error *error) {
     *k = (ota_judge_head){.r = r,
                           .a = a,
                           .swapped = swapped,
+                          .watch = ota_watch_of(&r->settings),
+                          .row_pairs = (swapped ? r->queries : r->keys) * (4 + r->width),
                           .n = swapped ? r->keys : r->queries,
                           .m = swapped ? r->queries : r->keys,
                           .rule = r->problem.columns};
@@ -484,7 +487,9 @@ static ota_status begin(const judged *on, ota_judge_head *k, ota_error *error) {
     return OTA_OK;
 }
 
-static void judge_all(ota_judge_head *k, ota_certificate *certificate, ota_certificate *per_head) {
+/* OTA_OK, or what the caller wants instead: then nothing is written. */
+static ota_status judge_all(ota_judge_head *k, ota_certificate *certificate,
+                            ota_certificate *per_head, ota_error *error) {
     const ota_resolved *r = k->r;
     ota_certificate all = {.size = sizeof all};
     const size_t theirs = certificate->size < sizeof all ? certificate->size : sizeof all;
@@ -501,6 +506,9 @@ static void judge_all(ota_judge_head *k, ota_certificate *certificate, ota_certi
                       ? ota_array_get(&r->sink.array, 0, 0, 0, k->head)
                       : r->sink.value;
         if (!judge_head(k, &one)) break; /* the caller asks */
+        const ota_status stopped = ota_watch_ask(&k->watch);
+        if (stopped != OTA_OK)
+            return ota_fail(error, stopped, "", "", "%s", ota_status_text(stopped));
         combine(&all, &one, h == 0, 1.0 / (double)heads);
         /* Records are as long as the caller's header says. */
         one.size = certificate->size;
@@ -508,6 +516,7 @@ static void judge_all(ota_judge_head *k, ota_certificate *certificate, ota_certi
             memcpy((char *)per_head + (size_t)h * certificate->size, &one, theirs);
     }
     ota_sized_write(certificate, certificate->size, &all, sizeof all);
+    return OTA_OK;
 }
 
 static ota_status read_arrays(judged *on, const ota_arrays *arrays,
@@ -540,7 +549,7 @@ static ota_status certify_shared(const ota_problem *problem, const ota_options *
         if (status == OTA_OK && !shards->from_matrix &&
             !ota_shards_gather(shards, &shards->keys, &shards->all_keys, "gathering the keys"))
             status = ota_ranks_refuse(&shards->ranks, error);
-        if (status == OTA_OK) judge_all(&head, certificate, per_head);
+        if (status == OTA_OK) status = judge_all(&head, certificate, per_head, error);
         if (begun) release(&head);
     }
     if (shards != NULL && shards->ranks.failed) status = ota_ranks_refuse(&shards->ranks, error);
@@ -559,7 +568,7 @@ ota_status ota_certify(const ota_problem *problem, const ota_options *options,
     if (status == OTA_OK) status = read_arrays(&on, arrays, certificate, error);
     if (status == OTA_OK) status = begin(&on, &head, error);
     if (status != OTA_OK) return status;
-    judge_all(&head, certificate, per_head);
+    status = judge_all(&head, certificate, per_head, error);
     release(&head);
-    return OTA_OK;
+    return status;
 }

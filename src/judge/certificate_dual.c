@@ -152,7 +152,7 @@ static double capped_sum(const ota_judge_head *k, double f) {
 
 /* The least f at which the row gives mu, by halving. Where its caps give just mu or, by rounding, less, any larger one
  * serves: the first that gives them all. */
-static double capped_potential(const ota_judge_head *k, double mu) {
+static double capped_potential(ota_judge_head *k, double mu) {
     double low = INFINITY, high = -INFINITY;
     for (int64_t j = 0; j <= k->m; j++) {
         const double a = j < k->m ? k->s[j] + k->g[j] : k->sink;
@@ -164,7 +164,7 @@ static double capped_potential(const ota_judge_head *k, double mu) {
     }
     if (!(high > -INFINITY) || !(mu > 0.0)) return -INFINITY;
     low = fmin(low, high) - 1.0e-9 * (1.0 + fabs(low));
-    while (low < high) {
+    while (low < high && !ota_watch_ends(&k->watch, k->m)) {
         const double f = 0.5 * low + 0.5 * high;
         if (!(f > low && f < high)) break;
         if (capped_sum(k, f) < mu)
@@ -207,6 +207,7 @@ static double best_row_potential(ota_judge_head *k, double mu) {
     }
     double f = high;
     for (int turn = 0; turn < 200 && high - low > DBL_EPSILON * fabs(high); turn++) {
+        if (ota_watch_ends(&k->watch, count)) break;
         double rise = 0.0;
         ota_judge_sum sum = {-mu, 0.0};
         for (int64_t c = 0; c < count; c++) {
@@ -296,7 +297,7 @@ static void recover_by_averages(ota_judge_head *k) {
             sum[j] = 0.0;
             k->gather[j] = 0.0;
         }
-        for (int64_t i = 0; i < k->n; i++) {
+        for (int64_t i = 0; i < k->n && !ota_watch_ends(&k->watch, k->row_pairs); i++) {
             double rest, level = 0.0, count = 0.0;
             if (ota_judge_load_scores(k, i) != OTA_JUDGE_NORMAL) continue;
             (void)ota_judge_load_weights(k, i, ota_judge_mass_of(k, i), &rest);

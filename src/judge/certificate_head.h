@@ -15,6 +15,8 @@ typedef struct ota_judge_head {
     double tau, order, sink;  /* order: 1 entropy, 0 hard, else alpha */
     const ota_custom *custom; /* NULL: a regulariser of ours */
     bool capped;              /* entries have caps */
+    ota_watch watch;          /* a certificate of a call that is to end is nobody's */
+    int64_t row_pairs;        /* what a row of scores takes, in pairs */
     int64_t row;              /* the row at hand */
     double mass, row_strength;
     ota_column_rule rule;

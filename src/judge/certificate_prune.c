@@ -17,6 +17,7 @@
 enum { LINES = 6 };
 
 typedef struct graph {
+    ota_watch *watch;
     int64_t n, m;            /* nodes: rows, then columns, then the sink */
     size_t stride;           /* bytes a row of bits, m + 1 of them */
     unsigned char *allowed;  /* [n][m + 1] bits; the last one is the sink */
@@ -58,7 +59,7 @@ static int64_t next_neighbour(graph *x, int64_t node) {
 static void walk(graph *x, int64_t start, int64_t *found, int64_t *waiting, int64_t *components) {
     int64_t depth = 0;
     x->path[depth++] = start;
-    while (depth > 0) {
+    while (depth > 0 && !ota_watch_ends(x->watch, 8)) {
         const int64_t node = x->path[depth - 1];
         if (x->index[node] == 0) {
             x->index[node] = x->low[node] = ++*found;
@@ -88,7 +89,7 @@ static void walk(graph *x, int64_t start, int64_t *found, int64_t *waiting, int6
 static void load_bits(ota_judge_head *k, graph *x) {
     memset(x->allowed, 0, (size_t)k->n * x->stride);
     memset(x->carries, 0, (size_t)k->n * x->stride);
-    for (int64_t i = 0; i < k->n; i++) {
+    for (int64_t i = 0; i < k->n && !ota_watch_ends(&k->watch, k->row_pairs); i++) {
         double rest;
         if (ota_judge_load_scores(k, i) != OTA_JUDGE_NORMAL) continue;
         const double mu = ota_judge_mass_of(k, i);
@@ -117,7 +118,11 @@ size_t ota_judge_components_bytes(int64_t n, int64_t m) {
 
 void ota_judge_find_components(ota_judge_head *k) {
     const int64_t nodes = k->n + k->m + 1;
-    graph x = {.n = k->n, .m = k->m, .stride = (size_t)k->m / 8 + 1, .component = k->component};
+    graph x = {.watch = &k->watch,
+               .n = k->n,
+               .m = k->m,
+               .stride = (size_t)k->m / 8 + 1,
+               .component = k->component};
     int64_t *const block = k->component + nodes;
     x.cursor = block;
     x.index = block + nodes;
@@ -132,6 +137,7 @@ void ota_judge_find_components(ota_judge_head *k) {
     int64_t found = 0, waiting = 0, components = 0;
     for (int64_t node = 0; node < nodes; node++) {
         if (x.index[node] == 0) walk(&x, node, &found, &waiting, &components);
+        if (ota_watch_ends(&k->watch, 1)) return;
     }
 }
 

@@ -84,10 +84,11 @@ void ota_backward_find_used(const ota_backward_job *job, const double *column_su
     const bool exponential = ota_regulariser_of(&plan->resolved.problem)->exponential;
     const int64_t n = plan->course.rows, m = plan->course.columns;
     const double *g = plan->course.transposed ? job->space->f : job->space->g;
+    ota_watch watch = ota_watch_of(&plan->resolved.settings);
     for (int64_t j = 0; j < m; j++) {
         const bool open = g[j] > -INFINITY && (column_sum[j] > 0.0 || !exponential);
         used[j] = 0;
-        for (int64_t i = 0; i < n && !used[j] && open; i++) {
+        for (int64_t i = 0; i < n && !used[j] && open && !ota_watch_ends(&watch, 1); i++) {
             const int64_t query = plan->course.transposed ? j : i,
                           key = plan->course.transposed ? i : j;
             used[j] = ota_pair_allowed(&plan->resolved, job->batch, job->head, query, key);

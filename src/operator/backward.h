@@ -71,7 +71,7 @@ const char *ota_overlapped_input(const ota_plan *plan, const ota_arrays *arrays,
 /* What the implicit way reads of forward's outputs. */
 ota_status ota_check_potentials(const ota_plan *plan, const ota_arrays *arrays, ota_error *error);
 /* Quiet NaN into an array, if it is present. */
-void ota_poison(const ota_array *a);
+void ota_poison(const ota_plan *plan, const ota_array *a);
 /* Quiet NaN into every gradient that is wanted. */
 void ota_gradients_poison(const ota_plan *plan, const ota_gradients *want);
 /* backward_sums.c: shared gradients. */

@@ -353,21 +353,16 @@ ota_status ota_gradients_check(const ota_plan *plan, const ota_arrays *arrays,
     return status == OTA_OK ? ota_check_potentials(plan, arrays, error) : status;
 }
 
-void ota_poison(const ota_array *a) {
-    if (!ota_array_present(a)) return;
-    for (int64_t b = 0; b < a->size[0]; b++) {
-        for (int64_t h = 0; h < a->size[1]; h++) {
-            for (int64_t i = 0; i < a->size[2]; i++) {
-                for (int64_t j = 0; j < a->size[3]; j++) ota_array_set(a, b, h, i, j, (double)NAN);
-            }
-        }
+void ota_poison(const ota_plan *plan, const ota_array *a) {
+    for (int64_t b = 0; ota_array_present(a) && b < a->size[0]; b++) {
+        for (int64_t h = 0; h < a->size[1]; h++) ota_array_poison(plan->pool, a, b, h);
     }
 }
 
 void ota_gradients_poison(const ota_plan *plan, const ota_gradients *want) {
     for (int k = 0; k < ROWS; k++) {
-        if (!rows[k].input) ota_poison(field_of(want, &rows[k]));
+        if (!rows[k].input) ota_poison(plan, field_of(want, &rows[k]));
     }
     for (int64_t k = 0; want->terms != NULL && k < plan->resolved.problem.term_count; k++)
-        ota_poison(&want->terms[k]);
+        ota_poison(plan, &want->terms[k]);
 }

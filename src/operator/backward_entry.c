@@ -129,8 +129,8 @@ static void poison(const entry *e) {
         ota_gradients_poison(e->plan, e->want);
         return;
     }
-    ota_poison(&e->along->coupling);
-    ota_poison(&e->along->out);
+    ota_poison(e->plan, &e->along->coupling);
+    ota_poison(e->plan, &e->along->out);
 }
 
 static ota_status run(const entry *e, ota_result *found) {
@@ -156,6 +156,10 @@ static ota_status differentiate(const entry *e, ota_result *result, ota_error *e
         return status;
     }
     status = run(e, &found);
+    /* Whatever was found counts only if nobody wanted the run to end meanwhile. */
+    const ota_status stopped =
+        plan->shards == NULL ? ota_interrupted(&plan->resolved.settings) : OTA_OK;
+    if (stopped != OTA_OK) status = stopped;
     found.status = status;
     if (status == OTA_CANCELLED || status == OTA_TIMEOUT || status == OTA_ECOMM) poison(e);
     if (solved) count_rows(plan, &e->arrays->lse, &found);

@@ -20,9 +20,10 @@ static void block_masses(const ota_backward_job *job, const ota_head *head, doub
                          double *total) {
     const double *scores = head->scores;
     double usable = 0.0;
+    ota_watch watch = ota_watch_of(&job->plan->resolved.settings);
     *total = 0.0;
     for (int64_t j = 0; j < head->columns; j++) nu[j] = 0.0;
-    for (int64_t i = 0; i < head->rows; i++) {
+    for (int64_t i = 0; i < head->rows && !ota_watch_ends(&watch, head->columns); i++) {
         bool any = false;
         for (int64_t j = 0; j < head->columns; j++) {
             if (!(scores[i * head->stride + j] > -INFINITY)) continue;
@@ -49,7 +50,8 @@ static void form_system(ota_backward_job *job, const ota_head *block, const ota_
     ota_row_parameters parameters = job->parameters;
     memset(v->right, 0, (size_t)block->columns * sizeof(double));
     *scale = 0.0;
-    for (int64_t i = 0; i <= last; i++) {
+    ota_watch watch = ota_watch_of(&job->plan->resolved.settings);
+    for (int64_t i = 0; i <= last && !ota_watch_ends(&watch, block->columns); i++) {
         double *w = slopes + i * stride, total = 0.0, sum = 0.0;
         ota_row_found found;
         v->den[i] = v->right_of_rows[i] = 0.0;
@@ -90,7 +92,8 @@ static void spread(ota_backward_job *job, const ota_head *block, const ota_block
         along += b[j];
         count += 1.0;
     }
-    for (int64_t i = 0; i <= last; i++) {
+    ota_watch watch = ota_watch_of(&job->plan->resolved.settings);
+    for (int64_t i = 0; i <= last && !ota_watch_ends(&watch, block->columns); i++) {
         const double *w = slopes + i * stride, *scores = (const double *)block->scores + i * stride;
         /* x is the level of the weight. */
         const double f = v->f[i] - (block->regulariser->tsallis ? tau / (order - 1.0) : 0.0);

@@ -29,7 +29,8 @@ static void load_masses(ota_backward_job *job, ota_head *head, double *mu, doubl
         s->held[j] = 0;
         nu[j] = 0.0;
     }
-    for (int64_t i = 0; i < n; i++) {
+    ota_watch watch = ota_watch_of(head->settings);
+    for (int64_t i = 0; i < n && !ota_watch_ends(&watch, m); i++) {
         const double *row = (const double *)head->scores + i * head->stride;
         mu[i] = plan->course.transposed ? ota_column_mass(r, job->batch, job->head, i, 1.0)
                                         : ota_row_mass(r, job->batch, job->head, i);

@@ -223,7 +223,12 @@ static bool try_head(attempt *a, int64_t index, int64_t place, ota_warm_start *w
     ota_outcome end = OTA_LOST;
     const bool done = course->on_kernel && run_rounds(a, warm, &end);
     if (a->tried && !done) return false;
-    if (!done) status->result.status = course->stored ? solve_stored(a) : give_up(a, end);
+    /* Whatever was found counts only if nobody wanted the run to end meanwhile. */
+    const bool alone = plan->shards == NULL;
+    const bool ended = alone && ota_run_interrupted(a->run);
+    if (!done && !ended) status->result.status = course->stored ? solve_stored(a) : give_up(a, end);
+    if (alone && ota_run_interrupted(a->run))
+        status->result.status = (ota_status)atomic_load(&a->run->stopped);
     if (status->result.status == OTA_CANCELLED || status->result.status == OTA_TIMEOUT ||
         status->result.status == OTA_ECOMM) {
         atomic_store(&a->run->stopped, status->result.status);
@@ -418,7 +423,7 @@ static void leave_nothing(ota_plan *plan, const ota_arrays *arrays) {
     const ota_resolved *r = &plan->resolved;
     for (int64_t k = 0; k < r->batch * r->heads; k++) {
         ota_head_result *head = &plan->heads[k].result;
-        ota_run_poison(arrays, k / r->heads, k % r->heads);
+        ota_run_poison(plan->pool, arrays, k / r->heads, k % r->heads);
         if (head->status >= OTA_OK) *head = (ota_head_result){.status = OTA_UNSOLVED};
         if (arrays->heads != NULL) arrays->heads[k] = *head;
     }
@@ -446,6 +451,7 @@ ota_status ota_plan_run(ota_plan *plan, const ota_arrays *given, ota_result *res
     const int64_t heads = r->batch * r->heads;
     for (int64_t k = 0; k < heads; k++) plan->heads[k] = (ota_head_status){0};
     run_heads(plan, &run);
+    if (plan->shards == NULL) (void)ota_run_interrupted(&run);
     int stopped = atomic_load(&run.stopped);
     if (plan->shards != NULL) stopped = ota_shared_settle(plan, &arrays, stopped);
     ota_result full;

@@ -58,7 +58,8 @@ static void poison_head(ota_tangent_job *job) {
     const ota_plan *plan = job->base.plan;
     const ota_resolved *r = &plan->resolved;
     ota_tangent_worker *w = job->space->workers;
-    for (int64_t i = 0; i < r->queries; i++) {
+    ota_watch watch = ota_watch_of(&r->settings);
+    for (int64_t i = 0; i < r->queries && !ota_watch_ends(&watch, ota_row_work(r)); i++) {
         ota_tangents_scores(job, w, i, 1);
         for (int64_t j = 0; j < r->keys; j++) {
             w->weights[j] = 0.0;

@@ -338,7 +338,8 @@ static ota_status follow_block(ota_backward_job *base, const ota_head *block,
     memset(w->weights, 0, (size_t)keys * sizeof(double));
     memcpy(w->scores, s, (size_t)keys * sizeof(double));
     if (v->mu[last] > 0.0) {
-        for (int64_t k = 0; k <= last; k++) {
+        ota_watch watch = ota_watch_of(&base->plan->resolved.settings);
+        for (int64_t k = 0; k <= last && !ota_watch_ends(&watch, m); k++) {
             block_row(job, block, v, k, &scale);
             total += ota_tangents_of_row(job, k, v->mu[k], 0.0, false);
         }

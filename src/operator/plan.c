@@ -142,7 +142,8 @@ static ota_status open_device(ota_plan *plan, ota_error *error) {
     return OTA_OK;
 }
 
-static ota_status build(ota_plan *plan, ota_error *error) {
+/* Everything but the memory: all choices, and how many bytes they take. */
+static ota_status choose_all(ota_plan *plan, ota_error *error) {
     const ota_resolved *r = &plan->resolved;
     const ota_status chosen = ota_solver_choose(r, &plan->solver, error);
     if (chosen != OTA_OK) return chosen;
@@ -169,6 +170,11 @@ static ota_status build(ota_plan *plan, ota_error *error) {
                         "workspace_limit is %zu bytes but the smallest plan here needs %zu",
                         r->settings.workspace_limit, workspace_of(plan));
     }
+    return OTA_OK;
+}
+
+static ota_status build(ota_plan *plan, ota_error *error) {
+    TRY(choose_all(plan, error));
     const size_t bytes = plan->arena.used;
     const ota_status placed = ota_arena_allocate(&plan->arena);
     if (placed != OTA_OK)
@@ -304,6 +310,27 @@ ota_status ota_plan_create(ota_plan **out, const ota_problem *problem, int64_t v
     begin_heads(plan);
     *out = plan;
     return OTA_OK;
+}
+
+ota_status ota_plan_measure(const ota_problem *problem, int64_t values_width,
+                            const ota_options *options, size_t *bytes, ota_error *error) {
+    ota_plan *plan = NULL, *unused;
+    if (bytes == NULL)
+        return ota_fail(error, OTA_EINVAL, "bytes", "give a place for the number", "bytes is NULL");
+    *bytes = 0;
+    if (ota_communicator_of(options) != NULL)
+        return ota_fail(error, OTA_UNSUPPORTED, "communicator",
+                        "create the plan on every rank and ask ota_plan_bytes",
+                        "what a rank's plan takes depends on the other ranks");
+    ota_status status = begin_plan(&plan, &unused, values_width, error);
+    if (status == OTA_OK) status = ota_resolve(problem, options, &plan->resolved, error);
+    if (status == OTA_OK) status = choose_all(plan, error);
+    if (status == OTA_EOVERFLOW && plan->device != NULL)
+        *bytes = SIZE_MAX;
+    else if (status == OTA_OK || (status == OTA_ELIMIT && plan->device != NULL))
+        *bytes = ota_plan_bytes(plan);
+    ota_plan_free(plan);
+    return status;
 }
 
 void ota_plan_free(ota_plan *plan) {

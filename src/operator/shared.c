@@ -256,7 +256,7 @@ int ota_shared_settle(ota_plan *plan, const ota_arrays *arrays, int stopped) {
     for (int64_t k = 0; k < heads; k++) {
         const ota_head_status *t = &plan->heads[k];
         const bool fine = t->result.status >= OTA_OK;
-        if (!fine) ota_run_poison(arrays, k / r->heads, k % r->heads);
+        if (!fine) ota_run_poison(plan->pool, arrays, k / r->heads, k % r->heads);
         if (fine && ota_array_present(&arrays->receiver) && !share_receiver(plan, arrays, k))
             return OTA_ECOMM;
         if (arrays->heads != NULL) arrays->heads[k] = t->result;

@@ -73,8 +73,8 @@ ota_status ota_shared_end_tangents(ota_plan *plan, const ota_tangents *along, ot
     const bool ended = ota_ranks_most(s, &most, 1, "the end of jvp");
     const ota_status worst = ota_status_of_severity(most);
     if (ended && worst >= OTA_OK) return worst;
-    ota_poison(&along->coupling);
-    ota_poison(&along->out);
+    ota_poison(plan, &along->coupling);
+    ota_poison(plan, &along->out);
     if (shards->ranks.failed) return ota_ranks_refuse(&shards->ranks, error);
     if (found < OTA_OK) return found;
     return ota_fail(error, worst, "", "see that rank's own sentence", "a rank ended with '%s'",

@@ -77,6 +77,41 @@ void ota_array_set(const ota_array *array, int64_t b, int64_t h, int64_t r, int6
     }
 }
 
+/* Copies the element at the start of a line over the rest of it. */
+static void repeat_first(void *line, size_t bytes, int64_t count, int64_t stride) {
+    uint64_t *eight = line;
+    uint32_t *four = line;
+    uint16_t *two = line;
+    for (int64_t j = 1; bytes == sizeof *eight && j < count; j++) eight[j * stride] = eight[0];
+    for (int64_t j = 1; bytes == sizeof *four && j < count; j++) four[j * stride] = four[0];
+    for (int64_t j = 1; bytes == sizeof *two && j < count; j++) two[j * stride] = two[0];
+}
+
+typedef struct poisoned {
+    const ota_array *array;
+    int64_t batch, head, rows; /* of a block */
+} poisoned;
+
+static void poison_block(void *context, int64_t block, int worker) {
+    (void)worker;
+    const poisoned *p = context;
+    const ota_array *a = p->array;
+    const size_t bytes = ota_type_bytes(a->type);
+    const int64_t first = block * p->rows, last = ota_int_min(first + p->rows, a->size[2]);
+    for (int64_t i = first; i < last; i++) {
+        ota_array_set(a, p->batch, p->head, i, 0, (double)NAN);
+        char *line = (char *)a->data + position(a, p->batch, p->head, i, 0) * (int64_t)bytes;
+        repeat_first(line, bytes, a->size[3], a->stride[3]);
+    }
+}
+
+void ota_array_poison(ota_pool *pool, const ota_array *array, int64_t batch, int64_t head) {
+    enum { PAIRS = 1 << 18 };
+    if (!ota_array_present(array) || array->size[3] == 0) return;
+    poisoned p = {array, batch, head, 1 + PAIRS / array->size[3]};
+    ota_parallel(pool, ota_int_ceil_div(array->size[2], p.rows), poison_block, &p);
+}
+
 void ota_array_extent(const ota_array *array, const char **first, const char **last) {
     int64_t low = 0, high = 0;
     *first = *last = NULL;

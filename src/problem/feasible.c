@@ -149,7 +149,7 @@ size_t ota_feasible_workspace(int64_t n, int64_t m) {
 }
 
 /* Levels from the rows that still have supply; true when some column with demand left is reached. */
-static bool find_levels(flow_graph *graph) {
+static bool find_levels(flow_graph *graph, ota_watch *watch) {
     int64_t n = graph->n;
     int64_t m = graph->m;
     int64_t head = 0;
@@ -162,7 +162,7 @@ static bool find_levels(flow_graph *graph) {
             graph->stack[tail++] = (int32_t)i;
         }
     }
-    while (head < tail) {
+    while (head < tail && !ota_watch_ends(watch, n + m)) {
         int64_t node = graph->stack[head++];
         int32_t next = graph->level[node] + 1;
         if (next > last) break;
@@ -230,10 +230,10 @@ static void ship(flow_graph *graph, int64_t length) {
 }
 
 /* Exhausts the level graph from one row. */
-static void block_from(flow_graph *graph, int64_t row) {
+static void block_from(flow_graph *graph, int64_t row, ota_watch *watch) {
     int64_t length = 1;
     graph->path[0] = (int32_t)row;
-    while (length > 0 && graph->supply_left[row] > 0) {
+    while (length > 0 && graph->supply_left[row] > 0 && !ota_watch_ends(watch, graph->m / 8)) {
         int64_t node = graph->path[length - 1];
         if (node >= graph->n && graph->demand_left[node - graph->n] > 0) {
             ship(graph, length);
@@ -257,23 +257,23 @@ static int64_t least_of(const flow_graph *graph, int64_t j) {
 }
 
 /* Ships what it can of the demand that is left. */
-static ota_status augment(flow_graph *graph, const ota_watch *watch) {
+static ota_status augment(flow_graph *graph, ota_watch *watch) {
     int64_t nodes = graph->n + graph->m;
-    while (find_levels(graph)) {
+    while (find_levels(graph, watch)) {
         for (int64_t node = 0; node < nodes; node++) graph->cursor[node] = 0;
         for (int64_t i = 0; i < graph->n; i++) {
-            if (graph->supply_left[i] > 0) block_from(graph, i);
+            if (graph->supply_left[i] > 0) block_from(graph, i, watch);
             if (i % ROWS_PER_QUESTION == 0) {
                 ota_status status = ota_watch_ask(watch);
                 if (status != OTA_OK) return status;
             }
         }
     }
-    return OTA_OK;
+    return ota_watch_ask(watch);
 }
 
 /* The units that are missing in the least sums. */
-static ota_status maximise_flow(flow_graph *graph, const ota_watch *watch, int64_t *missing) {
+static ota_status maximise_flow(flow_graph *graph, ota_watch *watch, int64_t *missing) {
     memcpy(graph->supply_left, graph->supply, (size_t)graph->n * sizeof(int64_t));
     memset(graph->flow, 0, (size_t)graph->n * (size_t)graph->m * sizeof(int64_t));
     *missing = 0;
@@ -335,12 +335,13 @@ typedef struct census {
 } census;
 
 /* From one root. Components are numbered as they are finished: no edge leads to a higher number. */
-static void components_from(flow_graph *graph, int64_t root, int64_t slack, census *walk) {
+static void components_from(flow_graph *graph, int64_t root, int64_t slack, census *walk,
+                            ota_watch *watch) {
     int64_t length = 0;
     graph->path[length++] = (int32_t)root;
     graph->level[root] = graph->low[root] = walk->numbered++;
     graph->stack[walk->stacked++] = (int32_t)root;
-    while (length > 0) {
+    while (length > 0 && !ota_watch_ends(watch, 8)) {
         int64_t node = graph->path[length - 1];
         int64_t next = residual_next(graph, node, slack);
         if (next >= 0) {
@@ -369,7 +370,7 @@ static void components_from(flow_graph *graph, int64_t root, int64_t slack, cens
     }
 }
 
-static void find_components(flow_graph *graph, int64_t slack) {
+static ota_status find_components(flow_graph *graph, int64_t slack, ota_watch *watch) {
     int64_t nodes = graph->n + graph->m + 1;
     census walk = {0};
     for (int64_t node = 0; node < nodes; node++) {
@@ -378,8 +379,10 @@ static void find_components(flow_graph *graph, int64_t slack) {
         graph->cursor[node] = 0;
     }
     for (int64_t node = 0; node < nodes; node++) {
-        if (graph->level[node] < 0) components_from(graph, node, slack, &walk);
+        if (graph->level[node] < 0) components_from(graph, node, slack, &walk, watch);
+        if (ota_watch_ends(watch, 1)) break;
     }
+    return ota_watch_ask(watch);
 }
 
 /* A row or exact column with mass must touch the other side: no tolerance applies to that. */
@@ -421,13 +424,15 @@ ota_status ota_feasible(const ota_feasible_problem *problem, uint8_t *usable, in
     if (status != OTA_OK) return status;
     if (!all_touched(&graph, problem->masses.capped)) return OTA_INFEASIBLE;
     int64_t missing;
-    status = maximise_flow(&graph, &problem->watch, &missing);
+    ota_watch watch = problem->watch;
+    status = maximise_flow(&graph, &watch, &missing);
     if (status != OTA_OK) return status;
     if (missing > units.allowance) return OTA_INFEASIBLE;
     if (units_sum(n, graph.supply_left) > units.allowance) return OTA_INFEASIBLE;
 
     /* Below the allowance a flow may come from masses that are equal but for rounding. */
-    find_components(&graph, units.allowance);
+    status = find_components(&graph, units.allowance, &watch);
+    if (status != OTA_OK) return status;
     ota_feasible_counts found = {0};
     for (int64_t i = 0; i < n; i++) {
         for (int64_t j = 0; j < m; j++) {

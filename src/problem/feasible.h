@@ -14,16 +14,6 @@
 
 #include "problem/problem.h"
 
-/* How long-running integer work asks whether to go on; all zeros: never asks. */
-typedef struct ota_watch {
-    ota_status (*interrupted)(const ota_settings *settings);
-    const ota_settings *settings;
-} ota_watch;
-
-static inline ota_status ota_watch_ask(const ota_watch *watch) {
-    return watch->interrupted == NULL ? OTA_OK : watch->interrupted(watch->settings);
-}
-
 /* Masses as integers: mass = units * 2^-exponent, sum of supply = total < 2^61. */
 typedef struct ota_units {
     int exponent;

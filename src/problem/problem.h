@@ -4,11 +4,14 @@
 #ifndef OTA_PROBLEM_H
 #define OTA_PROBLEM_H
 
+#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "otattn.h"
+
+struct ota_pool;
 
 enum { OTA_MAX_TERMS = 16, OTA_MAX_SUPPORTS = 16 };
 
@@ -91,8 +94,70 @@ static inline int64_t ota_row_position(const ota_resolved *r, int64_t query) {
     return ota_row_number(r, query) + r->offset - r->share.key_first;
 }
 
-/* cancel flag and deadline of this process; OTA_OK to go on. Asked once per round or block of rows. */
+/* cancel flag and deadline of this process; OTA_OK to go on. Whoever was told to end is told so until the call returns, and
+ * every call asks once more when all is done: work that ends early may leave anything behind and needs no answer of its own. */
 ota_status ota_interrupted(const ota_settings *settings);
+
+/* How work that may be long asks, between pieces of it, whether to go on; all zeros: never asks. */
+typedef struct ota_watch {
+    ota_status (*interrupted)(const ota_settings *settings);
+    const ota_settings *settings;
+    int64_t work; /* since the last question */
+} ota_watch;
+
+/* Pairs, or what takes as long, between two questions: milliseconds where a pair costs a power, and a question takes some
+ * thirty nanoseconds. */
+enum { OTA_WATCH_WORK = 1 << 17 };
+
+/* Asks at once, and then now and then. Rows on many processes never ask: they end together, by the sums of a round
+ * (ranks.h). */
+static inline ota_watch ota_watch_of(const ota_settings *settings) {
+    return (ota_watch){.interrupted = settings->ranks == NULL ? ota_interrupted : NULL,
+                       .settings = settings,
+                       .work = OTA_WATCH_WORK};
+}
+static inline ota_status ota_watch_ask(const ota_watch *watch) {
+    return watch->interrupted == NULL ? OTA_OK : watch->interrupted(watch->settings);
+}
+/* The same where so many pairs more were worked on that it is time. */
+static inline ota_status ota_watch_spend(ota_watch *watch, int64_t pairs) {
+    watch->work += pairs;
+    if (watch->work < OTA_WATCH_WORK) return OTA_OK;
+    watch->work = 0;
+    const ota_status status = ota_watch_ask(watch);
+    if (status != OTA_OK) watch->work = OTA_WATCH_WORK; /* to be told at once again */
+    return status;
+}
+static inline bool ota_watch_ends(ota_watch *watch, int64_t pairs) {
+    return ota_watch_spend(watch, pairs) != OTA_OK;
+}
+/* The next rows [*from, *to) before `last`, *to being where the rows before them ended: as many groups of 8, which kernels
+ * work on at once, as are worth a question. False: there are none, or it is time to end. */
+static inline bool ota_watch_rows(ota_watch *watch, int64_t pairs_a_row, int64_t last,
+                                  int64_t *from, int64_t *to) {
+    enum { GROUP = 8 };
+    const int64_t pairs = pairs_a_row > 0 ? pairs_a_row : 1;
+    const int64_t groups = OTA_WATCH_WORK / pairs / GROUP;
+    if (*to >= last || ota_watch_ends(watch, (*to - *from) * pairs)) return false;
+    *from = *to;
+    *to = last - *from > GROUP * (groups + 1) ? *from + GROUP * (groups + 1) : last;
+    return true;
+}
+/* The same for sums over columns (ota_host_algebra.columns_sum), which take rows with f > -inf four at a time: a piece ends
+ * where such a group does. */
+static inline bool ota_watch_groups(ota_watch *watch, int64_t pairs_a_row, const double *f,
+                                    int64_t last, int64_t *from, int64_t *to) {
+    enum { AT_ONCE = 4 };
+    int64_t taken = 0;
+    if (!ota_watch_rows(watch, pairs_a_row, last, from, to)) return false;
+    for (int64_t i = *from; i < *to; i++) taken += f[i] > -INFINITY;
+    for (; *to < last && taken % AT_ONCE != 0; ++*to) taken += f[*to] > -INFINITY;
+    return true;
+}
+/* What a row of the problem's scores takes: sixteen products of a query with a key are a pair. */
+static inline int64_t ota_row_work(const ota_resolved *r) {
+    return r->keys * (1 + (r->from_matrix ? 0 : r->width / 16));
+}
 void ota_resolved_copy(ota_resolved *to, const ota_resolved *from);
 /* Does `next` have the shapes, types and rules of `old`? (rebind) */
 ota_status ota_resolved_same(const ota_resolved *old, const ota_resolved *next, ota_error *error);
@@ -113,6 +178,8 @@ double ota_forbidding_addend(ota_type type);
 int64_t ota_array_get_integer(const ota_array *array, int64_t b, int64_t h, int64_t r, int64_t c);
 void ota_array_set(const ota_array *array, int64_t b, int64_t h, int64_t r, int64_t c,
                    double value);
+/* Quiet NaN into all rows of a head of an array of floats, where it is present. */
+void ota_array_poison(struct ota_pool *pool, const ota_array *array, int64_t batch, int64_t head);
 bool ota_array_present(const ota_array *array);
 /* First and one-past-last byte the array can touch; empty arrays give NULL, NULL. */
 void ota_array_extent(const ota_array *array, const char **first, const char **last);

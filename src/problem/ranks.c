@@ -111,7 +111,7 @@ static ota_status agree(ota_ranks *ranks, ota_status status, double *told, int c
     if (!reduce(ranks, told, count, OTA_F64, OTA_REDUCE_MAX, "agreeing on the arguments"))
         return ota_ranks_refuse(ranks, error);
     if (status < OTA_OK || !(told[0] > 0.0)) return status;
-    const int distance = (int)(told[0] / STEP);
+    const int distance = (int)(told[0] / (double)STEP);
     const ota_status theirs = (ota_status) - (int)(told[0] - (double)STEP * distance);
     return ota_fail(error, OTA_EMISMATCH, "communicator", "see that rank's own sentence",
                     "rank %d refused the call with '%s'", all - distance, ota_status_word(theirs));

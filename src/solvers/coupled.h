@@ -209,19 +209,21 @@ void ota_newton_columns_shared(ota_coupled *state, double t);
 
 /* ---- newton_system.c ------------------------------------------------------------------------ */
 
-/* (diag(excess) + Laplacian(links)) x = b for the nodes whose `fixed` is 0, with x given on the
- * others. links [count][stride]: the lower triangle is read, >= 0; links, excess >= 0 and b are
- * destroyed. No subtraction is made in the factors, so links of any ratio keep their relative
- * accuracy. Nodes that end without any link or excess get x = 0. */
-void ota_laplacian_solve(const ota_host_algebra *algebra, double *links, int64_t stride,
-                         int64_t count, double *excess, const unsigned char *fixed, double *b,
-                         double *x);
-/* Its two halves, for several b: the factor stays in links, its pivots in excess; `fixed` may be
- * NULL, fixed nodes must have no links. */
-void ota_laplacian_factor(const ota_host_algebra *algebra, double *links, int64_t stride,
-                          int64_t count, double *excess, const unsigned char *fixed);
-void ota_laplacian_substitute(const ota_host_algebra *algebra, const double *links, int64_t stride,
-                              int64_t count, const double *pivots, const unsigned char *fixed,
-                              double *b, double *x);
+/* (diag(excess) + Laplacian(links)) x = b, no subtraction in the factors, so that links of any ratio keep their relative
+ * accuracy. */
+typedef struct ota_laplacian {
+    const ota_host_algebra *algebra;
+    ota_watch watch; /* factors of a run that is to end are left half done */
+    double *links;   /* [count][stride]: the lower triangle is read, >= 0; becomes the factor */
+    int64_t stride, count;
+    double *excess;             /* [count] >= 0; becomes the pivots */
+    const unsigned char *fixed; /* [count] not 0: x is given; NULL: nowhere */
+} ota_laplacian;
+
+/* Nodes that end without any link or excess get x = 0. Destroys b. */
+void ota_laplacian_solve(ota_laplacian *is, double *b, double *x);
+/* Its two halves, for several b; fixed nodes must have no links. */
+void ota_laplacian_factor(ota_laplacian *is);
+void ota_laplacian_substitute(const ota_laplacian *is, double *b, double *x);
 
 #endif

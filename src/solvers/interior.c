@@ -175,7 +175,8 @@ static double start(interior *n) {
         if (!(head->g[j] > -INFINITY)) continue;
         head->g[j] = price;
     }
-    for (int64_t i = 0; i < state->pass.rows; i++) {
+    ota_watch watch = ota_watch_of(head->settings);
+    for (int64_t i = 0; i < state->pass.rows && !ota_watch_ends(&watch, state->pass.columns); i++) {
         start_row(n, i, delta);
         const double *p = n->plan + i * state->pass.stride;
         for (int64_t j = 0; j < state->pass.columns; j++) n->own[j] += p[j];
@@ -203,7 +204,8 @@ static void assemble_chunk(void *context, int64_t chunk, int worker) {
     ota_chunk_rows(&state->pass, chunk, &first, &last);
     memset(leaked, 0, (size_t)state->pass.padded_columns * sizeof *leaked);
     memset(reached, 0, (size_t)state->pass.padded_columns * sizeof *reached);
-    for (int64_t i = first; i < last; i++) {
+    ota_watch watch = ota_watch_of(head->settings);
+    for (int64_t i = first; i < last && !ota_watch_ends(&watch, state->pass.columns); i++) {
         double *w = state->weights + i * state->pass.stride;
         const double *p = n->plan + i * state->pass.stride, *z = n->slack + i * state->pass.stride,
                      *s = n->scores + i * state->pass.stride,
@@ -271,7 +273,8 @@ static void move_chunk(void *context, int64_t chunk, int worker) {
     double limit = 1.0, product = 0.0, complement = 0.0;
     int64_t first, last;
     ota_chunk_rows(&state->pass, chunk, &first, &last);
-    for (int64_t i = first; i < last; i++) {
+    ota_watch watch = ota_watch_of(head->settings);
+    for (int64_t i = first; i < last && !ota_watch_ends(&watch, state->pass.columns); i++) {
         const double *w = state->weights + i * state->pass.stride,
                      *p = n->plan + i * state->pass.stride, *z = n->slack + i * state->pass.stride,
                      *s = n->scores + i * state->pass.stride;
@@ -334,7 +337,8 @@ static void advance_chunk(void *context, int64_t chunk, int worker) {
     const double length = n->taken;
     int64_t first, last;
     ota_chunk_rows(&state->pass, chunk, &first, &last);
-    for (int64_t i = first; i < last; i++) {
+    ota_watch watch = ota_watch_of(head->settings);
+    for (int64_t i = first; i < last && !ota_watch_ends(&watch, state->pass.columns); i++) {
         if (!(n->row_sum[i] > 0.0)) continue;
         const double df = n->row_step[i];
         for (int64_t j = 0; j <= state->pass.columns; j++) {
@@ -374,10 +378,19 @@ static void advance(interior *n, double length) {
     }
 }
 
+static ota_laplacian system_of(const interior *n) {
+    const ota_coupled *state = n->state;
+    return (ota_laplacian){.algebra = state->head->algebra,
+                           .watch = ota_watch_of(state->head->settings),
+                           .links = state->factor,
+                           .stride = state->pass.padded_columns,
+                           .count = state->pass.columns,
+                           .excess = n->pivots};
+}
+
 static void solve(interior *n) {
-    ota_coupled *state = n->state;
-    ota_laplacian_substitute(state->head->algebra, state->factor, state->pass.padded_columns,
-                             state->pass.columns, n->pivots, NULL, n->right, n->step);
+    const ota_laplacian system = system_of(n);
+    ota_laplacian_substitute(&system, n->right, n->step);
 }
 
 /* ---- the loop -------------------------------------------------------------------------------- */
@@ -412,8 +425,8 @@ static void factor(interior *n) {
         memcpy(state->factor + j * state->pass.padded_columns,
                state->hessian + j * state->pass.padded_columns, (size_t)j * sizeof(double));
     memcpy(n->pivots, n->excess, (size_t)state->pass.columns * sizeof *n->pivots);
-    ota_laplacian_factor(state->head->algebra, state->factor, state->pass.padded_columns,
-                         state->pass.columns, n->pivots, NULL);
+    ota_laplacian system = system_of(n);
+    ota_laplacian_factor(&system);
 }
 
 /* Keys whose bounds do not bind have no price. */
@@ -435,7 +448,8 @@ static void part_blocks(interior *n, double slack) {
     /* The block whose potential is 0: the sink's, or that of capacity left over. */
     const int32_t base = of_columns[state->pass.columns];
     double apart = 0.0;
-    for (int64_t i = 0; i < state->pass.rows; i++) {
+    ota_watch watch = ota_watch_of(head->settings);
+    for (int64_t i = 0; i < state->pass.rows && !ota_watch_ends(&watch, state->pass.columns); i++) {
         if (!(head->f[i] > -INFINITY)) continue;
         for (int64_t j = 0; j <= state->pass.columns; j++) {
             if (!(of_rows[i] > of_columns[j]) || !is_allowed(n, i, j)) continue;
@@ -455,7 +469,8 @@ static int64_t count_pairs(const interior *n) {
     const ota_coupled *state = n->state;
     const ota_interior_rule *own = ota_head_rule(state->head)->interior;
     int64_t count = own != NULL ? own->products * state->pass.columns : 0;
-    for (int64_t i = 0; i < state->pass.rows; i++) {
+    ota_watch watch = ota_watch_of(state->head->settings);
+    for (int64_t i = 0; i < state->pass.rows && !ota_watch_ends(&watch, state->pass.columns); i++) {
         for (int64_t j = 0; j < state->pass.columns; j++)
             count += n->plan[i * state->pass.stride + j] > 0.0;
         count += n->sink[i] > 0.0;

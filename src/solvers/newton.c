@@ -60,6 +60,11 @@ static newton place(ota_coupled *state) {
     return n;
 }
 
+/* After a sum over the ranks. What the step leaves does not count then: the next tick ends the run. */
+static bool is_stopped(const newton *n) {
+    return ota_interrupted_together(n->state->head->settings) != OTA_OK;
+}
+
 /* ---- evaluation ------------------------------------------------------------------------------ */
 
 /* w of one Tsallis weight. Above order 2 it is unbounded at the edge of the support. */
@@ -152,6 +157,7 @@ static void conjugate_gradients(newton *n) {
     for (int step = 0; step < CONJUGATE_STEPS && now > forcing * forcing * first; step++) {
         double curvature = 0.0, next = 0.0;
         multiply(n);
+        if (is_stopped(n)) break;
         for (int64_t j = 0; j < count; j++) curvature += n->product[j] * n->search[j];
         if (!(curvature > 0.0)) break;
         for (int64_t j = 0; j < count; j++) {
@@ -181,9 +187,14 @@ static void solve_free(newton *n) {
     }
     memcpy(n->right_copy, n->right, bytes);
     memcpy(n->excess_copy, n->excess, bytes);
-    ota_laplacian_solve(state->head->algebra, state->factor, state->pass.padded_columns,
-                        state->pass.columns, n->excess_copy, state->fixed, n->right_copy,
-                        n->direction);
+    ota_laplacian system = {.algebra = state->head->algebra,
+                            .watch = ota_watch_of(state->head->settings),
+                            .links = state->factor,
+                            .stride = state->pass.padded_columns,
+                            .count = state->pass.columns,
+                            .excess = n->excess_copy,
+                            .fixed = state->fixed};
+    ota_laplacian_solve(&system, n->right_copy, n->direction);
 }
 
 /* Balanced columns without a sink do not feel a constant; unlinked keys would let it drift away. */
@@ -264,7 +275,7 @@ static void find_direction(newton *n) {
                 changes++;
             }
         }
-        if (changes == 0) return;
+        if (changes == 0 || is_stopped(n)) return;
         solve_free(n);
     }
 }
@@ -301,6 +312,7 @@ static double descend(newton *n) {
     low_slope = first;
     for (int trial = 0; trial < TRIALS && first < 0.0; trial++) {
         const double slope = try_length(n, length);
+        if (is_stopped(n)) return 0.0;
         if (fabs(slope) <= slope_left * -first) return length;
         if (slope < 0.0) {
             low = length;

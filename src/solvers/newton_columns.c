@@ -23,7 +23,8 @@ static double relaxed_potential(const column_job *job, const double *x, double t
     const ota_coupled *state = job->state;
     const double rho = state->head->strength, power = 2.0 - job->parameters.order;
     double low = -INFINITY, high = INFINITY, log_mass = log(target), g = 0.0;
-    for (int turn = 0; turn < SECANTS; turn++) {
+    ota_watch watch = ota_watch_of(state->head->settings);
+    for (int turn = 0; turn < SECANTS && !ota_watch_ends(&watch, state->pass.rows); turn++) {
         ota_row_found found;
         const double mass = exp(log_mass);
         state->head->algebra->row_solve(&job->parameters, x, NULL, state->pass.rows, mass, p,
@@ -71,7 +72,11 @@ static void update_task(void *context, int64_t task, int worker) {
     const ota_column_rule_row *rule = ota_head_rule(head);
     double *x = state->gathered + 2 * task * job->length, *p = x + job->length;
     const int64_t first = task * job->share;
-    for (int64_t j = first; j < first + job->share && j < state->pass.columns; j++) {
+    const int64_t last = ota_int_min(first + job->share, state->pass.columns);
+    /* A penalised key solves its column some ten times. */
+    const int64_t pairs = state->pass.rows * (rule->penalised ? SECANTS / 4 : 1);
+    ota_watch watch = ota_watch_of(head->settings);
+    for (int64_t j = first; j < last && !ota_watch_ends(&watch, pairs); j++) {
         if (!(head->g[j] > -INFINITY) || !(state->pass.target[j] > 0.0)) continue;
         for (int64_t i = 0; i < state->pass.rows; i++)
             x[i] = state->wide[i * state->pass.stride + j] + head->f[i];

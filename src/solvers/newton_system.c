@@ -10,18 +10,17 @@
 #include "coupled.h"
 
 /* Links to nodes whose x is given hold the others and pull them. */
-static void fold_fixed(double *links, int64_t stride, int64_t count, double *excess,
-                       const unsigned char *fixed, double *b, const double *x) {
-    for (int64_t i = 0; i < count; i++) {
+static void fold_fixed(const ota_laplacian *is, double *b, const double *x) {
+    for (int64_t i = 0; i < is->count; i++) {
         for (int64_t j = 0; j < i; j++) {
-            double *link = &links[i * stride + j];
-            if (fixed[i] == 0 && fixed[j] == 0) continue;
-            if (fixed[i] == 0) {
-                excess[i] += *link;
+            double *link = &is->links[i * is->stride + j];
+            if (is->fixed[i] == 0 && is->fixed[j] == 0) continue;
+            if (is->fixed[i] == 0) {
+                is->excess[i] += *link;
                 b[i] += *link * x[j];
             }
-            if (fixed[j] == 0) {
-                excess[j] += *link;
+            if (is->fixed[j] == 0) {
+                is->excess[j] += *link;
                 b[j] += *link * x[i];
             }
             *link = 0.0;
@@ -29,45 +28,42 @@ static void fold_fixed(double *links, int64_t stride, int64_t count, double *exc
     }
 }
 
-void ota_laplacian_factor(const ota_host_algebra *algebra, double *links, int64_t stride,
-                          int64_t count, double *excess, const unsigned char *fixed) {
-    for (int64_t k = count - 1; k >= 0; k--) {
-        const double *row = links + k * stride;
-        const bool held = fixed != NULL && fixed[k] != 0;
-        const double pivot = held ? 0.0 : excess[k] + algebra->sum(row, k);
+void ota_laplacian_factor(ota_laplacian *is) {
+    for (int64_t k = is->count - 1; k >= 0 && !ota_watch_ends(&is->watch, k * k / 2); k--) {
+        const double *row = is->links + k * is->stride;
+        const bool held = is->fixed != NULL && is->fixed[k] != 0;
+        const double pivot = held ? 0.0 : is->excess[k] + is->algebra->sum(row, k);
         if (!(pivot > 0.0)) {
-            excess[k] = 0.0;
+            is->excess[k] = 0.0;
             continue;
         }
         for (int64_t i = 0; i < k; i++) {
             const double share = row[i] / pivot;
             if (!(share > 0.0)) continue;
-            algebra->accumulate(row, i, share, links + i * stride);
-            excess[i] += share * excess[k];
+            is->algebra->accumulate(row, i, share, is->links + i * is->stride);
+            is->excess[i] += share * is->excess[k];
         }
-        excess[k] = pivot;
+        is->excess[k] = pivot;
     }
 }
 
-void ota_laplacian_substitute(const ota_host_algebra *algebra, const double *links, int64_t stride,
-                              int64_t count, const double *pivots, const unsigned char *fixed,
-                              double *b, double *x) {
-    for (int64_t k = count - 1; k >= 0; k--) {
-        if (pivots[k] > 0.0) algebra->accumulate(links + k * stride, k, b[k] / pivots[k], b);
+void ota_laplacian_substitute(const ota_laplacian *is, double *b, double *x) {
+    const double *pivots = is->excess;
+    for (int64_t k = is->count - 1; k >= 0; k--) {
+        if (pivots[k] > 0.0)
+            is->algebra->accumulate(is->links + k * is->stride, k, b[k] / pivots[k], b);
     }
-    for (int64_t k = 0; k < count; k++) {
-        if (fixed != NULL && fixed[k] != 0) continue;
-        const double *row = links + k * stride;
+    for (int64_t k = 0; k < is->count; k++) {
+        if (is->fixed != NULL && is->fixed[k] != 0) continue;
+        const double *row = is->links + k * is->stride;
         double sum = b[k];
         for (int64_t j = 0; j < k; j++) sum += row[j] * x[j];
         x[k] = pivots[k] > 0.0 ? sum / pivots[k] : 0.0;
     }
 }
 
-void ota_laplacian_solve(const ota_host_algebra *algebra, double *links, int64_t stride,
-                         int64_t count, double *excess, const unsigned char *fixed, double *b,
-                         double *x) {
-    fold_fixed(links, stride, count, excess, fixed, b, x);
-    ota_laplacian_factor(algebra, links, stride, count, excess, fixed);
-    ota_laplacian_substitute(algebra, links, stride, count, excess, fixed, b, x);
+void ota_laplacian_solve(ota_laplacian *is, double *b, double *x) {
+    fold_fixed(is, b, x);
+    ota_laplacian_factor(is);
+    ota_laplacian_substitute(is, b, x);
 }

@@ -65,8 +65,9 @@ static double block_masses(const ota_head *head, const prefix_memory *memory, in
     const double *scores = head->scores;
     double total = 0.0;
     int64_t usable = 0;
+    ota_watch watch = ota_watch_of(head->settings);
     for (int64_t j = 0; j < columns; j++) memory->nu[j] = 0.0;
-    for (int64_t i = 0; i < rows; i++) {
+    for (int64_t i = 0; i < rows && !ota_watch_ends(&watch, columns); i++) {
         bool any = false;
         for (int64_t j = 0; j < columns; j++) {
             if (!(scores[i * head->stride + j] > -INFINITY)) continue;

@@ -3,7 +3,7 @@
 
 #include <float.h>
 
-/* Above that the jumps of all columns would take seconds that no deadline ends. */
+/* Above that the jumps of all columns would take seconds, for a sentence. */
 enum { MOST_PAIRS = 1 << 18 };
 
 double ota_carried_mass(const ota_coupled *state) {
@@ -71,7 +71,10 @@ double ota_edge_floor(const ota_coupled *state) {
     if (head->settings->ranks != NULL || ota_head_rule(head)->kink != NULL) return 0.0;
     if (state->pass.rows * state->pass.columns > MOST_PAIRS) return 0.0;
     double jumps = 0.0;
-    for (int64_t j = 0; j < state->pass.columns; j++) {
+    ota_watch watch = ota_watch_of(head->settings);
+    /* Some fifty sums of a column. */
+    for (int64_t j = 0; j < state->pass.columns && !ota_watch_ends(&watch, 50 * state->pass.rows);
+         j++) {
         if (state->pass.target[j] > 0.0 && head->g[j] > -INFINITY) jumps += jump_of(state, j);
     }
     return jumps / 2.0 / head->mass;

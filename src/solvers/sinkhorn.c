@@ -200,7 +200,7 @@ static ota_outcome judge(void *domain) {
         if (isnan(r->now.residual)) return OTA_SPENT;
         adapt(r);
         if (r->impatient && r->now.round >= OTA_ROUNDS_SETTLED &&
-            ota_rounds_ahead(&r->now, r->settings->tolerance) > IMPATIENCE)
+            ota_rounds_ahead(&r->now, r->settings->tolerance) > (double)IMPATIENCE)
             return OTA_SLOW;
         if (r->now.round % OTA_ROUNDS_STALL == 0 && ota_rounds_stand_still(&r->now) &&
             !ota_coupled_search(state))

@@ -4,7 +4,10 @@
 
 #include <string.h>
 
-enum { BLOCK = 64 }; /* keys of one block of the Hessian */
+enum {
+    BLOCK = 64,
+    PRODUCT_ROWS = 1024
+}; /* keys of one block of the Hessian, rows of one product */
 
 typedef struct pass {
     ota_coupled *state;
@@ -24,7 +27,8 @@ static int64_t shut_row(ota_coupled *state) {
     int64_t shut = -1;
     memset(state->pass.column_lse, 0,
            (size_t)state->pass.padded_columns * sizeof *state->pass.column_lse);
-    for (int64_t i = 0; i < state->pass.rows; i++) {
+    ota_watch watch = ota_watch_of(head->settings);
+    for (int64_t i = 0; i < state->pass.rows && !ota_watch_ends(&watch, state->pass.columns); i++) {
         if (!(head->mu[i] > 0.0)) continue;
         bool open = head->sink > -INFINITY;
         for (int64_t j = 0; j < state->pass.columns; j++) {
@@ -45,7 +49,8 @@ static int64_t short_row(ota_coupled *state, double slack, double *room, double 
     const ota_head *head = state->head;
     int64_t short_row = -1;
     for (int64_t j = 0; j < state->pass.columns; j++) room[j] = 0.0;
-    for (int64_t i = 0; i < state->pass.rows; i++) {
+    ota_watch watch = ota_watch_of(head->settings);
+    for (int64_t i = 0; i < state->pass.rows && !ota_watch_ends(&watch, state->pass.columns); i++) {
         double row = head->sink > -INFINITY ? INFINITY : 0.0;
         for (int64_t j = 0; j < state->pass.columns; j++) {
             if (!(ota_score(&state->pass, i, j) > -INFINITY) || !(head->mu[i] > 0.0)) continue;
@@ -72,7 +77,8 @@ static void solve_chunk(void *context, int64_t chunk, int worker) {
     int64_t first, last;
     ota_chunk_rows(&state->pass, chunk, &first, &last);
     memset(column, 0, (size_t)state->pass.padded_columns * sizeof *column);
-    for (int64_t i = first; i < last; i++) {
+    ota_watch watch = ota_watch_of(head->settings);
+    for (int64_t i = first; i < last && !ota_watch_ends(&watch, state->pass.columns); i++) {
         ota_row_found found;
         double *p = state->weights + i * state->pass.stride;
         const double *s = state->wide + i * state->pass.stride;
@@ -109,7 +115,8 @@ static void curve_chunk(void *context, int64_t chunk, int worker) {
     ota_chunk_rows(&state->pass, chunk, &first, &last);
     memset(leak, 0, (size_t)state->pass.padded_columns * sizeof *leak);
     memset(full, 0, (size_t)state->pass.padded_columns * sizeof *full);
-    for (int64_t i = first; i < last; i++) {
+    ota_watch watch = ota_watch_of(head->settings);
+    for (int64_t i = first; i < last && !ota_watch_ends(&watch, state->pass.columns); i++) {
         double *w = state->weights + i * state->pass.stride;
         double sink = state->sinks[i];
         for (int64_t j = 0; head->regulariser->capped && j < state->pass.columns; j++) {
@@ -148,7 +155,10 @@ static void turn_chunk(void *context, int64_t chunk, int worker) {
     const int64_t length = across_stride(state);
     int64_t first, last;
     ota_chunk_rows(&state->pass, chunk, &first, &last);
+    ota_watch watch = ota_watch_of(state->head->settings);
     for (int64_t j = 0; j < state->pass.columns; j++) {
+        /* Each number lies in a line of its own. */
+        if (ota_watch_ends(&watch, 8 * (last - first))) return;
         for (int64_t i = first; i < last; i++)
             state->across[j * length + i] = state->weights[i * state->pass.stride + j];
     }
@@ -162,13 +172,19 @@ static void link_block(void *context, int64_t block, int worker) {
     double *to = state->hessian + first * state->pass.padded_columns;
     for (int64_t j = first; j < last; j++)
         memset(state->hessian + j * state->pass.padded_columns, 0, (size_t)last * sizeof *to);
-    const ota_product sizes = {.rows = last - first,
-                               .keys = state->pass.rows,
-                               .width = last,
-                               .ldp = length,
-                               .ldv = state->pass.stride,
-                               .ldo = state->pass.padded_columns};
-    state->head->algebra->apply(state->across + first * length, state->weights, &sizes, to);
+    ota_watch watch = ota_watch_of(state->head->settings);
+    /* Products over so many rows join the sum one after another in any case. */
+    for (int64_t i = 0; i < state->pass.rows && !ota_watch_ends(&watch, PRODUCT_ROWS * BLOCK);
+         i += PRODUCT_ROWS) {
+        const ota_product sizes = {.rows = last - first,
+                                   .keys = ota_int_min(PRODUCT_ROWS, state->pass.rows - i),
+                                   .width = last,
+                                   .ldp = length,
+                                   .ldv = state->pass.stride,
+                                   .ldo = state->pass.padded_columns};
+        state->head->algebra->apply(state->across + first * length + i,
+                                    state->weights + i * state->pass.stride, &sizes, to);
+    }
 }
 
 void ota_newton_links(ota_coupled *state) {
@@ -186,7 +202,8 @@ static void multiply_chunk(void *context, int64_t chunk, int worker) {
     int64_t first, last;
     ota_chunk_rows(&state->pass, chunk, &first, &last);
     memset(column, 0, (size_t)state->pass.padded_columns * sizeof *column);
-    for (int64_t i = first; i < last; i++) {
+    ota_watch watch = ota_watch_of(state->head->settings);
+    for (int64_t i = first; i < last && !ota_watch_ends(&watch, state->pass.columns); i++) {
         const double *w = state->weights + i * state->pass.stride;
         double sum = 0.0;
         for (int64_t j = 0; j < state->pass.columns; j++) sum += w[j] * now->x[j];
@@ -216,7 +233,8 @@ static void weigh_chunk(void *context, int64_t chunk, int worker) {
     ota_chunk_rows(&state->pass, chunk, &first, &last);
     memset(sum, 0, (size_t)columns * sizeof *sum);
     memset(slope, 0, (size_t)columns * sizeof *slope);
-    for (int64_t i = first; i < last; i++) {
+    ota_watch watch = ota_watch_of(state->head->settings);
+    for (int64_t i = first; i < last && !ota_watch_ends(&watch, state->pass.columns); i++) {
         ota_row_found found;
         double *p = state->weights + i * state->pass.stride;
         parameters.line = i;
@@ -240,16 +258,25 @@ static void weigh_columns(ota_coupled *state, double t, double *sums, double *sl
 }
 
 static void find_tops(ota_coupled *state, double *top) {
+    ota_watch watch = ota_watch_of(state->head->settings);
     for (int64_t j = 0; j < state->pass.columns; j++) top[j] = -INFINITY;
-    state->head->algebra->columns_top(state->wide, state->pass.stride, state->pass.rows,
-                                      state->pass.columns, state->head->f, top);
+    for (int64_t first = 0, end = 0;
+         ota_watch_rows(&watch, state->pass.columns, state->pass.rows, &first, &end);)
+        state->head->algebra->columns_top(state->wide + first * state->pass.stride,
+                                          state->pass.stride, end - first, state->pass.columns,
+                                          state->head->f + first, top);
 }
 
 void ota_widen_scores(ota_coupled *state) {
     const float *from = state->pass.scores;
+    const int64_t stride = state->pass.stride;
+    ota_watch watch = ota_watch_of(state->head->settings);
     state->wide = state->pass.narrow ? state->widened : state->pass.scores;
-    for (int64_t k = 0; state->pass.narrow && k < state->pass.rows * state->pass.stride; k++)
-        state->widened[k] = (double)from[k];
+    if (!state->pass.narrow) return;
+    for (int64_t first = 0, end = 0;
+         ota_watch_rows(&watch, stride, state->pass.rows, &first, &end);) {
+        for (int64_t k = first * stride; k < end * stride; k++) state->widened[k] = (double)from[k];
+    }
 }
 
 const ota_semidual ota_stored_semidual = {.shut_row = shut_row,

@@ -55,8 +55,10 @@ static bool peel(ota_coupled *state, int64_t *unusable) {
     const double slack = 4.0 * DBL_EPSILON * (double)(state->pass.rows + state->pass.columns);
     double *row_left = state->pass.shift, *row_degree = state->pass.sum;
     double *column_left = state->pass.column_lse;
+    ota_watch watch = ota_watch_of(head->settings);
     for (int64_t j = 0; j < state->pass.columns; j++) column_left[j] = state->pass.target[j];
     for (int64_t i = 0; i < state->pass.rows; i++) {
+        if (ota_watch_ends(&watch, state->pass.columns)) return true;
         row_left[i] = head->mu[i];
         row_degree[i] = 0.0;
         for (int64_t j = 0; j < state->pass.columns && row_left[i] > 0.0; j++) {
@@ -70,6 +72,7 @@ static bool peel(ota_coupled *state, int64_t *unusable) {
         for (int64_t i = 0; i < state->pass.rows; i++) {
             if (!(row_left[i] > 0.0) || row_degree[i] > 1.0) continue;
             int64_t only = 0;
+            if (ota_watch_ends(&watch, state->pass.rows + state->pass.columns)) return true;
             while (only < state->pass.columns &&
                    !(column_left[only] > 0.0 && ota_score(&state->pass, i, only) > -INFINITY))
                 only++;
@@ -94,7 +97,8 @@ static bool peel(ota_coupled *state, int64_t *unusable) {
 
 static int64_t count_allowed(const ota_coupled *state) {
     int64_t allowed = 0;
-    for (int64_t i = 0; i < state->pass.rows; i++) {
+    ota_watch watch = ota_watch_of(state->head->settings);
+    for (int64_t i = 0; i < state->pass.rows && !ota_watch_ends(&watch, state->pass.columns); i++) {
         for (int64_t j = 0; j < state->pass.columns && state->head->mu[i] > 0.0; j++) {
             if (state->pass.target[j] > 0.0 && ota_score(&state->pass, i, j) > -INFINITY) allowed++;
         }
@@ -147,13 +151,13 @@ static bool search_by_flow(ota_coupled *state, bool *done) {
                 j == state->pass.columns || ota_score(&state->pass, i, j) > -INFINITY;
         }
     }
-    const ota_feasible_problem problem = {
-        .masses = {state->pass.rows, columns, head->mu, state->pass.column_lse, !balanced,
-                   head->mass_tolerance},
-        .support = state->allowed,
-        .floor = head->floor,
-        .floored = state->pass.columns,
-        .watch = {.interrupted = ota_interrupted, .settings = head->settings}};
+    const ota_feasible_problem problem = {.masses = {state->pass.rows, columns, head->mu,
+                                                     state->pass.column_lse, !balanced,
+                                                     head->mass_tolerance},
+                                          .support = state->allowed,
+                                          .floor = head->floor,
+                                          .floored = state->pass.columns,
+                                          .watch = ota_watch_of(head->settings)};
     ota_feasible_counts counts = {0};
     const ota_status status =
         ota_feasible(&problem, wanted ? state->usable : NULL, state->order, &counts, state->search);

@@ -256,7 +256,7 @@ static void test_masks_and_terms(void **state) {
     const char *level;
     int levels = 0;
     while (ota_kernel_name(levels) != NULL) levels++;
-    for (uint64_t k = 0; k < MASKS * ADDITIONS; k += (uint64_t)test_stride()) {
+    for (uint64_t k = 0; k < (uint64_t)MASKS * (uint64_t)ADDITIONS; k += (uint64_t)test_stride()) {
         recipe w = base(k + 1);
         w.mask = (mask)(k % MASKS);
         w.added = (added)(k / MASKS);

@@ -210,7 +210,7 @@ static void bits_do_not_change(void **unused) {
     for (int64_t h = 0; h < HEADS; h++) {
         double mass = 0.0;
         for (int64_t j = 0; j < KEYS; j++) mass += (double)receiver[h * KEYS + j];
-        assert_true(fabs(mass - QUERIES) <= 1e-5);
+        assert_true(fabs(mass - (double)QUERIES) <= 1e-5);
     }
     free(first);
     free(receiver);

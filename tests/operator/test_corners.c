@@ -119,7 +119,7 @@ static void measures_stay_inside_their_arrays(void **unused) {
     double x[ROOM], y[ROOM], plan[ROOM];
     random_scores(x, ROOM, 1.0, 17);
     random_scores(y, ROOM, 1.0, 19);
-    for (int k = 0; k < ROOM; k++) plan[k] = 1.0 / ROWS;
+    for (int k = 0; k < ROOM; k++) plan[k] = 1.0 / (double)ROWS;
 
     assert_int_equal(ota_layernorm(x, ROWS, WIDTH, NULL, NULL, 1e-5, fresh(0), fresh(1), NULL),
                      OTA_OK);
@@ -194,7 +194,7 @@ static void relaxed_rounds_do_not_grow_with_strength(void **unused) {
         int64_t rounds[2];
         for (int strong = 0; strong < 2; strong++) {
             head *t = head_make(0, strong ? "relaxed:1000" : "relaxed:10", N, N, scores);
-            for (int64_t j = 0; j < N; j++) t->mu[j] = 0.5 + (double)j / N;
+            for (int64_t j = 0; j < N; j++) t->mu[j] = 0.5 + (double)j / (double)N;
             t->problem.column_mass = ota_array_of(t->mu, OTA_F64, 1, 1, 1, N);
             t->options.solver = solvers[k];
             assert_int_equal(run_head(t), OTA_OK);
@@ -238,7 +238,7 @@ static void hard_plans_report_their_errors(void **unused) {
         const double factor = k < 2 ? 1.0 + 1e-13 : 1.0 + (k == 3 ? 0.3 : -1e-13);
         double mass = 0.0, rows = 0.0, columns = 0.0;
         for (int i = 0; i < N; i++) mass += t->mu[i] = 0.3 + 0.1 * (double)(i * i % 5);
-        for (int j = 0; j < M; j++) nu[j] = factor * mass / M;
+        for (int j = 0; j < M; j++) nu[j] = factor * mass / (double)M;
         t->problem.row_mass = ota_array_of(t->mu, OTA_F64, 1, 1, 1, N);
         t->problem.column_mass = ota_array_of(nu, OTA_F64, 1, 1, 1, M);
         (void)solved(t);

@@ -57,7 +57,7 @@ static bench *start(const char *method, bool matrix) {
     for (size_t k = 0; k < sizeof drawn / sizeof drawn[0]; k++) fill(drawn[k]);
     for (int k = 0; k < ROOM; k++) {
         t->mu[k] = 1.0;
-        t->nu[k] = (double)N / M;
+        t->nu[k] = (double)N / (double)M;
         t->temperatures[k] = 0.9;
         t->caps[k] = t->lambdas[k] = 0.5;
     }

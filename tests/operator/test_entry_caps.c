@@ -144,7 +144,7 @@ static void keys_far_below_the_caps_share_the_rest(void **state) {
         const ota_certificate found = judge(s);
         /* As far as rounding of the potential, up to 0.75 M, moves a weight: its slope is 1 / p where alpha = 3. */
         const double slope = k % 4 == 3 ? 2.0 / s->problem.entry_cap : 1.0;
-        const double rounding = 4.0 * DBL_EPSILON * 0.75 * M * slope;
+        const double rounding = 4.0 * DBL_EPSILON * 0.75 * (double)M * slope;
         assert_true(found.row_error <= (k >= 4 ? 1.0e-6 : rounding));
         assert_true(fabs(found.gap) <= (k >= 4 ? 1.0e-5 : rounding) * (1.0 + fabs(found.primal)));
     }
@@ -259,7 +259,7 @@ static void caps_may_make_the_mass(void **state) {
         ota_certificate found = {.size = sizeof found};
         assert_int_equal(ota_certify(&problem, &options, &arrays, &found, NULL, &error), OTA_OK);
         /* Sums of LONG weights, one after another in the plain backend. */
-        assert_true(found.row_error <= LONG * DBL_EPSILON);
+        assert_true(found.row_error <= (double)LONG * DBL_EPSILON);
         assert_true(found.cap_error <= 0.0);
         assert_true(fabs(found.gap) <= 1.0e-12 * (1.0 + fabs(found.primal)));
     }

@@ -155,7 +155,7 @@ static void sweep(const char *start, const char *but) {
         for (int c = 0; c < CELLS; c++) {
             if (strncmp(cells[c].method, start, strlen(start)) != 0) continue;
             if (but != NULL && strncmp(cells[c].method, but, strlen(but)) == 0) continue;
-            for (int k = c % step; k < MASKS + ADDITIONS; k += step) {
+            for (int k = c % step; k < (int)MASKS + (int)ADDITIONS; k += step) {
                 const uint64_t seed = (uint64_t)((turn * CELLS + c) * 64 + k);
                 dice d = {seed ^ 0x5bd1e995u};
                 const mask where = k < MASKS ? (mask)k : (mask)below(&d, MASKS);

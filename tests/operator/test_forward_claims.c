@@ -87,7 +87,7 @@ static void rotary_positions(void **unused) {
         for (int k = 0; k < WIDTH; k += 2) {
             const double *p = x + i * WIDTH + k, *q = turned + i * WIDTH + k;
             norms = fmax(norms, fabs(hypot(p[0], p[1]) - hypot(q[0], q[1])));
-            const double angle = i * pow(10000.0, -(double)k / WIDTH);
+            const double angle = i * pow(10000.0, -(double)k / (double)WIDTH);
             angles = fmax(angles, fabs(q[0] - (p[0] * cos(angle) - p[1] * sin(angle))));
             angles = fmax(angles, fabs(q[1] - (p[0] * sin(angle) + p[1] * cos(angle))));
         }
@@ -197,8 +197,8 @@ static void permutations_and_means(void **unused) {
         t->arrays.out = ota_array_of(t->out, OTA_F64, 1, 1, N, 1);
         solved(t);
         double error = 0.0, told = 0.0;
-        for (int i = 0; i < N; i++) error += (t->out[i] - t->v[i]) / N;
-        for (int j = 0; j < N; j++) told += (t->receiver[j] - 1.0) * t->v[j] / N;
+        for (int i = 0; i < N; i++) error += (t->out[i] - t->v[i]) / (double)N;
+        for (int j = 0; j < N; j++) told += (t->receiver[j] - 1.0) * t->v[j] / (double)N;
         spec_check("CETA-12 DER-27", fabs(error - told), 1e-15);
     }
 }

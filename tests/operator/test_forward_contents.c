@@ -359,10 +359,10 @@ static void extreme_ranges_never_lie(void **unused) {
                              OTA_OK);
             const double floor = residual_floor(0x1p-53, 2.0, t->problem.temperature);
             spec_check("DER-26", c.row_error, row_sum_slack(0x1p-53));
-            spec_check("CETA-06 TOT-13", c.column_error, 1e-9 + floor * N);
+            spec_check("CETA-06 TOT-13", c.column_error, 1e-9 + floor * (double)N);
             /* what forward says it reached is what its arrays show */
             spec_check("DER-27", fabs(c.column_error - t->result.column_error),
-                       floor * N + 1e-3 * c.column_error);
+                       floor * (double)N + 1e-3 * c.column_error);
         }
     }
 }
@@ -420,7 +420,7 @@ static void centring_and_domains_leave_the_plan(void **unused) {
     solved(t);
     double worst = 0.0;
     for (int j = 0; j < M; j++) worst = fmax(worst, fabs(t->receiver[j] - 1.0));
-    spec_check("CETA-07", worst, 8.0 * N * 0x1p-53);
+    spec_check("CETA-07", worst, 8.0 * (double)N * 0x1p-53);
     t->problem.end = OTA_SIDE_ROWS;
     solved(t);
     worst = 0.0;
@@ -429,7 +429,7 @@ static void centring_and_domains_leave_the_plan(void **unused) {
         for (int j = 0; j < M; j++) sum += t->p[i * M + j];
         worst = fmax(worst, fabs(sum - 1.0));
     }
-    spec_check("CETA-07 DER-26", worst, 4.0 * 2.0 * 0x1p-53 * N);
+    spec_check("CETA-07 DER-26", worst, 4.0 * 2.0 * 0x1p-53 * (double)N);
 }
 
 static void narrow_data_is_promoted_when_it_must(void **unused) {

@@ -45,7 +45,7 @@ static void door_make(door *t, const char *method) {
     for (size_t k = 0; k < sizeof t->q / sizeof t->q[0]; k++) t->q[k] = cos((double)k);
     for (size_t k = 0; k < sizeof t->k / sizeof t->k[0]; k++) t->k[k] = sin((double)k);
     for (int k = 0; k < N; k++) t->mu[k] = 1.0;
-    for (int k = 0; k < M; k++) t->nu[k] = (double)N / M, t->lambdas[k] = 0.5;
+    for (int k = 0; k < M; k++) t->nu[k] = (double)N / (double)M, t->lambdas[k] = 0.5;
     for (int k = 0; k < HEADS; k++) t->temperatures[k] = 1.0;
     memset(t->truth, 1, sizeof t->truth);
     t->problem.queries = ota_array_of(t->q, OTA_F64, BATCH, HEADS, N, D);

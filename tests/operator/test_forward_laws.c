@@ -197,9 +197,9 @@ static void loose_knobs_approach_their_limits(void **unused) {
     for (int j = 0; j < M; j++) {
         double sum = 0.0;
         for (int i = 0; i < N; i++) sum += exact[i * M + j];
-        worst = fmax(worst, fabs(sum - (double)N / M));
+        worst = fmax(worst, fabs(sum - (double)N / (double)M));
     }
-    spec_check("DER-03", worst, 1e-13 * N);
+    spec_check("DER-03", worst, 1e-13 * (double)N);
     /* entmax of order 1.001 is nearly softmax, and order 2 is sparsemax */
     t = solved(head_make(0, "entmax:1.001", N, M, s));
     spec_check("LIT-11", distance(t->p, soft, N * M), 5e-3);

@@ -476,7 +476,7 @@ static void decode_matches(const char *method, int64_t step, bool masked) {
             }
         }
     }
-    spec_check("DER-23 CETA-26", worst, 64.0 * 0x1p-53 * CAPACITY);
+    spec_check("DER-23 CETA-26", worst, 64.0 * 0x1p-53 * (double)CAPACITY);
     assert_int_equal(ota_decode(plan, &arrays, step - 1, NULL, &error), OTA_EINVAL);
     assert_string_equal(error.field, "key_count");
     assert_int_equal(ota_decode(plan, &arrays, CAPACITY + 1, NULL, &error), OTA_EINVAL);

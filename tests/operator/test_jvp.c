@@ -340,8 +340,8 @@ static void test_contents(void **state) {
     /* The target of exact columns follows the rows' total. */
     double mu[N], nu[M], along[N] = {1.0};
     start(&t, "softmax/exact", 1.0, 5, false);
-    for (int i = 0; i < N; i++) mu[i] = 1.0 / N;
-    for (int j = 0; j < M; j++) nu[j] = 1.0 / M;
+    for (int i = 0; i < N; i++) mu[i] = 1.0 / (double)N;
+    for (int j = 0; j < M; j++) nu[j] = 1.0 / (double)M;
     t.problem.row_mass = ota_array_of(mu, OTA_F64, 1, 1, 1, N);
     t.problem.column_mass = ota_array_of(nu, OTA_F64, 1, 1, 1, M);
     forward(&t);

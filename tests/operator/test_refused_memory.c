@@ -155,7 +155,7 @@ static ota_status attend(const kind *of, double *number, ota_error *error) {
 static ota_status certify(const kind *of, double *number, ota_error *error) {
     stage s;
     set_stage(&s, of);
-    for (int k = 0; k < PAIRS; k++) s.coupling[k] = 1.0 / SIZE;
+    for (int k = 0; k < PAIRS; k++) s.coupling[k] = 1.0 / (double)SIZE;
     ota_certificate certificate = {.size = sizeof certificate};
     const ota_status status =
         ota_certify(&s.problem, &s.options, &s.arrays, &certificate, NULL, error);

@@ -66,7 +66,7 @@ static void compare(const scene *s, int ranks) {
         if (!coupled) expect_rows("lse", s, p, ALL, p->lse, w->lse, 1, tolerance);
         if (!coupled) expect_rows("row potential", s, p, ALL, p->f, w->f, 1, tolerance);
         for (int64_t j = 0; j < ALL * N && coupled; j++)
-            assert_true(fabs(p->receiver[j] - w->receiver[j]) <= N * tolerance);
+            assert_true(fabs(p->receiver[j] - w->receiver[j]) <= (double)N * tolerance);
         assert_memory_equal(p->g, s->part[0].g, sizeof p->g);
         assert_int_equal(p->result.empty_rows, w->result.empty_rows);
         if (!is_differentiated(s->cell)) continue;

@@ -54,7 +54,7 @@ static void compare(const scene *s, int ranks) {
         expect_rows("entropy", s, p, ALL, p->entropy, w->entropy, 1, 10.0 * tolerance);
         expect_rows("largest weight", s, p, ALL, p->largest, w->largest, 1, tolerance);
         for (int64_t j = 0; j < ALL * N; j++)
-            assert_true(fabs(p->receiver[j] - w->receiver[j]) <= N * tolerance);
+            assert_true(fabs(p->receiver[j] - w->receiver[j]) <= (double)N * tolerance);
         assert_memory_equal(p->g, s->part[0].g, sizeof p->g);
         assert_int_equal(p->result.empty_rows, w->result.empty_rows);
         assert_string_equal(p->result.solver, "newton");

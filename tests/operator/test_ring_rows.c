@@ -32,13 +32,13 @@ static const cell cells[] = {
     {.method = "argmax", .narrow = true, .strided = true, .relative = true},
     {.method = "softmax", .cap = 0.05, .sink = true, .alibi = true, .causal = true},
     {.method = "softmax", .caps = true, .masses = true, .dropout = true, .softcap = true},
-    {.method = "softmax", .cap = 1.02 / N},
+    {.method = "softmax", .cap = 1.02 / (double)N},
     {.method = "entmax:1.5", .caps = true, .relative = true, .temperatures = true},
     {.method = "sparsemax", .cap = 0.2, .masses = true, .lengths = true},
     {.method = "entmax:0.6", .cap = 0.2, .window = true},
     {.method = "argmax", .cap = 0.05, .sink = true, .alibi = true, .causal = true},
     {.method = "argmax", .caps = true, .masses = true, .dropout = true, .softcap = true},
-    {.method = "argmax", .cap = 1.02 / N, .relative = true},
+    {.method = "argmax", .cap = 1.02 / (double)N, .relative = true},
     {.method = "argmax", .cap = 0.012, .narrow = true, .masses = true, .boolean = true},
     {.method = "argmax", .cap = 0.01, .sink = true, .window = true},
 };
@@ -52,7 +52,7 @@ static void compare_statistics(const scene *s, const rows *p, double tolerance) 
     expect_rows("support", s, p, ALL, p->support, w->support, 1, 0.0);
     expect_rows("largest weight", s, p, ALL, p->largest, w->largest, 1, tolerance);
     for (int64_t j = 0; j < ALL * N; j++)
-        assert_true(fabs(p->receiver[j] - w->receiver[j]) <= N * tolerance &&
+        assert_true(fabs(p->receiver[j] - w->receiver[j]) <= (double)N * tolerance &&
                     (p->receiver[j] > 0.0) == (w->receiver[j] > 0.0));
 }
 
@@ -69,7 +69,7 @@ static void compare(const scene *s, int ranks) {
         expect_rows("lse", s, p, ALL, p->lse, w->lse, 1, tolerance);
         assert_int_equal(p->result.empty_rows, w->result.empty_rows);
         assert_int_equal(p->result.nonfinite_rows, w->result.nonfinite_rows);
-        assert_true(p->result.row_error <= 1e-14 * N);
+        assert_true(p->result.row_error <= 1e-14 * (double)N);
         compare_statistics(s, p, tolerance);
         if (!s->gradients) continue;
         expect_gradients(s, p, 20.0 * tolerance);
@@ -79,10 +79,11 @@ static void compare(const scene *s, int ranks) {
 /* Weights that leap from 0 to their caps from one number to the next: a head's keys receive all of its mass. */
 static void rows_of_little_mass_are_whole(void **state) {
     (void)state;
-    static const cell little[] = {{.method = "entmax:3", .masses = true, .cap = 3.4e-10},
-                                  {.method = "entmax:3", .masses = true, .cap = 1.01e-9 / N},
-                                  {.method = "entmax:3", .masses = true, .cap = 1e-9 / N},
-                                  {.method = "entmax:1.5", .masses = true, .cap = 3.4e-10}};
+    static const cell little[] = {
+        {.method = "entmax:3", .masses = true, .cap = 3.4e-10},
+        {.method = "entmax:3", .masses = true, .cap = 1.01e-9 / (double)N},
+        {.method = "entmax:3", .masses = true, .cap = 1e-9 / (double)N},
+        {.method = "entmax:1.5", .masses = true, .cap = 3.4e-10}};
     scene *s = malloc(sizeof *s);
     for (int k = 0; k < 4; k++) {
         draw(s, &little[k], 4300 + (uint64_t)k);
@@ -93,7 +94,8 @@ static void rows_of_little_mass_are_whole(void **state) {
         for (int b = 0; b < ALL; b++) {
             double sum = 0.0;
             for (int j = 0; j < N; j++) sum += s->part[1].receiver[b * N + j];
-            if (s->part[1].status != OTA_OK || !(fabs(sum - N * 1e-9) <= 1e-9 * N * 1e-9))
+            if (s->part[1].status != OTA_OK ||
+                !(fabs(sum - (double)N * 1e-9) <= 1e-9 * (double)N * 1e-9))
                 fail_msg("%s, head %d: %d, %.17g", little[k].method, b, (int)s->part[1].status,
                          sum);
         }

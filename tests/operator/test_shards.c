@@ -154,13 +154,13 @@ static void compare_certificates(const scene *s, const part *p, double tolerance
     const ota_certificate *a = &p->certificate, *b = &s->all.certificate;
     if (p->judged != OTA_OK || p->grads.status < OTA_OK)
         fail_msg("%s: %s", c->method, p->error.message);
-    const double sums = 100.0 * N * ALL * tolerance;
+    const double sums = 100.0 * (double)N * (double)ALL * tolerance;
     expect_close("primal", c, a->primal, b->primal, sums);
     if (!isnan(b->dual)) expect_close("dual", c, a->dual, b->dual, sums);
     expect_close("value", c, a->value, b->value, sums);
-    expect_close("entropy", c, a->entropy, b->entropy, N * tolerance);
+    expect_close("entropy", c, a->entropy, b->entropy, (double)N * tolerance);
     expect_close("support", c, a->support, b->support, 1e-9);
-    expect_close("receiver_max", c, a->receiver_max, b->receiver_max, N * tolerance);
+    expect_close("receiver_max", c, a->receiver_max, b->receiver_max, (double)N * tolerance);
     expect_close("minimum", c, a->minimum, b->minimum, tolerance);
     assert_true(a->row_error <= fmax(2.0 * b->row_error, 1e-12));
     assert_true(a->column_error <= fmax(2.0 * b->column_error, c->narrow ? 2e-5 : 2e-9));
@@ -221,7 +221,8 @@ static void compare(const scene *s, int ranks, double tolerance) {
         expect_rows("coupling", s, p, p->p, w->p, N, tolerance);
         if (free_columns) expect_rows("row potential", s, p, p->f, w->f, 1, tolerance);
         for (int64_t j = 0; j < ALL * N; j++)
-            expect_close("receiver", s->cell, p->receiver[j], w->receiver[j], N * tolerance);
+            expect_close("receiver", s->cell, p->receiver[j], w->receiver[j],
+                         (double)N * tolerance);
         for (int64_t j = 0; j < ALL * N; j++)
             assert_memory_equal(&p->g[j], &s->parts[0].g[j], sizeof(double));
         assert_int_equal(p->result.empty_rows, w->result.empty_rows);

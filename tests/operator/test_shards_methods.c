@@ -328,25 +328,25 @@ static void compare(const scene *s, const share *p) {
     expect_rows(p, "out", p->given.out, w->given.out, VALUES, t);
     expect_rows(p, "coupling", p->p, w->p, N, t);
     for (int64_t j = 0; j < HEADS * N; j++)
-        expect(c, "receiver", p->receiver[j], w->receiver[j], N * t);
+        expect(c, "receiver", p->receiver[j], w->receiver[j], (double)N * t);
     for (int64_t j = 0; j < HEADS * N; j++)
         assert_memory_equal(&p->g[j], &s->parts[0].g[j], sizeof p->g[j]);
     expect_rows(p, "gradient queries", p->grads.q, w->grads.q, WIDTH, d);
     expect_rows(p, "gradient keys", p->grads.k, w->grads.k, WIDTH, d);
     expect_rows(p, "gradient values", p->grads.v, w->grads.v, VALUES, d);
     expect_rows(p, "tangent", p->along.out, w->along.out, VALUES, d);
-    expect(c, "gradient temperature", p->temperature, w->temperature, N * d);
-    expect(c, "gradient order", p->order, w->order, N * d);
-    expect(c, "gradient strength", p->strength, w->strength, N * d);
-    expect(c, "gradient row_strength", p->row_strength, w->row_strength, N * d);
+    expect(c, "gradient temperature", p->temperature, w->temperature, (double)N * d);
+    expect(c, "gradient order", p->order, w->order, (double)N * d);
+    expect(c, "gradient strength", p->strength, w->strength, (double)N * d);
+    expect(c, "gradient row_strength", p->row_strength, w->row_strength, (double)N * d);
     for (int64_t i = 0; i < p->n; i++)
         expect(c, "gradient row_mass", p->of_rows[i], w->of_rows[p->rows[i]], d);
     for (int64_t j = 0; j < N; j++)
         expect(c, "gradient column_mass", p->of_columns[j], w->of_columns[j], d);
     const ota_certificate *a = &p->certificate, *b = &w->certificate;
-    expect(c, "primal", a->primal, b->primal, 100.0 * N * t);
-    if (!isnan(b->dual)) expect(c, "dual", a->dual, b->dual, 100.0 * N * t);
-    expect(c, "entropy", a->entropy, b->entropy, N * t);
+    expect(c, "primal", a->primal, b->primal, 100.0 * (double)N * t);
+    if (!isnan(b->dual)) expect(c, "dual", a->dual, b->dual, 100.0 * (double)N * t);
+    expect(c, "entropy", a->entropy, b->entropy, (double)N * t);
     expect(c, "cap_error", a->cap_error, b->cap_error, t);
     if (strchr(c->method, '/') != NULL)
         assert_true(a->column_error <= fmax(c->narrow ? 2.0e-5 : 1.0e-10, 1.01 * b->column_error));

@@ -352,10 +352,10 @@ static void tolerances_are_met(void **unused) {
         for (int64_t h = 0; h < COUNT; h++) {
             double error = 0.0;
             for (int64_t j = 0; j < M; j++) {
-                double sum = -(double)N / M;
+                double sum = -(double)N / (double)M;
                 for (int64_t i = 0; i < N; i++)
                     sum += fetch(one.weights, one.type, (h * N + i) * M + j);
-                error += fabs(sum) / N;
+                error += fabs(sum) / (double)N;
             }
             worst = fmax(worst, error / one.options.tolerance);
             least = one.results[h].rounds < least ? one.results[h].rounds : least;
@@ -424,6 +424,54 @@ static void full_steps_are_exact_rounds(void **unused) {
     spec_check_true("ELA-09", same);
 }
 
+/* ---- bytes before a plan ------------------------------------------------------------------------ */
+
+static int reduce_nothing(void *user, void *values, int64_t count, ota_type type,
+                          ota_reduction reduction) {
+    (void)user, (void)values, (void)count, (void)type, (void)reduction;
+    return 0;
+}
+
+static void measured_plans_are_made(void **state) {
+    (void)state;
+    static const char *const methods[] = {"softmax", "entmax:1.5/exact", "softmax/exact",
+                                          "hard/capped:2", "softmax/exact{rounds=3}"};
+    static double numbers[64 * 8];
+    for (size_t k = 0; k < sizeof methods / sizeof methods[0]; k++) {
+        for (int gradients = 0; gradients < 2 && k != 3; gradients++) {
+            ota_problem problem = {.size = sizeof problem};
+            ota_options options = {.size = sizeof options, .threads = 2, .gradients = gradients};
+            ota_error error;
+            ota_plan *plan;
+            size_t bytes = 7;
+            assert_int_equal(ota_method_parse(methods[k], &problem, &options, NULL), OTA_OK);
+            problem.queries = problem.keys = ota_array_of(numbers, OTA_F64, 1, 2, 20, 8);
+            assert_int_equal(ota_plan_measure(&problem, 8, &options, &bytes, NULL), OTA_OK);
+            assert_int_equal(ota_plan_create(&plan, &problem, 8, &options, NULL), OTA_OK);
+            assert_int_equal(bytes, ota_plan_bytes(plan));
+            ota_plan_free(plan);
+            /* What a limit leaves, and the least where nothing fits. */
+            size_t least = 0;
+            options.workspace_limit = 1;
+            assert_int_equal(ota_plan_measure(&problem, 8, &options, &least, &error), OTA_ELIMIT);
+            assert_true(least > 0);
+            options.workspace_limit = bytes;
+            assert_int_equal(ota_plan_measure(&problem, 8, &options, &least, NULL), OTA_OK);
+            assert_true(least <= bytes);
+            problem.keys.size[3] = 7;
+            assert_int_equal(ota_plan_measure(&problem, 8, &options, &least, &error), OTA_EINVAL);
+            assert_int_equal(least, 0);
+        }
+    }
+    const ota_communicator alone = {.size = sizeof alone, .ranks = 1, .all_reduce = reduce_nothing};
+    ota_problem problem = {.size = sizeof problem,
+                           .scores = ota_array_of(numbers, OTA_F64, 1, 1, 8, 8)};
+    const ota_options options = {.size = sizeof options, .communicator = &alone};
+    size_t bytes;
+    assert_int_equal(ota_plan_measure(&problem, 0, &options, &bytes, NULL), OTA_UNSUPPORTED);
+    assert_int_equal(ota_plan_measure(&problem, 0, NULL, NULL, NULL), OTA_EINVAL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rounds_agree_with_the_reference),
@@ -434,6 +482,7 @@ int main(void) {
         cmocka_unit_test(tolerances_are_met),
         cmocka_unit_test(the_plan_says_when),
         cmocka_unit_test(full_steps_are_exact_rounds),
+        cmocka_unit_test(measured_plans_are_made),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -124,6 +124,7 @@ static ota_status solve(clouds *c, bool narrow, const char *level) {
                               .f = c->f,
                               .g = c->g};
     problem.watch.interrupted = count_question;
+    problem.watch.work = INT64_MIN; /* none for the time alone */
     const ota_status status = ota_assignment_solve(&problem, work);
     free(work);
     return status;
@@ -204,7 +205,9 @@ static void every_kind_is_optimal(void **unused) {
                 solve_and_judge((kind)k, sizes[s], sizes[s], seed, true);
             }
         }
-        spec_check("", (double)questions, most_questions[run / KINDS][k]);
+        /* Bidding ends with a question in every one of the solves. */
+        const int64_t solves = by_candidates ? 6 * (int64_t)(sizeof sizes / sizeof sizes[0]) : 0;
+        spec_check("", (double)(questions - solves), most_questions[run / KINDS][k]);
     }
     by_candidates = false;
 }
@@ -304,7 +307,7 @@ static void blocks_are_solved(void **unused) {
             assert_int_equal(status, best > -INFINITY ? OTA_OK : OTA_INFEASIBLE);
             if (status != OTA_OK) continue;
             judge(&c);
-            double value = -0.5 * SIZE;
+            double value = -0.5 * (double)SIZE;
             for (int64_t i = 0; i < c.n; i++) {
                 if (c.match[i] >= 0) value += c.wide[i * c.stride + c.match[i]];
             }

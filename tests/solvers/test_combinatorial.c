@@ -114,6 +114,7 @@ static ota_status assign(int64_t n, int64_t m, const double *scores, int64_t str
     problem.costs = ota_kernels_choose(NULL)->f64->costs;
     problem.passes = ota_kernels_choose(NULL)->f64->match;
     problem.watch.interrupted = count_question;
+    problem.watch.work = INT64_MIN; /* none for the time alone */
     ota_status status = ota_assignment_solve(&problem, work);
     free(work);
     return status;

@@ -231,7 +231,7 @@ static inline void more_pairs_than_are_searched(void **unused) {
     for (int64_t j = 0; j < KEYS; j++) {
         double received = 0.0;
         for (int64_t i = 0; i < QUERIES; i++) received += p[i * KEYS + j];
-        worst = fmax(worst, fabs(received * KEYS / QUERIES - 1.0));
+        worst = fmax(worst, fabs(received * (double)KEYS / (double)QUERIES - 1.0));
     }
     spec_check("DER-11", worst, 1e-9);
     ota_plan_free(plan);
@@ -353,7 +353,8 @@ static void massless(void **unused) {
                 for (int j = 0; j < M; j++) {
                     if (!query[i] || !key[j]) assert_true(x->p[i * M + j] == 0.0);
                 }
-                spec_check("DER-26", fabs(x->row[i] - x->mu[i]), 4.0 * 0x1p-53 * M * x->mu[i]);
+                spec_check("DER-26", fabs(x->row[i] - x->mu[i]),
+                           4.0 * 0x1p-53 * (double)M * x->mu[i]);
             }
             const distance far = from_optimum(x);
             spec_check("LIT-11", far.weight, weight_rounding(x, 1.0));
@@ -430,7 +431,13 @@ static void links_of_any_size(void **unused) {
     for (int k = 1; k < COUNT; k++) links[k * STRIDE + k - 1] = pow(10.0, -10.0 * k);
     b[COUNT - 1] = 1e-240;
     fixed[0] = 1;
-    ota_laplacian_solve(&algebra, links, STRIDE, COUNT, excess, fixed, b, x);
+    ota_laplacian system = {.algebra = &algebra,
+                            .links = links,
+                            .stride = STRIDE,
+                            .count = COUNT,
+                            .excess = excess,
+                            .fixed = fixed};
+    ota_laplacian_solve(&system, b, x);
     double level = 0.0, worst = 0.0;
     for (int k = 1; k < COUNT; k++) {
         level += 1e-240 / pow(10.0, -10.0 * k);
@@ -451,7 +458,13 @@ static void links_of_any_size(void **unused) {
     memcpy(used, given, sizeof given);
     held[4] = 1;
     found[4] = 0.75;
-    ota_laplacian_solve(&algebra, used, STRIDE, FULL, own_used, held, wanted_used, found);
+    ota_laplacian whole = {.algebra = &algebra,
+                           .links = used,
+                           .stride = STRIDE,
+                           .count = FULL,
+                           .excess = own_used,
+                           .fixed = held};
+    ota_laplacian_solve(&whole, wanted_used, found);
     for (int i = 0; i < FULL; i++) {
         double left = own[i] * found[i] - wanted[i];
         for (int j = 0; j < FULL; j++) left += given[i * STRIDE + j] * (found[i] - found[j]);
@@ -464,7 +477,13 @@ static void links_of_any_size(void **unused) {
     unsigned char all_free[4] = {0};
     split[1 * 16 + 0] = 2.0;
     split[3 * 16 + 2] = 1.0;
-    ota_laplacian_solve(&algebra, split, 16, 4, none, all_free, right, step);
+    ota_laplacian pairs = {.algebra = &algebra,
+                           .links = split,
+                           .stride = 16,
+                           .count = 4,
+                           .excess = none,
+                           .fixed = all_free};
+    ota_laplacian_solve(&pairs, right, step);
     spec_check("DER-11", fabs(step[0] - step[1] - 0.5) + fabs(step[2] - step[3] - 2.0), 1e-15);
 }
 

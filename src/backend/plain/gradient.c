@@ -208,7 +208,7 @@ static void reverse_online(ota_backward_job *job) {
         space->fill[j] = fmax(at->room[j], 0.0);
     }
     each_row(job, replay_row);
-    for (int64_t i = r->queries - 1; i >= 0; i--) {
+    for (int64_t i = r->queries - 1; i >= 0 && ota_interrupted(&r->settings) == OTA_OK; i--) {
         load_row(job, i);
         weigh(job, i);
         space->a[i] = space->bad[i] ? NAN : mean_of(job, at->total, at->sum, 0.0);

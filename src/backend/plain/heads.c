@@ -234,7 +234,8 @@ bool ota_plain_load(ota_head *head) {
     for (int64_t i = 0; i < head->rows; i++) {
         for (int64_t j = head->columns; j < head->stride; j++) *stored(head, i, j) = -INFINITY;
     }
-    for (int64_t i = 0; i < r->queries; i++) {
+    ota_watch watch = ota_watch_of(&r->settings);
+    for (int64_t i = 0; i < r->queries && !ota_watch_ends(&watch, 16 * ota_row_work(r)); i++) {
         ota_plain_scores(device, place->batch, place->number, i, place->row);
         for (int64_t j = 0; j < r->keys; j++) {
             const double s = place->row[j];
@@ -247,7 +248,8 @@ bool ota_plain_load(ota_head *head) {
     head->range = high > low ? high - low : 0.0;
     head->mass = 0.0;
     for (int64_t j = 0; j < head->columns; j++) place->nu[j] = 0.0;
-    for (int64_t i = 0; i < head->rows; i++) load_row_mass(head, i, device->transposed);
+    for (int64_t i = 0; i < head->rows && !ota_watch_ends(&watch, head->columns); i++)
+        load_row_mass(head, i, device->transposed);
     ota_head_allot(head, r, place->nu, place->lambdas);
     return finite;
 }
@@ -285,7 +287,8 @@ static void emit_weights(const ota_head *head, int64_t i, double *p, ota_row_fou
 /* P of the transposed problem as the caller sees it: P_ij is the weight of row j, column i. */
 static void emit_transposed(ota_head *head) {
     plain_place *place = head->place;
-    for (int64_t j = 0; j < head->rows; j++) {
+    ota_watch watch = ota_watch_of(head->settings);
+    for (int64_t j = 0; j < head->rows && !ota_watch_ends(&watch, 4 * head->columns); j++) {
         ota_row_found found;
         emit_weights(head, j, place->weights, &found);
         head->f[j] = found.potential;
@@ -293,7 +296,7 @@ static void emit_transposed(ota_head *head) {
         for (int64_t i = 0; i < head->columns; i++)
             place->queries_p[i * head->rows + j] = place->weights[i];
     }
-    for (int64_t i = 0; i < head->columns; i++) {
+    for (int64_t i = 0; i < head->columns && !ota_watch_ends(&watch, 16 * head->rows); i++) {
         double *p = place->queries_p + i * head->rows;
         ota_row_found found = {.potential = head->g[i]};
         for (int64_t j = 0; j < head->rows; j++) found.mass += p[j];
@@ -311,7 +314,8 @@ void ota_plain_emit(ota_head *head) {
         emit_transposed(head);
         return;
     }
-    for (int64_t i = 0; i < head->rows; i++) {
+    ota_watch watch = ota_watch_of(head->settings);
+    for (int64_t i = 0; i < head->rows && !ota_watch_ends(&watch, 16 * head->columns); i++) {
         ota_row_found found;
         emit_weights(head, i, place->weights, &found);
         finish_row(place, i, head->mu[i], place->weights, &found);

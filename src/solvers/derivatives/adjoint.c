@@ -34,14 +34,17 @@ static void product_chunk(void *context, int64_t chunk, int worker) {
     int64_t first, last;
     ota_adjoint_rows(s->rows, chunk, &first, &last);
     memset(partial, 0, (size_t)s->columns * sizeof *partial);
-    if (s->narrow)
-        s->algebra->centred_product_f32((const float *)s->slopes + first * s->stride, s->stride,
-                                        last - first, s->columns, job->x, s->den + first,
-                                        job->mean + first, partial);
-    else
-        s->algebra->centred_product_f64((const double *)s->slopes + first * s->stride, s->stride,
-                                        last - first, s->columns, job->x, s->den + first,
-                                        job->mean + first, partial);
+    ota_watch watch = ota_watch_of(s->settings);
+    for (int64_t end = first; ota_watch_rows(&watch, s->columns, last, &first, &end);) {
+        if (s->narrow)
+            s->algebra->centred_product_f32((const float *)s->slopes + first * s->stride, s->stride,
+                                            end - first, s->columns, job->x, s->den + first,
+                                            job->mean + first, partial);
+        else
+            s->algebra->centred_product_f64((const double *)s->slopes + first * s->stride,
+                                            s->stride, end - first, s->columns, job->x,
+                                            s->den + first, job->mean + first, partial);
+    }
 }
 
 static double sum_of_chunks(const double *partial, int64_t stride, int64_t j) {
@@ -71,12 +74,17 @@ static void diagonal_chunk(void *context, int64_t chunk, int worker) {
     ota_adjoint_rows(s->rows, chunk, &first, &last);
     memset(diagonal, 0, (size_t)s->columns * sizeof *diagonal);
     memset(weight, 0, (size_t)s->columns * sizeof *weight);
-    if (s->narrow)
-        s->algebra->slope_diagonal_f32((const float *)s->slopes + first * s->stride, s->stride,
-                                       last - first, s->columns, s->den + first, weight, diagonal);
-    else
-        s->algebra->slope_diagonal_f64((const double *)s->slopes + first * s->stride, s->stride,
-                                       last - first, s->columns, s->den + first, weight, diagonal);
+    ota_watch watch = ota_watch_of(s->settings);
+    for (int64_t end = first; ota_watch_rows(&watch, s->columns, last, &first, &end);) {
+        if (s->narrow)
+            s->algebra->slope_diagonal_f32((const float *)s->slopes + first * s->stride, s->stride,
+                                           end - first, s->columns, s->den + first, weight,
+                                           diagonal);
+        else
+            s->algebra->slope_diagonal_f64((const double *)s->slopes + first * s->stride, s->stride,
+                                           end - first, s->columns, s->den + first, weight,
+                                           diagonal);
+    }
 }
 
 /* Without what the rule adds: sum_i w_ij, and the diagonal that preconditions. */

@@ -63,10 +63,12 @@ double ota_adjoint_eliminate(const ota_adjoint *s, const double *weight, double 
         ground[j] = s->held[j] ? 0.0 : s->extra[j];
         right[j] = s->held[j] ? 0.0 : s->right[j];
     }
-    for (int64_t i = 0; i < s->rows; i++) {
+    ota_watch watch = ota_watch_of(s->settings);
+    const int64_t pairs = count * count / 2;
+    for (int64_t i = 0; i < s->rows && !ota_watch_ends(&watch, pairs); i++) {
         if (s->den[i] > 0.0) couple_row(s, i, c, ground);
     }
-    for (int64_t j = count - 1; j >= 0; j--) {
+    for (int64_t j = count - 1; j >= 0 && !ota_watch_ends(&watch, pairs); j--) {
         total[j] = ground[j];
         for (int64_t k = 0; k < j; k++) total[j] += c[j * count + k];
         if (!(total[j] > severed * weight[j])) total[j] = 0.0;

@@ -139,7 +139,8 @@ static void rows_forward(void *context, int64_t chunk, int worker) {
     double *p = part(job->u->row_scratch, head, chunk);
     int64_t first, last;
     ota_adjoint_rows(head->rows, chunk, &first, &last);
-    for (int64_t i = first; i < last; i++) {
+    ota_watch watch = ota_watch_of(head->settings);
+    for (int64_t i = first; i < last && !ota_watch_ends(&watch, head->columns); i++) {
         ota_row_found found;
         head->algebra->row_solve(&parameters, scores_of(head, i), step->g, head->columns,
                                  head->mu[i], p, &found);
@@ -155,8 +156,10 @@ static void tops_forward(void *context, int64_t chunk, int worker) {
     int64_t first, last;
     ota_adjoint_rows(head->rows, chunk, &first, &last);
     for (int64_t j = 0; j < head->columns; j++) top[j] = -INFINITY;
-    head->algebra->columns_top(scores_of(head, first), head->stride, last - first, head->columns,
-                               job->f + first, top);
+    ota_watch watch = ota_watch_of(head->settings);
+    for (int64_t end = first; ota_watch_rows(&watch, head->columns, last, &first, &end);)
+        head->algebra->columns_top(scores_of(head, first), head->stride, end - first, head->columns,
+                                   job->f + first, top);
 }
 
 static void sums_forward(void *context, int64_t chunk, int worker) {
@@ -167,9 +170,11 @@ static void sums_forward(void *context, int64_t chunk, int worker) {
     int64_t first, last;
     ota_adjoint_rows(head->rows, chunk, &first, &last);
     memset(sum, 0, (size_t)head->columns * sizeof *sum);
-    head->algebra->columns_sum(scores_of(head, first), head->stride, last - first, head->columns,
-                               job->f + first, job->u->more_partial, OTA_LOG2_E / job->step->t,
-                               sum);
+    ota_watch watch = ota_watch_of(head->settings);
+    for (int64_t end = first; ota_watch_groups(&watch, head->columns, job->f, last, &first, &end);)
+        head->algebra->columns_sum(scores_of(head, first), head->stride, end - first, head->columns,
+                                   job->f + first, job->u->more_partial, OTA_LOG2_E / job->step->t,
+                                   sum);
 }
 
 /* False: the communicator failed. */
@@ -269,7 +274,8 @@ static void plan_reverse(void *context, int64_t chunk, int worker) {
     int64_t first, last;
     ota_adjoint_rows(head->rows, chunk, &first, &last);
     memset(column, 0, (size_t)head->columns * sizeof *column);
-    for (int64_t i = first; i < last; i++) {
+    ota_watch watch = ota_watch_of(head->settings);
+    for (int64_t i = first; i < last && !ota_watch_ends(&watch, head->columns); i++) {
         double *gradient = u->gradient + i * head->stride;
         const double *s = scores_of(head, i);
         const double f = u->found_f[i];
@@ -304,7 +310,8 @@ static void rows_reverse(void *context, int64_t chunk, int worker) {
     int64_t first, last;
     ota_adjoint_rows(head->rows, chunk, &first, &last);
     memset(column, 0, (size_t)head->columns * sizeof *column);
-    for (int64_t i = first; i < last; i++) {
+    ota_watch watch = ota_watch_of(head->settings);
+    for (int64_t i = first; i < last && !ota_watch_ends(&watch, head->columns); i++) {
         const double f = step->f[i], pull = kappa * u->f_grad[i], mu = head->mu[i];
         if (!(f > -INFINITY)) continue;
         const double *s = scores_of(head, i);
@@ -344,7 +351,8 @@ static void columns_reverse(void *context, int64_t chunk, int worker) {
     double *q = part(u->row_scratch, head, chunk), temperature = 0.0;
     int64_t first, last;
     ota_adjoint_rows(head->rows, chunk, &first, &last);
-    for (int64_t i = first; i < last; i++) {
+    ota_watch watch = ota_watch_of(head->settings);
+    for (int64_t i = first; i < last && !ota_watch_ends(&watch, head->columns); i++) {
         const double f = job->step->f[i];
         if (!(f > -INFINITY)) continue;
         const double *s = scores_of(head, i);

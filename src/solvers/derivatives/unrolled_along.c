@@ -30,7 +30,8 @@ static void rows_along(void *context, int64_t chunk, int worker) {
     double *p = u->row_scratch + chunk * head->stride;
     int64_t first, last;
     ota_adjoint_rows(head->rows, chunk, &first, &last);
-    for (int64_t i = first; i < last; i++) {
+    ota_watch watch = ota_watch_of(head->settings);
+    for (int64_t i = first; i < last && !ota_watch_ends(&watch, head->columns); i++) {
         const double f = step->f[i], mu = head->mu[i];
         u->f_grad[i] = 0.0;
         if (!(f > -INFINITY)) continue;
@@ -68,7 +69,8 @@ static void columns_along(void *context, int64_t chunk, int worker) {
     int64_t first, last;
     ota_adjoint_rows(head->rows, chunk, &first, &last);
     memset(sum, 0, (size_t)head->columns * sizeof *sum);
-    for (int64_t i = first; i < last; i++) {
+    ota_watch watch = ota_watch_of(head->settings);
+    for (int64_t i = first; i < last && !ota_watch_ends(&watch, head->columns); i++) {
         const double f = job->step->f[i];
         if (!(f > -INFINITY)) continue;
         const double *s = (const double *)head->scores + i * head->stride;

@@ -62,23 +62,27 @@ size_t ota_assignment_workspace(int64_t n, int64_t m, bool narrow) {
 }
 
 /* The rows that are searched: the problem's, or its columns turned into rows. */
-static void set_rows(ota_matching *state, const ota_assignment *problem) {
+static void set_rows(ota_matching *state, const ota_assignment *problem, ota_watch *watch) {
     const int64_t bytes = problem->narrow ? (int64_t)sizeof(float) : (int64_t)sizeof(double);
     state->read = problem->costs;
     state->scores = problem->scores;
     state->stride = problem->stride * bytes;
     if (state->turned == NULL) return;
-    state->read->turn(problem->scores, problem->n, problem->m, problem->stride, state->turned,
-                      state->padded);
+    for (int64_t first = 0, end = 0; ota_watch_rows(watch, problem->m, problem->n, &first, &end);)
+        state->read->turn((const char *)problem->scores + first * state->stride, end - first,
+                          problem->m, problem->stride, (char *)state->turned + first * bytes,
+                          state->padded);
     state->scores = state->turned;
     state->stride = state->padded * bytes;
 }
 
 /* Largest score of each row, largest |score| of all, and NaN or +inf among them. */
-static ota_status survey(ota_matching *state) {
+static ota_status survey(ota_matching *state, ota_watch *watch) {
     double largest = 0.0;
     bool wrong = false;
     for (int64_t i = 0; i < state->rows; i++) {
+        const ota_status going = ota_watch_spend(watch, state->columns);
+        if (going != OTA_OK) return going;
         const ota_score_row row = ota_matching_row(state, i);
         const ota_row_survey found = state->read->survey(row.scores, row.count);
         state->top[i] = found.top;
@@ -100,8 +104,9 @@ static double score_in(const void *row, bool narrow, int64_t j) {
 }
 
 /* Is no pair better than its row's own at the prices, in exact arithmetic but for `slack`? */
-static bool is_optimal(const ota_matching *state, const ota_assignment *problem, double slack) {
-    for (int64_t i = 0; i < state->rows; i++) {
+static bool is_optimal(const ota_matching *state, ota_assignment *problem, double slack) {
+    for (int64_t i = 0; i < state->rows && !ota_watch_ends(&problem->watch, 8 * state->columns);
+         i++) {
         const void *row = ota_matching_row(state, i).scores;
         const int64_t own = state->column_of[i];
         ota_exact at = {0};
@@ -170,8 +175,9 @@ static double largest_price(const ota_matching *state) {
 }
 
 /* Does every row cost the same in all columns? */
-static bool costs_nothing(const ota_matching *state, const ota_assignment *problem) {
+static bool costs_nothing(const ota_matching *state, ota_assignment *problem) {
     for (int64_t i = 0; i < state->rows; i++) {
+        if (ota_watch_ends(&problem->watch, state->columns)) return false;
         const void *row = ota_matching_row(state, i).scores;
         for (int64_t j = 0; j < state->columns; j++) {
             const double score = score_in(row, problem->narrow, j) * state->factor;
@@ -217,16 +223,20 @@ static bool is_dense(const ota_matching *state, const ota_assignment *problem) {
            ota_match_pays(state->rows, state->columns, OTA_DENSE_PAIRS, OTA_DENSE_WIDE);
 }
 
-static void write_potentials(const ota_matching *state, const ota_assignment *problem) {
+static ota_status write_potentials(const ota_matching *state, const ota_assignment *problem,
+                                   ota_watch *watch) {
     const bool turned = state->turned != NULL, sparse = !is_dense(state, problem);
     double *f = turned ? problem->g : problem->f, *g = turned ? problem->f : problem->g;
     for (int64_t j = 0; j < state->columns; j++) g[j] = state->price[j] / state->factor;
     for (int64_t i = 0; i < state->rows; i++) {
+        const ota_status going = ota_watch_spend(watch, sparse ? OTA_CANDIDATES : state->columns);
+        if (going != OTA_OK) return going;
         f[i] = sparse ? ota_assignment_potential(state, i, g)
                       : -state->read->best(ota_matching_row(state, i).scores, g, state->columns);
     }
     const int64_t *match = turned ? state->row_of : state->column_of;
     for (int64_t i = 0; i < problem->n; i++) problem->match[i] = match[i];
+    return OTA_OK;
 }
 
 ota_status ota_assignment_solve(ota_assignment *problem, void *workspace) {
@@ -246,13 +256,13 @@ ota_status ota_assignment_solve(ota_assignment *problem, void *workspace) {
     ota_arena arena = {.base = workspace, .size = bytes};
     ota_matching state = {.factor = 1.0, .limit = INFINITY};
     state_layout(&state, &arena, n, m, problem->narrow);
-    set_rows(&state, problem);
+    ota_watch *watch = &problem->watch;
+    set_rows(&state, problem, watch);
 
-    ota_status status = survey(&state);
+    ota_status status = survey(&state, watch);
     if (status != OTA_OK) return status;
     begin_search(&state);
     status = is_dense(&state, problem) ? search_densely(&state, problem)
                                        : search_by_candidates(&state, problem);
-    if (status == OTA_OK) write_potentials(&state, problem);
-    return status;
+    return status == OTA_OK ? write_potentials(&state, problem, watch) : status;
 }

@@ -61,7 +61,7 @@ static inline ota_score_row ota_matching_row(const ota_matching *state, int64_t 
 
 /* Matches every row; prices are 0 and nothing is matched at first. OTA_OK, OTA_INFEASIBLE or what the watch
  * said. */
-ota_status ota_assignment_sparse(ota_matching *state, const ota_watch *watch);
+ota_status ota_assignment_sparse(ota_matching *state, ota_watch *watch);
 
 /* f_i = -max_j (S_ij + g_j), g = v / factor, by the candidates where they suffice. */
 double ota_assignment_potential(const ota_matching *state, int64_t i, const double *g);

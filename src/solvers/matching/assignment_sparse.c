@@ -116,17 +116,19 @@ static int32_t find_tied(const ota_matching *state, int64_t i, const two_cheapes
 }
 
 /* Each waiting row takes its cheapest column, whose price falls by the margin to its second cheapest and by `more`;
- * the row that had the column waits again. How many wait in the end, in next_waiting. */
-static int64_t bid(ota_matching *state, int64_t count, double more, int64_t chain) {
+ * the row that had the column waits again. How many wait in the end, in next_waiting; fewer where the run is to end. */
+static int64_t bid(ota_matching *state, int64_t count, double more, int64_t chain,
+                   ota_watch *watch) {
     int64_t left = 0;
     int64_t *swap = state->waiting, *waiting = state->next_waiting;
     state->waiting = waiting;
     state->next_waiting = swap;
     int64_t bids = 0;
-    for (int64_t w = 0; w < count;) {
+    for (int64_t w = 0; w < count && !ota_watch_ends(watch, OTA_CANDIDATES);) {
         const int64_t i = waiting[w++];
         two_cheapest found = find_two(state, i);
         if (!(found.first <= state->bound[i])) {
+            (void)ota_watch_spend(watch, state->columns);
             list_first(state, i);
             found = find_two(state, i);
         }
@@ -258,7 +260,7 @@ static void relax_all(ota_matching *state, path_search *search, int64_t i) {
         relax_pair(state, search, i, list.column[k], list.cost[k]);
 }
 
-static ota_status augment(ota_matching *state, int64_t start, const ota_watch *watch) {
+static ota_status augment(ota_matching *state, int64_t start, ota_watch *watch) {
     path_search search = {.end = -1, .shortest = INFINITY};
     ota_status status = ota_watch_ask(watch);
     if (status != OTA_OK) return status;
@@ -269,6 +271,8 @@ static ota_status augment(ota_matching *state, int64_t start, const ota_watch *w
         const int64_t one = heap_pop(state, &search.open);
         if (one >= state->padded) {
             const int64_t i = one - state->padded;
+            status = ota_watch_spend(watch, state->columns);
+            if (status != OTA_OK) return status;
             if (state->candidate_count[i] < LONG_LIST && list_more(state, i))
                 relax_list(state, &search, i);
             else
@@ -320,7 +324,7 @@ static double least_overbid(const ota_matching *state) {
     for (int64_t i = 0; i < state->rows; i++) {
         const double first = find_two(state, i).first;
         if (!(state->bound[i] < INFINITY) || !(first <= state->bound[i])) continue;
-        sum += (state->bound[i] - first) / FIRST_CANDIDATES;
+        sum += (state->bound[i] - first) / (double)FIRST_CANDIDATES;
         count++;
     }
     int exponent;
@@ -329,22 +333,23 @@ static double least_overbid(const ota_matching *state) {
 }
 
 /* Prices close to those of the optimum. Where bids do not end soon they rise, and then fall again. */
-static void overbid(ota_matching *state) {
+static void overbid(ota_matching *state, ota_watch *watch) {
     const double least = least_overbid(state);
     if (!(least > 0.0)) return;
     double more = least;
-    while (bid(state, let_go(state), more, OVERBIDS) > state->rows / FEW && more < state->largest)
-        more *= OVERBID_STEP;
+    while (bid(state, let_go(state), more, OVERBIDS, watch) > state->rows / FEW &&
+           more < state->largest)
+        more *= (double)OVERBID_STEP;
     while (more > least) {
-        more /= OVERBID_STEP;
-        (void)bid(state, let_go(state), more, OVERBIDS);
+        more /= (double)OVERBID_STEP;
+        (void)bid(state, let_go(state), more, OVERBIDS, watch);
     }
 }
 
 /* v_j = min_i c_ij; false: a column has no allowed pair. */
-static bool price_columns(ota_matching *state) {
+static bool price_columns(ota_matching *state, ota_watch *watch) {
     for (int64_t j = 0; j < state->columns; j++) state->price[j] = INFINITY;
-    for (int64_t i = 0; i < state->rows; i++) {
+    for (int64_t i = 0; i < state->rows && !ota_watch_ends(watch, state->columns); i++) {
         const ota_score_row row = ota_matching_row(state, i);
         state->read->lower(&row, state->price);
     }
@@ -354,17 +359,28 @@ static bool price_columns(ota_matching *state) {
     return true;
 }
 
-ota_status ota_assignment_sparse(ota_matching *state, const ota_watch *watch) {
-    if (state->rows == state->columns && !price_columns(state)) return OTA_INFEASIBLE;
+ota_status ota_assignment_sparse(ota_matching *state, ota_watch *watch) {
+    const bool square = state->rows == state->columns;
+    if (square && !price_columns(state, watch)) {
+        const ota_status going = ota_watch_ask(watch);
+        return going != OTA_OK ? going : OTA_INFEASIBLE;
+    }
     for (int64_t one = 0; one < state->padded + state->rows; one++) {
         state->distance[one] = INFINITY;
         state->heap_slot[one] = -1;
     }
-    for (int64_t i = 0; i < state->rows; i++) list_first(state, i);
-    if (state->rows == state->columns) overbid(state);
+    for (int64_t i = 0; i < state->rows; i++) {
+        const ota_status going = ota_watch_spend(watch, 2 * state->columns);
+        if (going != OTA_OK) return going;
+        list_first(state, i);
+    }
+    if (square) overbid(state, watch);
     int64_t left = let_go(state);
     for (int turn = 0; turn < BIDDING_SWEEPS && left > 0; turn++)
-        left = bid(state, left, 0.0, BIDS);
+        left = bid(state, left, 0.0, BIDS, watch);
+    /* Bids that were given up leave rows that nobody waits for. */
+    const ota_status going = ota_watch_ask(watch);
+    if (going != OTA_OK) return going;
     for (int64_t k = 0; k < left; k++) {
         const ota_status status = augment(state, state->next_waiting[k], watch);
         if (status != OTA_OK) return status;

@@ -103,6 +103,8 @@ static int64_t search(const paths *s, int64_t from) {
     s->distance[from] = 0.0;
     for (;;) {
         int64_t next = -1;
+        /* Nodes are looked through twice, and row by row pairs are read that lie apart. */
+        if (ota_watch_ends(&s->problem->watch, 3 * (s->n + s->m))) return -1;
         for (int64_t k = 0; k < s->n + s->m; k++) {
             if (!s->met[k] && s->distance[k] < INFINITY &&
                 (next < 0 || s->distance[k] < s->distance[next]))
@@ -183,7 +185,7 @@ static void clear(const paths *s) {
         s->sink[i] = 0.0;
         s->f[i] = -INFINITY;
     }
-    for (int64_t i = 0; i < p->n; i++) {
+    for (int64_t i = 0; i < p->n && !ota_watch_ends(&s->problem->watch, p->m); i++) {
         for (int64_t j = 0; j < p->m; j++) p->plan[i * p->plan_stride + j] = 0.0;
     }
 }
@@ -191,14 +193,16 @@ static void clear(const paths *s) {
 static ota_status ship_row(const paths *s, int64_t i) {
     ota_capped_transport *p = s->problem;
     double left = i == p->n ? s->filled : p->mu[i], best = -INFINITY;
+    const ota_status going = ota_watch_spend(&p->watch, s->m);
+    if (going != OTA_OK) return going;
     for (int64_t j = 0; j < s->m; j++) best = fmax(best, score_at(s, i, j) + s->g[j]);
     if (!(left > 0.0)) return OTA_OK;
     if (!(best < INFINITY)) return OTA_NONFINITE;
     s->f[i] = -best;
     while (left > s->tiny) {
-        const ota_status status = p->interrupted(p->settings);
-        if (status != OTA_OK) return status;
         const int64_t key = search(s, i);
+        const ota_status status = ota_watch_ask(&p->watch);
+        if (status != OTA_OK) return status;
         if (key < 0) return OTA_INFEASIBLE;
         move_potentials(s, s->distance[s->n + key]);
         left -= ship(s, i, key, left);

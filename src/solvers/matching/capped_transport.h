@@ -17,8 +17,7 @@ typedef struct ota_capped_transport {
     double sink;      /* -inf: none */
     double tolerance; /* totals that differ by less, relative, are equal */
     const ota_entry_caps *caps;
-    ota_status (*interrupted)(const ota_settings *settings);
-    const ota_settings *settings;
+    ota_watch watch;
     double *plan; /* out [n][plan_stride] */
     int64_t plan_stride;
     double *f, *g; /* out [n], [m] */
@@ -26,7 +25,7 @@ typedef struct ota_capped_transport {
 } ota_capped_transport;
 
 size_t ota_capped_transport_workspace(int64_t n, int64_t m);
-/* OTA_OK, OTA_INFEASIBLE, OTA_NONFINITE, or what `interrupted` said. */
+/* OTA_OK, OTA_INFEASIBLE, OTA_NONFINITE, or what the watch said. */
 ota_status ota_capped_transport_solve(ota_capped_transport *problem, void *workspace);
 
 #endif

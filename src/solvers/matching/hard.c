@@ -46,7 +46,8 @@ static size_t assignment_workspace(const ota_head_shape *shape) {
 static void measure(ota_head *head) {
     double *sums = head->workspace;
     memset(sums, 0, (size_t)head->columns * sizeof *sums);
-    for (int64_t i = 0; i < head->rows; i++) {
+    ota_watch watch = ota_watch_of(head->settings);
+    for (int64_t i = 0; i < head->rows && !ota_watch_ends(&watch, head->columns); i++) {
         const double *plan = head->plan + i * head->stride;
         for (int64_t j = 0; j < head->columns; j++) sums[j] += plan[j];
     }
@@ -79,7 +80,9 @@ static void add_shortfall(const ota_head *head, shortfall *found, int64_t i, int
 static ota_status prove(ota_head *head, const int64_t *match) {
     shortfall found = {0.0, 0.0};
     const double least = head->mass_tolerance * head->mass;
-    for (int64_t i = 0; i < head->rows; i++) {
+    ota_watch watch = ota_watch_of(head->settings);
+    for (int64_t i = 0;
+         i < head->rows && !ota_watch_ends(&watch, match != NULL ? 1 : head->columns); i++) {
         if (match != NULL && match[i] >= 0) add_shortfall(head, &found, i, match[i], 1.0);
         for (int64_t j = 0; match == NULL && j < head->columns; j++) {
             const double mass = head->plan[i * head->stride + j];
@@ -130,8 +133,7 @@ static ota_status solve_capped(ota_head *head) {
                                     .sink = head->sink,
                                     .tolerance = head->mass_tolerance,
                                     .caps = &head->caps,
-                                    .interrupted = ota_interrupted,
-                                    .settings = head->settings,
+                                    .watch = ota_watch_of(head->settings),
                                     .plan = head->plan,
                                     .plan_stride = head->stride,
                                     .f = head->f,
@@ -156,7 +158,7 @@ static ota_status solve_transport(ota_head *head) {
                              .floor = head->floor,
                              .sink = head->sink,
                              .tolerance = head->mass_tolerance,
-                             .watch = {ota_interrupted, head->settings},
+                             .watch = ota_watch_of(head->settings),
                              .plan = head->plan,
                              .plan_stride = head->stride,
                              .f = head->f,
@@ -192,7 +194,7 @@ static ota_status solve_assignment(ota_head *head) {
                               .narrow = head->narrow,
                               .costs = head->algebra->costs[head->narrow],
                               .passes = head->algebra->match,
-                              .watch = {ota_interrupted, head->settings},
+                              .watch = ota_watch_of(head->settings),
                               .match = match,
                               .f = head->f,
                               .g = head->g};

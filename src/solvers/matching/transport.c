@@ -135,8 +135,11 @@ static ota_status load_masses(ota_transport_tree *tree, const ota_transport *pro
  * whatever the tolerance. */
 static ota_status load_costs(ota_transport_tree *tree, const ota_transport *problem) {
     double largest = 0.0;
+    ota_watch watch = problem->watch;
     if (!(problem->sink < INFINITY)) return OTA_NONFINITE;
     for (int64_t i = 0; i < tree->n; i++) {
+        const ota_status going = ota_watch_spend(&watch, tree->m);
+        if (going != OTA_OK) return going;
         for (int64_t j = 0; j < tree->m; j++) {
             const double score = ota_transport_score(problem, i, j);
             if (!(score < INFINITY)) return OTA_NONFINITE;
@@ -153,6 +156,8 @@ static ota_status load_costs(ota_transport_tree *tree, const ota_transport *prob
     for (int32_t v = 0; v < tree->rows; v++) {
         double *cost = tree->cost + v * tree->padded;
         double top = v == tree->spare_row ? 0.0 : -INFINITY;
+        const ota_status going = ota_watch_spend(&watch, tree->padded);
+        if (going != OTA_OK) return going;
         for (int32_t w = 0; w < tree->columns; w++) {
             double score = ota_tree_score(tree, problem, v, w);
             cost[w] = score * tree->factor;
@@ -210,7 +215,8 @@ static double mass_of(const ota_transport_tree *tree, const ota_transport *probl
 
 /* Tree flows become weights; rows are then scaled to their masses, so that units never show. */
 static void write_plan(ota_transport_tree *tree, const ota_transport *problem) {
-    for (int64_t i = 0; i < tree->n; i++) {
+    ota_watch watch = problem->watch;
+    for (int64_t i = 0; i < tree->n && !ota_watch_ends(&watch, tree->m); i++) {
         tree->row_sum[i] = 0.0;
         tree->row_entries[i] = 0;
         double *row = problem->plan + i * problem->plan_stride;
@@ -233,7 +239,7 @@ static void write_plan(ota_transport_tree *tree, const ota_transport *problem) {
         tree->row_entries[i]++;
         if (j < tree->m) problem->plan[i * problem->plan_stride + j] += weight;
     }
-    for (int64_t i = 0; i < tree->n; i++) {
+    for (int64_t i = 0; i < tree->n && !ota_watch_ends(&watch, tree->m); i++) {
         double *row = problem->plan + i * problem->plan_stride;
         double sum = tree->row_sum[i];
         if (!(sum > 0.0) || sum == problem->mu[i]) continue;
@@ -289,7 +295,8 @@ static void write_potentials(ota_transport_tree *tree, const ota_transport *prob
             f[tree->row_of[v]] = (tree->x[v] - tree->top[v] - gauge) / tree->factor;
     }
     /* A column without mass takes the highest potential that keeps every pair's sum at or below 0. */
-    for (int64_t j = 0; j < tree->m; j++) {
+    ota_watch watch = problem->watch;
+    for (int64_t j = 0; j < tree->m && !ota_watch_ends(&watch, isnan(g[j]) ? tree->n : 1); j++) {
         if (isnan(g[j])) {
             g[j] = ceiling;
             for (int64_t i = 0; i < tree->n; i++) {
@@ -299,7 +306,7 @@ static void write_potentials(ota_transport_tree *tree, const ota_transport *prob
             if (g[j] == INFINITY) g[j] = 0.0;
         }
     }
-    for (int64_t i = 0; i < tree->n; i++) {
+    for (int64_t i = 0; i < tree->n && !ota_watch_ends(&watch, tree->m); i++) {
         double best = problem->sink;
         for (int64_t j = 0; j < tree->m; j++) {
             const double sum = ota_transport_score(problem, i, j) + g[j];
@@ -311,8 +318,10 @@ static void write_potentials(ota_transport_tree *tree, const ota_transport *prob
 
 /* A row whose whole (rounding-size) mass was forgiven still ships it: to its best column. */
 static void place_forgiven(ota_transport_tree *tree, const ota_transport *problem) {
+    ota_watch watch = problem->watch;
     for (int64_t i = 0; i < tree->n; i++) {
         if (problem->mu[i] == 0.0 || tree->row_sum[i] > 0.0) continue;
+        if (ota_watch_ends(&watch, tree->m)) return;
         double best = problem->sink;
         int64_t where = OTA_NO_NODE;
         for (int64_t j = 0; j < tree->m; j++) {
@@ -351,5 +360,5 @@ ota_status ota_transport_solve(ota_transport *problem, void *workspace) {
     write_plan(&tree, problem);
     write_potentials(&tree, problem);
     place_forgiven(&tree, problem);
-    return OTA_OK;
+    return ota_watch_ask(&problem->watch);
 }

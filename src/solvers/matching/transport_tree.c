@@ -150,12 +150,12 @@ static void pivot(ota_transport_tree *tree, int32_t i, int32_t j, double cost) {
 }
 
 /* Rows are priced in turn, each in full, until a block of arcs was seen and something may enter. */
-static bool price(const ota_transport_tree *tree, int32_t *turn, int64_t block, int32_t *row,
-                  int32_t *column) {
+static bool price(const ota_transport_tree *tree, int32_t *turn, int64_t block, ota_watch *watch,
+                  int32_t *row, int32_t *column) {
     int64_t seen = 0;
     double best = 0.0;
     *row = OTA_NO_NODE;
-    for (int32_t k = 0; k < tree->rows; k++) {
+    for (int32_t k = 0; k < tree->rows && !ota_watch_ends(watch, tree->padded); k++) {
         int32_t v = *turn;
         *turn = v + 1 < tree->rows ? v + 1 : 0;
         const double *prices = tree->starving[v] ? tree->price_starving : tree->price_fed;
@@ -188,12 +188,13 @@ ota_status ota_tree_optimise(ota_transport_tree *tree, ota_transport *problem) {
     int32_t column;
     int64_t block = (int64_t)sqrt((double)tree->rows * (double)tree->columns);
     if (block < BLOCK_FLOOR) block = BLOCK_FLOOR;
-    while (price(tree, &turn, block, &row, &column)) {
+    ota_watch watch = problem->watch;
+    while (price(tree, &turn, block, &watch, &row, &column)) {
         pivot(tree, row, tree->rows + column, tree->cost[row * tree->padded + column]);
         if (problem->pivots++ % PIVOTS_PER_QUESTION == 0) {
-            ota_status status = ota_watch_ask(&problem->watch);
+            ota_status status = ota_watch_ask(&watch);
             if (status != OTA_OK) return status;
         }
     }
-    return OTA_OK;
+    return ota_watch_ask(&watch);
 }

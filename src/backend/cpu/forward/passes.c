@@ -78,14 +78,11 @@ static void round_potential(ota_passes *state) {
 
 /* ---- log domain ------------------------------------------------------------------------------ */
 
-static void log_chunk(void *context, int64_t chunk, int worker) {
-    (void)worker;
+static void log_rows(void *context, int64_t chunk, int64_t first, int64_t last) {
     const chunk_job *job = context;
     ota_passes *state = job->state;
     const ota_head *head = state->head;
-    int64_t first, last;
-    ota_chunk_rows(state, chunk, &first, &last);
-    double *column = cleared_chunk(state, state->partial, chunk);
+    double *column = state->partial + chunk * state->padded_columns;
     const double k = OTA_LOG2_E / job->t;
     if (state->narrow) {
         head->kernels->f32->rows_and_columns(&(ota_kernels_f32_log_round){
@@ -125,36 +122,45 @@ static void log_chunk(void *context, int64_t chunk, int worker) {
     }
 }
 
-static void tops_chunk(void *context, int64_t chunk, int worker) {
+static void log_chunk(void *context, int64_t chunk, int worker) {
     (void)worker;
+    chunk_job *job = context;
+    (void)cleared_chunk(job->state, job->state->partial, chunk);
+    each_piece(job->state, chunk, job, log_rows);
+}
+
+static void tops_rows(void *context, int64_t chunk, int64_t first, int64_t last) {
     const chunk_job *job = context;
     ota_passes *state = job->state;
     const ota_head *head = state->head;
-    int64_t first, last;
-    ota_chunk_rows(state, chunk, &first, &last);
     if (state->narrow) {
-        float *top = (float *)state->top + chunk * state->padded_columns;
-        for (int64_t j = 0; j < state->columns; j++) top[j] = -INFINITY;
-        head->kernels->f32->columns_top(ota_row_at_f32(state->scores, state->stride, first),
-                                        state->stride, last - first, state->columns,
-                                        head->f + first, top);
+        head->kernels->f32->columns_top(
+            ota_row_at_f32(state->scores, state->stride, first), state->stride, last - first,
+            state->columns, head->f + first, (float *)state->top + chunk * state->padded_columns);
     } else {
-        double *top = (double *)state->top + chunk * state->padded_columns;
-        for (int64_t j = 0; j < state->columns; j++) top[j] = -INFINITY;
-        head->kernels->f64->columns_top(ota_row_at_f64(state->scores, state->stride, first),
-                                        state->stride, last - first, state->columns,
-                                        head->f + first, top);
+        head->kernels->f64->columns_top(
+            ota_row_at_f64(state->scores, state->stride, first), state->stride, last - first,
+            state->columns, head->f + first, (double *)state->top + chunk * state->padded_columns);
     }
 }
 
-static void column_sums_chunk(void *context, int64_t chunk, int worker) {
+static void tops_chunk(void *context, int64_t chunk, int worker) {
     (void)worker;
-    const chunk_job *job = context;
+    chunk_job *job = context;
     ota_passes *state = job->state;
+    const int64_t from = chunk * state->padded_columns;
+    for (int64_t j = from; j < from + state->columns; j++) {
+        if (state->narrow)
+            ((float *)state->top)[j] = -INFINITY;
+        else
+            ((double *)state->top)[j] = -INFINITY;
+    }
+    each_piece(state, chunk, job, tops_rows);
+}
+
+static void column_sums_rows(const chunk_job *job, int64_t first, int64_t last, double *column) {
+    const ota_passes *state = job->state;
     const ota_head *head = state->head;
-    int64_t first, last;
-    ota_chunk_rows(state, chunk, &first, &last);
-    double *column = cleared_chunk(state, state->relaxed, chunk);
     const double k = OTA_LOG2_E / job->t;
     if (state->narrow) {
         head->kernels->f32->columns_sum(ota_row_at_f32(state->scores, state->stride, first),
@@ -165,6 +171,19 @@ static void column_sums_chunk(void *context, int64_t chunk, int worker) {
                                         state->stride, last - first, state->columns,
                                         head->f + first, state->top, k, column);
     }
+}
+
+static void column_sums_chunk(void *context, int64_t chunk, int worker) {
+    (void)worker;
+    const chunk_job *job = context;
+    ota_passes *state = job->state;
+    const double *f = state->head->f;
+    ota_watch watch = ota_watch_of(state->head->settings);
+    double *column = cleared_chunk(state, state->relaxed, chunk);
+    int64_t first, end, last;
+    ota_chunk_rows(state, chunk, &first, &last);
+    for (end = first; ota_watch_groups(&watch, state->columns, f, last, &first, &end);)
+        column_sums_rows(job, first, end, column);
 }
 
 void ota_cpu_column_pass(ota_passes *state, double t) {
@@ -264,7 +283,8 @@ static void rows_chunk(void *context, int64_t chunk, int worker) {
     double *column = cleared_chunk(state, state->partial, chunk),
            *relaxed = cleared_chunk(state, state->relaxed, chunk);
     const bool two_sided = job->omega > 1.0 || job->omega < 1.0;
-    for (int64_t i = first; i < last; i++) {
+    ota_watch watch = ota_watch_of(head->settings);
+    for (int64_t i = first; i < last && !ota_watch_ends(&watch, state->columns); i++) {
         ota_row_found found;
         const double mass = row_entries(job, chunk, i, column, &found);
         if (two_sided && found.potential > -INFINITY) {

@@ -44,7 +44,8 @@ double ota_cpu_linear_range(ota_passes *state) {
         high[j] = -INFINITY;
         sum[j] = 0.0;
     }
-    for (int64_t i = 0; i < state->rows; i++) {
+    ota_watch watch = ota_watch_of(head->settings);
+    for (int64_t i = 0; i < state->rows && !ota_watch_ends(&watch, state->columns); i++) {
         const double centre = row_centre(state, i, NULL);
         state->shift[i] = centre;
         for (int64_t j = 0; j < state->columns; j++) {
@@ -65,13 +66,10 @@ double ota_cpu_linear_range(ota_passes *state) {
     return 2.0 * largest;
 }
 
-static void form_chunk(void *context, int64_t chunk, int worker) {
-    (void)worker;
+static void form_rows(void *context, int64_t chunk, int64_t first, int64_t last) {
     const linear_job *job = context;
     ota_passes *state = job->state;
     const ota_head *head = state->head;
-    int64_t first, last;
-    ota_chunk_rows(state, chunk, &first, &last);
     const int64_t stride = state->stride, count = last - first;
     const double k = OTA_LOG2_E / job->t;
     /* Without centring the largest entry of every row is 1; rows without keys keep f = 0. */
@@ -116,7 +114,13 @@ static void form_chunk(void *context, int64_t chunk, int worker) {
         state->scaled_sink[i] =
             head->sink > -INFINITY ? exp((head->sink + state->absorbed_f[i]) / job->t) : 0.0;
     }
-    state->partial[chunk * state->padded_columns] = (double)lost;
+    state->partial[chunk * state->padded_columns] += (double)lost;
+}
+
+static void form_chunk(void *context, int64_t chunk, int worker) {
+    (void)worker;
+    linear_job *job = context;
+    each_piece(job->state, chunk, job, form_rows);
 }
 
 /* Absorbs g into the kernel; columns that are closed (g = -inf) get scaling 0 instead. */
@@ -134,6 +138,8 @@ static void form_kernel(ota_passes *state, double t) {
         state->absorbed_g[j] = ota_rounded(state, j);
     }
     linear_job job = {.state = state, .t = t};
+    for (int64_t chunk = 0; chunk < state->chunks; chunk++)
+        state->partial[chunk * state->padded_columns] = 0.0;
     ota_each_chunk(state, form_chunk, &job);
     state->underflowed = 0;
     for (int64_t chunk = 0; chunk < state->chunks; chunk++) {
@@ -142,14 +148,11 @@ static void form_kernel(ota_passes *state, double t) {
     state->formed = true;
 }
 
-static void linear_chunk(void *context, int64_t chunk, int worker) {
-    (void)worker;
+static void linear_piece(void *context, int64_t chunk, int64_t first, int64_t last) {
     const linear_job *job = context;
     ota_passes *state = job->state;
     const ota_head *head = state->head;
-    int64_t first, last;
-    ota_chunk_rows(state, chunk, &first, &last);
-    double *column = cleared_chunk(state, state->partial, chunk);
+    double *column = state->partial + chunk * state->padded_columns;
     const double *sink = head->sink > -INFINITY ? state->scaled_sink + first : NULL;
     if (state->narrow) {
         head->kernels->f32->linear_round(
@@ -178,6 +181,13 @@ static void linear_chunk(void *context, int64_t chunk, int worker) {
         head->f[i] =
             head->mu[i] > 0.0 ? state->absorbed_f[i] + job->t * log(state->u[i]) : -INFINITY;
     }
+}
+
+static void linear_chunk(void *context, int64_t chunk, int worker) {
+    (void)worker;
+    linear_job *job = context;
+    (void)cleared_chunk(job->state, job->state->partial, chunk);
+    each_piece(job->state, chunk, job, linear_piece);
 }
 
 bool ota_cpu_linear_pass(ota_passes *state, double t) {

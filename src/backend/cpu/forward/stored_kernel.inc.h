@@ -223,8 +223,10 @@ static void form_kernel(void *context, int64_t chunk, int worker_index) {
         place->workspace->score_ranges[chunk] =
             (ota_score_range){.low = INFINITY, .high = -INFINITY, .least = device->resolved->keys};
     }
+    ota_watch watch = ota_watch_of(&device->resolved->settings);
     for (int64_t at = first; at < last; at += step) {
         const int64_t rows = ota_int_min(step, last - at);
+        if (ota_watch_ends(&watch, rows * ota_row_work(device->resolved))) return;
         real *to = block_of(place, worker, at);
         form_block(place, worker, chunk, at, rows, to);
         turn_rows(place, chunk, at, rows, to);
@@ -239,8 +241,10 @@ static void turn_chunk(void *context, int64_t chunk, int worker_index) {
     chunk_rows(device->resolved->queries, chunk, &first, &last);
     if (first == last) return;
     memset(column_part(place, chunk), 0, (size_t)device->dense_stride * sizeof(double));
-    turn_rows(place, chunk, first, last - first,
-              (const real *)place->workspace->scores + first * device->dense_stride);
+    ota_watch watch = ota_watch_of(&device->resolved->settings);
+    for (int64_t end = first; ota_watch_rows(&watch, device->dense_stride, last, &first, &end);)
+        turn_rows(place, chunk, first, end - first,
+                  (const real *)place->workspace->scores + first * device->dense_stride);
 }
 
 /* P of one row of K, [count] into `to`, which may be that row, and what the row's outputs need. */
@@ -291,8 +295,10 @@ static void emit_rounds(void *context, int64_t chunk, int worker_index) {
     chunk_rows(device->resolved->queries, chunk, &first, &last);
     if (first == last) return;
     memset(column_part(place, chunk), 0, (size_t)stride * sizeof(double));
+    ota_watch watch = ota_watch_of(&device->resolved->settings);
     for (int64_t at = first; at < last; at += step) {
         const int64_t rows = ota_int_min(step, last - at);
+        if (ota_watch_ends(&watch, rows * ota_row_work(device->resolved))) return;
         ota_row_found found[OTA_ROW_BLOCK];
         ota_worker *worker = &device->workers[worker_index];
         real *p = block_of(place, worker, at);
@@ -335,7 +341,9 @@ static void weigh_kernel(ota_head_place *place) {
     double total = 0.0;
     for (int64_t i = 0; i < device->dense_rows; i++) total += workspace->mu[i];
     place->head->mass = total;
+    ota_watch watch = ota_watch_of(&device->resolved->settings);
     for (int64_t j = 0; j < m && kernel->masked; j++) {
+        if (ota_watch_ends(&watch, device->dense_rows / 8)) break;
         bool used = false;
         for (int64_t chunk = 0; chunk < live && !used; chunk++)
             used = ((const real *)workspace->tops)[chunk * stride + j] > (real)-INFINITY;

@@ -21,7 +21,8 @@ void replay_online(ota_backward_job *job) {
         space->b[j] = 0.0;
         ((real *)space->own->advantage)[j] = (real)0;
     }
-    for (int64_t i = 0; i < r->queries; i++) {
+    ota_watch watch = ota_watch_of(&r->settings);
+    for (int64_t i = 0; i < r->queries && !ota_watch_ends(&watch, ota_row_work(r)); i++) {
         const double mu = ota_row_mass(r, job->batch, job->head, i);
         ota_row_parameters parameters = job->parameters;
         ota_row_found found;
@@ -48,7 +49,8 @@ void reverse_online(ota_backward_job *job) {
     ota_backward_space *space = job->space;
     ota_backward_worker *w = &space->own->workers[job->worker];
     const int64_t m = r->keys, index = job->batch * r->heads + job->head;
-    for (int64_t i = r->queries - 1; i >= 0; i--) {
+    ota_watch watch = ota_watch_of(&r->settings);
+    for (int64_t i = r->queries - 1; i >= 0 && !ota_watch_ends(&watch, 2 * ota_row_work(r)); i--) {
         real *s = w->scores, *u = w->upstream, *p = w->weights, *line = w->line;
         double left = ota_row_mass(r, job->batch, job->head, i);
         load_rows(job, w, i, 1, false);
@@ -128,9 +130,11 @@ void slopes_task(void *context, int64_t chunk, int worker) {
         memset(space->partial[k] + at, 0, (size_t)space->lane * sizeof(double));
     int64_t first, last, rows;
     ota_adjoint_rows(r->queries, chunk, &first, &last);
+    ota_watch watch = ota_watch_of(&r->settings);
     for (int64_t i = first; i < last; i += rows) {
         double mean[OTA_BLOCK_ROWS] = {0};
         rows = ota_int_min(last - i, OTA_BLOCK_ROWS);
+        if (ota_watch_ends(&watch, rows * 2 * ota_row_work(r))) return;
         load_rows(job, w, i, rows, true);
         form_tile(job, w, i, rows, 0, m, stride);
         form_upstream(job, w, i, rows, 0, m, stride);
@@ -172,7 +176,9 @@ void turned_task(void *context, int64_t chunk, int worker) {
     ota_backward_worker *w = &space->own->workers[worker];
     int64_t first, last;
     ota_adjoint_rows(r->queries, chunk, &first, &last);
-    for (int64_t i = first; i < last; i++) {
+    ota_watch watch = ota_watch_of(&device->resolved->settings);
+    for (int64_t i = first; i < last && !ota_watch_ends(&watch, ota_row_work(device->resolved));
+         i++) {
         load_rows(job, w, i, 1, false);
         form_upstream(job, w, i, 1, 0, r->keys, device->stride);
         const real *u = w->upstream, *column = slopes_of(job, 0) + i;
@@ -193,7 +199,9 @@ void turned_task(void *context, int64_t chunk, int worker) {
 double recentre(ota_backward_job *job, double scale) {
     const ota_device *device = job->device;
     ota_backward_space *s = job->space;
-    for (int64_t i = 0; i < device->dense_rows; i++) {
+    ota_watch watch = ota_watch_of(&device->resolved->settings);
+    for (int64_t i = 0; i < device->dense_rows && !ota_watch_ends(&watch, device->dense_columns);
+         i++) {
         const real *w = slopes_of(job, i);
         if (!(s->dense[0][i] > 0.0)) continue;
         const double full = s->dense[0][i] - job->parameters.tau * s->dense[2][i] /
@@ -216,7 +224,9 @@ void widen_task(void *context, int64_t chunk, int worker) {
     ota_backward_worker *w = &space->own->workers[worker];
     int64_t first, last;
     ota_adjoint_rows(r->queries, chunk, &first, &last);
-    for (int64_t i = first; i < last; i++) {
+    ota_watch watch = ota_watch_of(&device->resolved->settings);
+    for (int64_t i = first; i < last && !ota_watch_ends(&watch, ota_row_work(device->resolved));
+         i++) {
         load_rows(job, w, i, 1, true);
         form_tile(job, w, i, 1, 0, r->keys, device->stride);
         form_upstream(job, w, i, 1, 0, r->keys, device->stride);
@@ -237,7 +247,9 @@ void mark_top(void *context, int64_t chunk, int worker) {
     ota_backward_worker *w = &space->own->workers[worker];
     int64_t first, last;
     ota_adjoint_rows(device->resolved->queries, chunk, &first, &last);
-    for (int64_t i = first; i < last; i++) {
+    ota_watch watch = ota_watch_of(&device->resolved->settings);
+    for (int64_t i = first; i < last && !ota_watch_ends(&watch, ota_row_work(device->resolved));
+         i++) {
         const double f = space->f[i];
         load_rows(job, w, i, 1, false);
         form_tile(job, w, i, 1, 0, device->resolved->keys, device->stride);

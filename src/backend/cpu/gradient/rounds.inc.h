@@ -75,8 +75,10 @@ void form_kernel(void *context, int64_t chunk, int worker) {
     int64_t first, last;
     ota_adjoint_rows(r->queries, chunk, &first, &last);
     w.raw = NULL;
+    ota_watch watch = ota_watch_of(&r->settings);
     for (int64_t at = first; at < last; at += OTA_BLOCK_ROWS) {
         const int64_t rows = ota_int_min(OTA_BLOCK_ROWS, last - at);
+        if (ota_watch_ends(&watch, rows * ota_row_work(r))) return;
         w.scores = kernel_row(job, at);
         load_rows(job, &w, at, rows, true);
         form_tile(job, &w, at, rows, 0, r->keys, device->dense_stride);
@@ -96,9 +98,12 @@ void turn(void *context, int64_t chunk, int worker) {
     (void)worker;
     const ota_backward_job *job = context;
     int64_t first, last;
-    ota_adjoint_rows(job->device->resolved->queries, chunk, &first, &last);
+    const ota_resolved *r = job->device->resolved;
+    ota_watch watch = ota_watch_of(&r->settings);
+    ota_adjoint_rows(r->queries, chunk, &first, &last);
     clear_part(job, 0, chunk);
-    turn_rows(job, chunk, first, last - first);
+    for (int64_t end = first; ota_watch_rows(&watch, r->keys, last, &first, &end);)
+        turn_rows(job, chunk, first, end - first);
 }
 
 void reverse(void *context, int64_t chunk, int worker) {
@@ -109,15 +114,17 @@ void reverse(void *context, int64_t chunk, int worker) {
     int64_t first, last;
     ota_adjoint_rows(device->resolved->queries, chunk, &first, &last);
     clear_part(job, 0, chunk);
-    KERNELS(device)->linear_reverse(
-        &(ota_round_operands){.kernel = kernel_row(job, first),
-                              .ldk = device->dense_stride,
-                              .rows = last - first,
-                              .columns = device->resolved->keys,
-                              .v = space->own->bias,
-                              .mass = space->a + first,
-                              .u = space->f + first,
-                              .column = space->partial[0] + chunk * space->lane});
+    ota_watch watch = ota_watch_of(&device->resolved->settings);
+    for (int64_t end = first; ota_watch_rows(&watch, device->resolved->keys, last, &first, &end);)
+        KERNELS(device)->linear_reverse(
+            &(ota_round_operands){.kernel = kernel_row(job, first),
+                                  .ldk = device->dense_stride,
+                                  .rows = end - first,
+                                  .columns = device->resolved->keys,
+                                  .v = space->own->bias,
+                                  .mass = space->a + first,
+                                  .u = space->f + first,
+                                  .column = space->partial[0] + chunk * space->lane});
 }
 
 /* P of a block of rows, and beside dL/dout their a. */

@@ -99,7 +99,7 @@ static ALWAYS_INLINE vec vec_exp2(vec t) {
 
 /* 2^(t + LIFT) for t <= 0; exactly 0 for -inf, NaN for NaN. */
 static ALWAYS_INLINE vec vec_exp2_lifted(vec t) {
-    t = vec_max(vec_set(-EXPONENT_LIMIT - LIFT), t);
+    t = vec_max(vec_set(-EXPONENT_LIMIT - (real)LIFT), t);
     vec n = vec_round(t);
     return vec_scale(vec_exp2_near(vec_sub(t, n)), vec_add(n, vec_set(LIFT)));
 }
