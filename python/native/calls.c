@@ -9,6 +9,7 @@
  *     hold, rest, sums, linear, scalings, divided, apart, centred, against, scalars
  *                                                           numbers of a transport plan (transport.c)
  *     route(...), pick(...)                                 tokens to experts (route.c)
+ *     cancel() -> address, watched(call, ...) -> status     Ctrl-C (interrupt.c): the flag for `cancel`, and a call that it ends
  *     maxsim(...)                                           late interaction (late_interaction.c)
  *
  * An assigner is kept for each module and lent to one call at a time; the interpreter's lock guards the slot, and is
@@ -95,13 +96,13 @@ static PyObject *answer_of(const ota_assignments *batch, PyObject *first, PyObje
 static ota_status assign_unlocked(ota_assigner *own, const ota_assignments *batch) {
     if (batch->rows * batch->columns < RELEASE_FROM) return ota_assign(own, batch, NULL);
     ota_status status;
-    Py_BEGIN_ALLOW_THREADS status = ota_assign(own, batch, NULL);
-    Py_END_ALLOW_THREADS return status;
+    NATIVE_UNLOCKED(status, ota_assign(own, batch, NULL));
+    return status;
 }
 
 static PyObject *assign(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
     native_state *state = PyModule_GetState(module);
-    ota_assignments batch = {.size = sizeof batch, .count = 1};
+    ota_assignments batch = {.size = sizeof batch, .count = 1, .cancel = native_cancel()};
     if (count != 4 || !read_matrix(arguments[0], &batch)) Py_RETURN_NONE;
     batch.maximize = PyObject_IsTrue(arguments[1]);
     const int maps = PyObject_IsTrue(arguments[3]);
@@ -128,8 +129,10 @@ static PyObject *assign(PyObject *module, PyObject *const *arguments, Py_ssize_t
         }
         const ota_status status = assign_unlocked(own, &batch);
         give_back(state, own);
-        answer = status == OTA_OK ? answer_of(&batch, first, second, maps, pairs, value)
-                                  : Py_NewRef(Py_None);
+        if (status == OTA_OK)
+            answer = answer_of(&batch, first, second, maps, pairs, value);
+        else if (PyErr_Occurred() == NULL)
+            answer = Py_NewRef(Py_None);
     }
     Py_XDECREF(first);
     Py_XDECREF(second);
@@ -149,7 +152,7 @@ static int start(PyObject *module) {
     state->requires_grad = PyUnicode_InternFromString("requires_grad");
     state->call = PyUnicode_InternFromString("call");
     if (state->is_neg == NULL || state->requires_grad == NULL || state->call == NULL) return -1;
-    return PyArray_ImportNumPyAPI();
+    return native_start_interrupts() < 0 ? -1 : PyArray_ImportNumPyAPI();
 }
 
 static void end(void *module) {
@@ -179,6 +182,8 @@ PyMODINIT_FUNC PyInit__native(void) {
          "threads)"},
         {"pick", (PyCFunction)(void (*)(void))native_pick, METH_FASTCALL,
          "pick(plan, chosen, kept, weights)"},
+        {"cancel", native_cancel_address, METH_NOARGS, "cancel()"},
+        {"watched", native_watched, METH_VARARGS, "watched(call, ...)"},
         {"release", release, METH_NOARGS, "Frees what is kept."},
         {"tensors", (PyCFunction)(void (*)(void))native_tensors, METH_FASTCALL,
          "tensors(type, capsule)"},

@@ -125,8 +125,8 @@ static ota_status ask(const kept_call *kept, int rebind) {
 static ota_status ask_unlocked(const kept_call *kept, int rebind) {
     if (kept->alone) return ask(kept, rebind);
     ota_status status;
-    Py_BEGIN_ALLOW_THREADS status = ask(kept, rebind);
-    Py_END_ALLOW_THREADS return status;
+    NATIVE_UNLOCKED(status, ask(kept, rebind));
+    return status;
 }
 
 /* Puts the addresses of the call in place: 1, or 0 where the plan refuses them, or -1 with an exception. */
@@ -176,7 +176,9 @@ static PyObject *solve(const native_state *state, kept_call *kept, PyObject *con
     if (ready <= 0) return NULL;
     PyObject *results = new_results(state, kept, arrays[0], before, behind);
     if (results != NULL) *status = ask_unlocked(kept, 0);
-    return results;
+    if (PyErr_Occurred() == NULL) return results;
+    Py_XDECREF(results);
+    return NULL;
 }
 
 PyObject *native_run(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
@@ -225,8 +227,8 @@ static ota_status certify(const kept_call *kept, ota_certificate *found) {
 static ota_status certify_unlocked(const kept_call *kept, ota_certificate *found) {
     if (kept->alone) return certify(kept, found);
     ota_status status;
-    Py_BEGIN_ALLOW_THREADS status = certify(kept, found);
-    Py_END_ALLOW_THREADS return status;
+    NATIVE_UNLOCKED(status, certify(kept, found));
+    return status;
 }
 
 PyObject *native_judge(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
@@ -239,6 +241,7 @@ PyObject *native_judge(PyObject *module, PyObject *const *arguments, Py_ssize_t 
     if (count > 1 && put_all(state, kept, arguments + 1) < 0) return NULL;
     ota_certificate found = {.size = sizeof found};
     const ota_status status = certify_unlocked(kept, &found);
+    if (PyErr_Occurred() != NULL) return NULL;
     PyObject *numbers = certificate_numbers(&found);
     PyObject *answer = numbers == NULL ? NULL : Py_BuildValue("iO", (int)status, numbers);
     Py_XDECREF(numbers);
@@ -270,10 +273,10 @@ PyObject *kept_certificate(PyObject *capsule, const void *cost, const void *cons
     if (kept->alone) {
         status = ota_certify(&problem, kept->options, &arrays, &found, NULL, &error);
     } else {
-        Py_BEGIN_ALLOW_THREADS status =
-            ota_certify(&problem, kept->options, &arrays, &found, NULL, &error);
-        Py_END_ALLOW_THREADS
+        NATIVE_UNLOCKED(status,
+                        ota_certify(&problem, kept->options, &arrays, &found, NULL, &error));
     }
+    if (PyErr_Occurred() != NULL) return NULL;
     if (status < 0) return PyErr_Format(PyExc_RuntimeError, "%s", error.message);
     return certificate_numbers(&found);
 }

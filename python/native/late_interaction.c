@@ -134,8 +134,8 @@ static ota_status score(const ota_late_interaction *problem, PyObject *scores, P
                             (double)problem->queries.size[3];
     ota_status status;
     if (products < RELEASE_FROM) return ota_maxsim(problem, to, documents, NULL);
-    Py_BEGIN_ALLOW_THREADS status = ota_maxsim(problem, to, documents, NULL);
-    Py_END_ALLOW_THREADS return status;
+    NATIVE_UNLOCKED(status, ota_maxsim(problem, to, documents, NULL));
+    return status;
 }
 
 /* Scores, with `top` in a pair with their documents. */
@@ -155,7 +155,7 @@ static PyObject *answer(const ota_late_interaction *problem, int64_t lead) {
         Py_XDECREF(scores);
         Py_XDECREF(best);
         Py_XDECREF(pair);
-        if (!made) return NULL;
+        if (!made || PyErr_Occurred() != NULL) return NULL;
         Py_RETURN_NONE;
     }
     if (pair == NULL) return scores;
@@ -166,7 +166,7 @@ static PyObject *answer(const ota_late_interaction *problem, int64_t lead) {
 
 PyObject *native_maxsim(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
     (void)module;
-    ota_late_interaction problem = {.size = sizeof problem};
+    ota_late_interaction problem = {.size = sizeof problem, .cancel = native_cancel()};
     int64_t lead = -1, *made = NULL;
     PyObject *found = NULL;
     if (count == ARGUMENTS && read_problem(arguments, &problem, &lead, &made)) {

@@ -114,6 +114,24 @@ void native_keep_router(native_state *state, ota_router *own, int threads);
 PyObject *kept_certificate(PyObject *capsule, const void *cost, const void *const masses[2],
                            const void *plan, const void *const potentials[2]);
 
+/* interrupt.c: the flag that calls of the package have as `cancel`; a call that may be long between enter and leave, both with
+ * the interpreter's lock. leave: whether to make the cancelled call again; else an exception may be set. */
+int native_start_interrupts(void);
+const int *native_cancel(void);
+void native_enter(void);
+int native_leave(int cancelled);
+
+/* status = call, without the interpreter's lock, while Ctrl-C cancels it. */
+#define NATIVE_UNLOCKED(status, call)                                                              \
+    do {                                                                                           \
+        native_enter();                                                                            \
+        Py_BEGIN_ALLOW_THREADS(status) = (call);                                                   \
+        Py_END_ALLOW_THREADS                                                                       \
+    } while (native_leave((status) == OTA_CANCELLED))
+
+PyObject *native_cancel_address(PyObject *module, PyObject *unused);
+PyObject *native_watched(PyObject *module, PyObject *arguments);
+
 /* Calls of the module, in kept.c, memory.c, transport.c, late_interaction.c and route.c. */
 PyObject *native_route(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_pick(PyObject *module, PyObject *const *arguments, Py_ssize_t count);

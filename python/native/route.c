@@ -149,7 +149,8 @@ static ota_router *borrow(native_state *state, int threads) {
     state->router = NULL;
     if (own != NULL && state->router_threads == threads) return own;
     ota_router_free(own);
-    const ota_options options = {.size = sizeof options, .threads = threads};
+    const ota_options options = {
+        .size = sizeof options, .threads = threads, .cancel = native_cancel()};
     return ota_router_create(&own, &options, NULL) < 0 ? NULL : own;
 }
 
@@ -164,8 +165,8 @@ static ota_status route_unlocked(ota_router *own, call *x) {
     const int64_t pairs = x->logits.shape[0] * x->logits.shape[1];
     if (pairs < RELEASE_FROM) return ota_router_route(own, &x->problem, &x->result, NULL);
     ota_status status;
-    Py_BEGIN_ALLOW_THREADS status = ota_router_route(own, &x->problem, &x->result, NULL);
-    Py_END_ALLOW_THREADS return status;
+    NATIVE_UNLOCKED(status, ota_router_route(own, &x->problem, &x->result, NULL));
+    return status;
 }
 
 /* Without bounds of the caller nothing is dropped: all are kept, whatever the loads. */
@@ -193,7 +194,8 @@ PyObject *native_route(PyObject *module, PyObject *const *arguments, Py_ssize_t 
     call x = {.problem = {.size = sizeof x.problem}, .result = {.size = sizeof x.result}};
     PyObject *found = NULL;
     if (count == ARGUMENTS && read_call(state, arguments, &x)) {
-        if (make_arrays(state, &x)) found = solve(state, &x) >= 0 ? answer(&x) : Py_NewRef(Py_None);
+        const ota_status status = make_arrays(state, &x) ? solve(state, &x) : OTA_ENOMEM;
+        if (PyErr_Occurred() == NULL) found = status >= 0 ? answer(&x) : Py_NewRef(Py_None);
     } else {
         PyErr_Clear();
         found = Py_NewRef(Py_None);

@@ -15,7 +15,7 @@ from . import _native
 from . import _structs as c
 from ._attention import is_torch
 from ._errors import new_error, raise_status
-from ._library import library
+from ._library import CANCEL, library
 from ._repeat import forget_by
 from ._settings import flag, number
 from ._shapes import dense, repr_of
@@ -114,9 +114,8 @@ def _run(inputs: tuple[Any, ...], outputs: dict[str, Any], maximize: bool, limit
         assigner = _Assigner(threads)
     limited = limit < math.inf
     places = [0 if (x := outputs.get(name)) is None else _native.address(x) for name in _OUTPUTS]
-    _RECORD.pack_into(
-        assigner.record, 0, _RECORD.size, *inputs, maximize, limited, limit if limited else 0.0, 0, 0, *places
-    )
+    end = (limit if limited else 0.0, CANCEL, 0)
+    _RECORD.pack_into(assigner.record, 0, _RECORD.size, *inputs, maximize, limited, *end, *places)
     status: int = _assign(assigner.pointer, assigner.reference, assigner.error_reference)
     if status >= 0:
         if len(_idle) < _KEPT:

@@ -10,7 +10,7 @@ import numpy as np
 from . import _structs as c
 from ._arrays import address_of, foreign, matrix_of
 from ._errors import new_error, raise_status
-from ._library import library
+from ._library import CANCEL, library
 from ._settings import whole
 from ._shapes import dense, repr_of
 from ._threads import thread_limit
@@ -81,7 +81,7 @@ def _call(problem: c.Bounded, rows: int, columns: int, k: int) -> BoundedAssignm
         prices=prices.ctypes.data,
         loads=loads.ctypes.data,
     )
-    options = c.Options(size=ctypes.sizeof(c.Options), threads=thread_limit())
+    options = c.Options(size=ctypes.sizeof(c.Options), threads=thread_limit(), cancel=CANCEL)
     error, reference = new_error()
     status = library.ota_assign_bounded(
         ctypes.byref(problem), ctypes.byref(options), ctypes.byref(result), reference

@@ -155,6 +155,8 @@ def _call_of(job: Job) -> Call:
         setattr(call, name, word)
         setattr(call.options, name, None)
     call.problem.terms = call.problem.supports = None
+    # A compiled program outlives this process's flag.
+    call.options.cancel = None
     # NotConverged of a compiled program carries no certificate, which is what a partial plan is kept for.
     call.options.allow_partial = int(job.settings.allow_partial)
     batch, heads, queries, keys, _, width = job.sizes

@@ -1,9 +1,11 @@
 """Loads the C library and declares its calls from the generated table.
 
-ctypes releases the interpreter lock during every call.
+ctypes releases the interpreter lock during every call. Ctrl-C ends those that may be long, whose structs have
+`CANCEL` as `cancel`.
 """
 
 import ctypes
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,22 @@ from ._structs import CALLS, Array
 # What the build made and installed lies beside the compiled module, which in an editable install is another
 # folder than that of the Python files.
 FOLDER = Path(_native.__file__).parent
+
+# The address of the flag that Ctrl-C raises during a call.
+CANCEL: int = _native.cancel()
+_LONG = (
+    "ota_forward",
+    "ota_backward",
+    "ota_jvp",
+    "ota_certify",
+    "ota_assign",
+    "ota_assign_bounded",
+    "ota_route",
+    "ota_maxsim",
+    "ota_maxsim_backward",
+    "ota_normalize",
+    "ota_normalize_backward",
+)
 
 _TYPES = {
     "n": None,
@@ -37,6 +55,8 @@ def _load() -> ctypes.CDLL:
         call = getattr(loaded, name)
         call.restype = _TYPES[letters[0]]
         call.argtypes = [_TYPES[letter] for letter in letters[1:]]
+    for name in _LONG:
+        setattr(loaded, name, functools.partial(_native.watched, getattr(loaded, name)))
     return loaded
 
 

@@ -12,7 +12,7 @@ from . import _native
 from . import _structs as c
 from ._arrays import foreign, type_of
 from ._errors import check, new_error
-from ._library import library
+from ._library import CANCEL, library
 from ._settings import count as whole_number
 from ._shapes import dense, shape_text
 from ._solve import _pack
@@ -107,7 +107,7 @@ class Call:
                 f"documents have another type than queries ({found.kept.dtype}, {asked.kept.dtype})"
             )
         self.keep: list[Any] = [asked, found]
-        self.problem = problem = c.LateInteraction(capacity=capacity, threads=thread_limit())
+        self.problem = problem = c.LateInteraction(capacity=capacity, threads=thread_limit(), cancel=CANCEL)
         problem.size = ctypes.sizeof(problem)
         asked.put(problem, "queries")
         self.device, self.several = asked.device, len(asked.shape) == 3

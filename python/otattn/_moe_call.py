@@ -10,7 +10,7 @@ import numpy as np
 from . import _structs as c
 from ._arrays import address_of, matrix_of
 from ._errors import new_error, raise_status
-from ._library import library
+from ._library import CANCEL, library
 from ._threads import thread_limit
 
 CODES = {
@@ -63,7 +63,7 @@ def call(
         bound=bound.ctypes.data if certificate else None,
         kept=kept.ctypes.data if drops else None,
     )
-    options = c.Options(size=ctypes.sizeof(c.Options), threads=thread_limit())
+    options = c.Options(size=ctypes.sizeof(c.Options), threads=thread_limit(), cancel=CANCEL)
     error, reference = new_error()
     status = library.ota_route(ctypes.byref(problem), ctypes.byref(options), ctypes.byref(result), reference)
     if status < 0:

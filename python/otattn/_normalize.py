@@ -17,7 +17,7 @@ from . import _structs as c
 from ._arrays import floating
 from ._aux import ArrayT
 from ._errors import NotFiniteWarning, PartialWarning, new_error, raise_status
-from ._library import library
+from ._library import CANCEL, library
 from ._settings import number
 from ._shapes import shape_text
 from ._threads import thread_limit
@@ -84,7 +84,9 @@ def recipe_of(*words: Any) -> Recipe:
 @functools.lru_cache(maxsize=256)
 def _problem(recipe: Recipe, kind: int, matrices: int, side: int, threads: int) -> tuple[Any, Any]:
     """A struct that calls read and never write, and a reference to it."""
-    problem = c.Normalization(type=kind, count=matrices, side=side, threads=threads, **recipe._asdict())
+    problem = c.Normalization(
+        type=kind, count=matrices, side=side, threads=threads, cancel=CANCEL, **recipe._asdict()
+    )
     problem.size = ctypes.sizeof(problem)
     return problem, ctypes.byref(problem)
 

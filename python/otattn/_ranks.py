@@ -260,6 +260,8 @@ class _Solved:
         self.link, self.operands = link, operands
         self.job = Job(settings, [_operand(x) for x in operands], gradients=grad)
         self.job.options.communicator = ctypes.addressof(link.struct)
+        # Ranks end together, which the flag of one of them cannot make them do twice.
+        self.job.options.cancel = None
         self.job.options.allow_partial = int(settings.allow_partial)
         query = operands[0]
         assert query is not None

@@ -27,7 +27,7 @@ from ._errors import (
     status_word,
 )
 from ._leaks import warn, watch
-from ._library import library
+from ._library import CANCEL, library
 from ._progress import Watch, watch_named
 from ._regulariser import Failure, Regulariser, regulariser_named
 from ._settings import Settings, with_numbers
@@ -143,6 +143,7 @@ def _template_of_plan(settings: Settings) -> tuple[c.Problem, c.Options]:
         options.solver = settings.solver.encode()
     if settings.backend is not None:
         options.backend = settings.backend.encode()
+    options.cancel = CANCEL
     return problem, options
 
 

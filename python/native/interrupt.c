@@ -1,0 +1,116 @@
+/* interrupt.c: Ctrl-C during a call of the library.
+ *
+ * Python notes a signal and acts on it when its own code runs on, which it does not while the library computes. So a call that
+ * may be long, made by the main thread, has its own handler of SIGINT in front of Python's for as long as it lasts: it raises
+ * the flag that every call of the package has as `cancel` and passes the signal on. The call then ends with OTA_CANCELLED
+ * within a tenth of a second, and Python raises what its handler wants, KeyboardInterrupt by default. Where the handler wants
+ * nothing, and in other threads, whose calls see the same flag, the call is made again once the flag is down.
+ *
+ * The interpreter's lock guards all that is here but the flag. A call must see the flag up until it returns, so it comes down
+ * when none is in flight. */
+#define _POSIX_C_SOURCE 200809L
+#include "native.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <time.h>
+
+static int asked; /* the flag */
+static int in_flight, in_main, installed;
+static struct sigaction before;
+static unsigned long main_thread;
+
+static void on_interrupt(int number, siginfo_t *about, void *context) {
+    __atomic_store_n(&asked, 1, __ATOMIC_RELAXED);
+    if ((before.sa_flags & SA_SIGINFO) != 0)
+        before.sa_sigaction(number, about, context);
+    else
+        before.sa_handler(number);
+}
+
+static void install(void) {
+    if (sigaction(SIGINT, NULL, &before) != 0) return;
+    const int handles = (before.sa_flags & SA_SIGINFO) != 0 ||
+                        (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN);
+    if (!handles) return;
+    struct sigaction own = {.sa_sigaction = on_interrupt,
+                            .sa_flags = (before.sa_flags & (SA_ONSTACK | SA_RESTART)) | SA_SIGINFO};
+    sigemptyset(&own.sa_mask);
+    installed = sigaction(SIGINT, &own, NULL) == 0;
+}
+
+static void uninstall(void) {
+    if (installed) (void)sigaction(SIGINT, &before, NULL);
+    installed = 0;
+}
+
+/* A child has the thread that forked alone, and none of the calls that others had in flight. */
+static void forget(void) {
+    uninstall();
+    in_flight = in_main = 0;
+    __atomic_store_n(&asked, 0, __ATOMIC_RELAXED);
+    main_thread = PyThread_get_thread_ident();
+}
+
+int native_start_interrupts(void) {
+    PyObject *threading = PyImport_ImportModule("threading");
+    PyObject *first =
+        threading == NULL ? NULL : PyObject_CallMethod(threading, "main_thread", NULL);
+    PyObject *ident = first == NULL ? NULL : PyObject_GetAttrString(first, "ident");
+    if (ident != NULL) main_thread = PyLong_AsUnsignedLong(ident);
+    Py_XDECREF(threading);
+    Py_XDECREF(first);
+    Py_XDECREF(ident);
+    static int prepared;
+    if (!prepared) prepared = pthread_atfork(NULL, NULL, forget) == 0;
+    return PyErr_Occurred() == NULL ? 0 : -1;
+}
+
+const int *native_cancel(void) { return &asked; }
+
+void native_enter(void) {
+    in_flight++;
+    if (PyThread_get_thread_ident() == main_thread && in_main++ == 0) install();
+}
+
+/* Until no call is in flight that a raised flag has ended. */
+static void wait_for_others(void) {
+    const struct timespec while_ending = {.tv_nsec = 1000000};
+    while (__atomic_load_n(&asked, __ATOMIC_RELAXED) != 0 && in_flight > 0) {
+        Py_BEGIN_ALLOW_THREADS(void) nanosleep(&while_ending, NULL);
+        Py_END_ALLOW_THREADS
+    }
+}
+
+int native_leave(int cancelled) {
+    const int by_flag = cancelled && __atomic_load_n(&asked, __ATOMIC_RELAXED) != 0;
+    if (PyThread_get_thread_ident() == main_thread && --in_main == 0) uninstall();
+    if (--in_flight == 0) __atomic_store_n(&asked, 0, __ATOMIC_RELAXED);
+    if (!by_flag || PyErr_CheckSignals() < 0) return 0;
+    wait_for_others();
+    return 1;
+}
+
+PyObject *native_cancel_address(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    return PyLong_FromVoidPtr(&asked);
+}
+
+PyObject *native_watched(PyObject *module, PyObject *arguments) {
+    (void)module;
+    PyObject *call = PyTuple_GetItem(arguments, 0);
+    if (call == NULL) return NULL;
+    PyObject *own = PyTuple_GetSlice(arguments, 1, PyTuple_Size(arguments)), *status = NULL;
+    int again = own != NULL;
+    while (again) {
+        native_enter();
+        Py_XDECREF(status);
+        status = PyObject_Call(call, own, NULL);
+        const int cancelled = status != NULL && PyLong_AsLong(status) == OTA_CANCELLED;
+        again = native_leave(cancelled);
+    }
+    Py_XDECREF(own);
+    if (PyErr_Occurred() == NULL) return status;
+    Py_XDECREF(status);
+    return NULL;
+}

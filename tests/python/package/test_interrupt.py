@@ -1,0 +1,88 @@
+"""Ctrl-C in the middle of a call: it ends soon, by an exception; silent handlers change nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+# The child signals itself while the call runs, which would take minutes: small sizes, and many rounds.
+_CALL = """
+import os, signal, sys, threading, time
+import numpy as np
+import otattn
+rng = np.random.default_rng(0)
+{setup}
+def kick():
+    time.sleep(0.3)
+    started.append(time.perf_counter())
+    os.kill(os.getpid(), signal.SIGINT)
+started = []
+call = lambda: {call}
+threading.Thread(target=kick).start()
+try:
+    while len(started) == 0 or time.perf_counter() < started[0] + 60.0:
+        call()
+except KeyboardInterrupt:
+    print("interrupted", time.perf_counter() - started[0] < 20.0)
+"""
+_CALLS = {
+    "attention": (
+        "q = rng.normal(size=(1, 1, 1500, 8))",
+        "otattn.attention(q, q, q, method='softmax/exact{rounds=200000}')",
+    ),
+    "torch": (
+        "import torch; q = torch.randn(1, 1, 1500, 8)",
+        "otattn.attention(q, q, q, method='softmax/exact{rounds=200000}')",
+    ),
+    "assignment": (
+        "M = np.multiply.outer(np.arange(3000.0), np.arange(3000.0))",
+        "otattn.linear_sum_assignment(M)",
+    ),
+    "normalize": (
+        "x = rng.normal(size=(20000, 8, 8))",
+        "otattn.sinkhorn_normalize(x, rounds=100000)",
+    ),
+}
+
+
+def _run(code: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", _CALLS)
+def test_ctrl_c_ends_a_call(name: str) -> None:
+    """KeyboardInterrupt in the call, not behind the minutes that it would take."""
+    setup, call = _CALLS[name]
+    assert _run(_CALL.format(setup=setup, call=call)) == "interrupted True\n"
+
+
+def test_a_handler_that_wants_nothing() -> None:
+    """The call is made again where the handler raises nothing, in the main thread and in others."""
+    code = """
+import os, signal, threading, time
+import numpy as np
+import otattn
+seen = []
+signal.signal(signal.SIGINT, lambda *_: seen.append(1))
+q = np.random.default_rng(0).normal(size=(1, 1, 300, 8))
+run = lambda: otattn.attention(q, q, q, method="softmax/exact{rounds=3000}")
+want = run()
+def kick():
+    for _ in range(5):
+        time.sleep(0.02)
+        os.kill(os.getpid(), signal.SIGINT)
+others = [threading.Thread(target=kick)]
+found = []
+others.append(threading.Thread(target=lambda: found.append(run())))
+for one in others: one.start()
+while others[0].is_alive(): found.append(run())
+for one in others: one.join()
+print(len(seen) > 0, all((x == want).all() for x in found), signal.getsignal(signal.SIGINT) is not None)
+"""
+    assert _run(code) == "True True True\n"
