@@ -167,7 +167,7 @@ identify_line ota_identify_regress(identify_data *d, double order, unsigned side
 double ota_identify_minimum(double (*height)(void *context, double at), void *context, double least,
                             double most, int steps) {
     enum { GRID = 16 };
-    const double golden = 0.6180339887498949, width = (most - least) / GRID;
+    const double golden = 0.6180339887498949, width = (most - least) / (double)GRID;
     double best = least, smallest = (double)INFINITY;
     for (int k = 0; k <= GRID; k++) {
         const double here = height(context, least + width * k);

@@ -50,7 +50,7 @@ void run_pairs_keep(run *r, int64_t transition, const run_lens *before, const ru
 static double predict(const double *errors, double tolerance) {
     const double half = errors[ROUNDS_HALF - 1], most = errors[ROUNDS_MOST - 1];
     const double slope = log(most / half) / (ROUNDS_MOST - ROUNDS_HALF);
-    return most < half * (1 - 1e-6) ? ROUNDS_MOST + ceil(log(tolerance / most) / slope)
+    return most < half * (1 - 1e-6) ? (double)ROUNDS_MOST + ceil(log(tolerance / most) / slope)
                                     : (double)NAN;
 }
 

@@ -165,8 +165,8 @@ double tool_bench_ceiling(const char *kernel, int threads) {
     const tool_bench_loop loop = {run_on_threads, &calls, 1, TRIES, 0.0};
     tool_bench_seconds seconds = {HUGE_VAL, HUGE_VAL};
     (void)tool_bench_time(&loop, &seconds, NULL);
-    return 2.0 * CHAINS * ROUNDS * (double)calls.row->lanes * (double)calls.running /
-           seconds.least * 1e-9;
+    return 2.0 * (double)CHAINS * (double)ROUNDS * (double)calls.row->lanes *
+           (double)calls.running / seconds.least * 1e-9;
 }
 
 double tool_bench_read(const char *kernel, const void *data, size_t bytes) {

@@ -95,7 +95,7 @@ static int time_row(tool_context *context, const small_row *row, tool_bench_case
     ota_plan_free(calls.plan);
     if (status < 0) return tool_fail_status(context, status, &error);
     const double us = seconds.least / (double)calls.repeat * 1e6;
-    const double bytes = 2.0 * (double)row->keys * WIDTH * sizeof(float);
+    const double bytes = 2.0 * (double)row->keys * (double)WIDTH * sizeof(float);
     const double rate = row->kind == DECODE ? bytes / us * 1e-3 : (double)NAN;
     return json_object_update_new(
         out, json_pack("{sssisososo}", "name", row->name, "threads", threads, "microseconds",

@@ -183,7 +183,7 @@ static double share_on_assignment(const demo_run *run, const demo_result *result
 }
 
 static int follow_cooling(tool_context *context, demo_run *run) {
-    const double factor = pow(coldest, 1.0 / DEMO_STAGES);
+    const double factor = pow(coldest, 1.0 / (double)DEMO_STAGES);
     for (int stage = 0; stage <= DEMO_STAGES; stage++) {
         const double temperature = stage == DEMO_STAGES ? coldest : pow(factor, stage);
         run->temperatures[stage] = temperature;

@@ -69,7 +69,7 @@ blocked *statement_blocked_run(trial *t, blocked *b, const char *method, bool pu
     if (!pull) seen(t, b->p, (int64_t)N * M);
     for (int j = 0; j < M; j++) {
         b->columns[j] = 0.0;
-        for (int i = 0; i < N; i++) b->columns[j] += b->p[i * M + j] * M / N;
+        for (int i = 0; i < N; i++) b->columns[j] += b->p[i * M + j] * (double)M / (double)N;
     }
     return b;
 }
@@ -196,9 +196,9 @@ static double not_additive(trial *t, const blocked *b, double tau, double *g) {
     for (int i = 0; i < N; i++) {
         for (int j = 0; j < M; j++) {
             x[i * M + j] = log(b->p[i * M + j]) - b->s[i * M + j] / tau;
-            f[i] += x[i * M + j] / M;
-            g[j] += x[i * M + j] / N;
-            mean += x[i * M + j] / ((double)N * M);
+            f[i] += x[i * M + j] / (double)M;
+            g[j] += x[i * M + j] / (double)N;
+            mean += x[i * M + j] / ((double)N * (double)M);
         }
     }
     for (int i = 0; i < N; i++) {
@@ -219,8 +219,8 @@ static double exact_columns(trial *t) {
     double columns = 0.0, rows = 0.0;
     blocked *b = statement_blocked_run(t, statement_blocked_head(t, 1.0), "softmax/exact", false);
     if (b == NULL) return NAN;
-    for (int j = 0; j < M; j++) columns += fabs(b->columns[j] - 1.0) / M;
-    for (int i = 0; i < N; i++) rows += fabs(sum_of(b->p + (int64_t)i * M, M) - 1.0) / N;
+    for (int j = 0; j < M; j++) columns += fabs(b->columns[j] - 1.0) / (double)M;
+    for (int i = 0; i < N; i++) rows += fabs(sum_of(b->p + (int64_t)i * M, M) - 1.0) / (double)N;
     return worse(columns, rows);
 }
 
@@ -231,11 +231,11 @@ static double exact_outputs(trial *t) {
     if (b == NULL) return NAN;
     for (int e = 0; e < E; e++) {
         double before = 0.0, after = 0.0;
-        for (int j = 0; j < M; j++) before += (double)b->v[j * E + e] / M;
+        for (int j = 0; j < M; j++) before += (double)b->v[j * E + e] / (double)M;
         for (int i = 0; i < N; i++) {
             double sum = 0.0;
             for (int j = 0; j < M; j++) sum += b->p[i * M + j] * b->v[j * E + e];
-            after += (double)b->out[i * E + e] / N;
+            after += (double)b->out[i * E + e] / (double)N;
             most = worse(most, fabs(sum - (double)b->out[i * E + e]));
         }
         most = worse(most, fabs(after - before));
@@ -253,7 +253,7 @@ static double elastic_weights(trial *t) {
         for (int i = 0; i < N; i++) {
             for (int j = 0; j < M; j++) row[j] = b->s[i * M + j] + g[j];
             softmax_formula(row, M, 1.0, p + (int64_t)i * M);
-            for (int j = 0; j < M; j++) column[j] += p[i * M + j] * M / N;
+            for (int j = 0; j < M; j++) column[j] += p[i * M + j] * (double)M / (double)N;
         }
         for (int j = 0; j < M && round < 4; j++) g[j] -= 0.5 * log(column[j]);
     }
@@ -280,7 +280,7 @@ static double capped_columns(trial *t) {
         statement_blocked_run(t, statement_blocked_head(t, 1.0), "softmax/capped:0.9", false);
     if (b == NULL) return NAN;
     /* Caps are in units of one query; columns[] are in shares N / M. */
-    const double limit = 0.9 * M / N;
+    const double limit = 0.9 * (double)M / (double)N;
     most = worse(most, not_additive(t, b, 1.0, g));
     for (int j = 0; j < M; j++) {
         most = worse(most, b->columns[j] - limit);
@@ -314,7 +314,8 @@ double statement_blocked_gradients(trial *t, blocked *b, const char *method, boo
         for (int i = 0; i < N; i++) {
             a[i] = 0.0;
             for (int j = 0; j < M; j++) a[i] += b->p[i * M + j] * (u[i * M + j] - c[j]);
-            for (int j = 0; j < M; j++) over[j] += b->p[i * M + j] * (u[i * M + j] - a[i]) * M / N;
+            for (int j = 0; j < M; j++)
+                over[j] += b->p[i * M + j] * (u[i * M + j] - a[i]) * (double)M / (double)N;
         }
         for (int j = 0; j < M && columns; j++) c[j] = over[j] / b->columns[j];
     }

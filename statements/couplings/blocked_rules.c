@@ -69,7 +69,7 @@ static double certificate_errors(trial *t, blocked *b, bool exact) {
     /* Where columns are exact, delta is what rounding and the tolerance leave: `exact_columns` of blocked.c has its size. */
     most = worse(most, fabs(judged.delta - delta) / (exact ? 1.0 : delta));
     most = worse(most, fabs(judged.value / (value - entropy) - 1.0));
-    most = worse(most, fabs(judged.entropy / (entropy / N) - 1.0));
+    most = worse(most, fabs(judged.entropy / (entropy / (double)N) - 1.0));
     return seen_too(t, most / b->unit);
 }
 
@@ -182,7 +182,7 @@ static double online_sums(trial *t) {
     blocked *b = statement_blocked_run(t, online_head(t), "online:1.2", false);
     if (b == NULL) return NAN;
     for (int i = 0; i < N; i++) most = worse(most, fabs(sum_of(b->p + (int64_t)i * M, M) - 1.0));
-    for (int j = 0; j < M; j++) most = worse(most, b->columns[j] * N / M - 1.2);
+    for (int j = 0; j < M; j++) most = worse(most, b->columns[j] * (double)N / (double)M - 1.2);
     return most / b->unit;
 }
 

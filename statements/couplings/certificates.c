@@ -94,7 +94,7 @@ static double mean_kept(trial *t) {
     for (int k = 0; k < WIDTH; k++) {
         double mean = 0.0;
         for (int i = 0; i < N; i++) mean += (h->out[i * WIDTH + k] - h->values[i * WIDTH + k]);
-        most = worse(most, fabs(mean / N));
+        most = worse(most, fabs(mean / (double)N));
     }
     return most;
 }
@@ -117,7 +117,7 @@ static double mean_shift_identity(trial *t) {
         for (int k = 0; k < WIDTH; k++) {
             double mean = 0.0;
             for (int i = 0; i < N; i++)
-                mean += (h->out[i * WIDTH + k] - h->values[i * WIDTH + k]) / N;
+                mean += (h->out[i * WIDTH + k] - h->values[i * WIDTH + k]) / (double)N;
             most = worse(most, fabs(mean - shift[k]));
         }
     }
@@ -209,10 +209,10 @@ static double printed_score_bound(trial *t) {
     double sup = 0.0;
     for (int k = 0; k < PAIRS; k++) sup = fmax(sup, fabs(x->s[k] - x->other[k]));
     const double bound = seen_too(t, x->bounds.printed);
-    most = worse(most, fabs(bound - N / x->tau * sup) / bound);
+    most = worse(most, fabs(bound - (double)N / x->tau * sup) / bound);
     most = worse(most, x->l1 / bound - 1.0);
     /* Nothing moves by more than 2 n, so a bound of as much says nothing. */
-    if ((sup >= 2.0 * x->tau) != (bound >= 2.0 * N)) most = HUGE_VAL;
+    if ((sup >= 2.0 * x->tau) != (bound >= 2.0 * (double)N)) most = HUGE_VAL;
     return most;
 }
 
@@ -251,7 +251,7 @@ static double sharp_score_bound(trial *t) {
     double most = 0.0;
     const moved *x = random_move(t, t->draw, "ceta");
     const double bound = seen_too(t, x->bounds.sharp);
-    most = worse(most, fabs(bound - 2.0 * N * tanh(x->residual / (2.0 * x->tau))) / bound);
+    most = worse(most, fabs(bound - 2.0 * (double)N * tanh(x->residual / (2.0 * x->tau))) / bound);
     most = worse(most, x->l1 / bound - 1.0);
     return most;
 }
@@ -284,7 +284,7 @@ static double family_bound(trial *t) {
         }
     }
     const double bound = seen_too(t, x->bounds.family);
-    most = worse(most, fabs(bound - 2.0 * N * tanh(widest / (4.0 * x->tau))) / bound);
+    most = worse(most, fabs(bound - 2.0 * (double)N * tanh(widest / (4.0 * x->tau))) / bound);
     most = worse(most, x->l1 / bound - 1.0);
     return most;
 }
@@ -314,8 +314,9 @@ static double output_bound(trial *t, bool sharp) {
     for (int j = 0; j < N * N; j++)
         diameter = fmax(diameter, row_norm(w + j / N * WIDTH, w + j % N * WIDTH, 1, WIDTH));
     double *a = product(t, x->p->p, v, N, N, WIDTH), *b = product(t, x->q->p, w, N, N, WIDTH);
-    const double part = sharp ? fmin(1.0, N / 2.0 * tanh(x->residual / (2.0 * x->tau))) * diameter
-                              : N / x->tau * x->bounds.sup * row_norm(w, NULL, N, WIDTH);
+    const double part =
+        sharp ? fmin(1.0, (double)N / 2.0 * tanh(x->residual / (2.0 * x->tau))) * diameter
+              : (double)N / x->tau * x->bounds.sup * row_norm(w, NULL, N, WIDTH);
     const double bound = seen_too(t, sharp ? bounds.sharp : bounds.printed);
     most = worse(most, fabs(bound - row_norm(v, w, N, WIDTH) - part) / bound);
     most = worse(most, row_norm(a, b, N, WIDTH) / bound - 1.0);
@@ -354,7 +355,7 @@ static double receiver_masses(trial *t) {
     memset(sums, 0, sizeof sums);
     for (int k = 0; k < N * M; k++) sums[k % M] += a[k];
     most = worse(most, farthest(mass, sums, M));
-    most = worse(most, fabs(receiver.total - N));
+    most = worse(most, fabs(receiver.total - (double)N));
     return most;
 }
 
@@ -442,8 +443,8 @@ static double flip(trial *t) {
 static const statement_check rows[] = {
     AT_MOST("CETA-10", "rows and columns reordered: plan reordered", equivariance, 1e-12, 12),
     AT_MOST("CETA-10", "... and the outputs of a head", head_equivariance, 1e-12),
-    AT_MOST("CETA-11", "|receiver mass - 1|", equal_receivers, N * 1e-12, 12),
-    AT_MOST("CETA-12", "mean(P V) - mean(V), converged", mean_kept, N * 1e-13, 12),
+    AT_MOST("CETA-11", "|receiver mass - 1|", equal_receivers, (double)N * 1e-12, 12),
+    AT_MOST("CETA-12", "mean(P V) - mean(V), converged", mean_kept, (double)N * 1e-13, 12),
     AT_MOST("CETA-12", "... and at finite t against (c - 1)^T V / n", mean_shift_identity, 1e-15),
     AT_MOST("CETA-14", "expansion of a fixed plan", plan_nonexpansive, 1.0 + 1e-14, 40),
     AT_MOST("CETA-14", "... against loops", plan_nonexpansion_formula, 1e-14, 40),
@@ -469,10 +470,10 @@ static const statement_check rows[] = {
     AT_MOST("DER-19", "output change over the sharp bound, minus 1; its formula",
             sharp_output_bound, 1e-11, 40),
     AT_MOST("CETA-18", "<S-T,P-Q> = tau J(P,Q), relative", energy_identity, 1e-8, 30),
-    AT_MOST("CETA-19", "A^T 1 by loops, sum n", receiver_masses, N * 1e-13, 20),
+    AT_MOST("CETA-19", "A^T 1 by loops, sum n", receiver_masses, (double)N * 1e-13, 20),
     AT_MOST("CETA-20", "golden imbalance of softmax, call and certificate", golden_imbalance,
             1e-14),
-    AT_MOST("CETA-20", "imbalance of exact plans", imbalance_of_exact, N * 1e-12, 6),
+    AT_MOST("CETA-20", "imbalance of exact plans", imbalance_of_exact, (double)N * 1e-12, 6),
     AT_MOST("CETA-21", "one-hot rows: masses (n, 0, ...), imbalance n - 1", collapse, 0.0),
     AT_MOST("CETA-22", "cells of the property table that came out otherwise", property_table, 0.0),
     AT_LEAST("CETA-23", "||P-Q||_1 / 2n after a change of 1e-3: tau 1e-4 less tau 1", flip, 0.99),

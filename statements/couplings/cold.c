@@ -60,7 +60,7 @@ static double gaussian_assignment(trial *t) {
     double *s = normals(t, N * N, 1.0), cost[N * N];
     int64_t order[N];
     head *cold;
-    const double distance = from_assignment(t, s, &cold) - N * solved;
+    const double distance = from_assignment(t, s, &cold) - (double)N * solved;
     for (int k = 0; k < N * N; k++) cost[k] = -s[k];
     const double gap = -statement_best_permutation(cost, N, order) - second_best(s, order);
     return fmax(0.0, distance) * gap / (0.01 * entropy_of(cold->p, N * N) + DBL_MIN);
@@ -70,7 +70,7 @@ static double equal_costs(trial *t) {
     double most = 0.0;
     for (int k = 0; k < 4; k++) {
         head *h = statement_plan(t, N, N, numbers(t, N * N), "softmax/exact", pow(10.0, -k), 1e-10);
-        for (int i = 0; i < N * N; i++) most = worse(most, fabs(h->p[i] - 1.0 / N));
+        for (int i = 0; i < N * N; i++) most = worse(most, fabs(h->p[i] - 1.0 / (double)N));
     }
     return most;
 }
@@ -157,7 +157,8 @@ static double newton_steps(trial *t, double tau) {
     h->options.solver = "newton";
     statement_solve(t, h, "softmax/exact", tau, 1e-12);
     for (int j = 0; j < SIDE; j++)
-        if (!(fabs(h->columns[j] - 1.0) <= SIDE * 1e-12)) return t->fault != 0.0 ? HUGE_VAL : NAN;
+        if (!(fabs(h->columns[j] - 1.0) <= (double)SIDE * 1e-12))
+            return t->fault != 0.0 ? HUGE_VAL : NAN;
     return (double)h->result.rounds;
 }
 
@@ -321,8 +322,8 @@ static double imbalances(trial *t) {
         double *cost = uniforms(t, HALVED * HALVED, 0.0, 1.0);
         for (int k = 0; k < 6; k++) {
             const double delta = annealed_plan(t, cost, k)->certificate.delta;
-            sum[k] += delta / MATRICES;
-            square[k] += delta * delta / MATRICES;
+            sum[k] += delta / (double)MATRICES;
+            square[k] += delta * delta / (double)MATRICES;
         }
     }
     for (int k = 0; k < 6; k++) {

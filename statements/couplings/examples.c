@@ -173,7 +173,7 @@ static double sink_exact(trial *t) {
 static double l1_between(const double *p, const double *q) {
     double sum = 0.0;
     for (int k = 0; k < PAIRS; k++) sum += fabs(p[k] - q[k]);
-    return sum / N;
+    return sum / (double)N;
 }
 
 static double golden_elastic(trial *t) {
@@ -345,7 +345,7 @@ static const statement_check rows[] = {
     AT_LEAST("TOT-117", "ratio for a step of 1e-3", tight_ratio, 1.0 - 1e-6),
     AT_MOST("CETA-31", "collapsed receivers: softmax imbalance less n - 1", collapse_softmax,
             1e-12),
-    AT_MOST("CETA-31", "... exact", collapse_exact, N * 1e-12),
+    AT_MOST("CETA-31", "... exact", collapse_exact, (double)N * 1e-12),
     AT_MOST("CETA-32", "two permutations: ||P-Q||_1 - 2n tanh(a/2)", two_permutations, 1e-10),
     AT_MOST("ELA-17", "golden elastic plan and its imbalance", golden_elastic, 1e-14),
     AT_MOST("ELA-17", "imbalance falls along T; last step over its predicted rate, minus 1",
@@ -357,6 +357,6 @@ static const statement_check rows[] = {
     AT_MOST("BLOG-04", "column and row softmax of the post's 2 x 2", post_demonstration, 5e-5),
     AT_LEAST("CETA-33", "raised key: softmax imbalance grows to (n - 1), share reached",
              sink_softmax, 0.99),
-    AT_MOST("CETA-33", "... exact imbalance for every shift", sink_exact, N * 1e-11),
+    AT_MOST("CETA-33", "... exact imbalance for every shift", sink_exact, (double)N * 1e-11),
 };
 CHECK_GROUP(statement_checks_examples, rows);

@@ -348,7 +348,7 @@ static double rotation(trial *t) {
     seen(t, turned, N * WIDTH);
     for (int i = 0; i < N; i++) {
         for (int k = 0; k < WIDTH; k += 2) {
-            const double angle = (i + 5) * pow(10000.0, -(double)k / WIDTH);
+            const double angle = (i + 5) * pow(10000.0, -(double)k / (double)WIDTH);
             const double *u = x + i * WIDTH + k, *v = turned + i * WIDTH + k;
             most = worse(most, fabs(v[0] - (u[0] * cos(angle) - u[1] * sin(angle))));
             most = worse(most, fabs(v[1] - (u[0] * sin(angle) + u[1] * cos(angle))));

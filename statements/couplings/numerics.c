@@ -248,7 +248,7 @@ static double centring_moves_plan(trial *t) {
 static double centring_shrinks_diameter(trial *t) {
     double *s = offset_scores(t), *moved = copy_of(t, s, N * M), diameter[2];
     for (int i = 0; i < N; i++) {
-        const double mean = sum_of(s + i * M, M) / M;
+        const double mean = sum_of(s + i * M, M) / (double)M;
         for (int j = 0; j < M; j++) moved[i * M + j] -= mean;
     }
     for (int k = 0; k < 2; k++) {
@@ -302,7 +302,7 @@ static double flushed_weights_counted(trial *t) {
         for (int j = 0; j < M; j++) top = fmax(top, s[i * M + j]);
         for (int j = 0; j < M; j++) positive += s[i * M + j] - top > -745.0;
         most = worse(most, fabs(h->support[i] - positive));
-        flushed += M - positive;
+        flushed += (double)M - positive;
     }
     return flushed == 0.0 ? NAN : most;
 }
@@ -393,7 +393,7 @@ static double streaming_memory(trial *t) {
     ota_options options = {.size = sizeof options, .threads = 1};
     ota_plan *plan = NULL;
     if (ota_plan_create(&plan, &problem, 1, &options, NULL) != OTA_OK) return NAN;
-    const double bytes = (double)ota_plan_bytes(plan) / LENGTH;
+    const double bytes = (double)ota_plan_bytes(plan) / (double)LENGTH;
     ota_plan_free(plan);
     return seen_number(t, bytes);
 }
@@ -500,8 +500,10 @@ static double reached_marginals(trial *t) {
         if (ota_mean_shift(h->columns, h->values, N, M, 3, shift, NULL) < 0) return NAN;
         for (int k = 0; k < 3; k++) {
             double mean = 0.0, formula = 0.0;
-            for (int i = 0; i < N; i++) mean += (h->out[i * 3 + k] - h->values[i * 3 + k]) / N;
-            for (int j = 0; j < M; j++) formula += (h->columns[j] - 1.0) * h->values[j * 3 + k] / N;
+            for (int i = 0; i < N; i++)
+                mean += (h->out[i * 3 + k] - h->values[i * 3 + k]) / (double)N;
+            for (int j = 0; j < M; j++)
+                formula += (h->columns[j] - 1.0) * h->values[j * 3 + k] / (double)N;
             most = worse(most, fabs(shift[k] - mean));
             most = worse(most, fabs(shift[k] - formula));
         }

@@ -84,7 +84,7 @@ static double exact_gap(trial *t) {
 static double primal_of_exact(trial *t) {
     double *s = normals(t, N * M, 1.0);
     head *h = statement_plan(t, N, M, s, "softmax/exact", 0.8, 1e-13);
-    const double formula = -dot(s, h->p, N * M) - 0.8 * entropy_of(h->p, N * M) - 0.8 * N;
+    const double formula = -dot(s, h->p, N * M) - 0.8 * entropy_of(h->p, N * M) - 0.8 * (double)N;
     return fabs(h->certificate.primal - formula);
 }
 
@@ -231,7 +231,7 @@ static double birkhoff_membership(trial *t) {
     head *outside = statement_plan(t, N, M, normals(t, N * M, 1.0), "hard", 0.0, 0.0);
     const double error = inside->certificate.row_error + inside->certificate.column_error;
     double apart = 0.0;
-    for (int j = 0; j < M; j++) apart += fabs(outside->columns[j] - 1.0) / N;
+    for (int j = 0; j < M; j++) apart += fabs(outside->columns[j] - 1.0) / (double)N;
     return worse(error, fabs(outside->certificate.column_error - apart));
 }
 

@@ -332,7 +332,7 @@ static double attained_contraction(trial *t) {
 
 static double *equal_masses(trial *t) {
     double *mass = numbers(t, SMALL);
-    for (int j = 0; j < SMALL; j++) mass[j] = 1.0 / SMALL;
+    for (int j = 0; j < SMALL; j++) mass[j] = 1.0 / (double)SMALL;
     return mass;
 }
 

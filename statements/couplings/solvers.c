@@ -75,8 +75,8 @@ static double scaling_form(trial *t) {
     double level[N * M], row[N] = {0.0}, column[M] = {0.0}, all = 0.0;
     for (int k = 0; k < N * M; k++) {
         level[k] = log(h->p[k]) - h->scores[k] / 0.6;
-        row[k / M] += level[k] / M;
-        column[k % M] += level[k] / N;
+        row[k / M] += level[k] / (double)M;
+        column[k % M] += level[k] / (double)N;
         all += level[k] / (N * M);
     }
     for (int k = 0; k < N * M; k++) {
@@ -122,7 +122,7 @@ static int64_t round_of_both(trial *t, double *s, double tolerance, double chang
         statement_solve(t, h, "softmax/exact", 1.0, 0.0);
         double error = 0.0;
         for (int j = 0; j < M; j++) {
-            error += fabs(h->columns[j] - 1.0) / N;
+            error += fabs(h->columns[j] - 1.0) / (double)N;
             moved[j] = h->g[j] - before[j];
             before[j] = h->g[j];
         }
@@ -299,7 +299,7 @@ static double receiver_target(trial *t) {
     double most = 0.0;
     head *h = statement_head(t, N, M, normals(t, N * M, 0.7));
     h->column_mass = distribution(t, M, 0.7);
-    for (int j = 0; j < M; j++) h->column_mass[j] *= N;
+    for (int j = 0; j < M; j++) h->column_mass[j] *= (double)N;
     statement_solve(t, h, "elastic:1,400", 1.0, 0.0);
     for (int j = 0; j < M; j++) most = worse(most, fabs(h->columns[j] - h->column_mass[j]));
     return most;
@@ -325,7 +325,7 @@ static double path_distance(trial *t, const char *a, const char *b) {
     head *x = statement_plan(t, SIZE, SIZE, s, a, 1.0, 0.0);
     head *y = statement_plan(t, SIZE, SIZE, s, b, 1.0, 0.0);
     for (int k = 0; k < SIZE * SIZE; k++) l1 += fabs(x->p[k] - y->p[k]);
-    return l1 / SIZE;
+    return l1 / (double)SIZE;
 }
 
 static double path_at_one(trial *t) {

@@ -109,7 +109,7 @@ static stored_logits stored_error(trial *t) {
     double spacing = 0.0;
     for (int k = 0; k < WIDE; k++) {
         const double step = ldexp(1.0, (int)floor(log2(fabs(h[k]))) - 10);
-        spacing += step * step / (12.0 * WIDE);
+        spacing += step * step / (12.0 * (double)WIDE);
     }
     stored_logits x = {0.0, NAN};
     if (!stored_as_half(t, h, WIDE, stored, take(t, WIDE * sizeof(uint16_t)))) x.rms = NAN;
@@ -121,7 +121,7 @@ static stored_logits stored_error(trial *t) {
         /* Logits near one another, as those of an unsaturated state are. */
         z[j] = 0.02 * dot(direction, h, WIDE);
         w[j] = z[j] + dot(direction, stored, WIDE) - dot(direction, h, WIDE);
-        x.rms += (w[j] - z[j]) * (w[j] - z[j]) / SYMBOLS;
+        x.rms += (w[j] - z[j]) * (w[j] - z[j]) / (double)SYMBOLS;
     }
     x.rms = sqrt(x.rms) / (3.0 * sqrt(spacing));
     for (int j = 0; j < SYMBOLS; j++) {
@@ -236,10 +236,10 @@ static double fitted_exponent(trial *t) {
         depths[l] = 1.0 + l;
         values[l] = pow(depths[l], power) * exp(0.1 * normal(t));
         const double x = log(depths[l]), y = log(values[l]);
-        sums[0] += x / LAYERS;
-        sums[1] += y / LAYERS;
-        sums[2] += x * x / LAYERS;
-        sums[3] += x * y / LAYERS;
+        sums[0] += x / (double)LAYERS;
+        sums[1] += y / (double)LAYERS;
+        sums[2] += x * x / (double)LAYERS;
+        sums[3] += x * y / (double)LAYERS;
     }
     ota_power_law law;
     if (ota_power_law_of(depths, values, LAYERS, &law, NULL) < 0) return NAN;
@@ -275,12 +275,14 @@ static double table_three(trial *t) {
     ota_summary s;
     if (ota_summary_of(x, SAMPLES, &s, NULL) < 0) return NAN;
     qsort(x, SAMPLES, sizeof *x, ascending);
-    for (int k = 0; k < SAMPLES; k++) mean += x[k] / SAMPLES;
+    for (int k = 0; k < SAMPLES; k++) mean += x[k] / (double)SAMPLES;
     for (int k = 0; k < SAMPLES; k++) {
-        for (int power = 2; power < 5; power++) moments[power] += pow(x[k] - mean, power) / SAMPLES;
+        for (int power = 2; power < 5; power++)
+            moments[power] += pow(x[k] - mean, power) / (double)SAMPLES;
     }
     double most = fabs(seen_number(t, s.mean) - mean);
-    most = worse(most, fabs(s.deviation - sqrt(moments[2] * SAMPLES / (SAMPLES - 1.0))));
+    most = worse(most,
+                 fabs(s.deviation - sqrt(moments[2] * (double)SAMPLES / ((double)SAMPLES - 1.0))));
     most = worse(most, fabs(s.p95 - quantile(x, SAMPLES, 0.95)));
     most = worse(most, fabs(s.p99 - quantile(x, SAMPLES, 0.99)));
     most = worse(most, fabs(s.skewness - moments[3] / pow(moments[2], 1.5)));
@@ -329,7 +331,8 @@ static double event_frequency(trial *t) {
     most = worse(most, fabs((double)e->runs - runs));
     most = worse(most, fabs((double)e->first_layer - first));
     most = worse(most, fabs((double)e->last_layer - last));
-    return worse(most, fabs(e->frequency * (LAYERS - 1) * SAMPLES - made) > 1e-9 ? 1.0 : 0.0);
+    return worse(most,
+                 fabs(e->frequency * (LAYERS - 1) * (double)SAMPLES - made) > 1e-9 ? 1.0 : 0.0);
 }
 
 /* Table 4: p_max = .99994 and TV = 8.3e-11 while logits move by up to 18.7. The least TV of such steps. */
@@ -425,7 +428,7 @@ static double table_five(trial *t, bool worst) {
                 return NAN;
             }
             most = worse(most, seen_number(t, (double)r.rounds) - limits[k]);
-            if (k == 0) mean += (double)r.rounds / KINDS;
+            if (k == 0) mean += (double)r.rounds / (double)KINDS;
         }
     }
     return worst ? most : mean;

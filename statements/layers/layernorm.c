@@ -14,10 +14,10 @@ static double layernorm_golden(trial *t) {
 }
 
 static void layernorm_formula(const double *u, const double *gamma, const double *beta, double *y) {
-    const double mean = sum_of(u, WIDTH) / WIDTH;
+    const double mean = sum_of(u, WIDTH) / (double)WIDTH;
     double square = 0.0;
     for (int k = 0; k < WIDTH; k++) square += (u[k] - mean) * (u[k] - mean);
-    const double sigma = sqrt(square / WIDTH + 1e-3);
+    const double sigma = sqrt(square / (double)WIDTH + 1e-3);
     for (int k = 0; k < WIDTH; k++)
         y[k] = (gamma != NULL ? gamma[k] : 1.0) * (u[k] - mean) / sigma +
                (beta != NULL ? beta[k] : 0.0);
@@ -76,10 +76,10 @@ static double layernorm_spectrum(trial *t) {
     double most = 0.0, jacobian[WIDTH * WIDTH];
     for (int trials = 0; trials < 20; trials++) {
         double *u = normals(t, WIDTH, 1.0), *x = normals(t, WIDTH, 1.0), c[WIDTH];
-        const double mean = sum_of(u, WIDTH) / WIDTH;
+        const double mean = sum_of(u, WIDTH) / (double)WIDTH;
         for (int k = 0; k < WIDTH; k++) c[k] = u[k] - mean;
-        const double sigma = sqrt(dot(c, c, WIDTH) / WIDTH + 1e-3),
-                     level = sum_of(x, WIDTH) / WIDTH;
+        const double sigma = sqrt(dot(c, c, WIDTH) / (double)WIDTH + 1e-3),
+                     level = sum_of(x, WIDTH) / (double)WIDTH;
         for (int k = 0; k < WIDTH; k++) x[k] -= level;
         const double along = dot(x, c, WIDTH) / dot(c, c, WIDTH);
         for (int k = 0; k < WIDTH; k++) x[k] -= along * c[k];

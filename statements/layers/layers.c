@@ -99,7 +99,7 @@ static double core(trial *t, bool mean) {
     for (int k = 0; k < WIDTH; k++) {
         double change = 0.0, low = HUGE_VAL, high = -HUGE_VAL;
         for (int i = 0; i < TOKENS; i++) {
-            change += (y[i * WIDTH + k] - x[i * WIDTH + k]) / TOKENS;
+            change += (y[i * WIDTH + k] - x[i * WIDTH + k]) / (double)TOKENS;
             low = fmin(low, x[i * WIDTH + k]);
             high = fmax(high, x[i * WIDTH + k]);
         }
@@ -181,14 +181,14 @@ static double means(trial *t, bool kept) {
         }
         const layer_run *r = run_layer(t, x, input);
         statement_multiply(input, x->v, TOKENS, WIDTH, WIDTH, WIDTH, v);
-        for (int k = 0; k < TOKENS * WIDTH; k++) mean[k % WIDTH] += v[k] / TOKENS;
+        for (int k = 0; k < TOKENS * WIDTH; k++) mean[k % WIDTH] += v[k] / (double)TOKENS;
         statement_multiply(mean, x->o, 1, WIDTH, WIDTH, WIDTH, out);
         double moved = 0.0;
         for (int k = 0; k < WIDTH; k++) {
             double y = 0.0, from = 0.0;
             for (int i = 0; i < TOKENS; i++) {
-                y += r->y[i * WIDTH + k] / TOKENS;
-                from += input[i * WIDTH + k] / TOKENS;
+                y += r->y[i * WIDTH + k] / (double)TOKENS;
+                from += input[i * WIDTH + k] / (double)TOKENS;
             }
             most = worse(most, fabs(y - out[k]));
             moved = fmax(moved, fabs(y - from));
@@ -349,7 +349,7 @@ static double eckart_young(trial *t) {
     double *space = numbers(t, 2 * SIZE * SIZE), x[SIZE] = {0.0}, y[SIZE];
     for (int i = 0; i < SIZE; i++) {
         double mean = 0.0;
-        for (int j = 0; j < SIZE; j++) mean += log(s[i * SIZE + j]) / SIZE;
+        for (int j = 0; j < SIZE; j++) mean += log(s[i * SIZE + j]) / (double)SIZE;
         for (int j = 0; j < SIZE; j++) centred[i * SIZE + j] = log(s[i * SIZE + j]) - mean;
     }
     t->planted = false;

@@ -245,7 +245,7 @@ static double ratio_summary(trial *t) {
     for (int k = 0; k < TRIALS; k++) {
         const probed x = probe(t, k);
         ratios[k] = x.l1 / (x.probe.norm * x.step);
-        mean += ratios[k] / TRIALS;
+        mean += ratios[k] / (double)TRIALS;
     }
     ota_summary summary;
     if (ota_summary_of(ratios, TRIALS, &summary, NULL) < 0) return NAN;

@@ -180,12 +180,12 @@ static double mean_of_draws(trial *t, const double *p, const double *u, const do
         while (k < M - 1 && left >= p[k]) left -= p[k++];
         for (int j = 0; j < M; j++) {
             const double x = (u[k] - 0.4) * ((j == k ? 1.0 : 0.0) - p[j]);
-            sum[j] += x / DRAWS;
-            square[j] += x * x / DRAWS;
+            sum[j] += x / (double)DRAWS;
+            square[j] += x * x / (double)DRAWS;
         }
     }
     for (int j = 0; j < M; j++) {
-        const double error = sqrt((square[j] - sum[j] * sum[j]) / DRAWS);
+        const double error = sqrt((square[j] - sum[j] * sum[j]) / (double)DRAWS);
         most = worse(most, fabs(sum[j] + gradient[j]) / error);
     }
     return most;
@@ -416,7 +416,7 @@ static double natural_step_saturated(trial *t) {
     if (ota_natural_gradient(p, u, M, 0.7, step, NULL) < 0) return NAN;
     seen(t, step, M);
     for (int j = 0; j < M; j++) {
-        most = worse(most, fabs(step[j] - 0.7 * (u[j] - sum_of(u, M) / M)));
+        most = worse(most, fabs(step[j] - 0.7 * (u[j] - sum_of(u, M) / (double)M)));
     }
     return most;
 }

@@ -150,7 +150,7 @@ static double overlap(trial *t) {
 }
 
 static double correlation(const double *x, const double *y) {
-    const double a = sum_of(x, V) / V, b = sum_of(y, V) / V;
+    const double a = sum_of(x, V) / (double)V, b = sum_of(y, V) / (double)V;
     double xx = 0.0, yy = 0.0, xy = 0.0;
     for (int j = 0; j < V; j++) {
         xx += (x[j] - a) * (x[j] - a);
@@ -278,9 +278,9 @@ static double logit_correlation(trial *t) {
 
 static double effective_temperature(trial *t) {
     const pair *x = pair_of(t, t->draw);
-    const double mean = sum_of(x->before, V) / V;
+    const double mean = sum_of(x->before, V) / (double)V;
     double square = 0.0;
-    for (int j = 0; j < V; j++) square += (x->before[j] - mean) * (x->before[j] - mean) / V;
+    for (int j = 0; j < V; j++) square += (x->before[j] - mean) * (x->before[j] - mean) / (double)V;
     const double given = x->logits.effective_temperature * sqrt(square);
     return fabs(seen_number(t, given) - 1.0);
 }

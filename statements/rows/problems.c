@@ -26,7 +26,8 @@ static double cost_weights(trial *t) {
     enum { KEYS = 33, RANGE = 20 };
     double most = 0.0, scores[KEYS], formula[KEYS];
     const double epsilon = between(t, 0.3, 3.0);
-    head *h = statement_head(t, N, KEYS, uniforms(t, (int64_t)N * KEYS, -0.5 * RANGE, 0.5 * RANGE));
+    head *h = statement_head(
+        t, N, KEYS, uniforms(t, (int64_t)N * KEYS, -0.5 * (double)RANGE, 0.5 * (double)RANGE));
     h->problem.cost = 1;
     statement_solve(t, h, "softmax", epsilon, 0.0);
     for (int i = 0; i < N; i++) {
@@ -35,7 +36,7 @@ static double cost_weights(trial *t) {
         for (int j = 0; j < KEYS; j++)
             most = worse(most, fabs(h->p[i * KEYS + j] / formula[j] - 1.0));
     }
-    return seen_too(t, most / (ROUNDOFF * (8.0 + 3.0 * RANGE / epsilon)));
+    return seen_too(t, most / (ROUNDOFF * (8.0 + 3.0 * (double)RANGE / epsilon)));
 }
 
 /* Bits of the plan of costs C that differ from those of scores -C. */
@@ -149,7 +150,7 @@ static double score_variance(trial *t) {
         const double apart = log(h->p[k] / h->p[k + 1]);
         sum += apart * apart;
     }
-    return fabs(sum / ((double)QUERIES * KEYS) - 1.0);
+    return fabs(sum / ((double)QUERIES * (double)KEYS) - 1.0);
 }
 
 static double matrix_is_stacked_rows(trial *t) {
@@ -365,8 +366,8 @@ static double comparison_table(trial *t) {
             if (k == 4 && !(row.distance < softmax_distance[i])) most = HUGE_VAL;
         }
         /* The library's entropy is P (log P - 1): it differs by the mass. */
-        const double mass = table[k].order > 1.0 ? 0.0 : SIZE;
-        most = worse(most, fabs(h->certificate.primal - objective + mass) / SIZE);
+        const double mass = table[k].order > 1.0 ? 0.0 : (double)SIZE;
+        most = worse(most, fabs(h->certificate.primal - objective + mass) / (double)SIZE);
     }
     return most;
 }
@@ -535,7 +536,7 @@ static double effective_target_sum(trial *t) {
     head *h = statement_plan(t, N, M, normals(t, N * M, 2.0), "softmax", 1.0, 0.0);
     ota_receiver receiver;
     if (ota_receiver_of(h->p, N, M, mass, &receiver, NULL) < 0) return NAN;
-    return fabs(sum_of(mass, M) / N - 1.0);
+    return fabs(sum_of(mass, M) / (double)N - 1.0);
 }
 
 static const statement_check rows[] = {

@@ -65,7 +65,7 @@ static double counterexample_of_many(trial *t) {
     z[0] = 40.0;
     for (int j = 1; j < MANY; j++) w[j] = -1e-3;
     const ota_saturation x = saturation(z, w, MANY);
-    return x.kept ? seen_number(t, 2.0 * x.tv) / (2.0 * (1.0 - 1.0 / MANY)) : NAN;
+    return x.kept ? seen_number(t, 2.0 * x.tv) / (2.0 * (1.0 - 1.0 / (double)MANY)) : NAN;
 }
 
 /* Saturated runs at chosen layers of a stack: events missed or invented. */
@@ -177,7 +177,7 @@ static double entropy_bound(trial *t) {
     softmax_formula(z, M, 1.0, p);
     const ota_uniformity x = uniformity(z, M, 1.0);
     const double top = largest_of(p, M), two[2] = {top, 1.0 - top};
-    const double bound = entropy_of(two, 2) + (1.0 - top) * log(M - 1.0);
+    const double bound = entropy_of(two, 2) + (1.0 - top) * log((double)M - 1.0);
     most = worse(most, fabs(seen_number(t, x.entropy) - entropy_of(p, M)));
     most = worse(most, fabs(x.entropy_bound - bound));
     most = worse(most, entropy_of(p, M) - bound);
@@ -191,13 +191,14 @@ static double uniform_distance(trial *t) {
     double *z = scores_of(t, 1, M, t->draw % CHARACTERS), p[M], tv = 0.0, least = 1.0;
     softmax_formula(z, M, temperature, p);
     for (int j = 0; j < M; j++) {
-        tv += 0.5 * fabs(p[j] - 1.0 / M);
+        tv += 0.5 * fabs(p[j] - 1.0 / (double)M);
         least = fmin(least, p[j]);
     }
     const double x = exp(spread_of(z, M) / temperature);
     const ota_uniformity u = uniformity(z, M, temperature);
-    const double bounds[4] = {1.0 - M * least, 1.0 - M / (1.0 + (M - 1.0) * x),
-                              (1.0 - 1.0 / M) * (1.0 - M * least),
+    const double bounds[4] = {1.0 - (double)M * least,
+                              1.0 - (double)M / (1.0 + ((double)M - 1.0) * x),
+                              (1.0 - 1.0 / (double)M) * (1.0 - (double)M * least),
                               tanh(spread_of(z, M) / (4.0 * temperature))};
     const double given[4] = {u.by_least, u.by_range, u.by_least_sharp, u.by_range_sharp};
     most = worse(most, fabs(seen_number(t, u.tv) - tv));
@@ -222,7 +223,7 @@ static double saturated_rows(trial *t) {
             count += rest < 1e-4;
         }
         fraction = seen_number(t, fraction);
-        most = worse(most, fabs(fraction - count / ROWS));
+        most = worse(most, fabs(fraction - count / (double)ROWS));
         most = worse(most, fraction - last);
         last = fraction;
     }

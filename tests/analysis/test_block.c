@@ -120,8 +120,8 @@ static void naive_block(const fixture *a, int normed, double alpha, int doubly, 
     memcpy(tokens, a->x, sizeof tokens);
     for (int i = 0; normed && i < TOKENS; i++) {
         double *row = tokens + i * WIDTH, mean = 0.0, square = 0.0;
-        for (int k = 0; k < WIDTH; k++) mean += row[k] / WIDTH;
-        for (int k = 0; k < WIDTH; k++) square += (row[k] - mean) * (row[k] - mean) / WIDTH;
+        for (int k = 0; k < WIDTH; k++) mean += row[k] / (double)WIDTH;
+        for (int k = 0; k < WIDTH; k++) square += (row[k] - mean) * (row[k] - mean) / (double)WIDTH;
         for (int k = 0; k < WIDTH; k++)
             row[k] = a->gamma[k] * (row[k] - mean) / sqrt(square + a->norm.epsilon) + a->beta[k];
     }
@@ -309,7 +309,7 @@ static void temperatures_per_head(void **unused) {
                 entropy[h] -= p[i * TOKENS + j] * log(p[i * TOKENS + j]);
             }
             spec_check("CETA-29", fabs(row - 1.0), 16.0 * u64);
-            spec_check("CETA-29", fabs(column - 1.0), TOKENS * 1e-13);
+            spec_check("CETA-29", fabs(column - 1.0), (double)TOKENS * 1e-13);
             spec_check("CETA-29", fabs(column - receiver[h * TOKENS + i]), 16.0 * u64);
         }
     }
@@ -371,8 +371,8 @@ static void identity_core(void **unused) {
         for (int f = 0; f < FEATURES; f++) {
             double before = 0.0, after = 0.0, low = INFINITY, high = -INFINITY;
             for (int i = 0; i < SIZE; i++) {
-                before += x[i * FEATURES + f] / SIZE;
-                after += y[i * FEATURES + f] / SIZE;
+                before += x[i * FEATURES + f] / (double)SIZE;
+                after += y[i * FEATURES + f] / (double)SIZE;
                 low = fmin(low, x[i * FEATURES + f]);
                 high = fmax(high, x[i * FEATURES + f]);
             }
@@ -392,7 +392,7 @@ static void identity_core(void **unused) {
         for (int f = 0; f < FEATURES; f++) {
             double change = 0.0;
             for (int i = 0; i < SIZE; i++)
-                change += (y[i * FEATURES + f] - x[i * FEATURES + f]) / SIZE;
+                change += (y[i * FEATURES + f] - x[i * FEATURES + f]) / (double)SIZE;
             unbalanced = fmax(unbalanced, fabs(change));
         }
         assert_true(alpha == 0.0 || unbalanced > 0.01);
@@ -411,7 +411,7 @@ static void means_of_a_layer(void **unused) {
         set_temperatures(&a);
         assert_int_equal(
             ota_attention_mean_change(&a.layer, a.x, TOKENS, a.workspace, &means, NULL), OTA_OK);
-        spec_check("CETA-30", means.receiver_error, TOKENS * 1e-13);
+        spec_check("CETA-30", means.receiver_error, (double)TOKENS * 1e-13);
         spec_check("CETA-30", means.value_change, 5e-14);
         largest = fmax(largest, means.input_change);
         /* Identity values in one head keep the mean of the input itself. */

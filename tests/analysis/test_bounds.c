@@ -501,7 +501,7 @@ static void saturated_rows_get_fewer_with_temperature(void **unused) {
             for (int j = 0; j < COLUMNS; j++) most = fmax(most, p[j]);
             count += most > 0.9999;
         }
-        spec_check("TOT-35", fabs(fraction - (double)count / ROWS), 1e-15);
+        spec_check("TOT-35", fabs(fraction - (double)count / (double)ROWS), 1e-15);
         spec_check("TOT-35", fraction - before, 0.0);
         before = fraction;
     }

@@ -564,7 +564,7 @@ static void plans_are_mixtures_of_permutations(void **unused) {
         check_permutations(p, n, 1e-15);
     }
     double p[CELLS];
-    for (int i = 0; i < CELLS; i++) p[i] = 1.0 / MOST;
+    for (int i = 0; i < CELLS; i++) p[i] = 1.0 / (double)MOST;
     check_permutations(p, MOST, 1e-15);
     /* Few terms: the heaviest come first, and the rest is told. */
     double weights[2], rest;

@@ -646,9 +646,10 @@ static void the_norm_without_a_mean(void **unused) {
                          OTA_OK);
         for (int i = 0; i < WIDTH; i++)
             for (int k = 0; k < WIDTH; k++)
-                jacobian[i * WIDTH + k] =
-                    (g == NULL ? 1.0 : g[i]) *
-                    ((i == k ? 1.0 : 0.0) - token[0][i] * token[0][k] / (rho * rho * WIDTH)) / rho;
+                jacobian[i * WIDTH + k] = (g == NULL ? 1.0 : g[i]) *
+                                          ((i == k ? 1.0 : 0.0) - token[0][i] * token[0][k] /
+                                                                      (rho * rho * (double)WIDTH)) /
+                                          rho;
         spec_check("", off(spectrum.exact, spectral(jacobian, WIDTH, WIDTH, WIDTH)), 1e-8);
         double along = 0.0;
         for (int k = 0; k < WIDTH; k++)

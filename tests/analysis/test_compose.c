@@ -57,7 +57,7 @@ static void one_layer_has_its_width(void **unused) {
                 spec_check("TOT-62", fabs(plain - both[i * SIZE + j]), 4.0 * DBL_EPSILON);
                 total += both[i * SIZE + j];
             }
-            spec_check("TOT-62", fabs(total - 1.0), SIZE * DBL_EPSILON);
+            spec_check("TOT-62", fabs(total - 1.0), (double)SIZE * DBL_EPSILON);
         }
         /* Two layers of width 4 need all 31 dimensions that 32 keys allow. */
         if (width == WIDTH) {

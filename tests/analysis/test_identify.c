@@ -418,14 +418,14 @@ static void masses_follow_the_support(void **unused) {
             for (int j = 0; j < M; j++) sum += plan[k * M + j];
             mass += sum;
             spec_check("", fabs(d.row_mass[k] - wanted_rows[k]), 0.0);
-            spec_check("", fabs(d.row_sum[k] - sum), 1e-14 * M);
+            spec_check("", fabs(d.row_sum[k] - sum), 1e-14 * (double)M);
         }
         spec_check("", fabs(d.mass - mass), 1e-12);
         for (int k = 0; k < TWO * M; k++) {
             double sum = 0.0;
             for (int i = 0; i < N; i++) sum += plan[(k / M * N + i) * M + k % M];
-            spec_check("", fabs(d.column_mass[k] - wanted_columns[k]), 1e-15 * N);
-            spec_check("", fabs(d.column_sum[k] - sum), 1e-14 * N);
+            spec_check("", fabs(d.column_mass[k] - wanted_columns[k]), 1e-15 * (double)N);
+            spec_check("", fabs(d.column_sum[k] - sum), 1e-14 * (double)N);
         }
         ota_identify_close(&d);
     }

@@ -195,7 +195,7 @@ static void layernorm_eigenvectors(void **unused) {
         ota_layernorm_spectrum spectrum;
         double mean = 0.0, length = 0.0;
         fill(&state, u, SIZE, 2.0);
-        for (int k = 0; k < SIZE; k++) mean += u[k] / SIZE;
+        for (int k = 0; k < SIZE; k++) mean += u[k] / (double)SIZE;
         for (int k = 0; k < SIZE; k++) c[k] = u[k] - mean;
         for (int k = 0; k < SIZE; k++) length += c[k] * c[k];
         assert_int_equal(ota_layernorm_jacobian(u, SIZE, epsilon, jacobian, NULL), OTA_OK);
@@ -204,7 +204,7 @@ static void layernorm_eigenvectors(void **unused) {
         apply(jacobian, c, y, SIZE);
         for (int k = 0; k < SIZE; k++) wanted[k] = spectrum.parallel * c[k];
         /* Rounding of J is relative to its largest entries, 1 / sigma, times SIZE terms. */
-        const double slack = 4.0 * SIZE * u64 / spectrum.sigma;
+        const double slack = 4.0 * (double)SIZE * u64 / spectrum.sigma;
         spec_check("TOT-58", largest_difference(y, wanted, SIZE), slack * sqrt(length));
         for (int k = 0; k < SIZE; k++) w[k] = 1.0;
         apply(jacobian, w, y, SIZE);
@@ -213,7 +213,7 @@ static void layernorm_eigenvectors(void **unused) {
         /* A random direction made orthogonal to 1 and c. */
         double sum = 0.0, along = 0.0;
         fill(&state, w, SIZE, 1.0);
-        for (int k = 0; k < SIZE; k++) sum += w[k] / SIZE;
+        for (int k = 0; k < SIZE; k++) sum += w[k] / (double)SIZE;
         for (int k = 0; k < SIZE; k++) along += (w[k] -= sum) * c[k] / length;
         for (int k = 0; k < SIZE; k++) wanted[k] = spectrum.perpendicular * (w[k] -= along * c[k]);
         apply(jacobian, w, y, SIZE);
@@ -476,7 +476,7 @@ static void rotary_positions(void **unused) {
     /* Angles and orientation from the definition: pair k turns by position * 10000^(-2k/SIZE). */
     assert_int_equal(ota_rope_matrix(SIZE, 5.0, 0.0, rotation, NULL), OTA_OK);
     for (int k = 0; k < SIZE / 2; k++) {
-        const double angle = 5.0 * pow(10000.0, -2.0 * k / SIZE),
+        const double angle = 5.0 * pow(10000.0, -2.0 * k / (double)SIZE),
                      *block = rotation + 2 * k * (SIZE + 1);
         spec_check("TOT-51", fabs(block[0] - cos(angle)) + fabs(block[1] + sin(angle)), 4.0 * u64);
         spec_check("TOT-51", fabs(block[SIZE] - sin(angle)) + fabs(block[SIZE + 1] - cos(angle)),

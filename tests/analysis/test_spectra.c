@@ -76,7 +76,7 @@ static void figures_follow_the_values(void **unused) {
         for (int i = 0; i < n * m; i++) a[i] *= size;
         ota_spectrum s;
         assert_int_equal(ota_spectrum_of(a, n, m, 0.0, found, &s, NULL), OTA_OK);
-        const double slack = 64.0 * MOST * u64;
+        const double slack = 64.0 * (double)MOST * u64;
         for (int t = 0; t < k; t++) found[t] /= size;
         assert_true(furthest(found, values, k) <= slack * values[0]);
         assert_true(fabs(s.norm / size - values[0]) <= slack * values[0]);
@@ -111,7 +111,7 @@ static void factors_rebuild_the_matrix(void **unused) {
             for (int t = 0; t < k; t++)
                 b[i] += left[i / m * k + t] * values[t] * right[t * m + i % m];
         }
-        assert_true(furthest(a, b, n * m) <= 64.0 * MOST * u64 * values[0]);
+        assert_true(furthest(a, b, n * m) <= 64.0 * (double)MOST * u64 * values[0]);
         /* One side alone is the same side. */
         memset(b, 0, sizeof b);
         assert_int_equal(ota_singular(a, n, m, NULL, values, b, NULL), OTA_OK);
@@ -139,7 +139,7 @@ static void truncation_is_nearest(void **unused) {
         assert_int_equal(ota_spectrum_of(a, n, m, 0.0, found, &s, NULL), OTA_OK);
         for (int t = rank; t < k; t++) tail = hypot(tail, found[t]);
         assert_int_equal(ota_truncate(a, n, m, rank, nearest, &spectral, &total, NULL), OTA_OK);
-        const double slack = 256.0 * MOST * u64 * found[0];
+        const double slack = 256.0 * (double)MOST * u64 * found[0];
         spec_check("TOT-62", fabs(total - tail), slack);
         spec_check("TOT-62", fabs(total - frobenius(a, nearest, n * m)), slack);
         for (int i = 0; i < n * m; i++) rest[i] = a[i] - nearest[i];
@@ -212,8 +212,8 @@ static void one_layer_is_found_again(void **unused) {
         for (int t = 0; t < WIDTH; t++) score += q[i / N * WIDTH + t] * k[i % N * WIDTH + t];
         lost = hypot(lost, ratio[i] - score);
     }
-    spec_check("TOT-62", fabs(error - tail), 256.0 * N * u64 * s.norm);
-    spec_check("TOT-62", fabs(lost - tail), 256.0 * N * u64 * s.norm);
+    spec_check("TOT-62", fabs(error - tail), 256.0 * (double)N * u64 * s.norm);
+    spec_check("TOT-62", fabs(lost - tail), 256.0 * (double)N * u64 * s.norm);
     assert_true(tail > 0.1);
     /* More width than rank: the rest is zeros and the error rounding. */
     assert_int_equal(ota_one_layer(both, N, N, N, q, k, &error, NULL), OTA_OK);
@@ -233,7 +233,7 @@ static void coupling_values_are_sinkhorns(void **unused) {
         double values[N];
         assert_int_equal(ota_coupling_values_of(plan, N, N, values, &dense, NULL), OTA_OK);
         assert_int_equal(ota_coupling_spectrum_of(plan, N, N, 0, &iterated, NULL), OTA_OK);
-        spec_check("TOT-103", fabs(dense.first - 1.0), 64.0 * N * u64);
+        spec_check("TOT-103", fabs(dense.first - 1.0), 64.0 * (double)N * u64);
         spec_check("TOT-103", fabs(dense.second - iterated.second),
                    iterated.second_residual + 1e-12);
         spec_check("TOT-103 DER-07", fabs(dense.least - iterated.least),
@@ -258,7 +258,7 @@ static void eigenvalues(void **unused) {
     for (int i = 0; i < N; i++) walk[i * N + i] = walk[i * N + (i + 1) % N] = 0.5;
     assert_int_equal(ota_eigenvalue_moduli(walk, N, moduli, NULL), OTA_OK);
     for (int t = 0; t < N; t++) {
-        const double angle = 3.14159265358979323846 * ((t + 1) / 2) / N;
+        const double angle = 3.14159265358979323846 * ((t + 1) / 2) / (double)N;
         assert_true(fabs(moduli[t] - fabs(cos(angle))) <= 64.0 * u64);
     }
     /* The Fisher matrix of a row: rank one less than its support, positive otherwise. [LIT-27] */

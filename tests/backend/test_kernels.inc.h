@@ -31,7 +31,7 @@ static void NAME(test_exp2)(void **state) {
         worst seen = {0, ""};
         T *t = malloc(COUNT * sizeof *t), *p = malloc(COUNT * sizeof *p);
         double span = HIGHEST - LOWEST - 0.75;
-        for (int i = 0; i < COUNT; i++) t[i] = (T)(LOWEST + 0.5 + span * i / COUNT);
+        for (int i = 0; i < COUNT; i++) t[i] = (T)(LOWEST + 0.5 + span * i / (double)COUNT);
         kernels->exponentials(t, NULL, COUNT, 0, 1, p);
         for (int i = 0; i < COUNT; i++) {
             long double exact = exp2l((long double)t[i]);
@@ -217,7 +217,7 @@ static void NAME(test_row_sums)(void **state) {
         T *third = malloc(MANY * sizeof *third), *s = malloc(MANY * sizeof *s);
         double *column = calloc(MANY, sizeof *column), u, one = 1, first, second;
         for (int j = 0; j < MANY; j++) third[j] = (T)(1.0 / 3), s[j] = 0;
-        long double exact = (long double)third[0] * MANY;
+        long double exact = (long double)third[0] * (double)MANY;
         note(&seen, fabsl(kernels->sum(third, MANY) - exact), 32 * UNIT * exact, "long sum");
         OPERANDS(powers) row = {.s = third, .count = MANY, .k = 1, .p = 2};
         kernels->power_sums(&row, &first, &second);
@@ -234,7 +234,7 @@ static void NAME(test_row_sums)(void **state) {
                                                  .column = column});
         note(&seen, fabsl(u * exact * third[0] - 1), 32 * UNIT, "long linear round");
         double sum = kernels->exponentials(third, NULL, MANY, 2, 1, s);
-        note(&seen, fabsl(sum - (long double)s[0] * MANY), 32 * UNIT * (long double)sum,
+        note(&seen, fabsl(sum - (long double)s[0] * (double)MANY), 32 * UNIT * (long double)sum,
              "long exponentials");
         free(third);
         free(s);
@@ -558,7 +558,7 @@ static void NAME(test_lanes)(void **state) {
                 for (int64_t i = 0; i < rows; i++) mu[i] = mass[i * lanes + l];
                 for (int64_t j = 0; j < columns; j++) nu[j] = target[j * lanes + l];
                 NAME(rounds_of)(lane, mu, nu, rows, columns, c[l], ROUNDS, exact);
-                assert_true(taken[l] >= ROUNDS && taken[l] <= ROUNDS);
+                assert_true(taken[l] >= (T)ROUNDS && taken[l] <= (T)ROUNDS);
                 for (int64_t e = 0; e < pairs; e++)
                     note(&seen, fabsl(out[l * stride + e] - exact[e]),
                          exact[e] * UNIT * (ROUNDS + 1) * (8 + 3 * 16), "%s lanes %ld x %ld",

@@ -82,7 +82,7 @@ static void judge(crew_rank *rank, void *context) {
     c.given = &c.certificate;
     c.problem = &c.now.problem;
     for (int k = 0; k < ALL * N; k++) p->f[k] = p->g[k] = 0.0;
-    for (int64_t k = 0; k < ALL * p->n * N; k++) p->p[k] = 1.0 / N;
+    for (int64_t k = 0; k < ALL * p->n * N; k++) p->p[k] = 1.0 / (double)N;
     if (me == WRONG || !t->what->alone) t->what->spoil(&c);
     memset(&t->error[me], 0, sizeof t->error[me]);
     t->status[me] = ota_certify(c.problem, &c.options, &c.now.arrays, c.given, NULL, &t->error[me]);

@@ -139,8 +139,8 @@ static ota_model *open_model(void) {
 
 static void norm(const double *x, const float *weight, const float *bias, double *out) {
     double mean = 0, variance = 0;
-    for (int k = 0; k < WIDTH; k++) mean += x[k] / WIDTH;
-    for (int k = 0; k < WIDTH; k++) variance += (x[k] - mean) * (x[k] - mean) / WIDTH;
+    for (int k = 0; k < WIDTH; k++) mean += x[k] / (double)WIDTH;
+    for (int k = 0; k < WIDTH; k++) variance += (x[k] - mean) * (x[k] - mean) / (double)WIDTH;
     for (int k = 0; k < WIDTH; k++)
         out[k] = (x[k] - mean) / sqrt(variance + 1e-5) * (double)weight[k] + (double)bias[k];
 }

@@ -116,11 +116,11 @@ static void norms_at_every_level(void **state) {
         x[k] = (float)(k * 29 % WIDTH) * 0.0625F - 1.0F;
         weight[k] = (float)(k * 31 % WIDTH) * 0.03125F - 0.5F;
         bias[k] = (float)(k * 37 % WIDTH) * 0.03125F - 1.5F;
-        mean += (double)x[k] / WIDTH;
-        squares += (double)x[k] * (double)x[k] / WIDTH;
+        mean += (double)x[k] / (double)WIDTH;
+        squares += (double)x[k] * (double)x[k] / (double)WIDTH;
     }
     for (int k = 0; k < WIDTH; k++)
-        variance += ((double)x[k] - mean) * ((double)x[k] - mean) / WIDTH;
+        variance += ((double)x[k] - mean) * ((double)x[k] - mean) / (double)WIDTH;
     for (size_t l = 0; l < sizeof levels / sizeof *levels; l++) {
         const ota_ops *ops = ota_ops_named(levels[l]);
         ops->layer_norm(x, weight, bias, epsilon, layer, WIDTH);

@@ -499,7 +499,7 @@ static void refuse_large(const char *before, const char *repeated, int count, co
     assert_int_equal(fclose(file), 0);
     const double begun = seconds();
     assert_true(ota_tokenizer_open(&tokenizer, "large.json", &error) < 0);
-    assert_true(seconds() - begun < 1.0 * SLOWER);
+    assert_true(seconds() - begun < 1.0 * (double)SLOWER);
     if (strstr(error.message, part) == NULL) fail_msg("%s", error.message);
 }
 

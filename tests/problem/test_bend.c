@@ -51,7 +51,7 @@ static void test_doubles(void **state) {
     for (int piece = 0; piece < 2000; piece++) {
         double x[PIECE], bent[PIECE], left[PIECE];
         for (int k = 0; k < PIECE; k++) {
-            const double place = (double)(piece * PIECE + k) / (2000.0 * PIECE);
+            const double place = (double)(piece * PIECE + k) / (2000.0 * (double)PIECE);
             x[k] = piece % 2 == 0 ? 44.0 * place - 22.0 : ldexp(1.0 + place, -(k * 8));
         }
         ota_softcap_tanh_f64(x, PIECE, bent, left);

@@ -304,7 +304,7 @@ static void equal_times(void **unused) {
             assert_int_equal(solve_by(x, times[k].few, "auto", 1.0, 0.0), OTA_FIXED_ITERS);
             assert_int_equal(solve_by(y, times[k].many, "auto", 1.0, 0.0), OTA_FIXED_ITERS);
             for (int cell = 0; cell < N * N; cell++) apart += fabs(x->p[cell] - y->p[cell]);
-            spec_check("DER-06", apart / N, times[k].near);
+            spec_check("DER-06", apart / (double)N, times[k].near);
             assert_true(apart > 0.0);
         }
     }

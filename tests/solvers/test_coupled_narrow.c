@@ -181,7 +181,7 @@ static void to_a_tolerance(void **unused) {
             }
         }
         spec_check("TOT-107", worst, 0x1p-24 * (8.0 + 4.0 / t));
-        spec_check("TOT-107", columns / SIDE, 1.1 * tolerance);
+        spec_check("TOT-107", columns / (double)SIDE, 1.1 * tolerance);
         free(x);
     }
 }

@@ -159,7 +159,7 @@ static void peeled_to_rounding(void **unused) {
     double *mu = numbers(n), *nu = numbers(n);
     for (int64_t i = 0; i < n; i++) {
         mu[i] = i < LIGHT ? 0.3 : 1.0;
-        nu[i] = i == 0 ? 0.3 * LIGHT : (double)(n - LIGHT) / (double)(n - 1);
+        nu[i] = i == 0 ? 0.3 * (double)LIGHT : (double)(n - LIGHT) / (double)(n - 1);
         if (i < LIGHT)
             forbid(&h, i, 1, n);
         else

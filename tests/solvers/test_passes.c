@@ -62,7 +62,7 @@ static void draw(bench *b) {
         }
     }
     for (int64_t j = 0; j < COLUMNS; j++) {
-        b->nu[j] = j == SHUT ? 0.0 : (0.2 + uniform()) * b->head.mass / COLUMNS;
+        b->nu[j] = j == SHUT ? 0.0 : (0.2 + uniform()) * b->head.mass / (double)COLUMNS;
         b->g[j] = j == SHUT ? -INFINITY : 0.5 * normal();
     }
     b->head.range = top - bottom;

@@ -148,9 +148,9 @@ static void the_plan_says_how_and_how_far(void **unused) {
     for (int h = 0; h < HEADS; h++) {
         double error = 0.0;
         for (int j = 0; j < M; j++) {
-            double sum = -(double)N / M;
+            double sum = -(double)N / (double)M;
             for (int i = 0; i < N; i++) sum += (double)p.weights[(h * N + i) * M + j];
-            error += fabs(sum) / N;
+            error += fabs(sum) / (double)N;
         }
         worst = fmax(worst, error);
     }
