@@ -210,7 +210,7 @@ static void rules_are_refused(void **unused) {
     BAD("columns", t->problem.columns = (ota_column_rule)8);
     BAD("rows", t->problem.rows = (ota_row_rule)2);
     BAD("axis", t->problem.axis = (ota_axis)2);
-    REFUSED("sparsemax", OTA_EINVAL, "order", t->problem.order = 1.0);
+    REFUSED("sparsemax", OTA_EINVAL, "order", t->problem.order = -1.0);
     REFUSED("sparsemax", OTA_EINVAL, "order", t->problem.order = NAN);
     REFUSED("softmax/elastic:1,1", OTA_EINVAL, "steps", t->problem.steps = -1);
     REFUSED("softmax/elastic:1,1", OTA_EINVAL, "lambdas",
