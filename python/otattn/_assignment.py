@@ -98,7 +98,7 @@ class _Assigner:
 
 _idle: list[_Assigner] = []
 _KEPT = 4
-_assign = library.ota_assign
+_assign: Any = library.ota_assign
 forget_by(_idle.clear)
 forget_by(_native.release)
 

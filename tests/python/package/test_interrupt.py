@@ -7,11 +7,13 @@ import sys
 
 import pytest
 
-# The child signals itself while the call runs, which would take minutes: small sizes, and many rounds.
+# The child signals itself while the call runs, which would take minutes: small sizes, and many rounds. Where
+# it is started in the background the signal is ignored, and Python has no handler of its own.
 _CALL = """
 import os, signal, sys, threading, time
 import numpy as np
 import otattn
+signal.signal(signal.SIGINT, signal.default_int_handler)
 rng = np.random.default_rng(0)
 {setup}
 def kick():
