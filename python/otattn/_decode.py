@@ -68,6 +68,8 @@ def decode(query: Any, key: Any, value: Any, remaining: Any = None, **arguments:
         )
     if rule == c.COLUMNS_FREE and remaining is not None:
         raise ValueError(f"remaining is given, but the columns of {settings.method!r} are free; leave it out")
+    query, key, value = (x.detach() if is_torch(x) else x for x in (query, key, value))
+    extra = tuple(x.detach() if is_torch(x) else x for x in extra)
     tensors = is_torch(query)
     folded: Folded
     keep: list[Any] = []
@@ -76,12 +78,10 @@ def decode(query: Any, key: Any, value: Any, remaining: Any = None, **arguments:
         from . import _torch
 
         view = _torch._view
-        query, key, value = (x.detach() if is_torch(x) else x for x in (query, key, value))
         folded = _torch.folded_of(query, key, value, enable_gqa)
         heads, queries = folded.query.shape[1:3]
         sizes = (heads, queries, folded.key.shape[2])
-        plain = tuple(x.detach() if is_torch(x) else x for x in extra)
-        operands: list[Any] = _torch._operands_of(plain, folded.batch, sizes, folded.query)
+        operands: list[Any] = _torch._operands_of(extra, folded.batch, sizes, folded.query)
         keep += [*folded[:3], *operands]
         views = [_torch._operand(x) for x in keep]
     else:
@@ -136,8 +136,8 @@ def _put(left: Any, remaining: Any, wanted: tuple[int, ...]) -> int:
     """Copies what earlier keys have left, and says how many these are."""
     if remaining is None:
         return 0
-    x = dense("remaining", remaining)
-    x = x.detach().cpu().double().numpy() if is_torch(x) else np.asarray(x, np.float64)
+    x = dense("remaining", remaining.detach() if is_torch(remaining) else remaining)
+    x = x.cpu().double().numpy() if is_torch(x) else np.asarray(x, np.float64)
     if tuple(x.shape) != wanted:
         raise ValueError(
             f"remaining has shape {shape_text(x)}, wanted {wanted}: that of the call before, "
