@@ -9,14 +9,19 @@ import otattn
 import pytest
 import torch
 
-pytestmark = pytest.mark.long  # its package is none of those that the package's tests have
-onnx = pytest.importorskip("onnx")
+pytestmark = pytest.mark.long
+try:
+    import onnx
+except ImportError:  # it is none of the packages that CI has; test_all_cases_are_there then fails
+    onnx = None
 
 # Of the operator's outputs, those that are no attention: scores before the softmax.
 NOT_WEIGHTS = (0, 1, 2)
 
 
 def cases() -> list[Any]:
+    if onnx is None:
+        return []
     from onnx.backend.test.case.node import collect_testcases
 
     found = [case for case in collect_testcases("Attention") if len(case.model.graph.node) == 1]
