@@ -171,7 +171,7 @@ static ota_status parse_word(const char **at, const char *end, bool second, pars
             }
             if (!number(at, end, &values[count])) {
                 return ota_fail(error, OTA_EINVAL, "method",
-                                "write a finite number; what shall bind nothing is left out",
+                                "write a finite number, or leave out a bound that should not hold",
                                 "'%s' takes %d number%s after the colon, not '%.*s'", row->word,
                                 most, most == 1 ? "" : "s", token(given, end), given);
             }
