@@ -27,8 +27,8 @@ if(CMAKE_SCRIPT_MODE_FILE)
         math(EXPR index "${index} + 1")
     endforeach()
     file(WRITE "${output}.part" "#include \"program/report/embedded.h\"\n\n${arrays}\n"
-         "const tool_embedded tool_embedded_files[] = {\n${rows}};\n"
-         "const size_t tool_embedded_count = ${index};\n")
+         "const cli_embedded cli_embedded_files[] = {\n${rows}};\n"
+         "const size_t cli_embedded_count = ${index};\n")
     file(RENAME "${output}.part" "${output}")
     return()
 endif()

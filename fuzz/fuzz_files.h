@@ -20,25 +20,24 @@ static void fuzz_file(const char *extension, const uint8_t *bytes, size_t size) 
     FILE *file = fopen(path, "wb");
     if (file == NULL || fwrite(bytes, 1, size, file) != size || fclose(file) != 0) abort();
 
-    const tool_limits limits = {
-        .array_bytes = 1 << 24, .npz_inflated = 1 << 24, .npz_entries = 256};
-    tool_error error;
-    tool_listing listing;
+    const cli_limits limits = {.array_bytes = 1 << 24, .npz_inflated = 1 << 24, .npz_entries = 256};
+    cli_error error;
+    cli_listing listing;
     char *value;
-    if (tool_list_arrays(path, &limits, &listing, &error) != 0 && error.message[0] == '\0') abort();
+    if (cli_list_arrays(path, &limits, &listing, &error) != 0 && error.message[0] == '\0') abort();
     for (size_t i = 0; i < listing.count + 1; i++) {
-        char spec[sizeof path + TOOL_MAX_NAME + 2];
+        char spec[sizeof path + CLI_MAX_NAME + 2];
         snprintf(spec, sizeof spec, "%s%s%s", path, i < listing.count ? ":" : "",
                  i < listing.count ? listing.entries[i].name : "");
-        tool_array array;
-        if (tool_read_array(spec, &limits, &array, &error) != 0) continue;
+        cli_array array;
+        if (cli_read_array(spec, &limits, &array, &error) != 0) continue;
         const volatile uint8_t *at = array.data;
         for (size_t k = 0; k < array.count * ota_type_bytes(array.type); k++) (void)at[k];
-        tool_array_free(&array);
+        cli_array_free(&array);
     }
-    tool_listing_free(&listing);
+    cli_listing_free(&listing);
     if (strcmp(extension, ".safetensors") == 0 &&
-        tool_safetensors_metadata(path, "format", &limits, &value, &error) == 0)
+        cli_safetensors_metadata(path, "format", &limits, &value, &error) == 0)
         free(value);
     unlink(path);
 }

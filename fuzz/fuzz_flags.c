@@ -20,10 +20,10 @@ static void check_sentence(const char *text) {
     json_decref(string);
 }
 
-static int parse(const tool_command *command, int count, char **words, tool_context *context) {
+static int parse(const cli_command *command, int count, char **words, cli_context *context) {
     static const int cancel = 0;
-    *context = (tool_context){.command = command, .cancel = &cancel};
-    return tool_parse(context, count, words);
+    *context = (cli_context){.command = command, .cancel = &cancel};
+    return cli_parse(context, count, words);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
@@ -36,13 +36,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     for (size_t at = 0; at < size && count < WORDS; at += strlen(text + at) + 1)
         words[count++] = text + at;
     if (count == 0) return 0;
-    const tool_command *command = tool_find_command(words[0]);
+    const cli_command *command = cli_find_command(words[0]);
     /* Any first byte finds a subcommand, or most inputs would end here. */
-    if (command == NULL) command = &tool_commands[bytes[0] % tool_command_count];
-    tool_context first, second;
+    if (command == NULL) command = &cli_commands[bytes[0] % cli_command_count];
+    cli_context first, second;
     const int code = parse(command, count - 1, words + 1, &first);
     if (code != 0) {
-        if (code != TOOL_EXIT_USAGE) abort();
+        if (code != CLI_EXIT_USAGE) abort();
         check_sentence(first.error.message);
         return 0;
     }
@@ -52,7 +52,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     if (first.operand_count > command->most) abort();
     if (first.settings.methods != NULL) {
         char *list[64];
-        const int found = tool_split_methods(first.settings.methods, list, 64);
+        const int found = cli_split_methods(first.settings.methods, list, 64);
         for (int k = 0; k < found; k++) free(list[k]);
     }
     return 0;

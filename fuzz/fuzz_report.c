@@ -40,7 +40,7 @@ static void check_page(const char *path) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     char folder[96], path[192];
-    tool_error error = {.message = ""};
+    cli_error error = {.message = ""};
     (void)snprintf(folder, sizeof folder, "/dev/shm/otattn-fuzz-report-%ld", (long)getpid());
     (void)mkdir(folder, 0700);
     (void)snprintf(path, sizeof path, "%s/tables", folder);
@@ -59,7 +59,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
         size -= end != NULL ? length + 1 : length;
     }
     (void)snprintf(path, sizeof path, "%s/report.html", folder);
-    if (tool_run_report(folder, NULL, NULL, &error) != 0) {
+    if (cli_run_report(folder, NULL, NULL, &error) != 0) {
         if (error.message[0] == '\0') abort();
         return 0;
     }

@@ -11,23 +11,23 @@ static const char *const methods =
 static const char *const shells = "bash zsh fish";
 
 /* The words that may follow a flag, or NULL when only files or numbers may. */
-static const char *words_of(const tool_flag *flag) {
+static const char *words_of(const cli_flag *flag) {
     if (strcmp(flag->name, "method") == 0 || strcmp(flag->name, "methods") == 0) return methods;
     return flag->choices;
 }
 
-static bool takes_file(const tool_flag *flag) {
+static bool takes_file(const cli_flag *flag) {
     return flag->form != NULL && strchr(flag->form, 'F') != NULL && flag->choices == NULL;
 }
 
 static void print_command_names(const char *between) {
-    for (int k = 0; k < tool_command_count; k++) {
-        (void)printf("%s%s", k > 0 ? between : "", tool_commands[k].name);
+    for (int k = 0; k < cli_command_count; k++) {
+        (void)printf("%s%s", k > 0 ? between : "", cli_commands[k].name);
     }
 }
 
 static void print_topic_names(void) {
-    for (int k = 0; k < tool_topic_count; k++) (void)printf(" %s", tool_topics[k].name);
+    for (int k = 0; k < cli_topic_count; k++) (void)printf(" %s", cli_topics[k].name);
 }
 
 static void print_bash(void) {
@@ -42,8 +42,8 @@ static void print_bash(void) {
     (void)fputs(" --help --version\" -- \"$current\"))\n        return\n    fi\n    case "
                 "\"$previous\" in\n",
                 stdout);
-    for (int k = 0; k < tool_flag_count; k++) {
-        const tool_flag *flag = &tool_flags[k];
+    for (int k = 0; k < cli_flag_count; k++) {
+        const cli_flag *flag = &cli_flags[k];
         if (flag->form == NULL || flag->optional) continue;
         if (flag->letter != 0)
             (void)printf("    -%c|", flag->letter);
@@ -59,11 +59,11 @@ static void print_bash(void) {
         (void)fputs("; return ;;\n", stdout);
     }
     (void)fputs("    esac\n    case \"${COMP_WORDS[1]}:$current\" in\n", stdout);
-    for (int k = 0; k < tool_command_count; k++) {
-        (void)printf("    %s:-*) COMPREPLY=($(compgen -W \"", tool_commands[k].name);
-        for (int j = 0; j < tool_flag_count; j++) {
-            if ((tool_flags[j].commands & tool_commands[k].bit) != 0) {
-                (void)printf("--%s ", tool_flags[j].name);
+    for (int k = 0; k < cli_command_count; k++) {
+        (void)printf("    %s:-*) COMPREPLY=($(compgen -W \"", cli_commands[k].name);
+        for (int j = 0; j < cli_flag_count; j++) {
+            if ((cli_flags[j].commands & cli_commands[k].bit) != 0) {
+                (void)printf("--%s ", cli_flags[j].name);
             }
         }
         (void)fputs("\" -- \"$current\")) ;;\n", stdout);
@@ -95,20 +95,20 @@ static void print_zsh(void) {
                 ")); then\n"
                 "        local -a commands=(\n",
                 stdout);
-    for (int k = 0; k < tool_command_count; k++) {
-        (void)printf("            '%s:", tool_commands[k].name);
-        print_quoted(tool_commands[k].summary);
+    for (int k = 0; k < cli_command_count; k++) {
+        (void)printf("            '%s:", cli_commands[k].name);
+        print_quoted(cli_commands[k].summary);
         (void)fputs("'\n", stdout);
     }
     (void)fputs(
         "        )\n        _describe command commands\n        return\n    fi\n"
         "    local command=$words[2]\n    shift words\n    (( CURRENT-- ))\n    case $command in\n",
         stdout);
-    for (int k = 0; k < tool_command_count; k++) {
-        (void)printf("    %s)\n        _arguments -S", tool_commands[k].name);
-        for (int j = 0; j < tool_flag_count; j++) {
-            const tool_flag *flag = &tool_flags[j];
-            if ((flag->commands & tool_commands[k].bit) == 0) continue;
+    for (int k = 0; k < cli_command_count; k++) {
+        (void)printf("    %s)\n        _arguments -S", cli_commands[k].name);
+        for (int j = 0; j < cli_flag_count; j++) {
+            const cli_flag *flag = &cli_flags[j];
+            if ((flag->commands & cli_commands[k].bit) == 0) continue;
             (void)printf(" \\\n            '--%s%s[", flag->name,
                          flag->form == NULL ? ""
                          : flag->optional   ? "=-"
@@ -124,12 +124,12 @@ static void print_zsh(void) {
             }
             (void)putchar('\'');
         }
-        if (strcmp(tool_commands[k].name, "help") == 0) {
+        if (strcmp(cli_commands[k].name, "help") == 0) {
             (void)fputs(" \\\n            '*::(", stdout);
             print_command_names(" ");
             print_topic_names();
             (void)fputs(")'\n        ;;\n", stdout);
-        } else if (strcmp(tool_commands[k].name, "completions") == 0) {
+        } else if (strcmp(cli_commands[k].name, "completions") == 0) {
             (void)printf(" \\\n            '*::(%s)'\n        ;;\n", shells);
         } else {
             (void)fputs(" \\\n            '*::_files'\n        ;;\n", stdout);
@@ -140,21 +140,21 @@ static void print_zsh(void) {
 
 static void print_fish(void) {
     (void)fputs("# fish completion for otattn\n", stdout);
-    for (int k = 0; k < tool_command_count; k++) {
+    for (int k = 0; k < cli_command_count; k++) {
         (void)printf("complete -c otattn -f -n __fish_use_subcommand -a %s -d '",
-                     tool_commands[k].name);
-        for (const char *at = tool_commands[k].summary; *at != '\0'; at++) {
+                     cli_commands[k].name);
+        for (const char *at = cli_commands[k].summary; *at != '\0'; at++) {
             if (*at == '\'') (void)putchar('\\');
             (void)putchar(*at);
         }
         (void)fputs("'\n", stdout);
     }
-    for (int j = 0; j < tool_flag_count; j++) {
-        const tool_flag *flag = &tool_flags[j];
+    for (int j = 0; j < cli_flag_count; j++) {
+        const cli_flag *flag = &cli_flags[j];
         (void)fputs("complete -c otattn -n '__fish_seen_subcommand_from", stdout);
-        for (int k = 0; k < tool_command_count; k++) {
-            if ((flag->commands & tool_commands[k].bit) != 0)
-                (void)printf(" %s", tool_commands[k].name);
+        for (int k = 0; k < cli_command_count; k++) {
+            if ((flag->commands & cli_commands[k].bit) != 0)
+                (void)printf(" %s", cli_commands[k].name);
         }
         (void)printf("' -l %s", flag->name);
         if (flag->letter != 0) (void)printf(" -s %c", flag->letter);
@@ -182,7 +182,7 @@ typedef struct shell_row {
 
 static const shell_row rows[] = {{"bash", print_bash}, {"zsh", print_zsh}, {"fish", print_fish}};
 
-int tool_completions(tool_context *context) {
+int cli_completions(cli_context *context) {
     for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
         if (strcmp(rows[k].name, context->operands[0]) == 0) {
             rows[k].print();
@@ -191,6 +191,6 @@ int tool_completions(tool_context *context) {
     }
     char hint[64];
     (void)snprintf(hint, sizeof hint, "write one of: %s", shells);
-    return tool_refuse_flag(context, "shell", hint, "there are no completions for '%.40s'",
-                            context->operands[0]);
+    return cli_refuse_flag(context, "shell", hint, "there are no completions for '%.40s'",
+                           context->operands[0]);
 }

@@ -10,7 +10,7 @@
 
 /* A stream of open_memstream does not remember that it could not grow. */
 static ssize_t grow_text(void *to, const char *bytes, size_t size) {
-    tool_text *text = to;
+    cli_text *text = to;
     if (size > text->room - text->size) {
         if (text->size > SIZE_MAX / 4 || size > SIZE_MAX / 4) return 0;
         const size_t room = (text->size + size) * 2;
@@ -25,26 +25,26 @@ static ssize_t grow_text(void *to, const char *bytes, size_t size) {
     return (ssize_t)size;
 }
 
-int tool_text_begin(tool_text *text, tool_error *error) {
-    *text = (tool_text){.text = calloc(1, 1)};
+int cli_text_begin(cli_text *text, cli_error *error) {
+    *text = (cli_text){.text = calloc(1, 1)};
     if (text->text != NULL)
         text->stream = fopencookie(text, "w", (cookie_io_functions_t){.write = grow_text});
     if (text->stream != NULL) return 0;
     free(text->text);
     text->text = NULL;
-    return tool_fail(error, TOOL_EXIT_LIMIT, "no memory is left for a text");
+    return cli_fail(error, CLI_EXIT_LIMIT, "no memory is left for a text");
 }
 
-int tool_text_end(tool_text *text, int code, tool_error *error) {
+int cli_text_end(cli_text *text, int code, cli_error *error) {
     if (text->stream == NULL) return code;
     const bool failed = ferror(text->stream) != 0;
     if ((fclose(text->stream) != 0 || failed) && code == 0)
-        code = tool_fail(error, TOOL_EXIT_LIMIT, "no memory is left for a text");
+        code = cli_fail(error, CLI_EXIT_LIMIT, "no memory is left for a text");
     text->stream = NULL;
     return code;
 }
 
-void tool_csv_cell(tool_text *csv, const char *text, size_t size) {
+void csv_cell(cli_text *csv, const char *text, size_t size) {
     bool quoted = false;
     for (size_t k = 0; k < size; k++) quoted = quoted || strchr(",\"\r\n", text[k]) != NULL;
     if (csv->begun) (void)fputc(',', csv->stream);
@@ -57,31 +57,31 @@ void tool_csv_cell(tool_text *csv, const char *text, size_t size) {
     if (quoted) (void)fputc('"', csv->stream);
 }
 
-void tool_csv_word(tool_text *csv, const char *text) { tool_csv_cell(csv, text, strlen(text)); }
+void csv_word(cli_text *csv, const char *text) { csv_cell(csv, text, strlen(text)); }
 
-void tool_csv_number(tool_text *csv, double value) {
+void csv_number(cli_text *csv, double value) {
     char text[40] = "";
     if (isfinite(value) && fabs(value) < 1e15 && value == nearbyint(value))
         (void)snprintf(text, sizeof text, "%.0f", value);
     else if (isfinite(value))
-        tool_format_real(value, text, sizeof text);
-    tool_csv_word(csv, text);
+        cli_format_real(value, text, sizeof text);
+    csv_word(csv, text);
 }
 
-void tool_csv_line(tool_text *csv) {
+void csv_line(cli_text *csv) {
     (void)fputc('\n', csv->stream);
     csv->begun = false;
 }
 
-void tool_csv_row(tool_text *csv, const char *types, ...) {
+void csv_row(cli_text *csv, const char *types, ...) {
     va_list list;
     va_start(list, types);
     for (; *types != '\0'; types++) {
         if (*types == 'w')
-            tool_csv_word(csv, va_arg(list, const char *));
+            csv_word(csv, va_arg(list, const char *));
         else
-            tool_csv_number(csv, va_arg(list, double));
+            csv_number(csv, va_arg(list, double));
     }
     va_end(list);
-    tool_csv_line(csv);
+    csv_line(csv);
 }

@@ -153,9 +153,9 @@ static void print_text(const json_t *object, const json_t *checks) {
     }
 }
 
-int tool_doctor(tool_context *context) {
+int cli_doctor(cli_context *context) {
     probe *p = malloc(sizeof *p);
-    if (p == NULL) return tool_fail(&context->error, TOOL_EXIT_LIMIT, "there is no memory left");
+    if (p == NULL) return cli_fail(&context->error, CLI_EXIT_LIMIT, "there is no memory left");
     fill(p->query, QUERIES * WIDTH, 0.7390851);
     fill(p->key, KEYS * WIDTH, 0.3141593);
     fill(p->value, KEYS * VALUES, 0.5671433);
@@ -169,33 +169,33 @@ int tool_doctor(tool_context *context) {
             static const ota_error none;
             free(p);
             json_decref(checks);
-            return tool_fail_status(context, status, &none);
+            return cli_fail_status(context, status, &none);
         }
         /* Far above the rounding of 24-term products in f32, far below any real mistake. */
         const bool ok = status == OTA_OK && error <= 1e-4;
         if (!ok) (void)snprintf(wrong, sizeof wrong, "%s", ota_kernel_name(k));
-        json_t *check = tool_json_put(json_object(), "kernel:s ok:b max_error:r",
-                                      ota_kernel_name(k), ok, error);
+        json_t *check =
+            cli_json_put(json_object(), "kernel:s ok:b max_error:r", ota_kernel_name(k), ok, error);
         (void)json_array_append_new(checks, check);
     }
     free(p);
     if (wrong[0] != '\0') {
         json_decref(checks);
-        return tool_fail(&context->error, TOOL_EXIT_INTERNAL,
-                         "the %s kernel gives a wrong answer on this machine", wrong);
+        return cli_fail(&context->error, CLI_EXIT_INTERNAL,
+                        "the %s kernel gives a wrong answer on this machine", wrong);
     }
     char library[64];
-    const char *mpi = tool_ranks_library(library, sizeof library);
+    const char *mpi = cli_ranks_library(library, sizeof library);
     json_t *object = json_object();
     json_t *blas = ota_model_blas() != NULL ? json_string(ota_model_blas()) : json_false();
-    (void)tool_json_put(object,
-                        "command:s status:s version:s cpu:o backends:o kernels:o solvers:o "
-                        "methods:o threads:i blas:o cuda:o mpi:o model:o checks:o",
-                        "doctor", ota_status_word(OTA_OK), ota_version(), cpu_features(),
-                        names(ota_backend_name), names(ota_kernel_name), names(ota_solver_name),
-                        methods(), threads, blas, json_false(),
-                        mpi != NULL ? json_string(mpi) : json_false(), json_true(), checks);
-    if (context->settings.json) return tool_print_json(stdout, object);
+    (void)cli_json_put(object,
+                       "command:s status:s version:s cpu:o backends:o kernels:o solvers:o "
+                       "methods:o threads:i blas:o cuda:o mpi:o model:o checks:o",
+                       "doctor", ota_status_word(OTA_OK), ota_version(), cpu_features(),
+                       names(ota_backend_name), names(ota_kernel_name), names(ota_solver_name),
+                       methods(), threads, blas, json_false(),
+                       mpi != NULL ? json_string(mpi) : json_false(), json_true(), checks);
+    if (context->settings.json) return cli_print_json(stdout, object);
     print_text(object, checks);
     json_decref(object);
     return 0;

@@ -9,7 +9,7 @@
 
 /* ---- numbers ---- */
 
-bool tool_number(const char *text, double *value) {
+bool cli_number(const char *text, double *value) {
     /* strtod would take blanks, hexadecimal, inf and nan too. */
     if (text[0] == '\0' || text[strspn(text, "0123456789.eE+-")] != '\0') return false;
     char *end;
@@ -17,7 +17,7 @@ bool tool_number(const char *text, double *value) {
     return *end == '\0' && isfinite(*value);
 }
 
-bool tool_integer(const char *text, int64_t *value) {
+bool cli_integer(const char *text, int64_t *value) {
     const char *digits = text + (text[0] == '-' ? 1 : 0);
     if (digits[0] == '\0' || digits[strspn(digits, "0123456789")] != '\0') return false;
     errno = 0;
@@ -26,8 +26,8 @@ bool tool_integer(const char *text, int64_t *value) {
     return errno == 0;
 }
 
-bool tool_logit(const char *text, double *value) {
-    if (strcmp(text, "-inf") != 0) return tool_number(text, value);
+bool cli_logit(const char *text, double *value) {
+    if (strcmp(text, "-inf") != 0) return cli_number(text, value);
     *value = -INFINITY;
     return true;
 }
@@ -47,63 +47,63 @@ static int list_of(bool (*one)(const char *text, double *value), const char *tex
     }
 }
 
-int tool_numbers(const char *text, double *values, int most) {
-    return list_of(tool_number, text, values, most);
+int cli_numbers(const char *text, double *values, int most) {
+    return list_of(cli_number, text, values, most);
 }
 
-int tool_logits(const char *text, double *values, int most) {
-    return list_of(tool_logit, text, values, most);
+int cli_logits(const char *text, double *values, int most) {
+    return list_of(cli_logit, text, values, most);
 }
 
 /* ---- parse functions of the flag table ---- */
 
-static int refuse_value(const tool_flag *flag, const char *text, const char *wanted,
-                        tool_error *error) {
+static int refuse_value(const cli_flag *flag, const char *text, const char *wanted,
+                        cli_error *error) {
     (void)snprintf(error->field, sizeof error->field, "%s", flag->name);
     const int code =
-        tool_fail(error, TOOL_EXIT_USAGE, "--%s '%.80s' is not %s", flag->name, text, wanted);
-    (void)tool_hint(error, "write --%s %s", flag->name, flag->form);
+        cli_fail(error, CLI_EXIT_USAGE, "--%s '%.80s' is not %s", flag->name, text, wanted);
+    (void)cli_hint(error, "write --%s %s", flag->name, flag->form);
     return code;
 }
 
-int tool_parse_switch(const tool_flag *flag, const char *text, void *field, tool_error *error) {
+int cli_parse_switch(const cli_flag *flag, const char *text, void *field, cli_error *error) {
     (void)flag, (void)text, (void)error;
     *(bool *)field = true;
     return 0;
 }
 
-static int refuse_empty(const tool_flag *flag, tool_error *error) {
+static int refuse_empty(const cli_flag *flag, cli_error *error) {
     (void)snprintf(error->field, sizeof error->field, "%s", flag->name);
-    const int code = tool_fail(error, TOOL_EXIT_USAGE, "--%s is empty", flag->name);
-    (void)tool_hint(error, "write --%s %s", flag->name, flag->form);
+    const int code = cli_fail(error, CLI_EXIT_USAGE, "--%s is empty", flag->name);
+    (void)cli_hint(error, "write --%s %s", flag->name, flag->form);
     return code;
 }
 
-int tool_parse_words(const tool_flag *flag, const char *text, void *field, tool_error *error) {
+int cli_parse_words(const cli_flag *flag, const char *text, void *field, cli_error *error) {
     (void)flag, (void)error;
     *(const char **)field = text;
     return 0;
 }
 
-int tool_parse_text(const tool_flag *flag, const char *text, void *field, tool_error *error) {
+int cli_parse_text(const cli_flag *flag, const char *text, void *field, cli_error *error) {
     if (text[0] == '\0' && !flag->optional) return refuse_empty(flag, error);
     *(const char **)field = text;
     return 0;
 }
 
-int tool_parse_list(const tool_flag *flag, const char *text, void *field, tool_error *error) {
-    tool_list *list = field;
+int cli_parse_list(const cli_flag *flag, const char *text, void *field, cli_error *error) {
+    cli_list *list = field;
     if (text[0] == '\0') return refuse_empty(flag, error);
-    if (list->count == TOOL_MAX_LIST) {
+    if (list->count == CLI_MAX_LIST) {
         (void)snprintf(error->field, sizeof error->field, "%s", flag->name);
-        return tool_fail(error, TOOL_EXIT_USAGE, "--%s is given more than %d times", flag->name,
-                         TOOL_MAX_LIST);
+        return cli_fail(error, CLI_EXIT_USAGE, "--%s is given more than %d times", flag->name,
+                        CLI_MAX_LIST);
     }
     list->items[list->count++] = text;
     return 0;
 }
 
-int tool_parse_choice(const tool_flag *flag, const char *text, void *field, tool_error *error) {
+int cli_parse_choice(const cli_flag *flag, const char *text, void *field, cli_error *error) {
     const char *words[16];
     char copies[16][32];
     int count = 0;
@@ -123,48 +123,48 @@ int tool_parse_choice(const tool_flag *flag, const char *text, void *field, tool
         return 0;
     }
     (void)snprintf(error->field, sizeof error->field, "%s", flag->name);
-    const int code = tool_fail(error, TOOL_EXIT_USAGE, "--%s '%.60s' is none of: %s", flag->name,
-                               text, flag->choices);
-    const char *nearest = tool_nearest(text, strlen(text), words, count);
+    const int code = cli_fail(error, CLI_EXIT_USAGE, "--%s '%.60s' is none of: %s", flag->name,
+                              text, flag->choices);
+    const char *nearest = cli_nearest(text, strlen(text), words, count);
     if (nearest != NULL)
-        (void)tool_hint(error, "did you mean '%s'?", nearest);
+        (void)cli_hint(error, "did you mean '%s'?", nearest);
     else
-        (void)tool_hint(error, "write --%s followed by one of these words", flag->name);
+        (void)cli_hint(error, "write --%s followed by one of these words", flag->name);
     return code;
 }
 
-int tool_parse_positive(const tool_flag *flag, const char *text, void *field, tool_error *error) {
-    tool_real *real = field;
-    if (!tool_number(text, &real->value) || !(real->value > 0.0)) {
+int cli_parse_positive(const cli_flag *flag, const char *text, void *field, cli_error *error) {
+    cli_real *real = field;
+    if (!cli_number(text, &real->value) || !(real->value > 0.0)) {
         return refuse_value(flag, text, "a number above 0", error);
     }
     real->given = true;
     return 0;
 }
 
-static int parse_whole(const tool_flag *flag, const char *text, int64_t least, const char *wanted,
-                       void *field, tool_error *error) {
-    tool_whole *whole = field;
-    if (!tool_integer(text, &whole->value) || whole->value < least) {
+static int parse_whole(const cli_flag *flag, const char *text, int64_t least, const char *wanted,
+                       void *field, cli_error *error) {
+    cli_whole *whole = field;
+    if (!cli_integer(text, &whole->value) || whole->value < least) {
         return refuse_value(flag, text, wanted, error);
     }
     whole->given = true;
     return 0;
 }
 
-int tool_parse_count(const tool_flag *flag, const char *text, void *field, tool_error *error) {
+int cli_parse_count(const cli_flag *flag, const char *text, void *field, cli_error *error) {
     return parse_whole(flag, text, 0, "a whole number, 0 or more", field, error);
 }
 
-int tool_parse_natural(const tool_flag *flag, const char *text, void *field, tool_error *error) {
+int cli_parse_natural(const cli_flag *flag, const char *text, void *field, cli_error *error) {
     return parse_whole(flag, text, 1, "a whole number above 0", field, error);
 }
 
 /* ---- flags ---- */
 
-const tool_flag *tool_find_flag(const char *name, size_t length, unsigned commands) {
-    for (int k = 0; k < tool_flag_count; k++) {
-        const tool_flag *flag = &tool_flags[k];
+const cli_flag *cli_find_flag(const char *name, size_t length, unsigned commands) {
+    for (int k = 0; k < cli_flag_count; k++) {
+        const cli_flag *flag = &cli_flags[k];
         if ((flag->commands & commands) != 0 && strlen(flag->name) == length &&
             memcmp(flag->name, name, length) == 0) {
             return flag;
@@ -173,64 +173,62 @@ const tool_flag *tool_find_flag(const char *name, size_t length, unsigned comman
     return NULL;
 }
 
-static const tool_flag *find_letter(char letter, unsigned commands) {
-    for (int k = 0; k < tool_flag_count; k++) {
-        const tool_flag *flag = &tool_flags[k];
+static const cli_flag *find_letter(char letter, unsigned commands) {
+    for (int k = 0; k < cli_flag_count; k++) {
+        const cli_flag *flag = &cli_flags[k];
         if ((flag->commands & commands) != 0 && flag->letter == letter) return flag;
     }
     return NULL;
 }
 
-int tool_set_flag(tool_settings *settings, const tool_flag *flag, const char *text,
-                  tool_error *error) {
+int cli_set_flag(cli_settings *settings, const cli_flag *flag, const char *text, cli_error *error) {
     if (flag->form == NULL && text != NULL) {
         (void)snprintf(error->field, sizeof error->field, "%s", flag->name);
-        return tool_fail(error, TOOL_EXIT_USAGE, "--%s takes no value, but '%.60s' was given",
-                         flag->name, text);
+        return cli_fail(error, CLI_EXIT_USAGE, "--%s takes no value, but '%.60s' was given",
+                        flag->name, text);
     }
     return flag->parse(flag, text == NULL ? "" : text, (char *)settings + flag->offset, error);
 }
 
-static int refuse_unknown(tool_context *context, const char *text, const char *name,
-                          size_t length) {
+static int refuse_unknown(cli_context *context, const char *text, const char *name, size_t length) {
     const char *words[128];
     int count = 0;
-    for (int k = 0; k < tool_flag_count && count < 128; k++) {
-        if ((tool_flags[k].commands & context->command->bit) != 0)
-            words[count++] = tool_flags[k].name;
+    for (int k = 0; k < cli_flag_count && count < 128; k++) {
+        if ((cli_flags[k].commands & context->command->bit) != 0)
+            words[count++] = cli_flags[k].name;
     }
-    const tool_flag *elsewhere = tool_find_flag(name, length, ~0U);
+    const cli_flag *elsewhere = cli_find_flag(name, length, ~0U);
     char field[64];
     (void)snprintf(field, sizeof field, "%.*s", (int)(length < 63 ? length : 63), name);
     if (elsewhere != NULL) {
         char owners[128] = "";
-        for (int k = 0; k < tool_command_count; k++) {
-            if ((elsewhere->commands & tool_commands[k].bit) == 0) continue;
+        for (int k = 0; k < cli_command_count; k++) {
+            if ((elsewhere->commands & cli_commands[k].bit) == 0) continue;
             const size_t used = strlen(owners);
             (void)snprintf(owners + used, sizeof owners - used, "%s%s", used > 0 ? ", " : "",
-                           tool_commands[k].name);
+                           cli_commands[k].name);
         }
-        return tool_refuse_flag(context, field, NULL, "%s has no flag --%s: it belongs to %s",
-                                context->command->name, elsewhere->name, owners);
+        return cli_refuse_flag(context, field, NULL, "%s has no flag --%s: it belongs to %s",
+                               context->command->name, elsewhere->name, owners);
     }
-    const char *nearest = tool_nearest(name, length, words, count);
+    const char *nearest = cli_nearest(name, length, words, count);
     char hint[128];
     if (nearest != NULL)
         (void)snprintf(hint, sizeof hint, "did you mean '--%s'?", nearest);
     else
         (void)snprintf(hint, sizeof hint, "'otattn %s --help' lists the flags",
                        context->command->name);
-    return tool_refuse_flag(context, field, hint, "unknown flag '%.80s'", text);
+    return cli_refuse_flag(context, field, hint, "unknown flag '%.80s'", text);
 }
 
 /* One word that starts with `-`; *next is advanced when it takes the word after it as its value. */
-static int parse_flag(tool_context *context, int argc, char **argv, int *next) {
+static int parse_flag(cli_context *context, int argc, char **argv, int *next) {
     const char *word = argv[*next - 1];
     const bool is_long = word[1] == '-';
     const char *name = word + (is_long ? 2 : 1);
     const size_t length = is_long ? strcspn(name, "=") : 1;
-    const tool_flag *flag = is_long ? tool_find_flag(name, length, context->command->bit)
-                                    : find_letter(name[0], context->command->bit);
+    const cli_flag *flag = is_long ? cli_find_flag(name, length, context->command->bit)
+                                   : find_letter(name[0], context->command->bit);
     if (flag == NULL) return refuse_unknown(context, word, name, length);
     const char *value = NULL;
     if (is_long && name[length] == '=')
@@ -241,19 +239,19 @@ static int parse_flag(tool_context *context, int argc, char **argv, int *next) {
         if (*next == argc) {
             char hint[128];
             (void)snprintf(hint, sizeof hint, "write --%s %s", flag->name, flag->form);
-            return tool_refuse_flag(context, flag->name, hint, "--%s needs a value", flag->name);
+            return cli_refuse_flag(context, flag->name, hint, "--%s needs a value", flag->name);
         }
         value = argv[(*next)++];
     }
-    return tool_set_flag(&context->settings, flag, value, &context->error);
+    return cli_set_flag(&context->settings, flag, value, &context->error);
 }
 
-int tool_parse(tool_context *context, int argc, char **argv) {
+int cli_parse(cli_context *context, int argc, char **argv) {
     /* Known before the first error, so that every refusal can be said in JSON. */
     for (int k = 0; k < argc && strcmp(argv[k], "--") != 0; k++) {
         if (strcmp(argv[k], "--json") == 0) context->settings.json = true;
     }
-    const tool_command *command = context->command;
+    const cli_command *command = context->command;
     bool flags = true;
     for (int next = 0; next < argc;) {
         const char *word = argv[next++];
@@ -263,9 +261,9 @@ int tool_parse(tool_context *context, int argc, char **argv) {
             const int code = parse_flag(context, argc, argv, &next);
             if (code != 0) return code;
         } else if (context->operand_count == command->most) {
-            return tool_refuse_flag(context, "operands", NULL,
-                                    "'%.80s' is one operand too many: %s takes %s", word,
-                                    command->name, command->most == 0 ? "none" : command->operands);
+            return cli_refuse_flag(context, "operands", NULL,
+                                   "'%.80s' is one operand too many: %s takes %s", word,
+                                   command->name, command->most == 0 ? "none" : command->operands);
         } else {
             context->operands[context->operand_count++] = word;
         }
@@ -273,8 +271,8 @@ int tool_parse(tool_context *context, int argc, char **argv) {
     if (!context->settings.help && context->operand_count < command->least) {
         char hint[128];
         (void)snprintf(hint, sizeof hint, "write 'otattn %s %s'", command->name, command->operands);
-        return tool_refuse_flag(context, "operands", hint, "%s needs %s", command->name,
-                                command->operands);
+        return cli_refuse_flag(context, "operands", hint, "%s needs %s", command->name,
+                               command->operands);
     }
     return 0;
 }

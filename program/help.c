@@ -44,7 +44,7 @@ static void print_roff(const char *text, size_t length) {
     }
 }
 
-static void print_topic(const tool_topic *topic, bool roff) {
+static void print_topic(const cli_topic *topic, bool roff) {
     for (const char *line = topic->text; *line != '\0';) {
         const size_t length = strcspn(line, "\n");
         const bool kept = line[0] == ' ';
@@ -65,7 +65,7 @@ static void print_topic(const tool_topic *topic, bool roff) {
 }
 
 /* "-m, --method M" */
-static void flag_heading(const tool_flag *flag, char *text, size_t size) {
+static void flag_heading(const cli_flag *flag, char *text, size_t size) {
     char letter[8] = "";
     if (flag->letter != 0) (void)snprintf(letter, sizeof letter, "-%c, ", flag->letter);
     const char *form = flag->form == NULL ? "" : flag->form;
@@ -75,23 +75,23 @@ static void flag_heading(const tool_flag *flag, char *text, size_t size) {
 }
 
 /* Help sentence with choices and default. */
-static void flag_sentence(const tool_flag *flag, char *text, size_t size) {
+static void flag_sentence(const cli_flag *flag, char *text, size_t size) {
     (void)snprintf(text, size, "%s%s%s%s%s%s", flag->help, flag->choices != NULL ? ": " : "",
                    flag->choices != NULL ? flag->choices : "", flag->standard != NULL ? " (" : "",
                    flag->standard != NULL ? flag->standard : "", flag->standard != NULL ? ")" : "");
 }
 
 static void print_flags(unsigned commands, bool roff) {
-    for (int group = 0; group < tool_group_count; group++) {
+    for (int group = 0; group < cli_group_count; group++) {
         bool headed = false;
-        for (int k = 0; k < tool_flag_count; k++) {
-            const tool_flag *flag = &tool_flags[k];
+        for (int k = 0; k < cli_flag_count; k++) {
+            const cli_flag *flag = &cli_flags[k];
             if (flag->group != group || (flag->commands & commands) == 0) continue;
             char heading[96], sentence[400];
             flag_heading(flag, heading, sizeof heading);
             flag_sentence(flag, sentence, sizeof sentence);
             if (roff) {
-                if (!headed) (void)printf(".SS %s\n", tool_groups[group]);
+                if (!headed) (void)printf(".SS %s\n", cli_groups[group]);
                 (void)fputs(".TP\n.B ", stdout);
                 print_roff(heading, strlen(heading));
                 (void)putchar('\n');
@@ -99,7 +99,7 @@ static void print_flags(unsigned commands, bool roff) {
                 (void)putchar('\n');
             } else {
                 enum { INDENT = 30 };
-                if (!headed) (void)printf("\n%s\n", tool_groups[group]);
+                if (!headed) (void)printf("\n%s\n", cli_groups[group]);
                 const int column = printf("  %s", heading);
                 if (column + 2 > INDENT)
                     (void)printf("\n%*s", INDENT, "");
@@ -112,7 +112,7 @@ static void print_flags(unsigned commands, bool roff) {
     }
 }
 
-static void print_command(const tool_command *command) {
+static void print_command(const cli_command *command) {
     (void)printf("otattn %s%s%s [flags]\n\n", command->name,
                  command->operands[0] != '\0' ? " " : "", command->operands);
     fill(command->details, strlen(command->details), 0, 0);
@@ -122,16 +122,16 @@ static void print_command(const tool_command *command) {
 
 static void print_overview(void) {
     (void)printf("otattn %s: attention as optimal transport\n\nCommands\n", ota_version());
-    for (int k = 0; k < tool_command_count; k++) {
-        (void)printf("  %-12s %s\n", tool_commands[k].name, tool_commands[k].summary);
+    for (int k = 0; k < cli_command_count; k++) {
+        (void)printf("  %-12s %s\n", cli_commands[k].name, cli_commands[k].summary);
     }
     (void)fputs("\nTopics (otattn help TOPIC)\n", stdout);
-    for (int k = 0; k < tool_topic_count; k++) {
-        (void)printf("  %-12s %s\n", tool_topics[k].name, tool_topics[k].summary);
+    for (int k = 0; k < cli_topic_count; k++) {
+        (void)printf("  %-12s %s\n", cli_topics[k].name, cli_topics[k].summary);
     }
     (void)fputs("\nExamples\n", stdout);
-    for (int k = 0; k < tool_command_count && k < 3; k++)
-        (void)printf("  %s\n", tool_commands[k].example);
+    for (int k = 0; k < cli_command_count && k < 3; k++)
+        (void)printf("  %s\n", cli_commands[k].example);
     (void)fputs("\n'otattn COMMAND --help' lists a command's flags. Start with 'otattn demo'.\n",
                 stdout);
 }
@@ -140,39 +140,39 @@ static void print_man_page(void) {
     (void)printf(".TH OTATTN 1 \"\" \"otattn %s\" \"User Commands\"\n"
                  ".SH NAME\notattn \\- attention as optimal transport\n.SH SYNOPSIS\n",
                  ota_version());
-    for (int k = 0; k < tool_command_count; k++) {
-        (void)printf(".B otattn %s\n.I %s\n[flags]\n.br\n", tool_commands[k].name,
-                     tool_commands[k].operands);
+    for (int k = 0; k < cli_command_count; k++) {
+        (void)printf(".B otattn %s\n.I %s\n[flags]\n.br\n", cli_commands[k].name,
+                     cli_commands[k].operands);
     }
     (void)fputs(".SH COMMANDS\n", stdout);
-    for (int k = 0; k < tool_command_count; k++) {
-        const tool_command *command = &tool_commands[k];
+    for (int k = 0; k < cli_command_count; k++) {
+        const cli_command *command = &cli_commands[k];
         (void)printf(".TP\n.B %s %s\n", command->name, command->operands);
         print_roff(command->details, strlen(command->details));
         (void)fputs("\n.IP\nFlags:", stdout);
         const char *between = " ";
-        for (int j = 0; j < tool_flag_count; j++) {
-            if ((tool_flags[j].commands & command->bit) == 0) continue;
+        for (int j = 0; j < cli_flag_count; j++) {
+            if ((cli_flags[j].commands & command->bit) == 0) continue;
             (void)printf("%s\\-\\-", between);
-            print_roff(tool_flags[j].name, strlen(tool_flags[j].name));
+            print_roff(cli_flags[j].name, strlen(cli_flags[j].name));
             between = ", ";
         }
         (void)fputs(".\n", stdout);
     }
     (void)fputs(".SH FLAGS\n", stdout);
     print_flags(~0U, true);
-    for (int k = 0; k < tool_topic_count; k++) {
+    for (int k = 0; k < cli_topic_count; k++) {
         (void)fputs(".SH ", stdout);
-        for (const char *letter = tool_topics[k].name; *letter != '\0'; letter++) {
+        for (const char *letter = cli_topics[k].name; *letter != '\0'; letter++) {
             const bool small = *letter >= 'a' && *letter <= 'z';
             (void)putchar(small ? *letter - 'a' + 'A' : *letter == '-' ? ' ' : *letter);
         }
         (void)putchar('\n');
-        print_topic(&tool_topics[k], true);
+        print_topic(&cli_topics[k], true);
     }
     (void)fputs(".SH EXAMPLES\n.nf\n", stdout);
-    for (int k = 0; k < tool_command_count; k++) {
-        print_roff(tool_commands[k].example, strlen(tool_commands[k].example));
+    for (int k = 0; k < cli_command_count; k++) {
+        print_roff(cli_commands[k].example, strlen(cli_commands[k].example));
         (void)putchar('\n');
     }
     (void)fputs(".fi\n", stdout);
@@ -180,49 +180,49 @@ static void print_man_page(void) {
 
 static int print_json(void) {
     json_t *commands = json_array(), *flags = json_array(), *topics = json_array();
-    for (int k = 0; k < tool_command_count; k++) {
-        const tool_command *row = &tool_commands[k];
+    for (int k = 0; k < cli_command_count; k++) {
+        const cli_command *row = &cli_commands[k];
         (void)json_array_append_new(commands, json_pack("{ssssss}", "name", row->name, "operands",
                                                         row->operands, "summary", row->summary));
     }
-    for (int k = 0; k < tool_flag_count; k++) {
-        const tool_flag *row = &tool_flags[k];
+    for (int k = 0; k < cli_flag_count; k++) {
+        const cli_flag *row = &cli_flags[k];
         json_t *owners = json_array();
-        for (int j = 0; j < tool_command_count; j++) {
-            if ((row->commands & tool_commands[j].bit) == 0) continue;
-            (void)json_array_append_new(owners, json_string(tool_commands[j].name));
+        for (int j = 0; j < cli_command_count; j++) {
+            if ((row->commands & cli_commands[j].bit) == 0) continue;
+            (void)json_array_append_new(owners, json_string(cli_commands[j].name));
         }
         (void)json_array_append_new(
             flags, json_pack("{sssossssso}", "name", row->name, "value",
                              row->form == NULL ? json_null() : json_string(row->form), "help",
-                             row->help, "group", tool_groups[row->group], "commands", owners));
+                             row->help, "group", cli_groups[row->group], "commands", owners));
     }
-    for (int k = 0; k < tool_topic_count; k++) {
-        (void)json_array_append_new(topics, json_pack("{ssss}", "name", tool_topics[k].name,
-                                                      "summary", tool_topics[k].summary));
+    for (int k = 0; k < cli_topic_count; k++) {
+        (void)json_array_append_new(topics, json_pack("{ssss}", "name", cli_topics[k].name,
+                                                      "summary", cli_topics[k].summary));
     }
-    return tool_print_json(stdout,
-                           json_pack("{sssssososo}", "command", "help", "version", ota_version(),
-                                     "commands", commands, "flags", flags, "topics", topics));
+    return cli_print_json(stdout,
+                          json_pack("{sssssososo}", "command", "help", "version", ota_version(),
+                                    "commands", commands, "flags", flags, "topics", topics));
 }
 
-static int refuse_topic(tool_context *context, const char *name) {
+static int refuse_topic(cli_context *context, const char *name) {
     const char *words[64];
     int count = 0;
-    for (int k = 0; k < tool_command_count; k++) words[count++] = tool_commands[k].name;
-    for (int k = 0; k < tool_topic_count; k++) words[count++] = tool_topics[k].name;
-    const char *nearest = tool_nearest(name, strlen(name), words, count);
+    for (int k = 0; k < cli_command_count; k++) words[count++] = cli_commands[k].name;
+    for (int k = 0; k < cli_topic_count; k++) words[count++] = cli_topics[k].name;
+    const char *nearest = cli_nearest(name, strlen(name), words, count);
     char hint[96] = "'otattn help' lists commands and topics";
     if (nearest != NULL) (void)snprintf(hint, sizeof hint, "did you mean '%s'?", nearest);
-    return tool_refuse_flag(context, "topic", hint, "there is no help on '%.80s'", name);
+    return cli_refuse_flag(context, "topic", hint, "there is no help on '%.80s'", name);
 }
 
-int tool_help(tool_context *context) {
+int cli_help(cli_context *context) {
     const char *name = context->operand_count > 0 ? context->operands[0] : NULL;
-    const tool_command *command = name != NULL ? tool_find_command(name) : NULL;
-    const tool_topic *topic = NULL;
-    for (int k = 0; k < tool_topic_count && name != NULL; k++) {
-        if (strcmp(tool_topics[k].name, name) == 0) topic = &tool_topics[k];
+    const cli_command *command = name != NULL ? cli_find_command(name) : NULL;
+    const cli_topic *topic = NULL;
+    for (int k = 0; k < cli_topic_count && name != NULL; k++) {
+        if (strcmp(cli_topics[k].name, name) == 0) topic = &cli_topics[k];
     }
     if (name != NULL && command == NULL && topic == NULL) return refuse_topic(context, name);
     if (context->settings.json) return print_json();

@@ -8,7 +8,7 @@
 
 #include "program.h"
 
-void tool_format_real(double value, char *text, size_t size) {
+void cli_format_real(double value, char *text, size_t size) {
     for (int digits = 1; digits <= 17; digits++) {
         (void)snprintf(text, size, "%.*g", digits, value);
         const double back = strtod(text, NULL);
@@ -16,9 +16,9 @@ void tool_format_real(double value, char *text, size_t size) {
     }
 }
 
-json_t *tool_json_real(double value) { return isfinite(value) ? json_real(value) : json_null(); }
+json_t *cli_json_real(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
-json_t *tool_json_put(json_t *object, const char *fields, ...) {
+json_t *cli_json_put(json_t *object, const char *fields, ...) {
     va_list list;
     va_start(list, fields);
     for (const char *field = fields; *field != '\0'; field += strspn(field, " ")) {
@@ -30,7 +30,7 @@ json_t *tool_json_put(json_t *object, const char *fields, ...) {
         case 's': value = json_string(va_arg(list, const char *)); break;
         case 'i': value = json_integer(va_arg(list, int)); break;
         case 'I': value = json_integer(va_arg(list, int64_t)); break;
-        case 'r': value = tool_json_real(va_arg(list, double)); break;
+        case 'r': value = cli_json_real(va_arg(list, double)); break;
         case 'b': value = json_boolean(va_arg(list, int)); break;
         default: value = va_arg(list, json_t *); break;
         }
@@ -41,9 +41,9 @@ json_t *tool_json_put(json_t *object, const char *fields, ...) {
     return object;
 }
 
-json_t *tool_json_result(const tool_context *context, const char *status) {
-    return tool_json_put(json_object(), "command:s version:s status:s", context->command->name,
-                         ota_version(), status);
+json_t *cli_json_result(const cli_context *context, const char *status) {
+    return cli_json_put(json_object(), "command:s version:s status:s", context->command->name,
+                        ota_version(), status);
 }
 
 static void put_escape(FILE *stream, int32_t character, char byte) {
@@ -56,7 +56,7 @@ static void put_escape(FILE *stream, int32_t character, char byte) {
                       0xDC00U + (unsigned)(character & 0x3FF));
 }
 
-void tool_put_visible(FILE *stream, const char *text, size_t size) {
+void cli_put_visible(FILE *stream, const char *text, size_t size) {
     size_t begin = 0;
     for (size_t at = 0; at < size;) {
         int32_t hidden;
@@ -71,14 +71,14 @@ void tool_put_visible(FILE *stream, const char *text, size_t size) {
     (void)fwrite(text + begin, 1, size - begin, stream);
 }
 
-void tool_put_named(FILE *stream, const char *before, const char *text, const char *after) {
+void cli_put_named(FILE *stream, const char *before, const char *text, const char *after) {
     (void)fputs(before, stream);
-    tool_put_visible(stream, text, strlen(text));
+    cli_put_visible(stream, text, strlen(text));
     (void)fputs(after, stream);
 }
 
 static int put_bytes(const char *bytes, size_t size, void *stream) {
-    tool_put_visible(stream, bytes, size);
+    cli_put_visible(stream, bytes, size);
     return 0;
 }
 
@@ -111,7 +111,7 @@ static void print_tree(FILE *stream, const json_t *tree) {
         break;
     case JSON_REAL: {
         char text[40];
-        tool_format_real(json_real_value(tree), text, sizeof text);
+        cli_format_real(json_real_value(tree), text, sizeof text);
         (void)fputs(text, stream);
         break;
     }
@@ -124,18 +124,18 @@ static void print_tree(FILE *stream, const json_t *tree) {
 }
 
 /* Made whole first: where memory ends on the way, nothing is printed. */
-int tool_print_json(FILE *stream, json_t *tree) {
-    tool_text text = {.stream = NULL};
-    tool_error error;
-    int code = tree != NULL ? tool_text_begin(&text, &error) : TOOL_EXIT_LIMIT;
+int cli_print_json(FILE *stream, json_t *tree) {
+    cli_text text = {.stream = NULL};
+    cli_error error;
+    int code = tree != NULL ? cli_text_begin(&text, &error) : CLI_EXIT_LIMIT;
     if (code == 0) {
         print_tree(text.stream, tree);
         (void)fputc('\n', text.stream);
     }
-    code = tool_text_end(&text, code, &error);
+    code = cli_text_end(&text, code, &error);
     json_decref(tree);
-    if (code != 0) tool_memory_note();
-    if (tool_memory_short()) code = TOOL_EXIT_LIMIT;
+    if (code != 0) cli_memory_note();
+    if (cli_memory_short()) code = CLI_EXIT_LIMIT;
     if (code == 0) (void)fwrite(text.text, 1, text.size, stream);
     free(text.text);
     return code;

@@ -31,21 +31,21 @@ static void install_handlers(void) {
     (void)sigaction(SIGPIPE, &ignore, NULL);
 }
 
-static int refuse_command(tool_context *context, const char *name) {
+static int refuse_command(cli_context *context, const char *name) {
     const char *words[32];
     int count = 0;
-    for (; count < tool_command_count && count < 32; count++)
-        words[count] = tool_commands[count].name;
-    const char *nearest = tool_nearest(name, strlen(name), words, count);
+    for (; count < cli_command_count && count < 32; count++)
+        words[count] = cli_commands[count].name;
+    const char *nearest = cli_nearest(name, strlen(name), words, count);
     char hint[96] = "'otattn help' lists the commands";
     if (nearest != NULL) (void)snprintf(hint, sizeof hint, "did you mean '%s'?", nearest);
-    return tool_refuse_flag(context, "command", hint, "unknown command '%.80s'", name);
+    return cli_refuse_flag(context, "command", hint, "unknown command '%.80s'", name);
 }
 
 /* What the process may write to, stacks of threads included and mapped files not; the kernel refuses the rest, and
  * whoever asked reports that no memory is left. A lower limit of the caller stays. */
-static int limit_memory(tool_context *context) {
-    const tool_whole *wanted = &context->settings.limit_memory;
+static int limit_memory(cli_context *context) {
+    const cli_whole *wanted = &context->settings.limit_memory;
     struct rlimit limit;
     if (!wanted->given) return 0;
     if (getrlimit(RLIMIT_DATA, &limit) == 0) {
@@ -53,41 +53,41 @@ static int limit_memory(tool_context *context) {
         if (bytes < limit.rlim_cur) limit.rlim_cur = bytes;
         if (setrlimit(RLIMIT_DATA, &limit) == 0) return 0;
     }
-    return tool_fail(&context->error, TOOL_EXIT_INTERNAL, "memory cannot be limited: %s",
-                     strerror(errno));
+    return cli_fail(&context->error, CLI_EXIT_INTERNAL, "memory cannot be limited: %s",
+                    strerror(errno));
 }
 
-static int run(tool_context *context, int argc, char **argv) {
+static int run(cli_context *context, int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "help";
     if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0) {
         (void)printf("otattn %s\n", ota_version());
         return 0;
     }
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) name = "help";
-    context->command = tool_find_command(name);
+    context->command = cli_find_command(name);
     if (context->command == NULL) {
         for (int k = 2; k < argc; k++) {
             if (strcmp(argv[k], "--json") == 0) context->settings.json = true;
         }
         return refuse_command(context, name);
     }
-    int code = tool_parse(context, argc > 2 ? argc - 2 : 0, argv + 2);
+    int code = cli_parse(context, argc > 2 ? argc - 2 : 0, argv + 2);
     if (code == 0) code = limit_memory(context);
     if (code != 0) return code;
     if (context->settings.help) {
         context->operands[0] = context->command->name;
         context->operand_count = 1;
-        return tool_help(context);
+        return cli_help(context);
     }
     return context->command->run(context);
 }
 
 /* What a failure says that came of memory nobody could ask for. */
-static int fail_short(tool_context *context, int code) {
+static int fail_short(cli_context *context, int code) {
     static const ota_error none;
-    if (code != TOOL_EXIT_LIMIT || context->error.message[0] == '\0')
-        code = tool_fail_status(context, OTA_ENOMEM, &none);
-    tool_memory_forget();
+    if (code != CLI_EXIT_LIMIT || context->error.message[0] == '\0')
+        code = cli_fail_status(context, OTA_ENOMEM, &none);
+    cli_memory_forget();
     return code;
 }
 
@@ -100,13 +100,13 @@ static bool reader_has_gone(int cause) {
 
 int main(int argc, char **argv) {
     install_handlers();
-    tool_memory_watch();
-    tool_context context = {.warnings = json_array(), .cancel = &interrupted};
+    cli_memory_watch();
+    cli_context context = {.warnings = json_array(), .cancel = &interrupted};
     int code = run(&context, argc, argv);
-    if (tool_memory_short()) code = fail_short(&context, code);
-    if (code != 0) tool_report_failure(&context, code);
-    if (code == 0 && context.interrupted) code = TOOL_EXIT_INTERRUPTED;
-    tool_store_free(context.store);
+    if (cli_memory_short()) code = fail_short(&context, code);
+    if (code != 0) cli_report_failure(&context, code);
+    if (code == 0 && context.interrupted) code = CLI_EXIT_INTERRUPTED;
+    cli_store_free(context.store);
     json_decref(context.warnings);
     json_decref(context.failure);
     /* A full disk shows here at the latest; of an earlier failure the stream keeps no cause. */
@@ -116,7 +116,7 @@ int main(int argc, char **argv) {
         if (!reader_has_gone(cause))
             (void)fprintf(stderr, "otattn: standard output cannot be written%s%s\n",
                           cause != 0 ? ": " : "", cause != 0 ? strerror(cause) : "");
-        code = TOOL_EXIT_IO;
+        code = CLI_EXIT_IO;
     }
     return code;
 }

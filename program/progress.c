@@ -13,7 +13,7 @@
 
 static const int64_t SECOND = 1000000000;
 
-int64_t tool_now_ns(void) {
+int64_t cli_now_ns(void) {
     struct timespec now;
     (void)clock_gettime(CLOCK_MONOTONIC, &now);
     return (int64_t)now.tv_sec * SECOND + now.tv_nsec;
@@ -24,7 +24,7 @@ static bool is_set(const char *name) {
     return value != NULL && value[0] != '\0';
 }
 
-bool tool_colour(FILE *stream) {
+bool cli_colour(FILE *stream) {
     const char *force = getenv("CLICOLOR_FORCE");
     if (is_set("NO_COLOR")) return false;
     if (force != NULL && force[0] != '\0' && strcmp(force, "0") != 0) return true;
@@ -32,16 +32,16 @@ bool tool_colour(FILE *stream) {
     return isatty(fileno(stream)) && kind != NULL && strcmp(kind, "dumb") != 0;
 }
 
-void tool_progress_begin(tool_progress *progress, const char *label) {
+void cli_progress_begin(cli_progress *progress, const char *label) {
     memset(progress, 0, sizeof *progress);
     const char *kind = getenv("TERM");
     progress->terminal = isatty(STDERR_FILENO) && (kind == NULL || strcmp(kind, "dumb") != 0);
     progress->label = label;
-    progress->begun_ns = progress->last_ns = tool_now_ns();
+    progress->begun_ns = progress->last_ns = cli_now_ns();
 }
 
 /* Is a line due? At most five a second, the first after two seconds. */
-static bool due(tool_progress *progress, int64_t now) {
+static bool due(cli_progress *progress, int64_t now) {
     if (!progress->terminal || now - progress->begun_ns < 2 * SECOND) return false;
     if (progress->shown && now - progress->last_ns < SECOND / 5) return false;
     progress->last_ns = now;
@@ -61,8 +61,8 @@ static void format_time(double seconds, char *text, size_t size) {
                        fmod(seconds, 3600.0) / 60.0);
 }
 
-void tool_progress_update(tool_progress *progress, double done, double total, const char *unit) {
-    const int64_t now = tool_now_ns();
+void cli_progress_update(cli_progress *progress, double done, double total, const char *unit) {
+    const int64_t now = cli_now_ns();
     if (!due(progress, now)) return;
     const double seconds = (double)(now - progress->begun_ns) * 1e-9;
     const double rate = done / seconds;
@@ -73,11 +73,11 @@ void tool_progress_update(tool_progress *progress, double done, double total, co
     (void)fflush(stderr);
 }
 
-void tool_progress_solver(void *user, const ota_progress *report) {
-    tool_progress *progress = user;
-    const int64_t now = tool_now_ns();
+void cli_progress_solver(void *user, const ota_progress *report) {
+    cli_progress *progress = user;
+    const int64_t now = cli_now_ns();
     if (report->heads > 1 && report->heads_done > 0) {
-        tool_progress_update(progress, (double)report->heads_done, (double)report->heads, "heads");
+        cli_progress_update(progress, (double)report->heads_done, (double)report->heads, "heads");
         return;
     }
     if (!(progress->first_residual > 0.0) && report->residual > 0.0) {
@@ -100,7 +100,7 @@ void tool_progress_solver(void *user, const ota_progress *report) {
     (void)fflush(stderr);
 }
 
-void tool_progress_end(tool_progress *progress) {
+void cli_progress_end(cli_progress *progress) {
     if (progress->shown) (void)fputs("\r\033[K", stderr);
     progress->shown = false;
 }

@@ -36,7 +36,7 @@ static bool is_shortened(const char *text, size_t length, const char *word) {
     return found == length;
 }
 
-const char *tool_nearest(const char *text, size_t length, const char *const *words, int count) {
+const char *cli_nearest(const char *text, size_t length, const char *const *words, int count) {
     if (length == 0 || length > LONGEST) return NULL;
     /* A third of the letters may be wrong: more would suggest unrelated words. */
     int best = (int)(length + 2) / 3 + 1;

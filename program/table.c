@@ -31,20 +31,20 @@ enum {
     WRITE = ATTEND | PLAN
 };
 
-const tool_command tool_commands[] = {
+const cli_command cli_commands[] = {
     {"attend", "QUERY KEY VALUE", 3, 3, "attention by any method: out = P V",
      "Reads queries [n,d], keys [m,d] and values [m,w], each with heads and a batch in front if "
      "there are any, forms the scores S = scale * Q K^T with the given biases and masks, solves "
      "for the coupling P by the method, and writes out = P V. Q may have more heads than K and V "
      "(grouped heads). The certificate in the summary is computed afresh from the outputs by code "
      "that shares nothing with the solvers.",
-     "otattn attend Q.npy K.npy V.npy --method softmax/capped:2 --causal -o out.npy", tool_attend,
+     "otattn attend Q.npy K.npy V.npy --method softmax/capped:2 --causal -o out.npy", cli_attend,
      ATTEND},
     {"plan", "SCORES", 1, 1, "the coupling of a matrix of scores (or costs)",
      "Reads scores [n,m], with heads and a batch in front if there are any, and solves for the "
      "coupling P. With --cost the matrix is a cost to be minimised; +inf in a cost, or -inf in a "
      "score, forbids the pair.",
-     "otattn plan cost.npy --cost --method softmax/exact --temperature 0.05 -o P.npy", tool_plan,
+     "otattn plan cost.npy --cost --method softmax/exact --temperature 0.05 -o P.npy", cli_plan,
      PLAN},
     {"compare", "QUERY [KEY [VALUE]]", 1, 3, "several methods on the same input, side by side",
      "Solves the same problem by each method of --methods and prints, for each, the largest mass a "
@@ -52,23 +52,23 @@ const tool_command tool_commands[] = {
      "plan, the certificate's errors and the time. One operand alone is a matrix of scores. A "
      "method that fails is a row of the table and does not stop the others.",
      "otattn compare Q.npy K.npy --methods softmax,sparsemax,softmax/capped:2,elastic:.5,4",
-     tool_compare, COMPARE},
+     cli_compare, COMPARE},
     {"assign", "COST", 1, 1, "the cheapest matching of rows with columns",
      "Matches min(n,m) pairs of the cost matrix [n,m] at the least total cost and prints the "
      "column of each row, -1 for a row left over. +inf forbids a pair. The dual value proves the "
      "optimum: gap = value - dual.",
-     "otattn assign cost.npy --json", tool_assign, ASSIGN},
+     "otattn assign cost.npy --json", cli_assign, ASSIGN},
     {"hamming", "P Q", 2, 2, "entropic transport between two distributions, Hamming cost",
      "Transport between the distributions p and q over the same V symbols at cost 1 for every "
      "change of symbol, with entropy weight --epsilon, in time and memory O(V). Prints the cost, "
      "the objective <P,C> - epsilon H(P), the debiased divergence and the total variation.",
-     "otattn hamming p.npy q.npy --epsilon 0.1 --json", tool_hamming, HAMMING},
+     "otattn hamming p.npy q.npy --epsilon 0.1 --json", cli_hamming, HAMMING},
     {"align", "A [B]", 1, 2, "row and column shifts that bring one matrix nearest to another",
      "Finds the shifts that minimise max |A_ij - B_ij - row_i - column_j| (without B: of A alone) "
      "and prints that residual with a lower bound that proves it: the mean of one closed walk "
      "through the matrix. --solver howard solves exactly, midrange by alternating sweeps, ls takes "
      "the means (least squares), fast reads the matrix once and is at most twice too high.",
-     "otattn align after.npy before.npy --json", tool_align, ALIGN},
+     "otattn align after.npy before.npy --json", cli_align, ALIGN},
     {"certify", "", 0, 0, "how far a plan can move, and whose plan a coupling is",
      "With --perturbed, the plans of the scores S and T are solved and their distance ||P - Q||_1 "
      "is held against what the theory allows: the printed bound, (n / temperature) max |S - T|, "
@@ -77,19 +77,19 @@ const tool_command tool_commands[] = {
      "With --coupling, anyone's plan P of the scores is judged: errors of rows and columns, and "
      "the gap for --method; without a method, those that explain P best are found with their "
      "parameters.",
-     "otattn certify --coupling P.npy --scores S.npy --json", tool_certify, CERTIFY},
+     "otattn certify --coupling P.npy --scores S.npy --json", cli_certify, CERTIFY},
     {"demo", "", 0, 0, "what each method does to a trained model's attention, in a second",
      "Shows attention as transport on queries, keys and values of a small trained model that come "
      "with the program: heat maps, the mass every word receives, certificates. With -o it writes a "
      "page that needs no network.",
-     "otattn demo -o demo.html", tool_demo, DEMO},
+     "otattn demo -o demo.html", cli_demo, DEMO},
     {"bench", "", 0, 0, "speed with errors checked, or (--random) a search for wrong answers",
      "Times methods on random queries, keys and values and compares every timed result with plain "
      "double loops; the row fma-ceiling is what this machine's vector units reach in the same run. "
      "With --random N it solves N random problems over temperatures from 1e-6 to 1e6 of the score "
      "range, all methods, masks and masses, has each answer judged in double precision, and fails "
      "with exit 3 if one answer with status ok violates its tolerance.",
-     "otattn bench --random 10000 --seed 1", tool_bench, BENCH},
+     "otattn bench --random 10000 --seed 1", cli_bench, BENCH},
     {"verify", "", 0, 0, "every statement about attention as transport, measured",
      "Runs the checks of every requirement id: each calls the library and compares with a formula "
      "of its own, or tests a law, on random problems drawn from --seed. Forms printed in the "
@@ -97,83 +97,83 @@ const tool_command tool_commands[] = {
      "checked on a small GPT-2 of random weights, or, with --model, they alone on that one. Fails "
      "with exit 3 if one check does not come out as expected. --self-test perturbs the library's "
      "outputs by ten times the tolerance; every id must detect it.",
-     "otattn verify --only 'CETA-*' --seed 2", tool_verify, VERIFY},
+     "otattn verify --only 'CETA-*' --seed 2", cli_verify, VERIFY},
     {"tokenize", "MODEL [TEXT]", 1, 2, "a text as the token ids of a model, and back",
      "MODEL is a folder with tokenizer.json, with vocab.json and merges.txt (or encoder.json and "
      "vocab.bpe), or with vocab.txt; or one tokenizer.json, vocab.txt or .gguf file. TEXT is a "
      "file, - for standard input, which is also read when neither it nor --text is given. Prints "
      "the ids on one line, with the special ones that the model's configuration sets around a "
      "text. --decode goes back: for byte-level BPE every byte comes back, whatever the text was.",
-     "otattn tokenize gpt2/ --text 'Hello world' --json", tool_tokenize, TOKENIZE},
+     "otattn tokenize gpt2/ --text 'Hello world' --json", cli_tokenize, TOKENIZE},
     {"info", "MODEL", 1, 1, "what a checkpoint is",
      "Prints architecture, sizes, parameters and, with --json, every tensor of a model, from its "
      "headers alone. MODEL is a folder with config.json and model.safetensors or its shards, a "
      ".gguf file, or the name of a model in the local hub cache. GPT-2, BERT, Llama and Gemma 3 "
      "types are known.",
-     "otattn info ./gpt2 --json", tool_info, INFO},
+     "otattn info ./gpt2 --json", cli_info, INFO},
     {"capture", "MODEL [TEXT]", 1, 2, "arrays from inside a run of a model",
      "Runs a text, or the tokens of --ids, through the model, with any attention method in any "
      "layer or head, and writes the requested arrays under TransformerLens names. They are "
      "streamed to the file: memory holds one at a time. `logits` are those of the model's head; "
      "`all` leaves them out. With --residual the run begins at --start-at-layer with a residual "
      "stream of the caller's, such as a hook_resid_pre captured before, as it was or edited.",
-     "otattn capture ./gpt2 text.txt --points attn.hook_pattern -o run.safetensors", tool_capture,
+     "otattn capture ./gpt2 text.txt --points attn.hook_pattern -o run.safetensors", cli_capture,
      CAPTURE},
     {"perplexity", "MODEL [TEXT]", 1, 2, "how well a causal model predicts its text",
      "Cuts the text, or the tokens of --ids, into windows and prints the mean negative "
      "log-likelihood of each token given those before it in its window, and its exponential. The "
      "protocol (context, stride, tokens) is printed with the number.",
      "otattn perplexity ./gpt2 wiki.txt --context 1024 --method softmax/online:4@3-11",
-     tool_perplexity, PERPLEXITY},
+     cli_perplexity, PERPLEXITY},
     {"generate", "MODEL [TEXT]", 1, 2, "the continuation of a prompt",
      "Continues the prompt, or the tokens of --ids, by --tokens more on a KV cache; greedy unless "
      "--sample. Only methods whose rows do not depend on later tokens can run so: free and online "
      "columns.",
-     "otattn generate ./gpt2 --prompt 'Once upon a time' --tokens 50", tool_generate, GENERATE},
+     "otattn generate ./gpt2 --prompt 'Once upon a time' --tokens 50", cli_generate, GENERATE},
     {"analyze", "MODEL [TEXT]", 1, 2, "how a model's states and predictions evolve over its layers",
      "Cuts the text, or the tokens of --ids, into windows, runs each through the model, and "
      "measures every state, transition and head. Writes a folder: metrics.json, tables/*.csv, "
      "figures/, report.html, and one record a window, so that --resume continues an interrupted "
      "run and gives the same bytes as an uninterrupted one.",
-     "otattn analyze ./gpt2 wiki.txt --windows 64x512 -o run", tool_analyze, ANALYZE},
+     "otattn analyze ./gpt2 wiki.txt --windows 64x512 -o run", cli_analyze, ANALYZE},
     {"report", "RUN", 1, 1, "the page, figures and tables of an analysed run",
      "Reads metrics.json, manifest.json and tables/ of a folder that 'otattn analyze' wrote. "
      "Writes report.html (one page that needs no network), figures/NAME.vl.json (Vega-Lite with "
      "its data inside) and tables/NAME.tex. With --compare the page shows two runs beside each "
      "other and their differences with intervals.",
-     "otattn report run/ --compare run2/ -o both.html", tool_report_command, REPORT},
+     "otattn report run/ --compare run2/ -o both.html", cli_report_command, REPORT},
     {"doctor", "", 0, 0, "what this build and this machine can do",
      "Lists the version, processor features, backends, kernels, solvers and methods, and solves "
      "one small problem with each kernel to see that they agree.",
-     "otattn doctor --json", tool_doctor, DOCTOR},
+     "otattn doctor --json", cli_doctor, DOCTOR},
     {"help", "[COMMAND|TOPIC]", 0, 1, "help on a command or a topic",
      "Without an operand, the overview. --man prints the manual page.", "otattn help methods",
-     tool_help, HELP},
+     cli_help, HELP},
     {"completions", "SHELL", 1, 1, "completion script for bash, zsh or fish",
      "Prints the script on standard output.",
-     "otattn completions bash > ~/.local/share/bash-completion/completions/otattn",
-     tool_completions, COMPLETIONS},
+     "otattn completions bash > ~/.local/share/bash-completion/completions/otattn", cli_completions,
+     COMPLETIONS},
 };
-const int tool_command_count = (int)(sizeof tool_commands / sizeof tool_commands[0]);
+const int cli_command_count = (int)(sizeof cli_commands / sizeof cli_commands[0]);
 
 enum { METHOD, SCORES, PAIRS, MASSES, SOLVING, MACHINE, TEXTS, OUTPUT, OTHER };
 
-const char *const tool_groups[] = {
+const char *const cli_groups[] = {
     "Method", "Scores and biases", "Which pairs may carry weight",
     "Masses", "How it is solved",  "Machine",
     "Text",   "Input and output",  "General",
 };
-const int tool_group_count = (int)(sizeof tool_groups / sizeof tool_groups[0]);
+const int cli_group_count = (int)(sizeof cli_groups / sizeof cli_groups[0]);
 
-/* A row: how its value is parsed, name, field of tool_settings, who takes it, group, help and, where it takes a
+/* A row: how its value is parsed, name, field of cli_settings, who takes it, group, help and, where it takes a
  * value, its form; then the members that are not 0. */
 #define FLAG(parser, flag, field, owners, part, ...)                                               \
     {                                                                                              \
-        .name = flag, .parse = tool_parse_##parser, .offset = offsetof(tool_settings, field),      \
+        .name = flag, .parse = cli_parse_##parser, .offset = offsetof(cli_settings, field),        \
         .commands = owners, .group = part, __VA_ARGS__                                             \
     }
 
-const tool_flag tool_flags[] = {
+const cli_flag cli_flags[] = {
     FLAG(text, "method", method, WRITE, METHOD,
          "REGULARISER[/COLUMNS][{option=value,...}] or an alias; see 'otattn help methods'", "M",
          .letter = 'm', .standard = "softmax"),
@@ -478,11 +478,11 @@ const tool_flag tool_flags[] = {
     FLAG(switch, "man", man, HELP, OTHER, "the manual page, for 'man -l -'"),
     FLAG(switch, "help", help, ALL, OTHER, "this help", .letter = 'h'),
 };
-const int tool_flag_count = (int)(sizeof tool_flags / sizeof tool_flags[0]);
+const int cli_flag_count = (int)(sizeof cli_flags / sizeof cli_flags[0]);
 
-const tool_command *tool_find_command(const char *name) {
-    for (int k = 0; k < tool_command_count; k++) {
-        if (strcmp(tool_commands[k].name, name) == 0) return &tool_commands[k];
+const cli_command *cli_find_command(const char *name) {
+    for (int k = 0; k < cli_command_count; k++) {
+        if (strcmp(cli_commands[k].name, name) == 0) return &cli_commands[k];
     }
     return NULL;
 }

@@ -2,7 +2,7 @@
  * are filled to the width of the page; an empty line ends a paragraph. */
 #include "topics.h"
 
-const tool_topic tool_topics[] = {
+const cli_topic cli_topics[] = {
     {"methods", "regularisers, column rules, aliases and options in braces",
      "A method is REGULARISER[/COLUMNS][{option=value,...}].\n"
      "\n"
@@ -168,4 +168,4 @@ const tool_topic tool_topics[] = {
      "A program built with MPI begins MPI where a launcher has set OMPI_COMM_WORLD_SIZE,\n"
      "PMI_SIZE or PMIX_RANK. The library reads none.\n"},
 };
-const int tool_topic_count = (int)(sizeof tool_topics / sizeof tool_topics[0]);
+const int cli_topic_count = (int)(sizeof cli_topics / sizeof cli_topics[0]);

@@ -2,11 +2,11 @@
 #ifndef OTATTN_PROGRAM_TOPICS_H
 #define OTATTN_PROGRAM_TOPICS_H
 
-typedef struct tool_topic {
+typedef struct cli_topic {
     const char *name, *summary, *text;
-} tool_topic;
+} cli_topic;
 
-extern const tool_topic tool_topics[];
-extern const int tool_topic_count;
+extern const cli_topic cli_topics[];
+extern const int cli_topic_count;
 
 #endif

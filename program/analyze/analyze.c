@@ -18,7 +18,7 @@ enum { WINDOWS_STANDARD = 64, TOKENS_STANDARD = 512 };
 
 /* ---- settings ---- */
 
-static int read_windows(tool_context *context, const ota_model_facts *facts, run_settings *s) {
+static int read_windows(cli_context *context, const ota_model_facts *facts, run_settings *s) {
     const char *text = context->settings.windows;
     s->windows = WINDOWS_STANDARD;
     s->tokens = facts->positions < TOKENS_STANDARD ? facts->positions : TOKENS_STANDARD;
@@ -27,24 +27,24 @@ static int read_windows(tool_context *context, const ota_model_facts *facts, run
         const char *cross = strchr(text, 'x');
         const size_t length = cross != NULL ? (size_t)(cross - text) : sizeof first;
         if (length < sizeof first) memcpy(first, text, length);
-        if (!tool_integer(first, &s->windows) || cross == NULL ||
-            !tool_integer(cross + 1, &s->tokens) || s->windows < 1 || s->windows > 1000000 ||
+        if (!cli_integer(first, &s->windows) || cross == NULL ||
+            !cli_integer(cross + 1, &s->tokens) || s->windows < 1 || s->windows > 1000000 ||
             s->tokens < 2)
-            return tool_refuse_flag(context, "windows", "64x512 is 64 windows of 512 tokens",
-                                    "--windows '%.80s' is not NxL", text);
+            return cli_refuse_flag(context, "windows", "64x512 is 64 windows of 512 tokens",
+                                   "--windows '%.80s' is not NxL", text);
     }
     if (s->tokens > facts->positions)
-        return tool_refuse_flag(context, "windows", NULL,
-                                "windows of %" PRId64 " tokens, and the model has %" PRId64
-                                " positions",
-                                s->tokens, facts->positions);
+        return cli_refuse_flag(context, "windows", NULL,
+                               "windows of %" PRId64 " tokens, and the model has %" PRId64
+                               " positions",
+                               s->tokens, facts->positions);
     s->random =
         context->settings.sampling != NULL && strcmp(context->settings.sampling, "random") == 0;
     s->seed = context->settings.seed.given ? context->settings.seed.value : 1;
     return 0;
 }
 
-static int read_layers(tool_context *context, const ota_model_facts *facts, run_settings *s) {
+static int read_layers(cli_context *context, const ota_model_facts *facts, run_settings *s) {
     const char *text = context->settings.layers;
     s->first = 0;
     s->last = facts->layers;
@@ -54,23 +54,23 @@ static int read_layers(tool_context *context, const ota_model_facts *facts, run_
     const char *dash = strchr(text, '-');
     const size_t length = dash != NULL ? (size_t)(dash - text) : strlen(text);
     if (length < sizeof first) memcpy(first, text, length);
-    if (!tool_integer(first, &s->first) || !tool_integer(dash != NULL ? dash + 1 : first, &last) ||
+    if (!cli_integer(first, &s->first) || !cli_integer(dash != NULL ? dash + 1 : first, &last) ||
         s->first < 0 || last < s->first || last >= facts->layers)
-        return tool_refuse_flag(context, "layers", NULL,
-                                "--layers '%.80s' is not A-B with 0 <= A <= B <= %" PRId64, text,
-                                facts->layers - 1);
+        return cli_refuse_flag(context, "layers", NULL,
+                               "--layers '%.80s' is not A-B with 0 <= A <= B <= %" PRId64, text,
+                               facts->layers - 1);
     s->last = last + 1;
     return 0;
 }
 
-static int read_saturation(tool_context *context, run_settings *s) {
+static int read_saturation(cli_context *context, run_settings *s) {
     double limits[2] = {0.9999, 1e-10};
     const char *text = context->settings.saturation;
-    if (text != NULL && (tool_numbers(text, limits, 2) != 2 || !(limits[0] > 0 && limits[0] < 1) ||
+    if (text != NULL && (cli_numbers(text, limits, 2) != 2 || !(limits[0] > 0 && limits[0] < 1) ||
                          !(limits[1] > 0 && limits[1] <= 1)))
-        return tool_refuse_flag(context, "saturation", "0.9999,1e-10 is what the sources use",
-                                "--saturation '%.80s' is not P,TV with P in (0,1), TV in (0,1]",
-                                text);
+        return cli_refuse_flag(context, "saturation", "0.9999,1e-10 is what the sources use",
+                               "--saturation '%.80s' is not P,TV with P in (0,1), TV in (0,1]",
+                               text);
     s->tail = 1 - limits[0];
     s->tv = limits[1];
     s->half = context->settings.store != NULL && strcmp(context->settings.store, "f16") == 0;
@@ -84,7 +84,7 @@ static run_variant *add_variant(run_settings *s, bool again) {
     return one;
 }
 
-static int read_methods(tool_context *context, run_settings *s) {
+static int read_methods(cli_context *context, run_settings *s) {
     const char *text = context->settings.methods;
     char *words[METHODS_MOST];
     const bool plain = context->settings.model_methods.count == 0;
@@ -92,10 +92,10 @@ static int read_methods(tool_context *context, run_settings *s) {
                    plain ? "softmax" : "--method");
     s->methods = 1;
     if (text == NULL) return 0;
-    const int count = tool_split_methods(text, words, METHODS_MOST);
+    const int count = cli_split_methods(text, words, METHODS_MOST);
     if (count < 1)
-        return tool_refuse_flag(context, "methods", NULL, "--methods names none, or more than %d",
-                                METHODS_MOST);
+        return cli_refuse_flag(context, "methods", NULL, "--methods names none, or more than %d",
+                               METHODS_MOST);
     for (int k = 0; k < count; k++) {
         s->method_text[k] = words[k];
         if (plain && strcmp(words[k], "softmax") == 0) continue;
@@ -108,23 +108,23 @@ static int read_methods(tool_context *context, run_settings *s) {
 }
 
 /* One line a number; of attention's temperatures, or with `probe` of the probe's. */
-static int read_temperatures(tool_context *context, const char *text, bool probe, run_settings *s) {
+static int read_temperatures(cli_context *context, const char *text, bool probe, run_settings *s) {
     const char *flag = probe ? "probe-temperatures" : "temperatures";
     double factors[TEMPERATURES_MOST];
     if (text == NULL) return 0;
-    const int count = tool_numbers(text, factors, TEMPERATURES_MOST);
+    const int count = cli_numbers(text, factors, TEMPERATURES_MOST);
     for (int k = 0; k < count; k++) {
         if (!(factors[k] > 0) || !isfinite(factors[k]))
-            return tool_refuse_flag(context, flag, NULL, "%g is no temperature", factors[k]);
+            return cli_refuse_flag(context, flag, NULL, "%g is no temperature", factors[k]);
         const bool again = factors[k] == 1 && (probe || context->settings.temperature == NULL);
         run_variant *one = add_variant(s, again);
         *(probe ? &one->probe_temperature : &one->temperature) = factors[k];
-        tool_format_real(factors[k], one->name, 32);
+        cli_format_real(factors[k], one->name, 32);
     }
     if (count >= 1) return 0;
-    return tool_refuse_flag(context, flag, "such as 0.5,0.7,1,1.4,2",
-                            "--%s '%.80s' is no list of at most %d numbers", flag, text,
-                            TEMPERATURES_MOST);
+    return cli_refuse_flag(context, flag, "such as 0.5,0.7,1,1.4,2",
+                           "--%s '%.80s' is no list of at most %d numbers", flag, text,
+                           TEMPERATURES_MOST);
 }
 
 const run_variant *run_variant_of(const run_settings *settings, int source) {
@@ -135,8 +135,8 @@ const run_variant *run_variant_of(const run_settings *settings, int source) {
 
 /* The statements are about softmax at the model's own temperature. */
 static int read_bounds(run *r, run_settings *s) {
-    tool_context *context = r->context;
-    const tool_settings *given = &context->settings;
+    cli_context *context = r->context;
+    const cli_settings *given = &context->settings;
     s->bounds = given->bounds.given ? given->bounds.value : 0;
     const char *other = given->model_methods.count > 0 ? "method"
                         : given->temperature != NULL   ? "temperature"
@@ -144,9 +144,9 @@ static int read_bounds(run *r, run_settings *s) {
                         : given->sink != NULL          ? "sink"
                                                        : NULL;
     if (s->bounds == 0 || other == NULL) return 0;
-    return tool_refuse_flag(context, "bounds", "leave one of the two out",
-                            "--bounds is about the model's own attention, which --%s changes",
-                            other);
+    return cli_refuse_flag(context, "bounds", "leave one of the two out",
+                           "--bounds is about the model's own attention, which --%s changes",
+                           other);
 }
 
 static int read_settings(run *r) {
@@ -156,7 +156,7 @@ static int read_settings(run *r) {
     if (code == 0) code = read_saturation(r->context, s);
     if (code == 0) code = read_methods(r->context, s);
     if (code == 0) code = read_bounds(r, s);
-    const tool_settings *given = &r->context->settings;
+    const cli_settings *given = &r->context->settings;
     if (code == 0) code = read_temperatures(r->context, given->temperatures, false, s);
     s->temperatures = s->lines;
     if (code == 0) code = read_temperatures(r->context, given->probe_temperatures, true, s);
@@ -166,7 +166,7 @@ static int read_settings(run *r) {
 /* ---- manifest ---- */
 
 /* A method of a file (@FILE) is what the file holds; one that cannot be read was refused by its session. */
-static void append_method(tool_context *context, const char *method, json_t *list) {
+static void append_method(cli_context *context, const char *method, json_t *list) {
     char hash[SHA256_DIGEST_STRING_LENGTH] = "";
     int64_t bytes;
     if (method[0] == '@') (void)run_file_hash(context, method + 1, &bytes, hash);
@@ -184,8 +184,8 @@ static json_t *text_or_null(const char *text) {
     return text != NULL ? json_string(text) : json_null();
 }
 
-static json_t *flags_json(tool_context *context) {
-    const tool_settings *f = &context->settings;
+static json_t *flags_json(cli_context *context) {
+    const cli_settings *f = &context->settings;
     json_t *places = json_array();
     for (int k = 0; k < f->model_methods.count; k++)
         append_method(context, f->model_methods.items[k], places);
@@ -194,10 +194,10 @@ static json_t *flags_json(tool_context *context) {
                   text_or_null(f->temperature), "window", text_or_null(f->window), "sink",
                   text_or_null(f->sink), "cpu", text_or_null(f->cpu), "no_special",
                   (int)f->no_special, "plain", (int)f->plain);
-    (void)tool_json_put(flags, "rounds:o max_rounds:o tolerance:o",
-                        f->rounds.given ? json_integer(f->rounds.value) : json_null(),
-                        f->max_rounds.given ? json_integer(f->max_rounds.value) : json_null(),
-                        f->tolerance.given ? json_real(f->tolerance.value) : json_null());
+    (void)cli_json_put(flags, "rounds:o max_rounds:o tolerance:o",
+                       f->rounds.given ? json_integer(f->rounds.value) : json_null(),
+                       f->max_rounds.given ? json_integer(f->max_rounds.value) : json_null(),
+                       f->tolerance.given ? json_real(f->tolerance.value) : json_null());
     return flags;
 }
 
@@ -246,10 +246,10 @@ static int write_manifest(run *r) {
                   settings_json(r), "blas", text_or_null(ota_model_blas()));
     if (code == 0 && *r->context->cancel != 0) {
         const ota_error stopped = {.message = ""};
-        code = tool_fail_status(r->context, OTA_CANCELLED, &stopped);
+        code = cli_fail_status(r->context, OTA_CANCELLED, &stopped);
     }
     if (code == 0 && manifest == NULL)
-        code = tool_fail(&r->context->error, TOOL_EXIT_LIMIT, "there is no memory left");
+        code = cli_fail(&r->context->error, CLI_EXIT_LIMIT, "there is no memory left");
     if (code == 0) code = run_folder_manifest(r->context, &r->folder, manifest);
     json_decref(manifest);
     return code;
@@ -259,15 +259,15 @@ static int write_manifest(run *r) {
 
 static void say_start(const run *r, int64_t done) {
     const ota_model_facts *f = &r->facts;
-    if (r->context->settings.json || tool_ranks_rank() > 0) return;
+    if (r->context->settings.json || cli_ranks_rank() > 0) return;
     (void)fprintf(stderr,
                   "%s: %s, %" PRId64 " layers x %" PRId64 " heads x %" PRId64 ", %" PRId64
                   " windows of %" PRId64 " tokens, %.3g MB of memory beside the weights",
-                  tool_short_path(r->context->operands[0]), f->architecture, f->layers, f->heads,
+                  cli_short_path(r->context->operands[0]), f->architecture, f->layers, f->heads,
                   f->width, r->text.window_count, r->text.windows[0].count,
                   (double)run_measure_bytes(r) / 1e6);
     if (done > 0) (void)fprintf(stderr, ", %" PRId64 " windows are there", done);
-    if (tool_ranks_size() > 1) (void)fprintf(stderr, ", %d processes", tool_ranks_size());
+    if (cli_ranks_size() > 1) (void)fprintf(stderr, ", %d processes", cli_ranks_size());
     (void)fputc('\n', stderr);
 }
 
@@ -307,11 +307,11 @@ static int measure_window(run *r, int64_t index, run_record *record) {
 }
 
 static int say_stopped(run *r, int64_t done) {
-    (void)tool_fail(&r->context->error, TOOL_EXIT_INTERRUPTED,
-                    "interrupted; %" PRId64 " of %" PRId64 " windows are kept in %.200s", done,
-                    r->text.window_count, r->folder.path);
-    (void)tool_hint(&r->context->error, "--resume goes on");
-    return TOOL_EXIT_INTERRUPTED;
+    (void)cli_fail(&r->context->error, CLI_EXIT_INTERRUPTED,
+                   "interrupted; %" PRId64 " of %" PRId64 " windows are kept in %.200s", done,
+                   r->text.window_count, r->folder.path);
+    (void)cli_hint(&r->context->error, "--resume goes on");
+    return CLI_EXIT_INTERRUPTED;
 }
 
 /* missing [count]: the windows without a record */
@@ -334,28 +334,28 @@ enum { STOPPED = -1 };
 
 /* Every process goes on only where all can. */
 static int together(int code) {
-    const int worst = tool_ranks_agree(code);
+    const int worst = cli_ranks_agree(code);
     return code == 0 && worst != 0 ? STOPPED : code;
 }
 
 static int measure_windows(run *r) {
-    tool_progress progress;
+    cli_progress progress;
     run_record record = {.index = 0};
-    const int rank = tool_ranks_rank(), ranks = tool_ranks_size();
+    const int rank = cli_ranks_rank(), ranks = cli_ranks_size();
     int64_t count = 0, *missing = calloc((size_t)r->text.window_count, sizeof *missing);
     int code = missing != NULL
                    ? find_missing(r, &record, missing, &count)
-                   : tool_fail(&r->context->error, TOOL_EXIT_LIMIT, "there is no memory left");
+                   : cli_fail(&r->context->error, CLI_EXIT_LIMIT, "there is no memory left");
     /* Nobody writes before all have seen what is missing. */
     code = together(code);
     if (code == 0) say_start(r, r->text.window_count - count);
-    tool_progress_begin(&progress, "analyze");
+    cli_progress_begin(&progress, "analyze");
     for (int64_t k = rank; code == 0 && k < count; k += ranks) {
         code = measure_window(r, missing[k], &record);
-        if (code == TOOL_EXIT_INTERRUPTED) code = say_stopped(r, r->text.window_count - count + k);
-        tool_progress_update(&progress, (double)(k + 1), (double)count, "windows");
+        if (code == CLI_EXIT_INTERRUPTED) code = say_stopped(r, r->text.window_count - count + k);
+        cli_progress_update(&progress, (double)(k + 1), (double)count, "windows");
     }
-    tool_progress_end(&progress);
+    cli_progress_end(&progress);
     run_record_free(&record);
     free(missing);
     return code;
@@ -378,7 +378,7 @@ static int print_result(const run *r) {
                                (json_int_t)r->text.window_count, "tokens", (json_int_t)tokens,
                                "transitions", (json_int_t)(tokens * moves));
     (void)json_object_set(object, "warnings", r->context->warnings);
-    return tool_print_json(stdout, object);
+    return cli_print_json(stdout, object);
 }
 
 static int prepare(run *r) {
@@ -387,14 +387,14 @@ static int prepare(run *r) {
     if (code == 0) code = run_choose_windows(r->context, &r->text, &r->settings);
     if (code != 0) return code;
     if (r->context->settings.windows != NULL && r->text.window_count < r->settings.windows)
-        tool_warn(r->context, "the text holds %" PRId64 " windows of %" PRId64 " tokens",
-                  r->text.window_count, r->text.windows[0].count);
+        cli_warn(r->context, "the text holds %" PRId64 " windows of %" PRId64 " tokens",
+                 r->text.window_count, r->text.windows[0].count);
     return run_measure_open(r, r->text.windows[0].count);
 }
 
 /* Rank 0 takes the folder; then the others see what it wrote there. */
 static int open_folder(run *r) {
-    const bool first = tool_ranks_rank() == 0;
+    const bool first = cli_ranks_rank() == 0;
     int code = first ? run_folder_open(r->context, &r->folder) : 0;
     if (code == 0 && first) code = write_manifest(r);
     code = together(code);
@@ -407,15 +407,15 @@ static int analyze_model(run *r) {
     int code = together(prepare(r));
     if (code == 0) code = open_folder(r);
     if (code == 0) code = together(measure_windows(r));
-    if (code != 0 || tool_ranks_rank() > 0) return code;
+    if (code != 0 || cli_ranks_rank() > 0) return code;
     code = run_write_results(r);
-    if (code == 0) code = tool_run_report(r->folder.path, NULL, NULL, &r->context->error);
+    if (code == 0) code = cli_run_report(r->folder.path, NULL, NULL, &r->context->error);
     return code == 0 ? print_result(r) : code;
 }
 
-static int analyze(tool_context *context) {
+static int analyze(cli_context *context) {
     ota_model *model = NULL;
-    int code = together(tool_model_open(context, &model));
+    int code = together(cli_model_open(context, &model));
     if (code != 0) {
         ota_model_free(model);
         return code;
@@ -431,7 +431,7 @@ static int analyze(tool_context *context) {
         run_text_free(&r->text);
         for (int k = 0; k < METHODS_MOST; k++) free(r->settings.method_text[k]);
     } else {
-        code = tool_fail(&context->error, TOOL_EXIT_LIMIT, "there is no memory left");
+        code = cli_fail(&context->error, CLI_EXIT_LIMIT, "there is no memory left");
         code = together(code);
     }
     free(r);
@@ -439,10 +439,10 @@ static int analyze(tool_context *context) {
     return code;
 }
 
-int tool_analyze(tool_context *context) {
-    int code = tool_ranks_begin();
-    if (code != 0) return tool_fail(&context->error, code, "%s", tool_ranks_reason());
+int cli_analyze(cli_context *context) {
+    int code = cli_ranks_begin();
+    if (code != 0) return cli_fail(&context->error, code, "%s", cli_ranks_reason());
     code = analyze(context);
-    tool_ranks_end();
+    cli_ranks_end();
     return code == STOPPED ? 0 : code;
 }

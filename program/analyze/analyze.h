@@ -81,8 +81,8 @@ typedef struct run_text {
 } run_text;
 
 /* Reads and encodes the text; windows are chosen by run_choose_windows. */
-int run_load_text(tool_context *context, const ota_model *model, run_text *text);
-int run_choose_windows(tool_context *context, run_text *text, const run_settings *settings);
+int run_load_text(cli_context *context, const ota_model *model, run_text *text);
+int run_choose_windows(cli_context *context, run_text *text, const run_settings *settings);
 /* ids [window->count] */
 void run_window_ids(const run_text *text, const run_window *window, int64_t *ids);
 void run_text_free(run_text *text);
@@ -216,12 +216,12 @@ typedef struct run_record {
 int64_t run_record_values_at(const run_shape *shape);
 double *run_record_column(const run_record *record, int variant, int probe, run_column column);
 /* Memory for `tokens` tokens; what is there is kept if it suffices. */
-int run_record_resize(tool_context *context, run_record *record, const run_shape *shape);
+int run_record_resize(cli_context *context, run_record *record, const run_shape *shape);
 void run_record_free(run_record *record);
-int run_record_write(tool_context *context, const run_record *record, const char *path);
+int run_record_write(cli_context *context, const run_record *record, const char *path);
 /* *valid is false when the file is missing, cut short, damaged, or of another shape; `record` has its
  * shape and index set. */
-int run_record_read(tool_context *context, run_record *record, const char *path, bool *valid);
+int run_record_read(cli_context *context, run_record *record, const char *path, bool *valid);
 
 /* ---- folder.c ---- */
 
@@ -233,34 +233,34 @@ typedef struct run_folder {
 } run_folder;
 
 /* Makes the folder and its parts, takes the lock, refuses what is there without -f or --resume. */
-int run_folder_open(tool_context *context, run_folder *folder);
+int run_folder_open(cli_context *context, run_folder *folder);
 /* Another process of mpirun has opened the folder and written the manifest, which must be this one's too. */
-int run_folder_join(tool_context *context, run_folder *folder);
+int run_folder_join(cli_context *context, run_folder *folder);
 void run_folder_close(run_folder *folder);
 /* PATH/NAME; size of `path`: 4096 */
 void run_folder_path(const run_folder *folder, const char *name, char *path);
 void run_folder_record(const run_folder *folder, int64_t index, char *path);
 /* Writes a file of the folder whole or not at all. */
-int run_folder_write(tool_context *context, const run_folder *folder, const char *name,
+int run_folder_write(cli_context *context, const run_folder *folder, const char *name,
                      const char *text, size_t size);
-int run_folder_write_json(tool_context *context, const run_folder *folder, const char *name,
+int run_folder_write_json(cli_context *context, const run_folder *folder, const char *name,
                           const json_t *tree);
 /* --resume: what is there must be of the same model, text and settings. Then, or else, it is written. */
-int run_folder_manifest(tool_context *context, const run_folder *folder, json_t *manifest);
+int run_folder_manifest(cli_context *context, const run_folder *folder, json_t *manifest);
 
 /* ---- model_hash.c ---- */
 
-int run_file_hash(tool_context *context, const char *path, int64_t *bytes,
+int run_file_hash(cli_context *context, const char *path, int64_t *bytes,
                   char text[SHA256_DIGEST_STRING_LENGTH]);
 /* Name, bytes and sha256 of every file that decides what the model computes, and in `text` one hash of
  * them all. */
-int run_model_hash(tool_context *context, const ota_model_facts *facts, json_t **files,
+int run_model_hash(cli_context *context, const ota_model_facts *facts, json_t **files,
                    char text[SHA256_DIGEST_STRING_LENGTH]);
 
 /* ---- the run ---- */
 
 typedef struct run {
-    tool_context *context;
+    cli_context *context;
     const ota_model *model;
     ota_model_facts facts;
     run_settings settings;

@@ -186,7 +186,7 @@ static int load_weights(run *r, int64_t layer) {
                                          .query_norm_weight = at + 4 * size + 4 * d,
                                          .key_norm_weight = at + 4 * size + 4 * d + width};
     const ota_status status = ota_model_attention_of(r->model, layer, &b->attention, &error);
-    if (status < 0) return tool_fail_status(r->context, status, &error);
+    if (status < 0) return cli_fail_status(r->context, status, &error);
     widen_heads(r, b->attention.query, d, r->facts.heads, b->query);
     widen_heads(r, b->attention.key, d, r->facts.kv_heads, b->key);
     widen_heads(r, b->attention.value, d, r->facts.kv_heads, b->value);
@@ -268,7 +268,7 @@ static int run_layer(run *r, int index) {
     b->done = false;
     widen(b->runs[index].input, n * r->work->width, b->runs[index].x);
     const ota_status status = ota_session_run(r->sessions[0], &window, &error);
-    return b->done ? 0 : tool_fail_status(r->context, status, &error);
+    return b->done ? 0 : cli_fail_status(r->context, status, &error);
 }
 
 static int run_layers(run *r) {
@@ -279,8 +279,8 @@ static int run_layers(run *r) {
     memcpy(b->runs[1 + BOUND_STEP].input, run_state(r, b->at + 1), count * sizeof(float));
     for (size_t done = 0; done < count; done += 256) {
         const size_t part = count - done < 256 ? count - done : 256;
-        tool_convert(b->runs[0].input + done, OTA_F32, piece, OTA_BF16, part);
-        tool_convert(piece, OTA_BF16, b->runs[1 + BOUND_ROUNDING].input + done, OTA_F32, part);
+        cli_convert(b->runs[0].input + done, OTA_F32, piece, OTA_BF16, part);
+        cli_convert(piece, OTA_BF16, b->runs[1 + BOUND_ROUNDING].input + done, OTA_F32, part);
     }
     int code = 0;
     for (int k = 0; code == 0 && k < RUNS; k++) code = run_layer(r, k);
@@ -415,7 +415,7 @@ static int solve_heads(run *r) {
                                  .stride = {0, width, heads * width, 1}};
     arrays.coupling = ota_array_of(b->coupling[b->at % 2], OTA_F64, 1, heads, n, n);
     const ota_status status = ota_attend(&problem, &b->options, &arrays, NULL, &error);
-    return status < 0 ? tool_fail_status(r->context, status, &error) : 0;
+    return status < 0 ? cli_fail_status(r->context, status, &error) : 0;
 }
 
 /* Ranks of S [n, n] at both tolerances; none where S has a 0. `room` [2 n n]. */

@@ -42,30 +42,30 @@ static void add(tally *t, const double *numbers) {
     t->violations[1] += numbers[BOUND_SHARP_RATIO] > 1 + allowance;
 }
 
-static void write_tally(tool_text *csv, const tally *t) {
+static void write_tally(cli_text *csv, const tally *t) {
     const double count = (double)t->count;
-    for (int k = BOUND_MEASURED; k <= BOUND_SHARP; k++) tool_csv_number(csv, t->sum[k] / count);
+    for (int k = BOUND_MEASURED; k <= BOUND_SHARP; k++) csv_number(csv, t->sum[k] / count);
     for (int form = 0; form < 2; form++) {
         const int ratio = BOUND_PRINTED_RATIO + form;
         const bool there = !isnan(t->sum[ratio]);
-        tool_csv_number(csv, t->sum[ratio] / count);
-        tool_csv_number(csv, there && t->count > 0 ? t->largest[ratio] : (double)NAN);
-        tool_csv_number(csv, there ? (double)t->violations[form] : (double)NAN);
+        csv_number(csv, t->sum[ratio] / count);
+        csv_number(csv, there && t->count > 0 ? t->largest[ratio] : (double)NAN);
+        csv_number(csv, there ? (double)t->violations[form] : (double)NAN);
     }
-    tool_csv_number(csv, count);
-    tool_csv_line(csv);
+    csv_number(csv, count);
+    csv_line(csv);
 }
 
-static void write_names(tool_text *csv, double layer, int row) {
+static void write_names(cli_text *csv, double layer, int row) {
     const int statement = row == 0 ? BOUND_JACOBIAN : 1 + (row - 1) % (BOUND_STATEMENTS - 1);
-    tool_csv_number(csv, layer);
-    tool_csv_word(csv, statements[statement].name);
-    tool_csv_word(csv, statements[statement].source);
-    tool_csv_word(csv, row == 0 ? "" : changes[(row - 1) / (BOUND_STATEMENTS - 1)]);
+    csv_number(csv, layer);
+    csv_word(csv, statements[statement].name);
+    csv_word(csv, statements[statement].source);
+    csv_word(csv, row == 0 ? "" : changes[(row - 1) / (BOUND_STATEMENTS - 1)]);
 }
 
 /* Prop. A.6, one number a token of every window. */
-static int write_coherence(run *r, tool_text *csv) {
+static int write_coherence(run *r, cli_text *csv) {
     run_table_of measured = {.values = NULL}, bound = measured;
     tally t = {.count = 0};
     int code = run_table_load(r, 0, 0, COLUMN_COHERENCE_DISTANCE, &measured);
@@ -78,10 +78,10 @@ static int write_coherence(run *r, tool_text *csv) {
         add(&t, numbers);
     }
     if (code == 0) {
-        tool_csv_number(csv, (double)NAN);
-        tool_csv_word(csv, "coherence");
-        tool_csv_word(csv, "TOT-42");
-        tool_csv_word(csv, "");
+        csv_number(csv, (double)NAN);
+        csv_word(csv, "coherence");
+        csv_word(csv, "TOT-42");
+        csv_word(csv, "");
         write_tally(csv, &t);
     }
     run_table_free(&measured);
@@ -89,7 +89,7 @@ static int write_coherence(run *r, tool_text *csv) {
     return code;
 }
 
-static void write_rows(const run *r, const run_table_of *table, tool_text *csv) {
+static void write_rows(const run *r, const run_table_of *table, cli_text *csv) {
     const int64_t windows = ota_int_min(table->windows, r->settings.bounds);
     const int64_t moves = r->settings.last - r->settings.first;
     tally all[BOUND_ROWS] = {{.count = 0}};
@@ -113,8 +113,8 @@ static void write_rows(const run *r, const run_table_of *table, tool_text *csv) 
 
 static int write_bounds(run *r) {
     run_table_of table = {.values = NULL};
-    tool_text csv;
-    int code = tool_text_begin(&csv, &r->context->error);
+    cli_text csv;
+    int code = cli_text_begin(&csv, &r->context->error);
     if (code == 0) code = run_table_load(r, 0, 0, COLUMN_BOUNDS, &table);
     if (code == 0) {
         (void)fputs("layer,statement,id,change,measured,printed_bound,sharp_bound,"
@@ -128,7 +128,7 @@ static int write_bounds(run *r) {
     return run_csv_end(r, &csv, "bounds", code);
 }
 
-static void write_head(const run *r, const run_table_of *table, int64_t at, tool_text *csv) {
+static void write_head(const run *r, const run_table_of *table, int64_t at, cli_text *csv) {
     const int64_t windows = ota_int_min(table->windows, r->settings.bounds);
     const int64_t tokens = r->text.windows[0].count;
     const int64_t most = r->facts.causal != 0 ? tokens / 2 - 1 : tokens - 1;
@@ -136,15 +136,15 @@ static void write_head(const run *r, const run_table_of *table, int64_t at, tool
     for (int64_t w = 0; w < windows; w++)
         for (int k = 0; k < RANKS; k++)
             means[k] += table->values[w * table->parts + at * RANKS + k] / (double)windows;
-    tool_csv_row(csv, "nnnnnnnn", (double)(r->settings.first + at / r->facts.heads),
-                 (double)(at % r->facts.heads), (double)r->facts.head_width, (double)most,
-                 means[RANK_ONE], means[RANK_ONE_COARSE], means[RANK_TWO], means[RANK_TWO_COARSE]);
+    csv_row(csv, "nnnnnnnn", (double)(r->settings.first + at / r->facts.heads),
+            (double)(at % r->facts.heads), (double)r->facts.head_width, (double)most,
+            means[RANK_ONE], means[RANK_ONE_COARSE], means[RANK_TWO], means[RANK_TWO_COARSE]);
 }
 
 static int write_ranks(run *r) {
     run_table_of table = {.values = NULL};
-    tool_text csv;
-    int code = tool_text_begin(&csv, &r->context->error);
+    cli_text csv;
+    int code = cli_text_begin(&csv, &r->context->error);
     if (code == 0) code = run_table_load(r, 0, 0, COLUMN_RANKS, &table);
     if (code == 0)
         (void)fputs("layer,head,head_width,most,one_layer,one_layer_coarse,two_layers,"

@@ -44,7 +44,7 @@ static int load_columns(saturation *s, int probe) {
     s->lengths = calloc((size_t)s->transitions + 1, sizeof *s->lengths);
     if (s->events == NULL || s->hit == NULL || s->mark == NULL || s->by_layer == NULL ||
         s->lengths == NULL)
-        return tool_fail(&r->context->error, TOOL_EXIT_LIMIT, "no memory is left for the events");
+        return cli_fail(&r->context->error, CLI_EXIT_LIMIT, "no memory is left for the events");
     return 0;
 }
 
@@ -85,7 +85,7 @@ static int find_events(saturation *s) {
         s->windows_hit += memchr(s->hit + w * s->tv.unit, 1, (size_t)s->tv.unit) != NULL;
     const ota_status status = ota_events_of(s->events, s->transitions, s->tokens, s->by_layer,
                                             s->lengths, &s->summary, &error);
-    return status < 0 ? tool_fail_status(s->r->context, status, &error) : 0;
+    return status < 0 ? cli_fail_status(s->r->context, status, &error) : 0;
 }
 
 /* ---- tokens ---- */
@@ -117,7 +117,7 @@ static double correlate(saturation *s, int class, int64_t *ids) {
 static int correlate_classes(saturation *s) {
     int64_t *ids = malloc((size_t)s->tv.unit * sizeof *ids);
     if (ids == NULL)
-        return tool_fail(&s->r->context->error, TOOL_EXIT_LIMIT, "there is no memory left");
+        return cli_fail(&s->r->context->error, CLI_EXIT_LIMIT, "there is no memory left");
     s->punctuation = correlate(s, OTA_TOKEN_PUNCTUATION, ids);
     s->sentence = correlate(s, OTA_TOKEN_SENTENCE_END, ids);
     free(ids);
@@ -135,23 +135,23 @@ static const char *class_text(int class) {
     return (class & OTA_TOKEN_SPACE) != 0 ? "space" : "other";
 }
 
-static void write_event(const saturation *s, tool_text *csv, int64_t l, int64_t t, int64_t *ids) {
+static void write_event(const saturation *s, cli_text *csv, int64_t l, int64_t t, int64_t *ids) {
     const run *r = s->r;
     const int64_t id = id_at(r, t, ids);
     char text[256];
     run_spell(r, id, text, sizeof text);
-    tool_csv_row(csv, "nnnnwwnnnnnn", (double)(t / s->tv.unit), (double)(r->settings.first + l),
-                 (double)(t % s->tv.unit), (double)id, text, class_text(class_of(r, id)),
-                 1 - at(&s->tail, l, t), at(&s->tail, l, t), at(&s->tail, l + 1, t),
-                 at(&s->tv, l, t), at(&s->moved, l, t), at(&s->logits, l, t));
+    csv_row(csv, "nnnnwwnnnnnn", (double)(t / s->tv.unit), (double)(r->settings.first + l),
+            (double)(t % s->tv.unit), (double)id, text, class_text(class_of(r, id)),
+            1 - at(&s->tail, l, t), at(&s->tail, l, t), at(&s->tail, l + 1, t), at(&s->tv, l, t),
+            at(&s->moved, l, t), at(&s->logits, l, t));
 }
 
 static int write_list(const saturation *s) {
-    tool_text csv;
+    cli_text csv;
     int64_t *ids = malloc((size_t)s->tv.unit * sizeof *ids);
-    int code = tool_text_begin(&csv, &s->r->context->error);
+    int code = cli_text_begin(&csv, &s->r->context->error);
     if (ids == NULL)
-        code = tool_fail(&s->r->context->error, TOOL_EXIT_LIMIT, "there is no memory left");
+        code = cli_fail(&s->r->context->error, CLI_EXIT_LIMIT, "there is no memory left");
     if (code == 0)
         (void)fputs("window,layer,position,id,token,class,max_probability,tail,tail_after,tv,"
                     "relative_l2,max_logit_change\n",
@@ -185,13 +185,13 @@ static json_t *events_json(const saturation *s) {
         json_t *value;
     } members[] = {
         {"count", json_integer(e->events)},
-        {"frequency", tool_json_real(e->frequency)},
-        {"thresholds", json_pack("[o,o]", tool_json_real(1 - s->r->settings.tail),
-                                 tool_json_real(s->r->settings.tv))},
+        {"frequency", cli_json_real(e->frequency)},
+        {"thresholds", json_pack("[o,o]", cli_json_real(1 - s->r->settings.tail),
+                                 cli_json_real(s->r->settings.tv))},
         {"windows_hit", json_integer(s->windows_hit)},
-        {"window_frequency", tool_json_real((double)s->windows_hit / (double)s->tv.windows)},
+        {"window_frequency", cli_json_real((double)s->windows_hit / (double)s->tv.windows)},
         {"positions_hit", json_integer(e->positions_hit)},
-        {"position_frequency", tool_json_real(e->position_frequency)},
+        {"position_frequency", cli_json_real(e->position_frequency)},
         {"by_layer", counts_json(s->by_layer, s->transitions)},
         {"first_layer", layer_json(s, e->first_layer)},
         {"last_layer", layer_json(s, e->last_layer)},
@@ -199,15 +199,15 @@ static json_t *events_json(const saturation *s) {
         {"outer", json_integer(e->outer)},
         {"runs", json_integer(e->runs)},
         {"longest_run", json_integer(e->longest_run)},
-        {"mean_run", tool_json_real(e->mean_run)},
+        {"mean_run", cli_json_real(e->mean_run)},
         {"run_lengths", counts_json(s->lengths, s->transitions + 1)},
-        {"mean_max_probability", tool_json_real(mean_of(s, 0))},
-        {"mean_tv", tool_json_real(mean_of(s, 1))},
-        {"mean_relative_l2", tool_json_real(mean_of(s, 2))},
-        {"mean_max_logit_change", tool_json_real(mean_of(s, 3))},
-        {"largest_max_logit_change", tool_json_real(s->largest)},
-        {"punctuation_phi", tool_json_real(s->punctuation)},
-        {"sentence_phi", tool_json_real(s->sentence)},
+        {"mean_max_probability", cli_json_real(mean_of(s, 0))},
+        {"mean_tv", cli_json_real(mean_of(s, 1))},
+        {"mean_relative_l2", cli_json_real(mean_of(s, 2))},
+        {"mean_max_logit_change", cli_json_real(mean_of(s, 3))},
+        {"largest_max_logit_change", cli_json_real(s->largest)},
+        {"punctuation_phi", cli_json_real(s->punctuation)},
+        {"sentence_phi", cli_json_real(s->sentence)},
         {"inconsistent", json_integer(s->inconsistent)},
     };
     json_t *object = json_object();
@@ -245,12 +245,12 @@ static int write_table4(const saturation *s) {
         {"Longest run of layers", (double)e->longest_run},
         {"Events with TV below the change of p_max", (double)s->inconsistent},
     };
-    tool_text csv;
-    const int code = tool_text_begin(&csv, &s->r->context->error);
+    cli_text csv;
+    const int code = cli_text_begin(&csv, &s->r->context->error);
     if (code != 0) return code;
     (void)fputs("Property,Value\n", csv.stream);
     for (size_t k = 0; k < sizeof rows / sizeof *rows; k++)
-        tool_csv_row(&csv, "wn", rows[k].property, rows[k].value);
+        csv_row(&csv, "wn", rows[k].property, rows[k].value);
     return run_csv_end(s->r, &csv, "table4", 0);
 }
 

@@ -11,13 +11,13 @@
 /* Patterns of all layers in places of `cells` x `cells`, f32 while they come by. */
 int run_example_begin(run *r) {
     struct run_work *w = r->work;
-    const size_t cells = tool_pool_cells((size_t)w->tokens);
+    const size_t cells = cli_pool_cells((size_t)w->tokens);
     const size_t heads = (size_t)((r->settings.last - r->settings.first) * r->facts.heads);
     w->cells = (int64_t)cells;
     w->pooled = malloc(heads * cells * cells * sizeof *w->pooled);
     return w->pooled != NULL ? 0
-                             : tool_fail(&r->context->error, TOOL_EXIT_LIMIT,
-                                         "no memory is left for the patterns of one window");
+                             : cli_fail(&r->context->error, CLI_EXIT_LIMIT,
+                                        "no memory is left for the patterns of one window");
 }
 
 void run_example_end(run *r) {
@@ -51,9 +51,9 @@ static json_t *lens_json(const run *r) {
     return rows;
 }
 
-static void name_array(tool_array *array, const char *name, ota_type type, const int64_t *shape,
+static void name_array(cli_array *array, const char *name, ota_type type, const int64_t *shape,
                        int rank) {
-    *array = (tool_array){.type = type, .rank = rank, .count = 1};
+    *array = (cli_array){.type = type, .rank = rank, .count = 1};
     (void)snprintf(array->name, sizeof array->name, "%s", name);
     for (int k = 0; k < rank; k++) {
         array->shape[k] = shape[k];
@@ -62,7 +62,7 @@ static void name_array(tool_array *array, const char *name, ota_type type, const
 }
 
 /* f32 or f16 copies of what is shown. */
-static bool fill_arrays(const run *r, tool_array arrays[3]) {
+static bool fill_arrays(const run *r, cli_array arrays[3]) {
     const struct run_work *w = r->work;
     const run_shape *s = &w->record->shape;
     const int64_t shapes[3][4] = {{s->states, s->tokens},
@@ -79,28 +79,27 @@ static bool fill_arrays(const run *r, tool_array arrays[3]) {
     const double *tv = run_record_column(w->record, 0, 0, COLUMN_TV);
     float *to = arrays[0].data;
     for (size_t k = 0; k < arrays[0].count; k++) to[k] = (float)(1 - tail[k]);
-    tool_convert(tv, OTA_F64, arrays[1].data, OTA_F32, arrays[1].count);
-    tool_convert(w->pooled, OTA_F32, arrays[2].data, OTA_F16, arrays[2].count);
+    cli_convert(tv, OTA_F64, arrays[1].data, OTA_F32, arrays[1].count);
+    cli_convert(w->pooled, OTA_F32, arrays[2].data, OTA_F16, arrays[2].count);
     return true;
 }
 
 int run_example_write(run *r) {
-    tool_array arrays[3] = {{.data = NULL}};
-    tool_output *output = NULL;
+    cli_array arrays[3] = {{.data = NULL}};
+    cli_output *output = NULL;
     char path[4096];
     run_folder_path(&r->folder, "example.safetensors", path);
     json_t *tokens = tokens_json(r), *lens = lens_json(r);
     char *texts[2] = {json_dumps(tokens, JSON_COMPACT), json_dumps(lens, JSON_COMPACT)};
     int code = 0;
     if (!fill_arrays(r, arrays) || texts[0] == NULL || texts[1] == NULL)
-        code = tool_fail(&r->context->error, TOOL_EXIT_LIMIT, "there is no memory left");
-    const tool_metadata metadata[] = {{"tokens", texts[0]}, {"lens", texts[1]}};
-    if (code == 0) code = tool_output_begin(path, true, &output, &r->context->error);
-    if (code == 0)
-        code = tool_write_safetensors(output, arrays, 3, metadata, 2, &r->context->error);
-    code = tool_output_end(output, code, &r->context->error);
+        code = cli_fail(&r->context->error, CLI_EXIT_LIMIT, "there is no memory left");
+    const cli_metadata metadata[] = {{"tokens", texts[0]}, {"lens", texts[1]}};
+    if (code == 0) code = cli_output_begin(path, true, &output, &r->context->error);
+    if (code == 0) code = cli_write_safetensors(output, arrays, 3, metadata, 2, &r->context->error);
+    code = cli_output_end(output, code, &r->context->error);
     for (int k = 0; k < 3; k++) free(arrays[k].data);
-    for (int k = 0; k < 2; k++) tool_memory_free(texts[k]);
+    for (int k = 0; k < 2; k++) cli_memory_free(texts[k]);
     json_decref(tokens);
     json_decref(lens);
     return code;

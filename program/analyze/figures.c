@@ -37,8 +37,8 @@ static int read_part(run *r, int64_t window, int64_t at, int64_t count, double *
     const int cause = errno;
     if (file >= 0) (void)close(file);
     if (done == bytes && file >= 0) return 0;
-    return tool_fail(&r->context->error, TOOL_EXIT_IO, "%s: cannot be read: %s",
-                     tool_short_path(path), got < 0 ? strerror(cause) : "it was cut short");
+    return cli_fail(&r->context->error, CLI_EXIT_IO, "%s: cannot be read: %s", cli_short_path(path),
+                    got < 0 ? strerror(cause) : "it was cut short");
 }
 
 int run_table_load(run *r, int variant, int probe, run_column column, run_table_of *table) {
@@ -48,7 +48,7 @@ int run_table_load(run *r, int variant, int probe, run_column column, run_table_
     const int64_t size = table->parts * table->unit;
     table->values = malloc((size_t)(table->windows * size) * sizeof *table->values);
     if (table->values == NULL)
-        return tool_fail(&r->context->error, TOOL_EXIT_LIMIT, "no memory is left for a column");
+        return cli_fail(&r->context->error, CLI_EXIT_LIMIT, "no memory is left for a column");
     const int64_t at =
         run_record_values_at(&shape) +
         run_column_offset(&shape, variant, probe, column) * (int64_t)sizeof *table->values;
@@ -104,7 +104,7 @@ int run_table_figures(run *r, const run_table_of *table, double factor, double o
                      .figures = figures};
     r->executor.run(r->executor.user, table->parts, make_figure, &j);
     for (int k = 0; k < WORKERS_MOST; k++)
-        if (j.status[k] < 0) return tool_fail_status(r->context, j.status[k], &none);
+        if (j.status[k] < 0) return cli_fail_status(r->context, j.status[k], &none);
     return 0;
 }
 
@@ -118,15 +118,15 @@ int run_column_figures(run *r, int variant, int probe, run_column column, double
         *figures = malloc((size_t)table.parts * sizeof **figures);
         code = *figures != NULL
                    ? run_table_figures(r, &table, factor, offset, *figures)
-                   : tool_fail(&r->context->error, TOOL_EXIT_LIMIT, "there is no memory left");
+                   : cli_fail(&r->context->error, CLI_EXIT_LIMIT, "there is no memory left");
     }
     run_table_free(&table);
     return code;
 }
 
 json_t *run_figure_json(const ota_figure *f) {
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:[o,o], s:I}", "mean", tool_json_real(f->mean),
-                     "sd", tool_json_real(f->deviation), "median", tool_json_real(f->median), "p5",
-                     tool_json_real(f->p5), "p95", tool_json_real(f->p95), "ci95",
-                     tool_json_real(f->low), tool_json_real(f->high), "n", (json_int_t)f->count);
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:[o,o], s:I}", "mean", cli_json_real(f->mean),
+                     "sd", cli_json_real(f->deviation), "median", cli_json_real(f->median), "p5",
+                     cli_json_real(f->p5), "p95", cli_json_real(f->p95), "ci95",
+                     cli_json_real(f->low), cli_json_real(f->high), "n", (json_int_t)f->count);
 }

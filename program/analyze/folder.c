@@ -29,25 +29,25 @@ void run_folder_record(const run_folder *folder, int64_t index, char *path) {
     (void)snprintf(path, PATH_SIZE, "%s/windows/%06" PRId64 ".bin", folder->path, index);
 }
 
-static int make_folder(tool_context *context, const char *path) {
+static int make_folder(cli_context *context, const char *path) {
     if (mkdir(path, 0777) == 0 || errno == EEXIST) return 0;
-    return tool_fail(&context->error, TOOL_EXIT_IO, "%s: cannot be made: %s", tool_short_path(path),
-                     strerror(errno));
+    return cli_fail(&context->error, CLI_EXIT_IO, "%s: cannot be made: %s", cli_short_path(path),
+                    strerror(errno));
 }
 
-static int take_lock(tool_context *context, run_folder *folder) {
+static int take_lock(cli_context *context, run_folder *folder) {
     char path[PATH_SIZE];
     run_folder_path(folder, ".lock", path);
     folder->lock = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     folder->made_lock = folder->lock >= 0;
     if (folder->lock < 0) folder->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (folder->lock < 0)
-        return tool_fail(&context->error, TOOL_EXIT_IO, "%s: cannot be written: %s",
-                         tool_short_path(path), strerror(errno));
+        return cli_fail(&context->error, CLI_EXIT_IO, "%s: cannot be written: %s",
+                        cli_short_path(path), strerror(errno));
     if (flock(folder->lock, LOCK_EX | LOCK_NB) == 0) return 0;
-    (void)tool_fail(&context->error, TOOL_EXIT_IO, "%s: another run writes to this folder",
-                    tool_short_path(folder->path));
-    return tool_hint(&context->error, "wait for it, or choose another folder with -o");
+    (void)cli_fail(&context->error, CLI_EXIT_IO, "%s: another run writes to this folder",
+                   cli_short_path(folder->path));
+    return cli_hint(&context->error, "wait for it, or choose another folder with -o");
 }
 
 /* Calls visit(path, name) for every entry of PATH/part that is not hidden unless it is one of our temporary
@@ -104,34 +104,34 @@ static void remove_run(const run_folder *folder) {
         (void)visit_entries(folder, parts[k], false, remove_output);
 }
 
-static int refuse_existing(tool_context *context, const run_folder *folder) {
+static int refuse_existing(cli_context *context, const run_folder *folder) {
     char path[PATH_SIZE];
     run_folder_path(folder, ".lock", path);
     if (folder->made_lock) (void)unlink(path);
-    (void)tool_fail(&context->error, TOOL_EXIT_USAGE, "%s: already exists and is not empty",
-                    tool_short_path(folder->path));
-    return tool_hint(&context->error, "--resume goes on with it, -f starts over, -o names another");
+    (void)cli_fail(&context->error, CLI_EXIT_USAGE, "%s: already exists and is not empty",
+                   cli_short_path(folder->path));
+    return cli_hint(&context->error, "--resume goes on with it, -f starts over, -o names another");
 }
 
-static int name_folder(tool_context *context, run_folder *folder) {
-    const tool_settings *settings = &context->settings;
+static int name_folder(cli_context *context, run_folder *folder) {
+    const cli_settings *settings = &context->settings;
     const char *path = settings->out != NULL ? settings->out : "run";
     const size_t length = strlen(path);
     if (length + 1 > sizeof folder->path)
-        return tool_refuse_flag(context, "out", NULL, "the name of the folder is too long");
+        return cli_refuse_flag(context, "out", NULL, "the name of the folder is too long");
     memcpy(folder->path, path, length + 1);
     for (size_t k = length; k > 1 && folder->path[k - 1] == '/'; k--) folder->path[k - 1] = '\0';
     folder->lock = -1;
     return 0;
 }
 
-int run_folder_join(tool_context *context, run_folder *folder) {
+int run_folder_join(cli_context *context, run_folder *folder) {
     folder->joined = true;
     return name_folder(context, folder);
 }
 
-int run_folder_open(tool_context *context, run_folder *folder) {
-    const tool_settings *settings = &context->settings;
+int run_folder_open(cli_context *context, run_folder *folder) {
+    const cli_settings *settings = &context->settings;
     int code = name_folder(context, folder);
     if (code == 0) code = make_folder(context, folder->path);
     if (code == 0) code = take_lock(context, folder);
@@ -156,21 +156,21 @@ void run_folder_close(run_folder *folder) {
 
 /* ---- files ---- */
 
-int run_folder_write(tool_context *context, const run_folder *folder, const char *name,
+int run_folder_write(cli_context *context, const run_folder *folder, const char *name,
                      const char *text, size_t size) {
     char path[PATH_SIZE];
     run_folder_path(folder, name, path);
-    return tool_write_file(path, true, text, size, &context->error);
+    return cli_write_file(path, true, text, size, &context->error);
 }
 
-int run_folder_write_json(tool_context *context, const run_folder *folder, const char *name,
+int run_folder_write_json(cli_context *context, const run_folder *folder, const char *name,
                           const json_t *tree) {
-    tool_text text;
-    int code = tool_text_begin(&text, &context->error);
+    cli_text text;
+    int code = cli_text_begin(&text, &context->error);
     json_t *borrowed = (json_t *)(uintptr_t)tree;
-    if (code == 0 && tool_print_json(text.stream, json_incref(borrowed)) != 0)
-        code = tool_fail(&context->error, TOOL_EXIT_LIMIT, "no memory is left for %s", name);
-    code = tool_text_end(&text, code, &context->error);
+    if (code == 0 && cli_print_json(text.stream, json_incref(borrowed)) != 0)
+        code = cli_fail(&context->error, CLI_EXIT_LIMIT, "no memory is left for %s", name);
+    code = cli_text_end(&text, code, &context->error);
     if (code == 0) code = run_folder_write(context, folder, name, text.text, text.size);
     free(text.text);
     return code;
@@ -200,19 +200,19 @@ static bool find_difference(const json_t *a, const json_t *b, const char **outer
     return json_object_size(a) != json_object_size(b);
 }
 
-static int refuse_difference(tool_context *context, const run_folder *folder, const char *outer,
+static int refuse_difference(cli_context *context, const run_folder *folder, const char *outer,
                              const char *inner) {
     const bool input = strcmp(outer, "model") == 0 || strcmp(outer, "text") == 0;
     if (input) context->status = ota_status_word(OTA_EMISMATCH);
-    (void)tool_fail(&context->error, input ? TOOL_EXIT_FILE : TOOL_EXIT_USAGE,
-                    "%s: was begun with another %s%s%s%s", tool_short_path(folder->path),
-                    strcmp(outer, "settings") == 0 ? "setting" : outer,
-                    inner[0] != '\0' ? " (" : "", inner, inner[0] != '\0' ? ")" : "");
-    return tool_hint(&context->error, "-f starts over, -o names another folder");
+    (void)cli_fail(&context->error, input ? CLI_EXIT_FILE : CLI_EXIT_USAGE,
+                   "%s: was begun with another %s%s%s%s", cli_short_path(folder->path),
+                   strcmp(outer, "settings") == 0 ? "setting" : outer, inner[0] != '\0' ? " (" : "",
+                   inner, inner[0] != '\0' ? ")" : "");
+    return cli_hint(&context->error, "-f starts over, -o names another folder");
 }
 
 /* *found is NULL where there is no manifest; one that cannot be read is no missing one. */
-static int read_manifest(const char *path, json_t **found, tool_error *error) {
+static int read_manifest(const char *path, json_t **found, cli_error *error) {
     json_error_t why = {.text = ""};
     *found = NULL;
     FILE *file = fopen(path, "re");
@@ -226,18 +226,17 @@ static int read_manifest(const char *path, json_t **found, tool_error *error) {
     *found = NULL;
     int code;
     if (unread)
-        code = tool_fail(error, TOOL_EXIT_IO, "%s: cannot be read: %s", tool_short_path(path),
-                         strerror(cause));
+        code = cli_fail(error, CLI_EXIT_IO, "%s: cannot be read: %s", cli_short_path(path),
+                        strerror(cause));
     else if (json_error_code(&why) == json_error_out_of_memory)
-        code = tool_fail(error, TOOL_EXIT_LIMIT, "there is no memory left");
+        code = cli_fail(error, CLI_EXIT_LIMIT, "there is no memory left");
     else
-        code =
-            tool_fail(error, TOOL_EXIT_FILE, "%s: is damaged: %s", tool_short_path(path), why.text);
-    (void)tool_hint(error, "-f starts over, without what was finished");
+        code = cli_fail(error, CLI_EXIT_FILE, "%s: is damaged: %s", cli_short_path(path), why.text);
+    (void)cli_hint(error, "-f starts over, without what was finished");
     return code;
 }
 
-int run_folder_manifest(tool_context *context, const run_folder *folder, json_t *manifest) {
+int run_folder_manifest(cli_context *context, const run_folder *folder, json_t *manifest) {
     char path[PATH_SIZE];
     const char *outer = "", *inner = "";
     json_t *found = NULL;
@@ -247,9 +246,9 @@ int run_folder_manifest(tool_context *context, const run_folder *folder, json_t 
         if (unread != 0) return unread;
     }
     if (found == NULL && folder->joined)
-        return tool_fail(&context->error, TOOL_EXIT_IO,
-                         "%s: cannot be read; all processes of mpirun need one file system",
-                         tool_short_path(path));
+        return cli_fail(&context->error, CLI_EXIT_IO,
+                        "%s: cannot be read; all processes of mpirun need one file system",
+                        cli_short_path(path));
     if (found == NULL) {
         /* Without its manifest nothing says what records are of. */
         (void)visit_entries(folder, "windows", false, remove_output);

@@ -138,11 +138,11 @@ static int count_violations(run *r, json_t *bounds) {
         run_table_free(&distance);
         run_table_free(&bound);
     }
-    (void)tool_json_put(bounds,
-                        "checked:I violations:I largest:r allowance:o probe_norm:r "
-                        "coherence_checked:I coherence_violations:I",
-                        checked, violations, largest, json_real(allowance), r->probe.norm, coherent,
-                        broken);
+    (void)cli_json_put(bounds,
+                       "checked:I violations:I largest:r allowance:o probe_norm:r "
+                       "coherence_checked:I coherence_violations:I",
+                       checked, violations, largest, json_real(allowance), r->probe.norm, coherent,
+                       broken);
     return code;
 }
 
@@ -151,8 +151,8 @@ static int add_perplexity(run *r, json_t *metrics) {
     int64_t parts;
     const int code = run_column_figures(r, 0, 0, COLUMN_NLL, 1, 0, &nll, &parts);
     if (code == 0) {
-        (void)tool_json_put(metrics, "nll_per_token:o perplexity:r", run_figure_json(&nll[0]),
-                            exp(nll[0].mean));
+        (void)cli_json_put(metrics, "nll_per_token:o perplexity:r", run_figure_json(&nll[0]),
+                           exp(nll[0].mean));
     }
     free(nll);
     return code;

@@ -13,7 +13,7 @@
 
 enum { PIECE = 1 << 16, PATH_SIZE = 4096 };
 
-int run_file_hash(tool_context *context, const char *path, int64_t *bytes,
+int run_file_hash(cli_context *context, const char *path, int64_t *bytes,
                   char text[SHA256_DIGEST_STRING_LENGTH]) {
     unsigned char *piece = malloc(PIECE);
     FILE *stream = fopen(path, "rb");
@@ -30,13 +30,13 @@ int run_file_hash(tool_context *context, const char *path, int64_t *bytes,
     if (stream != NULL) (void)fclose(stream);
     free(piece);
     if (failed)
-        return tool_fail(&context->error, TOOL_EXIT_IO, "%s: cannot be read: %s",
-                         tool_short_path(path), strerror(cause));
+        return cli_fail(&context->error, CLI_EXIT_IO, "%s: cannot be read: %s",
+                        cli_short_path(path), strerror(cause));
     (void)SHA256End(&hash, text);
     return 0;
 }
 
-static int add_file(tool_context *context, const char *path, const char *name, json_t *files,
+static int add_file(cli_context *context, const char *path, const char *name, json_t *files,
                     SHA2_CTX *all) {
     char text[SHA256_DIGEST_STRING_LENGTH];
     int64_t bytes;
@@ -65,13 +65,13 @@ static int by_bytes(const struct dirent **a, const struct dirent **b) {
     return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-static int add_folder(tool_context *context, const char *folder, json_t *files, SHA2_CTX *all) {
+static int add_folder(cli_context *context, const char *folder, json_t *files, SHA2_CTX *all) {
     struct dirent **entries = NULL;
     int code = 0;
     const int count = scandir(folder, &entries, is_part, by_bytes);
     if (count < 0)
-        return tool_fail(&context->error, TOOL_EXIT_IO, "%s: cannot be listed: %s",
-                         tool_short_path(folder), strerror(errno));
+        return cli_fail(&context->error, CLI_EXIT_IO, "%s: cannot be listed: %s",
+                        cli_short_path(folder), strerror(errno));
     for (int k = 0; k < count; k++) {
         char path[PATH_SIZE];
         struct stat state;
@@ -81,15 +81,15 @@ static int add_folder(tool_context *context, const char *folder, json_t *files, 
         if (code == 0 && found && S_ISREG(state.st_mode))
             code = add_file(context, path, entries[k]->d_name, files, all);
         else if (code == 0 && !found && errno != ENOENT)
-            code = tool_fail(&context->error, TOOL_EXIT_IO, "%s: cannot be looked at: %s",
-                             tool_short_path(path), strerror(errno));
+            code = cli_fail(&context->error, CLI_EXIT_IO, "%s: cannot be looked at: %s",
+                            cli_short_path(path), strerror(errno));
         free(entries[k]);
     }
     free(entries);
     return code;
 }
 
-int run_model_hash(tool_context *context, const ota_model_facts *facts, json_t **files,
+int run_model_hash(cli_context *context, const ota_model_facts *facts, json_t **files,
                    char text[SHA256_DIGEST_STRING_LENGTH]) {
     struct stat state;
     SHA2_CTX all;

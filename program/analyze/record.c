@@ -35,15 +35,15 @@ double *run_record_column(const run_record *record, int variant, int probe, run_
     return offset < 0 ? NULL : record->values + offset;
 }
 
-int run_record_resize(tool_context *context, run_record *record, const run_shape *shape) {
+int run_record_resize(cli_context *context, run_record *record, const run_shape *shape) {
     const size_t ids = (size_t)shape->tokens, values = (size_t)run_record_size(shape);
     if (ids > record->room_ids || values > record->room_values) {
         run_record_free(record);
         record->ids = malloc(ids * sizeof *record->ids);
         record->values = malloc(values * sizeof *record->values);
         if (record->ids == NULL || record->values == NULL)
-            return tool_fail(&context->error, TOOL_EXIT_LIMIT,
-                             "no memory is left for the numbers of a window");
+            return cli_fail(&context->error, CLI_EXIT_LIMIT,
+                            "no memory is left for the numbers of a window");
         record->room_ids = ids;
         record->room_values = values;
     }
@@ -71,23 +71,23 @@ static void hash_record(const run_record *record, unsigned char digest[SHA256_DI
     SHA256Final(digest, &hash);
 }
 
-int run_record_write(tool_context *context, const run_record *record, const char *path) {
+int run_record_write(cli_context *context, const run_record *record, const char *path) {
     const header h = header_of(record);
     unsigned char digest[SHA256_DIGEST_LENGTH];
-    tool_error *error = &context->error;
-    tool_output *output = NULL;
+    cli_error *error = &context->error;
+    cli_output *output = NULL;
     hash_record(record, digest);
-    int code = tool_output_begin(path, true, &output, error);
-    if (code == 0) code = tool_output_write(output, &h, sizeof h, error);
+    int code = cli_output_begin(path, true, &output, error);
+    if (code == 0) code = cli_output_write(output, &h, sizeof h, error);
     if (code == 0)
-        code = tool_output_write(output, record->ids,
-                                 (size_t)record->shape.tokens * sizeof *record->ids, error);
+        code = cli_output_write(output, record->ids,
+                                (size_t)record->shape.tokens * sizeof *record->ids, error);
     if (code == 0)
-        code = tool_output_write(output, record->values,
-                                 (size_t)run_record_size(&record->shape) * sizeof *record->values,
-                                 error);
-    if (code == 0) code = tool_output_write(output, digest, sizeof digest, error);
-    return tool_output_end(output, code, error);
+        code = cli_output_write(output, record->values,
+                                (size_t)run_record_size(&record->shape) * sizeof *record->values,
+                                error);
+    if (code == 0) code = cli_output_write(output, digest, sizeof digest, error);
+    return cli_output_end(output, code, error);
 }
 
 static bool read_whole(FILE *stream, run_record *record) {
@@ -106,13 +106,13 @@ static bool read_whole(FILE *stream, run_record *record) {
     return memcmp(digest, computed, sizeof digest) == 0;
 }
 
-int run_record_read(tool_context *context, run_record *record, const char *path, bool *valid) {
+int run_record_read(cli_context *context, run_record *record, const char *path, bool *valid) {
     *valid = false;
     FILE *stream = fopen(path, "rb");
     if (stream == NULL && errno == ENOENT) return 0;
     if (stream == NULL)
-        return tool_fail(&context->error, TOOL_EXIT_IO, "%s: cannot be opened: %s",
-                         tool_short_path(path), strerror(errno));
+        return cli_fail(&context->error, CLI_EXIT_IO, "%s: cannot be opened: %s",
+                        cli_short_path(path), strerror(errno));
     *valid = read_whole(stream, record);
     (void)fclose(stream);
     return 0;

@@ -28,7 +28,7 @@ json_t *run_figure_json(const ota_figure *figure);
 /* ---- tables.c ---- */
 
 /* Writes tables/NAME.csv of the folder and frees; `code` not 0: only frees and returns it. */
-int run_csv_end(run *r, tool_text *csv, const char *name, int code);
+int run_csv_end(run *r, cli_text *csv, const char *name, int code);
 
 /* ---- windows.c ---- */
 

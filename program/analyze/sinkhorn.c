@@ -93,12 +93,12 @@ static int64_t pick(const run_table_of *table, int place, double *to) {
 }
 
 static int write_rows(run *r, const run_table_of *rounds, const run_table_of *predicted,
-                      tool_text *csv) {
+                      cli_text *csv) {
     double *values = malloc((size_t)(rounds->windows * rounds->parts) * sizeof *values);
     ota_error error = {.message = ""};
     ota_status status = OTA_OK;
     if (values == NULL)
-        return tool_fail(&r->context->error, TOOL_EXIT_LIMIT, "there is no memory left");
+        return cli_fail(&r->context->error, CLI_EXIT_LIMIT, "there is no memory left");
     for (int place = 0; place < PAIR_EPSILONS * PAIR_TOLERANCES && status >= 0; place++) {
         const int e = place / PAIR_TOLERANCES, t = place % PAIR_TOLERANCES;
         ota_summary s = {.mean = (double)NAN, .deviation = (double)NAN, .maximum = (double)NAN};
@@ -107,18 +107,18 @@ static int write_rows(run *r, const run_table_of *rounds, const run_table_of *pr
         for (int64_t k = 0; k < marks; k++) share += values[k] / (double)marks;
         const int64_t count = pick(rounds, place, values);
         if (count > 0) status = ota_summary_of(values, count, &s, &error);
-        tool_csv_row(csv, "nnnnnnnnn", epsilons[e], tolerances[t], s.mean, s.deviation, s.maximum,
-                     (double)marks, share, (double)(marks - count),
-                     e == 0 ? most_possible[t] : (double)NAN);
+        csv_row(csv, "nnnnnnnnn", epsilons[e], tolerances[t], s.mean, s.deviation, s.maximum,
+                (double)marks, share, (double)(marks - count),
+                e == 0 ? most_possible[t] : (double)NAN);
     }
     free(values);
-    return status < 0 ? tool_fail_status(r->context, status, &error) : 0;
+    return status < 0 ? cli_fail_status(r->context, status, &error) : 0;
 }
 
 int run_write_table5(run *r) {
     run_table_of rounds = {.values = NULL}, predicted = rounds;
-    tool_text csv;
-    int code = tool_text_begin(&csv, &r->context->error);
+    cli_text csv;
+    int code = cli_text_begin(&csv, &r->context->error);
     if (code == 0) code = run_table_load(r, 0, 0, COLUMN_ROUNDS, &rounds);
     if (code == 0) code = run_table_load(r, 0, 0, COLUMN_ROUNDS_PREDICTED, &predicted);
     if (code == 0)

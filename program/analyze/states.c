@@ -34,7 +34,7 @@ int run_tasks(run *r, int64_t count, ota_status (*body)(run *, int64_t, int, ota
     r->executor.run(r->executor.user, count, run_task, &t);
     for (int k = 0; k < r->executor.threads; k++)
         if (all[k].status < 0 && (worst == NULL || all[k].index < worst->index)) worst = &all[k];
-    return worst != NULL ? tool_fail_status(r->context, worst->status, &worst->error) : 0;
+    return worst != NULL ? cli_fail_status(r->context, worst->status, &worst->error) : 0;
 }
 
 /* ---- capture ---- */
@@ -79,8 +79,8 @@ static void keep_state(const run *r, int64_t state, const float *data) {
         uint16_t piece[256];
         for (size_t done = 0; done < count; done += 256) {
             const size_t part = count - done < 256 ? count - done : 256;
-            tool_convert(to + done, OTA_F32, piece, OTA_F16, part);
-            tool_convert(piece, OTA_F16, to + done, OTA_F32, part);
+            cli_convert(to + done, OTA_F32, piece, OTA_F16, part);
+            cli_convert(piece, OTA_F16, to + done, OTA_F32, part);
         }
     }
     if (state == r->facts.layers && state == r->settings.last)
@@ -102,8 +102,8 @@ static void measure_head(void *context, int64_t head, int worker) {
     const int64_t n = w->record->shape.tokens, at = j->place + head;
     ota_pattern pattern;
     if (w->pooled != NULL && w->variant == 0)
-        tool_pool_pattern(j->patterns + head * n * n, (size_t)n,
-                          w->pooled + at * w->cells * w->cells);
+        cli_pool_pattern(j->patterns + head * n * n, (size_t)n,
+                         w->pooled + at * w->cells * w->cells);
     const ota_status status =
         ota_pattern_of(j->patterns + head * n * n, OTA_F32, n, n, 0.0, NULL, &pattern, NULL);
     if (status < 0) j->status[worker] = status;
@@ -147,7 +147,7 @@ int run_states(run *r, run_record *record, int variant) {
                                   .capture = capture,
                                   .user = r};
     const ota_status status = ota_session_run(r->sessions[variant], &window, &error);
-    return status < 0 ? tool_fail_status(r->context, status, &error) : 0;
+    return status < 0 ? cli_fail_status(r->context, status, &error) : 0;
 }
 
 /* ---- what states are by themselves ---- */

@@ -19,18 +19,18 @@ static const char *model_name(const run *r) {
     return slash != NULL && slash[1] != '\0' ? slash + 1 : name;
 }
 
-int run_csv_end(run *r, tool_text *csv, const char *name, int code) {
+int run_csv_end(run *r, cli_text *csv, const char *name, int code) {
     char path[64];
-    code = tool_text_end(csv, code, &r->context->error);
+    code = cli_text_end(csv, code, &r->context->error);
     (void)snprintf(path, sizeof path, "tables/%s.csv", name);
     if (code == 0) code = run_folder_write(r->context, &r->folder, path, csv->text, csv->size);
     free(csv->text);
     return code;
 }
 
-static int write_words(tool_text *csv, const char *const *words, size_t count) {
-    for (size_t k = 0; k < count; k++) tool_csv_word(csv, words[k]);
-    tool_csv_line(csv);
+static int write_words(cli_text *csv, const char *const *words, size_t count) {
+    for (size_t k = 0; k < count; k++) csv_word(csv, words[k]);
+    csv_line(csv);
     return 0;
 }
 
@@ -56,18 +56,18 @@ static void mean_range(const run_table_of *table, int64_t first, int64_t last, d
     }
 }
 
-static void write_figure(tool_text *csv, const ota_figure *f) {
+static void write_figure(cli_text *csv, const ota_figure *f) {
     const double values[] = {f->mean, f->deviation, f->low, f->high, (double)f->count};
-    for (size_t k = 0; k < sizeof values / sizeof *values; k++) tool_csv_number(csv, values[k]);
+    for (size_t k = 0; k < sizeof values / sizeof *values; k++) csv_number(csv, values[k]);
 }
 
-static int write_ranges(run *r, int probe, const run_table_of *table, tool_text *csv) {
+static int write_ranges(run *r, int probe, const run_table_of *table, cli_text *csv) {
     double *means = malloc((size_t)table->windows * sizeof *means);
     int64_t first, last;
     ota_error error = {.message = ""};
     ota_status status = OTA_OK;
     if (means == NULL)
-        return tool_fail(&r->context->error, TOOL_EXIT_LIMIT, "there is no memory left");
+        return cli_fail(&r->context->error, CLI_EXIT_LIMIT, "there is no memory left");
     for (int k = 0; ota_depth_range(k, table->parts, &first, &last) != 0; k++) {
         ota_figure figure;
         char text[64];
@@ -75,20 +75,20 @@ static int write_ranges(run *r, int probe, const run_table_of *table, tool_text 
         status = ota_figure_of(means, table->windows, 1, 0, r->settings.seed, &figure, &error);
         if (status < 0) break;
         (void)snprintf(text, sizeof text, "%" PRId64 "-%" PRId64, first, last);
-        tool_csv_word(csv, text);
+        csv_word(csv, text);
         (void)snprintf(text, sizeof text, "%.3g ± %.2g", figure.mean, figure.deviation);
-        tool_csv_word(csv, text);
-        tool_csv_word(csv, probe == 0 ? "final_norm" : "raw");
+        csv_word(csv, text);
+        csv_word(csv, probe == 0 ? "final_norm" : "raw");
         write_figure(csv, &figure);
-        tool_csv_line(csv);
+        csv_line(csv);
     }
     free(means);
-    return status < 0 ? tool_fail_status(r->context, status, &error) : 0;
+    return status < 0 ? cli_fail_status(r->context, status, &error) : 0;
 }
 
 /* R against depth on a log-log scale, layers counted from 1. The transition out of state 0 is left out: with a tied
  * head the embedding of a token predicts the token itself, so that step is one of its own kind. */
-static void write_exponent(const run *r, int probe, const run_table_of *table, tool_text *csv) {
+static void write_exponent(const run *r, int probe, const run_table_of *table, cli_text *csv) {
     ota_power_law law = {.exponent = (double)NAN, .error = (double)NAN};
     ota_trend trend = {.tau = (double)NAN};
     double depths[1024], means[1024];
@@ -111,17 +111,17 @@ static void write_exponent(const run *r, int probe, const run_table_of *table, t
     for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
         char text[64];
         (void)snprintf(text, sizeof text, "%.3g", rows[k].value);
-        tool_csv_row(csv, "wwwnnnnn", rows[k].name, isfinite(rows[k].value) ? text : "",
-                     probe == 0 ? "final_norm" : "raw", rows[k].value, rows[k].error, (double)NAN,
-                     (double)NAN, (double)law.count);
+        csv_row(csv, "wwwnnnnn", rows[k].name, isfinite(rows[k].value) ? text : "",
+                probe == 0 ? "final_norm" : "raw", rows[k].value, rows[k].error, (double)NAN,
+                (double)NAN, (double)law.count);
     }
 }
 
 static int write_table1(run *r) {
     const char *const words[] = {"Layer Range", model_name(r), "probe", "mean",
                                  "sd",          "low",         "high",  "n"};
-    tool_text csv;
-    int code = tool_text_begin(&csv, &r->context->error);
+    cli_text csv;
+    int code = cli_text_begin(&csv, &r->context->error);
     if (code == 0) code = write_words(&csv, WORDS(words));
     for (int probe = 0; code == 0 && probe < r->probes; probe++) {
         run_table_of table;
@@ -139,11 +139,11 @@ static int summarise_last(run *r, int probe, ota_summary *summary) {
     int code = load_alignment(r, probe, &table);
     double *last = code == 0 ? malloc((size_t)table.windows * sizeof *last) : NULL;
     if (code == 0 && last == NULL)
-        code = tool_fail(&r->context->error, TOOL_EXIT_LIMIT, "there is no memory left");
+        code = cli_fail(&r->context->error, CLI_EXIT_LIMIT, "there is no memory left");
     if (code == 0) {
         run_table_part(&table, table.parts - 1, last);
         const ota_status status = ota_summary_of(last, table.windows, summary, &error);
-        if (status < 0) code = tool_fail_status(r->context, status, &error);
+        if (status < 0) code = cli_fail_status(r->context, status, &error);
     }
     free(last);
     run_table_free(&table);
@@ -152,8 +152,8 @@ static int summarise_last(run *r, int probe, ota_summary *summary) {
 
 static int write_table3(run *r) {
     ota_summary s[PROBES_MOST] = {{.mean = 0}};
-    tool_text csv;
-    int code = tool_text_begin(&csv, &r->context->error);
+    cli_text csv;
+    int code = cli_text_begin(&csv, &r->context->error);
     for (int probe = 0; code == 0 && probe < r->probes; probe++)
         code = summarise_last(r, probe, &s[probe]);
     const struct {
@@ -171,34 +171,34 @@ static int write_table3(run *r) {
         code = write_words(&csv, words, r->probes > 1 ? 3 : 2);
     }
     for (size_t k = 0; code == 0 && k < sizeof rows / sizeof *rows; k++) {
-        tool_csv_word(&csv, rows[k].name);
+        csv_word(&csv, rows[k].name);
         for (int probe = 0; probe < r->probes; probe++) {
             double value;
             memcpy(&value, (const char *)&s[probe] + rows[k].offset, sizeof value);
-            tool_csv_number(&csv, value);
+            csv_number(&csv, value);
         }
-        tool_csv_line(&csv);
+        csv_line(&csv);
     }
     if (code == 0) {
-        tool_csv_word(&csv, "Windows");
+        csv_word(&csv, "Windows");
         for (int probe = 0; probe < r->probes; probe++)
-            tool_csv_number(&csv, (double)r->text.window_count);
-        tool_csv_line(&csv);
+            csv_number(&csv, (double)r->text.window_count);
+        csv_line(&csv);
     }
     return run_csv_end(r, &csv, "table3", code);
 }
 
 static int write_table2(run *r) {
     const ota_model_facts *f = &r->facts;
-    tool_text csv;
-    int code = tool_text_begin(&csv, &r->context->error);
+    cli_text csv;
+    int code = cli_text_begin(&csv, &r->context->error);
     if (code == 0) {
         (void)fputs("Model,Parameters,Layers,Hidden,Heads,Head Dim,FFN Dim,KV Heads,Vocabulary,"
                     "Positions\n",
                     csv.stream);
-        tool_csv_row(&csv, "wnnnnnnnnn", model_name(r), (double)f->parameters, (double)f->layers,
-                     (double)f->width, (double)f->heads, (double)f->head_width, (double)f->inner,
-                     (double)f->kv_heads, (double)f->vocabulary, (double)f->positions);
+        csv_row(&csv, "wnnnnnnnnn", model_name(r), (double)f->parameters, (double)f->layers,
+                (double)f->width, (double)f->heads, (double)f->head_width, (double)f->inner,
+                (double)f->kv_heads, (double)f->vocabulary, (double)f->positions);
     }
     return run_csv_end(r, &csv, "table2", code);
 }
@@ -264,32 +264,31 @@ static int write_drift(run *r) {
     ota_figure *figures[DRIFT_COLUMNS + 1] = {NULL};
     run_column columns[DRIFT_COLUMNS + 1];
     int64_t parts = 0;
-    tool_text csv;
+    cli_text csv;
     const int64_t moves = r->settings.last - r->settings.first;
     double *bounds = malloc((size_t)moves * sizeof *bounds);
-    int code = tool_text_begin(&csv, &r->context->error);
+    int code = cli_text_begin(&csv, &r->context->error);
     if (bounds == NULL)
-        code = tool_fail(&r->context->error, TOOL_EXIT_LIMIT, "there is no memory left");
+        code = cli_fail(&r->context->error, CLI_EXIT_LIMIT, "there is no memory left");
     memcpy(columns, drift_columns, sizeof drift_columns);
     columns[DRIFT_COLUMNS] = COLUMN_DRIFT;
     if (code == 0) code = load_means(r, columns, DRIFT_COLUMNS + 1, figures, &parts);
     if (code == 0) code = bound_drift(r, bounds);
     if (code == 0) {
-        tool_csv_word(&csv, "layer");
-        for (int k = 0; k < DRIFT_COLUMNS; k++) tool_csv_word(&csv, run_columns[columns[k]].name);
-        tool_csv_word(&csv, "alignment_per_sqrt_vocabulary");
-        tool_csv_word(&csv, "drift_l1");
-        tool_csv_word(&csv, "drift_bound");
-        tool_csv_line(&csv);
+        csv_word(&csv, "layer");
+        for (int k = 0; k < DRIFT_COLUMNS; k++) csv_word(&csv, run_columns[columns[k]].name);
+        csv_word(&csv, "alignment_per_sqrt_vocabulary");
+        csv_word(&csv, "drift_l1");
+        csv_word(&csv, "drift_bound");
+        csv_line(&csv);
     }
     for (int64_t l = 0; code == 0 && l < moves; l++) {
-        tool_csv_number(&csv, (double)(r->settings.first + l));
-        for (int k = 0; k < DRIFT_COLUMNS; k++) tool_csv_number(&csv, figures[k][l].mean);
-        tool_csv_number(&csv,
-                        figures[DRIFT_COLUMNS - 1][l].mean / sqrt((double)r->facts.vocabulary));
-        tool_csv_number(&csv, figures[DRIFT_COLUMNS][l + 1].mean);
-        tool_csv_number(&csv, bounds[l]);
-        tool_csv_line(&csv);
+        csv_number(&csv, (double)(r->settings.first + l));
+        for (int k = 0; k < DRIFT_COLUMNS; k++) csv_number(&csv, figures[k][l].mean);
+        csv_number(&csv, figures[DRIFT_COLUMNS - 1][l].mean / sqrt((double)r->facts.vocabulary));
+        csv_number(&csv, figures[DRIFT_COLUMNS][l + 1].mean);
+        csv_number(&csv, bounds[l]);
+        csv_line(&csv);
     }
     for (int k = 0; k <= DRIFT_COLUMNS; k++) free(figures[k]);
     free(bounds);
@@ -299,21 +298,20 @@ static int write_drift(run *r) {
 static int write_attention(run *r) {
     ota_figure *figures[HEAD_COLUMNS] = {NULL};
     int64_t parts = 0;
-    tool_text csv;
-    int code = tool_text_begin(&csv, &r->context->error);
+    cli_text csv;
+    int code = cli_text_begin(&csv, &r->context->error);
     if (code == 0) code = load_means(r, head_columns, HEAD_COLUMNS, figures, &parts);
     if (code == 0) {
-        tool_csv_word(&csv, "layer");
-        tool_csv_word(&csv, "head");
-        for (int k = 0; k < HEAD_COLUMNS; k++)
-            tool_csv_word(&csv, run_columns[head_columns[k]].name);
-        tool_csv_line(&csv);
+        csv_word(&csv, "layer");
+        csv_word(&csv, "head");
+        for (int k = 0; k < HEAD_COLUMNS; k++) csv_word(&csv, run_columns[head_columns[k]].name);
+        csv_line(&csv);
     }
     for (int64_t at = 0; code == 0 && at < parts; at++) {
-        tool_csv_number(&csv, (double)(r->settings.first + at / r->facts.heads));
-        tool_csv_number(&csv, (double)(at % r->facts.heads));
-        for (int k = 0; k < HEAD_COLUMNS; k++) tool_csv_number(&csv, figures[k][at].mean);
-        tool_csv_line(&csv);
+        csv_number(&csv, (double)(r->settings.first + at / r->facts.heads));
+        csv_number(&csv, (double)(at % r->facts.heads));
+        for (int k = 0; k < HEAD_COLUMNS; k++) csv_number(&csv, figures[k][at].mean);
+        csv_line(&csv);
     }
     for (int k = 0; k < HEAD_COLUMNS; k++) free(figures[k]);
     return run_csv_end(r, &csv, "attention", code);

@@ -27,7 +27,7 @@ static int estimate_of(run *r, double *sums, const double *counts, int64_t windo
         sums[w] /= counts[w];
     }
     const ota_status status = ota_figure_of(sums, windows, 1, 0, r->settings.seed, &figure, &error);
-    if (status < 0) return tool_fail_status(r->context, status, &error);
+    if (status < 0) return cli_fail_status(r->context, status, &error);
     *to = (estimate){.mean = sum / count, .low = figure.low, .high = figure.high};
     return 0;
 }
@@ -119,7 +119,7 @@ static int measure_line(run *r, int variant, estimate *found) {
     const int64_t windows = r->text.window_count;
     double *sums = malloc(2 * (size_t)windows * sizeof *sums);
     if (sums == NULL)
-        return tool_fail(&r->context->error, TOOL_EXIT_LIMIT, "there is no memory left");
+        return cli_fail(&r->context->error, CLI_EXIT_LIMIT, "there is no memory left");
     double *counts = sums + windows;
     int code = 0;
     for (int k = 0; code == 0 && k < MEASURES; k++)
@@ -130,49 +130,48 @@ static int measure_line(run *r, int variant, estimate *found) {
     return code;
 }
 
-static int write_line(run *r, tool_text *csv, int variant, const char *name) {
+static int write_line(run *r, cli_text *csv, int variant, const char *name) {
     estimate found[MEASURES + SHARES] = {{0}};
     const int code = measure_line(r, variant, found);
-    tool_csv_word(csv, name);
+    csv_word(csv, name);
     for (int k = 0; k < MEASURES + SHARES; k++) {
-        tool_csv_number(csv, found[k].mean);
-        if (k < MEASURES && measures[k].column == COLUMN_NLL)
-            tool_csv_number(csv, exp(found[k].mean));
+        csv_number(csv, found[k].mean);
+        if (k < MEASURES && measures[k].column == COLUMN_NLL) csv_number(csv, exp(found[k].mean));
     }
     for (int k = 0; k < MEASURES + SHARES; k++) {
         if (k < MEASURES && !measures[k].interval) continue;
-        tool_csv_number(csv, found[k].low);
-        tool_csv_number(csv, found[k].high);
+        csv_number(csv, found[k].low);
+        csv_number(csv, found[k].high);
     }
-    tool_csv_line(csv);
+    csv_line(csv);
     return code;
 }
 
-static void write_names(tool_text *csv, const char *first) {
-    tool_csv_word(csv, first);
+static void write_names(cli_text *csv, const char *first) {
+    csv_word(csv, first);
     for (int k = 0; k < MEASURES; k++) {
-        tool_csv_word(csv, measures[k].name);
-        if (measures[k].column == COLUMN_NLL) tool_csv_word(csv, "perplexity");
+        csv_word(csv, measures[k].name);
+        if (measures[k].column == COLUMN_NLL) csv_word(csv, "perplexity");
     }
-    for (int k = 0; k < SHARES; k++) tool_csv_word(csv, share_names[k]);
+    for (int k = 0; k < SHARES; k++) csv_word(csv, share_names[k]);
     for (int k = 0; k < MEASURES + SHARES; k++) {
         char name[2][64];
         if (k < MEASURES && !measures[k].interval) continue;
         const char *of = k < MEASURES ? measures[k].name : share_names[k - MEASURES];
         (void)snprintf(name[0], sizeof name[0], "%s_low", of);
         (void)snprintf(name[1], sizeof name[1], "%s_high", of);
-        tool_csv_word(csv, name[0]);
-        tool_csv_word(csv, name[1]);
+        csv_word(csv, name[0]);
+        csv_word(csv, name[1]);
     }
-    tool_csv_line(csv);
+    csv_line(csv);
 }
 
 static int write_table(run *r, const char *file, const char *first, int from, int to,
                        const char *baseline) {
     const run_settings *s = &r->settings;
-    tool_text csv;
+    cli_text csv;
     if (to <= from) return 0;
-    int code = tool_text_begin(&csv, &r->context->error);
+    int code = cli_text_begin(&csv, &r->context->error);
     if (code != 0) return code;
     write_names(&csv, first);
     if (baseline != NULL) code = write_line(r, &csv, 0, baseline);

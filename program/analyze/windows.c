@@ -11,20 +11,20 @@
 #include "results.h"
 #include "src/base/integers.h"
 
-static int encode(tool_context *context, const char *bytes, size_t size, run_text *text) {
+static int encode(cli_context *context, const char *bytes, size_t size, run_text *text) {
     int32_t *ids = NULL;
     /* The frame of special tokens is put around every window instead. */
     const bool bare = context->settings.no_special;
     context->settings.no_special = true;
-    int code = tool_encode(context, text->tokenizer, bytes, size, &ids, &text->count);
+    int code = cli_encode(context, text->tokenizer, bytes, size, &ids, &text->count);
     context->settings.no_special = bare;
     if (code == 0 && text->count == 0)
-        code = tool_refuse_flag(context, "text", "give a text that is not empty, or --ids F",
-                                "the text has no token");
+        code = cli_refuse_flag(context, "text", "give a text that is not empty, or --ids F",
+                               "the text has no token");
     if (code == 0) {
         text->ids = malloc((size_t)text->count * sizeof *text->ids);
         if (text->ids == NULL)
-            code = tool_fail(&context->error, TOOL_EXIT_LIMIT, "no memory is left for the ids");
+            code = cli_fail(&context->error, CLI_EXIT_LIMIT, "no memory is left for the ids");
     }
     for (int64_t k = 0; code == 0 && k < text->count; k++) text->ids[k] = ids[k];
     free(ids);
@@ -35,13 +35,13 @@ static int encode(tool_context *context, const char *bytes, size_t size, run_tex
     return code;
 }
 
-static int load_text(tool_context *context, const ota_model *model, run_text *text) {
+static int load_text(cli_context *context, const ota_model *model, run_text *text) {
     char *bytes = NULL;
     size_t size = 0;
     ota_error error = {.message = ""};
     const ota_status status = ota_model_tokenizer(model, &text->tokenizer, &error);
-    if (status < 0) return tool_fail_status(context, status, &error);
-    int code = tool_read_text(context, 1, &bytes, &size);
+    if (status < 0) return cli_fail_status(context, status, &error);
+    int code = cli_read_text(context, 1, &bytes, &size);
     if (code == 0) {
         (void)SHA256Data((const uint8_t *)bytes, size, text->sha256);
         text->bytes = (int64_t)size;
@@ -55,24 +55,24 @@ static int load_text(tool_context *context, const ota_model *model, run_text *te
     return code;
 }
 
-static int load_ids(tool_context *context, const ota_model *model, run_text *text) {
-    tool_tokens tokens;
-    int code = tool_tokens_load(context, model, false, &tokens);
+static int load_ids(cli_context *context, const ota_model *model, run_text *text) {
+    cli_tokens tokens;
+    int code = cli_tokens_load(context, model, false, &tokens);
     if (code != 0) return code;
     text->count = tokens.batch * tokens.count;
     text->bytes = text->count * (int64_t)sizeof *text->ids;
     text->ids = malloc((size_t)text->bytes);
     if (text->ids == NULL)
-        code = tool_fail(&context->error, TOOL_EXIT_LIMIT, "no memory is left for the ids");
+        code = cli_fail(&context->error, CLI_EXIT_LIMIT, "no memory is left for the ids");
     else
         memcpy(text->ids, tokens.ids, (size_t)text->bytes);
     if (code == 0) (void)SHA256Data((const uint8_t *)text->ids, (size_t)text->bytes, text->sha256);
     (void)snprintf(text->name, sizeof text->name, "%s", context->settings.ids);
-    tool_tokens_free(&tokens);
+    cli_tokens_free(&tokens);
     return code;
 }
 
-int run_load_text(tool_context *context, const ota_model *model, run_text *text) {
+int run_load_text(cli_context *context, const ota_model *model, run_text *text) {
     if (context->settings.ids != NULL) return load_ids(context, model, text);
     return load_text(context, model, text);
 }
@@ -103,24 +103,24 @@ static void draw_places(int64_t *slots, int64_t places, int64_t count, int64_t s
     qsort(slots, (size_t)count, sizeof *slots, compare_numbers);
 }
 
-int run_choose_windows(tool_context *context, run_text *text, const run_settings *settings) {
+int run_choose_windows(cli_context *context, run_text *text, const run_settings *settings) {
     const int64_t frame = text->before_count + text->after_count;
     const int64_t whole = settings->tokens - frame;
     if (whole < 2)
-        return tool_refuse_flag(context, "windows", NULL,
-                                "windows of %" PRId64 " tokens hold fewer than two of the text",
-                                settings->tokens);
+        return cli_refuse_flag(context, "windows", NULL,
+                               "windows of %" PRId64 " tokens hold fewer than two of the text",
+                               settings->tokens);
     const int64_t content = ota_int_min(text->count, whole);
     const int64_t places = text->count / content;
     const int64_t count = ota_int_min(settings->windows, places);
     if (content < 2)
-        return tool_refuse_flag(context, "text", "give at least two",
-                                "one token makes no transition to look at");
+        return cli_refuse_flag(context, "text", "give at least two",
+                               "one token makes no transition to look at");
     int64_t *slots = malloc((size_t)places * sizeof *slots);
     text->windows = malloc((size_t)count * sizeof *text->windows);
     if (slots == NULL || text->windows == NULL) {
         free(slots);
-        return tool_fail(&context->error, TOOL_EXIT_LIMIT, "no memory is left for the windows");
+        return cli_fail(&context->error, CLI_EXIT_LIMIT, "no memory is left for the windows");
     }
     for (int64_t k = 0; k < places; k++) slots[k] = k;
     if (settings->random) draw_places(slots, places, count, settings->seed);
@@ -150,7 +150,7 @@ void run_spell(const run *r, int64_t id, char *text, size_t size) {
     const ota_status status =
         ota_tokenizer_decode(r->text.tokenizer, &one, 1, 0, bytes, sizeof bytes, &length, NULL);
     /* A number in the place of a word would look like a token that has none. */
-    if (status == OTA_ENOMEM) tool_memory_note();
+    if (status == OTA_ENOMEM) cli_memory_note();
     if (status < 0) return;
     if (length > (int64_t)sizeof bytes) length = sizeof bytes;
     for (int64_t k = 0; k < length && used + sizeof line_end < size; k++) {

@@ -14,8 +14,8 @@
 int run_take(run *r, size_t count, size_t size, void *out) {
     size_t bytes;
     if (__builtin_mul_overflow(count, size, &bytes))
-        return tool_fail(&r->context->error, TOOL_EXIT_LIMIT, "a buffer is larger than any memory");
-    const int code = tool_memory(r->context, bytes, "the measurement", out);
+        return cli_fail(&r->context->error, CLI_EXIT_LIMIT, "a buffer is larger than any memory");
+    const int code = cli_memory(r->context, bytes, "the measurement", out);
     r->work->bytes += bytes;
     return code;
 }
@@ -68,21 +68,21 @@ static int take_buffers(run *r) {
 /* The flags' session, with the variant's method or temperature over them. */
 static int open_session(run *r, int variant) {
     const run_variant *v = run_variant_of(&r->settings, variant);
-    tool_settings *settings = &r->context->settings;
-    const tool_settings kept = *settings;
+    cli_settings *settings = &r->context->settings;
+    const cli_settings kept = *settings;
     char temperature[32];
     if (v->method != NULL) {
-        if (settings->model_methods.count == TOOL_MAX_LIST)
-            return tool_refuse_flag(r->context, "method", NULL, "more than %d methods at a time",
-                                    TOOL_MAX_LIST - 1);
+        if (settings->model_methods.count == CLI_MAX_LIST)
+            return cli_refuse_flag(r->context, "method", NULL, "more than %d methods at a time",
+                                   CLI_MAX_LIST - 1);
         settings->model_methods.items[settings->model_methods.count++] = v->method;
     }
     if (v->temperature != 0) {
-        tool_format_real(v->temperature, temperature, sizeof temperature);
+        cli_format_real(v->temperature, temperature, sizeof temperature);
         settings->temperature = temperature;
     }
     const int code =
-        tool_session_open(r->context, r->model, 1, r->work->tokens, 0, &r->sessions[variant]);
+        cli_session_open(r->context, r->model, 1, r->work->tokens, 0, &r->sessions[variant]);
     *settings = kept;
     return code;
 }
@@ -92,12 +92,12 @@ static int measure_probe_norm(run *r) {
     const int64_t words = r->facts.vocabulary, width = r->facts.width;
     ota_error error = {.message = ""};
     void *rows = NULL;
-    int code = tool_memory(r->context, (size_t)(words * width) * sizeof(float), "the probe", &rows);
+    int code = cli_memory(r->context, (size_t)(words * width) * sizeof(float), "the probe", &rows);
     if (code != 0) return code;
     ota_status status = ota_model_probe_rows(r->model, 0, words, rows, &error);
     if (status >= 0) status = ota_probe_of(rows, OTA_F32, words, width, &r->probe, &error);
     free(rows);
-    return status < 0 ? tool_fail_status(r->context, status, &error) : 0;
+    return status < 0 ? cli_fail_status(r->context, status, &error) : 0;
 }
 
 /* BERT's blocks end in a norm. */
@@ -117,8 +117,7 @@ static void name_last_state(run *r) {
 static int count_probes(run *r) {
     const size_t width = (size_t)r->facts.width;
     float *row = calloc(2 * width, sizeof *row);
-    if (row == NULL)
-        return tool_fail(&r->context->error, TOOL_EXIT_LIMIT, "there is no memory left");
+    if (row == NULL) return cli_fail(&r->context->error, CLI_EXIT_LIMIT, "there is no memory left");
     r->probes = ota_session_probe_inputs(r->sessions[0], row, 1, row + width) != 0 ? 2 : 1;
     free(row);
     return 0;
@@ -127,7 +126,7 @@ static int count_probes(run *r) {
 int run_measure_open(run *r, int64_t tokens) {
     r->work = calloc(1, sizeof *r->work);
     if (r->work == NULL)
-        return tool_fail(&r->context->error, TOOL_EXIT_LIMIT, "there is no memory left");
+        return cli_fail(&r->context->error, CLI_EXIT_LIMIT, "there is no memory left");
     *r->work = (struct run_work){
         .tokens = tokens, .width = r->facts.width, .vocabulary = r->facts.vocabulary};
     name_last_state(r);
@@ -136,8 +135,8 @@ int run_measure_open(run *r, int64_t tokens) {
     if (code != 0) return code;
     r->executor = *ota_session_executor(r->sessions[0]);
     if (r->executor.threads > WORKERS_MOST)
-        return tool_refuse_flag(r->context, "threads", NULL, "%d threads are more than %d",
-                                r->executor.threads, WORKERS_MOST);
+        return cli_refuse_flag(r->context, "threads", NULL, "%d threads are more than %d",
+                               r->executor.threads, WORKERS_MOST);
     code = count_probes(r);
     if (code == 0) code = take_buffers(r);
     return code == 0 && r->settings.bounds > 0 ? run_bounds_open(r) : code;

@@ -36,14 +36,14 @@ typedef struct bench_row {
 
 /* ---- shapes ---- */
 
-static bool read_shape(const char *text, tool_bench_case *c) {
+static bool read_shape(const char *text, cli_bench_case *c) {
     int64_t *const sizes[3] = {&c->queries, &c->keys, &c->width};
     const int64_t least[3] = {1, 1, c->gradients ? 1 : 0};
     for (int k = 0; k < 3; k++) {
         char one[24];
         const size_t length = strcspn(text, "x");
         (void)snprintf(one, sizeof one, "%.*s", (int)ota_size_min(length, 23), text);
-        if (!tool_integer(one, sizes[k]) || *sizes[k] < least[k] || *sizes[k] > (int64_t)1 << 24 ||
+        if (!cli_integer(one, sizes[k]) || *sizes[k] < least[k] || *sizes[k] > (int64_t)1 << 24 ||
             (text[length] == 'x') != (k < 2))
             return false;
         text += length + 1;
@@ -51,28 +51,28 @@ static bool read_shape(const char *text, tool_bench_case *c) {
     return true;
 }
 
-static int make_case(tool_context *context, const char *shape, tool_bench_case *c) {
+static int make_case(cli_context *context, const char *shape, cli_bench_case *c) {
     if (!read_shape(shape, c)) {
-        return tool_refuse_flag(
+        return cli_refuse_flag(
             context, "shapes",
             c->gradients ? "write NxMxD, such as 1024x1024x64"
                          : "write NxMxD, such as 1024x1024x64; D = 0 gives a matrix of scores",
             "--shapes '%.40s' is no shape", shape);
     }
     c->heads = 1;
-    c->type = tool_type_of(context->settings.dtype != NULL ? context->settings.dtype : "f32");
-    return tool_bench_case_make(context, c);
+    c->type = cli_type_of(context->settings.dtype != NULL ? context->settings.dtype : "f32");
+    return cli_bench_case_make(context, c);
 }
 
 /* ---- checking ---- */
 
 /* The judge knows the plan of online from the potentials; plan_row below does not. */
 static bool potentials_define(const ota_problem *problem) {
-    return tool_potentials_tell(problem) && problem->columns != OTA_COLUMNS_ONLINE;
+    return cli_potentials_tell(problem) && problem->columns != OTA_COLUMNS_ONLINE;
 }
 
 /* One row of P in double. */
-static void plan_row(const tool_bench_case *c, int64_t i) {
+static void plan_row(const cli_bench_case *c, int64_t i) {
     const ota_problem *problem = &c->problem;
     const double tau = problem->temperature > 0.0 ? problem->temperature : 1.0;
     const double power = problem->order - 1.0;
@@ -80,7 +80,7 @@ static void plan_row(const tool_bench_case *c, int64_t i) {
         memcpy(c->row, c->coupling + i * c->keys, (size_t)c->keys * sizeof *c->row);
         return;
     }
-    tool_bench_scores(c, i, c->row);
+    cli_bench_scores(c, i, c->row);
     for (int64_t j = 0; j < c->keys; j++) {
         const double level = (c->row[j] + c->row_potential[i] + c->column_potential[j]) / tau;
         c->row[j] = problem->regulariser == OTA_SOFTMAX ? exp(level)
@@ -90,17 +90,17 @@ static void plan_row(const tool_bench_case *c, int64_t i) {
     }
 }
 
-static double error_of_output(const tool_bench_case *c) {
+static double error_of_output(const cli_bench_case *c) {
     double worst = 0.0;
     for (int64_t i = 0; i < c->queries; i++) {
         plan_row(c, i);
-        worst = tool_bench_row_error(c, i, c->row, worst);
+        worst = cli_bench_row_error(c, i, c->row, worst);
     }
     return worst;
 }
 
 /* Of dL/dV; NaN where the potentials do not define P or there is no memory. */
-static double error_of_gradient(const tool_bench_case *c) {
+static double error_of_gradient(const cli_bench_case *c) {
     const int64_t count = c->keys * c->width;
     double *sum = potentials_define(&c->problem) ? calloc((size_t)count, sizeof *sum) : NULL;
     double worst = 0.0;
@@ -109,10 +109,10 @@ static double error_of_gradient(const tool_bench_case *c) {
         plan_row(c, i);
         for (int64_t k = 0; k < count; k++)
             sum[k] += c->row[k / c->width] *
-                      tool_element(c->in[3], c->type, (size_t)(i * c->width + k % c->width));
+                      cli_element(c->in[3], c->type, (size_t)(i * c->width + k % c->width));
     }
     for (int64_t k = 0; k < count; k++) {
-        const double away = fabs(sum[k] - tool_element(c->out[3], c->type, (size_t)k));
+        const double away = fabs(sum[k] - cli_element(c->out[3], c->type, (size_t)k));
         if (!(away <= worst)) worst = away;
     }
     free(sum);
@@ -121,7 +121,7 @@ static double error_of_gradient(const tool_bench_case *c) {
 
 /* ---- one row ---- */
 
-static ota_array over(const tool_bench_case *c, void *data, int64_t rows) {
+static ota_array over(const cli_bench_case *c, void *data, int64_t rows) {
     return ota_array_of(data, c->type, 1, 1, rows, c->width);
 }
 
@@ -130,14 +130,14 @@ static ota_array numbers(double *data, int64_t count) {
 }
 
 typedef struct timed_calls {
-    tool_bench_case *c;
+    cli_bench_case *c;
     ota_plan *plan;
     ota_result result;
 } timed_calls;
 
 static ota_status call(void *context, int variant, int64_t *begun, ota_error *error) {
     timed_calls *calls = context;
-    const tool_bench_case *c = calls->c;
+    const cli_bench_case *c = calls->c;
     (void)variant;
     (void)begun;
     if (!c->gradients) return ota_forward(calls->plan, &c->arrays, &calls->result, error);
@@ -152,7 +152,7 @@ static ota_status call(void *context, int variant, int64_t *begun, ota_error *er
 
 /* The plan itself, by a call that is not timed. */
 static ota_status solve_coupling(const timed_calls *calls, ota_error *error) {
-    tool_bench_case *c = calls->c;
+    cli_bench_case *c = calls->c;
     const ota_arrays again = {.size = sizeof again,
                               .coupling =
                                   ota_array_of(c->coupling, OTA_F64, 1, 1, c->queries, c->keys)};
@@ -162,7 +162,7 @@ static ota_status solve_coupling(const timed_calls *calls, ota_error *error) {
 }
 
 /* max_error and, of a forward pass, what the judge finds. */
-static ota_status check_row(tool_bench_case *c, bench_row *row, ota_error *error) {
+static ota_status check_row(cli_bench_case *c, bench_row *row, ota_error *error) {
     const bool defined = potentials_define(&c->problem);
     ota_certificate certificate = {.size = sizeof certificate};
     ota_arrays arrays = c->arrays;
@@ -177,19 +177,19 @@ static ota_status check_row(tool_bench_case *c, bench_row *row, ota_error *error
     return status;
 }
 
-static ota_status time_row(tool_context *context, tool_bench_case *c, bench_row *row,
+static ota_status time_row(cli_context *context, cli_bench_case *c, bench_row *row,
                            ota_error *error) {
-    const tool_whole *repeat = &context->settings.repeat;
+    const cli_whole *repeat = &context->settings.repeat;
     timed_calls calls = {.c = c, .result = {.size = sizeof calls.result}};
-    const tool_bench_loop loop = {call, &calls, 1, repeat->given ? repeat->value : STANDARD_REPEAT,
-                                  MOST_SECONDS};
-    tool_bench_seconds seconds = {HUGE_VAL, HUGE_VAL};
+    const cli_bench_loop loop = {call, &calls, 1, repeat->given ? repeat->value : STANDARD_REPEAT,
+                                 MOST_SECONDS};
+    cli_bench_seconds seconds = {HUGE_VAL, HUGE_VAL};
     ota_status status = ota_plan_create(&calls.plan, &c->problem, c->width, &c->options, error);
     if (status < 0) return status;
     row->threads = ota_plan_threads(calls.plan);
     (void)snprintf(row->kernel, sizeof row->kernel, "%s", ota_plan_kernel(calls.plan));
     if (c->gradients) status = ota_forward(calls.plan, &c->arrays, NULL, error);
-    if (status >= 0) status = tool_bench_time(&loop, &seconds, error);
+    if (status >= 0) status = cli_bench_time(&loop, &seconds, error);
     row->seconds = seconds.least;
     row->rounds = calls.result.rounds;
     const ota_status coupled =
@@ -200,13 +200,13 @@ static ota_status time_row(tool_context *context, tool_bench_case *c, bench_row 
     return checked < 0 ? checked : status;
 }
 
-static int bench_method(tool_context *context, tool_bench_case *c, const char *method,
+static int bench_method(cli_context *context, cli_bench_case *c, const char *method,
                         bench_row *row) {
     ota_error error = {.message = ""};
     const ota_arrays kept = c->arrays;
     const ota_status parsed =
-        tool_bench_method(context, c, method, (int)context->settings.threads.value, &error);
-    if (parsed < 0) return tool_fail_status(context, parsed, &error);
+        cli_bench_method(context, c, method, (int)context->settings.threads.value, &error);
+    if (parsed < 0) return cli_fail_status(context, parsed, &error);
     (void)ota_method_name(&c->problem, row->method, sizeof row->method);
     (void)snprintf(row->shape, sizeof row->shape, "%" PRId64 "x%" PRId64 "x%" PRId64, c->queries,
                    c->keys, c->width);
@@ -219,8 +219,8 @@ static int bench_method(tool_context *context, tool_bench_case *c, const char *m
     if (c->gradients) {
         c->arrays.lse = numbers(c->lse, c->queries);
     } else if (!defined) {
-        const int code = tool_memory(context, (size_t)(c->queries * c->keys) * sizeof(double),
-                                     "the coupling", &memory);
+        const int code = cli_memory(context, (size_t)(c->queries * c->keys) * sizeof(double),
+                                    "the coupling", &memory);
         if (code != 0) return code;
     }
     c->coupling = memory;
@@ -229,12 +229,12 @@ static int bench_method(tool_context *context, tool_bench_case *c, const char *m
     free(memory);
     c->coupling = NULL;
     c->arrays = kept;
-    return row->status == OTA_CANCELLED ? tool_fail_status(context, row->status, &error) : 0;
+    return row->status == OTA_CANCELLED ? cli_fail_status(context, row->status, &error) : 0;
 }
 
 /* ---- report ---- */
 
-static const tool_bench_column columns[] = {
+static const cli_bench_column columns[] = {
     {"method", "method", -26, 0, false, 1.0, NULL},
     {"shape", "shape", -16, 0, false, 1.0, NULL},
     {"dtype", "dtype", -5, 0, false, 1.0, NULL},
@@ -255,57 +255,57 @@ typedef struct report {
     double read;    /* of the matrix of this shape, 0 until it is measured */
 } report;
 
-static void add_ceiling(tool_context *context, report *r, const bench_row *row, bool listed) {
-    r->ceiling = tool_bench_ceiling(row->kernel, row->threads);
+static void add_ceiling(cli_context *context, report *r, const bench_row *row, bool listed) {
+    r->ceiling = cli_bench_ceiling(row->kernel, row->threads);
     if (listed)
         (void)json_array_append_new(
-            r->rows, json_pack("{sssnsssisssnsosnsnsnsn}", "name", "fma-ceiling", "shape", "dtype",
-                               "f32", "threads", row->threads, "kernel", row->kernel, "ns_per_pair",
-                               "gflops", tool_json_real(r->ceiling), "peer", "peer_ns_per_pair",
-                               "ratio", "max_error"));
+            r->rows,
+            json_pack("{sssnsssisssnsosnsnsnsn}", "name", "fma-ceiling", "shape", "dtype", "f32",
+                      "threads", row->threads, "kernel", row->kernel, "ns_per_pair", "gflops",
+                      cli_json_real(r->ceiling), "peer", "peer_ns_per_pair", "ratio", "max_error"));
     if (context->settings.json) return;
     (void)printf("fma-ceiling: %.4g Gflop/s in f32 on %d thread%s, %s\n", r->ceiling, row->threads,
                  row->threads == 1 ? "" : "s", row->kernel);
 }
 
 /* What reading the matrix of a shape once costs: plain transport is bound by it. */
-static void add_read_ceiling(tool_context *context, report *r, const tool_bench_case *c,
+static void add_read_ceiling(cli_context *context, report *r, const cli_bench_case *c,
                              const bench_row *row) {
     const size_t bytes = (size_t)(c->queries * c->keys) * ota_type_bytes(c->type);
-    r->read = tool_bench_read(row->kernel, c->scores, bytes);
+    r->read = cli_bench_read(row->kernel, c->scores, bytes);
     (void)json_array_append_new(r->rows,
                                 json_pack("{sssssssssfsn}", "name", "read-ceiling", "shape",
-                                          row->shape, "dtype", tool_type_name(c->type), "kernel",
+                                          row->shape, "dtype", cli_type_name(c->type), "kernel",
                                           row->kernel, "gbytes", r->read, "peer"));
     if (!context->settings.json)
         (void)printf("read-ceiling: %.4g Gbyte/s on 1 thread, %s\n", r->read, row->shape);
 }
 
-static void add_pass(const tool_bench_case *c, const report *r, const bench_row *row,
+static void add_pass(const cli_bench_case *c, const report *r, const bench_row *row,
                      json_t *object) {
     const bool ran = row->status >= 0;
     const double none = (double)NAN;
     if (c->gradients) {
         (void)json_object_update_new(object,
                                      json_pack("{ssssso}", "name", row->method, "pass", "backward",
-                                               "ceiling", tool_json_real(r->ceiling)));
+                                               "ceiling", cli_json_real(r->ceiling)));
         return;
     }
     char name[320];
-    (void)snprintf(name, sizeof name, "%s %s %s", row->method, row->shape, tool_type_name(c->type));
+    (void)snprintf(name, sizeof name, "%s %s %s", row->method, row->shape, cli_type_name(c->type));
     (void)json_object_update_new(
         object, json_pack("{sssIsnsnsnsoso}", "name", name, "rounds", (json_int_t)row->rounds,
                           "peer", "peer_ns_per_pair", "ratio", "row_error",
-                          tool_json_real(ran ? row->row_error : none), "column_error",
-                          tool_json_real(ran ? row->column_error : none)));
+                          cli_json_real(ran ? row->row_error : none), "column_error",
+                          cli_json_real(ran ? row->column_error : none)));
     if (c->width > 0) return;
     const double bytes = (double)(c->queries * c->keys) * (double)ota_type_bytes(c->type);
     (void)json_object_set_new(
         object, "gbytes",
-        tool_json_real(ran ? bytes * (double)row->rounds / row->seconds * 1e-9 : none));
+        cli_json_real(ran ? bytes * (double)row->rounds / row->seconds * 1e-9 : none));
 }
 
-static void add_row(tool_context *context, report *r, const tool_bench_case *c,
+static void add_row(cli_context *context, report *r, const cli_bench_case *c,
                     const bench_row *row) {
     const bool first = !(r->ceiling > 0.0);
     if (first && row->kernel[0] != '\0') add_ceiling(context, r, row, !c->gradients);
@@ -316,23 +316,23 @@ static void add_row(tool_context *context, report *r, const tool_bench_case *c,
     const double gflops = flops * pairs * (double)c->width / seconds * 1e-9;
     json_t *object = json_pack(
         "{sssssssssisssosososo}", "method", row->method, "status", ota_status_word(row->status),
-        "shape", row->shape, "dtype", tool_type_name(c->type), "threads", row->threads, "kernel",
-        row->kernel, "seconds", tool_json_real(seconds), "ns_per_pair",
-        tool_json_real(seconds * 1e9 / pairs), "gflops", tool_json_real(gflops), "share_of_ceiling",
-        tool_json_real(gflops / r->ceiling));
+        "shape", row->shape, "dtype", cli_type_name(c->type), "threads", row->threads, "kernel",
+        row->kernel, "seconds", cli_json_real(seconds), "ns_per_pair",
+        cli_json_real(seconds * 1e9 / pairs), "gflops", cli_json_real(gflops), "share_of_ceiling",
+        cli_json_real(gflops / r->ceiling));
     (void)json_object_set_new(object, "max_error",
-                              tool_json_real(row->status >= 0 ? row->max_error : (double)NAN));
+                              cli_json_real(row->status >= 0 ? row->max_error : (double)NAN));
     if (row->error[0] != '\0') (void)json_object_set_new(object, "error", json_string(row->error));
     add_pass(c, r, row, object);
     (void)json_array_append_new(r->rows, object);
     if (context->settings.json) return;
-    if (first) tool_bench_heading(columns, COLUMNS);
-    tool_bench_line(columns, COLUMNS, object);
+    if (first) cli_bench_heading(columns, COLUMNS);
+    cli_bench_line(columns, COLUMNS, object);
 }
 
-static int bench_shape(tool_context *context, const char *shape, char **methods, int count,
+static int bench_shape(cli_context *context, const char *shape, char **methods, int count,
                        report *r) {
-    tool_bench_case c = {.gradients = context->settings.gradients};
+    cli_bench_case c = {.gradients = context->settings.gradients};
     int code = make_case(context, shape, &c);
     r->read = 0.0;
     for (int k = 0; k < count && code == 0; k++) {
@@ -340,11 +340,11 @@ static int bench_shape(tool_context *context, const char *shape, char **methods,
         code = bench_method(context, &c, methods[k], &row);
         if (code == 0) add_row(context, r, &c, &row);
     }
-    tool_bench_case_free(&c);
+    cli_bench_case_free(&c);
     return code;
 }
 
-static int bench_all(tool_context *context, char **methods, int count, report *r) {
+static int bench_all(cli_context *context, char **methods, int count, report *r) {
     const char *at = context->settings.shapes != NULL ? context->settings.shapes : "1024x1024x64";
     int code = 0;
     while (code == 0 && *at != '\0') {
@@ -357,27 +357,27 @@ static int bench_all(tool_context *context, char **methods, int count, report *r
     return code;
 }
 
-int tool_bench(tool_context *context) {
-    const tool_settings *s = &context->settings;
-    if (s->random.given) return tool_bench_random(context);
-    if (s->small) return tool_bench_small(context);
-    if (s->scaling) return tool_bench_scaling(context);
+int cli_bench(cli_context *context) {
+    const cli_settings *s = &context->settings;
+    if (s->random.given) return cli_bench_random(context);
+    if (s->small) return cli_bench_small(context);
+    if (s->scaling) return cli_bench_scaling(context);
     const char *standard = s->gradients ? "softmax" : standard_methods;
     char *methods[MOST_METHODS];
     const int count =
-        tool_split_methods(s->methods != NULL ? s->methods : standard, methods, MOST_METHODS);
+        cli_split_methods(s->methods != NULL ? s->methods : standard, methods, MOST_METHODS);
     if (count < 0) {
-        return tool_refuse_flag(context, "methods", NULL, "--methods holds more than %d methods",
-                                MOST_METHODS);
+        return cli_refuse_flag(context, "methods", NULL, "--methods holds more than %d methods",
+                               MOST_METHODS);
     }
     report r = {.rows = json_array()};
     int code = bench_all(context, methods, count, &r);
     for (int k = 0; k < count; k++) free(methods[k]);
-    if (code == TOOL_EXIT_INTERRUPTED && json_array_size(r.rows) > 0) {
+    if (code == CLI_EXIT_INTERRUPTED && json_array_size(r.rows) > 0) {
         context->interrupted = true;
         code = 0;
     }
-    if (code == 0) return tool_bench_finish(context, r.rows);
+    if (code == 0) return cli_bench_finish(context, r.rows);
     json_decref(r.rows);
     return code;
 }

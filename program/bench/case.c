@@ -3,27 +3,27 @@
 
 #include <stdlib.h>
 
-void tool_bench_case_free(tool_bench_case *c) {
+void cli_bench_case_free(cli_bench_case *c) {
     for (int k = 0; k < c->block_count; k++) free(c->blocks[k]);
     c->block_count = 0;
 }
 
-void *tool_bench_take(tool_context *context, tool_bench_case *c, int64_t count, size_t bytes,
-                      int *code) {
+void *cli_bench_take(cli_context *context, cli_bench_case *c, int64_t count, size_t bytes,
+                     int *code) {
     void *memory = NULL;
     if (*code != 0 || count == 0) return NULL;
-    *code = tool_memory(context, (size_t)count * bytes, "an array", &memory);
+    *code = cli_memory(context, (size_t)count * bytes, "an array", &memory);
     if (memory != NULL) c->blocks[c->block_count++] = memory;
     return memory;
 }
 
 static void put(void *data, ota_type type, int64_t index, double value) {
-    tool_convert(&value, OTA_F64, (char *)data + (size_t)index * ota_type_bytes(type), type, 1);
+    cli_convert(&value, OTA_F64, (char *)data + (size_t)index * ota_type_bytes(type), type, 1);
 }
 
-static void square_distances(tool_bench_case *c, uint64_t *state, double *x) {
+static void square_distances(cli_bench_case *c, uint64_t *state, double *x) {
     const double *y = x + 2 * c->queries;
-    for (int64_t k = 0; k < 2 * (c->queries + c->keys); k++) x[k] = tool_random_uniform(state);
+    for (int64_t k = 0; k < 2 * (c->queries + c->keys); k++) x[k] = cli_random_uniform(state);
     for (int64_t i = 0; i < c->queries; i++) {
         for (int64_t j = 0; j < c->keys; j++) {
             const double right = x[2 * i] - y[2 * j], up = x[2 * i + 1] - y[2 * j + 1];
@@ -32,23 +32,23 @@ static void square_distances(tool_bench_case *c, uint64_t *state, double *x) {
     }
 }
 
-static int make_scores(tool_context *context, tool_bench_case *c, uint64_t *state) {
+static int make_scores(cli_context *context, cli_bench_case *c, uint64_t *state) {
     int code = 0;
     void *points = NULL;
-    c->scores = tool_bench_take(context, c, c->queries * c->keys, ota_type_bytes(c->type), &code);
+    c->scores = cli_bench_take(context, c, c->queries * c->keys, ota_type_bytes(c->type), &code);
     if (code == 0)
-        code = tool_memory(context, (size_t)(2 * (c->queries + c->keys)) * sizeof(double),
-                           "the points", &points);
+        code = cli_memory(context, (size_t)(2 * (c->queries + c->keys)) * sizeof(double),
+                          "the points", &points);
     if (code == 0) square_distances(c, state, points);
     free(points);
     return code;
 }
 
-static ota_array over(const tool_bench_case *c, void *data, int64_t rows, int64_t columns) {
+static ota_array over(const cli_bench_case *c, void *data, int64_t rows, int64_t columns) {
     return ota_array_of(data, c->type, 1, c->heads, rows, columns);
 }
 
-int tool_bench_case_make(tool_context *context, tool_bench_case *c) {
+int cli_bench_case_make(cli_context *context, cli_bench_case *c) {
     const int64_t n = c->queries, m = c->keys, lengths[4] = {n, m, m, n}, outs[4] = {n, n, m, m};
     const int arrays = c->gradients ? 4 : 3;
     const size_t bytes = ota_type_bytes(c->type);
@@ -56,17 +56,17 @@ int tool_bench_case_make(tool_context *context, tool_bench_case *c) {
     int code = c->width == 0 ? make_scores(context, c, &state) : 0;
     for (int k = 0; k < arrays && code == 0; k++) {
         const int64_t count = c->heads * lengths[k] * c->width;
-        c->in[k] = tool_bench_take(context, c, count, bytes, &code);
+        c->in[k] = cli_bench_take(context, c, count, bytes, &code);
         for (int64_t e = 0; e < count && code == 0; e++)
-            put(c->in[k], c->type, e, tool_random_normal(&state));
+            put(c->in[k], c->type, e, cli_random_normal(&state));
     }
     for (int k = 0; k < (c->gradients ? 4 : 1); k++)
-        c->out[k] = tool_bench_take(context, c, c->heads * outs[k] * (c->width > 0 ? c->width : m),
-                                    bytes, &code);
-    c->row_potential = tool_bench_take(context, c, c->heads * n, sizeof(double), &code);
-    c->column_potential = tool_bench_take(context, c, c->heads * m, sizeof(double), &code);
-    c->lse = tool_bench_take(context, c, c->heads * n, sizeof(double), &code);
-    c->row = tool_bench_take(context, c, m, sizeof(double), &code);
+        c->out[k] = cli_bench_take(context, c, c->heads * outs[k] * (c->width > 0 ? c->width : m),
+                                   bytes, &code);
+    c->row_potential = cli_bench_take(context, c, c->heads * n, sizeof(double), &code);
+    c->column_potential = cli_bench_take(context, c, c->heads * m, sizeof(double), &code);
+    c->lse = cli_bench_take(context, c, c->heads * n, sizeof(double), &code);
+    c->row = cli_bench_take(context, c, m, sizeof(double), &code);
     c->arrays = (ota_arrays){.size = sizeof c->arrays};
     if (c->width == 0) {
         c->arrays.coupling = over(c, c->out[0], n, m);
@@ -77,8 +77,8 @@ int tool_bench_case_make(tool_context *context, tool_bench_case *c) {
     return code;
 }
 
-ota_status tool_bench_method(tool_context *context, tool_bench_case *c, const char *method,
-                             int threads, ota_error *error) {
+ota_status cli_bench_method(cli_context *context, cli_bench_case *c, const char *method,
+                            int threads, ota_error *error) {
     c->problem = (ota_problem){.size = sizeof c->problem};
     if (c->width == 0) {
         c->problem.scores = over(c, c->scores, c->queries, c->keys);
@@ -94,26 +94,26 @@ ota_status tool_bench_method(tool_context *context, tool_bench_case *c, const ch
     return ota_method_parse(method, &c->problem, &c->options, error);
 }
 
-void tool_bench_scores(const tool_bench_case *c, int64_t i, double *scores) {
+void cli_bench_scores(const cli_bench_case *c, int64_t i, double *scores) {
     const double scale = c->width > 0 ? 1.0 / sqrt((double)c->width) : 1.0;
     for (int64_t j = 0; j < c->keys; j++) {
         scores[j] =
-            c->scores == NULL ? 0.0 : tool_element(c->scores, c->type, (size_t)(i * c->keys + j));
+            c->scores == NULL ? 0.0 : cli_element(c->scores, c->type, (size_t)(i * c->keys + j));
         for (int64_t d = 0; d < c->width; d++)
-            scores[j] += tool_element(c->in[0], c->type, (size_t)(i * c->width + d)) *
-                         tool_element(c->in[1], c->type, (size_t)(j * c->width + d));
+            scores[j] += cli_element(c->in[0], c->type, (size_t)(i * c->width + d)) *
+                         cli_element(c->in[1], c->type, (size_t)(j * c->width + d));
         scores[j] *= scale;
     }
 }
 
-double tool_bench_row_error(const tool_bench_case *c, int64_t i, const double *weights,
-                            double worst) {
+double cli_bench_row_error(const cli_bench_case *c, int64_t i, const double *weights,
+                           double worst) {
     const int64_t columns = c->width > 0 ? c->width : c->keys;
     for (int64_t w = 0; w < columns; w++) {
         double sum = c->width == 0 ? weights[w] : 0.0;
         for (int64_t j = 0; j < c->keys && c->width > 0; j++)
-            sum += weights[j] * tool_element(c->in[2], c->type, (size_t)(j * c->width + w));
-        const double away = fabs(sum - tool_element(c->out[0], c->type, (size_t)(i * columns + w)));
+            sum += weights[j] * cli_element(c->in[2], c->type, (size_t)(j * c->width + w));
+        const double away = fabs(sum - cli_element(c->out[0], c->type, (size_t)(i * columns + w)));
         if (!(away <= worst)) worst = away;
     }
     return worst;

@@ -159,24 +159,24 @@ static ota_status read_again(void *context, int variant, int64_t *begun, ota_err
     return OTA_OK;
 }
 
-double tool_bench_ceiling(const char *kernel, int threads) {
+double cli_bench_ceiling(const char *kernel, int threads) {
     ceiling_calls calls = {.row = row_of(kernel),
                            .threads = (int)ota_int_min(threads, MOST_THREADS)};
-    const tool_bench_loop loop = {run_on_threads, &calls, 1, TRIES, 0.0};
-    tool_bench_seconds seconds = {HUGE_VAL, HUGE_VAL};
-    (void)tool_bench_time(&loop, &seconds, NULL);
+    const cli_bench_loop loop = {run_on_threads, &calls, 1, TRIES, 0.0};
+    cli_bench_seconds seconds = {HUGE_VAL, HUGE_VAL};
+    (void)cli_bench_time(&loop, &seconds, NULL);
     return 2.0 * (double)CHAINS * (double)ROUNDS * (double)calls.row->lanes *
            (double)calls.running / seconds.least * 1e-9;
 }
 
-double tool_bench_read(const char *kernel, const void *data, size_t bytes) {
+double cli_bench_read(const char *kernel, const void *data, size_t bytes) {
     /* Some milliseconds a try, or one pass where that is longer. */
     ceiling_calls calls = {.row = row_of(kernel),
                            .data = data,
                            .count = (int64_t)(bytes / sizeof(float)),
                            .passes = 1 + (int64_t)(LEAST_READ / (double)(bytes + 1))};
-    const tool_bench_loop loop = {read_again, &calls, 1, TRIES, 0.0};
-    tool_bench_seconds seconds = {HUGE_VAL, HUGE_VAL};
-    (void)tool_bench_time(&loop, &seconds, NULL);
+    const cli_bench_loop loop = {read_again, &calls, 1, TRIES, 0.0};
+    cli_bench_seconds seconds = {HUGE_VAL, HUGE_VAL};
+    (void)cli_bench_time(&loop, &seconds, NULL);
     return (double)bytes * (double)calls.passes / seconds.least * 1e-9;
 }

@@ -40,8 +40,7 @@ static double largest(const double *numbers, int64_t count) {
     return most;
 }
 
-const char *tool_draw_wrong(const tool_draw *d, const tool_draw_memory *s,
-                            const ota_certificate *c) {
+const char *cli_draw_wrong(const cli_draw *d, const cli_draw_memory *s, const ota_certificate *c) {
     const double u = 0x1p-53;
     /* The judge recomputes exp((S + f + g) / tau) from rounded potentials, and the conditions of relaxed
      * sides from exp(-f / RHO) and exp(-g / rho): the rounding of those exponents is its own. */
@@ -75,22 +74,22 @@ const char *tool_draw_wrong(const tool_draw *d, const tool_draw_memory *s,
     return NULL;
 }
 
-static void solve_and_judge(const tool_draw *d, tool_draw_memory *s, answer *a) {
+static void solve_and_judge(const cli_draw *d, cli_draw_memory *s, answer *a) {
     const ota_problem *p = &d->problem;
     ota_arrays arrays = {.size = sizeof arrays,
                          .row_potential = ota_array_of(s->row_potential, OTA_F64, 1, 1, 1, d->n),
                          .column_potential =
                              ota_array_of(s->column_potential, OTA_F64, 1, 1, 1, d->m)};
-    if (!tool_potentials_tell(p)) {
+    if (!cli_potentials_tell(p)) {
         arrays.coupling = ota_array_of(s->coupling, OTA_F64, 1, 1, d->n, d->m);
         arrays.sink = ota_array_of(s->sink, OTA_F64, 1, 1, 1, d->n);
     }
     ota_result result = {.size = sizeof result};
     ota_error error = {.message = ""};
     memset(a, 0, sizeof *a);
-    const int64_t begun = tool_now_ns();
+    const int64_t begun = cli_now_ns();
     a->status = ota_attend(p, &d->options, &arrays, &result, &error);
-    a->seconds = (double)(tool_now_ns() - begun) / 1e9;
+    a->seconds = (double)(cli_now_ns() - begun) / 1e9;
     if (a->status == OTA_INFEASIBLE && d->feasible) {
         a->verdict = WRONG_INFEASIBLE;
         (void)snprintf(a->reason, sizeof a->reason, "%.150s", error.message);
@@ -108,7 +107,7 @@ static void solve_and_judge(const tool_draw *d, tool_draw_memory *s, answer *a) 
         (void)snprintf(a->reason, sizeof a->reason, "the judge refuses: %.120s", error.message);
         return;
     }
-    const char *why = a->status == OTA_OK ? tool_draw_wrong(d, s, &a->certificate) : NULL;
+    const char *why = a->status == OTA_OK ? cli_draw_wrong(d, s, &a->certificate) : NULL;
     if (why == NULL) return;
     a->verdict = WRONG_OK;
     (void)snprintf(a->reason, sizeof a->reason, "%s", why);
@@ -134,16 +133,16 @@ typedef struct campaign {
     uint64_t seed;
     int64_t first, count;
     const int *cancel;
-    tool_progress progress;
+    cli_progress progress;
     int64_t next, finished; /* under the lock, like everything below */
     pthread_mutex_t lock;
-    counts all, decades[TOOL_DRAW_DECADES], by_cell[TOOL_DRAW_CELLS];
+    counts all, decades[CLI_DRAW_DECADES], by_cell[CLI_DRAW_CELLS];
     int64_t verdicts[NUMBER_OF_VERDICTS];
     json_t *shown;
     bool memory; /* a worker had none */
 } campaign;
 
-static void count_one(counts *t, const tool_draw *d, double seconds, int row) {
+static void count_one(counts *t, const cli_draw *d, double seconds, int row) {
     t->problems++;
     t->seconds += seconds;
     t->statuses[row]++;
@@ -156,7 +155,7 @@ static bool has_sink(const ota_problem *problem) {
     return problem->term_count > 0 && problem->terms[0].kind == OTA_TERM_SINK;
 }
 
-static void record(campaign *c, const tool_draw *d, const answer *a) {
+static void record(campaign *c, const cli_draw *d, const answer *a) {
     int row = LISTED;
     for (int k = 0; k < LISTED; k++) {
         if (status_list[k] == a->status) row = k;
@@ -166,20 +165,20 @@ static void record(campaign *c, const tool_draw *d, const answer *a) {
     count_one(&c->by_cell[d->cell], d, a->seconds, row);
     c->verdicts[a->verdict]++;
     if (a->verdict == RIGHT || json_array_size(c->shown) >= MOST_SHOWN) return;
-    json_t *object = tool_json_put(
+    json_t *object = cli_json_put(
         json_object(),
         "index:I verdict:s reason:s method:s queries:I keys:I temperature_over_range:r mask:s "
         "sink:b row_mass:b column_mass:b certificate:o",
         d->index, a->verdict == WRONG_OK ? "wrong_ok" : "wrong_infeasible", a->reason, d->method,
-        d->n, d->m, d->ratio, tool_draw_masks[d->mask_drawn], has_sink(&d->problem),
+        d->n, d->m, d->ratio, cli_draw_masks[d->mask_drawn], has_sink(&d->problem),
         d->problem.row_mass.type != OTA_NO_TYPE, d->problem.column_mass.type != OTA_NO_TYPE,
-        tool_certificate_json(&a->certificate));
+        cli_certificate_json(&a->certificate));
     (void)json_array_append_new(c->shown, object);
 }
 
 static void *work(void *user) {
     campaign *c = user;
-    tool_draw_memory *s = malloc(sizeof *s);
+    cli_draw_memory *s = malloc(sizeof *s);
     for (;;) {
         (void)pthread_mutex_lock(&c->lock);
         if (s == NULL) c->memory = true;
@@ -188,16 +187,16 @@ static void *work(void *user) {
         if (!stop) c->next++;
         (void)pthread_mutex_unlock(&c->lock);
         if (stop) break;
-        tool_draw d;
+        cli_draw d;
         answer a;
-        tool_draw_problem(&d, s, c->seed, index, c->cancel);
+        cli_draw_problem(&d, s, c->seed, index, c->cancel);
         solve_and_judge(&d, s, &a);
         (void)pthread_mutex_lock(&c->lock);
         if (a.status != OTA_CANCELLED) {
             record(c, &d, &a);
             c->finished++;
         }
-        tool_progress_update(&c->progress, (double)c->finished, (double)c->count, "problems");
+        cli_progress_update(&c->progress, (double)c->finished, (double)c->count, "problems");
         (void)pthread_mutex_unlock(&c->lock);
     }
     free(s);
@@ -214,38 +213,38 @@ static json_t *counts_json(const counts *t) {
         const char *word = k < LISTED ? ota_status_word(status_list[k]) : "other";
         (void)json_object_set_new(statuses, word, json_integer(t->statuses[k]));
     }
-    (void)tool_json_put(object, "statuses:o seconds:r counted:I counted_ok:I share_ok:r", statuses,
-                        t->seconds, t->counted, t->counted_ok,
-                        (double)t->counted_ok / (double)t->counted);
+    (void)cli_json_put(object, "statuses:o seconds:r counted:I counted_ok:I share_ok:r", statuses,
+                       t->seconds, t->counted, t->counted_ok,
+                       (double)t->counted_ok / (double)t->counted);
     return object;
 }
 
-static json_t *campaign_json(const tool_context *context, const campaign *c, double seconds) {
+static json_t *campaign_json(const cli_context *context, const campaign *c, double seconds) {
     json_t *decades = json_array(), *by_cell = json_array();
     const bool wrong = c->verdicts[WRONG_OK] + c->verdicts[WRONG_INFEASIBLE] > 0;
     const char *word =
         wrong ? "wrong" : ota_status_word(context->interrupted ? OTA_CANCELLED : OTA_OK);
-    json_t *object = tool_json_put(
-        tool_json_result(context, word),
+    json_t *object = cli_json_put(
+        cli_json_result(context, word),
         "random:I first:I seed:I seconds:r wrong_ok:I wrong_infeasible:I wrong:o all:o", c->count,
         c->first, (int64_t)c->seed, seconds, c->verdicts[WRONG_OK], c->verdicts[WRONG_INFEASIBLE],
         json_incref(c->shown), counts_json(&c->all));
-    for (int k = 0; k < TOOL_DRAW_DECADES; k++) {
+    for (int k = 0; k < CLI_DRAW_DECADES; k++) {
         if (c->decades[k].problems == 0) continue;
         json_t *row = counts_json(&c->decades[k]);
         (void)json_object_set_new(row, "decade", json_integer(k - 6));
         (void)json_array_append_new(decades, row);
     }
-    for (int k = 0; k < TOOL_DRAW_CELLS; k++) {
+    for (int k = 0; k < CLI_DRAW_CELLS; k++) {
         if (c->by_cell[k].problems == 0) continue;
         json_t *row = counts_json(&c->by_cell[k]);
         char name[80];
-        (void)snprintf(name, sizeof name, "%s%s", tool_draw_cells[k].method,
-                       tool_draw_cells[k].relaxed_rows ? ", relaxed rows" : "");
+        (void)snprintf(name, sizeof name, "%s%s", cli_draw_cells[k].method,
+                       cli_draw_cells[k].relaxed_rows ? ", relaxed rows" : "");
         (void)json_object_set_new(row, "method", json_string(name));
         (void)json_array_append_new(by_cell, row);
     }
-    (void)tool_json_put(object, "decades:o methods:o", decades, by_cell);
+    (void)cli_json_put(object, "decades:o methods:o", decades, by_cell);
     return object;
 }
 
@@ -309,31 +308,30 @@ static void print_campaign(const json_t *object) {
                  json_number_value(json_object_get(object, "seconds")));
 }
 
-int tool_bench_random(tool_context *context) {
-    const tool_settings *settings = &context->settings;
+int cli_bench_random(cli_context *context) {
+    const cli_settings *settings = &context->settings;
     enum { MOST_WORKERS = 256 };
     campaign *c = calloc(1, sizeof *c);
-    if (c == NULL) return tool_fail(&context->error, TOOL_EXIT_LIMIT, "there is no memory left");
+    if (c == NULL) return cli_fail(&context->error, CLI_EXIT_LIMIT, "there is no memory left");
     c->seed = settings->seed.given ? (uint64_t)settings->seed.value : 1;
     c->first = c->next = settings->first.value;
     c->count = settings->random.value;
     c->cancel = context->cancel;
     c->shown = json_array();
     (void)pthread_mutex_init(&c->lock, NULL);
-    tool_progress_begin(&c->progress, "bench");
+    cli_progress_begin(&c->progress, "bench");
     pthread_t workers[MOST_WORKERS];
     int running = 0;
     const int64_t wanted = settings->threads.given ? settings->threads.value : 2;
-    const int64_t begun = tool_now_ns();
+    const int64_t begun = cli_now_ns();
     for (int64_t k = 1; k < wanted && k < MOST_WORKERS; k++) {
         if (pthread_create(&workers[running], NULL, work, c) == 0) running++;
     }
     (void)work(c);
     for (int k = 0; k < running; k++) (void)pthread_join(workers[k], NULL);
-    tool_progress_end(&c->progress);
-    const double seconds = (double)(tool_now_ns() - begun) / 1e9;
-    int code =
-        c->memory ? tool_fail(&context->error, TOOL_EXIT_LIMIT, "there is no memory left") : 0;
+    cli_progress_end(&c->progress);
+    const double seconds = (double)(cli_now_ns() - begun) / 1e9;
+    int code = c->memory ? cli_fail(&context->error, CLI_EXIT_LIMIT, "there is no memory left") : 0;
     if (code == 0) {
         context->interrupted = c->finished < c->count;
         json_t *object = campaign_json(context, c, seconds);
@@ -341,12 +339,12 @@ int tool_bench_random(tool_context *context) {
         if (wrong > 0) {
             context->status = "wrong";
             (void)snprintf(context->error.field, sizeof context->error.field, "random");
-            code = tool_fail(&context->error, TOOL_EXIT_NUMERIC,
-                             "%" PRId64 " of %" PRId64 " answers are wrong", wrong, c->finished);
+            code = cli_fail(&context->error, CLI_EXIT_NUMERIC,
+                            "%" PRId64 " of %" PRId64 " answers are wrong", wrong, c->finished);
         }
         if (!settings->json) print_campaign(object);
         if (settings->json && code == 0)
-            code = tool_print_json(stdout, json_incref(object));
+            code = cli_print_json(stdout, json_incref(object));
         else if (settings->json)
             context->failure = json_incref(object);
         json_decref(object);

@@ -33,67 +33,67 @@ static const scaling_row rows[] = {
 /* The same problem on one and on two threads. */
 typedef struct scaling_run {
     const scaling_row *row;
-    tool_bench_case cases[2];
+    cli_bench_case cases[2];
     ota_plan *plans[2];
     double ceiling[2];
 } scaling_run;
 
-static ota_array over(const tool_bench_case *c, void *data) {
+static ota_array over(const cli_bench_case *c, void *data) {
     return ota_array_of(data, c->type, 1, c->heads, c->queries, c->width);
 }
 
-static ota_array numbers(const tool_bench_case *c, double *data) {
+static ota_array numbers(const cli_bench_case *c, double *data) {
     return ota_array_of(data, OTA_F64, 1, c->heads, 1, c->queries);
 }
 
 /* What is timed on t + 1 threads, after the machine's ceiling on as many. */
 static ota_status run_once(void *context, int t, int64_t *begun, ota_error *error) {
     scaling_run *run = context;
-    tool_bench_case *c = &run->cases[t];
+    cli_bench_case *c = &run->cases[t];
     const ota_gradients gradients = {.size = sizeof gradients,
                                      .out_grad = over(c, c->in[3]),
                                      .queries = over(c, c->out[1]),
                                      .keys = over(c, c->out[2]),
                                      .values = over(c, c->out[3])};
     run->ceiling[t] =
-        fmax(run->ceiling[t], tool_bench_ceiling(ota_plan_kernel(run->plans[t]), t + 1));
-    *begun = tool_now_ns();
+        fmax(run->ceiling[t], cli_bench_ceiling(ota_plan_kernel(run->plans[t]), t + 1));
+    *begun = cli_now_ns();
     ota_status status = ota_forward(run->plans[t], &c->arrays, NULL, error);
     if (status < 0 || !run->row->gradients) return status;
-    *begun = tool_now_ns();
+    *begun = cli_now_ns();
     return ota_backward(run->plans[t], &c->arrays, &gradients, NULL, error);
 }
 
-static int prepare(tool_context *context, scaling_run *run, int t, ota_error *error) {
-    tool_bench_case *c = &run->cases[t];
-    *c = (tool_bench_case){.heads = run->row->heads,
-                           .queries = run->row->length,
-                           .keys = run->row->length,
-                           .width = WIDTH,
-                           .type = OTA_F32,
-                           .gradients = run->row->gradients};
-    const int code = tool_bench_case_make(context, c);
+static int prepare(cli_context *context, scaling_run *run, int t, ota_error *error) {
+    cli_bench_case *c = &run->cases[t];
+    *c = (cli_bench_case){.heads = run->row->heads,
+                          .queries = run->row->length,
+                          .keys = run->row->length,
+                          .width = WIDTH,
+                          .type = OTA_F32,
+                          .gradients = run->row->gradients};
+    const int code = cli_bench_case_make(context, c);
     if (code != 0) return code;
     if (c->gradients) {
         c->arrays.row_potential = numbers(c, c->row_potential);
         c->arrays.column_potential = numbers(c, c->column_potential);
         c->arrays.lse = numbers(c, c->lse);
     }
-    ota_status status = tool_bench_method(context, c, run->row->method, t + 1, error);
+    ota_status status = cli_bench_method(context, c, run->row->method, t + 1, error);
     if (status >= 0)
         status = ota_plan_create(&run->plans[t], &c->problem, WIDTH, &c->options, error);
-    return status < 0 ? tool_fail_status(context, status, error) : 0;
+    return status < 0 ? cli_fail_status(context, status, error) : 0;
 }
 
-static int measure(tool_context *context, scaling_run *run, json_t *out) {
+static int measure(cli_context *context, scaling_run *run, json_t *out) {
     ota_error error = {.message = ""};
-    const tool_bench_loop loop = {run_once, run, 2, TRIES, 0.0};
-    tool_bench_seconds seconds[2];
+    const cli_bench_loop loop = {run_once, run, 2, TRIES, 0.0};
+    cli_bench_seconds seconds[2];
     int code = prepare(context, run, 0, &error);
     if (code == 0) code = prepare(context, run, 1, &error);
     if (code != 0) return code;
-    const ota_status status = tool_bench_time(&loop, seconds, &error);
-    if (status < 0) return tool_fail_status(context, status, &error);
+    const ota_status status = cli_bench_time(&loop, seconds, &error);
+    if (status < 0) return cli_fail_status(context, status, &error);
     bool same = true;
     const size_t bytes = (size_t)(run->row->heads * run->row->length) * WIDTH * sizeof(float);
     for (int k = 0; k < (run->row->gradients ? 4 : 1); k++)
@@ -103,12 +103,12 @@ static int measure(tool_context *context, scaling_run *run, json_t *out) {
     return json_object_update_new(
         out,
         json_pack("{sssosososososb}", "name", run->row->name, "seconds_1",
-                  tool_json_real(seconds[0].least), "seconds_2", tool_json_real(seconds[1].least),
-                  "gain", tool_json_real(gain), "ceiling_gain", tool_json_real(ceiling), "share",
-                  tool_json_real(gain / ceiling), "same_bits", (int)same));
+                  cli_json_real(seconds[0].least), "seconds_2", cli_json_real(seconds[1].least),
+                  "gain", cli_json_real(gain), "ceiling_gain", cli_json_real(ceiling), "share",
+                  cli_json_real(gain / ceiling), "same_bits", (int)same));
 }
 
-static const tool_bench_column columns[] = {
+static const cli_bench_column columns[] = {
     {"name", "what", -38, 0, false, 1.0, NULL},
     {"seconds_1", "1 thread", 10, 4, false, 1e3, " ms"},
     {"seconds_2", "2 threads", 10, 4, false, 1e3, " ms"},
@@ -120,22 +120,22 @@ static const tool_bench_column columns[] = {
 
 enum { COLUMNS = (int)(sizeof columns / sizeof *columns) };
 
-int tool_bench_scaling(tool_context *context) {
+int cli_bench_scaling(cli_context *context) {
     json_t *table = json_array();
     int code = 0;
-    if (!context->settings.json) tool_bench_heading(columns, COLUMNS);
+    if (!context->settings.json) cli_bench_heading(columns, COLUMNS);
     for (size_t k = 0; k < sizeof rows / sizeof rows[0] && code == 0; k++) {
         scaling_run run = {.row = &rows[k]};
         json_t *row = json_object();
         (void)json_array_append_new(table, row);
         code = measure(context, &run, row);
-        if (code == 0 && !context->settings.json) tool_bench_line(columns, COLUMNS, row);
+        if (code == 0 && !context->settings.json) cli_bench_line(columns, COLUMNS, row);
         for (int t = 0; t < 2; t++) {
             ota_plan_free(run.plans[t]);
-            tool_bench_case_free(&run.cases[t]);
+            cli_bench_case_free(&run.cases[t]);
         }
     }
-    if (code == 0) return tool_bench_finish(context, table);
+    if (code == 0) return cli_bench_finish(context, table);
     json_decref(table);
     return code;
 }

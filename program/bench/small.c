@@ -27,7 +27,7 @@ static const small_row rows[] = {
 
 typedef struct small_calls {
     const small_row *row;
-    const tool_bench_case *c;
+    const cli_bench_case *c;
     ota_plan *plan;
     int64_t repeat;
 } small_calls;
@@ -35,7 +35,7 @@ typedef struct small_calls {
 /* `repeat` calls of what the row times. */
 static ota_status repeat_calls(void *context, int variant, int64_t *begun, ota_error *error) {
     const small_calls *calls = context;
-    const tool_bench_case *c = calls->c;
+    const cli_bench_case *c = calls->c;
     ota_status status = OTA_OK;
     (void)variant;
     (void)begun;
@@ -69,41 +69,41 @@ static void weigh(bool entmax, double *p, int64_t count) {
     for (int64_t j = 0; j < count; j++) p[j] /= sum;
 }
 
-static double largest_error(const small_row *row, const tool_bench_case *c) {
+static double largest_error(const small_row *row, const cli_bench_case *c) {
     double worst = 0.0;
     for (int64_t i = 0; i < row->queries; i++) {
-        tool_bench_scores(c, i, c->row);
+        cli_bench_scores(c, i, c->row);
         weigh(row->entmax, c->row, row->keys);
-        worst = tool_bench_row_error(c, i, c->row, worst);
+        worst = cli_bench_row_error(c, i, c->row, worst);
     }
     return worst;
 }
 
-static int time_row(tool_context *context, const small_row *row, tool_bench_case *c, json_t *out) {
+static int time_row(cli_context *context, const small_row *row, cli_bench_case *c, json_t *out) {
     ota_error error = {.message = ""};
     /* Enough calls for the clock and few enough to meet a busy machine's gaps. */
     small_calls calls = {row, c, NULL, 1 + 20000 / (row->queries * row->keys + 1000)};
-    const tool_bench_loop loop = {repeat_calls, &calls, 1, TRIES, 0.0};
-    tool_bench_seconds seconds;
-    ota_status status = tool_bench_method(context, c, row->entmax ? "entmax:1.5" : "softmax",
-                                          (int)context->settings.threads.value, &error);
+    const cli_bench_loop loop = {repeat_calls, &calls, 1, TRIES, 0.0};
+    cli_bench_seconds seconds;
+    ota_status status = cli_bench_method(context, c, row->entmax ? "entmax:1.5" : "softmax",
+                                         (int)context->settings.threads.value, &error);
     if (status >= 0) status = ota_plan_create(&calls.plan, &c->problem, WIDTH, &c->options, &error);
-    if (status >= 0) status = tool_bench_time(&loop, &seconds, &error);
+    if (status >= 0) status = cli_bench_time(&loop, &seconds, &error);
     if (status >= 0 && row->kind == CREATE)
         status = ota_forward(calls.plan, &c->arrays, NULL, &error);
     const int threads = calls.plan == NULL ? 0 : ota_plan_threads(calls.plan);
     ota_plan_free(calls.plan);
-    if (status < 0) return tool_fail_status(context, status, &error);
+    if (status < 0) return cli_fail_status(context, status, &error);
     const double us = seconds.least / (double)calls.repeat * 1e6;
     const double bytes = 2.0 * (double)row->keys * (double)WIDTH * sizeof(float);
     const double rate = row->kind == DECODE ? bytes / us * 1e-3 : (double)NAN;
     return json_object_update_new(
         out, json_pack("{sssisososo}", "name", row->name, "threads", threads, "microseconds",
-                       tool_json_real(us), "gigabytes_per_second", tool_json_real(rate),
-                       "max_error", tool_json_real(largest_error(row, c))));
+                       cli_json_real(us), "gigabytes_per_second", cli_json_real(rate), "max_error",
+                       cli_json_real(largest_error(row, c))));
 }
 
-static const tool_bench_column columns[] = {
+static const cli_bench_column columns[] = {
     {"name", "what", -12, 0, false, 1.0, NULL},
     {"threads", "threads", 8, 0, true, 1.0, NULL},
     {"microseconds", "us", 12, 4, false, 1.0, NULL},
@@ -113,24 +113,24 @@ static const tool_bench_column columns[] = {
 
 enum { COLUMNS = (int)(sizeof columns / sizeof *columns) };
 
-int tool_bench_small(tool_context *context) {
+int cli_bench_small(cli_context *context) {
     json_t *table = json_array();
     int code = 0;
-    if (!context->settings.json) tool_bench_heading(columns, COLUMNS);
+    if (!context->settings.json) cli_bench_heading(columns, COLUMNS);
     for (size_t k = 0; k < sizeof rows / sizeof rows[0] && code == 0; k++) {
-        tool_bench_case c = {.heads = 1,
-                             .queries = rows[k].queries,
-                             .keys = rows[k].keys,
-                             .width = WIDTH,
-                             .type = OTA_F32};
+        cli_bench_case c = {.heads = 1,
+                            .queries = rows[k].queries,
+                            .keys = rows[k].keys,
+                            .width = WIDTH,
+                            .type = OTA_F32};
         json_t *row = json_object();
         (void)json_array_append_new(table, row);
-        code = tool_bench_case_make(context, &c);
+        code = cli_bench_case_make(context, &c);
         if (code == 0) code = time_row(context, &rows[k], &c, row);
-        if (code == 0 && !context->settings.json) tool_bench_line(columns, COLUMNS, row);
-        tool_bench_case_free(&c);
+        if (code == 0 && !context->settings.json) cli_bench_line(columns, COLUMNS, row);
+        cli_bench_case_free(&c);
     }
-    if (code == 0) return tool_bench_finish(context, table);
+    if (code == 0) return cli_bench_finish(context, table);
     json_decref(table);
     return code;
 }

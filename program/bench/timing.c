@@ -10,14 +10,14 @@ static int ascending(const void *a, const void *b) {
     return x < y ? -1 : x > y ? 1 : 0;
 }
 
-static tool_bench_seconds summary_of(double *samples, int64_t count) {
+static cli_bench_seconds summary_of(double *samples, int64_t count) {
     if (count > 1) samples++, count--;
     qsort(samples, (size_t)count, sizeof *samples, ascending);
-    return (tool_bench_seconds){samples[0], 0.5 * (samples[(count - 1) / 2] + samples[count / 2])};
+    return (cli_bench_seconds){samples[0], 0.5 * (samples[(count - 1) / 2] + samples[count / 2])};
 }
 
-ota_status tool_bench_time(const tool_bench_loop *loop, tool_bench_seconds *seconds,
-                           ota_error *error) {
+ota_status cli_bench_time(const cli_bench_loop *loop, cli_bench_seconds *seconds,
+                          ota_error *error) {
     const int64_t most = loop->rounds + 1;
     const double limit = loop->most_seconds > 0.0 ? loop->most_seconds : HUGE_VAL;
     double *samples = malloc((size_t)(most * loop->variants) * sizeof *samples), total = 0.0;
@@ -26,9 +26,9 @@ ota_status tool_bench_time(const tool_bench_loop *loop, tool_bench_seconds *seco
     int64_t done = 0;
     while (done < most && total < limit) {
         for (int v = 0; v < loop->variants && status >= 0; v++) {
-            int64_t begun = tool_now_ns();
+            int64_t begun = cli_now_ns();
             status = loop->call(loop->context, v, &begun, error);
-            samples[v * most + done] = (double)(tool_now_ns() - begun) * 1e-9;
+            samples[v * most + done] = (double)(cli_now_ns() - begun) * 1e-9;
             total += samples[v * most + done];
         }
         if (status < 0) break;
@@ -42,12 +42,12 @@ ota_status tool_bench_time(const tool_bench_loop *loop, tool_bench_seconds *seco
 
 /* ---- the table ---- */
 
-void tool_bench_heading(const tool_bench_column *columns, int count) {
+void cli_bench_heading(const cli_bench_column *columns, int count) {
     for (int k = 0; k < count; k++)
         (void)printf("%*s%s", columns[k].width, columns[k].title, k + 1 < count ? " " : "\n");
 }
 
-static void print_value(const tool_bench_column *column, const json_t *value) {
+static void print_value(const cli_bench_column *column, const json_t *value) {
     char text[200] = "-";
     if (json_is_string(value)) {
         (void)snprintf(text, sizeof text, "%s", json_string_value(value));
@@ -64,7 +64,7 @@ static void print_value(const tool_bench_column *column, const json_t *value) {
     (void)printf("%*s", column->width, text);
 }
 
-void tool_bench_line(const tool_bench_column *columns, int count, const json_t *row) {
+void cli_bench_line(const cli_bench_column *columns, int count, const json_t *row) {
     const char *error = json_string_value(json_object_get(row, "error"));
     for (int k = 0; k < count; k++) {
         const json_t *value = json_object_get(row, columns[k].key);
@@ -77,14 +77,14 @@ void tool_bench_line(const tool_bench_column *columns, int count, const json_t *
     (void)fflush(stdout);
 }
 
-int tool_bench_finish(tool_context *context, json_t *rows) {
+int cli_bench_finish(cli_context *context, json_t *rows) {
     if (!context->settings.json) {
         json_decref(rows);
         return 0;
     }
     const ota_status status = context->interrupted ? OTA_CANCELLED : OTA_OK;
-    return tool_print_json(stdout,
-                           json_pack("{sssssssoso}", "command", "bench", "version", ota_version(),
-                                     "status", ota_status_word(status), "rows", rows, "warnings",
-                                     json_incref(context->warnings)));
+    return cli_print_json(stdout,
+                          json_pack("{sssssssoso}", "command", "bench", "version", ota_version(),
+                                    "status", ota_status_word(status), "rows", rows, "warnings",
+                                    json_incref(context->warnings)));
 }

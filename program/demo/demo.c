@@ -84,7 +84,7 @@ static void sum_columns(const demo_data *data, demo_result *result) {
 
 /* Solves the demo's problem by `method` at `temperature`; with anneal > 0 the temperature falls to it
  * from 1 by that factor a round. Returns 0 or an exit code; a plan short of the tolerance is a result. */
-static int solve(tool_context *context, const demo_data *data, const char *method,
+static int solve(cli_context *context, const demo_data *data, const char *method,
                  double temperature, double anneal, demo_result *result) {
     const size_t n = (size_t)data->count;
     memset(result, 0, sizeof *result);
@@ -94,12 +94,12 @@ static int solve(tool_context *context, const demo_data *data, const char *metho
     result->out = calloc(DEMO_HEADS * n * (size_t)data->width, sizeof(double));
     ota_error error = {{0}, {0}, {0}};
     if (result->coupling == NULL || result->received == NULL || result->out == NULL)
-        return tool_fail_status(context, OTA_ENOMEM, &error);
+        return cli_fail_status(context, OTA_ENOMEM, &error);
 
     ota_problem problem = {.size = sizeof problem};
     ota_options options = {.size = sizeof options};
     ota_status status = ota_method_parse(method, &problem, &options, &error);
-    if (status < 0) return tool_fail_status(context, status, &error);
+    if (status < 0) return cli_fail_status(context, status, &error);
     problem.queries = over(data->query, data, data->width);
     problem.keys = over(data->key, data, data->width);
     problem.temperature = temperature;
@@ -121,14 +121,14 @@ static int solve(tool_context *context, const demo_data *data, const char *metho
     arrays.row_potential = ota_array_of(potentials[0], OTA_F64, 1, DEMO_HEADS, 1, data->count);
     arrays.column_potential = ota_array_of(potentials[1], OTA_F64, 1, DEMO_HEADS, 1, data->count);
     status = ota_attend(&problem, &options, &arrays, &outcome, &error);
-    if (status < 0) return tool_fail_status(context, status, &error);
+    if (status < 0) return cli_fail_status(context, status, &error);
     result->status = status;
     result->rounds = outcome.rounds;
     sum_columns(data, result);
     ota_certificate worst = {.size = sizeof worst};
     for (int head = 0; head < DEMO_HEADS; head++) result->certificates[head].size = sizeof worst;
     status = ota_certify(&problem, &options, &arrays, &worst, result->certificates, &error);
-    return status < 0 ? tool_fail_status(context, status, &error) : 0;
+    return status < 0 ? cli_fail_status(context, status, &error) : 0;
 }
 
 static void compare_outputs(const demo_data *data, const demo_result *softmax,
@@ -145,7 +145,7 @@ static void compare_outputs(const demo_data *data, const demo_result *softmax,
     }
 }
 
-static int solve_rules(tool_context *context, demo_run *run) {
+static int solve_rules(cli_context *context, demo_run *run) {
     for (int index = 0; index < DEMO_RULES; index++) {
         demo_result *result = &run->rules[index];
         const int code = solve(context, &run->data, demo_rules[index].method, 1, 0, result);
@@ -158,7 +158,7 @@ static int solve_rules(tool_context *context, demo_run *run) {
 
 /* The elastic update stopped after every number of rounds: each point is a coupling of its own, whose
  * rows are exact. */
-static int follow_rounds(tool_context *context, demo_run *run) {
+static int follow_rounds(cli_context *context, demo_run *run) {
     for (int row = 0; row <= DEMO_LAMBDAS; row++) {
         for (int round = 0; round <= DEMO_ROUNDS; round++) {
             char method[48];
@@ -182,7 +182,7 @@ static double share_on_assignment(const demo_run *run, const demo_result *result
     return mass / (double)n;
 }
 
-static int follow_cooling(tool_context *context, demo_run *run) {
+static int follow_cooling(cli_context *context, demo_run *run) {
     const double factor = pow(coldest, 1.0 / (double)DEMO_STAGES);
     for (int stage = 0; stage <= DEMO_STAGES; stage++) {
         const double temperature = stage == DEMO_STAGES ? coldest : pow(factor, stage);
@@ -213,7 +213,7 @@ static int follow_cooling(tool_context *context, demo_run *run) {
 
 /* ---- terminal ------------------------------------------------------------------------------------- */
 
-static void print_line(const demo_data *data, const demo_result *result, tool_shades shades) {
+static void print_line(const demo_data *data, const demo_result *result, cli_shades shades) {
     const ota_certificate *certificate = &result->certificates[0];
     const char *method = result->rule->method;
     const bool columns = method != NULL && strchr(method, '/') != NULL;
@@ -226,8 +226,8 @@ static void print_line(const demo_data *data, const demo_result *result, tool_sh
         certificate->gap,
     };
     static const int widths[] = {6, 7, 8, 6, 7, 7};
-    tool_print_padded(stdout, shades, result->rule->title, 18);
-    tool_print_padded(stdout, shades, demo_fullest(data, result, 0), 8);
+    cli_print_padded(stdout, shades, result->rule->title, 18);
+    cli_print_padded(stdout, shades, demo_fullest(data, result, 0), 8);
     for (size_t index = 0; index < sizeof widths / sizeof widths[0]; index++) {
         char number[24];
         demo_number(values[index], number, sizeof number);
@@ -239,18 +239,18 @@ static void print_line(const demo_data *data, const demo_result *result, tool_sh
 static void print_text(const demo_run *run, const char *page) {
     const demo_data *data = &run->data;
     const size_t n = (size_t)data->count;
-    const tool_shades shades = tool_shades_for(stdout);
-    const int width = tool_terminal_width(stdout);
+    const cli_shades shades = cli_shades_for(stdout);
+    const int width = cli_terminal_width(stdout);
     (void)printf(
         "\"%s\"\n%zu tokens, read by %s.\n"
         "Every token hands out one unit of attention. In layer %lld, head %lld softmax gives\n"
         "%s %.2f of the %zu units.\n\n",
         data->sentence, n, data->model, (long long)data->layers[0], (long long)data->heads[0],
         data->tokens[run->rules[0].top[0]], run->rules[0].received[run->rules[0].top[0]], n);
-    tool_heatmap maps[DEMO_CASES];
+    cli_heatmap maps[DEMO_CASES];
     for (int index = 0; index < DEMO_CASES; index++)
-        maps[index] = (tool_heatmap){run->rules[index].rule->title, run->rules[index].coupling};
-    tool_heatmaps_print(stdout, shades, width, maps, DEMO_CASES, data->tokens, n, data->tokens, n);
+        maps[index] = (cli_heatmap){run->rules[index].rule->title, run->rules[index].coupling};
+    cli_heatmaps_print(stdout, shades, width, maps, DEMO_CASES, data->tokens, n, data->tokens, n);
     (void)printf("\nRows are queries, columns keys; shade = square root of the weight.\n\n"
                  "%-18s%-8s%6s%7s%8s%6s%7s%7s\n",
                  "rule", "fullest", "mass", "head 2", "support", "row", "column", "gap");
@@ -264,7 +264,7 @@ static void print_text(const demo_run *run, const char *page) {
         "Cooled to temperature %g, %.0f %% of the mass lies on the best assignment.\n",
         (long long)data->layers[1], (long long)data->heads[1], coldest,
         100 * run->shares[1][DEMO_STAGES]);
-    if (page != NULL) tool_put_named(stdout, "\nreport: ", page, "\n");
+    if (page != NULL) cli_put_named(stdout, "\nreport: ", page, "\n");
 }
 
 /* ---- JSON ----------------------------------------------------------------------------------------- */
@@ -274,11 +274,11 @@ static json_t *result_json(const demo_data *data, const demo_result *result, int
     const char *method = result->rule->method;
     return json_pack("{s:s, s:s?, s:s, s:I, s:o, s:s, s:o, s:o, s:o}", "rule", result->rule->title,
                      "method", method, "status", ota_status_word(result->status), "rounds",
-                     (json_int_t)result->rounds, "temperature", tool_json_real(result->temperature),
+                     (json_int_t)result->rounds, "temperature", cli_json_real(result->temperature),
                      "receiver", data->tokens[top], "received",
-                     tool_json_real(result->received[head * data->count + top]), "output_change",
-                     tool_json_real(result->output_change[head]), "certificate",
-                     tool_certificate_json(&result->certificates[head]));
+                     cli_json_real(result->received[head * data->count + top]), "output_change",
+                     cli_json_real(result->output_change[head]), "certificate",
+                     cli_certificate_json(&result->certificates[head]));
 }
 
 static json_t *run_json(const demo_run *run, const char *page) {
@@ -296,32 +296,32 @@ static json_t *run_json(const demo_run *run, const char *page) {
     if (page != NULL) (void)json_object_set_new(outputs, "out", json_string(page));
     return json_pack("{s:s, s:s, s:s, s:s, s:I, s:o, s:o, s:o}", "command", "demo", "version",
                      ota_version(), "model", data->model, "sentence", data->sentence, "tokens",
-                     (json_int_t)data->count, "seconds", tool_json_real(run->seconds), "heads",
+                     (json_int_t)data->count, "seconds", cli_json_real(run->seconds), "heads",
                      heads, "outputs", outputs);
 }
 
-static int run_all(tool_context *context, demo_run *run) {
-    const int64_t begun = tool_now_ns();
+static int run_all(cli_context *context, demo_run *run) {
+    const int64_t begun = cli_now_ns();
     int code = solve_rules(context, run);
     if (code == 0) code = follow_rounds(context, run);
     if (code == 0) code = follow_cooling(context, run);
-    run->seconds = (double)(tool_now_ns() - begun) / 1e9;
+    run->seconds = (double)(cli_now_ns() - begun) / 1e9;
     return code;
 }
 
-int tool_demo(tool_context *context) {
+int cli_demo(cli_context *context) {
     demo_run *run = calloc(1, sizeof *run);
     const ota_error error = {{0}, {0}, {0}};
-    if (run == NULL) return tool_fail_status(context, OTA_ENOMEM, &error);
+    if (run == NULL) return cli_fail_status(context, OTA_ENOMEM, &error);
     if (!demo_data_load(&run->data)) {
         free(run);
-        return tool_fail(&context->error, TOOL_EXIT_INTERNAL, "the demo's data cannot be read");
+        return cli_fail(&context->error, CLI_EXIT_INTERNAL, "the demo's data cannot be read");
     }
     const char *page = context->settings.out;
     int code = run_all(context, run);
     if (code == 0 && page != NULL) code = demo_write_page(context, run, page);
     if (code == 0 && context->settings.json)
-        code = tool_print_json(stdout, run_json(run, page));
+        code = cli_print_json(stdout, run_json(run, page));
     else if (code == 0)
         print_text(run, page);
     for (int index = 0; index < DEMO_RULES; index++) free_result(&run->rules[index]);

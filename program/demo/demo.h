@@ -75,7 +75,7 @@ bool demo_data_load(demo_data *data);
 void demo_data_free(demo_data *data);
 
 /* Writes the page; 0 or the exit code with context->error filled. */
-int demo_write_page(tool_context *context, const demo_run *run, const char *path);
+int demo_write_page(cli_context *context, const demo_run *run, const char *path);
 
 /* The token that receives most, or "(even)" where all receive the same to within half a percent. */
 const char *demo_fullest(const demo_data *data, const demo_result *result, int head);

@@ -12,7 +12,7 @@
 #include "program/report/embedded.h"
 
 static double *widen(const unsigned char *bytes, size_t count) {
-    double *wide = tool_noted(malloc(count * sizeof *wide));
+    double *wide = cli_noted(malloc(count * sizeof *wide));
     for (size_t index = 0; wide != NULL && index < count; index++) {
         float narrow;
         memcpy(&narrow, bytes + index * sizeof narrow, sizeof narrow);
@@ -59,15 +59,15 @@ static bool read_texts(demo_data *data) {
         places[list][1] = second;
     }
     if (json_array_size(data->token_array) != (size_t)data->count) return false;
-    data->tokens = tool_noted(calloc((size_t)data->count, sizeof *data->tokens));
-    data->labels = tool_noted(calloc((size_t)data->count, sizeof *data->labels));
+    data->tokens = cli_noted(calloc((size_t)data->count, sizeof *data->tokens));
+    data->labels = cli_noted(calloc((size_t)data->count, sizeof *data->labels));
     if (data->tokens == NULL || data->labels == NULL) return false;
     for (int64_t index = 0; index < data->count; index++) {
         const char *token = json_string_value(json_array_get(data->token_array, (size_t)index));
         if (token == NULL) return false;
         data->tokens[index] = token;
         const size_t size = strlen(token) + 24;
-        data->labels[index] = tool_noted(malloc(size));
+        data->labels[index] = cli_noted(malloc(size));
         if (data->labels[index] == NULL) return false;
         (void)snprintf(data->labels[index], size, "%lld %s", (long long)index + 1, token);
     }
@@ -76,7 +76,7 @@ static bool read_texts(demo_data *data) {
 
 bool demo_data_load(demo_data *data) {
     memset(data, 0, sizeof *data);
-    const tool_embedded *file = tool_embedded_find("demo.safetensors");
+    const cli_embedded *file = cli_embedded_find("demo.safetensors");
     uint64_t length;
     if (file == NULL || file->size < sizeof length) return false;
     memcpy(&length, file->bytes, sizeof length);

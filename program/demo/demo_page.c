@@ -11,45 +11,45 @@
 
 enum { CELL = 24 };
 
-static void say(tool_report *report, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void say(tool_report *report, const char *format, ...) {
+static void say(cli_report *report, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void say(cli_report *report, const char *format, ...) {
     char text[1536];
     va_list list;
     va_start(list, format);
     (void)vsnprintf(text, sizeof text, format, list);
     va_end(list);
-    tool_report_text(report, text);
+    cli_report_text(report, text);
 }
 
-static void add_numbers(tool_cells *cells, const double *values, size_t count) {
+static void add_numbers(cli_cells *cells, const double *values, size_t count) {
     for (size_t index = 0; index < count; index++) {
         char text[CELL];
         demo_number(values[index], text, sizeof text);
-        tool_cell(cells, text);
+        cli_cell(cells, text);
     }
 }
 
 /* A table with one column a token. */
-static tool_cells *token_cells(const demo_data *data, const char *first) {
-    tool_cells *cells = tool_cells_new((size_t)data->count + 1, NULL);
-    tool_cell(cells, first);
-    for (int64_t key = 0; key < data->count; key++) tool_cell(cells, data->labels[key]);
+static cli_cells *token_cells(const demo_data *data, const char *first) {
+    cli_cells *cells = cli_cells_new((size_t)data->count + 1, NULL);
+    cli_cell(cells, first);
+    for (int64_t key = 0; key < data->count; key++) cli_cell(cells, data->labels[key]);
     return cells;
 }
 
 /* Takes over the data sets and the cells, the figure's numbers. */
-static void add_figure(tool_report *report, tool_figure figure, tool_cells *cells,
+static void add_figure(cli_report *report, cli_figure figure, cli_cells *cells,
                        const char *caption) {
-    figure.numbers = tool_cells_table(cells, caption);
-    tool_report_figure(report, &figure);
-    tool_cells_free(cells);
+    figure.numbers = cli_cells_table(cells, caption);
+    cli_report_figure(report, &figure);
+    cli_cells_free(cells);
     json_decref(figure.datasets);
 }
 
 static json_t *numbers_json(const double *values, int64_t count) {
     json_t *array = json_array();
     for (int64_t index = 0; index < count; index++)
-        (void)json_array_append_new(array, tool_json_real(values[index]));
+        (void)json_array_append_new(array, cli_json_real(values[index]));
     return array;
 }
 
@@ -60,7 +60,7 @@ static json_t *labels_json(const demo_data *data) {
     return array;
 }
 
-static void add_map(tool_report *report, const demo_data *data, const demo_result *result, int head,
+static void add_map(cli_report *report, const demo_data *data, const demo_result *result, int head,
                     const char *title) {
     const size_t n = (size_t)data->count;
     const double *coupling = result->coupling + (size_t)head * n * n;
@@ -71,9 +71,9 @@ static void add_map(tool_report *report, const demo_data *data, const demo_resul
         (void)json_array_append_new(rows, json_pack("{s:s, s:O, s:o}", "query", data->labels[row],
                                                     "keys", keys, "weights",
                                                     numbers_json(coupling + row * n, (int64_t)n)));
-    tool_cells *cells = token_cells(data, "query");
+    cli_cells *cells = token_cells(data, "query");
     for (size_t row = 0; row < n; row++) {
-        tool_cell(cells, data->labels[row]);
+        cli_cell(cells, data->labels[row]);
         add_numbers(cells, coupling + row * n, n);
     }
     char words[256], caption[400], receiver[128];
@@ -89,16 +89,16 @@ static void add_map(tool_report *report, const demo_data *data, const demo_resul
     (void)snprintf(caption, sizeof caption, "%s %s", result->rule->words, receiver);
     add_figure(
         report,
-        (tool_figure){"heatmap", title, json_pack("{s:o}", "weights", rows), caption, words, NULL},
+        (cli_figure){"heatmap", title, json_pack("{s:o}", "weights", rows), caption, words, NULL},
         cells, "Weights: rows are queries, columns keys.");
     json_decref(keys);
 }
 
-static void add_maps(tool_report *report, const demo_run *run, int head, int first, int count) {
-    tool_report_grid_begin(report, count == 4 ? 2 : 3);
+static void add_maps(cli_report *report, const demo_run *run, int head, int first, int count) {
+    cli_report_grid_begin(report, count == 4 ? 2 : 3);
     for (int index = first; index < first + count; index++)
         add_map(report, &run->data, &run->rules[index], head, run->rules[index].rule->title);
-    tool_report_grid_end(report);
+    cli_report_grid_end(report);
 }
 
 static void head_name(const demo_data *data, int head, char *text, size_t size) {
@@ -106,7 +106,7 @@ static void head_name(const demo_data *data, int head, char *text, size_t size) 
                    (long long)data->heads[head]);
 }
 
-static void add_maxima(tool_report *report, const demo_run *run) {
+static void add_maxima(cli_report *report, const demo_run *run) {
     const demo_data *data = &run->data;
     json_t *rows = json_array();
     double values[DEMO_RULES][DEMO_HEADS];
@@ -125,13 +125,12 @@ static void add_maxima(tool_report *report, const demo_run *run) {
             (void)json_array_append_new(rows, json_pack("{s:s, s:s, s:s, s:s, s:o}", "method",
                                                         result->rule->title, "head", heads[head],
                                                         "token", data->tokens[top], "label", label,
-                                                        "mass", tool_json_real(mass)));
+                                                        "mass", cli_json_real(mass)));
         }
     }
-    tool_cells *cells =
-        tool_cells_new(DEMO_HEADS + 1, (const char *[]){"rule", heads[0], heads[1]});
+    cli_cells *cells = cli_cells_new(DEMO_HEADS + 1, (const char *[]){"rule", heads[0], heads[1]});
     for (int index = 0; index < DEMO_RULES; index++) {
-        tool_cell(cells, run->rules[index].rule->title);
+        cli_cell(cells, run->rules[index].rule->title);
         add_numbers(cells, values[index], DEMO_HEADS);
     }
     char words[256];
@@ -141,27 +140,27 @@ static void add_maxima(tool_report *report, const demo_run *run) {
                    DEMO_RULES, values[0][0], values[0][1], values[1][0], values[1][1], values[9][0],
                    values[9][1]);
     add_figure(report,
-               (tool_figure){"receiver_max", "The fullest key under each rule",
-                             json_pack("{s:o}", "maxima", rows),
-                             "An even share is 1. The two colours are the two heads.", words, NULL},
+               (cli_figure){"receiver_max", "The fullest key under each rule",
+                            json_pack("{s:o}", "maxima", rows),
+                            "An even share is 1. The two colours are the two heads.", words, NULL},
                cells, "Units of mass at the fullest key.");
 }
 
-static void add_receivers(tool_report *report, const demo_run *run) {
+static void add_receivers(cli_report *report, const demo_run *run) {
     const demo_data *data = &run->data;
     json_t *rows = json_array(), *keys = labels_json(data);
-    tool_cells *cells = token_cells(data, "rule");
+    cli_cells *cells = token_cells(data, "rule");
     for (int index = 0; index < DEMO_RULES; index++) {
         const demo_result *result = &run->rules[index];
         (void)json_array_append_new(rows, json_pack("{s:s, s:O, s:o}", "method",
                                                     result->rule->title, "keys", keys, "masses",
                                                     numbers_json(result->received, data->count)));
-        tool_cell(cells, result->rule->title);
+        cli_cell(cells, result->rule->title);
         add_numbers(cells, result->received, (size_t)data->count);
     }
     add_figure(
         report,
-        (tool_figure){
+        (cli_figure){
             "receivers", "What every token receives", json_pack("{s:o}", "receivers", rows),
             "One line a rule, one column a token; the colour is the token's column sum. A rule "
             "that treats keys evenly is a line of one colour.",
@@ -172,20 +171,20 @@ static void add_receivers(tool_report *report, const demo_run *run) {
     json_decref(keys);
 }
 
-static void add_rounds(tool_report *report, const demo_run *run) {
+static void add_rounds(cli_report *report, const demo_run *run) {
     json_t *rows = json_array();
-    tool_cells *cells = tool_cells_new(DEMO_ROUNDS + 2, NULL);
-    tool_cell(cells, "lambda");
-    for (int round = 0; round <= DEMO_ROUNDS; round++) tool_cell_format(cells, "%d", round);
+    cli_cells *cells = cli_cells_new(DEMO_ROUNDS + 2, NULL);
+    cli_cell(cells, "lambda");
+    for (int round = 0; round <= DEMO_ROUNDS; round++) cli_cell_format(cells, "%d", round);
     for (int row = 0; row <= DEMO_LAMBDAS; row++) {
         char name[16];
         (void)snprintf(name, sizeof name, "%g", demo_lambdas[row]);
-        tool_cell(cells, name);
+        cli_cell(cells, name);
         add_numbers(cells, run->deltas[row], DEMO_ROUNDS + 1);
         for (int round = 0; round <= DEMO_ROUNDS; round++)
-            (void)json_array_append_new(rows, json_pack("{s:s, s:i, s:o}", "lambda", name, "round",
-                                                        round, "delta",
-                                                        tool_json_real(run->deltas[row][round])));
+            (void)json_array_append_new(rows,
+                                        json_pack("{s:s, s:i, s:o}", "lambda", name, "round", round,
+                                                  "delta", cli_json_real(run->deltas[row][round])));
     }
     char words[320];
     (void)snprintf(words, sizeof words,
@@ -195,32 +194,32 @@ static void add_rounds(tool_report *report, const demo_run *run) {
                    run->deltas[0][0], DEMO_ROUNDS, run->deltas[1][DEMO_ROUNDS],
                    run->deltas[2][DEMO_ROUNDS], run->deltas[3][DEMO_ROUNDS]);
     add_figure(report,
-               (tool_figure){"elastic", "The elastic path, round by round",
-                             json_pack("{s:o}", "rounds", rows),
-                             "How far the worst key is from its even share (logarithmic). All "
-                             "\xce\xbb above 0 go to the same place; \xce\xbb sets how fast.",
-                             words, NULL},
+               (cli_figure){"elastic", "The elastic path, round by round",
+                            json_pack("{s:o}", "rounds", rows),
+                            "How far the worst key is from its even share (logarithmic). All "
+                            "\xce\xbb above 0 go to the same place; \xce\xbb sets how fast.",
+                            words, NULL},
                cells, "Delta after so many rounds.");
 }
 
-static void add_cooling(tool_report *report, const demo_run *run) {
+static void add_cooling(cli_report *report, const demo_run *run) {
     json_t *rows = json_array();
-    tool_cells *cells =
-        tool_cells_new(4, (const char *[]){"temperature", demo_cooling_names[0],
-                                           demo_cooling_names[1], demo_cooling_names[2]});
+    cli_cells *cells =
+        cli_cells_new(4, (const char *[]){"temperature", demo_cooling_names[0],
+                                          demo_cooling_names[1], demo_cooling_names[2]});
     for (int stage = 0; stage <= DEMO_STAGES; stage++) {
         const double values[] = {run->shares[0][stage], run->shares[1][stage],
                                  run->shares[2][stage]};
-        tool_cell_format(cells, "%.3g", run->temperatures[stage]);
+        cli_cell_format(cells, "%.3g", run->temperatures[stage]);
         add_numbers(cells, values, 3);
     }
     for (int series = 0; series < 3; series++) {
         for (int stage = 0; stage <= DEMO_STAGES; stage++)
             (void)json_array_append_new(rows,
                                         json_pack("{s:o, s:s, s:o}", "temperature",
-                                                  tool_json_real(run->temperatures[stage]),
+                                                  cli_json_real(run->temperatures[stage]),
                                                   "measure", demo_cooling_names[series], "value",
-                                                  tool_json_real(run->shares[series][stage])));
+                                                  cli_json_real(run->shares[series][stage])));
     }
     char words[320];
     (void)snprintf(words, sizeof words,
@@ -230,17 +229,17 @@ static void add_cooling(tool_report *report, const demo_run *run) {
                    run->temperatures[0], run->temperatures[DEMO_STAGES], 100 * run->shares[1][0],
                    100 * run->shares[1][DEMO_STAGES], 100 * run->shares[2][DEMO_STAGES]);
     add_figure(report,
-               (tool_figure){
+               (cli_figure){
                    "anneal", "Cooling towards a permutation", json_pack("{s:o}", "stages", rows),
                    "Share of all mass that lies on the pairs of the best assignment.", words, NULL},
                cells, "Share of the mass on the best assignment's pairs.");
 }
 
-static void add_certificates(tool_report *report, const demo_run *run, int head) {
+static void add_certificates(cli_report *report, const demo_run *run, int head) {
     static const char *const columns[] = {"rule",   "status",    "fullest key",  "mass",
                                           "Delta",  "entropy",   "support",      "output moved",
                                           "rounds", "row error", "column error", "gap"};
-    tool_cells *cells = tool_cells_new(sizeof columns / sizeof columns[0], columns);
+    cli_cells *cells = cli_cells_new(sizeof columns / sizeof columns[0], columns);
     for (int row = 0; row <= DEMO_RULES; row++) {
         const demo_result *result =
             row < DEMO_RULES ? &run->rules[row] : &run->cooled[DEMO_COOLED - 1];
@@ -250,22 +249,22 @@ static void add_certificates(tool_report *report, const demo_run *run, int head)
                                  certificate->support, result->output_change[head]};
         const double after[] = {certificate->row_error, certificate->column_error,
                                 certificate->gap};
-        tool_cell(cells, result->rule->title);
-        tool_cell(cells, ota_status_word(result->status));
-        tool_cell(cells, demo_fullest(&run->data, result, head));
+        cli_cell(cells, result->rule->title);
+        cli_cell(cells, ota_status_word(result->status));
+        cli_cell(cells, demo_fullest(&run->data, result, head));
         add_numbers(cells, before, 5);
-        tool_cell_format(cells, "%lld", (long long)result->rounds);
+        cli_cell_format(cells, "%lld", (long long)result->rounds);
         add_numbers(cells, after, 3);
     }
     char caption[96], name[48];
     head_name(&run->data, head, name, sizeof name);
     (void)snprintf(caption, sizeof caption, "Certificates, %s", name);
-    const tool_table *table = tool_cells_table(cells, caption);
-    if (table != NULL) tool_report_table(report, table);
-    tool_cells_free(cells);
+    const cli_table *table = cli_cells_table(cells, caption);
+    if (table != NULL) cli_report_table(report, table);
+    cli_cells_free(cells);
 }
 
-static void write_opening(tool_report *report, const demo_run *run) {
+static void write_opening(cli_report *report, const demo_run *run) {
     const demo_data *data = &run->data;
     const demo_result *softmax = &run->rules[0], *exact = &run->rules[1], *capped = &run->rules[9];
     const int64_t top = softmax->top[0];
@@ -290,9 +289,9 @@ static void write_opening(tool_report *report, const demo_run *run) {
     add_receivers(report, run);
 }
 
-static void write_cases(tool_report *report, const demo_run *run) {
-    tool_report_section(report, "Three cases of one problem");
-    tool_report_text(
+static void write_cases(cli_report *report, const demo_run *run) {
+    cli_report_section(report, "Three cases of one problem");
+    cli_report_text(
         report,
         "All three minimise the same thing, cost minus temperature times entropy, with rows that "
         "sum to 1. Softmax leaves the columns free. The doubly stochastic plan asks every column "
@@ -306,9 +305,9 @@ static void write_cases(tool_report *report, const demo_run *run) {
     add_maps(report, run, 1, 0, DEMO_CASES);
 }
 
-static void write_elastic(tool_report *report, const demo_run *run) {
-    tool_report_section(report, "The elastic update");
-    tool_report_text(
+static void write_elastic(cli_report *report, const demo_run *run) {
+    cli_report_section(report, "The elastic update");
+    cli_report_text(
         report,
         "The elastic rule stands between the first two cases. Each round multiplies every column "
         "by (1 / its sum) to the power \xce\xbb and then makes the rows exact again. Shown are "
@@ -319,8 +318,8 @@ static void write_elastic(tool_report *report, const demo_run *run) {
     add_rounds(report, run);
 }
 
-static void write_cooling(tool_report *report, const demo_run *run) {
-    tool_report_section(report, "Cooling towards a permutation");
+static void write_cooling(cli_report *report, const demo_run *run) {
+    cli_report_section(report, "Cooling towards a permutation");
     say(report,
         "Lower the temperature and the doubly stochastic plan hardens into a permutation, the best "
         "assignment (when there is only one). Here the temperature falls from %g to %g in %d "
@@ -334,18 +333,18 @@ static void write_cooling(tool_report *report, const demo_run *run) {
             "tolerance.",
             run->unfinished, DEMO_STAGES + 1);
     add_cooling(report, run);
-    tool_report_grid_begin(report, 2);
+    cli_report_grid_begin(report, 2);
     for (int index = 0; index < DEMO_COOLED; index++) {
         char title[80];
         (void)snprintf(title, sizeof title, "elastic 1, cooled to temperature %.3g",
                        run->cooled[index].temperature);
         add_map(report, &run->data, &run->cooled[index], 0, title);
     }
-    tool_report_grid_end(report);
+    cli_report_grid_end(report);
 }
 
-static void write_others(tool_report *report, const demo_run *run) {
-    tool_report_section(report, "Sparse, capped, relaxed");
+static void write_others(cli_report *report, const demo_run *run) {
+    cli_report_section(report, "Sparse, capped, relaxed");
     const demo_result *others = run->rules + DEMO_CASES + DEMO_ELASTIC;
     say(report,
         "Other knobs of the same problem. Sparse rules change how a query spreads its unit: many "
@@ -357,9 +356,9 @@ static void write_others(tool_report *report, const demo_run *run) {
     add_maps(report, run, 0, DEMO_CASES + DEMO_ELASTIC, DEMO_OTHERS);
 }
 
-static void write_certificates(tool_report *report, const demo_run *run) {
-    tool_report_section(report, "How well each one was solved");
-    tool_report_text(
+static void write_certificates(cli_report *report, const demo_run *run) {
+    cli_report_section(report, "How well each one was solved");
+    cli_report_text(
         report,
         "Every plan above was handed to a judge that shares no code with the solvers and "
         "recomputes its promises in double precision. Row error and column error are the distances "
@@ -371,11 +370,11 @@ static void write_certificates(tool_report *report, const demo_run *run) {
     for (int head = 0; head < DEMO_HEADS; head++) add_certificates(report, run, head);
 }
 
-static void write_closing(tool_report *report, const demo_run *run) {
-    tool_report_section(report, "Do it yourself");
-    tool_report_text(report,
-                     "The data lies in the source folder; the same commands take your own arrays.");
-    tool_report_code(
+static void write_closing(cli_report *report, const demo_run *run) {
+    cli_report_section(report, "Do it yourself");
+    cli_report_text(report,
+                    "The data lies in the source folder; the same commands take your own arrays.");
+    cli_report_code(
         report,
         "otattn compare data/demo/minilm.safetensors:query data/demo/minilm.safetensors:key \\\n"
         "    --methods softmax,softmax/exact,elastic:0.5,4,softmax/capped:2\n"
@@ -389,16 +388,16 @@ static void write_closing(tool_report *report, const demo_run *run) {
         run->data.model, run->seconds);
 }
 
-int demo_write_page(tool_context *context, const demo_run *run, const char *path) {
+int demo_write_page(cli_context *context, const demo_run *run, const char *path) {
     char lead[512];
     (void)snprintf(
         lead, sizeof lead,
         "\xe2\x80\x9c%s\xe2\x80\x9d Two attention heads of a trained model read this sentence. Who "
         "gets their attention, and what changes when the receivers get a say?",
         run->data.sentence);
-    tool_report *report = tool_report_open("Attention as transport", lead);
+    cli_report *report = cli_report_open("Attention as transport", lead);
     const ota_error error = {{0}, {0}, {0}};
-    if (report == NULL) return tool_fail_status(context, OTA_ENOMEM, &error);
+    if (report == NULL) return cli_fail_status(context, OTA_ENOMEM, &error);
     write_opening(report, run);
     write_cases(report, run);
     write_elastic(report, run);
@@ -406,5 +405,5 @@ int demo_write_page(tool_context *context, const demo_run *run, const char *path
     write_others(report, run);
     write_certificates(report, run);
     write_closing(report, run);
-    return tool_report_close(report, path, context->settings.force, &context->error);
+    return cli_report_close(report, path, context->settings.force, &context->error);
 }

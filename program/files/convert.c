@@ -14,14 +14,14 @@ typedef struct type_row {
 static const type_row rows[] = {{OTA_F64, "f64"}, {OTA_F32, "f32"},   {OTA_BF16, "bf16"},
                                 {OTA_F16, "f16"}, {OTA_BOOL, "bool"}, {OTA_I64, "int64"}};
 
-const char *tool_type_name(ota_type type) {
+const char *cli_type_name(ota_type type) {
     for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
         if (rows[k].type == type) return rows[k].name;
     }
     return "?";
 }
 
-ota_type tool_type_of(const char *name) {
+ota_type cli_type_of(const char *name) {
     for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
         if (strcmp(rows[k].name, name) == 0) return rows[k].type;
     }
@@ -54,7 +54,7 @@ static uint16_t encode_half(double value, const half_form *form) {
     return (uint16_t)(sign | (biased >= (double)infinity ? infinity : (unsigned)biased));
 }
 
-double tool_element(const void *data, ota_type type, size_t index) {
+double cli_element(const void *data, ota_type type, size_t index) {
     switch (type) {
     case OTA_F64: return ((const double *)data)[index];
     case OTA_F32: return (double)((const float *)data)[index];
@@ -67,13 +67,13 @@ double tool_element(const void *data, ota_type type, size_t index) {
     return (double)NAN;
 }
 
-void tool_convert(const void *from, ota_type from_type, void *to, ota_type to_type, size_t count) {
+void cli_convert(const void *from, ota_type from_type, void *to, ota_type to_type, size_t count) {
     if (from_type == to_type) {
         if (count > 0) memcpy(to, from, count * ota_type_bytes(to_type));
         return;
     }
     for (size_t k = 0; k < count; k++) {
-        const double value = tool_element(from, from_type, k);
+        const double value = cli_element(from, from_type, k);
         switch (to_type) {
         case OTA_F64: ((double *)to)[k] = value; break;
         case OTA_F32: ((float *)to)[k] = (float)value; break;

@@ -1,20 +1,20 @@
-/* The elements of an array on their way into a file: from memory, or from where tool_array.elements finds them, a piece
+/* The elements of an array on their way into a file: from memory, or from where cli_array.elements finds them, a piece
  * at a time. */
 #include <string.h>
 
 #include "files_formats.h"
 #include "src/base/integers.h"
 
-void tool_bytes_begin(tool_bytes *bytes, const tool_array *array, bool swap) {
+void cli_bytes_begin(cli_bytes *bytes, const cli_array *array, bool swap) {
     bytes->array = array;
     bytes->swap = swap;
     bytes->taken = bytes->begin = bytes->end = 0;
 }
 
 /* The next piece; at the end an empty one. */
-static int fill(tool_bytes *bytes, tool_error *error) {
-    const tool_array *array = bytes->array;
-    const size_t element = tool_stored_by_type(array->type)->bits / 8;
+static int fill(cli_bytes *bytes, cli_error *error) {
+    const cli_array *array = bytes->array;
+    const size_t element = cli_stored_by_type(array->type)->bits / 8;
     const size_t count = ota_size_min(array->count - bytes->taken, sizeof bytes->piece / element);
     if (array->data != NULL) {
         if (count > 0)
@@ -24,14 +24,14 @@ static int fill(tool_bytes *bytes, tool_error *error) {
         const int code = array->elements->next(array->elements->user, bytes->piece, count, error);
         if (code != 0) return code;
     }
-    if (bytes->swap) tool_swap_bytes(bytes->piece, count, element);
+    if (bytes->swap) cli_swap_bytes(bytes->piece, count, element);
     bytes->taken += count;
     bytes->begin = 0;
     bytes->end = count * element;
     return 0;
 }
 
-int tool_bytes_read(tool_bytes *bytes, void *to, size_t size, size_t *got, tool_error *error) {
+int cli_bytes_read(cli_bytes *bytes, void *to, size_t size, size_t *got, cli_error *error) {
     for (*got = 0; *got < size;) {
         if (bytes->begin == bytes->end) {
             const int code = fill(bytes, error);
@@ -46,18 +46,17 @@ int tool_bytes_read(tool_bytes *bytes, void *to, size_t size, size_t *got, tool_
     return 0;
 }
 
-int tool_output_elements(tool_output *output, const tool_array *array, bool swap,
-                         tool_error *error) {
+int cli_output_elements(cli_output *output, const cli_array *array, bool swap, cli_error *error) {
     if (array->count == 0) return 0;
     if (array->data != NULL && !swap) {
-        const size_t element = tool_stored_by_type(array->type)->bits / 8;
-        return tool_output_write(output, array->data, array->count * element, error);
+        const size_t element = cli_stored_by_type(array->type)->bits / 8;
+        return cli_output_write(output, array->data, array->count * element, error);
     }
-    tool_bytes bytes;
-    tool_bytes_begin(&bytes, array, swap);
+    cli_bytes bytes;
+    cli_bytes_begin(&bytes, array, swap);
     int code = fill(&bytes, error);
     while (code == 0 && bytes.end > 0) {
-        code = tool_output_write(output, bytes.piece, bytes.end, error);
+        code = cli_output_write(output, bytes.piece, bytes.end, error);
         if (code == 0) code = fill(&bytes, error);
     }
     return code;

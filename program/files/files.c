@@ -55,25 +55,25 @@ static int64_t memory_available(void) {
     return available;
 }
 
-int tool_allocate(size_t size, const tool_limits *limits, const char *label, void **out,
-                  tool_error *error) {
+int cli_allocate(size_t size, const cli_limits *limits, const char *label, void **out,
+                 cli_error *error) {
     *out = NULL;
     if (limits->array_bytes > 0 && size > (size_t)limits->array_bytes)
-        return tool_fail(error, TOOL_EXIT_LIMIT,
-                         "%s: needs %zu bytes of memory, above the limit of %lld for one array",
-                         tool_short_path(label), size, (long long)limits->array_bytes);
+        return cli_fail(error, CLI_EXIT_LIMIT,
+                        "%s: needs %zu bytes of memory, above the limit of %lld for one array",
+                        cli_short_path(label), size, (long long)limits->array_bytes);
     /* Small arrays skip the look into /proc; malloc answers for them. */
     int64_t available = size < ((size_t)1 << 26) ? INT64_MAX : memory_available();
     if (size > (size_t)(available - available / 16) || size > (size_t)INT64_MAX - 64 ||
         (*out = aligned_alloc(64, ota_size_round_up(size, 64))) == NULL) {
-        tool_fail(error, TOOL_EXIT_LIMIT, "%s: needs %zu bytes of memory, more than is free",
-                  tool_short_path(label), size);
-        return tool_hint(error, "use a machine with more memory, or split the array");
+        cli_fail(error, CLI_EXIT_LIMIT, "%s: needs %zu bytes of memory, more than is free",
+                 cli_short_path(label), size);
+        return cli_hint(error, "use a machine with more memory, or split the array");
     }
     return 0;
 }
 
-void tool_array_free(tool_array *array) {
+void cli_array_free(cli_array *array) {
     if (array == NULL) return;
     free(array->data);
     memset(array, 0, sizeof *array);
@@ -81,8 +81,8 @@ void tool_array_free(tool_array *array) {
 
 /* ---- files ---- */
 
-static tool_limits with_defaults(const tool_limits *limits) {
-    tool_limits filled = limits != NULL ? *limits : (tool_limits){0};
+static cli_limits with_defaults(const cli_limits *limits) {
+    cli_limits filled = limits != NULL ? *limits : (cli_limits){0};
     if (filled.npy_header <= 0) filled.npy_header = 64 << 10;
     if (filled.npz_entries <= 0) filled.npz_entries = 65535;
     if (filled.npz_inflated <= 0) filled.npz_inflated = (int64_t)8 << 30;
@@ -91,87 +91,86 @@ static tool_limits with_defaults(const tool_limits *limits) {
     return filled;
 }
 
-int tool_file_open(const char *path, const tool_limits *limits, tool_file *file,
-                   tool_error *error) {
-    *file = (tool_file){.descriptor = -1, .path = path, .limits = with_defaults(limits)};
+int cli_file_open(const char *path, const cli_limits *limits, cli_file *file, cli_error *error) {
+    *file = (cli_file){.descriptor = -1, .path = path, .limits = with_defaults(limits)};
     /* Without O_NONBLOCK opening a FIFO would wait for its writer. */
     file->descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
     struct stat status;
     if (file->descriptor < 0 || fstat(file->descriptor, &status) != 0) {
-        tool_fail(error, TOOL_EXIT_IO, "%s: cannot be opened: %s", tool_short_path(path),
-                  strerror(errno));
-        tool_file_close(file);
-        return TOOL_EXIT_IO;
+        cli_fail(error, CLI_EXIT_IO, "%s: cannot be opened: %s", cli_short_path(path),
+                 strerror(errno));
+        cli_file_close(file);
+        return CLI_EXIT_IO;
     }
     if (!S_ISREG(status.st_mode)) {
-        tool_file_close(file);
-        tool_fail(error, TOOL_EXIT_FILE, "%s: is %s, not a regular file", tool_short_path(path),
-                  S_ISDIR(status.st_mode)    ? "a folder"
-                  : S_ISFIFO(status.st_mode) ? "a pipe"
-                                             : "a device or socket");
+        cli_file_close(file);
+        cli_fail(error, CLI_EXIT_FILE, "%s: is %s, not a regular file", cli_short_path(path),
+                 S_ISDIR(status.st_mode)    ? "a folder"
+                 : S_ISFIFO(status.st_mode) ? "a pipe"
+                                            : "a device or socket");
         return S_ISDIR(status.st_mode)
-                   ? TOOL_EXIT_FILE
-                   : tool_hint(error, "pass an npy stream on standard input and name it -");
+                   ? CLI_EXIT_FILE
+                   : cli_hint(error, "pass an npy stream on standard input and name it -");
     }
     file->size = status.st_size;
     return 0;
 }
 
-int tool_file_read_at(const tool_file *file, void *buffer, size_t size, int64_t offset,
-                      tool_error *error) {
+int cli_file_read_at(const cli_file *file, void *buffer, size_t size, int64_t offset,
+                     cli_error *error) {
     const size_t piece_limit = (size_t)1 << 30; /* one read answers at most 2^31 - 4096 bytes */
     for (size_t done = 0; done < size;) {
         size_t piece = ota_size_min(size - done, piece_limit);
         ssize_t got = pread(file->descriptor, (char *)buffer + done, piece, offset + (int64_t)done);
         if (got < 0 && errno == EINTR) continue;
         if (got < 0)
-            return tool_fail(error, TOOL_EXIT_IO, "%s: at byte %lld: cannot be read: %s",
-                             tool_short_path(file->path), (long long)offset + (long long)done,
-                             strerror(errno));
+            return cli_fail(error, CLI_EXIT_IO, "%s: at byte %lld: cannot be read: %s",
+                            cli_short_path(file->path), (long long)offset + (long long)done,
+                            strerror(errno));
         if (got == 0)
-            return tool_fail_at(error, file->path, offset + (int64_t)done,
-                                "the file ends %zu bytes too early", size - done);
+            return cli_fail_at(error, file->path, offset + (int64_t)done,
+                               "the file ends %zu bytes too early", size - done);
         done += (size_t)got;
     }
     return 0;
 }
 
-int tool_file_recheck(const tool_file *file, tool_error *error) {
+int cli_file_recheck(const cli_file *file, cli_error *error) {
     struct stat status;
     if (fstat(file->descriptor, &status) != 0)
-        return tool_fail(error, TOOL_EXIT_IO, "%s: cannot be read: %s", tool_short_path(file->path),
-                         strerror(errno));
+        return cli_fail(error, CLI_EXIT_IO, "%s: cannot be read: %s", cli_short_path(file->path),
+                        strerror(errno));
     if (status.st_size != file->size)
-        return tool_fail_at(error, file->path, file->size,
-                            "the file changed its size while it was read");
+        return cli_fail_at(error, file->path, file->size,
+                           "the file changed its size while it was read");
     return 0;
 }
 
-void tool_file_close(tool_file *file) {
+void cli_file_close(cli_file *file) {
     if (file->descriptor >= 0) close(file->descriptor);
     file->descriptor = -1;
 }
 
 /* ---- streams ---- */
 
-static int file_stream_read(tool_stream *stream, void *buffer, size_t size, size_t *got,
-                            tool_error *error) {
+static int file_stream_read(cli_stream *stream, void *buffer, size_t size, size_t *got,
+                            cli_error *error) {
     int64_t left = stream->end - stream->position;
     *got = (uint64_t)left < size ? (size_t)left : size;
-    return tool_file_read_at(stream->file, buffer, *got, stream->base + stream->position, error);
+    return cli_file_read_at(stream->file, buffer, *got, stream->base + stream->position, error);
 }
 
-tool_stream tool_stream_of_file(const tool_file *file, int64_t begin, int64_t end) {
-    return (tool_stream){.read = file_stream_read,
-                         .file = file,
-                         .label = file->path,
-                         .limits = &file->limits,
-                         .base = begin,
-                         .end = end - begin};
+cli_stream cli_stream_of_file(const cli_file *file, int64_t begin, int64_t end) {
+    return (cli_stream){.read = file_stream_read,
+                        .file = file,
+                        .label = file->path,
+                        .limits = &file->limits,
+                        .base = begin,
+                        .end = end - begin};
 }
 
-static int standard_input_read(tool_stream *stream, void *buffer, size_t size, size_t *got,
-                               tool_error *error) {
+static int standard_input_read(cli_stream *stream, void *buffer, size_t size, size_t *got,
+                               cli_error *error) {
     const size_t piece_limit = (size_t)1 << 30;
     for (;;) {
         ssize_t result = read(STDIN_FILENO, buffer, ota_size_min(size, piece_limit));
@@ -183,54 +182,54 @@ static int standard_input_read(tool_stream *stream, void *buffer, size_t size, s
             struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
             poll(&input, 1, -1);
         } else if (errno != EINTR)
-            return tool_fail(error, TOOL_EXIT_IO, "%s: cannot be read: %s", stream->label,
-                             strerror(errno));
+            return cli_fail(error, CLI_EXIT_IO, "%s: cannot be read: %s", stream->label,
+                            strerror(errno));
     }
 }
 
-int tool_stream_read(tool_stream *stream, void *buffer, size_t size, tool_error *error) {
+int cli_stream_read(cli_stream *stream, void *buffer, size_t size, cli_error *error) {
     for (size_t done = 0; done < size;) {
         size_t got = 0;
         int code = stream->read(stream, (char *)buffer + done, size - done, &got, error);
         if (code != 0) return code;
         if (got == 0)
-            return tool_fail_at(error, stream->label, stream->base + stream->position,
-                                "the array ends %zu bytes too early", size - done);
+            return cli_fail_at(error, stream->label, stream->base + stream->position,
+                               "the array ends %zu bytes too early", size - done);
         stream->position += (int64_t)got;
         done += got;
     }
     return 0;
 }
 
-int tool_stream_finish(tool_stream *stream, tool_error *error) {
+int cli_stream_finish(cli_stream *stream, cli_error *error) {
     char extra;
     size_t got = 0;
     int code = stream->read(stream, &extra, 1, &got, error);
     if (code == 0 && got != 0)
-        return tool_fail_at(error, stream->label, stream->base + stream->position,
-                            "bytes follow the end of the array");
+        return cli_fail_at(error, stream->label, stream->base + stream->position,
+                           "bytes follow the end of the array");
     return code;
 }
 
 /* Integers through a small buffer: the file's elements are narrower than the array's, or checked.
  */
-static int load_integers(tool_stream *stream, const tool_stored *stored, bool swap, int64_t *data,
-                         size_t count, tool_error *error) {
+static int load_integers(cli_stream *stream, const cli_stored *stored, bool swap, int64_t *data,
+                         size_t count, cli_error *error) {
     unsigned char piece[1 << 15];
     size_t element = stored->bits / 8, most = sizeof piece / element;
     for (size_t done = 0; done < count;) {
         size_t elements = ota_size_min(count - done, most);
-        int code = tool_stream_read(stream, piece, elements * element, error);
+        int code = cli_stream_read(stream, piece, elements * element, error);
         if (code != 0) return code;
-        if (swap) tool_swap_bytes(piece, elements, element);
+        if (swap) cli_swap_bytes(piece, elements, element);
         for (size_t i = 0; i < elements; i++) {
             data[done + i] =
-                tool_integer_at(piece, i, stored->bits, stored->conversion == TOOL_SIGNED);
-            if (stored->conversion == TOOL_UNSIGNED && data[done + i] < 0)
-                return tool_fail_at(error, stream->label,
-                                    stream->base + stream->position -
-                                        (int64_t)((elements - i) * element),
-                                    "the unsigned integer is above 2^63 - 1");
+                cli_integer_at(piece, i, stored->bits, stored->conversion == CLI_SIGNED);
+            if (stored->conversion == CLI_UNSIGNED && data[done + i] < 0)
+                return cli_fail_at(error, stream->label,
+                                   stream->base + stream->position -
+                                       (int64_t)((elements - i) * element),
+                                   "the unsigned integer is above 2^63 - 1");
         }
         done += elements;
     }
@@ -238,9 +237,9 @@ static int load_integers(tool_stream *stream, const tool_stored *stored, bool sw
 }
 
 /* The first index runs fastest in `from`, the last in `to`. */
-static void reorder_fortran(const unsigned char *from, unsigned char *to, const tool_array *array,
+static void reorder_fortran(const unsigned char *from, unsigned char *to, const cli_array *array,
                             size_t element) {
-    size_t stride[TOOL_MAX_RANK], index[TOOL_MAX_RANK] = {0}, step = 1;
+    size_t stride[CLI_MAX_RANK], index[CLI_MAX_RANK] = {0}, step = 1;
     for (int k = 0; k < array->rank; k++) {
         stride[k] = step * element;
         step *= (size_t)array->shape[k];
@@ -260,32 +259,32 @@ static void reorder_fortran(const unsigned char *from, unsigned char *to, const 
 }
 
 /* The stream's next `count` elements, in the memory's type. */
-static int load_elements(tool_stream *stream, const tool_stored *stored, bool swap, void *data,
-                         size_t count, tool_error *error) {
-    if (stored->conversion == TOOL_SIGNED || stored->conversion == TOOL_UNSIGNED)
+static int load_elements(cli_stream *stream, const cli_stored *stored, bool swap, void *data,
+                         size_t count, cli_error *error) {
+    if (stored->conversion == CLI_SIGNED || stored->conversion == CLI_UNSIGNED)
         return load_integers(stream, stored, swap, data, count, error);
     const size_t element = stored->bits / 8;
-    const int code = tool_stream_read(stream, data, count * element, error);
-    if (code == 0 && swap) tool_swap_bytes(data, count, element);
+    const int code = cli_stream_read(stream, data, count * element, error);
+    if (code == 0 && swap) cli_swap_bytes(data, count, element);
     unsigned char *truth = data;
-    for (size_t i = 0; stored->conversion == TOOL_TRUTH && i < count; i++) truth[i] = truth[i] != 0;
+    for (size_t i = 0; stored->conversion == CLI_TRUTH && i < count; i++) truth[i] = truth[i] != 0;
     return code;
 }
 
 /* The lines of the file's share, block by block of the leading dimensions; the bytes between are skipped. */
-static int load_share(tool_stream *stream, const tool_stored *stored, bool swap, size_t element,
-                      tool_array *out, tool_error *error) {
-    const tool_share *share = &stream->file->share;
+static int load_share(cli_stream *stream, const cli_stored *stored, bool swap, size_t element,
+                      cli_array *out, cli_error *error) {
+    const cli_share *share = &stream->file->share;
     const int64_t rows = out->shape[out->rank - 2], width = out->shape[out->rank - 1];
     const int64_t blocks = (int64_t)out->count / (rows * width), begin = stream->position;
     out->in_part = true;
-    out->first = tool_share_begin(rows, share->rank, share->ranks);
-    out->held = tool_share_begin(rows, share->rank + 1, share->ranks) - out->first;
+    out->first = cli_share_begin(rows, share->rank, share->ranks);
+    out->held = cli_share_begin(rows, share->rank + 1, share->ranks) - out->first;
     out->count = (size_t)(blocks * out->held * width);
     const size_t piece = (size_t)(out->held * width), line = (size_t)width * (stored->bits / 8);
     /* Never NULL: who holds no lines has an array all the same. */
-    int code = tool_allocate(ota_size_max(out->count * element, 1), stream->limits, stream->label,
-                             &out->data, error);
+    int code = cli_allocate(ota_size_max(out->count * element, 1), stream->limits, stream->label,
+                            &out->data, error);
     for (int64_t b = 0; b < blocks && piece > 0 && code == 0; b++) {
         stream->position = begin + (b * rows + out->first) * (int64_t)line;
         code = load_elements(stream, stored, swap, (char *)out->data + (size_t)b * piece * element,
@@ -295,23 +294,23 @@ static int load_share(tool_stream *stream, const tool_stored *stored, bool swap,
     return code;
 }
 
-int tool_stream_load(tool_stream *stream, const tool_stored *stored, bool big_endian, bool fortran,
-                     tool_array *out, tool_error *error) {
-    bool widened = stored->conversion == TOOL_SIGNED || stored->conversion == TOOL_UNSIGNED;
+int cli_stream_load(cli_stream *stream, const cli_stored *stored, bool big_endian, bool fortran,
+                    cli_array *out, cli_error *error) {
+    bool widened = stored->conversion == CLI_SIGNED || stored->conversion == CLI_UNSIGNED;
     size_t element = widened ? sizeof(int64_t) : stored->bits / 8, bytes;
-    bool swap = big_endian != (bool)TOOL_HOST_IS_BIG;
+    bool swap = big_endian != (bool)CLI_HOST_IS_BIG;
     out->type = stored->type;
     if (out->count == 0) return 0;
     if (__builtin_mul_overflow(out->count, element, &bytes)) bytes = SIZE_MAX;
-    const tool_share *share = stream->file != NULL ? &stream->file->share : NULL;
+    const cli_share *share = stream->file != NULL ? &stream->file->share : NULL;
     if (share != NULL && share->ranks > 1 && !fortran && out->rank >= 2 &&
         (share->rows < 0 || share->rows == out->shape[out->rank - 2]))
         return load_share(stream, stored, swap, element, out, error);
-    int code = tool_allocate(bytes, stream->limits, stream->label, &out->data, error);
+    int code = cli_allocate(bytes, stream->limits, stream->label, &out->data, error);
     if (code == 0) code = load_elements(stream, stored, swap, out->data, out->count, error);
     if (code != 0 || !fortran || out->rank < 2) return code;
     void *ordered;
-    code = tool_allocate(bytes, stream->limits, stream->label, &ordered, error);
+    code = cli_allocate(bytes, stream->limits, stream->label, &ordered, error);
     if (code != 0) return code;
     reorder_fortran(out->data, ordered, out, element);
     free(out->data);
@@ -324,28 +323,28 @@ int tool_stream_load(tool_stream *stream, const tool_stored *stored, bool big_en
 typedef struct file_format {
     const char *extension;
     bool named; /* `:name` may follow */
-    int (*read)(const tool_file *file, const char *name, tool_array *out, tool_error *error);
-    int (*list)(const tool_file *file, tool_listing *out, tool_error *error);
-    int (*write)(tool_output *output, const tool_array *arrays, size_t count, tool_error *error);
+    int (*read)(const cli_file *file, const char *name, cli_array *out, cli_error *error);
+    int (*list)(const cli_file *file, cli_listing *out, cli_error *error);
+    int (*write)(cli_output *output, const cli_array *arrays, size_t count, cli_error *error);
 } file_format;
 
-static int write_one_npy(tool_output *output, const tool_array *arrays, size_t count,
-                         tool_error *error) {
+static int write_one_npy(cli_output *output, const cli_array *arrays, size_t count,
+                         cli_error *error) {
     if (count != 1)
-        return tool_fail(error, TOOL_EXIT_USAGE, "%s: npy holds one array, not %zu",
-                         tool_short_path(tool_output_path(output)), count);
-    return tool_write_npy(output, arrays, error);
+        return cli_fail(error, CLI_EXIT_USAGE, "%s: npy holds one array, not %zu",
+                        cli_short_path(cli_output_path(output)), count);
+    return cli_write_npy(output, arrays, error);
 }
 
-static int write_plain_safetensors(tool_output *output, const tool_array *arrays, size_t count,
-                                   tool_error *error) {
-    return tool_write_safetensors(output, arrays, count, NULL, 0, error);
+static int write_plain_safetensors(cli_output *output, const cli_array *arrays, size_t count,
+                                   cli_error *error) {
+    return cli_write_safetensors(output, arrays, count, NULL, 0, error);
 }
 
 static const file_format formats[] = {
-    {".npy", false, tool_npy_read, tool_npy_list, write_one_npy},
-    {".npz", true, tool_npz_read, tool_npz_list, tool_write_npz},
-    {".safetensors", true, tool_safetensors_read, tool_safetensors_list, write_plain_safetensors},
+    {".npy", false, npy_read, npy_list, write_one_npy},
+    {".npz", true, npz_read, npz_list, cli_write_npz},
+    {".safetensors", true, cli_safetensors_read, cli_safetensors_list, write_plain_safetensors},
 };
 
 enum { FORMATS = sizeof formats / sizeof *formats };
@@ -372,105 +371,102 @@ static const char *name_colon(const char *spec) {
     return first;
 }
 
-static int open_with_format(const char *path, const tool_limits *limits, tool_file *file,
-                            const file_format **format, tool_error *error) {
-    int code = tool_file_open(path, limits, file, error);
+static int open_with_format(const char *path, const cli_limits *limits, cli_file *file,
+                            const file_format **format, cli_error *error) {
+    int code = cli_file_open(path, limits, file, error);
     if (code != 0) return code;
     *format = format_of(path);
     if (*format != NULL) return 0;
-    tool_file_close(file);
-    tool_fail(error, TOOL_EXIT_USAGE, "%s: the name does not say which kind of file this is",
-              tool_short_path(path));
-    return tool_hint(error, "name it FILE.npy, FILE.npz:NAME or FILE.safetensors:NAME");
+    cli_file_close(file);
+    cli_fail(error, CLI_EXIT_USAGE, "%s: the name does not say which kind of file this is",
+             cli_short_path(path));
+    return cli_hint(error, "name it FILE.npy, FILE.npz:NAME or FILE.safetensors:NAME");
 }
 
-static int read_standard_input(const tool_limits *limits, tool_array *out, tool_error *error) {
-    tool_limits filled = with_defaults(limits);
-    tool_stream stream = {
+static int read_standard_input(const cli_limits *limits, cli_array *out, cli_error *error) {
+    cli_limits filled = with_defaults(limits);
+    cli_stream stream = {
         .read = standard_input_read, .label = "standard input", .limits = &filled, .end = -1};
-    return tool_npy_read_stream(&stream, out, error);
+    return npy_read_stream(&stream, out, error);
 }
 
-static int read_from_path(const char *spec, const tool_limits *limits, const tool_share *share,
-                          tool_array *out, tool_error *error) {
+static int read_from_path(const char *spec, const cli_limits *limits, const cli_share *share,
+                          cli_array *out, cli_error *error) {
     const char *colon = name_colon(spec);
     char *path = colon != NULL ? strndup(spec, (size_t)(colon - spec)) : strdup(spec);
-    if (path == NULL) return tool_fail(error, TOOL_EXIT_LIMIT, "no memory is left for a file name");
-    tool_file file;
+    if (path == NULL) return cli_fail(error, CLI_EXIT_LIMIT, "no memory is left for a file name");
+    cli_file file;
     const file_format *format;
     int code = open_with_format(path, limits, &file, &format, error);
     if (code == 0) {
         if (share != NULL) file.share = *share;
         code = format->read(&file, colon != NULL ? colon + 1 : NULL, out, error);
-        if (code == 0) code = tool_file_recheck(&file, error);
-        tool_file_close(&file);
+        if (code == 0) code = cli_file_recheck(&file, error);
+        cli_file_close(&file);
     }
     free(path);
     return code;
 }
 
-int tool_read_array(const char *spec, const tool_limits *limits, tool_array *out,
-                    tool_error *error) {
+int cli_read_array(const char *spec, const cli_limits *limits, cli_array *out, cli_error *error) {
     memset(out, 0, sizeof *out);
     int code = strcmp(spec, "-") == 0 ? read_standard_input(limits, out, error)
                                       : read_from_path(spec, limits, NULL, out, error);
-    if (code != 0) tool_array_free(out);
+    if (code != 0) cli_array_free(out);
     return code;
 }
 
-int tool_read_share(const char *spec, const tool_share *share, tool_array *out, tool_error *error) {
-    if (strcmp(spec, "-") == 0) return tool_read_array(spec, NULL, out, error);
+int cli_read_share(const char *spec, const cli_share *share, cli_array *out, cli_error *error) {
+    if (strcmp(spec, "-") == 0) return cli_read_array(spec, NULL, out, error);
     memset(out, 0, sizeof *out);
     const int code = read_from_path(spec, NULL, share, out, error);
-    if (code != 0) tool_array_free(out);
+    if (code != 0) cli_array_free(out);
     return code;
 }
 
-int tool_list_arrays(const char *path, const tool_limits *limits, tool_listing *out,
-                     tool_error *error) {
+int cli_list_arrays(const char *path, const cli_limits *limits, cli_listing *out,
+                    cli_error *error) {
     memset(out, 0, sizeof *out);
-    tool_file file;
+    cli_file file;
     const file_format *format;
     int code = open_with_format(path, limits, &file, &format, error);
     if (code != 0) return code;
     code = format->list(&file, out, error);
-    if (code == 0) code = tool_file_recheck(&file, error);
-    tool_file_close(&file);
-    if (code != 0) tool_listing_free(out);
+    if (code == 0) code = cli_file_recheck(&file, error);
+    cli_file_close(&file);
+    if (code != 0) cli_listing_free(out);
     return code;
 }
 
-int tool_write_arrays(tool_output *output, const tool_array *arrays, size_t count,
-                      tool_error *error) {
-    const char *path = tool_output_path(output);
+int cli_write_arrays(cli_output *output, const cli_array *arrays, size_t count, cli_error *error) {
+    const char *path = cli_output_path(output);
     const file_format *format = format_of(path);
     if (format != NULL) return format->write(output, arrays, count, error);
-    if (tool_output_streams(output)) return write_one_npy(output, arrays, count, error);
-    tool_fail(error, TOOL_EXIT_USAGE, "%s: the name does not say which kind of file to write",
-              tool_short_path(path));
-    return tool_hint(error, "name it FILE.npy, FILE.npz or FILE.safetensors");
+    if (cli_output_streams(output)) return write_one_npy(output, arrays, count, error);
+    cli_fail(error, CLI_EXIT_USAGE, "%s: the name does not say which kind of file to write",
+             cli_short_path(path));
+    return cli_hint(error, "name it FILE.npy, FILE.npz or FILE.safetensors");
 }
 
-int tool_listing_add(tool_listing *listing, const tool_array *array, ota_type type,
-                     tool_error *error) {
+int cli_listing_add(cli_listing *listing, const cli_array *array, ota_type type, cli_error *error) {
     size_t count = listing->count;
     if ((count & (count - 1)) == 0) { /* full at 0, 1, 2, 4, ...: double */
-        tool_entry *grown = realloc(listing->entries, (count == 0 ? 1 : 2 * count) * sizeof *grown);
+        cli_entry *grown = realloc(listing->entries, (count == 0 ? 1 : 2 * count) * sizeof *grown);
         if (grown == NULL)
-            return tool_fail(error, TOOL_EXIT_LIMIT, "no memory is left for the list of arrays");
+            return cli_fail(error, CLI_EXIT_LIMIT, "no memory is left for the list of arrays");
         listing->entries = grown;
     }
-    tool_entry *entry = &listing->entries[count];
-    *entry = (tool_entry){.name = strdup(array->name), .type = type, .rank = array->rank};
+    cli_entry *entry = &listing->entries[count];
+    *entry = (cli_entry){.name = strdup(array->name), .type = type, .rank = array->rank};
     if (entry->name == NULL)
-        return tool_fail(error, TOOL_EXIT_LIMIT, "no memory is left for the list of arrays");
+        return cli_fail(error, CLI_EXIT_LIMIT, "no memory is left for the list of arrays");
     memcpy(entry->stored, array->stored, sizeof entry->stored);
     memcpy(entry->shape, array->shape, sizeof entry->shape);
     listing->count++;
     return 0;
 }
 
-void tool_listing_free(tool_listing *listing) {
+void cli_listing_free(cli_listing *listing) {
     for (size_t i = 0; i < listing->count; i++) free(listing->entries[i].name);
     free(listing->entries);
     memset(listing, 0, sizeof *listing);

@@ -7,19 +7,19 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *tool_short_path(const char *path) {
+const char *cli_short_path(const char *path) {
     const size_t longest = 224;
     size_t length = strlen(path);
     return length > longest ? path + (length - longest) : path;
 }
 
-static int finish(tool_error *error, int exit_code) {
+static int finish(cli_error *error, int exit_code) {
     ota_text_clean(error->message);
     error->hint[0] = '\0';
     return error->exit_code = exit_code;
 }
 
-int tool_fail(tool_error *error, int exit_code, const char *format, ...) {
+int cli_fail(cli_error *error, int exit_code, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(error->message, sizeof error->message, format, arguments);
@@ -27,17 +27,17 @@ int tool_fail(tool_error *error, int exit_code, const char *format, ...) {
     return finish(error, exit_code);
 }
 
-int tool_fail_at(tool_error *error, const char *label, int64_t offset, const char *format, ...) {
+int cli_fail_at(cli_error *error, const char *label, int64_t offset, const char *format, ...) {
     int used = snprintf(error->message, sizeof error->message,
-                        "%s: at byte %lld: ", tool_short_path(label), (long long)offset);
+                        "%s: at byte %lld: ", cli_short_path(label), (long long)offset);
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(error->message + used, sizeof error->message - (size_t)used, format, arguments);
     va_end(arguments);
-    return finish(error, TOOL_EXIT_FILE);
+    return finish(error, CLI_EXIT_FILE);
 }
 
-int tool_hint(tool_error *error, const char *format, ...) {
+int cli_hint(cli_error *error, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(error->hint, sizeof error->hint, format, arguments);
@@ -46,17 +46,16 @@ int tool_hint(tool_error *error, const char *format, ...) {
     return error->exit_code;
 }
 
-int tool_fail_names(tool_error *error, const char *path, const char *wanted, size_t count,
-                    const char *(*name_of)(const void *context, size_t index),
-                    const void *context) {
+int cli_fail_names(cli_error *error, const char *path, const char *wanted, size_t count,
+                   const char *(*name_of)(const void *context, size_t index), const void *context) {
     if (wanted != NULL)
-        tool_fail(error, TOOL_EXIT_USAGE, "%s: holds no array called \"%.100s\"",
-                  tool_short_path(path), wanted);
+        cli_fail(error, CLI_EXIT_USAGE, "%s: holds no array called \"%.100s\"",
+                 cli_short_path(path), wanted);
     else if (count == 0)
-        return tool_fail(error, TOOL_EXIT_FILE, "%s: holds no array", tool_short_path(path));
+        return cli_fail(error, CLI_EXIT_FILE, "%s: holds no array", cli_short_path(path));
     else
-        tool_fail(error, TOOL_EXIT_USAGE, "%s: holds %zu arrays and none was named",
-                  tool_short_path(path), count);
+        cli_fail(error, CLI_EXIT_USAGE, "%s: holds %zu arrays and none was named",
+                 cli_short_path(path), count);
     const size_t room = 200;
     char list[256] = "";
     size_t used = 0, shown = 0;
@@ -68,7 +67,7 @@ int tool_fail_names(tool_error *error, const char *path, const char *wanted, siz
         shown++;
     }
     if (shown < count)
-        return tool_hint(error, "name one with FILE:NAME: %s%s%zu more", list,
-                         shown > 0 ? " and " : "", count - shown);
-    return count == 0 ? error->exit_code : tool_hint(error, "name one with FILE:NAME: %s", list);
+        return cli_hint(error, "name one with FILE:NAME: %s%s%zu more", list,
+                        shown > 0 ? " and " : "", count - shown);
+    return count == 0 ? error->exit_code : cli_hint(error, "name one with FILE:NAME: %s", list);
 }

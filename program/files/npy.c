@@ -19,12 +19,12 @@ typedef struct literal {
     size_t size, position;
     const char *label;
     int64_t base; /* the stream offset of text[0], for messages */
-    tool_error *error;
+    cli_error *error;
 } literal;
 
 static int refuse(const literal *header, const char *rule) {
-    return tool_fail_at(header->error, header->label, header->base + (int64_t)header->position,
-                        "%s", rule);
+    return cli_fail_at(header->error, header->label, header->base + (int64_t)header->position, "%s",
+                       rule);
 }
 
 static void skip_blanks(literal *header) {
@@ -98,15 +98,15 @@ static int take_dimension(literal *header, int64_t *out) {
     return 0;
 }
 
-static int take_shape(literal *header, tool_array *out) {
+static int take_shape(literal *header, cli_array *out) {
     if (!take(header, '(')) return refuse(header, "shape must be a tuple of integers");
     bool comma = true;
     out->rank = 0;
     while (!take(header, ')')) {
         if (!comma) return refuse(header, "a comma is missing in the shape");
-        if (out->rank == TOOL_MAX_RANK) {
+        if (out->rank == CLI_MAX_RANK) {
             refuse(header, "the shape has more than 8 dimensions");
-            return header->error->exit_code = TOOL_EXIT_LIMIT;
+            return header->error->exit_code = CLI_EXIT_LIMIT;
         }
         int code = take_dimension(header, &out->shape[out->rank]);
         if (code != 0) return code;
@@ -118,14 +118,13 @@ static int take_shape(literal *header, tool_array *out) {
     return 0;
 }
 
-static int take_type(literal *header, tool_array *out, const tool_stored **stored,
-                     bool *big_endian) {
+static int take_type(literal *header, cli_array *out, const cli_stored **stored, bool *big_endian) {
     if (peek(header) == '[')
         return refuse(header, "structured arrays are not read, only plain numbers");
     int code = take_string(header, out->stored);
     if (code != 0) return code;
     char order = out->stored[0];
-    *stored = order != '\0' ? tool_stored_by_npy(out->stored + 1) : NULL;
+    *stored = order != '\0' ? cli_stored_by_npy(out->stored + 1) : NULL;
     *big_endian = order == '>';
     bool one_byte = *stored != NULL && (*stored)->bits == 8;
     if (*stored != NULL && (order == '<' || order == '>' || (order == '|' && one_byte))) return 0;
@@ -133,10 +132,10 @@ static int take_type(literal *header, tool_array *out, const tool_stored **store
         return refuse(header, "object arrays are not read: they hold programs, not numbers");
     refuse(header,
            "the array's type is not one of f8 f4 f2 b1 i8 i4 i2 i1 u8 u4 u2 u1 with < > or |");
-    return tool_hint(header->error, "convert it, for example with numpy's astype(\"float64\")");
+    return cli_hint(header->error, "convert it, for example with numpy's astype(\"float64\")");
 }
 
-static int take_entries(literal *header, tool_array *out, const tool_stored **stored,
+static int take_entries(literal *header, cli_array *out, const cli_stored **stored,
                         bool *big_endian, bool *fortran) {
     static const char *const keys[] = {"descr", "fortran_order", "shape"};
     unsigned seen = 0;
@@ -169,89 +168,89 @@ static int take_entries(literal *header, tool_array *out, const tool_stored **st
 }
 
 /* The bytes before the header literal; *size, 0 before, is the literal's. */
-static int read_prefix(tool_stream *stream, size_t *size, tool_error *error) {
+static int read_prefix(cli_stream *stream, size_t *size, cli_error *error) {
     unsigned char prefix[12];
-    int code = tool_stream_read(stream, prefix, 8, error);
+    int code = cli_stream_read(stream, prefix, 8, error);
     if (code != 0) return code;
     if (memcmp(prefix, "\x93NUMPY", 6) != 0)
-        return tool_fail_at(error, stream->label, stream->base, "npy must start with \\x93NUMPY");
+        return cli_fail_at(error, stream->label, stream->base, "npy must start with \\x93NUMPY");
     unsigned major = prefix[6];
     if (major < 1 || major > 3 || prefix[7] != 0)
-        return tool_fail_at(error, stream->label, stream->base + 6,
-                            "npy version %u.%u is not 1.0, 2.0 or 3.0", major, prefix[7]);
+        return cli_fail_at(error, stream->label, stream->base + 6,
+                           "npy version %u.%u is not 1.0, 2.0 or 3.0", major, prefix[7]);
     size_t bytes = major == 1 ? 2 : 4;
-    code = tool_stream_read(stream, prefix + 8, bytes, error);
+    code = cli_stream_read(stream, prefix + 8, bytes, error);
     if (code != 0) return code;
     for (size_t i = 0; i < bytes; i++) *size |= (size_t)prefix[8 + i] << (8 * i);
     if (stream->end >= 0 && *size > (uint64_t)(stream->end - stream->position))
-        return tool_fail_at(error, stream->label, stream->base + 8,
-                            "the header's %zu bytes go beyond the end of the file", *size);
+        return cli_fail_at(error, stream->label, stream->base + 8,
+                           "the header's %zu bytes go beyond the end of the file", *size);
     if (*size > (uint64_t)stream->limits->npy_header) {
-        tool_fail_at(error, stream->label, stream->base + 8,
-                     "the header's %zu bytes are above the limit of %lld", *size,
-                     (long long)stream->limits->npy_header);
-        return error->exit_code = TOOL_EXIT_LIMIT;
+        cli_fail_at(error, stream->label, stream->base + 8,
+                    "the header's %zu bytes are above the limit of %lld", *size,
+                    (long long)stream->limits->npy_header);
+        return error->exit_code = CLI_EXIT_LIMIT;
     }
     return 0;
 }
 
-int tool_npy_read_header(tool_stream *stream, tool_array *out, const tool_stored **stored,
-                         bool *big_endian, bool *fortran, tool_error *error) {
+int npy_read_header(cli_stream *stream, cli_array *out, const cli_stored **stored, bool *big_endian,
+                    bool *fortran, cli_error *error) {
     size_t size = 0;
     int code = read_prefix(stream, &size, error);
     if (code != 0) return code;
     int64_t base = stream->base + stream->position;
     char *text = malloc(size + 1);
-    if (text == NULL) return tool_fail(error, TOOL_EXIT_LIMIT, "no memory is left for a header");
-    code = tool_stream_read(stream, text, size, error);
+    if (text == NULL) return cli_fail(error, CLI_EXIT_LIMIT, "no memory is left for a header");
+    code = cli_stream_read(stream, text, size, error);
     literal header = {
         .text = text, .size = size, .label = stream->label, .base = base, .error = error};
     if (code == 0) code = take_entries(&header, out, stored, big_endian, fortran);
     free(text);
     int64_t bytes;
     if (code == 0)
-        code = tool_shape_check(out->shape, out->rank, (*stored)->bits, stream->label, base,
-                                &out->count, &bytes, error);
+        code = cli_shape_check(out->shape, out->rank, (*stored)->bits, stream->label, base,
+                               &out->count, &bytes, error);
     if (code == 0 && stream->end >= 0 && bytes != stream->end - stream->position)
-        code = tool_fail_at(error, stream->label, stream->base + stream->position,
-                            "the shape needs %lld bytes of elements and the file holds %lld",
-                            (long long)bytes, (long long)(stream->end - stream->position));
+        code = cli_fail_at(error, stream->label, stream->base + stream->position,
+                           "the shape needs %lld bytes of elements and the file holds %lld",
+                           (long long)bytes, (long long)(stream->end - stream->position));
     return code;
 }
 
-int tool_npy_read_stream(tool_stream *stream, tool_array *out, tool_error *error) {
-    const tool_stored *stored;
+int npy_read_stream(cli_stream *stream, cli_array *out, cli_error *error) {
+    const cli_stored *stored;
     bool big_endian, fortran;
-    int code = tool_npy_read_header(stream, out, &stored, &big_endian, &fortran, error);
-    if (code == 0) code = tool_stream_load(stream, stored, big_endian, fortran, out, error);
-    return code != 0 ? code : tool_stream_finish(stream, error);
+    int code = npy_read_header(stream, out, &stored, &big_endian, &fortran, error);
+    if (code == 0) code = cli_stream_load(stream, stored, big_endian, fortran, out, error);
+    return code != 0 ? code : cli_stream_finish(stream, error);
 }
 
-int tool_npy_read(const tool_file *file, const char *name, tool_array *out, tool_error *error) {
+int npy_read(const cli_file *file, const char *name, cli_array *out, cli_error *error) {
     (void)name; /* the dispatcher splits no name off a .npy path */
-    tool_stream stream = tool_stream_of_file(file, 0, file->size);
-    return tool_npy_read_stream(&stream, out, error);
+    cli_stream stream = cli_stream_of_file(file, 0, file->size);
+    return npy_read_stream(&stream, out, error);
 }
 
-int tool_npy_list(const tool_file *file, tool_listing *out, tool_error *error) {
-    tool_stream stream = tool_stream_of_file(file, 0, file->size);
-    tool_array array = {0};
-    const tool_stored *stored;
+int npy_list(const cli_file *file, cli_listing *out, cli_error *error) {
+    cli_stream stream = cli_stream_of_file(file, 0, file->size);
+    cli_array array = {0};
+    const cli_stored *stored;
     bool big_endian, fortran;
-    int code = tool_npy_read_header(&stream, &array, &stored, &big_endian, &fortran, error);
-    return code != 0 ? code : tool_listing_add(out, &array, stored->type, error);
+    int code = npy_read_header(&stream, &array, &stored, &big_endian, &fortran, error);
+    return code != 0 ? code : cli_listing_add(out, &array, stored->type, error);
 }
 
 /* ---- writing ---- */
 
-int tool_npy_make_header(const tool_array *array, char **header, size_t *size, tool_error *error) {
-    const tool_stored *stored = tool_stored_by_type(array->type);
+int npy_make_header(const cli_array *array, char **header, size_t *size, cli_error *error) {
+    const cli_stored *stored = cli_stored_by_type(array->type);
     if (stored->npy == NULL) {
-        tool_fail(error, TOOL_EXIT_USAGE, "npy has no word for bfloat16");
-        return tool_hint(error, "write a .safetensors file, or choose another --out-dtype");
+        cli_fail(error, CLI_EXIT_USAGE, "npy has no word for bfloat16");
+        return cli_hint(error, "write a .safetensors file, or choose another --out-dtype");
     }
     enum { PREFIX = 10, MOST = 256 }; /* 8 dimensions take 15 digits and 2 of punctuation each */
-    char order = stored->bits == 8 ? '|' : TOOL_HOST_IS_BIG ? '>' : '<';
+    char order = stored->bits == 8 ? '|' : CLI_HOST_IS_BIG ? '>' : '<';
     char shape[MOST] = "";
     size_t used = 0;
     for (int k = 0; k < array->rank; k++)
@@ -264,7 +263,7 @@ int tool_npy_make_header(const tool_array *array, char **header, size_t *size, t
     size_t total = ota_size_round_up(PREFIX + (size_t)length + 1, 64),
            literal_size = total - PREFIX;
     char *bytes = malloc(total);
-    if (bytes == NULL) return tool_fail(error, TOOL_EXIT_LIMIT, "no memory is left for a header");
+    if (bytes == NULL) return cli_fail(error, CLI_EXIT_LIMIT, "no memory is left for a header");
     memcpy(bytes, "\x93NUMPY\1\0", 8);
     bytes[8] = (char)(literal_size & 0xFF);
     bytes[9] = (char)(literal_size >> 8);
@@ -276,14 +275,14 @@ int tool_npy_make_header(const tool_array *array, char **header, size_t *size, t
     return 0;
 }
 
-int tool_write_npy(tool_output *output, const tool_array *array, tool_error *error) {
+int cli_write_npy(cli_output *output, const cli_array *array, cli_error *error) {
     size_t count, size;
     int64_t bytes;
     char *header;
-    int code = tool_output_check(output, array, &count, &bytes, error);
-    if (code == 0) code = tool_npy_make_header(array, &header, &size, error);
+    int code = cli_output_check(output, array, &count, &bytes, error);
+    if (code == 0) code = npy_make_header(array, &header, &size, error);
     if (code != 0) return code;
-    code = tool_output_write(output, header, size, error);
+    code = cli_output_write(output, header, size, error);
     free(header);
-    return code != 0 ? code : tool_output_elements(output, array, false, error);
+    return code != 0 ? code : cli_output_elements(output, array, false, error);
 }

@@ -22,7 +22,7 @@
 
 typedef enum placement { WAITING, CREATED, EXCHANGED, REPLACED } placement;
 
-struct tool_output {
+struct cli_output {
     int descriptor;
     char *path;      /* as the user gave it, for messages */
     char *target;    /* what the rename ends at: links resolved */
@@ -32,11 +32,11 @@ struct tool_output {
     placement state;
 };
 
-bool tool_output_streams(const tool_output *output) { return output->temporary == NULL; }
+bool cli_output_streams(const cli_output *output) { return output->temporary == NULL; }
 
-const char *tool_output_path(const tool_output *output) { return output->path; }
+const char *cli_output_path(const cli_output *output) { return output->path; }
 
-static void free_output(tool_output *output) {
+static void free_output(cli_output *output) {
     if (output->descriptor > STDOUT_FILENO) close(output->descriptor);
     free(output->path);
     free(output->target);
@@ -44,24 +44,24 @@ static void free_output(tool_output *output) {
     free(output);
 }
 
-void tool_output_abort(tool_output *output) {
+void cli_output_abort(cli_output *output) {
     if (output == NULL) return;
     if (output->named) unlink(output->temporary);
     free_output(output);
 }
 
-static int io_error(tool_error *error, const tool_output *output, const char *what) {
-    return tool_fail(error, TOOL_EXIT_IO, "%s: %s: %s", tool_short_path(output->path), what,
-                     strerror(errno));
+static int io_error(cli_error *error, const cli_output *output, const char *what) {
+    return cli_fail(error, CLI_EXIT_IO, "%s: %s: %s", cli_short_path(output->path), what,
+                    strerror(errno));
 }
 
-static int refuse_existing(tool_error *error, const tool_output *output) {
-    tool_fail(error, TOOL_EXIT_USAGE, "%s: already exists", tool_short_path(output->path));
-    return tool_hint(error, "add -f to overwrite it, or choose another name");
+static int refuse_existing(cli_error *error, const cli_output *output) {
+    cli_fail(error, CLI_EXIT_USAGE, "%s: already exists", cli_short_path(output->path));
+    return cli_hint(error, "add -f to overwrite it, or choose another name");
 }
 
 /* A file of the folder that no name leads to; what is open has one in /proc, by which it can get another. */
-static bool create_nameless(tool_output *output, const char *folder) {
+static bool create_nameless(cli_output *output, const char *folder) {
     output->descriptor = open(folder, O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
     if (output->descriptor < 0) return false;
     char open_file[64];
@@ -72,7 +72,7 @@ static bool create_nameless(tool_output *output, const char *folder) {
     return false;
 }
 
-static int give_name(tool_output *output, tool_error *error) {
+static int give_name(cli_output *output, cli_error *error) {
     char open_file[64];
     if (output->named) return 0;
     (void)snprintf(open_file, sizeof open_file, "/proc/self/fd/%d", output->descriptor);
@@ -82,14 +82,14 @@ static int give_name(tool_output *output, tool_error *error) {
     return 0;
 }
 
-int tool_output_temporary(tool_output *output, const char **path, tool_error *error) {
+int cli_output_temporary(cli_output *output, const char **path, cli_error *error) {
     *path = output->temporary;
     return give_name(output, error);
 }
 
 /* The temporary name does not grow with the target's, whose own name may already be the longest
  * that the file system takes. */
-static int create_temporary(tool_output *output, tool_error *error) {
+static int create_temporary(cli_output *output, cli_error *error) {
     const char *slash = strrchr(output->target, '/');
     int folder = slash != NULL ? (int)(slash - output->target) + 1 : 0;
     for (unsigned attempt = 0; attempt < 100; attempt++) {
@@ -99,7 +99,7 @@ static int create_temporary(tool_output *output, tool_error *error) {
         if (asprintf(&output->temporary, "%.*s.otattn-%ld-%lx%u.tmp", folder, output->target,
                      (long)getpid(), (unsigned long)now.tv_nsec, attempt) < 0) {
             output->temporary = NULL;
-            return tool_fail(error, TOOL_EXIT_LIMIT, "no memory is left for a file name");
+            return cli_fail(error, CLI_EXIT_LIMIT, "no memory is left for a file name");
         }
         char *folder_name = strndup(output->target, (size_t)folder);
         const bool nameless =
@@ -118,19 +118,19 @@ static int create_temporary(tool_output *output, tool_error *error) {
     return code;
 }
 
-static int begin_stream(tool_output *output, tool_error *error) {
+static int begin_stream(cli_output *output, cli_error *error) {
     output->descriptor = open(output->target, O_WRONLY | O_NOCTTY | O_CLOEXEC);
     return output->descriptor >= 0 ? 0 : io_error(error, output, "cannot be written");
 }
 
-static int begin_standard_output(tool_output *output, tool_error *error) {
+static int begin_standard_output(cli_output *output, cli_error *error) {
     output->descriptor = STDOUT_FILENO;
     if (!isatty(STDOUT_FILENO)) return 0;
-    tool_fail(error, TOOL_EXIT_USAGE, "standard output is a terminal and an array is binary");
-    return tool_hint(error, "redirect it to a file or pipe, or name a file instead of -");
+    cli_fail(error, CLI_EXIT_USAGE, "standard output is a terminal and an array is binary");
+    return cli_hint(error, "redirect it to a file or pipe, or name a file instead of -");
 }
 
-static int begin_file(tool_output *output, tool_error *error) {
+static int begin_file(cli_output *output, cli_error *error) {
     struct stat status;
     if (lstat(output->path, &status) != 0)
         return errno == ENOENT ? create_temporary(output, error)
@@ -147,9 +147,9 @@ static int begin_file(tool_output *output, tool_error *error) {
     if (exists && (S_ISCHR(status.st_mode) || S_ISFIFO(status.st_mode)))
         return begin_stream(output, error);
     if (exists && !S_ISREG(status.st_mode))
-        return tool_fail(error, TOOL_EXIT_USAGE, "%s: is %s, not a file",
-                         tool_short_path(output->path),
-                         S_ISDIR(status.st_mode) ? "a folder" : "a device or socket");
+        return cli_fail(error, CLI_EXIT_USAGE, "%s: is %s, not a file",
+                        cli_short_path(output->path),
+                        S_ISDIR(status.st_mode) ? "a folder" : "a device or socket");
     if (!output->force) return refuse_existing(error, output);
     int code = create_temporary(output, error);
     /* The new content is no more readable than the old was. */
@@ -158,30 +158,30 @@ static int begin_file(tool_output *output, tool_error *error) {
     return code;
 }
 
-int tool_output_begin(const char *path, bool force, tool_output **out, tool_error *error) {
+int cli_output_begin(const char *path, bool force, cli_output **out, cli_error *error) {
     *out = NULL;
-    if (path[0] == '\0') return tool_fail(error, TOOL_EXIT_USAGE, "an output has an empty name");
-    tool_output *output = calloc(1, sizeof *output);
+    if (path[0] == '\0') return cli_fail(error, CLI_EXIT_USAGE, "an output has an empty name");
+    cli_output *output = calloc(1, sizeof *output);
     if (output != NULL) {
-        *output = (tool_output){.descriptor = -1, .force = force};
+        *output = (cli_output){.descriptor = -1, .force = force};
         output->path = strdup(path);
         output->target = strdup(path);
     }
     int code;
     if (output == NULL || output->path == NULL || output->target == NULL)
-        code = tool_fail(error, TOOL_EXIT_LIMIT, "no memory is left for an output");
+        code = cli_fail(error, CLI_EXIT_LIMIT, "no memory is left for an output");
     else if (strcmp(path, "-") == 0)
         code = begin_standard_output(output, error);
     else
         code = begin_file(output, error);
     if (code != 0)
-        tool_output_abort(output);
+        cli_output_abort(output);
     else
         *out = output;
     return code;
 }
 
-int tool_output_write(tool_output *output, const void *bytes, size_t size, tool_error *error) {
+int cli_output_write(cli_output *output, const void *bytes, size_t size, cli_error *error) {
     const size_t piece_limit = (size_t)1 << 30;
     for (size_t done = 0; done < size;) {
         size_t piece = ota_size_min(size - done, piece_limit);
@@ -197,30 +197,30 @@ int tool_output_write(tool_output *output, const void *bytes, size_t size, tool_
     return 0;
 }
 
-int tool_output_reopen(tool_output *output, tool_error *error) {
+int cli_output_reopen(cli_output *output, cli_error *error) {
     close(output->descriptor);
     output->descriptor = open(output->temporary, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
     return output->descriptor >= 0 ? 0 : io_error(error, output, "cannot be written");
 }
 
-int tool_output_check(const tool_output *output, const tool_array *array, size_t *count,
-                      int64_t *bytes, tool_error *error) {
-    const char *path = tool_short_path(output->path);
-    const tool_stored *stored = tool_stored_by_type(array->type);
-    if (stored == NULL || array->rank < 0 || array->rank > TOOL_MAX_RANK)
-        return tool_fail(error, TOOL_EXIT_INTERNAL, "%s: an array without type or rank", path);
+int cli_output_check(const cli_output *output, const cli_array *array, size_t *count,
+                     int64_t *bytes, cli_error *error) {
+    const char *path = cli_short_path(output->path);
+    const cli_stored *stored = cli_stored_by_type(array->type);
+    if (stored == NULL || array->rank < 0 || array->rank > CLI_MAX_RANK)
+        return cli_fail(error, CLI_EXIT_INTERNAL, "%s: an array without type or rank", path);
     int code =
-        tool_shape_check(array->shape, array->rank, stored->bits, path, 0, count, bytes, error);
+        cli_shape_check(array->shape, array->rank, stored->bits, path, 0, count, bytes, error);
     const bool nowhere = array->data == NULL && array->elements == NULL;
     if (code != 0 || *count != array->count || (*count > 0 && nowhere))
-        return tool_fail(error, TOOL_EXIT_INTERNAL,
-                         "%s: an array whose shape does not fit its data", path);
+        return cli_fail(error, CLI_EXIT_INTERNAL, "%s: an array whose shape does not fit its data",
+                        path);
     return 0;
 }
 
 /* ---- commit ---- */
 
-static int finish_writing(tool_output *output, tool_error *error) {
+static int finish_writing(cli_output *output, cli_error *error) {
     if (output->descriptor == STDOUT_FILENO) return 0;
     bool failed = output->temporary != NULL && fsync(output->descriptor) != 0;
     const int code = output->temporary != NULL && !failed ? give_name(output, error) : 0;
@@ -236,7 +236,7 @@ static int finish_writing(tool_output *output, tool_error *error) {
 static bool unsupported(void) { return errno == EINVAL || errno == ENOSYS; }
 
 /* Gives the target its name where nothing has it yet. */
-static int place_new(tool_output *output) {
+static int place_new(cli_output *output) {
     if (renameat2(AT_FDCWD, output->temporary, AT_FDCWD, output->target, RENAME_NOREPLACE) == 0)
         return 0;
     if (!unsupported()) return -1;
@@ -245,7 +245,7 @@ static int place_new(tool_output *output) {
     return 0;
 }
 
-static int place_over(tool_output *output) {
+static int place_over(cli_output *output) {
     if (renameat2(AT_FDCWD, output->temporary, AT_FDCWD, output->target, RENAME_EXCHANGE) == 0) {
         output->state = EXCHANGED;
         return 0;
@@ -255,7 +255,7 @@ static int place_over(tool_output *output) {
     return 0;
 }
 
-static int place(tool_output *output, tool_error *error) {
+static int place(cli_output *output, cli_error *error) {
     if (output->temporary == NULL) return 0;
     if (output->force && (place_over(output) == 0 || errno != ENOENT))
         return output->state != WAITING ? 0 : io_error(error, output, "cannot be written");
@@ -267,7 +267,7 @@ static int place(tool_output *output, tool_error *error) {
                            : io_error(error, output, "cannot be written");
 }
 
-static void take_back(tool_output *output) {
+static void take_back(cli_output *output) {
     if (output->state == CREATED)
         unlink(output->target);
     else if (output->state == EXCHANGED)
@@ -276,7 +276,7 @@ static void take_back(tool_output *output) {
 
 /* The rename itself must reach the disk; a file system that cannot do so is no reason to fail now.
  */
-static void settle(tool_output *output) {
+static void settle(cli_output *output) {
     if (output->state == EXCHANGED) unlink(output->temporary);
     char *slash = strrchr(output->target, '/');
     if (slash != NULL) slash[slash == output->target] = '\0';
@@ -287,10 +287,10 @@ static void settle(tool_output *output) {
     }
 }
 
-int tool_outputs_commit(tool_output **outputs, size_t count, tool_error *error) {
-    int code = tool_memory_short() ? tool_fail(error, TOOL_EXIT_LIMIT,
-                                               "no memory is left for all that is to be written")
-                                   : 0;
+int cli_outputs_commit(cli_output **outputs, size_t count, cli_error *error) {
+    int code = cli_memory_short() ? cli_fail(error, CLI_EXIT_LIMIT,
+                                             "no memory is left for all that is to be written")
+                                  : 0;
     size_t placed = 0;
     for (size_t i = 0; code == 0 && i < count; i++)
         if (outputs[i] != NULL) code = finish_writing(outputs[i], error);
@@ -301,7 +301,7 @@ int tool_outputs_commit(tool_output **outputs, size_t count, tool_error *error) 
     for (size_t i = 0; i < count; i++) {
         if (outputs[i] == NULL) continue;
         if (code != 0) {
-            tool_output_abort(outputs[i]);
+            cli_output_abort(outputs[i]);
         } else {
             if (outputs[i]->temporary != NULL) settle(outputs[i]);
             free_output(outputs[i]);
@@ -311,20 +311,19 @@ int tool_outputs_commit(tool_output **outputs, size_t count, tool_error *error) 
     return code;
 }
 
-int tool_output_commit(tool_output *output, tool_error *error) {
-    return tool_outputs_commit(&output, 1, error);
+int cli_output_commit(cli_output *output, cli_error *error) {
+    return cli_outputs_commit(&output, 1, error);
 }
 
-int tool_output_end(tool_output *output, int code, tool_error *error) {
-    if (code == 0) return tool_output_commit(output, error);
-    tool_output_abort(output);
+int cli_output_end(cli_output *output, int code, cli_error *error) {
+    if (code == 0) return cli_output_commit(output, error);
+    cli_output_abort(output);
     return code;
 }
 
-int tool_write_file(const char *path, bool force, const void *bytes, size_t size,
-                    tool_error *error) {
-    tool_output *output = NULL;
-    int code = tool_output_begin(path, force, &output, error);
-    if (code == 0) code = tool_output_write(output, bytes, size, error);
-    return tool_output_end(output, code, error);
+int cli_write_file(const char *path, bool force, const void *bytes, size_t size, cli_error *error) {
+    cli_output *output = NULL;
+    int code = cli_output_begin(path, force, &output, error);
+    if (code == 0) code = cli_output_write(output, bytes, size, error);
+    return cli_output_end(output, code, error);
 }

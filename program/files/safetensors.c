@@ -9,14 +9,14 @@
 
 #include "otattn_tensors.h"
 
-static int fail_status(ota_status status, const ota_error *cause, tool_error *error) {
-    const int exit_code = status == OTA_EFORMAT ? TOOL_EXIT_FILE
-                          : status == OTA_EIO   ? TOOL_EXIT_IO
-                                                : TOOL_EXIT_LIMIT;
-    return tool_fail(error, exit_code, "%s", cause->message);
+static int fail_status(ota_status status, const ota_error *cause, cli_error *error) {
+    const int exit_code = status == OTA_EFORMAT ? CLI_EXIT_FILE
+                          : status == OTA_EIO   ? CLI_EXIT_IO
+                                                : CLI_EXIT_LIMIT;
+    return cli_fail(error, exit_code, "%s", cause->message);
 }
 
-static int open_table(const tool_file *file, ota_tensors **table, tool_error *error) {
+static int open_table(const cli_file *file, ota_tensors **table, cli_error *error) {
     const ota_tensor_limits limits = {.header_bytes = file->limits.safetensors_header,
                                       .tensors = file->limits.safetensors_tensors};
     ota_error cause;
@@ -29,7 +29,7 @@ static const char *tensor_name(const void *context, size_t index) {
     return ota_tensors_at(context, (int64_t)index)->name;
 }
 
-static void describe(const ota_tensor *one, tool_array *out) {
+static void describe(const ota_tensor *one, cli_array *out) {
     out->rank = one->rank;
     memcpy(out->shape, one->shape, sizeof out->shape);
     out->count = (size_t)one->count;
@@ -37,20 +37,19 @@ static void describe(const ota_tensor *one, tool_array *out) {
     snprintf(out->name, sizeof out->name, "%s", one->name);
 }
 
-static int read_data(const tool_file *file, const ota_tensor *one, tool_array *out,
-                     tool_error *error) {
-    const tool_stored *stored = tool_stored_by_safetensors(one->stored);
+static int read_data(const cli_file *file, const ota_tensor *one, cli_array *out,
+                     cli_error *error) {
+    const cli_stored *stored = cli_stored_by_safetensors(one->stored);
     if (stored == NULL)
-        return tool_fail_at(error, file->path, one->place,
-                            "\"%.80s\" has dtype %s, which is not read", one->name, one->stored);
+        return cli_fail_at(error, file->path, one->place,
+                           "\"%.80s\" has dtype %s, which is not read", one->name, one->stored);
     describe(one, out);
-    tool_stream stream = tool_stream_of_file(file, one->offset, one->offset + one->bytes);
-    const int code = tool_stream_load(&stream, stored, false, false, out, error);
-    return code != 0 ? code : tool_stream_finish(&stream, error);
+    cli_stream stream = cli_stream_of_file(file, one->offset, one->offset + one->bytes);
+    const int code = cli_stream_load(&stream, stored, false, false, out, error);
+    return code != 0 ? code : cli_stream_finish(&stream, error);
 }
 
-int tool_safetensors_read(const tool_file *file, const char *name, tool_array *out,
-                          tool_error *error) {
+int cli_safetensors_read(const cli_file *file, const char *name, cli_array *out, cli_error *error) {
     ota_tensors *table;
     int code = open_table(file, &table, error);
     if (code != 0) return code;
@@ -60,31 +59,31 @@ int tool_safetensors_read(const tool_file *file, const char *name, tool_array *o
         if (strcmp(ota_tensors_at(table, i)->name, name) == 0) found = ota_tensors_at(table, i);
     code = found != NULL
                ? read_data(file, found, out, error)
-               : tool_fail_names(error, file->path, name, (size_t)count, tensor_name, table);
+               : cli_fail_names(error, file->path, name, (size_t)count, tensor_name, table);
     ota_tensors_free(table);
     return code;
 }
 
-int tool_safetensors_list(const tool_file *file, tool_listing *out, tool_error *error) {
+int cli_safetensors_list(const cli_file *file, cli_listing *out, cli_error *error) {
     ota_tensors *table;
     int code = open_table(file, &table, error);
     if (code != 0) return code;
     for (int64_t i = 0; code == 0 && i < ota_tensors_count(table); i++) {
         const ota_tensor *one = ota_tensors_at(table, i);
-        const tool_stored *stored = tool_stored_by_safetensors(one->stored);
-        tool_array array = {0};
+        const cli_stored *stored = cli_stored_by_safetensors(one->stored);
+        cli_array array = {0};
         describe(one, &array);
-        code = tool_listing_add(out, &array, stored != NULL ? stored->type : OTA_NO_TYPE, error);
+        code = cli_listing_add(out, &array, stored != NULL ? stored->type : OTA_NO_TYPE, error);
     }
     ota_tensors_free(table);
     return code;
 }
 
-int tool_safetensors_metadata(const char *path, const char *key, const tool_limits *limits,
-                              char **value, tool_error *error) {
+int cli_safetensors_metadata(const char *path, const char *key, const cli_limits *limits,
+                             char **value, cli_error *error) {
     *value = NULL;
-    tool_file file;
-    int code = tool_file_open(path, limits, &file, error);
+    cli_file file;
+    int code = cli_file_open(path, limits, &file, error);
     if (code != 0) return code;
     ota_tensors *table;
     code = open_table(&file, &table, error);
@@ -94,6 +93,6 @@ int tool_safetensors_metadata(const char *path, const char *key, const tool_limi
         if (status != OTA_OK) code = fail_status(status, &cause, error);
         ota_tensors_free(table);
     }
-    tool_file_close(&file);
+    cli_file_close(&file);
     return code;
 }

@@ -11,45 +11,44 @@
 
 enum { LENGTH_BYTES = 8 };
 
-static int add_to_header(json_t *top, const tool_output *output, const tool_array *array,
-                         int64_t *offset, tool_error *error) {
+static int add_to_header(json_t *top, const cli_output *output, const cli_array *array,
+                         int64_t *offset, cli_error *error) {
     size_t count;
     int64_t bytes;
-    int code = tool_output_check(output, array, &count, &bytes, error);
+    int code = cli_output_check(output, array, &count, &bytes, error);
     if (code != 0) return code;
     if (!ota_name_is_valid(array->name, strlen(array->name)) ||
         json_object_get(top, array->name) != NULL || strcmp(array->name, "__metadata__") == 0)
-        return tool_fail(error, TOOL_EXIT_INTERNAL, "%s: array without a valid name of its own",
-                         tool_short_path(tool_output_path(output)));
+        return cli_fail(error, CLI_EXIT_INTERNAL, "%s: array without a valid name of its own",
+                        cli_short_path(cli_output_path(output)));
     json_t *shape = json_array();
     for (int k = 0; k < array->rank; k++)
         code |= json_array_append_new(shape, json_integer(array->shape[k]));
     json_t *entry = json_pack("{s:s, s:o, s:[I, I]}", "dtype",
-                              tool_stored_by_type(array->type)->safetensors, "shape", shape,
+                              cli_stored_by_type(array->type)->safetensors, "shape", shape,
                               "data_offsets", (json_int_t)*offset, (json_int_t)(*offset + bytes));
     *offset += bytes;
     code |= json_object_set_new(top, array->name, entry);
-    if (code != 0) return tool_fail(error, TOOL_EXIT_LIMIT, "no memory is left for a header");
+    if (code != 0) return cli_fail(error, CLI_EXIT_LIMIT, "no memory is left for a header");
     return 0;
 }
 
-static int write_header(tool_output *output, json_t *top, tool_error *error) {
+static int write_header(cli_output *output, json_t *top, cli_error *error) {
     char *text = json_dumps(top, JSON_COMPACT);
-    if (text == NULL) return tool_fail(error, TOOL_EXIT_LIMIT, "no memory is left for a header");
+    if (text == NULL) return cli_fail(error, CLI_EXIT_LIMIT, "no memory is left for a header");
     unsigned char start[LENGTH_BYTES];
     size_t length = strlen(text),
            padded = ota_size_round_up(length, 8); /* data begins 8-byte aligned */
     for (int i = 0; i < LENGTH_BYTES; i++) start[i] = (unsigned char)((uint64_t)padded >> (8 * i));
-    int code = tool_output_write(output, start, sizeof start, error);
-    if (code == 0) code = tool_output_write(output, text, length, error);
-    if (code == 0) code = tool_output_write(output, "        ", padded - length, error);
-    tool_memory_free(text);
+    int code = cli_output_write(output, start, sizeof start, error);
+    if (code == 0) code = cli_output_write(output, text, length, error);
+    if (code == 0) code = cli_output_write(output, "        ", padded - length, error);
+    cli_memory_free(text);
     return code;
 }
 
-int tool_write_safetensors(tool_output *output, const tool_array *arrays, size_t count,
-                           const tool_metadata *metadata, size_t metadata_count,
-                           tool_error *error) {
+int cli_write_safetensors(cli_output *output, const cli_array *arrays, size_t count,
+                          const cli_metadata *metadata, size_t metadata_count, cli_error *error) {
     json_t *top = json_object(), *pairs = json_object();
     int64_t offset = 0;
     int code = 0;
@@ -58,24 +57,24 @@ int tool_write_safetensors(tool_output *output, const tool_array *arrays, size_t
     if (metadata_count > 0) code |= json_object_set(top, "__metadata__", pairs);
     json_decref(pairs);
     if (code != 0)
-        code = tool_fail(error, TOOL_EXIT_INTERNAL, "%s: metadata must be UTF-8",
-                         tool_short_path(tool_output_path(output)));
+        code = cli_fail(error, CLI_EXIT_INTERNAL, "%s: metadata must be UTF-8",
+                        cli_short_path(cli_output_path(output)));
     for (size_t i = 0; code == 0 && i < count; i++)
         code = add_to_header(top, output, &arrays[i], &offset, error);
     if (code == 0) code = write_header(output, top, error);
     json_decref(top);
     for (size_t i = 0; code == 0 && i < count; i++)
-        code = tool_output_elements(output, &arrays[i], TOOL_HOST_IS_BIG, error);
+        code = cli_output_elements(output, &arrays[i], CLI_HOST_IS_BIG, error);
     return code;
 }
 
-int tool_write_safetensors_header(tool_output *output, const tool_array *arrays, size_t count,
-                                  tool_error *error) {
+int cli_write_safetensors_header(cli_output *output, const cli_array *arrays, size_t count,
+                                 cli_error *error) {
     json_t *top = json_object();
     int64_t offset = 0;
     int code = 0;
     for (size_t i = 0; code == 0 && i < count; i++) {
-        tool_array promised = arrays[i];
+        cli_array promised = arrays[i];
         promised.data = &offset; /* any address: the elements come later */
         code = add_to_header(top, output, &promised, &offset, error);
     }

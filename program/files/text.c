@@ -10,7 +10,7 @@
 
 enum { TEXT_MOST = 64 << 20, TEXT_FIRST = 1 << 16 };
 
-static int read_stream(tool_context *context, FILE *stream, const char *name, char **text,
+static int read_stream(cli_context *context, FILE *stream, const char *name, char **text,
                        size_t *size) {
     size_t room = TEXT_FIRST, used = 0;
     char *bytes = malloc(room + 1);
@@ -22,15 +22,15 @@ static int read_stream(tool_context *context, FILE *stream, const char *name, ch
         if (grown == NULL) free(bytes);
         bytes = grown;
     }
-    const char *label = tool_short_path(name);
-    tool_error *error = &context->error;
+    const char *label = cli_short_path(name);
+    cli_error *error = &context->error;
     const int code =
-        bytes == NULL ? tool_fail(error, TOOL_EXIT_LIMIT, "no memory is left for the text")
+        bytes == NULL ? cli_fail(error, CLI_EXIT_LIMIT, "no memory is left for the text")
         : ferror(stream)
-            ? tool_fail(error, TOOL_EXIT_IO, "%s: cannot be read: %s", label, strerror(errno))
+            ? cli_fail(error, CLI_EXIT_IO, "%s: cannot be read: %s", label, strerror(errno))
         : used > TEXT_MOST
-            ? tool_fail(error, TOOL_EXIT_LIMIT, "%s: has more than %d bytes, the limit for a text",
-                        label, TEXT_MOST)
+            ? cli_fail(error, CLI_EXIT_LIMIT, "%s: has more than %d bytes, the limit for a text",
+                       label, TEXT_MOST)
             : 0;
     if (code != 0) {
         free(bytes);
@@ -42,17 +42,17 @@ static int read_stream(tool_context *context, FILE *stream, const char *name, ch
     return 0;
 }
 
-int tool_read_text(tool_context *context, int operand, char **text, size_t *size) {
+int cli_read_text(cli_context *context, int operand, char **text, size_t *size) {
     const char *path = context->operand_count > operand ? context->operands[operand] : NULL,
                *given = context->settings.text;
     if (given != NULL && path != NULL)
-        return tool_refuse_flag(context, "text", "give one of them",
-                                "there are two texts: --text and the file '%.200s'", path);
+        return cli_refuse_flag(context, "text", "give one of them",
+                               "there are two texts: --text and the file '%.200s'", path);
     if (given != NULL) {
         *size = strlen(given);
         *text = malloc(*size + 1);
         if (*text == NULL)
-            return tool_fail(&context->error, TOOL_EXIT_LIMIT, "no memory is left for the text");
+            return cli_fail(&context->error, CLI_EXIT_LIMIT, "no memory is left for the text");
         memcpy(*text, given, *size + 1);
         return 0;
     }
@@ -63,12 +63,12 @@ int tool_read_text(tool_context *context, int operand, char **text, size_t *size
     if (stream == NULL || fstat(fileno(stream), &state) != 0) {
         const int cause = errno;
         if (stream != NULL) (void)fclose(stream);
-        return tool_fail(&context->error, TOOL_EXIT_IO, "%s: cannot be opened: %s",
-                         tool_short_path(path), strerror(cause));
+        return cli_fail(&context->error, CLI_EXIT_IO, "%s: cannot be opened: %s",
+                        cli_short_path(path), strerror(cause));
     }
     const int code = S_ISDIR(state.st_mode)
-                         ? tool_fail(&context->error, TOOL_EXIT_FILE, "%s: is a folder, not a file",
-                                     tool_short_path(path))
+                         ? cli_fail(&context->error, CLI_EXIT_FILE, "%s: is a folder, not a file",
+                                    cli_short_path(path))
                          : read_stream(context, stream, path, text, size);
     (void)fclose(stream);
     return code;

@@ -11,13 +11,13 @@
 #include "program/program.h"
 
 typedef struct capture {
-    tool_context *context;
+    cli_context *context;
     const ota_model *model;
-    tool_array *arrays;
+    cli_array *arrays;
     size_t count, next; /* those that the run hands over */
     bool logits;        /* wanted too: they come last */
     ota_type type;
-    tool_output *output;
+    cli_output *output;
     const float *residual; /* [batch, count, width], or NULL */
     int64_t start_layer;
 } capture;
@@ -63,17 +63,17 @@ static int refuse_points(const capture *c, const char *list) {
         for (int64_t k = 0; !found && ota_model_point(c->model, k, 1, 1, &point); k++)
             found = is_listed(word, point.name);
         if (!found)
-            return tool_refuse_flag(c->context, "points",
-                                    "--points all with --json lists the names of this model",
-                                    "the model has no point '%.100s'", word);
+            return cli_refuse_flag(c->context, "points",
+                                   "--points all with --json lists the names of this model",
+                                   "the model has no point '%.100s'", word);
         at = comma != NULL ? comma + 1 : NULL;
     }
     return 0;
 }
 
 static void add_array(capture *c, const char *name, int rank, const int64_t *shape) {
-    tool_array *array = &c->arrays[c->count++];
-    *array = (tool_array){.type = c->type, .rank = rank, .count = 1};
+    cli_array *array = &c->arrays[c->count++];
+    *array = (cli_array){.type = c->type, .rank = rank, .count = 1};
     (void)snprintf(array->name, sizeof array->name, "%s", name);
     for (int d = 0; d < rank; d++) {
         array->shape[d] = shape[d];
@@ -93,7 +93,7 @@ static int choose_points(capture *c, const ota_model_facts *facts, int64_t batch
     while (ota_model_point(c->model, (int64_t)points, batch, count, &point)) points++;
     c->arrays = calloc(points + 1, sizeof *c->arrays);
     if (c->arrays == NULL)
-        return tool_fail(&c->context->error, TOOL_EXIT_LIMIT, "there is no memory left");
+        return cli_fail(&c->context->error, CLI_EXIT_LIMIT, "there is no memory left");
     const bool all = is_listed(list, "all");
     c->logits = is_listed(list, "logits") && strcmp(facts->head, "none") != 0;
     if (list != NULL && refuse_points(c, list) != 0) return c->context->error.exit_code;
@@ -123,20 +123,20 @@ static int write_floats(capture *c, const float *data, size_t count) {
     int code = 0;
     for (size_t done = 0; code == 0 && done < count; done += PIECE) {
         const size_t part = count - done < PIECE ? count - done : PIECE;
-        tool_convert(data + done, OTA_F32, piece, c->type, part);
+        cli_convert(data + done, OTA_F32, piece, c->type, part);
         code =
-            tool_output_write(c->output, piece, part * ota_type_bytes(c->type), &c->context->error);
+            cli_output_write(c->output, piece, part * ota_type_bytes(c->type), &c->context->error);
     }
     return code;
 }
 
 static ota_status write_capture(void *user, const ota_capture *one, ota_error *error) {
     capture *c = user;
-    const tool_array *array = &c->arrays[c->next++];
+    const cli_array *array = &c->arrays[c->next++];
     int code = strcmp(array->name, one->name) == 0
                    ? write_floats(c, one->data, array->count)
-                   : tool_fail(&c->context->error, TOOL_EXIT_INTERNAL, "%s came when %s was due",
-                               one->name, array->name);
+                   : cli_fail(&c->context->error, CLI_EXIT_INTERNAL, "%s came when %s was due",
+                              one->name, array->name);
     if (code != 0) (void)snprintf(error->message, sizeof error->message, "stopped");
     return code == 0 ? OTA_OK : OTA_CANCELLED;
 }
@@ -147,13 +147,13 @@ static int write_logits(capture *c, ota_session *session, const float *states, i
     enum { ROWS = 64 };
     void *logits;
     ota_error error = {0};
-    int code = tool_memory(c->context, (size_t)(ROWS * facts->vocabulary) * sizeof(float),
-                           "the logits", &logits);
+    int code = cli_memory(c->context, (size_t)(ROWS * facts->vocabulary) * sizeof(float),
+                          "the logits", &logits);
     for (int64_t done = 0; code == 0 && done < rows; done += ROWS) {
         const int64_t part = rows - done < ROWS ? rows - done : ROWS;
         const ota_status status =
             ota_session_logits(session, states + done * facts->width, part, 0, logits, &error);
-        code = status < 0 ? tool_fail_status(c->context, status, &error)
+        code = status < 0 ? cli_fail_status(c->context, status, &error)
                           : write_floats(c, logits, (size_t)(part * facts->vocabulary));
     }
     free(logits);
@@ -178,46 +178,46 @@ static int run_model(capture *c, ota_session *session, const int64_t *ids, int64
     const ota_status status = ota_session_run(session, &run, &error);
     if (status >= 0) return 0;
     return c->context->error.exit_code != 0 ? c->context->error.exit_code
-                                            : tool_fail_status(c->context, status, &error);
+                                            : cli_fail_status(c->context, status, &error);
 }
 
 /* ---- the command ---- */
 
-static int load_lengths(tool_context *context, int64_t batch, const int64_t **lengths) {
-    const tool_array *array;
+static int load_lengths(cli_context *context, int64_t batch, const int64_t **lengths) {
+    const cli_array *array;
     *lengths = NULL;
     if (context->settings.lengths == NULL) return 0;
-    const int code = tool_load(context, "lengths", context->settings.lengths, OTA_NO_TYPE, &array);
+    const int code = cli_load(context, "lengths", context->settings.lengths, OTA_NO_TYPE, &array);
     if (code != 0) return code;
     if (array->type != OTA_I64 || array->count != (size_t)batch)
-        return tool_refuse_flag(context, "lengths", "give int64 [batch]",
-                                "lengths does not hold one whole number a sequence");
+        return cli_refuse_flag(context, "lengths", "give int64 [batch]",
+                               "lengths does not hold one whole number a sequence");
     *lengths = array->data;
     return 0;
 }
 
 static int load_residual(capture *c, const ota_model_facts *facts, int64_t batch, int64_t count) {
-    const tool_settings *settings = &c->context->settings;
-    const tool_array *array;
+    const cli_settings *settings = &c->context->settings;
+    const cli_array *array;
     const int64_t shape[3] = {batch, count, facts->width};
     c->start_layer = settings->start_layer.given ? settings->start_layer.value : 0;
     if (settings->residual == NULL && !settings->start_layer.given) return 0;
     if (settings->residual == NULL)
-        return tool_refuse_flag(c->context, "start-at-layer",
-                                "give --residual F, the stream that goes into the layer",
-                                "a run can begin at a layer with a residual stream only");
+        return cli_refuse_flag(c->context, "start-at-layer",
+                               "give --residual F, the stream that goes into the layer",
+                               "a run can begin at a layer with a residual stream only");
     if (c->start_layer >= facts->layers)
-        return tool_refuse_flag(c->context, "start-at-layer", "layers are counted from 0",
-                                "the model has %" PRId64 " layers, and no layer %" PRId64,
-                                facts->layers, c->start_layer);
-    const int code = tool_load(c->context, "residual", settings->residual, OTA_F32, &array);
+        return cli_refuse_flag(c->context, "start-at-layer", "layers are counted from 0",
+                               "the model has %" PRId64 " layers, and no layer %" PRId64,
+                               facts->layers, c->start_layer);
+    const int code = cli_load(c->context, "residual", settings->residual, OTA_F32, &array);
     if (code != 0) return code;
     bool fits = array->rank == 3;
     for (int d = 0; fits && d < 3; d++) fits = array->shape[d] == shape[d];
     if (!fits)
-        return tool_refuse_flag(c->context, "residual", "give [batch,count,width] of this run",
-                                "the residual stream is not [%" PRId64 ",%" PRId64 ",%" PRId64 "]",
-                                shape[0], shape[1], shape[2]);
+        return cli_refuse_flag(c->context, "residual", "give [batch,count,width] of this run",
+                               "the residual stream is not [%" PRId64 ",%" PRId64 ",%" PRId64 "]",
+                               shape[0], shape[1], shape[2]);
     c->residual = array->data;
     return 0;
 }
@@ -230,7 +230,7 @@ static json_t *tensors_json(const capture *c) {
             (void)json_array_append_new(shape, json_integer(c->arrays[k].shape[d]));
         (void)json_array_append_new(list,
                                     json_pack("{s:s, s:o, s:s}", "name", c->arrays[k].name, "shape",
-                                              shape, "dtype", tool_type_name(c->type)));
+                                              shape, "dtype", cli_type_name(c->type)));
     }
     return list;
 }
@@ -239,65 +239,65 @@ static int print_result(const capture *c, const char *path) {
     size_t bytes = 0;
     for (size_t k = 0; k < c->count; k++) bytes += c->arrays[k].count * ota_type_bytes(c->type);
     if (!c->context->settings.json) {
-        tool_put_named(stdout, "", path, ": ");
+        cli_put_named(stdout, "", path, ": ");
         (void)printf("%zu tensors, %.1f MB\n", c->count, (double)bytes / 1e6);
         return 0;
     }
     json_t *object = json_pack("{s:s, s:s, s:s, s:o}", "command", "capture", "status", "ok", "out",
                                path, "tensors", tensors_json(c));
     (void)json_object_set(object, "warnings", c->context->warnings);
-    return tool_print_json(stdout, object);
+    return cli_print_json(stdout, object);
 }
 
 static int capture_to_file(capture *c, const ota_model_facts *facts, const int64_t *ids,
                            int64_t batch, int64_t count) {
-    tool_context *context = c->context;
+    cli_context *context = c->context;
     const int64_t *lengths;
     ota_session *session = NULL;
     void *states = NULL;
     int code = load_lengths(context, batch, &lengths);
     if (code == 0 && c->logits)
-        code = tool_memory(context, (size_t)(batch * count * facts->width) * sizeof(float),
-                           "the last states", &states);
-    if (code == 0) code = tool_session_open(context, c->model, batch, count, 0, &session);
+        code = cli_memory(context, (size_t)(batch * count * facts->width) * sizeof(float),
+                          "the last states", &states);
+    if (code == 0) code = cli_session_open(context, c->model, batch, count, 0, &session);
     if (code == 0)
-        code = tool_output_begin(context->settings.out, context->settings.force, &c->output,
-                                 &context->error);
+        code = cli_output_begin(context->settings.out, context->settings.force, &c->output,
+                                &context->error);
     if (code == 0)
-        code = tool_write_safetensors_header(c->output, c->arrays, c->count, &context->error);
+        code = cli_write_safetensors_header(c->output, c->arrays, c->count, &context->error);
     if (code == 0 && !context->settings.json)
         (void)fprintf(stderr, "otattn capture: %.1f MB of memory, %zu arrays to write\n",
                       (double)ota_session_bytes(session) / 1e6, c->count);
     if (code == 0) code = run_model(c, session, ids, batch, count, lengths, states);
     if (code == 0 && c->logits) code = write_logits(c, session, states, batch * count, facts);
     if (code == 0) {
-        code = tool_output_commit(c->output, &context->error);
+        code = cli_output_commit(c->output, &context->error);
         c->output = NULL;
     }
-    tool_output_abort(c->output);
+    cli_output_abort(c->output);
     ota_session_free(session);
     free(states);
     return code;
 }
 
-int tool_capture(tool_context *context) {
+int cli_capture(cli_context *context) {
     ota_model *model;
-    tool_tokens tokens;
+    cli_tokens tokens;
     ota_model_facts facts = {.size = sizeof facts};
     if (context->settings.out == NULL)
-        return tool_refuse_flag(context, "out", "write -o F.safetensors",
-                                "capture needs a file to write");
-    int code = tool_model_open(context, &model);
+        return cli_refuse_flag(context, "out", "write -o F.safetensors",
+                               "capture needs a file to write");
+    int code = cli_model_open(context, &model);
     if (code != 0) return code;
     capture c = {.context = context, .model = model, .type = OTA_F32};
-    if (context->settings.out_dtype != NULL) c.type = tool_type_of(context->settings.out_dtype);
+    if (context->settings.out_dtype != NULL) c.type = cli_type_of(context->settings.out_dtype);
     (void)ota_model_describe(model, &facts, NULL);
-    code = tool_tokens_load(context, model, false, &tokens);
+    code = cli_tokens_load(context, model, false, &tokens);
     if (code == 0) code = load_residual(&c, &facts, tokens.batch, tokens.count);
     if (code == 0) code = choose_points(&c, &facts, tokens.batch, tokens.count);
     if (code == 0) code = capture_to_file(&c, &facts, tokens.ids, tokens.batch, tokens.count);
     if (code == 0) code = print_result(&c, context->settings.out);
-    tool_tokens_free(&tokens);
+    cli_tokens_free(&tokens);
     free(c.arrays);
     ota_model_free(model);
     return code;

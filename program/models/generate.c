@@ -12,7 +12,7 @@
 #include "program/program.h"
 
 typedef struct generation {
-    tool_context *context;
+    cli_context *context;
     ota_session *session;
     const int64_t *prompt;
     int64_t *ids; /* [wanted] */
@@ -21,7 +21,7 @@ typedef struct generation {
     float *states, *logits;
     const ota_tokenizer *tokenizer; /* NULL: ids are printed */
     uint64_t seed;
-    tool_exit exit;
+    cli_exit exit;
     int64_t model_layers, layers_used;
     int64_t *layers; /* [prompt_count] that each token of a step went through */
     double prefill_seconds, decode_seconds;
@@ -64,7 +64,7 @@ static int decode(const generation *g, const int64_t *ids, int64_t count, char *
     if (status == OTA_OK)
         status = ota_tokenizer_decode(g->tokenizer, narrow, count, 0, *text, *size, size, &error);
     free(narrow);
-    return status < 0 ? tool_fail_status(g->context, status, &error) : 0;
+    return status < 0 ? cli_fail_status(g->context, status, &error) : 0;
 }
 
 /* At once: whoever reads sees the text grow. */
@@ -96,7 +96,7 @@ static int step(generation *g, const int64_t *ids, int64_t first, int64_t count)
     if (status >= 0)
         status = ota_session_logits(g->session, g->states + (count - 1) * g->width, 1, 0, g->logits,
                                     &error);
-    if (status < 0) return tool_fail_status(g->context, status, &error);
+    if (status < 0) return cli_fail_status(g->context, status, &error);
     g->ids[g->made] = choose(g);
     g->made++;
     g->layers_used += g->layers[count - 1];
@@ -105,13 +105,13 @@ static int step(generation *g, const int64_t *ids, int64_t first, int64_t count)
 }
 
 static int run_steps(generation *g) {
-    int64_t begun = tool_now_ns();
+    int64_t begun = cli_now_ns();
     int code = 0;
     if (g->context->settings.echo && g->tokenizer != NULL && !g->context->settings.json)
         code = print_text(g, g->prompt, g->prompt_count);
     if (code == 0) code = step(g, g->prompt, 0, g->prompt_count);
-    g->prefill_seconds = (double)(tool_now_ns() - begun) * 1e-9;
-    begun = tool_now_ns();
+    g->prefill_seconds = (double)(cli_now_ns() - begun) * 1e-9;
+    begun = cli_now_ns();
     while (code == 0 && g->made < g->wanted) {
         if (__atomic_load_n(g->context->cancel, __ATOMIC_RELAXED)) {
             g->context->interrupted = true;
@@ -119,7 +119,7 @@ static int run_steps(generation *g) {
         }
         code = step(g, &g->ids[g->made - 1], g->prompt_count + g->made - 1, 1);
     }
-    g->decode_seconds = (double)(tool_now_ns() - begun) * 1e-9;
+    g->decode_seconds = (double)(cli_now_ns() - begun) * 1e-9;
     return code;
 }
 
@@ -141,24 +141,24 @@ static int print_result(const generation *g) {
         json_t *object = json_pack("{s:s, s:s, s:I, s:o, s:o, s:o}", "command", "generate",
                                    "status", "ok", "prompt_tokens", (json_int_t)g->prompt_count,
                                    "ids", ids_json(g->ids, g->made), "prefill_seconds",
-                                   tool_json_real(g->prefill_seconds), "decode_seconds",
-                                   tool_json_real(g->decode_seconds));
+                                   cli_json_real(g->prefill_seconds), "decode_seconds",
+                                   cli_json_real(g->decode_seconds));
         char *text = NULL;
         int64_t size = 0;
         if (g->tokenizer != NULL && decode(g, g->ids, g->made, &text, &size) == 0)
             (void)json_object_set_new(object, "text", json_stringn(text, (size_t)size));
         free(text);
-        if (tool_exits(&g->exit))
+        if (cli_exits(&g->exit))
             (void)json_object_set_new(
                 object, "exit",
-                json_pack("{s:o, s:I, s:I, s:o}", "threshold", tool_json_real(g->exit.threshold),
+                json_pack("{s:o, s:I, s:I, s:o}", "threshold", cli_json_real(g->exit.threshold),
                           "transitions", (json_int_t)g->exit.transitions, "layers",
                           (json_int_t)g->model_layers, "layers_used",
-                          tool_json_real((double)g->layers_used / (double)g->made)));
+                          cli_json_real((double)g->layers_used / (double)g->made)));
         (void)json_object_set(object, "warnings", g->context->warnings);
-        return tool_print_json(stdout, object);
+        return cli_print_json(stdout, object);
     }
-    if (tool_exits(&g->exit)) print_exit(g);
+    if (cli_exits(&g->exit)) print_exit(g);
     if (g->tokenizer != NULL) {
         (void)putchar('\n');
         return 0;
@@ -173,59 +173,59 @@ static int print_result(const generation *g) {
 }
 
 static int read_sizes(generation *g, const ota_model_facts *facts, int64_t batch) {
-    const tool_settings *settings = &g->context->settings;
+    const cli_settings *settings = &g->context->settings;
     g->wanted = settings->tokens.given ? settings->tokens.value : 32;
     g->seed = settings->seed.given ? (uint64_t)settings->seed.value : 1;
     if (!facts->causal)
-        return tool_refuse_flag(g->context, "model", "use a gpt2 or llama checkpoint",
-                                "%s looks both ways, so it continues no text", facts->architecture);
+        return cli_refuse_flag(g->context, "model", "use a gpt2 or llama checkpoint",
+                               "%s looks both ways, so it continues no text", facts->architecture);
     if (batch != 1)
-        return tool_refuse_flag(g->context, "ids", "give one prompt, [count]",
-                                "--ids holds %" PRId64 " sequences", batch);
+        return cli_refuse_flag(g->context, "ids", "give one prompt, [count]",
+                               "--ids holds %" PRId64 " sequences", batch);
     if (g->wanted > facts->positions - g->prompt_count)
-        return tool_refuse_flag(g->context, "tokens", "ask for fewer, or shorten the prompt",
-                                "%" PRId64 " tokens after a prompt of %" PRId64
-                                " do not fit %" PRId64 " positions",
-                                g->wanted, g->prompt_count, facts->positions);
+        return cli_refuse_flag(g->context, "tokens", "ask for fewer, or shorten the prompt",
+                               "%" PRId64 " tokens after a prompt of %" PRId64
+                               " do not fit %" PRId64 " positions",
+                               g->wanted, g->prompt_count, facts->positions);
     return 0;
 }
 
-static int generate(tool_context *context, const ota_model *model, const ota_model_facts *facts) {
+static int generate(cli_context *context, const ota_model *model, const ota_model_facts *facts) {
     generation kept = {.context = context, .width = facts->width, .vocabulary = facts->vocabulary};
     generation *g = &kept;
-    tool_tokens tokens;
-    int code = tool_tokens_load(g->context, model, true, &tokens);
+    cli_tokens tokens;
+    int code = cli_tokens_load(g->context, model, true, &tokens);
     g->prompt = tokens.ids;
     g->prompt_count = tokens.count;
     g->tokenizer = tokens.tokenizer;
     g->model_layers = facts->layers;
     if (code == 0) code = read_sizes(g, facts, tokens.batch);
-    if (code == 0) code = tool_read_exit(g->context, &g->exit);
+    if (code == 0) code = cli_read_exit(g->context, &g->exit);
     if (code == 0 && g->exit.oracle)
-        code = tool_refuse_flag(g->context, "exit", "give a threshold, or measure with perplexity",
-                                "--exit oracle needs the end of a text that is not written yet");
+        code = cli_refuse_flag(g->context, "exit", "give a threshold, or measure with perplexity",
+                               "--exit oracle needs the end of a text that is not written yet");
     if (code == 0)
-        code = tool_session_open(g->context, model, 1, g->prompt_count, g->prompt_count + g->wanted,
-                                 &g->session);
+        code = cli_session_open(g->context, model, 1, g->prompt_count, g->prompt_count + g->wanted,
+                                &g->session);
     if (code == 0)
-        code = tool_memory(g->context, (size_t)(g->prompt_count * g->width) * sizeof(float),
-                           "states", &g->states);
+        code = cli_memory(g->context, (size_t)(g->prompt_count * g->width) * sizeof(float),
+                          "states", &g->states);
     if (code == 0)
-        code = tool_memory(g->context, (size_t)g->vocabulary * sizeof(float), "logits", &g->logits);
+        code = cli_memory(g->context, (size_t)g->vocabulary * sizeof(float), "logits", &g->logits);
     if (code == 0)
-        code = tool_memory(g->context, (size_t)g->wanted * sizeof(int64_t), "tokens", &g->ids);
+        code = cli_memory(g->context, (size_t)g->wanted * sizeof(int64_t), "tokens", &g->ids);
     if (code == 0)
-        code = tool_memory(g->context, (size_t)g->prompt_count * sizeof(int64_t), "layers",
-                           &g->layers);
+        code =
+            cli_memory(g->context, (size_t)g->prompt_count * sizeof(int64_t), "layers", &g->layers);
     if (code == 0) code = run_steps(g);
     if (code == 0) code = print_result(g);
     free(g->states);
     free(g->logits);
     free(g->ids);
     free(g->layers);
-    tool_tokens_free(&tokens);
+    cli_tokens_free(&tokens);
     ota_session_free(g->session);
     return code;
 }
 
-int tool_generate(tool_context *context) { return tool_with_model(context, generate); }
+int cli_generate(cli_context *context) { return cli_with_model(context, generate); }

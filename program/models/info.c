@@ -40,19 +40,19 @@ static int print_json(const ota_model *model, const ota_model_facts *facts) {
         (json_int_t)facts->head_width, "inner", (json_int_t)facts->inner, "vocabulary",
         (json_int_t)facts->vocabulary, "positions", (json_int_t)facts->positions, "parameters",
         (json_int_t)facts->parameters);
-    (void)tool_json_put(object, "dtype:s head:s causal:b tokenizer:s", facts->dtype, facts->head,
-                        facts->causal, tokenizer_source(facts));
+    (void)cli_json_put(object, "dtype:s head:s causal:b tokenizer:s", facts->dtype, facts->head,
+                       facts->causal, tokenizer_source(facts));
     if (tokenizer_source(facts) == NULL)
         (void)json_object_set_new(object, "tokenizer", json_null());
     (void)json_object_set_new(object, "tensors", tensors);
-    return tool_print_json(stdout, object);
+    return cli_print_json(stdout, object);
 }
 
 static void print_text(const ota_model *model, const ota_model_facts *facts) {
     int64_t tensors = 0;
     while (ota_model_tensor(model, tensors) != NULL) tensors++;
     (void)printf("%-12s %s, %s, ", "model", facts->architecture, facts->format);
-    tool_put_named(stdout, "", facts->path, "\n");
+    cli_put_named(stdout, "", facts->path, "\n");
     (void)printf("%-12s %" PRId64 " of %" PRId64 " heads", "layers", facts->layers, facts->heads);
     if (facts->kv_heads != facts->heads) (void)printf(" on %" PRId64 " key heads", facts->kv_heads);
     (void)printf(", %s\n", facts->causal ? "causal" : "both ways");
@@ -64,15 +64,15 @@ static void print_text(const ota_model *model, const ota_model_facts *facts) {
                  (double)facts->parameters / 1e6, facts->dtype, facts->head, tensors);
 }
 
-int tool_info(tool_context *context) {
+int cli_info(cli_context *context) {
     ota_model *model;
     ota_model_facts facts = {.size = sizeof facts};
     ota_error error = {0};
-    int code = tool_model_open(context, &model);
+    int code = cli_model_open(context, &model);
     if (code != 0) return code;
     const ota_status status = ota_model_describe(model, &facts, &error);
     if (status < 0)
-        code = tool_fail_status(context, status, &error);
+        code = cli_fail_status(context, status, &error);
     else if (context->settings.json)
         code = print_json(model, &facts);
     else

@@ -26,23 +26,23 @@ static const char *hub_cache(char *path, size_t size) {
     return NULL;
 }
 
-int tool_model_open(tool_context *context, ota_model **model) {
+int cli_model_open(cli_context *context, ota_model **model) {
     char path[4096];
     ota_error error = {0};
     const ota_model_options options = {.size = sizeof options,
                                        .hub_cache = hub_cache(path, sizeof path)};
     const ota_status status = ota_model_open(model, context->operands[0], &options, &error);
-    if (status < 0) return tool_fail_status(context, status, &error);
-    if (!tool_memory_short()) return 0;
+    if (status < 0) return cli_fail_status(context, status, &error);
+    if (!cli_memory_short()) return 0;
     ota_model_free(*model);
     *model = NULL;
-    return tool_fail_status(context, OTA_ENOMEM, &error);
+    return cli_fail_status(context, OTA_ENOMEM, &error);
 }
 
-int tool_with_model(tool_context *context, tool_model_use *use) {
+int cli_with_model(cli_context *context, cli_model_use *use) {
     ota_model *model;
     ota_model_facts facts = {.size = sizeof facts};
-    int code = tool_model_open(context, &model);
+    int code = cli_model_open(context, &model);
     if (code != 0) return code;
     (void)ota_model_describe(model, &facts, NULL);
     code = use(context, model, &facts);
@@ -50,39 +50,39 @@ int tool_with_model(tool_context *context, tool_model_use *use) {
     return code;
 }
 
-static int read_window(tool_context *context, int64_t window[2]) {
+static int read_window(cli_context *context, int64_t window[2]) {
     double sides[2];
     const char *text = context->settings.window;
-    if (tool_numbers(text, sides, 2) == 2 && sides[0] >= -1 && sides[1] >= -1 && sides[0] < 1e9 &&
+    if (cli_numbers(text, sides, 2) == 2 && sides[0] >= -1 && sides[1] >= -1 && sides[0] < 1e9 &&
         sides[1] < 1e9) {
         window[0] = (int64_t)sides[0];
         window[1] = (int64_t)sides[1];
         if ((double)window[0] == sides[0] && (double)window[1] == sides[1]) return 0;
     }
-    return tool_refuse_flag(context, "window",
-                            "write --window L,R with whole numbers, -1 = no limit",
-                            "--window '%.80s' is no pair of sides", text);
+    return cli_refuse_flag(context, "window",
+                           "write --window L,R with whole numbers, -1 = no limit",
+                           "--window '%.80s' is no pair of sides", text);
 }
 
-static int read_one(tool_context *context, const char *field, const char *text, double *value,
+static int read_one(cli_context *context, const char *field, const char *text, double *value,
                     bool (*read)(const char *text, double *value)) {
     if (text == NULL || read(text, value)) return 0;
-    return tool_refuse_flag(context, field, "models take one number for all heads",
-                            "--%s '%.80s' is no number", field, text);
+    return cli_refuse_flag(context, field, "models take one number for all heads",
+                           "--%s '%.80s' is no number", field, text);
 }
 
-static int64_t rounds_of(const tool_settings *settings) {
+static int64_t rounds_of(const cli_settings *settings) {
     if (!settings->rounds.given) return 0;
     return settings->rounds.value == 0 ? OTA_NO_ROUNDS : settings->rounds.value;
 }
 
-int tool_session_open(tool_context *context, const ota_model *model, int64_t batch, int64_t tokens,
-                      int64_t cache, ota_session **session) {
-    const tool_settings *settings = &context->settings;
+int cli_session_open(cli_context *context, const ota_model *model, int64_t batch, int64_t tokens,
+                     int64_t cache, ota_session **session) {
+    const cli_settings *settings = &context->settings;
     double temperature = 0, sink = 0;
     int64_t window[2];
-    int code = read_one(context, "temperature", settings->temperature, &temperature, tool_number);
-    if (code == 0) code = read_one(context, "sink", settings->sink, &sink, tool_logit);
+    int code = read_one(context, "temperature", settings->temperature, &temperature, cli_number);
+    if (code == 0) code = read_one(context, "sink", settings->sink, &sink, cli_logit);
     if (code == 0 && settings->window != NULL) code = read_window(context, window);
     if (code != 0) return code;
     const ota_session_options options = {
@@ -104,33 +104,33 @@ int tool_session_open(tool_context *context, const ota_model *model, int64_t bat
         .allow_nonfinite = settings->allow_nonfinite};
     ota_error error = {0};
     const ota_status status = ota_session_create(session, model, &options, &error);
-    if (status < 0) return tool_fail_status(context, status, &error);
+    if (status < 0) return cli_fail_status(context, status, &error);
     if (ota_session_warning(*session)[0] != '\0')
-        tool_warn(context, "%s", ota_session_warning(*session));
+        cli_warn(context, "%s", ota_session_warning(*session));
     return 0;
 }
 
-int tool_read_exit(tool_context *context, tool_exit *found) {
+int cli_read_exit(cli_context *context, cli_exit *found) {
     static const char oracle[] = "oracle";
     double values[2] = {0, 1};
     const char *text = context->settings.exit;
-    *found = (tool_exit){0};
+    *found = (cli_exit){0};
     if (text == NULL) return 0;
     found->oracle = strncmp(text, oracle, sizeof oracle - 1) == 0;
     const char *rest = found->oracle ? text + sizeof oracle - 1 : text;
     int count;
     if (!found->oracle) {
-        count = tool_numbers(text, values, 2);
+        count = cli_numbers(text, values, 2);
     } else {
         values[0] = 1;
-        count = *rest == '\0' ? 1 : *rest == ',' ? tool_numbers(rest + 1, values + 1, 1) : 0;
+        count = *rest == '\0' ? 1 : *rest == ',' ? cli_numbers(rest + 1, values + 1, 1) : 0;
     }
     if (count < 1 || !(values[0] > 0 && values[0] <= 1) || !(values[1] >= 1 && values[1] < 1e9) ||
         (double)(int64_t)values[1] < values[1])
-        return tool_refuse_flag(context, "exit",
-                                "write --exit THETA,K: a probability, or the word oracle, and a "
-                                "whole number of layers",
-                                "--exit '%.80s' is no threshold and number of transitions", text);
+        return cli_refuse_flag(context, "exit",
+                               "write --exit THETA,K: a probability, or the word oracle, and a "
+                               "whole number of layers",
+                               "--exit '%.80s' is no threshold and number of transitions", text);
     found->threshold = found->oracle ? 0 : values[0];
     found->transitions = (int64_t)values[1];
     return 0;
@@ -143,26 +143,26 @@ static bool ends_with(const char *text, const char *tail) {
     return length >= size && strcmp(text + length - size, tail) == 0;
 }
 
-int tool_tokenizer_open(tool_context *context, ota_tokenizer **tokenizer) {
+int cli_tokenizer_open(cli_context *context, ota_tokenizer **tokenizer) {
     const char *path = context->operands[0];
     ota_error error = {.message = ""};
     ota_model *model;
     const bool file = ends_with(path, ".json") || ends_with(path, ".txt");
     if (file || (!ends_with(path, ".gguf") && access(path, F_OK) == 0)) {
         const ota_status status = ota_tokenizer_open(tokenizer, path, &error);
-        return status < 0 ? tool_fail_status(context, status, &error) : 0;
+        return status < 0 ? cli_fail_status(context, status, &error) : 0;
     }
-    int code = tool_model_open(context, &model);
+    int code = cli_model_open(context, &model);
     if (code != 0) return code;
     const ota_status status = ota_model_tokenizer(model, tokenizer, &error);
-    if (status < 0) code = tool_fail_status(context, status, &error);
+    if (status < 0) code = cli_fail_status(context, status, &error);
     ota_model_free(model);
     return code;
 }
 
 /* A first guess of the room is nearly always enough; else the count says how much is. */
-int tool_encode(tool_context *context, const ota_tokenizer *tokenizer, const char *text,
-                size_t size, int32_t **ids, int64_t *count) {
+int cli_encode(cli_context *context, const ota_tokenizer *tokenizer, const char *text, size_t size,
+               int32_t **ids, int64_t *count) {
     const unsigned flags = (context->settings.no_special ? OTA_ENCODE_NO_SPECIAL : 0U) |
                            (context->settings.plain ? OTA_ENCODE_PLAIN : 0U);
     int64_t room = (int64_t)size / 2 + 64;
@@ -171,42 +171,42 @@ int tool_encode(tool_context *context, const ota_tokenizer *tokenizer, const cha
         free(*ids);
         *ids = malloc((size_t)room * sizeof **ids);
         if (*ids == NULL)
-            return tool_fail(&context->error, TOOL_EXIT_LIMIT, "no memory is left for the ids");
+            return cli_fail(&context->error, CLI_EXIT_LIMIT, "no memory is left for the ids");
         const ota_status status =
             ota_tokenizer_encode(tokenizer, text, (int64_t)size, flags, *ids, room, count, &error);
-        if (status != OTA_OK) return tool_fail_status(context, status, &error);
+        if (status != OTA_OK) return cli_fail_status(context, status, &error);
         if (*count <= room) return 0;
         room = *count;
     }
 }
 
-static int load_ids(tool_context *context, tool_tokens *tokens) {
-    const tool_array *array;
+static int load_ids(cli_context *context, cli_tokens *tokens) {
+    const cli_array *array;
     const char *spec = context->settings.ids;
     if (context->operand_count > 1 || context->settings.text != NULL)
-        return tool_refuse_flag(context, "ids", "give one of them",
-                                "there are two texts: --ids and the text itself");
-    const int code = tool_load(context, "ids", spec, OTA_NO_TYPE, &array);
+        return cli_refuse_flag(context, "ids", "give one of them",
+                               "there are two texts: --ids and the text itself");
+    const int code = cli_load(context, "ids", spec, OTA_NO_TYPE, &array);
     if (code != 0) return code;
     if (array->type != OTA_I64 || array->rank < 1 || array->rank > 2 || array->count == 0)
-        return tool_refuse_flag(context, "ids", "store them as int64, [count] or [batch,count]",
-                                "ids '%.200s' is no array of token ids", spec);
+        return cli_refuse_flag(context, "ids", "store them as int64, [count] or [batch,count]",
+                               "ids '%.200s' is no array of token ids", spec);
     tokens->ids = array->data;
     tokens->batch = array->rank == 2 ? array->shape[0] : 1;
     tokens->count = array->shape[array->rank - 1];
     return 0;
 }
 
-static int encode_text(tool_context *context, const char *text, size_t size, tool_tokens *tokens) {
+static int encode_text(cli_context *context, const char *text, size_t size, cli_tokens *tokens) {
     int32_t *ids = NULL;
-    int code = tool_encode(context, tokens->tokenizer, text, size, &ids, &tokens->count);
+    int code = cli_encode(context, tokens->tokenizer, text, size, &ids, &tokens->count);
     if (code == 0 && tokens->count == 0)
-        code = tool_refuse_flag(context, "text", "give a text that is not empty, or --ids F",
-                                "the text has no token");
+        code = cli_refuse_flag(context, "text", "give a text that is not empty, or --ids F",
+                               "the text has no token");
     if (code == 0) {
         tokens->owned = malloc((size_t)tokens->count * sizeof *tokens->owned);
         if (tokens->owned == NULL)
-            code = tool_fail(&context->error, TOOL_EXIT_LIMIT, "no memory is left for the ids");
+            code = cli_fail(&context->error, CLI_EXIT_LIMIT, "no memory is left for the ids");
     }
     for (int64_t k = 0; code == 0 && k < tokens->count; k++) tokens->owned[k] = ids[k];
     free(ids);
@@ -215,41 +215,40 @@ static int encode_text(tool_context *context, const char *text, size_t size, too
     return code;
 }
 
-static int load_text(tool_context *context, const ota_model *model, bool prompt,
-                     tool_tokens *tokens) {
+static int load_text(cli_context *context, const ota_model *model, bool prompt,
+                     cli_tokens *tokens) {
     char *text = NULL;
     size_t size = 0;
     ota_error error = {.message = ""};
     const ota_status status = ota_model_tokenizer(model, &tokens->tokenizer, &error);
-    if (status < 0) return tool_fail_status(context, status, &error);
+    if (status < 0) return cli_fail_status(context, status, &error);
     if (prompt && context->settings.prompt != NULL)
         return encode_text(context, context->settings.prompt, strlen(context->settings.prompt),
                            tokens);
-    int code = tool_read_text(context, 1, &text, &size);
+    int code = cli_read_text(context, 1, &text, &size);
     if (code == 0) code = encode_text(context, text, size, tokens);
     free(text);
     return code;
 }
 
-int tool_tokens_load(tool_context *context, const ota_model *model, bool prompt,
-                     tool_tokens *tokens) {
+int cli_tokens_load(cli_context *context, const ota_model *model, bool prompt, cli_tokens *tokens) {
     ota_model_facts facts = {.size = sizeof facts};
-    *tokens = (tool_tokens){0};
+    *tokens = (cli_tokens){0};
     int code = context->settings.ids != NULL ? load_ids(context, tokens)
                                              : load_text(context, model, prompt, tokens);
     (void)ota_model_describe(model, &facts, NULL);
     for (int64_t k = 0; code == 0 && k < tokens->batch * tokens->count; k++)
         if (tokens->ids[k] < 0 || tokens->ids[k] >= facts.vocabulary)
-            code = tool_refuse_flag(context, "ids", "are these the ids of this model's tokenizer?",
-                                    "id %" PRId64 " is %" PRId64 ", and the vocabulary has %" PRId64
-                                    " words",
-                                    k, tokens->ids[k], facts.vocabulary);
-    if (code != 0) tool_tokens_free(tokens);
+            code = cli_refuse_flag(context, "ids", "are these the ids of this model's tokenizer?",
+                                   "id %" PRId64 " is %" PRId64 ", and the vocabulary has %" PRId64
+                                   " words",
+                                   k, tokens->ids[k], facts.vocabulary);
+    if (code != 0) cli_tokens_free(tokens);
     return code;
 }
 
-void tool_tokens_free(tool_tokens *tokens) {
+void cli_tokens_free(cli_tokens *tokens) {
     ota_tokenizer_free(tokens->tokenizer);
     free(tokens->owned);
-    *tokens = (tool_tokens){0};
+    *tokens = (cli_tokens){0};
 }

@@ -19,7 +19,7 @@ enum { ROWS = 32 }; /* of logits at a time */
 
 /* The same tokens by whole runs. */
 typedef struct exit_score {
-    tool_exit rule;
+    cli_exit rule;
     int64_t model_layers;
     float *states;    /* [window, width] */
     int64_t *layers;  /* [window] that each token went through */
@@ -29,7 +29,7 @@ typedef struct exit_score {
 } exit_score;
 
 typedef struct score {
-    tool_context *context;
+    cli_context *context;
     ota_session *session;
     const int64_t *ids;
     int64_t count, width, vocabulary, window, stride;
@@ -57,7 +57,7 @@ static int count_bytes(score *s, int64_t first, int64_t last) {
         int64_t size = 0;
         const ota_status status = ota_tokenizer_decode(s->tokenizer, &id, 1, OTA_DECODE_NO_SPECIAL,
                                                        NULL, 0, &size, &error);
-        if (status < 0) return tool_fail_status(s->context, status, &error);
+        if (status < 0) return cli_fail_status(s->context, status, &error);
         s->bytes += size;
     }
     return 0;
@@ -68,7 +68,7 @@ static int predict_rows(score *s, const float *states, const int64_t *next, int6
                         int64_t *best, double *sum) {
     ota_error error = {0};
     const ota_status status = ota_session_logits(s->session, states, rows, 0, s->logits, &error);
-    if (status < 0) return tool_fail_status(s->context, status, &error);
+    if (status < 0) return cli_fail_status(s->context, status, &error);
     for (int64_t k = 0; k < rows; k++)
         *sum += nll_of(s->logits + k * s->vocabulary, s->vocabulary, next[k], &best[k]);
     return 0;
@@ -80,11 +80,11 @@ static int predict(score *s, int64_t begin, int64_t first, int64_t last) {
     for (int64_t t = first; t + 1 < last; t += ROWS) {
         const int64_t rows = last - 1 - t < ROWS ? last - 1 - t : ROWS, at = t - begin;
         int code = predict_rows(s, s->states + at * s->width, s->ids + t + 1, rows, best, &s->sum);
-        if (code == 0 && tool_exits(&s->exit.rule))
+        if (code == 0 && cli_exits(&s->exit.rule))
             code = predict_rows(s, s->exit.states + at * s->width, s->ids + t + 1, rows, whole,
                                 &s->exit.sum);
         if (code != 0) return code;
-        for (int64_t k = 0; tool_exits(&s->exit.rule) && k < rows; k++) {
+        for (int64_t k = 0; cli_exits(&s->exit.rule) && k < rows; k++) {
             s->exit.layers_used += s->exit.layers[at + k];
             s->exit.agreed += best[k] == whole[k];
         }
@@ -100,7 +100,7 @@ static int find_targets(score *s, int64_t count) {
         const int64_t rows = ota_int_min(ROWS, count - t);
         const ota_status status = ota_session_logits(s->session, s->exit.states + t * s->width,
                                                      rows, 0, s->logits, &error);
-        if (status < 0) return tool_fail_status(s->context, status, &error);
+        if (status < 0) return cli_fail_status(s->context, status, &error);
         for (int64_t k = 0; k < rows; k++)
             (void)nll_of(s->logits + k * s->vocabulary, s->vocabulary, 0, &s->exit.targets[t + k]);
     }
@@ -108,12 +108,12 @@ static int find_targets(score *s, int64_t count) {
 }
 
 static int run_window(score *s, int64_t begin, int64_t end) {
-    const tool_exit *rule = &s->exit.rule;
+    const cli_exit *rule = &s->exit.rule;
     ota_error error = {0};
     ota_model_run run = {
         .size = sizeof run, .ids = s->ids + begin, .batch = 1, .count = end - begin};
     ota_status status = OTA_OK;
-    if (tool_exits(rule)) {
+    if (cli_exits(rule)) {
         run.states = s->exit.states;
         status = ota_session_run(s->session, &run, &error);
         const int code = status >= 0 && rule->oracle ? find_targets(s, run.count) : 0;
@@ -125,13 +125,13 @@ static int run_window(score *s, int64_t begin, int64_t end) {
     }
     run.states = s->states;
     if (status >= 0) status = ota_session_run(s->session, &run, &error);
-    return status < 0 ? tool_fail_status(s->context, status, &error) : 0;
+    return status < 0 ? cli_fail_status(s->context, status, &error) : 0;
 }
 
 static int run_windows(score *s) {
-    tool_progress progress;
+    cli_progress progress;
     int code = 0;
-    tool_progress_begin(&progress, "perplexity");
+    cli_progress_begin(&progress, "perplexity");
     for (int64_t begin = 0, done = 1; code == 0 && done < s->count; begin += s->stride) {
         const int64_t end = ota_int_min(begin + s->window, s->count);
         code = run_window(s, begin, end);
@@ -140,28 +140,28 @@ static int run_windows(score *s) {
         if (code == 0) code = predict(s, begin, from - 1, end);
         done = end;
         s->windows++;
-        tool_progress_update(&progress, (double)done, (double)s->count, "tokens");
+        cli_progress_update(&progress, (double)done, (double)s->count, "tokens");
         if (end == s->count) break;
     }
-    tool_progress_end(&progress);
+    cli_progress_end(&progress);
     return code;
 }
 
 static int read_sizes(score *s, int64_t positions) {
-    const tool_settings *settings = &s->context->settings;
+    const cli_settings *settings = &s->context->settings;
     s->window = settings->context.given ? settings->context.value : positions;
     s->stride = settings->stride.given ? settings->stride.value : s->window;
     if (s->window < 2 || s->window > positions)
-        return tool_refuse_flag(s->context, "context", "leave it out for all the model has",
-                                "--context is %" PRId64 ", wanted 2 to %" PRId64 " positions",
-                                s->window, positions);
+        return cli_refuse_flag(s->context, "context", "leave it out for all the model has",
+                               "--context is %" PRId64 ", wanted 2 to %" PRId64 " positions",
+                               s->window, positions);
     if (s->stride > s->window)
-        return tool_refuse_flag(s->context, "stride", "a larger one would leave tokens out",
-                                "--stride %" PRId64 " is larger than the context of %" PRId64,
-                                s->stride, s->window);
+        return cli_refuse_flag(s->context, "stride", "a larger one would leave tokens out",
+                               "--stride %" PRId64 " is larger than the context of %" PRId64,
+                               s->stride, s->window);
     if (s->count < 2)
-        return tool_refuse_flag(s->context, "ids", "give at least two tokens",
-                                "there is no token to predict");
+        return cli_refuse_flag(s->context, "ids", "give at least two tokens",
+                               "there is no token to predict");
     if (s->window > s->count) s->window = s->count;
     return 0;
 }
@@ -169,15 +169,14 @@ static int read_sizes(score *s, int64_t positions) {
 static json_t *exit_json(const score *s, double nll) {
     const exit_score *e = &s->exit;
     const double count = (double)s->predicted, layers = (double)e->layers_used / count;
-    return json_pack("{s:s, s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "rule",
-                     e->rule.oracle ? "oracle" : "threshold", "threshold",
-                     e->rule.oracle ? json_null() : tool_json_real(e->rule.threshold),
-                     "transitions", (json_int_t)e->rule.transitions, "layers",
-                     (json_int_t)e->model_layers, "layers_used", tool_json_real(layers),
-                     "layers_saved", tool_json_real(1 - layers / (double)e->model_layers),
-                     "agreement", tool_json_real((double)e->agreed / count), "nll_whole",
-                     tool_json_real(e->sum / count), "nll_change",
-                     tool_json_real(nll - e->sum / count));
+    return json_pack(
+        "{s:s, s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "rule",
+        e->rule.oracle ? "oracle" : "threshold", "threshold",
+        e->rule.oracle ? json_null() : cli_json_real(e->rule.threshold), "transitions",
+        (json_int_t)e->rule.transitions, "layers", (json_int_t)e->model_layers, "layers_used",
+        cli_json_real(layers), "layers_saved", cli_json_real(1 - layers / (double)e->model_layers),
+        "agreement", cli_json_real((double)e->agreed / count), "nll_whole",
+        cli_json_real(e->sum / count), "nll_change", cli_json_real(nll - e->sum / count));
 }
 
 static void print_exit(const score *s, double nll) {
@@ -198,64 +197,63 @@ static int print_result(const score *s, const char *head) {
         (void)printf("perplexity %.4f per token (nll %.6f), %" PRId64 " tokens in %" PRId64
                      " windows of %" PRId64 ", stride %" PRId64 "\n",
                      exp(nll), nll, s->predicted, s->windows, s->window, s->stride);
-        if (tool_exits(&s->exit.rule)) print_exit(s, nll);
+        if (cli_exits(&s->exit.rule)) print_exit(s, nll);
         if (s->bytes > 0) (void)printf("%.4f bits per byte\n", bits);
         return 0;
     }
     json_t *object =
         json_pack("{s:s, s:s, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:s}", "command", "perplexity",
-                  "status", "ok", "nll_per_token", tool_json_real(nll), "perplexity",
-                  tool_json_real(exp(nll)), "bits_per_byte", tool_json_real(bits), "tokens",
+                  "status", "ok", "nll_per_token", cli_json_real(nll), "perplexity",
+                  cli_json_real(exp(nll)), "bits_per_byte", cli_json_real(bits), "tokens",
                   (json_int_t)s->predicted, "windows", (json_int_t)s->windows, "context",
                   (json_int_t)s->window, "stride", (json_int_t)s->stride, "head", head);
-    if (tool_exits(&s->exit.rule)) (void)json_object_set_new(object, "exit", exit_json(s, nll));
+    if (cli_exits(&s->exit.rule)) (void)json_object_set_new(object, "exit", exit_json(s, nll));
     (void)json_object_set(object, "warnings", s->context->warnings);
-    return tool_print_json(stdout, object);
+    return cli_print_json(stdout, object);
 }
 
-static int refuse_model(tool_context *context, const ota_model_facts *facts) {
+static int refuse_model(cli_context *context, const ota_model_facts *facts) {
     if (!facts->causal)
-        return tool_refuse_flag(context, "model", "use a gpt2 or llama checkpoint",
-                                "%s looks both ways, so it predicts no next token",
-                                facts->architecture);
+        return cli_refuse_flag(context, "model", "use a gpt2 or llama checkpoint",
+                               "%s looks both ways, so it predicts no next token",
+                               facts->architecture);
     return 0;
 }
 
 static int make_exit(score *s, int64_t layers) {
     s->exit.model_layers = layers;
-    if (!tool_exits(&s->exit.rule)) return 0;
+    if (!cli_exits(&s->exit.rule)) return 0;
     const size_t counts = (size_t)s->window * sizeof(int64_t);
-    int code = tool_memory(s->context, (size_t)(s->window * s->width) * sizeof(float), "states",
-                           &s->exit.states);
-    if (code == 0) code = tool_memory(s->context, counts, "layers", &s->exit.layers);
-    if (code == 0) code = tool_memory(s->context, counts, "targets", &s->exit.targets);
+    int code = cli_memory(s->context, (size_t)(s->window * s->width) * sizeof(float), "states",
+                          &s->exit.states);
+    if (code == 0) code = cli_memory(s->context, counts, "layers", &s->exit.layers);
+    if (code == 0) code = cli_memory(s->context, counts, "targets", &s->exit.targets);
     return code;
 }
 
-static int score_model(tool_context *context, const ota_model *model,
-                       const ota_model_facts *facts) {
+static int score_model(cli_context *context, const ota_model *model, const ota_model_facts *facts) {
     score kept = {.context = context, .width = facts->width, .vocabulary = facts->vocabulary};
     score *s = &kept;
-    tool_tokens tokens;
+    cli_tokens tokens;
     int code = refuse_model(s->context, facts);
     if (code != 0) return code;
-    code = tool_tokens_load(s->context, model, false, &tokens);
+    code = cli_tokens_load(s->context, model, false, &tokens);
     s->ids = tokens.ids;
     s->count = tokens.count;
     s->tokenizer = tokens.tokenizer;
     if (code == 0 && tokens.batch != 1)
-        code = tool_refuse_flag(s->context, "ids", "give one text, [count]",
-                                "--ids holds %" PRId64 " sequences", tokens.batch);
+        code = cli_refuse_flag(s->context, "ids", "give one text, [count]",
+                               "--ids holds %" PRId64 " sequences", tokens.batch);
     if (code == 0) code = read_sizes(s, facts->positions);
-    if (code == 0) code = tool_read_exit(s->context, &s->exit.rule);
+    if (code == 0) code = cli_read_exit(s->context, &s->exit.rule);
     if (code == 0) code = make_exit(s, facts->layers);
-    if (code == 0) code = tool_session_open(s->context, model, 1, s->window, 0, &s->session);
+    if (code == 0) code = cli_session_open(s->context, model, 1, s->window, 0, &s->session);
     if (code == 0)
-        code = tool_memory(s->context, (size_t)(s->window * s->width) * sizeof(float), "states",
-                           &s->states);
+        code = cli_memory(s->context, (size_t)(s->window * s->width) * sizeof(float), "states",
+                          &s->states);
     if (code == 0)
-        code = tool_memory(s->context, (size_t)(ROWS * s->vocabulary) * sizeof(float), "logits",
-                           &s->logits);
+        code = cli_memory(s->context, (size_t)(ROWS * s->vocabulary) * sizeof(float), "logits",
+                          &s->logits);
     if (code == 0) code = run_windows(s);
     if (code == 0) code = print_result(s, facts->head);
     free(s->states);
@@ -263,9 +261,9 @@ static int score_model(tool_context *context, const ota_model *model,
     free(s->exit.states);
     free(s->exit.layers);
     free(s->exit.targets);
-    tool_tokens_free(&tokens);
+    cli_tokens_free(&tokens);
     ota_session_free(s->session);
     return code;
 }
 
-int tool_perplexity(tool_context *context) { return tool_with_model(context, score_model); }
+int cli_perplexity(cli_context *context) { return cli_with_model(context, score_model); }

@@ -12,39 +12,39 @@ typedef struct tokens {
     double seconds; /* of encoding */
 } tokens;
 
-static int no_memory(tool_context *context) {
-    return tool_fail(&context->error, TOOL_EXIT_LIMIT, "no memory is left for the ids");
+static int no_memory(cli_context *context) {
+    return cli_fail(&context->error, CLI_EXIT_LIMIT, "no memory is left for the ids");
 }
 
 /* ---- text to ids ---- */
 
 static void print_piece(int32_t id, ota_text piece) {
     (void)printf("%" PRId32 "\t", id);
-    tool_put_visible(stdout, piece.data, piece.size);
+    cli_put_visible(stdout, piece.data, piece.size);
     (void)putchar('\n');
 }
 
-static int print_ids(const tool_context *context, const ota_tokenizer *tokenizer,
+static int print_ids(const cli_context *context, const ota_tokenizer *tokenizer,
                      const tokens *found) {
     if (context->settings.json) {
-        json_t *object = tool_json_result(context, ota_status_word(OTA_OK)), *ids = json_array(),
+        json_t *object = cli_json_result(context, ota_status_word(OTA_OK)), *ids = json_array(),
                *pieces = json_array();
         for (int64_t k = 0; k < found->count; k++) {
             const ota_text piece = ota_tokenizer_piece(tokenizer, found->ids[k]);
             (void)json_array_append_new(ids, json_integer(found->ids[k]));
             (void)json_array_append_new(pieces, json_stringn(piece.data, piece.size));
         }
-        (void)tool_json_put(object, "model:s vocabulary:I count:I seconds:r",
-                            ota_tokenizer_model(tokenizer), ota_tokenizer_count(tokenizer),
-                            found->count, found->seconds);
+        (void)cli_json_put(object, "model:s vocabulary:I count:I seconds:r",
+                           ota_tokenizer_model(tokenizer), ota_tokenizer_count(tokenizer),
+                           found->count, found->seconds);
         if (context->settings.count) {
             json_decref(ids);
             json_decref(pieces);
         } else {
-            (void)tool_json_put(object, "ids:o pieces:o", ids, pieces);
+            (void)cli_json_put(object, "ids:o pieces:o", ids, pieces);
         }
         (void)json_object_set(object, "warnings", context->warnings);
-        return tool_print_json(stdout, object);
+        return cli_print_json(stdout, object);
     }
     if (context->settings.count) {
         (void)printf("%" PRId64 "\n", found->count);
@@ -63,7 +63,7 @@ static int print_ids(const tool_context *context, const ota_tokenizer *tokenizer
 
 /* ---- ids to text ---- */
 
-static int parse_ids(tool_context *context, const char *text, size_t size, tokens *out) {
+static int parse_ids(cli_context *context, const char *text, size_t size, tokens *out) {
     static const char blanks[] = " \t\r\n\v\f";
     size_t room = size / 2 + 1;
     out->ids = malloc(room * sizeof *out->ids);
@@ -76,22 +76,22 @@ static int parse_ids(tool_context *context, const char *text, size_t size, token
         char word[24];
         int64_t id = -1;
         (void)snprintf(word, sizeof word, "%.*s", (int)(length < 23 ? length : 23), text + at);
-        if (length == 0 || length > 20 || !tool_integer(word, &id) || id < 0 || id > INT32_MAX)
-            return tool_refuse_flag(context, "text", "write ids such as 15496 995",
-                                    "at byte %zu of the ids: '%s' is no id", at, word);
+        if (length == 0 || length > 20 || !cli_integer(word, &id) || id < 0 || id > INT32_MAX)
+            return cli_refuse_flag(context, "text", "write ids such as 15496 995",
+                                   "at byte %zu of the ids: '%s' is no id", at, word);
         out->ids[out->count++] = (int32_t)id;
         at += length;
     }
     return 0;
 }
 
-static int print_text(const tool_context *context, char *text, size_t size) {
+static int print_text(const cli_context *context, char *text, size_t size) {
     if (!context->settings.json) {
         (void)fwrite(text, 1, size, stdout);
         return 0;
     }
     /* JSON is UTF-8: what is not becomes U+FFFD. */
-    json_t *object = tool_json_result(context, ota_status_word(OTA_OK)),
+    json_t *object = cli_json_result(context, ota_status_word(OTA_OK)),
            *whole = json_stringn(text, size);
     if (whole == NULL) {
         char *repaired = malloc(3 * size + 1);
@@ -115,46 +115,46 @@ static int print_text(const tool_context *context, char *text, size_t size) {
         whole = repaired == NULL ? json_null() : json_stringn(repaired, used);
         free(repaired);
     }
-    (void)tool_json_put(object, "text:o warnings:o", whole, json_incref(context->warnings));
-    return tool_print_json(stdout, object);
+    (void)cli_json_put(object, "text:o warnings:o", whole, json_incref(context->warnings));
+    return cli_print_json(stdout, object);
 }
 
-static int decode(tool_context *context, const ota_tokenizer *tokenizer, const tokens *given) {
+static int decode(cli_context *context, const ota_tokenizer *tokenizer, const tokens *given) {
     const unsigned flags = context->settings.no_special ? OTA_DECODE_NO_SPECIAL : 0U;
     ota_error error = {.message = ""};
     int64_t size = 0;
     ota_status status =
         ota_tokenizer_decode(tokenizer, given->ids, given->count, flags, NULL, 0, &size, &error);
-    if (status != OTA_OK) return tool_fail_status(context, status, &error);
+    if (status != OTA_OK) return cli_fail_status(context, status, &error);
     char *text = malloc((size_t)size + 1);
     if (text == NULL) return no_memory(context);
     status =
         ota_tokenizer_decode(tokenizer, given->ids, given->count, flags, text, size, &size, &error);
     const int code = status == OTA_OK ? print_text(context, text, (size_t)size)
-                                      : tool_fail_status(context, status, &error);
+                                      : cli_fail_status(context, status, &error);
     free(text);
     return code;
 }
 
-int tool_tokenize(tool_context *context) {
+int cli_tokenize(cli_context *context) {
     ota_tokenizer *tokenizer = NULL;
-    const tool_settings *settings = &context->settings;
+    const cli_settings *settings = &context->settings;
     if (settings->decode && (settings->count || settings->pieces || settings->plain))
-        return tool_refuse_flag(
+        return cli_refuse_flag(
             context, "decode", "leave one of them out",
             "--decode makes a text, --count, --pieces and --plain are about ids");
-    int code = tool_tokenizer_open(context, &tokenizer);
+    int code = cli_tokenizer_open(context, &tokenizer);
     if (code != 0) return code;
     char *text = NULL;
     size_t size = 0;
     tokens found = {.ids = NULL};
-    code = tool_read_text(context, 1, &text, &size);
-    const int64_t begun = tool_now_ns();
+    code = cli_read_text(context, 1, &text, &size);
+    const int64_t begun = cli_now_ns();
     if (code == 0)
         code = settings->decode
                    ? parse_ids(context, text, size, &found)
-                   : tool_encode(context, tokenizer, text, size, &found.ids, &found.count);
-    found.seconds = (double)(tool_now_ns() - begun) / 1e9;
+                   : cli_encode(context, tokenizer, text, size, &found.ids, &found.count);
+    found.seconds = (double)(cli_now_ns() - begun) / 1e9;
     if (code == 0)
         code = settings->decode ? decode(context, tokenizer, &found)
                                 : print_ids(context, tokenizer, &found);

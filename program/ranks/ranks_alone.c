@@ -15,7 +15,7 @@ static int copy(void *user, const void *mine, void *all, const int64_t *counts,
     return 0;
 }
 
-ota_communicator tool_ranks_alone(void) {
+ota_communicator cli_ranks_alone(void) {
     return (ota_communicator){
         .size = sizeof(ota_communicator), .ranks = 1, .all_reduce = keep, .all_gather = copy};
 }

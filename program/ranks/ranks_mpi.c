@@ -26,7 +26,7 @@ static bool launched(void) {
     return false;
 }
 
-const char *tool_ranks_library(char *text, size_t size) {
+const char *cli_ranks_library(char *text, size_t size) {
     char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
     int length = 0;
     (void)MPI_Get_library_version(version, &length);
@@ -35,32 +35,32 @@ const char *tool_ranks_library(char *text, size_t size) {
     return text;
 }
 
-int tool_ranks_begin(void) {
+int cli_ranks_begin(void) {
     if (running() || !launched()) return 0;
-    return MPI_Init(NULL, NULL) == MPI_SUCCESS ? 0 : TOOL_EXIT_INTERNAL;
+    return MPI_Init(NULL, NULL) == MPI_SUCCESS ? 0 : CLI_EXIT_INTERNAL;
 }
 
-const char *tool_ranks_reason(void) { return "the processes of mpirun do not start"; }
+const char *cli_ranks_reason(void) { return "the processes of mpirun do not start"; }
 
-int tool_ranks_rank(void) {
+int cli_ranks_rank(void) {
     int rank = 0;
     if (running()) (void)MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     return rank;
 }
 
-int tool_ranks_size(void) {
+int cli_ranks_size(void) {
     int size = 1;
     if (running()) (void)MPI_Comm_size(MPI_COMM_WORLD, &size);
     return size;
 }
 
-int tool_ranks_agree(int code) {
+int cli_ranks_agree(int code) {
     int worst = code;
     if (running()) (void)MPI_Allreduce(&code, &worst, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
     return worst;
 }
 
-void tool_ranks_share(void *bytes, size_t size) {
+void cli_ranks_share(void *bytes, size_t size) {
     if (!running()) return;
     for (size_t done = 0; done < size; done += PART) {
         const size_t part = size - done < PART ? size - done : PART;
@@ -68,14 +68,14 @@ void tool_ranks_share(void *bytes, size_t size) {
     }
 }
 
-void tool_ranks_give(int to, const void *bytes, size_t size) {
+void cli_ranks_give(int to, const void *bytes, size_t size) {
     for (size_t done = 0; done < size; done += PART) {
         const size_t part = size - done < PART ? size - done : PART;
         (void)MPI_Send((const char *)bytes + done, (int)part, MPI_BYTE, to, 0, MPI_COMM_WORLD);
     }
 }
 
-void tool_ranks_take(int from, void *bytes, size_t size) {
+void cli_ranks_take(int from, void *bytes, size_t size) {
     for (size_t done = 0; done < size; done += PART) {
         const size_t part = size - done < PART ? size - done : PART;
         (void)MPI_Recv((char *)bytes + done, (int)part, MPI_BYTE, from, 0, MPI_COMM_WORLD,
@@ -86,8 +86,8 @@ void tool_ranks_take(int from, void *bytes, size_t size) {
 /* Seconds that a message may take: ranks may be far apart in their work, so long ones. */
 static const double most_seconds = 600.0;
 
-ota_status tool_ranks_communicator(ota_communicator *to, ota_error *error) {
-    *to = tool_ranks_alone();
+ota_status cli_ranks_communicator(ota_communicator *to, ota_error *error) {
+    *to = cli_ranks_alone();
     if (!running()) return OTA_OK;
     /* Kept until the process ends. */
     ota_mpi *engine;
@@ -96,6 +96,6 @@ ota_status tool_ranks_communicator(ota_communicator *to, ota_error *error) {
     return status;
 }
 
-void tool_ranks_end(void) {
+void cli_ranks_end(void) {
     if (running()) (void)MPI_Finalize();
 }

@@ -10,13 +10,13 @@
 
 enum { FIRST_CELLS = 256, CELL_TEXT = 24, CELL_FORMATTED = 160 };
 
-struct tool_cells {
+struct cli_cells {
     size_t columns, count, room;
     size_t *offsets; /* of each cell in `text`; SIZE_MAX: empty */
     char *text;
     size_t used, text_room;
-    const char **pointers; /* made by tool_cells_table */
-    tool_table table;
+    const char **pointers; /* made by cli_cells_table */
+    cli_table table;
     bool failed;
 };
 
@@ -35,7 +35,7 @@ static bool grow(void *block, size_t *room, size_t wanted, size_t element) {
     return true;
 }
 
-void tool_cell(tool_cells *cells, const char *text) {
+void cli_cell(cli_cells *cells, const char *text) {
     if (cells == NULL || cells->failed) return;
     const size_t size = text == NULL ? 0 : strlen(text) + 1;
     void *offsets = cells->offsets, *block = cells->text;
@@ -49,46 +49,45 @@ void tool_cell(tool_cells *cells, const char *text) {
     cells->used += size;
 }
 
-tool_cells *tool_cells_new(size_t columns, const char *const *heading) {
-    tool_cells *cells = calloc(1, sizeof *cells);
+cli_cells *cli_cells_new(size_t columns, const char *const *heading) {
+    cli_cells *cells = calloc(1, sizeof *cells);
     if (cells == NULL) return NULL;
     cells->columns = columns;
     for (size_t column = 0; heading != NULL && column < columns; column++)
-        tool_cell(cells, heading[column]);
+        cli_cell(cells, heading[column]);
     return cells;
 }
 
-void tool_cell_format(tool_cells *cells, const char *format, ...) {
+void cli_cell_format(cli_cells *cells, const char *format, ...) {
     char text[CELL_FORMATTED];
     va_list list;
     va_start(list, format);
     (void)vsnprintf(text, sizeof text, format, list);
     va_end(list);
-    tool_cell(cells, text);
+    cli_cell(cells, text);
 }
 
-void tool_cell_number(tool_cells *cells, double value) {
+void cli_cell_number(cli_cells *cells, double value) {
     char text[CELL_TEXT];
     (void)snprintf(text, sizeof text, "%.4g", value);
-    tool_cell(cells, isfinite(value) ? text : "-");
+    cli_cell(cells, isfinite(value) ? text : "-");
 }
 
-const tool_table *tool_cells_table(tool_cells *cells, const char *caption) {
-    if (cells == NULL || cells->failed) tool_memory_note();
+const cli_table *cli_cells_table(cli_cells *cells, const char *caption) {
+    if (cells == NULL || cells->failed) cli_memory_note();
     if (cells == NULL || cells->failed || cells->count < cells->columns) return NULL;
     free(cells->pointers);
-    cells->pointers = tool_noted(calloc(cells->count, sizeof *cells->pointers));
+    cells->pointers = cli_noted(calloc(cells->count, sizeof *cells->pointers));
     if (cells->pointers == NULL) return NULL;
     for (size_t index = 0; index < cells->count; index++)
         if (cells->offsets[index] != SIZE_MAX)
             cells->pointers[index] = cells->text + cells->offsets[index];
-    cells->table =
-        (tool_table){caption, cells->pointers, cells->columns, cells->pointers + cells->columns,
-                     cells->count / cells->columns - 1};
+    cells->table = (cli_table){caption, cells->pointers, cells->columns,
+                               cells->pointers + cells->columns, cells->count / cells->columns - 1};
     return &cells->table;
 }
 
-void tool_cells_free(tool_cells *cells) {
+void cli_cells_free(cli_cells *cells) {
     if (cells == NULL) return;
     free(cells->offsets);
     free(cells->text);

@@ -5,17 +5,17 @@
 
 #include <stddef.h>
 
-typedef struct tool_embedded {
+typedef struct cli_embedded {
     const char *name;
     const unsigned char *bytes;
     size_t size;
-} tool_embedded;
+} cli_embedded;
 
 /* The generated table. */
-extern const tool_embedded tool_embedded_files[];
-extern const size_t tool_embedded_count;
+extern const cli_embedded cli_embedded_files[];
+extern const size_t cli_embedded_count;
 
 /* NULL when the build did not embed a file of this name. */
-const tool_embedded *tool_embedded_find(const char *name);
+const cli_embedded *cli_embedded_find(const char *name);
 
 #endif

@@ -52,7 +52,7 @@ static char *encode(const unsigned char *bytes, size_t size, size_t *length) {
     return text;
 }
 
-char *tool_pack(const unsigned char *bytes, size_t size, size_t *length) {
+char *cli_pack(const unsigned char *bytes, size_t size, size_t *length) {
     size_t packed_size;
     unsigned char *packed = compress_bytes(bytes, size, &packed_size);
     char *text = packed == NULL ? NULL : encode(packed, packed_size, length);

@@ -5,6 +5,6 @@
 #include <stddef.h>
 
 /* The packed text, NUL at its end, freed by the caller; NULL when memory is short. */
-char *tool_pack(const unsigned char *bytes, size_t size, size_t *length);
+char *cli_pack(const unsigned char *bytes, size_t size, size_t *length);
 
 #endif

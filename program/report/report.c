@@ -18,8 +18,8 @@
 #include "embedded.h"
 #include "pack.h"
 
-struct tool_report {
-    tool_text text;
+struct cli_report {
+    cli_text text;
     json_t *specifications; /* name -> Vega-Lite object without data, for the figures in use */
     int figures, maps;
     bool out_of_memory;
@@ -30,12 +30,12 @@ struct tool_report {
 static const char policy[] = "default-src 'none'; style-src 'unsafe-inline'; script-src "
                              "'unsafe-inline' 'unsafe-eval'; img-src data: blob:";
 
-static void append_bytes(tool_report *report, const void *bytes, size_t size) {
+static void append_bytes(cli_report *report, const void *bytes, size_t size) {
     (void)fwrite(bytes, 1, size, report->text.stream);
 }
 
 /* Markup of our own, never foreign text. */
-static void append(tool_report *report, const char *markup) {
+static void append(cli_report *report, const char *markup) {
     append_bytes(report, markup, strlen(markup));
 }
 
@@ -72,7 +72,7 @@ static bool is_deceptive(const unsigned char *text, size_t length) {
            (text[1] == 0x81 && last >= 0xa6 && last <= 0xa9);
 }
 
-static void escape_bytes(tool_report *report, const char *text, size_t size) {
+static void escape_bytes(cli_report *report, const char *text, size_t size) {
     static const struct {
         char character;
         const char *markup;
@@ -95,12 +95,12 @@ static void escape_bytes(tool_report *report, const char *text, size_t size) {
     }
 }
 
-static void escape(tool_report *report, const char *text) {
+static void escape(cli_report *report, const char *text) {
     if (text != NULL) escape_bytes(report, text, strlen(text));
 }
 
 static int append_json_bytes(const char *buffer, size_t size, void *user) {
-    tool_report *report = user;
+    cli_report *report = user;
     size_t begin = 0;
     for (size_t index = 0; index < size; index++) {
         if (buffer[index] == '<') {
@@ -113,7 +113,7 @@ static int append_json_bytes(const char *buffer, size_t size, void *user) {
     return 0;
 }
 
-static void append_json(tool_report *report, const json_t *value) {
+static void append_json(cli_report *report, const json_t *value) {
     /* Six digits are more than any axis or tooltip shows, and a third of the size of seventeen. */
     size_t flags = JSON_COMPACT | JSON_ENSURE_ASCII | JSON_ENCODE_ANY | JSON_REAL_PRECISION(6);
     if (json_dump_callback(value, append_json_bytes, report, flags) != 0)
@@ -121,7 +121,7 @@ static void append_json(tool_report *report, const json_t *value) {
 }
 
 /* An unpaired backquote stands for itself. */
-static void append_marked_text(tool_report *report, const char *text) {
+static void append_marked_text(cli_report *report, const char *text) {
     for (;;) {
         const char *open = strchr(text, '`');
         const char *close = open == NULL ? NULL : strchr(open + 1, '`');
@@ -138,7 +138,7 @@ static void append_marked_text(tool_report *report, const char *text) {
 }
 
 /* Markup of our own with what stands for %r raw markup, %e escaped text, %m marked text, %z a size_t. */
-static void put(tool_report *report, const char *markup, ...) {
+static void put(cli_report *report, const char *markup, ...) {
     va_list list;
     va_start(list, markup);
     for (;;) {
@@ -157,20 +157,20 @@ static void put(tool_report *report, const char *markup, ...) {
     va_end(list);
 }
 
-static void append_embedded(tool_report *report, const char *name) {
-    const tool_embedded *file = tool_embedded_find(name);
+static void append_embedded(cli_report *report, const char *name) {
+    const cli_embedded *file = cli_embedded_find(name);
     if (file != NULL) append_bytes(report, file->bytes, file->size);
 }
 
-bool tool_report_charts(void) { return tool_embedded_find("charts") != NULL; }
+bool cli_report_charts(void) { return cli_embedded_find("charts") != NULL; }
 
-tool_report *tool_report_open(const char *title, const char *lead) {
-    tool_report *report = calloc(1, sizeof *report);
+cli_report *cli_report_open(const char *title, const char *lead) {
+    cli_report *report = calloc(1, sizeof *report);
     if (report == NULL) return NULL;
-    tool_error none;
+    cli_error none;
     report->specifications = json_object();
-    if (tool_text_begin(&report->text, &none) != 0 || report->specifications == NULL) {
-        tool_report_abort(report);
+    if (cli_text_begin(&report->text, &none) != 0 || report->specifications == NULL) {
+        cli_report_abort(report);
         return NULL;
     }
     put(report,
@@ -184,7 +184,7 @@ tool_report *tool_report_open(const char *title, const char *lead) {
         "</style>\n</head>\n<body>\n<header>\n<h1>%e</h1>\n<p class=\"lead\">%e</p>\n"
         "</header>\n<main>\n",
         title, lead);
-    if (!tool_report_charts())
+    if (!cli_report_charts())
         append(report,
                "<p class=\"note\">This build of otattn carries no chart library, so this page "
                "holds tables only. Configure the build with OTATTN_CHARTS to get charts.</p>\n");
@@ -194,13 +194,13 @@ tool_report *tool_report_open(const char *title, const char *lead) {
     return report;
 }
 
-void tool_report_section(tool_report *report, const char *heading) {
+void cli_report_section(cli_report *report, const char *heading) {
     put(report, "<h2>%e</h2>\n", heading);
 }
 
-void tool_report_text(tool_report *report, const char *text) { put(report, "<p>%m</p>\n", text); }
+void cli_report_text(cli_report *report, const char *text) { put(report, "<p>%m</p>\n", text); }
 
-void tool_report_code(tool_report *report, const char *text) {
+void cli_report_code(cli_report *report, const char *text) {
     put(report, "<pre tabindex=\"0\"><code>%e</code></pre>\n", text);
 }
 
@@ -211,7 +211,7 @@ static bool is_number(const char *cell) {
     return end != cell && *end == '\0' && !isalpha((unsigned char)*cell);
 }
 
-void tool_report_table(tool_report *report, const tool_table *table) {
+void cli_report_table(cli_report *report, const cli_table *table) {
     bool *numeric = calloc(table->column_count == 0 ? 1 : table->column_count, sizeof *numeric);
     if (numeric == NULL) {
         report->out_of_memory = true;
@@ -250,21 +250,21 @@ void tool_report_table(tool_report *report, const tool_table *table) {
     free(numeric);
 }
 
-void tool_report_grid_begin(tool_report *report, int columns) {
+void cli_report_grid_begin(cli_report *report, int columns) {
     put(report, "<div class=\"grid\" style=\"--columns:%z\">\n", (size_t)columns);
 }
 
-void tool_report_grid_end(tool_report *report) { append(report, "</div>\n"); }
+void cli_report_grid_end(cli_report *report) { append(report, "</div>\n"); }
 
 static json_t *load_figure(const char *name) {
     char path[96];
     int length = snprintf(path, sizeof path, "figures/%s.vl.json", name);
     if (length < 0 || (size_t)length >= sizeof path) return NULL;
-    const tool_embedded *file = tool_embedded_find(path);
+    const cli_embedded *file = cli_embedded_find(path);
     return file == NULL ? NULL : json_loadb((const char *)file->bytes, file->size, 0, NULL);
 }
 
-json_t *tool_report_specification(const char *name, json_t *datasets) {
+json_t *cli_report_specification(const char *name, json_t *datasets) {
     json_t *specification = load_figure(name);
     if (specification != NULL && json_object_set(specification, "datasets", datasets) != 0) {
         json_decref(specification);
@@ -273,8 +273,8 @@ json_t *tool_report_specification(const char *name, json_t *datasets) {
     return specification;
 }
 
-json_t *tool_report_theme(void) {
-    const tool_embedded *file = tool_embedded_find("theme.json");
+json_t *cli_report_theme(void) {
+    const cli_embedded *file = cli_embedded_find("theme.json");
     json_t *themes =
         file == NULL ? NULL : json_loadb((const char *)file->bytes, file->size, 0, NULL);
     json_t *light = json_incref(json_object_get(themes, "light"));
@@ -284,7 +284,7 @@ json_t *tool_report_theme(void) {
     return light;
 }
 
-void tool_report_figure(tool_report *report, const tool_figure *figure) {
+void cli_report_figure(cli_report *report, const cli_figure *figure) {
     if (json_object_get(report->specifications, figure->name) == NULL) {
         json_t *specification = load_figure(figure->name);
         if (specification == NULL) {
@@ -301,7 +301,7 @@ void tool_report_figure(tool_report *report, const tool_figure *figure) {
         "<figure class=\"chart\" data-figure=\"%e\" aria-labelledby=\"%r\">\n<h3 "
         "id=\"%r\">%m</h3>\n",
         figure->name, label, label, figure->title);
-    if (tool_report_charts()) {
+    if (cli_report_charts()) {
         put(report,
             "<div class=\"plot\" role=\"img\" aria-label=\"%e\"></div>\n"
             "<script type=\"application/json\">",
@@ -313,18 +313,18 @@ void tool_report_figure(tool_report *report, const tool_figure *figure) {
     }
     put(report, "<figcaption>%m</figcaption>\n", figure->caption);
     if (figure->numbers != NULL) {
-        append(report, tool_report_charts() ? "<details><summary>Numbers</summary>\n"
-                                            : "<details open><summary>Numbers</summary>\n");
-        tool_report_table(report, figure->numbers);
+        append(report, cli_report_charts() ? "<details><summary>Numbers</summary>\n"
+                                           : "<details open><summary>Numbers</summary>\n");
+        cli_report_table(report, figure->numbers);
         append(report, "</details>\n");
     }
     append(report, "</figure>\n");
 }
 
-void tool_report_maps(tool_report *report, const tool_maps *maps) {
+void cli_report_maps(cli_report *report, const cli_maps *maps) {
     size_t length;
     const size_t size = maps->rows * maps->columns * maps->cells * maps->cells;
-    char *packed = tool_pack(maps->levels, size, &length), label[32];
+    char *packed = cli_pack(maps->levels, size, &length), label[32];
     if (packed == NULL) {
         report->out_of_memory = true;
         return;
@@ -334,7 +334,7 @@ void tool_report_maps(tool_report *report, const tool_maps *maps) {
         "<figure class=\"chart maps\" aria-labelledby=\"%r\" data-rows=\"%z\" data-columns=\"%z\" "
         "data-cells=\"%z\" data-pieces=\"%z\" data-step=\"%z\" data-levels=\"%z\">\n",
         label, maps->rows, maps->columns, maps->cells, maps->pieces, maps->step,
-        (size_t)TOOL_MAP_LEVELS);
+        (size_t)CLI_MAP_LEVELS);
     put(report,
         "<h3 id=\"%r\">%m</h3>\n<figcaption>%m</figcaption>\n<script type=\"application/json\">",
         label, maps->title, maps->caption);
@@ -345,30 +345,30 @@ void tool_report_maps(tool_report *report, const tool_maps *maps) {
     free(packed);
 }
 
-static void append_theme(tool_report *report) {
+static void append_theme(cli_report *report) {
     append(report, "<script type=\"application/json\" id=\"theme\">");
     append_embedded(report, "theme.json");
     append(report, "</script>\n");
 }
 
-static void append_charts(tool_report *report) {
+static void append_charts(cli_report *report) {
     append(report, "<script type=\"application/json\" id=\"specifications\">");
     append_json(report, report->specifications);
     append(report, "</script>\n<script type=\"text/plain\" id=\"charts\">");
     append_embedded(report, "charts");
     append(report, "</script>\n<details class=\"notice\"><summary>Licences of the chart "
                    "library</summary><pre tabindex=\"0\">");
-    const tool_embedded *notice = tool_embedded_find("NOTICE.txt");
+    const cli_embedded *notice = cli_embedded_find("NOTICE.txt");
     if (notice != NULL) escape_bytes(report, (const char *)notice->bytes, notice->size);
     append(report, "</pre></details>\n");
 }
 
-static void write_footer(tool_report *report) {
+static void write_footer(cli_report *report) {
     put(report,
         "</main>\n<footer><p>Written by otattn %e. This page is complete in itself: it asks the "
         "network for nothing.</p>\n",
         ota_version());
-    const bool charts = tool_report_charts() && report->figures > 0;
+    const bool charts = cli_report_charts() && report->figures > 0;
     if (charts || report->maps > 0) append_theme(report);
     if (charts) append_charts(report);
     append(report, "</footer>\n<script>\n");
@@ -382,31 +382,31 @@ static void write_footer(tool_report *report) {
     append(report, "</body>\n</html>\n");
 }
 
-static int fail(tool_error *error, int exit_code, const char *message, const char *detail) {
-    *error = (tool_error){.exit_code = exit_code};
+static int fail(cli_error *error, int exit_code, const char *message, const char *detail) {
+    *error = (cli_error){.exit_code = exit_code};
     (void)snprintf(error->message, sizeof error->message, "%s%s", message, detail);
     return exit_code;
 }
 
-int tool_report_close(tool_report *report, const char *path, bool force, tool_error *error) {
+int cli_report_close(cli_report *report, const char *path, bool force, cli_error *error) {
     write_footer(report);
-    if (tool_text_end(&report->text, 0, error) != 0) report->out_of_memory = true;
+    if (cli_text_end(&report->text, 0, error) != 0) report->out_of_memory = true;
     int status = 0;
     if (report->out_of_memory)
-        status = fail(error, TOOL_EXIT_LIMIT, "there is not enough memory for the report", "");
+        status = fail(error, CLI_EXIT_LIMIT, "there is not enough memory for the report", "");
     else if (report->missing_figure[0] != '\0')
-        status = fail(error, TOOL_EXIT_INTERNAL, "the program holds no figure named ",
+        status = fail(error, CLI_EXIT_INTERNAL, "the program holds no figure named ",
                       report->missing_figure);
     if (status == 0)
-        status = tool_write_file(path, force, report->text.text, report->text.size, error);
-    tool_report_abort(report);
+        status = cli_write_file(path, force, report->text.text, report->text.size, error);
+    cli_report_abort(report);
     return status;
 }
 
-void tool_report_abort(tool_report *report) {
+void cli_report_abort(cli_report *report) {
     if (report == NULL) return;
-    tool_error none;
-    (void)tool_text_end(&report->text, 0, &none);
+    cli_error none;
+    (void)cli_text_end(&report->text, 0, &none);
     json_decref(report->specifications);
     free(report->text.text);
     free(report);

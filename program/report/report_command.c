@@ -4,18 +4,18 @@
 #include "run.h"
 #include "program/program.h"
 
-int tool_report_command(tool_context *context) {
-    const tool_settings *settings = &context->settings;
+int cli_report_command(cli_context *context) {
+    const cli_settings *settings = &context->settings;
     const char *folder = context->operands[0], *page = settings->out;
-    const int code = tool_run_report(folder, settings->compared, page, &context->error);
+    const int code = cli_run_report(folder, settings->compared, page, &context->error);
     if (code != 0) return code;
     if (settings->json) {
         json_t *where = page != NULL ? json_string(page) : json_sprintf("%s/report.html", folder);
-        return tool_print_json(stdout,
-                               json_pack("{s:s, s:s, s:s, s:o}", "command", "report", "version",
-                                         ota_version(), "status", "ok", "report", where));
+        return cli_print_json(stdout,
+                              json_pack("{s:s, s:s, s:s, s:o}", "command", "report", "version",
+                                        ota_version(), "status", "ok", "report", where));
     }
-    tool_put_named(stdout, "report: ", page != NULL ? page : folder,
-                   page != NULL ? "\n" : "/report.html\n");
+    cli_put_named(stdout, "report: ", page != NULL ? page : folder,
+                  page != NULL ? "\n" : "/report.html\n");
     return 0;
 }

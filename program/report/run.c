@@ -20,66 +20,66 @@ enum { MANIFEST_DEPTH = 3, VALUE = 512, LABEL = 96, FIGURE_WIDTH = 520 };
 
 /* ---- what the parts call ---- */
 
-double tool_run_number(const json_t *figure, const char *member) {
+double cli_run_number(const json_t *figure, const char *member) {
     const json_t *value = json_object_get(figure, member);
     return json_is_number(value) ? json_number_value(value) : (double)NAN;
 }
 
-double tool_run_interval(const json_t *figure, size_t end) {
+double cli_run_interval(const json_t *figure, size_t end) {
     const json_t *value = json_array_get(json_object_get(figure, "ci95"), end);
     return json_is_number(value) ? json_number_value(value) : (double)NAN;
 }
 
-const char *tool_run_name(const run_page *page, int run) { return page->runs[run].name; }
+const char *cli_run_name(const run_page *page, int run) { return page->runs[run].name; }
 
-void tool_run_say(run_page *page, const char *format, ...) {
+void cli_run_say(run_page *page, const char *format, ...) {
     char text[2048];
     va_list list;
     va_start(list, format);
     (void)vsnprintf(text, sizeof text, format, list);
     va_end(list);
-    tool_report_text(page->report, text);
+    cli_report_text(page->report, text);
 }
 
-void tool_run_write(run_page *page, const char *part, const char *name, const char *ending,
-                    const char *text) {
+void cli_run_write(run_page *page, const char *part, const char *name, const char *ending,
+                   const char *text) {
     char path[PATH_MAX];
     if (page->code != 0) return;
     const char *folder = page->runs[0].path;
     int length = snprintf(path, sizeof path, "%s/%s", folder, part);
     if (length > 0 && length < PATH_MAX && mkdir(path, 0777) != 0 && errno != EEXIST) {
-        page->code = tool_fail(page->error, TOOL_EXIT_IO, "%s: cannot be made: %s",
-                               tool_short_path(path), strerror(errno));
+        page->code = cli_fail(page->error, CLI_EXIT_IO, "%s: cannot be made: %s",
+                              cli_short_path(path), strerror(errno));
         return;
     }
     length = snprintf(path, sizeof path, "%s/%s/%s%s", folder, part, name, ending);
     if (length < 0 || length >= PATH_MAX) {
-        page->code = tool_fail(page->error, TOOL_EXIT_IO, "%s: the path is too long",
-                               tool_short_path(folder));
+        page->code =
+            cli_fail(page->error, CLI_EXIT_IO, "%s: the path is too long", cli_short_path(folder));
         return;
     }
-    page->code = tool_write_file(path, true, text, strlen(text), page->error);
+    page->code = cli_write_file(path, true, text, strlen(text), page->error);
 }
 
 /* Outside a page a figure has no container to fit into and no theme around it. */
-static void write_figure(run_page *page, const char *file, const tool_figure *figure) {
-    json_t *specification = tool_report_specification(figure->name, figure->datasets);
+static void write_figure(run_page *page, const char *file, const cli_figure *figure) {
+    json_t *specification = cli_report_specification(figure->name, figure->datasets);
     if (specification == NULL) return;
-    (void)tool_json_put(specification, "title:s width:i", figure->title, FIGURE_WIDTH);
+    (void)cli_json_put(specification, "title:s width:i", figure->title, FIGURE_WIDTH);
     (void)json_object_del(specification, "autosize");
-    json_t *theme = tool_report_theme();
+    json_t *theme = cli_report_theme();
     if (theme != NULL) (void)json_object_set_new(specification, "config", theme);
     char *text = json_dumps(specification, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
     if (text != NULL)
-        tool_run_write(page, "figures", file, ".vl.json", text);
+        cli_run_write(page, "figures", file, ".vl.json", text);
     else
-        page->code = tool_fail(page->error, TOOL_EXIT_LIMIT, "there is no memory for a figure");
-    tool_memory_free(text);
+        page->code = cli_fail(page->error, CLI_EXIT_LIMIT, "there is no memory for a figure");
+    cli_memory_free(text);
     json_decref(specification);
 }
 
-void tool_run_figure(run_page *page, const char *file, tool_figure figure) {
-    tool_report_figure(page->report, &figure);
+void cli_run_figure(run_page *page, const char *file, cli_figure figure) {
+    cli_report_figure(page->report, &figure);
     if (page->count == 1 || strcmp(file, "compare") == 0) write_figure(page, file, &figure);
     json_decref(figure.datasets);
 }
@@ -124,7 +124,7 @@ static const json_t *member(const json_t *object, const char *path[], int depth)
 }
 
 /* Rows NAME | value [| value of the second run] of every member below `path`. */
-static void add_members(const run_page *page, tool_cells *cells, const char *path[], int depth) {
+static void add_members(const run_page *page, cli_cells *cells, const char *path[], int depth) {
     const char *key;
     json_t *value;
     json_t *object = json_incref((json_t *)member(page->runs[0].manifest, path, depth));
@@ -142,12 +142,12 @@ static void add_members(const run_page *page, tool_cells *cells, const char *pat
             const size_t used = strlen(name);
             (void)snprintf(name + used, VALUE - used, level == 0 ? "%s" : " %s", path[level]);
         }
-        tool_cell(cells, name);
-        tool_cell(cells, text);
+        cli_cell(cells, name);
+        cli_cell(cells, text);
         if (page->count < 2) continue;
         const json_t *other = member(page->runs[1].manifest, path, depth + 1);
         const bool known = scalar_text(other, text) || list_text(other, text);
-        tool_cell(cells, known ? text : NULL);
+        cli_cell(cells, known ? text : NULL);
     }
     json_decref(object);
 }
@@ -158,7 +158,7 @@ static double count_transitions(const json_t *metrics) {
     size_t index;
     const json_t *transition;
     json_array_foreach(json_object_get(metrics, "transitions"), index, transition) {
-        const double n = tool_run_number(json_object_get(transition, "tv"), "n");
+        const double n = cli_run_number(json_object_get(transition, "tv"), "n");
         if (isfinite(n)) count += n;
     }
     return count;
@@ -167,18 +167,18 @@ static double count_transitions(const json_t *metrics) {
 /* "NAME: ", or nothing where there is one run. */
 static const char *who(const run_page *page, int run, char text[LABEL]) {
     text[0] = '\0';
-    if (page->count > 1) (void)snprintf(text, LABEL, "%s: ", tool_run_name(page, run));
+    if (page->count > 1) (void)snprintf(text, LABEL, "%s: ", cli_run_name(page, run));
     return text;
 }
 
 static void say_counts(run_page *page, int run) {
     const json_t *metrics = page->runs[run].metrics;
-    const double windows = tool_run_number(metrics, "windows");
-    const double tokens = tool_run_number(metrics, "tokens");
+    const double windows = cli_run_number(metrics, "windows");
+    const double tokens = cli_run_number(metrics, "tokens");
     const size_t layers = json_array_size(json_object_get(metrics, "transitions"));
     const double count = count_transitions(metrics);
     char name[LABEL];
-    tool_run_say(
+    cli_run_say(
         page,
         "%s%.0f window%s with %.0f tokens were run through %zu layers. Every transition from one "
         "state to the next was measured at every position: %.0f in all, %.0f a layer.",
@@ -188,32 +188,31 @@ static void say_counts(run_page *page, int run) {
 
 static void say_bounds(run_page *page, int run) {
     const json_t *bounds = json_object_get(page->runs[run].metrics, "bounds");
-    const double coherent = tool_run_number(bounds, "coherence_checked");
+    const double coherent = cli_run_number(bounds, "coherence_checked");
     char name[LABEL];
     if (!json_is_object(bounds)) return;
-    tool_run_say(page,
-                 "%s%.0f transitions were held against the Lipschitz bound |p' - p|\xe2\x82\x81 "
-                 "\xe2\x89\xa4 w |h' - h|; %.0f broke it; the largest ratio is %.4g.",
-                 who(page, run, name), tool_run_number(bounds, "checked"),
-                 tool_run_number(bounds, "violations"), tool_run_number(bounds, "largest"));
+    cli_run_say(page,
+                "%s%.0f transitions were held against the Lipschitz bound |p' - p|\xe2\x82\x81 "
+                "\xe2\x89\xa4 w |h' - h|; %.0f broke it; the largest ratio is %.4g.",
+                who(page, run, name), cli_run_number(bounds, "checked"),
+                cli_run_number(bounds, "violations"), cli_run_number(bounds, "largest"));
     if (isfinite(coherent))
-        tool_run_say(page,
-                     "%sThe paths of %.0f positions were held against the bound by what alignment "
-                     "leaves of them; %.0f broke it.",
-                     who(page, run, name), coherent,
-                     tool_run_number(bounds, "coherence_violations"));
+        cli_run_say(page,
+                    "%sThe paths of %.0f positions were held against the bound by what alignment "
+                    "leaves of them; %.0f broke it.",
+                    who(page, run, name), coherent, cli_run_number(bounds, "coherence_violations"));
 }
 
 static void say_perplexity(run_page *page, int run) {
     const json_t *metrics = page->runs[run].metrics;
     char name[LABEL];
-    if (isfinite(tool_run_number(metrics, "perplexity")))
-        tool_run_say(page, "%sThe text's perplexity within its windows is %.4g a token.",
-                     who(page, run, name), tool_run_number(metrics, "perplexity"));
+    if (isfinite(cli_run_number(metrics, "perplexity")))
+        cli_run_say(page, "%sThe text's perplexity within its windows is %.4g a token.",
+                    who(page, run, name), cli_run_number(metrics, "perplexity"));
 }
 
 static void add_summary(run_page *page) {
-    tool_report_section(page->report, "What was measured");
+    cli_report_section(page->report, "What was measured");
     for (int run = 0; run < page->count; run++) {
         say_counts(page, run);
         say_bounds(page, run);
@@ -222,39 +221,39 @@ static void add_summary(run_page *page) {
 }
 
 static void add_manifest(run_page *page) {
-    tool_report_section(page->report, "Settings of the run");
-    tool_cells *cells = tool_cells_new(page->count == 1 ? 2 : 3, NULL);
+    cli_report_section(page->report, "Settings of the run");
+    cli_cells *cells = cli_cells_new(page->count == 1 ? 2 : 3, NULL);
     const char *path[MANIFEST_DEPTH];
-    tool_cell(cells, "setting");
+    cli_cell(cells, "setting");
     for (int run = 0; run < page->count; run++)
-        tool_cell(cells, page->count == 1 ? "value" : tool_run_name(page, run));
+        cli_cell(cells, page->count == 1 ? "value" : cli_run_name(page, run));
     add_members(page, cells, path, 0);
-    const tool_table *table = tool_cells_table(cells, "The run's manifest.");
-    if (table != NULL && table->row_count > 0) tool_report_table(page->report, table);
-    tool_cells_free(cells);
+    const cli_table *table = cli_cells_table(cells, "The run's manifest.");
+    if (table != NULL && table->row_count > 0) cli_report_table(page->report, table);
+    cli_cells_free(cells);
 }
 
 /* ---- the page ---- */
 
 /* A model is named by the last part of its path; two runs are told apart by A and B. */
-static int name_run(run_folder *folder, int run, int count, tool_error *error) {
+static int name_run(run_folder *folder, int run, int count, cli_error *error) {
     const char *model = json_string_value(json_object_get(folder->metrics, "model"));
     const char *last = model == NULL ? NULL : strrchr(model, '/');
     char label[64], name[80];
-    tool_run_label(last != NULL && last[1] != '\0' ? last + 1
-                   : model != NULL                 ? model
-                                                   : "this run",
-                   label, sizeof label);
+    cli_run_label(last != NULL && last[1] != '\0' ? last + 1
+                  : model != NULL                 ? model
+                                                  : "this run",
+                  label, sizeof label);
     (void)snprintf(name, sizeof name, count == 1 ? "%s" : "%s (%c)", label, 'A' + run);
     folder->name = strdup(name);
     if (folder->name != NULL) return 0;
-    return tool_fail(error, TOOL_EXIT_LIMIT, "there is not enough memory for the report");
+    return cli_fail(error, CLI_EXIT_LIMIT, "there is not enough memory for the report");
 }
 
-static tool_report *open_page(const run_folder *runs, int count) {
+static cli_report *open_page(const run_folder *runs, int count) {
     char title[256], lead[512];
-    const double windows = tool_run_number(runs[0].metrics, "windows");
-    const double tokens = tool_run_number(runs[0].metrics, "tokens");
+    const double windows = cli_run_number(runs[0].metrics, "windows");
+    const double tokens = cli_run_number(runs[0].metrics, "tokens");
     if (count == 1)
         (void)snprintf(title, sizeof title, "%s under the microscope", runs[0].name);
     else
@@ -263,24 +262,24 @@ static tool_report *open_page(const run_folder *runs, int count) {
                    "How the states of a transformer move through its layers, what its probe says "
                    "about them, and where its heads send their mass: %.0f tokens in %.0f window%s.",
                    tokens, windows, windows == 1 ? "" : "s");
-    return tool_report_open(title, lead);
+    return cli_report_open(title, lead);
 }
 
-static void (*const parts[])(run_page *) = {add_summary,     tool_run_compare, tool_run_depth,
-                                            tool_run_heads,  tool_run_events,  tool_run_methods,
-                                            tool_run_tables, add_manifest};
+static void (*const parts[])(run_page *) = {add_summary,    cli_run_compare, cli_run_depth,
+                                            cli_run_heads,  cli_run_events,  cli_run_methods,
+                                            cli_run_tables, add_manifest};
 
-static int write_page(const run_folder *runs, int count, const char *path, tool_error *error) {
+static int write_page(const run_folder *runs, int count, const char *path, cli_error *error) {
     run_page page = {open_page(runs, count), runs, count, 0, error};
     if (page.report == NULL)
-        return tool_fail(error, TOOL_EXIT_LIMIT, "there is not enough memory for the report");
+        return cli_fail(error, CLI_EXIT_LIMIT, "there is not enough memory for the report");
     for (size_t part = 0; part < sizeof parts / sizeof parts[0]; part++) parts[part](&page);
-    if (page.code == 0) return tool_report_close(page.report, path, true, error);
-    tool_report_abort(page.report);
+    if (page.code == 0) return cli_report_close(page.report, path, true, error);
+    cli_report_abort(page.report);
     return page.code;
 }
 
-int tool_run_report(const char *folder, const char *other, const char *page, tool_error *error) {
+int cli_run_report(const char *folder, const char *other, const char *page, cli_error *error) {
     run_folder runs[2] = {{0}};
     const int count = other == NULL ? 1 : 2;
     char path[PATH_MAX];
@@ -289,12 +288,12 @@ int tool_run_report(const char *folder, const char *other, const char *page, too
     int code =
         length >= 0 && length < PATH_MAX
             ? 0
-            : tool_fail(error, TOOL_EXIT_IO, "%s: the path is too long", tool_short_path(folder));
+            : cli_fail(error, CLI_EXIT_IO, "%s: the path is too long", cli_short_path(folder));
     for (int run = 0; code == 0 && run < count; run++) {
-        code = tool_run_folder_load(run == 0 ? folder : other, &runs[run], error);
+        code = cli_run_folder_load(run == 0 ? folder : other, &runs[run], error);
         if (code == 0) code = name_run(&runs[run], run, count, error);
     }
     if (code == 0) code = write_page(runs, count, path, error);
-    for (int run = 0; run < count; run++) tool_run_folder_free(&runs[run]);
+    for (int run = 0; run < count; run++) cli_run_folder_free(&runs[run]);
     return code;
 }

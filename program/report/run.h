@@ -18,7 +18,7 @@
  *                     metadata lens     JSON array [layers + 1][n]: the likeliest token's text
  *                     max_probability   [layers + 1, n]
  *                     tv                [layers, n]
- *                     patterns          [layers, heads, cells, cells], each tool_pool_pattern of one head
+ *                     patterns          [layers, heads, cells, cells], each cli_pool_pattern of one head
  *
  * Written are figures/NAME.vl.json (data inside), tables/NAME.tex, and the page. Texts of a model or a
  * file are foreign: nothing of them can become markup, script or a LaTeX command. */
@@ -30,17 +30,17 @@
 #include "program/files/files.h"
 
 /* Of a side of a pooled pattern. */
-enum { TOOL_PATTERN_CELLS = 96 };
+enum { CLI_PATTERN_CELLS = 96 };
 
 /* The page goes to `page`, NULL: report.html of `folder`; what is there is written over. With `other`,
  * the folder of a second run (or NULL), every figure shows both runs, differences come with intervals,
  * and of `folder` only the page, figures/compare.vl.json and tables/compare.csv are written.
  * Returns 0 or the exit code with *error filled. */
-int tool_run_report(const char *folder, const char *other, const char *page, tool_error *error);
+int cli_run_report(const char *folder, const char *other, const char *page, cli_error *error);
 
-/* cells = min(n, TOOL_PATTERN_CELLS); pooled[a][b] is the largest weight pattern[i][j] with
+/* cells = min(n, CLI_PATTERN_CELLS); pooled[a][b] is the largest weight pattern[i][j] with
  * i cells / n = a and j cells / n = b (whole parts). pattern [n, n], pooled [cells, cells]. */
-size_t tool_pool_cells(size_t n);
-void tool_pool_pattern(const float *pattern, size_t n, float *pooled);
+size_t cli_pool_cells(size_t n);
+void cli_pool_pattern(const float *pattern, size_t n, float *pooled);
 
 #endif

@@ -11,27 +11,27 @@
 
 #include "run_parts.h"
 
-void tool_run_difference(const json_t *first, const json_t *second, double numbers[3]) {
-    const double a = tool_run_number(first, "mean"), b = tool_run_number(second, "mean");
-    const double a_low = tool_run_interval(first, 0), a_high = tool_run_interval(first, 1);
-    const double b_low = tool_run_interval(second, 0), b_high = tool_run_interval(second, 1);
+void cli_run_difference(const json_t *first, const json_t *second, double numbers[3]) {
+    const double a = cli_run_number(first, "mean"), b = cli_run_number(second, "mean");
+    const double a_low = cli_run_interval(first, 0), a_high = cli_run_interval(first, 1);
+    const double b_low = cli_run_interval(second, 0), b_high = cli_run_interval(second, 1);
     numbers[0] = b - a;
     numbers[1] = b - a - hypot(b - b_low, a_high - a);
     numbers[2] = b - a + hypot(b_high - b, a - a_low);
 }
 
 typedef struct comparison {
-    json_t *rows;      /* of the figure */
-    tool_cells *cells; /* of the page's table */
-    tool_text csv;
+    json_t *rows;     /* of the figure */
+    cli_cells *cells; /* of the page's table */
+    cli_text csv;
     size_t compared, separate;
 } comparison;
 
 static void add_row(comparison *to, const run_measure *of, const char *key, int layer,
                     const json_t *first, const json_t *second) {
     double numbers[3];
-    tool_run_difference(first, second, numbers);
-    const double spread = tool_run_number(first, "sd");
+    cli_run_difference(first, second, numbers);
+    const double spread = cli_run_number(first, "sd");
     if (!isfinite(numbers[0])) return;
     const bool separate = numbers[1] > 0 || numbers[2] < 0;
     to->compared++;
@@ -40,19 +40,19 @@ static void add_row(comparison *to, const run_measure *of, const char *key, int 
         (void)json_array_append_new(
             to->rows, json_pack("{s:s, s:i, s:f, s:f, s:o, s:o, s:b}", "measure", key, "layer",
                                 layer, "value", numbers[0] / spread, "difference", numbers[0],
-                                "lower", tool_json_real(numbers[1]), "upper",
-                                tool_json_real(numbers[2]), "separate", separate));
-    tool_cell(to->cells, key);
-    tool_cell_format(to->cells, "%d", layer);
-    tool_cell_number(to->cells, tool_run_number(first, "mean"));
-    tool_cell_number(to->cells, tool_run_number(second, "mean"));
-    for (int index = 0; index < 3; index++) tool_cell_number(to->cells, numbers[index]);
+                                "lower", cli_json_real(numbers[1]), "upper",
+                                cli_json_real(numbers[2]), "separate", separate));
+    cli_cell(to->cells, key);
+    cli_cell_format(to->cells, "%d", layer);
+    cli_cell_number(to->cells, cli_run_number(first, "mean"));
+    cli_cell_number(to->cells, cli_run_number(second, "mean"));
+    for (int index = 0; index < 3; index++) cli_cell_number(to->cells, numbers[index]);
     (void)fprintf(to->csv.stream, "%s,%s,%d", of->part, key, layer);
-    const double values[] = {tool_run_number(first, "mean"), tool_run_number(second, "mean"),
+    const double values[] = {cli_run_number(first, "mean"), cli_run_number(second, "mean"),
                              numbers[0], numbers[1], numbers[2]};
     for (size_t index = 0; index < sizeof values / sizeof values[0]; index++)
         (void)fprintf(to->csv.stream, isfinite(values[index]) ? ",%.9g" : ",", values[index]);
-    tool_csv_line(&to->csv);
+    csv_line(&to->csv);
 }
 
 static void add_key(const run_page *page, comparison *to, const run_measure *of, const char *key) {
@@ -60,7 +60,7 @@ static void add_key(const run_page *page, comparison *to, const run_measure *of,
     const json_t *second = json_object_get(page->runs[1].metrics, of->part);
     for (size_t index = 0; index < json_array_size(first) && index < json_array_size(second);
          index++)
-        add_row(to, of, key, tool_run_layer(of, json_array_get(first, index), index),
+        add_row(to, of, key, cli_run_layer(of, json_array_get(first, index), index),
                 json_object_get(json_array_get(first, index), key),
                 json_object_get(json_array_get(second, index), key));
 }
@@ -72,52 +72,52 @@ static bool same_text(const run_page *page) {
 
 static void show(run_page *page, comparison *to) {
     char words[256];
-    tool_run_say(page,
-                 "Second less first: %s less %s. Of %zu means compared, %zu differ by an interval "
-                 "that leaves out 0. Intervals are those of independent samples, which are too "
-                 "wide when both runs read the same text; %s.",
-                 tool_run_name(page, 1), tool_run_name(page, 0), to->compared, to->separate,
-                 same_text(page) ? "these did" : "these read different texts");
+    cli_run_say(page,
+                "Second less first: %s less %s. Of %zu means compared, %zu differ by an interval "
+                "that leaves out 0. Intervals are those of independent samples, which are too "
+                "wide when both runs read the same text; %s.",
+                cli_run_name(page, 1), cli_run_name(page, 0), to->compared, to->separate,
+                same_text(page) ? "these did" : "these read different texts");
     (void)snprintf(words, sizeof words,
                    "Heat map of measures by layer: difference of the two runs in standard "
                    "deviations of the first. %zu of %zu differences are separate from 0.",
                    to->separate, to->compared);
-    tool_run_figure(
+    cli_run_figure(
         page, "compare",
-        (tool_figure){
+        (cli_figure){
             "compare", "Differences by measure and layer",
             json_pack("{s:O}", "differences", to->rows),
             "In standard deviations of the first run, so that measures can stand beside each "
             "other; 2 and more are one colour. Pale: the interval of the difference holds 0.",
-            words, tool_cells_table(to->cells, "Differences of means.")});
-    if (page->code == 0) page->code = tool_text_end(&to->csv, 0, page->error);
-    if (page->code == 0) tool_run_write(page, "tables", "compare", ".csv", to->csv.text);
+            words, cli_cells_table(to->cells, "Differences of means.")});
+    if (page->code == 0) page->code = cli_text_end(&to->csv, 0, page->error);
+    if (page->code == 0) cli_run_write(page, "tables", "compare", ".csv", to->csv.text);
 }
 
 static void compare_all(run_page *page, comparison *to) {
     (void)fputs("part,measure,layer,first,second,difference,lower,upper\n", to->csv.stream);
-    for (size_t row = 0; row < tool_run_measure_count; row++) {
-        const run_measure *of = &tool_run_measures[row];
+    for (size_t row = 0; row < cli_run_measure_count; row++) {
+        const run_measure *of = &cli_run_measures[row];
         add_key(page, to, of, of->key);
         if (of->second != NULL) add_key(page, to, of, of->second);
     }
     if (to->compared > 0) {
-        tool_report_section(page->report, "What differs");
+        cli_report_section(page->report, "What differs");
         show(page, to);
     }
 }
 
-void tool_run_compare(run_page *page) {
+void cli_run_compare(run_page *page) {
     static const char *const heading[] = {"measure",    "layer",    "first", "second",
                                           "difference", "95% from", "to"};
     enum { COLUMNS = sizeof heading / sizeof heading[0] };
     if (page->count < 2) return;
-    comparison to = {.rows = json_array(), .cells = tool_cells_new(COLUMNS, heading)};
-    const int code = tool_text_begin(&to.csv, page->error);
+    comparison to = {.rows = json_array(), .cells = cli_cells_new(COLUMNS, heading)};
+    const int code = cli_text_begin(&to.csv, page->error);
     if (code != 0) page->code = code;
     if (code == 0) compare_all(page, &to);
-    (void)tool_text_end(&to.csv, 1, page->error);
+    (void)cli_text_end(&to.csv, 1, page->error);
     json_decref(to.rows);
-    tool_cells_free(to.cells);
+    cli_cells_free(to.cells);
     free(to.csv.text);
 }

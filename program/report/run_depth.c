@@ -34,7 +34,7 @@ static const struct section {
      "entry are taken out, in the sense of the largest entry: the exact minimax."},
 };
 
-const run_measure tool_run_measures[] = {
+const run_measure cli_run_measures[] = {
     {"Drift of the states", "drift", "depth_zero", "transitions", "relative_l2", NULL, false,
      "Relative change |h' - h| / |h|", "Length of the step as a share of the state's length."},
     {NULL, "cosine", "depth", "transitions", "cosine", NULL, false, "Cosine of h and h'",
@@ -101,7 +101,7 @@ const run_measure tool_run_measures[] = {
      "The same for all entries; R is that of the largest."},
 };
 
-const size_t tool_run_measure_count = sizeof tool_run_measures / sizeof tool_run_measures[0];
+const size_t cli_run_measure_count = sizeof cli_run_measures / sizeof cli_run_measures[0];
 
 /* One line of a chart. */
 typedef struct series {
@@ -119,7 +119,7 @@ static const json_t *figure_at(const series *line, size_t layer) {
 
 static bool has_numbers(const series *line) {
     for (size_t layer = 0; layer < json_array_size(line->states); layer++)
-        if (isfinite(tool_run_number(figure_at(line, layer), "mean"))) return true;
+        if (isfinite(cli_run_number(figure_at(line, layer), "mean"))) return true;
     return false;
 }
 
@@ -130,7 +130,7 @@ static const char *probe_name(const run_page *page, bool raw) {
 }
 
 static void name_series(const run_page *page, const run_measure *of, int run, series *line) {
-    const char *who = page->count > 1 ? tool_run_name(page, run)
+    const char *who = page->count > 1 ? cli_run_name(page, run)
                       : of->probed    ? probe_name(page, line->raw)
                                       : "median, 90 % band";
     if (of->second == NULL) {
@@ -160,7 +160,7 @@ static int find_series(const run_page *page, const run_measure *of, series lines
     return count;
 }
 
-int tool_run_layer(const run_measure *of, const json_t *entry, size_t index) {
+int cli_run_layer(const run_measure *of, const json_t *entry, size_t index) {
     const json_t *layer = json_object_get(entry, "layer");
     const json_int_t number = json_is_integer(layer) ? json_integer_value(layer) : -1;
     const int from = number >= 0 && number < LAYER_MOST ? (int)number : (int)index;
@@ -168,25 +168,25 @@ int tool_run_layer(const run_measure *of, const json_t *entry, size_t index) {
 }
 
 static int layer_of(const run_measure *of, const series *line, size_t index) {
-    return tool_run_layer(of, json_array_get(line->states, index), index);
+    return cli_run_layer(of, json_array_get(line->states, index), index);
 }
 
-static void add_point(json_t *points, tool_cells *cells, const series *line, int depth,
+static void add_point(json_t *points, cli_cells *cells, const series *line, int depth,
                       const json_t *figure) {
     static const char *const names[] = {"mean", "sd", "median", "p5", "p95", "n"};
-    const double lower = tool_run_interval(figure, 0), upper = tool_run_interval(figure, 1);
+    const double lower = cli_run_interval(figure, 0), upper = cli_run_interval(figure, 1);
     json_t *point = json_pack("{s:s, s:i, s:o, s:o}", "series", line->name, "layer", depth, "lower",
-                              tool_json_real(lower), "upper", tool_json_real(upper));
-    tool_cell(cells, line->name);
-    tool_cell_format(cells, "%d", depth);
+                              cli_json_real(lower), "upper", cli_json_real(upper));
+    cli_cell(cells, line->name);
+    cli_cell_format(cells, "%d", depth);
     for (size_t index = 0; index < sizeof names / sizeof names[0]; index++) {
-        const double value = tool_run_number(figure, names[index]);
+        const double value = cli_run_number(figure, names[index]);
         if (strcmp(names[index], "sd") != 0)
-            (void)json_object_set_new(point, names[index], tool_json_real(value));
-        tool_cell_number(cells, value);
+            (void)json_object_set_new(point, names[index], cli_json_real(value));
+        cli_cell_number(cells, value);
     }
-    tool_cell_number(cells, lower);
-    tool_cell_number(cells, upper);
+    cli_cell_number(cells, lower);
+    cli_cell_number(cells, upper);
     (void)json_array_append_new(points, point);
 }
 
@@ -197,9 +197,9 @@ static void describe(const run_measure *of, const series *lines, int count, char
         const size_t layers = json_array_size(lines[line].states);
         const int length =
             snprintf(words + used, WORDS - used, " %s: mean %.3g at layer %d, %.3g at layer %d.",
-                     lines[line].name, tool_run_number(figure_at(&lines[line], 0), "mean"),
+                     lines[line].name, cli_run_number(figure_at(&lines[line], 0), "mean"),
                      layer_of(of, &lines[line], 0),
-                     tool_run_number(figure_at(&lines[line], layers - 1), "mean"),
+                     cli_run_number(figure_at(&lines[line], layers - 1), "mean"),
                      layer_of(of, &lines[line], layers - 1));
         used += length > 0 ? (size_t)length : 0;
     }
@@ -210,24 +210,24 @@ static void add_measure(run_page *page, const run_measure *of, const series *lin
                                           "p5",     "p95",   "n",    "95% from", "to"};
     enum { COLUMNS = sizeof heading / sizeof heading[0] };
     json_t *points = json_array();
-    tool_cells *cells = tool_cells_new(COLUMNS, heading);
+    cli_cells *cells = cli_cells_new(COLUMNS, heading);
     for (int line = 0; line < count; line++)
         for (size_t layer = 0; layer < json_array_size(lines[line].states); layer++)
             add_point(points, cells, &lines[line], layer_of(of, &lines[line], layer),
                       figure_at(&lines[line], layer));
     char words[WORDS];
     describe(of, lines, count, words);
-    tool_run_figure(page, of->file,
-                    (tool_figure){of->figure, of->title, json_pack("{s:o}", "points", points),
-                                  of->caption, words, tool_cells_table(cells, of->title)});
-    tool_cells_free(cells);
+    cli_run_figure(page, of->file,
+                   (cli_figure){of->figure, of->title, json_pack("{s:o}", "points", points),
+                                of->caption, words, cli_cells_table(cells, of->title)});
+    cli_cells_free(cells);
 }
 
 /* Least squares of log R on log layer: R = c layer^exponent. NaN with fewer than 2 layers. */
 static double exponent_of(const run_measure *of, const series *line) {
     double n = 0, x = 0, y = 0, xx = 0, xy = 0;
     for (size_t layer = 0; layer < json_array_size(line->states); layer++) {
-        const double mean = tool_run_number(figure_at(line, layer), "mean");
+        const double mean = cli_run_number(figure_at(line, layer), "mean");
         if (!(mean > 0)) continue;
         const double a = log(layer_of(of, line, layer)), b = log(mean);
         n += 1;
@@ -241,35 +241,35 @@ static double exponent_of(const run_measure *of, const series *line) {
 
 static void say_exponents(run_page *page, const run_measure *of, const series *lines, int count) {
     for (int line = 0; line < count; line++)
-        tool_run_say(page,
-                     "%s: over all layers R goes like layer^%.3f (least squares of the logarithms "
-                     "of the means; 1 is linear growth, below 1 sublinear, below 0 a fall).",
-                     lines[line].name, exponent_of(of, &lines[line]));
+        cli_run_say(page,
+                    "%s: over all layers R goes like layer^%.3f (least squares of the logarithms "
+                    "of the means; 1 is linear growth, below 1 sublinear, below 0 a fall).",
+                    lines[line].name, exponent_of(of, &lines[line]));
 }
 
 static void begin_section(run_page *page, const char *heading) {
-    tool_report_section(page->report, heading);
+    cli_report_section(page->report, heading);
     for (size_t row = 0; row < sizeof sections / sizeof sections[0]; row++)
         if (strcmp(sections[row].heading, heading) == 0)
-            tool_report_text(page->report, sections[row].text);
+            cli_report_text(page->report, sections[row].text);
 }
 
-void tool_run_depth(run_page *page) {
+void cli_run_depth(run_page *page) {
     const char *heading = NULL, *open = NULL;
-    for (size_t row = 0; row < tool_run_measure_count; row++) {
-        const run_measure *of = &tool_run_measures[row];
+    for (size_t row = 0; row < cli_run_measure_count; row++) {
+        const run_measure *of = &cli_run_measures[row];
         series lines[SERIES_MOST];
         if (of->section != NULL) heading = of->section;
         const int count = find_series(page, of, lines);
         if (count == 0) continue;
         if (open != heading) {
-            if (open != NULL) tool_report_grid_end(page->report);
+            if (open != NULL) cli_report_grid_end(page->report);
             begin_section(page, heading);
             if (strcmp(of->file, "alignment") == 0) say_exponents(page, of, lines, count);
-            tool_report_grid_begin(page->report, 2);
+            cli_report_grid_begin(page->report, 2);
             open = heading;
         }
         add_measure(page, of, lines, count);
     }
-    if (open != NULL) tool_report_grid_end(page->report);
+    if (open != NULL) cli_report_grid_end(page->report);
 }

@@ -53,10 +53,10 @@ static size_t count_heads(const run_page *page, int run, size_t layer) {
 static void head_numbers(const run_page *page, int run, size_t layer, size_t head, const char *key,
                          double numbers[3]) {
     const json_t *figure = figure_at(page, run == 1 ? 1 : 0, layer, head, key);
-    numbers[0] = tool_run_number(figure, "mean");
-    numbers[1] = tool_run_interval(figure, 0);
-    numbers[2] = tool_run_interval(figure, 1);
-    if (run == 2) tool_run_difference(figure, figure_at(page, 1, layer, head, key), numbers);
+    numbers[0] = cli_run_number(figure, "mean");
+    numbers[1] = cli_run_interval(figure, 0);
+    numbers[2] = cli_run_interval(figure, 1);
+    if (run == 2) cli_run_difference(figure, figure_at(page, 1, layer, head, key), numbers);
 }
 
 static json_t *map_cells(const run_page *page, int run, const char *key, double extremes[2]) {
@@ -73,8 +73,8 @@ static json_t *map_cells(const run_page *page, int run, const char *key, double 
             extremes[1] = fmax(extremes[1], numbers[0]);
             json_t *cell = json_pack("{s:i, s:i, s:f, s:o, s:o}", "layer",
                                      (int)(layer + first_layer(page, source)), "head", (int)head,
-                                     "value", numbers[0], "lower", tool_json_real(numbers[1]),
-                                     "upper", tool_json_real(numbers[2]));
+                                     "value", numbers[0], "lower", cli_json_real(numbers[1]),
+                                     "upper", cli_json_real(numbers[2]));
             if (run < 2) {
                 const json_t *n = json_object_get(figure_at(page, run, layer, head, key), "n");
                 (void)json_object_set(cell, "n", (json_t *)n);
@@ -85,21 +85,21 @@ static json_t *map_cells(const run_page *page, int run, const char *key, double 
     return cells;
 }
 
-static tool_cells *map_table(const run_page *page, int run, const char *key) {
+static cli_cells *map_table(const run_page *page, int run, const char *key) {
     const int source = run == 1 ? 1 : 0;
     const size_t layers = count_layers(page, source);
     size_t heads = 0;
     for (size_t layer = 0; layer < layers; layer++)
         if (count_heads(page, source, layer) > heads) heads = count_heads(page, source, layer);
-    tool_cells *cells = tool_cells_new(heads + 1, NULL);
-    tool_cell(cells, "layer");
-    for (size_t head = 0; head < heads; head++) tool_cell_format(cells, "head %zu", head);
+    cli_cells *cells = cli_cells_new(heads + 1, NULL);
+    cli_cell(cells, "layer");
+    for (size_t head = 0; head < heads; head++) cli_cell_format(cells, "head %zu", head);
     for (size_t layer = 0; layer < layers; layer++) {
-        tool_cell_format(cells, "%zu", layer + first_layer(page, source));
+        cli_cell_format(cells, "%zu", layer + first_layer(page, source));
         for (size_t head = 0; head < heads; head++) {
             double numbers[3];
             head_numbers(page, run, layer, head, key, numbers);
-            tool_cell_number(cells, numbers[0]);
+            cli_cell_number(cells, numbers[0]);
         }
     }
     return cells;
@@ -112,22 +112,22 @@ static void add_map(run_page *page, int run, const struct measure *of) {
     (void)snprintf(title, sizeof title, "%s%s%s", of->title, page->count > 1 ? ": " : "",
                    page->count == 1 ? ""
                    : run == 2       ? "second less first"
-                                    : tool_run_name(page, run));
+                                    : cli_run_name(page, run));
     (void)snprintf(words, sizeof words,
                    "Heat map by layer and head, %s. Values from %.3g to %.3g. %s", title,
                    extremes[0], extremes[1], of->caption);
-    tool_cells *table = map_table(page, run, of->key);
-    tool_run_figure(page, of->key,
-                    (tool_figure){run == 2 ? "heads_difference" : of->figure, title,
-                                  json_pack("{s:o}", "cells", cells), of->caption, words,
-                                  tool_cells_table(table, title)});
-    tool_cells_free(table);
+    cli_cells *table = map_table(page, run, of->key);
+    cli_run_figure(page, of->key,
+                   (cli_figure){run == 2 ? "heads_difference" : of->figure, title,
+                                json_pack("{s:o}", "cells", cells), of->caption, words,
+                                cli_cells_table(table, title)});
+    cli_cells_free(table);
 }
 
 static bool has_measure(const run_page *page, int run, const char *key) {
     for (size_t layer = 0; layer < count_layers(page, run); layer++)
         for (size_t head = 0; head < count_heads(page, run, layer); head++)
-            if (isfinite(tool_run_number(figure_at(page, run, layer, head, key), "mean")))
+            if (isfinite(cli_run_number(figure_at(page, run, layer, head, key), "mean")))
                 return true;
     return false;
 }
@@ -135,13 +135,13 @@ static bool has_measure(const run_page *page, int run, const char *key) {
 static void add_measures(run_page *page) {
     const bool both = page->count == 2 && count_layers(page, 0) == count_layers(page, 1) &&
                       count_heads(page, 0, 0) == count_heads(page, 1, 0);
-    tool_report_grid_begin(page->report, page->count == 1 ? 2 : both ? 3 : 2);
+    cli_report_grid_begin(page->report, page->count == 1 ? 2 : both ? 3 : 2);
     for (size_t row = 0; row < sizeof measures / sizeof measures[0]; row++) {
         for (int run = 0; run < page->count; run++)
             if (has_measure(page, run, measures[row].key)) add_map(page, run, &measures[row]);
         if (both && has_measure(page, 0, measures[row].key)) add_map(page, 2, &measures[row]);
     }
-    tool_report_grid_end(page->report);
+    cli_report_grid_end(page->report);
 }
 
 /* ---- patterns ---- */
@@ -152,7 +152,7 @@ static json_t *labels_of(const json_t *tokens) {
     const json_t *token;
     json_array_foreach(tokens, index, token) {
         char label[LABEL];
-        tool_run_token(token, label, sizeof label);
+        cli_run_token(token, label, sizeof label);
         (void)json_array_append_new(labels, json_string(label));
     }
     return labels;
@@ -161,7 +161,7 @@ static json_t *labels_of(const json_t *tokens) {
 /* sqrt, as in every heat map here: what is a tenth of the mass is a third of the scale. */
 static unsigned char level_of(double weight) {
     if (!(weight > 0)) return 0;
-    return (unsigned char)lround(sqrt(fmin(weight, 1)) * (TOOL_MAP_LEVELS - 1));
+    return (unsigned char)lround(sqrt(fmin(weight, 1)) * (CLI_MAP_LEVELS - 1));
 }
 
 /* How many pieces of a side become one cell, so that all maps of all runs together stay within the page's
@@ -177,7 +177,7 @@ static size_t choose_step(const run_page *page, size_t pieces) {
 }
 
 /* levels [maps, cells, cells], each the largest of step x step pieces. */
-static unsigned char *make_levels(const tool_array *patterns, size_t step, size_t cells) {
+static unsigned char *make_levels(const cli_array *patterns, size_t step, size_t cells) {
     const size_t pieces = (size_t)patterns->shape[2];
     const size_t maps = (size_t)patterns->shape[0] * (size_t)patterns->shape[1];
     unsigned char *levels = calloc(maps * cells, cells);
@@ -185,7 +185,7 @@ static unsigned char *make_levels(const tool_array *patterns, size_t step, size_
         unsigned char *to = levels + (row / pieces * cells + row % pieces / step) * cells;
         for (size_t key = 0; key < pieces; key++) {
             const unsigned char level =
-                level_of(tool_element(patterns->data, patterns->type, row * pieces + key));
+                level_of(cli_element(patterns->data, patterns->type, row * pieces + key));
             if (level > to[key / step]) to[key / step] = level;
         }
     }
@@ -194,20 +194,20 @@ static unsigned char *make_levels(const tool_array *patterns, size_t step, size_
 
 static void add_patterns(run_page *page, int run) {
     const run_example *example = &page->runs[run].example;
-    const tool_array *patterns = &example->patterns;
+    const cli_array *patterns = &example->patterns;
     if (patterns->count == 0 || example->tokens == NULL) return;
     const size_t pieces = (size_t)patterns->shape[2], step = choose_step(page, pieces);
     const size_t cells = (pieces + step - 1) / step;
     unsigned char *levels = make_levels(patterns, step, cells);
     if (levels == NULL) {
-        page->code = tool_fail(page->error, TOOL_EXIT_LIMIT, "there is no memory for the patterns");
+        page->code = cli_fail(page->error, CLI_EXIT_LIMIT, "there is no memory for the patterns");
         return;
     }
     char title[LABEL];
     json_t *labels = labels_of(example->tokens);
     (void)snprintf(title, sizeof title, "Patterns of every head%s%s", page->count > 1 ? ": " : "",
-                   page->count > 1 ? tool_run_name(page, run) : "");
-    const tool_maps maps = {
+                   page->count > 1 ? cli_run_name(page, run) : "");
+    const cli_maps maps = {
         title,
         "One row a layer, one column a head; queries go down, keys to the right. A cell is the "
         "largest weight of its block of tokens, to within 0.02. Arrow keys move between heads, "
@@ -219,22 +219,22 @@ static void add_patterns(run_page *page, int run) {
         pieces,
         step,
         levels};
-    tool_report_maps(page->report, &maps);
+    cli_report_maps(page->report, &maps);
     json_decref(labels);
     free(levels);
 }
 
-void tool_run_heads(run_page *page) {
+void cli_run_heads(run_page *page) {
     bool any = false, patterns = false;
     for (int run = 0; run < page->count; run++) {
         any = any || count_layers(page, run) > 0;
         patterns = patterns || page->runs[run].example.patterns.count > 0;
     }
     if (!any && !patterns) return;
-    tool_report_section(page->report, "Heads");
-    tool_report_text(page->report,
-                     "Where the mass of the queries goes. A sink is a key, mostly the first, that "
-                     "receives far more than its share from queries that have nothing to say.");
+    cli_report_section(page->report, "Heads");
+    cli_report_text(page->report,
+                    "Where the mass of the queries goes. A sink is a key, mostly the first, that "
+                    "receives far more than its share from queries that have nothing to say.");
     if (any) add_measures(page);
     for (int run = 0; run < page->count; run++) add_patterns(page, run);
 }

@@ -16,29 +16,28 @@
 
 enum { FILE_MOST = 64 << 20, TABLES_MOST = 64, COLUMNS_MOST = 512 };
 
-static int no_memory(tool_error *error) {
-    return tool_fail(error, TOOL_EXIT_LIMIT, "there is not enough memory for the run folder");
+static int no_memory(cli_error *error) {
+    return cli_fail(error, CLI_EXIT_LIMIT, "there is not enough memory for the run folder");
 }
 
 /* *text has a NUL behind *size bytes. A missing file is no failure where it is optional: *text is NULL. */
-static int read_file(const char *path, bool optional, char **text, size_t *size,
-                     tool_error *error) {
+static int read_file(const char *path, bool optional, char **text, size_t *size, cli_error *error) {
     struct stat about;
     *text = NULL;
     *size = 0;
     FILE *file = fopen(path, "rb");
     if (file == NULL) {
         if (optional && errno == ENOENT) return 0;
-        return tool_fail(error, TOOL_EXIT_IO, "%s: cannot be read: %s", tool_short_path(path),
-                         strerror(errno));
+        return cli_fail(error, CLI_EXIT_IO, "%s: cannot be read: %s", cli_short_path(path),
+                        strerror(errno));
     }
     int code = 0;
     if (fstat(fileno(file), &about) != 0 || !S_ISREG(about.st_mode))
-        code = tool_fail(error, TOOL_EXIT_IO, "%s: is no file", tool_short_path(path));
+        code = cli_fail(error, CLI_EXIT_IO, "%s: is no file", cli_short_path(path));
     else if (about.st_size > FILE_MOST)
-        code = tool_fail(error, TOOL_EXIT_LIMIT,
-                         "%s: has more than %d bytes, the limit for a part of a run",
-                         tool_short_path(path), FILE_MOST);
+        code = cli_fail(error, CLI_EXIT_LIMIT,
+                        "%s: has more than %d bytes, the limit for a part of a run",
+                        cli_short_path(path), FILE_MOST);
     if (code == 0) {
         *text = malloc((size_t)about.st_size + 1);
         if (*text == NULL) code = no_memory(error);
@@ -47,7 +46,7 @@ static int read_file(const char *path, bool optional, char **text, size_t *size,
         *size = fread(*text, 1, (size_t)about.st_size, file);
         (*text)[*size] = '\0';
         if (ferror(file))
-            code = tool_fail(error, TOOL_EXIT_IO, "%s: cannot be read", tool_short_path(path));
+            code = cli_fail(error, CLI_EXIT_IO, "%s: cannot be read", cli_short_path(path));
     }
     (void)fclose(file);
     if (code != 0) {
@@ -57,13 +56,13 @@ static int read_file(const char *path, bool optional, char **text, size_t *size,
     return code;
 }
 
-static int join(const char *folder, const char *name, char path[PATH_MAX], tool_error *error) {
+static int join(const char *folder, const char *name, char path[PATH_MAX], cli_error *error) {
     if (snprintf(path, PATH_MAX, "%s/%s", folder, name) < PATH_MAX) return 0;
-    return tool_fail(error, TOOL_EXIT_IO, "%s: the path is too long", tool_short_path(folder));
+    return cli_fail(error, CLI_EXIT_IO, "%s: the path is too long", cli_short_path(folder));
 }
 
 static int read_json(const char *folder, const char *name, bool optional, json_t **out,
-                     tool_error *error) {
+                     cli_error *error) {
     char path[PATH_MAX], *text;
     size_t size;
     int code = join(folder, name, path, error);
@@ -73,10 +72,10 @@ static int read_json(const char *folder, const char *name, bool optional, json_t
     *out = json_loadb(text, size, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
     free(text);
     if (*out == NULL)
-        return tool_fail(error, TOOL_EXIT_FILE, "%s: line %d, column %d: %s", tool_short_path(path),
-                         why.line, why.column, why.text);
+        return cli_fail(error, CLI_EXIT_FILE, "%s: line %d, column %d: %s", cli_short_path(path),
+                        why.line, why.column, why.text);
     if (!json_is_object(*out))
-        return tool_fail(error, TOOL_EXIT_FILE, "%s: holds no object", tool_short_path(path));
+        return cli_fail(error, CLI_EXIT_FILE, "%s: holds no object", cli_short_path(path));
     return 0;
 }
 
@@ -113,7 +112,7 @@ static size_t count_lines(const char *text, size_t size) {
     return lines;
 }
 
-static int parse_table(run_table *table, size_t size, tool_error *error) {
+static int parse_table(run_table *table, size_t size, cli_error *error) {
     const size_t lines = count_lines(table->text, size);
     csv reader = {table->text, table->text + size, false};
     const char *heading[COLUMNS_MOST];
@@ -123,8 +122,8 @@ static int parse_table(run_table *table, size_t size, tool_error *error) {
         heading[table->column_count++] = field;
     }
     if (table->column_count == 0 || !reader.line_ended)
-        return tool_fail(error, TOOL_EXIT_FILE, "tables/%.100s.csv: %s", table->name,
-                         table->column_count == 0 ? "is empty" : "has too many columns");
+        return cli_fail(error, CLI_EXIT_FILE, "tables/%.100s.csv: %s", table->name,
+                        table->column_count == 0 ? "is empty" : "has too many columns");
     const size_t columns = table->column_count;
     if (lines > SIZE_MAX / sizeof *table->cells / columns) return no_memory(error);
     table->columns = calloc(columns, sizeof *table->columns);
@@ -149,7 +148,7 @@ static int by_name(const void *a, const void *b) {
     return strcmp(((const run_table *)a)->name, ((const run_table *)b)->name);
 }
 
-static int load_table(run_folder *folder, const char *file, tool_error *error) {
+static int load_table(run_folder *folder, const char *file, cli_error *error) {
     char name[NAME_MAX + 16], path[PATH_MAX];
     size_t size;
     (void)snprintf(name, sizeof name, "tables/%s", file);
@@ -164,13 +163,13 @@ static int load_table(run_folder *folder, const char *file, tool_error *error) {
 }
 
 /* What is not there is left out of a page; what cannot be seen is an error. */
-static int cannot_look(const char *path, tool_error *error) {
+static int cannot_look(const char *path, cli_error *error) {
     const int cause = errno;
-    return tool_fail(error, cause == ENOMEM ? TOOL_EXIT_LIMIT : TOOL_EXIT_IO,
-                     "%s: cannot be read: %s", tool_short_path(path), strerror(cause));
+    return cli_fail(error, cause == ENOMEM ? CLI_EXIT_LIMIT : CLI_EXIT_IO, "%s: cannot be read: %s",
+                    cli_short_path(path), strerror(cause));
 }
 
-static int load_tables(run_folder *folder, tool_error *error) {
+static int load_tables(run_folder *folder, cli_error *error) {
     char path[PATH_MAX];
     int code = join(folder->path, "tables", path, error);
     DIR *files = code == 0 ? opendir(path) : NULL;
@@ -186,8 +185,8 @@ static int load_tables(run_folder *folder, tool_error *error) {
         const char *end = strrchr(file->d_name, '.');
         if (end == NULL || end == file->d_name || strcmp(end, ".csv") != 0) continue;
         if (folder->table_count == TABLES_MOST)
-            code = tool_fail(error, TOOL_EXIT_LIMIT, "%s: has more than %d tables",
-                             tool_short_path(path), TABLES_MOST);
+            code = cli_fail(error, CLI_EXIT_LIMIT, "%s: has more than %d tables",
+                            cli_short_path(path), TABLES_MOST);
         else
             code = load_table(folder, file->d_name, error);
     }
@@ -197,13 +196,13 @@ static int load_tables(run_folder *folder, tool_error *error) {
     return code;
 }
 
-const run_table *tool_run_table(const run_folder *folder, const char *name) {
+const run_table *cli_run_table(const run_folder *folder, const char *name) {
     for (size_t index = 0; index < folder->table_count; index++)
         if (strcmp(folder->tables[index].name, name) == 0) return &folder->tables[index];
     return NULL;
 }
 
-size_t tool_run_column(const run_table *table, const char *name) {
+size_t cli_run_column(const run_table *table, const char *name) {
     size_t column = 0;
     while (column < table->column_count && strcmp(table->columns[column], name) != 0) column++;
     return column;
@@ -211,38 +210,38 @@ size_t tool_run_column(const run_table *table, const char *name) {
 
 /* ---- the example ---- */
 
-static int load_words(const char *path, const char *key, json_t **out, tool_error *error) {
+static int load_words(const char *path, const char *key, json_t **out, cli_error *error) {
     char *text;
-    int code = tool_safetensors_metadata(path, key, NULL, &text, error);
+    int code = cli_safetensors_metadata(path, key, NULL, &text, error);
     if (code != 0 || text == NULL) return code;
     *out = json_loads(text, JSON_ALLOW_NUL, NULL);
     free(text);
     if (json_is_array(*out)) return 0;
-    return tool_fail(error, TOOL_EXIT_FILE, "%s: its '%s' is no array of texts",
-                     tool_short_path(path), key);
+    return cli_fail(error, CLI_EXIT_FILE, "%s: its '%s' is no array of texts", cli_short_path(path),
+                    key);
 }
 
 /* An array of the example, absent where the file has none of this name. */
-static int load_array(const char *path, const tool_listing *listing, const char *name, int rank,
-                      tool_array *out, tool_error *error) {
+static int load_array(const char *path, const cli_listing *listing, const char *name, int rank,
+                      cli_array *out, cli_error *error) {
     char spec[PATH_MAX + 32];
     for (size_t index = 0; index < listing->count; index++) {
         if (strcmp(listing->entries[index].name, name) != 0) continue;
         (void)snprintf(spec, sizeof spec, "%s:%s", path, name);
-        const int code = tool_read_array(spec, NULL, out, error);
+        const int code = cli_read_array(spec, NULL, out, error);
         if (code != 0 || out->rank == rank) return code;
-        return tool_fail(error, TOOL_EXIT_FILE, "%s: '%s' has %d dimensions, not %d",
-                         tool_short_path(path), name, out->rank, rank);
+        return cli_fail(error, CLI_EXIT_FILE, "%s: '%s' has %d dimensions, not %d",
+                        cli_short_path(path), name, out->rank, rank);
     }
     return 0;
 }
 
-static int mismatch(const char *path, const char *name, tool_error *error) {
-    return tool_fail(error, TOOL_EXIT_FILE, "%s: the shape of '%s' does not fit the tokens",
-                     tool_short_path(path), name);
+static int mismatch(const char *path, const char *name, cli_error *error) {
+    return cli_fail(error, CLI_EXIT_FILE, "%s: the shape of '%s' does not fit the tokens",
+                    cli_short_path(path), name);
 }
 
-static int check_example(const char *path, const run_example *example, tool_error *error) {
+static int check_example(const char *path, const run_example *example, cli_error *error) {
     const int64_t count = (int64_t)json_array_size(example->tokens);
     if (example->max_probability.rank != 0 && example->max_probability.shape[1] != count)
         return mismatch(path, "max_probability", error);
@@ -253,15 +252,15 @@ static int check_example(const char *path, const run_example *example, tool_erro
     return 0;
 }
 
-static int load_example(run_folder *folder, tool_error *error) {
+static int load_example(run_folder *folder, cli_error *error) {
     char path[PATH_MAX];
     struct stat about;
     run_example *example = &folder->example;
-    tool_listing listing = {0};
+    cli_listing listing = {0};
     int code = join(folder->path, "example.safetensors", path, error);
     if (code != 0) return code;
     if (stat(path, &about) != 0) return errno != ENOENT ? cannot_look(path, error) : 0;
-    code = tool_list_arrays(path, NULL, &listing, error);
+    code = cli_list_arrays(path, NULL, &listing, error);
     if (code == 0) code = load_words(path, "tokens", &example->tokens, error);
     if (code == 0) code = load_words(path, "lens", &example->lens, error);
     if (code == 0)
@@ -269,22 +268,22 @@ static int load_example(run_folder *folder, tool_error *error) {
     if (code == 0) code = load_array(path, &listing, "tv", 2, &example->tv, error);
     if (code == 0) code = load_array(path, &listing, "patterns", 4, &example->patterns, error);
     if (code == 0) code = check_example(path, example, error);
-    tool_listing_free(&listing);
+    cli_listing_free(&listing);
     return code;
 }
 
-int tool_run_folder_load(const char *path, run_folder *folder, tool_error *error) {
+int cli_run_folder_load(const char *path, run_folder *folder, cli_error *error) {
     *folder = (run_folder){.path = path};
     int code = read_json(path, "metrics.json", false, &folder->metrics, error);
-    if (code != 0 && error->exit_code == TOOL_EXIT_IO)
-        tool_hint(error, "a run folder is what 'otattn analyze MODEL TEXT -o %s' writes", path);
+    if (code != 0 && error->exit_code == CLI_EXIT_IO)
+        cli_hint(error, "a run folder is what 'otattn analyze MODEL TEXT -o %s' writes", path);
     if (code == 0) code = read_json(path, "manifest.json", true, &folder->manifest, error);
     if (code == 0) code = load_tables(folder, error);
     if (code == 0) code = load_example(folder, error);
     return code;
 }
 
-void tool_run_folder_free(run_folder *folder) {
+void cli_run_folder_free(run_folder *folder) {
     for (size_t index = 0; index < folder->table_count; index++) {
         free(folder->tables[index].name);
         free(folder->tables[index].text);
@@ -296,8 +295,8 @@ void tool_run_folder_free(run_folder *folder) {
     json_decref(folder->manifest);
     json_decref(folder->example.tokens);
     json_decref(folder->example.lens);
-    tool_array_free(&folder->example.max_probability);
-    tool_array_free(&folder->example.tv);
-    tool_array_free(&folder->example.patterns);
+    cli_array_free(&folder->example.max_probability);
+    cli_array_free(&folder->example.tv);
+    cli_array_free(&folder->example.patterns);
     free(folder->name);
 }

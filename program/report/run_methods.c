@@ -75,10 +75,10 @@ static bool is_numeric(const run_table *table, size_t column) {
 }
 
 static void add_rows(const run_page *page, int run, const layout *as, const char *name,
-                     json_t *rows, tool_cells *cells) {
-    const run_table *table = tool_run_table(&page->runs[run], as->table);
+                     json_t *rows, cli_cells *cells) {
+    const run_table *table = cli_run_table(&page->runs[run], as->table);
     if (table == NULL) return;
-    const size_t column = tool_run_column(table, name), key = tool_run_column(table, as->key);
+    const size_t column = cli_run_column(table, name), key = cli_run_column(table, as->key);
     if (column == table->column_count || key == table->column_count) return;
     for (size_t row = 0; row < table->row_count; row++) {
         const char *const *line = table->cells + row * table->column_count;
@@ -86,20 +86,20 @@ static void add_rows(const run_page *page, int run, const layout *as, const char
         char label[LABEL];
         if (!read_number(line[column], &value) || line[key] == NULL) continue;
         if (as->numbers && !(read_number(line[key], &place) && place > 0)) continue;
-        tool_run_label(line[key], label, sizeof label);
+        cli_run_label(line[key], label, sizeof label);
         (void)json_array_append_new(
-            rows, json_pack("{s:s, s:o, s:f}", "series", tool_run_name(page, run), as->key,
+            rows, json_pack("{s:s, s:o, s:f}", "series", cli_run_name(page, run), as->key,
                             as->numbers ? json_real(place) : json_string(label), "value", value));
-        tool_cell(cells, tool_run_name(page, run));
-        tool_cell(cells, label);
-        tool_cell_number(cells, value);
+        cli_cell(cells, cli_run_name(page, run));
+        cli_cell(cells, label);
+        cli_cell_number(cells, value);
     }
 }
 
 static void add_chart(run_page *page, const layout *as, const char *name) {
     char title[LABEL], file[2 * LABEL], words[4 * LABEL];
     const char *caption = "";
-    tool_run_label(name, title, sizeof title);
+    cli_run_label(name, title, sizeof title);
     for (char *at = title; *at != '\0'; at++)
         if (*at == '_') *at = ' ';
     for (size_t row = 0; row < sizeof known / sizeof known[0]; row++) {
@@ -108,15 +108,15 @@ static void add_chart(run_page *page, const layout *as, const char *name) {
         caption = known[row].caption;
     }
     json_t *rows = json_array();
-    tool_cells *cells = tool_cells_new(3, (const char *[]){"run", as->key, title});
+    cli_cells *cells = cli_cells_new(3, (const char *[]){"run", as->key, title});
     for (int run = 0; run < page->count; run++) add_rows(page, run, as, name, rows, cells);
     (void)snprintf(words, sizeof words, "%s by %s: %zu values. %s", title, as->key,
                    json_array_size(rows), caption);
     (void)snprintf(file, sizeof file, "%s_%s", as->table, name);
-    tool_run_figure(page, file,
-                    (tool_figure){as->figure, title, json_pack("{s:o}", as->dataset, rows), caption,
-                                  words, tool_cells_table(cells, title)});
-    tool_cells_free(cells);
+    cli_run_figure(page, file,
+                   (cli_figure){as->figure, title, json_pack("{s:o}", as->dataset, rows), caption,
+                                words, cli_cells_table(cells, title)});
+    cli_cells_free(cells);
 }
 
 static bool ends_with(const char *text, const char *tail) {
@@ -133,23 +133,23 @@ static bool is_charted(const run_table *table, const layout *as, size_t column) 
 static void add_layout(run_page *page, const layout *as) {
     const run_table *table = NULL;
     for (int run = page->count - 1; run >= 0; run--) {
-        const run_table *one = tool_run_table(&page->runs[run], as->table);
+        const run_table *one = cli_run_table(&page->runs[run], as->table);
         if (one != NULL && one->row_count > 0) table = one;
     }
-    if (table == NULL || tool_run_column(table, as->key) == table->column_count) return;
+    if (table == NULL || cli_run_column(table, as->key) == table->column_count) return;
     int charts = 0;
-    tool_report_section(page->report, as->heading);
-    tool_report_text(page->report, as->text);
-    tool_report_grid_begin(page->report, 2);
+    cli_report_section(page->report, as->heading);
+    cli_report_text(page->report, as->text);
+    cli_report_grid_begin(page->report, 2);
     for (size_t column = 0; column < table->column_count && charts < CHARTS_MOST; column++) {
         if (!is_charted(table, as, column)) continue;
         add_chart(page, as, table->columns[column]);
         charts++;
     }
-    tool_report_grid_end(page->report);
+    cli_report_grid_end(page->report);
 }
 
-void tool_run_methods(run_page *page) {
+void cli_run_methods(run_page *page) {
     for (size_t row = 0; row < sizeof layouts / sizeof layouts[0]; row++)
         add_layout(page, &layouts[row]);
 }

@@ -26,7 +26,7 @@ typedef struct run_table {
 typedef struct run_example {
     json_t *tokens; /* array of n strings, or NULL: no example */
     json_t *lens;   /* array [layers + 1][n] of strings, or NULL */
-    tool_array max_probability, tv, patterns;
+    cli_array max_probability, tv, patterns;
 } run_example;
 
 typedef struct run_folder {
@@ -39,38 +39,38 @@ typedef struct run_folder {
     run_example example;
 } run_folder;
 
-/* Returns 0 or the exit code; tool_run_folder_free in either case. */
-int tool_run_folder_load(const char *path, run_folder *folder, tool_error *error);
-void tool_run_folder_free(run_folder *folder);
-const run_table *tool_run_table(const run_folder *folder, const char *name);
+/* Returns 0 or the exit code; cli_run_folder_free in either case. */
+int cli_run_folder_load(const char *path, run_folder *folder, cli_error *error);
+void cli_run_folder_free(run_folder *folder);
+const run_table *cli_run_table(const run_folder *folder, const char *name);
 /* Index of a column, or column_count. */
-size_t tool_run_column(const run_table *table, const char *name);
+size_t cli_run_column(const run_table *table, const char *name);
 
 /* ---- run.c ---- */
 
 typedef struct run_page {
-    tool_report *report;
+    cli_report *report;
     const run_folder *runs; /* [count] */
     int count;              /* 1 or 2 */
     int code;               /* of the first trouble; nothing is written after it */
-    tool_error *error;
+    cli_error *error;
 } run_page;
 
 /* Puts the figure on the page and, with one run, writes it to figures/FILE.vl.json. Takes over
  * figure->datasets. */
-void tool_run_figure(run_page *page, const char *file, tool_figure figure);
+void cli_run_figure(run_page *page, const char *file, cli_figure figure);
 /* A paragraph by a printf format. */
-void tool_run_say(run_page *page, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void cli_run_say(run_page *page, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Writes the file FOLDER/PART/NAME+ENDING of the first run. */
-void tool_run_write(run_page *page, const char *part, const char *name, const char *ending,
-                    const char *text);
+void cli_run_write(run_page *page, const char *part, const char *name, const char *ending,
+                   const char *text);
 /* What one run is called in a legend. */
-const char *tool_run_name(const run_page *page, int run);
+const char *cli_run_name(const run_page *page, int run);
 
 /* A member of a figure object such as "median", NaN when there is none. */
-double tool_run_number(const json_t *figure, const char *member);
+double cli_run_number(const json_t *figure, const char *member);
 /* ci95[0] and ci95[1]. */
-double tool_run_interval(const json_t *figure, size_t end);
+double cli_run_interval(const json_t *figure, size_t end);
 
 /* ---- run_depth.c: the measures of transitions and layers ---- */
 
@@ -85,35 +85,35 @@ typedef struct run_measure {
     const char *title, *caption;
 } run_measure;
 
-extern const run_measure tool_run_measures[];
-extern const size_t tool_run_measure_count;
+extern const run_measure cli_run_measures[];
+extern const size_t cli_run_measure_count;
 
 /* Where entry `index` of the measure's part stands, by its own "layer" if it has one: a transition at the
  * state it leads to. */
-int tool_run_layer(const run_measure *of, const json_t *entry, size_t index);
+int cli_run_layer(const run_measure *of, const json_t *entry, size_t index);
 
 /* ---- run_compare.c ---- */
 
 /* Mean of the second figure less that of the first, and the ends of the difference's 95 % interval. */
-void tool_run_difference(const json_t *first, const json_t *second, double numbers[3]);
+void cli_run_difference(const json_t *first, const json_t *second, double numbers[3]);
 
 /* ---- parts of the page ---- */
 
-void tool_run_depth(run_page *page);   /* run_depth.c: measures by depth */
-void tool_run_heads(run_page *page);   /* run_heads.c: measures by layer and head, patterns */
-void tool_run_events(run_page *page);  /* run_events.c: saturation by layer and token, the lens */
-void tool_run_methods(run_page *page); /* run_methods.c: methods and temperatures side by side */
-void tool_run_compare(run_page *page); /* run_compare.c: differences of two runs */
-void tool_run_tables(run_page *page);  /* run_tables.c: every table, and as LaTeX */
+void cli_run_depth(run_page *page);   /* run_depth.c: measures by depth */
+void cli_run_heads(run_page *page);   /* run_heads.c: measures by layer and head, patterns */
+void cli_run_events(run_page *page);  /* run_events.c: saturation by layer and token, the lens */
+void cli_run_methods(run_page *page); /* run_methods.c: methods and temperatures side by side */
+void cli_run_compare(run_page *page); /* run_compare.c: differences of two runs */
+void cli_run_tables(run_page *page);  /* run_tables.c: every table, and as LaTeX */
 
 /* ---- run_text.c: foreign text ---- */
 
 /* A token's text as it can be read: blanks, line ends, controls and marks that turn the direction of
  * text become visible. *label is valid UTF-8, cut to fit. */
-void tool_run_label(const char *token, char *label, size_t size);
+void cli_run_label(const char *token, char *label, size_t size);
 /* The same of a string that may hold zero bytes; "?" for what is no string. */
-void tool_run_token(const json_t *token, char *label, size_t size);
+void cli_run_token(const json_t *token, char *label, size_t size);
 /* The text as LaTeX that prints it; freed by the caller, NULL when memory is short. */
-char *tool_run_latex(const char *text);
+char *cli_run_latex(const char *text);
 
 #endif

@@ -7,10 +7,10 @@
 
 #include "run.h"
 
-size_t tool_pool_cells(size_t n) { return n < TOOL_PATTERN_CELLS ? n : TOOL_PATTERN_CELLS; }
+size_t cli_pool_cells(size_t n) { return n < CLI_PATTERN_CELLS ? n : CLI_PATTERN_CELLS; }
 
-void tool_pool_pattern(const float *pattern, size_t n, float *pooled) {
-    const size_t cells = tool_pool_cells(n);
+void cli_pool_pattern(const float *pattern, size_t n, float *pooled) {
+    const size_t cells = cli_pool_cells(n);
     memset(pooled, 0, cells * cells * sizeof *pooled);
     for (size_t i = 0; i < n; i++) {
         float *row = pooled + i * cells / n * cells;

@@ -63,7 +63,7 @@ static const char *short_cell(const char *cell, char text[SHORT]) {
 
 /* False when memory is short. */
 static bool append_latex(FILE *to, const char *text, const char *after) {
-    char *latex = tool_run_latex(text == NULL ? "" : text);
+    char *latex = cli_run_latex(text == NULL ? "" : text);
     if (latex != NULL) (void)fprintf(to, "%s%s", latex, after);
     free(latex);
     return latex != NULL;
@@ -98,13 +98,13 @@ static bool append_table(FILE *to, const run_table *table) {
 }
 
 static void write_latex(run_page *page, const run_table *table) {
-    tool_text latex;
-    int code = tool_text_begin(&latex, page->error);
+    cli_text latex;
+    int code = cli_text_begin(&latex, page->error);
     if (code == 0 && !append_table(latex.stream, table))
-        code = tool_fail(page->error, TOOL_EXIT_LIMIT, "there is no memory for a table");
-    code = tool_text_end(&latex, code, page->error);
+        code = cli_fail(page->error, CLI_EXIT_LIMIT, "there is no memory for a table");
+    code = cli_text_end(&latex, code, page->error);
     if (code == 0)
-        tool_run_write(page, "tables", table->name, ".tex", latex.text);
+        cli_run_write(page, "tables", table->name, ".tex", latex.text);
     else if (page->code == 0)
         page->code = code;
     free(latex.text);
@@ -115,45 +115,45 @@ static void write_latex(run_page *page, const run_table *table) {
 /* Column names as words; cells as labels, for they may hold tokens. */
 static void show(run_page *page, const run_table *table, const char *words, int run) {
     const size_t rows = table->row_count < ROWS_SHOWN ? table->row_count : ROWS_SHOWN;
-    tool_cells *cells = tool_cells_new(table->column_count, NULL);
+    cli_cells *cells = cli_cells_new(table->column_count, NULL);
     char label[CELL_LABEL], caption[400], name[CELL_LABEL];
     for (size_t column = 0; column < table->column_count; column++) {
-        tool_run_label(table->columns[column], label, sizeof label);
+        cli_run_label(table->columns[column], label, sizeof label);
         for (char *at = label; *at != '\0'; at++)
             if (*at == '_') *at = ' ';
-        tool_cell(cells, label);
+        cli_cell(cells, label);
     }
     for (size_t cell = 0; cell < rows * table->column_count; cell++) {
         const char *text = table->cells[cell];
         const bool token = strcmp(table->columns[cell % table->column_count], "token") == 0;
-        if (token && text != NULL) tool_run_label(text, label, sizeof label);
+        if (token && text != NULL) cli_run_label(text, label, sizeof label);
         char number[SHORT];
-        tool_cell(cells, token && text != NULL ? label : short_cell(text, number));
+        cli_cell(cells, token && text != NULL ? label : short_cell(text, number));
     }
-    tool_run_label(table->name, name, sizeof name);
+    cli_run_label(table->name, name, sizeof name);
     const size_t used = (size_t)snprintf(caption, sizeof caption, "%s%s%.250s",
-                                         page->count > 1 ? tool_run_name(page, run) : "",
+                                         page->count > 1 ? cli_run_name(page, run) : "",
                                          page->count > 1 ? ": " : "", words != NULL ? words : name);
     if (rows < table->row_count && used < sizeof caption)
         (void)snprintf(caption + used, sizeof caption - used,
                        " The first %zu of %zu rows; `tables/%.100s.csv` has all.", rows,
                        table->row_count, name);
-    const tool_table *shown = tool_cells_table(cells, caption);
-    if (shown != NULL) tool_report_table(page->report, shown);
-    tool_cells_free(cells);
+    const cli_table *shown = cli_cells_table(cells, caption);
+    if (shown != NULL) cli_report_table(page->report, shown);
+    cli_cells_free(cells);
     if (page->count == 1) write_latex(page, table);
 }
 
-void tool_run_tables(run_page *page) {
+void cli_run_tables(run_page *page) {
     bool any = false;
     for (int run = 0; run < page->count; run++) any = any || page->runs[run].table_count > 0;
     if (!any) return;
-    tool_report_section(page->report, "Tables");
-    tool_run_say(
-        page, "The same tables stand in the run's folder, as `tables/*.csv` and `tables/*.tex`.");
+    cli_report_section(page->report, "Tables");
+    cli_run_say(page,
+                "The same tables stand in the run's folder, as `tables/*.csv` and `tables/*.tex`.");
     for (size_t row = 0; row < KNOWN; row++) {
         for (int run = 0; run < page->count; run++) {
-            const run_table *table = tool_run_table(&page->runs[run], known[row].name);
+            const run_table *table = cli_run_table(&page->runs[run], known[row].name);
             if (table != NULL) show(page, table, known[row].caption, run);
         }
     }

@@ -44,7 +44,7 @@ static const char *visible_mark(uint32_t point) {
                            : NULL;
 }
 
-void tool_run_label(const char *token, char *label, size_t size) {
+void cli_run_label(const char *token, char *label, size_t size) {
     size_t used = 0;
     *label = '\0';
     for (;;) {
@@ -70,14 +70,14 @@ void tool_run_label(const char *token, char *label, size_t size) {
     }
 }
 
-void tool_run_token(const json_t *token, char *label, size_t size) {
+void cli_run_token(const json_t *token, char *label, size_t size) {
     if (!json_is_string(token)) {
         (void)snprintf(label, size, "?");
         return;
     }
     const char *text = json_string_value(token);
     const bool cut = strlen(text) < json_string_length(token);
-    tool_run_label(text, label, size);
+    cli_run_label(text, label, size);
     const size_t used = strlen(label);
     /* What stands behind a zero byte is not shown. */
     if (cut) (void)snprintf(label + used, size - used, "\\u{0}");
@@ -108,7 +108,7 @@ static const char *latex_mark(uint32_t point) {
     return is_hidden(point) ? " " : NULL;
 }
 
-char *tool_run_latex(const char *text) {
+char *cli_run_latex(const char *text) {
     enum { LONGEST = sizeof "\\textasciicircum{}" };
     if (strlen(text) > (SIZE_MAX - 1) / LONGEST) return NULL;
     char *latex = malloc(strlen(text) * LONGEST + 1);

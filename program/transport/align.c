@@ -28,7 +28,7 @@ static const struct {
                {"fast", OTA_GAUGE_FAST}};
 enum { SOLVERS = sizeof solvers / sizeof solvers[0] };
 
-static int find_solver(tool_context *context, alignment *x, ota_gauge_rule *rule) {
+static int find_solver(cli_context *context, alignment *x, ota_gauge_rule *rule) {
     const char *name = context->settings.solver, *names[SOLVERS];
     if (name == NULL || strcmp(name, "auto") == 0) name = solvers[0].name;
     for (int k = 0; k < SOLVERS; k++) {
@@ -38,20 +38,20 @@ static int find_solver(tool_context *context, alignment *x, ota_gauge_rule *rule
         *rule = solvers[k].rule;
         return 0;
     }
-    const char *nearest = tool_nearest(name, strlen(name), names, SOLVERS);
+    const char *nearest = cli_nearest(name, strlen(name), names, SOLVERS);
     char hint[64] = "write howard, midrange, ls or fast";
     if (nearest != NULL) (void)snprintf(hint, sizeof hint, "did you mean '%s'?", nearest);
-    return tool_refuse_flag(context, "solver", hint, "--solver '%.40s' does not solve this", name);
+    return cli_refuse_flag(context, "solver", hint, "--solver '%.40s' does not solve this", name);
 }
 
-static int load_matrix(tool_context *context, int operand, const tool_array **array) {
+static int load_matrix(cli_context *context, int operand, const cli_array **array) {
     const char *field = operand == 0 ? "a" : "b", *spec = context->operands[operand];
-    const int code = tool_load(context, field, spec, OTA_NO_TYPE, array);
+    const int code = cli_load(context, field, spec, OTA_NO_TYPE, array);
     if (code != 0) return code;
     if ((*array)->rank != 2 || (*array)->count == 0) {
-        return tool_refuse_flag(context, field, "give one matrix [rows, columns]",
-                                "%s '%.200s' has %d dimensions and %zu entries", field, spec,
-                                (*array)->rank, (*array)->count);
+        return cli_refuse_flag(context, field, "give one matrix [rows, columns]",
+                               "%s '%.200s' has %d dimensions and %zu entries", field, spec,
+                               (*array)->rank, (*array)->count);
     }
     return 0;
 }
@@ -61,31 +61,31 @@ static ota_type wide_enough(ota_type type) {
     return type == OTA_F32 || type == OTA_F16 || type == OTA_BF16 ? OTA_F32 : OTA_F64;
 }
 
-static int convert(tool_context *context, alignment *x, int operand, const tool_array *array,
+static int convert(cli_context *context, alignment *x, int operand, const cli_array *array,
                    const void **data) {
     *data = array->data;
     if (array->type == x->type) return 0;
     void *memory;
-    const int code = tool_memory(context, array->count * ota_type_bytes(x->type),
-                                 context->operands[operand], &memory);
+    const int code = cli_memory(context, array->count * ota_type_bytes(x->type),
+                                context->operands[operand], &memory);
     if (code != 0) return code;
-    tool_convert(array->data, array->type, memory, x->type, array->count);
+    cli_convert(array->data, array->type, memory, x->type, array->count);
     x->owned[operand] = memory;
     *data = memory;
     return 0;
 }
 
-static int load(tool_context *context, alignment *x) {
-    const tool_array *a, *b = NULL;
+static int load(cli_context *context, alignment *x) {
+    const cli_array *a, *b = NULL;
     int code = load_matrix(context, 0, &a);
     if (code == 0 && context->operand_count > 1) code = load_matrix(context, 1, &b);
     if (code != 0) return code;
     x->rows = a->shape[0];
     x->columns = a->shape[1];
     if (b != NULL && (b->shape[0] != x->rows || b->shape[1] != x->columns)) {
-        return tool_refuse_flag(context, "b", "give two matrices of the same shape",
-                                "a is %" PRId64 " x %" PRId64 " but b is %" PRId64 " x %" PRId64,
-                                x->rows, x->columns, b->shape[0], b->shape[1]);
+        return cli_refuse_flag(context, "b", "give two matrices of the same shape",
+                               "a is %" PRId64 " x %" PRId64 " but b is %" PRId64 " x %" PRId64,
+                               x->rows, x->columns, b->shape[0], b->shape[1]);
     }
     x->type = wide_enough(a->type);
     if (b != NULL && wide_enough(b->type) == OTA_F64) x->type = OTA_F64;
@@ -94,35 +94,35 @@ static int load(tool_context *context, alignment *x) {
     return code;
 }
 
-static int allocate(tool_context *context, alignment *x) {
+static int allocate(cli_context *context, alignment *x) {
     const size_t rows = (size_t)x->rows, columns = (size_t)x->columns;
     const size_t sizes[4] = {rows * sizeof(double), columns * sizeof(double),
                              rows * sizeof(int64_t), rows * sizeof(int64_t)};
     void *const to[4] = {&x->row_shift, &x->column_shift, &x->cycle_rows, &x->cycle_columns};
     int code = 0;
     for (int k = 0; k < 4 && code == 0; k++)
-        code = tool_memory(context, sizes[k], "the shifts", to[k]);
+        code = cli_memory(context, sizes[k], "the shifts", to[k]);
     return code;
 }
 
 static json_t *figures(const alignment *x) {
     const ota_gauge_result *result = &x->result;
-    json_t *object = tool_json_put(json_object(),
-                                   "solver:s rows:I columns:I passes:I seconds:r residual:r "
-                                   "residual_lower:r rms:r per_sqrt_columns:r per_normal_maximum:r",
-                                   x->solver, x->rows, x->columns, result->passes, x->seconds,
-                                   result->residual, result->residual_lower, result->rms,
-                                   result->per_sqrt_columns, result->per_normal_maximum);
+    json_t *object = cli_json_put(json_object(),
+                                  "solver:s rows:I columns:I passes:I seconds:r residual:r "
+                                  "residual_lower:r rms:r per_sqrt_columns:r per_normal_maximum:r",
+                                  x->solver, x->rows, x->columns, result->passes, x->seconds,
+                                  result->residual, result->residual_lower, result->rms,
+                                  result->per_sqrt_columns, result->per_normal_maximum);
     return object;
 }
 
-static int solve(tool_context *context, alignment *x) {
-    tool_progress progress;
+static int solve(cli_context *context, alignment *x) {
+    cli_progress progress;
     ota_gauge_options options = {.size = sizeof options,
                                  .tolerance = context->settings.tolerance.value,
                                  .max_passes = context->settings.max_rounds.value,
                                  .cancel = context->cancel,
-                                 .progress = tool_progress_solver,
+                                 .progress = cli_progress_solver,
                                  .progress_user = &progress};
     const ota_gauge_arrays arrays = {.row_shift = x->row_shift,
                                      .column_shift = x->column_shift,
@@ -131,40 +131,40 @@ static int solve(tool_context *context, alignment *x) {
     int code = find_solver(context, x, &options.rule);
     if (code != 0) return code;
     ota_error error = {.message = ""};
-    const int64_t begun = tool_now_ns();
-    tool_progress_begin(&progress, "align");
+    const int64_t begun = cli_now_ns();
+    cli_progress_begin(&progress, "align");
     /* Where rounding ends what a pass can change, in units of the largest entry. */
     progress.tolerance = 1e-15;
     const ota_status status =
         ota_gauge(x->a, x->b, x->type, x->rows, x->columns, &options, &arrays, &x->result, &error);
-    tool_progress_end(&progress);
-    x->seconds = (double)(tool_now_ns() - begun) / 1e9;
+    cli_progress_end(&progress);
+    x->seconds = (double)(cli_now_ns() - begun) / 1e9;
     if (status == OTA_OK) return 0;
     if (status == OTA_NOT_CONVERGED) context->failure = figures(x);
-    return tool_fail_status(context, status, &error);
+    return cli_fail_status(context, status, &error);
 }
 
 static json_t *numbers(const double *values, int64_t count) {
     json_t *array = json_array();
     for (int64_t k = 0; k < count; k++)
-        (void)json_array_append_new(array, tool_json_real(values[k]));
+        (void)json_array_append_new(array, cli_json_real(values[k]));
     return array;
 }
 
-static int report(tool_context *context, const alignment *x) {
+static int report(cli_context *context, const alignment *x) {
     const ota_gauge_result *result = &x->result;
     if (context->settings.json) {
         json_t *cycle = json_array();
-        json_t *object = tool_json_result(context, ota_status_word(result->status));
+        json_t *object = cli_json_result(context, ota_status_word(result->status));
         (void)json_object_update_new(object, figures(x));
         for (int64_t t = 0; t < result->cycle_length; t++) {
             (void)json_array_append_new(cycle, json_pack("[I,I]", (json_int_t)x->cycle_rows[t],
                                                          (json_int_t)x->cycle_columns[t]));
         }
-        (void)tool_json_put(object, "cycle:o row_shift:o column_shift:o warnings:o", cycle,
-                            numbers(x->row_shift, x->rows), numbers(x->column_shift, x->columns),
-                            json_incref(context->warnings));
-        return tool_print_json(stdout, object);
+        (void)cli_json_put(object, "cycle:o row_shift:o column_shift:o warnings:o", cycle,
+                           numbers(x->row_shift, x->rows), numbers(x->column_shift, x->columns),
+                           json_incref(context->warnings));
+        return cli_print_json(stdout, object);
     }
     (void)printf("matrix           %" PRId64 " x %" PRId64 "\n", x->rows, x->columns);
     (void)printf("residual         %.12g   max |%s - row - column|\n", result->residual,
@@ -178,7 +178,7 @@ static int report(tool_context *context, const alignment *x) {
     return 0;
 }
 
-int tool_align(tool_context *context) {
+int cli_align(cli_context *context) {
     alignment x = {.a = NULL};
     int code = load(context, &x);
     if (code == 0) code = allocate(context, &x);

@@ -23,16 +23,16 @@ typedef struct matching {
     double value, seconds;
 } matching;
 
-static int load_cost(tool_context *context, matching *m) {
-    const tool_array *array;
+static int load_cost(cli_context *context, matching *m) {
+    const cli_array *array;
     const char *spec = context->operands[0];
-    int code = tool_load(context, "cost", spec, OTA_NO_TYPE, &array);
+    int code = cli_load(context, "cost", spec, OTA_NO_TYPE, &array);
     if (code == 0 && array->type != OTA_F64 && array->type != OTA_F32)
-        code = tool_load(context, "cost", spec, OTA_F64, &array);
+        code = cli_load(context, "cost", spec, OTA_F64, &array);
     if (code != 0) return code;
     if (array->rank != 2) {
-        return tool_refuse_flag(context, "cost", "give one matrix [rows, columns]",
-                                "cost '%.200s' has %d dimensions", spec, array->rank);
+        return cli_refuse_flag(context, "cost", "give one matrix [rows, columns]",
+                               "cost '%.200s' has %d dimensions", spec, array->rank);
     }
     m->rows = array->shape[0];
     m->columns = array->shape[1];
@@ -46,7 +46,7 @@ static int load_cost(tool_context *context, matching *m) {
     return 0;
 }
 
-static int allocate(tool_context *context, matching *m) {
+static int allocate(cli_context *context, matching *m) {
     const int64_t n = m->cost.size[2], k = m->cost.size[3];
     struct {
         ota_array *array;
@@ -62,7 +62,7 @@ static int allocate(tool_context *context, matching *m) {
         const size_t count = (size_t)(wanted[i].rows * wanted[i].columns);
         if (count > 0) {
             const size_t size = wanted[i].type == OTA_F32 ? sizeof(float) : sizeof(double);
-            const int code = tool_memory(context, count * size, "the matching", &data);
+            const int code = cli_memory(context, count * size, "the matching", &data);
             if (code != 0) return code;
         }
         *wanted[i].array =
@@ -70,7 +70,7 @@ static int allocate(tool_context *context, matching *m) {
     }
     m->permutation = malloc(((size_t)m->rows + 1) * sizeof *m->permutation);
     if (m->permutation == NULL) {
-        return tool_fail(&context->error, TOOL_EXIT_LIMIT, "there is no memory left");
+        return cli_fail(&context->error, CLI_EXIT_LIMIT, "there is no memory left");
     }
     return 0;
 }
@@ -94,7 +94,7 @@ static void set_pair(ota_array *coupling, int64_t i, int64_t j) {
         ((double *)coupling->data)[at] = 1.0;
 }
 
-static int solve(tool_context *context, matching *m) {
+static int solve(cli_context *context, matching *m) {
     ota_problem problem = {
         .size = sizeof problem, .scores = m->cost, .cost = 1, .regulariser = OTA_HARD};
     /* Said, because by default a column that no row may use would be asked for nothing. */
@@ -120,9 +120,9 @@ static int solve(tool_context *context, matching *m) {
                          .column_potential = m->column_potential};
     ota_result result = {.size = sizeof result};
     ota_error error = {.message = ""};
-    const int64_t begun = tool_now_ns();
+    const int64_t begun = cli_now_ns();
     ota_status status = ota_attend(&problem, &options, &arrays, &result, &error);
-    m->seconds = (double)(tool_now_ns() - begun) / 1e9;
+    m->seconds = (double)(cli_now_ns() - begun) / 1e9;
     m->certificate.size = sizeof m->certificate;
     const size_t pairs = (size_t)(m->cost.size[2] * m->cost.size[3]);
     if (pairs > 0)
@@ -139,12 +139,12 @@ static int solve(tool_context *context, matching *m) {
     if (error.message[0] == '\0') {
         (void)snprintf(error.message, sizeof error.message, "%s", result.sentence);
     }
-    return tool_fail_status(context, status, &error);
+    return cli_fail_status(context, status, &error);
 }
 
 /* The matching's pairs and their total cost. A row (of the shorter side) without any allowed pair is an
  * empty row to the library and leaves its pair out; a matching of min(n,m) pairs there is not. */
-static int read_pairs(tool_context *context, matching *m) {
+static int read_pairs(cli_context *context, matching *m) {
     const int64_t n = m->cost.size[2];
     double rest = 0.0; /* what rounding took from the running total */
     for (int64_t i = 0; i < m->rows; i++) m->permutation[i] = -1;
@@ -162,34 +162,34 @@ static int read_pairs(tool_context *context, matching *m) {
                            "there is no matching of %" PRId64 " pairs: %s %" PRId64
                            " has no allowed pair",
                            n, m->transposed ? "column" : "row", i);
-            return tool_fail_status(context, OTA_INFEASIBLE, &error);
+            return cli_fail_status(context, OTA_INFEASIBLE, &error);
         }
     }
     return 0;
 }
 
-static int write_permutation(tool_context *context, const matching *m) {
-    const tool_settings *settings = &context->settings;
+static int write_permutation(cli_context *context, const matching *m) {
+    const cli_settings *settings = &context->settings;
     if (settings->out == NULL) return 0;
     if (settings->json && strcmp(settings->out, "-") == 0) {
-        return tool_refuse_flag(context, "out", "write the array to a file",
-                                "--out - and --json both want standard output");
+        return cli_refuse_flag(context, "out", "write the array to a file",
+                               "--out - and --json both want standard output");
     }
-    const tool_array array = {.data = m->permutation,
-                              .type = OTA_I64,
-                              .rank = 1,
-                              .shape = {m->rows},
-                              .count = (size_t)m->rows,
-                              .name = "permutation"};
-    tool_output *output = NULL;
-    int code = tool_output_begin(settings->out, settings->force, &output, &context->error);
-    if (code == 0) code = tool_write_arrays(output, &array, 1, &context->error);
-    code = tool_output_end(output, code, &context->error);
+    const cli_array array = {.data = m->permutation,
+                             .type = OTA_I64,
+                             .rank = 1,
+                             .shape = {m->rows},
+                             .count = (size_t)m->rows,
+                             .name = "permutation"};
+    cli_output *output = NULL;
+    int code = cli_output_begin(settings->out, settings->force, &output, &context->error);
+    if (code == 0) code = cli_write_arrays(output, &array, 1, &context->error);
+    code = cli_output_end(output, code, &context->error);
     if (code != 0) (void)snprintf(context->error.field, sizeof context->error.field, "out");
     return code;
 }
 
-static int report(tool_context *context, const matching *m) {
+static int report(cli_context *context, const matching *m) {
     const double dual = m->certificate.dual;
     if (!context->settings.json) {
         FILE *stream = context->settings.out != NULL && strcmp(context->settings.out, "-") == 0
@@ -217,14 +217,14 @@ static int report(tool_context *context, const matching *m) {
         (void)json_array_append_new(permutation, json_integer(m->permutation[i]));
     }
     json_t *object =
-        tool_json_put(tool_json_result(context, ota_status_word(OTA_OK)),
-                      "value:r dual:r gap:r seconds:r rows:I columns:I permutation:o warnings:o",
-                      m->value, dual, m->value - dual, m->seconds, m->rows, m->columns, permutation,
-                      json_incref(context->warnings));
-    return tool_print_json(stdout, object);
+        cli_json_put(cli_json_result(context, ota_status_word(OTA_OK)),
+                     "value:r dual:r gap:r seconds:r rows:I columns:I permutation:o warnings:o",
+                     m->value, dual, m->value - dual, m->seconds, m->rows, m->columns, permutation,
+                     json_incref(context->warnings));
+    return cli_print_json(stdout, object);
 }
 
-int tool_assign(tool_context *context) {
+int cli_assign(cli_context *context) {
     matching m = {.transposed = false};
     int code = load_cost(context, &m);
     if (code == 0) code = allocate(context, &m);

@@ -17,7 +17,7 @@
 #include "otattn_analysis.h"
 
 typedef struct matrices {
-    const tool_array *scores, *perturbed, *values, *other; /* all f64 */
+    const cli_array *scores, *perturbed, *values, *other; /* all f64 */
     int64_t heads, rows, columns, width;
 } matrices;
 
@@ -30,20 +30,20 @@ typedef struct certificate {
     double diameter; /* largest distance of two values: no row of weights moves an output by more */
 } certificate;
 
-static int load_scores(tool_context *context, matrices *x) {
-    const tool_settings *settings = &context->settings;
-    int code = tool_load(context, "scores", settings->scores, OTA_F64, &x->scores);
+static int load_scores(cli_context *context, matrices *x) {
+    const cli_settings *settings = &context->settings;
+    int code = cli_load(context, "scores", settings->scores, OTA_F64, &x->scores);
     if (code == 0)
-        code = tool_load(context, "perturbed", settings->perturbed, OTA_F64, &x->perturbed);
+        code = cli_load(context, "perturbed", settings->perturbed, OTA_F64, &x->perturbed);
     if (code != 0) return code;
-    const tool_array *s = x->scores, *t = x->perturbed;
+    const cli_array *s = x->scores, *t = x->perturbed;
     if (s->rank < 2 || s->rank > 4 || s->count == 0) {
-        return tool_refuse_flag(context, "scores", "give [n,m], with heads and a batch in front",
-                                "scores have %d dimensions and %zu entries", s->rank, s->count);
+        return cli_refuse_flag(context, "scores", "give [n,m], with heads and a batch in front",
+                               "scores have %d dimensions and %zu entries", s->rank, s->count);
     }
     if (s->rank != t->rank || memcmp(s->shape, t->shape, (size_t)s->rank * sizeof *s->shape) != 0) {
-        return tool_refuse_flag(context, "perturbed", "give two arrays of the same shape",
-                                "--scores and --perturbed have different shapes");
+        return cli_refuse_flag(context, "perturbed", "give two arrays of the same shape",
+                               "--scores and --perturbed have different shapes");
     }
     x->rows = s->shape[s->rank - 2];
     x->columns = s->shape[s->rank - 1];
@@ -52,41 +52,41 @@ static int load_scores(tool_context *context, matrices *x) {
     for (size_t k = 0; k < s->count; k++) {
         const bool masked = isinf(a[k]) && isinf(b[k]) && fmax(a[k], b[k]) < 0.0;
         if (masked || (isfinite(a[k]) && isfinite(b[k]))) continue;
-        return tool_refuse_flag(context, isfinite(a[k]) ? "perturbed" : "scores",
-                                "a pair that takes no part is -inf in both",
-                                "entry %zu is %g in the scores and %g in the perturbed ones", k,
-                                a[k], b[k]);
+        return cli_refuse_flag(context, isfinite(a[k]) ? "perturbed" : "scores",
+                               "a pair that takes no part is -inf in both",
+                               "entry %zu is %g in the scores and %g in the perturbed ones", k,
+                               a[k], b[k]);
     }
     return 0;
 }
 
-static int load_values(tool_context *context, const char *field, const char *spec, matrices *x,
-                       const tool_array **values) {
-    const int code = tool_load(context, field, spec, OTA_F64, values);
+static int load_values(cli_context *context, const char *field, const char *spec, matrices *x,
+                       const cli_array **values) {
+    const int code = cli_load(context, field, spec, OTA_F64, values);
     if (code != 0) return code;
-    const tool_array *v = *values;
+    const cli_array *v = *values;
     const bool fits = v->rank >= 2 && v->shape[v->rank - 2] == x->columns && v->count > 0;
     const int64_t width = fits ? v->shape[v->rank - 1] : 0;
     const int64_t heads = fits ? (int64_t)v->count / (x->columns * width) : 0;
     if (!fits || (heads != 1 && heads != x->heads) || (x->width != 0 && x->width != width)) {
-        return tool_refuse_flag(context, field, "give [m,w] for all heads, or one for each",
-                                "the values do not fit scores of %" PRId64 " heads with %" PRId64
-                                " keys",
-                                x->heads, x->columns);
+        return cli_refuse_flag(context, field, "give [m,w] for all heads, or one for each",
+                               "the values do not fit scores of %" PRId64 " heads with %" PRId64
+                               " keys",
+                               x->heads, x->columns);
     }
     x->width = width;
     const double *data = v->data;
     for (size_t k = 0; k < v->count; k++) {
         if (isfinite(data[k])) continue;
-        return tool_refuse_flag(context, field, "values are finite", "entry %zu of %s is %g", k,
-                                field, data[k]);
+        return cli_refuse_flag(context, field, "values are finite", "entry %zu of %s is %g", k,
+                               field, data[k]);
     }
     return 0;
 }
 
 /* The bounds are about the scores as they stand in the files, rows of mass 1. */
-static int refuse_terms(tool_context *context) {
-    const tool_settings *s = &context->settings;
+static int refuse_terms(cli_context *context) {
+    const cli_settings *s = &context->settings;
     const struct {
         const char *flag;
         bool given;
@@ -111,34 +111,34 @@ static int refuse_terms(tool_context *context) {
                 {"rounds", s->rounds.given}};
     for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
         if (!rows[k].given) continue;
-        return tool_refuse_flag(context, rows[k].flag,
-                                "apply it to both matrices first; -inf masks a pair",
-                                "with --perturbed the bounds are about the scores as they stand, "
-                                "and --%s would change them or the rows",
-                                rows[k].flag);
+        return cli_refuse_flag(context, rows[k].flag,
+                               "apply it to both matrices first; -inf masks a pair",
+                               "with --perturbed the bounds are about the scores as they stand, "
+                               "and --%s would change them or the rows",
+                               rows[k].flag);
     }
     return 0;
 }
 
-static int solve(tool_context *context, const char *method, const char *file, tool_problem *problem,
-                 tool_solution *solution) {
-    int code = tool_problem_build(context, method, file, NULL, NULL, NULL, problem);
+static int solve(cli_context *context, const char *method, const char *file, cli_problem *problem,
+                 cli_solution *solution) {
+    int code = cli_problem_build(context, method, file, NULL, NULL, NULL, problem);
     if (code != 0) return code;
     const ota_problem *p = &problem->problem;
     const bool known = p->columns == OTA_COLUMNS_FREE || p->columns == OTA_COLUMNS_EXACT ||
                        p->columns == OTA_COLUMNS_RELAXED || p->columns == OTA_COLUMNS_CAPPED;
     if (p->regulariser != OTA_SOFTMAX || !known) {
         context->status = ota_status_word(OTA_UNSUPPORTED);
-        return tool_refuse_flag(context, "method",
-                                "softmax with free, exact, relaxed or capped columns has one",
-                                "no perturbation bound is known for %s", problem->method);
+        return cli_refuse_flag(context, "method",
+                               "softmax with free, exact, relaxed or capped columns has one",
+                               "no perturbation bound is known for %s", problem->method);
     }
     if (p->temperatures.type != OTA_NO_TYPE) {
-        return tool_refuse_flag(context, "temperature", "certify the heads one by one",
-                                "one temperature for all heads is needed");
+        return cli_refuse_flag(context, "temperature", "certify the heads one by one",
+                               "one temperature for all heads is needed");
     }
-    code = tool_solve(context, problem, TOOL_WANT_COUPLING, OTA_F64, solution);
-    if (code == 0) code = tool_solution_verdict(context, problem, solution);
+    code = cli_solve(context, problem, CLI_WANT_COUPLING, OTA_F64, solution);
+    if (code == 0) code = cli_solution_verdict(context, problem, solution);
     return code;
 }
 
@@ -197,7 +197,7 @@ static double output_change(const matrices *x, const double *p, const double *q,
     return worst;
 }
 
-static const double *values_of(const matrices *x, const tool_array *values, int64_t head) {
+static const double *values_of(const matrices *x, const cli_array *values, int64_t head) {
     const int64_t size = x->columns * x->width;
     return (const double *)values->data + ((int64_t)values->count == size ? 0 : head * size);
 }
@@ -249,10 +249,10 @@ static void set_figures(json_t *object, const certificate *c) {
                 {"output_bound_printed", c->output_printed},
                 {"values_diameter", c->diameter}};
     for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++)
-        (void)json_object_set_new(object, rows[k].name, tool_json_real(rows[k].value));
+        (void)json_object_set_new(object, rows[k].name, cli_json_real(rows[k].value));
 }
 
-static int report(tool_context *context, const tool_problem *problem, const matrices *x,
+static int report(cli_context *context, const cli_problem *problem, const matrices *x,
                   const certificate *heads) {
     int64_t worst = 0;
     for (int64_t k = 1; k < x->heads; k++) {
@@ -260,9 +260,9 @@ static int report(tool_context *context, const tool_problem *problem, const matr
     }
     const certificate *c = &heads[worst];
     if (context->settings.json) {
-        json_t *object = tool_json_put(tool_json_result(context, ota_status_word(OTA_OK)),
-                                       "method:s temperature:r head:I", problem->method,
-                                       usual_temperature(&problem->problem), worst);
+        json_t *object = cli_json_put(cli_json_result(context, ota_status_word(OTA_OK)),
+                                      "method:s temperature:r head:I", problem->method,
+                                      usual_temperature(&problem->problem), worst);
         set_figures(object, c);
         if (context->settings.per_head) {
             json_t *all = json_array();
@@ -274,7 +274,7 @@ static int report(tool_context *context, const tool_problem *problem, const matr
             (void)json_object_set_new(object, "heads", all);
         }
         (void)json_object_set(object, "warnings", context->warnings);
-        return tool_print_json(stdout, object);
+        return cli_print_json(stdout, object);
     }
     (void)printf("method           %s\n", problem->method);
     if (x->heads > 1) (void)printf("head             %" PRId64 ", nearest to its bound\n", worst);
@@ -293,8 +293,8 @@ static int report(tool_context *context, const tool_problem *problem, const matr
     return 0;
 }
 
-static int load(tool_context *context, matrices *x) {
-    const tool_settings *s = &context->settings;
+static int load(cli_context *context, matrices *x) {
+    const cli_settings *s = &context->settings;
     int code = refuse_terms(context);
     if (code == 0) code = load_scores(context, x);
     if (code == 0 && s->values != NULL) {
@@ -303,24 +303,24 @@ static int load(tool_context *context, matrices *x) {
     }
     if (code != 0 || s->perturbed_values == NULL) return code;
     if (s->values == NULL) {
-        return tool_refuse_flag(context, "values", "give both, or --values alone",
-                                "--perturbed-values needs --values");
+        return cli_refuse_flag(context, "values", "give both, or --values alone",
+                               "--perturbed-values needs --values");
     }
     return load_values(context, "perturbed-values", s->perturbed_values, x, &x->other);
 }
 
-static int certify_change(tool_context *context) {
+static int certify_change(cli_context *context) {
     const char *method =
         context->settings.method != NULL ? context->settings.method : "softmax/exact";
     matrices x = {.scores = NULL};
     int code = load(context, &x);
     if (code != 0) return code;
     context->settings.dtype = "f64";
-    tool_problem *problems = calloc(2, sizeof *problems);
+    cli_problem *problems = calloc(2, sizeof *problems);
     certificate *heads = calloc((size_t)x.heads, sizeof *heads);
-    tool_solution p = {.status = OTA_UNSOLVED}, q = {.status = OTA_UNSOLVED};
+    cli_solution p = {.status = OTA_UNSOLVED}, q = {.status = OTA_UNSOLVED};
     if (problems == NULL || heads == NULL) {
-        code = tool_fail(&context->error, TOOL_EXIT_LIMIT, "there is no memory left");
+        code = cli_fail(&context->error, CLI_EXIT_LIMIT, "there is no memory left");
     }
     if (code == 0) code = solve(context, method, context->settings.scores, &problems[0], &p);
     if (code == 0) code = solve(context, method, context->settings.perturbed, &problems[1], &q);
@@ -328,28 +328,28 @@ static int certify_change(tool_context *context) {
     for (int64_t k = 0; k < x.heads && code == 0; k++) {
         const ota_status status = certify_head(&x, &problems[0].problem, p.coupling.data,
                                                q.coupling.data, k, &heads[k], &error);
-        if (status < 0) code = tool_fail_status(context, status, &error);
+        if (status < 0) code = cli_fail_status(context, status, &error);
     }
     if (code == 0) code = report(context, &problems[0], &x, heads);
-    tool_solution_free(&p);
-    tool_solution_free(&q);
-    for (int k = 0; k < 2 && problems != NULL; k++) tool_problem_free(&problems[k]);
+    cli_solution_free(&p);
+    cli_solution_free(&q);
+    for (int k = 0; k < 2 && problems != NULL; k++) cli_problem_free(&problems[k]);
     free(problems);
     free(heads);
     return code;
 }
 
-int tool_certify(tool_context *context) {
-    const tool_settings *s = &context->settings;
+int cli_certify(cli_context *context) {
+    const cli_settings *s = &context->settings;
     if ((s->coupling != NULL) == (s->perturbed != NULL)) {
-        return tool_refuse_flag(context, "coupling", "'otattn help certify' shows both",
-                                s->coupling == NULL
-                                    ? "certify needs --perturbed T or --coupling P"
-                                    : "--perturbed and --coupling ask for different certificates");
+        return cli_refuse_flag(context, "coupling", "'otattn help certify' shows both",
+                               s->coupling == NULL
+                                   ? "certify needs --perturbed T or --coupling P"
+                                   : "--perturbed and --coupling ask for different certificates");
     }
     if (s->scores == NULL) {
-        return tool_refuse_flag(context, "scores", "write --scores S.npy",
-                                "certify needs the scores");
+        return cli_refuse_flag(context, "scores", "write --scores S.npy",
+                               "certify needs the scores");
     }
-    return s->coupling != NULL ? tool_certify_coupling(context) : certify_change(context);
+    return s->coupling != NULL ? cli_certify_coupling(context) : certify_change(context);
 }

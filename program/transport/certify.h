@@ -5,6 +5,6 @@
 #include "program/program.h"
 
 /* `certify --coupling P --scores S`: judges a coupling, or finds the method that made it. */
-int tool_certify_coupling(tool_context *context);
+int cli_certify_coupling(cli_context *context);
 
 #endif

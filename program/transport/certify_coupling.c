@@ -14,8 +14,8 @@
 enum { FITS = 16 };
 
 typedef struct judgement {
-    tool_problem problem;
-    const tool_array *coupling;
+    cli_problem problem;
+    const cli_array *coupling;
     char method[sizeof((ota_fit *)NULL)->method];
     double *row_mass; /* what every row carries, where that is not 1 and no mass was named */
     double common_mass;
@@ -26,27 +26,26 @@ typedef struct judgement {
     bool solved;
 } judgement;
 
-static int build(tool_context *context, const char *method, tool_problem *problem) {
+static int build(cli_context *context, const char *method, cli_problem *problem) {
     const int code =
-        tool_problem_build(context, method, context->settings.scores, NULL, NULL, NULL, problem);
+        cli_problem_build(context, method, context->settings.scores, NULL, NULL, NULL, problem);
     if (code == 0 && problem->rank > 4) {
-        return tool_refuse_flag(context, "scores", NULL, "scores have %d dimensions",
-                                problem->rank);
+        return cli_refuse_flag(context, "scores", NULL, "scores have %d dimensions", problem->rank);
     }
     return code;
 }
 
-static int load_coupling(tool_context *context, judgement *j) {
+static int load_coupling(cli_context *context, judgement *j) {
     const char *spec = context->settings.coupling;
-    const int code = tool_load(context, "coupling", spec, OTA_F64, &j->coupling);
+    const int code = cli_load(context, "coupling", spec, OTA_F64, &j->coupling);
     if (code != 0) return code;
-    const tool_array *p = j->coupling;
+    const cli_array *p = j->coupling;
     int64_t leading = 1;
     for (int k = 0; k + 2 < p->rank; k++) leading *= p->shape[k];
-    const tool_problem *of = &j->problem;
+    const cli_problem *of = &j->problem;
     if (p->rank < 2 || leading != of->batch * of->heads || p->shape[p->rank - 2] != of->queries ||
         p->shape[p->rank - 1] != of->keys) {
-        return tool_refuse_flag(
+        return cli_refuse_flag(
             context, "coupling", "give two arrays of the same shape",
             "the coupling '%.200s' does not have the shape of the scores, %" PRId64
             " heads of %" PRId64 " x %" PRId64,
@@ -55,16 +54,16 @@ static int load_coupling(tool_context *context, judgement *j) {
     const double *data = p->data;
     for (size_t k = 0; k < p->count; k++) {
         if (data[k] >= 0.0 && !isinf(data[k])) continue;
-        return tool_refuse_flag(context, "coupling", "weights are finite, 0 or more",
-                                "entry %zu of the coupling is %g", k, data[k]);
+        return cli_refuse_flag(context, "coupling", "weights are finite, 0 or more",
+                               "entry %zu of the coupling is %g", k, data[k]);
     }
     return 0;
 }
 
 /* Couplings of distributions carry 1/n a row where attention carries 1. One common sum that is far from 1
  * is taken for the row mass; anything else is left to the certificate. */
-static int find_common_mass(tool_context *context, judgement *j) {
-    const tool_problem *of = &j->problem;
+static int find_common_mass(cli_context *context, judgement *j) {
+    const cli_problem *of = &j->problem;
     const double *p = j->coupling->data;
     double least = (double)INFINITY, most = 0.0;
     if (context->settings.row_mass != NULL || context->settings.column_mass != NULL) return 0;
@@ -77,15 +76,15 @@ static int find_common_mass(tool_context *context, judgement *j) {
     }
     if (!(most > 0.0) || most - least > 1e-3 * most || fabs(most - 1.0) <= 1e-2) return 0;
     const int code =
-        tool_memory(context, (size_t)of->queries * sizeof(double), "row-mass", &j->row_mass);
+        cli_memory(context, (size_t)of->queries * sizeof(double), "row-mass", &j->row_mass);
     if (code != 0) return code;
     j->common_mass = 0.5 * (least + most);
     /* 1/n is what was meant where the sum is that to rounding. */
     const double fair = 1.0 / (double)of->queries;
     if (fabs(j->common_mass - fair) <= 1e-5 * fair) j->common_mass = fair;
     for (int64_t i = 0; i < of->queries; i++) j->row_mass[i] = j->common_mass;
-    tool_warn(context, "every row of the coupling carries %.6g: taken as the row mass",
-              j->common_mass);
+    cli_warn(context, "every row of the coupling carries %.6g: taken as the row mass",
+             j->common_mass);
     return 0;
 }
 
@@ -94,10 +93,10 @@ static void set_masses(judgement *j) {
     j->problem.problem.row_mass = ota_array_of(j->row_mass, OTA_F64, 1, 1, 1, j->problem.queries);
 }
 
-static int identify(tool_context *context, judgement *j) {
+static int identify(cli_context *context, judgement *j) {
     const size_t copies = 9, bytes = copies * j->coupling->count * sizeof(double);
     void *probe;
-    int code = tool_memory(context, bytes, "the search for a method", &probe);
+    int code = cli_memory(context, bytes, "the search for a method", &probe);
     if (code != 0) return code;
     free(probe);
     ota_error error = {.message = ""};
@@ -105,13 +104,13 @@ static int identify(tool_context *context, judgement *j) {
     options.max_rounds = context->settings.max_rounds.value;
     const ota_status status = ota_identify(&j->problem.problem, &options, j->coupling->data,
                                            j->fits, FITS, &j->fit_count, &error);
-    if (status < 0) return tool_fail_status(context, status, &error);
+    if (status < 0) return cli_fail_status(context, status, &error);
     if (j->fit_count == 0) {
-        return tool_refuse_flag(context, "coupling", "name a method with --method",
-                                "no method gives a plan for these scores that could be compared");
+        return cli_refuse_flag(context, "coupling", "name a method with --method",
+                               "no method gives a plan for these scores that could be compared");
     }
     memcpy(j->method, j->fits[0].method, sizeof j->method);
-    tool_problem_free(&j->problem);
+    cli_problem_free(&j->problem);
     code = build(context, j->method, &j->problem);
     if (code == 0) set_masses(j);
     return code;
@@ -134,24 +133,23 @@ static double furthest(const judgement *j, const double *plan) {
 
 /* A method that has no plan here leaves the gap and the distance unknown; rows and columns are judged all
  * the same. */
-static int judge(tool_context *context, judgement *j) {
-    tool_problem *of = &j->problem;
-    tool_solution solution;
+static int judge(cli_context *context, judgement *j) {
+    cli_problem *of = &j->problem;
+    cli_solution solution;
     const bool partial = of->settings.allow_partial;
     of->settings.allow_partial = true;
     of->options.allow_partial = 1;
-    int code =
-        tool_solve(context, of, TOOL_WANT_COUPLING | TOOL_WANT_POTENTIALS, OTA_F64, &solution);
+    int code = cli_solve(context, of, CLI_WANT_COUPLING | CLI_WANT_POTENTIALS, OTA_F64, &solution);
     of->settings.allow_partial = partial;
     j->solved = code == 0;
-    if (code == TOOL_EXIT_NUMERIC) {
-        tool_warn(context, "%s: %.380s", of->method, context->error.message);
+    if (code == CLI_EXIT_NUMERIC) {
+        cli_warn(context, "%s: %.380s", of->method, context->error.message);
         memset(&context->error, 0, sizeof context->error);
         context->status = NULL;
         code = 0;
     }
     if (code != 0) {
-        tool_solution_free(&solution);
+        cli_solution_free(&solution);
         return code;
     }
     ota_arrays arrays = {.size = sizeof arrays};
@@ -163,22 +161,22 @@ static int judge(tool_context *context, judgement *j) {
         arrays.column_potential = solution.column_potential;
         j->distance = furthest(j, solution.coupling.data);
         if (solution.status == OTA_PARTIAL) {
-            tool_warn(context, "%s did not converge: the gap counts from a lower dual", of->method);
+            cli_warn(context, "%s did not converge: the gap counts from a lower dual", of->method);
         }
     }
     const int64_t heads = of->batch * of->heads;
     j->heads = calloc((size_t)heads + 1, sizeof *j->heads);
     if (j->heads == NULL) {
-        code = tool_fail(&context->error, TOOL_EXIT_LIMIT, "there is no memory left");
+        code = cli_fail(&context->error, CLI_EXIT_LIMIT, "there is no memory left");
     } else {
         j->certificate.size = sizeof j->certificate;
         for (int64_t k = 0; k < heads; k++) j->heads[k].size = sizeof j->heads[k];
         ota_error error = {.message = ""};
         const ota_status status =
             ota_certify(&of->problem, &of->options, &arrays, &j->certificate, j->heads, &error);
-        if (status < 0) code = tool_fail_status(context, status, &error);
+        if (status < 0) code = cli_fail_status(context, status, &error);
     }
-    tool_solution_free(&solution);
+    cli_solution_free(&solution);
     return code;
 }
 
@@ -189,7 +187,7 @@ static int ties(const judgement *j) {
 }
 
 static json_t *fit_json(const ota_fit *fit) {
-    json_t *object = tool_json_put(
+    json_t *object = cli_json_put(
         json_object(), "method:s distance:r residual:r explains:b parameters:i temperature:r",
         fit->method, fit->distance, fit->residual, fit->explains != 0, fit->parameters,
         fit->temperature_known ? fit->temperature : (double)NAN);
@@ -201,39 +199,39 @@ static json_t *fit_json(const ota_fit *fit) {
         {"lambda", fit->lambda}, {"steps", (double)fit->steps}, {"row_rho", fit->row_strength}};
     for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
         if (rows[k].value > 0.0)
-            (void)json_object_set_new(object, rows[k].name, tool_json_real(rows[k].value));
+            (void)json_object_set_new(object, rows[k].name, cli_json_real(rows[k].value));
     }
     return object;
 }
 
-static int print_json(tool_context *context, const judgement *j) {
-    json_t *object = tool_json_put(tool_json_result(context, ota_status_word(OTA_OK)),
-                                   "method:s problem:o distance:r certificate:o", j->method,
-                                   tool_problem_json(&j->problem), j->distance,
-                                   tool_certificate_json(&j->certificate));
+static int print_json(cli_context *context, const judgement *j) {
+    json_t *object = cli_json_put(cli_json_result(context, ota_status_word(OTA_OK)),
+                                  "method:s problem:o distance:r certificate:o", j->method,
+                                  cli_problem_json(&j->problem), j->distance,
+                                  cli_certificate_json(&j->certificate));
     if (j->row_mass != NULL)
-        (void)json_object_set_new(object, "row_mass", tool_json_real(j->common_mass));
+        (void)json_object_set_new(object, "row_mass", cli_json_real(j->common_mass));
     if (context->settings.per_head) {
         json_t *heads = json_array();
         for (int64_t k = 0; k < j->problem.batch * j->problem.heads; k++)
-            (void)json_array_append_new(heads, tool_certificate_json(&j->heads[k]));
+            (void)json_array_append_new(heads, cli_certificate_json(&j->heads[k]));
         (void)json_object_set_new(object, "heads", heads);
     }
     if (j->fit_count > 0) {
         json_t *fits = json_array();
         for (int64_t k = 0; k < j->fit_count; k++)
             (void)json_array_append_new(fits, fit_json(&j->fits[k]));
-        (void)tool_json_put(object, "fits:o ambiguous:b temperature_known:b", fits, ties(j) > 1,
-                            j->fits[0].temperature_known != 0);
+        (void)cli_json_put(object, "fits:o ambiguous:b temperature_known:b", fits, ties(j) > 1,
+                           j->fits[0].temperature_known != 0);
     }
     (void)json_object_set(object, "warnings", context->warnings);
-    return tool_print_json(stdout, object);
+    return cli_print_json(stdout, object);
 }
 
 static int print_text(const judgement *j) {
     (void)printf("judged as   %s\n", j->method);
     (void)printf("distance    %.3g of the mass from that method's own plan\n", j->distance);
-    tool_certificate_print(stdout, &j->certificate);
+    cli_certificate_print(stdout, &j->certificate);
     if (j->fit_count == 0) return 0;
     (void)printf("\n%-56s %10s %10s\n", "method", "distance", "explains");
     for (int64_t k = 0; k < j->fit_count; k++) {
@@ -251,10 +249,10 @@ static int print_text(const judgement *j) {
     return 0;
 }
 
-int tool_certify_coupling(tool_context *context) {
+int cli_certify_coupling(cli_context *context) {
     const char *named = context->settings.method;
     judgement *j = calloc(1, sizeof *j);
-    if (j == NULL) return tool_fail(&context->error, TOOL_EXIT_LIMIT, "there is no memory left");
+    if (j == NULL) return cli_fail(&context->error, CLI_EXIT_LIMIT, "there is no memory left");
     /* Narrow scores are exact in f64, and so is what is said about them. */
     if (context->settings.dtype == NULL) context->settings.dtype = "f64";
     (void)snprintf(j->method, sizeof j->method, "%s", named != NULL ? named : "softmax");
@@ -265,7 +263,7 @@ int tool_certify_coupling(tool_context *context) {
     if (code == 0 && named == NULL) code = identify(context, j);
     if (code == 0) code = judge(context, j);
     if (code == 0) code = context->settings.json ? print_json(context, j) : print_text(j);
-    tool_problem_free(&j->problem);
+    cli_problem_free(&j->problem);
     free(j->row_mass);
     free(j->heads);
     free(j);

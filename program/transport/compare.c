@@ -38,29 +38,29 @@ typedef struct comparison {
 
 static const char *const reference_methods[REFERENCES] = {"softmax", "softmax/exact"};
 
-static int build(tool_context *context, const char *method, tool_problem *problem) {
+static int build(cli_context *context, const char *method, cli_problem *problem) {
     const bool matrix = context->operand_count == 1;
     const char *const *names = context->operands;
-    return tool_problem_build(context, method, matrix ? names[0] : NULL, matrix ? NULL : names[0],
-                              matrix ? NULL : names[1],
-                              context->operand_count == 3 ? names[2] : NULL, problem);
+    return cli_problem_build(context, method, matrix ? names[0] : NULL, matrix ? NULL : names[0],
+                             matrix ? NULL : names[1],
+                             context->operand_count == 3 ? names[2] : NULL, problem);
 }
 
-static void clear_failure(tool_context *context) {
+static void clear_failure(cli_context *context) {
     memset(&context->error, 0, sizeof context->error);
     context->status = NULL;
     json_decref(context->failure);
     context->failure = NULL;
 }
 
-static bool has_distances(const tool_problem *p) {
+static bool has_distances(const cli_problem *p) {
     int64_t pairs;
     return !__builtin_mul_overflow(p->batch * p->heads, p->queries, &pairs) &&
            !__builtin_mul_overflow(pairs, p->keys, &pairs) && pairs <= DISTANCE_MOST;
 }
 
 /* Largest ||P - P'||_1 / n over heads; NaN where the other is missing. */
-static double distance(const tool_problem *p, const double *coupling, const double *other) {
+static double distance(const cli_problem *p, const double *coupling, const double *other) {
     if (coupling == NULL || other == NULL || p->queries == 0) return (double)NAN;
     const int64_t pairs = p->queries * p->keys;
     double worst = 0.0;
@@ -74,31 +74,31 @@ static double distance(const tool_problem *p, const double *coupling, const doub
 }
 
 /* Solves the two reference problems; one that has no answer leaves NULL. */
-static int solve_references(tool_context *context, comparison *c) {
-    const tool_settings settings = context->settings;
-    tool_settings *plain = &context->settings;
+static int solve_references(cli_context *context, comparison *c) {
+    const cli_settings settings = context->settings;
+    cli_settings *plain = &context->settings;
     plain->rounds.given = plain->allow_partial = plain->strict = false;
     plain->anneal = plain->relaxation = plain->solver = plain->start = plain->end = plain->rows =
         NULL;
     plain->elastic_lambda = NULL;
     int code = 0;
     for (int k = 0; k < REFERENCES && code == 0; k++) {
-        tool_problem problem;
-        tool_solution solution = {.status = OTA_UNSOLVED};
+        cli_problem problem;
+        cli_solution solution = {.status = OTA_UNSOLVED};
         code = build(context, reference_methods[k], &problem);
         /* softmax takes no column masses, and a reference that is refused is merely missing. */
         const bool built = code == 0 && has_distances(&problem);
-        if (built) code = tool_solve(context, &problem, TOOL_WANT_COUPLING, OTA_F64, &solution);
+        if (built) code = cli_solve(context, &problem, CLI_WANT_COUPLING, OTA_F64, &solution);
         if (built && code == 0 && solution.status >= OTA_OK && solution.coupling.type == OTA_F64) {
             c->references[k] = solution.coupling.data;
             solution.coupling.data = NULL;
         }
-        tool_solution_free(&solution);
-        tool_problem_free(&problem);
-        if (code == TOOL_EXIT_LIMIT)
-            tool_warn(context, "without distances to %s: %s", reference_methods[k],
-                      context->error.message);
-        if (code == TOOL_EXIT_USAGE || code == TOOL_EXIT_NUMERIC || code == TOOL_EXIT_LIMIT) {
+        cli_solution_free(&solution);
+        cli_problem_free(&problem);
+        if (code == CLI_EXIT_LIMIT)
+            cli_warn(context, "without distances to %s: %s", reference_methods[k],
+                     context->error.message);
+        if (code == CLI_EXIT_USAGE || code == CLI_EXIT_NUMERIC || code == CLI_EXIT_LIMIT) {
             clear_failure(context);
             code = 0;
         }
@@ -107,10 +107,10 @@ static int solve_references(tool_context *context, comparison *c) {
     return code;
 }
 
-static void fail_row(tool_context *context, int code, method_row *row) {
+static void fail_row(cli_context *context, int code, method_row *row) {
     row->code = code;
     row->status = context->status != NULL ? context->status : ota_status_word(OTA_EINTERNAL);
-    if (context->status == NULL && code == TOOL_EXIT_LIMIT)
+    if (context->status == NULL && code == CLI_EXIT_LIMIT)
         row->status = ota_status_word(OTA_ELIMIT);
     (void)snprintf(row->error, sizeof row->error, "%s", context->error.message);
     clear_failure(context);
@@ -118,46 +118,46 @@ static void fail_row(tool_context *context, int code, method_row *row) {
 
 /* Returns an exit code only for what concerns the whole command: a method that nobody can read, a file
  * that cannot be read, Ctrl-C. */
-static int solve_row(tool_context *context, comparison *c, int index) {
+static int solve_row(cli_context *context, comparison *c, int index) {
     method_row *row = &c->rows[index];
-    tool_problem problem;
-    tool_solution solution = {.status = OTA_UNSOLVED};
+    cli_problem problem;
+    cli_solution solution = {.status = OTA_UNSOLVED};
     (void)snprintf(row->name, sizeof row->name, "%s", c->methods[index]);
     row->distance[0] = row->distance[1] = (double)NAN;
     int code = build(context, c->methods[index], &problem);
     const bool of_method =
         context->status != NULL && strcmp(context->status, ota_status_word(OTA_UNSUPPORTED)) == 0;
-    if (code != 0 && code != TOOL_EXIT_NUMERIC && !of_method) {
-        tool_problem_free(&problem);
+    if (code != 0 && code != CLI_EXIT_NUMERIC && !of_method) {
+        cli_problem_free(&problem);
         return code;
     }
     if (code == 0) {
         const bool distances = has_distances(&problem);
-        unsigned wanted = distances ? TOOL_WANT_COUPLING : TOOL_WANT_RECEIVER;
-        if (problem.values_width > 0) wanted |= TOOL_WANT_OUT;
-        code = tool_solve(context, &problem, wanted, problem.type == OTA_F64 ? OTA_F64 : OTA_F32,
-                          &solution);
+        unsigned wanted = distances ? CLI_WANT_COUPLING : CLI_WANT_RECEIVER;
+        if (problem.values_width > 0) wanted |= CLI_WANT_OUT;
+        code = cli_solve(context, &problem, wanted, problem.type == OTA_F64 ? OTA_F64 : OTA_F32,
+                         &solution);
     }
-    if (code == TOOL_EXIT_INTERRUPTED) {
-        tool_solution_free(&solution);
-        tool_problem_free(&problem);
+    if (code == CLI_EXIT_INTERRUPTED) {
+        cli_solution_free(&solution);
+        cli_problem_free(&problem);
         return code;
     }
     if (code != 0) {
         fail_row(context, code, row);
     } else {
         row->status = ota_status_word(solution.status);
-        row->code = tool_exit_code(solution.status);
+        row->code = cli_exit_code(solution.status);
         row->rounds = solution.result.rounds;
         row->certified = solution.certified;
         row->certificate = solution.certificate;
         row->seconds = solution.seconds;
         if (row->code != 0) {
-            (void)tool_solution_verdict(context, &problem, &solution);
+            (void)cli_solution_verdict(context, &problem, &solution);
             (void)snprintf(row->error, sizeof row->error, "%s", context->error.message);
             clear_failure(context);
         } else {
-            (void)tool_solution_verdict(context, &problem, &solution);
+            (void)cli_solution_verdict(context, &problem, &solution);
         }
         if (solution.coupling.type == OTA_F64) {
             for (int k = 0; k < REFERENCES; k++) {
@@ -165,33 +165,33 @@ static int solve_row(tool_context *context, comparison *c, int index) {
             }
         }
     }
-    tool_solution_free(&solution);
-    tool_problem_free(&problem);
+    cli_solution_free(&solution);
+    cli_problem_free(&problem);
     return 0;
 }
 
-static int print_json_rows(tool_context *context, const comparison *c) {
+static int print_json_rows(cli_context *context, const comparison *c) {
     json_t *methods = json_array();
     for (int k = 0; k < c->done; k++) {
         const method_row *row = &c->rows[k];
         json_t *object = json_object();
         const bool numbers = row->seconds > 0.0;
-        (void)tool_json_put(object,
-                            "method:s status:s rounds:o certificate:o distance_to_softmax:r "
-                            "distance_to_exact:r seconds:o",
-                            row->name, row->status,
-                            numbers ? json_integer(row->rounds) : json_null(),
-                            row->certified ? tool_certificate_json(&row->certificate) : json_null(),
-                            row->distance[0], row->distance[1],
-                            numbers ? tool_json_real(row->seconds) : json_null());
+        (void)cli_json_put(object,
+                           "method:s status:s rounds:o certificate:o distance_to_softmax:r "
+                           "distance_to_exact:r seconds:o",
+                           row->name, row->status,
+                           numbers ? json_integer(row->rounds) : json_null(),
+                           row->certified ? cli_certificate_json(&row->certificate) : json_null(),
+                           row->distance[0], row->distance[1],
+                           numbers ? cli_json_real(row->seconds) : json_null());
         if (row->error[0] != '\0')
             (void)json_object_set_new(object, "error", json_string(row->error));
         (void)json_array_append_new(methods, object);
     }
-    json_t *object = tool_json_put(
-        tool_json_result(context, ota_status_word(context->interrupted ? OTA_CANCELLED : OTA_OK)),
+    json_t *object = cli_json_put(
+        cli_json_result(context, ota_status_word(context->interrupted ? OTA_CANCELLED : OTA_OK)),
         "methods:o warnings:o", methods, json_incref(context->warnings));
-    return tool_print_json(stdout, object);
+    return cli_print_json(stdout, object);
 }
 
 /* A number in a column of the table, "-" when it does not exist. */
@@ -236,24 +236,24 @@ static void print_table(const comparison *c) {
 }
 
 /* Nothing succeeded: the command fails as its first method did. */
-static int all_failed(tool_context *context, const comparison *c) {
+static int all_failed(cli_context *context, const comparison *c) {
     for (int k = 0; k < c->done; k++) {
         if (c->rows[k].code == 0) return 0;
     }
     if (c->done == 0) return 0;
     context->status = c->rows[0].status;
     (void)snprintf(context->error.field, sizeof context->error.field, "methods");
-    return tool_fail(&context->error, c->rows[0].code, "no method succeeded; %.100s: %.360s",
-                     c->rows[0].name, c->rows[0].error);
+    return cli_fail(&context->error, c->rows[0].code, "no method succeeded; %.100s: %.360s",
+                    c->rows[0].name, c->rows[0].error);
 }
 
-static int solve_all(tool_context *context, comparison *c) {
+static int solve_all(cli_context *context, comparison *c) {
     int code = solve_references(context, c);
     for (int k = 0; k < c->count && code == 0; k++) {
         code = solve_row(context, c, k);
         if (code == 0) c->done++;
     }
-    if (code == TOOL_EXIT_INTERRUPTED && c->done > 0) {
+    if (code == CLI_EXIT_INTERRUPTED && c->done > 0) {
         clear_failure(context);
         context->interrupted = true;
         code = 0;
@@ -265,19 +265,18 @@ static int solve_all(tool_context *context, comparison *c) {
     return 0;
 }
 
-int tool_compare(tool_context *context) {
+int cli_compare(cli_context *context) {
     const char *list =
         context->settings.methods != NULL ? context->settings.methods : standard_methods;
     comparison c = {.count = 0};
-    c.count = tool_split_methods(list, c.methods, MOST_METHODS);
+    c.count = cli_split_methods(list, c.methods, MOST_METHODS);
     if (c.count < 0) {
-        return tool_refuse_flag(context, "methods", NULL, "--methods holds more than %d methods",
-                                MOST_METHODS);
+        return cli_refuse_flag(context, "methods", NULL, "--methods holds more than %d methods",
+                               MOST_METHODS);
     }
     c.rows = calloc((size_t)c.count + 1, sizeof *c.rows);
-    int code = c.rows == NULL
-                   ? tool_fail(&context->error, TOOL_EXIT_LIMIT, "there is no memory left")
-                   : solve_all(context, &c);
+    int code = c.rows == NULL ? cli_fail(&context->error, CLI_EXIT_LIMIT, "there is no memory left")
+                              : solve_all(context, &c);
     for (int k = 0; k < c.count; k++) free(c.methods[k]);
     for (int k = 0; k < REFERENCES; k++) free(c.references[k]);
     free(c.rows);

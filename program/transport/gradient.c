@@ -13,11 +13,11 @@
 #include "shard.h"
 
 /* Arrays are owned; `shapes` hold name, rank, shape and type of the file. */
-struct tool_gradients {
+struct cli_gradients {
     ota_gradients want;
-    ota_array terms[TOOL_MAX_TERMS];
-    tool_rows rows[TOOL_MAX_GRADIENTS];
-    tool_array shapes[TOOL_MAX_GRADIENTS];
+    ota_array terms[CLI_MAX_TERMS];
+    cli_rows rows[CLI_MAX_GRADIENTS];
+    cli_array shapes[CLI_MAX_GRADIENTS];
     int count;
 };
 
@@ -31,49 +31,49 @@ static const sharing whole = {-1, 0};
 
 /* A gradient like `like`, named `name`, of the file shape `rank`, `shape`. `slot` of the library's struct
  * gets it. */
-static int add(tool_context *context, tool_gradients *g, const char *name, const ota_array *like,
+static int add(cli_context *context, cli_gradients *g, const char *name, const ota_array *like,
                ota_type type, int rank, const int64_t *shape, sharing of, ota_array *slot) {
-    tool_rows *rows = &g->rows[g->count];
-    tool_array *file = &g->shapes[g->count];
+    cli_rows *rows = &g->rows[g->count];
+    cli_array *file = &g->shapes[g->count];
     ota_array array =
         ota_array_of(NULL, type, like->size[0], like->size[1], like->size[2], like->size[3]);
     const bool shared = of.dimension >= 0 && array.size[of.dimension] == of.total;
-    *file = (tool_array){.type = type, .rank = rank, .count = 1};
+    *file = (cli_array){.type = type, .rank = rank, .count = 1};
     for (int k = 0; k < 4; k++) file->count *= (size_t)array.size[k];
     for (int k = 0; k < rank; k++) file->shape[k] = shape[k];
     (void)snprintf(file->name, sizeof file->name, "%s", name);
-    if (shared) array.size[of.dimension] = tool_share_held(&context->share, of.total);
+    if (shared) array.size[of.dimension] = cli_share_held(&context->share, of.total);
     size_t count = ota_type_bytes(type);
     for (int k = 0; k < 4; k++) count *= (size_t)array.size[k];
     void *data = NULL;
-    const int code = tool_memory(context, count, "a gradient", &data);
+    const int code = cli_memory(context, count, "a gradient", &data);
     if (code != 0) return code;
     array = ota_array_of(data, type, array.size[0], array.size[1], array.size[2], array.size[3]);
-    *rows = (tool_rows){.mine = array, .dimension = shared ? of.dimension : -1, .total = of.total};
+    *rows = (cli_rows){.mine = array, .dimension = shared ? of.dimension : -1, .total = of.total};
     *slot = array;
     g->count++;
     return 0;
 }
 
 /* Of something that was read from a file: its shape and type. */
-static int add_like_file(tool_context *context, tool_gradients *g, const char *name,
+static int add_like_file(cli_context *context, cli_gradients *g, const char *name,
                          const char *field, const char *spec, const ota_array *like, sharing of,
                          ota_array *slot) {
-    const tool_array *file = tool_loaded(context, spec);
-    const int code = file == NULL ? tool_load(context, field, spec, OTA_NO_TYPE, &file) : 0;
+    const cli_array *file = cli_loaded(context, spec);
+    const int code = file == NULL ? cli_load(context, field, spec, OTA_NO_TYPE, &file) : 0;
     if (code != 0) return code;
     const ota_type type = file->type == OTA_I64 || file->type == OTA_BOOL ? OTA_F64 : file->type;
     return add(context, g, name, like, type, file->rank, file->shape, of, slot);
 }
 
 /* Of numbers that were written on the command line: one, or one per head. */
-static int add_numbers(tool_context *context, tool_gradients *g, const char *name, int64_t count,
+static int add_numbers(cli_context *context, cli_gradients *g, const char *name, int64_t count,
                        ota_array *slot) {
     const ota_array like = ota_array_of(NULL, OTA_F64, 1, 1, 1, count);
     return add(context, g, name, &like, OTA_F64, count > 1 ? 1 : 0, &count, whole, slot);
 }
 
-static int add_scores(tool_context *context, const tool_problem *p, tool_gradients *g) {
+static int add_scores(cli_context *context, const cli_problem *p, cli_gradients *g) {
     const ota_array like =
         ota_array_of(NULL, p->file_type, p->batch, p->heads, p->queries, p->keys);
     const int rank = p->rank > 2 ? p->rank : 2;
@@ -81,7 +81,7 @@ static int add_scores(tool_context *context, const tool_problem *p, tool_gradien
                (sharing){2, p->queries}, &g->want.scores);
 }
 
-static int add_operands(tool_context *context, tool_problem *p, tool_gradients *g) {
+static int add_operands(cli_context *context, cli_problem *p, cli_gradients *g) {
     const char *const *files = context->operands;
     ota_problem *problem = &p->problem;
     const sharing queries = {2, p->queries}, keys = {2, p->keys};
@@ -102,8 +102,8 @@ static int add_operands(tool_context *context, tool_problem *p, tool_gradients *
 }
 
 /* The terms in the problem's order: biases always, numbers and relative biases among the parameters. */
-static int add_terms(tool_context *context, tool_problem *p, tool_gradients *g) {
-    const tool_settings *s = &p->settings;
+static int add_terms(cli_context *context, cli_problem *p, cli_gradients *g) {
+    const cli_settings *s = &p->settings;
     int bias = 0, code = 0;
     for (int64_t k = 0; k < p->problem.term_count && code == 0; k++) {
         const ota_term *term = &p->terms[k];
@@ -136,9 +136,9 @@ static int add_terms(tool_context *context, tool_problem *p, tool_gradients *g) 
     return code;
 }
 
-static int add_parameters(tool_context *context, tool_problem *p, tool_gradients *g) {
+static int add_parameters(cli_context *context, cli_problem *p, cli_gradients *g) {
     const ota_problem *problem = &p->problem;
-    const tool_settings *s = &p->settings;
+    const cli_settings *s = &p->settings;
     const bool per_head = problem->temperatures.type != OTA_NO_TYPE;
     const bool caps =
         problem->columns == OTA_COLUMNS_CAPPED || problem->columns == OTA_COLUMNS_ONLINE;
@@ -166,24 +166,24 @@ static int add_parameters(tool_context *context, tool_problem *p, tool_gradients
     return code;
 }
 
-int tool_gradients_prepare(tool_context *context, tool_problem *p, tool_gradients **out) {
-    const tool_settings *s = &p->settings;
+int cli_gradients_prepare(cli_context *context, cli_problem *p, cli_gradients **out) {
+    const cli_settings *s = &p->settings;
     const bool plan = p->problem.scores.type != OTA_NO_TYPE;
-    const tool_array *file;
-    int code = tool_load_share(context, "grad", s->grad, OTA_NO_TYPE, p->queries, &file);
+    const cli_array *file;
+    int code = cli_load_share(context, "grad", s->grad, OTA_NO_TYPE, p->queries, &file);
     if (code == 0 && (file->type == OTA_I64 || file->type == OTA_BOOL))
-        code = tool_load_share(context, "grad", s->grad, OTA_F64, p->queries, &file);
+        code = cli_load_share(context, "grad", s->grad, OTA_F64, p->queries, &file);
     if (code != 0) return code;
     if (file->rank > 4) {
-        return tool_refuse_flag(context, "grad", NULL, "--grad has %d dimensions, at most 4 fit",
-                                file->rank);
+        return cli_refuse_flag(context, "grad", NULL, "--grad has %d dimensions, at most 4 fit",
+                               file->rank);
     }
-    tool_gradients *g = calloc(1, sizeof *g);
+    cli_gradients *g = calloc(1, sizeof *g);
     *out = g;
-    if (g == NULL) return tool_fail(&context->error, TOOL_EXIT_LIMIT, "there is no memory left");
+    if (g == NULL) return cli_fail(&context->error, CLI_EXIT_LIMIT, "there is no memory left");
     g->want.size = sizeof g->want;
-    ota_array given = tool_aligned(file);
-    tool_shard_cut(context, &given, 2, p->queries);
+    ota_array given = cli_aligned(file);
+    cli_shard_cut(context, &given, 2, p->queries);
     *(plan ? &g->want.coupling_grad : &g->want.out_grad) = given;
     if (s->grad_out == NULL) {
         /* The advantage alone: the library still wants something to derive. */
@@ -208,45 +208,45 @@ static void reflect(const ota_array *x) {
     }
 }
 
-static int turn_back(tool_context *context, const tool_problem *p, const ota_array *x,
+static int turn_back(cli_context *context, const cli_problem *p, const ota_array *x,
                      int64_t first) {
     double base = 10000.0;
     ota_error error = {.message = ""};
-    if (p->settings.rope[0] != '\0') (void)tool_number(p->settings.rope, &base);
+    if (p->settings.rope[0] != '\0') (void)cli_number(p->settings.rope, &base);
     reflect(x);
     const ota_status status = ota_rope(x, first, base, &error);
     reflect(x);
-    return status < 0 ? tool_fail_status(context, status, &error) : 0;
+    return status < 0 ? cli_fail_status(context, status, &error) : 0;
 }
 
-int tool_gradients_run(tool_context *context, const tool_problem *p, ota_plan *plan,
-                       const ota_arrays *arrays, tool_gradients *g, ota_result *result) {
+int cli_gradients_run(cli_context *context, const cli_problem *p, ota_plan *plan,
+                      const ota_arrays *arrays, cli_gradients *g, ota_result *result) {
     ota_error error = {.message = ""};
     result->size = sizeof *result;
     const ota_status status = ota_backward(plan, arrays, &g->want, result, &error);
     if (status < 0) {
         if (strcmp(error.field, "out_grad") == 0 || strcmp(error.field, "coupling_grad") == 0)
             (void)snprintf(error.field, sizeof error.field, "grad");
-        return tool_fail_status(context, status, &error);
+        return cli_fail_status(context, status, &error);
     }
     if (p->settings.rope == NULL || g->want.queries.type == OTA_NO_TYPE) return 0;
     const bool corner = p->problem.corner == OTA_BOTTOM_RIGHT;
-    const tool_share *share = &context->share;
+    const cli_share *share = &context->share;
     const bool all = share->ranks <= 1;
-    const int64_t query = all ? 0 : tool_share_begin(p->queries, share->rank, share->ranks);
-    const int64_t key = all ? 0 : tool_share_begin(p->keys, share->rank, share->ranks);
+    const int64_t query = all ? 0 : cli_share_begin(p->queries, share->rank, share->ranks);
+    const int64_t key = all ? 0 : cli_share_begin(p->keys, share->rank, share->ranks);
     const int code =
         turn_back(context, p, &g->want.queries, query + (corner ? p->keys - p->queries : 0));
     return code != 0 ? code : turn_back(context, p, &g->want.keys, key);
 }
 
 /* dL/dP of one pair. */
-static double upstream(const tool_problem *p, const tool_gradients *g, int64_t batch, int64_t head,
+static double upstream(const cli_problem *p, const cli_gradients *g, int64_t batch, int64_t head,
                        int64_t i, int64_t j) {
     const ota_array *out = &g->want.out_grad, *plan = &g->want.coupling_grad;
     if (plan->type != OTA_NO_TYPE) {
-        return tool_element(plan->data, plan->type,
-                            (size_t)(((batch * p->heads + head) * p->queries + i) * p->keys + j));
+        return cli_element(plan->data, plan->type,
+                           (size_t)(((batch * p->heads + head) * p->queries + i) * p->keys + j));
     }
     const int64_t key_heads = p->values.size[1], width = p->values_width;
     const int64_t row = ((batch * p->heads + head) * p->queries + i) * width;
@@ -254,14 +254,14 @@ static double upstream(const tool_problem *p, const tool_gradients *g, int64_t b
     const int64_t value = ((batch * key_heads + key_head) * p->keys + j) * width;
     double sum = 0.0;
     for (int64_t k = 0; k < width; k++) {
-        sum += tool_element(out->data, out->type, (size_t)(row + k)) *
-               tool_element(p->values.data, p->values.type, (size_t)(value + k));
+        sum += cli_element(out->data, out->type, (size_t)(row + k)) *
+               cli_element(p->values.data, p->values.type, (size_t)(value + k));
     }
     return sum;
 }
 
-void tool_advantage(const tool_problem *p, const tool_gradients *g, const ota_array *coupling,
-                    ota_array *advantage) {
+void cli_advantage(const cli_problem *p, const cli_gradients *g, const ota_array *coupling,
+                   ota_array *advantage) {
     double *to = advantage->data;
     const double *weights = coupling->data;
     for (int64_t row = 0; row < p->batch * p->heads * p->queries; row++) {
@@ -282,31 +282,31 @@ void tool_advantage(const tool_problem *p, const tool_gradients *g, const ota_ar
     }
 }
 
-int tool_gradients_rows(const tool_gradients *g, tool_rows *rows) {
+int cli_gradients_rows(const cli_gradients *g, cli_rows *rows) {
     if (g == NULL) return 0;
     memcpy(rows, g->rows, (size_t)g->count * sizeof *rows);
     return g->count;
 }
 
-int tool_gradients_write(tool_context *context, const tool_gradients *g, const tool_rows *rows,
-                         int first, const char *path, tool_output *output) {
+int cli_gradients_write(cli_context *context, const cli_gradients *g, const cli_rows *rows,
+                        int first, const char *path, cli_output *output) {
     const size_t length = strlen(path);
     const bool bf16 = length >= 12 && strcmp(path + length - 12, ".safetensors") == 0;
-    tool_array files[TOOL_MAX_GRADIENTS];
-    tool_elements elements[TOOL_MAX_GRADIENTS];
-    tool_rows_reader readers[TOOL_MAX_GRADIENTS];
+    cli_array files[CLI_MAX_GRADIENTS];
+    cli_elements elements[CLI_MAX_GRADIENTS];
+    cli_rows_reader readers[CLI_MAX_GRADIENTS];
     for (int k = 0; k < g->count; k++) {
         files[k] = g->shapes[k];
         /* npy knows no bf16; f32 holds every one of its numbers. */
         if (files[k].type == OTA_BF16 && !bf16) files[k].type = OTA_F32;
-        readers[k] = (tool_rows_reader){.rows = rows, .number = first + k, .type = files[k].type};
-        elements[k] = (tool_elements){tool_rows_next, &readers[k]};
+        readers[k] = (cli_rows_reader){.rows = rows, .number = first + k, .type = files[k].type};
+        elements[k] = (cli_elements){cli_rows_next, &readers[k]};
         files[k].elements = &elements[k];
     }
-    return tool_write_arrays(output, files, (size_t)g->count, &context->error);
+    return cli_write_arrays(output, files, (size_t)g->count, &context->error);
 }
 
-void tool_gradients_free(tool_gradients *g) {
+void cli_gradients_free(cli_gradients *g) {
     for (int k = 0; g != NULL && k < g->count; k++) free(g->rows[k].mine.data);
     free(g);
 }

@@ -17,34 +17,34 @@ static double slack_of(ota_type type) {
 }
 
 /* A distribution in f64, divided by its sum. The caller frees *out. */
-static int load_distribution(tool_context *context, const char *field, const char *spec,
+static int load_distribution(cli_context *context, const char *field, const char *spec,
                              double **out, int64_t *size) {
-    const tool_array *array;
-    int code = tool_load(context, field, spec, OTA_NO_TYPE, &array);
+    const cli_array *array;
+    int code = cli_load(context, field, spec, OTA_NO_TYPE, &array);
     if (code != 0) return code;
     if (array->rank != 1 || array->count == 0) {
-        return tool_refuse_flag(context, field, "give one distribution, a 1-d array",
-                                "%s '%.200s' has %d dimensions and %zu entries", field, spec,
-                                array->rank, array->count);
+        return cli_refuse_flag(context, field, "give one distribution, a 1-d array",
+                               "%s '%.200s' has %d dimensions and %zu entries", field, spec,
+                               array->rank, array->count);
     }
     double total = 0.0;
     for (size_t k = 0; k < array->count; k++) {
-        const double value = tool_element(array->data, array->type, k);
+        const double value = cli_element(array->data, array->type, k);
         if (!(value >= 0.0) || isinf(value)) {
-            return tool_refuse_flag(context, field, "probabilities are finite, 0 or more",
-                                    "%s[%zu] is %g", field, k, value);
+            return cli_refuse_flag(context, field, "probabilities are finite, 0 or more",
+                                   "%s[%zu] is %g", field, k, value);
         }
         total += value;
     }
     if (!(fabs(total - 1.0) <= slack_of(array->type))) {
-        return tool_refuse_flag(context, field, "divide the array by its sum",
-                                "the entries of %s sum to %.9g, not to 1", field, total);
+        return cli_refuse_flag(context, field, "divide the array by its sum",
+                               "the entries of %s sum to %.9g, not to 1", field, total);
     }
-    code = tool_memory(context, array->count * sizeof(double), field, out);
+    code = cli_memory(context, array->count * sizeof(double), field, out);
     if (code != 0) return code;
     *size = (int64_t)array->count;
     for (size_t k = 0; k < array->count; k++) {
-        (*out)[k] = tool_element(array->data, array->type, k) / total;
+        (*out)[k] = cli_element(array->data, array->type, k) / total;
     }
     return 0;
 }
@@ -54,31 +54,31 @@ typedef struct distributions {
     int64_t size;
 } distributions;
 
-static int find_solver(tool_context *context, ota_hamming_solver *solver) {
+static int find_solver(cli_context *context, ota_hamming_solver *solver) {
     static const char *const names[] = {"newton", "sinkhorn"};
     const char *name = context->settings.solver;
     *solver = OTA_HAMMING_NEWTON;
     if (name == NULL || strcmp(name, "auto") == 0 || strcmp(name, names[0]) == 0) return 0;
     *solver = OTA_HAMMING_SINKHORN;
     if (strcmp(name, names[1]) == 0) return 0;
-    const char *nearest = tool_nearest(name, strlen(name), names, 2);
+    const char *nearest = cli_nearest(name, strlen(name), names, 2);
     char hint[64] = "write newton or sinkhorn";
     if (nearest != NULL) (void)snprintf(hint, sizeof hint, "did you mean '%s'?", nearest);
-    return tool_refuse_flag(context, "solver", hint, "--solver '%.40s' does not solve this", name);
+    return cli_refuse_flag(context, "solver", hint, "--solver '%.40s' does not solve this", name);
 }
 
-static int report(tool_context *context, const ota_hamming_result *result, double divergence,
+static int report(cli_context *context, const ota_hamming_result *result, double divergence,
                   double seconds, ota_hamming_solver solver, int64_t size) {
     const char *word = solver == OTA_HAMMING_NEWTON ? "newton" : "sinkhorn";
     const double epsilon = context->settings.epsilon.value;
     if (context->settings.json) {
-        json_t *object = tool_json_put(tool_json_result(context, ota_status_word(result->status)),
-                                       "solver:s rounds:I seconds:r symbols:I epsilon:r cost:r "
-                                       "objective:r divergence:r marginal_error:r tv:r theta:r",
-                                       word, result->rounds, seconds, size, epsilon, result->cost,
-                                       result->objective, divergence, result->marginal_error,
-                                       result->tv, result->theta);
-        return tool_print_json(stdout, object);
+        json_t *object = cli_json_put(cli_json_result(context, ota_status_word(result->status)),
+                                      "solver:s rounds:I seconds:r symbols:I epsilon:r cost:r "
+                                      "objective:r divergence:r marginal_error:r tv:r theta:r",
+                                      word, result->rounds, seconds, size, epsilon, result->cost,
+                                      result->objective, divergence, result->marginal_error,
+                                      result->tv, result->theta);
+        return cli_print_json(stdout, object);
     }
     (void)printf("symbols        %" PRId64 "\nepsilon        %g\n", size, epsilon);
     (void)printf("cost           %.12g   mass that changes its symbol\n", result->cost);
@@ -91,39 +91,39 @@ static int report(tool_context *context, const ota_hamming_result *result, doubl
     return 0;
 }
 
-static int solve(tool_context *context, distributions *d) {
-    const tool_settings *settings = &context->settings;
+static int solve(cli_context *context, distributions *d) {
+    const cli_settings *settings = &context->settings;
     ota_hamming_solver solver;
     int code = find_solver(context, &solver);
     if (code != 0) return code;
-    code = tool_memory(context, (size_t)d->size * sizeof(double), "the scalings", &d->u);
+    code = cli_memory(context, (size_t)d->size * sizeof(double), "the scalings", &d->u);
     if (code == 0)
-        code = tool_memory(context, (size_t)d->size * sizeof(double), "the scalings", &d->v);
+        code = cli_memory(context, (size_t)d->size * sizeof(double), "the scalings", &d->v);
     if (code != 0) return code;
     ota_error error = {.message = ""};
     ota_hamming_result result;
     double divergence;
-    const int64_t begun = tool_now_ns();
+    const int64_t begun = cli_now_ns();
     const ota_status status = ota_hamming_divergence(
         d->p, d->q, d->size, settings->epsilon.value, solver, settings->tolerance.value,
         settings->max_rounds.value, d->u, d->v, &divergence, &result, &error);
-    const double seconds = (double)(tool_now_ns() - begun) / 1e9;
-    if (status < 0) return tool_fail_status(context, status, &error);
+    const double seconds = (double)(cli_now_ns() - begun) / 1e9;
+    if (status < 0) return cli_fail_status(context, status, &error);
     return report(context, &result, divergence, seconds, solver, d->size);
 }
 
-int tool_hamming(tool_context *context) {
+int cli_hamming(cli_context *context) {
     if (!context->settings.epsilon.given) {
-        return tool_refuse_flag(context, "epsilon", "write --epsilon E with E > 0",
-                                "hamming needs the weight of the entropy");
+        return cli_refuse_flag(context, "epsilon", "write --epsilon E with E > 0",
+                               "hamming needs the weight of the entropy");
     }
     distributions d = {.size = 0};
     int64_t q_size = 0;
     int code = load_distribution(context, "p", context->operands[0], &d.p, &d.size);
     if (code == 0) code = load_distribution(context, "q", context->operands[1], &d.q, &q_size);
     if (code == 0 && d.size != q_size) {
-        code = tool_refuse_flag(context, "q", "both are distributions over the same symbols",
-                                "p has %" PRId64 " entries but q has %" PRId64, d.size, q_size);
+        code = cli_refuse_flag(context, "q", "both are distributions over the same symbols",
+                               "p has %" PRId64 " entries but q has %" PRId64, d.size, q_size);
     }
     if (code == 0) code = solve(context, &d);
     free(d.p);

@@ -82,9 +82,9 @@ static int text_width(const char *text, bool ascii) {
     return width;
 }
 
-void tool_print_padded(FILE *stream, tool_shades shades, const char *text, int width) {
+void cli_print_padded(FILE *stream, cli_shades shades, const char *text, int width) {
     int printed = 0;
-    for (glyph next; next_glyph(&text, shades == TOOL_SHADES_DIGITS, &next);) {
+    for (glyph next; next_glyph(&text, shades == CLI_SHADES_DIGITS, &next);) {
         if (printed + next.width > width) break;
         fputs(next.bytes, stream);
         printed += next.width;
@@ -130,13 +130,13 @@ static void viridis_at(double level, int colour[3]) {
 static int cube_index(int part) { return part < 48 ? 0 : part < 115 ? 1 : (part - 35) / 40; }
 
 /* Levels are in [0, 1]; NaN counts as 0. */
-static void print_shade(FILE *stream, tool_shades shades, double level, int cell) {
+static void print_shade(FILE *stream, cli_shades shades, double level, int cell) {
     if (!(level > 0)) level = 0;
     if (level > 1) level = 1;
-    if (shades >= TOOL_SHADES_256) {
+    if (shades >= CLI_SHADES_256) {
         int colour[3];
         viridis_at(level, colour);
-        if (shades == TOOL_SHADES_24_BIT)
+        if (shades == CLI_SHADES_24_BIT)
             fprintf(stream, "\x1b[48;2;%d;%d;%dm", colour[0], colour[1], colour[2]);
         else
             fprintf(stream, "\x1b[48;5;%dm",
@@ -148,15 +148,15 @@ static void print_shade(FILE *stream, tool_shades shades, double level, int cell
     static const char *const blocks[] = {"\xc2\xb7", "\xe2\x96\x91", "\xe2\x96\x92", "\xe2\x96\x93",
                                          "\xe2\x96\x88"};
     static const char *const digits[] = {".", "1", "2", "3", "4", "5", "6", "7", "8", "9"};
-    const char *mark = shades == TOOL_SHADES_BLOCKS ? blocks[(int)fmin(level * 5, 4)]
-                                                    : digits[(int)fmin(level * 10, 9)];
+    const char *mark = shades == CLI_SHADES_BLOCKS ? blocks[(int)fmin(level * 5, 4)]
+                                                   : digits[(int)fmin(level * 10, 9)];
     fputs(mark, stream);
     for (int column = 1; column < cell; column++)
-        fputs(shades == TOOL_SHADES_BLOCKS && level * 5 >= 1 ? mark : " ", stream);
+        fputs(shades == CLI_SHADES_BLOCKS && level * 5 >= 1 ? mark : " ", stream);
 }
 
-static void end_shades(FILE *stream, tool_shades shades) {
-    if (shades >= TOOL_SHADES_256) fputs("\x1b[0m", stream);
+static void end_shades(FILE *stream, cli_shades shades) {
+    if (shades >= CLI_SHADES_256) fputs("\x1b[0m", stream);
 }
 
 static const char *environment(const char *name) {
@@ -171,29 +171,29 @@ static bool has_utf8(void) {
     return strcasestr(locale, "utf-8") != NULL || strcasestr(locale, "utf8") != NULL;
 }
 
-tool_shades tool_shades_for(FILE *stream) {
-    if (tool_colour(stream)) {
+cli_shades cli_shades_for(FILE *stream) {
+    if (cli_colour(stream)) {
         const char *depth = environment("COLORTERM");
         bool deep = strcasecmp(depth, "truecolor") == 0 || strcasecmp(depth, "24bit") == 0 ||
                     strstr(environment("TERM"), "direct") != NULL;
-        return deep ? TOOL_SHADES_24_BIT : TOOL_SHADES_256;
+        return deep ? CLI_SHADES_24_BIT : CLI_SHADES_256;
     }
-    return has_utf8() ? TOOL_SHADES_BLOCKS : TOOL_SHADES_DIGITS;
+    return has_utf8() ? CLI_SHADES_BLOCKS : CLI_SHADES_DIGITS;
 }
 
-int tool_terminal_width(FILE *stream) {
+int cli_terminal_width(FILE *stream) {
     struct winsize size;
     if (ioctl(fileno(stream), TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
     int64_t width;
-    return tool_integer(environment("COLUMNS"), &width) && width >= 20 && width <= 1000 ? (int)width
-                                                                                        : 80;
+    return cli_integer(environment("COLUMNS"), &width) && width >= 20 && width <= 1000 ? (int)width
+                                                                                       : 80;
 }
 
 /* ---- maps ----------------------------------------------------------------------------------------- */
 
 typedef struct layout {
     FILE *stream;
-    tool_shades shades;
+    cli_shades shades;
     int label, cell, map; /* columns of a row label, a cell, a map */
     size_t rows, columns;
 } layout;
@@ -212,7 +212,7 @@ static void print_bars(const layout *at, const double *weights) {
         double mass = 0;
         for (size_t row = 0; row < at->rows; row++) mass += weights[row * at->columns + column];
         if (!(mass > 0)) mass = 0;
-        if (at->shades == TOOL_SHADES_DIGITS) {
+        if (at->shades == CLI_SHADES_DIGITS) {
             fprintf(at->stream, "%-*d", at->cell, mass >= 9 ? 9 : (int)lround(mass));
             continue;
         }
@@ -222,21 +222,21 @@ static void print_bars(const layout *at, const double *weights) {
     }
 }
 
-static void print_line_of_maps(const layout *at, const tool_heatmap *maps, size_t count,
+static void print_line_of_maps(const layout *at, const cli_heatmap *maps, size_t count,
                                const char *const *row_labels, const char *const *column_labels,
                                int label_lines) {
-    bool ascii = at->shades == TOOL_SHADES_DIGITS;
-    tool_print_padded(at->stream, at->shades, "", at->label);
+    bool ascii = at->shades == CLI_SHADES_DIGITS;
+    cli_print_padded(at->stream, at->shades, "", at->label);
     for (size_t map = 0; map < count; map++) {
         fprintf(at->stream, "%*s", GAP, "");
-        tool_print_padded(at->stream, at->shades, maps[map].title, at->map);
+        cli_print_padded(at->stream, at->shades, maps[map].title, at->map);
     }
     fputc('\n', at->stream);
     for (size_t row = 0; row < at->rows; row++) {
         int used = text_width(row_labels[row], ascii);
         fprintf(at->stream, "%*s", used < at->label ? at->label - used : 0, "");
-        tool_print_padded(at->stream, at->shades, row_labels[row],
-                          used < at->label ? used : at->label);
+        cli_print_padded(at->stream, at->shades, row_labels[row],
+                         used < at->label ? used : at->label);
         for (size_t map = 0; map < count; map++) {
             fprintf(at->stream, "%*s", GAP, "");
             for (size_t column = 0; column < at->columns; column++)
@@ -267,10 +267,10 @@ static void print_line_of_maps(const layout *at, const tool_heatmap *maps, size_
     }
 }
 
-void tool_heatmaps_print(FILE *stream, tool_shades shades, int width, const tool_heatmap *maps,
-                         size_t map_count, const char *const *row_labels, size_t rows,
-                         const char *const *column_labels, size_t columns) {
-    bool ascii = shades == TOOL_SHADES_DIGITS;
+void cli_heatmaps_print(FILE *stream, cli_shades shades, int width, const cli_heatmap *maps,
+                        size_t map_count, const char *const *row_labels, size_t rows,
+                        const char *const *column_labels, size_t columns) {
+    bool ascii = shades == CLI_SHADES_DIGITS;
     layout at = {.stream = stream, .shades = shades, .rows = rows, .columns = columns};
     at.label = (int)strlen("received");
     for (size_t row = 0; row < rows; row++) {

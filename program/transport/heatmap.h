@@ -6,31 +6,31 @@
 #include <stddef.h>
 #include <stdio.h>
 
-typedef enum tool_shades {
-    TOOL_SHADES_DIGITS = 0, /* ASCII only: the first digit of the weight's square root */
-    TOOL_SHADES_BLOCKS,     /* block characters, no colour */
-    TOOL_SHADES_256,        /* background colours of the 6 x 6 x 6 cube */
-    TOOL_SHADES_24_BIT
-} tool_shades;
+typedef enum cli_shades {
+    CLI_SHADES_DIGITS = 0, /* ASCII only: the first digit of the weight's square root */
+    CLI_SHADES_BLOCKS,     /* block characters, no colour */
+    CLI_SHADES_256,        /* background colours of the 6 x 6 x 6 cube */
+    CLI_SHADES_24_BIT
+} cli_shades;
 
 /* What `stream` can show: NO_COLOR, CLICOLOR_FORCE, TERM, COLORTERM and the locale decide. */
-tool_shades tool_shades_for(FILE *stream);
+cli_shades cli_shades_for(FILE *stream);
 /* Columns of the terminal behind `stream`, else $COLUMNS, else 80. */
-int tool_terminal_width(FILE *stream);
+int cli_terminal_width(FILE *stream);
 
 /* Maps of the same rows and columns, drawn side by side as far as `width` columns go. weights is
  * [rows, columns], between 0 and 1; shades follow the square root, so that small weights show. Labels
  * are UTF-8 of any origin: control characters come out as `?`. */
-typedef struct tool_heatmap {
+typedef struct cli_heatmap {
     const char *title;
     const double *weights;
-} tool_heatmap;
+} cli_heatmap;
 
-void tool_heatmaps_print(FILE *stream, tool_shades shades, int width, const tool_heatmap *maps,
-                         size_t map_count, const char *const *row_labels, size_t rows,
-                         const char *const *column_labels, size_t columns);
+void cli_heatmaps_print(FILE *stream, cli_shades shades, int width, const cli_heatmap *maps,
+                        size_t map_count, const char *const *row_labels, size_t rows,
+                        const char *const *column_labels, size_t columns);
 
 /* Prints `text` cut or filled to exactly `width` terminal columns. */
-void tool_print_padded(FILE *stream, tool_shades shades, const char *text, int width);
+void cli_print_padded(FILE *stream, cli_shades shades, const char *text, int width);
 
 #endif

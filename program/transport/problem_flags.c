@@ -21,14 +21,14 @@
 /* ---- arrays ---- */
 
 /* `vector`: the last dimension is a list over queries or keys, so a dimension of 1 goes before it. */
-static int as_array(tool_context *context, const char *field, const tool_array *array, bool vector,
+static int as_array(cli_context *context, const char *field, const cli_array *array, bool vector,
                     ota_array *out) {
     const int most = vector ? 3 : 4;
     if (array->rank > most || (vector && array->rank == 0)) {
-        return tool_refuse_flag(context, field, NULL, "%s has %d dimensions, at most %d fit", field,
-                                array->rank, most);
+        return cli_refuse_flag(context, field, NULL, "%s has %d dimensions, at most %d fit", field,
+                               array->rank, most);
     }
-    *out = tool_aligned(array);
+    *out = cli_aligned(array);
     if (vector)
         *out = ota_array_of(array->data, array->type, out->size[1], out->size[2], 1, out->size[3]);
     return 0;
@@ -39,25 +39,25 @@ static bool is_float(ota_type type) {
 }
 
 /* An array with `rows` lines (-1: any number), of which this process of --shard needs only its own. */
-static int load_rows(tool_context *context, const char *field, const char *spec, ota_type type,
-                     const tool_problem *problem, int64_t rows, const tool_array **array) {
+static int load_rows(cli_context *context, const char *field, const char *spec, ota_type type,
+                     const cli_problem *problem, int64_t rows, const cli_array **array) {
     /* What --rope turns it turns from the first line on. */
     return problem->settings.rope != NULL && rows < 0
-               ? tool_load(context, field, spec, type, array)
-               : tool_load_share(context, field, spec, type, rows, array);
+               ? cli_load(context, field, spec, type, array)
+               : cli_load_share(context, field, spec, type, rows, array);
 }
 
 /* An operand: whole numbers count as f64. */
-static int load_operand(tool_context *context, const char *field, const char *spec,
-                        tool_problem *problem, ota_array *out) {
-    const tool_array *array;
+static int load_operand(cli_context *context, const char *field, const char *spec,
+                        cli_problem *problem, ota_array *out) {
+    const cli_array *array;
     ota_type type =
-        problem->settings.dtype != NULL ? tool_type_of(problem->settings.dtype) : OTA_NO_TYPE;
+        problem->settings.dtype != NULL ? cli_type_of(problem->settings.dtype) : OTA_NO_TYPE;
     TRY(load_rows(context, field, spec, OTA_NO_TYPE, problem, -1, &array));
     if (array->type == OTA_BOOL) {
-        return tool_refuse_flag(context, field, "store it as f32 or f64",
-                                "%s '%.200s' holds %s, not numbers", field, spec,
-                                tool_type_name(array->type));
+        return cli_refuse_flag(context, field, "store it as f32 or f64",
+                               "%s '%.200s' holds %s, not numbers", field, spec,
+                               cli_type_name(array->type));
     }
     if (problem->file_type == OTA_NO_TYPE) {
         problem->file_type = array->type == OTA_I64 ? OTA_F64 : array->type;
@@ -67,45 +67,45 @@ static int load_operand(tool_context *context, const char *field, const char *sp
     if (type != OTA_NO_TYPE && type != array->type)
         TRY(load_rows(context, field, spec, type, problem, -1, &array));
     if (array->rank < 1) {
-        return tool_refuse_flag(context, field, NULL,
-                                "%s '%.200s' is a single number, not an array", field, spec);
+        return cli_refuse_flag(context, field, NULL, "%s '%.200s' is a single number, not an array",
+                               field, spec);
     }
     if (problem->type == OTA_NO_TYPE) problem->type = array->type;
     if (array->type != problem->type) {
         char hint[64];
         (void)snprintf(hint, sizeof hint, "give --dtype %s to convert all of them",
-                       tool_type_name(problem->type));
-        return tool_refuse_flag(context, field, hint,
-                                "%s '%.200s' holds %s but the first operand holds %s", field, spec,
-                                tool_type_name(array->type), tool_type_name(problem->type));
+                       cli_type_name(problem->type));
+        return cli_refuse_flag(context, field, hint,
+                               "%s '%.200s' holds %s but the first operand holds %s", field, spec,
+                               cli_type_name(array->type), cli_type_name(problem->type));
     }
     return as_array(context, field, array, false, out);
 }
 
 /* A vector of numbers over queries or keys; narrow and whole numbers become f64. */
-static int load_vector(tool_context *context, const char *field, const char *spec, ota_array *out) {
-    const tool_array *array;
-    TRY(tool_load(context, field, spec, OTA_NO_TYPE, &array));
+static int load_vector(cli_context *context, const char *field, const char *spec, ota_array *out) {
+    const cli_array *array;
+    TRY(cli_load(context, field, spec, OTA_NO_TYPE, &array));
     if (array->type != OTA_F64 && array->type != OTA_F32) {
-        TRY(tool_load(context, field, spec, OTA_F64, &array));
+        TRY(cli_load(context, field, spec, OTA_F64, &array));
     }
     return as_array(context, field, array, true, out);
 }
 
-static int load_integers(tool_context *context, const char *field, const char *spec,
+static int load_integers(cli_context *context, const char *field, const char *spec,
                          ota_array *out) {
-    const tool_array *array;
-    TRY(tool_load(context, field, spec, OTA_NO_TYPE, &array));
+    const cli_array *array;
+    TRY(cli_load(context, field, spec, OTA_NO_TYPE, &array));
     if (array->type != OTA_I64 || array->rank != 1) {
-        return tool_refuse_flag(context, field, "store it as a 1-d int64 array",
-                                "%s '%.200s' is a %d-d array of %s", field, spec, array->rank,
-                                tool_type_name(array->type));
+        return cli_refuse_flag(context, field, "store it as a 1-d int64 array",
+                               "%s '%.200s' is a %d-d array of %s", field, spec, array->rank,
+                               cli_type_name(array->type));
     }
     return as_array(context, field, array, true, out);
 }
 
 /* Memory that lives as long as the problem. */
-static void *own(tool_problem *problem, size_t size) {
+static void *own(cli_problem *problem, size_t size) {
     const int room = (int)(sizeof problem->owned / sizeof problem->owned[0]);
     if (problem->owned_count == room) return NULL;
     void *memory = malloc(size > 0 ? size : 1);
@@ -113,13 +113,13 @@ static void *own(tool_problem *problem, size_t size) {
     return memory;
 }
 
-static int out_of_memory(tool_context *context) {
-    return tool_fail(&context->error, TOOL_EXIT_LIMIT, "there is no memory left");
+static int out_of_memory(cli_context *context) {
+    return cli_fail(&context->error, CLI_EXIT_LIMIT, "there is no memory left");
 }
 
 /* "a,b,c" as {1,1,1,count}: one number, or one per head. */
-static int head_numbers(tool_context *context, const char *field, const char *text,
-                        tool_problem *problem,
+static int head_numbers(cli_context *context, const char *field, const char *text,
+                        cli_problem *problem,
                         int (*read)(const char *text, double *values, int most), ota_array *out) {
     size_t most = 1;
     for (const char *at = text; *at != '\0'; at++) most += *at == ',' ? 1 : 0;
@@ -127,13 +127,13 @@ static int head_numbers(tool_context *context, const char *field, const char *te
     if (numbers == NULL || most > INT32_MAX) return out_of_memory(context);
     const int count = read(text, numbers, (int)most);
     if (count < 0) {
-        return tool_refuse_flag(context, field, NULL, "--%s '%.80s' is not a list of numbers",
-                                field, text);
+        return cli_refuse_flag(context, field, NULL, "--%s '%.80s' is not a list of numbers", field,
+                               text);
     }
     if (count != 1 && count != problem->heads) {
-        return tool_refuse_flag(context, field, "give one number, or one per head",
-                                "--%s has %d numbers for %" PRId64 " heads", field, count,
-                                problem->heads);
+        return cli_refuse_flag(context, field, "give one number, or one per head",
+                               "--%s has %d numbers for %" PRId64 " heads", field, count,
+                               problem->heads);
     }
     *out = ota_array_of(numbers, OTA_F64, 1, 1, 1, count);
     return 0;
@@ -145,41 +145,41 @@ static ota_side side_of(const char *word) {
     return word != NULL && strcmp(word, "columns") == 0 ? OTA_SIDE_COLUMNS : OTA_SIDE_ROWS;
 }
 
-static int apply_rules(tool_context *context, tool_problem *problem) {
-    const tool_settings *s = &problem->settings;
+static int apply_rules(cli_context *context, cli_problem *problem) {
+    const cli_settings *s = &problem->settings;
     ota_problem *p = &problem->problem;
     p->axis = side_of(s->axis) == OTA_SIDE_COLUMNS ? OTA_AXIS_COLUMNS : OTA_AXIS_ROWS;
     p->start = side_of(s->start);
     p->end = side_of(s->end);
     if (p->end == OTA_SIDE_COLUMNS) {
-        tool_warn(context, "%s ends with a column update, so its rows are not exact",
-                  problem->method);
+        cli_warn(context, "%s ends with a column update, so its rows are not exact",
+                 problem->method);
     }
     if (s->rows != NULL && strcmp(s->rows, "hard") != 0) {
-        if (strncmp(s->rows, "relaxed:", 8) != 0 || !tool_number(s->rows + 8, &p->row_strength) ||
+        if (strncmp(s->rows, "relaxed:", 8) != 0 || !cli_number(s->rows + 8, &p->row_strength) ||
             !(p->row_strength > 0.0)) {
-            return tool_refuse_flag(context, "rows", "write hard or relaxed:RHO with RHO > 0",
-                                    "--rows '%.60s' is no rule for rows", s->rows);
+            return cli_refuse_flag(context, "rows", "write hard or relaxed:RHO with RHO > 0",
+                                   "--rows '%.60s' is no rule for rows", s->rows);
         }
         p->rows = OTA_ROWS_RELAXED;
     }
     if (s->scale.given) p->scale = s->scale.value;
     if (s->dropout.given) {
         if (!(s->dropout.value <= 1.0))
-            return tool_refuse_flag(context, "dropout", "choose a probability of at most 1",
-                                    "--dropout is %g", s->dropout.value);
+            return cli_refuse_flag(context, "dropout", "choose a probability of at most 1",
+                                   "--dropout is %g", s->dropout.value);
         p->dropout = s->dropout.value;
         p->dropout_seed = s->seed.given ? (uint64_t)s->seed.value : 1;
     }
     p->cost = s->cost ? 1 : 0;
     if (s->temperature != NULL) {
         ota_array numbers;
-        TRY(head_numbers(context, "temperature", s->temperature, problem, tool_numbers, &numbers));
+        TRY(head_numbers(context, "temperature", s->temperature, problem, cli_numbers, &numbers));
         for (int64_t k = 0; k < numbers.size[3]; k++) {
             const double value = ((const double *)numbers.data)[k];
             if (!(value > 0.0)) {
-                return tool_refuse_flag(context, "temperature", "choose a number above 0",
-                                        "--temperature is %g", value);
+                return cli_refuse_flag(context, "temperature", "choose a number above 0",
+                                       "--temperature is %g", value);
             }
         }
         if (numbers.size[3] == 1)
@@ -201,19 +201,19 @@ static int apply_rules(tool_context *context, tool_problem *problem) {
 
 /* ---- terms and supports ---- */
 
-static ota_term *add_term(tool_problem *problem, ota_term_kind kind) {
+static ota_term *add_term(cli_problem *problem, ota_term_kind kind) {
     ota_term *term = &problem->terms[problem->problem.term_count++];
     term->kind = kind;
     return term;
 }
 
-static ota_support *add_support(tool_problem *problem, ota_support_kind kind) {
+static ota_support *add_support(cli_problem *problem, ota_support_kind kind) {
     ota_support *support = &problem->supports[problem->problem.support_count++];
     support->kind = kind;
     return support;
 }
 
-static int load_relative(tool_context *context, const char *text, tool_problem *problem) {
+static int load_relative(cli_context *context, const char *text, cli_problem *problem) {
     static const char suffix[] = ":inside";
     const size_t length = strlen(text), tail = sizeof suffix - 1;
     const bool inside = length > tail && strcmp(text + length - tail, suffix) == 0;
@@ -225,25 +225,25 @@ static int load_relative(tool_context *context, const char *text, tool_problem *
     return load_vector(context, "relative-bias", spec, &term->array);
 }
 
-static int apply_caps(tool_context *context, tool_problem *problem) {
+static int apply_caps(cli_context *context, cli_problem *problem) {
     const char *text = problem->settings.entry_cap;
     ota_problem *p = &problem->problem;
-    const tool_array *array;
+    const cli_array *array;
     if (text == NULL) return 0;
-    if (tool_number(text, &p->entry_cap)) {
+    if (cli_number(text, &p->entry_cap)) {
         if (p->entry_cap > 0.0) return 0;
-        return tool_refuse_flag(context, "entry-cap", "choose a mass above 0", "--entry-cap is %g",
-                                p->entry_cap);
+        return cli_refuse_flag(context, "entry-cap", "choose a mass above 0", "--entry-cap is %g",
+                               p->entry_cap);
     }
     p->entry_cap = 0.0;
     TRY(load_rows(context, "entry-cap", text, OTA_F64, problem, problem->queries, &array));
     return as_array(context, "entry-cap", array, false, &p->entry_caps);
 }
 
-static int apply_terms(tool_context *context, tool_problem *problem) {
-    const tool_settings *s = &problem->settings;
+static int apply_terms(cli_context *context, cli_problem *problem) {
+    const cli_settings *s = &problem->settings;
     for (int k = 0; k < s->biases.count; k++) {
-        const tool_array *array;
+        const cli_array *array;
         const char *spec = s->biases.items[k];
         const int64_t n = problem->queries;
         TRY(load_rows(context, "bias", spec, OTA_NO_TYPE, problem, n, &array));
@@ -260,7 +260,7 @@ static int apply_terms(tool_context *context, tool_problem *problem) {
             ota_array_of(slopes, OTA_F64, 1, 1, 1, problem->heads);
     } else if (s->alibi != NULL) {
         ota_term *term = add_term(problem, OTA_TERM_ALIBI);
-        TRY(head_numbers(context, "alibi", s->alibi, problem, tool_numbers, &term->array));
+        TRY(head_numbers(context, "alibi", s->alibi, problem, cli_numbers, &term->array));
         if (term->array.size[3] == 1) {
             term->value = ((const double *)term->array.data)[0];
             term->array = (ota_array){.data = NULL};
@@ -269,7 +269,7 @@ static int apply_terms(tool_context *context, tool_problem *problem) {
     if (s->softcap.given) add_term(problem, OTA_TERM_SOFTCAP)->value = s->softcap.value;
     if (s->sink != NULL) {
         ota_term *term = add_term(problem, OTA_TERM_SINK);
-        TRY(head_numbers(context, "sink", s->sink, problem, tool_logits, &term->array));
+        TRY(head_numbers(context, "sink", s->sink, problem, cli_logits, &term->array));
         if (term->array.size[3] == 1) {
             term->value = ((const double *)term->array.data)[0];
             term->array = (ota_array){.data = NULL};
@@ -279,17 +279,17 @@ static int apply_terms(tool_context *context, tool_problem *problem) {
     return 0;
 }
 
-static int apply_corner(tool_context *context, tool_problem *problem) {
-    const tool_settings *s = &problem->settings;
+static int apply_corner(cli_context *context, cli_problem *problem) {
+    const cli_settings *s = &problem->settings;
     const char *causal = s->causal != NULL && s->causal[0] != '\0' ? s->causal : NULL;
     if (causal != NULL && s->corner != NULL && strcmp(causal, s->corner) != 0) {
-        return tool_refuse_flag(context, "corner", "say the same in both, or leave one out",
-                                "--causal=%s and --corner %s contradict each other", causal,
-                                s->corner);
+        return cli_refuse_flag(context, "corner", "say the same in both, or leave one out",
+                               "--causal=%s and --corner %s contradict each other", causal,
+                               s->corner);
     }
     const char *word = causal != NULL ? causal : s->corner;
     if (s->causal != NULL && word == NULL && problem->queries != problem->keys) {
-        return tool_refuse_flag(
+        return cli_refuse_flag(
             context, "causal", "write --causal=top-left or --causal=bottom-right",
             "--causal must say its corner when there are %" PRId64 " queries and %" PRId64 " keys",
             problem->queries, problem->keys);
@@ -303,20 +303,20 @@ static int apply_corner(tool_context *context, tool_problem *problem) {
     return 0;
 }
 
-static int load_mask(tool_context *context, const char *spec, tool_problem *problem) {
-    const tool_array *array;
+static int load_mask(cli_context *context, const char *spec, cli_problem *problem) {
+    const cli_array *array;
     TRY(load_rows(context, "mask", spec, OTA_NO_TYPE, problem, problem->queries, &array));
     if (array->type == OTA_I64) {
-        return tool_refuse_flag(context, "mask",
-                                "store it as bool (true takes part) or as float (added)",
-                                "mask '%.200s' holds whole numbers", spec);
+        return cli_refuse_flag(context, "mask",
+                               "store it as bool (true takes part) or as float (added)",
+                               "mask '%.200s' holds whole numbers", spec);
     }
     const ota_support_kind kind =
         array->type == OTA_BOOL ? OTA_SUPPORT_BOOLEAN : OTA_SUPPORT_ADDITIVE;
     return as_array(context, "mask", array, false, &add_support(problem, kind)->array);
 }
 
-static int apply_window(tool_context *context, const char *text, tool_problem *problem) {
+static int apply_window(cli_context *context, const char *text, cli_problem *problem) {
     char left[32], right[32];
     const size_t comma = strcspn(text, ",");
     ota_support *support = add_support(problem, OTA_SUPPORT_WINDOW);
@@ -324,29 +324,29 @@ static int apply_window(tool_context *context, const char *text, tool_problem *p
         text[comma] == ',' && comma < sizeof left && strlen(text + comma + 1) < sizeof right;
     (void)snprintf(left, sizeof left, "%.*s", fits ? (int)comma : 0, text);
     (void)snprintf(right, sizeof right, "%s", fits ? text + comma + 1 : "");
-    if (!tool_integer(left, &support->left) || !tool_integer(right, &support->right) ||
+    if (!cli_integer(left, &support->left) || !cli_integer(right, &support->right) ||
         support->left < -1 || support->right < -1) {
-        return tool_refuse_flag(context, "window",
-                                "write --window L,R with whole numbers, -1 = no limit",
-                                "--window '%.60s' is no window", text);
+        return cli_refuse_flag(context, "window",
+                               "write --window L,R with whole numbers, -1 = no limit",
+                               "--window '%.60s' is no window", text);
     }
     return 0;
 }
 
-static int apply_supports(tool_context *context, tool_problem *problem) {
-    const tool_settings *s = &problem->settings;
+static int apply_supports(cli_context *context, cli_problem *problem) {
+    const cli_settings *s = &problem->settings;
     TRY(apply_corner(context, problem));
     if (s->causal != NULL) (void)add_support(problem, OTA_SUPPORT_CAUSAL);
     if (s->window != NULL) TRY(apply_window(context, s->window, problem));
     if (s->strided.given) add_support(problem, OTA_SUPPORT_STRIDED)->left = s->strided.value;
     if (s->block != NULL) {
         ota_support *support = add_support(problem, OTA_SUPPORT_BLOCK);
-        if (!tool_integer(s->block, &support->left)) {
+        if (!cli_integer(s->block, &support->left)) {
             support->left = 0;
             TRY(load_integers(context, "block", s->block, &support->array));
         } else if (support->left < 1) {
-            return tool_refuse_flag(context, "block", "use a whole number above 0",
-                                    "--block is %" PRId64, support->left);
+            return cli_refuse_flag(context, "block", "use a whole number above 0",
+                                   "--block is %" PRId64, support->left);
         }
     }
     for (int k = 0; k < s->masks.count; k++) TRY(load_mask(context, s->masks.items[k], problem));
@@ -360,7 +360,7 @@ static int apply_supports(tool_context *context, tool_problem *problem) {
 
 /* ---- options ---- */
 
-static int apply_anneal(tool_context *context, const char *text, ota_options *options) {
+static int apply_anneal(cli_context *context, const char *text, ota_options *options) {
     char copy[96];
     const size_t comma = strcspn(text, ",");
     double values[3] = {0.0, 0.0, 0.0};
@@ -372,7 +372,7 @@ static int apply_anneal(tool_context *context, const char *text, ota_options *op
         char *end = at + strcspn(at, ":");
         const bool last = *end == '\0';
         *end = '\0';
-        right = count < 3 && tool_number(at, &values[count < 3 ? count : 0]);
+        right = count < 3 && cli_number(at, &values[count < 3 ? count : 0]);
         if (last) {
             count++;
             break;
@@ -383,7 +383,7 @@ static int apply_anneal(tool_context *context, const char *text, ota_options *op
         right && count >= 2 && values[0] > 0.0 && values[1] > 0.0 && values[1] < 1.0 &&
         (count == 2 || (values[2] >= 1.0 && values[2] <= 1e9 && !(values[2] > floor(values[2]))));
     if (!right) {
-        return tool_refuse_flag(
+        return cli_refuse_flag(
             context, "anneal",
             "write START:FACTOR[:ROUNDS][,keep-v] with START > 0, 0 < FACTOR < 1",
             "--anneal '%.80s' is no schedule", text);
@@ -402,7 +402,7 @@ static int index_of(const char *word, const char *const *words, int count) {
     return 0;
 }
 
-static int check_solver(tool_context *context, const char *name) {
+static int check_solver(cli_context *context, const char *name) {
     const char *words[64] = {"auto"};
     int count = 1;
     for (; count < 64 && ota_solver_name(count - 1) != NULL; count++)
@@ -410,16 +410,16 @@ static int check_solver(tool_context *context, const char *name) {
     for (int k = 0; k < count; k++) {
         if (name == NULL || strcmp(name, words[k]) == 0) return 0;
     }
-    const char *nearest = tool_nearest(name, strlen(name), words, count);
+    const char *nearest = cli_nearest(name, strlen(name), words, count);
     char hint[80] = "'otattn doctor' lists the solvers";
     if (nearest != NULL) (void)snprintf(hint, sizeof hint, "did you mean '%s'?", nearest);
-    return tool_refuse_flag(context, "solver", hint, "there is no solver '%.40s'", name);
+    return cli_refuse_flag(context, "solver", hint, "there is no solver '%.40s'", name);
 }
 
-static int apply_options(tool_context *context, tool_problem *problem) {
+static int apply_options(cli_context *context, cli_problem *problem) {
     static const char *const centers[] = {"none", "mean", "midrange"};
     static const char *const precisions[] = {"auto", "f32", "f64"};
-    const tool_settings *s = &problem->settings;
+    const cli_settings *s = &problem->settings;
     ota_options *o = &problem->options;
     o->tolerance = s->tolerance.value;
     o->max_rounds = s->max_rounds.value;
@@ -427,25 +427,25 @@ static int apply_options(tool_context *context, tool_problem *problem) {
     if (s->anneal != NULL) TRY(apply_anneal(context, s->anneal, o));
     if (s->relaxation != NULL && strcmp(s->relaxation, "auto") == 0) {
         o->relaxation_auto = 1;
-    } else if (s->relaxation != NULL && (!tool_number(s->relaxation, &o->relaxation) ||
+    } else if (s->relaxation != NULL && (!cli_number(s->relaxation, &o->relaxation) ||
                                          !(o->relaxation > 0.0 && o->relaxation < 2.0))) {
-        return tool_refuse_flag(context, "relaxation", "write a number between 0 and 2, or auto",
-                                "--relaxation '%.60s' is out of range", s->relaxation);
+        return cli_refuse_flag(context, "relaxation", "write a number between 0 and 2, or auto",
+                               "--relaxation '%.60s' is out of range", s->relaxation);
     }
     o->center = (ota_center)index_of(s->center, centers, 3);
     o->precision = (ota_precision)index_of(s->precision, precisions, 3);
     o->tolerance_scaling = s->tolerance_scaling.value;
     o->prune = s->prune ? 1 : 0;
     o->strict = s->strict ? 1 : 0;
-    /* Always: a plan that did not converge still gets its certificate; tool_solve judges the status. */
+    /* Always: a plan that did not converge still gets its certificate; cli_solve judges the status. */
     o->allow_partial = 1;
     TRY(check_solver(context, s->solver));
     o->solver = s->solver;
     o->cpu = s->cpu;
     o->backend = s->backend;
     if (s->threads.value > 4096) {
-        return tool_refuse_flag(context, "threads", "use 1 to 4096", "--threads is %" PRId64,
-                                s->threads.value);
+        return cli_refuse_flag(context, "threads", "use 1 to 4096", "--threads is %" PRId64,
+                               s->threads.value);
     }
     o->threads = (int)s->threads.value;
     o->workspace_limit = (size_t)s->memory.value;
@@ -458,8 +458,8 @@ static int apply_options(tool_context *context, tool_problem *problem) {
 
 /* ---- all together ---- */
 
-static int rotate(tool_context *context, const char *field, double base, int64_t first,
-                  tool_problem *problem, ota_array *array) {
+static int rotate(cli_context *context, const char *field, double base, int64_t first,
+                  cli_problem *problem, ota_array *array) {
     const size_t count =
         (size_t)(array->size[0] * array->size[1] * array->size[2] * array->size[3]);
     const size_t bytes = count * ota_type_bytes(array->type);
@@ -471,16 +471,16 @@ static int rotate(tool_context *context, const char *field, double base, int64_t
     const ota_status status = ota_rope(array, first, base, &error);
     if (status >= 0) return 0;
     (void)snprintf(error.field, sizeof error.field, "%s", field);
-    return tool_fail_status(context, status, &error);
+    return cli_fail_status(context, status, &error);
 }
 
-static int apply_rope(tool_context *context, tool_problem *problem) {
+static int apply_rope(cli_context *context, cli_problem *problem) {
     double base = 10000.0;
     const char *text = problem->settings.rope;
     if (text == NULL) return 0;
-    if (text[0] != '\0' && (!tool_number(text, &base) || !(base > 0.0))) {
-        return tool_refuse_flag(context, "rope", "write --rope or --rope=BASE with BASE > 0",
-                                "--rope '%.60s' is no base", text);
+    if (text[0] != '\0' && (!cli_number(text, &base) || !(base > 0.0))) {
+        return cli_refuse_flag(context, "rope", "write --rope or --rope=BASE with BASE > 0",
+                               "--rope '%.60s' is no base", text);
     }
     ota_problem *p = &problem->problem;
     const int64_t first = p->corner == OTA_BOTTOM_RIGHT ? problem->keys - problem->queries : 0;
@@ -488,8 +488,8 @@ static int apply_rope(tool_context *context, tool_problem *problem) {
     return rotate(context, "rope", base, 0, problem, &p->keys);
 }
 
-static int load_inputs(tool_context *context, const char *scores, const char *queries,
-                       const char *keys, const char *values, tool_problem *problem) {
+static int load_inputs(cli_context *context, const char *scores, const char *queries,
+                       const char *keys, const char *values, cli_problem *problem) {
     ota_problem *p = &problem->problem;
     if (scores != NULL) {
         TRY(load_operand(context, "scores", scores, problem, &p->scores));
@@ -512,21 +512,21 @@ static int load_inputs(tool_context *context, const char *scores, const char *qu
     for (int k = 0; k < 3; k++) {
         static const char *const sizes[] = {"batch", "heads", "rows"};
         if (problem->values.size[k] == p->keys.size[k]) continue;
-        return tool_refuse_flag(context, "values", "there is one value per key",
-                                "values have %s %" PRId64 " but keys have %" PRId64, sizes[k],
-                                problem->values.size[k], p->keys.size[k]);
+        return cli_refuse_flag(context, "values", "there is one value per key",
+                               "values have %s %" PRId64 " but keys have %" PRId64, sizes[k],
+                               problem->values.size[k], p->keys.size[k]);
     }
     return 0;
 }
 
-int tool_problem_build(tool_context *context, const char *method, const char *scores,
-                       const char *queries, const char *keys, const char *values,
-                       tool_problem *problem) {
+int cli_problem_build(cli_context *context, const char *method, const char *scores,
+                      const char *queries, const char *keys, const char *values,
+                      cli_problem *problem) {
     memset(problem, 0, sizeof *problem);
     problem->problem.size = sizeof problem->problem;
     problem->options.size = sizeof problem->options;
     problem->settings = context->settings;
-    TRY(tool_apply_method(context, method, problem));
+    TRY(cli_apply_method(context, method, problem));
     TRY(load_inputs(context, scores, queries, keys, values, problem));
     TRY(apply_rules(context, problem));
     TRY(apply_terms(context, problem));
@@ -536,10 +536,10 @@ int tool_problem_build(tool_context *context, const char *method, const char *sc
     TRY(apply_rope(context, problem));
     ota_error error = {.message = ""};
     const ota_status status = ota_check(&problem->problem, &problem->options, &error);
-    return status < 0 ? tool_fail_status(context, status, &error) : 0;
+    return status < 0 ? cli_fail_status(context, status, &error) : 0;
 }
 
-void tool_problem_free(tool_problem *problem) {
+void cli_problem_free(cli_problem *problem) {
     for (int k = 0; k < problem->owned_count; k++) free(problem->owned[k]);
     problem->owned_count = 0;
 }

@@ -14,15 +14,15 @@ typedef struct request {
     int64_t number, first, count, type;
 } request;
 
-static void convert(const tool_rows *rows, const request *wanted, void *to) {
+static void convert(const cli_rows *rows, const request *wanted, void *to) {
     const ota_array *a = &rows->mine;
-    tool_convert((const char *)a->data + wanted->first * (int64_t)ota_type_bytes(a->type), a->type,
-                 to, (ota_type)wanted->type, (size_t)wanted->count);
+    cli_convert((const char *)a->data + wanted->first * (int64_t)ota_type_bytes(a->type), a->type,
+                to, (ota_type)wanted->type, (size_t)wanted->count);
 }
 
 /* The process that has element `at`, where that is among its own, and how many follow it there. */
-static int find(const tool_rows *rows, int64_t at, int64_t *first, int64_t *follow) {
-    const int ranks = tool_ranks_size(), k = rows->dimension;
+static int find(const cli_rows *rows, int64_t at, int64_t *first, int64_t *follow) {
+    const int ranks = cli_ranks_size(), k = rows->dimension;
     const ota_array *a = &rows->mine;
     if (k < 0 || ranks == 1) {
         *first = at;
@@ -32,17 +32,17 @@ static int find(const tool_rows *rows, int64_t at, int64_t *first, int64_t *foll
     const int64_t line = k == 2 ? a->size[3] : 1, block = at / (rows->total * line);
     const int64_t inside = at % (rows->total * line), row = inside / line;
     int rank = 0;
-    while (tool_share_begin(rows->total, rank + 1, ranks) <= row) rank++;
-    const int64_t begin = tool_share_begin(rows->total, rank, ranks);
-    const int64_t held = tool_share_begin(rows->total, rank + 1, ranks) - begin;
+    while (cli_share_begin(rows->total, rank + 1, ranks) <= row) rank++;
+    const int64_t begin = cli_share_begin(rows->total, rank, ranks);
+    const int64_t held = cli_share_begin(rows->total, rank + 1, ranks) - begin;
     *first = block * held * line + inside - begin * line;
     *follow = (begin + held) * line - inside;
     return rank;
 }
 
-int tool_rows_next(void *reader, void *to, size_t count, tool_error *error) {
-    tool_rows_reader *from = reader;
-    const tool_rows *rows = &from->rows[from->number];
+int cli_rows_next(void *reader, void *to, size_t count, cli_error *error) {
+    cli_rows_reader *from = reader;
+    const cli_rows *rows = &from->rows[from->number];
     const size_t bytes = ota_type_bytes(from->type);
     (void)error;
     for (size_t done = 0; done < count;) {
@@ -56,8 +56,8 @@ int tool_rows_next(void *reader, void *to, size_t count, tool_error *error) {
         if (rank == 0) {
             convert(rows, &wanted, piece);
         } else {
-            tool_ranks_give(rank, &wanted, sizeof wanted);
-            tool_ranks_take(rank, piece, (size_t)wanted.count * bytes);
+            cli_ranks_give(rank, &wanted, sizeof wanted);
+            cli_ranks_take(rank, piece, (size_t)wanted.count * bytes);
         }
         done += (size_t)wanted.count;
         from->at += wanted.count;
@@ -65,18 +65,18 @@ int tool_rows_next(void *reader, void *to, size_t count, tool_error *error) {
     return 0;
 }
 
-void tool_rows_serve(const tool_rows *rows) {
+void cli_rows_serve(const cli_rows *rows) {
     _Alignas(8) unsigned char piece[PIECE];
     request wanted;
     for (;;) {
-        tool_ranks_take(0, &wanted, sizeof wanted);
+        cli_ranks_take(0, &wanted, sizeof wanted);
         if (wanted.type == OTA_NO_TYPE) return;
         convert(&rows[wanted.number], &wanted, piece);
-        tool_ranks_give(0, piece, (size_t)wanted.count * ota_type_bytes((ota_type)wanted.type));
+        cli_ranks_give(0, piece, (size_t)wanted.count * ota_type_bytes((ota_type)wanted.type));
     }
 }
 
-void tool_rows_end(void) {
+void cli_rows_end(void) {
     const request none = {.type = OTA_NO_TYPE};
-    for (int rank = 1; rank < tool_ranks_size(); rank++) tool_ranks_give(rank, &none, sizeof none);
+    for (int rank = 1; rank < cli_ranks_size(); rank++) cli_ranks_give(rank, &none, sizeof none);
 }

@@ -18,19 +18,19 @@
 /* Above so many pairs the certificate costs more than the solution and is made only on request. */
 static const int64_t CERTIFY_MOST = (int64_t)1 << 28;
 
-static int allocate(tool_context *context, const char *label, ota_type type, int64_t batch,
+static int allocate(cli_context *context, const char *label, ota_type type, int64_t batch,
                     int64_t heads, int64_t rows, int64_t columns, ota_array *array) {
     int64_t count, bytes;
     if (__builtin_mul_overflow(batch, heads, &count) ||
         __builtin_mul_overflow(count, rows, &count) ||
         __builtin_mul_overflow(count, columns, &count) ||
         __builtin_mul_overflow(count, (int64_t)ota_type_bytes(type), &bytes)) {
-        return tool_fail(&context->error, TOOL_EXIT_LIMIT,
-                         "%s takes more bytes than an integer counts", label);
+        return cli_fail(&context->error, CLI_EXIT_LIMIT,
+                        "%s takes more bytes than an integer counts", label);
     }
     void *data = NULL;
     if (bytes > 0) {
-        const int code = tool_memory(context, (size_t)bytes, label, &data);
+        const int code = cli_memory(context, (size_t)bytes, label, &data);
         if (code != 0) return code;
     }
     *array = ota_array_of(data, type, batch, heads, rows, columns);
@@ -38,7 +38,7 @@ static int allocate(tool_context *context, const char *label, ota_type type, int
 }
 
 /* Is the number of pairs one that the judge looks at? */
-static bool will_certify(const tool_problem *problem) {
+static bool will_certify(const cli_problem *problem) {
     int64_t pairs;
     const bool overflow = __builtin_mul_overflow(problem->batch, problem->heads, &pairs) ||
                           __builtin_mul_overflow(pairs, problem->queries, &pairs) ||
@@ -46,28 +46,28 @@ static bool will_certify(const tool_problem *problem) {
     return problem->settings.certify || (!overflow && pairs <= CERTIFY_MOST);
 }
 
-bool tool_potentials_tell(const ota_problem *problem) {
+bool cli_potentials_tell(const ota_problem *problem) {
     if (problem->regulariser == OTA_HARD || problem->columns == OTA_COLUMNS_PREFIX) return false;
     return problem->regulariser != OTA_ENTMAX ||
            (problem->order <= 2.0 && problem->columns == OTA_COLUMNS_FREE);
 }
 
-static int allocate_outputs(tool_context *context, const tool_problem *p, unsigned wanted,
-                            ota_type out_type, tool_solution *s) {
+static int allocate_outputs(cli_context *context, const cli_problem *p, unsigned wanted,
+                            ota_type out_type, cli_solution *s) {
     /* Potentials do not know which pairs were pruned. */
-    const bool only_coupling_tells = !tool_potentials_tell(&p->problem) || p->options.prune != 0;
+    const bool only_coupling_tells = !cli_potentials_tell(&p->problem) || p->options.prune != 0;
     /* Backward starts from the potentials as they are. */
-    const bool gradients = (wanted & TOOL_WANT_GRADIENTS) != 0;
+    const bool gradients = (wanted & CLI_WANT_GRADIENTS) != 0;
     const ota_type vector_type =
         s->certified || gradients || out_type == OTA_F64 ? OTA_F64 : OTA_F32;
-    const bool advantage = (wanted & TOOL_WANT_ADVANTAGE) != 0;
-    const int64_t n = tool_share_held(&context->share, p->queries);
+    const bool advantage = (wanted & CLI_WANT_ADVANTAGE) != 0;
+    const int64_t n = cli_share_held(&context->share, p->queries);
     int code = 0;
-    if ((wanted & TOOL_WANT_OUT) != 0) {
+    if ((wanted & CLI_WANT_OUT) != 0) {
         code = allocate(context, "out", out_type, p->batch, p->heads, n, p->values_width, &s->out);
     }
-    if (code == 0 && ((wanted & TOOL_WANT_COUPLING) != 0 || advantage ||
-                      (s->certified && only_coupling_tells))) {
+    if (code == 0 &&
+        ((wanted & CLI_WANT_COUPLING) != 0 || advantage || (s->certified && only_coupling_tells))) {
         code = allocate(context, "coupling", s->certified || advantage ? OTA_F64 : out_type,
                         p->batch, p->heads, n, p->keys, &s->coupling);
         /* A coupling does not hold what the sink took. */
@@ -78,7 +78,7 @@ static int allocate_outputs(tool_context *context, const tool_problem *p, unsign
         code =
             allocate(context, "advantage", OTA_F64, p->batch, p->heads, n, p->keys, &s->advantage);
     }
-    if (code == 0 && (s->certified || gradients || (wanted & TOOL_WANT_POTENTIALS) != 0)) {
+    if (code == 0 && (s->certified || gradients || (wanted & CLI_WANT_POTENTIALS) != 0)) {
         code = allocate(context, "row potential", vector_type, p->batch, p->heads, 1, n,
                         &s->row_potential);
         if (code == 0) {
@@ -86,7 +86,7 @@ static int allocate_outputs(tool_context *context, const tool_problem *p, unsign
                             p->keys, &s->column_potential);
         }
     }
-    if (code == 0 && (wanted & TOOL_WANT_RECEIVER) != 0) {
+    if (code == 0 && (wanted & CLI_WANT_RECEIVER) != 0) {
         code = allocate(context, "receiver", vector_type, p->batch, p->heads, 1, p->keys,
                         &s->receiver);
     }
@@ -95,34 +95,34 @@ static int allocate_outputs(tool_context *context, const tool_problem *p, unsign
         s->heads = calloc(heads, sizeof *s->heads);
         s->head_certificates = calloc(heads, sizeof *s->head_certificates);
         if (s->heads == NULL || s->head_certificates == NULL) {
-            code = tool_fail(&context->error, TOOL_EXIT_LIMIT, "there is no memory left");
+            code = cli_fail(&context->error, CLI_EXIT_LIMIT, "there is no memory left");
         }
     }
     return code;
 }
 
 /* `problem`: that of p, or of the rows of --shard. */
-static int run_forward(tool_context *context, const tool_problem *p, const ota_problem *problem,
-                       const ota_options *options, const ota_arrays *arrays, tool_solution *s) {
+static int run_forward(cli_context *context, const cli_problem *p, const ota_problem *problem,
+                       const ota_options *options, const ota_arrays *arrays, cli_solution *s) {
     ota_error error = {.message = ""};
     ota_plan *plan;
-    const int64_t begun = tool_now_ns();
+    const int64_t begun = cli_now_ns();
     ota_status status = ota_plan_create(&plan, problem, p->values_width, options, &error);
-    if (status < 0) return tool_fail_status(context, status, &error);
+    if (status < 0) return cli_fail_status(context, status, &error);
     s->result.size = sizeof s->result;
     status = ota_forward(plan, arrays, &s->result, &error);
     if (status >= 0 && s->gradients != NULL &&
         (status != OTA_PARTIAL || p->settings.allow_partial)) {
         ota_result backward;
-        const int code = tool_gradients_run(context, p, plan, arrays, s->gradients, &backward);
+        const int code = cli_gradients_run(context, p, plan, arrays, s->gradients, &backward);
         if (code != 0) {
             ota_plan_free(plan);
             return code;
         }
         s->backward_residual = backward.backward_residual;
-        if (s->advantage.data != NULL) tool_advantage(p, s->gradients, &s->coupling, &s->advantage);
+        if (s->advantage.data != NULL) cli_advantage(p, s->gradients, &s->coupling, &s->advantage);
     }
-    s->seconds = (double)(tool_now_ns() - begun) / 1e9;
+    s->seconds = (double)(cli_now_ns() - begun) / 1e9;
     const char *solver = s->result.solver != NULL ? s->result.solver : ota_plan_solver(plan);
     (void)snprintf(s->solver, sizeof s->solver, "%s", solver);
     (void)snprintf(s->kernel, sizeof s->kernel, "%s", ota_plan_kernel(plan));
@@ -135,11 +135,11 @@ static int run_forward(tool_context *context, const tool_problem *p, const ota_p
     if (error.message[0] == '\0') {
         (void)snprintf(error.message, sizeof error.message, "%s", s->result.sentence);
     }
-    return tool_fail_status(context, status, &error);
+    return cli_fail_status(context, status, &error);
 }
 
-static int certify(tool_context *context, const tool_problem *p, const ota_problem *problem,
-                   const ota_options *options, const ota_arrays *arrays, tool_solution *s) {
+static int certify(cli_context *context, const cli_problem *p, const ota_problem *problem,
+                   const ota_options *options, const ota_arrays *arrays, cli_solution *s) {
     ota_error error = {.message = ""};
     s->certificate.size = sizeof s->certificate;
     for (int64_t k = 0; k < p->batch * p->heads; k++) {
@@ -147,15 +147,15 @@ static int certify(tool_context *context, const tool_problem *p, const ota_probl
     }
     const ota_status status =
         ota_certify(problem, options, arrays, &s->certificate, s->head_certificates, &error);
-    return status < 0 ? tool_fail_status(context, status, &error) : 0;
+    return status < 0 ? cli_fail_status(context, status, &error) : 0;
 }
 
-static double usual_tolerance(const tool_problem *p) { return p->type == OTA_F64 ? 1e-9 : 1e-5; }
+static double usual_tolerance(const cli_problem *p) { return p->type == OTA_F64 ? 1e-9 : 1e-5; }
 
 /* The promise of ok, checked by the judge: a program that says ok and shows a certificate that denies it
  * would be worse than one that fails. The judge recomputes P, so its own rounding is allowed for. */
-static int check_promise(tool_context *context, const tool_problem *p, double tolerance,
-                         const tool_solution *s) {
+static int check_promise(cli_context *context, const cli_problem *p, double tolerance,
+                         const cli_solution *s) {
     const ota_column_rule columns = p->problem.columns;
     const bool bound = columns == OTA_COLUMNS_EXACT || columns == OTA_COLUMNS_RELAXED ||
                        columns == OTA_COLUMNS_CAPPED || columns == OTA_COLUMNS_BOUNDED ||
@@ -165,21 +165,21 @@ static int check_promise(tool_context *context, const tool_problem *p, double to
     /* Solved in one pass, not to a tolerance. */
     const bool direct = columns == OTA_COLUMNS_ONLINE || p->problem.regulariser == OTA_HARD;
     if (residual <= 4.0 * (direct ? fmax(tolerance, usual_tolerance(p)) : tolerance)) return 0;
-    return tool_fail(
-        &context->error, TOOL_EXIT_INTERNAL,
+    return cli_fail(
+        &context->error, CLI_EXIT_INTERNAL,
         "%s was said to be solved to %.2g, but its certificate says %.2g: a defect of otattn",
         p->method, tolerance, residual);
 }
 
-int tool_solve(tool_context *context, tool_problem *problem, unsigned wanted, ota_type out_type,
-               tool_solution *solution) {
+int cli_solve(cli_context *context, cli_problem *problem, unsigned wanted, ota_type out_type,
+              cli_solution *solution) {
     memset(solution, 0, sizeof *solution);
     solution->certified = will_certify(problem);
     int code = allocate_outputs(context, problem, wanted, out_type, solution);
     if (code == 0 && problem->settings.grad != NULL)
-        code = tool_gradients_prepare(context, problem, &solution->gradients);
+        code = cli_gradients_prepare(context, problem, &solution->gradients);
     const bool shared = problem->settings.shard != NULL;
-    if (shared) code = tool_shard_together(code);
+    if (shared) code = cli_shard_together(code);
     if (code != 0) return code;
     ota_arrays arrays = {.size = sizeof arrays,
                          .values = problem->values,
@@ -191,23 +191,23 @@ int tool_solve(tool_context *context, tool_problem *problem, unsigned wanted, ot
                          .sink = solution->sink,
                          .start_potential = problem->start_potential,
                          .heads = solution->heads};
-    if ((wanted & TOOL_WANT_OUT) == 0) arrays.values = (ota_array){.data = NULL};
-    tool_progress progress;
-    tool_progress_begin(&progress, problem->method);
+    if ((wanted & CLI_WANT_OUT) == 0) arrays.values = (ota_array){.data = NULL};
+    cli_progress progress;
+    cli_progress_begin(&progress, problem->method);
     progress.tolerance =
         problem->options.tolerance > 0.0 ? problem->options.tolerance : usual_tolerance(problem);
     ota_options options = problem->options;
-    options.progress = tool_progress_solver;
+    options.progress = cli_progress_solver;
     options.progress_user = &progress;
-    tool_shard shard;
+    cli_shard shard;
     const ota_problem *solved = shared ? &shard.problem : &problem->problem;
     if (shared) {
-        code = tool_shard_together(tool_shard_open(context, problem, &shard));
+        code = cli_shard_together(cli_shard_open(context, problem, &shard));
         options.communicator = &shard.with;
         if (code == 0 && arrays.values.type != OTA_NO_TYPE) arrays.values = shard.values;
     }
     if (code == 0) code = run_forward(context, problem, solved, &options, &arrays, solution);
-    tool_progress_end(&progress);
+    cli_progress_end(&progress);
     options.progress = NULL;
     if (code == 0 && solution->certified)
         code = certify(context, problem, solved, &options, &arrays, solution);
@@ -215,7 +215,7 @@ int tool_solve(tool_context *context, tool_problem *problem, unsigned wanted, ot
     return code;
 }
 
-void tool_solution_free(tool_solution *solution) {
+void cli_solution_free(cli_solution *solution) {
     free(solution->out.data);
     free(solution->coupling.data);
     free(solution->row_potential.data);
@@ -223,7 +223,7 @@ void tool_solution_free(tool_solution *solution) {
     free(solution->column_potential.data);
     free(solution->receiver.data);
     free(solution->advantage.data);
-    tool_gradients_free(solution->gradients);
+    cli_gradients_free(solution->gradients);
     free(solution->heads);
     free(solution->head_certificates);
     memset(solution, 0, sizeof *solution);
@@ -252,85 +252,83 @@ static const certificate_row certificate_rows[] = {
     {"outside", offsetof(ota_certificate, outside)},
 };
 
-json_t *tool_certificate_json(const ota_certificate *certificate) {
+json_t *cli_certificate_json(const ota_certificate *certificate) {
     json_t *object = json_object();
     for (size_t k = 0; k < sizeof certificate_rows / sizeof certificate_rows[0]; k++) {
         double value;
         memcpy(&value, (const char *)certificate + certificate_rows[k].offset, sizeof value);
-        (void)json_object_set_new(object, certificate_rows[k].name, tool_json_real(value));
+        (void)json_object_set_new(object, certificate_rows[k].name, cli_json_real(value));
     }
-    (void)tool_json_put(object, "empty_rows:I nonfinite_rows:I", certificate->empty_rows,
-                        certificate->nonfinite_rows);
+    (void)cli_json_put(object, "empty_rows:I nonfinite_rows:I", certificate->empty_rows,
+                       certificate->nonfinite_rows);
     return object;
 }
 
-json_t *tool_problem_json(const tool_problem *problem) {
-    json_t *object =
-        tool_json_put(json_object(), "batch:I heads:I queries:I keys:I width:I dtype:s",
-                      problem->batch, problem->heads, problem->queries, problem->keys,
-                      problem->width, tool_type_name(problem->type));
+json_t *cli_problem_json(const cli_problem *problem) {
+    json_t *object = cli_json_put(json_object(), "batch:I heads:I queries:I keys:I width:I dtype:s",
+                                  problem->batch, problem->heads, problem->queries, problem->keys,
+                                  problem->width, cli_type_name(problem->type));
     return object;
 }
 
-static void set_solution(json_t *object, const tool_problem *p, const tool_solution *s) {
-    (void)tool_json_put(object, "method:s status:s rounds:I seconds:r problem:o", p->method,
-                        ota_status_word(s->status), s->result.rounds, s->seconds,
-                        tool_problem_json(p));
-    json_t *how = tool_json_put(json_object(), "solver:s kernel:s threads:i bytes:I", s->solver,
-                                s->kernel, s->threads, (int64_t)s->bytes);
+static void set_solution(json_t *object, const cli_problem *p, const cli_solution *s) {
+    (void)cli_json_put(object, "method:s status:s rounds:I seconds:r problem:o", p->method,
+                       ota_status_word(s->status), s->result.rounds, s->seconds,
+                       cli_problem_json(p));
+    json_t *how = cli_json_put(json_object(), "solver:s kernel:s threads:i bytes:I", s->solver,
+                               s->kernel, s->threads, (int64_t)s->bytes);
     if (p->settings.shard != NULL)
-        (void)tool_json_put(how, "ranks:i messages:I message_bytes:I", tool_ranks_size(),
-                            s->result.messages, s->result.message_bytes);
+        (void)cli_json_put(how, "ranks:i messages:I message_bytes:I", cli_ranks_size(),
+                           s->result.messages, s->result.message_bytes);
     (void)json_object_set_new(object, "how", how);
     if (s->gradients != NULL) {
-        (void)json_object_set_new(object, "backward_residual",
-                                  tool_json_real(s->backward_residual));
+        (void)json_object_set_new(object, "backward_residual", cli_json_real(s->backward_residual));
     }
-    (void)tool_json_put(object, "value:o certificate:o",
-                        s->certified ? tool_json_real(s->certificate.value) : json_null(),
-                        s->certified ? tool_certificate_json(&s->certificate) : json_null());
+    (void)cli_json_put(object, "value:o certificate:o",
+                       s->certified ? cli_json_real(s->certificate.value) : json_null(),
+                       s->certified ? cli_certificate_json(&s->certificate) : json_null());
     if (!p->settings.per_head) return;
     json_t *heads = json_array();
     for (int64_t k = 0; k < p->batch * p->heads; k++) {
         json_t *head =
-            s->certified ? tool_certificate_json(&s->head_certificates[k]) : json_object();
+            s->certified ? cli_certificate_json(&s->head_certificates[k]) : json_object();
         ota_status status = s->heads[k].status;
         if (status == OTA_PARTIAL && !p->settings.allow_partial) status = OTA_NOT_CONVERGED;
-        (void)tool_json_put(head, "status:s rounds:I", ota_status_word(status), s->heads[k].rounds);
+        (void)cli_json_put(head, "status:s rounds:I", ota_status_word(status), s->heads[k].rounds);
         (void)json_array_append_new(heads, head);
     }
     (void)json_object_set_new(object, "heads", heads);
 }
 
-json_t *tool_solution_json(tool_context *context, const tool_problem *problem,
-                           const tool_solution *solution) {
+json_t *cli_solution_json(cli_context *context, const cli_problem *problem,
+                          const cli_solution *solution) {
     json_t *object =
-        tool_json_put(json_object(), "command:s version:s", context->command->name, ota_version());
+        cli_json_put(json_object(), "command:s version:s", context->command->name, ota_version());
     set_solution(object, problem, solution);
-    (void)tool_json_put(object, "outputs:o warnings:o", json_object(),
-                        json_incref(context->warnings));
+    (void)cli_json_put(object, "outputs:o warnings:o", json_object(),
+                       json_incref(context->warnings));
     return object;
 }
 
 /* Of all mass: less than this on pairs that a mask takes far down is no plan's doing. */
 static const double LEAST_MASKED_SHARE = 1.0e-6;
 
-int tool_solution_verdict(tool_context *context, const tool_problem *problem,
-                          const tool_solution *solution) {
+int cli_solution_verdict(cli_context *context, const cli_problem *problem,
+                         const cli_solution *solution) {
     const ota_result *result = &solution->result;
     if (solution->status >= OTA_OK) {
         if (result->sentence[0] != '\0' && solution->status != OTA_FIXED_ITERS) {
-            tool_warn(context, "%s", result->sentence);
+            cli_warn(context, "%s", result->sentence);
         } else if (result->pruned_pairs > 0) {
-            tool_warn(context, "%" PRId64 " allowed pairs are on no feasible plan and got weight 0",
-                      result->pruned_pairs);
+            cli_warn(context, "%" PRId64 " allowed pairs are on no feasible plan and got weight 0",
+                     result->pruned_pairs);
         }
         if (result->masked_share > LEAST_MASKED_SHARE)
-            tool_warn(context,
-                      "%.3g of the mass is on pairs to which a mask or bias adds -1e4 or less; "
-                      "-inf, or half of "
-                      "the type's least number, forbids them",
-                      result->masked_share);
+            cli_warn(context,
+                     "%.3g of the mass is on pairs to which a mask or bias adds -1e4 or less; "
+                     "-inf, or half of "
+                     "the type's least number, forbids them",
+                     result->masked_share);
         return 0;
     }
     ota_error error = {.field = "tolerance",
@@ -342,7 +340,7 @@ int tool_solution_verdict(tool_context *context, const tool_problem *problem,
                    problem->method, result->row_error, result->column_error, result->rounds);
     context->failure = json_object();
     set_solution(context->failure, problem, solution);
-    return tool_fail_status(context, solution->status, &error);
+    return cli_fail_status(context, solution->status, &error);
 }
 
 /* ---- as text ---- */
@@ -366,7 +364,7 @@ static const char *format_bytes(size_t bytes, char *text, size_t size) {
     return text;
 }
 
-void tool_certificate_print(FILE *stream, const ota_certificate *c) {
+void cli_certificate_print(FILE *stream, const ota_certificate *c) {
     (void)fprintf(stream, "errors      rows %.2g, columns %.2g", c->row_error, c->column_error);
     if (isfinite(c->gap)) (void)fprintf(stream, ", gap %.2g", c->gap);
     (void)fprintf(stream, "\nreceiver    most %.4g, least %.4g of a fair share, Delta %.3g\n",
@@ -375,7 +373,7 @@ void tool_certificate_print(FILE *stream, const ota_certificate *c) {
                   c->support);
 }
 
-void tool_solution_print(FILE *stream, const tool_problem *p, const tool_solution *s) {
+void cli_solution_print(FILE *stream, const cli_problem *p, const cli_solution *s) {
     char time[40], bytes[40];
     (void)fprintf(stream, "method      %s\n", p->method);
     (void)fprintf(stream, "status      %s, %" PRId64 " round%s\n", ota_status_word(s->status),
@@ -383,10 +381,10 @@ void tool_solution_print(FILE *stream, const tool_problem *p, const tool_solutio
     (void)fprintf(stream,
                   "problem     batch %" PRId64 ", heads %" PRId64 ", queries %" PRId64
                   ", keys %" PRId64 ", width %" PRId64 ", %s\n",
-                  p->batch, p->heads, p->queries, p->keys, p->width, tool_type_name(p->type));
+                  p->batch, p->heads, p->queries, p->keys, p->width, cli_type_name(p->type));
     const ota_certificate *c = &s->certificate;
     if (s->certified) {
-        tool_certificate_print(stream, c);
+        cli_certificate_print(stream, c);
     } else {
         (void)fprintf(stream, "errors      not judged above 2^28 pairs; --certify does it\n");
     }

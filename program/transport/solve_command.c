@@ -23,54 +23,54 @@ enum { OUTPUTS = 7, SMALL = 32 };
 typedef struct output_row {
     const char *key; /* in the JSON object "outputs"; also the flag's name with dashes */
     const char *flag;
-    size_t setting;               /* offset of the file name in tool_settings */
-    unsigned wants;               /* TOOL_WANT_ bit; 0: the command's main result */
-    size_t array;                 /* offset in tool_solution; unused for the gradients */
+    size_t setting;               /* offset of the file name in cli_settings */
+    unsigned wants;               /* CLI_WANT_ bit; 0: the command's main result */
+    size_t array;                 /* offset in cli_solution; unused for the gradients */
     bool over_queries, over_keys; /* which of its last dimensions it has beside the leading ones */
 } output_row;
 
-#define SETTING(name) offsetof(tool_settings, name)
-#define ARRAY(name) offsetof(tool_solution, name)
+#define SETTING(name) offsetof(cli_settings, name)
+#define ARRAY(name) offsetof(cli_solution, name)
 
 static const output_row rows[OUTPUTS] = {
     {"out", "out", SETTING(out), 0, 0, true, true},
-    {"coupling", "coupling", SETTING(coupling), TOOL_WANT_COUPLING, ARRAY(coupling), true, true},
-    {"row_potential", "row-potential", SETTING(row_potential), TOOL_WANT_POTENTIALS,
+    {"coupling", "coupling", SETTING(coupling), CLI_WANT_COUPLING, ARRAY(coupling), true, true},
+    {"row_potential", "row-potential", SETTING(row_potential), CLI_WANT_POTENTIALS,
      ARRAY(row_potential), true, false},
-    {"column_potential", "column-potential", SETTING(column_potential), TOOL_WANT_POTENTIALS,
+    {"column_potential", "column-potential", SETTING(column_potential), CLI_WANT_POTENTIALS,
      ARRAY(column_potential), false, true},
-    {"receiver", "receiver", SETTING(receiver), TOOL_WANT_RECEIVER, ARRAY(receiver), false, true},
-    {"advantage", "advantage", SETTING(advantage), TOOL_WANT_ADVANTAGE | TOOL_WANT_GRADIENTS,
+    {"receiver", "receiver", SETTING(receiver), CLI_WANT_RECEIVER, ARRAY(receiver), false, true},
+    {"advantage", "advantage", SETTING(advantage), CLI_WANT_ADVANTAGE | CLI_WANT_GRADIENTS,
      ARRAY(advantage), true, true},
-    {"grad_out", "grad-out", SETTING(grad_out), TOOL_WANT_GRADIENTS, 0, true, true},
+    {"grad_out", "grad-out", SETTING(grad_out), CLI_WANT_GRADIENTS, 0, true, true},
 };
 
-static const char *file_of(const tool_settings *settings, const output_row *row) {
+static const char *file_of(const cli_settings *settings, const output_row *row) {
     const char *file;
     memcpy(&file, (const char *)settings + row->setting, sizeof file);
     return file;
 }
 
-static int begin_outputs(tool_context *context, tool_output **outputs, bool *streams) {
-    const tool_settings *settings = &context->settings;
+static int begin_outputs(cli_context *context, cli_output **outputs, bool *streams) {
+    const cli_settings *settings = &context->settings;
     *streams = false;
     for (int k = 0; k < OUTPUTS; k++) {
         const char *file = file_of(settings, &rows[k]);
-        if (file == NULL || tool_ranks_rank() > 0) continue;
+        if (file == NULL || cli_ranks_rank() > 0) continue;
         for (int j = 0; j < k; j++) {
             const char *other = file_of(settings, &rows[j]);
             if (other != NULL && strcmp(other, file) == 0) {
-                return tool_refuse_flag(context, rows[k].flag, "give each its own file",
-                                        "--%s and --%s both name '%.200s'", rows[j].flag,
-                                        rows[k].flag, file);
+                return cli_refuse_flag(context, rows[k].flag, "give each its own file",
+                                       "--%s and --%s both name '%.200s'", rows[j].flag,
+                                       rows[k].flag, file);
             }
         }
         if (strcmp(file, "-") == 0) *streams = true;
         if (*streams && settings->json) {
-            return tool_refuse_flag(context, rows[k].flag, "write the array to a file",
-                                    "--%s - and --json both want standard output", rows[k].flag);
+            return cli_refuse_flag(context, rows[k].flag, "write the array to a file",
+                                   "--%s - and --json both want standard output", rows[k].flag);
         }
-        const int code = tool_output_begin(file, settings->force, &outputs[k], &context->error);
+        const int code = cli_output_begin(file, settings->force, &outputs[k], &context->error);
         if (code != 0) {
             (void)snprintf(context->error.field, sizeof context->error.field, "%s", rows[k].flag);
             return code;
@@ -85,13 +85,13 @@ static bool ends_with(const char *text, const char *end) {
 }
 
 /* The type an output is written in. */
-static ota_type type_of(tool_context *context, const tool_problem *problem, const output_row *row,
+static ota_type type_of(cli_context *context, const cli_problem *problem, const output_row *row,
                         bool vector) {
     const char *file = file_of(&context->settings, row);
-    if (context->settings.out_dtype != NULL) return tool_type_of(context->settings.out_dtype);
+    if (context->settings.out_dtype != NULL) return cli_type_of(context->settings.out_dtype);
     if (vector) return problem->file_type == OTA_F64 ? OTA_F64 : OTA_F32;
     if (problem->file_type == OTA_BF16 && !ends_with(file, ".safetensors")) {
-        tool_warn(context, "%s is written as f32: npy has no bf16", file);
+        cli_warn(context, "%s is written as f32: npy has no bf16", file);
         return OTA_F32;
     }
     return problem->file_type;
@@ -99,32 +99,32 @@ static ota_type type_of(tool_context *context, const tool_problem *problem, cons
 
 /* All that can be asked for while outputs are written: those of the table above in its order, then the gradients. */
 typedef struct held_rows {
-    tool_rows rows[OUTPUTS + TOOL_MAX_GRADIENTS];
+    cli_rows rows[OUTPUTS + CLI_MAX_GRADIENTS];
 } held_rows;
 
-static void hold(const tool_problem *problem, const tool_solution *solution, unsigned main_output,
+static void hold(const cli_problem *problem, const cli_solution *solution, unsigned main_output,
                  held_rows *held) {
     memset(held, 0, sizeof *held);
     for (int k = 0; k < OUTPUTS; k++) {
         const output_row *row = &rows[k];
-        if (row->wants == TOOL_WANT_GRADIENTS) continue;
-        const size_t offset = row->wants != 0                ? row->array
-                              : main_output == TOOL_WANT_OUT ? ARRAY(out)
-                                                             : ARRAY(coupling);
-        tool_rows *to = &held->rows[k];
+        if (row->wants == CLI_WANT_GRADIENTS) continue;
+        const size_t offset = row->wants != 0               ? row->array
+                              : main_output == CLI_WANT_OUT ? ARRAY(out)
+                                                            : ARRAY(coupling);
+        cli_rows *to = &held->rows[k];
         memcpy(&to->mine, (const char *)solution + offset, sizeof to->mine);
         to->dimension = !row->over_queries ? -1 : row->over_keys ? 2 : 3;
         to->total = problem->queries;
     }
-    (void)tool_gradients_rows(solution->gradients, held->rows + OUTPUTS);
+    (void)cli_gradients_rows(solution->gradients, held->rows + OUTPUTS);
 }
 
-static int write_output(tool_context *context, const tool_problem *problem, const held_rows *held,
-                        int number, tool_output *output) {
+static int write_output(cli_context *context, const cli_problem *problem, const held_rows *held,
+                        int number, cli_output *output) {
     const output_row *row = &rows[number];
-    const tool_rows *from = &held->rows[number];
+    const cli_rows *from = &held->rows[number];
     const bool matrix = row->over_queries && row->over_keys;
-    tool_array array = {.type = type_of(context, problem, row, !matrix), .count = 1};
+    cli_array array = {.type = type_of(context, problem, row, !matrix), .count = 1};
     (void)snprintf(array.name, sizeof array.name, "%s", row->key);
     const ota_array *first = problem->problem.scores.type != OTA_NO_TYPE
                                  ? &problem->problem.scores
@@ -135,149 +135,149 @@ static int write_output(tool_context *context, const tool_problem *problem, cons
     if (matrix && problem->rank > 1) array.shape[array.rank++] = from->total;
     array.shape[array.rank++] = from->dimension == 3 ? from->total : from->mine.size[3];
     for (int k = 0; k < array.rank; k++) array.count *= (size_t)array.shape[k];
-    tool_rows_reader reader = {.rows = held->rows, .number = number, .type = array.type};
-    const tool_elements elements = {tool_rows_next, &reader};
+    cli_rows_reader reader = {.rows = held->rows, .number = number, .type = array.type};
+    const cli_elements elements = {cli_rows_next, &reader};
     array.elements = &elements;
-    return tool_write_arrays(output, &array, 1, &context->error);
+    return cli_write_arrays(output, &array, 1, &context->error);
 }
 
-static int write_outputs(tool_context *context, const tool_problem *problem,
-                         const tool_solution *solution, const held_rows *held,
-                         tool_output **outputs) {
+static int write_outputs(cli_context *context, const cli_problem *problem,
+                         const cli_solution *solution, const held_rows *held,
+                         cli_output **outputs) {
     for (int k = 0; k < OUTPUTS; k++) {
         if (outputs[k] == NULL) continue;
         const int code =
-            rows[k].wants == TOOL_WANT_GRADIENTS
-                ? tool_gradients_write(context, solution->gradients, held->rows, OUTPUTS,
-                                       file_of(&context->settings, &rows[k]), outputs[k])
+            rows[k].wants == CLI_WANT_GRADIENTS
+                ? cli_gradients_write(context, solution->gradients, held->rows, OUTPUTS,
+                                      file_of(&context->settings, &rows[k]), outputs[k])
                 : write_output(context, problem, held, k, outputs[k]);
         if (code != 0) {
             (void)snprintf(context->error.field, sizeof context->error.field, "%s", rows[k].flag);
             return code;
         }
     }
-    const int code = tool_outputs_commit(outputs, OUTPUTS, &context->error);
+    const int code = cli_outputs_commit(outputs, OUTPUTS, &context->error);
     memset(outputs, 0, OUTPUTS * sizeof *outputs);
     return code;
 }
 
 /* --grad and what it is for come together. */
-static int check_gradients(tool_context *context) {
-    const tool_settings *s = &context->settings;
+static int check_gradients(cli_context *context) {
+    const cli_settings *s = &context->settings;
     const bool asked = s->grad_out != NULL || s->advantage != NULL;
     if (s->grad == NULL && (asked || s->grad_scores || s->grad_parameters)) {
         const char *flag = s->grad_out != NULL    ? "grad-out"
                            : s->advantage != NULL ? "advantage"
                            : s->grad_scores       ? "grad-scores"
                                                   : "grad-parameters";
-        return tool_refuse_flag(context, flag, "give --grad DOUT", "--%s needs --grad", flag);
+        return cli_refuse_flag(context, flag, "give --grad DOUT", "--%s needs --grad", flag);
     }
     if (s->grad != NULL && !asked) {
-        return tool_refuse_flag(context, "grad", "add --grad-out G.npz",
-                                "--grad says nowhere to write the gradients");
+        return cli_refuse_flag(context, "grad", "add --grad-out G.npz",
+                               "--grad says nowhere to write the gradients");
     }
     return 0;
 }
 
-static bool is_small(const tool_problem *problem) {
+static bool is_small(const cli_problem *problem) {
     return problem->batch * problem->heads == 1 && problem->queries <= SMALL &&
            problem->keys <= SMALL && problem->queries > 0 && problem->keys > 0;
 }
 
-static void print_map(const tool_problem *problem, const tool_solution *solution) {
+static void print_map(const cli_problem *problem, const cli_solution *solution) {
     static const char *const numbers[SMALL] = {"0",  "1",  "2",  "3",  "4",  "5",  "6",  "7",
                                                "8",  "9",  "10", "11", "12", "13", "14", "15",
                                                "16", "17", "18", "19", "20", "21", "22", "23",
                                                "24", "25", "26", "27", "28", "29", "30", "31"};
     if (solution->coupling.type != OTA_F64) return;
-    const tool_heatmap map = {.title = problem->method, .weights = solution->coupling.data};
+    const cli_heatmap map = {.title = problem->method, .weights = solution->coupling.data};
     (void)putchar('\n');
-    tool_heatmaps_print(stdout, tool_shades_for(stdout), tool_terminal_width(stdout), &map, 1,
-                        numbers, (size_t)problem->queries, numbers, (size_t)problem->keys);
+    cli_heatmaps_print(stdout, cli_shades_for(stdout), cli_terminal_width(stdout), &map, 1, numbers,
+                       (size_t)problem->queries, numbers, (size_t)problem->keys);
 }
 
-static int report(tool_context *context, const tool_problem *problem, const tool_solution *solution,
+static int report(cli_context *context, const cli_problem *problem, const cli_solution *solution,
                   bool streams, bool map) {
-    const tool_settings *settings = &context->settings;
+    const cli_settings *settings = &context->settings;
     if (settings->json) {
-        json_t *object = tool_solution_json(context, problem, solution);
+        json_t *object = cli_solution_json(context, problem, solution);
         json_t *files = json_object_get(object, "outputs");
         for (int k = 0; k < OUTPUTS; k++) {
             const char *file = file_of(settings, &rows[k]);
             if (file != NULL) (void)json_object_set_new(files, rows[k].key, json_string(file));
         }
-        return tool_print_json(stdout, object);
+        return cli_print_json(stdout, object);
     }
     FILE *stream = streams ? stderr : stdout;
-    tool_solution_print(stream, problem, solution);
+    cli_solution_print(stream, problem, solution);
     for (int k = 0; k < OUTPUTS; k++) {
         const char *file = file_of(settings, &rows[k]);
         if (file != NULL && strcmp(file, "-") != 0)
-            tool_put_named(stream, "wrote       ", file, "\n");
+            cli_put_named(stream, "wrote       ", file, "\n");
     }
     if (map && !streams) print_map(problem, solution);
     return 0;
 }
 
-static int solve_command(tool_context *context, const char *scores, const char *queries,
+static int solve_command(cli_context *context, const char *scores, const char *queries,
                          const char *keys, const char *values, unsigned main_output) {
-    const tool_settings *settings = &context->settings;
-    tool_output *outputs[OUTPUTS] = {NULL};
-    tool_problem problem = {.owned_count = 0};
-    tool_solution solution = {.status = OTA_UNSOLVED};
+    const cli_settings *settings = &context->settings;
+    cli_output *outputs[OUTPUTS] = {NULL};
+    cli_problem problem = {.owned_count = 0};
+    cli_solution solution = {.status = OTA_UNSOLVED};
     bool streams = false, map = false;
     const char *method = settings->method != NULL ? settings->method : "softmax";
     int code = check_gradients(context);
     if (code == 0)
-        code = tool_problem_build(context, method, scores, queries, keys, values, &problem);
+        code = cli_problem_build(context, method, scores, queries, keys, values, &problem);
     if (code == 0) code = begin_outputs(context, outputs, &streams);
-    if (settings->shard != NULL) code = tool_shard_together(code);
+    if (settings->shard != NULL) code = cli_shard_together(code);
     if (code == 0) {
         /* The time in the summary is that of the command's result, written or not. */
-        unsigned wanted = main_output == TOOL_WANT_OUT ? TOOL_WANT_OUT : 0;
+        unsigned wanted = main_output == CLI_WANT_OUT ? CLI_WANT_OUT : 0;
         for (int k = 0; k < OUTPUTS; k++) {
             if (file_of(settings, &rows[k]) != NULL)
                 wanted |= rows[k].wants != 0 ? rows[k].wants : main_output;
         }
         map = !settings->json && settings->shard == NULL && isatty(STDOUT_FILENO) &&
               is_small(&problem);
-        if (map) wanted |= TOOL_WANT_COUPLING;
+        if (map) wanted |= CLI_WANT_COUPLING;
         const ota_type out_type =
-            settings->out_dtype != NULL ? tool_type_of(settings->out_dtype) : problem.file_type;
-        code = tool_solve(context, &problem, wanted, out_type, &solution);
+            settings->out_dtype != NULL ? cli_type_of(settings->out_dtype) : problem.file_type;
+        code = cli_solve(context, &problem, wanted, out_type, &solution);
     }
-    if (code == 0) code = tool_solution_verdict(context, &problem, &solution);
-    if (settings->shard != NULL) code = tool_shard_together(code);
+    if (code == 0) code = cli_solution_verdict(context, &problem, &solution);
+    if (settings->shard != NULL) code = cli_shard_together(code);
     if (code == 0) {
         held_rows held;
         hold(&problem, &solution, main_output, &held);
-        if (tool_ranks_rank() > 0) {
-            tool_rows_serve(held.rows);
+        if (cli_ranks_rank() > 0) {
+            cli_rows_serve(held.rows);
         } else {
             code = write_outputs(context, &problem, &solution, &held, outputs);
-            tool_rows_end();
+            cli_rows_end();
         }
     }
-    if (code == 0 && tool_ranks_rank() == 0)
+    if (code == 0 && cli_ranks_rank() == 0)
         code = report(context, &problem, &solution, streams, map);
-    for (int k = 0; k < OUTPUTS; k++) tool_output_abort(outputs[k]);
-    tool_solution_free(&solution);
-    tool_problem_free(&problem);
+    for (int k = 0; k < OUTPUTS; k++) cli_output_abort(outputs[k]);
+    cli_solution_free(&solution);
+    cli_problem_free(&problem);
     return code;
 }
 
-int tool_solve_command(tool_context *context, const char *scores, const char *queries,
-                       const char *keys, const char *values, unsigned main_output) {
+int cli_solve_command(cli_context *context, const char *scores, const char *queries,
+                      const char *keys, const char *values, unsigned main_output) {
     const bool shared = context->settings.shard != NULL;
     char library[128];
-    if (shared && tool_ranks_library(library, sizeof library) == NULL)
-        return tool_refuse_flag(context, "shard",
-                                "build it with -DOTATTN_MPI=ON, or leave out --shard",
-                                "this program is built without MPI, and --shard needs it");
-    int code = shared ? tool_ranks_begin() : 0;
-    if (code != 0) return tool_fail(&context->error, code, "%s", tool_ranks_reason());
-    if (shared) context->share = (tool_share){tool_ranks_rank(), tool_ranks_size(), -1};
+    if (shared && cli_ranks_library(library, sizeof library) == NULL)
+        return cli_refuse_flag(context, "shard",
+                               "build it with -DOTATTN_MPI=ON, or leave out --shard",
+                               "this program is built without MPI, and --shard needs it");
+    int code = shared ? cli_ranks_begin() : 0;
+    if (code != 0) return cli_fail(&context->error, code, "%s", cli_ranks_reason());
+    if (shared) context->share = (cli_share){cli_ranks_rank(), cli_ranks_size(), -1};
     code = solve_command(context, scores, queries, keys, values, main_output);
-    if (shared) tool_ranks_end();
-    return code == TOOL_SHARD_STOPPED ? 0 : code;
+    if (shared) cli_ranks_end();
+    return code == CLI_SHARD_STOPPED ? 0 : code;
 }

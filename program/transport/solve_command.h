@@ -5,8 +5,8 @@
 #include "program/program.h"
 
 /* Builds the problem from the operands (`scores`, or the other three), solves it, writes every output
- * asked for (`main_output` is the TOOL_WANT_ bit that -o stands for), prints JSON or the summary. */
-int tool_solve_command(tool_context *context, const char *scores, const char *queries,
-                       const char *keys, const char *values, unsigned main_output);
+ * asked for (`main_output` is the CLI_WANT_ bit that -o stands for), prints JSON or the summary. */
+int cli_solve_command(cli_context *context, const char *scores, const char *queries,
+                      const char *keys, const char *values, unsigned main_output);
 
 #endif

@@ -13,28 +13,28 @@ static const double slowest = 0.1; /* seconds: all faults together then take abo
 
 static bool holds_with(verification *v, const outcome *o, int fault) {
     ota_fault_planted = fault;
-    const double value = tool_check_measure(v, o->check, 0, 0.0);
+    const double value = cli_check_measure(v, o->check, 0, 0.0);
     ota_fault_planted = OTA_FAULT_NONE;
-    return tool_check_holds(o->check, value);
+    return cli_check_holds(o->check, value);
 }
 
-int tool_faults_run(verification *v) {
+int cli_faults_run(verification *v) {
     enum { COUNT = OTA_FAULT_END - 1 };
     v->fault_count = COUNT;
     v->fault_noticed = calloc((size_t)COUNT * (size_t)v->count, sizeof *v->fault_noticed);
     bool *fit = calloc((size_t)v->count, sizeof *fit);
     if (v->fault_noticed == NULL || fit == NULL) {
         free(fit);
-        return tool_fail_status(v->context, OTA_ENOMEM, &(ota_error){.message = "out of memory"});
+        return cli_fail_status(v->context, OTA_ENOMEM, &(ota_error){.message = "out of memory"});
     }
     for (int k = 0; k < v->count && *v->context->cancel == 0; k++) {
-        const int64_t begun = tool_now_ns();
+        const int64_t begun = cli_now_ns();
         fit[k] = !v->outcomes[k].check->printed && holds_with(v, &v->outcomes[k], OTA_FAULT_NONE) &&
-                 (double)(tool_now_ns() - begun) * 1e-9 <= slowest;
+                 (double)(cli_now_ns() - begun) * 1e-9 <= slowest;
         v->fault_checks += fit[k];
     }
-    tool_progress progress;
-    tool_progress_begin(&progress, "faults");
+    cli_progress progress;
+    cli_progress_begin(&progress, "faults");
     for (int fault = 1; fault <= COUNT && *v->context->cancel == 0; fault++) {
         bool *noticed = v->fault_noticed + (ptrdiff_t)(fault - 1) * v->count, any = false;
         for (int k = 0; k < v->count && *v->context->cancel == 0; k++) {
@@ -44,9 +44,9 @@ int tool_faults_run(verification *v) {
             any |= noticed[k];
         }
         v->faults_missed += !any;
-        tool_progress_update(&progress, fault, COUNT, "faults");
+        cli_progress_update(&progress, fault, COUNT, "faults");
     }
-    tool_progress_end(&progress);
+    cli_progress_end(&progress);
     v->context->interrupted |= *v->context->cancel != 0;
     free(fit);
     return 0;
@@ -62,7 +62,7 @@ static bool first_of_id(const verification *v, const bool *noticed, int k) {
     return true;
 }
 
-void tool_faults_print(const verification *v) {
+void cli_faults_print(const verification *v) {
     if (v->context->interrupted) return;
     for (int fault = 1; fault <= v->fault_count; fault++) {
         const bool *noticed = v->fault_noticed + (ptrdiff_t)(fault - 1) * v->count;
@@ -78,7 +78,7 @@ void tool_faults_print(const verification *v) {
                  v->fault_count - v->faults_missed, v->fault_count, v->fault_checks);
 }
 
-void tool_faults_json(const verification *v, json_t *object) {
+void cli_faults_json(const verification *v, json_t *object) {
     json_t *rows = json_array();
     for (int fault = 1; fault <= v->fault_count && !v->context->interrupted; fault++) {
         const bool *noticed = v->fault_noticed + (ptrdiff_t)(fault - 1) * v->count;
@@ -88,25 +88,25 @@ void tool_faults_json(const verification *v, json_t *object) {
                 (void)json_array_append_new(ids, json_string(v->outcomes[k].check->id));
         }
         (void)json_array_append_new(
-            rows, tool_json_put(json_object(), "fault:s ids:o", ota_fault_text(fault), ids));
+            rows, cli_json_put(json_object(), "fault:s ids:o", ota_fault_text(fault), ids));
     }
-    (void)tool_json_put(object, "faults:o", rows);
+    (void)cli_json_put(object, "faults:o", rows);
 }
 
 #else
 
-int tool_faults_run(verification *v) {
+int cli_faults_run(verification *v) {
     (void)v;
     return 0;
 }
 
-void tool_faults_print(const verification *v) { (void)v; }
+void cli_faults_print(const verification *v) { (void)v; }
 
-void tool_faults_json(const verification *v, json_t *object) {
+void cli_faults_json(const verification *v, json_t *object) {
     (void)v;
     (void)object;
 }
 
 #endif
 
-void tool_faults_free(verification *v) { free(v->fault_noticed); }
+void cli_faults_free(verification *v) { free(v->fault_noticed); }

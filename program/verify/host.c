@@ -8,33 +8,33 @@
 
 static bool write_tensors(const char *path, const statement_tensor *tensors, int count,
                           bool header_only) {
-    tool_error error = {.exit_code = 0};
-    tool_output *output = NULL;
-    tool_array *arrays = calloc((size_t)count, sizeof *arrays);
+    cli_error error = {.exit_code = 0};
+    cli_output *output = NULL;
+    cli_array *arrays = calloc((size_t)count, sizeof *arrays);
     if (arrays == NULL) return false;
     for (int k = 0; k < count; k++) {
         const statement_tensor *from = &tensors[k];
-        arrays[k] = (tool_array){
+        arrays[k] = (cli_array){
             .data = from->data, .type = from->type, .rank = from->rank, .count = from->count};
         for (int r = 0; r < from->rank; r++) arrays[k].shape[r] = from->shape[r];
         (void)snprintf(arrays[k].name, sizeof arrays[k].name, "%s", from->name);
     }
-    int code = tool_output_begin(path, true, &output, &error);
+    int code = cli_output_begin(path, true, &output, &error);
     if (code == 0 && header_only)
-        code = tool_write_safetensors_header(output, arrays, (size_t)count, &error);
+        code = cli_write_safetensors_header(output, arrays, (size_t)count, &error);
     else if (code == 0)
-        code = tool_write_safetensors(output, arrays, (size_t)count, NULL, 0, &error);
-    code = tool_output_end(output, code, &error);
+        code = cli_write_safetensors(output, arrays, (size_t)count, NULL, 0, &error);
+    code = cli_output_end(output, code, &error);
     free(arrays);
     return code == 0;
 }
 
 static bool read_tensor(const char *path, const char *name, statement_tensor *tensor) {
     char spec[4096 + 64];
-    tool_array array;
-    tool_error error;
+    cli_array array;
+    cli_error error;
     (void)snprintf(spec, sizeof spec, "%s:%.16s", path, name);
-    if (tool_read_array(spec, NULL, &array, &error) != 0) return false;
+    if (cli_read_array(spec, NULL, &array, &error) != 0) return false;
     *tensor = (statement_tensor){
         .data = array.data, .type = array.type, .rank = array.rank, .count = array.count};
     for (int r = 0; r < array.rank && r < 3; r++) tensor->shape[r] = array.shape[r];
@@ -42,18 +42,18 @@ static bool read_tensor(const char *path, const char *name, statement_tensor *te
 }
 
 static const char *file_of(const char *name, size_t *size) {
-    const tool_embedded *file = tool_embedded_find(name);
+    const cli_embedded *file = cli_embedded_find(name);
     *size = file == NULL ? 0 : file->size;
     return file == NULL ? "" : (const char *)file->bytes;
 }
 
 static void to_f32(const void *from, ota_type type, float *to, size_t count) {
-    tool_convert(from, type, to, OTA_F32, count);
+    cli_convert(from, type, to, OTA_F32, count);
 }
 
 static int64_t windows_of(const statement_text *from, int64_t wanted, int64_t tokens, int64_t *ids,
                           int64_t *lengths) {
-    tool_context context = {.operand_count = 0};
+    cli_context context = {.operand_count = 0};
     const run_settings settings = {.windows = wanted, .tokens = tokens};
     run_text text = {.ids = from->ids,
                      .count = from->count,
@@ -71,5 +71,4 @@ static int64_t windows_of(const statement_text *from, int64_t wanted, int64_t to
     return count;
 }
 
-const statement_host tool_statement_host = {write_tensors, read_tensor, file_of, to_f32,
-                                            windows_of};
+const statement_host cli_statement_host = {write_tensors, read_tensor, file_of, to_f32, windows_of};

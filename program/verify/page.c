@@ -16,11 +16,11 @@
 enum { NUMBER = 32 };
 
 /* Writes the text, unless `code` says that it could not be made, and frees it. */
-static int write_text(verification *v, tool_text *text, int code, const char *path) {
-    tool_error *error = &v->context->error;
-    code = tool_text_end(text, code, error);
+static int write_text(verification *v, cli_text *text, int code, const char *path) {
+    cli_error *error = &v->context->error;
+    code = cli_text_end(text, code, error);
     if (code == 0)
-        code = tool_write_file(path, v->context->settings.force, text->text, text->size, error);
+        code = cli_write_file(path, v->context->settings.force, text->text, text->size, error);
     free(text->text);
     return code;
 }
@@ -28,16 +28,15 @@ static int write_text(verification *v, tool_text *text, int code, const char *pa
 /* ---- tables ---- */
 
 static int write_checks(verification *v, const char *path) {
-    tool_text csv;
-    const int code = tool_text_begin(&csv, &v->context->error);
+    cli_text csv;
+    const int code = cli_text_begin(&csv, &v->context->error);
     if (code != 0) return code;
     (void)fputs("id,form,claim,value,relation,tolerance,expected,holds,seconds\n", csv.stream);
     for (int k = 0; k < v->count; k++) {
         const outcome *o = &v->outcomes[k];
-        tool_csv_row(&csv, "wwwnwnwwn", o->check->id, tool_form_text(o->check), o->check->claim,
-                     o->value, tool_relation_text(o->check), o->check->tolerance,
-                     !o->check->printed ? "true" : "false", o->holds ? "true" : "false",
-                     o->seconds);
+        csv_row(&csv, "wwwnwnwwn", o->check->id, cli_form_text(o->check), o->check->claim, o->value,
+                cli_relation_text(o->check), o->check->tolerance,
+                !o->check->printed ? "true" : "false", o->holds ? "true" : "false", o->seconds);
     }
     return write_text(v, &csv, 0, path);
 }
@@ -67,10 +66,10 @@ static void write_caption(const statement_study *study, const study_sizes *sizes
 }
 
 static void run_study(verification *v, const statement_study *study, study_points *points) {
-    const study_sizes sizes = tool_study_sizes(v->context, study);
+    const study_sizes sizes = cli_study_sizes(v->context, study);
     points->count = 0;
     write_caption(study, &sizes, points);
-    v->trial.dice = tool_check_dice(v->context, study->id, study->name, 0);
+    v->trial.dice = cli_check_dice(v->context, study->id, study->name, 0);
     v->trial.used = 0;
     v->trial.fault = 0.0;
     study->run(&v->trial, &sizes, points);
@@ -80,14 +79,13 @@ static void run_study(verification *v, const statement_study *study, study_point
 static void run_studies(verification *v, study_points *points) {
     bool any = false;
     for (int k = 0; k < statement_study_count && *v->context->cancel == 0; k++) {
-        if (!tool_check_chosen(v->context, statement_studies[k].id)) continue;
+        if (!cli_check_chosen(v->context, statement_studies[k].id)) continue;
         run_study(v, &statement_studies[k], &points[k]);
         any = true;
     }
     if (!any && *v->context->cancel == 0) {
-        tool_warn(v->context,
-                  "no id that --only '%.60s' chooses has a study: %s holds checks alone",
-                  v->context->settings.only, v->context->settings.out);
+        cli_warn(v->context, "no id that --only '%.60s' chooses has a study: %s holds checks alone",
+                 v->context->settings.only, v->context->settings.out);
     }
 }
 
@@ -109,29 +107,29 @@ static json_t *datasets_of(const statement_study *study, const study_points *poi
 
 static int write_points(verification *v, const statement_study *study, const study_points *points,
                         const char *path) {
-    tool_text csv;
-    const int code = tool_text_begin(&csv, &v->context->error);
+    cli_text csv;
+    const int code = cli_text_begin(&csv, &v->context->error);
     if (code != 0) return code;
-    tool_csv_row(&csv, "www", study->fields[0], study->fields[1], study->fields[2]);
+    csv_row(&csv, "www", study->fields[0], study->fields[1], study->fields[2]);
     for (int k = 0; k < points->count; k++) {
         const char *label = points->label[k];
         if (label != NULL)
-            tool_csv_row(&csv, "wwn", points->series[k], label, points->y[k]);
+            csv_row(&csv, "wwn", points->series[k], label, points->y[k]);
         else
-            tool_csv_row(&csv, "wnn", points->series[k], points->x[k], points->y[k]);
+            csv_row(&csv, "wnn", points->series[k], points->x[k], points->y[k]);
     }
     return write_text(v, &csv, 0, path);
 }
 
 static int write_figure(verification *v, const statement_study *study, const study_points *points,
                         const char *path) {
-    tool_text text;
-    int code = tool_text_begin(&text, &v->context->error);
+    cli_text text;
+    int code = cli_text_begin(&text, &v->context->error);
     if (code != 0) return code;
     json_t *datasets = datasets_of(study, points);
-    json_t *figure = tool_report_specification(figure_of(study), datasets);
+    json_t *figure = cli_report_specification(figure_of(study), datasets);
     if (json_dumpf(figure, text.stream, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) != 0)
-        code = tool_fail(&v->context->error, TOOL_EXIT_LIMIT, "out of memory");
+        code = cli_fail(&v->context->error, CLI_EXIT_LIMIT, "out of memory");
     (void)fputc('\n', text.stream);
     json_decref(figure);
     json_decref(datasets);
@@ -141,7 +139,7 @@ static int write_figure(verification *v, const statement_study *study, const stu
 static int in_folder(verification *v, const char *folder, const char *name, const char *end,
                      char path[PATH_MAX]) {
     if (snprintf(path, PATH_MAX, "%s/%s%s", folder, name, end) < PATH_MAX) return 0;
-    return tool_fail(&v->context->error, TOOL_EXIT_IO, "%s: the path is too long", folder);
+    return cli_fail(&v->context->error, CLI_EXIT_IO, "%s: the path is too long", folder);
 }
 
 static int write_study(verification *v, const statement_study *study, const study_points *points,
@@ -155,47 +153,47 @@ static int write_study(verification *v, const statement_study *study, const stud
 
 /* ---- page ---- */
 
-static void add_study(tool_report *report, const statement_study *study,
+static void add_study(cli_report *report, const statement_study *study,
                       const study_points *points) {
-    tool_cells *cells = tool_cells_new(3, study->fields);
+    cli_cells *cells = cli_cells_new(3, study->fields);
     json_t *datasets = datasets_of(study, points);
     for (int k = 0; k < points->count; k++) {
-        tool_cell(cells, points->series[k]);
+        cli_cell(cells, points->series[k]);
         if (points->label[k] != NULL)
-            tool_cell(cells, points->label[k]);
+            cli_cell(cells, points->label[k]);
         else
-            tool_cell_format(cells, "%.6g", points->x[k]);
-        tool_cell_format(cells, "%.6g", points->y[k]);
+            cli_cell_format(cells, "%.6g", points->x[k]);
+        cli_cell_format(cells, "%.6g", points->y[k]);
     }
     char title[128];
     (void)snprintf(title, sizeof title, "%s: %s", study->id, study->title);
-    const tool_figure figure = {figure_of(study), title,
-                                datasets,         points->caption,
-                                study->text,      tool_cells_table(cells, points->caption)};
-    tool_report_section(report, study->title);
-    tool_report_text(report, study->text);
-    tool_report_figure(report, &figure);
+    const cli_figure figure = {figure_of(study), title,
+                               datasets,         points->caption,
+                               study->text,      cli_cells_table(cells, points->caption)};
+    cli_report_section(report, study->title);
+    cli_report_text(report, study->text);
+    cli_report_figure(report, &figure);
     json_decref(datasets);
-    tool_cells_free(cells);
+    cli_cells_free(cells);
 }
 
-static void add_checks(tool_report *report, const verification *v, bool extension,
+static void add_checks(cli_report *report, const verification *v, bool extension,
                        const char *caption) {
     static const char *const columns[] = {"id", "form", "claim", "value", "bound", "result"};
-    tool_cells *cells = tool_cells_new(sizeof columns / sizeof columns[0], columns);
+    cli_cells *cells = cli_cells_new(sizeof columns / sizeof columns[0], columns);
     for (int k = 0; k < v->count; k++) {
         const outcome *o = &v->outcomes[k];
         if (o->extension != extension) continue;
-        tool_cell(cells, o->check->id);
-        tool_cell(cells, tool_form_text(o->check));
-        tool_cell(cells, o->check->claim);
-        tool_cell_format(cells, "%.3g", o->value);
-        tool_cell_format(cells, "%s %.2g", tool_relation_text(o->check), o->check->tolerance);
-        tool_cell(cells, o->right ? (o->holds ? "holds" : "fails, as expected") : "wrong");
+        cli_cell(cells, o->check->id);
+        cli_cell(cells, cli_form_text(o->check));
+        cli_cell(cells, o->check->claim);
+        cli_cell_format(cells, "%.3g", o->value);
+        cli_cell_format(cells, "%s %.2g", cli_relation_text(o->check), o->check->tolerance);
+        cli_cell(cells, o->right ? (o->holds ? "holds" : "fails, as expected") : "wrong");
     }
-    const tool_table *table = tool_cells_table(cells, caption);
-    if (table != NULL) tool_report_table(report, table);
-    tool_cells_free(cells);
+    const cli_table *table = cli_cells_table(cells, caption);
+    if (table != NULL) cli_report_table(report, table);
+    cli_cells_free(cells);
 }
 
 static int write_page(verification *v, const char *path, const study_points *points) {
@@ -206,27 +204,27 @@ static int write_page(verification *v, const char *path, const study_points *poi
     (void)snprintf(lead, sizeof lead,
                    "%d statements about attention as transport, measured just now by %d checks in "
                    "%.1f s. Forms that the errata refute were run as well, and failed.",
-                   tool_ids_of(v, false), checks, v->seconds);
-    tool_report *report = tool_report_open("Every statement, measured", lead);
-    if (report == NULL) return tool_fail_status(v->context, OTA_ENOMEM, &error);
+                   cli_ids_of(v, false), checks, v->seconds);
+    cli_report *report = cli_report_open("Every statement, measured", lead);
+    if (report == NULL) return cli_fail_status(v->context, OTA_ENOMEM, &error);
     for (int k = 0; k < statement_study_count; k++) {
         if (points[k].count > 0) add_study(report, &statement_studies[k], &points[k]);
     }
-    tool_report_section(report, "The checks");
-    tool_report_text(report, "Each row calls the library and measures one number: a distance from "
-                             "a formula that is written in the check, an excess over a bound, a "
-                             "count of exceptions. Numbers are drawn anew for every `--seed`.");
+    cli_report_section(report, "The checks");
+    cli_report_text(report, "Each row calls the library and measures one number: a distance from "
+                            "a formula that is written in the check, an excess over a bound, a "
+                            "count of exceptions. Numbers are drawn anew for every `--seed`.");
     add_checks(report, v, false, "Every check: what was measured beside what was claimed.");
-    if (tool_ids_of(v, true) > 0) {
-        tool_report_section(report, "Beyond the requirements");
+    if (cli_ids_of(v, true) > 0) {
+        cli_report_section(report, "Beyond the requirements");
         add_checks(report, v, true, "Statements that no requirement asks for.");
     }
-    return tool_report_close(report, path, v->context->settings.force, &v->context->error);
+    return cli_report_close(report, path, v->context->settings.force, &v->context->error);
 }
 
 /* ---- where to ---- */
 
-bool tool_ends_with(const char *path, const char *end) {
+bool cli_ends_with(const char *path, const char *end) {
     const size_t size = strlen(path), tail = strlen(end);
     return size >= tail && strcmp(path + size - tail, end) == 0;
 }
@@ -234,8 +232,8 @@ bool tool_ends_with(const char *path, const char *end) {
 static int write_folder(verification *v, const char *folder, const study_points *points) {
     char path[PATH_MAX];
     if (mkdir(folder, 0777) != 0 && errno != EEXIST) {
-        return tool_fail(&v->context->error, TOOL_EXIT_IO, "%s: cannot be made: %s", folder,
-                         strerror(errno));
+        return cli_fail(&v->context->error, CLI_EXIT_IO, "%s: cannot be made: %s", folder,
+                        strerror(errno));
     }
     int code = in_folder(v, folder, "checks", ".csv", path);
     if (code == 0) code = write_checks(v, path);
@@ -246,17 +244,17 @@ static int write_folder(verification *v, const char *folder, const study_points 
     return code == 0 ? write_page(v, path, points) : code;
 }
 
-int tool_verify_write(verification *v, const char *path) {
+int cli_verify_write(verification *v, const char *path) {
     const ota_error error = {{0}, {0}, {0}};
-    if (tool_ends_with(path, ".csv")) return write_checks(v, path);
+    if (cli_ends_with(path, ".csv")) return write_checks(v, path);
     study_points *points = calloc((size_t)statement_study_count, sizeof *points);
-    if (points == NULL) return tool_fail_status(v->context, OTA_ENOMEM, &error);
+    if (points == NULL) return cli_fail_status(v->context, OTA_ENOMEM, &error);
     run_studies(v, points);
     int code = 0;
     v->context->interrupted = *v->context->cancel != 0;
     if (!v->context->interrupted) {
-        code = tool_ends_with(path, ".html") ? write_page(v, path, points)
-                                             : write_folder(v, path, points);
+        code = cli_ends_with(path, ".html") ? write_page(v, path, points)
+                                            : write_folder(v, path, points);
     }
     free(points);
     return code;

@@ -22,7 +22,7 @@ typedef struct id_outcome {
 } id_outcome;
 
 typedef struct verification {
-    tool_context *context;
+    cli_context *context;
     trial trial;
     statement_model_kind kind; /* of the model that --model names */
     outcome *outcomes;
@@ -36,38 +36,38 @@ typedef struct verification {
 } verification;
 
 /* Is the id among those that --only names? */
-bool tool_check_chosen(const tool_context *context, const char *id);
+bool cli_check_chosen(const cli_context *context, const char *id);
 /* The start of a sequence of random numbers, of its own for every name, seed and repeat. */
-uint64_t tool_check_dice(const tool_context *context, const char *id, const char *name,
-                         int64_t repeat);
+uint64_t cli_check_dice(const cli_context *context, const char *id, const char *name,
+                        int64_t repeat);
 /* The worst value of the check's draws. `fault`: what --self-test puts the first output off by, or 0. */
-double tool_check_measure(verification *v, const statement_check *check, int64_t repeat,
-                          double fault);
-bool tool_check_holds(const statement_check *check, double value);
+double cli_check_measure(verification *v, const statement_check *check, int64_t repeat,
+                         double fault);
+bool cli_check_holds(const statement_check *check, double value);
 /* How many ids are requirements, or extensions. */
-int tool_ids_of(const verification *v, bool extension);
-const char *tool_relation_text(const statement_check *check);
-const char *tool_form_text(const statement_check *check);
+int cli_ids_of(const verification *v, bool extension);
+const char *cli_relation_text(const statement_check *check);
+const char *cli_form_text(const statement_check *check);
 
 /* F.html: a page of studies and checks. F.csv: the checks. Anything else: a folder, made if need be, with
  * verify.html, checks.csv and, for every study that --only names, its table NAME.csv and its figure
  * NAME.vl.json. Returns 0 or the exit code. */
-int tool_verify_write(verification *v, const char *path);
-bool tool_ends_with(const char *path, const char *end);
+int cli_verify_write(verification *v, const char *path);
+bool cli_ends_with(const char *path, const char *end);
 
 /* sizes.c: refuses numbers that no chosen study can take. Returns 0 or the exit code. */
-int tool_check_sizes(tool_context *context);
+int cli_check_sizes(cli_context *context);
 /* What a study is run with. */
-study_sizes tool_study_sizes(const tool_context *context, const statement_study *study);
+study_sizes cli_study_sizes(const cli_context *context, const statement_study *study);
 
 /* faults.c: plants every fault of the product in turn and measures the chosen checks; nothing where none is compiled in.
  * Returns 0 or the exit code. */
-int tool_faults_run(verification *v);
-void tool_faults_print(const verification *v);
-void tool_faults_json(const verification *v, json_t *object);
-void tool_faults_free(verification *v);
+int cli_faults_run(verification *v);
+void cli_faults_print(const verification *v);
+void cli_faults_json(const verification *v, json_t *object);
+void cli_faults_free(verification *v);
 
 /* host.c */
-extern const statement_host tool_statement_host;
+extern const statement_host cli_statement_host;
 
 #endif

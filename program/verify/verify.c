@@ -19,7 +19,7 @@
 
 /* ---- choosing ---- */
 
-bool tool_check_chosen(const tool_context *context, const char *id) {
+bool cli_check_chosen(const cli_context *context, const char *id) {
     return context->settings.only == NULL || fnmatch(context->settings.only, id, 0) == 0;
 }
 
@@ -31,25 +31,25 @@ static id_outcome *id_of(verification *v, const char *id) {
     return &v->ids[v->id_count++];
 }
 
-int tool_ids_of(const verification *v, bool extension) {
+int cli_ids_of(const verification *v, bool extension) {
     int count = 0;
     for (int k = 0; k < v->id_count; k++) count += v->ids[k].extension == extension;
     return count;
 }
 
 /* NO_MODEL where --model was not given. Returns 0 or the exit code. */
-static int find_model_kind(tool_context *context, statement_model_kind *kind) {
+static int find_model_kind(cli_context *context, statement_model_kind *kind) {
     *kind = NO_MODEL;
     if (context->settings.model == NULL) return 0;
     ota_error error = {.message = ""};
     int64_t positions = 0;
     const ota_status status =
         statement_model_kind_of(context->settings.model, kind, &positions, &error);
-    if (status != OTA_OK) return tool_fail_status(context, status, &error);
+    if (status != OTA_OK) return cli_fail_status(context, status, &error);
     if (positions >= MODEL_TOKENS) return 0;
-    return tool_refuse_flag(context, "model", NULL,
-                            "the model has %" PRId64 " positions, the checks use %d", positions,
-                            MODEL_TOKENS);
+    return cli_refuse_flag(context, "model", NULL,
+                           "the model has %" PRId64 " positions, the checks use %d", positions,
+                           MODEL_TOKENS);
 }
 
 static int choose(verification *v) {
@@ -58,13 +58,13 @@ static int choose(verification *v) {
     v->outcomes = calloc((size_t)most, sizeof *v->outcomes);
     v->ids = calloc((size_t)most, sizeof *v->ids);
     if (v->outcomes == NULL || v->ids == NULL) {
-        return tool_fail_status(v->context, OTA_ENOMEM, &(ota_error){.message = "out of memory"});
+        return cli_fail_status(v->context, OTA_ENOMEM, &(ota_error){.message = "out of memory"});
     }
     for (int g = 0; g < statement_group_count; g++) {
         if (v->kind > statement_groups[g]->model) continue;
         for (int k = 0; k < statement_groups[g]->count; k++) {
             const statement_check *check = &statement_groups[g]->checks[k];
-            if (!tool_check_chosen(v->context, check->id)) continue;
+            if (!cli_check_chosen(v->context, check->id)) continue;
             id_outcome *id = id_of(v, check->id);
             id->extension = statement_groups[g]->extension;
             id->checks++;
@@ -72,16 +72,16 @@ static int choose(verification *v) {
         }
     }
     if (v->count > 0) return 0;
-    return tool_refuse_flag(v->context, "only", "ids look like CETA-17; write --only 'CETA-*'",
-                            "--only '%.60s' matches no requirement id", v->context->settings.only);
+    return cli_refuse_flag(v->context, "only", "ids look like CETA-17; write --only 'CETA-*'",
+                           "--only '%.60s' matches no requirement id", v->context->settings.only);
 }
 
 /* ---- running ---- */
 
 /* FNV-1a of both texts, mixed with the rest: the same numbers for a check whatever else runs. */
-uint64_t tool_check_dice(const tool_context *context, const char *id, const char *name,
-                         int64_t repeat) {
-    const tool_whole given = context->settings.seed;
+uint64_t cli_check_dice(const cli_context *context, const char *id, const char *name,
+                        int64_t repeat) {
+    const cli_whole given = context->settings.seed;
     const uint64_t seed = given.given ? (uint64_t)given.value : 1U;
     uint64_t x = 0xcbf29ce484222325u;
     const char *const texts[] = {id, name};
@@ -95,13 +95,13 @@ uint64_t tool_check_dice(const tool_context *context, const char *id, const char
     return x ^ (x >> 32);
 }
 
-bool tool_check_holds(const statement_check *check, double value) {
+bool cli_check_holds(const statement_check *check, double value) {
     return check->at_least ? value >= check->tolerance : value <= check->tolerance;
 }
 
-double tool_check_measure(verification *v, const statement_check *check, int64_t repeat,
-                          double fault) {
-    v->trial.dice = tool_check_dice(v->context, check->id, check->claim, repeat);
+double cli_check_measure(verification *v, const statement_check *check, int64_t repeat,
+                         double fault) {
+    v->trial.dice = cli_check_dice(v->context, check->id, check->claim, repeat);
     v->trial.fault = fault;
     v->trial.planted = false;
     double worst = NAN;
@@ -120,12 +120,12 @@ double tool_check_measure(verification *v, const statement_check *check, int64_t
 }
 
 static void run_check(verification *v, outcome *o, int64_t repeats) {
-    const int64_t begun = tool_now_ns();
+    const int64_t begun = cli_now_ns();
     const statement_check *check = o->check;
     o->right = true;
     for (int64_t k = 0; k < repeats && o->right && *v->context->cancel == 0; k++) {
-        const double value = tool_check_measure(v, check, k, 0.0);
-        const bool this_holds = tool_check_holds(check, value);
+        const double value = cli_check_measure(v, check, k, 0.0);
+        const bool this_holds = cli_check_holds(check, value);
         const bool further = check->at_least ? !(value >= o->value) : !(value <= o->value);
         /* A value that is no number measured nothing, and shows no printed form failing. */
         o->right = this_holds != check->printed && !isnan(value);
@@ -133,29 +133,29 @@ static void run_check(verification *v, outcome *o, int64_t repeats) {
         if (k == 0 || further || !o->right) o->value = value;
         if (k == 0 || !o->right) o->holds = this_holds;
     }
-    o->seconds = (double)(tool_now_ns() - begun) * 1e-9;
+    o->seconds = (double)(cli_now_ns() - begun) * 1e-9;
 }
 
 static void plant_fault(verification *v, const statement_check *check) {
     if (check->printed) return;
     const double size = check->tolerance > 0.0 ? 10.0 * check->tolerance : 1.0;
-    const double value = tool_check_measure(v, check, 0, check->at_least ? -size : size);
-    if (v->trial.planted && !tool_check_holds(check, value)) id_of(v, check->id)->noticed++;
+    const double value = cli_check_measure(v, check, 0, check->at_least ? -size : size);
+    if (v->trial.planted && !cli_check_holds(check, value)) id_of(v, check->id)->noticed++;
 }
 
 static int run_all(verification *v) {
-    const tool_settings *settings = &v->context->settings;
+    const cli_settings *settings = &v->context->settings;
     const int64_t repeats = settings->repeat.given ? settings->repeat.value : 1;
-    const int64_t begun = tool_now_ns();
+    const int64_t begun = cli_now_ns();
     v->trial.model = settings->model;
-    v->trial.host = &tool_statement_host;
+    v->trial.host = &cli_statement_host;
     v->trial.size = settings->model != NULL ? MODEL_TRIAL_BYTES : TRIAL_BYTES;
     v->trial.memory = malloc(v->trial.size);
     if (v->trial.memory == NULL) {
-        return tool_fail_status(v->context, OTA_ENOMEM, &(ota_error){.message = "out of memory"});
+        return cli_fail_status(v->context, OTA_ENOMEM, &(ota_error){.message = "out of memory"});
     }
-    tool_progress progress;
-    tool_progress_begin(&progress, settings->self_test ? "self-test" : "verify");
+    cli_progress progress;
+    cli_progress_begin(&progress, settings->self_test ? "self-test" : "verify");
     int done = 0;
     for (; done < v->count && *v->context->cancel == 0 && !v->trial.out_of_memory; done++) {
         outcome *o = &v->outcomes[done];
@@ -168,28 +168,28 @@ static int run_all(verification *v) {
             if (*v->context->cancel != 0) break;
             id->right += o->right;
         }
-        tool_progress_update(&progress, done + 1, v->count, "checks");
+        cli_progress_update(&progress, done + 1, v->count, "checks");
     }
-    tool_progress_end(&progress);
+    cli_progress_end(&progress);
     v->count = done;
     v->context->interrupted = *v->context->cancel != 0;
     int code = 0;
     if (settings->self_test && !v->context->interrupted && !v->trial.out_of_memory)
-        code = tool_faults_run(v);
+        code = cli_faults_run(v);
     if (code == 0 && v->trial.out_of_memory)
-        code = tool_fail_status(v->context, OTA_ENOMEM,
-                                &(ota_error){.message = "no memory is left for the checks"});
-    v->seconds = (double)(tool_now_ns() - begun) * 1e-9;
+        code = cli_fail_status(v->context, OTA_ENOMEM,
+                               &(ota_error){.message = "no memory is left for the checks"});
+    v->seconds = (double)(cli_now_ns() - begun) * 1e-9;
     return code;
 }
 
 /* ---- showing ---- */
 
-const char *tool_relation_text(const statement_check *check) {
+const char *cli_relation_text(const statement_check *check) {
     return check->at_least ? ">=" : "<=";
 }
 
-const char *tool_form_text(const statement_check *check) {
+const char *cli_form_text(const statement_check *check) {
     return check->printed ? "printed" : "corrected";
 }
 
@@ -209,10 +209,10 @@ static int ids_noticed(const verification *v, bool extension) {
 
 static json_t *check_json(const outcome *o) {
     const statement_check *check = o->check;
-    json_t *row = tool_json_put(
+    json_t *row = cli_json_put(
         json_object(),
         "id:s form:s claim:s value:r relation:s tolerance:r expected:b holds:b seconds:r",
-        check->id, tool_form_text(check), check->claim, o->value, tool_relation_text(check),
+        check->id, cli_form_text(check), check->claim, o->value, cli_relation_text(check),
         check->tolerance, !check->printed, o->holds, o->seconds);
     return row;
 }
@@ -225,33 +225,32 @@ static void add_rows(const verification *v, bool extension, json_t *object) {
             const id_outcome *id = &v->ids[k];
             if (id->extension != extension) continue;
             (void)json_array_append_new(
-                rows, tool_json_put(json_object(), "id:s noticed:b", id->id, id->noticed > 0));
+                rows, cli_json_put(json_object(), "id:s noticed:b", id->id, id->noticed > 0));
         }
-        (void)tool_json_put(object, "self_test:o ids_noticed:i", rows, ids_noticed(v, extension));
+        (void)cli_json_put(object, "self_test:o ids_noticed:i", rows, ids_noticed(v, extension));
     } else {
         for (int k = 0; k < v->count; k++) {
             if (v->outcomes[k].extension != extension) continue;
             (void)json_array_append_new(rows, check_json(&v->outcomes[k]));
         }
-        (void)tool_json_put(object, "checks:o ids_ok:i", rows, ids_right(v, extension));
+        (void)cli_json_put(object, "checks:o ids_ok:i", rows, ids_right(v, extension));
     }
-    (void)tool_json_put(object, "ids:i", tool_ids_of(v, extension));
+    (void)cli_json_put(object, "ids:i", cli_ids_of(v, extension));
 }
 
 static json_t *verification_json(const verification *v) {
-    const tool_settings *settings = &v->context->settings;
+    const cli_settings *settings = &v->context->settings;
     json_t *object = json_object(), *extensions = json_object();
-    (void)tool_json_put(object, "command:s version:s", "verify", ota_version());
+    (void)cli_json_put(object, "command:s version:s", "verify", ota_version());
     add_rows(v, false, object);
     add_rows(v, true, extensions);
-    (void)tool_json_put(object, "extensions:o", extensions);
+    (void)cli_json_put(object, "extensions:o", extensions);
     if (settings->self_test)
-        tool_faults_json(v, object);
+        cli_faults_json(v, object);
     else if (settings->out != NULL && !v->context->interrupted)
         (void)json_object_set_new(object, "outputs", json_pack("{s:s}", "out", settings->out));
-    (void)tool_json_put(object, "ids_checked:i pending:o seconds:r warnings:o",
-                        tool_ids_of(v, false), json_array(), v->seconds,
-                        json_incref(v->context->warnings));
+    (void)cli_json_put(object, "ids_checked:i pending:o seconds:r warnings:o", cli_ids_of(v, false),
+                       json_array(), v->seconds, json_incref(v->context->warnings));
     return object;
 }
 
@@ -261,11 +260,11 @@ static void print_self_test(const verification *v) {
     }
     static const char *const nouns[] = {"ids", "extensions"};
     for (int extension = 0; extension < 2; extension++) {
-        if (tool_ids_of(v, extension) == 0) continue;
+        if (cli_ids_of(v, extension) == 0) continue;
         (void)printf("%d of %d %s notice a fault of ten times their tolerance\n",
-                     ids_noticed(v, extension), tool_ids_of(v, extension), nouns[extension]);
+                     ids_noticed(v, extension), cli_ids_of(v, extension), nouns[extension]);
     }
-    tool_faults_print(v);
+    cli_faults_print(v);
 }
 
 typedef struct shown {
@@ -279,7 +278,7 @@ static shown print_rows(const verification *v, bool extension) {
         if (o->extension != extension) continue;
         const char *result = o->right ? (o->holds ? "holds" : "fails*") : "WRONG";
         (void)printf("%-8s  %-9s  %-12.6g  %s  %-8.2g  %-6s  %s\n", o->check->id,
-                     tool_form_text(o->check), o->value, tool_relation_text(o->check),
+                     cli_form_text(o->check), o->value, cli_relation_text(o->check),
                      o->check->tolerance, result, o->check->claim);
         counts.checks++;
         counts.printed += o->check->printed;
@@ -293,40 +292,40 @@ static void print_table(const verification *v) {
                  "claim");
     const shown of = print_rows(v, false);
     if (of.checks > 0)
-        (void)printf("%d ids: %d right; %d checks in %.2f s\n", tool_ids_of(v, false),
+        (void)printf("%d ids: %d right; %d checks in %.2f s\n", cli_ids_of(v, false),
                      ids_right(v, false), of.checks, v->seconds);
     if (of.printed > 0)
         (void)printf("* as expected: %d of %d printed forms shown do not hold\n", of.refuted,
                      of.printed);
-    if (tool_ids_of(v, true) == 0) return;
+    if (cli_ids_of(v, true) == 0) return;
     if (of.checks > 0) (void)printf("\nbeyond the requirements\n");
     const shown beyond = print_rows(v, true);
-    (void)printf("%d extensions: %d right; %d checks\n", tool_ids_of(v, true), ids_right(v, true),
+    (void)printf("%d extensions: %d right; %d checks\n", cli_ids_of(v, true), ids_right(v, true),
                  beyond.checks);
 }
 
 /* Prints the result; a claim that came out wrong makes the command fail with it. */
 static int conclude(verification *v) {
-    tool_context *context = v->context;
+    cli_context *context = v->context;
     const bool self_test = context->settings.self_test;
     const int right = self_test ? ids_noticed(v, false) + ids_noticed(v, true)
                                 : ids_right(v, false) + ids_right(v, true);
     int code = 0;
     if (right < v->id_count && !context->interrupted) {
         context->status = "wrong";
-        code = tool_fail(&context->error, TOOL_EXIT_NUMERIC,
-                         self_test ? "%d of %d ids do not notice a planted fault"
-                                   : "%d of %d ids did not come out as expected",
-                         v->id_count - right, v->id_count);
+        code = cli_fail(&context->error, CLI_EXIT_NUMERIC,
+                        self_test ? "%d of %d ids do not notice a planted fault"
+                                  : "%d of %d ids did not come out as expected",
+                        v->id_count - right, v->id_count);
     } else if (v->faults_missed > 0 && !context->interrupted) {
         context->status = "wrong";
-        code = tool_fail(&context->error, TOOL_EXIT_NUMERIC,
-                         "%d of %d faults planted in the product are noticed by no id",
-                         v->faults_missed, v->fault_count);
+        code = cli_fail(&context->error, CLI_EXIT_NUMERIC,
+                        "%d of %d faults planted in the product are noticed by no id",
+                        v->faults_missed, v->fault_count);
     }
     const char *path = context->settings.out;
     if (code == 0 && path != NULL && !self_test && !context->interrupted) {
-        code = tool_verify_write(v, path);
+        code = cli_verify_write(v, path);
         if (code != 0) return code;
     }
     if (!context->settings.json) {
@@ -335,23 +334,23 @@ static int conclude(verification *v) {
         else
             print_table(v);
     } else if (code == 0) {
-        code = tool_print_json(stdout, verification_json(v));
+        code = cli_print_json(stdout, verification_json(v));
     } else {
         context->failure = verification_json(v);
     }
     return code;
 }
 
-int tool_verify(tool_context *context) {
+int cli_verify(cli_context *context) {
     verification v = {.context = context};
     int code = find_model_kind(context, &v.kind);
     if (code == 0) code = choose(&v);
-    if (code == 0) code = tool_check_sizes(context);
+    if (code == 0) code = cli_check_sizes(context);
     if (code == 0) code = run_all(&v);
     if (code == 0) code = conclude(&v);
     free(v.trial.memory);
     free(v.outcomes);
     free(v.ids);
-    tool_faults_free(&v);
+    cli_faults_free(&v);
     return code;
 }

@@ -9,14 +9,14 @@
 
 static void test_limits(void **state) {
     (void)state;
-    tool_array arrays[PACKED];
+    cli_array arrays[PACKED];
     packed_arrays(arrays);
     write_file("a.npy", arrays, 1);
     write_file("a.npz", arrays, PACKED);
     write_file("a.safetensors", arrays, PACKED);
     static const struct {
         const char *spec;
-        tool_limits below, at;
+        cli_limits below, at;
         const char *part;
     } rows[] = {
         {"a.npy", {.array_bytes = 47}, {.array_bytes = 48}, "needs 48 bytes of memory"},
@@ -36,13 +36,13 @@ static void test_limits(void **state) {
         {"a.safetensors:scores", {.array_bytes = 47}, {.array_bytes = 48}, "needs 48 bytes"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        tool_array array;
-        tool_error error = {0};
-        int code = tool_read_array(rows[i].spec, &rows[i].below, &array, &error);
-        expect(code, &error, TOOL_EXIT_LIMIT, rows[i].part);
-        if (tool_read_array(rows[i].spec, &rows[i].at, &array, &error) != 0)
+        cli_array array;
+        cli_error error = {0};
+        int code = cli_read_array(rows[i].spec, &rows[i].below, &array, &error);
+        expect(code, &error, CLI_EXIT_LIMIT, rows[i].part);
+        if (cli_read_array(rows[i].spec, &rows[i].at, &array, &error) != 0)
             fail_msg("%s", error.message);
-        tool_array_free(&array);
+        cli_array_free(&array);
     }
 }
 
@@ -50,7 +50,7 @@ static void test_limits(void **state) {
 
 static void test_every_cut_is_refused(void **state) {
     (void)state;
-    tool_array arrays[PACKED];
+    cli_array arrays[PACKED];
     packed_arrays(arrays);
     static const char *const paths[][2] = {
         {"a.npy", "a.npy"}, {"a.npz", "a.npz:half"}, {"a.safetensors", "a.safetensors:half"}};
@@ -60,13 +60,13 @@ static void test_every_cut_is_refused(void **state) {
         char *bytes = get(paths[i][0], &size);
         for (size_t cut = 0; cut < size; cut++) {
             put(paths[i][0], bytes, cut);
-            refuse(paths[i][1], TOOL_EXIT_FILE, paths[i][0]);
+            refuse(paths[i][1], CLI_EXIT_FILE, paths[i][0]);
         }
         put(paths[i][0], bytes, size);
         FILE *file = fopen(paths[i][0], "ab");
         fputc(0, file);
         fclose(file);
-        refuse(paths[i][1], TOOL_EXIT_FILE, paths[i][0]);
+        refuse(paths[i][1], CLI_EXIT_FILE, paths[i][0]);
         free(bytes);
     }
 }
@@ -74,7 +74,7 @@ static void test_every_cut_is_refused(void **state) {
 /* The checksum makes an altered archive either refused or read as the same array. */
 static void test_every_altered_byte_of_an_archive(void **state) {
     (void)state;
-    tool_array arrays[PACKED];
+    cli_array arrays[PACKED];
     packed_arrays(arrays);
     write_file("a.npz", arrays, PACKED);
     size_t size;
@@ -85,15 +85,15 @@ static void test_every_altered_byte_of_an_archive(void **state) {
             bytes[i] = (char)(bytes[i] ^ 1 << bit);
             put("a.npz", bytes, size);
             bytes[i] = (char)(bytes[i] ^ 1 << bit);
-            tool_array array;
-            tool_error error = {0};
-            if (tool_read_array("a.npz:scores", NULL, &array, &error) != 0) {
+            cli_array array;
+            cli_error error = {0};
+            if (cli_read_array("a.npz:scores", NULL, &array, &error) != 0) {
                 assert_true(error.message[0] != '\0');
                 refused++;
             } else {
                 assert_int_equal(array.count, 6);
                 assert_memory_equal(array.data, numbers, sizeof numbers);
-                tool_array_free(&array);
+                cli_array_free(&array);
             }
         }
     free(bytes);
@@ -109,7 +109,7 @@ static size_t find(const char *bytes, size_t size, const char *wanted) {
 /* Local headers against the central directory: the same field changed on one side only. */
 static void test_headers_of_an_archive_must_agree(void **state) {
     (void)state;
-    tool_array array = array_of(numbers, OTA_F64, "scores", 2, 2, 3);
+    cli_array array = array_of(numbers, OTA_F64, "scores", 2, 2, 3);
     write_file("a.npz", &array, 1);
     size_t size;
     char *good = get("a.npz", &size), *bad = malloc(size + 22);
@@ -140,9 +140,9 @@ static void test_headers_of_an_archive_must_agree(void **state) {
         memcpy(bad, good, size);
         bad[rows[i].at] ^= 1;
         put("a.npz", bad, size);
-        tool_error error = {0};
-        tool_array out;
-        if (tool_read_array("a.npz", NULL, &out, &error) != TOOL_EXIT_FILE)
+        cli_error error = {0};
+        cli_array out;
+        if (cli_read_array("a.npz", NULL, &out, &error) != CLI_EXIT_FILE)
             fail_msg("%s changed: exit %d %s", rows[i].what, error.exit_code, error.message);
     }
     memcpy(bad, good, size);

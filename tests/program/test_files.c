@@ -15,7 +15,7 @@
 
 static void test_round_trips(void **state) {
     (void)state;
-    tool_array arrays[PACKED];
+    cli_array arrays[PACKED];
     packed_arrays(arrays);
     write_file("many.npz", arrays, PACKED);
     write_file("many.safetensors", arrays, PACKED);
@@ -30,8 +30,8 @@ static void test_round_trips(void **state) {
         snprintf(spec, sizeof spec, "many.safetensors:%s", arrays[i].name);
         read_back(spec, &arrays[i]);
     }
-    tool_array none = array_of(NULL, OTA_F32, "none", 2, 0, 5),
-               single = array_of(numbers, OTA_F64, "x", 0, 0, 0);
+    cli_array none = array_of(NULL, OTA_F32, "none", 2, 0, 5),
+              single = array_of(numbers, OTA_F64, "x", 0, 0, 0);
     const char *const paths[] = {"a.npy", "a.npz", "a.safetensors"};
     for (size_t i = 0; i < 3; i++) {
         write_file(paths[i], &none, 1);
@@ -39,36 +39,36 @@ static void test_round_trips(void **state) {
         write_file(paths[i], &single, 1);
         read_back(paths[i], &single);
     }
-    tool_array brain = array_of(halves, OTA_BF16, "b", 1, 3, 0);
+    cli_array brain = array_of(halves, OTA_BF16, "b", 1, 3, 0);
     write_file("b.safetensors", &brain, 1);
     read_back("b.safetensors:b", &brain);
 }
 
 static void test_bfloat16_has_no_npy(void **state) {
     (void)state;
-    tool_array brain = array_of(halves, OTA_BF16, "b", 1, 3, 0);
+    cli_array brain = array_of(halves, OTA_BF16, "b", 1, 3, 0);
     const char *const paths[] = {"b.npy", "b.npz"};
     for (size_t i = 0; i < 2; i++) {
-        tool_output *output;
-        tool_error error = {0};
-        assert_int_equal(tool_output_begin(paths[i], false, &output, &error), 0);
-        int code = tool_write_arrays(output, &brain, 1, &error);
-        expect(code, &error, TOOL_EXIT_USAGE, "bfloat16");
-        tool_output_abort(output);
+        cli_output *output;
+        cli_error error = {0};
+        assert_int_equal(cli_output_begin(paths[i], false, &output, &error), 0);
+        int code = cli_write_arrays(output, &brain, 1, &error);
+        expect(code, &error, CLI_EXIT_USAGE, "bfloat16");
+        cli_output_abort(output);
     }
     assert_int_equal(count_files(), 0);
 }
 
 static void test_listing_and_names(void **state) {
     (void)state;
-    tool_array arrays[PACKED];
-    tool_listing listing;
-    tool_error error = {0};
+    cli_array arrays[PACKED];
+    cli_listing listing;
+    cli_error error = {0};
     packed_arrays(arrays);
     const char *const paths[] = {"many.npz", "many.safetensors"};
     for (size_t i = 0; i < 2; i++) {
         write_file(paths[i], arrays, PACKED);
-        assert_int_equal(tool_list_arrays(paths[i], NULL, &listing, &error), 0);
+        assert_int_equal(cli_list_arrays(paths[i], NULL, &listing, &error), 0);
         assert_int_equal(listing.count, PACKED);
         for (int k = 0; k < PACKED; k++) {
             assert_string_equal(listing.entries[k].name, arrays[k].name);
@@ -76,17 +76,17 @@ static void test_listing_and_names(void **state) {
             assert_int_equal(listing.entries[k].rank, arrays[k].rank);
             assert_int_equal(listing.entries[k].shape[0], arrays[k].shape[0]);
         }
-        tool_listing_free(&listing);
-        tool_array array;
-        int code = tool_read_array(paths[i], NULL, &array, &error);
-        expect(code, &error, TOOL_EXIT_USAGE, "holds 4 arrays and none was named");
+        cli_listing_free(&listing);
+        cli_array array;
+        int code = cli_read_array(paths[i], NULL, &array, &error);
+        expect(code, &error, CLI_EXIT_USAGE, "holds 4 arrays and none was named");
         assert_non_null(strstr(error.hint, "scores, half, lengths, mask \xC3\xA9"));
         char spec[64];
         snprintf(spec, sizeof spec, "%s:\x1b[2J\xff", paths[i]);
-        code = tool_read_array(spec, NULL, &array, &error);
-        expect(code, &error, TOOL_EXIT_USAGE, "holds no array called \"?[2J?\"");
+        code = cli_read_array(spec, NULL, &array, &error);
+        expect(code, &error, CLI_EXIT_USAGE, "holds no array called \"?[2J?\"");
         snprintf(spec, sizeof spec, "%s:", paths[i]);
-        refuse(spec, TOOL_EXIT_USAGE, "holds no array called \"\"");
+        refuse(spec, CLI_EXIT_USAGE, "holds no array called \"\"");
     }
 }
 
@@ -94,30 +94,30 @@ static void test_listing_and_names(void **state) {
 static void test_hints_of_many_names(void **state) {
     (void)state;
     enum { MANY = 40 };
-    static tool_array arrays[MANY];
+    static cli_array arrays[MANY];
     for (int k = 0; k < MANY; k++) {
         char name[16];
         snprintf(name, sizeof name, "number-%02d", k);
         arrays[k] = array_of(numbers, OTA_F64, name, 1, 2, 0);
     }
-    tool_array array;
-    tool_error error = {0};
+    cli_array array;
+    cli_error error = {0};
     write_file("many.npz", arrays, MANY);
-    int code = tool_read_array("many.npz", NULL, &array, &error);
-    expect(code, &error, TOOL_EXIT_USAGE, "holds 40 arrays and none was named");
+    int code = cli_read_array("many.npz", NULL, &array, &error);
+    expect(code, &error, CLI_EXIT_USAGE, "holds 40 arrays and none was named");
     assert_non_null(strstr(error.hint, ": number-00, number-01, "));
     assert_non_null(strstr(error.hint, ", number-17 and 22 more"));
     memset(arrays[0].name, 'n', 300);
     write_file("long.npz", arrays, 2);
-    code = tool_read_array("long.npz:none", NULL, &array, &error);
-    expect(code, &error, TOOL_EXIT_USAGE, "holds no array called \"none\"");
+    code = cli_read_array("long.npz:none", NULL, &array, &error);
+    expect(code, &error, CLI_EXIT_USAGE, "holds no array called \"none\"");
     assert_string_equal(error.hint, "name one with FILE:NAME: 2 more");
 }
 
 static void test_names_with_colons_and_dots(void **state) {
     (void)state;
-    tool_array arrays[2] = {array_of(numbers, OTA_F64, "a:b.npz:c", 1, 2, 0),
-                            array_of(numbers + 2, OTA_F64, "a.npy", 1, 2, 0)};
+    cli_array arrays[2] = {array_of(numbers, OTA_F64, "a:b.npz:c", 1, 2, 0),
+                           array_of(numbers + 2, OTA_F64, "a.npy", 1, 2, 0)};
     write_file("x:y.npz", arrays, 2);
     write_file("x:y.safetensors", arrays, 2);
     read_back("x:y.npz:a:b.npz:c", &arrays[0]);
@@ -126,7 +126,7 @@ static void test_names_with_colons_and_dots(void **state) {
     arrays[1] = array_of(numbers + 4, OTA_F64, "a", 1, 2, 0);
     write_file("whole.npz", arrays, 2);
     read_back("whole.npz:a.npy", &arrays[1]);
-    refuse("whole.npz:b.npy", TOOL_EXIT_USAGE, "holds no array called \"b.npy\"");
+    refuse("whole.npz:b.npy", CLI_EXIT_USAGE, "holds no array called \"b.npy\"");
     arrays[0] = array_of(numbers, OTA_F64, "a.safetensors:b", 1, 2, 0);
     write_file("named.npz", arrays, 2);
     read_back("named.npz:a.safetensors:b", &arrays[0]);
@@ -145,21 +145,21 @@ static void test_metadata(void **state) {
     char *longest = malloc(size + 1), *value;
     memset(longest, 'x', size);
     longest[size] = '\0';
-    tool_metadata pairs[] = {
+    cli_metadata pairs[] = {
         {"sentence", "na\xC3\xAFve \"quoted\"\n"}, {"empty", ""}, {"long", longest}};
-    tool_array array = array_of(numbers, OTA_F64, "a", 1, 6, 0);
-    tool_output *output;
-    tool_error error = {0};
-    assert_int_equal(tool_output_begin("m.safetensors", false, &output, &error), 0);
-    assert_int_equal(tool_write_safetensors(output, &array, 1, pairs, 3, &error), 0);
-    assert_int_equal(tool_output_commit(output, &error), 0);
+    cli_array array = array_of(numbers, OTA_F64, "a", 1, 6, 0);
+    cli_output *output;
+    cli_error error = {0};
+    assert_int_equal(cli_output_begin("m.safetensors", false, &output, &error), 0);
+    assert_int_equal(cli_write_safetensors(output, &array, 1, pairs, 3, &error), 0);
+    assert_int_equal(cli_output_commit(output, &error), 0);
     for (size_t i = 0; i < 3; i++) {
         assert_int_equal(
-            tool_safetensors_metadata("m.safetensors", pairs[i].key, NULL, &value, &error), 0);
+            cli_safetensors_metadata("m.safetensors", pairs[i].key, NULL, &value, &error), 0);
         assert_string_equal(value, pairs[i].value);
         free(value);
     }
-    assert_int_equal(tool_safetensors_metadata("m.safetensors", "none", NULL, &value, &error), 0);
+    assert_int_equal(cli_safetensors_metadata("m.safetensors", "none", NULL, &value, &error), 0);
     assert_null(value);
     read_back("m.safetensors", &array);
     free(longest);
@@ -198,18 +198,18 @@ static void test_npy_headers_that_are_right(void **state) {
         {1, KEYS("'<f2'", "False", "(0, 281474976710656)"), 0, 0, 2},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        tool_array array;
-        tool_error error = {0};
+        cli_array array;
+        cli_error error = {0};
         put_npy("a.npy", rows[i].major, rows[i].header, rows[i].data);
-        if (tool_read_array("a.npy", NULL, &array, &error) != 0)
+        if (cli_read_array("a.npy", NULL, &array, &error) != 0)
             fail_msg("%s: %s", rows[i].header, error.message);
         assert_int_equal(array.count, rows[i].count);
         assert_int_equal(array.rank, rows[i].rank);
-        tool_array_free(&array);
-        tool_listing listing;
-        assert_int_equal(tool_list_arrays("a.npy", NULL, &listing, &error), 0);
+        cli_array_free(&array);
+        cli_listing listing;
+        assert_int_equal(cli_list_arrays("a.npy", NULL, &listing, &error), 0);
         assert_int_equal(listing.entries[0].rank, rows[i].rank);
-        tool_listing_free(&listing);
+        cli_listing_free(&listing);
     }
 }
 
@@ -273,13 +273,13 @@ static void test_npy_headers_that_are_wrong(void **state) {
     // clang-format on
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         put_npy("a.npy", 1, rows[i].header, 16);
-        tool_array array;
-        tool_error error = {0};
-        int code = tool_read_array("a.npy", NULL, &array, &error);
+        cli_array array;
+        cli_error error = {0};
+        int code = cli_read_array("a.npy", NULL, &array, &error);
         expect(code, &error, rows[i].code, rows[i].part);
         assert_non_null(strstr(error.message, "a.npy: at byte "));
-        tool_listing listing;
-        assert_int_equal(tool_list_arrays("a.npy", NULL, &listing, &error), rows[i].code);
+        cli_listing listing;
+        assert_int_equal(cli_list_arrays("a.npy", NULL, &listing, &error), rows[i].code);
     }
     put_npy("a.npy", 4, KEYS("'<f8'", "False", "(2,)"), 16);
     refuse("a.npy", 4, "version 4.0");
@@ -316,7 +316,7 @@ static void test_npy_integers(void **state) {
         fwrite(rows[i].bytes, 1, bytes, file);
         fclose(file);
         int64_t value = rows[i].value;
-        tool_array wanted = array_of(&value, OTA_I64, "", 1, 1, 0);
+        cli_array wanted = array_of(&value, OTA_I64, "", 1, 1, 0);
         read_back("a.npy", &wanted);
     }
     put_npy("a.npy", 1, KEYS("'>u8'", "False", "(1,)"), 0);
@@ -325,7 +325,7 @@ static void test_npy_integers(void **state) {
     fclose(file);
     refuse("a.npy", 4, "above 2^63 - 1");
     uint8_t wanted_truths[3] = {0, 1, 1};
-    tool_array wanted = array_of(wanted_truths, OTA_BOOL, "", 1, 3, 0);
+    cli_array wanted = array_of(wanted_truths, OTA_BOOL, "", 1, 3, 0);
     put_npy("a.npy", 1, KEYS("'|b1'", "False", "(3,)"), 3); /* bytes 0 1 2 */
     read_back("a.npy", &wanted);
 }
@@ -334,7 +334,7 @@ static void test_fortran_order(void **state) {
     (void)state;
     put_npy("a.npy", 1, KEYS("'|u1'", "True", "(2,3,2)"), 12);
     int64_t expected[12] = {0, 6, 2, 8, 4, 10, 1, 7, 3, 9, 5, 11};
-    tool_array wanted = array_of(expected, OTA_I64, "", 2, 2, 3);
+    cli_array wanted = array_of(expected, OTA_I64, "", 2, 2, 3);
     wanted.rank = 3;
     wanted.shape[2] = 2;
     wanted.count = 12;
@@ -377,13 +377,13 @@ static void test_safetensors_headers_that_are_right(void **state) {
         {"{\"x\":" ENTRY("F32", "[]", "[0,4]") "}", 4, 1},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        tool_listing listing;
-        tool_error error = {0};
+        cli_listing listing;
+        cli_error error = {0};
         put_safetensors(rows[i].json, rows[i].data);
-        if (tool_list_arrays("a.safetensors", NULL, &listing, &error) != 0)
+        if (cli_list_arrays("a.safetensors", NULL, &listing, &error) != 0)
             fail_msg("%s: %s", rows[i].json, error.message);
         assert_int_equal(listing.count, rows[i].count);
-        tool_listing_free(&listing);
+        cli_listing_free(&listing);
     }
     put_safetensors("{\"x\":" ENTRY("F8_E4M3", "[8]", "[0,8]") "}", 8);
     refuse("a.safetensors", 4, "which is not read");
@@ -480,9 +480,9 @@ static void test_safetensors_headers_that_are_wrong(void **state) {
     // clang-format on
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         put_safetensors(rows[i].json, 8);
-        tool_listing listing;
-        tool_error error = {0};
-        int code = tool_list_arrays("a.safetensors", NULL, &listing, &error);
+        cli_listing listing;
+        cli_error error = {0};
+        int code = cli_list_arrays("a.safetensors", NULL, &listing, &error);
         if (code != rows[i].code) print_message("row %zu: %s\n", i, rows[i].json);
         expect(code, &error, rows[i].code, rows[i].part);
         assert_non_null(strstr(error.message, "a.safetensors: at byte "));
@@ -494,18 +494,18 @@ static void test_safetensors_names_at_their_limit(void **state) {
     for (int extra = 0; extra < 2; extra++) {
         char name[1100], json[1300];
         memset(name, 'n', sizeof name);
-        name[TOOL_MAX_NAME + extra] = '\0';
+        name[CLI_MAX_NAME + extra] = '\0';
         snprintf(json, sizeof json, "{\"%s\":" ONE "}", name);
         put_safetensors(json, 8);
-        tool_array array;
-        tool_error error = {0};
-        int code = tool_read_array("a.safetensors", NULL, &array, &error);
+        cli_array array;
+        cli_error error = {0};
+        int code = cli_read_array("a.safetensors", NULL, &array, &error);
         if (extra > 0) {
             expect(code, &error, 4, "a name must be 1 to 1024 bytes");
         } else {
             assert_int_equal(code, 0);
             assert_string_equal(array.name, name);
-            tool_array_free(&array);
+            cli_array_free(&array);
         }
     }
 }
@@ -518,7 +518,7 @@ static void test_shares_make_the_whole(void **state) {
     enum { BLOCKS = 2, ROWS = 5, WIDTH = 3, COUNT = BLOCKS * ROWS * WIDTH };
     double elements[COUNT];
     for (int k = 0; k < COUNT; k++) elements[k] = k;
-    tool_array array = {.data = elements, .type = OTA_F64, .rank = 3, .count = COUNT};
+    cli_array array = {.data = elements, .type = OTA_F64, .rank = 3, .count = COUNT};
     memcpy(array.shape, (int64_t[]){BLOCKS, ROWS, WIDTH}, 3 * sizeof(int64_t));
     snprintf(array.name, sizeof array.name, "x");
     write_file("a.npy", &array, 1);
@@ -539,14 +539,14 @@ static void test_shares_make_the_whole(void **state) {
                 {"a.npz:x", ROWS, false}};
     for (size_t k = 0; k < sizeof rows / sizeof *rows; k++)
         for (int ranks = 1; ranks <= ROWS + 1; ranks++) {
-            tool_array whole, part;
-            tool_error error = {0};
-            assert_int_equal(tool_read_array(rows[k].spec, NULL, &whole, &error), 0);
+            cli_array whole, part;
+            cli_error error = {0};
+            assert_int_equal(cli_read_array(rows[k].spec, NULL, &whole, &error), 0);
             const size_t element = ota_type_bytes(whole.type), line = WIDTH * element;
             int64_t at = 0;
             for (int rank = 0; rank < ranks; rank++) {
-                const tool_share share = {rank, ranks, rows[k].rows};
-                assert_int_equal(tool_read_share(rows[k].spec, &share, &part, &error), 0);
+                const cli_share share = {rank, ranks, rows[k].rows};
+                assert_int_equal(cli_read_share(rows[k].spec, &share, &part, &error), 0);
                 assert_non_null(part.data);
                 assert_int_equal(part.in_part, rows[k].in_part && ranks > 1);
                 if (!part.in_part)
@@ -557,42 +557,42 @@ static void test_shares_make_the_whole(void **state) {
                                         (size_t)part.held * line);
                 if (part.in_part) assert_int_equal(part.first, at);
                 at += part.held;
-                tool_array_free(&part);
+                cli_array_free(&part);
             }
             if (rows[k].in_part && ranks > 1) assert_int_equal(at, ROWS);
-            tool_array_free(&whole);
+            cli_array_free(&whole);
         }
-    const tool_share share = {0, 2, -1};
-    tool_array none;
-    tool_error error = {0};
-    const int code = tool_read_share("missing.npy", &share, &none, &error);
-    expect(code, &error, TOOL_EXIT_IO, "missing.npy: cannot be opened");
+    const cli_share share = {0, 2, -1};
+    cli_array none;
+    cli_error error = {0};
+    const int code = cli_read_share("missing.npy", &share, &none, &error);
+    expect(code, &error, CLI_EXIT_IO, "missing.npy: cannot be opened");
     assert_null(none.data);
     put_npy("u.npy", 1, KEYS("'<u8'", "False", "(2, 5, 3)"), 8 * COUNT);
     FILE *file = fopen("u.npy", "r+b");
     fseek(file, -1, SEEK_END);
     fputc(0xff, file);
     fclose(file);
-    const tool_share last = {1, 2, -1};
-    expect(tool_read_share("u.npy", &last, &none, &error), &error, 4, "above 2^63 - 1");
+    const cli_share last = {1, 2, -1};
+    expect(cli_read_share("u.npy", &last, &none, &error), &error, 4, "above 2^63 - 1");
 }
 
 /* Sizes are those at opening: a file that shrinks or grows afterwards is refused. */
 static void test_a_file_changes_under_way(void **state) {
     (void)state;
     char bytes[16];
-    tool_file file;
-    tool_error error = {0};
+    cli_file file;
+    cli_error error = {0};
     put("a.npy", "0123456789abcdef", 16);
-    assert_int_equal(tool_file_open("a.npy", NULL, &file, &error), 0);
-    assert_int_equal(tool_file_read_at(&file, bytes, 16, 0, &error), 0);
-    assert_int_equal(tool_file_recheck(&file, &error), 0);
+    assert_int_equal(cli_file_open("a.npy", NULL, &file, &error), 0);
+    assert_int_equal(cli_file_read_at(&file, bytes, 16, 0, &error), 0);
+    assert_int_equal(cli_file_recheck(&file, &error), 0);
     assert_int_equal(truncate("a.npy", 10), 0);
-    int code = tool_file_read_at(&file, bytes, 8, 8, &error);
-    expect(code, &error, TOOL_EXIT_FILE, "a.npy: at byte 10: the file ends 6 bytes too early");
-    code = tool_file_recheck(&file, &error);
-    expect(code, &error, TOOL_EXIT_FILE, "at byte 16: the file changed its size while it was read");
-    tool_file_close(&file);
+    int code = cli_file_read_at(&file, bytes, 8, 8, &error);
+    expect(code, &error, CLI_EXIT_FILE, "a.npy: at byte 10: the file ends 6 bytes too early");
+    code = cli_file_recheck(&file, &error);
+    expect(code, &error, CLI_EXIT_FILE, "at byte 16: the file changed its size while it was read");
+    cli_file_close(&file);
 }
 
 static void test_lists_that_cannot_be_made(void **state) {
@@ -602,26 +602,26 @@ static void test_lists_that_cannot_be_made(void **state) {
         int code;
         const char *part;
     } rows[] = {
-        {"missing.npz", NULL, TOOL_EXIT_IO, "missing.npz: cannot be opened"},
-        {"a.txt", "x", TOOL_EXIT_USAGE, "does not say which kind"},
-        {"short.npz", "PK", TOOL_EXIT_FILE, "too short for a zip archive"},
-        {"short.safetensors", "x", TOOL_EXIT_FILE, "short.safetensors"},
+        {"missing.npz", NULL, CLI_EXIT_IO, "missing.npz: cannot be opened"},
+        {"a.txt", "x", CLI_EXIT_USAGE, "does not say which kind"},
+        {"short.npz", "PK", CLI_EXIT_FILE, "too short for a zip archive"},
+        {"short.safetensors", "x", CLI_EXIT_FILE, "short.safetensors"},
     };
-    tool_error error = {0};
+    cli_error error = {0};
     for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
-        tool_listing listing;
+        cli_listing listing;
         if (rows[k].bytes != NULL) put(rows[k].path, rows[k].bytes, strlen(rows[k].bytes));
-        const int code = tool_list_arrays(rows[k].path, NULL, &listing, &error);
+        const int code = cli_list_arrays(rows[k].path, NULL, &listing, &error);
         expect(code, &error, rows[k].code, rows[k].part);
         assert_null(listing.entries);
     }
     char *value = "";
-    int code = tool_safetensors_metadata("short.safetensors", "a", NULL, &value, &error);
-    expect(code, &error, TOOL_EXIT_FILE, "short.safetensors");
+    int code = cli_safetensors_metadata("short.safetensors", "a", NULL, &value, &error);
+    expect(code, &error, CLI_EXIT_FILE, "short.safetensors");
     assert_null(value);
-    code = tool_safetensors_metadata("missing.safetensors", "a", NULL, &value, &error);
-    expect(code, &error, TOOL_EXIT_IO, "missing.safetensors: cannot be opened");
-    tool_array_free(NULL);
+    code = cli_safetensors_metadata("missing.safetensors", "a", NULL, &value, &error);
+    expect(code, &error, CLI_EXIT_IO, "missing.safetensors: cannot be opened");
+    cli_array_free(NULL);
 }
 
 /* ---- the small program ---- */
@@ -629,7 +629,7 @@ static void test_lists_that_cannot_be_made(void **state) {
 /* The four lines of stderr: sentence, hint, peak memory in KiB, processor seconds. The kernel's own
  * mark of this address space is taken because getrusage also counts the parent's pages from before
  * exec; processor time because a busy machine makes the clock on the wall say nothing. */
-static int say(int code, const tool_error *error) {
+static int say(int code, const cli_error *error) {
     fprintf(stderr, "%s\n%s\n", code != 0 ? error->message : "", code != 0 ? error->hint : "");
     char line[256];
     FILE *status = fopen("/proc/self/status", "r");
@@ -641,45 +641,45 @@ static int say(int code, const tool_error *error) {
 }
 
 static int pack(const char *path, bool force, char **specs, size_t count) {
-    tool_error error = {0};
-    tool_output *output = NULL;
-    tool_array *arrays = calloc(count + 1, sizeof *arrays);
+    cli_error error = {0};
+    cli_output *output = NULL;
+    cli_array *arrays = calloc(count + 1, sizeof *arrays);
     int code = 0;
     for (size_t i = 0; code == 0 && i < count; i++) {
-        code = tool_read_array(specs[i], NULL, &arrays[i], &error);
+        code = cli_read_array(specs[i], NULL, &arrays[i], &error);
         if (code == 0 && arrays[i].name[0] == '\0')
             snprintf(arrays[i].name, sizeof arrays[i].name, "array%zu", i);
     }
-    if (code == 0) code = tool_output_begin(path, force, &output, &error);
-    if (code == 0) code = tool_write_arrays(output, arrays, count, &error);
+    if (code == 0) code = cli_output_begin(path, force, &output, &error);
+    if (code == 0) code = cli_write_arrays(output, arrays, count, &error);
     if (code == 0)
-        code = tool_output_commit(output, &error);
+        code = cli_output_commit(output, &error);
     else
-        tool_output_abort(output);
-    for (size_t i = 0; i < count; i++) tool_array_free(&arrays[i]);
+        cli_output_abort(output);
+    for (size_t i = 0; i < count; i++) cli_array_free(&arrays[i]);
     free(arrays);
     return say(code, &error);
 }
 
 static int list(const char *path) {
-    tool_error error = {0};
-    tool_listing listing;
-    int code = tool_list_arrays(path, NULL, &listing, &error);
+    cli_error error = {0};
+    cli_listing listing;
+    int code = cli_list_arrays(path, NULL, &listing, &error);
     for (size_t i = 0; code == 0 && i < listing.count; i++) {
-        const tool_entry *entry = &listing.entries[i];
+        const cli_entry *entry = &listing.entries[i];
         printf("%s\t%s\t%d\t", entry->name, entry->stored, (int)entry->type);
         for (int k = 0; k < entry->rank; k++)
             printf("%s%lld", k > 0 ? "," : "", (long long)entry->shape[k]);
         printf("\n");
     }
-    if (code == 0) tool_listing_free(&listing);
+    if (code == 0) cli_listing_free(&listing);
     return say(code, &error);
 }
 
 static int metadata(const char *path, const char *key) {
-    tool_error error = {0};
+    cli_error error = {0};
     char *value = NULL;
-    int code = tool_safetensors_metadata(path, key, NULL, &value, &error);
+    int code = cli_safetensors_metadata(path, key, NULL, &value, &error);
     if (value != NULL) fputs(value, stdout);
     free(value);
     return say(code, &error);
@@ -697,7 +697,7 @@ static int run_program(int count, char **words) {
     if (strcmp(words[1], "--list") == 0 && operand_count == 1) return list(operands[0]);
     if (strcmp(words[1], "--metadata") == 0 && operand_count == 2)
         return metadata(operands[0], operands[1]);
-    return TOOL_EXIT_USAGE;
+    return CLI_EXIT_USAGE;
 }
 
 int main(int count, char **words) {

@@ -63,7 +63,7 @@ typedef struct answer {
     double coupling[64 * 64], row_potential[64], column_potential[64], sink[64];
 } answer;
 
-static ota_arrays arrays_of(const tool_draw *d, answer *a) {
+static ota_arrays arrays_of(const cli_draw *d, answer *a) {
     return (ota_arrays){
         .size = sizeof(ota_arrays),
         .coupling = ota_array_of(a->coupling, OTA_F64, 1, 1, d->n, d->m),
@@ -73,7 +73,7 @@ static ota_arrays arrays_of(const tool_draw *d, answer *a) {
     };
 }
 
-static void solve(const tool_draw *d, const mode *m, int threads, answer *a) {
+static void solve(const cli_draw *d, const mode *m, int threads, answer *a) {
     const ota_arrays arrays = arrays_of(d, a);
     ota_options options = d->options;
     ota_error error;
@@ -85,7 +85,7 @@ static void solve(const tool_draw *d, const mode *m, int threads, answer *a) {
     enter(&modes[0]);
 }
 
-static void judge(const tool_draw *d, tool_draw_memory *memory, const mode *m, answer *a) {
+static void judge(const cli_draw *d, cli_draw_memory *memory, const mode *m, answer *a) {
     const ota_arrays arrays = arrays_of(d, a);
     ota_certificate certificate = {.size = sizeof certificate};
     ota_error error = {.message = ""};
@@ -95,7 +95,7 @@ static void judge(const tool_draw *d, tool_draw_memory *memory, const mode *m, a
     if (m->rounding == FE_UPWARD && certificate.outside <= 64 * 0x1p-1074) certificate.outside = 0;
     memcpy(memory->row_potential, a->row_potential, sizeof a->row_potential);
     memcpy(memory->column_potential, a->column_potential, sizeof a->column_potential);
-    const char *wrong = tool_draw_wrong(d, memory, &certificate);
+    const char *wrong = cli_draw_wrong(d, memory, &certificate);
     if (wrong != NULL)
         fail_msg("%s, problem %lld, %s: %s (rows %g, columns %g, gap %g)", m->name,
                  (long long)d->index, d->method, wrong, certificate.row_error,
@@ -105,13 +105,13 @@ static void judge(const tool_draw *d, tool_draw_memory *memory, const mode *m, a
 static void test_modes(void **state) {
     static answer one, two;
     (void)state;
-    tool_draw_memory *memory = malloc(sizeof *memory);
+    cli_draw_memory *memory = malloc(sizeof *memory);
     assert_non_null(memory);
     for (size_t k = 0; k < sizeof modes / sizeof *modes; k++) {
         int64_t right = 0, tried = 0;
         for (int64_t index = 0; index < PROBLEMS; index += test_step(), tried++) {
-            tool_draw d;
-            tool_draw_problem(&d, memory, 77, index, &ready);
+            cli_draw d;
+            cli_draw_problem(&d, memory, 77, index, &ready);
             solve(&d, &modes[k], 1, &one);
             assert_true(one.kept);
             if (one.status == OTA_INFEASIBLE && d.feasible)
@@ -135,13 +135,13 @@ static void test_scales(void **state) {
     static answer one, two;
     static const int powers[] = {-1020, -900, -100, -60, 60, 100, 900, 1010};
     (void)state;
-    tool_draw_memory *memory = malloc(sizeof *memory);
+    cli_draw_memory *memory = malloc(sizeof *memory);
     assert_non_null(memory);
     int64_t same = 0, tried = 0;
     for (int64_t index = 0; index < PROBLEMS; index += test_step(), tried++) {
         for (size_t k = 0; k < sizeof powers / sizeof *powers; k++) {
-            tool_draw d;
-            tool_draw_problem(&d, memory, 78, index, &ready);
+            cli_draw d;
+            cli_draw_problem(&d, memory, 78, index, &ready);
             solve(&d, &modes[0], 1, &one);
             const double factor = ldexp(1.0, powers[k]);
             for (int64_t i = 0; i < d.n * d.m; i++) d.scores[i] *= factor;

@@ -16,24 +16,24 @@ enum { BYTES = 1 << 20 };
 static void test_ranks(void **state) {
     (void)state;
     const char *wanted = getenv("RANKS_WANTED");
-    assert_int_equal(tool_ranks_begin(), 0);
-    const int rank = tool_ranks_rank(), size = tool_ranks_size();
+    assert_int_equal(cli_ranks_begin(), 0);
+    const int rank = cli_ranks_rank(), size = cli_ranks_size();
     assert_int_equal(size, wanted != NULL ? atoi(wanted) : 1);
     assert_in_range(rank, 0, size - 1);
     /* Ranks differ and are all there: bit r comes from rank r alone. */
     for (int r = 0; r < size; r++) {
-        assert_int_equal(tool_ranks_agree(rank == r ? 7 : 0), 7);
-        assert_int_equal(tool_ranks_agree(rank == r ? 0 : r + 1), size > 1 ? r + 1 : 0);
+        assert_int_equal(cli_ranks_agree(rank == r ? 7 : 0), 7);
+        assert_int_equal(cli_ranks_agree(rank == r ? 0 : r + 1), size > 1 ? r + 1 : 0);
     }
     unsigned char *bytes = malloc(BYTES);
     assert_non_null(bytes);
     memset(bytes, rank + 1, BYTES);
-    tool_ranks_share(bytes, BYTES);
+    cli_ranks_share(bytes, BYTES);
     for (int k = 0; k < BYTES; k++) assert_int_equal(bytes[k], 1);
     free(bytes);
-    assert_int_equal(tool_ranks_agree(0), 0);
-    tool_ranks_end();
-    tool_ranks_end();
+    assert_int_equal(cli_ranks_agree(0), 0);
+    cli_ranks_end();
+    cli_ranks_end();
 }
 
 int main(void) {

@@ -35,23 +35,23 @@ static json_t *weights_dataset(void) {
     return json_pack("{s:o}", "weights", rows);
 }
 
-static tool_report *hostile_page(void) {
-    tool_report *report = tool_report_open("Title " HOSTILE, "Lead " HOSTILE " \xff\xc0\xaf end");
+static cli_report *hostile_page(void) {
+    cli_report *report = cli_report_open("Title " HOSTILE, "Lead " HOSTILE " \xff\xc0\xaf end");
     assert_non_null(report);
-    tool_report_section(report, HOSTILE);
-    tool_report_text(report, "Text `" HOSTILE "` and an odd ` " HOSTILE);
-    tool_report_code(report, HOSTILE);
+    cli_report_section(report, HOSTILE);
+    cli_report_text(report, "Text `" HOSTILE "` and an odd ` " HOSTILE);
+    cli_report_code(report, HOSTILE);
     const char *columns[] = {"name", "value"};
     const char *cells[] = {HOSTILE, "1.5", "plain", "-2e-3"};
-    tool_table table = {HOSTILE, columns, 2, cells, 2};
-    tool_report_table(report, &table);
+    cli_table table = {HOSTILE, columns, 2, cells, 2};
+    cli_report_table(report, &table);
     json_t *datasets = weights_dataset();
-    tool_figure figure = {"heatmap", HOSTILE, datasets, "Caption " HOSTILE, "Alternative " HOSTILE,
-                          &table};
-    tool_report_grid_begin(report, 2);
-    tool_report_figure(report, &figure);
-    tool_report_figure(report, &figure);
-    tool_report_grid_end(report);
+    cli_figure figure = {"heatmap", HOSTILE, datasets, "Caption " HOSTILE, "Alternative " HOSTILE,
+                         &table};
+    cli_report_grid_begin(report, 2);
+    cli_report_figure(report, &figure);
+    cli_report_figure(report, &figure);
+    cli_report_grid_end(report);
     json_decref(datasets);
     return report;
 }
@@ -91,8 +91,8 @@ static void test_foreign_text_is_inert(void **state) {
         assert_true(descriptor >= 0);
         close(descriptor);
     }
-    tool_error error;
-    assert_int_equal(tool_report_close(hostile_page(), path, true, &error), 0);
+    cli_error error;
+    assert_int_equal(cli_report_close(hostile_page(), path, true, &error), 0);
     char *text = read_file(path);
     assert_int_equal(occurrences(text, "<script>window"), 0);
     assert_int_equal(occurrences(text, "<img"), 0);
@@ -104,7 +104,7 @@ static void test_foreign_text_is_inert(void **state) {
     assert_true(occurrences(text, "&lt;/script&gt;&lt;script&gt;window.hit=1") >= 8);
     assert_true(occurrences(text, "an odd ` &lt;") == 1);
     assert_true(occurrences(text, "<td class=\"n\">-2e-3</td>") >= 1);
-    if (tool_report_charts()) {
+    if (cli_report_charts()) {
         /* Every script element is closed once: none of the strings closed one. */
         assert_int_equal(occurrences(text, "<script"), occurrences(text, "</script>"));
         assert_true(strlen(text) < 600000);
@@ -115,8 +115,8 @@ static void test_foreign_text_is_inert(void **state) {
     if (kept == NULL) unlink(path);
 }
 
-static tool_report *plain_page(void) {
-    tool_report *report = tool_report_open("t", "l");
+static cli_report *plain_page(void) {
+    cli_report *report = cli_report_open("t", "l");
     assert_non_null(report);
     return report;
 }
@@ -127,20 +127,20 @@ static void test_nothing_half_written(void **state) {
     assert_non_null(mkdtemp(folder));
     char path[PATH_MAX];
     (void)snprintf(path, sizeof path, "%s/page.html", folder);
-    tool_error error;
+    cli_error error;
 
-    tool_report *report = plain_page();
+    cli_report *report = plain_page();
     json_t *datasets = json_object();
-    tool_figure figure = {"no_such_figure", "t", datasets, "c", "a", NULL};
-    tool_report_figure(report, &figure);
-    assert_int_equal(tool_report_close(report, path, false, &error), TOOL_EXIT_INTERNAL);
+    cli_figure figure = {"no_such_figure", "t", datasets, "c", "a", NULL};
+    cli_report_figure(report, &figure);
+    assert_int_equal(cli_report_close(report, path, false, &error), CLI_EXIT_INTERNAL);
     assert_non_null(strstr(error.message, "no_such_figure"));
     assert_int_equal(access(path, F_OK), -1);
     json_decref(datasets);
 
-    assert_int_equal(tool_report_close(hostile_page(), path, false, &error), 0);
+    assert_int_equal(cli_report_close(hostile_page(), path, false, &error), 0);
     char *first = read_file(path);
-    assert_int_equal(tool_report_close(plain_page(), path, false, &error), TOOL_EXIT_USAGE);
+    assert_int_equal(cli_report_close(plain_page(), path, false, &error), CLI_EXIT_USAGE);
     char *second = read_file(path);
     assert_string_equal(first, second);
     free(first);
@@ -150,24 +150,24 @@ static void test_nothing_half_written(void **state) {
     assert_int_equal(rmdir(folder), 0);
 
     (void)snprintf(path, sizeof path, "%s/page.html", folder);
-    assert_int_equal(tool_report_close(plain_page(), path, false, &error), TOOL_EXIT_IO);
+    assert_int_equal(cli_report_close(plain_page(), path, false, &error), CLI_EXIT_IO);
 }
 
-static char *drawn(tool_shades shades, int width, size_t map_count) {
+static char *drawn(cli_shades shades, int width, size_t map_count) {
     static const double weights[] = {1.0, 0.0, 0.0, 0.25, 0.5, 0.25};
     static const char *const row_labels[] = {"the", "\xc3\xa9t\xc3\xa9"};
     static const char *const column_labels[] = {"a\x1b[31m", "bc", "\xe8\x88\xb9"};
-    const tool_heatmap maps[] = {{"first", weights}, {"second", weights}};
+    const cli_heatmap maps[] = {{"first", weights}, {"second", weights}};
     FILE *stream = tmpfile();
     assert_non_null(stream);
-    tool_heatmaps_print(stream, shades, width, maps, map_count, row_labels, 2, column_labels, 3);
+    cli_heatmaps_print(stream, shades, width, maps, map_count, row_labels, 2, column_labels, 3);
     char *text = read_all(stream);
     return text;
 }
 
 static void test_digits_are_aligned_ascii(void **state) {
     (void)state;
-    char *text = drawn(TOOL_SHADES_DIGITS, 80, 2);
+    char *text = drawn(CLI_SHADES_DIGITS, 80, 2);
     assert_string_equal(text, "          first   second\n"
                               "     the  9 . .   9 . . \n"
                               "     ?t?  5 7 5   5 7 5 \n"
@@ -183,7 +183,7 @@ static void test_digits_are_aligned_ascii(void **state) {
 
 static void test_maps_wrap_when_narrow(void **state) {
     (void)state;
-    char *wide = drawn(TOOL_SHADES_BLOCKS, 80, 2), *narrow = drawn(TOOL_SHADES_BLOCKS, 14, 2);
+    char *wide = drawn(CLI_SHADES_BLOCKS, 80, 2), *narrow = drawn(CLI_SHADES_BLOCKS, 14, 2);
     assert_int_equal(occurrences(wide, "the"), 1);
     assert_int_equal(occurrences(narrow, "the"), 2);
     free(wide);
@@ -192,8 +192,8 @@ static void test_maps_wrap_when_narrow(void **state) {
 
 static void test_colour_ends_on_every_line(void **state) {
     (void)state;
-    for (int shades = TOOL_SHADES_256; shades <= TOOL_SHADES_24_BIT; shades++) {
-        char *text = drawn((tool_shades)shades, 80, 2);
+    for (int shades = CLI_SHADES_256; shades <= CLI_SHADES_24_BIT; shades++) {
+        char *text = drawn((cli_shades)shades, 80, 2);
         assert_int_equal(occurrences(text, "\x1b[48;"), 12);
         assert_int_equal(occurrences(text, "\x1b[0m"), 4);
         /* The escape in a label is not passed on. */

@@ -14,12 +14,12 @@
 
 /* Every pair by the definition, in the other order of loops. */
 static void check_pool(size_t n) {
-    const size_t cells = tool_pool_cells(n);
+    const size_t cells = cli_pool_cells(n);
     float *pattern = calloc(n * n, sizeof *pattern),
           *pooled = calloc(cells * cells, sizeof *pooled);
     assert_true(pattern != NULL && pooled != NULL);
     for (size_t pair = 0; pair < n * n; pair++) pattern[pair] = (float)(pair * 7919 % 1009) / 1009;
-    tool_pool_pattern(pattern, n, pooled);
+    cli_pool_pattern(pattern, n, pooled);
     for (size_t a = 0; a < cells; a++) {
         for (size_t b = 0; b < cells; b++) {
             float largest = 0;
@@ -36,11 +36,11 @@ static void check_pool(size_t n) {
 
 static void test_pooled_is_the_largest_of_a_block(void **state) {
     (void)state;
-    assert_int_equal(tool_pool_cells(5), 5);
-    assert_int_equal(tool_pool_cells(512), TOOL_PATTERN_CELLS);
+    assert_int_equal(cli_pool_cells(5), 5);
+    assert_int_equal(cli_pool_cells(512), CLI_PATTERN_CELLS);
     check_pool(1);
     check_pool(5);
-    check_pool(TOOL_PATTERN_CELLS + 7);
+    check_pool(CLI_PATTERN_CELLS + 7);
 }
 
 static void test_labels_show_what_cannot_be_seen(void **state) {
@@ -63,17 +63,17 @@ static void test_labels_show_what_cannot_be_seen(void **state) {
     };
     char label[64];
     for (size_t row = 0; row < sizeof cases / sizeof cases[0]; row++) {
-        tool_run_label(cases[row].token, label, sizeof label);
+        cli_run_label(cases[row].token, label, sizeof label);
         assert_string_equal(label, cases[row].label);
     }
     /* Cut between characters, never inside one. */
-    tool_run_label("\xe8\x88\xb9\xe8\x88\xb9\xe8\x88\xb9", label, 11);
+    cli_run_label("\xe8\x88\xb9\xe8\x88\xb9\xe8\x88\xb9", label, 11);
     assert_string_equal(label, "\xe8\x88\xb9\xe8\x88\xb9\xe2\x80\xa6");
     json_t *token = json_stringn("a\0b", 3);
-    tool_run_token(token, label, sizeof label);
+    cli_run_token(token, label, sizeof label);
     assert_string_equal(label, "a\\u{0}");
     json_decref(token);
-    tool_run_token(NULL, label, sizeof label);
+    cli_run_token(NULL, label, sizeof label);
     assert_string_equal(label, "?");
 }
 
@@ -89,7 +89,7 @@ static void test_latex_prints_its_text(void **state) {
         {"a\nb\xe2\x80\xa8", "a b "},
     };
     for (size_t row = 0; row < sizeof cases / sizeof cases[0]; row++) {
-        char *latex = tool_run_latex(cases[row].text);
+        char *latex = cli_run_latex(cases[row].text);
         assert_non_null(latex);
         assert_string_equal(latex, cases[row].latex);
         free(latex);
@@ -100,7 +100,7 @@ static void test_packed_is_gzip_in_base64(void **state) {
     (void)state;
     static const unsigned char bytes[300] = {1, 2, 3};
     size_t length;
-    char *text = tool_pack(bytes, sizeof bytes, &length);
+    char *text = cli_pack(bytes, sizeof bytes, &length);
     assert_non_null(text);
     assert_int_equal(length, strlen(text));
     assert_int_equal(length % 4, 0);
@@ -114,7 +114,7 @@ static void test_difference_has_its_interval(void **state) {
     json_t *first = json_pack("{s:f, s:[f, f]}", "mean", 1.0, "ci95", 0.6, 1.3);
     json_t *second = json_pack("{s:f, s:[f, f]}", "mean", 3.0, "ci95", 2.6, 3.3);
     double numbers[3];
-    tool_run_difference(first, second, numbers);
+    cli_run_difference(first, second, numbers);
     assert_true(numbers[0] == 2);
     /* sqrt(.4^2 + .3^2) = .5 on both sides. */
     assert_true(numbers[1] > 1.5 - 1e-12 && numbers[1] < 1.5 + 1e-12);

@@ -71,7 +71,7 @@ static inline char *get(const char *path, size_t *size) {
 }
 
 /* The call must fail with this exit code and a clean sentence that holds `part`. */
-static inline void expect(int code, const tool_error *error, int wanted, const char *part) {
+static inline void expect(int code, const cli_error *error, int wanted, const char *part) {
     if (code != wanted || code != error->exit_code || strstr(error->message, part) == NULL)
         fail_msg("exit %d, \"%s\": wanted %d and \"%s\"", code, error->message, wanted, part);
     for (const char *at = error->message; *at != '\0'; at++)
@@ -79,16 +79,16 @@ static inline void expect(int code, const tool_error *error, int wanted, const c
 }
 
 static inline void refuse(const char *spec, int wanted, const char *part) {
-    tool_array array;
-    tool_error error = {0};
-    int code = tool_read_array(spec, NULL, &array, &error);
+    cli_array array;
+    cli_error error = {0};
+    int code = cli_read_array(spec, NULL, &array, &error);
     expect(code, &error, wanted, part);
     assert_null(array.data);
 }
 
-static inline tool_array array_of(void *data, ota_type type, const char *name, int rank,
-                                  int64_t rows, int64_t columns) {
-    tool_array array = {.data = data, .type = type, .rank = rank, .shape = {rows, columns}};
+static inline cli_array array_of(void *data, ota_type type, const char *name, int rank,
+                                 int64_t rows, int64_t columns) {
+    cli_array array = {.data = data, .type = type, .rank = rank, .shape = {rows, columns}};
     array.count = 1;
     for (int k = 0; k < rank; k++) array.count *= (size_t)array.shape[k];
     snprintf(array.name, sizeof array.name, "%s", name);
@@ -104,26 +104,26 @@ static uint8_t truths[2] = {0, 1};
 
 enum { PACKED = 4 };
 
-static inline void packed_arrays(tool_array arrays[PACKED]) {
+static inline void packed_arrays(cli_array arrays[PACKED]) {
     arrays[0] = array_of(numbers, OTA_F64, "scores", 2, 2, 3);
     arrays[1] = array_of(halves, OTA_F16, "half", 1, 3, 0);
     arrays[2] = array_of(integers, OTA_I64, "lengths", 1, 2, 0);
     arrays[3] = array_of(truths, OTA_BOOL, "mask \xC3\xA9", 2, 1, 2);
 }
 
-static inline void write_file(const char *path, const tool_array *arrays, size_t count) {
-    tool_output *output;
-    tool_error error = {0};
-    int code = tool_output_begin(path, true, &output, &error);
-    if (code == 0) code = tool_write_arrays(output, arrays, count, &error);
-    if (code == 0) code = tool_output_commit(output, &error);
+static inline void write_file(const char *path, const cli_array *arrays, size_t count) {
+    cli_output *output;
+    cli_error error = {0};
+    int code = cli_output_begin(path, true, &output, &error);
+    if (code == 0) code = cli_write_arrays(output, arrays, count, &error);
+    if (code == 0) code = cli_output_commit(output, &error);
     if (code != 0) fail_msg("%s", error.message);
 }
 
-static inline void read_back(const char *spec, const tool_array *wanted) {
-    tool_array array;
-    tool_error error = {0};
-    if (tool_read_array(spec, NULL, &array, &error) != 0) fail_msg("%s", error.message);
+static inline void read_back(const char *spec, const cli_array *wanted) {
+    cli_array array;
+    cli_error error = {0};
+    if (cli_read_array(spec, NULL, &array, &error) != 0) fail_msg("%s", error.message);
     assert_int_equal(array.type, wanted->type);
     assert_int_equal(array.rank, wanted->rank);
     assert_int_equal(array.count, wanted->count);
@@ -133,7 +133,7 @@ static inline void read_back(const char *spec, const tool_array *wanted) {
         assert_non_null(array.data);
         assert_memory_equal(array.data, wanted->data, array.count * ota_type_bytes(array.type));
     }
-    tool_array_free(&array);
+    cli_array_free(&array);
     assert_null(array.data);
 }
 
