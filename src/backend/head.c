@@ -50,7 +50,7 @@ void ota_head_allot(const ota_head *head, const ota_resolved *r, double *nu, dou
     const ota_problem *p = &r->problem;
     const int64_t batch = head->index / r->heads, number = head->index % r->heads;
     const bool transposed = p->axis == OTA_AXIS_COLUMNS;
-    const bool unit = ota_head_rule(head)->unit_masses;
+    const bool unit = ota_rule_is(ota_head_rule(head), OTA_RULE_UNIT_MASSES);
     const bool given = ota_array_present(transposed ? &p->row_mass : &p->column_mass);
     int64_t usable = 0;
     for (int64_t j = 0; j < head->columns; j++) usable += nu[j] > 0.0;

@@ -9,11 +9,11 @@
 ota_status ota_resolve_columns(ota_resolved *r, ota_error *error) {
     const ota_problem *p = &r->problem;
     const ota_column_rule_row *rule = ota_column_rule_of(p->columns);
-    r->rule_rounds = rule->counted ? p->steps : -1;
+    r->rule_rounds = ota_rule_is(rule, OTA_RULE_COUNTED) ? p->steps : -1;
     if (rule->check != NULL) TRY(rule->check(r, error));
     if (p->rows == OTA_ROWS_RELAXED) {
         TRY(ota_check_number(p->row_strength, "row_strength", 0.0, true, DBL_MAX, false, error));
-        if (!rule->penalised || p->regulariser != OTA_SOFTMAX) {
+        if (!ota_rule_is(rule, OTA_RULE_PENALISED) || p->regulariser != OTA_SOFTMAX) {
             return ota_fail(error, OTA_UNSUPPORTED, "rows", "use softmax/relaxed, or hard rows",
                             "relaxed rows need softmax with relaxed columns");
         }
@@ -62,7 +62,8 @@ ota_status ota_resolve_masses(ota_resolved *r, ota_error *error) {
         }
     }
     const bool transposed = p->axis == OTA_AXIS_COLUMNS;
-    if (!ota_array_present(&p->column_mass) && rule->balanced && ota_some_sink(r)) {
+    if (!ota_array_present(&p->column_mass) && ota_rule_is(rule, OTA_RULE_BALANCED) &&
+        ota_some_sink(r)) {
         return ota_fail(
             error, OTA_EINVAL, "column_mass", "give column masses that leave the sink a share",
             "exact columns with a sink need a column_mass with a total below the rows' mass");

@@ -97,6 +97,22 @@ typedef struct ota_interior_rule {
     double (*settle)(const ota_interior_key *key, double range);
 } ota_interior_rule;
 
+/* What holds for every key of a rule. */
+typedef enum ota_rule_trait {
+    OTA_RULE_EQUALITY = 1 << 0,    /* c is to be T; without a say of g */
+    OTA_RULE_BALANCED = 1 << 1,    /* an equality that is met: totals of T and of the rows agree, no
+                                      key with T > 0 is unused */
+    OTA_RULE_CAPACITY = 1 << 2,    /* T is the most that a key can take; g < 0 is the price of it */
+    OTA_RULE_UNIT_MASSES = 1 << 3, /* the mass of a key is 1 where none is given, not its share of
+                                      the rows' */
+    OTA_RULE_PENALISED = 1 << 4,   /* rho KL(c | T): any sums are possible, constants in g matter,
+                                      unused keys do not */
+    OTA_RULE_DAMPED = 1 << 5,      /* a key with lambda = 0 never moves */
+    OTA_RULE_COUNTED = 1 << 6,     /* a number of rounds, not what they converge to */
+    OTA_RULE_CONSTRAINED = 1 << 7, /* the support may have no plan, or none with positive weights */
+    OTA_RULE_SERVES_ALL = 1 << 8   /* a row with mass and no key makes the head infeasible */
+} ota_rule_trait;
+
 typedef struct ota_column_rule_row {
     const char *name;
     ota_rule_parameter parameters[OTA_RULE_PARAMETERS + 1];
@@ -109,18 +125,8 @@ typedef struct ota_column_rule_row {
 
     /* ---- facts */
     ota_column_coupling coupling;
-    bool equality; /* c is to be T; without a say of g */
-    bool
-        balanced; /* an equality that is met: totals of T and of the rows agree, no key with T > 0 is unused */
-    bool capacity;    /* T is the most that a key can take, and g < 0 is the price of it */
-    bool unit_masses; /* the mass of a key is 1 where none is given, not its share of the rows' */
-    bool
-        penalised; /* rho KL(c | T): any sums are possible, constants in g matter, unused keys do not */
-    bool damped;      /* a key with lambda = 0 never moves */
-    bool counted;     /* the rule is a number of rounds, not what they converge to */
-    bool constrained; /* the support may have no plan, or none with positive weights */
-    bool serves_all;  /* a row with mass and no key makes the head infeasible */
-    double ceiling;   /* largest g */
+    unsigned traits; /* ota_rule_trait */
+    double ceiling;  /* largest g */
 
     /* ---- of rules with potentials */
     ota_column_step (*step)(const ota_column_parameters *key, double t);
@@ -163,6 +169,10 @@ ota_column_parameters ota_column_parameters_of(const ota_problem *problem);
 ota_target_slope ota_column_target_slope(const ota_problem *problem, const ota_target_key *key,
                                          double b);
 
+static inline bool ota_rule_is(const ota_column_rule_row *rule, ota_rule_trait trait) {
+    return (rule->traits & (unsigned)trait) != 0;
+}
+
 /* The next g of a key; `log_ratio` = log T - L, in nats. */
 static inline double ota_column_next(ota_column_step step, double t, double g, double log_ratio) {
     double next = step.gain * t * log_ratio;
@@ -201,7 +211,7 @@ static inline bool ota_column_rests(const ota_column_rule_row *rule,
 /* What a penalty on the sums adds to the diagonal of the system of multipliers, with c the sum. */
 static inline double ota_column_softness(const ota_column_rule_row *rule,
                                          const ota_column_parameters *key, double sum, double t) {
-    return rule->penalised ? t * sum / key->strength : 0.0;
+    return ota_rule_is(rule, OTA_RULE_PENALISED) ? t * sum / key->strength : 0.0;
 }
 
 /* The kink of a key, or one out of reach. */

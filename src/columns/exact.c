@@ -16,10 +16,7 @@ double ota_equality_residual(const ota_column_sums *columns) {
 const ota_column_rule_row ota_columns_exact = {
     .name = "exact",
     .coupling = OTA_COUPLING_POTENTIALS,
-    .equality = true,
-    .balanced = true,
-    .constrained = true,
-    .serves_all = true,
+    .traits = OTA_RULE_EQUALITY | OTA_RULE_BALANCED | OTA_RULE_CONSTRAINED | OTA_RULE_SERVES_ALL,
     .ceiling = INFINITY,
     .step = step,
     .residual = ota_equality_residual,

@@ -6,6 +6,5 @@ const ota_column_rule_row ota_columns_online = {.name = "online",
                                                 .values_wrong = ota_cap_wrong,
                                                 .check = ota_check_cap,
                                                 .coupling = OTA_COUPLING_ORDERED,
-                                                .capacity = true,
-                                                .unit_masses = true,
+                                                .traits = OTA_RULE_CAPACITY | OTA_RULE_UNIT_MASSES,
                                                 .ceiling = 0.0};

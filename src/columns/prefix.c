@@ -21,5 +21,5 @@ static ota_status check_shape(const ota_resolved *r, ota_error *error) {
 const ota_column_rule_row ota_columns_prefix = {.name = "prefix",
                                                 .check_shape = check_shape,
                                                 .coupling = OTA_COUPLING_LEADING,
-                                                .serves_all = true,
+                                                .traits = OTA_RULE_SERVES_ALL,
                                                 .ceiling = INFINITY};

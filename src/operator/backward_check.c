@@ -64,7 +64,7 @@ static const char *has_order(const ota_plan *plan) {
 static const char *meaningless(const ota_plan *plan, const ota_arrays *arrays, const char *field) {
     const ota_resolved *r = &plan->resolved;
     const ota_problem *p = &r->problem;
-    const bool unit = ota_column_rule_of(p->columns)->unit_masses;
+    const bool unit = ota_rule_is(ota_column_rule_of(p->columns), OTA_RULE_UNIT_MASSES);
     const bool given = ota_array_present(&p->column_mass);
     if (strcmp(field, "out_grad") == 0 || strcmp(field, "values") == 0)
         return ota_array_present(&arrays->values) ? NULL : "arrays.values are absent";
@@ -80,7 +80,7 @@ static const char *meaningless(const ota_plan *plan, const ota_arrays *arrays, c
     if (strcmp(field, "strength") == 0) {
         if (!has_parameter(p, offsetof(ota_gradients, strength)))
             return "only relaxed and elastic columns have one";
-        if (!ota_column_rule_of(p->columns)->damped) return NULL;
+        if (!ota_rule_is(ota_column_rule_of(p->columns), OTA_RULE_DAMPED)) return NULL;
         if (ota_array_present(&p->lambdas)) return "every key has a lambda of its own";
         return p->lambda > 0.0 || p->steps == 0
                    ? NULL

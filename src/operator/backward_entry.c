@@ -12,7 +12,7 @@
 static ota_status refuse(const ota_plan *plan, ota_error *error) {
     const ota_resolved *r = &plan->resolved;
     const ota_backward_mode mode = ota_backward_mode_of(plan);
-    if (!ota_regulariser_of(&r->problem)->smooth) {
+    if (!ota_is_smooth(ota_regulariser_of(&r->problem))) {
         return ota_fail(
             error, OTA_NOT_DIFFERENTIABLE, "method",
             "use softmax or entmax with a small temperature",

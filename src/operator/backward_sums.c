@@ -153,7 +153,7 @@ double ota_mass_of_column(const ota_backward_job *job, int64_t j, double share) 
     if (given)
         return plan->course.transposed ? ota_row_mass(r, job->batch, job->head, j)
                                        : ota_column_mass(r, job->batch, job->head, j, 1.0);
-    return rule->unit_masses ? 1.0 : share;
+    return ota_rule_is(rule, OTA_RULE_UNIT_MASSES) ? 1.0 : share;
 }
 
 void ota_sums_of_masses(const ota_backward_job *job, const ota_mass_rule *rule) {
@@ -201,8 +201,8 @@ void ota_sums_of_masses(const ota_backward_job *job, const ota_mass_rule *rule) 
         along += given ? b * c : rule->used[j] ? of_columns[j] : 0.0;
     }
     const bool sink = job->parameters.sink > -INFINITY;
-    const bool scaled = columns->balanced && !sink;
-    const bool follows = !columns->unit_masses && (!given || scaled);
+    const bool scaled = ota_rule_is(columns, OTA_RULE_BALANCED) && !sink;
+    const bool follows = !ota_rule_is(columns, OTA_RULE_UNIT_MASSES) && (!given || scaled);
     /* The target moves with the total of the rows. */
     const double count = given ? total : usable, mean = count > 0.0 ? along / count : 0.0;
     for (int64_t i = 0; i < n && follows; i++) {
@@ -225,9 +225,10 @@ double ota_sums_missed(const ota_backward_job *job, const ota_mass_rule *rule) {
         total += rule->column_sum[j];
         count += rule->column_sum[j] > 0.0;
     }
-    if (!(column_rule->balanced || key.floor > 0.0) || !(total > 0.0)) return 0.0;
+    if (!(ota_rule_is(column_rule, OTA_RULE_BALANCED) || key.floor > 0.0) || !(total > 0.0))
+        return 0.0;
     if (!ota_array_present(given) && job->parameters.sink > -INFINITY) return 0.0;
-    if (column_rule->balanced) key.floor = 1.0;
+    if (ota_rule_is(column_rule, OTA_RULE_BALANCED)) key.floor = 1.0;
     for (int64_t j = 0; j < m; j++) {
         const double sum = rule->column_sum[j];
         double mass = sum > 0.0 ? total / count : 0.0;

@@ -59,17 +59,19 @@ void ota_backward_targets(const ota_backward_job *job, const ota_head *head, dou
     for (int64_t j = 0; j < m; j++) usable += s->held[j] ? 1.0 : 0.0;
     for (int64_t j = 0; j < m; j++) {
         const bool reached = nu[j] > 0.0;
-        double mass = rule->unit_masses ? 1.0 : s->held[j] ? head->mass / usable : 0.0;
+        double mass = ota_rule_is(rule, OTA_RULE_UNIT_MASSES) ? 1.0
+                      : s->held[j]                            ? head->mass / usable
+                                                              : 0.0;
         if (given) {
             mass = plan->course.transposed ? ota_row_mass(r, job->batch, job->head, j)
                                            : ota_column_mass(r, job->batch, job->head, j, mass);
         }
         nu[j] = ota_column_target(p, mass);
-        if (rule->penalised && !reached) nu[j] = 0.0;
+        if (ota_rule_is(rule, OTA_RULE_PENALISED) && !reached) nu[j] = 0.0;
         total += nu[j];
     }
     const bool sink = head->sink > -INFINITY;
-    for (int64_t j = 0; j < m && rule->balanced && !sink && total > 0.0; j++)
+    for (int64_t j = 0; j < m && ota_rule_is(rule, OTA_RULE_BALANCED) && !sink && total > 0.0; j++)
         nu[j] *= head->mass / total;
 }
 

@@ -72,7 +72,7 @@ static ota_status judge_scores(const attempt *a, bool finite) {
     }
     if (head->unusable < 0) {
         head->unusable = 0;
-        if (ota_head_rule(head)->serves_all) {
+        if (ota_rule_is(ota_head_rule(head), OTA_RULE_SERVES_ALL)) {
             (void)ota_snprintf(sentence_of(a), sizeof *a->run->sentences,
                                "head %" PRId64 ": a query with positive mass has no key it may use",
                                head->index);
@@ -80,7 +80,7 @@ static ota_status judge_scores(const attempt *a, bool finite) {
         }
     }
     const double floor = residual_floor(a);
-    if (head->regulariser->smooth && !s->fixed && s->tolerance < 2.0 * floor) {
+    if (ota_is_smooth(head->regulariser) && !s->fixed && s->tolerance < 2.0 * floor) {
         (void)ota_snprintf(sentence_of(a), sizeof *a->run->sentences,
                            "head %" PRId64
                            ": tolerance %.3g is below %.3g, twice what %s arithmetic "
@@ -143,7 +143,9 @@ static ota_status solve_stored(attempt *a) {
     ota_head_status *status = a->status;
     bool finite = plan->backend->load(head);
     if (plan->solver->solve == NULL)
-        return head->unusable < 0 && ota_head_rule(head)->serves_all ? OTA_INFEASIBLE : OTA_OK;
+        return head->unusable < 0 && ota_rule_is(ota_head_rule(head), OTA_RULE_SERVES_ALL)
+                   ? OTA_INFEASIBLE
+                   : OTA_OK;
     if (!ota_coupled_share_scores(head, &finite)) return OTA_ECOMM;
     ota_status judged = judge_scores(a, finite);
     if (judged == OTA_TOL_UNREACHABLE && ota_far_scores_shut(head)) judged = OTA_OK;
@@ -319,11 +321,13 @@ static const char *why_infeasible(const ota_problem *problem) {
     const ota_column_rule_row *rule = ota_column_rule_of(problem->columns);
     if (problem->regulariser == OTA_CUSTOM) return "custom.weight cannot add up to a row's mass";
     if (ota_has_entry_caps(problem))
-        return rule->capacity ? "what a row's entry caps and the capacities left allow adds up to "
-                                "less than its mass"
-                              : "the entry caps of a row add up to less than its mass";
-    return rule->serves_all ? "a query with positive mass has no key it may use"
-                            : "the keys a row may use have too little capacity left for its mass";
+        return ota_rule_is(rule, OTA_RULE_CAPACITY)
+                   ? "what a row's entry caps and the capacities left allow adds up to "
+                     "less than its mass"
+                   : "the entry caps of a row add up to less than its mass";
+    return ota_rule_is(rule, OTA_RULE_SERVES_ALL)
+               ? "a query with positive mass has no key it may use"
+               : "the keys a row may use have too little capacity left for its mass";
 }
 
 static void sum_up(const ota_plan *plan, int stopped, ota_result *result) {

@@ -50,7 +50,8 @@ void ota_tangents_of_columns(const ota_tangent_job *job, const ota_mass_rule *ru
     const int64_t n = plan->course.rows, m = plan->course.columns;
     const bool given = ota_array_present(plan->course.transposed ? &p->row_mass : &p->column_mass);
     const ota_column_rule_row *columns = ota_column_rule_of(p->columns);
-    const bool scaled = columns->balanced && !(job->base.parameters.sink > -INFINITY);
+    const bool scaled =
+        ota_rule_is(columns, OTA_RULE_BALANCED) && !(job->base.parameters.sink > -INFINITY);
     const ota_array *along =
         plan->course.transposed ? &job->along->row_mass : &job->along->column_mass;
     memset(to, 0, (size_t)m * sizeof *to);
@@ -70,11 +71,11 @@ void ota_tangents_of_columns(const ota_tangent_job *job, const ota_mass_rule *ru
     for (int64_t j = 0; j < m; j++) {
         const double c = rule->column_sum[j];
         /* A solution's rule does not bind a key that nothing reaches. */
-        if (!rule->finished && !columns->unit_masses && !(c > 0.0)) continue;
-        double moves = columns->unit_masses ? moved(job, along, j)
-                       : given              ? moved(job, along, j)
-                       : rule->used[j]      ? of_rows / usable
-                                            : 0.0;
+        if (!rule->finished && !ota_rule_is(columns, OTA_RULE_UNIT_MASSES) && !(c > 0.0)) continue;
+        double moves = ota_rule_is(columns, OTA_RULE_UNIT_MASSES) ? moved(job, along, j)
+                       : given                                    ? moved(job, along, j)
+                       : rule->used[j]                            ? of_rows / usable
+                                                                  : 0.0;
         if (given && scaled && total > 0.0) moves += c * (of_rows - of_columns) / total;
         const ota_target_key key = {
             .mass = ota_mass_of_column(&job->base, j, rule->used[j] ? share : 0.0),

@@ -21,9 +21,9 @@ static bool runs_plain_rounds(const ota_plan *plan) {
                        s->center == OTA_CENTER_NONE && !s->prune;
     /* Columns that never move leave softmax, bit for bit. */
     const ota_column_rule_row *rule = ota_column_rule_of(p->columns);
-    const bool idle =
-        s->rounds <= 0 || (rule->damped && !(p->lambda > 0.0) && !ota_array_present(&p->lambdas));
-    if (s->fixed ? idle : rule->counted) return false;
+    const bool idle = s->rounds <= 0 || (ota_rule_is(rule, OTA_RULE_DAMPED) && !(p->lambda > 0.0) &&
+                                         !ota_array_present(&p->lambdas));
+    if (s->fixed ? idle : ota_rule_is(rule, OTA_RULE_COUNTED)) return false;
     return (plan->solver == &ota_solver_coupled || plan->solver == &ota_solver_sinkhorn) && plain &&
            p->axis == OTA_AXIS_ROWS && p->start == OTA_SIDE_ROWS && p->end == OTA_SIDE_ROWS &&
            p->rows == OTA_ROWS_HARD && ota_regulariser_of(p)->exponential;

@@ -19,13 +19,15 @@
 typedef struct ota_regulariser_row {
     const char *name;
     ota_regulariser kind;
-    bool smooth;      /* there is a temperature, and potentials move the weights */
     bool exponential; /* weights are products of scalings, rows have a log-sum-exp */
     bool tsallis;     /* weights are powers of S + f, their slopes P^(2 - alpha) */
     bool thresholded; /* weights may be exactly 0 where scores are finite */
     bool capped;      /* P_ij <= c_ij: of weights at their cap only the inequality holds */
     double order;     /* alpha; 0: the problem's */
 } ota_regulariser_row;
+
+/* Is there a temperature, and do potentials move the weights? */
+static inline bool ota_is_smooth(const ota_regulariser_row *row) { return row->kind != OTA_HARD; }
 
 static inline bool ota_is_heavy_tailed(const ota_regulariser_row *row) {
     return row->tsallis && !row->thresholded;

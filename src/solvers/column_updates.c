@@ -48,7 +48,7 @@ void ota_constant_mode(ota_coupled *state) {
     ota_head *head = state->head;
     const ota_column_rule_row *rule = ota_head_rule(head);
     /* With a sink the constant moves weight between the sink and the keys: no closed form. */
-    if (!rule->penalised || head->sink > -INFINITY) return;
+    if (!ota_rule_is(rule, OTA_RULE_PENALISED) || head->sink > -INFINITY) return;
     double reached = 0.0, wanted = 0.0;
     for (int64_t j = 0; j < state->pass.columns; j++) {
         if (!(state->pass.target[j] > 0.0) || !(state->pass.column_lse[j] > -INFINITY)) continue;

@@ -131,7 +131,8 @@ static void load_potentials(ota_coupled *state) {
 
 bool ota_coupled_closes(const ota_head *head, int64_t j) {
     const bool never = head->settings->fixed && head->settings->rounds == 0;
-    const bool still = ota_head_rule(head)->damped && !(ota_head_parameters(head, j).lambda > 0.0);
+    const bool still = ota_rule_is(ota_head_rule(head), OTA_RULE_DAMPED) &&
+                       !(ota_head_parameters(head, j).lambda > 0.0);
     return !(head->nu[j] > 0.0) && !never && !still;
 }
 
@@ -186,7 +187,9 @@ static ota_status check_caps(ota_coupled *state) {
     }
     for (int64_t j = 0; j < state->pass.columns; j++) {
         const double target = state->pass.target[j];
-        const double least = rule->balanced ? target : rule->capacity ? head->floor * target : 0.0;
+        const double least = ota_rule_is(rule, OTA_RULE_BALANCED)   ? target
+                             : ota_rule_is(rule, OTA_RULE_CAPACITY) ? head->floor * target
+                                                                    : 0.0;
         if (!(room[j] < least - slack)) continue;
         (void)ota_snprintf(head->sentence, sizeof head->sentence,
                            "the entry caps of key %" PRId64 " add up to %g, and it must receive %g",
@@ -208,16 +211,17 @@ static ota_status check_masses(ota_coupled *state) {
     memcpy(state->pass.target, head->nu, (size_t)state->pass.columns * sizeof *state->pass.target);
     for (int64_t j = 0; j < state->pass.columns; j++) {
         const bool used = state->pass.column_lse[j] > 0.0;
-        const double asked = rule->balanced ? head->nu[j] : head->floor * head->nu[j];
+        const double asked =
+            ota_rule_is(rule, OTA_RULE_BALANCED) ? head->nu[j] : head->floor * head->nu[j];
         if (!used && asked > slack * head->mass && !head->settings->fixed) {
             (void)ota_snprintf(head->sentence, sizeof head->sentence,
                                "key %" PRId64 " must receive %g and no query may use it", j, asked);
             return OTA_INFEASIBLE;
         }
         least += used ? asked : 0.0;
-        if (used || rule->balanced) total += head->nu[j];
+        if (used || ota_rule_is(rule, OTA_RULE_BALANCED)) total += head->nu[j];
         /* A relaxed key without queries only adds a constant to the objective. */
-        if (!used && rule->penalised) state->pass.target[j] = 0.0;
+        if (!used && ota_rule_is(rule, OTA_RULE_PENALISED)) state->pass.target[j] = 0.0;
     }
     if (shut) {
         char query[32] = "a query of another rank";
@@ -226,7 +230,7 @@ static ota_status check_masses(ota_coupled *state) {
                            "%s has mass and no key it may use has a positive column mass", query);
         return OTA_INFEASIBLE;
     }
-    if (rule->balanced) {
+    if (ota_rule_is(rule, OTA_RULE_BALANCED)) {
         const bool sink = head->sink > -INFINITY;
         if (sink ? !(total < head->mass) : fabs(total - head->mass) > slack * head->mass) {
             (void)ota_snprintf(
@@ -242,7 +246,7 @@ static ota_status check_masses(ota_coupled *state) {
             state->pass.target[j] *= head->mass / total;
     }
     const bool rest = head->sink > -INFINITY;
-    if (rule->capacity && !rest && !rule->unit_masses) {
+    if (ota_rule_is(rule, OTA_RULE_CAPACITY) && !rest && !ota_rule_is(rule, OTA_RULE_UNIT_MASSES)) {
         const ota_column_parameters key = ota_head_parameters(head, 0);
         const double balance = ota_column_balance(&key, total, head->mass, slack);
         total *= balance;
@@ -250,15 +254,17 @@ static ota_status check_masses(ota_coupled *state) {
         for (int64_t j = 0; j < state->pass.columns; j++) state->pass.target[j] *= balance;
     }
     const double rounding = 4.0 * DBL_EPSILON * (double)(head->all_rows + state->pass.columns);
-    if (rule->capacity && !rest && !rule->unit_masses && !head->settings->fixed)
+    if (ota_rule_is(rule, OTA_RULE_CAPACITY) && !rest && !ota_rule_is(rule, OTA_RULE_UNIT_MASSES) &&
+        !head->settings->fixed)
         meet_bounds(state, total, least, rounding);
-    if (rule->capacity && least > head->mass * (1.0 + rounding)) {
+    if (ota_rule_is(rule, OTA_RULE_CAPACITY) && least > head->mass * (1.0 + rounding)) {
         (void)ota_snprintf(head->sentence, sizeof head->sentence,
                            "the least sums of the keys add up to %g and the row masses to %g",
                            least, head->mass);
         return OTA_INFEASIBLE;
     }
-    if (rule->capacity && !(head->sink > -INFINITY) && total < head->mass * (1.0 - rounding)) {
+    if (ota_rule_is(rule, OTA_RULE_CAPACITY) && !(head->sink > -INFINITY) &&
+        total < head->mass * (1.0 - rounding)) {
         (void)ota_snprintf(
             head->sentence, sizeof head->sentence,
             "the capacities of the keys in use add up to %g and the row masses to %g", total,
@@ -309,7 +315,9 @@ static void say_not_converged(const ota_coupled *state, double residual) {
 static ota_status caps_allow_a_plan(ota_coupled *state) {
     ota_head *head = state->head;
     const ota_column_rule_row *rule = ota_head_rule(head);
-    if (state->flow == NULL || (!rule->balanced && !rule->capacity)) return OTA_OK;
+    if (state->flow == NULL ||
+        (!ota_rule_is(rule, OTA_RULE_BALANCED) && !ota_rule_is(rule, OTA_RULE_CAPACITY)))
+        return OTA_OK;
     ota_capped_transport problem = {.n = state->pass.rows,
                                     .m = state->pass.columns,
                                     .scores = state->pass.scores,
@@ -318,7 +326,7 @@ static ota_status caps_allow_a_plan(ota_coupled *state) {
                                     .flat = true,
                                     .mu = head->mu,
                                     .nu = state->pass.target,
-                                    .exact = rule->balanced,
+                                    .exact = ota_rule_is(rule, OTA_RULE_BALANCED),
                                     .floor = head->floor,
                                     .sink = head->sink > -INFINITY ? 0.0 : -INFINITY,
                                     .tolerance = head->mass_tolerance,
@@ -468,7 +476,7 @@ const char *ota_not_coupled(const ota_resolved *r) {
     if (ota_column_rule_of(r->problem.columns)->coupling != OTA_COUPLING_POTENTIALS) {
         return "it serves exact, relaxed, capped and elastic columns";
     }
-    return !ota_regulariser_of(&r->problem)->smooth
+    return !ota_is_smooth(ota_regulariser_of(&r->problem))
                ? "hard plans have no temperature; use assignment or transport"
                : NULL;
 }
@@ -477,7 +485,7 @@ const char *ota_tolerance_only(const ota_resolved *r) {
     if (ota_not_coupled(r) != NULL) return ota_not_coupled(r);
     if (r->settings.fixed)
         return "it runs to a tolerance, not for a fixed number of rounds; use sinkhorn or log";
-    if (ota_column_rule_of(r->problem.columns)->counted)
+    if (ota_rule_is(ota_column_rule_of(r->problem.columns), OTA_RULE_COUNTED))
         return "elastic columns are a number of Sinkhorn rounds";
     if (r->problem.end == OTA_SIDE_COLUMNS)
         return "it ends on a row update; the printed order needs sinkhorn or log";

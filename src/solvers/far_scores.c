@@ -49,7 +49,8 @@ static double widest(const ota_head *head) {
 static bool is_deep(const ota_head *head, double depth) {
     const double fall = (1.0 - safe_share) * depth, order = head->order;
     if (head->regulariser->kind == OTA_CUSTOM || !(depth >= least_depth * head->tau)) return false;
-    if (ota_head_rule(head)->penalised && !(fall >= least_fall * (head->tau + head->strength)))
+    if (ota_rule_is(ota_head_rule(head), OTA_RULE_PENALISED) &&
+        !(fall >= least_fall * (head->tau + head->strength)))
         return false;
     if (!head->regulariser->tsallis || order >= 1.0) return true;
     const double weight = pow((1.0 - order) * fall / head->tau, -1.0 / (1.0 - order));
@@ -80,7 +81,8 @@ static bool find_tops(ota_head *head, double *highest) {
  * loses a key, which would get none of its mass there. */
 static bool shift(ota_head *head, double *low, double *high) {
     const double depth = head->far.depth;
-    const double left = ota_head_rule(head)->balanced ? 0.0 : left_share * depth;
+    const double left =
+        ota_rule_is(ota_head_rule(head), OTA_RULE_BALANCED) ? 0.0 : left_share * depth;
     const bool leading = ota_head_rule(head)->coupling == OTA_COUPLING_LEADING;
     double *open = head->g; /* until a start is loaded */
     for (int64_t j = 0; j < head->columns; j++) open[j] = 0.0;
@@ -112,7 +114,7 @@ bool ota_far_scores_shut(ota_head *head) {
     const ota_column_rule_row *rule = ota_head_rule(head);
     const bool rows_free = !(head->row_strength < INFINITY) && !(head->sink > -INFINITY);
     const double depth = depth_share * widest(head);
-    const bool must_fill = rule->balanced || head->floor > 0.0;
+    const bool must_fill = ota_rule_is(rule, OTA_RULE_BALANCED) || head->floor > 0.0;
     double highest, ends[2] = {-INFINITY, -INFINITY};
     if (head->far.scores == NULL || !is_deep(head, depth)) return false;
     if (!find_tops(head, &highest)) return false;
@@ -135,7 +137,7 @@ bool ota_far_scores_shut(ota_head *head) {
         !ota_ranks_most(head->settings, ends, 2, "the range of the scores"))
         return false;
     head->range = ends[1] > -ends[0] ? ends[1] + ends[0] : 0.0;
-    for (int64_t j = 0; j < head->columns && !rule->balanced; j++)
+    for (int64_t j = 0; j < head->columns && !ota_rule_is(rule, OTA_RULE_BALANCED); j++)
         head->far.column_shift[j] += head->far.column_shift[j] < 0.0 ? left_share * depth : 0.0;
     head->far.shut = true;
     return head->range <= widest(head);
@@ -153,7 +155,8 @@ bool ota_far_scores_hold(const ota_head *head) {
     }
     for (int64_t j = 0; j < head->columns; j++) {
         if (!(head->nu[j] > 0.0) || !isfinite(head->g[j])) continue;
-        const bool raised = head->far.column_shift[j] < 0.0 && !rule->balanced;
+        const bool raised =
+            head->far.column_shift[j] < 0.0 && !ota_rule_is(rule, OTA_RULE_BALANCED);
         if (raised && !(head->g[j] > 0.0) && head->floor < 1.0) return false;
         most[1] = fmax(most[1], head->g[j]);
     }

@@ -200,7 +200,7 @@ static void solve_free(newton *n) {
 /* Balanced columns without a sink do not feel a constant; unlinked keys would let it drift away. */
 static void drop_constant(const ota_coupled *state, double *vector) {
     const ota_head *head = state->head;
-    const bool equal = ota_head_rule(head)->balanced || state->equal;
+    const bool equal = ota_rule_is(ota_head_rule(head), OTA_RULE_BALANCED) || state->equal;
     if (!equal || head->sink > -INFINITY) return;
     double low = INFINITY, high = -INFINITY;
     for (int64_t j = 0; j < state->pass.columns; j++) {

@@ -74,7 +74,8 @@ static void update_task(void *context, int64_t task, int worker) {
     const int64_t first = task * job->share;
     const int64_t last = ota_int_min(first + job->share, state->pass.columns);
     /* A penalised key solves its column some ten times. */
-    const int64_t pairs = state->pass.rows * (rule->penalised ? SECANTS / 4 : 1);
+    const int64_t pairs =
+        state->pass.rows * (ota_rule_is(rule, OTA_RULE_PENALISED) ? SECANTS / 4 : 1);
     ota_watch watch = ota_watch_of(head->settings);
     for (int64_t j = first; j < last && !ota_watch_ends(&watch, pairs); j++) {
         if (!(head->g[j] > -INFINITY) || !(state->pass.target[j] > 0.0)) continue;
@@ -87,7 +88,8 @@ static void update_task(void *context, int64_t task, int worker) {
         /* What is more than the caps of the key's entries is wanted at any price. */
         double g = found.infeasible ? INFINITY : found.potential;
         if (found.empty || isnan(g)) continue;
-        if (rule->penalised) g = relaxed_potential(job, x, state->pass.target[j], p);
+        if (ota_rule_is(rule, OTA_RULE_PENALISED))
+            g = relaxed_potential(job, x, state->pass.target[j], p);
         g = between_bounds(job, x, j, g, p);
         if (isfinite(g)) head->g[j] = g;
     }

@@ -16,7 +16,7 @@ static const char *not_prefix(const ota_resolved *r) {
 }
 
 static const ota_solver *inner_solver(const ota_regulariser_row *regulariser) {
-    return regulariser->smooth ? &ota_solver_coupled : &ota_solver_assignment;
+    return ota_is_smooth(regulariser) ? &ota_solver_coupled : &ota_solver_assignment;
 }
 
 typedef struct prefix_memory {
@@ -30,9 +30,9 @@ static void lay_out(ota_arena *arena, prefix_memory *memory, const ota_head_shap
                     const ota_regulariser_row *regulariser, int64_t rows, int64_t stride) {
     size_t row_bytes = 0;
     memory->plan = NULL;
-    if (!regulariser->smooth && !ota_size_mul((size_t)stride, sizeof(double), &row_bytes))
+    if (!ota_is_smooth(regulariser) && !ota_size_mul((size_t)stride, sizeof(double), &row_bytes))
         arena->overflowed = true;
-    if (!regulariser->smooth) memory->plan = ota_arena_take(arena, (size_t)rows, row_bytes);
+    if (!ota_is_smooth(regulariser)) memory->plan = ota_arena_take(arena, (size_t)rows, row_bytes);
     memory->f = ota_arena_take(arena, (size_t)rows, sizeof(double));
     memory->mu = ota_arena_take(arena, (size_t)rows, sizeof(double));
     memory->nu = ota_arena_take(arena, (size_t)stride, sizeof(double));

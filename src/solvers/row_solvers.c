@@ -3,8 +3,8 @@
 
 static const char *needs(const ota_resolved *r, ota_regulariser regulariser) {
     const ota_column_rule_row *rule = ota_column_rule_of(r->problem.columns);
-    const bool still =
-        rule->damped && !(r->problem.lambda > 0.0) && !ota_array_present(&r->problem.lambdas);
+    const bool still = ota_rule_is(rule, OTA_RULE_DAMPED) && !(r->problem.lambda > 0.0) &&
+                       !ota_array_present(&r->problem.lambdas);
     /* No column update ever happens, or none that changes anything. */
     const bool untouched = r->settings.fixed && (r->settings.rounds == 0 || still) &&
                            r->problem.rows == OTA_ROWS_HARD && r->problem.start == OTA_SIDE_ROWS &&

@@ -23,7 +23,7 @@ static ota_column_sums sums_of(const ota_scaling *s) {
 bool ota_scaling_begin(ota_scaling *s) {
     const ota_head *head = s->head;
     const ota_column_rule_row *rule = ota_head_rule(head);
-    const bool balanced = rule->balanced, sink = head->sink > -INFINITY;
+    const bool balanced = ota_rule_is(rule, OTA_RULE_BALANCED), sink = head->sink > -INFINITY;
     double total = 0.0, least = 0.0;
     for (int64_t j = 0; j < head->columns; j++) {
         const bool used = s->used == NULL || s->used[j] == OTA_KEY_REACHED;
@@ -33,7 +33,7 @@ bool ota_scaling_begin(ota_scaling *s) {
         if (!used && head->floor * head->nu[j] > head->mass_tolerance * head->mass) return false;
         least += used ? head->floor * head->nu[j] : 0.0;
         if (used || balanced) total += head->nu[j];
-        s->target[j] = !used && rule->penalised ? 0.0 : head->nu[j];
+        s->target[j] = !used && ota_rule_is(rule, OTA_RULE_PENALISED) ? 0.0 : head->nu[j];
     }
     if (!(head->mass > 0.0)) return false;
     if (balanced && sink && !(total < head->mass)) return false;
@@ -42,7 +42,7 @@ bool ota_scaling_begin(ota_scaling *s) {
             return false;
         for (int64_t j = 0; j < head->columns; j++) s->target[j] *= head->mass / total;
     }
-    if (rule->capacity && !sink && !rule->unit_masses) {
+    if (ota_rule_is(rule, OTA_RULE_CAPACITY) && !sink && !ota_rule_is(rule, OTA_RULE_UNIT_MASSES)) {
         const ota_column_parameters key = ota_head_parameters(head, 0);
         const double balance = ota_column_balance(&key, total, head->mass, head->mass_tolerance);
         for (int64_t j = 0; j < head->columns; j++) s->target[j] *= balance;
@@ -51,8 +51,8 @@ bool ota_scaling_begin(ota_scaling *s) {
     }
     const double rounding = 4.0 * DBL_EPSILON * (double)(head->all_rows + head->columns);
     if (least > head->mass * (1.0 + rounding)) return false;
-    return !(rule->capacity && !sink &&
-             total < head->mass * (rule->unit_masses ? 1.0 : 1.0 - rounding));
+    return !(ota_rule_is(rule, OTA_RULE_CAPACITY) && !sink &&
+             total < head->mass * (ota_rule_is(rule, OTA_RULE_UNIT_MASSES) ? 1.0 : 1.0 - rounding));
 }
 
 ota_scaling_state ota_scaling_step(ota_scaling *s) {
@@ -139,7 +139,7 @@ void ota_scaling_measure(ota_scaling *s) {
 double ota_scaling_residual(ota_scaling *s) {
     const ota_head *head = s->head;
     const ota_column_rule_row *rule = ota_head_rule(head);
-    if (!rule->equality) ota_scaling_potentials(s);
+    if (!ota_rule_is(rule, OTA_RULE_EQUALITY)) ota_scaling_potentials(s);
     const ota_column_sums columns = sums_of(s);
     return rule->residual(&columns) / head->mass;
 }
@@ -148,7 +148,7 @@ double ota_scaling_constant(ota_scaling *s) {
     const ota_head *head = s->head;
     const ota_column_rule_row *rule = ota_head_rule(head);
     /* With a sink the constant moves weight between the sink and the keys: no closed form. */
-    if (!rule->penalised || head->sink > -INFINITY) return 1.0;
+    if (!ota_rule_is(rule, OTA_RULE_PENALISED) || head->sink > -INFINITY) return 1.0;
     double reached = 0.0, wanted = 0.0;
     ota_scaling_potentials(s);
     for (int64_t j = 0; j < head->columns; j++) {

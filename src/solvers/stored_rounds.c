@@ -116,7 +116,7 @@ static bool may_extrapolate(const ota_head *head, const ota_rounds_rule *rule) {
     if (rule->named) return false;
     int64_t used = 0;
     for (int64_t j = 0; j < head->columns; j++) used += !kernel->masked || kernel->used[j] != 0;
-    return kernel->least_keys >= used || !ota_head_rule(head)->constrained;
+    return kernel->least_keys >= used || !ota_rule_is(ota_head_rule(head), OTA_RULE_CONSTRAINED);
 }
 
 /* Has the residual stood still, or has the head had its share of rounds? */

@@ -22,9 +22,9 @@ static void say_infeasible(ota_head *head) {
         "no plan on the allowed pairs meets the masses: some keys cannot be filled by, "
         "or cannot take, "
         "the queries that must use them; %s",
-        ota_head_rule(head)->balanced ? OTA_WAYS_OUT
-        : head->floor > 0.0           ? "widen the bounds or relax the columns"
-                                      : "raise the cap or relax the columns");
+        ota_rule_is(ota_head_rule(head), OTA_RULE_BALANCED) ? OTA_WAYS_OUT
+        : head->floor > 0.0 ? "widen the bounds or relax the columns"
+                            : "raise the cap or relax the columns");
 }
 
 /* A copy of the scores without the unusable pairs. */
@@ -109,7 +109,7 @@ static int64_t count_allowed(const ota_coupled *state) {
 static bool search_by_peeling(ota_coupled *state) {
     ota_head *head = state->head;
     int64_t unusable = 0;
-    if (!ota_head_rule(head)->balanced || head->sink > -INFINITY) return true;
+    if (!ota_rule_is(ota_head_rule(head), OTA_RULE_BALANCED) || head->sink > -INFINITY) return true;
     if (!peel(state, &unusable)) {
         say_infeasible(head);
         return false;
@@ -135,7 +135,8 @@ static void spread_usable(ota_coupled *state, int64_t from) {
  * With a sink the support has one more column that every query may use. */
 static bool search_by_flow(ota_coupled *state, bool *done) {
     ota_head *head = state->head;
-    const bool sink = head->sink > -INFINITY, balanced = ota_head_rule(head)->balanced;
+    const bool sink = head->sink > -INFINITY,
+               balanced = ota_rule_is(ota_head_rule(head), OTA_RULE_BALANCED);
     const int64_t width = state->pass.columns + 1, columns = state->pass.columns + (sink ? 1 : 0);
     const bool tsallis = head->regulariser->thresholded, least = head->floor > 0.0,
                wanted = balanced || least || tsallis;
@@ -198,7 +199,7 @@ bool ota_coupled_search(ota_coupled *state) {
     /* No process of many has all pairs. */
     const bool shared = state->head->settings->ranks != NULL;
     if (state->support_known || shared || !state->masked ||
-        !ota_head_rule(state->head)->constrained)
+        !ota_rule_is(ota_head_rule(state->head), OTA_RULE_CONSTRAINED))
         return true;
     state->support_known = true;
     if (state->allowed == NULL) return search_by_peeling(state);

@@ -34,10 +34,10 @@ static void facts(void **unused) {
         assert_string_equal(rule->name, names[k]);
         const bool potentials = rule->coupling == OTA_COUPLING_POTENTIALS;
         assert_true((rule->step != NULL) == potentials && (rule->residual != NULL) == potentials);
-        assert_true(!rule->balanced || rule->equality);
+        assert_true(!ota_rule_is(rule, OTA_RULE_BALANCED) || ota_rule_is(rule, OTA_RULE_EQUALITY));
         assert_true(rule->interior == NULL ||
                     (rule->interior->part != NULL && rule->interior->move != NULL));
-        assert_true((rule->kink != NULL) == (potentials && rule->capacity));
+        assert_true((rule->kink != NULL) == (potentials && ota_rule_is(rule, OTA_RULE_CAPACITY)));
     }
 }
 
@@ -49,7 +49,7 @@ static void fixed_points(void **unused) {
         const ota_column_rule_row *rule = ota_column_rule_of(coupled[k % COUPLED]);
         const ota_column_parameters key = {.strength = 0.2 + uniform(), .lambda = 1.9 * uniform()};
         const double t = 0.1 + uniform(), target = 0.1 + uniform();
-        const double g = rule->capacity ? -uniform() : uniform() - 0.5;
+        const double g = ota_rule_is(rule, OTA_RULE_CAPACITY) ? -uniform() : uniform() - 0.5;
         double c = rule->wanted != NULL ? rule->wanted(target, g, key.strength) : target;
         const double next = ota_column_next(rule->step(&key, t), t, g, log(target / c) + g / t);
         spec_check("DER-01 DER-02 ELA-09", fabs(next - g), 1e-15);

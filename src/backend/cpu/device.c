@@ -14,7 +14,8 @@ static bool runs_on_kernel(const ota_device *device) { return device->layout.pla
 static bool divides_columns(const ota_problem *p) {
     const ota_column_rule_row *rule = ota_column_rule_of(p->columns);
     const ota_column_parameters key = ota_column_parameters_of(p);
-    return rule->equality && !(rule->damped && ota_array_present(&p->lambdas)) &&
+    return ota_rule_is(rule, OTA_RULE_EQUALITY) &&
+           !(ota_rule_is(rule, OTA_RULE_DAMPED) && ota_array_present(&p->lambdas)) &&
            ota_column_step_divides(rule->step(&key, 1.0));
 }
 
@@ -114,7 +115,8 @@ static bool leads_narrow(const ota_device *device) {
         !device->layout.may_switch || r->settings.ranks != NULL)
         return false;
     return tries_narrow(r) ||
-           (r->type == OTA_F64 && r->from_matrix && (r->support_count == 0 || !rule->constrained) &&
+           (r->type == OTA_F64 && r->from_matrix &&
+            (r->support_count == 0 || !ota_rule_is(rule, OTA_RULE_CONSTRAINED)) &&
             r->queries >= least_pairs / ota_int_max(r->keys, 1));
 }
 

@@ -86,8 +86,9 @@ static void finish_row(plain_place *place, int64_t i, double mu, double *p,
     ota_head_status *status = place->status;
     status->nonfinite_rows += wrong;
     if (found->empty && !transposed) status->empty_rows++;
-    if (found->infeasible || (found->empty && !transposed && mu > 0.0 &&
-                              ota_column_rule_of(r->problem.columns)->balanced))
+    if (found->infeasible ||
+        (found->empty && !transposed && mu > 0.0 &&
+         ota_rule_is(ota_column_rule_of(r->problem.columns), OTA_RULE_BALANCED)))
         status->result.status = OTA_INFEASIBLE;
     if (place->run->device->layout.coupled && r->adds_pairs)
         status->masked += ota_plain_masked_mass(r, batch, head, i, p);

@@ -121,7 +121,8 @@ static void weigh_rows(ota_head *head) {
     for (int64_t i = 0; i < head->rows; i++) {
         const double lse = ring->lse[i], mu = ota_row_mass(r, ring->unit.batch, ring->unit.head, i);
         const bool empty = lse <= -INFINITY;
-        if (empty && mu > 0.0 && ota_head_rule(head)->serves_all) kernel->infeasible = true;
+        if (empty && mu > 0.0 && ota_rule_is(ota_head_rule(head), OTA_RULE_SERVES_ALL))
+            kernel->infeasible = true;
         ring->mu[i] = empty ? 0.0 : mu;
         head->mass += ring->mu[i];
         if (empty || isnan(lse)) continue;

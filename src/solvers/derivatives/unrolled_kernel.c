@@ -152,7 +152,9 @@ double ota_kernel_rounds_sink(const ota_kernel_rounds *r, int64_t row, double we
 
 double ota_kernel_rounds_temperature(const ota_kernel_rounds *r) {
     const ota_head *head = r->head;
-    double along = ota_head_rule(head)->penalised ? head->strength * r->sums.parameters[0] : 0.0;
+    double along = ota_rule_is(ota_head_rule(head), OTA_RULE_PENALISED)
+                       ? head->strength * r->sums.parameters[0]
+                       : 0.0;
     for (int64_t j = 0; j < head->columns; j++) along += head->tau * log(r->v[j]) * r->g_grad[j];
     return -along / head->tau;
 }

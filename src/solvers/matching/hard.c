@@ -15,7 +15,7 @@ static const char *not_hard(const ota_resolved *r) {
     if (r->problem.regulariser != OTA_HARD)
         return "it has no smoothing, so it solves hard methods only";
     const ota_column_rule_row *rule = ota_column_rule_of(r->problem.columns);
-    if (rule->coupling != OTA_COUPLING_POTENTIALS || !rule->constrained) {
+    if (rule->coupling != OTA_COUPLING_POTENTIALS || !ota_rule_is(rule, OTA_RULE_CONSTRAINED)) {
         return "it needs exact, capped or bounded columns";
     }
     return NULL;
@@ -128,7 +128,7 @@ static ota_status solve_capped(ota_head *head) {
                                     .narrow = head->narrow,
                                     .mu = head->mu,
                                     .nu = head->nu,
-                                    .exact = !ota_head_rule(head)->capacity,
+                                    .exact = !ota_rule_is(ota_head_rule(head), OTA_RULE_CAPACITY),
                                     .floor = head->floor,
                                     .sink = head->sink,
                                     .tolerance = head->mass_tolerance,
@@ -154,7 +154,7 @@ static ota_status solve_transport(ota_head *head) {
                              .narrow = head->narrow,
                              .mu = head->mu,
                              .nu = head->nu,
-                             .capped = ota_head_rule(head)->capacity,
+                             .capped = ota_rule_is(ota_head_rule(head), OTA_RULE_CAPACITY),
                              .floor = head->floor,
                              .sink = head->sink,
                              .tolerance = head->mass_tolerance,
@@ -179,7 +179,7 @@ static bool all_units(const double *mass, int64_t count, double unit) {
 
 static ota_status solve_assignment(ota_head *head) {
     const double unit = head->rows > 0 ? head->mu[0] : 1.0;
-    const bool capped = ota_head_rule(head)->capacity;
+    const bool capped = ota_rule_is(ota_head_rule(head), OTA_RULE_CAPACITY);
     const bool sizes = capped ? head->rows <= head->columns : head->rows == head->columns;
     const bool matching = sizes && !head->regulariser->capped && !(head->floor > 0.0 && capped) &&
                           !(head->sink > -INFINITY) && unit > 0.0 &&

@@ -119,7 +119,7 @@ static void join_pieces(cpu_run *w, int64_t part, int64_t batch, int64_t head, i
         found.sink = rest * (mu / sum);
     } else {
         status->empty_rows++;
-        if (mu > 0.0 && ota_column_rule_of(r->problem.columns)->serves_all)
+        if (mu > 0.0 && ota_rule_is(ota_column_rule_of(r->problem.columns), OTA_RULE_SERVES_ALL))
             status->result.status = OTA_INFEASIBLE;
     }
     put_row(w, batch, head, query, &found);

@@ -77,7 +77,8 @@ void finish_rows(const row_block *b, real *p, int64_t stride, const ota_row_foun
     ota_worker *worker = b->worker;
     const int64_t batch = b->batch, head = b->head, first = b->first, rows = b->rows;
     const int64_t m = device->key_count, width = device->values_width;
-    const bool serves_all = ota_column_rule_of(device->resolved->problem.columns)->serves_all;
+    const bool serves_all =
+        ota_rule_is(ota_column_rule_of(device->resolved->problem.columns), OTA_RULE_SERVES_ALL);
     bool nonfinite[OTA_ROW_BLOCK] = {false};
     for (int64_t k = 0; k < rows; k++) {
         const real *row = p + k * stride;

@@ -157,7 +157,8 @@ static void fuse_block(const row_block *b, ota_head_status *status) {
             if (sink > -INFINITY) found.sink = exp((sink - peak) / tau) * (mu / weight);
         } else {
             status->empty_rows++;
-            if (mu > 0.0 && ota_column_rule_of(r->problem.columns)->serves_all)
+            if (mu > 0.0 &&
+                ota_rule_is(ota_column_rule_of(r->problem.columns), OTA_RULE_SERVES_ALL))
                 status->result.status = OTA_INFEASIBLE;
         }
         put_row(w, batch, head, first + k, &found);

@@ -114,7 +114,9 @@ static void lane_masses(const lane_group *g, lane_head *at, int64_t lane) {
     }
     const double tolerated = ota_mass_tolerance(r);
     at->fit &= rows > 0.0 && fabs(columns - rows) <= tolerated * rows;
-    const double balance = ota_column_rule_of(r->problem.columns)->balanced ? rows / columns : 1.0;
+    const double balance = ota_rule_is(ota_column_rule_of(r->problem.columns), OTA_RULE_BALANCED)
+                               ? rows / columns
+                               : 1.0;
     for (int64_t j = 0; j < m; j++) {
         wanted[j * lanes + lane] *= balance;
         target[j * lanes + lane] = (real)wanted[j * lanes + lane];
