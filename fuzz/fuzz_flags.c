@@ -48,11 +48,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     }
     if (parse(command, count - 1, words + 1, &second) != 0) abort();
     if (memcmp(&first.settings, &second.settings, sizeof first.settings) != 0) abort();
-    if (first.operand_count < command->least && !first.settings.help) abort();
+    if (first.operand_count < command->least && !first.settings.help.asked) abort();
     if (first.operand_count > command->most) abort();
-    if (first.settings.methods != NULL) {
+    if (first.settings.method.list != NULL) {
         char *list[64];
-        const int found = cli_split_methods(first.settings.methods, list, 64);
+        const int found = cli_split_methods(first.settings.method.list, list, 64);
         for (int k = 0; k < found; k++) free(list[k]);
     }
     return 0;

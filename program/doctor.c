@@ -195,7 +195,7 @@ int cli_doctor(cli_context *context) {
                        names(ota_backend_name), names(ota_kernel_name), names(ota_solver_name),
                        methods(), threads, blas, json_false(),
                        mpi != NULL ? json_string(mpi) : json_false(), json_true(), checks);
-    if (context->settings.json) return cli_print_json(stdout, object);
+    if (context->settings.output.json) return cli_print_json(stdout, object);
     print_text(object, checks);
     json_decref(object);
     return 0;

@@ -103,7 +103,7 @@ void cli_report_failure(cli_context *context, int code) {
     (void)fprintf(stderr, "otattn%s%s: %s%s%s%s\n", command[0] != '\0' ? " " : "", command,
                   error->message, error->hint[0] != '\0' ? " (" : "", error->hint,
                   error->hint[0] != '\0' ? ")" : "");
-    if (!context->settings.json) return;
+    if (!context->settings.output.json) return;
     json_t *object = cli_json_put(
         json_object(), "command:o version:s status:s error:s field:o hint:o", text_or_null(command),
         ota_version(), context->status != NULL ? context->status : word_of_code(code),

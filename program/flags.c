@@ -181,6 +181,15 @@ static const cli_flag *find_letter(char letter, unsigned commands) {
     return NULL;
 }
 
+bool cli_flag_again(cli_flag_set *given, const cli_flag *flag) {
+    const unsigned number = (unsigned)(flag - cli_flags);
+    uint64_t *word = &given->words[number / 64];
+    const uint64_t bit = UINT64_C(1) << (number % 64);
+    const bool again = (*word & bit) != 0;
+    *word |= bit;
+    return again && flag->form != NULL && flag->parse != cli_parse_list;
+}
+
 int cli_set_flag(cli_settings *settings, const cli_flag *flag, const char *text, cli_error *error) {
     if (flag->form == NULL && text != NULL) {
         (void)snprintf(error->field, sizeof error->field, "%s", flag->name);
@@ -222,7 +231,7 @@ static int refuse_unknown(cli_context *context, const char *text, const char *na
 }
 
 /* One word that starts with `-`; *next is advanced when it takes the word after it as its value. */
-static int parse_flag(cli_context *context, int argc, char **argv, int *next) {
+static int parse_flag(cli_context *context, int argc, char **argv, int *next, cli_flag_set *given) {
     const char *word = argv[*next - 1];
     const bool is_long = word[1] == '-';
     const char *name = word + (is_long ? 2 : 1);
@@ -230,6 +239,10 @@ static int parse_flag(cli_context *context, int argc, char **argv, int *next) {
     const cli_flag *flag = is_long ? cli_find_flag(name, length, context->command->bit)
                                    : find_letter(name[0], context->command->bit);
     if (flag == NULL) return refuse_unknown(context, word, name, length);
+    if (cli_flag_again(given, flag)) {
+        return cli_refuse_flag(context, flag->name, "leave one of them out",
+                               "--%s is given twice, and it takes one value", flag->name);
+    }
     const char *value = NULL;
     if (is_long && name[length] == '=')
         value = name + length + 1;
@@ -249,16 +262,17 @@ static int parse_flag(cli_context *context, int argc, char **argv, int *next) {
 int cli_parse(cli_context *context, int argc, char **argv) {
     /* Known before the first error, so that every refusal can be said in JSON. */
     for (int k = 0; k < argc && strcmp(argv[k], "--") != 0; k++) {
-        if (strcmp(argv[k], "--json") == 0) context->settings.json = true;
+        if (strcmp(argv[k], "--json") == 0) context->settings.output.json = true;
     }
     const cli_command *command = context->command;
+    cli_flag_set given = {{0}};
     bool flags = true;
     for (int next = 0; next < argc;) {
         const char *word = argv[next++];
         if (flags && strcmp(word, "--") == 0) {
             flags = false;
         } else if (flags && word[0] == '-' && word[1] != '\0') {
-            const int code = parse_flag(context, argc, argv, &next);
+            const int code = parse_flag(context, argc, argv, &next, &given);
             if (code != 0) return code;
         } else if (context->operand_count == command->most) {
             return cli_refuse_flag(context, "operands", NULL,
@@ -268,7 +282,7 @@ int cli_parse(cli_context *context, int argc, char **argv) {
             context->operands[context->operand_count++] = word;
         }
     }
-    if (!context->settings.help && context->operand_count < command->least) {
+    if (!context->settings.help.asked && context->operand_count < command->least) {
         char hint[128];
         (void)snprintf(hint, sizeof hint, "write 'otattn %s %s'", command->name, command->operands);
         return cli_refuse_flag(context, "operands", hint, "%s needs %s", command->name,

@@ -225,8 +225,8 @@ int cli_help(cli_context *context) {
         if (strcmp(cli_topics[k].name, name) == 0) topic = &cli_topics[k];
     }
     if (name != NULL && command == NULL && topic == NULL) return refuse_topic(context, name);
-    if (context->settings.json) return print_json();
-    if (context->settings.man)
+    if (context->settings.output.json) return print_json();
+    if (context->settings.help.man)
         print_man_page();
     else if (command != NULL)
         print_command(command);

@@ -45,7 +45,7 @@ static int refuse_command(cli_context *context, const char *name) {
 /* What the process may write to, stacks of threads included and mapped files not; the kernel refuses the rest, and
  * whoever asked reports that no memory is left. A lower limit of the caller stays. */
 static int limit_memory(cli_context *context) {
-    const cli_whole *wanted = &context->settings.limit_memory;
+    const cli_whole *wanted = &context->settings.machine.limit_memory;
     struct rlimit limit;
     if (!wanted->given) return 0;
     if (getrlimit(RLIMIT_DATA, &limit) == 0) {
@@ -67,14 +67,14 @@ static int run(cli_context *context, int argc, char **argv) {
     context->command = cli_find_command(name);
     if (context->command == NULL) {
         for (int k = 2; k < argc; k++) {
-            if (strcmp(argv[k], "--json") == 0) context->settings.json = true;
+            if (strcmp(argv[k], "--json") == 0) context->settings.output.json = true;
         }
         return refuse_command(context, name);
     }
     int code = cli_parse(context, argc > 2 ? argc - 2 : 0, argv + 2);
     if (code == 0) code = limit_memory(context);
     if (code != 0) return code;
-    if (context->settings.help) {
+    if (context->settings.help.asked) {
         context->operands[0] = context->command->name;
         context->operand_count = 1;
         return cli_help(context);

@@ -16,70 +16,11 @@
 
 #include "program/files/files.h"
 #include "program/files/files_formats.h"
+#include "program/settings.h"
 #include "otattn.h"
 
 enum { CLI_EXIT_OK = 0, CLI_EXIT_NUMERIC = 3, CLI_EXIT_INTERRUPTED = 130 };
-enum { CLI_MAX_LIST = 8, CLI_MAX_OPERANDS = 4 };
-
-/* ---- settings: one field per flag, filled by the rows of cli_flags ---- */
-
-typedef struct cli_real {
-    double value;
-    bool given;
-} cli_real;
-
-typedef struct cli_whole {
-    int64_t value;
-    bool given;
-} cli_whole;
-
-typedef struct cli_list {
-    const char *items[CLI_MAX_LIST];
-    int count;
-} cli_list;
-
-/* Texts are borrowed from argv and NULL when the flag was not given. A flag with an optional value
- * (--causal, --rope) holds "" when it was given without one. */
-typedef struct cli_settings {
-    const char *method, *methods, *rows, *axis, *start, *end, *temperature;
-    cli_real scale, softcap;
-    bool cost;
-    const char *causal, *corner, *window, *block, *lengths;
-    cli_whole strided;
-    cli_list masks, biases;
-    const char *relative_bias, *rope, *alibi, *sink;
-    const char *row_mass, *column_mass, *entry_cap, *elastic_lambda, *start_potential;
-    cli_real tolerance, tolerance_scaling;
-    cli_whole max_rounds, rounds;
-    const char *anneal, *relaxation, *center, *precision, *solver;
-    bool prune, allow_partial, strict;
-    cli_real dropout;
-    cli_whole threads, memory, limit_memory, seed;
-    const char *cpu, *backend, *shard;
-    const char *dtype, *out_dtype;
-    const char *out, *coupling, *row_potential, *column_potential, *receiver;
-    const char *grad, *grad_out, *advantage, *backward;
-    bool grad_scores, grad_parameters;
-    bool force, certify, per_head, json, help, man, version;
-    cli_real epsilon;
-    cli_whole random, first, repeat, size, samples;
-    const char *shapes;
-    const char *scores, *perturbed, *values, *perturbed_values;
-    const char *only, *model;
-    bool self_test, small, scaling, gradients;
-    cli_list model_methods;
-    bool allow_nonfinite;
-    const char *ids, *points, *residual, *prompt, *exit;
-    cli_whole start_layer, context, stride, tokens;
-    bool sample, echo;
-    const char *text;
-    bool no_special, plain, decode, count, pieces;
-    const char *compared;
-    const char *windows, *sampling, *layers, *saturation, *store, *temperatures,
-        *probe_temperatures;
-    cli_whole bounds;
-    bool resume;
-} cli_settings;
+enum { CLI_MAX_OPERANDS = 4 };
 
 /* ---- context ---- */
 
@@ -150,6 +91,13 @@ cli_run cli_attend, cli_plan, cli_compare, cli_assign, cli_hamming, cli_align, c
 
 /* Fills context->settings and operands from the words after the subcommand. */
 int cli_parse(cli_context *context, int argc, char **argv);
+/* The flags that were given, by their numbers in cli_flags. */
+typedef struct cli_flag_set {
+    uint64_t words[4];
+} cli_flag_set;
+
+/* Adds it; was it there already, and takes one value only? Lists add up, and a switch given again says the same. */
+bool cli_flag_again(cli_flag_set *given, const cli_flag *flag);
 /* Sets one flag as if `--name=text` (text NULL: `--name`) had been given; used for braces. */
 int cli_set_flag(cli_settings *settings, const cli_flag *flag, const char *text, cli_error *error);
 const cli_flag *cli_find_flag(const char *name, size_t length, unsigned commands);

@@ -19,7 +19,7 @@ enum { WINDOWS_STANDARD = 64, TOKENS_STANDARD = 512 };
 /* ---- settings ---- */
 
 static int read_windows(cli_context *context, const ota_model_facts *facts, run_settings *s) {
-    const char *text = context->settings.windows;
+    const char *text = context->settings.analyze.windows;
     s->windows = WINDOWS_STANDARD;
     s->tokens = facts->positions < TOKENS_STANDARD ? facts->positions : TOKENS_STANDARD;
     if (text != NULL) {
@@ -38,14 +38,14 @@ static int read_windows(cli_context *context, const ota_model_facts *facts, run_
                                "windows of %" PRId64 " tokens, and the model has %" PRId64
                                " positions",
                                s->tokens, facts->positions);
-    s->random =
-        context->settings.sampling != NULL && strcmp(context->settings.sampling, "random") == 0;
-    s->seed = context->settings.seed.given ? context->settings.seed.value : 1;
+    s->random = context->settings.analyze.sampling != NULL &&
+                strcmp(context->settings.analyze.sampling, "random") == 0;
+    s->seed = context->settings.machine.seed.given ? context->settings.machine.seed.value : 1;
     return 0;
 }
 
 static int read_layers(cli_context *context, const ota_model_facts *facts, run_settings *s) {
-    const char *text = context->settings.layers;
+    const char *text = context->settings.analyze.layers;
     s->first = 0;
     s->last = facts->layers;
     if (text == NULL) return 0;
@@ -65,7 +65,7 @@ static int read_layers(cli_context *context, const ota_model_facts *facts, run_s
 
 static int read_saturation(cli_context *context, run_settings *s) {
     double limits[2] = {0.9999, 1e-10};
-    const char *text = context->settings.saturation;
+    const char *text = context->settings.analyze.saturation;
     if (text != NULL && (cli_numbers(text, limits, 2) != 2 || !(limits[0] > 0 && limits[0] < 1) ||
                          !(limits[1] > 0 && limits[1] <= 1)))
         return cli_refuse_flag(context, "saturation", "0.9999,1e-10 is what the sources use",
@@ -73,7 +73,8 @@ static int read_saturation(cli_context *context, run_settings *s) {
                                text);
     s->tail = 1 - limits[0];
     s->tv = limits[1];
-    s->half = context->settings.store != NULL && strcmp(context->settings.store, "f16") == 0;
+    s->half = context->settings.analyze.store != NULL &&
+              strcmp(context->settings.analyze.store, "f16") == 0;
     return 0;
 }
 
@@ -85,9 +86,9 @@ static run_variant *add_variant(run_settings *s, bool again) {
 }
 
 static int read_methods(cli_context *context, run_settings *s) {
-    const char *text = context->settings.methods;
+    const char *text = context->settings.method.list;
     char *words[METHODS_MOST];
-    const bool plain = context->settings.model_methods.count == 0;
+    const bool plain = context->settings.model.methods.count == 0;
     (void)snprintf(add_variant(s, false)->name, sizeof s->variant[0].name, "%s",
                    plain ? "softmax" : "--method");
     s->methods = 1;
@@ -116,7 +117,8 @@ static int read_temperatures(cli_context *context, const char *text, bool probe,
     for (int k = 0; k < count; k++) {
         if (!(factors[k] > 0) || !isfinite(factors[k]))
             return cli_refuse_flag(context, flag, NULL, "%g is no temperature", factors[k]);
-        const bool again = factors[k] == 1 && (probe || context->settings.temperature == NULL);
+        const bool again =
+            factors[k] == 1 && (probe || context->settings.method.temperature == NULL);
         run_variant *one = add_variant(s, again);
         *(probe ? &one->probe_temperature : &one->temperature) = factors[k];
         cli_format_real(factors[k], one->name, 32);
@@ -137,12 +139,12 @@ const run_variant *run_variant_of(const run_settings *settings, int source) {
 static int read_bounds(run *r, run_settings *s) {
     cli_context *context = r->context;
     const cli_settings *given = &context->settings;
-    s->bounds = given->bounds.given ? given->bounds.value : 0;
-    const char *other = given->model_methods.count > 0 ? "method"
-                        : given->temperature != NULL   ? "temperature"
-                        : given->window != NULL        ? "window"
-                        : given->sink != NULL          ? "sink"
-                                                       : NULL;
+    s->bounds = given->analyze.bounds.given ? given->analyze.bounds.value : 0;
+    const char *other = given->model.methods.count > 0      ? "method"
+                        : given->method.temperature != NULL ? "temperature"
+                        : given->pairs.window != NULL       ? "window"
+                        : given->scores.sink != NULL        ? "sink"
+                                                            : NULL;
     if (s->bounds == 0 || other == NULL) return 0;
     return cli_refuse_flag(context, "bounds", "leave one of the two out",
                            "--bounds is about the model's own attention, which --%s changes",
@@ -157,9 +159,9 @@ static int read_settings(run *r) {
     if (code == 0) code = read_methods(r->context, s);
     if (code == 0) code = read_bounds(r, s);
     const cli_settings *given = &r->context->settings;
-    if (code == 0) code = read_temperatures(r->context, given->temperatures, false, s);
+    if (code == 0) code = read_temperatures(r->context, given->analyze.temperatures, false, s);
     s->temperatures = s->lines;
-    if (code == 0) code = read_temperatures(r->context, given->probe_temperatures, true, s);
+    if (code == 0) code = read_temperatures(r->context, given->analyze.probe_temperatures, true, s);
     return code;
 }
 
@@ -187,17 +189,18 @@ static json_t *text_or_null(const char *text) {
 static json_t *flags_json(cli_context *context) {
     const cli_settings *f = &context->settings;
     json_t *places = json_array();
-    for (int k = 0; k < f->model_methods.count; k++)
-        append_method(context, f->model_methods.items[k], places);
+    for (int k = 0; k < f->model.methods.count; k++)
+        append_method(context, f->model.methods.items[k], places);
     json_t *flags =
         json_pack("{s:o, s:o, s:o, s:o, s:o, s:b, s:b}", "method", places, "temperature",
-                  text_or_null(f->temperature), "window", text_or_null(f->window), "sink",
-                  text_or_null(f->sink), "cpu", text_or_null(f->cpu), "no_special",
-                  (int)f->no_special, "plain", (int)f->plain);
-    (void)cli_json_put(flags, "rounds:o max_rounds:o tolerance:o",
-                       f->rounds.given ? json_integer(f->rounds.value) : json_null(),
-                       f->max_rounds.given ? json_integer(f->max_rounds.value) : json_null(),
-                       f->tolerance.given ? json_real(f->tolerance.value) : json_null());
+                  text_or_null(f->method.temperature), "window", text_or_null(f->pairs.window),
+                  "sink", text_or_null(f->scores.sink), "cpu", text_or_null(f->machine.cpu),
+                  "no_special", (int)f->text.no_special, "plain", (int)f->text.plain);
+    (void)cli_json_put(
+        flags, "rounds:o max_rounds:o tolerance:o",
+        f->solver.rounds.given ? json_integer(f->solver.rounds.value) : json_null(),
+        f->solver.max_rounds.given ? json_integer(f->solver.max_rounds.value) : json_null(),
+        f->solver.tolerance.given ? json_real(f->solver.tolerance.value) : json_null());
     return flags;
 }
 
@@ -259,7 +262,7 @@ static int write_manifest(run *r) {
 
 static void say_start(const run *r, int64_t done) {
     const ota_model_facts *f = &r->facts;
-    if (r->context->settings.json || cli_ranks_rank() > 0) return;
+    if (r->context->settings.output.json || cli_ranks_rank() > 0) return;
     (void)fprintf(stderr,
                   "%s: %s, %" PRId64 " layers x %" PRId64 " heads x %" PRId64 ", %" PRId64
                   " windows of %" PRId64 " tokens, %.3g MB of memory beside the weights",
@@ -319,7 +322,7 @@ static int find_missing(run *r, run_record *record, int64_t *missing, int64_t *c
     *count = 0;
     for (int64_t k = 0; k < r->text.window_count; k++) {
         bool valid = false;
-        if (r->context->settings.resume) {
+        if (r->context->settings.analyze.resume) {
             const int code = run_load_record(r, k, record, &valid);
             if (code != 0) return code;
         }
@@ -367,7 +370,7 @@ static int print_result(const run *r) {
     const char *folder = r->folder.path;
     const int64_t tokens = r->text.window_count * r->text.windows[0].count;
     const int64_t moves = r->settings.last - r->settings.first;
-    if (!r->context->settings.json) {
+    if (!r->context->settings.output.json) {
         (void)printf("%" PRId64 " windows, %" PRId64 " tokens, %" PRId64
                      " transitions; in %s: report.html, tables\n",
                      r->text.window_count, tokens, tokens * moves, folder);
@@ -386,7 +389,7 @@ static int prepare(run *r) {
     if (code == 0) code = run_load_text(r->context, r->model, &r->text);
     if (code == 0) code = run_choose_windows(r->context, &r->text, &r->settings);
     if (code != 0) return code;
-    if (r->context->settings.windows != NULL && r->text.window_count < r->settings.windows)
+    if (r->context->settings.analyze.windows != NULL && r->text.window_count < r->settings.windows)
         cli_warn(r->context, "the text holds %" PRId64 " windows of %" PRId64 " tokens",
                  r->text.window_count, r->text.windows[0].count);
     return run_measure_open(r, r->text.windows[0].count);

@@ -115,7 +115,7 @@ static int refuse_existing(cli_context *context, const run_folder *folder) {
 
 static int name_folder(cli_context *context, run_folder *folder) {
     const cli_settings *settings = &context->settings;
-    const char *path = settings->out != NULL ? settings->out : "run";
+    const char *path = settings->output.out != NULL ? settings->output.out : "run";
     const size_t length = strlen(path);
     if (length + 1 > sizeof folder->path)
         return cli_refuse_flag(context, "out", NULL, "the name of the folder is too long");
@@ -136,7 +136,8 @@ int run_folder_open(cli_context *context, run_folder *folder) {
     if (code == 0) code = make_folder(context, folder->path);
     if (code == 0) code = take_lock(context, folder);
     if (code != 0) return code;
-    if (!settings->force && !settings->resume && !visit_entries(folder, ".", false, stop))
+    if (!settings->output.force && !settings->analyze.resume &&
+        !visit_entries(folder, ".", false, stop))
         return refuse_existing(context, folder);
     for (size_t k = 0; code == 0 && k < sizeof parts / sizeof *parts; k++) {
         char part[PATH_SIZE];
@@ -145,7 +146,7 @@ int run_folder_open(cli_context *context, run_folder *folder) {
         (void)visit_entries(folder, parts[k], true, remove_file);
     }
     (void)visit_entries(folder, ".", true, remove_file);
-    if (code == 0 && settings->force && !settings->resume) remove_run(folder);
+    if (code == 0 && settings->output.force && !settings->analyze.resume) remove_run(folder);
     return code;
 }
 
@@ -241,7 +242,7 @@ int run_folder_manifest(cli_context *context, const run_folder *folder, json_t *
     const char *outer = "", *inner = "";
     json_t *found = NULL;
     run_folder_path(folder, "manifest.json", path);
-    if (context->settings.resume || folder->joined) {
+    if (context->settings.analyze.resume || folder->joined) {
         const int unread = read_manifest(path, &found, &context->error);
         if (unread != 0) return unread;
     }

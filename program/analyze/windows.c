@@ -14,10 +14,10 @@
 static int encode(cli_context *context, const char *bytes, size_t size, run_text *text) {
     int32_t *ids = NULL;
     /* The frame of special tokens is put around every window instead. */
-    const bool bare = context->settings.no_special;
-    context->settings.no_special = true;
+    const bool bare = context->settings.text.no_special;
+    context->settings.text.no_special = true;
     int code = cli_encode(context, text->tokenizer, bytes, size, &ids, &text->count);
-    context->settings.no_special = bare;
+    context->settings.text.no_special = bare;
     if (code == 0 && text->count == 0)
         code = cli_refuse_flag(context, "text", "give a text that is not empty, or --ids F",
                                "the text has no token");
@@ -45,9 +45,9 @@ static int load_text(cli_context *context, const ota_model *model, run_text *tex
     if (code == 0) {
         (void)SHA256Data((const uint8_t *)bytes, size, text->sha256);
         text->bytes = (int64_t)size;
-        const char *name = context->settings.text != NULL ? "--text"
-                           : context->operand_count > 1   ? context->operands[1]
-                                                          : "-";
+        const char *name = context->settings.text.words != NULL ? "--text"
+                           : context->operand_count > 1         ? context->operands[1]
+                                                                : "-";
         (void)snprintf(text->name, sizeof text->name, "%s", name);
         code = encode(context, bytes, size, text);
     }
@@ -67,13 +67,13 @@ static int load_ids(cli_context *context, const ota_model *model, run_text *text
     else
         memcpy(text->ids, tokens.ids, (size_t)text->bytes);
     if (code == 0) (void)SHA256Data((const uint8_t *)text->ids, (size_t)text->bytes, text->sha256);
-    (void)snprintf(text->name, sizeof text->name, "%s", context->settings.ids);
+    (void)snprintf(text->name, sizeof text->name, "%s", context->settings.text.ids);
     cli_tokens_free(&tokens);
     return code;
 }
 
 int run_load_text(cli_context *context, const ota_model *model, run_text *text) {
-    if (context->settings.ids != NULL) return load_ids(context, model, text);
+    if (context->settings.text.ids != NULL) return load_ids(context, model, text);
     return load_text(context, model, text);
 }
 

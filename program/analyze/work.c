@@ -72,14 +72,14 @@ static int open_session(run *r, int variant) {
     const cli_settings kept = *settings;
     char temperature[32];
     if (v->method != NULL) {
-        if (settings->model_methods.count == CLI_MAX_LIST)
+        if (settings->model.methods.count == CLI_MAX_LIST)
             return cli_refuse_flag(r->context, "method", NULL, "more than %d methods at a time",
                                    CLI_MAX_LIST - 1);
-        settings->model_methods.items[settings->model_methods.count++] = v->method;
+        settings->model.methods.items[settings->model.methods.count++] = v->method;
     }
     if (v->temperature != 0) {
         cli_format_real(v->temperature, temperature, sizeof temperature);
-        settings->temperature = temperature;
+        settings->method.temperature = temperature;
     }
     const int code =
         cli_session_open(r->context, r->model, 1, r->work->tokens, 0, &r->sessions[variant]);

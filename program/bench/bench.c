@@ -60,7 +60,8 @@ static int make_case(cli_context *context, const char *shape, cli_bench_case *c)
             "--shapes '%.40s' is no shape", shape);
     }
     c->heads = 1;
-    c->type = cli_type_of(context->settings.dtype != NULL ? context->settings.dtype : "f32");
+    c->type = cli_type_of(context->settings.output.dtype != NULL ? context->settings.output.dtype
+                                                                 : "f32");
     return cli_bench_case_make(context, c);
 }
 
@@ -179,7 +180,7 @@ static ota_status check_row(cli_bench_case *c, bench_row *row, ota_error *error)
 
 static ota_status time_row(cli_context *context, cli_bench_case *c, bench_row *row,
                            ota_error *error) {
-    const cli_whole *repeat = &context->settings.repeat;
+    const cli_whole *repeat = &context->settings.bench.repeat;
     timed_calls calls = {.c = c, .result = {.size = sizeof calls.result}};
     const cli_bench_loop loop = {call, &calls, 1, repeat->given ? repeat->value : STANDARD_REPEAT,
                                  MOST_SECONDS};
@@ -205,7 +206,7 @@ static int bench_method(cli_context *context, cli_bench_case *c, const char *met
     ota_error error = {.message = ""};
     const ota_arrays kept = c->arrays;
     const ota_status parsed =
-        cli_bench_method(context, c, method, (int)context->settings.threads.value, &error);
+        cli_bench_method(context, c, method, (int)context->settings.machine.threads.value, &error);
     if (parsed < 0) return cli_fail_status(context, parsed, &error);
     (void)ota_method_name(&c->problem, row->method, sizeof row->method);
     (void)snprintf(row->shape, sizeof row->shape, "%" PRId64 "x%" PRId64 "x%" PRId64, c->queries,
@@ -263,7 +264,7 @@ static void add_ceiling(cli_context *context, report *r, const bench_row *row, b
             json_pack("{sssnsssisssnsosnsnsnsn}", "name", "fma-ceiling", "shape", "dtype", "f32",
                       "threads", row->threads, "kernel", row->kernel, "ns_per_pair", "gflops",
                       cli_json_real(r->ceiling), "peer", "peer_ns_per_pair", "ratio", "max_error"));
-    if (context->settings.json) return;
+    if (context->settings.output.json) return;
     (void)printf("fma-ceiling: %.4g Gflop/s in f32 on %d thread%s, %s\n", r->ceiling, row->threads,
                  row->threads == 1 ? "" : "s", row->kernel);
 }
@@ -277,7 +278,7 @@ static void add_read_ceiling(cli_context *context, report *r, const cli_bench_ca
                                 json_pack("{sssssssssfsn}", "name", "read-ceiling", "shape",
                                           row->shape, "dtype", cli_type_name(c->type), "kernel",
                                           row->kernel, "gbytes", r->read, "peer"));
-    if (!context->settings.json)
+    if (!context->settings.output.json)
         (void)printf("read-ceiling: %.4g Gbyte/s on 1 thread, %s\n", r->read, row->shape);
 }
 
@@ -325,14 +326,14 @@ static void add_row(cli_context *context, report *r, const cli_bench_case *c,
     if (row->error[0] != '\0') (void)json_object_set_new(object, "error", json_string(row->error));
     add_pass(c, r, row, object);
     (void)json_array_append_new(r->rows, object);
-    if (context->settings.json) return;
+    if (context->settings.output.json) return;
     if (first) cli_bench_heading(columns, COLUMNS);
     cli_bench_line(columns, COLUMNS, object);
 }
 
 static int bench_shape(cli_context *context, const char *shape, char **methods, int count,
                        report *r) {
-    cli_bench_case c = {.gradients = context->settings.gradients};
+    cli_bench_case c = {.gradients = context->settings.bench.gradients};
     int code = make_case(context, shape, &c);
     r->read = 0.0;
     for (int k = 0; k < count && code == 0; k++) {
@@ -345,7 +346,8 @@ static int bench_shape(cli_context *context, const char *shape, char **methods, 
 }
 
 static int bench_all(cli_context *context, char **methods, int count, report *r) {
-    const char *at = context->settings.shapes != NULL ? context->settings.shapes : "1024x1024x64";
+    const char *at =
+        context->settings.bench.shapes != NULL ? context->settings.bench.shapes : "1024x1024x64";
     int code = 0;
     while (code == 0 && *at != '\0') {
         char shape[72];
@@ -359,13 +361,13 @@ static int bench_all(cli_context *context, char **methods, int count, report *r)
 
 int cli_bench(cli_context *context) {
     const cli_settings *s = &context->settings;
-    if (s->random.given) return cli_bench_random(context);
-    if (s->small) return cli_bench_small(context);
-    if (s->scaling) return cli_bench_scaling(context);
-    const char *standard = s->gradients ? "softmax" : standard_methods;
+    if (s->bench.random.given) return cli_bench_random(context);
+    if (s->bench.small) return cli_bench_small(context);
+    if (s->bench.scaling) return cli_bench_scaling(context);
+    const char *standard = s->bench.gradients ? "softmax" : standard_methods;
     char *methods[MOST_METHODS];
-    const int count =
-        cli_split_methods(s->methods != NULL ? s->methods : standard, methods, MOST_METHODS);
+    const int count = cli_split_methods(s->method.list != NULL ? s->method.list : standard, methods,
+                                        MOST_METHODS);
     if (count < 0) {
         return cli_refuse_flag(context, "methods", NULL, "--methods holds more than %d methods",
                                MOST_METHODS);

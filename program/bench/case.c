@@ -52,7 +52,7 @@ int cli_bench_case_make(cli_context *context, cli_bench_case *c) {
     const int64_t n = c->queries, m = c->keys, lengths[4] = {n, m, m, n}, outs[4] = {n, n, m, m};
     const int arrays = c->gradients ? 4 : 3;
     const size_t bytes = ota_type_bytes(c->type);
-    uint64_t state = (uint64_t)context->settings.seed.value + 1;
+    uint64_t state = (uint64_t)context->settings.machine.seed.value + 1;
     int code = c->width == 0 ? make_scores(context, c, &state) : 0;
     for (int k = 0; k < arrays && code == 0; k++) {
         const int64_t count = c->heads * lengths[k] * c->width;
@@ -89,7 +89,7 @@ ota_status cli_bench_method(cli_context *context, cli_bench_case *c, const char 
     c->options = (ota_options){.size = sizeof c->options,
                                .threads = threads,
                                .gradients = c->gradients,
-                               .cpu = context->settings.cpu,
+                               .cpu = context->settings.machine.cpu,
                                .cancel = context->cancel};
     return ota_method_parse(method, &c->problem, &c->options, error);
 }

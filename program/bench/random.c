@@ -313,16 +313,16 @@ int cli_bench_random(cli_context *context) {
     enum { MOST_WORKERS = 256 };
     campaign *c = calloc(1, sizeof *c);
     if (c == NULL) return cli_fail(&context->error, CLI_EXIT_LIMIT, "there is no memory left");
-    c->seed = settings->seed.given ? (uint64_t)settings->seed.value : 1;
-    c->first = c->next = settings->first.value;
-    c->count = settings->random.value;
+    c->seed = settings->machine.seed.given ? (uint64_t)settings->machine.seed.value : 1;
+    c->first = c->next = settings->bench.first.value;
+    c->count = settings->bench.random.value;
     c->cancel = context->cancel;
     c->shown = json_array();
     (void)pthread_mutex_init(&c->lock, NULL);
     cli_progress_begin(&c->progress, "bench");
     pthread_t workers[MOST_WORKERS];
     int running = 0;
-    const int64_t wanted = settings->threads.given ? settings->threads.value : 2;
+    const int64_t wanted = settings->machine.threads.given ? settings->machine.threads.value : 2;
     const int64_t begun = cli_now_ns();
     for (int64_t k = 1; k < wanted && k < MOST_WORKERS; k++) {
         if (pthread_create(&workers[running], NULL, work, c) == 0) running++;
@@ -342,10 +342,10 @@ int cli_bench_random(cli_context *context) {
             code = cli_fail(&context->error, CLI_EXIT_NUMERIC,
                             "%" PRId64 " of %" PRId64 " answers are wrong", wrong, c->finished);
         }
-        if (!settings->json) print_campaign(object);
-        if (settings->json && code == 0)
+        if (!settings->output.json) print_campaign(object);
+        if (settings->output.json && code == 0)
             code = cli_print_json(stdout, json_incref(object));
-        else if (settings->json)
+        else if (settings->output.json)
             context->failure = json_incref(object);
         json_decref(object);
     }

@@ -123,13 +123,13 @@ enum { COLUMNS = (int)(sizeof columns / sizeof *columns) };
 int cli_bench_scaling(cli_context *context) {
     json_t *table = json_array();
     int code = 0;
-    if (!context->settings.json) cli_bench_heading(columns, COLUMNS);
+    if (!context->settings.output.json) cli_bench_heading(columns, COLUMNS);
     for (size_t k = 0; k < sizeof rows / sizeof rows[0] && code == 0; k++) {
         scaling_run run = {.row = &rows[k]};
         json_t *row = json_object();
         (void)json_array_append_new(table, row);
         code = measure(context, &run, row);
-        if (code == 0 && !context->settings.json) cli_bench_line(columns, COLUMNS, row);
+        if (code == 0 && !context->settings.output.json) cli_bench_line(columns, COLUMNS, row);
         for (int t = 0; t < 2; t++) {
             ota_plan_free(run.plans[t]);
             cli_bench_case_free(&run.cases[t]);

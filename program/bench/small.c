@@ -86,7 +86,7 @@ static int time_row(cli_context *context, const small_row *row, cli_bench_case *
     const cli_bench_loop loop = {repeat_calls, &calls, 1, TRIES, 0.0};
     cli_bench_seconds seconds;
     ota_status status = cli_bench_method(context, c, row->entmax ? "entmax:1.5" : "softmax",
-                                         (int)context->settings.threads.value, &error);
+                                         (int)context->settings.machine.threads.value, &error);
     if (status >= 0) status = ota_plan_create(&calls.plan, &c->problem, WIDTH, &c->options, &error);
     if (status >= 0) status = cli_bench_time(&loop, &seconds, &error);
     if (status >= 0 && row->kind == CREATE)
@@ -116,7 +116,7 @@ enum { COLUMNS = (int)(sizeof columns / sizeof *columns) };
 int cli_bench_small(cli_context *context) {
     json_t *table = json_array();
     int code = 0;
-    if (!context->settings.json) cli_bench_heading(columns, COLUMNS);
+    if (!context->settings.output.json) cli_bench_heading(columns, COLUMNS);
     for (size_t k = 0; k < sizeof rows / sizeof rows[0] && code == 0; k++) {
         cli_bench_case c = {.heads = 1,
                             .queries = rows[k].queries,
@@ -127,7 +127,7 @@ int cli_bench_small(cli_context *context) {
         (void)json_array_append_new(table, row);
         code = cli_bench_case_make(context, &c);
         if (code == 0) code = time_row(context, &rows[k], &c, row);
-        if (code == 0 && !context->settings.json) cli_bench_line(columns, COLUMNS, row);
+        if (code == 0 && !context->settings.output.json) cli_bench_line(columns, COLUMNS, row);
         cli_bench_case_free(&c);
     }
     if (code == 0) return cli_bench_finish(context, table);

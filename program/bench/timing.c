@@ -78,7 +78,7 @@ void cli_bench_line(const cli_bench_column *columns, int count, const json_t *ro
 }
 
 int cli_bench_finish(cli_context *context, json_t *rows) {
-    if (!context->settings.json) {
+    if (!context->settings.output.json) {
         json_decref(rows);
         return 0;
     }

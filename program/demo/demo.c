@@ -105,9 +105,10 @@ static int solve(cli_context *context, const demo_data *data, const char *method
     problem.temperature = temperature;
     options.allow_partial = 1;
     options.cancel = context->cancel;
-    options.cpu = context->settings.cpu;
+    options.cpu = context->settings.machine.cpu;
     /* Problems of this size are solved before a second thread has started. */
-    options.threads = context->settings.threads.given ? (int)context->settings.threads.value : 1;
+    options.threads =
+        context->settings.machine.threads.given ? (int)context->settings.machine.threads.value : 1;
     if (anneal > 0) {
         options.anneal_start = 1;
         options.anneal_factor = anneal;
@@ -317,10 +318,10 @@ int cli_demo(cli_context *context) {
         free(run);
         return cli_fail(&context->error, CLI_EXIT_INTERNAL, "the demo's data cannot be read");
     }
-    const char *page = context->settings.out;
+    const char *page = context->settings.output.out;
     int code = run_all(context, run);
     if (code == 0 && page != NULL) code = demo_write_page(context, run, page);
-    if (code == 0 && context->settings.json)
+    if (code == 0 && context->settings.output.json)
         code = cli_print_json(stdout, run_json(run, page));
     else if (code == 0)
         print_text(run, page);

@@ -405,5 +405,5 @@ int demo_write_page(cli_context *context, const demo_run *run, const char *path)
     write_others(report, run);
     write_certificates(report, run);
     write_closing(report, run);
-    return cli_report_close(report, path, context->settings.force, &context->error);
+    return cli_report_close(report, path, context->settings.output.force, &context->error);
 }

@@ -44,7 +44,7 @@ static int read_stream(cli_context *context, FILE *stream, const char *name, cha
 
 int cli_read_text(cli_context *context, int operand, char **text, size_t *size) {
     const char *path = context->operand_count > operand ? context->operands[operand] : NULL,
-               *given = context->settings.text;
+               *given = context->settings.text.words;
     if (given != NULL && path != NULL)
         return cli_refuse_flag(context, "text", "give one of them",
                                "there are two texts: --text and the file '%.200s'", path);

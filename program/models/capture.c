@@ -82,7 +82,7 @@ static void add_array(capture *c, const char *name, int rank, const int64_t *sha
 }
 
 static int choose_points(capture *c, const ota_model_facts *facts, int64_t batch, int64_t count) {
-    const char *list = c->context->settings.points;
+    const char *list = c->context->settings.model.points;
     char last[96];
     ota_capture_point point;
     (void)snprintf(last, sizeof last, "blocks.%" PRId64 ".hook_resid_post", facts->layers - 1);
@@ -186,8 +186,9 @@ static int run_model(capture *c, ota_session *session, const int64_t *ids, int64
 static int load_lengths(cli_context *context, int64_t batch, const int64_t **lengths) {
     const cli_array *array;
     *lengths = NULL;
-    if (context->settings.lengths == NULL) return 0;
-    const int code = cli_load(context, "lengths", context->settings.lengths, OTA_NO_TYPE, &array);
+    if (context->settings.pairs.lengths == NULL) return 0;
+    const int code =
+        cli_load(context, "lengths", context->settings.pairs.lengths, OTA_NO_TYPE, &array);
     if (code != 0) return code;
     if (array->type != OTA_I64 || array->count != (size_t)batch)
         return cli_refuse_flag(context, "lengths", "give int64 [batch]",
@@ -200,9 +201,9 @@ static int load_residual(capture *c, const ota_model_facts *facts, int64_t batch
     const cli_settings *settings = &c->context->settings;
     const cli_array *array;
     const int64_t shape[3] = {batch, count, facts->width};
-    c->start_layer = settings->start_layer.given ? settings->start_layer.value : 0;
-    if (settings->residual == NULL && !settings->start_layer.given) return 0;
-    if (settings->residual == NULL)
+    c->start_layer = settings->model.start_layer.given ? settings->model.start_layer.value : 0;
+    if (settings->model.residual == NULL && !settings->model.start_layer.given) return 0;
+    if (settings->model.residual == NULL)
         return cli_refuse_flag(c->context, "start-at-layer",
                                "give --residual F, the stream that goes into the layer",
                                "a run can begin at a layer with a residual stream only");
@@ -210,7 +211,7 @@ static int load_residual(capture *c, const ota_model_facts *facts, int64_t batch
         return cli_refuse_flag(c->context, "start-at-layer", "layers are counted from 0",
                                "the model has %" PRId64 " layers, and no layer %" PRId64,
                                facts->layers, c->start_layer);
-    const int code = cli_load(c->context, "residual", settings->residual, OTA_F32, &array);
+    const int code = cli_load(c->context, "residual", settings->model.residual, OTA_F32, &array);
     if (code != 0) return code;
     bool fits = array->rank == 3;
     for (int d = 0; fits && d < 3; d++) fits = array->shape[d] == shape[d];
@@ -238,7 +239,7 @@ static json_t *tensors_json(const capture *c) {
 static int print_result(const capture *c, const char *path) {
     size_t bytes = 0;
     for (size_t k = 0; k < c->count; k++) bytes += c->arrays[k].count * ota_type_bytes(c->type);
-    if (!c->context->settings.json) {
+    if (!c->context->settings.output.json) {
         cli_put_named(stdout, "", path, ": ");
         (void)printf("%zu tensors, %.1f MB\n", c->count, (double)bytes / 1e6);
         return 0;
@@ -261,11 +262,11 @@ static int capture_to_file(capture *c, const ota_model_facts *facts, const int64
                           "the last states", &states);
     if (code == 0) code = cli_session_open(context, c->model, batch, count, 0, &session);
     if (code == 0)
-        code = cli_output_begin(context->settings.out, context->settings.force, &c->output,
-                                &context->error);
+        code = cli_output_begin(context->settings.output.out, context->settings.output.force,
+                                &c->output, &context->error);
     if (code == 0)
         code = cli_write_safetensors_header(c->output, c->arrays, c->count, &context->error);
-    if (code == 0 && !context->settings.json)
+    if (code == 0 && !context->settings.output.json)
         (void)fprintf(stderr, "otattn capture: %.1f MB of memory, %zu arrays to write\n",
                       (double)ota_session_bytes(session) / 1e6, c->count);
     if (code == 0) code = run_model(c, session, ids, batch, count, lengths, states);
@@ -284,19 +285,20 @@ int cli_capture(cli_context *context) {
     ota_model *model;
     cli_tokens tokens;
     ota_model_facts facts = {.size = sizeof facts};
-    if (context->settings.out == NULL)
+    if (context->settings.output.out == NULL)
         return cli_refuse_flag(context, "out", "write -o F.safetensors",
                                "capture needs a file to write");
     int code = cli_model_open(context, &model);
     if (code != 0) return code;
     capture c = {.context = context, .model = model, .type = OTA_F32};
-    if (context->settings.out_dtype != NULL) c.type = cli_type_of(context->settings.out_dtype);
+    if (context->settings.output.out_dtype != NULL)
+        c.type = cli_type_of(context->settings.output.out_dtype);
     (void)ota_model_describe(model, &facts, NULL);
     code = cli_tokens_load(context, model, false, &tokens);
     if (code == 0) code = load_residual(&c, &facts, tokens.batch, tokens.count);
     if (code == 0) code = choose_points(&c, &facts, tokens.batch, tokens.count);
     if (code == 0) code = capture_to_file(&c, &facts, tokens.ids, tokens.batch, tokens.count);
-    if (code == 0) code = print_result(&c, context->settings.out);
+    if (code == 0) code = print_result(&c, context->settings.output.out);
     cli_tokens_free(&tokens);
     free(c.arrays);
     ota_model_free(model);

@@ -39,7 +39,7 @@ static int64_t choose(const generation *g) {
     int64_t best = 0;
     for (int64_t k = 1; k < g->vocabulary; k++)
         if (g->logits[k] > g->logits[best]) best = k;
-    if (!g->context->settings.sample) return best;
+    if (!g->context->settings.model.sample) return best;
     double total = 0;
     for (int64_t k = 0; k < g->vocabulary; k++)
         total += (double)expf(g->logits[k] - g->logits[best]);
@@ -100,14 +100,15 @@ static int step(generation *g, const int64_t *ids, int64_t first, int64_t count)
     g->ids[g->made] = choose(g);
     g->made++;
     g->layers_used += g->layers[count - 1];
-    if (g->tokenizer == NULL || g->context->settings.json) return 0;
+    if (g->tokenizer == NULL || g->context->settings.output.json) return 0;
     return print_text(g, &g->ids[g->made - 1], 1);
 }
 
 static int run_steps(generation *g) {
     int64_t begun = cli_now_ns();
     int code = 0;
-    if (g->context->settings.echo && g->tokenizer != NULL && !g->context->settings.json)
+    if (g->context->settings.model.echo && g->tokenizer != NULL &&
+        !g->context->settings.output.json)
         code = print_text(g, g->prompt, g->prompt_count);
     if (code == 0) code = step(g, g->prompt, 0, g->prompt_count);
     g->prefill_seconds = (double)(cli_now_ns() - begun) * 1e-9;
@@ -137,7 +138,7 @@ static void print_exit(const generation *g) {
 }
 
 static int print_result(const generation *g) {
-    if (g->context->settings.json) {
+    if (g->context->settings.output.json) {
         json_t *object = json_pack("{s:s, s:s, s:I, s:o, s:o, s:o}", "command", "generate",
                                    "status", "ok", "prompt_tokens", (json_int_t)g->prompt_count,
                                    "ids", ids_json(g->ids, g->made), "prefill_seconds",
@@ -164,7 +165,7 @@ static int print_result(const generation *g) {
         return 0;
     }
     const char *between = "";
-    for (int64_t k = 0; g->context->settings.echo && k < g->prompt_count; k++, between = " ")
+    for (int64_t k = 0; g->context->settings.model.echo && k < g->prompt_count; k++, between = " ")
         (void)printf("%s%" PRId64, between, g->prompt[k]);
     for (int64_t k = 0; k < g->made; k++, between = " ")
         (void)printf("%s%" PRId64, between, g->ids[k]);
@@ -174,8 +175,8 @@ static int print_result(const generation *g) {
 
 static int read_sizes(generation *g, const ota_model_facts *facts, int64_t batch) {
     const cli_settings *settings = &g->context->settings;
-    g->wanted = settings->tokens.given ? settings->tokens.value : 32;
-    g->seed = settings->seed.given ? (uint64_t)settings->seed.value : 1;
+    g->wanted = settings->model.tokens.given ? settings->model.tokens.value : 32;
+    g->seed = settings->machine.seed.given ? (uint64_t)settings->machine.seed.value : 1;
     if (!facts->causal)
         return cli_refuse_flag(g->context, "model", "use a gpt2 or llama checkpoint",
                                "%s looks both ways, so it continues no text", facts->architecture);

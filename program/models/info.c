@@ -73,7 +73,7 @@ int cli_info(cli_context *context) {
     const ota_status status = ota_model_describe(model, &facts, &error);
     if (status < 0)
         code = cli_fail_status(context, status, &error);
-    else if (context->settings.json)
+    else if (context->settings.output.json)
         code = print_json(model, &facts);
     else
         print_text(model, &facts);

@@ -52,7 +52,7 @@ int cli_with_model(cli_context *context, cli_model_use *use) {
 
 static int read_window(cli_context *context, int64_t window[2]) {
     double sides[2];
-    const char *text = context->settings.window;
+    const char *text = context->settings.pairs.window;
     if (cli_numbers(text, sides, 2) == 2 && sides[0] >= -1 && sides[1] >= -1 && sides[0] < 1e9 &&
         sides[1] < 1e9) {
         window[0] = (int64_t)sides[0];
@@ -72,8 +72,8 @@ static int read_one(cli_context *context, const char *field, const char *text, d
 }
 
 static int64_t rounds_of(const cli_settings *settings) {
-    if (!settings->rounds.given) return 0;
-    return settings->rounds.value == 0 ? OTA_NO_ROUNDS : settings->rounds.value;
+    if (!settings->solver.rounds.given) return 0;
+    return settings->solver.rounds.value == 0 ? OTA_NO_ROUNDS : settings->solver.rounds.value;
 }
 
 int cli_session_open(cli_context *context, const ota_model *model, int64_t batch, int64_t tokens,
@@ -81,27 +81,28 @@ int cli_session_open(cli_context *context, const ota_model *model, int64_t batch
     const cli_settings *settings = &context->settings;
     double temperature = 0, sink = 0;
     int64_t window[2];
-    int code = read_one(context, "temperature", settings->temperature, &temperature, cli_number);
-    if (code == 0) code = read_one(context, "sink", settings->sink, &sink, cli_logit);
-    if (code == 0 && settings->window != NULL) code = read_window(context, window);
+    int code =
+        read_one(context, "temperature", settings->method.temperature, &temperature, cli_number);
+    if (code == 0) code = read_one(context, "sink", settings->scores.sink, &sink, cli_logit);
+    if (code == 0 && settings->pairs.window != NULL) code = read_window(context, window);
     if (code != 0) return code;
     const ota_session_options options = {
         .size = sizeof options,
         .batch = batch,
         .tokens = tokens,
         .cache = cache,
-        .methods = settings->model_methods.items,
-        .method_count = settings->model_methods.count,
+        .methods = settings->model.methods.items,
+        .method_count = settings->model.methods.count,
         .temperature = temperature,
-        .tolerance = settings->tolerance.given ? settings->tolerance.value : 0,
+        .tolerance = settings->solver.tolerance.given ? settings->solver.tolerance.value : 0,
         .rounds = rounds_of(settings),
-        .max_rounds = settings->max_rounds.given ? settings->max_rounds.value : 0,
-        .window = settings->window != NULL ? window : NULL,
-        .sink = settings->sink != NULL ? &sink : NULL,
-        .threads = settings->threads.given ? (int)settings->threads.value : 0,
-        .cpu = settings->cpu,
+        .max_rounds = settings->solver.max_rounds.given ? settings->solver.max_rounds.value : 0,
+        .window = settings->pairs.window != NULL ? window : NULL,
+        .sink = settings->scores.sink != NULL ? &sink : NULL,
+        .threads = settings->machine.threads.given ? (int)settings->machine.threads.value : 0,
+        .cpu = settings->machine.cpu,
         .cancel = context->cancel,
-        .allow_nonfinite = settings->allow_nonfinite};
+        .allow_nonfinite = settings->model.allow_nonfinite};
     ota_error error = {0};
     const ota_status status = ota_session_create(session, model, &options, &error);
     if (status < 0) return cli_fail_status(context, status, &error);
@@ -113,7 +114,7 @@ int cli_session_open(cli_context *context, const ota_model *model, int64_t batch
 int cli_read_exit(cli_context *context, cli_exit *found) {
     static const char oracle[] = "oracle";
     double values[2] = {0, 1};
-    const char *text = context->settings.exit;
+    const char *text = context->settings.model.exit;
     *found = (cli_exit){0};
     if (text == NULL) return 0;
     found->oracle = strncmp(text, oracle, sizeof oracle - 1) == 0;
@@ -163,8 +164,8 @@ int cli_tokenizer_open(cli_context *context, ota_tokenizer **tokenizer) {
 /* A first guess of the room is nearly always enough; else the count says how much is. */
 int cli_encode(cli_context *context, const ota_tokenizer *tokenizer, const char *text, size_t size,
                int32_t **ids, int64_t *count) {
-    const unsigned flags = (context->settings.no_special ? OTA_ENCODE_NO_SPECIAL : 0U) |
-                           (context->settings.plain ? OTA_ENCODE_PLAIN : 0U);
+    const unsigned flags = (context->settings.text.no_special ? OTA_ENCODE_NO_SPECIAL : 0U) |
+                           (context->settings.text.plain ? OTA_ENCODE_PLAIN : 0U);
     int64_t room = (int64_t)size / 2 + 64;
     ota_error error = {.message = ""};
     for (;;) {
@@ -182,8 +183,8 @@ int cli_encode(cli_context *context, const ota_tokenizer *tokenizer, const char 
 
 static int load_ids(cli_context *context, cli_tokens *tokens) {
     const cli_array *array;
-    const char *spec = context->settings.ids;
-    if (context->operand_count > 1 || context->settings.text != NULL)
+    const char *spec = context->settings.text.ids;
+    if (context->operand_count > 1 || context->settings.text.words != NULL)
         return cli_refuse_flag(context, "ids", "give one of them",
                                "there are two texts: --ids and the text itself");
     const int code = cli_load(context, "ids", spec, OTA_NO_TYPE, &array);
@@ -222,9 +223,9 @@ static int load_text(cli_context *context, const ota_model *model, bool prompt,
     ota_error error = {.message = ""};
     const ota_status status = ota_model_tokenizer(model, &tokens->tokenizer, &error);
     if (status < 0) return cli_fail_status(context, status, &error);
-    if (prompt && context->settings.prompt != NULL)
-        return encode_text(context, context->settings.prompt, strlen(context->settings.prompt),
-                           tokens);
+    if (prompt && context->settings.text.prompt != NULL)
+        return encode_text(context, context->settings.text.prompt,
+                           strlen(context->settings.text.prompt), tokens);
     int code = cli_read_text(context, 1, &text, &size);
     if (code == 0) code = encode_text(context, text, size, tokens);
     free(text);
@@ -234,8 +235,8 @@ static int load_text(cli_context *context, const ota_model *model, bool prompt,
 int cli_tokens_load(cli_context *context, const ota_model *model, bool prompt, cli_tokens *tokens) {
     ota_model_facts facts = {.size = sizeof facts};
     *tokens = (cli_tokens){0};
-    int code = context->settings.ids != NULL ? load_ids(context, tokens)
-                                             : load_text(context, model, prompt, tokens);
+    int code = context->settings.text.ids != NULL ? load_ids(context, tokens)
+                                                  : load_text(context, model, prompt, tokens);
     (void)ota_model_describe(model, &facts, NULL);
     for (int64_t k = 0; code == 0 && k < tokens->batch * tokens->count; k++)
         if (tokens->ids[k] < 0 || tokens->ids[k] >= facts.vocabulary)

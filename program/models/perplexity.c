@@ -149,8 +149,8 @@ static int run_windows(score *s) {
 
 static int read_sizes(score *s, int64_t positions) {
     const cli_settings *settings = &s->context->settings;
-    s->window = settings->context.given ? settings->context.value : positions;
-    s->stride = settings->stride.given ? settings->stride.value : s->window;
+    s->window = settings->model.context.given ? settings->model.context.value : positions;
+    s->stride = settings->model.stride.given ? settings->model.stride.value : s->window;
     if (s->window < 2 || s->window > positions)
         return cli_refuse_flag(s->context, "context", "leave it out for all the model has",
                                "--context is %" PRId64 ", wanted 2 to %" PRId64 " positions",
@@ -193,7 +193,7 @@ static void print_exit(const score *s, double nll) {
 static int print_result(const score *s, const char *head) {
     const double nll = s->sum / (double)s->predicted;
     const double bits = s->sum / log(2.0) / (double)s->bytes; /* not finite without bytes */
-    if (!s->context->settings.json) {
+    if (!s->context->settings.output.json) {
         (void)printf("perplexity %.4f per token (nll %.6f), %" PRId64 " tokens in %" PRId64
                      " windows of %" PRId64 ", stride %" PRId64 "\n",
                      exp(nll), nll, s->predicted, s->windows, s->window, s->stride);

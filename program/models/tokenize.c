@@ -26,7 +26,7 @@ static void print_piece(int32_t id, ota_text piece) {
 
 static int print_ids(const cli_context *context, const ota_tokenizer *tokenizer,
                      const tokens *found) {
-    if (context->settings.json) {
+    if (context->settings.output.json) {
         json_t *object = cli_json_result(context, ota_status_word(OTA_OK)), *ids = json_array(),
                *pieces = json_array();
         for (int64_t k = 0; k < found->count; k++) {
@@ -37,7 +37,7 @@ static int print_ids(const cli_context *context, const ota_tokenizer *tokenizer,
         (void)cli_json_put(object, "model:s vocabulary:I count:I seconds:r",
                            ota_tokenizer_model(tokenizer), ota_tokenizer_count(tokenizer),
                            found->count, found->seconds);
-        if (context->settings.count) {
+        if (context->settings.tokenize.count) {
             json_decref(ids);
             json_decref(pieces);
         } else {
@@ -46,18 +46,18 @@ static int print_ids(const cli_context *context, const ota_tokenizer *tokenizer,
         (void)json_object_set(object, "warnings", context->warnings);
         return cli_print_json(stdout, object);
     }
-    if (context->settings.count) {
+    if (context->settings.tokenize.count) {
         (void)printf("%" PRId64 "\n", found->count);
         return 0;
     }
     for (int64_t k = 0; k < found->count; k++) {
         const ota_text piece = ota_tokenizer_piece(tokenizer, found->ids[k]);
-        if (context->settings.pieces)
+        if (context->settings.tokenize.pieces)
             print_piece(found->ids[k], piece);
         else
             (void)printf("%s%" PRId32, k > 0 ? " " : "", found->ids[k]);
     }
-    if (!context->settings.pieces) (void)putchar('\n');
+    if (!context->settings.tokenize.pieces) (void)putchar('\n');
     return 0;
 }
 
@@ -86,7 +86,7 @@ static int parse_ids(cli_context *context, const char *text, size_t size, tokens
 }
 
 static int print_text(const cli_context *context, char *text, size_t size) {
-    if (!context->settings.json) {
+    if (!context->settings.output.json) {
         (void)fwrite(text, 1, size, stdout);
         return 0;
     }
@@ -120,7 +120,7 @@ static int print_text(const cli_context *context, char *text, size_t size) {
 }
 
 static int decode(cli_context *context, const ota_tokenizer *tokenizer, const tokens *given) {
-    const unsigned flags = context->settings.no_special ? OTA_DECODE_NO_SPECIAL : 0U;
+    const unsigned flags = context->settings.text.no_special ? OTA_DECODE_NO_SPECIAL : 0U;
     ota_error error = {.message = ""};
     int64_t size = 0;
     ota_status status =
@@ -139,7 +139,8 @@ static int decode(cli_context *context, const ota_tokenizer *tokenizer, const to
 int cli_tokenize(cli_context *context) {
     ota_tokenizer *tokenizer = NULL;
     const cli_settings *settings = &context->settings;
-    if (settings->decode && (settings->count || settings->pieces || settings->plain))
+    if (settings->tokenize.decode &&
+        (settings->tokenize.count || settings->tokenize.pieces || settings->text.plain))
         return cli_refuse_flag(
             context, "decode", "leave one of them out",
             "--decode makes a text, --count, --pieces and --plain are about ids");
@@ -151,13 +152,13 @@ int cli_tokenize(cli_context *context) {
     code = cli_read_text(context, 1, &text, &size);
     const int64_t begun = cli_now_ns();
     if (code == 0)
-        code = settings->decode
+        code = settings->tokenize.decode
                    ? parse_ids(context, text, size, &found)
                    : cli_encode(context, tokenizer, text, size, &found.ids, &found.count);
     found.seconds = (double)(cli_now_ns() - begun) / 1e9;
     if (code == 0)
-        code = settings->decode ? decode(context, tokenizer, &found)
-                                : print_ids(context, tokenizer, &found);
+        code = settings->tokenize.decode ? decode(context, tokenizer, &found)
+                                         : print_ids(context, tokenizer, &found);
     free(found.ids);
     free(text);
     ota_tokenizer_free(tokenizer);

@@ -6,10 +6,10 @@
 
 int cli_report_command(cli_context *context) {
     const cli_settings *settings = &context->settings;
-    const char *folder = context->operands[0], *page = settings->out;
-    const int code = cli_run_report(folder, settings->compared, page, &context->error);
+    const char *folder = context->operands[0], *page = settings->output.out;
+    const int code = cli_run_report(folder, settings->output.compared, page, &context->error);
     if (code != 0) return code;
-    if (settings->json) {
+    if (settings->output.json) {
         json_t *where = page != NULL ? json_string(page) : json_sprintf("%s/report.html", folder);
         return cli_print_json(stdout,
                               json_pack("{s:s, s:s, s:s, s:o}", "command", "report", "version",

@@ -29,7 +29,7 @@ static const struct {
 enum { SOLVERS = sizeof solvers / sizeof solvers[0] };
 
 static int find_solver(cli_context *context, alignment *x, ota_gauge_rule *rule) {
-    const char *name = context->settings.solver, *names[SOLVERS];
+    const char *name = context->settings.solver.name, *names[SOLVERS];
     if (name == NULL || strcmp(name, "auto") == 0) name = solvers[0].name;
     for (int k = 0; k < SOLVERS; k++) {
         names[k] = solvers[k].name;
@@ -119,8 +119,8 @@ static json_t *figures(const alignment *x) {
 static int solve(cli_context *context, alignment *x) {
     cli_progress progress;
     ota_gauge_options options = {.size = sizeof options,
-                                 .tolerance = context->settings.tolerance.value,
-                                 .max_passes = context->settings.max_rounds.value,
+                                 .tolerance = context->settings.solver.tolerance.value,
+                                 .max_passes = context->settings.solver.max_rounds.value,
                                  .cancel = context->cancel,
                                  .progress = cli_progress_solver,
                                  .progress_user = &progress};
@@ -153,7 +153,7 @@ static json_t *numbers(const double *values, int64_t count) {
 
 static int report(cli_context *context, const alignment *x) {
     const ota_gauge_result *result = &x->result;
-    if (context->settings.json) {
+    if (context->settings.output.json) {
         json_t *cycle = json_array();
         json_t *object = cli_json_result(context, ota_status_word(result->status));
         (void)json_object_update_new(object, figures(x));

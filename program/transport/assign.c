@@ -108,9 +108,9 @@ static int solve(cli_context *context, matching *m) {
         problem.cap = 1.0;
     }
     const ota_options options = {.size = sizeof options,
-                                 .threads = (int)context->settings.threads.value,
-                                 .cpu = context->settings.cpu,
-                                 .backend = context->settings.backend,
+                                 .threads = (int)context->settings.machine.threads.value,
+                                 .cpu = context->settings.machine.cpu,
+                                 .backend = context->settings.machine.backend,
                                  .cancel = context->cancel};
     for (int64_t j = 0; j < m->cost.size[3]; j++) ((double *)m->numbers.data)[j] = (double)(j + 1);
     ota_arrays arrays = {.size = sizeof arrays,
@@ -170,8 +170,8 @@ static int read_pairs(cli_context *context, matching *m) {
 
 static int write_permutation(cli_context *context, const matching *m) {
     const cli_settings *settings = &context->settings;
-    if (settings->out == NULL) return 0;
-    if (settings->json && strcmp(settings->out, "-") == 0) {
+    if (settings->output.out == NULL) return 0;
+    if (settings->output.json && strcmp(settings->output.out, "-") == 0) {
         return cli_refuse_flag(context, "out", "write the array to a file",
                                "--out - and --json both want standard output");
     }
@@ -182,7 +182,8 @@ static int write_permutation(cli_context *context, const matching *m) {
                              .count = (size_t)m->rows,
                              .name = "permutation"};
     cli_output *output = NULL;
-    int code = cli_output_begin(settings->out, settings->force, &output, &context->error);
+    int code =
+        cli_output_begin(settings->output.out, settings->output.force, &output, &context->error);
     if (code == 0) code = cli_write_arrays(output, &array, 1, &context->error);
     code = cli_output_end(output, code, &context->error);
     if (code != 0) (void)snprintf(context->error.field, sizeof context->error.field, "out");
@@ -191,10 +192,11 @@ static int write_permutation(cli_context *context, const matching *m) {
 
 static int report(cli_context *context, const matching *m) {
     const double dual = m->certificate.dual;
-    if (!context->settings.json) {
-        FILE *stream = context->settings.out != NULL && strcmp(context->settings.out, "-") == 0
-                           ? stderr
-                           : stdout;
+    if (!context->settings.output.json) {
+        FILE *stream =
+            context->settings.output.out != NULL && strcmp(context->settings.output.out, "-") == 0
+                ? stderr
+                : stdout;
         (void)fprintf(
             stream, "value       %.12g\ndual        %.12g\ngap         %.2g\ntime        %.3g ms\n",
             m->value, dual, m->value - dual, m->seconds * 1e3);

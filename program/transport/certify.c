@@ -32,9 +32,9 @@ typedef struct certificate {
 
 static int load_scores(cli_context *context, matrices *x) {
     const cli_settings *settings = &context->settings;
-    int code = cli_load(context, "scores", settings->scores, OTA_F64, &x->scores);
+    int code = cli_load(context, "scores", settings->certify.scores, OTA_F64, &x->scores);
     if (code == 0)
-        code = cli_load(context, "perturbed", settings->perturbed, OTA_F64, &x->perturbed);
+        code = cli_load(context, "perturbed", settings->certify.perturbed, OTA_F64, &x->perturbed);
     if (code != 0) return code;
     const cli_array *s = x->scores, *t = x->perturbed;
     if (s->rank < 2 || s->rank > 4 || s->count == 0) {
@@ -90,25 +90,25 @@ static int refuse_terms(cli_context *context) {
     const struct {
         const char *flag;
         bool given;
-    } rows[] = {{"scale", s->scale.given},
-                {"bias", s->biases.count > 0},
-                {"relative-bias", s->relative_bias != NULL},
-                {"alibi", s->alibi != NULL},
-                {"softcap", s->softcap.given},
-                {"sink", s->sink != NULL},
-                {"causal", s->causal != NULL},
-                {"window", s->window != NULL},
-                {"strided", s->strided.given},
-                {"block", s->block != NULL},
-                {"mask", s->masks.count > 0},
-                {"lengths", s->lengths != NULL},
-                {"row-mass", s->row_mass != NULL},
-                {"column-mass", s->column_mass != NULL},
-                {"rows", s->rows != NULL},
-                {"axis", s->axis != NULL},
-                {"start", s->start != NULL},
-                {"end", s->end != NULL},
-                {"rounds", s->rounds.given}};
+    } rows[] = {{"scale", s->scores.scale.given},
+                {"bias", s->scores.biases.count > 0},
+                {"relative-bias", s->scores.relative_bias != NULL},
+                {"alibi", s->scores.alibi != NULL},
+                {"softcap", s->scores.softcap.given},
+                {"sink", s->scores.sink != NULL},
+                {"causal", s->pairs.causal != NULL},
+                {"window", s->pairs.window != NULL},
+                {"strided", s->pairs.strided.given},
+                {"block", s->pairs.block != NULL},
+                {"mask", s->pairs.masks.count > 0},
+                {"lengths", s->pairs.lengths != NULL},
+                {"row-mass", s->masses.row != NULL},
+                {"column-mass", s->masses.column != NULL},
+                {"rows", s->method.rows != NULL},
+                {"axis", s->method.axis != NULL},
+                {"start", s->method.start != NULL},
+                {"end", s->method.end != NULL},
+                {"rounds", s->solver.rounds.given}};
     for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
         if (!rows[k].given) continue;
         return cli_refuse_flag(context, rows[k].flag,
@@ -259,12 +259,12 @@ static int report(cli_context *context, const cli_problem *problem, const matric
         if (heads[k].ratio > heads[worst].ratio) worst = k;
     }
     const certificate *c = &heads[worst];
-    if (context->settings.json) {
+    if (context->settings.output.json) {
         json_t *object = cli_json_put(cli_json_result(context, ota_status_word(OTA_OK)),
                                       "method:s temperature:r head:I", problem->method,
                                       usual_temperature(&problem->problem), worst);
         set_figures(object, c);
-        if (context->settings.per_head) {
+        if (context->settings.output.per_head) {
             json_t *all = json_array();
             for (int64_t k = 0; k < x->heads; k++) {
                 json_t *head = json_object();
@@ -297,33 +297,35 @@ static int load(cli_context *context, matrices *x) {
     const cli_settings *s = &context->settings;
     int code = refuse_terms(context);
     if (code == 0) code = load_scores(context, x);
-    if (code == 0 && s->values != NULL) {
-        code = load_values(context, "values", s->values, x, &x->values);
+    if (code == 0 && s->certify.values != NULL) {
+        code = load_values(context, "values", s->certify.values, x, &x->values);
         x->other = x->values;
     }
-    if (code != 0 || s->perturbed_values == NULL) return code;
-    if (s->values == NULL) {
+    if (code != 0 || s->certify.perturbed_values == NULL) return code;
+    if (s->certify.values == NULL) {
         return cli_refuse_flag(context, "values", "give both, or --values alone",
                                "--perturbed-values needs --values");
     }
-    return load_values(context, "perturbed-values", s->perturbed_values, x, &x->other);
+    return load_values(context, "perturbed-values", s->certify.perturbed_values, x, &x->other);
 }
 
 static int certify_change(cli_context *context) {
     const char *method =
-        context->settings.method != NULL ? context->settings.method : "softmax/exact";
+        context->settings.method.name != NULL ? context->settings.method.name : "softmax/exact";
     matrices x = {.scores = NULL};
     int code = load(context, &x);
     if (code != 0) return code;
-    context->settings.dtype = "f64";
+    context->settings.output.dtype = "f64";
     cli_problem *problems = calloc(2, sizeof *problems);
     certificate *heads = calloc((size_t)x.heads, sizeof *heads);
     cli_solution p = {.status = OTA_UNSOLVED}, q = {.status = OTA_UNSOLVED};
     if (problems == NULL || heads == NULL) {
         code = cli_fail(&context->error, CLI_EXIT_LIMIT, "there is no memory left");
     }
-    if (code == 0) code = solve(context, method, context->settings.scores, &problems[0], &p);
-    if (code == 0) code = solve(context, method, context->settings.perturbed, &problems[1], &q);
+    if (code == 0)
+        code = solve(context, method, context->settings.certify.scores, &problems[0], &p);
+    if (code == 0)
+        code = solve(context, method, context->settings.certify.perturbed, &problems[1], &q);
     ota_error error = {.message = ""};
     for (int64_t k = 0; k < x.heads && code == 0; k++) {
         const ota_status status = certify_head(&x, &problems[0].problem, p.coupling.data,
@@ -341,15 +343,15 @@ static int certify_change(cli_context *context) {
 
 int cli_certify(cli_context *context) {
     const cli_settings *s = &context->settings;
-    if ((s->coupling != NULL) == (s->perturbed != NULL)) {
+    if ((s->certify.coupling != NULL) == (s->certify.perturbed != NULL)) {
         return cli_refuse_flag(context, "coupling", "'otattn help certify' shows both",
-                               s->coupling == NULL
+                               s->certify.coupling == NULL
                                    ? "certify needs --perturbed T or --coupling P"
                                    : "--perturbed and --coupling ask for different certificates");
     }
-    if (s->scores == NULL) {
+    if (s->certify.scores == NULL) {
         return cli_refuse_flag(context, "scores", "write --scores S.npy",
                                "certify needs the scores");
     }
-    return s->coupling != NULL ? cli_certify_coupling(context) : certify_change(context);
+    return s->certify.coupling != NULL ? cli_certify_coupling(context) : certify_change(context);
 }

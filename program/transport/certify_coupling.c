@@ -27,8 +27,8 @@ typedef struct judgement {
 } judgement;
 
 static int build(cli_context *context, const char *method, cli_problem *problem) {
-    const int code =
-        cli_problem_build(context, method, context->settings.scores, NULL, NULL, NULL, problem);
+    const int code = cli_problem_build(context, method, context->settings.certify.scores, NULL,
+                                       NULL, NULL, problem);
     if (code == 0 && problem->rank > 4) {
         return cli_refuse_flag(context, "scores", NULL, "scores have %d dimensions", problem->rank);
     }
@@ -36,7 +36,7 @@ static int build(cli_context *context, const char *method, cli_problem *problem)
 }
 
 static int load_coupling(cli_context *context, judgement *j) {
-    const char *spec = context->settings.coupling;
+    const char *spec = context->settings.certify.coupling;
     const int code = cli_load(context, "coupling", spec, OTA_F64, &j->coupling);
     if (code != 0) return code;
     const cli_array *p = j->coupling;
@@ -66,7 +66,7 @@ static int find_common_mass(cli_context *context, judgement *j) {
     const cli_problem *of = &j->problem;
     const double *p = j->coupling->data;
     double least = (double)INFINITY, most = 0.0;
-    if (context->settings.row_mass != NULL || context->settings.column_mass != NULL) return 0;
+    if (context->settings.masses.row != NULL || context->settings.masses.column != NULL) return 0;
     for (int64_t line = 0; line < of->batch * of->heads * of->queries; line++) {
         double sum = 0.0;
         for (int64_t k = 0; k < of->keys; k++) sum += p[line * of->keys + k];
@@ -101,7 +101,7 @@ static int identify(cli_context *context, judgement *j) {
     free(probe);
     ota_error error = {.message = ""};
     ota_options options = j->problem.options;
-    options.max_rounds = context->settings.max_rounds.value;
+    options.max_rounds = context->settings.solver.max_rounds.value;
     const ota_status status = ota_identify(&j->problem.problem, &options, j->coupling->data,
                                            j->fits, FITS, &j->fit_count, &error);
     if (status < 0) return cli_fail_status(context, status, &error);
@@ -136,11 +136,11 @@ static double furthest(const judgement *j, const double *plan) {
 static int judge(cli_context *context, judgement *j) {
     cli_problem *of = &j->problem;
     cli_solution solution;
-    const bool partial = of->settings.allow_partial;
-    of->settings.allow_partial = true;
+    const bool partial = of->settings.solver.allow_partial;
+    of->settings.solver.allow_partial = true;
     of->options.allow_partial = 1;
     int code = cli_solve(context, of, CLI_WANT_COUPLING | CLI_WANT_POTENTIALS, OTA_F64, &solution);
-    of->settings.allow_partial = partial;
+    of->settings.solver.allow_partial = partial;
     j->solved = code == 0;
     if (code == CLI_EXIT_NUMERIC) {
         cli_warn(context, "%s: %.380s", of->method, context->error.message);
@@ -211,7 +211,7 @@ static int print_json(cli_context *context, const judgement *j) {
                                   cli_certificate_json(&j->certificate));
     if (j->row_mass != NULL)
         (void)json_object_set_new(object, "row_mass", cli_json_real(j->common_mass));
-    if (context->settings.per_head) {
+    if (context->settings.output.per_head) {
         json_t *heads = json_array();
         for (int64_t k = 0; k < j->problem.batch * j->problem.heads; k++)
             (void)json_array_append_new(heads, cli_certificate_json(&j->heads[k]));
@@ -250,11 +250,11 @@ static int print_text(const judgement *j) {
 }
 
 int cli_certify_coupling(cli_context *context) {
-    const char *named = context->settings.method;
+    const char *named = context->settings.method.name;
     judgement *j = calloc(1, sizeof *j);
     if (j == NULL) return cli_fail(&context->error, CLI_EXIT_LIMIT, "there is no memory left");
     /* Narrow scores are exact in f64, and so is what is said about them. */
-    if (context->settings.dtype == NULL) context->settings.dtype = "f64";
+    if (context->settings.output.dtype == NULL) context->settings.output.dtype = "f64";
     (void)snprintf(j->method, sizeof j->method, "%s", named != NULL ? named : "softmax");
     int code = build(context, j->method, &j->problem);
     if (code == 0) code = load_coupling(context, j);
@@ -262,7 +262,7 @@ int cli_certify_coupling(cli_context *context) {
     if (code == 0) set_masses(j);
     if (code == 0 && named == NULL) code = identify(context, j);
     if (code == 0) code = judge(context, j);
-    if (code == 0) code = context->settings.json ? print_json(context, j) : print_text(j);
+    if (code == 0) code = context->settings.output.json ? print_json(context, j) : print_text(j);
     cli_problem_free(&j->problem);
     free(j->row_mass);
     free(j->heads);

@@ -77,10 +77,10 @@ static double distance(const cli_problem *p, const double *coupling, const doubl
 static int solve_references(cli_context *context, comparison *c) {
     const cli_settings settings = context->settings;
     cli_settings *plain = &context->settings;
-    plain->rounds.given = plain->allow_partial = plain->strict = false;
-    plain->anneal = plain->relaxation = plain->solver = plain->start = plain->end = plain->rows =
-        NULL;
-    plain->elastic_lambda = NULL;
+    plain->solver.rounds.given = plain->solver.allow_partial = plain->solver.strict = false;
+    plain->solver.anneal = plain->solver.relaxation = plain->solver.name = plain->method.start =
+        plain->method.end = plain->method.rows = NULL;
+    plain->solver.elastic_lambda = NULL;
     int code = 0;
     for (int k = 0; k < REFERENCES && code == 0; k++) {
         cli_problem problem;
@@ -260,14 +260,14 @@ static int solve_all(cli_context *context, comparison *c) {
     }
     if (code == 0) code = all_failed(context, c);
     if (code != 0) return code;
-    if (context->settings.json) return print_json_rows(context, c);
+    if (context->settings.output.json) return print_json_rows(context, c);
     print_table(c);
     return 0;
 }
 
 int cli_compare(cli_context *context) {
     const char *list =
-        context->settings.methods != NULL ? context->settings.methods : standard_methods;
+        context->settings.method.list != NULL ? context->settings.method.list : standard_methods;
     comparison c = {.count = 0};
     c.count = cli_split_methods(list, c.methods, MOST_METHODS);
     if (c.count < 0) {

@@ -97,7 +97,7 @@ static int add_operands(cli_context *context, cli_problem *p, cli_gradients *g) 
     if (code == 0)
         code = add_like_file(context, g, "value", "values", files[2], &p->values, keys,
                              &g->want.values);
-    if (code == 0 && p->settings.grad_scores) code = add_scores(context, p, g);
+    if (code == 0 && p->settings.gradients.scores) code = add_scores(context, p, g);
     return code;
 }
 
@@ -111,11 +111,11 @@ static int add_terms(cli_context *context, cli_problem *p, cli_gradients *g) {
         char name[32] = "bias";
         if (term->kind == OTA_TERM_DENSE) {
             if (bias > 0) (void)snprintf(name, sizeof name, "bias_%d", bias + 1);
-            code = add_like_file(context, g, name, "bias", s->biases.items[bias++], &term->array,
-                                 (sharing){2, p->queries}, &g->terms[k]);
+            code = add_like_file(context, g, name, "bias", s->scores.biases.items[bias++],
+                                 &term->array, (sharing){2, p->queries}, &g->terms[k]);
             continue;
         }
-        if (!s->grad_parameters) continue;
+        if (!s->gradients.parameters) continue;
         switch (term->kind) {
         case OTA_TERM_ALIBI: code = add_numbers(context, g, "alibi", numbers, &g->terms[k]); break;
         case OTA_TERM_SINK: code = add_numbers(context, g, "sink", numbers, &g->terms[k]); break;
@@ -142,7 +142,8 @@ static int add_parameters(cli_context *context, cli_problem *p, cli_gradients *g
     const bool per_head = problem->temperatures.type != OTA_NO_TYPE;
     const bool caps =
         problem->columns == OTA_COLUMNS_CAPPED || problem->columns == OTA_COLUMNS_ONLINE;
-    const bool elastic = problem->columns == OTA_COLUMNS_ELASTIC && s->elastic_lambda == NULL &&
+    const bool elastic = problem->columns == OTA_COLUMNS_ELASTIC &&
+                         s->solver.elastic_lambda == NULL &&
                          (problem->lambda > 0.0 || problem->steps == 0);
     int code =
         add_numbers(context, g, "temperature", per_head ? p->heads : 1, &g->want.temperature);
@@ -157,11 +158,11 @@ static int add_parameters(cli_context *context, cli_problem *p, cli_gradients *g
         code = add_numbers(context, g, "strength", 1, &g->want.strength);
     if (code == 0 && problem->rows == OTA_ROWS_RELAXED)
         code = add_numbers(context, g, "row_strength", 1, &g->want.row_strength);
-    if (code == 0 && s->row_mass != NULL)
-        code = add_like_file(context, g, "row_mass", "row-mass", s->row_mass, &problem->row_mass,
+    if (code == 0 && s->masses.row != NULL)
+        code = add_like_file(context, g, "row_mass", "row-mass", s->masses.row, &problem->row_mass,
                              (sharing){3, p->queries}, &g->want.row_mass);
-    if (code == 0 && s->column_mass != NULL)
-        code = add_like_file(context, g, "column_mass", "column-mass", s->column_mass,
+    if (code == 0 && s->masses.column != NULL)
+        code = add_like_file(context, g, "column_mass", "column-mass", s->masses.column,
                              &problem->column_mass, whole, &g->want.column_mass);
     return code;
 }
@@ -170,9 +171,9 @@ int cli_gradients_prepare(cli_context *context, cli_problem *p, cli_gradients **
     const cli_settings *s = &p->settings;
     const bool plan = p->problem.scores.type != OTA_NO_TYPE;
     const cli_array *file;
-    int code = cli_load_share(context, "grad", s->grad, OTA_NO_TYPE, p->queries, &file);
+    int code = cli_load_share(context, "grad", s->gradients.of, OTA_NO_TYPE, p->queries, &file);
     if (code == 0 && (file->type == OTA_I64 || file->type == OTA_BOOL))
-        code = cli_load_share(context, "grad", s->grad, OTA_F64, p->queries, &file);
+        code = cli_load_share(context, "grad", s->gradients.of, OTA_F64, p->queries, &file);
     if (code != 0) return code;
     if (file->rank > 4) {
         return cli_refuse_flag(context, "grad", NULL, "--grad has %d dimensions, at most 4 fit",
@@ -185,13 +186,13 @@ int cli_gradients_prepare(cli_context *context, cli_problem *p, cli_gradients **
     ota_array given = cli_aligned(file);
     cli_shard_cut(context, &given, 2, p->queries);
     *(plan ? &g->want.coupling_grad : &g->want.out_grad) = given;
-    if (s->grad_out == NULL) {
+    if (s->gradients.out == NULL) {
         /* The advantage alone: the library still wants something to derive. */
         return 0;
     }
     code = add_operands(context, p, g);
     if (code == 0) code = add_terms(context, p, g);
-    if (code == 0 && s->grad_parameters) code = add_parameters(context, p, g);
+    if (code == 0 && s->gradients.parameters) code = add_parameters(context, p, g);
     return code;
 }
 
@@ -212,7 +213,7 @@ static int turn_back(cli_context *context, const cli_problem *p, const ota_array
                      int64_t first) {
     double base = 10000.0;
     ota_error error = {.message = ""};
-    if (p->settings.rope[0] != '\0') (void)cli_number(p->settings.rope, &base);
+    if (p->settings.scores.rope[0] != '\0') (void)cli_number(p->settings.scores.rope, &base);
     reflect(x);
     const ota_status status = ota_rope(x, first, base, &error);
     reflect(x);
@@ -229,7 +230,7 @@ int cli_gradients_run(cli_context *context, const cli_problem *p, ota_plan *plan
             (void)snprintf(error.field, sizeof error.field, "grad");
         return cli_fail_status(context, status, &error);
     }
-    if (p->settings.rope == NULL || g->want.queries.type == OTA_NO_TYPE) return 0;
+    if (p->settings.scores.rope == NULL || g->want.queries.type == OTA_NO_TYPE) return 0;
     const bool corner = p->problem.corner == OTA_BOTTOM_RIGHT;
     const cli_share *share = &context->share;
     const bool all = share->ranks <= 1;

@@ -56,7 +56,7 @@ typedef struct distributions {
 
 static int find_solver(cli_context *context, ota_hamming_solver *solver) {
     static const char *const names[] = {"newton", "sinkhorn"};
-    const char *name = context->settings.solver;
+    const char *name = context->settings.solver.name;
     *solver = OTA_HAMMING_NEWTON;
     if (name == NULL || strcmp(name, "auto") == 0 || strcmp(name, names[0]) == 0) return 0;
     *solver = OTA_HAMMING_SINKHORN;
@@ -70,8 +70,8 @@ static int find_solver(cli_context *context, ota_hamming_solver *solver) {
 static int report(cli_context *context, const ota_hamming_result *result, double divergence,
                   double seconds, ota_hamming_solver solver, int64_t size) {
     const char *word = solver == OTA_HAMMING_NEWTON ? "newton" : "sinkhorn";
-    const double epsilon = context->settings.epsilon.value;
-    if (context->settings.json) {
+    const double epsilon = context->settings.solver.epsilon.value;
+    if (context->settings.output.json) {
         json_t *object = cli_json_put(cli_json_result(context, ota_status_word(result->status)),
                                       "solver:s rounds:I seconds:r symbols:I epsilon:r cost:r "
                                       "objective:r divergence:r marginal_error:r tv:r theta:r",
@@ -104,16 +104,17 @@ static int solve(cli_context *context, distributions *d) {
     ota_hamming_result result;
     double divergence;
     const int64_t begun = cli_now_ns();
-    const ota_status status = ota_hamming_divergence(
-        d->p, d->q, d->size, settings->epsilon.value, solver, settings->tolerance.value,
-        settings->max_rounds.value, d->u, d->v, &divergence, &result, &error);
+    const ota_status status =
+        ota_hamming_divergence(d->p, d->q, d->size, settings->solver.epsilon.value, solver,
+                               settings->solver.tolerance.value, settings->solver.max_rounds.value,
+                               d->u, d->v, &divergence, &result, &error);
     const double seconds = (double)(cli_now_ns() - begun) / 1e9;
     if (status < 0) return cli_fail_status(context, status, &error);
     return report(context, &result, divergence, seconds, solver, d->size);
 }
 
 int cli_hamming(cli_context *context) {
-    if (!context->settings.epsilon.given) {
+    if (!context->settings.solver.epsilon.given) {
         return cli_refuse_flag(context, "epsilon", "write --epsilon E with E > 0",
                                "hamming needs the weight of the entropy");
     }

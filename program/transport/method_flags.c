@@ -5,7 +5,8 @@
 
 #include "program/program.h"
 
-static int apply_brace(cli_context *context, char *name, const char *value, cli_problem *problem) {
+static int apply_brace(cli_context *context, char *name, const char *value, cli_flag_set *given,
+                       cli_problem *problem) {
     for (char *letter = name; *letter != '\0'; letter++) {
         if (*letter == '_') *letter = '-';
     }
@@ -25,6 +26,10 @@ static int apply_brace(cli_context *context, char *name, const char *value, cli_
         return cli_refuse_flag(context, "method", NULL, "option '%s' of a method needs =VALUE",
                                name);
     }
+    if (cli_flag_again(given, flag)) {
+        return cli_refuse_flag(context, "method", "leave one of them out",
+                               "option '%s' of a method is given twice", name);
+    }
     return cli_set_flag(&problem->settings, flag, value, &context->error);
 }
 
@@ -40,6 +45,7 @@ static int apply_braces(cli_context *context, cli_problem *problem) {
                                "the braces of method '%.80s' do not end", problem->texts);
     }
     *open = *close = '\0';
+    cli_flag_set given = {{0}};
     for (char *at = open + 1; *at != '\0';) {
         char *end = at;
         for (;;) {
@@ -58,7 +64,8 @@ static int apply_braces(cli_context *context, cli_problem *problem) {
         *end = '\0';
         char *equals = strchr(at, '=');
         if (equals != NULL) *equals = '\0';
-        const int code = apply_brace(context, at, equals == NULL ? NULL : equals + 1, problem);
+        const int code =
+            apply_brace(context, at, equals == NULL ? NULL : equals + 1, &given, problem);
         if (code != 0) return code;
         if (last) break;
         at = end + 1;

@@ -42,7 +42,7 @@ static bool is_float(ota_type type) {
 static int load_rows(cli_context *context, const char *field, const char *spec, ota_type type,
                      const cli_problem *problem, int64_t rows, const cli_array **array) {
     /* What --rope turns it turns from the first line on. */
-    return problem->settings.rope != NULL && rows < 0
+    return problem->settings.scores.rope != NULL && rows < 0
                ? cli_load(context, field, spec, type, array)
                : cli_load_share(context, field, spec, type, rows, array);
 }
@@ -51,8 +51,9 @@ static int load_rows(cli_context *context, const char *field, const char *spec, 
 static int load_operand(cli_context *context, const char *field, const char *spec,
                         cli_problem *problem, ota_array *out) {
     const cli_array *array;
-    ota_type type =
-        problem->settings.dtype != NULL ? cli_type_of(problem->settings.dtype) : OTA_NO_TYPE;
+    ota_type type = problem->settings.output.dtype != NULL
+                        ? cli_type_of(problem->settings.output.dtype)
+                        : OTA_NO_TYPE;
     TRY(load_rows(context, field, spec, OTA_NO_TYPE, problem, -1, &array));
     if (array->type == OTA_BOOL) {
         return cli_refuse_flag(context, field, "store it as f32 or f64",
@@ -148,33 +149,34 @@ static ota_side side_of(const char *word) {
 static int apply_rules(cli_context *context, cli_problem *problem) {
     const cli_settings *s = &problem->settings;
     ota_problem *p = &problem->problem;
-    p->axis = side_of(s->axis) == OTA_SIDE_COLUMNS ? OTA_AXIS_COLUMNS : OTA_AXIS_ROWS;
-    p->start = side_of(s->start);
-    p->end = side_of(s->end);
+    p->axis = side_of(s->method.axis) == OTA_SIDE_COLUMNS ? OTA_AXIS_COLUMNS : OTA_AXIS_ROWS;
+    p->start = side_of(s->method.start);
+    p->end = side_of(s->method.end);
     if (p->end == OTA_SIDE_COLUMNS) {
         cli_warn(context, "%s ends with a column update, so its rows are not exact",
                  problem->method);
     }
-    if (s->rows != NULL && strcmp(s->rows, "hard") != 0) {
-        if (strncmp(s->rows, "relaxed:", 8) != 0 || !cli_number(s->rows + 8, &p->row_strength) ||
-            !(p->row_strength > 0.0)) {
+    if (s->method.rows != NULL && strcmp(s->method.rows, "hard") != 0) {
+        if (strncmp(s->method.rows, "relaxed:", 8) != 0 ||
+            !cli_number(s->method.rows + 8, &p->row_strength) || !(p->row_strength > 0.0)) {
             return cli_refuse_flag(context, "rows", "write hard or relaxed:RHO with RHO > 0",
-                                   "--rows '%.60s' is no rule for rows", s->rows);
+                                   "--rows '%.60s' is no rule for rows", s->method.rows);
         }
         p->rows = OTA_ROWS_RELAXED;
     }
-    if (s->scale.given) p->scale = s->scale.value;
-    if (s->dropout.given) {
-        if (!(s->dropout.value <= 1.0))
+    if (s->scores.scale.given) p->scale = s->scores.scale.value;
+    if (s->solver.dropout.given) {
+        if (!(s->solver.dropout.value <= 1.0))
             return cli_refuse_flag(context, "dropout", "choose a probability of at most 1",
-                                   "--dropout is %g", s->dropout.value);
-        p->dropout = s->dropout.value;
-        p->dropout_seed = s->seed.given ? (uint64_t)s->seed.value : 1;
+                                   "--dropout is %g", s->solver.dropout.value);
+        p->dropout = s->solver.dropout.value;
+        p->dropout_seed = s->machine.seed.given ? (uint64_t)s->machine.seed.value : 1;
     }
-    p->cost = s->cost ? 1 : 0;
-    if (s->temperature != NULL) {
+    p->cost = s->scores.cost ? 1 : 0;
+    if (s->method.temperature != NULL) {
         ota_array numbers;
-        TRY(head_numbers(context, "temperature", s->temperature, problem, cli_numbers, &numbers));
+        TRY(head_numbers(context, "temperature", s->method.temperature, problem, cli_numbers,
+                         &numbers));
         for (int64_t k = 0; k < numbers.size[3]; k++) {
             const double value = ((const double *)numbers.data)[k];
             if (!(value > 0.0)) {
@@ -187,14 +189,15 @@ static int apply_rules(cli_context *context, cli_problem *problem) {
         else
             p->temperatures = numbers;
     }
-    if (s->elastic_lambda != NULL) {
-        TRY(load_vector(context, "elastic-lambda", s->elastic_lambda, &p->lambdas));
+    if (s->solver.elastic_lambda != NULL) {
+        TRY(load_vector(context, "elastic-lambda", s->solver.elastic_lambda, &p->lambdas));
     }
-    if (s->row_mass != NULL) TRY(load_vector(context, "row-mass", s->row_mass, &p->row_mass));
-    if (s->column_mass != NULL)
-        TRY(load_vector(context, "column-mass", s->column_mass, &p->column_mass));
-    if (s->start_potential != NULL) {
-        TRY(load_vector(context, "start-potential", s->start_potential, &problem->start_potential));
+    if (s->masses.row != NULL) TRY(load_vector(context, "row-mass", s->masses.row, &p->row_mass));
+    if (s->masses.column != NULL)
+        TRY(load_vector(context, "column-mass", s->masses.column, &p->column_mass));
+    if (s->solver.start_potential != NULL) {
+        TRY(load_vector(context, "start-potential", s->solver.start_potential,
+                        &problem->start_potential));
     }
     return 0;
 }
@@ -226,7 +229,7 @@ static int load_relative(cli_context *context, const char *text, cli_problem *pr
 }
 
 static int apply_caps(cli_context *context, cli_problem *problem) {
-    const char *text = problem->settings.entry_cap;
+    const char *text = problem->settings.masses.entry_cap;
     ota_problem *p = &problem->problem;
     const cli_array *array;
     if (text == NULL) return 0;
@@ -242,34 +245,36 @@ static int apply_caps(cli_context *context, cli_problem *problem) {
 
 static int apply_terms(cli_context *context, cli_problem *problem) {
     const cli_settings *s = &problem->settings;
-    for (int k = 0; k < s->biases.count; k++) {
+    for (int k = 0; k < s->scores.biases.count; k++) {
         const cli_array *array;
-        const char *spec = s->biases.items[k];
+        const char *spec = s->scores.biases.items[k];
         const int64_t n = problem->queries;
         TRY(load_rows(context, "bias", spec, OTA_NO_TYPE, problem, n, &array));
         if (!is_float(array->type))
             TRY(load_rows(context, "bias", spec, OTA_F64, problem, n, &array));
         TRY(as_array(context, "bias", array, false, &add_term(problem, OTA_TERM_DENSE)->array));
     }
-    if (s->relative_bias != NULL) TRY(load_relative(context, s->relative_bias, problem));
-    if (s->alibi != NULL && strcmp(s->alibi, "auto") == 0) {
+    if (s->scores.relative_bias != NULL)
+        TRY(load_relative(context, s->scores.relative_bias, problem));
+    if (s->scores.alibi != NULL && strcmp(s->scores.alibi, "auto") == 0) {
         double *slopes = own(problem, (size_t)problem->heads * sizeof *slopes);
         if (slopes == NULL) return out_of_memory(context);
         ota_alibi_slopes(problem->heads, slopes);
         add_term(problem, OTA_TERM_ALIBI)->array =
             ota_array_of(slopes, OTA_F64, 1, 1, 1, problem->heads);
-    } else if (s->alibi != NULL) {
+    } else if (s->scores.alibi != NULL) {
         ota_term *term = add_term(problem, OTA_TERM_ALIBI);
-        TRY(head_numbers(context, "alibi", s->alibi, problem, cli_numbers, &term->array));
+        TRY(head_numbers(context, "alibi", s->scores.alibi, problem, cli_numbers, &term->array));
         if (term->array.size[3] == 1) {
             term->value = ((const double *)term->array.data)[0];
             term->array = (ota_array){.data = NULL};
         }
     }
-    if (s->softcap.given) add_term(problem, OTA_TERM_SOFTCAP)->value = s->softcap.value;
-    if (s->sink != NULL) {
+    if (s->scores.softcap.given)
+        add_term(problem, OTA_TERM_SOFTCAP)->value = s->scores.softcap.value;
+    if (s->scores.sink != NULL) {
         ota_term *term = add_term(problem, OTA_TERM_SINK);
-        TRY(head_numbers(context, "sink", s->sink, problem, cli_logits, &term->array));
+        TRY(head_numbers(context, "sink", s->scores.sink, problem, cli_logits, &term->array));
         if (term->array.size[3] == 1) {
             term->value = ((const double *)term->array.data)[0];
             term->array = (ota_array){.data = NULL};
@@ -281,14 +286,15 @@ static int apply_terms(cli_context *context, cli_problem *problem) {
 
 static int apply_corner(cli_context *context, cli_problem *problem) {
     const cli_settings *s = &problem->settings;
-    const char *causal = s->causal != NULL && s->causal[0] != '\0' ? s->causal : NULL;
-    if (causal != NULL && s->corner != NULL && strcmp(causal, s->corner) != 0) {
+    const char *causal =
+        s->pairs.causal != NULL && s->pairs.causal[0] != '\0' ? s->pairs.causal : NULL;
+    if (causal != NULL && s->pairs.corner != NULL && strcmp(causal, s->pairs.corner) != 0) {
         return cli_refuse_flag(context, "corner", "say the same in both, or leave one out",
                                "--causal=%s and --corner %s contradict each other", causal,
-                               s->corner);
+                               s->pairs.corner);
     }
-    const char *word = causal != NULL ? causal : s->corner;
-    if (s->causal != NULL && word == NULL && problem->queries != problem->keys) {
+    const char *word = causal != NULL ? causal : s->pairs.corner;
+    if (s->pairs.causal != NULL && word == NULL && problem->queries != problem->keys) {
         return cli_refuse_flag(
             context, "causal", "write --causal=top-left or --causal=bottom-right",
             "--causal must say its corner when there are %" PRId64 " queries and %" PRId64 " keys",
@@ -297,7 +303,7 @@ static int apply_corner(cli_context *context, cli_problem *problem) {
     if (word != NULL) {
         problem->problem.corner =
             strcmp(word, "bottom-right") == 0 ? OTA_BOTTOM_RIGHT : OTA_TOP_LEFT;
-    } else if (s->causal != NULL) {
+    } else if (s->pairs.causal != NULL) {
         problem->problem.corner = OTA_TOP_LEFT;
     }
     return 0;
@@ -336,22 +342,24 @@ static int apply_window(cli_context *context, const char *text, cli_problem *pro
 static int apply_supports(cli_context *context, cli_problem *problem) {
     const cli_settings *s = &problem->settings;
     TRY(apply_corner(context, problem));
-    if (s->causal != NULL) (void)add_support(problem, OTA_SUPPORT_CAUSAL);
-    if (s->window != NULL) TRY(apply_window(context, s->window, problem));
-    if (s->strided.given) add_support(problem, OTA_SUPPORT_STRIDED)->left = s->strided.value;
-    if (s->block != NULL) {
+    if (s->pairs.causal != NULL) (void)add_support(problem, OTA_SUPPORT_CAUSAL);
+    if (s->pairs.window != NULL) TRY(apply_window(context, s->pairs.window, problem));
+    if (s->pairs.strided.given)
+        add_support(problem, OTA_SUPPORT_STRIDED)->left = s->pairs.strided.value;
+    if (s->pairs.block != NULL) {
         ota_support *support = add_support(problem, OTA_SUPPORT_BLOCK);
-        if (!cli_integer(s->block, &support->left)) {
+        if (!cli_integer(s->pairs.block, &support->left)) {
             support->left = 0;
-            TRY(load_integers(context, "block", s->block, &support->array));
+            TRY(load_integers(context, "block", s->pairs.block, &support->array));
         } else if (support->left < 1) {
             return cli_refuse_flag(context, "block", "use a whole number above 0",
                                    "--block is %" PRId64, support->left);
         }
     }
-    for (int k = 0; k < s->masks.count; k++) TRY(load_mask(context, s->masks.items[k], problem));
-    if (s->lengths != NULL) {
-        TRY(load_integers(context, "lengths", s->lengths,
+    for (int k = 0; k < s->pairs.masks.count; k++)
+        TRY(load_mask(context, s->pairs.masks.items[k], problem));
+    if (s->pairs.lengths != NULL) {
+        TRY(load_integers(context, "lengths", s->pairs.lengths,
                           &add_support(problem, OTA_SUPPORT_LENGTHS)->array));
     }
     problem->problem.supports = problem->supports;
@@ -421,38 +429,39 @@ static int apply_options(cli_context *context, cli_problem *problem) {
     static const char *const precisions[] = {"auto", "f32", "f64"};
     const cli_settings *s = &problem->settings;
     ota_options *o = &problem->options;
-    o->tolerance = s->tolerance.value;
-    o->max_rounds = s->max_rounds.value;
-    if (s->rounds.given) o->rounds = s->rounds.value == 0 ? OTA_NO_ROUNDS : s->rounds.value;
-    if (s->anneal != NULL) TRY(apply_anneal(context, s->anneal, o));
-    if (s->relaxation != NULL && strcmp(s->relaxation, "auto") == 0) {
+    o->tolerance = s->solver.tolerance.value;
+    o->max_rounds = s->solver.max_rounds.value;
+    if (s->solver.rounds.given)
+        o->rounds = s->solver.rounds.value == 0 ? OTA_NO_ROUNDS : s->solver.rounds.value;
+    if (s->solver.anneal != NULL) TRY(apply_anneal(context, s->solver.anneal, o));
+    if (s->solver.relaxation != NULL && strcmp(s->solver.relaxation, "auto") == 0) {
         o->relaxation_auto = 1;
-    } else if (s->relaxation != NULL && (!cli_number(s->relaxation, &o->relaxation) ||
-                                         !(o->relaxation > 0.0 && o->relaxation < 2.0))) {
+    } else if (s->solver.relaxation != NULL && (!cli_number(s->solver.relaxation, &o->relaxation) ||
+                                                !(o->relaxation > 0.0 && o->relaxation < 2.0))) {
         return cli_refuse_flag(context, "relaxation", "write a number between 0 and 2, or auto",
-                               "--relaxation '%.60s' is out of range", s->relaxation);
+                               "--relaxation '%.60s' is out of range", s->solver.relaxation);
     }
-    o->center = (ota_center)index_of(s->center, centers, 3);
-    o->precision = (ota_precision)index_of(s->precision, precisions, 3);
-    o->tolerance_scaling = s->tolerance_scaling.value;
-    o->prune = s->prune ? 1 : 0;
-    o->strict = s->strict ? 1 : 0;
+    o->center = (ota_center)index_of(s->solver.center, centers, 3);
+    o->precision = (ota_precision)index_of(s->solver.precision, precisions, 3);
+    o->tolerance_scaling = s->solver.tolerance_scaling.value;
+    o->prune = s->solver.prune ? 1 : 0;
+    o->strict = s->solver.strict ? 1 : 0;
     /* Always: a plan that did not converge still gets its certificate; cli_solve judges the status. */
     o->allow_partial = 1;
-    TRY(check_solver(context, s->solver));
-    o->solver = s->solver;
-    o->cpu = s->cpu;
-    o->backend = s->backend;
-    if (s->threads.value > 4096) {
+    TRY(check_solver(context, s->solver.name));
+    o->solver = s->solver.name;
+    o->cpu = s->machine.cpu;
+    o->backend = s->machine.backend;
+    if (s->machine.threads.value > 4096) {
         return cli_refuse_flag(context, "threads", "use 1 to 4096", "--threads is %" PRId64,
-                               s->threads.value);
+                               s->machine.threads.value);
     }
-    o->threads = (int)s->threads.value;
-    o->workspace_limit = (size_t)s->memory.value;
+    o->threads = (int)s->machine.threads.value;
+    o->workspace_limit = (size_t)s->machine.memory.value;
     o->cancel = context->cancel;
     static const char *const ways[] = {"auto", "implicit", "unrolled"};
-    o->backward = index_of(s->backward, ways, 3);
-    o->gradients = s->grad != NULL ? 1 : 0;
+    o->backward = index_of(s->gradients.backward, ways, 3);
+    o->gradients = s->gradients.of != NULL ? 1 : 0;
     return 0;
 }
 
@@ -476,7 +485,7 @@ static int rotate(cli_context *context, const char *field, double base, int64_t 
 
 static int apply_rope(cli_context *context, cli_problem *problem) {
     double base = 10000.0;
-    const char *text = problem->settings.rope;
+    const char *text = problem->settings.scores.rope;
     if (text == NULL) return 0;
     if (text[0] != '\0' && (!cli_number(text, &base) || !(base > 0.0))) {
         return cli_refuse_flag(context, "rope", "write --rope or --rope=BASE with BASE > 0",

@@ -19,7 +19,7 @@ int cli_shard_open(cli_context *context, const cli_problem *whole, cli_shard *sh
     const int64_t n = whole->queries, m = whole->keys;
     ota_error error;
     memset(shard, 0, sizeof *shard);
-    if (whole->settings.advantage != NULL)
+    if (whole->settings.gradients.advantage != NULL)
         return cli_refuse_flag(context, "advantage", "leave out --advantage, or --shard",
                                "--advantage needs all values in one process, and --shard gives "
                                "every process its own");

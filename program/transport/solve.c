@@ -43,7 +43,7 @@ static bool will_certify(const cli_problem *problem) {
     const bool overflow = __builtin_mul_overflow(problem->batch, problem->heads, &pairs) ||
                           __builtin_mul_overflow(pairs, problem->queries, &pairs) ||
                           __builtin_mul_overflow(pairs, problem->keys, &pairs);
-    return problem->settings.certify || (!overflow && pairs <= CERTIFY_MOST);
+    return problem->settings.output.certify || (!overflow && pairs <= CERTIFY_MOST);
 }
 
 bool cli_potentials_tell(const ota_problem *problem) {
@@ -112,7 +112,7 @@ static int run_forward(cli_context *context, const cli_problem *p, const ota_pro
     s->result.size = sizeof s->result;
     status = ota_forward(plan, arrays, &s->result, &error);
     if (status >= 0 && s->gradients != NULL &&
-        (status != OTA_PARTIAL || p->settings.allow_partial)) {
+        (status != OTA_PARTIAL || p->settings.solver.allow_partial)) {
         ota_result backward;
         const int code = cli_gradients_run(context, p, plan, arrays, s->gradients, &backward);
         if (code != 0) {
@@ -130,7 +130,7 @@ static int run_forward(cli_context *context, const cli_problem *p, const ota_pro
     s->bytes = ota_plan_bytes(plan);
     ota_plan_free(plan);
     s->status = status;
-    if (status == OTA_PARTIAL && !p->settings.allow_partial) s->status = OTA_NOT_CONVERGED;
+    if (status == OTA_PARTIAL && !p->settings.solver.allow_partial) s->status = OTA_NOT_CONVERGED;
     if (status >= 0) return 0;
     if (error.message[0] == '\0') {
         (void)snprintf(error.message, sizeof error.message, "%s", s->result.sentence);
@@ -176,9 +176,9 @@ int cli_solve(cli_context *context, cli_problem *problem, unsigned wanted, ota_t
     memset(solution, 0, sizeof *solution);
     solution->certified = will_certify(problem);
     int code = allocate_outputs(context, problem, wanted, out_type, solution);
-    if (code == 0 && problem->settings.grad != NULL)
+    if (code == 0 && problem->settings.gradients.of != NULL)
         code = cli_gradients_prepare(context, problem, &solution->gradients);
-    const bool shared = problem->settings.shard != NULL;
+    const bool shared = problem->settings.machine.shard != NULL;
     if (shared) code = cli_shard_together(code);
     if (code != 0) return code;
     ota_arrays arrays = {.size = sizeof arrays,
@@ -277,7 +277,7 @@ static void set_solution(json_t *object, const cli_problem *p, const cli_solutio
                        cli_problem_json(p));
     json_t *how = cli_json_put(json_object(), "solver:s kernel:s threads:i bytes:I", s->solver,
                                s->kernel, s->threads, (int64_t)s->bytes);
-    if (p->settings.shard != NULL)
+    if (p->settings.machine.shard != NULL)
         (void)cli_json_put(how, "ranks:i messages:I message_bytes:I", cli_ranks_size(),
                            s->result.messages, s->result.message_bytes);
     (void)json_object_set_new(object, "how", how);
@@ -287,13 +287,13 @@ static void set_solution(json_t *object, const cli_problem *p, const cli_solutio
     (void)cli_json_put(object, "value:o certificate:o",
                        s->certified ? cli_json_real(s->certificate.value) : json_null(),
                        s->certified ? cli_certificate_json(&s->certificate) : json_null());
-    if (!p->settings.per_head) return;
+    if (!p->settings.output.per_head) return;
     json_t *heads = json_array();
     for (int64_t k = 0; k < p->batch * p->heads; k++) {
         json_t *head =
             s->certified ? cli_certificate_json(&s->head_certificates[k]) : json_object();
         ota_status status = s->heads[k].status;
-        if (status == OTA_PARTIAL && !p->settings.allow_partial) status = OTA_NOT_CONVERGED;
+        if (status == OTA_PARTIAL && !p->settings.solver.allow_partial) status = OTA_NOT_CONVERGED;
         (void)cli_json_put(head, "status:s rounds:I", ota_status_word(status), s->heads[k].rounds);
         (void)json_array_append_new(heads, head);
     }
@@ -391,7 +391,7 @@ void cli_solution_print(FILE *stream, const cli_problem *p, const cli_solution *
     (void)fprintf(stream, "time        %s by %s on %s, %d thread%s, %s\n",
                   format_seconds(s->seconds, time, sizeof time), s->solver, s->kernel, s->threads,
                   s->threads == 1 ? "" : "s", format_bytes(s->bytes, bytes, sizeof bytes));
-    if (!p->settings.per_head || !s->certified) return;
+    if (!p->settings.output.per_head || !s->certified) return;
     (void)fprintf(stream, "\n%8s %8s %12s %12s %10s %10s %10s\n", "head", "rounds", "row error",
                   "column error", "receiver", "entropy", "support");
     for (int64_t k = 0; k < p->batch * p->heads; k++) {

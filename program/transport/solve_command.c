@@ -33,16 +33,18 @@ typedef struct output_row {
 #define ARRAY(name) offsetof(cli_solution, name)
 
 static const output_row rows[OUTPUTS] = {
-    {"out", "out", SETTING(out), 0, 0, true, true},
-    {"coupling", "coupling", SETTING(coupling), CLI_WANT_COUPLING, ARRAY(coupling), true, true},
-    {"row_potential", "row-potential", SETTING(row_potential), CLI_WANT_POTENTIALS,
+    {"out", "out", SETTING(output.out), 0, 0, true, true},
+    {"coupling", "coupling", SETTING(output.coupling), CLI_WANT_COUPLING, ARRAY(coupling), true,
+     true},
+    {"row_potential", "row-potential", SETTING(output.row_potential), CLI_WANT_POTENTIALS,
      ARRAY(row_potential), true, false},
-    {"column_potential", "column-potential", SETTING(column_potential), CLI_WANT_POTENTIALS,
+    {"column_potential", "column-potential", SETTING(output.column_potential), CLI_WANT_POTENTIALS,
      ARRAY(column_potential), false, true},
-    {"receiver", "receiver", SETTING(receiver), CLI_WANT_RECEIVER, ARRAY(receiver), false, true},
-    {"advantage", "advantage", SETTING(advantage), CLI_WANT_ADVANTAGE | CLI_WANT_GRADIENTS,
-     ARRAY(advantage), true, true},
-    {"grad_out", "grad-out", SETTING(grad_out), CLI_WANT_GRADIENTS, 0, true, true},
+    {"receiver", "receiver", SETTING(output.receiver), CLI_WANT_RECEIVER, ARRAY(receiver), false,
+     true},
+    {"advantage", "advantage", SETTING(gradients.advantage),
+     CLI_WANT_ADVANTAGE | CLI_WANT_GRADIENTS, ARRAY(advantage), true, true},
+    {"grad_out", "grad-out", SETTING(gradients.out), CLI_WANT_GRADIENTS, 0, true, true},
 };
 
 static const char *file_of(const cli_settings *settings, const output_row *row) {
@@ -66,11 +68,12 @@ static int begin_outputs(cli_context *context, cli_output **outputs, bool *strea
             }
         }
         if (strcmp(file, "-") == 0) *streams = true;
-        if (*streams && settings->json) {
+        if (*streams && settings->output.json) {
             return cli_refuse_flag(context, rows[k].flag, "write the array to a file",
                                    "--%s - and --json both want standard output", rows[k].flag);
         }
-        const int code = cli_output_begin(file, settings->force, &outputs[k], &context->error);
+        const int code =
+            cli_output_begin(file, settings->output.force, &outputs[k], &context->error);
         if (code != 0) {
             (void)snprintf(context->error.field, sizeof context->error.field, "%s", rows[k].flag);
             return code;
@@ -88,7 +91,8 @@ static bool ends_with(const char *text, const char *end) {
 static ota_type type_of(cli_context *context, const cli_problem *problem, const output_row *row,
                         bool vector) {
     const char *file = file_of(&context->settings, row);
-    if (context->settings.out_dtype != NULL) return cli_type_of(context->settings.out_dtype);
+    if (context->settings.output.out_dtype != NULL)
+        return cli_type_of(context->settings.output.out_dtype);
     if (vector) return problem->file_type == OTA_F64 ? OTA_F64 : OTA_F32;
     if (problem->file_type == OTA_BF16 && !ends_with(file, ".safetensors")) {
         cli_warn(context, "%s is written as f32: npy has no bf16", file);
@@ -164,15 +168,15 @@ static int write_outputs(cli_context *context, const cli_problem *problem,
 /* --grad and what it is for come together. */
 static int check_gradients(cli_context *context) {
     const cli_settings *s = &context->settings;
-    const bool asked = s->grad_out != NULL || s->advantage != NULL;
-    if (s->grad == NULL && (asked || s->grad_scores || s->grad_parameters)) {
-        const char *flag = s->grad_out != NULL    ? "grad-out"
-                           : s->advantage != NULL ? "advantage"
-                           : s->grad_scores       ? "grad-scores"
-                                                  : "grad-parameters";
+    const bool asked = s->gradients.out != NULL || s->gradients.advantage != NULL;
+    if (s->gradients.of == NULL && (asked || s->gradients.scores || s->gradients.parameters)) {
+        const char *flag = s->gradients.out != NULL         ? "grad-out"
+                           : s->gradients.advantage != NULL ? "advantage"
+                           : s->gradients.scores            ? "grad-scores"
+                                                            : "grad-parameters";
         return cli_refuse_flag(context, flag, "give --grad DOUT", "--%s needs --grad", flag);
     }
-    if (s->grad != NULL && !asked) {
+    if (s->gradients.of != NULL && !asked) {
         return cli_refuse_flag(context, "grad", "add --grad-out G.npz",
                                "--grad says nowhere to write the gradients");
     }
@@ -199,7 +203,7 @@ static void print_map(const cli_problem *problem, const cli_solution *solution) 
 static int report(cli_context *context, const cli_problem *problem, const cli_solution *solution,
                   bool streams, bool map) {
     const cli_settings *settings = &context->settings;
-    if (settings->json) {
+    if (settings->output.json) {
         json_t *object = cli_solution_json(context, problem, solution);
         json_t *files = json_object_get(object, "outputs");
         for (int k = 0; k < OUTPUTS; k++) {
@@ -226,12 +230,12 @@ static int solve_command(cli_context *context, const char *scores, const char *q
     cli_problem problem = {.owned_count = 0};
     cli_solution solution = {.status = OTA_UNSOLVED};
     bool streams = false, map = false;
-    const char *method = settings->method != NULL ? settings->method : "softmax";
+    const char *method = settings->method.name != NULL ? settings->method.name : "softmax";
     int code = check_gradients(context);
     if (code == 0)
         code = cli_problem_build(context, method, scores, queries, keys, values, &problem);
     if (code == 0) code = begin_outputs(context, outputs, &streams);
-    if (settings->shard != NULL) code = cli_shard_together(code);
+    if (settings->machine.shard != NULL) code = cli_shard_together(code);
     if (code == 0) {
         /* The time in the summary is that of the command's result, written or not. */
         unsigned wanted = main_output == CLI_WANT_OUT ? CLI_WANT_OUT : 0;
@@ -239,15 +243,16 @@ static int solve_command(cli_context *context, const char *scores, const char *q
             if (file_of(settings, &rows[k]) != NULL)
                 wanted |= rows[k].wants != 0 ? rows[k].wants : main_output;
         }
-        map = !settings->json && settings->shard == NULL && isatty(STDOUT_FILENO) &&
+        map = !settings->output.json && settings->machine.shard == NULL && isatty(STDOUT_FILENO) &&
               is_small(&problem);
         if (map) wanted |= CLI_WANT_COUPLING;
-        const ota_type out_type =
-            settings->out_dtype != NULL ? cli_type_of(settings->out_dtype) : problem.file_type;
+        const ota_type out_type = settings->output.out_dtype != NULL
+                                      ? cli_type_of(settings->output.out_dtype)
+                                      : problem.file_type;
         code = cli_solve(context, &problem, wanted, out_type, &solution);
     }
     if (code == 0) code = cli_solution_verdict(context, &problem, &solution);
-    if (settings->shard != NULL) code = cli_shard_together(code);
+    if (settings->machine.shard != NULL) code = cli_shard_together(code);
     if (code == 0) {
         held_rows held;
         hold(&problem, &solution, main_output, &held);
@@ -268,7 +273,7 @@ static int solve_command(cli_context *context, const char *scores, const char *q
 
 int cli_solve_command(cli_context *context, const char *scores, const char *queries,
                       const char *keys, const char *values, unsigned main_output) {
-    const bool shared = context->settings.shard != NULL;
+    const bool shared = context->settings.machine.shard != NULL;
     char library[128];
     if (shared && cli_ranks_library(library, sizeof library) == NULL)
         return cli_refuse_flag(context, "shard",

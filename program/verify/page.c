@@ -20,7 +20,8 @@ static int write_text(verification *v, cli_text *text, int code, const char *pat
     cli_error *error = &v->context->error;
     code = cli_text_end(text, code, error);
     if (code == 0)
-        code = cli_write_file(path, v->context->settings.force, text->text, text->size, error);
+        code =
+            cli_write_file(path, v->context->settings.output.force, text->text, text->size, error);
     free(text->text);
     return code;
 }
@@ -85,7 +86,7 @@ static void run_studies(verification *v, study_points *points) {
     }
     if (!any && *v->context->cancel == 0) {
         cli_warn(v->context, "no id that --only '%.60s' chooses has a study: %s holds checks alone",
-                 v->context->settings.only, v->context->settings.out);
+                 v->context->settings.verify.only, v->context->settings.output.out);
     }
 }
 
@@ -219,7 +220,7 @@ static int write_page(verification *v, const char *path, const study_points *poi
         cli_report_section(report, "Beyond the requirements");
         add_checks(report, v, true, "Statements that no requirement asks for.");
     }
-    return cli_report_close(report, path, v->context->settings.force, &v->context->error);
+    return cli_report_close(report, path, v->context->settings.output.force, &v->context->error);
 }
 
 /* ---- where to ---- */

@@ -10,11 +10,11 @@ typedef struct size_flag {
 } size_flag;
 
 static const size_flag flags[] = {
-    {"size", offsetof(cli_settings, size), offsetof(statement_study, size),
+    {"size", offsetof(cli_settings, verify.size), offsetof(statement_study, size),
      offsetof(study_sizes, size)},
-    {"samples", offsetof(cli_settings, samples), offsetof(statement_study, samples),
+    {"samples", offsetof(cli_settings, verify.samples), offsetof(statement_study, samples),
      offsetof(study_sizes, samples)},
-    {"rounds", offsetof(cli_settings, rounds), offsetof(statement_study, rounds),
+    {"rounds", offsetof(cli_settings, verify.rounds), offsetof(statement_study, rounds),
      offsetof(study_sizes, rounds)},
 };
 enum { FLAGS = (int)(sizeof flags / sizeof flags[0]) };
@@ -40,10 +40,10 @@ study_sizes cli_study_sizes(const cli_context *context, const statement_study *s
 
 static int check_flag(cli_context *context, const size_flag *flag) {
     const cli_whole *given = given_of(context, flag);
-    const char *out = context->settings.out;
+    const char *out = context->settings.output.out;
     bool taken = false;
     if (!given->given) return 0;
-    if (out == NULL || context->settings.self_test || cli_ends_with(out, ".csv")) {
+    if (out == NULL || context->settings.verify.self_test || cli_ends_with(out, ".csv")) {
         return cli_refuse_flag(context, flag->name, "give -o a folder or a page F.html",
                                "--%s belongs to the studies, and none is written", flag->name);
     }

@@ -20,7 +20,8 @@
 /* ---- choosing ---- */
 
 bool cli_check_chosen(const cli_context *context, const char *id) {
-    return context->settings.only == NULL || fnmatch(context->settings.only, id, 0) == 0;
+    return context->settings.verify.only == NULL ||
+           fnmatch(context->settings.verify.only, id, 0) == 0;
 }
 
 static id_outcome *id_of(verification *v, const char *id) {
@@ -40,11 +41,11 @@ int cli_ids_of(const verification *v, bool extension) {
 /* NO_MODEL where --model was not given. Returns 0 or the exit code. */
 static int find_model_kind(cli_context *context, statement_model_kind *kind) {
     *kind = NO_MODEL;
-    if (context->settings.model == NULL) return 0;
+    if (context->settings.verify.model == NULL) return 0;
     ota_error error = {.message = ""};
     int64_t positions = 0;
     const ota_status status =
-        statement_model_kind_of(context->settings.model, kind, &positions, &error);
+        statement_model_kind_of(context->settings.verify.model, kind, &positions, &error);
     if (status != OTA_OK) return cli_fail_status(context, status, &error);
     if (positions >= MODEL_TOKENS) return 0;
     return cli_refuse_flag(context, "model", NULL,
@@ -73,7 +74,8 @@ static int choose(verification *v) {
     }
     if (v->count > 0) return 0;
     return cli_refuse_flag(v->context, "only", "ids look like CETA-17; write --only 'CETA-*'",
-                           "--only '%.60s' matches no requirement id", v->context->settings.only);
+                           "--only '%.60s' matches no requirement id",
+                           v->context->settings.verify.only);
 }
 
 /* ---- running ---- */
@@ -81,7 +83,7 @@ static int choose(verification *v) {
 /* FNV-1a of both texts, mixed with the rest: the same numbers for a check whatever else runs. */
 uint64_t cli_check_dice(const cli_context *context, const char *id, const char *name,
                         int64_t repeat) {
-    const cli_whole given = context->settings.seed;
+    const cli_whole given = context->settings.machine.seed;
     const uint64_t seed = given.given ? (uint64_t)given.value : 1U;
     uint64_t x = 0xcbf29ce484222325u;
     const char *const texts[] = {id, name};
@@ -145,22 +147,22 @@ static void plant_fault(verification *v, const statement_check *check) {
 
 static int run_all(verification *v) {
     const cli_settings *settings = &v->context->settings;
-    const int64_t repeats = settings->repeat.given ? settings->repeat.value : 1;
+    const int64_t repeats = settings->verify.repeat.given ? settings->verify.repeat.value : 1;
     const int64_t begun = cli_now_ns();
-    v->trial.model = settings->model;
+    v->trial.model = settings->verify.model;
     v->trial.host = &cli_statement_host;
-    v->trial.size = settings->model != NULL ? MODEL_TRIAL_BYTES : TRIAL_BYTES;
+    v->trial.size = settings->verify.model != NULL ? MODEL_TRIAL_BYTES : TRIAL_BYTES;
     v->trial.memory = malloc(v->trial.size);
     if (v->trial.memory == NULL) {
         return cli_fail_status(v->context, OTA_ENOMEM, &(ota_error){.message = "out of memory"});
     }
     cli_progress progress;
-    cli_progress_begin(&progress, settings->self_test ? "self-test" : "verify");
+    cli_progress_begin(&progress, settings->verify.self_test ? "self-test" : "verify");
     int done = 0;
     for (; done < v->count && *v->context->cancel == 0 && !v->trial.out_of_memory; done++) {
         outcome *o = &v->outcomes[done];
         id_outcome *id = id_of(v, o->check->id);
-        if (settings->self_test) {
+        if (settings->verify.self_test) {
             plant_fault(v, o->check);
         } else {
             run_check(v, o, repeats);
@@ -174,7 +176,7 @@ static int run_all(verification *v) {
     v->count = done;
     v->context->interrupted = *v->context->cancel != 0;
     int code = 0;
-    if (settings->self_test && !v->context->interrupted && !v->trial.out_of_memory)
+    if (settings->verify.self_test && !v->context->interrupted && !v->trial.out_of_memory)
         code = cli_faults_run(v);
     if (code == 0 && v->trial.out_of_memory)
         code = cli_fail_status(v->context, OTA_ENOMEM,
@@ -220,7 +222,7 @@ static json_t *check_json(const outcome *o) {
 /* Rows of the requirements or of the extensions, and how many of their ids are right. */
 static void add_rows(const verification *v, bool extension, json_t *object) {
     json_t *rows = json_array();
-    if (v->context->settings.self_test) {
+    if (v->context->settings.verify.self_test) {
         for (int k = 0; k < v->id_count; k++) {
             const id_outcome *id = &v->ids[k];
             if (id->extension != extension) continue;
@@ -245,10 +247,11 @@ static json_t *verification_json(const verification *v) {
     add_rows(v, false, object);
     add_rows(v, true, extensions);
     (void)cli_json_put(object, "extensions:o", extensions);
-    if (settings->self_test)
+    if (settings->verify.self_test)
         cli_faults_json(v, object);
-    else if (settings->out != NULL && !v->context->interrupted)
-        (void)json_object_set_new(object, "outputs", json_pack("{s:s}", "out", settings->out));
+    else if (settings->output.out != NULL && !v->context->interrupted)
+        (void)json_object_set_new(object, "outputs",
+                                  json_pack("{s:s}", "out", settings->output.out));
     (void)cli_json_put(object, "ids_checked:i pending:o seconds:r warnings:o", cli_ids_of(v, false),
                        json_array(), v->seconds, json_incref(v->context->warnings));
     return object;
@@ -307,7 +310,7 @@ static void print_table(const verification *v) {
 /* Prints the result; a claim that came out wrong makes the command fail with it. */
 static int conclude(verification *v) {
     cli_context *context = v->context;
-    const bool self_test = context->settings.self_test;
+    const bool self_test = context->settings.verify.self_test;
     const int right = self_test ? ids_noticed(v, false) + ids_noticed(v, true)
                                 : ids_right(v, false) + ids_right(v, true);
     int code = 0;
@@ -323,12 +326,12 @@ static int conclude(verification *v) {
                         "%d of %d faults planted in the product are noticed by no id",
                         v->faults_missed, v->fault_count);
     }
-    const char *path = context->settings.out;
+    const char *path = context->settings.output.out;
     if (code == 0 && path != NULL && !self_test && !context->interrupted) {
         code = cli_verify_write(v, path);
         if (code != 0) return code;
     }
-    if (!context->settings.json) {
+    if (!context->settings.output.json) {
         if (self_test)
             print_self_test(v);
         else

@@ -36,7 +36,8 @@ CERTIFICATE = {
 
 
 # Two rounds at a temperature that needs thousands.
-SLOW = ["-m", "softmax/exact", "-t", "1e-4", "--max-rounds", "2", "--solver", "sinkhorn"]
+ENDLESS = ["-m", "softmax/exact", "-t", "1e-4", "--solver", "sinkhorn", "--max-rounds", "1000000"]
+SLOW = [*ENDLESS[:-1], "2"]
 
 
 def fixed_files(folder: Path) -> None:
@@ -88,6 +89,8 @@ plan S.npy -m softmax/exact{rounds=3
 plan S.npy -t 0
 plan S.npy -t one
 plan S.npy -t 1,2
+plan S.npy -t 1 --temperature 1
+plan S.npy -m softmax/exact{rounds=1,rounds=2}
 plan S.npy --rows soft
 plan S.npy --axis cols
 plan S.npy --window 3
@@ -557,7 +560,7 @@ def test_interrupt_keeps_what_is_finished() -> None:
 
 def test_interrupt_writes_nothing(tmp_path: Path) -> None:
     save(tmp_path, S=np.random.default_rng(6).normal(size=(8, 900, 900)))
-    words = [PROGRAM, "plan", "S.npy", *SLOW, "--max-rounds", "1000000", "-o", "P.npy", "--json"]
+    words = [PROGRAM, "plan", "S.npy", *ENDLESS, "-o", "P.npy", "--json"]
     with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
         time.sleep(1.5)
         child.send_signal(signal.SIGINT)
