@@ -4,8 +4,9 @@ documents (*.md)    relative links and their #anchors; files, flags and names_of
                     ota_ names in blocks
 comments            of *.c *.h *.py *.sh, CMake files and ./dev: files and ota_ names
 
-A file is named by its path, the end of its path, or its bare name; `*` and words in capitals (NAME.c) stand
-for anything. Folders are found by looking, so the check survives a move.
+A file is named by its path, the end of its path, or its bare name, where that is one file alone, of the
+repository or of the library at hand, or lies beside the file that names it; `*` and words in capitals
+(NAME.c) stand for anything. Folders are found by looking, so the check survives a move.
 
 check_references.py [REPOSITORY]     judges a checkout
 check_references.py --self-test      plants one defect after another in a small tree and expects each found
@@ -31,6 +32,8 @@ HISTORY = {"CHANGELOG.md", "docs/development/trials.md"}
 OTHERS = {"windows/", "hook_attn_scores", "hook_scale"}
 # Flags of other programs that a document quotes beside ours.
 OTHER_FLAGS = {"--help"}
+# What every folder may have.
+EVERYWHERE = {"README.md", "CMakeLists.txt", "__init__.py"}
 WORD = r"(?:[\w*]|\{[\w,]*\})(?:[\w.*-]|\{[\w,]*\})*"
 PATH = re.compile(rf"(?<![\w./*}}])((?:\.\.?/)*(?:{WORD}/)*(?:{WORD})?)(?![\w(])")
 CODE_FILE = re.compile(r"\w.*\.(?:c|h|cu|py|sh|md|cmake)$")
@@ -122,6 +125,13 @@ class Repository:
         self.names.update(WITH_UNDERSCORE.findall(code))
         self.comments += [(path, line, comment) for line, comment in comments]
 
+    def meant(self, name: str, home: str) -> list[str]:
+        """The files that a path, its end, or a file name may mean, those of one's own library first."""
+        last = name.rpartition("/")[2]
+        found = [path for path in self.by_name.get(last, ()) if path == name or path.endswith("/" + name)]
+        near = [path for path in found if path.startswith(home.partition("/")[0] + "/")]
+        return [] if last in EVERYWHERE else near or found
+
     def exists_uncached(self, name: str) -> bool:
         """Whether a path, the end of a path, or a file name is one of the repository's; wildcards allowed."""
         if choice := re.search(r"\{([^{}]*)\}", name):
@@ -147,8 +157,12 @@ class Repository:
             if not (is_file or is_folder or ("/" in name and name.partition("/")[0] in self.top)):
                 continue
             beside = os.path.normpath(f"{home}/{name}") in self.paths
-            if not (name in OTHERS or beside or self.exists(name)):
+            if name in OTHERS or beside:
+                continue
+            if not self.exists(name):
                 yield f"{name} is no file or folder of the repository"
+            elif is_file and len(self.meant(name, home)) > 1:
+                yield f"{name} may be {' or '.join(self.meant(name, home))}; name its folder, too"
 
     def judge_names(self, text: str) -> Iterator[str]:
         for match in OTA_NAME.finditer(text):
@@ -230,9 +244,10 @@ def check(root: Path) -> list[str]:
 SOUND = {
     "include/otattn.h": "/* See engine/rows.c and docs/guide.md */ int ota_solve(void); enum { OTA_OK };\n",
     "engine/rows.c": '/* Rows, as ota_solve wants them (rows.h); ota_so* */ FLAG(text, "causal", x);\n',
+    "engine/cpu/rows.c": "/* rows.c */\n",
     "engine/rows.h": "// S/tau and forward/backward are no paths\n",
     "dev": "#!/bin/sh\n# engine/rows.c\nexec --seconds\n",
-    "tool.py": '"""Reads engine/rows.h."""\nx = add("--only")  # rows.c\n',
+    "tool.py": '"""Reads engine/rows.h."""\nx = add("--only")  # rows.h\n',
     "CHANGELOG.md": "`gone.c` went, with `ota_gone` and `--gone`\n",
     "docs/guide.md": "# A *first* look: 1, 2\n\n[here](#a-first-look-1-2), [there](../README.md)\n",
     "README.md": "[guide](docs/guide.md#a-first-look-1-2) `engine/` `NAME.c` `engine/*.h` `ota_solve`\n"
@@ -261,6 +276,7 @@ PLANTS = [
     ("engine/rows.h", '// "x" engine/gone', "engine/gone is no file or folder"),
     ("engine/rows.h", "/* ota_gone */\n", "ota_gone is no name"),
     ("tool.py", "# gone.py\n", "gone.py is no file or folder"),
+    ("docs/guide.md", "`rows.c`\n", "rows.c may be engine/cpu/rows.c or engine/rows.c"),
     ("dev", "# docs/gone.md\n", "docs/gone.md is no file or folder"),
 ]
 
