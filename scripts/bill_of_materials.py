@@ -2,9 +2,9 @@
 
     bill_of_materials.py [-o FILE]      writes the bill, else prints it
 
-Read are `packages_*` of ./dev (Debian's packages) and the locks of Python packages with their hashes. The
-scope tells what a component is for: required (part of the program), optional (OpenBLAS, MPI), excluded
-(building and testing only).
+Read are `packages_*` of scripts/dev/common.sh (Debian's packages) and the locks of Python packages with their
+hashes. The scope tells what a component is for: required (part of the program), optional (OpenBLAS, MPI),
+excluded (building and testing only).
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def bill() -> dict[str, object]:
     version = re.search(r"VERSION (\d+\.\d+\.\d+)", (ROOT / "CMakeLists.txt").read_text(encoding="utf-8"))
     assert version is not None
     components = []
-    for name in debian_packages((ROOT / "dev").read_text(encoding="utf-8")):
+    for name in debian_packages((ROOT / "scripts" / "dev" / "common.sh").read_text(encoding="utf-8")):
         scope, licence = LINKED.get(name, ("excluded", None))
         components.append(component("deb/debian", name, None, scope, licence))
     locked: dict[tuple[str, str], str] = {}

@@ -2,6 +2,7 @@
 
     tally.py FILE ...     JUnit files of ctest and pytest (.xml), and step files (.tsv): name, tab,
                           passed|failed|skipped, tab, reason
+    tally.py --seconds FILE ...     says first how long the tests of each folder took
 
 A cmocka program counts with each of its tests. Skips are listed with their reasons, failures by name.
 Exits 1 when anything failed or nothing ran.
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 from xml.etree import ElementTree
@@ -61,6 +63,21 @@ def add_junit(tally: Tally, path: Path) -> None:
             tally.passed += 1
 
 
+def seconds_of(path: Path) -> dict[str, float]:
+    """Seconds of each folder: ctest's label `c;...;FOLDER`, pytest's `tests.python.FOLDER.FILE`."""
+    found: defaultdict[str, float] = defaultdict(float)
+    for case in ElementTree.parse(path).getroot().iter("testcase"):
+        labels = [p.get("value", "") for p in case.iter("property") if p.get("name") == "cmake_labels"]
+        place = case.get("classname", "").split(".")
+        folder = "others of ctest"
+        if labels and labels[0]:
+            folder = "tests/" + labels[0].split(";")[-1]
+        elif place[0] == "tests":
+            folder = "/".join(place[:-1])
+        found[folder] += float(case.get("time", 0.0))
+    return found
+
+
 def add_steps(tally: Tally, path: Path) -> None:
     for line in path.read_text(encoding="utf-8").splitlines():
         name, word, reason = (line.split("\t") + ["", ""])[:3]
@@ -74,14 +91,26 @@ def add_steps(tally: Tally, path: Path) -> None:
 
 def main() -> int:
     tally = Tally()
-    for name in sys.argv[1:]:
+    names = [name for name in sys.argv[1:] if name != "--seconds"]
+    seconds: defaultdict[str, float] = defaultdict(float)
+    for name in names:
         path = Path(name)
         if not path.is_file():
             tally.failed.append(f"{name}: the runner wrote no results")
         elif path.suffix == ".xml":
             add_junit(tally, path)
+            for folder, spent in seconds_of(path).items():
+                seconds[folder] += spent
         else:
             add_steps(tally, path)
+    if len(names) < len(sys.argv) - 1:
+        print(
+            "seconds  "
+            + ", ".join(
+                f"{folder} {spent:.0f}"
+                for folder, spent in sorted(seconds.items(), key=lambda item: -item[1])
+            )
+        )
     for label, reason in tally.skipped:
         print(f"skipped  {label}: {reason}")
     for label in tally.failed:
