@@ -1,4 +1,4 @@
-"""What docs/users/clustering.md says of otattn.cluster beside its times.
+"""What docs/users/assignment.md says of otattn.cluster beside its times.
 
 clustering.py seeds     sums of squared distances beside k-means-constrained, from the same first centres
 clustering.py memory    250,000 points, 100 clusters: time and resident memory of this process

@@ -4,7 +4,7 @@
 
 Runs `otattn attend --shard rows` under mpirun; OTATTN names a program built with OTATTN_MPI, OTATTN_MPIRUN
 the launcher. Every figure is a ratio of times taken side by side, turn by turn; the median of the turns. The
-outputs of every pair are compared, and what the ranks sent with the sum that docs/users/many-machines.md
+outputs of every pair are compared, and what the ranks sent with the sum that docs/development/ranks.md
 promises.
 Ranks beyond the processors are run once, for their outputs alone.
 
@@ -85,7 +85,7 @@ def weak_scaling(turns: int) -> list[dict[str, Any]]:
 
 
 def promised(keys: int, ranks: int, rounds: int) -> int:
-    """Bytes of rank 0, from docs/users/many-machines.md; no mask, no receivers, f32."""
+    """Bytes of rank 0, from docs/development/ranks.md; no mask, no receivers, f32."""
     share = -(-keys // ranks)
     bytes_sent = share * 2 * WIDTH * 4 * HEADS + 32
     if rounds > 0:

@@ -13,7 +13,7 @@
 #define HUB OTA_IGNORED_HUB_TENSORS
 #define PARTS OTA_IGNORED_GGUF_TENSORS
 
-/* docs/users/checkpoints.md prints this table: one string a line. */
+/* docs/development/model-files.md prints this table: one string a line. */
 static const ota_ignored rows[] = {
     /* ---- config.json: any value ---- */
     {CONFIG, NULL, NULL,

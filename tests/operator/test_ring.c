@@ -295,7 +295,7 @@ static void other_gradients_are_refused(void **state) {
 
 /* ---- what is sent --------------------------------------------------------------------------------- */
 
-/* The sum that docs/users/many-machines.md promises of `rank`, for a forward of K rounds. */
+/* The sum that docs/development/ranks.md promises of `rank`, for a forward of K rounds. */
 static int64_t promised(const scene *s, int ranks, int rank, int64_t rounds) {
     const cell *c = s->cell;
     const int64_t number = c->narrow ? 4 : 8;

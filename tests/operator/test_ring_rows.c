@@ -336,7 +336,7 @@ static void caps_without_room_are_told_to_all(void **state) {
 
 /* ---- what is sent --------------------------------------------------------------------------------- */
 
-/* The sum of docs/users/many-machines.md: `left` is what steps of the thresholds add. */
+/* The sum of docs/development/ranks.md: `left` is what steps of the thresholds add. */
 static int64_t promised(const scene *s, int ranks, int rank, int64_t *step) {
     const int64_t number = s->cell->narrow ? 4 : 8;
     const bool hard = strcmp(s->cell->method, "argmax") == 0 && !(s->cell->cap > 0.0);

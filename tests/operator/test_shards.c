@@ -428,7 +428,7 @@ static void gradients_of_what_was_solved_elsewhere(void **state) {
     free(s);
 }
 
-/* The sum that docs/users/many-machines.md promises. */
+/* The sum that docs/development/ranks.md promises. */
 static int64_t promised(const cell *c, int64_t share, int64_t rounds) {
     const int64_t number = c->narrow ? 4 : 8;
     const bool masked = c->causal || c->window || c->dense || c->relative || c->alibi;

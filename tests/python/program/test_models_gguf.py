@@ -3,7 +3,7 @@ transformers with the decoded weights, and files that break a rule.
 
 MiniLM and SmolLM2 come with the Python packages of tests/requirements-models.txt; where these are not
 installed their tests, which belong to the campaign, are skipped. Gemma 3 270M is tested where OTATTN_GEMMA
-names its file (docs/users/checkpoints.md)."""
+names its file (docs/users/models.md)."""
 
 from __future__ import annotations
 

