@@ -1,4 +1,4 @@
-"""Draws the figures of docs/records/speed.md and many-machines.md from the tables of benches.
+"""Draws the figures of docs/records/speed.md and docs/records/many-machines.md from the tables of benches.
 
 draw.py --peers PEERS.csv --scaling SCALING.csv --ranks RANKS.csv -o FOLDER
 

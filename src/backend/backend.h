@@ -1,6 +1,6 @@
 /* backend.h: what a backend does for the solvers and the operator: passes over the heads of a problem.
  *
- * The operator decides (plan.c) and drives (forward.c, backward.c, jvp.c), a solver runs its loop on one head after
+ * The operator decides (plan.c) and drives (forward.c, operator/backward.c, jvp.c), a solver runs its loop on one head after
  * another or on as many as the operator hands it, and every number of size queries x keys is formed, read and written
  * by a backend. What is small, potentials f [rows] and g [columns], masses mu and nu and sums, lies in host memory in
  * f64, so that loops and tests for convergence are written once.

@@ -1,4 +1,4 @@
-/* Table rows of the solvers that treat each row alone (rows.c does the work). */
+/* Table rows of the solvers that treat each row alone (a backend's rows do the work). */
 #include "solver.h"
 
 static const char *needs(const ota_resolved *r, ota_regulariser regulariser) {

@@ -1,4 +1,4 @@
-/* test_rows.c: one row of every solver in rows.h against its definition, in f32 and f64. With y = (s + h + f) / tau
+/* test_rows.c: one row of every solver in cpu/rows/rows.h against its definition, in f32 and f64. With y = (s + h + f) / tau
  *
  *     softmax  p = e^y    entmax  p = [(alpha - 1) y]_+^(1 / (alpha - 1))    online  the same, at most what is left
  *
