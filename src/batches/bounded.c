@@ -254,7 +254,7 @@ static void name_columns(const ota_bounded_paths *paths, bool reached, char *tex
     size_t used = 0;
     int named = 0;
     for (int64_t j = 0; j < paths->columns; j++) {
-        if ((paths->closed[j] > 0.0) != reached) continue;
+        if ((paths->search.closed[j] > 0.0) != reached) continue;
         const int wrote = named == 8 ? ota_snprintf(text + used, size - used, ", ...")
                                      : ota_snprintf(text + used, size - used, "%s%" PRId64,
                                                     named == 0 ? "" : ", ", j);
@@ -265,10 +265,10 @@ static void name_columns(const ota_bounded_paths *paths, bool reached, char *tex
 
 /* The columns that must take more than they may, or cannot get what they need. */
 static ota_status tell_infeasible(const ota_bounded_paths *paths, ota_error *error) {
-    const bool crowded = !(paths->closed[paths->columns] > 0.0);
+    const bool crowded = !(paths->search.closed[paths->columns] > 0.0);
     int64_t load = 0, bound = 0;
     for (int64_t j = 0; j < paths->columns; j++) {
-        if ((paths->closed[j] > 0.0) != crowded) continue;
+        if ((paths->search.closed[j] > 0.0) != crowded) continue;
         load += paths->load[j];
         bound += crowded ? paths->upper[j] : paths->lower[j];
     }
@@ -358,10 +358,10 @@ static ota_status measure(bounded *b, double *cost, double *dual) {
         for (int64_t s = 0; s < count; s++) {
             const double *costs = b->costs.block + s * paths->stride;
             const uint64_t *held = paths->held + (first + s) * words;
-            ota_bounded_least(paths, costs, paths->bits);
+            ota_bounded_least(paths, costs, paths->row.bits);
             for (int64_t j = -1; (j = ota_bounded_next(held, words, j + 1)) >= 0;)
                 add(&primal, costs[j]);
-            for (int64_t j = -1; (j = ota_bounded_next(paths->bits, words, j + 1)) >= 0;) {
+            for (int64_t j = -1; (j = ota_bounded_next(paths->row.bits, words, j + 1)) >= 0;) {
                 add(&bound, costs[j]);
                 add(&bound, paths->price[j]);
             }
@@ -403,8 +403,8 @@ static void give(const bounded *b, ota_bounded_result *result) {
         if (result->prices != NULL) result->prices[j] = paths->price[j];
         if (result->loads != NULL) result->loads[j] = paths->load[j];
     }
-    result->paths = paths->paths;
-    result->fillings = paths->fillings;
+    result->paths = paths->counts.paths;
+    result->fillings = paths->counts.fillings;
 }
 
 static ota_status run(bounded *b, ota_bounded_result *result, ota_error *error) {

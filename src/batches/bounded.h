@@ -81,21 +81,27 @@ typedef struct ota_bounded_paths {
     double *price, *base;   /* base: at the last filling */
     double *best;           /* [columns][stride]: least key, or the bound on all not stored */
     double threshold;       /* reduced lengths up to it are stored */
-    double *length;         /* of the search */
-    double *closed;         /* +inf where the length is final, else 0 */
-    double reached;         /* length of the last node */
-    int64_t *before;        /* [stride] in the tree of the search */
-    double *taken;          /* key of the arc from there */
-    int64_t *ends;          /* [columns + 1] nodes with too little that it found */
-    int64_t found;          /* their number */
-    double *costs, *reduced, *sorted; /* of a row */
-    uint64_t *bits;                   /* [words] */
-    double *sample;                   /* [OTA_BOUNDED_SAMPLE] */
-    int32_t *moved;                   /* [columns + 1] rows of the path */
+    struct {
+        double *length;  /* [stride] */
+        double *closed;  /* [stride] +inf where the length is final, else 0 */
+        double reached;  /* length of the last node */
+        int64_t *before; /* [stride] in the tree of the search */
+        double *taken;   /* [stride] key of the arc from there */
+        int64_t *ends;   /* [columns + 1] nodes with too little that it found */
+        int64_t count;   /* their number */
+    } search;
+    struct {
+        double *costs, *reduced, *sorted; /* [stride] */
+        uint64_t *bits;                   /* [words] */
+    } row;                                /* the one at hand */
+    double *sample;                       /* [OTA_BOUNDED_SAMPLE] */
+    int32_t *moved;                       /* [columns + 1] rows of the path */
     ota_bounded_heaps heaps;
     double wanted;  /* entries the threshold aims at */
     int64_t filled; /* entries after the last filling */
-    int64_t paths, searches, fillings, paths_at_filling;
+    struct {
+        int64_t paths, searches, fillings, paths_at_filling;
+    } counts;
 } ota_bounded_paths;
 
 enum { OTA_BOUNDED_COLUMNS = 4096, OTA_BOUNDED_SAMPLE = 1 << 13 };

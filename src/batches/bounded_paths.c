@@ -31,15 +31,15 @@ void ota_bounded_paths_layout(ota_bounded_paths *paths, ota_arena *arena, int64_
     paths->price = ota_arena_take(arena, stride, sizeof(double));
     paths->base = ota_arena_take(arena, stride, sizeof(double));
     paths->best = ota_arena_take_rows(arena, m, paths->stride, sizeof(double));
-    paths->length = ota_arena_take(arena, stride, sizeof(double));
-    paths->closed = ota_arena_take(arena, stride, sizeof(double));
-    paths->before = ota_arena_take(arena, stride, sizeof(int64_t));
-    paths->taken = ota_arena_take(arena, stride, sizeof(double));
-    paths->ends = ota_arena_take(arena, nodes, sizeof(int64_t));
-    paths->costs = ota_arena_take(arena, stride, sizeof(double));
-    paths->reduced = ota_arena_take(arena, stride, sizeof(double));
-    paths->sorted = ota_arena_take(arena, stride, sizeof(double));
-    paths->bits = ota_arena_take(arena, (size_t)paths->words, sizeof(uint64_t));
+    paths->search.length = ota_arena_take(arena, stride, sizeof(double));
+    paths->search.closed = ota_arena_take(arena, stride, sizeof(double));
+    paths->search.before = ota_arena_take(arena, stride, sizeof(int64_t));
+    paths->search.taken = ota_arena_take(arena, stride, sizeof(double));
+    paths->search.ends = ota_arena_take(arena, nodes, sizeof(int64_t));
+    paths->row.costs = ota_arena_take(arena, stride, sizeof(double));
+    paths->row.reduced = ota_arena_take(arena, stride, sizeof(double));
+    paths->row.sorted = ota_arena_take(arena, stride, sizeof(double));
+    paths->row.bits = ota_arena_take(arena, (size_t)paths->words, sizeof(uint64_t));
     paths->sample = ota_arena_take(arena, OTA_BOUNDED_SAMPLE, sizeof(double));
     paths->moved = ota_arena_take(arena, nodes, sizeof(int32_t));
     paths->heaps.root = ota_arena_take_rows(arena, m, m, sizeof(int32_t));
@@ -89,15 +89,15 @@ int64_t ota_bounded_next(const uint64_t *bits, int64_t words, int64_t from) {
 
 void ota_bounded_least(ota_bounded_paths *paths, const double *costs, uint64_t *bits) {
     const int64_t m = paths->columns, take = paths->take;
-    double *reduced = paths->reduced;
+    double *reduced = paths->row.reduced;
     const int64_t least = paths->passes->cheapest(costs, paths->price, paths->stride, reduced);
     memset(bits, 0, (size_t)paths->words * sizeof *bits);
     if (take == 1) {
         mark(bits, least);
         return;
     }
-    memcpy(paths->sorted, reduced, (size_t)m * sizeof *reduced);
-    const double last = ranked(paths->sorted, m, take - 1);
+    memcpy(paths->row.sorted, reduced, (size_t)m * sizeof *reduced);
+    const double last = ranked(paths->row.sorted, m, take - 1);
     int64_t left = take;
     for (int64_t j = 0; j < m; j++) {
         if (reduced[j] < last) {
@@ -138,19 +138,19 @@ static void choose_threshold(ota_bounded_paths *paths, bool anew) {
     for (int64_t s = 0; s < rows; s++) {
         const int64_t place = s * n / rows;
         ota_bounded_costs_row(paths->rows.costs, ota_bounded_rows_at(&paths->rows, place),
-                              paths->costs);
+                              paths->row.costs);
         uint64_t *bits = paths->held + place * paths->words;
         if (anew) {
-            bits = paths->bits;
-            ota_bounded_least(paths, paths->costs, bits);
+            bits = paths->row.bits;
+            ota_bounded_least(paths, paths->row.costs, bits);
         } else {
-            (void)paths->passes->cheapest(paths->costs, paths->price, paths->stride,
-                                          paths->reduced);
+            (void)paths->passes->cheapest(paths->row.costs, paths->price, paths->stride,
+                                          paths->row.reduced);
         }
         for (int64_t a = -1; (a = ota_bounded_next(bits, paths->words, a + 1)) >= 0;) {
             for (int64_t b = 0; b < m && count < OTA_BOUNDED_SAMPLE; b++) {
-                if ((bits[b / 64] >> (b % 64) & 1) != 0 || isinf(paths->reduced[b])) continue;
-                paths->sample[count++] = paths->reduced[b] - paths->reduced[a];
+                if ((bits[b / 64] >> (b % 64) & 1) != 0 || isinf(paths->row.reduced[b])) continue;
+                paths->sample[count++] = paths->row.reduced[b] - paths->row.reduced[a];
             }
         }
     }
@@ -165,7 +165,7 @@ static ota_status store_row(ota_bounded_paths *paths, int64_t row, const double 
                             bool *omitted) {
     const int64_t m = paths->columns, words = paths->words;
     const uint64_t *held = paths->held + row * words;
-    uint64_t *bits = paths->bits;
+    uint64_t *bits = paths->row.bits;
     for (int64_t a = -1; (a = ota_bounded_next(held, words, a + 1)) >= 0;) {
         paths->passes->within(costs, costs[a], paths->threshold + paths->base[a], paths->base,
                               paths->stride, bits);
@@ -211,8 +211,8 @@ static ota_status fill(ota_bounded_paths *paths, bool anew) {
         }
     }
     paths->filled = paths->heaps.count;
-    paths->fillings++;
-    paths->paths_at_filling = paths->paths;
+    paths->counts.fillings++;
+    paths->counts.paths_at_filling = paths->counts.paths;
     return OTA_OK;
 }
 
@@ -232,8 +232,9 @@ static ota_status choose(ota_bounded_paths *paths) {
 
 /* With more entries, fewer fillings: the number grows faster where the last ones served few paths. */
 static ota_status fill_more(ota_bounded_paths *paths) {
-    paths->wanted *= paths->paths - paths->paths_at_filling < paths->columns ? 8.0 : 4.0;
-    if (paths->paths == paths->paths_at_filling) paths->wanted *= 2.0;
+    paths->wanted *=
+        paths->counts.paths - paths->counts.paths_at_filling < paths->columns ? 8.0 : 4.0;
+    if (paths->counts.paths == paths->counts.paths_at_filling) paths->wanted *= 2.0;
     return fill(paths, false);
 }
 
@@ -242,20 +243,21 @@ static ota_status fill_more(ota_bounded_paths *paths) {
 /* Relaxes what leaves node v, whose length is final. */
 static void relax(ota_bounded_paths *paths, int64_t v) {
     const int64_t m = paths->columns;
-    double *length = paths->length;
+    double *length = paths->search.length;
     if (v < m) {
         if (paths->load[v] == 0 && paths->flow[v] >= paths->upper[v]) return;
         double *best = paths->best + v * paths->stride;
         best[m] = paths->flow[v] < paths->upper[v] ? 0.0 : INFINITY;
         const ota_bounded_node node = {v, length[v], paths->price[v]};
         if (paths->load[v] > 0) {
-            paths->passes->relax(&node, best, paths->price, paths->stride, length, paths->before);
+            paths->passes->relax(&node, best, paths->price, paths->stride, length,
+                                 paths->search.before);
             return;
         }
         const double found = length[v] + fmax(-paths->price[v], 0.0);
         if (found < length[m]) {
             length[m] = found;
-            paths->before[m] = v;
+            paths->search.before[m] = v;
         }
         return;
     }
@@ -263,14 +265,14 @@ static void relax(ota_bounded_paths *paths, int64_t v) {
         const double found = length[m] + fmax(paths->price[b], 0.0);
         if (paths->flow[b] > paths->lower[b] && found < length[b]) {
             length[b] = found;
-            paths->before[b] = m;
+            paths->search.before[b] = m;
         }
     }
 }
 
 /* Whether the arc into v is known by its bound alone. */
 static bool is_bound(const ota_bounded_paths *paths, int64_t v) {
-    const int64_t u = paths->before[v], m = paths->columns;
+    const int64_t u = paths->search.before[v], m = paths->columns;
     return u >= 0 && u < m && v < m && paths->heaps.root[u * m + v] == OTA_BOUNDED_NONE;
 }
 
@@ -282,23 +284,24 @@ static search_end search(ota_bounded_paths *paths) {
     const int64_t m = paths->columns;
     int64_t wanted = 0;
     for (int64_t v = 0; v < paths->stride; v++) {
-        paths->length[v] = v <= m && paths->excess[v] > 0 ? 0.0 : INFINITY;
-        paths->closed[v] = 0.0;
-        paths->before[v] = OTA_BOUNDED_NONE;
+        paths->search.length[v] = v <= m && paths->excess[v] > 0 ? 0.0 : INFINITY;
+        paths->search.closed[v] = 0.0;
+        paths->search.before[v] = OTA_BOUNDED_NONE;
         wanted += v <= m && paths->excess[v] < 0 ? 1 : 0;
     }
-    paths->found = 0;
-    while (paths->found < wanted) {
-        const int64_t v =
-            paths->passes->cheapest(paths->length, paths->closed, paths->stride, paths->reduced);
-        const double least = paths->reduced[v];
-        if (isinf(least)) return paths->found > 0 ? FOUND : NOTHING_FOUND;
-        if (is_bound(paths, v)) return paths->found > 0 ? FOUND : BOUND_MET;
-        paths->closed[v] = INFINITY;
-        paths->reached = least;
-        const int64_t u = paths->before[v];
-        if (u != OTA_BOUNDED_NONE && u < m) paths->taken[v] = paths->best[u * paths->stride + v];
-        if (paths->excess[v] < 0) paths->ends[paths->found++] = v;
+    paths->search.count = 0;
+    while (paths->search.count < wanted) {
+        const int64_t v = paths->passes->cheapest(paths->search.length, paths->search.closed,
+                                                  paths->stride, paths->row.reduced);
+        const double least = paths->row.reduced[v];
+        if (isinf(least)) return paths->search.count > 0 ? FOUND : NOTHING_FOUND;
+        if (is_bound(paths, v)) return paths->search.count > 0 ? FOUND : BOUND_MET;
+        paths->search.closed[v] = INFINITY;
+        paths->search.reached = least;
+        const int64_t u = paths->search.before[v];
+        if (u != OTA_BOUNDED_NONE && u < m)
+            paths->search.taken[v] = paths->best[u * paths->stride + v];
+        if (paths->excess[v] < 0) paths->search.ends[paths->search.count++] = v;
         relax(paths, v);
     }
     return FOUND;
@@ -306,9 +309,11 @@ static search_end search(ota_bounded_paths *paths) {
 
 static void raise_prices(ota_bounded_paths *paths) {
     const int64_t m = paths->columns;
-    const double reservoir = paths->closed[m] > 0.0 ? paths->reached - paths->length[m] : 0.0;
+    const double reservoir =
+        paths->search.closed[m] > 0.0 ? paths->search.reached - paths->search.length[m] : 0.0;
     for (int64_t j = 0; j < m; j++) {
-        if (paths->closed[j] > 0.0) paths->price[j] += paths->reached - paths->length[j];
+        if (paths->search.closed[j] > 0.0)
+            paths->price[j] += paths->search.reached - paths->search.length[j];
         paths->price[j] -= reservoir;
     }
 }
@@ -334,7 +339,7 @@ static void refresh_if(ota_bounded_paths *paths, int64_t a, int64_t b, int64_t r
 }
 
 static ota_status store(ota_bounded_paths *paths, int64_t a, int64_t b, int64_t row) {
-    const double key = paths->costs[b] - paths->costs[a];
+    const double key = paths->row.costs[b] - paths->row.costs[a];
     if (!(key <= limit_of(paths, a, b)) || isinf(key)) return OTA_OK;
     const int64_t pair = a * paths->columns + b;
     TRY(ota_bounded_heaps_insert(&paths->heaps, pair, key, (int32_t)row));
@@ -350,7 +355,8 @@ static ota_status move_row(ota_bounded_paths *paths, int64_t row, int64_t a, int
     mark(bits, b);
     paths->load[a]--;
     paths->load[b]++;
-    ota_bounded_costs_row(paths->rows.costs, ota_bounded_rows_at(&paths->rows, row), paths->costs);
+    ota_bounded_costs_row(paths->rows.costs, ota_bounded_rows_at(&paths->rows, row),
+                          paths->row.costs);
     for (int64_t d = 0; d < m; d++) {
         refresh_if(paths, a, d, row);
         if (!ota_bounded_held(paths, row, d)) {
@@ -367,12 +373,12 @@ static ota_status move_row(ota_bounded_paths *paths, int64_t row, int64_t a, int
 static bool is_open(const ota_bounded_paths *paths, int64_t end) {
     const int64_t m = paths->columns;
     int64_t v = end;
-    for (int64_t u; (u = paths->before[v]) != OTA_BOUNDED_NONE; v = u) {
-        if (v == m ? paths->flow[u] >= paths->upper[u]
-            : u == m
-                ? paths->flow[v] <= paths->lower[v]
-                : paths->heaps.root[u * m + v] == OTA_BOUNDED_NONE ||
-                      paths->best[u * paths->stride + v] > paths->taken[v] || paths->load[u] == 0)
+    for (int64_t u; (u = paths->search.before[v]) != OTA_BOUNDED_NONE; v = u) {
+        if (v == m   ? paths->flow[u] >= paths->upper[u]
+            : u == m ? paths->flow[v] <= paths->lower[v]
+                     : paths->heaps.root[u * m + v] == OTA_BOUNDED_NONE ||
+                           paths->best[u * paths->stride + v] > paths->search.taken[v] ||
+                           paths->load[u] == 0)
             return false;
     }
     return paths->excess[v] > 0;
@@ -382,7 +388,7 @@ static ota_status augment(ota_bounded_paths *paths, int64_t end) {
     const int64_t m = paths->columns;
     /* All rows are named before one moves: a moved row may come to the top of a pair further on. */
     int64_t v = end;
-    for (int64_t u; (u = paths->before[v]) != OTA_BOUNDED_NONE; v = u) {
+    for (int64_t u; (u = paths->search.before[v]) != OTA_BOUNDED_NONE; v = u) {
         if (u < m && v < m)
             paths->moved[v] = paths->heaps.row[paths->heaps.root[u * m + v]];
         else if (v == m)
@@ -392,9 +398,9 @@ static ota_status augment(ota_bounded_paths *paths, int64_t end) {
     }
     paths->excess[v]--;
     paths->excess[end]++;
-    paths->paths++;
+    paths->counts.paths++;
     v = end;
-    for (int64_t u; (u = paths->before[v]) != OTA_BOUNDED_NONE; v = u) {
+    for (int64_t u; (u = paths->search.before[v]) != OTA_BOUNDED_NONE; v = u) {
         if (u < m && v < m) TRY(move_row(paths, paths->moved[v], u, v));
     }
     return OTA_OK;
@@ -402,8 +408,8 @@ static ota_status augment(ota_bounded_paths *paths, int64_t end) {
 
 /* Moves what the tree of one search can. */
 static ota_status augment_all(ota_bounded_paths *paths, int64_t *left, ota_watch *watch) {
-    for (int64_t e = 0; e < paths->found; e++) {
-        const int64_t end = paths->ends[e];
+    for (int64_t e = 0; e < paths->search.count; e++) {
+        const int64_t end = paths->search.ends[e];
         while (paths->excess[end] < 0 && is_open(paths, end)) {
             TRY(ota_watch_spend(watch, 16 * paths->columns));
             TRY(augment(paths, end));
@@ -462,7 +468,7 @@ ota_status ota_bounded_paths_solve(ota_bounded_paths *paths, double most) {
         TRY(ota_watch_spend(&watch, paths->columns * paths->columns));
         if (paths->heaps.count > 2 * paths->filled + SPARE_ENTRIES) TRY(fill(paths, false));
         const search_end end = search(paths);
-        paths->searches++;
+        paths->counts.searches++;
         if (end == BOUND_MET || (end == NOTHING_FOUND && paths->threshold < INFINITY)) {
             TRY(fill_more(paths));
             continue;

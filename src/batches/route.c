@@ -141,35 +141,39 @@ static void lay_out(ota_route_call *r, const ota_routing_result *found, ota_aren
     const ota_route_method name = r->problem.method;
     r->kernel = ota_arena_take_rows(a, method_of(r)->whole_kernel ? r->tokens : scratch, r->stride,
                                     r->element);
-    r->lines = ota_arena_take_rows(a, threads * OTA_ROUTE_GROUP, r->stride, sizeof(double));
-    r->best = ota_arena_take_rows(a, threads, list_of(r), sizeof(double));
-    r->raised = ota_arena_take_rows(a, r->narrow ? scratch : 0, r->stride, sizeof(double));
-    r->taken = ota_arena_take_rows(a, threads, words_of(r), sizeof *r->taken);
+    r->scratch.lines = ota_arena_take_rows(a, threads * OTA_ROUTE_GROUP, r->stride, sizeof(double));
+    r->scratch.best = ota_arena_take_rows(a, threads, list_of(r), sizeof(double));
+    r->scratch.raised = ota_arena_take_rows(a, r->narrow ? scratch : 0, r->stride, sizeof(double));
+    r->scratch.taken = ota_arena_take_rows(a, threads, words_of(r), sizeof *r->scratch.taken);
     r->v = ota_arena_take(a, (size_t)r->stride, r->element);
     r->biases = ota_arena_take(a, (size_t)r->stride, sizeof *r->biases);
     r->next = ota_arena_take(a, (size_t)r->experts, sizeof *r->next);
-    r->sums = ota_arena_take(a, (size_t)r->tokens, sizeof *r->sums);
-    r->columns = ota_arena_take_rows(a, r->blocks, r->experts, sizeof *r->columns);
-    r->mass = ota_arena_take(a, OTA_ROUTE_TOKENS, sizeof *r->mass);
-    r->floors = ota_arena_take(a, OTA_ROUTE_TOKENS, sizeof *r->floors);
-    r->u = ota_arena_take(a, (size_t)scratch, sizeof *r->u);
-    r->chosen = ota_arena_take_rows(a, r->tokens, take, sizeof *r->chosen);
-    r->shares =
-        found->shares != NULL ? ota_arena_take_rows(a, r->tokens, take, sizeof *r->shares) : NULL;
-    r->weights =
+    r->rounds.sums = ota_arena_take(a, (size_t)r->tokens, sizeof *r->rounds.sums);
+    r->rounds.columns = ota_arena_take_rows(a, r->blocks, r->experts, sizeof *r->rounds.columns);
+    r->rounds.mass = ota_arena_take(a, OTA_ROUTE_TOKENS, sizeof *r->rounds.mass);
+    r->rounds.floors = ota_arena_take(a, OTA_ROUTE_TOKENS, sizeof *r->rounds.floors);
+    r->rounds.u = ota_arena_take(a, (size_t)scratch, sizeof *r->rounds.u);
+    r->choice.chosen = ota_arena_take_rows(a, r->tokens, take, sizeof *r->choice.chosen);
+    r->choice.shares = found->shares != NULL
+                           ? ota_arena_take_rows(a, r->tokens, take, sizeof *r->choice.shares)
+                           : NULL;
+    r->choice.weights =
         found->weights != NULL ? ota_arena_take_rows(a, r->tokens, take, r->element) : NULL;
-    r->loads = ota_arena_take_rows(a, r->blocks, r->experts, sizeof *r->loads);
-    r->values = ota_arena_take(a, (size_t)r->blocks, sizeof *r->values);
-    r->proof = ota_arena_take_rows(a, found->bound != NULL ? scratch : 0, take, sizeof *r->proof);
+    r->choice.loads = ota_arena_take_rows(a, r->blocks, r->experts, sizeof *r->choice.loads);
+    r->choice.values = ota_arena_take(a, (size_t)r->blocks, sizeof *r->choice.values);
+    r->choice.proof =
+        ota_arena_take_rows(a, found->bound != NULL ? scratch : 0, take, sizeof *r->choice.proof);
     const bool quantile = name == OTA_ROUTE_QUANTILE, copied = quantile || name == OTA_ROUTE_BASE;
-    r->most_of =
-        ota_arena_take(a, name == OTA_ROUTE_BASE ? (size_t)r->experts : 0, sizeof *r->most_of);
+    r->choice.most_of = ota_arena_take(a, name == OTA_ROUTE_BASE ? (size_t)r->experts : 0,
+                                       sizeof *r->choice.most_of);
     r->across = ota_arena_take_rows(a, copied ? r->experts : 0, r->tokens, r->element);
-    r->thresholds = ota_arena_take(a, quantile ? (size_t)r->tokens : 0, r->element);
-    r->kept =
+    r->quantile.thresholds = ota_arena_take(a, quantile ? (size_t)r->tokens : 0, r->element);
+    r->quantile.kept =
         ota_arena_take_rows(a, quantile ? threads : 0, r->tokens + OTA_ROUTE_GROUP, r->element);
-    r->quantiles = ota_arena_take(a, quantile ? (size_t)r->experts : 0, sizeof *r->quantiles);
-    r->widths = ota_arena_take(a, quantile ? (size_t)r->experts : 0, sizeof *r->widths);
+    r->quantile.found =
+        ota_arena_take(a, quantile ? (size_t)r->experts : 0, sizeof *r->quantile.found);
+    r->quantile.widths =
+        ota_arena_take(a, quantile ? (size_t)r->experts : 0, sizeof *r->quantile.widths);
     r->order = ota_arena_take(a, (size_t)ota_int_max(r->experts, r->tokens), sizeof *r->order);
 }
 
@@ -215,23 +219,25 @@ ota_route_block ota_route_block_of(const ota_route_call *r, int64_t index, int w
         .logits_stride = logits->stride[2],
         .kernel = r->kernel + (size_t)(row * r->stride) * r->element,
         .stride = r->stride,
-        .sums = r->sums + first,
+        .sums = r->rounds.sums + first,
         .v = r->v,
         .biases = r->v,
-        .mass = r->mass,
-        .floors = r->floors,
-        .u = r->u + (ptrdiff_t)worker * OTA_ROUTE_TOKENS,
-        .columns = r->columns + index * r->experts,
-        .lines = r->lines + (size_t)(worker * OTA_ROUTE_GROUP * r->stride) * sizeof(double),
-        .best = r->best + (size_t)(worker * list_of(r)) * sizeof(double),
-        .taken = r->taken + worker * words_of(r),
+        .mass = r->rounds.mass,
+        .floors = r->rounds.floors,
+        .u = r->rounds.u + (ptrdiff_t)worker * OTA_ROUTE_TOKENS,
+        .columns = r->rounds.columns + index * r->experts,
+        .lines = r->scratch.lines + (size_t)(worker * OTA_ROUTE_GROUP * r->stride) * sizeof(double),
+        .best = r->scratch.best + (size_t)(worker * list_of(r)) * sizeof(double),
+        .taken = r->scratch.taken + worker * words_of(r),
         .take = take,
-        .chosen = r->chosen + first * take,
-        .shares = r->shares == NULL ? NULL : r->shares + first * take,
-        .weights = r->weights == NULL ? NULL : r->weights + (size_t)(first * take) * r->element,
+        .chosen = r->choice.chosen + first * take,
+        .shares = r->choice.shares == NULL ? NULL : r->choice.shares + first * take,
+        .weights = r->choice.weights == NULL
+                       ? NULL
+                       : r->choice.weights + (size_t)(first * take) * r->element,
         .logistic = r->problem.method == OTA_ROUTE_SINKHORN && take == 1,
-        .loads = r->loads + index * r->experts,
-        .thresholds = r->thresholds + (size_t)first * r->element,
+        .loads = r->choice.loads + index * r->experts,
+        .thresholds = r->quantile.thresholds + (size_t)first * r->element,
         .across = r->across + (size_t)first * r->element,
         .across_stride = r->tokens};
 }
@@ -240,7 +246,7 @@ ota_route_block ota_route_wide_block(const ota_route_call *r, int64_t index, int
     ota_route_block block = ota_route_block_of(r, index, worker);
     block.biases = r->biases;
     if (!r->narrow) return block;
-    double *raised = r->raised + (ptrdiff_t)worker * OTA_ROUTE_TOKENS * r->stride;
+    double *raised = r->scratch.raised + (ptrdiff_t)worker * OTA_ROUTE_TOKENS * r->stride;
     const float *logits = block.logits;
     for (int64_t i = 0; i < block.rows; i++) {
         for (int64_t j = 0; j < r->experts; j++)

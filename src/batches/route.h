@@ -23,28 +23,40 @@ typedef struct ota_route_call {
     int64_t least, most; /* loads where the caller gave none */
     unsigned char
         *kernel; /* T [tokens][stride] of Sinkhorn's rounds, [threads][TOKENS][stride] of others */
-    unsigned char *lines, *best; /* f64 [threads] scratch of passes */
-    double *raised;              /* [threads][TOKENS][stride] logits in f64, of f32 ones */
-    uint64_t *taken;             /* [threads][words] */
-    void *v;                     /* T [stride]: Sinkhorn's scaling, or the biases of a choice */
-    double *biases;              /* [stride] the potentials */
-    double *next;                /* [experts] */
-    double *sums;                /* [tokens] */
-    double *columns;             /* [blocks][experts] */
-    double *mass, *floors;       /* [TOKENS] */
-    double *u;                   /* [threads][TOKENS] */
-    int64_t *chosen;             /* [tokens][take] */
-    double *shares;              /* [tokens][take], or NULL */
-    unsigned char *weights;      /* T [tokens][take], or NULL */
-    int64_t *loads;              /* [blocks][experts] */
-    int64_t *most_of;            /* [experts]: largest loads, of the exact optimum */
-    double *values;              /* [blocks] */
-    int64_t *proof;              /* [threads][TOKENS][take] choices that prove the bound */
-    unsigned char *
-        across; /* T [experts][tokens]: of quantiles; [tokens][experts]: costs of the exact optimum */
-    unsigned char *thresholds;     /* T [tokens] */
-    unsigned char *kept;           /* T [threads][tokens + OTA_ROUTE_GROUP] */
-    double *quantiles, *widths;    /* [experts] */
+    void *v;     /* T [stride]: Sinkhorn's scaling, or the biases of a choice */
+    double *biases; /* [stride] the potentials */
+    double *next;   /* [experts] */
+    /* T [experts][tokens]: of quantiles; [tokens][experts]: costs of the exact optimum */
+    unsigned char *across;
+    /* of passes, a share a thread */
+    struct {
+        unsigned char *lines, *best; /* f64 */
+        double *raised;              /* [TOKENS][stride] logits in f64, of f32 ones */
+        uint64_t *taken;             /* [words] */
+    } scratch;
+    /* Sinkhorn's */
+    struct {
+        double *sums;          /* [tokens] */
+        double *columns;       /* [blocks][experts] */
+        double *mass, *floors; /* [TOKENS] */
+        double *u;             /* [threads][TOKENS] */
+    } rounds;
+    /* quantiles' */
+    struct {
+        unsigned char *thresholds; /* T [tokens] */
+        unsigned char *kept;       /* T [threads][tokens + OTA_ROUTE_GROUP] */
+        double *found, *widths;    /* [experts] */
+    } quantile;
+    /* what is answered */
+    struct {
+        int64_t *chosen;        /* [tokens][take] */
+        double *shares;         /* [tokens][take], or NULL */
+        unsigned char *weights; /* T [tokens][take], or NULL */
+        int64_t *loads;         /* [blocks][experts] */
+        int64_t *most_of;       /* [experts]: largest loads, of the exact optimum */
+        double *values;         /* [blocks] */
+        int64_t *proof;         /* [threads][TOKENS][take] choices that prove the bound */
+    } choice;
     struct ota_route_order *order; /* [the larger of experts and tokens] */
     _Atomic int64_t broken;        /* the first row that is not finite, or tokens */
 } ota_route_call;

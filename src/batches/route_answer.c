@@ -53,7 +53,7 @@ static void prove_task(void *context, int64_t index, int worker) {
     if (ota_route_ends(r)) return;
     ota_route_block block = ota_route_wide_block(r, index, worker);
     const int64_t take = r->problem.take;
-    block.chosen = r->proof + (ptrdiff_t)worker * OTA_ROUTE_TOKENS * take;
+    block.chosen = r->choice.proof + (ptrdiff_t)worker * OTA_ROUTE_TOKENS * take;
     r->wide->choose_biased(&block);
     const double *logits = block.logits;
     double sum = 0.0;
@@ -63,13 +63,13 @@ static void prove_task(void *context, int64_t index, int worker) {
             sum += logits[i * block.logits_stride + j] + r->biases[j];
         }
     }
-    r->values[index] = sum;
+    r->choice.values[index] = sum;
 }
 
 static double bound_of(ota_route_call *r) {
     double bound = 0.0;
     ota_parallel(r->pool, r->blocks, prove_task, r);
-    for (int64_t b = 0; b < r->blocks; b++) bound += r->values[b];
+    for (int64_t b = 0; b < r->blocks; b++) bound += r->choice.values[b];
     for (int64_t j = 0; j < r->experts; j++) {
         const double bias = r->biases[j];
         bound -= bias * (double)(bias > 0.0 ? ota_route_lower(r, j) : ota_route_upper(r, j));
@@ -84,7 +84,7 @@ static void drop(const ota_route_call *r, int64_t j, int64_t surplus,
     int64_t held = 0;
     if (ota_route_ends(r)) return;
     for (int64_t at = 0; at < r->tokens * take; at++) {
-        if (r->chosen[at] != j) continue;
+        if (r->choice.chosen[at] != j) continue;
         r->order[held++] =
             (ota_route_order){ota_array_get(&r->problem.logits, 0, 0, at / take, j), at};
     }
@@ -105,10 +105,10 @@ void ota_route_answer(ota_route_call *r, ota_routing_result *found) {
     if (found->kept != NULL) memset(found->kept, 1, (size_t)(r->tokens * r->problem.take));
     found->value = 0.0;
     found->excess = 0;
-    for (int64_t b = 0; b < r->blocks; b++) found->value += r->values[b];
+    for (int64_t b = 0; b < r->blocks; b++) found->value += r->choice.values[b];
     for (int64_t j = 0; j < r->experts; j++) {
         int64_t load = 0;
-        for (int64_t b = 0; b < r->blocks; b++) load += r->loads[b * r->experts + j];
+        for (int64_t b = 0; b < r->blocks; b++) load += r->choice.loads[b * r->experts + j];
         if (found->loads != NULL) found->loads[j] = load;
         const int64_t surplus = load - ota_route_upper(r, j);
         found->excess += ota_int_max(surplus, 0) + ota_int_max(ota_route_lower(r, j) - load, 0);

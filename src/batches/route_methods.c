@@ -27,23 +27,25 @@ static double tolerance_of(const ota_route_call *r) {
 
 /* The choices go where the caller wants them, once nothing can fail any more. */
 static void aim(ota_route_call *r, const ota_routing_result *found) {
-    if (found->chosen != NULL) r->chosen = found->chosen;
-    if (found->shares != NULL) r->shares = found->shares;
-    if (found->weights != NULL) r->weights = found->weights;
+    if (found->chosen != NULL) r->choice.chosen = found->chosen;
+    if (found->shares != NULL) r->choice.shares = found->shares;
+    if (found->weights != NULL) r->choice.weights = found->weights;
 }
 
 /* What was found goes to the caller's memory, where only the end told that nothing failed. */
 static void copy(const ota_route_call *r, const ota_routing_result *found) {
     const size_t choices = (size_t)(r->tokens * r->problem.take);
-    if (found->chosen != NULL) memcpy(found->chosen, r->chosen, choices * sizeof *r->chosen);
-    if (found->shares != NULL) memcpy(found->shares, r->shares, choices * sizeof *r->shares);
-    if (found->weights != NULL) memcpy(found->weights, r->weights, choices * r->element);
+    if (found->chosen != NULL)
+        memcpy(found->chosen, r->choice.chosen, choices * sizeof *r->choice.chosen);
+    if (found->shares != NULL)
+        memcpy(found->shares, r->choice.shares, choices * sizeof *r->choice.shares);
+    if (found->weights != NULL) memcpy(found->weights, r->choice.weights, choices * r->element);
 }
 
 static void count(ota_route_call *r, ota_route_block *block, int64_t index) {
     memset(block->loads, 0, (size_t)r->experts * sizeof *block->loads);
     r->passes->count(block);
-    r->values[index] = block->value;
+    r->choice.values[index] = block->value;
 }
 
 /* ---- Sinkhorn ---------------------------------------------------------------------------------- */
@@ -57,8 +59,8 @@ static void begin(ota_route_call *r) {
         put(r, j, exp(fmax(-largest_start, fmin(largest_start, from))));
     }
     for (int64_t i = 0; i < OTA_ROUTE_TOKENS; i++) {
-        r->mass[i] = 1.0 / (double)r->tokens;
-        r->floors[i] = eps;
+        r->rounds.mass[i] = 1.0 / (double)r->tokens;
+        r->rounds.floors[i] = eps;
     }
 }
 
@@ -101,7 +103,8 @@ static double update(const ota_route_call *r) {
     double change = 0.0;
     memset(r->next, 0, (size_t)r->experts * sizeof *r->next);
     for (int64_t b = 0; b < r->blocks; b++) {
-        for (int64_t j = 0; j < r->experts; j++) r->next[j] += r->columns[b * r->experts + j];
+        for (int64_t j = 0; j < r->experts; j++)
+            r->next[j] += r->rounds.columns[b * r->experts + j];
     }
     for (int64_t j = 0; j < r->experts; j++) {
         const double before = at(r, j);
@@ -196,18 +199,19 @@ ota_status ota_route_base(ota_route_call *r, ota_routing_result *found, ota_erro
     if (r->broken < r->tokens) return ota_route_tell_broken(r, error);
     for (int64_t j = 0; j < r->experts; j++) {
         r->next[j] = r->problem.start == NULL ? 0.0 : -r->problem.start[j];
-        r->loads[j] = ota_route_lower(r, j);
-        r->most_of[j] = ota_route_upper(r, j);
+        r->choice.loads[j] = ota_route_lower(r, j);
+        r->choice.most_of[j] = ota_route_upper(r, j);
     }
     const ota_bounded problem = {.size = sizeof problem,
                                  .costs = ota_array_of(r->across, r->narrow ? OTA_F32 : OTA_F64, 1,
                                                        1, r->tokens, r->experts),
                                  .take = r->problem.take,
-                                 .lower = r->loads,
-                                 .upper = r->most_of,
+                                 .lower = r->choice.loads,
+                                 .upper = r->choice.most_of,
                                  .start = r->problem.start == NULL ? NULL : r->next,
                                  .unproved = 1};
-    ota_bounded_result answer = {.size = sizeof answer, .chosen = r->chosen, .prices = r->biases};
+    ota_bounded_result answer = {
+        .size = sizeof answer, .chosen = r->choice.chosen, .prices = r->biases};
     const ota_settings *s = &r->settings;
     const ota_options options = {.size = sizeof options,
                                  .threads = s->threads,
@@ -219,7 +223,8 @@ ota_status ota_route_base(ota_route_call *r, ota_routing_result *found, ota_erro
     if (status < 0) return status;
     for (int64_t j = 0; j < r->experts; j++) r->biases[j] = 0.0 - r->biases[j];
     if (found->chosen != NULL)
-        memcpy(found->chosen, r->chosen, (size_t)(r->tokens * r->problem.take) * sizeof *r->chosen);
+        memcpy(found->chosen, r->choice.chosen,
+               (size_t)(r->tokens * r->problem.take) * sizeof *r->choice.chosen);
     aim(r, found);
     ota_parallel(r->pool, r->blocks, count_task, r);
     found->rounds = answer.paths;
@@ -253,32 +258,32 @@ static void expert_task(void *context, int64_t j, int worker) {
     ota_route_expert expert = {.tokens = r->tokens,
                                .low = ota_int_max(lower - 1, 0),
                                .high = ota_int_min(upper, r->tokens - 1),
-                               .thresholds = r->thresholds,
+                               .thresholds = r->quantile.thresholds,
                                .logits = r->across + (size_t)j * row,
-                               .kept =
-                                   r->kept + (size_t)worker * (row + OTA_ROUTE_GROUP * r->element),
+                               .kept = r->quantile.kept +
+                                       (size_t)worker * (row + OTA_ROUTE_GROUP * r->element),
                                .centre = r->biases[j],
-                               .width = r->widths[j]};
+                               .width = r->quantile.widths[j]};
     if (lower == 0) expert.low = expert.high;
     if (upper >= r->tokens) expert.high = expert.low;
     r->passes->places(&expert);
     const double least = lower > 0 ? expert.least : (double)-INFINITY;
     const double most = upper < r->tokens ? expert.most : (double)INFINITY;
     double after = lower == upper ? 0.5 * (least + most) : fmin(fmax(0.0, least), most);
-    r->quantiles[j] = isfinite(after) ? after : 0.0;
+    r->quantile.found[j] = isfinite(after) ? after : 0.0;
 }
 
 /* Biases from the quantiles; returns their mean change, but for a common shift. */
 static double move(const ota_route_call *r) {
     double mean = 0.0, change = 0.0;
     for (int64_t j = 0; j < r->experts; j++)
-        mean += (r->quantiles[j] - r->biases[j]) / (double)r->experts;
+        mean += (r->quantile.found[j] - r->biases[j]) / (double)r->experts;
     for (int64_t j = 0; j < r->experts; j++) {
-        const double moved = r->quantiles[j] - r->biases[j];
+        const double moved = r->quantile.found[j] - r->biases[j];
         change += fabs(moved - mean);
         /* The next change is seldom larger. */
-        r->widths[j] = 2.0 * fabs(moved) + 1.0e-4 * (fabs(r->quantiles[j]) + 1.0);
-        r->biases[j] = r->quantiles[j];
+        r->quantile.widths[j] = 2.0 * fabs(moved) + 1.0e-4 * (fabs(r->quantile.found[j]) + 1.0);
+        r->biases[j] = r->quantile.found[j];
         put(r, j, r->biases[j]);
     }
     return change / (double)r->experts;
@@ -289,7 +294,7 @@ ota_status ota_route_quantile(ota_route_call *r, ota_routing_result *found, ota_
     start_biases(r);
     ota_parallel(r->pool, r->blocks, turn_task, r);
     if (r->broken < r->tokens) return ota_route_tell_broken(r, error);
-    for (int64_t j = 0; j < r->experts; j++) r->widths[j] = (double)INFINITY;
+    for (int64_t j = 0; j < r->experts; j++) r->quantile.widths[j] = (double)INFINITY;
     found->rounds = 0;
     found->converged = r->problem.take == r->experts;
     while (found->converged == 0 && found->rounds < most) {

@@ -30,7 +30,7 @@ static double column_error(const ota_judge_head *k) {
     for (int64_t j = 0; j < k->m; j++) {
         const double c = ota_judge_total(k->column[j]);
         double wanted = k->target[j];
-        switch (k->rule) {
+        switch (k->method.rule) {
         case OTA_COLUMNS_BOUNDED:
             ota_judge_add(&error, fmax(0.0, c - wanted));
             ota_judge_add(&error, fmax(0.0, k->r->problem.lower * k->nu[j] - c));
@@ -102,12 +102,12 @@ static bool share_rows(ota_judge_head *k, row_sums *t) {
                      .nonfinite = (double)t->nonfinite,
                      .lost = t->lost};
     double extremes[] = {t->outside, t->cap_error, -t->least};
-    for (int64_t j = 0; j < k->m; j++) k->p[j] = ota_judge_total(k->column[j]);
-    if (!share_sums(k, k->p, k->m, "the column sums") ||
+    for (int64_t j = 0; j < k->m; j++) k->at.p[j] = ota_judge_total(k->column[j]);
+    if (!share_sums(k, k->at.p, k->m, "the column sums") ||
         !share_sums(k, (double *)&all, ROW_TALLY, "the rows' errors") ||
         !ota_ranks_most(&k->r->settings, extremes, 3, "the largest errors"))
         return false;
-    for (int64_t j = 0; j < k->m; j++) k->column[j] = (ota_judge_sum){k->p[j], 0.0};
+    for (int64_t j = 0; j < k->m; j++) k->column[j] = (ota_judge_sum){k->at.p[j], 0.0};
     *t = (row_sums){.rows = {all.rows, 0.0},
                     .primal = {all.primal, 0.0},
                     .value = {all.value, 0.0},
@@ -129,17 +129,17 @@ static bool share_rows(ota_judge_head *k, row_sums *t) {
 static bool load_masses(ota_judge_head *k) {
     const ota_resolved *r = k->r;
     ota_judge_sum mass = {0.0, 0.0};
-    double *reached = k->p; /* 1 where a row that has mass may use the column */
+    double *reached = k->at.p; /* 1 where a row that has mass may use the column */
     for (int64_t j = 0; j < k->m; j++) {
         k->used[j] = false;
         reached[j] = 0.0;
     }
-    for (int64_t i = 0; i < k->n && !ota_watch_ends(&k->watch, k->row_pairs); i++) {
+    for (int64_t i = 0; i < k->n && !ota_watch_ends(&k->watch, k->at.pairs); i++) {
         const ota_judge_row_kind kind = ota_judge_load_scores(k, i);
         const bool has_mass = ota_judge_mass_of(k, i) > 0.0;
         for (int64_t j = 0; j < k->m; j++) {
             const bool allowed =
-                kind == OTA_JUDGE_NONFINITE ? !(k->s[j] <= -INFINITY) : k->s[j] > -INFINITY;
+                kind == OTA_JUDGE_NONFINITE ? !(k->at.s[j] <= -INFINITY) : k->at.s[j] > -INFINITY;
             k->used[j] = k->used[j] || allowed;
             if (allowed && has_mass) reached[j] = 1.0;
         }
@@ -150,14 +150,14 @@ static bool load_masses(ota_judge_head *k) {
     int64_t usable = 0;
     for (int64_t j = 0; j < k->m; j++) usable += k->used[j];
     const bool given = ota_judge_has_column_mass(r);
-    const bool caps = k->rule == OTA_COLUMNS_CAPPED || k->rule == OTA_COLUMNS_ONLINE;
+    const bool caps = k->method.rule == OTA_COLUMNS_CAPPED || k->method.rule == OTA_COLUMNS_ONLINE;
     for (int64_t j = 0; j < k->m; j++) {
         const double even = k->used[j] ? k->mass / (double)usable : 0.0;
         const double mine = given ? ota_judge_column_mass(r, k->batch, k->head, j) : 1.0;
         k->nu[j] = given && !caps ? mine : even;
-        k->target[j] = caps                             ? r->problem.cap * mine
-                       : k->rule == OTA_COLUMNS_BOUNDED ? r->problem.upper * k->nu[j]
-                                                        : k->nu[j];
+        k->target[j] = caps                                    ? r->problem.cap * mine
+                       : k->method.rule == OTA_COLUMNS_BOUNDED ? r->problem.upper * k->nu[j]
+                                                               : k->nu[j];
         k->left[j] = k->target[j];
         k->column[j] = (ota_judge_sum){0.0, 0.0};
         /* What no mass can reach has no say in any condition below: its best potential is infinite. */
@@ -169,14 +169,16 @@ static bool load_masses(ota_judge_head *k) {
 static void load_potentials(ota_judge_head *k) {
     const ota_array *f = k->swapped ? &k->a->column_potential : &k->a->row_potential;
     const ota_array *g = k->swapped ? &k->a->row_potential : &k->a->column_potential;
-    k->has_f = ota_array_present(f);
-    k->has_g = ota_array_present(g) || k->rule == OTA_COLUMNS_FREE || k->rule == OTA_COLUMNS_ONLINE;
-    const bool tsallis = k->custom == NULL && k->order > 0.0 && (k->order < 1.0 || k->order > 1.0);
-    const double offset = tsallis ? k->tau / (k->order - 1.0) : 0.0;
+    k->given.f = ota_array_present(f);
+    k->given.g = ota_array_present(g) || k->method.rule == OTA_COLUMNS_FREE ||
+                 k->method.rule == OTA_COLUMNS_ONLINE;
+    const bool tsallis = k->method.custom == NULL && k->method.order > 0.0 &&
+                         (k->method.order < 1.0 || k->method.order > 1.0);
+    const double offset = tsallis ? k->method.tau / (k->method.order - 1.0) : 0.0;
     for (int64_t i = 0; i < k->n; i++)
-        k->f[i] = k->has_f ? ota_array_get(f, k->batch, k->head, 0, i) - offset : 0.0;
-    const bool zero =
-        k->rule == OTA_COLUMNS_FREE || k->rule == OTA_COLUMNS_ONLINE || !ota_array_present(g);
+        k->f[i] = k->given.f ? ota_array_get(f, k->batch, k->head, 0, i) - offset : 0.0;
+    const bool zero = k->method.rule == OTA_COLUMNS_FREE || k->method.rule == OTA_COLUMNS_ONLINE ||
+                      !ota_array_present(g);
     for (int64_t j = 0; j < k->m; j++)
         k->g[j] = zero ? 0.0 : ota_array_get(g, k->batch, k->head, 0, j);
 }
@@ -185,23 +187,23 @@ static void load_potentials(ota_judge_head *k) {
 static void add_weight(const ota_judge_head *k, row_sums *t, double p, double s, double mu) {
     ota_judge_add(&t->primal, -p * s);
     ota_judge_add(&t->primal, ota_judge_regulariser(k, p));
-    ota_judge_add(&t->value, -p * s + k->tau * ota_judge_xlogx(p));
+    ota_judge_add(&t->value, -p * s + k->method.tau * ota_judge_xlogx(p));
     if (mu > 0.0) ota_judge_add(&t->entropy, -ota_judge_xlogx(p / mu));
 }
 
-/* The weights k->p of a row under its scores k->s. */
+/* The weights k->at.p of a row under its scores k->at.s. */
 static void judge_pairs(const ota_judge_head *k, row_sums *t, double mu) {
     double positive = 0.0;
     for (int64_t j = 0; j < k->m; j++) {
-        const double p = k->p[j];
-        if (!(k->s[j] > -INFINITY)) {
+        const double p = k->at.p[j];
+        if (!(k->at.s[j] > -INFINITY)) {
             t->outside = fmax(t->outside, fabs(p));
             continue;
         }
         t->cap_error = fmax(t->cap_error, p - ota_judge_cap(k, j));
         if (mu > 0.0 || p < 0.0) t->least = fmin(t->least, p);
         positive += p > 0.0;
-        if (p > 0.0 || p < 0.0) add_weight(k, t, p, k->s[j], mu);
+        if (p > 0.0 || p < 0.0) add_weight(k, t, p, k->at.s[j], mu);
     }
     if (mu > 0.0) {
         t->support += positive;
@@ -212,11 +214,13 @@ static void judge_pairs(const ota_judge_head *k, row_sums *t, double mu) {
 /* What row i should sum to; a relaxed row pays for what its total lacks of mu. */
 static double wanted_total(const ota_judge_head *k, row_sums *t, int64_t i, double mu,
                            double total) {
-    if (!isfinite(k->row_strength)) return mu;
-    ota_judge_add(&t->primal, k->row_strength * ota_judge_divergence(total, mu));
+    if (!isfinite(k->method.row_strength)) return mu;
+    ota_judge_add(&t->primal, k->method.row_strength * ota_judge_divergence(total, mu));
     if (!(mu > 0.0)) return mu;
-    const double f = k->has_f ? k->f[i] : total > 0.0 ? -k->row_strength * log(total / mu) : 0.0;
-    return mu * exp(-f / k->row_strength);
+    const double f = k->given.f    ? k->f[i]
+                     : total > 0.0 ? -k->method.row_strength * log(total / mu)
+                                   : 0.0;
+    return mu * exp(-f / k->method.row_strength);
 }
 
 static void judge_row(ota_judge_head *k, row_sums *t, int64_t i) {
@@ -236,9 +240,9 @@ static void judge_row(ota_judge_head *k, row_sums *t, int64_t i) {
     }
     for (int64_t j = 0; j < k->m; j++)
         ota_judge_add(&k->column[j],
-                      OTA_FAULT(CERTIFICATE_ROWS, k->p[j], i + 1 < k->n ? k->p[j] : 0.0));
+                      OTA_FAULT(CERTIFICATE_ROWS, k->at.p[j], i + 1 < k->n ? k->p[j] : 0.0));
     judge_pairs(k, t, mu);
-    if (rest > 0.0) add_weight(k, t, rest, k->sink, mu);
+    if (rest > 0.0) add_weight(k, t, rest, k->method.sink, mu);
     ota_judge_add(&t->rows, fabs(total - wanted_total(k, t, i, mu, total)));
 }
 
@@ -267,7 +271,7 @@ static void judge_columns(const ota_judge_head *k, row_sums *t, ota_certificate 
         most = fmax(most, received);
         if (k->used[j]) fewest = fmin(fewest, received);
         out->delta = fmax(out->delta, share > 0.0 ? fabs(c - k->nu[j]) / share : 0.0);
-        if (k->rule == OTA_COLUMNS_RELAXED)
+        if (k->method.rule == OTA_COLUMNS_RELAXED)
             ota_judge_add(&t->primal,
                           k->r->problem.strength * ota_judge_divergence(c, k->target[j]));
     }
@@ -278,13 +282,15 @@ static void judge_columns(const ota_judge_head *k, row_sums *t, ota_certificate 
 
 /* The dual at the best f for the given or recovered g, and the column error. False: the communicator failed. */
 static bool judge_dual(ota_judge_head *k, bool lost, double unit, ota_certificate *out) {
-    const bool known = k->has_g || (k->from_coupling && !lost && ota_judge_recover_potentials(k));
+    const bool known =
+        k->given.g || (k->given.coupling && !lost && ota_judge_recover_potentials(k));
     const bool pruned = known && k->component != NULL;
-    const bool has_dual = known && k->rule != OTA_COLUMNS_ELASTIC &&
-                          k->rule != OTA_COLUMNS_PREFIX && k->rule != OTA_COLUMNS_ONLINE;
+    const bool has_dual = known && k->method.rule != OTA_COLUMNS_ELASTIC &&
+                          k->method.rule != OTA_COLUMNS_PREFIX &&
+                          k->method.rule != OTA_COLUMNS_ONLINE;
     if (pruned) ota_judge_find_components(k);
     ota_judge_sum dual = {0.0, 0.0}, apart = {0.0, 0.0};
-    for (int64_t i = 0; i < k->n && has_dual && !ota_watch_ends(&k->watch, k->row_pairs); i++) {
+    for (int64_t i = 0; i < k->n && has_dual && !ota_watch_ends(&k->watch, k->at.pairs); i++) {
         double rest, distance;
         if (ota_judge_load_scores(k, i) != OTA_JUDGE_NORMAL) continue;
         const double mu = ota_judge_mass_of(k, i);
@@ -297,7 +303,7 @@ static bool judge_dual(ota_judge_head *k, bool lost, double unit, ota_certificat
     if (!share_sums(k, duals, 2, "the dual")) return false;
     out->column_error = column_error(k) / unit;
     /* A relaxed plan alone: is it the plan of the potential its own column sums ask for? */
-    if (k->rule == OTA_COLUMNS_RELAXED && !k->has_g)
+    if (k->method.rule == OTA_COLUMNS_RELAXED && !k->given.g)
         out->column_error = known ? duals[1] / unit : INFINITY;
     out->dual = has_dual ? duals[0] + ota_judge_column_dual(k) : NAN;
     out->gap = out->primal - out->dual;
@@ -311,7 +317,7 @@ static bool judge_head(ota_judge_head *k, ota_certificate *out) {
     load_potentials(k);
     const double unit = k->mass > 0.0 ? k->mass : 1.0;
     row_sums t = {.least = INFINITY};
-    for (int64_t i = 0; i < k->n && !ota_watch_ends(&k->watch, k->row_pairs); i++)
+    for (int64_t i = 0; i < k->n && !ota_watch_ends(&k->watch, k->at.pairs); i++)
         judge_row(k, &t, i);
     if (!share_rows(k, &t)) return false;
     write_rows(&t, unit, out);
@@ -447,22 +453,23 @@ static ota_status begin(const judged *on, ota_judge_head *k, ota_error *error) {
                           .a = a,
                           .swapped = swapped,
                           .watch = ota_watch_of(&r->settings),
-                          .row_pairs = (swapped ? r->queries : r->keys) * (4 + r->width),
+                          .at.pairs = (swapped ? r->queries : r->keys) * (4 + r->width),
                           .n = swapped ? r->keys : r->queries,
                           .m = swapped ? r->queries : r->keys,
-                          .rule = r->problem.columns};
-    k->order = r->problem.regulariser == OTA_SOFTMAX ? 1.0
-               : r->problem.regulariser == OTA_HARD  ? 0.0
-                                                     : r->problem.order;
+                          .method.rule = r->problem.columns};
+    k->method.order = r->problem.regulariser == OTA_SOFTMAX ? 1.0
+                      : r->problem.regulariser == OTA_HARD  ? 0.0
+                                                            : r->problem.order;
     if (r->problem.regulariser == OTA_CUSTOM) {
-        k->order = 2.0;
-        k->custom = &r->problem.custom;
+        k->method.order = 2.0;
+        k->method.custom = &r->problem.custom;
     }
-    k->capped = r->problem.entry_cap > 0.0 || ota_array_present(&r->problem.entry_caps);
-    k->row_strength = r->problem.rows == OTA_ROWS_RELAXED ? r->problem.row_strength : INFINITY;
-    k->from_coupling = ota_array_present(&a->coupling);
-    const bool prunes =
-        r->settings.prune && r->problem.regulariser == OTA_SOFTMAX && k->rule == OTA_COLUMNS_EXACT;
+    k->method.capped = r->problem.entry_cap > 0.0 || ota_array_present(&r->problem.entry_caps);
+    k->method.row_strength =
+        r->problem.rows == OTA_ROWS_RELAXED ? r->problem.row_strength : INFINITY;
+    k->given.coupling = ota_array_present(&a->coupling);
+    const bool prunes = r->settings.prune && r->problem.regulariser == OTA_SOFTMAX &&
+                        k->method.rule == OTA_COLUMNS_EXACT;
     size_t bytes, graph = prunes ? ota_judge_components_bytes(k->n, k->m) : 0;
     /* Nine lines of doubles at most per row or column; the checks bound each size by 2^57. */
     if (!__builtin_mul_overflow((size_t)(k->n + k->m + r->width + 2), 9 * sizeof(double), &bytes))
@@ -480,8 +487,8 @@ static ota_status begin(const judged *on, ota_judge_head *k, ota_error *error) {
     k->target = take(&next, k->m);
     k->nu = take(&next, k->m);
     k->left = take(&next, k->m);
-    k->s = take(&next, k->m);
-    k->p = take(&next, k->m);
+    k->at.s = take(&next, k->m);
+    k->at.p = take(&next, k->m);
     k->gather = take(&next, k->m + 1);
     k->fixed = take(&next, r->width);
     return OTA_OK;
@@ -498,13 +505,13 @@ static ota_status judge_all(ota_judge_head *k, ota_certificate *certificate,
         ota_certificate one;
         k->batch = h / r->heads;
         k->head = h % r->heads;
-        k->tau = ota_array_present(&r->problem.temperatures)
-                     ? ota_array_get(&r->problem.temperatures, 0, 0, 0, k->head)
-                     : r->problem.temperature;
-        k->sink = !r->has_sink ? -INFINITY
-                  : ota_array_present(&r->sink.array)
-                      ? ota_array_get(&r->sink.array, 0, 0, 0, k->head)
-                      : r->sink.value;
+        k->method.tau = ota_array_present(&r->problem.temperatures)
+                            ? ota_array_get(&r->problem.temperatures, 0, 0, 0, k->head)
+                            : r->problem.temperature;
+        k->method.sink = !r->has_sink ? -INFINITY
+                         : ota_array_present(&r->sink.array)
+                             ? ota_array_get(&r->sink.array, 0, 0, 0, k->head)
+                             : r->sink.value;
         if (!judge_head(k, &one)) break; /* the caller asks */
         const ota_status stopped = ota_watch_ask(&k->watch);
         if (stopped != OTA_OK)

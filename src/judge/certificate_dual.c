@@ -8,34 +8,37 @@
 
 enum { AVERAGING_SWEEPS = 48 };
 
-static bool is_entropy(const ota_judge_head *k) { return k->order >= 1.0 && k->order <= 1.0; }
+static bool is_entropy(const ota_judge_head *k) {
+    return k->method.order >= 1.0 && k->method.order <= 1.0;
+}
 
 /* Of Tsallis weights x is S + f + g less tau / (alpha - 1), a number that grows beyond all others next to order 1 and is the
  * same for all of them. Below order 1 the weight has no bound as x rises to -tau / (alpha - 1). */
 static double weight(const ota_judge_head *k, double x) {
     if (!(x > -INFINITY)) return 0.0;
-    if (k->custom != NULL) return k->custom->weight(k->custom->user, fmax(x / k->tau, -1e308));
-    if (is_entropy(k)) return exp(x / k->tau);
-    const double b = k->order - 1.0, z = b * x / k->tau;
+    if (k->method.custom != NULL)
+        return k->method.custom->weight(k->method.custom->user, fmax(x / k->method.tau, -1e308));
+    if (is_entropy(k)) return exp(x / k->method.tau);
+    const double b = k->method.order - 1.0, z = b * x / k->method.tau;
     return z > -1.0 ? exp(log1p(z) / b) : b < 0.0 ? INFINITY : 0.0;
 }
 
 double ota_judge_cap(const ota_judge_head *k, int64_t j) {
     const ota_problem *p = &k->r->problem;
-    if (!k->capped || j == k->m) return INFINITY;
+    if (!k->method.capped || j == k->m) return INFINITY;
     if (!ota_array_present(&p->entry_caps)) return p->entry_cap;
-    return ota_array_get(&p->entry_caps, k->batch, k->head, k->row, j);
+    return ota_array_get(&p->entry_caps, k->batch, k->head, k->at.row, j);
 }
 
 /* x with w(x) = p, p > 0. */
 static double level_of(const ota_judge_head *k, double p) {
-    const double b = k->order - 1.0;
-    return is_entropy(k) ? k->tau * log(p) : k->tau * expm1(b * log(p)) / b;
+    const double b = k->method.order - 1.0;
+    return is_entropy(k) ? k->method.tau * log(p) : k->method.tau * expm1(b * log(p)) / b;
 }
 
 /* Omega(p) - Omega(0), NaN where the caller gave no value. */
 static double custom_value(const ota_judge_head *k, double p) {
-    const ota_custom *custom = k->custom;
+    const ota_custom *custom = k->method.custom;
     if (custom->value == NULL) return NAN;
     return custom->value(custom->user, p) - custom->value(custom->user, 0.0);
 }
@@ -44,26 +47,30 @@ static double custom_value(const ota_judge_head *k, double p) {
  * is max over 0 <= p <= c of p x - tau Omega(p). */
 static double dual_cost(const ota_judge_head *k, double x, double p) {
     if (!(p > 0.0)) return 0.0;
-    if (k->capped && !(k->order > 0.0)) return p * fmax(0.0, x);
-    if (k->capped && is_entropy(k)) return p * x - k->tau * p * (log(p) - 1.0);
-    const double b = k->order - 1.0;
-    if (k->capped) return p * x + k->tau * p / k->order * (1.0 - expm1(b * log(p)) / b);
-    if (k->custom != NULL) return p * x - k->tau * custom_value(k, p);
-    return is_entropy(k) ? k->tau * p : k->tau / k->order * pow(p, k->order);
+    if (k->method.capped && !(k->method.order > 0.0)) return p * fmax(0.0, x);
+    if (k->method.capped && is_entropy(k)) return p * x - k->method.tau * p * (log(p) - 1.0);
+    const double b = k->method.order - 1.0;
+    if (k->method.capped)
+        return p * x + k->method.tau * p / k->method.order * (1.0 - expm1(b * log(p)) / b);
+    if (k->method.custom != NULL) return p * x - k->method.tau * custom_value(k, p);
+    return is_entropy(k) ? k->method.tau * p
+                         : k->method.tau / k->method.order * pow(p, k->method.order);
 }
 
 double ota_judge_regulariser(const ota_judge_head *k, double p) {
-    if (!(p > 0.0) || !(k->order > 0.0)) return 0.0;
-    if (k->custom != NULL) return k->tau * custom_value(k, p);
-    if (is_entropy(k)) return k->tau * p * (log(p) - 1.0);
-    const double b = k->order - 1.0;
-    return k->tau * p * expm1(b * log(p)) / (k->order * b);
+    if (!(p > 0.0) || !(k->method.order > 0.0)) return 0.0;
+    if (k->method.custom != NULL) return k->method.tau * custom_value(k, p);
+    if (is_entropy(k)) return k->method.tau * p * (log(p) - 1.0);
+    const double b = k->method.order - 1.0;
+    return k->method.tau * p * expm1(b * log(p)) / (k->method.order * b);
 }
 
 /* What the potential less tau / (alpha - 1) lacks for the dual, where the constant of the regulariser goes off:
  * tau / (alpha - 1) - tau / (alpha (alpha - 1)). */
 static double shift_of(const ota_judge_head *k) {
-    return k->order > 0.0 && !is_entropy(k) && k->custom == NULL ? k->tau / k->order : 0.0;
+    return k->method.order > 0.0 && !is_entropy(k) && k->method.custom == NULL
+               ? k->method.tau / k->method.order
+               : 0.0;
 }
 
 /* a - b + b log(b / a)-like: c log(c / nu) - c + nu with its limits. */
@@ -76,12 +83,12 @@ double ota_judge_divergence(double c, double nu) {
 /* ---- rows --------------------------------------------------------------------------------- */
 
 ota_judge_row_kind ota_judge_load_scores(ota_judge_head *k, int64_t i) {
-    ota_judge_line(k->r, k->batch, k->head, k->swapped, i, k->fixed, k->s);
-    k->row = i;
-    bool any = k->sink > -INFINITY;
+    ota_judge_line(k->r, k->batch, k->head, k->swapped, i, k->fixed, k->at.s);
+    k->at.row = i;
+    bool any = k->method.sink > -INFINITY;
     for (int64_t j = 0; j < k->m; j++) {
-        if (isnan(k->s[j]) || k->s[j] > DBL_MAX) return OTA_JUDGE_NONFINITE;
-        any = any || k->s[j] > -INFINITY;
+        if (isnan(k->at.s[j]) || k->at.s[j] > DBL_MAX) return OTA_JUDGE_NONFINITE;
+        any = any || k->at.s[j] > -INFINITY;
     }
     return any ? OTA_JUDGE_NORMAL : OTA_JUDGE_EMPTY;
 }
@@ -92,34 +99,35 @@ static double coupling_at(const ota_judge_head *k, int64_t i, int64_t j) {
 }
 
 static double given_sink(const ota_judge_head *k, int64_t i, double mu, double sum) {
-    if (!(k->sink > -INFINITY)) return 0.0;
-    if (k->from_coupling && !k->swapped && ota_array_present(&k->a->sink)) {
+    if (!(k->method.sink > -INFINITY)) return 0.0;
+    if (k->given.coupling && !k->swapped && ota_array_present(&k->a->sink)) {
         return ota_array_get(&k->a->sink, k->batch, k->head, 0, i);
     }
-    if (k->has_f && k->order > 0.0) return weight(k, k->sink + k->f[i]);
+    if (k->given.f && k->method.order > 0.0) return weight(k, k->method.sink + k->f[i]);
     /* Nothing says what the sink took: the benefit of the doubt. */
     return fmax(0.0, mu - sum);
 }
 
-/* Weights of the row at hand into k->p; returns their sum with the sink's, which goes to *rest. */
+/* Weights of the row at hand into k->at.p; returns their sum with the sink's, which goes to *rest. */
 double ota_judge_load_weights(ota_judge_head *k, int64_t i, double mu, double *rest) {
     ota_judge_sum sum = {0.0, 0.0};
-    const bool silent = !k->from_coupling && !(k->f[i] > -INFINITY) && !isnan(k->f[i]);
+    const bool silent = !k->given.coupling && !(k->f[i] > -INFINITY) && !isnan(k->f[i]);
     for (int64_t j = 0; j < k->m; j++) {
-        if (k->from_coupling) {
-            k->p[j] = coupling_at(k, i, j);
-        } else if (silent || !(k->s[j] > -INFINITY) || (isinf(k->g[j]) && k->g[j] < 0.0)) {
-            k->p[j] = 0.0;
+        if (k->given.coupling) {
+            k->at.p[j] = coupling_at(k, i, j);
+        } else if (silent || !(k->at.s[j] > -INFINITY) || (isinf(k->g[j]) && k->g[j] < 0.0)) {
+            k->at.p[j] = 0.0;
         } else {
-            k->p[j] =
-                isnan(k->f[i]) || isnan(k->g[j]) ? NAN : weight(k, k->s[j] + k->f[i] + k->g[j]);
-            if (k->capped && k->p[j] > ota_judge_cap(k, j)) k->p[j] = ota_judge_cap(k, j);
-            if (k->rule == OTA_COLUMNS_ONLINE) {
-                k->p[j] = fmin(k->p[j], k->left[j]);
-                k->left[j] -= k->p[j];
+            k->at.p[j] =
+                isnan(k->f[i]) || isnan(k->g[j]) ? NAN : weight(k, k->at.s[j] + k->f[i] + k->g[j]);
+            if (k->method.capped && k->at.p[j] > ota_judge_cap(k, j))
+                k->at.p[j] = ota_judge_cap(k, j);
+            if (k->method.rule == OTA_COLUMNS_ONLINE) {
+                k->at.p[j] = fmin(k->at.p[j], k->left[j]);
+                k->left[j] -= k->at.p[j];
             }
         }
-        ota_judge_add(&sum, k->p[j]);
+        ota_judge_add(&sum, k->at.p[j]);
     }
     const double total = ota_judge_total(sum);
     *rest = silent ? 0.0 : given_sink(k, i, mu, total);
@@ -141,11 +149,12 @@ static double custom_excess(const ota_judge_head *k, int64_t count, double f, do
 static double capped_sum(const ota_judge_head *k, double f) {
     ota_judge_sum sum = {0.0, 0.0};
     for (int64_t j = 0; j <= k->m; j++) {
-        const double a = j < k->m ? k->s[j] + k->g[j] : k->sink, cap = ota_judge_cap(k, j);
+        const double a = j < k->m ? k->at.s[j] + k->g[j] : k->method.sink,
+                     cap = ota_judge_cap(k, j);
         if (!(a > -INFINITY)) continue;
-        ota_judge_add(&sum, k->order > 0.0 ? fmin(cap, weight(k, a + f))
-                            : a + f >= 0.0 ? cap
-                                           : 0.0);
+        ota_judge_add(&sum, k->method.order > 0.0 ? fmin(cap, weight(k, a + f))
+                            : a + f >= 0.0        ? cap
+                                                  : 0.0);
     }
     return ota_judge_total(sum);
 }
@@ -155,10 +164,11 @@ static double capped_sum(const ota_judge_head *k, double f) {
 static double capped_potential(ota_judge_head *k, double mu) {
     double low = INFINITY, high = -INFINITY;
     for (int64_t j = 0; j <= k->m; j++) {
-        const double a = j < k->m ? k->s[j] + k->g[j] : k->sink;
+        const double a = j < k->m ? k->at.s[j] + k->g[j] : k->method.sink;
         if (!(a > -INFINITY)) continue;
-        const double most = k->order > 0.0 ? level_of(k, fmin(mu, ota_judge_cap(k, j))) : 0.0;
-        const double least = k->order > 0.0 ? level_of(k, mu / (double)(k->m + 2)) : 0.0;
+        const double most =
+            k->method.order > 0.0 ? level_of(k, fmin(mu, ota_judge_cap(k, j))) : 0.0;
+        const double least = k->method.order > 0.0 ? level_of(k, mu / (double)(k->m + 2)) : 0.0;
         low = fmin(low, least - a);
         high = fmax(high, most - a);
     }
@@ -178,27 +188,31 @@ static double capped_potential(ota_judge_head *k, double mu) {
 /* The best f of the row at hand for the potentials g: a row update. Tsallis levels are found by
  * Newton's method inside a bracket. */
 static double best_row_potential(ota_judge_head *k, double mu) {
-    if (k->capped) return capped_potential(k, mu);
+    if (k->method.capped) return capped_potential(k, mu);
     int64_t count = 0;
     double top = -INFINITY;
     for (int64_t j = 0; j <= k->m; j++) {
-        const double a = j < k->m ? k->s[j] + k->g[j] : k->sink;
+        const double a = j < k->m ? k->at.s[j] + k->g[j] : k->method.sink;
         if (!(a > -INFINITY)) continue;
         k->gather[count++] = a;
         top = fmax(top, a);
     }
     if (count == 0 || !(mu > 0.0)) return -INFINITY;
-    if (!(k->order > 0.0)) return -top;
+    if (!(k->method.order > 0.0)) return -top;
     if (is_entropy(k)) {
         ota_judge_sum sum = {0.0, 0.0};
-        for (int64_t c = 0; c < count; c++) ota_judge_add(&sum, exp((k->gather[c] - top) / k->tau));
-        const double f = k->tau * (log(mu) - log(ota_judge_total(sum))) - top;
-        return isfinite(k->row_strength) ? f * (k->row_strength / (k->row_strength + k->tau)) : f;
+        for (int64_t c = 0; c < count; c++)
+            ota_judge_add(&sum, exp((k->gather[c] - top) / k->method.tau));
+        const double f = k->method.tau * (log(mu) - log(ota_judge_total(sum))) - top;
+        return isfinite(k->method.row_strength)
+                   ? f * (k->method.row_strength / (k->method.row_strength + k->method.tau))
+                   : f;
     }
-    const double bottom = k->custom == NULL ? level_of(k, mu / (double)count) : 0.0;
-    double low = bottom - top, high = k->custom == NULL ? level_of(k, mu) - top : -top;
+    const double bottom = k->method.custom == NULL ? level_of(k, mu / (double)count) : 0.0;
+    double low = bottom - top, high = k->method.custom == NULL ? level_of(k, mu) - top : -top;
     /* Nothing is known of a caller's weights but that they rise. */
-    for (double step = k->tau; k->custom != NULL && step < DBL_MAX / 4.0; step *= 2.0) {
+    for (double step = k->method.tau; k->method.custom != NULL && step < DBL_MAX / 4.0;
+         step *= 2.0) {
         const double below = custom_excess(k, count, low, mu),
                      above = custom_excess(k, count, high, mu);
         if (!(below > 0.0) && !(above < 0.0)) break;
@@ -214,9 +228,11 @@ static double best_row_potential(ota_judge_head *k, double mu) {
             const double p = weight(k, k->gather[c] + f);
             if (!(p > 0.0)) continue;
             ota_judge_add(&sum, p);
-            rise += k->custom == NULL
-                        ? pow(p, 2.0 - k->order) / k->tau
-                        : k->custom->slope(k->custom->user, (k->gather[c] + f) / k->tau) / k->tau;
+            rise += k->method.custom == NULL
+                        ? pow(p, 2.0 - k->method.order) / k->method.tau
+                        : k->method.custom->slope(k->method.custom->user,
+                                                  (k->gather[c] + f) / k->method.tau) /
+                              k->method.tau;
         }
         const double excess = ota_judge_total(sum);
         if (fabs(excess) <= 4.0 * DBL_EPSILON * mu) break;
@@ -230,28 +246,30 @@ static double best_row_potential(ota_judge_head *k, double mu) {
     return f;
 }
 
-/* The row's share of the dual at its best f; *mass_of_plan gets the l1 distance of k->p from the
+/* The row's share of the dual at its best f; *mass_of_plan gets the l1 distance of k->at.p from the
  * plan that g defines. */
 double ota_judge_row_dual(ota_judge_head *k, double mu, double rest, double *distance) {
     const double f = best_row_potential(k, mu);
     const double finite = f > -INFINITY ? f + shift_of(k) : 0.0;
-    ota_judge_sum dual = {isfinite(k->row_strength)
-                              ? -k->row_strength * mu * expm1(-finite / k->row_strength)
+    ota_judge_sum dual = {isfinite(k->method.row_strength)
+                              ? -k->method.row_strength * mu *
+                                    expm1(-finite / k->method.row_strength)
                               : mu * finite,
                           0.0};
     ota_judge_sum apart = {0.0, 0.0};
-    if (k->order > 0.0 || k->capped) {
+    if (k->method.order > 0.0 || k->method.capped) {
         for (int64_t j = 0; j <= k->m; j++) {
-            const double a = j < k->m ? k->s[j] + k->g[j] : k->sink;
+            const double a = j < k->m ? k->at.s[j] + k->g[j] : k->method.sink;
             /* No weight is more than the row's mass. */
-            const double cap = k->order > 0.0 ? ota_judge_cap(k, j) : fmin(mu, ota_judge_cap(k, j));
+            const double cap =
+                k->method.order > 0.0 ? ota_judge_cap(k, j) : fmin(mu, ota_judge_cap(k, j));
             const bool open = f > -INFINITY && a > -INFINITY;
-            const double p = !open            ? 0.0
-                             : k->order > 0.0 ? fmin(cap, weight(k, a + f))
-                             : a + f > 0.0    ? cap
-                                              : 0.0;
+            const double p = !open                   ? 0.0
+                             : k->method.order > 0.0 ? fmin(cap, weight(k, a + f))
+                             : a + f > 0.0           ? cap
+                                                     : 0.0;
             ota_judge_add(&dual, -dual_cost(k, a + f, p));
-            ota_judge_add(&apart, fabs((j < k->m ? k->p[j] : rest) - p));
+            ota_judge_add(&apart, fabs((j < k->m ? k->at.p[j] : rest) - p));
         }
     }
     *distance = ota_judge_total(apart);
@@ -297,26 +315,26 @@ static void recover_by_averages(ota_judge_head *k) {
             sum[j] = 0.0;
             k->gather[j] = 0.0;
         }
-        for (int64_t i = 0; i < k->n && !ota_watch_ends(&k->watch, k->row_pairs); i++) {
+        for (int64_t i = 0; i < k->n && !ota_watch_ends(&k->watch, k->at.pairs); i++) {
             double rest, level = 0.0, count = 0.0;
             if (ota_judge_load_scores(k, i) != OTA_JUDGE_NORMAL) continue;
             (void)ota_judge_load_weights(k, i, ota_judge_mass_of(k, i), &rest);
             for (int64_t j = 0; j < k->m; j++) {
-                if (!(k->p[j] > 0.0) || !(k->s[j] > -INFINITY)) continue;
-                if (meets_cap(k, k->p[j], j)) continue;
-                k->p[j] = level_of(k, k->p[j]) - k->s[j];
-                level += k->p[j] - k->g[j];
+                if (!(k->at.p[j] > 0.0) || !(k->at.s[j] > -INFINITY)) continue;
+                if (meets_cap(k, k->at.p[j], j)) continue;
+                k->at.p[j] = level_of(k, k->at.p[j]) - k->at.s[j];
+                level += k->at.p[j] - k->g[j];
                 count += 1.0;
             }
             if (!(count > 0.0)) continue;
             for (int64_t j = 0; j < k->m; j++) {
                 const double p = coupling_at(k, i, j);
-                if (!(p > 0.0) || meets_cap(k, p, j) || !(k->s[j] > -INFINITY)) continue;
-                sum[j] += k->p[j] - level / count;
+                if (!(p > 0.0) || meets_cap(k, p, j) || !(k->at.s[j] > -INFINITY)) continue;
+                sum[j] += k->at.p[j] - level / count;
                 k->gather[j] += 1.0;
             }
             if (rest > 0.0) {
-                offset += level / count - (level_of(k, rest) - k->sink);
+                offset += level / count - (level_of(k, rest) - k->method.sink);
                 offsets += 1.0;
             }
         }
@@ -326,29 +344,29 @@ static void recover_by_averages(ota_judge_head *k) {
             k->g[j] = next;
         }
         gauge = offsets > 0.0 ? offset / offsets : 0.0;
-        if (moved <= 1e-12 * k->tau) break;
+        if (moved <= 1e-12 * k->method.tau) break;
     }
     double top = -INFINITY;
     for (int64_t j = 0; j < k->m; j++) top = fmax(top, k->g[j]);
     /* The sink's g is 0; without one, a cap that does not bind has g = 0. */
-    if (!(k->sink > -INFINITY))
-        gauge = k->rule == OTA_COLUMNS_CAPPED && top > -INFINITY ? -top
-                : k->rule == OTA_COLUMNS_BOUNDED                 ? gauge_of_bounds(k)
-                                                                 : 0.0;
+    if (!(k->method.sink > -INFINITY))
+        gauge = k->method.rule == OTA_COLUMNS_CAPPED && top > -INFINITY ? -top
+                : k->method.rule == OTA_COLUMNS_BOUNDED                 ? gauge_of_bounds(k)
+                                                                        : 0.0;
     for (int64_t j = 0; j < k->m; j++) {
         /* What no row uses fills no cap. */
-        const bool idle = k->rule != OTA_COLUMNS_EXACT && k->target[j] > 0.0;
+        const bool idle = k->method.rule != OTA_COLUMNS_EXACT && k->target[j] > 0.0;
         k->g[j] = k->g[j] > -INFINITY || !idle ? k->g[j] + gauge : 0.0;
     }
 }
 
 /* Makes k->g when the caller gave none: false where nothing can be said. Needs k->column. */
 bool ota_judge_recover_potentials(ota_judge_head *k) {
-    if (k->rule == OTA_COLUMNS_FREE) {
+    if (k->method.rule == OTA_COLUMNS_FREE) {
         for (int64_t j = 0; j < k->m; j++) k->g[j] = 0.0;
         return true;
     }
-    if (k->rule == OTA_COLUMNS_RELAXED) {
+    if (k->method.rule == OTA_COLUMNS_RELAXED) {
         for (int64_t j = 0; j < k->m; j++) {
             const double c = ota_judge_total(k->column[j]);
             k->g[j] = !k->used[j] ? 0.0
@@ -358,8 +376,9 @@ bool ota_judge_recover_potentials(ota_judge_head *k) {
         }
         return true;
     }
-    if (!(k->order > 0.0) || (k->rule != OTA_COLUMNS_EXACT && k->rule != OTA_COLUMNS_CAPPED &&
-                              k->rule != OTA_COLUMNS_BOUNDED))
+    if (!(k->method.order > 0.0) ||
+        (k->method.rule != OTA_COLUMNS_EXACT && k->method.rule != OTA_COLUMNS_CAPPED &&
+         k->method.rule != OTA_COLUMNS_BOUNDED))
         return false;
     recover_by_averages(k);
     return true;
@@ -373,15 +392,15 @@ double ota_judge_column_dual(const ota_judge_head *k) {
     for (int64_t j = 0; j < k->m; j++) {
         const double g = k->g[j], target = k->target[j];
         if (!(target > 0.0)) continue;
-        if (k->rule == OTA_COLUMNS_EXACT)
+        if (k->method.rule == OTA_COLUMNS_EXACT)
             ota_judge_add(&dual, target * g);
-        else if (k->rule == OTA_COLUMNS_CAPPED)
+        else if (k->method.rule == OTA_COLUMNS_CAPPED)
             ota_judge_add(&dual, target * fmin(0.0, g));
-        else if (k->rule == OTA_COLUMNS_BOUNDED)
+        else if (k->method.rule == OTA_COLUMNS_BOUNDED)
             ota_judge_add(&dual,
                           target * fmin(0.0, g) + k->r->problem.lower * k->nu[j] * fmax(0.0, g));
         /* A key no mass can reach keeps the whole penalty: its best g is +inf. */
-        else if (k->rule == OTA_COLUMNS_RELAXED)
+        else if (k->method.rule == OTA_COLUMNS_RELAXED)
             ota_judge_add(&dual, k->used[j] ? -rho * target * expm1(-g / rho) : rho * target);
     }
     return ota_judge_total(dual);

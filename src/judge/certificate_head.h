@@ -12,21 +12,30 @@ typedef struct ota_judge_head {
     bool swapped; /* axis columns: rows are keys */
     int64_t n, m; /* rows and columns of the problem that is solved */
     int64_t batch, head;
-    double tau, order, sink;  /* order: 1 entropy, 0 hard, else alpha */
-    const ota_custom *custom; /* NULL: a regulariser of ours */
-    bool capped;              /* entries have caps */
-    ota_watch watch;          /* a certificate of a call that is to end is nobody's */
-    int64_t row_pairs;        /* what a row of scores takes, in pairs */
-    int64_t row;              /* the row at hand */
-    double mass, row_strength;
-    ota_column_rule rule;
-    bool from_coupling, has_g, has_f;
+    ota_watch watch; /* a certificate of a call that is to end is nobody's */
+    double mass;
+    /* of the problem */
+    struct {
+        double tau, order, sink;  /* order: 1 entropy, 0 hard, else alpha */
+        const ota_custom *custom; /* NULL: a regulariser of ours */
+        bool capped;              /* entries have caps */
+        double row_strength;
+        ota_column_rule rule;
+    } method;
+    /* which of the outputs are there to be judged */
+    struct {
+        bool coupling, g, f;
+    } given;
+    /* the row at hand, written by the loads below */
+    struct {
+        int64_t row, pairs; /* pairs: what a row of scores takes */
+        double *s, *p;      /* [m] */
+    } at;
     double *f;      /* [n] given potentials; Tsallis: less tau / (alpha - 1) */
     double *g;      /* [m] given or recovered */
     double *target; /* [m] nu, or capacities */
     double *nu;     /* [m] the masses delta is measured from */
     double *left;   /* [m] online: capacity left so far */
-    double *s, *p;  /* [m] the row at hand */
     double *gather; /* [m + 1] */
     double *fixed;
     ota_judge_sum *column; /* [m] */
@@ -42,13 +51,13 @@ typedef enum ota_judge_row_kind {
 
 double ota_judge_mass_of(const ota_judge_head *k, int64_t i);
 
-/* Scores of row i into k->s. */
+/* Scores of row i into k->at.s. */
 ota_judge_row_kind ota_judge_load_scores(ota_judge_head *k, int64_t i);
-/* Weights of the row whose scores are loaded into k->p; returns their sum with the sink's, *rest.
+/* Weights of the row whose scores are loaded into k->at.p; returns their sum with the sink's, *rest.
  * From potentials of online columns, k->left is lowered: ask once per row. */
 double ota_judge_load_weights(ota_judge_head *k, int64_t i, double mu, double *rest);
 
-/* The cap of pair (k->row, j) by the definition; INFINITY without one. */
+/* The cap of pair (k->at.row, j) by the definition; INFINITY without one. */
 double ota_judge_cap(const ota_judge_head *k, int64_t j);
 
 /* tau R(p) of one weight, and c log(c / nu) - c + nu with its limits. */

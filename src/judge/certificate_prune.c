@@ -89,18 +89,18 @@ static void walk(graph *x, int64_t start, int64_t *found, int64_t *waiting, int6
 static void load_bits(ota_judge_head *k, graph *x) {
     memset(x->allowed, 0, (size_t)k->n * x->stride);
     memset(x->carries, 0, (size_t)k->n * x->stride);
-    for (int64_t i = 0; i < k->n && !ota_watch_ends(&k->watch, k->row_pairs); i++) {
+    for (int64_t i = 0; i < k->n && !ota_watch_ends(&k->watch, k->at.pairs); i++) {
         double rest;
         if (ota_judge_load_scores(k, i) != OTA_JUDGE_NORMAL) continue;
         const double mu = ota_judge_mass_of(k, i);
         if (!(mu > 0.0)) continue;
         (void)ota_judge_load_weights(k, i, mu, &rest);
         for (int64_t j = 0; j < k->m; j++) {
-            if (!(k->s[j] > -INFINITY) || !(k->target[j] > 0.0)) continue;
+            if (!(k->at.s[j] > -INFINITY) || !(k->target[j] > 0.0)) continue;
             set_bit(x->allowed, x->stride, i, j);
-            if (k->p[j] > 0.0) set_bit(x->carries, x->stride, i, j);
+            if (k->at.p[j] > 0.0) set_bit(x->carries, x->stride, i, j);
         }
-        if (!(k->sink > -INFINITY)) continue;
+        if (!(k->method.sink > -INFINITY)) continue;
         set_bit(x->allowed, x->stride, i, k->m);
         if (rest > 0.0) set_bit(x->carries, x->stride, i, k->m);
     }
@@ -143,6 +143,6 @@ void ota_judge_find_components(ota_judge_head *k) {
 
 void ota_judge_leave_out(ota_judge_head *k, int64_t i) {
     for (int64_t j = 0; j < k->m; j++) {
-        if (k->component[k->n + j] != k->component[i]) k->s[j] = -INFINITY;
+        if (k->component[k->n + j] != k->component[i]) k->at.s[j] = -INFINITY;
     }
 }

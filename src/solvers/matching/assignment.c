@@ -39,14 +39,14 @@ static void state_layout(ota_matching *state, ota_arena *arena, int64_t n, int64
         ota_match_layout(&state->dense, arena, state->rows, state->columns,
                          state->rows * ota_int_round_up(state->columns, OTA_MATCH_LANES));
     const size_t candidates = take_pairs(arena, rows, OTA_CANDIDATES);
-    state->candidate_cost = ota_arena_take(arena, candidates, sizeof(double));
-    state->candidate = ota_arena_take(arena, candidates, sizeof(int32_t));
-    state->candidate_count = ota_arena_take(arena, rows, sizeof(int32_t));
-    state->bound = ota_arena_take(arena, rows, sizeof(double));
-    state->reach = ota_arena_take(arena, rows, sizeof(double));
+    state->lists.cost = ota_arena_take(arena, candidates, sizeof(double));
+    state->lists.column = ota_arena_take(arena, candidates, sizeof(int32_t));
+    state->lists.count = ota_arena_take(arena, rows, sizeof(int32_t));
+    state->lists.bound = ota_arena_take(arena, rows, sizeof(double));
+    state->lists.reach = ota_arena_take(arena, rows, sizeof(double));
     state->own_cost = ota_arena_take(arena, rows, sizeof(double));
     state->offset = ota_arena_take(arena, rows, sizeof(double));
-    state->lowest = ota_arena_take(arena, padded, sizeof(double));
+    state->lists.lowest = ota_arena_take(arena, padded, sizeof(double));
     state->row_cost = ota_arena_take(arena, padded + 1, sizeof(double));
     state->row_column = ota_arena_take(arena, padded + 1, sizeof(int32_t));
     state->heap = ota_arena_take(arena, open, sizeof(int64_t));
@@ -192,8 +192,8 @@ static ota_status search_by_candidates(ota_matching *state, ota_assignment *prob
     if (costs_nothing(state, problem)) {
         for (int64_t i = 0; i < state->rows; i++) {
             state->column_of[i] = state->row_of[i] = i;
-            state->candidate_count[i] = 0;
-            state->bound[i] = -INFINITY;
+            state->lists.count[i] = 0;
+            state->lists.bound[i] = -INFINITY;
             state->own_cost[i] = 0.0;
         }
         return OTA_OK;

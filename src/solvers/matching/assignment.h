@@ -36,19 +36,22 @@ typedef struct ota_matching {
     int64_t *column_of;     /* [rows] matched column or -1 */
     int64_t *waiting, *next_waiting; /* [rows] */
     ota_match dense;                 /* the search over all pairs, where that pays */
-    /* the search on candidates; `distance` and what the heap holds go on with rows whose list may grow */
-    double *candidate_cost;   /* [rows][OTA_CANDIDATES] */
-    int32_t *candidate;       /* the same shape: columns */
-    int32_t *candidate_count; /* [rows] */
-    double *bound;            /* [rows] no pair that is not listed has a reduced cost below it */
-    double *reach;            /* [rows] how far its first list reached */
-    double *own_cost;         /* [rows] of the matched pair */
-    double *offset;           /* [rows] what its own u makes of the distances through it */
-    double *lowest;           /* [groups] smallest reduced cost of a group of columns */
-    double *row_cost;         /* [padded + 1] some pairs of one row */
-    int32_t *row_column;      /* the same */
-    int64_t *heap;            /* [columns + rows] open ones by distance */
-    int64_t *heap_slot;       /* the same: where each of them lies, or -1 */
+    /* the search on candidates (assignment_sparse.c): a list a row */
+    struct {
+        double *cost;    /* [rows][OTA_CANDIDATES] */
+        int32_t *column; /* the same shape */
+        int32_t *count;  /* [rows] */
+        double *bound;   /* [rows] no pair that is not listed has a reduced cost below it */
+        double *reach;   /* [rows] how far its first list reached */
+        double *lowest;  /* [groups] smallest reduced cost of a group of columns */
+    } lists;
+    double *own_cost;    /* [rows] of the matched pair */
+    double *offset;      /* [rows] what its own u makes of the distances through it */
+    double *row_cost;    /* [padded + 1] some pairs of one row */
+    int32_t *row_column; /* the same */
+    /* `distance` and what the heap holds go on with rows whose list may grow */
+    int64_t *heap;      /* [columns + rows] open ones by distance */
+    int64_t *heap_slot; /* the same: where each of them lies, or -1 */
 } ota_matching;
 
 static inline ota_score_row ota_matching_row(const ota_matching *state, int64_t i) {

@@ -43,14 +43,14 @@ static double threshold_of_groups(const double *lowest, int64_t groups) {
 /* Lists the pairs of row i of reduced cost at most `threshold`; false: they have no room. */
 static bool list_to(ota_matching *state, int64_t i, double threshold) {
     const ota_score_row row = ota_matching_row(state, i);
-    ota_pair_list list = {.column = state->candidate + i * OTA_CANDIDATES,
-                          .cost = state->candidate_cost + i * OTA_CANDIDATES,
+    ota_pair_list list = {.column = state->lists.column + i * OTA_CANDIDATES,
+                          .cost = state->lists.cost + i * OTA_CANDIDATES,
                           .room = OTA_CANDIDATES};
     /* Where many tie, rows begin at different columns and so list different ones. */
     const bool whole =
         state->read->pick(&row, state->price, GROUP * i % state->columns, threshold, &list);
-    state->candidate_count[i] = list.count;
-    state->bound[i] = threshold;
+    state->lists.count[i] = list.count;
+    state->lists.bound[i] = threshold;
     return whole;
 }
 
@@ -58,18 +58,18 @@ static bool list_to(ota_matching *state, int64_t i, double threshold) {
 static void list_first(ota_matching *state, int64_t i) {
     const int64_t groups = (state->columns + GROUP - 1) / GROUP;
     const ota_score_row row = ota_matching_row(state, i);
-    const double lowest = state->read->groups(&row, state->price, groups, state->lowest);
-    const double threshold = threshold_of_groups(state->lowest, groups);
-    if (!list_to(state, i, threshold)) state->bound[i] = lowest;
-    state->reach[i] = threshold - lowest;
+    const double lowest = state->read->groups(&row, state->price, groups, state->lists.lowest);
+    const double threshold = threshold_of_groups(state->lists.lowest, groups);
+    if (!list_to(state, i, threshold)) state->lists.bound[i] = lowest;
+    state->lists.reach[i] = threshold - lowest;
 }
 
 /* Lists row i with more pairs than before, as far above its bound as the first ones were apart. False: they have no room,
  * the list is its cheapest pairs of now, and the bound may have fallen. */
 static bool list_more(ota_matching *state, int64_t i) {
-    double threshold = state->bound[i] + state->reach[i];
-    if (!(threshold > state->bound[i])) threshold = INFINITY;
-    state->reach[i] *= 2.0;
+    double threshold = state->lists.bound[i] + state->lists.reach[i];
+    if (!(threshold > state->lists.bound[i])) threshold = INFINITY;
+    state->lists.reach[i] *= 2.0;
     if (list_to(state, i, threshold)) return true;
     list_first(state, i);
     return false;
@@ -89,10 +89,10 @@ typedef struct two_cheapest {
 } two_cheapest;
 
 static two_cheapest find_two(const ota_matching *state, int64_t i) {
-    const int32_t *candidate = state->candidate + i * OTA_CANDIDATES;
-    const double *cost = state->candidate_cost + i * OTA_CANDIDATES;
+    const int32_t *candidate = state->lists.column + i * OTA_CANDIDATES;
+    const double *cost = state->lists.cost + i * OTA_CANDIDATES;
     two_cheapest found = {INFINITY, INFINITY, -1, -1};
-    for (int32_t k = 0; k < state->candidate_count[i]; k++) {
+    for (int32_t k = 0; k < state->lists.count[i]; k++) {
         const double reduced = cost[k] - state->price[candidate[k]];
         const bool first = reduced < found.first, second = reduced < found.second;
         found.next = first ? found.best : second ? k : found.next;
@@ -105,10 +105,10 @@ static two_cheapest find_two(const ota_matching *state, int64_t i) {
 
 /* Another place in the list as cheap as the best, of an unmatched column where there is one; the best: there is none. */
 static int32_t find_tied(const ota_matching *state, int64_t i, const two_cheapest *found) {
-    const int32_t *candidate = state->candidate + i * OTA_CANDIDATES;
-    const double *cost = state->candidate_cost + i * OTA_CANDIDATES;
+    const int32_t *candidate = state->lists.column + i * OTA_CANDIDATES;
+    const double *cost = state->lists.cost + i * OTA_CANDIDATES;
     if (!(found->second <= found->first)) return found->best;
-    for (int32_t k = 0; k < state->candidate_count[i]; k++) {
+    for (int32_t k = 0; k < state->lists.count[i]; k++) {
         if (state->row_of[candidate[k]] < 0 && cost[k] - state->price[candidate[k]] <= found->first)
             return k;
     }
@@ -127,19 +127,19 @@ static int64_t bid(ota_matching *state, int64_t count, double more, int64_t chai
     for (int64_t w = 0; w < count && !ota_watch_ends(watch, OTA_CANDIDATES);) {
         const int64_t i = waiting[w++];
         two_cheapest found = find_two(state, i);
-        if (!(found.first <= state->bound[i])) {
+        if (!(found.first <= state->lists.bound[i])) {
             (void)ota_watch_spend(watch, state->columns);
             list_first(state, i);
             found = find_two(state, i);
         }
-        if (found.best < 0 || !(found.first <= state->bound[i]) || bids++ == chain) {
+        if (found.best < 0 || !(found.first <= state->lists.bound[i]) || bids++ == chain) {
             state->next_waiting[left++] = i;
             bids = 0;
             continue;
         }
-        const int32_t *candidate = state->candidate + i * OTA_CANDIDATES;
-        const double *cost = state->candidate_cost + i * OTA_CANDIDATES;
-        const double second = fmin(found.second, state->bound[i]);
+        const int32_t *candidate = state->lists.column + i * OTA_CANDIDATES;
+        const double *cost = state->lists.cost + i * OTA_CANDIDATES;
+        const double second = fmin(found.second, state->lists.bound[i]);
         const double price = state->price[candidate[found.best]] - (second - found.first) - more;
         const bool falls = price < state->price[candidate[found.best]] && price > -INFINITY;
         int32_t best = found.best;
@@ -242,11 +242,11 @@ static inline void relax_pair(ota_matching *state, path_search *search, int64_t 
 
 /* Pairs of the list, and the row itself where pairs that are not on it may matter. */
 static void relax_list(ota_matching *state, path_search *search, int64_t i) {
-    const int32_t *candidate = state->candidate + i * OTA_CANDIDATES;
-    const double *cost = state->candidate_cost + i * OTA_CANDIDATES;
-    for (int32_t k = 0; k < state->candidate_count[i]; k++)
+    const int32_t *candidate = state->lists.column + i * OTA_CANDIDATES;
+    const double *cost = state->lists.cost + i * OTA_CANDIDATES;
+    for (int32_t k = 0; k < state->lists.count[i]; k++)
         relax_pair(state, search, i, candidate[k], cost[k]);
-    const double grows = state->bound[i] - state->offset[i];
+    const double grows = state->lists.bound[i] - state->offset[i];
     if (grows < search->shortest) open_up(state, search, state->padded + i, grows);
 }
 
@@ -273,7 +273,7 @@ static ota_status augment(ota_matching *state, int64_t start, ota_watch *watch) 
             const int64_t i = one - state->padded;
             status = ota_watch_spend(watch, state->columns);
             if (status != OTA_OK) return status;
-            if (state->candidate_count[i] < LONG_LIST && list_more(state, i))
+            if (state->lists.count[i] < LONG_LIST && list_more(state, i))
                 relax_list(state, &search, i);
             else
                 relax_all(state, &search, i);
@@ -323,8 +323,8 @@ static double least_overbid(const ota_matching *state) {
     int64_t count = 0;
     for (int64_t i = 0; i < state->rows; i++) {
         const double first = find_two(state, i).first;
-        if (!(state->bound[i] < INFINITY) || !(first <= state->bound[i])) continue;
-        sum += (state->bound[i] - first) / (double)FIRST_CANDIDATES;
+        if (!(state->lists.bound[i] < INFINITY) || !(first <= state->lists.bound[i])) continue;
+        sum += (state->lists.bound[i] - first) / (double)FIRST_CANDIDATES;
         count++;
     }
     int exponent;
@@ -394,10 +394,10 @@ double ota_assignment_potential(const ota_matching *state, int64_t i, const doub
     const double reduced = state->own_cost[i] - state->price[own];
     /* Far above what rounding makes of the two ways to form a sum. */
     const double slack = 0x1p-48 * (state->largest + fabs(state->price[own]) + fabs(reduced));
-    if (!(reduced + slack < state->bound[i]))
+    if (!(reduced + slack < state->lists.bound[i]))
         return -state->read->best(row.scores, g, state->columns);
     const double listed = state->read->best_listed(
-        row.scores, g, state->candidate + i * OTA_CANDIDATES, state->candidate_count[i]);
+        row.scores, g, state->lists.column + i * OTA_CANDIDATES, state->lists.count[i]);
     const int32_t pair = (int32_t)own;
     return -fmax(listed, state->read->best_listed(row.scores, g, &pair, 1));
 }

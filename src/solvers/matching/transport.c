@@ -28,15 +28,15 @@ static void tree_layout(ota_transport_tree *tree, ota_arena *arena, int64_t n, i
     size_t columns = (size_t)m + 1 + (floor ? (size_t)m : 0);
     size_t nodes = rows + columns + 1;
     size_t padded = (size_t)ota_padded((int64_t)columns);
-    if (floor) tree->least = ota_arena_take(arena, columns, 1);
+    if (floor) tree->asked.least = ota_arena_take(arena, columns, 1);
     size_t pairs = 0;
     if (!ota_size_mul(rows, padded, &pairs)) arena->overflowed = true;
-    tree->mass = ota_arena_take(arena, rows, sizeof(double));
-    tree->capacity = ota_arena_take(arena, columns, sizeof(double));
-    tree->supply = ota_arena_take(arena, rows, sizeof(int64_t));
-    tree->demand = ota_arena_take(arena, columns, sizeof(int64_t));
-    tree->row_of = ota_arena_take(arena, rows, sizeof(int64_t));
-    tree->column_of = ota_arena_take(arena, columns, sizeof(int64_t));
+    tree->asked.mass = ota_arena_take(arena, rows, sizeof(double));
+    tree->asked.capacity = ota_arena_take(arena, columns, sizeof(double));
+    tree->asked.supply = ota_arena_take(arena, rows, sizeof(int64_t));
+    tree->asked.demand = ota_arena_take(arena, columns, sizeof(int64_t));
+    tree->asked.row_of = ota_arena_take(arena, rows, sizeof(int64_t));
+    tree->asked.column_of = ota_arena_take(arena, columns, sizeof(int64_t));
     tree->load = ota_arena_take(arena, nodes, sizeof(int64_t));
     tree->top = ota_arena_take(arena, rows, sizeof(double));
     tree->cost = ota_arena_take(arena, pairs, sizeof(double));
@@ -46,15 +46,15 @@ static void tree_layout(ota_transport_tree *tree, ota_arena *arena, int64_t n, i
     tree->error = ota_arena_take(arena, nodes, sizeof(double));
     tree->arc = ota_arena_take(arena, nodes, sizeof(double));
     tree->flow = ota_arena_take(arena, nodes, sizeof(int64_t));
-    tree->parent = ota_arena_take(arena, nodes, sizeof(int32_t));
-    tree->child = ota_arena_take(arena, nodes, sizeof(int32_t));
-    tree->next = ota_arena_take(arena, nodes, sizeof(int32_t));
-    tree->previous = ota_arena_take(arena, nodes, sizeof(int32_t));
-    tree->depth = ota_arena_take(arena, nodes, sizeof(int32_t));
+    tree->links.parent = ota_arena_take(arena, nodes, sizeof(int32_t));
+    tree->links.child = ota_arena_take(arena, nodes, sizeof(int32_t));
+    tree->links.next = ota_arena_take(arena, nodes, sizeof(int32_t));
+    tree->links.previous = ota_arena_take(arena, nodes, sizeof(int32_t));
+    tree->links.depth = ota_arena_take(arena, nodes, sizeof(int32_t));
     tree->starving = ota_arena_take(arena, nodes, sizeof(uint8_t));
     tree->exact = ota_arena_take(arena, nodes, sizeof(ota_exact));
-    tree->row_sum = ota_arena_take(arena, rows, sizeof(double));
-    tree->row_entries = ota_arena_take(arena, rows, sizeof(int32_t));
+    tree->plan.row_sum = ota_arena_take(arena, rows, sizeof(double));
+    tree->plan.row_entries = ota_arena_take(arena, rows, sizeof(int32_t));
 }
 
 size_t ota_transport_workspace(int64_t n, int64_t m, bool floor) {
@@ -70,8 +70,8 @@ size_t ota_transport_workspace(int64_t n, int64_t m, bool floor) {
 /* ---- from the problem to the tree's nodes --------------------------------------------------- */
 
 static int64_t least_of(const ota_transport_tree *tree, const ota_transport *problem, int64_t j) {
-    if (tree->least == NULL) return 0;
-    return ota_units_least(&tree->units, tree->demand[j], problem->nu[j], problem->floor);
+    if (tree->asked.least == NULL) return 0;
+    return ota_units_least(&tree->units, tree->asked.demand[j], problem->nu[j], problem->floor);
 }
 
 /* Masses in units; rows and columns without mass stay out of the tree. */
@@ -80,53 +80,55 @@ static ota_status load_masses(ota_transport_tree *tree, const ota_transport *pro
     int64_t m = tree->m;
     double balance = 0.0;
     for (int64_t i = 0; i < n; i++) {
-        tree->mass[i] = problem->mu[i];
+        tree->asked.mass[i] = problem->mu[i];
         balance += problem->mu[i];
     }
     for (int64_t j = 0; j < m; j++) {
-        tree->capacity[j] = problem->nu[j];
+        tree->asked.capacity[j] = problem->nu[j];
         balance -= problem->nu[j];
     }
-    tree->capacity[m] = 0.0;
+    tree->asked.capacity[m] = 0.0;
     if (problem->sink != -INFINITY) {
-        tree->capacity[m] = problem->capped ? INFINITY : balance > 0.0 ? balance : 0.0;
+        tree->asked.capacity[m] = problem->capped ? INFINITY : balance > 0.0 ? balance : 0.0;
     }
     const ota_masses masses = {
-        n, m + 1, tree->mass, tree->capacity, problem->capped, problem->tolerance};
-    ota_status status = ota_units_of(&masses, tree->supply, tree->demand, &tree->units);
+        n, m + 1, tree->asked.mass, tree->asked.capacity, problem->capped, problem->tolerance};
+    ota_status status = ota_units_of(&masses, tree->asked.supply, tree->asked.demand, &tree->units);
     if (status != OTA_OK) return status;
     /* Without rows a unit is nothing, and any least sum too much. */
-    for (int64_t j = 0; j < m && tree->least != NULL && tree->units.total == 0; j++) {
+    for (int64_t j = 0; j < m && tree->asked.least != NULL && tree->units.total == 0; j++) {
         if (problem->nu[j] > 0.0) return OTA_INFEASIBLE;
     }
     tree->rows = 0;
     tree->columns = 0;
     tree->spare_row = OTA_NO_NODE;
     for (int64_t i = 0; i < n; i++) {
-        if (tree->supply[i] > 0) tree->row_of[tree->rows++] = i;
+        if (tree->asked.supply[i] > 0) tree->asked.row_of[tree->rows++] = i;
     }
     if (tree->units.spare > 0) {
         tree->spare_row = tree->rows;
-        tree->row_of[tree->rows++] = n;
+        tree->asked.row_of[tree->rows++] = n;
     }
     for (int64_t j = 0; j <= m; j++) {
         const int64_t least = j < m ? least_of(tree, problem, j) : 0;
         if (least > 0) {
-            tree->least[tree->columns] = 1;
-            tree->column_of[tree->columns++] = j;
+            tree->asked.least[tree->columns] = 1;
+            tree->asked.column_of[tree->columns++] = j;
         }
-        if (tree->demand[j] <= least) continue;
-        if (tree->least != NULL) tree->least[tree->columns] = 0;
-        tree->column_of[tree->columns++] = j;
+        if (tree->asked.demand[j] <= least) continue;
+        if (tree->asked.least != NULL) tree->asked.least[tree->columns] = 0;
+        tree->asked.column_of[tree->columns++] = j;
     }
     tree->root = tree->rows + tree->columns;
     tree->padded = ota_padded(tree->columns);
     for (int32_t v = 0; v < tree->rows; v++) {
-        tree->load[v] = v == tree->spare_row ? tree->units.spare : tree->supply[tree->row_of[v]];
+        tree->load[v] =
+            v == tree->spare_row ? tree->units.spare : tree->asked.supply[tree->asked.row_of[v]];
     }
     for (int32_t w = 0; w < tree->columns; w++) {
-        const int64_t j = tree->column_of[w], least = j < m ? least_of(tree, problem, j) : 0;
-        tree->load[tree->rows + w] = ota_tree_is_least(tree, w) ? least : tree->demand[j] - least;
+        const int64_t j = tree->asked.column_of[w], least = j < m ? least_of(tree, problem, j) : 0;
+        tree->load[tree->rows + w] =
+            ota_tree_is_least(tree, w) ? least : tree->asked.demand[j] - least;
     }
     return OTA_OK;
 }
@@ -183,11 +185,11 @@ static ota_status load_costs(ota_transport_tree *tree, const ota_transport *prob
 /* What the artificial arcs still carry is taken off the masses if rounding explains it; false if not. */
 static bool forgive(ota_transport_tree *tree) {
     int64_t missing = 0;
-    for (int32_t v = tree->child[tree->root]; v != OTA_NO_NODE; v = tree->next[v]) {
+    for (int32_t v = tree->links.child[tree->root]; v != OTA_NO_NODE; v = tree->links.next[v]) {
         if (!ota_tree_is_row(tree, v)) missing += tree->flow[v];
     }
     if (missing > tree->units.allowance) return false;
-    for (int32_t v = tree->child[tree->root]; v != OTA_NO_NODE; v = tree->next[v]) {
+    for (int32_t v = tree->links.child[tree->root]; v != OTA_NO_NODE; v = tree->links.next[v]) {
         tree->load[v] -= tree->flow[v];
         if (ota_tree_is_row(tree, v) || tree->load[v] > 0) continue;
         for (int32_t i = 0; i < tree->rows; i++) {
@@ -201,9 +203,9 @@ static bool forgive(ota_transport_tree *tree) {
 
 static double mass_of(const ota_transport_tree *tree, const ota_transport *problem, int32_t row,
                       int32_t column, int64_t flow) {
-    double mu = tree->mass[tree->row_of[row]];
-    double nu = tree->capacity[tree->column_of[column]];
-    if (tree->least != NULL && tree->column_of[column] < tree->m)
+    double mu = tree->asked.mass[tree->asked.row_of[row]];
+    double nu = tree->asked.capacity[tree->asked.column_of[column]];
+    if (tree->asked.least != NULL && tree->asked.column_of[column] < tree->m)
         nu *= ota_tree_is_least(tree, column) ? problem->floor : 1.0 - problem->floor;
     bool all_row = flow == tree->load[row];
     bool all_column = flow == tree->load[tree->rows + column] && nu < INFINITY;
@@ -217,13 +219,13 @@ static double mass_of(const ota_transport_tree *tree, const ota_transport *probl
 static void write_plan(ota_transport_tree *tree, const ota_transport *problem) {
     ota_watch watch = problem->watch;
     for (int64_t i = 0; i < tree->n && !ota_watch_ends(&watch, tree->m); i++) {
-        tree->row_sum[i] = 0.0;
-        tree->row_entries[i] = 0;
+        tree->plan.row_sum[i] = 0.0;
+        tree->plan.row_entries[i] = 0;
         double *row = problem->plan + i * problem->plan_stride;
         for (int64_t j = 0; j < tree->m; j++) row[j] = 0.0;
     }
     for (int32_t v = 0; v < tree->root; v++) {
-        int32_t parent = tree->parent[v];
+        int32_t parent = tree->links.parent[v];
         if (parent == tree->root || parent == OTA_NO_NODE) continue;
         int32_t row = ota_tree_is_row(tree, v) ? v : parent;
         int32_t node = ota_tree_is_row(tree, v) ? parent : v;
@@ -233,19 +235,20 @@ static void write_plan(ota_transport_tree *tree, const ota_transport *problem) {
             continue;
         }
         double weight = mass_of(tree, problem, row, node - tree->rows, tree->flow[v]);
-        int64_t i = tree->row_of[row];
-        int64_t j = tree->column_of[node - tree->rows];
-        tree->row_sum[i] += weight;
-        tree->row_entries[i]++;
+        int64_t i = tree->asked.row_of[row];
+        int64_t j = tree->asked.column_of[node - tree->rows];
+        tree->plan.row_sum[i] += weight;
+        tree->plan.row_entries[i]++;
         if (j < tree->m) problem->plan[i * problem->plan_stride + j] += weight;
     }
     for (int64_t i = 0; i < tree->n && !ota_watch_ends(&watch, tree->m); i++) {
         double *row = problem->plan + i * problem->plan_stride;
-        double sum = tree->row_sum[i];
+        double sum = tree->plan.row_sum[i];
         if (!(sum > 0.0) || sum == problem->mu[i]) continue;
         for (int64_t j = 0; j < tree->m; j++) {
             if (row[j] > 0.0)
-                row[j] = tree->row_entries[i] == 1 ? problem->mu[i] : row[j] / sum * problem->mu[i];
+                row[j] =
+                    tree->plan.row_entries[i] == 1 ? problem->mu[i] : row[j] / sum * problem->mu[i];
         }
     }
 }
@@ -259,7 +262,7 @@ static int32_t gauge_of(const ota_transport_tree *tree, const ota_transport *pro
     for (int32_t w = 0; w < tree->columns; w++) {
         const double x = tree->x[tree->rows + w];
         if (tree->load[tree->rows + w] == 0) continue;
-        if (tree->column_of[w] == tree->m) return tree->rows + w;
+        if (tree->asked.column_of[w] == tree->m) return tree->rows + w;
         if (ota_tree_is_least(tree, w) && tree->spare_row != OTA_NO_NODE) continue;
         if (!(x > highest)) continue;
         highest = x;
@@ -282,7 +285,7 @@ static void write_potentials(ota_transport_tree *tree, const ota_transport *prob
     }
     for (int64_t j = 0; j < tree->m; j++) g[j] = NAN;
     for (int32_t w = 0; w < tree->columns; w++) {
-        const int64_t j = tree->column_of[w];
+        const int64_t j = tree->asked.column_of[w];
         if (j == tree->m) continue;
         /* Of the two nodes of a column the higher one binds: a least sum may have a price above 0, the rest may not. */
         const double found =
@@ -292,7 +295,7 @@ static void write_potentials(ota_transport_tree *tree, const ota_transport *prob
     for (int64_t i = 0; i < tree->n; i++) f[i] = NAN;
     for (int32_t v = 0; v < tree->rows; v++) {
         if (v != tree->spare_row)
-            f[tree->row_of[v]] = (tree->x[v] - tree->top[v] - gauge) / tree->factor;
+            f[tree->asked.row_of[v]] = (tree->x[v] - tree->top[v] - gauge) / tree->factor;
     }
     /* A column without mass takes the highest potential that keeps every pair's sum at or below 0. */
     ota_watch watch = problem->watch;
@@ -320,7 +323,7 @@ static void write_potentials(ota_transport_tree *tree, const ota_transport *prob
 static void place_forgiven(ota_transport_tree *tree, const ota_transport *problem) {
     ota_watch watch = problem->watch;
     for (int64_t i = 0; i < tree->n; i++) {
-        if (problem->mu[i] == 0.0 || tree->row_sum[i] > 0.0) continue;
+        if (problem->mu[i] == 0.0 || tree->plan.row_sum[i] > 0.0) continue;
         if (ota_watch_ends(&watch, tree->m)) return;
         double best = problem->sink;
         int64_t where = OTA_NO_NODE;

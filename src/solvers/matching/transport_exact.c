@@ -21,11 +21,11 @@ enum { STAGES = 64, ROWS_PER_QUESTION = 64 };
 static const double FINE = 0x1p-36, LARGE = 0x1p10, FAR = 0x1p30;
 
 static bool is_planted(const ota_transport_tree *tree, int32_t v) {
-    return tree->parent[v] != OTA_NO_NODE;
+    return tree->links.parent[v] != OTA_NO_NODE;
 }
 
 static bool is_artificial(const ota_transport_tree *tree, int32_t v) {
-    return tree->parent[v] == tree->root;
+    return tree->links.parent[v] == tree->root;
 }
 
 /* c'_ij of row node v and column node w, whose pair is allowed. */
@@ -39,15 +39,15 @@ static double cost_against(const ota_transport_tree *tree, const ota_transport *
 }
 
 static double cost_of_arc(const ota_transport_tree *tree, int32_t v) {
-    const int32_t row = ota_tree_is_row(tree, v) ? v : tree->parent[v];
-    const int32_t column = ota_tree_is_row(tree, v) ? tree->parent[v] : v;
+    const int32_t row = ota_tree_is_row(tree, v) ? v : tree->links.parent[v];
+    const int32_t column = ota_tree_is_row(tree, v) ? tree->links.parent[v] : v;
     return tree->cost[row * tree->padded + (column - tree->rows)];
 }
 
 /* Cost of the parent arc of v, tops off, as the problem has it. */
 static double given_cost(const ota_transport_tree *tree, const ota_transport *problem, int32_t v) {
-    const int32_t row = ota_tree_is_row(tree, v) ? v : tree->parent[v];
-    const int32_t column = (ota_tree_is_row(tree, v) ? tree->parent[v] : v) - tree->rows;
+    const int32_t row = ota_tree_is_row(tree, v) ? v : tree->links.parent[v];
+    const int32_t column = (ota_tree_is_row(tree, v) ? tree->links.parent[v] : v) - tree->rows;
     return tree->top[row] - ota_tree_score(tree, problem, row, column) * tree->factor;
 }
 
@@ -93,7 +93,7 @@ static void cut_large(ota_transport_tree *tree, const ota_transport *problem, do
     for (int32_t v = 0; v < tree->rows; v++) {
         if (is_artificial(tree, v) || tree->flow[v] != 0) continue;
         const double score =
-            ota_tree_score(tree, problem, v, tree->parent[v] - tree->rows) * tree->factor;
+            ota_tree_score(tree, problem, v, tree->links.parent[v] - tree->rows) * tree->factor;
         if (!(tree->top[v] - score > large)) continue;
         ota_exact apart = tree->exact[v];
         ota_exact_add(&apart, tree->top[v]);
@@ -103,7 +103,7 @@ static void cut_large(ota_transport_tree *tree, const ota_transport *problem, do
 }
 
 static void refresh_all(ota_transport_tree *tree) {
-    for (int32_t v = tree->child[tree->root]; v != OTA_NO_NODE; v = tree->next[v])
+    for (int32_t v = tree->links.child[tree->root]; v != OTA_NO_NODE; v = tree->links.next[v])
         ota_tree_refresh(tree, v);
 }
 

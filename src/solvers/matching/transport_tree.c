@@ -6,33 +6,33 @@
 enum { PIVOTS_PER_QUESTION = 64, BLOCK_FLOOR = 16 };
 
 static void attach(ota_transport_tree *tree, int32_t v, int32_t parent) {
-    int32_t first = tree->child[parent];
-    tree->parent[v] = parent;
-    tree->next[v] = first;
-    tree->previous[v] = OTA_NO_NODE;
-    if (first != OTA_NO_NODE) tree->previous[first] = v;
-    tree->child[parent] = v;
+    int32_t first = tree->links.child[parent];
+    tree->links.parent[v] = parent;
+    tree->links.next[v] = first;
+    tree->links.previous[v] = OTA_NO_NODE;
+    if (first != OTA_NO_NODE) tree->links.previous[first] = v;
+    tree->links.child[parent] = v;
 }
 
 static void detach(ota_transport_tree *tree, int32_t v) {
-    int32_t before = tree->previous[v];
-    int32_t after = tree->next[v];
+    int32_t before = tree->links.previous[v];
+    int32_t after = tree->links.next[v];
     if (before == OTA_NO_NODE) {
-        tree->child[tree->parent[v]] = after;
+        tree->links.child[tree->links.parent[v]] = after;
     } else {
-        tree->next[before] = after;
+        tree->links.next[before] = after;
     }
-    if (after != OTA_NO_NODE) tree->previous[after] = before;
+    if (after != OTA_NO_NODE) tree->links.previous[after] = before;
 }
 
 /* Potential, bound, depth and class of one node from its parent's. */
 static void refresh_node(ota_transport_tree *tree, int32_t v) {
-    int32_t parent = tree->parent[v];
+    int32_t parent = tree->links.parent[v];
     double x = tree->arc[v] - tree->x[parent];
     double error = tree->error[parent] + DBL_EPSILON * fabs(x);
     tree->x[v] = x;
     tree->error[v] = error;
-    tree->depth[v] = tree->depth[parent] + 1;
+    tree->links.depth[v] = tree->links.depth[parent] + 1;
     if (parent != tree->root) tree->starving[v] = tree->starving[parent];
     if (ota_tree_is_row(tree, v)) return;
     /* The extra units of |x| cover the two roundings of the test itself. */
@@ -46,13 +46,13 @@ void ota_tree_refresh(ota_transport_tree *tree, int32_t top) {
     int32_t v = top;
     for (;;) {
         refresh_node(tree, v);
-        if (tree->child[v] != OTA_NO_NODE) {
-            v = tree->child[v];
+        if (tree->links.child[v] != OTA_NO_NODE) {
+            v = tree->links.child[v];
             continue;
         }
-        while (v != top && tree->next[v] == OTA_NO_NODE) v = tree->parent[v];
+        while (v != top && tree->links.next[v] == OTA_NO_NODE) v = tree->links.parent[v];
         if (v == top) return;
-        v = tree->next[v];
+        v = tree->links.next[v];
     }
 }
 
@@ -62,15 +62,15 @@ void ota_tree_plant(ota_transport_tree *tree) {
         tree->price_fed[w] = -INFINITY;
         tree->price_starving[w] = -INFINITY;
     }
-    tree->child[root] = OTA_NO_NODE;
-    tree->parent[root] = OTA_NO_NODE;
+    tree->links.child[root] = OTA_NO_NODE;
+    tree->links.parent[root] = OTA_NO_NODE;
     tree->x[root] = 0.0;
     tree->error[root] = 0.0;
-    tree->depth[root] = 0;
+    tree->links.depth[root] = 0;
     tree->starving_columns = 0;
     for (int32_t v = 0; v < root; v++) {
-        tree->child[v] = OTA_NO_NODE;
-        tree->parent[v] = OTA_NO_NODE;
+        tree->links.child[v] = OTA_NO_NODE;
+        tree->links.parent[v] = OTA_NO_NODE;
         tree->flow[v] = tree->load[v];
         tree->arc[v] = 0.0;
         if (!ota_tree_is_row(tree, v) && tree->load[v] == 0) continue;
@@ -90,11 +90,11 @@ void ota_tree_cut(ota_transport_tree *tree, int32_t v, double cost) {
 
 /* The arc (i, j) enters. */
 static void pivot(ota_transport_tree *tree, int32_t i, int32_t j, double cost) {
-    const int32_t *parent = tree->parent;
+    const int32_t *parent = tree->links.parent;
     int32_t a = i;
     int32_t b = j;
     while (a != b) {
-        int32_t difference = tree->depth[a] - tree->depth[b];
+        int32_t difference = tree->links.depth[a] - tree->links.depth[b];
         if (difference >= 0) a = parent[a];
         if (difference <= 0) b = parent[b];
     }

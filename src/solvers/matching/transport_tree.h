@@ -16,25 +16,33 @@ typedef struct ota_transport_tree {
     int64_t padded;
     double factor, bonus;
     ota_units units;
-    double *mass, *capacity;  /* [n], [m+1] with the sink's */
-    int64_t *supply, *demand; /* [n], [m+1] in units */
-    int64_t *row_of,
-        *column_of; /* [rows], [columns]: indices in the problem; n = spare, m = sink */
-    uint8_t *least; /* [columns] the node of a least sum */
-    int64_t *load;  /* [rows+columns] units of each node */
-    double *top;    /* [rows], scaled */
-    double *cost;   /* [rows][padded] */
+    /* the problem in units and by nodes, written before the first pivot */
+    struct {
+        double *mass, *capacity;     /* [n], [m+1] with the sink's */
+        int64_t *supply, *demand;    /* [n], [m+1] in units */
+        int64_t *row_of, *column_of; /* [rows], [columns]: indices; n = spare, m = sink */
+        uint8_t *least;              /* [columns] the node of a least sum */
+    } asked;
+    int64_t *load;                      /* [rows+columns] units of each node */
+    double *top;                        /* [rows], scaled */
+    double *cost;                       /* [rows][padded] */
     double *price_fed, *price_starving; /* [padded]: x_j as rows of class A and of class B see it */
     double *x, *error, *arc; /* [nodes]: potential, its rounding bound, cost of the parent arc */
     int64_t *flow; /* [nodes] on the parent arc, which runs i -> j whichever is the child */
-    int32_t *parent, *child, *next, *previous, *depth; /* [nodes] */
-    uint8_t *starving;                                 /* [nodes] class B */
-    int32_t starving_columns;                          /* columns hanging from the root */
-    bool moved;                                        /* a pivot has changed a flow */
-    bool refined;         /* x are the values of `exact`, tops within */
-    ota_exact *exact;     /* [nodes] potentials of the frame (transport_exact.c) */
-    double *row_sum;      /* [n] of the plan, sink included */
-    int32_t *row_entries; /* [n] */
+    /* the tree itself */
+    struct {
+        int32_t *parent, *child, *next, *previous, *depth; /* [nodes] */
+    } links;
+    uint8_t *starving;        /* [nodes] class B */
+    int32_t starving_columns; /* columns hanging from the root */
+    bool moved;               /* a pivot has changed a flow */
+    bool refined;             /* x are the values of `exact`, tops within */
+    ota_exact *exact;         /* [nodes] potentials of the frame (transport_exact.c) */
+    /* of the plan, once it ships everything */
+    struct {
+        double *row_sum;      /* [n] sink included */
+        int32_t *row_entries; /* [n] */
+    } plan;
 } ota_transport_tree;
 
 static inline bool ota_tree_is_row(const ota_transport_tree *tree, int32_t v) {
@@ -49,14 +57,14 @@ static inline double ota_transport_score(const ota_transport *problem, int64_t i
 }
 
 static inline bool ota_tree_is_least(const ota_transport_tree *tree, int32_t w) {
-    return tree->least != NULL && tree->least[w] != 0;
+    return tree->asked.least != NULL && tree->asked.least[w] != 0;
 }
 
 /* Score of row node v and column node w; the spare row ships at 0, but not into a least sum. */
 static inline double ota_tree_score(const ota_transport_tree *tree, const ota_transport *problem,
                                     int32_t v, int32_t w) {
     if (v == tree->spare_row) return ota_tree_is_least(tree, w) ? -INFINITY : 0.0;
-    return ota_transport_score(problem, tree->row_of[v], tree->column_of[w]);
+    return ota_transport_score(problem, tree->asked.row_of[v], tree->asked.column_of[w]);
 }
 
 /* Every node hangs from the root by its artificial arc. A column that has lost its whole (rounding-size)
