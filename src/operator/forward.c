@@ -176,9 +176,10 @@ static bool run_rounds(attempt *a, ota_warm_start *warm, ota_outcome *end) {
     ota_head_status *status = a->status;
     const ota_rounds_rule rule = {.named = plan->solver != &ota_solver_coupled,
                                   .last_resort = !course->stored,
-                                  .coarse = a->tried && !tries,
-                                  .warms = a->narrow && ota_ladder_warms(course->ladder),
-                                  .of_matrix = a->tried && tries && plan->resolved.from_matrix};
+                                  .narrow.coarse = a->tried && !tries,
+                                  .narrow.warms = a->narrow && ota_ladder_warms(course->ladder),
+                                  .narrow.of_matrix =
+                                      a->tried && tries && plan->resolved.from_matrix};
     const bool partial = !course->stored && s->allow_partial;
     ota_status stopped = OTA_OK;
     *end = ota_stored_rounds_run(&a->head, &rule, partial, warm, &stopped);

@@ -29,14 +29,16 @@ typedef struct progress {
     const ota_rounds_rule *rule;
     ota_scaling *scaling;
     ota_warm_start *from;
-    ota_extrapolation history;
-    double *before; /* g before a step */
     double floor;
     bool form;    /* the next pass forms the kernel anew */
-    bool allowed; /* to extrapolate */
     bool slow;    /* plain rounds */
     bool warming; /* f32 for f64: the potentials are all that is wanted */
-    bool accelerated, extrapolated;
+    struct {
+        bool allowed, on; /* on: plain rounds have shown to be slow */
+        bool stepped;     /* g is an extrapolated one */
+        double *before;   /* g before a step */
+        ota_extrapolation history;
+    } extra;
 } progress;
 
 /* Sums and flags of one process's rows become those of all rows, and in the first round their mass. */
@@ -101,9 +103,9 @@ static bool within(progress *at) {
     const double residual = at->now.residual;
     if (residual <= goal) return true;
     if (at->warming && residual <= at->floor && residual > at->now.last) return true;
-    const bool soon = ota_rounds_ahead(&at->now, tolerance) < (at->allowed ? AHEAD : SHARE);
-    at->slow |= head->rounds >= (at->allowed ? 1 : OTA_ROUNDS_SETTLED) && !soon;
-    at->accelerated = at->slow && at->allowed;
+    const bool soon = ota_rounds_ahead(&at->now, tolerance) < (at->extra.allowed ? AHEAD : SHARE);
+    at->slow |= head->rounds >= (at->extra.allowed ? 1 : OTA_ROUNDS_SETTLED) && !soon;
+    at->extra.on = at->slow && at->extra.allowed;
     at->now.best = fmin(at->now.best, residual);
     return false;
 }
@@ -123,7 +125,7 @@ static bool may_extrapolate(const ota_head *head, const ota_rounds_rule *rule) {
 static bool is_slow(progress *at) {
     const ota_head *head = at->head;
     const bool named = at->rule->named;
-    if (!named && at->slow && !at->allowed) return true;
+    if (!named && at->slow && !at->extra.allowed) return true;
     if (!named && head->rounds > SHARE && head->rounds > head->columns) return true;
     /* The first rounds are not judged: the kernel has a floor of its own to find. */
     if (head->rounds % OTA_ROUNDS_STALL != OTA_ROUNDS_STALL - 1) return false;
@@ -143,22 +145,22 @@ static bool share_emitted(ota_head *head) {
 static ota_scaling_state advance(progress *at) {
     ota_head *head = at->head;
     const size_t bytes = (size_t)head->columns * sizeof *head->g;
-    if (!at->accelerated) return ota_scaling_step(at->scaling);
-    if (at->extrapolated && !(at->now.residual <= at->now.last)) {
-        memcpy(head->g, at->history.plain, bytes);
-        ota_extrapolation_forget(&at->history);
-        at->extrapolated = false;
+    if (!at->extra.on) return ota_scaling_step(at->scaling);
+    if (at->extra.stepped && !(at->now.residual <= at->now.last)) {
+        memcpy(head->g, at->extra.history.plain, bytes);
+        ota_extrapolation_forget(&at->extra.history);
+        at->extra.stepped = false;
         at->now.residual = INFINITY;
         return ota_scaling_restore(at->scaling);
     }
     ota_scaling_potentials(at->scaling);
-    memcpy(at->before, head->g, bytes);
+    memcpy(at->extra.before, head->g, bytes);
     const ota_scaling_state state = ota_scaling_step(at->scaling);
     if (state == OTA_SCALING_LOST) return state;
     ota_scaling_potentials(at->scaling);
-    at->extrapolated = ota_extrapolate(&at->history, at->before, head->g, head->columns,
-                                       ota_head_rule(head)->ceiling);
-    return at->extrapolated ? ota_scaling_restore(at->scaling) : state;
+    at->extra.stepped = ota_extrapolate(&at->extra.history, at->extra.before, head->g,
+                                        head->columns, ota_head_rule(head)->ceiling);
+    return at->extra.stepped ? ota_scaling_restore(at->scaling) : state;
 }
 
 /* g = 0, what the caller gives, or what rounds in f32 left. True: the kernel has to absorb it. */
@@ -181,9 +183,9 @@ static bool start(ota_head *head, ota_scaling *scaling, bool warm_start) {
 /* After the first round: what can this arithmetic do for the tolerance? False: nothing. */
 static bool is_fine(ota_head *head, const ota_rounds_rule *rule, progress *at) {
     at->floor = head->backend->kernel_floor(head);
-    at->allowed = may_extrapolate(head, rule);
-    if (!rule->coarse && head->settings->tolerance >= 2.0 * at->floor) return true;
-    at->warming = rule->warms && at->allowed && !head->warm && at->floor <= warm_worst;
+    at->extra.allowed = may_extrapolate(head, rule);
+    if (!rule->narrow.coarse && head->settings->tolerance >= 2.0 * at->floor) return true;
+    at->warming = rule->narrow.warms && at->extra.allowed && !head->warm && at->floor <= warm_worst;
     return at->warming;
 }
 
@@ -242,8 +244,8 @@ static ota_outcome update(void *domain) {
     at->form = state == OTA_SCALING_OUTSIDE;
     if (!at->form) return OTA_GO_ON;
     /* Differences of a caller's scores may need more than a in the kernel's type carries. */
-    if (at->rule->of_matrix && !at->warming) return OTA_COARSE;
-    if (!at->extrapolated) ota_scaling_potentials(at->scaling);
+    if (at->rule->narrow.of_matrix && !at->warming) return OTA_COARSE;
+    if (!at->extra.stepped) ota_scaling_potentials(at->scaling);
     ota_scaling_absorb(at->scaling);
     at->head->kernel.has_absorbed = true;
     return OTA_GO_ON;
@@ -262,8 +264,8 @@ static ota_outcome run(ota_head *head, const ota_rounds_rule *rule, ota_scaling 
                    .form = true,
                    .slow = from->slow};
     if (kernel->careful) {
-        ota_extrapolation_place(&at.history, kernel->history, head->stride);
-        at.before = kernel->history + OTA_ANDERSON_VECTORS * head->stride;
+        ota_extrapolation_place(&at.extra.history, kernel->history, head->stride);
+        at.extra.before = kernel->history + OTA_ANDERSON_VECTORS * head->stride;
     }
     return ota_rounds_run(&on_kernel, &at, &at.now, stopped);
 }

@@ -17,9 +17,12 @@ typedef struct ota_warm_start {
 typedef struct ota_rounds_rule {
     bool named;       /* Sinkhorn was asked for by name: no extrapolation, no other method */
     bool last_resort; /* there is nothing to go on with: rounds are never too slow */
-    bool coarse;      /* f32 that only warms up: it certifies nothing */
-    bool warms;       /* f32 may stop at its own floor and hand its potentials to f64 */
-    bool of_matrix;   /* the scores are the caller's: f32 ends when potentials must be absorbed */
+    /* of rounds in f32 */
+    struct {
+        bool coarse;    /* they only warm up: they certify nothing */
+        bool warms;     /* they may stop at their own floor and hand their potentials to f64 */
+        bool of_matrix; /* the scores are the caller's: they end when potentials must be absorbed */
+    } narrow;
 } ota_rounds_rule;
 
 /* Runs the rounds of `head`, from g = start (warm: head->g). MET and RAN leave everything written but the sums of chunks

@@ -27,8 +27,12 @@ typedef struct lane_group {
     int64_t lanes, stride; /* of workspace->heads */
     bool weighed;          /* masses were given */
     bool terms;            /* or supports: rows are not just scaled */
-    /* Wanted: logarithms of rows, any fact of a row, column potentials, what finish_rows makes besides weights. */
-    bool logs, facts, columns, more;
+    struct {
+        bool logs;    /* of rows */
+        bool facts;   /* of rows, any */
+        bool columns; /* potentials */
+        bool more;    /* what finish_rows makes besides weights */
+    } wants;
     lane_head heads[OTA_LANES_MOST];
 } lane_group;
 
@@ -135,7 +139,7 @@ static double lane_facts(const lane_group *g, const lane_head *at, int64_t lane,
         found[i] = (ota_row_found){
             .mass = g->workspace->row_sums[e], .potential = -INFINITY, .lse = -INFINITY};
         error += fabs(found[i].mass - mu[i]);
-        if (!g->logs) continue;
+        if (!g->wants.logs) continue;
         const double shift = (double)((const real *)g->workspace->shift)[e];
         const double sum = ldexp((double)((const real *)g->workspace->sum)[e], -REAL_LIFT);
         const double level = log(sum), weight = g->weighed ? log(mu[i]) : 0.0;
@@ -152,7 +156,7 @@ static void lane_finish(const lane_group *g, const lane_head *at, real *p, const
     const ota_arrays *a = g->w->arrays;
     const ota_resolved *r = device->resolved;
     const int64_t n = r->queries, m = r->keys;
-    if (g->more) {
+    if (g->wants.more) {
         if (g->receiver != NULL) memset(g->receiver, 0, (size_t)m * sizeof *g->receiver);
         pack_values(g->w, g->packed, at->batch, at->head / (r->heads / r->key_heads));
         const row_block block = {g->w, g->packed, g->worker, at->batch, at->head, 0, n};
@@ -161,7 +165,8 @@ static void lane_finish(const lane_group *g, const lane_head *at, real *p, const
             ota_put(&a->receiver, at->batch, at->head, j, g->receiver[j]);
         return;
     }
-    for (int64_t i = 0; i < n && g->facts; i++) put_row(g->w, at->batch, at->head, i, &found[i]);
+    for (int64_t i = 0; i < n && g->wants.facts; i++)
+        put_row(g->w, at->batch, at->head, i, &found[i]);
     if (!ota_array_present(&a->coupling)) return;
     ota_array to = a->coupling;
     const bool dense = to.stride[3] == 1 && to.stride[2] == m;
@@ -187,13 +192,13 @@ static bool lane_leave(const lane_group *g, int64_t lane) {
     status->result = (ota_head_result){
         .status = s->fixed ? OTA_FIXED_ITERS : OTA_OK,
         .rounds = s->fixed ? s->rounds : (int64_t)((const real *)workspace->taken)[lane],
-        .row_error = g->more ? 0.0 : row_error, /* finish_rows adds it up */
+        .row_error = g->wants.more ? 0.0 : row_error, /* finish_rows adds it up */
         .column_error = error / at->mass};
     status->temperature_reached = at->tau;
     status->promoted = ota_ladder_promotes(device->ladder, device->resolved->type);
     status->small = true;
     lane_finish(g, at, (real *)workspace->heads + lane * g->stride, mu, found, status);
-    for (int64_t j = 0; j < r->keys && g->columns; j++) {
+    for (int64_t j = 0; j < r->keys && g->wants.columns; j++) {
         const double v = (double)((const real *)workspace->scaling)[j * g->lanes + lane];
         ota_put(&g->w->arrays->column_potential, at->batch, at->head, j, at->tau * log(v));
     }
@@ -248,12 +253,13 @@ void WORD(ota_run_small)(ota_run *run, int64_t index, int64_t place_index, bool 
                     .weighed = ota_array_present(&r->problem.row_mass) ||
                                ota_array_present(&r->problem.column_mass),
                     .terms = r->row_terms || r->support_count > 0,
-                    .logs = ota_array_present(&a->lse) || ota_array_present(&a->row_potential),
-                    .columns = ota_array_present(&a->column_potential)};
-    g.facts = g.logs || ota_array_present(&a->sink);
-    g.more = ota_array_present(&a->out) || ota_array_present(&a->receiver) ||
-             ota_array_present(&a->row_entropy) || ota_array_present(&a->row_support) ||
-             ota_array_present(&a->row_max);
+                    .wants.logs =
+                        ota_array_present(&a->lse) || ota_array_present(&a->row_potential),
+                    .wants.columns = ota_array_present(&a->column_potential)};
+    g.wants.facts = g.wants.logs || ota_array_present(&a->sink);
+    g.wants.more = ota_array_present(&a->out) || ota_array_present(&a->receiver) ||
+                   ota_array_present(&a->row_entropy) || ota_array_present(&a->row_support) ||
+                   ota_array_present(&a->row_max);
     if (ota_array_present(&a->receiver))
         g.receiver = device->receivers + place_index * OTA_CHUNKS * device->stride;
     lane_enter(&g, first, count);
