@@ -34,8 +34,8 @@ static ota_array rows_of(const float *data, int64_t batch, int64_t heads, int64_
 static ota_array merged_part(const ota_session *s, int64_t column, int64_t head, int64_t heads) {
     const int64_t stride = ota_model_size(s->model, OTA_SIZE_MERGED);
     const int64_t width = s->model->config.head_width;
-    return rows_of(s->merged + column + head * width, s->run->batch, heads, s->run->count, width,
-                   stride, width, s->run->count * stride);
+    return rows_of(s->buffers.merged + column + head * width, s->run.now->batch, heads,
+                   s->run.now->count, width, stride, width, s->run.now->count * stride);
 }
 
 static ota_array cache_part(const ota_session *s, const float *cache, int64_t layer, int64_t head,
@@ -44,8 +44,8 @@ static ota_array cache_part(const ota_session *s, const float *cache, int64_t la
     const int64_t rows = s->options.cache, head_floats = rows * config->head_width;
     const int64_t batch_floats = config->kv_heads * head_floats;
     return rows_of(cache + layer * s->options.batch * batch_floats + head * head_floats,
-                   s->run->batch, heads, rows, config->head_width, config->head_width, head_floats,
-                   batch_floats);
+                   s->run.now->batch, heads, rows, config->head_width, config->head_width,
+                   head_floats, batch_floats);
 }
 
 static void set_inputs(const ota_session *s, const view *v, ota_problem *problem,
@@ -58,8 +58,8 @@ static void set_inputs(const ota_session *s, const view *v, ota_problem *problem
     const int64_t query = ota_model_size(s->model, OTA_SIZE_QUERY);
     problem->queries = merged_part(s, 0, head, one ? 1 : config->heads);
     if (v->decoding) {
-        problem->keys = cache_part(s, s->keys, v->layer, kv_head, kv_heads);
-        *values = cache_part(s, s->values, v->layer, kv_head, kv_heads);
+        problem->keys = cache_part(s, s->cache.keys, v->layer, kv_head, kv_heads);
+        *values = cache_part(s, s->cache.values, v->layer, kv_head, kv_heads);
     } else {
         problem->keys = merged_part(s, query, kv_head, kv_heads);
         *values = merged_part(s, query + ota_model_size(s->model, OTA_SIZE_KEY), kv_head, kv_heads);
@@ -69,8 +69,8 @@ static void set_inputs(const ota_session *s, const view *v, ota_problem *problem
 /* ---- plans ---- */
 
 void ota_session_free_plans(ota_session *s) {
-    for (int k = 0; k < s->slot_count; k++) ota_plan_free(s->slots[k].plan);
-    s->slot_count = 0;
+    for (int k = 0; k < s->plans.count; k++) ota_plan_free(s->plans.slots[k].plan);
+    s->plans.count = 0;
 }
 
 static void set_rules(ota_session *s, const view *v, ota_plan_slot *slot, ota_problem *problem) {
@@ -79,37 +79,38 @@ static void set_rules(ota_session *s, const view *v, ota_plan_slot *slot, ota_pr
     problem->scale = ota_config_scale(config, v->layer);
     int64_t count = 0;
     if (causal) slot->supports[count++] = (ota_support){.kind = OTA_SUPPORT_CAUSAL};
-    if (s->windowed)
-        slot->supports[count++] =
-            (ota_support){.kind = OTA_SUPPORT_WINDOW, .left = s->window[0], .right = s->window[1]};
+    if (s->methods.windowed)
+        slot->supports[count++] = (ota_support){.kind = OTA_SUPPORT_WINDOW,
+                                                .left = s->methods.window[0],
+                                                .right = s->methods.window[1]};
     /* Of a causal model the token itself is one of the window, else the window lies on both sides of it. */
     if (config->local[v->layer])
         slot->supports[count++] = (ota_support){.kind = OTA_SUPPORT_WINDOW,
                                                 .left = config->window - (config->causal ? 1 : 0),
                                                 .right = config->causal ? -1 : config->window};
     if (slot->padded)
-        slot->supports[count++] =
-            (ota_support){.kind = OTA_SUPPORT_LENGTHS,
-                          .array = ota_array_of(s->lengths, OTA_I64, 1, 1, 1, s->run->batch)};
+        slot->supports[count++] = (ota_support){
+            .kind = OTA_SUPPORT_LENGTHS,
+            .array = ota_array_of(s->run.lengths, OTA_I64, 1, 1, 1, s->run.now->batch)};
     problem->supports = slot->supports;
     problem->support_count = count;
     if (v->decoding) problem->corner = OTA_BOTTOM_RIGHT;
-    if (s->sinking) {
-        slot->sink = (ota_term){.kind = OTA_TERM_SINK, .value = s->sink};
+    if (s->methods.sinking) {
+        slot->sink = (ota_term){.kind = OTA_TERM_SINK, .value = s->methods.sink};
         problem->terms = &slot->sink;
         problem->term_count = 1;
     }
 }
 
 static ota_status grow_slots(ota_session *s) {
-    if (s->slot_count < s->slot_room) return OTA_OK;
+    if (s->plans.count < s->plans.room) return OTA_OK;
     /* Plans borrow from slots, so slots may only move before the first plan of a shape is made. */
     ota_session_free_plans(s);
-    const int room = s->slot_room == 0 ? 16 : 2 * s->slot_room;
-    ota_plan_slot *grown = realloc(s->slots, (size_t)room * sizeof *grown);
-    if (grown == NULL) return ota_refuse(s->error, OTA_ENOMEM, "no memory is left for plans");
-    s->slots = grown;
-    s->slot_room = room;
+    const int room = s->plans.room == 0 ? 16 : 2 * s->plans.room;
+    ota_plan_slot *grown = realloc(s->plans.slots, (size_t)room * sizeof *grown);
+    if (grown == NULL) return ota_refuse(s->run.error, OTA_ENOMEM, "no memory is left for plans");
+    s->plans.slots = grown;
+    s->plans.room = room;
     return OTA_OK;
 }
 
@@ -118,9 +119,9 @@ static ota_status find_slot(ota_session *s, const view *v, int method, ota_plan_
     const int64_t layer = config->scaled_by_layer   ? v->layer
                           : config->local[v->layer] ? LOCAL_LAYER
                                                     : ANY_LAYER;
-    const bool padded = s->run->lengths != NULL && !v->decoding;
-    for (int k = 0; k < s->slot_count; k++) {
-        ota_plan_slot *slot = &s->slots[k];
+    const bool padded = s->run.now->lengths != NULL && !v->decoding;
+    for (int k = 0; k < s->plans.count; k++) {
+        ota_plan_slot *slot = &s->plans.slots[k];
         if (slot->method == method && slot->one_head == (v->head >= 0) && slot->layer == layer &&
             slot->decoding == v->decoding && slot->padded == padded) {
             *out = slot;
@@ -129,7 +130,7 @@ static ota_status find_slot(ota_session *s, const view *v, int method, ota_plan_
     }
     const ota_status status = grow_slots(s);
     if (status != OTA_OK) return status;
-    *out = &s->slots[s->slot_count++];
+    *out = &s->plans.slots[s->plans.count++];
     **out = (ota_plan_slot){.method = method,
                             .one_head = v->head >= 0,
                             .decoding = v->decoding,
@@ -142,18 +143,18 @@ static ota_status bind_plan(ota_session *s, const view *v, int method, ota_plan_
                             ota_array *values) {
     ota_status status = find_slot(s, v, method, slot);
     if (status != OTA_OK) return status;
-    ota_problem problem = s->methods[method].problem;
+    ota_problem problem = s->methods.items[method].problem;
     set_inputs(s, v, &problem, values);
     set_rules(s, v, *slot, &problem);
-    if ((*slot)->plan != NULL) return ota_plan_rebind((*slot)->plan, &problem, s->error);
-    ota_options options = s->methods[method].options;
+    if ((*slot)->plan != NULL) return ota_plan_rebind((*slot)->plan, &problem, s->run.error);
+    ota_options options = s->methods.items[method].options;
     options.executor = &s->executor;
     options.threads = s->executor.threads;
     options.cpu = s->options.cpu;
     options.cancel = s->options.cancel;
-    status =
-        ota_plan_create(&(*slot)->plan, &problem, s->model->config.head_width, &options, s->error);
-    if (status < 0) s->slot_count--;
+    status = ota_plan_create(&(*slot)->plan, &problem, s->model->config.head_width, &options,
+                             s->run.error);
+    if (status < 0) s->plans.count--;
     return status;
 }
 
@@ -163,8 +164,8 @@ static ota_array remaining_part(const ota_session *s, const view *v, int64_t key
     const int64_t heads = s->model->config.heads, rows = s->options.cache;
     const int64_t head = v->head >= 0 ? v->head : 0;
     ota_array array =
-        ota_array_of(s->remaining + (v->layer * s->options.batch * heads + head) * rows, OTA_F64,
-                     s->run->batch, v->head >= 0 ? 1 : heads, 1, keys);
+        ota_array_of(s->cache.remaining + (v->layer * s->options.batch * heads + head) * rows,
+                     OTA_F64, s->run.now->batch, v->head >= 0 ? 1 : heads, 1, keys);
     array.stride[0] = heads * rows;
     array.stride[1] = rows;
     array.stride[2] = rows;
@@ -176,65 +177,65 @@ static void fill_capacity(const ota_session *s, const ota_array *remaining, doub
     double *data = remaining->data;
     for (int64_t b = 0; b < remaining->size[0]; b++)
         for (int64_t h = 0; h < remaining->size[1]; h++)
-            for (int64_t j = s->run->first; j < s->run->first + s->run->count; j++)
+            for (int64_t j = s->run.now->first; j < s->run.now->first + s->run.now->count; j++)
                 data[b * remaining->stride[0] + h * remaining->stride[1] + j] = cap;
 }
 
 static ota_status say_where(ota_session *s, const view *v, ota_status status) {
-    if (s->error == NULL) return status;
-    char sentence[sizeof s->error->message];
-    memcpy(sentence, s->error->message, sizeof sentence);
-    char hint[sizeof s->error->hint];
-    memcpy(hint, s->error->hint, sizeof hint);
+    if (s->run.error == NULL) return status;
+    char sentence[sizeof s->run.error->message];
+    memcpy(sentence, s->run.error->message, sizeof sentence);
+    char hint[sizeof s->run.error->hint];
+    memcpy(hint, s->run.error->hint, sizeof hint);
     if (v->head >= 0)
-        (void)ota_refuse(s->error, status, "layer %lld, head %lld: %.400s", (long long)v->layer,
+        (void)ota_refuse(s->run.error, status, "layer %lld, head %lld: %.400s", (long long)v->layer,
                          (long long)v->head, sentence);
     else
-        (void)ota_refuse(s->error, status, "layer %lld: %.400s", (long long)v->layer, sentence);
-    return hint[0] != '\0' ? ota_advise(s->error, status, "%s", hint) : status;
+        (void)ota_refuse(s->run.error, status, "layer %lld: %.400s", (long long)v->layer, sentence);
+    return hint[0] != '\0' ? ota_advise(s->run.error, status, "%s", hint) : status;
 }
 
 static ota_status solve(ota_session *s, const view *v, int method) {
     const ota_config *config = &s->model->config;
-    const ota_problem *rules = &s->methods[method].problem;
+    const ota_problem *rules = &s->methods.items[method].problem;
     const int64_t query = ota_model_size(s->model, OTA_SIZE_QUERY), width = config->head_width;
     const int64_t head = v->head >= 0 ? v->head : 0, heads = v->head >= 0 ? 1 : config->heads;
-    const int64_t keys = v->decoding ? s->options.cache : s->run->count;
+    const int64_t keys = v->decoding ? s->options.cache : s->run.now->count;
     ota_plan_slot *slot = NULL;
     ota_arrays arrays = {.size = sizeof arrays};
     ota_status status = bind_plan(s, v, method, &slot, &arrays.values);
     if (status < 0) return say_where(s, v, status);
-    arrays.out = rows_of(s->mixed + head * width, s->run->batch, heads, s->run->count, width, query,
-                         width, s->run->count * query);
+    arrays.out = rows_of(s->buffers.mixed + head * width, s->run.now->batch, heads,
+                         s->run.now->count, width, query, width, s->run.now->count * query);
     if (ota_session_wants(s, OTA_POINT_PATTERN, v->layer)) {
-        const int64_t square = s->run->count * keys;
-        arrays.coupling = rows_of(s->pattern + head * square, s->run->batch, heads, s->run->count,
-                                  keys, keys, square, config->heads * square);
+        const int64_t square = s->run.now->count * keys;
+        arrays.coupling = rows_of(s->buffers.pattern + head * square, s->run.now->batch, heads,
+                                  s->run.now->count, keys, keys, square, config->heads * square);
     }
-    if (s->remaining != NULL && rules->columns == OTA_COLUMNS_ONLINE) {
+    if (s->cache.remaining != NULL && rules->columns == OTA_COLUMNS_ONLINE) {
         arrays.remaining = remaining_part(s, v, keys);
         fill_capacity(s, &arrays.remaining, rules->cap);
     }
     ota_result result = {.size = sizeof result};
-    status = v->decoding
-                 ? ota_decode(slot->plan, &arrays, s->run->first + s->run->count, &result, s->error)
-                 : ota_forward(slot->plan, &arrays, &result, s->error);
+    status = v->decoding ? ota_decode(slot->plan, &arrays, s->run.now->first + s->run.now->count,
+                                      &result, s->run.error)
+                         : ota_forward(slot->plan, &arrays, &result, s->run.error);
     if (status < 0) return say_where(s, v, status);
     if (status != OTA_NONFINITE_ROWS) return OTA_OK;
-    (void)ota_refuse(s->error, OTA_NONFINITE, "%s", "the scores are not finite");
+    (void)ota_refuse(s->run.error, OTA_NONFINITE, "%s", "the scores are not finite");
     return say_where(s, v, OTA_NONFINITE);
 }
 
 ota_status ota_session_attend(ota_session *s, int64_t layer) {
     const int64_t heads = s->model->config.heads;
-    const uint16_t *assigned = s->assigned + layer * heads;
+    const uint16_t *assigned = s->methods.assigned + layer * heads;
     bool shared = true;
     for (int64_t head = 1; head < heads; head++) shared = shared && assigned[head] == assigned[0];
-    view v = {.layer = layer, .head = -1, .decoding = s->run->first > 0};
-    if (s->slot_batch != s->run->batch || s->slot_count_tokens != s->run->count) {
+    view v = {.layer = layer, .head = -1, .decoding = s->run.now->first > 0};
+    if (s->plans.batch != s->run.now->batch || s->plans.tokens != s->run.now->count) {
         ota_session_free_plans(s);
-        s->slot_batch = s->run->batch;
-        s->slot_count_tokens = s->run->count;
+        s->plans.batch = s->run.now->batch;
+        s->plans.tokens = s->run.now->count;
     }
     if (shared) return solve(s, &v, assigned[0]);
     for (v.head = 0; v.head < heads; v.head++) {

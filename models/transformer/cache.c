@@ -9,35 +9,37 @@ ota_status ota_session_cache_create(ota_session *s, ota_error *error) {
     const ota_config *config = &s->model->config;
     size_t rows, floats;
     bool online = false;
-    for (int k = 0; k < s->method_count; k++)
-        online = online || s->methods[k].problem.columns == OTA_COLUMNS_ONLINE;
+    for (int k = 0; k < s->methods.count; k++)
+        online = online || s->methods.items[k].problem.columns == OTA_COLUMNS_ONLINE;
     if (s->options.cache == 0) return OTA_OK;
     if (__builtin_mul_overflow((size_t)(config->layers * config->heads),
                                (size_t)s->options.batch * (size_t)s->options.cache, &rows) ||
         __builtin_mul_overflow(rows, (size_t)config->head_width * sizeof(double), &floats))
         return ota_refuse(error, OTA_EOVERFLOW, "the cache is larger than any memory");
     floats = rows / (size_t)config->heads * (size_t)(config->kv_heads * config->head_width);
-    s->keys = calloc(floats, sizeof *s->keys);
-    s->values = calloc(floats, sizeof *s->values);
-    if (online) s->remaining = calloc(rows, sizeof *s->remaining);
-    if (s->keys == NULL || s->values == NULL || (online && s->remaining == NULL))
+    s->cache.keys = calloc(floats, sizeof *s->cache.keys);
+    s->cache.values = calloc(floats, sizeof *s->cache.values);
+    if (online) s->cache.remaining = calloc(rows, sizeof *s->cache.remaining);
+    if (s->cache.keys == NULL || s->cache.values == NULL || (online && s->cache.remaining == NULL))
         return ota_refuse(error, OTA_ENOMEM, "no memory is left for a cache of %lld positions",
                           (long long)s->options.cache);
-    s->bytes += 2 * floats * sizeof *s->keys + (online ? rows * sizeof *s->remaining : 0);
+    s->bytes +=
+        2 * floats * sizeof *s->cache.keys + (online ? rows * sizeof *s->cache.remaining : 0);
     return OTA_OK;
 }
 
 static void append(const ota_session *s, float *cache, int64_t column, int64_t layer) {
     const ota_config *config = &s->model->config;
     const int64_t stride = ota_model_size(s->model, OTA_SIZE_MERGED), width = config->head_width;
-    for (int64_t b = 0; b < s->run->batch; b++) {
+    for (int64_t b = 0; b < s->run.now->batch; b++) {
         for (int64_t head = 0; head < config->kv_heads; head++) {
             float *to = cache + (((layer * s->options.batch + b) * config->kv_heads + head) *
                                      s->options.cache +
-                                 s->run->first) *
+                                 s->run.now->first) *
                                     width;
-            const float *from = s->merged + b * s->run->count * stride + column + head * width;
-            for (int64_t t = 0; t < s->run->count; t++)
+            const float *from =
+                s->buffers.merged + b * s->run.now->count * stride + column + head * width;
+            for (int64_t t = 0; t < s->run.now->count; t++)
                 memcpy(to + t * width, from + t * stride, (size_t)width * sizeof *to);
         }
     }
@@ -46,6 +48,6 @@ static void append(const ota_session *s, float *cache, int64_t column, int64_t l
 void ota_session_cache_append(ota_session *s, int64_t layer) {
     const int64_t query = ota_model_size(s->model, OTA_SIZE_QUERY);
     if (s->options.cache == 0) return;
-    append(s, s->keys, query, layer);
-    append(s, s->values, query + ota_model_size(s->model, OTA_SIZE_KEY), layer);
+    append(s, s->cache.keys, query, layer);
+    append(s, s->cache.values, query + ota_model_size(s->model, OTA_SIZE_KEY), layer);
 }

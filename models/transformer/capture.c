@@ -139,70 +139,72 @@ int ota_model_point(const ota_model *model, int64_t index, int64_t batch, int64_
 static bool ask(void *context, ota_point point, int64_t layer) {
     ota_session *s = context;
     char name[128];
-    if (s->run->residual != NULL && point < OTA_POINT_RESID_PRE) return false;
-    if (in_block(point) && layer < s->run->start_layer) return false;
+    if (s->run.now->residual != NULL && point < OTA_POINT_RESID_PRE) return false;
+    if (in_block(point) && layer < s->run.now->start_layer) return false;
     name_point(point, layer, name, sizeof name);
-    s->wanted[layer * OTA_POINTS + (int64_t)point] = s->run->wanted(s->run->user, name) != 0;
+    s->run.wanted[layer * OTA_POINTS + (int64_t)point] =
+        s->run.now->wanted(s->run.now->user, name) != 0;
     return false;
 }
 
 ota_status ota_session_capture_begin(ota_session *s) {
     const ota_config *config = &s->model->config;
-    memset(s->wanted, 0, (size_t)(config->layers * OTA_POINTS) * sizeof *s->wanted);
-    if (s->run->wanted == NULL || s->run->capture == NULL) return OTA_OK;
+    memset(s->run.wanted, 0, (size_t)(config->layers * OTA_POINTS) * sizeof *s->run.wanted);
+    if (s->run.now->wanted == NULL || s->run.now->capture == NULL) return OTA_OK;
     visit_points(s->model, ask, s);
     bool pattern = false;
     for (int64_t layer = 0; layer < config->layers; layer++)
         pattern = pattern || ota_session_wants(s, OTA_POINT_PATTERN, layer);
     if (!pattern) return OTA_OK;
-    const size_t keys = (size_t)(s->run->first > 0 ? s->options.cache : s->run->count);
-    const size_t rows = (size_t)(s->run->batch * config->heads * s->run->count);
+    const size_t keys = (size_t)(s->run.now->first > 0 ? s->options.cache : s->run.now->count);
+    const size_t rows = (size_t)(s->run.now->batch * config->heads * s->run.now->count);
     size_t floats, bytes;
     if (__builtin_mul_overflow(rows, keys, &floats) ||
-        __builtin_mul_overflow(floats, sizeof *s->pattern, &bytes))
-        return ota_refuse(s->error, OTA_EOVERFLOW, "the patterns are larger than any memory");
-    if (floats <= s->pattern_floats) return OTA_OK;
-    free(s->pattern);
-    s->pattern = malloc(bytes);
-    s->pattern_floats = s->pattern != NULL ? floats : 0;
-    return s->pattern != NULL ? OTA_OK
-                              : ota_refuse(s->error, OTA_ENOMEM,
-                                           "no memory is left for %zu bytes of patterns", bytes);
+        __builtin_mul_overflow(floats, sizeof *s->buffers.pattern, &bytes))
+        return ota_refuse(s->run.error, OTA_EOVERFLOW, "the patterns are larger than any memory");
+    if (floats <= s->buffers.pattern_floats) return OTA_OK;
+    free(s->buffers.pattern);
+    s->buffers.pattern = malloc(bytes);
+    s->buffers.pattern_floats = s->buffers.pattern != NULL ? floats : 0;
+    return s->buffers.pattern != NULL
+               ? OTA_OK
+               : ota_refuse(s->run.error, OTA_ENOMEM, "no memory is left for %zu bytes of patterns",
+                            bytes);
 }
 
 bool ota_session_wants(const ota_session *s, ota_point point, int64_t layer) {
-    return s->wanted[layer * OTA_POINTS + (int64_t)point];
+    return s->run.wanted[layer * OTA_POINTS + (int64_t)point];
 }
 
 static ota_status hand_over(ota_session *s, ota_point point, int64_t layer, ota_capture *capture) {
     char name[128];
     name_point(point, layer, name, sizeof name);
     capture->name = name;
-    return s->run->capture(s->run->user, capture, s->error);
+    return s->run.now->capture(s->run.now->user, capture, s->run.error);
 }
 
 ota_status ota_session_capture(ota_session *s, ota_point point, int64_t layer, const float *data,
                                int64_t stride) {
     if (!ota_session_wants(s, point, layer)) return OTA_OK;
-    const int64_t rows = s->run->batch * s->run->count;
+    const int64_t rows = s->run.now->batch * s->run.now->count;
     int64_t heads, width;
     size_point(&s->model->config, point, &heads, &width);
     ota_capture capture = {.data = data};
-    shape_point(&s->model->config, point, s->run->batch, s->run->count, &capture.rank,
+    shape_point(&s->model->config, point, s->run.now->batch, s->run.now->count, &capture.rank,
                 capture.shape);
     if (stride != width) {
         for (int64_t i = 0; i < rows; i++)
-            memcpy(s->spare + i * width, data + i * stride, (size_t)width * sizeof *data);
-        capture.data = s->spare;
+            memcpy(s->buffers.spare + i * width, data + i * stride, (size_t)width * sizeof *data);
+        capture.data = s->buffers.spare;
     }
     return hand_over(s, point, layer, &capture);
 }
 
 ota_status ota_session_capture_pattern(ota_session *s, int64_t layer, int64_t keys) {
     if (!ota_session_wants(s, OTA_POINT_PATTERN, layer)) return OTA_OK;
-    ota_capture capture = {.data = s->pattern};
-    shape_point(&s->model->config, OTA_POINT_PATTERN, s->run->batch, s->run->count, &capture.rank,
-                capture.shape);
+    ota_capture capture = {.data = s->buffers.pattern};
+    shape_point(&s->model->config, OTA_POINT_PATTERN, s->run.now->batch, s->run.now->count,
+                &capture.rank, capture.shape);
     capture.shape[3] = keys;
     return hand_over(s, OTA_POINT_PATTERN, layer, &capture);
 }

@@ -22,9 +22,9 @@ static void *make(ota_session *s, int64_t rows, int64_t columns, size_t size) {
 }
 
 ota_status ota_session_exits_begin(ota_session *s) {
-    ota_exits *e = &s->exits;
+    ota_exits *e = &s->run.exits;
     const int64_t most = s->options.batch * s->options.tokens;
-    const int64_t rows = s->run->batch * s->run->count;
+    const int64_t rows = s->run.now->batch * s->run.now->count;
     if (e->layers == NULL) {
         ota_session_free_exits(s);
         e->states = make(s, most, ota_model_size(s->model, OTA_SIZE_WIDTH), sizeof *e->states);
@@ -33,7 +33,7 @@ ota_status ota_session_exits_begin(ota_session *s) {
         e->layers = make(s, most, 1, sizeof *e->layers);
     }
     if (e->states == NULL || e->logits == NULL || e->streak == NULL || e->layers == NULL)
-        return ota_refuse(s->error, OTA_ENOMEM, "no memory is left for tokens that stop early");
+        return ota_refuse(s->run.error, OTA_ENOMEM, "no memory is left for tokens that stop early");
     memset(e->streak, 0, (size_t)rows * sizeof *e->streak);
     for (int64_t i = 0; i < rows; i++) e->layers[i] = s->model->config.layers;
     e->running = rows;
@@ -41,11 +41,11 @@ ota_status ota_session_exits_begin(ota_session *s) {
 }
 
 void ota_session_free_exits(ota_session *s) {
-    free(s->exits.states);
-    free(s->exits.logits);
-    free(s->exits.streak);
-    free(s->exits.layers);
-    s->exits = (ota_exits){0};
+    free(s->run.exits.states);
+    free(s->run.exits.logits);
+    free(s->run.exits.streak);
+    free(s->run.exits.layers);
+    s->run.exits = (ota_exits){0};
 }
 
 /* Would token `row` of the run stop behind one such block? */
@@ -60,17 +60,19 @@ static bool is_settled(const ota_model_run *run, int64_t row, const float *logit
 
 /* Tokens `rows` of the run, whose states stand one behind another in `spare`. */
 static ota_status judge(ota_session *s, const int64_t *rows, int64_t count, int64_t layer) {
-    ota_exits *e = &s->exits;
+    ota_exits *e = &s->run.exits;
     const int64_t width = ota_model_size(s->model, OTA_SIZE_WIDTH);
     const int64_t words = ota_model_size(s->model, OTA_SIZE_VOCABULARY);
-    const int64_t wanted = s->run->exit_transitions > 1 ? s->run->exit_transitions : 1;
-    const ota_status status = ota_session_logits(s, s->spare, count, 1, e->logits, s->error);
+    const int64_t wanted = s->run.now->exit_transitions > 1 ? s->run.now->exit_transitions : 1;
+    const ota_status status =
+        ota_session_logits(s, s->buffers.spare, count, 1, e->logits, s->run.error);
     for (int64_t k = 0; status == OTA_OK && k < count; k++) {
         const int64_t row = rows[k];
-        const bool settled = is_settled(s->run, row, e->logits + k * words, words);
+        const bool settled = is_settled(s->run.now, row, e->logits + k * words, words);
         e->streak[row] = settled ? e->streak[row] + 1 : 0;
         if (e->streak[row] < wanted) continue;
-        memcpy(e->states + row * width, s->x + row * width, (size_t)width * sizeof *s->x);
+        memcpy(e->states + row * width, s->buffers.residual + row * width,
+               (size_t)width * sizeof *s->buffers.residual);
         e->layers[row] = layer + 1;
         e->running--;
     }
@@ -78,17 +80,17 @@ static ota_status judge(ota_session *s, const int64_t *rows, int64_t count, int6
 }
 
 ota_status ota_session_exits_stop(ota_session *s, int64_t layer) {
-    ota_exits *e = &s->exits;
-    const int64_t layers = s->model->config.layers, all = s->run->batch * s->run->count;
+    ota_exits *e = &s->run.exits;
+    const int64_t layers = s->model->config.layers, all = s->run.now->batch * s->run.now->count;
     const int64_t width = ota_model_size(s->model, OTA_SIZE_WIDTH);
-    const size_t bytes = (size_t)width * sizeof *s->x;
+    const size_t bytes = (size_t)width * sizeof *s->buffers.residual;
     int64_t rows[ROWS], count = 0;
     ota_status status = OTA_OK;
     for (int64_t i = 0; status == OTA_OK && i < all; i++) {
         if (e->layers[i] < layers) {
-            memcpy(s->x + i * width, e->states + i * width, bytes);
+            memcpy(s->buffers.residual + i * width, e->states + i * width, bytes);
         } else if (layer + 1 < layers) {
-            memcpy(s->spare + count * width, s->x + i * width, bytes);
+            memcpy(s->buffers.spare + count * width, s->buffers.residual + i * width, bytes);
             rows[count++] = i;
         }
         if (count == ROWS || (count > 0 && i + 1 == all)) {

@@ -5,7 +5,7 @@
  *   gated       down (act(gate h) * up h) in place of down act(up h)
  *   norms that not all have: of each head of q and k, of what O and down give
  *
- * x, h [batch * count, width]; merged [batch * count, q | k | v]; inner [batch * count, inner]. */
+ * x (buffers.residual), h (buffers.branch) [batch * count, width]; merged [batch * count, q | k | v]; inner [batch * count, inner]. */
 #include "session.h"
 
 #include "base/sized.h"
@@ -106,9 +106,9 @@ static void embed_row(const ota_session *s, ota_role role, int64_t row, float *o
 }
 
 static int64_t row_index(const ota_session *s, ota_role role, int64_t token) {
-    if (role == OTA_EMBED) return s->run->ids[token];
-    if (role == OTA_TYPE) return s->run->types != NULL ? s->run->types[token] : 0;
-    return s->run->first + token % s->run->count;
+    if (role == OTA_EMBED) return s->run.now->ids[token];
+    if (role == OTA_TYPE) return s->run.now->types != NULL ? s->run.now->types[token] : 0;
+    return s->run.now->first + token % s->run.now->count;
 }
 
 /* x = the sum of the tables the model has, each captured by itself. */
@@ -120,19 +120,20 @@ static ota_status embed(ota_session *s) {
                   {OTA_POSITION, OTA_POINT_POSITION},
                   {OTA_TYPE, OTA_POINT_TYPE}};
     const int64_t width = ota_model_size(s->model, OTA_SIZE_WIDTH);
-    const int64_t rows = s->run->batch * s->run->count;
+    const int64_t rows = s->run.now->batch * s->run.now->count;
     for (int k = 0; k < 3; k++) {
         if (!ota_weight_present(&s->model->weights[tables[k].role])) continue;
-        float *to = k == 0 ? s->x : s->h;
+        float *to = k == 0 ? s->buffers.residual : s->buffers.branch;
         for (int64_t i = 0; i < rows; i++)
             embed_row(s, tables[k].role, row_index(s, tables[k].role, i), to + i * width);
-        if (k > 0) add_to(s, s->x, s->h, rows);
+        if (k > 0) add_to(s, s->buffers.residual, s->buffers.branch, rows);
         const ota_status status = ota_session_capture(s, tables[k].point, 0, to, width);
         if (status != OTA_OK) return status;
     }
     if (!ota_weight_present(&s->model->weights[OTA_EMBED_NORM])) return OTA_OK;
-    ota_session_normalise(s, &s->model->weights[OTA_EMBED_NORM], s->x, s->x, rows);
-    return ota_session_capture(s, OTA_POINT_FULL_EMBED, 0, s->x, width);
+    ota_session_normalise(s, &s->model->weights[OTA_EMBED_NORM], s->buffers.residual,
+                          s->buffers.residual, rows);
+    return ota_session_capture(s, OTA_POINT_FULL_EMBED, 0, s->buffers.residual, width);
 }
 
 /* ---- attention ---- */
@@ -168,12 +169,12 @@ static void rotate_rows(void *context, int64_t index, int worker) {
     /* Keys follow the queries, head by head. */
     for (int64_t i = index * ROWS_PER_TASK; i < last; i++) {
         for (int64_t head = 0; head < config->heads + config->kv_heads; head++) {
-            float *x = s->merged + i * stride + head * config->head_width;
+            float *x = s->buffers.merged + i * stride + head * config->head_width;
             const ota_weight *norm =
                 &r->block->weights[head < config->heads ? OTA_QUERY_NORM : OTA_KEY_NORM];
             if (ota_weight_present(norm))
                 s->ops->rms_norm(x, norm->values, config->norm_epsilon, x, config->head_width);
-            rotate_head(r, x, s->run->first + i % s->run->count);
+            rotate_head(r, x, s->run.now->first + i % s->run.now->count);
         }
     }
 }
@@ -185,8 +186,8 @@ static ota_status capture_merged(ota_session *s, int64_t layer, ota_point first,
     const int64_t columns[] = {0, query, query + key};
     ota_status status = OTA_OK;
     for (int k = 0; status == OTA_OK && k < parts; k++)
-        status = ota_session_capture(s, (ota_point)((int)first + k), layer, s->merged + columns[k],
-                                     stride);
+        status = ota_session_capture(s, (ota_point)((int)first + k), layer,
+                                     s->buffers.merged + columns[k], stride);
     return status;
 }
 
@@ -195,28 +196,32 @@ static void project(ota_session *s, const ota_block *block, const float *h, int6
     const ota_weight *w = block->weights;
     const int64_t width = size[OTA_SIZE_WIDTH], stride = size[OTA_SIZE_MERGED];
     if (ota_weight_present(&w[OTA_MERGED])) {
-        ota_linear(s, &w[OTA_MERGED], &w[OTA_MERGED_BIAS], h, width, rows, s->merged, stride);
+        ota_linear(s, &w[OTA_MERGED], &w[OTA_MERGED_BIAS], h, width, rows, s->buffers.merged,
+                   stride);
         return;
     }
     const int64_t value = size[OTA_SIZE_QUERY] + size[OTA_SIZE_KEY];
-    ota_linear(s, &w[OTA_QUERY], &w[OTA_QUERY_BIAS], h, width, rows, s->merged, stride);
-    ota_linear(s, &w[OTA_KEY], &w[OTA_KEY_BIAS], h, width, rows, s->merged + size[OTA_SIZE_QUERY],
+    ota_linear(s, &w[OTA_QUERY], &w[OTA_QUERY_BIAS], h, width, rows, s->buffers.merged, stride);
+    ota_linear(s, &w[OTA_KEY], &w[OTA_KEY_BIAS], h, width, rows,
+               s->buffers.merged + size[OTA_SIZE_QUERY], stride);
+    ota_linear(s, &w[OTA_VALUE], &w[OTA_VALUE_BIAS], h, width, rows, s->buffers.merged + value,
                stride);
-    ota_linear(s, &w[OTA_VALUE], &w[OTA_VALUE_BIAS], h, width, rows, s->merged + value, stride);
 }
 
 /* merged = q | k | v of the block's input, rotated; keys and values are in the cache. */
 static ota_status make_keys(ota_session *s, int64_t layer, int64_t rows) {
-    const float *input = s->model->architecture->post_norm ? s->x : s->h;
+    const float *input =
+        s->model->architecture->post_norm ? s->buffers.residual : s->buffers.branch;
     project(s, &s->model->blocks[layer], input, rows);
     ota_status status = capture_merged(s, layer, OTA_POINT_QUERY, 3);
     if (status == OTA_OK && s->model->architecture->rotary) {
-        const int64_t table =
-            s->model->config.local[layer] ? s->positions * (s->model->config.head_width / 2) : 0;
+        const int64_t table = s->model->config.local[layer]
+                                  ? s->rotations.positions * (s->model->config.head_width / 2)
+                                  : 0;
         rotation r = {.session = s,
                       .block = &s->model->blocks[layer],
-                      .cosines = s->cosines + table,
-                      .sines = s->sines + table,
+                      .cosines = s->rotations.cosines + table,
+                      .sines = s->rotations.sines + table,
                       .rows = rows};
         run_rows(s, rows, rotate_rows, &r);
         status = capture_merged(s, layer, OTA_POINT_ROTATED_QUERY, 2);
@@ -228,7 +233,8 @@ static ota_status make_keys(ota_session *s, int64_t layer, int64_t rows) {
 /* h = norm h, where the block has that norm. */
 static void normalise_behind(ota_session *s, int64_t layer, ota_role norm, int64_t rows) {
     const ota_weight *weight = &s->model->blocks[layer].weights[norm];
-    if (ota_weight_present(weight)) ota_session_normalise(s, weight, s->h, s->h, rows);
+    if (ota_weight_present(weight))
+        ota_session_normalise(s, weight, s->buffers.branch, s->buffers.branch, rows);
 }
 
 /* h holds the block's input on entry, the attention's output on return. */
@@ -239,14 +245,15 @@ static ota_status attend(ota_session *s, int64_t layer, int64_t rows) {
     ota_status status = make_keys(s, layer, rows);
     if (status == OTA_OK) status = ota_session_attend(s, layer);
     if (status == OTA_OK)
-        status = ota_session_capture_pattern(s, layer,
-                                             s->run->first > 0 ? s->options.cache : s->run->count);
-    if (status == OTA_OK) status = ota_session_capture(s, OTA_POINT_MIXED, layer, s->mixed, query);
+        status = ota_session_capture_pattern(
+            s, layer, s->run.now->first > 0 ? s->options.cache : s->run.now->count);
+    if (status == OTA_OK)
+        status = ota_session_capture(s, OTA_POINT_MIXED, layer, s->buffers.mixed, query);
     if (status != OTA_OK) return status;
-    ota_linear(s, &block->weights[OTA_OUTPUT], &block->weights[OTA_OUTPUT_BIAS], s->mixed, query,
-               rows, s->h, width);
+    ota_linear(s, &block->weights[OTA_OUTPUT], &block->weights[OTA_OUTPUT_BIAS], s->buffers.mixed,
+               query, rows, s->buffers.branch, width);
     normalise_behind(s, layer, OTA_NORM_1_BEHIND, rows);
-    return ota_session_capture(s, OTA_POINT_ATTENTION_OUT, layer, s->h, width);
+    return ota_session_capture(s, OTA_POINT_ATTENTION_OUT, layer, s->buffers.branch, width);
 }
 
 /* ---- the rest of a block ---- */
@@ -257,30 +264,33 @@ static ota_status feed_forward(ota_session *s, int64_t layer, const float *input
     const int64_t width = ota_model_size(s->model, OTA_SIZE_WIDTH);
     const int64_t inner = ota_model_size(s->model, OTA_SIZE_INNER);
     const bool gated = s->model->architecture->gated;
-    float *up = gated ? s->gate : s->inner;
+    float *up = gated ? s->buffers.gate : s->buffers.inner;
     ota_linear(s, &w[OTA_UP], &w[OTA_UP_BIAS], input, width, rows, up, inner);
-    if (gated) ota_linear(s, &w[OTA_GATE], &w[OTA_GATE_BIAS], input, width, rows, s->inner, inner);
-    ota_status status = ota_session_capture(s, OTA_POINT_MLP_PRE, layer, s->inner, inner);
+    if (gated)
+        ota_linear(s, &w[OTA_GATE], &w[OTA_GATE_BIAS], input, width, rows, s->buffers.inner, inner);
+    ota_status status = ota_session_capture(s, OTA_POINT_MLP_PRE, layer, s->buffers.inner, inner);
     if (status == OTA_OK && gated)
         status = ota_session_capture(s, OTA_POINT_MLP_LINEAR, layer, up, inner);
-    ota_session_activate(s, gated ? up : NULL, s->inner, rows, inner);
+    ota_session_activate(s, gated ? up : NULL, s->buffers.inner, rows, inner);
     if (status == OTA_OK)
-        status = ota_session_capture(s, OTA_POINT_MLP_POST, layer, s->inner, inner);
+        status = ota_session_capture(s, OTA_POINT_MLP_POST, layer, s->buffers.inner, inner);
     if (status != OTA_OK) return status;
-    ota_linear(s, &w[OTA_DOWN], &w[OTA_DOWN_BIAS], s->inner, inner, rows, s->h, width);
+    ota_linear(s, &w[OTA_DOWN], &w[OTA_DOWN_BIAS], s->buffers.inner, inner, rows, s->buffers.branch,
+               width);
     normalise_behind(s, layer, OTA_NORM_2_BEHIND, rows);
-    return ota_session_capture(s, OTA_POINT_MLP_OUT, layer, s->h, width);
+    return ota_session_capture(s, OTA_POINT_MLP_OUT, layer, s->buffers.branch, width);
 }
 
 /* x += h, captured; post-norm: then normed, captured. */
 static ota_status join(ota_session *s, int64_t layer, int64_t rows, ota_role norm, ota_point sum,
                        ota_point normalised) {
     const int64_t width = ota_model_size(s->model, OTA_SIZE_WIDTH);
-    add_to(s, s->x, s->h, rows);
-    const ota_status status = ota_session_capture(s, sum, layer, s->x, width);
+    add_to(s, s->buffers.residual, s->buffers.branch, rows);
+    const ota_status status = ota_session_capture(s, sum, layer, s->buffers.residual, width);
     if (status != OTA_OK || !s->model->architecture->post_norm) return status;
-    ota_session_normalise(s, &s->model->blocks[layer].weights[norm], s->x, s->x, rows);
-    return ota_session_capture(s, normalised, layer, s->x, width);
+    ota_session_normalise(s, &s->model->blocks[layer].weights[norm], s->buffers.residual,
+                          s->buffers.residual, rows);
+    return ota_session_capture(s, normalised, layer, s->buffers.residual, width);
 }
 
 /* Pre-norm: h = norm x, captured. */
@@ -288,21 +298,24 @@ static ota_status prepare(ota_session *s, int64_t layer, int64_t rows, ota_role 
                           ota_point point) {
     const int64_t width = ota_model_size(s->model, OTA_SIZE_WIDTH);
     if (s->model->architecture->post_norm) return OTA_OK;
-    ota_session_normalise(s, &s->model->blocks[layer].weights[norm], s->x, s->h, rows);
-    return ota_session_capture(s, point, layer, s->h, width);
+    ota_session_normalise(s, &s->model->blocks[layer].weights[norm], s->buffers.residual,
+                          s->buffers.branch, rows);
+    return ota_session_capture(s, point, layer, s->buffers.branch, width);
 }
 
 static ota_status run_block(ota_session *s, int64_t layer) {
-    const int64_t rows = s->run->batch * s->run->count;
+    const int64_t rows = s->run.now->batch * s->run.now->count;
     const int64_t width = ota_model_size(s->model, OTA_SIZE_WIDTH);
     const bool post = s->model->architecture->post_norm;
-    ota_status status = ota_session_capture(s, OTA_POINT_RESID_PRE, layer, s->x, width);
+    ota_status status =
+        ota_session_capture(s, OTA_POINT_RESID_PRE, layer, s->buffers.residual, width);
     if (status == OTA_OK) status = prepare(s, layer, rows, OTA_NORM_1, OTA_POINT_NORMALIZED_1);
     if (status == OTA_OK) status = attend(s, layer, rows);
     if (status == OTA_OK)
         status = join(s, layer, rows, OTA_NORM_1, OTA_POINT_RESID_MID, OTA_POINT_NORMALIZED_MID);
     if (status == OTA_OK) status = prepare(s, layer, rows, OTA_NORM_2, OTA_POINT_NORMALIZED_2);
-    if (status == OTA_OK) status = feed_forward(s, layer, post ? s->x : s->h, rows);
+    if (status == OTA_OK)
+        status = feed_forward(s, layer, post ? s->buffers.residual : s->buffers.branch, rows);
     if (status == OTA_OK)
         status = join(s, layer, rows, OTA_NORM_2, OTA_POINT_RESID_POST, OTA_POINT_NORMALIZED_POST);
     return status;
@@ -310,25 +323,25 @@ static ota_status run_block(ota_session *s, int64_t layer) {
 
 /* Every token has stopped: the layer only makes what later tokens attend to. */
 static ota_status pass_block(ota_session *s, int64_t layer) {
-    const int64_t rows = s->run->batch * s->run->count;
+    const int64_t rows = s->run.now->batch * s->run.now->count;
     if (s->options.cache == 0) return OTA_OK;
     const ota_status status = prepare(s, layer, rows, OTA_NORM_1, OTA_POINT_NORMALIZED_1);
     return status == OTA_OK ? make_keys(s, layer, rows) : status;
 }
 
 static ota_status run_blocks(ota_session *s) {
-    const bool exits = ota_model_run_exits(s->run);
+    const bool exits = ota_model_run_exits(s->run.now);
     ota_status status = OTA_OK;
     if (exits) status = ota_session_exits_begin(s);
-    for (int64_t layer = s->run->start_layer; status == OTA_OK && layer < s->model->config.layers;
-         layer++) {
-        const bool stopped = exits && s->exits.running == 0;
+    for (int64_t layer = s->run.now->start_layer;
+         status == OTA_OK && layer < s->model->config.layers; layer++) {
+        const bool stopped = exits && s->run.exits.running == 0;
         status = stopped ? pass_block(s, layer) : run_block(s, layer);
         if (status == OTA_OK && exits && !stopped) status = ota_session_exits_stop(s, layer);
     }
-    for (int64_t i = 0; status == OTA_OK && s->run->layers != NULL; i++) {
-        if (i == s->run->batch * s->run->count) break;
-        s->run->layers[i] = exits ? s->exits.layers[i] : s->model->config.layers;
+    for (int64_t i = 0; status == OTA_OK && s->run.now->layers != NULL; i++) {
+        if (i == s->run.now->batch * s->run.now->count) break;
+        s->run.now->layers[i] = exits ? s->run.exits.layers[i] : s->model->config.layers;
     }
     return status;
 }
@@ -337,9 +350,10 @@ static ota_status run_blocks(ota_session *s) {
 
 /* x of the first block of the run. */
 static ota_status begin(ota_session *s) {
-    const int64_t floats = s->run->batch * s->run->count * ota_model_size(s->model, OTA_SIZE_WIDTH);
-    if (s->run->residual == NULL) return embed(s);
-    memcpy(s->x, s->run->residual, (size_t)floats * sizeof *s->x);
+    const int64_t floats =
+        s->run.now->batch * s->run.now->count * ota_model_size(s->model, OTA_SIZE_WIDTH);
+    if (s->run.now->residual == NULL) return embed(s);
+    memcpy(s->buffers.residual, s->run.now->residual, (size_t)floats * sizeof *s->buffers.residual);
     return OTA_OK;
 }
 
@@ -386,10 +400,11 @@ static ota_status check_run(const ota_session *s, const ota_model_run *run, ota_
                           "%lld of %lld",
                           (long long)run->batch, (long long)run->count, (long long)s->options.batch,
                           (long long)s->options.tokens);
-    if (run->first != 0 && (run->first != s->cached || run->first + run->count > s->options.cache))
-        return ota_refuse(error, OTA_EINVAL,
-                          "first is %lld, but the cache holds %lld positions of %lld",
-                          (long long)run->first, (long long)s->cached, (long long)s->options.cache);
+    if (run->first != 0 &&
+        (run->first != s->cache.filled || run->first + run->count > s->options.cache))
+        return ota_refuse(
+            error, OTA_EINVAL, "first is %lld, but the cache holds %lld positions of %lld",
+            (long long)run->first, (long long)s->cache.filled, (long long)s->options.cache);
     if (s->options.cache > 0 && run->lengths != NULL)
         return ota_refuse(error, OTA_UNSUPPORTED, "a cache holds sequences of one length only");
     if (run->exit_threshold > 0 && run->exit_targets != NULL)
@@ -413,19 +428,22 @@ ota_status ota_session_run(ota_session *s, const ota_model_run *given, ota_error
     if (status != OTA_OK) return status;
     const int64_t rows = run->batch * run->count;
     const int64_t width = ota_model_size(s->model, OTA_SIZE_WIDTH);
-    s->own_run = own;
-    s->run = run = &s->own_run;
-    s->error = error;
+    s->run.own = own;
+    s->run.now = run = &s->run.own;
+    s->run.error = error;
     if (run->lengths != NULL)
-        memcpy(s->lengths, run->lengths, (size_t)run->batch * sizeof *s->lengths);
-    s->cached = 0;
+        memcpy(s->run.lengths, run->lengths, (size_t)run->batch * sizeof *s->run.lengths);
+    s->cache.filled = 0;
     status = ota_session_capture_begin(s);
     if (status == OTA_OK) status = begin(s);
     if (status == OTA_OK) status = run_blocks(s);
     if (status != OTA_OK) return status;
-    if (s->options.cache > 0) s->cached = run->first + run->count;
+    if (s->options.cache > 0) s->cache.filled = run->first + run->count;
     const ota_weight *norm = &s->model->weights[OTA_FINAL_NORM];
-    if (ota_weight_present(norm)) ota_session_normalise(s, norm, s->x, s->x, rows);
-    if (run->states != NULL) memcpy(run->states, s->x, (size_t)(rows * width) * sizeof *s->x);
-    return ota_session_capture(s, OTA_POINT_FINAL, 0, s->x, width);
+    if (ota_weight_present(norm))
+        ota_session_normalise(s, norm, s->buffers.residual, s->buffers.residual, rows);
+    if (run->states != NULL)
+        memcpy(run->states, s->buffers.residual,
+               (size_t)(rows * width) * sizeof *s->buffers.residual);
+    return ota_session_capture(s, OTA_POINT_FINAL, 0, s->buffers.residual, width);
 }

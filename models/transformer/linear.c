@@ -63,7 +63,7 @@ static const float *block_weights(const job *j, int64_t first, int64_t count, in
     const ota_weight *w = j->weight;
     *stride = w->columns;
     if (w->values != NULL) return w->values + (w->input_major ? first : first * w->columns);
-    float *panel = j->session->panels + worker * j->session->panel;
+    float *panel = j->session->buffers.panels + worker * j->session->buffers.panel;
     void (*decode)(const unsigned char *, float *, int64_t) =
         j->session->ops->decode[ota_element_index(w->type)];
     if (!w->input_major) {
@@ -91,7 +91,7 @@ static void run_few(void *context, int64_t index, int worker) {
     const job *j = context;
     const ota_weight *w = j->weight;
     const ota_ops *ops = j->session->ops;
-    float *panel = j->session->panels + worker * j->session->panel;
+    float *panel = j->session->buffers.panels + worker * j->session->buffers.panel;
     const int64_t first = index * j->block;
     const int64_t last = ota_int_min(first + j->block, j->outputs);
     for (int64_t o = first; o < last; o++) {
@@ -125,7 +125,7 @@ static void rows_from(const job *j, int64_t k, int64_t first, int64_t count, flo
 
 static void run_few_input_major(void *context, int64_t index, int worker) {
     const job *j = context;
-    float *panel = j->session->panels + worker * j->session->panel;
+    float *panel = j->session->buffers.panels + worker * j->session->buffers.panel;
     const int64_t first = index * j->block;
     const int64_t count = ota_int_min(j->outputs - first, j->block);
     start_block(j, first, count);
@@ -145,7 +145,7 @@ static void run_few_input_major(void *context, int64_t index, int worker) {
  * whichever block it is in. */
 static int64_t few_block(const job *j) {
     const int64_t share = ota_int_ceil_div(j->outputs, ota_pool_threads(j->session->pool));
-    return ota_int_min(ota_int_round_up(share, FEW_BLOCK), j->session->panel / OTA_TERMS);
+    return ota_int_min(ota_int_round_up(share, FEW_BLOCK), j->session->buffers.panel / OTA_TERMS);
 }
 
 void ota_linear(ota_session *session, const ota_weight *weight, const ota_weight *bias,

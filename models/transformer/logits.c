@@ -30,18 +30,18 @@ static void multiply(ota_session *s, const float *inputs, int64_t rows, float *l
 }
 
 /* One block of rows at a time through the session's own buffers; x stays as it is. No architecture has both
- * a last norm and a transform, so h is never read and written at once. */
+ * a last norm and a transform, so the branch is never read and written at once. */
 static void logits_block(ota_session *s, const float *states, int64_t rows, bool normed,
                          float *logits) {
     const ota_weight *norm = &s->model->weights[OTA_FINAL_NORM];
     const float *from = states;
     if (normed && ota_weight_present(norm)) {
-        ota_session_normalise(s, norm, states, s->h, rows);
-        from = s->h;
+        ota_session_normalise(s, norm, states, s->buffers.branch, rows);
+        from = s->buffers.branch;
     }
     if (s->model->head == OTA_HEAD_MLM) {
-        transform(s, from, s->h, rows);
-        from = s->h;
+        transform(s, from, s->buffers.branch, rows);
+        from = s->buffers.branch;
     }
     multiply(s, from, rows, logits);
 }

@@ -46,7 +46,7 @@ static ota_status assign(ota_session *session, const char *places, int method, o
     const char *at = places;
     if (at == NULL) {
         for (int64_t k = 0; k < config->layers * config->heads; k++)
-            session->assigned[k] = (uint16_t)method;
+            session->methods.assigned[k] = (uint16_t)method;
         return OTA_OK;
     }
     do {
@@ -65,7 +65,7 @@ static ota_status assign(ota_session *session, const char *places, int method, o
         for (int64_t layer = one.first; layer <= one.last; layer++)
             for (int64_t head = 0; head < config->heads; head++)
                 if (one.head < 0 || one.head == head)
-                    session->assigned[layer * config->heads + head] = (uint16_t)method;
+                    session->methods.assigned[layer * config->heads + head] = (uint16_t)method;
     } while (*at != '\0');
     return OTA_OK;
 }
@@ -80,31 +80,31 @@ static void start_method(const ota_session_options *options, ota_method *method)
 }
 
 static ota_status grow_methods(ota_session *session, ota_error *error) {
-    if (session->method_count < session->method_room) return OTA_OK;
-    if (session->method_count == OTA_METHODS_MOST)
+    if (session->methods.count < session->methods.room) return OTA_OK;
+    if (session->methods.count == OTA_METHODS_MOST)
         return ota_refuse(error, OTA_ELIMIT, "more than %d methods at once", OTA_METHODS_MOST - 1);
-    const int room = session->method_room == 0 ? 16 : 2 * session->method_room;
-    ota_method *grown = realloc(session->methods, (size_t)room * sizeof *grown);
+    const int room = session->methods.room == 0 ? 16 : 2 * session->methods.room;
+    ota_method *grown = realloc(session->methods.items, (size_t)room * sizeof *grown);
     if (grown == NULL) return ota_refuse(error, OTA_ENOMEM, "no memory is left for methods");
-    session->methods = grown;
-    session->method_room = room;
+    session->methods.items = grown;
+    session->methods.room = room;
     return OTA_OK;
 }
 
 /* The index of the method that `text` spells, parsed when it is new. */
 static ota_status find_method(ota_session *session, const ota_session_options *options,
                               const char *text, int *index, ota_error *error) {
-    for (*index = 1; *index < session->method_count; ++*index)
-        if (strcmp(session->methods[*index].text, text) == 0) return OTA_OK;
+    for (*index = 1; *index < session->methods.count; ++*index)
+        if (strcmp(session->methods.items[*index].text, text) == 0) return OTA_OK;
     ota_status status = grow_methods(session, error);
     if (status != OTA_OK) return status;
-    ota_method *method = &session->methods[*index];
+    ota_method *method = &session->methods.items[*index];
     start_method(options, method);
     status = ota_method_parse(text, &method->problem, &method->options, error);
     if (status != OTA_OK) return status;
     method->text = strdup(text);
     if (method->text == NULL) return ota_refuse(error, OTA_ENOMEM, "no memory is left for methods");
-    session->method_count++;
+    session->methods.count++;
     return OTA_OK;
 }
 
@@ -130,8 +130,8 @@ static ota_status add_method(ota_session *session, const ota_session_options *op
 /* With later queries able to change earlier rows, a causal model is causal no more. */
 static void note_leak(ota_session *session) {
     char name[64];
-    for (int k = 0; k < session->method_count; k++) {
-        const ota_problem *problem = &session->methods[k].problem;
+    for (int k = 0; k < session->methods.count; k++) {
+        const ota_problem *problem = &session->methods.items[k].problem;
         const bool leaks =
             problem->columns == OTA_COLUMNS_EXACT || problem->columns == OTA_COLUMNS_RELAXED ||
             problem->columns == OTA_COLUMNS_CAPPED || problem->columns == OTA_COLUMNS_ELASTIC ||
@@ -150,8 +150,8 @@ static void note_leak(ota_session *session) {
 static ota_status check_cache(const ota_session *session, const ota_session_options *options,
                               ota_error *error) {
     char name[64];
-    for (int k = 0; k < session->method_count && options->cache > 0; k++) {
-        const ota_problem *problem = &session->methods[k].problem;
+    for (int k = 0; k < session->methods.count && options->cache > 0; k++) {
+        const ota_problem *problem = &session->methods.items[k].problem;
         if (problem->columns == OTA_COLUMNS_FREE || problem->columns == OTA_COLUMNS_ONLINE)
             continue;
         (void)ota_method_name(problem, name, sizeof name);
@@ -166,30 +166,31 @@ static ota_status check_cache(const ota_session *session, const ota_session_opti
 ota_status ota_session_methods(ota_session *session, const ota_session_options *options,
                                ota_error *error) {
     const ota_config *config = &session->model->config;
-    session->assigned = calloc((size_t)(config->layers * config->heads), sizeof *session->assigned);
-    if (session->assigned == NULL)
+    session->methods.assigned =
+        calloc((size_t)(config->layers * config->heads), sizeof *session->methods.assigned);
+    if (session->methods.assigned == NULL)
         return ota_refuse(error, OTA_ENOMEM, "no memory is left for a session");
     if (grow_methods(session, error) != OTA_OK) return OTA_ENOMEM;
-    start_method(options, &session->methods[0]);
-    session->method_count = 1;
+    start_method(options, &session->methods.items[0]);
+    session->methods.count = 1;
     for (int64_t k = 0; k < options->method_count; k++) {
         const ota_status status = add_method(session, options, options->methods[k], error);
         if (status != OTA_OK) return status;
     }
     if (options->window != NULL) {
-        session->windowed = true;
-        memcpy(session->window, options->window, sizeof session->window);
+        session->methods.windowed = true;
+        memcpy(session->methods.window, options->window, sizeof session->methods.window);
     }
     if (options->sink != NULL) {
-        session->sinking = true;
-        session->sink = *options->sink;
+        session->methods.sinking = true;
+        session->methods.sink = *options->sink;
     }
     note_leak(session);
     return check_cache(session, options, error);
 }
 
 void ota_session_free_methods(ota_session *session) {
-    for (int k = 1; k < session->method_count; k++) free(session->methods[k].text);
-    free(session->methods);
-    free(session->assigned);
+    for (int k = 1; k < session->methods.count; k++) free(session->methods.items[k].text);
+    free(session->methods.items);
+    free(session->methods.assigned);
 }

@@ -54,19 +54,20 @@ static ota_status make_buffers(ota_session *s, ota_error *error) {
     const int64_t *size = s->model->config.sizes;
     const int64_t rows = s->options.batch * s->options.tokens;
     const int64_t width = ota_int_max(size[OTA_SIZE_WIDTH], size[OTA_SIZE_QUERY]);
-    s->panel = OTA_PANEL_ROWS * ota_int_max(width, size[OTA_SIZE_INNER]);
-    ota_status status = make(s, rows, width, &s->x, error);
-    if (status == OTA_OK) status = make(s, rows, width, &s->h, error);
-    if (status == OTA_OK) status = make(s, rows, size[OTA_SIZE_MERGED], &s->merged, error);
-    if (status == OTA_OK) status = make(s, rows, size[OTA_SIZE_QUERY], &s->mixed, error);
-    if (status == OTA_OK) status = make(s, rows, size[OTA_SIZE_INNER], &s->inner, error);
+    s->buffers.panel = OTA_PANEL_ROWS * ota_int_max(width, size[OTA_SIZE_INNER]);
+    ota_status status = make(s, rows, width, &s->buffers.residual, error);
+    if (status == OTA_OK) status = make(s, rows, width, &s->buffers.branch, error);
+    if (status == OTA_OK) status = make(s, rows, size[OTA_SIZE_MERGED], &s->buffers.merged, error);
+    if (status == OTA_OK) status = make(s, rows, size[OTA_SIZE_QUERY], &s->buffers.mixed, error);
+    if (status == OTA_OK) status = make(s, rows, size[OTA_SIZE_INNER], &s->buffers.inner, error);
     if (status == OTA_OK && s->model->architecture->gated)
-        status = make(s, rows, size[OTA_SIZE_INNER], &s->gate, error);
-    if (status == OTA_OK) status = make(s, rows, width, &s->spare, error);
-    if (status == OTA_OK) status = make(s, ota_pool_threads(s->pool), s->panel, &s->panels, error);
-    s->wanted = calloc((size_t)(s->model->config.layers * OTA_POINTS), sizeof *s->wanted);
-    s->lengths = calloc((size_t)s->options.batch, sizeof *s->lengths);
-    if (status == OTA_OK && (s->wanted == NULL || s->lengths == NULL))
+        status = make(s, rows, size[OTA_SIZE_INNER], &s->buffers.gate, error);
+    if (status == OTA_OK) status = make(s, rows, width, &s->buffers.spare, error);
+    if (status == OTA_OK)
+        status = make(s, ota_pool_threads(s->pool), s->buffers.panel, &s->buffers.panels, error);
+    s->run.wanted = calloc((size_t)(s->model->config.layers * OTA_POINTS), sizeof *s->run.wanted);
+    s->run.lengths = calloc((size_t)s->options.batch, sizeof *s->run.lengths);
+    if (status == OTA_OK && (s->run.wanted == NULL || s->run.lengths == NULL))
         status = ota_refuse(error, OTA_ENOMEM, "no memory is left for a session");
     return status;
 }
@@ -78,18 +79,20 @@ static ota_status make_rotations(ota_session *s, ota_error *error) {
     const int64_t half = config->head_width / 2;
     const float *divisors = s->model->weights[OTA_ROPE_DIVISORS].values;
     if (!s->model->architecture->rotary) return OTA_OK;
-    s->positions = ota_int_max(s->options.tokens, s->options.cache);
+    s->rotations.positions = ota_int_max(s->options.tokens, s->options.cache);
     const int64_t tables = s->model->architecture->local ? 2 : 1;
-    ota_status status = make(s, tables * s->positions, half, &s->cosines, error);
-    if (status == OTA_OK) status = make(s, tables * s->positions, half, &s->sines, error);
+    ota_status status =
+        make(s, tables * s->rotations.positions, half, &s->rotations.cosines, error);
+    if (status == OTA_OK)
+        status = make(s, tables * s->rotations.positions, half, &s->rotations.sines, error);
     for (int64_t i = 0; status == OTA_OK && i < tables * half; i++) {
         const int64_t table = i / half, k = i % half;
         const float frequency = ota_rope_frequency(config, table == 1, divisors, k);
-        for (int64_t t = 0; t < s->positions; t++) {
-            const int64_t at = (table * s->positions + t) * half + k;
+        for (int64_t t = 0; t < s->rotations.positions; t++) {
+            const int64_t at = (table * s->rotations.positions + t) * half + k;
             const float angle = (float)t * frequency;
-            s->cosines[at] = (float)cos((double)angle);
-            s->sines[at] = (float)sin((double)angle);
+            s->rotations.cosines[at] = (float)cos((double)angle);
+            s->rotations.sines[at] = (float)sin((double)angle);
         }
     }
     return status;
@@ -147,17 +150,19 @@ ota_status ota_session_create(ota_session **session, const ota_model *model,
 void ota_session_free(ota_session *s) {
     if (s == NULL) return;
     ota_session_free_plans(s);
-    free(s->slots);
+    free(s->plans.slots);
     ota_pool_free(s->pool);
-    float *const buffers[] = {s->x,     s->h,     s->merged, s->mixed,   s->inner,
-                              s->gate,  s->spare, s->panels, s->pattern, s->cosines,
-                              s->sines, s->keys,  s->values};
+    float *const buffers[] = {s->buffers.residual,  s->buffers.branch,  s->buffers.merged,
+                              s->buffers.mixed,     s->buffers.inner,   s->buffers.gate,
+                              s->buffers.spare,     s->buffers.panels,  s->buffers.pattern,
+                              s->rotations.cosines, s->rotations.sines, s->cache.keys,
+                              s->cache.values};
     for (size_t k = 0; k < sizeof buffers / sizeof *buffers; k++) free(buffers[k]);
-    free(s->remaining);
-    free(s->lengths);
+    free(s->cache.remaining);
+    free(s->run.lengths);
     ota_session_free_methods(s);
     ota_session_free_exits(s);
-    free(s->wanted);
+    free(s->run.wanted);
     ota_blas_close(&s->blas);
     free(s);
 }

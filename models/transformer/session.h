@@ -62,6 +62,57 @@ typedef struct ota_exits {
     int64_t running; /* tokens that have not stopped */
 } ota_exits;
 
+/* Numbers of the run's tokens [batch * tokens, ...], each an allocation of its own (session.c). */
+typedef struct ota_session_buffers {
+    float *residual;             /* the residual stream */
+    float *branch;               /* what goes into or comes out of an attention or MLP */
+    float *merged, *mixed;       /* queries, keys and values; what attention makes of them */
+    float *inner, *gate, *spare; /* of an MLP */
+    float *panels;               /* [threads][panel] decoded rows of weights */
+    int64_t panel;               /* floats of one */
+    float *pattern;              /* [batch, heads, count, keys], made when first captured */
+    size_t pattern_floats;       /* room there */
+} ota_session_buffers;
+
+/* Of rotary positions: [positions, head width / 2], then those of local layers. */
+typedef struct ota_rotations {
+    float *cosines, *sines;
+    int64_t positions;
+} ota_rotations;
+
+typedef struct ota_session_cache {
+    float *keys, *values; /* [layers, batch, kv heads, cache, head width] */
+    double *remaining;    /* [layers, batch, heads, cache], where columns are online */
+    int64_t filled;       /* positions */
+} ota_session_cache;
+
+/* Which method every head runs (methods.c). */
+typedef struct ota_method_set {
+    ota_method *items;
+    int count, room;
+    uint16_t *assigned; /* [layers * heads] -> items */
+    int64_t window[2];
+    double sink;
+    bool windowed, sinking;
+} ota_method_set;
+
+/* Plans made so far (attention.c), all for runs of `batch` times `tokens`. */
+typedef struct ota_plan_set {
+    ota_plan_slot *slots;
+    int count, room;
+    int64_t batch, tokens;
+} ota_plan_set;
+
+/* The run in progress. */
+typedef struct ota_current_run {
+    ota_model_run own;        /* as much of the caller's as this library knows */
+    const ota_model_run *now; /* it, while one runs */
+    bool *wanted;             /* [layers * OTA_POINTS] */
+    int64_t *lengths;         /* [batch] */
+    ota_exits exits;
+    ota_error *error;
+} ota_current_run;
+
 struct ota_session {
     const ota_model *model;
     ota_session_options options; /* no pointer of the caller's but cancel */
@@ -70,37 +121,13 @@ struct ota_session {
     const ota_ops *ops;
     ota_blas blas;
     size_t bytes;
-
-    /* buffers [batch * tokens, ...], each an allocation of its own */
-    float *x, *h, *merged, *mixed, *inner, *gate, *spare;
-    float *panels;          /* [threads][panel] decoded rows of weights */
-    int64_t panel;          /* floats of one */
-    float *pattern;         /* [batch, heads, count, keys], made when first captured */
-    size_t pattern_floats;  /* room there */
-    float *cosines, *sines; /* [positions, head width / 2], then those of local layers */
-    int64_t positions;      /* in those tables */
-    float *keys, *values;   /* cache [layers, batch, kv heads, cache, head width] */
-    double *remaining;      /* cache [layers, batch, heads, cache], where columns are online */
-    int64_t cached;         /* positions filled */
-    int64_t *lengths;       /* [batch] */
-
-    ota_method *methods;
-    int method_count, method_room;
-    uint16_t *assigned; /* [layers * heads] -> methods */
-    int64_t window[2];
-    double sink;
-    bool windowed, sinking;
-    ota_plan_slot *slots;
-    int slot_count, slot_room;
-    int64_t slot_batch, slot_count_tokens; /* the shapes the plans are for */
+    ota_session_buffers buffers;
+    ota_rotations rotations;
+    ota_session_cache cache;
+    ota_method_set methods;
+    ota_plan_set plans;
+    ota_current_run run;
     char warning[256];
-
-    /* of the run in progress */
-    ota_model_run own_run;    /* as much of the caller's as this library knows */
-    const ota_model_run *run; /* it, while one runs */
-    bool *wanted;             /* [layers * OTA_POINTS] */
-    ota_exits exits;
-    ota_error *error;
 };
 
 /* methods.c: options -> methods, assignment, warning */
@@ -127,7 +154,7 @@ void ota_session_normalise(ota_session *session, const ota_weight *weight, const
 void ota_session_activate(ota_session *session, const float *factor, float *to, int64_t rows,
                           int64_t width);
 
-/* attention.c: session->mixed from session->merged */
+/* attention.c: buffers.mixed from buffers.merged */
 ota_status ota_session_attend(ota_session *session, int64_t layer);
 void ota_session_free_plans(ota_session *session);
 
