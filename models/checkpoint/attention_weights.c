@@ -60,14 +60,14 @@ ota_status ota_model_attention_of(const ota_model *model, int64_t layer, ota_mod
         {&w[merged ? OTA_MERGED : OTA_VALUE], merged ? query + key : 0, key, attention->value},
         {&w[OTA_OUTPUT], 0, width, attention->output},
     };
-    attention->rms = model->architecture->rms;
-    attention->post_norm = model->architecture->post_norm;
+    attention->rms = ota_architecture_has(model->architecture, OTA_ARCH_RMS);
+    attention->post_norm = ota_architecture_has(model->architecture, OTA_ARCH_POST_NORM);
     attention->scale = ota_config_scale(config, layer);
     attention->head_norms = ota_weight_present(&w[OTA_QUERY_NORM]);
     attention->output_norm = ota_weight_present(&w[OTA_NORM_1_BEHIND]);
-    attention->window = !config->local[layer] ? 0
-                        : config->causal      ? config->window
-                                              : 2 * config->window + 1;
+    attention->window = !config->local[layer]   ? 0
+                        : config->scores.causal ? config->window
+                                                : 2 * config->window + 1;
     ota_sized_write(given, given->size, &own, sizeof own);
     for (size_t k = 0; k < sizeof matrices / sizeof *matrices; k++) {
         if (matrices[k].out == NULL) continue;

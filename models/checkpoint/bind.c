@@ -25,9 +25,9 @@ static const struct {
     const char *key;
     size_t offset; /* of a bool in ota_config */
 } group_keys[OTA_GROUPS] = {
-    [OTA_GROUP_INPUT_BIAS] = {"attention_bias", offsetof(ota_config, attention_bias)},
-    [OTA_GROUP_OUTPUT_BIAS] = {"attention_bias", offsetof(ota_config, attention_bias)},
-    [OTA_GROUP_MLP_BIAS] = {"mlp_bias", offsetof(ota_config, mlp_bias)},
+    [OTA_GROUP_INPUT_BIAS] = {"attention_bias", offsetof(ota_config, biases.attention)},
+    [OTA_GROUP_OUTPUT_BIAS] = {"attention_bias", offsetof(ota_config, biases.attention)},
+    [OTA_GROUP_MLP_BIAS] = {"mlp_bias", offsetof(ota_config, biases.mlp)},
 };
 
 /* ---- finding ---- */
@@ -249,7 +249,7 @@ static ota_status bind_all(binder *b) {
 /* The file's own head is taken also where the configuration calls it tied, as transformers does. */
 static void choose_head(ota_model *model) {
     const bool own = ota_weight_present(&model->weights[OTA_HEAD]);
-    if (model->architecture->post_norm)
+    if (ota_architecture_has(model->architecture, OTA_ARCH_POST_NORM))
         model->head =
             ota_weight_present(&model->weights[OTA_HEAD_DENSE]) ? OTA_HEAD_MLM : OTA_HEAD_ABSENT;
     else

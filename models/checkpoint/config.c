@@ -276,12 +276,12 @@ static ota_status read_two_ropes(reader *r, const ota_architecture *architecture
     if (object == NULL) return OTA_OK;
     if (!json_is_object(object)) return refuse_key(r, "rope_parameters", "must be an object");
     reader inner = {.path = r->path, .tree = object, .error = r->error};
-    ota_rope_scaling local = {.original = config->rope.original};
+    ota_rope_scaling local = {.original = config->rope.scaling.original};
     ota_status status = read_rope_object(&inner, "full_attention", architecture,
-                                         (rope_target){&config->rope, &config->rope_base});
+                                         (rope_target){&config->rope.scaling, &config->rope.base});
     if (status == OTA_OK)
         status = read_rope_object(&inner, "sliding_attention", architecture,
-                                  (rope_target){&local, &config->local_rope_base});
+                                  (rope_target){&local, &config->rope.local_base});
     if (status == OTA_OK) status = refuse_rest(&inner, architecture, "rope_parameters");
     if (status != OTA_OK || local.kind == OTA_ROPE_PLAIN) return status;
     (void)refuse_key(r, "sliding_attention", "rotary positions of local layers are not scaled");
@@ -297,12 +297,13 @@ static ota_status read_rope(reader *r, const ota_architecture *architecture, ota
     const json_t *newer = value_of(r, "rope_parameters"), *older = value_of(r, "rope_scaling");
     if (holds_any(newer) && holds_any(older) && !json_equal(newer, older))
         return refuse_key(r, "rope_scaling", "differs from \"rope_parameters\" beside it");
-    config->rope.original = (double)config->sizes[OTA_SIZE_POSITIONS];
-    const rope_target all = {&config->rope, &config->rope_base};
+    config->rope.scaling.original = (double)config->sizes[OTA_SIZE_POSITIONS];
+    const rope_target all = {&config->rope.scaling, &config->rope.base};
     const ota_status status = read_rope_object(r, "rope_scaling", architecture, all);
     if (status != OTA_OK) return status;
-    return architecture->local ? read_two_ropes(r, architecture, config)
-                               : read_rope_object(r, "rope_parameters", architecture, all);
+    return ota_architecture_has(architecture, OTA_ARCH_LOCAL)
+               ? read_two_ropes(r, architecture, config)
+               : read_rope_object(r, "rope_parameters", architecture, all);
 }
 
 /* The list of the layers' kinds, where there is one, comes before the period. */
@@ -345,8 +346,10 @@ static ota_status read_tree(reader *r, const ota_architecture **architecture, ot
         status = read_key(r, &row->keys[i], config);
     config->activation = row->activation;
     if (status == OTA_OK) status = read_activation(r, row->activation_key, &config->activation);
-    if (status == OTA_OK && row->rotary) status = read_rope(r, row, config);
-    if (status == OTA_OK) status = read_layer_types(r, row->local, config);
+    if (status == OTA_OK && ota_architecture_has(row, OTA_ARCH_ROTARY))
+        status = read_rope(r, row, config);
+    if (status == OTA_OK)
+        status = read_layer_types(r, ota_architecture_has(row, OTA_ARCH_LOCAL), config);
     return status == OTA_OK ? refuse_rest(r, row, NULL) : status;
 }
 
@@ -388,9 +391,9 @@ ota_status ota_config_finish(const ota_architecture *architecture, ota_config *c
                              (long long)config->rotary_width, (long long)config->head_width);
     for (int64_t k = 0; config->local_period > 0 && k < config->layers; k++)
         config->local[k] = (k + 1) % config->local_period != 0;
-    if (architecture->rotary &&
-        (config->head_width % 2 != 0 || !(config->rope_base > 1) || config->rope_base > 1e12 ||
-         !(config->local_rope_base > 1) || config->local_rope_base > 1e12))
+    if (ota_architecture_has(architecture, OTA_ARCH_ROTARY) &&
+        (config->head_width % 2 != 0 || !(config->rope.base > 1) || config->rope.base > 1e12 ||
+         !(config->rope.local_base > 1) || config->rope.local_base > 1e12))
         return ota_refuse_at(error, path, 0,
                              "rotary positions need an even head width and a base above 1");
     if (!(config->norm_epsilon > 0) || !(config->norm_epsilon < 1))
@@ -406,8 +409,8 @@ ota_status ota_config_finish(const ota_architecture *architecture, ota_config *c
 
 double ota_config_scale(const ota_config *config, int64_t layer) {
     const int64_t divisor = config->query_scalar > 0 ? config->query_scalar : config->head_width;
-    const double scale = config->scaled ? 1.0 / __builtin_sqrt((double)divisor) : 1.0;
-    return config->scaled_by_layer ? scale / (double)(layer + 1) : scale;
+    const double scale = config->scores.scaled ? 1.0 / __builtin_sqrt((double)divisor) : 1.0;
+    return config->scores.scaled_by_layer ? scale / (double)(layer + 1) : scale;
 }
 
 ota_status ota_config_read(const char *path, const ota_architecture **architecture,

@@ -39,6 +39,23 @@ typedef struct ota_rope_scaling {
     double low, high, original; /* llama3: turns within the original context */
 } ota_rope_scaling;
 
+typedef struct ota_rope_config {
+    double base, local_base; /* the latter of local layers, not scaled */
+    ota_rope_scaling scaling;
+    bool interleaved; /* pairs (2k, 2k+1), else (k, k + head width / 2) */
+} ota_rope_config;
+
+typedef struct ota_score_config {
+    bool scaled;          /* 1 / sqrt(head width) */
+    bool scaled_by_layer; /* those of layer l also / (l + 1) */
+    bool causal;
+} ota_score_config;
+
+/* Hub files: there are such tensors. */
+typedef struct ota_bias_config {
+    bool attention, mlp;
+} ota_bias_config;
+
 enum { OTA_LAYERS_MOST = 1024 };
 
 typedef struct ota_config {
@@ -52,16 +69,12 @@ typedef struct ota_config {
         local_period; /* all layers but each so many-th are local; 0: `local` is filled already */
     bool local[OTA_LAYERS_MOST];
     int64_t sizes[OTA_SIZES];
-    double norm_epsilon, rope_base;
-    double local_rope_base; /* of local layers, not scaled */
-    ota_rope_scaling rope;
+    double norm_epsilon;
     ota_activation activation;
-    bool tied;            /* a head that the file lacks is the embedding, and the other way round */
-    bool scaled;          /* 1 / sqrt(head width) */
-    bool scaled_by_layer; /* scores of layer l also / (l + 1) */
-    bool causal;
-    bool attention_bias, mlp_bias; /* hub files: there are such tensors */
-    bool interleaved_rope;         /* pairs (2k, 2k+1), else (k, k + head width / 2) */
+    bool tied; /* a head that the file lacks is the embedding, and the other way round */
+    ota_rope_config rope;
+    ota_score_config scores;
+    ota_bias_config biases;
 } ota_config;
 
 /* Which tensor of a block or of the whole model; a bias follows its weight. */
@@ -151,13 +164,21 @@ typedef struct ota_config_key {
 
 enum { OTA_REQUIRED = -1 };
 
+enum {
+    OTA_ARCH_RMS = 1, /* norms divide by the root of the mean square */
+    OTA_ARCH_POST_NORM = 2,
+    OTA_ARCH_ROTARY = 4,
+    OTA_ARCH_GATED = 8,
+    OTA_ARCH_SCALED_EMBEDDING = 16, /* times sqrt(width) */
+    OTA_ARCH_LOCAL = 32, /* some layers see a window, with rotary positions of their own */
+    OTA_ARCH_INTERLEAVED_GGUF =
+        64 /* gguf files order rows of queries and keys for pairs (2k, 2k + 1) */
+};
+
 typedef struct ota_architecture {
     const char *name, *model_type; /* general.architecture of gguf, and of hub files */
     const char *const *prefixes;   /* of hub tensor names, tried in order, NULL at the end */
-    bool rms, post_norm, rotary, gated;
-    bool scaled_embedding; /* times sqrt(width) */
-    bool local;            /* some layers see a window, with rotary positions of their own */
-    bool interleaved_gguf; /* gguf files order rows of queries and keys for pairs (2k, 2k + 1) */
+    unsigned traits;               /* OTA_ARCH_ bits */
     /* Gguf files of so many layers divide scores by the root of width / heads: no key of theirs says it. */
     int64_t wide_layers;
     ota_activation activation; /* where the configuration names none */
@@ -191,6 +212,10 @@ const ota_ignored *ota_ignored_find(ota_ignored_kind kind, const ota_architectur
                                     const char *name);
 /* Is `text` among the row's values? */
 bool ota_ignored_takes(const ota_ignored *row, const char *text);
+
+static inline bool ota_architecture_has(const ota_architecture *architecture, unsigned trait) {
+    return (architecture->traits & trait) != 0;
+}
 
 extern const ota_architecture ota_architectures[];
 extern const int ota_architecture_count;

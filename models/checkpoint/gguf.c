@@ -503,10 +503,11 @@ ota_status ota_gguf_config(const ota_gguf *gguf, const ota_architecture **archit
         status = read_key(&r, &row->keys[i], config);
     if (status != OTA_OK) return status;
     config->activation = row->activation;
-    config->interleaved_rope = row->interleaved_gguf;
+    config->rope.interleaved = ota_architecture_has(row, OTA_ARCH_INTERLEAVED_GGUF);
     if (row->wide_layers != 0 && config->layers == row->wide_layers)
         config->query_scalar = config->sizes[OTA_SIZE_WIDTH] / config->heads;
-    if (row->rotary) status = read_scaling(&r, &config->rope);
+    if (ota_architecture_has(row, OTA_ARCH_ROTARY))
+        status = read_scaling(&r, &config->rope.scaling);
     if (status == OTA_OK) status = refuse_rest(&r);
     if (status == OTA_OK) status = count_words(gguf, config, error);
     if (status == OTA_OK) status = ota_config_finish(row, config, gguf->shard.path, error);

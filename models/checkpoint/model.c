@@ -139,9 +139,9 @@ ota_status ota_model_describe(const ota_model *model, ota_model_facts *facts, ot
                                  .vocabulary = config->sizes[OTA_SIZE_VOCABULARY],
                                  .positions = config->sizes[OTA_SIZE_POSITIONS],
                                  .parameters = model->parameters,
-                                 .causal = config->causal,
+                                 .causal = config->scores.causal,
                                  .norm_epsilon = config->norm_epsilon,
-                                 .rope_base = config->rope_base};
+                                 .rope_base = config->rope.base};
     ota_sized_write(facts, facts->size, &own, sizeof own);
     return OTA_OK;
 }

@@ -9,6 +9,12 @@
 #include "base/integers.h"
 #include "tokenizer_parts.h"
 
+const ota_added_key ota_added_keys[OTA_ADDED_KEYS] = {{"normalized", OTA_ADDED_NORMALIZED},
+                                                      {"special", OTA_ADDED_SPECIAL},
+                                                      {"lstrip", OTA_ADDED_STRIP_LEFT},
+                                                      {"rstrip", OTA_ADDED_STRIP_RIGHT},
+                                                      {"single_word", OTA_ADDED_SINGLE_WORD}};
+
 bool ota_added_put(ota_added_set *set, ota_text text, ota_added token) {
     void *tokens = set->tokens;
     const bool grown = ota_token_grow(&tokens, &set->room, set->count + 1, sizeof *set->tokens);
@@ -121,24 +127,26 @@ bool ota_added_next(const ota_added_set *set, const char *text, size_t size,
         if (!set->begins[(unsigned char)text[at]]) continue;
         const ota_added *token = longest_at(set, text + at, size - at);
         if (token == NULL) continue;
+        const bool strips_right = (token->flags & OTA_ADDED_STRIP_RIGHT) != 0;
         size_t begin = at, end = at + token->text.size, next;
-        if ((token->special && set->splits_special) ||
-            (token->single_word && !stands_alone(text, size, begin, end))) {
+        if (((token->flags & OTA_ADDED_SPECIAL) != 0 && set->splits_special) ||
+            ((token->flags & OTA_ADDED_SINGLE_WORD) != 0 &&
+             !stands_alone(text, size, begin, end))) {
             at = end - 1;
             continue;
         }
-        if (token->strip_left)
+        if ((token->flags & OTA_ADDED_STRIP_LEFT) != 0)
             while (begin > from && ota_token_is_space(character_before(text, begin, &next)) &&
                    next >= from)
                 begin = next;
-        if (token->strip_right && end < match->blanks) end = match->blanks;
-        if (token->strip_right)
+        if (strips_right && end < match->blanks) end = match->blanks;
+        if (strips_right)
             while (end < size && ota_token_is_space(character_after(text, end, size, &next)))
                 end = next;
         *match = (ota_added_match){.begin = begin,
                                    .end = end,
                                    .after = at + token->text.size,
-                                   .blanks = token->strip_right ? end : match->blanks,
+                                   .blanks = strips_right ? end : match->blanks,
                                    .id = token->id};
         return true;
     }

@@ -45,32 +45,23 @@ static ota_status refuse(const ota_token_settings *settings, ota_settings_file f
 /* {"content": "[MASK]", "lstrip": true, ...} */
 static ota_status read_object(const ota_token_settings *settings, const char *where,
                               const json_t *tree, ota_token_wish *wish) {
-    bool normalized = false;
-    const struct {
-        const char *key;
-        bool *value;
-    } flags[] = {{"normalized", &normalized},
-                 {"special", &wish->special},
-                 {"lstrip", &wish->strip_left},
-                 {"rstrip", &wish->strip_right},
-                 {"single_word", &wish->single_word}};
-    const size_t flag_count = sizeof flags / sizeof *flags;
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)tree, key, value) {
         const char *text = json_string_value(value);
         size_t k = 0;
-        while (k < flag_count && strcmp(key, flags[k].key) != 0) k++;
-        if (k < flag_count && json_is_boolean(value)) {
-            *flags[k].value = json_is_true(value);
-            if (k == 0) wish->normalized = json_is_true(value);
+        while (k < OTA_ADDED_KEYS && strcmp(key, ota_added_keys[k].name) != 0) k++;
+        if (k < OTA_ADDED_KEYS && json_is_boolean(value)) {
+            const unsigned flag = ota_added_keys[k].flag;
+            wish->flags = json_is_true(value) ? wish->flags | flag : wish->flags & ~flag;
+            wish->normalized_said = wish->normalized_said || flag == OTA_ADDED_NORMALIZED;
         } else if (strcmp(key, "content") == 0 && text != NULL) {
             wish->text = text;
         } else if (strcmp(key, "__type") != 0 || text == NULL || strcmp(text, "AddedToken") != 0) {
             return ota_token_settings_fail(
-                settings, wish->file, k < flag_count ? OTA_EFORMAT : OTA_UNSUPPORTED,
+                settings, wish->file, k < OTA_ADDED_KEYS ? OTA_EFORMAT : OTA_UNSUPPORTED,
                 "%.80s: the member \"%.80s\" of a token %s", where, key,
-                k < flag_count ? "must be true or false" : "is not known here");
+                k < OTA_ADDED_KEYS ? "must be true or false" : "is not known here");
         }
     }
     return wish->text != NULL ? OTA_OK
@@ -81,10 +72,11 @@ static ota_status read_object(const ota_token_settings *settings, const char *wh
 static ota_status read_token(const ota_token_settings *settings, const char *where,
                              const json_t *value, ota_token_wish *wish) {
     ota_status status = OTA_OK;
-    wish->id = wish->normalized = -1;
+    wish->id = -1;
     if (json_is_string(value)) {
         wish->text = json_string_value(value);
-        wish->special = wish->plain_text = true;
+        wish->flags |= OTA_ADDED_SPECIAL;
+        wish->plain_text = true;
     } else if (json_is_object(value)) {
         status = read_object(settings, where, value, wish);
     } else if (!json_is_null(value)) {
@@ -137,9 +129,10 @@ static ota_status put_roles(ota_token_settings *settings) {
         if (value != NULL) {
             status = read_token(settings, key, value, role);
         } else {
-            role->id = role->normalized = -1;
+            role->id = -1;
             role->text = class_tokens[settings->class][k];
-            role->special = role->plain_text = true;
+            role->flags = OTA_ADDED_SPECIAL;
+            role->plain_text = true;
         }
         if (status == OTA_OK)
             status = put_marked(settings, role, OTA_MARK_SPECIAL | named_mark(value, role->file));
@@ -194,7 +187,8 @@ static ota_status put_list(ota_token_settings *settings, const extra_list *list)
         return refuse(settings, list->file, list->key,
                       "must be a list of tokens or an object with them");
     for (size_t k = 0; k < json_array_size(list->tree); k++) {
-        ota_token_wish wish = {.file = list->file, .special = list->file == OTA_SETTINGS_MAP};
+        ota_token_wish wish = {.file = list->file,
+                               .flags = list->file == OTA_SETTINGS_MAP ? OTA_ADDED_SPECIAL : 0U};
         ota_status status = read_token(settings, list->key, json_array_get(list->tree, k), &wish);
         if (status == OTA_OK)
             status =
@@ -293,8 +287,8 @@ static ota_status put_encoder(ota_token_settings *settings) {
         const ota_token_wish wish = {.text = key,
                                      .id = id,
                                      .file = OTA_SETTINGS_ADDED,
-                                     .normalized = !special,
-                                     .special = special};
+                                     .flags = special ? OTA_ADDED_SPECIAL : OTA_ADDED_NORMALIZED,
+                                     .normalized_said = true};
         const ota_status status = put(settings, &settings->numbered, &wish);
         if (status != OTA_OK) return status;
     }
@@ -362,26 +356,24 @@ static bool builds_anew(const ota_token_settings *settings) {
     return settings->class == OTA_CLASS_BERT || settings->class == OTA_CLASS_GPT2;
 }
 
-/* The flags of a token as one number; a text of which nothing else is said is none of them. */
-static uint64_t flags_of(const ota_token_wish *wish) {
-    const bool normalized = wish->normalized < 0 ? !wish->special : wish->normalized > 0;
-    return UINT64_C(1) << (wish->plain_text
-                               ? 32
-                               : wish->single_word + 2 * wish->strip_left + 4 * wish->strip_right +
-                                     8 * wish->special + 16 * normalized);
+/* Of a wish whose flags are these. */
+static unsigned with_normalized(const ota_token_wish *wish, unsigned flags) {
+    return wish->normalized_said || (flags & OTA_ADDED_SPECIAL) != 0 ? flags
+                                                                     : flags | OTA_ADDED_NORMALIZED;
+}
+
+/* A bit for every set of flags; a text of which nothing else is said has one of its own. */
+static uint64_t bit_of(const ota_token_wish *wish) {
+    return UINT64_C(1) << (wish->plain_text ? 32U : with_normalized(wish, wish->flags));
 }
 
 /* Whether a token that is there already is said anew: by a number in tokenizer_config.json, where it says
  * otherwise; by a name unless a number said it, or another name the same. */
 static bool counts(const settling *s, const ota_token_wish *wish, bool numbered, int32_t id) {
     const ota_added *there = &s->added->tokens[s->places[id]];
-    const ota_token_wish said = {.single_word = there->single_word,
-                                 .strip_left = there->strip_left,
-                                 .strip_right = there->strip_right,
-                                 .special = there->special,
-                                 .normalized = (signed char)there->normalized};
-    if (numbered) return wish->file == OTA_SETTINGS_CONFIG && flags_of(&said) != flags_of(wish);
-    return s->met[id] == MET_BY_NAME && (s->said[id] & flags_of(wish)) == 0;
+    const ota_token_wish said = {.flags = there->flags, .normalized_said = true};
+    if (numbered) return wish->file == OTA_SETTINGS_CONFIG && bit_of(&said) != bit_of(wish);
+    return s->met[id] == MET_BY_NAME && (s->said[id] & bit_of(wish)) == 0;
 }
 
 static ota_status settle(settling *s, const ota_token_wish *wish, bool numbered) {
@@ -391,22 +383,18 @@ static ota_status settle(settling *s, const ota_token_wish *wish, bool numbered)
     if (status != OTA_OK) return status;
     const int32_t place = s->places[id];
     if (place >= 0 && !counts(s, wish, numbered, id)) {
-        if (builds_anew(s->settings) && special) s->added->tokens[place].special = true;
+        if (builds_anew(s->settings) && special) s->added->tokens[place].flags |= OTA_ADDED_SPECIAL;
         if (s->met[id] == MET_NOT) s->met[id] = MET_BY_NUMBER;
         return OTA_OK;
     }
-    ota_added token = {.id = id,
-                       .single_word = wish->single_word,
-                       .strip_left = wish->strip_left,
-                       .strip_right = wish->strip_right,
-                       .special = wish->special || special};
-    token.normalized = wish->normalized < 0 ? !token.special : wish->normalized > 0;
+    ota_added token = {
+        .id = id, .flags = with_normalized(wish, wish->flags | (special ? OTA_ADDED_SPECIAL : 0U))};
     s->met[id] = numbered ? MET_BY_NUMBER : MET_BY_NAME;
-    s->said[id] |= flags_of(wish);
+    s->said[id] |= bit_of(wish);
     if (place >= 0) {
         /* `tokenizers` never forgets that a token was special. */
         if (!(numbered && builds_anew(s->settings)))
-            token.special = token.special || s->added->tokens[place].special;
+            token.flags |= s->added->tokens[place].flags & OTA_ADDED_SPECIAL;
         s->added->tokens[place] = token;
         return OTA_OK;
     }

@@ -58,9 +58,9 @@ typedef struct ota_token_wish {
     const char *text;
     int64_t id; /* that the file gives it, -1: none */
     ota_settings_file file;
-    bool single_word, strip_left, strip_right, special;
-    bool plain_text;        /* that says nothing else */
-    signed char normalized; /* -1: where the token is not special */
+    unsigned flags;       /* OTA_ADDED_ bits */
+    bool normalized_said; /* else it is where it is not special */
+    bool plain_text;      /* that says nothing else */
 } ota_token_wish;
 
 typedef struct ota_token_wishes {

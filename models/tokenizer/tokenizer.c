@@ -12,9 +12,10 @@
 /* ---- building blocks of the readers ---- */
 
 ota_status ota_tokenizer_add(ota_tokenizer *tokenizer, ota_added token, ota_error *error) {
-    ota_added_set *set = token.normalized ? &tokenizer->normal_added : &tokenizer->raw_added;
+    ota_added_set *set = (token.flags & OTA_ADDED_NORMALIZED) != 0 ? &tokenizer->normal_added
+                                                                   : &tokenizer->raw_added;
     const ota_text text = ota_vocabulary_text(&tokenizer->vocabulary, token.id);
-    if (!token.normalized) {
+    if ((token.flags & OTA_ADDED_NORMALIZED) == 0) {
         return ota_added_put(set, text, token) ? OTA_OK : ota_token_no_memory(error);
     }
     /* It is looked for in normalised text, so it is normalised itself. */
@@ -69,7 +70,8 @@ ota_status ota_tokenizer_bert_words(ota_tokenizer *tokenizer, ota_error *error) 
 static void mark(ota_tokenizer *tokenizer, const ota_added_set *set) {
     for (size_t k = 0; k < set->count; k++) {
         tokenizer->kinds[set->tokens[k].id] |= OTA_TOKEN_IS_ADDED;
-        if (set->tokens[k].special) tokenizer->kinds[set->tokens[k].id] |= OTA_TOKEN_IS_SPECIAL;
+        if ((set->tokens[k].flags & OTA_ADDED_SPECIAL) != 0)
+            tokenizer->kinds[set->tokens[k].id] |= OTA_TOKEN_IS_SPECIAL;
     }
 }
 

@@ -55,9 +55,12 @@ static ota_status add_kinds(ota_tokenizer *tokenizer, const ota_tokenizer_parts 
         /* A blank in a piece of SentencePiece is spelled in two ways. */
         const bool normalized = !special && tokenizer->bpe.characters;
         if (special || kind == OTA_PIECE_USER)
-            status = ota_tokenizer_add(
-                tokenizer,
-                (ota_added){.id = (int32_t)k, .normalized = normalized, .special = special}, error);
+            status =
+                ota_tokenizer_add(tokenizer,
+                                  (ota_added){.id = (int32_t)k,
+                                              .flags = (special ? OTA_ADDED_SPECIAL : 0U) |
+                                                       (normalized ? OTA_ADDED_NORMALIZED : 0U)},
+                                  error);
     }
     return status;
 }

@@ -100,6 +100,14 @@ static bool truth(const json_t *object, const char *key) {
     return json_is_true(json_object_get(object, key));
 }
 
+static unsigned added_flags(const json_t *object) {
+    unsigned flags = 0;
+    for (size_t k = 0; k < OTA_ADDED_KEYS; k++) {
+        if (truth(object, ota_added_keys[k].name)) flags |= ota_added_keys[k].flag;
+    }
+    return flags;
+}
+
 /* One element of added_tokens: a new piece, or one the vocabulary has already. */
 static ota_status read_added(reading *r, const json_t *tree, int64_t place, const int32_t *places) {
     ota_token_list *list = &r->list;
@@ -136,12 +144,8 @@ static ota_status read_added(reading *r, const json_t *tree, int64_t place, cons
         status = ota_token_no_memory(r->json.error);
     r->added.tokens = added;
     if (status != OTA_OK) return status;
-    r->added.tokens[r->added.count++] = (ota_added){.id = (int32_t)value,
-                                                    .single_word = truth(tree, "single_word"),
-                                                    .strip_left = truth(tree, "lstrip"),
-                                                    .strip_right = truth(tree, "rstrip"),
-                                                    .normalized = truth(tree, "normalized"),
-                                                    .special = truth(tree, "special")};
+    r->added.tokens[r->added.count++] =
+        (ota_added){.id = (int32_t)value, .flags = added_flags(tree)};
     return OTA_OK;
 }
 

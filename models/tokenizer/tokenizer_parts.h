@@ -194,10 +194,26 @@ typedef struct ota_wordpiece {
 
 /* ---- added tokens (added.c) ---- */
 
+enum {
+    OTA_ADDED_SINGLE_WORD = 1, /* not within a word */
+    OTA_ADDED_STRIP_LEFT = 2,
+    OTA_ADDED_STRIP_RIGHT = 4,
+    OTA_ADDED_SPECIAL = 8,
+    OTA_ADDED_NORMALIZED = 16 /* looked for in normalised text */
+};
+
+/* What the flags are called in files. */
+typedef struct ota_added_key {
+    const char *name;
+    unsigned flag;
+} ota_added_key;
+enum { OTA_ADDED_KEYS = 5 };
+extern const ota_added_key ota_added_keys[OTA_ADDED_KEYS];
+
 typedef struct ota_added {
     ota_token_entry text; /* in ota_added_set.text */
     int32_t id;
-    bool single_word, strip_left, strip_right, normalized, special;
+    unsigned flags; /* OTA_ADDED_ bits */
 } ota_added;
 
 /* Sorted by text. */

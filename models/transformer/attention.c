@@ -75,7 +75,7 @@ void ota_session_free_plans(ota_session *s) {
 
 static void set_rules(ota_session *s, const view *v, ota_plan_slot *slot, ota_problem *problem) {
     const ota_config *config = &s->model->config;
-    const bool causal = config->causal && problem->columns != OTA_COLUMNS_PREFIX;
+    const bool causal = config->scores.causal && problem->columns != OTA_COLUMNS_PREFIX;
     problem->scale = ota_config_scale(config, v->layer);
     int64_t count = 0;
     if (causal) slot->supports[count++] = (ota_support){.kind = OTA_SUPPORT_CAUSAL};
@@ -85,9 +85,10 @@ static void set_rules(ota_session *s, const view *v, ota_plan_slot *slot, ota_pr
                                                 .right = s->methods.window[1]};
     /* Of a causal model the token itself is one of the window, else the window lies on both sides of it. */
     if (config->local[v->layer])
-        slot->supports[count++] = (ota_support){.kind = OTA_SUPPORT_WINDOW,
-                                                .left = config->window - (config->causal ? 1 : 0),
-                                                .right = config->causal ? -1 : config->window};
+        slot->supports[count++] =
+            (ota_support){.kind = OTA_SUPPORT_WINDOW,
+                          .left = config->window - (config->scores.causal ? 1 : 0),
+                          .right = config->scores.causal ? -1 : config->window};
     if (slot->padded)
         slot->supports[count++] = (ota_support){
             .kind = OTA_SUPPORT_LENGTHS,
@@ -116,9 +117,9 @@ static ota_status grow_slots(ota_session *s) {
 
 static ota_status find_slot(ota_session *s, const view *v, int method, ota_plan_slot **out) {
     const ota_config *config = &s->model->config;
-    const int64_t layer = config->scaled_by_layer   ? v->layer
-                          : config->local[v->layer] ? LOCAL_LAYER
-                                                    : ANY_LAYER;
+    const int64_t layer = config->scores.scaled_by_layer ? v->layer
+                          : config->local[v->layer]      ? LOCAL_LAYER
+                                                         : ANY_LAYER;
     const bool padded = s->run.now->lengths != NULL && !v->decoding;
     for (int k = 0; k < s->plans.count; k++) {
         ota_plan_slot *slot = &s->plans.slots[k];

@@ -48,8 +48,9 @@ static bool in_block(ota_point point) {
 
 static bool exists(const ota_model *model, ota_point point) {
     const ota_architecture *row = model->architecture;
-    const unsigned has = (row->post_norm ? POST_NORM : PRE_NORM) |
-                         (row->rotary ? ROTARY : LEARNED) | (row->gated ? GATED : 0);
+    const unsigned has = (ota_architecture_has(row, OTA_ARCH_POST_NORM) ? POST_NORM : PRE_NORM) |
+                         (ota_architecture_has(row, OTA_ARCH_ROTARY) ? ROTARY : LEARNED) |
+                         (ota_architecture_has(row, OTA_ARCH_GATED) ? GATED : 0);
     return (points[point].needs & ~has) == 0;
 }
 

@@ -41,7 +41,7 @@ static void norm_rows(void *context, int64_t index, int worker) {
     for (int64_t i = index * ROWS_PER_TASK; i < last_row(j, index); i++) {
         const float *from = j->from + i * j->width;
         float *to = j->to + i * j->width;
-        if (j->session->model->architecture->rms)
+        if (ota_architecture_has(j->session->model->architecture, OTA_ARCH_RMS))
             ops->rms_norm(from, j->weight->values, epsilon, to, j->width);
         else
             ops->layer_norm(from, j->weight->values, j->bias->values, epsilon, to, j->width);
@@ -100,7 +100,9 @@ static void embed_row(const ota_session *s, ota_role role, int64_t row, float *o
     const ota_weight *w = &s->model->weights[role];
     s->ops->decode[ota_element_index(w->type)](
         w->data + row * (w->columns / w->type->block * w->type->bytes), out, w->columns);
-    if (role != OTA_EMBED || !s->model->architecture->scaled_embedding) return;
+    if (role != OTA_EMBED ||
+        !ota_architecture_has(s->model->architecture, OTA_ARCH_SCALED_EMBEDDING))
+        return;
     const float factor = (float)__builtin_sqrt((double)w->columns);
     for (int64_t k = 0; k < w->columns; k++) out[k] *= factor;
 }
@@ -149,7 +151,7 @@ static void rotate_head(const rotation *r, float *x, int64_t position) {
     const ota_session *s = r->session;
     const int64_t half = s->model->config.head_width / 2;
     const float *cosine = r->cosines + position * half, *sine = r->sines + position * half;
-    const bool interleaved = s->model->config.interleaved_rope;
+    const bool interleaved = s->model->config.rope.interleaved;
     const int64_t step = interleaved ? 2 : 1, apart = interleaved ? 1 : half;
     for (int64_t k = 0; k < half; k++) {
         float *pair = x + k * step;
@@ -210,11 +212,12 @@ static void project(ota_session *s, const ota_block *block, const float *h, int6
 
 /* merged = q | k | v of the block's input, rotated; keys and values are in the cache. */
 static ota_status make_keys(ota_session *s, int64_t layer, int64_t rows) {
-    const float *input =
-        s->model->architecture->post_norm ? s->buffers.residual : s->buffers.branch;
+    const float *input = ota_architecture_has(s->model->architecture, OTA_ARCH_POST_NORM)
+                             ? s->buffers.residual
+                             : s->buffers.branch;
     project(s, &s->model->blocks[layer], input, rows);
     ota_status status = capture_merged(s, layer, OTA_POINT_QUERY, 3);
-    if (status == OTA_OK && s->model->architecture->rotary) {
+    if (status == OTA_OK && ota_architecture_has(s->model->architecture, OTA_ARCH_ROTARY)) {
         const int64_t table = s->model->config.local[layer]
                                   ? s->rotations.positions * (s->model->config.head_width / 2)
                                   : 0;
@@ -263,7 +266,7 @@ static ota_status feed_forward(ota_session *s, int64_t layer, const float *input
     const ota_weight *w = s->model->blocks[layer].weights;
     const int64_t width = ota_model_size(s->model, OTA_SIZE_WIDTH);
     const int64_t inner = ota_model_size(s->model, OTA_SIZE_INNER);
-    const bool gated = s->model->architecture->gated;
+    const bool gated = ota_architecture_has(s->model->architecture, OTA_ARCH_GATED);
     float *up = gated ? s->buffers.gate : s->buffers.inner;
     ota_linear(s, &w[OTA_UP], &w[OTA_UP_BIAS], input, width, rows, up, inner);
     if (gated)
@@ -287,7 +290,8 @@ static ota_status join(ota_session *s, int64_t layer, int64_t rows, ota_role nor
     const int64_t width = ota_model_size(s->model, OTA_SIZE_WIDTH);
     add_to(s, s->buffers.residual, s->buffers.branch, rows);
     const ota_status status = ota_session_capture(s, sum, layer, s->buffers.residual, width);
-    if (status != OTA_OK || !s->model->architecture->post_norm) return status;
+    if (status != OTA_OK || !ota_architecture_has(s->model->architecture, OTA_ARCH_POST_NORM))
+        return status;
     ota_session_normalise(s, &s->model->blocks[layer].weights[norm], s->buffers.residual,
                           s->buffers.residual, rows);
     return ota_session_capture(s, normalised, layer, s->buffers.residual, width);
@@ -297,7 +301,7 @@ static ota_status join(ota_session *s, int64_t layer, int64_t rows, ota_role nor
 static ota_status prepare(ota_session *s, int64_t layer, int64_t rows, ota_role norm,
                           ota_point point) {
     const int64_t width = ota_model_size(s->model, OTA_SIZE_WIDTH);
-    if (s->model->architecture->post_norm) return OTA_OK;
+    if (ota_architecture_has(s->model->architecture, OTA_ARCH_POST_NORM)) return OTA_OK;
     ota_session_normalise(s, &s->model->blocks[layer].weights[norm], s->buffers.residual,
                           s->buffers.branch, rows);
     return ota_session_capture(s, point, layer, s->buffers.branch, width);
@@ -306,7 +310,7 @@ static ota_status prepare(ota_session *s, int64_t layer, int64_t rows, ota_role 
 static ota_status run_block(ota_session *s, int64_t layer) {
     const int64_t rows = s->run.now->batch * s->run.now->count;
     const int64_t width = ota_model_size(s->model, OTA_SIZE_WIDTH);
-    const bool post = s->model->architecture->post_norm;
+    const bool post = ota_architecture_has(s->model->architecture, OTA_ARCH_POST_NORM);
     ota_status status =
         ota_session_capture(s, OTA_POINT_RESID_PRE, layer, s->buffers.residual, width);
     if (status == OTA_OK) status = prepare(s, layer, rows, OTA_NORM_1, OTA_POINT_NORMALIZED_1);

@@ -136,7 +136,7 @@ static void note_leak(ota_session *session) {
             problem->columns == OTA_COLUMNS_EXACT || problem->columns == OTA_COLUMNS_RELAXED ||
             problem->columns == OTA_COLUMNS_CAPPED || problem->columns == OTA_COLUMNS_ELASTIC ||
             problem->columns == OTA_COLUMNS_BOUNDED;
-        if (!leaks || !session->model->config.causal) continue;
+        if (!leaks || !session->model->config.scores.causal) continue;
         (void)ota_method_name(problem, name, sizeof name);
         (void)ota_snprintf(
             session->warning, sizeof session->warning,

@@ -42,8 +42,8 @@ const char *ota_rope_fault(const ota_rope_scaling *scaling) {
 }
 
 float ota_rope_frequency(const ota_config *config, bool local, const float *divisors, int64_t k) {
-    const ota_rope_scaling *scaling = &config->rope;
-    const double base = local ? config->local_rope_base : config->rope_base;
+    const ota_rope_scaling *scaling = &config->rope.scaling;
+    const double base = local ? config->rope.local_base : config->rope.base;
     const float plain = (float)(1 / pow(base, 2 * (double)k / (double)config->head_width));
     if (local) return plain;
     const float divided = divisors != NULL ? plain / divisors[k] : plain;

@@ -26,7 +26,7 @@ static ota_status check_options(const ota_model *model, const ota_session_option
     if (options->cache != 0 && (options->cache < options->tokens || options->cache > positions))
         return ota_refuse(error, OTA_EINVAL, "cache is %lld, wanted tokens to %lld positions",
                           (long long)options->cache, (long long)positions);
-    if (options->cache != 0 && !model->config.causal)
+    if (options->cache != 0 && !model->config.scores.causal)
         return ota_refuse(error, OTA_UNSUPPORTED,
                           "a model that looks both ways has no use for a cache");
     if (options->method_count > 0 && options->methods == NULL)
@@ -60,7 +60,7 @@ static ota_status make_buffers(ota_session *s, ota_error *error) {
     if (status == OTA_OK) status = make(s, rows, size[OTA_SIZE_MERGED], &s->buffers.merged, error);
     if (status == OTA_OK) status = make(s, rows, size[OTA_SIZE_QUERY], &s->buffers.mixed, error);
     if (status == OTA_OK) status = make(s, rows, size[OTA_SIZE_INNER], &s->buffers.inner, error);
-    if (status == OTA_OK && s->model->architecture->gated)
+    if (status == OTA_OK && ota_architecture_has(s->model->architecture, OTA_ARCH_GATED))
         status = make(s, rows, size[OTA_SIZE_INNER], &s->buffers.gate, error);
     if (status == OTA_OK) status = make(s, rows, width, &s->buffers.spare, error);
     if (status == OTA_OK)
@@ -78,9 +78,9 @@ static ota_status make_rotations(ota_session *s, ota_error *error) {
     const ota_config *config = &s->model->config;
     const int64_t half = config->head_width / 2;
     const float *divisors = s->model->weights[OTA_ROPE_DIVISORS].values;
-    if (!s->model->architecture->rotary) return OTA_OK;
+    if (!ota_architecture_has(s->model->architecture, OTA_ARCH_ROTARY)) return OTA_OK;
     s->rotations.positions = ota_int_max(s->options.tokens, s->options.cache);
-    const int64_t tables = s->model->architecture->local ? 2 : 1;
+    const int64_t tables = ota_architecture_has(s->model->architecture, OTA_ARCH_LOCAL) ? 2 : 1;
     ota_status status =
         make(s, tables * s->rotations.positions, half, &s->rotations.cosines, error);
     if (status == OTA_OK)
