@@ -130,7 +130,7 @@ class Picture:
 
     def place(self) -> dict[str, tuple[float, float, float]]:
         """x, y and width of each box: rows from the top, widths as the root of the lines."""
-        places = {}
+        places: dict[str, tuple[float, float, float]] = {}
         rows = [self.free, *self.rows]
         for number, row in enumerate(rows):
             inside = row[0].startswith("src/")
