@@ -18,7 +18,8 @@ static ota_status midrange(gauge_state *s) {
         if (open <= tolerance * s->lower + s->slack) return OTA_OK;
         if (s->passes == most) return OTA_NOT_CONVERGED;
         bool changed;
-        const ota_status status = ota_gauge_scan(s, ota_gauge_centre_columns, s->row_at, &changed);
+        const ota_status status =
+            ota_gauge_scan(s, ota_gauge_centre_columns, s->policy.row_at, &changed);
         if (status != OTA_OK) return status;
         ota_gauge_centre_rows(s);
     }
@@ -26,7 +27,7 @@ static ota_status midrange(gauge_state *s) {
 
 /* The policy at the shifts there are: a lower bound for any of them. */
 static bool keep_columns(gauge_state *s, int64_t first, int64_t count) {
-    memcpy(s->column_at + first, s->low_at, (size_t)count * sizeof *s->low_at);
+    memcpy(s->policy.column_at + first, s->strip.low_at, (size_t)count * sizeof *s->strip.low_at);
     return false;
 }
 
@@ -41,10 +42,10 @@ static ota_status least_squares(gauge_state *s) {
         if (cancelled(s->options)) return OTA_CANCELLED;
         for (int64_t i = 0; i < n; i++) {
             double part = 0.0;
-            load(&s->d, i, first, count, s->strip);
+            load(&s->d, i, first, count, s->strip.entries);
             for (int64_t j = 0; j < count; j++) {
-                part += s->strip[j];
-                s->v[first + j] += s->strip[j];
+                part += s->strip.entries[j];
+                s->v[first + j] += s->strip.entries[j];
             }
             s->k[i] += part / (double)m;
         }
@@ -53,7 +54,7 @@ static ota_status least_squares(gauge_state *s) {
     for (int64_t i = 0; i < n; i++) grand += s->k[i] / (double)n;
     for (int64_t i = 0; i < n; i++) s->k[i] -= grand;
     s->passes = 1;
-    const ota_status status = ota_gauge_scan(s, keep_columns, s->row_at, &changed);
+    const ota_status status = ota_gauge_scan(s, keep_columns, s->policy.row_at, &changed);
     if (status == OTA_OK) ota_gauge_best_cycle(s);
     return status;
 }
@@ -114,7 +115,7 @@ static void judge(const gauge_state *s, const ota_gauge_arrays *arrays, ota_gaug
     result->per_sqrt_columns = worst / sqrt((double)m);
     result->per_normal_maximum = size > 1.0 ? worst / sqrt(2.0 * log(size)) : (double)NAN;
     result->passes = s->passes;
-    result->cycle_length = s->cycle_length;
+    result->cycle_length = s->cycle.length;
 }
 
 /* mean(k) = 0. */
@@ -135,10 +136,10 @@ bool ota_gauge_allocate(gauge_state *s) {
     for (size_t l = 0; l < 4; l++) *rows[l] = s->numbers + l * n;
     s->v = s->numbers + 4 * n;
     s->other_v = s->v + m;
-    int64_t **const places[] = {&s->row_at, &s->head,       &s->next,
-                                &s->stack,  &s->cycle_rows, &s->cycle_columns};
+    int64_t **const places[] = {&s->policy.row_at, &s->policy.head, &s->policy.next,
+                                &s->policy.stack,  &s->cycle.rows,  &s->cycle.columns};
     for (size_t l = 0; l < 6; l++) *places[l] = s->places + l * n;
-    s->column_at = s->places + 6 * n;
+    s->policy.column_at = s->places + 6 * n;
     return true;
 }
 
@@ -150,14 +151,14 @@ void ota_gauge_release(gauge_state *s) {
 }
 
 static void copy_out(const gauge_state *s, const ota_gauge_arrays *arrays) {
-    const size_t n = (size_t)s->d.rows, m = (size_t)s->d.columns, l = (size_t)s->cycle_length;
+    const size_t n = (size_t)s->d.rows, m = (size_t)s->d.columns, l = (size_t)s->cycle.length;
     if (arrays->row_shift != NULL) memcpy(arrays->row_shift, s->k, n * sizeof *s->k);
     if (arrays->column_shift != NULL) memcpy(arrays->column_shift, s->v, m * sizeof *s->v);
     if (arrays->cycle_rows != NULL) {
-        memcpy(arrays->cycle_rows, s->cycle_rows, l * sizeof *s->cycle_rows);
+        memcpy(arrays->cycle_rows, s->cycle.rows, l * sizeof *s->cycle.rows);
     }
     if (arrays->cycle_columns != NULL) {
-        memcpy(arrays->cycle_columns, s->cycle_columns, l * sizeof *s->cycle_columns);
+        memcpy(arrays->cycle_columns, s->cycle.columns, l * sizeof *s->cycle.columns);
     }
 }
 

@@ -45,9 +45,9 @@ static void widen_strip(gauge_state *s, int64_t row, int64_t first, int64_t coun
         ota_logit_kernels_newest()->widen((const float *)s->d.a + offset, b, k, count, low, high);
         return;
     }
-    load(&s->d, row, first, count, s->strip);
+    load(&s->d, row, first, count, s->strip.entries);
     for (int64_t j = 0; j < count; j++) {
-        const double t = s->strip[j] - k;
+        const double t = s->strip.entries[j] - k;
         low[j] = t < low[j] ? t : low[j];
         high[j] = t > high[j] ? t : high[j];
     }
@@ -134,7 +134,7 @@ static bool gather(active *x) {
     x->part.slack = s->slack;
     x->part.passes = passes;
     x->part.told = told;
-    x->part.cycle_length = 0;
+    x->part.cycle.length = 0;
     x->part.lower = 0.0;
     x->part.moved = NULL;
     return ota_gauge_allocate(&x->part);
@@ -148,12 +148,12 @@ static void keep_certificate(active *x) {
     s->passes = p->passes;
     s->told = p->told;
     /* A part that ran out of passes may know less than the one before, or nothing. */
-    if (p->cycle_length == 0 || (s->cycle_length > 0 && !(p->lower > s->lower))) return;
+    if (p->cycle.length == 0 || (s->cycle.length > 0 && !(p->lower > s->lower))) return;
     s->lower = p->lower;
-    s->cycle_length = p->cycle_length;
-    for (int64_t t = 0; t < p->cycle_length; t++) {
-        s->cycle_rows[t] = p->cycle_rows[t];
-        s->cycle_columns[t] = x->columns[p->cycle_columns[t]];
+    s->cycle.length = p->cycle.length;
+    for (int64_t t = 0; t < p->cycle.length; t++) {
+        s->cycle.rows[t] = p->cycle.rows[t];
+        s->cycle.columns[t] = x->columns[p->cycle.columns[t]];
     }
 }
 
@@ -168,7 +168,8 @@ static void keep_shifts(active *x) {
 static ota_status start_at(gauge_state *s, const double *k) {
     bool changed;
     memcpy(s->k, k, (size_t)s->d.rows * sizeof *k);
-    const ota_status status = ota_gauge_scan(s, ota_gauge_centre_columns, s->row_at, &changed);
+    const ota_status status =
+        ota_gauge_scan(s, ota_gauge_centre_columns, s->policy.row_at, &changed);
     if (status == OTA_OK) ota_gauge_centre_rows(s);
     return status;
 }

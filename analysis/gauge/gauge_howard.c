@@ -23,27 +23,28 @@
 static void scan_columns(gauge_state *s, int64_t first, int64_t count) {
     const ota_logit_kernels *const kernels = ota_logit_kernels_newest();
     for (int64_t j = 0; j < count; j++) {
-        s->low[j] = HUGE_VAL, s->high[j] = -HUGE_VAL;
-        s->low_at[j] = 0;
+        s->strip.low[j] = HUGE_VAL, s->strip.high[j] = -HUGE_VAL;
+        s->strip.low_at[j] = 0;
     }
     for (int64_t i = 0; i < s->d.rows; i++) {
         if (s->moved != NULL && s->moved[i] == 0) continue;
-        load(&s->d, i, first, count, s->strip);
-        kernels->columns(s->strip, s->k[i], i, count, s->low, s->low_at, s->high);
+        load(&s->d, i, first, count, s->strip.entries);
+        kernels->columns(s->strip.entries, s->k[i], i, count, s->strip.low, s->strip.low_at,
+                         s->strip.high);
     }
 }
 
 static void scan_rows(gauge_state *s, int64_t first, int64_t count, int64_t *high_at) {
     const ota_logit_kernels *const kernels = ota_logit_kernels_newest();
     for (int64_t i = 0; i < s->d.rows; i++) {
-        load(&s->d, i, first, count, s->strip);
+        load(&s->d, i, first, count, s->strip.entries);
         double high = s->row_high[i];
-        kernels->row(s->strip, s->v + first, count, &s->row_low[i], &high);
+        kernels->row(s->strip.entries, s->v + first, count, &s->row_low[i], &high);
         if (!(high > s->row_high[i])) continue;
         s->row_high[i] = high;
         if (high_at == NULL) continue;
         int64_t j = 0;
-        while (j < count - 1 && s->strip[j] - s->v[first + j] < high) j++;
+        while (j < count - 1 && s->strip.entries[j] - s->v[first + j] < high) j++;
         high_at[i] = first + j;
     }
 }
@@ -75,8 +76,8 @@ static void note_change(gauge_state *s, double change) {
 
 bool ota_gauge_centre_columns(gauge_state *s, int64_t first, int64_t count) {
     for (int64_t j = 0; j < count; j++) {
-        s->v[first + j] = 0.5 * (s->low[j] + s->high[j]);
-        s->column_at[first + j] = s->low_at[j];
+        s->v[first + j] = 0.5 * (s->strip.low[j] + s->strip.high[j]);
+        s->policy.column_at[first + j] = s->strip.low_at[j];
     }
     return true;
 }
@@ -91,7 +92,7 @@ ota_status ota_gauge_start(gauge_state *s) {
     ota_status status = ota_gauge_scan(s, NULL, NULL, &changed);
     if (status != OTA_OK) return status;
     ota_gauge_centre_rows(s);
-    status = ota_gauge_scan(s, ota_gauge_centre_columns, s->row_at, &changed);
+    status = ota_gauge_scan(s, ota_gauge_centre_columns, s->policy.row_at, &changed);
     if (status == OTA_OK) ota_gauge_centre_rows(s);
     return status;
 }
@@ -100,34 +101,34 @@ ota_status ota_gauge_start(gauge_state *s) {
 
 void ota_gauge_best_cycle(gauge_state *s) {
     const int64_t n = s->d.rows;
-    int64_t *mark = s->head, best_length = 0;
+    int64_t *mark = s->policy.head, best_length = 0;
     s->eta = -HUGE_VAL;
     for (int64_t i = 0; i < n; i++) mark[i] = -1;
     for (int64_t start = 0; start < n; start++) {
         int64_t i = start;
         while (mark[i] < 0) {
             mark[i] = start;
-            i = s->column_at[s->row_at[i]];
+            i = s->policy.column_at[s->policy.row_at[i]];
         }
         if (mark[i] != start) continue;
         double total = 0.0;
         int64_t length = 0, at = i;
         do {
-            const int64_t j = s->row_at[at], after = s->column_at[j];
+            const int64_t j = s->policy.row_at[at], after = s->policy.column_at[j];
             total += entry(&s->d, at, j) - entry(&s->d, after, j);
             length++;
             at = after;
         } while (at != i);
         const double mean = total / (2.0 * (double)length);
-        if (mean > s->eta) s->eta = mean, s->root = i, best_length = length;
+        if (mean > s->eta) s->eta = mean, s->policy.root = i, best_length = length;
     }
-    if (s->cycle_length > 0 && !(s->eta > s->lower)) return;
+    if (s->cycle.length > 0 && !(s->eta > s->lower)) return;
     s->lower = s->eta;
-    s->cycle_length = best_length;
-    for (int64_t t = 0, at = s->root; t < best_length; t++) {
-        s->cycle_rows[t] = at;
-        s->cycle_columns[t] = s->row_at[at];
-        at = s->column_at[s->row_at[at]];
+    s->cycle.length = best_length;
+    for (int64_t t = 0, at = s->policy.root; t < best_length; t++) {
+        s->cycle.rows[t] = at;
+        s->cycle.columns[t] = s->policy.row_at[at];
+        at = s->policy.column_at[s->policy.row_at[at]];
     }
 }
 
@@ -135,29 +136,29 @@ void ota_gauge_best_cycle(gauge_state *s) {
  * theirs until an arc towards these pays. */
 static void follow_policy(gauge_state *s) {
     const int64_t n = s->d.rows;
-    for (int64_t i = 0; i < n; i++) s->head[i] = -1;
+    for (int64_t i = 0; i < n; i++) s->policy.head[i] = -1;
     for (int64_t i = n - 1; i >= 0; i--) {
-        const int64_t after = s->column_at[s->row_at[i]];
-        s->next[i] = s->head[after];
-        s->head[after] = i;
+        const int64_t after = s->policy.column_at[s->policy.row_at[i]];
+        s->policy.next[i] = s->policy.head[after];
+        s->policy.head[after] = i;
     }
     int64_t depth = 0;
-    s->stack[depth++] = s->root;
+    s->policy.stack[depth++] = s->policy.root;
     /* Marks: next of a row that was reached is -2 from then on. */
     while (depth > 0) {
-        const int64_t parent = s->stack[--depth];
-        for (int64_t i = s->head[parent], following; i >= 0; i = following) {
-            following = s->next[i];
-            s->next[i] = -2;
-            if (i == s->root) continue;
-            const int64_t j = s->row_at[i];
+        const int64_t parent = s->policy.stack[--depth];
+        for (int64_t i = s->policy.head[parent], following; i >= 0; i = following) {
+            following = s->policy.next[i];
+            s->policy.next[i] = -2;
+            if (i == s->policy.root) continue;
+            const int64_t j = s->policy.row_at[i];
             s->k[i] = entry(&s->d, i, j) - entry(&s->d, parent, j) - 2.0 * s->eta + s->k[parent];
-            s->stack[depth++] = i;
+            s->policy.stack[depth++] = i;
         }
     }
     for (int64_t j = 0; j < s->d.columns; j++) {
-        const int64_t i = s->column_at[j];
-        if (s->next[i] == -2) s->v[j] = entry(&s->d, i, j) - s->k[i] + s->eta;
+        const int64_t i = s->policy.column_at[j];
+        if (s->policy.next[i] == -2) s->v[j] = entry(&s->d, i, j) - s->k[i] + s->eta;
     }
     /* Three roundings in D - k - v, and as many where k and v came from. */
     double most = s->scale;
@@ -168,10 +169,10 @@ static void follow_policy(gauge_state *s) {
 static bool improve_columns(gauge_state *s, int64_t first, int64_t count) {
     bool changed = false;
     for (int64_t j = 0; j < count; j++) {
-        const double v = s->low[j] + s->eta, change = s->v[first + j] - v;
+        const double v = s->strip.low[j] + s->eta, change = s->v[first + j] - v;
         if (!(change > s->slack)) continue;
         s->v[first + j] = v;
-        s->column_at[first + j] = s->low_at[j];
+        s->policy.column_at[first + j] = s->strip.low_at[j];
         note_change(s, change);
         changed = true;
     }
@@ -186,13 +187,13 @@ ota_status ota_gauge_howard(gauge_state *s) {
         follow_policy(s);
         s->widest = 0.0;
         /* The maxima's places go to `stack`: the policy keeps its old arc where it is good enough. */
-        const ota_status status = ota_gauge_scan(s, improve_columns, s->stack, &changed);
+        const ota_status status = ota_gauge_scan(s, improve_columns, s->policy.stack, &changed);
         if (status != OTA_OK) return status;
         for (int64_t i = 0; i < s->d.rows; i++) {
             const double k = s->row_high[i] - s->eta, change = k - s->k[i];
             if (!(change > s->slack)) continue;
             s->k[i] = k;
-            s->row_at[i] = s->stack[i];
+            s->policy.row_at[i] = s->policy.stack[i];
             note_change(s, change);
             changed = true;
         }
@@ -208,7 +209,7 @@ ota_status ota_gauge_howard(gauge_state *s) {
 static bool raise_to_reach(gauge_state *s, int64_t first, int64_t count) {
     bool changed = false;
     for (int64_t j = 0; j < count; j++) {
-        const double v = s->high[j] - s->eta, change = v - s->v[first + j];
+        const double v = s->strip.high[j] - s->eta, change = v - s->v[first + j];
         if (!(change > s->slack)) continue;
         s->v[first + j] = v;
         changed = true;
@@ -219,7 +220,7 @@ static bool raise_to_reach(gauge_state *s, int64_t first, int64_t count) {
 static bool lower_to_reach(gauge_state *s, int64_t first, int64_t count) {
     bool changed = false;
     for (int64_t j = 0; j < count; j++) {
-        const double v = s->low[j] + s->eta, change = s->v[first + j] - v;
+        const double v = s->strip.low[j] + s->eta, change = s->v[first + j] - v;
         if (!(change > s->slack)) continue;
         s->v[first + j] = v;
         changed = true;
@@ -229,7 +230,7 @@ static bool lower_to_reach(gauge_state *s, int64_t first, int64_t count) {
 
 /* Shortest paths from row 0; rows passes are enough, for none of them visits a row twice. */
 ota_status ota_gauge_extreme(gauge_state *s, double sign) {
-    int64_t *moved = s->head;
+    int64_t *moved = s->policy.head;
     for (int64_t i = 0; i < s->d.rows; i++) {
         s->k[i] = i == 0 ? 0.0 : sign * HUGE_VAL;
         moved[i] = i == 0;

@@ -8,26 +8,43 @@ typedef struct gauge_state gauge_state;
 /* Changes v on a strip from low and high of its columns; returns whether anything changed. */
 typedef bool gauge_column_step(gauge_state *s, int64_t first, int64_t count);
 
+/* The policy: for every row a column, for every column a row. */
+typedef struct gauge_policy {
+    int64_t *row_at, *column_at; /* column of row i, row of column j */
+    int64_t *head, *next;        /* [rows]: its tree, and marks */
+    int64_t *stack;              /* [rows] */
+    int64_t root;
+} gauge_policy;
+
+/* The certificate: the cycle behind `lower`. */
+typedef struct gauge_cycle {
+    int64_t *rows; /* [rows] */
+    int64_t *columns;
+    int64_t length;
+} gauge_cycle;
+
+/* Some columns at a time: entries of a row; of each column min_i D_ij - k_i, where, and max_i. */
+typedef struct gauge_strip {
+    double entries[STRIP];
+    double low[STRIP];
+    double high[STRIP];
+    int64_t low_at[STRIP];
+} gauge_strip;
+
 struct gauge_state {
     matrix d;
     const ota_gauge_options *options;
-    double *k, *v;               /* [rows], [columns] */
-    double *other_k, *other_v;   /* another pair of shifts */
-    double *row_low, *row_high;  /* [rows]: min_j, max_j D_ij - v_j of the last scan */
-    int64_t *row_at, *column_at; /* the policy: column of row i, row of column j */
-    int64_t *head, *next;        /* [rows]: the policy's tree, and marks */
-    int64_t *stack;              /* [rows] */
-    int64_t *cycle_rows;         /* [rows]: the cycle behind `lower` */
-    int64_t *cycle_columns;
-    int64_t *moved;      /* [rows] or NULL: only these rows changed since the last scan */
-    double strip[STRIP]; /* entries of a row */
-    double low[STRIP];   /* of a strip's columns: min_i D_ij - k_i, where, and max_i */
-    double high[STRIP];
-    int64_t low_at[STRIP];
+    double *k, *v;              /* [rows], [columns] */
+    double *other_k, *other_v;  /* another pair of shifts */
+    double *row_low, *row_high; /* [rows]: min_j, max_j D_ij - v_j of the last scan */
+    int64_t *moved;             /* [rows] or NULL: only these rows changed since the last scan */
+    gauge_policy policy;
+    gauge_cycle cycle;
+    gauge_strip strip;
     double eta;                  /* what the column step works with */
     double scale, slack, widest; /* max |D_ij|; rounding of D - k - v; largest change of a pass */
     double lower;
-    int64_t root, cycle_length, passes;
+    int64_t passes;
     int64_t told;    /* calls of the progress callback */
     double *numbers; /* what all of these lie in */
     int64_t *places;
