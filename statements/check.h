@@ -288,6 +288,12 @@ static inline double seen_fact(trial *t, bool as_claimed) {
 
 /* ---- one head ---- */
 
+/* Of a number L, for statement_pull_back: dL/dP and dL/dO or NULL, and what it sets. */
+typedef struct head_gradients {
+    double *coupling, *out;
+    double *scores, *queries, *keys, *values;
+} head_gradients;
+
 typedef struct head {
     int64_t n, m, width;
     double *scores;         /* S, or NULL with queries, keys                  */
@@ -307,9 +313,7 @@ typedef struct head {
     ota_certificate certificate;
     double *p, *f, *g, *lse, *entropy, *support, *out;
     double *rows, *columns; /* sums of P                                      */
-    /* of statement_pull_back: dL/dP and dL/dO or NULL, and what it sets */
-    double *coupling_grad, *out_grad;
-    double *scores_slope, *queries_slope, *keys_slope, *values_slope;
+    head_gradients gradients;
 } head;
 
 head *statement_head(trial *t, int64_t n, int64_t m, double *scores);
@@ -321,7 +325,7 @@ double *statement_solve(trial *t, head *h, const char *method, double tau, doubl
 /* The same, once, for scores and nothing else. */
 head *statement_plan(trial *t, int64_t n, int64_t m, double *scores, const char *method, double tau,
                      double tolerance);
-/* Solves, then differentiates L given coupling_grad and out_grad: the slopes are there afterwards, and P,
+/* Solves, then differentiates L given gradients.coupling and gradients.out: the others are there afterwards, and P,
  * f, g, out as forward wrote them. */
 void statement_pull_back(trial *t, head *h, const char *method, double tau, double tolerance);
 ota_term *statement_add_term(head *h, ota_term_kind kind, ota_array array, double value);

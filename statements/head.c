@@ -151,18 +151,18 @@ void statement_pull_back(trial *t, head *h, const char *method, double tau, doub
     h->options.gradients = 1;
     const ota_arrays arrays = outputs_of(t, h);
     ota_gradients gradients = {.size = sizeof gradients};
-    gradients.coupling_grad = matrix(h->coupling_grad, h->n, h->m);
-    gradients.out_grad = matrix(h->out_grad, h->n, h->values_width);
-    gradients.scores = matrix(h->scores_slope = numbers(t, h->n * h->m), h->n, h->m);
+    gradients.coupling_grad = matrix(h->gradients.coupling, h->n, h->m);
+    gradients.out_grad = matrix(h->gradients.out, h->n, h->values_width);
+    gradients.scores = matrix(h->gradients.scores = numbers(t, h->n * h->m), h->n, h->m);
     if (h->queries != NULL) {
-        h->queries_slope = numbers(t, h->n * h->width);
-        h->keys_slope = numbers(t, h->m * h->width);
-        gradients.queries = matrix(h->queries_slope, h->n, h->width);
-        gradients.keys = matrix(h->keys_slope, h->m, h->width);
+        h->gradients.queries = numbers(t, h->n * h->width);
+        h->gradients.keys = numbers(t, h->m * h->width);
+        gradients.queries = matrix(h->gradients.queries, h->n, h->width);
+        gradients.keys = matrix(h->gradients.keys, h->m, h->width);
     }
     if (h->values != NULL) {
-        h->values_slope = numbers(t, h->m * h->values_width);
-        gradients.values = matrix(h->values_slope, h->m, h->values_width);
+        h->gradients.values = numbers(t, h->m * h->values_width);
+        gradients.values = matrix(h->gradients.values, h->m, h->values_width);
     }
     ota_plan *plan = NULL;
     h->result = (ota_result){.size = sizeof h->result};
@@ -170,12 +170,12 @@ void statement_pull_back(trial *t, head *h, const char *method, double tau, doub
     if (h->status >= 0) h->status = ota_forward(plan, &arrays, &h->result, &h->error);
     if (h->status >= 0) h->status = ota_backward(plan, &arrays, &gradients, &h->result, &h->error);
     ota_plan_free(plan);
-    if (told(t, h->status) < 0) h->scores_slope[0] = NAN;
+    if (told(t, h->status) < 0) h->gradients.scores[0] = NAN;
     if (t->fault != 0.0 && !t->planted) {
-        put_off(t, h->queries_slope, h->n * h->width);
-        put_off(t, h->keys_slope, h->m * h->width);
-        put_off(t, h->values_slope, h->m * h->values_width);
-        put_off(t, h->scores_slope, h->n * h->m);
+        put_off(t, h->gradients.queries, h->n * h->width);
+        put_off(t, h->gradients.keys, h->m * h->width);
+        put_off(t, h->gradients.values, h->m * h->values_width);
+        put_off(t, h->gradients.scores, h->n * h->m);
     }
 }
 

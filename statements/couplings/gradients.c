@@ -6,7 +6,7 @@ enum { N = 6, M = 6 };
 
 static head *pulled(trial *t, double *s, const char *method, double tau, int64_t rounds) {
     head *h = statement_head(t, N, M, s);
-    h->coupling_grad = normals(t, N * M, 1.0);
+    h->gradients.coupling = normals(t, N * M, 1.0);
     h->options.rounds = rounds;
     statement_pull_back(t, h, method, tau, rounds == 0 ? 1e-13 : 0.0);
     return h;
@@ -20,13 +20,13 @@ static double advantage_update(trial *t) {
     for (int i = 0; i < N; i++) {
         double p[M];
         softmax_formula(h->scores + i * M, M, tau, p);
-        const double mean = dot(p, h->coupling_grad + i * M, M);
+        const double mean = dot(p, h->gradients.coupling + i * M, M);
         for (int j = 0; j < M; j++) {
             const int k = i * M + j;
-            const double formula = p[j] / tau * (h->coupling_grad[k] - mean);
-            most = worse(most, fabs(h->scores_slope[k] - formula));
+            const double formula = p[j] / tau * (h->gradients.coupling[k] - mean);
+            most = worse(most, fabs(h->gradients.scores[k] - formula));
         }
-        most = worse(most, fabs(sum_of(h->scores_slope + i * M, M)));
+        most = worse(most, fabs(sum_of(h->gradients.scores + i * M, M)));
     }
     return most;
 }
@@ -35,9 +35,9 @@ static double golden_row(trial *t) {
     static const double golden[3] = {-0.366309329780318, 0.077183886081616, 0.289125443698702};
     double s[9] = {1, 0, 0, 0, 2, 0, 1, 1, 0}, u[9] = {1, 2, 3, 0, 0, 0, 0, 0, 0};
     head *h = statement_head(t, 3, 3, s);
-    h->coupling_grad = u;
+    h->gradients.coupling = u;
     statement_pull_back(t, h, "softmax", 1.0, 0.0);
-    return farthest(h->scores_slope, golden, 3);
+    return farthest(h->gradients.scores, golden, 3);
 }
 
 /* ---- differences: L = <U, P(S)>, P by a plain solver of the check ---- */
@@ -93,10 +93,10 @@ static double by_differences(trial *t, const char *method, plain_solver *solver,
         for (int side = 0; side < 4; side++) {
             moved[k] = s[k] + at[side] * step;
             solver(moved, tau, p);
-            loss[side] = dot(h->coupling_grad, p, N * M);
+            loss[side] = dot(h->gradients.coupling, p, N * M);
         }
         const double slope = (8.0 * (loss[0] - loss[1]) - (loss[2] - loss[3])) / (12.0 * step);
-        most = worse(most, fabs(slope - h->scores_slope[k]));
+        most = worse(most, fabs(slope - h->gradients.scores[k]));
     }
     return most;
 }
@@ -126,7 +126,7 @@ static double chain_rule(trial *t) {
                                        normals(t, M * WIDTH, 1.0));
     h->values = normals(t, M * VALUES, 1.0);
     h->values_width = VALUES;
-    h->out_grad = normals(t, N * VALUES, 1.0);
+    h->gradients.out = normals(t, N * VALUES, 1.0);
     statement_pull_back(t, h, "softmax", 0.8, 0.0);
     double *dv = numbers(t, M * VALUES), *dq = numbers(t, N * WIDTH), *dk = numbers(t, M * WIDTH);
     const double scale = 1.0 / sqrt(WIDTH);
@@ -134,13 +134,13 @@ static double chain_rule(trial *t) {
         double u[M];
         for (int j = 0; j < M; j++) {
             row[j] = scale * dot(h->queries + i * WIDTH, h->keys + j * WIDTH, WIDTH);
-            u[j] = dot(h->out_grad + i * VALUES, h->values + j * VALUES, VALUES);
+            u[j] = dot(h->gradients.out + i * VALUES, h->values + j * VALUES, VALUES);
         }
         softmax_formula(row, M, 0.8, p);
         for (int j = 0; j < M; j++) {
             ds[i * M + j] = p[j] / 0.8 * (u[j] - dot(p, u, M));
             for (int k = 0; k < VALUES; k++)
-                dv[j * VALUES + k] += p[j] * h->out_grad[i * VALUES + k];
+                dv[j * VALUES + k] += p[j] * h->gradients.out[i * VALUES + k];
         }
     }
     for (int at = 0; at < N * M; at++) {
@@ -149,8 +149,9 @@ static double chain_rule(trial *t) {
             dk[at % M * WIDTH + k] += scale * ds[at] * h->queries[at / M * WIDTH + k];
         }
     }
-    most = worse(farthest(h->queries_slope, dq, N * WIDTH), farthest(h->keys_slope, dk, M * WIDTH));
-    return worse(most, farthest(h->values_slope, dv, M * VALUES));
+    most = worse(farthest(h->gradients.queries, dq, N * WIDTH),
+                 farthest(h->gradients.keys, dk, M * WIDTH));
+    return worse(most, farthest(h->gradients.values, dv, M * VALUES));
 }
 
 /* The same by the public chain rule and the score gradient of the plan. */
@@ -160,7 +161,7 @@ static double chain_rule_call(trial *t) {
                                        normals(t, M * WIDTH, 1.0));
     h->values = normals(t, M * VALUES, 1.0);
     h->values_width = VALUES;
-    h->out_grad = normals(t, N * VALUES, 1.0);
+    h->gradients.out = normals(t, N * VALUES, 1.0);
     statement_pull_back(t, h, "softmax/exact", 0.8, 1e-12);
     double dq[N * WIDTH], dk[M * WIDTH], dv[M * VALUES];
     const ota_head_chain chain = {.queries = N,
@@ -171,15 +172,15 @@ static double chain_rule_call(trial *t) {
                                   .k = h->keys,
                                   .v = h->values,
                                   .p = h->p,
-                                  .dout = h->out_grad,
-                                  .dscores = h->scores_slope,
+                                  .dout = h->gradients.out,
+                                  .dscores = h->gradients.scores,
                                   .dq = dq,
                                   .dk = dk,
                                   .dv = dv};
     if (ota_head_chain_rule(&chain, NULL) < 0) return NAN;
-    return worse(
-        worse(farthest(h->queries_slope, dq, N * WIDTH), farthest(h->keys_slope, dk, M * WIDTH)),
-        farthest(h->values_slope, dv, M * VALUES));
+    return worse(worse(farthest(h->gradients.queries, dq, N * WIDTH),
+                       farthest(h->gradients.keys, dk, M * WIDTH)),
+                 farthest(h->gradients.values, dv, M * VALUES));
 }
 
 /* w = p^(2 - alpha) on the support: dS = w (U - <w,U> / sum w) / tau. */
@@ -195,11 +196,11 @@ static double tsallis_backward(trial *t) {
             const double p = h->p[i * M + j];
             w[j] = p > 0.0 ? pow(p, 2.0 - orders[t->draw % 3]) : 0.0;
             sum += w[j];
-            mean += w[j] * h->coupling_grad[i * M + j];
+            mean += w[j] * h->gradients.coupling[i * M + j];
         }
         for (int j = 0; j < M; j++) {
-            const double formula = w[j] / tau * (h->coupling_grad[i * M + j] - mean / sum);
-            most = worse(most, fabs(h->scores_slope[i * M + j] - formula));
+            const double formula = w[j] / tau * (h->gradients.coupling[i * M + j] - mean / sum);
+            most = worse(most, fabs(h->gradients.scores[i * M + j] - formula));
         }
     }
     return most;
@@ -219,11 +220,11 @@ static double tsallis_differences(trial *t) {
             for (int k = 0; k < N * M; k++) moved[k] += (side == 0 ? step : -step) * along[k];
             head *other = statement_plan(t, N, M, moved, method, 1.0, 0.0);
             for (int k = 0; k < N * M; k++) kink |= (other->p[k] > 0.0) != (h->p[k] > 0.0);
-            loss[side] = dot(h->coupling_grad, other->p, N * M);
+            loss[side] = dot(h->gradients.coupling, other->p, N * M);
         }
         if (kink && t->fault == 0.0) continue;
         const double slope = (loss[0] - loss[1]) / (2.0 * step);
-        most = worse(most, fabs(slope - dot(h->scores_slope, along, N * M)));
+        most = worse(most, fabs(slope - dot(h->gradients.scores, along, N * M)));
     }
     return most;
 }
@@ -266,7 +267,7 @@ static double two_sided_advantage(trial *t, const char *method, double tau_over_
     double a[SIZE * SIZE] = {0.0}, x[SIZE] = {0.0};
     for (int i = 0; i < N; i++) {
         for (int j = 0; j < M; j++) {
-            const double p = h->p[i * M + j], u = h->coupling_grad[i * M + j];
+            const double p = h->p[i * M + j], u = h->gradients.coupling[i * M + j];
             a[i * SIZE + i] += p;
             a[(N + j) * SIZE + N + j] += p * (1.0 + tau_over_rho);
             a[i * SIZE + N + j] = a[(N + j) * SIZE + i] = p;
@@ -276,8 +277,8 @@ static double two_sided_advantage(trial *t, const char *method, double tau_over_
     }
     solve_dense(a, x, SIZE);
     for (int k = 0; k < N * M; k++) {
-        const double formula = h->p[k] / tau * (h->coupling_grad[k] - x[k / M] - x[N + k % M]);
-        most = worse(most, fabs(formula - h->scores_slope[k]));
+        const double formula = h->p[k] / tau * (h->gradients.coupling[k] - x[k / M] - x[N + k % M]);
+        most = worse(most, fabs(formula - h->gradients.scores[k]));
     }
     return most;
 }
@@ -290,8 +291,8 @@ static double balanced_sums(trial *t) {
     head *h = pulled(t, scores_of(t, N, M, t->draw % CHARACTERS), "softmax/exact", 1.0, 0);
     double column[M] = {0.0};
     for (int i = 0; i < N; i++) {
-        most = worse(most, fabs(sum_of(h->scores_slope + i * M, M)));
-        for (int j = 0; j < M; j++) column[j] += h->scores_slope[i * M + j];
+        most = worse(most, fabs(sum_of(h->gradients.scores + i * M, M)));
+        for (int j = 0; j < M; j++) column[j] += h->gradients.scores[i * M + j];
     }
     for (int j = 0; j < M; j++) most = worse(most, fabs(column[j]));
     return most;
@@ -304,9 +305,9 @@ static double golden_balanced(trial *t) {
                                      0.411688330443648,  -0.293176825343288, -0.118511505100361};
     double s[9] = {1, 0, 0, 0, 2, 0, 1, 1, 0}, u[9] = {1, 2, 3, 0, 1, 0, 2, 0, 1};
     head *h = statement_head(t, 3, 3, s);
-    h->coupling_grad = u;
+    h->gradients.coupling = u;
     statement_pull_back(t, h, "softmax/exact", 1.0, 1e-14);
-    return farthest(h->scores_slope, golden, 9);
+    return farthest(h->gradients.scores, golden, 9);
 }
 
 /* Distance of the gradient through 200 rounds from the gradient of the solution. */
@@ -315,11 +316,11 @@ static double unrolled_converges(trial *t) {
     head *h[2];
     for (int k = 0; k < 2; k++) {
         h[k] = statement_head(t, N, M, s);
-        h[k]->coupling_grad = u;
+        h[k]->gradients.coupling = u;
         h[k]->options.rounds = k == 0 ? 0 : 200;
         statement_pull_back(t, h[k], "softmax/exact", 1.0, k == 0 ? 1e-13 : 0.0);
     }
-    return farthest(h[0]->scores_slope, h[1]->scores_slope, N * M);
+    return farthest(h[0]->gradients.scores, h[1]->gradients.scores, N * M);
 }
 
 /* max Phi by the certificate's value: its differences are P. */

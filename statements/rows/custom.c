@@ -72,10 +72,10 @@ static double backward_as_built_in(trial *t) {
     head *own = custom_head(t, s, square ? square_weight : shannon_weight,
                             square ? square_slope : shannon_weight);
     head *built = statement_head(t, N, M, s);
-    own->coupling_grad = built->coupling_grad = normals(t, N * M, 1.0);
+    own->gradients.coupling = built->gradients.coupling = normals(t, N * M, 1.0);
     statement_pull_back(t, own, NULL, tau, 0.0);
     statement_pull_back(t, built, square ? "sparsemax" : "softmax", tau, 0.0);
-    return farthest(own->scores_slope, built->scores_slope, N * M);
+    return farthest(own->gradients.scores, built->gradients.scores, N * M);
 }
 
 /* s_j/tau - Omega'(p_j) is one number in each row; rows sum to 1. */
