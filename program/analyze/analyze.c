@@ -12,7 +12,7 @@
 #include "program/files/files_formats.h"
 #include "program/ranks/ranks.h"
 #include "program/report/run.h"
-#include "results.h"
+#include "window_tables.h"
 
 enum { WINDOWS_STANDARD = 64, TOKENS_STANDARD = 512 };
 

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "results.h"
+#include "window_tables.h"
 #include "src/base/integers.h"
 
 static const double allowance = 1e-9;

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "results.h"
+#include "window_tables.h"
 
 typedef struct saturation {
     run *r;

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "program/report/run.h"
-#include "results.h"
+#include "window_tables.h"
 #include "work.h"
 
 /* Patterns of all layers in places of `cells` x `cells`, f32 while they come by. */

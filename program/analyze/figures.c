@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "program/files/files_formats.h"
-#include "results.h"
+#include "window_tables.h"
 #include "work.h"
 
 static void size_table(const run_shape *shape, run_column column, run_table_of *table) {

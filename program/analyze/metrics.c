@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "results.h"
+#include "window_tables.h"
 
 typedef struct key {
     const char *name;

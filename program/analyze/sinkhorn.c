@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "results.h"
+#include "window_tables.h"
 #include "work.h"
 
 enum { ROUNDS_MOST = 2000, ROUNDS_HALF = 1000 };

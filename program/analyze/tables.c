@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "results.h"
+#include "window_tables.h"
 #include "src/base/integers.h"
 
 /* The last part of the model's path. */

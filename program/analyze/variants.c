@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "results.h"
+#include "window_tables.h"
 
 /* A number of all windows, and where its mean lies when windows are drawn again. */
 typedef struct estimate {

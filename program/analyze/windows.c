@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "results.h"
+#include "window_tables.h"
 #include "src/base/integers.h"
 
 static int encode(cli_context *context, const char *bytes, size_t size, run_text *text) {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "results.h"
+#include "verify.h"
 #include "src/base/fault.h"
 
 #ifdef OTATTN_FAULTS

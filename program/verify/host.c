@@ -2,9 +2,9 @@
  * files it carries. */
 #include <stdlib.h>
 
-#include "program/analyze/results.h"
+#include "program/analyze/window_tables.h"
 #include "program/report/embedded.h"
-#include "results.h"
+#include "verify.h"
 
 static bool write_tensors(const char *path, const statement_tensor *tensors, int count,
                           bool header_only) {

@@ -11,7 +11,7 @@
 
 #include "program/files/files.h"
 #include "program/report/report.h"
-#include "results.h"
+#include "verify.h"
 
 enum { NUMBER = 32 };
 

@@ -2,7 +2,7 @@
  * can draw, or the study's own. */
 #include <inttypes.h>
 
-#include "results.h"
+#include "verify.h"
 
 typedef struct size_flag {
     const char *name;

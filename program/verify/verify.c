@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "program/program.h"
-#include "results.h"
+#include "verify.h"
 
 /* ---- choosing ---- */
 

@@ -1,6 +1,6 @@
 /* What a run of the checks found, between the run (verify.c) and the files it writes (page.c). */
-#ifndef OTATTN_PROGRAM_VERIFY_RESULTS_H
-#define OTATTN_PROGRAM_VERIFY_RESULTS_H
+#ifndef OTATTN_PROGRAM_VERIFY_VERIFY_H
+#define OTATTN_PROGRAM_VERIFY_VERIFY_H
 
 #include "program/program.h"
 #include "statements/check.h"

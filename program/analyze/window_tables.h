@@ -1,6 +1,6 @@
 /* From records to files: columns of all windows, their figures, and tables. */
-#ifndef OTATTN_PROGRAM_ANALYZE_RESULTS_H
-#define OTATTN_PROGRAM_ANALYZE_RESULTS_H
+#ifndef OTATTN_PROGRAM_ANALYZE_WINDOW_TABLES_H
+#define OTATTN_PROGRAM_ANALYZE_WINDOW_TABLES_H
 
 #include "analyze.h"
 
