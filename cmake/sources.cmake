@@ -24,7 +24,7 @@ set(OTATTN_LIBRARY_HEADERS
     include/otattn_route.h)
 
 set(OTATTN_LIBRARY_SOURCES
-    src/backend/cpu/batch_kernels.c
+    src/backend/batch_kernels.c
     src/backend/cpu/cpu_backend.c
     src/backend/cpu/device.c
     src/backend/cpu/forward/decode_f32.c
@@ -45,7 +45,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/backend/cpu/forward/stored_scores_f64.c
     src/backend/cpu/gradient/coupled_f32.c
     src/backend/cpu/gradient/coupled_f64.c
-    src/backend/cpu/gradient/gradient.c
+    src/backend/cpu/gradient/cpu_gradient.c
     src/backend/cpu/gradient/outputs_f32.c
     src/backend/cpu/gradient/outputs_f64.c
     src/backend/cpu/gradient/pairs_f32.c
@@ -58,7 +58,6 @@ set(OTATTN_LIBRARY_SOURCES
     src/backend/cpu/gradient/tiles_f32.c
     src/backend/cpu/gradient/tiles_f64.c
     src/backend/cpu/kernels/kernels.c
-    src/backend/cpu/key_use.c
     src/backend/cpu/pack_f32.c
     src/backend/cpu/pack_f64.c
     src/backend/cpu/pack_pairs.c
@@ -74,17 +73,18 @@ set(OTATTN_LIBRARY_SOURCES
     src/backend/cpu/softcap_f64.c
     src/backend/gradient.c
     src/backend/head.c
+    src/backend/key_use.c
     src/backend/plain/algebra.c
-    src/backend/plain/gradient.c
-    src/backend/plain/heads.c
-    src/backend/plain/passes.c
     src/backend/plain/plain_backend.c
-    src/backend/plain/rows.c
+    src/backend/plain/plain_gradient.c
+    src/backend/plain/plain_heads.c
+    src/backend/plain/plain_passes.c
+    src/backend/plain/plain_rows.c
     src/backend/run.c
     src/batches/assignment.c
     src/batches/assignment_bound.c
     src/batches/assignment_search.c
-    src/batches/bounded.c
+    src/batches/bounded_assignment.c
     src/batches/bounded_costs.c
     src/batches/bounded_heaps.c
     src/batches/bounded_paths.c
@@ -97,7 +97,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/batches/route_methods.c
     src/columns/bounded.c
     src/columns/capped.c
-    src/columns/check.c
+    src/columns/column_checks.c
     src/columns/columns.c
     src/columns/elastic.c
     src/columns/exact.c
@@ -151,7 +151,6 @@ set(OTATTN_LIBRARY_SOURCES
     src/operator/shared_backward.c
     src/operator/shared_tangents.c
     src/problem/array.c
-    src/problem/check.c
     src/problem/check_array.c
     src/problem/check_arrays.c
     src/problem/check_options.c
@@ -163,11 +162,8 @@ set(OTATTN_LIBRARY_SOURCES
     src/problem/helpers.c
     src/problem/interrupt.c
     src/problem/key_block.c
-    src/problem/method.c
     src/problem/ranks.c
-    src/problem/shards.c
-    src/problem/shards_check.c
-    src/regularisers/check.c
+    src/regularisers/regulariser_checks.c
     src/regularisers/regularisers.c
     src/solvers/anderson.c
     src/solvers/column_updates.c
@@ -180,10 +176,10 @@ set(OTATTN_LIBRARY_SOURCES
     src/solvers/derivatives/unrolled_kernel.c
     src/solvers/far_scores.c
     src/solvers/interior.c
-    src/solvers/matching/assignment.c
+    src/solvers/matching/assignment_dense.c
     src/solvers/matching/assignment_sparse.c
+    src/solvers/matching/augmenting_paths.c
     src/solvers/matching/capped_transport.c
-    src/solvers/matching/dense.c
     src/solvers/matching/hard.c
     src/solvers/matching/transport.c
     src/solvers/matching/transport_exact.c
@@ -191,7 +187,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/solvers/newton.c
     src/solvers/newton_columns.c
     src/solvers/newton_system.c
-    src/solvers/prefix.c
+    src/solvers/prefix_plans.c
     src/solvers/rounding_floor.c
     src/solvers/row_solvers.c
     src/solvers/scaling.c
@@ -200,11 +196,16 @@ set(OTATTN_LIBRARY_SOURCES
     src/solvers/stored_rounds.c
     src/solvers/stored_semidual.c
     src/solvers/support_search.c
-    src/terms/dense.c
+    src/terms/dense_bias.c
     src/terms/per_head.c
     src/terms/relative.c
     src/terms/softcap.c
-    src/terms/terms.c)
+    src/terms/terms.c
+    src/validation/key_block_problem.c
+    src/validation/method.c
+    src/validation/resolve.c
+    src/validation/shards.c
+    src/validation/shards_check.c)
 
 # What the tests compare with: plain double loops.
 set(OTATTN_REFERENCE_SOURCES

@@ -1,9 +1,9 @@
 """Fails when an include points upward, a folder is unknown, or the list of sources is not the folders.
 
-base <- problem <- {regularisers, columns, terms, masks} <- backend <- solvers <- operator
+base <- problem <- {regularisers, columns, terms, masks} <- validation <- backend <- solvers <- operator
 solvers, operator and batches see src/backend/*.h and nothing of a folder below it
 batches: as high as the operator; each of its calls has a public header of its own
-judge: base, problem and otattn.h only, so that it can disagree
+judge: base, problem, validation and otattn.h only, so that it can disagree
 analysis, models, statements, program, engines, examples, python: public headers, their own folder, and
     analysis and models src/base, program statements, program and statements src/base/integers.h,
     program src/base/fault.h and src/base/half.h
@@ -31,10 +31,11 @@ HEIGHTS = {
     "columns": 2,
     "terms": 2,
     "masks": 2,
-    "backend": 3,
-    "solvers": 4,
-    "operator": 5,
-    "batches": 5,
+    "validation": 3,
+    "backend": 4,
+    "solvers": 5,
+    "operator": 6,
+    "batches": 6,
 }
 # The public headers of the library itself.
 LIBRARY_HEADERS = {
@@ -96,7 +97,7 @@ def judge_source(path: str, target: str) -> str | None:
     if other is None:
         return "belongs to no layer"
     if own == "judge":
-        return None if other in ("base", "problem", "judge") else f"the judge may not see {other}/"
+        return None if other in ("base", "problem", "validation", "judge") else f"the judge may not see {other}/"
     if other == "judge":
         return None if own == "operator" else "only the operator may call the judge"
     if own is None or own == other:

@@ -4,13 +4,13 @@
 
 #include <stdbool.h>
 
-#include "bounded.h"
+#include "bounded_kernels.h"
 #include "costs.h"
 #include "matching.h"
 #include "maxsim.h"
 #include "normalize.h"
 #include "otattn.h"
-#include "route.h"
+#include "route_kernels.h"
 
 typedef struct ota_batch_kernels {
     const ota_costs *costs[2]; /* of f64, f32 */

@@ -11,7 +11,7 @@
 #include "backend/batch_kernels.h"
 #include "problem/check.h"
 #include "solvers/matching/combinatorial.h"
-#include "solvers/matching/dense.h"
+#include "solvers/matching/assignment_dense.h"
 
 enum {
     /* of problems, and of wide ones, that go over a dense matrix: 8 and 32 MB */

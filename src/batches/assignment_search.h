@@ -5,7 +5,7 @@
 #include "assignment.h"
 #include "backend/batch_kernels.h"
 #include "solvers/matching/combinatorial.h"
-#include "solvers/matching/dense.h"
+#include "solvers/matching/assignment_dense.h"
 
 typedef struct ota_assign_worker {
     ota_arena arena;

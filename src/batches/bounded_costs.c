@@ -1,5 +1,5 @@
 /* bounded_costs.c: rows of costs, read from a matrix or formed from points and centres. */
-#include "bounded.h"
+#include "bounded_assignment.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* bounded_heaps.c: a pairing heap for each pair of columns, all entries in one pool. */
-#include "bounded.h"
+#include "bounded_assignment.h"
 
 #include <stdlib.h>
 

@@ -8,7 +8,7 @@
  * price has upper_j units in the reservoir and one of negative price lower_j. With d the lengths of a search
  * that ends at length D, p_v + D - min(d_v, D) keeps them >= 0 and makes those of its tree 0. So the path to every node
  * of the tree with too little is a shortest one, as long as no unit moved before it took one of its arcs. */
-#include "bounded.h"
+#include "bounded_assignment.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -10,7 +10,7 @@
 #include <float.h>
 
 #include "problem/check.h"
-#include "rows.h"
+#include "column_rules.h"
 
 static const char *values_wrong(const ota_problem *problem) {
     return problem->lower >= 0.0 && problem->upper > 0.0 && problem->lower <= problem->upper

@@ -6,7 +6,7 @@
 #include <float.h>
 
 #include "problem/check.h"
-#include "rows.h"
+#include "column_rules.h"
 
 ota_status ota_check_cap(const ota_resolved *r, ota_error *error) {
     return ota_check_number(r->problem.cap, "cap", 0.0, true, DBL_MAX, false, error);

@@ -1,7 +1,7 @@
 /* The table of column rules (columns.h). */
 #include <assert.h>
 
-#include "rows.h"
+#include "column_rules.h"
 
 static const ota_column_rule_row *const rows[] = {
     [OTA_COLUMNS_FREE] = &ota_columns_free,       [OTA_COLUMNS_EXACT] = &ota_columns_exact,

@@ -20,6 +20,18 @@
 
 #include "problem/problem.h"
 
+enum { OTA_RULE_PARAMETERS = 2 }; /* most that a rule has */
+
+/* A parameter of a rule: RULE:VALUE,VALUE of the method grammar, its field in ota_problem, and the arrays of its
+ * derivative in ota_gradients and ota_tangents. */
+typedef struct ota_rule_parameter {
+    const char *name;         /* NULL: past the last */
+    size_t problem;           /* offset of a double, or of an int64_t where it is a count */
+    size_t gradient, tangent; /* offsets of arrays; 0: it has no derivative */
+    double otherwise;         /* where the word is without it; NaN: it must be given */
+    bool count;
+} ota_rule_parameter;
+
 /* What the rule lets the rows of a head have to do with each other. */
 typedef enum ota_column_coupling {
     OTA_COUPLING_NONE,      /* each row alone: free */
@@ -160,6 +172,13 @@ typedef struct ota_column_rule_row {
 
 /* columns.c */
 const ota_column_rule_row *ota_column_rule_of(ota_column_rule rule);
+/* Of a rule of the enum, past the last one with the name NULL. */
+const ota_rule_parameter *ota_rule_parameters(ota_column_rule rule);
+/* Why the values of the parameters are out of range, as a hint; NULL: they are in it. */
+const char *ota_rule_values_wrong(const ota_problem *problem);
+/* The validation: fills its part of `r` from r->problem; the masses once terms and supports are known. */
+ota_status ota_resolve_columns(ota_resolved *r, ota_error *error);
+ota_status ota_resolve_masses(ota_resolved *r, ota_error *error);
 /* What is asked of a key of this mass, and the rule's parameters, which are the same for all keys but lambda. */
 double ota_column_target(const ota_problem *problem, double mass);
 /* What totals of T and floor T that miss the rows' mass by rounding are to be multiplied by; 1 where they do not. */

@@ -1,7 +1,7 @@
 /* Elastic columns: a number of damped updates towards exact sums from v = 1, v' = v^(1 - lambda) (nu / c)^lambda, lambda one number
  * or one a key. A point on the way to exact columns, not an optimum. [ELA-09, DER-26] */
 #include "problem/check.h"
-#include "rows.h"
+#include "column_rules.h"
 
 static ota_status check_lambdas(const ota_resolved *r, ota_error *error) {
     const int64_t want[4] = {1, 1, 1, r->keys};

@@ -1,5 +1,5 @@
 /* Exact columns: c_j = nu_j, the totals of both sides being equal; each update meets every key, v' = nu / c. [CETA-01] */
-#include "rows.h"
+#include "column_rules.h"
 
 static ota_column_step step(const ota_column_parameters *key, double t) {
     (void)key, (void)t;

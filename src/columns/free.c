@@ -1,5 +1,5 @@
 /* Free columns: nothing is asked of the sums, g = 0: softmax, entmax, argmax. */
-#include "rows.h"
+#include "column_rules.h"
 
 const ota_column_rule_row ota_columns_free = {
     .name = "free", .coupling = OTA_COUPLING_NONE, .ceiling = 0.0};

@@ -1,5 +1,5 @@
 /* Online columns: rows in order, each capped by what earlier rows left of cap column_mass. [DER-23] */
-#include "rows.h"
+#include "column_rules.h"
 
 const ota_column_rule_row ota_columns_online = {.name = "online",
                                                 .parameters = {OTA_PARAMETER_CAP},

@@ -2,7 +2,7 @@
 #include <inttypes.h>
 
 #include "problem/check.h"
-#include "rows.h"
+#include "column_rules.h"
 
 static ota_status check_shape(const ota_resolved *r, ota_error *error) {
     if (ota_some_sink(r)) {

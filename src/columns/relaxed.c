@@ -6,7 +6,7 @@
 #include <float.h>
 
 #include "problem/check.h"
-#include "rows.h"
+#include "column_rules.h"
 
 static ota_status check(const ota_resolved *r, ota_error *error) {
     const ota_problem *p = &r->problem;

@@ -20,8 +20,9 @@
 #include "base/fault.h"
 #include "base/sized.h"
 #include "problem/check.h"
-#include "problem/shards.h"
+#include "validation/shards.h"
 #include "certificate_head.h"
+#include "validation/validation.h"
 
 /* ---- measures ------------------------------------------------------------------------------- */
 

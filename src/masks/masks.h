@@ -34,6 +34,18 @@ typedef struct ota_support_row {
 /* masks.c; NULL: no such kind */
 const ota_support_row *ota_support_of(ota_support_kind kind);
 
+/* The validation: fills its part of `r` from r->problem; and the part of `to` of a block of keys. */
+ota_status ota_resolve_supports(ota_resolved *r, ota_error *error);
+void ota_key_block_supports(const ota_key_block *block, ota_resolved *to);
+
+/* Keys [*begin, *end) outside which nothing is allowed for this query, from the structured
+ * supports (causal, window, block, lengths; key_count further limits); begin == end when empty. */
+void ota_row_range(const ota_resolved *r, int64_t batch, int64_t query, int64_t key_count,
+                   int64_t *begin, int64_t *end);
+/* Is the pair allowed by every support but additive -inf and -inf scores? (plain, one pair) */
+bool ota_pair_allowed(const ota_resolved *r, int64_t batch, int64_t head, int64_t query,
+                      int64_t key);
+
 /* The rows. */
 extern const ota_support_row ota_support_causal, ota_support_window, ota_support_strided,
     ota_support_block, ota_support_lengths, ota_support_boolean, ota_support_additive;

@@ -5,6 +5,7 @@
  *
  * with dS' = dL/dS through the softcap. */
 #include "backward.h"
+#include "masks/masks.h"
 
 #include <float.h>
 #include <inttypes.h>

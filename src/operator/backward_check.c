@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "backward.h"
-#include "problem/shards.h"
+#include "validation/shards.h"
 
 enum { PAIRS, OUT, QUERIES, KEYS, VALUES, MATRIX, PER_HEAD, NUMBER, OF_QUERIES, OF_KEYS };
 

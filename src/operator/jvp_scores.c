@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "jvp.h"
+#include "masks/masks.h"
 
 static const ota_host_algebra *algebra_of(const ota_tangent_job *job) {
     return job->base.plan->course.algebra;

@@ -10,6 +10,7 @@
 #include "problem/check.h"
 #include "ring/ring.h"
 #include "shared.h"
+#include "validation/validation.h"
 
 /* Does the solver run plain rounds that start and end on rows, a fixed number or to a tolerance? */
 static bool runs_plain_rounds(const ota_plan *plan) {

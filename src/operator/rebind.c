@@ -5,6 +5,7 @@
 
 #include "problem/check.h"
 #include "shared.h"
+#include "validation/validation.h"
 
 static bool steps_in_full(const ota_problem *p) { return !(p->lambda < 1.0 || p->lambda > 1.0); }
 

@@ -8,6 +8,7 @@
 #include "problem/check.h"
 #include "ring/ring.h"
 #include "solvers/coupled.h"
+#include "validation/validation.h"
 
 /* ---- methods ------------------------------------------------------------------------------------ */
 

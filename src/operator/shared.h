@@ -1,10 +1,10 @@
-/* shared.h: a plan whose rows lie on many processes: problem/shards.h holds their problem, the solver's sums over rows go
+/* shared.h: a plan whose rows lie on many processes: validation/shards.h holds their problem, the solver's sums over rows go
  * through problem/ranks.h where they are made, and here a run begins and ends. */
 #ifndef OTA_SHARED_H
 #define OTA_SHARED_H
 
 #include "plan.h"
-#include "problem/shards.h"
+#include "validation/shards.h"
 
 /* Methods that need all rows in one place. */
 ota_status ota_shared_refuse(const ota_plan *plan, ota_error *error);

@@ -30,11 +30,6 @@ ota_status ota_check_number(double value, const char *field, double low, bool op
 ota_status ota_refuse_cell(const char *cell, const char *why, const char *hint, ota_error *error);
 
 /* Fill their part of `r` from r->problem, or from the options given. */
-ota_status ota_resolve_regulariser(ota_resolved *r, ota_error *error);
-ota_status ota_resolve_columns(ota_resolved *r, ota_error *error);
-ota_status ota_resolve_masses(ota_resolved *r, ota_error *error);
-ota_status ota_resolve_terms(ota_resolved *r, ota_error *error);
-ota_status ota_resolve_supports(ota_resolved *r, ota_error *error);
 ota_status ota_resolve_entry_caps(ota_resolved *r, ota_error *error); /* after all others */
 ota_status ota_resolve_options(ota_resolved *r, const ota_options *given, ota_error *error);
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/base.h"
+#include "problem/check.h"
 #include "problem/problem.h"
 
 ota_status ota_fail(ota_error *error, ota_status status, const char *field, const char *hint,
@@ -17,4 +18,8 @@ ota_status ota_fail(ota_error *error, ota_status status, const char *field, cons
     (void)ota_snprintf(error->field, sizeof error->field, "%s", field == NULL ? "" : field);
     (void)ota_snprintf(error->hint, sizeof error->hint, "%s", hint == NULL ? "" : hint);
     return status;
+}
+
+ota_status ota_refuse_cell(const char *cell, const char *why, const char *hint, ota_error *error) {
+    return ota_fail(error, OTA_UNSUPPORTED, "method", hint, "%s is refused: %s", cell, why);
 }

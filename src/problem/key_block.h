@@ -23,15 +23,9 @@ typedef struct ota_key_block {
     bool gradients;     /* the plan of the block holds the workspace of backward */
 } ota_key_block;
 
-/* `to` borrows the arrays of both. */
-void ota_key_block_resolve(const ota_resolved *whole, const ota_key_block *block, ota_resolved *to);
-
-/* Of [batch|1, heads|1, queries|1, keys|1] and of {1, 1, 1, heads} what belongs to the block. */
+/* Of [batch|1, heads|1, queries|1, keys|1], of [batch|1, heads|1, ...] and of {1, 1, 1, heads} what belongs to the block. */
 ota_array ota_key_block_pairs(const ota_key_block *block, const ota_array *a);
+ota_array ota_key_block_rows(const ota_key_block *block, const ota_array *a);
 ota_array ota_key_block_heads(const ota_key_block *block, const ota_array *a);
-
-/* masks.c, terms.c: their part of `to`. */
-void ota_key_block_supports(const ota_key_block *block, ota_resolved *to);
-void ota_key_block_terms(const ota_key_block *block, ota_resolved *to);
 
 #endif

@@ -1,4 +1,4 @@
-/* A checked problem: what the checks (check.c) make of the caller's structs, with every default filled
+/* A checked problem: what validation (src/validation/) makes of the caller's structs, with every default filled
  * in, and the small questions the layers above ask of it: range of a row's keys, value of the terms,
  * masks, masses. Nothing here solves anything. */
 #ifndef OTA_PROBLEM_H
@@ -78,14 +78,6 @@ typedef struct ota_resolved {
     ota_settings settings;
 } ota_resolved;
 
-/* The checks: ranges, shapes, types, strides, combinations. Touches no array contents but masses,
- * temperatures, slopes, lengths and block sizes (small vectors). */
-ota_status ota_resolve(const ota_problem *problem, const ota_options *options,
-                       ota_resolved *resolved, ota_error *error);
-/* The same of a share of the rows of a problem, with all its keys; NULL: all rows. */
-ota_status ota_resolve_share(const ota_problem *problem, const ota_options *options,
-                             const ota_share *share, ota_resolved *resolved, ota_error *error);
-
 /* A row's number in the whole problem, and its position, counted from the first key. */
 static inline int64_t ota_row_number(const ota_resolved *r, int64_t query) {
     return query + r->share.first + (query < r->share.split ? 0 : r->share.jump);
@@ -159,8 +151,6 @@ static inline int64_t ota_row_work(const ota_resolved *r) {
     return r->keys * (1 + (r->from_matrix ? 0 : r->width / 16));
 }
 void ota_resolved_copy(ota_resolved *to, const ota_resolved *from);
-/* Does `next` have the shapes, types and rules of `old`? (rebind) */
-ota_status ota_resolved_same(const ota_resolved *old, const ota_resolved *next, ota_error *error);
 
 /* error.c: fills `error` when not NULL and returns `status`. `format` is printf-like. */
 ota_status ota_fail(ota_error *error, ota_status status, const char *field, const char *hint,
@@ -220,32 +210,6 @@ static inline double ota_entry_cap(const ota_entry_caps *caps, int64_t line, int
                         : ota_array_get(caps->array, caps->batch, caps->head, line, entry);
 }
 
-/* masks.c: keys [*begin, *end) outside which nothing is allowed for this query, from the structured
- * supports (causal, window, block, lengths; key_count further limits); begin == end when empty. */
-void ota_row_range(const ota_resolved *r, int64_t batch, int64_t query, int64_t key_count,
-                   int64_t *begin, int64_t *end);
-/* Is the pair allowed by every support but additive -inf and -inf scores? (plain, one pair) */
-bool ota_pair_allowed(const ota_resolved *r, int64_t batch, int64_t head, int64_t query,
-                      int64_t key);
-
-/* softcap.c: bent = tanh x and left = 1 - tanh^2 x; NaN stays NaN in `bent`. The three arrays are apart. */
-void ota_softcap_tanh_f32(const float *restrict x, int64_t count, float *restrict bent,
-                          float *restrict left);
-void ota_softcap_tanh_f64(const double *restrict x, int64_t count, double *restrict bent,
-                          double *restrict left);
-/* What of a row's weights p [keys] lies on pairs that masks and biases take down to OTA_MASKED_ADDEND. */
-double ota_masked_mass_f32(const ota_resolved *r, int64_t batch, int64_t head, int64_t query,
-                           const float *p);
-double ota_masked_mass_f64(const ota_resolved *r, int64_t batch, int64_t head, int64_t query,
-                           const double *p);
-/* row_scores.inc.h: turns raw products q.k (or matrix entries) of keys [begin, end) into scores S: scale, terms in
- * order, elementwise supports (-inf). row[0] belongs to key `begin`. When !r->row_terms, S = scale * raw
- * is all there is and callers may fold it. */
-void ota_row_scores_f32(const ota_resolved *r, int64_t batch, int64_t head, int64_t query,
-                        int64_t begin, int64_t end, float *row);
-void ota_row_scores_f64(const ota_resolved *r, int64_t batch, int64_t head, int64_t query,
-                        int64_t begin, int64_t end, double *row);
-
 /* dropout.c: multiplies what stands for keys [from, from + count) of a query by 0 or 1 / (1 - dropout); only
  * called with dropout > 0. `key` belongs to a head. */
 void ota_dropout_head(const ota_resolved *r, int64_t batch, int64_t head, uint32_t key[2]);
@@ -259,24 +223,5 @@ ota_status ota_arrays_check(const ota_resolved *r, int64_t values_width, const o
                             ota_arrays *full, ota_error *error);
 /* The field of an output that overlaps `input`, or NULL. */
 const char *ota_arrays_written_on(const ota_arrays *arrays, const ota_array *input);
-
-/* ---- column rules (columns/columns.c) ----------------------------------------------------------- */
-
-enum { OTA_RULE_PARAMETERS = 2 }; /* most that a rule has */
-
-/* A parameter of a rule: RULE:VALUE,VALUE of the method grammar, its field in ota_problem, and the arrays of its
- * derivative in ota_gradients and ota_tangents. */
-typedef struct ota_rule_parameter {
-    const char *name;         /* NULL: past the last */
-    size_t problem;           /* offset of a double, or of an int64_t where it is a count */
-    size_t gradient, tangent; /* offsets of arrays; 0: it has no derivative */
-    double otherwise;         /* where the word is without it; NaN: it must be given */
-    bool count;
-} ota_rule_parameter;
-
-/* Of a rule of the enum, past the last one with the name NULL. */
-const ota_rule_parameter *ota_rule_parameters(ota_column_rule rule);
-/* Why the values of the parameters are out of range, as a hint; NULL: they are in it. */
-const char *ota_rule_values_wrong(const ota_problem *problem);
 
 #endif

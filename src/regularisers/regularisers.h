@@ -35,5 +35,7 @@ static inline bool ota_is_heavy_tailed(const ota_regulariser_row *row) {
 
 /* Of a problem: its regulariser, of entmax by its order, or the same with entry caps where it has any. */
 const ota_regulariser_row *ota_regulariser_of(const ota_problem *problem);
+/* The validation: fills its part of `r` from r->problem. */
+ota_status ota_resolve_regulariser(ota_resolved *r, ota_error *error);
 
 #endif

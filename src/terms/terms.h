@@ -43,6 +43,10 @@ static inline bool ota_term_is_inside(const ota_term *term) {
     return ota_term_of(term->kind)->inside;
 }
 
+/* The validation: fills its part of `r` from r->problem; and the part of `to` of a block of keys. */
+ota_status ota_resolve_terms(ota_resolved *r, ota_error *error);
+void ota_key_block_terms(const ota_key_block *block, ota_resolved *to);
+
 /* The rows. */
 extern const ota_term_row ota_term_dense, ota_term_alibi, ota_term_relative,
     ota_term_relative_inside, ota_term_softcap, ota_term_sink;

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "backend/cpu/gradient/gradient.h"
+#include "backend/cpu/gradient/cpu_gradient.h"
 #include "operator/backward.h"
 #include "backward_support.h"
 #include "spec.h"

@@ -4,7 +4,7 @@
 
 #include "forward/forward.h"
 #include "forward/passes.h"
-#include "gradient/gradient.h"
+#include "gradient/cpu_gradient.h"
 
 /* ---- heads in bf16 ------------------------------------------------------------------------------ */
 

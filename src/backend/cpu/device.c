@@ -1,4 +1,5 @@
 /* The CPU backend's device: which strategy walks a problem, in which type, and every byte it works in. */
+#include "backend/cpu/scores.h"
 #include "device.h"
 
 #include <inttypes.h>

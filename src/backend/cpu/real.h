@@ -13,7 +13,9 @@
 #include <float.h>
 
 #include "kernels/kernels.h"
+#include "masks/masks.h"
 #include "pack.h"
+#include "scores.h"
 
 #if OTA_REAL_BITS == 32
 typedef float real;

@@ -79,7 +79,7 @@ void ota_plain_row_weights(const ota_row_parameters *row, const double *s, const
 void ota_plain_row_online(const ota_row_parameters *row, const double *s, int64_t count, double mu,
                           double *room, double *p, double *open, ota_row_found *found);
 
-/* ---- heads.c, passes.c: the functions of backend.h ------------------------------------------------ */
+/* ---- plain_heads.c, plain_passes.c: the functions of backend.h ------------------------------------------------ */
 
 void ota_plain_run_rows(ota_run *run);
 void ota_plain_begin_head(ota_run *run, int64_t index, int64_t place, bool narrow, bool keep_g,

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "backend/capped.h"
+#include "masks/masks.h"
 #include "operator/plan.h"
 
 static double *numbers(ota_arena *arena, int64_t rows, int64_t columns) {

@@ -13,6 +13,7 @@
 #include "problem/check.h"
 #include "solvers/coupled.h"
 #include "terms/terms.h"
+#include "validation/validation.h"
 
 /* ---- which problems ------------------------------------------------------------------------------- */
 

@@ -15,7 +15,7 @@
 #include "backend/gradient.h"
 #include "operator/plan.h"
 #include "problem/key_block.h"
-#include "problem/shards.h"
+#include "validation/shards.h"
 
 /* One key head and the query heads at work on it. */
 typedef struct ota_ring_unit {

@@ -7,7 +7,7 @@
  * shortest path for each row left: a row that was reached is in the heap once more at its bound, and when the
  * search gets there its list grows. So bids and paths are those over all pairs, and the scores are read again
  * only in the rows whose list was too short. */
-#include "assignment.h"
+#include "augmenting_paths.h"
 
 #include <math.h>
 

@@ -3,7 +3,7 @@
 #define OTA_CPU_PAIRS_H
 
 #include "backend/cpu/finite.h"
-#include "gradient.h"
+#include "cpu_gradient.h"
 
 #define softcap_row WORD(ota_softcap_tanh)
 #define pack_head WORD(ota_gradient_pack_head)

@@ -6,7 +6,7 @@
 #ifndef OTA_CPU_TILES_H
 #define OTA_CPU_TILES_H
 
-#include "gradient.h"
+#include "cpu_gradient.h"
 
 /* Pieces of queries are multiples of this: even shares of the work matter more than whole blocks of rows. */
 enum { OTA_TILE_ROWS = 16 };

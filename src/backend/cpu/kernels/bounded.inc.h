@@ -1,4 +1,4 @@
-/* Rows of costs where columns have bounds (backend/bounded.h), in f64 alone. Plain loops over OTA_BOUNDED_LANES: the
+/* Rows of costs where columns have bounds (backend/bounded_kernels.h), in f64 alone. Plain loops over OTA_BOUNDED_LANES: the
  * compiler makes vectors of them. */
 
 /* `rows` is a constant where this is called, so that sums stay in registers. */

@@ -22,13 +22,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "backend/bounded.h"
+#include "backend/bounded_kernels.h"
 #include "backend/costs.h"
 #include "backend/matching.h"
 #include "backend/maxsim.h"
 #include "backend/normalize.h"
 #include "backend/product.h"
-#include "backend/route.h"
+#include "backend/route_kernels.h"
 #include "base/integers.h"
 
 /* Sizes every level shares, so that packing and results do not depend on more than the level. */

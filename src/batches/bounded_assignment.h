@@ -1,8 +1,8 @@
-/* bounded.h: the parts of ota_assign_bounded: rows of costs, heaps of pairs of columns, shortest paths. */
+/* bounded_assignment.h: the parts of ota_assign_bounded: rows of costs, heaps of pairs of columns, shortest paths. */
 #ifndef OTA_BATCHES_BOUNDED_H
 #define OTA_BATCHES_BOUNDED_H
 
-#include "backend/bounded.h"
+#include "backend/bounded_kernels.h"
 #include "base/base.h"
 #include "otattn_bounded.h"
 #include "problem/problem.h"

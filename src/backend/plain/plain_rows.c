@@ -16,6 +16,7 @@
 
 #include "backend/edge.h"
 #include "backend/threshold.h"
+#include "masks/masks.h"
 #include "terms/terms.h"
 
 #include <float.h>

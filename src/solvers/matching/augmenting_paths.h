@@ -1,4 +1,4 @@
-/* assignment.h: the state of a search for a matching (assignment.c), most of it for the one over a few candidates of every
+/* augmenting_paths.h: the state of a search for a matching (augmenting_paths.c), most of it for the one over a few candidates of every
  * row (assignment_sparse.c).
  *
  *     costs   c_ij = top_i - S_ij >= 0, top_i = max_j S_ij       [rows][columns], the shorter side is rows
@@ -12,7 +12,7 @@
 #include "base/base.h"
 #include "backend/costs.h"
 #include "combinatorial.h"
-#include "dense.h"
+#include "assignment_dense.h"
 
 /* Candidates kept of one row at most; pairs of a problem, and of a wide one, that go over a dense matrix: 1.5 and 8 MB. */
 enum { OTA_CANDIDATES = 192, OTA_DENSE_PAIRS = 3 << 16, OTA_DENSE_WIDE = 1 << 20 };

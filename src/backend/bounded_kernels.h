@@ -1,4 +1,4 @@
-/* bounded.h: passes over a row of costs for rows that take k columns under bounds on loads. Vectors are as long as
+/* bounded_kernels.h: passes over a row of costs for rows that take k columns under bounds on loads. Vectors are as long as
  * `stride`, a multiple of OTA_BOUNDED_LANES; minima and sums in one order, so all levels of instructions find the same
  * bits. */
 #ifndef OTA_BACKEND_BOUNDED_H

@@ -1,4 +1,4 @@
-/* dense.c: maximum-score matching over all pairs of a dense matrix, in the manner of Jonker and Volgenant [ELA-14,
+/* assignment_dense.c: maximum-score matching over all pairs of a dense matrix, in the manner of Jonker and Volgenant [ELA-14,
  * LIT-06]: (1) column reduction (square matrices only: a long-side column that stays unmatched must keep v = 0), (2) two
  * sweeps in which an unmatched row bids for its cheapest column, lowering v by the margin to its second cheapest, (3)
  * for each row left, Dijkstra on the reduced costs to the nearest unmatched column. The passes are the backend's.
@@ -6,7 +6,7 @@
  * Where some costs are 1e16 times others, as those of pairs that should not be, prices that take a large one in no longer tell
  * the small ones apart. Then the least of each row is taken off, so that costs r >= 0 are left, and no pair with r
  * above the sum V that a matching comes to is in a better one. So it may count as 2 V, and prices stay within the range of V. */
-#include "dense.h"
+#include "assignment_dense.h"
 
 #include <float.h>
 #include <math.h>

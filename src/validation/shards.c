@@ -1,11 +1,12 @@
 /* What a process of many holds of a problem (shards.h): its own share, the keys of all, and the memory of their messages. */
-#include "problem/shards.h"
+#include "validation/shards.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"
 #include "problem/check.h"
+#include "validation/validation.h"
 
 /* ---- memory ------------------------------------------------------------------------------------- */
 

@@ -1,5 +1,5 @@
 /* bounded.c: ota_assign_bounded: checks, the first prices from fewer rows, and what is told of the answer. */
-#include "bounded.h"
+#include "bounded_assignment.h"
 
 #include <inttypes.h>
 #include <math.h>

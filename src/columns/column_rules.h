@@ -1,4 +1,4 @@
-/* rows.h: the rows of the table in columns.c, one file each, and what some of them share. */
+/* column_rules.h: the rows of the table in columns.c, one file each, and what some of them share. */
 #ifndef OTA_COLUMN_ROWS_H
 #define OTA_COLUMN_ROWS_H
 

@@ -1,4 +1,4 @@
-/* route.h: the kernels of otattn_route.h, f32 or f64 alike, on a block of tokens or on one expert. T is the type of the logits. */
+/* route_kernels.h: the kernels of otattn_route.h, f32 or f64 alike, on a block of tokens or on one expert. T is the type of the logits. */
 #ifndef OTA_ROUTE_H
 #define OTA_ROUTE_H
 

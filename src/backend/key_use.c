@@ -1,5 +1,7 @@
 /* Which rows may use a key, pair by pair: asked of keys whose column sum is 0 alone. */
 #include "backend/backend.h"
+#include "backend/cpu/scores.h"
+#include "masks/masks.h"
 
 /* Of the solver's row i and column j; `transposed`: a key and a query. */
 static bool allows(const ota_resolved *r, int64_t batch, int64_t head, bool transposed, int64_t i,

@@ -5,7 +5,7 @@
 
 #include "base/base.h"
 #include "problem/check.h"
-#include "problem/shards.h"
+#include "validation/shards.h"
 
 enum { MOST_FACTS = 64 };
 

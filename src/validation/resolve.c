@@ -7,7 +7,12 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "columns/columns.h"
+#include "masks/masks.h"
 #include "problem/check.h"
+#include "regularisers/regularisers.h"
+#include "terms/terms.h"
+#include "validation/validation.h"
 
 /* ---- scores ----------------------------------------------------------------------------------- */
 
@@ -100,10 +105,6 @@ static ota_status resolve_temperature(ota_resolved *r, ota_error *error) {
 }
 
 /* ---- rules ------------------------------------------------------------------------------------- */
-
-ota_status ota_refuse_cell(const char *cell, const char *why, const char *hint, ota_error *error) {
-    return ota_fail(error, OTA_UNSUPPORTED, "method", hint, "%s is refused: %s", cell, why);
-}
 
 static ota_status resolve_rules(ota_resolved *r, ota_error *error) {
     const ota_problem *p = &r->problem;

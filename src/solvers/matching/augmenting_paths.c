@@ -1,11 +1,11 @@
 /* assignment.c: maximum-score matching by shortest augmenting paths [ELA-14, LIT-06].
  *
  * The shorter side plays the rows; every one of them must be matched. Small problems and wide ones go over all pairs
- * (dense.c), large ones over a few candidates of every row (assignment_sparse.c).
+ * (assignment_dense.c), large ones over a few candidates of every row (assignment_sparse.c).
  *
  * At the end f_i = -max_j (S_ij + g_j) is taken from the scores themselves, so that rounding inside the
  * search can only show as slack on matched pairs, that is in the duality gap. */
-#include "assignment.h"
+#include "augmenting_paths.h"
 
 #include "exact_sums.h"
 
@@ -187,7 +187,7 @@ static bool costs_nothing(const ota_matching *state, ota_assignment *problem) {
     return true;
 }
 
-/* By candidates, again with a limit of costs where prices cannot tell the small ones apart (dense.c). */
+/* By candidates, again with a limit of costs where prices cannot tell the small ones apart (assignment_dense.c). */
 static ota_status search_by_candidates(ota_matching *state, ota_assignment *problem) {
     if (costs_nothing(state, problem)) {
         for (int64_t i = 0; i < state->rows; i++) {

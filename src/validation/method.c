@@ -10,7 +10,7 @@
 
 #include "base/base.h"
 #include "base/integers.h"
-#include "problem/problem.h"
+#include "columns/columns.h"
 
 typedef struct word_row {
     const char *word;

@@ -1,4 +1,4 @@
-/* dense.h: a matching over all pairs of a dense matrix of costs (backend/matching.h), for the solver of hard plans and
+/* assignment_dense.h: a matching over all pairs of a dense matrix of costs (backend/matching.h), for the solver of hard plans and
  * for calls that have many small matrices. */
 #ifndef OTA_DENSE_H
 #define OTA_DENSE_H

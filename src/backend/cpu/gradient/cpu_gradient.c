@@ -1,6 +1,6 @@
 /* The passes of backward on the CPU: memory, and the tasks of a head spread over the threads. Rows are cut into
  * OTA_ADJOINT_CHUNKS chunks, strips or tiles that depend on shapes alone. */
-#include "gradient.h"
+#include "cpu_gradient.h"
 
 #include <string.h>
 

@@ -3,8 +3,8 @@
 
 #include <stddef.h>
 
-#include "kernels/kernels.h"
-#include "pack.h"
+#include "backend/cpu/kernels/kernels.h"
+#include "backend/cpu/pack.h"
 
 bool ota_batch_kernels_of(const char *limit, ota_batch_kernels *kernels) {
     const ota_kernels *level = ota_kernels_choose(limit);

@@ -1,0 +1,25 @@
+/* scores.h: what makes scores of a row of raw products, in f32 and in f64. */
+#ifndef OTA_CPU_SCORES_H
+#define OTA_CPU_SCORES_H
+
+#include "problem/problem.h"
+
+/* bent = tanh x and left = 1 - tanh^2 x; NaN stays NaN in `bent`. The three arrays are apart. */
+void ota_softcap_tanh_f32(const float *restrict x, int64_t count, float *restrict bent,
+                          float *restrict left);
+void ota_softcap_tanh_f64(const double *restrict x, int64_t count, double *restrict bent,
+                          double *restrict left);
+/* What of a row's weights p [keys] lies on pairs that masks and biases take down to OTA_MASKED_ADDEND. */
+double ota_masked_mass_f32(const ota_resolved *r, int64_t batch, int64_t head, int64_t query,
+                           const float *p);
+double ota_masked_mass_f64(const ota_resolved *r, int64_t batch, int64_t head, int64_t query,
+                           const double *p);
+/* Turns raw products q.k (or matrix entries) of keys [begin, end) into scores S: scale, terms in
+ * order, elementwise supports (-inf). row[0] belongs to key `begin`. When !r->row_terms, S = scale * raw
+ * is all there is and callers may fold it. */
+void ota_row_scores_f32(const ota_resolved *r, int64_t batch, int64_t head, int64_t query,
+                        int64_t begin, int64_t end, float *row);
+void ota_row_scores_f64(const ota_resolved *r, int64_t batch, int64_t head, int64_t query,
+                        int64_t begin, int64_t end, double *row);
+
+#endif
