@@ -33,6 +33,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/backend/cpu/forward/finish_rows_f64.c
     src/backend/cpu/forward/free_rows_f32.c
     src/backend/cpu/forward/free_rows_f64.c
+    src/backend/cpu/forward/head_parts.c
     src/backend/cpu/forward/passes.c
     src/backend/cpu/forward/passes_linear.c
     src/backend/cpu/forward/score_rows_f32.c

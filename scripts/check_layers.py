@@ -37,6 +37,8 @@ HEIGHTS = {
     "operator": 6,
     "batches": 6,
 }
+# What the judge sees, itself among it.
+JUDGED = ("base", "problem", "validation", "judge")
 # The public headers of the library itself.
 LIBRARY_HEADERS = {
     "otattn.h",
@@ -97,7 +99,7 @@ def judge_source(path: str, target: str) -> str | None:
     if other is None:
         return "belongs to no layer"
     if own == "judge":
-        return None if other in ("base", "problem", "validation", "judge") else f"the judge may not see {other}/"
+        return None if other in JUDGED else f"the judge may not see {other}/"
     if other == "judge":
         return None if own == "operator" else "only the operator may call the judge"
     if own is None or own == other:

@@ -13,6 +13,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "backend/cpu/scores.h"
 #include "problem/problem.h"
 
 enum { PIECE = 128 };

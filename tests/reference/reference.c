@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "reference_head.h"
+#include "validation/validation.h"
 
 /* One head and what the outputs need beside it. */
 typedef struct work {

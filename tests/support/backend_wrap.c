@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "problem/problem.h"
+#include "validation/validation.h"
 
 ota_status __real_ota_resolve(const ota_problem *problem, const ota_options *options,
                               ota_resolved *resolved, ota_error *error);

@@ -7,6 +7,7 @@
 #define TESTS_JUDGE_FORWARD_H
 
 #include "judge/judge_scores.h"
+#include "validation/validation.h"
 #include "problems.h"
 #include "tolerance.h"
 

@@ -25,7 +25,7 @@ static inline int64_t live_chunks(int64_t rows) {
     return live;
 }
 
-/* forward.c: sums of the chunks of one head, in order, into receiver and status. */
+/* head_parts.c: sums of the chunks of one head, in order, into receiver and status. */
 void ota_gather_chunks(cpu_run *w, int64_t part, int64_t batch, int64_t head);
 
 /* Are the head's keys and values, and the queries that meet them, multiplied as bf16? */
