@@ -18,7 +18,7 @@ install(FILES program/report/figures/heatmap.vl.json program/report/figures/rece
 # Calls for which ctypes takes longer than the work: a module within the limited interface of CPython, so that one file serves
 # every version from 3.11 on. It finds the library beside itself.
 find_package(Python 3.11 REQUIRED COMPONENTS Interpreter Development.Module NumPy)
-add_library(otattn_native MODULE python/native/calls.c python/native/interrupt.c python/native/kept.c python/native/late_interaction.c
+add_library(otattn_native MODULE python/native/calls.c python/native/interrupt.c python/native/keywords.c python/native/kept.c python/native/late_interaction.c
     python/native/memory.c python/native/route.c python/native/transport.c)
 set_target_properties(otattn_native PROPERTIES OUTPUT_NAME _native PREFIX "" SUFFIX .abi3.so
     BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN")

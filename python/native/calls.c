@@ -3,7 +3,8 @@
  *
  *     assign(cost, maximize, limit, maps)                   one assignment problem, [n, m] in f64 or f32 of any strides:
  *         -> (rows, columns) | (value, x, y) | None         pairs, or with `maps` lap's two maps in 32 bits
- *     tensors, address, layout, plain, derivative, without_zeros, copies
+ *     words_are, parse                                      keywords of calls (keywords.c)
+ *     tensors, address, layout, derivative, without_zeros, copies
  *                                                           the memory of arrays and tensors (memory.c)
  *     keep, run, again, judge                               solves by the structs of an earlier one (kept.c)
  *     hold, rest, sums, linear, scalings, divided, apart, centred, against, scalars
@@ -160,8 +161,8 @@ static void end(void *module) {
     if (state == NULL) return;
     give_back(state, NULL);
     native_keep_router(state, NULL, 0);
-    PyObject **const owned[] = {&state->tensor, &state->is_neg, &state->requires_grad,
-                                &state->call};
+    PyObject **const owned[] = {&state->tensor, &state->is_neg, &state->requires_grad, &state->call,
+                                &state->words};
     for (size_t k = 0; k < sizeof owned / sizeof owned[0]; k++) {
         PyObject *object = *owned[k];
         *owned[k] = NULL;
@@ -189,7 +190,9 @@ PyMODINIT_FUNC PyInit__native(void) {
          "tensors(type, capsule)"},
         {"address", native_address, METH_O, "address(x)"},
         {"layout", (PyCFunction)(void (*)(void))native_layout, METH_FASTCALL, "layout(x, ...)"},
-        {"plain", native_plain, METH_O, "plain(words)"},
+        {"words_are", native_words_are, METH_VARARGS, "words_are(type, ...)"},
+        {"parse", (PyCFunction)(void (*)(void))native_parse, METH_FASTCALL,
+         "parse(memo, names, options, x, ...)"},
         {"derivative", (PyCFunction)(void (*)(void))native_derivative, METH_FASTCALL,
          "derivative(x, ...)"},
         {"without_zeros", (PyCFunction)(void (*)(void))native_without_zeros, METH_FASTCALL,

@@ -3,8 +3,6 @@
  *     tensors(type, capsule)          tensors of this type come with this table from now on; None, None: with none
  *     layout(x, ...) -> bytes | None  kind, type, shape and strides of arrays of one kind, None among them; equal bytes for
  *                                     arrays that one set of structs fits but for addresses
- *     plain(words) -> bool            are these words, numbers, None, or pairs and the like of them, so that they can name a
- *                                     call?
  *     address(x) -> int               where the memory of a NumPy array, of a subclass too, or of a tensor begins
  *     derivative(x, ...) -> bool | None
  *                                     does one of these tensors record its derivative? None where they are not all of one
@@ -181,27 +179,6 @@ PyObject *native_tensors(PyObject *module, PyObject *const *arguments, Py_ssize_
     state->exchange = table;
     Py_XDECREF(before);
     return PyBool_FromLong(type != NULL);
-}
-
-/* Of each of these types objects are known by their value. NumPy's f64 is a float, too. */
-static int is_plain(PyObject *x) {
-    const PyTypeObject *type = Py_TYPE(x);
-    return x == Py_None || type == &PyUnicode_Type || type == &PyBool_Type ||
-           type == &PyFloat_Type || type == &PyLong_Type || PyFloat_Check(x);
-}
-
-static int are_plain(PyObject *words, int pairs) {
-    const Py_ssize_t count = PyTuple_Size(words);
-    for (Py_ssize_t k = 0; k < count; k++) {
-        PyObject *x = PyTuple_GetItem(words, k);
-        if (!is_plain(x) && !(pairs && PyTuple_CheckExact(x) && are_plain(x, 0))) return 0;
-    }
-    return 1;
-}
-
-PyObject *native_plain(PyObject *module, PyObject *words) {
-    (void)module;
-    return PyBool_FromLong(PyTuple_CheckExact(words) && are_plain(words, 1));
 }
 
 PyObject *native_address(PyObject *module, PyObject *object) {

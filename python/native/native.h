@@ -65,6 +65,7 @@ typedef struct native_state {
     PyObject *tensor;               /* a type, owned; NULL where no library offers its table */
     const exchange_table *exchange; /* of that type */
     PyObject *is_neg, *requires_grad, *call; /* names of attributes, owned */
+    PyObject *words; /* types whose objects are known by their value, owned; NULL: none */
 } native_state;
 
 enum { MEMORY_DIMENSIONS = 8 };
@@ -137,7 +138,8 @@ PyObject *native_route(PyObject *module, PyObject *const *arguments, Py_ssize_t 
 PyObject *native_pick(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_maxsim(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_tensors(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
-PyObject *native_plain(PyObject *module, PyObject *words);
+PyObject *native_parse(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *native_words_are(PyObject *module, PyObject *types);
 PyObject *native_address(PyObject *module, PyObject *object);
 PyObject *native_layout(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_derivative(PyObject *module, PyObject *const *arguments, Py_ssize_t count);

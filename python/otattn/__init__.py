@@ -30,6 +30,7 @@ from ._progress import Progress
 from ._regulariser import Regulariser
 from ._repeat import release_memory
 from ._solve import Info
+from ._spec import AttentionOptions, CouplingOptions, Spec
 from ._threads import get_num_threads, set_num_threads, threads
 
 if TYPE_CHECKING:
@@ -55,10 +56,12 @@ __version__ = f"{_c.VERSION_MAJOR}.{_c.VERSION_MINOR}.{_c.VERSION_PATCH}"
 
 __all__ = [
     "AssignmentCertificate",
+    "AttentionOptions",
     "AuxOutput",
     "AuxRequest",
     "Certificate",
     "Chart",
+    "CouplingOptions",
     "Infeasible",
     "Info",
     "NotConverged",
@@ -73,6 +76,7 @@ __all__ = [
     "RowStats",
     "Run",
     "SolveError",
+    "Spec",
     "alibi_slopes",
     "attention",
     "backends",

@@ -10,10 +10,10 @@ import numpy as np
 
 from . import _native, _repeat
 from . import _structs as c
-from ._aux import NO_AUX, AuxOutput, AuxRequest, Potentials, RowStats, outputs_of, request_of
+from ._aux import NO_AUX, AuxOutput, AuxRequest, Potentials, RowStats, outputs_of
 from ._errors import check, new_error
 from ._library import library, names_of
-from ._settings import EXTRA, Settings
+from ._settings import EXTRA
 from ._shapes import (
     dense,
     fold,
@@ -27,6 +27,7 @@ from ._shapes import (
     shape_text,
 )
 from ._solve import Handle, Job, Operand, View, needs_coupling, solve, solve_on
+from ._spec import Spec
 from ._threads import thread_limit
 
 _TYPES: dict[Any, int] = {
@@ -217,12 +218,12 @@ def operands_of(
     return tuple(found)
 
 
-def check_settings(settings: Settings) -> None:
-    """Raises what the library says of these settings before it has seen an array."""
-    if settings.solver != "auto" and settings.solver not in names_of(library.ota_solver_name):
-        raise ValueError(f"solver is {settings.solver!r}, wanted a name of otattn.solvers()")
+def check_spec(spec: Spec) -> None:
+    """Raises what the library says of a spec before it has seen an array."""
+    if spec.solver != "auto" and spec.solver not in names_of(library.ota_solver_name):
+        raise ValueError(f"solver is {spec.solver!r}, wanted a name of otattn.solvers()")
     x = view_of(np.zeros((1, 1, 2, 1), np.float32))
-    job = Job(settings._replace(dropout=0.0), (x, x, x, *_ABSENT))
+    job = Job(spec._replace(dropout_p=0.0), (x, x, x, *_ABSENT))
     error, reference = new_error()
     status = library.ota_check(ctypes.byref(job.problem), ctypes.byref(job.options), reference)
     job.reraise()
@@ -265,7 +266,7 @@ def run_on(
 ) -> tuple[Any, AuxOutput, dict[str, Any]]:
     """Solves on `handle`, or a plan from the pool, and gives results the caller's leading dimensions back."""
     names = [first, *(name for name in outputs_of(request) if name != first), *also]
-    if request.certificate and needs_coupling(job.settings):
+    if request.certificate and needs_coupling(job.spec):
         names.append("coupling")
     if job.options.allow_partial:
         # NotConverged judges its certificate from the potentials.
@@ -297,45 +298,39 @@ def run_on(
 
 
 def numpy_attention(
-    settings: Settings,
+    spec: Spec,
     query: Any,
     key: Any,
     value: Any,
-    enable_gqa: bool,
     extra: tuple[Any, ...],
-    return_aux: Any,
+    request: AuxRequest | None,
 ) -> Any:
     origin = query
-    request = request_of(return_aux)
     query, key, value = triple(query, key, value)
-    folded = fold(query, key, value, enable_gqa, expand)
+    folded = fold(query, key, value, spec.enable_gqa, expand)
     heads, queries = folded.query.shape[1:3]
     keep: list[Any] = []
     others = operands_of(extra, folded.batch, heads, queries, folded.key.shape[2], keep)
-    job = Job(settings, (view_of(folded.query), view_of(folded.key), view_of(folded.value), *others))
+    job = Job(spec, (view_of(folded.query), view_of(folded.key), view_of(folded.value), *others))
     out, aux, _ = run_on(job, None, request or NO_AUX, "out", query.dtype, folded.lead, [])
     out = _like(origin, out)
     return out if request is None else (out, aux)
 
 
-def _new_repeat(
-    name: Any, prepared: tuple[Settings, tuple[Any, ...], bool], query: Any, key: Any, value: Any
-) -> _repeat.Repeat | None:
-    settings, extra, enable_gqa = prepared
+def _new_repeat(name: Any, spec: Spec, query: Any, key: Any, value: Any, mask: Any) -> _repeat.Repeat | None:
     arrays = triple(query, key, value)
-    folded = fold(*arrays, enable_gqa, expand)
+    folded = fold(*arrays, spec.enable_gqa, expand)
     sizes = (folded.query.shape[1], folded.query.shape[2], folded.key.shape[2])
     keep: list[Any] = []
-    others = operands_of(extra, folded.batch, *sizes, keep)
+    others = operands_of((mask, *_ABSENT[1:]), folded.batch, *sizes, keep)
     views = (view_of(folded.query), view_of(folded.key), view_of(folded.value))
-    mask = extra[0]
     addresses = (
         *(_native.address(x) for x in (query, key, value)),
         0 if mask is None else _native.address(mask),
     )
     if not _repeat.same_memory((*views, others[0]), addresses):
         return None
-    job = Job(settings, (*views, *others))
+    job = Job(spec, (*views, *others))
     scratch, outputs = outputs_like(scratch_of(job, ()), job.sizes, query.dtype)
     whole = output_shape("out", job.sizes)
     outputs["out"] = view_of(np.empty(whole, query.dtype))
@@ -352,15 +347,15 @@ def scratch_of(job: Job, names: Sequence[str]) -> list[str]:
     return [name for name in needed if name not in names]
 
 
-def numpy_repeat(words: tuple[Any, ...], query: Any, key: Any, value: Any, mask: Any, prepare: Any) -> Any:
+def numpy_repeat(spec: Spec, query: Any, key: Any, value: Any, mask: Any) -> Any:
     """`attention` on plain arrays, by the structs of an earlier call where there was one; None: not so."""
     layout = _native.layout(query, key, value, mask)
-    if layout is None or not _native.plain(words):
+    if layout is None:
         return None
-    name = (words, thread_limit(), layout)
+    name = (spec.token, thread_limit(), layout)
     repeat = _repeat.take(name)
     if repeat is None:
-        repeat = _new_repeat(name, prepare(words, mask), query, key, value)
+        repeat = _new_repeat(name, spec, query, key, value, mask)
         if repeat is None:
             return None
     try:
@@ -371,15 +366,14 @@ def numpy_repeat(words: tuple[Any, ...], query: Any, key: Any, value: Any, mask:
     return None if found is None else found[1]
 
 
-def numpy_coupling(settings: Settings, scores: Any, extra: tuple[Any, ...], return_aux: Any) -> Any:
+def numpy_coupling(spec: Spec, scores: Any, extra: tuple[Any, ...], request: AuxRequest | None) -> Any:
     origin = scores
-    request = request_of(return_aux)
     scores = floating("scores", scores)
     whole, batch, lead = fold_scores(scores)
     keep: list[Any] = []
     heads, rows, columns = whole.shape[1:]
     others = operands_of(extra, batch, heads, rows, columns, keep)
-    job = Job(settings, (view_of(whole), None, None, *others))
+    job = Job(spec, (view_of(whole), None, None, *others))
     plan, aux, _ = run_on(job, None, request or NO_AUX, "coupling", scores.dtype, lead, [])
     plan = _like(origin, plan)
     return plan if request is None else (plan, aux)

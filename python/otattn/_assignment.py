@@ -13,12 +13,12 @@ import numpy as np
 
 from . import _native
 from . import _structs as c
-from ._attention import is_torch
 from ._errors import new_error, raise_status
 from ._library import CANCEL, library
 from ._repeat import forget_by
 from ._settings import flag, number
 from ._shapes import dense, repr_of
+from ._spec import is_torch
 from ._threads import thread_limit
 
 # The fields of c.Assignments in their order, packed in one go.

@@ -3,286 +3,114 @@
 from __future__ import annotations
 
 import functools
-import inspect
-import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from types import NoneType
-from typing import Any, Literal, overload
+from typing import Any, Literal, NamedTuple, Unpack, overload
 
 from numpy import ndarray
 
-from ._arrays import check_settings, numpy_attention, numpy_repeat
-from ._aux import ArrayT, AuxOutput, Request
-from ._progress import Progress, word_of_progress
-from ._regulariser import Regulariser, word_of
-from ._settings import Settings, count, flag, known_names, number, shown, text, whole
+from . import _native
+from ._arrays import numpy_attention, numpy_repeat
+from ._aux import ArrayT, AuxOutput, AuxRequest, Request, request_of
+from ._settings import OPERANDS, PLACES, count, known_names, whole
+from ._spec import (
+    BY_NAME,
+    AttentionOptions,
+    Spec,
+    compiling,
+    has_functions,
+    is_torch,
+    settled,
+    sorted_out,
+    with_signature,
+)
+
+# Keyword arguments whose values a call is known by, beside numbers and words.
+_native.words_are(Spec, AuxRequest)
+# How many calls are known.
+_MOST = 512
 
 
-def compiling() -> bool:
-    torch = sys.modules.get("torch")
-    return torch is not None and bool(torch.compiler.is_compiling())
+class Known(NamedTuple):
+    """The keywords of a call, understood."""
+
+    spec: Any
+    """A Spec; where a compiler looks on, a Record."""
+    request: AuxRequest | None
+    arrays: tuple[str, ...]
+    """Names of the operands among them, in the order in which they were given."""
+    seed: tuple[int | None, int] | None
+    """Seed and offset of dropout, where there is any."""
+    is_plain: bool
+    """A solve whose structs may be kept."""
 
 
-def is_torch(x: Any) -> bool:
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(x, torch.Tensor)
-
-
-def static(name: str, value: Any) -> float | None:
-    """The value as a plain number, or None where it is absent, an array or a tensor."""
-    if value is None:
-        return None
-    if type(value) is float or not hasattr(value, "shape"):
-        if isinstance(value, (list, tuple)):
-            raise TypeError(f"{name} is a {type(value).__name__}, wanted a number or an array of them")
-        return number(name, value)
-    if is_torch(value) or value.ndim > 0:
-        return None
-    return number(name, value)
-
-
-def _bound(name: str, value: float | None) -> float | None:
-    if value is not None and not value >= 0.0:
-        raise ValueError(f"{name} is {value!r}, wanted 0 or more")
-    return value
-
-
-# Typed, since 1 and True are equal keys.
-@functools.lru_cache(maxsize=512, typed=True)
-def settings_from(
-    method: str,
-    scale: float | None,
-    is_causal: bool,
-    causal_align: str,
-    window: tuple[int, int] | None,
-    softcap: float,
-    temperature: float | None,
-    alpha: float | None,
-    cap: float | None,
-    strength: float | None,
-    lower: float | None,
-    upper: float | None,
-    rows: str,
-    axis: str,
-    cost: bool,
-    relative_inside: bool,
-    rounds: int | None,
-    tolerance: float | None,
-    max_rounds: int | None,
-    allow_partial: bool,
-    prune: bool,
-    strict: bool,
-    solver: str,
-    backend: str | None,
-    dropout: float,
-) -> Settings:
-    if not isinstance(method, str):
-        raise TypeError(
-            f"method is a {type(method).__name__}, wanted a string such as 'softmax/exact' or a Regulariser"
+def understood(given: Mapping[str, Any]) -> tuple[Known, dict[str, Any]]:
+    """The keywords of a call with known names, and the operands among them."""
+    values, arrays, calls = sorted_out(given)
+    spec = settled(values)
+    request = request_of(calls.get("return_aux"))
+    seed = None
+    if values["dropout_p"] != 0.0:
+        most = (1 << 64) - 1
+        seed = (
+            count("dropout_seed", calls.get("dropout_seed"), most=most),
+            whole("dropout_offset", calls.get("dropout_offset", 0), most=most),
         )
-    method = str(method)
-    if not isinstance(causal_align, str) or causal_align not in ("top_left", "bottom_right"):
-        raise ValueError(f"causal_align is {causal_align!r}, wanted 'top_left' or 'bottom_right'")
-    if scale is not None:
-        scale = number("scale", scale)
-        if scale == 0.0:
-            # 0 means 1 / sqrt(width) in the struct; the smallest number makes all scores equal as well.
-            scale = sys.float_info.min
-    if temperature is not None and not temperature > 0.0:
-        raise ValueError(f"temperature is {temperature!r}, wanted more than 0")
-    softcap = number("softcap", softcap)
-    if softcap < 0.0:
-        raise ValueError(f"softcap is {softcap!r}, wanted 0 (none) or more")
-    dropout = number("dropout_p", dropout)
-    if not 0.0 <= dropout <= 1.0:
-        raise ValueError(f"dropout_p is {dropout!r}, wanted 0 to 1")
-    tolerance = None if tolerance is None else number("tolerance", tolerance)
-    if tolerance is not None and not tolerance > 0.0:
-        raise ValueError(f"tolerance is {tolerance!r}, wanted more than 0")
-    if not isinstance(backend, (str, NoneType)):
-        raise TypeError(f"backend is a {type(backend).__name__}, wanted a string or None")
-    left, right = (-1, -1) if window is None else window
-    return Settings(
-        method,
-        scale,
-        flag("is_causal", is_causal),
-        str(causal_align),
-        left,
-        right,
-        softcap,
-        1.0 if temperature is None else temperature,
-        alpha,
-        cap,
-        strength,
-        _bound("lower", lower),
-        _bound("upper", upper),
-        text("rows", rows),
-        text("axis", axis),
-        flag("cost", cost),
-        flag("relative_inside", relative_inside),
-        count("rounds", rounds),
-        tolerance,
-        count("max_rounds", max_rounds, 1),
-        flag("allow_partial", allow_partial),
-        flag("prune", prune),
-        flag("strict", strict),
-        text("solver", solver),
-        None if backend is None else str(backend),
-        dropout,
-    )
+    own = values["deadline"] is values["progress"] is None and not has_functions(given.get("method"))
+    plain = own and seed is None and values["nonfinite"] == "raise"
+    names = tuple(name for name in given if name in arrays)
+    return Known(spec, request, names, seed, plain), arrays
 
 
-def limited(
-    settings: Settings, workspace_limit: Any, deadline: Any, progress: Any, nonfinite: Any = "raise"
-) -> Settings:
-    """The settings of a call with limits of its own, and with what is to become of numbers that are none."""
-    if nonfinite != "raise":
-        if nonfinite != "nan":
-            raise ValueError(f"nonfinite is {shown(nonfinite)}, wanted 'raise' or 'nan'")
-        if settings.strict:
-            raise ValueError("nonfinite is 'nan', but strict raises; leave one of them out")
-        settings = settings._replace(nonfinite="nan")
-    if workspace_limit is deadline is progress is None:
-        return settings
-    if deadline is not None:
-        deadline = number("deadline", deadline)
-        if not deadline > 0.0:
-            raise ValueError(f"deadline is {deadline!r}, wanted more than 0 seconds from now")
-    if progress is not None:
-        if compiling():
-            raise ValueError(
-                "progress cannot be called from a compiled graph; leave it out, or call outside of it"
-            )
-        progress = word_of_progress(progress)
-    limit = count("workspace_limit", workspace_limit, 1)
-    return settings._replace(workspace_limit=limit, deadline=deadline, progress=progress)
+def extra_of(known: Known, arrays: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The operands behind query, key and value."""
+    return (*(arrays.get(name) for name in _EXTRAS), known.seed)
 
 
-def window_of(window: Any, name: str = "window") -> tuple[int, int] | None:
-    """(left, right) of an argument that may be any pair of whole numbers; None where both are no limit."""
-    if window is None:
-        return None
-    try:
-        sides = [count(name, side, -1) for side in window]
-    except TypeError:
-        raise TypeError(f"{name} is {window!r}, wanted (left, right), two whole numbers") from None
-    left, right = sides if len(sides) == 2 else (None, None)
-    if left is None or right is None:
-        raise ValueError(f"{name} is {window!r}, wanted (left, right), each -1 (no limit) or more")
-    return None if left < 0 and right < 0 else (left, right)
+_EXTRAS = OPERANDS[3 : PLACES["dropout_seed"]]
 
 
-def _settings(*words: Any) -> Settings:
-    try:
-        return settings_from(*words)
-    except TypeError:
-        # What cannot be a key gets its sentence too.
-        return settings_from.__wrapped__(*words)
+def prepare(**arguments: Any) -> tuple[Any, tuple[Any, ...], bool]:
+    """The spec and the operands behind query, key and value of a call of `attention`."""
+    known, arrays = understood(arguments)
+    return known.spec, extra_of(known, arrays), known.spec.enable_gqa
 
 
-def settings_maker() -> Any:
-    # torch.compile looks through caches and warns about each; its own is the compiled code.
-    return settings_from.__wrapped__ if compiling() else _settings
+class Front:
+    """A public function of keywords: their names, and the calls of it that were understood before."""
 
+    def __init__(self, name: str, names: Iterable[str], placed: tuple[str, ...]) -> None:
+        self.name, self.names, self.placed = name, tuple(names), placed
+        self.memo: dict[Any, Known] = {}
 
-def _seed(seed: int | None, offset: int) -> tuple[int | None, int]:
-    most = (1 << 64) - 1
-    return count("dropout_seed", seed, most=most), whole("dropout_offset", offset, most=most)
+    def known(self, options: Mapping[str, Any], *placed: Any) -> tuple[Known, tuple[Any, ...]]:
+        """The call with these keywords, and with values for the names `placed`; operands among them."""
+        found = None if compiling() else _native.parse(self.memo, self.placed, options, *placed)
+        if found is not None and found[0] is not None:
+            return found[0], found[1:]
+        known_names(self.name, options, self.names, f"otattn.{self.name}")
+        known, arrays = understood({**dict(zip(self.placed, placed, strict=True)), **options})
+        self.check(options.get("method"))
+        others = tuple(arrays[name] for name in known.arrays)
+        spec = known.spec
+        alone = known.seed is not None or spec.deadline is not None or spec.progress is not None
+        alone = alone or has_functions(options.get("method"))
+        if found is not None and not alone and [*map(id, others)] == [*map(id, found[2:])]:
+            if len(self.memo) >= _MOST:
+                self.memo.clear()
+            self.memo[found[1]] = known
+        return known, others
 
-
-def prepare(
-    attn_mask: Any = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-    method: str | Regulariser = "softmax",
-    temperature: Any = 1.0,
-    rounds: int | None = None,
-    tolerance: float | None = None,
-    max_rounds: int | None = None,
-    alpha: Any = None,
-    cap: Any = None,
-    strength: Any = None,
-    lower: Any = None,
-    upper: Any = None,
-    row_mass: Any = None,
-    column_mass: Any = None,
-    bias: Any = None,
-    alibi_slopes: Any = None,
-    window: tuple[int, int] | None = None,
-    softcap: float = 0.0,
-    sink: Any = None,
-    causal_align: str = "top_left",
-    key_lengths: Any = None,
-    relative_bias: Any = None,
-    relative_inside: bool = False,
-    rows: str = "hard",
-    axis: str = "rows",
-    cost: bool = False,
-    allow_partial: bool = False,
-    prune: bool = False,
-    strict: bool = False,
-    solver: str = "auto",
-    backend: str | None = None,
-    start_potential: Any = None,
-    dropout_seed: int | None = None,
-    dropout_offset: int = 0,
-    entry_caps: Any = None,
-    workspace_limit: int | None = None,
-    deadline: float | None = None,
-    progress: Callable[[Progress], Any] | None = None,
-    nonfinite: str = "raise",
-) -> tuple[Settings, tuple[Any, ...], bool]:
-    """The settings and the operands behind query, key and value of a call of `attention`."""
-    settings = settings_maker()(
-        word_of(method),
-        scale,
-        is_causal,
-        causal_align,
-        window_of(window),
-        softcap,
-        static("temperature", temperature),
-        static("alpha", alpha),
-        static("cap", cap),
-        static("strength", strength),
-        static("lower", lower),
-        static("upper", upper),
-        rows,
-        axis,
-        cost,
-        relative_inside,
-        rounds,
-        tolerance,
-        max_rounds,
-        allow_partial,
-        prune,
-        strict,
-        solver,
-        backend,
-        dropout_p,
-    )
-    settings = limited(settings, workspace_limit, deadline, progress, nonfinite)
-    extra = (
-        attn_mask,
-        bias,
-        relative_bias,
-        alibi_slopes,
-        sink,
-        array_or_none(temperature),
-        array_or_none(alpha),
-        array_or_none(cap),
-        array_or_none(strength),
-        array_or_none(lower),
-        array_or_none(upper),
-        row_mass,
-        column_mass,
-        key_lengths,
-        entry_caps,
-        start_potential,
-        None if settings.dropout == 0.0 else _seed(dropout_seed, dropout_offset),
-    )
-    return settings, extra, flag("enable_gqa", enable_gqa)
+    def check(self, method: Any) -> None:
+        """Raises for an option of a Spec that this front does not take."""
+        if isinstance(method, Spec):
+            for name, value in method.items():
+                if name not in self.names:
+                    raise ValueError(
+                        f"the Spec that is the method has {name}={value!r}, which otattn.{self.name} "
+                        "does not take"
+                    )
 
 
 @overload
@@ -296,44 +124,8 @@ def attention(
     scale: float | None = None,
     enable_gqa: bool = False,
     *,
-    method: str | Regulariser = "softmax",
-    temperature: Any = 1.0,
-    rounds: int | None = None,
-    tolerance: float | None = None,
-    max_rounds: int | None = None,
-    alpha: Any = None,
-    cap: Any = None,
-    strength: Any = None,
-    row_mass: Any = None,
-    column_mass: Any = None,
-    bias: Any = None,
-    alibi_slopes: Any = None,
-    window: tuple[int, int] | None = None,
-    softcap: float = 0.0,
-    sink: Any = None,
     return_aux: Literal[False] | None = None,
-    lower: Any = None,
-    upper: Any = None,
-    causal_align: str = "top_left",
-    key_lengths: Any = None,
-    relative_bias: Any = None,
-    relative_inside: bool = False,
-    rows: str = "hard",
-    axis: str = "rows",
-    cost: bool = False,
-    allow_partial: bool = False,
-    prune: bool = False,
-    strict: bool = False,
-    solver: str = "auto",
-    backend: str | None = None,
-    start_potential: Any = None,
-    dropout_seed: int | None = None,
-    dropout_offset: int = 0,
-    entry_caps: Any = None,
-    workspace_limit: int | None = None,
-    deadline: float | None = None,
-    progress: Callable[[Progress], Any] | None = None,
-    nonfinite: str = "raise",
+    **options: Unpack[AttentionOptions],
 ) -> ArrayT: ...
 @overload
 def attention(
@@ -346,44 +138,8 @@ def attention(
     scale: float | None = None,
     enable_gqa: bool = False,
     *,
-    method: str | Regulariser = "softmax",
-    temperature: Any = 1.0,
-    rounds: int | None = None,
-    tolerance: float | None = None,
-    max_rounds: int | None = None,
-    alpha: Any = None,
-    cap: Any = None,
-    strength: Any = None,
-    row_mass: Any = None,
-    column_mass: Any = None,
-    bias: Any = None,
-    alibi_slopes: Any = None,
-    window: tuple[int, int] | None = None,
-    softcap: float = 0.0,
-    sink: Any = None,
     return_aux: Request,
-    lower: Any = None,
-    upper: Any = None,
-    causal_align: str = "top_left",
-    key_lengths: Any = None,
-    relative_bias: Any = None,
-    relative_inside: bool = False,
-    rows: str = "hard",
-    axis: str = "rows",
-    cost: bool = False,
-    allow_partial: bool = False,
-    prune: bool = False,
-    strict: bool = False,
-    solver: str = "auto",
-    backend: str | None = None,
-    start_potential: Any = None,
-    dropout_seed: int | None = None,
-    dropout_offset: int = 0,
-    entry_caps: Any = None,
-    workspace_limit: int | None = None,
-    deadline: float | None = None,
-    progress: Callable[[Progress], Any] | None = None,
-    nonfinite: str = "raise",
+    **options: Unpack[AttentionOptions],
 ) -> tuple[ArrayT, AuxOutput]: ...
 @overload
 def attention(
@@ -396,45 +152,10 @@ def attention(
     scale: float | None = None,
     enable_gqa: bool = False,
     *,
-    method: str | Regulariser = "softmax",
-    temperature: Any = 1.0,
-    rounds: int | None = None,
-    tolerance: float | None = None,
-    max_rounds: int | None = None,
-    alpha: Any = None,
-    cap: Any = None,
-    strength: Any = None,
-    row_mass: Any = None,
-    column_mass: Any = None,
-    bias: Any = None,
-    alibi_slopes: Any = None,
-    window: tuple[int, int] | None = None,
-    softcap: float = 0.0,
-    sink: Any = None,
     return_aux: Any = None,
-    lower: Any = None,
-    upper: Any = None,
-    causal_align: str = "top_left",
-    key_lengths: Any = None,
-    relative_bias: Any = None,
-    relative_inside: bool = False,
-    rows: str = "hard",
-    axis: str = "rows",
-    cost: bool = False,
-    allow_partial: bool = False,
-    prune: bool = False,
-    strict: bool = False,
-    solver: str = "auto",
-    backend: str | None = None,
-    start_potential: Any = None,
-    dropout_seed: int | None = None,
-    dropout_offset: int = 0,
-    entry_caps: Any = None,
-    workspace_limit: int | None = None,
-    deadline: float | None = None,
-    progress: Callable[[Progress], Any] | None = None,
-    nonfinite: str = "raise",
+    **options: Unpack[AttentionOptions],
 ) -> Any: ...
+@with_signature(AttentionOptions)
 def attention(
     query: Any,
     key: Any,
@@ -445,44 +166,8 @@ def attention(
     scale: float | None = None,
     enable_gqa: bool = False,
     *,
-    method: str | Regulariser = "softmax",
-    temperature: Any = 1.0,
-    rounds: int | None = None,
-    tolerance: float | None = None,
-    max_rounds: int | None = None,
-    alpha: Any = None,
-    cap: Any = None,
-    strength: Any = None,
-    row_mass: Any = None,
-    column_mass: Any = None,
-    bias: Any = None,
-    alibi_slopes: Any = None,
-    window: tuple[int, int] | None = None,
-    softcap: float = 0.0,
-    sink: Any = None,
     return_aux: Any = None,
-    lower: Any = None,
-    upper: Any = None,
-    causal_align: str = "top_left",
-    key_lengths: Any = None,
-    relative_bias: Any = None,
-    relative_inside: bool = False,
-    rows: str = "hard",
-    axis: str = "rows",
-    cost: bool = False,
-    allow_partial: bool = False,
-    prune: bool = False,
-    strict: bool = False,
-    solver: str = "auto",
-    backend: str | None = None,
-    start_potential: Any = None,
-    dropout_seed: int | None = None,
-    dropout_offset: int = 0,
-    entry_caps: Any = None,
-    workspace_limit: int | None = None,
-    deadline: float | None = None,
-    progress: Callable[[Progress], Any] | None = None,
-    nonfinite: str = "raise",
+    **options: Unpack[AttentionOptions],
 ) -> Any:
     """Attention by any transport method: ``out = P @ value``.
 
@@ -510,10 +195,10 @@ def attention(
         Multiplies query key^T; default 1 / sqrt(width).
     enable_gqa : bool
         Several query heads share a key head.
-    method : str or Regulariser
+    method : str, Regulariser or Spec
         ``REGULARISER[/COLUMNS]``: softmax, entmax:A, sparsemax, hard; free, exact, relaxed:R, capped:C,
         bounded:LO,HI, elastic:L,STEPS, prefix, online:C; also ``ceta``, ``assignment`` and options in braces.
-        A `Regulariser` is one of your own, on free columns.
+        A `Regulariser` is one of your own, on free columns; a `Spec` brings options of the call along.
     temperature : float or array, shape (heads,)
         Divides the scores.
     rounds, max_rounds : int, optional
@@ -606,114 +291,34 @@ def attention(
     >>> aux.info.status, bool(abs(aux.receiver - 1).max() < 1e-8)
     ('ok', True)
     """
-    if (
-        type(method) is type(rows) is type(axis) is type(solver) is str
-        and type(temperature) is type(dropout_p) is type(softcap) is float
-        and dropout_p == 0.0
-        and return_aux is alpha is cap is strength is row_mass is column_mass is None
-        and lower is upper is None
-        and bias is alibi_slopes is window is sink is key_lengths is relative_bias is start_potential is None
-        and entry_caps is workspace_limit is deadline is None
-        and progress is None
-        and nonfinite == "raise"
-        and softcap == 0.0
-        and relative_inside is cost is allow_partial is prune is strict is False
-        and rows == "hard"
-        and axis == "rows"
-        and solver == "auto"
-        and backend is None
-    ):
+    repeat: Any = None
+    if type(query) is type(key) is type(value) is ndarray:
+        if type(attn_mask) in (NoneType, ndarray):
+            repeat = numpy_repeat
+    elif is_torch(query) and not compiling():
+        repeat = _torch_repeat()
+    known, others = _front.known(options, dropout_p, is_causal, scale, enable_gqa, return_aux)
+    if repeat is not None and known.is_plain and known.request is None and not known.arrays:
         # The plain call, whose structs are kept from one to the next.
-        words = (
-            method,
-            is_causal,
-            scale,
-            enable_gqa,
-            temperature,
-            rounds,
-            tolerance,
-            max_rounds,
-            causal_align,
-        )
-        if type(query) is type(key) is type(value) is ndarray and type(attn_mask) in (NoneType, ndarray):
-            found = numpy_repeat(words, query, key, value, attn_mask, _prepare_plain)
-        elif is_torch(query) and not compiling():
-            found = _torch_repeat()(words, query, key, value, attn_mask, _prepare_plain)
-        else:
-            found = None
+        found = repeat(known.spec, query, key, value, attn_mask)
         if found is not None:
             return found
-    settings, extra, _ = prepare(
-        attn_mask,
-        dropout_p,
-        is_causal,
-        scale,
-        enable_gqa,
-        method,
-        temperature,
-        rounds,
-        tolerance,
-        max_rounds,
-        alpha,
-        cap,
-        strength,
-        lower,
-        upper,
-        row_mass,
-        column_mass,
-        bias,
-        alibi_slopes,
-        window,
-        softcap,
-        sink,
-        causal_align,
-        key_lengths,
-        relative_bias,
-        relative_inside,
-        rows,
-        axis,
-        cost,
-        allow_partial,
-        prune,
-        strict,
-        solver,
-        backend,
-        start_potential,
-        dropout_seed,
-        dropout_offset,
-        entry_caps,
-        workspace_limit,
-        deadline,
-        progress,
-        nonfinite,
-    )
+    arrays = dict(zip(known.arrays, others, strict=True))
+    if attn_mask is not None:
+        arrays["attn_mask"] = attn_mask
+    extra = extra_of(known, arrays)
     if is_torch(query):
         from ._torch import torch_attention
 
-        return torch_attention(settings, query, key, value, enable_gqa, extra, return_aux)
-    return numpy_attention(settings, query, key, value, enable_gqa, extra, return_aux)
-
-
-def _prepare_plain(words: tuple[Any, ...], mask: Any) -> tuple[Settings, tuple[Any, ...], bool]:
-    method, is_causal, scale, enable_gqa, temperature, rounds, tolerance, max_rounds, causal_align = words
-    return prepare(
-        mask,
-        0.0,
-        is_causal,
-        scale,
-        enable_gqa,
-        method,
-        temperature,
-        rounds,
-        tolerance,
-        max_rounds,
-        causal_align=causal_align,
-    )
+        return torch_attention(known.spec, query, key, value, extra, known.request)
+    return numpy_attention(known.spec, query, key, value, extra, known.request)
 
 
 # The names of the arguments of `attention`.
-ARGUMENTS = tuple(inspect.signature(attention).parameters)
+ARGUMENTS = ("query", "key", "value", *BY_NAME)
 _OF_ARRAYS = ("query", "key", "value", "return_aux")
+_PLACED = ("dropout_p", "is_causal", "scale", "enable_gqa", "return_aux")
+_front = Front("attention", [name for name in BY_NAME if name != "attn_mask"], _PLACED)
 
 
 def known_arguments(
@@ -727,9 +332,9 @@ def known_arguments(
 
 
 def check_arguments(method: Any, arguments: Mapping[str, Any]) -> None:
-    """Raises what a call with these settings would raise, whatever its arrays are."""
-    settings, _, _ = prepare(**arguments, method=method)
-    check_settings(settings)
+    """Raises what a call with these keywords would raise, whatever its arrays are."""
+    known, _ = understood({**arguments, "method": method})
+    known.spec.check()
 
 
 @functools.lru_cache(maxsize=1)
@@ -737,10 +342,3 @@ def _torch_repeat() -> Any:
     from ._torch_repeat import torch_repeat
 
     return torch_repeat
-
-
-def array_or_none(value: Any) -> Any:
-    """The value if it has to travel as an array, None if it is absent or a plain number."""
-    if value is None or type(value) is float or not hasattr(value, "shape"):
-        return None
-    return value if is_torch(value) or value.ndim > 0 else None

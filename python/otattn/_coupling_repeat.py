@@ -10,9 +10,10 @@ from ._arrays import floating, operands_of, output_shape, outputs_like, scratch_
 from ._aux import NO_AUX, AuxOutput, AuxRequest, Potentials
 from ._certificate import Certificate
 from ._errors import check, status_word
-from ._settings import EXTRA, PLACES, Settings
+from ._settings import EXTRA, PLACES
 from ._shapes import fold_scores
 from ._solve import Info, Job, View, judge_outputs
+from ._spec import Spec
 from ._structs import F64
 from ._threads import thread_limit
 
@@ -33,11 +34,11 @@ _WANTED = {
 _NO_ARRAYS = ("info", "certificate")
 
 
-def outputs_wanted(return_aux: Any) -> tuple[str, ...] | None:
+def outputs_wanted(return_aux: AuxRequest | None) -> tuple[str, ...] | None:
     """What such a call writes; None where it needs the longer way."""
     if return_aux is None:
         return ONLY
-    return _WANTED.get(return_aux) if type(return_aux) is AuxRequest else None
+    return _WANTED.get(return_aux)
 
 
 def arrays_of(names: Sequence[str]) -> list[str]:
@@ -70,9 +71,9 @@ def same_arrays(views: Sequence[Any], addresses: Sequence[int]) -> bool:
     return _repeat.same_memory(shown, addresses)
 
 
-def name_of(words: Any, names: Any, layout: bytes) -> tuple[Any, ...]:
+def name_of(spec: Spec, names: Any, layout: bytes) -> tuple[Any, ...]:
     """The name of a call on scores and the arrays of GIVEN, whose layout it is."""
-    return words, names, thread_limit(), layout
+    return spec.token, names, thread_limit(), layout
 
 
 def answer(repeat: _repeat.Repeat, names: tuple[str, ...], found: tuple[Any, ...] | None) -> Any:
@@ -114,7 +115,7 @@ def new_repeat(
 
 
 def _new(
-    name: Any, settings: Settings, scores: Any, given: tuple[Any, ...], names: tuple[str, ...]
+    name: Any, spec: Spec, scores: Any, given: tuple[Any, ...], names: tuple[str, ...]
 ) -> _repeat.Repeat | None:
     whole, batch, lead = fold_scores(floating("scores", scores))
     keep: list[Any] = []
@@ -123,7 +124,7 @@ def _new(
     view = view_of(whole)
     if not same_arrays((view, *others), [0 if x is None else _native.address(x) for x in (scores, *given)]):
         return None
-    job = Job(settings, (view, None, None, *others))
+    job = Job(spec, (view, None, None, *others))
     results = arrays_of(names)
     kept, outputs = outputs_like([*results, *scratch_of(job, names)], job.sizes, scores.dtype)
     repeat = new_repeat(name, job, given, lead, outputs, results)
@@ -132,14 +133,14 @@ def _new(
 
 
 def certificate_again(
-    settings: Settings, scores: Any, given: tuple[Any, ...], plan: Any, potentials: tuple[Any, Any]
+    spec: Spec, scores: Any, given: tuple[Any, ...], plan: Any, potentials: tuple[Any, Any]
 ) -> Certificate:
     """The judge's word on a plan and potentials that a call returned, all of them arrays of their own."""
     whole, batch, _ = fold_scores(floating("scores", scores))
     keep: list[Any] = []
     heads, rows, columns = whole.shape[1:]
     others = operands_of(operands_given(given), batch, heads, rows, columns, keep)
-    job = Job(settings, (view_of(whole), None, None, *others))
+    job = Job(spec, (view_of(whole), None, None, *others))
     shown = zip(WITH_POTENTIALS, (plan, *potentials), strict=True)
     return judge_outputs(job, {name: view_of(x.reshape(output_shape(name, job.sizes))) for name, x in shown})
 
@@ -154,17 +155,15 @@ def present(scores: Any, given: tuple[Any, ...]) -> tuple[Any, ...]:
     return (scores, *[x for x in given if x is not None])
 
 
-def numpy_coupling_repeat(
-    words: tuple[Any, ...], names: tuple[str, ...], scores: Any, given: tuple[Any, ...], prepare: Any
-) -> Any:
+def numpy_coupling_repeat(spec: Spec, names: tuple[str, ...], scores: Any, given: tuple[Any, ...]) -> Any:
     """The coupling, or the pair that `coupling` returns; None: not so."""
     layout = _native.layout(scores, *given)
-    if layout is None or not _native.plain(words) or not is_taken(names, scores):
+    if layout is None or not is_taken(names, scores):
         return None
-    name = name_of(words, names, layout)
+    name = name_of(spec, names, layout)
     repeat = _repeat.take(name)
     if repeat is None:
-        repeat = _new(name, prepare(words), scores, given, names)
+        repeat = _new(name, spec, scores, given, names)
         if repeat is None:
             return None
     try:
@@ -173,18 +172,16 @@ def numpy_coupling_repeat(
         _repeat.give(repeat)
 
 
-def coupling_again(
-    words: tuple[Any, ...], names: tuple[str, ...], scores: Any, given: tuple[Any, ...]
-) -> Any:
-    """What `coupling` solves, by the structs of an earlier call with these words; None: not so.
+def coupling_again(spec: Spec, names: tuple[str, ...], scores: Any, given: tuple[Any, ...]) -> Any:
+    """What `coupling` solves, by the structs of an earlier call with this spec; None: not so.
 
     The coupling; or with potentials a tuple of coupling, potentials of rows and columns, structs, FACTS, and
-    behind them with WITH_CERTIFICATE its numbers. For callers that know their words. Of tensors the
+    behind them with WITH_CERTIFICATE its numbers. For callers that know their spec. Of tensors the
     caller knows that nobody looks on and that no derivative is wanted. Whatever does not simply succeed goes
     the longer way, too.
     """
     behind = 0 if names is WITH_INFO or names is ONLY else behind_of(names)
-    return _native.again(_kinds, _give, words, names, thread_limit(), behind, scores, *given)
+    return _native.again(_kinds, _give, spec.token, names, thread_limit(), behind, scores, *given)
 
 
 def behind_of(names: tuple[str, ...]) -> int:
@@ -198,11 +195,11 @@ FACTS = ("rounds", "row_error", "column_error", "empty_rows", "nonfinite_rows")
 
 
 def judged_again(
-    words: tuple[Any, ...], scores: Any, given: tuple[Any, ...], plan: Any, potentials: tuple[Any, Any]
+    spec: Spec, scores: Any, given: tuple[Any, ...], plan: Any, potentials: tuple[Any, Any]
 ) -> Certificate | None:
     """The judge's word by the structs of an earlier call with potentials; None: not so."""
     layout = _native.layout(scores, *given)
-    repeat = None if layout is None else _repeat.take(name_of(words, WITH_POTENTIALS, layout))
+    repeat = None if layout is None else _repeat.take(name_of(spec, WITH_POTENTIALS, layout))
     if repeat is None:
         return None
     try:

@@ -9,11 +9,12 @@ import numpy as np
 
 from . import _structs as c
 from ._arrays import expand, operands_of, output_shape, triple, view_of
-from ._attention import is_torch, known_arguments, prepare
+from ._attention import known_arguments, prepare
 from ._errors import check
 from ._library import library
 from ._shapes import Folded, dense, fold, shape_text
 from ._solve import Job, acquire, columns_of, pool, settle
+from ._spec import is_torch
 
 _SET = ("query", "key", "value", "return_aux", "is_causal", "causal_align", "dropout_p", "dropout_seed")
 
@@ -60,14 +61,18 @@ def decode(query: Any, key: Any, value: Any, remaining: Any = None, **arguments:
     (True, (1, 6))
     """
     known_arguments("decode", arguments, _SET)
-    settings, extra, enable_gqa = prepare(is_causal=True, causal_align="bottom_right", **arguments)
-    rule = columns_of(settings)
-    if rule not in (c.COLUMNS_FREE, c.COLUMNS_ONLINE) or settings.axis != "rows":
+    spec, extra, enable_gqa = prepare(is_causal=True, causal_align="bottom_right", **arguments)
+    if spec.dropout_p:
         raise ValueError(
-            f"method is {settings.method!r}, whose columns couple all rows; decode takes free and online ones"
+            f"the Spec that is the method has dropout_p={spec.dropout_p!r}, which decode does not take"
+        )
+    rule = columns_of(spec)
+    if rule not in (c.COLUMNS_FREE, c.COLUMNS_ONLINE) or spec.axis != "rows":
+        raise ValueError(
+            f"method is {spec.method!r}, whose columns couple all rows; decode takes free and online ones"
         )
     if rule == c.COLUMNS_FREE and remaining is not None:
-        raise ValueError(f"remaining is given, but the columns of {settings.method!r} are free; leave it out")
+        raise ValueError(f"remaining is given, but the columns of {spec.method!r} are free; leave it out")
     query, key, value = (x.detach() if is_torch(x) else x for x in (query, key, value))
     extra = tuple(x.detach() if is_torch(x) else x for x in extra)
     tensors = is_torch(query)
@@ -90,7 +95,7 @@ def decode(query: Any, key: Any, value: Any, remaining: Any = None, **arguments:
         heads, queries = folded.query.shape[1:3]
         others = operands_of(extra, folded.batch, heads, queries, folded.key.shape[2], keep)
         views = [*map(view_of, folded[:3]), *others]
-    job = Job(settings, views)
+    job = Job(spec, views)
     job.keep.append(keep)
     keys = job.sizes[3]
     if queries > keys:

@@ -21,7 +21,7 @@ from . import _structs as c
 from ._arrays import output_shape
 from ._jax_manual import alike, made_of, zeros_like
 from ._library import library
-from ._settings import DIFFERENTIABLE, OPERANDS, UNBATCHED, Settings
+from ._settings import DIFFERENTIABLE, OPERANDS, UNBATCHED
 from ._solve import (
     _ARRAYS,
     _GRADIENTS,
@@ -34,6 +34,7 @@ from ._solve import (
     is_implicit,
     needs_no_forward,
 )
+from ._spec import Spec
 
 TARGET = "otattn"
 _TERMS, _SUPPORTS, _NAME = 6, 4, 32
@@ -72,7 +73,7 @@ class Call(ctypes.Structure):
 class Static(NamedTuple):
     """What of a solve is fixed when it is traced."""
 
-    settings: Settings
+    spec: Spec
     names: tuple[str, ...]
     """Outputs, by their names in ota_arrays, in the order of the results."""
     operands: tuple[str, ...]
@@ -136,7 +137,7 @@ def _job(static: Static, present: Sequence[Any], gradients: bool) -> Job:
     by_name = {name: _operand(x, k) for k, (name, x) in enumerate(zip(static.operands, present, strict=True))}
     operands: list[Any] = [by_name.get(name) for name in OPERANDS]
     operands[_SEED] = static.seed
-    return Job(static.settings, operands, gradients)
+    return Job(static.spec, operands, gradients)
 
 
 def _call_of(job: Job) -> Call:
@@ -158,7 +159,7 @@ def _call_of(job: Job) -> Call:
     # A compiled program outlives this process's flag.
     call.options.cancel = None
     # NotConverged of a compiled program carries no certificate, which is what a partial plan is kept for.
-    call.options.allow_partial = int(job.settings.allow_partial)
+    call.options.allow_partial = int(job.spec.allow_partial)
     batch, heads, queries, keys, _, width = job.sizes
     query = job.operands[0]
     assert isinstance(query, tuple)
@@ -248,8 +249,8 @@ def _backward(fixed: Backward, *arrays: Any) -> tuple[Any, ...]:
     for k, name in enumerate(given):
         view = _view(given[name], count + k)
         _pack(call, Call.gradients.offset + _GRADIENTS[f"{name}_grad"], *view)
-    implicit = is_implicit(static.settings)
-    solved = needs_no_forward(static.settings) and (bool(kept) or not implicit)
+    implicit = is_implicit(static.spec)
+    solved = needs_no_forward(static.spec) and (bool(kept) or not implicit)
     call.backward, call.forward, call.gradients.solved = 1, int(not solved), int(solved)
     results: list[Any] = []
     if solved:
@@ -358,11 +359,11 @@ def solve(static: Static, present: tuple[Any, ...]) -> tuple[Any, ...]:
 def _kept_of(static: Static) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Outputs that forward adds for backward, and all that backward gets, by names of ota_arrays."""
     names = static.names
-    if is_implicit(static.settings):
+    if is_implicit(static.spec):
         if has_f64():
             return () if "column_potential" in names else ("column_potential",), ("column_potential",)
         return ((), ()) if "column_potential" in names else (("saved",), ("column_potential",))
-    if "out" in names and is_closed_form(static.settings):
+    if "out" in names and is_closed_form(static.spec):
         return () if "lse" in names else ("lse",), ("out", "lse")
     return (), ()
 

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from . import _native
-from ._attention import is_torch
 from ._aux import NO_AUX
 from ._certificate import Certificate
 from ._coupling_repeat import WITH_CERTIFICATE, WITH_INFO
@@ -26,10 +25,11 @@ from ._ot_problem import (
     mass_of,
     positive,
     run,
+    spec_of_numbers,
     value_again,
-    words_of_numbers,
 )
 from ._settings import flag
+from ._spec import is_torch
 
 
 def sinkhorn(
@@ -91,11 +91,11 @@ def sinkhorn(
     if type(log) is not bool or type(warn) is not bool:
         log, warn = flag("log", log), flag("warn", warn)
     if warmstart is None and type(method) is str and method == "sinkhorn":
-        words = words_of_numbers(reg, stopThr, numItermax) if are_named(reg, stopThr, numItermax) else None
+        spec = spec_of_numbers(reg, stopThr, numItermax) if are_named(reg, stopThr, numItermax) else None
         if not log:
-            found = again(words, WITH_INFO, M, a, b)
+            found = again(spec, WITH_INFO, M, a, b)
         else:
-            found = _logged(again(words, WITH_CERTIFICATE, M, a, b), reg, M)
+            found = _logged(again(spec, WITH_CERTIFICATE, M, a, b), reg, M)
         if found is not None:
             return found
     M, reg = cost_with(cost_of(M), a, b), positive("reg", reg)
@@ -188,11 +188,11 @@ def sinkhorn2(
     0.268941
     """
     if type(method) is str and method == "sinkhorn" and warmstart is None and type(log) is type(warn) is bool:
-        words = words_of_numbers(reg, stopThr, numItermax) if are_named(reg, stopThr, numItermax) else None
+        spec = spec_of_numbers(reg, stopThr, numItermax) if are_named(reg, stopThr, numItermax) else None
         if not log:
-            found = value_again(words, WITH_INFO, M, a, b)
+            found = value_again(spec, WITH_INFO, M, a, b)
         else:
-            found = _logged(value_again(words, WITH_CERTIFICATE, M, a, b), reg, M)
+            found = _logged(value_again(spec, WITH_CERTIFICATE, M, a, b), reg, M)
         if found is not None:
             return found
     M, log = cost_of(M), flag("log", log)

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from . import _native
-from ._attention import is_torch
 from ._coupling import coupling
 from ._coupling_repeat import ONLY, WITH_POTENTIALS
 from ._ot_problem import (
@@ -22,6 +21,7 @@ from ._ot_problem import (
     value_again,
 )
 from ._settings import flag
+from ._spec import is_torch
 
 
 def emd(

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ._attention import is_torch
 from ._ot_exact import emd
 from ._ot_problem import cost_of, cost_with, linear_cost, mass_of
 from ._settings import number
+from ._spec import is_torch
 
 __all__ = ["partial_wasserstein", "partial_wasserstein2"]
 

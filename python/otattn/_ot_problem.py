@@ -12,15 +12,15 @@ import numpy as np
 
 from . import _native
 from ._arrays import type_of
-from ._attention import is_torch
 from ._aux import AuxRequest
 from ._certificate import Certificate
-from ._coupling import coupling, judged, words_of
+from ._coupling import coupling, judged, spec_with
 from ._coupling_repeat import coupling_again
 from ._errors import NotConverged, PartialWarning
 from ._settings import number, shown
 from ._shapes import dense
 from ._solve import Info
+from ._spec import Spec, is_torch
 from ._structs import NO_TYPE
 
 # The certificate of a plan costs more than many plans do.
@@ -171,24 +171,24 @@ def method_of(problem: Entropic) -> dict[str, str]:
     return {"method": f"softmax/{columns}", "rows": rows}
 
 
-# The words of `emd`'s call of `coupling`.
-EXACT = words_of("hard/exact", cost=True)
+# The spec of `emd`'s call of `coupling`.
+EXACT = spec_with(method="hard/exact", cost=True)
 
 
 @functools.lru_cache(maxsize=64)
-def words_of_problem(problem: Entropic | None) -> tuple[Any, ...]:
-    """Those of `run`'s call for entropic transport, or of `emd`'s for None."""
+def spec_of_problem(problem: Entropic | None) -> Spec:
+    """That of `run`'s call for entropic transport, or of `emd`'s for None."""
     if problem is None:
         return EXACT
     limits: dict[str, Any] = {"tolerance": problem.tol, "max_rounds": problem.max_iter}
     how: dict[str, Any] = dict(method_of(problem))
-    return words_of(**how, temperature=problem.reg, cost=True, allow_partial=True, **limits)
+    return spec_with(**how, temperature=problem.reg, cost=True, allow_partial=True, **limits)
 
 
 @functools.lru_cache(maxsize=64, typed=True)
-def words_of_numbers(reg: float, tol: float | None, max_iter: int | None) -> tuple[Any, ...]:
-    """Those of entropic transport whose masses are kept, by named numbers."""
-    return words_of_problem(Entropic(reg, tol, max_iter))
+def spec_of_numbers(reg: float, tol: float | None, max_iter: int | None) -> Spec:
+    """That of entropic transport whose masses are kept, by named numbers."""
+    return spec_of_problem(Entropic(reg, tol, max_iter))
 
 
 def are_named(reg: Any, tol: Any, max_iter: Any) -> bool:
@@ -220,8 +220,8 @@ def is_unwatched(*arrays: Any) -> bool:
     return type(arrays[0]) is np.ndarray or (is_torch(arrays[0]) and torch_ways().is_plain(*arrays))
 
 
-# What solves a problem by words, names of outputs, cost and masses as an earlier call; None: what does not.
-Way = Callable[[tuple[Any, ...], tuple[str, ...], Any, tuple[Any, ...]], Any]
+# What solves a problem by a spec, names of outputs, cost and masses as an earlier call; None: what does not.
+Way = Callable[[Spec, tuple[str, ...], Any, tuple[Any, ...]], Any]
 
 
 def way_of(M: Any, a: Any, b: Any) -> Way | None:
@@ -244,31 +244,31 @@ def way_of(M: Any, a: Any, b: Any) -> Way | None:
     return way if fits and _native.without_zeros(a, b) else None
 
 
-def again(words: tuple[Any, ...] | None, names: tuple[str, ...], M: Any, a: Any, b: Any) -> Any:
+def again(spec: Spec | None, names: tuple[str, ...], M: Any, a: Any, b: Any) -> Any:
     """What `coupling_again` finds for arrays like these, by the structs of an earlier call; None: not so.
 
-    There is no more to check: the words (None: the longer way) and the layout are those of a call that was.
+    There is no more to check: the spec (None: the longer way) and the layout are those of a call that was.
     """
     way = way_of(M, a, b)
-    return None if way is None or words is None else way(words, names, M, (None, a, b, None))
+    return None if way is None or spec is None else way(spec, names, M, (None, a, b, None))
 
 
-def value_again(words: tuple[Any, ...] | None, names: tuple[str, ...], M: Any, a: Any, b: Any) -> Any:
+def value_again(spec: Spec | None, names: tuple[str, ...], M: Any, a: Any, b: Any) -> Any:
     """As `again`, with <P, M> in the place of the plan."""
     way = way_of(M, a, b)
-    if way is None or words is None or M.itemsize < 4:
+    if way is None or spec is None or M.itemsize < 4:
         return None
     given = (None, a, b, None)
     if way is coupling_again:
-        found = way(words, names, M, given)
+        found = way(spec, names, M, given)
         if type(found) is tuple:
             return _native.linear(found[0], M), *found[1:]
         return None if found is None else _native.linear(found, M)
-    if words is not EXACT:
+    if spec is not EXACT:
         couple: Any = way
-        return couple(words, names, M, given, True)
+        return couple(spec, names, M, given, True)
     # The plan of exact transport is a constant where the cost alone changes.
-    plan = None if a.requires_grad or b.requires_grad else coupling_again(words, names, M, given)
+    plan = None if a.requires_grad or b.requires_grad else coupling_again(spec, names, M, given)
     return None if plan is None else torch_ways()[2]((_native.linear(plan, M), plan), M)
 
 
@@ -290,7 +290,7 @@ def linear_cost(plan: Any, M: Any, unwatched: bool = False) -> Any:
 
 def certificate_of_plan(problem: Entropic, M: Any, a: Any, b: Any, plan: Any, potentials: Any) -> Any:
     """The judge's word on an earlier plan of a problem that is not to be turned."""
-    return judged(words_of_problem(problem), M, (None, a, b, None), plan, potentials)
+    return judged(spec_of_problem(problem), M, (None, a, b, None), plan, potentials)
 
 
 def run(

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import _native
-from ._attention import is_torch
 from ._aux import AuxOutput, AuxRequest, Potentials
 from ._certificate import Certificate
 from ._coupling import coupling
@@ -37,13 +36,14 @@ from ._ot_problem import (
     mass_of,
     positive,
     run,
+    spec_of_problem,
     way_of,
-    words_of_problem,
     xlogx,
 )
 from ._ot_result import OTResult, Rest
 from ._repeat import Repeat
 from ._settings import flag, number
+from ._spec import Spec, is_torch
 
 
 def sinkhorn_unbalanced(
@@ -370,7 +370,7 @@ class _Plain(NamedTuple):
     """A problem (None: exact transport) of plain numbers, with what follows from them."""
 
     problem: Entropic | None
-    words: tuple[Any, ...]
+    spec: Spec
     kind: str
     referred: bool
     """KL's reference is a part of the cost."""
@@ -390,8 +390,8 @@ def _plain_problem(
         return None
     problem = Entropic(reg, tol, max_iter, *strengths)
     turned = problem.is_turned
-    words = words_of_problem(problem.turned() if turned else problem)
-    return _Plain(problem, words, kind, kind == "kl" and not _is_balanced(problem), turned)
+    spec = spec_of_problem(problem.turned() if turned else problem)
+    return _Plain(problem, spec, kind, kind == "kl" and not _is_balanced(problem), turned)
 
 
 def _solved_again(way: Way, plain: _Plain, M: Any, a: Any, b: Any) -> Any:
@@ -405,8 +405,8 @@ def _solved_again(way: Way, plain: _Plain, M: Any, a: Any, b: Any) -> Any:
         if cost is None:
             return None
     if not plain.turned:
-        return way(plain.words, WITH_POTENTIALS, cost, (None, a, b, None))
-    found = way(plain.words, WITH_POTENTIALS, cost.T, (None, b, a, None))
+        return way(plain.spec, WITH_POTENTIALS, cost, (None, a, b, None))
+    found = way(plain.spec, WITH_POTENTIALS, cost.T, (None, b, a, None))
     return None if found is None else (found[0].T, found[2], found[1], *found[3:])
 
 

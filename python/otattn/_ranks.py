@@ -18,8 +18,9 @@ from torch import Tensor
 from . import _structs as c
 from ._attention import prepare
 from ._errors import raise_status
-from ._settings import DIFFERENTIABLE, OPERANDS, PLACES, Settings
+from ._settings import DIFFERENTIABLE, OPERANDS, PLACES
 from ._solve import Handle, Job, is_implicit
+from ._spec import Spec
 from ._torch import _back, _operand, _operands_of, _view, folded_of
 from ._torch_derivative import no_second
 
@@ -255,21 +256,21 @@ class _Solved:
     """A plan of this rank and everything that its structs point to, from forward to backward."""
 
     def __init__(
-        self, link: Link, settings: Settings, keys: int, operands: Sequence[Tensor | None], grad: bool
+        self, link: Link, spec: Spec, keys: int, operands: Sequence[Tensor | None], grad: bool
     ) -> None:
         self.link, self.operands = link, operands
-        self.job = Job(settings, [_operand(x) for x in operands], gradients=grad)
+        self.job = Job(spec, [_operand(x) for x in operands], gradients=grad)
         self.job.options.communicator = ctypes.addressof(link.struct)
         # Ranks end together, which the flag of one of them cannot make them do twice.
         self.job.options.cancel = None
-        self.job.options.allow_partial = int(settings.allow_partial)
+        self.job.options.allow_partial = int(spec.allow_partial)
         query = operands[0]
         assert query is not None
         batch, heads, queries, _, _, width = self.job.sizes
         self.out = query.new_empty((batch, heads, queries, width))
         self.handle = self._checked(lambda: Handle(self.job))
         outputs = {"out": _view(self.out)}
-        if grad and is_implicit(settings):
+        if grad and is_implicit(spec):
             self.potential = query.new_empty((batch, heads, 1, keys), dtype=torch.float64)
             outputs["column_potential"] = _view(self.potential)
         status = self._checked(lambda: self.handle.forward(self.job, outputs))
@@ -312,11 +313,11 @@ class _Gradients(torch.autograd.Function):
 
 class _Attention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, link: Link, settings: Settings, keys: int, *operands: Tensor | None) -> Tensor:
+    def forward(ctx: Any, link: Link, spec: Spec, keys: int, *operands: Tensor | None) -> Tensor:
         # Other outputs of autograd may change what it hands in, never the memory.
         plain = [None if x is None else x.detach().resolve_neg() for x in operands]
         needed = any(ctx.needs_input_grad)
-        solved = _Solved(link, settings, keys, plain, needed)
+        solved = _Solved(link, spec, keys, plain, needed)
         ctx.solved = solved if needed else None
         if needed:
             # Only their versions count: the plan reads the memory itself.
@@ -345,14 +346,14 @@ def solve(link: Link, query: Tensor, key: Tensor, value: Tensor, /, **keywords: 
     device = query.device
     if device.type != "cpu":
         query, key, value = (x.cpu() for x in (query, key, value))
-    if keywords.get("dropout_p") and keywords.get("dropout_seed") is None:
+    spec, extra, enable_gqa = prepare(**keywords)
+    if extra[-1] is not None and extra[-1][0] is None:
         raise ValueError(
             "dropout_seed is None; give every rank the same number, or they drop different pairs"
         )
-    settings, extra, enable_gqa = prepare(**keywords)
     folded = folded_of(query, key, value, enable_gqa)
     heads, queries = folded.query.shape[1:3]
     keys = link.total(folded.key.shape[2])
     others = _operands_of(extra, folded.batch, (heads, queries, keys), folded.query)
-    found = _Attention.apply(link, settings, keys, folded.query, folded.key, folded.value, *others)  # type: ignore[no-untyped-call]
+    found = _Attention.apply(link, spec, keys, folded.query, folded.key, folded.value, *others)  # type: ignore[no-untyped-call]
     return _back("out", found, folded.lead).to(device)

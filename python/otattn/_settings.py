@@ -1,15 +1,9 @@
-"""What a call says besides its arrays, and the order of its operands.
-
-Settings are plain numbers and words, so that they can travel through a torch operator as one line of text.
-"""
+"""The operands of a solve in their order, and checks of single arguments."""
 
 from __future__ import annotations
 
-import ast
-import functools
-import sys
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import Any
 
 # The operands of a solve, always in this order; absent ones are None. With `key` absent, `query` is a
 # matrix of scores [batch, heads, queries, keys].
@@ -38,7 +32,7 @@ OPERANDS = (
 )
 PLACES = {name: k for k, name in enumerate(OPERANDS)}
 # How many stand behind query, key and value. The last two are no arrays of a caller: seed and offset of
-# dropout, and the settings that `Settings.moving` names.
+# dropout, and the numbers that `Spec.moving` names.
 EXTRA = len(OPERANDS) - 3
 DIFFERENTIABLE = tuple(
     name
@@ -62,97 +56,6 @@ OUTPUTS = (
     "row_max",
     "sink",
 )
-
-
-class Settings(NamedTuple):
-    """Everything about a call that is no array."""
-
-    method: str = "softmax"
-    scale: float | None = None
-    causal: bool = False
-    corner: str = "top_left"  # or "bottom_right"
-    left: int = -1
-    right: int = -1
-    softcap: float = 0.0
-    temperature: float = 1.0
-    alpha: float | None = None
-    cap: float | None = None
-    strength: float | None = None
-    lower: float | None = None
-    upper: float | None = None
-    rows: str = "hard"
-    axis: str = "rows"
-    cost: bool = False
-    relative_inside: bool = False
-    rounds: int | None = None
-    tolerance: float | None = None
-    max_rounds: int | None = None
-    allow_partial: bool = False
-    prune: bool = False
-    strict: bool = False
-    solver: str = "auto"
-    backend: str | None = None
-    dropout: float = 0.0
-    workspace_limit: int | None = None
-    # Of a call, not of its plan: seconds, and the word of a function that is told of progress.
-    deadline: float | None = None
-    progress: str | None = None
-    nonfinite: str = "raise"  # or "nan"
-    # Names of numbers that stand in the operand `numbers`; the fields have another one of their kind.
-    moving: str = ""
-
-    def of_plan(self) -> Settings:
-        """What a plan depends on."""
-        return (
-            self
-            if self.deadline is None and self.progress is None
-            else self._replace(deadline=None, progress=None)
-        )
-
-
-_BLANK = Settings()
-# What no repr has in it.
-_BETWEEN = "\x1f"
-
-
-def text_of(settings: Settings) -> str:
-    """One line that `settings_of` reads back: name=value for what is not the default."""
-    parts = [
-        f"{name}={value!r}"
-        for name, value, blank in zip(Settings._fields, settings, _BLANK, strict=True)
-        if value != blank
-    ]
-    return _BETWEEN.join(parts)
-
-
-def _value(text: str) -> Any:
-    if text[0] in "'\"":
-        return ast.literal_eval(text)
-    if text in ("True", "False"):
-        return text == "True"
-    try:
-        return int(text)
-    except ValueError:
-        return float(text)
-
-
-@functools.lru_cache(maxsize=512)
-def settings_of(text: str) -> Settings:
-    parts = (part.split("=", 1) for part in text.split(_BETWEEN) if part)
-    return Settings(**{name: _value(value) for name, value in parts})
-
-
-def with_numbers(settings: Settings, numbers: Sequence[float]) -> Settings:
-    """The settings with what `moving` names in its place, which nobody has looked at before."""
-    found: dict[str, Any] = {}
-    for name, x in zip(settings.moving.split(","), numbers, strict=True):
-        whole = isinstance(getattr(settings, name), int)
-        if name in ("temperature", "tolerance") and not x > 0.0:
-            raise ValueError(f"{name} is {x!r}, wanted more than 0")
-        if name == "scale" and x == 0.0:
-            x = sys.float_info.min
-        found[name] = int(x) if whole else x
-    return settings._replace(moving="", **found)
 
 
 def shown(value: Any) -> str:

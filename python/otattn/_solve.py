@@ -1,4 +1,4 @@
-"""From settings and views of memory to a solved plan: the one place that fills the library's structs.
+"""From a spec and views of memory to a solved plan: the one place that fills the library's structs.
 
 A view is what the struct ota_array holds: (address, type, four sizes, four strides in elements). Operands
 and outputs come as views, numbers as floats, so that NumPy arrays and torch tensors meet here only.
@@ -10,6 +10,7 @@ import ctypes
 import functools
 import os
 import struct
+import sys
 import threading
 import time
 from collections import OrderedDict
@@ -30,7 +31,7 @@ from ._leaks import warn, watch
 from ._library import CANCEL, library
 from ._progress import Watch, watch_named
 from ._regulariser import Failure, Regulariser, regulariser_named
-from ._settings import Settings, with_numbers
+from ._spec import Spec, with_numbers
 from ._threads import thread_limit
 
 View = tuple[int, ...]
@@ -78,128 +79,130 @@ _GRADIENT_FIELDS = {
 }
 
 
-def _template(settings: Settings) -> tuple[c.Problem, c.Options]:
+def _template(spec: Spec) -> tuple[c.Problem, c.Options]:
     """The structs of a call before any array, checked as far as words go."""
-    return _template_of_plan(settings.of_plan())
+    return _template_of_plan(spec.of_plan())
 
 
 @functools.lru_cache(maxsize=256)
-def _template_of_plan(settings: Settings) -> tuple[c.Problem, c.Options]:
+def _template_of_plan(spec: Spec) -> tuple[c.Problem, c.Options]:
     problem, options = c.Problem(), c.Options()
     problem.size, options.size = ctypes.sizeof(problem), ctypes.sizeof(options)
-    regulariser = regulariser_named(settings.method)
+    regulariser = regulariser_named(spec.method)
     if regulariser is not None:
         regulariser.fill(problem)
     else:
         error, reference = new_error()
         check(
             library.ota_method_parse(
-                settings.method.encode(), ctypes.byref(problem), ctypes.byref(options), reference
+                spec.method.encode(), ctypes.byref(problem), ctypes.byref(options), reference
             ),
             error,
         )
-    problem.scale = settings.scale if settings.scale is not None else 0.0
-    if settings.temperature != 1.0:
-        problem.temperature = settings.temperature
-    if settings.alpha is not None:
-        problem.order = _allowed("alpha", settings.alpha, problem.regulariser == c.ENTMAX, settings)
-    if settings.cap is not None:
+    if spec.scale is not None:
+        # 0 means 1 / sqrt(width) in the struct; the smallest number makes all scores equal as well.
+        problem.scale = spec.scale or sys.float_info.min
+    if spec.temperature != 1.0:
+        problem.temperature = spec.temperature
+    if spec.alpha is not None:
+        problem.order = _allowed("alpha", spec.alpha, problem.regulariser == c.ENTMAX, spec)
+    if spec.cap is not None:
         capped = problem.columns in (c.COLUMNS_CAPPED, c.COLUMNS_ONLINE)
-        problem.cap = _allowed("cap", settings.cap, capped, settings)
-    if settings.strength is not None:
-        _set_strength(problem, settings.strength, settings)
+        problem.cap = _allowed("cap", spec.cap, capped, spec)
+    if spec.strength is not None:
+        _set_strength(problem, spec.strength, spec)
     for name in ("lower", "upper"):
-        bound = getattr(settings, name)
+        bound = getattr(spec, name)
         if bound is not None:
-            _set_bound(problem, name, bound, settings)
-    if settings.causal and problem.columns == c.COLUMNS_PREFIX:
+            _set_bound(problem, name, bound, spec)
+    if spec.is_causal and problem.columns == c.COLUMNS_PREFIX:
         raise ValueError(
             "is_causal is True, but prefix columns are causal by themselves (row i solves on keys 0 to i); "
             "leave it out"
         )
-    problem.cost = int(settings.cost)
-    problem.corner = _CORNERS[settings.corner]
-    word, _, amount = settings.rows.partition(":")
+    problem.cost = int(spec.cost)
+    problem.corner = _CORNERS[spec.causal_align]
+    word, _, amount = spec.rows.partition(":")
     if word == "relaxed" and amount:
         problem.rows, problem.row_strength = c.ROWS_RELAXED, float(amount)
-    elif settings.rows != "hard":
-        raise ValueError(f"rows is {settings.rows!r}, wanted 'hard' or 'relaxed:RHO'")
-    if settings.axis not in ("rows", "columns"):
-        raise ValueError(f"axis is {settings.axis!r}, wanted 'rows' or 'columns'")
-    problem.axis = c.AXIS_COLUMNS if settings.axis == "columns" else c.AXIS_ROWS
-    if settings.rounds is not None:
-        options.rounds = settings.rounds if settings.rounds > 0 else c.NO_ROUNDS
-    if settings.tolerance is not None:
-        options.tolerance = settings.tolerance
-    if settings.max_rounds is not None:
-        options.max_rounds = settings.max_rounds
-    if settings.workspace_limit is not None:
-        options.workspace_limit = settings.workspace_limit
-    options.prune |= int(settings.prune)
-    options.strict = int(settings.strict)
+    elif spec.rows != "hard":
+        raise ValueError(f"rows is {spec.rows!r}, wanted 'hard' or 'relaxed:RHO'")
+    if spec.axis not in ("rows", "columns"):
+        raise ValueError(f"axis is {spec.axis!r}, wanted 'rows' or 'columns'")
+    problem.axis = c.AXIS_COLUMNS if spec.axis == "columns" else c.AXIS_ROWS
+    if spec.rounds is not None:
+        options.rounds = spec.rounds if spec.rounds > 0 else c.NO_ROUNDS
+    if spec.tolerance is not None:
+        options.tolerance = spec.tolerance
+    if spec.max_rounds is not None:
+        options.max_rounds = spec.max_rounds
+    if spec.workspace_limit is not None:
+        options.workspace_limit = spec.workspace_limit
+    options.prune |= int(spec.prune)
+    options.strict = int(spec.strict)
     # A partial plan is what the certificate of NotConverged is judged from.
-    options.allow_partial = int(settings.allow_partial or problem.columns in _COUPLED)
-    if settings.solver != "auto":
-        options.solver = settings.solver.encode()
-    if settings.backend is not None:
-        options.backend = settings.backend.encode()
+    options.allow_partial = int(spec.allow_partial or problem.columns in _COUPLED)
+    if spec.solver != "auto":
+        options.solver = spec.solver.encode()
+    if spec.backend is not None:
+        options.backend = spec.backend.encode()
     options.cancel = CANCEL
     return problem, options
 
 
-def _allowed(name: str, value: float, fits: bool, settings: Settings) -> float:
+def _allowed(name: str, value: float, fits: bool, spec: Spec) -> float:
     if not fits:
-        raise ValueError(f"{name} is given, but the method {settings.method!r} has none")
+        raise ValueError(f"{name} is given, but the method {spec.method!r} has none")
     if value <= 0.0:
         # 0 means the default in the struct.
         raise ValueError(f"{name} is {value!r}, wanted more than 0")
     return value
 
 
-def _set_strength(problem: c.Problem, value: float, settings: Settings) -> None:
+def _set_strength(problem: c.Problem, value: float, spec: Spec) -> None:
     if problem.columns == c.COLUMNS_ELASTIC:
         setattr(problem, "lambda", value)
         return
-    problem.strength = _allowed("strength", value, problem.columns == c.COLUMNS_RELAXED, settings)
+    problem.strength = _allowed("strength", value, problem.columns == c.COLUMNS_RELAXED, spec)
 
 
-def _set_bound(problem: c.Problem, name: str, value: float, settings: Settings) -> None:
+def _set_bound(problem: c.Problem, name: str, value: float, spec: Spec) -> None:
     if problem.columns != c.COLUMNS_BOUNDED:
-        raise ValueError(f"{name} is given, but the method {settings.method!r} has none")
+        raise ValueError(f"{name} is given, but the method {spec.method!r} has none")
     setattr(problem, name, value)
 
 
-def columns_of(settings: Settings) -> int:
+def columns_of(spec: Spec) -> int:
     """The column rule (a constant of the header) of a method."""
-    return int(_template(settings)[0].columns)
+    return int(_template(spec)[0].columns)
 
 
-def regulariser_of(settings: Settings) -> int:
+def regulariser_of(spec: Spec) -> int:
     """The regulariser (a constant of the header) of a method."""
-    return int(_template(settings)[0].regulariser)
+    return int(_template(spec)[0].regulariser)
 
 
-def is_implicit(settings: Settings) -> bool:
+def is_implicit(spec: Spec) -> bool:
     """Whether backward starts from potentials that solve the problem."""
-    problem, options = _template(settings)
+    problem, options = _template(spec)
     coupled = problem.columns in _COUPLED and options.rounds == 0
     # Columns that are solved alone are rows that are, transposed, whose potentials are the columns'.
     turned = problem.columns == c.COLUMNS_FREE and problem.axis == c.AXIS_COLUMNS
     return bool((coupled or turned) and problem.regulariser != c.HARD)
 
 
-def is_closed_form(settings: Settings) -> bool:
+def is_closed_form(spec: Spec) -> bool:
     """Whether a row's plan is what its log-sum-exp says: softmax on free columns."""
-    problem, _ = _template(settings)
+    problem, _ = _template(spec)
     free = problem.columns == c.COLUMNS_FREE and problem.axis == c.AXIS_ROWS
     softmax = problem.regulariser == c.SOFTMAX and problem.entry_cap == 0.0
     return bool(free and softmax and problem.rows == c.ROWS_HARD)
 
 
-def needs_no_forward(settings: Settings) -> bool:
+def needs_no_forward(spec: Spec) -> bool:
     """Whether backward can do with what an earlier forward wrote."""
-    problem, _ = _template(settings)
-    return bool(problem.axis == c.AXIS_ROWS and not settings.prune and not settings.allow_partial)
+    problem, _ = _template(spec)
+    return bool(problem.axis == c.AXIS_ROWS and not spec.prune and not spec.allow_partial)
 
 
 class Job:
@@ -214,19 +217,19 @@ class Job:
         "problem",
         "progress",
         "regulariser",
-        "settings",
         "sizes",
+        "spec",
         "start",
         "supports",
         "term_names",
         "values",
     )
 
-    def __init__(self, settings: Settings, operands: Sequence[Operand], gradients: bool = False) -> None:
+    def __init__(self, spec: Spec, operands: Sequence[Operand], gradients: bool = False) -> None:
         numbers = operands[-1]
         if isinstance(numbers, tuple):
-            settings = with_numbers(settings, numbers)
-        problem_template, options_template = _template(settings)
+            spec = with_numbers(spec, numbers)
+        problem_template, options_template = _template(spec)
         problem = c.Problem.from_buffer_copy(problem_template)
         options = c.Options.from_buffer_copy(options_template)
         options.gradients, options.threads = int(gradients), thread_limit()
@@ -234,10 +237,13 @@ class Job:
         (alpha, cap, strength, lower, upper, row_mass, column_mass, lengths, caps, start, seed) = operands[
             9:20
         ]
+        # Plain numbers are options, arrays of them operands.
+        alibi = spec.alibi_slopes if alibi is None else alibi
+        sink = spec.sink if sink is None else sink
         assert isinstance(query, tuple)
-        self.settings, self.start, self.operands = settings, start, operands
+        self.spec, self.start, self.operands = spec, start, operands
         # Kept, since the struct only points at its functions.
-        self.regulariser: Regulariser | None = regulariser_named(settings.method)
+        self.regulariser: Regulariser | None = regulariser_named(spec.method)
         self.failure = None if self.regulariser is None else Failure(problem)
         self.values = value
         width = value[5] if isinstance(value, tuple) else 0
@@ -252,22 +258,22 @@ class Job:
         # batch, heads, queries, keys, key heads, width of values
         self.sizes = (query[2], query[3], query[4], keys, key_heads, width)
         terms: list[tuple[str, int, Operand]] = []
-        if settings.softcap:
-            terms.append(("softcap", c.TERM_SOFTCAP, settings.softcap))
+        if spec.softcap:
+            terms.append(("softcap", c.TERM_SOFTCAP, spec.softcap))
         if alibi is not None:
             terms.append(("alibi_slopes", c.TERM_ALIBI, alibi))
         if relative is not None:
-            kind = c.TERM_RELATIVE_INSIDE if settings.relative_inside else c.TERM_RELATIVE
+            kind = c.TERM_RELATIVE_INSIDE if spec.relative_inside else c.TERM_RELATIVE
             terms.append(("relative_bias", kind, relative))
         if bias is not None:
             terms.append(("bias", c.TERM_DENSE, bias))
         if sink is not None:
             terms.append(("sink", c.TERM_SINK, sink))
         supports: list[tuple[int, View | None, int, int]] = []
-        if settings.causal:
+        if spec.is_causal:
             supports.append((c.SUPPORT_CAUSAL, None, 0, 0))
-        if settings.left >= 0 or settings.right >= 0:
-            supports.append((c.SUPPORT_WINDOW, None, settings.left, settings.right))
+        if spec.window is not None:
+            supports.append((c.SUPPORT_WINDOW, None, *spec.window))
         if isinstance(lengths, tuple):
             supports.append((c.SUPPORT_LENGTHS, lengths, 0, 0))
         if isinstance(mask, tuple):
@@ -283,45 +289,45 @@ class Job:
         elif temperature is not None:
             problem.temperature = _positive("temperature", temperature)
         if isinstance(alpha, float):
-            problem.order = _allowed("alpha", alpha, problem.regulariser == c.ENTMAX, settings)
+            problem.order = _allowed("alpha", alpha, problem.regulariser == c.ENTMAX, spec)
         if isinstance(cap, float):
             capped = problem.columns in (c.COLUMNS_CAPPED, c.COLUMNS_ONLINE)
-            problem.cap = _allowed("cap", cap, capped, settings)
+            problem.cap = _allowed("cap", cap, capped, spec)
         if isinstance(strength, tuple):
             if problem.columns != c.COLUMNS_ELASTIC:
                 raise ValueError(
-                    f"strength is an array, but the method {settings.method!r} has no strength per key"
+                    f"strength is an array, but the method {spec.method!r} has no strength per key"
                 )
             _pack(problem, _PROBLEM["lambdas"], *strength)
         elif strength is not None:
-            _set_strength(problem, strength, settings)
+            _set_strength(problem, strength, spec)
         for name, bound in (("lower", lower), ("upper", upper)):
             if isinstance(bound, float):
-                _set_bound(problem, name, bound, settings)
+                _set_bound(problem, name, bound, spec)
         if isinstance(row_mass, tuple):
             _pack(problem, _PROBLEM["row_mass"], *row_mass)
         if isinstance(column_mass, tuple):
             _pack(problem, _PROBLEM["column_mass"], *column_mass)
         if isinstance(caps, tuple):
             if problem.entry_cap:
-                raise ValueError(f"entry_caps is given, but the method {settings.method!r} has an entry_cap")
+                raise ValueError(f"entry_caps is given, but the method {spec.method!r} has an entry_cap")
             _pack(problem, _PROBLEM["entry_caps"], *caps)
-        if settings.dropout > 0.0:
+        if spec.dropout_p > 0.0:
             assert isinstance(seed, tuple)
-            problem.dropout = settings.dropout
+            problem.dropout = spec.dropout_p
             problem.dropout_seed, problem.dropout_offset = (x & _WORD for x in seed)
         self.problem, self.options = problem, options
         shapes = tuple(x[1:6] if isinstance(x, tuple) else x for x in operands[:-3])
-        self.progress: Watch | None = watch_named(settings.progress)
+        self.progress: Watch | None = watch_named(spec.progress)
         if self.progress is not None:
             self.progress.put(options)
-        self.key = (settings.of_plan(), gradients, options.threads, shapes)
+        self.key = (spec.of_plan(), gradients, options.threads, shapes)
 
     def watch(self, mask: Operand) -> None:
         """Warns where the caller may take the rows for causal, and they are not; reads the mask."""
-        settings = self.settings
-        causal = settings.causal or settings.right == 0
-        watch(settings.method, self.problem.columns, causal, self.sizes[2], mask)
+        spec = self.spec
+        causal = spec.is_causal or (spec.window is not None and spec.window[1] == 0)
+        watch(spec.method, self.problem.columns, causal, self.sizes[2], mask)
 
     def reraise(self) -> None:
         """Raises what a function of the caller's raised inside of the library."""
@@ -396,7 +402,7 @@ class Handle:
 
     def begin(self, job: Job) -> None:
         """Before a call of the library that may take long: its deadline, and what it is watched by."""
-        seconds = job.settings.deadline
+        seconds = job.spec.deadline
         if seconds is not None or self.timed:
             self.timed = seconds is not None
             end = 0 if seconds is None else time.monotonic_ns() + int(min(seconds, _FAR) * 1e9)
@@ -608,7 +614,7 @@ def settle(job: Job, handle: Handle, status: int) -> None:
         return
     sentence = handle.result.sentence.decode()
     if status == c.PARTIAL:
-        if job.settings.allow_partial:
+        if job.spec.allow_partial:
             warn(sentence or "the plan did not converge", PartialWarning)
             return
         handle.error.field = b""
@@ -619,7 +625,7 @@ def settle(job: Job, handle: Handle, status: int) -> None:
         rows = handle.result.nonfinite_rows
         warn(f"{rows} rows met NaN or infinity and are NaN", NotFiniteWarning)
         return
-    if status == c.NONFINITE and job.settings.nonfinite == "nan":
+    if status == c.NONFINITE and job.spec.nonfinite == "nan":
         warn(f"{sentence or 'scores are not finite'}; its outputs are NaN", NotFiniteWarning)
         return
     certificate = None
@@ -694,14 +700,14 @@ def judge_outputs(job: Job, outputs: Mapping[str, View]) -> Certificate:
 def _judged(job: Job, handle: Handle) -> c.Arrays:
     """What the judge reads: a coupling rounded to two bytes is left out if potentials define it."""
     arrays = c.Arrays.from_buffer_copy(handle.arrays)
-    if arrays.coupling.type in (c.BF16, c.F16) and not needs_coupling(job.settings):
+    if arrays.coupling.type in (c.BF16, c.F16) and not needs_coupling(job.spec):
         arrays.coupling = c.Array()
     return arrays
 
 
-def needs_coupling(settings: Settings) -> bool:
+def needs_coupling(spec: Spec) -> bool:
     """Whether the judge cannot do with potentials."""
-    return regulariser_of(settings) == c.HARD or columns_of(settings) == c.COLUMNS_PREFIX
+    return regulariser_of(spec) == c.HARD or columns_of(spec) == c.COLUMNS_PREFIX
 
 
 def differentiate(

@@ -1,6 +1,6 @@
 """torch in, torch out: the operators solve, gradients and tangents of torch.ops.otattn.
 
-All three take the operands of a solve (four-dimensional, or scalars), the settings as one line of text, and
+All three take the operands of a solve (four-dimensional, or scalars), the spec as one line of text, and
 the names of the results that are wanted. Forward keeps nothing but the column potential or, for softmax, the
 log-sum-exp of every row; backward differentiates from there, so a training step holds no plan.
 """
@@ -19,12 +19,12 @@ from torch.fx.experimental.symbolic_shapes import has_static_value
 
 from . import _structs as c
 from ._arrays import output_shape
-from ._aux import AuxOutput, Potentials, RowStats, outputs_of, request_of
+from ._aux import AuxOutput, AuxRequest, Potentials, RowStats, outputs_of
 from ._certificate import Certificate, certificate_from_values
 from ._errors import NotConverged, NotFinite
 from ._progress import watch_named
 from ._regulariser import regulariser_named
-from ._settings import DIFFERENTIABLE, EXTRA, OPERANDS, PLACES, Settings, settings_of, shown, text_of
+from ._settings import DIFFERENTIABLE, EXTRA, OPERANDS, PLACES, shown
 from ._shapes import (
     Folded,
     dense,
@@ -52,6 +52,7 @@ from ._solve import (
     regulariser_of,
     solve,
 )
+from ._spec import Spec, apart, spec_of_text, text_of
 from ._torch_derivative import in_forward_mode, no_second, no_setup, register
 from ._torch_repeat import empty_in_order, operator_repeat, order_of
 from ._torch_vmap import gradients_vmap, solve_vmap, tangents_vmap
@@ -72,13 +73,13 @@ _FACTS = 6 + len(Certificate._fields)
 
 _operands = ", ".join(f"Tensor {name}" if name == "query" else f"Tensor? {name}" for name in OPERANDS)
 _library = torch.library.Library("otattn", "DEF")
-_library.define(f"solve({_operands}, str settings, str outputs) -> Tensor[]")
+_library.define(f"solve({_operands}, str spec, str outputs) -> Tensor[]")
 _library.define(
     f"gradients({_operands}, Tensor? out_grad, Tensor? coupling_grad, Tensor? receiver_grad, "
-    "Tensor? out, Tensor? saved, str settings, str wanted) -> Tensor[]"
+    "Tensor? out, Tensor? saved, str spec, str wanted) -> Tensor[]"
 )
 _tangents = ", ".join(f"Tensor? {name}_tangent" for name in DIFFERENTIABLE)
-_library.define(f"tangents({_operands}, {_tangents}, str settings, str outputs) -> Tensor[]")
+_library.define(f"tangents({_operands}, {_tangents}, str spec, str outputs) -> Tensor[]")
 
 
 # torch.compile looks through caches and warns about each, so it calls text_of itself.
@@ -112,11 +113,11 @@ def _sizes(query: Tensor, key: Tensor | None, value: Tensor | None) -> tuple[Any
     return (*query.shape[:3], keys, key_heads, 0 if value is None else value.shape[3])
 
 
-def _kept(settings: Settings, names: list[str]) -> str:
+def _kept(spec: Spec, names: list[str]) -> str:
     """The output of forward that backward starts from, or ""."""
-    if is_implicit(settings):
+    if is_implicit(spec):
         return "column_potential"
-    return "lse" if "out" in names and is_closed_form(settings) else ""
+    return "lse" if "out" in names and is_closed_form(spec) else ""
 
 
 def _allocate(names: list[str], query: Tensor, sizes: tuple[Any, ...], kept: str = "") -> list[Tensor]:
@@ -145,10 +146,10 @@ def _solve_cpu(*arguments: Any) -> list[Tensor]:
     repeated = operator_repeat(operands, text, wanted)
     if repeated is not None:
         return repeated
-    settings, names = settings_of(text), wanted.split(",")
-    job = Job(settings, [_operand(x) for x in operands])
+    spec, names = spec_of_text(text), wanted.split(",")
+    job = Job(spec, [_operand(x) for x in operands])
     query: Tensor = operands[0]
-    kept = _kept(settings, names)
+    kept = _kept(spec, names)
     found = dict(zip(names, _allocate(names, query, job.sizes, kept), strict=True))
     whole = dict(found)
     facts, saved = whole.pop("facts", None), whole.pop("saved", None)
@@ -160,7 +161,7 @@ def _solve_cpu(*arguments: Any) -> list[Tensor]:
         missing = [name for name in ("row_potential", "column_potential") if name not in whole]
         whole |= zip(missing, _allocate(missing, query, job.sizes), strict=True)
     certify = facts is not None and "row_potential" in whole
-    if certify and needs_coupling(settings) and "coupling" not in whole:
+    if certify and needs_coupling(spec) and "coupling" not in whole:
         whole["coupling"] = _allocate(["coupling"], query, job.sizes)[0]
     info, certificate = solve(job, {name: _view(x) for name, x in whole.items()}, certify)
     if facts is not None:
@@ -180,14 +181,14 @@ def _solve_fake(*arguments: Any) -> list[Tensor]:
     *operands, text, wanted = arguments
     query, key, value = operands[:3]
     names = wanted.split(",")
-    return _allocate(names, query, _sizes(query, key, value), _kept(settings_of(text), names))
+    return _allocate(names, query, _sizes(query, key, value), _kept(spec_of_text(text), names))
 
 
 # ---- backward ------------------------------------------------------------------------------------
 
 
-def _is_hard(settings: Settings) -> bool:
-    return regulariser_of(settings) == c.HARD
+def _is_hard(spec: Spec) -> bool:
+    return regulariser_of(spec) == c.HARD
 
 
 def _weights_of(operands: list[Any], text: str) -> Tensor:
@@ -211,13 +212,13 @@ def _value_gradient(operands: list[Any], out_grad: Tensor | None, text: str) -> 
 
 def _gradients_cpu(*arguments: Any) -> list[Tensor]:
     *operands, out_grad, coupling_grad, receiver_grad, out, saved, text, wanted = arguments
-    settings, names = settings_of(text), wanted.split(",")
-    if names == ["value"] and _is_hard(settings):
+    spec, names = spec_of_text(text), wanted.split(",")
+    if names == ["value"] and _is_hard(spec):
         return [_value_gradient(operands, out_grad, text)]
-    job = Job(settings, [_operand(x) for x in operands], gradients=True)
+    job = Job(spec, [_operand(x) for x in operands], gradients=True)
     query: Tensor = operands[0]
-    implicit = is_implicit(settings)
-    solved = needs_no_forward(settings) and (saved is not None or not implicit)
+    implicit = is_implicit(spec)
+    solved = needs_no_forward(spec) and (saved is not None or not implicit)
     outputs: dict[str, Any] = {}
     if saved is not None:
         # vmap repeats with stride 0, which no output of the library may have.
@@ -229,7 +230,7 @@ def _gradients_cpu(*arguments: Any) -> list[Tensor]:
         job.start = None
         if solved:
             outputs = {"column_potential": saved}
-        elif saved is not None and settings.axis == "rows":
+        elif saved is not None and spec.axis == "rows":
             job.start = _view(saved)
     elif saved is not None and out is not None:
         outputs = {"out": out, "lse": saved}
@@ -252,7 +253,7 @@ def _gradients_cpu(*arguments: Any) -> list[Tensor]:
             solved,
         )
     except (NotConverged, NotFinite):
-        if settings.nonfinite != "nan" or _are_finite(*operands[:3], out_grad, coupling_grad, saved):
+        if spec.nonfinite != "nan" or _are_finite(*operands[:3], out_grad, coupling_grad, saved):
             raise
         # No linear system of such numbers has a solution; whoever scales losses looks for NaN.
         for x in results:
@@ -276,7 +277,7 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
     *operands, text, wanted = inputs
     names = wanted.split(",")
     out = saved = None
-    kept = _kept(settings_of(text), names) if "saved" in names else ""
+    kept = _kept(spec_of_text(text), names) if "saved" in names else ""
     if kept:
         saved = output[names.index("saved")]
     if kept == "lse":
@@ -287,8 +288,8 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
     # Neither upstream gradients nor tangents of zeros, which are derivatives to compute.
     ctx.set_materialize_grads(False)
     # A graph may be all that still holds it.
-    settings = settings_of(text)
-    ctx.regulariser, ctx.progress = regulariser_named(settings.method), watch_named(settings.progress)
+    spec = spec_of_text(text)
+    ctx.regulariser, ctx.progress = regulariser_named(spec.method), watch_named(spec.progress)
     ctx.mark_non_differentiable(
         *(x for name, x in zip(names, output, strict=True) if name not in ("out", "coupling", "receiver"))
     )
@@ -319,11 +320,11 @@ def _tangents_cpu(*arguments: Any) -> list[Tensor]:
     *both, text, wanted = arguments
     operands, tangents = both[:_COUNT], both[_COUNT:]
     moving = [name for name, x in zip(DIFFERENTIABLE, tangents, strict=True) if x is not None]
-    if moving == ["value"] and wanted == "out" and _is_hard(settings_of(text)):
+    if moving == ["value"] and wanted == "out" and _is_hard(spec_of_text(text)):
         # What is linear has itself along a tangent.
         values = tangents[DIFFERENTIABLE.index("value")]
         return _solve_cpu(*operands[:2], values, *operands[3:], text, "out")
-    job = Job(settings_of(text), [_operand(x) for x in operands], gradients=True)
+    job = Job(spec_of_text(text), [_operand(x) for x in operands], gradients=True)
     names = ["row_potential", "column_potential"]
     kept = dict(zip(names, _allocate(names, operands[0], job.sizes), strict=True))
     given = {name: x for name, x in zip(DIFFERENTIABLE, tangents, strict=True) if x is not None}
@@ -513,29 +514,26 @@ def _operands_of(
     return found
 
 
-def _apart(settings: Settings) -> tuple[Settings, Tensor | None]:
+def _apart(spec: Spec) -> tuple[Spec, Tensor | None]:
     """What is the same in all calls of a graph, and the numbers that change from one to the next."""
-    moving = {
-        name: x
-        for name, x in zip(Settings._fields, settings, strict=True)
-        if isinstance(x, (int, float)) and not isinstance(x, bool) and not has_static_value(x)
-    }
-    if not moving:
-        return settings, None
+    still, numbers = apart(spec, _is_moving)
+    if not numbers:
+        return spec, None
     one = torch.ones((), dtype=torch.float64)
-    still: dict[str, Any] = {name: 1.0 if isinstance(x, float) else 1 for name, x in moving.items()}
-    numbers = torch.stack([one * x for x in moving.values()])
-    return settings._replace(moving=",".join(moving), **still), numbers
+    return still, torch.stack([one * x for x in numbers])
+
+
+def _is_moving(x: Any) -> bool:
+    return not has_static_value(x)
 
 
 def _call(
-    settings: Settings,
+    spec: Spec,
     operands: list[Tensor | None],
     first: str,
     lead: tuple[int, ...],
-    return_aux: Any,
+    request: AuxRequest | None,
 ) -> Any:
-    request = request_of(return_aux)
     names = [first]
     if request is not None:
         names += [name for name in outputs_of(request) if name != first]
@@ -550,9 +548,9 @@ def _call(
     if transformed and "saved" not in names:
         names.append("saved")
     if compiling:
-        settings, operands[PLACES["numbers"]] = _apart(settings)
+        spec, operands[PLACES["numbers"]] = _apart(spec)
     # A cache would hold the function that is told of progress.
-    text = text_of(settings) if compiling or settings.progress is not None else _text(settings)
+    text = text_of(spec) if compiling or spec.progress is not None else _text(spec)
     found = torch.ops.otattn.solve(*operands, text, ",".join(names))
     if request is None:
         return _back(first, found[0], lead)
@@ -616,25 +614,24 @@ def folded_of(query: Any, key: Any, value: Any, enable_gqa: bool) -> Folded:
 
 
 def torch_attention(
-    settings: Settings,
+    spec: Spec,
     query: Any,
     key: Any,
     value: Any,
-    enable_gqa: bool,
     extra: tuple[Any, ...],
-    return_aux: Any,
+    request: AuxRequest | None,
 ) -> Any:
-    folded = folded_of(query, key, value, enable_gqa)
+    folded = folded_of(query, key, value, spec.enable_gqa)
     heads, queries = folded.query.shape[1:3]
     sizes = (heads, queries, folded.key.shape[2])
     others = _operands_of(extra, folded.batch, sizes, folded.query)
     operands = [folded.query, folded.key, folded.value, *others]
-    return _call(settings, operands, "out", folded.lead, return_aux)
+    return _call(spec, operands, "out", folded.lead, request)
 
 
-def torch_coupling(settings: Settings, scores: Any, extra: tuple[Any, ...], return_aux: Any) -> Any:
+def torch_coupling(spec: Spec, scores: Any, extra: tuple[Any, ...], request: AuxRequest | None) -> Any:
     scores = _floating("scores", scores)
     whole, batch, lead = fold_scores(scores)
     heads, rows, columns = whole.shape[1:]
     others = _operands_of(extra, batch, (heads, rows, columns), scores)
-    return _call(settings, [whole, None, None, *others], "coupling", lead, return_aux)
+    return _call(spec, [whole, None, None, *others], "coupling", lead, request)

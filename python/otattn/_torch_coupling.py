@@ -26,9 +26,9 @@ from ._coupling_repeat import (
     present,
     same_arrays,
 )
-from ._settings import Settings
 from ._shapes import fold_scores
 from ._solve import Job, is_implicit, needs_no_forward
+from ._spec import Spec
 from ._structs import OK
 from ._threads import thread_limit
 from ._torch_derivative import plain_apply
@@ -36,29 +36,24 @@ from ._torch_repeat import is_plain
 
 
 def torch_coupling_repeat(
-    words: tuple[Any, ...],
-    names: tuple[str, ...],
-    scores: Tensor,
-    given: tuple[Tensor | None, ...],
-    prepare: Any,
+    spec: Spec, names: tuple[str, ...], scores: Tensor, given: tuple[Tensor | None, ...]
 ) -> Any:
     """The coupling, or the pair that `coupling` returns; None: not so."""
     others = () if given is NOTHING else [x for x in given if x is not None]
     if not is_plain(scores, *others) or not is_taken(names, scores):
         return None
     layout = _native.layout(scores, *given)
-    if layout is None or not _native.plain(words):
+    if layout is None:
         return None
     derivatives = torch.is_grad_enabled() and (scores.requires_grad or any(x.requires_grad for x in others))
     if derivatives and not _has_derivative(scores, given):
         return None
-    name = name_of(words, (names, "derivatives") if derivatives else names, layout)
+    name = name_of(spec, (names, "derivatives") if derivatives else names, layout)
     repeat = _repeat.take(name)
     if repeat is None:
-        settings = prepare(words)
         # Backward starts from there.
-        also = derivatives and is_implicit(settings) and "column_potential" not in names
-        repeat = _new(name, settings, scores, given, (*names, "column_potential") if also else names)
+        also = derivatives and is_implicit(spec) and "column_potential" not in names
+        repeat = _new(name, spec, scores, given, (*names, "column_potential") if also else names)
         if repeat is None:
             return None
     try:
@@ -66,18 +61,18 @@ def torch_coupling_repeat(
         if found is not None and derivatives:
             status, plan, *potentials = found
             way = _way_back(repeat, scores, given)
-            settings = way.settings if status == OK else repeat.job.settings
+            spec = way.spec if status == OK else repeat.job.spec
             # No potentials, the two, or that of the columns alone.
             saved = potentials[-1] if way.implicit else None
             inputs, arrays = _inputs(scores, given)
-            found = status, _couple_plain((plan, settings, inputs, saved), *arrays), *potentials
+            found = status, _couple_plain((plan, spec, inputs, saved), *arrays), *potentials
         return answer(repeat, names, found)
     finally:
         _repeat.give(repeat)
 
 
 def couple_again(
-    words: tuple[Any, ...],
+    spec: Spec,
     names: tuple[str, ...],
     scores: Tensor,
     given: tuple[Tensor | None, ...],
@@ -90,7 +85,7 @@ def couple_again(
     alone = names is WITH_INFO or names is ONLY
     behind = 1 if alone else behind_of(names)
     own = (names, "derivatives")
-    found = _native.again(_kinds, _give, words, own, thread_limit(), behind, scores, *given)
+    found = _native.again(_kinds, _give, spec.token, own, thread_limit(), behind, scores, *given)
     if found is None:
         return None
     repeat = found[-behind]
@@ -124,7 +119,7 @@ def _has_derivative(scores: Tensor, given: tuple[Tensor | None, ...]) -> bool:
 
 
 def _new(
-    name: Any, settings: Settings, scores: Tensor, given: tuple[Tensor | None, ...], names: tuple[str, ...]
+    name: Any, spec: Spec, scores: Tensor, given: tuple[Tensor | None, ...], names: tuple[str, ...]
 ) -> _repeat.Repeat | None:
     from ._torch import _floating, _operand, _operands_of, _output_type, _view
 
@@ -134,7 +129,7 @@ def _new(
     views = [_operand(x) for x in (whole, *others)]
     if not same_arrays(views, [0 if x is None else x.data_ptr() for x in (scores, *given)]):
         return None
-    job = Job(settings, (views[0], None, None, *views[1:]))
+    job = Job(spec, (views[0], None, None, *views[1:]))
     results = arrays_of(names)
     keep = {
         field: torch.empty(output_shape(field, job.sizes), dtype=_output_type(field, scores.dtype))
@@ -149,7 +144,7 @@ def _new(
 class _Way(NamedTuple):
     """What the derivatives of one kind of call, whose solves succeeded, have in common."""
 
-    settings: Settings
+    spec: Spec
     implicit: bool
     """Backward starts from the potential of the columns, which is the last result."""
     takes_all: bool
@@ -159,12 +154,12 @@ class _Way(NamedTuple):
 
 
 def _way_back(repeat: _repeat.Repeat, scores: Tensor, given: tuple[Tensor | None, ...]) -> _Way:
-    settings = _solved(repeat.job.settings)
+    spec = _solved(repeat.job.spec)
     mask, rows, columns, start = given
     one_type = all(x is None or x.dtype == scores.dtype for x in (rows, columns))
     takes_all = mask is start is None and scores.dim() == 2 and one_type
     transport = mask is start is None and rows is not None and columns is not None
-    repeat.reverse = way = _Way(settings, is_implicit(settings), takes_all, transport)
+    repeat.reverse = way = _Way(spec, is_implicit(spec), takes_all, transport)
     return way
 
 
@@ -202,9 +197,9 @@ class _Couple(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
-        settings, names = ctx.solved
+        spec, names = ctx.solved
         *arrays, saved = ctx.saved_tensors
-        return None, *_gradients(settings, names, ctx.needs_input_grad[1:], arrays, gradients[0], saved)
+        return None, *_gradients(spec, names, ctx.needs_input_grad[1:], arrays, gradients[0], saved)
 
 
 class _Value(torch.autograd.Function):
@@ -220,17 +215,17 @@ class _Value(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
-        settings, names = ctx.solved
+        spec, names = ctx.solved
         *arrays, plan, saved = ctx.saved_tensors
         needed, gradient = ctx.needs_input_grad[1:], gradients[0]
         # Forbidden pairs, whose cost is inf, carry nothing.
         upstream = gradient * arrays[0].where(arrays[0] < math.inf, 0.0)
-        first, *others = _gradients(settings, names, needed, arrays, upstream, saved)
+        first, *others = _gradients(spec, names, needed, arrays, upstream, saved)
         return None, first + gradient * plan if first is not None else None, *others
 
 
 def _gradients(
-    settings: Settings,
+    spec: Spec,
     names: tuple[str, ...],
     needed: tuple[bool, ...],
     arrays: list[Any],
@@ -248,7 +243,7 @@ def _gradients(
     given = NOTHING if names is _SCORES else tuple(by_name.get(name) for name in _ALL[1:])
     found = None
     if not torch.is_grad_enabled() and is_plain(gradient, scores):
-        found = _reverse(settings, wanted, scores, given, gradient, saved)
+        found = _reverse(spec, wanted, scores, given, gradient, saved)
     if found is None:
         whole, batch, _ = fold_scores(scores)
         operands = [whole, None, None]
@@ -257,7 +252,7 @@ def _gradients(
             saved = saved.reshape((*whole.shape[:2], 1, whole.shape[3]))
         # The operator sees to negated views and vmap, and says that there is no second derivative.
         upstream = (None, fold_scores(gradient)[0], None, None, saved)
-        words = (_torch._text(settings), ",".join(wanted))
+        words = (_torch._text(spec), ",".join(wanted))
         made = torch.ops.otattn.gradients(*operands, *upstream, *words)
         shapes = [by_name[name].shape for name in wanted]
         found = tuple(x.reshape(shape) for x, shape in zip(made, shapes, strict=True))
@@ -270,13 +265,13 @@ _kinds, _give = _repeat._kinds, _repeat.give
 
 
 @functools.lru_cache(maxsize=64)
-def _solved(settings: Settings) -> Settings:
+def _solved(spec: Spec) -> Spec:
     """Those of a solve that kept its promises, so that backward may start from it."""
-    return settings._replace(allow_partial=False)
+    return spec._replace(allow_partial=False)
 
 
 def _reverse(
-    settings: Settings,
+    spec: Spec,
     wanted: tuple[str, ...],
     scores: Tensor,
     given: tuple[Tensor | None, ...],
@@ -287,10 +282,10 @@ def _reverse(
     layout = _native.layout(scores, *given, gradient)
     if layout is None:
         return None
-    name = name_of(settings, wanted, layout)
+    name = name_of(spec, wanted, layout)
     reverse = _repeat.take(name)
     if reverse is None:
-        reverse = _new_reverse(name, settings, wanted, scores, given, gradient, saved)
+        reverse = _new_reverse(name, spec, wanted, scores, given, gradient, saved)
         if reverse is None:
             return None
     try:
@@ -303,7 +298,7 @@ def _reverse(
 
 def _new_reverse(
     name: Any,
-    settings: Settings,
+    spec: Spec,
     wanted: tuple[str, ...],
     scores: Tensor,
     given: tuple[Tensor | None, ...],
@@ -312,7 +307,7 @@ def _new_reverse(
 ) -> _repeat.Repeat | None:
     from ._torch import _operand, _operands_of, _view
 
-    if not needs_no_forward(settings) or (is_implicit(settings) and saved is None):
+    if not needs_no_forward(spec) or (is_implicit(spec) and saved is None):
         return None
     whole, batch, _ = fold_scores(scores)
     upstream = fold_scores(gradient)[0]
@@ -321,7 +316,7 @@ def _new_reverse(
     addresses = [0 if x is None else x.data_ptr() for x in (scores, *given)]
     if not same_arrays(views, addresses) or upstream.data_ptr() != gradient.data_ptr():
         return None
-    job = Job(settings, (views[0], None, None, *views[1:]), gradients=True)
+    job = Job(spec, (views[0], None, None, *views[1:]), gradients=True)
     # The multipliers answer for the solution, wherever its search began.
     job.start = None
     kept = {}

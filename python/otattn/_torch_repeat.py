@@ -13,8 +13,9 @@ from . import _native, _repeat
 from . import _structs as c
 from ._arrays import output_shape, scratch_of
 from ._regulariser import regulariser_named
-from ._settings import Settings, settings_of
+from ._settings import EXTRA
 from ._solve import Job, is_implicit, needs_no_forward, regulariser_of
+from ._spec import Spec, spec_of_text
 from ._threads import follow, thread_limit
 from ._torch_derivative import plain_apply
 
@@ -101,7 +102,7 @@ def empty_in_order(shape: Sequence[Any], order: Sequence[int], like: Tensor, dty
 
 def new_repeat(
     name: Any,
-    settings: Settings,
+    spec: Spec,
     operands: list[Any],
     given: tuple[Tensor | None, ...],
     names: Sequence[str],
@@ -116,14 +117,14 @@ def new_repeat(
         return None
     from ._torch import _kept, _output_type, _view
 
-    job = Job(settings, operands)
+    job = Job(spec, operands)
     query = given[0]
     assert query is not None
     order = order_of(query) if query.dim() == 4 and len(lead or (0, 0)) == 2 else ORDER
     wide = query.dtype == torch.float64
     results, outputs = [], {}
     for wanted in names:
-        field = _kept(settings, list(names)) if wanted == "saved" else wanted
+        field = _kept(spec, list(names)) if wanted == "saved" else wanted
         whole = output_shape(field, job.sizes) if field else (0,)
         kind = _repeat.result_type(field, wide) if field else c.F64
         shape = whole if lead is None or field != "out" else (*lead, *whole[2:])
@@ -155,38 +156,36 @@ def run(repeat: _repeat.Repeat, given: tuple[Tensor | None, ...]) -> tuple[Any, 
     return None if found is None else found[1:]
 
 
-def torch_repeat(
-    words: tuple[Any, ...], query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, prepare: Any
-) -> Tensor | None:
+def torch_repeat(spec: Spec, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor | None:
     """`attention` on plain tensors without derivatives; None: not so."""
     given = (query, key, value, mask)
     present = (query, key, value) if mask is None else (query, key, value, mask)
     if torch.is_autocast_enabled("cpu") or not is_plain(*present):
         return None
     layout = _native.layout(*given)
-    if layout is None or not _native.plain(words):
+    if layout is None:
         return None
     derivatives = torch.is_grad_enabled() and any(x.requires_grad for x in present)
     if derivatives and mask is not None and mask.requires_grad:
         # No name says that: the node has no gradient of a mask.
         return None
-    name = (words, derivatives, thread_limit(), layout)
+    name = (spec.token, derivatives, thread_limit(), layout)
     repeat = _repeat.take(name)
     if repeat is None:
-        repeat = _first(name, prepare(words, mask), given, derivatives)
+        repeat = _first(name, spec, given, derivatives)
         if repeat is None:
             return None
     if derivatives:
         if repeat.reverse is None:
             from ._torch import _kept
 
-            repeat.reverse = _kept(repeat.job.settings, _WITH_SAVED)
-        settings, kept = repeat.job.settings, repeat.reverse
+            repeat.reverse = _kept(repeat.job.spec, _WITH_SAVED)
+        kept = repeat.reverse
         outputs = run(repeat, given)
         if outputs is None:
             return None
         out, saved = outputs
-        found: Tensor = _solve_plain((out, settings, kept == "lse", saved if kept else None), *given)
+        found: Tensor = _solve_plain((out, spec, kept == "lse", saved if kept else None), *given)
         return found
     outputs = run(repeat, given)
     return None if outputs is None else outputs[0]
@@ -199,11 +198,9 @@ class _Solve(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(
-        ctx: Any, solved: tuple[Tensor, Settings, bool, Tensor | None], *given: Tensor | None
-    ) -> Tensor:
+    def forward(ctx: Any, solved: tuple[Tensor, Spec, bool, Tensor | None], *given: Tensor | None) -> Tensor:
         """`solved` has an output that nobody else has."""
-        out, ctx.settings, with_out, saved = solved
+        out, ctx.spec, with_out, saved = solved
         ctx.save_for_backward(*given, out if with_out else None, saved)
         return out
 
@@ -222,7 +219,7 @@ class _Solve(torch.autograd.Function):
         if gradient is None or not wanted:
             return (None,) * 5
         if not torch.is_grad_enabled() and is_plain(gradient, given[0]):
-            repeated = _reverse(ctx.settings, tuple(wanted), tuple(given), gradient, out, saved)
+            repeated = _reverse(ctx.spec, tuple(wanted), tuple(given), gradient, out, saved)
             if repeated is not None:
                 left = iter(repeated)
                 return (None, *(next(left) if n else None for n in ctx.needs_input_grad[1:4]), None)
@@ -231,7 +228,7 @@ class _Solve(torch.autograd.Function):
         operands = [*given, *_torch.NOTHING]
         # The operator sees to negated views and vmap, and says that there is no second derivative.
         upstream = (gradient, None, None, out, saved)
-        words = (_torch._text(ctx.settings), ",".join(wanted))
+        words = (_torch._text(ctx.spec), ",".join(wanted))
         found = iter(torch.ops.otattn.gradients(*operands, *upstream, *words))
         return (None, *(next(found) if name in wanted else None for name in ("query", "key", "value")), None)
 
@@ -240,7 +237,7 @@ _solve_plain = plain_apply(_Solve)
 
 
 def _reverse(
-    settings: Settings,
+    spec: Spec,
     wanted: tuple[str, ...],
     given: tuple[Tensor | None, ...],
     gradient: Tensor,
@@ -254,10 +251,10 @@ def _reverse(
     layout = _native.layout(query, key, value, mask, gradient)
     if layout is None:
         return None
-    name = ("backward", settings, wanted, thread_limit(), layout)
+    name = ("backward", spec.token, wanted, thread_limit(), layout)
     reverse = _repeat.take(name)
     if reverse is None:
-        reverse = _first_reverse(name, settings, wanted, given, gradient, kept)
+        reverse = _first_reverse(name, spec, wanted, given, gradient, kept)
         if reverse is None:
             return None
     try:
@@ -270,7 +267,7 @@ def _reverse(
 
 def _first_reverse(
     name: Any,
-    settings: Settings,
+    spec: Spec,
     wanted: tuple[str, ...],
     given: tuple[Tensor | None, ...],
     gradient: Tensor,
@@ -278,13 +275,13 @@ def _first_reverse(
 ) -> _repeat.Repeat | None:
     from . import _torch
 
-    hard = regulariser_of(settings) == c.HARD
-    if hard or not needs_no_forward(settings) or (is_implicit(settings) and not kept):
+    hard = regulariser_of(spec) == c.HARD
+    if hard or not needs_no_forward(spec) or (is_implicit(spec) and not kept):
         return None
     mask = given[3]
     whole = None if mask is None else mask[(None,) * (4 - mask.dim())]
     views = [_torch._operand(x) for x in (*given[:3], whole, *_torch.NOTHING)]
-    job = Job(settings, views, gradients=True)
+    job = Job(spec, views, gradients=True)
     # The multipliers answer for the solution, wherever its search began.
     job.start = None
     fields = ("column_potential",) if len(kept) == 1 else ("out", "lse")
@@ -308,21 +305,26 @@ def _first_reverse(
     )
 
 
-def _first(name: Any, prepared: Any, given: Any, derivatives: bool) -> _repeat.Repeat | None:
+def _first(name: Any, spec: Spec, given: Any, derivatives: bool) -> _repeat.Repeat | None:
     from . import _torch
 
-    settings, extra, enable_gqa = prepared
     query, key, value = given[:3]
-    folded = _torch.folded_of(query, key, value, enable_gqa)
+    folded = _torch.folded_of(query, key, value, spec.enable_gqa)
     heads, queries = folded.query.shape[1:3]
-    others = _torch._operands_of(extra, folded.batch, (heads, queries, folded.key.shape[2]), given[0])
+    others = _torch._operands_of(
+        _only_mask(given[3]), folded.batch, (heads, queries, folded.key.shape[2]), given[0]
+    )
     views = [_torch._operand(x) for x in (folded.query, folded.key, folded.value, *others)]
     names = _WITH_SAVED if derivatives else ["out"]
     shapes = [tuple(x.shape) for x in (folded.query, folded.key, folded.value)]
     if derivatives and shapes != [tuple(x.shape) for x in given[:3]]:
         # Gradients have the shapes of the operands, not of what they were broadcast from.
         return None
-    return new_repeat(name, settings, views, given, names, folded.lead)
+    return new_repeat(name, spec, views, given, names, folded.lead)
+
+
+def _only_mask(mask: Tensor | None) -> tuple[Any, ...]:
+    return (mask, *(None,) * (EXTRA - 1))
 
 
 def operator_repeat(operands: list[Tensor | None], text: str, wanted: str) -> list[Tensor] | None:
@@ -332,12 +334,12 @@ def operator_repeat(operands: list[Tensor | None], text: str, wanted: str) -> li
     if wanted not in ("out", "out,saved") or key is None or value is None:
         return None
     assert query is not None
-    settings = settings_of(text)
+    spec = spec_of_text(text)
     if (
         any(x is not None for x in operands[4:])
-        or settings.deadline is not None
-        or settings.progress is not None
-        or regulariser_named(settings.method)
+        or spec.deadline is not None
+        or spec.progress is not None
+        or regulariser_named(spec.method)
         or not (query.dim() == key.dim() == value.dim() == 4)
     ):
         return None
@@ -350,7 +352,7 @@ def operator_repeat(operands: list[Tensor | None], text: str, wanted: str) -> li
         from . import _torch
 
         views = [_torch._operand(x) for x in operands]
-        repeat = new_repeat(name, settings, views, given, wanted.split(","))
+        repeat = new_repeat(name, spec, views, given, wanted.split(","))
         if repeat is None:
             return None
     found = run(repeat, given)

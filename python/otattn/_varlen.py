@@ -6,15 +6,15 @@ import itertools
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any, Literal, overload
+from typing import Any, Literal, Unpack, overload
 
 import numpy as np
 
-from ._attention import attention, window_of
+from ._attention import attention, known_arguments
 from ._aux import ArrayT, AuxOutput, Request
-from ._regulariser import Regulariser
 from ._settings import count, number, whole
 from ._shapes import shape_text
+from ._spec import AttentionOptions, Spec, window_of, with_signature
 
 
 def bounds_of(name: str, cumulative: Any, total: int | None = None) -> list[int]:
@@ -74,13 +74,9 @@ def varlen_attention(
     is_causal: bool = False,
     scale: float | None = None,
     *,
-    method: str | Regulariser = "softmax",
     window_size: tuple[int, int] = (-1, -1),
     return_aux: Literal[False] | None = None,
-    causal_align: str = "bottom_right",
-    dropout_seed: int | None = None,
-    dropout_offset: int = 0,
-    **arguments: Any,
+    **options: Unpack[AttentionOptions],
 ) -> ArrayT: ...
 @overload
 def varlen_attention(
@@ -95,13 +91,9 @@ def varlen_attention(
     is_causal: bool = False,
     scale: float | None = None,
     *,
-    method: str | Regulariser = "softmax",
     window_size: tuple[int, int] = (-1, -1),
     return_aux: Request,
-    causal_align: str = "bottom_right",
-    dropout_seed: int | None = None,
-    dropout_offset: int = 0,
-    **arguments: Any,
+    **options: Unpack[AttentionOptions],
 ) -> tuple[ArrayT, list[AuxOutput]]: ...
 @overload
 def varlen_attention(
@@ -116,14 +108,11 @@ def varlen_attention(
     is_causal: bool = False,
     scale: float | None = None,
     *,
-    method: str | Regulariser = "softmax",
     window_size: tuple[int, int] = (-1, -1),
     return_aux: Any = None,
-    causal_align: str = "bottom_right",
-    dropout_seed: int | None = None,
-    dropout_offset: int = 0,
-    **arguments: Any,
+    **options: Unpack[AttentionOptions],
 ) -> Any: ...
+@with_signature(AttentionOptions, ("window",), causal_align="bottom_right")
 def varlen_attention(
     query: Any,
     key: Any,
@@ -136,13 +125,9 @@ def varlen_attention(
     is_causal: bool = False,
     scale: float | None = None,
     *,
-    method: str | Regulariser = "softmax",
     window_size: tuple[int, int] = (-1, -1),
     return_aux: Any = None,
-    causal_align: str = "bottom_right",
-    dropout_seed: int | None = None,
-    dropout_offset: int = 0,
-    **arguments: Any,
+    **options: Unpack[AttentionOptions],
 ) -> Any:
     """`otattn.attention` of sequences packed one behind the other, each a problem of its own.
 
@@ -162,8 +147,8 @@ def varlen_attention(
         As in `attention`; sequence s has the offset ``dropout_offset + s``.
     causal_align : {"bottom_right", "top_left"}
         Where positions start when a sequence has more keys than queries.
-    is_causal, scale, method, **arguments
-        As in `attention`; arrays among them must fit every sequence.
+    is_causal, scale, **options
+        As in `attention`, and its keywords but `window`; arrays among them must fit every sequence.
     return_aux : AuxRequest, bool, name or names of its fields, optional
         Then the result is ``(out, auxes)`` with one AuxOutput for every sequence, heads first.
 
@@ -185,6 +170,7 @@ def varlen_attention(
     >>> bool((out[2:] == alone.swapaxes(0, 1)).all())
     True
     """
+    known_arguments("varlen_attention", options, _SET, also=("window_size",))
     for name, x in (("query", query), ("key", key), ("value", value)):
         if not hasattr(x, "shape"):
             raise TypeError(f"{name} is a {type(x).__name__}, wanted an array")
@@ -194,18 +180,23 @@ def varlen_attention(
     of_queries = bounds_of("cu_seq_q", cu_seq_q, query.shape[0])
     of_keys = bounds_of("cu_seq_k", cu_seq_k, key.shape[0])
     check_lengths((of_queries, of_keys), (max_q, max_k))
-    window, offset = window_of(window_size, "window_size"), whole("dropout_offset", dropout_offset)
-    if number("dropout_p", dropout_p) != 0.0 and dropout_seed is None:
-        dropout_seed = _drawn_seed(query)
+    window, offset = window_of(window_size, "window_size"), options.pop("dropout_offset", 0)
+    offset = whole("dropout_offset", offset)
+    options.setdefault("causal_align", "bottom_right")
+    own = options.get("method")
+    dropout = number("dropout_p", dropout_p) or (own.dropout_p if isinstance(own, Spec) else 0.0)
+    if dropout != 0.0 and options.get("dropout_seed") is None:
+        options["dropout_seed"] = _drawn_seed(query)
+    call: Any = attention
     outs, auxes = [], []
-    seconds = arguments.get("deadline")
+    seconds = options.get("deadline")
     end = None if seconds is None else time.monotonic() + number("deadline", seconds)
     for s in range(len(of_queries) - 1):
         if end is not None and s:
             # One deadline for all; the least number is past before the call begins.
-            arguments["deadline"] = max(end - time.monotonic(), sys.float_info.min)
+            options["deadline"] = max(end - time.monotonic(), sys.float_info.min)
         rows, columns = slice(*of_queries[s : s + 2]), slice(*of_keys[s : s + 2])
-        found = attention(
+        found = call(
             query[rows].swapaxes(0, 1),
             key[columns].swapaxes(0, 1),
             value[columns].swapaxes(0, 1),
@@ -214,13 +205,10 @@ def varlen_attention(
             is_causal,
             scale,
             True,
-            method=method,
             window=window,
             return_aux=return_aux,
-            causal_align=causal_align,
-            dropout_seed=dropout_seed,
             dropout_offset=offset + s,
-            **arguments,
+            **options,
         )
         out, aux = found if return_aux else (found, None)
         outs.append(out.swapaxes(0, 1))
@@ -228,6 +216,13 @@ def varlen_attention(
     # No rows have the heads of queries and the width of values, and a way back to both.
     joined = _joined(outs, query) if outs else query[:0].sum(-1)[:, :, None] * value[:0, :1]
     return (joined, auxes) if return_aux else joined
+
+
+# What the arguments of `attention` besides are here.
+_SET = (
+    *("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa", "return_aux"),
+    "window",
+)
 
 
 def _drawn_seed(like: Any) -> int:

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._attention import is_torch
 from ._coupling import coupling
 from ._orders import torch_weights, weights
 from ._settings import flag, number, shown, whole
 from ._shapes import dense
+from ._spec import is_torch
 
 if TYPE_CHECKING:
     from torch import nn

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from ._attention import attention, window_of
+from ._attention import attention
 from ._aux import AuxRequest
 from ._regulariser import Regulariser
 from ._settings import number
 from ._shapes import shape_text
+from ._spec import Spec, window_of
 from ._varlen import varlen_attention
 
 _PROBABILITIES = AuxRequest(coupling=True, lse=True)
@@ -45,7 +46,7 @@ def flash_attn_func(
     deterministic: bool = False,
     return_attn_probs: bool = False,
     *,
-    method: str | Regulariser = "softmax",
+    method: str | Regulariser | Spec = "softmax",
     **arguments: Any,
 ) -> Any:
     """`otattn.attention` with flash-attn's names, layout and bottom-right positions.
@@ -157,7 +158,7 @@ def flash_attn_varlen_func(
     deterministic: bool = False,
     return_attn_probs: bool = False,
     *,
-    method: str | Regulariser = "softmax",
+    method: str | Regulariser | Spec = "softmax",
     **arguments: Any,
 ) -> Any:
     """`otattn.varlen_attention` with flash-attn's names.

@@ -18,9 +18,10 @@ from . import _structs as c
 from ._attention import attention, check_arguments, known_arguments
 from ._aux import AuxRequest
 from ._leaks import LEAKING, warn_of_leaks
-from ._settings import Settings, shown, text
+from ._settings import shown, text
 from ._shapes import shape_text
 from ._solve import columns_of
+from ._spec import Spec, spec_for
 
 MASK_FUNCTION = "sdpa"
 
@@ -48,7 +49,7 @@ METHODS = (
 _WITH_MASSES = (*LEAKING, c.COLUMNS_PREFIX)
 
 
-def implementation_name(method: str, prefix: str = "otattn_") -> str:
+def implementation_name(method: str | Spec, prefix: str = "otattn_") -> str:
     """The name under which a method is registered.
 
     Examples
@@ -57,7 +58,7 @@ def implementation_name(method: str, prefix: str = "otattn_") -> str:
     >>> otattn.hf.implementation_name("softmax/exact")
     'otattn_softmax-exact'
     """
-    return text("prefix", prefix) + text("method", method).replace("/", "-")
+    return text("prefix", prefix) + _word(method).replace("/", "-")
 
 
 def _options(name: str, options: Any) -> dict[str, Any]:
@@ -76,20 +77,29 @@ _rules: dict[str, int] = {}
 _capturing: Any = None
 
 
+def _word(method: Any) -> str:
+    return method.method if isinstance(method, Spec) else text("method", method)
+
+
+def _checked(method: Any) -> str | Spec:
+    return method if isinstance(method, Spec) else text("method", method)
+
+
 def _columns(method: Any) -> int:
-    rule = _rules.get(method) if isinstance(method, str) else None
+    word = _word(method)
+    rule = _rules.get(word)
     if rule is None:
-        rule = _rules[method] = columns_of(Settings(method=text("method", method)))
+        rule = _rules[word] = columns_of(spec_for(word))
     return rule
 
 
-def register(*methods: str, prefix: str = "otattn_", **options: Any) -> list[str]:
+def register(*methods: str | Spec, prefix: str = "otattn_", **options: Any) -> list[str]:
     """Registers attention and mask functions with transformers.
 
     Parameters
     ----------
-    *methods : str
-        Methods of `otattn.attention`; none: those of `METHODS`.
+    *methods : str or Spec
+        Methods of `otattn.attention`; none: those of `METHODS`. A Spec has the name of its method.
     prefix : str
         Of the names.
     **options
@@ -122,7 +132,7 @@ def register(*methods: str, prefix: str = "otattn_", **options: Any) -> list[str
 
         _capturing = output_capturing
     for method in methods or METHODS:
-        check_arguments(text("method", method), options)
+        check_arguments(_checked(method), options)
         name = implementation_name(method, prefix)
         AttentionInterface.register(
             name, functools.partial(attention_forward, method=method, options=options)
@@ -148,7 +158,7 @@ def attention_forward(
     scaling: float | None = None,
     is_causal: bool | None = None,
     *,
-    method: str = "softmax",
+    method: str | Spec = "softmax",
     options: dict[str, Any] | None = None,
     softcap: float | None = None,
     s_aux: torch.Tensor | None = None,
@@ -191,11 +201,11 @@ def attention_forward(
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     if rule != c.COLUMNS_FREE and causal and queries < keys:
         raise ValueError(
-            f"{queries} queries meet a cache of {keys} keys, but the columns of {method!r} need all queries "
-            "at once; generate with use_cache=False, or use a method with free columns"
+            f"{queries} queries meet a cache of {keys} keys, but the columns of {_word(method)!r} need all "
+            "queries at once; generate with use_cache=False, or use a method with free columns"
         )
     if causal and rule in LEAKING and not torch.compiler.is_compiling():
-        warn_of_leaks(method)
+        warn_of_leaks(_word(method))
     if rule == c.COLUMNS_PREFIX:
         # Row i of a prefix plan sees keys up to i by itself.
         attention_mask, causal = _within_prefixes(attention_mask), False
@@ -274,7 +284,7 @@ def _within_prefixes(mask: torch.Tensor | None) -> torch.Tensor | None:
 
 
 def set_attention(
-    model: torch.nn.Module, method: str, layers: Iterable[int] | None = None, **options: Any
+    model: torch.nn.Module, method: str | Spec, layers: Iterable[int] | None = None, **options: Any
 ) -> int:
     """Gives some layers of a model that runs on an otattn implementation a method of their own.
 
@@ -282,7 +292,7 @@ def set_attention(
     ----------
     model : module
         A transformers model whose ``attn_implementation`` is one of `register`'s.
-    method : str
+    method : str or Spec
         Method of `otattn.attention`.
     layers : ints, optional
         Which attention modules, in the order of ``model.modules()``; default all.
@@ -308,7 +318,7 @@ def set_attention(
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"model is a {type(model).__name__}, wanted a module")
     options = _options("options", options)
-    check_arguments(text("method", method), options)
+    check_arguments(_checked(method), options)
     found = [m for m in model.modules() if type(m).__name__.endswith("Attention") and hasattr(m, "is_causal")]
     try:
         wanted = list(range(len(found)) if layers is None else map(operator.index, layers))

@@ -18,7 +18,7 @@ from ._aux import EVERYTHING, NO_AUX, AuxOutput, AuxRequest, Potentials, RowStat
 from ._jax_manual import alike
 from ._normalize import check_shape, recipe_of
 from ._regulariser import Regulariser
-from ._settings import NUMBERS, OPERANDS, PLACES
+from ._settings import OPERANDS, PLACES
 from ._shapes import (
     dense,
     fold,
@@ -31,6 +31,7 @@ from ._shapes import (
     of_pairs,
     shape_text,
 )
+from ._spec import BY_NAME, NUMBER, Spec, has_functions
 
 # Arguments that are arrays, or numbers that may be traced.
 _ARRAYS = OPERANDS[3 : PLACES["start_potential"] + 1]
@@ -47,7 +48,7 @@ def attention(
     scale: float | None = None,
     enable_gqa: bool = False,
     *,
-    method: str | Regulariser = "softmax",
+    method: str | Regulariser | Spec = "softmax",
     return_aux: Any = None,
     **arguments: Any,
 ) -> Any:
@@ -88,23 +89,24 @@ def attention(
     >>> out.shape
     (1, 1, 4, 3)
     """
-    if dropout_p and arguments.get("dropout_seed") is None:
+    dropped = dropout_p or (method.dropout_p if isinstance(method, Spec) else 0.0)
+    if dropped and arguments.get("dropout_seed") is None:
         raise ValueError("dropout_p is given without dropout_seed, an int")
     given = {"query": query, "key": key, "value": value, "attn_mask": attn_mask}
-    arrays, static = _parted(given, arguments)
+    arrays, static = _parted(given, arguments, method)
     words = {"dropout_p": dropout_p, "is_causal": is_causal, "scale": scale, "enable_gqa": enable_gqa}
     static |= {**words, "method": method}
-    if isinstance(method, Regulariser) or not _jax_ffi.is_offered():
+    if has_functions(method) or not _jax_ffi.is_offered():
         if request_of(return_aux) is not None:
             raise ValueError("return_aux is given where jax.ffi cannot call the library")
         return _jax_callback.attend(arrays, static)
-    settings, extra, _ = prepare(**static)
+    spec, extra, _ = prepare(**static)
     query, key, value = _alike(arrays)
-    folded = fold(query, key, value, enable_gqa, jnp.broadcast_to)
+    folded = fold(query, key, value, spec.enable_gqa, jnp.broadcast_to)
     sizes = (folded.query.shape[1], folded.query.shape[2], folded.key.shape[2])
     operands = dict(zip(OPERANDS[:3], folded[:3], strict=True))
     operands |= _others(arrays, folded.batch, sizes)
-    return _solved(settings, operands, extra[-1], "out", folded.lead, return_aux)
+    return _solved(spec, operands, extra[-1], "out", folded.lead, return_aux)
 
 
 def coupling(
@@ -113,7 +115,7 @@ def coupling(
     is_causal: bool = False,
     scale: float | None = None,
     *,
-    method: str = "softmax",
+    method: str | Spec = "softmax",
     return_aux: Any = None,
     **arguments: Any,
 ) -> Any:
@@ -143,11 +145,11 @@ def coupling(
     >>> jax.jacrev(received)(jnp.zeros((2, 3))).shape
     (3, 2, 3)
     """
-    arrays, static = _parted({"attn_mask": attn_mask}, arguments)
+    arrays, static = _parted({"attn_mask": attn_mask}, arguments, method)
     arrays["query"] = _array("scores", scores)
-    if isinstance(method, Regulariser) or not _jax_ffi.is_offered():
+    if has_functions(method) or not _jax_ffi.is_offered():
         raise ValueError("coupling needs jax.ffi on the CPU, and a method that is a string")
-    settings, _, _ = prepare(**static, is_causal=is_causal, scale=scale, method=method)
+    spec, _, _ = prepare(**static, is_causal=is_causal, scale=scale, method=method)
     (scores,) = _alike(arrays, "scores")
     if scores.ndim < 2:
         raise ValueError(f"scores has shape {shape_text(scores)}, wanted two dimensions or more")
@@ -156,7 +158,7 @@ def coupling(
     batch = whole.shape[:-3]
     whole = merged(whole)
     operands = {"query": whole, **_others(arrays, batch, whole.shape[1:])}
-    return _solved(settings, operands, None, "coupling", scores.shape[:-2], return_aux)
+    return _solved(spec, operands, None, "coupling", scores.shape[:-2], return_aux)
 
 
 def sinkhorn_normalize(
@@ -213,7 +215,9 @@ def _array(name: str, x: Any) -> Any:
         raise TypeError(f"{name} is a {type(x).__name__}{kind}, which JAX has no array for") from error
 
 
-def _parted(given: dict[str, Any], arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _parted(
+    given: dict[str, Any], arguments: dict[str, Any], method: Any
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Arrays and what may be traced by name, and the static rest. Plain numbers of a method are static."""
     arrays = {name: _array(name, x) for name, x in given.items() if x is not None or name != "attn_mask"}
     static: dict[str, Any] = {}
@@ -223,10 +227,11 @@ def _parted(given: dict[str, Any], arguments: dict[str, Any]) -> tuple[dict[str,
             raise ValueError(
                 f"{name} is given, which a program of JAX does not carry; call otattn.attention on arrays"
             )
-    if arguments.get("nonfinite", "raise") != "raise":
+    own = method.nonfinite if isinstance(method, Spec) else "raise"
+    if arguments.get("nonfinite", own) != "raise" or own != "raise":
         raise ValueError("nonfinite is given, which programs of JAX do not carry; call otattn.attention")
     for name, x in arguments.items():
-        number = name in ("temperature", "strength", *NUMBERS) and not hasattr(x, "shape")
+        number = BY_NAME[name].kind == NUMBER and not hasattr(x, "shape")
         if name not in _ARRAYS or number:
             static[name] = x
         elif x is not None:
@@ -303,7 +308,7 @@ def _shorten(found: dict[str, Any], lengths: Any, total: int, keys: int) -> None
 
 
 def _solved(
-    settings: Any, operands: dict[str, Any], seed: Any, first: str, lead: tuple[int, ...], return_aux: Any
+    spec: Any, operands: dict[str, Any], seed: Any, first: str, lead: tuple[int, ...], return_aux: Any
 ) -> Any:
     request = request_of(return_aux)
     if request is not None and request.certificate:
@@ -313,7 +318,7 @@ def _solved(
     wanted = outputs_of(request or NO_AUX)
     names = (first, *(name for name in wanted if name != first))
     present = tuple(name for name in OPERANDS if name in operands)
-    static = _jax_ffi.Static(settings, names, present, seed)
+    static = _jax_ffi.Static(spec, names, present, seed)
     found: Any = _jax_ffi.solve(static, alike([operands[name] for name in present]))
     by_name = {
         name: x.reshape((*lead, *x.shape[2 if name in ("out", "coupling") else 3 :]))

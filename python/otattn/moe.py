@@ -15,14 +15,14 @@ import numpy as np
 
 from . import _native
 from ._arrays import foreign
-from ._attention import compiling, is_torch
 from ._aux import AuxRequest
-from ._coupling import coupling, words_of
+from ._coupling import coupling, spec_with
 from ._coupling_repeat import WITH_POTENTIALS, coupling_again
 from ._moe_call import CODES, GIVEN, call
 from ._ot_problem import torch_ways
 from ._settings import flag, number, whole
 from ._shapes import dense, repr_of
+from ._spec import Spec, compiling, is_torch
 from ._threads import thread_limit
 
 __all__ = ["METHODS", "RouteCertificate", "Routing", "route"]
@@ -363,10 +363,10 @@ def chosen(
 
 
 @functools.lru_cache(maxsize=64)
-def _soft_words(
+def _soft_spec(
     tokens: int, experts: int, k: int, capacity: Any, bounds: Any, temperature: float
-) -> tuple[Any, ...] | None:
-    """The words of `_soft`'s call of `coupling` for plain bounds; None: the longer way knows what to say."""
+) -> Spec | None:
+    """The spec of `_soft`'s call of `coupling` for plain bounds; None: the longer way knows what to say."""
     share, low, high = tokens * k / experts, 1.0, 1.0
     if bounds is not None:
         if capacity is not None:
@@ -374,7 +374,7 @@ def _soft_words(
         low, high = bounds[0] / share, min(bounds[1], tokens) / share
     elif capacity is not None:
         low, high = 0.0, min(capacity, tokens) / share
-    return words_of(f"softmax/bounded:{low!r},{high!r}", temperature=temperature)
+    return spec_with(method=f"softmax/bounded:{low!r},{high!r}", temperature=temperature)
 
 
 def _plain_soft(
@@ -410,13 +410,13 @@ def _plain_soft(
     tokens, experts = logits.shape
     if not (0 < k <= experts and tokens > 0):
         return None
-    words = _soft_words(tokens, experts, k, capacity, bounds, temperature)
+    spec = _soft_spec(tokens, experts, k, capacity, bounds, temperature)
     start = potentials
     if start is not None:
         if type(start) is not type(given) or start.itemsize != 8 or start.shape != (experts,):
             return None
         start = start / temperature
-    found = words and way(words, WITH_POTENTIALS, logits, (None, None, None, start))
+    found = None if spec is None else way(spec, WITH_POTENTIALS, logits, (None, None, None, start))
     if found is None:
         return None
     plan, _, column, _, facts = found

@@ -13,9 +13,10 @@ from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
 from ._attention import attention, check_arguments, known_arguments
 from ._aux import AuxRequest
-from ._regulariser import Regulariser, word_of
-from ._settings import Settings, flag, number, shown, whole
+from ._regulariser import Regulariser
+from ._settings import flag, number, shown, whole
 from ._solve import columns_of
+from ._spec import Spec, spec_for
 from ._structs import COLUMNS_FREE
 from ._torch import sum_of
 from ._torch_repeat import is_watched
@@ -27,17 +28,19 @@ _ITS_OWN = (
     "method",
     *_LEARNABLE,
 )
+# Options that forward and training decide.
+_OF_FORWARD = ("dropout_p", "is_causal")
 # Of a width or a number of heads.
 _LARGEST = 1 << 24
 
 
-def _range(name: str, method: str | Regulariser) -> tuple[float, float]:
+def _range(name: str, method: str | Regulariser | Spec) -> tuple[float, float]:
     """The open interval that a learned number stays in: where there is a plan."""
     if name in ("alpha", "cap", "upper"):
         return 1.0, math.inf
     if name == "lower":
         return 0.0, 1.0
-    return 0.0, 2.0 if name == "strength" and "elastic" in word_of(method) else math.inf
+    return 0.0, 2.0 if name == "strength" and "elastic" in spec_for(method).method else math.inf
 
 
 class Attention(nn.Module):
@@ -49,8 +52,8 @@ class Attention(nn.Module):
         As in ``torch.nn.MultiheadAttention``. The key of `add_bias_kv` stands behind the others and is never
         masked; `add_zero_attn` is a sink of logit 0, whose weight is the last of those that are returned.
         Weights that are returned are those before dropout.
-    method : str or Regulariser
-        As in `otattn.attention`.
+    method : str, Regulariser or Spec
+        As in `otattn.attention`; a Spec without is_causal and dropout_p, which are arguments of their own.
     temperature, alpha, cap, strength, lower, upper : float, optional
         As in `otattn.attention`.
     learn : tuple of str
@@ -94,7 +97,7 @@ class Attention(nn.Module):
         device: Any = None,
         dtype: Any = None,
         *,
-        method: str | Regulariser = "softmax",
+        method: str | Regulariser | Spec = "softmax",
         temperature: float | None = None,
         alpha: float | None = None,
         cap: float | None = None,
@@ -109,8 +112,8 @@ class Attention(nn.Module):
         num_heads = whole("num_heads", num_heads, 1, _LARGEST)
         kdim = embed_dim if kdim is None else whole("kdim", kdim, 1, _LARGEST)
         vdim = embed_dim if vdim is None else whole("vdim", vdim, 1, _LARGEST)
-        if not isinstance(method, (str, Regulariser)):
-            raise TypeError(f"method is a {type(method).__name__}, wanted a string or a Regulariser")
+        if not isinstance(method, (str, Regulariser, Spec)):
+            raise TypeError(f"method is a {type(method).__name__}, wanted a string, a Regulariser or a Spec")
         if isinstance(learn, str) or not isinstance(learn, (tuple, list)):
             raise TypeError(f"learn is {shown(learn)}, wanted names in a tuple")
         dropout, bias = number("dropout", dropout), flag("bias", bias)
@@ -168,6 +171,12 @@ class Attention(nn.Module):
         }
         self.learn = tuple(learn)
         known_arguments(type(self).__name__, arguments, _ITS_OWN, _NAMED)
+        if isinstance(method, Spec):
+            for name, value in method.items():
+                if name in (*_OF_FORWARD, *learn):
+                    raise ValueError(
+                        f"the Spec that is the method has {name}={value!r}, which the module has itself"
+                    )
         check_arguments(method, {**arguments, **self.fixed})
         for name in learn:
             if not isinstance(name, str) or name not in _LEARNABLE:
@@ -332,7 +341,7 @@ class Attention(nn.Module):
         padded = torch.nested.to_padded_tensor(nested, 0.0)
         lengths = torch.tensor([x.shape[0] for x in parts], device=padded.device)
         padding = torch.arange(padded.shape[1], device=padded.device) >= lengths[:, None]
-        coupled = columns_of(Settings(word_of(self.method))) != COLUMNS_FREE
+        coupled = columns_of(spec_for(self.method)) != COLUMNS_FREE
         mass = (~padding[:, None]).to(torch.float32) if coupled else None
         masks = (padding, None)
         out, weights = self._run(

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from . import _ot_partial as partial
-from ._attention import is_torch
 from ._ot_entropic import sinkhorn, sinkhorn2
 from ._ot_exact import emd, emd2
 from ._ot_result import OTResult
@@ -20,6 +19,7 @@ from ._ot_solve import sinkhorn_unbalanced, solve
 from ._sampler import PlanSampler, sinkhorn_knopp_teacher
 from ._settings import count
 from ._shapes import dense
+from ._spec import is_torch
 
 __all__ = [
     "OTResult",

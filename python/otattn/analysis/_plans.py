@@ -9,7 +9,8 @@ import numpy as np
 
 from .. import _structs as c
 from .._arrays import view_of
-from .._settings import OPERANDS, Settings, count, flag, number
+from .._coupling import spec_with
+from .._settings import OPERANDS, count, flag, number
 from .._shapes import dense
 from .._solve import Job
 from ._call import Dims, Record, call, record
@@ -28,8 +29,8 @@ def _four(name: str, x: Any) -> Any:
     return x.reshape((1,) * (4 - x.ndim) + x.shape)
 
 
-def _job(scores: Any, **settings: Any) -> Job:
-    return Job(Settings(**settings), (view_of(scores), *(None,) * (len(OPERANDS) - 1)))
+def _job(scores: Any, **options: Any) -> Job:
+    return Job(spec_with(**options), (view_of(scores), *(None,) * (len(OPERANDS) - 1)))
 
 
 def causality_leak(
@@ -73,7 +74,7 @@ def causality_leak(
     if not isinstance(method, str):
         raise TypeError(f"method is a {type(method).__name__}, wanted a string")
     causal = flag("is_causal", is_causal)
-    job = _job(scores, method=method, causal=causal, temperature=number("temperature", temperature))
+    job = _job(scores, method=method, is_causal=causal, temperature=number("temperature", temperature))
     job.options.allow_partial = 0
     leak = ctypes.c_double()
     call("causality_leak", job.problem, job.options, position, move, leak)
@@ -110,6 +111,6 @@ def identify(scores: Any, coupling: Any, capacity: int = 8, is_causal: bool = Fa
     coupling = dims("coupling", coupling, "batch heads rows columns")
     capacity = min(count("capacity", capacity, 1) or 1, _MOST_FITS)
     fits, found = (c.Fit * capacity)(), ctypes.c_int64()
-    job = _job(scores, causal=flag("is_causal", is_causal))
+    job = _job(scores, is_causal=flag("is_causal", is_causal))
     call("identify", job.problem, job.options, coupling, ctypes.addressof(fits), capacity, found)
     return [record(fit) for fit in fits[: found.value]]

@@ -350,7 +350,7 @@ def test_jax_names_what_is_no_array() -> None:
         ("row_mass", lambda: front.coupling(SQUARE, row_mass=foreign, method="softmax/exact")),
         ("x", lambda: front.sinkhorn_normalize(SQUARE.astype(object))),
     ):
-        with pytest.raises(TypeError, match=rf"^{name} is a "):
+        with pytest.raises(TypeError, match=rf"^{name} is "):
             call()
 
 

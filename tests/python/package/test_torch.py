@@ -12,7 +12,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 from otattn import _torch as operators
-from otattn._settings import DIFFERENTIABLE, EXTRA, Settings, text_of
+from otattn._settings import DIFFERENTIABLE, EXTRA
+from otattn._spec import text_of
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import gradcheck
 from torch.library import opcheck
@@ -129,7 +130,7 @@ def operands(method: str, parameter: bool) -> tuple[Any, ...]:
     rest: list[Any] = [None] * EXTRA
     if parameter:
         rest[5] = number(0.9)
-    return (q, k, v, *rest, text_of(Settings(method=method, tolerance=TIGHT)), "out,coupling,saved")
+    return (q, k, v, *rest, text_of(otattn.Spec(method, tolerance=TIGHT)), "out,coupling,saved")
 
 
 @pytest.mark.parametrize("method", METHODS)
