@@ -173,8 +173,8 @@ set(OTATTN_LIBRARY_SOURCES
     src/solvers/derivatives/adjoint.c
     src/solvers/derivatives/adjoint_direct.c
     src/solvers/derivatives/unrolled.c
-    src/solvers/derivatives/unrolled_along.c
     src/solvers/derivatives/unrolled_kernel.c
+    src/solvers/derivatives/unrolled_tangents.c
     src/solvers/far_scores.c
     src/solvers/interior.c
     src/solvers/matching/assignment_dense.c
@@ -571,9 +571,9 @@ set(OTATTN_TEST_SOURCES
     tests/operator/test_stopped_looks.c
     tests/operator/test_tangents.c
     tests/operator/test_tiny.c
-    tests/problem/test_bend.c
     tests/problem/test_locale.c
     tests/problem/test_refusals.c
+    tests/problem/test_softcap_tanh.c
     tests/program/test_convert.c
     tests/program/test_damage.c
     tests/program/test_files.c

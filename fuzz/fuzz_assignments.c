@@ -53,7 +53,7 @@ static int64_t largest_matching(const bool *allowed, int64_t rows, int64_t colum
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     fuzz_bytes r = {bytes, size};
     const unsigned flags = fuzz_next(&r);
-    const bool narrow = flags & 1u, maximize = flags & 2u, turned = flags & 8u;
+    const bool narrow = flags & 1u, maximize = flags & 2u, transposed = flags & 8u;
     const bool limited = !maximize && (flags & 4u) != 0;
     const int64_t rows = fuzz_next(&r) % (MOST + 1), columns = fuzz_next(&r) % (MOST + 1);
     const int64_t count = 1 + fuzz_next(&r) % COUNT, least = rows < columns ? rows : columns;
@@ -74,8 +74,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
                                    .costs = narrow ? (const void *)half : wide,
                                    .type = narrow ? OTA_F32 : OTA_F64,
                                    .problem_stride = rows * columns,
-                                   .row_stride = turned ? 1 : columns,
-                                   .column_stride = turned ? rows : 1,
+                                   .row_stride = transposed ? 1 : columns,
+                                   .column_stride = transposed ? rows : 1,
                                    .maximize = maximize,
                                    .limited = limited,
                                    .cost_limit = limited ? limit : 0.0,
@@ -97,7 +97,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
         double largest = 1.0;
         for (int64_t i = 0; i < rows; i++) {
             for (int64_t j = 0; j < columns; j++) {
-                const int64_t at = p * rows * columns + (turned ? j * rows + i : i * columns + j);
+                const int64_t at =
+                    p * rows * columns + (transposed ? j * rows + i : i * columns + j);
                 const double cost = maximize ? -wide[at] : wide[at];
                 wrong |= !(cost > -INFINITY);
                 allowed[i * columns + j] = cost < INFINITY;

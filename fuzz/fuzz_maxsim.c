@@ -34,12 +34,12 @@ typedef struct side {
 } side;
 
 static void make_side(side *x, fuzz_bytes *r, ota_type type, int64_t heads, int64_t rows,
-                      int64_t width, bool turned) {
+                      int64_t width, bool transposed) {
     const size_t count = (size_t)(heads * rows * width), bytes = type == OTA_F32 ? 4 : 2;
     x->memory = malloc(count * bytes + 1);
     x->numbers = malloc(count * sizeof(float) + 1);
     x->array = ota_array_of(x->memory, type, 1, heads, rows, width);
-    if (turned) {
+    if (transposed) {
         x->array.stride[2] = 1;
         x->array.stride[3] = rows;
     }
@@ -119,7 +119,7 @@ static void check_score(const scene *s, int64_t q, int64_t d) {
     const int64_t *chosen = s->chosen + (q * s->count + d) * s->n;
     const double score = (double)s->scores[q * s->count + d];
     double largest = 0.0, of_chosen = 0.0, allowed = 0.0, size = 0.0, slack;
-    bool broken = false;
+    bool nonfinite = false;
     int64_t used[ALL] = {0}, served = 0;
     for (int64_t i = 0; i < s->n; i++) {
         if (chosen[i] < -1 || chosen[i] >= (i < n ? m : 0)) abort();
@@ -127,7 +127,7 @@ static void check_score(const scene *s, int64_t q, int64_t d) {
         for (int64_t j = 0; i < n && j < m; j++) {
             const double here =
                 product(query + i * s->width, document + j * s->width, s->width, &slack);
-            if (!isfinite(here)) broken = true;
+            if (!isfinite(here)) nonfinite = true;
             if (isfinite(here) && too_large(here, slack)) return;
             best = fmax(best, here);
             most = fmax(most, slack);
@@ -147,7 +147,7 @@ static void check_score(const scene *s, int64_t q, int64_t d) {
         if (score != 0.0) abort();
     } else if (m == 0) {
         if (score != -INFINITY) abort();
-    } else if (broken) {
+    } else if (nonfinite) {
         if (!isnan(score) || served != 0) abort();
     } else if (!too_large(largest, allowed) && !too_large(of_chosen, allowed)) {
         if (!(fabs(score - of_chosen) <= allowed)) abort();

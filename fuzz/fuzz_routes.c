@@ -210,9 +210,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
                                     1, 1, s.tokens, s.experts);
     const ota_executor executor = {.run = backwards, .threads = 2};
     const ota_options alone = {.size = sizeof alone, .threads = 1};
-    const ota_options turned = {.size = sizeof turned, .executor = &executor};
+    const ota_options reordered = {.size = sizeof reordered, .executor = &executor};
     route(&s, &alone, &first);
-    route(&s, &turned, &second);
+    route(&s, &reordered, &second);
     if (!same(&first, &second)) abort();
     if (first.status < 0) {
         if (first.error.message[0] == '\0') abort();

@@ -335,15 +335,15 @@ typedef enum ota_shares {
 typedef enum ota_reduction { OTA_REDUCE_SUM = 0, OTA_REDUCE_MAX } ota_reduction;
 
 /* How the keys and values of other ranks reach a rank. */
-typedef enum ota_key_course {
-    OTA_KEYS_CHOSEN =
+typedef enum ota_key_transport {
+    OTA_KEYS_AUTO =
         0, /* gathered where `workspace_limit` has room for that on every rank, else round a ring */
     OTA_KEYS_GATHERED, /* all at once, in memory of the plan */
     /* one rank's share at a time, passed on from rank to rank: softmax, entmax and hard rows on free columns, plain
        rounds of softmax, Newton's columns of entmax and of caps of entries; wants send_receive where there is more than
        one rank */
     OTA_KEYS_IN_RING
-} ota_key_course;
+} ota_key_transport;
 
 /* A group of processes that solve one problem together, and the calls by which they reach each other. The library links
  * no such engine; MPI, NCCL, gloo and threads all have these calls (docs/users/many-machines.md has them ready).
@@ -357,7 +357,7 @@ typedef enum ota_key_course {
  * refused. What a result tells is of the whole problem.
  *
  * Free columns need no round trip but keys and values; exact, relaxed, capped, bounded and elastic columns of softmax add
- * one sum of `keys` doubles a head and round, in a ring two turns of the keys, and Newton (entmax, relaxed
+ * one sum of `keys` doubles a head and round, in a ring two message rounds of the keys, and Newton (entmax, relaxed
  * rows, caps of entries) some a step. Same bits for the same number of ranks and the same shares where all_reduce gives every rank the same bits.
  *
  * A callback returns 0, or any other number for an error, a lost peer or a time-out of its own; then the call ends with
@@ -378,7 +378,7 @@ typedef struct ota_communicator {
        overlaps nothing; every rank makes the call. NULL: the keys are gathered */
     int (*send_receive)(void *user, int to, const void *given, int64_t bytes, int from,
                         void *wanted, int64_t wanted_bytes);
-    ota_key_course keys;
+    ota_key_transport keys;
     /* zigzag: how many of this rank's queries and how many of its keys are its first piece, where that is not half of them
        (of sequences packed one behind the other, which zigzag shares cut anywhere); NULL: half. Read while plans are made
        and by ota_certify */

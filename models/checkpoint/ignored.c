@@ -14,7 +14,7 @@
 #define PARTS OTA_IGNORED_GGUF_TENSORS
 
 /* docs/development/model-files.md prints this table: one string a line. */
-static const ota_ignored rows[] = {
+static const ota_ignored table[] = {
     /* ---- config.json: any value ---- */
     {CONFIG, NULL, NULL,
      "_name_or_path name_or_path _commit_hash _auto_class architectures auto_map custom_pipelines "
@@ -146,8 +146,8 @@ static bool among(const char *words, const char *separator, const char *name, bo
 }
 
 static const ota_ignored *find_plain(ota_ignored_kind kind, const char *of, const char *name) {
-    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
-        const ota_ignored *row = &rows[k];
+    for (size_t k = 0; k < sizeof table / sizeof *table; k++) {
+        const ota_ignored *row = &table[k];
         if (row->kind == kind && (row->of == NULL || among(row->of, " ", of, false)) &&
             among(row->names, " ", name, true))
             return row;

@@ -40,7 +40,7 @@ _PASS_ON = ctypes.CFUNCTYPE(
     ctypes.c_void_p,
     ctypes.c_int64,
 )
-_KEYS = {"chosen": c.KEYS_CHOSEN, "gathered": c.KEYS_GATHERED, "in_ring": c.KEYS_IN_RING}
+_KEYS = {"auto": c.KEYS_AUTO, "gathered": c.KEYS_GATHERED, "in_ring": c.KEYS_IN_RING}
 SHARES = {"in_order": c.SHARES_IN_ORDER, "zigzag": c.SHARES_ZIGZAG}
 
 
@@ -72,7 +72,7 @@ def check_shares(shares: Any) -> None:
 
 def check_keys(keys: Any) -> None:
     if not isinstance(keys, str) or keys not in _KEYS:
-        raise ValueError(f"keys is {keys!r}, wanted 'chosen', 'gathered' or 'in_ring'")
+        raise ValueError(f"keys is {keys!r}, wanted 'auto', 'gathered' or 'in_ring'")
 
 
 class Link:
@@ -195,7 +195,7 @@ class Members(Link):
         group: dist.ProcessGroup | None,
         members: Sequence[int],
         shares: str = "in_order",
-        keys: str = "chosen",
+        keys: str = "auto",
         first_pieces: tuple[int, int] | None = None,
     ) -> None:
         self.members = list(members)

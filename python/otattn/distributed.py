@@ -50,7 +50,7 @@ def attention(
     *,
     group: dist.ProcessGroup | None = None,
     shares: str = "in_order",
-    keys: str = "chosen",
+    keys: str = "auto",
     **keywords: Any,
 ) -> Any:
     """Attention by any method that can share out its rows; every rank of the group makes the call.
@@ -66,8 +66,8 @@ def attention(
         Default: all processes. Any backend; tensors on a GPU are computed on the CPU.
     shares : {"in_order", "zigzag"}
         Which tokens a rank holds: `rows_of` tells. "zigzag" gives all ranks equal work on causal rows.
-    keys : {"chosen", "gathered", "in_ring"}
-        How the keys and values of other ranks come: all at once, or one rank's share at a time. "chosen"
+    keys : {"auto", "gathered", "in_ring"}
+        How the keys and values of other ranks come: all at once, or one rank's share at a time. "auto"
         gathers.
     **keywords
         Those of `otattn.attention` but `return_aux`: method, is_causal, window, attn_mask and bias (this
@@ -216,7 +216,7 @@ def varlen_attention(
     *,
     group: dist.ProcessGroup | None = None,
     shares: str = "in_order",
-    keys: str = "chosen",
+    keys: str = "auto",
     window_size: tuple[int, int] = (-1, -1),
     causal_align: str = "bottom_right",
     dropout_seed: int | None = None,
@@ -241,7 +241,7 @@ def varlen_attention(
     shares : {"in_order", "zigzag"}
         Which of all packed rows a rank holds: `rows_of` tells. "zigzag" gives all ranks equal work on causal
         rows where sequences are as long as ranks' shares or longer.
-    keys : {"chosen", "gathered", "in_ring"}
+    keys : {"auto", "gathered", "in_ring"}
         As in `attention`, of sequences on more than one rank.
     max_q, max_k, dropout_p, is_causal, scale, window_size, causal_align, dropout_offset, **keywords
         As in `otattn.varlen_attention`, less return_aux.

@@ -55,7 +55,7 @@ typedef struct ota_run {
     ota_device *device;
     ota_head_status *heads; /* [batch * heads] */
     char (*sentences)[512]; /* [batch * heads] reasons, coupled heads only */
-    bool more_than_out;     /* something besides out, lse and row_potential is wanted */
+    bool wants_statistics;  /* something besides out, lse and row_potential is wanted */
     _Atomic int stopped;    /* OTA_OK, OTA_CANCELLED or OTA_TIMEOUT */
     atomic_flag telling;
     _Atomic int64_t heads_done;
@@ -64,11 +64,11 @@ typedef struct ota_run {
 /* ota_interrupted for a run, which remembers. */
 bool ota_run_interrupted(ota_run *run);
 /* Progress of a running head. One call at a time: whoever finds another telling says nothing. */
-void ota_run_tell(void *run, int64_t round, double residual);
+void ota_run_report_progress(void *run, int64_t round, double residual);
 /* Quiet NaN into every output of one head. */
 void ota_run_poison(ota_pool *pool, const ota_arrays *arrays, int64_t batch, int64_t head);
 /* The last word on one head: mass totals, status, poison. `mass` is the total of rows that are not empty. */
-void ota_run_settle(ota_run *run, int64_t batch, int64_t head, double mass);
+void ota_run_finish_head(ota_run *run, int64_t batch, int64_t head, double mass);
 
 /* An element of a vector over queries or keys, where the caller wants it. */
 static inline void ota_put(const ota_array *a, int64_t batch, int64_t head, int64_t index,
@@ -387,10 +387,10 @@ typedef enum ota_ladder {
 } ota_ladder;
 
 /* How a device goes about its problem, fixed when it is created or shrunk. */
-typedef struct ota_course {
+typedef struct ota_strategy {
     ota_path path;
-    const char *strategy, *why; /* for describe */
-    const char *level;          /* of instructions */
+    const char *name, *why; /* for describe */
+    const char *level;      /* of instructions */
     ota_ladder ladder;
     bool transposed;
     int64_t rows, columns,
@@ -400,7 +400,7 @@ typedef struct ota_course {
     const struct ota_kernels *kernels; /* of row parameters: the CPU backend's level, else NULL */
     bool on_kernel;                    /* coupled: Sinkhorn rounds run on a stored kernel first */
     bool stored;                       /* coupled: and stored scores are there for any solver */
-} ota_course;
+} ota_strategy;
 
 static inline bool ota_ladder_begins_f32(ota_ladder ladder) {
     return ladder != OTA_LADDER_F64 && ladder != OTA_LADDER_F64_ON_F32;
@@ -460,7 +460,7 @@ struct ota_backend {
     void (*lay_out)(ota_device *device, ota_arena *arena);
     /* The next choice that needs less memory; false: `step` has none. Steps 0, 1, 2 are asked in turn. NULL: one choice. */
     bool (*shrink)(ota_device *device, int step);
-    ota_course (*course)(const ota_device *device);
+    ota_strategy (*strategy)(const ota_device *device);
     /* The keys that exist: all, or those of a decode step. */
     void (*set_key_count)(ota_device *device, int64_t key_count);
     void (*close)(ota_device *device); /* NULL is fine */
@@ -478,7 +478,7 @@ struct ota_backend {
     /* Fills what is given; f and g are 0 unless `keep_g`. narrow: in f32. */
     void (*begin_head)(ota_run *run, int64_t index, int64_t place, bool narrow, bool keep_g,
                        ota_head *head);
-    /* Rounds on a kernel: NULL where ota_course.on_kernel is never true, as are a ladder's warm starts.
+    /* Rounds on a kernel: NULL where ota_strategy.on_kernel is never true, as are a ladder's warm starts.
        pays_warm_start: would rounds in f32 spare many in f64? */
     bool (*pays_warm_start)(const ota_head *head);
     void (*pack)(ota_head *head); /* keys and values */

@@ -20,6 +20,6 @@ bool ota_batch_kernels_of(const char *limit, ota_batch_kernels *kernels) {
                                    .route_f32 = level->f32->route,
                                    .route_f64 = level->f64->route,
                                    .read_rows_f32 = ota_pack_rows_f32,
-                                   .read_pairs = ota_pairs_along};
+                                   .read_pairs = ota_pairs_of_rows};
     return true;
 }

@@ -20,7 +20,7 @@ typedef struct ota_capped_totals {
 typedef struct ota_capped_search {
     double f, low, high;
     double least, most; /* the sums at low and high; INFINITY: no sum was taken there */
-    int turn;
+    int iteration;
 } ota_capped_search;
 
 /* w(x + f) and its derivative by f. */
@@ -85,10 +85,10 @@ static inline bool ota_capped_step(ota_capped_search *search, const ota_row_para
     }
     const double low = search->low, high = search->high;
     double next = ota_capped_next(parameters, search->f, mu, sums);
-    if (!(next > low && next < high) || search->turn % 8 == 7) next = 0.5 * low + 0.5 * high;
+    if (!(next > low && next < high) || search->iteration % 8 == 7) next = 0.5 * low + 0.5 * high;
     if (!(next > low && next < high)) return false;
     search->f = next;
-    return ++search->turn < OTA_CAPPED_STEPS;
+    return ++search->iteration < OTA_CAPPED_STEPS;
 }
 
 /* Where no f gives mu, because a weight of an order above 2 leaps over what is left: how far the plan lies between those

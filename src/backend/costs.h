@@ -17,11 +17,11 @@ typedef struct ota_score_row {
     double top, factor, limit;
 } ota_score_row;
 
-typedef struct ota_row_survey {
+typedef struct ota_cost_score_range {
     double top;     /* largest score, -inf where every pair is forbidden */
     double largest; /* |score| of the allowed pairs */
     bool wrong;     /* NaN or +inf is among them */
-} ota_row_survey;
+} ota_cost_score_range;
 
 typedef struct ota_pair_list {
     int32_t *column;
@@ -30,7 +30,7 @@ typedef struct ota_pair_list {
 } ota_pair_list;
 
 typedef struct ota_costs {
-    ota_row_survey (*survey)(const void *scores, int64_t count);
+    ota_cost_score_range (*score_range)(const void *scores, int64_t count);
     void (*form)(const ota_score_row *row, double *cost);
     /* price_j = min(price_j, c_j) */
     void (*lower)(const ota_score_row *row, double *price);
@@ -48,8 +48,8 @@ typedef struct ota_costs {
     double (*best_listed)(const void *scores, const double *g, const int32_t *column,
                           int32_t listed);
     /* to [columns][stride] = from [rows][from_stride], transposed */
-    void (*turn)(const void *from, int64_t rows, int64_t columns, int64_t from_stride, void *to,
-                 int64_t stride);
+    void (*transpose)(const void *from, int64_t rows, int64_t columns, int64_t from_stride,
+                      void *to, int64_t stride);
 } ota_costs;
 
 #endif

@@ -37,7 +37,7 @@ typedef enum ota_row_sum {
 enum {
     OTA_ADJOINT_CHUNKS = 32,
     OTA_ADJOINT_VECTORS = 6,
-    /* Most columns of a system that elimination may solve: columns^2 numbers a walker. */
+    /* Most columns of a system that elimination may solve: columns^2 numbers a head worker. */
     OTA_ADJOINT_DIRECT = 512,
     /* Most rounds that become inner dimensions: beyond the first, rounds on scores are reversed faster; rows on many
        processes have no other way. */
@@ -82,9 +82,9 @@ typedef struct ota_kernel_view {
     double (*sink)(const void *rounds, int64_t row, double weight);
 } ota_kernel_view;
 
-/* What one walker works in: walkers go through different heads side by side. Host memory, f64; `own` is the backend's. */
+/* What one head worker works in: head workers go through different heads side by side. Host memory, f64; `own` is the backend's. */
 typedef struct ota_backward_space {
-    int walker;
+    int head_worker;
     /* what became of its heads: the first that failed, and the worst residual */
     ota_status status;
     int64_t failed;
@@ -171,10 +171,10 @@ typedef struct ota_place_memory {
 /* The passes of one head. All may use every thread of the pool; every sum has one order. */
 typedef struct ota_gradient_passes {
     /* ---- memory and choice */
-    /* How many walkers pay, at most one a thread; NULL: one. */
-    int (*walkers)(const ota_device *device);
-    /* Scratch of `walkers` walkers into own[walkers] (NULL while measuring). */
-    void (*lay_out)(ota_device *device, ota_arena *arena, int walkers,
+    /* How many head workers pay, at most one a thread; NULL: one. */
+    int (*head_workers)(const ota_device *device);
+    /* Scratch of `head_workers` head workers into own[head workers] (NULL while measuring). */
+    void (*lay_out)(ota_device *device, ota_arena *arena, int head_workers,
                     struct ota_gradient_scratch **own);
     /* Inner dimensions where fixed rounds are reversed on their kernel; 0 or NULL: they are not. */
     int64_t (*kernel_width)(const ota_device *device);
@@ -218,7 +218,7 @@ typedef struct ota_gradient_passes {
 
     /* ---- fixed rounds on their kernel; NULL where kernel_width is 0, as is has_nonfinite_values */
     void (*kernel_form)(ota_backward_job *job); /* K and the first row update */
-    void (*kernel_turn)(
+    void (*kernel_row_round)(
         ota_backward_job *job); /* one more; partial 0: column sums, partial 3 > 0: lost */
     void (*kernel_reverse)(
         ota_backward_job *job); /* space->a, f: factors and x; partial 0: K^T x */

@@ -58,7 +58,7 @@ typedef struct ota_route_passes {
     void (*count)(ota_route_block *block); /* of the choices: loads, shares, weights, value */
     /* between the take-th and the next largest of logits + biases */
     void (*thresholds)(const ota_route_block *block);
-    void (*turn)(const ota_route_block *block); /* across */
+    void (*transpose)(const ota_route_block *block); /* across */
     void (*places)(ota_route_expert *expert);
 } ota_route_passes;
 

@@ -34,7 +34,7 @@ bool ota_run_interrupted(ota_run *run) {
     return true;
 }
 
-void ota_run_tell(void *context, int64_t round, double residual) {
+void ota_run_report_progress(void *context, int64_t round, double residual) {
     ota_run *run = context;
     const ota_resolved *r = run->resolved;
     const ota_settings *s = &r->settings;
@@ -58,10 +58,10 @@ void ota_run_poison(ota_pool *pool, const ota_arrays *a, int64_t batch, int64_t 
 static void tell_head_done(ota_run *run, const ota_head_result *result) {
     if (run->resolved->settings.progress == NULL) return;
     (void)atomic_fetch_add(&run->heads_done, 1);
-    ota_run_tell(run, result->rounds, fmax(result->row_error, result->column_error));
+    ota_run_report_progress(run, result->rounds, fmax(result->row_error, result->column_error));
 }
 
-void ota_run_settle(ota_run *run, int64_t batch, int64_t head, double mass) {
+void ota_run_finish_head(ota_run *run, int64_t batch, int64_t head, double mass) {
     const ota_resolved *r = run->resolved;
     const ota_settings *s = &r->settings;
     const int64_t index = batch * r->heads + head;

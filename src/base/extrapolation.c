@@ -22,7 +22,7 @@ void ota_extrapolation_place(ota_extrapolation *h, double *memory, int64_t lane)
     h->plain = at + 2 * lane;
 }
 
-void ota_extrapolation_forget(ota_extrapolation *h) {
+void ota_extrapolation_reset(ota_extrapolation *h) {
     h->count = h->next = 0;
     h->started = false;
 }

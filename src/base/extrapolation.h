@@ -21,7 +21,7 @@ typedef struct ota_extrapolation {
 
 /* `memory` holds OTA_ANDERSON_VECTORS of `lane` and stays the caller's. */
 void ota_extrapolation_place(ota_extrapolation *h, double *memory, int64_t lane);
-void ota_extrapolation_forget(ota_extrapolation *h);
+void ota_extrapolation_reset(ota_extrapolation *h);
 /* On entry g = G(x); leaves the next iterate in g, none above `ceiling`. Closed keys (g = -inf) stay. False:
  * g is the plain update. */
 bool ota_extrapolate(ota_extrapolation *h, const double *x, double *g, int64_t count,

@@ -382,7 +382,8 @@ static ota_status solve_problem(const job *work, ota_assign_worker *w, int64_t p
             batch->column_potential[place_of(work, p).column + j] = 0.0;
         if (batch->bound != NULL) batch->bound[p] = 0.0;
     } else {
-        const ota_cost_view upright = view.rows > view.columns ? ota_cost_view_turned(&view) : view;
+        const ota_cost_view upright =
+            view.rows > view.columns ? ota_cost_view_transposed(&view) : view;
         if (ota_match_pays(n, ota_int_max(view.rows, view.columns), DENSE_PAIRS, WIDE_PAIRS))
             status = ota_assign_densely(&kernels, w, &upright, &watch, &found);
         else

@@ -4,9 +4,9 @@
 
 #include <math.h>
 
-enum { TURN_BLOCK = 8 };
+enum { TRANSPOSE_BLOCK = 8 };
 
-ota_cost_view ota_cost_view_turned(const ota_cost_view *view) {
+ota_cost_view ota_cost_view_transposed(const ota_cost_view *view) {
     ota_cost_view other = *view;
     other.rows = view->columns, other.columns = view->rows;
     other.row_stride = view->column_stride, other.column_stride = view->row_stride;
@@ -29,8 +29,8 @@ static bool take_costs(const ota_batch_kernels *kernels, const ota_cost_view *vi
         }
         return plain;
     }
-    for (int64_t block = 0; block < view->rows; block += TURN_BLOCK) {
-        const int64_t end = ota_int_min(block + TURN_BLOCK, view->rows);
+    for (int64_t block = 0; block < view->rows; block += TRANSPOSE_BLOCK) {
+        const int64_t end = ota_int_min(block + TRANSPOSE_BLOCK, view->rows);
         for (int64_t j = 0; j < view->columns; j++) {
             for (int64_t i = block; i < end; i++) {
                 const double cost = ota_cost_of(view, i, j) * factor;
@@ -154,7 +154,7 @@ static ota_status match_apart(ota_match *match, const ota_cost_view *view, doubl
 static ota_status search_apart(const ota_assign_worker *w, const ota_cost_view *view,
                                const ota_watch *watch) {
     const bool tall = view->rows > view->columns;
-    const ota_cost_view upright = tall ? ota_cost_view_turned(view) : *view;
+    const ota_cost_view upright = tall ? ota_cost_view_transposed(view) : *view;
     as_transport t;
     ota_arena arena = {0};
     ota_status status = make_transport(&t, &arena, &upright);

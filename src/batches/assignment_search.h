@@ -26,7 +26,7 @@ typedef struct ota_assign_answer {
 } ota_assign_answer;
 
 /* The problem with the shorter side as rows. */
-ota_cost_view ota_cost_view_turned(const ota_cost_view *view);
+ota_cost_view ota_cost_view_transposed(const ota_cost_view *view);
 
 /* Over a dense matrix; rows <= columns. OTA_OK, OTA_INFEASIBLE, OTA_NONFINITE, OTA_ENOMEM or what the watch said. */
 ota_status ota_assign_densely(const ota_batch_kernels *kernels, ota_assign_worker *w,

@@ -258,11 +258,11 @@ ota_route_block ota_route_wide_block(const ota_route_call *r, int64_t index, int
 }
 
 bool ota_route_form(ota_route_call *r, const ota_route_block *block, int64_t first) {
-    const int64_t broken = r->passes->form(block);
-    if (broken < 0) return true;
-    int64_t least = atomic_load(&r->broken);
-    const int64_t here = first + broken;
-    while (here < least && !atomic_compare_exchange_weak(&r->broken, &least, here)) continue;
+    const int64_t nonfinite = r->passes->form(block);
+    if (nonfinite < 0) return true;
+    int64_t least = atomic_load(&r->nonfinite);
+    const int64_t here = first + nonfinite;
+    while (here < least && !atomic_compare_exchange_weak(&r->nonfinite, &least, here)) continue;
     return false;
 }
 
@@ -274,8 +274,8 @@ ota_status ota_route_interrupted(const ota_route_call *r, ota_error *error) {
     return ota_fail(error, status, "", "", "%s", ota_status_text(status));
 }
 
-ota_status ota_route_tell_broken(const ota_route_call *r, ota_error *error) {
-    const int64_t i = r->broken;
+ota_status ota_route_report_nonfinite(const ota_route_call *r, ota_error *error) {
+    const int64_t i = r->nonfinite;
     int64_t j = 0;
     while (isfinite(ota_array_get(&r->problem.logits, 0, 0, i, j))) j++;
     return ota_fail(error, OTA_NONFINITE, "logits", "give finite numbers",
@@ -330,7 +330,7 @@ ota_status ota_router_route(ota_router *router, const ota_routing *problem,
     TRY(ota_check_sized(&found, sizeof found, result, result->size, "result.size", error));
     TRY(check(&r, problem, error));
     TRY(place(&r, router, &found, error));
-    atomic_store(&r.broken, r.tokens);
+    atomic_store(&r.nonfinite, r.tokens);
     const ota_status status = method_of(&r)->solve(&r, &found, error);
     if (status < 0) return status;
     /* Blocks of a call that is to end are left out, and nothing of theirs is read. */

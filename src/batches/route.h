@@ -58,7 +58,7 @@ typedef struct ota_route_call {
         int64_t *proof;         /* [threads][TOKENS][take] choices that prove the bound */
     } choice;
     struct ota_route_order *order; /* [the larger of experts and tokens] */
-    _Atomic int64_t broken;        /* the first row that is not finite, or tokens */
+    _Atomic int64_t nonfinite;     /* the first row that is not finite, or tokens */
 } ota_route_call;
 
 /* A number with its place, to be sorted. */
@@ -77,7 +77,7 @@ ota_route_block ota_route_block_of(const ota_route_call *r, int64_t index, int w
 /* A block with its logits and biases in f64, for the passes `wide`. */
 ota_route_block ota_route_wide_block(const ota_route_call *r, int64_t index, int worker);
 
-/* Kernel and sums of a block whose first token is `first`; rows that are not finite are told in `broken`. True: all are
+/* Kernel and sums of a block whose first token is `first`; rows that are not finite are told in `nonfinite`. True: all are
  * finite. */
 bool ota_route_form(ota_route_call *r, const ota_route_block *block, int64_t first);
 
@@ -92,7 +92,7 @@ bool ota_route_ends(const ota_route_call *r);
 ota_status ota_route_interrupted(const ota_route_call *r, ota_error *error);
 
 /* The first logit that is not finite. */
-ota_status ota_route_tell_broken(const ota_route_call *r, ota_error *error);
+ota_status ota_route_report_nonfinite(const ota_route_call *r, ota_error *error);
 
 /* Loads, value, potentials, bound, excess and what is kept, into the memory of `found`. */
 void ota_route_answer(ota_route_call *r, ota_routing_result *found);

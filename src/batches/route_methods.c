@@ -118,7 +118,7 @@ ota_status ota_route_sinkhorn(ota_route_call *r, ota_routing_result *found, ota_
     const int64_t most = r->problem.rounds > 0 ? r->problem.rounds : SINKHORN_ROUNDS;
     begin(r);
     ota_parallel(r->pool, r->blocks, form_task, r);
-    if (r->broken < r->tokens) return ota_route_tell_broken(r, error);
+    if (r->nonfinite < r->tokens) return ota_route_report_nonfinite(r, error);
     for (found->rounds = 1;; found->rounds++) {
         found->converged = update(r) <= tolerance_of(r);
         if (found->converged != 0 || found->rounds >= most) break;
@@ -160,7 +160,7 @@ static void start_biases(ota_route_call *r) {
 ota_status ota_route_topk(ota_route_call *r, ota_routing_result *found, ota_error *error) {
     start_biases(r);
     ota_parallel(r->pool, r->blocks, choose_biased_task, r);
-    if (r->broken < r->tokens) return ota_route_tell_broken(r, error);
+    if (r->nonfinite < r->tokens) return ota_route_report_nonfinite(r, error);
     copy(r, found);
     found->converged = 1;
     return OTA_OK;
@@ -196,7 +196,7 @@ static void count_task(void *context, int64_t index, int worker) {
 
 ota_status ota_route_base(ota_route_call *r, ota_routing_result *found, ota_error *error) {
     ota_parallel(r->pool, r->blocks, negate_task, r);
-    if (r->broken < r->tokens) return ota_route_tell_broken(r, error);
+    if (r->nonfinite < r->tokens) return ota_route_report_nonfinite(r, error);
     for (int64_t j = 0; j < r->experts; j++) {
         r->next[j] = r->problem.start == NULL ? 0.0 : -r->problem.start[j];
         r->choice.loads[j] = ota_route_lower(r, j);
@@ -238,7 +238,7 @@ static void turn_task(void *context, int64_t index, int worker) {
     ota_route_call *r = context;
     if (ota_route_ends(r)) return;
     const ota_route_block block = ota_route_block_of(r, index, worker);
-    if (ota_route_form(r, &block, index * OTA_ROUTE_TOKENS)) r->passes->turn(&block);
+    if (ota_route_form(r, &block, index * OTA_ROUTE_TOKENS)) r->passes->transpose(&block);
 }
 
 static void thresholds_task(void *context, int64_t index, int worker) {
@@ -293,7 +293,7 @@ ota_status ota_route_quantile(ota_route_call *r, ota_routing_result *found, ota_
     const int64_t most = r->problem.rounds > 0 ? r->problem.rounds : QUANTILE_ROUNDS;
     start_biases(r);
     ota_parallel(r->pool, r->blocks, turn_task, r);
-    if (r->broken < r->tokens) return ota_route_tell_broken(r, error);
+    if (r->nonfinite < r->tokens) return ota_route_report_nonfinite(r, error);
     for (int64_t j = 0; j < r->experts; j++) r->quantile.widths[j] = (double)INFINITY;
     found->rounds = 0;
     found->converged = r->problem.take == r->experts;

@@ -29,7 +29,7 @@ static double floor_of(const ota_problem *problem) { return problem->lower / pro
 
 static ota_column_step step(const ota_column_parameters *key, double t) {
     (void)t;
-    return (ota_column_step){.forget = 1.0, .gain = 1.0, .floor = key->floor, .ceiling = 0.0};
+    return (ota_column_step){.decay = 1.0, .step = 1.0, .floor = key->floor, .ceiling = 0.0};
 }
 
 /* How far the sum is outside its bounds. */
@@ -136,7 +136,7 @@ static void advance(ota_interior_key *key, double length) {
 }
 
 /* Keys between their bounds have neither price nor reward. */
-static double settle(const ota_interior_key *key, double range) {
+static double finish(const ota_interior_key *key, double range) {
     if (is_equality(key)) return key->g;
     const double slack = key->g < 0.0 ? key->own : key->rest;
     return slack * range > fabs(key->g) * key->target ? 0.0 : key->g;
@@ -147,7 +147,7 @@ static const ota_interior_rule interior = {.products = 2,
                                            .part = part,
                                            .move = move,
                                            .advance = advance,
-                                           .settle = settle};
+                                           .finish = finish};
 
 /* ---- derivatives -------------------------------------------------------------------------------- */
 

@@ -20,7 +20,7 @@ static double scale(const ota_problem *problem) { return problem->cap; }
 
 static ota_column_step step(const ota_column_parameters *key, double t) {
     (void)key, (void)t;
-    return (ota_column_step){.forget = 1.0, .gain = 1.0, .floor = 0.0, .ceiling = 0.0};
+    return (ota_column_step){.decay = 1.0, .step = 1.0, .floor = 0.0, .ceiling = 0.0};
 }
 
 static double residual(const ota_column_sums *columns) {
@@ -69,12 +69,12 @@ static void move(ota_interior_key *key, double *limit, double *product, double *
 }
 
 /* Keys whose capacity is not used up have no price. */
-static double settle(const ota_interior_key *key, double range) {
+static double finish(const ota_interior_key *key, double range) {
     return key->own * range > -key->g * key->target ? 0.0 : key->g;
 }
 
 static const ota_interior_rule interior = {
-    .products = 1, .start = -1.0, .begin = begin, .part = part, .move = move, .settle = settle};
+    .products = 1, .start = -1.0, .begin = begin, .part = part, .move = move, .finish = finish};
 
 static ota_target_slope target_slope(const ota_problem *problem, const ota_target_key *key,
                                      double b) {

@@ -2,15 +2,15 @@
  * c_j = sum_i P_ij, target T_j, potential g_j in units of S and L_j = LSE_i((S_ij + f_i) / t), the column update of
  * every entropy plan is one formula,
  *
- *     g' = min(ceiling, (1 - forget) g + gain t (log T - L))
+ *     g' = min(ceiling, (1 - decay) g + step t (log T - L))
  *     where that is at the ceiling: g' = max(ceiling, the same for the target floor T)
  *
- *     exact     forget 1       gain 1            floor 1   ceiling +inf     c = T, T balanced to the row mass
- *     relaxed   forget 1       gain rho/(rho+t)  floor 1   ceiling +inf     c = T exp(-g / rho)       [DER-01, 10]
- *     capped    forget 1       gain 1            floor 0   ceiling 0        c <= T, or = T and g < 0  [DER-02]
- *     bounded   forget 1       gain 1            floor LO/HI      0         floor T <= c <= T, with g < 0 only at T and
+ *     exact     decay 1       step 1            floor 1   ceiling +inf     c = T, T balanced to the row mass
+ *     relaxed   decay 1       step rho/(rho+t)  floor 1   ceiling +inf     c = T exp(-g / rho)       [DER-01, 10]
+ *     capped    decay 1       step 1            floor 0   ceiling 0        c <= T, or = T and g < 0  [DER-02]
+ *     bounded   decay 1       step 1            floor LO/HI      0         floor T <= c <= T, with g < 0 only at T and
  *                                                                           g > 0 only at floor T
- *     elastic   forget lambda  gain lambda       floor 1   ceiling +inf     a number of these steps   [ELA-09]
+ *     elastic   decay lambda  step lambda       floor 1   ceiling +inf     a number of these steps   [ELA-09]
  *
  * T = 0 gives g = -inf. Free, prefix and online columns have no such update, only facts. */
 #ifndef OTA_COLUMNS_H
@@ -67,7 +67,7 @@ typedef struct ota_column_kink {
 
 /* One update of one key. */
 typedef struct ota_column_step {
-    double forget, gain;
+    double decay, step;
     double floor;   /* least column sum in units of T; binds with g at a finite ceiling */
     double ceiling; /* largest g of a key with less than T */
 } ota_column_step;
@@ -106,7 +106,7 @@ typedef struct ota_interior_rule {
     /* A step of this length; NULL: of `own`. */
     void (*advance)(ota_interior_key *key, double length);
     /* g where the bounds of the key do not bind, at the end; NULL: as it is */
-    double (*settle)(const ota_interior_key *key, double range);
+    double (*finish)(const ota_interior_key *key, double range);
 } ota_interior_rule;
 
 /* What holds for every key of a rule. */
@@ -193,31 +193,32 @@ static inline bool ota_rule_is(const ota_column_rule_row *rule, ota_rule_trait t
 }
 
 /* The next g of a key; `log_ratio` = log T - L, in nats. */
-static inline double ota_column_next(ota_column_step step, double t, double g, double log_ratio) {
-    double next = step.gain * t * log_ratio;
-    if (step.forget < 1.0 || step.forget > 1.0) {
-        next += (1.0 - step.forget) * g;
+static inline double ota_column_next(ota_column_step update, double t, double g, double log_ratio) {
+    double next = update.step * t * log_ratio;
+    if (update.decay < 1.0 || update.decay > 1.0) {
+        next += (1.0 - update.decay) * g;
     }
-    if (next < step.ceiling) return next;
-    const double risen = step.floor > 0.0 ? next + step.gain * t * log(step.floor) : -INFINITY;
-    return risen > step.ceiling ? risen : step.ceiling;
+    if (next < update.ceiling) return next;
+    const double risen =
+        update.floor > 0.0 ? next + update.step * t * log(update.floor) : -INFINITY;
+    return risen > update.ceiling ? risen : update.ceiling;
 }
 
 /* The same step lengthened or shortened to omega of it, on the side of the ceiling that the step ends on. */
-static inline double ota_column_relax(ota_column_step step, double omega, double g, double next) {
+static inline double ota_column_relax(ota_column_step update, double omega, double g, double next) {
     const double moved = (1.0 - omega) * g + omega * next;
-    if (next > step.ceiling) return moved > step.ceiling ? moved : step.ceiling;
-    return moved < step.ceiling ? moved : step.ceiling;
+    if (next > update.ceiling) return moved > update.ceiling ? moved : update.ceiling;
+    return moved < update.ceiling ? moved : update.ceiling;
 }
 
 /* Does the next g depend on g and the sums, or rest at the ceiling? */
-static inline bool ota_column_moves(ota_column_step step, double next) {
-    return next < step.ceiling || next > step.ceiling;
+static inline bool ota_column_moves(ota_column_step update, double next) {
+    return next < update.ceiling || next > update.ceiling;
 }
 
 /* Is v' = T / c the whole update? */
-static inline bool ota_column_step_divides(ota_column_step step) {
-    return !(fabs(step.forget - 1.0) > 0.0) && !(fabs(step.gain - 1.0) > 0.0);
+static inline bool ota_column_step_divides(ota_column_step update) {
+    return !(fabs(update.decay - 1.0) > 0.0) && !(fabs(update.step - 1.0) > 0.0);
 }
 
 /* Does a key rest at g = 0 between its bounds? No small move of the others changes that. */

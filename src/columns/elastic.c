@@ -35,7 +35,7 @@ static ota_status check(const ota_resolved *r, ota_error *error) {
 static ota_column_step step(const ota_column_parameters *key, double t) {
     (void)t;
     return (ota_column_step){
-        .forget = key->lambda, .gain = key->lambda, .floor = 1.0, .ceiling = INFINITY};
+        .decay = key->lambda, .step = key->lambda, .floor = 1.0, .ceiling = INFINITY};
 }
 
 static void by_lambda(const ota_column_parameters *key, double t, double g, double ratio,

@@ -3,7 +3,7 @@
 
 static ota_column_step step(const ota_column_parameters *key, double t) {
     (void)key, (void)t;
-    return (ota_column_step){.forget = 1.0, .gain = 1.0, .floor = 1.0, .ceiling = INFINITY};
+    return (ota_column_step){.decay = 1.0, .step = 1.0, .floor = 1.0, .ceiling = INFINITY};
 }
 
 double ota_equality_residual(const ota_column_sums *columns) {

@@ -22,8 +22,8 @@ static ota_status check(const ota_resolved *r, ota_error *error) {
 }
 
 static ota_column_step step(const ota_column_parameters *key, double t) {
-    return (ota_column_step){.forget = 1.0,
-                             .gain = key->strength / (key->strength + t),
+    return (ota_column_step){.decay = 1.0,
+                             .step = key->strength / (key->strength + t),
                              .floor = 1.0,
                              .ceiling = INFINITY};
 }

@@ -64,10 +64,10 @@ static bool share_sums(const ota_judge_head *k, double *sums, int64_t count, con
 }
 
 /* What a head's rows came to, in the order of the message. */
-typedef struct row_tally {
+typedef struct row_statistics {
     double rows, primal, value, entropy, support, counted, empty, nonfinite, lost;
-} row_tally;
-enum { ROW_TALLY = (int)(sizeof(row_tally) / sizeof(double)) };
+} row_statistics;
+enum { ROW_STATISTICS = (int)(sizeof(row_statistics) / sizeof(double)) };
 
 /* The same while they are added up, and the extremes. */
 typedef struct row_sums {
@@ -93,19 +93,19 @@ static bool share_masses(ota_judge_head *k, double *reached) {
 /* The sums of this process's rows become those of all rows; so do the column sums. */
 static bool share_rows(ota_judge_head *k, row_sums *t) {
     if (k->r->settings.ranks == NULL) return true;
-    row_tally all = {.rows = ota_judge_total(t->rows),
-                     .primal = ota_judge_total(t->primal),
-                     .value = ota_judge_total(t->value),
-                     .entropy = ota_judge_total(t->entropy),
-                     .support = t->support,
-                     .counted = t->counted,
-                     .empty = (double)t->empty,
-                     .nonfinite = (double)t->nonfinite,
-                     .lost = t->lost};
+    row_statistics all = {.rows = ota_judge_total(t->rows),
+                          .primal = ota_judge_total(t->primal),
+                          .value = ota_judge_total(t->value),
+                          .entropy = ota_judge_total(t->entropy),
+                          .support = t->support,
+                          .counted = t->counted,
+                          .empty = (double)t->empty,
+                          .nonfinite = (double)t->nonfinite,
+                          .lost = t->lost};
     double extremes[] = {t->outside, t->cap_error, -t->least};
     for (int64_t j = 0; j < k->m; j++) k->at.p[j] = ota_judge_total(k->column[j]);
     if (!share_sums(k, k->at.p, k->m, "the column sums") ||
-        !share_sums(k, (double *)&all, ROW_TALLY, "the rows' errors") ||
+        !share_sums(k, (double *)&all, ROW_STATISTICS, "the rows' errors") ||
         !ota_ranks_most(&k->r->settings, extremes, 3, "the largest errors"))
         return false;
     for (int64_t j = 0; j < k->m; j++) k->column[j] = (ota_judge_sum){k->at.p[j], 0.0};
@@ -420,7 +420,7 @@ static ota_status refuse(const ota_resolved *r, const ota_arrays *a,
 }
 
 /* What is judged from potentials alone, and how keys that no rank may lack are looked for, need all rows in one place. */
-static ota_status refuse_shared(const ota_resolved *r, const ota_arrays *a, ota_error *error) {
+static ota_status refuse_ranks(const ota_resolved *r, const ota_arrays *a, ota_error *error) {
     const bool online = r->problem.columns == OTA_COLUMNS_ONLINE;
     const bool known =
         r->problem.columns == OTA_COLUMNS_FREE || ota_array_present(&a->column_potential);
@@ -533,13 +533,13 @@ static ota_status read_arrays(judged *on, const ota_arrays *arrays,
     if (arrays != NULL && arrays->size > 0)
         memcpy(&on->a, arrays, arrays->size < sizeof on->a ? arrays->size : sizeof on->a);
     const ota_status status = refuse(&on->r, &on->a, certificate, error);
-    return status == OTA_OK && on->r.settings.ranks != NULL ? refuse_shared(&on->r, &on->a, error)
+    return status == OTA_OK && on->r.settings.ranks != NULL ? refuse_ranks(&on->r, &on->a, error)
                                                             : status;
 }
 
-static ota_status certify_shared(const ota_problem *problem, const ota_options *options,
-                                 const ota_arrays *arrays, ota_certificate *certificate,
-                                 ota_certificate *per_head, ota_error *error) {
+static ota_status certify_of_ranks(const ota_problem *problem, const ota_options *options,
+                                   const ota_arrays *arrays, ota_certificate *certificate,
+                                   ota_certificate *per_head, ota_error *error) {
     ota_shards *shards;
     ota_problem full;
     ota_shard_sizes sizes;
@@ -569,7 +569,7 @@ ota_status ota_certify(const ota_problem *problem, const ota_options *options,
                        const ota_arrays *arrays, ota_certificate *certificate,
                        ota_certificate *per_head, ota_error *error) {
     if (ota_communicator_of(options) != NULL)
-        return certify_shared(problem, options, arrays, certificate, per_head, error);
+        return certify_of_ranks(problem, options, arrays, certificate, per_head, error);
     judged on;
     ota_judge_head head;
     ota_status status = ota_resolve(problem, options, &on.r, error);

@@ -220,7 +220,7 @@ static double best_row_potential(ota_judge_head *k, double mu) {
         if (above < 0.0) high += step;
     }
     double f = high;
-    for (int turn = 0; turn < 200 && high - low > DBL_EPSILON * fabs(high); turn++) {
+    for (int iteration = 0; iteration < 200 && high - low > DBL_EPSILON * fabs(high); iteration++) {
         if (ota_watch_ends(&k->watch, count)) break;
         double rise = 0.0;
         ota_judge_sum sum = {-mu, 0.0};
@@ -241,7 +241,7 @@ static double best_row_potential(ota_judge_head *k, double mu) {
         else
             low = f;
         f -= excess / rise;
-        if (!(f > low && f < high) || turn % 4 == 3) f = low + 0.5 * (high - low);
+        if (!(f > low && f < high) || iteration % 4 == 3) f = low + 0.5 * (high - low);
     }
     return f;
 }

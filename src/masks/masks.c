@@ -5,14 +5,14 @@
 
 #include "problem/check.h"
 
-static const ota_support_row *const rows[] = {
+static const ota_support_row *const table[] = {
     [OTA_SUPPORT_CAUSAL] = &ota_support_causal,    [OTA_SUPPORT_WINDOW] = &ota_support_window,
     [OTA_SUPPORT_STRIDED] = &ota_support_strided,  [OTA_SUPPORT_BLOCK] = &ota_support_block,
     [OTA_SUPPORT_LENGTHS] = &ota_support_lengths,  [OTA_SUPPORT_BOOLEAN] = &ota_support_boolean,
     [OTA_SUPPORT_ADDITIVE] = &ota_support_additive};
 
 const ota_support_row *ota_support_of(ota_support_kind kind) {
-    return (size_t)kind < sizeof rows / sizeof rows[0] ? rows[kind] : NULL;
+    return (size_t)kind < sizeof table / sizeof table[0] ? table[kind] : NULL;
 }
 
 ota_status ota_resolve_supports(ota_resolved *r, ota_error *error) {

@@ -29,7 +29,7 @@ static void load_potentials(ota_backward_job *job) {
     ota_backward_space *s = job->space;
     for (int64_t j = 0; j < r->keys; j++)
         s->g[j] = ota_array_get(&job->arrays->column_potential, job->batch, job->head, 0, j);
-    for (int64_t i = 0; i < r->queries && job->plan->course.transposed; i++)
+    for (int64_t i = 0; i < r->queries && job->plan->strategy.transposed; i++)
         s->f[i] = ota_array_get(&job->arrays->row_potential, job->batch, job->head, 0, i);
     passes_of(job)->load_bias(job);
 }
@@ -41,9 +41,9 @@ static void gather_system(ota_backward_job *job, ota_adjoint *system, ota_mass_r
     const ota_resolved *r = &plan->resolved;
     const ota_problem *p = &r->problem;
     ota_backward_space *s = job->space;
-    const int64_t n = plan->course.rows, m = plan->course.columns;
+    const int64_t n = plan->strategy.rows, m = plan->strategy.columns;
     double *column_sum = s->vectors; /* until the solve; copied below */
-    if (plan->course.transposed) {
+    if (plan->strategy.transposed) {
         /* What the task summed by queries belongs to the columns, by keys to the rows. */
         memcpy(column_sum, s->dense[2], (size_t)m * sizeof(double));
         ota_backward_add_chunks(s, 2, n, s->dense[2]);
@@ -60,7 +60,7 @@ static void gather_system(ota_backward_job *job, ota_adjoint *system, ota_mass_r
         for (int k = 0; k < 3; k++)
             (void)ota_ranks_sum(&r->settings, sums[k], m, NULL, 0, "the right side of backward");
     }
-    const double *g = plan->course.transposed ? s->f : s->g;
+    const double *g = plan->strategy.transposed ? s->f : s->g;
     const ota_column_rule_row *column_rule = ota_column_rule_of(p->columns);
     const ota_column_parameters parameters = ota_column_parameters_of(p);
     system->scale = 0.0;
@@ -73,7 +73,7 @@ static void gather_system(ota_backward_job *job, ota_adjoint *system, ota_mass_r
     }
     for (int64_t i = 0; i < n && p->rows == OTA_ROWS_RELAXED; i++)
         s->dense[0][i] += job->parameters.tau * s->dense[2][i] / p->row_strength;
-    *rule = (ota_mass_rule){.f = plan->course.transposed ? s->g : s->f,
+    *rule = (ota_mass_rule){.f = plan->strategy.transposed ? s->g : s->f,
                             .g = g,
                             .row_sum = s->dense[2],
                             .column_sum = s->dense[4]};
@@ -83,15 +83,15 @@ void ota_backward_find_used(const ota_backward_job *job, const double *column_su
                             unsigned char *used) {
     const ota_plan *plan = job->plan;
     const bool exponential = ota_regulariser_of(&plan->resolved.problem)->exponential;
-    const int64_t n = plan->course.rows, m = plan->course.columns;
-    const double *g = plan->course.transposed ? job->space->f : job->space->g;
+    const int64_t n = plan->strategy.rows, m = plan->strategy.columns;
+    const double *g = plan->strategy.transposed ? job->space->f : job->space->g;
     ota_watch watch = ota_watch_of(&plan->resolved.settings);
     for (int64_t j = 0; j < m; j++) {
         const bool open = g[j] > -INFINITY && (column_sum[j] > 0.0 || !exponential);
         used[j] = 0;
         for (int64_t i = 0; i < n && !used[j] && open && !ota_watch_ends(&watch, 1); i++) {
-            const int64_t query = plan->course.transposed ? j : i,
-                          key = plan->course.transposed ? i : j;
+            const int64_t query = plan->strategy.transposed ? j : i,
+                          key = plan->strategy.transposed ? i : j;
             used[j] = ota_pair_allowed(&plan->resolved, job->batch, job->head, query, key);
         }
     }
@@ -104,11 +104,11 @@ void ota_backward_find_used(const ota_backward_job *job, const double *column_su
 }
 
 void ota_backward_pad(const ota_backward_job *job) {
-    const ota_course *course = &job->plan->course;
-    for (int64_t i = 0; i < course->rows; i++) {
-        for (int64_t j = course->columns; j < course->stride; j++) {
-            job->space->matrix[i * course->stride + j] = -INFINITY;
-            job->space->gradient[i * course->stride + j] = 0.0;
+    const ota_strategy *strategy = &job->plan->strategy;
+    for (int64_t i = 0; i < strategy->rows; i++) {
+        for (int64_t j = strategy->columns; j < strategy->stride; j++) {
+            job->space->matrix[i * strategy->stride + j] = -INFINITY;
+            job->space->gradient[i * strategy->stride + j] = 0.0;
         }
     }
 }
@@ -116,11 +116,11 @@ void ota_backward_pad(const ota_backward_job *job) {
 ota_adjoint ota_backward_system(const ota_backward_job *job) {
     const ota_plan *plan = job->plan;
     const ota_backward_space *s = job->space;
-    return (ota_adjoint){.rows = plan->course.rows,
-                         .columns = plan->course.columns,
-                         .stride = plan->course.stride,
+    return (ota_adjoint){.rows = plan->strategy.rows,
+                         .columns = plan->strategy.columns,
+                         .stride = plan->strategy.stride,
                          .slopes = s->matrix,
-                         .algebra = plan->course.algebra,
+                         .algebra = plan->strategy.algebra,
                          .den = s->dense[0],
                          .row_right = s->dense[1],
                          .extra = s->dense[3],
@@ -133,8 +133,8 @@ ota_adjoint ota_backward_system(const ota_backward_job *job) {
                          .more = s->partial[1],
                          .vectors = s->vectors,
                          .couplings = plan->shards == NULL ? s->couplings : NULL,
-                         .a = plan->course.transposed ? s->b : s->a,
-                         .b = plan->course.transposed ? s->a : s->b};
+                         .a = plan->strategy.transposed ? s->b : s->a,
+                         .b = plan->strategy.transposed ? s->a : s->b};
 }
 
 /* How much more than slopes their rounding to f32 may move the multipliers. Gradients may be off by 32 roundings and more
@@ -147,7 +147,7 @@ static const double NARROW_MISSED = 2.0;
 /* Relaxed rows: the right side about their own means. Of many processes each adds what its rows move. */
 static void recentre(ota_backward_job *job, ota_adjoint *system) {
     const ota_settings *settings = &job->plan->resolved.settings;
-    const int64_t m = settings->ranks == NULL ? 0 : job->plan->course.columns;
+    const int64_t m = settings->ranks == NULL ? 0 : job->plan->strategy.columns;
     double *right = job->space->dense[6], *before = job->space->vectors;
     memcpy(before, right, (size_t)m * sizeof *before);
     memset(right, 0, (size_t)m * sizeof *right);
@@ -210,7 +210,7 @@ static ota_status reverse_on_kernel(ota_backward_job *job, ota_kernel_rounds *ro
     passes->kernel_last(job);
     (void)ota_ranks_sum(&r->settings, rounds->g_grad, r->keys, NULL, 0,
                         "the last round's gradient");
-    double *turned = s->dense[5];
+    double *transposed = s->dense[5];
     for (int64_t k = rounds->rounds - 1; k >= 0; k--) {
         const ota_status going = ota_interrupted_together(&r->settings);
         if (going != OTA_OK) return going;
@@ -223,9 +223,9 @@ static ota_status reverse_on_kernel(ota_backward_job *job, ota_kernel_rounds *ro
         passes->kernel_reverse(job);
         for (int64_t i = 0; i < r->queries; i++)
             f_grad[i] = mu[i] > 0.0 ? s->f[i] * top * mu[i] / u[i] : 0.0;
-        ota_backward_add_chunks(s, 0, r->keys, turned);
-        (void)ota_ranks_sum(&r->settings, turned, r->keys, NULL, 0, "a reversed round");
-        ota_kernel_rounds_take(rounds, k, turned, top);
+        ota_backward_add_chunks(s, 0, r->keys, transposed);
+        (void)ota_ranks_sum(&r->settings, transposed, r->keys, NULL, 0, "a reversed round");
+        ota_kernel_rounds_take(rounds, k, transposed, top);
     }
     return OTA_OK;
 }
@@ -287,7 +287,7 @@ static bool run_on_kernel(ota_backward_job *job, ota_status *stopped) {
         if (k == 0)
             passes->kernel_form(job);
         else
-            passes->kernel_turn(job);
+            passes->kernel_row_round(job);
         bool fine = true;
         for (int64_t c = 0; c < OTA_ADJOINT_CHUNKS; c++)
             fine = fine && !(s->partial[3][c * s->lane] > 0.0);
@@ -298,7 +298,7 @@ static bool run_on_kernel(ota_backward_job *job, ota_status *stopped) {
         double *sums = rounds->c + k * rounds->column_lane;
         ota_backward_add_chunks(s, 0, r->keys, sums);
         (void)ota_ranks_sum(&r->settings, sums, r->keys, NULL, 0, "a round of backward");
-        if (k == 0) ota_backward_settle_idle(job, rounds);
+        if (k == 0) ota_backward_finish_idle(job, rounds);
         if (!ota_kernel_rounds_columns(rounds, k)) return false;
     }
     bool fine = true;
@@ -345,8 +345,8 @@ static ota_status run_unrolled(ota_backward_job *job) {
     ota_status status = ota_unrolled_replay(&u);
     if (status == OTA_OK) status = ota_unrolled_reverse(&u);
     if (status != OTA_OK) return status;
-    const double *of_queries = plan->course.transposed ? head.g : u.found_f;
-    const double *of_keys = plan->course.transposed ? u.found_f : head.g;
+    const double *of_queries = plan->strategy.transposed ? head.g : u.found_f;
+    const double *of_keys = plan->strategy.transposed ? u.found_f : head.g;
     memcpy(s->f, of_queries, (size_t)r->queries * sizeof(double));
     memcpy(s->g, of_keys, (size_t)r->keys * sizeof(double));
     passes_of(job)->load_bias(job);
@@ -400,7 +400,7 @@ static bool may_use_kernel(const ota_backward_job *job) {
 
 /* Are implicit heads tried in f32? Like the rounds of forward: not where that could not meet the tolerance. */
 static bool begins_narrow(const ota_backward_job *job) {
-    return ota_ladder_tries_f32(job->plan->course.ladder) && job->plan->shards == NULL &&
+    return ota_ladder_tries_f32(job->plan->strategy.ladder) && job->plan->shards == NULL &&
            job->mode == OTA_BACKWARD_IMPLICIT &&
            job->plan->resolved.settings.tolerance >= 16.0 * (double)FLT_EPSILON / 2.0;
 }
@@ -417,7 +417,7 @@ static void begin_head(ota_backward_job *job) {
     const ota_resolved *r = &plan->resolved;
     ota_backward_space *s = job->space;
     job->parameters = ota_row_parameters_of(r, job->batch, job->head);
-    job->parameters.kernels = plan->course.kernels;
+    job->parameters.kernels = plan->strategy.kernels;
     ota_dropout_head(r, job->batch, job->head, job->dropout_key);
     job->biased = false;
     job->stored = job->mode == OTA_BACKWARD_PREFIX;
@@ -428,7 +428,7 @@ static void begin_head(ota_backward_job *job) {
         s->f[i] = s->a[i] = s->top[i] = 0.0;
     }
     for (int64_t i = 0; i < r->queries * OTA_ROW_SUMS; i++) s->row_sums[i] = 0.0;
-    for (int64_t j = 0; j < plan->course.padded_keys; j++) s->g[j] = s->b[j] = 0.0;
+    for (int64_t j = 0; j < plan->strategy.padded_keys; j++) s->g[j] = s->b[j] = 0.0;
     double *const matrix = passes_of(job)->memory(plan->device, job->place).matrix;
     if (matrix != NULL) s->matrix = matrix;
 }
@@ -472,7 +472,7 @@ static ota_status run_head(ota_backward_job *job) {
     return stopped != OTA_OK ? stopped : status;
 }
 
-/* All query heads of key head `index` of the batch, by the walker of the job. */
+/* All query heads of key head `index` of the batch, by the head worker of the job. */
 static ota_status run_key_head(ota_backward_job *job, int64_t index) {
     const ota_plan *plan = job->plan;
     const ota_resolved *r = &plan->resolved;
@@ -480,7 +480,7 @@ static ota_status run_key_head(ota_backward_job *job, int64_t index) {
     const int64_t group = r->heads / r->key_heads;
     job->batch = index / r->key_heads;
     job->key_head = index % r->key_heads;
-    job->wide = ota_ladder_ends_f64(plan->course.ladder) && !job->begins_narrow;
+    job->wide = ota_ladder_ends_f64(plan->strategy.ladder) && !job->begins_narrow;
     job->keep_sums = false;
     passes_of(job)->pack_head(job);
     for (int64_t k = 0; k < group; k++) {
@@ -506,15 +506,15 @@ ota_backward_job ota_backward_job_of(ota_plan *plan, const ota_arrays *arrays) {
                               .arrays = arrays,
                               .space = plan->backward,
                               .mode = ota_backward_mode_of(plan),
-                              .wide = ota_ladder_ends_f64(plan->course.ladder)};
+                              .wide = ota_ladder_ends_f64(plan->strategy.ladder)};
 }
 
-static ota_backward_job job_of(const ota_backward_job *first, int walker) {
+static ota_backward_job job_of(const ota_backward_job *first, int head_worker) {
     ota_backward_job job = *first;
     const ota_plan *plan = job.plan;
-    job.worker = walker;
-    job.space = plan->backward + walker;
-    job.place = walker;
+    job.worker = head_worker;
+    job.space = plan->backward + head_worker;
+    job.place = head_worker;
     return job;
 }
 
@@ -559,15 +559,15 @@ ota_status ota_backward_run(ota_plan *plan, const ota_arrays *arrays, const ota_
     job.sums = ota_array_present(&want->temperature) || ota_array_present(&want->order) ||
                (r->has_sink && ota_gradient_of_term(r, want, r->term_count) != NULL);
     ota_sums_clear(plan);
-    for (int k = 0; k < plan->walker_count; k++) {
+    for (int k = 0; k < plan->head_worker_count; k++) {
         plan->backward[k].status = OTA_OK;
         plan->backward[k].residual = 0.0;
         plan->backward[k].widened = 0;
     }
     const int64_t heads = r->batch * r->key_heads;
     /* Heads side by side while they fill the threads, the rest one after another in pieces. */
-    const int64_t side = plan->walker_count > 1 && shares_nothing(&job)
-                             ? heads / plan->walker_count * plan->walker_count
+    const int64_t side = plan->head_worker_count > 1 && shares_nothing(&job)
+                             ? heads / plan->head_worker_count * plan->head_worker_count
                              : 0;
     ota_parallel(plan->pool, side, key_head_task, &job);
     ota_status stopped = side > 0 ? ota_interrupted(&r->settings) : OTA_OK;
@@ -575,7 +575,7 @@ ota_status ota_backward_run(ota_plan *plan, const ota_arrays *arrays, const ota_
     if (stopped != OTA_OK) return stopped;
     found->status = OTA_OK;
     int64_t widened = 0;
-    for (int k = 0; k < plan->walker_count; k++) {
+    for (int k = 0; k < plan->head_worker_count; k++) {
         const ota_backward_space *s = plan->backward + k;
         widened += s->widened;
         found->backward_residual = ota_larger_error(found->backward_residual, s->residual);

@@ -15,7 +15,7 @@ typedef struct ota_rounds_space {
     double *step_memory;
 } ota_rounds_space;
 
-/* backward.c: the job of the first walker, without what is wanted; one run over all heads once all is checked. */
+/* backward.c: the job of the first head worker, without what is wanted; one run over all heads once all is checked. */
 ota_backward_job ota_backward_job_of(ota_plan *plan, const ota_arrays *arrays);
 ota_status ota_backward_run(ota_plan *plan, const ota_arrays *arrays, const ota_gradients *want,
                             ota_result *found);
@@ -40,10 +40,10 @@ void ota_backward_rounds(ota_backward_job *job, ota_head *head, ota_unrolled *ro
 /* Of rounds on their kernel, once it is formed: usable keys and the targets. */
 void ota_backward_find_targets(ota_backward_job *job, ota_kernel_rounds *rounds);
 /* After their first column sums: which keys without one do rows with mass reach? All ranks know the sums. */
-void ota_backward_settle_idle(ota_backward_job *job, const ota_kernel_rounds *rounds);
+void ota_backward_finish_idle(ota_backward_job *job, const ota_kernel_rounds *rounds);
 
 /* backward_layout.c: how many heads are walked side by side; reserves the workspace (measuring or placed). */
-int ota_backward_walkers(const ota_plan *plan);
+int ota_backward_head_workers(const ota_plan *plan);
 void ota_backward_lay_out(ota_plan *plan);
 ota_backward_mode ota_backward_mode_of(const ota_plan *plan);
 /* How, in a few words for describe. */

@@ -15,7 +15,7 @@ typedef struct gradient_row {
     bool input;
 } gradient_row;
 
-static const gradient_row rows[] = {
+static const gradient_row table[] = {
     {"out_grad", offsetof(ota_gradients, out_grad), OUT, true},
     {"coupling_grad", offsetof(ota_gradients, coupling_grad), PAIRS, true},
     {"queries", offsetof(ota_gradients, queries), QUERIES, false},
@@ -33,7 +33,7 @@ static const gradient_row rows[] = {
     {"row_mass", offsetof(ota_gradients, row_mass), OF_QUERIES, false},
     {"column_mass", offsetof(ota_gradients, column_mass), OF_KEYS, false},
 };
-enum { ROWS = (int)(sizeof rows / sizeof rows[0]) };
+enum { ROWS = (int)(sizeof table / sizeof table[0]) };
 
 static const ota_array *field_of(const ota_gradients *g, const gradient_row *row) {
     return (const ota_array *)(const void *)((const char *)g + row->offset);
@@ -93,7 +93,7 @@ static const char *meaningless(const ota_plan *plan, const ota_arrays *arrays, c
     if (strcmp(field, "row_strength") == 0)
         return p->rows == OTA_ROWS_RELAXED ? NULL : "the rows are exact";
     if (strcmp(field, "column_mass") == 0)
-        return given || unit || plan->course.transposed ? NULL : "the problem has no column_mass";
+        return given || unit || plan->strategy.transposed ? NULL : "the problem has no column_mass";
     return NULL;
 }
 
@@ -176,7 +176,7 @@ ota_status ota_check_of_term(const ota_plan *plan, const ota_array *a, const cha
     const ota_term *term = t == r->term_count ? &r->sink : &r->terms[t];
     const bool none[4] = {false};
     int64_t shape[4] = {1, 1, 1, 1};
-    if (ota_array_present(&term->array) && ota_term_form_of(term) != OTA_TERM_SATURATES)
+    if (ota_array_present(&term->array) && ota_term_form_of(term) != OTA_FORM_SOFTCAP)
         memcpy(shape, term->array.size, sizeof shape);
     return check_one(a, noun, ota_term_of(term->kind)->name, shape, none, input, error);
 }
@@ -185,7 +185,7 @@ ota_status ota_check_of_field(const ota_plan *plan, const ota_arrays *arrays, co
                               const char *noun, const char *field, const char *gradient, bool input,
                               ota_error *error) {
     int k = 0;
-    while (strcmp(rows[k].field, gradient) != 0) k++;
+    while (strcmp(table[k].field, gradient) != 0) k++;
     const char *why = meaningless(plan, arrays, gradient);
     if (why != NULL) {
         return ota_fail(error, OTA_EINVAL, field, "leave it out", "there is no %s %s here: %s",
@@ -193,7 +193,7 @@ ota_status ota_check_of_field(const ota_plan *plan, const ota_arrays *arrays, co
     }
     int64_t want[4];
     bool one[4];
-    shape_of(plan, rows[k].shape, want, one);
+    shape_of(plan, table[k].shape, want, one);
     return check_one(a, noun, field, want, one, input, error);
 }
 
@@ -242,9 +242,9 @@ static const char *overlapped(const ota_plan *plan, const ota_arrays *arrays,
     if (read != NULL) return read;
     /* Inputs come first. */
     for (int k = 0; k < ROWS; k++) {
-        const ota_array *other = field_of(g, &rows[k]);
+        const ota_array *other = field_of(g, &table[k]);
         if (other == out) return NULL;
-        if (ota_arrays_overlap(out, other)) return rows[k].field;
+        if (ota_arrays_overlap(out, other)) return table[k].field;
     }
     for (int64_t k = 0; g->terms != NULL && k < p->term_count; k++) {
         if (&g->terms[k] == out) return NULL;
@@ -269,7 +269,7 @@ ota_status ota_check_potentials(const ota_plan *plan, const ota_arrays *arrays, 
         const ota_array *array;
     } needed[] = {{"column_potential", &arrays->column_potential},
                   {"row_potential", &arrays->row_potential}};
-    for (int k = 0; k < (plan->course.transposed ? 2 : 1); k++) {
+    for (int k = 0; k < (plan->strategy.transposed ? 2 : 1); k++) {
         if (needed[k].array->type == OTA_F64) continue;
         return ota_fail(error, OTA_EINVAL, needed[k].field,
                         "give forward an f64 array for it and backward the same",
@@ -284,9 +284,9 @@ ota_status ota_gradients_apart(const ota_plan *plan, const ota_arrays *arrays,
     const ota_resolved *r = &plan->resolved;
     ota_status status = OTA_OK;
     for (int k = 0; k < ROWS && status == OTA_OK; k++) {
-        const ota_array *a = field_of(g, &rows[k]);
-        if (ota_array_present(a) && !rows[k].input)
-            status = check_alias(plan, arrays, g, a, rows[k].field, error);
+        const ota_array *a = field_of(g, &table[k]);
+        if (ota_array_present(a) && !table[k].input)
+            status = check_alias(plan, arrays, g, a, table[k].field, error);
     }
     for (int t = 0; t < r->term_count + (r->has_sink ? 1 : 0) && status == OTA_OK; t++) {
         const ota_array *a = ota_gradient_of_term(r, g, t);
@@ -303,15 +303,15 @@ static ota_status check_reserved(const ota_plan *plan, ota_error *error) {
         const int64_t *size = r->terms[t].array.size;
         int64_t count = 0, length = 0;
         const ota_term_form form = ota_term_form_of(&r->terms[t]);
-        if (form == OTA_TERM_ADDS_PAIRS && !sum->direct) {
+        if (form == OTA_FORM_ADDS_PAIRS && !sum->direct) {
             count = size[0] * size[1] * size[2] * size[3];
             length = size[2] == 1 ? size[3] : 0;
-        } else if (form == OTA_TERM_ADDS_PAIRS) {
+        } else if (form == OTA_FORM_ADDS_PAIRS) {
             count = size[0] == r->batch && size[1] == r->heads && size[2] == r->queries &&
                             size[3] == r->keys
                         ? 0
                         : -1;
-        } else if (form == OTA_TERM_ADDS_DIFFERENCES) {
+        } else if (form == OTA_FORM_ADDS_DIFFERENCES) {
             length = size[3];
             count = size[1] * size[3];
         }
@@ -339,10 +339,10 @@ ota_status ota_gradients_check(const ota_plan *plan, const ota_arrays *arrays,
     }
     ota_status status = check_reserved(plan, error);
     for (int k = 0; k < ROWS && status == OTA_OK; k++) {
-        const ota_array *a = field_of(full, &rows[k]);
+        const ota_array *a = field_of(full, &table[k]);
         if (!ota_array_present(a)) continue;
-        status = ota_check_of_field(plan, arrays, a, "gradient", rows[k].field, rows[k].field,
-                                    rows[k].input, error);
+        status = ota_check_of_field(plan, arrays, a, "gradient", table[k].field, table[k].field,
+                                    table[k].input, error);
     }
     const ota_resolved *r = &plan->resolved;
     for (int t = 0; t < r->term_count + (r->has_sink ? 1 : 0) && status == OTA_OK; t++) {
@@ -361,7 +361,7 @@ void ota_poison(const ota_plan *plan, const ota_array *a) {
 
 void ota_gradients_poison(const ota_plan *plan, const ota_gradients *want) {
     for (int k = 0; k < ROWS; k++) {
-        if (!rows[k].input) ota_poison(plan, field_of(want, &rows[k]));
+        if (!table[k].input) ota_poison(plan, field_of(want, &table[k]));
     }
     for (int64_t k = 0; want->terms != NULL && k < plan->resolved.problem.term_count; k++)
         ota_poison(plan, &want->terms[k]);

@@ -45,22 +45,22 @@ static ota_status check_forward(const ota_plan *plan, bool solved, int64_t *head
     /* Which pairs were pruned, only the plan that did it knows. */
     if (solved && !r->settings.prune) return OTA_OK;
     for (int64_t k = 0; k < r->batch * r->heads; k++) {
-        const ota_head_status *tally = &plan->heads[k];
+        const ota_head_status *status = &plan->heads[k];
         *head = k;
-        if (tally->result.status == OTA_UNSOLVED) {
+        if (status->result.status == OTA_UNSOLVED) {
             return ota_fail(error, OTA_EINVAL, "plan", "run ota_forward on it first",
                             "the plan has not run forward yet");
         }
-        if (tally->result.status < OTA_OK || tally->result.status == OTA_PARTIAL) {
+        if (status->result.status < OTA_OK || status->result.status == OTA_PARTIAL) {
             return ota_fail(error, OTA_NOT_CONVERGED, "plan", "raise max_rounds or tolerance",
                             "the forward of head %" PRId64
                             " ended with '%s', so it has no derivative",
-                            k, ota_status_word(tally->result.status));
+                            k, ota_status_word(status->result.status));
         }
-        if (tally->pruned > 0) {
+        if (status->pruned > 0) {
             return ota_fail(error, OTA_UNSUPPORTED, "prune", "mask the unusable pairs instead",
                             "head %" PRId64 " was solved without %" PRId64 " unusable pairs", k,
-                            tally->pruned);
+                            status->pruned);
         }
     }
     return OTA_OK;
@@ -77,7 +77,7 @@ static ota_status check_finite(const ota_plan *plan, const ota_arrays *arrays, o
                             "give what a converged forward wrote",
                             "column_potential of head %" PRId64 ", key %" PRId64 " is NaN", k, j);
         }
-        for (int64_t i = 0; i < r->queries && plan->course.transposed; i++) {
+        for (int64_t i = 0; i < r->queries && plan->strategy.transposed; i++) {
             if (!isnan(ota_array_get(&arrays->row_potential, b, h, 0, i))) continue;
             return ota_fail(error, OTA_NOT_CONVERGED, "row_potential",
                             "give what a converged forward wrote",
@@ -117,10 +117,10 @@ static ota_status check_result(const ota_result *result, ota_error *error) {
 typedef struct entry {
     ota_plan *plan;
     const ota_arrays *arrays;
-    const ota_gradients *want; /* of backward, else NULL */
-    const ota_gradients *own;  /* what of them is the rank's alone, in a ring */
-    const ota_tangents *along; /* of jvp */
-    const ota_tangents *share; /* likewise those of the rank's keys and values */
+    const ota_gradients *want;    /* of backward, else NULL */
+    const ota_gradients *own;     /* what of them is the rank's alone, in a ring */
+    const ota_tangents *tangents; /* of jvp */
+    const ota_tangents *share;    /* likewise those of the rank's keys and values */
 } entry;
 
 /* Everything that is asked for becomes NaN. */
@@ -129,15 +129,15 @@ static void poison(const entry *e) {
         ota_gradients_poison(e->plan, e->want);
         return;
     }
-    ota_poison(e->plan, &e->along->coupling);
-    ota_poison(e->plan, &e->along->out);
+    ota_poison(e->plan, &e->tangents->coupling);
+    ota_poison(e->plan, &e->tangents->out);
 }
 
 static ota_status run(const entry *e, ota_result *found) {
     const bool ring = e->plan->shards != NULL && e->plan->shards->in_ring;
     if (e->want == NULL)
         return ring ? ota_ring_jvp(e->plan, e->arrays, e->share, found)
-                    : ota_tangents_run(e->plan, e->arrays, e->along, found);
+                    : ota_tangents_run(e->plan, e->arrays, e->tangents, found);
     return ring ? ota_ring_backward(e->plan, e->arrays, e->own, found)
                 : ota_backward_run(e->plan, e->arrays, e->want, found);
 }
@@ -146,7 +146,7 @@ static ota_status differentiate(const entry *e, ota_result *result, ota_error *e
     ota_plan *plan = e->plan;
     ota_result found = {.size = sizeof found,
                         .status = OTA_OK,
-                        .promoted = ota_ladder_ends_f64(plan->course.ladder) &&
+                        .promoted = ota_ladder_ends_f64(plan->strategy.ladder) &&
                                     plan->resolved.type != OTA_F64};
     const bool solved = e->want != NULL && e->want->solved != 0;
     ota_status status = check_forward(plan, solved, &found.head, error);
@@ -212,15 +212,15 @@ static ota_status check_capacities(const ota_arrays *arrays, ota_error *error) {
 }
 
 /* Rows on many processes: the arrays of all ranks, the run, the sums. */
-static ota_status backward_shared(ota_plan *plan, const ota_arrays *given,
-                                  const ota_gradients *gradients, ota_result *result,
-                                  ota_error *error) {
+static ota_status backward_of_ranks(ota_plan *plan, const ota_arrays *given,
+                                    const ota_gradients *gradients, ota_result *result,
+                                    ota_error *error) {
     ota_arrays wide, arrays;
     ota_gradients all, want, own;
     memset(&own, 0, sizeof own);
-    ota_status status = ota_shared_widen(plan, given, &wide, error);
+    ota_status status = ota_ranks_widen(plan, given, &wide, error);
     if (status == OTA_OK) status = check_call(plan, &wide, result, &arrays, error);
-    if (status == OTA_OK) status = ota_shared_gradients(plan, gradients, &all, error);
+    if (status == OTA_OK) status = ota_ranks_widen_gradients(plan, gradients, &all, error);
     if (status == OTA_OK) status = ota_gradients_check(plan, &arrays, &all, &want, error);
     if (status == OTA_OK) {
         memcpy(&own, gradients, ota_size_min(gradients->size, sizeof own));
@@ -228,22 +228,22 @@ static ota_status backward_shared(ota_plan *plan, const ota_arrays *given,
     }
     if (status == OTA_OK) status = check_capacities(&arrays, error);
     const ota_status checked = status;
-    status = ota_shared_begin_gradients(plan, &all, status, error);
+    status = ota_ranks_begin_gradients(plan, &all, status, error);
     if (status == OTA_ECOMM && checked == OTA_OK) ota_gradients_poison(plan, &own);
     if (status != OTA_OK) return status;
     const entry e = {.plan = plan, .arrays = &arrays, .want = &want, .own = &own};
     status = differentiate(&e, result, error);
-    status = ota_shared_end_gradients(plan, gradients, &all, status, error);
+    status = ota_ranks_end_gradients(plan, gradients, &all, status, error);
     if (result == NULL || result->size < sizeof *result) return status;
     result->status = status;
-    ota_shared_count(plan->shards, result);
+    ota_ranks_count_messages(plan->shards, result);
     return status;
 }
 
 ota_status ota_backward(ota_plan *plan, const ota_arrays *given, const ota_gradients *gradients,
                         ota_result *result, ota_error *error) {
     if (plan != NULL && plan->shards != NULL)
-        return backward_shared(plan, given, gradients, result, error);
+        return backward_of_ranks(plan, given, gradients, result, error);
     ota_arrays arrays;
     ota_gradients want;
     ota_status status = check_call(plan, given, result, &arrays, error);
@@ -253,40 +253,40 @@ ota_status ota_backward(ota_plan *plan, const ota_arrays *given, const ota_gradi
     return status == OTA_OK ? differentiate(&e, result, error) : status;
 }
 
-static ota_status jvp_shared(ota_plan *plan, const ota_arrays *given, const ota_tangents *tangents,
-                             ota_result *result, ota_error *error) {
+static ota_status jvp_of_ranks(ota_plan *plan, const ota_arrays *given,
+                               const ota_tangents *tangents, ota_result *result, ota_error *error) {
     ota_arrays wide, arrays;
-    ota_tangents all, along, share;
+    ota_tangents all, checked, share;
     memset(&share, 0, sizeof share);
-    ota_status status = ota_shared_widen(plan, given, &wide, error);
+    ota_status status = ota_ranks_widen(plan, given, &wide, error);
     if (status == OTA_OK) status = check_call(plan, &wide, result, &arrays, error);
-    if (status == OTA_OK) status = ota_shared_tangents(plan, tangents, &all, error);
-    if (status == OTA_OK) status = ota_tangents_check(plan, &arrays, &all, &along, error);
+    if (status == OTA_OK) status = ota_ranks_widen_tangents(plan, tangents, &all, error);
+    if (status == OTA_OK) status = ota_tangents_check(plan, &arrays, &all, &checked, error);
     if (status == OTA_OK) {
         memcpy(&share, tangents, ota_size_min(tangents->size, sizeof share));
         status = ota_tangents_apart(plan, &arrays, &share, error);
     }
     if (status == OTA_OK) status = check_capacities(&arrays, error);
-    status = ota_shared_begin_tangents(plan, tangents, &all, status, error);
+    status = ota_ranks_begin_tangents(plan, tangents, &all, status, error);
     if (status != OTA_OK) return status;
-    const entry e = {.plan = plan, .arrays = &arrays, .along = &along, .share = &share};
+    const entry e = {.plan = plan, .arrays = &arrays, .tangents = &checked, .share = &share};
     status = differentiate(&e, result, error);
-    status = ota_shared_end_tangents(plan, &along, status, error);
+    status = ota_ranks_end_tangents(plan, &checked, status, error);
     if (result == NULL || result->size < sizeof *result) return status;
     result->status = status;
-    ota_shared_count(plan->shards, result);
+    ota_ranks_count_messages(plan->shards, result);
     return status;
 }
 
 ota_status ota_jvp(ota_plan *plan, const ota_arrays *given, const ota_tangents *tangents,
                    ota_result *result, ota_error *error) {
     if (plan != NULL && plan->shards != NULL)
-        return jvp_shared(plan, given, tangents, result, error);
+        return jvp_of_ranks(plan, given, tangents, result, error);
     ota_arrays arrays;
-    ota_tangents along;
+    ota_tangents checked;
     ota_status status = check_call(plan, given, result, &arrays, error);
-    if (status == OTA_OK) status = ota_tangents_check(plan, &arrays, tangents, &along, error);
+    if (status == OTA_OK) status = ota_tangents_check(plan, &arrays, tangents, &checked, error);
     if (status == OTA_OK) status = check_capacities(&arrays, error);
-    const entry e = {.plan = plan, .arrays = &arrays, .along = &along};
+    const entry e = {.plan = plan, .arrays = &arrays, .tangents = &checked};
     return status == OTA_OK ? differentiate(&e, result, error) : status;
 }

@@ -7,8 +7,8 @@
 #include "jvp.h"
 
 ota_backward_mode ota_backward_mode_of(const ota_plan *plan) {
-    if (plan->course.path == OTA_PATH_ORDERED) return OTA_BACKWARD_ONLINE;
-    if (plan->course.path == OTA_PATH_ROWS) return OTA_BACKWARD_FREE;
+    if (plan->strategy.path == OTA_PATH_ORDERED) return OTA_BACKWARD_ONLINE;
+    if (plan->strategy.path == OTA_PATH_ROWS) return OTA_BACKWARD_FREE;
     if (plan->solver->solve == NULL) return OTA_BACKWARD_IMPLICIT;
     if (ota_column_rule_of(plan->resolved.problem.columns)->coupling == OTA_COUPLING_LEADING)
         return OTA_BACKWARD_PREFIX;
@@ -29,13 +29,13 @@ const char *ota_backward_describe(const ota_plan *plan) {
 
 ota_term_sum ota_backward_term_sum(const ota_resolved *r, const ota_term *term, bool written) {
     ota_term_sum sum = {0};
-    if (ota_term_form_of(term) == OTA_TERM_ADDS_PAIRS) {
+    if (ota_term_form_of(term) == OTA_FORM_ADDS_PAIRS) {
         const int64_t *size = term->array.size;
         sum.direct = written && size[0] == r->batch && size[1] == r->heads &&
                      size[2] == r->queries && size[3] == r->keys;
         sum.count = sum.direct ? 0 : size[0] * size[1] * size[2] * size[3];
         if (!sum.direct && size[2] == 1) sum.length = size[3];
-    } else if (ota_term_form_of(term) == OTA_TERM_ADDS_DIFFERENCES) {
+    } else if (ota_term_form_of(term) == OTA_FORM_ADDS_DIFFERENCES) {
         sum.length = term->array.size[3];
         sum.count = term->array.size[1] * sum.length;
     }
@@ -52,9 +52,10 @@ static void take_term(ota_plan *plan, ota_term_sum *sum, const ota_term *term) {
 static void take_coupled(ota_plan *plan, ota_backward_space *s, ota_backward_mode mode) {
     const ota_resolved *r = &plan->resolved;
     ota_arena *a = &plan->arena;
-    const int64_t n = plan->course.rows, m = plan->course.columns, stride = plan->course.stride;
+    const int64_t n = plan->strategy.rows, m = plan->strategy.columns,
+                  stride = plan->strategy.stride;
     /* The scores of forward are formed anew by every forward, so backward may use their place. */
-    if (!ota_ladder_ends_f64(plan->course.ladder))
+    if (!ota_ladder_ends_f64(plan->strategy.ladder))
         s->matrix = ota_arena_take_rows(a, n, stride, sizeof(double));
     if (mode != OTA_BACKWARD_IMPLICIT)
         s->gradient = ota_arena_take_rows(a, n, stride, sizeof(double));
@@ -78,11 +79,11 @@ static void take_coupled(ota_plan *plan, ota_backward_space *s, ota_backward_mod
     if (rounds != NULL) *rounds = (ota_rounds_space){.steps = list, .step_memory = memory};
 }
 
-/* What every walker has of its own. */
-static void take_walker(ota_plan *plan, ota_backward_space *s) {
+/* What every head worker has of its own. */
+static void take_head_worker(ota_plan *plan, ota_backward_space *s) {
     const ota_resolved *r = &plan->resolved;
     ota_arena *a = &plan->arena;
-    const size_t number = sizeof(double), keys = (size_t)plan->course.padded_keys;
+    const size_t number = sizeof(double), keys = (size_t)plan->strategy.padded_keys;
     const int64_t n = r->queries, m = r->keys;
     double **of_queries[] = {&s->f, &s->top, &s->a}, **of_keys[] = {&s->g, &s->b, &s->fill};
     for (size_t k = 0; k < 3; k++) {
@@ -98,41 +99,41 @@ static void take_walker(ota_plan *plan, ota_backward_space *s) {
     s->temperature = ota_arena_take(a, (size_t)r->heads, number);
     s->alibi = ota_arena_take(a, (size_t)r->heads, number);
     s->sink = ota_arena_take(a, (size_t)r->heads, number);
-    if (plan->course.path == OTA_PATH_COUPLED) take_coupled(plan, s, ota_backward_mode_of(plan));
+    if (plan->strategy.path == OTA_PATH_COUPLED) take_coupled(plan, s, ota_backward_mode_of(plan));
     const ota_gradient_passes *passes = plan->backend->gradient;
     s->kernel.width = passes->kernel_width != NULL ? passes->kernel_width(plan->device) : 0;
 }
 
-int ota_backward_walkers(const ota_plan *plan) {
+int ota_backward_head_workers(const ota_plan *plan) {
     const ota_gradient_passes *passes = plan->backend->gradient;
     /* The messages of many processes have one order. */
     if (plan->shards != NULL) return 1;
-    return passes != NULL && passes->walkers != NULL ? passes->walkers(plan->device) : 1;
+    return passes != NULL && passes->head_workers != NULL ? passes->head_workers(plan->device) : 1;
 }
 
 void ota_backward_lay_out(ota_plan *plan) {
     const ota_resolved *r = &plan->resolved;
     ota_arena *a = &plan->arena;
     const bool placed = a->base != NULL;
-    const int walkers = plan->walker_count;
+    const int head_workers = plan->head_worker_count;
     const int64_t heads = r->batch * r->heads;
-    ota_backward_space *home = ota_arena_take(a, (size_t)walkers, sizeof *home);
-    struct ota_gradient_scratch **own = ota_arena_take(a, (size_t)walkers, sizeof *own);
+    ota_backward_space *home = ota_arena_take(a, (size_t)head_workers, sizeof *home);
+    struct ota_gradient_scratch **own = ota_arena_take(a, (size_t)head_workers, sizeof *own);
     ota_backward_space space = {0}, *s = &space;
-    take_walker(plan, s);
+    take_head_worker(plan, s);
     s->row_mass = ota_arena_take_rows(a, heads, r->queries, sizeof(double));
     s->column_mass = ota_arena_take_rows(a, heads, r->keys, sizeof(double));
     for (int t = 0; t < r->term_count; t++) take_term(plan, &s->terms[t], &r->terms[t]);
     s->tangents = ota_tangents_lay_out(plan, s->lane);
-    for (int k = 1; k < walkers; k++) {
+    for (int k = 1; k < head_workers; k++) {
         ota_backward_space other = {
-            .walker = k, .row_mass = s->row_mass, .column_mass = s->column_mass};
-        take_walker(plan, &other);
+            .head_worker = k, .row_mass = s->row_mass, .column_mass = s->column_mass};
+        take_head_worker(plan, &other);
         if (placed) home[k] = other;
     }
-    plan->backend->gradient->lay_out(plan->device, a, walkers, own);
+    plan->backend->gradient->lay_out(plan->device, a, head_workers, own);
     if (!placed) return;
     *home = space;
-    for (int k = 0; k < walkers; k++) home[k].own = own[k];
+    for (int k = 0; k < head_workers; k++) home[k].own = own[k];
     plan->backward = home;
 }

@@ -56,9 +56,9 @@ static void form_system(ota_backward_job *job, const ota_head *block, const ota_
         ota_row_found found;
         v->den[i] = v->right_of_rows[i] = 0.0;
         parameters.line = i;
-        job->plan->course.algebra->row_solve(&parameters,
-                                             (const double *)block->scores + i * stride, block->g,
-                                             block->columns, v->mu[i], w, &found);
+        job->plan->strategy.algebra->row_solve(&parameters,
+                                               (const double *)block->scores + i * stride, block->g,
+                                               block->columns, v->mu[i], w, &found);
         v->f[i] = found.potential;
         if (i == last) memcpy(plan_of(job) + i * stride, w, (size_t)block->columns * sizeof *w);
         for (int64_t j = 0; j < block->columns; j++) {
@@ -85,11 +85,11 @@ static void spread(ota_backward_job *job, const ota_head *block, const ota_block
     const int64_t index =
         (job->batch * job->plan->resolved.heads + job->head) * job->plan->resolved.queries;
     const double tau = job->parameters.tau, order = block->order;
-    const bool bends = ota_array_present(&job->want->order);
-    double along = 0.0, count = 0.0, temperature = 0.0, by_order = 0.0;
+    const bool with_order = ota_array_present(&job->want->order);
+    double column_sum = 0.0, count = 0.0, temperature = 0.0, by_order = 0.0;
     for (int64_t j = 0; j < block->columns; j++) {
         if (!(v->nu[j] > 0.0)) continue;
-        along += b[j];
+        column_sum += b[j];
         count += 1.0;
     }
     ota_watch watch = ota_watch_of(&job->plan->resolved.settings);
@@ -98,15 +98,16 @@ static void spread(ota_backward_job *job, const ota_head *block, const ota_block
         /* x is the level of the weight. */
         const double f = v->f[i] - (block->regulariser->tsallis ? tau / (order - 1.0) : 0.0);
         if (!(v->mu[i] > 0.0)) continue;
-        s->row_mass[index + i] += a[i] + (count > 0.0 ? along / count : 0.0);
+        s->row_mass[index + i] += a[i] + (count > 0.0 ? column_sum / count : 0.0);
         for (int64_t j = 0; j < block->columns; j++) {
             if (!(w[j] > 0.0)) continue;
             const double x = ((scores[j] + block->g[j]) + f) / tau;
             const double g = w[j] * ((i == last ? v->upstream[j] : 0.0) - a[i] - b[j]) / tau;
             s->gradient[i * stride + j] += g;
             temperature -= g * x;
-            if (bends)
-                by_order += g * tau * ota_tsallis_bend_of_log(ota_tsallis_log(x, order), order);
+            if (with_order)
+                by_order +=
+                    g * tau * ota_tsallis_order_slope_of_log(ota_tsallis_log(x, order), order);
         }
     }
     s->temperature[job->head] += temperature;
@@ -137,7 +138,7 @@ ota_status ota_prefix_system(ota_backward_job *job, const ota_head *block, const
                           .columns = block->columns,
                           .stride = block->stride,
                           .slopes = s->slopes,
-                          .algebra = job->plan->course.algebra,
+                          .algebra = job->plan->strategy.algebra,
                           .den = v->den,
                           .extra = v->extra,
                           .held = s->held,
@@ -162,7 +163,7 @@ ota_status ota_prefix_walk(ota_backward_job *job, ota_block_visit *visit) {
     const ota_plan *plan = job->plan;
     const ota_resolved *r = &plan->resolved;
     ota_backward_space *s = job->space;
-    const int64_t n = r->queries, m = r->keys, stride = plan->course.stride;
+    const int64_t n = r->queries, m = r->keys, stride = plan->strategy.stride;
     double *const *d = s->dense;
     const ota_block_parts v = {d[0], d[1], d[2], d[3], d[4], d[5], d[6], d[7]};
     ota_head head = {.rows = n,
@@ -181,8 +182,8 @@ ota_status ota_prefix_walk(ota_backward_job *job, ota_block_visit *visit) {
                      .rule = OTA_COLUMNS_EXACT,
                      .settings = &r->settings,
                      .backend = plan->backend,
-                     .algebra = plan->course.algebra,
-                     .kernels = plan->course.kernels,
+                     .algebra = plan->strategy.algebra,
+                     .kernels = plan->strategy.kernels,
                      .pool = plan->pool,
                      .workspace =
                          plan->backend->gradient->memory(plan->device, job->place).workspace,

@@ -113,9 +113,9 @@ void ota_sums_write(ota_plan *plan, const ota_gradients *want) {
         const ota_array *to = ota_gradient_of_term(r, want, t);
         if (to == NULL) continue;
         const ota_term_form form = ota_term_form_of(&r->terms[t]);
-        if (form == OTA_TERM_FALLS)
+        if (form == OTA_FORM_LINEAR_DISTANCE)
             put_heads(to, s->alibi, r->heads);
-        else if (form == OTA_TERM_SATURATES)
+        else if (form == OTA_FORM_SOFTCAP)
             put_number(to, s->softcap);
         else if (!s->terms[t].direct)
             put_matrix(to, s->terms[t].sum);
@@ -136,10 +136,10 @@ double ota_mass_of_rows(const ota_backward_job *job, const double *row_sum) {
     const ota_plan *plan = job->plan;
     const ota_resolved *r = &plan->resolved;
     double total = 0.0;
-    for (int64_t i = 0; i < plan->course.rows; i++) {
+    for (int64_t i = 0; i < plan->strategy.rows; i++) {
         if (!(row_sum[i] > 0.0)) continue;
-        total += plan->course.transposed ? ota_column_mass(r, job->batch, job->head, i, 1.0)
-                                         : ota_row_mass(r, job->batch, job->head, i);
+        total += plan->strategy.transposed ? ota_column_mass(r, job->batch, job->head, i, 1.0)
+                                           : ota_row_mass(r, job->batch, job->head, i);
     }
     return total;
 }
@@ -148,11 +148,11 @@ double ota_mass_of_column(const ota_backward_job *job, int64_t j, double share) 
     const ota_plan *plan = job->plan;
     const ota_resolved *r = &plan->resolved;
     const ota_column_rule_row *rule = ota_column_rule_of(r->problem.columns);
-    const bool given =
-        ota_array_present(plan->course.transposed ? &r->problem.row_mass : &r->problem.column_mass);
+    const bool given = ota_array_present(plan->strategy.transposed ? &r->problem.row_mass
+                                                                   : &r->problem.column_mass);
     if (given)
-        return plan->course.transposed ? ota_row_mass(r, job->batch, job->head, j)
-                                       : ota_column_mass(r, job->batch, job->head, j, 1.0);
+        return plan->strategy.transposed ? ota_row_mass(r, job->batch, job->head, j)
+                                         : ota_column_mass(r, job->batch, job->head, j, 1.0);
     return ota_rule_is(rule, OTA_RULE_UNIT_MASSES) ? 1.0 : share;
 }
 
@@ -161,15 +161,16 @@ void ota_sums_of_masses(const ota_backward_job *job, const ota_mass_rule *rule) 
     const ota_resolved *r = &plan->resolved;
     const ota_problem *p = &r->problem;
     ota_backward_space *s = job->space;
-    const int64_t n = plan->course.rows, m = plan->course.columns;
+    const int64_t n = plan->strategy.rows, m = plan->strategy.columns;
     const int64_t index = job->batch * r->heads + job->head;
     double *of_rows =
-        plan->course.transposed ? s->column_mass + index * n : s->row_mass + index * n;
+        plan->strategy.transposed ? s->column_mass + index * n : s->row_mass + index * n;
     double *of_columns =
-        plan->course.transposed ? s->row_mass + index * m : s->column_mass + index * m;
+        plan->strategy.transposed ? s->row_mass + index * m : s->column_mass + index * m;
     const ota_column_rule_row *columns = ota_column_rule_of(p->columns);
     const bool relaxed_rows = p->rows == OTA_ROWS_RELAXED && !rule->finished;
-    const bool given = ota_array_present(plan->course.transposed ? &p->row_mass : &p->column_mass);
+    const bool given =
+        ota_array_present(plan->strategy.transposed ? &p->row_mass : &p->column_mass);
     for (int64_t i = 0; i < n; i++) {
         if (!(rule->row_sum[i] > 0.0)) continue;
         const double shrunk = relaxed_rows ? exp(-rule->f[i] / p->row_strength) : 1.0;
@@ -180,7 +181,7 @@ void ota_sums_of_masses(const ota_backward_job *job, const ota_mass_rule *rule) 
         }
     }
     if (columns->coupling == OTA_COUPLING_NONE) return;
-    double usable = 0.0, along = 0.0, total = 0.0;
+    double usable = 0.0, column_sum = 0.0, total = 0.0;
     for (int64_t j = 0; j < m; j++) usable += rule->used[j] ? 1.0 : 0.0;
     double mass = ota_mass_of_rows(job, rule->row_sum);
     (void)ota_ranks_sum(&r->settings, &mass, 1, NULL, 0, "the mass of the rows in backward");
@@ -198,13 +199,13 @@ void ota_sums_of_masses(const ota_backward_job *job, const ota_mass_rule *rule) 
         for (int k = 0; k < OTA_RULE_PARAMETERS && tells; k++)
             s->parameters[k] += slope.by_parameter[k];
         total += c;
-        along += given ? b * c : rule->used[j] ? of_columns[j] : 0.0;
+        column_sum += given ? b * c : rule->used[j] ? of_columns[j] : 0.0;
     }
     const bool sink = job->parameters.sink > -INFINITY;
     const bool scaled = ota_rule_is(columns, OTA_RULE_BALANCED) && !sink;
     const bool follows = !ota_rule_is(columns, OTA_RULE_UNIT_MASSES) && (!given || scaled);
     /* The target moves with the total of the rows. */
-    const double count = given ? total : usable, mean = count > 0.0 ? along / count : 0.0;
+    const double count = given ? total : usable, mean = count > 0.0 ? column_sum / count : 0.0;
     for (int64_t i = 0; i < n && follows; i++) {
         if (rule->row_sum[i] > 0.0) of_rows[i] += mean;
     }
@@ -215,10 +216,10 @@ void ota_sums_of_masses(const ota_backward_job *job, const ota_mass_rule *rule) 
 double ota_sums_missed(const ota_backward_job *job, const ota_mass_rule *rule) {
     const ota_resolved *r = &job->plan->resolved;
     const ota_problem *p = &r->problem;
-    const bool turned = job->plan->course.transposed;
-    const ota_array *given = turned ? &p->row_mass : &p->column_mass;
+    const bool transposed = job->plan->strategy.transposed;
+    const ota_array *given = transposed ? &p->row_mass : &p->column_mass;
     const ota_column_rule_row *column_rule = ota_column_rule_of(p->columns);
-    const int64_t m = job->plan->course.columns;
+    const int64_t m = job->plan->strategy.columns;
     ota_column_parameters key = ota_column_parameters_of(p);
     double total = 0.0, count = 0.0, missed = 0.0;
     for (int64_t j = 0; j < m; j++) {
@@ -233,8 +234,8 @@ double ota_sums_missed(const ota_backward_job *job, const ota_mass_rule *rule) {
         const double sum = rule->column_sum[j];
         double mass = sum > 0.0 ? total / count : 0.0;
         if (ota_array_present(given))
-            mass = turned ? ota_row_mass(r, job->batch, job->head, j)
-                          : ota_column_mass(r, job->batch, job->head, j, mass);
+            mass = transposed ? ota_row_mass(r, job->batch, job->head, j)
+                              : ota_column_mass(r, job->batch, job->head, j, mass);
         const double most = ota_column_target(p, mass);
         missed += fmax(0.0, fmax(sum - most, key.floor * most - sum));
     }

@@ -23,7 +23,7 @@ static void load_masses(ota_backward_job *job, ota_head *head, double *mu, doubl
     const ota_plan *plan = job->plan;
     const ota_resolved *r = &plan->resolved;
     ota_backward_space *s = job->space;
-    const int64_t n = plan->course.rows, m = plan->course.columns;
+    const int64_t n = plan->strategy.rows, m = plan->strategy.columns;
     head->mass = 0.0;
     for (int64_t j = 0; j < m; j++) {
         s->held[j] = 0;
@@ -32,8 +32,8 @@ static void load_masses(ota_backward_job *job, ota_head *head, double *mu, doubl
     ota_watch watch = ota_watch_of(head->settings);
     for (int64_t i = 0; i < n && !ota_watch_ends(&watch, m); i++) {
         const double *row = (const double *)head->scores + i * head->stride;
-        mu[i] = plan->course.transposed ? ota_column_mass(r, job->batch, job->head, i, 1.0)
-                                        : ota_row_mass(r, job->batch, job->head, i);
+        mu[i] = plan->strategy.transposed ? ota_column_mass(r, job->batch, job->head, i, 1.0)
+                                          : ota_row_mass(r, job->batch, job->head, i);
         bool any = head->sink > -INFINITY;
         for (int64_t j = 0; j < m; j++) {
             if (!(row[j] > -INFINITY)) continue;
@@ -52,8 +52,9 @@ void ota_backward_targets(const ota_backward_job *job, const ota_head *head, dou
     const ota_resolved *r = &plan->resolved;
     const ota_problem *p = &r->problem;
     const ota_backward_space *s = job->space;
-    const int64_t m = plan->course.columns;
-    const bool given = ota_array_present(plan->course.transposed ? &p->row_mass : &p->column_mass);
+    const int64_t m = plan->strategy.columns;
+    const bool given =
+        ota_array_present(plan->strategy.transposed ? &p->row_mass : &p->column_mass);
     const ota_column_rule_row *rule = ota_column_rule_of(p->columns);
     double usable = 0.0, total = 0.0;
     for (int64_t j = 0; j < m; j++) usable += s->held[j] ? 1.0 : 0.0;
@@ -63,8 +64,8 @@ void ota_backward_targets(const ota_backward_job *job, const ota_head *head, dou
                       : s->held[j]                            ? head->mass / usable
                                                               : 0.0;
         if (given) {
-            mass = plan->course.transposed ? ota_row_mass(r, job->batch, job->head, j)
-                                           : ota_column_mass(r, job->batch, job->head, j, mass);
+            mass = plan->strategy.transposed ? ota_row_mass(r, job->batch, job->head, j)
+                                             : ota_column_mass(r, job->batch, job->head, j, mass);
         }
         nu[j] = ota_column_target(p, mass);
         if (ota_rule_is(rule, OTA_RULE_PENALISED) && !reached) nu[j] = 0.0;
@@ -80,16 +81,16 @@ ota_head ota_backward_head(const ota_backward_job *job) {
     const ota_resolved *r = &plan->resolved;
     const ota_problem *p = &r->problem;
     const ota_backward_space *s = job->space;
-    const int64_t n = plan->course.rows, m = plan->course.columns;
+    const int64_t n = plan->strategy.rows, m = plan->strategy.columns;
     ota_head head = ota_head_of(r, job->batch * r->heads + job->head);
     head.backend = plan->backend;
-    head.algebra = plan->course.algebra;
-    head.kernels = plan->course.kernels;
+    head.algebra = plan->strategy.algebra;
+    head.kernels = plan->strategy.kernels;
     head.pool = plan->pool;
     head.rows = n;
     head.columns = m;
     head.scores = s->matrix;
-    head.stride = plan->course.stride;
+    head.stride = plan->strategy.stride;
     head.mu = s->dense[0];
     head.nu = s->dense[1];
     head.f = s->dense[2];
@@ -100,7 +101,7 @@ ota_head ota_backward_head(const ota_backward_job *job) {
     }
     const ota_array *start = &job->arrays->start_potential;
     for (int64_t j = 0; j < m; j++) {
-        const double g = ota_array_present(start) && !plan->course.transposed
+        const double g = ota_array_present(start) && !plan->strategy.transposed
                              ? ota_array_get(start, job->batch, job->head, 0, j)
                              : 0.0;
         head.g[j] = isfinite(g) ? ota_column_project(ota_column_rule_of(p->columns), g) : 0.0;
@@ -146,7 +147,7 @@ void ota_backward_find_targets(ota_backward_job *job, ota_kernel_rounds *rounds)
     ota_backward_targets(job, head, nu);
 }
 
-void ota_backward_settle_idle(ota_backward_job *job, const ota_kernel_rounds *rounds) {
+void ota_backward_finish_idle(ota_backward_job *job, const ota_kernel_rounds *rounds) {
     const ota_resolved *r = job->resolved;
     ota_backward_space *s = job->space;
     ota_head *head = &s->rounds->head;

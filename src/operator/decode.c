@@ -22,7 +22,7 @@ ota_status ota_decode(ota_plan *plan, const ota_arrays *arrays, int64_t key_coun
         return ota_fail(error, OTA_UNSUPPORTED, "communicator", "give every rank whole heads",
                         "a step of decoding has too few rows to share out");
     }
-    if (plan->course.transposed) {
+    if (plan->strategy.transposed) {
         return ota_fail(error, OTA_UNSUPPORTED, "axis", "use the rows axis",
                         "on the columns axis every key looks at all queries");
     }

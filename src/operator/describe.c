@@ -36,7 +36,7 @@ static const char *inside(const ota_plan *plan) {
         [OTA_LADDER_F32_THEN_F64] = "f32 inside (f64 where a head needs it)",
         [OTA_LADDER_F32_WARM_F64] = "f64 inside (rounds in f32 warm-start it)",
         [OTA_LADDER_F32_OR_WARM_F64] = "f32 inside (f64 where a head needs it)"};
-    const ota_ladder ladder = plan->course.ladder;
+    const ota_ladder ladder = plan->strategy.ladder;
     const bool promoted = ladder == OTA_LADDER_F64 && plan->resolved.type != OTA_F64;
     return promoted ? "f64 inside (promoted)" : texts[ladder];
 }
@@ -55,12 +55,12 @@ size_t ota_plan_describe(const ota_plan *plan, char *text, size_t text_size) {
          "shape: batch %" PRId64 ", heads %" PRId64 " over %" PRId64 ", queries %" PRId64
          ", keys %" PRId64 ", width %" PRId64 ", values %" PRId64 "\n",
          r->batch, r->heads, r->key_heads, r->queries, r->keys, r->width, plan->values_width);
-    const ota_course *course = &plan->course;
+    const ota_strategy *strategy = &plan->strategy;
     line(&to, "type: %s in, %s\n", types[r->type], inside(plan));
     line(&to, "solver: %s (%s)\n", plan->solver->name, plan->solver->purpose);
-    line(&to, "path: %s (%s)\n", course->strategy, course->why);
+    line(&to, "path: %s (%s)\n", strategy->name, strategy->why);
     line(&to, "backend: %s\n", plan->backend->name);
-    line(&to, "kernel: %s\n", course->level);
+    line(&to, "kernel: %s\n", strategy->level);
     line(&to, "threads: %d%s\n", ota_pool_threads(plan->pool),
          s->executor != NULL ? " (the caller's executor)" : "");
     line(&to, "bytes: %zu\n", ota_plan_bytes(plan));
@@ -72,9 +72,9 @@ size_t ota_plan_describe(const ota_plan *plan, char *text, size_t text_size) {
              with->shares == OTA_SHARES_ZIGZAG ? "zigzag" : "in order");
         if (plan->shards->in_ring)
             line(&to,
-                 "ring: %" PRId64
-                 " bytes of keys and values passed on a turn; turns of a forward: %s\n",
-                 ota_ring_bytes(plan->device), ota_ring_turns(plan->device));
+                 "ring: %" PRId64 " bytes of keys and values passed on a message round; message "
+                 "rounds of a forward: %s\n",
+                 ota_ring_bytes(plan->device), ota_ring_message_rounds(plan->device));
         else
             line(&to, "gathered: %" PRId64 " bytes of keys and values a run, held on every rank\n",
                  gathered * (r->width + plan->values_width) * (int64_t)ota_type_bytes(r->type));
@@ -122,7 +122,7 @@ size_t ota_plan_describe(const ota_plan *plan, char *text, size_t text_size) {
     }
     if (s->gradients && plan->backend->gradient != NULL)
         line(&to, "backward: %s%s\n", ota_backward_describe(plan),
-             plan->walker_count > 1 ? ", heads side by side" : "");
+             plan->head_worker_count > 1 ? ", heads side by side" : "");
     if (s->workspace_limit > 0) line(&to, "workspace_limit: %zu\n", s->workspace_limit);
     if (s->cpu[0] != '\0') line(&to, "cpu limit: %s\n", s->cpu);
     if (s->deadline_ns != 0) line(&to, "deadline: %" PRId64 " ns\n", s->deadline_ns);

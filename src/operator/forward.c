@@ -14,7 +14,7 @@
 #include "solvers/stored_rounds.h"
 
 static bool is_promoted(const ota_plan *plan) {
-    return ota_ladder_promotes(plan->course.ladder, plan->resolved.type);
+    return ota_ladder_promotes(plan->strategy.ladder, plan->resolved.type);
 }
 
 /* ---- one coupled head --------------------------------------------------------------------------- */
@@ -38,13 +38,13 @@ static ota_status give_up(const attempt *a, ota_outcome end) {
         const char *why;
     } words[] = {
         [OTA_LOST] = {OTA_NOT_CONVERGED, "the sums of a round left the range of the type"},
-        [OTA_COARSE] = {OTA_TOL_UNREACHABLE,
-                        "the tolerance is below what the arithmetic of rounds reaches"},
+        [OTA_OUTCOME_PRECISION] = {OTA_TOL_UNREACHABLE,
+                                   "the tolerance is below what the arithmetic of rounds reaches"},
         [OTA_SLOW] = {OTA_NOT_CONVERGED, "the rounds converge too slowly"},
         [OTA_SPENT] = {OTA_NOT_CONVERGED, "max_rounds rounds did not meet the tolerance"},
-        [OTA_NO_PLACE] = {OTA_INFEASIBLE, "some mass has no place"},
-        [OTA_NOT_NUMBERS] = {OTA_NONFINITE,
-                             "the scores hold NaN or +inf and the columns couple all rows"},
+        [OTA_OUTCOME_INFEASIBLE] = {OTA_INFEASIBLE, "some mass has no place"},
+        [OTA_OUTCOME_NONFINITE] = {OTA_NONFINITE,
+                                   "the scores hold NaN or +inf and the columns couple all rows"},
     };
     (void)ota_snprintf(sentence_of(a), sizeof *a->run->sentences,
                        "head %" PRId64 ": %s; %s would go on", a->head.index, words[end].why,
@@ -108,8 +108,8 @@ static void shift_back(attempt *a) {
     ota_head *head = &a->head;
     const ota_resolved *r = &a->plan->resolved;
     const int64_t b = head->index / r->heads, h = head->index % r->heads;
-    const bool turned = r->problem.axis == OTA_AXIS_COLUMNS;
-    const double *of_queries = turned ? head->far.column_shift : head->far.row_shift;
+    const bool transposed = r->problem.axis == OTA_AXIS_COLUMNS;
+    const double *of_queries = transposed ? head->far.column_shift : head->far.row_shift;
     const ota_array *f = &a->run->arrays->row_potential, *lse = &a->run->arrays->lse;
     for (int64_t i = 0; i < head->rows; i++) head->f[i] -= head->far.row_shift[i];
     for (int64_t j = 0; j < head->columns; j++) head->g[j] -= head->far.column_shift[j];
@@ -170,17 +170,17 @@ static ota_status solve_stored(attempt *a) {
 /* Rounds on a kernel. True: the head is done, or the run was stopped. */
 static bool run_rounds(attempt *a, ota_warm_start *warm, ota_outcome *end) {
     const ota_plan *plan = a->plan;
-    const ota_course *course = &plan->course;
-    const bool tries = ota_ladder_tries_f32(course->ladder);
+    const ota_strategy *strategy = &plan->strategy;
+    const bool tries = ota_ladder_tries_f32(strategy->ladder);
     const ota_settings *s = &plan->resolved.settings;
     ota_head_status *status = a->status;
     const ota_rounds_rule rule = {.named = plan->solver != &ota_solver_coupled,
-                                  .last_resort = !course->stored,
+                                  .last_resort = !strategy->stored,
                                   .narrow.coarse = a->tried && !tries,
-                                  .narrow.warms = a->narrow && ota_ladder_warms(course->ladder),
+                                  .narrow.warms = a->narrow && ota_ladder_warms(strategy->ladder),
                                   .narrow.of_matrix =
                                       a->tried && tries && plan->resolved.from_matrix};
-    const bool partial = !course->stored && s->allow_partial;
+    const bool partial = !strategy->stored && s->allow_partial;
     ota_status stopped = OTA_OK;
     *end = ota_stored_rounds_run(&a->head, &rule, partial, warm, &stopped);
     if (*end == OTA_STOPPED) {
@@ -209,11 +209,11 @@ static void put_column_potentials(const attempt *a) {
 /* False: this arithmetic is too narrow for the head, f64 has to do it, from g if `warm` says so. */
 static bool try_head(attempt *a, int64_t index, int64_t place, ota_warm_start *warm) {
     const ota_plan *plan = a->plan;
-    const ota_course *course = &plan->course;
+    const ota_strategy *strategy = &plan->strategy;
     const ota_backend *backend = plan->backend;
     ota_head *head = &a->head;
     ota_head_status *status = a->status;
-    const bool tries = ota_ladder_tries_f32(course->ladder);
+    const bool tries = ota_ladder_tries_f32(strategy->ladder);
     backend->begin_head(a->run, index, place, a->narrow, warm->given, head);
     head->warm = ota_array_present(&a->run->arrays->start_potential) &&
                  plan->resolved.problem.axis == OTA_AXIS_ROWS;
@@ -224,12 +224,13 @@ static bool try_head(attempt *a, int64_t index, int64_t place, ota_warm_start *w
         return true;
     if (a->tried && !tries && !backend->pays_warm_start(head)) return false;
     ota_outcome end = OTA_LOST;
-    const bool done = course->on_kernel && run_rounds(a, warm, &end);
+    const bool done = strategy->on_kernel && run_rounds(a, warm, &end);
     if (a->tried && !done) return false;
     /* Whatever was found counts only if nobody wanted the run to end meanwhile. */
     const bool alone = plan->shards == NULL;
     const bool ended = alone && ota_run_interrupted(a->run);
-    if (!done && !ended) status->result.status = course->stored ? solve_stored(a) : give_up(a, end);
+    if (!done && !ended)
+        status->result.status = strategy->stored ? solve_stored(a) : give_up(a, end);
     if (alone && ota_run_interrupted(a->run))
         status->result.status = (ota_status)atomic_load(&a->run->stopped);
     if (status->result.status == OTA_CANCELLED || status->result.status == OTA_TIMEOUT ||
@@ -244,7 +245,8 @@ static bool try_head(attempt *a, int64_t index, int64_t place, ota_warm_start *w
         put_column_potentials(a);
     }
     status->promoted = is_promoted(plan) || (tries && !head->narrow);
-    ota_run_settle(a->run, index / plan->resolved.heads, index % plan->resolved.heads, head->mass);
+    ota_run_finish_head(a->run, index / plan->resolved.heads, index % plan->resolved.heads,
+                        head->mass);
     return true;
 }
 
@@ -258,7 +260,7 @@ typedef struct forward_job {
 /* The ladder of precisions: f32 where it may do, or may warm-start f64; then f64. */
 static void run_head(const forward_job *job, int64_t index, int64_t place) {
     const ota_plan *plan = job->plan;
-    const ota_ladder ladder = plan->course.ladder;
+    const ota_ladder ladder = plan->strategy.ladder;
     const bool warm = ota_array_present(&job->run->arrays->start_potential);
     attempt a = {.plan = plan, .run = job->run, .status = &plan->heads[index]};
     ota_warm_start from = {.given = false};
@@ -297,7 +299,7 @@ static void run_heads(ota_plan *plan, ota_run *run) {
     const int64_t small = plan->backend->small_heads != NULL ? plan->backend->small_heads(run) : 0;
     if (small > 0) {
         ota_parallel(plan->pool, ota_int_ceil_div(heads, small), small_task, &job);
-    } else if (plan->course.path != OTA_PATH_COUPLED) {
+    } else if (plan->strategy.path != OTA_PATH_COUPLED) {
         plan->backend->run_rows(run);
     } else if (heads >= ota_pool_threads(plan->pool) && plan->shards == NULL) {
         ota_parallel(plan->pool, heads, head_task, &job);
@@ -334,7 +336,7 @@ static const char *why_infeasible(const ota_problem *problem) {
 static void sum_up(const ota_plan *plan, int stopped, ota_result *result) {
     const int64_t heads = plan->resolved.batch * plan->resolved.heads;
     *result = (ota_result){.size = sizeof *result, .status = OTA_OK, .promoted = is_promoted(plan)};
-    for (int64_t k = 0; ota_ladder_tries_f32(plan->course.ladder) && k < heads; k++)
+    for (int64_t k = 0; ota_ladder_tries_f32(plan->strategy.ladder) && k < heads; k++)
         result->promoted = (k == 0 || result->promoted) && plan->heads[k].promoted;
     result->temperature_reached = heads > 0 ? ota_head_temperature(&plan->resolved, 0) : 0.0;
     for (int64_t k = 0; k < heads; k++) {
@@ -400,14 +402,14 @@ static ota_status check_run(const ota_plan *plan, const ota_arrays *given, const
                         "result.size is %zu", result->size);
     }
     if (plan->shards != NULL) {
-        const ota_status widened = ota_shared_widen(plan, given, &wide, error);
+        const ota_status widened = ota_ranks_widen(plan, given, &wide, error);
         if (widened != OTA_OK) return widened;
     }
     const ota_status checked = ota_arrays_check(
         r, plan->values_width, plan->shards != NULL ? &wide : given, arrays, error);
     if (checked != OTA_OK) return checked;
     if (plan->shards != NULL) {
-        ota_status apart = ota_shared_apart(plan, arrays, error);
+        ota_status apart = ota_ranks_check_apart(plan, arrays, error);
         if (apart == OTA_OK && plan->shards->in_ring) apart = ota_ring_check(arrays, error);
         if (apart != OTA_OK) return apart;
     }
@@ -440,7 +442,7 @@ ota_status ota_plan_run(ota_plan *plan, const ota_arrays *given, ota_result *res
     const ota_resolved *r = &plan->resolved;
     const ota_status checked = check_run(plan, given, result, &arrays, error);
     ota_status begun = checked;
-    if (plan->shards != NULL) begun = ota_shared_begin(plan, given, begun, error);
+    if (plan->shards != NULL) begun = ota_ranks_begin_run(plan, given, begun, error);
     if (begun == OTA_ECOMM && checked == OTA_OK) leave_nothing(plan, &arrays);
     if (begun != OTA_OK) return begun;
     ota_run run = {.resolved = r,
@@ -449,7 +451,7 @@ ota_status ota_plan_run(ota_plan *plan, const ota_arrays *given, ota_result *res
                    .heads = plan->heads,
                    .sentences = plan->sentences,
                    .telling = ATOMIC_FLAG_INIT};
-    run.more_than_out =
+    run.wants_statistics =
         ota_array_present(&arrays.coupling) || ota_array_present(&arrays.receiver) ||
         ota_array_present(&arrays.row_entropy) || ota_array_present(&arrays.row_support) ||
         ota_array_present(&arrays.row_max);
@@ -458,11 +460,11 @@ ota_status ota_plan_run(ota_plan *plan, const ota_arrays *given, ota_result *res
     run_heads(plan, &run);
     if (plan->shards == NULL) (void)ota_run_interrupted(&run);
     int stopped = atomic_load(&run.stopped);
-    if (plan->shards != NULL) stopped = ota_shared_settle(plan, &arrays, stopped);
+    if (plan->shards != NULL) stopped = ota_ranks_end_run(plan, &arrays, stopped);
     ota_result full;
     sum_up(plan, stopped, &full);
     if (stopped != OTA_OK) leave_nothing(plan, &arrays);
-    if (plan->shards != NULL) ota_shared_count(plan->shards, &full);
+    if (plan->shards != NULL) ota_ranks_count_messages(plan->shards, &full);
     if (result != NULL) ota_sized_write(result, result->size, &full, sizeof full);
     if (full.status >= OTA_OK) return full.status;
     if (full.status == OTA_ECOMM) return ota_ranks_refuse(&plan->shards->ranks, error);

@@ -15,30 +15,30 @@ static double *take(ota_arena *arena, int64_t rows, int64_t columns) {
 static void take_worker(ota_plan *plan, ota_tangent_worker *w) {
     const int64_t width = plan->resolved.from_matrix ? 0 : plan->resolved.width;
     ota_arena *a = &plan->arena;
-    w->scores = take(a, OTA_TANGENT_ROWS, plan->course.padded_keys);
-    w->along = take(a, OTA_TANGENT_ROWS, plan->course.padded_keys);
-    w->weights = take(a, OTA_TANGENT_ROWS, plan->course.padded_keys);
-    w->change = take(a, OTA_TANGENT_ROWS, plan->course.padded_keys);
+    w->scores = take(a, OTA_TANGENT_ROWS, plan->strategy.padded_keys);
+    w->tangents = take(a, OTA_TANGENT_ROWS, plan->strategy.padded_keys);
+    w->weights = take(a, OTA_TANGENT_ROWS, plan->strategy.padded_keys);
+    w->change = take(a, OTA_TANGENT_ROWS, plan->strategy.padded_keys);
     w->queries = take(a, OTA_TANGENT_ROWS, width);
-    w->queries_along = take(a, OTA_TANGENT_ROWS, width);
+    w->query_tangents = take(a, OTA_TANGENT_ROWS, width);
     w->out = take(a, OTA_TANGENT_ROWS, plan->values_width);
-    w->line = take(a, 1, plan->course.padded_keys);
+    w->line = take(a, 1, plan->strategy.padded_keys);
 }
 
 ota_tangent_space *ota_tangents_lay_out(ota_plan *plan, int64_t lane) {
     const ota_resolved *r = &plan->resolved;
     ota_arena *a = &plan->arena;
     const bool placed = a->base != NULL;
-    const int64_t width = r->from_matrix ? 0 : r->width, stride = plan->course.padded_keys;
+    const int64_t width = r->from_matrix ? 0 : r->width, stride = plan->strategy.padded_keys;
     ota_tangent_space *home = ota_arena_take(a, 1, sizeof *home), s = {0};
     s.keys = take(a, width, stride);
-    s.keys_along = take(a, width, stride);
+    s.key_tangents = take(a, width, stride);
     s.values = take(a, r->keys, plan->values_width);
-    s.values_along = take(a, r->keys, plan->values_width);
-    s.broken = ota_arena_take(a, (size_t)stride, sizeof(bool));
+    s.value_tangents = take(a, r->keys, plan->values_width);
+    s.nonfinite = ota_arena_take(a, (size_t)stride, sizeof(bool));
     s.shut = ota_arena_take(a, (size_t)stride, sizeof(bool));
     s.room = take(a, 1, stride);
-    s.room_along = take(a, 1, stride);
+    s.room_tangents = take(a, 1, stride);
     s.row_moved = take(a, 1, lane);
     s.column_moved = take(a, 1, lane);
     s.row_sum = take(a, 1, lane);
@@ -92,11 +92,11 @@ void ota_tangents_begin_head(ota_tangent_job *job) {
     const ota_resolved *r = &plan->resolved;
     const int64_t head = job->base.head;
     job->base.parameters = ota_row_parameters_of(r, job->base.batch, head);
-    job->base.parameters.kernels = plan->course.kernels;
-    job->temperature = ota_tangent_number(&job->along->temperature, head);
-    job->order = ota_tangent_number(&job->along->order, 0);
+    job->base.parameters.kernels = plan->strategy.kernels;
+    job->temperature = ota_tangent_number(&job->tangents->temperature, head);
+    job->order = ota_tangent_number(&job->tangents->order, 0);
     job->sink = r->has_sink
-                    ? ota_tangent_number(ota_tangent_of_term(r, job->along, r->term_count), head)
+                    ? ota_tangent_number(ota_tangent_of_term(r, job->tangents, r->term_count), head)
                     : 0.0;
 }
 
@@ -112,8 +112,8 @@ static ota_status run_head(ota_tangent_job *job) {
     memset(s->bad, 0, (size_t)r->queries * sizeof *s->bad);
     memset(s->f, 0, (size_t)r->queries * sizeof *s->f);
     memset(s->a, 0, (size_t)r->queries * sizeof *s->a);
-    memset(s->g, 0, (size_t)plan->course.padded_keys * sizeof *s->g);
-    memset(s->b, 0, (size_t)plan->course.padded_keys * sizeof *s->b);
+    memset(s->g, 0, (size_t)plan->strategy.padded_keys * sizeof *s->g);
+    memset(s->b, 0, (size_t)plan->strategy.padded_keys * sizeof *s->b);
     double *const matrix = plan->backend->gradient->memory(plan->device, base->place).matrix;
     if (matrix != NULL) s->matrix = matrix;
     const ota_status status = follow_head(job);
@@ -121,12 +121,12 @@ static ota_status run_head(ota_tangent_job *job) {
     return status;
 }
 
-ota_status ota_tangents_run(ota_plan *plan, const ota_arrays *arrays, const ota_tangents *along,
+ota_status ota_tangents_run(ota_plan *plan, const ota_arrays *arrays, const ota_tangents *tangents,
                             ota_result *found) {
     const ota_resolved *r = &plan->resolved;
     const ota_gradients nothing = {.size = sizeof nothing};
     ota_tangent_job job = {.base = ota_backward_job_of(plan, arrays),
-                           .along = along,
+                           .tangents = tangents,
                            .space = plan->backward->tangents};
     job.base.want = &nothing;
     const int64_t group = r->key_heads > 0 ? r->heads / r->key_heads : 0;

@@ -22,17 +22,17 @@ enum { OTA_TANGENT_ROWS = 16 }; /* of one block */
 
 /* Scratch of one worker: a block of OTA_TANGENT_ROWS rows. */
 typedef struct ota_tangent_worker {
-    double *scores, *along, *weights, *change; /* [OTA_TANGENT_ROWS][stride] S, U, P, dP */
-    double *queries, *queries_along;           /* [OTA_TANGENT_ROWS][width] */
-    double *out;                               /* [OTA_TANGENT_ROWS][values_width] */
-    double *line;                              /* [stride] */
+    double *scores, *tangents, *weights, *change; /* [OTA_TANGENT_ROWS][stride] S, U, P, dP */
+    double *queries, *query_tangents;             /* [OTA_TANGENT_ROWS][width] */
+    double *out;                                  /* [OTA_TANGENT_ROWS][values_width] */
+    double *line;                                 /* [stride] */
 } ota_tangent_worker;
 
 typedef struct ota_tangent_space {
-    double *keys, *keys_along;        /* [width][stride]: turned, so that scores are sums of rows */
-    double *values, *values_along;    /* [keys][values_width], what is not finite 0 */
-    bool *broken;                     /* [stride] a value or its tangent is not finite */
-    double *room, *room_along;        /* [stride] online: capacity left and its tangent */
+    double *keys, *key_tangents; /* [width][stride]: transposed, so that scores are sums of rows */
+    double *values, *value_tangents;  /* [keys][values_width], what is not finite 0 */
+    bool *nonfinite;                  /* [stride] a value or its tangent is not finite */
+    double *room, *room_tangents;     /* [stride] online: capacity left and its tangent */
     bool *shut;                       /* [stride] online: the row took what was left */
     double *row_moved, *column_moved; /* [lane] dR, dC */
     double *row_sum, *column_sum;     /* [lane] of P, the sink's included */
@@ -42,7 +42,7 @@ typedef struct ota_tangent_space {
 /* One head at work; `base` has an empty `want`, and its space takes f, g, a and b. */
 typedef struct ota_tangent_job {
     ota_backward_job base;
-    const ota_tangents *along;
+    const ota_tangents *tangents;
     ota_tangent_space *space;
     double temperature, order, sink; /* tangents of this head's numbers */
     bool held;                       /* f is given, rows are not solved */
@@ -50,7 +50,7 @@ typedef struct ota_tangent_job {
 
 /* What is found of a row besides its weights: the sink's weight, w and U, and the sum of all. */
 typedef struct ota_tangent_row {
-    double sum, sink_slope, sink_along;
+    double sum, sink_slope, sink_tangent;
 } ota_tangent_row;
 
 /* jvp_check.c: the checks. `full` becomes a full-size copy. */
@@ -61,20 +61,20 @@ ota_status ota_tangents_apart(const ota_plan *plan, const ota_arrays *arrays, co
                               ota_error *error);
 
 /* jvp_scores.c: keys and values of a head; then S and dS of rows [first, first + rows) into the worker's
- * `scores` and `along`. What `along` holds on forbidden pairs means nothing. */
+ * `scores` and `tangents`. What `tangents` holds on forbidden pairs means nothing. */
 void ota_tangents_load(ota_tangent_job *job);
 void ota_tangents_scores(const ota_tangent_job *job, ota_tangent_worker *w, int64_t first,
                          int64_t rows);
 /* Keys [first, first + count) of a row of a head. */
 typedef struct ota_tangent_row_keys {
     const ota_resolved *resolved;
-    const ota_tangents *along;
+    const ota_tangents *tangents;
     int64_t batch, head, query, first, count;
 } ota_tangent_row_keys;
 /* d(raw products) -> dS in place, but for tangents of the scores themselves; z: raw products. */
-void ota_tangents_of_terms(const ota_tangent_row_keys *row, const double *z, double *along);
+void ota_tangents_of_terms(const ota_tangent_row_keys *row, const double *z, double *tangents);
 /* Tangent of sorted term t (the sink: t = term_count); NULL: it stands still. */
-const ota_array *ota_tangent_of_term(const ota_resolved *r, const ota_tangents *along, int t);
+const ota_array *ota_tangent_of_term(const ota_resolved *r, const ota_tangents *tangents, int t);
 /* A tangent that is a number, or one a head; 0 where it is absent. */
 double ota_tangent_number(const ota_array *a, int64_t head);
 
@@ -117,9 +117,9 @@ ota_status ota_tangents_implicit(ota_tangent_job *job);
 ota_status ota_tangents_rounds(ota_tangent_job *job);
 ota_status ota_tangents_prefix(ota_tangent_job *job);
 
-/* jvp.c: reserves the workspace (measuring or placed); one run over all heads after the doors. */
+/* jvp.c: reserves the workspace (measuring or placed); one run over all heads after validation. */
 ota_tangent_space *ota_tangents_lay_out(ota_plan *plan, int64_t lane);
-ota_status ota_tangents_run(ota_plan *plan, const ota_arrays *arrays, const ota_tangents *along,
+ota_status ota_tangents_run(ota_plan *plan, const ota_arrays *arrays, const ota_tangents *tangents,
                             ota_result *found);
 
 #endif

@@ -10,7 +10,7 @@ typedef struct tangent_row {
     bool input;
 } tangent_row;
 
-static const tangent_row rows[] = {
+static const tangent_row table[] = {
     {"scores", "scores", offsetof(ota_tangents, scores), true},
     {"values", "values", offsetof(ota_tangents, values), true},
     {"queries", "queries", offsetof(ota_tangents, queries), true},
@@ -28,7 +28,7 @@ static const tangent_row rows[] = {
     {"coupling", "coupling_grad", offsetof(ota_tangents, coupling), false},
     {"out", "out_grad", offsetof(ota_tangents, out), false},
 };
-enum { ROWS = (int)(sizeof rows / sizeof rows[0]) };
+enum { ROWS = (int)(sizeof table / sizeof table[0]) };
 
 static const ota_array *field_of(const ota_tangents *t, const tangent_row *row) {
     return (const ota_array *)(const void *)((const char *)t + row->offset);
@@ -43,9 +43,9 @@ static const char *overlapped(const ota_plan *plan, const ota_arrays *arrays, co
         if (ota_arrays_overlap(out, &t->terms[k])) return "the tangent of a term";
     }
     for (int k = 0; k < ROWS; k++) {
-        const ota_array *other = field_of(t, &rows[k]);
+        const ota_array *other = field_of(t, &table[k]);
         if (other == out) return NULL;
-        if (ota_arrays_overlap(out, other)) return rows[k].field;
+        if (ota_arrays_overlap(out, other)) return table[k].field;
     }
     return NULL;
 }
@@ -63,12 +63,12 @@ static ota_status check_terms(const ota_plan *plan, const ota_tangents *t, ota_e
 ota_status ota_tangents_apart(const ota_plan *plan, const ota_arrays *arrays, const ota_tangents *t,
                               ota_error *error) {
     for (int k = 0; k < ROWS; k++) {
-        const ota_array *a = field_of(t, &rows[k]);
-        if (rows[k].input || !ota_array_present(a)) continue;
+        const ota_array *a = field_of(t, &table[k]);
+        if (table[k].input || !ota_array_present(a)) continue;
         const char *other = overlapped(plan, arrays, t, a);
         if (other != NULL)
-            return ota_fail(error, OTA_EALIAS, rows[k].field, "give it memory of its own",
-                            "tangent %s overlaps %s", rows[k].field, other);
+            return ota_fail(error, OTA_EALIAS, table[k].field, "give it memory of its own",
+                            "tangent %s overlaps %s", table[k].field, other);
     }
     return OTA_OK;
 }
@@ -89,10 +89,10 @@ ota_status ota_tangents_check(const ota_plan *plan, const ota_arrays *arrays,
     }
     ota_status status = check_terms(plan, full, error);
     for (int k = 0; k < ROWS && status == OTA_OK; k++) {
-        const ota_array *a = field_of(full, &rows[k]);
+        const ota_array *a = field_of(full, &table[k]);
         if (!ota_array_present(a)) continue;
-        status = ota_check_of_field(plan, arrays, a, "tangent", rows[k].field, rows[k].gradient,
-                                    rows[k].input, error);
+        status = ota_check_of_field(plan, arrays, a, "tangent", table[k].field, table[k].gradient,
+                                    table[k].input, error);
     }
     if (status == OTA_OK) status = ota_tangents_apart(plan, arrays, full, error);
     return status == OTA_OK ? ota_check_potentials(plan, arrays, error) : status;

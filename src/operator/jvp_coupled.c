@@ -1,5 +1,5 @@
 /* Tangents of coupled columns. Tolerance mode solves the system of jvp.h by the conjugate gradients of
- * backward on the semi-dual; fixed rounds move their updates one after another (solvers/derivatives/unrolled_along.c);
+ * backward on the semi-dual; fixed rounds move their updates one after another (solvers/derivatives/unrolled_tangents.c);
  * prefix solves every leading block again and keeps its last row [DER-04, DER-12..15].
  *
  *     right_j = sum_i w_ij (U_ij - row_right_i / den_i) - tau dC_j,   row_right_i = sum_j w_ij U_ij - tau dR_i
@@ -33,7 +33,7 @@ static void walk_chunk(void *context, int64_t chunk, int worker) {
 }
 
 /* Scores and dS of all queries, block by block, to `body`. Of many ranks none may leave before their next sum. */
-static ota_status walk_rows(ota_tangent_job *job, block_body *body) {
+static ota_status run_rows(ota_tangent_job *job, block_body *body) {
     block_walk walk = {job, body};
     ota_backward_space *s = job->base.space;
     for (int k = 0; k < OTA_BACKWARD_PARTIALS; k++)
@@ -59,13 +59,13 @@ static void system_row(ota_tangent_job *job, ota_tangent_worker *w, int64_t k, i
     const ota_plan *plan = job->base.plan;
     const ota_problem *p = &plan->resolved.problem;
     ota_backward_space *s = job->base.space;
-    const int64_t m = plan->resolved.keys, at = k * plan->course.padded_keys,
+    const int64_t m = plan->resolved.keys, at = k * plan->strategy.padded_keys,
                   lane = chunk * s->lane;
     const ota_tangent_row row = ota_tangents_solve(job, w, k, i);
-    const double *u = w->along + at, *weight = w->weights + at, tau = job->base.parameters.tau;
+    const double *u = w->tangents + at, *weight = w->weights + at, tau = job->base.parameters.tau;
     const double f = s->f[i];
-    double *slopes = s->matrix + i * plan->course.stride;
-    double den = row.sink_slope, right = row.sink_slope * row.sink_along;
+    double *slopes = s->matrix + i * plan->strategy.stride;
+    double den = row.sink_slope, right = row.sink_slope * row.sink_tangent;
     for (int64_t j = 0; j < m; j++) {
         slopes[j] =
             ota_tangents_slope(job, w->scores[at + j], f, weight[j], ota_tangents_cap(job, i, j));
@@ -93,38 +93,38 @@ static void system_block(ota_tangent_job *job, ota_tangent_worker *w, int64_t fi
 }
 
 /* The same where the solver's rows are keys: their means are not known yet. */
-static void turned_block(ota_tangent_job *job, ota_tangent_worker *w, int64_t first, int64_t rows,
-                         int64_t chunk) {
+static void transposed_block(ota_tangent_job *job, ota_tangent_worker *w, int64_t first,
+                             int64_t rows, int64_t chunk) {
     const ota_plan *plan = job->base.plan;
     ota_backward_space *s = job->base.space;
     for (int64_t k = 0; k < rows; k++) {
-        const int64_t i = first + k, at = k * plan->course.padded_keys, lane = chunk * s->lane;
+        const int64_t i = first + k, at = k * plan->strategy.padded_keys, lane = chunk * s->lane;
         (void)ota_tangents_solve(job, w, k, i);
         double sum = 0.0;
         for (int64_t j = 0; j < plan->resolved.keys; j++) {
             const double p = w->weights[at + j];
             const double slope = ota_tangents_slope(job, w->scores[at + j], s->f[i], p, INFINITY);
-            s->matrix[j * plan->course.stride + i] = slope;
+            s->matrix[j * plan->strategy.stride + i] = slope;
             s->partial[MASS][lane + j] += p;
             s->partial[SLOPES][lane + j] += slope;
             sum += p;
-            if (slope > 0.0) s->partial[RIGHT][lane + j] += slope * w->along[at + j];
+            if (slope > 0.0) s->partial[RIGHT][lane + j] += slope * w->tangents[at + j];
         }
         job->space->column_sum[i] = sum;
     }
 }
 
-static void turned_right(ota_tangent_job *job, ota_tangent_worker *w, int64_t first, int64_t rows,
-                         int64_t chunk) {
+static void transposed_right(ota_tangent_job *job, ota_tangent_worker *w, int64_t first,
+                             int64_t rows, int64_t chunk) {
     (void)chunk;
     const ota_plan *plan = job->base.plan;
     ota_backward_space *s = job->base.space;
     for (int64_t k = 0; k < rows; k++) {
-        const int64_t i = first + k, at = k * plan->course.padded_keys;
+        const int64_t i = first + k, at = k * plan->strategy.padded_keys;
         (void)ota_tangents_solve(job, w, k, i);
         double right = 0.0, scale = 0.0;
         for (int64_t j = 0; j < plan->resolved.keys; j++) {
-            const double slope = s->matrix[j * plan->course.stride + i], u = w->along[at + j];
+            const double slope = s->matrix[j * plan->strategy.stride + i], u = w->tangents[at + j];
             if (!(slope > 0.0)) continue;
             const double mean = s->dense[1][j] / s->dense[0][j];
             right += slope * (u - mean);
@@ -135,27 +135,27 @@ static void turned_right(ota_tangent_job *job, ota_tangent_worker *w, int64_t fi
     }
 }
 
-static ota_status form_turned(ota_tangent_job *job) {
+static ota_status form_transposed(ota_tangent_job *job) {
     const ota_plan *plan = job->base.plan;
     const ota_problem *p = &plan->resolved.problem;
     ota_backward_space *s = job->base.space;
     const double tau = job->base.parameters.tau;
-    ota_status status = walk_rows(job, turned_block);
-    ota_backward_add_chunks(s, MASS, plan->course.rows, job->space->row_sum);
-    ota_backward_add_chunks(s, SLOPES, plan->course.rows, s->dense[0]);
-    ota_backward_add_chunks(s, RIGHT, plan->course.rows, s->dense[1]);
-    for (int64_t i = 0; i < plan->course.rows; i++) {
+    ota_status status = run_rows(job, transposed_block);
+    ota_backward_add_chunks(s, MASS, plan->strategy.rows, job->space->row_sum);
+    ota_backward_add_chunks(s, SLOPES, plan->strategy.rows, s->dense[0]);
+    ota_backward_add_chunks(s, RIGHT, plan->strategy.rows, s->dense[1]);
+    for (int64_t i = 0; i < plan->strategy.rows; i++) {
         const double sum = job->space->row_sum[i];
         if (p->rows == OTA_ROWS_RELAXED) s->dense[0][i] += tau * sum / p->row_strength;
         s->dense[1][i] -= tau * ota_tangents_of_row(job, i, sum, s->g[i], false);
     }
-    return status == OTA_OK ? walk_rows(job, turned_right) : status;
+    return status == OTA_OK ? run_rows(job, transposed_right) : status;
 }
 
 static ota_status form_straight(ota_tangent_job *job) {
     ota_backward_space *s = job->base.space;
-    const ota_status status = walk_rows(job, system_block);
-    const int64_t columns = job->base.plan->course.columns;
+    const ota_status status = run_rows(job, system_block);
+    const int64_t columns = job->base.plan->strategy.columns;
     ota_backward_add_chunks(s, RIGHT, columns, s->dense[6]);
     ota_backward_add_chunks(s, SCALE, columns, s->dense[7]);
     ota_backward_add_chunks(s, MASS, columns, job->space->column_sum);
@@ -172,7 +172,7 @@ static void load_potentials(ota_tangent_job *job) {
     for (int64_t j = 0; j < r->keys; j++)
         base->space->g[j] =
             ota_array_get(&base->arrays->column_potential, base->batch, base->head, 0, j);
-    job->held = base->plan->course.transposed;
+    job->held = base->plan->strategy.transposed;
     for (int64_t i = 0; i < r->queries && job->held; i++)
         base->space->f[i] =
             ota_array_get(&base->arrays->row_potential, base->batch, base->head, 0, i);
@@ -185,8 +185,8 @@ static void bind_columns(ota_tangent_job *job, ota_adjoint *system) {
     const ota_problem *p = &plan->resolved.problem;
     ota_backward_space *s = job->base.space;
     const double tau = job->base.parameters.tau;
-    const double *f = plan->course.transposed ? s->g : s->f,
-                 *g = plan->course.transposed ? s->f : s->g;
+    const double *f = plan->strategy.transposed ? s->g : s->f,
+                 *g = plan->strategy.transposed ? s->f : s->g;
     ota_backward_find_used(&job->base, job->space->column_sum, s->held);
     const ota_mass_rule rule = {.f = f,
                                 .g = g,
@@ -197,7 +197,7 @@ static void bind_columns(ota_tangent_job *job, ota_adjoint *system) {
     const ota_column_rule_row *column_rule = ota_column_rule_of(p->columns);
     const ota_column_parameters parameters = ota_column_parameters_of(p);
     system->scale = 0.0;
-    for (int64_t j = 0; j < plan->course.columns; j++) {
+    for (int64_t j = 0; j < plan->strategy.columns; j++) {
         const double moved = tau * job->space->column_moved[j];
         s->held[j] = ota_column_rests(column_rule, &parameters, g[j]);
         s->dense[6][j] -= moved;
@@ -209,7 +209,8 @@ static void bind_columns(ota_tangent_job *job, ota_adjoint *system) {
 
 ota_status ota_tangents_implicit(ota_tangent_job *job) {
     load_potentials(job);
-    ota_status status = job->base.plan->course.transposed ? form_turned(job) : form_straight(job);
+    ota_status status =
+        job->base.plan->strategy.transposed ? form_transposed(job) : form_straight(job);
     if (status != OTA_OK) return status;
     ota_adjoint system = ota_backward_system(&job->base);
     bind_columns(job, &system);
@@ -218,7 +219,7 @@ ota_status ota_tangents_implicit(ota_tangent_job *job) {
     if (!ota_sums_stand(&job->base)) return OTA_TOL_UNREACHABLE;
     status = ota_adjoint_solve(&system);
     job->base.residual = system.residual;
-    return status == OTA_OK ? walk_rows(job, emit_block) : status;
+    return status == OTA_OK ? run_rows(job, emit_block) : status;
 }
 
 /* ---- fixed rounds ----------------------------------------------------------------------------- */
@@ -229,22 +230,22 @@ static void widen_block(ota_tangent_job *job, ota_tangent_worker *w, int64_t fir
     (void)chunk;
     const ota_plan *plan = job->base.plan;
     ota_backward_space *space = job->base.space;
-    const int64_t m = plan->resolved.keys, stride = plan->course.stride;
+    const int64_t m = plan->resolved.keys, stride = plan->strategy.stride;
     for (int64_t k = 0; k < rows; k++) {
-        const double *s = w->scores + k * plan->course.padded_keys,
-                     *along = w->along + k * plan->course.padded_keys;
+        const double *s = w->scores + k * plan->strategy.padded_keys,
+                     *tangents = w->tangents + k * plan->strategy.padded_keys;
         for (int64_t j = 0; j < m; j++) {
             const int64_t at =
-                plan->course.transposed ? j * stride + first + k : (first + k) * stride + j;
+                plan->strategy.transposed ? j * stride + first + k : (first + k) * stride + j;
             space->matrix[at] = s[j];
-            space->gradient[at] = s[j] > -INFINITY ? along[j] : 0.0;
+            space->gradient[at] = s[j] > -INFINITY ? tangents[j] : 0.0;
         }
     }
 }
 
 static ota_status widen(ota_tangent_job *job) {
     ota_backward_pad(&job->base);
-    return walk_rows(job, widen_block);
+    return run_rows(job, widen_block);
 }
 
 ota_status ota_tangents_rounds(ota_tangent_job *job) {
@@ -258,24 +259,24 @@ ota_status ota_tangents_rounds(ota_tangent_job *job) {
     ota_backward_rounds(&job->base, &head, &rounds);
     const ota_mass_rule rule = {
         .row_sum = head.mu, .column_sum = head.nu, .g = head.g, .used = s->held, .finished = true};
-    for (int64_t i = 0; i < plan->course.rows; i++)
+    for (int64_t i = 0; i < plan->strategy.rows; i++)
         job->space->row_moved[i] = ota_tangents_of_row(job, i, head.mu[i], 0.0, true);
     ota_tangents_of_columns(job, &rule, job->space->column_moved);
-    const ota_unrolled_along along = {
+    const ota_unrolled_tangents tangents = {
         .temperature = job->temperature,
         .parameters = {ota_tangent_of_parameter(job, 0), ota_tangent_of_parameter(job, 1)},
-        .row_strength = ota_tangent_number(&job->along->row_strength, 0),
+        .row_strength = ota_tangent_number(&job->tangents->row_strength, 0),
         .sink = job->sink,
         .row = job->space->row_moved,
         .column = job->space->column_moved};
     status = ota_unrolled_replay(&rounds);
-    if (status == OTA_OK) status = ota_unrolled_follow(&rounds, &along);
+    if (status == OTA_OK) status = ota_unrolled_follow(&rounds, &tangents);
     if (status != OTA_OK) return status;
     const double *of_rows[] = {rounds.found_f, rounds.f_grad},
                  *of_columns[] = {head.g, rounds.g_grad};
-    const int turned = plan->course.transposed ? 1 : 0;
-    const double *const *queries = turned ? of_columns : of_rows;
-    const double *const *keys = turned ? of_rows : of_columns;
+    const int transposed = plan->strategy.transposed ? 1 : 0;
+    const double *const *queries = transposed ? of_columns : of_rows;
+    const double *const *keys = transposed ? of_rows : of_columns;
     for (int64_t i = 0; i < r->queries; i++) {
         s->f[i] = queries[0][i];
         s->a[i] = -queries[1][i];
@@ -285,7 +286,7 @@ ota_status ota_tangents_rounds(ota_tangent_job *job) {
         s->b[j] = -keys[1][j];
     }
     job->held = job->base.biased = true;
-    return walk_rows(job, emit_block);
+    return run_rows(job, emit_block);
 }
 
 /* ---- prefix ----------------------------------------------------------------------------------- */
@@ -297,12 +298,12 @@ static void block_row(ota_tangent_job *job, const ota_head *block, const ota_blo
     ota_tangent_worker *w = job->space->workers;
     const int64_t m = block->columns;
     const double *s = (const double *)block->scores + k * block->stride;
-    double *slopes = space->slopes + k * block->stride, *u = w->along, *p = w->weights;
+    double *slopes = space->slopes + k * block->stride, *u = w->tangents, *p = w->weights;
     ota_row_parameters parameters = job->base.parameters;
     ota_row_found found;
     parameters.line = k;
     memcpy(u, space->gradient + k * block->stride, (size_t)m * sizeof *u);
-    job->base.plan->course.algebra->row_solve(&parameters, s, block->g, m, v->mu[k], p, &found);
+    job->base.plan->strategy.algebra->row_solve(&parameters, s, block->g, m, v->mu[k], p, &found);
     v->f[k] = found.potential;
     ota_tangents_complete(job, s, found.potential, p, m, u);
     double den = 0.0, right = 0.0;
@@ -354,7 +355,7 @@ static ota_status follow_block(ota_backward_job *base, const ota_head *block,
     for (int64_t j = 0; j < m; j++) {
         if (!(w->weights[j] > 0.0)) continue;
         w->change[j] = space->slopes[last * block->stride + j] / block->tau *
-                       (w->along[j] - space->a[last] - space->b[j]);
+                       (w->tangents[j] - space->a[last] - space->b[j]);
     }
     ota_tangents_put(job, w, last, 1);
     return OTA_OK;

@@ -24,13 +24,14 @@ double ota_tangent_of_parameter(const ota_tangent_job *job, int k) {
         if (parameters[past].name == NULL) return 0.0;
     }
     if (parameters[k].tangent == 0) return 0.0;
-    const char *tangents = (const char *)job->along;
+    const char *tangents = (const char *)job->tangents;
     return ota_tangent_number((const ota_array *)(const void *)(tangents + parameters[k].tangent),
                               0);
 }
 
 static const ota_array *masses_of_rows(const ota_tangent_job *job) {
-    return job->base.plan->course.transposed ? &job->along->column_mass : &job->along->row_mass;
+    return job->base.plan->strategy.transposed ? &job->tangents->column_mass
+                                               : &job->tangents->row_mass;
 }
 
 double ota_tangents_of_row(const ota_tangent_job *job, int64_t row, double sum, double f,
@@ -39,7 +40,7 @@ double ota_tangents_of_row(const ota_tangent_job *job, int64_t row, double sum, 
     const double mass = moved(job, masses_of_rows(job), row);
     if (!(sum > 0.0)) return 0.0;
     if (p->rows != OTA_ROWS_RELAXED || finished) return mass;
-    const double strength = ota_tangent_number(&job->along->row_strength, 0);
+    const double strength = ota_tangent_number(&job->tangents->row_strength, 0);
     return exp(-f / p->row_strength) * mass +
            sum * f / (p->row_strength * p->row_strength) * strength;
 }
@@ -47,13 +48,14 @@ double ota_tangents_of_row(const ota_tangent_job *job, int64_t row, double sum, 
 void ota_tangents_of_columns(const ota_tangent_job *job, const ota_mass_rule *rule, double *to) {
     const ota_plan *plan = job->base.plan;
     const ota_problem *p = &plan->resolved.problem;
-    const int64_t n = plan->course.rows, m = plan->course.columns;
-    const bool given = ota_array_present(plan->course.transposed ? &p->row_mass : &p->column_mass);
+    const int64_t n = plan->strategy.rows, m = plan->strategy.columns;
+    const bool given =
+        ota_array_present(plan->strategy.transposed ? &p->row_mass : &p->column_mass);
     const ota_column_rule_row *columns = ota_column_rule_of(p->columns);
     const bool scaled =
         ota_rule_is(columns, OTA_RULE_BALANCED) && !(job->base.parameters.sink > -INFINITY);
-    const ota_array *along =
-        plan->course.transposed ? &job->along->row_mass : &job->along->column_mass;
+    const ota_array *tangents =
+        plan->strategy.transposed ? &job->tangents->row_mass : &job->tangents->column_mass;
     memset(to, 0, (size_t)m * sizeof *to);
     if (columns->coupling == OTA_COUPLING_NONE) return;
     double usable = 0.0, total = 0.0, of_rows = 0.0, of_columns = 0.0;
@@ -63,7 +65,7 @@ void ota_tangents_of_columns(const ota_tangent_job *job, const ota_mass_rule *ru
     for (int64_t j = 0; j < m; j++) {
         usable += rule->used[j] ? 1.0 : 0.0;
         total += rule->column_sum[j];
-        of_columns += given ? moved(job, along, j) : 0.0;
+        of_columns += given ? moved(job, tangents, j) : 0.0;
     }
     double mass = ota_mass_of_rows(&job->base, rule->row_sum);
     (void)ota_ranks_sum(&plan->resolved.settings, &of_rows, 1, &mass, 1, "the masses of jvp");
@@ -72,8 +74,8 @@ void ota_tangents_of_columns(const ota_tangent_job *job, const ota_mass_rule *ru
         const double c = rule->column_sum[j];
         /* A solution's rule does not bind a key that nothing reaches. */
         if (!rule->finished && !ota_rule_is(columns, OTA_RULE_UNIT_MASSES) && !(c > 0.0)) continue;
-        double moves = ota_rule_is(columns, OTA_RULE_UNIT_MASSES) ? moved(job, along, j)
-                       : given                                    ? moved(job, along, j)
+        double moves = ota_rule_is(columns, OTA_RULE_UNIT_MASSES) ? moved(job, tangents, j)
+                       : given                                    ? moved(job, tangents, j)
                        : rule->used[j]                            ? of_rows / usable
                                                                   : 0.0;
         if (given && scaled && total > 0.0) moves += c * (of_rows - of_columns) / total;

@@ -25,12 +25,13 @@ double ota_tangents_slope(const ota_tangent_job *job, double s, double f, double
 static double by_parameters(const ota_tangent_job *job, double s, double f, double p) {
     const ota_row_parameters *parameters = &job->base.parameters;
     const bool cools = job->temperature < 0.0 || job->temperature > 0.0;
-    const bool bends = job->order < 0.0 || job->order > 0.0;
-    if (!cools && !bends) return 0.0;
+    const bool order_moves = job->order < 0.0 || job->order > 0.0;
+    if (!cools && !order_moves) return 0.0;
     if (parameters->custom != NULL)
         return -ota_custom_argument(s, f, parameters->tau) * job->temperature;
     const double moved =
-        bends ? parameters->tau * ota_tsallis_bend(p, parameters->order) * job->order : 0.0;
+        order_moves ? parameters->tau * ota_tsallis_order_slope(p, parameters->order) * job->order
+                    : 0.0;
     return moved - (cools ? ota_tsallis_level(p, parameters->order) * job->temperature : 0.0);
 }
 
@@ -44,10 +45,10 @@ void ota_tangents_complete(const ota_tangent_job *job, const double *s, double f
 void ota_tangents_of_sink(const ota_tangent_job *job, double f, double weight,
                           ota_tangent_row *found) {
     const double sink = job->base.parameters.sink;
-    found->sink_slope = found->sink_along = 0.0;
+    found->sink_slope = found->sink_tangent = 0.0;
     if (!(sink > -INFINITY) || !(weight > 0.0)) return;
     found->sink_slope = ota_tangents_slope(job, sink, f, weight, INFINITY);
-    found->sink_along = job->sink + by_parameters(job, sink, f, weight);
+    found->sink_tangent = job->sink + by_parameters(job, sink, f, weight);
 }
 
 ota_tangent_row ota_tangents_solve(const ota_tangent_job *job, ota_tangent_worker *w, int64_t k,
@@ -56,30 +57,32 @@ ota_tangent_row ota_tangents_solve(const ota_tangent_job *job, ota_tangent_worke
     const ota_plan *plan = base->plan;
     ota_backward_space *space = base->space;
     const int64_t m = plan->resolved.keys;
-    const double *s = w->scores + k * plan->course.padded_keys, *g = base->biased ? space->g : NULL;
-    double *p = w->weights + k * plan->course.padded_keys;
+    const double *s = w->scores + k * plan->strategy.padded_keys,
+                 *g = base->biased ? space->g : NULL;
+    double *p = w->weights + k * plan->strategy.padded_keys;
     ota_row_found found;
     ota_row_parameters rule = base->parameters;
     rule.line = query;
     if (job->held) {
-        plan->course.algebra->row_weights(&rule, s, g, m, space->f[query], p, &found);
+        plan->strategy.algebra->row_weights(&rule, s, g, m, space->f[query], p, &found);
     } else {
         const double mu = ota_row_mass(&plan->resolved, base->batch, base->head, query);
-        plan->course.algebra->row_solve(&rule, s, g, m, mu, p, &found);
+        plan->strategy.algebra->row_solve(&rule, s, g, m, mu, p, &found);
         space->f[query] = found.potential;
         space->bad[query] |= found.nonfinite;
     }
     ota_tangent_row row = {.sum = found.mass + found.sink};
-    ota_tangents_complete(job, s, space->f[query], p, m, w->along + k * plan->course.padded_keys);
+    ota_tangents_complete(job, s, space->f[query], p, m,
+                          w->tangents + k * plan->strategy.padded_keys);
     ota_tangents_of_sink(job, space->f[query], found.sink, &row);
     return row;
 }
 
 /* ---- out -------------------------------------------------------------------------------------- */
 
-static bool uses_broken(const ota_tangent_job *job, const double *s, const double *p) {
+static bool uses_nonfinite(const ota_tangent_job *job, const double *s, const double *p) {
     for (int64_t j = 0; j < job->base.plan->resolved.keys; j++) {
-        if (!job->space->broken[j] || !(s[j] > -INFINITY)) continue;
+        if (!job->space->nonfinite[j] || !(s[j] > -INFINITY)) continue;
         if (!job->base.parameters.regulariser->thresholded || p[j] > 0.0) return true;
     }
     return false;
@@ -90,36 +93,36 @@ void ota_tangents_put(const ota_tangent_job *job, ota_tangent_worker *w, int64_t
     const ota_backward_job *base = &job->base;
     const ota_plan *plan = base->plan;
     const int64_t m = plan->resolved.keys, width = plan->values_width,
-                  stride = plan->course.padded_keys;
-    if (ota_array_present(&job->along->coupling)) {
-        base->plan->course.algebra->write_rows(&job->along->coupling, base->batch, base->head,
-                                               first, rows, w->change, stride);
+                  stride = plan->strategy.padded_keys;
+    if (ota_array_present(&job->tangents->coupling)) {
+        base->plan->strategy.algebra->write_rows(&job->tangents->coupling, base->batch, base->head,
+                                                 first, rows, w->change, stride);
     }
-    if (!ota_array_present(&job->along->out) || width == 0) return;
+    if (!ota_array_present(&job->tangents->out) || width == 0) return;
     for (int64_t k = 0; plan->resolved.problem.dropout > 0.0 && k < rows; k++) {
         const uint32_t *key = base->dropout_key;
         ota_dropout_row_f64(&plan->resolved, key, first + k, 0, m, w->change + k * stride);
         ota_dropout_row_f64(&plan->resolved, key, first + k, 0, m, w->weights + k * stride);
     }
-    const ota_host_algebra *algebra = plan->course.algebra;
+    const ota_host_algebra *algebra = plan->strategy.algebra;
     memset(w->out, 0, (size_t)(rows * width) * sizeof(double));
     const ota_product sizes = {rows, m, width, stride, width, width};
     algebra->apply(w->change, job->space->values, &sizes, w->out);
-    if (ota_array_present(&job->along->values))
-        algebra->apply(w->weights, job->space->values_along, &sizes, w->out);
+    if (ota_array_present(&job->tangents->values))
+        algebra->apply(w->weights, job->space->value_tangents, &sizes, w->out);
     for (int64_t k = 0; k < rows; k++) {
-        if (!uses_broken(job, w->scores + k * stride, w->weights + k * stride)) continue;
+        if (!uses_nonfinite(job, w->scores + k * stride, w->weights + k * stride)) continue;
         for (int64_t c = 0; c < width; c++) w->out[k * width + c] = (double)NAN;
     }
-    base->plan->course.algebra->write_rows(&job->along->out, base->batch, base->head, first, rows,
-                                           w->out, width);
+    base->plan->strategy.algebra->write_rows(&job->tangents->out, base->batch, base->head, first,
+                                             rows, w->out, width);
 }
 
 /* dP of a row: NaN on the allowed pairs of one that is not finite. */
 static void pairs(const ota_tangent_job *job, ota_tangent_worker *w, int64_t k, int64_t query) {
     const ota_backward_space *space = job->base.space;
-    const int64_t at = k * job->base.plan->course.padded_keys, m = job->base.plan->resolved.keys;
-    const double *s = w->scores + at, *u = w->along + at, *p = w->weights + at;
+    const int64_t at = k * job->base.plan->strategy.padded_keys, m = job->base.plan->resolved.keys;
+    const double *s = w->scores + at, *u = w->tangents + at, *p = w->weights + at;
     const double a = space->a[query], f = space->f[query], rate = 1.0 / job->base.parameters.tau;
     for (int64_t j = 0; j < m; j++) {
         double change = 0.0;
@@ -145,9 +148,9 @@ static double multiplier(const ota_tangent_job *job, const ota_tangent_worker *w
                          int64_t query, const ota_tangent_row *row, double moved,
                          const bool *shut) {
     const double f = job->base.space->f[query];
-    const int64_t at = k * job->base.plan->course.padded_keys, m = job->base.plan->resolved.keys;
-    const double *s = w->scores + at, *u = w->along + at, *p = w->weights + at;
-    double total = row->sink_slope, sum = row->sink_slope * row->sink_along;
+    const int64_t at = k * job->base.plan->strategy.padded_keys, m = job->base.plan->resolved.keys;
+    const double *s = w->scores + at, *u = w->tangents + at, *p = w->weights + at;
+    double total = row->sink_slope, sum = row->sink_slope * row->sink_tangent;
     for (int64_t j = 0; j < m; j++) {
         if (!(p[j] > 0.0) || (shut != NULL && shut[j])) continue;
         const double slope =
@@ -188,14 +191,15 @@ void ota_tangents_free(ota_tangent_job *job) {
 static void start_capacities(ota_tangent_job *job) {
     const ota_resolved *r = &job->base.plan->resolved;
     const int64_t batch = job->base.batch, head = job->base.head;
-    const double cap = ota_tangent_number(&job->along->cap, 0);
-    const ota_array *moved = &job->along->column_mass;
+    const double cap = ota_tangent_number(&job->tangents->cap, 0);
+    const ota_array *moved = &job->tangents->column_mass;
     for (int64_t j = 0; j < r->keys; j++) {
         const double mass = ota_column_mass(r, batch, head, j, 1.0);
         job->space->room[j] = r->problem.cap * mass;
-        job->space->room_along[j] = cap * mass;
+        job->space->room_tangents[j] = cap * mass;
         if (ota_array_present(moved))
-            job->space->room_along[j] += r->problem.cap * ota_array_get(moved, batch, head, 0, j);
+            job->space->room_tangents[j] +=
+                r->problem.cap * ota_array_get(moved, batch, head, 0, j);
     }
 }
 
@@ -204,9 +208,9 @@ static void online_row(ota_tangent_job *job, ota_tangent_worker *w, int64_t k, i
     ota_backward_job *base = &job->base;
     const ota_plan *plan = base->plan;
     ota_backward_space *space = base->space;
-    const int64_t at = k * plan->course.padded_keys, m = plan->resolved.keys;
+    const int64_t at = k * plan->strategy.padded_keys, m = plan->resolved.keys;
     const double *s = w->scores + at;
-    double *p = w->weights + at, *change = w->change + at, *left = job->space->room_along;
+    double *p = w->weights + at, *change = w->change + at, *left = job->space->room_tangents;
     const double mu = ota_row_mass(&plan->resolved, base->batch, base->head, query);
     double moved = ota_tangents_of_row(job, query, mu, 0.0, false);
     bool *shut = job->space->shut;
@@ -214,7 +218,7 @@ static void online_row(ota_tangent_job *job, ota_tangent_worker *w, int64_t k, i
     ota_row_found found;
     parameters.line = query;
     for (int64_t j = 0; j < m; j++) shut[j] = job->space->room[j] > 0.0;
-    plan->course.algebra->row_online(&parameters, s, m, mu, job->space->room, p, w->line, &found);
+    plan->strategy.algebra->row_online(&parameters, s, m, mu, job->space->room, p, w->line, &found);
     const double f = found.potential;
     space->f[query] = f;
     space->bad[query] = found.nonfinite;
@@ -227,7 +231,7 @@ static void online_row(ota_tangent_job *job, ota_tangent_worker *w, int64_t k, i
         if (shut[j]) moved -= left[j];
     }
     ota_tangent_row row = {.sum = mu};
-    ota_tangents_complete(job, s, f, p, m, w->along + at);
+    ota_tangents_complete(job, s, f, p, m, w->tangents + at);
     ota_tangents_of_sink(job, f, found.sink, &row);
     space->a[query] = multiplier(job, w, k, query, &row, moved, shut);
     pairs(job, w, k, query);

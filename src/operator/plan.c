@@ -61,7 +61,7 @@ static void lay_out(ota_plan *plan) {
 }
 
 static void measure(ota_plan *plan) {
-    plan->course = plan->backend->course(plan->device);
+    plan->strategy = plan->backend->strategy(plan->device);
     plan->arena = (ota_arena){0};
     lay_out(plan);
 }
@@ -71,8 +71,8 @@ static void fit_limit(ota_plan *plan) {
     enum { STEPS = 3 };
     for (int step = 0; step < STEPS && is_over(plan); step++) {
         bool changed = plan->backend->shrink != NULL && plan->backend->shrink(plan->device, step);
-        if (step == 0 && plan->walker_count > 1) {
-            plan->walker_count = 1;
+        if (step == 0 && plan->head_worker_count > 1) {
+            plan->head_worker_count = 1;
             changed = true;
         }
         if (changed) measure(plan);
@@ -139,7 +139,7 @@ static ota_status create_ring(ota_plan *plan, ota_error *error) {
 static ota_status open_device(ota_plan *plan, ota_error *error) {
     if (plan->shards != NULL && plan->shards->in_ring) return create_ring(plan, error);
     TRY(choose_device(plan, error));
-    plan->walker_count = ota_backward_walkers(plan);
+    plan->head_worker_count = ota_backward_head_workers(plan);
     return OTA_OK;
 }
 
@@ -156,7 +156,7 @@ static ota_status choose_all(ota_plan *plan, ota_error *error) {
         if (pooled != OTA_OK)
             return ota_fail(error, pooled, "threads", "use fewer", "threads could not be prepared");
     }
-    plan->walker_count = 1;
+    plan->head_worker_count = 1;
     const ota_status created = open_device(plan, error);
     if (created != OTA_OK) return created;
     measure(plan);
@@ -183,8 +183,8 @@ static ota_status build(ota_plan *plan, ota_error *error) {
                         "%zu bytes of workspace could not be had", bytes);
     lay_out(plan);
     if (plan->shards == NULL) return OTA_OK;
-    const ota_status refused = ota_shared_refuse(plan, error);
-    return refused == OTA_OK ? ota_shared_reserve(plan, error) : refused;
+    const ota_status refused = ota_ranks_refuse_method(plan, error);
+    return refused == OTA_OK ? ota_ranks_reserve_gradients(plan, error) : refused;
 }
 
 static void begin_heads(ota_plan *plan) {
@@ -213,7 +213,7 @@ ota_status ota_plan_within(ota_plan **out, const ota_resolved *resolved, int64_t
 }
 
 /* All that `build` made. */
-static void demolish(ota_plan *plan) {
+static void release(ota_plan *plan) {
     if (plan->backend != NULL) plan->backend->close(plan->device);
     if (!plan->borrows_pool) ota_pool_free(plan->pool);
     ota_arena_release(&plan->arena);
@@ -224,15 +224,15 @@ static void demolish(ota_plan *plan) {
     plan->pool = NULL;
 }
 
-/* What create_shared is given. */
-typedef struct shared_job {
+/* What create_of_ranks is given. */
+typedef struct ranks_job {
     ota_problem full;
     ota_shard_sizes sizes;
     const ota_options *options;
-} shared_job;
+} ranks_job;
 
-static ota_status try_course(ota_plan *plan, const shared_job *job, bool in_ring,
-                             ota_error *error) {
+static ota_status try_key_transport(ota_plan *plan, const ranks_job *job, bool in_ring,
+                                    ota_error *error) {
     plan->shards->in_ring = in_ring;
     TRY(ota_shards_resolve(plan->shards, &job->full, job->options, plan->values_width, &job->sizes,
                            &plan->resolved, error));
@@ -240,28 +240,28 @@ static ota_status try_course(ota_plan *plan, const shared_job *job, bool in_ring
 }
 
 /* Keys that have no room on one rank come round a ring on all, where the problem has one. */
-static ota_status choose_course(ota_plan *plan, const shared_job *job, ota_error *error) {
+static ota_status choose_key_transport(ota_plan *plan, const ranks_job *job, ota_error *error) {
     ota_ranks *ranks = &plan->shards->ranks;
     const ota_settings settings = {.ranks = ranks};
     ota_error own = {{0}, {0}, {0}};
-    const ota_status gathered = try_course(plan, job, false, &own);
+    const ota_status gathered = try_key_transport(plan, job, false, &own);
     double lacks = gathered == OTA_ELIMIT || gathered == OTA_ENOMEM;
     if (!ota_ranks_most(&settings, &lacks, 1, "choosing how the keys come"))
         return ota_ranks_refuse(ranks, error);
     if (lacks > 0.0) {
-        demolish(plan);
-        ota_shards_forget(plan->shards);
-        const ota_status turned = try_course(plan, job, true, error);
-        if (turned != OTA_UNSUPPORTED) return turned;
+        release(plan);
+        ota_shards_release(plan->shards);
+        const ota_status ringed = try_key_transport(plan, job, true, error);
+        if (ringed != OTA_UNSUPPORTED) return ringed;
     }
     if (gathered != OTA_OK && error != NULL) *error = own;
     return gathered;
 }
 
 /* Rows on many processes: what one rank cannot do, none does, from what it has `begun` on. */
-static ota_status create_shared(ota_plan *plan, ota_status begun, const ota_problem *problem,
-                                const ota_options *options, ota_error *error) {
-    shared_job job = {.options = options};
+static ota_status create_of_ranks(ota_plan *plan, ota_status begun, const ota_problem *problem,
+                                  const ota_options *options, ota_error *error) {
+    ranks_job job = {.options = options};
     ota_shards *shards;
     const ota_status opened = ota_shards_open(&shards, ota_communicator_of(options), begun, error);
     if (opened != OTA_OK) {
@@ -272,9 +272,10 @@ static ota_status create_shared(ota_plan *plan, ota_status begun, const ota_prob
     TRY(ota_shards_meet(plan->shards, problem, options, plan->values_width, &job.full, &job.sizes,
                         error));
     const ota_communicator *to = &plan->shards->ranks.to;
-    const bool chooses = to->keys == OTA_KEYS_CHOSEN && to->send_receive != NULL;
-    const ota_status status = chooses ? choose_course(plan, &job, error)
-                                      : try_course(plan, &job, to->keys == OTA_KEYS_IN_RING, error);
+    const bool chooses = to->keys == OTA_KEYS_AUTO && to->send_receive != NULL;
+    const ota_status status =
+        chooses ? choose_key_transport(plan, &job, error)
+                : try_key_transport(plan, &job, to->keys == OTA_KEYS_IN_RING, error);
     return ota_ranks_agree(&plan->shards->ranks, status, error);
 }
 
@@ -299,7 +300,7 @@ ota_status ota_plan_create(ota_plan **out, const ota_problem *problem, int64_t v
     ota_plan *plan;
     ota_status status = begin_plan(&plan, out, values_width, error);
     if (ota_communicator_of(options) != NULL) {
-        status = create_shared(plan, status, problem, options, error);
+        status = create_of_ranks(plan, status, problem, options, error);
     } else if (status == OTA_OK) {
         status = ota_resolve(problem, options, &plan->resolved, error);
         if (status == OTA_OK) status = build(plan, error);
@@ -336,7 +337,7 @@ ota_status ota_plan_measure(const ota_problem *problem, int64_t values_width,
 
 void ota_plan_free(ota_plan *plan) {
     if (plan == NULL) return;
-    demolish(plan);
+    release(plan);
     ota_shards_free(plan->shards);
     free(plan);
 }
@@ -345,7 +346,7 @@ size_t ota_plan_bytes(const ota_plan *plan) {
     return sizeof *plan + workspace_of(plan) + (plan->shards != NULL ? sizeof *plan->shards : 0);
 }
 const char *ota_plan_solver(const ota_plan *plan) { return plan->solver->name; }
-const char *ota_plan_kernel(const ota_plan *plan) { return plan->course.level; }
+const char *ota_plan_kernel(const ota_plan *plan) { return plan->strategy.level; }
 int ota_plan_threads(const ota_plan *plan) { return ota_pool_threads(plan->pool); }
 
 void ota_plan_set_deadline(ota_plan *plan, int64_t deadline_ns) {

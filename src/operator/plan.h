@@ -14,12 +14,12 @@ struct ota_plan {
     const ota_solver *stored_solver; /* of stored scores: `solver`, or what rounds fall back on */
     const ota_backend *backend;
     ota_device *device;
-    ota_course course; /* of the device */
+    ota_strategy strategy; /* of the device */
     ota_pool *pool;
     bool borrows_pool; /* of the plan that this one works for */
     ota_arena arena;
     int64_t values_width;
-    int walker_count; /* of backward: 1, or the workers, where heads are walked side by side */
+    int head_worker_count; /* of backward: 1, or the workers, where heads are walked side by side */
     ota_head_status *heads;              /* [batch * heads] */
     char (*sentences)[512];              /* [batch * heads] reasons, coupled only */
     struct ota_backward_space *backward; /* workspace of ota_backward, or NULL */

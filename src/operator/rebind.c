@@ -17,7 +17,7 @@ ota_status ota_plan_takes(const ota_plan *plan, ota_resolved *next, ota_error *e
     next->settings = old->settings;
     const ota_solver *solver = NULL;
     TRY(ota_solver_choose(next, &solver, error));
-    const ota_ladder ladder = plan->course.ladder;
+    const ota_ladder ladder = plan->strategy.ladder;
     const struct {
         const char *field;
         bool holds;
@@ -40,7 +40,7 @@ ota_status ota_plan_takes(const ota_plan *plan, ota_resolved *next, ota_error *e
 
 ota_status ota_plan_rebind(ota_plan *plan, const ota_problem *problem, ota_error *error) {
     ota_resolved next;
-    if (plan->shards != NULL) return ota_shared_rebind(plan, problem, error);
+    if (plan->shards != NULL) return ota_ranks_rebind(plan, problem, error);
     TRY(ota_resolve(problem, NULL, &next, error));
     TRY(ota_plan_takes(plan, &next, error));
     ota_resolved_copy(&plan->resolved, &next);

@@ -20,15 +20,15 @@ static bool runs_newton(const ota_plan *plan) {
            ota_tolerance_only(r) == NULL;
 }
 
-ota_status ota_shared_refuse(const ota_plan *plan, ota_error *error) {
+ota_status ota_ranks_refuse_method(const ota_plan *plan, ota_error *error) {
     const ota_resolved *r = &plan->resolved;
     const char *why = NULL;
     if (r->problem.axis == OTA_AXIS_COLUMNS)
         why = "the columns axis solves keys as rows, and those are shared out as keys";
-    else if (plan->course.path == OTA_PATH_ORDERED)
+    else if (plan->strategy.path == OTA_PATH_ORDERED)
         why = "online columns take the rows one after another";
-    else if (plan->course.path == OTA_PATH_COUPLED && !plan->shards->in_ring &&
-             !plan->course.on_kernel && !runs_newton(plan))
+    else if (plan->strategy.path == OTA_PATH_COUPLED && !plan->shards->in_ring &&
+             !plan->strategy.on_kernel && !runs_newton(plan))
         why = "coupled columns of rows on many ranks are solved by plain rounds of softmax or by "
               "Newton, to a tolerance, on the cpu backend, without pruning";
     if (why == NULL) return OTA_OK;
@@ -41,7 +41,7 @@ ota_status ota_shared_refuse(const ota_plan *plan, ota_error *error) {
 
 /* ---- other arrays -------------------------------------------------------------------------------- */
 
-ota_status ota_shared_rebind(ota_plan *plan, const ota_problem *given, ota_error *error) {
+ota_status ota_ranks_rebind(ota_plan *plan, const ota_problem *given, ota_error *error) {
     ota_shards *shards = plan->shards;
     ota_problem problem;
     ota_resolved next;
@@ -57,7 +57,7 @@ ota_status ota_shared_rebind(ota_plan *plan, const ota_problem *given, ota_error
     if (status == OTA_OK) {
         const ota_shard_sizes sizes = {.all_keys = plan->resolved.keys,
                                        .rows = plan->resolved.share};
-        ota_shards_settle_corner(&problem, &sizes);
+        ota_shards_resolve_corner(&problem, &sizes);
         ota_shards_widen_problem(shards, &problem);
         status = ota_resolve_share(&problem, NULL, &plan->resolved.share, &next, error);
     }
@@ -76,8 +76,8 @@ static bool holds(ota_type wide, ota_type type) {
     return type == wide || wide == OTA_F64 || (wide == OTA_F32 && type != OTA_F64);
 }
 
-ota_status ota_shared_widen(const ota_plan *plan, const ota_arrays *given, ota_arrays *wide,
-                            ota_error *error) {
+ota_status ota_ranks_widen(const ota_plan *plan, const ota_arrays *given, ota_arrays *wide,
+                           ota_error *error) {
     ota_shards *shards = plan->shards;
     const ota_resolved *r = &plan->resolved;
     shards->values = (ota_array){0};
@@ -108,7 +108,7 @@ ota_status ota_shared_widen(const ota_plan *plan, const ota_arrays *given, ota_a
     return OTA_OK;
 }
 
-ota_status ota_shared_apart(const ota_plan *plan, const ota_arrays *arrays, ota_error *error) {
+ota_status ota_ranks_check_apart(const ota_plan *plan, const ota_arrays *arrays, ota_error *error) {
     const ota_array *const mine[] = {&plan->shards->keys, &plan->shards->values};
     static const char *const names[] = {"keys", "values"};
     for (int k = 0; k < 2; k++) {
@@ -123,7 +123,7 @@ ota_status ota_shared_apart(const ota_plan *plan, const ota_arrays *arrays, ota_
 /* ---- runs --------------------------------------------------------------------------------------- */
 
 /* Outputs and starts that are sums over the rows, or their beginning, are wanted by all ranks or by none; statistics of rows
- * take a turn of a ring. */
+ * take a message round of a ring. */
 static const char *const wished[] = {"values", "out", "receiver", "start_potential",
                                      "row_entropy, row_support or row_max"};
 enum { WISHED = (int)(sizeof wished / sizeof wished[0]) };
@@ -131,11 +131,11 @@ enum { WISHED = (int)(sizeof wished / sizeof wished[0]) };
 /* Beside the wishes of a call. */
 enum { TYPES_AT = 40 };
 
-uint64_t ota_shared_types(const ota_shards *shards) {
+uint64_t ota_ranks_types(const ota_shards *shards) {
     return (uint64_t)shards->values.type << TYPES_AT;
 }
 
-ota_status ota_shared_refuse_types(uint64_t differ, ota_error *error) {
+ota_status ota_ranks_refuse_types(uint64_t differ, ota_error *error) {
     if (differ >> TYPES_AT == 0) return OTA_OK;
     return ota_fail(error, OTA_EMISMATCH, "values", "convert them to one type on every rank",
                     "values are of one type on some ranks and of another, or absent, on others");
@@ -146,12 +146,12 @@ static uint64_t wishes_of(const ota_shards *shards, const ota_arrays *given) {
                                  ota_array_present(&given->receiver),
                                  ota_array_present(&given->start_potential),
                                  shards->in_ring && ota_ring_wants_statistics(given)};
-    uint64_t bits = ota_shared_types(shards);
+    uint64_t bits = ota_ranks_types(shards);
     for (int k = 0; k < WISHED; k++) bits |= (uint64_t)wishes[k] << k;
     return bits;
 }
 
-ota_status ota_shared_gather(ota_plan *plan, ota_error *error) {
+ota_status ota_ranks_gather_keys(ota_plan *plan, ota_error *error) {
     ota_shards *shards = plan->shards;
     if (shards->from_matrix || shards->in_ring) return OTA_OK;
     ota_array values = shards->all_values;
@@ -163,8 +163,8 @@ ota_status ota_shared_gather(ota_plan *plan, ota_error *error) {
     return OTA_OK;
 }
 
-ota_status ota_shared_begin(ota_plan *plan, const ota_arrays *given, ota_status checked,
-                            ota_error *error) {
+ota_status ota_ranks_begin_run(ota_plan *plan, const ota_arrays *given, ota_status checked,
+                               ota_error *error) {
     ota_shards *shards = plan->shards;
     shards->messages = shards->ranks.messages;
     shards->message_bytes = shards->ranks.bytes;
@@ -178,8 +178,8 @@ ota_status ota_shared_begin(ota_plan *plan, const ota_arrays *given, ota_status 
         return ota_fail(error, OTA_EMISMATCH, wished[k], "give it on every rank or on none",
                         "%s is present on some ranks and not on others", wished[k]);
     }
-    TRY(ota_shared_refuse_types(differ, error));
-    return ota_shared_gather(plan, error);
+    TRY(ota_ranks_refuse_types(differ, error));
+    return ota_ranks_gather_keys(plan, error);
 }
 
 static bool share_receiver(ota_plan *plan, const ota_arrays *arrays, int64_t index) {
@@ -209,7 +209,7 @@ ota_status ota_status_of_severity(double severity) {
 
 /* The worst of all ranks: *stopped, and what became of every head. */
 static bool share_statuses(ota_plan *plan, int64_t heads, int *stopped) {
-    double *most = plan->shards->tallies;
+    double *most = plan->shards->statistics;
     most[heads] = ota_severity_of((ota_status)*stopped);
     for (int64_t k = 0; k < heads; k++) most[k] = ota_severity_of(plan->heads[k].result.status);
     if (!ota_ranks_most(&plan->resolved.settings, most, heads + 1, "the end of the run"))
@@ -224,21 +224,21 @@ static bool share_statuses(ota_plan *plan, int64_t heads, int *stopped) {
 static bool share_errors(ota_plan *plan, int64_t heads) {
     ota_shards *shards = plan->shards;
     const ota_settings *s = &plan->resolved.settings;
-    const bool coupled = plan->course.path == OTA_PATH_COUPLED;
-    double *sums = shards->tallies;
+    const bool coupled = plan->strategy.path == OTA_PATH_COUPLED;
+    double *sums = shards->statistics;
     for (int64_t k = 0; k < heads; k++) {
         const ota_head_status *t = &plan->heads[k];
-        double *at = sums + k * OTA_SHARDS_TALLIES;
+        double *at = sums + k * OTA_SHARDS_STATISTICS;
         at[0] = coupled ? t->result.row_error : t->result.row_error * t->mass;
         at[1] = t->mass;
         at[2] = (double)t->empty_rows;
         at[3] = (double)t->nonfinite_rows;
     }
-    if (!ota_ranks_sum(s, sums, heads * OTA_SHARDS_TALLIES, NULL, 0, "the rows' errors"))
+    if (!ota_ranks_sum(s, sums, heads * OTA_SHARDS_STATISTICS, NULL, 0, "the rows' errors"))
         return false;
     for (int64_t k = 0; k < heads; k++) {
         ota_head_status *t = &plan->heads[k];
-        const double *at = sums + k * OTA_SHARDS_TALLIES;
+        const double *at = sums + k * OTA_SHARDS_STATISTICS;
         t->result.row_error = coupled || !(at[1] > 0.0) ? at[0] : at[0] / at[1];
         t->empty_rows = (int64_t)at[2];
         t->nonfinite_rows = (int64_t)at[3];
@@ -246,7 +246,7 @@ static bool share_errors(ota_plan *plan, int64_t heads) {
     return true;
 }
 
-int ota_shared_settle(ota_plan *plan, const ota_arrays *arrays, int stopped) {
+int ota_ranks_end_run(ota_plan *plan, const ota_arrays *arrays, int stopped) {
     ota_shards *shards = plan->shards;
     const ota_resolved *r = &plan->resolved;
     const int64_t heads = r->batch * r->heads;
@@ -265,13 +265,13 @@ int ota_shared_settle(ota_plan *plan, const ota_arrays *arrays, int stopped) {
     return OTA_OK;
 }
 
-void ota_shared_count(const ota_shards *shards, ota_result *result) {
+void ota_ranks_count_messages(const ota_shards *shards, ota_result *result) {
     result->messages = shards->ranks.messages - shards->messages;
     result->message_bytes = shards->ranks.bytes - shards->message_bytes;
 }
 
-ota_status ota_shared_check_share(const ota_shards *shards, const ota_array *mine, const char *name,
-                                  const ota_array *all, ota_error *error) {
+ota_status ota_ranks_check_share(const ota_shards *shards, const ota_array *mine, const char *name,
+                                 const ota_array *all, ota_error *error) {
     const int64_t want[4] = {all->size[0], all->size[1], shards->key_share, all->size[3]};
     TRY(ota_check_array(mine, name, error));
     if (!ota_is_float(mine->type))

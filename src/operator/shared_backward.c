@@ -43,7 +43,7 @@ static const ota_array *output_of(const ota_gradients *g, int k) {
 /* ---- before ------------------------------------------------------------------------------------- */
 
 static ota_status refuse(const ota_plan *plan, const ota_gradients *g, ota_error *error) {
-    const bool coupled = plan->course.path == OTA_PATH_COUPLED;
+    const bool coupled = plan->strategy.path == OTA_PATH_COUPLED;
     const bool rounds = coupled && plan->resolved.settings.fixed;
     const bool by_kernel = rounds && plan->backward != NULL && plan->backward->kernel.width > 0 &&
                            !ota_array_present(&g->coupling_grad);
@@ -73,7 +73,7 @@ static ota_status room_for(ota_array *room, const ota_array *like, ota_type type
                     "no memory for the gradients of the keys of all ranks");
 }
 
-ota_status ota_shared_reserve(ota_plan *plan, ota_error *error) {
+ota_status ota_ranks_reserve_gradients(ota_plan *plan, ota_error *error) {
     ota_shards *shards = plan->shards;
     const ota_type type = plan->resolved.type == OTA_F64 ? OTA_F64 : OTA_F32;
     if (shards->from_matrix || shards->in_ring || !plan->resolved.settings.gradients) return OTA_OK;
@@ -85,7 +85,7 @@ ota_status ota_shared_reserve(ota_plan *plan, ota_error *error) {
 static ota_status take_share(const ota_shards *shards, const char *name, ota_array *mine,
                              const ota_array *all, ota_error *error) {
     if (!ota_array_present(mine)) return OTA_OK;
-    TRY(ota_shared_check_share(shards, mine, name, all, error));
+    TRY(ota_ranks_check_share(shards, mine, name, all, error));
     if (ota_array_overlaps_itself(mine))
         return ota_fail(error, OTA_EALIAS, name, "give every element its own place",
                         "gradient %s overlaps itself", name);
@@ -94,8 +94,8 @@ static ota_status take_share(const ota_shards *shards, const char *name, ota_arr
     return OTA_OK;
 }
 
-ota_status ota_shared_gradients(const ota_plan *plan, const ota_gradients *given,
-                                ota_gradients *wide, ota_error *error) {
+ota_status ota_ranks_widen_gradients(const ota_plan *plan, const ota_gradients *given,
+                                     ota_gradients *wide, ota_error *error) {
     const ota_shards *shards = plan->shards;
     if (given == NULL || given->size == 0)
         return ota_fail(error, OTA_EINVAL, "gradients.size", "set it to sizeof the struct", "%s",
@@ -116,7 +116,7 @@ ota_status ota_shared_gradients(const ota_plan *plan, const ota_gradients *given
 
 /* Which sums there will be: a bit for each output, for `solved`, and for each term. */
 static uint64_t wishes_of(const ota_plan *plan, const ota_gradients *g) {
-    uint64_t wishes = (uint64_t)(g->solved != 0) << OUTPUTS | ota_shared_types(plan->shards);
+    uint64_t wishes = (uint64_t)(g->solved != 0) << OUTPUTS | ota_ranks_types(plan->shards);
     for (int k = 0; k < OUTPUTS; k++)
         wishes |= (uint64_t)(outputs[k].summed && ota_array_present(output_of(g, k))) << k;
     for (int k = 0; g->terms != NULL && k < plan->resolved.problem.term_count; k++)
@@ -125,7 +125,7 @@ static uint64_t wishes_of(const ota_plan *plan, const ota_gradients *g) {
 }
 
 static ota_status refuse_wishes(uint64_t differ, ota_error *error) {
-    TRY(ota_shared_refuse_types(differ, error));
+    TRY(ota_ranks_refuse_types(differ, error));
     int k = 0;
     while ((differ >> k & 1) == 0) k++;
     const char *name = k < OUTPUTS ? outputs[k].name : k == OUTPUTS ? "solved" : "terms";
@@ -133,8 +133,8 @@ static ota_status refuse_wishes(uint64_t differ, ota_error *error) {
                     "gradients.%s is given on some ranks and not on others", name);
 }
 
-ota_status ota_shared_begin_gradients(ota_plan *plan, const ota_gradients *wide, ota_status checked,
-                                      ota_error *error) {
+ota_status ota_ranks_begin_gradients(ota_plan *plan, const ota_gradients *wide, ota_status checked,
+                                     ota_error *error) {
     ota_shards *shards = plan->shards;
     shards->messages = shards->ranks.messages;
     shards->message_bytes = shards->ranks.bytes;
@@ -143,7 +143,7 @@ ota_status ota_shared_begin_gradients(ota_plan *plan, const ota_gradients *wide,
     TRY(ota_ranks_agree_on(&plan->resolved.settings, checked, wishes, &differ, error));
     if (differ != 0) return refuse_wishes(differ, error);
     if ((wide->solved == 0 && !shards->in_ring) || shards->from_matrix) return OTA_OK;
-    return ota_shared_gather(plan, error);
+    return ota_ranks_gather_keys(plan, error);
 }
 
 /* ---- after -------------------------------------------------------------------------------------- */
@@ -200,7 +200,7 @@ static bool find_shared(ota_plan *plan, const ota_gradients *wide, double *share
     bool any = false;
     for (int t = 0; t < r->term_count; t++) {
         const int64_t place = r->term_places[t];
-        const bool pairs = ota_term_form_of(&r->terms[t]) == OTA_TERM_ADDS_PAIRS;
+        const bool pairs = ota_term_form_of(&r->terms[t]) == OTA_FORM_ADDS_PAIRS;
         any |= wide->terms != NULL && ota_array_present(&wide->terms[place]) && pairs;
         shared[place] =
             !pairs || r->share.rows == 1 || (r->terms[t].array.size[2] == 1 && r->queries != 1);
@@ -231,8 +231,8 @@ static bool share(ota_plan *plan, const ota_gradients *given, const ota_gradient
     return true;
 }
 
-ota_status ota_shared_end_gradients(ota_plan *plan, const ota_gradients *given,
-                                    const ota_gradients *wide, ota_status found, ota_error *error) {
+ota_status ota_ranks_end_gradients(ota_plan *plan, const ota_gradients *given,
+                                   const ota_gradients *wide, ota_status found, ota_error *error) {
     ota_shards *shards = plan->shards;
     ota_gradients mine;
     memset(&mine, 0, sizeof mine);

@@ -12,14 +12,14 @@
 static ota_status take_share(const ota_shards *shards, const char *name, ota_array *mine,
                              const ota_array *all, ota_error *error) {
     if (!ota_array_present(mine)) return OTA_OK;
-    TRY(ota_shared_check_share(shards, mine, name, all, error));
+    TRY(ota_ranks_check_share(shards, mine, name, all, error));
     /* A ring passes the share on. */
     *mine = shards->in_ring ? (ota_array){0} : *all;
     return OTA_OK;
 }
 
-ota_status ota_shared_tangents(const ota_plan *plan, const ota_tangents *given, ota_tangents *wide,
-                               ota_error *error) {
+ota_status ota_ranks_widen_tangents(const ota_plan *plan, const ota_tangents *given,
+                                    ota_tangents *wide, ota_error *error) {
     const ota_shards *shards = plan->shards;
     if (given == NULL || given->size == 0)
         return ota_fail(error, OTA_EINVAL, "tangents.size", "set it to sizeof the struct", "%s",
@@ -35,20 +35,19 @@ ota_status ota_shared_tangents(const ota_plan *plan, const ota_tangents *given, 
                       ring ? &shards->all_values : &shards->value_grads, error);
 }
 
-ota_status ota_shared_begin_tangents(ota_plan *plan, const ota_tangents *given,
-                                     const ota_tangents *wide, ota_status checked,
-                                     ota_error *error) {
+ota_status ota_ranks_begin_tangents(ota_plan *plan, const ota_tangents *given,
+                                    const ota_tangents *wide, ota_status checked,
+                                    ota_error *error) {
     ota_shards *shards = plan->shards;
     shards->messages = shards->ranks.messages;
     shards->message_bytes = shards->ranks.bytes;
     ota_tangents mine = {0};
     if (checked == OTA_OK) memcpy(&mine, given, ota_size_min(given->size, sizeof mine));
     const uint64_t moved = (uint64_t)ota_array_present(&mine.keys) |
-                           (uint64_t)ota_array_present(&mine.values) << 1 |
-                           ota_shared_types(shards);
+                           (uint64_t)ota_array_present(&mine.values) << 1 | ota_ranks_types(shards);
     uint64_t differ;
     TRY(ota_ranks_agree_on(&plan->resolved.settings, checked, moved, &differ, error));
-    TRY(ota_shared_refuse_types(differ, error));
+    TRY(ota_ranks_refuse_types(differ, error));
     if (differ != 0) {
         const char *name = (differ & 1) != 0 ? "keys" : "values";
         return ota_fail(error, OTA_EMISMATCH, name, "move the same on every rank",
@@ -63,8 +62,8 @@ ota_status ota_shared_begin_tangents(ota_plan *plan, const ota_tangents *given,
     return OTA_OK;
 }
 
-ota_status ota_shared_end_tangents(ota_plan *plan, const ota_tangents *along, ota_status found,
-                                   ota_error *error) {
+ota_status ota_ranks_end_tangents(ota_plan *plan, const ota_tangents *tangents, ota_status found,
+                                  ota_error *error) {
     ota_shards *shards = plan->shards;
     const ota_settings *s = &plan->resolved.settings;
     const ota_status here = ota_interrupted(s);
@@ -73,8 +72,8 @@ ota_status ota_shared_end_tangents(ota_plan *plan, const ota_tangents *along, ot
     const bool ended = ota_ranks_most(s, &most, 1, "the end of jvp");
     const ota_status worst = ota_status_of_severity(most);
     if (ended && worst >= OTA_OK) return worst;
-    ota_poison(plan, &along->coupling);
-    ota_poison(plan, &along->out);
+    ota_poison(plan, &tangents->coupling);
+    ota_poison(plan, &tangents->out);
     if (shards->ranks.failed) return ota_ranks_refuse(&shards->ranks, error);
     if (found < OTA_OK) return found;
     return ota_fail(error, worst, "", "see that rank's own sentence", "a rank ended with '%s'",

@@ -132,7 +132,7 @@ void ota_array_extent(const ota_array *array, const char **first, const char **l
 bool ota_array_overlaps_itself(const ota_array *a) {
     bool seen[4] = {false};
     int64_t below = 1;
-    for (int turn = 0; turn < 4; turn++) {
+    for (int iteration = 0; iteration < 4; iteration++) {
         int next = -1;
         for (int k = 0; k < 4; k++) {
             if (a->size[k] == 0) return false;

@@ -14,7 +14,7 @@ typedef struct array_row {
     bool input, output;
 } array_row;
 
-static const array_row rows[] = {
+static const array_row table[] = {
     {"values", offsetof(ota_arrays, values), MATRIX, true, false},
     {"out", offsetof(ota_arrays, out), MATRIX, false, true},
     {"coupling", offsetof(ota_arrays, coupling), MATRIX, false, true},
@@ -29,7 +29,7 @@ static const array_row rows[] = {
     {"start_potential", offsetof(ota_arrays, start_potential), KEY_VECTOR, true, false},
     {"remaining", offsetof(ota_arrays, remaining), KEY_VECTOR, true, true},
 };
-enum { ROWS = (int)(sizeof rows / sizeof rows[0]) };
+enum { ROWS = (int)(sizeof table / sizeof table[0]) };
 
 static const ota_array *field_of(const ota_arrays *arrays, const array_row *row) {
     return (const ota_array *)(const void *)((const char *)arrays + row->offset);
@@ -93,8 +93,8 @@ static ota_status check_one(const ota_resolved *r, int64_t values_width, const o
 
 const char *ota_arrays_written_on(const ota_arrays *arrays, const ota_array *input) {
     for (int k = 0; k < ROWS; k++) {
-        if (rows[k].output && ota_arrays_overlap(field_of(arrays, &rows[k]), input))
-            return rows[k].field;
+        if (table[k].output && ota_arrays_overlap(field_of(arrays, &table[k]), input))
+            return table[k].field;
     }
     return NULL;
 }
@@ -115,8 +115,8 @@ static ota_status check_aliases(const ota_resolved *r, const ota_arrays *arrays,
                   {"values", &arrays->values},
                   {"start_potential", &arrays->start_potential}};
     for (int k = 0; k < ROWS; k++) {
-        if (!rows[k].output) continue;
-        const ota_array *out = field_of(arrays, &rows[k]);
+        if (!table[k].output) continue;
+        const ota_array *out = field_of(arrays, &table[k]);
         const char *other = NULL;
         for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++) {
             if (ota_arrays_overlap(out, inputs[i].array)) other = inputs[i].field;
@@ -129,13 +129,13 @@ static ota_status check_aliases(const ota_resolved *r, const ota_arrays *arrays,
             if (ota_arrays_overlap(out, &r->supports[i].array)) other = "supports";
         }
         for (int i = 0; i < k; i++) {
-            if (rows[i].output && ota_arrays_overlap(out, field_of(arrays, &rows[i])))
-                other = rows[i].field;
+            if (table[i].output && ota_arrays_overlap(out, field_of(arrays, &table[i])))
+                other = table[i].field;
         }
         if (ota_array_present(out) && ota_array_overlaps_itself(out)) other = "itself";
         if (other != NULL) {
-            return ota_fail(error, OTA_EALIAS, rows[k].field, "give it memory of its own",
-                            "%s overlaps %s", rows[k].field, other);
+            return ota_fail(error, OTA_EALIAS, table[k].field, "give it memory of its own",
+                            "%s overlaps %s", table[k].field, other);
         }
     }
     return OTA_OK;
@@ -162,8 +162,8 @@ ota_status ota_arrays_check(const ota_resolved *r, int64_t values_width, const o
                         "out is wanted but values are absent");
     }
     for (int k = 0; k < ROWS; k++) {
-        if (!ota_array_present(field_of(full, &rows[k]))) continue;
-        const ota_status status = check_one(r, values_width, full, &rows[k], error);
+        if (!ota_array_present(field_of(full, &table[k]))) continue;
+        const ota_status status = check_one(r, values_width, full, &table[k], error);
         if (status != OTA_OK) return status;
     }
     if (ota_array_present(&full->remaining) && r->problem.columns != OTA_COLUMNS_ONLINE) {

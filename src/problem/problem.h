@@ -198,7 +198,7 @@ typedef struct ota_entry_caps {
     double cap;             /* of every pair; INFINITY: none */
     const ota_array *array; /* NULL: `cap` alone */
     int64_t batch, head;
-    bool turned; /* lines are keys and their entries queries */
+    bool transposed; /* lines are keys and their entries queries */
 } ota_entry_caps;
 
 bool ota_has_entry_caps(const ota_problem *problem);
@@ -206,8 +206,8 @@ bool ota_has_entry_caps(const ota_problem *problem);
 ota_entry_caps ota_entry_caps_of(const ota_resolved *r, int64_t batch, int64_t head);
 static inline double ota_entry_cap(const ota_entry_caps *caps, int64_t line, int64_t entry) {
     if (caps->array == NULL) return caps->cap;
-    return caps->turned ? ota_array_get(caps->array, caps->batch, caps->head, entry, line)
-                        : ota_array_get(caps->array, caps->batch, caps->head, line, entry);
+    return caps->transposed ? ota_array_get(caps->array, caps->batch, caps->head, entry, line)
+                            : ota_array_get(caps->array, caps->batch, caps->head, line, entry);
 }
 
 /* dropout.c: multiplies what stands for keys [from, from + count) of a query by 0 or 1 / (1 - dropout); only

@@ -1,7 +1,7 @@
 /* tsallis.h: of a Tsallis weight p = [(alpha - 1) x]_+^(1 / (alpha - 1)), k = alpha - 1 and L = log p:
  *
  *     level   x - 1 / k = (e^(k L) - 1) / k                          L where k = 0
- *     bend    dp/dalpha / (p^(2 - alpha)) at x - 1 / k fixed = -L^2 phi(k L),  phi(y) = ((y - 1) e^y + 1) / y^2
+ *     order slope   dp/dalpha / (p^(2 - alpha)) at x - 1 / k fixed = -L^2 phi(k L),  phi(y) = ((y - 1) e^y + 1) / y^2
  *
  * Both are smooth in alpha; x and dp/dalpha at x fixed are not, of which terms 1 / k and 1 / k^2 are the same for a whole row.
  * Where the sum of a row stands still, its potential takes them up, so that derivatives of rows need no more than these. */
@@ -22,7 +22,7 @@ static inline double ota_tsallis_log(double level, double order) {
     return y > -1.0 ? log1p(y) / k : k > 0.0 ? -INFINITY : INFINITY;
 }
 
-static inline double ota_tsallis_bend_of_log(double log_p, double order) {
+static inline double ota_tsallis_order_slope_of_log(double log_p, double order) {
     /* (n + 1) / (n + 2)! */
     static const double series[] = {1.0 / 2,         1.0 / 3,       1.0 / 8,        1.0 / 30,
                                     1.0 / 144,       1.0 / 840,     1.0 / 5760,     1.0 / 45360,
@@ -40,8 +40,8 @@ static inline double ota_tsallis_bend_of_log(double log_p, double order) {
     return -log_p * log_p * phi;
 }
 
-static inline double ota_tsallis_bend(double p, double order) {
-    return ota_tsallis_bend_of_log(log(p), order);
+static inline double ota_tsallis_order_slope(double p, double order) {
+    return ota_tsallis_order_slope_of_log(log(p), order);
 }
 
 #endif

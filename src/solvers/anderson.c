@@ -30,7 +30,7 @@ ota_outcome ota_anderson_run(ota_coupled *state, ota_status *stopped) {
         if (*stopped != OTA_OK) return OTA_STOPPED;
         if (extrapolated && !(residual <= last)) {
             memcpy(head->g, h.plain, (size_t)state->pass.columns * sizeof *head->g);
-            ota_extrapolation_forget(&h);
+            ota_extrapolation_reset(&h);
             extrapolated = false;
             last = INFINITY;
             continue;

@@ -19,20 +19,20 @@ static ota_column_sums sums_of(const ota_coupled *state) {
 void ota_update_columns(ota_coupled *state, double t, double omega) {
     ota_head *head = state->head;
     double *g = head->g;
-    ota_column_step step = {0};
+    ota_column_step update = {0};
     memcpy(state->pass.previous, g, (size_t)state->pass.columns * sizeof *g);
     for (int64_t j = 0; j < OTA_FAULT(COLUMN_UPDATE, state->pass.columns, state->pass.columns - 1);
          j++) {
-        if (j == 0 || head->lambdas != NULL) step = ota_head_step(head, j, t);
+        if (j == 0 || head->lambdas != NULL) update = ota_head_step(head, j, t);
         /* Closed keys, keys without a row and lambda = 0 keep what they have. */
-        if (!(g[j] > -INFINITY) || !(state->pass.column_lse[j] > -INFINITY) || !(step.gain > 0.0))
+        if (!(g[j] > -INFINITY) || !(state->pass.column_lse[j] > -INFINITY) || !(update.step > 0.0))
             continue;
-        const double next =
-            ota_column_next(step, t, g[j], log(state->pass.target[j]) - state->pass.column_lse[j]);
+        const double next = ota_column_next(update, t, g[j],
+                                            log(state->pass.target[j]) - state->pass.column_lse[j]);
         if (!(omega > 1.0 || omega < 1.0) || !(next > -INFINITY)) {
             g[j] = next;
         } else {
-            g[j] = ota_column_relax(step, omega, g[j], next);
+            g[j] = ota_column_relax(update, omega, g[j], next);
         }
     }
 }

@@ -115,7 +115,7 @@ size_t ota_coupled_bytes(const ota_head_shape *shape, unsigned needs) {
     return ota_arena_overflowed(&arena) ? SIZE_MAX : arena.used;
 }
 
-/* ---- the door -------------------------------------------------------------------------------- */
+/* ---- validation -------------------------------------------------------------------------------- */
 
 static void load_potentials(ota_coupled *state) {
     ota_head *head = state->head;
@@ -149,7 +149,7 @@ static void meet_bounds(ota_coupled *state, double total, double least, double r
 }
 
 /* A constant that gives every g the sign that the bounds ask for; the rows answer to it. */
-static void settle_side(const ota_coupled *state) {
+static void drop_side(const ota_coupled *state) {
     ota_head *head = state->head;
     double extreme = -INFINITY;
     for (int64_t j = 0; j < state->pass.columns; j++) {
@@ -168,7 +168,7 @@ static ota_status check_caps(ota_coupled *state) {
     const ota_column_rule_row *rule = ota_head_rule(head);
     const double slack = head->mass_tolerance * head->mass;
     double *room = state->pass.column, row_sum = 0.0;
-    const int64_t row = state->semidual->short_row(state, slack, room, &row_sum);
+    const int64_t row = state->semidual->infeasible_cap_row(state, slack, room, &row_sum);
     double short_rows = row >= 0 ? 1.0 : 0.0;
     if (!ota_ranks_sum(head->settings, room, state->pass.columns, &short_rows, 1, "the entry caps"))
         return OTA_ECOMM;
@@ -204,8 +204,8 @@ static ota_status check_masses(ota_coupled *state) {
     ota_head *head = state->head;
     const ota_column_rule_row *rule = ota_head_rule(head);
     const double slack = head->mass_tolerance;
-    const int64_t shut_row = state->semidual->shut_row(state);
-    bool shut = shut_row >= 0;
+    const int64_t infeasible_row = state->semidual->infeasible_row(state);
+    bool shut = infeasible_row >= 0;
     double total = 0.0, least = 0.0;
     if (!ota_coupled_share_door(state, &shut)) return OTA_ECOMM;
     memcpy(state->pass.target, head->nu, (size_t)state->pass.columns * sizeof *state->pass.target);
@@ -225,7 +225,8 @@ static ota_status check_masses(ota_coupled *state) {
     }
     if (shut) {
         char query[32] = "a query of another rank";
-        if (shut_row >= 0) (void)ota_snprintf(query, sizeof query, "query %" PRId64, shut_row);
+        if (infeasible_row >= 0)
+            (void)ota_snprintf(query, sizeof query, "query %" PRId64, infeasible_row);
         (void)ota_snprintf(head->sentence, sizeof head->sentence,
                            "%s has mass and no key it may use has a positive column mass", query);
         return OTA_INFEASIBLE;
@@ -430,7 +431,7 @@ ota_status ota_coupled_solve(ota_head *head, unsigned needs, bool linear,
     /* A statement of its own: the arguments of one call have no order. */
     const ota_outcome outcome = method(&state, &status);
     status = leave(&state, outcome, status);
-    if (state.side != 0) settle_side(&state);
+    if (state.side != 0) drop_side(&state);
     return status;
 }
 

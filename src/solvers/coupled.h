@@ -35,12 +35,12 @@ typedef struct ota_coupled ota_coupled;
 /* What a head with coupled columns asks of its pairs, whether their scores are stored (stored_semidual.c) or nowhere together
  * (operator/ring/semidual.c). Sums over rows are of this process's. */
 struct ota_semidual {
-    /* The door. Marks keys that some row with mass may use in pass.column_lse; the first row with mass whose every key is
+    /* Validation. Marks keys that some row with mass may use in pass.column_lse; the first row with mass whose every key is
        closed, or -1. */
-    int64_t (*shut_row)(ota_coupled *state);
+    int64_t (*infeasible_row)(ota_coupled *state);
     /* room[columns]: what the caps of every key's entries add up to. The first row whose caps do not add up to its mass, with
        their sum, or -1. */
-    int64_t (*short_row)(ota_coupled *state, double slack, double *room, double *row_sum);
+    int64_t (*infeasible_cap_row)(ota_coupled *state, double slack, double *room, double *row_sum);
     /* P of rows that are solved exactly for g at temperature t: head->f, sums_j = sum_i P_ij. */
     void (*rows)(ota_coupled *state, double t, double *sums);
     /* With w of that P, W_i and k (newton.c): full_j = sum_i w_ij, leak_j = sum_i w_ij (1 - k + k sink's w_i / W_i). */
@@ -198,14 +198,14 @@ void ota_newton_columns(ota_coupled *state, double t);
 /* What loading found of this process's rows becomes what all rows have: masses, keys in use, range, flags. False: the
  * communicator failed. */
 bool ota_coupled_share_scores(ota_head *head, bool *finite);
-/* What the door found: keys that rows with mass may use, forbidden pairs, whether a row is shut. */
+/* What validation found: keys that rows with mass may use, forbidden pairs, whether a row is shut. */
 bool ota_coupled_share_door(ota_coupled *state, bool *shut);
 /* [columns] sums over rows. What fails ends the run at the next tick. */
 static inline void ota_coupled_share(const ota_coupled *state, double *sums, const char *step) {
     (void)ota_ranks_sum(state->head->settings, sums, state->pass.columns, NULL, 0, step);
 }
 /* ota_newton_columns where no process has a whole column. */
-void ota_newton_columns_shared(ota_coupled *state, double t);
+void ota_newton_columns_of_ranks(ota_coupled *state, double t);
 
 /* ---- newton_system.c ------------------------------------------------------------------------ */
 

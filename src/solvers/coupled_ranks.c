@@ -1,16 +1,16 @@
-/* Column-coupled heads whose rows lie on many processes (problem/ranks.h): what loading, the door and the passes of Newton
+/* Column-coupled heads whose rows lie on many processes (problem/ranks.h): what loading, validation and the passes of Newton
  * find of one process's rows becomes what all rows have. Everything that decides comes out of such a sum, so all processes
  * take the same steps.
  *
  * A column update g_j of  sum_i w(S_ij + f_i + g_j) = wanted_j(g_j),  w as in newton_columns.c, has no column to gather: all
- * keys are moved at once by Newton inside brackets, a sum of 2 columns numbers a turn. With top_j = max_i (S_ij + f_i) and n
+ * keys are moved at once by Newton inside brackets, a sum of 2 columns numbers a step. With top_j = max_i (S_ij + f_i) and n
  * rows,  w(top + g) <= sum_i w(S_ij + f_i + g) <= n w(top + g)  gives a bracket from any g, since `wanted` falls with g. Where
  * entries have caps the first of these does not hold, and the bracket ends where most of them are met. */
 #include "coupled.h"
 
 #include <string.h>
 
-enum { TURNS = 40 };
+enum { ITERATIONS = 40 };
 /* A column update that is this near its sum, relative, is as good as another. */
 static const double near_sum = 1.0e-6;
 
@@ -103,7 +103,7 @@ static void update_by_sums(ota_coupled *state, double t) {
     ota_update_columns(state, t, 1.0);
 }
 
-void ota_newton_columns_shared(ota_coupled *state, double t) {
+void ota_newton_columns_of_ranks(ota_coupled *state, double t) {
     const ota_head *head = state->head;
     const int64_t columns = state->pass.columns;
     if (head->regulariser->exponential) {
@@ -125,7 +125,7 @@ void ota_newton_columns_shared(ota_coupled *state, double t) {
         u.high[j] = INFINITY;
     }
     bool done = false;
-    for (int turn = 0; turn < TURNS && !done; turn++) {
+    for (int iteration = 0; iteration < ITERATIONS && !done; iteration++) {
         state->semidual->columns(state, t, u.sum, u.slope);
         ota_coupled_share(state, u.sum, "a column update of Newton");
         ota_coupled_share(state, u.slope, "a column update of Newton");

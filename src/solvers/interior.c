@@ -433,9 +433,9 @@ static void factor(interior *n) {
 static void settle_prices(interior *n) {
     ota_head *head = n->state->head;
     const ota_interior_rule *own = ota_head_rule(head)->interior;
-    for (int64_t j = 0; j < n->state->pass.columns && own != NULL && own->settle != NULL; j++) {
+    for (int64_t j = 0; j < n->state->pass.columns && own != NULL && own->finish != NULL; j++) {
         const ota_interior_key key = key_of(n, j);
-        head->g[j] = own->settle(&key, head->range);
+        head->g[j] = own->finish(&key, head->range);
     }
 }
 

@@ -371,7 +371,7 @@ static bool start_pays(const newton *n, bool slow) {
 
 /* Steps at temperature t until the residual is `enough`. Where Newton steps no longer pay, column
  * updates take turns with them. */
-static ota_outcome settle(newton *n, double t, double enough, int64_t most, ota_status *stopped) {
+static ota_outcome iterate(newton *n, double t, double enough, int64_t most, ota_status *stopped) {
     ota_coupled *state = n->state;
     ota_head *head = state->head;
     const bool last_stage = !(t > head->tau);
@@ -415,7 +415,7 @@ static ota_outcome cool(newton *n, ota_status *stopped) {
     const ota_head *head = n->state->head;
     ota_outcome outcome = OTA_MET;
     for (double t = head->range; t > head->tau && outcome == OTA_MET; t *= cooling) {
-        outcome = settle(n, t, stage_residual, STAGE_STEPS, stopped);
+        outcome = iterate(n, t, stage_residual, STAGE_STEPS, stopped);
     }
     return outcome;
 }
@@ -427,7 +427,7 @@ ota_outcome ota_newton_run(ota_coupled *state, ota_status *stopped) {
     newton n = place(state);
     if (state->semidual == &ota_stored_semidual) ota_widen_scores(state);
     drop_constant(state, head->g);
-    ota_outcome outcome = settle(&n, tau, enough, DIRECT_STEPS, stopped);
+    ota_outcome outcome = iterate(&n, tau, enough, DIRECT_STEPS, stopped);
     if (outcome != OTA_SLOW) return outcome;
     for (int64_t j = 0; j < state->pass.columns; j++) {
         if (head->g[j] > -INFINITY) head->g[j] = 0.0;
@@ -438,7 +438,7 @@ ota_outcome ota_newton_run(ota_coupled *state, ota_status *stopped) {
     else if (!ota_interior_run(state, state->wide, tau, stopped))
         outcome = OTA_STOPPED;
     if (outcome == OTA_STOPPED || outcome == OTA_SPENT) return outcome;
-    return settle(&n, tau, enough, n.most, stopped);
+    return iterate(&n, tau, enough, n.most, stopped);
 }
 
 /* ---- table row ------------------------------------------------------------------------------- */

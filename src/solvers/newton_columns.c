@@ -24,7 +24,8 @@ static double relaxed_potential(const column_job *job, const double *x, double t
     const double rho = state->head->strength, power = 2.0 - job->parameters.order;
     double low = -INFINITY, high = INFINITY, log_mass = log(target), g = 0.0;
     ota_watch watch = ota_watch_of(state->head->settings);
-    for (int turn = 0; turn < SECANTS && !ota_watch_ends(&watch, state->pass.rows); turn++) {
+    for (int iteration = 0; iteration < SECANTS && !ota_watch_ends(&watch, state->pass.rows);
+         iteration++) {
         ota_row_found found;
         const double mass = exp(log_mass);
         state->head->algebra->row_solve(&job->parameters, x, NULL, state->pass.rows, mass, p,
@@ -97,7 +98,7 @@ static void update_task(void *context, int64_t task, int worker) {
 
 void ota_newton_columns(ota_coupled *state, double t) {
     if (state->head->settings->ranks != NULL) {
-        ota_newton_columns_shared(state, t);
+        ota_newton_columns_of_ranks(state, t);
         return;
     }
     if (state->head->regulariser->exponential) {
@@ -108,7 +109,7 @@ void ota_newton_columns(ota_coupled *state, double t) {
     column_job job = {.state = state, .parameters = ota_coupled_rows(state, t)};
     job.parameters.sink = -INFINITY;
     job.parameters.row_strength = INFINITY;
-    job.parameters.caps.turned = true;
+    job.parameters.caps.transposed = true;
     job.share = (state->pass.columns + state->pass.chunks - 1) / state->pass.chunks;
     job.length = (state->pass.rows + 15) / 16 * 16;
     ota_parallel(state->head->pool, state->pass.chunks, update_task, &job);

@@ -15,17 +15,17 @@
 /* What a method's loop came to; the rounds are in head->rounds and g in head->g. */
 typedef enum ota_outcome {
     OTA_GO_ON,
-    OTA_MET,        /* the residual fell below the tolerance */
-    OTA_RAN,        /* the fixed number of rounds was run */
-    OTA_SLOW,       /* gave up early: another method should go on */
-    OTA_SPENT,      /* out of rounds, or no way down */
-    OTA_STOPPED,    /* cancelled or past the deadline: see `stopped` */
-    OTA_HOPELESS,   /* unusable pairs or no feasible plan: the head's sentence says so */
-    OTA_WARM,       /* f32 has come as near as it can, f64 goes on from there */
-    OTA_LOST,       /* sums left the range of the type */
-    OTA_COARSE,     /* the type's arithmetic cannot certify what is asked */
-    OTA_NO_PLACE,   /* some mass has no place */
-    OTA_NOT_NUMBERS /* scores that are NaN or infinite */
+    OTA_MET,                /* the residual fell below the tolerance */
+    OTA_RAN,                /* the fixed number of rounds was run */
+    OTA_SLOW,               /* gave up early: another method should go on */
+    OTA_SPENT,              /* out of rounds, or no way down */
+    OTA_STOPPED,            /* cancelled or past the deadline: see `stopped` */
+    OTA_HOPELESS,           /* unusable pairs or no feasible plan: the head's sentence says so */
+    OTA_WARM,               /* f32 has come as near as it can, f64 goes on from there */
+    OTA_LOST,               /* sums left the range of the type */
+    OTA_OUTCOME_PRECISION,  /* the type's arithmetic cannot certify what is asked */
+    OTA_OUTCOME_INFEASIBLE, /* some mass has no place */
+    OTA_OUTCOME_NONFINITE   /* scores that are NaN or infinite */
 } ota_outcome;
 
 enum {

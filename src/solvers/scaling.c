@@ -59,27 +59,27 @@ ota_scaling_state ota_scaling_step(ota_scaling *s) {
     const ota_head *head = s->head;
     const double t = head->tau, high = bound[head->narrow], low = 1.0 / high;
     ota_scaling_state state = OTA_SCALING_INSIDE;
-    ota_column_step step = {0};
+    ota_column_step update = {0};
     bool divides = false;
     for (int64_t j = 0; j < head->columns; j++) {
         if (j == 0 || head->lambdas != NULL) {
-            step = ota_head_step(head, j, t);
-            divides = ota_column_step_divides(step);
+            update = ota_head_step(head, j, t);
+            divides = ota_column_step_divides(update);
         }
         if ((s->used != NULL && s->used[j] != OTA_KEY_REACHED) || !(s->scaling[j] > 0.0)) continue;
-        if (!(step.gain > 0.0)) continue;
+        if (!(update.step > 0.0)) continue;
         const double a = s->absorbed[j];
         if (!(s->sum[j] > least_sum[head->narrow])) return OTA_SCALING_LOST;
         double next = s->target[j] / s->sum[j];
-        if (divides && step.ceiling < INFINITY) {
-            const double most = exp((step.ceiling - a) / t);
-            const double least = step.floor * next;
+        if (divides && update.ceiling < INFINITY) {
+            const double most = exp((update.ceiling - a) / t);
+            const double least = update.floor * next;
             next = fmin(next, most);
-            if (step.floor > 0.0) next = fmax(next, least);
+            if (update.floor > 0.0) next = fmax(next, least);
         }
         if (!divides) {
             const double g = a + t * log(s->scaling[j]);
-            next = exp((ota_column_next(step, t, g, log(next) + a / t) - a) / t);
+            next = exp((ota_column_next(update, t, g, log(next) + a / t) - a) / t);
         }
         s->scaling[j] = next;
         if (!(next <= high)) state = OTA_SCALING_OUTSIDE;

@@ -80,8 +80,8 @@ ota_outcome ota_stored_round(ota_head *head, bool form) {
     const ota_kernel_state *kernel = &head->kernel;
     head->backend->kernel_round(head, form);
     if (!share_sums(head)) return OTA_STOPPED;
-    if (kernel->nonfinite) return OTA_NOT_NUMBERS;
-    if (kernel->infeasible) return OTA_NO_PLACE;
+    if (kernel->nonfinite) return OTA_OUTCOME_NONFINITE;
+    if (kernel->infeasible) return OTA_OUTCOME_INFEASIBLE;
     if (kernel->lost) return OTA_LOST;
     if (!kernel->first) return OTA_GO_ON;
     if (!share_first(head)) return OTA_STOPPED;
@@ -148,7 +148,7 @@ static ota_scaling_state advance(progress *at) {
     if (!at->extra.on) return ota_scaling_step(at->scaling);
     if (at->extra.stepped && !(at->now.residual <= at->now.last)) {
         memcpy(head->g, at->extra.history.plain, bytes);
-        ota_extrapolation_forget(&at->extra.history);
+        ota_extrapolation_reset(&at->extra.history);
         at->extra.stepped = false;
         at->now.residual = INFINITY;
         return ota_scaling_restore(at->scaling);
@@ -200,11 +200,11 @@ static ota_outcome pass(void *domain) {
     ota_ranks_at(head->settings->ranks, head->index, head->rounds);
     kernel->first = head->rounds == at->from->rounds;
     if (last && !at->form) return OTA_RAN;
-    const ota_outcome turned = ota_stored_round(head, at->form);
-    if (turned != OTA_GO_ON) return turned;
+    const ota_outcome outcome = ota_stored_round(head, at->form);
+    if (outcome != OTA_GO_ON) return outcome;
     if (kernel->first) {
         at->scaling->used = kernel->masked ? kernel->used : NULL;
-        if (!ota_scaling_begin(at->scaling)) return OTA_NO_PLACE;
+        if (!ota_scaling_begin(at->scaling)) return OTA_OUTCOME_INFEASIBLE;
     }
     return last ? OTA_RAN : OTA_GO_ON;
 }
@@ -214,7 +214,7 @@ static ota_outcome judge(void *domain) {
     ota_head *head = at->head;
     ota_kernel_state *kernel = &head->kernel;
     if (!kernel->careful) return OTA_GO_ON;
-    if (kernel->first && !is_fine(head, at->rule, at)) return OTA_COARSE;
+    if (kernel->first && !is_fine(head, at->rule, at)) return OTA_OUTCOME_PRECISION;
     kernel->met = within(at);
     if (isnan(at->now.residual)) return OTA_LOST;
     const bool slow = !kernel->met && !at->rule->last_resort && is_slow(at);
@@ -244,7 +244,7 @@ static ota_outcome update(void *domain) {
     at->form = state == OTA_SCALING_OUTSIDE;
     if (!at->form) return OTA_GO_ON;
     /* Differences of a caller's scores may need more than a in the kernel's type carries. */
-    if (at->rule->narrow.of_matrix && !at->warming) return OTA_COARSE;
+    if (at->rule->narrow.of_matrix && !at->warming) return OTA_OUTCOME_PRECISION;
     if (!at->extra.stepped) ota_scaling_potentials(at->scaling);
     ota_scaling_absorb(at->scaling);
     at->head->kernel.has_absorbed = true;

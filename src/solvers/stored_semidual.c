@@ -20,9 +20,9 @@ static pass pass_of(ota_coupled *state, double t) {
     return (pass){.state = state, .t = t, .parameters = ota_coupled_rows(state, t)};
 }
 
-/* ---- the door -------------------------------------------------------------------------------- */
+/* ---- validation -------------------------------------------------------------------------------- */
 
-static int64_t shut_row(ota_coupled *state) {
+static int64_t infeasible_row(ota_coupled *state) {
     const ota_head *head = state->head;
     int64_t shut = -1;
     memset(state->pass.column_lse, 0,
@@ -45,9 +45,9 @@ static int64_t shut_row(ota_coupled *state) {
     return shut;
 }
 
-static int64_t short_row(ota_coupled *state, double slack, double *room, double *row_sum) {
+static int64_t infeasible_cap_row(ota_coupled *state, double slack, double *room, double *row_sum) {
     const ota_head *head = state->head;
-    int64_t short_row = -1;
+    int64_t infeasible_cap_row = -1;
     for (int64_t j = 0; j < state->pass.columns; j++) room[j] = 0.0;
     ota_watch watch = ota_watch_of(head->settings);
     for (int64_t i = 0; i < state->pass.rows && !ota_watch_ends(&watch, state->pass.columns); i++) {
@@ -58,11 +58,11 @@ static int64_t short_row(ota_coupled *state, double slack, double *room, double 
             room[j] += cap;
             row += cap;
         }
-        if (short_row >= 0 || !(row < head->mu[i] - slack)) continue;
-        short_row = i;
+        if (infeasible_cap_row >= 0 || !(row < head->mu[i] - slack)) continue;
+        infeasible_cap_row = i;
         *row_sum = row;
     }
-    return short_row;
+    return infeasible_cap_row;
 }
 
 /* ---- rows at g ------------------------------------------------------------------------------- */
@@ -279,8 +279,8 @@ void ota_widen_scores(ota_coupled *state) {
     }
 }
 
-const ota_semidual ota_stored_semidual = {.shut_row = shut_row,
-                                          .short_row = short_row,
+const ota_semidual ota_stored_semidual = {.infeasible_row = infeasible_row,
+                                          .infeasible_cap_row = infeasible_cap_row,
                                           .rows = solve_rows,
                                           .slopes = find_slopes,
                                           .links = apply_links,

@@ -15,7 +15,7 @@ static void cut(const ota_key_block *block, ota_term *term) {
 }
 
 const ota_term_row ota_term_dense = {.name = "bias",
-                                     .form = OTA_TERM_ADDS_PAIRS,
+                                     .form = OTA_FORM_ADDS_PAIRS,
                                      .rank = 4,
                                      .repeats = true,
                                      .check = check,

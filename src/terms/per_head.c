@@ -10,7 +10,7 @@ static ota_status check(const ota_resolved *r, const ota_term *term, ota_error *
     const int64_t heads[4] = {1, 1, 1, r->heads};
     const ota_term_row *row = ota_term_of(term->kind);
     /* A sink of -inf is none. */
-    const double least = row->form == OTA_TERM_ADDS_KEY ? -INFINITY : -DBL_MAX;
+    const double least = row->form == OTA_FORM_ADDS_KEY ? -INFINITY : -DBL_MAX;
     if (ota_array_present(&term->array))
         return ota_check_vector(&term->array, row->name, heads, false, least, false, DBL_MAX,
                                 error);
@@ -22,6 +22,6 @@ static void cut(const ota_key_block *block, ota_term *term) {
 }
 
 const ota_term_row ota_term_alibi = {
-    .name = "alibi", .form = OTA_TERM_FALLS, .rank = 2, .check = check, .cut = cut};
+    .name = "alibi", .form = OTA_FORM_LINEAR_DISTANCE, .rank = 2, .check = check, .cut = cut};
 const ota_term_row ota_term_sink = {
-    .name = "sink", .form = OTA_TERM_ADDS_KEY, .rank = 5, .check = check};
+    .name = "sink", .form = OTA_FORM_ADDS_KEY, .rank = 5, .check = check};

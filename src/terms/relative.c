@@ -34,13 +34,13 @@ static void cut(const ota_key_block *block, ota_term *term) {
 }
 
 const ota_term_row ota_term_relative = {.name = "relative_bias",
-                                        .form = OTA_TERM_ADDS_DIFFERENCES,
+                                        .form = OTA_FORM_ADDS_DIFFERENCES,
                                         .rank = 3,
                                         .of_shape = true,
                                         .check = check,
                                         .cut = cut};
 const ota_term_row ota_term_relative_inside = {.name = "relative_bias",
-                                               .form = OTA_TERM_ADDS_DIFFERENCES,
+                                               .form = OTA_FORM_ADDS_DIFFERENCES,
                                                .rank = 0,
                                                .inside = true,
                                                .of_shape = true,

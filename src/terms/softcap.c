@@ -10,4 +10,4 @@ static ota_status check(const ota_resolved *r, const ota_term *term, ota_error *
 }
 
 const ota_term_row ota_term_softcap = {
-    .name = "softcap", .form = OTA_TERM_SATURATES, .rank = 1, .check = check};
+    .name = "softcap", .form = OTA_FORM_SOFTCAP, .rank = 1, .check = check};

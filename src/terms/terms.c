@@ -5,15 +5,15 @@
 
 #include "problem/check.h"
 
-static const ota_term_row *const rows[] = {[OTA_TERM_DENSE] = &ota_term_dense,
-                                           [OTA_TERM_ALIBI] = &ota_term_alibi,
-                                           [OTA_TERM_RELATIVE] = &ota_term_relative,
-                                           [OTA_TERM_RELATIVE_INSIDE] = &ota_term_relative_inside,
-                                           [OTA_TERM_SOFTCAP] = &ota_term_softcap,
-                                           [OTA_TERM_SINK] = &ota_term_sink};
+static const ota_term_row *const table[] = {[OTA_TERM_DENSE] = &ota_term_dense,
+                                            [OTA_TERM_ALIBI] = &ota_term_alibi,
+                                            [OTA_TERM_RELATIVE] = &ota_term_relative,
+                                            [OTA_TERM_RELATIVE_INSIDE] = &ota_term_relative_inside,
+                                            [OTA_TERM_SOFTCAP] = &ota_term_softcap,
+                                            [OTA_TERM_SINK] = &ota_term_sink};
 
 const ota_term_row *ota_term_of(ota_term_kind kind) {
-    return (size_t)kind < sizeof rows / sizeof rows[0] ? rows[kind] : NULL;
+    return (size_t)kind < sizeof table / sizeof table[0] ? table[kind] : NULL;
 }
 
 ota_status ota_resolve_terms(ota_resolved *r, ota_error *error) {
@@ -38,13 +38,13 @@ ota_status ota_resolve_terms(ota_resolved *r, ota_error *error) {
                                 "two terms have the kind %d", (int)term->kind);
             }
         }
-        if (row->form == OTA_TERM_ADDS_KEY) {
+        if (row->form == OTA_FORM_ADDS_KEY) {
             r->has_sink = true;
             r->sink = *term;
             r->sink_place = (int)k;
             continue;
         }
-        if (row->form == OTA_TERM_ADDS_PAIRS) r->adds_pairs = true;
+        if (row->form == OTA_FORM_ADDS_PAIRS) r->adds_pairs = true;
         int at = r->term_count++;
         for (; at > 0 && ota_term_of(r->terms[at - 1].kind)->rank > row->rank; at--) {
             r->terms[at] = r->terms[at - 1];

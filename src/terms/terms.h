@@ -11,11 +11,11 @@
 
 /* What a term does to the row of a query. */
 typedef enum ota_term_form {
-    OTA_TERM_ADDS_PAIRS,       /* array[b, h, i, j] is added or, far down, forbids */
-    OTA_TERM_ADDS_DIFFERENCES, /* array[h, i - j + keys - 1] is added */
-    OTA_TERM_FALLS,            /* slope |position i - j| is taken off */
-    OTA_TERM_SATURATES,        /* S = value tanh(S / value) */
-    OTA_TERM_ADDS_KEY          /* not on scores: one more key */
+    OTA_FORM_ADDS_PAIRS,       /* array[b, h, i, j] is added or, far down, forbids */
+    OTA_FORM_ADDS_DIFFERENCES, /* array[h, i - j + keys - 1] is added */
+    OTA_FORM_LINEAR_DISTANCE,  /* slope |position i - j| is taken off */
+    OTA_FORM_SOFTCAP,          /* S = value tanh(S / value) */
+    OTA_FORM_ADDS_KEY          /* not on scores: one more key */
 } ota_term_form;
 
 typedef struct ota_term_row {

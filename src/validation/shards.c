@@ -31,25 +31,25 @@ static void release(void *memory[], size_t count) {
     for (size_t k = 0; k < count; k++) free(memory[k]);
 }
 
-void ota_shards_forget(ota_shards *shards) {
+void ota_shards_release(ota_shards *shards) {
     void *memory[] = {shards->in_ring ? NULL : shards->all_keys.data,
                       shards->in_ring ? NULL : shards->all_values.data,
                       shards->dense,
                       shards->line,
-                      shards->tallies,
+                      shards->statistics,
                       shards->key_grads.data,
                       shards->value_grads.data};
     release(memory, sizeof memory / sizeof memory[0]);
     shards->all_keys = shards->all_values = (ota_array){0};
     shards->key_grads = shards->value_grads = (ota_array){0};
     shards->dense = NULL;
-    shards->line = shards->tallies = NULL;
+    shards->line = shards->statistics = NULL;
     shards->bytes = shards->message_room;
 }
 
 void ota_shards_free(ota_shards *shards) {
     if (shards == NULL) return;
-    ota_shards_forget(shards);
+    ota_shards_release(shards);
     void *memory[] = {shards->ranks.room, shards->key_shares, shards->counts,
                       shards->offsets,    shards->facts,      shards->piece};
     release(memory, sizeof memory / sizeof memory[0]);
@@ -64,7 +64,7 @@ static ota_status check_communicator(const ota_communicator *to, ota_error *erro
         return ota_fail(error, OTA_EINVAL, "communicator", "leave it NULL",
                         "communicator.first_pieces is given, but shares in order have one piece");
     if ((int)to->keys < 0 || to->keys > OTA_KEYS_IN_RING)
-        return ota_fail(error, OTA_EINVAL, "communicator", "use one of the OTA_KEYS_ courses",
+        return ota_fail(error, OTA_EINVAL, "communicator", "use one of the OTA_KEYS_ names",
                         "communicator.keys is %d", (int)to->keys);
     if (to->keys == OTA_KEYS_IN_RING && to->ranks > 1 && to->send_receive == NULL)
         return ota_fail(error, OTA_EINVAL, "communicator", "give it, or gather the keys",
@@ -123,7 +123,7 @@ void ota_shards_widen_problem(ota_shards *shards, ota_problem *problem) {
 }
 
 /* A share's own queries never decide about a corner. */
-void ota_shards_settle_corner(ota_problem *problem, const ota_shard_sizes *sizes) {
+void ota_shards_resolve_corner(ota_problem *problem, const ota_shard_sizes *sizes) {
     if (problem->corner == OTA_CORNER_UNSET && sizes->rows.rows == sizes->all_keys)
         problem->corner = OTA_TOP_LEFT;
 }
@@ -161,10 +161,10 @@ static ota_status take_arrays(ota_shards *shards, const ota_problem *problem, in
         shards->all_values = take_array(shards, OTA_F64, value_size, &all);
     }
     shards->line = take(shards, sizes->all_keys, sizeof(double), &all);
-    const int64_t tallies[] = {batch, heads, OTA_SHARDS_TALLIES};
+    const int64_t statistics[] = {batch, heads, OTA_SHARDS_STATISTICS};
     size_t count;
-    if (!ota_size_product(tallies, 3, &count)) count = SIZE_MAX / 64;
-    shards->tallies = take(shards, (int64_t)count, sizeof(double), &all);
+    if (!ota_size_product(statistics, 3, &count)) count = SIZE_MAX / 64;
+    shards->statistics = take(shards, (int64_t)count, sizeof(double), &all);
     if (all) return OTA_OK;
     return ota_fail(error, OTA_ENOMEM, "keys", "use more ranks or smaller sizes",
                     "no memory for the keys and values of all ranks");
@@ -175,7 +175,7 @@ ota_status ota_shards_resolve(ota_shards *shards, const ota_problem *given,
                               const ota_shard_sizes *sizes, ota_resolved *resolved,
                               ota_error *error) {
     ota_problem problem = *given;
-    ota_shards_settle_corner(&problem, sizes);
+    ota_shards_resolve_corner(&problem, sizes);
     TRY(take_arrays(shards, &problem, values_width, sizes, error));
     ota_shards_widen_problem(shards, &problem);
     TRY(ota_resolve_share(&problem, options, &sizes->rows, resolved, error));

@@ -14,7 +14,7 @@
 typedef struct ota_shards {
     ota_ranks ranks;
     bool from_matrix;     /* scores are given: keys and values are whole */
-    bool in_ring;         /* keys and values come by turns, and are nowhere together */
+    bool in_ring;         /* keys and values come by message rounds, and are nowhere together */
     int64_t key_share;    /* keys of this rank */
     int64_t *key_shares;  /* [2][ranks] keys of every rank, and of these in its first piece */
     int64_t *counts;      /* [ranks] bytes, of one gather; room for as much as key_shares */
@@ -28,13 +28,13 @@ typedef struct ota_shards {
     double *piece;                    /* [OTA_RANKS_ROOM] */
     void *dense;         /* one head of this rank's keys or values, as messages want it */
     double *line;        /* [keys] */
-    double *tallies;     /* [heads][OTA_SHARDS_TALLIES] */
+    double *statistics;  /* [heads][OTA_SHARDS_STATISTICS] */
     size_t bytes;        /* of all of this, */
     size_t message_room; /* and of what messages need */
     int64_t messages, message_bytes; /* before the call at hand */
 } ota_shards;
 
-enum { OTA_SHARDS_TALLIES = 4 };
+enum { OTA_SHARDS_STATISTICS = 4 };
 
 typedef struct ota_shard_sizes {
     int64_t queries, keys; /* of this rank */
@@ -53,7 +53,7 @@ ota_status ota_shards_open(ota_shards **shards, const ota_communicator *to, ota_
                            ota_error *error);
 void ota_shards_free(ota_shards *shards);
 /* What `resolve` took; for another one. */
-void ota_shards_forget(ota_shards *shards);
+void ota_shards_release(ota_shards *shards);
 
 /* `full`: a full-size copy of `problem`. The same outcome on all ranks. */
 ota_status ota_shards_meet(ota_shards *shards, const ota_problem *problem,
@@ -80,6 +80,6 @@ ota_status ota_shards_compare(ota_shards *shards, const ota_problem *problem,
                               const ota_options *options, int64_t values_width, ota_status status,
                               ota_shard_sizes *sizes, ota_error *error);
 void ota_shards_widen_problem(ota_shards *shards, ota_problem *problem);
-void ota_shards_settle_corner(ota_problem *problem, const ota_shard_sizes *sizes);
+void ota_shards_resolve_corner(ota_problem *problem, const ota_shard_sizes *sizes);
 
 #endif

@@ -117,7 +117,7 @@ static void list_options(facts *f, const ota_options *o) {
 /* Kernels of other levels round otherwise, and then ranks part ways where a residual meets a tolerance. */
 static void list_build(facts *f, const ota_communicator *to) {
     whole(f, "shares", (int64_t)to->shares);
-    whole(f, "keys' course", (int64_t)to->keys);
+    whole(f, "key transport", (int64_t)to->keys);
     whole(f, "send_receive", to->send_receive != NULL);
     whole(f, "the library's version", number_of_text(ota_version()));
     whole(f, "the processor's features", (int64_t)ota_cpu_features());

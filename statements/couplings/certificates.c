@@ -41,11 +41,11 @@ static double *product(trial *t, const double *p, const double *v, int64_t n, in
 static double equivariance(trial *t) {
     double most = 0.0;
     static const char *const methods[] = {"softmax/exact", "softmax", "relaxed:1", "capped:1.3"};
-    double *s = scores_of(t, N, N, t->draw % CHARACTERS), *turned = numbers(t, PAIRS);
+    double *s = scores_of(t, N, N, t->draw % CHARACTERS), *permuted = numbers(t, PAIRS);
     const int64_t *rows = shuffled(t, N), *columns = shuffled(t, N);
-    for (int k = 0; k < PAIRS; k++) turned[k] = s[rows[k / N] * N + columns[k % N]];
+    for (int k = 0; k < PAIRS; k++) permuted[k] = s[rows[k / N] * N + columns[k % N]];
     head *a = statement_plan(t, N, N, s, methods[t->draw % 4], 0.8, 1e-14);
-    head *b = statement_plan(t, N, N, turned, methods[t->draw % 4], 0.8, 1e-14);
+    head *b = statement_plan(t, N, N, permuted, methods[t->draw % 4], 0.8, 1e-14);
     for (int k = 0; k < PAIRS; k++) {
         most = worse(most, fabs(b->p[k] - a->p[rows[k / N] * N + columns[k % N]]));
     }
@@ -55,20 +55,20 @@ static double equivariance(trial *t) {
 /* Queries by one order, keys and values by another: outputs follow the queries. */
 static double head_equivariance(trial *t) {
     double most = 0.0, *q = normals(t, N * WIDTH, 1.0), *k = normals(t, N * WIDTH, 1.0),
-           *v = normals(t, N * WIDTH, 1.0), *turned[3];
+           *v = normals(t, N * WIDTH, 1.0), *permuted[3];
     const int64_t *rows = shuffled(t, N), *columns = shuffled(t, N);
     const double *const source[3] = {q, k, v};
     for (int which = 0; which < 3; which++) {
-        turned[which] = numbers(t, N * WIDTH);
+        permuted[which] = numbers(t, N * WIDTH);
         for (int at = 0; at < N * WIDTH; at++) {
             const int64_t row = (which == 0 ? rows : columns)[at / WIDTH];
-            turned[which][at] = source[which][row * WIDTH + at % WIDTH];
+            permuted[which][at] = source[which][row * WIDTH + at % WIDTH];
         }
     }
     head *a = statement_attention_head(t, N, N, WIDTH, q, k);
-    head *b = statement_attention_head(t, N, N, WIDTH, turned[0], turned[1]);
+    head *b = statement_attention_head(t, N, N, WIDTH, permuted[0], permuted[1]);
     a->values = v;
-    b->values = turned[2];
+    b->values = permuted[2];
     a->values_width = b->values_width = WIDTH;
     statement_solve(t, a, "ceta", 1.0, 1e-14);
     statement_solve(t, b, "ceta", 1.0, 1e-14);

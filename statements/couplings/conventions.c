@@ -27,12 +27,12 @@ static double blog_columns(trial *t) {
 
 static double column_softmax(trial *t) {
     double most = 0.0;
-    double *s = normals(t, N * M, 1.0), *turned = numbers(t, N * M);
-    for (int k = 0; k < N * M; k++) turned[k % M * N + k / M] = s[k];
+    double *s = normals(t, N * M, 1.0), *transposed = numbers(t, N * M);
+    for (int k = 0; k < N * M; k++) transposed[k % M * N + k / M] = s[k];
     head *h = statement_head(t, N, M, s);
     h->problem.axis = OTA_AXIS_COLUMNS;
     statement_solve(t, h, "softmax", 0.8, 0.0);
-    head *other = statement_plan(t, M, N, turned, "softmax", 0.8, 0.0);
+    head *other = statement_plan(t, M, N, transposed, "softmax", 0.8, 0.0);
     for (int k = 0; k < N * M; k++) {
         most = worse(most, fabs(h->p[k] - other->p[k % M * N + k / M]));
     }

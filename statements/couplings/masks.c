@@ -342,14 +342,14 @@ static double relative_positions(trial *t) {
 static double rotation(trial *t) {
     enum { WIDTH = 10 };
     double most = 0.0;
-    double *x = normals(t, N * WIDTH, 1.0), *turned = copy_of(t, x, N * WIDTH);
-    const ota_array array = ota_array_of(turned, OTA_F64, 1, 1, N, WIDTH);
+    double *x = normals(t, N * WIDTH, 1.0), *rotated = copy_of(t, x, N * WIDTH);
+    const ota_array array = ota_array_of(rotated, OTA_F64, 1, 1, N, WIDTH);
     if (ota_rope(&array, 5, 0.0, NULL) < 0) return NAN;
-    seen(t, turned, N * WIDTH);
+    seen(t, rotated, N * WIDTH);
     for (int i = 0; i < N; i++) {
         for (int k = 0; k < WIDTH; k += 2) {
             const double angle = (i + 5) * pow(10000.0, -(double)k / (double)WIDTH);
-            const double *u = x + i * WIDTH + k, *v = turned + i * WIDTH + k;
+            const double *u = x + i * WIDTH + k, *v = rotated + i * WIDTH + k;
             most = worse(most, fabs(v[0] - (u[0] * cos(angle) - u[1] * sin(angle))));
             most = worse(most, fabs(v[1] - (u[0] * sin(angle) + u[1] * cos(angle))));
             most = worse(most, fabs(hypot(v[0], v[1]) - hypot(u[0], u[1])));

@@ -273,18 +273,18 @@ static void NAME(test_rows_and_columns)(void **state) {
                 for (int64_t j = 0; j < columns; j++) s[3 * lds + j] = (T)-INFINITY;
             }
             for (int64_t j = 0; j < columns; j++) column[j] = 0, top[j] = (T)-INFINITY;
-            kernels->rows_and_columns(&(OPERANDS(log_round)){.s = s,
-                                                             .lds = lds,
-                                                             .rows = rows,
-                                                             .columns = columns,
-                                                             .h = h,
-                                                             .c = c,
-                                                             .sink = sink,
-                                                             .mass = mass,
-                                                             .shift = shift,
-                                                             .sum = sum,
-                                                             .column = column,
-                                                             .scratch = scratch});
+            kernels->log_round(&(OPERANDS(log_round)){.s = s,
+                                                      .lds = lds,
+                                                      .rows = rows,
+                                                      .columns = columns,
+                                                      .h = h,
+                                                      .c = c,
+                                                      .sink = sink,
+                                                      .mass = mass,
+                                                      .shift = shift,
+                                                      .sum = sum,
+                                                      .column = column,
+                                                      .scratch = scratch});
             for (int64_t r = 0; r < rows; r++) {
                 long double exact = isinf(sink) ? 0 : exp2l(((long double)sink - shift[r]) * c);
                 T best = (T)-INFINITY;
@@ -757,18 +757,18 @@ static void NAME(test_keep)(void **state) {
             T *s = NAME(normals)(&all, &from, count, 1);
             if (count > 2) s[count / 2] = (T)-INFINITY;
             if (count > 3) s[count / 3] = floor;
-            T *kept = NAME(room)(&all, count + OTA_KEEP_ROOM);
-            T *same = NAME(room)(&all, count + OTA_KEEP_ROOM);
-            int32_t *where = guarded(&all, count + OTA_KEEP_ROOM, sizeof *where);
+            T *kept = NAME(room)(&all, count + OTA_COMPACT_ROOM);
+            T *same = NAME(room)(&all, count + OTA_COMPACT_ROOM);
+            int32_t *where = guarded(&all, count + OTA_COMPACT_ROOM, sizeof *where);
             T *v = NAME(normals)(&all, &from, count * width, 1), *out = NAME(room)(&all, width);
-            int64_t got = kernels->keep(s, count, floor, kept, where);
+            int64_t got = kernels->compact(s, count, floor, kept, where);
             for (int64_t j = 0; j < count; j++) {
                 if (!(s[j] > floor)) continue;
                 assert_true(expected < got && kept[expected] == s[j] && where[expected] == j);
                 expected++;
             }
             assert_int_equal(got, expected);
-            kernels->apply_kept(kept, where, got, v, width, width, out);
+            kernels->spmv(kept, where, got, v, width, width, out);
             for (int64_t w = 0; w < width; w++) {
                 long double exact = 0, size = 0;
                 for (int64_t q = 0; q < got; q++) {
@@ -799,7 +799,7 @@ static void NAME(test_keep)(void **state) {
                      LEVELS[level]->name, (long)width);
             }
             if (count > 0) memcpy(same, s, (size_t)count * sizeof *s);
-            assert_int_equal(kernels->keep(same, count, floor, same, where), got);
+            assert_int_equal(kernels->compact(same, count, floor, same, where), got);
             assert_true(NAME(same)(same, kept, got));
             release(&all);
         }

@@ -56,9 +56,9 @@ static uint32_t *panels_of(kernel_trial *t, const ota_array *a) {
     return to;
 }
 
-static uint32_t *along(kernel_trial *t, const ota_array *a) {
+static uint32_t *pairs_of_rows(kernel_trial *t, const ota_array *a) {
     uint32_t *to = pairs(t, a->size[2] * half_of(a->size[3]));
-    ota_pairs_along(a, 0, 0, 0, a->size[2], to);
+    ota_pairs_of_rows(a, 0, 0, 0, a->size[2], to);
     return to;
 }
 
@@ -179,7 +179,7 @@ static void run_forward_trial(const ota_kernels_bf16 *level, int k, double *wors
     for (int64_t j = 0; j < t.m; j++) bias[j] = (float)normal(&t.d);
     if (k % 5 == 1) b->key_bias = bias;
     if (k % 5 == 2) b->terms = shut_some, b->terms_context = &factor;
-    t.forward.queries = along(&t, &t.queries);
+    t.forward.queries = pairs_of_rows(&t, &t.queries);
     t.forward.packed_keys = panels_of(&t, &t.keys);
     t.forward.values = across(&t, &t.values);
     level->attend(&t.forward);
@@ -295,8 +295,8 @@ static void run_gradient_trial(const ota_kernels_bf16 *level, int k, double *wor
                                     .keys_grad = t.grads[1],
                                     .values_grad = t.grads[2]};
     b->scratch = floats(&t, OTA_GRADIENT_SCRATCH + OTA_PAIRS_GRADIENT);
-    t.backward.queries = along(&t, &t.queries);
-    t.backward.upstream = along(&t, &t.upstream);
+    t.backward.queries = pairs_of_rows(&t, &t.queries);
+    t.backward.upstream = pairs_of_rows(&t, &t.upstream);
     t.backward.packed_keys = panels_of(&t, &t.keys);
     t.backward.packed_values = panels_of(&t, &t.values);
     t.backward.queries_right = across(&t, &t.queries);
@@ -556,7 +556,7 @@ static void test_words(void **state) {
         const int64_t down = strides[k][0], right = strides[k][1];
         ota_array a = ota_array_of(first, OTA_BF16, 1, 1, ROWS, COLUMNS);
         a.stride[2] = down, a.stride[3] = right;
-        ota_pairs_along(&a, 0, 0, 0, ROWS, words);
+        ota_pairs_of_rows(&a, 0, 0, 0, ROWS, words);
         for (int64_t r = 0; r < ROWS; r++) {
             for (int64_t c = 0; c < COLUMNS; c += 2) {
                 const uint16_t *at = first + r * down + c * right;

@@ -76,7 +76,7 @@ static void NAME(test_turned)(void **state) {
         T *before = malloc((size_t)(keys * width + 1) * sizeof(T));
         assert_non_null(before);
         memcpy(before, out, (size_t)(keys * width) * sizeof(T));
-        kernels->apply_turned(p, keys, x, rows, keys, width, out);
+        kernels->gemm_tn(p, keys, x, rows, keys, width, out);
         for (int64_t j = 0; j < keys; j++) {
             for (int64_t w = 0; w < width; w++) {
                 long double exact = before[j * width + w], size = fabsl(exact);
@@ -110,8 +110,8 @@ static void NAME(test_lists)(void **state) {
         double *out = lend(&l, (size_t)(keys * width) * sizeof *out, start);
         for (int64_t i = 0; i < count; i++) where[i] = (int32_t)(3 * i);
         for (int64_t i = 0; i < keys * width; i++) out[i] = 0.25;
-        kernels->dots_kept(q, where, count, v, width, width, s);
-        kernels->spread_kept(p, where, count, q, width, out);
+        kernels->gather_dot(q, where, count, v, width, width, s);
+        kernels->scatter_add(p, where, count, q, width, out);
         for (int64_t j = 0; j < keys; j++) {
             long double exact = 0, size = 0;
             for (int64_t w = 0; w < width; w++) {

@@ -129,7 +129,7 @@ static void what_cannot_be_extrapolated(void **state) {
             assert_memory_equal(g, rows[k].g[step], sizeof g);
         }
         /* Forgotten, the next is a first one. */
-        ota_extrapolation_forget(&t.history);
+        ota_extrapolation_reset(&t.history);
         double x[2] = {1.0, 1.0}, g[2] = {2.0, 3.0};
         assert_false(ota_extrapolate(&t.history, x, g, 2, INFINITY));
         x[0] = 2.0, x[1] = 3.0, g[0] = 2.5, g[1] = 4.0;

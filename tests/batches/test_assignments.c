@@ -266,11 +266,11 @@ static void layouts_agree(void **unused) {
     assert_int_equal(ota_assign(assigner, &other, NULL), OTA_OK);
     assert_memory_equal(a.column_of, b.column_of, sizeof(int64_t) * COUNT * ROWS);
     assert_memory_equal(a.u, b.u, sizeof(double) * COUNT * ROWS);
-    ota_assignments turned = batch;
-    turned.rows = COLUMNS, turned.columns = ROWS;
-    turned.row_stride = 1, turned.column_stride = COLUMNS;
-    outputs c = want(&turned, COUNT * COLUMNS, COUNT * ROWS, COUNT * ROWS);
-    assert_int_equal(ota_assign(assigner, &turned, NULL), OTA_OK);
+    ota_assignments transposed = batch;
+    transposed.rows = COLUMNS, transposed.columns = ROWS;
+    transposed.row_stride = 1, transposed.column_stride = COLUMNS;
+    outputs c = want(&transposed, COUNT * COLUMNS, COUNT * ROWS, COUNT * ROWS);
+    assert_int_equal(ota_assign(assigner, &transposed, NULL), OTA_OK);
     assert_memory_equal(a.column_of, c.row_of, sizeof(int64_t) * COUNT * ROWS);
     assert_memory_equal(a.row_of, c.column_of, sizeof(int64_t) * COUNT * COLUMNS);
     assert_memory_equal(a.v, c.u, sizeof(double) * COUNT * COLUMNS);

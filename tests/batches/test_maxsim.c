@@ -27,7 +27,7 @@ enum { QUERIES = 3, DOCUMENTS = 21, LONGEST = 100, WIDEST = 130, TOKENS = DOCUME
 typedef struct scene {
     int64_t n, width, tokens;
     ota_type type;
-    bool turned; /* widths lie apart, tokens side by side */
+    bool transposed; /* widths lie apart, tokens side by side */
     double queries[QUERIES * 70 * WIDEST], documents[TOKENS * WIDEST];
     int64_t lengths[QUERIES], offsets[DOCUMENTS + 1];
     void *stored, *whole;
@@ -62,21 +62,22 @@ static void place(scene *s) {
     s->stored = (char *)s->whole + s->bytes - page - used;
     ota_late_interaction *p = &s->problem;
     p->documents = ota_array_of(s->stored, s->type, 1, 1, s->tokens, s->width);
-    if (s->turned) {
+    if (s->transposed) {
         p->documents.stride[2] = 1;
         p->documents.stride[3] = s->tokens;
     }
     store(&p->documents, s->documents, 1, s->tokens);
 }
 
-static void set_up(scene *s, uint64_t seed, int64_t n, int64_t width, ota_type type, bool turned) {
+static void set_up(scene *s, uint64_t seed, int64_t n, int64_t width, ota_type type,
+                   bool transposed) {
     static const int64_t counts[] = {0, 1, 5, 48, 49, LONGEST, 0, 17, 96};
     memset(s, 0, sizeof *s);
     dice_state = seed;
     s->n = n;
     s->width = width;
     s->type = type;
-    s->turned = turned;
+    s->transposed = transposed;
     for (int d = 0; d < DOCUMENTS; d++)
         s->offsets[d + 1] = s->offsets[d] + counts[(d + (int)seed) % 9];
     s->tokens = s->offsets[DOCUMENTS];

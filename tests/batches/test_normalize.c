@@ -388,17 +388,18 @@ static void test_tolerance(void **state) {
     (void)state;
     enum { N = 6, COUNT = 37 };
     dice_state = 17;
-    double x[COUNT * N * N], turned[COUNT * N * N], plan[COUNT * N * N], other[COUNT * N * N];
+    double x[COUNT * N * N], transposed[COUNT * N * N], plan[COUNT * N * N], other[COUNT * N * N];
     for (int k = 0; k < COUNT; k++) {
         for (int e = 0; e < N * N; e++) x[k * N * N + e] = normal();
-        for (int e = 0; e < N * N; e++) turned[k * N * N + e] = x[k * N * N + e % N * N + e / N];
+        for (int e = 0; e < N * N; e++)
+            transposed[k * N * N + e] = x[k * N * N + e % N * N + e / N];
     }
     ota_normalization p = problem_of(OTA_F64, OTA_NORMALIZE_SYMMETRIC, COUNT, N);
     p.rounds = 100000;
     p.tolerance = 1e-13;
     for (int level = 0; (p.cpu = ota_kernel_name(level)) != NULL; level++) {
         forward(&p, x, plan, OTA_OK);
-        forward(&p, turned, other, OTA_OK);
+        forward(&p, transposed, other, OTA_OK);
         double rows = 0.0, symmetric = 0.0;
         for (int k = 0; k < COUNT; k++) {
             for (int i = 0; i < N; i++) {

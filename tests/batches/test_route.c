@@ -423,13 +423,13 @@ static void test_door(void **state) {
     p = s->problem;
     p.method = (ota_route_method)5;
     expect(s, &p, OTA_EINVAL, "method is 5");
-    const int64_t few[8] = {0}, turned[8] = {1, 1, 1, 90, 1, 1, 1, 1};
+    const int64_t few[8] = {0}, shifted[8] = {1, 1, 1, 90, 1, 1, 1, 1};
     const int64_t other[8] = {300, 300, 300, 80, 300, 300, 300, 300};
     p = s->problem;
     p.upper = few;
     p.lower = few;
     expect(s, &p, OTA_INFEASIBLE, "the bounds admit 0 to 0 choices of the 600");
-    p.lower = turned;
+    p.lower = shifted;
     p.upper = other;
     expect(s, &p, OTA_INFEASIBLE, "expert 3 is to hold from 90 to 80 of 300 tokens");
     p = s->problem;

@@ -128,20 +128,20 @@ static void floors(void **unused) {
     for (int k = 0; k < CASES; k++) {
         const double t = 0.1 + uniform(), floor = k % 10 == 0 ? 0.0 : uniform();
         const double log_ratio = 3.0 * (uniform() - 0.5);
-        const ota_column_step step = {.forget = 1.0, .gain = 1.0, .floor = floor, .ceiling = 0.0};
+        const ota_column_step update = {.decay = 1.0, .step = 1.0, .floor = floor, .ceiling = 0.0};
         const double high = t * log_ratio, low = t * (log_ratio + log(floor));
         const double wanted = high < 0.0 ? high : low > 0.0 ? low : 0.0;
-        const double found = ota_column_next(step, t, uniform() - 0.5, log_ratio);
+        const double found = ota_column_next(update, t, uniform() - 0.5, log_ratio);
         assert_true(fabs(found - wanted) <= 1e-15);
-        assert_true(ota_column_step_divides(step));
-        assert_true(ota_column_moves(step, found) == (found < 0.0 || found > 0.0));
+        assert_true(ota_column_step_divides(update));
+        assert_true(ota_column_moves(update, found) == (found < 0.0 || found > 0.0));
         /* Over-relaxed it ends on the same side of 0. */
         const double g = uniform() - 0.5, moved = -0.4 * g + 1.4 * found;
         const double side = found > 0.0 ? fmax(moved, 0.0) : fmin(moved, 0.0);
-        assert_true(fabs(ota_column_relax(step, 1.4, g, found) - side) <= 1e-15);
+        assert_true(fabs(ota_column_relax(update, 1.4, g, found) - side) <= 1e-15);
     }
     /* A floor of 1 is an equality, whatever its ceiling. */
-    const ota_column_step equal = {.forget = 1.0, .gain = 1.0, .floor = 1.0, .ceiling = 0.0};
+    const ota_column_step equal = {.decay = 1.0, .step = 1.0, .floor = 1.0, .ceiling = 0.0};
     assert_true(fabs(ota_column_next(equal, 0.5, 0.1, 0.7) - 0.35) <= 1e-16);
 }
 
@@ -165,7 +165,7 @@ static void interior_points(void **unused) {
         const double move = key.own_step, own = key.own + move;
         assert_true(key.own + limit * move >= -1e-14);
         if (capped) assert_true(key.g + limit * key.step <= 1e-14);
-        /* The sum the rule takes: c after the step, or T - s. */
+        /* The sum the rule takes: c after the update, or T - s. */
         const double sum = capped ? key.target - own : own;
         spec_check("DER-11", fabs(part - diagonal * key.step - sum), 1e-14);
         const double left = capped ? own * -key.g - key.own * key.step - key.beta

@@ -1,5 +1,5 @@
 /* test_model.c: otattn_model.h on a GPT-2 of two layers that the test writes itself: the forward pass
- * against plain double loops, captures, the cache, methods by place, the door, and files with changed
+ * against plain double loops, captures, the cache, methods by place, validation, and files with changed
  * or missing bytes, which must be refused or read, never crash. */
 #define _GNU_SOURCE
 #include "files_support.h"

@@ -72,9 +72,9 @@ static void end(bench *t) {
     free(t);
 }
 
-/* Backward by whichever walkers took a head; the others are seen to have done nothing. */
+/* Backward by whichever head workers took a head; the others are seen to have done nothing. */
 static ota_status run_with(bench *t, const ota_gradients *want) {
-    for (int k = 0; k < t->plan->walker_count; k++) {
+    for (int k = 0; k < t->plan->head_worker_count; k++) {
         ota_backward_space *s = t->plan->backward + k;
         for (int64_t i = 0; i < s->own->strip.rows; i++) s->own->strip.count[i] = -1;
         s->kernel.carried = false;
@@ -85,7 +85,7 @@ static ota_status run_with(bench *t, const ota_gradients *want) {
 /* Rows of the last strips that were lists. */
 static int64_t lists_of(const bench *t) {
     int64_t count = 0;
-    for (int k = 0; k < t->plan->walker_count; k++) {
+    for (int k = 0; k < t->plan->head_worker_count; k++) {
         const ota_strip *strip = &t->plan->backward[k].own->strip;
         const int64_t rows = (t->x.want.n - 1) % strip->rows + 1;
         for (int64_t i = 0; i < rows; i++) count += strip->count[i] >= 0;
@@ -93,9 +93,9 @@ static int64_t lists_of(const bench *t) {
     return count;
 }
 
-/* Did a kernel carry the last head of some walker? */
+/* Did a kernel carry the last head of some head worker? */
 static bool was_carried(const bench *t) {
-    for (int k = 0; k < t->plan->walker_count; k++) {
+    for (int k = 0; k < t->plan->head_worker_count; k++) {
         if (t->plan->backward[k].kernel.carried) return true;
     }
     return false;

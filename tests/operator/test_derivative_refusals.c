@@ -28,7 +28,7 @@ typedef struct bench {
     ota_options options;
     ota_arrays arrays;
     ota_gradients want;
-    ota_tangents along;
+    ota_tangents tangents;
     ota_term terms[4];
     ota_support supports[2];
     ota_array of_terms[4];
@@ -77,7 +77,7 @@ static bench *start(const char *method, bool matrix) {
     t->arrays.row_potential = rows_of(t->f, HEADS, N);
     t->arrays.column_potential = rows_of(t->g, HEADS, M);
     t->want = (ota_gradients){.size = sizeof t->want};
-    t->along = (ota_tangents){.size = sizeof t->along};
+    t->tangents = (ota_tangents){.size = sizeof t->tangents};
     return t;
 }
 
@@ -91,22 +91,23 @@ static void solve(bench *t) {
     for (int k = 0; k < ROOM; k++) t->spare[k] = t->other[k] = t->moved[k] = 7.0;
 }
 
-static ota_status derive(bench *t, bool along) {
+static ota_status derive(bench *t, bool tangents) {
     memset(&t->error, 0, sizeof t->error);
-    return along ? ota_jvp(t->plan, &t->arrays, &t->along, NULL, &t->error)
-                 : ota_backward(t->plan, &t->arrays, &t->want, NULL, &t->error);
+    return tangents ? ota_jvp(t->plan, &t->arrays, &t->tangents, NULL, &t->error)
+                    : ota_backward(t->plan, &t->arrays, &t->want, NULL, &t->error);
 }
 
-static void expect(bench *t, bool along, ota_status wanted, const char *field, const char *words) {
+static void expect(bench *t, bool tangents, ota_status wanted, const char *field,
+                   const char *words) {
     double before[3][ROOM];
     memcpy(before[0], t->spare, sizeof before[0]);
     memcpy(before[1], t->other, sizeof before[1]);
     memcpy(before[2], t->moved, sizeof before[2]);
-    const ota_status status = derive(t, along);
+    const ota_status status = derive(t, tangents);
     if (status != wanted || strcmp(t->error.field, field) != 0 ||
         strstr(t->error.message, words) == NULL)
         fail_msg("%s: status %d, field '%s', '%s'; wanted %d, '%s', '%s'",
-                 along ? "jvp" : "backward", (int)status, t->error.field, t->error.message,
+                 tangents ? "jvp" : "backward", (int)status, t->error.field, t->error.message,
                  (int)wanted, field, words);
     if (wanted == OTA_OK) return;
     assert_true(strlen(t->error.hint) > 0);
@@ -184,18 +185,18 @@ static const field fields[FIELDS] = {
     [COLUMN_MASS] = FIELD(column_mass, BATCH, HEADS, 1, M),
 };
 
-static const char *name_of(const field *f, bool along) {
-    return along ? f->of_tangent : f->of_gradient;
+static const char *name_of(const field *f, bool tangents) {
+    return tangents ? f->of_tangent : f->of_gradient;
 }
 
-static ota_array *place_of(bench *t, const field *f, bool along) {
-    return (ota_array *)(void *)(along ? (char *)&t->along + f->tangent
-                                       : (char *)&t->want + f->gradient);
+static ota_array *place_of(bench *t, const field *f, bool tangents) {
+    return (ota_array *)(void *)(tangents ? (char *)&t->tangents + f->tangent
+                                          : (char *)&t->want + f->gradient);
 }
 
-static ota_array *set(bench *t, int which, bool along) {
+static ota_array *set(bench *t, int which, bool tangents) {
     const field *f = &fields[which];
-    ota_array *a = place_of(t, f, along);
+    ota_array *a = place_of(t, f, tangents);
     *a = ota_array_of(t->spare, OTA_F64, f->size[0], f->size[1], f->size[2], f->size[3]);
     return a;
 }
@@ -261,12 +262,12 @@ static void what_has_no_gradient_is_refused(void **state) {
         bench *t = start(c->method, c->matrix);
         c->change(t);
         solve(t);
-        for (int along = 0; along < 2; along++) {
-            (void)set(t, c->field, along);
+        for (int tangents = 0; tangents < 2; tangents++) {
+            (void)set(t, c->field, tangents);
             if (c->words == NULL)
-                expect(t, along, OTA_OK, "", "");
+                expect(t, tangents, OTA_OK, "", "");
             else
-                expect(t, along, OTA_EINVAL, name_of(&fields[c->field], along), c->words);
+                expect(t, tangents, OTA_EINVAL, name_of(&fields[c->field], tangents), c->words);
         }
         end(t);
     }
@@ -316,12 +317,12 @@ static void arrays_that_do_not_fit_are_refused(void **state) {
         const field *one = &fields[of[k % OF]];
         bench *t = start("softmax", false);
         solve(t);
-        for (int along = 0; along < 2; along++) {
+        for (int tangents = 0; tangents < 2; tangents++) {
             /* What backward reads jvp writes, and the other way round. */
-            const bool reads = one->given != (along == 1);
+            const bool reads = one->given != (tangents == 1);
             const bool fine = f->status == OTA_OK || (f->of_outputs && reads);
-            f->make(set(t, of[k % OF], along));
-            expect(t, along, fine ? OTA_OK : f->status, fine ? "" : name_of(one, along),
+            f->make(set(t, of[k % OF], tangents));
+            expect(t, tangents, fine ? OTA_OK : f->status, fine ? "" : name_of(one, tangents),
                    fine ? "" : f->words);
         }
         end(t);
@@ -459,7 +460,7 @@ static void outputs_on_each_other_are_refused(void **state) {
     read_all(t);
     solve(t);
     t->want.terms = t->of_terms;
-    t->along.terms = t->of_terms;
+    t->tangents.terms = t->of_terms;
     t->want.out_grad = ota_array_of(t->other, OTA_F64, BATCH, HEADS, N, V);
     set(t, QUERIES, false)->data = t->other;
     expect(t, false, OTA_EALIAS, "queries", "gradient queries overlaps out_grad");
@@ -483,10 +484,10 @@ static void outputs_on_each_other_are_refused(void **state) {
     t->of_terms[1].data = t->moved;
     set(t, KEYS, true);
     expect(t, true, OTA_EALIAS, "coupling", "tangent coupling overlaps keys");
-    t->along.keys = (ota_array){0};
+    t->tangents.keys = (ota_array){0};
     set(t, OUT, true);
     expect(t, true, OTA_EALIAS, "out", "tangent out overlaps coupling");
-    t->along.out.data = t->other;
+    t->tangents.out.data = t->other;
     expect(t, true, OTA_OK, "", "");
     end(t);
 }
@@ -505,13 +506,13 @@ static void potentials_are_needed(void **state) {
         for (int k = 0; k < 2; k++) {
             const bool needed = k == 0 || turn == 1;
             const ota_array kept = *both[k];
-            for (int along = 0; along < 2; along++) {
-                set(t, along ? PAIRS : TEMPERATURE, along);
+            for (int tangents = 0; tangents < 2; tangents++) {
+                set(t, tangents ? PAIRS : TEMPERATURE, tangents);
                 *both[k] = (ota_array){0};
-                expect(t, along, needed ? OTA_EINVAL : OTA_OK, needed ? names[k] : "",
+                expect(t, tangents, needed ? OTA_EINVAL : OTA_OK, needed ? names[k] : "",
                        needed ? "is absent; the implicit backward starts from it" : "");
                 *both[k] = ota_array_of(narrow, OTA_F32, BATCH, HEADS, 1, k == 0 ? M : N);
-                expect(t, along, needed ? OTA_EINVAL : OTA_OK, needed ? names[k] : "",
+                expect(t, tangents, needed ? OTA_EINVAL : OTA_OK, needed ? names[k] : "",
                        needed ? "is not f64" : "");
                 *both[k] = kept;
             }

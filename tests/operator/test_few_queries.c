@@ -147,7 +147,7 @@ static void equals_what_packs(void **unused) {
 }
 
 /* Values that are not finite: behind the mask and without weight they have no effect, in use they poison their rows. */
-static void broken_values(void **unused) {
+static void nonfinite_values(void **unused) {
     (void)unused;
     enum { LAST = 300 };
     trial *t = malloc(sizeof *t);
@@ -223,7 +223,7 @@ static void a_row_without_mass_needs_no_key(void **unused) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equals_what_packs),
-        cmocka_unit_test(broken_values),
+        cmocka_unit_test(nonfinite_values),
         cmocka_unit_test(a_row_without_mass_needs_no_key),
     };
     return cmocka_run_group_tests_name("few queries", tests, NULL, NULL);

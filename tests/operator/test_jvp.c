@@ -20,7 +20,7 @@ typedef struct bench {
     ota_problem problem;
     ota_options options;
     ota_arrays arrays;
-    ota_tangents along;
+    ota_tangents tangents;
     ota_plan *plan;
     ota_result result;
     ota_error error;
@@ -54,11 +54,11 @@ static void start(bench *t, const char *method, double tau, uint64_t seed, bool 
     t->arrays.coupling = ota_array_of(t->p, OTA_F64, 1, 1, N, M);
     t->arrays.row_potential = ota_array_of(t->f, OTA_F64, 1, 1, 1, N);
     t->arrays.column_potential = ota_array_of(t->g, OTA_F64, 1, 1, 1, M);
-    t->along.size = sizeof t->along;
-    t->along.scores = ota_array_of(t->ds, OTA_F64, 1, 1, N, M);
-    t->along.values = ota_array_of(t->dv, OTA_F64, 1, 1, M, W);
-    t->along.coupling = ota_array_of(t->dp, OTA_F64, 1, 1, N, M);
-    t->along.out = ota_array_of(t->dout, OTA_F64, 1, 1, N, W);
+    t->tangents.size = sizeof t->tangents;
+    t->tangents.scores = ota_array_of(t->ds, OTA_F64, 1, 1, N, M);
+    t->tangents.values = ota_array_of(t->dv, OTA_F64, 1, 1, M, W);
+    t->tangents.coupling = ota_array_of(t->dp, OTA_F64, 1, 1, N, M);
+    t->tangents.out = ota_array_of(t->dout, OTA_F64, 1, 1, N, W);
     t->result.size = sizeof t->result;
 }
 
@@ -71,7 +71,7 @@ static void forward(bench *t) {
 }
 
 static void derive(bench *t) {
-    const ota_status status = ota_jvp(t->plan, &t->arrays, &t->along, &t->result, &t->error);
+    const ota_status status = ota_jvp(t->plan, &t->arrays, &t->tangents, &t->result, &t->error);
     if (status != OTA_OK) print_error("%s\n", t->error.message);
     assert_int_equal(status, OTA_OK);
 }
@@ -202,30 +202,31 @@ static void test_refusals(void **state) {
     start(&t, "hard", 1.0, 3, false);
     assert_int_equal(ota_plan_create(&t.plan, &t.problem, W, &t.options, &t.error), OTA_OK);
     (void)ota_forward(t.plan, &t.arrays, NULL, NULL);
-    assert_int_equal(ota_jvp(t.plan, &t.arrays, &t.along, NULL, &t.error), OTA_NOT_DIFFERENTIABLE);
+    assert_int_equal(ota_jvp(t.plan, &t.arrays, &t.tangents, NULL, &t.error),
+                     OTA_NOT_DIFFERENTIABLE);
     assert_string_equal(t.error.field, "method");
     ota_plan_free(t.plan);
     start(&t, "softmax", 1.0, 3, false);
     assert_int_equal(ota_jvp(NULL, NULL, NULL, NULL, NULL), OTA_EINVAL);
     forward(&t);
-    ota_tangents along = t.along;
-    along.size = 0;
-    assert_int_equal(ota_jvp(t.plan, &t.arrays, &along, NULL, &t.error), OTA_EINVAL);
-    along = t.along;
-    along.out = along.coupling;
-    along.out.size[3] = W;
-    assert_int_equal(ota_jvp(t.plan, &t.arrays, &along, NULL, &t.error), OTA_EALIAS);
-    along = t.along;
-    along.coupling = along.scores;
-    assert_int_equal(ota_jvp(t.plan, &t.arrays, &along, NULL, &t.error), OTA_EALIAS);
-    along = t.along;
-    along.values.size[2] = M - 1;
-    assert_int_equal(ota_jvp(t.plan, &t.arrays, &along, NULL, &t.error), OTA_EINVAL);
+    ota_tangents tangents = t.tangents;
+    tangents.size = 0;
+    assert_int_equal(ota_jvp(t.plan, &t.arrays, &tangents, NULL, &t.error), OTA_EINVAL);
+    tangents = t.tangents;
+    tangents.out = tangents.coupling;
+    tangents.out.size[3] = W;
+    assert_int_equal(ota_jvp(t.plan, &t.arrays, &tangents, NULL, &t.error), OTA_EALIAS);
+    tangents = t.tangents;
+    tangents.coupling = tangents.scores;
+    assert_int_equal(ota_jvp(t.plan, &t.arrays, &tangents, NULL, &t.error), OTA_EALIAS);
+    tangents = t.tangents;
+    tangents.values.size[2] = M - 1;
+    assert_int_equal(ota_jvp(t.plan, &t.arrays, &tangents, NULL, &t.error), OTA_EINVAL);
     assert_string_equal(t.error.field, "values");
     /* Only what is asked for; values stand still. */
-    along = t.along;
-    along.values = along.coupling = (ota_array){0};
-    assert_int_equal(ota_jvp(t.plan, &t.arrays, &along, NULL, &t.error), OTA_OK);
+    tangents = t.tangents;
+    tangents.values = tangents.coupling = (ota_array){0};
+    assert_int_equal(ota_jvp(t.plan, &t.arrays, &tangents, NULL, &t.error), OTA_OK);
     double still[N * W];
     memcpy(still, t.dout, sizeof still);
     for (int k = 0; k < M * W; k++) t.dv[k] = 0.0;
@@ -262,10 +263,10 @@ static void test_fields(void **state) {
         bench t;
         start(&t, rows[k].method, 1.0, 3, false);
         forward(&t);
-        ota_array *to = (ota_array *)(void *)((char *)&t.along + rows[k].offset);
+        ota_array *to = (ota_array *)(void *)((char *)&t.tangents + rows[k].offset);
         *to = ota_array_of(data, OTA_F64, size[0], size[1], size[2], size[3]);
         memset(&t.error, 0, sizeof t.error);
-        assert_int_equal(ota_jvp(t.plan, &t.arrays, &t.along, NULL, &t.error), rows[k].status);
+        assert_int_equal(ota_jvp(t.plan, &t.arrays, &t.tangents, NULL, &t.error), rows[k].status);
         if (rows[k].status != OTA_OK) assert_string_equal(t.error.field, rows[k].field);
         ota_plan_free(t.plan);
     }
@@ -275,22 +276,22 @@ static void test_fields(void **state) {
     start(&t, "softmax", 1.0, 3, true);
     forward(&t);
     ota_array term = ota_array_of(data, OTA_F64, 1, 1, 1, 2);
-    t.along.terms = &term;
-    assert_int_equal(ota_jvp(t.plan, &t.arrays, &t.along, NULL, &t.error), OTA_EINVAL);
+    t.tangents.terms = &term;
+    assert_int_equal(ota_jvp(t.plan, &t.arrays, &t.tangents, NULL, &t.error), OTA_EINVAL);
     assert_string_equal(t.error.field, "sink");
     term.size[3] = 1;
-    assert_int_equal(ota_jvp(t.plan, &t.arrays, &t.along, NULL, &t.error), OTA_OK);
+    assert_int_equal(ota_jvp(t.plan, &t.arrays, &t.tangents, NULL, &t.error), OTA_OK);
     term.data = t.dp;
-    assert_int_equal(ota_jvp(t.plan, &t.arrays, &t.along, NULL, &t.error), OTA_EALIAS);
-    t.along.terms = NULL;
+    assert_int_equal(ota_jvp(t.plan, &t.arrays, &t.tangents, NULL, &t.error), OTA_EALIAS);
+    t.tangents.terms = NULL;
     struct {
-        ota_tangents along;
+        ota_tangents tangents;
         int64_t later;
-    } newer = {t.along, 0};
-    newer.along.size = sizeof newer;
-    assert_int_equal(ota_jvp(t.plan, &t.arrays, &newer.along, NULL, &t.error), OTA_OK);
+    } newer = {t.tangents, 0};
+    newer.tangents.size = sizeof newer;
+    assert_int_equal(ota_jvp(t.plan, &t.arrays, &newer.tangents, NULL, &t.error), OTA_OK);
     newer.later = 1;
-    assert_int_equal(ota_jvp(t.plan, &t.arrays, &newer.along, NULL, &t.error), OTA_UNSUPPORTED);
+    assert_int_equal(ota_jvp(t.plan, &t.arrays, &newer.tangents, NULL, &t.error), OTA_UNSUPPORTED);
     ota_plan_free(t.plan);
     /* A shorter struct is an older header's: what it lacks stands still. */
     double masses[N], still[N * W];
@@ -299,10 +300,10 @@ static void test_fields(void **state) {
     forward(&t);
     derive(&t);
     memcpy(still, t.dout, sizeof still);
-    t.along.row_mass = ota_array_of(masses, OTA_F64, 1, 1, 1, N);
-    ota_tangents older = t.along;
+    t.tangents.row_mass = ota_array_of(masses, OTA_F64, 1, 1, 1, N);
+    ota_tangents older = t.tangents;
     older.size = offsetof(ota_tangents, row_mass);
-    const ota_status moved = ota_jvp(t.plan, &t.arrays, &t.along, NULL, &t.error);
+    const ota_status moved = ota_jvp(t.plan, &t.arrays, &t.tangents, NULL, &t.error);
     const ota_status rests = ota_jvp(t.plan, &t.arrays, &older, NULL, &t.error);
     assert_int_equal(moved, OTA_OK);
     assert_int_equal(rests, OTA_OK);
@@ -325,7 +326,8 @@ static void test_contents(void **state) {
     t.v[4 * W] = INFINITY; /* used by row 4 only */
     assert_int_equal(ota_plan_create(&t.plan, &t.problem, W, &t.options, &t.error), OTA_OK);
     (void)ota_forward(t.plan, &t.arrays, &t.result, &t.error);
-    assert_int_equal(ota_jvp(t.plan, &t.arrays, &t.along, &t.result, &t.error), OTA_NONFINITE_ROWS);
+    assert_int_equal(ota_jvp(t.plan, &t.arrays, &t.tangents, &t.result, &t.error),
+                     OTA_NONFINITE_ROWS);
     for (int i = 0; i < N; i++) {
         const bool lost = i == 2 || i == 3;
         for (int j = 0; j < M; j++) {
@@ -338,14 +340,14 @@ static void test_contents(void **state) {
     }
     ota_plan_free(t.plan);
     /* The target of exact columns follows the rows' total. */
-    double mu[N], nu[M], along[N] = {1.0};
+    double mu[N], nu[M], tangents[N] = {1.0};
     start(&t, "softmax/exact", 1.0, 5, false);
     for (int i = 0; i < N; i++) mu[i] = 1.0 / (double)N;
     for (int j = 0; j < M; j++) nu[j] = 1.0 / (double)M;
     t.problem.row_mass = ota_array_of(mu, OTA_F64, 1, 1, 1, N);
     t.problem.column_mass = ota_array_of(nu, OTA_F64, 1, 1, 1, M);
     forward(&t);
-    t.along.row_mass = ota_array_of(along, OTA_F64, 1, 1, 1, N);
+    t.tangents.row_mass = ota_array_of(tangents, OTA_F64, 1, 1, 1, N);
     derive(&t);
     double total = 0.0;
     for (int k = 0; k < S; k++) total += t.dp[k];
@@ -378,7 +380,7 @@ static void test_narrow(void **state) {
         t.plan = NULL;
         t.problem.scores = ota_array_of(s, OTA_F32, 1, 1, N, M);
         t.arrays.values = ota_array_of(v, OTA_F32, 1, 1, M, W);
-        t.along.scores = ota_array_of(ds, OTA_F32, 1, 1, N, M);
+        t.tangents.scores = ota_array_of(ds, OTA_F32, 1, 1, N, M);
         forward(&t);
         derive(&t);
         double worst = 0.0;

@@ -38,7 +38,7 @@ typedef struct answer {
 
 typedef struct trial {
     scene scene;
-    ota_key_course course;
+    ota_key_transport transport;
     int loser, place; /* whose allocation of this number is refused; -1: nobody's */
     answer of[RANKS];
 } trial;
@@ -101,12 +101,12 @@ static ota_gradients gradients_of(const cell *c, part *p) {
 }
 
 static ota_tangents tangents_of(const setting *now, part *p, answer *a) {
-    ota_tangents along = {.size = sizeof along, .values = now->arrays.values};
-    along.queries = now->problem.queries;
-    along.keys = now->problem.keys;
-    along.matrix = now->problem.scores;
-    along.out = ota_array_of(a->moved, OTA_F64, BATCH, HEADS, p->n, VALUES);
-    return along;
+    ota_tangents tangents = {.size = sizeof tangents, .values = now->arrays.values};
+    tangents.queries = now->problem.queries;
+    tangents.keys = now->problem.keys;
+    tangents.matrix = now->problem.scores;
+    tangents.out = ota_array_of(a->moved, OTA_F64, BATCH, HEADS, p->n, VALUES);
+    return tangents;
 }
 
 /* The calls of a plan in their order, to the first that fails. */
@@ -117,7 +117,7 @@ static ota_status call_all(const cell *c, setting *now, const ota_options *optio
     for (a->at = CREATE; a->at < ENDED; a->at++) {
         if (!is_differentiated(c) && (a->at == BACKWARD || a->at == JVP)) continue;
         const ota_gradients want = gradients_of(c, p);
-        const ota_tangents along = tangents_of(now, p, a);
+        const ota_tangents tangents = tangents_of(now, p, a);
         if (a->at == CREATE)
             status = ota_plan_create(&plan, &now->problem, VALUES, options, &a->error);
         else if (a->at == FORWARD)
@@ -127,7 +127,7 @@ static ota_status call_all(const cell *c, setting *now, const ota_options *optio
         else if (a->at == BACKWARD)
             status = ota_backward(plan, &now->arrays, &want, NULL, &a->error);
         else if (a->at == JVP)
-            status = ota_jvp(plan, &now->arrays, &along, NULL, &a->error);
+            status = ota_jvp(plan, &now->arrays, &tangents, NULL, &a->error);
         else
             status =
                 ota_certify(&now->problem, options, &now->arrays, &a->certificate, NULL, &a->error);
@@ -145,7 +145,7 @@ static void work_part(crew_rank *rank, void *context) {
     part *p = &s->parts[me];
     answer *a = &t->of[me];
     setting now = {0};
-    rank->to.keys = t->course;
+    rank->to.keys = t->transport;
     rank->to.all_reduce = calm_reduce;
     rank->to.all_gather = calm_gather;
     rank->to.send_receive = calm_pass;
@@ -154,7 +154,8 @@ static void work_part(crew_rank *rank, void *context) {
                            .communicator = &rank->to,
                            .gradients = is_differentiated(s->cell)};
     set_part(&now, s, p, &options);
-    if (t->course != OTA_KEYS_GATHERED) now.arrays.coupling = (ota_array){0}; /* a ring has none */
+    if (t->transport != OTA_KEYS_GATHERED)
+        now.arrays.coupling = (ota_array){0}; /* a ring has none */
     memset(a, 0, sizeof *a);
     a->certificate = (ota_certificate){.size = sizeof a->certificate, .primal = 7.0};
     p->out[0] = 7.0;
@@ -178,11 +179,11 @@ static bool run(trial *t, int failing, int64_t message) {
     return failed;
 }
 
-static void begin(trial *t, const cell *c, ota_key_course course) {
+static void begin(trial *t, const cell *c, ota_key_transport transport) {
     draw(&t->scene, c, 700);
     share_out(&t->scene, RANKS, false);
     cut(&t->scene, RANKS, OTA_SHARES_IN_ORDER);
-    t->course = course;
+    t->transport = transport;
     t->loser = -1;
 }
 
@@ -191,14 +192,14 @@ static bool runs(trial *t) {
     (void)run(t, 0, 0);
     for (int r = 0; r < RANKS; r++) {
         const answer *a = &t->of[r];
-        if (a->status < OTA_OK && t->course == OTA_KEYS_GATHERED)
+        if (a->status < OTA_OK && t->transport == OTA_KEYS_GATHERED)
             fail_msg("%s of %s: %s", stage_names[a->at], t->scene.cell->method, a->error.message);
         if (a->status < OTA_OK) return false;
     }
     return true;
 }
 
-static const ota_key_course courses[] = {OTA_KEYS_GATHERED, OTA_KEYS_IN_RING, OTA_KEYS_CHOSEN};
+static const ota_key_transport transports[] = {OTA_KEYS_GATHERED, OTA_KEYS_IN_RING, OTA_KEYS_AUTO};
 enum { COURSES = 3 };
 
 /* ---- memory ------------------------------------------------------------------------------------------ */
@@ -210,10 +211,11 @@ static void expect_refusal(const trial *t) {
         const answer *a = &t->of[r];
         const ota_status wanted = r == t->loser ? OTA_ENOMEM : OTA_EMISMATCH;
         if (a->status != wanted || a->at != t->of[t->loser].at)
-            fail_msg("%s, course %d: allocation %d of rank %d refused, and rank %d answers %d in "
-                     "%s: %s; %s",
-                     t->scene.cell->method, (int)t->course, t->place, t->loser, r, (int)a->status,
-                     stage_names[a->at], a->error.message, t->of[1 - r].error.message);
+            fail_msg(
+                "%s, transport %d: allocation %d of rank %d refused, and rank %d answers %d in "
+                "%s: %s; %s",
+                t->scene.cell->method, (int)t->transport, t->place, t->loser, r, (int)a->status,
+                stage_names[a->at], a->error.message, t->of[1 - r].error.message);
         assert_true(strlen(a->error.message) > 0);
         if (r != t->loser) assert_non_null(strstr(a->error.message, words));
         assert_false(a->held_plan);
@@ -228,13 +230,13 @@ static int refuse_in_turn(trial *t, const double *first) {
         (void)run(t, 0, 0);
         assert_int_equal(held, before);
         const answer *own = &t->of[t->loser];
-        if (own->refused > 0 && (own->status < OTA_OK || t->course != OTA_KEYS_CHOSEN)) {
+        if (own->refused > 0 && (own->status < OTA_OK || t->transport != OTA_KEYS_AUTO)) {
             expect_refusal(t);
             continue;
         }
         for (int r = 0; r < RANKS; r++) {
             assert_true(t->of[r].status >= OTA_OK);
-            /* The other course of the keys has the same plan, not the same bits. */
+            /* The other transport of the keys has the same plan, not the same bits. */
             for (int64_t k = 0; k < ALL * t->scene.parts[r].n * VALUES; k++) {
                 const double found = t->scene.parts[r].out[k],
                              wanted = first[r * ALL * N * VALUES + k];
@@ -254,14 +256,14 @@ static void memory_that_one_rank_lacks(void **state) {
     double *first = malloc(sizeof(double) * RANKS * ALL * N * VALUES);
     const bool all = test_step() == 1;
     for (size_t k = 0; k < sizeof tried / sizeof tried[0]; k++) {
-        for (int course = 0; course < COURSES; course++) {
-            if (!all && course != (int)k % COURSES) continue;
-            begin(t, &cells[tried[k]], courses[course]);
+        for (int transport = 0; transport < COURSES; transport++) {
+            if (!all && transport != (int)k % COURSES) continue;
+            begin(t, &cells[tried[k]], transports[transport]);
             if (!runs(t)) continue;
             for (int r = 0; r < RANKS; r++)
                 memcpy(first + r * ALL * N * VALUES, t->scene.parts[r].out,
                        sizeof t->scene.parts[r].out);
-            t->loser = (int)(k + (size_t)course) % RANKS;
+            t->loser = (int)(k + (size_t)transport) % RANKS;
             assert_true(refuse_in_turn(t, first) > 20);
         }
     }
@@ -276,8 +278,8 @@ static void messages_that_fail(void **state) {
     trial *t = malloc(sizeof *t);
     int stages[ENDED] = {0};
     for (int k = 0; k < CELLS; k++) {
-        for (int course = 0; course < 2 - k % 2; course++) {
-            begin(t, &cells[k], courses[course]);
+        for (int transport = 0; transport < 2 - k % 2; transport++) {
+            begin(t, &cells[k], transports[transport]);
             if (!runs(t)) continue;
             const int failing = k % RANKS;
             const int before = held;
@@ -308,7 +310,7 @@ static void messages_that_fail(void **state) {
 
 typedef struct move {
     scene from, to;
-    ota_key_course course;
+    ota_key_transport transport;
     ota_status status[RANKS];
     ota_error error[RANKS];
 } move;
@@ -318,12 +320,12 @@ static void work_move(crew_rank *rank, void *context) {
     move *m = context;
     const int me = rank->to.rank;
     setting first = {0}, now = {0};
-    rank->to.keys = m->course;
+    rank->to.keys = m->transport;
     ota_options options = {.size = sizeof options, .threads = 1, .communicator = &rank->to};
     ota_plan *plan = NULL;
     set_part(&first, &m->from, &m->from.parts[me], &options);
     set_part(&now, &m->to, &m->to.parts[me], &options);
-    if (m->course != OTA_KEYS_GATHERED)
+    if (m->transport != OTA_KEYS_GATHERED)
         first.arrays.coupling = now.arrays.coupling = (ota_array){0};
     ota_error *error = &m->error[me];
     ota_status status = ota_plan_create(&plan, &first.problem, VALUES, &options, error);
@@ -353,10 +355,10 @@ static void a_plan_goes_on_with_other_arrays(void **state) {
         memcpy(m->to.shares, m->from.shares, sizeof m->to.shares);
         cut(&m->from, RANKS, OTA_SHARES_IN_ORDER);
         cut(&m->to, RANKS, OTA_SHARES_IN_ORDER);
-        m->course = courses[k % 2];
+        m->transport = transports[k % 2];
         crew_once(RANKS, OTA_SHARES_IN_ORDER, work_move, m);
         for (int r = 0; r < RANKS; r++) {
-            if (m->status[r] == OTA_UNSUPPORTED && m->course == OTA_KEYS_IN_RING) continue;
+            if (m->status[r] == OTA_UNSUPPORTED && m->transport == OTA_KEYS_IN_RING) continue;
             if (m->status[r] < OTA_OK) fail_msg("%s: %s", c->method, m->error[r].message);
             assert_memory_equal(m->from.parts[r].out, m->to.parts[r].out,
                                 (size_t)(ALL * m->to.parts[r].n * VALUES) * sizeof(double));

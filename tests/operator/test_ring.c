@@ -19,7 +19,7 @@ enum { N = 61 };
 static const cell cells[] = {
     {.method = "softmax"},
     {.method = "softmax", .causal = true, .narrow = true},
-    {.method = "softmax", .causal = true, .turned = true},
+    {.method = "softmax", .causal = true, .transposed = true},
     {.method = "softmax", .window = true, .alibi = true, .sink = true, .masses = true},
     {.method = "softmax", .dense = true, .relative = true, .temperatures = true},
     {.method = "softmax", .strided = true, .boolean = true, .softcap = true, .dropout = true},
@@ -156,7 +156,7 @@ static void tangents_are_those_of_one_process(void **state) {
     scene *s = malloc(sizeof *s);
     for (size_t k = 0; k < sizeof moved / sizeof moved[0]; k += (size_t)test_step()) {
         draw(s, &cells[moved[k]], 1000 + k);
-        s->course = OTA_KEYS_GATHERED;
+        s->transport = OTA_KEYS_GATHERED;
         s->all.result.size = sizeof s->all.result;
         move(s, &s->all, NULL);
         if (s->all.status < OTA_OK) fail_msg("%s: %s", s->cell->method, s->all.error.message);
@@ -208,7 +208,7 @@ static void weigh(scene *s, rows *r, const ota_communicator *with) {
 
 static void weigh_part(crew_rank *rank, void *context) {
     scene *s = context;
-    rank->to.keys = s->course;
+    rank->to.keys = s->transport;
     weigh(s, &s->part[rank->to.rank], &rank->to);
 }
 
@@ -234,7 +234,7 @@ static void masses_and_parameters_are_those_of_one_process(void **state) {
     scene *s = malloc(sizeof *s);
     for (int k = 0; k < 2 * WEIGHED; k++) {
         draw(s, &weighed[k / 2], 1200 + (uint64_t)k);
-        s->course = k % 2 == 0 ? OTA_KEYS_GATHERED : OTA_KEYS_IN_RING;
+        s->transport = k % 2 == 0 ? OTA_KEYS_GATHERED : OTA_KEYS_IN_RING;
         weigh(s, &s->all, NULL);
         if (s->all.status < OTA_OK) fail_msg("%s: %s", s->cell->method, s->all.error.message);
         cut(s, 3, OTA_SHARES_ZIGZAG, true);
@@ -246,7 +246,7 @@ static void masses_and_parameters_are_those_of_one_process(void **state) {
             expect_rows("gradient of row_mass", s, p, HEADS, p->dmu, w->dmu, 1, tolerance);
             for (int64_t j = 0; j < N; j++) {
                 /* The multiplier of a key without mass is 0 whatever number all the others have in common. */
-                if (s->course == OTA_KEYS_IN_RING && !(s->nu[j] > 0.0)) continue;
+                if (s->transport == OTA_KEYS_IN_RING && !(s->nu[j] > 0.0)) continue;
                 if (!(fabs(p->dnu[j] - w->dnu[j]) <= tolerance * fmax(1.0, fabs(w->dnu[j]))))
                     fail_msg("%s: gradient of column_mass %d is %.17g where one process has %.17g",
                              s->cell->method, (int)j, p->dnu[j], w->dnu[j]);
@@ -364,7 +364,7 @@ enum { MANY = 2048, WIDE = 64, RANKS_OF_MANY = 4, SHARE = MANY / RANKS_OF_MANY }
 /* One head of many keys, whose memory is worth a choice. */
 typedef struct crowd {
     float queries[MANY * WIDE], out[2][MANY * WIDE];
-    ota_key_course course;
+    ota_key_transport transport;
     size_t limit[RANKS_OF_MANY], bytes[RANKS_OF_MANY];
     bool ring[RANKS_OF_MANY];
     int run;
@@ -376,7 +376,7 @@ static void solve_crowd(crew_rank *rank, void *context) {
     const int number = rank->to.rank;
     float *mine = all->queries + number * SHARE * WIDE;
     char text[2048];
-    rank->to.keys = all->course;
+    rank->to.keys = all->transport;
     ota_problem problem = {.size = sizeof problem};
     problem.queries = problem.keys = ota_array_of(mine, OTA_F32, 1, 1, SHARE, WIDE);
     const ota_options options = {.size = sizeof options,
@@ -412,17 +412,17 @@ static void a_ring_is_chosen_where_there_is_no_room(void **state) {
     const size_t gathered = all->bytes[2];
     assert_false(all->ring[2]);
     all->run = 1;
-    all->course = OTA_KEYS_IN_RING;
+    all->transport = OTA_KEYS_IN_RING;
     run_crowd(all);
-    const size_t turned = all->bytes[2];
-    assert_true(turned < gathered);
-    all->course = OTA_KEYS_CHOSEN;
-    all->limit[2] = (turned + gathered) / 2;
+    const size_t transposed = all->bytes[2];
+    assert_true(transposed < gathered);
+    all->transport = OTA_KEYS_AUTO;
+    all->limit[2] = (transposed + gathered) / 2;
     run_crowd(all);
     for (int k = 0; k < RANKS_OF_MANY; k++) assert_true(all->ring[k]);
     for (int64_t k = 0; k < MANY * WIDE; k++)
         assert_true(fabsf(all->out[0][k] - all->out[1][k]) <= 1e-5f);
-    all->limit[2] = turned / 2;
+    all->limit[2] = transposed / 2;
     crew_once(RANKS_OF_MANY, OTA_SHARES_IN_ORDER, solve_crowd, all);
     for (int k = 0; k < RANKS_OF_MANY; k++)
         assert_int_equal(all->status[k], k == 2 ? OTA_ELIMIT : OTA_EMISMATCH);

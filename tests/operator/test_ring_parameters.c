@@ -93,7 +93,7 @@ static void pull(scene *s, rows *r, pulled *to, const ota_communicator *with) {
 static void pull_part(crew_rank *rank, void *context) {
     stage *s = context;
     const int k = rank->to.rank;
-    rank->to.keys = s->scene.course;
+    rank->to.keys = s->scene.transport;
     pull(&s->scene, &s->scene.part[k], &s->part[k], &rank->to);
 }
 
@@ -175,7 +175,7 @@ static void parameters_are_those_of_one_process(void **state) {
             if (s->scene.all.reversed < OTA_OK)
                 fail_msg("%s: %s", cells[k].method, s->scene.all.error.message);
             s->scene.threads = 1 + way;
-            if (way == 1 && !refused) s->scene.course = OTA_KEYS_GATHERED;
+            if (way == 1 && !refused) s->scene.transport = OTA_KEYS_GATHERED;
             const int ranks = 3 + way;
             share_out(s, ranks, way == 0 ? OTA_SHARES_ZIGZAG : OTA_SHARES_IN_ORDER, pull_part);
             for (int r = 0; r < ranks; r++) compare(s, r, solves ? 2e-6 : 1e-10);
@@ -236,40 +236,40 @@ static void push(scene *s, rows *r, pulled *to, const ota_communicator *with) {
     r->whole = to->whole;
     set(&now, s, r, with);
     now.options.gradients = 1;
-    ota_tangents along = {.size = sizeof along, .terms = terms, .temperature = number};
-    along.queries = now.problem.queries;
-    along.keys = now.problem.keys;
-    along.values = now.arrays.values;
-    along.row_mass = ota_array_of(r->mu, OTA_F64, 1, 1, 1, r->n);
-    if (s->cell->temperatures) along.temperature.size[3] = HEADS;
-    if (strstr(s->cell->method, "entmax") != NULL) along.order = number;
-    if (now.problem.column_mass.data != NULL) along.column_mass = now.problem.column_mass;
+    ota_tangents tangents = {.size = sizeof tangents, .terms = terms, .temperature = number};
+    tangents.queries = now.problem.queries;
+    tangents.keys = now.problem.keys;
+    tangents.values = now.arrays.values;
+    tangents.row_mass = ota_array_of(r->mu, OTA_F64, 1, 1, 1, r->n);
+    if (s->cell->temperatures) tangents.temperature.size[3] = HEADS;
+    if (strstr(s->cell->method, "entmax") != NULL) tangents.order = number;
+    if (now.problem.column_mass.data != NULL) tangents.column_mass = now.problem.column_mass;
     const ota_column_rule rule = now.problem.columns;
-    if (rule == OTA_COLUMNS_CAPPED) along.cap = number;
-    if (rule == OTA_COLUMNS_RELAXED || rule == OTA_COLUMNS_ELASTIC) along.strength = number;
-    if (rule == OTA_COLUMNS_BOUNDED) along.lower = along.upper = number;
+    if (rule == OTA_COLUMNS_CAPPED) tangents.cap = number;
+    if (rule == OTA_COLUMNS_RELAXED || rule == OTA_COLUMNS_ELASTIC) tangents.strength = number;
+    if (rule == OTA_COLUMNS_BOUNDED) tangents.lower = tangents.upper = number;
     for (int64_t k = 0; k < now.problem.term_count; k++) {
         const ota_array *a = &now.terms[k].array;
         const bool one = now.terms[k].kind == OTA_TERM_SOFTCAP || a->data == NULL;
         terms[k] = one ? number : *a;
     }
     if (rule_alone) {
-        along.queries = along.keys = along.values = along.row_mass = (ota_array){0};
-        along.temperature = along.order = (ota_array){0};
-        along.terms = NULL;
+        tangents.queries = tangents.keys = tangents.values = tangents.row_mass = (ota_array){0};
+        tangents.temperature = tangents.order = (ota_array){0};
+        tangents.terms = NULL;
     }
-    along.out = ota_array_of(r->moved, OTA_F64, BATCH, HEADS, r->n, VALUES);
+    tangents.out = ota_array_of(r->moved, OTA_F64, BATCH, HEADS, r->n, VALUES);
     r->result = (ota_result){.size = sizeof r->result};
     r->status = ota_plan_create(&plan, &now.problem, VALUES, &now.options, &r->error);
     if (r->status >= OTA_OK) r->status = ota_forward(plan, &now.arrays, NULL, &r->error);
-    if (r->status >= OTA_OK) r->status = ota_jvp(plan, &now.arrays, &along, NULL, &r->error);
+    if (r->status >= OTA_OK) r->status = ota_jvp(plan, &now.arrays, &tangents, NULL, &r->error);
     ota_plan_free(plan);
 }
 
 static void push_part(crew_rank *rank, void *context) {
     stage *s = context;
     const int k = rank->to.rank;
-    rank->to.keys = s->scene.course;
+    rank->to.keys = s->scene.transport;
     push(&s->scene, &s->scene.part[k], &s->part[k], &rank->to);
 }
 

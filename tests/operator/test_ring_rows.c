@@ -371,7 +371,8 @@ static void bytes_are_those_of_the_formula(void **state) {
             assert_int_equal(s->part[r].status, OTA_OK);
             if (k != 2) assert_int_equal(more, 0);
             if (k == 2) assert_true(more > 0 && more % step == 0);
-            const bool two = strstr(s->part[r].described, "turns of a forward: two") != NULL;
+            const bool two =
+                strstr(s->part[r].described, "message rounds of a forward: two") != NULL;
             assert_int_equal(two, k < 3 || k == 5);
         }
     }

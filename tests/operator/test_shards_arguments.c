@@ -24,7 +24,7 @@ typedef struct call {
     setting now;
     ota_result result;
     ota_gradients want;
-    ota_tangents along;
+    ota_tangents moved;
     ota_problem *problem;
     ota_arrays *arrays;
     ota_gradients *gradients;
@@ -44,7 +44,7 @@ typedef struct wrong {
     ota_status status;         /* of the rank that is wrong */
     const char *field, *words; /* and its sentence */
     ota_status others;         /* of the other: OTA_EMISMATCH, that it refused; or the same */
-    int courses;               /* bits: gathered, ring */
+    int transports;            /* bits: gathered, ring */
     bool matrix;
 } wrong;
 
@@ -145,23 +145,23 @@ static void query_gradients(call *c) {
     c->want.queries.data = c->numbers[3];
 }
 static void out_on_key_tangents(call *c) {
-    c->along.keys.data = c->numbers[3];
-    c->along.out.data = c->numbers[3];
+    c->moved.keys.data = c->numbers[3];
+    c->moved.out.data = c->numbers[3];
 }
-static void moved_out_on_keys(call *c) { c->along.out.data = c->now.problem.keys.data; }
-static void moved_out_on_values(call *c) { c->along.out.data = c->now.arrays.values.data; }
+static void moved_out_on_keys(call *c) { c->moved.out.data = c->now.problem.keys.data; }
+static void moved_out_on_values(call *c) { c->moved.out.data = c->now.arrays.values.data; }
 
 static void no_tangents(call *c) { c->tangents = NULL; }
-static void empty_tangents(call *c) { c->along.size = 0; }
-static void fewer_key_tangents(call *c) { c->along.keys.size[2]--; }
-static void key_tangents_of_integers(call *c) { c->along.keys.type = OTA_I64; }
-static void wider_value_tangents(call *c) { c->along.values.size[3]++; }
+static void empty_tangents(call *c) { c->moved.size = 0; }
+static void fewer_key_tangents(call *c) { c->moved.keys.size[2]--; }
+static void key_tangents_of_integers(call *c) { c->moved.keys.type = OTA_I64; }
+static void wider_value_tangents(call *c) { c->moved.values.size[3]++; }
 static void pair_tangents(call *c) {
-    c->along.coupling =
+    c->moved.coupling =
         ota_array_of(c->numbers[3], OTA_F64, BATCH, HEADS, c->now.arrays.out.size[2], N);
 }
 static void score_tangents(call *c) {
-    c->along.scores =
+    c->moved.scores =
         ota_array_of(c->numbers[3], OTA_F64, BATCH, HEADS, c->now.arrays.out.size[2], N);
 }
 
@@ -319,7 +319,7 @@ typedef struct trial {
     int who; /* the rank that is wrong */
     scene scene;
     const wrong *what;
-    ota_key_course course;
+    ota_key_transport transport;
     answer of[RANKS];
 } trial;
 
@@ -331,21 +331,21 @@ static void prepare(call *c, const scene *s, part *p, ota_options *options, bool
     if (ring) c->now.arrays.coupling = (ota_array){0};
     c->result.size = sizeof c->result;
     c->want.size = sizeof c->want;
-    c->along.size = sizeof c->along;
+    c->moved.size = sizeof c->moved;
     c->want.out_grad = ota_array_of(p->grads.out, OTA_F64, BATCH, HEADS, p->n, VALUES);
-    c->along.out = ota_array_of(c->numbers[2], OTA_F64, BATCH, HEADS, p->n, VALUES);
+    c->moved.out = ota_array_of(c->numbers[2], OTA_F64, BATCH, HEADS, p->n, VALUES);
     c->want.values =
         ota_array_of(c->numbers[1], OTA_F64, v->size[0], v->size[1], v->size[2], v->size[3]);
-    c->along.values = *v;
+    c->moved.values = *v;
     if (!matrix) {
         c->want.keys =
             ota_array_of(c->numbers[0], OTA_F64, k->size[0], k->size[1], k->size[2], k->size[3]);
-        c->along.keys = *k;
+        c->moved.keys = *k;
     }
     c->problem = &c->now.problem;
     c->arrays = &c->now.arrays;
     c->gradients = &c->want;
-    c->tangents = &c->along;
+    c->tangents = &c->moved;
 }
 
 static ota_status make(stage at, ota_plan *plan, call *c, ota_error *error) {
@@ -364,8 +364,8 @@ static void work(crew_rank *rank, void *context) {
     part *p = &t->scene.parts[me];
     answer *a = &t->of[me];
     call *c = malloc(sizeof *c);
-    const bool ring = t->course == OTA_KEYS_IN_RING;
-    rank->to.keys = t->course;
+    const bool ring = t->transport == OTA_KEYS_IN_RING;
+    rank->to.keys = t->transport;
     ota_options options = {
         .size = sizeof options, .threads = 1, .communicator = &rank->to, .gradients = 1};
     ota_plan *plan = NULL;
@@ -406,34 +406,34 @@ static int expect(const trial *t, int rank) {
     const ota_status wanted = own ? w->status : w->others;
     if (a->status != wanted || strstr(a->error.message, words) == NULL ||
         (own && strcmp(a->error.field, w->field) != 0))
-        wrongs +=
-            printf("%s, course %d, stage %d: rank %d answers %d, '%s': %s; wanted %d, '%s': %s\n",
-                   w->method, (int)t->course, (int)w->at, rank, (int)a->status, a->error.field,
-                   a->error.message, (int)wanted, own ? w->field : "", words);
+        wrongs += printf(
+            "%s, transport %d, stage %d: rank %d answers %d, '%s': %s; wanted %d, '%s': %s\n",
+            w->method, (int)t->transport, (int)w->at, rank, (int)a->status, a->error.field,
+            a->error.message, (int)wanted, own ? w->field : "", words);
     if (a->again < OTA_OK || a->wrote)
         wrongs += printf(
-            "%s, course %d, stage %d, '%s': made right on rank %d it answers %d, or writes\n",
-            w->method, (int)t->course, (int)w->at, w->words, rank, (int)a->again);
+            "%s, transport %d, stage %d, '%s': made right on rank %d it answers %d, or writes\n",
+            w->method, (int)t->transport, (int)w->at, w->words, rank, (int)a->again);
     return wrongs;
 }
 
 static void one_rank_is_wrong(void **state) {
     (void)state;
-    static const ota_key_course courses[] = {OTA_KEYS_GATHERED, OTA_KEYS_IN_RING};
+    static const ota_key_transport transports[] = {OTA_KEYS_GATHERED, OTA_KEYS_IN_RING};
     trial *t = malloc(sizeof *t);
     int wrongs = 0;
     for (size_t k = 0; k < sizeof table / sizeof table[0]; k++) {
         const wrong *w = &table[k];
         const cell one = {.method = w->method, .alibi = true, .matrix = w->matrix};
         for (int turn = 0; turn < 4; turn++) {
-            const int course = turn / 2;
-            if ((w->courses >> course & 1) == 0) continue;
+            const int transport = turn / 2;
+            if ((w->transports >> transport & 1) == 0) continue;
             t->who = turn % 2;
             draw(&t->scene, &one, 800);
             share_out(&t->scene, RANKS, false);
             cut(&t->scene, RANKS, OTA_SHARES_IN_ORDER);
             t->what = w;
-            t->course = courses[course];
+            t->transport = transports[transport];
             crew_once(RANKS, OTA_SHARES_IN_ORDER, work, t);
             for (int r = 0; r < RANKS; r++) wrongs += expect(t, r);
         }
@@ -446,7 +446,7 @@ static void one_rank_is_wrong(void **state) {
 
 typedef struct removal {
     scene scene;
-    ota_key_course course;
+    ota_key_transport transport;
     double found[2][RANKS][ALL * N * VALUES];
     ota_status status[RANKS];
     ota_error error[RANKS];
@@ -458,21 +458,21 @@ static void move_values(crew_rank *rank, void *context) {
     const int me = rank->to.rank;
     part *p = &m->scene.parts[me];
     call *c = malloc(sizeof *c);
-    rank->to.keys = m->course;
+    rank->to.keys = m->transport;
     ota_options options = {
         .size = sizeof options, .threads = 1, .communicator = &rank->to, .gradients = 1};
     ota_plan *plan = NULL;
     ota_error *error = &m->error[me];
-    prepare(c, &m->scene, p, &options, m->course == OTA_KEYS_IN_RING);
+    prepare(c, &m->scene, p, &options, m->transport == OTA_KEYS_IN_RING);
     ota_status status = ota_plan_create(&plan, &c->now.problem, VALUES, &options, error);
     for (int turn = 0; turn < 2 && status >= OTA_OK; turn++) {
         status = ota_forward(plan, &c->now.arrays, NULL, error);
         if (turn == 1) {
             memcpy(c->numbers[3], p->v, sizeof p->v);
             for (int k = 0; k < ALL * N * VALUES; k++) p->v[k] = (double)NAN;
-            c->now.arrays.values.data = c->along.values.data = c->numbers[3];
+            c->now.arrays.values.data = c->moved.values.data = c->numbers[3];
         }
-        if (status >= OTA_OK) status = ota_jvp(plan, &c->now.arrays, &c->along, NULL, error);
+        if (status >= OTA_OK) status = ota_jvp(plan, &c->now.arrays, &c->moved, NULL, error);
         memcpy(m->found[turn][me], c->numbers[2], sizeof m->found[turn][me]);
     }
     m->status[me] = status;
@@ -483,13 +483,13 @@ static void move_values(crew_rank *rank, void *context) {
 static void values_may_move(void **state) {
     (void)state;
     static const cell one = {.method = "softmax"};
-    static const ota_key_course courses[] = {OTA_KEYS_GATHERED, OTA_KEYS_IN_RING};
+    static const ota_key_transport transports[] = {OTA_KEYS_GATHERED, OTA_KEYS_IN_RING};
     removal *m = malloc(sizeof *m);
-    for (int course = 0; course < 2; course++) {
+    for (int transport = 0; transport < 2; transport++) {
         draw(&m->scene, &one, 810);
         share_out(&m->scene, RANKS, false);
         cut(&m->scene, RANKS, OTA_SHARES_IN_ORDER);
-        m->course = courses[course];
+        m->transport = transports[transport];
         crew_once(RANKS, OTA_SHARES_IN_ORDER, move_values, m);
         for (int r = 0; r < RANKS; r++) {
             if (m->status[r] < OTA_OK) fail_msg("%s", m->error[r].message);
@@ -504,7 +504,7 @@ static void values_may_move(void **state) {
 
 typedef struct types {
     scene scene;
-    ota_key_course course;
+    ota_key_transport transport;
     int turn;
     ota_type type[2]; /* of the values */
     double values[RANKS][ALL * N * VALUES], out[2][RANKS][ALL * N * VALUES];
@@ -517,10 +517,10 @@ static void solve_typed(crew_rank *rank, void *context) {
     const int me = rank->to.rank;
     part *p = &t->scene.parts[me];
     setting now = {0};
-    rank->to.keys = t->course;
+    rank->to.keys = t->transport;
     ota_options options = {.size = sizeof options, .threads = 1, .communicator = &rank->to};
     set_part(&now, &t->scene, p, &options);
-    if (t->course == OTA_KEYS_IN_RING) now.arrays.coupling = (ota_array){0};
+    if (t->transport == OTA_KEYS_IN_RING) now.arrays.coupling = (ota_array){0};
     now.arrays.values =
         ota_array_of(t->values[me], t->type[t->turn], BATCH, KEY_HEADS, p->n, VALUES);
     /* Numbers that all types hold. */
@@ -533,7 +533,7 @@ static void solve_typed(crew_rank *rank, void *context) {
 }
 
 typedef struct pair {
-    ota_key_course course;
+    ota_key_transport transport;
     bool narrow_keys;
     ota_type first, second;
     bool rounds; /* the second */
@@ -559,7 +559,7 @@ static void values_of_another_type_than_keys(void **state) {
         draw(&t->scene, &one, 820);
         share_out(&t->scene, RANKS, false);
         cut(&t->scene, RANKS, OTA_SHARES_IN_ORDER);
-        t->course = two->course;
+        t->transport = two->transport;
         t->type[0] = two->first;
         t->type[1] = two->second;
         for (t->turn = 0; t->turn < 2; t->turn++) {

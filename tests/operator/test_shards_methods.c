@@ -81,7 +81,7 @@ typedef struct arrays {
 typedef struct share {
     const cell *cell;
     int64_t n, rows[N];
-    arrays given, along, grads; /* the problem, the direction of jvp, gradients and dL/d out */
+    arrays given, tangents, grads; /* the problem, the direction of jvp, gradients and dL/d out */
     float narrow[3][HEADS * N * WIDTH];
     double caps[HEADS * N * N];
     double mu[N], nu[N], p[HEADS * N * N], g[HEADS * N], receiver[HEADS * N];
@@ -126,11 +126,11 @@ static ota_gradients gradients_of(share *s, const ota_problem *p) {
 
 /* Everything that a process does with its share; NULL: all rows are its own. */
 /* ota_jvp, and what it tells of its messages against what went through `rank`. */
-static void derive(share *s, ota_plan *plan, const ota_arrays *a, const ota_tangents *along,
+static void derive(share *s, ota_plan *plan, const ota_arrays *a, const ota_tangents *tangents,
                    const crew_rank *rank) {
     const int64_t sent[2] = {rank == NULL ? 0 : rank->messages, rank == NULL ? 0 : rank->bytes};
     ota_result found = {.size = sizeof found};
-    s->forwards = ota_jvp(plan, a, along, &found, &s->error);
+    s->forwards = ota_jvp(plan, a, tangents, &found, &s->error);
     if (rank == NULL || s->forwards != OTA_OK) return;
     s->miscounted = llabs(found.messages - (rank->messages - sent[0])) +
                     llabs(found.message_bytes - (rank->bytes - sent[1]));
@@ -189,16 +189,16 @@ static void solve(share *s, const crew_rank *rank, int threads) {
     if (s->status == OTA_OK) s->status = ota_forward(plan, &a, &s->result, &s->error);
     const ota_gradients want = gradients_of(s, &p);
     /* Masses grow in proportion. */
-    const ota_tangents along = {.size = sizeof along,
-                                .queries = keys_of(s->along.q, OTA_F64, s->n, WIDTH),
-                                .keys = keys_of(s->along.k, OTA_F64, s->n, WIDTH),
-                                .values = keys_of(s->along.v, OTA_F64, s->n, VALUES),
-                                .row_mass = p.row_mass,
-                                .column_mass = p.column_mass,
-                                .out = keys_of(s->along.out, OTA_F64, s->n, VALUES)};
+    const ota_tangents tangents = {.size = sizeof tangents,
+                                   .queries = keys_of(s->tangents.q, OTA_F64, s->n, WIDTH),
+                                   .keys = keys_of(s->tangents.k, OTA_F64, s->n, WIDTH),
+                                   .values = keys_of(s->tangents.v, OTA_F64, s->n, VALUES),
+                                   .row_mass = p.row_mass,
+                                   .column_mass = p.column_mass,
+                                   .out = keys_of(s->tangents.out, OTA_F64, s->n, VALUES)};
     s->ended = s->status == (c->fixed ? OTA_FIXED_ITERS : OTA_OK);
     if (s->ended) s->backward = ota_backward(plan, &a, &want, NULL, &s->error);
-    if (s->ended && s->backward == OTA_OK) derive(s, plan, &a, &along, rank);
+    if (s->ended && s->backward == OTA_OK) derive(s, plan, &a, &tangents, rank);
     ota_plan_free(plan);
     s->certificate = (ota_certificate){.size = sizeof s->certificate};
     if (s->ended && s->backward == OTA_OK && s->forwards == OTA_OK)
@@ -226,7 +226,7 @@ static void draw(scene *s, const cell *c, uint64_t seed) {
     s->threads = 1;
     w->n = N;
     draw_arrays(&w->given);
-    draw_arrays(&w->along);
+    draw_arrays(&w->tangents);
     draw_arrays(&w->grads);
     /* Keys that are nobody's first choice. */
     for (int64_t k = 0; c->repeated && k < HEADS * N * WIDTH; k++)
@@ -283,7 +283,7 @@ static crew *run(scene *s, int ranks, ota_shares order, bool uneven, int64_t fai
         p->cell = s->cell;
         p->n = crew_rows(shares, ranks, k, order, p->rows);
         cut_arrays(p, &w->given, &p->given);
-        cut_arrays(p, &w->along, &p->along);
+        cut_arrays(p, &w->tangents, &p->tangents);
         cut_arrays(p, &w->grads, &p->grads);
         cut_rows(p, HEADS, WIDTH * sizeof(float), w->narrow[0], p->narrow[0]);
         cut_rows(p, HEADS, WIDTH * sizeof(float), w->narrow[1], p->narrow[1]);
@@ -334,7 +334,7 @@ static void compare(const scene *s, const share *p) {
     expect_rows(p, "gradient queries", p->grads.q, w->grads.q, WIDTH, d);
     expect_rows(p, "gradient keys", p->grads.k, w->grads.k, WIDTH, d);
     expect_rows(p, "gradient values", p->grads.v, w->grads.v, VALUES, d);
-    expect_rows(p, "tangent", p->along.out, w->along.out, VALUES, d);
+    expect_rows(p, "tangent", p->tangents.out, w->tangents.out, VALUES, d);
     expect(c, "gradient temperature", p->temperature, w->temperature, (double)N * d);
     expect(c, "gradient order", p->order, w->order, (double)N * d);
     expect(c, "gradient strength", p->strength, w->strength, (double)N * d);
@@ -366,13 +366,13 @@ static void ranks_find_what_one_process_finds(void **state) {
     scene *s = malloc(sizeof *s);
     for (int k = 0; k < CELLS; k++) {
         draw(s, &cells[k], 40 + (uint64_t)k);
-        arrays given[2] = {s->all.along, s->all.grads};
+        arrays given[2] = {s->all.tangents, s->all.grads};
         solve_whole(s);
         const share whole = s->all;
         for (int way = 0; way < 4; way++) {
             const int ranks = 1 + way;
             /* Outputs stand where directions stood. */
-            s->all.along = given[0];
+            s->all.tangents = given[0];
             s->all.grads = given[1];
             crew *c =
                 run(s, ranks, way % 2 == 1 ? OTA_SHARES_ZIGZAG : OTA_SHARES_IN_ORDER, way >= 2, 0);

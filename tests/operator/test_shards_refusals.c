@@ -96,14 +96,15 @@ static void more_than_all(setting *now, ota_options *options, int rank) {
     lay_pieces(options, OTA_SHARES_ZIGZAG, rank == 2 ? first : NULL);
 }
 
-static void other_course(setting *now, ota_options *options, int rank) {
+static void other_key_transport(setting *now, ota_options *options, int rank) {
     ota_communicator *to = (ota_communicator *)(uintptr_t)options->communicator;
     (void)now;
     if (rank == 1) to->keys = OTA_KEYS_GATHERED;
 }
 
 static const refusal refusals[] = {
-    {other_course, "softmax", "rank 1 has keys' course 1 where rank 0 has 0", OTA_EMISMATCH},
+    {other_key_transport, "softmax", "rank 1 has key transport 1 where rank 0 has 0",
+     OTA_EMISMATCH},
     {other_temperature, "softmax", "rank 1 has another temperature than rank 0", OTA_EMISMATCH},
     {other_window, "softmax", "rank 1 has another supports than rank 0", OTA_EMISMATCH},
     {other_rounds, "softmax/exact", "rank 2 has max_rounds 7 where rank 0 has 0", OTA_EMISMATCH},
@@ -244,7 +245,7 @@ static void ranks_that_differ_in_a_number_are_refused(void **state) {
 
 /* What rank 1 does not ask for, or does not move, and the others do. */
 typedef struct omission {
-    bool along; /* tangents, or gradients */
+    bool tangents; /* tangents, or gradients */
     size_t offset;
     const char *words;
 } omission;
@@ -265,7 +266,7 @@ static const omission *omitting;
 static int cancelling;   /* read by the plan of rank 1 */
 static bool without_out; /* keys go round, and nothing comes by way of out */
 
-static void derive(const setting *now, ota_plan *plan, part *p, bool omits, bool along) {
+static void derive(const setting *now, ota_plan *plan, part *p, bool omits, bool tangents) {
     double made[3][ALL * N * VALUES] = {{0}};
     ota_gradients want = {.size = sizeof want};
     ota_tangents move = {.size = sizeof move};
@@ -277,9 +278,9 @@ static void derive(const setting *now, ota_plan *plan, part *p, bool omits, bool
     move.keys = want.keys;
     move.values = want.values;
     move.out = ota_array_of(made[2], OTA_F64, BATCH, HEADS, p->n, VALUES);
-    char *from = along ? (char *)&move : (char *)&want;
+    char *from = tangents ? (char *)&move : (char *)&want;
     if (omits) memset(from + omitting->offset, 0, sizeof(ota_array));
-    if (along)
+    if (tangents)
         p->status = ota_jvp(plan, &now->arrays, &move, NULL, &p->error);
     else
         p->status = ota_backward(plan, &now->arrays, &want, NULL, &p->error);
@@ -303,7 +304,7 @@ static void omit_part(crew_rank *rank, void *context) {
     if (p->status == OTA_OK) p->status = ota_forward(plan, &now.arrays, NULL, &p->error);
     if (p->status == OTA_OK) {
         if (second && omitting == NULL && !without_out) cancelling = 1;
-        derive(&now, plan, p, second && omitting != NULL, omitting != NULL && omitting->along);
+        derive(&now, plan, p, second && omitting != NULL, omitting != NULL && omitting->tangents);
     }
     ota_plan_free(plan);
 }

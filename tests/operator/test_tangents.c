@@ -17,7 +17,7 @@
 
 typedef struct ride {
     bench b;
-    ota_tangents along;
+    ota_tangents moved;
     ota_array terms[TERMS], tangents[KNOBS];
     double share[KNOBS];
 } ride;
@@ -47,7 +47,7 @@ static ota_array *place_of(ride *t, int k) {
     }
     for (size_t q = 0; q < sizeof fields / sizeof fields[0]; q++) {
         if (strcmp(one->name, fields[q].name) == 0)
-            return (ota_array *)(void *)((char *)&t->along + fields[q].offset);
+            return (ota_array *)(void *)((char *)&t->moved + fields[q].offset);
     }
     fail_msg("no tangent for %s", one->name);
     return NULL;
@@ -56,13 +56,13 @@ static ota_array *place_of(ride *t, int k) {
 static void lay_out(ride *t, ota_type type) {
     bench *b = &t->b;
     const recipe *w = &b->x.want;
-    t->along.size = sizeof t->along;
-    t->along.terms = t->terms;
+    t->moved.size = sizeof t->moved;
+    t->moved.terms = t->terms;
     for (int k = 0; k < b->count; k++)
         *place_of(t, k) = gradient_like(b, type, b->knobs[k].gradient);
-    t->along.scores = gradient_array(b, type, w->batch, w->heads, w->n, w->m);
-    t->along.coupling = gradient_array(b, OTA_F64, w->batch, w->heads, w->n, w->m);
-    t->along.out = gradient_array(b, OTA_F64, w->batch, w->heads, w->n, w->values_width);
+    t->moved.scores = gradient_array(b, type, w->batch, w->heads, w->n, w->m);
+    t->moved.coupling = gradient_array(b, OTA_F64, w->batch, w->heads, w->n, w->m);
+    t->moved.out = gradient_array(b, OTA_F64, w->batch, w->heads, w->n, w->values_width);
 }
 
 /* Does every key of some head rest on a bound? Then the bounds add up to the rows' mass, and there is no plan for
@@ -119,17 +119,17 @@ static double size_of_products(const ota_array *a, const ota_array *b) {
 
 static double derive(ride *t) {
     bench *b = &t->b;
-    const ota_status status = ota_jvp(b->plan, &b->x.arrays, &t->along, &b->x.result, &b->x.error);
+    const ota_status status = ota_jvp(b->plan, &b->x.arrays, &t->moved, &b->x.result, &b->x.error);
     if (status != OTA_OK) {
         print_error("jvp %d: %s\n", (int)status, b->x.error.message);
         print_recipe(&b->x);
         fail();
     }
-    assert_true(gaps_untouched(&b->gradients, &t->along.coupling));
-    assert_true(gaps_untouched(&b->gradients, &t->along.out));
-    double slope = along(&b->want.out_grad, &t->along.out);
+    assert_true(gaps_untouched(&b->gradients, &t->moved.coupling));
+    assert_true(gaps_untouched(&b->gradients, &t->moved.out));
+    double slope = inner_product(&b->want.out_grad, &t->moved.out);
     if (ota_array_present(&b->want.coupling_grad))
-        slope += along(&b->want.coupling_grad, &t->along.coupling);
+        slope += inner_product(&b->want.coupling_grad, &t->moved.coupling);
     return slope;
 }
 
@@ -137,17 +137,17 @@ static double derive(ride *t) {
  * terms. */
 static double adjoint_gap(ride *t, uint64_t seed, int only, double *size) {
     bench *b = &t->b;
-    fill_array(&t->along.scores, &b->d, gaussian, only < 0 ? 1.0 : 0.0);
-    double theirs = along(&b->want.scores, &t->along.scores);
-    *size = size_of_products(&b->want.scores, &t->along.scores);
+    fill_array(&t->moved.scores, &b->d, gaussian, only < 0 ? 1.0 : 0.0);
+    double theirs = inner_product(&b->want.scores, &t->moved.scores);
+    *size = size_of_products(&b->want.scores, &t->moved.scores);
     for (int k = 0; k < b->count; k++) {
         const ota_array *tangent = place_of(t, k);
         set_tangent(t, k, seed + (uint64_t)k, only < 0 || k == only ? 1.0 : 0.0);
-        theirs += along(b->knobs[k].gradient, tangent);
+        theirs += inner_product(b->knobs[k].gradient, tangent);
         *size += size_of_products(b->knobs[k].gradient, tangent);
     }
     const double mine = derive(t);
-    *size += size_of_products(&b->want.out_grad, &t->along.out);
+    *size += size_of_products(&b->want.out_grad, &t->moved.out);
     return fabs(mine - theirs);
 }
 
@@ -169,7 +169,7 @@ static double difference_gap(ride *t) {
     double *base[KNOBS], found = -1.0;
     uint64_t here = 0;
     (void)evaluate(b, &here);
-    fill_array(&t->along.scores, &b->d, gaussian, 0.0);
+    fill_array(&t->moved.scores, &b->d, gaussian, 0.0);
     for (int k = 0; k < b->count; k++) base[k] = keep(&b->knobs[k]);
     for (int attempt = 0; attempt < ATTEMPTS && found < 0.0; attempt++) {
         const double step = difference_step * pow(0.4, attempt);

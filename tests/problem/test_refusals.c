@@ -310,8 +310,8 @@ SPOIL(ranks_no_gather, (alone(s), s->alone.all_gather = NULL))
 SPOIL(ranks_no_size, (alone(s), s->alone.size = 0))
 SPOIL(shares_low, (alone(s), s->alone.shares = (ota_shares)-1))
 SPOIL(shares_high, (alone(s), s->alone.shares = (ota_shares)9))
-SPOIL(course_low, (alone(s), s->alone.keys = (ota_key_course)-1))
-SPOIL(course_high, (alone(s), s->alone.keys = (ota_key_course)9))
+SPOIL(course_low, (alone(s), s->alone.keys = (ota_key_transport)-1))
+SPOIL(course_high, (alone(s), s->alone.keys = (ota_key_transport)9))
 SPOIL(alone_scores, (alone(s), s->problem.scores.data = NULL))
 static double weight_of(void *user, double x) {
     (void)user;

@@ -190,10 +190,10 @@ static ota_status solve_prefix(work *w) {
     part.nu = take(&next, m);
     part.g = take(&next, m);
     part.rule = OTA_COLUMNS_EXACT;
-    bool broken = false;
+    bool nonfinite = false;
     for (int64_t i = 0; i < n && worst >= 0; i++) {
-        broken = broken || w->bad[i];
-        if (broken) {
+        nonfinite = nonfinite || w->bad[i];
+        if (nonfinite) {
             set_aside(w, i);
             continue;
         }
@@ -286,7 +286,7 @@ static bool write_values(const ota_resolved *r, const ota_arrays *a, int64_t b, 
     if (!ota_array_present(&a->values) || !ota_array_present(&a->out)) return false;
     const bool swapped = r->problem.axis == OTA_AXIS_COLUMNS;
     const int64_t value_head = a->values.size[1] > 0 ? hd / (r->heads / a->values.size[1]) : 0;
-    bool broken = false;
+    bool nonfinite = false;
     for (int64_t v = 0; v < a->values.size[3]; v++) {
         ota_judge_sum sum = {0.0, 0.0};
         for (int64_t j = 0; j < r->keys; j++) {
@@ -296,10 +296,10 @@ static bool write_values(const ota_resolved *r, const ota_arrays *a, int64_t b, 
                                     ota_array_get(&a->values, b, value_head, j, v));
         }
         const double out = ota_judge_total(sum);
-        broken = broken || !isfinite(out);
+        nonfinite = nonfinite || !isfinite(out);
         ota_array_set(&a->out, b, hd, i, v, out);
     }
-    return broken;
+    return nonfinite;
 }
 
 static void write_statistics(const ota_resolved *r, const ota_arrays *a, int64_t b, int64_t hd,
@@ -309,12 +309,12 @@ static void write_statistics(const ota_resolved *r, const ota_arrays *a, int64_t
     ota_judge_sum total = {swapped ? 0.0 : h->rest[i], 0.0}, entropy = {0.0, 0.0};
     double largest = 0.0, top = -INFINITY;
     int64_t positive = 0;
-    bool broken = false;
+    bool nonfinite = false;
     for (int64_t j = 0; j < r->keys; j++) {
         const double p = plan_at(h, swapped, i, j);
         put(&a->coupling, b, hd, i, j, p);
         ota_judge_add(&total, p);
-        broken = broken || isnan(p);
+        nonfinite = nonfinite || isnan(p);
         positive += p > 0.0;
         largest = fmax(largest, p);
         const double g = swapped ? h->f[j] : h->g[j];
@@ -338,16 +338,16 @@ static void write_statistics(const ota_resolved *r, const ota_arrays *a, int64_t
         lse = top / h->tau + log(ota_judge_total(sum));
     }
     if (h->rule == OTA_COLUMNS_PREFIX && !w->empty[i]) lse = w->level[i];
-    if (!ota_reference_is_entropy(h) || broken) lse = NAN;
+    if (!ota_reference_is_entropy(h) || nonfinite) lse = NAN;
     put(&a->lse, b, hd, 0, i, lse);
     put(&a->row_potential, b, hd, 0, i,
-        swapped  ? h->g[i]
-        : broken ? NAN
-                 : h->f[i] + ota_reference_offset(h));
-    put(&a->row_entropy, b, hd, 0, i, broken ? NAN : ota_judge_total(entropy));
-    put(&a->row_support, b, hd, 0, i, broken ? NAN : (double)positive);
-    put(&a->row_max, b, hd, 0, i, broken ? NAN : largest);
-    put(&a->sink, b, hd, 0, i, broken ? NAN : swapped ? 0.0 : h->rest[i]);
+        swapped     ? h->g[i]
+        : nonfinite ? NAN
+                    : h->f[i] + ota_reference_offset(h));
+    put(&a->row_entropy, b, hd, 0, i, nonfinite ? NAN : ota_judge_total(entropy));
+    put(&a->row_support, b, hd, 0, i, nonfinite ? NAN : (double)positive);
+    put(&a->row_max, b, hd, 0, i, nonfinite ? NAN : largest);
+    put(&a->sink, b, hd, 0, i, nonfinite ? NAN : swapped ? 0.0 : h->rest[i]);
 }
 
 /* Returns the number of rows that are not finite. */
@@ -359,11 +359,11 @@ static int64_t write_head(const ota_resolved *r, const ota_arrays *a, int64_t b,
         for (int64_t j = 0; j < h->m && w->bad[i]; j++) h->p[i * h->m + j] = NAN;
         if (w->bad[i]) h->f[i] = h->rest[i] = NAN;
     }
-    int64_t broken = 0;
+    int64_t nonfinite = 0;
     for (int64_t i = 0; i < r->queries; i++) {
         write_statistics(r, a, b, hd, w, i);
         const bool values_broke = write_values(r, a, b, hd, w, i);
-        broken += values_broke || (!swapped && w->bad[i]);
+        nonfinite += values_broke || (!swapped && w->bad[i]);
     }
     for (int64_t j = 0; j < r->keys; j++) {
         ota_judge_sum sum = {0.0, 0.0};
@@ -373,7 +373,7 @@ static int64_t write_head(const ota_resolved *r, const ota_arrays *a, int64_t b,
             swapped ? h->f[j] + ota_reference_offset(h) : h->g[j]);
         if (h->rule == OTA_COLUMNS_ONLINE) put(&a->remaining, b, hd, 0, j, h->nu[j]);
     }
-    return broken;
+    return nonfinite;
 }
 
 static void poison(const ota_arrays *a, int64_t b, int64_t hd) {
@@ -423,17 +423,17 @@ ota_status ota_reference(const ota_problem *problem, const ota_options *options,
         for (int64_t hd = 0; hd < r.heads; hd++) {
             load_head(&r, &a, b, hd, &w);
             ota_status status = solve_head(&w, r.settings.strict);
-            int64_t broken = 0;
+            int64_t nonfinite = 0;
             if (status < 0) {
                 poison(&a, b, hd);
-                broken = w.bad_rows;
+                nonfinite = w.bad_rows;
             } else {
                 finish_errors(&w);
-                broken = write_head(&r, &a, b, hd, &w);
-                if (broken > 0 && r.settings.strict) {
+                nonfinite = write_head(&r, &a, b, hd, &w);
+                if (nonfinite > 0 && r.settings.strict) {
                     status = OTA_NONFINITE;
                     poison(&a, b, hd);
-                } else if (broken > 0 && status == OTA_OK) {
+                } else if (nonfinite > 0 && status == OTA_OK) {
                     status = OTA_NONFINITE_ROWS;
                 }
             }
@@ -447,7 +447,7 @@ ota_status ota_reference(const ota_problem *problem, const ota_options *options,
             all.row_error = fmax(all.row_error, h->row_error);
             all.column_error = fmax(all.column_error, h->column_error);
             all.empty_rows += w.empty_rows;
-            all.nonfinite_rows += broken;
+            all.nonfinite_rows += nonfinite;
             all.unusable_pairs += h->unusable;
             all.pruned_pairs += h->pruned;
             if (a.heads != NULL) {

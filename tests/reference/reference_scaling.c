@@ -548,7 +548,7 @@ static ota_status solve(ota_reference_head *h, newton_space *w) {
     if (status != OTA_OK) return status;
     double target = 0.0;
     for (int64_t j = 0; j < h->m; j++) target += h->nu[j];
-    /* Totals that differ within the door's allowance must agree to be met. */
+    /* Totals that differ within what validation allows must agree to be met. */
     if (h->rule == OTA_COLUMNS_EXACT && target > 0.0 && !(h->sink > -INFINITY)) {
         for (int64_t j = 0; j < h->m; j++) h->nu[j] *= h->mass / target;
     }

@@ -1,4 +1,4 @@
-/* test_assignment_types.c: matchings through the door, from costs of every type.
+/* test_assignment_types.c: matchings through the public call, from costs of every type.
  *
  * f32 holds the scores of a narrow matrix without terms exactly, so a plan may keep them so (`on scores in f32`) and
  * nothing may show: the same numbers in f64, f32, f16 and bf16 give the same bits, for any number of threads, and as

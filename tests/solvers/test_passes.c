@@ -510,7 +510,7 @@ static void tsallis_columns(void **unused) {
             b->wide[i * STRIDE + LONELY] = b->s[i * COLUMNS + LONELY] = -INFINITY;
         const double lonely = b->g[LONELY];
         if (shared)
-            ota_newton_columns_shared(&b->state, t);
+            ota_newton_columns_of_ranks(&b->state, t);
         else
             ota_newton_columns(&b->state, t);
         for (int64_t j = 0; j < COLUMNS; j++) {

@@ -96,9 +96,9 @@ static void NAME(test_lists)(void **state) {
             const request r = draw_request(&d, order, k);
             NAME(row) x;
             NAME(draw)(&x, &d, r.count);
-            T kept[MOST + OTA_KEEP_ROOM];
-            int32_t where[MOST + OTA_KEEP_ROOM];
-            double wide[MOST + OTA_KEEP_ROOM];
+            T kept[MOST + OTA_COMPACT_ROOM];
+            int32_t where[MOST + OTA_COMPACT_ROOM];
+            double wide[MOST + OTA_COMPACT_ROOM];
             const ota_row_room room = {kept, where, wide};
             const int64_t got =
                 NAME(ota_row_entmax)(&r.parameters, x.s, r.count, r.mu, &room, &x.found);
@@ -127,9 +127,9 @@ static void NAME(test_long_lists)(void **state) {
     static const double long_orders[] = {1.02, 1.1, 1.25, 1.3, 1.5, 1.75, 2.0, 1.4};
     static const double spreads[] = {0.02, 1.0, 6.0}, heights[] = {0.0, 3.0e3, -1.0e33};
     static const double long_masses[] = {1.0, 1.0e-41, 40.0, 1.0e30};
-    T *s = malloc(LONG * sizeof *s), *kept = malloc((LONG + OTA_KEEP_ROOM) * sizeof *kept);
-    int32_t *where = malloc((LONG + OTA_KEEP_ROOM) * sizeof *where);
-    double *wide = malloc((LONG + OTA_KEEP_ROOM) * sizeof *wide), worst = 0.0;
+    T *s = malloc(LONG * sizeof *s), *kept = malloc((LONG + OTA_COMPACT_ROOM) * sizeof *kept);
+    int32_t *where = malloc((LONG + OTA_COMPACT_ROOM) * sizeof *where);
+    double *wide = malloc((LONG + OTA_COMPACT_ROOM) * sizeof *wide), worst = 0.0;
     assert_true(s != NULL && kept != NULL && where != NULL && wide != NULL);
     for (int k = 0; k < CASES * 8; k++) {
         dice d = {.state = (uint64_t)(9000 + k)};

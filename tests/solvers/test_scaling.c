@@ -433,7 +433,7 @@ static void forgotten_history_is_gone(void **unused) {
             apply_map(x[0], fixed, SPACE, g[0]);
             (void)ota_extrapolate(&h[0], x[0], g[0], SPACE, INFINITY);
         }
-        ota_extrapolation_forget(&h[which]);
+        ota_extrapolation_reset(&h[which]);
         for (int j = 0; j < SPACE; j++) x[which][j] = 2.0 + 0.1 * j;
     }
     bool lowered = false;

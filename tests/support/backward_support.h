@@ -210,7 +210,7 @@ static inline ota_status run_backward(bench *t) {
 
 /* ---- sums --------------------------------------------------------------------------------------- */
 
-static inline double along(const ota_array *a, const ota_array *b) {
+static inline double inner_product(const ota_array *a, const ota_array *b) {
     double sum = 0.0;
     for (int64_t i = 0; i < a->size[0]; i++) {
         for (int64_t j = 0; j < a->size[1]; j++) {
@@ -237,7 +237,7 @@ static inline uint64_t active_set(const bench *t) {
     const ota_problem *p = &t->x.problem;
     const recipe *w = &t->x.want;
     const ota_arrays *a = &t->x.arrays;
-    const bool turned = p->axis == OTA_AXIS_COLUMNS;
+    const bool transposed = p->axis == OTA_AXIS_COLUMNS;
     const bool kinks = p->columns == OTA_COLUMNS_CAPPED || p->columns == OTA_COLUMNS_BOUNDED;
     uint64_t hash = 1;
     if (p->regulariser == OTA_SOFTMAX && p->columns != OTA_COLUMNS_CAPPED &&
@@ -255,10 +255,10 @@ static inline uint64_t active_set(const bench *t) {
                     const bool empty = p->columns == OTA_COLUMNS_ONLINE && left < 1.0e-11;
                     hash = mix(hash, (weight > 0.0) + 2u * empty);
                 }
-                if (kinks && !turned)
+                if (kinks && !transposed)
                     hash = mix(hash, side_of(ota_array_get(&a->column_potential, b, h, 0, j)));
             }
-            for (int64_t i = 0; i < w->n && turned && kinks; i++)
+            for (int64_t i = 0; i < w->n && transposed && kinks; i++)
                 hash = mix(hash, side_of(ota_array_get(&a->row_potential, b, h, 0, i)));
         }
     }
@@ -277,9 +277,9 @@ static inline double evaluate(bench *t, uint64_t *active) {
     ota_plan_free(plan);
     if (status != OTA_OK && status != OTA_FIXED_ITERS) return (double)NAN;
     *active = active_set(t);
-    double value = along(&t->want.out_grad, &t->x.arrays.out);
+    double value = inner_product(&t->want.out_grad, &t->x.arrays.out);
     if (ota_array_present(&t->want.coupling_grad))
-        value += along(&t->want.coupling_grad, &t->x.arrays.coupling);
+        value += inner_product(&t->want.coupling_grad, &t->x.arrays.coupling);
     return value;
 }
 

@@ -393,7 +393,7 @@ static inline void judge(const drawn *x) {
     measure m = {.u = 0.0};
     ota_error error;
     if (x->exact_status < 0 && x->exact_result.status == OTA_OK) {
-        /* refused at the door: both must refuse alike */
+        /* refused by validation: both must refuse alike */
         if (x->status != x->exact_status)
             complain(x, "refusal", 0, 0, 0, (double)x->status, (double)x->exact_status, 0.0);
         return;

@@ -28,7 +28,7 @@ typedef struct cell {
         whole; /* and a relative bias inside, biases a key, and a pair of every head */
     bool masses, temperatures, narrow, dropout, start;
     bool even;          /* keys share the mass of the rows */
-    bool turned;        /* keys lie number by number, not row by row */
+    bool transposed;    /* keys lie number by number, not row by row */
     bool wide;          /* in f64 whatever the type */
     double rows;        /* relaxed by this; 0: exact */
     double temperature; /* 0: 0.8 */
@@ -47,8 +47,8 @@ typedef struct rows {
     double sink[ALL * N], entropy[ALL * N], support[ALL * N], largest[ALL * N];
     double moved[ALL * N * VALUES], dmu[HEADS * N], dnu[N], numbers[4];
     double dq[ALL * N * WIDTH], dk[ALL * N * WIDTH], dv[ALL * N * VALUES];
-    double turned[ALL * N * WIDTH]; /* the keys number by number, where a cell has them so */
-    double *whole;                  /* [ALL][n][N], where a cell has one */
+    double transposed[ALL * N * WIDTH]; /* the keys number by number, where a cell has them so */
+    double *whole;                      /* [ALL][n][N], where a cell has one */
     int64_t n, number[N];
     ota_status status, reversed;
     ota_result result, backward;
@@ -65,7 +65,7 @@ typedef struct scene {
     int64_t first[CREW_MOST][2]; /* pieces of queries and keys, where not halves */
     bool pieces;
     int threads;
-    ota_key_course course;
+    ota_key_transport transport;
     size_t limit;
     bool gradients, statistics;
 } scene;
@@ -138,9 +138,9 @@ static inline void describe_supports(setting *to, scene *s, rows *r) {
 static inline void turn_keys(setting *to, rows *r) {
     for (int64_t k = 0; k < BATCH * KEY_HEADS * r->n * WIDTH; k++) {
         const int64_t row = k / WIDTH, block = row / r->n;
-        r->turned[(block * WIDTH + k % WIDTH) * r->n + row % r->n] = r->k[k];
+        r->transposed[(block * WIDTH + k % WIDTH) * r->n + row % r->n] = r->k[k];
     }
-    to->problem.keys = ota_array_of(r->turned, OTA_F64, BATCH, KEY_HEADS, r->n, WIDTH);
+    to->problem.keys = ota_array_of(r->transposed, OTA_F64, BATCH, KEY_HEADS, r->n, WIDTH);
     to->problem.keys.stride[2] = 1;
     to->problem.keys.stride[3] = r->n;
 }
@@ -158,7 +158,7 @@ static inline void set(setting *to, scene *s, rows *r, const ota_communicator *w
         fail_msg("%s", error.message);
     to->problem.queries = array4(c, r->q, r->narrow_q, HEADS, r->n, WIDTH);
     to->problem.keys = array4(c, r->k, r->narrow_k, KEY_HEADS, r->n, WIDTH);
-    if (c->turned) turn_keys(to, r);
+    if (c->transposed) turn_keys(to, r);
     if (c->wide) to->options.precision = OTA_PRECISION_F64;
     if (c->rows > 0.0) to->problem.rows = OTA_ROWS_RELAXED;
     to->problem.row_strength = c->rows;
@@ -220,7 +220,7 @@ static inline void solve(scene *s, rows *r, const ota_communicator *with) {
 
 static inline void solve_part(crew_rank *rank, void *context) {
     scene *s = context;
-    rank->to.keys = s->course;
+    rank->to.keys = s->transport;
     if (s->pieces) rank->to.first_pieces = s->first[rank->to.rank];
     solve(s, &s->part[rank->to.rank], &rank->to);
 }
@@ -232,7 +232,7 @@ static inline void draw(scene *s, const cell *c, uint64_t seed) {
     memset(s, 0, sizeof *s);
     s->cell = c;
     s->threads = 1;
-    s->course = OTA_KEYS_IN_RING;
+    s->transport = OTA_KEYS_IN_RING;
     dice_state = seed;
     w->n = N;
     for (int64_t k = 0; k < ALL * N * WIDTH; k++) {
@@ -321,30 +321,31 @@ static inline void move(scene *s, rows *r, const ota_communicator *with) {
     ota_plan *plan = NULL;
     set(&now, s, r, with);
     now.options.gradients = 1;
-    ota_tangents along = {.size = sizeof along};
-    along.queries = ota_array_of(r->q, OTA_F64, BATCH, HEADS, r->n, WIDTH);
-    along.keys = ota_array_of(r->k, OTA_F64, BATCH, KEY_HEADS, r->n, WIDTH);
-    along.values = ota_array_of(r->v, OTA_F64, BATCH, KEY_HEADS, r->n, VALUES);
-    if (s->course == OTA_KEYS_GATHERED) {
-        along.row_mass = now.problem.row_mass;
-        along.column_mass = now.problem.column_mass;
-        along.temperature = ota_array_of(s->temperatures, OTA_F64, 1, 1, 1, HEADS);
+    ota_tangents tangents = {.size = sizeof tangents};
+    tangents.queries = ota_array_of(r->q, OTA_F64, BATCH, HEADS, r->n, WIDTH);
+    tangents.keys = ota_array_of(r->k, OTA_F64, BATCH, KEY_HEADS, r->n, WIDTH);
+    tangents.values = ota_array_of(r->v, OTA_F64, BATCH, KEY_HEADS, r->n, VALUES);
+    if (s->transport == OTA_KEYS_GATHERED) {
+        tangents.row_mass = now.problem.row_mass;
+        tangents.column_mass = now.problem.column_mass;
+        tangents.temperature = ota_array_of(s->temperatures, OTA_F64, 1, 1, 1, HEADS);
         const ota_array number = ota_array_of(s->temperatures, OTA_F64, 1, 1, 1, 1);
         const ota_column_rule rule = now.problem.columns;
-        if (rule == OTA_COLUMNS_RELAXED || rule == OTA_COLUMNS_ELASTIC) along.strength = number;
-        if (rule == OTA_COLUMNS_CAPPED) along.cap = number;
-        if (rule == OTA_COLUMNS_BOUNDED) along.lower = number;
+        if (rule == OTA_COLUMNS_RELAXED || rule == OTA_COLUMNS_ELASTIC) tangents.strength = number;
+        if (rule == OTA_COLUMNS_CAPPED) tangents.cap = number;
+        if (rule == OTA_COLUMNS_BOUNDED) tangents.lower = number;
     }
-    along.out = ota_array_of(r->moved, OTA_F64, BATCH, HEADS, r->n, VALUES);
+    tangents.out = ota_array_of(r->moved, OTA_F64, BATCH, HEADS, r->n, VALUES);
     r->status = ota_plan_create(&plan, &now.problem, VALUES, &now.options, &r->error);
     if (r->status >= OTA_OK) r->status = ota_forward(plan, &now.arrays, NULL, &r->error);
-    if (r->status >= OTA_OK) r->status = ota_jvp(plan, &now.arrays, &along, &r->result, &r->error);
+    if (r->status >= OTA_OK)
+        r->status = ota_jvp(plan, &now.arrays, &tangents, &r->result, &r->error);
     ota_plan_free(plan);
 }
 
 static inline void move_part(crew_rank *rank, void *context) {
     scene *s = context;
-    rank->to.keys = s->course;
+    rank->to.keys = s->transport;
     move(s, &s->part[rank->to.rank], &rank->to);
 }
 

@@ -8,11 +8,11 @@
 
 /* ---- coupled heads ------------------------------------------------------------------------------ */
 
-static int64_t places(const ota_device *device) { return device->workspace_count; }
+static int64_t places(const ota_cpu_device *device) { return device->workspace_count; }
 
 static void begin_head(ota_run *run, int64_t index, int64_t place_index, bool narrow, bool keep_g,
                        ota_head *head) {
-    ota_device *device = run->device;
+    ota_cpu_device *device = run->device;
     const ota_resolved *r = device->resolved;
     ota_head_workspace *workspace = &device->workspaces[place_index];
     ota_head_place *place = &workspace->place;
@@ -30,7 +30,7 @@ static void begin_head(ota_run *run, int64_t index, int64_t place_index, bool na
     head->nu = workspace->nu;
     head->lambdas = ota_array_present(&r->problem.lambdas) ? workspace->lambdas : NULL;
     head->workspace = workspace->solver_memory;
-    head->tell = r->settings.progress != NULL ? ota_run_tell : NULL;
+    head->tell = r->settings.progress != NULL ? ota_run_report_progress : NULL;
     head->tell_context = run;
     head->place = place;
     head->kernel = (ota_kernel_state){.target = workspace->target,
@@ -120,18 +120,18 @@ static void gather(ota_head *head) {
 
 static void run_rows(ota_run *run) {
     if (ota_device_is_wide(run->device))
-        ota_walk_rows_f64(run);
+        ota_run_rows_f64(run);
     else
-        ota_walk_rows_f32(run);
+        ota_run_rows_f32(run);
 }
 
-static bool small_in_f32(const ota_device *device) {
+static bool small_in_f32(const ota_cpu_device *device) {
     return device->ladder == OTA_LADDER_F32 || ota_ladder_tries_f32(device->ladder);
 }
 
 /* Rounds from given potentials are run head by head. */
 static int64_t small_heads(const ota_run *run) {
-    const ota_device *device = run->device;
+    const ota_cpu_device *device = run->device;
     if (device->strategy != OTA_STRATEGY_LANES || ota_array_present(&run->arrays->start_potential))
         return 0;
     return small_in_f32(device) ? device->kernels->f32->lanes : device->kernels->f64->lanes;
@@ -157,7 +157,7 @@ const ota_backend ota_cpu_backend = {
     .create = ota_cpu_create,
     .lay_out = ota_cpu_lay_out,
     .shrink = ota_cpu_shrink,
-    .course = ota_cpu_course,
+    .strategy = ota_cpu_strategy_of,
     .set_key_count = ota_cpu_set_key_count,
     .close = ota_cpu_close,
     .run_rows = run_rows,

@@ -8,8 +8,8 @@
 
 /* ---- strategy ----------------------------------------------------------------------------------- */
 
-static bool is_coupled(const ota_device *device) { return device->layout.coupled; }
-static bool runs_on_kernel(const ota_device *device) { return device->layout.plain_rounds; }
+static bool is_coupled(const ota_cpu_device *device) { return device->layout.coupled; }
+static bool runs_on_kernel(const ota_cpu_device *device) { return device->layout.plain_rounds; }
 
 /* Columns whose update is v = nu / c: exact ones, and elastic ones in full steps. */
 static bool divides_columns(const ota_problem *p) {
@@ -21,7 +21,7 @@ static bool divides_columns(const ota_problem *p) {
 }
 
 /* Small heads of the plainest kind. How many there are must not matter: a head's bits are its own. */
-static bool fits_lanes(const ota_device *device) {
+static bool fits_lanes(const ota_cpu_device *device) {
     const ota_resolved *r = device->resolved;
     return runs_on_kernel(device) && r->settings.ranks == NULL && divides_columns(&r->problem) &&
            !(r->settings.fixed && r->settings.rounds > OTA_LANES_ROUNDS) && !r->has_sink &&
@@ -29,39 +29,41 @@ static bool fits_lanes(const ota_device *device) {
            r->keys <= OTA_LANES_SIDE;
 }
 
-static bool is_transposed(const ota_device *device) { return device->transposed; }
-static bool is_dropped(const ota_device *device) { return device->resolved->problem.dropout > 0.0; }
+static bool is_transposed(const ota_cpu_device *device) { return device->transposed; }
+static bool is_dropped(const ota_cpu_device *device) {
+    return device->resolved->problem.dropout > 0.0;
+}
 /* Backward packs; dropped weights are told from unused values by what packing found. */
-static bool reads_in_place(const ota_device *device) {
+static bool reads_in_place(const ota_cpu_device *device) {
     const ota_resolved *r = device->resolved;
     return r->queries <= OTA_FEW_QUERIES && !r->settings.gradients && !is_dropped(device);
 }
-static bool is_online(const ota_device *device) {
+static bool is_online(const ota_cpu_device *device) {
     return ota_column_rule_of(device->resolved->problem.columns)->coupling == OTA_COUPLING_ORDERED;
 }
-static bool is_online_in_place(const ota_device *device) {
+static bool is_online_in_place(const ota_cpu_device *device) {
     return is_online(device) && reads_in_place(device);
 }
-static bool is_softmax_of_queries(const ota_device *device) {
+static bool is_softmax_of_queries(const ota_cpu_device *device) {
     return device->layout.softmax_rows && !device->resolved->from_matrix;
 }
-static bool is_decode(const ota_device *device) {
+static bool is_decode(const ota_cpu_device *device) {
     return is_softmax_of_queries(device) && reads_in_place(device);
 }
-static bool multiplies_pairs(const ota_device *device) {
+static bool multiplies_pairs(const ota_cpu_device *device) {
     const ota_resolved *r = device->resolved;
     return is_softmax_of_queries(device) && r->type == OTA_BF16 &&
            r->settings.precision != OTA_PRECISION_F64 && device->kernels->bf16 != NULL;
 }
-static bool is_any(const ota_device *device) {
+static bool is_any(const ota_cpu_device *device) {
     (void)device;
     return true;
 }
 
 /* The first row that a device fits is its strategy; one without `fits` is come to by shrinking only. */
 static const struct strategy_row {
-    bool (*fits)(const ota_device *device);
-    ota_strategy strategy;
+    bool (*fits)(const ota_cpu_device *device);
+    ota_cpu_strategy strategy;
     const char *why;
 } strategies[] = {
     {NULL, OTA_STRATEGY_STREAMED,
@@ -90,7 +92,7 @@ static const struct strategy_row {
 
 /* What a strategy gives way to where memory is short, in the order of the steps of ota_cpu_shrink. */
 static const struct {
-    ota_strategy from, to;
+    ota_cpu_strategy from, to;
 } smaller[] = {{OTA_STRATEGY_FUSED_PAIRS, OTA_STRATEGY_FUSED},
                {OTA_STRATEGY_LANES, OTA_STRATEGY_ROUNDS},
                {OTA_STRATEGY_ROUNDS, OTA_STRATEGY_STREAMED}};
@@ -107,7 +109,7 @@ static bool tries_narrow(const ota_resolved *r) {
 /* Do rounds to a tolerance that only f64 certifies begin in f32? Where f32 is tried anyway they do. A kernel of
  * its own pays for scores that are only read, in heads that are not small; Sinkhorn asked for by name, and
  * pairs that are forbidden under exact or capped columns, want other rounds. */
-static bool leads_narrow(const ota_device *device) {
+static bool leads_narrow(const ota_cpu_device *device) {
     const ota_resolved *r = device->resolved;
     const ota_column_rule_row *rule = ota_column_rule_of(r->problem.columns);
     const int64_t least_pairs = 1 << 14;
@@ -122,13 +124,13 @@ static bool leads_narrow(const ota_device *device) {
 }
 
 /* Does f32 hold the scores of a matrix exactly, and does the solver read them so? Gradients read f64. */
-static bool keeps_narrow(const ota_device *device) {
+static bool keeps_narrow(const ota_cpu_device *device) {
     const ota_resolved *r = device->resolved;
     return device->layout.reads_narrow && r->from_matrix && fabs(r->scale) == 1.0 &&
            r->term_count == 0 && !device->transposed && !r->settings.gradients;
 }
 
-static ota_ladder ladder_of(const ota_device *device) {
+static ota_ladder ladder_of(const ota_cpu_device *device) {
     const ota_resolved *r = device->resolved;
     if (!ota_f32_carries_temperatures(r)) return OTA_LADDER_F64;
     if (ota_device_is_on_kernel(device)) {
@@ -148,14 +150,14 @@ static ota_ladder ladder_of(const ota_device *device) {
 /* ---- memory ------------------------------------------------------------------------------------- */
 
 /* Are rows solved as lists of keys? */
-static bool keeps_lists(const ota_device *device) {
+static bool keeps_lists(const ota_cpu_device *device) {
     const ota_resolved *r = device->resolved;
     /* Dropout walks whole rows. */
     return device->layout.entmax_rows && ota_device_is_in_blocks(device) && r->keys < INT32_MAX &&
            !(r->problem.dropout > 0.0);
 }
 
-static void take_worker(ota_device *device, ota_worker *w) {
+static void take_worker(ota_cpu_device *device, ota_worker *w) {
     const ota_resolved *r = device->resolved;
     const size_t real = ota_device_real(device);
     ota_arena *a = device->arena;
@@ -172,7 +174,7 @@ static void take_worker(ota_device *device, ota_worker *w) {
             ota_arena_take(a, (size_t)(ota_attend_scratch(device->values_width) + pairs), real);
     }
     if (keeps_lists(device)) {
-        const size_t room = (size_t)device->stride + OTA_KEEP_ROOM;
+        const size_t room = (size_t)device->stride + OTA_COMPACT_ROOM;
         w->keys.kept = ota_arena_take(a, room, real);
         w->keys.where = ota_arena_take(a, room, sizeof(int32_t));
         w->keys.wide = ota_arena_take(a, room, sizeof(double));
@@ -188,7 +190,7 @@ static void take_worker(ota_device *device, ota_worker *w) {
     }
 }
 
-static void take_rounds(ota_device *device, ota_head_workspace *workspace) {
+static void take_rounds(ota_cpu_device *device, ota_head_workspace *workspace) {
     const ota_resolved *r = device->resolved;
     ota_arena *a = device->arena;
     const size_t rows = (size_t)device->dense_rows, stride = (size_t)device->dense_stride;
@@ -214,7 +216,7 @@ static void take_rounds(ota_device *device, ota_head_workspace *workspace) {
     workspace->used = ota_arena_take(a, stride, 1);
 }
 
-static void take_lanes(ota_device *device, ota_lanes *lanes) {
+static void take_lanes(ota_cpu_device *device, ota_lanes *lanes) {
     const size_t rows = (size_t)device->dense_rows, columns = (size_t)device->dense_columns;
     const struct {
         void **to;
@@ -240,7 +242,7 @@ static void take_lanes(ota_device *device, ota_lanes *lanes) {
     lanes->column_sums = ota_arena_take(device->arena, columns, wide);
 }
 
-static void take_workspace(ota_device *device, ota_head_workspace *workspace) {
+static void take_workspace(ota_cpu_device *device, ota_head_workspace *workspace) {
     const ota_resolved *r = device->resolved;
     ota_arena *a = device->arena;
     void *plan_matrix = NULL;
@@ -284,7 +286,7 @@ static void take_workspace(ota_device *device, ota_head_workspace *workspace) {
     workspace->solver_memory = ota_take_workspace(&device->layout, a, &shape);
 }
 
-static void take_packed(ota_device *device, ota_packed_kv *packed) {
+static void take_packed(ota_cpu_device *device, ota_packed_kv *packed) {
     const ota_resolved *r = device->resolved;
     const size_t real = ota_device_real(device);
     ota_arena *a = device->arena;
@@ -303,7 +305,7 @@ static void take_packed(ota_device *device, ota_packed_kv *packed) {
         ota_arena_take(a, device->values_width > 0 ? (size_t)r->keys : 0, sizeof(int64_t));
 }
 
-void ota_cpu_lay_out(ota_device *device, ota_arena *a) {
+void ota_cpu_lay_out(ota_cpu_device *device, ota_arena *a) {
     const ota_resolved *r = device->resolved;
     const size_t real = ota_device_real(device);
     const bool placed = a->base != NULL;
@@ -350,7 +352,7 @@ void ota_cpu_lay_out(ota_device *device, ota_arena *a) {
 
 /* ---- devices ------------------------------------------------------------------------------------ */
 
-static void choose_sizes(ota_device *device) {
+static void choose_sizes(ota_cpu_device *device) {
     const ota_resolved *r = device->resolved;
     const int threads = ota_pool_threads(device->pool);
     device->group = r->key_heads > 0 ? r->heads / r->key_heads : 1;
@@ -376,7 +378,7 @@ static void choose_sizes(ota_device *device) {
     device->packed_count = ota_int_min(key_heads, ota_int_max(threads, wave));
 }
 
-static void take_strategy(ota_device *device, const struct strategy_row *row) {
+static void take_strategy(ota_cpu_device *device, const struct strategy_row *row) {
     device->strategy = row->strategy;
     device->why = row->why;
     choose_sizes(device);
@@ -406,7 +408,7 @@ ota_host_algebra ota_cpu_algebra(const ota_kernels *kernels) {
                               .match = f64->match};
 }
 
-ota_status ota_cpu_create(const ota_layout *layout, ota_device **out, ota_error *error) {
+ota_status ota_cpu_create(const ota_layout *layout, ota_cpu_device **out, ota_error *error) {
     const ota_resolved *r = layout->resolved;
     *out = NULL;
     const ota_kernels *kernels = ota_kernels_choose(r->settings.cpu);
@@ -414,14 +416,14 @@ ota_status ota_cpu_create(const ota_layout *layout, ota_device **out, ota_error 
         return ota_fail(error, OTA_EINVAL, "cpu", "doctor lists the levels of this machine",
                         "this machine has no '%s' kernels", r->settings.cpu);
     }
-    ota_device *device = calloc(1, sizeof *device);
+    ota_cpu_device *device = calloc(1, sizeof *device);
     if (device == NULL) return ota_fail(error, OTA_ENOMEM, "plan", "", "no memory for a device");
-    *device = (ota_device){.resolved = r,
-                           .kernels = kernels,
-                           .pool = layout->pool,
-                           .values_width = layout->values_width,
-                           .key_count = r->keys,
-                           .layout = *layout};
+    *device = (ota_cpu_device){.resolved = r,
+                               .kernels = kernels,
+                               .pool = layout->pool,
+                               .values_width = layout->values_width,
+                               .key_count = r->keys,
+                               .layout = *layout};
     device->algebra = ota_cpu_algebra(kernels);
     device->transposed = r->problem.axis == OTA_AXIS_COLUMNS;
     const struct strategy_row *row = strategies;
@@ -432,11 +434,11 @@ ota_status ota_cpu_create(const ota_layout *layout, ota_device **out, ota_error 
     return OTA_OK;
 }
 
-bool ota_cpu_shrink(ota_device *device, int step) {
+bool ota_cpu_shrink(ota_cpu_device *device, int step) {
     if (step >= (int)(sizeof smaller / sizeof smaller[0]) || device->strategy != smaller[step].from)
         return false;
     /* Backward has its slopes where forward has its scores. */
-    const ota_strategy to = smaller[step].to;
+    const ota_cpu_strategy to = smaller[step].to;
     if (to == OTA_STRATEGY_STREAMED && device->resolved->settings.gradients) return false;
     const struct strategy_row *row = strategies;
     while (row->strategy != to) row++;
@@ -444,7 +446,7 @@ bool ota_cpu_shrink(ota_device *device, int step) {
     return true;
 }
 
-ota_course ota_cpu_course(const ota_device *device) {
+ota_strategy ota_cpu_strategy_of(const ota_cpu_device *device) {
     static const char *const names[] = {
         [OTA_STRATEGY_FUSED] = "fused tiles",
         [OTA_STRATEGY_FUSED_PAIRS] = "fused tiles",
@@ -458,26 +460,28 @@ ota_course ota_cpu_course(const ota_device *device) {
         [OTA_STRATEGY_LANES] = "kernels in lanes",
         [OTA_STRATEGY_STREAMED] = "streamed kernel",
     };
-    return (ota_course){.path = ota_device_is_coupled(device)   ? OTA_PATH_COUPLED
-                                : ota_device_is_ordered(device) ? OTA_PATH_ORDERED
-                                                                : OTA_PATH_ROWS,
-                        .strategy = names[device->strategy],
-                        .why = device->why,
-                        .level = device->kernels->name,
-                        .ladder = device->ladder,
-                        .transposed = device->transposed,
-                        .rows = device->dense_rows,
-                        .columns = device->dense_columns,
-                        .stride = device->dense_stride,
-                        .padded_keys = device->stride,
-                        .algebra = &device->algebra,
-                        .kernels = device->kernels,
-                        .on_kernel = ota_device_is_on_kernel(device),
-                        .stored =
-                            device->strategy != OTA_STRATEGY_STREAMED &&
-                            (device->resolved->settings.ranks == NULL || !runs_on_kernel(device))};
+    return (ota_strategy){
+        .path = ota_device_is_coupled(device)   ? OTA_PATH_COUPLED
+                : ota_device_is_ordered(device) ? OTA_PATH_ORDERED
+                                                : OTA_PATH_ROWS,
+        .name = names[device->strategy],
+        .why = device->why,
+        .level = device->kernels->name,
+        .ladder = device->ladder,
+        .transposed = device->transposed,
+        .rows = device->dense_rows,
+        .columns = device->dense_columns,
+        .stride = device->dense_stride,
+        .padded_keys = device->stride,
+        .algebra = &device->algebra,
+        .kernels = device->kernels,
+        .on_kernel = ota_device_is_on_kernel(device),
+        .stored = device->strategy != OTA_STRATEGY_STREAMED &&
+                  (device->resolved->settings.ranks == NULL || !runs_on_kernel(device))};
 }
 
-void ota_cpu_set_key_count(ota_device *device, int64_t key_count) { device->key_count = key_count; }
+void ota_cpu_set_key_count(ota_cpu_device *device, int64_t key_count) {
+    device->key_count = key_count;
+}
 
-void ota_cpu_close(ota_device *device) { free(device); }
+void ota_cpu_close(ota_cpu_device *device) { free(device); }

@@ -10,8 +10,10 @@
 #include "pack.h"
 #include "rows/rows.h"
 
+typedef struct ota_device ota_cpu_device;
+
 /* How this backend walks the problem. What holds for several of them is asked by ota_device_is_... below. */
-typedef enum ota_strategy {
+typedef enum ota_cpu_strategy {
     OTA_STRATEGY_FUSED, /* softmax on free columns from queries and keys: tiles, nothing n x m */
     OTA_STRATEGY_FUSED_PAIRS, /* the same; heads of bf16 are multiplied as bf16 where their numbers allow it */
     OTA_STRATEGY_CACHE,  /* the same for few queries: keys and values read where they lie */
@@ -23,7 +25,7 @@ typedef enum ota_strategy {
     OTA_STRATEGY_ROUNDS,  /* rounds on exp(scores) of a head, the last with the output */
     OTA_STRATEGY_LANES,   /* the same for small heads: as many at once as vectors have lanes */
     OTA_STRATEGY_STREAMED /* the same, forming exp(scores) anew each round: nothing n x m is kept */
-} ota_strategy;
+} ota_cpu_strategy;
 
 enum {
     OTA_BLOCK_ROWS = 16, /* rows of a block of whole score rows */
@@ -72,7 +74,7 @@ typedef struct ota_lanes {
 /* One run on this backend. */
 typedef struct cpu_run {
     ota_run *run;
-    ota_device *device;
+    ota_cpu_device *device;
     const ota_arrays *arrays;
     int64_t first_key_head; /* key head of packed 0 in this wave */
     int64_t packed_heads;
@@ -120,7 +122,7 @@ struct ota_device {
     const ota_resolved *resolved; /* the plan's */
     const ota_kernels *kernels;
     ota_pool *pool; /* the plan's */
-    ota_strategy strategy;
+    ota_cpu_strategy strategy;
     ota_ladder ladder; /* ends in f64: T = double and memory for it; else float */
     bool transposed;   /* rows are keys, columns queries: true of no strategy but DENSE */
     int64_t values_width;
@@ -149,12 +151,12 @@ extern const ota_backend ota_cpu_backend;
 /* device.c */
 /* The algebra of a level of instructions. */
 ota_host_algebra ota_cpu_algebra(const ota_kernels *kernels);
-ota_status ota_cpu_create(const ota_layout *layout, ota_device **device, ota_error *error);
-void ota_cpu_lay_out(ota_device *device, ota_arena *arena);
-bool ota_cpu_shrink(ota_device *device, int step);
-ota_course ota_cpu_course(const ota_device *device);
-void ota_cpu_set_key_count(ota_device *device, int64_t key_count);
-void ota_cpu_close(ota_device *device);
+ota_status ota_cpu_create(const ota_layout *layout, ota_cpu_device **device, ota_error *error);
+void ota_cpu_lay_out(ota_cpu_device *device, ota_arena *arena);
+bool ota_cpu_shrink(ota_cpu_device *device, int step);
+ota_strategy ota_cpu_strategy_of(const ota_cpu_device *device);
+void ota_cpu_set_key_count(ota_cpu_device *device, int64_t key_count);
+void ota_cpu_close(ota_cpu_device *device);
 
 /* Keys of one of at most OTA_CHUNKS pieces. */
 static inline int64_t ota_piece_keys(int64_t keys) {
@@ -168,48 +170,48 @@ static inline int64_t ota_pieces(int64_t keys) {
 }
 
 /* Do rounds run on exp(scores)? */
-static inline bool ota_device_is_on_kernel(const ota_device *device) {
+static inline bool ota_device_is_on_kernel(const ota_cpu_device *device) {
     return device->strategy == OTA_STRATEGY_ROUNDS || device->strategy == OTA_STRATEGY_LANES ||
            device->strategy == OTA_STRATEGY_STREAMED;
 }
 
 /* Do heads work in workspaces, on a matrix of queries x keys? */
-static inline bool ota_device_is_coupled(const ota_device *device) {
+static inline bool ota_device_is_coupled(const ota_cpu_device *device) {
     return device->strategy == OTA_STRATEGY_DENSE || ota_device_is_on_kernel(device);
 }
 
-static inline bool ota_device_is_fused(const ota_device *device) {
+static inline bool ota_device_is_fused(const ota_cpu_device *device) {
     return device->strategy == OTA_STRATEGY_FUSED || device->strategy == OTA_STRATEGY_FUSED_PAIRS;
 }
 
-static inline bool ota_device_is_in_blocks(const ota_device *device) {
+static inline bool ota_device_is_in_blocks(const ota_cpu_device *device) {
     return device->strategy == OTA_STRATEGY_BLOCKS ||
            device->strategy == OTA_STRATEGY_BLOCKS_IN_PLACE;
 }
 
-static inline bool ota_device_is_ordered(const ota_device *device) {
+static inline bool ota_device_is_ordered(const ota_cpu_device *device) {
     return device->strategy == OTA_STRATEGY_ORDERED ||
            device->strategy == OTA_STRATEGY_ORDERED_IN_PLACE;
 }
 
 /* Are whole rows formed from keys and values where they lie, so that nothing is packed? */
-static inline bool ota_device_is_in_place(const ota_device *device) {
+static inline bool ota_device_is_in_place(const ota_cpu_device *device) {
     return device->strategy == OTA_STRATEGY_BLOCKS_IN_PLACE ||
            device->strategy == OTA_STRATEGY_ORDERED_IN_PLACE;
 }
 
 /* Is T double? */
-static inline bool ota_device_is_wide(const ota_device *device) {
+static inline bool ota_device_is_wide(const ota_cpu_device *device) {
     return ota_ladder_ends_f64(device->ladder);
 }
 
 /* Bytes of T. */
-static inline size_t ota_device_real(const ota_device *device) {
+static inline size_t ota_device_real(const ota_cpu_device *device) {
     return ota_device_is_wide(device) ? sizeof(double) : sizeof(float);
 }
 
 /* Bytes of a stored score. */
-static inline size_t ota_device_score(const ota_device *device) {
+static inline size_t ota_device_score(const ota_cpu_device *device) {
     return device->ladder == OTA_LADDER_F64_ON_F32 ? sizeof(float) : ota_device_real(device);
 }
 

@@ -36,12 +36,12 @@ bool ota_pairs_hold(const ota_array *from, int64_t batch, int64_t head, int64_t 
 /* [panel][pairs of the width][64]; [rows][pairs of the width]; [pairs of rows][width]. */
 void ota_pairs_keys(const ota_array *from, int64_t batch, int64_t head, int64_t keys,
                     uint32_t *packed);
-void ota_pairs_along(const ota_array *from, int64_t batch, int64_t head, int64_t first,
-                     int64_t rows, uint32_t *to);
+void ota_pairs_of_rows(const ota_array *from, int64_t batch, int64_t head, int64_t first,
+                       int64_t rows, uint32_t *to);
 void ota_pairs_across(const ota_array *from, int64_t batch, int64_t head, int64_t first,
                       int64_t rows, uint32_t *to);
-/* Rows of pairs of rows that hold NaN or inf become 0 and are listed in `broken`; returns how many. */
-int64_t ota_pairs_mend(uint32_t *pairs, int64_t rows, int64_t width, int64_t *broken);
+/* Rows of pairs of rows that hold NaN or inf become 0 and are listed in `nonfinite`; returns how many. */
+int64_t ota_pairs_mend(uint32_t *pairs, int64_t rows, int64_t width, int64_t *nonfinite);
 
 static inline char *ota_element_of(const ota_array *array, int64_t batch, int64_t head, int64_t row,
                                    int64_t column) {

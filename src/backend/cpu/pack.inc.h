@@ -129,8 +129,8 @@ typedef int64_t places __attribute__((vector_size(4 * sizeof(real))));
 #define CHOOSE(A, B, ...) __builtin_shuffle(A, B, (places){__VA_ARGS__})
 #endif
 
-/* Four by four elements turned. */
-static inline void turn(const real *const row[4], int64_t k, real *to, int64_t ld) {
+/* Four by four elements transposed. */
+static inline void transpose(const real *const row[4], int64_t k, real *to, int64_t ld) {
     const four a = *(const four *)(const void *)(row[0] + k);
     const four b = *(const four *)(const void *)(row[1] + k);
     const four c = *(const four *)(const void *)(row[2] + k);
@@ -171,7 +171,8 @@ void WORD(ota_pack_keys)(const ota_array *from, int64_t batch, int64_t head, int
                 }
                 real *to = panel + w * OTA_PANEL + lane;
                 int64_t k = 0;
-                for (; k + GROUP <= count; k += GROUP) turn(row, k, to + k * OTA_PANEL, OTA_PANEL);
+                for (; k + GROUP <= count; k += GROUP)
+                    transpose(row, k, to + k * OTA_PANEL, OTA_PANEL);
                 for (; k < count; k++) {
                     for (int64_t i = 0; i < GROUP; i++) to[k * OTA_PANEL + i] = row[i][k];
                 }

@@ -59,8 +59,8 @@ void ota_pairs_keys(const ota_array *from, int64_t batch, int64_t head, int64_t 
     }
 }
 
-void ota_pairs_along(const ota_array *from, int64_t batch, int64_t head, int64_t first,
-                     int64_t rows, uint32_t *to) {
+void ota_pairs_of_rows(const ota_array *from, int64_t batch, int64_t head, int64_t first,
+                       int64_t rows, uint32_t *to) {
     const int64_t width = from->size[3], depth = (width + 1) / 2, stride = from->stride[3];
     for (int64_t r = 0; r < rows && width > 0; r++) {
         const uint16_t *row = bf16_row(from, batch, head, first + r);
@@ -88,7 +88,7 @@ void ota_pairs_across(const ota_array *from, int64_t batch, int64_t head, int64_
     }
 }
 
-int64_t ota_pairs_mend(uint32_t *pairs, int64_t rows, int64_t width, int64_t *broken) {
+int64_t ota_pairs_mend(uint32_t *pairs, int64_t rows, int64_t width, int64_t *nonfinite) {
     int64_t count = 0;
     for (int64_t r = 0; r < rows; r++) {
         const uint32_t infinity = r % 2 == 0 ? 0x00007f80u : 0x7f800000u;
@@ -97,7 +97,7 @@ int64_t ota_pairs_mend(uint32_t *pairs, int64_t rows, int64_t width, int64_t *br
         for (int64_t w = 0; w < width; w++) bad |= (uint32_t)((row[w] & infinity) == infinity);
         if (bad == 0) continue;
         for (int64_t w = 0; w < width; w++) row[w] &= other;
-        broken[count++] = r;
+        nonfinite[count++] = r;
     }
     return count;
 }

@@ -87,12 +87,12 @@ static void apply_term(const piece *at, const ota_term *term, ota_term_form form
     const int64_t count = at->count;
     const int64_t difference = ota_row_number(r, at->query) - at->first + r->keys - 1;
     switch (form) {
-    case OTA_TERM_ADDS_PAIRS: add_pairs(at, &term->array); break;
-    case OTA_TERM_ADDS_DIFFERENCES:
+    case OTA_FORM_ADDS_PAIRS: add_pairs(at, &term->array); break;
+    case OTA_FORM_ADDS_DIFFERENCES:
         fetch_relative(&term->array, at->head, difference, count, addend);
         for (int64_t k = 0; k < count; k++) s[k] += addend[k];
         break;
-    case OTA_TERM_FALLS: {
+    case OTA_FORM_LINEAR_DISTANCE: {
         const real slope =
             (real)(ota_array_present(&term->array) ? ota_array_get(&term->array, 0, 0, 0, at->head)
                                                    : term->value);
@@ -104,15 +104,15 @@ static void apply_term(const piece *at, const ota_term *term, ota_term_form form
         }
         break;
     }
-    case OTA_TERM_SATURATES: {
+    case OTA_FORM_SOFTCAP: {
         const real cap = (real)term->value;
-        real ratio[PIECE] = {0}, bent[PIECE], left[PIECE];
+        real ratio[PIECE] = {0}, tanh_x[PIECE], slope[PIECE];
         for (int64_t k = 0; k < count; k++) ratio[k] = s[k] / cap;
-        WORD(ota_softcap_tanh)(ratio, count, bent, left);
-        for (int64_t k = 0; k < count; k++) s[k] = s[k] <= (real)-INFINITY ? s[k] : cap * bent[k];
+        WORD(ota_softcap_tanh)(ratio, count, tanh_x, slope);
+        for (int64_t k = 0; k < count; k++) s[k] = s[k] <= (real)-INFINITY ? s[k] : cap * tanh_x[k];
         break;
     }
-    case OTA_TERM_ADDS_KEY: break;
+    case OTA_FORM_ADDS_KEY: break;
     }
 }
 
@@ -141,7 +141,7 @@ double WORD(ota_masked_mass)(const ota_resolved *r, int64_t batch, int64_t head,
         const int64_t count = ota_int_min(r->keys - first, PIECE);
         real sum[PIECE] = {0}, addend[PIECE];
         for (int t = 0; t < r->term_count; t++) {
-            if (ota_term_of(r->terms[t].kind)->form != OTA_TERM_ADDS_PAIRS) continue;
+            if (ota_term_of(r->terms[t].kind)->form != OTA_FORM_ADDS_PAIRS) continue;
             fetch(&r->terms[t].array, batch, head, query, first, count, addend);
             for (int64_t k = 0; k < count; k++) sum[k] += addend[k];
         }

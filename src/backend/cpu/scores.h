@@ -4,11 +4,11 @@
 
 #include "problem/problem.h"
 
-/* bent = tanh x and left = 1 - tanh^2 x; NaN stays NaN in `bent`. The three arrays are apart. */
-void ota_softcap_tanh_f32(const float *restrict x, int64_t count, float *restrict bent,
-                          float *restrict left);
-void ota_softcap_tanh_f64(const double *restrict x, int64_t count, double *restrict bent,
-                          double *restrict left);
+/* tanh_x = tanh x and slope = 1 - tanh^2 x; NaN stays NaN in `tanh_x`. The three arrays are apart. */
+void ota_softcap_tanh_f32(const float *restrict x, int64_t count, float *restrict tanh_x,
+                          float *restrict slope);
+void ota_softcap_tanh_f64(const double *restrict x, int64_t count, double *restrict tanh_x,
+                          double *restrict slope);
 /* What of a row's weights p [keys] lies on pairs that masks and biases take down to OTA_MASKED_ADDEND. */
 double ota_masked_mass_f32(const ota_resolved *r, int64_t batch, int64_t head, int64_t query,
                            const float *p);

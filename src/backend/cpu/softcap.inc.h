@@ -31,8 +31,8 @@ enum { FRACTION = 52, BIAS = 1023 };
 #define ABSOLUTE fabs
 #endif
 
-void WORD(ota_softcap_tanh)(const real *restrict x, int64_t count, real *restrict bent,
-                            real *restrict left) {
+void WORD(ota_softcap_tanh)(const real *restrict x, int64_t count, real *restrict tanh_x,
+                            real *restrict slope) {
     static const real q[] = COEFFICIENTS;
     enum { TERMS = sizeof q / sizeof q[0] };
     for (int64_t j = 0; j < count; j++) {
@@ -47,9 +47,9 @@ void WORD(ota_softcap_tanh)(const real *restrict x, int64_t count, real *restric
         p *= r;
         const real e = power * p + power, rest = -(power * p + (power - (real)1));
         const real whole = (real)1 + e, value = rest / whole;
-        const real turned = x[j] < (real)0 ? -value : value;
+        const real value_signed = x[j] < (real)0 ? -value : value;
         /* NaN is not below the limit, but must come out. */
-        bent[j] = x[j] <= (real)INFINITY ? turned : x[j];
-        left[j] = (real)4 * e / (whole * whole);
+        tanh_x[j] = x[j] <= (real)INFINITY ? value_signed : x[j];
+        slope[j] = (real)4 * e / (whole * whole);
     }
 }

@@ -103,9 +103,9 @@ static double cost_at(const ota_score_row *row, int64_t j) {
     return fmin(row->top - ((const double *)row->scores)[j] * row->factor, row->limit);
 }
 
-static ota_row_survey survey(const void *scores, int64_t count) {
+static ota_cost_score_range score_range(const void *scores, int64_t count) {
     const double *s = scores;
-    ota_row_survey found = {.top = -INFINITY};
+    ota_cost_score_range found = {.top = -INFINITY};
     for (int64_t j = 0; j < count; j++) {
         if (s[j] <= -INFINITY) continue;
         found.wrong |= !(s[j] < INFINITY);
@@ -174,15 +174,15 @@ static double best_listed(const void *scores, const double *g, const int32_t *co
     return top;
 }
 
-static void turn(const void *from, int64_t rows, int64_t columns, int64_t from_stride, void *to,
-                 int64_t stride) {
+static void transpose(const void *from, int64_t rows, int64_t columns, int64_t from_stride,
+                      void *to, int64_t stride) {
     for (int64_t i = 0; i < rows; i++) {
         for (int64_t j = 0; j < columns; j++)
             ((double *)to)[j * stride + i] = ((const double *)from)[i * from_stride + j];
     }
 }
 
-static const ota_costs costs = {.survey = survey,
+static const ota_costs costs = {.score_range = score_range,
                                 .form = form,
                                 .lower = lower,
                                 .groups = groups,
@@ -190,7 +190,7 @@ static const ota_costs costs = {.survey = survey,
                                 .nearer = nearer,
                                 .best = best,
                                 .best_listed = best_listed,
-                                .turn = turn};
+                                .transpose = transpose};
 
 const ota_host_algebra ota_plain_algebra = {.sum = sum,
                                             .accumulate = accumulate,

@@ -8,6 +8,8 @@
 
 #include "backend/backend.h"
 
+typedef struct ota_device ota_plain_device;
+
 enum { OTA_PLAIN_LANE = 16 }; /* backend.h: strides are multiples of 16 */
 
 /* Where one head at a time is worked on. Lengths: queries and keys are the caller's, rows and columns the solver's. */
@@ -61,7 +63,7 @@ static inline void ota_plain_add(plain_sum *sum, double x) {
 double ota_plain_masked_mass(const ota_resolved *r, int64_t batch, int64_t head, int64_t query,
                              const double *p);
 /* Scores of one query to every key, -inf where the pair is forbidden. */
-void ota_plain_scores(const ota_device *device, int64_t batch, int64_t head, int64_t query,
+void ota_plain_scores(const ota_plain_device *device, int64_t batch, int64_t head, int64_t query,
                       double *to);
 /* The same from raw products; row[0] belongs to key `begin`. */
 void ota_plain_row_scores(const ota_resolved *r, int64_t batch, int64_t head, int64_t query,

@@ -11,30 +11,30 @@ static int64_t padded(int64_t count) {
     return (count + OTA_PLAIN_LANE - 1) / OTA_PLAIN_LANE * OTA_PLAIN_LANE;
 }
 
-static ota_status create(const ota_layout *layout, ota_device **out, ota_error *error) {
+static ota_status create(const ota_layout *layout, ota_plain_device **out, ota_error *error) {
     const ota_resolved *r = layout->resolved;
     const int threads = ota_pool_threads(layout->pool);
     *out = NULL;
-    ota_device *device = calloc(1, sizeof *device);
+    ota_plain_device *device = calloc(1, sizeof *device);
     if (device == NULL) return ota_fail(error, OTA_ENOMEM, "plan", "", "no memory for a device");
     const bool transposed = r->problem.axis == OTA_AXIS_COLUMNS;
     const int64_t columns = transposed ? r->queries : r->keys;
-    *device = (ota_device){.layout = *layout,
-                           .resolved = r,
-                           .stored = layout->coupled || transposed,
-                           .transposed = transposed,
-                           .rows = transposed ? r->keys : r->queries,
-                           .columns = columns,
-                           .stride = padded(columns > 0 ? columns : 1),
-                           .key_count = r->keys,
-                           .place_count = threads};
+    *device = (ota_plain_device){.layout = *layout,
+                                 .resolved = r,
+                                 .stored = layout->coupled || transposed,
+                                 .transposed = transposed,
+                                 .rows = transposed ? r->keys : r->queries,
+                                 .columns = columns,
+                                 .stride = padded(columns > 0 ? columns : 1),
+                                 .key_count = r->keys,
+                                 .place_count = threads};
     /* Fewer coupled heads than threads are worked on one after another. */
     if (device->stored && r->batch * r->heads < threads) device->place_count = 1;
     *out = device;
     return OTA_OK;
 }
 
-static plain_place take_place(const ota_device *device, ota_arena *arena) {
+static plain_place take_place(const ota_plain_device *device, ota_arena *arena) {
     const ota_resolved *r = device->resolved;
     const ota_layout *layout = &device->layout;
     const int64_t longest = padded(r->queries > r->keys ? r->queries : r->keys);
@@ -58,7 +58,7 @@ static plain_place take_place(const ota_device *device, ota_arena *arena) {
     return at;
 }
 
-static void lay_out(ota_device *device, ota_arena *arena) {
+static void lay_out(ota_plain_device *device, ota_arena *arena) {
     const bool placed = arena->base != NULL;
     plain_place *places = ota_arena_take_rows(arena, 1, device->place_count, sizeof *places);
     if (placed) device->places = places;
@@ -68,30 +68,32 @@ static void lay_out(ota_device *device, ota_arena *arena) {
     }
 }
 
-static ota_course course(const ota_device *device) {
+static ota_strategy strategy(const ota_plain_device *device) {
     const ota_resolved *r = device->resolved;
     const bool online = r->problem.columns == OTA_COLUMNS_ONLINE;
-    return (ota_course){.path = device->stored ? OTA_PATH_COUPLED
-                                : online       ? OTA_PATH_ORDERED
-                                               : OTA_PATH_ROWS,
-                        .strategy = "plain loops",
-                        .why = "every sum is taken as its formula is written",
-                        .level = "plain",
-                        .padded_keys = padded(r->keys),
-                        .rows = device->rows,
-                        .columns = device->columns,
-                        .stride = device->stride,
-                        .algebra = &ota_plain_algebra,
-                        .ladder = OTA_LADDER_F64,
-                        .transposed = device->transposed,
-                        .stored = true};
+    return (ota_strategy){.path = device->stored ? OTA_PATH_COUPLED
+                                  : online       ? OTA_PATH_ORDERED
+                                                 : OTA_PATH_ROWS,
+                          .name = "plain loops",
+                          .why = "every sum is taken as its formula is written",
+                          .level = "plain",
+                          .padded_keys = padded(r->keys),
+                          .rows = device->rows,
+                          .columns = device->columns,
+                          .stride = device->stride,
+                          .algebra = &ota_plain_algebra,
+                          .ladder = OTA_LADDER_F64,
+                          .transposed = device->transposed,
+                          .stored = true};
 }
 
-static void set_key_count(ota_device *device, int64_t key_count) { device->key_count = key_count; }
+static void set_key_count(ota_plain_device *device, int64_t key_count) {
+    device->key_count = key_count;
+}
 
-static void close(ota_device *device) { free(device); }
+static void close(ota_plain_device *device) { free(device); }
 
-static int64_t places(const ota_device *device) { return device->place_count; }
+static int64_t places(const ota_plain_device *device) { return device->place_count; }
 
 /* ---- the row ---------------------------------------------------------------------------------------- */
 
@@ -99,7 +101,7 @@ const ota_backend ota_plain_backend = {
     .name = "plain",
     .create = create,
     .lay_out = lay_out,
-    .course = course,
+    .strategy = strategy,
     .set_key_count = set_key_count,
     .close = close,
     .run_rows = ota_plain_run_rows,

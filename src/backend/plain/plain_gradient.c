@@ -17,18 +17,18 @@ typedef struct ota_gradient_scratch {
     double sink, slope;    /* weight of its sink, and the slope of that */
     double total, sum;     /* sum_j w_j with the sink's, sum_j w_j (U_j - b_j) */
     double *open, *room; /* [keys] online: scores of the keys that are not full, capacities left */
-    bool *broken;        /* [keys] some value is not finite */
+    bool *nonfinite;     /* [keys] some value is not finite */
     double *keys, *values; /* [keys][width] sums of the key head */
 } plain_row;
 
-static void lay_out(ota_device *device, ota_arena *arena, int walkers, plain_row **own) {
+static void lay_out(ota_plain_device *device, ota_arena *arena, int head_workers, plain_row **own) {
     const ota_resolved *r = device->resolved;
     const size_t number = sizeof(double);
-    plain_row at = {0}, *home = ota_arena_take(arena, (size_t)walkers, sizeof *home);
+    plain_row at = {0}, *home = ota_arena_take(arena, (size_t)head_workers, sizeof *home);
     double **of_keys[] = {&at.s, &at.u, &at.p, &at.w, &at.open, &at.room};
     for (size_t k = 0; k < sizeof of_keys / sizeof of_keys[0]; k++)
         *of_keys[k] = ota_arena_take(arena, (size_t)r->keys, number);
-    at.broken = ota_arena_take(arena, (size_t)r->keys, sizeof(bool));
+    at.nonfinite = ota_arena_take(arena, (size_t)r->keys, sizeof(bool));
     at.keys = ota_arena_take_rows(arena, r->keys, r->width, number);
     at.values = ota_arena_take_rows(arena, r->keys, device->layout.values_width, number);
     if (home == NULL) return;
@@ -36,7 +36,7 @@ static void lay_out(ota_device *device, ota_arena *arena, int walkers, plain_row
     own[0] = home;
 }
 
-static ota_place_memory memory(const ota_device *device, int64_t index) {
+static ota_place_memory memory(const ota_plain_device *device, int64_t index) {
     const plain_place *place = &device->places[index];
     return (ota_place_memory){place->scores, place->plan, place->workspace};
 }
@@ -45,7 +45,7 @@ static double finite(double x) { return isfinite(x) ? x : 0.0; }
 
 /* Where a pair lies in the solver's matrices. */
 static int64_t place_of(const ota_backward_job *job, int64_t i, int64_t j) {
-    const ota_device *device = job->device;
+    const ota_plain_device *device = job->device;
     return device->transposed ? j * device->stride + i : i * device->stride + j;
 }
 
@@ -67,9 +67,9 @@ static void pack_head(ota_backward_job *job) {
     clear(at->keys, keys * job->resolved->width);
     clear(at->values, keys * width);
     for (int64_t j = 0; j < keys; j++) {
-        at->broken[j] = false;
+        at->nonfinite[j] = false;
         for (int64_t w = 0; ota_array_present(&job->want->out_grad) && w < width; w++)
-            at->broken[j] |= !isfinite(value_at(job, j, w));
+            at->nonfinite[j] |= !isfinite(value_at(job, j, w));
     }
 }
 
@@ -109,7 +109,7 @@ static void mark(ota_backward_job *job, int64_t i, const ota_row_found *found) {
     const plain_row *at = job->space->own;
     job->space->bad[i] |= found->nonfinite;
     for (int64_t j = 0; j < job->resolved->keys; j++)
-        job->space->bad[i] |= at->broken[j] && at->p[j] > 0.0;
+        job->space->bad[i] |= at->nonfinite[j] && at->p[j] > 0.0;
 }
 
 /* The keys that are not full before row i, and what mass is left for them. */
@@ -292,11 +292,11 @@ static void add_to_term(const ota_backward_job *job, int t, int64_t i, int64_t j
     const ota_array *to = ota_gradient_of_term(r, job->want, t), *a = &r->terms[t].array;
     const ota_term_sum *sums = &job->space->terms[t];
     const ota_term_form form = ota_term_form_of(&r->terms[t]);
-    if (to == NULL || form == OTA_TERM_SATURATES) return;
-    if (form == OTA_TERM_FALLS)
+    if (to == NULL || form == OTA_FORM_SOFTCAP) return;
+    if (form == OTA_FORM_LINEAR_DISTANCE)
         job->space->row_sums[i * OTA_ROW_SUMS + OTA_SUM_ALIBI] -=
             g * fabs((double)(ota_row_position(r, i) - j));
-    else if (form == OTA_TERM_ADDS_DIFFERENCES)
+    else if (form == OTA_FORM_ADDS_DIFFERENCES)
         sums->partial[ota_row_number(r, i) - j + r->keys - 1] += g;
     else if (sums->direct)
         ota_array_set(to, job->batch, job->head, i, j, g);
@@ -312,7 +312,7 @@ static double through_terms(const ota_backward_job *job, int64_t i, int64_t j, d
     for (int t = r->term_count - 1; t >= 0; t--) {
         const ota_term *term = &r->terms[t];
         add_to_term(job, t, i, j, ota_term_is_inside(term) ? g * r->scale : g);
-        if (ota_term_form_of(term) != OTA_TERM_SATURATES || !(g < 0.0 || g > 0.0)) continue;
+        if (ota_term_form_of(term) != OTA_FORM_SOFTCAP || !(g < 0.0 || g > 0.0)) continue;
         const double z = ota_plain_product(r, job->batch, job->head, i, j) / term->value;
         const double value = tanh(z), left = (1.0 - value) * (1.0 + value);
         job->space->row_sums[i * OTA_ROW_SUMS + OTA_SUM_SOFTCAP] += g * (value - z * left);
@@ -330,7 +330,7 @@ static void add_parameters(const ota_backward_job *job, int64_t i, double x, dou
         g * (rule->regulariser->tsallis ? ota_tsallis_level(p, rule->order)
                                         : (x + job->space->f[i]) / rule->tau);
     if (ota_array_present(&job->want->order))
-        sums[OTA_SUM_ORDER] += g * rule->tau * ota_tsallis_bend(p, rule->order);
+        sums[OTA_SUM_ORDER] += g * rule->tau * ota_tsallis_order_slope(p, rule->order);
 }
 
 /* Above order 2 the slope of one weight may outweigh all others, whose shares of the mean keep their digits only where U is

@@ -113,7 +113,7 @@ static void put_receiver(const plain_place *place) {
 
 /* One row: its weights, of at most the capacities left where rows take them in order. */
 static void run_row(plain_place *place, int64_t i) {
-    const ota_device *device = place->run->device;
+    const ota_plain_device *device = place->run->device;
     const ota_resolved *r = device->resolved;
     ota_row_parameters row = ota_row_parameters_of(r, place->batch, place->number);
     const double mu = ota_row_mass(r, place->batch, place->number, i);
@@ -161,7 +161,7 @@ static void run_head(void *context, int64_t index, int worker) {
         if (online && place->status->result.status >= OTA_OK && j < run->device->key_count)
             ota_put(&a->remaining, place->batch, place->number, j, place->room[j]);
     }
-    ota_run_settle(run, place->batch, place->number, mass);
+    ota_run_finish_head(run, place->batch, place->number, mass);
 }
 
 void ota_plain_run_rows(ota_run *run) {
@@ -173,7 +173,7 @@ void ota_plain_run_rows(ota_run *run) {
 
 void ota_plain_begin_head(ota_run *run, int64_t index, int64_t place_index, bool narrow,
                           bool keep_g, ota_head *head) {
-    const ota_device *device = run->device;
+    const ota_plain_device *device = run->device;
     const ota_resolved *r = device->resolved;
     plain_place *place = &device->places[place_index];
     (void)narrow;
@@ -191,7 +191,7 @@ void ota_plain_begin_head(ota_run *run, int64_t index, int64_t place_index, bool
     head->nu = place->nu;
     head->lambdas = ota_array_present(&r->problem.lambdas) ? place->lambdas : NULL;
     head->workspace = place->workspace;
-    head->tell = r->settings.progress != NULL ? ota_run_tell : NULL;
+    head->tell = r->settings.progress != NULL ? ota_run_report_progress : NULL;
     head->tell_context = run;
     head->place = place;
     head->f = place->f;
@@ -228,7 +228,7 @@ static void load_row_mass(ota_head *head, int64_t i, bool transposed) {
 
 bool ota_plain_load(ota_head *head) {
     plain_place *place = head->place;
-    const ota_device *device = place->run->device;
+    const ota_plain_device *device = place->run->device;
     const ota_resolved *r = device->resolved;
     double low = INFINITY, high = -INFINITY;
     bool finite = true;

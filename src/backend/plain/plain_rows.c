@@ -61,16 +61,14 @@ static double score(const ota_resolved *r, int64_t b, int64_t h, int64_t i, int6
         const ota_array *a = &term->array;
         if (ota_term_is_inside(term)) continue;
         switch (ota_term_form_of(term)) {
-        case OTA_TERM_SATURATES:
-            s = s <= -INFINITY ? s : term->value * tanh(s / term->value);
-            break;
-        case OTA_TERM_FALLS:
+        case OTA_FORM_SOFTCAP: s = s <= -INFINITY ? s : term->value * tanh(s / term->value); break;
+        case OTA_FORM_LINEAR_DISTANCE:
             s -= (ota_array_present(a) ? ota_array_get(a, 0, 0, 0, h) : term->value) *
                  fabs((double)away);
             break;
-        case OTA_TERM_ADDS_DIFFERENCES: s += ota_array_get(a, 0, h, 0, difference); break;
-        case OTA_TERM_ADDS_PAIRS: s = plus(s, a, b, h, i, j); break;
-        case OTA_TERM_ADDS_KEY: break;
+        case OTA_FORM_ADDS_DIFFERENCES: s += ota_array_get(a, 0, h, 0, difference); break;
+        case OTA_FORM_ADDS_PAIRS: s = plus(s, a, b, h, i, j); break;
+        case OTA_FORM_ADDS_KEY: break;
         }
     }
     for (int k = 0; k < r->support_count; k++) {
@@ -86,7 +84,7 @@ double ota_plain_masked_mass(const ota_resolved *r, int64_t b, int64_t h, int64_
     for (int64_t j = 0; j < r->keys; j++) {
         double sum = 0.0;
         for (int t = 0; t < r->term_count; t++) {
-            if (ota_term_form_of(&r->terms[t]) == OTA_TERM_ADDS_PAIRS)
+            if (ota_term_form_of(&r->terms[t]) == OTA_FORM_ADDS_PAIRS)
                 sum += ota_array_get(&r->terms[t].array, b, h, i, j);
         }
         for (int k = 0; k < r->support_count; k++) {
@@ -98,7 +96,7 @@ double ota_plain_masked_mass(const ota_resolved *r, int64_t b, int64_t h, int64_
     return mass;
 }
 
-void ota_plain_scores(const ota_device *device, int64_t b, int64_t h, int64_t i, double *to) {
+void ota_plain_scores(const ota_plain_device *device, int64_t b, int64_t h, int64_t i, double *to) {
     const ota_resolved *r = device->resolved;
     for (int64_t j = 0; j < r->keys; j++) {
         const bool allowed = j < device->key_count && ota_pair_allowed(r, b, h, i, j);
@@ -133,7 +131,7 @@ static void fill(double *p, int64_t count, double value) {
 }
 
 /* A row that is not finite, or has neither a key nor a sink, is done: true. */
-static bool is_settled(double top, double mu, int64_t count, double *p, ota_row_found *found) {
+static bool is_trivial_row(double top, double mu, int64_t count, double *p, ota_row_found *found) {
     *found = (ota_row_found){.potential = -INFINITY, .lse = -INFINITY};
     if (isnan(top) || top >= INFINITY || isnan(mu)) {
         fill(p, count, NAN);
@@ -396,7 +394,7 @@ void ota_plain_row_solve(const ota_row_parameters *row, const double *s, const d
                          int64_t count, double mu, double *p, ota_row_found *found) {
     const double top = lift(row, s, h, count, p);
     const ota_regulariser kind = row->regulariser->kind;
-    if (is_settled(top, mu, count, p, found)) return;
+    if (is_trivial_row(top, mu, count, p, found)) return;
     if (row->regulariser->capped)
         solve_caps(row, top, count, mu, p, found);
     else if (kind == OTA_SOFTMAX)
@@ -427,7 +425,7 @@ static double weight_at(const ota_row_parameters *row, double x, double f) {
 void ota_plain_row_weights(const ota_row_parameters *row, const double *s, const double *h,
                            int64_t count, double f, double *p, ota_row_found *found) {
     const double top = lift(row, s, h, count, p), tau = row->tau;
-    if (is_settled(top, 1.0, count, p, found)) return;
+    if (is_trivial_row(top, 1.0, count, p, found)) return;
     found->potential = f;
     if (f <= -INFINITY) {
         fill(p, count, 0.0);

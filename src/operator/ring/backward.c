@@ -4,7 +4,7 @@
  *
  *     P_ij = mu_i exp(S_ij / t - l_i),  dS_ij = P_ij (out_grad_i . (V_j - out_i / mu_i)) / t
  *
- * What tiles do not know takes the same turn pair by pair (pair_gradients.c). */
+ * What tiles do not know takes the same message round pair by pair (pair_gradients.c). */
 #include <math.h>
 #include <string.h>
 
@@ -45,7 +45,7 @@ static void add(double *to, const double *from, int64_t count) {
     for (int64_t k = 0; k < count; k++) to[k] += from[k];
 }
 
-bool ota_ring_reverse(ota_device *ring, const ota_ring_piece *piece, ota_plan *plan,
+bool ota_ring_reverse(ota_ring_device *ring, const ota_ring_piece *piece, ota_plan *plan,
                       const ota_arrays *arrays, const ota_array *upstream, int64_t values) {
     const ota_resolved *r = ring->resolved;
     const int64_t width = r->width, wide = plan->values_width;
@@ -70,7 +70,7 @@ bool ota_ring_reverse(ota_device *ring, const ota_ring_piece *piece, ota_plan *p
 }
 
 /* What U and the outputs are for the piece: the caller's, or with the multipliers of coupled columns. */
-static void reverse_piece(ota_device *ring, const ota_ring_piece *piece, void *context) {
+static void reverse_piece(ota_ring_device *ring, const ota_ring_piece *piece, void *context) {
     const bool coupled = ring->coupled;
     ota_arrays arrays = {.size = sizeof arrays};
     const ota_array *out_grad = context;
@@ -80,18 +80,20 @@ static void reverse_piece(ota_device *ring, const ota_ring_piece *piece, void *c
         coupled ? ota_ring_outputs(ring) : ota_ring_rows(ring, ring->out, ring->values_width);
     arrays.lse = ota_array_of(ring->lse, OTA_F64, 1, ring->group, 1, ring->resolved->queries);
     const ota_array upstream = coupled ? ota_ring_upstream(ring) : *out_grad;
-    (void)ota_ring_reverse(ring, piece, ring->reverses, &arrays, &upstream, ring->values_width);
+    (void)ota_ring_reverse(ring, piece, ring->plan_backward, &arrays, &upstream,
+                           ring->values_width);
 }
 
-bool ota_ring_go_home(ota_device *ring, const ota_ring_turn *turn) {
-    const int64_t both = ring->resolved->width + ring->values_width, width = turn->sum_width;
-    if (!ota_ring_go(ring, turn)) return false;
+bool ota_ring_go_home(ota_ring_device *ring, const ota_message_round *message_round) {
+    const int64_t both = ring->resolved->width + ring->values_width,
+                  width = message_round->sum_width;
+    if (!ota_ring_go(ring, message_round)) return false;
     for (int64_t j = 0; j < ring->shards->key_share; j++)
-        add(ring->totals + j * both, ring->sums_here + j * width, width);
+        add(ring->totals + j * both, ring->send_sums + j * width, width);
     return true;
 }
 
-bool ota_ring_find_rows(ota_device *ring, const ota_arrays *arrays, bool solved) {
+bool ota_ring_find_rows(ota_ring_device *ring, const ota_arrays *arrays, bool solved) {
     const ota_resolved *r = ring->resolved;
     const ota_ring_unit *unit = &ring->unit;
     const int64_t width = ring->values_width;
@@ -106,7 +108,7 @@ bool ota_ring_find_rows(ota_device *ring, const ota_arrays *arrays, bool solved)
     return true;
 }
 
-static void put_queries(const ota_device *ring, const ota_array *to) {
+static void put_queries(const ota_ring_device *ring, const ota_array *to) {
     const ota_resolved *r = ring->resolved;
     const ota_ring_unit *unit = &ring->unit;
     for (int64_t k = 0; k < ring->group * r->queries && ota_array_present(to); k++) {
@@ -116,7 +118,7 @@ static void put_queries(const ota_device *ring, const ota_array *to) {
     }
 }
 
-static void put_keys(const ota_device *ring, const ota_gradients *want) {
+static void put_keys(const ota_ring_device *ring, const ota_gradients *want) {
     const ota_ring_unit *unit = &ring->unit;
     const int64_t width = ring->resolved->width, values = ring->values_width;
     for (int64_t j = 0; j < ring->shards->key_share; j++) {
@@ -150,7 +152,7 @@ static void sum_masses(ota_plan *plan) {
 }
 
 /* Those of rows on free columns: what they take from U. */
-static void take_means(const ota_device *ring, const ota_array *out_grad) {
+static void take_means(const ota_ring_device *ring, const ota_array *out_grad) {
     const ota_resolved *r = ring->resolved;
     const ota_ring_unit *unit = &ring->unit;
     double *rows = ota_ring_row_masses(ring);
@@ -177,20 +179,21 @@ static void put_sums(ota_plan *plan, const ota_gradients *want) {
     ota_sums_write(plan, &some);
 }
 
-bool ota_ring_goes_by_pairs(const ota_device *ring) {
+bool ota_ring_goes_by_pairs(const ota_ring_device *ring) {
     return ring->pair_gradients || ring->wanted != NULL;
 }
 
-/* The last turn pair by pair, once the multipliers of coupled columns are known. */
-static ota_status reverse_pairs(ota_device *ring, const ota_gradients *want) {
+/* The last message round pair by pair, once the multipliers of coupled columns are known. */
+static ota_status reverse_pairs(ota_ring_device *ring, const ota_gradients *want) {
     const size_t rows = (size_t)ring->resolved->queries * sizeof(double);
     ota_ring_pull pull = {.out_grad = &want->out_grad, .want = ring->wanted};
-    const ota_ring_turn turn = {.unit = ring->unit,
-                                .with_values = true,
-                                .sum_width = ring->resolved->width + ring->values_width,
-                                .visit = ota_ring_reverse_pairs,
-                                .context = &pull,
-                                .step = "passing keys and their gradients on"};
+    const ota_message_round message_round = {.unit = ring->unit,
+                                             .with_values = true,
+                                             .sum_width =
+                                                 ring->resolved->width + ring->values_width,
+                                             .visit = ota_ring_reverse_pairs,
+                                             .context = &pull,
+                                             .step = "passing keys and their gradients on"};
     if (ring->coupled) {
         pull.b = ring->adjoint->b;
         if (ring->newton == NULL) ota_ring_take_potentials(ring);
@@ -200,7 +203,7 @@ static ota_status reverse_pairs(ota_device *ring, const ota_gradients *want) {
         take_means(ring, &want->out_grad);
     }
     if (ring->wanted != NULL) ota_ring_begin_parameters(ring);
-    if (!ota_ring_go_home(ring, &turn)) return OTA_ECOMM;
+    if (!ota_ring_go_home(ring, &message_round)) return OTA_ECOMM;
     if (ring->wanted != NULL) ota_ring_end_parameters(ring, &pull);
     return OTA_OK;
 }
@@ -208,7 +211,7 @@ static ota_status reverse_pairs(ota_device *ring, const ota_gradients *want) {
 /* Gradients of the unit at work into query_sums, and into the totals of its key head. */
 static ota_status reverse_unit(ota_plan *plan, const ota_arrays *arrays, const ota_gradients *want,
                                double *residual) {
-    ota_device *ring = plan->device;
+    ota_ring_device *ring = plan->device;
     const ota_resolved *r = ring->resolved;
     const int64_t both = r->width + ring->values_width, rows = ring->group * r->queries;
     memset(ring->query_sums, 0, (size_t)(rows * r->width) * sizeof *ring->query_sums);
@@ -222,19 +225,19 @@ static ota_status reverse_unit(ota_plan *plan, const ota_arrays *arrays, const o
     }
     if (ota_ring_goes_by_pairs(ring)) return reverse_pairs(ring, want);
     ota_array out_grad = rows_of(&want->out_grad, &ring->unit);
-    const ota_ring_turn turn = {.unit = ring->unit,
-                                .with_values = true,
-                                .sum_width = both,
-                                .visit = reverse_piece,
-                                .context = &out_grad,
-                                .step = "passing keys and their gradients on"};
+    const ota_message_round message_round = {.unit = ring->unit,
+                                             .with_values = true,
+                                             .sum_width = both,
+                                             .visit = reverse_piece,
+                                             .context = &out_grad,
+                                             .step = "passing keys and their gradients on"};
     if (!ring->coupled) take_means(ring, &want->out_grad);
-    return ota_ring_go_home(ring, &turn) ? OTA_OK : OTA_ECOMM;
+    return ota_ring_go_home(ring, &message_round) ? OTA_OK : OTA_ECOMM;
 }
 
 ota_status ota_ring_backward(ota_plan *plan, const ota_arrays *arrays, const ota_gradients *want,
                              ota_result *found) {
-    ota_device *ring = plan->device;
+    ota_ring_device *ring = plan->device;
     const ota_resolved *r = ring->resolved;
     const int64_t sharers = r->heads / r->key_heads;
     const size_t totals = (size_t)(ring->share * (r->width + ring->values_width));

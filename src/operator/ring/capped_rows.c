@@ -1,5 +1,5 @@
-/* Rows of a ring whose weights have caps, P_ij = min(c_ij, w(S_ij + f_i)): softmax and entmax. The first turn finds each row's
- * largest score, what its caps have room for and the f from which on all its keys are at their caps; then one turn a step of f
+/* Rows of a ring whose weights have caps, P_ij = min(c_ij, w(S_ij + f_i)): softmax and entmax. The first message round finds each row's
+ * largest score, what its caps have room for and the f from which on all its keys are at their caps; then one message round a step of f
  * (backend/capped.h), until no rank has a row left. */
 #include <float.h>
 #include <math.h>
@@ -8,7 +8,7 @@
 #include "backend/capped.h"
 #include "pairs.h"
 
-/* A row's relative miss of its mass that is left to the last scaling: a turn costs more than a digit. */
+/* A row's relative miss of its mass that is left to the last scaling: a message round costs more than a digit. */
 static const double enough = 1.0e-14;
 
 static void measure_rows(const ota_ring_block *b, void *context) {
@@ -19,7 +19,7 @@ static void measure_rows(const ota_ring_block *b, void *context) {
         const int64_t row = b->at + k;
         const double *s = b->w->scores + k * p->stride;
         double top;
-        if (!ota_ring_survey(p, row, s, b->keys, &top)) continue;
+        if (!ota_ring_score_range(p, row, s, b->keys, &top)) continue;
         p->top[row] = fmax(p->top[row], top);
         for (int64_t j = 0; j < b->keys; j++) {
             const double cap = ota_ring_cap(b, k, j);
@@ -54,7 +54,7 @@ static void sum_rows(const ota_ring_block *b, void *context) {
 }
 
 /* The rule of row k of the unit, and its mass. */
-static ota_row_parameters rule_of(const ota_device *ring, int64_t k, double *mu) {
+static ota_row_parameters rule_of(const ota_ring_device *ring, int64_t k, double *mu) {
     const ota_resolved *r = ring->resolved;
     const int64_t head = k / r->queries;
     *mu = ota_row_mass(r, ring->unit.batch, ring->unit.head + head, k % r->queries);
@@ -62,7 +62,7 @@ static ota_row_parameters rule_of(const ota_device *ring, int64_t k, double *mu)
 }
 
 /* Where a row's search begins, if it needs one. */
-static void begin_row(ota_device *ring, int64_t k) {
+static void begin_row(ota_ring_device *ring, int64_t k) {
     const ota_resolved *r = ring->resolved;
     ota_ring_pairs *p = ring->pairs;
     double mu;
@@ -93,7 +93,7 @@ static void begin_row(ota_device *ring, int64_t k) {
     p->f[k] = p->capped[k].f;
 }
 
-static void step_row(ota_device *ring, int64_t k) {
+static void step_row(ota_ring_device *ring, int64_t k) {
     ota_ring_pairs *p = ring->pairs;
     double mu;
     const ota_row_parameters row = rule_of(ring, k, &mu);
@@ -116,7 +116,7 @@ static void step_row(ota_device *ring, int64_t k) {
             ota_capped_part(&p->capped[k], mu, row.sink > -INFINITY ? INFINITY : p->room[k]);
 }
 
-bool ota_ring_find_capped(ota_device *ring) {
+bool ota_ring_find_capped(ota_ring_device *ring) {
     ota_ring_pairs *p = ring->pairs;
     const int64_t rows = ring->group * ring->resolved->queries;
     const size_t bytes = (size_t)rows * sizeof(double);

@@ -5,9 +5,9 @@
  *     P_ij = c_ij before the edge,   mu_i less the sum of those at it,   0 after it
  *
  * More keys only bring the edge forwards, so a row keeps the keys up to it while all go round, OTA_RING_FILLED at most. Where
- * they are more, one turn a step takes the sum of those up to some place between a first and a last key that may be the edge,
- * which halves what lies between by scores, then by places; where that is short enough the next turn lists it. Every sum has
- * one order, and every step leaves a key out, so a row ends alike on every rank. The last turn brings the values. */
+ * they are more, one message round a step takes the sum of those up to some place between a first and a last key that may be the edge,
+ * which halves what lies between by scores, then by places; where that is short enough the next message round lists it. Every sum has
+ * one order, and every step leaves a key out, so a row ends alike on every rank. The last message round brings the values. */
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -44,7 +44,7 @@ static void list_key(ota_ring_filling *row, ota_ring_filled_key key) {
     row->spilled = full && !row->whole;
 }
 
-/* A key of the first turn. */
+/* A key of the first message round. */
 static void meet_key(ota_ring_filling *row, ota_ring_filled_key key) {
     row->sum += key.cap;
     row->count++;
@@ -83,7 +83,8 @@ static void meet_rows(const ota_ring_block *b, void *context) {
     (void)context;
     for (int64_t k = 0; k < b->rows; k++) {
         double top;
-        if (!ota_ring_survey(p, b->at + k, b->w->scores + k * p->stride, b->keys, &top)) continue;
+        if (!ota_ring_score_range(p, b->at + k, b->w->scores + k * p->stride, b->keys, &top))
+            continue;
         p->top[b->at + k] = fmax(p->top[b->at + k], top);
         visit_keys(b, k, meet_key);
     }
@@ -96,7 +97,7 @@ static void sum_rows(const ota_ring_block *b, void *context) {
     }
 }
 
-/* ---- between the turns ---------------------------------------------------------------------------- */
+/* ---- between the message rounds ---------------------------------------------------------------------------- */
 
 /* A number for every score, in their order. */
 static int64_t place_of(double score) {
@@ -117,16 +118,16 @@ static double score_at(int64_t place) {
 static double level_of(const ota_ring_filling *row, double mu) {
     const double low = row->last.score, high = row->first.score;
     double level = low + 0.5 * (high - low);
-    if (row->turn % 3 == 0)
+    if (row->iteration % 3 == 0)
         level = high - (high - low) * ((mu - row->room) / (row->room_last - row->room));
-    if (row->turn % 3 == 2) {
+    if (row->iteration % 3 == 2) {
         const int64_t a = place_of(low), b = place_of(high);
         level = score_at(a + (int64_t)(((uint64_t)b - (uint64_t)a) / 2));
     }
     return level >= low && level < high ? level : low;
 }
 
-/* What the next turn asks of a row whose edge is not known. */
+/* What the next message round asks of a row whose edge is not known. */
 static void choose(ota_ring_filling *row, double mu) {
     const bool scores = row->first.score > row->last.score;
     row->listed = row->count = 0;
@@ -139,10 +140,10 @@ static void choose(ota_ring_filling *row, double mu) {
     if (!scores)
         row->at =
             (ota_ring_spot){row->last.score, row->first.key + (row->last.key - row->first.key) / 2};
-    row->turn++;
+    row->iteration++;
 }
 
-/* What the sums of a turn say of where the edge is. */
+/* What the sums of a message round say of where the edge is. */
 static void bracket(ota_ring_filling *row, int64_t keys) {
     const bool scores = row->at.key < 0;
     if (row->sum >= row->enough) {
@@ -166,14 +167,14 @@ static void end_list(ota_ring_filling *row, double mu) {
     row->rest = fmin(last->cap, fmax(mu - room, 0.0));
 }
 
-static void find_row(ota_device *ring, int64_t k, double level) {
+static void find_row(ota_ring_device *ring, int64_t k, double level) {
     ota_ring_pairs *p = ring->pairs;
     p->f[k] = -level;
     p->state[k] = OTA_RING_FOUND;
 }
 
-/* What the first turn says of a row. */
-static void begin_row(ota_device *ring, int64_t k) {
+/* What the first message round says of a row. */
+static void begin_row(ota_ring_device *ring, int64_t k) {
     ota_ring_pairs *p = ring->pairs;
     ota_ring_filling *row = &p->filling[k];
     const double sink = ota_ring_parameters(ring, k / ring->resolved->queries).sink;
@@ -202,7 +203,7 @@ static void begin_row(ota_device *ring, int64_t k) {
     }
 }
 
-static void step_row(ota_device *ring, int64_t k) {
+static void step_row(ota_ring_device *ring, int64_t k) {
     ota_ring_filling *row = &ring->pairs->filling[k];
     const double mu = ota_ring_row_mass(ring, k);
     if (ring->pairs->state[k] != OTA_RING_SPILLED) return;
@@ -215,9 +216,9 @@ static void step_row(ota_device *ring, int64_t k) {
     choose(row, mu);
 }
 
-/* ---- turns ---------------------------------------------------------------------------------------- */
+/* ---- message rounds ---------------------------------------------------------------------------------------- */
 
-bool ota_ring_find_filled(ota_device *ring) {
+bool ota_ring_find_filled(ota_ring_device *ring) {
     ota_ring_pairs *p = ring->pairs;
     const int64_t rows = ring->group * ring->resolved->queries;
     double left;

@@ -8,7 +8,7 @@
  *     y_j = by_level_j g'_j / c_j,    z_i = (P y)_i / mu_i
  *     dS_ij -= P_ij (y_j - z_i),      g'_j <- by_g_j g'_j + (P^T z)_j
  *
- * One turn finds P y, the next is that of softmax backward (backward.c) with
+ * One message round finds P y, the next is that of softmax backward (backward.c) with
  *
  *     values [-t y, 0],  upstream [1, z],  outputs [-t P y, 0]
  *
@@ -24,7 +24,7 @@
 #include "pairs.h"
 #include "solvers/stored_rounds.h"
 
-void ota_ring_lay_out_kept(ota_device *ring, ota_arena *arena) {
+void ota_ring_lay_out_kept(ota_ring_device *ring, ota_arena *arena) {
     const ota_resolved *r = ring->resolved;
     ota_ring_kept *to = ota_arena_take(arena, 1, sizeof *to);
     const ota_ring_kept kept = {
@@ -39,11 +39,12 @@ void ota_ring_lay_out_kept(ota_device *ring, ota_arena *arena) {
 
 static ota_status status_of(const ota_head *head, ota_outcome end) {
     if (end == OTA_STOPPED) return OTA_ECOMM;
-    if (end == OTA_NOT_NUMBERS) return OTA_NONFINITE;
-    return end == OTA_NO_PLACE || head->kernel.infeasible ? OTA_INFEASIBLE : OTA_UNSUPPORTED;
+    if (end == OTA_OUTCOME_NONFINITE) return OTA_NONFINITE;
+    return end == OTA_OUTCOME_INFEASIBLE || head->kernel.infeasible ? OTA_INFEASIBLE
+                                                                    : OTA_UNSUPPORTED;
 }
 
-static void start(const ota_device *ring, const ota_arrays *arrays, const ota_head *head) {
+static void start(const ota_ring_device *ring, const ota_arrays *arrays, const ota_head *head) {
     const ota_ring_unit *unit = &ring->unit;
     for (int64_t j = 0; j < head->columns; j++) {
         const double g =
@@ -59,7 +60,7 @@ ota_key_update ota_ring_update(const ota_head *head, int64_t j, double g, double
     return ota_unrolled_key(head, head->tau, j, g, level);
 }
 
-ota_status ota_ring_replay(ota_device *ring, const ota_arrays *arrays, ota_ring_round *visit,
+ota_status ota_ring_replay(ota_ring_device *ring, const ota_arrays *arrays, ota_ring_round *visit,
                            void *context, ota_head *head) {
     const ota_settings *s = &ring->resolved->settings;
     ota_ring_load_head(ring, ring->unit.batch * ring->resolved->heads + ring->unit.head, head);
@@ -72,8 +73,8 @@ ota_status ota_ring_replay(ota_device *ring, const ota_arrays *arrays, ota_ring_
             kernel->scaling[j] = head->g[j] > -INFINITY ? 1.0 : 0.0;
             kernel->absorbed[j] = kernel->scaling[j] > 0.0 ? head->g[j] : 0.0;
         }
-        const ota_outcome turned = ota_stored_round(head, true);
-        if (turned != OTA_GO_ON) return status_of(head, turned);
+        const ota_outcome outcome = ota_stored_round(head, true);
+        if (outcome != OTA_GO_ON) return status_of(head, outcome);
         ota_scaling targets = {
             .head = head, .target = kernel->target, .used = kernel->masked ? kernel->used : NULL};
         if (k == 0 && !ota_scaling_begin(&targets)) return OTA_INFEASIBLE;
@@ -89,7 +90,8 @@ ota_status ota_ring_replay(ota_device *ring, const ota_arrays *arrays, ota_ring_
 
 /* ---- reversed ------------------------------------------------------------------------------------- */
 
-static ota_status keep_round(ota_device *ring, const ota_head *head, int64_t round, void *context) {
+static ota_status keep_round(ota_ring_device *ring, const ota_head *head, int64_t round,
+                             void *context) {
     const ota_ring_kept *kept = ring->kept;
     const size_t keys = (size_t)head->columns * sizeof(double);
     (void)context;
@@ -99,7 +101,7 @@ static ota_status keep_round(ota_device *ring, const ota_head *head, int64_t rou
     return OTA_OK;
 }
 
-static void reverse_last(ota_device *ring, const ota_ring_piece *piece, void *context) {
+static void reverse_last(ota_ring_device *ring, const ota_ring_piece *piece, void *context) {
     const ota_ring_adjoint *s = ring->adjoint;
     const int64_t width = ring->values_width, wide = width + 1;
     ota_arrays arrays = {.size = sizeof arrays};
@@ -109,31 +111,31 @@ static void reverse_last(ota_device *ring, const ota_ring_piece *piece, void *co
     arrays.out = ota_ring_outputs(ring);
     arrays.lse = ota_array_of(ring->lse, OTA_F64, 1, 1, 1, ring->resolved->queries);
     const ota_array upstream = ota_ring_upstream(ring);
-    if (!ota_ring_reverse(ring, piece, ring->reverses, &arrays, &upstream, width)) return;
+    if (!ota_ring_reverse(ring, piece, ring->plan_backward, &arrays, &upstream, width)) return;
     ota_ring_weigh_values(ring, piece);
     for (int64_t j = 0; j < piece->count; j++)
         s->right[piece->first + j] -= ring->piece_values[j * wide + width];
 }
 
-/* One turn pair by pair: dS = P (U - a - b) / t, a in `mean` at the lse at hand. */
-static bool pull_pairs(ota_device *ring, ota_ring_pull *pull) {
+/* One message round pair by pair: dS = P (U - a - b) / t, a in `mean` at the lse at hand. */
+static bool pull_pairs(ota_ring_device *ring, ota_ring_pull *pull) {
     const bool values = pull->out_grad != NULL;
-    const ota_ring_turn turn = {.unit = ring->unit,
-                                .with_values = values,
-                                .sum_width =
-                                    ring->resolved->width + (values ? ring->values_width : 0),
-                                .visit = ota_ring_reverse_pairs,
-                                .context = pull,
-                                .step = "passing keys and their gradients on"};
+    const ota_message_round message_round = {.unit = ring->unit,
+                                             .with_values = values,
+                                             .sum_width = ring->resolved->width +
+                                                          (values ? ring->values_width : 0),
+                                             .visit = ota_ring_reverse_pairs,
+                                             .context = pull,
+                                             .step = "passing keys and their gradients on"};
     pull->want = ring->wanted;
     ota_ring_take_potentials(ring);
     if (pull->want != NULL) ota_ring_begin_parameters(ring);
-    if (!ota_ring_go_home(ring, &turn)) return false;
+    if (!ota_ring_go_home(ring, &message_round)) return false;
     if (pull->want != NULL) ota_ring_end_parameters(ring, pull);
     return true;
 }
 
-static bool reverse_plan_by_pairs(ota_device *ring, const ota_gradients *want) {
+static bool reverse_plan_by_pairs(ota_ring_device *ring, const ota_gradients *want) {
     const ota_ring_adjoint *s = ring->adjoint;
     ota_ring_pull pull = {.out_grad = &want->out_grad, .columns = s->right};
     for (int64_t i = 0; i < ring->resolved->queries; i++)
@@ -142,15 +144,15 @@ static bool reverse_plan_by_pairs(ota_device *ring, const ota_gradients *want) {
 }
 
 /* t g' of the plan that is returned, in `right`. */
-static ota_status reverse_plan(ota_device *ring, const ota_gradients *want) {
+static ota_status reverse_plan(ota_ring_device *ring, const ota_gradients *want) {
     ota_ring_adjoint *s = ring->adjoint;
     const ota_resolved *r = ring->resolved;
     const int64_t width = ring->values_width, wide = width + 1;
-    const ota_ring_turn turn = {.unit = ring->unit,
-                                .with_values = true,
-                                .sum_width = r->width + width,
-                                .visit = reverse_last,
-                                .step = "passing keys and their gradients on"};
+    const ota_message_round message_round = {.unit = ring->unit,
+                                             .with_values = true,
+                                             .sum_width = r->width + width,
+                                             .visit = reverse_last,
+                                             .step = "passing keys and their gradients on"};
     memset(s->b, 0, (size_t)r->keys * sizeof *s->b);
     memset(s->right, 0, (size_t)r->keys * sizeof *s->right);
     memset(s->product, 0, (size_t)r->queries * sizeof *s->product);
@@ -160,13 +162,13 @@ static ota_status reverse_plan(ota_device *ring, const ota_gradients *want) {
     for (int64_t i = 0; i < r->queries; i++)
         s->upstream[i * wide + width] = s->den[i] > 0.0 ? s->row_right[i] / s->den[i] : 0.0;
     if (!(ota_ring_goes_by_pairs(ring) ? reverse_plan_by_pairs(ring, want)
-                                       : ota_ring_go_home(ring, &turn)) ||
+                                       : ota_ring_go_home(ring, &message_round)) ||
         !ota_ranks_sum(&r->settings, s->right, r->keys, NULL, 0, "the last round's gradient"))
         return OTA_ECOMM;
     return ota_interrupted_together(&r->settings);
 }
 
-static void reverse_piece(ota_device *ring, const ota_ring_piece *piece, void *context) {
+static void reverse_piece(ota_ring_device *ring, const ota_ring_piece *piece, void *context) {
     const ota_ring_adjoint *s = ring->adjoint;
     const int64_t rows = ring->resolved->queries;
     const double *tau = context;
@@ -180,7 +182,7 @@ static void reverse_piece(ota_device *ring, const ota_ring_piece *piece, void *c
     arrays.out = ota_ring_rows(ring, s->outputs, OTA_RING_UNROLLED);
     arrays.lse = ota_array_of(ring->lse, OTA_F64, 1, 1, 1, rows);
     const ota_array upstream = ota_ring_rows(ring, s->upstream, OTA_RING_UNROLLED);
-    if (!ota_ring_reverse(ring, piece, ring->unrolls, &arrays, &upstream, 0)) return;
+    if (!ota_ring_reverse(ring, piece, ring->plan_rounds, &arrays, &upstream, 0)) return;
     for (int64_t j = 0; j < piece->count; j++)
         s->sums[piece->first + j] = ring->piece_values[2 * j + 1];
 }
@@ -199,7 +201,7 @@ static void pull(const ota_head *head, const ota_ring_adjoint *s, int64_t j, dou
 }
 
 /* a = -t z, b = t y: P^T z is left in `sums`. */
-static bool reverse_round_by_pairs(ota_device *ring, const ota_head *head) {
+static bool reverse_round_by_pairs(ota_ring_device *ring, const ota_head *head) {
     const ota_ring_adjoint *s = ring->adjoint;
     ota_ring_pull pull = {.b = s->b, .columns = s->sums};
     for (int64_t i = 0; i < head->rows; i++)
@@ -211,16 +213,17 @@ static bool reverse_round_by_pairs(ota_device *ring, const ota_head *head) {
 }
 
 /* `right`, g' after the round, becomes g' before it; that of the first one is nobody's. */
-static ota_status reverse_round(ota_device *ring, const ota_head *head, int64_t round,
+static ota_status reverse_round(ota_ring_device *ring, const ota_head *head, int64_t round,
                                 ota_unrolled_sums *found) {
     const ota_ring_adjoint *s = ring->adjoint;
     const ota_settings *settings = &ring->resolved->settings;
     double tau = head->tau;
-    const ota_ring_turn turn = {.unit = ring->unit,
-                                .sum_width = ring->resolved->width,
-                                .visit = reverse_piece,
-                                .context = &tau,
-                                .step = "passing keys and their gradients of a round on"};
+    const ota_message_round message_round = {.unit = ring->unit,
+                                             .sum_width = ring->resolved->width,
+                                             .visit = reverse_piece,
+                                             .context = &tau,
+                                             .step =
+                                                 "passing keys and their gradients of a round on"};
     const double *sums = ring->kept->sums + round * ring->stride;
     memcpy(ring->g, ring->kept->g + round * ring->stride, (size_t)head->columns * sizeof(double));
     memcpy(ring->lse, ring->kept->lse + round * head->rows, (size_t)head->rows * sizeof(double));
@@ -239,7 +242,7 @@ static ota_status reverse_round(ota_device *ring, const ota_head *head, int64_t 
         found->row[i] -= tau * s->upstream[2 * i + 1];
     }
     if (!(ota_ring_goes_by_pairs(ring) ? reverse_round_by_pairs(ring, head)
-                                       : ota_ring_go_home(ring, &turn)))
+                                       : ota_ring_go_home(ring, &message_round)))
         return OTA_ECOMM;
     if (round == 0) return OTA_OK;
     if (!ota_ranks_sum(settings, s->sums, head->columns, NULL, 0, "a reversed round"))
@@ -267,7 +270,7 @@ static void sum_masses(ota_plan *plan, const ota_head *head, const ota_unrolled_
 
 ota_status ota_ring_reverse_rounds(ota_plan *plan, const ota_arrays *arrays,
                                    const ota_gradients *want) {
-    ota_device *ring = plan->device;
+    ota_ring_device *ring = plan->device;
     const ota_ring_adjoint *s = ring->adjoint;
     const ota_settings *settings = &ring->resolved->settings;
     ota_head head;

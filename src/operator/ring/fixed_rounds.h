@@ -16,13 +16,13 @@ struct ota_ring_kept {
 };
 
 /* Once the lse of the rows and the column sums of a round are known. */
-typedef ota_status ota_ring_round(ota_device *ring, const ota_head *head, int64_t round,
+typedef ota_status ota_ring_round(ota_ring_device *ring, const ota_head *head, int64_t round,
                                   void *context);
 
-void ota_ring_lay_out_kept(ota_device *ring, ota_arena *arena);
+void ota_ring_lay_out_kept(ota_ring_device *ring, ota_arena *arena);
 /* The head of the unit at work: all rounds from what forward began with, `head` with the targets they aim at. Leaves the g
  * that follows the last. */
-ota_status ota_ring_replay(ota_device *ring, const ota_arrays *arrays, ota_ring_round *visit,
+ota_status ota_ring_replay(ota_ring_device *ring, const ota_arrays *arrays, ota_ring_round *visit,
                            void *context, ota_head *head);
 /* Key j of a round that began at g and came to this sum. */
 ota_key_update ota_ring_update(const ota_head *head, int64_t j, double g, double sum);

@@ -13,9 +13,11 @@ static double *numbers(ota_arena *arena, int64_t rows, int64_t columns) {
 }
 
 /* Free columns ask nothing of the keys. */
-static int64_t keys_of(const ota_device *ring) { return ring->coupled ? ring->resolved->keys : 0; }
+static int64_t keys_of(const ota_ring_device *ring) {
+    return ring->coupled ? ring->resolved->keys : 0;
+}
 
-void ota_ring_lay_out_masses(ota_device *ring, ota_arena *arena) {
+void ota_ring_lay_out_masses(ota_ring_device *ring, ota_arena *arena) {
     const ota_resolved *r = ring->resolved;
     const int64_t heads = r->batch * r->heads;
     ota_backward_space *to = ota_arena_take(arena, 1, sizeof *to);
@@ -27,7 +29,7 @@ void ota_ring_lay_out_masses(ota_device *ring, ota_arena *arena) {
 }
 
 void ota_ring_begin_masses(ota_plan *plan) {
-    const ota_device *ring = plan->device;
+    const ota_ring_device *ring = plan->device;
     const ota_resolved *r = ring->resolved;
     ota_backward_space *s = ring->space;
     const size_t heads = (size_t)(r->batch * r->heads) * sizeof(double);
@@ -38,7 +40,7 @@ void ota_ring_begin_masses(ota_plan *plan) {
     ota_ring_clear_parameters(plan->device);
 }
 
-double *ota_ring_row_masses(const ota_device *ring) {
+double *ota_ring_row_masses(const ota_ring_device *ring) {
     const ota_resolved *r = ring->resolved;
     return ring->space->row_mass + (ring->unit.batch * r->heads + ring->unit.head) * r->queries;
 }
@@ -54,7 +56,7 @@ ota_backward_job ota_ring_job(ota_plan *plan) {
 
 void ota_ring_sum_masses(ota_plan *plan, ota_mass_rule *rule, const ota_unrolled_sums *sums,
                          unsigned char *used) {
-    const ota_device *ring = plan->device;
+    const ota_ring_device *ring = plan->device;
     const ota_resolved *r = ring->resolved;
     const ota_backward_job job = ota_ring_job(plan);
     rule->used = used;
@@ -68,7 +70,7 @@ void ota_ring_sum_masses(ota_plan *plan, ota_mass_rule *rule, const ota_unrolled
 }
 
 void ota_ring_find_used(ota_plan *plan, const double *sums, unsigned char *used) {
-    const ota_device *ring = plan->device;
+    const ota_ring_device *ring = plan->device;
     const ota_backward_job job = ota_ring_job(plan);
     ring->space->g = ring->g;
     ring->space->vectors = ring->adjoint->vectors;

@@ -6,10 +6,10 @@
 #include "operator/backward.h"
 #include "ring.h"
 
-void ota_ring_lay_out_masses(ota_device *ring, ota_arena *arena);
+void ota_ring_lay_out_masses(ota_ring_device *ring, ota_arena *arena);
 void ota_ring_begin_masses(ota_plan *plan);
 /* Those of the rows of the unit at work. */
-double *ota_ring_row_masses(const ota_device *ring);
+double *ota_ring_row_masses(const ota_ring_device *ring);
 /* The unit at work, one head, as the operator sees it. */
 ota_backward_job ota_ring_job(ota_plan *plan);
 /* Of a head with coupled columns, of fixed rounds with their own sums; which keys some row of any rank may use. */

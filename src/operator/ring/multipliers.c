@@ -3,7 +3,7 @@
  *
  *     H x = c x - P^T z + extra x,    right_j = V_j . (P^T out_grad)_j - (P^T (u / mu))_j
  *
- * where P x is an output of values of width 1, and P^T z the gradient of such values; two turns a product. The last turn
+ * where P x is an output of values of width 1, and P^T z the gradient of such values; two message rounds a product. The last message round
  * takes the multipliers as one more value, dS = P (U - a - b) / t having
  *
  *     values [V, -b],  upstream [out_grad, 1],  outputs [out, -P b]
@@ -21,7 +21,7 @@ static double *numbers(ota_arena *arena, int64_t count) {
     return ota_arena_take(arena, (size_t)count, sizeof(double));
 }
 
-void ota_ring_lay_out_adjoint(ota_device *ring, ota_arena *arena) {
+void ota_ring_lay_out_adjoint(ota_ring_device *ring, ota_arena *arena) {
     const int64_t rows = ring->resolved->queries, wide = ring->values_width + 1;
     const bool fixed = ring->resolved->settings.fixed;
     ota_ring_adjoint *to = ota_arena_take(arena, 1, sizeof *to);
@@ -47,15 +47,15 @@ void ota_ring_lay_out_adjoint(ota_device *ring, ota_arena *arena) {
     ring->adjoint = to;
 }
 
-ota_array ota_ring_upstream(const ota_device *ring) {
+ota_array ota_ring_upstream(const ota_ring_device *ring) {
     return ota_ring_rows(ring, ring->adjoint->upstream, ring->values_width + 1);
 }
 
-ota_array ota_ring_outputs(const ota_device *ring) {
+ota_array ota_ring_outputs(const ota_ring_device *ring) {
     return ota_ring_rows(ring, ring->adjoint->outputs, ring->values_width + 1);
 }
 
-ota_array ota_ring_advantages(ota_device *ring, const ota_ring_piece *piece) {
+ota_array ota_ring_advantages(ota_ring_device *ring, const ota_ring_piece *piece) {
     const ota_ring_adjoint *s = ring->adjoint;
     const int64_t width = ring->values_width, wide = width + 1;
     const double *values = ring->values;
@@ -69,7 +69,7 @@ ota_array ota_ring_advantages(ota_device *ring, const ota_ring_piece *piece) {
 /* ---- products ------------------------------------------------------------------------------------- */
 
 /* P x of the piece, whose rows weigh exp(lse of the piece - lse of all). */
-static void multiply_piece(ota_device *ring, const ota_ring_piece *piece, void *context) {
+static void multiply_piece(ota_ring_device *ring, const ota_ring_piece *piece, void *context) {
     ota_ring_adjoint *s = ring->adjoint;
     const int64_t rows = ring->resolved->queries;
     (void)context;
@@ -77,12 +77,12 @@ static void multiply_piece(ota_device *ring, const ota_ring_piece *piece, void *
     for (int64_t j = 0; j < ring->room; j++)
         s->line[j] = j < piece->count ? s->x[piece->first + j] : 0.0;
     ota_ring_bias(ring, piece);
-    ota_ring_place(ring, piece, true, ring->sums);
+    ota_ring_place(ring, piece, true, ring->plan_sums);
     ota_arrays arrays = {.size = sizeof arrays};
     arrays.values = ota_array_of(s->line, OTA_F64, 1, 1, ring->room, 1);
     arrays.out = ota_ring_rows(ring, ring->piece_out, 1);
     arrays.lse = ota_array_of(ring->piece_lse, OTA_F64, 1, 1, 1, rows);
-    const ota_status status = ota_plan_run(ring->sums, &arrays, NULL, NULL);
+    const ota_status status = ota_plan_run(ring->plan_sums, &arrays, NULL, NULL);
     if (status < OTA_OK) ring->failed = status;
     for (int64_t i = 0; i < rows && status >= OTA_OK; i++) {
         if (ring->piece_lse[i] > -INFINITY)
@@ -90,19 +90,19 @@ static void multiply_piece(ota_device *ring, const ota_ring_piece *piece, void *
     }
 }
 
-bool ota_ring_multiply(ota_device *ring, const double *x) {
+bool ota_ring_multiply(ota_ring_device *ring, const double *x) {
     ota_ring_adjoint *s = ring->adjoint;
-    const ota_ring_turn turn = {.unit = ring->unit,
-                                .visit = multiply_piece,
-                                .step = "passing keys on for a product of backward"};
+    const ota_message_round message_round = {.unit = ring->unit,
+                                             .visit = multiply_piece,
+                                             .step = "passing keys on for a product of backward"};
     s->x = x;
     memset(s->product, 0, (size_t)ring->resolved->queries * sizeof *s->product);
-    return ota_ring_go(ring, &turn);
+    return ota_ring_go(ring, &message_round);
 }
 
 /* A communicator that failed makes the sums that follow fail, too. */
 static void apply(const ota_adjoint *system, const double *x, double *y) {
-    ota_device *ring = system->context;
+    ota_ring_device *ring = system->context;
     const ota_ring_adjoint *s = ring->adjoint;
     if (ring->newton != NULL) {
         ota_ring_apply_links(ring, NULL, x, y);
@@ -121,7 +121,7 @@ static void apply(const ota_adjoint *system, const double *x, double *y) {
 
 /* ---- the right side ------------------------------------------------------------------------------- */
 
-void ota_ring_weigh_values(ota_device *ring, const ota_ring_piece *piece) {
+void ota_ring_weigh_values(ota_ring_device *ring, const ota_ring_piece *piece) {
     const ota_ring_adjoint *s = ring->adjoint;
     const int64_t width = ring->values_width, wide = width + 1;
     const double *values = ring->values;
@@ -137,11 +137,11 @@ void ota_ring_weigh_values(ota_device *ring, const ota_ring_piece *piece) {
     }
 }
 
-static void weigh_piece(ota_device *ring, const ota_ring_piece *piece, void *context) {
+static void weigh_piece(ota_ring_device *ring, const ota_ring_piece *piece, void *context) {
     (void)context;
     if (ring->failed != OTA_OK) return;
     ota_ring_bias(ring, piece);
-    ota_ring_place(ring, piece, true, ring->reverses);
+    ota_ring_place(ring, piece, true, ring->plan_backward);
     ota_arrays arrays = {.size = sizeof arrays};
     arrays.values = ota_ring_advantages(ring, piece);
     arrays.out = ota_ring_outputs(ring);
@@ -149,14 +149,14 @@ static void weigh_piece(ota_device *ring, const ota_ring_piece *piece, void *con
     ota_gradients want = {.size = sizeof want, .solved = 1, .out_grad = ota_ring_upstream(ring)};
     want.values =
         ota_array_of(ring->piece_values, OTA_F64, 1, 1, ring->room, ring->values_width + 1);
-    const ota_status status = ota_backward(ring->reverses, &arrays, &want, NULL, NULL);
+    const ota_status status = ota_backward(ring->plan_backward, &arrays, &want, NULL, NULL);
     if (status < OTA_OK)
         ring->failed = status;
     else
         ota_ring_weigh_values(ring, piece);
 }
 
-void ota_ring_set_upstream(ota_device *ring, const ota_gradients *want, double last) {
+void ota_ring_set_upstream(ota_ring_device *ring, const ota_gradients *want, double last) {
     const ota_ring_adjoint *s = ring->adjoint;
     const ota_resolved *r = ring->resolved;
     const int64_t width = ring->values_width, wide = width + 1;
@@ -171,7 +171,7 @@ void ota_ring_set_upstream(ota_device *ring, const ota_gradients *want, double l
     }
 }
 
-void ota_ring_set_den(ota_device *ring) {
+void ota_ring_set_den(ota_ring_device *ring) {
     const ota_ring_adjoint *s = ring->adjoint;
     for (int64_t i = 0; i < ring->resolved->queries && ring->newton != NULL; i++) {
         s->den[i] = ring->pairs->slope[i];
@@ -184,7 +184,7 @@ void ota_ring_set_den(ota_device *ring) {
     }
 }
 
-void ota_ring_set_rows(ota_device *ring) {
+void ota_ring_set_rows(ota_ring_device *ring) {
     const ota_ring_adjoint *s = ring->adjoint;
     const int64_t width = ring->values_width, wide = width + 1;
     ota_ring_set_den(ring);
@@ -196,30 +196,32 @@ void ota_ring_set_rows(ota_device *ring) {
 }
 
 /* The right side of this rank's rows, pair by pair. */
-static bool pull_right(ota_device *ring, const ota_gradients *want) {
+static bool pull_right(ota_ring_device *ring, const ota_gradients *want) {
     const ota_ring_adjoint *s = ring->adjoint;
     ota_ring_pull pull = {
         .out_grad = &want->out_grad, .columns = s->right, .terms = s->terms, .columns_alone = true};
-    const ota_ring_turn turn = {.unit = ring->unit,
-                                .with_values = true,
-                                .visit = ota_ring_reverse_pairs,
-                                .context = &pull,
-                                .step = "passing keys on for the right side of backward"};
+    const ota_message_round message_round = {.unit = ring->unit,
+                                             .with_values = true,
+                                             .visit = ota_ring_reverse_pairs,
+                                             .context = &pull,
+                                             .step =
+                                                 "passing keys on for the right side of backward"};
     ota_ring_take_potentials(ring);
     for (int64_t i = 0; i < ring->resolved->queries; i++)
         ring->pairs->mean[i] = s->den[i] > 0.0 ? s->row_right[i] / s->den[i] : 0.0;
-    return ota_ring_go(ring, &turn);
+    return ota_ring_go(ring, &message_round);
 }
 
 /* The same from the tiles of pieces. */
-static bool weigh_right(ota_device *ring) {
+static bool weigh_right(ota_ring_device *ring) {
     const ota_ring_adjoint *s = ring->adjoint;
     const ota_resolved *r = ring->resolved;
-    const ota_ring_turn turn = {.unit = ring->unit,
-                                .with_values = true,
-                                .visit = weigh_piece,
-                                .step = "passing keys on for the right side of backward"};
-    if (!ota_ring_go(ring, &turn)) return false;
+    const ota_message_round message_round = {.unit = ring->unit,
+                                             .with_values = true,
+                                             .visit = weigh_piece,
+                                             .step =
+                                                 "passing keys on for the right side of backward"};
+    if (!ota_ring_go(ring, &message_round)) return false;
     for (int64_t i = 0; i < r->queries; i++)
         ring->weights[i] = s->den[i] > 0.0 ? s->row_right[i] / s->den[i] : 0.0;
     if (!ota_ring_sum(ring, false)) return false;
@@ -231,7 +233,7 @@ static bool weigh_right(ota_device *ring) {
 }
 
 /* The sums of columns, and the right side, of this rank's rows. */
-static bool find_right(ota_device *ring, const ota_gradients *want) {
+static bool find_right(ota_ring_device *ring, const ota_gradients *want) {
     ota_ring_adjoint *s = ring->adjoint;
     const ota_resolved *r = ring->resolved;
     const size_t bytes = (size_t)r->keys * sizeof(double);
@@ -249,8 +251,8 @@ static bool find_right(ota_device *ring, const ota_gradients *want) {
     return true;
 }
 
-/* The same where slopes are not the weights: den, and what the rows take from U, from a turn before. */
-static bool find_right_of_slopes(ota_device *ring, const ota_gradients *want) {
+/* The same where slopes are not the weights: den, and what the rows take from U, from a message round before. */
+static bool find_right_of_slopes(ota_ring_device *ring, const ota_gradients *want) {
     const ota_ring_adjoint *s = ring->adjoint;
     const size_t bytes = (size_t)ring->resolved->keys * sizeof(double);
     ota_ring_pull pull = {.out_grad = &want->out_grad,
@@ -259,21 +261,22 @@ static bool find_right_of_slopes(ota_device *ring, const ota_gradients *want) {
                           .slopes = s->own_sums,
                           .sums = s->own_columns,
                           .columns_alone = true};
-    const ota_ring_turn turn = {.unit = ring->unit,
-                                .with_values = true,
-                                .visit = ota_ring_reverse_pairs,
-                                .context = &pull,
-                                .step = "passing keys on for the right side of backward"};
+    const ota_message_round message_round = {.unit = ring->unit,
+                                             .with_values = true,
+                                             .visit = ota_ring_reverse_pairs,
+                                             .context = &pull,
+                                             .step =
+                                                 "passing keys on for the right side of backward"};
     double *const columns[] = {s->right, s->terms, s->own_sums, s->own_columns};
     for (int k = 0; k < 4; k++) memset(columns[k], 0, bytes);
     if (!ota_ring_take_means(ring, &want->out_grad)) return false;
     ota_ring_set_den(ring);
     for (int64_t i = 0; i < ring->resolved->queries; i++)
         s->row_right[i] = ring->pairs->mean[i] * s->den[i];
-    return ota_ring_go(ring, &turn);
+    return ota_ring_go(ring, &message_round);
 }
 
-bool ota_ring_load_potentials(ota_device *ring, const ota_arrays *arrays, bool with_out) {
+bool ota_ring_load_potentials(ota_ring_device *ring, const ota_arrays *arrays, bool with_out) {
     const ota_ring_unit *unit = &ring->unit;
     for (int64_t j = 0; j < ring->resolved->keys; j++)
         ring->g[j] = ota_array_get(&arrays->column_potential, unit->batch, unit->head, 0, j);
@@ -282,7 +285,7 @@ bool ota_ring_load_potentials(ota_device *ring, const ota_arrays *arrays, bool w
     return ota_ring_attend(ring, unit, with_out);
 }
 
-bool ota_ring_sum_adjoint(ota_device *ring) {
+bool ota_ring_sum_adjoint(ota_ring_device *ring) {
     ota_ring_adjoint *s = ring->adjoint;
     const ota_resolved *r = ring->resolved;
     double *const sums[] = {s->right, s->terms, s->sums, s->column_sums};
@@ -297,7 +300,7 @@ bool ota_ring_sum_adjoint(ota_device *ring) {
     return true;
 }
 
-ota_status ota_ring_solve_adjoint(ota_device *ring, double *residual) {
+ota_status ota_ring_solve_adjoint(ota_ring_device *ring, double *residual) {
     ota_ring_adjoint *s = ring->adjoint;
     const ota_resolved *r = ring->resolved;
     const ota_column_rule_row *rule = ota_column_rule_of(r->problem.columns);
@@ -330,7 +333,7 @@ ota_status ota_ring_solve_adjoint(ota_device *ring, double *residual) {
     return status;
 }
 
-ota_status ota_ring_multipliers(ota_device *ring, const ota_arrays *arrays,
+ota_status ota_ring_multipliers(ota_ring_device *ring, const ota_arrays *arrays,
                                 const ota_gradients *want, double *residual) {
     ota_ring_adjoint *s = ring->adjoint;
     if (!ota_ring_load_potentials(ring, arrays, true) ||

@@ -13,7 +13,7 @@ static double *numbers(ota_arena *arena, int64_t rows, int64_t columns) {
     return ota_arena_take_rows(arena, rows, columns, sizeof(double));
 }
 
-static ota_ring_worker worker_of(const ota_device *ring, const ota_ring_pairs *pairs,
+static ota_ring_worker worker_of(const ota_ring_device *ring, const ota_ring_pairs *pairs,
                                  ota_arena *a) {
     const int64_t width = ring->resolved->width;
     ota_ring_worker w = {.scores = numbers(a, OTA_RING_ROWS, pairs->stride),
@@ -22,12 +22,12 @@ static ota_ring_worker worker_of(const ota_device *ring, const ota_ring_pairs *p
     if (!ring->gradients) return w;
     w.slopes = numbers(a, OTA_RING_ROWS, pairs->stride);
     w.raw = numbers(a, OTA_RING_ROWS, pairs->stride);
-    w.turned = numbers(a, OTA_RING_KEYS, OTA_RING_ROWS);
+    w.transposed = numbers(a, OTA_RING_KEYS, OTA_RING_ROWS);
     w.upstream = numbers(a, OTA_RING_ROWS, ring->values_width);
     return w;
 }
 
-void ota_ring_lay_out_pairs(ota_device *ring, ota_arena *arena) {
+void ota_ring_lay_out_pairs(ota_ring_device *ring, ota_arena *arena) {
     const int64_t rows = ring->group * ring->resolved->queries, width = ring->values_width;
     const int threads = ota_pool_threads(ring->pool);
     ota_ring_pairs *to = ota_arena_take(arena, 1, sizeof *to);
@@ -35,13 +35,13 @@ void ota_ring_lay_out_pairs(ota_device *ring, ota_arena *arena) {
     p.keys = numbers(arena, ring->resolved->width, p.stride);
     p.values = numbers(arena, ring->room, width);
     if (ring->gradients) {
-        p.keys_along = numbers(arena, ring->resolved->width, p.stride);
-        p.values_along = numbers(arena, ring->room, width);
-        p.values_turned = numbers(arena, width, p.stride);
+        p.key_tangents = numbers(arena, ring->resolved->width, p.stride);
+        p.value_tangents = numbers(arena, ring->room, width);
+        p.values_transposed = numbers(arena, width, p.stride);
         p.lines = numbers(arena, ring->room, ring->resolved->width);
     }
     p.columns = numbers(arena, ring->group, ring->room);
-    p.broken = ota_arena_take(arena, (size_t)ring->room, 1);
+    p.nonfinite = ota_arena_take(arena, (size_t)ring->room, 1);
     p.workers = ota_arena_take(arena, (size_t)threads, sizeof *p.workers);
     for (int k = 0; k < threads; k++) {
         const ota_ring_worker w = worker_of(ring, &p, arena);
@@ -52,7 +52,7 @@ void ota_ring_lay_out_pairs(ota_device *ring, ota_arena *arena) {
     for (size_t k = 0; k < sizeof of_rows / sizeof of_rows[0]; k++)
         *of_rows[k] = numbers(arena, rows, 1);
     p.state = ota_arena_take(arena, (size_t)rows, 1);
-    p.uses_broken = ota_arena_take(arena, (size_t)rows, 1);
+    p.uses_nonfinite = ota_arena_take(arena, (size_t)rows, 1);
     if (ring->capped) {
         double **of_caps[] = {&p.room, &p.highest, &p.rise, &p.factor, &p.part};
         for (size_t k = 0; k < sizeof of_caps / sizeof of_caps[0]; k++)
@@ -69,58 +69,59 @@ void ota_ring_lay_out_pairs(ota_device *ring, ota_arena *arena) {
     ring->pairs = to;
 }
 
-ota_row_parameters ota_ring_parameters(const ota_device *ring, int64_t head) {
+ota_row_parameters ota_ring_parameters(const ota_ring_device *ring, int64_t head) {
     ota_row_parameters row =
         ota_row_parameters_of(ring->resolved, ring->unit.batch, ring->unit.head + head);
-    row.kernels = ring->attends->course.kernels;
+    row.kernels = ring->plan_forward->strategy.kernels;
     if (ring->temperature > 0.0) row.tau = ring->temperature;
     return row;
 }
 
-double ota_ring_row_mass(const ota_device *ring, int64_t k) {
+double ota_ring_row_mass(const ota_ring_device *ring, int64_t k) {
     const ota_resolved *r = ring->resolved;
     return ota_row_mass(r, ring->unit.batch, ring->unit.head + k / r->queries, k % r->queries);
 }
 
 /* to[w][j] = from[j][w] */
-static void turn(const ota_array *from, int64_t rows, double *to, int64_t ld) {
+static void message_round(const ota_array *from, int64_t rows, double *to, int64_t ld) {
     for (int64_t j = 0; j < rows; j++) {
         for (int64_t w = 0; w < from->size[3]; w++)
             to[w * ld + j] = ota_array_get(from, 0, 0, j, w);
     }
 }
 
-void ota_ring_pairs_load(ota_device *ring, const ota_ring_piece *piece, bool with_values) {
+void ota_ring_pairs_load(ota_ring_device *ring, const ota_ring_piece *piece, bool with_values) {
     ota_ring_pairs *p = ring->pairs;
     const int64_t width = ring->values_width;
     const ota_array keys =
         ota_array_of(ring->keys, ring->type, 1, 1, ring->room, ring->resolved->width);
-    ota_ring_place(ring, piece, false, ring->attends);
-    turn(&keys, piece->count, p->keys, p->stride);
+    ota_ring_place(ring, piece, false, ring->plan_forward);
+    message_round(&keys, piece->count, p->keys, p->stride);
     /* What is not finite shows in the slopes of the rows that may use it; beside a slope of 0 it is nothing. */
     for (int64_t j = 0; j < piece->count * keys.size[3] && p->lines != NULL; j++) {
         const double number = ota_array_get(&keys, 0, 0, j / keys.size[3], j % keys.size[3]);
         p->lines[j] = isfinite(number) ? number : 0.0;
     }
-    memset(p->broken, 0, (size_t)ring->room);
+    memset(p->nonfinite, 0, (size_t)ring->room);
     if (!with_values || width == 0) return;
     const ota_array values = ota_ring_values(ring);
     for (int64_t j = 0; j < piece->count; j++) {
         for (int64_t w = 0; w < width; w++) {
             const double v = ota_array_get(&values, 0, 0, j, w);
             p->values[j * width + w] = isfinite(v) ? v : 0.0;
-            if (!isfinite(v)) p->broken[j] = 1;
+            if (!isfinite(v)) p->nonfinite[j] = 1;
         }
     }
     const ota_array clean = ota_array_of(p->values, OTA_F64, 1, 1, ring->room, width);
-    if (p->values_turned != NULL) turn(&clean, piece->count, p->values_turned, p->stride);
+    if (p->values_transposed != NULL)
+        message_round(&clean, piece->count, p->values_transposed, p->stride);
 }
 
 /* ---- blocks --------------------------------------------------------------------------------------- */
 
 static void form_scores(const ota_ring_block *b) {
     const ota_ring_pairs *p = b->ring->pairs;
-    const ota_host_algebra *algebra = b->ring->attends->course.algebra;
+    const ota_host_algebra *algebra = b->ring->plan_forward->strategy.algebra;
     const int64_t width = b->ring->resolved->width;
     const size_t line = (size_t)b->keys * sizeof(double);
     algebra->read_rows(&b->problem->problem.queries, 0, b->head, b->first, b->rows, b->w->queries,
@@ -145,7 +146,7 @@ static void form_scores(const ota_ring_block *b) {
 }
 
 typedef struct pairs_job {
-    ota_device *ring;
+    ota_ring_device *ring;
     const ota_ring_piece *piece;
     ota_ring_block_visit *visit;
     void *context;
@@ -154,11 +155,11 @@ typedef struct pairs_job {
 } pairs_job;
 
 static ota_ring_block block_of(const pairs_job *job, int64_t strip, int worker) {
-    ota_device *ring = job->ring;
+    ota_ring_device *ring = job->ring;
     const int64_t queries = ring->resolved->queries;
     ota_ring_block b = {.ring = ring,
                         .piece = job->piece,
-                        .problem = &ring->attends->resolved,
+                        .problem = &ring->plan_forward->resolved,
                         .w = &ring->pairs->workers[worker],
                         .head = strip / job->strips,
                         .first = strip % job->strips * OTA_RING_ROWS};
@@ -173,7 +174,7 @@ static ota_ring_block block_of(const pairs_job *job, int64_t strip, int worker) 
 
 /* Caps of the block's keys, once those are known. */
 static void hold_caps(ota_ring_block *b) {
-    const ota_device *ring = b->ring;
+    const ota_ring_device *ring = b->ring;
     const ota_array *all = &ring->resolved->problem.entry_caps;
     b->parameters.caps.array = NULL;
     if (!ota_array_present(all)) return;
@@ -216,21 +217,21 @@ static void keys_task(void *context, int64_t index, int worker) {
     }
 }
 
-static pairs_job job_of(ota_device *ring, const ota_ring_piece *piece, ota_ring_block_visit *visit,
-                        void *context) {
+static pairs_job job_of(ota_ring_device *ring, const ota_ring_piece *piece,
+                        ota_ring_block_visit *visit, void *context) {
     const int64_t strips = ota_int_ceil_div(ring->resolved->queries, OTA_RING_ROWS);
     return (pairs_job){
         .ring = ring, .piece = piece, .visit = visit, .context = context, .strips = strips};
 }
 
-void ota_ring_by_rows(ota_device *ring, const ota_ring_piece *piece, ota_ring_block_visit *visit,
-                      void *context) {
+void ota_ring_by_rows(ota_ring_device *ring, const ota_ring_piece *piece,
+                      ota_ring_block_visit *visit, void *context) {
     pairs_job job = job_of(ring, piece, visit, context);
     ota_parallel(ring->pool, ring->group * job.strips, rows_task, &job);
 }
 
-void ota_ring_by_keys(ota_device *ring, const ota_ring_piece *piece, ota_ring_block_visit *visit,
-                      void *context) {
+void ota_ring_by_keys(ota_ring_device *ring, const ota_ring_piece *piece,
+                      ota_ring_block_visit *visit, void *context) {
     pairs_job job = job_of(ring, piece, visit, context);
     ota_parallel(ring->pool, ota_int_ceil_div(piece->count, OTA_RING_KEYS), keys_task, &job);
 }
@@ -245,8 +246,8 @@ static void sides_task(void *context, int64_t index, int worker) {
     job->visit(&b, job->context);
 }
 
-void ota_ring_by_sides(ota_device *ring, const ota_ring_piece *piece, ota_ring_block_visit *visit,
-                       ota_ring_block_visit *merge, void *context) {
+void ota_ring_by_sides(ota_ring_device *ring, const ota_ring_piece *piece,
+                       ota_ring_block_visit *visit, ota_ring_block_visit *merge, void *context) {
     pairs_job job = job_of(ring, piece, visit, context);
     for (int64_t h = 0; h < ring->group; h++) {
         for (int64_t s = 0; s < job.strips; s += OTA_RING_SIDES) {
@@ -271,7 +272,7 @@ void ota_ring_add_potentials(const ota_ring_block *b) {
     }
 }
 
-double ota_ring_weight(const ota_device *ring, const ota_row_parameters *row, double score,
+double ota_ring_weight(const ota_ring_device *ring, const ota_row_parameters *row, double score,
                        double f) {
     ota_row_parameters key = *row;
     ota_row_found found;
@@ -280,7 +281,7 @@ double ota_ring_weight(const ota_device *ring, const ota_row_parameters *row, do
     /* Sinks have no caps. */
     key.caps = (ota_entry_caps){.cap = INFINITY};
     if (!(score > -INFINITY)) return 0.0;
-    ring->attends->course.algebra->row_weights(&key, &score, NULL, 1, f, &weight, &found);
+    ring->plan_forward->strategy.algebra->row_weights(&key, &score, NULL, 1, f, &weight, &found);
     return weight;
 }
 
@@ -300,7 +301,8 @@ void ota_ring_weigh(const ota_ring_block *b) {
             ota_ring_fill(b, k, weights);
             continue;
         }
-        b->ring->attends->course.algebra->row_weights(&parameters, b->w->scores + k * p->stride, g,
-                                                      b->keys, p->f[b->at + k], weights, &found);
+        b->ring->plan_forward->strategy.algebra->row_weights(
+            &parameters, b->w->scores + k * p->stride, g, b->keys, p->f[b->at + k], weights,
+            &found);
     }
 }

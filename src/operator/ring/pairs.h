@@ -20,19 +20,19 @@ enum {
     OTA_RING_SIDES = 8,
     OTA_RING_LIST = 128,  /* most keys with weight that a row keeps while the keys go round */
     OTA_RING_FILLED = 64, /* and of those that a hard row fills up */
-    /* Most turns in search of the thresholds of rows whose lists were too short. */
+    /* Most message rounds in search of the thresholds of rows whose lists were too short. */
     OTA_RING_SEARCH = 200
 };
 
 /* Scratch of one worker. */
 typedef struct ota_ring_worker {
-    double *scores;   /* [OTA_RING_ROWS][stride] */
-    double *weights;  /* likewise: P */
-    double *slopes;   /* likewise, with gradients: U, then dS */
-    double *raw;      /* likewise, with gradients: Q K^T, then 1 - tanh^2 of what a softcap bent */
-    double *turned;   /* [OTA_RING_KEYS][OTA_RING_ROWS], with gradients */
-    double *queries;  /* [OTA_RING_ROWS][width] */
-    double *upstream; /* [OTA_RING_ROWS][values width], with gradients */
+    double *scores;     /* [OTA_RING_ROWS][stride] */
+    double *weights;    /* likewise: P */
+    double *slopes;     /* likewise, with gradients: U, then dS */
+    double *raw;        /* likewise, with gradients: Q K^T, then 1 - tanh^2 of a softcap */
+    double *transposed; /* [OTA_RING_KEYS][OTA_RING_ROWS], with gradients */
+    double *queries;    /* [OTA_RING_ROWS][width] */
+    double *upstream;   /* [OTA_RING_ROWS][values width], with gradients */
 } ota_ring_worker;
 
 /* What is known of a row. */
@@ -66,26 +66,26 @@ typedef struct ota_ring_filling {
     ota_ring_spot first, last; /* that may be the edge */
     double room, room_last;    /* of the keys before the first, and of those up to the last */
     int64_t before, up_to;     /* how many they are */
-    bool lists; /* the turn lists what lies between; else it adds up the keys up to `at` */
+    bool lists; /* the message round lists what lies between; else it adds up the keys up to `at` */
     ota_ring_spot at;
     double sum;
-    int64_t count, turn;
+    int64_t count, iteration;
     double least, most; /* least of their scores, largest of the others' */
 } ota_ring_filling;
 
 struct ota_ring_pairs {
-    int64_t stride;        /* of a block: a piece's keys and a list */
-    double *keys;          /* [width][stride] of the piece, turned */
-    double *values;        /* [room][values width], 0 where a value is not finite */
-    double *keys_along;    /* [width][stride] their tangents, turned, with gradients */
-    double *values_along;  /* [room][values width] those of the values, with gradients */
-    double *values_turned; /* [values width][stride], with gradients */
-    double *lines;         /* [room][width] of the piece's keys, with gradients */
-    unsigned char *broken; /* [room] some value is not finite */
+    int64_t stride;            /* of a block: a piece's keys and a list */
+    double *keys;              /* [width][stride] of the piece, transposed */
+    double *values;            /* [room][values width], 0 where a value is not finite */
+    double *key_tangents;      /* [width][stride] their tangents, transposed, with gradients */
+    double *value_tangents;    /* [room][values width] those of the values, with gradients */
+    double *values_transposed; /* [values width][stride], with gradients */
+    double *lines;             /* [room][width] of the piece's keys, with gradients */
+    unsigned char *nonfinite;  /* [room] some value is not finite */
     ota_ring_worker *workers;
     /* of the rows of the unit */
     unsigned char *state; /* ota_ring_state */
-    unsigned char *uses_broken;
+    unsigned char *uses_nonfinite;
     double *top, *f;     /* largest score, sink included; potential */
     double *mass, *sink; /* of the weights at f, of the sink */
     double *p_log_p, *largest, *support;
@@ -106,7 +106,7 @@ struct ota_ring_pairs {
 };
 
 typedef struct ota_ring_block {
-    ota_device *ring;
+    ota_ring_device *ring;
     const ota_ring_piece *piece;
     const ota_resolved *problem; /* of the piece */
     ota_ring_worker *w;
@@ -123,23 +123,23 @@ typedef struct ota_ring_block {
 typedef void ota_ring_block_visit(const ota_ring_block *block, void *context);
 
 /* pairs.c: memory; a visit's piece, in f64; its blocks, with queries and scores. */
-void ota_ring_lay_out_pairs(ota_device *ring, ota_arena *arena);
-void ota_ring_pairs_load(ota_device *ring, const ota_ring_piece *piece, bool with_values);
-void ota_ring_by_rows(ota_device *ring, const ota_ring_piece *piece, ota_ring_block_visit *visit,
-                      void *context);
-void ota_ring_by_keys(ota_device *ring, const ota_ring_piece *piece, ota_ring_block_visit *visit,
-                      void *context);
+void ota_ring_lay_out_pairs(ota_ring_device *ring, ota_arena *arena);
+void ota_ring_pairs_load(ota_ring_device *ring, const ota_ring_piece *piece, bool with_values);
+void ota_ring_by_rows(ota_ring_device *ring, const ota_ring_piece *piece,
+                      ota_ring_block_visit *visit, void *context);
+void ota_ring_by_keys(ota_ring_device *ring, const ota_ring_piece *piece,
+                      ota_ring_block_visit *visit, void *context);
 /* `merge` is told of every block once it was visited, by one thread and in order; it has no scratch. */
-void ota_ring_by_sides(ota_device *ring, const ota_ring_piece *piece, ota_ring_block_visit *visit,
-                       ota_ring_block_visit *merge, void *context);
+void ota_ring_by_sides(ota_ring_device *ring, const ota_ring_piece *piece,
+                       ota_ring_block_visit *visit, ota_ring_block_visit *merge, void *context);
 /* The parameters of a head of the unit at work, its sink included. */
-ota_row_parameters ota_ring_parameters(const ota_device *ring, int64_t head);
+ota_row_parameters ota_ring_parameters(const ota_ring_device *ring, int64_t head);
 /* The block's scores become S + g where columns couple the rows. */
 void ota_ring_add_potentials(const ota_ring_block *b);
 /* The mass of row k of the unit at work. */
-double ota_ring_row_mass(const ota_device *ring, int64_t k);
+double ota_ring_row_mass(const ota_ring_device *ring, int64_t k);
 /* The weight of a key, or of the sink, of this score at potential f. */
-double ota_ring_weight(const ota_device *ring, const ota_row_parameters *row, double score,
+double ota_ring_weight(const ota_ring_device *ring, const ota_row_parameters *row, double score,
                        double f);
 /* The cap of a pair of row k; INFINITY: none. P^(2 - alpha) of a pair of weight p, 0 at its cap. */
 double ota_ring_cap(const ota_ring_block *b, int64_t k, int64_t j);
@@ -151,29 +151,30 @@ void ota_ring_weigh(const ota_ring_block *block);
 void ota_ring_fit_weights(const ota_ring_block *block);
 /* out, f and sink of rows whose weights may be 0, statistics where they are wanted. False: the communicator
  * failed. Then what the caller wants of head `head` of the unit. */
-bool ota_ring_find_thresholds(ota_device *ring);
-bool ota_ring_attend_pairs(ota_device *ring);
-/* A turn of all blocks of rows of the unit at work. False: the communicator failed. */
-bool ota_ring_visit_rows(ota_device *ring, ota_ring_block_visit *visit, bool with_values,
+bool ota_ring_find_thresholds(ota_ring_device *ring);
+bool ota_ring_attend_pairs(ota_ring_device *ring);
+/* A message round of all blocks of rows of the unit at work. False: the communicator failed. */
+bool ota_ring_visit_rows(ota_ring_device *ring, ota_ring_block_visit *visit, bool with_values,
                          const char *step);
 /* How many rows still look for their potential, on the rank that has most. False: the communicator failed. */
-bool ota_ring_count_searched(ota_device *ring, double *left);
+bool ota_ring_count_searched(ota_ring_device *ring, double *left);
 /* NaN or +inf among a row's scores: false. */
-bool ota_ring_survey(ota_ring_pairs *p, int64_t row, const double *s, int64_t count, double *top);
+bool ota_ring_score_range(ota_ring_pairs *p, int64_t row, const double *s, int64_t count,
+                          double *top);
 /* capped_rows.c, filled_rows.c: f of rows with caps, of hard ones the edge and the sink, too. False: the communicator failed. */
-bool ota_ring_find_capped(ota_device *ring);
-bool ota_ring_find_filled(ota_device *ring);
+bool ota_ring_find_capped(ota_ring_device *ring);
+bool ota_ring_find_filled(ota_ring_device *ring);
 /* The weights of row k of a block of hard rows with caps. */
 void ota_ring_fill(const ota_ring_block *b, int64_t k, double *weights);
-void ota_ring_put_pairs(ota_device *ring, int64_t head, ota_head_status *status);
+void ota_ring_put_pairs(ota_ring_device *ring, int64_t head, ota_head_status *status);
 
 /* pair_gradients.c: P^(2 - alpha); 1 - tanh^2 y of the pairs of row k of a block into `raw`, 1 without a softcap, where
  * y = scale (raw + inside) / cap; f of softmax rows by their lse. */
 double ota_ring_slope(const ota_row_parameters *row, double p);
-void ota_ring_bend(const ota_ring_block *b, int64_t k);
-void ota_ring_take_potentials(ota_device *ring);
+void ota_ring_softcap_slopes(const ota_ring_block *b, int64_t k);
+void ota_ring_take_potentials(ota_ring_device *ring);
 
-/* What dL/dS = w (U - a - b) / tau of a turn is made of; a of the unit's rows is in `mean`. */
+/* What dL/dS = w (U - a - b) / tau of a message round is made of; a of the unit's rows is in `mean`. */
 typedef struct ota_ring_pull {
     const ota_array *out_grad; /* of all outputs, which U comes from; NULL: U is 0 */
     const double *b;           /* [keys] of all; NULL: 0 */
@@ -186,28 +187,28 @@ typedef struct ota_ring_pull {
 
 /* f and a of the unit's rows on free columns, of softmax from the lse and outputs that the ring holds (false: the communicator
  * failed); then a visit that adds the gradients of a piece to the sums of rows and to those that travel. */
-bool ota_ring_pair_means(ota_device *ring, const ota_array *out_grad);
+bool ota_ring_pair_means(ota_ring_device *ring, const ota_array *out_grad);
 /* a of rows whose f is known in `mean`, sum_j w_ij and the sink's in `slope`. */
-bool ota_ring_take_means(ota_device *ring, const ota_array *out_grad);
-void ota_ring_reverse_pairs(ota_device *ring, const ota_ring_piece *piece, void *context);
+bool ota_ring_take_means(ota_ring_device *ring, const ota_array *out_grad);
+void ota_ring_reverse_pairs(ota_ring_device *ring, const ota_ring_piece *piece, void *context);
 
 /* parameters.c: gradients of terms, temperatures, orders and sinks, in the operator's sums. Does the caller want some? */
 bool ota_ring_wants_parameters(const ota_resolved *r, const ota_gradients *want);
-void ota_ring_lay_out_parameters(ota_device *ring, ota_arena *arena);
-void ota_ring_clear_parameters(ota_device *ring);
-/* A turn begins; dL/dS of a block in `slopes`, its raw products in `raw`; what went through a softcap; the sides, in order; the
- * end of the turn, with what the sinks get. */
-void ota_ring_begin_parameters(ota_device *ring);
+void ota_ring_lay_out_parameters(ota_ring_device *ring, ota_arena *arena);
+void ota_ring_clear_parameters(ota_ring_device *ring);
+/* A message round begins; dL/dS of a block in `slopes`, its raw products in `raw`; what went through a softcap; the sides, in order; the
+ * end of the message round, with what the sinks get. */
+void ota_ring_begin_parameters(ota_ring_device *ring);
 void ota_ring_take_parameters(const ota_ring_block *b, const ota_ring_pull *pull);
 void ota_ring_take_inside(const ota_ring_block *b, const ota_ring_pull *pull);
 void ota_ring_merge_parameters(const ota_ring_block *b, void *pull);
-void ota_ring_end_parameters(ota_device *ring, const ota_ring_pull *pull);
+void ota_ring_end_parameters(ota_ring_device *ring, const ota_ring_pull *pull);
 
 /* statistics.c: of weights in blocks, the sums of their rows begun and added to; then of the unit at work what is wanted
  * besides outputs (false: the communicator failed), and into the caller's arrays. */
-void ota_ring_begin_tally(ota_device *ring);
-void ota_ring_tally(const ota_ring_block *b);
-bool ota_ring_measure(ota_device *ring);
-void ota_ring_put_statistics(const ota_device *ring, int64_t head);
+void ota_ring_begin_statistics(ota_ring_device *ring);
+void ota_ring_add_statistics(const ota_ring_block *b);
+bool ota_ring_measure(ota_ring_device *ring);
+void ota_ring_put_statistics(const ota_ring_device *ring, int64_t head);
 
 #endif

@@ -1,6 +1,6 @@
 /* Gradients of terms, temperatures, orders and sinks in a ring. With G = dL/dS of a piece's pairs and x = (S + f + g) / tau,
  *
- *     row       tau: -sum_j G_ij x_ij     alpha: tau sum_j G_ij bend(P_ij)     ALiBi: -sum_j G_ij |i - j|     softcap, own rows
+ *     row       tau: -sum_j G_ij x_ij     alpha: tau sum_j G_ij order_slope(P_ij)     ALiBi: -sum_j G_ij |i - j|     softcap, own rows
  *     keys      sum_i G_ij                         biases that queries share
  *     diagonal  sum_(i - j = d) G_ij               relative biases; inside the scale of what went through the softcap
  *
@@ -17,7 +17,7 @@
 enum { OUTSIDE, INSIDE, PLACES }; /* of relative biases */
 enum { HALVES = 2 };              /* rows of a block lie in at most two runs of the whole problem */
 
-struct ota_ring_tallies {
+struct ota_ring_parameter_sums {
     int64_t line;                                  /* numbers of a diagonal line */
     double *rows;                                  /* [rows of the unit][OTA_ROW_SUMS] */
     double *columns[OTA_RING_SIDES];               /* [room] */
@@ -36,10 +36,10 @@ bool ota_ring_wants_parameters(const ota_resolved *r, const ota_gradients *want)
     return false;
 }
 
-void ota_ring_lay_out_parameters(ota_device *ring, ota_arena *arena) {
+void ota_ring_lay_out_parameters(ota_ring_device *ring, ota_arena *arena) {
     const ota_resolved *r = ring->resolved;
-    ota_ring_tallies *to = ota_arena_take(arena, 1, sizeof *to);
-    ota_ring_tallies p = {.line = ring->room + OTA_RING_ROWS};
+    ota_ring_parameter_sums *to = ota_arena_take(arena, 1, sizeof *to);
+    ota_ring_parameter_sums p = {.line = ring->room + OTA_RING_ROWS};
     p.rows = numbers(arena, ring->group * r->queries, OTA_ROW_SUMS);
     for (int s = 0; s < OTA_RING_SIDES; s++) {
         p.columns[s] = numbers(arena, ring->room, 1);
@@ -47,12 +47,12 @@ void ota_ring_lay_out_parameters(ota_device *ring, ota_arena *arena) {
             p.lines[s][k / HALVES][k % HALVES] = numbers(arena, p.line, 1);
     }
     if (to != NULL) *to = p;
-    ring->tallies = to;
+    ring->parameter_sums = to;
     ota_backward_space space = {.temperature = numbers(arena, r->heads, 1),
                                 .alibi = numbers(arena, r->heads, 1),
                                 .sink = numbers(arena, r->heads, 1)};
     for (int t = 0; t < r->term_count; t++) {
-        /* What one turn finds of a pair of its own is the caller's, what many find is summed. */
+        /* What one message round finds of a pair of its own is the caller's, what many find is summed. */
         space.terms[t] = ota_backward_term_sum(r, &r->terms[t], !r->settings.fixed);
         space.terms[t].sum = numbers(arena, space.terms[t].count, 1);
     }
@@ -67,7 +67,7 @@ static void clear(double *x, int64_t count) {
     if (count > 0) memset(x, 0, (size_t)count * sizeof *x);
 }
 
-void ota_ring_clear_parameters(ota_device *ring) {
+void ota_ring_clear_parameters(ota_ring_device *ring) {
     const ota_resolved *r = ring->resolved;
     ota_backward_space *s = ring->space;
     clear(s->temperature, r->heads);
@@ -77,14 +77,14 @@ void ota_ring_clear_parameters(ota_device *ring) {
     s->order = s->softcap = 0.0;
 }
 
-void ota_ring_begin_parameters(ota_device *ring) {
-    clear(ring->tallies->rows, ring->group * ring->resolved->queries * OTA_ROW_SUMS);
+void ota_ring_begin_parameters(ota_ring_device *ring) {
+    clear(ring->parameter_sums->rows, ring->group * ring->resolved->queries * OTA_ROW_SUMS);
 }
 
 /* ---- a block -------------------------------------------------------------------------------------- */
 
 static ota_backward_job job_of(const ota_ring_block *b) {
-    const ota_device *ring = b->ring;
+    const ota_ring_device *ring = b->ring;
     return (ota_backward_job){.resolved = ring->resolved,
                               .space = ring->space,
                               .batch = ring->unit.batch,
@@ -101,7 +101,7 @@ static int64_t second_run(const ota_ring_block *b) {
 }
 
 static void add_line(const ota_ring_block *b, int place) {
-    const ota_ring_tallies *p = b->ring->tallies;
+    const ota_ring_parameter_sums *p = b->ring->parameter_sums;
     const int64_t second = second_run(b);
     for (int half = 0; half < HALVES; half++) clear(p->lines[b->side][place][half], p->line);
     for (int64_t k = 0; k < b->rows; k++) {
@@ -126,16 +126,17 @@ static void add_pairs(const ota_ring_block *b, int64_t k, bool by_order, double 
         sums[OTA_SUM_TEMPERATURE] -=
             g[j] * (tsallis ? ota_tsallis_level(weights[j], order)
                             : (s[j] + f + (beside != NULL ? beside[j] : 0.0)) / tau);
-        if (by_order) sums[OTA_SUM_ORDER] += g[j] * tau * ota_tsallis_bend(weights[j], order);
+        if (by_order)
+            sums[OTA_SUM_ORDER] += g[j] * tau * ota_tsallis_order_slope(weights[j], order);
     }
 }
 
-static double add_falls(const ota_ring_block *b, int64_t k) {
+static double add_linear_distance(const ota_ring_block *b, int64_t k) {
     const double *g = b->w->slopes + k * b->ring->pairs->stride;
     const int64_t position = ota_row_position(b->ring->resolved, b->first + k) - b->piece->first;
-    double along = 0.0;
-    for (int64_t j = 0; j < b->keys; j++) along -= g[j] * fabs((double)(position - j));
-    return along;
+    double derivative = 0.0;
+    for (int64_t j = 0; j < b->keys; j++) derivative -= g[j] * fabs((double)(position - j));
+    return derivative;
 }
 
 /* dS/dcap = tanh y - y (1 - tanh^2 y) */
@@ -145,7 +146,7 @@ static double add_softcap(const ota_ring_block *b, int64_t k, double cap) {
     const double *g = b->w->slopes + k * b->ring->pairs->stride,
                  *raw = b->w->raw + k * b->ring->pairs->stride;
     const ota_term *inside = NULL;
-    double along = 0.0;
+    double derivative = 0.0;
     for (int t = 0; t < r->term_count; t++) {
         if (ota_term_is_inside(&r->terms[t])) inside = &r->terms[t];
     }
@@ -154,14 +155,14 @@ static double add_softcap(const ota_ring_block *b, int64_t k, double cap) {
         double y = raw[j];
         if (inside != NULL) y += ota_array_get(&inside->array, 0, b->head, 0, diagonal - j);
         y *= r->scale / cap;
-        const double bent = tanh(y);
-        along += g[j] * (bent - y * (1.0 - bent) * (1.0 + bent));
+        const double tanh_y = tanh(y);
+        derivative += g[j] * (tanh_y - y * (1.0 - tanh_y) * (1.0 + tanh_y));
     }
-    return along;
+    return derivative;
 }
 
 /* Has a bias a row for every query? */
-static bool has_own_rows(const ota_device *ring, int t) {
+static bool has_own_rows(const ota_ring_device *ring, int t) {
     const ota_resolved *r = ring->resolved;
     return ring->space->terms[t].direct ||
            (r->terms[t].array.size[2] == r->queries && r->share.rows > 1);
@@ -185,7 +186,7 @@ static void add_own_rows(const ota_ring_block *b, int t, const ota_array *wanted
 }
 
 static void add_columns(const ota_ring_block *b) {
-    double *columns = b->ring->tallies->columns[b->side];
+    double *columns = b->ring->parameter_sums->columns[b->side];
     clear(columns, b->keys);
     for (int64_t k = 0; k < b->rows; k++) {
         const double *g = b->w->slopes + k * b->ring->pairs->stride;
@@ -195,7 +196,7 @@ static void add_columns(const ota_ring_block *b) {
 
 void ota_ring_take_parameters(const ota_ring_block *b, const ota_ring_pull *pull) {
     const ota_resolved *r = b->ring->resolved;
-    double *sums = b->ring->tallies->rows + b->at * OTA_ROW_SUMS;
+    double *sums = b->ring->parameter_sums->rows + b->at * OTA_ROW_SUMS;
     const bool by_order = ota_array_present(&pull->want->order);
     for (int64_t k = 0; k < b->rows; k++) add_pairs(b, k, by_order, sums + k * OTA_ROW_SUMS);
     for (int t = 0; t < r->term_count; t++) {
@@ -203,12 +204,12 @@ void ota_ring_take_parameters(const ota_ring_block *b, const ota_ring_pull *pull
         const ota_array *wanted = ota_gradient_of_term(r, pull->want, t);
         if (wanted == NULL || ota_term_is_inside(term)) continue;
         const ota_term_form form = ota_term_form_of(term);
-        for (int64_t k = 0; k < b->rows && form == OTA_TERM_FALLS; k++)
-            sums[k * OTA_ROW_SUMS + OTA_SUM_ALIBI] += add_falls(b, k);
-        for (int64_t k = 0; k < b->rows && form == OTA_TERM_SATURATES; k++)
+        for (int64_t k = 0; k < b->rows && form == OTA_FORM_LINEAR_DISTANCE; k++)
+            sums[k * OTA_ROW_SUMS + OTA_SUM_ALIBI] += add_linear_distance(b, k);
+        for (int64_t k = 0; k < b->rows && form == OTA_FORM_SOFTCAP; k++)
             sums[k * OTA_ROW_SUMS + OTA_SUM_SOFTCAP] += add_softcap(b, k, term->value);
-        if (form == OTA_TERM_ADDS_DIFFERENCES) add_line(b, OUTSIDE);
-        if (form != OTA_TERM_ADDS_PAIRS) continue;
+        if (form == OTA_FORM_ADDS_DIFFERENCES) add_line(b, OUTSIDE);
+        if (form != OTA_FORM_ADDS_PAIRS) continue;
         if (has_own_rows(b->ring, t))
             add_own_rows(b, t, wanted);
         else
@@ -229,7 +230,7 @@ void ota_ring_take_inside(const ota_ring_block *b, const ota_ring_pull *pull) {
 /* The block's lines into numbers i - j + keys - 1 of the whole problem. */
 static void merge_lines(const ota_ring_block *b, int place, double *to) {
     const ota_resolved *r = b->ring->resolved;
-    const ota_ring_tallies *p = b->ring->tallies;
+    const ota_ring_parameter_sums *p = b->ring->parameter_sums;
     const int64_t second = second_run(b), runs[HALVES] = {0, second},
                   rows[HALVES] = {second, b->rows - second};
     for (int half = 0; half < HALVES; half++) {
@@ -249,19 +250,19 @@ void ota_ring_merge_parameters(const ota_ring_block *b, void *context) {
         const ota_term *term = &r->terms[t];
         const ota_term_form form = ota_term_form_of(term);
         if (ota_gradient_of_term(r, pull->want, t) == NULL) continue;
-        if (form == OTA_TERM_ADDS_DIFFERENCES)
+        if (form == OTA_FORM_ADDS_DIFFERENCES)
             merge_lines(b, ota_term_is_inside(term) ? INSIDE : OUTSIDE, ota_term_slice(&job, t));
-        if (form != OTA_TERM_ADDS_PAIRS || has_own_rows(b->ring, t)) continue;
-        const double *columns = b->ring->tallies->columns[b->side];
+        if (form != OTA_FORM_ADDS_PAIRS || has_own_rows(b->ring, t)) continue;
+        const double *columns = b->ring->parameter_sums->columns[b->side];
         double *to = ota_term_slice(&job, t);
         for (int64_t j = 0; j < b->keys; j++)
             to[term->array.size[3] == 1 ? 0 : b->piece->first + j] += columns[j];
     }
 }
 
-/* ---- the end of a turn ---------------------------------------------------------------------------- */
+/* ---- the end of a message round ---------------------------------------------------------------------------- */
 
-void ota_ring_end_parameters(ota_device *ring, const ota_ring_pull *pull) {
+void ota_ring_end_parameters(ota_ring_device *ring, const ota_ring_pull *pull) {
     const ota_resolved *r = ring->resolved;
     const ota_ring_pairs *p = ring->pairs;
     ota_backward_space *s = ring->space;
@@ -269,7 +270,7 @@ void ota_ring_end_parameters(ota_device *ring, const ota_ring_pull *pull) {
     for (int64_t k = 0; k < ring->group * r->queries; k++) {
         const int64_t head = ring->unit.head + k / r->queries;
         const ota_row_parameters row = ota_ring_parameters(ring, k / r->queries);
-        double *sums = ring->tallies->rows + k * OTA_ROW_SUMS;
+        double *sums = ring->parameter_sums->rows + k * OTA_ROW_SUMS;
         const double sink = ota_ring_weight(ring, &row, row.sink, p->f[k]);
         if (p->state[k] == OTA_RING_NONFINITE && row.sink > -INFINITY) {
             sums[OTA_SUM_SINK] = (double)NAN;
@@ -279,7 +280,8 @@ void ota_ring_end_parameters(ota_device *ring, const ota_ring_pull *pull) {
             sums[OTA_SUM_TEMPERATURE] -=
                 g * (row.regulariser->tsallis ? ota_tsallis_level(sink, row.order)
                                               : (row.sink + p->f[k]) / row.tau);
-            if (by_order) sums[OTA_SUM_ORDER] += g * row.tau * ota_tsallis_bend(sink, row.order);
+            if (by_order)
+                sums[OTA_SUM_ORDER] += g * row.tau * ota_tsallis_order_slope(sink, row.order);
         }
         s->temperature[head] += sums[OTA_SUM_TEMPERATURE];
         s->order += sums[OTA_SUM_ORDER];

@@ -17,9 +17,9 @@
 
 /* ---- which problems ------------------------------------------------------------------------------- */
 
-static bool saturates(const ota_resolved *r) {
+static bool has_softcap(const ota_resolved *r) {
     for (int t = 0; t < r->term_count; t++) {
-        if (ota_term_form_of(&r->terms[t]) == OTA_TERM_SATURATES) return true;
+        if (ota_term_form_of(&r->terms[t]) == OTA_FORM_SOFTCAP) return true;
     }
     return false;
 }
@@ -55,7 +55,7 @@ ota_status ota_ring_check(const ota_arrays *arrays, ota_error *error) {
                     "coupling needs all keys of a row at once, which a ring has not");
 }
 
-int64_t ota_ring_bytes(const ota_device *ring) {
+int64_t ota_ring_bytes(const ota_ring_device *ring) {
     const ota_resolved *r = ring->resolved;
     const ota_shards *shards = ring->shards;
     const int ranks = shards->ranks.to.ranks, rank = shards->ranks.to.rank;
@@ -66,7 +66,7 @@ int64_t ota_ring_bytes(const ota_device *ring) {
            (int64_t)ota_type_bytes(r->type);
 }
 
-const char *ota_ring_turns(const ota_device *ring) {
+const char *ota_ring_message_rounds(const ota_ring_device *ring) {
     if (ring->newton != NULL)
         return "those of the rows' potentials and one in every trial of Newton, up to two for its "
                "system, two a product, and those of the outputs";
@@ -84,7 +84,7 @@ const char *ota_ring_turns(const ota_device *ring) {
 /* ---- memory --------------------------------------------------------------------------------------- */
 
 /* Most keys of a rank, and of one of its pieces. */
-static void measure_shares(ota_device *ring) {
+static void measure_shares(ota_ring_device *ring) {
     const ota_shards *shards = ring->shards;
     ring->share = ring->room = 1;
     for (int k = 0; k < 2 * shards->ranks.to.ranks; k++) {
@@ -96,9 +96,9 @@ static void measure_shares(ota_device *ring) {
 }
 
 /* A plan of pieces, before any has come. */
-static ota_status open_plan(ota_device *ring, int64_t values_width, bool gradients, ota_plan **plan,
-                            ota_error *error) {
-    const bool sums = plan == &ring->sums;
+static ota_status open_plan(ota_ring_device *ring, int64_t values_width, bool gradients,
+                            ota_plan **plan, ota_error *error) {
+    const bool sums = plan == &ring->plan_sums;
     const ota_resolved *r = ring->resolved;
     int64_t lengths[OTA_MAX_SUPPORTS + 1];
     double none = 0.0;
@@ -118,9 +118,9 @@ static ota_status open_plan(ota_device *ring, int64_t values_width, bool gradien
     return OTA_OK;
 }
 
-ota_status ota_ring_create(ota_plan *plan, ota_device **device, ota_error *error) {
+ota_status ota_ring_create(ota_plan *plan, ota_ring_device **device, ota_error *error) {
     const ota_resolved *r = &plan->resolved;
-    ota_device *ring = calloc(1, sizeof *ring);
+    ota_ring_device *ring = calloc(1, sizeof *ring);
     *device = ring;
     if (ring == NULL) return ota_fail(error, OTA_ENOMEM, "plan", "", "no memory for a ring");
     ring->resolved = r;
@@ -139,26 +139,26 @@ ota_status ota_ring_create(ota_plan *plan, ota_device **device, ota_error *error
     ring->group = ring->coupled ? 1 : r->heads / r->key_heads;
     ring->stride = (r->keys + 15) / 16 * 16;
     measure_shares(ring);
-    ring->bends = saturates(r);
-    ring->pair_gradients = ring->by_pairs || r->problem.dropout > 0.0 || ring->bends;
+    ring->has_softcap = has_softcap(r);
+    ring->pair_gradients = ring->by_pairs || r->problem.dropout > 0.0 || ring->has_softcap;
     const bool reverses = ring->gradients && !ring->coupled && !ring->pair_gradients;
     const int64_t values_width = ring->by_pairs ? 0 : ring->values_width;
-    TRY(open_plan(ring, values_width, reverses, &ring->attends, error));
-    if (!ring->coupled) ring->reverses = ring->attends;
+    TRY(open_plan(ring, values_width, reverses, &ring->plan_forward, error));
+    if (!ring->coupled) ring->plan_backward = ring->plan_forward;
     if (!ring->coupled || ring->newton != NULL) return OTA_OK;
-    TRY(open_plan(ring, 1, !ring->bends, &ring->sums, error));
+    TRY(open_plan(ring, 1, !ring->has_softcap, &ring->plan_sums, error));
     if (!ring->gradients || ring->pair_gradients) return OTA_OK;
-    TRY(open_plan(ring, ring->values_width + 1, true, &ring->reverses, error));
-    return r->settings.fixed ? open_plan(ring, OTA_RING_UNROLLED, true, &ring->unrolls, error)
+    TRY(open_plan(ring, ring->values_width + 1, true, &ring->plan_backward, error));
+    return r->settings.fixed ? open_plan(ring, OTA_RING_UNROLLED, true, &ring->plan_rounds, error)
                              : OTA_OK;
 }
 
-static void close_ring(ota_device *ring) {
+static void close_ring(ota_ring_device *ring) {
     if (ring == NULL) return;
-    ota_plan_free(ring->attends);
-    ota_plan_free(ring->sums);
-    ota_plan_free(ring->unrolls);
-    if (ring->reverses != ring->attends) ota_plan_free(ring->reverses);
+    ota_plan_free(ring->plan_forward);
+    ota_plan_free(ring->plan_sums);
+    ota_plan_free(ring->plan_rounds);
+    if (ring->plan_backward != ring->plan_forward) ota_plan_free(ring->plan_backward);
     free(ring);
 }
 
@@ -166,7 +166,7 @@ static double *numbers(ota_arena *arena, int64_t count) {
     return ota_arena_take(arena, (size_t)count, sizeof(double));
 }
 
-static void lay_out_rounds(ota_device *ring, ota_arena *a) {
+static void lay_out_rounds(ota_ring_device *ring, ota_arena *a) {
     const ota_resolved *r = ring->resolved;
     double **rows[] = {&ring->weights, &ring->mu, &ring->u, &ring->f};
     double **columns[] = {&ring->nu,  &ring->lambdas, &ring->g,        &ring->target,
@@ -189,12 +189,12 @@ static void lay_out_rounds(ota_device *ring, ota_arena *a) {
     }
 }
 
-static void lay_out(ota_device *ring, ota_arena *a) {
+static void lay_out(ota_ring_device *ring, ota_arena *a) {
     const ota_resolved *r = ring->resolved;
     const size_t type = ota_type_bytes(ring->type), given = ota_type_bytes(r->type);
     const int64_t both = r->width + ring->values_width, rows = ring->group * r->queries;
-    ring->here = ota_arena_take_rows(a, ring->share, both, given);
-    ring->there = ota_arena_take_rows(a, ring->share, both, given);
+    ring->send_buffer = ota_arena_take_rows(a, ring->share, both, given);
+    ring->receive_buffer = ota_arena_take_rows(a, ring->share, both, given);
     ring->keys = ota_arena_take_rows(a, ring->room, r->width, type);
     ring->values = ota_arena_take_rows(a, ring->room, ring->values_width, type);
     ring->lengths = ota_arena_take(a, OTA_MAX_SUPPORTS + 1, sizeof *ring->lengths);
@@ -205,8 +205,8 @@ static void lay_out(ota_device *ring, ota_arena *a) {
     ring->lse = numbers(a, rows);
     ring->piece_lse = numbers(a, rows);
     if (ring->gradients) {
-        ring->sums_here = ota_arena_take_rows(a, ring->share, both, sizeof(double));
-        ring->sums_there = ota_arena_take_rows(a, ring->share, both, sizeof(double));
+        ring->send_sums = ota_arena_take_rows(a, ring->share, both, sizeof(double));
+        ring->receive_sums = ota_arena_take_rows(a, ring->share, both, sizeof(double));
         ring->query_sums = numbers(a, rows * r->width);
         ring->piece_queries = numbers(a, rows * r->width);
         ring->piece_keys = numbers(a, ring->room * r->width);
@@ -220,37 +220,39 @@ static void lay_out(ota_device *ring, ota_arena *a) {
     ota_ring_lay_out_pairs(ring, a);
 }
 
-static ota_course course_of(const ota_device *ring) {
+static ota_strategy strategy_of(const ota_ring_device *ring) {
     const ota_resolved *r = ring->resolved;
-    const ota_course within = ring->attends->course;
-    return (ota_course){.path = ring->coupled ? OTA_PATH_COUPLED : OTA_PATH_ROWS,
-                        .strategy = "ring over pieces of the keys",
-                        .why = r->settings.ranks->to.keys == OTA_KEYS_IN_RING
-                                   ? "it was asked for"
-                                   : "workspace_limit leaves no room for the keys of all ranks",
-                        .level = within.level,
-                        .ladder = ring->coupled || ring->by_pairs ? OTA_LADDER_F64 : within.ladder,
-                        .rows = r->queries,
-                        .columns = r->keys,
-                        .stride = ring->stride,
-                        .padded_keys = ring->stride,
-                        .algebra = within.algebra,
-                        .kernels = within.kernels,
-                        .on_kernel = ring->coupled && ring->newton == NULL,
-                        .stored = ring->newton != NULL};
+    const ota_strategy within = ring->plan_forward->strategy;
+    return (ota_strategy){.path = ring->coupled ? OTA_PATH_COUPLED : OTA_PATH_ROWS,
+                          .name = "ring over pieces of the keys",
+                          .why = r->settings.ranks->to.keys == OTA_KEYS_IN_RING
+                                     ? "it was asked for"
+                                     : "workspace_limit leaves no room for the keys of all ranks",
+                          .level = within.level,
+                          .ladder =
+                              ring->coupled || ring->by_pairs ? OTA_LADDER_F64 : within.ladder,
+                          .rows = r->queries,
+                          .columns = r->keys,
+                          .stride = ring->stride,
+                          .padded_keys = ring->stride,
+                          .algebra = within.algebra,
+                          .kernels = within.kernels,
+                          .on_kernel = ring->coupled && ring->newton == NULL,
+                          .stored = ring->newton != NULL};
 }
 
-/* ---- one turn ------------------------------------------------------------------------------------- */
+/* ---- one message round ------------------------------------------------------------------------------------- */
 
-ota_array ota_ring_rows(const ota_device *ring, double *rows, int64_t width) {
+ota_array ota_ring_rows(const ota_ring_device *ring, double *rows, int64_t width) {
     return ota_array_of(rows, OTA_F64, 1, ring->group, ring->resolved->queries, width);
 }
 
-ota_array ota_ring_values(const ota_device *ring) {
+ota_array ota_ring_values(const ota_ring_device *ring) {
     return ota_array_of(ring->values, ring->type, 1, 1, ring->room, ring->values_width);
 }
 
-void ota_ring_place(ota_device *ring, const ota_ring_piece *piece, bool biased, ota_plan *plan) {
+void ota_ring_place(ota_ring_device *ring, const ota_ring_piece *piece, bool biased,
+                    ota_plan *plan) {
     const ota_resolved *r = ring->resolved;
     const ota_ring_unit *unit = &piece->unit;
     ota_key_block block = {.batch = unit->batch,
@@ -261,7 +263,7 @@ void ota_ring_place(ota_device *ring, const ota_ring_piece *piece, bool biased, 
                            .room = ring->room,
                            .whole_keys = r->keys,
                            .lengths = ring->lengths,
-                           .drops = plan == ring->attends,
+                           .drops = plan == ring->plan_forward,
                            .gradients = plan->resolved.settings.gradients};
     block.queries = r->problem.queries;
     if (ring->queries != NULL) {
@@ -305,8 +307,8 @@ static unsigned char *pack(const ota_array *a, ota_type type, int64_t batch, int
 }
 
 /* Rows [first, first + count) of [rows][width] into a block; zeros to the end of its room. */
-static void unpack(const ota_device *ring, const unsigned char *from, int64_t first, int64_t count,
-                   int64_t width, void *to) {
+static void unpack(const ota_ring_device *ring, const unsigned char *from, int64_t first,
+                   int64_t count, int64_t width, void *to) {
     const size_t element = ota_type_bytes(ring->resolved->type), own = ota_type_bytes(ring->type);
     const unsigned char *rows = from + (size_t)(first * width) * element;
     if (ring->type == ring->resolved->type) {
@@ -321,95 +323,101 @@ static void unpack(const ota_device *ring, const unsigned char *from, int64_t fi
            (size_t)((ring->room - count) * width) * own);
 }
 
-static void visit_share(ota_device *ring, const ota_ring_turn *turn, int owner) {
+static void visit_share(ota_ring_device *ring, const ota_message_round *message_round, int owner) {
     const ota_shards *shards = ring->shards;
     const int64_t width = ring->resolved->width, share = shards->key_shares[owner];
     const size_t element = ota_type_bytes(ring->resolved->type);
     const bool zigzag = shards->ranks.to.shares == OTA_SHARES_ZIGZAG;
-    const unsigned char *values = ring->here + (size_t)(share * width) * element;
+    const unsigned char *values = ring->send_buffer + (size_t)(share * width) * element;
     int64_t row = 0;
     for (int k = 0; k < (zigzag ? 2 : 1); k++) {
-        ota_ring_piece piece = {.unit = turn->unit};
+        ota_ring_piece piece = {.unit = message_round->unit};
         ota_shards_piece(shards, shards->key_shares, owner, k == 1, &piece.first, &piece.count);
         if (piece.count == 0) continue;
-        unpack(ring, ring->here, row, piece.count, width, ring->keys);
-        if (turn->with_values)
+        unpack(ring, ring->send_buffer, row, piece.count, width, ring->keys);
+        if (message_round->with_values)
             unpack(ring, values, row, piece.count, ring->values_width, ring->values);
-        if (turn->sum_width > 0) piece.sums = ring->sums_here + row * turn->sum_width;
-        turn->visit(ring, &piece, turn->context);
+        if (message_round->sum_width > 0)
+            piece.sums = ring->send_sums + row * message_round->sum_width;
+        message_round->visit(ring, &piece, message_round->context);
         row += piece.count;
     }
 }
 
 /* To the next rank what it has not had, from the one before what is next here. */
-static bool pass_on(ota_device *ring, const ota_ring_turn *turn, int owner, bool last) {
+static bool pass_on(ota_ring_device *ring, const ota_message_round *message_round, int owner,
+                    bool last) {
     ota_shards *shards = ring->shards;
     const int ranks = shards->ranks.to.ranks;
-    const int64_t width = ring->resolved->width + (turn->with_values ? ring->values_width : 0);
+    const int64_t width =
+        ring->resolved->width + (message_round->with_values ? ring->values_width : 0);
     const int64_t line = width * (int64_t)ota_type_bytes(ring->resolved->type);
     const int64_t mine = shards->key_shares[owner],
                   theirs = shards->key_shares[(owner + ranks - 1) % ranks];
     if (!last) {
-        if (!ota_ranks_pass_on(&shards->ranks, ring->here, mine * line, ring->there, theirs * line,
-                               turn->step))
+        if (!ota_ranks_pass_on(&shards->ranks, ring->send_buffer, mine * line, ring->receive_buffer,
+                               theirs * line, message_round->step))
             return false;
-        unsigned char *spent = ring->here;
-        ring->here = ring->there;
-        ring->there = spent;
+        unsigned char *spent = ring->send_buffer;
+        ring->send_buffer = ring->receive_buffer;
+        ring->receive_buffer = spent;
     }
-    if (turn->sum_width == 0 || (last && turn->along != NULL)) return true;
-    const int64_t number = turn->sum_width * (int64_t)sizeof(double);
-    if (!ota_ranks_pass_on(&shards->ranks, ring->sums_here, mine * number, ring->sums_there,
-                           theirs * number, turn->step))
+    if (message_round->sum_width == 0 || (last && message_round->tangents != NULL)) return true;
+    const int64_t number = message_round->sum_width * (int64_t)sizeof(double);
+    if (!ota_ranks_pass_on(&shards->ranks, ring->send_sums, mine * number, ring->receive_sums,
+                           theirs * number, message_round->step))
         return false;
-    double *spent = ring->sums_here;
-    ring->sums_here = ring->sums_there;
-    ring->sums_there = spent;
+    double *spent = ring->send_sums;
+    ring->send_sums = ring->receive_sums;
+    ring->receive_sums = spent;
     return true;
 }
 
 /* Rows of tangents into columns [first, first + width) of the sums. */
-static void fill_sums(const ota_device *ring, const ota_ring_turn *turn, const ota_array *from,
-                      int64_t first) {
-    const ota_ring_unit *unit = &turn->unit;
+static void fill_sums(const ota_ring_device *ring, const ota_message_round *message_round,
+                      const ota_array *from, int64_t first) {
+    const ota_ring_unit *unit = &message_round->unit;
     for (int64_t j = 0; ota_array_present(from) && j < from->size[2]; j++) {
         for (int64_t w = 0; w < from->size[3]; w++)
-            ring->sums_here[j * turn->sum_width + first + w] =
+            ring->send_sums[j * message_round->sum_width + first + w] =
                 ota_array_get(from, unit->batch, unit->key_head, j, w);
     }
 }
 
-bool ota_ring_go(ota_device *ring, const ota_ring_turn *turn) {
+bool ota_ring_go(ota_ring_device *ring, const ota_message_round *message_round) {
     const ota_shards *shards = ring->shards;
     const int ranks = shards->ranks.to.ranks, rank = shards->ranks.to.rank;
-    const ota_ring_unit *unit = &turn->unit;
+    const ota_ring_unit *unit = &message_round->unit;
     const ota_type type = ring->resolved->type;
-    unsigned char *values = pack(&shards->keys, type, unit->batch, unit->key_head, ring->here);
-    if (turn->with_values) (void)pack(&shards->values, type, unit->batch, unit->key_head, values);
-    if (turn->sum_width > 0)
-        memset(ring->sums_here, 0, (size_t)(shards->key_share * turn->sum_width) * sizeof(double));
-    if (turn->along != NULL) {
-        fill_sums(ring, turn, &turn->along->keys, 0);
-        fill_sums(ring, turn, &turn->along->values, ring->resolved->width);
+    unsigned char *values =
+        pack(&shards->keys, type, unit->batch, unit->key_head, ring->send_buffer);
+    if (message_round->with_values)
+        (void)pack(&shards->values, type, unit->batch, unit->key_head, values);
+    if (message_round->sum_width > 0)
+        memset(ring->send_sums, 0,
+               (size_t)(shards->key_share * message_round->sum_width) * sizeof(double));
+    if (message_round->tangents != NULL) {
+        fill_sums(ring, message_round, &message_round->tangents->keys, 0);
+        fill_sums(ring, message_round, &message_round->tangents->values, ring->resolved->width);
     }
     for (int step = 0; step < ranks; step++) {
         const int owner = (rank + ranks - step) % ranks;
-        visit_share(ring, turn, owner);
-        if (ranks > 1 && !pass_on(ring, turn, owner, step == ranks - 1)) return false;
+        visit_share(ring, message_round, owner);
+        if (ranks > 1 && !pass_on(ring, message_round, owner, step == ranks - 1)) return false;
     }
     return true;
 }
 
 /* ---- the table ------------------------------------------------------------------------------------ */
 
-static int64_t places(const ota_device *ring) {
+static int64_t places(const ota_ring_device *ring) {
     (void)ring;
     return 1;
 }
 
 const ota_backend ota_ring_backend = {.name = "cpu",
                                       .lay_out = lay_out,
-                                      .course = course_of,
+                                      .strategy = strategy_of,
                                       .close = close_ring,
                                       .run_rows = ota_ring_run_rows,
                                       .places = places,

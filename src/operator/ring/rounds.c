@@ -1,7 +1,7 @@
-/* Rounds of softmax with coupled columns in a ring, two turns each: with g = a + t log v,
+/* Rounds of softmax with coupled columns in a ring, two message rounds each: with g = a + t log v,
  *
- *     first turn     l_i = LSE_j (S_ij + g_j) / t                      over all pieces, sink included
- *     second turn    c_j = sum_i mu_i exp((S_ij + g_j) / t - l_i)      of this rank's rows; the loop sums over the ranks
+ *     first message round     l_i = LSE_j (S_ij + g_j) / t                      over all pieces, sink included
+ *     second message round    c_j = sum_i mu_i exp((S_ij + g_j) / t - l_i)      of this rank's rows; the loop sums over the ranks
  *
  * The loop and the column side are those of every stored kernel (solvers/stored_rounds.c). All of it is in f64. */
 #include <float.h>
@@ -10,9 +10,9 @@
 
 #include "pairs.h"
 
-/* ---- turns ---------------------------------------------------------------------------------------- */
+/* ---- message rounds ---------------------------------------------------------------------------------------- */
 
-static void note_norms(ota_device *ring, const ota_ring_piece *piece) {
+static void note_norms(ota_ring_device *ring, const ota_ring_piece *piece) {
     const int64_t width = ring->resolved->width;
     const double *keys = ring->keys;
     for (int64_t j = 0; j < piece->count; j++) {
@@ -23,15 +23,15 @@ static void note_norms(ota_device *ring, const ota_ring_piece *piece) {
     }
 }
 
-void ota_ring_bias(ota_device *ring, const ota_ring_piece *piece) {
+void ota_ring_bias(ota_ring_device *ring, const ota_ring_piece *piece) {
     for (int64_t j = 0; j < ring->room; j++)
         ring->bias[j] = j < piece->count ? ring->g[piece->first + j] : 0.0;
 }
 
 /* P^T x of the piece: the gradient of values of width 1, of outputs whose gradients are x. */
-static void sum_piece(ota_device *ring, const ota_ring_piece *piece, void *context) {
+static void sum_piece(ota_ring_device *ring, const ota_ring_piece *piece, void *context) {
     const ota_resolved *r = ring->resolved;
-    ota_plan *plan = ring->sums;
+    ota_plan *plan = ring->plan_sums;
     const bool *notes = context;
     if (ring->failed != OTA_OK) return;
     if (*notes) note_norms(ring, piece);
@@ -55,7 +55,7 @@ static void sum_piece(ota_device *ring, const ota_ring_piece *piece, void *conte
 }
 
 static void sum_block(const ota_ring_block *b, void *context) {
-    const ota_device *ring = b->ring;
+    const ota_ring_device *ring = b->ring;
     double *sums = ring->local + b->piece->first + b->key;
     (void)context;
     ota_ring_weigh(b);
@@ -67,7 +67,7 @@ static void sum_block(const ota_ring_block *b, void *context) {
 }
 
 /* Behind a softcap, pair by pair. */
-static void sum_pairs(ota_device *ring, const ota_ring_piece *piece, void *context) {
+static void sum_pairs(ota_ring_device *ring, const ota_ring_piece *piece, void *context) {
     const bool *notes = context;
     if (ring->failed != OTA_OK) return;
     if (*notes) note_norms(ring, piece);
@@ -75,21 +75,21 @@ static void sum_pairs(ota_device *ring, const ota_ring_piece *piece, void *conte
     ota_ring_by_keys(ring, piece, sum_block, NULL);
 }
 
-bool ota_ring_sum(ota_device *ring, bool notes_norms) {
+bool ota_ring_sum(ota_ring_device *ring, bool notes_norms) {
     const ota_resolved *r = ring->resolved;
-    const ota_ring_turn turn = {.unit = ring->unit,
-                                .visit = ring->bends ? sum_pairs : sum_piece,
-                                .context = &notes_norms,
-                                .step = "passing keys on for the column sums"};
-    if (ring->bends) ota_ring_take_potentials(ring);
+    const ota_message_round message_round = {.unit = ring->unit,
+                                             .visit = ring->has_softcap ? sum_pairs : sum_piece,
+                                             .context = &notes_norms,
+                                             .step = "passing keys on for the column sums"};
+    if (ring->has_softcap) ota_ring_take_potentials(ring);
     memset(ring->piece_out, 0, (size_t)r->queries * sizeof *ring->piece_out);
     memset(ring->zeros, 0, (size_t)ring->room * sizeof *ring->zeros);
     memset(ring->local, 0, (size_t)r->keys * sizeof *ring->local);
-    return ota_ring_go(ring, &turn);
+    return ota_ring_go(ring, &message_round);
 }
 
 static bool sum_columns(ota_head *head) {
-    ota_device *ring = head->place;
+    ota_ring_device *ring = head->place;
     for (int64_t i = 0; i < head->rows; i++) ring->weights[i] = 1.0;
     if (!ota_ring_sum(ring, head->kernel.first)) return false;
     for (int64_t j = 0; j < head->columns; j++) {
@@ -101,7 +101,7 @@ static bool sum_columns(ota_head *head) {
 
 static void set_potentials(const ota_head *head) {
     const ota_kernel_state *kernel = &head->kernel;
-    const ota_device *ring = head->place;
+    const ota_ring_device *ring = head->place;
     for (int64_t j = 0; j < head->columns; j++) {
         const double v = kernel->scaling[j];
         ring->g[j] = v > 0.0 ? kernel->absorbed[j] + head->tau * log(v) : -INFINITY;
@@ -112,7 +112,7 @@ static void set_potentials(const ota_head *head) {
 
 /* Masses of the rows, those that a row may not send anywhere left out. */
 static void weigh_rows(ota_head *head) {
-    ota_device *ring = head->place;
+    ota_ring_device *ring = head->place;
     const ota_resolved *r = ring->resolved;
     ota_kernel_state *kernel = &head->kernel;
     head->mass = 0.0;
@@ -139,14 +139,14 @@ static void weigh_rows(ota_head *head) {
 }
 
 static bool has_row(const ota_head *head, const double *mu, int64_t key) {
-    const ota_device *ring = head->place;
+    const ota_ring_device *ring = head->place;
     return ota_key_has_row(ring->resolved, ring->unit.batch, ring->unit.head, false, mu, head->rows,
                            key);
 }
 
 /* A key whose sum is 0 may have weights below the range of a double. */
 static void find_used(ota_head *head) {
-    const ota_device *ring = head->place;
+    const ota_ring_device *ring = head->place;
     ota_kernel_state *kernel = &head->kernel;
     /* How few keys a row may use is not counted: behind masks rounds are not extrapolated. */
     kernel->least_keys = kernel->masked ? 0 : head->columns;
@@ -160,14 +160,14 @@ static void find_used(ota_head *head) {
 
 /* ---- what the loop asks for ----------------------------------------------------------------------- */
 
-void ota_ring_load_head(ota_device *ring, int64_t index, ota_head *head) {
+void ota_ring_load_head(ota_ring_device *ring, int64_t index, ota_head *head) {
     const ota_resolved *r = ring->resolved;
     const int64_t number = index % r->heads;
     *head = ota_head_of(r, index);
     head->backend = &ota_ring_backend;
     head->pool = ring->pool;
-    head->algebra = ring->attends->course.algebra;
-    head->kernels = ring->attends->course.kernels;
+    head->algebra = ring->plan_forward->strategy.algebra;
+    head->kernels = ring->plan_forward->strategy.kernels;
     head->workspace = ring->workspace;
     head->rows = r->queries;
     head->columns = r->keys;
@@ -195,10 +195,10 @@ void ota_ring_load_head(ota_device *ring, int64_t index, ota_head *head) {
 
 void ota_ring_begin_head(ota_run *run, int64_t index, int64_t place, bool narrow, bool keep_g,
                          ota_head *head) {
-    ota_device *ring = run->device;
+    ota_ring_device *ring = run->device;
     (void)place, (void)narrow;
     ota_ring_load_head(ring, index, head);
-    head->tell = ring->resolved->settings.progress != NULL ? ota_run_tell : NULL;
+    head->tell = ring->resolved->settings.progress != NULL ? ota_run_report_progress : NULL;
     head->tell_context = run;
     ring->run = run;
     ring->failed = OTA_OK;
@@ -209,7 +209,7 @@ void ota_ring_begin_head(ota_run *run, int64_t index, int64_t place, bool narrow
 void ota_ring_pack(ota_head *head) { (void)head; }
 
 void ota_ring_kernel_round(ota_head *head, bool form) {
-    ota_device *ring = head->place;
+    ota_ring_device *ring = head->place;
     ota_kernel_state *kernel = &head->kernel;
     (void)form;
     set_potentials(head);
@@ -224,7 +224,7 @@ void ota_ring_kernel_round(ota_head *head, bool form) {
 }
 
 void ota_ring_allot(ota_head *head) {
-    ota_device *ring = head->place;
+    ota_ring_device *ring = head->place;
     for (int64_t j = 0; j < head->columns; j++)
         ring->nu[j] = !head->kernel.masked || head->kernel.used[j] != OTA_KEY_SHUT ? 1.0 : 0.0;
     ota_head_allot(head, ring->resolved, ring->nu, ring->lambdas);
@@ -232,7 +232,7 @@ void ota_ring_allot(ota_head *head) {
 
 /* As of a stored kernel in f64 (numerics.md): lse stands for the scores, of which the largest count. */
 double ota_ring_kernel_floor(const ota_head *head) {
-    const ota_device *ring = head->place;
+    const ota_ring_device *ring = head->place;
     const ota_kernel_state *kernel = &head->kernel;
     double reach = kernel->high > kernel->low ? (kernel->high - kernel->low) / 4.0 : 0.0;
     reach += fabs(ring->resolved->scale) * sqrt(kernel->norm) * sqrt(ring->key_norm);
@@ -241,7 +241,7 @@ double ota_ring_kernel_floor(const ota_head *head) {
 
 /* The last row update, with values; the sums of a plan that no round has summed. */
 bool ota_ring_kernel_emit(ota_head *head) {
-    ota_device *ring = head->place;
+    ota_ring_device *ring = head->place;
     head->kernel.first = false;
     set_potentials(head);
     if (!ota_ring_attend(ring, &ring->unit, true)) return false;
@@ -251,7 +251,7 @@ bool ota_ring_kernel_emit(ota_head *head) {
 }
 
 void ota_ring_gather(ota_head *head) {
-    ota_device *ring = head->place;
+    ota_ring_device *ring = head->place;
     const ota_array *receiver = &ring->run->arrays->receiver;
     (ring->by_pairs ? ota_ring_put_pairs : ota_ring_put)(ring, 0, &ring->run->heads[head->index]);
     ota_ring_put_statistics(ring, 0);

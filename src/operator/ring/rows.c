@@ -24,7 +24,7 @@ static void merge_row(double *lse, double *out, double piece_lse, const double *
 }
 
 typedef struct attend {
-    ota_device *ring;
+    ota_ring_device *ring;
     bool with_out;
 } attend;
 
@@ -32,7 +32,7 @@ enum { ROWS = 256 }; /* a task */
 
 static void merge_task(void *context, int64_t index, int worker) {
     const attend *a = context;
-    ota_device *ring = a->ring;
+    ota_ring_device *ring = a->ring;
     const int64_t width = a->with_out ? ring->values_width : 0;
     const int64_t rows = ring->group * ring->resolved->queries;
     (void)worker;
@@ -41,9 +41,9 @@ static void merge_task(void *context, int64_t index, int worker) {
                   ring->piece_out + k * width, width);
 }
 
-static void attend_piece(ota_device *ring, const ota_ring_piece *piece, void *context) {
+static void attend_piece(ota_ring_device *ring, const ota_ring_piece *piece, void *context) {
     attend *a = context;
-    ota_plan *plan = a->with_out || ring->sums == NULL ? ring->attends : ring->sums;
+    ota_plan *plan = a->with_out || ring->plan_sums == NULL ? ring->plan_forward : ring->plan_sums;
     ota_arrays arrays = {.size = sizeof arrays};
     const int64_t rows = ring->group * ring->resolved->queries;
     if (ring->failed != OTA_OK) return;
@@ -62,7 +62,7 @@ static void attend_piece(ota_device *ring, const ota_ring_piece *piece, void *co
     ota_parallel(ring->pool, ota_int_ceil_div(rows, ROWS), merge_task, a);
 }
 
-static void add_sink(ota_device *ring, const ota_ring_unit *unit, bool with_out) {
+static void add_sink(ota_ring_device *ring, const ota_ring_unit *unit, bool with_out) {
     const ota_resolved *r = ring->resolved;
     const int64_t width = with_out ? ring->values_width : 0;
     for (int64_t k = 0; k < ring->group * r->queries; k++) {
@@ -76,7 +76,7 @@ static void add_sink(ota_device *ring, const ota_ring_unit *unit, bool with_out)
     }
 }
 
-void ota_ring_widen_queries(const ota_device *ring) {
+void ota_ring_widen_queries(const ota_ring_device *ring) {
     const ota_resolved *r = ring->resolved;
     const ota_ring_unit *unit = &ring->unit;
     double *to = ring->queries;
@@ -88,24 +88,24 @@ void ota_ring_widen_queries(const ota_device *ring) {
     }
 }
 
-bool ota_ring_attend(ota_device *ring, const ota_ring_unit *unit, bool with_out) {
+bool ota_ring_attend(ota_ring_device *ring, const ota_ring_unit *unit, bool with_out) {
     const ota_resolved *r = ring->resolved;
     const int64_t rows = ring->group * r->queries;
     attend a = {ring, with_out};
-    const ota_ring_turn turn = {.unit = *unit,
-                                .with_values = with_out && ring->values_width > 0,
-                                .visit = attend_piece,
-                                .context = &a,
-                                .step = "passing keys on"};
+    const ota_message_round message_round = {.unit = *unit,
+                                             .with_values = with_out && ring->values_width > 0,
+                                             .visit = attend_piece,
+                                             .context = &a,
+                                             .step = "passing keys on"};
     ota_ring_widen_queries(ring);
     for (int64_t k = 0; k < rows; k++) ring->lse[k] = -INFINITY;
     if (with_out) memset(ring->out, 0, (size_t)(rows * ring->values_width) * sizeof *ring->out);
-    if (!ota_ring_go(ring, &turn)) return false;
+    if (!ota_ring_go(ring, &message_round)) return false;
     add_sink(ring, unit, with_out);
     return true;
 }
 
-void ota_ring_put(ota_device *ring, int64_t head, ota_head_status *status) {
+void ota_ring_put(ota_ring_device *ring, int64_t head, ota_head_status *status) {
     const ota_resolved *r = ring->resolved;
     const ota_arrays *to = ring->run->arrays;
     const int64_t batch = ring->unit.batch, number = ring->unit.head + head;
@@ -135,7 +135,7 @@ void ota_ring_put(ota_device *ring, int64_t head, ota_head_status *status) {
 }
 
 void ota_ring_run_rows(ota_run *run) {
-    ota_device *ring = run->device;
+    ota_ring_device *ring = run->device;
     const ota_resolved *r = ring->resolved;
     ring->run = run;
     ring->failed = OTA_OK;
@@ -162,7 +162,7 @@ void ota_ring_run_rows(ota_run *run) {
             ota_ring_put_statistics(ring, h);
             for (int64_t j = 0; j < r->keys; j++)
                 ota_put(&run->arrays->column_potential, batch, head, j, 0.0);
-            ota_run_settle(run, batch, head, mass);
+            ota_run_finish_head(run, batch, head, mass);
         }
     }
     if (ring->failed != OTA_OK) atomic_store(&run->stopped, ring->failed);

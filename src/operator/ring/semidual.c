@@ -1,11 +1,11 @@
 /* Coupled columns in a ring that no rounds find: entmax, and weights with caps of entries. Newton (solvers/newton.c) asks for the
- * rows at g, for slopes and for products with them (ota_semidual, solvers/coupled.h), and every answer is made of turns, pair by
+ * rows at g, for slopes and for products with them (ota_semidual, solvers/coupled.h), and every answer is made of message rounds, pair by
  * pair in f64: what belongs to a row takes one, what belongs to a key the next, from the potentials f and g alone.
  *
  *     rows        those that find f (thresholds.c, capped_rows.c), and one for the column sums
  *     slopes      one, and one more for what a sink takes of them
  *     links       two: (w x)_i / W_i, then the keys
- *     tops, columns, and either question of the door    one */
+ *     tops, columns, and either question of validation   one */
 #include "semidual.h"
 
 #include <math.h>
@@ -14,18 +14,18 @@
 #include "pairs.h"
 #include "solvers/coupled.h"
 
-/* ---- a turn --------------------------------------------------------------------------------------- */
+/* ---- a message round --------------------------------------------------------------------------------------- */
 
-typedef struct turn_job {
+typedef struct message_round_job {
     const ota_head *head;              /* at work by Newton, or NULL */
     ota_ring_block_visit *rows, *keys; /* or NULL */
     const double *x;                   /* [keys] */
     double *sums, *slopes;             /* [keys] */
     double from;                       /* of sums: what a key without rows has */
-} turn_job;
+} message_round_job;
 
-static void visit_piece(ota_device *ring, const ota_ring_piece *piece, void *context) {
-    const turn_job *job = context;
+static void visit_piece(ota_ring_device *ring, const ota_ring_piece *piece, void *context) {
+    const message_round_job *job = context;
     if (ring->failed != OTA_OK) return;
     ota_ring_pairs_load(ring, piece, false);
     if (job->rows != NULL) ota_ring_by_rows(ring, piece, job->rows, context);
@@ -33,16 +33,16 @@ static void visit_piece(ota_device *ring, const ota_ring_piece *piece, void *con
 }
 
 /* What fails is seen by the next sum over the ranks. */
-static void go(ota_device *ring, turn_job *job, const char *step) {
-    const ota_ring_turn turn = {
+static void go(ota_ring_device *ring, message_round_job *job, const char *step) {
+    const ota_message_round message_round = {
         .unit = ring->unit, .visit = visit_piece, .context = job, .step = step};
     for (int64_t j = 0; j < ring->resolved->keys && job->sums != NULL; j++)
         job->sums[j] = job->from;
     for (int64_t j = 0; j < ring->resolved->keys && job->slopes != NULL; j++) job->slopes[j] = 0.0;
-    (void)ota_ring_go(ring, &turn);
+    (void)ota_ring_go(ring, &message_round);
 }
 
-static void clear_rows(const ota_device *ring, double *x) {
+static void clear_rows(const ota_ring_device *ring, double *x) {
     memset(x, 0, (size_t)ring->resolved->queries * sizeof *x);
 }
 
@@ -61,16 +61,16 @@ static double slope_of(const ota_ring_block *b, const ota_head *head, int64_t k,
  * put the floor of rounding above every tolerance (solvers/far_scores.c). */
 static const double far_depth = 0x1p20;
 
-/* ---- loading and the door ------------------------------------------------------------------------- */
+/* ---- loading and validation ------------------------------------------------------------------------- */
 
-static void survey_rows(const ota_ring_block *b, void *context) {
+static void find_row_range(const ota_ring_block *b, void *context) {
     ota_ring_pairs *p = b->ring->pairs;
     (void)context;
     for (int64_t k = 0; k < b->rows; k++) {
         const int64_t row = b->at + k;
         const double *s = b->w->scores + k * p->stride;
         double top;
-        if (!ota_ring_survey(p, row, s, b->keys, &top)) continue;
+        if (!ota_ring_score_range(p, row, s, b->keys, &top)) continue;
         p->top[row] = fmax(p->top[row], top);
         for (int64_t j = 0; j < b->keys; j++) {
             if (s[j] > -INFINITY) p->second[row] = fmin(p->second[row], s[j]);
@@ -79,7 +79,7 @@ static void survey_rows(const ota_ring_block *b, void *context) {
 }
 
 static void find_used(const ota_ring_block *b, void *context) {
-    const turn_job *job = context;
+    const message_round_job *job = context;
     double *used = at(b, job->sums);
     for (int64_t k = 0; k < b->rows; k++) {
         const double *s = b->w->scores + k * b->ring->pairs->stride;
@@ -91,9 +91,9 @@ static void find_used(const ota_ring_block *b, void *context) {
 }
 
 bool ota_ring_load(ota_head *head) {
-    ota_device *ring = head->place;
+    ota_ring_device *ring = head->place;
     ota_ring_pairs *p = ring->pairs;
-    turn_job job = {.rows = survey_rows, .keys = find_used, .sums = ring->local};
+    message_round_job job = {.rows = find_row_range, .keys = find_used, .sums = ring->local};
     double low = INFINITY, high = -INFINITY;
     bool finite = true;
     ota_ring_widen_queries(ring);
@@ -122,7 +122,7 @@ bool ota_ring_load(ota_head *head) {
 }
 
 static void find_open(const ota_ring_block *b, void *context) {
-    const turn_job *job = context;
+    const message_round_job *job = context;
     const ota_head *head = job->head;
     for (int64_t k = 0; k < b->rows; k++) {
         const double *s = b->w->scores + k * b->ring->pairs->stride;
@@ -133,10 +133,10 @@ static void find_open(const ota_ring_block *b, void *context) {
     }
 }
 
-static int64_t shut_row(ota_coupled *state) {
+static int64_t infeasible_row(ota_coupled *state) {
     const ota_head *head = state->head;
-    ota_device *ring = head->place;
-    turn_job job = {
+    ota_ring_device *ring = head->place;
+    message_round_job job = {
         .head = state->head, .rows = find_open, .keys = find_used, .sums = state->pass.column_lse};
     clear_rows(ring, ring->pairs->first);
     go(ring, &job, "passing keys on for the keys in use");
@@ -157,7 +157,7 @@ static void add_row_caps(const ota_ring_block *b, void *context) {
 }
 
 static void add_key_caps(const ota_ring_block *b, void *context) {
-    const turn_job *job = context;
+    const message_round_job *job = context;
     double *room = at(b, job->sums);
     for (int64_t k = 0; k < b->rows; k++) {
         const double *s = b->w->scores + k * b->ring->pairs->stride;
@@ -168,11 +168,12 @@ static void add_key_caps(const ota_ring_block *b, void *context) {
     }
 }
 
-static int64_t short_row(ota_coupled *state, double slack, double *room, double *row_sum) {
+static int64_t infeasible_cap_row(ota_coupled *state, double slack, double *room, double *row_sum) {
     const ota_head *head = state->head;
-    ota_device *ring = head->place;
+    ota_ring_device *ring = head->place;
     const double *rows = ring->pairs->first;
-    turn_job job = {.head = state->head, .rows = add_row_caps, .keys = add_key_caps, .sums = room};
+    message_round_job job = {
+        .head = state->head, .rows = add_row_caps, .keys = add_key_caps, .sums = room};
     clear_rows(ring, ring->pairs->first);
     go(ring, &job, "passing keys on for the sums of the caps");
     for (int64_t i = 0; i < head->rows && !(head->sink > -INFINITY); i++) {
@@ -186,7 +187,7 @@ static int64_t short_row(ota_coupled *state, double slack, double *room, double 
 /* ---- Newton --------------------------------------------------------------------------------------- */
 
 static void add_weights(const ota_ring_block *b, void *context) {
-    const turn_job *job = context;
+    const message_round_job *job = context;
     double *sums = at(b, job->sums);
     ota_ring_weigh(b);
     for (int64_t k = 0; k < b->rows; k++) {
@@ -197,7 +198,7 @@ static void add_weights(const ota_ring_block *b, void *context) {
 
 /* f of the rows at g and temperature t, in the head, too. */
 static void find_rows(ota_head *head, double t) {
-    ota_device *ring = head->place;
+    ota_ring_device *ring = head->place;
     ring->temperature = t;
     (void)ota_ring_find_thresholds(ring);
     for (int64_t i = 0; i < head->rows; i++) {
@@ -208,13 +209,13 @@ static void find_rows(ota_head *head, double t) {
 }
 
 static void solve_rows(ota_coupled *state, double t, double *sums) {
-    turn_job job = {.head = state->head, .keys = add_weights, .sums = sums};
+    message_round_job job = {.head = state->head, .keys = add_weights, .sums = sums};
     find_rows(state->head, t);
     go(state->head->place, &job, "passing keys on for the column sums of Newton");
 }
 
 static void add_row_slopes(const ota_ring_block *b, void *context) {
-    const turn_job *job = context;
+    const message_round_job *job = context;
     ota_ring_weigh(b);
     for (int64_t k = 0; k < b->rows; k++) {
         for (int64_t j = 0; j < b->keys; j++)
@@ -223,7 +224,7 @@ static void add_row_slopes(const ota_ring_block *b, void *context) {
 }
 
 static void add_key_slopes(const ota_ring_block *b, void *context) {
-    const turn_job *job = context;
+    const message_round_job *job = context;
     double *full = at(b, job->slopes);
     ota_ring_weigh(b);
     for (int64_t k = 0; k < b->rows; k++) {
@@ -233,7 +234,7 @@ static void add_key_slopes(const ota_ring_block *b, void *context) {
 
 /* sum_i w_ij first_i */
 static void spread_rows(const ota_ring_block *b, void *context) {
-    const turn_job *job = context;
+    const message_round_job *job = context;
     double *to = at(b, job->sums);
     ota_ring_weigh(b);
     for (int64_t k = 0; k < b->rows; k++) {
@@ -245,11 +246,11 @@ static void spread_rows(const ota_ring_block *b, void *context) {
 /* Rows are exact: k = 1. */
 static void find_slopes(ota_coupled *state, double t, double *full, double *leak) {
     const ota_head *head = state->head;
-    ota_device *ring = head->place;
+    ota_ring_device *ring = head->place;
     ota_ring_pairs *p = ring->pairs;
-    turn_job slopes = {
+    message_round_job slopes = {
         .head = head, .rows = add_row_slopes, .keys = add_key_slopes, .slopes = full};
-    turn_job leaks = {.head = state->head, .keys = spread_rows, .sums = leak};
+    message_round_job leaks = {.head = state->head, .keys = spread_rows, .sums = leak};
     ring->temperature = t;
     clear_rows(ring, p->slope);
     go(ring, &slopes, "passing keys on for the system of Newton");
@@ -265,7 +266,7 @@ static void find_slopes(ota_coupled *state, double t, double *full, double *leak
 }
 
 static void add_products(const ota_ring_block *b, void *context) {
-    const turn_job *job = context;
+    const message_round_job *job = context;
     const double *x = job->x + b->piece->first + b->key;
     ota_ring_weigh(b);
     for (int64_t k = 0; k < b->rows; k++) {
@@ -274,10 +275,10 @@ static void add_products(const ota_ring_block *b, void *context) {
     }
 }
 
-void ota_ring_apply_links(ota_device *ring, const ota_head *head, const double *x, double *y) {
+void ota_ring_apply_links(ota_ring_device *ring, const ota_head *head, const double *x, double *y) {
     ota_ring_pairs *p = ring->pairs;
-    turn_job rows = {.head = head, .rows = add_products, .x = x};
-    turn_job keys = {.head = head, .keys = spread_rows, .sums = y};
+    message_round_job rows = {.head = head, .rows = add_products, .x = x};
+    message_round_job keys = {.head = head, .keys = spread_rows, .sums = y};
     clear_rows(ring, p->first);
     go(ring, &rows, "passing keys on for a product");
     for (int64_t i = 0; i < ring->resolved->queries; i++)
@@ -290,7 +291,7 @@ static void apply_links(ota_coupled *state, const double *x, double *y) {
 }
 
 static void find_top(const ota_ring_block *b, void *context) {
-    const turn_job *job = context;
+    const message_round_job *job = context;
     double *top = at(b, job->sums);
     for (int64_t k = 0; k < b->rows; k++) {
         const double *s = b->w->scores + k * b->ring->pairs->stride, f = job->head->f[b->at + k];
@@ -299,12 +300,12 @@ static void find_top(const ota_ring_block *b, void *context) {
 }
 
 static void find_tops(ota_coupled *state, double *top) {
-    turn_job job = {.head = state->head, .keys = find_top, .sums = top, .from = -INFINITY};
+    message_round_job job = {.head = state->head, .keys = find_top, .sums = top, .from = -INFINITY};
     go(state->head->place, &job, "passing keys on for a column update of Newton");
 }
 
 static void weigh_keys(const ota_ring_block *b, void *context) {
-    const turn_job *job = context;
+    const message_round_job *job = context;
     double *slopes = at(b, job->slopes);
     add_weights(b, context);
     for (int64_t k = 0; k < b->rows; k++) {
@@ -314,14 +315,15 @@ static void weigh_keys(const ota_ring_block *b, void *context) {
 }
 
 static void weigh_columns(ota_coupled *state, double t, double *sums, double *slopes) {
-    ota_device *ring = state->head->place;
-    turn_job job = {.head = state->head, .keys = weigh_keys, .sums = sums, .slopes = slopes};
+    ota_ring_device *ring = state->head->place;
+    message_round_job job = {
+        .head = state->head, .keys = weigh_keys, .sums = sums, .slopes = slopes};
     ring->temperature = t;
     go(ring, &job, "passing keys on for a column update of Newton");
 }
 
-const ota_semidual ota_ring_semidual = {.shut_row = shut_row,
-                                        .short_row = short_row,
+const ota_semidual ota_ring_semidual = {.infeasible_row = infeasible_row,
+                                        .infeasible_cap_row = infeasible_cap_row,
                                         .rows = solve_rows,
                                         .slopes = find_slopes,
                                         .links = apply_links,
@@ -341,17 +343,18 @@ void ota_ring_lay_out_passes(ota_passes *passes, ota_arena *arena, bool kernel) 
     passes->error = ota_arena_take(arena, (size_t)passes->rows + 1, sizeof(double));
 }
 
-static void tally_rows(const ota_ring_block *b, void *context) {
+static void add_row_statistics(const ota_ring_block *b, void *context) {
     (void)context;
     ota_ring_weigh(b);
-    ota_ring_tally(b);
+    ota_ring_add_statistics(b);
 }
 
 void ota_ring_final_pass(ota_passes *passes) {
     ota_head *head = passes->head;
-    ota_device *ring = head->place;
+    ota_ring_device *ring = head->place;
     const ota_ring_pairs *p = ring->pairs;
-    turn_job job = {.rows = tally_rows, .keys = add_weights, .sums = passes->column};
+    message_round_job job = {
+        .rows = add_row_statistics, .keys = add_weights, .sums = passes->column};
     find_rows(head, head->tau);
     go(ring, &job, "passing keys on for the sums of the plan");
     memcpy(ring->local, passes->column, (size_t)head->columns * sizeof *ring->local);
@@ -360,7 +363,7 @@ void ota_ring_final_pass(ota_passes *passes) {
 }
 
 void ota_ring_emit(ota_head *head) {
-    ota_device *ring = head->place;
+    ota_ring_device *ring = head->place;
     ring->temperature = 0.0;
     if (ota_ring_attend_pairs(ring)) (void)ota_ring_measure(ring);
 }

@@ -1,5 +1,5 @@
 /* What else a caller may want of the weights of a ring: entropy, support and largest weight of rows, and on free columns what
- * the keys receive. Entmax rows are tallied with their outputs and hard rows are one key; the others take one more turn at
+ * the keys receive. Entmax rows are counted with their outputs and hard rows are one key; the others take one more message round at
  * their potentials.
  *
  *     entropy_i = (mass_i log mu_i - sum_j P_ij log P_ij) / mu_i, the sink counted as one more key */
@@ -13,13 +13,13 @@ bool ota_ring_wants_statistics(const ota_arrays *arrays) {
            ota_array_present(&arrays->row_max);
 }
 
-void ota_ring_begin_tally(ota_device *ring) {
+void ota_ring_begin_statistics(ota_ring_device *ring) {
     ota_ring_pairs *p = ring->pairs;
     for (int64_t k = 0; k < ring->group * ring->resolved->queries; k++)
         p->mass[k] = p->sink[k] = p->p_log_p[k] = p->largest[k] = p->support[k] = 0.0;
 }
 
-void ota_ring_tally(const ota_ring_block *b) {
+void ota_ring_add_statistics(const ota_ring_block *b) {
     ota_ring_pairs *p = b->ring->pairs;
     for (int64_t k = 0; k < b->rows; k++) {
         const int64_t row = b->at + k;
@@ -35,10 +35,10 @@ void ota_ring_tally(const ota_ring_block *b) {
     }
 }
 
-static void tally_rows(const ota_ring_block *b, void *context) {
+static void add_row_statistics(const ota_ring_block *b, void *context) {
     (void)context;
     ota_ring_fit_weights(b);
-    ota_ring_tally(b);
+    ota_ring_add_statistics(b);
 }
 
 static void sum_columns(const ota_ring_block *b, void *context) {
@@ -55,12 +55,12 @@ typedef struct wishes {
     bool rows, columns;
 } wishes;
 
-static void measure_piece(ota_device *ring, const ota_ring_piece *piece, void *context) {
+static void measure_piece(ota_ring_device *ring, const ota_ring_piece *piece, void *context) {
     const wishes *wanted = context;
     ota_ring_pairs *p = ring->pairs;
     if (ring->failed != OTA_OK) return;
     ota_ring_pairs_load(ring, piece, false);
-    if (wanted->rows) ota_ring_by_rows(ring, piece, tally_rows, NULL);
+    if (wanted->rows) ota_ring_by_rows(ring, piece, add_row_statistics, NULL);
     if (!wanted->columns) return;
     memset(p->columns, 0, (size_t)(ring->group * ring->room) * sizeof *p->columns);
     ota_ring_by_keys(ring, piece, sum_columns, NULL);
@@ -72,7 +72,7 @@ static void measure_piece(ota_device *ring, const ota_ring_piece *piece, void *c
 }
 
 /* The keys of hard rows are known. */
-static void sum_hard(ota_device *ring) {
+static void sum_hard(ota_ring_device *ring) {
     const ota_resolved *r = ring->resolved;
     const ota_array *receiver = &ring->run->arrays->receiver;
     for (int64_t h = 0; h < ring->group; h++) {
@@ -87,22 +87,22 @@ static void sum_hard(ota_device *ring) {
     }
 }
 
-bool ota_ring_measure(ota_device *ring) {
+bool ota_ring_measure(ota_ring_device *ring) {
     const ota_arrays *to = ring->run->arrays;
     ota_ring_pairs *p = ring->pairs;
     wishes wanted = {.rows = ota_ring_wants_statistics(to) && !ring->by_pairs,
                      .columns = ota_array_present(&to->receiver) && !ring->coupled};
-    const ota_ring_turn turn = {.unit = ring->unit,
-                                .visit = measure_piece,
-                                .context = &wanted,
-                                .step = "passing keys on for statistics"};
+    const ota_message_round message_round = {.unit = ring->unit,
+                                             .visit = measure_piece,
+                                             .context = &wanted,
+                                             .step = "passing keys on for statistics"};
     if (ring->hard && wanted.columns) sum_hard(ring);
     if (ring->hard || (!wanted.rows && !wanted.columns)) return true;
     if (!ring->by_pairs) {
         ota_ring_take_potentials(ring);
-        ota_ring_begin_tally(ring);
+        ota_ring_begin_statistics(ring);
     }
-    if (!ota_ring_go(ring, &turn)) return false;
+    if (!ota_ring_go(ring, &message_round)) return false;
     for (int64_t k = 0; wanted.rows && k < ring->group * ring->resolved->queries; k++) {
         const ota_row_parameters row = ota_ring_parameters(ring, k / ring->resolved->queries);
         p->sink[k] = ota_ring_weight(ring, &row, row.sink, p->f[k]);
@@ -110,7 +110,7 @@ bool ota_ring_measure(ota_device *ring) {
     return true;
 }
 
-void ota_ring_put_statistics(const ota_device *ring, int64_t head) {
+void ota_ring_put_statistics(const ota_ring_device *ring, int64_t head) {
     const ota_resolved *r = ring->resolved;
     const ota_arrays *to = ring->run->arrays;
     const ota_ring_pairs *p = ring->pairs;

@@ -4,7 +4,7 @@
  *     a_i = (sum_j w_ij (U_ij - b_j) + sink's w U - tau dmu_i) / (sum_j w_ij + sink's w)
  *     d out = D (w (U - a - b) / tau) V + D P dV            w = P^(2 - alpha)
  *
- * free columns take one turn once f is known: sums of w U, w, D w U V, D w V and D P dV, then a. Coupled columns have b from
+ * free columns take one message round once f is known: sums of w U, w, D w U V, D w V and D P dV, then a. Coupled columns have b from
  * the system of backward, whose right side is sum_i w_ij (U_ij - a_i) - tau dC_j. All in f64. */
 #include <math.h>
 #include <string.h>
@@ -23,26 +23,26 @@ static ota_status refuse(const char *name, const char *why, ota_error *error) {
                     "a ring over the keys has no tangents %s", why);
 }
 
-ota_status ota_ring_check_tangents(const ota_plan *plan, const ota_tangents *along,
+ota_status ota_ring_check_tangents(const ota_plan *plan, const ota_tangents *tangents,
                                    ota_error *error) {
     (void)plan;
-    if (ota_array_present(&along->coupling)) return refuse("coupling", "of the coupling", error);
-    return ota_array_present(&along->scores) ? refuse("scores", "along scores", error) : OTA_OK;
+    if (ota_array_present(&tangents->coupling)) return refuse("coupling", "of the coupling", error);
+    return ota_array_present(&tangents->scores) ? refuse("scores", "along scores", error) : OTA_OK;
 }
 
 /* ---- a block -------------------------------------------------------------------------------------- */
 
-static void load(ota_device *ring, const ota_ring_piece *piece, bool with_values) {
+static void load(ota_ring_device *ring, const ota_ring_piece *piece, bool with_values) {
     ota_ring_pairs *p = ring->pairs;
     const int64_t width = ring->resolved->width, values = ring->values_width;
     ota_ring_pairs_load(ring, piece, with_values);
     for (int64_t j = 0; j < piece->count; j++) {
         const double *from = piece->sums + j * (width + values);
-        for (int64_t w = 0; w < width; w++) p->keys_along[w * p->stride + j] = from[w];
+        for (int64_t w = 0; w < width; w++) p->key_tangents[w * p->stride + j] = from[w];
         for (int64_t w = 0; w < values; w++) {
             const double v = from[width + w];
-            p->values_along[j * values + w] = isfinite(v) ? v : 0.0;
-            if (!isfinite(v)) p->broken[j] = 1;
+            p->value_tangents[j * values + w] = isfinite(v) ? v : 0.0;
+            if (!isfinite(v)) p->nonfinite[j] = 1;
         }
     }
 }
@@ -50,12 +50,12 @@ static void load(ota_device *ring, const ota_ring_piece *piece, bool with_values
 /* What moves, and how. */
 typedef struct motion {
     ota_plan *plan;
-    const ota_tangents *along;
+    const ota_tangents *tangents;
 } motion;
 
 /* A head of the unit at work. */
 static ota_tangent_job job_of(const motion *m, int64_t head) {
-    ota_tangent_job job = {.base = ota_ring_job(m->plan), .along = m->along};
+    ota_tangent_job job = {.base = ota_ring_job(m->plan), .tangents = m->tangents};
     job.base.head += head;
     ota_tangents_begin_head(&job);
     return job;
@@ -63,25 +63,25 @@ static ota_tangent_job job_of(const motion *m, int64_t head) {
 
 /* U of the block into `slopes`, and P. */
 static void form(const ota_ring_block *b, const motion *m) {
-    const ota_device *ring = b->ring;
-    const ota_tangents *along = m->along;
+    const ota_ring_device *ring = b->ring;
+    const ota_tangents *tangents = m->tangents;
     const ota_tangent_job job = job_of(m, b->head);
     const ota_ring_pairs *p = ring->pairs;
-    const ota_host_algebra *algebra = ring->attends->course.algebra;
+    const ota_host_algebra *algebra = ring->plan_forward->strategy.algebra;
     const int64_t width = ring->resolved->width;
     const ota_product sizes = {b->rows, width, b->keys, width, p->stride, p->stride};
     for (int64_t k = 0; k < b->rows; k++)
         memset(b->w->slopes + k * p->stride, 0, (size_t)b->keys * sizeof(double));
-    algebra->apply(b->w->queries, p->keys_along + b->key, &sizes, b->w->slopes);
-    if (ota_array_present(&along->queries)) {
-        algebra->read_rows(&along->queries, ring->unit.batch, ring->unit.head + b->head, b->first,
-                           b->rows, b->w->queries, width);
+    algebra->apply(b->w->queries, p->key_tangents + b->key, &sizes, b->w->slopes);
+    if (ota_array_present(&tangents->queries)) {
+        algebra->read_rows(&tangents->queries, ring->unit.batch, ring->unit.head + b->head,
+                           b->first, b->rows, b->w->queries, width);
         algebra->apply(b->w->queries, p->keys + b->key, &sizes, b->w->slopes);
     }
     ota_ring_weigh(b);
     for (int64_t k = 0; k < b->rows; k++) {
         const ota_tangent_row_keys row = {.resolved = ring->resolved,
-                                          .along = along,
+                                          .tangents = tangents,
                                           .batch = ring->unit.batch,
                                           .head = ring->unit.head + b->head,
                                           .query = b->first + k,
@@ -96,7 +96,7 @@ static void form(const ota_ring_block *b, const motion *m) {
 
 /* What a row's own rule and its sink add to sum_j w_ij U_ij, and the sink's w. */
 static double rest_of_row(const motion *m, int64_t k, double *slope) {
-    const ota_device *ring = m->plan->device;
+    const ota_ring_device *ring = m->plan->device;
     const int64_t queries = ring->resolved->queries;
     const ota_tangent_job job = job_of(m, k / queries);
     const double f = ring->pairs->f[k];
@@ -104,7 +104,7 @@ static double rest_of_row(const motion *m, int64_t k, double *slope) {
     ota_tangent_row row;
     ota_tangents_of_sink(&job, f, weight, &row);
     *slope = row.sink_slope;
-    return row.sink_slope * row.sink_along -
+    return row.sink_slope * row.sink_tangent -
            job.base.parameters.tau *
                ota_tangents_of_row(&job, k % queries, f > -INFINITY ? 1.0 : 0.0, f, true);
 }
@@ -116,9 +116,9 @@ static void drop(const ota_ring_block *b, int64_t k, double *row) {
 
 /* out += D (w (U - b) / tau) V + D P dV, piece_out += D w V; sums of w and w U. b is 0 on free columns. */
 static void move_rows(const ota_ring_block *b, void *context) {
-    const ota_device *ring = b->ring;
+    const ota_ring_device *ring = b->ring;
     ota_ring_pairs *p = ring->pairs;
-    const ota_host_algebra *algebra = ring->attends->course.algebra;
+    const ota_host_algebra *algebra = ring->plan_forward->strategy.algebra;
     const int64_t width = ring->values_width;
     const double rate = 1.0 / b->parameters.tau;
     const double *beside = ring->coupled ? ring->adjoint->b + b->piece->first : NULL;
@@ -132,7 +132,7 @@ static void move_rows(const ota_ring_block *b, void *context) {
             const double moved = w > 0.0 ? w * (u[j] - (beside != NULL ? beside[j] : 0.0)) : 0.0;
             p->slope[row] += w;
             p->mean[row] += moved;
-            if (weights[j] > 0.0 && p->broken[j] != 0) p->uses_broken[row] = 1;
+            if (weights[j] > 0.0 && p->nonfinite[j] != 0) p->uses_nonfinite[row] = 1;
             change[j] = moved * rate;
             u[j] = w;
         }
@@ -142,26 +142,27 @@ static void move_rows(const ota_ring_block *b, void *context) {
     }
     const ota_product sizes = {b->rows, b->keys, width, p->stride, width, width};
     algebra->apply(b->w->raw, p->values, &sizes, ring->out + b->at * width);
-    algebra->apply(b->w->weights, p->values_along, &sizes, ring->out + b->at * width);
+    algebra->apply(b->w->weights, p->value_tangents, &sizes, ring->out + b->at * width);
     algebra->apply(b->w->slopes, p->values, &sizes, ring->piece_out + b->at * width);
 }
 
-static void move_piece(ota_device *ring, const ota_ring_piece *piece, void *context) {
+static void move_piece(ota_ring_device *ring, const ota_ring_piece *piece, void *context) {
     if (ring->failed != OTA_OK) return;
     load(ring, piece, true);
     ota_ring_by_rows(ring, piece, move_rows, context);
 }
 
-static ota_ring_turn turn_of(const ota_device *ring, motion *m, ota_ring_visit *visit) {
-    return (ota_ring_turn){.unit = ring->unit,
-                           .sum_width = ring->resolved->width + ring->values_width,
-                           .along = m->along,
-                           .visit = visit,
-                           .context = m,
-                           .step = "passing keys and their tangents on"};
+static ota_message_round message_round_of(const ota_ring_device *ring, motion *m,
+                                          ota_ring_visit *visit) {
+    return (ota_message_round){.unit = ring->unit,
+                               .sum_width = ring->resolved->width + ring->values_width,
+                               .tangents = m->tangents,
+                               .visit = visit,
+                               .context = m,
+                               .step = "passing keys and their tangents on"};
 }
 
-static void put_rows(const ota_device *ring, const motion *m) {
+static void put_rows(const ota_ring_device *ring, const motion *m) {
     const ota_resolved *r = ring->resolved;
     const ota_ring_pairs *p = ring->pairs;
     const int64_t width = ring->values_width;
@@ -171,26 +172,26 @@ static void put_rows(const ota_device *ring, const motion *m) {
         const double rest = rest_of_row(m, k, &slope), sum = p->slope[k] + slope;
         const double a = sum > 0.0 ? (p->mean[k] + rest) / sum : 0.0;
         const double rate = a / ota_head_temperature(r, head);
-        const bool whole = p->state[k] != OTA_RING_NONFINITE && p->uses_broken[k] == 0;
+        const bool whole = p->state[k] != OTA_RING_NONFINITE && p->uses_nonfinite[k] == 0;
         for (int64_t w = 0; w < width; w++) {
             const double moved = ring->out[k * width + w] - rate * ring->piece_out[k * width + w];
-            ota_array_set(&m->along->out, ring->unit.batch, head, k % r->queries, w,
+            ota_array_set(&m->tangents->out, ring->unit.batch, head, k % r->queries, w,
                           whole ? moved : (double)NAN);
         }
     }
 }
 
-/* The turn with values; with b known the row's own multiplier follows from the same sums. */
-static bool move(ota_device *ring, motion *m) {
+/* The message round with values; with b known the row's own multiplier follows from the same sums. */
+static bool move(ota_ring_device *ring, motion *m) {
     const int64_t rows = ring->group * ring->resolved->queries;
     const size_t bytes = (size_t)(rows * ring->values_width) * sizeof(double);
-    ota_ring_turn turn = turn_of(ring, m, move_piece);
-    turn.with_values = true;
+    ota_message_round message_round = message_round_of(ring, m, move_piece);
+    message_round.with_values = true;
     memset(ring->pairs->slope, 0, (size_t)rows * sizeof(double));
     memset(ring->pairs->mean, 0, (size_t)rows * sizeof(double));
     memset(ring->out, 0, bytes);
     memset(ring->piece_out, 0, bytes);
-    return ota_ring_go(ring, &turn);
+    return ota_ring_go(ring, &message_round);
 }
 
 /* ---- coupled columns ------------------------------------------------------------------------------ */
@@ -211,7 +212,7 @@ static void sum_rows(const ota_ring_block *b, void *context) {
     }
 }
 
-static void sum_rows_of_piece(ota_device *ring, const ota_ring_piece *piece, void *context) {
+static void sum_rows_of_piece(ota_ring_device *ring, const ota_ring_piece *piece, void *context) {
     if (ring->failed != OTA_OK) return;
     load(ring, piece, false);
     ota_ring_by_rows(ring, piece, sum_rows, context);
@@ -237,19 +238,19 @@ static void sum_keys(const ota_ring_block *b, void *context) {
     }
 }
 
-static void sum_keys_of_piece(ota_device *ring, const ota_ring_piece *piece, void *context) {
+static void sum_keys_of_piece(ota_ring_device *ring, const ota_ring_piece *piece, void *context) {
     if (ring->failed != OTA_OK) return;
     load(ring, piece, false);
     ota_ring_by_keys(ring, piece, sum_keys, context);
 }
 
 /* row_right at the b at hand, then right = sum_i w_ij (U_ij - row_right_i / den_i), its terms and sums, of this rank's rows. */
-static bool sum_pairs(ota_device *ring, motion *m) {
+static bool sum_pairs(ota_ring_device *ring, motion *m) {
     const ota_resolved *r = ring->resolved;
     const ota_ring_adjoint *s = ring->adjoint;
     const size_t bytes = (size_t)r->keys * sizeof(double);
-    const ota_ring_turn rows = turn_of(ring, m, sum_rows_of_piece),
-                        keys = turn_of(ring, m, sum_keys_of_piece);
+    const ota_message_round rows = message_round_of(ring, m, sum_rows_of_piece),
+                            keys = message_round_of(ring, m, sum_keys_of_piece);
     double *const columns[] = {s->right, s->terms, s->own_sums, s->own_columns};
     for (int64_t i = 0; i < r->queries; i++)
         s->row_right[i] = rest_of_row(m, i, &ring->pairs->slope[i]);
@@ -260,7 +261,7 @@ static bool sum_pairs(ota_device *ring, motion *m) {
 }
 
 /* How the sums that the columns must have move, of all ranks, into `extra`. */
-static void move_columns(ota_device *ring, const motion *m, ota_mass_rule *rule) {
+static void move_columns(ota_ring_device *ring, const motion *m, ota_mass_rule *rule) {
     const ota_tangent_job job = job_of(m, 0);
     rule->row_sum = ring->adjoint->row_sums;
     rule->used = ring->adjoint->held;
@@ -268,7 +269,7 @@ static void move_columns(ota_device *ring, const motion *m, ota_mass_rule *rule)
 }
 
 /* b of a head with coupled columns. */
-static ota_status find_multipliers(ota_device *ring, motion *m, double *residual) {
+static ota_status find_multipliers(ota_ring_device *ring, motion *m, double *residual) {
     const ota_ring_adjoint *s = ring->adjoint;
     const int64_t keys = ring->resolved->keys;
     const double tau = ota_head_temperature(ring->resolved, ring->unit.head);
@@ -285,7 +286,8 @@ static ota_status find_multipliers(ota_device *ring, motion *m, double *residual
 }
 
 /* b = -dg of a round becomes that of the next, df being -row_right / den. */
-static ota_status move_round(ota_device *ring, const ota_head *head, int64_t round, void *context) {
+static ota_status move_round(ota_ring_device *ring, const ota_head *head, int64_t round,
+                             void *context) {
     motion *m = context;
     const ota_ring_adjoint *s = ring->adjoint;
     const ota_settings *settings = &ring->resolved->settings;
@@ -315,7 +317,7 @@ static ota_status move_round(ota_device *ring, const ota_head *head, int64_t rou
 }
 
 /* The last g and b of fixed rounds, and the lse that belongs to them. */
-static ota_status follow_rounds(ota_device *ring, const ota_arrays *arrays, motion *m) {
+static ota_status follow_rounds(ota_ring_device *ring, const ota_arrays *arrays, motion *m) {
     ota_head head;
     memset(ring->adjoint->b, 0, (size_t)ring->resolved->keys * sizeof(double));
     const ota_status status = ota_ring_replay(ring, arrays, move_round, m, &head);
@@ -325,7 +327,7 @@ static ota_status follow_rounds(ota_device *ring, const ota_arrays *arrays, moti
 
 /* ---- heads ---------------------------------------------------------------------------------------- */
 
-static ota_status move_unit(ota_device *ring, const ota_arrays *arrays, motion *m,
+static ota_status move_unit(ota_ring_device *ring, const ota_arrays *arrays, motion *m,
                             double *residual) {
     const bool fixed = ring->kept != NULL;
     if (fixed) {
@@ -345,15 +347,15 @@ static ota_status move_unit(ota_device *ring, const ota_arrays *arrays, motion *
     return move(ring, m) ? OTA_OK : OTA_ECOMM;
 }
 
-ota_status ota_ring_jvp(ota_plan *plan, const ota_arrays *arrays, const ota_tangents *along,
+ota_status ota_ring_jvp(ota_plan *plan, const ota_arrays *arrays, const ota_tangents *tangents,
                         ota_result *found) {
-    ota_device *ring = plan->device;
+    ota_ring_device *ring = plan->device;
     const ota_resolved *r = ring->resolved;
     const int64_t sharers = r->heads / r->key_heads;
-    motion m = {plan, along};
+    motion m = {plan, tangents};
     ring->failed = OTA_OK;
     plan->backward = ring->space;
-    if (!ota_array_present(&along->out) || ring->values_width == 0) return OTA_OK;
+    if (!ota_array_present(&tangents->out) || ring->values_width == 0) return OTA_OK;
     for (int64_t k = 0; k < r->batch * r->heads; k += ring->group) {
         ring->unit = (ota_ring_unit){.batch = k / r->heads,
                                      .key_head = k % r->heads / sharers,

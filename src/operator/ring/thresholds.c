@@ -5,8 +5,8 @@
  *
  * More keys only lower f, so a key without weight among those that have come by has none in the end: a row keeps the scores of
  * the others, its list, and solves them again with every piece. Where a list is too short (orders below 1 give every key weight),
- * the threshold is searched for by further turns, one a step, until no rank has a row left. The last turn brings the values.
- * Hard rows need no list and no second turn. */
+ * the threshold is searched for by further message rounds, one a step, until no rank has a row left. The last message round brings the values.
+ * Hard rows need no list and no second message round. */
 #include <math.h>
 #include <string.h>
 
@@ -18,7 +18,8 @@ static const double enough = 1.0e-14, near = 1.0e-8;
 
 /* ---- while the keys go round ---------------------------------------------------------------------- */
 
-bool ota_ring_survey(ota_ring_pairs *p, int64_t row, const double *s, int64_t count, double *top) {
+bool ota_ring_score_range(ota_ring_pairs *p, int64_t row, const double *s, int64_t count,
+                          double *top) {
     *top = -INFINITY;
     bool wrong = p->state[row] == OTA_RING_NONFINITE;
     for (int64_t j = 0; j < count; j++) {
@@ -54,15 +55,15 @@ static void list_rows(const ota_ring_block *b, void *context) {
     for (int64_t k = 0; k < b->rows; k++) {
         const int64_t row = b->at + k;
         double *s = b->w->scores + k * p->stride, *weights = b->w->weights + k * p->stride, top;
-        if (!ota_ring_survey(p, row, s, b->keys, &top)) continue;
+        if (!ota_ring_score_range(p, row, s, b->keys, &top)) continue;
         p->top[row] = fmax(p->top[row], top);
         if (p->state[row] != OTA_RING_LISTED || !(top > -INFINITY)) continue;
         const int64_t count = b->keys + p->listed[row];
         memcpy(s + b->keys, p->list + row * OTA_RING_LIST, (size_t)p->listed[row] * sizeof *s);
         ota_row_found found;
         const double mu = ota_row_mass(b->problem, 0, b->head, b->first + k);
-        b->ring->attends->course.algebra->row_solve(&parameters, s, NULL, count, mu, weights,
-                                                    &found);
+        b->ring->plan_forward->strategy.algebra->row_solve(&parameters, s, NULL, count, mu, weights,
+                                                           &found);
         p->f[row] = found.potential;
         keep(p, row, s, weights, count);
     }
@@ -70,12 +71,12 @@ static void list_rows(const ota_ring_block *b, void *context) {
 
 /* All of the row's mass to a key of the piece, which drops it or not. */
 static void give_all(const ota_ring_block *b, int64_t k, int64_t key) {
-    const ota_device *ring = b->ring;
+    const ota_ring_device *ring = b->ring;
     const ota_ring_pairs *p = ring->pairs;
     const int64_t width = ring->values_width;
     double *out = ring->out + (b->at + k) * width;
     double weight = ota_row_mass(b->problem, 0, b->head, b->first + k);
-    p->uses_broken[b->at + k] = p->broken[key] && weight > 0.0;
+    p->uses_nonfinite[b->at + k] = p->nonfinite[key] && weight > 0.0;
     if (b->problem->problem.dropout > 0.0)
         ota_dropout_row_f64(b->problem, b->dropout_key, b->first + k, key, 1, &weight);
     for (int64_t w = 0; w < width; w++) out[w] = weight * p->values[key * width + w];
@@ -88,7 +89,7 @@ static void take_best(const ota_ring_block *b, void *context) {
         const int64_t row = b->at + k;
         const double *s = b->w->scores + k * p->stride;
         double top;
-        if (!ota_ring_survey(p, row, s, b->keys, &top) || !(top > -INFINITY)) continue;
+        if (!ota_ring_score_range(p, row, s, b->keys, &top) || !(top > -INFINITY)) continue;
         int64_t key = 0;
         while (s[key] < top) key++;
         const int64_t number = b->piece->first + key;
@@ -113,8 +114,9 @@ static void sum_powers(const ota_ring_block *b, void *context) {
         double *weights = b->w->weights + k * p->stride;
         ota_row_found found;
         if (p->state[row] != OTA_RING_SPILLED) continue;
-        b->ring->attends->course.algebra->row_weights(&b->parameters, b->w->scores + k * p->stride,
-                                                      NULL, b->keys, p->f[row], weights, &found);
+        b->ring->plan_forward->strategy.algebra->row_weights(&b->parameters,
+                                                             b->w->scores + k * p->stride, NULL,
+                                                             b->keys, p->f[row], weights, &found);
         for (int64_t j = 0; j < b->keys; j++) {
             if (!(weights[j] > 0.0)) continue;
             p->first[row] += weights[j];
@@ -123,22 +125,22 @@ static void sum_powers(const ota_ring_block *b, void *context) {
     }
 }
 
-/* ---- between the turns ---------------------------------------------------------------------------- */
+/* ---- between the message rounds ---------------------------------------------------------------------------- */
 
 static double potential_of(const ota_ring_pairs *p, int64_t row, const ota_row_parameters *is) {
     return -p->top[row] - p->search[row].t * is->tau / (is->order - 1.0);
 }
 
-static void begin_rows(ota_device *ring) {
+static void begin_rows(ota_ring_device *ring) {
     const ota_resolved *r = ring->resolved;
     ota_ring_pairs *p = ring->pairs;
     const int64_t rows = ring->group * r->queries;
     ota_ring_widen_queries(ring);
-    ota_ring_begin_tally(ring);
+    ota_ring_begin_statistics(ring);
     for (int64_t k = 0; k < rows; k++) {
         const double mu = ota_ring_row_mass(ring, k);
         p->state[k] = isnan(mu) ? OTA_RING_NONFINITE : OTA_RING_LISTED;
-        p->uses_broken[k] = 0;
+        p->uses_nonfinite[k] = 0;
         p->top[k] = p->f[k] = -INFINITY;
         if (p->listed != NULL) p->listed[k] = ring->hard ? -1 : 0;
     }
@@ -147,7 +149,7 @@ static void begin_rows(ota_device *ring) {
 }
 
 /* Lists are whole, or a search begins where their last potential stands, which is not below the row's. */
-static void end_lists(ota_device *ring) {
+static void end_lists(ota_ring_device *ring) {
     const ota_resolved *r = ring->resolved;
     ota_ring_pairs *p = ring->pairs;
     for (int64_t k = 0; k < ring->group * r->queries; k++) {
@@ -157,9 +159,9 @@ static void end_lists(ota_device *ring) {
         p->top[k] = fmax(p->top[k], row.sink);
         if (p->state[k] == OTA_RING_LISTED) {
             ota_row_found found;
-            ring->attends->course.algebra->row_solve(&row, p->list + k * OTA_RING_LIST, NULL,
-                                                     p->listed[k], mu,
-                                                     ring->pairs->workers[0].weights, &found);
+            ring->plan_forward->strategy.algebra->row_solve(
+                &row, p->list + k * OTA_RING_LIST, NULL, p->listed[k], mu,
+                ring->pairs->workers[0].weights, &found);
             p->f[k] = found.potential;
         }
         if (p->state[k] != OTA_RING_SPILLED) continue;
@@ -175,7 +177,7 @@ static void end_lists(ota_device *ring) {
 }
 
 /* One step of every row that is searched. */
-static void step_rows(ota_device *ring) {
+static void step_rows(ota_ring_device *ring) {
     ota_ring_pairs *p = ring->pairs;
     for (int64_t k = 0; k < ring->group * ring->resolved->queries; k++) {
         if (p->state[k] != OTA_RING_SPILLED) continue;
@@ -190,39 +192,39 @@ static void step_rows(ota_device *ring) {
     }
 }
 
-bool ota_ring_count_searched(ota_device *ring, double *left) {
+bool ota_ring_count_searched(ota_ring_device *ring, double *left) {
     *left = 0.0;
     for (int64_t k = 0; k < ring->group * ring->resolved->queries && ring->failed == OTA_OK; k++)
         *left += ring->pairs->state[k] == OTA_RING_SPILLED;
-    return ota_ranks_most(&ring->resolved->settings, left, 1, "agreeing on another turn");
+    return ota_ranks_most(&ring->resolved->settings, left, 1, "agreeing on another message round");
 }
 
-/* ---- turns ---------------------------------------------------------------------------------------- */
+/* ---- message rounds ---------------------------------------------------------------------------------------- */
 
 typedef struct visited {
     ota_ring_block_visit *visit;
     bool with_values;
 } visited;
 
-static void visit_piece(ota_device *ring, const ota_ring_piece *piece, void *context) {
+static void visit_piece(ota_ring_device *ring, const ota_ring_piece *piece, void *context) {
     const visited *now = context;
     if (ring->failed != OTA_OK) return;
     ota_ring_pairs_load(ring, piece, now->with_values);
     ota_ring_by_rows(ring, piece, now->visit, NULL);
 }
 
-bool ota_ring_visit_rows(ota_device *ring, ota_ring_block_visit *visit, bool with_values,
+bool ota_ring_visit_rows(ota_ring_device *ring, ota_ring_block_visit *visit, bool with_values,
                          const char *step) {
     visited now = {visit, with_values && ring->values_width > 0};
-    const ota_ring_turn turn = {.unit = ring->unit,
-                                .with_values = now.with_values,
-                                .visit = visit_piece,
-                                .context = &now,
-                                .step = step};
-    return ota_ring_go(ring, &turn);
+    const ota_message_round message_round = {.unit = ring->unit,
+                                             .with_values = now.with_values,
+                                             .visit = visit_piece,
+                                             .context = &now,
+                                             .step = step};
+    return ota_ring_go(ring, &message_round);
 }
 
-bool ota_ring_find_thresholds(ota_device *ring) {
+bool ota_ring_find_thresholds(ota_ring_device *ring) {
     ota_ring_pairs *p = ring->pairs;
     const size_t bytes = (size_t)(ring->group * ring->resolved->queries) * sizeof(double);
     double left;
@@ -275,40 +277,40 @@ void ota_ring_fit_weights(const ota_ring_block *b) {
 
 /* What the weights at f add up to, with values where outputs are wanted. */
 static void finish_rows(const ota_ring_block *b, void *context) {
-    const ota_device *ring = b->ring;
+    const ota_ring_device *ring = b->ring;
     ota_ring_pairs *p = ring->pairs;
     const int64_t width = ring->values_width;
     (void)context;
     ota_ring_fit_weights(b);
-    ota_ring_tally(b);
+    ota_ring_add_statistics(b);
     for (int64_t k = 0; k < b->rows; k++) {
         const int64_t row = b->at + k;
         double *weights = b->w->weights + k * p->stride;
         for (int64_t j = 0; j < b->keys; j++) {
-            if (weights[j] > 0.0 && p->broken[j] != 0) p->uses_broken[row] = 1;
+            if (weights[j] > 0.0 && p->nonfinite[j] != 0) p->uses_nonfinite[row] = 1;
         }
         if (b->problem->problem.dropout > 0.0)
             ota_dropout_row_f64(b->problem, b->dropout_key, b->first + k, b->key, b->keys, weights);
     }
     if (width == 0) return;
     const ota_product sizes = {b->rows, b->keys, width, p->stride, width, width};
-    ring->attends->course.algebra->apply(b->w->weights, p->values, &sizes,
-                                         ring->out + b->at * width);
+    ring->plan_forward->strategy.algebra->apply(b->w->weights, p->values, &sizes,
+                                                ring->out + b->at * width);
 }
 
-static double sink_of(const ota_device *ring, int64_t k) {
+static double sink_of(const ota_ring_device *ring, int64_t k) {
     const ota_row_parameters row = ota_ring_parameters(ring, k / ring->resolved->queries);
     return ota_ring_weight(ring, &row, row.sink, ring->pairs->f[k]);
 }
 
-static double mixed_sink(const ota_device *ring, int64_t k) {
+static double mixed_sink(const ota_ring_device *ring, int64_t k) {
     const ota_row_parameters row = ota_ring_parameters(ring, k / ring->resolved->queries);
     const ota_ring_pairs *p = ring->pairs;
     return ota_capped_between(&row, &p->capped[k], p->part[k], row.sink, INFINITY);
 }
 
 /* What rounding left of the threshold is spread in proportion, so that rows sum to mu. */
-static void scale_row(ota_device *ring, int64_t k, double mu) {
+static void scale_row(ota_ring_device *ring, int64_t k, double mu) {
     ota_ring_pairs *p = ring->pairs;
     p->sink[k] = sink_of(ring, k);
     const double sum = p->mass[k] + p->sink[k], factor = sum > 0.0 ? mu / sum : 0.0;
@@ -321,7 +323,7 @@ static void scale_row(ota_device *ring, int64_t k, double mu) {
         ring->out[k * ring->values_width + w] *= factor;
 }
 
-static void settle_hard(ota_device *ring, int64_t k, double mu) {
+static void settle_hard(ota_ring_device *ring, int64_t k, double mu) {
     ota_ring_pairs *p = ring->pairs;
     const double sink = ota_ring_parameters(ring, k / ring->resolved->queries).sink;
     const bool key = p->listed[k] >= 0 && p->top[k] >= sink;
@@ -332,12 +334,12 @@ static void settle_hard(ota_device *ring, int64_t k, double mu) {
     p->sink[k] = any && !key ? mu : 0.0;
     p->support[k] = key && mu > 0.0;
     p->p_log_p[k] = key && mu > 0.0 ? mu * log(mu) : 0.0;
-    if (!key) p->uses_broken[k] = 0;
+    if (!key) p->uses_nonfinite[k] = 0;
     for (int64_t w = 0; w < ring->values_width && !key; w++)
         ring->out[k * ring->values_width + w] = 0.0;
 }
 
-bool ota_ring_attend_pairs(ota_device *ring) {
+bool ota_ring_attend_pairs(ota_ring_device *ring) {
     const ota_resolved *r = ring->resolved;
     ota_ring_pairs *p = ring->pairs;
     if (ring->hard) {
@@ -362,7 +364,7 @@ bool ota_ring_attend_pairs(ota_device *ring) {
 
 /* ---- what the caller wants ------------------------------------------------------------------------ */
 
-void ota_ring_put_pairs(ota_device *ring, int64_t head, ota_head_status *status) {
+void ota_ring_put_pairs(ota_ring_device *ring, int64_t head, ota_head_status *status) {
     const ota_resolved *r = ring->resolved;
     const ota_arrays *to = ring->run->arrays;
     const ota_ring_pairs *p = ring->pairs;
@@ -372,7 +374,7 @@ void ota_ring_put_pairs(ota_device *ring, int64_t head, ota_head_status *status)
         const double mu = ota_row_mass(r, batch, number, i);
         const bool finite = p->state[k] != OTA_RING_NONFINITE;
         const bool empty = finite && !(p->top[k] > -INFINITY);
-        const bool whole = finite && !p->uses_broken[k];
+        const bool whole = finite && !p->uses_nonfinite[k];
         status->empty_rows += empty;
         status->nonfinite_rows += !whole;
         if (p->state[k] == OTA_RING_FULL) status->result.status = OTA_INFEASIBLE;

@@ -105,11 +105,11 @@ typedef struct ota_key_update {
 } ota_key_update;
 
 /* Tangents of what the rounds were given; those of the scores lie in `gradient`. */
-typedef struct ota_unrolled_along {
+typedef struct ota_unrolled_tangents {
     double temperature, row_strength, sink;
     double parameters[OTA_RULE_PARAMETERS];
     const double *row, *column; /* [rows] dmu, [columns] d target */
-} ota_unrolled_along;
+} ota_unrolled_tangents;
 
 ota_key_update ota_unrolled_key(const ota_head *head, double t, int64_t j, double g, double level);
 /* kappa of a row update: 1, or of relaxed rows. */
@@ -150,8 +150,8 @@ bool ota_kernel_rounds_columns(const ota_kernel_rounds *r, int64_t round);
 bool ota_kernel_rounds_carried(const ota_kernel_rounds *r);
 /* Reverses column update `round`: y from g_grad; returns the largest |y|. */
 double ota_kernel_rounds_pull(ota_kernel_rounds *r, int64_t round);
-/* Reverses row update `round`, whose f_grad is known: turned = K^T x / scale. */
-void ota_kernel_rounds_take(ota_kernel_rounds *r, int64_t round, const double *turned,
+/* Reverses row update `round`, whose f_grad is known: transposed = K^T x / scale. */
+void ota_kernel_rounds_take(ota_kernel_rounds *r, int64_t round, const double *transposed,
                             double scale);
 /* The extra inner dimensions, their number and A of a row and B of a key. */
 int64_t ota_kernel_rounds_width(int64_t rounds);
@@ -162,7 +162,7 @@ double ota_kernel_rounds_sink(const ota_kernel_rounds *r, int64_t row, double we
 /* dL/dt but for what scores and sink take part in. */
 double ota_kernel_rounds_temperature(const ota_kernel_rounds *r);
 
-/* unrolled_along.c: moves them; f_grad and g_grad become the tangents of f and g. */
-ota_status ota_unrolled_follow(ota_unrolled *u, const ota_unrolled_along *along);
+/* unrolled_tangents.c: moves them; f_grad and g_grad become the tangents of f and g. */
+ota_status ota_unrolled_follow(ota_unrolled *u, const ota_unrolled_tangents *tangents);
 
 #endif

@@ -3,9 +3,9 @@
  *
  *     rows      f = kappa t (log mu - M)                       p_ij = exp((S_ij + g_j) / t - M_i)
  *               dS_ij -= kappa f'_i p_ij,  dg_j -= kappa sum_i f'_i p_ij,  f' = 0 after
- *     columns   g <- (1 - omega) g + omega min(ceiling, (1 - forget) g + gain t (log nu - L))
+ *     columns   g <- (1 - omega) g + omega min(ceiling, (1 - decay) g + step t (log nu - L))
  *               q_ij = exp((S_ij + f_i) / t - L_j)
- *               dS_ij -= omega gain g'_j q_ij,  df_i -= omega gain sum_j g'_j q_ij
+ *               dS_ij -= omega step g'_j q_ij,  df_i -= omega step sum_j g'_j q_ij
  *
  * with f' = dL/df, g' = dL/dg; kappa = 1 or RHO / (RHO + t). An update that hits the ceiling, or closes a
  * key, passes nothing on. The order of updates is that of sinkhorn.c. */
@@ -208,7 +208,7 @@ ota_key_update ota_unrolled_key(const ota_head *head, double t, int64_t j, doubl
     const double omega = head->settings->relaxation;
     const bool relaxed = omega < 1.0 || omega > 1.0;
     ota_key_update found = {.next = g, .by_g = 1.0};
-    if (!(g > -INFINITY) || !(level > -INFINITY) || !(rule.gain > 0.0)) return found;
+    if (!(g > -INFINITY) || !(level > -INFINITY) || !(rule.step > 0.0)) return found;
     const double ratio = log(head->nu[j]) - level;
     const double next = ota_column_next(rule, t, g, ratio);
     found.next = next;
@@ -222,12 +222,12 @@ ota_key_update ota_unrolled_key(const ota_head *head, double t, int64_t j, doubl
         found.by_g = 1.0 - omega;
     }
     if (rests) return found;
-    found.by_g += share * (1.0 - rule.forget);
-    found.by_level = share * rule.gain;
+    found.by_g += share * (1.0 - rule.decay);
+    found.by_level = share * rule.step;
     /* Above its kink a key aims at the least sum. */
     const double aim = next > rule.ceiling ? ratio + log(rule.floor) : ratio;
     const double less = row->gain_by_t != NULL ? row->gain_by_t(&key, t, ratio) : 0.0;
-    found.by_t = share * (rule.gain * aim - less);
+    found.by_t = share * (rule.step * aim - less);
     if (row->by_parameter != NULL) row->by_parameter(&key, t, g, ratio, share, found.by_parameter);
     return found;
 }
@@ -270,7 +270,7 @@ static void plan_reverse(void *context, int64_t chunk, int worker) {
     ota_unrolled *u = job->u;
     const ota_head *head = u->head;
     double *p = part(u->row_scratch, head, chunk), *column = part(u->partial, head, chunk);
-    double along = 0.0;
+    double derivative = 0.0;
     int64_t first, last;
     ota_adjoint_rows(head->rows, chunk, &first, &last);
     memset(column, 0, (size_t)head->columns * sizeof *column);
@@ -290,11 +290,11 @@ static void plan_reverse(void *context, int64_t chunk, int worker) {
             gradient[j] = p[j] > 0.0 ? p[j] * gradient[j] / head->tau : 0.0;
             sum += gradient[j];
             column[j] += gradient[j];
-            if (p[j] > 0.0) along += gradient[j] * (s[j] + f + head->g[j]);
+            if (p[j] > 0.0) derivative += gradient[j] * (s[j] + f + head->g[j]);
         }
         u->f_grad[i] = sum;
     }
-    job->temperature[chunk] = -along / head->tau;
+    job->temperature[chunk] = -derivative / head->tau;
 }
 
 static void rows_reverse(void *context, int64_t chunk, int worker) {
@@ -315,21 +315,21 @@ static void rows_reverse(void *context, int64_t chunk, int worker) {
         const double f = step->f[i], pull = kappa * u->f_grad[i], mu = head->mu[i];
         if (!(f > -INFINITY)) continue;
         const double *s = scores_of(head, i);
-        double *gradient = u->gradient + i * head->stride, along = 0.0;
+        double *gradient = u->gradient + i * head->stride, derivative = 0.0;
         const double shift = t * log(mu) - f / kappa;
         (void)head->algebra->exponentials(s, step->g, head->columns, shift, OTA_LOG2_E / t, p);
         for (int64_t j = 0; j < head->columns; j++) {
             if (!(p[j] > 0.0)) continue;
             gradient[j] -= pull * p[j];
             column[j] -= pull * p[j];
-            along += p[j] * (s[j] + step->g[j]);
+            derivative += p[j] * (s[j] + step->g[j]);
         }
         if (head->sink > -INFINITY) {
             const double rest = exp((head->sink - shift) / t);
-            along += rest * head->sink;
+            derivative += rest * head->sink;
             sinks -= pull * rest;
         }
-        temperature += u->f_grad[i] * (f / t + kappa / t * along);
+        temperature += u->f_grad[i] * (f / t + kappa / t * derivative);
         if (kappa < 1.0) {
             temperature -= u->f_grad[i] * f / slack;
             strength += u->f_grad[i] * f / kappa * t / (slack * slack);
@@ -356,17 +356,17 @@ static void columns_reverse(void *context, int64_t chunk, int worker) {
         const double f = job->step->f[i];
         if (!(f > -INFINITY)) continue;
         const double *s = scores_of(head, i);
-        double *gradient = u->gradient + i * head->stride, sum = 0.0, along = 0.0;
+        double *gradient = u->gradient + i * head->stride, sum = 0.0, derivative = 0.0;
         (void)head->algebra->exponentials(s, job->lift, head->columns, -f, OTA_LOG2_E / t, q);
         for (int64_t j = 0; j < head->columns; j++) {
             if (!(q[j] > 0.0)) continue;
             const double push = job->pull[j] * q[j];
             gradient[j] -= push;
             sum += push;
-            along += push * (s[j] + f);
+            derivative += push * (s[j] + f);
         }
         u->f_grad[i] -= sum;
-        temperature += along / t;
+        temperature += derivative / t;
     }
     job->temperature[chunk] = temperature;
 }

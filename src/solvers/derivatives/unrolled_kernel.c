@@ -95,11 +95,11 @@ double ota_kernel_rounds_pull(ota_kernel_rounds *r, int64_t round) {
     return top;
 }
 
-void ota_kernel_rounds_take(ota_kernel_rounds *r, int64_t round, const double *turned,
+void ota_kernel_rounds_take(ota_kernel_rounds *r, int64_t round, const double *transposed,
                             double scale) {
     const ota_head *head = r->head;
     const double *v = r->v + round * r->column_lane, *f_grad = r->f_grad + round * r->row_lane;
-    for (int64_t j = 0; j < head->columns; j++) r->g_grad[j] -= v[j] * turned[j] * scale;
+    for (int64_t j = 0; j < head->columns; j++) r->g_grad[j] -= v[j] * transposed[j] * scale;
     for (int64_t i = 0; i < head->rows; i++) {
         if (head->mu[i] > 0.0) r->sums.row[i] += f_grad[i] * head->tau / head->mu[i];
     }
@@ -152,9 +152,10 @@ double ota_kernel_rounds_sink(const ota_kernel_rounds *r, int64_t row, double we
 
 double ota_kernel_rounds_temperature(const ota_kernel_rounds *r) {
     const ota_head *head = r->head;
-    double along = ota_rule_is(ota_head_rule(head), OTA_RULE_PENALISED)
-                       ? head->strength * r->sums.parameters[0]
-                       : 0.0;
-    for (int64_t j = 0; j < head->columns; j++) along += head->tau * log(r->v[j]) * r->g_grad[j];
-    return -along / head->tau;
+    double derivative = ota_rule_is(ota_head_rule(head), OTA_RULE_PENALISED)
+                            ? head->strength * r->sums.parameters[0]
+                            : 0.0;
+    for (int64_t j = 0; j < head->columns; j++)
+        derivative += head->tau * log(r->v[j]) * r->g_grad[j];
+    return -derivative / head->tau;
 }

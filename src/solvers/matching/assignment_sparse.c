@@ -376,7 +376,7 @@ ota_status ota_assignment_sparse(ota_matching *state, ota_watch *watch) {
     }
     if (square) overbid(state, watch);
     int64_t left = let_go(state);
-    for (int turn = 0; turn < BIDDING_SWEEPS && left > 0; turn++)
+    for (int iteration = 0; iteration < BIDDING_SWEEPS && left > 0; iteration++)
         left = bid(state, left, 0.0, BIDS, watch);
     /* Bids that were given up leave rows that nobody waits for. */
     const ota_status going = ota_watch_ask(watch);

@@ -21,10 +21,10 @@ static void state_layout(ota_matching *state, ota_arena *arena, int64_t n, int64
     state->padded = ota_padded(state->columns);
     const size_t rows = (size_t)state->rows, padded = (size_t)state->padded;
     const size_t open = padded + rows;
-    state->turned = NULL;
+    state->transposed = NULL;
     if (n > m)
-        state->turned = ota_arena_take(arena, take_pairs(arena, rows, padded),
-                                       narrow ? sizeof(float) : sizeof(double));
+        state->transposed = ota_arena_take(arena, take_pairs(arena, rows, padded),
+                                           narrow ? sizeof(float) : sizeof(double));
     state->top = ota_arena_take(arena, rows, sizeof(double));
     state->price = ota_arena_take(arena, padded, sizeof(double));
     state->distance = ota_arena_take(arena, open, sizeof(double));
@@ -61,30 +61,30 @@ size_t ota_assignment_workspace(int64_t n, int64_t m, bool narrow) {
     return ota_arena_overflowed(&arena) ? SIZE_MAX : arena.used;
 }
 
-/* The rows that are searched: the problem's, or its columns turned into rows. */
+/* The rows that are searched: the problem's, or its columns as rows. */
 static void set_rows(ota_matching *state, const ota_assignment *problem, ota_watch *watch) {
     const int64_t bytes = problem->narrow ? (int64_t)sizeof(float) : (int64_t)sizeof(double);
     state->read = problem->costs;
     state->scores = problem->scores;
     state->stride = problem->stride * bytes;
-    if (state->turned == NULL) return;
+    if (state->transposed == NULL) return;
     for (int64_t first = 0, end = 0; ota_watch_rows(watch, problem->m, problem->n, &first, &end);)
-        state->read->turn((const char *)problem->scores + first * state->stride, end - first,
-                          problem->m, problem->stride, (char *)state->turned + first * bytes,
-                          state->padded);
-    state->scores = state->turned;
+        state->read->transpose((const char *)problem->scores + first * state->stride, end - first,
+                               problem->m, problem->stride,
+                               (char *)state->transposed + first * bytes, state->padded);
+    state->scores = state->transposed;
     state->stride = state->padded * bytes;
 }
 
 /* Largest score of each row, largest |score| of all, and NaN or +inf among them. */
-static ota_status survey(ota_matching *state, ota_watch *watch) {
+static ota_status find_score_ranges(ota_matching *state, ota_watch *watch) {
     double largest = 0.0;
     bool wrong = false;
     for (int64_t i = 0; i < state->rows; i++) {
         const ota_status going = ota_watch_spend(watch, state->columns);
         if (going != OTA_OK) return going;
         const ota_score_row row = ota_matching_row(state, i);
-        const ota_row_survey found = state->read->survey(row.scores, row.count);
+        const ota_cost_score_range found = state->read->score_range(row.scores, row.count);
         state->top[i] = found.top;
         wrong |= found.wrong;
         if (found.largest > largest) largest = found.largest;
@@ -225,8 +225,8 @@ static bool is_dense(const ota_matching *state, const ota_assignment *problem) {
 
 static ota_status write_potentials(const ota_matching *state, const ota_assignment *problem,
                                    ota_watch *watch) {
-    const bool turned = state->turned != NULL, sparse = !is_dense(state, problem);
-    double *f = turned ? problem->g : problem->f, *g = turned ? problem->f : problem->g;
+    const bool transposed = state->transposed != NULL, sparse = !is_dense(state, problem);
+    double *f = transposed ? problem->g : problem->f, *g = transposed ? problem->f : problem->g;
     for (int64_t j = 0; j < state->columns; j++) g[j] = state->price[j] / state->factor;
     for (int64_t i = 0; i < state->rows; i++) {
         const ota_status going = ota_watch_spend(watch, sparse ? OTA_CANDIDATES : state->columns);
@@ -234,7 +234,7 @@ static ota_status write_potentials(const ota_matching *state, const ota_assignme
         f[i] = sparse ? ota_assignment_potential(state, i, g)
                       : -state->read->best(ota_matching_row(state, i).scores, g, state->columns);
     }
-    const int64_t *match = turned ? state->row_of : state->column_of;
+    const int64_t *match = transposed ? state->row_of : state->column_of;
     for (int64_t i = 0; i < problem->n; i++) problem->match[i] = match[i];
     return OTA_OK;
 }
@@ -259,7 +259,7 @@ ota_status ota_assignment_solve(ota_assignment *problem, void *workspace) {
     ota_watch *watch = &problem->watch;
     set_rows(&state, problem, watch);
 
-    ota_status status = survey(&state, watch);
+    ota_status status = find_score_ranges(&state, watch);
     if (status != OTA_OK) return status;
     begin_search(&state);
     status = is_dense(&state, problem) ? search_densely(&state, problem)

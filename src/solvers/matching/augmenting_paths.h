@@ -20,8 +20,8 @@ enum { OTA_CANDIDATES = 192, OTA_DENSE_PAIRS = 3 << 16, OTA_DENSE_WIDE = 1 << 20
 typedef struct ota_matching {
     int64_t rows, columns, padded;
     const ota_costs *read;
-    const void *scores;     /* [rows][stride]: the problem's, or turned */
-    void *turned;           /* [rows][padded], where the problem has more rows than columns */
+    const void *scores;     /* [rows][stride]: the problem's, or transposed */
+    void *transposed;       /* [rows][padded], where the problem has more rows than columns */
     int64_t stride;         /* bytes from a row to the next */
     double factor;          /* scores times this are safe to add up */
     double largest;         /* |score| times factor, at most */

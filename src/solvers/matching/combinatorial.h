@@ -12,7 +12,7 @@
  *     transport    -(sum mu f + sum nu g);  capped: g <= 0, and 0 where capacity is left; with a floor g > 0
  *                  where the least sum binds, which then stands for nu
  *
- * Ties are broken by the order of the operations alone: any optimum, the same on all machines with
+ * Ties are nonfinite by the order of the operations alone: any optimum, the same on all machines with
  * IEEE arithmetic. Nothing here allocates; workspaces are 64-byte aligned and belong to the caller. */
 #ifndef OTA_COMBINATORIAL_H
 #define OTA_COMBINATORIAL_H

@@ -58,7 +58,7 @@ typedef struct tree_prices {
     bool far; /* costs of the tree are so far apart that the small ones show in no potential */
 } tree_prices;
 
-static tree_prices survey(const ota_transport_tree *tree, const ota_transport *problem) {
+static tree_prices price_range(const ota_transport_tree *tree, const ota_transport *problem) {
     double least[2] = {INFINITY, INFINITY}, most = 0.0, whole = 0.0, mass = 0.0;
     tree_prices found = {.large = INFINITY};
     for (int32_t v = 0; v < tree->rows; v++) {
@@ -151,7 +151,7 @@ void ota_tree_shift(ota_transport_tree *tree, int32_t node) {
 }
 
 ota_status ota_tree_make_exact(ota_transport_tree *tree, ota_transport *problem) {
-    tree_prices prices = survey(tree, problem);
+    tree_prices prices = price_range(tree, problem);
     const bool fine =
         prices.mean > 0.0 ? prices.error <= FINE * prices.mean : !(prices.large < INFINITY);
     if (fine && !prices.far) return OTA_OK;
@@ -162,14 +162,14 @@ ota_status ota_tree_make_exact(ota_transport_tree *tree, ota_transport *problem)
     tree->moved = true;
     for (int stage = 0; stage < STAGES; stage++) {
         const double before = prices.error;
-        prices = survey(tree, problem);
+        prices = price_range(tree, problem);
         if (tree->moved) cut_large(tree, problem, prices.large);
         tree->moved = false;
         ota_status status = rebase(tree, problem);
         const int64_t pivots = problem->pivots;
         if (status == OTA_OK) status = ota_tree_optimise(tree, problem);
         if (status != OTA_OK) return status;
-        prices = survey(tree, problem);
+        prices = price_range(tree, problem);
         const bool settled = prices.error <= FINE * prices.mean || !(prices.error < before / 2.0);
         if (pivots < problem->pivots || !settled) continue;
         write_exact(tree);

@@ -150,14 +150,14 @@ static void pivot(ota_transport_tree *tree, int32_t i, int32_t j, double cost) {
 }
 
 /* Rows are priced in turn, each in full, until a block of arcs was seen and something may enter. */
-static bool price(const ota_transport_tree *tree, int32_t *turn, int64_t block, ota_watch *watch,
-                  int32_t *row, int32_t *column) {
+static bool price(const ota_transport_tree *tree, int32_t *next_row, int64_t block,
+                  ota_watch *watch, int32_t *row, int32_t *column) {
     int64_t seen = 0;
     double best = 0.0;
     *row = OTA_NO_NODE;
     for (int32_t k = 0; k < tree->rows && !ota_watch_ends(watch, tree->padded); k++) {
-        int32_t v = *turn;
-        *turn = v + 1 < tree->rows ? v + 1 : 0;
+        int32_t v = *next_row;
+        *next_row = v + 1 < tree->rows ? v + 1 : 0;
         const double *prices = tree->starving[v] ? tree->price_starving : tree->price_fed;
         double lowest = ota_lowest_reduced(tree->cost + v * tree->padded, prices, tree->padded);
         double own = tree->x[v] - (tree->error[v] + 4.0 * DBL_EPSILON * fabs(tree->x[v]));
@@ -183,13 +183,13 @@ static bool price(const ota_transport_tree *tree, int32_t *turn, int64_t block, 
 }
 
 ota_status ota_tree_optimise(ota_transport_tree *tree, ota_transport *problem) {
-    int32_t turn = 0;
+    int32_t next_row = 0;
     int32_t row;
     int32_t column;
     int64_t block = (int64_t)sqrt((double)tree->rows * (double)tree->columns);
     if (block < BLOCK_FLOOR) block = BLOCK_FLOOR;
     ota_watch watch = problem->watch;
-    while (price(tree, &turn, block, &watch, &row, &column)) {
+    while (price(tree, &next_row, block, &watch, &row, &column)) {
         pivot(tree, row, tree->rows + column, tree->cost[row * tree->padded + column]);
         if (problem->pivots++ % PIVOTS_PER_QUESTION == 0) {
             ota_status status = ota_watch_ask(&watch);

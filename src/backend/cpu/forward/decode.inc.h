@@ -11,7 +11,8 @@
 #include <math.h>
 #include <string.h>
 
-static int64_t piece_index(const ota_device *device, int64_t part, int64_t query, int64_t piece) {
+static int64_t piece_index(const ota_cpu_device *device, int64_t part, int64_t query,
+                           int64_t piece) {
     return (part * device->resolved->queries + query) * OTA_CHUNKS + piece;
 }
 
@@ -19,7 +20,7 @@ static int64_t piece_index(const ota_device *device, int64_t part, int64_t query
  * allowed: false then, and elsewhere as 0. */
 static bool add_values(const row_block *b, int64_t low, int64_t high, const real *weights,
                        real *out) {
-    const ota_device *device = b->w->device;
+    const ota_cpu_device *device = b->w->device;
     const int64_t width = device->values_width;
     const ota_array *values = &b->w->arrays->values;
     apply_rows(b, low, high, weights, 0, 1, out);
@@ -39,7 +40,7 @@ static bool add_values(const row_block *b, int64_t low, int64_t high, const real
 
 /* Query b->first against keys [low, high), entry `index` of the pieces. */
 static void solve_piece(const row_block *b, int64_t index, int64_t low, int64_t high) {
-    ota_device *device = b->w->device;
+    ota_cpu_device *device = b->w->device;
     const ota_resolved *r = device->resolved;
     const int64_t width = device->values_width;
     real *out = (real *)device->piece_out + index * width;
@@ -64,7 +65,7 @@ static void solve_piece(const row_block *b, int64_t index, int64_t low, int64_t 
 /* One piece of the keys of one key head, for all queries that read it. */
 static void piece_task(void *context, int64_t task, int worker_index) {
     cpu_run *w = context;
-    const ota_device *device = w->device;
+    const ota_cpu_device *device = w->device;
     const ota_resolved *r = device->resolved;
     const int64_t pieces = ota_pieces(device->key_count), piece = task % pieces,
                   packed = task / pieces;
@@ -89,7 +90,7 @@ static void piece_task(void *context, int64_t task, int worker_index) {
 /* Adds the pieces of one query up and writes what is wanted of it. */
 static void join_pieces(cpu_run *w, int64_t part, int64_t batch, int64_t head, int64_t query,
                         ota_head_status *status) {
-    const ota_device *device = w->device;
+    const ota_cpu_device *device = w->device;
     const ota_resolved *r = device->resolved;
     const double tau = ota_head_temperature(r, head), sink = ota_head_sink(r, head);
     const double mu = ota_row_mass(r, batch, head, query);
@@ -143,7 +144,7 @@ void decode_pieces(cpu_run *w) {
 }
 
 void decode_join(cpu_run *w, int64_t parts) {
-    ota_device *device = w->device;
+    ota_cpu_device *device = w->device;
     const ota_resolved *r = device->resolved;
     for (int64_t part = 0; part < parts && !ota_run_interrupted(w->run); part++) {
         const int64_t key_head = w->first_key_head + part / device->group;

@@ -9,7 +9,7 @@
 
 void apply_rows(const row_block *b, int64_t low, int64_t high, const real *p, int64_t stride,
                 int64_t rows, real *out) {
-    const ota_device *device = b->w->device;
+    const ota_cpu_device *device = b->w->device;
     const int64_t width = device->values_width;
     const ota_array *values = &b->w->arrays->values;
     const int64_t most = readable(values) ? high - low : OTA_PANEL;
@@ -25,7 +25,7 @@ void apply_rows(const row_block *b, int64_t low, int64_t high, const real *p, in
 
 /* The output of a row that is not finite: false where a value with weight is not, else without the others. */
 static bool mend_row(const row_block *b, const real *p, real *out) {
-    const ota_device *device = b->w->device;
+    const ota_cpu_device *device = b->w->device;
     const int64_t width = device->values_width;
     memset(out, 0, (size_t)width * sizeof *out);
     for (int64_t j = 0; j < device->key_count; j++) {
@@ -51,7 +51,7 @@ void put_row(const cpu_run *w, int64_t batch, int64_t head, int64_t query,
 /* out[rows][values_width] += p[rows][stride] V */
 static void apply_weights(const row_block *b, const real *p, int64_t stride, int64_t rows,
                           real *out) {
-    const ota_device *device = b->w->device;
+    const ota_cpu_device *device = b->w->device;
     const int64_t m = device->key_count, width = device->values_width;
     const ota_product sizes = {rows, m, width, stride, width, width};
     if (ota_device_is_in_place(device))
@@ -71,7 +71,7 @@ real *coupling_in_place(const cpu_run *w, int64_t batch, int64_t head, int64_t f
 void finish_rows(const row_block *b, real *p, int64_t stride, const ota_row_found *found,
                  const double *mu, bool with_out, ota_head_status *status, double *receiver) {
     const cpu_run *w = b->w;
-    const ota_device *device = w->device;
+    const ota_cpu_device *device = w->device;
     const ota_arrays *a = w->arrays;
     const ota_packed_kv *packed = b->packed;
     ota_worker *worker = b->worker;
@@ -152,7 +152,7 @@ void finish_rows(const row_block *b, real *p, int64_t stride, const ota_row_foun
     unpack_rows(&a->out, batch, head, first, rows, out, width);
 }
 
-ota_row_parameters row_parameters(const ota_device *device, int64_t batch, int64_t head) {
+ota_row_parameters row_parameters(const ota_cpu_device *device, int64_t batch, int64_t head) {
     ota_row_parameters row = ota_row_parameters_of(device->resolved, batch, head);
     row.kernels = device->kernels;
     return row;

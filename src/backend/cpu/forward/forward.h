@@ -32,7 +32,7 @@ void ota_gather_chunks(cpu_run *w, int64_t part, int64_t batch, int64_t head);
 bool ota_wants_pairs(const cpu_run *w, int64_t batch, int64_t key_head);
 void ota_pack_pairs(const cpu_run *w, ota_packed_kv *packed, int64_t batch, int64_t key_head);
 /* `block`: of f32, the only type whose heads are paired. */
-void ota_attend_pairs(const ota_device *device, const ota_packed_kv *packed, const void *block);
+void ota_attend_pairs(const ota_cpu_device *device, const ota_packed_kv *packed, const void *block);
 
 /* Column masses of a head for a row mass of `total`; on entry nu is positive where some row may use the key. */
 void ota_allot_columns(ota_head_place *place, double total);
@@ -44,7 +44,7 @@ void ota_allot_columns(ota_head_place *place, double total);
 
 /* The strategies, one function a type each; see the bodies. */
 #define OTA_FORWARD_WORDS(WORD, REAL)                                                              \
-    void WORD(ota_walk_rows)(ota_run * run);                                                       \
+    void WORD(ota_run_rows)(ota_run * run);                                                        \
     void WORD(ota_run_small)(ota_run * run, int64_t group, int64_t place, bool *left);             \
     void WORD(ota_load_scores)(ota_head * head, bool *finite);                                     \
     void WORD(ota_emit_scores)(ota_head * head);                                                   \

@@ -14,7 +14,7 @@
 static void list_row(const row_block *b, const ota_row_parameters *parameters, int64_t begin,
                      int64_t end, double mu, real *row, real *out, ota_row_found *found) {
     const cpu_run *w = b->w;
-    const ota_device *device = w->device;
+    const ota_cpu_device *device = w->device;
     const ota_packed_kv *packed = b->packed;
     const ota_row_room *room = &b->worker->keys;
     const real *kept = room->kept;
@@ -29,10 +29,10 @@ static void list_row(const row_block *b, const ota_row_parameters *parameters, i
         values = strip_of(&w->arrays->values, b->batch, key_head_of(b), begin, 1, NULL, &ld);
     found->applied = 2 * count <= device->key_count && (values != NULL || !wants_out);
     if (found->applied && wants_out) {
-        KERNELS(device)->apply_kept(kept, room->where, count, values, ld, width, out);
+        KERNELS(device)->spmv(kept, room->where, count, values, ld, width, out);
         if (in_place) found->applied = all_finite(out, width);
     }
-    if (found->applied && !w->run->more_than_out && packed->nonfinite_count == 0) return;
+    if (found->applied && !w->run->wants_statistics && packed->nonfinite_count == 0) return;
     const real rest = found->nonfinite ? (real)NAN : (real)0;
     for (int64_t j = 0; j < device->key_count; j++) row[j] = rest;
     for (int64_t i = 0; i < count; i++) row[begin + room->where[i]] = kept[i];
@@ -40,7 +40,7 @@ static void list_row(const row_block *b, const ota_row_parameters *parameters, i
 
 static void solve_block(const row_block *b, bool with_out, ota_head_status *status,
                         double *receiver) {
-    const ota_device *device = b->w->device;
+    const ota_cpu_device *device = b->w->device;
     const ota_resolved *r = device->resolved;
     ota_row_parameters parameters = row_parameters(device, b->batch, b->head);
     ota_worker *worker = b->worker;
@@ -87,7 +87,7 @@ static bool uses_nonfinite(const row_block *b, int64_t query, int64_t begin, int
 
 static void fuse_block(const row_block *b, ota_head_status *status) {
     const cpu_run *w = b->w;
-    const ota_device *device = w->device;
+    const ota_cpu_device *device = w->device;
     const ota_packed_kv *packed = b->packed;
     ota_worker *worker = b->worker;
     const int64_t batch = b->batch, head = b->head, first = b->first, rows = b->rows;
@@ -107,7 +107,7 @@ static void fuse_block(const row_block *b, ota_head_status *status) {
     real *placed = wants_out ? dense_rows(&a->out, batch, head, first) : NULL;
     real *out = placed != NULL ? placed : worker->out;
     if (packed->paired)
-        ota_pairs_along(&r->problem.queries, batch, head, first, rows, worker->queries);
+        ota_pairs_of_rows(&r->problem.queries, batch, head, first, rows, worker->queries);
     else if (queries == NULL)
         pack_rows(&r->problem.queries, batch, head, first, rows, worker->queries, r->width);
     terms_of terms = {r, batch, head, first};
@@ -169,7 +169,7 @@ static void fuse_block(const row_block *b, ota_head_status *status) {
 
 /* Part `part` of a wave: one query head and the key head that it reads. */
 static row_block part_of(cpu_run *w, int64_t part, int worker) {
-    const ota_device *device = w->device;
+    const ota_cpu_device *device = w->device;
     const ota_resolved *r = device->resolved;
     const int64_t packed = part / device->group, key_head = w->first_key_head + packed;
     return (row_block){.w = w,
@@ -182,7 +182,7 @@ static row_block part_of(cpu_run *w, int64_t part, int worker) {
 /* One chunk of one head of the wave. */
 static void row_task(void *context, int64_t index, int worker_index) {
     cpu_run *w = context;
-    ota_device *device = w->device;
+    ota_cpu_device *device = w->device;
     const int64_t chunk = index % OTA_CHUNKS;
     row_block b = part_of(w, index / OTA_CHUNKS, worker_index);
     ota_head_status *status = &device->chunk_statuses[index];
@@ -201,7 +201,7 @@ static void row_task(void *context, int64_t index, int worker_index) {
         b.rows = ota_int_min(OTA_ROW_BLOCK, last - b.first);
         fuse_block(&b, status);
     }
-    for (b.first = first; (with_out || w->run->more_than_out) && b.first < last;
+    for (b.first = first; (with_out || w->run->wants_statistics) && b.first < last;
          b.first += OTA_BLOCK_ROWS) {
         if (ota_run_interrupted(w->run)) return;
         b.rows = ota_int_min(OTA_BLOCK_ROWS, last - b.first);
@@ -213,7 +213,7 @@ static void row_task(void *context, int64_t index, int worker_index) {
 
 static void ordered_task(void *context, int64_t part, int worker_index) {
     cpu_run *w = context;
-    ota_device *device = w->device;
+    ota_cpu_device *device = w->device;
     const ota_resolved *r = device->resolved;
     row_block b = part_of(w, part, worker_index);
     ota_worker *worker = b.worker;
@@ -265,16 +265,16 @@ static double total_mass(const cpu_run *w, int64_t batch, int64_t head) {
 
 /* Wave `first` of key heads, packed or read in place, and all their query heads. */
 static void run_wave(cpu_run *w) {
-    ota_device *device = w->device;
+    ota_cpu_device *device = w->device;
     const int64_t parts = w->packed_heads * device->group;
     const bool decodes = device->strategy == OTA_STRATEGY_CACHE;
     if (decodes) decode_pieces(w);
     /* Weights and statistics of decoded queries still want packed keys. */
-    if (decodes ? w->run->more_than_out : !ota_device_is_in_place(device))
+    if (decodes ? w->run->wants_statistics : !ota_device_is_in_place(device))
         ota_parallel(device->pool, w->packed_heads, pack_task, w);
     if (ota_device_is_ordered(device))
         ota_parallel(device->pool, parts, ordered_task, w);
-    else if (!decodes || w->run->more_than_out)
+    else if (!decodes || w->run->wants_statistics)
         ota_parallel(device->pool, parts * OTA_CHUNKS, row_task, w);
     else
         memset(device->chunk_statuses, 0,
@@ -282,8 +282,8 @@ static void run_wave(cpu_run *w) {
     if (decodes) decode_join(w, parts);
 }
 
-void WORD(ota_walk_rows)(ota_run *run) {
-    ota_device *device = run->device;
+void WORD(ota_run_rows)(ota_run *run) {
+    ota_cpu_device *device = run->device;
     const ota_resolved *r = device->resolved;
     const ota_array *potential = &run->arrays->column_potential;
     cpu_run walk = {.run = run, .device = device, .arrays = run->arrays};
@@ -300,7 +300,7 @@ void WORD(ota_walk_rows)(ota_run *run) {
             ota_gather_chunks(w, part, b.batch, b.head);
             for (int64_t j = 0; ota_array_present(potential) && j < r->keys; j++)
                 ota_put(potential, b.batch, b.head, j, 0.0);
-            ota_run_settle(run, b.batch, b.head, total_mass(w, b.batch, b.head));
+            ota_run_finish_head(run, b.batch, b.head, total_mass(w, b.batch, b.head));
         }
     }
 }

@@ -6,7 +6,7 @@
 /* ---- heads in bf16 ------------------------------------------------------------------------------ */
 
 bool ota_wants_pairs(const cpu_run *w, int64_t batch, int64_t key_head) {
-    const ota_device *device = w->device;
+    const ota_cpu_device *device = w->device;
     const ota_resolved *r = device->resolved;
     const ota_arrays *a = w->arrays;
     if (device->strategy != OTA_STRATEGY_FUSED_PAIRS) return false;
@@ -23,7 +23,7 @@ bool ota_wants_pairs(const cpu_run *w, int64_t batch, int64_t key_head) {
 }
 
 void ota_pack_pairs(const cpu_run *w, ota_packed_kv *packed, int64_t batch, int64_t key_head) {
-    const ota_device *device = w->device;
+    const ota_cpu_device *device = w->device;
     const ota_array *values = &w->arrays->values;
     ota_pairs_keys(&device->resolved->problem.keys, batch, key_head, device->key_count,
                    packed->key_pairs);
@@ -33,7 +33,8 @@ void ota_pack_pairs(const cpu_run *w, ota_packed_kv *packed, int64_t batch, int6
                                              device->values_width, packed->nonfinite_keys);
 }
 
-void ota_attend_pairs(const ota_device *device, const ota_packed_kv *packed, const void *block) {
+void ota_attend_pairs(const ota_cpu_device *device, const ota_packed_kv *packed,
+                      const void *block) {
     ota_kernels_bf16_attend paired = {.packed_keys = packed->key_pairs,
                                       .values = packed->value_pairs};
     memcpy(&paired.block, block, sizeof paired.block);
@@ -54,7 +55,7 @@ static void add_status(ota_head_status *to, const ota_head_status *from) {
 }
 
 void ota_gather_chunks(cpu_run *w, int64_t part, int64_t batch, int64_t head) {
-    const ota_device *device = w->device;
+    const ota_cpu_device *device = w->device;
     const ota_resolved *r = device->resolved;
     ota_head_status *total = &w->run->heads[batch * r->heads + head];
     for (int64_t c = 0; c < OTA_CHUNKS; c++)

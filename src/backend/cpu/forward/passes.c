@@ -85,7 +85,7 @@ static void log_rows(void *context, int64_t chunk, int64_t first, int64_t last) 
     double *column = state->partial + chunk * state->padded_columns;
     const double k = OTA_LOG2_E / job->t;
     if (state->narrow) {
-        head->kernels->f32->rows_and_columns(&(ota_kernels_f32_log_round){
+        head->kernels->f32->log_round(&(ota_kernels_f32_log_round){
             .s = ota_row_at_f32(state->scores, state->stride, first),
             .lds = state->stride,
             .rows = last - first,
@@ -99,7 +99,7 @@ static void log_rows(void *context, int64_t chunk, int64_t first, int64_t last) 
             .column = column,
             .scratch = (float *)state->scratch + chunk * state->padded_columns});
     } else {
-        head->kernels->f64->rows_and_columns(&(ota_kernels_f64_log_round){
+        head->kernels->f64->log_round(&(ota_kernels_f64_log_round){
             .s = ota_row_at_f64(state->scores, state->stride, first),
             .lds = state->stride,
             .rows = last - first,

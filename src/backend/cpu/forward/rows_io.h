@@ -85,7 +85,7 @@ void put_row(const cpu_run *w, int64_t batch, int64_t head, int64_t query,
  * false when the fused kernel has made `out` already; `receiver` may be NULL. */
 void finish_rows(const row_block *b, real *p, int64_t stride, const ota_row_found *found,
                  const double *mu, bool with_out, ota_head_status *status, double *receiver);
-ota_row_parameters row_parameters(const ota_device *device, int64_t batch, int64_t head);
+ota_row_parameters row_parameters(const ota_cpu_device *device, int64_t batch, int64_t head);
 
 /* decode.inc.h: softmax of few queries. All pieces of the keys of a wave; then the pieces of every query joined. */
 void decode_pieces(cpu_run *w);

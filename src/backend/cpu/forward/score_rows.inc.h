@@ -24,7 +24,7 @@ const real *strip_of(const ota_array *a, int64_t batch, int64_t head, int64_t fi
 
 void dot_keys(const cpu_run *w, ota_worker *worker, int64_t batch, int64_t key_head,
               const real *query, int64_t low, int64_t high, real *to) {
-    const ota_device *device = w->device;
+    const ota_cpu_device *device = w->device;
     const ota_array *keys = &device->resolved->problem.keys;
     const int64_t most = readable(keys) ? high - low : OTA_PANEL;
     for (int64_t at = low; at < high; at += most) {
@@ -36,7 +36,7 @@ void dot_keys(const cpu_run *w, ota_worker *worker, int64_t batch, int64_t key_h
 }
 
 void pack_values(const cpu_run *w, ota_packed_kv *packed, int64_t batch, int64_t key_head) {
-    const ota_device *device = w->device;
+    const ota_cpu_device *device = w->device;
     packed->nonfinite_count = 0;
     if (!ota_array_present(&w->arrays->out) || device->values_width == 0) return;
     real *to = packed->values;
@@ -53,19 +53,19 @@ void pack_values(const cpu_run *w, ota_packed_kv *packed, int64_t batch, int64_t
 }
 
 void pack_kv(cpu_run *w, ota_packed_kv *packed, int64_t batch, int64_t key_head) {
-    const ota_device *device = w->device;
+    const ota_cpu_device *device = w->device;
     const ota_resolved *r = device->resolved;
     packed->nonfinite_count = 0;
     packed->paired = ota_wants_pairs(w, batch, key_head);
     if (packed->paired) ota_pack_pairs(w, packed, batch, key_head);
-    if (!r->from_matrix && (!packed->paired || w->run->more_than_out)) {
+    if (!r->from_matrix && (!packed->paired || w->run->wants_statistics)) {
         pack_keys(&r->problem.keys, batch, key_head, device->key_count, packed->packed_keys);
     }
     if (!packed->paired) pack_values(w, packed, batch, key_head);
 }
 
 void raw_rows(const row_block *b, int64_t *begin, int64_t *end, real *to, int64_t stride) {
-    const ota_device *device = b->w->device;
+    const ota_cpu_device *device = b->w->device;
     const ota_resolved *r = device->resolved;
     const int64_t batch = b->batch, head = b->head, first = b->first, rows = b->rows;
     ota_worker *worker = b->worker;
@@ -93,7 +93,7 @@ void raw_rows(const row_block *b, int64_t *begin, int64_t *end, real *to, int64_
 }
 
 void form_rows(const row_block *b, real *to, int64_t stride) {
-    const ota_device *device = b->w->device;
+    const ota_cpu_device *device = b->w->device;
     int64_t begin[OTA_ROW_BLOCK], end[OTA_ROW_BLOCK];
     raw_rows(b, begin, end, to, stride);
     for (int64_t k = 0; k < b->rows; k++) {

@@ -1,6 +1,6 @@
 /* Small heads one in a lane of the vectors, body of small_heads_f32.c and small_heads_f64.c: rounds for as many
  * heads at once as the level has lanes. A group of heads is read across (element e of head l at [e * lanes + l]), the
- * kernel turns all of them, and each head leaves through the same door as any other. A head whose masses, scores or
+ * kernel turns all of them, and each head is finished as any other. A head whose masses, scores or
  * scalings the lanes cannot carry is left to the rounds of its own, so a head's answer depends on nothing but itself. */
 
 #include "rows_io.h"
@@ -57,7 +57,7 @@ static double lane_norm(const real *rows, int64_t count, int64_t width) {
 /* Products of the head's queries and keys; what they add to the floor of the arithmetic, in units of tau, is
  * for tolerances only (rounds_floor of stored_kernel.inc.h). */
 static void lane_products(const lane_group *g, lane_head *at, real *to) {
-    const ota_device *device = g->w->device;
+    const ota_cpu_device *device = g->w->device;
     const ota_resolved *r = device->resolved;
     const int64_t n = r->queries, m = r->keys, width = r->width;
     real *queries = g->worker->queries, *keys = queries + n * width;
@@ -152,7 +152,7 @@ static double lane_facts(const lane_group *g, const lane_head *at, int64_t lane,
 /* P as it lies in workspace->heads, and what else finish_rows makes of it. */
 static void lane_finish(const lane_group *g, const lane_head *at, real *p, const double *mu,
                         const ota_row_found *found, ota_head_status *status) {
-    const ota_device *device = g->w->device;
+    const ota_cpu_device *device = g->w->device;
     const ota_arrays *a = g->w->arrays;
     const ota_resolved *r = device->resolved;
     const int64_t n = r->queries, m = r->keys;
@@ -177,7 +177,7 @@ static void lane_finish(const lane_group *g, const lane_head *at, real *p, const
 /* What the caller wants of the head in one lane. False: its plan is not as good as it has to be. */
 static bool lane_leave(const lane_group *g, int64_t lane) {
     const lane_head *at = &g->heads[lane];
-    ota_device *device = g->w->device;
+    ota_cpu_device *device = g->w->device;
     const ota_resolved *r = device->resolved;
     const ota_settings *s = &r->settings;
     const ota_lanes *workspace = g->workspace;
@@ -202,7 +202,7 @@ static bool lane_leave(const lane_group *g, int64_t lane) {
         const double v = (double)((const real *)workspace->scaling)[j * g->lanes + lane];
         ota_put(&g->w->arrays->column_potential, at->batch, at->head, j, at->tau * log(v));
     }
-    ota_run_settle(g->w->run, at->batch, at->head, at->mass);
+    ota_run_finish_head(g->w->run, at->batch, at->head, at->mass);
     return true;
 }
 
@@ -235,7 +235,7 @@ static void lane_enter(lane_group *g, int64_t first, int64_t count) {
 void WORD(ota_run_small)(ota_run *run, int64_t index, int64_t place_index, bool *left) {
     cpu_run walk = {.run = run, .device = run->device, .arrays = run->arrays};
     cpu_run *w = &walk;
-    ota_device *device = w->device;
+    ota_cpu_device *device = w->device;
     const ota_resolved *r = device->resolved;
     const ota_arrays *a = w->arrays;
     const ota_settings *s = &r->settings;

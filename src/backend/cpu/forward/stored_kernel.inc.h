@@ -16,7 +16,7 @@
 
 /* Blocks of whole score rows stay in the second cache together with the values; multiples of the rows that
  * linear_round takes at once, so that a block's bits are those of its chunk. */
-static int64_t rows_at_once(const ota_device *device) {
+static int64_t rows_at_once(const ota_cpu_device *device) {
     const size_t row = (size_t)device->dense_stride * sizeof(real);
     return row <= ((size_t)8 << 10)    ? OTA_ROW_BLOCK
            : row <= ((size_t)16 << 10) ? 24
@@ -33,9 +33,9 @@ static double *column_part(const ota_head_place *place, int64_t chunk) {
     return place->workspace->parts + chunk * place->run.device->dense_stride;
 }
 
-static void turn_rows(ota_head_place *place, int64_t chunk, int64_t first, int64_t rows,
-                      const real *kernel) {
-    const ota_device *device = place->run.device;
+static void update_rows(ota_head_place *place, int64_t chunk, int64_t first, int64_t rows,
+                        const real *kernel) {
+    const ota_cpu_device *device = place->run.device;
     const ota_head_workspace *workspace = place->workspace;
     const int64_t stride = device->dense_stride;
     KERNELS(device)->linear_round(&(ota_round_operands){
@@ -81,7 +81,7 @@ static double without_far(const ota_head_place *place, const real *row, double t
  * row may use. */
 static void measure_row(const ota_head_place *place, int64_t chunk, const real *row,
                         const real *query, double top, double mu) {
-    const ota_device *device = place->run.device;
+    const ota_cpu_device *device = place->run.device;
     const ota_resolved *r = device->resolved;
     ota_score_range *range = &place->workspace->score_ranges[chunk];
     int64_t forbidden = 0;
@@ -103,7 +103,7 @@ static void measure_row(const ota_head_place *place, int64_t chunk, const real *
 /* One row of scores, or raw products, into a row of K. */
 static void kernel_row(ota_head_place *place, int64_t chunk, int64_t query, const real *vector,
                        real *row) {
-    const ota_device *device = place->run.device;
+    const ota_cpu_device *device = place->run.device;
     ota_head_workspace *workspace = place->workspace;
     const real *a = place->head->kernel.has_absorbed ? workspace->line : NULL;
     const double keys = (double)KERNELS(device)->maximum(row, a, device->key_count);
@@ -118,7 +118,7 @@ static void kernel_row(ota_head_place *place, int64_t chunk, int64_t query, cons
     if (place->head->kernel.first && place->head->kernel.careful && keys > -INFINITY)
         measure_row(place, chunk, row, vector, keys, mu);
     const real shift = empty ? (real)0 : (real)top;
-    KERNELS(device)->lifted(row, a, device->dense_stride, shift, (real)place->c, row);
+    KERNELS(device)->exp2_scaled(row, a, device->dense_stride, shift, (real)place->c, row);
     workspace->mu[query] = empty ? 0.0 : mu;
     workspace->shift[query] =
         empty ? -INFINITY : (double)shift * (place->raw ? device->resolved->scale : 1.0);
@@ -131,7 +131,7 @@ static void kernel_row(ota_head_place *place, int64_t chunk, int64_t query, cons
 /* A row of K from the caller's numbers where they lie. False: some are not finite, or too large. */
 static bool kernel_row_in_place(const ota_head_place *place, int64_t chunk, int64_t query,
                                 const real *numbers, real *row) {
-    const ota_device *device = place->run.device;
+    const ota_cpu_device *device = place->run.device;
     const ota_resolved *r = device->resolved;
     const double scale = r->scale;
     real low, high;
@@ -144,7 +144,7 @@ static bool kernel_row_in_place(const ota_head_place *place, int64_t chunk, int6
         range->high = fmax(range->high, scale * (double)best);
         range->low = fmin(range->low, scale * (double)worst);
     }
-    KERNELS(device)->lifted(numbers, NULL, r->keys, best, (real)(place->unit * scale), row);
+    KERNELS(device)->exp2_scaled(numbers, NULL, r->keys, best, (real)(place->unit * scale), row);
     for (int64_t j = r->keys; j < device->dense_stride; j++) row[j] = (real)0;
     place->workspace->mu[query] = ota_row_mass(r, place->batch, place->number, query);
     place->workspace->shift[query] = scale * (double)best;
@@ -165,7 +165,7 @@ static const real *matrix_in_place(const ota_head_place *place, int64_t first) {
 /* K of queries [at, at + rows), which belong to one chunk. */
 static void form_block(ota_head_place *place, ota_worker *worker, int64_t chunk, int64_t at,
                        int64_t rows, real *to) {
-    const ota_device *device = place->run.device;
+    const ota_cpu_device *device = place->run.device;
     const int64_t stride = device->dense_stride;
     int64_t begin[OTA_ROW_BLOCK], end[OTA_ROW_BLOCK], first = 0;
     const double zeros[OTA_ROW_BLOCK] = {0};
@@ -200,7 +200,7 @@ static void form_block(ota_head_place *place, ota_worker *worker, int64_t chunk,
 
 /* Where the block of a chunk that begins at row `at` lies. */
 static real *block_of(const ota_head_place *place, const ota_worker *worker, int64_t at) {
-    const ota_device *device = place->run.device;
+    const ota_cpu_device *device = place->run.device;
     return device->strategy == OTA_STRATEGY_STREAMED
                ? worker->block
                : (real *)place->workspace->scores + at * device->dense_stride;
@@ -208,7 +208,7 @@ static real *block_of(const ota_head_place *place, const ota_worker *worker, int
 
 static void form_kernel(void *context, int64_t chunk, int worker_index) {
     ota_head_place *place = context;
-    ota_device *device = place->run.device;
+    ota_cpu_device *device = place->run.device;
     ota_worker *worker = &device->workers[worker_index];
     const int64_t stride = device->dense_stride, step = rows_at_once(device);
     int64_t first, last;
@@ -229,7 +229,7 @@ static void form_kernel(void *context, int64_t chunk, int worker_index) {
         if (ota_watch_ends(&watch, rows * ota_row_work(device->resolved))) return;
         real *to = block_of(place, worker, at);
         form_block(place, worker, chunk, at, rows, to);
-        turn_rows(place, chunk, at, rows, to);
+        update_rows(place, chunk, at, rows, to);
     }
 }
 
@@ -237,20 +237,20 @@ static void turn_chunk(void *context, int64_t chunk, int worker_index) {
     ota_head_place *place = context;
     int64_t first, last;
     (void)worker_index;
-    const ota_device *device = place->run.device;
+    const ota_cpu_device *device = place->run.device;
     chunk_rows(device->resolved->queries, chunk, &first, &last);
     if (first == last) return;
     memset(column_part(place, chunk), 0, (size_t)device->dense_stride * sizeof(double));
     ota_watch watch = ota_watch_of(&device->resolved->settings);
     for (int64_t end = first; ota_watch_rows(&watch, device->dense_stride, last, &first, &end);)
-        turn_rows(place, chunk, first, end - first,
-                  (const real *)place->workspace->scores + first * device->dense_stride);
+        update_rows(place, chunk, first, end - first,
+                    (const real *)place->workspace->scores + first * device->dense_stride);
 }
 
 /* P of one row of K, [count] into `to`, which may be that row, and what the row's outputs need. */
 static void plan_row(ota_head_place *place, int64_t query, real *row, real *to, int64_t count,
                      ota_row_found *found) {
-    const ota_device *device = place->run.device;
+    const ota_cpu_device *device = place->run.device;
     const ota_arrays *a = place->run.arrays;
     const ota_head_workspace *workspace = place->workspace;
     const int64_t stride = device->dense_stride;
@@ -281,7 +281,7 @@ static void plan_row(ota_head_place *place, int64_t query, real *row, real *to, 
 static void emit_rounds(void *context, int64_t chunk, int worker_index) {
     ota_head_place *place = context;
     cpu_run *w = &place->run;
-    ota_device *device = w->device;
+    ota_cpu_device *device = w->device;
     const int64_t stride = device->dense_stride, step = rows_at_once(device);
     const int64_t part = place->index * OTA_CHUNKS + chunk;
     ota_head_status *status = &device->chunk_statuses[part];
@@ -304,7 +304,7 @@ static void emit_rounds(void *context, int64_t chunk, int worker_index) {
         real *p = block_of(place, worker, at);
         if (device->strategy == OTA_STRATEGY_STREAMED)
             form_block(place, worker, chunk, at, rows, p);
-        if (!place->head->kernel.met) turn_rows(place, chunk, at, rows, p);
+        if (!place->head->kernel.met) update_rows(place, chunk, at, rows, p);
         real *placed = coupling_in_place(w, place->batch, place->number, at);
         real *to = placed != NULL ? placed : p;
         const int64_t ld = placed != NULL ? device->key_count : stride;
@@ -317,7 +317,7 @@ static void emit_rounds(void *context, int64_t chunk, int worker_index) {
 
 /* c = the chunks' column sums, in order. */
 static void gather_columns(const ota_head_place *place) {
-    const ota_device *device = place->run.device;
+    const ota_cpu_device *device = place->run.device;
     double *restrict sum = place->workspace->sums;
     const int64_t live = live_chunks(device->resolved->queries);
     const size_t bytes = (size_t)device->dense_stride * sizeof *sum;
@@ -333,7 +333,7 @@ static void gather_columns(const ota_head_place *place) {
 
 /* After the first kernel: the rows' mass, which keys are in use, and what the floor of the arithmetic needs. */
 static void weigh_kernel(ota_head_place *place) {
-    const ota_device *device = place->run.device;
+    const ota_cpu_device *device = place->run.device;
     ota_kernel_state *kernel = &place->head->kernel;
     ota_head_workspace *workspace = place->workspace;
     const int64_t m = device->dense_columns, stride = device->dense_stride;
@@ -370,7 +370,7 @@ static void weigh_kernel(ota_head_place *place) {
 /* v and a in the kernel's type. */
 static void round_scaling(const ota_head_place *place) {
     const ota_head_workspace *workspace = place->workspace;
-    const ota_device *device = place->run.device;
+    const ota_cpu_device *device = place->run.device;
     real *v = workspace->bias, *a = workspace->line;
     for (int64_t j = 0; j < device->dense_stride; j++) {
         v[j] = j < device->dense_columns ? (real)workspace->scaling[j] : (real)0;
@@ -393,7 +393,7 @@ static void begin_rounds(ota_head_place *place) {
 void WORD(ota_kernel_round)(ota_head *head, bool form) {
     ota_head_place *place = head->place;
     ota_kernel_state *kernel = &head->kernel;
-    const ota_device *device = place->run.device;
+    const ota_cpu_device *device = place->run.device;
     round_scaling(place);
     if (form) begin_rounds(place);
     atomic_store(&place->lost, false);
@@ -412,7 +412,7 @@ void WORD(ota_kernel_round)(ota_head *head, bool form) {
  * keys are wrong by a share of their norms, whatever range the scores have. */
 double WORD(ota_kernel_floor)(const ota_head *head) {
     const ota_head_place *place = head->place;
-    const ota_device *device = place->run.device;
+    const ota_cpu_device *device = place->run.device;
     const double u = sizeof(real) == sizeof(double) ? 0x1p-53 : 0x1p-24;
     const ota_kernel_state *kernel = &head->kernel;
     double reach = kernel->high > kernel->low ? (kernel->high - kernel->low) / 4.0 : 0.0;
@@ -455,7 +455,7 @@ bool WORD(ota_kernel_emit)(ota_head *head) {
  * and f32 does not round them off. */
 bool WORD(ota_pays_warm_start)(const ota_head *head) {
     const ota_head_place *place = head->place;
-    const ota_device *device = place->run.device;
+    const ota_cpu_device *device = place->run.device;
     const ota_resolved *r = device->resolved;
     const double unit = fabs(r->scale) / head->tau;
     const int64_t rows[] = {0, r->queries / 2, r->queries - 1};

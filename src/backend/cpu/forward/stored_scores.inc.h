@@ -9,7 +9,7 @@
 /* Forms one chunk of the stored scores, transposed when the plan is. */
 static void form_task(void *context, int64_t chunk, int worker_index) {
     ota_head_place *place = context;
-    ota_device *device = place->run.device;
+    ota_cpu_device *device = place->run.device;
     ota_worker *worker = &device->workers[worker_index];
     real *scores = place->workspace->scores;
     int64_t first, last;
@@ -34,7 +34,7 @@ static void form_task(void *context, int64_t chunk, int worker_index) {
 
 /* Masses of the stored problem, which rows and columns are usable, the range; false on NaN or +inf. */
 static bool weigh(ota_head_place *place) {
-    const ota_device *device = place->run.device;
+    const ota_cpu_device *device = place->run.device;
     const ota_resolved *r = device->resolved;
     const int64_t n = device->dense_rows, m = device->dense_columns;
     ota_head_workspace *workspace = place->workspace;
@@ -81,7 +81,7 @@ static bool weigh(ota_head_place *place) {
 /* The weights of dense rows [first, last) from what the solver left, into `to`. */
 static void weights_of(const ota_head_place *place, const ota_row_parameters *parameters, int64_t i,
                        real *to, ota_row_found *found) {
-    const ota_device *device = place->run.device;
+    const ota_cpu_device *device = place->run.device;
     const ota_head *d = place->head;
     const int64_t m = device->dense_columns;
     if (d->final_update == OTA_FINAL_MATCH) {
@@ -114,7 +114,7 @@ static void weights_of(const ota_head_place *place, const ota_row_parameters *pa
 
 /* Transposed problem: weights of every dense row (key), then P = P'^T. */
 static void turn_over(ota_head_place *place, ota_head_status *status) {
-    ota_device *device = place->run.device;
+    ota_cpu_device *device = place->run.device;
     const ota_row_parameters parameters = row_parameters(device, place->batch, place->number);
     real *weights = place->workspace->weights, *line = place->workspace->line;
     ota_watch watch = ota_watch_of(&device->resolved->settings);
@@ -131,7 +131,7 @@ static void turn_over(ota_head_place *place, ota_head_status *status) {
 
 /* LSE_j (S_ij + g_j) / tau of a query of the transposed problem, whose g are the dense rows' f. */
 static double transposed_lse(const ota_head_place *place, double tau, int64_t query) {
-    const ota_device *device = place->run.device;
+    const ota_cpu_device *device = place->run.device;
     const real *column = (const real *)place->workspace->scores + query;
     double top = -INFINITY, sum = 0.0;
     for (int64_t j = 0; j < device->dense_rows; j++)
@@ -148,7 +148,7 @@ static bool emit_matched(const ota_head_place *place, real *out, int64_t first, 
     const cpu_run *w = &place->run;
     const ota_head *d = place->head;
     const int64_t width = w->device->values_width;
-    if (d->final_update != OTA_FINAL_MATCH || w->device->transposed || w->run->more_than_out ||
+    if (d->final_update != OTA_FINAL_MATCH || w->device->transposed || w->run->wants_statistics ||
         place->packed->nonfinite_count > 0 || w->device->resolved->problem.dropout > 0.0 ||
         w->device->resolved->adds_pairs)
         return false;
@@ -168,7 +168,7 @@ static bool emit_matched(const ota_head_place *place, real *out, int64_t first, 
 static void emit_task(void *context, int64_t chunk, int worker_index) {
     ota_head_place *place = context;
     cpu_run *w = &place->run;
-    ota_device *device = w->device;
+    ota_cpu_device *device = w->device;
     ota_worker *worker = &device->workers[worker_index];
     ota_row_parameters parameters = row_parameters(device, place->batch, place->number);
     const int64_t part = place->index * OTA_CHUNKS + chunk;
@@ -222,7 +222,7 @@ static void emit_task(void *context, int64_t chunk, int worker_index) {
 
 void WORD(ota_load_scores)(ota_head *head, bool *finite) {
     ota_head_place *place = head->place;
-    ota_device *device = place->run.device;
+    ota_cpu_device *device = place->run.device;
     ota_parallel(device->pool, OTA_CHUNKS, form_task, place);
     for (int64_t j = 0; j < device->dense_rows && device->transposed; j++) {
         real *row = (real *)place->workspace->scores + j * device->dense_stride;
@@ -234,7 +234,7 @@ void WORD(ota_load_scores)(ota_head *head, bool *finite) {
 
 void WORD(ota_emit_scores)(ota_head *head) {
     ota_head_place *place = head->place;
-    const ota_device *device = place->run.device;
+    const ota_cpu_device *device = place->run.device;
     real *bias = place->workspace->bias;
     for (int64_t j = 0; j < device->dense_columns; j++) bias[j] = (real)head->g[j];
     if (device->transposed) turn_over(place, &place->run.run->heads[head->index]);

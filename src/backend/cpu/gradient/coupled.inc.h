@@ -9,7 +9,7 @@
 
 /* Rows in order: where each key's capacity ran out, and what that row took. */
 void replay_online(ota_backward_job *job) {
-    const ota_device *device = job->device;
+    const ota_cpu_device *device = job->device;
     const ota_resolved *r = device->resolved;
     ota_backward_space *space = job->space;
     ota_backward_worker *w = &space->own->workers[job->worker];
@@ -44,7 +44,7 @@ void replay_online(ota_backward_job *job) {
 
 /* Rows in reverse: b_j = dL / d(what was left of key j before the row that took the rest). */
 void reverse_online(ota_backward_job *job) {
-    const ota_device *device = job->device;
+    const ota_cpu_device *device = job->device;
     const ota_resolved *r = device->resolved;
     ota_backward_space *space = job->space;
     ota_backward_worker *w = &space->own->workers[job->worker];
@@ -92,7 +92,7 @@ static real *slopes_of(const ota_backward_job *job, int64_t row) {
 /* w of a row at solved potentials, 0 where it is not a number; what it sums to without the sink's. */
 static double implicit_row(ota_backward_job *job, int64_t i, const real *s, const real *u, real *p,
                            real *slope, double *mass) {
-    const ota_device *device = job->device;
+    const ota_cpu_device *device = job->device;
     const ota_resolved *r = device->resolved;
     ota_backward_space *space = job->space;
     const int64_t m = r->keys;
@@ -119,7 +119,7 @@ static double implicit_row(ota_backward_job *job, int64_t i, const real *s, cons
 /* Slopes w of the rows of a chunk into the matrix, sums of w, w U and P. */
 void slopes_task(void *context, int64_t chunk, int worker) {
     ota_backward_job *job = context;
-    const ota_device *device = job->device;
+    const ota_cpu_device *device = job->device;
     const ota_resolved *r = device->resolved;
     ota_backward_space *space = job->space;
     ota_backward_worker *w = &space->own->workers[worker];
@@ -138,7 +138,7 @@ void slopes_task(void *context, int64_t chunk, int worker) {
         load_rows(job, w, i, rows, true);
         form_tile(job, w, i, rows, 0, m, stride);
         form_upstream(job, w, i, rows, 0, m, stride);
-        /* The slopes of the solver's rows: where those are keys they are turned one query at a time. */
+        /* The slopes of the solver's rows: where those are keys they are transposed one query at a time. */
         const int64_t step = device->transposed ? stride : device->dense_stride;
         real *block = device->transposed ? (real *)w->weights : slopes_of(job, i);
         for (int64_t k = 0; k < rows; k++) {
@@ -168,9 +168,9 @@ void slopes_task(void *context, int64_t chunk, int worker) {
 }
 
 /* Transposed: the right side by queries, once the means by keys are known. */
-void turned_task(void *context, int64_t chunk, int worker) {
+void transposed_task(void *context, int64_t chunk, int worker) {
     ota_backward_job *job = context;
-    const ota_device *device = job->device;
+    const ota_cpu_device *device = job->device;
     const ota_resolved *r = device->resolved;
     ota_backward_space *space = job->space;
     ota_backward_worker *w = &space->own->workers[worker];
@@ -197,7 +197,7 @@ void turned_task(void *context, int64_t chunk, int worker) {
 
 /* Relaxed rows answer to U with less than their mean, so the right side was formed with another mean. */
 double recentre(ota_backward_job *job, double scale) {
-    const ota_device *device = job->device;
+    const ota_cpu_device *device = job->device;
     ota_backward_space *s = job->space;
     ota_watch watch = ota_watch_of(&device->resolved->settings);
     for (int64_t i = 0; i < device->dense_rows && !ota_watch_ends(&watch, device->dense_columns);
@@ -218,7 +218,7 @@ double recentre(ota_backward_job *job, double scale) {
 /* Scores and dL/dP in f64 in the solver's orientation, for the rounds and for prefix. */
 void widen_task(void *context, int64_t chunk, int worker) {
     ota_backward_job *job = context;
-    const ota_device *device = job->device;
+    const ota_cpu_device *device = job->device;
     const ota_resolved *r = device->resolved;
     ota_backward_space *space = job->space;
     ota_backward_worker *w = &space->own->workers[worker];
@@ -242,7 +242,7 @@ void widen_task(void *context, int64_t chunk, int worker) {
 
 void mark_top(void *context, int64_t chunk, int worker) {
     ota_backward_job *job = context;
-    const ota_device *device = job->device;
+    const ota_cpu_device *device = job->device;
     ota_backward_space *space = job->space;
     ota_backward_worker *w = &space->own->workers[worker];
     int64_t first, last;

@@ -7,9 +7,11 @@
 /* ---- memory ------------------------------------------------------------------------------------- */
 
 /* Lists may write a little past their end. */
-static int64_t strip_stride(const ota_device *device) { return device->stride + OTA_KEEP_ROOM; }
+static int64_t strip_stride(const ota_cpu_device *device) {
+    return device->stride + OTA_COMPACT_ROOM;
+}
 
-static void take_strip(ota_device *device, ota_strip *strip) {
+static void take_strip(ota_cpu_device *device, ota_strip *strip) {
     enum { MOST_BLOCKS = 16, ELEMENTS = 1 << 20 };
     const ota_resolved *r = device->resolved;
     ota_arena *a = device->arena;
@@ -32,14 +34,14 @@ static void take_strip(ota_device *device, ota_strip *strip) {
     strip->upstream = ota_arena_take_rows(a, rows, device->values_width, real);
 }
 
-static void take_worker(ota_device *device, ota_backward_worker *w) {
+static void take_worker(ota_cpu_device *device, ota_backward_worker *w) {
     const ota_resolved *r = device->resolved;
     ota_arena *a = device->arena;
     const size_t real = ota_device_real(device);
     const int64_t block = OTA_BLOCK_ROWS * strip_stride(device);
     bool softcap = false;
     for (int t = 0; t < r->term_count; t++)
-        softcap |= ota_term_form_of(&r->terms[t]) == OTA_TERM_SATURATES;
+        softcap |= ota_term_form_of(&r->terms[t]) == OTA_FORM_SOFTCAP;
     w->scores = ota_arena_take(a, (size_t)block, real);
     w->upstream = ota_arena_take(a, (size_t)block, real);
     w->weights = ota_arena_take(a, (size_t)block, real);
@@ -52,8 +54,8 @@ static void take_worker(ota_device *device, ota_backward_worker *w) {
     w->line = ota_arena_take(a, (size_t)device->stride, real);
 }
 
-/* Side by side heads need no barrier between the passes of one, but a walker's memory each: many small ones only. */
-static int walkers(const ota_device *device) {
+/* Side by side heads need no barrier between the passes of one, but a head worker's memory each: many small ones only. */
+static int head_workers(const ota_cpu_device *device) {
     enum { MOST_PAIRS = 1 << 18 };
     const ota_resolved *r = device->resolved;
     const bool small = r->queries <= MOST_PAIRS / ota_int_max(1, r->keys);
@@ -63,7 +65,7 @@ static int walkers(const ota_device *device) {
 }
 
 /* Plain fixed rounds of a head are reversed on the kernel that forward stores. */
-static int64_t kernel_width(const ota_device *device) {
+static int64_t kernel_width(const ota_cpu_device *device) {
     const ota_resolved *r = device->resolved;
     const int64_t most = r->settings.ranks != NULL ? OTA_KERNEL_ROUNDS_SHARED : OTA_KERNEL_ROUNDS;
     if (!ota_device_is_on_kernel(device) || !r->settings.fixed || device->values_width == 0 ||
@@ -72,7 +74,7 @@ static int64_t kernel_width(const ota_device *device) {
     return device->values_width + ota_kernel_dimensions(r->settings.rounds);
 }
 
-static void take_scratch(ota_device *device, ota_gradient_scratch *s) {
+static void take_scratch(ota_cpu_device *device, ota_gradient_scratch *s) {
     const ota_resolved *r = device->resolved;
     ota_arena *a = device->arena;
     const size_t real = ota_device_real(device), number = sizeof(double);
@@ -91,11 +93,11 @@ static void take_scratch(ota_device *device, ota_gradient_scratch *s) {
     s->kernel_sum = ota_arena_take_rows(a, m, device->values_width + 1, number);
 }
 
-static void lay_out(ota_device *device, ota_arena *a, int walker_count,
+static void lay_out(ota_cpu_device *device, ota_arena *a, int head_worker_count,
                     struct ota_gradient_scratch **own) {
     const bool placed = a->base != NULL;
     device->arena = a;
-    ota_gradient_scratch *home = ota_arena_take(a, (size_t)walker_count, sizeof *home);
+    ota_gradient_scratch *home = ota_arena_take(a, (size_t)head_worker_count, sizeof *home);
     const size_t threads = (size_t)device->worker_count;
     ota_backward_worker *workers = ota_arena_take(a, threads, sizeof *workers);
     for (int k = 0; k < device->worker_count; k++) {
@@ -103,8 +105,8 @@ static void lay_out(ota_device *device, ota_arena *a, int walker_count,
         take_worker(device, &worker);
         if (placed) workers[k] = worker;
     }
-    struct ota_tile_space *tiles = ota_tiles_lay_out(device, a, walker_count);
-    for (int k = 0; k < walker_count; k++) {
+    struct ota_tile_space *tiles = ota_tiles_lay_out(device, a, head_worker_count);
+    for (int k = 0; k < head_worker_count; k++) {
         ota_gradient_scratch scratch = {.workers = workers, .tiles = tiles};
         take_scratch(device, &scratch);
         if (!placed) continue;
@@ -113,7 +115,7 @@ static void lay_out(ota_device *device, ota_arena *a, int walker_count,
     }
 }
 
-static ota_place_memory memory(const ota_device *device, int64_t place) {
+static ota_place_memory memory(const ota_cpu_device *device, int64_t place) {
     if (!ota_device_is_coupled(device)) return (ota_place_memory){.matrix = NULL};
     const ota_head_workspace *workspace = &device->workspaces[place];
     return (ota_place_memory){.matrix = ota_device_is_wide(device) ? workspace->scores : NULL,
@@ -121,7 +123,7 @@ static ota_place_memory memory(const ota_device *device, int64_t place) {
                               .workspace = workspace->solver_memory};
 }
 
-static const char *describe(const ota_device *device) {
+static const char *describe(const ota_cpu_device *device) {
     if (kernel_width(device) > 0) return "unrolled, the rounds in reverse on their stored kernel";
     if (ota_device_is_coupled(device) || ota_device_is_ordered(device)) return NULL;
     if (ota_device_is_fused(device)) return "closed form, tiles recomputed";
@@ -141,7 +143,7 @@ static void each_chunk(ota_backward_job *job, ota_gradient_task *body) {
 
 /* Blocks of rows, then tiles of keys, of one strip after another. */
 static void walk_strips(ota_backward_job *job, ota_gradient_task *rows, ota_gradient_task *keys) {
-    const ota_device *device = job->device;
+    const ota_cpu_device *device = job->device;
     const ota_resolved *r = device->resolved;
     const int64_t step = job->space->own->strip.rows;
     const int64_t tiles = ota_int_ceil_div(r->keys, OTA_KEY_TILE);
@@ -157,7 +159,7 @@ static void walk_strips(ota_backward_job *job, ota_gradient_task *rows, ota_grad
 
 /* Can rows stay lists? Not where all pairs of a row are asked for, or pairs of weight 0 count. */
 static bool may_list(const ota_backward_job *job) {
-    const ota_device *device = job->device;
+    const ota_cpu_device *device = job->device;
     const ota_resolved *r = device->resolved;
     const ota_gradients *want = job->want;
     const ota_array *const whole[] = {&want->coupling_grad, &want->scores, &want->matrix};
@@ -167,7 +169,7 @@ static bool may_list(const ota_backward_job *job) {
         if (ota_array_present(whole[k])) return false;
     }
     for (int t = 0; t < r->term_count; t++) {
-        if (ota_term_form_of(&r->terms[t]) == OTA_TERM_SATURATES ||
+        if (ota_term_form_of(&r->terms[t]) == OTA_FORM_SOFTCAP ||
             ota_gradient_of_term(r, want, t) != NULL)
             return false;
     }
@@ -222,7 +224,7 @@ static void reverse_online(ota_backward_job *job) {
     tasks_of(job)->reverse_online(job);
 }
 static void slopes(ota_backward_job *job) { each_chunk(job, tasks_of(job)->slopes); }
-static void transposed_right(ota_backward_job *job) { each_chunk(job, tasks_of(job)->turned); }
+static void transposed_right(ota_backward_job *job) { each_chunk(job, tasks_of(job)->transposed); }
 static double recentre(ota_backward_job *job, double scale) {
     return tasks_of(job)->recentre(job, scale);
 }
@@ -233,7 +235,7 @@ static bool has_nonfinite_values(const ota_backward_job *job) {
 }
 
 static void mark_nonfinite_rows(ota_backward_job *job) {
-    const ota_device *device = job->device;
+    const ota_cpu_device *device = job->device;
     const ota_packed_kv *packed = packed_of(job);
     for (int64_t i = 0; i < job->resolved->queries; i++) {
         for (int64_t k = 0; k < packed->nonfinite_count; k++) {
@@ -249,7 +251,7 @@ static void mark_nonfinite_rows(ota_backward_job *job) {
 static int lift_of(const ota_backward_job *job) { return job->wide ? OTA_LIFT_F64 : OTA_LIFT_F32; }
 
 static void kernel_form(ota_backward_job *job) { each_chunk(job, tasks_of(job)->form_kernel); }
-static void kernel_turn(ota_backward_job *job) { each_chunk(job, tasks_of(job)->turn); }
+static void kernel_row_round(ota_backward_job *job) { each_chunk(job, tasks_of(job)->row_round); }
 
 static void kernel_reverse(ota_backward_job *job) {
     ota_backward_space *s = job->space;
@@ -287,7 +289,7 @@ static void kernel_close(ota_backward_job *job) {
 }
 
 const ota_gradient_passes ota_cpu_gradient = {
-    .walkers = walkers,
+    .head_workers = head_workers,
     .lay_out = lay_out,
     .kernel_width = kernel_width,
     .memory = memory,
@@ -308,7 +310,7 @@ const ota_gradient_passes ota_cpu_gradient = {
     .recentre = recentre,
     .widen = widen,
     .kernel_form = kernel_form,
-    .kernel_turn = kernel_turn,
+    .kernel_row_round = kernel_row_round,
     .kernel_reverse = kernel_reverse,
     .kernel_last = kernel_last,
     .kernel_column = kernel_column,

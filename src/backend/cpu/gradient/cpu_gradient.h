@@ -32,7 +32,7 @@ typedef struct ota_strip {
     void *queries, *upstream; /* [rows][width], [rows][values_width]           */
 } ota_strip;
 
-/* What one walker has of its own; tiles and the scratch of threads are shared. T = the plan's type. */
+/* What one head worker has of its own; tiles and the scratch of threads are shared. T = the plan's type. */
 typedef struct ota_gradient_scratch {
     void *bias;                    /* [stride] T: g */
     void *advantage;               /* [stride] T: b */
@@ -67,13 +67,13 @@ typedef void ota_gradient_task(void *context, int64_t index, int worker);
 /* The tasks of a type. */
 typedef struct ota_gradient_tasks {
     void (*pack_head)(ota_backward_job *job);
-    ota_gradient_task *rows, *keys, *slopes, *turned, *widen, *top;
+    ota_gradient_task *rows, *keys, *slopes, *transposed, *widen, *top;
     void (*replay_online)(ota_backward_job *job);
     void (*reverse_online)(ota_backward_job *job);
     void (*load_bias)(ota_backward_job *job);
     void (*load_advantage)(ota_backward_job *job);
     double (*recentre)(ota_backward_job *job, double scale);
-    ota_gradient_task *form_kernel, *turn, *reverse, *advantages, *last_keys;
+    ota_gradient_task *form_kernel, *row_round, *reverse, *advantages, *last_keys;
     void (*load_kernel_column)(ota_backward_job *job, const double *from, double scale);
     void (*last_gradients)(ota_backward_job *job);
     void (*pack_dimensions)(ota_backward_job *job);
@@ -82,7 +82,8 @@ typedef struct ota_gradient_tasks {
 extern const ota_gradient_tasks ota_gradient_tasks_f32, ota_gradient_tasks_f64;
 
 /* tiles.c */
-struct ota_tile_space *ota_tiles_lay_out(ota_device *device, ota_arena *arena, int walkers);
+struct ota_tile_space *ota_tiles_lay_out(ota_cpu_device *device, ota_arena *arena,
+                                         int head_workers);
 bool ota_tiles_fit(const ota_backward_job *job);
 ota_status ota_tiles_run(ota_backward_job *job);
 void ota_tiles_run_coupled(ota_backward_job *job);

@@ -14,24 +14,25 @@
 
 /* ---- outputs of rows -------------------------------------------------------------------------- */
 
-/* dL/dS -> dL/d(scores before the softcap) in place; z, what was bent, over the softcap. Returns dL/dsoftcap. */
+/* dL/dS -> dL/d(scores before the softcap) in place; z, what the softcap was applied to, over the softcap. Returns dL/dsoftcap. */
 static double through_softcap(const real *z, int64_t count, bool wanted, real *gradient) {
     enum { PIECE = 128 };
-    double along = 0.0;
+    double derivative = 0.0;
     for (int64_t first = 0; first < count; first += PIECE) {
         const int64_t here = ota_int_min(count - first, PIECE);
-        real bent[PIECE], left[PIECE], *g = gradient + first;
-        softcap_row(z + first, here, bent, left);
+        real tanh_z[PIECE], slope[PIECE], *g = gradient + first;
+        softcap_row(z + first, here, tanh_z, slope);
         for (int64_t j = 0; wanted && j < here; j++) {
             if (!(g[j] < (real)0 || g[j] > (real)0)) continue;
-            along += (double)g[j] * ((double)bent[j] - (double)z[first + j] * (double)left[j]);
+            derivative +=
+                (double)g[j] * ((double)tanh_z[j] - (double)z[first + j] * (double)slope[j]);
         }
         for (int64_t j = 0; j < here; j++) {
-            const real through = g[j] * left[j];
+            const real through = g[j] * slope[j];
             g[j] = g[j] < (real)0 || g[j] > (real)0 ? through : g[j];
         }
     }
-    return along;
+    return derivative;
 }
 
 /* dL/dS -> dL/d(raw products or matrix) in place, and the inner terms' own gradients. `raw` is spent. */
@@ -43,7 +44,7 @@ static void through_terms(const ota_backward_job *job, real *raw, int64_t query,
     const ota_term *inside = NULL, *softcap = NULL;
     int inside_at = 0, softcap_at = 0;
     for (int t = 0; t < r->term_count; t++) {
-        if (ota_term_form_of(&r->terms[t]) == OTA_TERM_SATURATES) {
+        if (ota_term_form_of(&r->terms[t]) == OTA_FORM_SOFTCAP) {
             softcap = &r->terms[t];
             softcap_at = t;
         }
@@ -77,18 +78,18 @@ static void outer_terms(const ota_backward_job *job, int64_t query, int64_t chun
         const ota_term_sum *sums = &space->terms[t];
         const ota_term_form form = ota_term_form_of(term);
         if (ota_gradient_of_term(r, job->want, t) == NULL || ota_term_is_inside(term)) continue;
-        if (form == OTA_TERM_FALLS) {
-            double along = 0.0;
+        if (form == OTA_FORM_LINEAR_DISTANCE) {
+            double derivative = 0.0;
             for (int64_t j = 0; j < m; j++)
-                along -= (double)gradient[j] * fabs((double)(ota_row_position(r, query) - j));
-            space->row_sums[query * OTA_ROW_SUMS + OTA_SUM_ALIBI] = along;
-        } else if (form == OTA_TERM_ADDS_DIFFERENCES) {
+                derivative -= (double)gradient[j] * fabs((double)(ota_row_position(r, query) - j));
+            space->row_sums[query * OTA_ROW_SUMS + OTA_SUM_ALIBI] = derivative;
+        } else if (form == OTA_FORM_ADDS_DIFFERENCES) {
             double *sum = sums->partial + chunk * sums->length + ota_row_number(r, query) + m - 1;
             for (int64_t j = 0; j < m; j++) sum[-j] += (double)gradient[j];
-        } else if (form == OTA_TERM_ADDS_PAIRS && sums->direct) {
+        } else if (form == OTA_FORM_ADDS_PAIRS && sums->direct) {
             unpack_rows(ota_gradient_of_term(r, job->want, t), job->batch, job->head, query, 1,
                         gradient, m);
-        } else if (form == OTA_TERM_ADDS_PAIRS) {
+        } else if (form == OTA_FORM_ADDS_PAIRS) {
             const bool own_row = term->array.size[2] != 1, own_key = term->array.size[3] != 1;
             double *to = own_row ? ota_term_slice(job, t) + query * term->array.size[3]
                                  : sums->partial + chunk * sums->length;
@@ -104,7 +105,7 @@ static void row_parameters(const ota_backward_job *job, int64_t query, const rea
     const double tau = job->parameters.tau, order = job->parameters.order, f = space->f[query];
     const real *h = job->biased ? space->own->bias : NULL;
     const bool tsallis = job->parameters.regulariser->tsallis;
-    const bool bends = ota_array_present(&job->want->order);
+    const bool with_order = ota_array_present(&job->want->order);
     double *sums = space->row_sums + query * OTA_ROW_SUMS, rest, temperature = 0.0, by_order = 0.0;
     for (int64_t j = 0; j < job->device->resolved->keys; j++) {
         const double g = (double)gradient[j];
@@ -113,14 +114,14 @@ static void row_parameters(const ota_backward_job *job, int64_t query, const rea
             temperature -= g * ota_tsallis_level((double)p[j], order);
         else
             temperature -= g * ((double)s[j] + f + (h == NULL ? 0.0 : (double)h[j])) / tau;
-        if (bends) by_order += g * tau * ota_tsallis_bend((double)p[j], order);
+        if (with_order) by_order += g * tau * ota_tsallis_order_slope((double)p[j], order);
     }
     const double w = sink_slope(job, query, &rest);
     if (w > 0.0) {
         const double g = -w * space->a[query] / tau;
         temperature -=
             g * (tsallis ? ota_tsallis_level(rest, order) : (job->parameters.sink + f) / tau);
-        if (bends) by_order += g * tau * ota_tsallis_bend(rest, order);
+        if (with_order) by_order += g * tau * ota_tsallis_order_slope(rest, order);
         sums[OTA_SUM_SINK] = g;
     }
     if (space->bad[query]) temperature = by_order = sums[OTA_SUM_SINK] = (double)NAN;
@@ -132,7 +133,7 @@ static void row_parameters(const ota_backward_job *job, int64_t query, const rea
 
 /* A worker whose block lies in the strip, from its row `at` on. */
 ota_backward_worker worker_at(const ota_backward_job *job, int worker, int64_t at) {
-    const ota_device *device = job->device;
+    const ota_cpu_device *device = job->device;
     const ota_strip *strip = &job->space->own->strip;
     ota_backward_worker w = job->space->own->workers[worker];
     w.weights = (real *)strip->weights + at * strip->stride;
@@ -145,7 +146,7 @@ ota_backward_worker worker_at(const ota_backward_job *job, int worker, int64_t a
 /* Scores of a block of rows: -inf outside the keys that some of them has, [*low, *high). */
 static void form_block(const ota_backward_job *job, const ota_backward_worker *w, int64_t first,
                        int64_t rows, int64_t *low, int64_t *high) {
-    const ota_device *device = job->device;
+    const ota_cpu_device *device = job->device;
     const ota_resolved *r = device->resolved;
     const int64_t m = r->keys, stride = job->space->own->strip.stride;
     *low = m;
@@ -184,7 +185,7 @@ static void unfold(real *row, const int32_t *where, int64_t count, int64_t keys)
 static bool row_lists(ota_backward_job *job, const ota_backward_worker *w, int worker,
                       int64_t first, int64_t rows, int64_t at) {
     enum { DENSE_SHARE = 5 };
-    const ota_device *device = job->device;
+    const ota_cpu_device *device = job->device;
     const ota_resolved *r = device->resolved;
     ota_backward_space *space = job->space;
     const ota_strip *strip = &space->own->strip;
@@ -234,7 +235,7 @@ static double centre(const ota_backward_job *job, const real *p, int64_t count, 
 /* dS of a row that is a list, and what its query gets. */
 static void list_slopes(const ota_backward_job *job, const ota_backward_worker *w, int64_t query,
                         int64_t row, int64_t at, real *queries_grad) {
-    const ota_device *device = job->device;
+    const ota_cpu_device *device = job->device;
     const ota_resolved *r = device->resolved;
     ota_backward_space *space = job->space;
     const ota_strip *strip = &space->own->strip;
@@ -243,8 +244,8 @@ static void list_slopes(const ota_backward_job *job, const ota_backward_worker *
     const real *p = (const real *)w->weights + row * strip->stride;
     real *u = (real *)w->upstream + row * strip->stride, *slope = w->slope;
     double total, rest;
-    KERNELS(device)->dots_kept((const real *)w->gradients + row * width, where, count,
-                               packed_of(job)->values, width, width, u);
+    KERNELS(device)->gather_dot((const real *)w->gradients + row * width, where, count,
+                                packed_of(job)->values, width, width, u);
     const double middle = centre(job, p, count, u);
     KERNELS(device)->slope_weights(p, count, 2.0 - job->parameters.order, slope);
     const double sum = KERNELS(device)->slope_mean(slope, u, NULL, count, &total);
@@ -256,8 +257,7 @@ static void list_slopes(const ota_backward_job *job, const ota_backward_worker *
     KERNELS(device)->slopes(slope, NULL, count, (real)a, (real)rate, u);
     KERNELS(device)->multiply(u, count, (real)r->scale);
     if (queries_grad != NULL)
-        KERNELS(device)->apply_kept(u, where, count, space->own->keys, r->width, r->width,
-                                    queries_grad);
+        KERNELS(device)->spmv(u, where, count, space->own->keys, r->width, r->width, queries_grad);
 }
 
 /* dL/dS of a block of rows becomes dL/d(raw products); what the terms and the caller take of both. */
@@ -279,7 +279,7 @@ static void close_block(const ota_backward_job *job, const ota_backward_worker *
 
 static void slopes_block(ota_backward_job *job, const ota_backward_worker *w, int64_t first,
                          int64_t rows, int64_t block, bool solved) {
-    const ota_device *device = job->device;
+    const ota_cpu_device *device = job->device;
     const ota_resolved *r = device->resolved;
     ota_backward_space *space = job->space;
     const int64_t stride = space->own->strip.stride;
@@ -309,7 +309,7 @@ static void slopes_block(ota_backward_job *job, const ota_backward_worker *w, in
 
 /* P of one row of fixed rounds. */
 void kernel_weights(const ota_backward_job *job, int64_t query, real *p) {
-    const ota_device *device = job->device;
+    const ota_cpu_device *device = job->device;
     const ota_kernel_view *rounds = &job->space->kernel;
     const int64_t stride = device->dense_stride;
     const double u = ldexp(rounds->u[rounds->count * rounds->row_lane + query], -REAL_LIFT);
@@ -321,30 +321,30 @@ void kernel_weights(const ota_backward_job *job, int64_t query, real *p) {
  * they are small where dL/dS is not. */
 static void kernel_parameters(const ota_backward_job *job, int64_t query, const real *s,
                               const real *gradient) {
-    const ota_device *device = job->device;
+    const ota_cpu_device *device = job->device;
     ota_backward_space *space = job->space;
     const int64_t m = device->resolved->keys;
     const double sink = job->parameters.sink;
-    double *sums = space->row_sums + query * OTA_ROW_SUMS, by_sink = 0.0, along = 0.0;
+    double *sums = space->row_sums + query * OTA_ROW_SUMS, by_sink = 0.0, derivative = 0.0;
     double top = (double)KERNELS(device)->maximum(s, NULL, m);
     if (sink > -INFINITY) {
         by_sink =
             space->kernel.sink(space->kernel.rounds, query, ldexp(space->top[query], -REAL_LIFT));
         top = sink > top ? sink : top;
-        along = by_sink * (sink - top);
+        derivative = by_sink * (sink - top);
     }
     for (int64_t j = 0; j < m; j++) {
         const double g = (double)gradient[j];
-        if (g < 0.0 || g > 0.0 || isnan(g)) along += g * ((double)s[j] - top);
+        if (g < 0.0 || g > 0.0 || isnan(g)) derivative += g * ((double)s[j] - top);
     }
     sums[OTA_SUM_SINK] = by_sink;
-    sums[OTA_SUM_TEMPERATURE] = -along / job->parameters.tau;
+    sums[OTA_SUM_TEMPERATURE] = -derivative / job->parameters.tau;
 }
 
 /* P and dL/dS of fixed rounds from their kernel. */
 static void kernel_block(const ota_backward_job *job, const ota_backward_worker *w, int64_t first,
                          int64_t rows, int64_t at, int64_t block) {
-    const ota_device *device = job->device;
+    const ota_cpu_device *device = job->device;
     const ota_backward_space *space = job->space;
     const int64_t m = device->resolved->keys, stride = space->own->strip.stride;
     const int64_t width = space->own->kernel_width, values = device->values_width;
@@ -372,7 +372,7 @@ static void kernel_block(const ota_backward_job *job, const ota_backward_worker 
 
 void rows_task(void *context, int64_t block, int worker) {
     ota_backward_job *job = context;
-    const ota_device *device = job->device;
+    const ota_cpu_device *device = job->device;
     const ota_resolved *r = device->resolved;
     ota_backward_space *space = job->space;
     ota_strip *strip = &space->own->strip;
@@ -442,7 +442,7 @@ static void add_lists(const ota_backward_job *job, const real *tile, const real 
         while (high < strip->count[i] && where[high] < to) high++;
         if (low >= high) continue;
         KERNELS(job->device)
-            ->spread_kept(tile + i * strip->stride + low, where + low, high - low, x + i * width,
+            ->scatter_add(tile + i * strip->stride + low, where + low, high - low, x + i * width,
                           width, sum);
     }
 }
@@ -462,8 +462,8 @@ void add_rows(const ota_backward_job *job, const ota_backward_worker *w, const r
         if (!any) memset(product, 0, (size_t)((to - from) * width) * sizeof *product);
         any = true;
         KERNELS(job->device)
-            ->apply_turned(tile + i * strip->stride + from, strip->stride, x + i * width, last - i,
-                           to - from, width, product);
+            ->gemm_tn(tile + i * strip->stride + from, strip->stride, x + i * width, last - i,
+                      to - from, width, product);
     }
     if (any)
         KERNELS(job->device)->accumulate(product, (to - from) * width, 1.0, sum + from * width);
@@ -471,7 +471,7 @@ void add_rows(const ota_backward_job *job, const ota_backward_worker *w, const r
 
 void keys_task(void *context, int64_t tile, int worker) {
     const ota_backward_job *job = context;
-    const ota_device *device = job->device;
+    const ota_cpu_device *device = job->device;
     const ota_resolved *r = device->resolved;
     const ota_backward_space *space = job->space;
     const ota_strip *strip = &space->own->strip;

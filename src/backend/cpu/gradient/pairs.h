@@ -24,7 +24,7 @@
 #define rows_task WORD(ota_gradient_rows_task)
 #define keys_task WORD(ota_gradient_keys_task)
 #define slopes_task WORD(ota_gradient_slopes_task)
-#define turned_task WORD(ota_gradient_turned_task)
+#define transposed_task WORD(ota_gradient_transposed_task)
 #define widen_task WORD(ota_gradient_widen_task)
 #define mark_top WORD(ota_gradient_mark_top)
 #define replay_online WORD(ota_gradient_replay_online)
@@ -33,7 +33,7 @@
 #define load_advantage WORD(ota_gradient_load_advantage)
 #define recentre WORD(ota_gradient_recentre)
 #define form_kernel WORD(ota_gradient_form_kernel)
-#define turn WORD(ota_gradient_turn)
+#define row_round WORD(ota_gradient_row_round)
 #define reverse WORD(ota_gradient_reverse)
 #define advantages WORD(ota_gradient_advantages)
 #define last_keys WORD(ota_gradient_last_keys)
@@ -102,7 +102,7 @@ void keys_task(void *context, int64_t tile, int worker);
 void replay_online(ota_backward_job *job);
 void reverse_online(ota_backward_job *job);
 void slopes_task(void *context, int64_t chunk, int worker);
-void turned_task(void *context, int64_t chunk, int worker);
+void transposed_task(void *context, int64_t chunk, int worker);
 double recentre(ota_backward_job *job, double scale);
 void widen_task(void *context, int64_t chunk, int worker);
 void mark_top(void *context, int64_t chunk, int worker);
@@ -113,7 +113,7 @@ void load_bias(ota_backward_job *job);
 
 void load_kernel_column(ota_backward_job *job, const double *from, double scale);
 void form_kernel(void *context, int64_t chunk, int worker);
-void turn(void *context, int64_t chunk, int worker);
+void row_round(void *context, int64_t chunk, int worker);
 void reverse(void *context, int64_t chunk, int worker);
 void advantages(void *context, int64_t block, int worker);
 void last_keys(void *context, int64_t tile, int worker);

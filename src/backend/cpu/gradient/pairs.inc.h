@@ -12,7 +12,7 @@
  * with values that are not finite. */
 static void pack_tile(void *context, int64_t tile, int worker) {
     const ota_backward_job *job = context;
-    const ota_device *device = job->device;
+    const ota_cpu_device *device = job->device;
     const ota_resolved *r = device->resolved;
     const ota_packed_kv *packed = packed_of(job);
     const int64_t from = tile * OTA_KEY_TILE, left = r->keys - from, width = device->values_width;
@@ -41,7 +41,7 @@ static void pack_tile(void *context, int64_t tile, int worker) {
 }
 
 void pack_head(ota_backward_job *job) {
-    const ota_device *device = job->device;
+    const ota_cpu_device *device = job->device;
     const int64_t keys = device->resolved->keys;
     ota_packed_kv *packed = packed_of(job);
     packed->nonfinite_count = 0;
@@ -55,7 +55,7 @@ void pack_head(ota_backward_job *job) {
 /* Queries and upstream gradients of some rows; the latter without what is not finite. */
 void load_rows(const ota_backward_job *job, const ota_backward_worker *w, int64_t first,
                int64_t rows, bool mark) {
-    const ota_device *device = job->device;
+    const ota_cpu_device *device = job->device;
     const ota_resolved *r = device->resolved;
     if (!r->from_matrix) {
         pack_rows(&r->problem.queries, job->batch, job->head, first, rows, w->queries, r->width);
@@ -79,7 +79,7 @@ static ota_array columns_of(const ota_array *a, int64_t first, int64_t last) {
 /* Scores of rows [first, first + rows) against keys [from, to), from a multiple of OTA_PANEL. */
 void form_tile(const ota_backward_job *job, const ota_backward_worker *w, int64_t first,
                int64_t rows, int64_t from, int64_t to, int64_t stride) {
-    const ota_device *device = job->device;
+    const ota_cpu_device *device = job->device;
     const ota_resolved *r = device->resolved;
     real *scores = w->scores;
     if (r->from_matrix) {
@@ -111,7 +111,7 @@ void form_tile(const ota_backward_job *job, const ota_backward_worker *w, int64_
 /* U = dL/dP of the same tile. */
 void form_upstream(const ota_backward_job *job, const ota_backward_worker *w, int64_t first,
                    int64_t rows, int64_t from, int64_t to, int64_t stride) {
-    const ota_device *device = job->device;
+    const ota_cpu_device *device = job->device;
     real *upstream = w->upstream, *line = w->line;
     if (ota_array_present(&job->want->out_grad) && device->values_width > 0) {
         KERNELS(device)->products(w->gradients,
@@ -208,7 +208,7 @@ void row_slopes(const ota_backward_job *job, int64_t query, int64_t count, const
 
 /* P from the potentials or as it was kept. */
 void find_weights(const ota_backward_job *job, int64_t query, const real *s, real *p) {
-    const ota_device *device = job->device;
+    const ota_cpu_device *device = job->device;
     const int64_t m = device->resolved->keys, stride = device->dense_stride;
     if (job->mode != OTA_BACKWARD_PREFIX) {
         pair_weights(job, query, m, s, p);
@@ -222,7 +222,7 @@ void find_weights(const ota_backward_job *job, int64_t query, const real *s, rea
 /* U -> dL/dS of a row of weights p, in place; w is scratch, or with `weighed` its slopes. */
 void pairs(const ota_backward_job *job, int64_t query, const real *s, bool weighed, real *u,
            real *p, real *w) {
-    const ota_device *device = job->device;
+    const ota_cpu_device *device = job->device;
     const ota_backward_space *space = job->space;
     const int64_t m = device->resolved->keys, stride = device->dense_stride;
     if (space->bad[query]) {
@@ -287,7 +287,7 @@ static const double REAL_EPSILON = sizeof(real) == sizeof(double) ? DBL_EPSILON 
 
 /* Potential of one row, its top, and whether it can be computed; p is left holding the weights. */
 void solve_row(const ota_backward_job *job, int64_t query, const real *s, double mu, real *p) {
-    const ota_device *device = job->device;
+    const ota_cpu_device *device = job->device;
     ota_backward_space *space = job->space;
     const real *h = job->biased ? space->own->bias : NULL;
     const double keys_top = (double)KERNELS(device)->maximum(s, h, device->resolved->keys);

@@ -19,7 +19,7 @@ void load_kernel_column(ota_backward_job *job, const double *from, double scale)
 
 /* One row of scores into a row of K; false where it cannot. */
 static bool shift_row(const ota_backward_job *job, int64_t query, real *row) {
-    const ota_device *device = job->device;
+    const ota_cpu_device *device = job->device;
     const ota_resolved *r = device->resolved;
     ota_backward_space *space = job->space;
     const double keys_top = (double)KERNELS(device)->maximum(row, NULL, r->keys);
@@ -29,8 +29,8 @@ static bool shift_row(const ota_backward_job *job, int64_t query, real *row) {
     if (!empty && !(fabs(top) < (double)REAL_MAX / 8.0)) return false;
     const real shift = empty ? (real)0 : (real)top;
     for (int64_t j = r->keys; j < device->dense_stride; j++) row[j] = (real)-INFINITY;
-    KERNELS(device)->lifted(row, NULL, device->dense_stride, shift,
-                            (real)(OTA_LOG2_E / job->parameters.tau), row);
+    KERNELS(device)->exp2_scaled(row, NULL, device->dense_stride, shift,
+                                 (real)(OTA_LOG2_E / job->parameters.tau), row);
     space->dense[0][query] = empty ? 0.0 : mu;
     space->top[query] = sink > -INFINITY
                             ? ldexp(exp((sink - (double)shift) / job->parameters.tau), REAL_LIFT)
@@ -39,8 +39,8 @@ static bool shift_row(const ota_backward_job *job, int64_t query, real *row) {
 }
 
 /* Row update `at` of some rows, and their part of the column sums. */
-static void turn_rows(const ota_backward_job *job, int64_t chunk, int64_t first, int64_t rows) {
-    const ota_device *device = job->device;
+static void update_rows(const ota_backward_job *job, int64_t chunk, int64_t first, int64_t rows) {
+    const ota_cpu_device *device = job->device;
     ota_backward_space *space = job->space;
     const ota_kernel_view *rounds = &space->kernel;
     double *u = rounds->u + space->kernel.at * rounds->row_lane + first;
@@ -65,7 +65,7 @@ static void clear_part(const ota_backward_job *job, int which, int64_t chunk) {
 
 void form_kernel(void *context, int64_t chunk, int worker) {
     ota_backward_job *job = context;
-    const ota_device *device = job->device;
+    const ota_cpu_device *device = job->device;
     const ota_resolved *r = device->resolved;
     ota_backward_space *space = job->space;
     ota_backward_worker w = space->own->workers[worker];
@@ -90,11 +90,11 @@ void form_kernel(void *context, int64_t chunk, int worker) {
             space->partial[3][chunk * space->lane] = 1.0;
             return;
         }
-        turn_rows(job, chunk, at, rows);
+        update_rows(job, chunk, at, rows);
     }
 }
 
-void turn(void *context, int64_t chunk, int worker) {
+void row_round(void *context, int64_t chunk, int worker) {
     (void)worker;
     const ota_backward_job *job = context;
     int64_t first, last;
@@ -103,13 +103,13 @@ void turn(void *context, int64_t chunk, int worker) {
     ota_adjoint_rows(r->queries, chunk, &first, &last);
     clear_part(job, 0, chunk);
     for (int64_t end = first; ota_watch_rows(&watch, r->keys, last, &first, &end);)
-        turn_rows(job, chunk, first, end - first);
+        update_rows(job, chunk, first, end - first);
 }
 
 void reverse(void *context, int64_t chunk, int worker) {
     (void)worker;
     const ota_backward_job *job = context;
-    const ota_device *device = job->device;
+    const ota_cpu_device *device = job->device;
     const ota_backward_space *space = job->space;
     int64_t first, last;
     ota_adjoint_rows(device->resolved->queries, chunk, &first, &last);
@@ -130,7 +130,7 @@ void reverse(void *context, int64_t chunk, int worker) {
 /* P of a block of rows, and beside dL/dout their a. */
 void advantages(void *context, int64_t block, int worker) {
     ota_backward_job *job = context;
-    const ota_device *device = job->device;
+    const ota_cpu_device *device = job->device;
     const ota_resolved *r = device->resolved;
     ota_backward_space *space = job->space;
     ota_strip *strip = &space->own->strip;
@@ -180,7 +180,7 @@ void last_keys(void *context, int64_t tile, int worker) {
 
 /* What the last row update and P V leave of dL/df, dL/dg and dL/dmu. */
 void last_gradients(ota_backward_job *job) {
-    const ota_device *device = job->device;
+    const ota_cpu_device *device = job->device;
     const ota_backward_space *space = job->space;
     const int64_t width = device->values_width;
     const double tau = job->parameters.tau, *mu = space->dense[0];
@@ -193,15 +193,15 @@ void last_gradients(ota_backward_job *job) {
     for (int64_t j = 0; j < device->resolved->keys; j++) {
         const real *value = (const real *)packed_of(job)->values + j * width;
         const double *sum = space->own->kernel_sum + j * (width + 1);
-        double along = -sum[width];
-        for (int64_t q = 0; q < width; q++) along += (double)value[q] * sum[q];
-        rounds->g_grad[j] = along / tau;
+        double derivative = -sum[width];
+        for (int64_t q = 0; q < width; q++) derivative += (double)value[q] * sum[q];
+        rounds->g_grad[j] = derivative / tau;
     }
 }
 
 /* Values and B as panels, and the last v for the weights. */
 void pack_dimensions(ota_backward_job *job) {
-    const ota_device *device = job->device;
+    const ota_cpu_device *device = job->device;
     const ota_backward_space *space = job->space;
     const ota_kernel_view *rounds = &space->kernel;
     const int64_t m = device->resolved->keys, values = device->values_width,

@@ -49,24 +49,24 @@ void ota_tile_pack_pairs(const tile_head *h, int64_t half) {
 
 /* A block of rows; `first` is even. */
 void ota_tile_pack_pair_rows(const tile_head *h, int64_t first, int64_t rows) {
-    const ota_device *device = h->run->device;
+    const ota_cpu_device *device = h->run->device;
     const ota_array *queries = &device->resolved->problem.queries,
                     *upstream = &h->run->want->out_grad;
     const int64_t width = device->resolved->width, values = device->values_width;
     ota_tile_workspace *workspace = h->workspace;
-    ota_pairs_along(queries, h->batch, h->head, first, rows,
-                    workspace->queries_left + first * ((width + 1) / 2));
+    ota_pairs_of_rows(queries, h->batch, h->head, first, rows,
+                      workspace->queries_left + first * ((width + 1) / 2));
     ota_pairs_across(queries, h->batch, h->head, first, rows,
                      workspace->queries_right + first / 2 * width);
-    ota_pairs_along(upstream, h->batch, h->head, first, rows,
-                    workspace->upstream_left + first * ((values + 1) / 2));
+    ota_pairs_of_rows(upstream, h->batch, h->head, first, rows,
+                      workspace->upstream_left + first * ((values + 1) / 2));
     ota_pairs_across(upstream, h->batch, h->head, first, rows,
                      workspace->upstream_right + first / 2 * values);
 }
 
 /* The block of rows from `at` on; `block` is of f32, the only type whose heads are paired. */
 void ota_tile_gradient_of_pairs(const tile_head *h, const void *block, int64_t at) {
-    const ota_device *device = h->run->device;
+    const ota_cpu_device *device = h->run->device;
     const ota_tile_workspace *workspace = h->workspace;
     const int64_t width = device->resolved->width, values = device->values_width;
     const int64_t depth = (width + 1) / 2, values_depth = (values + 1) / 2;
@@ -92,7 +92,7 @@ static int64_t cuts_of(const ota_resolved *r) {
         1, ota_int_min(MOST_CUTS, ota_int_min(r->queries / LEAST_ROWS, r->keys / OTA_KEY_TILE)));
 }
 
-static void take_workspace(ota_device *device, ota_tile_workspace *workspace, bool coupled) {
+static void take_workspace(ota_cpu_device *device, ota_tile_workspace *workspace, bool coupled) {
     const ota_resolved *r = device->resolved;
     ota_arena *a = device->arena;
     const size_t real = ota_device_real(device), number = sizeof(double);
@@ -125,7 +125,7 @@ static void take_workspace(ota_device *device, ota_tile_workspace *workspace, bo
     workspace->values_sum = ota_arena_take_rows(a, m, values, number);
 }
 
-static void take_worker(ota_device *device, ota_tile_worker *w, int64_t cuts) {
+static void take_worker(ota_cpu_device *device, ota_tile_worker *w, int64_t cuts) {
     const ota_resolved *r = device->resolved;
     ota_arena *a = device->arena;
     const size_t real = ota_device_real(device);
@@ -141,7 +141,7 @@ static void take_worker(ota_device *device, ota_tile_worker *w, int64_t cuts) {
     w->values_grad = ota_arena_take_rows(a, OTA_KEY_TILE, device->values_width, real);
 }
 
-struct ota_tile_space *ota_tiles_lay_out(ota_device *device, ota_arena *a, int walkers) {
+struct ota_tile_space *ota_tiles_lay_out(ota_cpu_device *device, ota_arena *a, int head_workers) {
     const bool placed = a->base != NULL;
     const size_t workers = (size_t)device->worker_count;
     const ota_resolved *r = device->resolved;
@@ -154,7 +154,7 @@ struct ota_tile_space *ota_tiles_lay_out(ota_device *device, ota_arena *a, int w
     ota_tile_worker *scratch = ota_arena_take(a, workers, sizeof *scratch);
     const int64_t cuts = cuts_of(device->resolved);
     const int64_t workspace_count =
-        coupled ? walkers : ota_int_min(device->worker_count, device->packed_count);
+        coupled ? head_workers : ota_int_min(device->worker_count, device->packed_count);
     for (int64_t k = 0; k < workspace_count; k++) {
         ota_tile_workspace workspace = {0};
         take_workspace(device, &workspace, coupled);
@@ -172,7 +172,7 @@ struct ota_tile_space *ota_tiles_lay_out(ota_device *device, ota_arena *a, int w
 /* ---- running ---------------------------------------------------------------------------------- */
 
 bool ota_tiles_fit(const ota_backward_job *job) {
-    const ota_device *device = job->device;
+    const ota_cpu_device *device = job->device;
     const ota_gradients *want = job->want;
     const ota_resolved *r = device->resolved;
     const ota_array *const others[] = {&want->coupling_grad, &want->scores, &want->temperature};
@@ -182,7 +182,7 @@ bool ota_tiles_fit(const ota_backward_job *job) {
         if (ota_array_present(others[k])) return false;
     }
     for (int t = 0; t < r->term_count; t++) {
-        if (ota_term_form_of(&r->terms[t]) == OTA_TERM_SATURATES ||
+        if (ota_term_form_of(&r->terms[t]) == OTA_FORM_SOFTCAP ||
             ota_gradient_of_term(r, want, t) != NULL)
             return false;
     }
@@ -199,7 +199,7 @@ static void clear(double *sum, int64_t rows, int64_t width) {
 }
 
 static void run_query_head(tile_head *h, ota_gradient_task *rows) {
-    const ota_device *device = h->run->device;
+    const ota_cpu_device *device = h->run->device;
     const ota_resolved *r = device->resolved;
     const int64_t cuts = h->run->space->cuts;
     h->tau = ota_head_temperature(r, h->head);
@@ -229,7 +229,7 @@ static bool has_one_part(const tile_run *run) {
 }
 
 static void run_key_head(tile_run *run, int64_t index, int workspace) {
-    ota_device *device = run->device;
+    ota_cpu_device *device = run->device;
     const ota_resolved *r = device->resolved;
     const int64_t group = r->heads / r->key_heads;
     tile_head h = {.run = run,
@@ -266,7 +266,7 @@ void ota_tiles_run_coupled(ota_backward_job *job) {
                     .arrays = job->arrays,
                     .want = job->want,
                     .space = own->tiles};
-    ota_tile_workspace workspace = own->tiles->workspaces[job->space->walker];
+    ota_tile_workspace workspace = own->tiles->workspaces[job->space->head_worker];
     workspace.keys = own->keys;
     workspace.packed_values = own->packed_values;
     workspace.keys_sum = own->keys_sum;
@@ -284,7 +284,7 @@ void ota_tiles_run_coupled(ota_backward_job *job) {
 }
 
 ota_status ota_tiles_run(ota_backward_job *job) {
-    ota_device *device = job->device;
+    ota_cpu_device *device = job->device;
     const ota_resolved *r = device->resolved;
     const ota_arrays *arrays = job->arrays;
     const ota_gradients *want = job->want;

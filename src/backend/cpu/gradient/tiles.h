@@ -53,7 +53,7 @@ static inline void ota_tile_piece(int64_t count, int64_t cuts, int64_t block, in
 
 typedef struct tile_run {
     ota_backward_job *job;
-    ota_device *device;
+    ota_cpu_device *device;
     const ota_arrays *arrays;
     const ota_gradients *want;
     struct ota_tile_space *space;

@@ -48,7 +48,7 @@ static void pack_keys_of(const tile_head *h) {
 }
 
 static void pack_values_of(const tile_head *h) {
-    const ota_device *device = h->run->device;
+    const ota_cpu_device *device = h->run->device;
     const int64_t m = device->resolved->keys, width = device->values_width;
     ota_packed_kv *packed = h->packed;
     real *values = packed->values;
@@ -84,7 +84,7 @@ static void score_terms(void *context, int64_t row, int64_t first, int64_t last,
 /* Potential and output of a block of rows, as the fused forward finds them: P = 2^((S - top) c) / sum. */
 static void solve_rows(const tile_head *h, const ota_worker *w, int64_t first, int64_t rows,
                        real *out) {
-    const ota_device *device = h->run->device;
+    const ota_cpu_device *device = h->run->device;
     const ota_resolved *r = device->resolved;
     tile_terms terms = {r, h->batch, h->head, first};
     pack_rows(&r->problem.queries, h->batch, h->head, first, rows, w->queries, r->width);
@@ -167,7 +167,7 @@ static double advantage_of(const real *upstream, const real *out, int64_t width)
 }
 
 static void prepare_row(const tile_head *h, int64_t query, const row_facts *facts, double mu) {
-    const ota_device *device = h->run->device;
+    const ota_cpu_device *device = h->run->device;
     const ota_resolved *r = device->resolved;
     const int64_t width = device->values_width;
     ota_tile_workspace *workspace = h->workspace;
@@ -199,7 +199,7 @@ static void prepare_row(const tile_head *h, int64_t query, const row_facts *fact
 
 static void rows_task(void *context, int64_t piece, int worker) {
     const tile_head *h = context;
-    const ota_device *device = h->run->device;
+    const ota_cpu_device *device = h->run->device;
     const ota_resolved *r = device->resolved;
     const ota_arrays *a = h->run->arrays;
     ota_tile_workspace *workspace = h->workspace;
@@ -241,7 +241,7 @@ static void rows_task(void *context, int64_t piece, int worker) {
 
 /* Rows whose potentials and multipliers are known: P = 2^((S + g + f) c), and U is not scaled. */
 static void prepare_coupled_row(const tile_head *h, int64_t query) {
-    const ota_device *device = h->run->device;
+    const ota_cpu_device *device = h->run->device;
     const ota_backward_space *space = h->job->space;
     const int64_t width = device->values_width;
     const bool placed = h->upstream != h->workspace->upstream;
@@ -285,7 +285,7 @@ static void coupled_rows_task(void *context, int64_t piece, int worker) {
 /* ---- tiles ------------------------------------------------------------------------------------ */
 
 /* sum += factor part, part = 0. */
-static void move_part(const ota_device *device, real *part, int64_t count, double factor,
+static void move_part(const ota_cpu_device *device, real *part, int64_t count, double factor,
                       double *sum) {
     KERNELS(device)->accumulate(part, count, factor, sum);
     memset(part, 0, (size_t)count * sizeof *part);
@@ -314,7 +314,7 @@ static void put_part(const ota_array *to, const tile_head *h, int64_t first, int
 /* One tile of keys against the rows [first, last). */
 static void key_tile(const tile_head *h, ota_tile_worker *w, int64_t from, int64_t keys,
                      int64_t first, int64_t last) {
-    const ota_device *device = h->run->device;
+    const ota_cpu_device *device = h->run->device;
     const ota_resolved *r = device->resolved;
     const ota_gradients *want = h->run->want;
     const ota_tile_workspace *workspace = h->workspace;
@@ -374,7 +374,7 @@ static void key_tile(const tile_head *h, ota_tile_worker *w, int64_t from, int64
 
 static void unit_task(void *context, int64_t piece, int worker) {
     const tile_head *h = context;
-    const ota_device *device = h->run->device;
+    const ota_cpu_device *device = h->run->device;
     const ota_resolved *r = device->resolved;
     ota_tile_worker *w = &h->run->space->workers[worker];
     const int64_t cuts = h->run->space->cuts, width = r->width;

@@ -1,8 +1,8 @@
 /* Reading rows of scores for the search for a matching (costs.h). Plain loops: the compiler makes vectors of them. */
 
-enum { COST_LANES = 8, PICK_BLOCK = 16, TURN_BLOCK = 16 };
+enum { COST_LANES = 8, PICK_BLOCK = 16, TRANSPOSE_BLOCK = 16 };
 
-static ota_row_survey cost_survey(const void *scores, int64_t count) {
+static ota_cost_score_range cost_score_range(const void *scores, int64_t count) {
     const real *restrict row = scores;
     real high[COST_LANES], low[COST_LANES];
     int32_t wrong[COST_LANES] = {0};
@@ -23,7 +23,7 @@ static ota_row_survey cost_survey(const void *scores, int64_t count) {
             low[l] = allowed < low[l] ? allowed : low[l];
         }
     }
-    ota_row_survey found = {.top = -INFINITY};
+    ota_cost_score_range found = {.top = -INFINITY};
     for (int l = 0; l < COST_LANES; l++) {
         found.wrong |= wrong[l] != 0;
         found.top = fmax(found.top, (double)high[l]);
@@ -187,12 +187,12 @@ static double cost_best_listed(const void *scores, const double *g, const int32_
     return best;
 }
 
-static void cost_turn(const void *from, int64_t rows, int64_t columns, int64_t from_stride,
-                      void *to, int64_t stride) {
+static void cost_transpose(const void *from, int64_t rows, int64_t columns, int64_t from_stride,
+                           void *to, int64_t stride) {
     const real *source = from;
     real *target = to;
-    for (int64_t block = 0; block < rows; block += TURN_BLOCK) {
-        const int64_t end = ota_int_min(block + TURN_BLOCK, rows);
+    for (int64_t block = 0; block < rows; block += TRANSPOSE_BLOCK) {
+        const int64_t end = ota_int_min(block + TRANSPOSE_BLOCK, rows);
         for (int64_t j = 0; j < columns; j++) {
             for (int64_t i = block; i < end; i++)
                 target[j * stride + i] = source[i * from_stride + j];
@@ -201,7 +201,7 @@ static void cost_turn(const void *from, int64_t rows, int64_t columns, int64_t f
 }
 
 static const ota_costs costs = {
-    .survey = cost_survey,
+    .score_range = cost_score_range,
     .form = cost_form,
     .lower = cost_lower,
     .groups = cost_groups,
@@ -209,5 +209,5 @@ static const ota_costs costs = {
     .nearer = cost_nearer,
     .best = cost_best,
     .best_listed = cost_best_listed,
-    .turn = cost_turn,
+    .transpose = cost_transpose,
 };

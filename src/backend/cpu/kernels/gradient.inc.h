@@ -16,7 +16,7 @@ typedef struct gradient_state {
     const element *queries, *upstream, *panels, *value_panels;
     const element *queries_right, *upstream_right, *keys_right;
     /* Of the rows at work: elements along rows [..][OTA_KEY_TILE], and along keys. */
-    const element *weights_turned, *slopes_turned, *slopes_left;
+    const element *weights_transposed, *slopes_transposed, *slopes_left;
     real ones[OTA_KEY_TILE];
 } gradient_state;
 
@@ -98,19 +98,19 @@ static void gradient_slopes(const gradient_block *b, const gradient_state *state
 }
 
 /* out[j][w] += sum_i left[i][j] right[i][w] over `length` elements i. */
-static void add_turned(const gradient_state *state, const element *left, const element *right,
-                       int64_t width, int64_t length, int64_t keys, real *out) {
+static void add_transposed(const gradient_state *state, const element *left, const element *right,
+                           int64_t width, int64_t length, int64_t keys, real *out) {
     if (!out) return;
-    tile_product_turned(&(tile_operands){.a = left,
-                                         .lda = OTA_KEY_TILE,
-                                         .b = right,
-                                         .ldb = width,
-                                         .rows = keys,
-                                         .columns = width,
-                                         .length = length,
-                                         .out = out,
-                                         .ldo = width,
-                                         .factor = state->ones});
+    tile_product_transposed(&(tile_operands){.a = left,
+                                             .lda = OTA_KEY_TILE,
+                                             .b = right,
+                                             .ldb = width,
+                                             .rows = keys,
+                                             .columns = width,
+                                             .length = length,
+                                             .out = out,
+                                             .ldo = width,
+                                             .factor = state->ones});
 }
 
 /* Makes the left sides of the products of P and dS of the tile's rows [low, high). */
@@ -153,10 +153,11 @@ static void gradient_rows(const gradient_block *b, gradient_state *state) {
     int64_t length = elements_of(
         OTA_FAULT_OF(real, GRADIENT_ROWS, high - low, high - low - (high - low > HELD)));
     int64_t element_row = low / HELD;
-    add_turned(state, state->weights_turned, state->upstream_right + element_row * b->values_width,
-               b->values_width, length, b->key_count, b->values_grad);
-    add_turned(state, state->slopes_turned, state->queries_right + element_row * b->width, b->width,
-               length, b->key_count, b->keys_grad);
+    add_transposed(state, state->weights_transposed,
+                   state->upstream_right + element_row * b->values_width, b->values_width, length,
+                   b->key_count, b->values_grad);
+    add_transposed(state, state->slopes_transposed, state->queries_right + element_row * b->width,
+                   b->width, length, b->key_count, b->keys_grad);
     if (!b->queries_grad) return;
     for (int64_t j = 0; j < b->key_count; j += RUN) {
         tile_product(&(tile_operands){.a = state->slopes_left + j / HELD,

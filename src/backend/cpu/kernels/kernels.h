@@ -39,7 +39,7 @@ enum {
     OTA_LIFT_F32 = 64,  /* power of two of the largest entries of a stored kernel */
     OTA_LIFT_F64 = 512,
     OTA_GRADIENT_SCRATCH = 2 * OTA_ROW_BLOCK * OTA_KEY_TILE,
-    OTA_KEEP_ROOM = 16,         /* elements that `keep` may write past the last one kept */
+    OTA_COMPACT_ROOM = 16,      /* elements that `compact` may write past the last one kept */
     OTA_LANES_SIDE = 16,        /* most rows and columns of problems that are solved one a lane */
     OTA_LANES_ROUNDS = 1 << 14, /* most rounds there, between which nothing can stop them */
     OTA_LANES_MOST = 16,        /* most lanes of any level and type */
@@ -199,7 +199,7 @@ OTA_KERNEL_OPERANDS(ota_kernels_f64, double)
         T sink;            /* logit in units of S, -inf = none                               */                    \
         const T *row_mass; /* [rows] mu, or NULL = 1                                         */                    \
         /* fills a tile of true scores pair by pair when terms or masks need it, else NULL: called   */            \
-        /* after the products with raw q.k in tile[row*OTA_KEY_TILE + key - first], must turn them   */            \
+        /* after the products with raw q.k in tile[row*OTA_KEY_TILE + key - first], must make them   */            \
         /* into S (scale included); keys outside [begin,end) of the row are then ignored             */            \
         void (*terms)(void *context, int64_t row, int64_t first, int64_t last, T *tile_row);                       \
         void *terms_context;                                                                                       \
@@ -239,7 +239,7 @@ OTA_KERNEL_OPERANDS(ota_kernels_f64, double)
         /* Sinkhorn, log rows: for every row r of rows: shift[r] = max_j (s + h), sum[r] = sum_j       \
            2^((s + h - shift) c) (+ sink_r), then column[j] += mass[r] / sum[r] * 2^((s+h-shift) c).    \
            Rows with mass 0 or shift -inf add nothing. */           \
-        void (*rows_and_columns)(const NAME##_log_round *round);                                                   \
+        void (*log_round)(const NAME##_log_round *round);                                                          \
         /* column log-sum-exp in two sweeps: top[j] = max(top[j], s_rj + f_r) over the rows; then       \
            column[j] += 2^((s_rj + f_r - top[j]) c); rows with f = -inf are skipped; columns whose top  \
            is -inf get 0 */          \
@@ -257,7 +257,7 @@ OTA_KERNEL_OPERANDS(ota_kernels_f64, double)
         /* p_j = 2^((s_j + h_j - shift) c) 2^lift, lift = OTA_LIFT_F32 or OTA_LIFT_F64; h may be NULL. */          \
         /* Made for entries <= 1 (c < 0 where s are costs): scalings up to 2^(lift/2) times them stay */           \
         /* normal where their product is. */                                                                       \
-        void (*lifted)(const T *s, const T *h, int64_t count, T shift, T c, T *p);                                 \
+        void (*exp2_scaled)(const T *s, const T *h, int64_t count, T shift, T c, T *p);                            \
         /* p[r,j] = kernel[r,j] v[j] u[r]; p may be the kernel itself */                                           \
         void (*weights)(const T *kernel, int64_t ldk, int64_t rows, int64_t columns, const T *v,                   \
                         const double *u, T *p, int64_t ldp);                                                       \
@@ -273,11 +273,11 @@ OTA_KERNEL_OPERANDS(ota_kernels_f64, double)
         /* the level is `shift`; of caps, s and h alone */                                                         \
         ota_level_sums (*capped_level)(const NAME##_capped *row);                                                  \
         /* the scores above `floor` in their order: kept[i] = s[where[i]]; returns how many. Both have     \
-           room for count + OTA_KEEP_ROOM elements; kept may be s. */       \
-        int64_t (*keep)(const T *s, int64_t count, T floor, T *kept, int32_t *where);                              \
+           room for count + OTA_COMPACT_ROOM elements; kept may be s. */       \
+        int64_t (*compact)(const T *s, int64_t count, T floor, T *kept, int32_t *where);                           \
         /* out[w] = sum_i p_i v[where_i ldv + w], the sparse twin of `apply` */                                    \
-        void (*apply_kept)(const T *p, const int32_t *where, int64_t count, const T *v,                            \
-                           int64_t ldv, int64_t values_width, T *out);                                             \
+        void (*spmv)(const T *p, const int32_t *where, int64_t count, const T *v, int64_t ldv,                     \
+                     int64_t values_width, T *out);                                                                \
         /* backward of rows (slopes.inc.h); w_j = p_j^power where p_j > 0, else 0 */                               \
         void (*slope_weights)(const T *p, int64_t count, double power, T *w);                                      \
         /* sum w (u - b) over w != 0, and sum w; b may be NULL */                                                  \
@@ -285,12 +285,12 @@ OTA_KERNEL_OPERANDS(ota_kernels_f64, double)
         /* u_j = w_j (u_j - b_j - a) rate where w_j != 0, else 0; b may be NULL */                                 \
         void (*slopes)(const T *w, const T *b, int64_t count, T a, T rate, T *u);                                  \
         /* out[j*width + w] += sum_i p[i*ldp + j] x[i*width + w]; few rows: they are one chain of runs */          \
-        void (*apply_turned)(const T *p, int64_t ldp, const T *x, int64_t rows, int64_t keys,                      \
-                             int64_t width, T *out);                                                               \
+        void (*gemm_tn)(const T *p, int64_t ldp, const T *x, int64_t rows, int64_t keys,                           \
+                        int64_t width, T *out);                                                                    \
         /* s[i] = q . v_(where[i]), and out[where[i]*width + w] += p[i] x[w] */                                    \
-        void (*dots_kept)(const T *q, const int32_t *where, int64_t count, const T *v,                             \
-                          int64_t ldv, int64_t width, T *s);                                                       \
-        void (*spread_kept)(const T *p, const int32_t *where, int64_t count, const T *x,                           \
+        void (*gather_dot)(const T *q, const int32_t *where, int64_t count, const T *v,                            \
+                           int64_t ldv, int64_t width, T *s);                                                      \
+        void (*scatter_add)(const T *p, const int32_t *where, int64_t count, const T *x,                           \
                             int64_t width, double *out);                                                           \
         /* the system of implicit gradients (adjoint.inc.h), all sums in f64: sum w u over w > 0, and sum w */     \
         double (*slope_sums)(const T *w, const T *u, int64_t count, double *weight);                               \

@@ -98,7 +98,7 @@ static ALWAYS_INLINE vec vec_exp2(vec t) {
 }
 
 /* 2^(t + LIFT) for t <= 0; exactly 0 for -inf, NaN for NaN. */
-static ALWAYS_INLINE vec vec_exp2_lifted(vec t) {
+static ALWAYS_INLINE vec vec_exp2_scaled(vec t) {
     t = vec_max(vec_set(-EXPONENT_LIMIT - (real)LIFT), t);
     vec n = vec_round(t);
     return vec_scale(vec_exp2_near(vec_sub(t, n)), vec_add(n, vec_set(LIFT)));
@@ -212,27 +212,27 @@ const kernel_table OTA_TABLE = {
     .sum = sum,
     .statistics = statistics,
     .accumulate = accumulate,
-    .rows_and_columns = rows_and_columns,
+    .log_round = log_round,
     .columns_top = columns_top,
     .columns_sum = columns_sum,
     .kernel_form = kernel_form,
     .linear_round = linear_round,
     .linear_reverse = linear_reverse,
-    .lifted = lifted,
+    .exp2_scaled = exp2_scaled,
     .weights = weights,
     .power_sums = power_sums,
     .powers = powers,
     .capped_exponentials = capped_exponentials,
     .capped_powers = capped_powers,
     .capped_level = capped_level,
-    .keep = keep,
-    .apply_kept = apply_kept,
+    .compact = compact,
+    .spmv = spmv,
     .slope_weights = slope_weights,
     .slope_mean = slope_mean,
     .slopes = slopes,
-    .apply_turned = apply_turned,
-    .dots_kept = dots_kept,
-    .spread_kept = spread_kept,
+    .gemm_tn = gemm_tn,
+    .gather_dot = gather_dot,
+    .scatter_add = scatter_add,
     .slope_sums = slope_sums,
     .slope_columns = slope_columns,
     .slope_diagonal = slope_diagonal,

@@ -49,7 +49,7 @@ static lane_span lane_kernel(const lanes_block *b, vec *sound) {
         lane_store(b->shift, i, top);
         for (int64_t j = 0; j < b->columns; j++) {
             const vec below = vec_mul(vec_sub(lane_load(row, j), top), c);
-            lane_store(row, j, vec_exp2_lifted(below));
+            lane_store(row, j, vec_exp2_scaled(below));
         }
     }
     return span;
@@ -72,7 +72,7 @@ static ALWAYS_INLINE void lane_sums(int chains, const real *y, int64_t step, int
     }
 }
 
-/* The problems that still turn, and what their scalings reached. */
+/* The problems whose rounds go on, and what their scalings reached. */
 typedef struct lane_state {
     vec going; /* 1 or 0 */
     vec taken, error, low, high, least;
@@ -171,7 +171,7 @@ static void lane_emit(const lanes_block *b) {
 }
 
 /* Exactly b->rounds rounds. */
-static void lane_turns(const lanes_block *b, lane_state *state) {
+static void lane_fixed_rounds(const lanes_block *b, lane_state *state) {
     for (int64_t round = 0; round < b->rounds; round++) {
         lane_rows(b, state);
         lane_columns(b, false, state);
@@ -229,7 +229,7 @@ static void lane_rounds(const lanes_block *b) {
     if (b->tolerance != NULL)
         lane_search(b, span, &state, &sound);
     else
-        lane_turns(b, &state);
+        lane_fixed_rounds(b, &state);
     lane_emit(b);
     /* A problem that is still going on has not met its tolerance. */
     sound = vec_select(mask_above(state.going, none), none, sound);
@@ -250,7 +250,7 @@ static void lanes_in(const real *from, int64_t stride, int64_t count, real facto
         const int64_t rest = ota_int_min(LANES, count - e);
         vec x[LANES];
         UNROLL for (int l = 0; l < LANES; l++) x[l] = vec_load(from + l * stride + e);
-        vec_turn(x);
+        vec_transpose(x);
         for (int64_t k = 0; k < rest; k++) lane_store(to, e + k, vec_mul(x[k], vec_set(factor)));
     }
 }
@@ -261,7 +261,7 @@ static void lanes_out(const real *from, int64_t count, real *to, int64_t stride)
         const int64_t rest = ota_int_min(LANES, count - e);
         vec x[LANES];
         for (int64_t k = 0; k < LANES; k++) x[k] = k < rest ? lane_load(from, e + k) : vec_set(0);
-        vec_turn(x);
+        vec_transpose(x);
         UNROLL for (int l = 0; l < LANES; l++) vec_store(to + l * stride + e, x[l]);
     }
 }

@@ -310,7 +310,7 @@ static ALWAYS_INLINE int32_t match_collect(ota_match *match, double nearest, int
 
 /* Turns the path that ends in column `end` at distance `nearest`. The row before a column is the first scanned one that gives
  * its distance, to the bit. */
-static void match_turn(ota_match *match, int32_t start, int32_t end, double nearest) {
+static void match_apply_path(ota_match *match, int32_t start, int32_t end, double nearest) {
     double price = match->price[end];
     for (int32_t j = end;;) {
         int64_t k = -1;
@@ -333,7 +333,7 @@ static void match_turn(ota_match *match, int32_t start, int32_t end, double near
  * columns fall. */
 static bool match_close(ota_match *match, int32_t start, int32_t end, double nearest,
                         int64_t count) {
-    if (end >= 0) match_turn(match, start, end, nearest);
+    if (end >= 0) match_apply_path(match, start, end, nearest);
     for (int64_t k = 0; k < count; k++) {
         const double change = end < 0 ? 0.0 : match->final[k] - nearest;
         match->price[match->reached[k]] = match->kept[k] + (change < 0.0 ? change : 0.0);

@@ -62,15 +62,15 @@ static ALWAYS_INLINE void maxsim_tile(int rows, int vectors, const ota_maxsim_bl
     }
     UNROLL for (int v = 0; v < vectors; v++) {
         real *const best = b->best + column + v * LANES, *const lost = b->lost + column + v * LANES;
-        vec most = vec_load(best), broken = vec_load(lost);
+        vec most = vec_load(best), nonfinite = vec_load(lost);
         UNROLL for (int r = 0; r < rows; r++) {
             most = vec_max(most, whole[r][v]);
-            broken = vec_fma(whole[r][v], vec_set(0), broken);
+            nonfinite = vec_fma(whole[r][v], vec_set(0), nonfinite);
             if (b->products)
                 vec_store(b->products + (token + r) * columns + column + v * LANES, whole[r][v]);
         }
         vec_store(best, most);
-        vec_store(lost, broken);
+        vec_store(lost, nonfinite);
     }
 }
 

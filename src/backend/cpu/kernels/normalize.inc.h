@@ -33,7 +33,7 @@ static ALWAYS_INLINE void squares_in(int64_t side, const real *from, int64_t lef
         UNROLL for (int l = 0; l < LANES; l++) {
             x[l] = load_lanes(from + ota_int_min(l, left - 1) * size + e, rest);
         }
-        vec_turn(x);
+        vec_transpose(x);
         for (int64_t k = 0; k < rest; k++) to[e + k] = x[k];
     }
 }
@@ -44,7 +44,7 @@ static ALWAYS_INLINE void squares_out(int64_t side, const vec *from, int64_t lef
         const int64_t rest = ota_int_min(LANES, size - e);
         vec x[LANES];
         for (int64_t k = 0; k < LANES; k++) x[k] = k < rest ? from[e + k] : vec_set(0);
-        vec_turn(x);
+        vec_transpose(x);
         const int64_t present = ota_int_min(LANES, left);
         for (int64_t l = 0; l < present; l++) store_lanes(to + l * size + e, x[l], rest);
     }

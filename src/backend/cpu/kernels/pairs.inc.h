@@ -52,8 +52,8 @@ static void gradient_operands(gradient_state *state, int64_t low, int64_t high, 
     element *weights = (element *)(void *)(state->slopes + OTA_ROW_BLOCK * OTA_KEY_TILE);
     element *slopes = weights + PAIRS, *left = slopes + PAIRS;
     const int64_t room = tile_room(keys);
-    state->weights_turned = weights;
-    state->slopes_turned = slopes;
+    state->weights_transposed = weights;
+    state->slopes_transposed = slopes;
     state->slopes_left = left;
     for (int64_t row = low; row < high; row += 2) {
         const real *p = state->weights + row * OTA_KEY_TILE;

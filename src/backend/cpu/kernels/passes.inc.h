@@ -82,14 +82,14 @@ static double exponentials(const real *s, const real *h, int64_t count, real shi
     return total_of(&all);
 }
 
-static void lifted(const real *s, const real *h, int64_t count, real shift, real c, real *p) {
+static void exp2_scaled(const real *s, const real *h, int64_t count, real shift, real c, real *p) {
     real gain = score_gain(c);
     vec from = vec_set(shift * gain);
     vec factor = vec_set(c / gain);
     for (int64_t j = 0; j < count; j += LANES) {
         int64_t lanes = ota_int_min(LANES, count - j);
         vec x = vec_sub(load_scores(s, h, j, lanes, gain), from);
-        store_lanes(p + j, vec_exp2_lifted(vec_mul(x, factor)), lanes);
+        store_lanes(p + j, vec_exp2_scaled(vec_mul(x, factor)), lanes);
     }
 }
 
@@ -139,7 +139,7 @@ static void accumulate(const real *restrict p, int64_t count, double factor,
     for (int64_t j = 0; j < count; j++) column[j] += factor * (double)p[j];
 }
 
-static void rows_and_columns(const log_round_operands *x) {
+static void log_round(const log_round_operands *x) {
     const int64_t columns = x->columns;
     const real *const h = x->h;
     const real c = x->c, sink = x->sink;

@@ -17,8 +17,8 @@ static void attend(const attend_block *b) {
 
 static void gradient_operands(gradient_state *state, int64_t low, int64_t high, int64_t keys) {
     (void)high, (void)keys;
-    state->weights_turned = state->weights + low * OTA_KEY_TILE;
-    state->slopes_turned = state->slopes_left = state->slopes + low * OTA_KEY_TILE;
+    state->weights_transposed = state->weights + low * OTA_KEY_TILE;
+    state->slopes_transposed = state->slopes_left = state->slopes + low * OTA_KEY_TILE;
 }
 
 static void gradient(const gradient_block *b) {

@@ -1,11 +1,11 @@
 /* Tokens to experts (backend/route_kernels.h). Part of kernels.inc.h.
  *
- * The largest numbers of LANES rows are found at once, a row a lane: the rows are turned, and every number passes down a falling
+ * The largest numbers of LANES rows are found at once, a row a lane: the rows are transposed, and every number passes down a falling
  * list, the larger of each meeting staying. The last of the list is a row's threshold, and what reaches it is taken. */
 
-/* One vector a row becomes one number a lane: the tree of the turned vectors. */
+/* One vector a row becomes one number a lane: the tree of the transposed vectors. */
 static ALWAYS_INLINE vec route_across(bool largest, vec *x) {
-    vec_turn(x);
+    vec_transpose(x);
     UNROLL for (int half = LANES / 2; half > 0; half /= 2) {
         UNROLL for (int r = 0; r < half; r++) x[r] =
             largest ? vec_max(x[r], x[r + half]) : vec_add(x[r], x[r + half]);
@@ -19,19 +19,19 @@ static ALWAYS_INLINE vec route_form_group(const real *s, int64_t stride, const o
     const int64_t whole = b->experts / LANES * LANES, rest = b->experts - whole;
     const vmask here = mask_range(0, rest);
     const vec none = vec_set((real)-INFINITY), factor = vec_set(LOG2_E);
-    vec x[LANES], broken = vec_set(0);
+    vec x[LANES], nonfinite = vec_set(0);
     real top[LANES], sum[LANES];
     UNROLL for (int r = 0; r < LANES; r++) {
         vec most = none;
         for (int64_t j = 0; j < whole; j += LANES) {
             const vec score = vec_load(s + r * stride + j);
             most = vec_max(score, most);
-            broken = vec_add(broken, vec_sub(score, score));
+            nonfinite = vec_add(nonfinite, vec_sub(score, score));
         }
         if (rest > 0) {
             const vec score = vec_load_part(s + r * stride + whole, rest);
             most = vec_max(vec_select(here, score, none), most);
-            broken = vec_add(broken, vec_sub(score, score));
+            nonfinite = vec_add(nonfinite, vec_sub(score, score));
         }
         x[r] = most;
     }
@@ -56,7 +56,7 @@ static ALWAYS_INLINE vec route_form_group(const real *s, int64_t stride, const o
     }
     vec_store(sum, route_across(false, x));
     for (int r = 0; r < LANES; r++) sums[r] = (double)sum[r];
-    return broken;
+    return nonfinite;
 }
 
 /* Rows of at most so many vectors are added up in one part. */
@@ -79,9 +79,9 @@ static int64_t route_form(const ota_route_block *b) {
     int64_t i = 0;
     if (b->experts > ROUTE_SHORT * LANES) return route_form_rows(b, 0);
     for (; i + LANES <= b->rows; i += LANES) {
-        const vec broken = route_form_group(logits + i * b->logits_stride, b->logits_stride, b,
-                                            kernel + i * b->stride, b->sums + i);
-        if (mask_count(mask_nan(broken)) > 0) break;
+        const vec nonfinite = route_form_group(logits + i * b->logits_stride, b->logits_stride, b,
+                                               kernel + i * b->stride, b->sums + i);
+        if (mask_count(mask_nan(nonfinite)) > 0) break;
     }
     return route_form_rows(b, i);
 }
@@ -131,12 +131,12 @@ static ALWAYS_INLINE void route_list(int64_t length, const real *lines, int64_t 
     for (int64_t j = 0; j < experts; j += LANES) {
         vec x[LANES];
         UNROLL for (int r = 0; r < LANES; r++) x[r] = vec_load(lines + r * stride + j);
-        vec_turn(x);
+        vec_transpose(x);
         UNROLL for (int r = 0; r < LANES; r++) route_pass_down(length, best, x[r]);
     }
 }
 
-/* The largest alone: of each row along it, and the rows are turned once. */
+/* The largest alone: of each row along it, and the rows are transposed once. */
 static void route_largest(const real *lines, int64_t stride, int64_t experts, real *best) {
     vec x[LANES];
     UNROLL for (int r = 0; r < LANES; r++) x[r] = vec_load(lines + r * stride);
@@ -164,7 +164,7 @@ static void route_long_list(int64_t length, const real *lines, int64_t stride, i
     for (int64_t j = 0; j < experts; j += LANES) {
         vec x[LANES];
         for (int r = 0; r < LANES; r++) x[r] = vec_load(lines + r * stride + j);
-        vec_turn(x);
+        vec_transpose(x);
         for (int r = 0; r < LANES; r++) {
             vec down = x[r];
             for (int64_t k = 0; k < length; k++) {
@@ -255,10 +255,10 @@ static void route_choose_biased(const ota_route_block *b) { route_choose(b, fals
 
 /* The sigmoid of the chosen logits, which the weights hold. */
 static void route_sigmoid(real *weights, int64_t count) {
-    const vec one = vec_set(1), turn = vec_set(-LOG2_E);
+    const vec one = vec_set(1), exponent = vec_set(-LOG2_E);
     for (int64_t i = 0; i < count; i += LANES) {
         const int64_t here = ota_int_min(LANES, count - i);
-        const vec below = vec_exp2(vec_mul(load_lanes(weights + i, here), turn));
+        const vec below = vec_exp2(vec_mul(load_lanes(weights + i, here), exponent));
         store_lanes(weights + i, vec_div(one, vec_add(one, below)), here);
     }
 }
@@ -298,7 +298,7 @@ static void route_thresholds(const ota_route_block *b) {
     }
 }
 
-static void route_turn(const ota_route_block *b) {
+static void route_transpose(const ota_route_block *b) {
     const real *logits = b->logits;
     real *across = b->across;
     for (int64_t j = 0; j < b->experts; j++) {
@@ -363,7 +363,7 @@ static real route_select(real *x, int64_t count, int64_t place) {
 static real route_place(const ota_route_expert *e, int64_t place, double centre, double width) {
     int64_t below, count;
     double half = width;
-    for (int turn = 0; turn < 3 && half < (double)INFINITY; turn++, half *= 16.0) {
+    for (int trial = 0; trial < 3 && half < (double)INFINITY; trial++, half *= 16.0) {
         const real low = (real)(centre - half), high = (real)(centre + half);
         count = route_window(e, low, high, &below);
         if (place >= below && place < below + count)
@@ -409,5 +409,5 @@ static const ota_route_passes route_passes = {.form = route_form,
                                               .choose_biased = route_choose_biased,
                                               .count = route_count,
                                               .thresholds = route_thresholds,
-                                              .turn = route_turn,
+                                              .transpose = route_transpose,
                                               .places = route_places};

@@ -3,9 +3,9 @@
  *     slope_weights  w_j = p_j^power where p_j > 0, else 0
  *     slope_mean     sum_j w_j (u_j - b_j)  and  sum_j w_j                   over w_j != 0
  *     slopes         u_j = w_j (u_j - b_j - a) rate where w_j != 0, else 0
- *     apply_turned   out[j][w] += sum_i p[i][j] x[i][w]                      [keys][width]
- *     dots_kept      s[i] = sum_w q[w] v[where[i]][w]
- *     spread_kept    out[where[i]][w] += p[i] x[w]                           f64 */
+ *     gemm_tn   out[j][w] += sum_i p[i][j] x[i][w]                      [keys][width]
+ *     gather_dot      s[i] = sum_w q[w] v[where[i]][w]
+ *     scatter_add    out[where[i]][w] += p[i] x[w]                           f64 */
 
 static void slope_weights(const real *restrict p, int64_t count, double power, real *restrict w) {
     if (power == 1.0) {
@@ -62,13 +62,13 @@ static void slopes(const real *w, const real *b, int64_t count, real a, real rat
     }
 }
 
-static void apply_turned(const real *p, int64_t ldp, const real *x, int64_t rows, int64_t keys,
-                         int64_t width, real *out) {
+static void gemm_tn(const real *p, int64_t ldp, const real *x, int64_t rows, int64_t keys,
+                    int64_t width, real *out) {
     real ones[OTA_KEY_TILE];
     for (int j = 0; j < OTA_KEY_TILE; j++) ones[j] = 1;
     for (int64_t j = 0; j < keys; j += OTA_KEY_TILE) {
         for (int64_t i = 0; i < rows; i += RUN) {
-            tile_product_turned(&(tile_operands){
+            tile_product_transposed(&(tile_operands){
                 .a = p + i * ldp + j,
                 .lda = ldp,
                 .b = x + i * width,
@@ -84,12 +84,12 @@ static void apply_turned(const real *p, int64_t ldp, const real *x, int64_t rows
     }
 }
 
-static void dots_kept(const real *q, const int32_t *where, int64_t count, const real *v,
-                      int64_t ldv, int64_t width, real *s) {
+static void gather_dot(const real *q, const int32_t *where, int64_t count, const real *v,
+                       int64_t ldv, int64_t width, real *s) {
     for (int64_t i = 0; i < count; i++) dots_group(1, q, v + where[i] * ldv, ldv, width, s + i);
 }
 
-static void spread_kept(const real *p, const int32_t *where, int64_t count, const real *x,
+static void scatter_add(const real *p, const int32_t *where, int64_t count, const real *x,
                         int64_t width, double *out) {
     for (int64_t i = 0; i < count; i++) {
         double *to = out + where[i] * width;

@@ -2,14 +2,14 @@
  * kernels.inc.h.
  *
  *     dots         s[j] = sum_w q[w] k[j][w]
- *     keep         kept[i] = s[where[i]], where = {j : s_j > floor} in order
- *     apply_kept   out[w] = sum_i p[i] v[where[i]][w]              [values_width]
+ *     compact       kept[i] = s[where[i]], where = {j : s_j > floor} in order
+ *     spmv   out[w] = sum_i p[i] v[where[i]][w]              [values_width]
  *
  * Sums run as in `apply`: RUN terms in a chain, GROUP_RUNS runs in a block, blocks one after another. */
 
 enum { GROUP_RUNS = 16 };
 
-static int64_t keep(const real *s, int64_t count, real floor, real *kept, int32_t *where) {
+static int64_t compact(const real *s, int64_t count, real floor, real *kept, int32_t *where) {
     const vec below = vec_set(floor);
     int64_t found = 0;
     for (int64_t j = 0; j < count; j += LANES) {
@@ -19,7 +19,7 @@ static int64_t keep(const real *s, int64_t count, real floor, real *kept, int32_
         if (lanes < LANES) above = mask_and(above, mask_range(0, lanes));
         const int64_t here = mask_count(above);
         if (here == 0) continue;
-        vec_keep(kept + found, above, x);
+        vec_compact(kept + found, above, x);
         mask_places(where + found, above, (int32_t)j);
         found += here;
     }
@@ -76,8 +76,8 @@ static ALWAYS_INLINE void kept_columns(const kept_values *x, int vectors, bool p
     }
 }
 
-static void apply_kept(const real *p, const int32_t *where, int64_t count, const real *v,
-                       int64_t ldv, int64_t values_width, real *out) {
+static void spmv(const real *p, const int32_t *where, int64_t count, const real *v, int64_t ldv,
+                 int64_t values_width, real *out) {
     kept_values x = {.p = p, .where = where, .count = count, .v = v, .ldv = ldv};
     int64_t w = 0;
     for (; w + TILE_VECTORS * LANES <= values_width; w += TILE_VECTORS * LANES) {

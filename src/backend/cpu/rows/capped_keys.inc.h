@@ -26,25 +26,25 @@ typedef struct capped_row {
     cap_line caps;
 } capped_row;
 
-static cap_line caps_along(const ota_row_parameters *parameters) {
+static cap_line caps_of_line(const ota_row_parameters *parameters) {
     const ota_entry_caps *caps = &parameters->caps;
     const ota_array *array = caps->array;
     if (array == NULL) return (cap_line){.one = caps->cap};
-    const int along = caps->turned ? 2 : 3;
-    if (array->size[along] == 1 || array->stride[along] == 0)
+    const int axis = caps->transposed ? 2 : 3;
+    if (array->size[axis] == 1 || array->stride[axis] == 0)
         return (cap_line){.one = ota_entry_cap(caps, parameters->line, 0)};
     const int64_t at[4] = {caps->batch, caps->head, parameters->line, parameters->line};
     int64_t first = 0;
     for (int k = 0; k < 4; k++) {
-        if (k != along && array->size[k] > 1) first += at[k] * array->stride[k];
+        if (k != axis && array->size[k] > 1) first += at[k] * array->stride[k];
     }
     return (cap_line){.data =
                           (const char *)array->data + first * (int64_t)ota_type_bytes(array->type),
                       .type = array->type,
-                      .stride = array->stride[along]};
+                      .stride = array->stride[axis]};
 }
 
-static double cap_along(const cap_line *caps, int64_t j) {
+static double cap_in_line(const cap_line *caps, int64_t j) {
     if (caps->data == NULL) return caps->one;
     const int64_t at = j * caps->stride;
     return caps->type == OTA_F32 ? (double)((const float *)caps->data)[at]
@@ -56,7 +56,7 @@ static double lifted(const capped_row *row, int64_t j) {
     return row->h == NULL ? s : s + (double)row->h[j];
 }
 
-static double cap_of(const capped_row *row, int64_t j) { return cap_along(&row->caps, j); }
+static double cap_of(const capped_row *row, int64_t j) { return cap_in_line(&row->caps, j); }
 
 /* Keys in f64: x, and caps where these are no one number. */
 typedef struct wide_keys {
@@ -102,8 +102,8 @@ static double find_level(const capped_row *row, double mu, double high, double *
     ota_level_sums at = sums_above(row, -INFINITY);
     double low = at.least, low_above = at.above;
     *above = 0.0;
-    for (int turn = 0; low < high; turn++) {
-        const double share = turn % 2 == 0 ? (mu - *above) / (low_above - *above) : 0.5;
+    for (int iteration = 0; low < high; iteration++) {
+        const double share = iteration % 2 == 0 ? (mu - *above) / (low_above - *above) : 0.5;
         double level = high - (high - low) * share;
         if (!(level >= low && level < high)) level = low;
         at = sums_above(row, level);

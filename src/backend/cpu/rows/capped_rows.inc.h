@@ -119,7 +119,7 @@ static void write_between(const capped_row *row, const ota_capped_search *ends, 
  * bracket, whose older end counts half when it stays; before there is a bracket, steps that double. */
 typedef struct level_search {
     double x, low, high, low_miss, high_miss, miss, step;
-    int side, turns;
+    int side, iterations;
     int stuck; /* steps in a row to where no key is open, without a bracket */
 } level_search;
 
@@ -149,7 +149,7 @@ static bool level_next(level_search *search, double miss, double newton) {
     if (!between) search->step *= 2.0;
     if (between && !(better && next > search->low && next < search->high))
         next = search->low - search->low_miss * (width / (search->high_miss - search->low_miss));
-    if (between && (!(next > search->low && next < search->high) || ++search->turns % 8 == 0))
+    if (between && (!(next > search->low && next < search->high) || ++search->iterations % 8 == 0))
         next = search->low + 0.5 * width;
     if (!(next > search->low && next < search->high)) return false;
     search->x = next;
@@ -169,7 +169,7 @@ static void add_sums(ota_capped_sums *to, const ota_capped_sums *more) {
 static const real *caps_from(const cap_line *caps, int64_t first, int64_t count, real *room) {
     if (caps->data == NULL) return NULL;
     if (caps->type == REAL_TYPE && caps->stride == 1) return (const real *)caps->data + first;
-    for (int64_t j = 0; j < count; j++) room[j] = (real)cap_along(caps, first + j);
+    for (int64_t j = 0; j < count; j++) room[j] = (real)cap_in_line(caps, first + j);
     return room;
 }
 
@@ -248,7 +248,8 @@ static bool exponential_row(const capped_row *row, double mu, double top, real *
     const double sum = exponential_pass(row, at.shift, 0.0, NULL).open;
     level_search search = level_begin(log(mu / (sum + sink_at(row->parameters, at.shift))), 1.0);
     bool jumped = false;
-    for (int turn = 0; turn < LEVELS && exponential_at(row, top, search.x, &at); turn++) {
+    for (int iteration = 0; iteration < LEVELS && exponential_at(row, top, search.x, &at);
+         iteration++) {
         const double open = at.factor * (at.sums.open + at.sink), left = mu - at.sums.closed;
         if (fabs(open - left) <= accuracy * mu && left > 0.0 && open > 0.0) {
             const double factor = left / (at.sums.open + at.sink);
@@ -378,7 +379,7 @@ static bool power_row(const capped_row *row, double mu, double top, real *p, ota
     double left = 0.0, open = 0.0;
     bool shut = false; /* keys at their caps hold all of the mass */
     if (!(k <= DBL_MAX) || !(fabs(top) <= DBL_MAX / 4.0)) return false;
-    for (int turn = 0; turn < LEVELS; turn++) {
+    for (int iteration = 0; iteration < LEVELS; iteration++) {
         const double x = search.x;
         ota_capped_sums sums = power_sums_at(row, &kept, top, x);
         if (sink_y + x > 0.0) {
@@ -437,7 +438,7 @@ static void plain_row(const capped_row *row, double mu, double top, real *p, ota
 
 void WORD(ota_row_capped)(const ota_row_parameters *parameters, const real *s, const real *h,
                           int64_t count, double mu, double top, real *p, ota_row_found *found) {
-    const capped_row row = {parameters, s, h, count, caps_along(parameters)};
+    const capped_row row = {parameters, s, h, count, caps_of_line(parameters)};
     if (!(mu > 0.0)) {
         for (int64_t j = 0; j < count; j++) p[j] = (real)0;
         return;
@@ -457,7 +458,7 @@ void WORD(ota_row_capped)(const ota_row_parameters *parameters, const real *s, c
 void WORD(ota_row_capped_weights)(const ota_row_parameters *parameters, const real *s,
                                   const real *h, int64_t count, double f, real *p,
                                   ota_row_found *found) {
-    const capped_row row = {parameters, s, h, count, caps_along(parameters)};
+    const capped_row row = {parameters, s, h, count, caps_of_line(parameters)};
     const double tau = parameters->tau, shift = (double)(real)-f,
                  k = (parameters->order - 1.0) / tau;
     const bool thresholded = parameters->regulariser->thresholded;

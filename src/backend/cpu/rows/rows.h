@@ -25,7 +25,7 @@ double ota_row_exponentials_f32(const ota_row_parameters *parameters, const floa
                                 double shift, float *p);
 double ota_row_exponentials_f64(const ota_row_parameters *parameters, const double *s,
                                 int64_t count, double shift, double *p);
-/* What one row of kept keys works in; elements for count + OTA_KEEP_ROOM keys. */
+/* What one row of kept keys works in; elements for count + OTA_COMPACT_ROOM keys. */
 typedef struct ota_row_room {
     void *kept;     /* T: scores, in the end weights */
     int32_t *where; /* their keys */

@@ -23,7 +23,7 @@ static void fill(real *p, int64_t count, double value) {
 }
 
 /* Everything of a row that is about to fail or is empty; true when done. `top` includes the sink. */
-static bool settled(double top, int64_t count, double mu, real *p, ota_row_found *found) {
+static bool is_trivial_row(double top, int64_t count, double mu, real *p, ota_row_found *found) {
     *found = (ota_row_found){.potential = -INFINITY, .lse = -INFINITY};
     if (isnan(top) || top >= INFINITY || isnan(mu)) {
         fill(p, count, NAN);
@@ -72,7 +72,7 @@ static void softmax_row(const ota_row_parameters *parameters, const real *s, con
                         int64_t count, double mu, real *p, ota_row_found *found) {
     const double keys_top = (double)KERNELS(parameters)->maximum(s, h, count);
     const double top = isnan(keys_top) || keys_top > parameters->sink ? keys_top : parameters->sink;
-    if (settled(top, count, mu, p, found)) return;
+    if (is_trivial_row(top, count, mu, p, found)) return;
     /* The shift must be a real: it is what the kernel subtracts. */
     const double shift = (double)(real)top;
     double sum = exponentials(parameters, s, h, count, shift, p);
@@ -100,7 +100,7 @@ static void entmax_row(const ota_row_parameters *parameters, const real *s, cons
                        int64_t count, double mu, real *p, ota_row_found *found) {
     const double keys_top = (double)KERNELS(parameters)->maximum(s, h, count);
     const double top = isnan(keys_top) || keys_top > parameters->sink ? keys_top : parameters->sink;
-    if (settled(top, count, mu, p, found)) return;
+    if (is_trivial_row(top, count, mu, p, found)) return;
     if (ota_is_heavy_tailed(parameters->regulariser)) {
         row_heavy(parameters, s, h, count, mu, top, p, found);
         return;
@@ -176,7 +176,7 @@ static int64_t approach(const ota_row_parameters *parameters, const real *s, int
 }
 
 /* Every key whose weight may be positive has x = (s - top) k above low = -mu^(1/p), since the largest x is 0
- * and alone would carry mu there; the floor stands below that by more than its rounding. What `keep` takes is
+ * and alone would carry mu there; the floor stands below that by more than its rounding. What `compact` takes is
  * turned into f64 x, on which Newton runs; whatever falls below its bracket is dropped on the way. Where it takes
  * much, it takes again above a better bound. */
 int64_t WORD(ota_row_entmax)(const ota_row_parameters *parameters, const real *s, int64_t count,
@@ -184,7 +184,7 @@ int64_t WORD(ota_row_entmax)(const ota_row_parameters *parameters, const real *s
     enum { MANY = 64, SHARE = 4 };
     const double keys_top = (double)KERNELS(parameters)->maximum(s, NULL, count);
     const double top = isnan(keys_top) || keys_top > parameters->sink ? keys_top : parameters->sink;
-    if (settled(top, 0, mu, NULL, found) || !(mu > 0.0)) return 0;
+    if (is_trivial_row(top, 0, mu, NULL, found) || !(mu > 0.0)) return 0;
     const double power = 1.0 / (parameters->order - 1.0);
     const double k = fmin((parameters->order - 1.0) / parameters->tau, DBL_MAX);
     const bool has_sink = parameters->sink > -INFINITY;
@@ -196,7 +196,7 @@ int64_t WORD(ota_row_entmax)(const ota_row_parameters *parameters, const real *s
     const double floor = fmax(top + search.low / k - slack, -(double)REAL_MAX);
     real *kept = room->kept;
     double *wide = room->wide;
-    int64_t left = KERNELS(parameters)->keep(s, count, (real)floor, kept, room->where);
+    int64_t left = KERNELS(parameters)->compact(s, count, (real)floor, kept, room->where);
     /* What overflows bounds nothing or too little; powers of a small target might be rounded up to something. */
     if (power >= 1.0 && mu > 1.0e-15 && left > MANY && left > count / SHARE) {
         /* Up to 4 the next power of two is cheaper, being a product, and near enough. */
@@ -204,7 +204,7 @@ int64_t WORD(ota_row_entmax)(const ota_row_parameters *parameters, const real *s
         const int64_t above = approach(parameters, kept, left, top, k, even, &search);
         const double higher = top + search.low / k - slack;
         if (above < left - left / SHARE && higher > floor)
-            left = KERNELS(parameters)->keep(s, count, (real)higher, kept, room->where);
+            left = KERNELS(parameters)->compact(s, count, (real)higher, kept, room->where);
         if (even > power && left > MANY)
             (void)approach(parameters, kept, left, top, k, power, &search);
     }
@@ -264,7 +264,7 @@ static void custom_row(const ota_row_parameters *parameters, const real *s, cons
     const ota_custom *custom = parameters->custom;
     const double keys_top = (double)KERNELS(parameters)->maximum(s, h, count);
     const double top = isnan(keys_top) || keys_top > parameters->sink ? keys_top : parameters->sink;
-    if (settled(top, count, mu, p, found)) return;
+    if (is_trivial_row(top, count, mu, p, found)) return;
     if (!(mu > 0.0)) {
         fill(p, count, 0.0);
         return;
@@ -281,7 +281,7 @@ static void custom_row(const ota_row_parameters *parameters, const real *s, cons
     /* Bounded weights cannot carry every mass. */
     found->infeasible = (sum < mu) == up || isnan(sum);
     double y = 0.5 * (low + high);
-    for (int turn = 0; turn < THRESHOLD_STEPS && !found->infeasible; turn++) {
+    for (int iteration = 0; iteration < THRESHOLD_STEPS && !found->infeasible; iteration++) {
         sum = custom_sums(parameters, s, h, count, top, y, &rise);
         const double excess = sum - mu;
         if (fabs(excess) <= 2.0e-16 * mu) break;
@@ -290,7 +290,7 @@ static void custom_row(const ota_row_parameters *parameters, const real *s, cons
         else
             low = y;
         double next = y - excess / rise;
-        if (!(next > low && next < high) || turn % 4 == 3) next = 0.5 * (low + high);
+        if (!(next > low && next < high) || iteration % 4 == 3) next = 0.5 * (low + high);
         if (!(next > low && next < high)) break;
         y = next;
     }
@@ -325,7 +325,7 @@ static void hard_row(const ota_row_parameters *parameters, const real *s, const 
     const double keys_top = (double)KERNELS(parameters)->maximum(s, h, count);
     const double top =
         isnan(keys_top) || keys_top >= parameters->sink ? keys_top : parameters->sink;
-    if (settled(top, count, mu, p, found)) return;
+    if (is_trivial_row(top, count, mu, p, found)) return;
     int64_t best = -1;
     for (int64_t j = 0; j < count && best < 0 && keys_top >= parameters->sink; j++) {
         const real lifted = h == NULL ? s[j] : s[j] + h[j];
@@ -342,7 +342,8 @@ static void capped_row(const ota_row_parameters *parameters, const real *s, cons
                        int64_t count, double mu, real *p, ota_row_found *found) {
     const double keys_top = (double)KERNELS(parameters)->maximum(s, h, count);
     const double top = isnan(keys_top) || keys_top > parameters->sink ? keys_top : parameters->sink;
-    if (!settled(top, count, mu, p, found)) row_capped(parameters, s, h, count, mu, top, p, found);
+    if (!is_trivial_row(top, count, mu, p, found))
+        row_capped(parameters, s, h, count, mu, top, p, found);
 }
 
 void WORD(ota_row_solve)(const ota_row_parameters *parameters, const real *s, const real *h,
@@ -363,7 +364,7 @@ void WORD(ota_row_weights)(const ota_row_parameters *parameters, const real *s, 
                            int64_t count, double f, real *p, ota_row_found *found) {
     const double keys_top = (double)KERNELS(parameters)->maximum(s, h, count);
     const double top = isnan(keys_top) || keys_top > parameters->sink ? keys_top : parameters->sink;
-    if (settled(top, count, 1.0, p, found)) return;
+    if (is_trivial_row(top, count, 1.0, p, found)) return;
     found->potential = f;
     if (f <= -INFINITY) {
         fill(p, count, 0.0);
@@ -508,13 +509,13 @@ void WORD(ota_row_online)(const ota_row_parameters *parameters, const real *s, i
                           double mu, double *remaining, real *p, double *scratch,
                           ota_row_found *found) {
     double top = parameters->sink, room = 0.0;
-    bool broken = false;
+    bool nonfinite = false;
     for (int64_t j = 0; j < count; j++) {
-        if (isnan(s[j]) || (double)s[j] >= INFINITY) broken = true;
+        if (isnan(s[j]) || (double)s[j] >= INFINITY) nonfinite = true;
         if ((double)s[j] > top) top = (double)s[j];
         if ((double)s[j] > -INFINITY) room += room_of(parameters, remaining, j);
     }
-    if (settled(broken ? NAN : top, count, mu, p, found)) return;
+    if (is_trivial_row(nonfinite ? NAN : top, count, mu, p, found)) return;
     const double slack = ota_online_slack(parameters, count, mu);
     if (parameters->sink <= -INFINITY && room < mu - slack) {
         found->infeasible = true;

@@ -2,7 +2,7 @@
  * tiles of sums, 32 x 32 of them, from two tiles of either side. Pairs of bf16 only.
  *
  * A piece of an operand that fills no tile is copied beside zeros, so shapes never change; zeros times the zeros of
- * the other side add nothing. A turned left side is turned piece by piece on the way into its tile. */
+ * the other side add nothing. A transposed left side is transposed piece by piece on the way into its tile. */
 #ifndef OTA_MATRIX_TILE_H
 #define OTA_MATRIX_TILE_H
 
@@ -28,9 +28,9 @@ static inline tile_piece piece_of(const element *from, int64_t ld, int64_t rows,
     return (tile_piece){room, TILE_SIDE};
 }
 
-/* The same of a [length][rows], turned. */
-static inline tile_piece piece_turned(const element *from, int64_t ld, int64_t rows, int64_t length,
-                                      element *room) {
+/* The same of a [length][rows], transposed. */
+static inline tile_piece piece_transposed(const element *from, int64_t ld, int64_t rows,
+                                          int64_t length, element *room) {
     element whole[TILE_SIDE * TILE_SIDE];
     const tile_piece piece = piece_of(from, ld, length, rows, whole);
     for (int64_t r = 0; r < TILE_SIDE; r += LANES) {
@@ -39,7 +39,7 @@ static inline tile_piece piece_turned(const element *from, int64_t ld, int64_t r
             for (int64_t i = 0; i < LANES; i++) {
                 x[i] = (vec)operand_load(piece.at + (k + i) * piece.ld + r);
             }
-            vec_turn(x);
+            vec_transpose(x);
             for (int64_t i = 0; i < LANES; i++) {
                 operand_store(room + (r + i) * TILE_SIDE + k, (operand)x[i]);
             }
@@ -64,7 +64,7 @@ static inline void join_block(const real *found, int64_t rows, int64_t columns, 
 
 /* One block of sums: `tall` x `wide` tiles, constants where this is expanded, of which x->rows by x->columns are
  * wanted. */
-static ALWAYS_INLINE void tile_block(int tall, int wide, bool turned, const tile_operands *x) {
+static ALWAYS_INLINE void tile_block(int tall, int wide, bool transposed, const tile_operands *x) {
     const element *const a = x->a, *const b = x->b;
     const int64_t lda = x->lda, ldb = x->ldb, rows = x->rows, columns = x->columns;
     tile_file file;
@@ -75,14 +75,14 @@ static ALWAYS_INLINE void tile_block(int tall, int wide, bool turned, const tile
     if (tall > 1 && wide > 1) TILE_ZERO(&file, 3);
     for (int64_t k = 0; k < x->length; k += TILE_SIDE) {
         const int64_t left = x->length - k;
-        tile_piece piece = turned ? piece_turned(a + k * lda, lda, rows, left, rooms[0])
-                                  : piece_of(a + k, lda, rows, left, rooms[0]);
+        tile_piece piece = transposed ? piece_transposed(a + k * lda, lda, rows, left, rooms[0])
+                                      : piece_of(a + k, lda, rows, left, rooms[0]);
         TILE_LOAD(&file, 4, piece.at, piece.ld);
         if (tall > 1) {
-            piece =
-                turned
-                    ? piece_turned(a + k * lda + TILE_SIDE, lda, rows - TILE_SIDE, left, rooms[1])
-                    : piece_of(a + TILE_SIDE * lda + k, lda, rows - TILE_SIDE, left, rooms[1]);
+            piece = transposed
+                        ? piece_transposed(a + k * lda + TILE_SIDE, lda, rows - TILE_SIDE, left,
+                                           rooms[1])
+                        : piece_of(a + TILE_SIDE * lda + k, lda, rows - TILE_SIDE, left, rooms[1]);
             TILE_LOAD(&file, 5, piece.at, piece.ld);
         }
         piece = piece_of(b + k * ldb, ldb, left, columns, rooms[2]);
@@ -106,25 +106,25 @@ static ALWAYS_INLINE void tile_block(int tall, int wide, bool turned, const tile
     if (!whole) join_block(found, rows, columns, x->out, x->ldo, x->factor);
 }
 
-static ALWAYS_INLINE void tile_blocks(bool turned, const tile_operands *x) {
+static ALWAYS_INLINE void tile_blocks(bool transposed, const tile_operands *x) {
     enum { BLOCK = 2 * TILE_SIDE };
     tile_operands at = *x;
     for (int64_t row = 0; row < x->rows; row += BLOCK) {
         at.rows = ota_int_min(x->rows - row, BLOCK);
-        at.a = turned ? x->a + row : x->a + row * x->lda;
+        at.a = transposed ? x->a + row : x->a + row * x->lda;
         at.factor = x->factor ? x->factor + row : NULL;
         for (int64_t column = 0; column < x->columns; column += BLOCK) {
             at.columns = ota_int_min(x->columns - column, BLOCK);
             at.out = x->out + row * x->ldo + column;
             at.b = x->b + column;
             if (at.rows > TILE_SIDE && at.columns > TILE_SIDE) {
-                tile_block(2, 2, turned, &at);
+                tile_block(2, 2, transposed, &at);
             } else if (at.rows > TILE_SIDE) {
-                tile_block(2, 1, turned, &at);
+                tile_block(2, 1, transposed, &at);
             } else if (at.columns > TILE_SIDE) {
-                tile_block(1, 2, turned, &at);
+                tile_block(1, 2, transposed, &at);
             } else {
-                tile_block(1, 1, turned, &at);
+                tile_block(1, 1, transposed, &at);
             }
         }
     }
@@ -132,6 +132,6 @@ static ALWAYS_INLINE void tile_blocks(bool turned, const tile_operands *x) {
 
 static void tile_product(const tile_operands *x) { tile_blocks(false, x); }
 
-static void tile_product_turned(const tile_operands *x) { tile_blocks(true, x); }
+static void tile_product_transposed(const tile_operands *x) { tile_blocks(true, x); }
 
 #endif

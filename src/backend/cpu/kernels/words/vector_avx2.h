@@ -121,7 +121,7 @@ static inline __m128d keep_half(__m128d x, int bits) {
     /* Only a second lane without the first moves. */
     return _mm_permutevar_pd(x, _mm_set_epi64x(2, bits & ~(bits << 1) & 2));
 }
-static inline void vec_keep(real *to, vmask mask, vec x) {
+static inline void vec_compact(real *to, vmask mask, vec x) {
     const int bits = OP(movemask)(mask);
     _mm_storeu_pd(to, keep_half(_mm256_castpd256_pd128(x), bits & 3));
     to += __builtin_popcount((unsigned)bits & 3);
@@ -132,7 +132,7 @@ static inline void mask_places(int32_t *to, vmask mask, int32_t first) {
     _mm_storeu_si128((__m128i *)(void *)to, places);
 }
 #else
-static inline void vec_keep(real *to, vmask mask, vec x) {
+static inline void vec_compact(real *to, vmask mask, vec x) {
     const int bits = OP(movemask)(mask), low = bits & 15;
     _mm_storeu_ps(to, _mm_permutevar_ps(_mm256_castps256_ps128(x), set_bits(low)));
     to += __builtin_popcount((unsigned)low);
@@ -230,7 +230,7 @@ static inline void vec_accumulate(double *to, vec x) {
 #else
 #define HALVES _mm256_permute2f128_ps
 #endif
-static inline void vec_turn(vec *x) {
+static inline void vec_transpose(vec *x) {
     vec woven[LANES];
     vec_weave(x, woven);
     UNROLL for (int k = 0; k < WEAVE; k++) {

@@ -65,7 +65,7 @@ static inline int64_t mask_count(vmask mask) { return __builtin_popcount(mask); 
 static inline unsigned mask_bits(vmask mask) { return mask; }
 static inline vec vec_select(vmask mask, vec yes, vec no) { return OP(mask_blend)(mask, no, yes); }
 /* The compressing store to memory is slow on some processors; through a register it is not. */
-static inline void vec_keep(real *to, vmask mask, vec x) {
+static inline void vec_compact(real *to, vmask mask, vec x) {
     vec_store(to, OP(maskz_compress)(mask, x));
 }
 static inline void mask_places(int32_t *to, vmask mask, int32_t first) {
@@ -114,7 +114,7 @@ static inline void vec_accumulate(double *to, vec x) {
 #else
 #define PIECES _mm512_shuffle_f32x4
 #endif
-static inline void vec_turn(vec *x) {
+static inline void vec_transpose(vec *x) {
     vec woven[LANES];
     vec_weave(x, woven);
     UNROLL for (int k = 0; k < WEAVE; k++) {

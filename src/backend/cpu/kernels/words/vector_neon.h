@@ -157,7 +157,7 @@ static inline void vec_accumulate(double *to, vec x) {
     vst1q_f64(to + 2, vaddq_f64(vld1q_f64(to + 2), vcvt_high_f64_f32(x)));
 }
 #endif
-static inline void vec_keep(real *to, vmask mask, vec x) {
+static inline void vec_compact(real *to, vmask mask, vec x) {
     int count = 0;
     for (int l = 0; l < LANES; l++) {
         to[count] = x[l];
@@ -179,7 +179,7 @@ static inline vec vec_scale_down(vec x, vec n) {
     const vec power = vec_power_of_two(vec_add(n, vec_set(DOWN_EXPONENT)));
     return vec_mul(vec_mul(x, power), vec_set(DOWN_POWER));
 }
-static inline void vec_turn(vec *x) {
+static inline void vec_transpose(vec *x) {
     real across[LANES * LANES], lane[LANES];
     for (int r = 0; r < LANES; r++) {
         vec_store(lane, x[r]);

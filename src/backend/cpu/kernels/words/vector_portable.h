@@ -16,7 +16,7 @@
  *     mask_nan, mask_equal, mask_above, mask_and, mask_count
  *     mask_bits(mask)               lane l as bit l
  *     vec_select(mask, yes, no)
- *     vec_keep(to, mask, x)          the lanes of the mask, moved together; writes LANES elements
+ *     vec_compact(to, mask, x)          the lanes of the mask, moved together; writes LANES elements
  *     mask_places(to, mask, first)   first + lane of each lane of the mask; writes LANES int32
  *     vec_reduce_add, vec_reduce_max, vec_reduce_min one fixed order per level
  *     vec_round                      nearest integer, ties to even, for |x| below half the fraction
@@ -26,7 +26,7 @@
  *     vec_exponent, vec_fraction     n and f of x = f 2^n, f within [1, 2), for finite x > 0, subnormals
  *                                    included; of anything else any number
  *     vec_accumulate(to, x)          LANES f64 sums += x
- *     vec_turn(x)                    LANES vectors become their transpose
+ *     vec_transpose(x)                    LANES vectors become their transpose
  *
  * and, in vector_tile.h or in its own way, the register tile's product. */
 #ifndef OTA_VECTOR_PORTABLE_H
@@ -140,7 +140,7 @@ static inline unsigned mask_bits(vmask mask) {
     for (int lane = 0; lane < LANES; lane++) bits |= ((unsigned)mask[lane] & 1u) << lane;
     return bits;
 }
-static inline void vec_keep(real *to, vmask mask, vec x) {
+static inline void vec_compact(real *to, vmask mask, vec x) {
     real lane[LANES];
     vec_store(lane, x);
     int count = 0;
@@ -208,7 +208,7 @@ static inline vec vec_fraction(vec x) {
 static inline void vec_accumulate(double *to, vec x) {
     for (int lane = 0; lane < LANES; lane++) to[lane] += (double)x[lane];
 }
-static inline void vec_turn(vec *x) {
+static inline void vec_transpose(vec *x) {
     real across[LANES * LANES], lane[LANES];
     for (int r = 0; r < LANES; r++) {
         vec_store(lane, x[r]);

@@ -4,7 +4,7 @@
  *     tile_product     out[r][c] = (factor ? factor[r] out[r][c] : 0) + sum_k a[r][k] b[k][c], operands as tile_operands
  *                      a [rows][length] with row stride lda, b [length][columns] with ldb,
  *                      out [rows][columns] with ldo
- *     tile_product_turned  the same with a[k][r]: a [length][rows] with lda
+ *     tile_product_transposed  the same with a[k][r]: a [length][rows] with lda
  *     tile_open, tile_close    around them, once a kernel's call; `tile_setting` is what they keep
  *     TILE_AHEAD       rows whose scores attend forms between exponentials of the tile before; 0: none
  *
@@ -24,7 +24,7 @@ static inline void tile_close(const tile_setting *kept) { (void)kept; }
 
 /* `rows`, `vectors` and `part` are constants where this is expanded; `lanes` counts only with `part`,
  * which goes with one vector. */
-static ALWAYS_INLINE void tile_body(int rows, int vectors, bool part, bool turned,
+static ALWAYS_INLINE void tile_body(int rows, int vectors, bool part, bool transposed,
                                     const tile_operands *x, int64_t lanes) {
     const element *const a = x->a, *b = x->b;
     const int64_t lda = x->lda, ldb = x->ldb, length = x->length, ldo = x->ldo;
@@ -40,7 +40,7 @@ static ALWAYS_INLINE void tile_body(int rows, int vectors, bool part, bool turne
             right[v] = part ? operand_load_part(b, lanes) : operand_load(b + v * LANES);
         }
         UNROLL for (int r = 0; r < rows; r++) {
-            operand left = operand_set(turned ? a[k * lda + r] : a[r * lda + k]);
+            operand left = operand_set(transposed ? a[k * lda + r] : a[r * lda + k]);
             UNROLL for (int v = 0; v < vectors; v++) {
                 sum[r][v] = operand_step(left, right[v], sum[r][v]);
             }
@@ -65,19 +65,19 @@ static ALWAYS_INLINE void tile_body(int rows, int vectors, bool part, bool turne
 
 typedef void tile_function(const tile_operands *x, int64_t lanes);
 
-#define TILE_VARIANT(ROWS, NAME, VECTORS, PART, TURNED)                                            \
+#define TILE_VARIANT(ROWS, NAME, VECTORS, PART, TRANSPOSED)                                        \
     static void tile_##ROWS##_##NAME(const tile_operands *x, int64_t lanes) {                      \
-        tile_body(ROWS, VECTORS, PART, TURNED, x, lanes);                                          \
+        tile_body(ROWS, VECTORS, PART, TRANSPOSED, x, lanes);                                      \
     }
 #define TILE_VARIANTS(ROWS)                                                                        \
     TILE_VARIANT(ROWS, full, TILE_VECTORS, false, false)                                           \
     TILE_VARIANT(ROWS, half, TILE_VECTORS / 2, false, false)                                       \
     TILE_VARIANT(ROWS, one, 1, false, false)                                                       \
     TILE_VARIANT(ROWS, part, 1, true, false)                                                       \
-    TILE_VARIANT(ROWS, turned_full, TILE_VECTORS, false, true)                                     \
-    TILE_VARIANT(ROWS, turned_half, TILE_VECTORS / 2, false, true)                                 \
-    TILE_VARIANT(ROWS, turned_one, 1, false, true)                                                 \
-    TILE_VARIANT(ROWS, turned_part, 1, true, true)
+    TILE_VARIANT(ROWS, transposed_full, TILE_VECTORS, false, true)                                 \
+    TILE_VARIANT(ROWS, transposed_half, TILE_VECTORS / 2, false, true)                             \
+    TILE_VARIANT(ROWS, transposed_one, 1, false, true)                                             \
+    TILE_VARIANT(ROWS, transposed_part, 1, true, true)
 
 TILE_VARIANTS(6)
 TILE_VARIANTS(4)
@@ -97,8 +97,9 @@ typedef struct tile_height {
 
 static const tile_height TILE_HEIGHTS[] = {TILE_HEIGHT(6, ), TILE_HEIGHT(4, ), TILE_HEIGHT(2, ),
                                            TILE_HEIGHT(1, )};
-static const tile_height TURNED_HEIGHTS[] = {TILE_HEIGHT(6, turned_), TILE_HEIGHT(4, turned_),
-                                             TILE_HEIGHT(2, turned_), TILE_HEIGHT(1, turned_)};
+static const tile_height TRANSPOSED_HEIGHTS[] = {
+    TILE_HEIGHT(6, transposed_), TILE_HEIGHT(4, transposed_), TILE_HEIGHT(2, transposed_),
+    TILE_HEIGHT(1, transposed_)};
 
 /* `step` leads from one row of a to the next. */
 static ALWAYS_INLINE void tile_walk(const tile_height *heights, int64_t step,
@@ -130,6 +131,8 @@ static ALWAYS_INLINE void tile_walk(const tile_height *heights, int64_t step,
 
 static inline void tile_product(const tile_operands *x) { tile_walk(TILE_HEIGHTS, x->lda, x); }
 
-static inline void tile_product_turned(const tile_operands *x) { tile_walk(TURNED_HEIGHTS, 1, x); }
+static inline void tile_product_transposed(const tile_operands *x) {
+    tile_walk(TRANSPOSED_HEIGHTS, 1, x);
+}
 
 #endif

@@ -13,13 +13,13 @@
 
 typedef struct follow_job {
     const ota_unrolled *u;
-    const ota_unrolled_along *along;
+    const ota_unrolled_tangents *tangents;
     const ota_step *step;
     const double *lift; /* [columns] -t L, -inf where closed */
     double temperature; /* 0 at stages above the final temperature */
 } follow_job;
 
-static void rows_along(void *context, int64_t chunk, int worker) {
+static void row_tangents(void *context, int64_t chunk, int worker) {
     (void)worker;
     const follow_job *job = context;
     const ota_unrolled *u = job->u;
@@ -46,20 +46,20 @@ static void rows_along(void *context, int64_t chunk, int worker) {
         }
         if (head->sink > -INFINITY) {
             const double rest = exp((head->sink - shift) / t);
-            moved += rest * job->along->sink;
+            moved += rest * job->tangents->sink;
             level += rest * head->sink;
         }
-        double next = kappa * (t * job->along->row[i] / mu - moved) +
+        double next = kappa * (t * job->tangents->row[i] / mu - moved) +
                       job->temperature * (f / t + kappa / t * level);
         if (kappa < 1.0) {
             next -= job->temperature * f / slack;
-            next += job->along->row_strength * f / kappa * t / (slack * slack);
+            next += job->tangents->row_strength * f / kappa * t / (slack * slack);
         }
         u->f_grad[i] = next;
     }
 }
 
-static void columns_along(void *context, int64_t chunk, int worker) {
+static void column_tangents(void *context, int64_t chunk, int worker) {
     (void)worker;
     const follow_job *job = context;
     const ota_unrolled *u = job->u;
@@ -91,7 +91,7 @@ static bool follow_columns(ota_unrolled *u, follow_job *job) {
     for (int64_t j = 0; j < head->columns; j++)
         lift[j] = step->level[j] > -INFINITY ? -step->t * step->level[j] : -INFINITY;
     job->lift = lift;
-    ota_parallel(head->pool, OTA_ADJOINT_CHUNKS, columns_along, job);
+    ota_parallel(head->pool, OTA_ADJOINT_CHUNKS, column_tangents, job);
     double *const sums = u->partial;
     for (int64_t c = 1; c < OTA_ADJOINT_CHUNKS; c++) {
         for (int64_t j = 0; j < head->columns; j++) sums[j] += u->partial[c * head->stride + j];
@@ -103,15 +103,15 @@ static bool follow_columns(ota_unrolled *u, follow_job *job) {
             ota_unrolled_key(head, step->t, j, step->g[j], step->level[j]);
         double next = update.by_g * u->g_grad[j] + update.by_t * job->temperature;
         for (int p = 0; p < OTA_RULE_PARAMETERS; p++)
-            next += update.by_parameter[p] * job->along->parameters[p];
+            next += update.by_parameter[p] * job->tangents->parameters[p];
         if (update.by_level > 0.0)
-            next += update.by_level * (step->t * job->along->column[j] / head->nu[j] - sums[j]);
+            next += update.by_level * (step->t * job->tangents->column[j] / head->nu[j] - sums[j]);
         u->g_grad[j] = next;
     }
     return true;
 }
 
-ota_status ota_unrolled_follow(ota_unrolled *u, const ota_unrolled_along *along) {
+ota_status ota_unrolled_follow(ota_unrolled *u, const ota_unrolled_tangents *tangents) {
     const ota_head *head = u->head;
     memset(u->f_grad, 0, (size_t)head->rows * sizeof *u->f_grad);
     memset(u->g_grad, 0, (size_t)head->columns * sizeof *u->g_grad);
@@ -121,15 +121,17 @@ ota_status ota_unrolled_follow(ota_unrolled *u, const ota_unrolled_along *along)
         if (going != OTA_OK) return going;
         /* Updates at a higher temperature of the schedule do not move with tau. */
         const bool final = !(step->t > head->tau);
-        follow_job job = {
-            .u = u, .along = along, .step = step, .temperature = final ? along->temperature : 0.0};
+        follow_job job = {.u = u,
+                          .tangents = tangents,
+                          .step = step,
+                          .temperature = final ? tangents->temperature : 0.0};
         const bool kept = step->ratio < 1.0 || step->ratio > 1.0;
         for (int64_t j = 0; j < head->columns && kept; j++) {
             u->g_grad[j] *= step->ratio;
             if (step->g[j] > -INFINITY) u->g_grad[j] += job.temperature * step->g[j] / step->t;
         }
         if (step->kind == OTA_STEP_ROWS)
-            ota_parallel(head->pool, OTA_ADJOINT_CHUNKS, rows_along, &job);
+            ota_parallel(head->pool, OTA_ADJOINT_CHUNKS, row_tangents, &job);
         else if (!follow_columns(u, &job))
             return OTA_ECOMM;
     }

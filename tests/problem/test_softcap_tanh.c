@@ -1,4 +1,4 @@
-/* test_bend.c: tanh and its derivative of softcaps (softcap.c) against long double, over floats of every size, and in f64
+/* test_softcap_tanh.c: tanh and its derivative of softcaps (softcap.c) against long double, over floats of every size, and in f64
  * on a grid and near 0: tanh within 4 units of roundoff whatever its size, the derivative within 8 (1 + |x|) of its own
  * and one of 1. */
 #define _GNU_SOURCE
@@ -18,11 +18,12 @@
 
 enum { PIECE = 128 };
 
-static double worst_of(long double x, long double bent, long double left, long double unit) {
+static double worst_of(long double x, long double tanh_x, long double tanh_slope,
+                       long double unit) {
     const long double e = expl(-2 * fabsl(x)), slope = 4 * e / ((1 + e) * (1 + e));
     const long double value = tanhl(x), tiny = 0x1p-1074L;
-    const long double away = fabsl(bent - value) / (4 * unit * fabsl(value) + tiny);
-    const long double off = fabsl(left - slope) / (unit * (1 + 8 * slope * (1 + fabsl(x))));
+    const long double away = fabsl(tanh_x - value) / (4 * unit * fabsl(value) + tiny);
+    const long double off = fabsl(tanh_slope - slope) / (unit * (1 + 8 * slope * (1 + fabsl(x))));
     return (double)fmaxl(away, off);
 }
 
@@ -30,16 +31,16 @@ static void test_floats(void **state) {
     (void)state;
     double worst = 0.0;
     for (uint32_t first = 0; first < 0x7f800000u; first += 997u * PIECE) {
-        float x[PIECE], bent[PIECE], left[PIECE];
+        float x[PIECE], tanh_x[PIECE], tanh_slope[PIECE];
         for (uint32_t k = 0; k < PIECE; k++) {
             const uint32_t bits = (first + 997u * k) % 0x7f800000u;
             memcpy(&x[k], &bits, sizeof bits);
             if (k % 2 == 1) x[k] = -x[k];
         }
-        ota_softcap_tanh_f32(x, PIECE, bent, left);
+        ota_softcap_tanh_f32(x, PIECE, tanh_x, tanh_slope);
         for (int k = 0; k < PIECE; k++) {
             if (fabsf(x[k]) >= FLT_MIN)
-                worst = fmax(worst, worst_of(x[k], bent[k], left[k], 0x1p-24L));
+                worst = fmax(worst, worst_of(x[k], tanh_x[k], tanh_slope[k], 0x1p-24L));
         }
     }
     print_message("worst %.2g of the bound\n", worst);
@@ -50,14 +51,14 @@ static void test_doubles(void **state) {
     (void)state;
     double worst = 0.0;
     for (int piece = 0; piece < 2000; piece++) {
-        double x[PIECE], bent[PIECE], left[PIECE];
+        double x[PIECE], tanh_x[PIECE], tanh_slope[PIECE];
         for (int k = 0; k < PIECE; k++) {
             const double place = (double)(piece * PIECE + k) / (2000.0 * (double)PIECE);
             x[k] = piece % 2 == 0 ? 44.0 * place - 22.0 : ldexp(1.0 + place, -(k * 8));
         }
-        ota_softcap_tanh_f64(x, PIECE, bent, left);
+        ota_softcap_tanh_f64(x, PIECE, tanh_x, tanh_slope);
         for (int k = 0; k < PIECE; k++)
-            worst = fmax(worst, worst_of(x[k], bent[k], left[k], 0x1p-53L));
+            worst = fmax(worst, worst_of(x[k], tanh_x[k], tanh_slope[k], 0x1p-53L));
     }
     print_message("worst %.2g of the bound\n", worst);
     assert_true(worst <= 1.0);
@@ -66,12 +67,12 @@ static void test_doubles(void **state) {
 static void test_ends(void **state) {
     (void)state;
     const float x[] = {0.0f, -0.0f, INFINITY, -INFINITY, NAN, 1e30f, -1e30f};
-    float bent[7], left[7];
-    ota_softcap_tanh_f32(x, 7, bent, left);
-    assert_true(bent[0] == 0.0f && bent[1] == 0.0f && left[0] == 1.0f);
-    assert_true(bent[2] == 1.0f && bent[3] == -1.0f && bent[5] == 1.0f && bent[6] == -1.0f);
-    assert_true(isnan(bent[4]));
-    assert_true(left[2] < 1e-6f && left[2] >= 0.0f);
+    float tanh_x[7], tanh_slope[7];
+    ota_softcap_tanh_f32(x, 7, tanh_x, tanh_slope);
+    assert_true(tanh_x[0] == 0.0f && tanh_x[1] == 0.0f && tanh_slope[0] == 1.0f);
+    assert_true(tanh_x[2] == 1.0f && tanh_x[3] == -1.0f && tanh_x[5] == 1.0f && tanh_x[6] == -1.0f);
+    assert_true(isnan(tanh_x[4]));
+    assert_true(tanh_slope[2] < 1e-6f && tanh_slope[2] >= 0.0f);
 }
 
 int main(void) {
