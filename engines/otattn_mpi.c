@@ -1,5 +1,8 @@
 /* The communicator over MPI: non-blocking collectives that are asked for until a deadline, because a blocking one would wait
- * for a lost rank for ever. */
+ * for a lost rank for ever.
+ *
+ * This folder: communicators (ota_communicator of otattn.h) over what carries messages; that of torch.distributed
+ * is python/otattn/distributed.py. May call: public headers. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "otattn_mpi.h"

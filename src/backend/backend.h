@@ -11,7 +11,10 @@
  *                                    load, row_pass ..., emit       passes over stored scores
  *
  * Shapes: rows and columns are those of the solver: queries and keys, or keys and queries where the problem is
- * transposed (ota_problem.axis). */
+ * transposed (ota_problem.axis).
+ *
+ * This folder: the seam. A folder below is a backend; its row stands in run.c. What backward asks stands in
+ * gradient.h. May call: base/, problem/, columns/, terms/, masks/, regularisers/. */
 #ifndef OTA_BACKEND_H
 #define OTA_BACKEND_H
 

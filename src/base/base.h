@@ -7,7 +7,9 @@
  *     bytes = sum over pieces of round_up(count * size, 64)
  *
  * Pool: body(context, index, worker) for every index in [0, count); which worker takes which index is
- * left to chance, so a body may use `worker` for scratch only, never for a value it writes. */
+ * left to chance, so a body may use `worker` for scratch only, never for a value it writes.
+ *
+ * May call: libc only. fault.h: planted faults, in builds of their own. */
 #ifndef OTA_BASE_H
 #define OTA_BASE_H
 

@@ -1,4 +1,8 @@
-/* assignment.h: one problem of a batch (otattn_assignment.h), as its search and the judge of its prices see it. */
+/* assignment.h: one problem of a batch (otattn_assignment.h), as its search and the judge of its prices see it.
+ *
+ * This folder: calls that solve many small problems at once, or one of many rows and few columns, and need no plan.
+ * Each has a public header of its own, include/otattn_NAME.h, which is where to begin. May call: base/, problem/,
+ * columns/ and what is below, and kernels through the headers of backend/. */
 #ifndef OTA_BATCH_ASSIGNMENT_H
 #define OTA_BATCH_ASSIGNMENT_H
 

@@ -12,7 +12,12 @@
  *                                                                           g > 0 only at floor T
  *     elastic   decay lambda  step lambda       floor 1   ceiling +inf     a number of these steps   [ELA-09]
  *
- * T = 0 gives g = -inf. Free, prefix and online columns have no such update, only facts. */
+ * T = 0 gives g = -inf. Free, prefix and online columns have no such update, only facts.
+ *
+ * This folder: one file a rule, with its update, its residual and its part of the formulas of Newton, the interior
+ * point and derivatives, as a row of the table in columns.c; capped.c has the most to say. Solvers, backends and
+ * the operator call the row and never ask which rule it is. A new rule is a file, an `extern` in column_rules.h, an
+ * entry in columns.c, and its word in validation/method.c. May call: base/ and problem/. */
 #ifndef OTA_COLUMNS_H
 #define OTA_COLUMNS_H
 

@@ -5,7 +5,10 @@
  *            - slope |i + offset - j| + relative_(i-j) + dense_ij + additive_ij
  *     S_ij = -inf outside the support
  *
- * and sums that lose nothing (Neumaier). */
+ * and sums that lose nothing (Neumaier).
+ *
+ * This folder: how well a plan solves a problem, recomputed in f64 from the outputs alone; begin with
+ * certificate.c. May call: base/, problem/ and validation/ only, so that it can disagree. */
 #ifndef OTA_JUDGE_SCORES_H
 #define OTA_JUDGE_SCORES_H
 

@@ -1,7 +1,11 @@
 /* masks.h: a support, one of the masks that say which pairs may carry weight, is a row of a table. Structured kinds bound
  * the keys of a query by an interval, so that whole tiles are skipped; the others answer pair by pair.
  *
- *     position of query i: i + offset     pair allowed = AND over the supports        [TOT-43..48] */
+ *     position of query i: i + offset     pair allowed = AND over the supports        [TOT-43..48]
+ *
+ * This folder: each kind of support is a row of the table in masks.c; positions.c has causal, window, strided and
+ * block. Backends ask ota_row_range for the keys of a query, and rows for single pairs. A new mask is a row; with
+ * an array of pairs of its own it is a form, too, which backends read. May call: base/ and problem/. */
 #ifndef OTA_MASKS_H
 #define OTA_MASKS_H
 

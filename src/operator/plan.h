@@ -1,5 +1,8 @@
 /* The inside of a plan, shared by plan.c (choices and memory), rebind.c (other problems), forward.c (running) and
- * decode.c. */
+ * decode.c.
+ *
+ * This folder: the calls of otattn.h: plan, describe, forward, decode, backward, jvp. May call: everything in src/
+ * but the folders of backends. */
 #ifndef OTA_PLAN_H
 #define OTA_PLAN_H
 

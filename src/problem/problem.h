@@ -1,6 +1,10 @@
 /* A checked problem: what validation (src/validation/) makes of the caller's structs, with every default filled
  * in, and the small questions the layers above ask of it: range of a row's keys, value of the terms,
- * masks, masses. Nothing here solves anything. */
+ * masks, masses. Nothing here solves anything.
+ *
+ * This folder: checks of single fields and arrays, defaults, masses, arrays of any type and strides, feasibility of
+ * masked transport, dropout, a block of keys (key_block.h), and what a problem asks of other processes (ranks.h).
+ * May call: base/. */
 #ifndef OTA_PROBLEM_H
 #define OTA_PROBLEM_H
 

@@ -10,7 +10,11 @@
  * With entry caps the weights are the least of these and c; then softmax is exponential no more.
  *
  * Orders below 1 have a row of the table of their own: like softmax they give every allowed pair weight, like entmax
- * their weights are powers. Row kernels keep alpha, a number of their formulas. */
+ * their weights are powers. Row kernels keep alpha, a number of their formulas.
+ *
+ * This folder: the rows (regularisers.c), their validation (regulariser_checks.c), levels and slopes of Tsallis
+ * weights that keep their digits next to order 1 (tsallis.h). The arithmetic of a row of weights is a backend's.
+ * May call: base/ and problem/. */
 #ifndef OTA_REGULARISERS_H
 #define OTA_REGULARISERS_H
 

@@ -5,7 +5,11 @@
  *   coupled solvers  see all scores of one head at once (ota_head) and find g (and f), or the plan itself.
  *
  * After a coupled solver the backend makes the final row update, the weights and the outputs, so that every plan ends
- * on a row update [DER-26]. */
+ * on a row update [DER-26].
+ *
+ * This folder: loops over a backend's passes, begin with sinkhorn.c; matchings and transport (matching/); the
+ * linear algebra of backward and jvp (derivatives/). May call: the headers of backend/ and everything below; no
+ * folder of a backend. */
 #ifndef OTA_SOLVER_H
 #define OTA_SOLVER_H
 

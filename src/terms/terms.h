@@ -2,7 +2,11 @@
  *
  *     S = softcap(scale (raw + inside)) + alibi + relative + dense        and a sink, one more key of logit `value`
  *
- * raw = Q K^T, or entries of the caller's matrix. */
+ * raw = Q K^T, or entries of the caller's matrix.
+ *
+ * This folder: each kind of term is a row of the table in terms.c; the arithmetic of each form, in the type of the
+ * scores, is a backend's. A new term is a row; a new form is one more entry in the backend, and in gradients and
+ * tangents. May call: base/ and problem/. */
 #ifndef OTA_TERMS_H
 #define OTA_TERMS_H
 

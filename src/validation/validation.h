@@ -1,6 +1,10 @@
 /* validation.h: the caller's problem and options become an ota_resolved, or are refused in one sentence that names the
  * field, its value and the remedy; below here ranges are only asserted. Each folder of rules checks what its own fields
- * say; this one asks them in order, and reads and writes the words of methods (method.c). */
+ * say; this one asks them in order, and reads and writes the words of methods (method.c).
+ *
+ * This folder: a problem and its options (resolve.c), the share of a problem that one process of many holds
+ * (shards.c), the words of methods (method.c), the problem of a block of keys (key_block_problem.c). May call:
+ * base/, problem/ and the folders of rules. */
 #ifndef OTA_VALIDATION_H
 #define OTA_VALIDATION_H
 

@@ -1,5 +1,9 @@
 /* device.h: the memory and the choices of the CPU backend for one plan: which strategy walks the problem, in which type
- * T, with which kernels, and everything it works in. Chosen and laid out in device.c, used by the strategies. */
+ * T, with which kernels, and everything it works in. Chosen and laid out in device.c, used by the strategies.
+ *
+ * This folder: the backend for CPUs. Its row is in cpu_backend.c; passes of forward (forward/) and backward
+ * (gradient/), kernels (kernels/), rows (rows/), packing. May call: what a backend may; nobody outside includes its
+ * headers but tests. */
 #ifndef OTA_CPU_DEVICE_H
 #define OTA_CPU_DEVICE_H
 

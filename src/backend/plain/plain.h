@@ -2,7 +2,12 @@
  *
  *     S_ij [rows][stride] -> row solve -> P_ij -> out_i = sum_j D_ij P_ij V_j
  *
- * Every number is f64, whatever the types of the arrays. Heads run side by side; one head is one thread's. */
+ * Every number is f64, whatever the types of the arrays. Heads run side by side; one head is one thread's.
+ *
+ * This folder shares nothing with backend/cpu, and is the start for whoever writes a third backend: device and
+ * memory (plain_backend.c), scores and weights of one row (plain_rows.c), heads and their outputs (plain_heads.c),
+ * passes of the solvers (plain_passes.c), backward (plain_gradient.c), linear algebra and costs for solvers
+ * (algebra.c). It has no small heads. */
 #ifndef OTA_PLAIN_H
 #define OTA_PLAIN_H
 

@@ -11,7 +11,11 @@
  *
  * Unrolled (unrolled.c). f, g come from a list of row and column updates, which are run again and then
  * reversed one by one [DER-15]; state O((rows + columns) rounds). Plain rounds read a stored kernel instead of the
- * scores (unrolled_kernel.c). */
+ * scores (unrolled_kernel.c).
+ *
+ * This folder: conjugate gradients (adjoint.c), elimination where they stop short (adjoint_direct.c), fixed rounds
+ * in reverse, on scores (unrolled.c) or on their kernel (unrolled_kernel.c), and along a direction. May call: what
+ * src/solvers/ may. */
 #ifndef OTA_ADJOINT_H
 #define OTA_ADJOINT_H
 

@@ -13,7 +13,12 @@
  *                  where the least sum binds, which then stands for nu
  *
  * Ties are nonfinite by the order of the operations alone: any optimum, the same on all machines with
- * IEEE arithmetic. Nothing here allocates; workspaces are 64-byte aligned and belong to the caller. */
+ * IEEE arithmetic. Nothing here allocates; workspaces are 64-byte aligned and belong to the caller.
+ *
+ * This folder: matchings by shortest augmenting paths (augmenting_paths.c), over all pairs (assignment_dense.c) or
+ * over candidates (assignment_sparse.c); transport by the network simplex (transport.c on the tree of
+ * transport_tree.c); their rows of the table of solvers (hard.c). Where costs dwarf others assignment_dense.c caps
+ * what no best matching uses, and transport_exact.c goes on in exact arithmetic. May call: what src/solvers/ may. */
 #ifndef OTA_COMBINATORIAL_H
 #define OTA_COMBINATORIAL_H
 

@@ -1,5 +1,8 @@
 /* forward.h: what the strategies of forward share, whatever their type. Work is cut by rows into chunks that depend on
- * shapes alone, and sums over chunks are added in order, so that bits do not depend on threads. */
+ * shapes alone, and sums over chunks are added in order, so that bits do not depend on threads.
+ *
+ * This folder: the strategies of forward, each a body that is compiled for f32 and for f64; begin with free_rows.
+ * May call: backend/cpu/ and its kernels. */
 #ifndef OTA_CPU_FORWARD_H
 #define OTA_CPU_FORWARD_H
 

@@ -4,7 +4,9 @@
  *     outputs.inc.h   what the caller gets, in strips of rows
  *     coupled.inc.h   what rows need of each other: online rows, slopes of the implicit system
  *     rounds.inc.h    fixed rounds on their stored kernel
- *     tiles.inc.h     softmax in tiles, nothing of size queries x keys */
+ *     tiles.inc.h     softmax in tiles, nothing of size queries x keys
+ *
+ * May call: backend/cpu/ and its kernels. */
 #ifndef OTA_CPU_GRADIENT_H
 #define OTA_CPU_GRADIENT_H
 

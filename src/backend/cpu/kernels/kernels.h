@@ -15,7 +15,9 @@
  * maximum -inf, sum 0, output 0. Elsewhere a sink counts in the maximum as well as in the sum. A shift
  * of -inf counts as 0 (all scores are -inf then and all weights 0). What kernel_form counts are weights
  * of 0 whose exponent is above -inf. exponentials and powers may write over s. terms is called with the
- * row's own keys of the tile only and gets the element of key `first` as tile_row[0]. */
+ * row's own keys of the tile only and gets the element of key `first` as tile_row[0].
+ *
+ * May call: base/exp2.h and the headers of backend/ that say what a kernel promises. */
 #ifndef OTA_KERNELS_H
 #define OTA_KERNELS_H
 

@@ -7,7 +7,11 @@
  *     online    the same with p_j <= remaining_j, which shrinks
  *
  * The sink, when there is one, is one more key with logit `sink` and h = 0. Relaxed rows
- * (row_strength rho finite, entropy only): f = rho/(rho+tau) tau (log mu - lse), sum p != mu. */
+ * (row_strength rho finite, entropy only): f = rho/(rho+tau) tau (log mu - lse), sum p != mu.
+ *
+ * This folder: softmax, entmax, custom, hard and online rows, orders of entmax below 1 (heavy_rows) and above 2
+ * (edge_rows), rows with entry caps (capped_rows); thresholds are searched for by backend/threshold.h, edges by
+ * backend/edge.h. May call: the kernels of a level. */
 #ifndef OTA_ROWS_H
 #define OTA_ROWS_H
 

@@ -28,7 +28,10 @@
  *     vec_accumulate(to, x)          LANES f64 sums += x
  *     vec_transpose(x)                    LANES vectors become their transpose
  *
- * and, in vector_tile.h or in its own way, the register tile's product. */
+ * and, in vector_tile.h or in its own way, the register tile's product.
+ *
+ * This folder: the words that bodies are written on, a file an instruction set, and the words of products: register
+ * tiles, tiles in hardware, pairs of bf16. May call: nothing. */
 #ifndef OTA_VECTOR_PORTABLE_H
 #define OTA_VECTOR_PORTABLE_H
 
