@@ -1,7 +1,7 @@
 # What the Python package loads: the core, the analysis and what compiled JAX programs call in one shared
 # library, without a version in its name, installed beside the Python files.
 
-add_library(otattn_python SHARED $<TARGET_OBJECTS:otattn_base> $<TARGET_OBJECTS:otattn_objects>
+add_library(otattn_python SHARED ${library_objects}
     ${OTATTN_ANALYSIS_SOURCES} ${analysis_levels} python/native/jax_handler.c)
 target_compile_definitions(otattn_python PRIVATE ${analysis_definitions})
 set_target_properties(otattn_python PROPERTIES OUTPUT_NAME otattn_python

@@ -27,51 +27,13 @@ set(OTATTN_LIBRARY_SOURCES
     src/backend/batch_kernels.c
     src/backend/cpu/cpu_backend.c
     src/backend/cpu/device.c
-    src/backend/cpu/forward/decode_f32.c
-    src/backend/cpu/forward/decode_f64.c
-    src/backend/cpu/forward/finish_rows_f32.c
-    src/backend/cpu/forward/finish_rows_f64.c
-    src/backend/cpu/forward/free_rows_f32.c
-    src/backend/cpu/forward/free_rows_f64.c
     src/backend/cpu/forward/head_parts.c
     src/backend/cpu/forward/passes.c
     src/backend/cpu/forward/passes_linear.c
-    src/backend/cpu/forward/score_rows_f32.c
-    src/backend/cpu/forward/score_rows_f64.c
-    src/backend/cpu/forward/small_heads_f32.c
-    src/backend/cpu/forward/small_heads_f64.c
-    src/backend/cpu/forward/stored_kernel_f32.c
-    src/backend/cpu/forward/stored_kernel_f64.c
-    src/backend/cpu/forward/stored_scores_f32.c
-    src/backend/cpu/forward/stored_scores_f64.c
-    src/backend/cpu/gradient/coupled_f32.c
-    src/backend/cpu/gradient/coupled_f64.c
     src/backend/cpu/gradient/cpu_gradient.c
-    src/backend/cpu/gradient/outputs_f32.c
-    src/backend/cpu/gradient/outputs_f64.c
-    src/backend/cpu/gradient/pairs_f32.c
-    src/backend/cpu/gradient/pairs_f64.c
-    src/backend/cpu/gradient/rounds_f32.c
-    src/backend/cpu/gradient/rounds_f64.c
-    src/backend/cpu/gradient/tasks_f32.c
-    src/backend/cpu/gradient/tasks_f64.c
     src/backend/cpu/gradient/tiles.c
-    src/backend/cpu/gradient/tiles_f32.c
-    src/backend/cpu/gradient/tiles_f64.c
     src/backend/cpu/kernels/kernels.c
-    src/backend/cpu/pack_f32.c
-    src/backend/cpu/pack_f64.c
     src/backend/cpu/pack_pairs.c
-    src/backend/cpu/row_scores_f32.c
-    src/backend/cpu/row_scores_f64.c
-    src/backend/cpu/rows/capped_rows_f32.c
-    src/backend/cpu/rows/capped_rows_f64.c
-    src/backend/cpu/rows/heavy_rows_f32.c
-    src/backend/cpu/rows/heavy_rows_f64.c
-    src/backend/cpu/rows/rows_f32.c
-    src/backend/cpu/rows/rows_f64.c
-    src/backend/cpu/softcap_f32.c
-    src/backend/cpu/softcap_f64.c
     src/backend/gradient.c
     src/backend/head.c
     src/backend/key_use.c
@@ -217,6 +179,28 @@ set(OTATTN_REFERENCE_SOURCES
     tests/reference/reference_online.c
     tests/reference/reference_scaling.c
     tests/reference/reference_transport.c)
+
+# Bodies in `real` (src/backend/cpu/real.h), compiled for f32 and for f64.
+set(OTATTN_REAL_SOURCES
+    src/backend/cpu/apply_terms.c
+    src/backend/cpu/forward/decode_rows.c
+    src/backend/cpu/forward/finish_rows.c
+    src/backend/cpu/forward/free_rows.c
+    src/backend/cpu/forward/score_rows.c
+    src/backend/cpu/forward/small_heads.c
+    src/backend/cpu/forward/stored_kernel.c
+    src/backend/cpu/forward/stored_scores.c
+    src/backend/cpu/gradient/coupled_gradient.c
+    src/backend/cpu/gradient/gradient_pairs.c
+    src/backend/cpu/gradient/gradient_rounds.c
+    src/backend/cpu/gradient/outputs.c
+    src/backend/cpu/gradient/tasks.c
+    src/backend/cpu/gradient/tile_gradient.c
+    src/backend/cpu/pack.c
+    src/backend/cpu/rows/heavy_rows.c
+    src/backend/cpu/rows/solve_capped_rows.c
+    src/backend/cpu/rows/solve_rows.c
+    src/backend/cpu/softcap_tanh.c)
 
 # Compiled per instruction-set level; the level is the word after kernels_ in the name.
 set(OTATTN_KERNEL_SOURCES

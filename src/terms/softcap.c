@@ -1,4 +1,4 @@
-/* Softcaps: S = value tanh(S / value). The arithmetic is in backend/cpu/softcap.inc.h. */
+/* Softcaps: S = value tanh(S / value). The arithmetic is in backend/cpu/softcap_tanh.c. */
 #include <float.h>
 
 #include "problem/check.h"

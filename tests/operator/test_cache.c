@@ -1,4 +1,4 @@
-/* test_cache.c: few queries against many keys (src/backend/cpu/forward/decode.inc.h). Answers of softmax are compared with
+/* test_cache.c: few queries against many keys (src/backend/cpu/forward/decode_rows.c). Answers of softmax are compared with
  * plain double loops over several pieces of the key axis: every level, strides, narrow types, a mask over NaN
  * values, sinks and extreme scores; the same bits for any number of threads; more outputs change no bit. */
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* test_few_queries.c: plans of few queries whose rows are solved one by one (src/backend/cpu/forward/score_rows.inc.h) read keys and
+/* test_few_queries.c: plans of few queries whose rows are solved one by one (src/backend/cpu/forward/score_rows.c) read keys and
  * values where they lie. Each is compared with the plan of the same problem that packs them, as one with gradients does:
  * every level, types, strides, masks over values that are not finite, and such values in use; the same bits for any
  * number of threads. */

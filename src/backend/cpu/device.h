@@ -109,7 +109,7 @@ typedef struct ota_head_workspace {
     double *f, *g, *mu, *nu, *lambdas;
     void *bias;          /* [dense_stride] T: g, or v of rounds on a kernel */
     void *solver_memory; /* the solver's */
-    /* rounds on a kernel (forward/stored_kernel.inc.h), whose a lies in `line` */
+    /* rounds on a kernel (forward/stored_kernel.c), whose a lies in `line` */
     double *u, *shift, *sinks;                  /* [dense_rows] */
     double *target, *sums, *scaling, *absorbed; /* [dense_stride] */
     double *parts;                              /* [OTA_CHUNKS][dense_stride] */

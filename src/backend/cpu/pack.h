@@ -15,7 +15,7 @@
 
 #include "otattn.h"
 
-/* pack.inc.h. Reads [rows][columns] at (batch, head) of `from` starting at row `first`. */
+/* pack.c. Reads [rows][columns] at (batch, head) of `from` starting at row `first`. */
 void ota_pack_rows_f32(const ota_array *from, int64_t batch, int64_t head, int64_t first,
                        int64_t rows, float *to, int64_t ld);
 void ota_pack_rows_f64(const ota_array *from, int64_t batch, int64_t head, int64_t first,

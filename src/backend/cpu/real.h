@@ -1,5 +1,5 @@
-/* real.h: the type a body is compiled for. A body is one file, NAME.inc.h; NAME_f32.c and NAME_f64.c set
- * OTA_REAL_BITS to 32 or 64 and include it. Inside:
+/* real.h: the type a body is compiled for. A body is a file of OTATTN_REAL_SOURCES (cmake/sources.cmake),
+ * which is compiled with OTA_REAL_BITS 32 and with 64. Inside:
  *
  *     real               float or double
  *     WORD(name)         name_f32 or name_f64, for functions that other files call
@@ -61,7 +61,7 @@ typedef ota_kernels_f64_slopes ota_slopes_operands;
 #define row_heavy WORD(ota_row_heavy)
 #define row_heavy_weights WORD(ota_row_heavy_weights)
 #define row_exponentials WORD(ota_row_exponentials)
-#define row_scores WORD(ota_row_scores)
+#define apply_terms WORD(ota_apply_terms)
 #define masked_mass WORD(ota_masked_mass)
 #define pack_keys WORD(ota_pack_keys)
 #define pack_rows WORD(ota_pack_rows)

@@ -17,9 +17,9 @@ double ota_masked_mass_f64(const ota_resolved *r, int64_t batch, int64_t head, i
 /* Turns raw products q.k (or matrix entries) of keys [begin, end) into scores S: scale, terms in
  * order, elementwise supports (-inf). row[0] belongs to key `begin`. When !r->row_terms, S = scale * raw
  * is all there is and callers may fold it. */
-void ota_row_scores_f32(const ota_resolved *r, int64_t batch, int64_t head, int64_t query,
-                        int64_t begin, int64_t end, float *row);
-void ota_row_scores_f64(const ota_resolved *r, int64_t batch, int64_t head, int64_t query,
-                        int64_t begin, int64_t end, double *row);
+void ota_apply_terms_f32(const ota_resolved *r, int64_t batch, int64_t head, int64_t query,
+                         int64_t begin, int64_t end, float *row);
+void ota_apply_terms_f64(const ota_resolved *r, int64_t batch, int64_t head, int64_t query,
+                         int64_t begin, int64_t end, double *row);
 
 #endif

@@ -1,5 +1,5 @@
 /* rows_io.h: how every strategy of forward gets the scores of rows and gives back what their weights are wanted for;
- * bodies in score_rows.inc.h and finish_rows.inc.h. */
+ * bodies in score_rows.c and finish_rows.c. */
 #ifndef OTA_CPU_ROWS_IO_H
 #define OTA_CPU_ROWS_IO_H
 
@@ -87,7 +87,7 @@ void finish_rows(const row_block *b, real *p, int64_t stride, const ota_row_foun
                  const double *mu, bool with_out, ota_head_status *status, double *receiver);
 ota_row_parameters row_parameters(const ota_cpu_device *device, int64_t batch, int64_t head);
 
-/* decode.inc.h: softmax of few queries. All pieces of the keys of a wave; then the pieces of every query joined. */
+/* decode_rows.c: softmax of few queries. All pieces of the keys of a wave; then the pieces of every query joined. */
 void decode_pieces(cpu_run *w);
 void decode_join(cpu_run *w, int64_t parts);
 #endif

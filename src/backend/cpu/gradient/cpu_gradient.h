@@ -1,10 +1,10 @@
 /* gradient.h: what the passes of backward work in on the CPU, and the functions that its bodies share, in one type each.
  *
- *     pairs.inc.h     a block of rows against all keys, or a tile of them: scores, U = dL/dP, P and dL/dS
- *     outputs.inc.h   what the caller gets, in strips of rows
- *     coupled.inc.h   what rows need of each other: online rows, slopes of the implicit system
- *     rounds.inc.h    fixed rounds on their stored kernel
- *     tiles.inc.h     softmax in tiles, nothing of size queries x keys
+ *     gradient_pairs.c    a block of rows against all keys, or a tile of them: scores, U = dL/dP, P and dL/dS
+ *     outputs.c           what the caller gets, in strips of rows
+ *     coupled_gradient.c  what rows need of each other: online rows, slopes of the implicit system
+ *     gradient_rounds.c   fixed rounds on their stored kernel
+ *     tile_gradient.c     softmax in tiles, nothing of size queries x keys
  *
  * May call: backend/cpu/ and its kernels. */
 #ifndef OTA_CPU_GRADIENT_H
@@ -24,7 +24,7 @@ typedef struct ota_backward_worker {
     void *line;                              /* [stride]                                   */
 } ota_backward_worker;
 
-/* What a strip of rows leaves for the keys (outputs.inc.h), T = the plan's type. */
+/* What a strip of rows leaves for the keys (outputs.c), T = the plan's type. */
 typedef struct ota_strip {
     int64_t rows, stride;     /* of every strip but the last; elements of a row */
     void *weights, *slopes;   /* [rows][stride] P, dL/d(raw products)           */

@@ -50,7 +50,7 @@ static inline bool make_finite(real *x, int64_t count) {
     return false;
 }
 
-/* ---- pairs.inc.h -------------------------------------------------------------------------------- */
+/* ---- gradient_pairs.c -------------------------------------------------------------------------------- */
 
 /* Keys and values of the head's key head. */
 void pack_head(ota_backward_job *job);
@@ -85,7 +85,7 @@ void solve_row(const ota_backward_job *job, int64_t query, const real *s, double
 double mean_of(const ota_backward_job *job, int64_t query, const real *s, const real *u,
                const real *p, const real *b, double middle, real *w);
 
-/* ---- outputs.inc.h ------------------------------------------------------------------------------ */
+/* ---- outputs.c ------------------------------------------------------------------------------ */
 
 /* A worker whose block lies in the strip, from its row `at` on. */
 ota_backward_worker worker_at(const ota_backward_job *job, int worker, int64_t at);
@@ -97,7 +97,7 @@ void kernel_weights(const ota_backward_job *job, int64_t query, real *p);
 void rows_task(void *context, int64_t block, int worker);
 void keys_task(void *context, int64_t tile, int worker);
 
-/* ---- coupled.inc.h ------------------------------------------------------------------------------ */
+/* ---- coupled_gradient.c ------------------------------------------------------------------------------ */
 
 void replay_online(ota_backward_job *job);
 void reverse_online(ota_backward_job *job);
@@ -109,7 +109,7 @@ void mark_top(void *context, int64_t chunk, int worker);
 void load_advantage(ota_backward_job *job);
 void load_bias(ota_backward_job *job);
 
-/* ---- rounds.inc.h ------------------------------------------------------------------------------- */
+/* ---- gradient_rounds.c ------------------------------------------------------------------------------- */
 
 void load_kernel_column(ota_backward_job *job, const double *from, double scale);
 void form_kernel(void *context, int64_t chunk, int worker);

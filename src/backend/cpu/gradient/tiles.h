@@ -1,4 +1,4 @@
-/* Backward of softmax in tiles that are recomputed, shared by tiles.c and tiles.inc.h.
+/* Backward of softmax in tiles that are recomputed, shared by tiles.c and tile_gradient.c.
  *
  * Queries and keys are cut into `cuts` pieces each, by shapes alone. Step t of a head works on the units
  * (keys w, queries (t + w) mod cuts), w = 0 ... cuts - 1: no two units of a step share a piece, so they run

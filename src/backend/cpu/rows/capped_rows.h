@@ -1,4 +1,4 @@
-/* capped_rows.h: rows of capped weights (capped_rows.inc.h), for the rows of rows.h. `top`: the largest x_j = s_j + h_j or
+/* capped_rows.h: rows of capped weights (solve_capped_rows.c), for the rows of rows.h. `top`: the largest x_j = s_j + h_j or
  * sink, a finite number; p may be s; *found comes with potential -INFINITY and all else 0. */
 #ifndef OTA_CAPPED_ROWS_H
 #define OTA_CAPPED_ROWS_H

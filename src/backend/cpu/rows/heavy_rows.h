@@ -1,4 +1,4 @@
-/* heavy_rows.h: rows of entmax with an order below 1 (heavy_rows.inc.h), for the rows of rows.h. `top`: the largest
+/* heavy_rows.h: rows of entmax with an order below 1 (heavy_rows.c), for the rows of rows.h. `top`: the largest
  * s_j + h_j or sink, a finite number; p may be s; *found comes with potential -INFINITY and all else 0. */
 #ifndef OTA_HEAVY_ROWS_H
 #define OTA_HEAVY_ROWS_H

@@ -1,2 +1,0 @@
-#define OTA_REAL_BITS 64
-#include "stored_kernel.inc.h"

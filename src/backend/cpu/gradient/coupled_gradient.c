@@ -1,0 +1,271 @@
+/* What rows need of each other, compiled for each type: online rows replayed and reversed; for coupled
+ * columns the slopes w [n][m] in T, or scores and U in f64, for the linear algebra of solvers/derivatives/adjoint.h. */
+#include "pairs.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- online ----------------------------------------------------------------------------------- */
+
+/* Rows in order: where each key's capacity ran out, and what that row took. */
+void replay_online(ota_backward_job *job) {
+    const ota_cpu_device *device = job->device;
+    const ota_resolved *r = device->resolved;
+    ota_backward_space *space = job->space;
+    ota_backward_worker *w = &space->own->workers[job->worker];
+    double *room = device->workers[job->worker].room;
+    for (int64_t j = 0; j < r->keys; j++) {
+        room[j] = r->problem.cap * ota_column_mass(r, job->batch, job->head, j, 1.0);
+        space->shut[j] = room[j] > 0.0 ? INT64_MAX : -1;
+        space->fill[j] = room[j] > 0.0 ? room[j] : 0.0;
+        space->b[j] = 0.0;
+        ((real *)space->own->advantage)[j] = (real)0;
+    }
+    ota_watch watch = ota_watch_of(&r->settings);
+    for (int64_t i = 0; i < r->queries && !ota_watch_ends(&watch, ota_row_work(r)); i++) {
+        const double mu = ota_row_mass(r, job->batch, job->head, i);
+        ota_row_parameters parameters = job->parameters;
+        ota_row_found found;
+        parameters.line = i;
+        load_rows(job, w, i, 1, true);
+        form_tile(job, w, i, 1, 0, r->keys, device->stride);
+        row_online(&parameters, w->scores, r->keys, mu, room, w->weights,
+                   device->workers[job->worker].row, &found);
+        if (found.nonfinite || uses_nonfinite(job, w->scores, w->weights)) space->bad[i] = true;
+        for (int64_t j = 0; j < r->keys; j++) {
+            if (space->shut[j] != INT64_MAX) continue;
+            if (room[j] > 0.0)
+                space->fill[j] = room[j];
+            else
+                space->shut[j] = i;
+        }
+    }
+}
+
+/* Rows in reverse: b_j = dL / d(what was left of key j before the row that took the rest). */
+void reverse_online(ota_backward_job *job) {
+    const ota_cpu_device *device = job->device;
+    const ota_resolved *r = device->resolved;
+    ota_backward_space *space = job->space;
+    ota_backward_worker *w = &space->own->workers[job->worker];
+    const int64_t m = r->keys, index = job->batch * r->heads + job->head;
+    ota_watch watch = ota_watch_of(&r->settings);
+    for (int64_t i = r->queries - 1; i >= 0 && !ota_watch_ends(&watch, 2 * ota_row_work(r)); i--) {
+        real *s = w->scores, *u = w->upstream, *p = w->weights, *line = w->line;
+        double left = ota_row_mass(r, job->batch, job->head, i);
+        load_rows(job, w, i, 1, false);
+        form_tile(job, w, i, 1, 0, m, device->stride);
+        form_upstream(job, w, i, 1, 0, m, device->stride);
+        for (int64_t j = 0; j < m; j++) {
+            line[j] = i < space->shut[j] ? s[j] : (real)-INFINITY;
+            if (space->shut[j] == i) left -= space->fill[j];
+        }
+        const bool bad = space->bad[i];
+        solve_row(job, i, line, left > 0.0 ? left : 0.0, p);
+        space->bad[i] = bad;
+        pair_weights(job, i, m, line, p);
+        space->a[i] =
+            bad ? (double)NAN : mean_of(job, i, line, u, p, space->own->advantage, 0.0, w->slope);
+        space->row_mass[index * r->queries + i] = space->a[i];
+        for (int64_t j = 0; j < m; j++) {
+            const bool first =
+                space->shut[j] < 0 && s[j] > (real)-INFINITY &&
+                (!job->parameters.regulariser->thresholded || (double)s[j] + space->f[i] > 0.0);
+            if (space->shut[j] != i && !first) continue;
+            space->b[j] = (double)u[j] - space->a[i];
+            ((real *)space->own->advantage)[j] = (real)space->b[j];
+        }
+    }
+    for (int64_t j = 0; j < m; j++) {
+        space->parameters[0] += space->b[j] * ota_column_mass(r, job->batch, job->head, j, 1.0);
+        space->column_mass[index * m + j] = space->b[j] * r->problem.cap;
+    }
+}
+
+/* ---- coupled ---------------------------------------------------------------------------------- */
+
+/* The implicit system's slopes [dense_rows][dense_stride], which are of the type that the head is worked on. */
+static real *slopes_of(const ota_backward_job *job, int64_t row) {
+    return (real *)(void *)job->space->matrix + row * job->device->dense_stride;
+}
+
+/* w of a row at solved potentials, 0 where it is not a number; what it sums to without the sink's. */
+static double implicit_row(ota_backward_job *job, int64_t i, const real *s, const real *u, real *p,
+                           real *slope, double *mass) {
+    const ota_cpu_device *device = job->device;
+    const ota_resolved *r = device->resolved;
+    ota_backward_space *space = job->space;
+    const int64_t m = r->keys;
+    const double kept = space->f[i];
+    const double mu = device->transposed ? 1.0 : ota_row_mass(r, job->batch, job->head, i);
+    solve_row(job, i, s, mu, p);
+    if (device->transposed) space->f[i] = kept;
+    pair_weights(job, i, m, s, p);
+    row_slopes(job, i, m, s, p, slope);
+    for (int64_t j = 0; j < m && space->bad[i]; j++)
+        slope[j] = slope[j] > (real)0 ? slope[j] : (real)0;
+    KERNELS(device)->accumulate(p, m, 1.0, mass);
+    double rest, total, carried;
+    const double sink = sink_slope(job, i, &rest);
+    const double sum = KERNELS(device)->slope_sums(slope, u, m, &total);
+    carried = total;
+    if (job->parameters.regulariser->tsallis) (void)KERNELS(device)->slope_sums(p, u, m, &carried);
+    space->dense[0][i] = total + sink;   /* den             */
+    space->dense[1][i] = sum;            /* row_right       */
+    space->dense[2][i] = carried + rest; /* row sums of P   */
+    return total + sink > 0.0 ? sum / (total + sink) : 0.0;
+}
+
+/* Slopes w of the rows of a chunk into the matrix, sums of w, w U and P. */
+void slopes_task(void *context, int64_t chunk, int worker) {
+    ota_backward_job *job = context;
+    const ota_cpu_device *device = job->device;
+    const ota_resolved *r = device->resolved;
+    ota_backward_space *space = job->space;
+    ota_backward_worker *w = &space->own->workers[worker];
+    const int64_t m = r->keys, at = chunk * space->lane, stride = device->stride;
+    double *right = space->partial[0] + at, *scale = space->partial[1] + at;
+    double *mass = space->partial[2] + at, *slopes = space->partial[3] + at;
+    for (int k = 0; k < OTA_BACKWARD_PARTIALS; k++)
+        memset(space->partial[k] + at, 0, (size_t)space->lane * sizeof(double));
+    int64_t first, last, rows;
+    ota_adjoint_rows(r->queries, chunk, &first, &last);
+    ota_watch watch = ota_watch_of(&r->settings);
+    for (int64_t i = first; i < last; i += rows) {
+        double mean[OTA_BLOCK_ROWS] = {0};
+        rows = ota_int_min(last - i, OTA_BLOCK_ROWS);
+        if (ota_watch_ends(&watch, rows * 2 * ota_row_work(r))) return;
+        load_rows(job, w, i, rows, true);
+        form_tile(job, w, i, rows, 0, m, stride);
+        form_upstream(job, w, i, rows, 0, m, stride);
+        /* The slopes of the solver's rows: where those are keys they are transposed one query at a time. */
+        const int64_t step = device->transposed ? stride : device->dense_stride;
+        real *block = device->transposed ? (real *)w->weights : slopes_of(job, i);
+        for (int64_t k = 0; k < rows; k++) {
+            const real *s = (const real *)w->scores + k * stride;
+            const real *u = (const real *)w->upstream + k * stride;
+            real *slope = block + k * step;
+            const double centre = implicit_row(job, i + k, s, u, w->line, slope, mass);
+            if (!device->transposed) {
+                mean[k] = centre;
+                continue;
+            }
+            KERNELS(device)->accumulate(slope, m, 1.0, slopes);
+            real *column = slopes_of(job, 0) + i + k;
+            for (int64_t j = 0; j < m; j++) column[j * device->dense_stride] = slope[j];
+        }
+        KERNELS(device)->slope_columns(&(ota_slopes_operands){.w = block,
+                                                              .ldw = step,
+                                                              .u = w->upstream,
+                                                              .ldu = stride,
+                                                              .rows = rows,
+                                                              .columns = m,
+                                                              .mean = mean,
+                                                              .share = OTA_OFFSET_SHARE,
+                                                              .right = right,
+                                                              .size = scale});
+    }
+}
+
+/* Transposed: the right side by queries, once the means by keys are known. */
+void transposed_task(void *context, int64_t chunk, int worker) {
+    ota_backward_job *job = context;
+    const ota_cpu_device *device = job->device;
+    const ota_resolved *r = device->resolved;
+    ota_backward_space *space = job->space;
+    ota_backward_worker *w = &space->own->workers[worker];
+    int64_t first, last;
+    ota_adjoint_rows(r->queries, chunk, &first, &last);
+    ota_watch watch = ota_watch_of(&device->resolved->settings);
+    for (int64_t i = first; i < last && !ota_watch_ends(&watch, ota_row_work(device->resolved));
+         i++) {
+        load_rows(job, w, i, 1, false);
+        form_upstream(job, w, i, 1, 0, r->keys, device->stride);
+        const real *u = w->upstream, *column = slopes_of(job, 0) + i;
+        double right = 0.0, scale = 0.0;
+        for (int64_t j = 0; j < r->keys; j++) {
+            const double slope = (double)column[j * device->dense_stride];
+            if (!(slope > 0.0)) continue;
+            const double mean = space->dense[3][j] / space->dense[4][j];
+            right += slope * ((double)u[j] - mean);
+            scale += slope * (fabs((double)u[j] - mean) + OTA_OFFSET_SHARE * fabs((double)u[j]));
+        }
+        space->dense[6][i] = right;
+        space->dense[7][i] = scale;
+    }
+}
+
+/* Relaxed rows answer to U with less than their mean, so the right side was formed with another mean. */
+double recentre(ota_backward_job *job, double scale) {
+    const ota_cpu_device *device = job->device;
+    ota_backward_space *s = job->space;
+    ota_watch watch = ota_watch_of(&device->resolved->settings);
+    for (int64_t i = 0; i < device->dense_rows && !ota_watch_ends(&watch, device->dense_columns);
+         i++) {
+        const real *w = slopes_of(job, i);
+        if (!(s->dense[0][i] > 0.0)) continue;
+        const double full = s->dense[0][i] - job->parameters.tau * s->dense[2][i] /
+                                                 device->resolved->problem.row_strength;
+        const double move = s->dense[1][i] / full - s->dense[1][i] / s->dense[0][i];
+        for (int64_t j = 0; j < device->dense_columns; j++) {
+            s->dense[6][j] += (double)w[j] * move;
+            scale += (double)w[j] * fabs(move);
+        }
+    }
+    return scale;
+}
+
+/* Scores and dL/dP in f64 in the solver's orientation, for the rounds and for prefix. */
+void widen_task(void *context, int64_t chunk, int worker) {
+    ota_backward_job *job = context;
+    const ota_cpu_device *device = job->device;
+    const ota_resolved *r = device->resolved;
+    ota_backward_space *space = job->space;
+    ota_backward_worker *w = &space->own->workers[worker];
+    int64_t first, last;
+    ota_adjoint_rows(r->queries, chunk, &first, &last);
+    ota_watch watch = ota_watch_of(&device->resolved->settings);
+    for (int64_t i = first; i < last && !ota_watch_ends(&watch, ota_row_work(device->resolved));
+         i++) {
+        load_rows(job, w, i, 1, true);
+        form_tile(job, w, i, 1, 0, r->keys, device->stride);
+        form_upstream(job, w, i, 1, 0, r->keys, device->stride);
+        const real *s = w->scores, *u = w->upstream;
+        for (int64_t j = 0; j < r->keys; j++) {
+            const int64_t at =
+                device->transposed ? j * device->dense_stride + i : i * device->dense_stride + j;
+            space->matrix[at] = (double)s[j];
+            space->gradient[at] = s[j] > (real)-INFINITY ? (double)u[j] : 0.0;
+        }
+    }
+}
+
+void mark_top(void *context, int64_t chunk, int worker) {
+    ota_backward_job *job = context;
+    const ota_cpu_device *device = job->device;
+    ota_backward_space *space = job->space;
+    ota_backward_worker *w = &space->own->workers[worker];
+    int64_t first, last;
+    ota_adjoint_rows(device->resolved->queries, chunk, &first, &last);
+    ota_watch watch = ota_watch_of(&device->resolved->settings);
+    for (int64_t i = first; i < last && !ota_watch_ends(&watch, ota_row_work(device->resolved));
+         i++) {
+        const double f = space->f[i];
+        load_rows(job, w, i, 1, false);
+        form_tile(job, w, i, 1, 0, device->resolved->keys, device->stride);
+        solve_row(job, i, w->scores, 1.0, w->weights);
+        space->f[i] = f;
+    }
+}
+
+void load_advantage(ota_backward_job *job) {
+    real *advantage = job->space->own->advantage;
+    for (int64_t j = 0; j < job->device->resolved->keys; j++) advantage[j] = (real)job->space->b[j];
+}
+
+void load_bias(ota_backward_job *job) {
+    ota_backward_space *space = job->space;
+    real *bias = space->own->bias;
+    for (int64_t j = 0; j < job->device->resolved->keys; j++) bias[j] = (real)space->g[j];
+    job->biased = true;
+}

@@ -1,0 +1,318 @@
+/* Pairs of rows and keys, compiled for each type: a block of rows against all keys, or against a tile of
+ * keys, as scores, U = dL/dP, weights P and dL/dS. n = queries, m = keys. */
+#include "pairs.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+/* ---- packing ---------------------------------------------------------------------------------- */
+
+/* A tile of keys and values, as the kernels want them and as plain rows, with sums of 0 for their gradients; marks keys
+ * with values that are not finite. */
+static void pack_tile(void *context, int64_t tile, int worker) {
+    const ota_backward_job *job = context;
+    const ota_cpu_device *device = job->device;
+    const ota_resolved *r = device->resolved;
+    const ota_packed_kv *packed = packed_of(job);
+    const int64_t from = tile * OTA_KEY_TILE, left = r->keys - from, width = device->values_width;
+    const int64_t count = ota_int_min(left, OTA_KEY_TILE);
+    ota_backward_space *s = job->space;
+    (void)worker;
+    if (!job->keep_sums)
+        memset(s->own->values_sum + from * width, 0, (size_t)(count * width) * sizeof(double));
+    if (!r->from_matrix) {
+        if (!job->keep_sums)
+            memset(s->own->keys_sum + from * r->width, 0,
+                   (size_t)(count * r->width) * sizeof(double));
+        real *keys = (real *)s->own->keys + from * r->width;
+        pack_rows(&r->problem.keys, job->batch, job->key_head, from, count, keys, r->width);
+        const ota_array part = ota_array_of(keys, REAL_TYPE, 1, 1, count, r->width);
+        pack_keys(&part, 0, 0, count, (real *)packed->packed_keys + from * r->width);
+        (void)make_finite(keys, count * r->width);
+    }
+    if (!ota_array_present(&job->want->out_grad) || width == 0) return;
+    real *values = (real *)packed->values + from * width;
+    pack_rows(&job->arrays->values, job->batch, job->key_head, from, count, values, width);
+    for (int64_t j = 0; j < count; j++)
+        packed->nonfinite_keys[from + j] = !make_finite(values + j * width, width);
+    const ota_array plain = ota_array_of(values, REAL_TYPE, 1, 1, count, width);
+    pack_keys(&plain, 0, 0, count, (real *)s->own->packed_values + from * width);
+}
+
+void pack_head(ota_backward_job *job) {
+    const ota_cpu_device *device = job->device;
+    const int64_t keys = device->resolved->keys;
+    ota_packed_kv *packed = packed_of(job);
+    packed->nonfinite_count = 0;
+    ota_parallel(device->pool, (keys + OTA_KEY_TILE - 1) / OTA_KEY_TILE, pack_tile, job);
+    if (!ota_array_present(&job->want->out_grad) || device->values_width == 0) return;
+    for (int64_t j = 0; j < keys; j++) {
+        if (packed->nonfinite_keys[j] != 0) packed->nonfinite_keys[packed->nonfinite_count++] = j;
+    }
+}
+
+/* Queries and upstream gradients of some rows; the latter without what is not finite. */
+void load_rows(const ota_backward_job *job, const ota_backward_worker *w, int64_t first,
+               int64_t rows, bool mark) {
+    const ota_cpu_device *device = job->device;
+    const ota_resolved *r = device->resolved;
+    if (!r->from_matrix) {
+        pack_rows(&r->problem.queries, job->batch, job->head, first, rows, w->queries, r->width);
+    }
+    if (!ota_array_present(&job->want->out_grad)) return;
+    pack_rows(&job->want->out_grad, job->batch, job->head, first, rows, w->gradients,
+              device->values_width);
+    for (int64_t k = 0; k < rows; k++) {
+        real *row = (real *)w->gradients + k * device->values_width;
+        if (!make_finite(row, device->values_width) && mark) job->space->bad[first + k] = true;
+    }
+}
+
+static ota_array columns_of(const ota_array *a, int64_t first, int64_t last) {
+    ota_array part = *a;
+    part.data = (char *)a->data + first * a->stride[3] * (int64_t)ota_type_bytes(a->type);
+    part.size[3] = last - first;
+    return part;
+}
+
+/* Scores of rows [first, first + rows) against keys [from, to), from a multiple of OTA_PANEL. */
+void form_tile(const ota_backward_job *job, const ota_backward_worker *w, int64_t first,
+               int64_t rows, int64_t from, int64_t to, int64_t stride) {
+    const ota_cpu_device *device = job->device;
+    const ota_resolved *r = device->resolved;
+    real *scores = w->scores;
+    if (r->from_matrix) {
+        const ota_array part = columns_of(&r->problem.scores, from, to);
+        pack_rows(&part, job->batch, job->head, first, rows, scores, stride);
+    } else {
+        KERNELS(device)->products(w->queries,
+                                  (const real *)packed_of(job)->packed_keys + from * r->width, rows,
+                                  to - from, r->width, scores, stride);
+    }
+    for (int64_t k = 0; k < rows; k++) {
+        real *row = scores + k * stride;
+        int64_t begin, end;
+        ota_row_range(r, job->batch, first + k, r->keys, &begin, &end);
+        if (begin < from) begin = from;
+        if (end > to) end = to;
+        if (begin >= end) begin = end = from;
+        if (w->raw != NULL) {
+            memcpy((real *)w->raw + k * stride, row, (size_t)(to - from) * sizeof(real));
+        }
+        for (int64_t j = from; j < begin; j++) row[j - from] = (real)-INFINITY;
+        for (int64_t j = end; j < to; j++) row[j - from] = (real)-INFINITY;
+        if (begin < end) {
+            apply_terms(r, job->batch, job->head, first + k, begin, end, row + begin - from);
+        }
+    }
+}
+
+/* U = dL/dP of the same tile. */
+void form_upstream(const ota_backward_job *job, const ota_backward_worker *w, int64_t first,
+                   int64_t rows, int64_t from, int64_t to, int64_t stride) {
+    const ota_cpu_device *device = job->device;
+    real *upstream = w->upstream, *line = w->line;
+    if (ota_array_present(&job->want->out_grad) && device->values_width > 0) {
+        KERNELS(device)->products(w->gradients,
+                                  (const real *)job->space->own->packed_values +
+                                      from * device->values_width,
+                                  rows, to - from, device->values_width, upstream, stride);
+    } else {
+        for (int64_t k = 0; k < rows; k++)
+            memset(upstream + k * stride, 0, (size_t)(to - from) * sizeof(real));
+    }
+    for (int64_t k = 0; device->resolved->problem.dropout > 0.0 && k < rows; k++) {
+        dropout_row(device->resolved, job->dropout_key, first + k, from, to - from,
+                    upstream + k * stride);
+    }
+    if (!ota_array_present(&job->want->coupling_grad)) return;
+    const ota_array part = columns_of(&job->want->coupling_grad, from, to);
+    for (int64_t k = 0; k < rows; k++) {
+        real *row = upstream + k * stride;
+        pack_rows(&part, job->batch, job->head, first + k, 1, line, to - from);
+        for (int64_t j = 0; j < to - from; j++) row[j] += line[j];
+    }
+}
+
+/* ---- pairs ------------------------------------------------------------------------------------ */
+
+/* P of a row from its potentials, without what online capacities do. */
+void pair_weights(const ota_backward_job *job, int64_t query, int64_t count, const real *s,
+                  real *p) {
+    const ota_backward_space *space = job->space;
+    const double f = space->f[query], top = space->top[query], tau = job->parameters.tau;
+    const real *h = job->biased ? (const real *)space->own->bias : NULL;
+    if (!(f > -INFINITY) || !(top > -INFINITY)) {
+        for (int64_t j = 0; j < count; j++) p[j] = (real)0;
+        return;
+    }
+    if (job->parameters.regulariser->capped || ota_is_heavy_tailed(job->parameters.regulariser)) {
+        ota_row_parameters row = job->parameters;
+        ota_row_found found;
+        row.line = query;
+        row_weights(&row, s, h, count, f, p, &found);
+        return;
+    }
+    if (job->parameters.custom != NULL) {
+        const ota_custom *custom = job->parameters.custom;
+        for (int64_t j = 0; j < count; j++) {
+            p[j] =
+                s[j] > (real)-INFINITY
+                    ? (real)custom->weight(custom->user, ota_custom_argument((double)s[j], f, tau))
+                    : (real)0;
+        }
+        return;
+    }
+    if (job->parameters.regulariser->thresholded) {
+        const double k = (job->parameters.order - 1.0) / tau;
+        const ota_powers_operands row = {.s = s,
+                                         .h = h,
+                                         .count = count,
+                                         .shift = (real)top,
+                                         .k = (real)k,
+                                         .t = (-f - top) * k,
+                                         .p = 1.0 / (job->parameters.order - 1.0)};
+        (void)KERNELS(job->device)->powers(&row, (real)1, p);
+        return;
+    }
+    if (fabs(top) > (double)REAL_MAX / 4.0 || tau > (double)REAL_MAX / 1.0e6 || tau < TAU_MIN) {
+        for (int64_t j = 0; j < count; j++) {
+            const double lifted = (double)s[j] / 2.0 + (h == NULL ? 0.0 : (double)h[j] / 2.0);
+            p[j] = (real)exp((lifted + f / 2.0) / (tau / 2.0));
+        }
+        return;
+    }
+    (void)KERNELS(job->device)->exponentials(s, h, count, (real)top, (real)(OTA_LOG2_E / tau), p);
+    KERNELS(job->device)->multiply(p, count, (real)exp((f + top) / tau));
+}
+
+/* w = dP/dS tau of a row of weights p at scores s. */
+void row_slopes(const ota_backward_job *job, int64_t query, int64_t count, const real *s,
+                const real *p, real *w) {
+    const ota_custom *custom = job->parameters.custom;
+    if (custom == NULL) {
+        const ota_entry_caps *caps = &job->parameters.caps;
+        KERNELS(job->device)->slope_weights(p, count, 2.0 - job->parameters.order, w);
+        for (int64_t j = 0; job->parameters.regulariser->capped && j < count; j++) {
+            if (p[j] >= (real)ota_entry_cap(caps, query, j)) w[j] = (real)0;
+        }
+        return;
+    }
+    const double f = job->space->f[query];
+    for (int64_t j = 0; j < count; j++) {
+        const double at = ota_custom_argument((double)s[j], f, job->parameters.tau);
+        w[j] = p[j] > (real)0 ? (real)custom->slope(custom->user, at) : (real)0;
+    }
+}
+
+/* P from the potentials or as it was kept. */
+void find_weights(const ota_backward_job *job, int64_t query, const real *s, real *p) {
+    const ota_cpu_device *device = job->device;
+    const int64_t m = device->resolved->keys, stride = device->dense_stride;
+    if (job->mode != OTA_BACKWARD_PREFIX) {
+        pair_weights(job, query, m, s, p);
+        return;
+    }
+    const int64_t at = device->transposed ? query : query * stride;
+    const int64_t step = device->transposed ? stride : 1;
+    for (int64_t j = 0; j < m; j++) p[j] = (real)workspace_of(job)->plan[at + j * step];
+}
+
+/* U -> dL/dS of a row of weights p, in place; w is scratch, or with `weighed` its slopes. */
+void pairs(const ota_backward_job *job, int64_t query, const real *s, bool weighed, real *u,
+           real *p, real *w) {
+    const ota_cpu_device *device = job->device;
+    const ota_backward_space *space = job->space;
+    const int64_t m = device->resolved->keys, stride = device->dense_stride;
+    if (space->bad[query]) {
+        for (int64_t j = 0; j < m; j++) u[j] = p[j] = s[j] <= (real)-INFINITY ? (real)0 : (real)NAN;
+        return;
+    }
+    if (job->stored) {
+        const int64_t at = device->transposed ? query : query * stride;
+        const int64_t step = device->transposed ? stride : 1;
+        for (int64_t j = 0; j < m; j++) u[j] = (real)space->gradient[at + j * step];
+        return;
+    }
+    const real *b = job->mode == OTA_BACKWARD_FREE ? NULL : space->own->advantage;
+    if (!weighed) row_slopes(job, query, m, s, p, w);
+    const double rate = fmin(1.0 / job->parameters.tau, (double)REAL_MAX);
+    KERNELS(device)->slopes(w, b, m, (real)space->a[query], (real)rate, u);
+    if (job->mode != OTA_BACKWARD_ONLINE) return;
+    for (int64_t j = 0; j < m; j++) {
+        if (query < space->shut[j]) continue;
+        p[j] = query == space->shut[j] ? (real)space->fill[j] : (real)0;
+        u[j] = (real)0;
+    }
+}
+
+/* Weight on the sink and what its logit gets, from the row's potential. */
+double sink_slope(const ota_backward_job *job, int64_t query, double *weight) {
+    const double f = job->space->f[query], x = job->parameters.sink + f,
+                 order = job->parameters.order;
+    *weight = 0.0;
+    if (!(job->parameters.sink > -INFINITY) || !(f > -INFINITY)) return 0.0;
+    const ota_custom *custom = job->parameters.custom;
+    if (custom != NULL) {
+        const double at = ota_custom_argument(job->parameters.sink, f, job->parameters.tau);
+        *weight = custom->weight(custom->user, at);
+        return *weight > 0.0 ? custom->slope(custom->user, at) : 0.0;
+    }
+    if (job->parameters.regulariser->tsallis) {
+        const double y = (order - 1.0) * x / job->parameters.tau;
+        if (!(y > 0.0)) return 0.0;
+        *weight = pow(y, 1.0 / (order - 1.0));
+    } else {
+        *weight = exp(x / job->parameters.tau);
+    }
+    return *weight > 0.0 ? slope_of(*weight, 2.0 - order) : 0.0;
+}
+
+/* ---- rows alone ------------------------------------------------------------------------------- */
+
+/* Does the row use a key whose values are not finite? */
+bool uses_nonfinite(const ota_backward_job *job, const real *s, const real *p) {
+    for (int64_t k = 0; k < packed_of(job)->nonfinite_count; k++) {
+        const int64_t j = packed_of(job)->nonfinite_keys[k];
+        if (s[j] > (real)-INFINITY && (!job->parameters.regulariser->thresholded || p[j] > (real)0))
+            return true;
+    }
+    return false;
+}
+
+/* Error of S + g that a row's weights may have, in temperatures. */
+static const double LARGEST_ERROR = 1.0e-3;
+static const double REAL_EPSILON = sizeof(real) == sizeof(double) ? DBL_EPSILON : FLT_EPSILON;
+
+/* Potential of one row, its top, and whether it can be computed; p is left holding the weights. */
+void solve_row(const ota_backward_job *job, int64_t query, const real *s, double mu, real *p) {
+    const ota_cpu_device *device = job->device;
+    ota_backward_space *space = job->space;
+    const real *h = job->biased ? space->own->bias : NULL;
+    const double keys_top = (double)KERNELS(device)->maximum(s, h, device->resolved->keys);
+    const double sink = job->parameters.sink;
+    ota_row_found found;
+    ota_row_parameters row = job->parameters;
+    row.line = query;
+    row_solve(&row, s, h, device->resolved->keys, mu, p, &found);
+    space->top[query] = (double)(real)(isnan(keys_top) || keys_top > sink ? keys_top : sink);
+    space->f[query] = found.empty || !(mu > 0.0) ? -INFINITY : found.potential;
+    if (found.nonfinite || uses_nonfinite(job, s, p)) space->bad[query] = true;
+    /* Scores so large that the potentials of the keys vanish beside them: f64 has to do the row, or nothing can. */
+    if (h != NULL && keys_top > -INFINITY &&
+        fabs(keys_top) * REAL_EPSILON > LARGEST_ERROR * job->parameters.tau)
+        space->bad[query] = true;
+}
+
+/* a_i of rows that are coupled to nothing (or whose b is known): the mean of U - b under w, which is found. */
+double mean_of(const ota_backward_job *job, int64_t query, const real *s, const real *u,
+               const real *p, const real *b, double middle, real *w) {
+    const int64_t m = job->device->resolved->keys;
+    double rest, total;
+    row_slopes(job, query, m, s, p, w);
+    const double sum = KERNELS(job->device)->slope_mean(w, u, b, m, &total);
+    const double sink = sink_slope(job, query, &rest);
+    total += sink;
+    return total > 0.0 ? (sum - sink * middle) / total : 0.0;
+}

@@ -1,0 +1,492 @@
+/* What the caller gets, compiled for each type. Rows are walked in strips; the blocks of OTA_BLOCK_ROWS
+ * rows of a strip leave P and dL/d(raw products) of all keys, from which its tiles of OTA_KEY_TILE keys then take dK
+ * and dV. Products are made in T and summed over strips in f64. Entmax blocks with few weights leave lists instead
+ * (n = rows of the strip, m = keys):
+ *
+ *     P, dS   [n][m], or of row i the pairs (where[i][k], P[i][k], dS[i][k]), k < count[i]
+ *     dV += P^T dL/dout        dK += dS^T Q        dQ = dS K */
+#include "pairs.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "regularisers/tsallis.h"
+
+/* ---- outputs of rows -------------------------------------------------------------------------- */
+
+/* dL/dS -> dL/d(scores before the softcap) in place; z, what the softcap was applied to, over the softcap. Returns dL/dsoftcap. */
+static double through_softcap(const real *z, int64_t count, bool wanted, real *gradient) {
+    enum { PIECE = 128 };
+    double derivative = 0.0;
+    for (int64_t first = 0; first < count; first += PIECE) {
+        const int64_t here = ota_int_min(count - first, PIECE);
+        real tanh_z[PIECE], slope[PIECE], *g = gradient + first;
+        softcap_row(z + first, here, tanh_z, slope);
+        for (int64_t j = 0; wanted && j < here; j++) {
+            if (!(g[j] < (real)0 || g[j] > (real)0)) continue;
+            derivative +=
+                (double)g[j] * ((double)tanh_z[j] - (double)z[first + j] * (double)slope[j]);
+        }
+        for (int64_t j = 0; j < here; j++) {
+            const real through = g[j] * slope[j];
+            g[j] = g[j] < (real)0 || g[j] > (real)0 ? through : g[j];
+        }
+    }
+    return derivative;
+}
+
+/* dL/dS -> dL/d(raw products or matrix) in place, and the inner terms' own gradients. `raw` is spent. */
+static void through_terms(const ota_backward_job *job, real *raw, int64_t query, int64_t chunk,
+                          real *gradient) {
+    const ota_resolved *r = job->resolved;
+    ota_backward_space *space = job->space;
+    const int64_t m = r->keys, diagonal = ota_row_number(r, query) + m - 1;
+    const ota_term *inside = NULL, *softcap = NULL;
+    int inside_at = 0, softcap_at = 0;
+    for (int t = 0; t < r->term_count; t++) {
+        if (ota_term_form_of(&r->terms[t]) == OTA_FORM_SOFTCAP) {
+            softcap = &r->terms[t];
+            softcap_at = t;
+        }
+        if (!ota_term_is_inside(&r->terms[t])) continue;
+        inside = &r->terms[t];
+        inside_at = t;
+    }
+    if (softcap != NULL) {
+        const real rate = (real)(r->scale / softcap->value);
+        for (int64_t j = 0; inside != NULL && j < m; j++)
+            raw[j] += (real)ota_array_get(&inside->array, 0, job->head, 0, diagonal - j);
+        KERNELS(job->device)->multiply(raw, m, rate);
+        const bool wanted = ota_gradient_of_term(r, job->want, softcap_at) != NULL;
+        space->row_sums[query * OTA_ROW_SUMS + OTA_SUM_SOFTCAP] =
+            through_softcap(raw, m, wanted, gradient);
+    }
+    KERNELS(job->device)->multiply(gradient, m, (real)r->scale);
+    if (inside == NULL || ota_gradient_of_term(r, job->want, inside_at) == NULL) return;
+    double *sum = space->terms[inside_at].partial + chunk * space->terms[inside_at].length;
+    for (int64_t j = 0; j < m; j++) sum[diagonal - j] += (double)gradient[j];
+}
+
+/* Terms added after the softcap. */
+static void outer_terms(const ota_backward_job *job, int64_t query, int64_t chunk,
+                        const real *gradient) {
+    const ota_resolved *r = job->resolved;
+    ota_backward_space *space = job->space;
+    const int64_t m = r->keys;
+    for (int t = 0; t < r->term_count; t++) {
+        const ota_term *term = &r->terms[t];
+        const ota_term_sum *sums = &space->terms[t];
+        const ota_term_form form = ota_term_form_of(term);
+        if (ota_gradient_of_term(r, job->want, t) == NULL || ota_term_is_inside(term)) continue;
+        if (form == OTA_FORM_LINEAR_DISTANCE) {
+            double derivative = 0.0;
+            for (int64_t j = 0; j < m; j++)
+                derivative -= (double)gradient[j] * fabs((double)(ota_row_position(r, query) - j));
+            space->row_sums[query * OTA_ROW_SUMS + OTA_SUM_ALIBI] = derivative;
+        } else if (form == OTA_FORM_ADDS_DIFFERENCES) {
+            double *sum = sums->partial + chunk * sums->length + ota_row_number(r, query) + m - 1;
+            for (int64_t j = 0; j < m; j++) sum[-j] += (double)gradient[j];
+        } else if (form == OTA_FORM_ADDS_PAIRS && sums->direct) {
+            unpack_rows(ota_gradient_of_term(r, job->want, t), job->batch, job->head, query, 1,
+                        gradient, m);
+        } else if (form == OTA_FORM_ADDS_PAIRS) {
+            const bool own_row = term->array.size[2] != 1, own_key = term->array.size[3] != 1;
+            double *to = own_row ? ota_term_slice(job, t) + query * term->array.size[3]
+                                 : sums->partial + chunk * sums->length;
+            for (int64_t j = 0; j < m; j++) to[own_key ? j : 0] += (double)gradient[j];
+        }
+    }
+}
+
+/* Derivatives by temperature, order and sink logit that need this row only. */
+static void row_parameters(const ota_backward_job *job, int64_t query, const real *s, const real *p,
+                           const real *gradient) {
+    ota_backward_space *space = job->space;
+    const double tau = job->parameters.tau, order = job->parameters.order, f = space->f[query];
+    const real *h = job->biased ? space->own->bias : NULL;
+    const bool tsallis = job->parameters.regulariser->tsallis;
+    const bool with_order = ota_array_present(&job->want->order);
+    double *sums = space->row_sums + query * OTA_ROW_SUMS, rest, temperature = 0.0, by_order = 0.0;
+    for (int64_t j = 0; j < job->device->resolved->keys; j++) {
+        const double g = (double)gradient[j];
+        if (!(p[j] > (real)0) || (!(g > 0.0) && !(g < 0.0) && !isnan(g))) continue;
+        if (tsallis)
+            temperature -= g * ota_tsallis_level((double)p[j], order);
+        else
+            temperature -= g * ((double)s[j] + f + (h == NULL ? 0.0 : (double)h[j])) / tau;
+        if (with_order) by_order += g * tau * ota_tsallis_order_slope((double)p[j], order);
+    }
+    const double w = sink_slope(job, query, &rest);
+    if (w > 0.0) {
+        const double g = -w * space->a[query] / tau;
+        temperature -=
+            g * (tsallis ? ota_tsallis_level(rest, order) : (job->parameters.sink + f) / tau);
+        if (with_order) by_order += g * tau * ota_tsallis_order_slope(rest, order);
+        sums[OTA_SUM_SINK] = g;
+    }
+    if (space->bad[query]) temperature = by_order = sums[OTA_SUM_SINK] = (double)NAN;
+    sums[OTA_SUM_TEMPERATURE] = temperature;
+    sums[OTA_SUM_ORDER] = by_order;
+}
+
+/* ---- strips of rows --------------------------------------------------------------------------- */
+
+/* A worker whose block lies in the strip, from its row `at` on. */
+ota_backward_worker worker_at(const ota_backward_job *job, int worker, int64_t at) {
+    const ota_cpu_device *device = job->device;
+    const ota_strip *strip = &job->space->own->strip;
+    ota_backward_worker w = job->space->own->workers[worker];
+    w.weights = (real *)strip->weights + at * strip->stride;
+    w.upstream = (real *)strip->slopes + at * strip->stride;
+    w.queries = (real *)strip->queries + at * device->resolved->width;
+    w.gradients = (real *)strip->upstream + at * device->values_width;
+    return w;
+}
+
+/* Scores of a block of rows: -inf outside the keys that some of them has, [*low, *high). */
+static void form_block(const ota_backward_job *job, const ota_backward_worker *w, int64_t first,
+                       int64_t rows, int64_t *low, int64_t *high) {
+    const ota_cpu_device *device = job->device;
+    const ota_resolved *r = device->resolved;
+    const int64_t m = r->keys, stride = job->space->own->strip.stride;
+    *low = m;
+    *high = 0;
+    for (int64_t k = 0; k < rows; k++) {
+        int64_t begin, end;
+        ota_row_range(r, job->batch, first + k, m, &begin, &end);
+        if (begin >= end) continue;
+        if (begin < *low) *low = begin;
+        if (end > *high) *high = end;
+    }
+    *low = *low < *high ? *low / OTA_PANEL * OTA_PANEL : 0;
+    ota_backward_worker at = *w;
+    at.scores = (real *)w->scores + *low;
+    at.raw = w->raw == NULL ? NULL : (real *)w->raw + *low;
+    if (*low < *high) form_tile(job, &at, first, rows, *low, *high, stride);
+    for (int64_t k = 0; k < rows; k++) {
+        real *row = (real *)w->scores + k * stride;
+        for (int64_t j = 0; j < *low; j++) row[j] = (real)-INFINITY;
+        for (int64_t j = *high; j < m; j++) row[j] = (real)-INFINITY;
+    }
+}
+
+/* A list of `count` weights at row[0 ...] becomes weights of all keys. Places rise and where[k] >= k, so from the last
+ * one on what a weight is written over has moved already. */
+static void unfold(real *row, const int32_t *where, int64_t count, int64_t keys) {
+    memset(row + count, 0, (size_t)(keys - count) * sizeof *row);
+    for (int64_t k = count - 1; k >= 0; k--) {
+        const real weight = row[k];
+        row[k] = (real)0;
+        row[where[k]] = weight;
+    }
+}
+
+/* Entmax rows as lists: weights, potentials and whether they stay lists. Rows of the strip from `at` on. */
+static bool row_lists(ota_backward_job *job, const ota_backward_worker *w, int worker,
+                      int64_t first, int64_t rows, int64_t at) {
+    enum { DENSE_SHARE = 5 };
+    const ota_cpu_device *device = job->device;
+    const ota_resolved *r = device->resolved;
+    ota_backward_space *space = job->space;
+    const ota_strip *strip = &space->own->strip;
+    int64_t total = 0;
+    bool fine = true;
+    for (int64_t k = 0; k < rows; k++) {
+        const int64_t i = first + k;
+        const double mu = ota_row_mass(r, job->batch, job->head, i);
+        const ota_row_room room = {(real *)w->weights + k * strip->stride,
+                                   strip->where + (at + k) * strip->stride,
+                                   device->workers[worker].keys.wide};
+        ota_row_found found;
+        const real *s = (const real *)w->scores + k * strip->stride;
+        const int64_t count = row_entmax(&job->parameters, s, r->keys, mu, &room, &found);
+        space->f[i] = found.empty || !(mu > 0.0) ? -INFINITY : found.potential;
+        if (found.nonfinite) space->bad[i] = true;
+        strip->count[at + k] = count;
+        total += count;
+        fine = fine && !space->bad[i];
+    }
+    if (fine && packed_of(job)->nonfinite_count == 0 && total * DENSE_SHARE <= rows * r->keys)
+        return true;
+    for (int64_t k = 0; k < rows; k++) {
+        real *p = (real *)w->weights + k * strip->stride;
+        unfold(p, strip->where + (at + k) * strip->stride, strip->count[at + k], r->keys);
+        strip->count[at + k] = -1;
+        const real *s = (const real *)w->scores + k * strip->stride;
+        if (uses_nonfinite(job, s, p)) space->bad[first + k] = true;
+    }
+    return false;
+}
+
+/* Above order 2 the slope of one weight may outweigh all others, whose shares of the mean keep their digits only where U is
+ * measured from there. Takes U of the steepest weight off all, and returns it; 0 for other orders. */
+static double centre(const ota_backward_job *job, const real *p, int64_t count, real *u) {
+    int64_t least = -1;
+    if (!job->parameters.regulariser->tsallis || !(job->parameters.order > 2.0)) return 0.0;
+    for (int64_t j = 0; j < count; j++) {
+        if (p[j] > (real)0 && (least < 0 || p[j] < p[least])) least = j;
+    }
+    if (least < 0) return 0.0;
+    const real middle = u[least];
+    for (int64_t j = 0; j < count; j++) u[j] -= middle;
+    return (double)middle;
+}
+
+/* dS of a row that is a list, and what its query gets. */
+static void list_slopes(const ota_backward_job *job, const ota_backward_worker *w, int64_t query,
+                        int64_t row, int64_t at, real *queries_grad) {
+    const ota_cpu_device *device = job->device;
+    const ota_resolved *r = device->resolved;
+    ota_backward_space *space = job->space;
+    const ota_strip *strip = &space->own->strip;
+    const int64_t count = strip->count[at], width = device->values_width;
+    const int32_t *where = strip->where + at * strip->stride;
+    const real *p = (const real *)w->weights + row * strip->stride;
+    real *u = (real *)w->upstream + row * strip->stride, *slope = w->slope;
+    double total, rest;
+    KERNELS(device)->gather_dot((const real *)w->gradients + row * width, where, count,
+                                packed_of(job)->values, width, width, u);
+    const double middle = centre(job, p, count, u);
+    KERNELS(device)->slope_weights(p, count, 2.0 - job->parameters.order, slope);
+    const double sum = KERNELS(device)->slope_mean(slope, u, NULL, count, &total);
+    const double sink = sink_slope(job, query, &rest);
+    total += sink;
+    const double a = total > 0.0 ? (sum - sink * middle) / total : 0.0;
+    const double rate = fmin(1.0 / job->parameters.tau, (double)REAL_MAX);
+    space->a[query] = a + middle;
+    KERNELS(device)->slopes(slope, NULL, count, (real)a, (real)rate, u);
+    KERNELS(device)->multiply(u, count, (real)r->scale);
+    if (queries_grad != NULL)
+        KERNELS(device)->spmv(u, where, count, space->own->keys, r->width, r->width, queries_grad);
+}
+
+/* dL/dS of a block of rows becomes dL/d(raw products); what the terms and the caller take of both. */
+static void close_block(const ota_backward_job *job, const ota_backward_worker *w, int64_t first,
+                        int64_t rows, int64_t block) {
+    const int64_t stride = job->space->own->strip.stride;
+    const ota_array *const whole[] = {&job->want->scores, &job->want->matrix};
+    for (int64_t k = 0; k < rows; k++)
+        outer_terms(job, first + k, block, (const real *)w->upstream + k * stride);
+    if (ota_array_present(whole[0]))
+        unpack_rows(whole[0], job->batch, job->head, first, rows, w->upstream, stride);
+    for (int64_t k = 0; k < rows; k++) {
+        real *raw = w->raw == NULL ? NULL : (real *)w->raw + k * stride;
+        through_terms(job, raw, first + k, block, (real *)w->upstream + k * stride);
+    }
+    if (ota_array_present(whole[1]))
+        unpack_rows(whole[1], job->batch, job->head, first, rows, w->upstream, stride);
+}
+
+static void slopes_block(ota_backward_job *job, const ota_backward_worker *w, int64_t first,
+                         int64_t rows, int64_t block, bool solved) {
+    const ota_cpu_device *device = job->device;
+    const ota_resolved *r = device->resolved;
+    ota_backward_space *space = job->space;
+    const int64_t stride = space->own->strip.stride;
+    if (!job->stored) form_upstream(job, w, first, rows, 0, r->keys, stride);
+    for (int64_t k = 0; k < rows; k++) {
+        const int64_t i = first + k;
+        const real *s = (const real *)w->scores + k * stride;
+        real *u = (real *)w->upstream + k * stride, *p = (real *)w->weights + k * stride;
+        const bool free = job->mode == OTA_BACKWARD_FREE;
+        if (free && !solved) solve_row(job, i, s, ota_row_mass(r, job->batch, job->head, i), p);
+        double middle = 0.0;
+        if (free) {
+            middle = centre(job, p, r->keys, u);
+            space->a[i] = mean_of(job, i, s, u, p, NULL, middle, w->slope);
+        } else {
+            find_weights(job, i, s, p);
+        }
+        pairs(job, i, s, free, u, p, w->slope);
+        space->a[i] += middle;
+        if (job->sums && !job->stored) row_parameters(job, i, s, p, u);
+    }
+    close_block(job, w, first, rows, block);
+    for (int64_t k = 0; r->problem.dropout > 0.0 && k < rows; k++) {
+        dropout_row(r, job->dropout_key, first + k, 0, r->keys, (real *)w->weights + k * stride);
+    }
+}
+
+/* P of one row of fixed rounds. */
+void kernel_weights(const ota_backward_job *job, int64_t query, real *p) {
+    const ota_cpu_device *device = job->device;
+    const ota_kernel_view *rounds = &job->space->kernel;
+    const int64_t stride = device->dense_stride;
+    const double u = ldexp(rounds->u[rounds->count * rounds->row_lane + query], -REAL_LIFT);
+    KERNELS(device)->weights((const real *)workspace_of(job)->scores + query * stride, stride, 1,
+                             device->resolved->keys, job->space->own->bias, &u, p, stride);
+}
+
+/* What dL/dS of a row gives temperature and sink. All numbers of the row may be moved together: from its largest on
+ * they are small where dL/dS is not. */
+static void kernel_parameters(const ota_backward_job *job, int64_t query, const real *s,
+                              const real *gradient) {
+    const ota_cpu_device *device = job->device;
+    ota_backward_space *space = job->space;
+    const int64_t m = device->resolved->keys;
+    const double sink = job->parameters.sink;
+    double *sums = space->row_sums + query * OTA_ROW_SUMS, by_sink = 0.0, derivative = 0.0;
+    double top = (double)KERNELS(device)->maximum(s, NULL, m);
+    if (sink > -INFINITY) {
+        by_sink =
+            space->kernel.sink(space->kernel.rounds, query, ldexp(space->top[query], -REAL_LIFT));
+        top = sink > top ? sink : top;
+        derivative = by_sink * (sink - top);
+    }
+    for (int64_t j = 0; j < m; j++) {
+        const double g = (double)gradient[j];
+        if (g < 0.0 || g > 0.0 || isnan(g)) derivative += g * ((double)s[j] - top);
+    }
+    sums[OTA_SUM_SINK] = by_sink;
+    sums[OTA_SUM_TEMPERATURE] = -derivative / job->parameters.tau;
+}
+
+/* P and dL/dS of fixed rounds from their kernel. */
+static void kernel_block(const ota_backward_job *job, const ota_backward_worker *w, int64_t first,
+                         int64_t rows, int64_t at, int64_t block) {
+    const ota_cpu_device *device = job->device;
+    const ota_backward_space *space = job->space;
+    const int64_t m = device->resolved->keys, stride = space->own->strip.stride;
+    const int64_t width = space->own->kernel_width, values = device->values_width;
+    real *long_rows = (real *)space->own->kernel_rows + at * width;
+    for (int64_t k = 0; k < rows; k++) {
+        double a[2 * OTA_KERNEL_ROUNDS_SHARED + 1];
+        space->kernel.row(space->kernel.rounds, first + k, a);
+        real *row = long_rows + k * width;
+        memcpy(row, (const real *)w->gradients + k * values, (size_t)values * sizeof *row);
+        for (int64_t q = values; q < width; q++) row[q] = (real)-a[q - values];
+    }
+    KERNELS(device)->products(long_rows, space->own->kernel_packed, rows, m, width, w->upstream,
+                              stride);
+    for (int64_t k = 0; k < rows; k++) {
+        real *p = (real *)w->weights + k * stride;
+        kernel_weights(job, first + k, p);
+        KERNELS(device)->slopes(p, NULL, m, (real)0, (real)(1.0 / job->parameters.tau),
+                                (real *)w->upstream + k * stride);
+        if (job->sums)
+            kernel_parameters(job, first + k, (const real *)w->scores + k * stride,
+                              (real *)w->upstream + k * stride);
+    }
+    close_block(job, w, first, rows, block);
+}
+
+void rows_task(void *context, int64_t block, int worker) {
+    ota_backward_job *job = context;
+    const ota_cpu_device *device = job->device;
+    const ota_resolved *r = device->resolved;
+    ota_backward_space *space = job->space;
+    ota_strip *strip = &space->own->strip;
+    const int64_t at = block * OTA_BLOCK_ROWS, first = job->strip_first + at;
+    const int64_t left = r->queries - first, stride = strip->stride;
+    const int64_t rows = ota_int_min(left, OTA_BLOCK_ROWS);
+    const int64_t index = (job->batch * r->heads + job->head) * r->queries;
+    int64_t low, high;
+    if (ota_interrupted(&r->settings) != OTA_OK) return;
+    const ota_backward_worker w = worker_at(job, worker, at);
+    real *out = ota_array_present(&job->want->queries) && r->width > 0 ? w.product : NULL;
+    load_rows(job, &w, first, rows, true);
+    if (!job->space->kernel.carried || w.raw != NULL || job->sums)
+        form_block(job, &w, first, rows, &low, &high);
+    if (job->space->kernel.carried) low = 0, high = r->keys;
+    for (int64_t k = 0; k < rows; k++) {
+        strip->low[at + k] = low;
+        strip->high[at + k] = high;
+        strip->count[at + k] = -1;
+    }
+    const bool solved = job->lists;
+    if (job->lists && row_lists(job, &w, worker, first, rows, at)) {
+        for (int64_t k = 0; k < rows; k++)
+            list_slopes(job, &w, first + k, k, at + k, out == NULL ? NULL : out + k * r->width);
+    } else {
+        if (job->space->kernel.carried)
+            kernel_block(job, &w, first, rows, at, block);
+        else
+            slopes_block(job, &w, first, rows, block, solved);
+        if (out != NULL) {
+            memset(out, 0, (size_t)(rows * r->width) * sizeof *out);
+            const ota_product sizes = {.rows = rows,
+                                       .keys = high > low ? high - low : 0,
+                                       .width = r->width,
+                                       .ldp = stride,
+                                       .ldv = r->width,
+                                       .ldo = r->width};
+            KERNELS(device)->apply((const real *)w.upstream + low,
+                                   (const real *)space->own->keys + low * r->width, &sizes, out);
+        }
+    }
+    for (int64_t k = 0; job->mode == OTA_BACKWARD_FREE && k < rows; k++)
+        space->row_mass[index + first + k] =
+            space->bad[first + k] ? (double)NAN : space->a[first + k];
+    if (out != NULL)
+        unpack_rows(&job->want->queries, job->batch, job->head, first, rows, out, r->width);
+    if (r->from_matrix) return;
+    (void)make_finite(w.queries, rows * r->width);
+}
+
+/* ---- tiles of keys ---------------------------------------------------------------------------- */
+
+/* to[key] += sum over the rows of the strip that are lists of tile[key] x. */
+static void add_lists(const ota_backward_job *job, const real *tile, const real *x, int64_t width,
+                      int64_t from, int64_t to, double *sum) {
+    const ota_strip *strip = &job->space->own->strip;
+    for (int64_t i = 0; i < job->strip_rows; i++) {
+        const int32_t *where = strip->where + i * strip->stride;
+        int64_t low = 0, high = strip->count[i];
+        while (low < high) {
+            const int64_t middle = (low + high) / 2;
+            if (where[middle] < from)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        while (high < strip->count[i] && where[high] < to) high++;
+        if (low >= high) continue;
+        KERNELS(job->device)
+            ->scatter_add(tile + i * strip->stride + low, where + low, high - low, x + i * width,
+                          width, sum);
+    }
+}
+
+/* The same for rows that hold all keys. */
+void add_rows(const ota_backward_job *job, const ota_backward_worker *w, const real *tile,
+              const real *x, int64_t width, int64_t from, int64_t to, double *sum) {
+    const ota_strip *strip = &job->space->own->strip;
+    real *product = w->product;
+    bool any = false;
+    for (int64_t i = 0, last; i < job->strip_rows; i = last) {
+        last = i + 1;
+        if (strip->count[i] >= 0 || strip->low[i] >= to || strip->high[i] <= from) continue;
+        while (last < job->strip_rows && strip->count[last] < 0 && strip->low[last] < to &&
+               strip->high[last] > from)
+            last++;
+        if (!any) memset(product, 0, (size_t)((to - from) * width) * sizeof *product);
+        any = true;
+        KERNELS(job->device)
+            ->gemm_tn(tile + i * strip->stride + from, strip->stride, x + i * width, last - i,
+                      to - from, width, product);
+    }
+    if (any)
+        KERNELS(job->device)->accumulate(product, (to - from) * width, 1.0, sum + from * width);
+}
+
+void keys_task(void *context, int64_t tile, int worker) {
+    const ota_backward_job *job = context;
+    const ota_cpu_device *device = job->device;
+    const ota_resolved *r = device->resolved;
+    const ota_backward_space *space = job->space;
+    const ota_strip *strip = &space->own->strip;
+    const ota_backward_worker *w = &space->own->workers[worker];
+    const int64_t from = tile * OTA_KEY_TILE;
+    const int64_t to = ota_int_min(from + OTA_KEY_TILE, r->keys);
+    if (ota_interrupted(&r->settings) != OTA_OK) return;
+    if (ota_array_present(&job->want->keys) && r->width > 0) {
+        add_lists(job, strip->slopes, strip->queries, r->width, from, to, space->own->keys_sum);
+        add_rows(job, w, strip->slopes, strip->queries, r->width, from, to, space->own->keys_sum);
+    }
+    if (ota_array_present(&job->want->values) && ota_array_present(&job->want->out_grad) &&
+        !job->space->kernel.carried) {
+        const int64_t width = device->values_width;
+        add_lists(job, strip->weights, strip->upstream, width, from, to, space->own->values_sum);
+        add_rows(job, w, strip->weights, strip->upstream, width, from, to, space->own->values_sum);
+    }
+}

@@ -1,2 +1,0 @@
-#define OTA_REAL_BITS 32
-#include "row_scores.inc.h"
