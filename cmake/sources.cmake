@@ -202,20 +202,9 @@ set(OTATTN_REAL_SOURCES
     src/backend/cpu/rows/solve_rows.c
     src/backend/cpu/softcap_tanh.c)
 
-# Compiled per instruction-set level; the level is the word after kernels_ in the name.
+# Compiled once for each table of kernels (CMakeLists.txt).
 set(OTATTN_KERNEL_SOURCES
-    src/backend/cpu/kernels/levels/kernels_amx_bf16.c
-    src/backend/cpu/kernels/levels/kernels_avx2_f32.c
-    src/backend/cpu/kernels/levels/kernels_avx2_f64.c
-    src/backend/cpu/kernels/levels/kernels_avx512_f32.c
-    src/backend/cpu/kernels/levels/kernels_avx512_f64.c
-    src/backend/cpu/kernels/levels/kernels_avx512bf16_bf16.c
-    src/backend/cpu/kernels/levels/kernels_neon_f32.c
-    src/backend/cpu/kernels/levels/kernels_neon_f64.c
-    src/backend/cpu/kernels/levels/kernels_portable_bf16.c
-    src/backend/cpu/kernels/levels/kernels_portable_f32.c
-    src/backend/cpu/kernels/levels/kernels_portable_f64.c
-    src/backend/cpu/kernels/levels/kernels_portable_tiles.c)
+    src/backend/cpu/kernels/level.c)
 
 set(OTATTN_ANALYSIS_SOURCES
     analysis/couplings/birkhoff.c

@@ -1,4 +1,4 @@
-/* The linear system of implicit gradients (solvers/derivatives/adjoint.h) on a matrix of slopes w in T. Part of kernels.inc.h.
+/* The linear system of implicit gradients (solvers/derivatives/adjoint.h) on a matrix of slopes w in T. Part of level.c.
  *
  *     slope_sums        sum_j w_j  and  sum_j w_j x_j                         over w_j > 0
  *     slope_columns     right_j += w_ij (u_ij - mean_i),  size_j += w_ij (|u_ij - mean_i| + share |u_ij|)

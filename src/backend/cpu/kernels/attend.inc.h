@@ -1,4 +1,4 @@
-/* The fused kernel, on the register tile. Part of kernels.inc.h.
+/* The fused kernel, on the register tile. Part of level.c.
  *
  * attend: one pass over tiles of OTA_KEY_TILE keys. For a tile with first key j0
  *

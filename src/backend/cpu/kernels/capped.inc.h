@@ -1,5 +1,5 @@
 /* One row whose weights have caps: w_j = factor 2^((s_j + h_j - shift) c), or factor y_j^p as in passes.inc.h, and
- * p_j = min(c_j, w_j). Keys of w_j < c_j are open. Part of kernels.inc.h. */
+ * p_j = min(c_j, w_j). Keys of w_j < c_j are open. Part of level.c. */
 
 /* Sums over one sweep of a row. */
 typedef struct capped_part {

@@ -1,5 +1,5 @@
 /* The derivative of the fused kernel: one block of rows against one tile of keys, five products on the
- * register tile and nothing kept. Part of kernels.inc.h. With Q [rows][width], K [key_count][width],
+ * register tile and nothing kept. Part of level.c. With Q [rows][width], K [key_count][width],
  * G = upstream [rows][values_width] and V [key_count][values_width]:
  *
  *     P  = 2^((S + h - shift) c)        S from Q K^T, in scratch

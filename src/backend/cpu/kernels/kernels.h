@@ -1,6 +1,6 @@
 /* The kernel table: what each instruction-set level offers, in f32 and in f64.
  *
- * Bodies are written once (kernels.inc.h) on the words of a vector vocabulary (vector_portable.h,
+ * Bodies are written once (level.c) on the words of a vector vocabulary (vector_portable.h,
  * vector_avx2.h, vector_avx512.h, each defining the same words for f32 and for f64) and compiled once per
  * level and type. T below is float or double. Units: c = log2(e) / tau > 0, so that
  * exp((s - shift) / tau) = 2^((s - shift) c); the difference is formed before the multiplication, so

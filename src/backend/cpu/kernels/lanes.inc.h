@@ -5,7 +5,7 @@
  * Sums are chains of fused products over at most OTA_LANES_SIDE elements. The scalings are kept within
  * 2^(-LIFT/2) ... 2^(LIFT/2) and no row may lose its largest entry: a problem that does is not carried. */
 
-#ifdef OTA_REAL_F64
+#if OTA_REAL_BITS == 64
 static const real LANE_TOP = 0x1p1000;
 static const real LANE_UNIT = 0x1p-53;
 static const real LANE_HIGH = 0x1p256, LANE_LOW = 0x1p-256;

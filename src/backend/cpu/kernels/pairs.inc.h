@@ -1,4 +1,4 @@
-/* The fused kernel and its derivative on pairs of bf16. Part of kernels.inc.h, compiled where OTA_PAIRS is defined.
+/* The fused kernel and its derivative on pairs of bf16. Part of level.c, compiled where OTA_PAIRS is defined.
  * Products of bf16 are exact in f32 and so are S and U, up to their f32 sums; P and dS are narrowed to bf16
  * before they meet V, upstream, Q and K. */
 

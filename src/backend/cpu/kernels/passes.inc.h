@@ -1,5 +1,5 @@
 /* Passes over one row of scores and over matrices of scores: maxima, exponentials, sums, the steps of
- * the scaling methods and of entmax. Part of kernels.inc.h. s + h is the score of a pair with the
+ * the scaling methods and of entmax. Part of level.c. s + h is the score of a pair with the
  * column's potential added; lanes past the end of a row count as -inf. Sums run over at most RUN terms
  * a lane in T before they join an f64; sums of weights, of which one may outweigh all others, in short
  * runs of 8 that are then added. */

@@ -1,17 +1,17 @@
-/* x^p = 2^(p log2 x). Part of kernels.inc.h.
+/* x^p = 2^(p log2 x). Part of level.c.
  *
  * A power of 2^-1000 needs its logarithm ten bits better than the type, so log2 x is carried as a head and a tail,
  * exactly enough for every p. With x = m 2^e, m in [sqrt 1/2, sqrt 2), and s = (m - 1) / (m + 1), |s| < 0.172,
  *
  *     log2 m = s (C + z (C/3 + z q(z))),  C = 2 / ln 2,  z = s^2
  *
- * where s, z, C and C/3 have tails, too. q was fitted as that of 2^t was (kernels.inc.h), weighted with z^2: the
+ * where s, z, C and C/3 have tails, too. q was fitted as that of 2^t was (level.c), weighted with z^2: the
  * error it leaves is 2^-36.7 of log2 m (f32, 3 terms) and 2^-66.1 (f64, 7 terms). So 1^p = 1, whole powers of two
  * are exact, and the rest is within 1.2 units in the last place, subnormals included (1.5 where the level has no
  * fused product); tests/backend/test_power.c prints what it finds. Between neighbours x it may fall by a unit where it
  * should rise: what searches for a threshold keeps a bracket. */
 
-#ifdef OTA_REAL_F64
+#if OTA_REAL_BITS == 64
 static const real LOG2_C[] = {0x1.71547652b82fep+1, 0x1.777d0ffda0d24p-55};
 static const real LOG2_THIRD[] = {0x1.ec709dc3a03fdp-1, 0x1.d27f05548af0cp-55};
 static const real LOG2[] = {

@@ -1,5 +1,5 @@
 /* What the f32 and f64 tables make of the register tile: attend and gradient, whose tiles of numbers are operands as
- * they are, and the plain products. Part of kernels.inc.h. */
+ * they are, and the plain products. Part of level.c. */
 
 static const element *weights_operand(attend_state *state, int64_t low, int64_t high,
                                       int64_t keys) {

@@ -1,4 +1,4 @@
-/* Tokens to experts (backend/route_kernels.h). Part of kernels.inc.h.
+/* Tokens to experts (backend/route_kernels.h). Part of level.c.
  *
  * The largest numbers of LANES rows are found at once, a row a lane: the rows are transposed, and every number passes down a falling
  * list, the larger of each meeting staying. The last of the list is a row's threshold, and what reaches it is taken. */

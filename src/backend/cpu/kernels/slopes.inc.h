@@ -1,4 +1,4 @@
-/* Backward of whole rows, and of rows kept as lists (sparse.inc.h). Part of kernels.inc.h.
+/* Backward of whole rows, and of rows kept as lists (sparse.inc.h). Part of level.c.
  *
  *     slope_weights  w_j = p_j^power where p_j > 0, else 0
  *     slope_mean     sum_j w_j (u_j - b_j)  and  sum_j w_j                   over w_j != 0

@@ -1,5 +1,5 @@
 /* Rows with few weights, kept as a list of keys, and few rows against keys as they lie. Part of
- * kernels.inc.h.
+ * level.c.
  *
  *     dots         s[j] = sum_w q[w] k[j][w]
  *     compact       kept[i] = s[where[i]], where = {j : s_j > floor} in order

@@ -1,4 +1,4 @@
-/* The vector words on AVX2 with FMA: `vec` is 8 f32 or, with OTA_REAL_F64, 4 f64. The list of words
+/* The vector words on AVX2 with FMA: `vec` is 8 f32 or, with OTA_REAL_BITS 64, 4 f64. The list of words
  * and what each promises stands in vector_portable.h.
  *
  * Powers of two are built in the exponent field: x + MAGIC leaves the integer x in the low bits of the
@@ -12,7 +12,7 @@
 
 #include "base/half.h"
 
-#ifdef OTA_REAL_F64
+#if OTA_REAL_BITS == 64
 typedef double real;
 typedef __m256d vec;
 enum { LANES = 4, FRACTION_BITS = 52 };
@@ -54,7 +54,7 @@ typedef vec vmask;
 enum { TILE_ROWS = 6, TILE_VECTORS = 2 };
 
 static inline vmask mask_range(int64_t low, int64_t high) {
-#ifdef OTA_REAL_F64
+#if OTA_REAL_BITS == 64
     __m256i lane = _mm256_setr_epi64x(0, 1, 2, 3);
     __m256i from = _mm256_set1_epi64x(low - 1);
     __m256i to = _mm256_set1_epi64x(high);
@@ -68,7 +68,7 @@ static inline vmask mask_range(int64_t low, int64_t high) {
     return from_bits(inside);
 }
 static inline vec vec_load(const real *from) { return OP(loadu)(from); }
-#ifndef OTA_REAL_F64
+#if OTA_REAL_BITS == 32
 static inline vec vec_widen(const uint16_t *from) {
     real x[LANES];
     for (int lane = 0; lane < LANES; lane++) x[lane] = ota_f32_from_f16(from[lane]);
@@ -84,7 +84,7 @@ static inline void vec_store_part(real *to, vec x, int64_t count) {
 }
 static inline vec vec_set(real x) { return OP(set1)(x); }
 static inline real vec_first(vec x) {
-#ifdef OTA_REAL_F64
+#if OTA_REAL_BITS == 64
     return _mm256_cvtsd_f64(x);
 #else
     return _mm256_cvtss_f32(x);
@@ -116,7 +116,7 @@ static inline __m128i set_bits(int bits) {
     return _mm_load_si128((const __m128i *)(const void *)SET_BITS[bits]);
 }
 /* Halves move together on their own, the upper one behind the lower; there is no instruction for all. */
-#ifdef OTA_REAL_F64
+#if OTA_REAL_BITS == 64
 static inline __m128d keep_half(__m128d x, int bits) {
     /* Only a second lane without the first moves. */
     return _mm_permutevar_pd(x, _mm_set_epi64x(2, bits & ~(bits << 1) & 2));
@@ -147,7 +147,7 @@ static inline void mask_places(int32_t *to, vmask mask, int32_t first) {
                      _mm_add_epi32(_mm_add_epi32(from, four), set_bits(bits >> 4)));
 }
 #endif
-#ifdef OTA_REAL_F64
+#if OTA_REAL_BITS == 64
 static inline real vec_reduce_add(vec x) {
     __m128d two = _mm_add_pd(_mm256_castpd256_pd128(x), _mm256_extractf128_pd(x, 1));
     return _mm_cvtsd_f64(_mm_add_sd(two, _mm_unpackhi_pd(two, two)));
@@ -211,7 +211,7 @@ static inline vec vec_fraction(vec x) {
     return OP(or)(OP(andnot)(field, vec_normal(x, &lift)), vec_set(1));
 }
 static inline void vec_accumulate(double *to, vec x) {
-#ifdef OTA_REAL_F64
+#if OTA_REAL_BITS == 64
     _mm256_storeu_pd(to, _mm256_add_pd(_mm256_loadu_pd(to), x));
 #else
     __m256d low = _mm256_cvtps_pd(_mm256_castps256_ps128(x));
@@ -225,7 +225,7 @@ static inline void vec_accumulate(double *to, vec x) {
 #include "vector_weave.h"
 
 /* Halves of woven vectors change places. */
-#ifdef OTA_REAL_F64
+#if OTA_REAL_BITS == 64
 #define HALVES _mm256_permute2f128_pd
 #else
 #define HALVES _mm256_permute2f128_ps

@@ -1,4 +1,4 @@
-/* The vector words on AVX-512 (F, BW, DQ, VL): `vec` is 16 f32 or, with OTA_REAL_F64, 8 f64.
+/* The vector words on AVX-512 (F, BW, DQ, VL): `vec` is 16 f32 or, with OTA_REAL_BITS 64, 8 f64.
  * The list of words and what each promises stands in vector_portable.h. */
 #ifndef OTA_VECTOR_AVX512_H
 #define OTA_VECTOR_AVX512_H
@@ -6,7 +6,7 @@
 #include <immintrin.h>
 #include <stdint.h>
 
-#ifdef OTA_REAL_F64
+#if OTA_REAL_BITS == 64
 typedef double real;
 typedef __m512d vec;
 typedef __mmask8 vmask;
@@ -28,7 +28,7 @@ static inline vmask mask_range(int64_t low, int64_t high) {
     return (vmask)(((1u << high) - 1u) & ~((1u << low) - 1u));
 }
 static inline vec vec_load(const real *from) { return OP(loadu)(from); }
-#ifndef OTA_REAL_F64
+#if OTA_REAL_BITS == 32
 static inline vec vec_widen(const uint16_t *from) {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)from));
 }
@@ -42,7 +42,7 @@ static inline void vec_store_part(real *to, vec x, int64_t count) {
 }
 static inline vec vec_set(real x) { return OP(set1)(x); }
 static inline real vec_first(vec x) {
-#ifdef OTA_REAL_F64
+#if OTA_REAL_BITS == 64
     return _mm512_cvtsd_f64(x);
 #else
     return _mm512_cvtss_f32(x);
@@ -69,7 +69,7 @@ static inline void vec_compact(real *to, vmask mask, vec x) {
     vec_store(to, OP(maskz_compress)(mask, x));
 }
 static inline void mask_places(int32_t *to, vmask mask, int32_t first) {
-#ifdef OTA_REAL_F64
+#if OTA_REAL_BITS == 64
     const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
     const __m256i place = _mm256_add_epi32(lane, _mm256_set1_epi32(first));
     _mm256_storeu_si256((__m256i *)(void *)to, _mm256_maskz_compress_epi32(mask, place));
@@ -92,7 +92,7 @@ static inline vec vec_fraction(vec x) {
     return OP(getmant)(x, _MM_MANT_NORM_1_2, _MM_MANT_SIGN_src);
 }
 static inline void vec_accumulate(double *to, vec x) {
-#ifdef OTA_REAL_F64
+#if OTA_REAL_BITS == 64
     _mm512_storeu_pd(to, _mm512_add_pd(_mm512_loadu_pd(to), x));
 #else
     __m512d low = _mm512_cvtps_pd(_mm512_castps512_ps256(x));
@@ -109,7 +109,7 @@ static inline void vec_accumulate(double *to, vec x) {
 #include "vector_weave.h"
 
 /* Pieces of 16 bytes of woven vectors change places. */
-#ifdef OTA_REAL_F64
+#if OTA_REAL_BITS == 64
 #define PIECES _mm512_shuffle_f64x2
 #else
 #define PIECES _mm512_shuffle_f32x4

@@ -1,4 +1,4 @@
-/* The vector words on 64-bit ARM's Advanced SIMD (NEON): `vec` is 4 f32 or, with OTA_REAL_F64, 2 f64. The list
+/* The vector words on 64-bit ARM's Advanced SIMD (NEON): `vec` is 4 f32 or, with OTA_REAL_BITS 64, 2 f64. The list
  * of words and what each promises stands in vector_portable.h. Tested under emulation; speed unmeasured. */
 #ifndef OTA_VECTOR_NEON_H
 #define OTA_VECTOR_NEON_H
@@ -6,7 +6,7 @@
 #include <arm_neon.h>
 #include <stdint.h>
 
-#ifdef OTA_REAL_F64
+#if OTA_REAL_BITS == 64
 typedef double real;
 typedef float64x2_t vec;
 typedef uint64x2_t vmask;
@@ -34,7 +34,7 @@ static const real DOWN_POWER = 0x1p-100f;
 enum { TILE_ROWS = 6, TILE_VECTORS = 4 };
 
 static inline vec vec_load(const real *from) { return OP(vld1)(from); }
-#ifndef OTA_REAL_F64
+#if OTA_REAL_BITS == 32
 static inline vec vec_widen(const uint16_t *from) {
     return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(from)));
 }
@@ -55,7 +55,7 @@ static inline void vec_store_part(real *to, vec x, int64_t count) {
     }
 }
 static inline vec vec_set(real x) {
-#ifdef OTA_REAL_F64
+#if OTA_REAL_BITS == 64
     return vdupq_n_f64(x);
 #else
     return vdupq_n_f32(x);
@@ -98,7 +98,7 @@ static inline vec vec_normal(vec x, vec *lift) {
     *lift = vec_select(small, vec_set(FRACTION_BITS + 1), vec_set(0));
     return vec_select(small, vec_mul(x, vec_set(LIFT_DIGITS)), x);
 }
-#ifdef OTA_REAL_F64
+#if OTA_REAL_BITS == 64
 static inline vmask mask_nan(vec x) { return veorq_u64(vceqq_f64(x, x), vdupq_n_u64(UINT64_MAX)); }
 static inline vmask mask_range(int64_t low, int64_t high) {
     const uint64_t lane[LANES] = {low <= 0 && high > 0 ? UINT64_MAX : 0,

@@ -1,5 +1,5 @@
 /* The vector words on the compilers' own 16-byte vectors: no instruction-set flags wanted. `vec` is 4
- * f32 or, with OTA_REAL_F64, 2 f64. Every level defines these words and the bodies use no others:
+ * f32 or, with OTA_REAL_BITS 64, 2 f64. Every level defines these words and the bodies use no others:
  *
  *     real, vec, vmask, LANES, TILE_ROWS, TILE_VECTORS     (the register tile: rows x vectors)
  *     vec_load, vec_store            any alignment
@@ -41,7 +41,7 @@
 
 #include "base/half.h"
 
-#ifdef OTA_REAL_F64
+#if OTA_REAL_BITS == 64
 typedef double real;
 typedef int64_t lane_bits;
 typedef uint64_t lane_unsigned;
@@ -78,7 +78,7 @@ static inline vec vec_load(const real *from) {
     memcpy(&x, from, sizeof x);
     return x;
 }
-#ifndef OTA_REAL_F64
+#if OTA_REAL_BITS == 32
 static inline vec vec_widen(const uint16_t *from) {
     real x[LANES];
     for (int lane = 0; lane < LANES; lane++) x[lane] = ota_f32_from_f16(from[lane]);
@@ -99,7 +99,7 @@ static inline void vec_store_part(real *to, vec x, int64_t count) {
     }
 }
 static inline vec vec_set(real x) {
-#ifdef OTA_REAL_F64
+#if OTA_REAL_BITS == 64
     return (vec){x, x};
 #else
     return (vec){x, x, x, x};
@@ -160,7 +160,7 @@ static inline void mask_places(int32_t *to, vmask mask, int32_t first) {
     }
 }
 static inline real vec_reduce_add(vec x) {
-#ifdef OTA_REAL_F64
+#if OTA_REAL_BITS == 64
     return x[0] + x[1];
 #else
     return (x[0] + x[2]) + (x[1] + x[3]);

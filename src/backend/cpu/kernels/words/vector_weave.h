@@ -9,7 +9,7 @@ enum { WEAVE = 16 / sizeof(real) }; /* numbers in a piece */
 
 /* Neighbours are woven: of rows x[WEAVE i] and the WEAVE - 1 that follow, woven[WEAVE i + k] holds column k of every piece. */
 static ALWAYS_INLINE void vec_weave(const vec *x, vec *woven) {
-#ifdef OTA_REAL_F64
+#if OTA_REAL_BITS == 64
     UNROLL for (int i = 0; i < LANES; i += WEAVE) {
         woven[i] = OP(unpacklo)(x[i], x[i + 1]);
         woven[i + 1] = OP(unpackhi)(x[i], x[i + 1]);

@@ -1,12 +1,11 @@
-/* The kernels' bodies, written once on the vector words. A level's file for f32 or f64 is
+/* The kernels' bodies, written once on the vector words. CMakeLists.txt compiles this file once for every table:
  *
- *     #define OTA_REAL_F64                  (f64 only)
- *     #define OTA_TABLE ota_avx2_f64        the table this file defines
- *     #include "backend/cpu/kernels/words/vector_avx2.h"
- *     #include "kernels.inc.h"
- *
- * and one for bf16 defines OTA_PAIRS instead of OTA_REAL_F64: operands of the products are then pairs of bf16,
- * and the table has the fused kernel, its derivative and late interaction only.
+ *     OTA_TABLE         the table that is defined, such as ota_avx2_f64
+ *     OTA_WORDS_avx2    whose words
+ *     OTA_REAL_BITS     32 or 64
+ *     OTA_PAIRS         operands of the products are pairs of bf16, with OTA_REAL_BITS 32: the table has the fused kernel,
+ *                       its derivative and late interaction only
+ *     OTA_TILES         products of pairs run on tiles
  *
  * This part holds what the others stand on: 2^t and the reading of scores. power.inc.h has x^p, attend.inc.h the fused
  * kernel and products.inc.h the products, gradient.inc.h its derivative, passes.inc.h the passes over rows and matrices
@@ -20,9 +19,6 @@
  * before the next was fitted; its relative error is 3.6e-9 (f32, degree 6) and 5.6e-18 (f64, degree
  * 11), so 2^0 = 1 and the rest is within one unit in the last place, subnormals included (1.1 units where
  * the level has no fused product). */
-#ifndef OTA_KERNELS_INC_H
-#define OTA_KERNELS_INC_H
-
 #include <float.h>
 #include <math.h>
 #include <stdbool.h>
@@ -33,7 +29,17 @@
 #include "base/half.h"
 #include "kernels.h"
 
-#ifdef OTA_REAL_F64
+#if defined(OTA_WORDS_portable)
+#include "words/vector_portable.h"
+#elif defined(OTA_WORDS_avx2)
+#include "words/vector_avx2.h"
+#elif defined(OTA_WORDS_avx512)
+#include "words/vector_avx512.h"
+#elif defined(OTA_WORDS_neon)
+#include "words/vector_neon.h"
+#endif
+
+#if OTA_REAL_BITS == 64
 typedef ota_kernels_f64 kernel_table;
 typedef ota_kernels_f64_attend attend_block;
 typedef ota_kernels_f64_gradient gradient_block;
@@ -188,7 +194,7 @@ const ota_kernels_bf16 OTA_TABLE = {
 #include "adjoint.inc.h"
 #include "lanes.inc.h"
 #include "costs.inc.h"
-#ifdef OTA_REAL_F64
+#if OTA_REAL_BITS == 64
 #include "bounded.inc.h"
 #include "match.inc.h"
 #else
@@ -242,7 +248,7 @@ const kernel_table OTA_TABLE = {
     .lanes_in = lanes_in,
     .lanes_out = lanes_out,
     .costs = &costs,
-#ifdef OTA_REAL_F64
+#if OTA_REAL_BITS == 64
     .match = &match_passes,
     .bounded = &bounded_passes,
 #else
@@ -252,6 +258,4 @@ const kernel_table OTA_TABLE = {
     .normalizers = &normalizers,
     .route = &route_passes,
 };
-#endif
-
 #endif
