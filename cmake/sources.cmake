@@ -122,6 +122,8 @@ set(OTATTN_LIBRARY_SOURCES
     src/problem/entry_caps.c
     src/problem/error.c
     src/problem/feasible.c
+    src/problem/fields.c
+    src/problem/fields_apply.c
     src/problem/helpers.c
     src/problem/interrupt.c
     src/problem/key_block.c
@@ -544,6 +546,7 @@ set(OTATTN_TEST_SOURCES
     tests/operator/test_stopped_looks.c
     tests/operator/test_tangents.c
     tests/operator/test_tiny.c
+    tests/problem/test_fields.c
     tests/problem/test_locale.c
     tests/problem/test_refusals.c
     tests/problem/test_softcap_tanh.c

@@ -1,6 +1,9 @@
-"""Writes python/otattn/_structs.py from the public headers, so that they stay the only truth about structs.
+"""Writes what others know of the public headers from these, so that they stay the only truth about structs.
 
-make_python_structs.py [--check]      --check: fail when the file is not what the headers give
+    python/otattn/_structs.py     structs, constants and calls, and the derivatives of src/problem/fields.c
+    tests/problem/members.h       names of members, with which test_fields.c compares the tables of fields.c
+
+make_python_structs.py [--check]      --check: fail when a file is not what the headers give
 
 Reads the small part of C that the headers use and nothing else: `#define OTA_NAME (integer)`, enums,
 structs of scalars, pointers, fixed arrays and other structs, function pointers, and prototypes marked
@@ -24,6 +27,11 @@ HEADERS = [
     "include/otattn_route.h",
 ]
 TARGET = ROOT / "python/otattn/_structs.py"
+FIELDS = ROOT / "src/problem/fields.c"
+MEMBERS = ROOT / "tests/problem/members.h"
+# Structs whose members have a row each in fields.c.
+LISTED = ("ota_problem", "ota_options", "ota_gradients", "ota_tangents")
+DERIVATIVE = re.compile(r"\[OTA_D_\w+\] = (UPSTREAM|MOVES)\((\w+), (\w+), (\w+)\)")
 SCALARS = {
     "int": "ctypes.c_int",
     "double": "ctypes.c_double",
@@ -163,6 +171,36 @@ def class_name(name: str) -> str:
     return "".join(word.capitalize() for word in name.split("_")[1:])
 
 
+def derivatives() -> list[tuple[str, str, str, str]]:
+    """Rows of fields.c: names in ota_gradients and ota_tangents, shape, and how ranks share the gradient.
+
+    What stands upstream of a number is shared as "upstream".
+    """
+    rows = []
+    for kind, first, second, third in DERIVATIVE.findall(FIELDS.read_text(encoding="utf-8")):
+        if kind == "UPSTREAM":
+            rows.append((first, second, third.lower(), "upstream"))
+        else:
+            rows.append((first, first, second.lower(), third.lower()))
+    return rows
+
+
+def render_members(reader: Reader) -> str:
+    out = [
+        "/* members.h: the members of structs whose tables test_fields.c judges. Written by\n"
+        " * scripts/make_python_structs.py. */\n/* clang-format off */\n"
+        "#ifndef TESTS_MEMBERS_H\n#define TESTS_MEMBERS_H\n\n#include <stddef.h>\n"
+    ]
+    for name, fields in reader.structs:
+        if name not in LISTED:
+            continue
+        out.append(f"\nstatic const char *const members_of_{name[4:]}[] = {{\n")
+        out += [f'    "{field}",\n' for field, _ in fields]
+        out.append("    NULL};\n")
+    out.append("\n#endif\n")
+    return "".join(out)
+
+
 def render(reader: Reader) -> str:
     out = [HEAD]
     out += [f"{name[4:]} = {value}\n" for name, value in reader.constants]
@@ -178,6 +216,11 @@ def render(reader: Reader) -> str:
         numbers = [argument for argument, kind in taken if LETTERS[kind] in "izld"]
         out.append(f'    "{name}": "{" ".join([letters, *numbers])}",\n')
     out.append("}\n")
+    out.append(
+        "\n# Names in Gradients and in Tangents, shape, and how ranks share the gradient.\nDERIVATIVES = (\n"
+    )
+    out += [f'    ("{a}", "{b}", "{c}", "{d}"),\n' for a, b, c, d in derivatives()]
+    out.append(")\n")
     return "".join(out)
 
 
@@ -185,13 +228,12 @@ def main() -> int:
     reader = Reader()
     for header in HEADERS:
         reader.read((ROOT / header).read_text(encoding="utf-8"))
-    text = render(reader)
-    if "--check" in sys.argv[1:]:
-        if TARGET.read_text(encoding="utf-8") != text:
-            print(f"{TARGET.name} is not what the headers give; run scripts/make_python_structs.py")
+    for target, text in ((TARGET, render(reader)), (MEMBERS, render_members(reader))):
+        if "--check" not in sys.argv[1:]:
+            target.write_text(text, encoding="utf-8")
+        elif target.read_text(encoding="utf-8") != text:
+            print(f"{target.name} is not what the headers give; run scripts/make_python_structs.py")
             return 1
-        return 0
-    TARGET.write_text(text, encoding="utf-8")
     return 0
 
 

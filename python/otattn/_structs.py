@@ -1262,3 +1262,24 @@ CALLS = {
     "ota_router_free": "np",
     "ota_router_route": "ipppp",
 }
+
+# Names in Gradients and in Tangents, shape, and how ranks share the gradient.
+DERIVATIVES = (
+    ("out_grad", "out", "out", "upstream"),
+    ("coupling_grad", "coupling", "pairs", "upstream"),
+    ("queries", "queries", "queries", "of_rows"),
+    ("keys", "keys", "keys", "by_shares"),
+    ("values", "values", "values", "by_shares"),
+    ("scores", "scores", "pairs", "of_rows"),
+    ("matrix", "matrix", "pairs", "of_rows"),
+    ("terms", "terms", "terms", "by_term"),
+    ("temperature", "temperature", "per_head", "summed"),
+    ("order", "order", "number", "summed"),
+    ("cap", "cap", "number", "summed"),
+    ("strength", "strength", "number", "summed"),
+    ("row_strength", "row_strength", "number", "summed"),
+    ("row_mass", "row_mass", "of_queries", "of_rows"),
+    ("column_mass", "column_mass", "of_keys", "summed"),
+    ("lower", "lower", "number", "summed"),
+    ("upper", "upper", "number", "summed"),
+)

@@ -12,15 +12,10 @@ ota_status ota_resolve_columns(ota_resolved *r, ota_error *error) {
     r->rule_rounds = ota_rule_is(rule, OTA_RULE_COUNTED) ? p->steps : -1;
     if (rule->check != NULL) TRY(rule->check(r, error));
     if (p->rows == OTA_ROWS_RELAXED) {
-        TRY(ota_check_number(p->row_strength, "row_strength", 0.0, true, DBL_MAX, false, error));
         if (!ota_rule_is(rule, OTA_RULE_PENALISED) || p->regulariser != OTA_SOFTMAX) {
             return ota_fail(error, OTA_UNSUPPORTED, "rows", "use softmax/relaxed, or hard rows",
                             "relaxed rows need softmax with relaxed columns");
         }
-    }
-    if ((int)p->axis < 0 || p->axis > OTA_AXIS_COLUMNS) {
-        return ota_fail(error, OTA_EINVAL, "axis", "use rows or columns", "axis is %d",
-                        (int)p->axis);
     }
     const bool printed = p->start != OTA_SIDE_ROWS || p->end != OTA_SIDE_ROWS;
     const bool scaling = p->regulariser == OTA_SOFTMAX && rule->coupling == OTA_COUPLING_POTENTIALS;

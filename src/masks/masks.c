@@ -23,10 +23,6 @@ ota_status ota_resolve_supports(ota_resolved *r, ota_error *error) {
                         "support_count is %" PRId64 "%s", p->support_count,
                         p->supports == NULL ? " and supports is NULL" : "");
     }
-    if ((int)p->corner < OTA_CORNER_UNSET || p->corner > OTA_BOTTOM_RIGHT) {
-        return ota_fail(error, OTA_EINVAL, "corner", "choose top-left or bottom-right",
-                        "corner is %d", (int)p->corner);
-    }
     r->offset = p->corner == OTA_BOTTOM_RIGHT ? r->keys - r->share.rows : 0;
     for (int64_t k = 0; k < p->support_count; k++) {
         ota_support support = p->supports[k];

@@ -57,11 +57,10 @@ ota_status ota_gradients_check(const ota_plan *plan, const ota_arrays *arrays,
 /* Does every output of `g` overlap nothing that is read, and no other? */
 ota_status ota_gradients_apart(const ota_plan *plan, const ota_arrays *arrays,
                                const ota_gradients *g, ota_error *error);
-/* Array `field` of gradients or tangents (`noun`): whether it exists and has the shape of `gradient`, its type
- * and strides. */
-ota_status ota_check_of_field(const ota_plan *plan, const ota_arrays *arrays, const ota_array *a,
-                              const char *noun, const char *field, const char *gradient, bool input,
-                              ota_error *error);
+/* The array of row `which` of ota_derivatives in gradients, or in tangents (`along`): whether it exists, its shape, type and
+ * strides. */
+ota_status ota_check_derivative(const ota_plan *plan, const ota_arrays *arrays, const ota_array *a,
+                                int which, bool along, ota_error *error);
 /* Likewise of sorted term t (the sink: t = term_count). */
 ota_status ota_check_of_term(const ota_plan *plan, const ota_array *a, const char *noun, int t,
                              bool input, ota_error *error);

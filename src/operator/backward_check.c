@@ -4,40 +4,8 @@
 #include <string.h>
 
 #include "backward.h"
+#include "problem/fields.h"
 #include "validation/shards.h"
-
-enum { PAIRS, OUT, QUERIES, KEYS, VALUES, MATRIX, PER_HEAD, NUMBER, OF_QUERIES, OF_KEYS };
-
-typedef struct gradient_row {
-    const char *field;
-    size_t offset;
-    int shape;
-    bool input;
-} gradient_row;
-
-static const gradient_row table[] = {
-    {"out_grad", offsetof(ota_gradients, out_grad), OUT, true},
-    {"coupling_grad", offsetof(ota_gradients, coupling_grad), PAIRS, true},
-    {"queries", offsetof(ota_gradients, queries), QUERIES, false},
-    {"keys", offsetof(ota_gradients, keys), KEYS, false},
-    {"values", offsetof(ota_gradients, values), VALUES, false},
-    {"scores", offsetof(ota_gradients, scores), PAIRS, false},
-    {"matrix", offsetof(ota_gradients, matrix), MATRIX, false},
-    {"temperature", offsetof(ota_gradients, temperature), PER_HEAD, false},
-    {"order", offsetof(ota_gradients, order), NUMBER, false},
-    {"cap", offsetof(ota_gradients, cap), NUMBER, false},
-    {"strength", offsetof(ota_gradients, strength), NUMBER, false},
-    {"row_strength", offsetof(ota_gradients, row_strength), NUMBER, false},
-    {"lower", offsetof(ota_gradients, lower), NUMBER, false},
-    {"upper", offsetof(ota_gradients, upper), NUMBER, false},
-    {"row_mass", offsetof(ota_gradients, row_mass), OF_QUERIES, false},
-    {"column_mass", offsetof(ota_gradients, column_mass), OF_KEYS, false},
-};
-enum { ROWS = (int)(sizeof table / sizeof table[0]) };
-
-static const ota_array *field_of(const ota_gradients *g, const gradient_row *row) {
-    return (const ota_array *)(const void *)((const char *)g + row->offset);
-}
 
 /* Has the column rule a parameter whose gradient goes to this field? */
 static bool has_parameter(const ota_problem *p, size_t gradient) {
@@ -60,41 +28,63 @@ static const char *has_order(const ota_plan *plan) {
                : NULL;
 }
 
-/* Why this gradient does not exist for this plan, or NULL. */
-static const char *meaningless(const ota_plan *plan, const ota_arrays *arrays, const char *field) {
+static const char *has_cap(const ota_problem *p) {
+    return has_parameter(p, offsetof(ota_gradients, cap))
+               ? NULL
+               : "only capped and online columns have a cap";
+}
+
+static const char *has_strength(const ota_problem *p) {
+    if (!has_parameter(p, offsetof(ota_gradients, strength)))
+        return "only relaxed and elastic columns have one";
+    if (!ota_rule_is(ota_column_rule_of(p->columns), OTA_RULE_DAMPED)) return NULL;
+    if (ota_array_present(&p->lambdas)) return "every key has a lambda of its own";
+    return p->lambda > 0.0 || p->steps == 0
+               ? NULL
+               : "lambda = 0 was solved as softmax, without the rounds its derivative needs";
+}
+
+static const char *has_bounds(const ota_problem *p) {
+    return has_parameter(p, offsetof(ota_gradients, lower)) ? NULL
+                                                            : "only bounded columns have bounds";
+}
+
+static const char *has_column_mass(const ota_plan *plan) {
+    const ota_problem *p = &plan->resolved.problem;
+    const bool unit = ota_rule_is(ota_column_rule_of(p->columns), OTA_RULE_UNIT_MASSES);
+    return ota_array_present(&p->column_mass) || unit || plan->strategy.transposed
+               ? NULL
+               : "the problem has no column_mass";
+}
+
+/* Why this member of the derivatives does not exist for this plan, or NULL. */
+static const char *meaningless(const ota_plan *plan, const ota_arrays *arrays, int which) {
     const ota_resolved *r = &plan->resolved;
     const ota_problem *p = &r->problem;
-    const bool unit = ota_rule_is(ota_column_rule_of(p->columns), OTA_RULE_UNIT_MASSES);
-    const bool given = ota_array_present(&p->column_mass);
-    if (strcmp(field, "out_grad") == 0 || strcmp(field, "values") == 0)
+    switch ((enum ota_derivative_index)which) {
+    case OTA_D_OUT:
+    case OTA_D_VALUES:
         return ota_array_present(&arrays->values) ? NULL : "arrays.values are absent";
-    if (strcmp(field, "queries") == 0 || strcmp(field, "keys") == 0)
+    case OTA_D_QUERIES:
+    case OTA_D_KEYS:
         return r->from_matrix ? "the problem has a matrix of scores; ask for matrix" : NULL;
-    if (strcmp(field, "matrix") == 0)
-        return r->from_matrix ? NULL : "the problem has queries and keys, no matrix";
-    if (strcmp(field, "order") == 0) return has_order(plan);
-    if (strcmp(field, "cap") == 0)
-        return has_parameter(p, offsetof(ota_gradients, cap))
-                   ? NULL
-                   : "only capped and online columns have a cap";
-    if (strcmp(field, "strength") == 0) {
-        if (!has_parameter(p, offsetof(ota_gradients, strength)))
-            return "only relaxed and elastic columns have one";
-        if (!ota_rule_is(ota_column_rule_of(p->columns), OTA_RULE_DAMPED)) return NULL;
-        if (ota_array_present(&p->lambdas)) return "every key has a lambda of its own";
-        return p->lambda > 0.0 || p->steps == 0
-                   ? NULL
-                   : "lambda = 0 was solved as softmax, without the rounds its derivative needs";
+    case OTA_D_MATRIX: return r->from_matrix ? NULL : "the problem has queries and keys, no matrix";
+    case OTA_D_ORDER: return has_order(plan);
+    case OTA_D_CAP: return has_cap(p);
+    case OTA_D_STRENGTH: return has_strength(p);
+    case OTA_D_LOWER:
+    case OTA_D_UPPER: return has_bounds(p);
+    case OTA_D_ROW_STRENGTH: return p->rows == OTA_ROWS_RELAXED ? NULL : "the rows are exact";
+    case OTA_D_COLUMN_MASS: return has_column_mass(plan);
+    case OTA_D_COUPLING:
+    case OTA_D_SCORES:
+    case OTA_D_TERMS:
+    case OTA_D_TEMPERATURE:
+    case OTA_D_ROW_MASS:
+    case OTA_D_SOLVED:
+    case OTA_DERIVATIVES:
+    default: return NULL;
     }
-    if (strcmp(field, "lower") == 0 || strcmp(field, "upper") == 0)
-        return has_parameter(p, offsetof(ota_gradients, lower))
-                   ? NULL
-                   : "only bounded columns have bounds";
-    if (strcmp(field, "row_strength") == 0)
-        return p->rows == OTA_ROWS_RELAXED ? NULL : "the rows are exact";
-    if (strcmp(field, "column_mass") == 0)
-        return given || unit || plan->strategy.transposed ? NULL : "the problem has no column_mass";
-    return NULL;
 }
 
 static ota_status misfit(const ota_array *a, const char *noun, const char *field,
@@ -147,25 +137,31 @@ static ota_status check_one(const ota_array *a, const char *noun, const char *fi
     return OTA_OK;
 }
 
-static void shape_of(const ota_plan *plan, int shape, int64_t want[4], bool one[4]) {
+static void shape_of(const ota_plan *plan, ota_derivative_shape shape, int64_t want[4],
+                     bool one[4]) {
     const ota_resolved *r = &plan->resolved;
     want[0] = r->batch, want[1] = r->heads, want[2] = r->queries, want[3] = r->keys;
     one[0] = one[1] = one[2] = one[3] = false;
     switch (shape) {
-    case OUT: want[3] = plan->values_width; break;
-    case QUERIES: want[3] = r->width; break;
-    case KEYS: want[1] = r->key_heads, want[2] = r->keys, want[3] = r->width; break;
-    case VALUES: want[1] = r->key_heads, want[2] = r->keys, want[3] = plan->values_width; break;
-    case PER_HEAD:
+    case OTA_SHAPE_OUT: want[3] = plan->values_width; break;
+    case OTA_SHAPE_QUERIES: want[3] = r->width; break;
+    case OTA_SHAPE_KEYS: want[1] = r->key_heads, want[2] = r->keys, want[3] = r->width; break;
+    case OTA_SHAPE_VALUES:
+        want[1] = r->key_heads, want[2] = r->keys, want[3] = plan->values_width;
+        break;
+    case OTA_SHAPE_PER_HEAD:
         want[0] = want[2] = 1, want[3] = r->heads, want[1] = 1;
         one[3] = true;
         break;
-    case NUMBER: want[0] = want[1] = want[2] = want[3] = 1; break;
-    case OF_QUERIES:
-    case OF_KEYS:
-        want[2] = 1, want[3] = shape == OF_QUERIES ? r->queries : r->keys;
+    case OTA_SHAPE_NUMBER: want[0] = want[1] = want[2] = want[3] = 1; break;
+    case OTA_SHAPE_OF_QUERIES:
+    case OTA_SHAPE_OF_KEYS:
+        want[2] = 1, want[3] = shape == OTA_SHAPE_OF_QUERIES ? r->queries : r->keys;
         one[0] = one[1] = true;
         break;
+    case OTA_SHAPE_PAIRS:
+    case OTA_SHAPE_TERMS:
+    case OTA_SHAPE_FLAG:
     default: break;
     }
 }
@@ -181,41 +177,31 @@ ota_status ota_check_of_term(const ota_plan *plan, const ota_array *a, const cha
     return check_one(a, noun, ota_term_of(term->kind)->name, shape, none, input, error);
 }
 
-ota_status ota_check_of_field(const ota_plan *plan, const ota_arrays *arrays, const ota_array *a,
-                              const char *noun, const char *field, const char *gradient, bool input,
-                              ota_error *error) {
-    int k = 0;
-    while (strcmp(table[k].field, gradient) != 0) k++;
-    const char *why = meaningless(plan, arrays, gradient);
+ota_status ota_check_derivative(const ota_plan *plan, const ota_arrays *arrays, const ota_array *a,
+                                int which, bool along, ota_error *error) {
+    const ota_derivative *row = &ota_derivatives[which];
+    const char *noun = along ? "tangent" : "gradient";
+    const char *field = along ? row->tangent : row->gradient;
+    const char *why = meaningless(plan, arrays, which);
     if (why != NULL) {
         return ota_fail(error, OTA_EINVAL, field, "leave it out", "there is no %s %s here: %s",
                         noun, field, why);
     }
     int64_t want[4];
     bool one[4];
-    shape_of(plan, table[k].shape, want, one);
-    return check_one(a, noun, field, want, one, input, error);
+    shape_of(plan, row->shape, want, one);
+    return check_one(a, noun, field, want, one, along != row->upstream, error);
 }
 
 const char *ota_overlapped_input(const ota_plan *plan, const ota_arrays *arrays,
                                  const ota_array *out) {
-    const ota_resolved *r = &plan->resolved;
-    const ota_problem *p = &r->problem;
     const ota_shards *shards = plan->shards;
     const ota_array none = {0};
     /* The keys and values of the problem are those of all ranks, beside this rank's own. */
     const struct {
         const char *field;
         const ota_array *array;
-    } inputs[] = {{"queries", &p->queries},
-                  {"keys", &p->keys},
-                  {"scores", &p->scores},
-                  {"row_mass", &p->row_mass},
-                  {"column_mass", &p->column_mass},
-                  {"entry_caps", &p->entry_caps},
-                  {"lambdas", &p->lambdas},
-                  {"temperatures", &p->temperatures},
-                  {"values", &arrays->values},
+    } inputs[] = {{"values", &arrays->values},
                   {"row_potential", &arrays->row_potential},
                   {"column_potential", &arrays->column_potential},
                   {"start_potential", &arrays->start_potential},
@@ -224,14 +210,7 @@ const char *ota_overlapped_input(const ota_plan *plan, const ota_arrays *arrays,
     for (size_t k = 0; k < sizeof inputs / sizeof inputs[0]; k++) {
         if (ota_arrays_overlap(out, inputs[k].array)) return inputs[k].field;
     }
-    for (int k = 0; k < r->term_count; k++) {
-        if (ota_arrays_overlap(out, &r->terms[k].array)) return "terms";
-    }
-    if (r->has_sink && ota_arrays_overlap(out, &r->sink.array)) return "sink";
-    for (int k = 0; k < r->support_count; k++) {
-        if (ota_arrays_overlap(out, &r->supports[k].array)) return "supports";
-    }
-    return NULL;
+    return ota_problem_overlapped(&plan->resolved, out);
 }
 
 /* Output `out` against everything that is read and every output before it. */
@@ -241,10 +220,11 @@ static const char *overlapped(const ota_plan *plan, const ota_arrays *arrays,
     const char *read = ota_overlapped_input(plan, arrays, out);
     if (read != NULL) return read;
     /* Inputs come first. */
-    for (int k = 0; k < ROWS; k++) {
-        const ota_array *other = field_of(g, &table[k]);
+    for (int k = 0; k < OTA_DERIVATIVES; k++) {
+        if (!ota_derivative_is_array(k)) continue;
+        const ota_array *other = ota_gradient_in(g, k);
         if (other == out) return NULL;
-        if (ota_arrays_overlap(out, other)) return table[k].field;
+        if (ota_arrays_overlap(out, other)) return ota_derivatives[k].gradient;
     }
     for (int64_t k = 0; g->terms != NULL && k < p->term_count; k++) {
         if (&g->terms[k] == out) return NULL;
@@ -283,10 +263,11 @@ ota_status ota_gradients_apart(const ota_plan *plan, const ota_arrays *arrays,
                                const ota_gradients *g, ota_error *error) {
     const ota_resolved *r = &plan->resolved;
     ota_status status = OTA_OK;
-    for (int k = 0; k < ROWS && status == OTA_OK; k++) {
-        const ota_array *a = field_of(g, &table[k]);
-        if (ota_array_present(a) && !table[k].input)
-            status = check_alias(plan, arrays, g, a, table[k].field, error);
+    for (int k = 0; k < OTA_DERIVATIVES && status == OTA_OK; k++) {
+        const ota_derivative *row = &ota_derivatives[k];
+        if (!ota_derivative_is_array(k) || row->upstream) continue;
+        const ota_array *a = ota_gradient_in(g, k);
+        if (ota_array_present(a)) status = check_alias(plan, arrays, g, a, row->gradient, error);
     }
     for (int t = 0; t < r->term_count + (r->has_sink ? 1 : 0) && status == OTA_OK; t++) {
         const ota_array *a = ota_gradient_of_term(r, g, t);
@@ -338,11 +319,9 @@ ota_status ota_gradients_check(const ota_plan *plan, const ota_arrays *arrays,
                         given->size);
     }
     ota_status status = check_reserved(plan, error);
-    for (int k = 0; k < ROWS && status == OTA_OK; k++) {
-        const ota_array *a = field_of(full, &table[k]);
-        if (!ota_array_present(a)) continue;
-        status = ota_check_of_field(plan, arrays, a, "gradient", table[k].field, table[k].field,
-                                    table[k].input, error);
+    for (int k = 0; k < OTA_DERIVATIVES && status == OTA_OK; k++) {
+        if (ota_derivative_is_array(k) && ota_array_present(ota_gradient_in(full, k)))
+            status = ota_check_derivative(plan, arrays, ota_gradient_in(full, k), k, false, error);
     }
     const ota_resolved *r = &plan->resolved;
     for (int t = 0; t < r->term_count + (r->has_sink ? 1 : 0) && status == OTA_OK; t++) {
@@ -360,8 +339,9 @@ void ota_poison(const ota_plan *plan, const ota_array *a) {
 }
 
 void ota_gradients_poison(const ota_plan *plan, const ota_gradients *want) {
-    for (int k = 0; k < ROWS; k++) {
-        if (!table[k].input) ota_poison(plan, field_of(want, &table[k]));
+    for (int k = 0; k < OTA_DERIVATIVES; k++) {
+        if (ota_derivative_is_array(k) && !ota_derivatives[k].upstream)
+            ota_poison(plan, ota_gradient_in(want, k));
     }
     for (int64_t k = 0; want->terms != NULL && k < plan->resolved.problem.term_count; k++)
         ota_poison(plan, &want->terms[k]);

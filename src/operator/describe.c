@@ -2,9 +2,11 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "backward.h"
 #include "base/base.h"
+#include "problem/fields.h"
 #include "ring/ring.h"
 #include "shared.h"
 
@@ -41,94 +43,134 @@ static const char *inside(const ota_plan *plan) {
     return promoted ? "f64 inside (promoted)" : texts[ladder];
 }
 
-size_t ota_plan_describe(const ota_plan *plan, char *text, size_t text_size) {
-    static const char *const types[] = {"none", "f64", "f32", "bf16", "f16"};
-    static const char *const sides[] = {"rows", "columns"};
+static void tell_sizes(text_sink *to, const ota_plan *plan) {
     const ota_resolved *r = &plan->resolved;
-    const ota_problem *p = &r->problem;
-    const ota_settings *s = &r->settings;
-    text_sink to = {text, text_size, 0};
     char method[160];
     (void)ota_method_name(&r->problem, method, sizeof method);
-    line(&to, "method: %s\n", method);
-    line(&to,
+    line(to, "method: %s\n", method);
+    line(to,
          "shape: batch %" PRId64 ", heads %" PRId64 " over %" PRId64 ", queries %" PRId64
          ", keys %" PRId64 ", width %" PRId64 ", values %" PRId64 "\n",
          r->batch, r->heads, r->key_heads, r->queries, r->keys, r->width, plan->values_width);
+}
+
+static void tell_choices(text_sink *to, const ota_plan *plan) {
+    static const char *const types[] = {"none", "f64", "f32", "bf16", "f16"};
     const ota_strategy *strategy = &plan->strategy;
-    line(&to, "type: %s in, %s\n", types[r->type], inside(plan));
-    line(&to, "solver: %s (%s)\n", plan->solver->name, plan->solver->purpose);
-    line(&to, "path: %s (%s)\n", strategy->name, strategy->why);
-    line(&to, "backend: %s\n", plan->backend->name);
-    line(&to, "kernel: %s\n", strategy->level);
-    line(&to, "threads: %d%s\n", ota_pool_threads(plan->pool),
-         s->executor != NULL ? " (the caller's executor)" : "");
-    line(&to, "bytes: %zu\n", ota_plan_bytes(plan));
-    if (plan->shards != NULL) {
-        const ota_communicator *with = &plan->shards->ranks.to;
-        const int64_t gathered = r->from_matrix ? 0 : r->batch * r->key_heads * r->keys;
-        line(&to, "rank: %d of %d, %" PRId64 " of %" PRId64 " queries (%s)\n", with->rank,
-             with->ranks, r->queries, r->share.rows,
-             with->shares == OTA_SHARES_ZIGZAG ? "zigzag" : "in order");
-        if (plan->shards->in_ring)
-            line(&to,
-                 "ring: %" PRId64 " bytes of keys and values passed on a message round; message "
-                 "rounds of a forward: %s\n",
-                 ota_ring_bytes(plan->device), ota_ring_message_rounds(plan->device));
-        else
-            line(&to, "gathered: %" PRId64 " bytes of keys and values a run, held on every rank\n",
-                 gathered * (r->width + plan->values_width) * (int64_t)ota_type_bytes(r->type));
-    }
-    line(&to, "scale: %.17g\n", r->scale);
-    if (ota_array_present(&r->problem.temperatures))
-        line(&to, "temperature: one per head\n");
+    line(to, "type: %s in, %s\n", types[plan->resolved.type], inside(plan));
+    line(to, "solver: %s (%s)\n", plan->solver->name, plan->solver->purpose);
+    line(to, "path: %s (%s)\n", strategy->name, strategy->why);
+    line(to, "backend: %s\n", plan->backend->name);
+    line(to, "kernel: %s\n", strategy->level);
+    line(to, "threads: %d%s\n", ota_pool_threads(plan->pool),
+         plan->resolved.settings.executor != NULL ? " (the caller's executor)" : "");
+    line(to, "bytes: %zu\n", ota_plan_bytes(plan));
+}
+
+static void tell_rank(text_sink *to, const ota_plan *plan) {
+    const ota_resolved *r = &plan->resolved;
+    if (plan->shards == NULL) return;
+    const ota_communicator *with = &plan->shards->ranks.to;
+    const int64_t gathered = r->from_matrix ? 0 : r->batch * r->key_heads * r->keys;
+    line(to, "rank: %d of %d, %" PRId64 " of %" PRId64 " queries (%s)\n", with->rank, with->ranks,
+         r->queries, r->share.rows, with->shares == OTA_SHARES_ZIGZAG ? "zigzag" : "in order");
+    if (plan->shards->in_ring)
+        line(to,
+             "ring: %" PRId64 " bytes of keys and values passed on a message round; message rounds "
+             "of a forward: %s\n",
+             ota_ring_bytes(plan->device), ota_ring_message_rounds(plan->device));
     else
-        line(&to, "temperature: %.17g\n", r->problem.temperature);
-    line(&to, "terms: %d%s, supports: %d, offset: %" PRId64 "\n", r->term_count,
+        line(to, "gathered: %" PRId64 " bytes of keys and values a run, held on every rank\n",
+             gathered * (r->width + plan->values_width) * (int64_t)ota_type_bytes(r->type));
+}
+
+static void tell_problem(text_sink *to, const ota_resolved *r) {
+    static const char *const sides[] = {"rows", "columns"};
+    const ota_problem *p = &r->problem;
+    line(to, "scale: %.17g\n", r->scale);
+    if (ota_array_present(&p->temperatures))
+        line(to, "temperature: one per head\n");
+    else
+        line(to, "temperature: %.17g\n", p->temperature);
+    line(to, "terms: %d%s, supports: %d, offset: %" PRId64 "\n", r->term_count,
          r->has_sink ? " and a sink" : "", r->support_count, r->offset);
-    if (p->axis == OTA_AXIS_COLUMNS) line(&to, "axis: columns\n");
+    if (p->axis == OTA_AXIS_COLUMNS) line(to, "axis: columns\n");
     if (p->start != OTA_SIDE_ROWS || p->end != OTA_SIDE_ROWS) {
-        line(&to, "order: starts on %s, ends on %s\n", sides[p->start], sides[p->end]);
+        line(to, "order: starts on %s, ends on %s\n", sides[p->start], sides[p->end]);
     }
-    if (p->rows == OTA_ROWS_RELAXED) line(&to, "rows: relaxed by %.17g\n", p->row_strength);
-    line(&to, "masses: rows %s, columns %s\n", ota_array_present(&p->row_mass) ? "given" : "1",
+    if (p->rows == OTA_ROWS_RELAXED) line(to, "rows: relaxed by %.17g\n", p->row_strength);
+    line(to, "masses: rows %s, columns %s\n", ota_array_present(&p->row_mass) ? "given" : "1",
          ota_array_present(&p->column_mass) ? "given" : "by default");
-    if (s->fixed)
-        line(&to, "rounds: exactly %" PRId64 "\n", s->rounds);
-    else
-        line(&to, "tolerance: %g, max_rounds: %" PRId64 "\n", s->tolerance, s->max_rounds);
-    if (s->tolerance_scaling > 0.0) line(&to, "tolerance_scaling: %g\n", s->tolerance_scaling);
-    if (s->anneal_start > 0.0) {
-        line(&to, "anneal: from %g by %g, %" PRId64 " rounds a stage, keeping %s\n",
-             s->anneal_start, s->anneal_factor, s->anneal_rounds,
-             s->anneal_keep_scaling ? "v" : "g");
-    }
-    if (s->relaxation_auto)
-        line(&to, "relaxation: auto\n");
-    else if (s->relaxation > 1.0 || s->relaxation < 1.0)
-        line(&to, "relaxation: %g\n", s->relaxation);
-    if (s->center != OTA_CENTER_NONE)
-        line(&to, "center: %s\n", s->center == OTA_CENTER_MEAN ? "mean" : "midrange");
-    line(&to, "precision: %s\n",
-         s->precision == OTA_PRECISION_AUTO  ? "auto"
-         : s->precision == OTA_PRECISION_F32 ? "f32"
-                                             : "f64");
-    line(&to, "flags:%s%s%s%s\n", s->prune ? " prune" : "",
-         s->allow_partial ? " allow_partial" : "", s->strict ? " strict" : "",
-         s->prune || s->allow_partial || s->strict ? "" : " none");
     if (p->dropout > 0.0) {
-        line(&to, "dropout: %.17g, seed %" PRIu64 ", offset %" PRIu64 "\n", p->dropout,
+        line(to, "dropout: %.17g, seed %" PRIu64 ", offset %" PRIu64 "\n", p->dropout,
              p->dropout_seed, p->dropout_offset);
     }
+}
+
+static void tell_rounds(text_sink *to, const ota_settings *s) {
+    char precision[16];
+    if (s->fixed)
+        line(to, "rounds: exactly %" PRId64 "\n", s->rounds);
+    else
+        line(to, "tolerance: %g, max_rounds: %" PRId64 "\n", s->tolerance, s->max_rounds);
+    if (s->anneal_start > 0.0) {
+        line(to, "anneal: from %g by %g, %" PRId64 " rounds a stage, keeping %s\n", s->anneal_start,
+             s->anneal_factor, s->anneal_rounds, s->anneal_keep_scaling ? "v" : "g");
+    }
+    if (s->relaxation_auto)
+        line(to, "relaxation: auto\n");
+    else if (s->relaxation > 1.0 || s->relaxation < 1.0)
+        line(to, "relaxation: %g\n", s->relaxation);
+    (void)ota_field_text(ota_field_named(ota_option_fields, "precision"), s, precision,
+                         sizeof precision);
+    line(to, "precision: %s\n", precision);
+}
+
+/* The names of those that are set. */
+static void tell_flags(text_sink *to, const ota_settings *s) {
+    bool any = false;
+    line(to, "flags:");
+    for (const ota_field *f = ota_option_fields; f->name != NULL; f++) {
+        if (f->shown == NULL || strcmp(f->shown, "flags") != 0) continue;
+        if (!*(const bool *)((const char *)s + f->setting)) continue;
+        line(to, " %s", f->name);
+        any = true;
+    }
+    line(to, "%s\n", any ? "" : " none");
+}
+
+/* Members with a line of their own. */
+static void tell_fields(text_sink *to, const ota_field *table, const void *record) {
+    for (const ota_field *f = table; f->name != NULL; f++) {
+        char text[64];
+        if (f->alone && ota_field_text(f, record, text, sizeof text))
+            line(to, "%s: %s\n", f->name, text);
+    }
+}
+
+static void tell_callbacks(text_sink *to, const ota_settings *s) {
+    if (s->cpu[0] != '\0') line(to, "cpu limit: %s\n", s->cpu);
+    if (s->deadline_ns != 0) line(to, "deadline: %" PRId64 " ns\n", s->deadline_ns);
+    if (s->cancel != NULL || s->progress != NULL) {
+        line(to, "callbacks:%s%s\n", s->cancel != NULL ? " cancel" : "",
+             s->progress != NULL ? " progress" : "");
+    }
+}
+
+size_t ota_plan_describe(const ota_plan *plan, char *text, size_t text_size) {
+    const ota_settings *s = &plan->resolved.settings;
+    text_sink to = {text, text_size, 0};
+    tell_sizes(&to, plan);
+    tell_choices(&to, plan);
+    tell_rank(&to, plan);
+    tell_problem(&to, &plan->resolved);
+    tell_rounds(&to, s);
+    tell_fields(&to, ota_problem_fields, &plan->resolved.problem);
+    tell_fields(&to, ota_option_fields, s);
+    tell_flags(&to, s);
     if (s->gradients && plan->backend->gradient != NULL)
         line(&to, "backward: %s%s\n", ota_backward_describe(plan),
              plan->head_worker_count > 1 ? ", heads side by side" : "");
-    if (s->workspace_limit > 0) line(&to, "workspace_limit: %zu\n", s->workspace_limit);
-    if (s->cpu[0] != '\0') line(&to, "cpu limit: %s\n", s->cpu);
-    if (s->deadline_ns != 0) line(&to, "deadline: %" PRId64 " ns\n", s->deadline_ns);
-    if (s->cancel != NULL || s->progress != NULL) {
-        line(&to, "callbacks:%s%s\n", s->cancel != NULL ? " cancel" : "",
-             s->progress != NULL ? " progress" : "");
-    }
+    tell_callbacks(&to, s);
     return to.length;
 }

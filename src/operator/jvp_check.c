@@ -2,50 +2,22 @@
 #include <string.h>
 
 #include "jvp.h"
+#include "problem/fields.h"
 
-typedef struct tangent_row {
-    const char *field;    /* of ota_tangents */
-    const char *gradient; /* whose shape and conditions it has */
-    size_t offset;
-    bool input;
-} tangent_row;
-
-static const tangent_row table[] = {
-    {"scores", "scores", offsetof(ota_tangents, scores), true},
-    {"values", "values", offsetof(ota_tangents, values), true},
-    {"queries", "queries", offsetof(ota_tangents, queries), true},
-    {"keys", "keys", offsetof(ota_tangents, keys), true},
-    {"matrix", "matrix", offsetof(ota_tangents, matrix), true},
-    {"temperature", "temperature", offsetof(ota_tangents, temperature), true},
-    {"order", "order", offsetof(ota_tangents, order), true},
-    {"cap", "cap", offsetof(ota_tangents, cap), true},
-    {"strength", "strength", offsetof(ota_tangents, strength), true},
-    {"row_strength", "row_strength", offsetof(ota_tangents, row_strength), true},
-    {"lower", "lower", offsetof(ota_tangents, lower), true},
-    {"upper", "upper", offsetof(ota_tangents, upper), true},
-    {"row_mass", "row_mass", offsetof(ota_tangents, row_mass), true},
-    {"column_mass", "column_mass", offsetof(ota_tangents, column_mass), true},
-    {"coupling", "coupling_grad", offsetof(ota_tangents, coupling), false},
-    {"out", "out_grad", offsetof(ota_tangents, out), false},
-};
-enum { ROWS = (int)(sizeof table / sizeof table[0]) };
-
-static const ota_array *field_of(const ota_tangents *t, const tangent_row *row) {
-    return (const ota_array *)(const void *)((const char *)t + row->offset);
-}
-
-/* Output `out` against everything that is read and every output before it. */
+/* Output `which` against everything that is read and every output behind it. */
 static const char *overlapped(const ota_plan *plan, const ota_arrays *arrays, const ota_tangents *t,
-                              const ota_array *out) {
+                              int which) {
+    const ota_array *out = ota_tangent_in(t, which);
     const char *read = ota_overlapped_input(plan, arrays, out);
     if (read != NULL) return read;
     for (int64_t k = 0; t->terms != NULL && k < plan->resolved.problem.term_count; k++) {
         if (ota_arrays_overlap(out, &t->terms[k])) return "the tangent of a term";
     }
-    for (int k = 0; k < ROWS; k++) {
-        const ota_array *other = field_of(t, &table[k]);
-        if (other == out) return NULL;
-        if (ota_arrays_overlap(out, other)) return table[k].field;
+    for (int k = 0; k < OTA_DERIVATIVES; k++) {
+        const bool other =
+            ota_derivative_is_array(k) && (!ota_derivatives[k].upstream || k > which);
+        if (other && ota_arrays_overlap(out, ota_tangent_in(t, k)))
+            return ota_derivatives[k].tangent;
     }
     return NULL;
 }
@@ -62,13 +34,13 @@ static ota_status check_terms(const ota_plan *plan, const ota_tangents *t, ota_e
 
 ota_status ota_tangents_apart(const ota_plan *plan, const ota_arrays *arrays, const ota_tangents *t,
                               ota_error *error) {
-    for (int k = 0; k < ROWS; k++) {
-        const ota_array *a = field_of(t, &table[k]);
-        if (table[k].input || !ota_array_present(a)) continue;
-        const char *other = overlapped(plan, arrays, t, a);
+    for (int k = 0; k < OTA_DERIVATIVES; k++) {
+        if (!ota_derivatives[k].upstream || !ota_array_present(ota_tangent_in(t, k))) continue;
+        const char *field = ota_derivatives[k].tangent;
+        const char *other = overlapped(plan, arrays, t, k);
         if (other != NULL)
-            return ota_fail(error, OTA_EALIAS, table[k].field, "give it memory of its own",
-                            "tangent %s overlaps %s", table[k].field, other);
+            return ota_fail(error, OTA_EALIAS, field, "give it memory of its own",
+                            "tangent %s overlaps %s", field, other);
     }
     return OTA_OK;
 }
@@ -88,11 +60,9 @@ ota_status ota_tangents_check(const ota_plan *plan, const ota_arrays *arrays,
             "tangents.size is %zu, newer than this library, and a later field is set", given->size);
     }
     ota_status status = check_terms(plan, full, error);
-    for (int k = 0; k < ROWS && status == OTA_OK; k++) {
-        const ota_array *a = field_of(full, &table[k]);
-        if (!ota_array_present(a)) continue;
-        status = ota_check_of_field(plan, arrays, a, "tangent", table[k].field, table[k].gradient,
-                                    table[k].input, error);
+    for (int k = 0; k < OTA_DERIVATIVES && status == OTA_OK; k++) {
+        if (ota_derivative_is_array(k) && ota_array_present(ota_tangent_in(full, k)))
+            status = ota_check_derivative(plan, arrays, ota_tangent_in(full, k), k, true, error);
     }
     if (status == OTA_OK) status = ota_tangents_apart(plan, arrays, full, error);
     return status == OTA_OK ? ota_check_potentials(plan, arrays, error) : status;

@@ -2,40 +2,77 @@
 #include "plan.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "problem/check.h"
+#include "problem/fields.h"
 #include "shared.h"
 #include "validation/validation.h"
 
+static bool same_order(const ota_plan *plan, const ota_resolved *next) {
+    return ota_regulariser_of(&plan->resolved.problem) == ota_regulariser_of(&next->problem);
+}
+
 static bool steps_in_full(const ota_problem *p) { return !(p->lambda < 1.0 || p->lambda > 1.0); }
+
+static bool same_damping(const ota_plan *plan, const ota_resolved *next) {
+    const ota_problem *a = &plan->resolved.problem, *b = &next->problem;
+    return (a->lambda > 0.0) == (b->lambda > 0.0) && steps_in_full(a) == steps_in_full(b);
+}
+
+static bool same_floor(const ota_plan *plan, const ota_resolved *next) {
+    return (ota_column_parameters_of(&plan->resolved.problem).floor > 0.0) ==
+           (ota_column_parameters_of(&next->problem).floor > 0.0);
+}
+
+static bool carries_scale(const ota_plan *plan, const ota_resolved *next) {
+    return plan->strategy.ladder != OTA_LADDER_F64_ON_F32 || fabs(next->scale) == 1.0;
+}
+
+static bool carries_temperatures(const ota_plan *plan, const ota_resolved *next) {
+    return !ota_ladder_begins_f32(plan->strategy.ladder) || ota_f32_carries_temperatures(next);
+}
+
+static bool carries_temperature(const ota_plan *plan, const ota_resolved *next) {
+    return ota_array_present(&next->problem.temperatures) || carries_temperatures(plan, next);
+}
+
+/* Of rows of the problem's table whose numbers decide what a plan chooses (OTA_REBIND_CHOICE): would one made now choose the
+ * same? */
+static const struct {
+    const char *field;
+    bool (*holds)(const ota_plan *plan, const ota_resolved *next);
+} choices[] = {{"scale", carries_scale},
+               {"temperature", carries_temperature},
+               {"temperatures", carries_temperatures},
+               {"order", same_order},
+               {"lambda", same_damping},
+               {"lower", same_floor}};
+
+static ota_status other_choice(const char *field, ota_error *error) {
+    return ota_fail(error, OTA_EINVAL, field, "create a new plan",
+                    "%s wants other choices than the plan's", field);
+}
+
+/* A row that nobody here knows is refused, too. */
+static bool holds(const ota_field *field, const ota_plan *plan, const ota_resolved *next) {
+    for (size_t k = 0; k < sizeof choices / sizeof choices[0]; k++) {
+        if (strcmp(choices[k].field, field->name) == 0) return choices[k].holds(plan, next);
+    }
+    return false;
+}
 
 /* Would a plan made now have this one's solver, and memory for what it computes? Numbers of a problem may decide that. */
 ota_status ota_plan_takes(const ota_plan *plan, ota_resolved *next, ota_error *error) {
-    const ota_resolved *old = &plan->resolved;
-    const ota_problem *a = &old->problem, *b = &next->problem;
-    TRY(ota_resolved_same(old, next, error));
-    next->settings = old->settings;
+    TRY(ota_resolved_same(&plan->resolved, next, error));
+    next->settings = plan->resolved.settings;
     const ota_solver *solver = NULL;
     TRY(ota_solver_choose(next, &solver, error));
-    const ota_ladder ladder = plan->strategy.ladder;
-    const struct {
-        const char *field;
-        bool holds;
-    } choices[] = {
-        {"order", ota_regulariser_of(a) == ota_regulariser_of(b)},
-        {"lambda", (a->lambda > 0.0) == (b->lambda > 0.0) && steps_in_full(a) == steps_in_full(b)},
-        {"lower",
-         (ota_column_parameters_of(a).floor > 0.0) == (ota_column_parameters_of(b).floor > 0.0)},
-        {"scale", ladder != OTA_LADDER_F64_ON_F32 || fabs(next->scale) == 1.0},
-        {"temperature", !ota_ladder_begins_f32(ladder) || ota_f32_carries_temperatures(next)},
-        {"solver", solver == plan->solver},
-    };
-    for (size_t k = 0; k < sizeof choices / sizeof choices[0]; k++) {
-        if (choices[k].holds) continue;
-        return ota_fail(error, OTA_EINVAL, choices[k].field, "create a new plan",
-                        "%s wants other choices than the plan's", choices[k].field);
+    for (const ota_field *f = ota_problem_fields; f->name != NULL; f++) {
+        if (f->rebind == OTA_REBIND_CHOICE && !holds(f, plan, next))
+            return other_choice(f->name, error);
     }
-    return OTA_OK;
+    return solver == plan->solver ? OTA_OK : other_choice("solver", error);
 }
 
 ota_status ota_plan_rebind(ota_plan *plan, const ota_problem *problem, ota_error *error) {

@@ -6,6 +6,7 @@
 
 #include "base/base.h"
 #include "problem/check.h"
+#include "problem/fields.h"
 #include "ring/ring.h"
 #include "solvers/coupled.h"
 #include "validation/validation.h"
@@ -130,6 +131,7 @@ enum { WISHED = (int)(sizeof wished / sizeof wished[0]) };
 
 /* Beside the wishes of a call. */
 enum { TYPES_AT = 40 };
+_Static_assert((int)OTA_DERIVATIVES + OTA_MAX_TERMS <= TYPES_AT, "a bit a row and a term");
 
 uint64_t ota_ranks_types(const ota_shards *shards) {
     return (uint64_t)shards->values.type << TYPES_AT;

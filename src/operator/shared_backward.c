@@ -7,37 +7,15 @@
 #include "backward.h"
 #include "base/base.h"
 #include "problem/check.h"
+#include "problem/fields.h"
 #include "ring/ring.h"
 #include "shared.h"
 #include "terms/terms.h"
 
-/* Gradients of one output, in the order of the messages. */
-typedef struct output {
-    const char *name;
-    size_t offset; /* in ota_gradients */
-    bool summed;   /* every rank has a part of it */
-} output;
-
-static const output outputs[] = {
-    {"queries", offsetof(ota_gradients, queries), false},
-    {"keys", offsetof(ota_gradients, keys), true},
-    {"values", offsetof(ota_gradients, values), true},
-    {"scores", offsetof(ota_gradients, scores), false},
-    {"matrix", offsetof(ota_gradients, matrix), false},
-    {"temperature", offsetof(ota_gradients, temperature), true},
-    {"order", offsetof(ota_gradients, order), true},
-    {"cap", offsetof(ota_gradients, cap), true},
-    {"strength", offsetof(ota_gradients, strength), true},
-    {"row_strength", offsetof(ota_gradients, row_strength), true},
-    {"lower", offsetof(ota_gradients, lower), true},
-    {"upper", offsetof(ota_gradients, upper), true},
-    {"row_mass", offsetof(ota_gradients, row_mass), false},
-    {"column_mass", offsetof(ota_gradients, column_mass), true},
-};
-enum { OUTPUTS = (int)(sizeof outputs / sizeof outputs[0]) };
-
-static const ota_array *output_of(const ota_gradients *g, int k) {
-    return (const ota_array *)(const void *)((const char *)g + outputs[k].offset);
+/* Is row k of ota_derivatives an array of which every rank has a part? */
+static bool is_summed(int k) {
+    const ota_derivative_ranks by = ota_derivatives[k].ranks;
+    return by == OTA_DERIVATIVE_SUMMED || by == OTA_DERIVATIVE_BY_SHARES;
 }
 
 /* ---- before ------------------------------------------------------------------------------------- */
@@ -114,13 +92,14 @@ ota_status ota_ranks_widen_gradients(const ota_plan *plan, const ota_gradients *
                       ring ? &shards->all_values : &shards->value_grads, error);
 }
 
-/* Which sums there will be: a bit for each output, for `solved`, and for each term. */
+/* Which sums there will be: a bit for each row, that of OTA_D_SOLVED for `solved`, and for each term. */
 static uint64_t wishes_of(const ota_plan *plan, const ota_gradients *g) {
-    uint64_t wishes = (uint64_t)(g->solved != 0) << OUTPUTS | ota_ranks_types(plan->shards);
-    for (int k = 0; k < OUTPUTS; k++)
-        wishes |= (uint64_t)(outputs[k].summed && ota_array_present(output_of(g, k))) << k;
+    uint64_t wishes = (uint64_t)(g->solved != 0) << OTA_D_SOLVED | ota_ranks_types(plan->shards);
+    for (int k = 0; k < OTA_DERIVATIVES; k++) {
+        if (is_summed(k)) wishes |= (uint64_t)ota_array_present(ota_gradient_in(g, k)) << k;
+    }
     for (int k = 0; g->terms != NULL && k < plan->resolved.problem.term_count; k++)
-        wishes |= (uint64_t)ota_array_present(&g->terms[k]) << (OUTPUTS + 1 + k);
+        wishes |= (uint64_t)ota_array_present(&g->terms[k]) << (OTA_DERIVATIVES + k);
     return wishes;
 }
 
@@ -128,7 +107,7 @@ static ota_status refuse_wishes(uint64_t differ, ota_error *error) {
     TRY(ota_ranks_refuse_types(differ, error));
     int k = 0;
     while ((differ >> k & 1) == 0) k++;
-    const char *name = k < OUTPUTS ? outputs[k].name : k == OUTPUTS ? "solved" : "terms";
+    const char *name = ota_derivatives[k < OTA_DERIVATIVES ? k : OTA_D_TERMS].gradient;
     return ota_fail(error, OTA_EMISMATCH, name, "want the same on every rank",
                     "gradients.%s is given on some ranks and not on others", name);
 }
@@ -213,12 +192,13 @@ static bool share(ota_plan *plan, const ota_gradients *given, const ota_gradient
     const ota_shards *shards = plan->shards;
     double shared[OTA_MAX_TERMS] = {0.0};
     if (!find_shared(plan, wide, shared)) return false;
-    for (int k = 0; k < OUTPUTS; k++) {
-        const ota_array *a = output_of(wide, k);
-        if (!outputs[k].summed || !ota_array_present(a)) continue;
-        const bool shares = a == &wide->keys || a == &wide->values;
+    for (int k = 0; k < OTA_DERIVATIVES; k++) {
+        if (!is_summed(k) || !ota_array_present(ota_gradient_in(wide, k))) continue;
+        const ota_array *a = ota_gradient_in(wide, k);
+        const bool shares = ota_derivatives[k].ranks == OTA_DERIVATIVE_BY_SHARES;
         if (shares && !shards->from_matrix
-                ? !sum_shares(plan, a, output_of(given, k), "the gradients of keys and values")
+                ? !sum_shares(plan, a, ota_gradient_in(given, k),
+                              "the gradients of keys and values")
                 : !sum_array(plan, a, "the gradients of what all rows share"))
             return false;
     }

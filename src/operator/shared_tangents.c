@@ -5,6 +5,7 @@
 #include "base/base.h"
 #include "jvp.h"
 #include "problem/check.h"
+#include "problem/fields.h"
 #include "ring/ring.h"
 #include "shared.h"
 
@@ -35,6 +36,19 @@ ota_status ota_ranks_widen_tangents(const ota_plan *plan, const ota_tangents *gi
                       ring ? &shards->all_values : &shards->value_grads, error);
 }
 
+/* What all rows share moves on every rank or on none: a bit for each row of ota_derivatives, and for each term. */
+static uint64_t moved_by_all(const ota_plan *plan, const ota_tangents *mine) {
+    uint64_t moved = ota_ranks_types(plan->shards);
+    for (int k = 0; k < OTA_DERIVATIVES; k++) {
+        const ota_derivative_ranks by = ota_derivatives[k].ranks;
+        if (by == OTA_DERIVATIVE_SUMMED || by == OTA_DERIVATIVE_BY_SHARES)
+            moved |= (uint64_t)ota_array_present(ota_tangent_in(mine, k)) << k;
+    }
+    for (int k = 0; mine->terms != NULL && k < plan->resolved.problem.term_count; k++)
+        moved |= (uint64_t)ota_array_present(&mine->terms[k]) << (OTA_DERIVATIVES + k);
+    return moved;
+}
+
 ota_status ota_ranks_begin_tangents(ota_plan *plan, const ota_tangents *given,
                                     const ota_tangents *wide, ota_status checked,
                                     ota_error *error) {
@@ -43,13 +57,14 @@ ota_status ota_ranks_begin_tangents(ota_plan *plan, const ota_tangents *given,
     shards->message_bytes = shards->ranks.bytes;
     ota_tangents mine = {0};
     if (checked == OTA_OK) memcpy(&mine, given, ota_size_min(given->size, sizeof mine));
-    const uint64_t moved = (uint64_t)ota_array_present(&mine.keys) |
-                           (uint64_t)ota_array_present(&mine.values) << 1 | ota_ranks_types(shards);
+    const uint64_t moved = moved_by_all(plan, &mine);
     uint64_t differ;
     TRY(ota_ranks_agree_on(&plan->resolved.settings, checked, moved, &differ, error));
     TRY(ota_ranks_refuse_types(differ, error));
     if (differ != 0) {
-        const char *name = (differ & 1) != 0 ? "keys" : "values";
+        int k = 0;
+        while ((differ >> k & 1) == 0) k++;
+        const char *name = ota_derivatives[k < OTA_DERIVATIVES ? k : OTA_D_TERMS].tangent;
         return ota_fail(error, OTA_EMISMATCH, name, "move the same on every rank",
                         "tangents.%s is given on some ranks and not on others", name);
     }

@@ -3,7 +3,8 @@
 #include <string.h>
 
 #include "base/integers.h"
-#include "problem.h"
+#include "problem/fields.h"
+#include "problem/problem.h"
 
 enum { MATRIX, QUERY_VECTOR, KEY_VECTOR };
 
@@ -99,37 +100,30 @@ const char *ota_arrays_written_on(const ota_arrays *arrays, const ota_array *inp
     return NULL;
 }
 
+const char *ota_problem_overlapped(const ota_resolved *r, const ota_array *out) {
+    for (const ota_field *f = ota_problem_fields; f->name != NULL; f++) {
+        if (f->kind == OTA_FIELD_ARRAY && ota_arrays_overlap(out, ota_field_in(f, &r->problem)))
+            return f->name;
+    }
+    for (int k = 0; k < r->term_count; k++) {
+        if (ota_arrays_overlap(out, &r->terms[k].array)) return "terms";
+    }
+    if (r->has_sink && ota_arrays_overlap(out, &r->sink.array)) return "sink";
+    for (int k = 0; k < r->support_count; k++) {
+        if (ota_arrays_overlap(out, &r->supports[k].array)) return "supports";
+    }
+    return NULL;
+}
+
 /* No output may overlap an input or another output. */
 static ota_status check_aliases(const ota_resolved *r, const ota_arrays *arrays, ota_error *error) {
-    const struct {
-        const char *field;
-        const ota_array *array;
-    } inputs[] = {{"queries", &r->problem.queries},
-                  {"keys", &r->problem.keys},
-                  {"scores", &r->problem.scores},
-                  {"row_mass", &r->problem.row_mass},
-                  {"column_mass", &r->problem.column_mass},
-                  {"entry_caps", &r->problem.entry_caps},
-                  {"lambdas", &r->problem.lambdas},
-                  {"temperatures", &r->problem.temperatures},
-                  {"values", &arrays->values},
-                  {"start_potential", &arrays->start_potential}};
     for (int k = 0; k < ROWS; k++) {
         if (!table[k].output) continue;
         const ota_array *out = field_of(arrays, &table[k]);
-        const char *other = NULL;
-        for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++) {
-            if (ota_arrays_overlap(out, inputs[i].array)) other = inputs[i].field;
-        }
-        for (int i = 0; i < r->term_count; i++) {
-            if (ota_arrays_overlap(out, &r->terms[i].array)) other = "terms";
-        }
-        if (r->has_sink && ota_arrays_overlap(out, &r->sink.array)) other = "sink";
-        for (int i = 0; i < r->support_count; i++) {
-            if (ota_arrays_overlap(out, &r->supports[i].array)) other = "supports";
-        }
-        for (int i = 0; i < k; i++) {
-            if (table[i].output && ota_arrays_overlap(out, field_of(arrays, &table[i])))
+        const char *other = ota_problem_overlapped(r, out);
+        for (int i = 0; i < ROWS; i++) {
+            const bool before = table[i].output ? i < k : table[i].input;
+            if (before && ota_arrays_overlap(out, field_of(arrays, &table[i])))
                 other = table[i].field;
         }
         if (ota_array_present(out) && ota_array_overlaps_itself(out)) other = "itself";

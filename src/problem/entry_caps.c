@@ -74,9 +74,6 @@ static ota_status check_array(const ota_resolved *r, ota_error *error) {
 
 ota_status ota_resolve_entry_caps(ota_resolved *r, ota_error *error) {
     ota_problem *p = &r->problem;
-    if (isnan(p->entry_cap) || p->entry_cap < 0.0)
-        return ota_fail(error, OTA_EINVAL, "entry_cap", "use a cap above 0 (0 = none)",
-                        "entry_cap is %g", p->entry_cap);
     if (p->entry_cap >= INFINITY) p->entry_cap = 0.0;
     if (!ota_has_entry_caps(p)) return OTA_OK;
     if (p->entry_cap > 0.0 && ota_array_present(&p->entry_caps))

@@ -225,6 +225,8 @@ void ota_dropout_row_f64(const ota_resolved *r, const uint32_t key[2], int64_t q
 /* check_arrays.c: the checks of forward. `full` becomes a full-size copy of `given`. */
 ota_status ota_arrays_check(const ota_resolved *r, int64_t values_width, const ota_arrays *given,
                             ota_arrays *full, ota_error *error);
+/* The array of the problem that `out` overlaps, or NULL. */
+const char *ota_problem_overlapped(const ota_resolved *r, const ota_array *out);
 /* The field of an output that overlaps `input`, or NULL. */
 const char *ota_arrays_written_on(const ota_arrays *arrays, const ota_array *input);
 

@@ -46,12 +46,9 @@ static ota_status check_custom(const ota_problem *p, ota_error *error) {
 
 ota_status ota_resolve_regulariser(ota_resolved *r, ota_error *error) {
     ota_problem *p = &r->problem;
-    if (!(p->order < 0.0) && !(p->order > 0.0) && !isnan(p->order)) p->order = 1.5;
-    if (p->regulariser == OTA_ENTMAX) {
-        TRY(ota_check_number(p->order, "order", 0.0, true, DBL_MAX, false, error));
-        /* A learned order may pass through 1. */
-        if (p->order >= 1.0 && p->order <= 1.0) p->regulariser = OTA_SOFTMAX;
-    }
+    /* A learned order may pass through 1. */
+    if (p->regulariser == OTA_ENTMAX && p->order >= 1.0 && p->order <= 1.0)
+        p->regulariser = OTA_SOFTMAX;
     const ota_regulariser_row *row = ota_regulariser_of(p);
     r->order = row->kind == OTA_ENTMAX ? p->order : row->order;
     return row->kind == OTA_CUSTOM ? check_custom(p, error) : OTA_OK;

@@ -11,6 +11,7 @@
 #include "base/base.h"
 #include "base/integers.h"
 #include "columns/columns.h"
+#include "problem/fields.h"
 
 typedef struct word_row {
     const char *word;
@@ -224,27 +225,30 @@ static ota_status parse_word(const char **at, const char *end, bool second, pars
 
 /* ---- braces ----------------------------------------------------------------------------------- */
 
-typedef enum brace_kind { BRACE_REAL, BRACE_COUNT, BRACE_FLAG, BRACE_ANNEAL } brace_kind;
-
-typedef struct brace_row {
+/* A row of fields.c by its word in braces. */
+typedef struct brace {
     const char *word;
-    brace_kind kind;
-    bool in_problem;
-    size_t offset; /* of the field */
-} brace_row;
+    const ota_field *field;
+    bool in_problem, given;
+} brace;
 
-static const brace_row braces[] = {
-    {"temperature", BRACE_REAL, true, offsetof(ota_problem, temperature)},
-    {"scale", BRACE_REAL, true, offsetof(ota_problem, scale)},
-    {"entry_cap", BRACE_REAL, true, offsetof(ota_problem, entry_cap)},
-    {"tolerance", BRACE_REAL, false, offsetof(ota_options, tolerance)},
-    {"rounds", BRACE_COUNT, false, offsetof(ota_options, rounds)},
-    {"max_rounds", BRACE_COUNT, false, offsetof(ota_options, max_rounds)},
-    {"relaxation", BRACE_REAL, false, offsetof(ota_options, relaxation)},
-    {"tolerance_scaling", BRACE_REAL, false, offsetof(ota_options, tolerance_scaling)},
-    {"prune", BRACE_FLAG, false, offsetof(ota_options, prune)},
-    {"anneal", BRACE_ANNEAL, false, offsetof(ota_options, anneal_start)},
-};
+enum { BRACES = OTA_PROBLEM_FIELDS + OTA_OPTION_FIELDS };
+
+static int list_braces(brace braces[BRACES]) {
+    static const ota_field *const tables[] = {ota_option_fields, ota_problem_fields};
+    int count = 0;
+    for (int in_problem = 1; in_problem >= 0; in_problem--) {
+        for (const ota_field *f = tables[in_problem]; f->name != NULL; f++) {
+            if (f->brace == NULL) continue;
+            braces[count++] = (brace){.word = f->brace, .field = f, .in_problem = in_problem == 1};
+        }
+    }
+    return count;
+}
+
+static bool is_anneal(const ota_field *f) {
+    return f->brace != NULL && strcmp(f->brace, "anneal") == 0;
+}
 
 static bool parse_anneal(const char **at, const char *end, ota_options *options) {
     double values[3] = {0.0, 0.0, 0.0};
@@ -262,67 +266,68 @@ static bool parse_anneal(const char **at, const char *end, ota_options *options)
 }
 
 /* Puts the value of an option at *at into its field; false where it is none of the option's. */
-static bool parse_brace(const brace_row *row, const char **at, const char *end, parsed *out) {
-    char *base = row->in_problem ? (char *)&out->problem : (char *)&out->options;
+static bool parse_brace(const brace *row, const char **at, const char *end, parsed *out) {
+    const ota_field *f = row->field;
+    char *field = (row->in_problem ? (char *)&out->problem : (char *)&out->options) + f->offset;
     double value = 1.0;
     const bool given = *at < end && **at == '=';
     if (given)
         (*at)++;
-    else if (row->kind != BRACE_FLAG)
+    else if (f->kind != OTA_FIELD_FLAG)
         return false;
     if (!row->in_problem) out->touched_options = true;
-    if (row->kind == BRACE_ANNEAL) return parse_anneal(at, end, &out->options);
+    if (is_anneal(f)) return parse_anneal(at, end, &out->options);
     if (given && !number(at, end, &value)) return false;
-    if (row->kind == BRACE_REAL) {
+    if (f->kind == OTA_FIELD_REAL) {
         if (!(value > 0.0)) return false;
-        memcpy(base + row->offset, &value, sizeof value);
-    } else if (row->kind == BRACE_FLAG) {
+        memcpy(field, &value, sizeof value);
+    } else if (f->kind == OTA_FIELD_FLAG) {
         const int flag = value > 0.0;
         if ((double)flag < value || (double)flag > value) return false;
-        memcpy(base + row->offset, &flag, sizeof flag);
+        memcpy(field, &flag, sizeof flag);
     } else {
         if (!(value >= 0.0 && value <= 1.0e15) || value > floor(value)) return false;
         int64_t whole = (int64_t)value;
-        if (whole == 0 && row->offset == offsetof(ota_options, rounds)) whole = OTA_NO_ROUNDS;
-        memcpy(base + row->offset, &whole, sizeof whole);
+        if (whole == 0 && f->offset == offsetof(ota_options, rounds)) whole = OTA_NO_ROUNDS;
+        memcpy(field, &whole, sizeof whole);
     }
     return true;
 }
 
-static ota_status bad_value(const brace_row *row, const char *value, const char *end,
+static const char *hint_of(const ota_field *f) {
+    if (is_anneal(f)) return "write START:FACTOR[:ROUNDS] with START > 0 and a whole ROUNDS";
+    if (f->kind == OTA_FIELD_REAL) return "give a number > 0";
+    return f->kind == OTA_FIELD_FLAG ? "give 0 or 1, or the word alone"
+                                     : "give a whole number, 0 or more, at most 1e15";
+}
+
+static ota_status bad_value(const brace *row, const char *value, const char *end,
                             ota_error *error) {
-    static const char *const hints[] = {
-        [BRACE_REAL] = "give a number > 0",
-        [BRACE_COUNT] = "give a whole number, 0 or more, at most 1e15",
-        [BRACE_FLAG] = "give 0 or 1, or the word alone",
-        [BRACE_ANNEAL] = "write START:FACTOR[:ROUNDS] with START > 0 and a whole ROUNDS",
-    };
     int length = 0;
     while (value + length < end && length < 40 && strchr(",}", value[length]) == NULL) length++;
     if (length == 0 || *value != '=') {
-        return ota_fail(error, OTA_EINVAL, row->word, hints[row->kind], "option '%s' has no value",
-                        row->word);
+        return ota_fail(error, OTA_EINVAL, row->word, hint_of(row->field),
+                        "option '%s' has no value", row->word);
     }
-    return ota_fail(error, OTA_EINVAL, row->word, hints[row->kind], "option '%s' is '%.*s'",
+    return ota_fail(error, OTA_EINVAL, row->word, hint_of(row->field), "option '%s' is '%.*s'",
                     row->word, length - 1, value + 1);
 }
 
-enum { BRACES = (int)(sizeof braces / sizeof braces[0]) };
-
 static ota_status parse_braces(const char **at, const char *end, parsed *out, ota_error *error) {
-    bool seen[BRACES] = {false};
+    brace braces[BRACES] = {{.word = NULL}};
+    const int count = list_braces(braces);
     do {
         (*at)++;
         const char *start = *at;
         size_t length = 0;
         while (start + length < end && strchr("=,}", start[length]) == NULL) length++;
-        const brace_row *row = NULL;
-        for (int k = 0; k < BRACES; k++) {
+        brace *row = NULL;
+        for (int k = 0; k < count; k++) {
             if (strlen(braces[k].word) == length && memcmp(braces[k].word, start, length) == 0)
                 row = &braces[k];
         }
         if (row == NULL) {
-            const char *nearest = meant(start, length, braces, sizeof *braces, BRACES);
+            const char *nearest = meant(start, length, braces, sizeof *braces, (size_t)count);
             char hint[96] = "see the options of braces in 'help methods'";
             if (nearest != NULL && length > 0)
                 (void)ota_snprintf(hint, sizeof hint, "did you mean '%s'?", nearest);
@@ -330,11 +335,11 @@ static ota_status parse_braces(const char **at, const char *end, parsed *out, ot
                             "'%.*s' is not an option of a method", (int)ota_size_min(length, 40),
                             start);
         }
-        if (seen[row - braces]) {
+        if (row->given) {
             return ota_fail(error, OTA_EINVAL, row->word, "give it once",
                             "option '%s' is given twice", row->word);
         }
-        seen[row - braces] = true;
+        row->given = true;
         *at += length;
         if (!parse_brace(row, at, end, out)) return bad_value(row, start + length, end, error);
     } while (*at < end && **at == ',');

@@ -1,15 +1,15 @@
 /* The checks of a problem: turns the caller's problem and options into an ota_resolved, or refuses in one sentence that
- * names the field, its value and the remedy. Here: scores and temperatures; what terms, supports, regularisers and
+ * names the field, its value and the remedy. Ranges of numbers are rows of fields.c. Here: scores; what terms, supports, regularisers and
  * columns ask for is checked in their folders, options in check_options.c. Below the checks ranges are only asserted. */
 #include <float.h>
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
 
 #include "base/base.h"
 #include "columns/columns.h"
 #include "masks/masks.h"
 #include "problem/check.h"
+#include "problem/fields.h"
 #include "regularisers/regularisers.h"
 #include "terms/terms.h"
 #include "validation/validation.h"
@@ -77,51 +77,15 @@ static ota_status resolve_scores(ota_resolved *r, ota_error *error) {
         return ota_fail(error, OTA_EOVERFLOW, "queries", "use smaller sizes",
                         "%" PRId64 " queries times %" PRId64 " keys overflow", r->queries, r->keys);
     }
-    if (isnan(p->scale) || isinf(p->scale)) {
-        return ota_fail(error, OTA_EINVAL, "scale", "choose a finite number (0 = default)",
-                        "scale is %g", p->scale);
-    }
-    r->scale = p->scale < 0.0 || p->scale > 0.0  ? p->scale
-               : r->from_matrix || r->width == 0 ? 1.0
-                                                 : 1.0 / sqrt((double)r->width);
-    if (p->cost) r->scale = -r->scale;
     return OTA_OK;
 }
 
-static ota_status resolve_temperature(ota_resolved *r, ota_error *error) {
-    ota_problem *p = &r->problem;
-    if (!(p->temperature < 0.0) && !(p->temperature > 0.0) && !isnan(p->temperature))
-        p->temperature = 1.0;
-    if (ota_array_present(&p->temperatures)) {
-        const int64_t want[4] = {1, 1, 1, r->heads};
-        return ota_check_vector(&p->temperatures, "temperatures", want, false, DBL_MIN, false,
-                                DBL_MAX, error);
-    }
-    if (p->temperature > 0.0 && p->temperature < DBL_MIN) {
-        return ota_fail(error, OTA_EINVAL, "temperature", "rescale the scores",
-                        "temperature is %g, a subnormal number", p->temperature);
-    }
-    return ota_check_number(p->temperature, "temperature", 0.0, true, DBL_MAX, false, error);
-}
-
-/* ---- rules ------------------------------------------------------------------------------------- */
-
-static ota_status resolve_rules(ota_resolved *r, ota_error *error) {
-    const ota_problem *p = &r->problem;
-    if ((int)p->regulariser < 0 || p->regulariser > OTA_CUSTOM) {
-        return ota_fail(error, OTA_EINVAL, "regulariser", "use softmax, entmax, hard or custom",
-                        "regulariser is %d", (int)p->regulariser);
-    }
-    if ((int)p->columns < 0 || p->columns > OTA_COLUMNS_BOUNDED) {
-        return ota_fail(error, OTA_EINVAL, "columns", "use one of the OTA_COLUMNS_ rules",
-                        "columns is %d", (int)p->columns);
-    }
-    if ((int)p->rows < 0 || p->rows > OTA_ROWS_RELAXED) {
-        return ota_fail(error, OTA_EINVAL, "rows", "use hard or relaxed", "rows is %d",
-                        (int)p->rows);
-    }
-    TRY(ota_resolve_regulariser(r, error));
-    return ota_resolve_columns(r, error);
+/* One per head, where they are given. */
+static ota_status resolve_temperatures(ota_resolved *r, ota_error *error) {
+    const int64_t want[4] = {1, 1, 1, r->heads};
+    if (!ota_array_present(&r->problem.temperatures)) return OTA_OK;
+    return ota_check_vector(&r->problem.temperatures, "temperatures", want, false, DBL_MIN, false,
+                            DBL_MAX, error);
 }
 
 /* ---- all of it --------------------------------------------------------------------------------- */
@@ -140,12 +104,15 @@ ota_status ota_resolve_share(const ota_problem *problem, const ota_options *opti
                         error));
     TRY(resolve_scores(r, error));
     r->share = share != NULL ? *share : (ota_share){.rows = r->queries};
-    TRY(resolve_temperature(r, error));
+    ota_fields_fill(ota_problem_fields, r, &r->problem);
+    TRY(ota_fields_check(ota_problem_fields, &r->problem, error));
+    r->scale = r->problem.cost ? -r->problem.scale : r->problem.scale;
+    TRY(resolve_temperatures(r, error));
     TRY(ota_resolve_terms(r, error));
     TRY(ota_resolve_supports(r, error));
-    TRY(resolve_rules(r, error));
+    TRY(ota_resolve_regulariser(r, error));
+    TRY(ota_resolve_columns(r, error));
     TRY(ota_resolve_masses(r, error));
-    TRY(ota_check_number(r->problem.dropout, "dropout", 0.0, false, 1.0, false, error));
     TRY(ota_resolve_options(r, options, error));
     TRY(ota_resolve_entry_caps(r, error));
     r->problem.terms = r->terms;
@@ -153,55 +120,13 @@ ota_status ota_resolve_share(const ota_problem *problem, const ota_options *opti
     return OTA_OK;
 }
 
-/* ---- rebind ----------------------------------------------------------------------------------- */
-
-static bool same_shape(const ota_array *a, const ota_array *b) {
-    return a->type == b->type && memcmp(a->size, b->size, sizeof a->size) == 0;
-}
-
-/* What a term or support is decides which memory its pairs want. */
-static bool same_terms(const ota_resolved *a, const ota_resolved *b) {
-    bool same = a->term_count == b->term_count && a->has_sink == b->has_sink;
-    for (int t = 0; same && t < a->term_count; t++) same = a->terms[t].kind == b->terms[t].kind;
-    return same && a->row_terms == b->row_terms;
-}
-
-static bool same_supports(const ota_resolved *a, const ota_resolved *b) {
-    bool same = a->support_count == b->support_count;
-    for (int k = 0; same && k < a->support_count; k++)
-        same = a->supports[k].kind == b->supports[k].kind;
-    return same;
-}
+/* ---- rebind ------------------------------------------------------------------------------------ */
 
 ota_status ota_resolved_same(const ota_resolved *old, const ota_resolved *next, ota_error *error) {
-    const ota_problem *a = &old->problem, *b = &next->problem;
-    const struct {
-        const char *field;
-        bool same;
-    } facts[] = {
-        {"queries", same_shape(&a->queries, &b->queries)},
-        {"keys", same_shape(&a->keys, &b->keys)},
-        {"scores", same_shape(&a->scores, &b->scores)},
-        {"regulariser", a->regulariser == b->regulariser},
-        {"columns", a->columns == b->columns},
-        {"rows", a->rows == b->rows},
-        {"axis", a->axis == b->axis},
-        {"start", a->start == b->start},
-        {"end", a->end == b->end},
-        {"steps", a->steps == b->steps},
-        {"lambdas", same_shape(&a->lambdas, &b->lambdas)},
-        {"terms", same_terms(old, next)},
-        {"supports", same_supports(old, next)},
-        {"corner", old->offset == next->offset},
-        {"dropout", (a->dropout > 0.0) == (b->dropout > 0.0)},
-        {"entry_cap", (a->entry_cap > 0.0) == (b->entry_cap > 0.0)},
-        {"entry_caps", same_shape(&a->entry_caps, &b->entry_caps)},
-    };
-    for (size_t k = 0; k < sizeof facts / sizeof facts[0]; k++) {
-        if (!facts[k].same) {
-            return ota_fail(error, OTA_EINVAL, facts[k].field, "create a new plan",
-                            "%s differ from the plan's", facts[k].field);
-        }
+    for (const ota_field *f = ota_problem_fields; f->name != NULL; f++) {
+        if (ota_field_rebinds(f, old, next)) continue;
+        return ota_fail(error, OTA_EINVAL, f->name, "create a new plan",
+                        "%s differ from the plan's", f->name);
     }
     return OTA_OK;
 }

@@ -5,9 +5,11 @@
 
 #include "base/base.h"
 #include "problem/check.h"
+#include "problem/fields.h"
 #include "validation/shards.h"
 
-enum { MOST_FACTS = 64 };
+/* Rows of the tables, and what is listed besides. */
+enum { MOST_FACTS = OTA_PROBLEM_FIELDS + OTA_OPTION_FIELDS + 16 };
 
 typedef struct facts {
     const char *name[MOST_FACTS];
@@ -23,41 +25,8 @@ static void whole(facts *f, const char *name, int64_t value) {
     f->value[f->count++] = value;
 }
 
-static void real(facts *f, const char *name, double value) {
-    int64_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    whole(f, name, bits);
-}
-
-/* A number for a short text, or for kinds in their order. */
-static int64_t mixed(int64_t so_far, int64_t next) {
-    const uint64_t prime = 1099511628211u;
-    return (int64_t)(((uint64_t)so_far ^ (uint64_t)next) * prime);
-}
-
-static int64_t number_of_text(const char *text) {
-    int64_t number = 1;
-    for (; text != NULL && *text != '\0'; text++) number = mixed(number, *text);
-    return number;
-}
-
-static int64_t kinds_of_terms(const ota_problem *p) {
-    int64_t kinds = p->term_count;
-    for (int64_t k = 0; k < p->term_count && k < OTA_MAX_TERMS && p->terms != NULL; k++)
-        kinds = mixed(kinds, (int64_t)p->terms[k].kind);
-    return kinds;
-}
-
-static int64_t kinds_of_supports(const ota_problem *p) {
-    int64_t kinds = p->support_count;
-    for (int64_t k = 0; k < p->support_count && k < OTA_MAX_SUPPORTS && p->supports != NULL; k++) {
-        const ota_support *s = &p->supports[k];
-        kinds = mixed(mixed(mixed(kinds, (int64_t)s->kind), s->left), s->right);
-    }
-    return kinds;
-}
-
-static void list_problem(facts *f, const ota_problem *p) {
+/* Type and sizes of the operands, but for the rank's share of the lines. */
+static void list_operands(facts *f, const ota_problem *p) {
     const bool matrix = ota_array_present(&p->scores);
     const ota_array *rows = matrix ? &p->scores : &p->queries;
     whole(f, "scores", matrix);
@@ -66,52 +35,12 @@ static void list_problem(facts *f, const ota_problem *p) {
     whole(f, "heads", rows->size[1]);
     whole(f, "key heads", matrix ? 0 : p->keys.size[1]);
     whole(f, matrix ? "keys" : "width", rows->size[3]);
-    whole(f, "cost", p->cost != 0);
-    real(f, "scale", p->scale);
-    real(f, "temperature", p->temperature);
-    whole(f, "temperatures", ota_array_present(&p->temperatures));
-    whole(f, "terms", kinds_of_terms(p));
-    whole(f, "supports", kinds_of_supports(p));
-    whole(f, "corner", (int64_t)p->corner);
-    whole(f, "regulariser", (int64_t)p->regulariser);
-    real(f, "order", p->order);
-    whole(f, "rows", (int64_t)p->rows);
-    real(f, "row_strength", p->row_strength);
-    whole(f, "columns", (int64_t)p->columns);
-    real(f, "strength", p->strength);
-    real(f, "cap", p->cap);
-    real(f, "lambda", p->lambda);
-    whole(f, "steps", p->steps);
-    whole(f, "lambdas", ota_array_present(&p->lambdas));
-    whole(f, "row_mass", ota_array_present(&p->row_mass));
-    whole(f, "column_mass", ota_array_present(&p->column_mass));
-    whole(f, "axis", (int64_t)p->axis);
-    whole(f, "start", (int64_t)p->start);
-    whole(f, "end", (int64_t)p->end);
-    real(f, "dropout", p->dropout);
-    whole(f, "dropout_seed", (int64_t)p->dropout_seed);
-    whole(f, "dropout_offset", (int64_t)p->dropout_offset);
-    real(f, "lower", p->lower);
-    real(f, "upper", p->upper);
-    real(f, "entry_cap", p->entry_cap);
-    whole(f, "entry_caps", ota_array_present(&p->entry_caps));
 }
 
-static void list_options(facts *f, const ota_options *o) {
-    real(f, "tolerance", o->tolerance);
-    whole(f, "max_rounds", o->max_rounds);
-    whole(f, "rounds", o->rounds);
-    whole(f, "precision", (int64_t)o->precision);
-    whole(f, "allow_partial", o->allow_partial != 0);
-    whole(f, "strict", o->strict != 0);
-    whole(f, "gradients", o->gradients != 0);
-    whole(f, "backward", (int64_t)o->backward);
-    whole(f, "center", (int64_t)o->center);
-    real(f, "tolerance_scaling", o->tolerance_scaling);
-    whole(f, "prune", o->prune != 0);
-    whole(f, "solver", number_of_text(o->solver));
-    whole(f, "backend", number_of_text(o->backend));
-    whole(f, "cpu", number_of_text(o->cpu));
+static void list_fields(facts *f, const ota_field *table, const void *record) {
+    for (const ota_field *field = table; field->name != NULL; field++) {
+        if (field->ranks == OTA_RANKS_SAME) whole(f, field->name, ota_field_fact(field, record));
+    }
 }
 
 /* Kernels of other levels round otherwise, and then ranks part ways where a residual meets a tolerance. */
@@ -119,7 +48,7 @@ static void list_build(facts *f, const ota_communicator *to) {
     whole(f, "shares", (int64_t)to->shares);
     whole(f, "key transport", (int64_t)to->keys);
     whole(f, "send_receive", to->send_receive != NULL);
-    whole(f, "the library's version", number_of_text(ota_version()));
+    whole(f, "the library's version", ota_fact_of_text(ota_version()));
     whole(f, "the processor's features", (int64_t)ota_cpu_features());
 }
 
@@ -234,8 +163,9 @@ ota_status ota_shards_compare(ota_shards *shards, const ota_problem *problem,
     for (int k = 0; k < 2; k++) whole(&f, "size", counts[k]);
     for (int k = 0; k < 2; k++) whole(&f, "first piece", first_piece(to, k, counts[k]));
     list_build(&f, &shards->ranks.to);
-    list_problem(&f, problem);
-    list_options(&f, options);
+    list_operands(&f, problem);
+    list_fields(&f, ota_problem_fields, problem);
+    list_fields(&f, ota_option_fields, options);
     whole(&f, "values_width", values_width);
     int64_t *all = shards->facts;
     const ota_status compared = compare(shards, &f, all, error);

@@ -336,6 +336,9 @@ SPOIL(backend_long,
           "a backend whose name is longer than any that there is, by far, in every way")
 SPOIL(solver_long, s->options.solver =
                        "a solver whose name is longer than any that there is, by far, in every way")
+SPOIL(axis_unknown, s->problem.axis = (ota_axis)2)
+SPOIL(start_unknown, (s->problem.columns = OTA_COLUMNS_EXACT, s->problem.start = (ota_side)7))
+SPOIL(end_unknown, (s->problem.columns = OTA_COLUMNS_EXACT, s->problem.end = (ota_side)7))
 SPOIL(backward_low, s->options.backward = -1)
 SPOIL(backward_high, s->options.backward = 3)
 SPOIL(cap_nan, s->problem.entry_cap = NAN)
@@ -458,9 +461,13 @@ static const problem_row problems[] = {
     ROW(caps_end, OTA_UNSUPPORTED, "entry caps with a fixed number of rounds are refused"),
     ROW(cpu_unknown, OTA_EINVAL, "cpu is 'abacus', an unknown level"),
     ROW(cpu_long, OTA_EINVAL, "cpu is 'a level whose name is longer tha', an unknown level"),
-    ROW(backend_long, OTA_EINVAL, "backend is 'a backend whose name is longer t', an unknown name"),
+    ROW(backend_long, OTA_EINVAL,
+        "backend is 'a backend whose name is longer than any ', an unknown name"),
     ROW(solver_long, OTA_EINVAL,
         "solver is 'a solver whose name is longer than any t', an unknown name"),
+    ROW(axis_unknown, OTA_EINVAL, "axis is 2"),
+    ROW(start_unknown, OTA_EINVAL, "start is 7"),
+    ROW(end_unknown, OTA_EINVAL, "end is 7"),
     ROW(backward_low, OTA_EINVAL, "backward is -1"),
     ROW(backward_high, OTA_EINVAL, "backward is 3"),
     ROW(cap_nan, OTA_EINVAL, "entry_cap is nan"),
