@@ -438,6 +438,7 @@ set(OTATTN_PROGRAM_SOURCES
     program/transport/gradient.c
     program/transport/hamming.c
     program/transport/heatmap.c
+    program/transport/member_flags.c
     program/transport/method_flags.c
     program/transport/plan.c
     program/transport/problem_flags.c
@@ -553,6 +554,7 @@ set(OTATTN_TEST_SOURCES
     tests/program/test_convert.c
     tests/program/test_damage.c
     tests/program/test_files.c
+    tests/program/test_flags.c
     tests/program/test_float_modes.c
     tests/program/test_outputs.c
     tests/program/test_ranks.c

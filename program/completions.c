@@ -13,11 +13,11 @@ static const char *const shells = "bash zsh fish";
 /* The words that may follow a flag, or NULL when only files or numbers may. */
 static const char *words_of(const cli_flag *flag) {
     if (strcmp(flag->name, "method") == 0 || strcmp(flag->name, "methods") == 0) return methods;
-    return flag->choices;
+    return cli_flag_words(flag);
 }
 
 static bool takes_file(const cli_flag *flag) {
-    return flag->form != NULL && strchr(flag->form, 'F') != NULL && flag->choices == NULL;
+    return flag->form != NULL && strchr(flag->form, 'F') != NULL && cli_flag_words(flag) == NULL;
 }
 
 static void print_command_names(const char *between) {

@@ -106,8 +106,9 @@ int cli_parse_list(const cli_flag *flag, const char *text, void *field, cli_erro
 int cli_parse_choice(const cli_flag *flag, const char *text, void *field, cli_error *error) {
     const char *words[16];
     char copies[16][32];
+    const char *choices = cli_flag_words(flag);
     int count = 0;
-    for (const char *at = flag->choices; *at != '\0' && count < 16;) {
+    for (const char *at = choices; *at != '\0' && count < 16;) {
         const size_t length = strcspn(at, " ");
         (void)snprintf(copies[count], sizeof copies[count], "%.*s", (int)length, at);
         words[count] = copies[count];
@@ -123,8 +124,8 @@ int cli_parse_choice(const cli_flag *flag, const char *text, void *field, cli_er
         return 0;
     }
     (void)snprintf(error->field, sizeof error->field, "%s", flag->name);
-    const int code = cli_fail(error, CLI_EXIT_USAGE, "--%s '%.60s' is none of: %s", flag->name,
-                              text, flag->choices);
+    const int code =
+        cli_fail(error, CLI_EXIT_USAGE, "--%s '%.60s' is none of: %s", flag->name, text, choices);
     const char *nearest = cli_nearest(text, strlen(text), words, count);
     if (nearest != NULL)
         (void)cli_hint(error, "did you mean '%s'?", nearest);

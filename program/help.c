@@ -76,8 +76,9 @@ static void flag_heading(const cli_flag *flag, char *text, size_t size) {
 
 /* Help sentence with choices and default. */
 static void flag_sentence(const cli_flag *flag, char *text, size_t size) {
-    (void)snprintf(text, size, "%s%s%s%s%s%s", flag->help, flag->choices != NULL ? ": " : "",
-                   flag->choices != NULL ? flag->choices : "", flag->standard != NULL ? " (" : "",
+    const char *choices = cli_flag_words(flag);
+    (void)snprintf(text, size, "%s%s%s%s%s%s", flag->help, choices != NULL ? ": " : "",
+                   choices != NULL ? choices : "", flag->standard != NULL ? " (" : "",
                    flag->standard != NULL ? flag->standard : "", flag->standard != NULL ? ")" : "");
 }
 

@@ -68,6 +68,7 @@ struct cli_flag {
     const char *help;
     const char *form;     /* "T[,T...]"; NULL: takes no value */
     const char *choices;  /* words separated by blanks, for checks and completions, or NULL */
+    const char *sets;     /* the member of ota_options or ota_problem that its value is, or NULL */
     const char *standard; /* default in words, or NULL */
     char letter;          /* short form, or 0 */
     bool optional;        /* its value may be left out; then it must follow an = */
@@ -262,6 +263,12 @@ void cli_problem_free(cli_problem *problem);
 /* Sets the fields of problem->problem that the method names, problem->settings from its braces, and
  * problem->method. */
 int cli_apply_method(cli_context *context, const char *method, cli_problem *problem);
+/* ---- member_flags.c ---- */
+
+/* The members of problem->options and problem->problem that flags set as they stand. */
+int cli_set_members(cli_context *context, cli_problem *problem);
+/* The words that a flag takes: its own, or those of the member that it sets; NULL: any. */
+const char *cli_flag_words(const cli_flag *flag);
 /* Splits "softmax,elastic:.5,4,ceta{rounds=3}" into malloc'ed words; a comma before a digit belongs to
  * the method. Returns the count or -1 (more than `most`, or no memory). */
 int cli_split_methods(const char *text, char **words, int most);

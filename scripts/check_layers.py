@@ -6,7 +6,7 @@ batches: as high as the operator; each of its calls has a public header of its o
 judge: base, problem, validation and otattn.h only, so that it can disagree
 analysis, models, statements, program, engines, examples, python: public headers, their own folder, and
     analysis and models src/base, program statements, program and statements src/base/integers.h,
-    program src/base/fault.h and src/base/half.h
+    program src/base/fault.h, src/base/half.h and src/problem/fields.h
 tests, fuzz, bench: anything
 
 check_layers.py [REPOSITORY]     judges a checkout
@@ -53,7 +53,13 @@ OUTSIDE = {
     "analysis": ("src/base/",),
     "models": ("src/base/",),
     "statements": ("src/base/integers.h",),
-    "program": ("statements/", "src/base/integers.h", "src/base/fault.h", "src/base/half.h"),
+    "program": (
+        "statements/",
+        "src/base/integers.h",
+        "src/base/fault.h",
+        "src/base/half.h",
+        "src/problem/fields.h",
+    ),
     "engines": (),
     "examples": (),
     "python": (),

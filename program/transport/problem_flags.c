@@ -142,16 +142,9 @@ static int head_numbers(cli_context *context, const char *field, const char *tex
 
 /* ---- rules ---- */
 
-static ota_side side_of(const char *word) {
-    return word != NULL && strcmp(word, "columns") == 0 ? OTA_SIDE_COLUMNS : OTA_SIDE_ROWS;
-}
-
 static int apply_rules(cli_context *context, cli_problem *problem) {
     const cli_settings *s = &problem->settings;
     ota_problem *p = &problem->problem;
-    p->axis = side_of(s->method.axis) == OTA_SIDE_COLUMNS ? OTA_AXIS_COLUMNS : OTA_AXIS_ROWS;
-    p->start = side_of(s->method.start);
-    p->end = side_of(s->method.end);
     if (p->end == OTA_SIDE_COLUMNS) {
         cli_warn(context, "%s ends with a column update, so its rows are not exact",
                  problem->method);
@@ -164,15 +157,8 @@ static int apply_rules(cli_context *context, cli_problem *problem) {
         }
         p->rows = OTA_ROWS_RELAXED;
     }
-    if (s->scores.scale.given) p->scale = s->scores.scale.value;
-    if (s->solver.dropout.given) {
-        if (!(s->solver.dropout.value <= 1.0))
-            return cli_refuse_flag(context, "dropout", "choose a probability of at most 1",
-                                   "--dropout is %g", s->solver.dropout.value);
-        p->dropout = s->solver.dropout.value;
+    if (s->solver.dropout.given)
         p->dropout_seed = s->machine.seed.given ? (uint64_t)s->machine.seed.value : 1;
-    }
-    p->cost = s->scores.cost ? 1 : 0;
     if (s->method.temperature != NULL) {
         ota_array numbers;
         TRY(head_numbers(context, "temperature", s->method.temperature, problem, cli_numbers,
@@ -403,13 +389,6 @@ static int apply_anneal(cli_context *context, const char *text, ota_options *opt
     return 0;
 }
 
-static int index_of(const char *word, const char *const *words, int count) {
-    for (int k = 0; word != NULL && k < count; k++) {
-        if (strcmp(word, words[k]) == 0) return k;
-    }
-    return 0;
-}
-
 static int check_solver(cli_context *context, const char *name) {
     const char *words[64] = {"auto"};
     int count = 1;
@@ -425,14 +404,9 @@ static int check_solver(cli_context *context, const char *name) {
 }
 
 static int apply_options(cli_context *context, cli_problem *problem) {
-    static const char *const centers[] = {"none", "mean", "midrange"};
-    static const char *const precisions[] = {"auto", "f32", "f64"};
     const cli_settings *s = &problem->settings;
     ota_options *o = &problem->options;
-    o->tolerance = s->solver.tolerance.value;
-    o->max_rounds = s->solver.max_rounds.value;
-    if (s->solver.rounds.given)
-        o->rounds = s->solver.rounds.value == 0 ? OTA_NO_ROUNDS : s->solver.rounds.value;
+    if (s->solver.rounds.given && s->solver.rounds.value == 0) o->rounds = OTA_NO_ROUNDS;
     if (s->solver.anneal != NULL) TRY(apply_anneal(context, s->solver.anneal, o));
     if (s->solver.relaxation != NULL && strcmp(s->solver.relaxation, "auto") == 0) {
         o->relaxation_auto = 1;
@@ -441,26 +415,10 @@ static int apply_options(cli_context *context, cli_problem *problem) {
         return cli_refuse_flag(context, "relaxation", "write a number between 0 and 2, or auto",
                                "--relaxation '%.60s' is out of range", s->solver.relaxation);
     }
-    o->center = (ota_center)index_of(s->solver.center, centers, 3);
-    o->precision = (ota_precision)index_of(s->solver.precision, precisions, 3);
-    o->tolerance_scaling = s->solver.tolerance_scaling.value;
-    o->prune = s->solver.prune ? 1 : 0;
-    o->strict = s->solver.strict ? 1 : 0;
     /* Always: a plan that did not converge still gets its certificate; cli_solve judges the status. */
     o->allow_partial = 1;
     TRY(check_solver(context, s->solver.name));
-    o->solver = s->solver.name;
-    o->cpu = s->machine.cpu;
-    o->backend = s->machine.backend;
-    if (s->machine.threads.value > 4096) {
-        return cli_refuse_flag(context, "threads", "use 1 to 4096", "--threads is %" PRId64,
-                               s->machine.threads.value);
-    }
-    o->threads = (int)s->machine.threads.value;
-    o->workspace_limit = (size_t)s->machine.memory.value;
     o->cancel = context->cancel;
-    static const char *const ways[] = {"auto", "implicit", "unrolled"};
-    o->backward = index_of(s->gradients.backward, ways, 3);
     o->gradients = s->gradients.of != NULL ? 1 : 0;
     return 0;
 }
@@ -537,6 +495,7 @@ int cli_problem_build(cli_context *context, const char *method, const char *scor
     problem->settings = context->settings;
     TRY(cli_apply_method(context, method, problem));
     TRY(load_inputs(context, scores, queries, keys, values, problem));
+    TRY(cli_set_members(context, problem));
     TRY(apply_rules(context, problem));
     TRY(apply_terms(context, problem));
     TRY(apply_caps(context, problem));
