@@ -7,7 +7,8 @@
 
 #include "base/sized.h"
 
-enum { ROWS = 4, MOST_THREADS = 256 };
+/* Slots of rows: the last state, the first, and in turns those after it. */
+enum { LAST_STATE, FIRST_STATE, IN_TURNS, ROWS = IN_TURNS + 2, MOST_THREADS = 256 };
 
 typedef struct job {
     const ota_evolution *evolution;
@@ -55,30 +56,30 @@ static ota_status finish(const ota_evolve_row *row, const ota_evolve_row *before
     return status;
 }
 
-/* The slots: 0 the last state, 1 the first, 2 and 3 in turns those after. */
 static ota_status measure_position(const ota_evolution *e, worker_rows *w, int64_t position,
                                    ota_error *error) {
     const int64_t last = e->states - 1, offset = position * e->vocabulary;
     ota_error inner;
-    ota_status status = ota_evolve_row_of(e->logits[last] + offset, e->vocabulary, w->memory[0],
-                                          w->scratch, &w->rows[0], &inner);
+    ota_status status =
+        ota_evolve_row_of(e->logits[last] + offset, e->vocabulary, w->memory[LAST_STATE],
+                          w->scratch, &w->rows[LAST_STATE], &inner);
     status = name_row(status, last, position, &inner, error);
-    int before = 0;
+    int before = LAST_STATE;
     for (int64_t l = 0; l <= last && status == OTA_OK; l++) {
-        const int slot = l == 0 ? 1 : 2 + (int)(l % 2);
+        const int slot = l == 0 ? FIRST_STATE : IN_TURNS + (int)(l % 2);
         ota_transition *const transition = l == 0 || e->transitions == NULL
                                                ? NULL
                                                : e->transitions + (l - 1) * e->positions + position;
         ota_prediction *const prediction =
             e->predictions == NULL ? NULL : e->predictions + l * e->positions + position;
         const ota_evolve_row *const earlier = l == 0 ? NULL : &w->rows[before];
-        const ota_evolve_row *const first = l == 0 ? NULL : &w->rows[1];
+        const ota_evolve_row *const first = l == 0 ? NULL : &w->rows[FIRST_STATE];
         if (l > 0 && l == last) {
-            status = finish(&w->rows[0], earlier, first, transition, prediction, &inner);
+            status = finish(&w->rows[LAST_STATE], earlier, first, transition, prediction, &inner);
         } else {
-            status =
-                ota_evolve_step(e->logits[l] + offset, earlier, first, &w->rows[0], w->memory[slot],
-                                w->scratch, &w->rows[slot], transition, prediction, &inner);
+            status = ota_evolve_step(e->logits[l] + offset, earlier, first, &w->rows[LAST_STATE],
+                                     w->memory[slot], w->scratch, &w->rows[slot], transition,
+                                     prediction, &inner);
         }
         status = name_row(status, l, position, &inner, error);
         if (e->cancel != NULL && __atomic_load_n(e->cancel, __ATOMIC_RELAXED) != 0 &&

@@ -120,18 +120,19 @@ static double weight_distance(const double *p, const double *q, int64_t keys) {
     return sum;
 }
 
+/* A bound as it is printed, and the sharp one. */
+enum { PRINTED, SHARP, FORMS };
+
 /* Two passes side by side, and what both need. */
 typedef struct two_passes {
     layer_shape shape;
     const weight_rule *rule;
     layer_pass first, second;
     double *normalised[2];
-    double *rows[6]; /* [queries] each */
-    double *tokens;  /* two of them */
+    double *token_change[FORMS], *reach[FORMS], *output_bound[FORMS]; /* [queries] each */
+    double *tokens;                                                   /* two of them */
     double *squares;
 } two_passes;
-
-enum { ROW_ARRAYS = 6 };
 
 static int64_t square_side(const layer_shape *s) {
     return ota_int_max(s->layer.head_width, s->layer.value_width);
@@ -147,7 +148,7 @@ int64_t ota_attention_change_workspace(const ota_attention_layer *layer, int64_t
     const bool fits =
         ota_layer_count_pass(&half, &s) && ota_layer_count(&half, queries, width, 2) &&
         ota_layer_count(&half, s.layer.heads, queries, keys) &&
-        ota_layer_count(&total, half, 2, 1) && ota_layer_count(&total, queries, ROW_ARRAYS, 1) &&
+        ota_layer_count(&total, half, 2, 1) && ota_layer_count(&total, queries, 3 * FORMS, 1) &&
         ota_layer_count(&total, width, 2, 1) && ota_layer_count(&total, side, side, 2);
     return fits ? total : 0;
 }
@@ -166,7 +167,11 @@ static ota_status open_two(const ota_attention_layer *layer, int64_t queries, in
         passes[k]->coupling = ota_layer_take(&workspace, s->layer.heads * queries * keys);
         two->normalised[k] = ota_layer_take(&workspace, queries * s->layer.width);
     }
-    for (int k = 0; k < ROW_ARRAYS; k++) two->rows[k] = ota_layer_take(&workspace, queries);
+    for (int form = 0; form < FORMS; form++) {
+        two->token_change[form] = ota_layer_take(&workspace, queries);
+        two->reach[form] = ota_layer_take(&workspace, queries);
+        two->output_bound[form] = ota_layer_take(&workspace, queries);
+    }
     two->tokens = ota_layer_take(&workspace, 2 * s->layer.width);
     two->squares = ota_layer_take(&workspace, 2 * square_side(s) * square_side(s));
     return OTA_OK;
@@ -264,8 +269,8 @@ static void compare_layers(two_passes *two, ota_change *output, ota_change *weig
     const int64_t queries = s->queries, keys = s->keys;
     if (output != NULL) *output = (ota_change){.measured = 0.0};
     if (weights != NULL) *weights = (ota_change){.measured = 0.0};
-    double *reach = two->rows[0], *range = two->rows[1];
-    double *printed = two->rows[2], *sharp = two->rows[3];
+    double *reach = two->reach[PRINTED], *range = two->reach[SHARP];
+    double *printed = two->output_bound[PRINTED], *sharp = two->output_bound[SHARP];
     for (int64_t i = 0; i < queries; i++) printed[i] = sharp[i] = 0.0;
     for (int64_t h = 0; h < s->layer.heads; h++) {
         double *v = two->first.v + h * value_width, *v2 = two->second.v + h * value_width;
@@ -340,13 +345,13 @@ ota_status ota_projected_change(const ota_attention_layer *layer, const ota_proj
 
 /* ---- one block, from the distance of its inputs --------------------------------------------- */
 
-/* What the block's bound is made of, printed [0] and sharp [1]. */
+/* What the block's bound is made of. */
 typedef struct block_norms {
     double query, key, value, out; /* spectral norms of a head's weights */
-    double values[2];              /* |V| */
-    double value_change[2];        /* |V - V'| */
-    double token_change[2];        /* largest delta */
-    double key_change[2];          /* largest |K_j - K'_j| */
+    double values[FORMS];          /* |V| */
+    double value_change[FORMS];    /* |V - V'| */
+    double token_change[FORMS];    /* largest delta */
+    double key_change[FORMS];      /* largest |K_j - K'_j| */
     double key_norm;               /* |K'| */
 } block_norms;
 
@@ -358,20 +363,21 @@ typedef struct block_runs {
 } block_runs;
 
 /* How much farther apart a norm can take two vectors of these scales, printed and sharp. */
-static void set_gain(const ota_norm *norm, int64_t width, const double scale[2], double gain[2]) {
+static void set_gain(const ota_norm *norm, int64_t width, const double scale[2],
+                     double gain[FORMS]) {
     double largest = norm->gamma == NULL ? 1.0 : 0.0;
     for (int64_t k = 0; norm->gamma != NULL && k < width; k++)
         largest = fmax(largest, fabs(norm->gamma[k]));
-    gain[0] = largest / fmin(scale[0], scale[1]);
-    gain[1] = largest * 2.0 / (scale[0] + scale[1]);
+    gain[PRINTED] = largest / fmin(scale[0], scale[1]);
+    gain[SHARP] = largest * 2.0 / (scale[0] + scale[1]);
 }
 
 /* The same of one head's query or key, whose RMSNorm reads u, v [tokens, heads * head_width]; 1 without one. */
 static void head_gain(const two_passes *two, const ota_norm *norm, const double *u, const double *v,
-                      int64_t token, int64_t head, double gain[2]) {
+                      int64_t token, int64_t head, double gain[FORMS]) {
     const layer_shape *s = &two->shape;
     const int64_t width = s->layer.head_width, at = token * s->head_columns + head * width;
-    gain[0] = gain[1] = 1.0;
+    gain[PRINTED] = gain[SHARP] = 1.0;
     if (norm == NULL) return;
     const double root = sqrt((double)width), least = sqrt(norm->epsilon);
     const double scale[2] = {hypot(dense_norm(u + at, width) / root, least),
@@ -379,7 +385,7 @@ static void head_gain(const two_passes *two, const ota_norm *norm, const double 
     set_gain(norm, width, scale, gain);
 }
 
-/* rows[0], rows[1]: delta_i printed and sharp; `residual` has a norm before attention, or none. */
+/* two->token_change = delta_i; `residual` has a norm before attention, or none. */
 static ota_status token_changes(const two_passes *two, const ota_residual *residual,
                                 const double *x, const double *x2, ota_error *error) {
     const int64_t width = two->shape.layer.width;
@@ -395,8 +401,8 @@ static ota_status token_changes(const two_passes *two, const ota_residual *resid
                                    : ota_layernorm_change(u, v, width, norm->gamma, norm->epsilon,
                                                           two->tokens, &change, error);
         if (status != OTA_OK) return status;
-        two->rows[0][i] = change.printed;
-        two->rows[1][i] = change.sharp;
+        two->token_change[PRINTED][i] = change.printed;
+        two->token_change[SHARP][i] = change.sharp;
     }
     return OTA_OK;
 }
@@ -419,47 +425,48 @@ static block_norms norms_of(const two_passes *two, const block_runs *runs, int64
                                      s->value_columns, squares),
                    largest_row(two->first.v + first_value, s->keys, a->value_width,
                                s->value_columns)},
-        .token_change = {largest_of(two->rows[0], s->queries),
-                         largest_of(two->rows[1], s->queries)},
+        .token_change = {largest_of(two->token_change[PRINTED], s->queries),
+                         largest_of(two->token_change[SHARP], s->queries)},
         .key_norm = largest_row(two->second.k + first, s->keys, a->head_width, s->head_columns),
     };
-    n.value_change[0] = n.value * dense_norm(two->rows[0], s->queries);
-    n.value_change[1] = n.value * n.token_change[1];
+    n.value_change[PRINTED] = n.value * dense_norm(two->token_change[PRINTED], s->queries);
+    n.value_change[SHARP] = n.value * n.token_change[SHARP];
     for (int64_t j = 0; j < s->keys; j++) {
-        double gain[2];
+        double gain[FORMS];
         head_gain(two, runs->residual->key_norm, runs->before->raw_k, runs->after->raw_k, j, head,
                   gain);
-        for (int form = 0; form < 2; form++)
-            n.key_change[form] = fmax(n.key_change[form], gain[form] * n.key * two->rows[form][j]);
+        for (int form = 0; form < FORMS; form++)
+            n.key_change[form] =
+                fmax(n.key_change[form], gain[form] * n.key * two->token_change[form][j]);
     }
     return n;
 }
 
-/* bound [2][tokens]: what attention moves at most, printed and sharp. */
-static void bound_outputs(const two_passes *two, const block_runs *runs, double *const bound[2]) {
+/* two->output_bound: what attention moves at most. */
+static void bound_outputs(const two_passes *two, const block_runs *runs) {
     const layer_shape *s = &two->shape;
     const int64_t tokens = s->queries;
-    double *const reach[2] = {two->rows[2], two->rows[3]};
-    for (int64_t i = 0; i < tokens; i++) bound[0][i] = bound[1][i] = 0.0;
+    double *const *reach = two->reach, *const *bound = two->output_bound;
+    for (int64_t i = 0; i < tokens; i++) bound[PRINTED][i] = bound[SHARP][i] = 0.0;
     for (int64_t h = 0; h < s->layer.heads; h++) {
         const block_norms n = norms_of(two, runs, h);
-        double worst[2];
+        double worst[FORMS];
         for (int64_t i = 0; i < tokens; i++) {
             const double *q = two->first.q + i * s->head_columns + h * s->layer.head_width;
-            double gain[2];
+            double gain[FORMS];
             head_gain(two, runs->residual->query_norm, runs->before->raw_q, runs->after->raw_q, i,
                       h, gain);
-            for (int form = 0; form < 2; form++)
-                reach[form][i] =
-                    head_rate(s, h) * (dense_norm(q, s->layer.head_width) * n.key_change[form] +
-                                       n.key_norm * n.query * gain[form] * two->rows[form][i]);
+            for (int form = 0; form < FORMS; form++)
+                reach[form][i] = head_rate(s, h) *
+                                 (dense_norm(q, s->layer.head_width) * n.key_change[form] +
+                                  n.key_norm * n.query * gain[form] * two->token_change[form][i]);
         }
-        for (int form = 0; form < 2; form++) worst[form] = largest_of(reach[form], tokens);
+        for (int form = 0; form < FORMS; form++) worst[form] = largest_of(reach[form], tokens);
         for (int64_t i = 0; i < tokens; i++) {
-            const double moved[2] = {
-                printed_weights(two->rule, tokens, reach[0][i], worst[0]),
-                sharp_weights(two->rule, tokens, 2.0 * reach[1][i], 2.0 * worst[1])};
-            for (int form = 0; form < 2; form++)
+            const double moved[FORMS] = {
+                printed_weights(two->rule, tokens, reach[PRINTED][i], worst[PRINTED]),
+                sharp_weights(two->rule, tokens, 2.0 * reach[SHARP][i], 2.0 * worst[SHARP])};
+            for (int form = 0; form < FORMS; form++)
                 bound[form][i] += n.out * (moved[form] * n.values[form] + n.value_change[form]);
         }
     }
@@ -467,7 +474,7 @@ static void bound_outputs(const two_passes *two, const block_runs *runs, double 
 
 /* A token's vectors u, v [width] through a norm, in place; `gain` as of set_gain. */
 static ota_status pass_norm(const ota_norm *norm, bool rms, double *u, double *v, int64_t width,
-                            double gain[2], ota_error *error) {
+                            double gain[FORMS], ota_error *error) {
     double *const sides[2] = {u, v};
     double scale[2];
     for (int k = 0; k < 2; k++) {
@@ -487,13 +494,13 @@ static ota_status compare_blocks(two_passes *two, const block_runs *runs, ota_ch
     const ota_residual *residual = runs->residual;
     const double *x = runs->before->x, *x2 = runs->after->x, alpha = runs->alpha;
     const int64_t width = two->shape.layer.width, tokens = two->shape.queries;
-    double *const bound[2] = {two->rows[4], two->rows[5]};
+    double *const *bound = two->output_bound;
     ota_status status = token_changes(two, residual, x, x2, error);
     if (status != OTA_OK) return status;
-    bound_outputs(two, runs, bound);
+    bound_outputs(two, runs);
     *change = (ota_change){.measured = 0.0};
     for (int64_t i = 0; i < tokens && status == OTA_OK; i++) {
-        double inner[2] = {1.0, 1.0}, outer[2] = {1.0, 1.0};
+        double inner[FORMS] = {1.0, 1.0}, outer[FORMS] = {1.0, 1.0};
         double *u = two->first.out + i * width, *v = two->second.out + i * width;
         if (residual->output_norm != NULL)
             status =
@@ -510,8 +517,9 @@ static ota_status compare_blocks(two_passes *two, const block_runs *runs, ota_ch
             status = pass_norm(residual->norm, residual->rms != 0, u, v, width, outer, error);
             measured = dense_distance(u, v, width);
         }
-        include(change, measured, outer[0] * (moved + fabs(alpha) * inner[0] * bound[0][i]),
-                outer[1] * (moved + fabs(alpha) * inner[1] * bound[1][i]));
+        include(change, measured,
+                outer[PRINTED] * (moved + fabs(alpha) * inner[PRINTED] * bound[PRINTED][i]),
+                outer[SHARP] * (moved + fabs(alpha) * inner[SHARP] * bound[SHARP][i]));
     }
     return status;
 }

@@ -42,8 +42,8 @@ struct run_bounds {
     double *output_bias, *gamma, *beta;
     double *query_gamma, *key_gamma, *output_gamma;
     layer_run runs[RUNS];
-    double *coupling[2]; /* [heads, n, n] of layer l and l - 1 */
-    double *room;        /* [workers] of `room_count` */
+    double *couplings[2]; /* [heads, n, n] of layer l and l - 1 */
+    double *room;         /* [workers] of `room_count` */
     int64_t room_count;
     ota_support supports[2]; /* causal, and the window of a local layer */
     ota_problem method;
@@ -101,7 +101,7 @@ static int take_runs(run *r) {
             code = run_take(r, n * query, sizeof(double), heads[i]);
     }
     for (int k = 0; code == 0 && k < 2; k++)
-        code = run_take(r, (size_t)r->facts.heads * n * n, sizeof(double), &b->coupling[k]);
+        code = run_take(r, (size_t)r->facts.heads * n * n, sizeof(double), &b->couplings[k]);
     return code;
 }
 
@@ -144,11 +144,11 @@ void run_bounds_close(run *r) {
         free(b->runs[k].raw_k);
         free(b->runs[k].sum);
     }
-    double *const arrays[] = {b->query,       b->key,          b->value,       b->output,
-                              b->output_bias, b->gamma,        b->beta,        b->query_gamma,
-                              b->key_gamma,   b->output_gamma, b->coupling[0], b->coupling[1],
-                              b->room};
+    double *const arrays[] = {b->query,       b->key,          b->value, b->output,
+                              b->output_bias, b->gamma,        b->beta,  b->query_gamma,
+                              b->key_gamma,   b->output_gamma, b->room};
     for (size_t k = 0; k < sizeof arrays / sizeof *arrays; k++) free(arrays[k]);
+    for (int k = 0; k < 2; k++) free(b->couplings[k]);
     free(b->weights);
     free(b);
 }
@@ -413,7 +413,7 @@ static int solve_heads(run *r) {
                                  .type = OTA_F64,
                                  .size = {1, heads, n, width},
                                  .stride = {0, width, heads * width, 1}};
-    arrays.coupling = ota_array_of(b->coupling[b->at % 2], OTA_F64, 1, heads, n, n);
+    arrays.coupling = ota_array_of(b->couplings[b->at % 2], OTA_F64, 1, heads, n, n);
     const ota_status status = ota_attend(&problem, &b->options, &arrays, NULL, &error);
     return status < 0 ? cli_fail_status(r->context, status, &error) : 0;
 }
@@ -444,8 +444,8 @@ static ota_status measure_ranks(const run *r, const double *s, double *room, dou
 static ota_status measure_head(const run *r, int64_t head, double *room, ota_error *error) {
     const struct run_bounds *b = r->work->bounds;
     const int64_t n = r->work->record->shape.tokens, move = b->at - r->settings.first;
-    const double *now = b->coupling[b->at % 2] + head * n * n;
-    const double *before = b->coupling[1 - b->at % 2] + head * n * n;
+    const double *now = b->couplings[b->at % 2] + head * n * n;
+    const double *before = b->couplings[1 - b->at % 2] + head * n * n;
     double *ranks = run_record_column(r->work->record, 0, 0, COLUMN_RANKS) +
                     (move * r->facts.heads + head) * RANKS;
     ota_status status = measure_ranks(r, now, room, ranks + RANK_ONE, error);

@@ -110,10 +110,10 @@ static double error_of_gradient(const cli_bench_case *c) {
         plan_row(c, i);
         for (int64_t k = 0; k < count; k++)
             sum[k] += c->row[k / c->width] *
-                      cli_element(c->in[3], c->type, (size_t)(i * c->width + k % c->width));
+                      cli_element(c->in.out_grad, c->type, (size_t)(i * c->width + k % c->width));
     }
     for (int64_t k = 0; k < count; k++) {
-        const double away = fabs(sum[k] - cli_element(c->out[3], c->type, (size_t)k));
+        const double away = fabs(sum[k] - cli_element(c->made.values, c->type, (size_t)k));
         if (!(away <= worst)) worst = away;
     }
     free(sum);
@@ -143,10 +143,10 @@ static ota_status call(void *context, int variant, int64_t *begun, ota_error *er
     (void)begun;
     if (!c->gradients) return ota_forward(calls->plan, &c->arrays, &calls->result, error);
     const ota_gradients gradients = {.size = sizeof gradients,
-                                     .out_grad = over(c, c->in[3], c->queries),
-                                     .queries = over(c, c->out[1], c->queries),
-                                     .keys = over(c, c->out[2], c->keys),
-                                     .values = over(c, c->out[3], c->keys),
+                                     .out_grad = over(c, c->in.out_grad, c->queries),
+                                     .queries = over(c, c->made.queries, c->queries),
+                                     .keys = over(c, c->made.keys, c->keys),
+                                     .values = over(c, c->made.values, c->keys),
                                      .solved = 1};
     return ota_backward(calls->plan, &c->arrays, &gradients, NULL, error);
 }

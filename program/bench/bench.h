@@ -51,11 +51,22 @@ enum { CLI_BENCH_BLOCKS = 16 };
 
 /* Q, K, V, dL/dout ~ N(0,1), as far as given; width 0: plain transport, S_ij = -|x_i - y_j|^2 of random points
  * of the unit square as a matrix. */
+typedef struct cli_bench_inputs {
+    void *queries, *keys, *values, *out_grad;
+} cli_bench_inputs;
+
+typedef struct cli_bench_outputs {
+    void *out;                     /* or P */
+    void *queries, *keys, *values; /* gradients of these */
+} cli_bench_outputs;
+
 typedef struct cli_bench_case {
     int64_t heads, queries, keys, width;
     ota_type type;
-    bool gradients;                /* dL/dout and room for gradients too */
-    void *scores, *in[4], *out[4]; /* out, or P; gradients of Q, K, V */
+    bool gradients; /* dL/dout and room for gradients too */
+    void *scores;
+    cli_bench_inputs in;
+    cli_bench_outputs made;
     double *row_potential, *column_potential, *lse;
     double *row;      /* [keys] */
     double *coupling; /* [queries, keys], where the potentials do not define the plan */

@@ -49,30 +49,44 @@ static ota_array over(const cli_bench_case *c, void *data, int64_t rows, int64_t
 }
 
 int cli_bench_case_make(cli_context *context, cli_bench_case *c) {
-    const int64_t n = c->queries, m = c->keys, lengths[4] = {n, m, m, n}, outs[4] = {n, n, m, m};
-    const int arrays = c->gradients ? 4 : 3;
+    const int64_t n = c->queries, m = c->keys, columns = c->width > 0 ? c->width : m;
+    const struct {
+        void **array;
+        int64_t rows;
+        bool gradient;
+    } inputs[] = {{&c->in.queries, n, false},
+                  {&c->in.keys, m, false},
+                  {&c->in.values, m, false},
+                  {&c->in.out_grad, n, true}},
+      outputs[] = {{&c->made.out, n, false},
+                   {&c->made.queries, n, true},
+                   {&c->made.keys, m, true},
+                   {&c->made.values, m, true}};
     const size_t bytes = ota_type_bytes(c->type);
     uint64_t state = (uint64_t)context->settings.machine.seed.value + 1;
     int code = c->width == 0 ? make_scores(context, c, &state) : 0;
-    for (int k = 0; k < arrays && code == 0; k++) {
-        const int64_t count = c->heads * lengths[k] * c->width;
-        c->in[k] = cli_bench_take(context, c, count, bytes, &code);
+    for (int k = 0; k < 4 && code == 0; k++) {
+        const int64_t count = c->heads * inputs[k].rows * c->width;
+        if (inputs[k].gradient && !c->gradients) continue;
+        void *array = *inputs[k].array = cli_bench_take(context, c, count, bytes, &code);
         for (int64_t e = 0; e < count && code == 0; e++)
-            put(c->in[k], c->type, e, cli_random_normal(&state));
+            put(array, c->type, e, cli_random_normal(&state));
     }
-    for (int k = 0; k < (c->gradients ? 4 : 1); k++)
-        c->out[k] = cli_bench_take(context, c, c->heads * outs[k] * (c->width > 0 ? c->width : m),
-                                   bytes, &code);
+    for (int k = 0; k < 4; k++) {
+        if (outputs[k].gradient && !c->gradients) continue;
+        *outputs[k].array =
+            cli_bench_take(context, c, c->heads * outputs[k].rows * columns, bytes, &code);
+    }
     c->row_potential = cli_bench_take(context, c, c->heads * n, sizeof(double), &code);
     c->column_potential = cli_bench_take(context, c, c->heads * m, sizeof(double), &code);
     c->lse = cli_bench_take(context, c, c->heads * n, sizeof(double), &code);
     c->row = cli_bench_take(context, c, m, sizeof(double), &code);
     c->arrays = (ota_arrays){.size = sizeof c->arrays};
     if (c->width == 0) {
-        c->arrays.coupling = over(c, c->out[0], n, m);
+        c->arrays.coupling = over(c, c->made.out, n, m);
     } else {
-        c->arrays.values = over(c, c->in[2], m, c->width);
-        c->arrays.out = over(c, c->out[0], n, c->width);
+        c->arrays.values = over(c, c->in.values, m, c->width);
+        c->arrays.out = over(c, c->made.out, n, c->width);
     }
     return code;
 }
@@ -83,8 +97,8 @@ ota_status cli_bench_method(cli_context *context, cli_bench_case *c, const char 
     if (c->width == 0) {
         c->problem.scores = over(c, c->scores, c->queries, c->keys);
     } else {
-        c->problem.queries = over(c, c->in[0], c->queries, c->width);
-        c->problem.keys = over(c, c->in[1], c->keys, c->width);
+        c->problem.queries = over(c, c->in.queries, c->queries, c->width);
+        c->problem.keys = over(c, c->in.keys, c->keys, c->width);
     }
     c->options = (ota_options){.size = sizeof c->options,
                                .threads = threads,
@@ -100,8 +114,8 @@ void cli_bench_scores(const cli_bench_case *c, int64_t i, double *scores) {
         scores[j] =
             c->scores == NULL ? 0.0 : cli_element(c->scores, c->type, (size_t)(i * c->keys + j));
         for (int64_t d = 0; d < c->width; d++)
-            scores[j] += cli_element(c->in[0], c->type, (size_t)(i * c->width + d)) *
-                         cli_element(c->in[1], c->type, (size_t)(j * c->width + d));
+            scores[j] += cli_element(c->in.queries, c->type, (size_t)(i * c->width + d)) *
+                         cli_element(c->in.keys, c->type, (size_t)(j * c->width + d));
         scores[j] *= scale;
     }
 }
@@ -112,8 +126,9 @@ double cli_bench_row_error(const cli_bench_case *c, int64_t i, const double *wei
     for (int64_t w = 0; w < columns; w++) {
         double sum = c->width == 0 ? weights[w] : 0.0;
         for (int64_t j = 0; j < c->keys && c->width > 0; j++)
-            sum += weights[j] * cli_element(c->in[2], c->type, (size_t)(j * c->width + w));
-        const double away = fabs(sum - cli_element(c->out[0], c->type, (size_t)(i * columns + w)));
+            sum += weights[j] * cli_element(c->in.values, c->type, (size_t)(j * c->width + w));
+        const double away =
+            fabs(sum - cli_element(c->made.out, c->type, (size_t)(i * columns + w)));
         if (!(away <= worst)) worst = away;
     }
     return worst;

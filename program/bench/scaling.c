@@ -51,10 +51,10 @@ static ota_status run_once(void *context, int t, int64_t *begun, ota_error *erro
     scaling_run *run = context;
     cli_bench_case *c = &run->cases[t];
     const ota_gradients gradients = {.size = sizeof gradients,
-                                     .out_grad = over(c, c->in[3]),
-                                     .queries = over(c, c->out[1]),
-                                     .keys = over(c, c->out[2]),
-                                     .values = over(c, c->out[3])};
+                                     .out_grad = over(c, c->in.out_grad),
+                                     .queries = over(c, c->made.queries),
+                                     .keys = over(c, c->made.keys),
+                                     .values = over(c, c->made.values)};
     run->ceiling[t] =
         fmax(run->ceiling[t], cli_bench_ceiling(ota_plan_kernel(run->plans[t]), t + 1));
     *begun = cli_now_ns();
@@ -94,10 +94,14 @@ static int measure(cli_context *context, scaling_run *run, json_t *out) {
     if (code != 0) return code;
     const ota_status status = cli_bench_time(&loop, seconds, &error);
     if (status < 0) return cli_fail_status(context, status, &error);
-    bool same = true;
+    bool same;
     const size_t bytes = (size_t)(run->row->heads * run->row->length) * WIDTH * sizeof(float);
-    for (int k = 0; k < (run->row->gradients ? 4 : 1); k++)
-        same &= memcmp(run->cases[0].out[k], run->cases[1].out[k], bytes) == 0;
+    const cli_bench_outputs *one = &run->cases[0].made, *two = &run->cases[1].made;
+    same = memcmp(one->out, two->out, bytes) == 0;
+    if (run->row->gradients)
+        same &= memcmp(one->queries, two->queries, bytes) == 0 &&
+                memcmp(one->keys, two->keys, bytes) == 0 &&
+                memcmp(one->values, two->values, bytes) == 0;
     const double gain = seconds[0].least / seconds[1].least;
     const double ceiling = run->ceiling[1] / run->ceiling[0];
     return json_object_update_new(

@@ -107,7 +107,7 @@ static int load_integers(cli_context *context, const char *field, const char *sp
 
 /* Memory that lives as long as the problem. */
 static void *own(cli_problem *problem, size_t size) {
-    const int room = (int)(sizeof problem->owned / sizeof problem->owned[0]);
+    const int room = (int)(sizeof problem->owned / sizeof *problem->owned);
     if (problem->owned_count == room) return NULL;
     void *memory = malloc(size > 0 ? size : 1);
     if (memory != NULL) problem->owned[problem->owned_count++] = memory;
