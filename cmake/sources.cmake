@@ -235,6 +235,7 @@ set(OTATTN_ANALYSIS_SOURCES
     analysis/layers/layers.c
     analysis/layers/rmsnorm.c
     analysis/layers/spectral_norm.c
+    analysis/layers/weight_rules.c
     analysis/rows/bounds.c
     analysis/rows/geometry.c
     analysis/rows/hamming.c

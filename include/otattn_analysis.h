@@ -41,29 +41,29 @@ typedef struct ota_hamming_result {
 /* y = (1 - alpha) x + alpha sum(x), alpha = exp(-1/epsilon); x, y [size], y may be x. [TOT-15] */
 OTA_API void ota_hamming_matvec(double epsilon, const double *x, double *y, int64_t size);
 
-/* p, q [size]: 0 or more, finite, each of sum 1 within 1e-6 (and then scaled to 1). u, v [size] or
- * NULL receive the scalings, P = diag(u) K diag(v); Sinkhorn needs both. tolerance (0: 1e-10) and
- * max_rounds (0: 1000) are Sinkhorn's; Newton goes on to the last bit. OTA_NOT_CONVERGED still fills
- * the result. At 1/epsilon > 700, where alpha underflows, Newton returns the limit: P_ii = min(p_i,q_i)
- * and a product coupling of what is left; u and v are NaN then. */
-OTA_API ota_status ota_hamming(const double *p, const double *q, int64_t size, double epsilon,
-                               ota_hamming_solver solver, double tolerance, int64_t max_rounds,
-                               double *u, double *v, ota_hamming_result *result, ota_error *error);
+typedef struct ota_hamming_options {
+    size_t size; /* sizeof(ota_hamming_options) */
+    ota_hamming_solver solver;
+    double tolerance;   /* Sinkhorn's; 0: 1e-10. Newton goes on to the last bit */
+    int64_t max_rounds; /* Sinkhorn's; 0: 1000 */
+    double *u, *v;      /* [size] or NULL: the scalings, P = diag(u) K diag(v); Sinkhorn needs both */
+    /* [max_rounds], max_rounds >= 1, of Sinkhorn alone, or NULL: ||P^T1 - q||_1 of every round, result->rounds of them;
+       round k + 1 is the first at which a tolerance is met where errors[k] is the first not above it [TOT-16, 90] */
+    double *errors;
+} ota_hamming_options;
 
-/* ota_hamming by Sinkhorn, with errors [max_rounds], max_rounds >= 1, receiving ||P^T1 - q||_1 of every round:
- * result->rounds of them, and round k + 1 is the first at which a tolerance is met where errors[k] is the first
- * not above it. [TOT-16, 90] */
-OTA_API ota_status ota_hamming_errors(const double *p, const double *q, int64_t size,
-                                      double epsilon, double tolerance, int64_t max_rounds,
-                                      double *u, double *v, double *errors,
-                                      ota_hamming_result *result, ota_error *error);
+/* p, q [size]: 0 or more, finite, each of sum 1 within 1e-6 (and then scaled to 1). options NULL: Newton.
+ * OTA_NOT_CONVERGED still fills the result. At 1/epsilon > 700, where alpha underflows, Newton returns the limit:
+ * P_ii = min(p_i,q_i) and a product coupling of what is left; u and v are NaN then. */
+OTA_API ota_status ota_hamming(const double *p, const double *q, int64_t size, double epsilon,
+                               const ota_hamming_options *options, ota_hamming_result *result,
+                               ota_error *error);
 
 /* objective(p,q) - (objective(p,p) + objective(q,q)) / 2: 0 at p = q, total variation as epsilon -> 0,
- * ||p - q||_2^2 / 2 as epsilon -> infinity. `result` is that of (p,q), or NULL; u, v as above. [TOT-17] */
+ * ||p - q||_2^2 / 2 as epsilon -> infinity. `result`, or NULL, and the arrays of options are those of (p,q). [TOT-17] */
 OTA_API ota_status ota_hamming_divergence(const double *p, const double *q, int64_t size,
-                                          double epsilon, ota_hamming_solver solver,
-                                          double tolerance, int64_t max_rounds, double *u,
-                                          double *v, double *divergence, ota_hamming_result *result,
+                                          double epsilon, const ota_hamming_options *options,
+                                          double *divergence, ota_hamming_result *result,
                                           ota_error *error);
 
 /* ---- gauge: alignment of a matrix with row and column shifts --------------------------------
@@ -85,6 +85,12 @@ OTA_API ota_status ota_hamming_divergence(const double *p, const double *q, int6
  * The same R serves as score certificate R(S - T) [DER-17] and as best centring of a kernel,
  * min log(max K / min K) = 2 R(log K); R4, the same over walks of four steps, gives the kernel's
  * projective diameter 4 R4(log K) [DER-25]. */
+
+typedef struct ota_gauge_matrix {
+    const void *a, *b; /* [rows, columns]; b NULL: D = A */
+    ota_type type;     /* of both */
+    int64_t rows, columns;
+} ota_gauge_matrix;
 
 typedef enum ota_gauge_rule {
     OTA_GAUGE_HOWARD = 0, /* minimax by policy iteration; among all minimisers the centre: half the
@@ -132,34 +138,36 @@ typedef struct ota_gauge_result {
 /* options NULL: minimax. arrays NULL: figures only. OTA_NOT_CONVERGED (max_passes) and OTA_CANCELLED
  * fill everything: both bounds hold at any time; OTA_EINVAL and OTA_ENOMEM fill nothing. Ties go to the
  * lowest index. Time O(rows columns) a pass; Howard takes 1 to 20 passes on real data. */
-OTA_API ota_status ota_gauge(const void *a, const void *b, ota_type type, int64_t rows,
-                             int64_t columns, const ota_gauge_options *options,
+OTA_API ota_status ota_gauge(const ota_gauge_matrix *matrix, const ota_gauge_options *options,
                              const ota_gauge_arrays *arrays, ota_gauge_result *result,
                              ota_error *error);
 
 /* r = D - k - v, [rows, columns] in f64. [TOT-37] */
-OTA_API ota_status ota_gauge_rest(const void *a, const void *b, ota_type type, int64_t rows,
-                                  int64_t columns, const double *row_shift,
+OTA_API ota_status ota_gauge_rest(const ota_gauge_matrix *matrix, const double *row_shift,
                                   const double *column_shift, double *rest, ota_error *error);
 
 /* *bound = R4 = max over pairs of rows of (max - min of D_i - D_k) / 4: R4 <= R <= 2 R4. Time
  * O(rows^2 columns): give the transpose of a tall matrix, whose R4 is the same. Of the options only
  * cancel and progress count (round = rows done). [DER-21] */
-OTA_API ota_status ota_gauge_four_cycle(const void *a, const void *b, ota_type type, int64_t rows,
-                                        int64_t columns, const ota_gauge_options *options,
-                                        double *bound, ota_error *error);
+OTA_API ota_status ota_gauge_four_cycle(const ota_gauge_matrix *matrix,
+                                        const ota_gauge_options *options, double *bound,
+                                        ota_error *error);
 
 /* How far positions end from where the common moves alone would have brought them [TOT-42]:
  *
  *     distance_i = ||softmax(z_i + sum_l moves_l,i) - softmax(z_i + sum_l v_l)||_1
  *     bound_i    = min(2, sum_l max_j |moves_l,ij - k_l,i - v_l,j|)
  *
- * start z [rows, columns], moves [layers, rows, columns], row_shift k [layers, rows], column_shift v
- * [layers, columns]; distance, bound [rows]. */
-OTA_API ota_status ota_gauge_coherence(const double *start, const double *moves, int64_t layers,
-                                       int64_t rows, int64_t columns, const double *row_shift,
-                                       const double *column_shift, double *distance, double *bound,
-                                       ota_error *error);
+ * distance, bound [rows]. */
+typedef struct ota_gauge_chain {
+    int64_t layers, rows, columns;
+    const double *start;        /* z [rows, columns] */
+    const double *moves;        /* [layers, rows, columns] */
+    const double *row_shift;    /* k [layers, rows] */
+    const double *column_shift; /* v [layers, columns] */
+} ota_gauge_chain;
+OTA_API ota_status ota_gauge_coherence(const ota_gauge_chain *chain, double *distance,
+                                       double *bound, ota_error *error);
 
 /* ---- composition of attention layers, and how many query dimensions one layer would need ------ */
 
@@ -228,20 +236,21 @@ OTA_API double ota_iterations_geometric(double first, double rate, double delta)
  *
  * Both 1: Sinkhorn. Column lambda alone: [ELA-09, DER-07, 08]; both omega: [DER-09]. p [rows], q
  * [columns] are above 0; unequal totals never meet. At most `most` rounds, fewer once error_t <= tolerance
- * or error_t is no number; errors, changes [most] or NULL; f [rows], g [columns] receive the potentials of
- * the error reported last, g before its update. */
+ * or error_t is no number. */
 typedef struct ota_scaling_run {
     double row_relaxation, column_relaxation; /* 0: 1 */
     int64_t plain; /* so many first rounds are not relaxed: over-relaxation far from the plan
                              can diverge, after five rounds it was not seen to */
     double tolerance;
     int64_t most;
-    double *errors, *changes;
+    double *errors, *changes; /* [most] or NULL */
+    /* f [rows], g [columns] receive the potentials of the error reported last, g before its update */
+    double *f, *g;
     int64_t rounds; /* set: how many errors there are */
 } ota_scaling_run;
 OTA_API ota_status ota_scaling(const double *log_kernel, const double *p, const double *q,
-                               int64_t rows, int64_t columns, ota_scaling_run *run, double *f,
-                               double *g, ota_error *error);
+                               int64_t rows, int64_t columns, ota_scaling_run *run,
+                               ota_error *error);
 
 /* exp(slope of log errors over the last half of the history), at least 4 of them, all above 0.
  * [TOT-103] */
@@ -318,13 +327,19 @@ typedef struct ota_logit_change {
 OTA_API ota_status ota_logit_change_of(const void *before, const void *after, ota_type type,
                                        int64_t size, ota_logit_change *change, ota_error *error);
 
-/* overlap[t] = |top_k(before) and top_k(after)| / k for k = counts[t], each at least 1 and at most V;
- * among equals the lower index comes first [TOT-76]. *spearman: correlation of ranks, equals sharing their
- * mean rank, NaN for a constant side [TOT-77]; overlap or spearman may be NULL. Only the order counts:
- * give logits or probabilities. Allocates 48 V bytes; time O(V). */
+typedef struct ota_rank_change {
+    const int64_t *counts; /* [count], each at least 1 and at most V */
+    int64_t count;
+    /* [count] or NULL: |top_k(before) and top_k(after)| / k for k = counts[t]; among equals the lower index comes
+       first [TOT-76] */
+    double *overlap;
+    /* or NULL: correlation of ranks, equals sharing their mean rank; NaN for a constant side [TOT-77] */
+    double *spearman;
+} ota_rank_change;
+
+/* Only the order counts: give logits or probabilities. Allocates 48 V bytes; time O(V). */
 OTA_API ota_status ota_rank_change_of(const void *before, const void *after, ota_type type,
-                                      int64_t size, const int64_t *counts, int64_t count,
-                                      double *overlap, double *spearman, ota_error *error);
+                                      int64_t size, ota_rank_change *change, ota_error *error);
 
 typedef struct ota_state_change {
     double norm_change;           /* ||h' - h||_2 */
@@ -413,6 +428,13 @@ OTA_API ota_status ota_natural_gradient(const double *p, const double *utility, 
  *
  * Matrices are dense f64. A score of -inf in both S and T is a masked pair and has no part in D. */
 
+/* The two sides of a change of scores. */
+typedef struct ota_score_pair {
+    const double *scores, *perturbed; /* S, T [rows, columns] */
+    int64_t rows, columns;
+    double temperature; /* tau */
+} ota_score_pair;
+
 typedef struct ota_score_bounds {
     double sup;      /* max |S - T| */
     double range;    /* max_i osc_i(S - T) */
@@ -426,8 +448,7 @@ typedef struct ota_score_bounds {
 
 /* `residual`: R(S - T) of ota_gauge, or any upper bound of it; NaN: not known. row_bounds [rows] or NULL:
  * 2 tanh(osc_i / (4 tau)). */
-OTA_API ota_status ota_score_bounds_of(const double *scores, const double *perturbed, int64_t rows,
-                                       int64_t columns, double temperature, double residual,
+OTA_API ota_status ota_score_bounds_of(const ota_score_pair *pair, double residual,
                                        double *row_bounds, ota_score_bounds *bounds,
                                        ota_error *error);
 
@@ -438,10 +459,10 @@ typedef struct ota_score_change {
     double jeffreys; /* tau (KL(P|Q) + KL(Q|P)): equals energy for exact columns [CETA-18] */
 } ota_score_change;
 
-OTA_API ota_status ota_score_change_of(const double *scores, const double *perturbed,
-                                       const double *coupling, const double *other, int64_t rows,
-                                       int64_t columns, double temperature,
-                                       ota_score_change *change, ota_error *error);
+/* coupling, other: P, Q. */
+OTA_API ota_status ota_score_change_of(const ota_score_pair *pair, const double *coupling,
+                                       const double *other, ota_score_change *change,
+                                       ota_error *error);
 
 /* Bounds of ||P V - Q W||_{inf,2}, the largest 2-norm of a row, V, W [keys, width]. */
 typedef struct ota_output_bounds {
@@ -467,12 +488,16 @@ OTA_API ota_status ota_row_norm(const double *x, const double *y, int64_t rows, 
 OTA_API ota_status ota_hull_excess(const double *output, const double *values, int64_t rows,
                                    int64_t keys, int64_t width, double *excess, ota_error *error);
 
-/* *ratio = ||T(X) - T(Y)||_{inf,2} / ||X - Y||_{inf,2}, T(X) = (1 - alpha) X + alpha A X, at most 1 for a
- * FIXED row-stochastic A [rows, keys] and alpha in [0, 1]; X, Y [keys, width]; 0 for X = Y. alpha < 1
- * needs rows = keys. [CETA-14, 15] */
-OTA_API ota_status ota_nonexpansion(const double *coupling, const double *x, const double *y,
-                                    int64_t rows, int64_t keys, int64_t width, double alpha,
-                                    double *ratio, ota_error *error);
+/* T(X) = (1 - alpha) X + alpha A X, A row-stochastic and FIXED, alpha in [0, 1]. */
+typedef struct ota_mixing {
+    const double *coupling; /* A [rows, keys] */
+    int64_t rows, keys;
+    double alpha; /* below 1: rows = keys */
+} ota_mixing;
+
+/* *ratio = ||T(X) - T(Y)||_{inf,2} / ||X - Y||_{inf,2}, at most 1; X, Y [keys, width]; 0 for X = Y. [CETA-14, 15] */
+OTA_API ota_status ota_nonexpansion(const ota_mixing *mixing, const double *x, const double *y,
+                                    int64_t width, double *ratio, ota_error *error);
 
 typedef struct ota_receiver {
     double total;   /* sum of the masses: rows [CETA-19] */
@@ -642,18 +667,25 @@ typedef struct ota_change {
     double printed_ratio, sharp_ratio;
 } ota_change;
 
-/* y_i = gamma * (u_i - mean) / sigma_i + beta, sigma_i = sqrt(||u_i - mean||^2 / width + epsilon).
- * u, y [rows, width], y may be u; gamma, beta [width] or NULL (ones, zeros); epsilon > 0; sigma [rows] or
- * NULL. [TOT-56] */
-OTA_API ota_status ota_layernorm(const double *u, int64_t rows, int64_t width, const double *gamma,
-                                 const double *beta, double epsilon, double *y, double *sigma,
-                                 ota_error *error);
+/* Parameters of a LayerNorm or an RMSNorm, which does not read beta. */
+typedef struct ota_norm {
+    const double *gamma, *beta; /* [width] or NULL: ones, zeros */
+    double epsilon;             /* above 0 */
+} ota_norm;
 
-/* dy [rows, width] -> du [rows, width] (not overlapping u or dy), and dgamma, dbeta [width] or NULL, the
- * sums over rows. [TOT-57] */
+/* y_i = gamma * (u_i - mean) / sigma_i + beta, sigma_i = sqrt(||u_i - mean||^2 / width + epsilon).
+ * u, y [rows, width], y may be u; sigma [rows] or NULL. [TOT-56] */
+OTA_API ota_status ota_layernorm(const double *u, int64_t rows, int64_t width, const ota_norm *norm,
+                                 double *y, double *sigma, ota_error *error);
+
+typedef struct ota_norm_gradients {
+    const double *dy;       /* [rows, width] */
+    double *du;             /* [rows, width], not overlapping u or dy */
+    double *dgamma, *dbeta; /* [width] or NULL: sums over rows */
+} ota_norm_gradients;
+/* beta is not read. [TOT-57] */
 OTA_API ota_status ota_layernorm_backward(const double *u, int64_t rows, int64_t width,
-                                          const double *gamma, double epsilon, const double *dy,
-                                          double *du, double *dgamma, double *dbeta,
+                                          const ota_norm *norm, const ota_norm_gradients *gradients,
                                           ota_error *error);
 
 /* jacobian [width, width] of u -> (u - mean) / sigma: (I - 1 1^T/d)/sigma - c c^T/(sigma^3 d). [TOT-57] */
@@ -687,9 +719,9 @@ OTA_API ota_status ota_layernorm_change(const double *u, const double *v, int64_
                                         ota_change *change, ota_error *error);
 
 /* RMSNorm, y_i = gamma * u_i / rho_i, rho_i = sqrt(||u_i||^2 / width + epsilon): LayerNorm without the mean.
- * u, y [rows, width], y may be u; gamma [width] or NULL; epsilon > 0; rho [rows] or NULL. [TOT-56] */
-OTA_API ota_status ota_rmsnorm(const double *u, int64_t rows, int64_t width, const double *gamma,
-                               double epsilon, double *y, double *rho, ota_error *error);
+ * u, y [rows, width], y may be u; rho [rows] or NULL. [TOT-56] */
+OTA_API ota_status ota_rmsnorm(const double *u, int64_t rows, int64_t width, const ota_norm *norm,
+                               double *y, double *rho, ota_error *error);
 /* As ota_layernorm_geometry, with sigma = rho: `parallel` is the eigenvalue on u, `perpendicular` has
  * width - 1 directions (width at u = 0), and none has eigenvalue 0; the supremum over inputs lies at 0.
  * [TOT-58, 59] */
@@ -701,24 +733,33 @@ OTA_API ota_status ota_rmsnorm_change(const double *u, const double *v, int64_t 
                                       const double *gamma, double epsilon, ota_change *change,
                                       ota_error *error);
 
-/* costs_ij = -(x_i + p_i) W_Q W_K^T (x_j + p_j)^T / temperature as the sum of its four terms: x, positions
- * [tokens, width], weights [width, head_width], costs [tokens, tokens]; parts [4, tokens, tokens] or NULL:
- * content-content, content-position, position-content, position-position. workspace
- * [4 tokens head_width]. [TOT-49] */
-OTA_API ota_status ota_absolute_costs(const double *x, const double *positions, int64_t tokens,
-                                      int64_t width, const double *query_weights,
-                                      const double *key_weights, int64_t head_width,
-                                      double temperature, double *workspace, double *costs,
-                                      double *parts, ota_error *error);
+/* Tokens that their positions p are added to. */
+typedef struct ota_absolute_positions {
+    int64_t tokens, width, head_width;
+    const double *x, *positions;               /* [tokens, width] */
+    const double *query_weights, *key_weights; /* [width, head_width] */
+    double temperature;
+} ota_absolute_positions;
+
+/* costs_ij = -(x_i + p_i) W_Q W_K^T (x_j + p_j)^T / temperature as the sum of its four terms: costs [tokens, tokens];
+ * parts [4, tokens, tokens] or NULL: content-content, content-position, position-content, position-position.
+ * workspace [4 tokens head_width]. [TOT-49] */
+OTA_API ota_status ota_absolute_costs(const ota_absolute_positions *of, double *workspace,
+                                      double *costs, double *parts, ota_error *error);
 
 typedef enum ota_bias_place { OTA_BIAS_INSIDE = 0, OTA_BIAS_OUTSIDE } ota_bias_place;
 
+typedef struct ota_relative_positions {
+    int64_t queries, keys, head_width;
+    const double *q, *k; /* [queries, head_width], [keys, head_width] */
+    const double *bias;  /* [queries + keys - 1], b_(i-j) at i - j + keys - 1 */
+    double temperature;
+    ota_bias_place place;
+} ota_relative_positions;
+
 /* inside: costs_ij = -(q_i k_j^T + b_(i-j)) / temperature; outside: -q_i k_j^T / temperature - b_(i-j).
- * q [queries, head_width], k [keys, head_width], bias [queries + keys - 1] with b_(i-j) at
- * i - j + keys - 1, costs [queries, keys]. [TOT-50] */
-OTA_API ota_status ota_relative_costs(const double *q, int64_t queries, const double *k,
-                                      int64_t keys, int64_t head_width, const double *bias,
-                                      double temperature, ota_bias_place place, double *costs,
+ * costs [queries, keys]. [TOT-50] */
+OTA_API ota_status ota_relative_costs(const ota_relative_positions *of, double *costs,
                                       ota_error *error);
 
 /* bias_ij = -slope |i + offset - j|; with `causal`, -slope (i + offset - j), and -inf where that distance
@@ -792,25 +833,31 @@ typedef struct ota_attention_outputs {
 OTA_API int64_t ota_attention_workspace(const ota_attention_layer *layer, int64_t queries,
                                         int64_t keys);
 
-/* x [queries, width]; context [keys, width], or NULL for x itself (then keys = queries). Output pointers
- * that are NULL are not wanted. `result` or NULL is ota_attend's, and so is the status; the plan inside
- * allocates. */
-OTA_API ota_status ota_attention_forward(const ota_attention_layer *layer, const double *x,
-                                         int64_t queries, const double *context, int64_t keys,
+typedef struct ota_attention_input {
+    int64_t queries, keys;
+    const double *x;       /* [queries, width] */
+    const double *context; /* [keys, width], or NULL for x itself; then keys = queries */
+} ota_attention_input;
+
+/* Output pointers that are NULL are not wanted. `result` or NULL is ota_attend's, and so is the status; the plan
+ * inside allocates. */
+OTA_API ota_status ota_attention_forward(const ota_attention_layer *layer,
+                                         const ota_attention_input *input,
                                          const ota_attention_outputs *outputs, double *workspace,
                                          ota_result *result, ota_error *error);
 
-/* A LayerNorm's parameters, as in ota_layernorm. */
-typedef struct ota_norm {
-    const double *gamma, *beta;
-    double epsilon;
-} ota_norm;
-
 /* Y = X + alpha A(N(X)): A the layer, N the LayerNorm or, where `norm` is NULL, the identity, which with
- * the method softmax/exact is the CETA block. x, y [tokens, width], not overlapping. [CETA-27] */
-OTA_API ota_status ota_attention_block(const ota_attention_layer *layer, const ota_norm *norm,
-                                       double alpha, const double *x, int64_t tokens, double *y,
-                                       double *workspace, ota_result *result, ota_error *error);
+ * the method softmax/exact is the CETA block. [CETA-27] */
+typedef struct ota_residual_block {
+    const ota_attention_layer *layer;
+    const ota_norm *norm;
+    double alpha;
+} ota_residual_block;
+
+/* x, y [tokens, width], not overlapping. */
+OTA_API ota_status ota_attention_block(const ota_residual_block *block, const double *x,
+                                       int64_t tokens, double *y, double *workspace,
+                                       ota_result *result, ota_error *error);
 
 /* T_alpha(X) = (1 - alpha) X + alpha P X, 0 <= alpha <= 1, P [tokens, tokens] of rows that sum to 1 within
  * 1e-6: every row stays in the hull of X's rows, and with column sums 1 the mean over tokens stays as
@@ -834,7 +881,7 @@ OTA_API ota_status ota_attention_mean_change(const ota_attention_layer *layer, c
 OTA_API int64_t ota_attention_change_workspace(const ota_attention_layer *layer, int64_t queries,
                                                int64_t keys);
 
-/* How far the layer's output and weights move from (x, context) to (x2, context2). Only for softmax with
+/* How far the layer's output and weights move from one input to another of the same sizes. Only for softmax with
  * free, exact or relaxed columns, rows of mass 1, no sink, no softcap and no fixed rounds, where the
  * bounds are theorems about the converged plan; anything else is OTA_UNSUPPORTED. With T = 1 / scale, tau
  * in units of which scores are measured, and osc_i the range of a row's score changes / (T tau), over keys with
@@ -848,10 +895,10 @@ OTA_API int64_t ota_attention_change_workspace(const ota_attention_layer *layer,
  *              relaxed   printed n max r;    sharp 2 n tanh(max osc / 4)                        [DER-18]
  *
  * sharp weights are cut at 2. `weights` is over all rows of all heads; either may be NULL. */
-OTA_API ota_status ota_attention_change(const ota_attention_layer *layer, const double *x,
-                                        const double *context, const double *x2,
-                                        const double *context2, int64_t queries, int64_t keys,
-                                        double *workspace, ota_change *output, ota_change *weights,
+OTA_API ota_status ota_attention_change(const ota_attention_layer *layer,
+                                        const ota_attention_input *before,
+                                        const ota_attention_input *after, double *workspace,
+                                        ota_change *output, ota_change *weights,
                                         ota_error *error);
 
 /* The same for a block, y = x + alpha A(N(x)), from the distance of its inputs and its weights alone:
@@ -861,9 +908,9 @@ OTA_API ota_status ota_attention_change(const ota_attention_layer *layer, const 
  * delta_i bounds ||N(x_i) - N(x'_i)|| (ota_layernorm_change), delta is the largest (sharp) or the root of
  * the sum of squares (printed), and w_i follows from r_i <= (|Q_i| ||W_K|| delta + |K'| ||W_Q|| delta_i) /
  * (T tau) with osc_i <= 2 r_i. x, x2 [tokens, width]. [TOT-60] */
-OTA_API ota_status ota_block_change(const ota_attention_layer *layer, const ota_norm *norm,
-                                    double alpha, const double *x, const double *x2, int64_t tokens,
-                                    double *workspace, ota_change *change, ota_error *error);
+OTA_API ota_status ota_block_change(const ota_residual_block *block, const double *x,
+                                    const double *x2, int64_t tokens, double *workspace,
+                                    ota_change *change, ota_error *error);
 
 /* Self-attention of a model as it ran: the block's input and what its projections made of it, with biases,
  * rotated positions and whatever else in place. All heads side by side; where heads share keys and values,
@@ -992,11 +1039,16 @@ OTA_API ota_status ota_evolve_prediction(const ota_evolve_row *row, const ota_ev
 OTA_API ota_status ota_evolve_distance(const double *logits, const ota_evolve_row *row,
                                        double *distance, ota_error *error);
 
+/* Rows of other states of the same token. */
+typedef struct ota_evolve_others {
+    const ota_evolve_row *before; /* NULL: no transition leads to this state */
+    const ota_evolve_row *first;  /* NULL: this state is the first */
+    const ota_evolve_row *final;
+} ota_evolve_others;
+
 /* The three calls of one more state in one, with the same results in less time: the row of its logits, its
- * prediction (first NULL: this state is the first), and the transition from the state before (NULL: none).
- * prediction and transition may be NULL. */
-OTA_API ota_status ota_evolve_step(const float *logits, const ota_evolve_row *before,
-                                   const ota_evolve_row *first, const ota_evolve_row *final,
+ * prediction, and the transition from the state before. prediction and transition may be NULL. */
+OTA_API ota_status ota_evolve_step(const float *logits, const ota_evolve_others *others,
                                    void *memory, void *scratch, ota_evolve_row *row,
                                    ota_transition *transition, ota_prediction *prediction,
                                    ota_error *error);
@@ -1065,18 +1117,24 @@ OTA_API ota_status ota_figure_of(const double *values, int64_t count, int64_t un
                                  int64_t resamples, int64_t seed, ota_figure *figure,
                                  ota_error *error);
 
-/* Measured l1 changes against norm * step, `steps` the 2-norms of the moves of the states that the probe
- * reads and `norm` the largest ||W_j||_2. [TOT-24, 27, 89] */
+typedef struct ota_measured_changes {
+    const double *l1;    /* [count] */
+    const double *steps; /* [count]: 2-norms of the moves of the states that the probe reads */
+    int64_t count;
+    double norm;      /* the largest ||W_j||_2 */
+    double allowance; /* 0: 1e-6 */
+} ota_measured_changes;
+
+/* Measured l1 changes against norm * step. [TOT-24, 27, 89] */
 typedef struct ota_tightness {
     ota_figure ratio;   /* l1 / (norm step); pairs 0/0 are left out */
     double largest;     /* of the ratios */
     int64_t violations; /* l1 > norm step (1 + allowance) + allowance */
 } ota_tightness;
-/* ratios [count] or NULL. allowance 0: 1e-6. The rest as in ota_figure_of. */
-OTA_API ota_status ota_tightness_of(const double *l1, const double *steps, int64_t count,
-                                    double norm, double allowance, int64_t unit, int64_t resamples,
-                                    int64_t seed, double *ratios, ota_tightness *tightness,
-                                    ota_error *error);
+/* ratios [count] or NULL. The rest as in ota_figure_of. */
+OTA_API ota_status ota_tightness_of(const ota_measured_changes *changes, int64_t unit,
+                                    int64_t resamples, int64_t seed, double *ratios,
+                                    ota_tightness *tightness, ota_error *error);
 
 /* Table 1's rows: 1-4, 5-8, 9-12, 13-24, 25-48, layers counted from 1, cut at `layers`; deeper models go on
  * doubling (49-96, ...). first and last of range `index` are set, or 0 is returned past the end. [TOT-84] */

@@ -26,10 +26,10 @@ static ota_status check_matrix(const double *x, int64_t rows, int64_t columns, c
 }
 
 /* Finite, or -inf in both: a masked pair. */
-static ota_status check_scores(const double *scores, const double *perturbed, int64_t count,
-                               double temperature, ota_error *error) {
-    const double most = 1e300 * fmin(1.0, temperature);
-    for (int64_t i = 0; i < count; i++) {
+static ota_status check_scores(const ota_score_pair *pair, ota_error *error) {
+    const double *scores = pair->scores, *perturbed = pair->perturbed;
+    const double most = 1e300 * fmin(1.0, pair->temperature);
+    for (int64_t i = 0; i < pair->rows * pair->columns; i++) {
         if (fabs(scores[i]) <= most && fabs(perturbed[i]) <= most) continue;
         if (scores[i] == perturbed[i] && scores[i] < 0.0 && isinf(scores[i])) continue;
         return analysis_fail(
@@ -39,13 +39,18 @@ static ota_status check_scores(const double *scores, const double *perturbed, in
     return OTA_OK;
 }
 
-ota_status ota_score_bounds_of(const double *scores, const double *perturbed, int64_t rows,
-                               int64_t columns, double temperature, double residual,
-                               double *row_bounds, ota_score_bounds *bounds, ota_error *error) {
-    ota_status status = check_shape(rows, columns, "rows", "columns", error);
-    if (status == OTA_OK) status = analysis_check_temperature(temperature, error);
-    if (status == OTA_OK)
-        status = check_scores(scores, perturbed, rows * columns, temperature, error);
+static ota_status check_pair(const ota_score_pair *pair, ota_error *error) {
+    ota_status status = check_shape(pair->rows, pair->columns, "rows", "columns", error);
+    if (status == OTA_OK) status = analysis_check_temperature(pair->temperature, error);
+    return status == OTA_OK ? check_scores(pair, error) : status;
+}
+
+ota_status ota_score_bounds_of(const ota_score_pair *pair, double residual, double *row_bounds,
+                               ota_score_bounds *bounds, ota_error *error) {
+    const double *scores = pair->scores, *perturbed = pair->perturbed;
+    const double temperature = pair->temperature;
+    const int64_t rows = pair->rows, columns = pair->columns;
+    ota_status status = check_pair(pair, error);
     if (status != OTA_OK) return status;
     if (residual < 0.0) {
         return analysis_fail(error, OTA_EINVAL, "residual",
@@ -85,14 +90,11 @@ static double jeffreys_term(double p, double q) {
     return d * ratio;
 }
 
-ota_status ota_score_change_of(const double *scores, const double *perturbed,
-                               const double *coupling, const double *other, int64_t rows,
-                               int64_t columns, double temperature, ota_score_change *change,
-                               ota_error *error) {
-    ota_status status = check_shape(rows, columns, "rows", "columns", error);
-    if (status == OTA_OK) status = analysis_check_temperature(temperature, error);
-    if (status == OTA_OK)
-        status = check_scores(scores, perturbed, rows * columns, temperature, error);
+ota_status ota_score_change_of(const ota_score_pair *pair, const double *coupling,
+                               const double *other, ota_score_change *change, ota_error *error) {
+    const double *scores = pair->scores, *perturbed = pair->perturbed;
+    const int64_t rows = pair->rows, columns = pair->columns;
+    ota_status status = check_pair(pair, error);
     if (status == OTA_OK) status = analysis_check_rows(coupling, rows, columns, "coupling", error);
     if (status == OTA_OK) status = analysis_check_rows(other, rows, columns, "other", error);
     if (status != OTA_OK) return status;
@@ -112,7 +114,7 @@ ota_status ota_score_change_of(const double *scores, const double *perturbed,
     }
     change->l1 = analysis_total(&l1);
     change->energy = analysis_total(&energy);
-    change->jeffreys = temperature * analysis_total(&jeffreys);
+    change->jeffreys = pair->temperature * analysis_total(&jeffreys);
     return OTA_OK;
 }
 
@@ -193,9 +195,10 @@ ota_status ota_hull_excess(const double *output, const double *values, int64_t r
     return OTA_OK;
 }
 
-ota_status ota_nonexpansion(const double *coupling, const double *x, const double *y, int64_t rows,
-                            int64_t keys, int64_t width, double alpha, double *ratio,
-                            ota_error *error) {
+ota_status ota_nonexpansion(const ota_mixing *mixing, const double *x, const double *y,
+                            int64_t width, double *ratio, ota_error *error) {
+    const double *coupling = mixing->coupling, alpha = mixing->alpha;
+    const int64_t rows = mixing->rows, keys = mixing->keys;
     ota_status status = check_shape(rows, keys, "rows", "keys", error);
     if (status == OTA_OK) status = check_shape(keys, width, "keys", "width", error);
     if (status == OTA_OK) status = analysis_check_rows(coupling, rows, keys, "coupling", error);

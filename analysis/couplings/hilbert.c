@@ -61,8 +61,9 @@ ota_status ota_hilbert(const double *x, const double *y, int64_t size, double *d
 ota_status ota_contraction_of(const double *log_kernel, int64_t rows, int64_t columns,
                               ota_contraction *contraction, ota_error *error) {
     double four_cycle;
-    const ota_status status =
-        ota_gauge_four_cycle(log_kernel, NULL, OTA_F64, rows, columns, NULL, &four_cycle, error);
+    const ota_status status = ota_gauge_four_cycle(
+        &(ota_gauge_matrix){.a = log_kernel, .type = OTA_F64, .rows = rows, .columns = columns},
+        NULL, &four_cycle, error);
     if (status != OTA_OK) return status;
     double low = HUGE_VAL, high = -HUGE_VAL;
     for (int64_t k = 0; k < rows * columns; k++) {
@@ -110,6 +111,10 @@ static ota_status check_run(const double *log_kernel, const double *p, const dou
     if (status == OTA_OK) status = analysis_check_positive(p, rows, "p", error);
     if (status == OTA_OK) status = analysis_check_positive(q, columns, "q", error);
     if (status == OTA_OK) status = analysis_check_size(run->most, 1, "most", error);
+    if (status == OTA_OK && (run->f == NULL || run->g == NULL)) {
+        status = analysis_fail(error, OTA_EINVAL, "run", "give f and g, which the rounds work in",
+                               "f or g is NULL");
+    }
     if (status != OTA_OK) return status;
     if (isfinite(run->row_relaxation) && isfinite(run->column_relaxation) &&
         run->tolerance >= 0.0) {
@@ -127,8 +132,8 @@ static double relaxation(const ota_scaling_run *run, double wanted) {
 }
 
 ota_status ota_scaling(const double *log_kernel, const double *p, const double *q, int64_t rows,
-                       int64_t columns, ota_scaling_run *run, double *f, double *g,
-                       ota_error *error) {
+                       int64_t columns, ota_scaling_run *run, ota_error *error) {
+    double *const f = run->f, *const g = run->g;
     const ota_status status = check_run(log_kernel, p, q, rows, columns, run, error);
     if (status != OTA_OK) return status;
     double *move = malloc((size_t)columns * sizeof *move);

@@ -226,10 +226,10 @@ ota_status ota_evolve_distance(const double *logits, const ota_evolve_row *row, 
     return OTA_OK;
 }
 
-ota_status ota_evolve_step(const float *logits, const ota_evolve_row *before,
-                           const ota_evolve_row *first, const ota_evolve_row *final, void *memory,
+ota_status ota_evolve_step(const float *logits, const ota_evolve_others *others, void *memory,
                            void *scratch, ota_evolve_row *row, ota_transition *transition,
                            ota_prediction *prediction, ota_error *error) {
+    const ota_evolve_row *before = others->before, *first = others->first, *final = others->final;
     double *const weights = scratch;
     ota_status status = make_row(logits, final->vocabulary, memory, scratch, weights, row, error);
     if (status == OTA_OK && prediction != NULL) {

@@ -77,9 +77,9 @@ static ota_status measure_position(const ota_evolution *e, worker_rows *w, int64
         if (l > 0 && l == last) {
             status = finish(&w->rows[LAST_STATE], earlier, first, transition, prediction, &inner);
         } else {
-            status = ota_evolve_step(e->logits[l] + offset, earlier, first, &w->rows[LAST_STATE],
-                                     w->memory[slot], w->scratch, &w->rows[slot], transition,
-                                     prediction, &inner);
+            const ota_evolve_others others = {earlier, first, &w->rows[LAST_STATE]};
+            status = ota_evolve_step(e->logits[l] + offset, &others, w->memory[slot], w->scratch,
+                                     &w->rows[slot], transition, prediction, &inner);
         }
         status = name_row(status, l, position, &inner, error);
         if (e->cancel != NULL && __atomic_load_n(e->cancel, __ATOMIC_RELAXED) != 0 &&

@@ -98,9 +98,14 @@ static const ota_figure nothing = {(double)NAN, (double)NAN, (double)NAN,
                                    (double)NAN, (double)NAN, (double)NAN,
                                    (double)NAN, 0,           0};
 
-static ota_status fill(const double *values, int64_t count, int64_t unit, int64_t resamples,
-                       int64_t seed, double *sorted, double *other, ota_figure *figure,
-                       ota_error *error) {
+typedef struct resampling {
+    int64_t unit, resamples, seed;
+} resampling;
+
+/* room [2 count]. */
+static ota_status fill(const double *values, int64_t count, const resampling *by, double *room,
+                       ota_figure *figure, ota_error *error) {
+    double *const sorted = room, *const other = room + count;
     *figure = nothing;
     for (int64_t i = 0; i < count; i++) {
         if (isfinite(values[i])) sorted[figure->count++] = values[i];
@@ -112,9 +117,9 @@ static ota_status fill(const double *values, int64_t count, int64_t unit, int64_
     figure->median = quantile(sorted, figure->count, 0.5);
     figure->p5 = quantile(sorted, figure->count, 0.05);
     figure->p95 = quantile(sorted, figure->count, 0.95);
-    const int64_t units = unit_sums(values, count, unit, figure->mean, sorted, other);
+    const int64_t units = unit_sums(values, count, by->unit, figure->mean, sorted, other);
     if (units < 2) return OTA_OK;
-    return bootstrap(sorted, other, units, resamples, seed, figure, error);
+    return bootstrap(sorted, other, units, by->resamples, by->seed, figure, error);
 }
 
 ota_status ota_figure_of(const double *values, int64_t count, int64_t unit, int64_t resamples,
@@ -129,15 +134,18 @@ ota_status ota_figure_of(const double *values, int64_t count, int64_t unit, int6
     }
     double *const room = analysis_doubles(2 * count + 1, &status, error);
     if (room == NULL) return status;
-    status = fill(values, count, unit > 0 ? unit : 1, resamples > 0 ? resamples : 1000, seed, room,
-                  room + count, figure, error);
+    const resampling by = {unit > 0 ? unit : 1, resamples > 0 ? resamples : 1000, seed};
+    status = fill(values, count, &by, room, figure, error);
     free(room);
     return status;
 }
 
-ota_status ota_tightness_of(const double *l1, const double *steps, int64_t count, double norm,
-                            double allowance, int64_t unit, int64_t resamples, int64_t seed,
-                            double *ratios, ota_tightness *tightness, ota_error *error) {
+ota_status ota_tightness_of(const ota_measured_changes *changes, int64_t unit, int64_t resamples,
+                            int64_t seed, double *ratios, ota_tightness *tightness,
+                            ota_error *error) {
+    const double *l1 = changes->l1, *steps = changes->steps;
+    const double norm = changes->norm, allowance = changes->allowance;
+    const int64_t count = changes->count;
     ota_status status = analysis_check_size(count, 0, "count", error);
     if (status == OTA_OK && !(norm >= 0.0 && isfinite(norm))) {
         status = analysis_fail(error, OTA_EINVAL, "norm", "give a finite number, 0 or more",

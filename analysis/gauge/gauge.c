@@ -162,13 +162,11 @@ static void copy_out(const gauge_state *s, const ota_gauge_arrays *arrays) {
     }
 }
 
-ota_status ota_gauge(const void *a, const void *b, ota_type type, int64_t rows, int64_t columns,
-                     const ota_gauge_options *options, const ota_gauge_arrays *arrays,
-                     ota_gauge_result *result, ota_error *error) {
+ota_status ota_gauge(const ota_gauge_matrix *matrix, const ota_gauge_options *options,
+                     const ota_gauge_arrays *arrays, ota_gauge_result *result, ota_error *error) {
     static const ota_gauge_options standard = {.size = sizeof standard};
     static const ota_gauge_arrays none;
-    gauge_state s = {.d = {a, b, type, rows, columns},
-                     .options = options != NULL ? options : &standard};
+    gauge_state s = {.d = *matrix, .options = options != NULL ? options : &standard};
     ota_status status = check_matrix(&s.d, error);
     if (status == OTA_OK) status = check_options(s.options, error);
     if (status == OTA_OK) status = check_entries(&s.d, &s.scale, error);

@@ -11,11 +11,7 @@ enum { STRIP = 1024, LANES = 8 };
 /* Sums of three such entries stay finite. */
 static const double LARGEST = 1e300;
 
-typedef struct matrix {
-    const void *a, *b;
-    ota_type type;
-    int64_t rows, columns;
-} matrix;
+typedef ota_gauge_matrix matrix;
 
 static inline void load(const matrix *d, int64_t row, int64_t first, int64_t count, double *out) {
     const int64_t offset = row * d->columns + first;

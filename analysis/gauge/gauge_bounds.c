@@ -8,41 +8,38 @@
 
 #include "gauge.h"
 
-ota_status ota_gauge_rest(const void *a, const void *b, ota_type type, int64_t rows,
-                          int64_t columns, const double *row_shift, const double *column_shift,
-                          double *rest, ota_error *error) {
-    const matrix d = {a, b, type, rows, columns};
-    const ota_status status = check_matrix(&d, error);
+ota_status ota_gauge_rest(const ota_gauge_matrix *d, const double *row_shift,
+                          const double *column_shift, double *rest, ota_error *error) {
+    const ota_status status = check_matrix(d, error);
     if (status != OTA_OK) return status;
-    for (int64_t i = 0; i < rows; i++) {
-        double *row = rest + i * columns;
-        load(&d, i, 0, columns, row);
-        for (int64_t j = 0; j < columns; j++) row[j] = row[j] - row_shift[i] - column_shift[j];
+    for (int64_t i = 0; i < d->rows; i++) {
+        double *row = rest + i * d->columns;
+        load(d, i, 0, d->columns, row);
+        for (int64_t j = 0; j < d->columns; j++) row[j] = row[j] - row_shift[i] - column_shift[j];
     }
     return OTA_OK;
 }
 
-ota_status ota_gauge_four_cycle(const void *a, const void *b, ota_type type, int64_t rows,
-                                int64_t columns, const ota_gauge_options *options, double *bound,
-                                ota_error *error) {
+ota_status ota_gauge_four_cycle(const ota_gauge_matrix *d, const ota_gauge_options *options,
+                                double *bound, ota_error *error) {
     static const ota_gauge_options standard = {.size = sizeof standard};
-    const matrix d = {a, b, type, rows, columns};
+    const int64_t rows = d->rows, columns = d->columns;
     double strip[STRIP], scale;
     if (options == NULL) options = &standard;
-    ota_status status = check_matrix(&d, error);
+    ota_status status = check_matrix(d, error);
     if (status == OTA_OK) status = check_options(options, error);
-    if (status == OTA_OK) status = check_entries(&d, &scale, error);
+    if (status == OTA_OK) status = check_entries(d, &scale, error);
     if (status != OTA_OK) return status;
     double *row = malloc((size_t)columns * sizeof *row);
     if (row == NULL) return no_memory(error);
     double widest = 0.0;
     for (int64_t i = 1; i < rows && status == OTA_OK; i++) {
-        load(&d, i, 0, columns, row);
+        load(d, i, 0, columns, row);
         for (int64_t other = 0; other < i; other++) {
             double low = HUGE_VAL, high = -HUGE_VAL;
             for (int64_t first = 0; first < columns; first += STRIP) {
-                const int64_t count = strip_size(&d, first);
-                load(&d, other, first, count, strip);
+                const int64_t count = strip_size(d, first);
+                load(d, other, first, count, strip);
                 widen(strip, row + first, count, &low, &high);
             }
             widest = fmax(widest, high - low);
@@ -71,10 +68,11 @@ static void include(running_sum *s, double x) {
     }
 }
 
-ota_status ota_gauge_coherence(const double *start, const double *moves, int64_t layers,
-                               int64_t rows, int64_t columns, const double *row_shift,
-                               const double *column_shift, double *distance, double *bound,
+ota_status ota_gauge_coherence(const ota_gauge_chain *chain, double *distance, double *bound,
                                ota_error *error) {
+    const int64_t layers = chain->layers, rows = chain->rows, columns = chain->columns;
+    const double *start = chain->start, *moves = chain->moves;
+    const double *row_shift = chain->row_shift, *column_shift = chain->column_shift;
     const matrix z = {start, NULL, OTA_F64, rows, columns};
     ota_status status = analysis_check_size(layers, 1, "layers", error);
     if (status == OTA_OK) status = check_matrix(&z, error);

@@ -182,12 +182,12 @@ static ota_array heads_of(double *data, int64_t heads, int64_t rows, int64_t hea
 static ota_status project(const layer_shape *s, const double *x, const double *context,
                           layer_pass *p, ota_error *error) {
     const ota_attention_layer *a = &s->layer;
-    dense_product(x, a->width, a->query_weights, s->head_columns, a->query_bias, p->q,
-                  s->head_columns, s->queries, a->width, s->head_columns);
-    dense_product(context, a->width, a->key_weights, s->head_columns, a->key_bias, p->k,
-                  s->head_columns, s->keys, a->width, s->head_columns);
-    dense_product(context, a->width, a->value_weights, s->value_columns, a->value_bias, p->v,
-                  s->value_columns, s->keys, a->width, s->value_columns);
+    dense_product(x, a->width, a->query_weights, a->query_bias, p->q, s->queries, a->width,
+                  s->head_columns);
+    dense_product(context, a->width, a->key_weights, a->key_bias, p->k, s->keys, a->width,
+                  s->head_columns);
+    dense_product(context, a->width, a->value_weights, a->value_bias, p->v, s->keys, a->width,
+                  s->value_columns);
     if (a->rotary_base == 0.0) return OTA_OK;
     const int64_t offset =
         s->problem.corner == OTA_BOTTOM_RIGHT ? s->keys - s->queries : (int64_t)0;
@@ -212,8 +212,8 @@ ota_status ota_layer_attend(const layer_shape *s, layer_pass *p, ota_result *res
         arrays.receiver = ota_array_of(p->receiver, OTA_F64, 1, a->heads, 1, s->keys);
     const ota_status status = ota_attend(&problem, a->options, &arrays, result, error);
     if (status < 0 || p->out == NULL) return status;
-    dense_product(p->mixed, s->value_columns, a->output_weights, a->width, a->output_bias, p->out,
-                  a->width, s->queries, s->value_columns, a->width);
+    dense_product(p->mixed, s->value_columns, a->output_weights, a->output_bias, p->out, s->queries,
+                  s->value_columns, a->width);
     return status;
 }
 
@@ -223,10 +223,11 @@ ota_status ota_layer_run(const layer_shape *s, const double *x, const double *co
     return status == OTA_OK ? ota_layer_attend(s, p, result, error) : status;
 }
 
-ota_status ota_attention_forward(const ota_attention_layer *layer, const double *x, int64_t queries,
-                                 const double *context, int64_t keys,
+ota_status ota_attention_forward(const ota_attention_layer *layer, const ota_attention_input *input,
                                  const ota_attention_outputs *outputs, double *workspace,
                                  ota_result *result, ota_error *error) {
+    const double *x = input->x, *context = input->context;
+    const int64_t queries = input->queries, keys = input->keys;
     layer_shape s;
     ota_attention_outputs wanted = {.size = sizeof wanted};
     if (outputs->size == 0 || outputs->size > sizeof wanted) {
@@ -255,8 +256,8 @@ ota_status ota_attention_forward(const ota_attention_layer *layer, const double 
     for (int64_t h = 0; status >= 0 && wanted.parts != NULL && h < s.layer.heads; h++) {
         const int64_t first = h * s.layer.value_width, width = s.layer.width;
         dense_product(p.mixed + first, s.value_columns, s.layer.output_weights + first * width,
-                      width, NULL, wanted.parts + h * queries * width, width, queries,
-                      s.layer.value_width, width);
+                      NULL, wanted.parts + h * queries * width, queries, s.layer.value_width,
+                      width);
     }
     return status;
 }
@@ -266,17 +267,17 @@ ota_status ota_layer_normalise(const ota_norm *norm, const double *x, int64_t ro
     *normalised = x;
     if (norm == NULL) return OTA_OK;
     *normalised = store;
-    return ota_layernorm(x, rows, width, norm->gamma, norm->beta, norm->epsilon, store, NULL,
-                         error);
+    return ota_layernorm(x, rows, width, norm, store, NULL, error);
 }
 
 static ota_status refuse_same(ota_error *error) {
     return analysis_fail(error, OTA_EALIAS, "y", "give y memory of its own", "y is x");
 }
 
-ota_status ota_attention_block(const ota_attention_layer *layer, const ota_norm *norm, double alpha,
-                               const double *x, int64_t tokens, double *y, double *workspace,
-                               ota_result *result, ota_error *error) {
+ota_status ota_attention_block(const ota_residual_block *block, const double *x, int64_t tokens,
+                               double *y, double *workspace, ota_result *result, ota_error *error) {
+    const ota_attention_layer *layer = block->layer;
+    const double alpha = block->alpha;
     layer_shape s;
     const double *normalised;
     ota_status status =
@@ -289,8 +290,8 @@ ota_status ota_attention_block(const ota_attention_layer *layer, const ota_norm 
     const int64_t count = tokens * s.layer.width;
     layer_pass p = ota_layer_take_pass(&workspace, &s);
     p.out = y;
-    status = ota_layer_normalise(norm, x, tokens, s.layer.width, ota_layer_take(&workspace, count),
-                                 &normalised, error);
+    status = ota_layer_normalise(block->norm, x, tokens, s.layer.width,
+                                 ota_layer_take(&workspace, count), &normalised, error);
     if (status == OTA_OK) status = ota_layer_run(&s, normalised, normalised, &p, result, error);
     for (int64_t i = 0; status >= 0 && i < count; i++) y[i] = x[i] + alpha * y[i];
     return status;
@@ -328,7 +329,7 @@ ota_status ota_identity_core(const double *coupling, const double *x, int64_t to
                                  "row %" PRId64 " of the coupling sums to %.17g, not to 1", i, sum);
         }
     }
-    dense_product(coupling, tokens, x, width, NULL, y, width, tokens, tokens, width);
+    dense_product(coupling, tokens, x, NULL, y, tokens, tokens, width);
     for (int64_t i = 0; i < count; i++) y[i] = (1.0 - alpha) * x[i] + alpha * y[i];
     return OTA_OK;
 }
@@ -371,8 +372,8 @@ ota_status ota_attention_mean_change(const ota_attention_layer *layer, const dou
         means->receiver_error = fmax(means->receiver_error, fabs(p.receiver[j] - 1.0));
     mean_of(p.out, tokens, width, out_mean);
     mean_of(p.v, tokens, s.value_columns, value_mean);
-    dense_product(value_mean, s.value_columns, s.layer.output_weights, width, s.layer.output_bias,
-                  other_mean, width, 1, s.value_columns, width);
+    dense_product(value_mean, s.value_columns, s.layer.output_weights, s.layer.output_bias,
+                  other_mean, 1, s.value_columns, width);
     means->value_change = largest_difference(out_mean, other_mean, width);
     mean_of(x, tokens, width, other_mean);
     means->input_change = largest_difference(out_mean, other_mean, width);

@@ -5,85 +5,14 @@
  *
  * so ||y_i - y'_i|| <= sum_h ||W_O,h|| (||P_i - P'_i||_1 |V_h| + |V_h - V'_h|) [TOT-54], with |.| the
  * spectral norm or the largest row norm: a row of P times V is a signed sum of rows of V. The weights
- * follow from the scores: r_i bounds |score change| / (T tau) of row i, osc_i is its range (at most 2 r_i),
- * and with n rows of mass 1
- *
- *     free      ||P_i - P'_i||_1 <= 2 tanh(osc_i / 4)                                        [DER-18]
- *     relaxed   ||P - P'||_1 <= 2 n tanh(max osc / 4), which bounds every row                [DER-18]
- *     exact     the same for the whole, and a row has at most half of it: column sums of P - P' vanish
- *                                                                                        [DER-17, 19] */
+ * follow from the scores (weight_rules.h). */
 #include "otattn_analysis.h"
 
 #include "analysis/analysis.h"
 #include "base/integers.h"
 #include "block.h"
 #include "dense.h"
-
-/* ---- what is known about the weights -------------------------------------------------------- */
-
-typedef struct weight_rule {
-    ota_column_rule columns;
-    bool alone;            /* a row answers for itself; else the worst row answers for all */
-    double printed, sharp; /* factors, times the number of queries where rows are not alone */
-} weight_rule;
-
-static const weight_rule weight_rules[] = {
-    {OTA_COLUMNS_FREE, true, 1.0, 2.0},
-    {OTA_COLUMNS_EXACT, false, 1.0, 1.0},
-    {OTA_COLUMNS_RELAXED, false, 1.0, 2.0},
-};
-
-static double printed_weights(const weight_rule *rule, int64_t queries, double own, double worst) {
-    return rule->alone ? rule->printed * own : rule->printed * (double)queries * worst;
-}
-
-/* `own` and `worst` are ranges, the largest less the smallest. */
-static double sharp_weights(const weight_rule *rule, int64_t queries, double own, double worst) {
-    const double bound = rule->alone ? rule->sharp * tanh(0.25 * own)
-                                     : rule->sharp * (double)queries * tanh(0.25 * worst);
-    return fmin(2.0, bound);
-}
-
-/* The rule of this method, or why there is none. */
-static ota_status find_rule(const layer_shape *s, const weight_rule **rule, ota_error *error) {
-    const ota_problem *problem = &s->problem;
-    const char *reason = NULL;
-    *rule = NULL;
-    for (size_t k = 0; k < sizeof weight_rules / sizeof *weight_rules; k++) {
-        if (weight_rules[k].columns == problem->columns) *rule = &weight_rules[k];
-    }
-    if (*rule == NULL) reason = "this column rule";
-    if (problem->regulariser != OTA_SOFTMAX) reason = "regularisers other than entropy";
-    if (problem->rows != OTA_ROWS_HARD) reason = "relaxed rows";
-    if (problem->row_mass.type != OTA_NO_TYPE) reason = "rows of other mass than 1";
-    if (problem->axis != OTA_AXIS_ROWS) reason = "the transposed problem";
-    if (problem->end != OTA_SIDE_ROWS) reason = "plans that end on columns";
-    if (problem->columns != OTA_COLUMNS_FREE && s->layer.options != NULL &&
-        s->layer.options->rounds != 0)
-        reason = "a fixed number of rounds";
-    for (int64_t k = 0; k < problem->term_count; k++) {
-        if (problem->terms[k].kind == OTA_TERM_SINK) reason = "a sink";
-        if (problem->terms[k].kind == OTA_TERM_SOFTCAP) reason = "capped scores";
-    }
-    if (reason == NULL) return OTA_OK;
-    return analysis_fail(error, OTA_UNSUPPORTED, "method",
-                         "use softmax with free, exact or relaxed columns",
-                         "no bound on the change is proven for %s", reason);
-}
-
-/* |scale| / tau of a head: what a dot product is multiplied with. */
-static double head_rate(const layer_shape *s, int64_t head) {
-    const ota_problem *problem = &s->problem;
-    const ota_array *temperatures = &problem->temperatures;
-    const double scale =
-        problem->scale == 0.0 ? 1.0 / sqrt((double)s->layer.head_width) : fabs(problem->scale);
-    double tau = problem->temperature == 0.0 ? 1.0 : problem->temperature;
-    if (temperatures->type == OTA_F64)
-        tau = ((const double *)temperatures->data)[head * temperatures->stride[3]];
-    if (temperatures->type == OTA_F32)
-        tau = (double)((const float *)temperatures->data)[head * temperatures->stride[3]];
-    return scale / tau;
-}
+#include "weight_rules.h"
 
 /* ---- measuring ------------------------------------------------------------------------------ */
 
@@ -158,7 +87,7 @@ static ota_status open_two(const ota_attention_layer *layer, int64_t queries, in
     layer_shape *s = &two->shape;
     const int64_t count = ota_attention_change_workspace(layer, queries, keys);
     ota_status status = ota_layer_open(layer, queries, keys, count, workspace, s, error);
-    if (status == OTA_OK) status = find_rule(s, &two->rule, error);
+    if (status == OTA_OK) status = ota_weight_rule_of(s, &two->rule, error);
     if (status != OTA_OK) return status;
     layer_pass *const passes[2] = {&two->first, &two->second};
     for (int k = 0; k < 2; k++) {
@@ -240,7 +169,7 @@ static void score_changes(const two_passes *two, int64_t head, double *reach, do
     const layer_shape *s = &two->shape;
     const int64_t width = s->layer.head_width, stride = s->head_columns, first = head * width;
     const layer_pass *a = &two->first, *b = &two->second;
-    const double rate = head_rate(s, head);
+    const double rate = ota_layer_head_rate(s, head);
     const double key_norm = largest_row(b->k + first, s->keys, width, stride);
     double key_change = 0.0;
     for (int64_t j = 0; j < s->keys; j++)
@@ -294,8 +223,8 @@ static void compare_layers(two_passes *two, ota_change *output, ota_change *weig
             const int64_t at = (h * queries + i) * keys;
             const double moved =
                 weight_distance(two->first.coupling + at, two->second.coupling + at, keys);
-            include(weights, moved, printed_weights(two->rule, queries, reach[i], worst_reach),
-                    sharp_weights(two->rule, queries, range[i], worst_range));
+            include(weights, moved, ota_weights_printed(two->rule, queries, reach[i], worst_reach),
+                    ota_weights_sharp(two->rule, queries, range[i], worst_range));
             printed[i] += out_norm * (moved * spectral[0] + spectral[1]);
             sharp[i] += out_norm * (moved * row[0] + row[1]);
         }
@@ -306,13 +235,21 @@ static void compare_layers(two_passes *two, ota_change *output, ota_change *weig
                 printed[i], sharp[i]);
 }
 
-ota_status ota_attention_change(const ota_attention_layer *layer, const double *x,
-                                const double *context, const double *x2, const double *context2,
-                                int64_t queries, int64_t keys, double *workspace,
+ota_status ota_attention_change(const ota_attention_layer *layer, const ota_attention_input *before,
+                                const ota_attention_input *after, double *workspace,
                                 ota_change *output, ota_change *weights, ota_error *error) {
+    const double *x = before->x, *context = before->context;
+    const double *x2 = after->x, *context2 = after->context;
+    const int64_t queries = before->queries, keys = before->keys;
     two_passes two;
     ota_status status = open_two(layer, queries, keys, workspace, &two, error);
     if (status != OTA_OK) return status;
+    if (after->queries != queries || after->keys != keys) {
+        return analysis_fail(error, OTA_EINVAL, "after", "give inputs of the same sizes",
+                             "%" PRId64 " queries and %" PRId64 " keys become %" PRId64
+                             " and %" PRId64,
+                             queries, keys, after->queries, after->keys);
+    }
     if ((context == NULL) != (context2 == NULL) || (context == NULL && keys != queries)) {
         return analysis_fail(error, OTA_EINVAL, "context", "give both contexts, or none",
                              "one context is missing, or keys differs from queries without any");
@@ -457,15 +394,15 @@ static void bound_outputs(const two_passes *two, const block_runs *runs) {
             head_gain(two, runs->residual->query_norm, runs->before->raw_q, runs->after->raw_q, i,
                       h, gain);
             for (int form = 0; form < FORMS; form++)
-                reach[form][i] = head_rate(s, h) *
+                reach[form][i] = ota_layer_head_rate(s, h) *
                                  (dense_norm(q, s->layer.head_width) * n.key_change[form] +
                                   n.key_norm * n.query * gain[form] * two->token_change[form][i]);
         }
         for (int form = 0; form < FORMS; form++) worst[form] = largest_of(reach[form], tokens);
         for (int64_t i = 0; i < tokens; i++) {
             const double moved[FORMS] = {
-                printed_weights(two->rule, tokens, reach[PRINTED][i], worst[PRINTED]),
-                sharp_weights(two->rule, tokens, 2.0 * reach[SHARP][i], 2.0 * worst[SHARP])};
+                ota_weights_printed(two->rule, tokens, reach[PRINTED][i], worst[PRINTED]),
+                ota_weights_sharp(two->rule, tokens, 2.0 * reach[SHARP][i], 2.0 * worst[SHARP])};
             for (int form = 0; form < FORMS; form++)
                 bound[form][i] += n.out * (moved[form] * n.values[form] + n.value_change[form]);
         }
@@ -475,13 +412,13 @@ static void bound_outputs(const two_passes *two, const block_runs *runs) {
 /* A token's vectors u, v [width] through a norm, in place; `gain` as of set_gain. */
 static ota_status pass_norm(const ota_norm *norm, bool rms, double *u, double *v, int64_t width,
                             double gain[FORMS], ota_error *error) {
+    const ota_norm bare = {.gamma = norm->gamma, .epsilon = norm->epsilon};
     double *const sides[2] = {u, v};
     double scale[2];
     for (int k = 0; k < 2; k++) {
         double *y = sides[k];
-        const ota_status status =
-            rms ? ota_rmsnorm(y, 1, width, norm->gamma, norm->epsilon, y, &scale[k], error)
-                : ota_layernorm(y, 1, width, norm->gamma, NULL, norm->epsilon, y, &scale[k], error);
+        const ota_status status = rms ? ota_rmsnorm(y, 1, width, &bare, y, &scale[k], error)
+                                      : ota_layernorm(y, 1, width, &bare, y, &scale[k], error);
         if (status != OTA_OK) return status;
     }
     set_gain(norm, width, scale, gain);
@@ -555,13 +492,15 @@ static ota_status check_head_norms(const two_passes *two, const block_runs *runs
     return status;
 }
 
-ota_status ota_block_change(const ota_attention_layer *layer, const ota_norm *norm, double alpha,
-                            const double *x, const double *x2, int64_t tokens, double *workspace,
-                            ota_change *change, ota_error *error) {
+ota_status ota_block_change(const ota_residual_block *block, const double *x, const double *x2,
+                            int64_t tokens, double *workspace, ota_change *change,
+                            ota_error *error) {
+    const ota_norm *norm = block->norm;
+    const double alpha = block->alpha;
     two_passes two;
     const ota_residual residual = {.size = sizeof residual, .norm = norm};
     const double *const inputs[2] = {x, x2}, *normalised[2];
-    ota_status status = open_two(layer, tokens, tokens, workspace, &two, error);
+    ota_status status = open_two(block->layer, tokens, tokens, workspace, &two, error);
     if (status == OTA_OK) status = analysis_check_finite(&alpha, 1, "alpha", error);
     for (int k = 0; k < 2 && status == OTA_OK; k++) {
         const int64_t width = two.shape.layer.width;

@@ -32,17 +32,16 @@ static inline double dense_distance(const double *x, const double *y, int64_t co
     return sqrt(sum);
 }
 
-/* Row strides of a, b and c are given, columns are contiguous. `start` is NULL or the row every row of c
- * begins from. */
+/* a [rows, inner] has rows `a_stride` apart. `start` is NULL or the row every row of c begins from. */
 static inline void dense_product(const double *a, int64_t a_stride, const double *b,
-                                 int64_t b_stride, const double *start, double *c, int64_t c_stride,
-                                 int64_t rows, int64_t inner, int64_t columns) {
+                                 const double *start, double *c, int64_t rows, int64_t inner,
+                                 int64_t columns) {
     for (int64_t i = 0; i < rows; i++) {
-        double *row = c + i * c_stride;
+        double *row = c + i * columns;
         for (int64_t j = 0; j < columns; j++) row[j] = start == NULL ? 0.0 : start[j];
         for (int64_t k = 0; k < inner; k++) {
             const double factor = a[i * a_stride + k];
-            for (int64_t j = 0; j < columns; j++) row[j] += factor * b[k * b_stride + j];
+            for (int64_t j = 0; j < columns; j++) row[j] += factor * b[k * columns + j];
         }
     }
 }

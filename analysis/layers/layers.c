@@ -59,9 +59,9 @@ static double centre(const double *u, int64_t width, double epsilon, double *c) 
     return hypot(dense_norm(c, width) / sqrt((double)width), sqrt(epsilon));
 }
 
-ota_status ota_layernorm(const double *u, int64_t rows, int64_t width, const double *gamma,
-                         const double *beta, double epsilon, double *y, double *sigma,
-                         ota_error *error) {
+ota_status ota_layernorm(const double *u, int64_t rows, int64_t width, const ota_norm *norm,
+                         double *y, double *sigma, ota_error *error) {
+    const double *gamma = norm->gamma, *beta = norm->beta, epsilon = norm->epsilon;
     ota_status status = check_norm(rows, width, gamma, beta, epsilon, error);
     if (status == OTA_OK) status = check_tokens(u, rows, width, "u", error);
     if (status != OTA_OK) return status;
@@ -76,9 +76,11 @@ ota_status ota_layernorm(const double *u, int64_t rows, int64_t width, const dou
 }
 
 /* With w = gamma * dy and a = c / sigma:  du = (w - mean(w) - a <a,w> / d) / sigma. */
-ota_status ota_layernorm_backward(const double *u, int64_t rows, int64_t width, const double *gamma,
-                                  double epsilon, const double *dy, double *du, double *dgamma,
-                                  double *dbeta, ota_error *error) {
+ota_status ota_layernorm_backward(const double *u, int64_t rows, int64_t width,
+                                  const ota_norm *norm, const ota_norm_gradients *gradients,
+                                  ota_error *error) {
+    const double *gamma = norm->gamma, *dy = gradients->dy, epsilon = norm->epsilon;
+    double *du = gradients->du, *dgamma = gradients->dgamma, *dbeta = gradients->dbeta;
     ota_status status = check_norm(rows, width, gamma, NULL, epsilon, error);
     if (status == OTA_OK) status = check_tokens(u, rows, width, "u", error);
     if (status == OTA_OK) status = check_tokens(dy, rows, width, "dy", error);
@@ -203,10 +205,11 @@ ota_status ota_layernorm_change(const double *u, const double *v, int64_t width,
 
 /* ---- positions ------------------------------------------------------------------------------ */
 
-ota_status ota_absolute_costs(const double *x, const double *positions, int64_t tokens,
-                              int64_t width, const double *query_weights, const double *key_weights,
-                              int64_t head_width, double temperature, double *workspace,
-                              double *costs, double *parts, ota_error *error) {
+ota_status ota_absolute_costs(const ota_absolute_positions *of, double *workspace, double *costs,
+                              double *parts, ota_error *error) {
+    const double *x = of->x, *positions = of->positions, temperature = of->temperature;
+    const double *query_weights = of->query_weights, *key_weights = of->key_weights;
+    const int64_t tokens = of->tokens, width = of->width, head_width = of->head_width;
     ota_status status = analysis_check_size(tokens, 1, "tokens", error);
     if (status == OTA_OK) status = analysis_check_size(width, 1, "width", error);
     if (status == OTA_OK) status = analysis_check_size(head_width, 1, "head_width", error);
@@ -223,10 +226,10 @@ ota_status ota_absolute_costs(const double *x, const double *positions, int64_t 
     double *const keys[2] = {workspace + 2 * block, workspace + 3 * block};
     const double *const sources[2] = {x, positions};
     for (int source = 0; source < 2; source++) {
-        dense_product(sources[source], width, query_weights, head_width, NULL, queries[source],
-                      head_width, tokens, width, head_width);
-        dense_product(sources[source], width, key_weights, head_width, NULL, keys[source],
-                      head_width, tokens, width, head_width);
+        dense_product(sources[source], width, query_weights, NULL, queries[source], tokens, width,
+                      head_width);
+        dense_product(sources[source], width, key_weights, NULL, keys[source], tokens, width,
+                      head_width);
     }
     for (int64_t i = 0; i < tokens; i++) {
         for (int64_t j = 0; j < tokens; j++) {
@@ -244,9 +247,10 @@ ota_status ota_absolute_costs(const double *x, const double *positions, int64_t 
     return OTA_OK;
 }
 
-ota_status ota_relative_costs(const double *q, int64_t queries, const double *k, int64_t keys,
-                              int64_t head_width, const double *bias, double temperature,
-                              ota_bias_place place, double *costs, ota_error *error) {
+ota_status ota_relative_costs(const ota_relative_positions *of, double *costs, ota_error *error) {
+    const double *q = of->q, *k = of->k, *bias = of->bias, temperature = of->temperature;
+    const int64_t queries = of->queries, keys = of->keys, head_width = of->head_width;
+    const ota_bias_place place = of->place;
     ota_status status = analysis_check_size(queries, 1, "queries", error);
     if (status == OTA_OK) status = analysis_check_size(keys, 1, "keys", error);
     if (status == OTA_OK) status = analysis_check_size(head_width, 1, "head_width", error);
@@ -323,8 +327,7 @@ ota_status ota_context(const double *p, const double *values, int64_t keys, int6
         return analysis_fail(error, OTA_EINVAL, "p", "divide the array by its sum",
                              "the entries of p sum to %.17g, not to 1", total);
     }
-    dense_product(p, keys, values, values_width, NULL, context, values_width, 1, keys,
-                  values_width);
+    dense_product(p, keys, values, NULL, context, 1, keys, values_width);
     return OTA_OK;
 }
 
@@ -399,8 +402,7 @@ ota_status ota_head_chain_rule(const ota_head_chain *chain, ota_error *error) {
     if (a.dv != NULL) transposed_product(a.p, a.dout, 1.0, a.dv, a.queries, a.keys, a.values_width);
     if (a.dk != NULL) transposed_product(a.dscores, a.q, scale, a.dk, a.queries, a.keys, a.width);
     if (a.dq != NULL) {
-        dense_product(a.dscores, a.keys, a.k, a.width, NULL, a.dq, a.width, a.queries, a.keys,
-                      a.width);
+        dense_product(a.dscores, a.keys, a.k, NULL, a.dq, a.queries, a.keys, a.width);
         for (int64_t i = 0; i < a.queries * a.width; i++) a.dq[i] *= scale;
     }
     return OTA_OK;

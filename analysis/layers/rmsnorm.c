@@ -41,8 +41,9 @@ static double root_of(const double *u, int64_t width, double epsilon) {
     return hypot(dense_norm(u, width) / sqrt((double)width), sqrt(epsilon));
 }
 
-ota_status ota_rmsnorm(const double *u, int64_t rows, int64_t width, const double *gamma,
-                       double epsilon, double *y, double *rho, ota_error *error) {
+ota_status ota_rmsnorm(const double *u, int64_t rows, int64_t width, const ota_norm *norm,
+                       double *y, double *rho, ota_error *error) {
+    const double *gamma = norm->gamma, epsilon = norm->epsilon;
     const ota_status status = check_norm(u, rows, width, gamma, epsilon, error);
     if (status != OTA_OK) return status;
     for (int64_t i = 0; i < rows; i++) {

@@ -31,7 +31,7 @@ double ota_spectral_norm(const double *a, int64_t rows, int64_t columns, int64_t
         logarithm += weight * log(trace);
         for (int64_t i = 0; i < side * side; i++) g[i] /= trace;
         if (weight * log((double)side) <= 2e-9) break;
-        dense_product(g, side, g, side, NULL, square, side, side, side, side);
+        dense_product(g, side, g, NULL, square, side, side, side);
         for (int64_t i = 0; i < side * side; i++) g[i] = square[i];
         weight *= 0.5;
     }

@@ -173,9 +173,12 @@ static void judge_scalings(const pair *a, const double *u, const double *v,
 }
 
 /* Each round is a row update, after which the columns are judged, and a column update; the plan
- * returned is the one judged, so its rows are exact [DER-26]. errors [max_rounds] or NULL: what was judged. */
-static void solve_sinkhorn(const pair *a, double tolerance, int64_t max_rounds, double *u,
-                           double *v, double *errors, ota_hamming_result *result) {
+ * returned is the one judged, so its rows are exact [DER-26]. */
+static void solve_sinkhorn(const pair *a, const ota_hamming_options *options,
+                           ota_hamming_result *result) {
+    const double tolerance = options->tolerance > 0.0 ? options->tolerance : 1e-10;
+    const int64_t max_rounds = options->max_rounds > 0 ? options->max_rounds : 1000;
+    double *const u = options->u, *const v = options->v;
     const ota_logit_kernels *const kernels = ota_logit_kernels_newest();
     const double slope = 1.0 - a->alpha;
     for (int64_t i = 0; i < a->size; i++) v[i] = 1.0;
@@ -184,7 +187,7 @@ static void solve_sinkhorn(const pair *a, double tolerance, int64_t max_rounds, 
     for (result->rounds = 0; result->rounds < max_rounds;) {
         shared = a->alpha * kernels->divide(a->p, a->p_scale, v, slope, shared, a->size, u);
         const double error = kernels->miss(v, u, slope, shared, a->q, a->q_scale, a->size);
-        if (errors != NULL) errors[result->rounds] = error;
+        if (options->errors != NULL) options->errors[result->rounds] = error;
         result->rounds++;
         if (error <= tolerance) {
             result->status = OTA_OK;
@@ -202,24 +205,45 @@ void ota_hamming_matvec(double epsilon, const double *x, double *y, int64_t size
     for (int64_t i = 0; i < size; i++) y[i] = -expm1(-1.0 / epsilon) * x[i] + shared;
 }
 
-static ota_status solve(const double *p, const double *q, int64_t size, double epsilon,
-                        ota_hamming_solver solver, double tolerance, int64_t max_rounds, double *u,
-                        double *v, double *errors, ota_hamming_result *result, ota_error *error) {
+static ota_status check_options(const ota_hamming_options *options, ota_error *error) {
+    if (options->size != sizeof *options)
+        return analysis_fail(error, OTA_EINVAL, "options.size",
+                             "set it to sizeof(ota_hamming_options)", "options.size is %zu",
+                             options->size);
+    if (options->solver > OTA_HAMMING_SINKHORN)
+        return analysis_fail(error, OTA_EINVAL, "solver", "take one of ota_hamming_solver",
+                             "solver is %d", (int)options->solver);
+    if (!(options->tolerance >= 0.0))
+        return analysis_fail(error, OTA_EINVAL, "tolerance", "0 means the default",
+                             "tolerance is negative or NaN");
+    if (options->max_rounds < 0)
+        return analysis_fail(error, OTA_EINVAL, "max_rounds", "0 means the default",
+                             "max_rounds is negative");
+    if (options->solver == OTA_HAMMING_SINKHORN && (options->u == NULL || options->v == NULL))
+        return analysis_fail(error, OTA_EINVAL, "u", "give u and v, which Sinkhorn works in",
+                             "u or v is NULL");
+    if (options->errors != NULL && options->solver != OTA_HAMMING_SINKHORN)
+        return analysis_fail(error, OTA_EINVAL, "errors", "take the Sinkhorn solver",
+                             "only Sinkhorn has errors of rounds");
+    if (options->errors != NULL && options->max_rounds < 1)
+        return analysis_fail(error, OTA_EINVAL, "max_rounds", "give room for one error a round",
+                             "max_rounds is less than 1");
+    return OTA_OK;
+}
+
+ota_status ota_hamming(const double *p, const double *q, int64_t size, double epsilon,
+                       const ota_hamming_options *options, ota_hamming_result *result,
+                       ota_error *error) {
+    static const ota_hamming_options standard = {.size = sizeof standard};
+    const ota_hamming_options *o = options != NULL ? options : &standard;
     if (size < 1)
         return analysis_fail(error, OTA_EINVAL, "size", "a distribution has at least one symbol",
                              "size is %" PRId64, size);
     if (!(epsilon > 0.0) || isinf(epsilon))
         return analysis_fail(error, OTA_EINVAL, "epsilon", "choose a finite number above 0",
                              "epsilon is %g", epsilon);
-    if (!(tolerance >= 0.0))
-        return analysis_fail(error, OTA_EINVAL, "tolerance", "0 means the default",
-                             "tolerance is negative or NaN");
-    if (max_rounds < 0)
-        return analysis_fail(error, OTA_EINVAL, "max_rounds", "0 means the default",
-                             "max_rounds is negative");
-    if (solver == OTA_HAMMING_SINKHORN && (u == NULL || v == NULL))
-        return analysis_fail(error, OTA_EINVAL, "u", "give u and v, which Sinkhorn works in",
-                             "u or v is NULL");
+    ota_status status = check_options(o, error);
+    if (status != OTA_OK) return status;
     /* k overflows where alpha underflows; Newton then takes the limit. */
     pair a = {.p = p,
               .q = q,
@@ -227,16 +251,14 @@ static ota_status solve(const double *p, const double *q, int64_t size, double e
               .epsilon = epsilon,
               .alpha = exp(-1.0 / epsilon),
               .k = expm1(1.0 / epsilon)};
-    ota_status status = analysis_check_distribution(p, size, "p", &a.p_scale, error);
+    status = analysis_check_distribution(p, size, "p", &a.p_scale, error);
     if (status == OTA_OK) status = analysis_check_distribution(q, size, "q", &a.q_scale, error);
     if (status != OTA_OK) return status;
     result->tv = total_variation(&a);
-    if (solver == OTA_HAMMING_NEWTON) {
-        solve_newton(&a, u, v, result);
-    } else {
-        solve_sinkhorn(&a, tolerance > 0.0 ? tolerance : 1e-10, max_rounds > 0 ? max_rounds : 1000,
-                       u, v, errors, result);
-    }
+    if (o->solver == OTA_HAMMING_NEWTON)
+        solve_newton(&a, o->u, o->v, result);
+    else
+        solve_sinkhorn(&a, o, result);
     if (result->status == OTA_NOT_CONVERGED && error != NULL) {
         (void)analysis_fail(
             error, OTA_NOT_CONVERGED, "max_rounds", "raise max_rounds, or use the Newton solver",
@@ -245,34 +267,15 @@ static ota_status solve(const double *p, const double *q, int64_t size, double e
     return result->status;
 }
 
-ota_status ota_hamming(const double *p, const double *q, int64_t size, double epsilon,
-                       ota_hamming_solver solver, double tolerance, int64_t max_rounds, double *u,
-                       double *v, ota_hamming_result *result, ota_error *error) {
-    return solve(p, q, size, epsilon, solver, tolerance, max_rounds, u, v, NULL, result, error);
-}
-
-ota_status ota_hamming_errors(const double *p, const double *q, int64_t size, double epsilon,
-                              double tolerance, int64_t max_rounds, double *u, double *v,
-                              double *errors, ota_hamming_result *result, ota_error *error) {
-    if (max_rounds < 1 || errors == NULL)
-        return analysis_fail(error, OTA_EINVAL, max_rounds < 1 ? "max_rounds" : "errors",
-                             "give room for one error a round",
-                             max_rounds < 1 ? "max_rounds is less than 1" : "errors is NULL");
-    return solve(p, q, size, epsilon, OTA_HAMMING_SINKHORN, tolerance, max_rounds, u, v, errors,
-                 result, error);
-}
-
 ota_status ota_hamming_divergence(const double *p, const double *q, int64_t size, double epsilon,
-                                  ota_hamming_solver solver, double tolerance, int64_t max_rounds,
-                                  double *u, double *v, double *divergence,
+                                  const ota_hamming_options *options, double *divergence,
                                   ota_hamming_result *result, ota_error *error) {
     ota_hamming_result own[3];
     ota_status worst = OTA_OK;
     const double *const first[3] = {p, q, p}, *const second[3] = {p, q, q};
-    /* The pair itself comes last, so that u and v are its scalings. */
+    /* The pair itself comes last, so that the arrays of options are its own. */
     for (int k = 0; k < 3; k++) {
-        const ota_status status = ota_hamming(first[k], second[k], size, epsilon, solver, tolerance,
-                                              max_rounds, u, v, &own[k], error);
+        const ota_status status = ota_hamming(first[k], second[k], size, epsilon, options, &own[k], error);
         if (status != OTA_OK && status != OTA_NOT_CONVERGED) return status;
         if (status != OTA_OK) worst = status;
     }

@@ -323,12 +323,20 @@ static int64_t run_end(const item *sorted, int64_t first, int64_t size) {
     return last;
 }
 
+/* Memory of all of these lies behind `items`, [size] each. */
+typedef struct rank_space {
+    item *items, *other;
+    int64_t *place;
+    double *rank;
+} rank_space;
+
 static void rank_change(const analysis_numbers *z, const analysis_numbers *w, int64_t size,
-                        const int64_t *counts, int64_t count, double *overlap, double *spearman,
-                        item *items, item *other, int64_t *place, double *rank) {
+                        const rank_space *space, ota_rank_change *change) {
+    int64_t *const place = space->place;
+    double *const rank = space->rank;
     const double middle = 0.5 * (double)(size - 1);
     double xx = 0.0, yy = 0.0, xy = 0.0;
-    const item *sorted = sort_items(z, size, items, other);
+    const item *sorted = sort_items(z, size, space->items, space->other);
     for (int64_t first = 0, last; first < size; first = last + 1) {
         last = run_end(sorted, first, size);
         const double centred = 0.5 * (double)(first + last) - middle;
@@ -338,7 +346,7 @@ static void rank_change(const analysis_numbers *z, const analysis_numbers *w, in
             xx += centred * centred;
         }
     }
-    sorted = sort_items(w, size, items, other);
+    sorted = sort_items(w, size, space->items, space->other);
     for (int64_t first = 0, last; first < size; first = last + 1) {
         last = run_end(sorted, first, size);
         const double centred = 0.5 * (double)(first + last) - middle;
@@ -347,11 +355,13 @@ static void rank_change(const analysis_numbers *z, const analysis_numbers *w, in
             xy += centred * rank[sorted[i].index];
         }
     }
-    if (spearman != NULL) *spearman = xx > 0.0 && yy > 0.0 ? xy / sqrt(xx) / sqrt(yy) : (double)NAN;
-    for (int64_t t = 0; t < count && overlap != NULL; t++) {
+    if (change->spearman != NULL)
+        *change->spearman = xx > 0.0 && yy > 0.0 ? xy / sqrt(xx) / sqrt(yy) : (double)NAN;
+    for (int64_t t = 0; t < change->count && change->overlap != NULL; t++) {
+        const int64_t most = change->counts[t];
         int64_t shared = 0;
-        for (int64_t i = 0; i < counts[t]; i++) shared += place[sorted[i].index] < counts[t];
-        overlap[t] = (double)shared / (double)counts[t];
+        for (int64_t i = 0; i < most; i++) shared += place[sorted[i].index] < most;
+        change->overlap[t] = (double)shared / (double)most;
     }
 }
 
@@ -366,25 +376,24 @@ static void *allocate(int64_t size, size_t each, ota_status *status, ota_error *
 }
 
 ota_status ota_rank_change_of(const void *before, const void *after, ota_type type, int64_t size,
-                              const int64_t *counts, int64_t count, double *overlap,
-                              double *spearman, ota_error *error) {
+                              ota_rank_change *change, ota_error *error) {
     const analysis_numbers z = {before, type}, w = {after, type};
     ota_status status = check_logits(&z, &w, size, 1.0, error);
     if (status != OTA_OK) return status;
-    for (int64_t t = 0; t < count; t++) {
-        if (counts[t] < 1 || counts[t] > size) {
+    for (int64_t t = 0; t < change->count; t++) {
+        if (change->counts[t] < 1 || change->counts[t] > size) {
             return analysis_fail(error, OTA_EINVAL, "counts", "choose 1 to the number of symbols",
                                  "counts[%" PRId64 "] is %" PRId64 " of %" PRId64 " symbols", t,
-                                 counts[t], size);
+                                 change->counts[t], size);
         }
     }
     const size_t each = 2 * sizeof(item) + sizeof(int64_t) + sizeof(double);
     item *const items = allocate(size, each, &status, error);
     if (items == NULL) return status;
-    item *const other = items + size;
-    int64_t *const place = (int64_t *)(void *)(other + size);
-    rank_change(&z, &w, size, counts, count, overlap, spearman, items, other, place,
-                (double *)(void *)(place + size));
+    rank_space space = {.items = items, .other = items + size};
+    space.place = (int64_t *)(void *)(space.other + size);
+    space.rank = (double *)(void *)(space.place + size);
+    rank_change(&z, &w, size, &space, change);
     free(items);
     return OTA_OK;
 }

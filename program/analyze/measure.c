@@ -128,9 +128,12 @@ static ota_status measure_rows(run *r, const step *s, int64_t task, int worker, 
         ota_prediction prediction;
         ota_transition transition;
         const ota_status status = ota_evolve_step(
-            s->now->logits + i * w->vocabulary, s->index > 0 ? &s->before->rows[i] : NULL,
-            s->index > 0 ? &w->first.rows[i] : NULL, &w->final.rows[i], row_memory(r, ring, i),
-            row_scratch(r, worker), &s->now->rows[i], &transition, &prediction, error);
+            s->now->logits + i * w->vocabulary,
+            &(ota_evolve_others){.before = s->index > 0 ? &s->before->rows[i] : NULL,
+                                 .first = s->index > 0 ? &w->first.rows[i] : NULL,
+                                 .final = &w->final.rows[i]},
+            row_memory(r, ring, i), row_scratch(r, worker), &s->now->rows[i], &transition,
+            &prediction, error);
         if (status < 0) return status;
         put_prediction(r, s->probe, s->index * tokens_of(r) + i, &prediction);
         if (s->index > 0) put_transition(r, s, i, &transition);
@@ -144,8 +147,12 @@ static ota_status align(run *r, const step *s, ota_error *error) {
     const ota_gauge_options options = {.size = sizeof options, .cancel = r->context->cancel};
     const ota_gauge_arrays arrays = {.column_shift = w->shift, .row_residual = w->residual};
     ota_gauge_result result;
-    const ota_status status = ota_gauge(s->now->logits, s->before->logits, OTA_F32, n,
-                                        w->vocabulary, &options, &arrays, &result, error);
+    const ota_status status = ota_gauge(&(ota_gauge_matrix){.a = s->now->logits,
+                                                            .b = s->before->logits,
+                                                            .type = OTA_F32,
+                                                            .rows = n,
+                                                            .columns = w->vocabulary},
+                                        &options, &arrays, &result, error);
     if (status < 0) return status;
     put(r, s->probe, COLUMN_ALIGNMENT, s->index - 1, result.residual);
     put(r, s->probe, COLUMN_ALIGNMENT_LOWER, s->index - 1, result.residual_lower);

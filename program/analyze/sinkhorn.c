@@ -64,8 +64,15 @@ static ota_status count_rounds(run *r, int64_t task, int worker, ota_error *erro
     double errors[ROUNDS_MOST];
     ota_hamming_result result;
     const ota_status status =
-        ota_hamming_errors(p, p + words, words, epsilons[e], tolerances[PAIR_TOLERANCES - 1],
-                           ROUNDS_MOST, u, v, errors, &result, error);
+        ota_hamming(p, p + words, words, epsilons[e],
+                    &(ota_hamming_options){.size = sizeof(ota_hamming_options),
+                                           .solver = OTA_HAMMING_SINKHORN,
+                                           .tolerance = tolerances[PAIR_TOLERANCES - 1],
+                                           .max_rounds = ROUNDS_MOST,
+                                           .u = u,
+                                           .v = v,
+                                           .errors = errors},
+                    &result, error);
     if (status < 0 && status != OTA_NOT_CONVERGED) return status;
     for (int t = 0; t < PAIR_TOLERANCES; t++) {
         const int64_t at = (pair * PAIR_EPSILONS + e) * PAIR_TOLERANCES + t;

@@ -135,8 +135,10 @@ static int solve(cli_context *context, alignment *x) {
     cli_progress_begin(&progress, "align");
     /* Where rounding ends what a pass can change, in units of the largest entry. */
     progress.tolerance = 1e-15;
-    const ota_status status =
-        ota_gauge(x->a, x->b, x->type, x->rows, x->columns, &options, &arrays, &x->result, &error);
+    const ota_status status = ota_gauge(
+        &(ota_gauge_matrix){
+            .a = x->a, .b = x->b, .type = x->type, .rows = x->rows, .columns = x->columns},
+        &options, &arrays, &x->result, &error);
     cli_progress_end(&progress);
     x->seconds = (double)(cli_now_ns() - begun) / 1e9;
     if (status == OTA_OK) return 0;

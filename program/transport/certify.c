@@ -151,19 +151,31 @@ static ota_status bounds_of(const matrices *x, const double *s, const double *t,
                             bool exact, ota_score_bounds *bounds, double *residual,
                             ota_error *error) {
     *residual = (double)NAN;
-    ota_status status = ota_score_bounds_of(s, t, x->rows, x->columns, temperature, (double)NAN,
-                                            NULL, bounds, error);
+    ota_status status = ota_score_bounds_of(&(ota_score_pair){.scores = s,
+                                                              .perturbed = t,
+                                                              .rows = x->rows,
+                                                              .columns = x->columns,
+                                                              .temperature = temperature},
+                                            (double)NAN, NULL, bounds, error);
     if (status < 0 || !exact) return status;
     bool masked = false;
     for (int64_t k = 0; k < x->rows * x->columns && !masked; k++) masked = isinf(s[k]);
     double above = 0.5 * bounds->range;
     if (!masked) {
         ota_gauge_result result;
-        status = ota_gauge(s, t, OTA_F64, x->rows, x->columns, NULL, NULL, &result, error);
+        status = ota_gauge(
+            &(ota_gauge_matrix){
+                .a = s, .b = t, .type = OTA_F64, .rows = x->rows, .columns = x->columns},
+            NULL, NULL, &result, error);
         if (status < 0) return status;
         above = *residual = result.residual;
     }
-    return ota_score_bounds_of(s, t, x->rows, x->columns, temperature, above, NULL, bounds, error);
+    return ota_score_bounds_of(&(ota_score_pair){.scores = s,
+                                                 .perturbed = t,
+                                                 .rows = x->rows,
+                                                 .columns = x->columns,
+                                                 .temperature = temperature},
+                               above, NULL, bounds, error);
 }
 
 static double pick_bound(ota_column_rule rule, const ota_score_bounds *bounds) {
@@ -212,8 +224,12 @@ static ota_status certify_head(const matrices *x, const ota_problem *problem, co
     ota_status status = bounds_of(x, s, t, temperature, problem->columns == OTA_COLUMNS_EXACT,
                                   &bounds, &c->residual, error);
     if (status == OTA_OK) {
-        status = ota_score_change_of(s, t, p + at, q + at, x->rows, x->columns, temperature,
-                                     &c->change, error);
+        status = ota_score_change_of(&(ota_score_pair){.scores = s,
+                                                       .perturbed = t,
+                                                       .rows = x->rows,
+                                                       .columns = x->columns,
+                                                       .temperature = temperature},
+                                     p + at, q + at, &c->change, error);
     }
     if (status != OTA_OK) return status;
     c->bound = pick_bound(problem->columns, &bounds);

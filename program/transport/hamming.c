@@ -104,10 +104,15 @@ static int solve(cli_context *context, distributions *d) {
     ota_hamming_result result;
     double divergence;
     const int64_t begun = cli_now_ns();
-    const ota_status status =
-        ota_hamming_divergence(d->p, d->q, d->size, settings->solver.epsilon.value, solver,
-                               settings->solver.tolerance.value, settings->solver.max_rounds.value,
-                               d->u, d->v, &divergence, &result, &error);
+    const ota_status status = ota_hamming_divergence(
+        d->p, d->q, d->size, settings->solver.epsilon.value,
+        &(ota_hamming_options){.size = sizeof(ota_hamming_options),
+                               .solver = solver,
+                               .tolerance = settings->solver.tolerance.value,
+                               .max_rounds = settings->solver.max_rounds.value,
+                               .u = d->u,
+                               .v = d->v},
+        &divergence, &result, &error);
     const double seconds = (double)(cli_now_ns() - begun) / 1e9;
     if (status < 0) return cli_fail_status(context, status, &error);
     return report(context, &result, divergence, seconds, solver, d->size);

@@ -398,6 +398,28 @@ class HammingResult(ctypes.Structure):
     )
 
 
+class HammingOptions(ctypes.Structure):
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("solver", ctypes.c_int),
+        ("tolerance", ctypes.c_double),
+        ("max_rounds", ctypes.c_int64),
+        ("u", ctypes.c_void_p),
+        ("v", ctypes.c_void_p),
+        ("errors", ctypes.c_void_p),
+    )
+
+
+class GaugeMatrix(ctypes.Structure):
+    _fields_ = (
+        ("a", ctypes.c_void_p),
+        ("b", ctypes.c_void_p),
+        ("type", ctypes.c_int),
+        ("rows", ctypes.c_int64),
+        ("columns", ctypes.c_int64),
+    )
+
+
 class GaugeOptions(ctypes.Structure):
     _fields_ = (
         ("size", ctypes.c_size_t),
@@ -433,6 +455,18 @@ class GaugeResult(ctypes.Structure):
     )
 
 
+class GaugeChain(ctypes.Structure):
+    _fields_ = (
+        ("layers", ctypes.c_int64),
+        ("rows", ctypes.c_int64),
+        ("columns", ctypes.c_int64),
+        ("start", ctypes.c_void_p),
+        ("moves", ctypes.c_void_p),
+        ("row_shift", ctypes.c_void_p),
+        ("column_shift", ctypes.c_void_p),
+    )
+
+
 class Contraction(ctypes.Structure):
     _fields_ = (
         ("diameter", ctypes.c_double),
@@ -451,6 +485,8 @@ class ScalingRun(ctypes.Structure):
         ("most", ctypes.c_int64),
         ("errors", ctypes.c_void_p),
         ("changes", ctypes.c_void_p),
+        ("f", ctypes.c_void_p),
+        ("g", ctypes.c_void_p),
         ("rounds", ctypes.c_int64),
     )
 
@@ -498,6 +534,15 @@ class LogitChange(ctypes.Structure):
     )
 
 
+class RankChange(ctypes.Structure):
+    _fields_ = (
+        ("counts", ctypes.c_void_p),
+        ("count", ctypes.c_int64),
+        ("overlap", ctypes.c_void_p),
+        ("spearman", ctypes.c_void_p),
+    )
+
+
 class StateChange(ctypes.Structure):
     _fields_ = (
         ("norm_change", ctypes.c_double),
@@ -531,6 +576,16 @@ class Fenchel(ctypes.Structure):
     )
 
 
+class ScorePair(ctypes.Structure):
+    _fields_ = (
+        ("scores", ctypes.c_void_p),
+        ("perturbed", ctypes.c_void_p),
+        ("rows", ctypes.c_int64),
+        ("columns", ctypes.c_int64),
+        ("temperature", ctypes.c_double),
+    )
+
+
 class ScoreBounds(ctypes.Structure):
     _fields_ = (
         ("sup", ctypes.c_double),
@@ -561,6 +616,15 @@ class OutputBounds(ctypes.Structure):
         ("printed", ctypes.c_double),
         ("sharp", ctypes.c_double),
         ("rows", ctypes.c_double),
+    )
+
+
+class Mixing(ctypes.Structure):
+    _fields_ = (
+        ("coupling", ctypes.c_void_p),
+        ("rows", ctypes.c_int64),
+        ("keys", ctypes.c_int64),
+        ("alpha", ctypes.c_double),
     )
 
 
@@ -657,6 +721,23 @@ class Change(ctypes.Structure):
     )
 
 
+class Norm(ctypes.Structure):
+    _fields_ = (
+        ("gamma", ctypes.c_void_p),
+        ("beta", ctypes.c_void_p),
+        ("epsilon", ctypes.c_double),
+    )
+
+
+class NormGradients(ctypes.Structure):
+    _fields_ = (
+        ("dy", ctypes.c_void_p),
+        ("du", ctypes.c_void_p),
+        ("dgamma", ctypes.c_void_p),
+        ("dbeta", ctypes.c_void_p),
+    )
+
+
 class LayernormSpectrum(ctypes.Structure):
     _fields_ = (
         ("sigma", ctypes.c_double),
@@ -667,6 +748,32 @@ class LayernormSpectrum(ctypes.Structure):
         ("exact", ctypes.c_double),
         ("global_printed", ctypes.c_double),
         ("global_exact", ctypes.c_double),
+    )
+
+
+class AbsolutePositions(ctypes.Structure):
+    _fields_ = (
+        ("tokens", ctypes.c_int64),
+        ("width", ctypes.c_int64),
+        ("head_width", ctypes.c_int64),
+        ("x", ctypes.c_void_p),
+        ("positions", ctypes.c_void_p),
+        ("query_weights", ctypes.c_void_p),
+        ("key_weights", ctypes.c_void_p),
+        ("temperature", ctypes.c_double),
+    )
+
+
+class RelativePositions(ctypes.Structure):
+    _fields_ = (
+        ("queries", ctypes.c_int64),
+        ("keys", ctypes.c_int64),
+        ("head_width", ctypes.c_int64),
+        ("q", ctypes.c_void_p),
+        ("k", ctypes.c_void_p),
+        ("bias", ctypes.c_void_p),
+        ("temperature", ctypes.c_double),
+        ("place", ctypes.c_int),
     )
 
 
@@ -722,11 +829,20 @@ class AttentionOutputs(ctypes.Structure):
     )
 
 
-class Norm(ctypes.Structure):
+class AttentionInput(ctypes.Structure):
     _fields_ = (
-        ("gamma", ctypes.c_void_p),
-        ("beta", ctypes.c_void_p),
-        ("epsilon", ctypes.c_double),
+        ("queries", ctypes.c_int64),
+        ("keys", ctypes.c_int64),
+        ("x", ctypes.c_void_p),
+        ("context", ctypes.c_void_p),
+    )
+
+
+class ResidualBlock(ctypes.Structure):
+    _fields_ = (
+        ("layer", ctypes.c_void_p),
+        ("norm", ctypes.c_void_p),
+        ("alpha", ctypes.c_double),
     )
 
 
@@ -819,6 +935,14 @@ class Prediction(ctypes.Structure):
     )
 
 
+class EvolveOthers(ctypes.Structure):
+    _fields_ = (
+        ("before", ctypes.c_void_p),
+        ("first", ctypes.c_void_p),
+        ("final", ctypes.c_void_p),
+    )
+
+
 class Evolution(ctypes.Structure):
     _fields_ = (
         ("size", ctypes.c_size_t),
@@ -867,6 +991,16 @@ class Figure(ctypes.Structure):
         ("high", ctypes.c_double),
         ("count", ctypes.c_int64),
         ("units", ctypes.c_int64),
+    )
+
+
+class MeasuredChanges(ctypes.Structure):
+    _fields_ = (
+        ("l1", ctypes.c_void_p),
+        ("steps", ctypes.c_void_p),
+        ("count", ctypes.c_int64),
+        ("norm", ctypes.c_double),
+        ("allowance", ctypes.c_double),
     )
 
 
@@ -1060,21 +1194,27 @@ STRUCTS: dict[str, type[ctypes.Structure]] = {
     "ota_tangents": Tangents,
     "ota_certificate": Certificate,
     "ota_hamming_result": HammingResult,
+    "ota_hamming_options": HammingOptions,
+    "ota_gauge_matrix": GaugeMatrix,
     "ota_gauge_options": GaugeOptions,
     "ota_gauge_arrays": GaugeArrays,
     "ota_gauge_result": GaugeResult,
+    "ota_gauge_chain": GaugeChain,
     "ota_contraction": Contraction,
     "ota_scaling_run": ScalingRun,
     "ota_coupling_spectrum": CouplingSpectrum,
     "ota_divergence": Divergence,
     "ota_tail": Tail,
     "ota_logit_change": LogitChange,
+    "ota_rank_change": RankChange,
     "ota_state_change": StateChange,
     "ota_summary": Summary,
     "ota_fenchel": Fenchel,
+    "ota_score_pair": ScorePair,
     "ota_score_bounds": ScoreBounds,
     "ota_score_change": ScoreChange,
     "ota_output_bounds": OutputBounds,
+    "ota_mixing": Mixing,
     "ota_receiver": Receiver,
     "ota_fit": Fit,
     "ota_lipschitz": Lipschitz,
@@ -1083,21 +1223,28 @@ STRUCTS: dict[str, type[ctypes.Structure]] = {
     "ota_softmax_limits": SoftmaxLimits,
     "ota_uniformity": Uniformity,
     "ota_change": Change,
+    "ota_norm": Norm,
+    "ota_norm_gradients": NormGradients,
     "ota_layernorm_spectrum": LayernormSpectrum,
+    "ota_absolute_positions": AbsolutePositions,
+    "ota_relative_positions": RelativePositions,
     "ota_head_chain": HeadChain,
     "ota_attention_layer": AttentionLayer,
     "ota_attention_outputs": AttentionOutputs,
-    "ota_norm": Norm,
+    "ota_attention_input": AttentionInput,
+    "ota_residual_block": ResidualBlock,
     "ota_attention_means": AttentionMeans,
     "ota_projected": Projected,
     "ota_residual": Residual,
     "ota_evolve_row": EvolveRow,
     "ota_transition": Transition,
     "ota_prediction": Prediction,
+    "ota_evolve_others": EvolveOthers,
     "ota_evolution": Evolution,
     "ota_state_cloud": StateCloud,
     "ota_pattern": Pattern,
     "ota_figure": Figure,
+    "ota_measured_changes": MeasuredChanges,
     "ota_tightness": Tightness,
     "ota_power_law": PowerLaw,
     "ota_trend": Trend,
@@ -1143,13 +1290,12 @@ CALLS = {
     "ota_kernel_name": "si index",
     "ota_backend_name": "si index",
     "ota_hamming_matvec": "ndppl epsilon size",
-    "ota_hamming": "ippldidlpppp size epsilon solver tolerance max_rounds",
-    "ota_hamming_errors": "ipplddlppppp size epsilon tolerance max_rounds",
-    "ota_hamming_divergence": "ippldidlppppp size epsilon solver tolerance max_rounds",
-    "ota_gauge": "ippillpppp type rows columns",
-    "ota_gauge_rest": "ippillpppp type rows columns",
-    "ota_gauge_four_cycle": "ippillppp type rows columns",
-    "ota_gauge_coherence": "ipplllppppp layers rows columns",
+    "ota_hamming": "ippldppp size epsilon",
+    "ota_hamming_divergence": "ippldpppp size epsilon",
+    "ota_gauge": "ippppp",
+    "ota_gauge_rest": "ippppp",
+    "ota_gauge_four_cycle": "ipppp",
+    "ota_gauge_coherence": "ipppp",
     "ota_compose": "ipplllpp rows inner columns",
     "ota_log_ratios": "ipllpp rows columns",
     "ota_rank": "iplldppp rows columns tolerance",
@@ -1159,7 +1305,7 @@ CALLS = {
     "ota_hamming_diameter": "dd epsilon",
     "ota_iterations_conservative": "ddd log_sum_over_min delta",
     "ota_iterations_geometric": "dddd first rate delta",
-    "ota_scaling": "ipppllpppp rows columns",
+    "ota_scaling": "ipppllpp rows columns",
     "ota_rate_measured": "iplpp count",
     "ota_coupling_spectrum_of": "iplllpp rows columns max_rounds",
     "ota_rate_one_sided": "dddd lambda second least",
@@ -1169,7 +1315,7 @@ CALLS = {
     "ota_divergence_of_logits": "ippildpp type size temperature",
     "ota_tail_of": "ipildpp type size temperature",
     "ota_logit_change_of": "ippilpp type size",
-    "ota_rank_change_of": "ippilplppp type size count",
+    "ota_rank_change_of": "ippilpp type size",
     "ota_state_change_of": "ippilpp type size",
     "ota_summary_of": "iplpp count",
     "ota_softmax_potential": "ipldppp size temperature",
@@ -1181,12 +1327,12 @@ CALLS = {
     "ota_fisher_matrix": "ipldppp size temperature",
     "ota_softmax_jacobian": "ipldpp size temperature",
     "ota_natural_gradient": "ippldpp size temperature",
-    "ota_score_bounds_of": "ippllddppp rows columns temperature residual",
-    "ota_score_change_of": "ipppplldpp rows columns temperature",
+    "ota_score_bounds_of": "ipdppp residual",
+    "ota_score_change_of": "ippppp",
     "ota_output_bounds_of": "ipppllpp keys width",
     "ota_row_norm": "ippllpp rows width",
     "ota_hull_excess": "ipplllpp rows keys width",
-    "ota_nonexpansion": "ipppllldpp rows keys width alpha",
+    "ota_nonexpansion": "ippplpp width",
     "ota_receiver_of": "ipllppp rows keys",
     "ota_mean_shift": "ipplllpp rows keys width",
     "ota_birkhoff": "ipllppppp size capacity",
@@ -1202,28 +1348,28 @@ CALLS = {
     "ota_softmax_limits_of": "ilddpp size range temperature",
     "ota_two_level": "dlldd size high range temperature",
     "ota_uniformity_of": "ipildpp type size temperature",
-    "ota_layernorm": "ipllppdppp rows width epsilon",
-    "ota_layernorm_backward": "ipllpdppppp rows width epsilon",
+    "ota_layernorm": "ipllpppp rows width",
+    "ota_layernorm_backward": "ipllppp rows width",
     "ota_layernorm_jacobian": "ipldpp width epsilon",
     "ota_layernorm_geometry": "iplpdppp width epsilon",
     "ota_layernorm_change": "ipplpdppp width epsilon",
-    "ota_rmsnorm": "ipllpdppp rows width epsilon",
+    "ota_rmsnorm": "ipllpppp rows width",
     "ota_rmsnorm_geometry": "iplpdpp width epsilon",
     "ota_rmsnorm_change": "ipplpdpp width epsilon",
-    "ota_absolute_costs": "ippllppldpppp tokens width head_width temperature",
-    "ota_relative_costs": "iplpllpdipp queries keys head_width temperature place",
+    "ota_absolute_costs": "ippppp",
+    "ota_relative_costs": "ippp",
     "ota_alibi_bias": "idlllipp slope queries keys offset causal",
     "ota_rope_matrix": "ilddpp width position base",
     "ota_context": "ippllpp keys values_width",
     "ota_head_chain_rule": "ipp",
     "ota_attention_workspace": "lpll queries keys",
-    "ota_attention_forward": "ipplplpppp queries keys",
-    "ota_attention_block": "ippdplpppp alpha tokens",
+    "ota_attention_forward": "ipppppp",
+    "ota_attention_block": "ipplpppp tokens",
     "ota_identity_core": "ipplldpp tokens width alpha",
     "ota_attention_mean_change": "ipplppp tokens",
     "ota_attention_change_workspace": "lpll queries keys",
-    "ota_attention_change": "ipppppllpppp queries keys",
-    "ota_block_change": "ippdpplppp alpha tokens",
+    "ota_attention_change": "ippppppp",
+    "ota_block_change": "ippplppp tokens",
     "ota_projected_change": "ippplpppp tokens",
     "ota_projected_block_change": "ipppplppp tokens",
     "ota_spectral_norm": "dplllp rows columns row_stride",
@@ -1233,13 +1379,13 @@ CALLS = {
     "ota_evolve_transition": "ipppp",
     "ota_evolve_prediction": "ippppp",
     "ota_evolve_distance": "ipppp",
-    "ota_evolve_step": "ipppppppppp",
+    "ota_evolve_step": "ipppppppp",
     "ota_evolve_bytes": "zli vocabulary threads",
     "ota_evolve": "ipp",
     "ota_state_cloud_of": "ipillippp type tokens width participation",
     "ota_pattern_of": "ipilldppp type queries keys threshold",
     "ota_figure_of": "ipllllpp count unit resamples seed",
-    "ota_tightness_of": "ipplddlllppp count norm allowance unit resamples seed",
+    "ota_tightness_of": "iplllppp unit resamples seed",
     "ota_depth_range": "iilpp index layers",
     "ota_scaling_exponent": "ddddd depth_from value_from depth_to value_to",
     "ota_power_law_of": "ipplpp count",

@@ -23,9 +23,11 @@ static aligned *align(trial *t, const double *a, int64_t n, int64_t m, ota_gauge
                                      .cycle_rows = x->rows,
                                      .cycle_columns = x->columns};
     const ota_status status =
-        told(t, ota_gauge(a, NULL, OTA_F64, n, m, &options, &arrays, &x->result, NULL));
+        told(t, ota_gauge(&(ota_gauge_matrix){.a = a, .type = OTA_F64, .rows = n, .columns = m},
+                          &options, &arrays, &x->result, NULL));
     if (status < 0 && status != OTA_NOT_CONVERGED) x->result.residual = NAN;
-    (void)ota_gauge_rest(a, NULL, OTA_F64, n, m, x->k, x->v, x->rest, NULL);
+    (void)ota_gauge_rest(&(ota_gauge_matrix){.a = a, .type = OTA_F64, .rows = n, .columns = m},
+                         x->k, x->v, x->rest, NULL);
     seen(t, x->k, n);
     t->planted = false;
     x->result.residual = seen_number(t, x->result.residual);
@@ -110,7 +112,8 @@ static double midrange_excess(trial *t) {
 /* R4 <= R <= 2 R4 and R <= fast <= 2 R: the largest violation. */
 static double one_pass_bounds(trial *t) {
     double *a = scores_of(t, N, M, t->draw % CHARACTERS), four = NAN;
-    (void)ota_gauge_four_cycle(a, NULL, OTA_F64, N, M, NULL, &four, NULL);
+    (void)ota_gauge_four_cycle(
+        &(ota_gauge_matrix){.a = a, .type = OTA_F64, .rows = N, .columns = M}, NULL, &four, NULL);
     four = seen_number(t, four);
     const double r = align(t, a, N, M, OTA_GAUGE_HOWARD)->result.residual;
     const double fast = align(t, a, N, M, OTA_GAUGE_FAST)->result.residual;
@@ -119,7 +122,8 @@ static double one_pass_bounds(trial *t) {
 
 static double four_cycle_formula(trial *t) {
     double *a = normals(t, N * M, 2.0), four = NAN, formula = 0.0, row[M];
-    (void)ota_gauge_four_cycle(a, NULL, OTA_F64, N, M, NULL, &four, NULL);
+    (void)ota_gauge_four_cycle(
+        &(ota_gauge_matrix){.a = a, .type = OTA_F64, .rows = N, .columns = M}, NULL, &four, NULL);
     for (int i = 0; i < N * N; i++) {
         for (int j = 0; j < M; j++) row[j] = a[i / N * M + j] - a[i % N * M + j];
         formula = fmax(formula, spread_of(row, M) / 4.0);
@@ -162,7 +166,15 @@ static double coherence(trial *t, bool identity) {
         memcpy(k + l * N, x->k, N * sizeof *k);
         memcpy(v + l * M, x->v, M * sizeof *v);
     }
-    if (ota_gauge_coherence(z, moves, LAYERS, N, M, k, v, distance, bound, NULL) < 0) return NAN;
+    if (ota_gauge_coherence(&(ota_gauge_chain){.layers = LAYERS,
+                                               .rows = N,
+                                               .columns = M,
+                                               .start = z,
+                                               .moves = moves,
+                                               .row_shift = k,
+                                               .column_shift = v},
+                            distance, bound, NULL) < 0)
+        return NAN;
     t->planted = false;
     seen(t, distance, N);
     for (int i = 0; i < N; i++) {
@@ -311,7 +323,8 @@ static double hamming_diameter(trial *t) {
 static double one_gauge_object(trial *t) {
     double most = 0.0;
     double *l = scores_of(t, N, M, t->draw % CHARACTERS), four = NAN;
-    (void)ota_gauge_four_cycle(l, NULL, OTA_F64, N, M, NULL, &four, NULL);
+    (void)ota_gauge_four_cycle(
+        &(ota_gauge_matrix){.a = l, .type = OTA_F64, .rows = N, .columns = M}, NULL, &four, NULL);
     const double diameter = contraction_of(t, l, N, M).diameter;
     aligned *x = align(t, l, N, M, OTA_GAUGE_HOWARD);
     most = worse(most, fabs(diameter - 4.0 * four));

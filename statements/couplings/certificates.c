@@ -130,7 +130,8 @@ static double nonexpansion(trial *t, bool residual, bool formula) {
     head *h = statement_plan(t, N, N, normals(t, PAIRS, 2.0), t->draw % 2 ? "softmax" : "ceta", 0.5,
                              1e-12);
     double *x = normals(t, N * WIDTH, 1.0), *y = normals(t, N * WIDTH, 1.0), ratio = NAN;
-    (void)ota_nonexpansion(h->p, x, y, N, N, WIDTH, alpha, &ratio, NULL);
+    (void)ota_nonexpansion(&(ota_mixing){.coupling = h->p, .rows = N, .keys = N, .alpha = alpha}, x,
+                           y, WIDTH, &ratio, NULL);
     ratio = seen_number(t, ratio);
     double *px = product(t, h->p, x, N, N, WIDTH), *py = product(t, h->p, y, N, N, WIDTH);
     for (int k = 0; k < N * WIDTH; k++) {
@@ -181,12 +182,20 @@ static moved *move(trial *t, int64_t n, double *s, double *other, const char *me
     x->q = statement_plan(t, n, n, other, method, tau, 1e-13);
     x->l1 = l1_between(x->p->p, x->q->p, n * n);
     ota_gauge_result gauge = {.residual = NAN};
-    (void)ota_gauge(s, other, OTA_F64, n, n, NULL, NULL, &gauge, NULL);
+    (void)ota_gauge(
+        &(ota_gauge_matrix){.a = s, .b = other, .type = OTA_F64, .rows = n, .columns = n}, NULL,
+        NULL, &gauge, NULL);
     x->residual = gauge.residual;
     x->bounds.printed = x->bounds.sharp = x->bounds.family = NAN;
     x->change = (ota_score_change){NAN, NAN, NAN, NAN};
-    (void)ota_score_bounds_of(s, other, n, n, tau, x->residual, NULL, &x->bounds, NULL);
-    (void)ota_score_change_of(s, other, x->p->p, x->q->p, n, n, tau, &x->change, NULL);
+    (void)ota_score_bounds_of(
+        &(ota_score_pair){
+            .scores = s, .perturbed = other, .rows = n, .columns = n, .temperature = tau},
+        x->residual, NULL, &x->bounds, NULL);
+    (void)ota_score_change_of(
+        &(ota_score_pair){
+            .scores = s, .perturbed = other, .rows = n, .columns = n, .temperature = tau},
+        x->p->p, x->q->p, &x->change, NULL);
     return x;
 }
 
@@ -297,7 +306,11 @@ static double row_bound_attained(trial *t) {
         head *p = statement_plan(t, 1, 2, z, "softmax", 1.0, 0.0);
         head *q = statement_plan(t, 1, 2, w, "softmax", 1.0, 0.0);
         ota_score_bounds bounds;
-        if (ota_score_bounds_of(z, w, 1, 2, 1.0, NAN, NULL, &bounds, NULL) < 0) return NAN;
+        if (ota_score_bounds_of(
+                &(ota_score_pair){
+                    .scores = z, .perturbed = w, .rows = 1, .columns = 2, .temperature = 1.0},
+                NAN, NULL, &bounds, NULL) < 0)
+            return NAN;
         least = fmin(least, l1_between(p->p, q->p, 2) / seen_number(t, bounds.row));
     }
     return least;

@@ -32,7 +32,13 @@ static double hamming_matvec(trial *t) {
 static ota_hamming_result hamming(trial *t, const double *p, const double *q, int64_t size,
                                   double epsilon, ota_hamming_solver solver, double *u, double *v) {
     ota_hamming_result result;
-    if (ota_hamming(p, q, size, epsilon, solver, 1e-10, 0, u, v, &result, NULL) < 0) {
+    if (ota_hamming(p, q, size, epsilon,
+                    &(ota_hamming_options){.size = sizeof(ota_hamming_options),
+                                           .solver = solver,
+                                           .tolerance = 1e-10,
+                                           .u = u,
+                                           .v = v},
+                    &result, NULL) < 0) {
         result.cost = result.objective = result.marginal_error = result.tv = NAN;
         result.rounds = 1000000;
     }
@@ -116,8 +122,7 @@ static double golden_p[3] = {0.5, 0.3, 0.2}, golden_q[3] = {0.2, 0.2, 0.6};
 static double divergence_of(trial *t, const double *p, const double *q, int64_t size,
                             double epsilon) {
     double divergence = NAN;
-    (void)ota_hamming_divergence(p, q, size, epsilon, OTA_HAMMING_NEWTON, 0.0, 0, NULL, NULL,
-                                 &divergence, NULL, NULL);
+    (void)ota_hamming_divergence(p, q, size, epsilon, NULL, &divergence, NULL, NULL);
     return seen_number(t, divergence);
 }
 
@@ -460,9 +465,14 @@ static bool solve_hamming(int64_t size) {
         q[k] = 2.0 * ((double)k + 0.5) / (double)size / (double)size;
     }
     for (int solver = 0; right && solver < 2; solver++) {
-        right =
-            ota_hamming(p, q, size, 0.5, solver == 0 ? OTA_HAMMING_NEWTON : OTA_HAMMING_SINKHORN,
-                        1e-8, 0, q + size, q + 2 * size, &result, NULL) >= 0;
+        right = ota_hamming(p, q, size, 0.5,
+                            &(ota_hamming_options){.size = sizeof(ota_hamming_options),
+                                                   .solver = solver == 0 ? OTA_HAMMING_NEWTON
+                                                                         : OTA_HAMMING_SINKHORN,
+                                                   .tolerance = 1e-8,
+                                                   .u = q + size,
+                                                   .v = q + 2 * size},
+                            &result, NULL) >= 0;
     }
     free(p);
     return right && fabs(result.marginal_error) < 1e-6;

@@ -220,7 +220,10 @@ static double integer_norms(trial *t) {
     double norm = NAN;
     ota_score_bounds bounds;
     if (ota_row_norm(x, NULL, 4, 3, &norm, NULL) < 0 ||
-        ota_score_bounds_of(x, zeros, 4, 3, 1.0, NAN, NULL, &bounds, NULL) < 0) {
+        ota_score_bounds_of(
+            &(ota_score_pair){
+                .scores = x, .perturbed = zeros, .rows = 4, .columns = 3, .temperature = 1.0},
+            NAN, NULL, &bounds, NULL) < 0) {
         return NAN;
     }
     return worse(fabs(seen_number(t, norm) - row), fabs(bounds.sup - sup));

@@ -186,7 +186,9 @@ static double table_one(trial *t) {
                     move[i * V + j] = row[i] + column + ((i + j) % 2 == 0 ? x : -x);
             }
             ota_gauge_result gauge;
-            if (ota_gauge(move, NULL, OTA_F64, N, V, NULL, NULL, &gauge, NULL) < 0) return NAN;
+            if (ota_gauge(&(ota_gauge_matrix){.a = move, .type = OTA_F64, .rows = N, .columns = V},
+                          NULL, NULL, &gauge, NULL) < 0)
+                return NAN;
             residuals[l * SAMPLES + sample] = gauge.per_sqrt_columns;
             known[l * SAMPLES + sample] = x / sqrt(V);
         }
@@ -423,8 +425,13 @@ static double table_five(trial *t, bool worst) {
         pair_of(t, kind, SIZE, &p, &q);
         for (int k = 0; k < 3; k++) {
             ota_hamming_result r;
-            if (ota_hamming(p, q, SIZE, 1.0, OTA_HAMMING_SINKHORN, tolerances[k], 0, u, v, &r,
-                            NULL) < 0) {
+            if (ota_hamming(p, q, SIZE, 1.0,
+                            &(ota_hamming_options){.size = sizeof(ota_hamming_options),
+                                                   .solver = OTA_HAMMING_SINKHORN,
+                                                   .tolerance = tolerances[k],
+                                                   .u = u,
+                                                   .v = v},
+                            &r, NULL) < 0) {
                 return NAN;
             }
             most = worse(most, seen_number(t, (double)r.rounds) - limits[k]);
@@ -443,7 +450,13 @@ static double table_five_error(trial *t) {
         double *p, *q, *u = numbers(t, SIZE), *v = numbers(t, SIZE), error = 0.0;
         ota_hamming_result r;
         pair_of(t, kind, SIZE, &p, &q);
-        if (ota_hamming(p, q, SIZE, 1.0, OTA_HAMMING_SINKHORN, 1e-6, 0, u, v, &r, NULL) < 0)
+        if (ota_hamming(p, q, SIZE, 1.0,
+                        &(ota_hamming_options){.size = sizeof(ota_hamming_options),
+                                               .solver = OTA_HAMMING_SINKHORN,
+                                               .tolerance = 1e-6,
+                                               .u = u,
+                                               .v = v},
+                        &r, NULL) < 0)
             return NAN;
         const double a = sum_of(u, SIZE), b = sum_of(v, SIZE);
         for (int j = 0; j < SIZE; j++) {

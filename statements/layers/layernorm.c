@@ -9,7 +9,7 @@ static double layernorm_golden(trial *t) {
                                      1.341635419968927};
     const double u[4] = {1, 2, 3, 4};
     double y[4];
-    if (ota_layernorm(u, 1, 4, NULL, NULL, 1e-5, y, NULL, NULL) < 0) return NAN;
+    if (ota_layernorm(u, 1, 4, &(ota_norm){.epsilon = 1e-5}, y, NULL, NULL) < 0) return NAN;
     return farthest(seen(t, y, 4), golden, 4);
 }
 
@@ -26,7 +26,9 @@ static void layernorm_formula(const double *u, const double *gamma, const double
 static double layernorm(trial *t) {
     double *u = normals(t, TOKENS * WIDTH, 2.0), *gamma = normals(t, WIDTH, 1.0),
            *beta = normals(t, WIDTH, 1.0), y[TOKENS * WIDTH], formula[WIDTH], most = 0.0;
-    if (ota_layernorm(u, TOKENS, WIDTH, gamma, beta, 1e-3, y, NULL, NULL) < 0) return NAN;
+    if (ota_layernorm(u, TOKENS, WIDTH, &(ota_norm){.gamma = gamma, .beta = beta, .epsilon = 1e-3},
+                      y, NULL, NULL) < 0)
+        return NAN;
     seen(t, y, TOKENS * WIDTH);
     for (int i = 0; i < TOKENS; i++) {
         layernorm_formula(u + i * WIDTH, gamma, beta, formula);
@@ -41,7 +43,8 @@ static double layernorm_jacobian(trial *t) {
            *gamma = normals(t, WIDTH, 1.0);
     double jacobian[WIDTH * WIDTH], du[WIDTH], most = 0.0;
     if (ota_layernorm_jacobian(u, WIDTH, 1e-3, jacobian, NULL) < 0 ||
-        ota_layernorm_backward(u, 1, WIDTH, gamma, 1e-3, dy, du, NULL, NULL, NULL) < 0) {
+        ota_layernorm_backward(u, 1, WIDTH, &(ota_norm){.gamma = gamma, .epsilon = 1e-3},
+                               &(ota_norm_gradients){.dy = dy, .du = du}, NULL) < 0) {
         return NAN;
     }
     seen(t, jacobian, WIDTH * WIDTH);

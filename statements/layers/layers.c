@@ -76,8 +76,8 @@ static double block(trial *t) {
     layer *x = layer_of(t, "softmax/exact", 0.4, false);
     double *input = normals(t, TOKENS * WIDTH, 1.0);
     const double alpha = between(t, 0.2, 1.5);
-    if (ota_attention_block(&x->layer, NULL, alpha, input, TOKENS, y, x->workspace, NULL, NULL) <
-        0) {
+    if (ota_attention_block(&(ota_residual_block){.layer = &x->layer, .alpha = alpha}, input,
+                            TOKENS, y, x->workspace, NULL, NULL) < 0) {
         return NAN;
     }
     seen(t, y, TOKENS * WIDTH);
@@ -132,8 +132,10 @@ static layer_run *run_layer(trial *t, const layer *x, const double *input) {
                                            .parts = r->parts,
                                            .coupling = r->p,
                                            .receiver = r->receiver};
-    r->failed = ota_attention_forward(&x->layer, input, TOKENS, NULL, TOKENS, &outputs,
-                                      x->workspace, NULL, NULL) < 0;
+    r->failed =
+        ota_attention_forward(&x->layer,
+                              &(ota_attention_input){.queries = TOKENS, .keys = TOKENS, .x = input},
+                              &outputs, x->workspace, NULL, NULL) < 0;
     seen(t, r->y, TOKENS * WIDTH);
     if (t->fault != 0.0) r->p[0] += t->fault;
     return r;
@@ -216,9 +218,12 @@ static double change(trial *t, of_change what) {
     const double size = pow(10.0, between(t, -3.0, 0.0)), alpha = 0.7;
     for (int k = 0; k < TOKENS * WIDTH; k++) b[k] += size * normal(t);
     ota_change output, weights, whole;
-    if (ota_attention_change(&x->layer, a, NULL, b, NULL, TOKENS, TOKENS, x->workspace, &output,
-                             &weights, NULL) < 0 ||
-        ota_block_change(&x->layer, NULL, alpha, a, b, TOKENS, x->workspace, &whole, NULL) < 0) {
+    if (ota_attention_change(&x->layer,
+                             &(ota_attention_input){.queries = TOKENS, .keys = TOKENS, .x = a},
+                             &(ota_attention_input){.queries = TOKENS, .keys = TOKENS, .x = b},
+                             x->workspace, &output, &weights, NULL) < 0 ||
+        ota_block_change(&(ota_residual_block){.layer = &x->layer, .alpha = alpha}, a, b, TOKENS,
+                         x->workspace, &whole, NULL) < 0) {
         return NAN;
     }
     double y[2][TOKENS * WIDTH], p[2][HEADS * CELLS], parts[HEADS * TOKENS * WIDTH];
@@ -258,8 +263,10 @@ static double weights_bound_formula(trial *t) {
     double *a = normals(t, TOKENS * WIDTH, 1.0), *b = copy_of(t, a, TOKENS * WIDTH);
     for (int k = 0; k < TOKENS * WIDTH; k++) b[k] += 0.1 * normal(t);
     ota_change weights;
-    if (ota_attention_change(&x->layer, a, NULL, b, NULL, TOKENS, TOKENS, x->workspace, NULL,
-                             &weights, NULL) < 0) {
+    if (ota_attention_change(&x->layer,
+                             &(ota_attention_input){.queries = TOKENS, .keys = TOKENS, .x = a},
+                             &(ota_attention_input){.queries = TOKENS, .keys = TOKENS, .x = b},
+                             x->workspace, NULL, &weights, NULL) < 0) {
         return NAN;
     }
     double bound = 0.0, zeros[HEAD] = {0.0};

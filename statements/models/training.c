@@ -39,7 +39,11 @@ static bool residuals_of(const lens_run *r, double *residuals) {
     for (int64_t l = 0; l < r->layers; l++) {
         const float *before = r->logits + l * r->count * r->vocabulary;
         ota_gauge_result gauge;
-        if (ota_gauge(before + r->count * r->vocabulary, before, OTA_F32, r->count, r->vocabulary,
+        if (ota_gauge(&(ota_gauge_matrix){.a = before + r->count * r->vocabulary,
+                                          .b = before,
+                                          .type = OTA_F32,
+                                          .rows = r->count,
+                                          .columns = r->vocabulary},
                       NULL, NULL, &gauge, NULL) != OTA_OK)
             return false;
         residuals[l] = gauge.per_sqrt_columns;
@@ -183,7 +187,10 @@ static double residuals_certified(trial *t) {
         const ota_gauge_arrays arrays = {
             .row_shift = row, .column_shift = column, .cycle_rows = rows, .cycle_columns = columns};
         ota_gauge_result g;
-        if (ota_gauge(after, before, OTA_F32, n, V, NULL, &arrays, &g, NULL) != OTA_OK) {
+        if (ota_gauge(
+                &(ota_gauge_matrix){
+                    .a = after, .b = before, .type = OTA_F32, .rows = n, .columns = V},
+                NULL, &arrays, &g, NULL) != OTA_OK) {
             most = NAN;
             break;
         }

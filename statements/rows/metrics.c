@@ -138,7 +138,10 @@ static double overlap(trial *t) {
         z[j] = rint(z[j]);
         w[j] = rint(w[j]);
     }
-    if (ota_rank_change_of(z, w, OTA_F64, V, counts, 4, given, NULL, NULL) < 0) return NAN;
+    if (ota_rank_change_of(z, w, OTA_F64, V,
+                           &(ota_rank_change){.counts = counts, .count = 4, .overlap = given},
+                           NULL) < 0)
+        return NAN;
     seen(t, given, 4);
     for (int k = 0; k < 4; k++) {
         double shared = 0.0;
@@ -179,12 +182,12 @@ static double spearman(trial *t) {
     for (int j = 0; t->draw % 2 == 0 && j < V; j++) z[j] = rint(z[j]);
     mean_ranks(z, ranks[0]);
     mean_ranks(w, ranks[1]);
-    (void)ota_rank_change_of(z, w, OTA_F64, V, NULL, 0, NULL, &given, NULL);
+    (void)ota_rank_change_of(z, w, OTA_F64, V, &(ota_rank_change){.spearman = &given}, NULL);
     for (int j = 0; j < V; j++) {
         p[j] = exp(0.1 * z[j]);
         q[j] = exp(0.1 * w[j]);
     }
-    (void)ota_rank_change_of(p, q, OTA_F64, V, NULL, 0, NULL, &other, NULL);
+    (void)ota_rank_change_of(p, q, OTA_F64, V, &(ota_rank_change){.spearman = &other}, NULL);
     most = worse(most, fabs(seen_number(t, given) - correlation(ranks[0], ranks[1])));
     most = worse(most, fabs(other - given));
     return most;

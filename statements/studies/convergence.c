@@ -57,8 +57,14 @@ void study_iterations(trial *t, const study_sizes *sizes, study_points *points) 
         const double diameter = ota_hamming_diameter(epsilon);
         for (int kind = 0; kind < 2; kind++) {
             ota_hamming_result r;
-            if (ota_hamming(p, kind == 0 ? far : near, V, epsilon, OTA_HAMMING_SINKHORN, 1e-6,
-                            sizes->rounds, u, v, &r, NULL) < 0) {
+            if (ota_hamming(p, kind == 0 ? far : near, V, epsilon,
+                            &(ota_hamming_options){.size = sizeof(ota_hamming_options),
+                                                   .solver = OTA_HAMMING_SINKHORN,
+                                                   .tolerance = 1e-6,
+                                                   .max_rounds = sizes->rounds,
+                                                   .u = u,
+                                                   .v = v},
+                            &r, NULL) < 0) {
                 continue;
             }
             add_point(points, kind == 0 ? "independent pair" : "near pair", epsilon,
@@ -83,7 +89,14 @@ void study_tolerances(trial *t, const study_sizes *sizes, study_points *points) 
     for (int k = 2; k <= 12; k++) {
         const double tolerance = pow(10.0, -k);
         ota_hamming_result r;
-        if (ota_hamming(p, q, V, 1.0, OTA_HAMMING_SINKHORN, tolerance, 1000, u, v, &r, NULL) >= 0) {
+        if (ota_hamming(p, q, V, 1.0,
+                        &(ota_hamming_options){.size = sizeof(ota_hamming_options),
+                                               .solver = OTA_HAMMING_SINKHORN,
+                                               .tolerance = tolerance,
+                                               .max_rounds = 1000,
+                                               .u = u,
+                                               .v = v},
+                        &r, NULL) >= 0) {
             add_point(points, "independent pair", tolerance, (double)r.rounds);
         }
         add_point(points, "possible at most", tolerance,
@@ -128,8 +141,13 @@ void study_tightness(trial *t, const study_sizes *sizes, study_points *points) {
         for (int64_t k = 0; k < pairs; k++) l1 += fabs(p->p[k] - q->p[k]);
         ota_gauge_result gauge;
         ota_score_bounds bounds;
-        if (ota_gauge(s, other, OTA_F64, n, n, NULL, NULL, &gauge, NULL) >= 0 &&
-            ota_score_bounds_of(s, other, n, n, 1.0, gauge.residual, NULL, &bounds, NULL) >= 0) {
+        if (ota_gauge(
+                &(ota_gauge_matrix){.a = s, .b = other, .type = OTA_F64, .rows = n, .columns = n},
+                NULL, NULL, &gauge, NULL) >= 0 &&
+            ota_score_bounds_of(
+                &(ota_score_pair){
+                    .scores = s, .perturbed = other, .rows = n, .columns = n, .temperature = 1.0},
+                gauge.residual, NULL, &bounds, NULL) >= 0) {
             add_point(points, cycle ? "printed, two permutations" : "printed, random pairs",
                       bounds.sup, l1 / bounds.printed);
             add_point(points, cycle ? "sharp, two permutations" : "sharp, random pairs", bounds.sup,

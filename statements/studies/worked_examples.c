@@ -120,8 +120,12 @@ static void add_exchange(trial *t, int64_t n, double change, double tau, double 
     const head *q = statement_plan(t, n, n, other, "softmax/exact", tau, 1e-10);
     ota_gauge_result gauge;
     ota_score_bounds bounds;
-    if (ota_gauge(s, other, OTA_F64, n, n, NULL, NULL, &gauge, NULL) < 0 ||
-        ota_score_bounds_of(s, other, n, n, tau, gauge.residual, NULL, &bounds, NULL) < 0) {
+    if (ota_gauge(&(ota_gauge_matrix){.a = s, .b = other, .type = OTA_F64, .rows = n, .columns = n},
+                  NULL, NULL, &gauge, NULL) < 0 ||
+        ota_score_bounds_of(
+            &(ota_score_pair){
+                .scores = s, .perturbed = other, .rows = n, .columns = n, .temperature = tau},
+            gauge.residual, NULL, &bounds, NULL) < 0) {
         return;
     }
     for (int64_t k = 0; k < n * n; k++) l1 += fabs(p->p[k] - q->p[k]);

@@ -201,8 +201,10 @@ static void block_equals_loops(void **unused) {
         if (rows[n].biases) add_biases(&a);
         if (rows[n].temperatures) set_temperatures(&a);
         a.layer.rotary_base = rows[n].rotary_base;
-        if (ota_attention_block(&a.layer, rows[n].normed ? &a.norm : NULL, rows[n].alpha, a.x,
-                                TOKENS, y, a.workspace, &result, &error) != OTA_OK)
+        if (ota_attention_block(&(ota_residual_block){.layer = &a.layer,
+                                                      .norm = rows[n].normed ? &a.norm : NULL,
+                                                      .alpha = rows[n].alpha},
+                                a.x, TOKENS, y, a.workspace, &result, &error) != OTA_OK)
             fail_msg("%s", error.message);
         assert_int_equal(result.status, OTA_OK);
         naive_block(&a, rows[n].normed, rows[n].alpha, rows[n].doubly, wanted);
@@ -232,8 +234,10 @@ static void heads_add_up(void **unused) {
                                          .parts = parts,
                                          .coupling = coupling,
                                          .receiver = receiver};
-        assert_int_equal(ota_attention_forward(&a.layer, a.x, TOKENS, NULL, TOKENS, &outputs,
-                                               a.workspace, NULL, NULL),
+        assert_int_equal(ota_attention_forward(
+                             &a.layer,
+                             &(ota_attention_input){.queries = TOKENS, .keys = TOKENS, .x = a.x},
+                             &outputs, a.workspace, NULL, NULL),
                          OTA_OK);
         for (int i = 0; i < TOKENS; i++) {
             for (int f = 0; f < WIDTH; f++) {
@@ -265,9 +269,11 @@ static void heads_add_up(void **unused) {
             single.value_bias = a.value_bias + h * VALUE;
             single.output_bias = NULL;
             ota_attention_outputs own = {.size = sizeof own, .out = alone};
-            assert_int_equal(ota_attention_forward(&single, a.x, TOKENS, NULL, TOKENS, &own,
-                                                   a.workspace, NULL, NULL),
-                             OTA_OK);
+            assert_int_equal(
+                ota_attention_forward(
+                    &single, &(ota_attention_input){.queries = TOKENS, .keys = TOKENS, .x = a.x},
+                    &own, a.workspace, NULL, NULL),
+                OTA_OK);
             spec_check("TOT-53",
                        largest_difference(alone, parts + h * TOKENS * WIDTH, TOKENS * WIDTH),
                        1e-13);
@@ -296,9 +302,11 @@ static void temperatures_per_head(void **unused) {
     }
     ota_attention_outputs outputs = {
         .size = sizeof outputs, .coupling = coupling, .receiver = receiver};
-    assert_int_equal(ota_attention_forward(&a.layer, a.x, TOKENS, NULL, TOKENS, &outputs,
-                                           a.workspace, NULL, NULL),
-                     OTA_OK);
+    assert_int_equal(
+        ota_attention_forward(&a.layer,
+                              &(ota_attention_input){.queries = TOKENS, .keys = TOKENS, .x = a.x},
+                              &outputs, a.workspace, NULL, NULL),
+        OTA_OK);
     for (int h = 0; h < HEADS; h++) {
         const double *p = coupling + h * TOKENS * TOKENS;
         for (int i = 0; i < TOKENS; i++) {
@@ -330,14 +338,21 @@ static void positions_follow_the_corner(void **unused) {
     a.method.supports = &causal;
     a.method.support_count = 1;
     ota_attention_outputs outputs = {.size = sizeof outputs, .out = whole};
-    assert_int_equal(ota_attention_forward(&a.layer, a.x, TOKENS, NULL, TOKENS, &outputs,
-                                           a.workspace, NULL, NULL),
-                     OTA_OK);
+    assert_int_equal(
+        ota_attention_forward(&a.layer,
+                              &(ota_attention_input){.queries = TOKENS, .keys = TOKENS, .x = a.x},
+                              &outputs, a.workspace, NULL, NULL),
+        OTA_OK);
     a.method.corner = OTA_BOTTOM_RIGHT;
     outputs.out = tail;
-    assert_int_equal(ota_attention_forward(&a.layer, a.x + (TOKENS - LAST) * WIDTH, LAST, a.x,
-                                           TOKENS, &outputs, a.workspace, NULL, NULL),
-                     OTA_OK);
+    assert_int_equal(
+        ota_attention_forward(&a.layer,
+                              &(ota_attention_input){.queries = LAST,
+                                                     .keys = TOKENS,
+                                                     .x = a.x + (TOKENS - LAST) * WIDTH,
+                                                     .context = a.x},
+                              &outputs, a.workspace, NULL, NULL),
+        OTA_OK);
     spec_check("TOT-51", largest_difference(whole + (TOKENS - LAST) * WIDTH, tail, LAST * WIDTH),
                1e-14);
     close_fixture(&a);
@@ -517,9 +532,16 @@ static void layer_changes(void **unused) {
             fill(&state, context[0], TOKENS * WIDTH, 1.0);
             move(&state, context[0], context[1], TOKENS * WIDTH, step);
             const int cross = trial % 4 == 1;
-            if (ota_attention_change(&a.layer, a.x, cross ? context[0] : NULL, moved,
-                                     cross ? context[1] : NULL, TOKENS, TOKENS, a.workspace,
-                                     &output, &weights, &error) != OTA_OK)
+            if (ota_attention_change(&a.layer,
+                                     &(ota_attention_input){.queries = TOKENS,
+                                                            .keys = TOKENS,
+                                                            .x = a.x,
+                                                            .context = cross ? context[0] : NULL},
+                                     &(ota_attention_input){.queries = TOKENS,
+                                                            .keys = TOKENS,
+                                                            .x = moved,
+                                                            .context = cross ? context[1] : NULL},
+                                     a.workspace, &output, &weights, &error) != OTA_OK)
                 fail_msg("%s", error.message);
             spec_check("TOT-54", output.printed_ratio, 1.0);
             spec_check("TOT-54", output.sharp_ratio, 1.0);
@@ -565,8 +587,10 @@ static void sharp_weights_are_attained(void **unused) {
         ota_change weights;
         ota_error error;
         const double context[4] = {0.5, 0, 0, 0.5};
-        if (ota_attention_change(&layer, x, context, x2, context, 2, 2, workspace, NULL, &weights,
-                                 &error) != OTA_OK)
+        if (ota_attention_change(
+                &layer, &(ota_attention_input){.queries = 2, .keys = 2, .x = x, .context = context},
+                &(ota_attention_input){.queries = 2, .keys = 2, .x = x2, .context = context},
+                workspace, NULL, &weights, &error) != OTA_OK)
             fail_msg("%s", error.message);
         /* Score differences within a row go from 1.5 to -1.5. */
         spec_check("TOT-55 DER-18", fabs(weights.measured - 2.0 * tanh(0.75)), 1e-13);
@@ -593,8 +617,10 @@ static void block_changes(void **unused) {
             if (trial % 5 == 0) a.layer.rotary_base = 10000.0;
             move(&state, a.x, moved, TOKENS * WIDTH, pow(10.0, -4.0 + 5.0 * uniform(&state)));
             const double alpha = trial % 4 == 0 ? -0.5 : 1.0;
-            if (ota_block_change(&a.layer, trial % 2 == 1 ? &a.norm : NULL, alpha, a.x, moved,
-                                 TOKENS, a.workspace, &change, &error) != OTA_OK)
+            if (ota_block_change(&(ota_residual_block){.layer = &a.layer,
+                                                       .norm = trial % 2 == 1 ? &a.norm : NULL,
+                                                       .alpha = alpha},
+                                 a.x, moved, TOKENS, a.workspace, &change, &error) != OTA_OK)
                 fail_msg("%s", error.message);
             spec_check("TOT-60", change.printed_ratio, 1.0);
             spec_check("TOT-60", change.sharp_ratio, 1.0);
@@ -602,8 +628,8 @@ static void block_changes(void **unused) {
             tightest = fmax(tightest, change.sharp_ratio);
             smaller = fmax(smaller, change.printed / change.sharp);
             /* Nothing but the residual path. */
-            if (ota_block_change(&a.layer, &a.norm, 0.0, a.x, moved, TOKENS, a.workspace, &change,
-                                 &error) != OTA_OK)
+            if (ota_block_change(&(ota_residual_block){.layer = &a.layer, .norm = &a.norm}, a.x,
+                                 moved, TOKENS, a.workspace, &change, &error) != OTA_OK)
                 fail_msg("%s", error.message);
             spec_check("TOT-60", fabs(change.sharp_ratio - 1.0), 8.0 * u64);
             close_fixture(&a);
@@ -619,7 +645,8 @@ static void block_changes(void **unused) {
     ota_change change;
     open_fixture(&a, 9, "softmax");
     assert_int_equal(
-        ota_block_change(&a.layer, &a.norm, 1.0, a.x, a.x, TOKENS, a.workspace, &change, NULL),
+        ota_block_change(&(ota_residual_block){.layer = &a.layer, .norm = &a.norm, .alpha = 1.0},
+                         a.x, a.x, TOKENS, a.workspace, &change, NULL),
         OTA_OK);
     assert_true(change.measured == 0.0 && change.sharp == 0.0 && change.sharp_ratio == 0.0);
     close_fixture(&a);
@@ -630,8 +657,9 @@ static void block_changes(void **unused) {
 static ota_status forward(const fixture *a, const ota_attention_layer *layer, ota_error *error) {
     double out[TOKENS * WIDTH];
     ota_attention_outputs outputs = {.size = sizeof outputs, .out = out};
-    return ota_attention_forward(layer, a->x, TOKENS, NULL, TOKENS, &outputs, a->workspace, NULL,
-                                 error);
+    return ota_attention_forward(
+        layer, &(ota_attention_input){.queries = TOKENS, .keys = TOKENS, .x = a->x}, &outputs,
+        a->workspace, NULL, error);
 }
 
 static void bad_layers(void **unused) {
@@ -670,12 +698,15 @@ static void bad_layers(void **unused) {
     REFUSED(forward(&a, &a.layer, &error), OTA_EINVAL, "workspace");
     a.workspace = workspace;
     ota_attention_outputs outputs = {.size = sizeof outputs, .out = y};
-    REFUSED(ota_attention_forward(&a.layer, a.x, TOKENS, NULL, TOKENS - 1, &outputs, a.workspace,
-                                  NULL, &error),
+    REFUSED(ota_attention_forward(
+                &a.layer, &(ota_attention_input){.queries = TOKENS, .keys = TOKENS - 1, .x = a.x},
+                &outputs, a.workspace, NULL, &error),
             OTA_EINVAL, "keys");
-    REFUSED(ota_attention_block(&a.layer, NULL, NAN, a.x, TOKENS, y, a.workspace, NULL, &error),
+    REFUSED(ota_attention_block(&(ota_residual_block){.layer = &a.layer, .alpha = NAN}, a.x, TOKENS,
+                                y, a.workspace, NULL, &error),
             OTA_EINVAL, "alpha");
-    REFUSED(ota_attention_block(&a.layer, NULL, 1.0, a.x, TOKENS, a.x, a.workspace, NULL, &error),
+    REFUSED(ota_attention_block(&(ota_residual_block){.layer = &a.layer, .alpha = 1.0}, a.x, TOKENS,
+                                a.x, a.workspace, NULL, &error),
             OTA_EALIAS, "y");
     /* What the operator refuses comes through with its own words. */
     method = a.method;
@@ -713,9 +744,9 @@ static void unproven_changes(void **unused) {
     for (int n = 0; n < 6; n++) {
         fixture a;
         open_fixture(&a, 11, methods[n]);
-        REFUSED(
-            ota_block_change(&a.layer, NULL, 1.0, a.x, a.x, TOKENS, a.workspace, &change, &error),
-            OTA_UNSUPPORTED, "method");
+        REFUSED(ota_block_change(&(ota_residual_block){.layer = &a.layer, .alpha = 1.0}, a.x, a.x,
+                                 TOKENS, a.workspace, &change, &error),
+                OTA_UNSUPPORTED, "method");
         close_fixture(&a);
     }
     fixture partial;
@@ -723,8 +754,8 @@ static void unproven_changes(void **unused) {
     partial.options.max_rounds = 1;
     partial.options.allow_partial = 1;
     partial.options.solver = "sinkhorn";
-    REFUSED(ota_block_change(&partial.layer, NULL, 1.0, partial.x, partial.x, TOKENS,
-                             partial.workspace, &change, &error),
+    REFUSED(ota_block_change(&(ota_residual_block){.layer = &partial.layer, .alpha = 1.0},
+                             partial.x, partial.x, TOKENS, partial.workspace, &change, &error),
             OTA_UNSUPPORTED, "method");
     close_fixture(&partial);
     fixture a;
@@ -732,12 +763,17 @@ static void unproven_changes(void **unused) {
     ota_term sink = {.kind = OTA_TERM_SINK};
     a.method.terms = &sink;
     a.method.term_count = 1;
-    REFUSED(ota_attention_change(&a.layer, a.x, NULL, a.x, NULL, TOKENS, TOKENS, a.workspace,
-                                 &change, NULL, &error),
+    REFUSED(ota_attention_change(
+                &a.layer, &(ota_attention_input){.queries = TOKENS, .keys = TOKENS, .x = a.x},
+                &(ota_attention_input){.queries = TOKENS, .keys = TOKENS, .x = a.x}, a.workspace,
+                &change, NULL, &error),
             OTA_UNSUPPORTED, "method");
     a.method.term_count = 0;
-    REFUSED(ota_attention_change(&a.layer, a.x, a.x, a.x, NULL, TOKENS, TOKENS, a.workspace,
-                                 &change, NULL, &error),
+    REFUSED(ota_attention_change(
+                &a.layer,
+                &(ota_attention_input){.queries = TOKENS, .keys = TOKENS, .x = a.x, .context = a.x},
+                &(ota_attention_input){.queries = TOKENS, .keys = TOKENS, .x = a.x}, a.workspace,
+                &change, NULL, &error),
             OTA_EINVAL, "context");
     close_fixture(&a);
 }

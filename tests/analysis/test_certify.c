@@ -34,7 +34,11 @@ static void softmax_rows(const double *scores, int rows, int columns, double tem
 static double residual_of(const double *scores, const double *perturbed, int rows, int columns) {
     ota_gauge_result result;
     assert_int_equal(
-        ota_gauge(scores, perturbed, OTA_F64, rows, columns, NULL, NULL, &result, NULL), OTA_OK);
+        ota_gauge(
+            &(ota_gauge_matrix){
+                .a = scores, .b = perturbed, .type = OTA_F64, .rows = rows, .columns = columns},
+            NULL, NULL, &result, NULL),
+        OTA_OK);
     return result.residual;
 }
 
@@ -51,12 +55,20 @@ static bool balance(couple *c) {
     if (plain_balanced(c->s, c->n, c->temperature, 20000, c->p) > 1e-13) return false;
     if (plain_balanced(c->t, c->n, c->temperature, 20000, c->q) > 1e-13) return false;
     const double residual = residual_of(c->s, c->t, c->n, c->n);
-    assert_int_equal(ota_score_bounds_of(c->s, c->t, c->n, c->n, c->temperature, residual, NULL,
-                                         &c->bounds, NULL),
+    assert_int_equal(ota_score_bounds_of(&(ota_score_pair){.scores = c->s,
+                                                           .perturbed = c->t,
+                                                           .rows = c->n,
+                                                           .columns = c->n,
+                                                           .temperature = c->temperature},
+                                         residual, NULL, &c->bounds, NULL),
                      OTA_OK);
-    assert_int_equal(
-        ota_score_change_of(c->s, c->t, c->p, c->q, c->n, c->n, c->temperature, &c->change, NULL),
-        OTA_OK);
+    assert_int_equal(ota_score_change_of(&(ota_score_pair){.scores = c->s,
+                                                           .perturbed = c->t,
+                                                           .rows = c->n,
+                                                           .columns = c->n,
+                                                           .temperature = c->temperature},
+                                         c->p, c->q, &c->change, NULL),
+                     OTA_OK);
     return true;
 }
 
@@ -155,10 +167,19 @@ static void norms_are_exact(void **unused) {
         for (int i = 0; i < ROWS * COLUMNS; i++) l1 += fabs(p[i] - q[i]);
         ota_score_bounds bounds;
         ota_score_change change;
-        assert_int_equal(
-            ota_score_bounds_of(s, t, ROWS, COLUMNS, 1.0, (double)NAN, NULL, &bounds, NULL),
-            OTA_OK);
-        assert_int_equal(ota_score_change_of(s, t, p, q, ROWS, COLUMNS, 1.0, &change, NULL),
+        assert_int_equal(ota_score_bounds_of(&(ota_score_pair){.scores = s,
+                                                               .perturbed = t,
+                                                               .rows = ROWS,
+                                                               .columns = COLUMNS,
+                                                               .temperature = 1.0},
+                                             (double)NAN, NULL, &bounds, NULL),
+                         OTA_OK);
+        assert_int_equal(ota_score_change_of(&(ota_score_pair){.scores = s,
+                                                               .perturbed = t,
+                                                               .rows = ROWS,
+                                                               .columns = COLUMNS,
+                                                               .temperature = 1.0},
+                                             p, q, &change, NULL),
                          OTA_OK);
         assert_int_equal(ota_row_norm(points, NULL, ROWS, 2, &norm, NULL), OTA_OK);
         spec_check("CETA-04", fabs(bounds.sup - sup), 0.0);
@@ -184,11 +205,18 @@ static void family_bound_holds_for_softmax(void **unused) {
         softmax_rows(t, n, m, temperature, q);
         ota_score_bounds bounds;
         ota_score_change change;
-        assert_int_equal(
-            ota_score_bounds_of(s, t, n, m, temperature, (double)NAN, row_bounds, &bounds, NULL),
-            OTA_OK);
+        assert_int_equal(ota_score_bounds_of(&(ota_score_pair){.scores = s,
+                                                               .perturbed = t,
+                                                               .rows = n,
+                                                               .columns = m,
+                                                               .temperature = temperature},
+                                             (double)NAN, row_bounds, &bounds, NULL),
+                         OTA_OK);
         assert_true(isnan(bounds.sharp));
-        ota_score_change_of(s, t, p, q, n, m, temperature, &change, NULL);
+        ota_score_change_of(
+            &(ota_score_pair){
+                .scores = s, .perturbed = t, .rows = n, .columns = m, .temperature = temperature},
+            p, q, &change, NULL);
         double largest = 0.0;
         for (int i = 0; i < n; i++) {
             double l1 = 0.0;
@@ -210,8 +238,12 @@ static void family_bound_holds_for_softmax(void **unused) {
     softmax_rows(t, 1, 2, 1.0, q);
     ota_score_bounds bounds;
     ota_score_change change;
-    ota_score_bounds_of(s, t, 1, 2, 1.0, (double)NAN, NULL, &bounds, NULL);
-    ota_score_change_of(s, t, p, q, 1, 2, 1.0, &change, NULL);
+    ota_score_bounds_of(
+        &(ota_score_pair){.scores = s, .perturbed = t, .rows = 1, .columns = 2, .temperature = 1.0},
+        (double)NAN, NULL, &bounds, NULL);
+    ota_score_change_of(
+        &(ota_score_pair){.scores = s, .perturbed = t, .rows = 1, .columns = 2, .temperature = 1.0},
+        p, q, &change, NULL);
     spec_check("DER-18", fabs(change.l1 - bounds.row), 4.0 * u64);
     assert_true(best > 0.9);
 }
@@ -244,11 +276,21 @@ static void family_bound_holds_for_the_librarys_plans(void **unused) {
         random_matrix(&state, decade(&state, -1.0, 0.5), c.n, c.n, c.t);
         for (int i = 0; i < c.n * c.n; i++) c.t[i] += c.s[i];
         const double residual = residual_of(c.s, c.t, c.n, c.n);
-        ota_score_bounds_of(c.s, c.t, c.n, c.n, c.temperature, residual, NULL, &c.bounds, NULL);
+        ota_score_bounds_of(&(ota_score_pair){.scores = c.s,
+                                              .perturbed = c.t,
+                                              .rows = c.n,
+                                              .columns = c.n,
+                                              .temperature = c.temperature},
+                            residual, NULL, &c.bounds, NULL);
         for (int k = 0; k < 5; k++) {
             plan_of(methods[k], c.s, c.n, c.temperature, c.p);
             plan_of(methods[k], c.t, c.n, c.temperature, c.q);
-            ota_score_change_of(c.s, c.t, c.p, c.q, c.n, c.n, c.temperature, &c.change, NULL);
+            ota_score_change_of(&(ota_score_pair){.scores = c.s,
+                                                  .perturbed = c.t,
+                                                  .rows = c.n,
+                                                  .columns = c.n,
+                                                  .temperature = c.temperature},
+                                c.p, c.q, &c.change, NULL);
             spec_check("DER-18", c.change.l1 / c.bounds.family, 1.0 + 1e-8);
             if (k == 4) {
                 spec_check("DER-17", c.change.l1 / c.bounds.sharp, 1.0 + 1e-8);
@@ -378,7 +420,10 @@ static void row_stochastic_plans_stay_inside(void **unused) {
         /* Rounding of sums of m products. */
         spec_check("CETA-13", excess, 4.0 * (m + 4) * u64);
         spec_check("CETA-13", beyond_hull(&state, out, x, n, m, d), 8.0 * (m + 4) * u64 * d);
-        assert_int_equal(ota_nonexpansion(a, x, y, n, m, d, 1.0, &ratio, NULL), OTA_OK);
+        assert_int_equal(
+            ota_nonexpansion(&(ota_mixing){.coupling = a, .rows = n, .keys = m, .alpha = 1.0}, x, y,
+                             d, &ratio, NULL),
+            OTA_OK);
         spec_check("CETA-14", ratio, 1.0 + 1e-14);
         double other[CELLS], before, after;
         multiply(a, y, n, m, d, other);
@@ -387,7 +432,10 @@ static void row_stochastic_plans_stay_inside(void **unused) {
         spec_check("CETA-14", fabs(ratio - after / before), 1e-14);
         if (n != m) continue;
         const double alpha = uniform(&state);
-        assert_int_equal(ota_nonexpansion(a, x, y, n, n, d, alpha, &ratio, NULL), OTA_OK);
+        assert_int_equal(
+            ota_nonexpansion(&(ota_mixing){.coupling = a, .rows = n, .keys = n, .alpha = alpha}, x,
+                             y, d, &ratio, NULL),
+            OTA_OK);
         spec_check("CETA-15", ratio, 1.0 + 1e-14);
         for (int i = 0; i < n * d; i++) {
             out[i] = (1.0 - alpha) * x[i] + alpha * out[i];
@@ -492,7 +540,10 @@ static void printed_column_ended_plan_leaves_the_hull(void **unused) {
     spec_check_true("CETA-13", excess > 0.5 && fabs(excess - worst) < 1e-15);
     ota_error error;
     double ratio;
-    assert_int_equal(ota_nonexpansion(p, ones, out, N, N, 1, 1.0, &ratio, &error), OTA_EINVAL);
+    assert_int_equal(
+        ota_nonexpansion(&(ota_mixing){.coupling = p, .rows = N, .keys = N, .alpha = 1.0}, ones,
+                         out, 1, &ratio, &error),
+        OTA_EINVAL);
     assert_string_equal(error.field, "coupling row 0");
 }
 
@@ -593,35 +644,69 @@ static void refusals(void **unused) {
     ota_output_bounds outputs;
     ota_receiver receiver;
     ota_error error;
-    assert_int_equal(ota_score_bounds_of(fine, nan4, 2, 2, 1.0, 0.0, NULL, &bounds, &error),
-                     OTA_EINVAL);
-    assert_string_equal(error.field, "scores");
-    assert_int_equal(ota_score_bounds_of(fine, masked, 2, 2, 1.0, 0.0, NULL, &bounds, NULL),
-                     OTA_EINVAL);
-    assert_int_equal(ota_score_bounds_of(fine, fine, 2, 2, 1.0, -1.0, NULL, &bounds, &error),
-                     OTA_EINVAL);
-    assert_string_equal(error.field, "residual");
-    assert_int_equal(ota_score_bounds_of(fine, fine, 2, 0, 1.0, 0.0, NULL, &bounds, NULL),
-                     OTA_EINVAL);
     assert_int_equal(
-        ota_score_bounds_of(fine, fine, INT64_MAX / 32 + 1, 4, 1.0, 0.0, NULL, &bounds, NULL),
-        OTA_EOVERFLOW);
-    assert_int_equal(ota_score_change_of(fine, fine, fine, many, 2, 2, 1.0, &change, &error),
-                     OTA_EINVAL);
+        ota_score_bounds_of(
+            &(ota_score_pair){
+                .scores = fine, .perturbed = nan4, .rows = 2, .columns = 2, .temperature = 1.0},
+            0.0, NULL, &bounds, &error),
+        OTA_EINVAL);
+    assert_string_equal(error.field, "scores");
+    assert_int_equal(
+        ota_score_bounds_of(
+            &(ota_score_pair){
+                .scores = fine, .perturbed = masked, .rows = 2, .columns = 2, .temperature = 1.0},
+            0.0, NULL, &bounds, NULL),
+        OTA_EINVAL);
+    assert_int_equal(
+        ota_score_bounds_of(
+            &(ota_score_pair){
+                .scores = fine, .perturbed = fine, .rows = 2, .columns = 2, .temperature = 1.0},
+            -1.0, NULL, &bounds, &error),
+        OTA_EINVAL);
+    assert_string_equal(error.field, "residual");
+    assert_int_equal(
+        ota_score_bounds_of(
+            &(ota_score_pair){.scores = fine, .perturbed = fine, .rows = 2, .temperature = 1.0},
+            0.0, NULL, &bounds, NULL),
+        OTA_EINVAL);
+    assert_int_equal(ota_score_bounds_of(&(ota_score_pair){.scores = fine,
+                                                           .perturbed = fine,
+                                                           .rows = INT64_MAX / 32 + 1,
+                                                           .columns = 4,
+                                                           .temperature = 1.0},
+                                         0.0, NULL, &bounds, NULL),
+                     OTA_EOVERFLOW);
+    assert_int_equal(
+        ota_score_change_of(
+            &(ota_score_pair){
+                .scores = fine, .perturbed = fine, .rows = 2, .columns = 2, .temperature = 1.0},
+            fine, many, &change, &error),
+        OTA_EINVAL);
     assert_string_equal(error.field, "other row 0");
-    assert_int_equal(ota_score_change_of(fine, fine, fine, fine, 2, 2, 0.0, &change, NULL),
-                     OTA_EINVAL);
+    assert_int_equal(
+        ota_score_change_of(
+            &(ota_score_pair){.scores = fine, .perturbed = fine, .rows = 2, .columns = 2}, fine,
+            fine, &change, NULL),
+        OTA_EINVAL);
     /* Also where all scores are 0, so that nothing else is wrong. */
     const double zero[4] = {0.0, 0.0, 0.0, 0.0};
     const double temperatures[] = {0.0, -1.0, (double)NAN, (double)INFINITY};
     for (int k = 0; k < 4; k++) {
-        assert_int_equal(
-            ota_score_change_of(zero, zero, fine, fine, 2, 2, temperatures[k], &change, &error),
-            OTA_EINVAL);
+        assert_int_equal(ota_score_change_of(&(ota_score_pair){.scores = zero,
+                                                               .perturbed = zero,
+                                                               .rows = 2,
+                                                               .columns = 2,
+                                                               .temperature = temperatures[k]},
+                                             fine, fine, &change, &error),
+                         OTA_EINVAL);
         assert_string_equal(error.field, "temperature");
-        assert_int_equal(
-            ota_score_bounds_of(zero, zero, 2, 2, temperatures[k], 0.0, NULL, &bounds, &error),
-            OTA_EINVAL);
+        assert_int_equal(ota_score_bounds_of(&(ota_score_pair){.scores = zero,
+                                                               .perturbed = zero,
+                                                               .rows = 2,
+                                                               .columns = 2,
+                                                               .temperature = temperatures[k]},
+                                             0.0, NULL, &bounds, &error),
+                         OTA_EINVAL);
         assert_string_equal(error.field, "temperature");
     }
     /* Scores up to 1e300, times a temperature below 1, on either side and of either sign. */
@@ -630,21 +715,35 @@ static void refusals(void **unused) {
         double far[2][4] = {{0.0}, {0.0}};
         double *const entry = &far[k / 2 % 2][3];
         *entry = (k % 2 == 0 ? 1.0 : -1.0) * 1e300 * temperature;
-        assert_int_equal(
-            ota_score_change_of(far[0], far[1], fine, fine, 2, 2, temperature, &change, &error),
-            OTA_OK);
+        assert_int_equal(ota_score_change_of(&(ota_score_pair){.scores = far[0],
+                                                               .perturbed = far[1],
+                                                               .rows = 2,
+                                                               .columns = 2,
+                                                               .temperature = temperature},
+                                             fine, fine, &change, &error),
+                         OTA_OK);
         *entry *= 1.0 + 0x1p-52;
-        assert_int_equal(
-            ota_score_change_of(far[0], far[1], fine, fine, 2, 2, temperature, &change, &error),
-            OTA_EINVAL);
+        assert_int_equal(ota_score_change_of(&(ota_score_pair){.scores = far[0],
+                                                               .perturbed = far[1],
+                                                               .rows = 2,
+                                                               .columns = 2,
+                                                               .temperature = temperature},
+                                             fine, fine, &change, &error),
+                         OTA_EINVAL);
         assert_string_equal(error.field, "scores");
     }
     assert_int_equal(ota_output_bounds_of(&bounds, fine, nan4, 2, 2, &outputs, NULL), OTA_EINVAL);
     assert_int_equal(ota_row_norm(nan4, NULL, 2, 2, out, NULL), OTA_EINVAL);
     assert_int_equal(ota_hull_excess(fine, nan4, 2, 2, 2, out, NULL), OTA_EINVAL);
-    assert_int_equal(ota_nonexpansion(fine, fine, fine, 2, 2, 2, 1.5, out, &error), OTA_EINVAL);
+    assert_int_equal(
+        ota_nonexpansion(&(ota_mixing){.coupling = fine, .rows = 2, .keys = 2, .alpha = 1.5}, fine,
+                         fine, 2, out, &error),
+        OTA_EINVAL);
     assert_string_equal(error.field, "alpha");
-    assert_int_equal(ota_nonexpansion(fine, fine, fine, 1, 2, 2, 0.5, out, NULL), OTA_EINVAL);
+    assert_int_equal(
+        ota_nonexpansion(&(ota_mixing){.coupling = fine, .rows = 1, .keys = 2, .alpha = 0.5}, fine,
+                         fine, 2, out, NULL),
+        OTA_EINVAL);
     assert_int_equal(ota_receiver_of(many, 2, 2, out, &receiver, NULL), OTA_EINVAL);
     assert_int_equal(ota_mean_shift(nan4, fine, 2, 2, 2, out, NULL), OTA_EINVAL);
     assert_int_equal(ota_birkhoff(tilted, 2, 2, out, columns, &count, &rest, &error), OTA_EINVAL);

@@ -125,8 +125,11 @@ static void run(const setting *s, const double *x, const double *context, pass *
     double *const workspace = poisoned(s);
     const ota_attention_outputs outputs = {
         .size = sizeof outputs, .out = p->out, .coupling = p->plan};
-    assert_int_equal(ota_attention_forward(&s->layer, x, s->queries, context, s->keys, &outputs,
-                                           workspace, NULL, NULL),
+    assert_int_equal(ota_attention_forward(
+                         &s->layer,
+                         &(ota_attention_input){
+                             .queries = s->queries, .keys = s->keys, .x = x, .context = context},
+                         &outputs, workspace, NULL, NULL),
                      OTA_OK);
     free(workspace);
 }
@@ -301,20 +304,37 @@ static void a_layer_has_the_bounds_of_the_formula(void **unused) {
         expected_layer(&s, &a, &b, &wanted_output, &wanted_weights);
         double *const workspace = poisoned(&s);
         const double *const given[TWO] = {cross ? from[0] : NULL, cross ? from[1] : NULL};
-        assert_int_equal(ota_attention_change(&s.layer, s.x[0], given[0], s.x[1], given[1],
-                                              s.queries, s.keys, workspace, &output, &weights,
-                                              NULL),
-                         OTA_OK);
+        assert_int_equal(
+            ota_attention_change(
+                &s.layer,
+                &(ota_attention_input){
+                    .queries = s.queries, .keys = s.keys, .x = s.x[0], .context = given[0]},
+                &(ota_attention_input){
+                    .queries = s.queries, .keys = s.keys, .x = s.x[1], .context = given[1]},
+                workspace, &output, &weights, NULL),
+            OTA_OK);
         compare("TOT-54", &output, &wanted_output);
         compare("TOT-55", &weights, &wanted_weights);
         /* Either may be left out. */
-        assert_int_equal(ota_attention_change(&s.layer, s.x[0], given[0], s.x[1], given[1],
-                                              s.queries, s.keys, workspace, NULL, &alone, NULL),
-                         OTA_OK);
+        assert_int_equal(
+            ota_attention_change(
+                &s.layer,
+                &(ota_attention_input){
+                    .queries = s.queries, .keys = s.keys, .x = s.x[0], .context = given[0]},
+                &(ota_attention_input){
+                    .queries = s.queries, .keys = s.keys, .x = s.x[1], .context = given[1]},
+                workspace, NULL, &alone, NULL),
+            OTA_OK);
         assert_memory_equal(&alone, &weights, sizeof alone);
-        assert_int_equal(ota_attention_change(&s.layer, s.x[0], given[0], s.x[1], given[1],
-                                              s.queries, s.keys, workspace, &alone, NULL, NULL),
-                         OTA_OK);
+        assert_int_equal(
+            ota_attention_change(
+                &s.layer,
+                &(ota_attention_input){
+                    .queries = s.queries, .keys = s.keys, .x = s.x[0], .context = given[0]},
+                &(ota_attention_input){
+                    .queries = s.queries, .keys = s.keys, .x = s.x[1], .context = given[1]},
+                workspace, &alone, NULL, NULL),
+            OTA_OK);
         assert_memory_equal(&alone, &output, sizeof alone);
         free(workspace);
     }
@@ -387,16 +407,20 @@ static void a_block_has_the_bounds_of_the_formula(void **unused) {
         double normalised[TWO][MOST * WIDTH];
         memcpy(normalised, s.x, sizeof normalised);
         for (int k = 0; k < TWO && norm != NULL; k++)
-            assert_int_equal(ota_layernorm(s.x[k], MOST, WIDTH, s.gamma, s.beta, norm->epsilon,
-                                           normalised[k], NULL, NULL),
-                             OTA_OK);
+            assert_int_equal(
+                ota_layernorm(
+                    s.x[k], MOST, WIDTH,
+                    &(ota_norm){.gamma = s.gamma, .beta = s.beta, .epsilon = norm->epsilon},
+                    normalised[k], NULL, NULL),
+                OTA_OK);
         run(&s, normalised[0], normalised[0], &a);
         run(&s, normalised[1], normalised[1], &b);
         ota_change block, wanted;
         expected_block(&s, norm, alpha, &a, &b, &wanted);
         double *const workspace = poisoned(&s);
         assert_int_equal(
-            ota_block_change(&s.layer, norm, alpha, s.x[0], s.x[1], MOST, workspace, &block, NULL),
+            ota_block_change(&(ota_residual_block){.layer = &s.layer, .norm = norm, .alpha = alpha},
+                             s.x[0], s.x[1], MOST, workspace, &block, NULL),
             OTA_OK);
         compare("TOT-60", &block, &wanted);
         free(workspace);
@@ -429,9 +453,12 @@ static void a_layer_as_it_ran_has_the_same_bounds(void **unused) {
         assert_int_equal(ota_projected_block_change(&s.layer, &residual, &before, &after, MOST,
                                                     workspace, &block, NULL),
                          OTA_OK);
-        assert_int_equal(ota_attention_change(&s.layer, s.x[0], NULL, s.x[1], NULL, MOST, MOST,
-                                              workspace, &wanted_output, &wanted_weights, NULL),
-                         OTA_OK);
+        assert_int_equal(
+            ota_attention_change(&s.layer,
+                                 &(ota_attention_input){.queries = MOST, .keys = MOST, .x = s.x[0]},
+                                 &(ota_attention_input){.queries = MOST, .keys = MOST, .x = s.x[1]},
+                                 workspace, &wanted_output, &wanted_weights, NULL),
+            OTA_OK);
         expected_block(&s, NULL, 1.0, &a, &b, &wanted_block);
         compare("TOT-54", &output, &wanted_output);
         compare("TOT-55", &weights, &wanted_weights);
@@ -463,10 +490,13 @@ static void norms_before_and_behind_attention(void **unused) {
         memcpy(inside, s.x, sizeof inside);
         for (int k = 0; k < TWO && !behind; k++) {
             if (rms)
-                (void)ota_rmsnorm(s.x[k], MOST, WIDTH, s.gamma, 1e-3, inside[k], NULL, NULL);
+                (void)ota_rmsnorm(s.x[k], MOST, WIDTH,
+                                  &(ota_norm){.gamma = s.gamma, .epsilon = 1e-3}, inside[k], NULL,
+                                  NULL);
             else
-                (void)ota_layernorm(s.x[k], MOST, WIDTH, s.gamma, s.beta, 1e-3, inside[k], NULL,
-                                    NULL);
+                (void)ota_layernorm(s.x[k], MOST, WIDTH,
+                                    &(ota_norm){.gamma = s.gamma, .beta = s.beta, .epsilon = 1e-3},
+                                    inside[k], NULL, NULL);
         }
         run(&s, inside[0], inside[0], &a);
         run(&s, inside[1], inside[1], &b);
@@ -476,10 +506,13 @@ static void norms_before_and_behind_attention(void **unused) {
         }
         for (int k = 0; k < TWO && behind; k++) {
             if (rms)
-                (void)ota_rmsnorm(sums[k], MOST, WIDTH, s.gamma, 1e-3, sums[k], NULL, NULL);
+                (void)ota_rmsnorm(sums[k], MOST, WIDTH,
+                                  &(ota_norm){.gamma = s.gamma, .epsilon = 1e-3}, sums[k], NULL,
+                                  NULL);
             else
-                (void)ota_layernorm(sums[k], MOST, WIDTH, s.gamma, s.beta, 1e-3, sums[k], NULL,
-                                    NULL);
+                (void)ota_layernorm(sums[k], MOST, WIDTH,
+                                    &(ota_norm){.gamma = s.gamma, .beta = s.beta, .epsilon = 1e-3},
+                                    sums[k], NULL, NULL);
         }
         double moved = 0.0;
         for (int i = 0; i < MOST; i++)
@@ -627,9 +660,13 @@ static void the_norm_without_a_mean(void **unused) {
             }
         }
         const double *const g = trial % 4 == 0 ? NULL : gamma;
-        assert_int_equal(ota_rmsnorm(token[0], 1, WIDTH, g, epsilon, y, &rho, NULL), OTA_OK);
-        assert_int_equal(
-            ota_layernorm(token[0], 1, 2 * WIDTH, g, NULL, epsilon, both, &sigma, NULL), OTA_OK);
+        assert_int_equal(ota_rmsnorm(token[0], 1, WIDTH,
+                                     &(ota_norm){.gamma = g, .epsilon = epsilon}, y, &rho, NULL),
+                         OTA_OK);
+        assert_int_equal(ota_layernorm(token[0], 1, 2 * WIDTH,
+                                       &(ota_norm){.gamma = g, .epsilon = epsilon}, both, &sigma,
+                                       NULL),
+                         OTA_OK);
         spec_check("", off(rho, sigma), 1e-14);
         for (int f = 0; f < WIDTH; f++) spec_check("", fabs(y[f] - both[f]), 1e-14);
         ota_change change, wanted;
@@ -708,16 +745,20 @@ static void workspaces_are_kept_to(void **unused) {
         double out[MOST * WIDTH], y[TWO][MOST * WIDTH], plan[HEADS * MOST * MOST];
         for (int at = 0; at < MOST * WIDTH; at++) out[at] = y[0][at] = y[1][at] = 4711.0;
         const ota_attention_outputs outputs = {.size = sizeof outputs, .out = out};
-        assert_int_equal(ota_attention_forward(&s.layer, s.x[0], tokens, NULL, tokens, &outputs,
-                                               workspace, NULL, NULL),
+        assert_int_equal(ota_attention_forward(
+                             &s.layer,
+                             &(ota_attention_input){.queries = tokens, .keys = tokens, .x = s.x[0]},
+                             &outputs, workspace, NULL, NULL),
                          OTA_OK);
         ota_attention_means means;
         assert_int_equal(
             ota_attention_mean_change(&s.layer, s.x[0], tokens, workspace, &means, NULL), OTA_OK);
         for (int k = 0; k < TWO; k++)
-            assert_int_equal(ota_attention_block(&s.layer, &norm, 0.5, s.x[k], tokens, y[k],
-                                                 workspace, NULL, NULL),
-                             OTA_OK);
+            assert_int_equal(
+                ota_attention_block(
+                    &(ota_residual_block){.layer = &s.layer, .norm = &norm, .alpha = 0.5}, s.x[k],
+                    tokens, y[k], workspace, NULL, NULL),
+                OTA_OK);
         release(workspace, count);
         for (int at = tokens * width; at < MOST * WIDTH; at++)
             assert_true(out[at] == 4711.0 && y[0][at] == 4711.0 && y[1][at] == 4711.0);
@@ -733,8 +774,10 @@ static void workspaces_are_kept_to(void **unused) {
         const int64_t larger = ota_attention_change_workspace(&s.layer, tokens, tokens);
         workspace = guarded(larger);
         const ota_attention_outputs weights = {.size = sizeof weights, .coupling = plan};
-        assert_int_equal(ota_attention_forward(&s.layer, s.x[0], tokens, NULL, tokens, &weights,
-                                               workspace, NULL, NULL),
+        assert_int_equal(ota_attention_forward(
+                             &s.layer,
+                             &(ota_attention_input){.queries = tokens, .keys = tokens, .x = s.x[0]},
+                             &weights, workspace, NULL, NULL),
                          OTA_OK);
         for (int h = 0; h < shapes[n].heads; h++) {
             for (int j = 0; j < tokens; j++) {
@@ -745,14 +788,19 @@ static void workspaces_are_kept_to(void **unused) {
         }
         spec_check("CETA-30", fabs(means.receiver_error - receiver), 1e-14 * tokens);
         ota_change change, block[TWO];
-        assert_int_equal(ota_attention_change(&s.layer, s.x[0], NULL, s.x[1], NULL, tokens, tokens,
-                                              workspace, &change, NULL, NULL),
+        assert_int_equal(ota_attention_change(
+                             &s.layer,
+                             &(ota_attention_input){.queries = tokens, .keys = tokens, .x = s.x[0]},
+                             &(ota_attention_input){.queries = tokens, .keys = tokens, .x = s.x[1]},
+                             workspace, &change, NULL, NULL),
                          OTA_OK);
         /* What the workspace held before has no say, and the distance is that of the two blocks. */
         for (int k = 0; k < TWO; k++) {
-            assert_int_equal(ota_block_change(&s.layer, &norm, 0.5, s.x[0], s.x[1], tokens,
-                                              workspace, &block[k], NULL),
-                             OTA_OK);
+            assert_int_equal(
+                ota_block_change(
+                    &(ota_residual_block){.layer = &s.layer, .norm = &norm, .alpha = 0.5}, s.x[0],
+                    s.x[1], tokens, workspace, &block[k], NULL),
+                OTA_OK);
             for (int64_t at = 0; at < larger; at++) workspace[at] = -1e300;
         }
         assert_memory_equal(&block[0], &block[1], sizeof block[0]);
@@ -785,9 +833,9 @@ static void every_call_looks_at_its_own_method(void **unused) {
         ota_change change;
         ota_error error = {.field = ""};
         dirty_stack();
-        assert_int_equal(
-            ota_block_change(&s.layer, NULL, 1.0, s.x[0], s.x[1], MOST, workspace, &change, &error),
-            n % 2 == 0 ? OTA_OK : OTA_UNSUPPORTED);
+        assert_int_equal(ota_block_change(&(ota_residual_block){.layer = &s.layer, .alpha = 1.0},
+                                          s.x[0], s.x[1], MOST, workspace, &change, &error),
+                         n % 2 == 0 ? OTA_OK : OTA_UNSUPPORTED);
         assert_string_equal(error.field, n % 2 == 0 ? "" : "method");
         free(workspace);
     }
@@ -813,41 +861,55 @@ static void refusals(void **unused) {
     for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
         s.method = rows[k].method;
         s.method.size = sizeof s.method;
-        assert_int_equal(
-            ota_block_change(&s.layer, NULL, 1.0, s.x[0], s.x[1], MOST, workspace, &change, &error),
-            OTA_UNSUPPORTED);
+        assert_int_equal(ota_block_change(&(ota_residual_block){.layer = &s.layer, .alpha = 1.0},
+                                          s.x[0], s.x[1], MOST, workspace, &change, &error),
+                         OTA_UNSUPPORTED);
         assert_string_equal(error.field, rows[k].field);
     }
     double ones[MOST];
     for (int i = 0; i < MOST; i++) ones[i] = 1.0;
     s.method = (ota_problem){.size = sizeof s.method,
                              .row_mass = ota_array_of(ones, OTA_F64, 1, 1, 1, MOST)};
-    assert_int_equal(
-        ota_block_change(&s.layer, NULL, 1.0, s.x[0], s.x[1], MOST, workspace, &change, &error),
-        OTA_UNSUPPORTED);
+    assert_int_equal(ota_block_change(&(ota_residual_block){.layer = &s.layer, .alpha = 1.0},
+                                      s.x[0], s.x[1], MOST, workspace, &change, &error),
+                     OTA_UNSUPPORTED);
     const ota_term cap = {.kind = OTA_TERM_SOFTCAP, .value = 5.0};
     s.method = (ota_problem){.size = sizeof s.method, .terms = &cap, .term_count = 1};
-    assert_int_equal(
-        ota_block_change(&s.layer, NULL, 1.0, s.x[0], s.x[1], MOST, workspace, &change, &error),
-        OTA_UNSUPPORTED);
+    assert_int_equal(ota_block_change(&(ota_residual_block){.layer = &s.layer, .alpha = 1.0},
+                                      s.x[0], s.x[1], MOST, workspace, &change, &error),
+                     OTA_UNSUPPORTED);
     s.method = (ota_problem){.size = sizeof s.method};
-    assert_int_equal(
-        ota_block_change(&s.layer, NULL, NAN, s.x[0], s.x[1], MOST, workspace, &change, &error),
-        OTA_EINVAL);
+    assert_int_equal(ota_block_change(&(ota_residual_block){.layer = &s.layer, .alpha = NAN},
+                                      s.x[0], s.x[1], MOST, workspace, &change, &error),
+                     OTA_EINVAL);
     assert_string_equal(error.field, "alpha");
     s.x[1][MOST * WIDTH - 1] = NAN;
-    assert_int_equal(
-        ota_block_change(&s.layer, NULL, 1.0, s.x[0], s.x[1], MOST, workspace, &change, &error),
-        OTA_EINVAL);
+    assert_int_equal(ota_block_change(&(ota_residual_block){.layer = &s.layer, .alpha = 1.0},
+                                      s.x[0], s.x[1], MOST, workspace, &change, &error),
+                     OTA_EINVAL);
     assert_string_equal(error.field, "x2");
-    assert_int_equal(ota_attention_change(&s.layer, s.x[0], s.x[0], s.x[0], s.x[1], MOST, MOST,
-                                          workspace, &change, NULL, &error),
-                     OTA_EINVAL);
+    assert_int_equal(
+        ota_attention_change(
+            &s.layer,
+            &(ota_attention_input){.queries = MOST, .keys = MOST, .x = s.x[0], .context = s.x[0]},
+            &(ota_attention_input){.queries = MOST, .keys = MOST, .x = s.x[0], .context = s.x[1]},
+            workspace, &change, NULL, &error),
+        OTA_EINVAL);
     assert_string_equal(error.field, "context2");
-    assert_int_equal(ota_attention_change(&s.layer, s.x[0], NULL, s.x[0], NULL, MOST, MOST - 1,
-                                          workspace, &change, NULL, &error),
-                     OTA_EINVAL);
+    assert_int_equal(
+        ota_attention_change(&s.layer,
+                             &(ota_attention_input){.queries = MOST, .keys = MOST - 1, .x = s.x[0]},
+                             &(ota_attention_input){.queries = MOST, .keys = MOST - 1, .x = s.x[0]},
+                             workspace, &change, NULL, &error),
+        OTA_EINVAL);
     assert_string_equal(error.field, "context");
+    assert_int_equal(
+        ota_attention_change(&s.layer,
+                             &(ota_attention_input){.queries = MOST, .keys = MOST, .x = s.x[0]},
+                             &(ota_attention_input){.queries = MOST, .keys = MOST - 1, .x = s.x[0]},
+                             workspace, &change, NULL, &error),
+        OTA_EINVAL);
+    assert_string_equal(error.field, "after");
     const ota_projected none = {.x = s.x[0]};
     assert_int_equal(
         ota_projected_change(&s.layer, &none, &none, MOST, workspace, &change, NULL, &error),
@@ -858,7 +920,9 @@ static void refusals(void **unused) {
                                                 &change, &error),
                      OTA_EINVAL);
     assert_string_equal(error.field, "residual");
-    assert_int_equal(ota_rmsnorm(s.x[0], 1, WIDTH, NULL, 0.0, s.x[1], NULL, &error), OTA_EINVAL);
+    assert_int_equal(
+        ota_rmsnorm(s.x[0], 1, WIDTH, &(ota_norm){.gamma = NULL}, s.x[1], NULL, &error),
+        OTA_EINVAL);
     assert_string_equal(error.field, "epsilon");
     free(workspace);
 }

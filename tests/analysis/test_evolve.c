@@ -315,14 +315,17 @@ static void a_step_is_its_parts(void **unused) {
         memset(&own_step, 0, sizeof own_step);
         (void)ota_evolve_transition(&before.row, &row.row, &parts, NULL);
         (void)ota_evolve_prediction(&row.row, &before.row, &final.row, &own, NULL);
-        assert_int_equal(ota_evolve_step(w, &before.row, &before.row, &final.row, row.memory,
-                                         row.scratch, &again, &whole_step, &own_step, NULL),
-                         OTA_OK);
+        assert_int_equal(
+            ota_evolve_step(w,
+                            &(ota_evolve_others){
+                                .before = &before.row, .first = &before.row, .final = &final.row},
+                            row.memory, row.scratch, &again, &whole_step, &own_step, NULL),
+            OTA_OK);
         assert_memory_equal(&parts, &whole_step, sizeof parts);
         assert_true(own.kl_to_final == own_step.kl_to_final && own.drift == own_step.drift);
         assert_true(memcmp(&own.entropy, &own_step.entropy, sizeof own.entropy) == 0);
-        assert_int_equal(ota_evolve_step(w, NULL, NULL, &final.row, row.memory, row.scratch, &again,
-                                         NULL, &alone, NULL),
+        assert_int_equal(ota_evolve_step(w, &(ota_evolve_others){.final = &final.row}, row.memory,
+                                         row.scratch, &again, NULL, &alone, NULL),
                          OTA_OK);
         assert_true(alone.drift == 0.0 && alone.kl_to_final == own.kl_to_final);
         drop_row(&before);

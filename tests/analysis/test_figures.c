@@ -221,20 +221,38 @@ static void bounds_count_their_violations(void **unused) {
     const double l1[] = {0.5, 0.0, 1.0, 1.5}, steps[] = {1.0, 0.0, 1.0, 1.0};
     double ratios[4];
     ota_tightness t;
-    assert_int_equal(ota_tightness_of(l1, steps, 4, 1.0, 0.0, 1, 0, 0, ratios, &t, NULL), OTA_OK);
+    assert_int_equal(
+        ota_tightness_of(&(ota_measured_changes){.l1 = l1, .steps = steps, .count = 4, .norm = 1.0},
+                         1, 0, 0, ratios, &t, NULL),
+        OTA_OK);
     spec_check_true("TOT-27", ratios[0] == 0.5 && isnan(ratios[1]) && ratios[3] == 1.5);
     spec_check_true("TOT-89", t.violations == 1 && t.largest == 1.5 && t.ratio.count == 3);
-    assert_int_equal(ota_tightness_of(l1, steps, 4, 1.0, 0.6, 1, 0, 0, NULL, &t, NULL), OTA_OK);
+    assert_int_equal(ota_tightness_of(
+                         &(ota_measured_changes){
+                             .l1 = l1, .steps = steps, .count = 4, .norm = 1.0, .allowance = 0.6},
+                         1, 0, 0, NULL, &t, NULL),
+                     OTA_OK);
     spec_check_true("TOT-89", t.violations == 0);
     /* 0 allows a millionth, of the bound and on top of it. */
     const double near[] = {1.0 + 1.5e-6, 1.0 + 2.5e-6, 0.5e-6, 1.5e-6},
                  moves[] = {1.0, 1.0, 0.0, 0.0};
-    assert_int_equal(ota_tightness_of(near, moves, 4, 1.0, 0.0, 1, 0, 0, NULL, &t, NULL), OTA_OK);
+    assert_int_equal(
+        ota_tightness_of(
+            &(ota_measured_changes){.l1 = near, .steps = moves, .count = 4, .norm = 1.0}, 1, 0, 0,
+            NULL, &t, NULL),
+        OTA_OK);
     spec_check_true("TOT-89", t.violations == 2);
-    assert_int_equal(ota_tightness_of(near, moves, 4, 2.0, 0.0, 1, 0, 0, NULL, &t, NULL), OTA_OK);
+    assert_int_equal(
+        ota_tightness_of(
+            &(ota_measured_changes){.l1 = near, .steps = moves, .count = 4, .norm = 2.0}, 1, 0, 0,
+            NULL, &t, NULL),
+        OTA_OK);
     spec_check_true("TOT-89", t.violations == 1 && t.ratio.count == 2);
-    assert_int_equal(ota_tightness_of(l1, steps, 4, -1.0, 0.0, 1, 0, 0, NULL, &t, NULL),
-                     OTA_EINVAL);
+    assert_int_equal(
+        ota_tightness_of(
+            &(ota_measured_changes){.l1 = l1, .steps = steps, .count = 4, .norm = -1.0}, 1, 0, 0,
+            NULL, &t, NULL),
+        OTA_EINVAL);
 }
 
 static void depths_follow_the_sources(void **unused) {

@@ -54,7 +54,8 @@ static double largest(const double *a, int count) {
 static ota_status align_rule(aligned *x, ota_gauge_rule rule, int64_t passes) {
     const ota_gauge_options options = {.size = sizeof options, .rule = rule, .max_passes = passes};
     const ota_gauge_arrays arrays = {x->k, x->v, x->row_residual, x->cycle_rows, x->cycle_columns};
-    return ota_gauge(x->a, NULL, OTA_F64, x->n, x->m, &options, &arrays, &x->result, NULL);
+    return ota_gauge(&(ota_gauge_matrix){.a = x->a, .type = OTA_F64, .rows = x->n, .columns = x->m},
+                     &options, &arrays, &x->result, NULL);
 }
 
 static double align(aligned *x) {
@@ -116,8 +117,11 @@ static double cycle_mean(const aligned *x) {
 
 static double four_cycle(const aligned *x) {
     double bound;
-    assert_int_equal(ota_gauge_four_cycle(x->a, NULL, OTA_F64, x->n, x->m, NULL, &bound, NULL),
-                     OTA_OK);
+    assert_int_equal(
+        ota_gauge_four_cycle(
+            &(ota_gauge_matrix){.a = x->a, .type = OTA_F64, .rows = x->n, .columns = x->m}, NULL,
+            &bound, NULL),
+        OTA_OK);
     return bound;
 }
 
@@ -255,13 +259,25 @@ static void types_and_differences(void **unused) {
             x.a[k] = (double)a[k];
         }
         ota_gauge_result f32, f64;
-        assert_int_equal(ota_gauge(a, b, OTA_F32, x.n, x.m, NULL, NULL, &f32, NULL), OTA_OK);
-        assert_int_equal(ota_gauge(x.a, b64, OTA_F64, x.n, x.m, NULL, NULL, &f64, NULL), OTA_OK);
+        assert_int_equal(
+            ota_gauge(
+                &(ota_gauge_matrix){.a = a, .b = b, .type = OTA_F32, .rows = x.n, .columns = x.m},
+                NULL, NULL, &f32, NULL),
+            OTA_OK);
+        assert_int_equal(ota_gauge(
+                             &(ota_gauge_matrix){
+                                 .a = x.a, .b = b64, .type = OTA_F64, .rows = x.n, .columns = x.m},
+                             NULL, NULL, &f64, NULL),
+                         OTA_OK);
         for (int k = 0; k < count; k++) x.a[k] -= b64[k];
         const double r = align(&x), scale = largest(x.a, count);
         spec_check("TOT-38", fabs(f32.residual - r), 0.0);
         spec_check("TOT-38", fabs(f64.residual - r), 0.0);
-        assert_int_equal(ota_gauge_rest(a, b, OTA_F32, x.n, x.m, x.k, x.v, rest, NULL), OTA_OK);
+        assert_int_equal(
+            ota_gauge_rest(
+                &(ota_gauge_matrix){.a = a, .b = b, .type = OTA_F32, .rows = x.n, .columns = x.m},
+                x.k, x.v, rest, NULL),
+            OTA_OK);
         for (int i = 0; i < x.n; i++) {
             for (int j = 0; j < x.m; j++) {
                 const double back = x.v[j] + x.k[i] + rest[i * x.m + j];
@@ -418,9 +434,15 @@ static void common_moves_predict_positions(void **unused) {
             for (int j = 0; j < COLUMNS; j++) common[j] += x.v[j];
             for (int i = 0; i < ROWS; i++) layer_sum[i] += x.row_residual[i];
         }
-        assert_int_equal(
-            ota_gauge_coherence(start, moves, LAYERS, ROWS, COLUMNS, k, v, distance, bound, NULL),
-            OTA_OK);
+        assert_int_equal(ota_gauge_coherence(&(ota_gauge_chain){.layers = LAYERS,
+                                                                .rows = ROWS,
+                                                                .columns = COLUMNS,
+                                                                .start = start,
+                                                                .moves = moves,
+                                                                .row_shift = k,
+                                                                .column_shift = v},
+                                             distance, bound, NULL),
+                         OTA_OK);
         for (int i = 0; i < ROWS; i++) {
             double p[COLUMNS], q[COLUMNS], z[COLUMNS], plain = 0.0;
             for (int j = 0; j < COLUMNS; j++) z[j] = start[i * COLUMNS + j] + common[j];
@@ -459,7 +481,10 @@ static void a_vocabulary_of_logits(void **unused) {
         }
     }
     ota_gauge_result result;
-    assert_int_equal(ota_gauge(a, NULL, OTA_F32, n, m, NULL, NULL, &result, NULL), OTA_OK);
+    assert_int_equal(
+        ota_gauge(&(ota_gauge_matrix){.a = a, .type = OTA_F32, .rows = n, .columns = m}, NULL, NULL,
+                  &result, NULL),
+        OTA_OK);
     spec_check("TOT-38", result.residual - result.residual_lower, 1e-12 * result.residual);
     /* Over all parts that were gathered. */
     spec_check("TOT-38", (double)result.passes, 12.0);
@@ -498,8 +523,9 @@ static void cancelled_keeps_its_bounds(void **unused) {
                                                .progress = stop_there,
                                                .progress_user = &w};
             ota_error error;
-            const ota_status status =
-                ota_gauge(x.a, NULL, OTA_F64, x.n, x.m, &options, &arrays, &x.result, &error);
+            const ota_status status = ota_gauge(
+                &(ota_gauge_matrix){.a = x.a, .type = OTA_F64, .rows = x.n, .columns = x.m},
+                &options, &arrays, &x.result, &error);
             if (status == OTA_CANCELLED) {
                 assert_string_equal(error.field, "cancel");
                 assert_int_equal(w.calls, at < 0 ? 0 : at);
@@ -521,8 +547,10 @@ static void cancelled_keeps_its_bounds(void **unused) {
     }
     const ota_gauge_options one = {.size = sizeof one, .max_passes = 1};
     ota_error error;
-    assert_int_equal(ota_gauge(x.a, NULL, OTA_F64, x.n, x.m, &one, NULL, &x.result, &error),
-                     OTA_NOT_CONVERGED);
+    assert_int_equal(
+        ota_gauge(&(ota_gauge_matrix){.a = x.a, .type = OTA_F64, .rows = x.n, .columns = x.m}, &one,
+                  NULL, &x.result, &error),
+        OTA_NOT_CONVERGED);
     assert_true(x.result.residual_lower <= r && r <= x.result.residual);
     assert_string_equal(error.field, "max_passes");
 }
@@ -590,16 +618,22 @@ static void zeros_are_aligned(void **unused) {
         double k[SMALL_ROWS], v[SMALL_COLUMNS], bound;
         const ota_gauge_arrays arrays = {.row_shift = k, .column_shift = v};
         ota_gauge_result r;
-        assert_int_equal(
-            ota_gauge(a, NULL, OTA_F64, SMALL_ROWS, SMALL_COLUMNS, &options, &arrays, &r, NULL),
-            OTA_OK);
+        assert_int_equal(ota_gauge(&(ota_gauge_matrix){.a = a,
+                                                       .type = OTA_F64,
+                                                       .rows = SMALL_ROWS,
+                                                       .columns = SMALL_COLUMNS},
+                                   &options, &arrays, &r, NULL),
+                         OTA_OK);
         assert_true(r.residual == 0.0 && r.residual_lower == 0.0 && r.rms == 0.0);
         for (int i = 0; i < SMALL_ROWS; i++) assert_true(k[i] == 0.0);
         for (int j = 0; j < SMALL_COLUMNS; j++) assert_true(v[j] == 0.0);
         assert_true(rounds > 0 || rule >= OTA_GAUGE_LEAST_SQUARES);
         rounds = 1;
-        assert_int_equal(ota_gauge_four_cycle(a, NULL, OTA_F64, SMALL_ROWS, SMALL_COLUMNS, &options,
-                                              &bound, NULL),
+        assert_int_equal(ota_gauge_four_cycle(&(ota_gauge_matrix){.a = a,
+                                                                  .type = OTA_F64,
+                                                                  .rows = SMALL_ROWS,
+                                                                  .columns = SMALL_COLUMNS},
+                                              &options, &bound, NULL),
                          OTA_OK);
         assert_true(bound == 0.0 && rounds == SMALL_ROWS);
     }
@@ -611,53 +645,112 @@ static void refusals(void **unused) {
     ota_gauge_result result;
     ota_error error;
     ota_gauge_options options = {.size = sizeof options};
-    assert_int_equal(ota_gauge(a, b, OTA_F64, 0, 2, NULL, NULL, &result, &error), OTA_EINVAL);
+    assert_int_equal(ota_gauge(&(ota_gauge_matrix){.a = a, .b = b, .type = OTA_F64, .columns = 2},
+                               NULL, NULL, &result, &error),
+                     OTA_EINVAL);
     assert_string_equal(error.field, "rows");
-    assert_int_equal(ota_gauge(a, b, OTA_F64, 2, -1, NULL, NULL, &result, &error), OTA_EINVAL);
+    assert_int_equal(
+        ota_gauge(&(ota_gauge_matrix){.a = a, .b = b, .type = OTA_F64, .rows = 2, .columns = -1},
+                  NULL, NULL, &result, &error),
+        OTA_EINVAL);
     assert_string_equal(error.field, "columns");
-    assert_int_equal(ota_gauge(a, b, OTA_BF16, 2, 2, NULL, NULL, &result, &error), OTA_EINVAL);
+    assert_int_equal(
+        ota_gauge(&(ota_gauge_matrix){.a = a, .b = b, .type = OTA_BF16, .rows = 2, .columns = 2},
+                  NULL, NULL, &result, &error),
+        OTA_EINVAL);
     assert_string_equal(error.field, "type");
-    assert_int_equal(ota_gauge(NULL, b, OTA_F64, 2, 2, NULL, NULL, &result, &error), OTA_EINVAL);
-    assert_int_equal(ota_gauge(a, b, OTA_F64, INT64_MAX / 256 + 1, 4, NULL, NULL, &result, &error),
-                     OTA_EOVERFLOW);
+    assert_int_equal(
+        ota_gauge(&(ota_gauge_matrix){.b = b, .type = OTA_F64, .rows = 2, .columns = 2}, NULL, NULL,
+                  &result, &error),
+        OTA_EINVAL);
+    assert_int_equal(
+        ota_gauge(
+            &(ota_gauge_matrix){
+                .a = a, .b = b, .type = OTA_F64, .rows = INT64_MAX / 256 + 1, .columns = 4},
+            NULL, NULL, &result, &error),
+        OTA_EOVERFLOW);
     options.size = 1;
-    assert_int_equal(ota_gauge(a, b, OTA_F64, 2, 2, &options, NULL, &result, &error), OTA_EINVAL);
+    assert_int_equal(
+        ota_gauge(&(ota_gauge_matrix){.a = a, .b = b, .type = OTA_F64, .rows = 2, .columns = 2},
+                  &options, NULL, &result, &error),
+        OTA_EINVAL);
     options = (ota_gauge_options){.size = sizeof options, .tolerance = (double)NAN};
-    assert_int_equal(ota_gauge(a, b, OTA_F64, 2, 2, &options, NULL, &result, &error), OTA_EINVAL);
+    assert_int_equal(
+        ota_gauge(&(ota_gauge_matrix){.a = a, .b = b, .type = OTA_F64, .rows = 2, .columns = 2},
+                  &options, NULL, &result, &error),
+        OTA_EINVAL);
     assert_string_equal(error.field, "tolerance");
     options = (ota_gauge_options){.size = sizeof options, .max_passes = -1};
-    assert_int_equal(ota_gauge(a, b, OTA_F64, 2, 2, &options, NULL, &result, &error), OTA_EINVAL);
+    assert_int_equal(
+        ota_gauge(&(ota_gauge_matrix){.a = a, .b = b, .type = OTA_F64, .rows = 2, .columns = 2},
+                  &options, NULL, &result, &error),
+        OTA_EINVAL);
     options = (ota_gauge_options){.size = sizeof options, .rule = (ota_gauge_rule)9};
-    assert_int_equal(ota_gauge(a, b, OTA_F64, 2, 2, &options, NULL, &result, &error), OTA_EINVAL);
+    assert_int_equal(
+        ota_gauge(&(ota_gauge_matrix){.a = a, .b = b, .type = OTA_F64, .rows = 2, .columns = 2},
+                  &options, NULL, &result, &error),
+        OTA_EINVAL);
     const double bad[] = {(double)NAN, (double)INFINITY, 1e301};
     for (int k = 0; k < 3; k++) {
         a[2] = bad[k];
-        assert_int_equal(ota_gauge(a, NULL, OTA_F64, 2, 2, NULL, NULL, &result, &error),
-                         OTA_EINVAL);
+        assert_int_equal(
+            ota_gauge(&(ota_gauge_matrix){.a = a, .type = OTA_F64, .rows = 2, .columns = 2}, NULL,
+                      NULL, &result, &error),
+            OTA_EINVAL);
         assert_non_null(strstr(error.message, "(1, 0)"));
-        assert_int_equal(ota_gauge_four_cycle(a, b, OTA_F64, 2, 2, NULL, &bound, &error),
-                         OTA_EINVAL);
+        assert_int_equal(
+            ota_gauge_four_cycle(
+                &(ota_gauge_matrix){.a = a, .b = b, .type = OTA_F64, .rows = 2, .columns = 2}, NULL,
+                &bound, &error),
+            OTA_EINVAL);
     }
     /* Each finite, the difference not. */
     a[2] = 1.7e308, b[2] = -1.7e308;
-    assert_int_equal(ota_gauge(a, b, OTA_F64, 2, 2, NULL, NULL, &result, NULL), OTA_EINVAL);
+    assert_int_equal(
+        ota_gauge(&(ota_gauge_matrix){.a = a, .b = b, .type = OTA_F64, .rows = 2, .columns = 2},
+                  NULL, NULL, &result, NULL),
+        OTA_EINVAL);
     const double z[2] = {0, 0}, shift[2] = {0, (double)NAN};
     double distance[2], limit[2];
-    assert_int_equal(ota_gauge_coherence(z, z, 0, 1, 2, z, z, distance, limit, &error), OTA_EINVAL);
-    assert_string_equal(error.field, "layers");
     assert_int_equal(
-        ota_gauge_coherence(z, z, INT64_MAX / 16 + 1, 1, 2, z, z, distance, limit, &error),
-        OTA_EOVERFLOW);
+        ota_gauge_coherence(
+            &(ota_gauge_chain){
+                .rows = 1, .columns = 2, .start = z, .moves = z, .row_shift = z, .column_shift = z},
+            distance, limit, &error),
+        OTA_EINVAL);
+    assert_string_equal(error.field, "layers");
+    assert_int_equal(ota_gauge_coherence(&(ota_gauge_chain){.layers = INT64_MAX / 16 + 1,
+                                                            .rows = 1,
+                                                            .columns = 2,
+                                                            .start = z,
+                                                            .moves = z,
+                                                            .row_shift = z,
+                                                            .column_shift = z},
+                                         distance, limit, &error),
+                     OTA_EOVERFLOW);
     assert_string_equal(error.field, "layers");
     const double *const arrays[3][3] = {{shift, z, z}, {z, shift, z}, {z, z, shift}};
     static const char *const fields[3] = {"start", "moves", "row_shift"};
     for (int k = 0; k < 3; k++) {
-        assert_int_equal(ota_gauge_coherence(arrays[k][0], arrays[k][1], 1, 2, 1, arrays[k][2], z,
+        assert_int_equal(ota_gauge_coherence(&(ota_gauge_chain){.layers = 1,
+                                                                .rows = 2,
+                                                                .columns = 1,
+                                                                .start = arrays[k][0],
+                                                                .moves = arrays[k][1],
+                                                                .row_shift = arrays[k][2],
+                                                                .column_shift = z},
                                              distance, limit, &error),
                          OTA_EINVAL);
         assert_string_equal(error.field, fields[k]);
     }
-    assert_int_equal(ota_gauge_coherence(z, z, 1, 1, 2, z, shift, distance, limit, &error),
+    assert_int_equal(ota_gauge_coherence(&(ota_gauge_chain){.layers = 1,
+                                                            .rows = 1,
+                                                            .columns = 2,
+                                                            .start = z,
+                                                            .moves = z,
+                                                            .row_shift = z,
+                                                            .column_shift = shift},
+                                         distance, limit, &error),
                      OTA_EINVAL);
     assert_string_equal(error.field, "column_shift");
     /* The last entry of each array counts as the first one does. */
@@ -673,13 +766,25 @@ static void refusals(void **unused) {
         double x[4][SIZE + 1], far[ROWS], most[ROWS];
         for (int l = 0; l < 4; l++)
             for (int c = 0; c <= SIZE; c++) x[l][c] = c < ends[l].place ? 0.0 : (double)NAN;
-        assert_int_equal(
-            ota_gauge_coherence(x[0], x[1], LAYERS, ROWS, COLUMNS, x[2], x[3], far, most, &error),
-            OTA_OK);
+        assert_int_equal(ota_gauge_coherence(&(ota_gauge_chain){.layers = LAYERS,
+                                                                .rows = ROWS,
+                                                                .columns = COLUMNS,
+                                                                .start = x[0],
+                                                                .moves = x[1],
+                                                                .row_shift = x[2],
+                                                                .column_shift = x[3]},
+                                             far, most, &error),
+                         OTA_OK);
         x[k][ends[k].place - 1] = (double)NAN;
-        assert_int_equal(
-            ota_gauge_coherence(x[0], x[1], LAYERS, ROWS, COLUMNS, x[2], x[3], far, most, &error),
-            OTA_EINVAL);
+        assert_int_equal(ota_gauge_coherence(&(ota_gauge_chain){.layers = LAYERS,
+                                                                .rows = ROWS,
+                                                                .columns = COLUMNS,
+                                                                .start = x[0],
+                                                                .moves = x[1],
+                                                                .row_shift = x[2],
+                                                                .column_shift = x[3]},
+                                             far, most, &error),
+                         OTA_EINVAL);
         assert_string_equal(error.field, ends[k].field);
     }
 }

@@ -29,7 +29,8 @@ static ota_status align(const void *a, const void *b, ota_type type, int n, int 
     const ota_gauge_options options = {
         .size = sizeof options, .max_passes = passes, .cancel = cancel};
     const ota_gauge_arrays arrays = {x->k, x->v, x->row_residual, x->cycle_rows, x->cycle_columns};
-    return ota_gauge(a, b, type, n, m, &options, &arrays, &x->result, NULL);
+    return ota_gauge(&(ota_gauge_matrix){.a = a, .b = b, .type = type, .rows = n, .columns = m},
+                     &options, &arrays, &x->result, NULL);
 }
 
 /* Multiples of 2^-10, so that f32 and shifts by whole numbers lose nothing. */
@@ -154,9 +155,11 @@ static void columns_join_in_rounds(void **unused) {
         const ota_gauge_options options = {
             .size = sizeof options, .progress = note, .progress_user = &seen};
         ota_gauge_result result;
-        assert_int_equal(
-            ota_gauge(a, NULL, OTA_F64, N, few ? FEW : MANY, &options, NULL, &result, NULL),
-            OTA_OK);
+        assert_int_equal(ota_gauge(
+                             &(ota_gauge_matrix){
+                                 .a = a, .type = OTA_F64, .rows = N, .columns = few ? FEW : MANY},
+                             &options, NULL, &result, NULL),
+                         OTA_OK);
         assert_true(seen.closed && seen.rounds >= result.passes);
         assert_true(seen.opened_again == !few);
     }
@@ -176,7 +179,10 @@ static void many_rows_take_the_whole_matrix(void **unused) {
         scale = fmax(scale, fabs((double)a[k]));
     }
     const ota_gauge_options options = {.size = sizeof options, .max_passes = 60};
-    assert_int_equal(ota_gauge(a, NULL, OTA_F32, N, M, &options, NULL, &x.result, NULL), OTA_OK);
+    assert_int_equal(
+        ota_gauge(&(ota_gauge_matrix){.a = a, .type = OTA_F32, .rows = N, .columns = M}, &options,
+                  NULL, &x.result, NULL),
+        OTA_OK);
     spec_check("TOT-38", x.result.residual - x.result.residual_lower, 256.0 * DBL_EPSILON * scale);
     free(a);
 }

@@ -35,9 +35,12 @@ static void golden(void **unused) {
     for (int k = 0; k < 2; k++) {
         ota_hamming_result result;
         double divergence, u[3], v[3];
-        assert_int_equal(ota_hamming_divergence(p, q, 3, rows[k].epsilon, OTA_HAMMING_NEWTON, 0.0,
-                                                0, u, v, &divergence, &result, NULL),
-                         OTA_OK);
+        assert_int_equal(
+            ota_hamming_divergence(
+                p, q, 3, rows[k].epsilon,
+                &(ota_hamming_options){.size = sizeof(ota_hamming_options), .u = u, .v = v},
+                &divergence, &result, NULL),
+            OTA_OK);
         /* The golden values are printed with 15 decimals. */
         spec_check("DER-05", fabs(result.theta - rows[k].theta), 2e-15);
         spec_check("TOT-18", fabs(result.cost - rows[k].cost), 2e-15);
@@ -91,8 +94,15 @@ static void scalings_are_the_dense_plan(void **unused) {
         }
         for (int solver = 0; solver < 2; solver++) {
             ota_hamming_result result;
-            const ota_status status = ota_hamming(p, q, SMALL, epsilon, (ota_hamming_solver)solver,
-                                                  1e-12, 100000, u, v, &result, NULL);
+            const ota_status status =
+                ota_hamming(p, q, SMALL, epsilon,
+                            &(ota_hamming_options){.size = sizeof(ota_hamming_options),
+                                                   .solver = (ota_hamming_solver)solver,
+                                                   .tolerance = 1e-12,
+                                                   .max_rounds = 100000,
+                                                   .u = u,
+                                                   .v = v},
+                            &result, NULL);
             if (solver == OTA_HAMMING_SINKHORN && status == OTA_NOT_CONVERGED) continue;
             assert_int_equal(status, OTA_OK);
             const double alpha = exp(-1.0 / epsilon);
@@ -129,7 +139,12 @@ static void sinkhorn_equals_dense(void **unused) {
         random_softmax(&state, 1.0, p, SMALL);
         random_softmax(&state, 1.5, q, SMALL);
         ota_hamming_result result;
-        assert_int_equal(ota_hamming(p, q, SMALL, epsilons[e], OTA_HAMMING_SINKHORN, 1e-14, 0, u, v,
+        assert_int_equal(ota_hamming(p, q, SMALL, epsilons[e],
+                                     &(ota_hamming_options){.size = sizeof(ota_hamming_options),
+                                                            .solver = OTA_HAMMING_SINKHORN,
+                                                            .tolerance = 1e-14,
+                                                            .u = u,
+                                                            .v = v},
                                      &result, NULL),
                          OTA_OK);
         for (int i = 0; i < SMALL; i++) left[i] = right[i] = 1.0;
@@ -191,23 +206,28 @@ static void large_vocabulary(void **unused) {
         random_softmax(&state, 1.0, p, VOCABULARY);
         random_softmax(&state, 2.0, q, VOCABULARY);
         ota_hamming_result result;
-        assert_int_equal(ota_hamming(p, q, VOCABULARY, epsilons[e], OTA_HAMMING_NEWTON, 0.0, 0, u,
-                                     v, &result, NULL),
-                         OTA_OK);
+        assert_int_equal(
+            ota_hamming(p, q, VOCABULARY, epsilons[e],
+                        &(ota_hamming_options){.size = sizeof(ota_hamming_options), .u = u, .v = v},
+                        &result, NULL),
+            OTA_OK);
         spec_check("DER-05", (double)result.rounds, 5.0);
         spec_check("DER-05", marginal_error(p, q, u, v, VOCABULARY, epsilons[e]), 2e-15);
         spec_check("DER-05", result.marginal_error, 2e-15);
         const double start = upper_start(p, q, VOCABULARY, epsilons[e]);
         spec_check("DER-28", result.theta / start - 1.0, 1e-13);
-        assert_int_equal(ota_hamming(p, p, VOCABULARY, epsilons[e], OTA_HAMMING_NEWTON, 0.0, 0,
-                                     NULL, NULL, &result, NULL),
-                         OTA_OK);
+        assert_int_equal(ota_hamming(p, p, VOCABULARY, epsilons[e], NULL, &result, NULL), OTA_OK);
         spec_check("DER-05", (double)result.rounds, 5.0);
     }
     ota_hamming_result result;
-    assert_int_equal(
-        ota_hamming(p, q, VOCABULARY, 1.0, OTA_HAMMING_SINKHORN, 1e-10, 0, u, v, &result, NULL),
-        OTA_OK);
+    assert_int_equal(ota_hamming(p, q, VOCABULARY, 1.0,
+                                 &(ota_hamming_options){.size = sizeof(ota_hamming_options),
+                                                        .solver = OTA_HAMMING_SINKHORN,
+                                                        .tolerance = 1e-10,
+                                                        .u = u,
+                                                        .v = v},
+                                 &result, NULL),
+                     OTA_OK);
     spec_check("TOT-16", (double)result.rounds, 5.0);
     spec_check("TOT-16", marginal_error(p, q, u, v, VOCABULARY, 1.0), 1e-10);
     spec_check("TOT-16", result.marginal_error, 1e-10);
@@ -226,9 +246,7 @@ static void equal_distributions_take_few_steps(void **unused) {
         for (int i = 0; i < SIZE; i++) total += p[i] = -log(uniform(&state));
         for (int i = 0; i < SIZE; i++) p[i] /= total;
         ota_hamming_result result;
-        assert_int_equal(ota_hamming(p, p, SIZE, epsilons[e], OTA_HAMMING_NEWTON, 0.0, 0, NULL,
-                                     NULL, &result, NULL),
-                         OTA_OK);
+        assert_int_equal(ota_hamming(p, p, SIZE, epsilons[e], NULL, &result, NULL), OTA_OK);
         spec_check("DER-28", (double)result.rounds, 4.0);
         spec_check("DER-28", result.marginal_error, 2e-15);
     }
@@ -246,9 +264,11 @@ static void one_symbol_stays_where_it_is(void **unused) {
             const double epsilon = epsilons[place / size];
             ota_hamming_result result;
             p[symbol] = 1.0;
-            assert_int_equal(
-                ota_hamming(p, p, size, epsilon, OTA_HAMMING_NEWTON, 0.0, 0, u, v, &result, NULL),
-                OTA_OK);
+            assert_int_equal(ota_hamming(p, p, size, epsilon,
+                                         &(ota_hamming_options){
+                                             .size = sizeof(ota_hamming_options), .u = u, .v = v},
+                                         &result, NULL),
+                             OTA_OK);
             spec_check("DER-05", (double)result.rounds, 5.0);
             spec_check("DER-05", fabs(u[symbol] * v[symbol] - 1.0), 8.0 * u64);
             spec_check("TOT-18", fabs(result.cost), 0.0);
@@ -276,22 +296,18 @@ static void divergence_limits(void **unused) {
          * below 1/700 the closed form takes over. */
         const double epsilons[] = {1e-3, 1.4e-3, 1.5e-3, 1e-2};
         for (int e = 0; e < 4; e++) {
-            ota_hamming_divergence(p, q, SMALL, epsilons[e], OTA_HAMMING_NEWTON, 0.0, 0, NULL, NULL,
-                                   &divergence, NULL, NULL);
+            ota_hamming_divergence(p, q, SMALL, epsilons[e], NULL, &divergence, NULL, NULL);
             spec_check("TOT-17", fabs(divergence - tv), epsilons[e] * 2.0 * log(SMALL));
         }
-        ota_hamming_divergence(p, q, SMALL, 1e4, OTA_HAMMING_NEWTON, 0.0, 0, NULL, NULL,
-                               &divergence, NULL, NULL);
+        ota_hamming_divergence(p, q, SMALL, 1e4, NULL, &divergence, NULL, NULL);
         /* The next term of the expansion is O(1/epsilon); the objective itself is near epsilon log V^2
          * and its rounding shows. */
         spec_check("TOT-17", fabs(divergence - 0.5 * square),
                    1e-3 * square + 1e4 * 8.0 * 64.0 * u64);
-        ota_hamming_divergence(p, p, SMALL, 0.2, OTA_HAMMING_NEWTON, 0.0, 0, NULL, NULL,
-                               &divergence, NULL, NULL);
+        ota_hamming_divergence(p, p, SMALL, 0.2, NULL, &divergence, NULL, NULL);
         spec_check("TOT-17", fabs(divergence), 0.0);
         for (int e = -2; e < 3; e++) {
-            ota_hamming_divergence(p, q, SMALL, pow(10.0, e), OTA_HAMMING_NEWTON, 0.0, 0, NULL,
-                                   NULL, &divergence, NULL, NULL);
+            ota_hamming_divergence(p, q, SMALL, pow(10.0, e), NULL, &divergence, NULL, NULL);
             spec_check("TOT-17", -divergence, 1e-13 * fmax(1.0, pow(10.0, e)));
         }
     }
@@ -305,11 +321,15 @@ static void disjoint_and_equal(void **unused) {
         ota_hamming_result result;
         double u[4], v[4];
         assert_int_equal(
-            ota_hamming(p, q, 4, epsilons[e], OTA_HAMMING_NEWTON, 0.0, 0, u, v, &result, NULL),
+            ota_hamming(p, q, 4, epsilons[e],
+                        &(ota_hamming_options){.size = sizeof(ota_hamming_options), .u = u, .v = v},
+                        &result, NULL),
             OTA_OK);
         spec_check("DER-05 DER-28", fabs(result.cost - 1.0), 4.0 * u64);
         assert_int_equal(
-            ota_hamming(p, p, 4, epsilons[e], OTA_HAMMING_NEWTON, 0.0, 0, u, v, &result, NULL),
+            ota_hamming(p, p, 4, epsilons[e],
+                        &(ota_hamming_options){.size = sizeof(ota_hamming_options), .u = u, .v = v},
+                        &result, NULL),
             OTA_OK);
         assert_true(result.cost >= 0.0 && result.tv <= 0.0 && isfinite(result.objective));
     }
@@ -326,31 +346,65 @@ static void errors_of_all_rounds(void **unused) {
         random_softmax(&state, 1.0, q, size);
         ota_hamming_result whole, part;
         const ota_status status =
-            ota_hamming_errors(p, q, size, 0.4, 1e-12, MOST, all_u, all_v, errors, &whole, NULL);
+            ota_hamming(p, q, size, 0.4,
+                        &(ota_hamming_options){.size = sizeof(ota_hamming_options),
+                                               .solver = OTA_HAMMING_SINKHORN,
+                                               .tolerance = 1e-12,
+                                               .max_rounds = MOST,
+                                               .u = all_u,
+                                               .v = all_v,
+                                               .errors = errors},
+                        &whole, NULL);
         assert_true(status == OTA_OK || status == OTA_NOT_CONVERGED);
         for (double tolerance = 1.0; tolerance > 5e-12; tolerance *= 0.1) {
             int64_t rounds = 0;
             while (rounds < whole.rounds && !(errors[rounds] <= tolerance)) rounds++;
-            const ota_status one = ota_hamming(p, q, size, 0.4, OTA_HAMMING_SINKHORN, tolerance,
-                                               MOST, u, v, &part, NULL);
+            const ota_status one =
+                ota_hamming(p, q, size, 0.4,
+                            &(ota_hamming_options){.size = sizeof(ota_hamming_options),
+                                                   .solver = OTA_HAMMING_SINKHORN,
+                                                   .tolerance = tolerance,
+                                                   .max_rounds = MOST,
+                                                   .u = u,
+                                                   .v = v},
+                            &part, NULL);
             assert_int_equal(one, rounds < whole.rounds ? OTA_OK : OTA_NOT_CONVERGED);
             assert_int_equal(part.rounds, rounds < whole.rounds ? rounds + 1 : MOST);
             if (one == OTA_OK) assert_true(fabs(part.marginal_error - errors[rounds]) <= 4e-15);
         }
-        assert_int_equal(
-            ota_hamming(p, q, size, 0.4, OTA_HAMMING_SINKHORN, 1e-12, MOST, u, v, &part, NULL),
-            status);
+        assert_int_equal(ota_hamming(p, q, size, 0.4,
+                                     &(ota_hamming_options){.size = sizeof(ota_hamming_options),
+                                                            .solver = OTA_HAMMING_SINKHORN,
+                                                            .tolerance = 1e-12,
+                                                            .max_rounds = MOST,
+                                                            .u = u,
+                                                            .v = v},
+                                     &part, NULL),
+                         status);
         assert_memory_equal(u, all_u, (size_t)size * sizeof *u);
         assert_memory_equal(v, all_v, (size_t)size * sizeof *v);
     }
     ota_error error;
     ota_hamming_result none;
-    assert_int_equal(ota_hamming_errors(p, q, SMALL, 0.4, 0.0, 0, u, v, errors, &none, &error),
+    assert_int_equal(ota_hamming(p, q, SMALL, 0.4,
+                                 &(ota_hamming_options){.size = sizeof(ota_hamming_options),
+                                                        .solver = OTA_HAMMING_SINKHORN,
+                                                        .u = u,
+                                                        .v = v,
+                                                        .errors = errors},
+                                 &none, &error),
                      OTA_EINVAL);
     assert_string_equal(error.field, "max_rounds");
-    assert_int_equal(ota_hamming_errors(p, q, SMALL, 0.4, 0.0, MOST, u, v, NULL, &none, &error),
+    assert_int_equal(ota_hamming(p, q, SMALL, 0.4,
+                                 &(ota_hamming_options){.size = sizeof(ota_hamming_options),
+                                                        .max_rounds = MOST,
+                                                        .errors = errors},
+                                 &none, &error),
                      OTA_EINVAL);
     assert_string_equal(error.field, "errors");
+    const ota_hamming_options sizeless = {.max_rounds = MOST};
+    assert_int_equal(ota_hamming(p, q, SMALL, 0.4, &sizeless, &none, &error), OTA_EINVAL);
+    assert_string_equal(error.field, "options.size");
 }
 
 static void refusals(void **unused) {
@@ -359,29 +413,36 @@ static void refusals(void **unused) {
                  none[2] = {.5, (double)NAN};
     ota_hamming_result result;
     ota_error error;
-    assert_int_equal(ota_hamming(p, negative, 2, 1.0, 0, 0.0, 0, NULL, NULL, &result, &error),
-                     OTA_EINVAL);
+    assert_int_equal(ota_hamming(p, negative, 2, 1.0, NULL, &result, &error), OTA_EINVAL);
     assert_string_equal(error.field, "q");
-    assert_int_equal(ota_hamming(heavy, p, 2, 1.0, 0, 0.0, 0, NULL, NULL, &result, &error),
-                     OTA_EINVAL);
+    assert_int_equal(ota_hamming(heavy, p, 2, 1.0, NULL, &result, &error), OTA_EINVAL);
     assert_string_equal(error.field, "p");
-    assert_int_equal(ota_hamming(p, none, 2, 1.0, 0, 0.0, 0, NULL, NULL, &result, &error),
-                     OTA_EINVAL);
-    assert_int_equal(ota_hamming(p, p, 2, 0.0, 0, 0.0, 0, NULL, NULL, &result, &error), OTA_EINVAL);
+    assert_int_equal(ota_hamming(p, none, 2, 1.0, NULL, &result, &error), OTA_EINVAL);
+    assert_int_equal(ota_hamming(p, p, 2, 0.0, NULL, &result, &error), OTA_EINVAL);
     assert_string_equal(error.field, "epsilon");
-    assert_int_equal(ota_hamming(p, p, 0, 1.0, 0, 0.0, 0, NULL, NULL, &result, &error), OTA_EINVAL);
+    assert_int_equal(ota_hamming(p, p, 0, 1.0, NULL, &result, &error), OTA_EINVAL);
     double u[2], v[2];
     double *const scalings[][2] = {{NULL, NULL}, {u, NULL}, {NULL, v}};
     for (int k = 0; k < 3; k++) {
-        assert_int_equal(ota_hamming(p, p, 2, 1.0, OTA_HAMMING_SINKHORN, 0.0, 0, scalings[k][0],
-                                     scalings[k][1], &result, &error),
+        assert_int_equal(ota_hamming(p, p, 2, 1.0,
+                                     &(ota_hamming_options){.size = sizeof(ota_hamming_options),
+                                                            .solver = OTA_HAMMING_SINKHORN,
+                                                            .u = scalings[k][0],
+                                                            .v = scalings[k][1]},
+                                     &result, &error),
                          OTA_EINVAL);
         assert_string_equal(error.field, "u");
     }
     const double q[2] = {.9, .1};
-    assert_int_equal(
-        ota_hamming(p, q, 2, 0.05, OTA_HAMMING_SINKHORN, 1e-12, 3, u, v, &result, &error),
-        OTA_NOT_CONVERGED);
+    assert_int_equal(ota_hamming(p, q, 2, 0.05,
+                                 &(ota_hamming_options){.size = sizeof(ota_hamming_options),
+                                                        .solver = OTA_HAMMING_SINKHORN,
+                                                        .tolerance = 1e-12,
+                                                        .max_rounds = 3,
+                                                        .u = u,
+                                                        .v = v},
+                                 &result, &error),
+                     OTA_NOT_CONVERGED);
     assert_int_equal(result.rounds, 3);
 }
 

@@ -144,15 +144,20 @@ static void diameter(void **unused) {
         }
         spec_check("TOT-96", fabs(contraction_of(shifted, n, m).diameter - c.diameter),
                    40.0 * tiny + 1e-13);
-        assert_int_equal(ota_gauge_four_cycle(kernel, NULL, OTA_F64, n, m, NULL, &four, NULL),
-                         OTA_OK);
+        assert_int_equal(
+            ota_gauge_four_cycle(
+                &(ota_gauge_matrix){.a = kernel, .type = OTA_F64, .rows = n, .columns = m}, NULL,
+                &four, NULL),
+            OTA_OK);
         spec_check("DER-25", fabs(c.diameter - 4.0 * four), 0.0);
         /* The best centring leaves log(max K / min K) = 2 R. */
         double k_best[6], v_best[6], low = HUGE_VAL, high = -HUGE_VAL;
         const ota_gauge_arrays arrays = {.row_shift = k_best, .column_shift = v_best};
         ota_gauge_result result;
-        assert_int_equal(ota_gauge(shifted, NULL, OTA_F64, n, m, NULL, &arrays, &result, NULL),
-                         OTA_OK);
+        assert_int_equal(
+            ota_gauge(&(ota_gauge_matrix){.a = shifted, .type = OTA_F64, .rows = n, .columns = m},
+                      NULL, &arrays, &result, NULL),
+            OTA_OK);
         for (int i = 0; i < n; i++) {
             for (int j = 0; j < m; j++) {
                 low = fmin(low, shifted[i * m + j] - k_best[i] - v_best[j]);
@@ -252,9 +257,10 @@ static int64_t scale(history *h, double omega, double lambda, double tolerance) 
                                .plain = omega > 1.5 ? 5 : 0,
                                .most = HISTORY,
                                .errors = h->errors,
-                               .changes = h->changes};
-    assert_int_equal(ota_scaling(h->kernel, h->p, h->q, h->n, h->m, &h->run, h->f, h->g, NULL),
-                     OTA_OK);
+                               .changes = h->changes,
+                               .f = h->f,
+                               .g = h->g};
+    assert_int_equal(ota_scaling(h->kernel, h->p, h->q, h->n, h->m, &h->run, NULL), OTA_OK);
     for (int i = 0; i < h->n; i++) {
         for (int j = 0; j < h->m; j++) {
             h->plan[i * h->m + j] = exp(h->kernel[i * h->m + j] + h->f[i] + h->g[j]);
@@ -542,13 +548,16 @@ static void refusals(void **unused) {
     const double wide[9] = {5, 1, 2, 1, 4, 1, 2, 1, 6};
     assert_int_equal(ota_coupling_spectrum_of(wide, 3, 3, 2, &s, &error), OTA_NOT_CONVERGED);
     assert_true(s.rounds == 4 && s.second > 0.0);
-    ota_scaling_run run = {.most = 3};
-    assert_int_equal(ota_scaling(good, good, negative, 2, 2, &run, f, g, &error), OTA_EINVAL);
+    ota_scaling_run run = {.most = 3, .f = f, .g = g};
+    assert_int_equal(ota_scaling(good, good, negative, 2, 2, &run, &error), OTA_EINVAL);
     assert_string_equal(error.field, "q");
     run.most = 0;
-    assert_int_equal(ota_scaling(good, good, good, 2, 2, &run, f, g, &error), OTA_EINVAL);
+    assert_int_equal(ota_scaling(good, good, good, 2, 2, &run, &error), OTA_EINVAL);
     run.most = 3, run.tolerance = (double)NAN;
-    assert_int_equal(ota_scaling(good, good, good, 2, 2, &run, f, g, &error), OTA_EINVAL);
+    assert_int_equal(ota_scaling(good, good, good, 2, 2, &run, &error), OTA_EINVAL);
+    run.tolerance = 0.0, run.g = NULL;
+    assert_int_equal(ota_scaling(good, good, good, 2, 2, &run, &error), OTA_EINVAL);
+    assert_non_null(strstr(error.message, "f or g is NULL"));
     assert_int_equal(ota_rate_measured(good, 4, &rate, &error), OTA_EINVAL);
     const double stuck[8] = {1, 1, 1, 1, .5, .25, 0, 0};
     assert_int_equal(ota_rate_measured(stuck, 8, &rate, &error), OTA_EINVAL);

@@ -37,7 +37,7 @@ static void layernorm_golden(void **unused) {
     static const double wanted[4] = {-1.341635419968927, -0.447211806656309, 0.447211806656309,
                                      1.341635419968927};
     double y[4], sigma, workspace[4];
-    assert_int_equal(ota_layernorm(u, 1, 4, NULL, NULL, 1e-5, y, &sigma, NULL), OTA_OK);
+    assert_int_equal(ota_layernorm(u, 1, 4, &(ota_norm){.epsilon = 1e-5}, y, &sigma, NULL), OTA_OK);
     /* Golden values have 15 decimals. */
     spec_check("TOT-56", largest_difference(y, wanted, 4), 1e-15);
     spec_check("TOT-56", fabs(sigma - sqrt(1.25 + 1e-5)), 2.0 * u64);
@@ -49,7 +49,10 @@ static void layernorm_golden(void **unused) {
 
     const double gamma[4] = {2, -1, 0.5, 3}, beta[4] = {1, 0, -1, 4};
     double affine[4] = {1, 2, 3, 4};
-    assert_int_equal(ota_layernorm(affine, 1, 4, gamma, beta, 1e-5, affine, NULL, NULL), OTA_OK);
+    assert_int_equal(ota_layernorm(affine, 1, 4,
+                                   &(ota_norm){.gamma = gamma, .beta = beta, .epsilon = 1e-5},
+                                   affine, NULL, NULL),
+                     OTA_OK);
     for (int k = 0; k < 4; k++)
         spec_check("TOT-56", fabs(affine[k] - (gamma[k] * y[k] + beta[k])), 1e-15);
 }
@@ -61,25 +64,31 @@ static void layernorm_laws(void **unused) {
     double u[WIDTH], moved[WIDTH], y[WIDTH], other[WIDTH];
     uint64_t state = 1;
     fill(&state, u, WIDTH, 1.0);
-    assert_int_equal(ota_layernorm(u, 1, WIDTH, NULL, NULL, 0.25, y, NULL, NULL), OTA_OK);
+    assert_int_equal(ota_layernorm(u, 1, WIDTH, &(ota_norm){.epsilon = 0.25}, y, NULL, NULL),
+                     OTA_OK);
     const double scales[] = {0x1p-300, 0x1p-20, 8.0, 0x1p400};
     for (int k = 0; k < 4; k++) {
         for (int i = 0; i < WIDTH; i++) moved[i] = scales[k] * u[i];
-        assert_int_equal(ota_layernorm(moved, 1, WIDTH, NULL, NULL, 0.25 * scales[k] * scales[k],
-                                       other, NULL, NULL),
+        assert_int_equal(ota_layernorm(moved, 1, WIDTH,
+                                       &(ota_norm){.epsilon = 0.25 * scales[k] * scales[k]}, other,
+                                       NULL, NULL),
                          OTA_OK);
         spec_check("TOT-56", largest_difference(y, other, WIDTH), 16.0 * u64);
     }
     /* A shift that adds no rounding of its own leaves none. */
     for (int i = 0; i < WIDTH; i++) u[i] = 1.25 * (i % 11) - 3.0;
     for (int i = 0; i < WIDTH; i++) moved[i] = u[i] + 0x1p30;
-    assert_int_equal(ota_layernorm(u, 1, WIDTH, NULL, NULL, 0.25, y, NULL, NULL), OTA_OK);
-    assert_int_equal(ota_layernorm(moved, 1, WIDTH, NULL, NULL, 0.25, other, NULL, NULL), OTA_OK);
+    assert_int_equal(ota_layernorm(u, 1, WIDTH, &(ota_norm){.epsilon = 0.25}, y, NULL, NULL),
+                     OTA_OK);
+    assert_int_equal(
+        ota_layernorm(moved, 1, WIDTH, &(ota_norm){.epsilon = 0.25}, other, NULL, NULL), OTA_OK);
     spec_check("TOT-56", largest_difference(y, other, WIDTH), 16.0 * u64);
     /* So long that its square overflows. */
     for (int i = 0; i < WIDTH; i++) moved[i] = 0x1p900 * u[i];
-    assert_int_equal(ota_layernorm(moved, 1, WIDTH, NULL, NULL, 1e-5, other, NULL, NULL), OTA_OK);
-    assert_int_equal(ota_layernorm(u, 1, WIDTH, NULL, NULL, 1e-300, y, NULL, NULL), OTA_OK);
+    assert_int_equal(
+        ota_layernorm(moved, 1, WIDTH, &(ota_norm){.epsilon = 1e-5}, other, NULL, NULL), OTA_OK);
+    assert_int_equal(ota_layernorm(u, 1, WIDTH, &(ota_norm){.epsilon = 1e-300}, y, NULL, NULL),
+                     OTA_OK);
     spec_check("TOT-56", largest_difference(y, other, WIDTH), 16.0 * u64);
 }
 
@@ -93,8 +102,9 @@ typedef struct normalised {
 static double normalised_entry(void *context) {
     normalised *a = context;
     double y[16];
-    assert_int_equal(ota_layernorm(a->u, 1, a->width, NULL, NULL, a->epsilon, y, NULL, NULL),
-                     OTA_OK);
+    assert_int_equal(
+        ota_layernorm(a->u, 1, a->width, &(ota_norm){.epsilon = a->epsilon}, y, NULL, NULL),
+        OTA_OK);
     return y[a->entry];
 }
 
@@ -130,8 +140,11 @@ typedef struct weighed_norm {
 static double weighed_norm_value(void *context) {
     weighed_norm *a = context;
     double y[COUNT], sum = 0.0;
-    assert_int_equal(ota_layernorm(a->u, ROWS, WIDTH, a->affine ? a->gamma : NULL,
-                                   a->affine ? a->beta : NULL, 1e-3, y, NULL, NULL),
+    assert_int_equal(ota_layernorm(a->u, ROWS, WIDTH,
+                                   &(ota_norm){.gamma = a->affine ? a->gamma : NULL,
+                                               .beta = a->affine ? a->beta : NULL,
+                                               .epsilon = 1e-3},
+                                   y, NULL, NULL),
                      OTA_OK);
     for (int k = 0; k < COUNT; k++) sum += a->dy[k] * y[k];
     return sum;
@@ -155,9 +168,12 @@ static void layernorm_backward(void **unused) {
     fill(&state, a.gamma, WIDTH, 1.0);
     fill(&state, a.beta, WIDTH, 1.0);
     for (a.affine = 0; a.affine < 2; a.affine++) {
-        assert_int_equal(ota_layernorm_backward(a.u, ROWS, WIDTH, a.affine ? a.gamma : NULL, 1e-3,
-                                                a.dy, du, dgamma, dbeta, NULL),
-                         OTA_OK);
+        assert_int_equal(
+            ota_layernorm_backward(
+                a.u, ROWS, WIDTH, &(ota_norm){.gamma = a.affine ? a.gamma : NULL, .epsilon = 1e-3},
+                &(ota_norm_gradients){.dy = a.dy, .du = du, .dgamma = dgamma, .dbeta = dbeta},
+                NULL),
+            OTA_OK);
         spec_check("TOT-57", worst_gradient(&a, a.u, du, COUNT), 8e-10);
         if (!a.affine) continue;
         spec_check("TOT-57", worst_gradient(&a, a.gamma, dgamma, WIDTH), 8e-10);
@@ -172,9 +188,10 @@ static void layernorm_backward(void **unused) {
         }
         spec_check("TOT-57", largest_difference(wanted, du, WIDTH), 64.0 * u64);
     }
-    assert_int_equal(
-        ota_layernorm_backward(a.u, ROWS, WIDTH, a.gamma, 1e-3, a.dy, du, NULL, NULL, NULL),
-        OTA_OK);
+    assert_int_equal(ota_layernorm_backward(a.u, ROWS, WIDTH,
+                                            &(ota_norm){.gamma = a.gamma, .epsilon = 1e-3},
+                                            &(ota_norm_gradients){.dy = a.dy, .du = du}, NULL),
+                     OTA_OK);
 }
 
 static void apply(const double *matrix, const double *x, double *y, int size) {
@@ -354,7 +371,14 @@ static void absolute_positions(void **unused) {
     fill(&state, wq, FEATURES * HEAD, 1.0);
     fill(&state, wk, FEATURES * HEAD, 1.0);
     const double temperature = sqrt(3.0);
-    assert_int_equal(ota_absolute_costs(x, p, TOKENS, FEATURES, wq, wk, HEAD, temperature,
+    assert_int_equal(ota_absolute_costs(&(ota_absolute_positions){.tokens = TOKENS,
+                                                                  .width = FEATURES,
+                                                                  .head_width = HEAD,
+                                                                  .x = x,
+                                                                  .positions = p,
+                                                                  .query_weights = wq,
+                                                                  .key_weights = wk,
+                                                                  .temperature = temperature},
                                         workspace, costs, parts, NULL),
                      OTA_OK);
     for (int i = 0; i < TOKENS; i++) {
@@ -381,7 +405,14 @@ static void absolute_positions(void **unused) {
     spec_check("TOT-49", largest_difference(costs, sum, PAIRS), 1e-13);
     /* Swapping content and positions swaps the two middle parts. */
     double swapped[4 * PAIRS];
-    assert_int_equal(ota_absolute_costs(p, x, TOKENS, FEATURES, wq, wk, HEAD, temperature,
+    assert_int_equal(ota_absolute_costs(&(ota_absolute_positions){.tokens = TOKENS,
+                                                                  .width = FEATURES,
+                                                                  .head_width = HEAD,
+                                                                  .x = p,
+                                                                  .positions = x,
+                                                                  .query_weights = wq,
+                                                                  .key_weights = wk,
+                                                                  .temperature = temperature},
                                         workspace, costs, swapped, NULL),
                      OTA_OK);
     spec_check("TOT-49", largest_difference(swapped + PAIRS, parts + 2 * PAIRS, PAIRS), 1e-15);
@@ -426,8 +457,15 @@ static void relative_bias(void **unused) {
     } rows[] = {{OTA_BIAS_INSIDE, OTA_TERM_RELATIVE_INSIDE}, {OTA_BIAS_OUTSIDE, OTA_TERM_RELATIVE}};
     double apart[2][PAIRS];
     for (int n = 0; n < 2; n++) {
-        assert_int_equal(ota_relative_costs(q, QUERIES, k, KEYS, HEAD, b, temperature,
-                                            rows[n].place, costs, NULL),
+        assert_int_equal(ota_relative_costs(&(ota_relative_positions){.queries = QUERIES,
+                                                                      .keys = KEYS,
+                                                                      .head_width = HEAD,
+                                                                      .q = q,
+                                                                      .k = k,
+                                                                      .bias = b,
+                                                                      .temperature = temperature,
+                                                                      .place = rows[n].place},
+                                            costs, NULL),
                          OTA_OK);
         for (int i = 0; i < QUERIES; i++) {
             for (int j = 0; j < KEYS; j++) {
@@ -683,26 +721,63 @@ static void bad_input(void **unused) {
     ota_change change;
     ota_layernorm_spectrum spectrum;
     double x[4] = {1, 2, 3, 4}, bad[4] = {1, NAN, 3, 4}, y[16], w[16];
-    REFUSED(ota_layernorm(x, 0, 4, NULL, NULL, 1e-5, y, NULL, &error), OTA_EINVAL, "rows");
-    REFUSED(ota_layernorm(x, 1, 0, NULL, NULL, 1e-5, y, NULL, &error), OTA_EINVAL, "width");
-    REFUSED(ota_layernorm(x, 1, 4, NULL, NULL, 0.0, y, NULL, &error), OTA_EINVAL, "epsilon");
-    REFUSED(ota_layernorm(bad, 1, 4, NULL, NULL, 1e-5, y, NULL, &error), OTA_EINVAL, "u");
-    REFUSED(ota_layernorm(x, 1, 4, bad, NULL, 1e-5, y, NULL, &error), OTA_EINVAL, "gamma");
-    REFUSED(ota_layernorm(x, 1, 4, NULL, bad, 1e-5, y, NULL, &error), OTA_EINVAL, "beta");
-    REFUSED(ota_layernorm(x, INT64_MAX / 2, 4, NULL, NULL, 1e-5, y, NULL, &error), OTA_EOVERFLOW,
+    REFUSED(ota_layernorm(x, 0, 4, &(ota_norm){.epsilon = 1e-5}, y, NULL, &error), OTA_EINVAL,
+            "rows");
+    REFUSED(ota_layernorm(x, 1, 0, &(ota_norm){.epsilon = 1e-5}, y, NULL, &error), OTA_EINVAL,
+            "width");
+    REFUSED(ota_layernorm(x, 1, 4, &(ota_norm){.gamma = NULL}, y, NULL, &error), OTA_EINVAL,
+            "epsilon");
+    REFUSED(ota_layernorm(bad, 1, 4, &(ota_norm){.epsilon = 1e-5}, y, NULL, &error), OTA_EINVAL,
             "u");
-    REFUSED(ota_layernorm_backward(x, 1, 4, NULL, 1e-5, bad, y, NULL, NULL, &error), OTA_EINVAL,
-            "dy");
+    REFUSED(ota_layernorm(x, 1, 4, &(ota_norm){.gamma = bad, .epsilon = 1e-5}, y, NULL, &error),
+            OTA_EINVAL, "gamma");
+    REFUSED(ota_layernorm(x, 1, 4, &(ota_norm){.beta = bad, .epsilon = 1e-5}, y, NULL, &error),
+            OTA_EINVAL, "beta");
+    REFUSED(ota_layernorm(x, INT64_MAX / 2, 4, &(ota_norm){.epsilon = 1e-5}, y, NULL, &error),
+            OTA_EOVERFLOW, "u");
+    REFUSED(ota_layernorm_backward(x, 1, 4, &(ota_norm){.epsilon = 1e-5},
+                                   &(ota_norm_gradients){.dy = bad, .du = y}, &error),
+            OTA_EINVAL, "dy");
     REFUSED(ota_layernorm_jacobian(bad, 4, 1e-5, y, &error), OTA_EINVAL, "u");
     REFUSED(ota_layernorm_geometry(x, 4, NULL, NAN, w, &spectrum, &error), OTA_EINVAL, "epsilon");
     REFUSED(ota_layernorm_change(x, bad, 4, NULL, 1e-5, w, &change, &error), OTA_EINVAL, "v");
-    REFUSED(ota_absolute_costs(x, x, 2, 0, x, x, 2, 1.0, w, y, NULL, &error), OTA_EINVAL, "width");
-    REFUSED(ota_absolute_costs(x, x, 2, 2, x, x, 2, 0.0, w, y, NULL, &error), OTA_EINVAL,
-            "temperature");
-    REFUSED(ota_absolute_costs(x, x, 2, 2, x, bad, 2, 1.0, w, y, NULL, &error), OTA_EINVAL,
-            "key_weights");
-    REFUSED(ota_relative_costs(x, 2, x, 2, 2, bad, 1.0, OTA_BIAS_INSIDE, y, &error), OTA_EINVAL,
-            "bias");
+    REFUSED(ota_absolute_costs(&(ota_absolute_positions){.tokens = 2,
+                                                         .head_width = 2,
+                                                         .x = x,
+                                                         .positions = x,
+                                                         .query_weights = x,
+                                                         .key_weights = x,
+                                                         .temperature = 1.0},
+                               w, y, NULL, &error),
+            OTA_EINVAL, "width");
+    REFUSED(ota_absolute_costs(&(ota_absolute_positions){.tokens = 2,
+                                                         .width = 2,
+                                                         .head_width = 2,
+                                                         .x = x,
+                                                         .positions = x,
+                                                         .query_weights = x,
+                                                         .key_weights = x},
+                               w, y, NULL, &error),
+            OTA_EINVAL, "temperature");
+    REFUSED(ota_absolute_costs(&(ota_absolute_positions){.tokens = 2,
+                                                         .width = 2,
+                                                         .head_width = 2,
+                                                         .x = x,
+                                                         .positions = x,
+                                                         .query_weights = x,
+                                                         .key_weights = bad,
+                                                         .temperature = 1.0},
+                               w, y, NULL, &error),
+            OTA_EINVAL, "key_weights");
+    REFUSED(ota_relative_costs(&(ota_relative_positions){.queries = 2,
+                                                         .keys = 2,
+                                                         .head_width = 2,
+                                                         .q = x,
+                                                         .k = x,
+                                                         .bias = bad,
+                                                         .temperature = 1.0},
+                               y, &error),
+            OTA_EINVAL, "bias");
     REFUSED(ota_alibi_bias(INFINITY, 2, 2, 0, 0, y, &error), OTA_EINVAL, "slope");
     REFUSED(ota_rope_matrix(3, 1.0, 0.0, y, &error), OTA_EINVAL, "width");
     REFUSED(ota_rope_matrix(4, 1.0, -1.0, y, &error), OTA_EINVAL, "base");

@@ -46,20 +46,23 @@ static ota_status probe(double *number, ota_error *error) {
 
 static ota_status gauge(double *number, ota_error *error) {
     ota_gauge_result result;
-    const ota_status status =
-        ota_gauge(even, other, OTA_F64, SIZE, SIZE, NULL, NULL, &result, error);
+    const ota_status status = ota_gauge(
+        &(ota_gauge_matrix){.a = even, .b = other, .type = OTA_F64, .rows = SIZE, .columns = SIZE},
+        NULL, NULL, &result, error);
     *number = result.residual;
     return status;
 }
 
 static ota_status four_cycle(double *number, ota_error *error) {
-    return ota_gauge_four_cycle(even, other, OTA_F64, SIZE, SIZE, NULL, number, error);
+    return ota_gauge_four_cycle(
+        &(ota_gauge_matrix){.a = even, .b = other, .type = OTA_F64, .rows = SIZE, .columns = SIZE},
+        NULL, number, error);
 }
 
 static ota_status scaling(double *number, ota_error *error) {
     double f[SIZE], g[SIZE];
-    ota_scaling_run run = {.most = 4};
-    const ota_status status = ota_scaling(other, thirds, thirds, SIZE, SIZE, &run, f, g, error);
+    ota_scaling_run run = {.most = 4, .f = f, .g = g};
+    const ota_status status = ota_scaling(other, thirds, thirds, SIZE, SIZE, &run, error);
     *number = f[0];
     return status;
 }
@@ -80,7 +83,10 @@ static ota_status leak(double *number, ota_error *error) {
 static ota_status ranks(double *number, ota_error *error) {
     const int64_t counts[1] = {1};
     double overlap[1];
-    return ota_rank_change_of(even, other, OTA_F64, CELLS, counts, 1, overlap, number, error);
+    return ota_rank_change_of(
+        even, other, OTA_F64, CELLS,
+        &(ota_rank_change){.counts = counts, .count = 1, .overlap = overlap, .spearman = number},
+        error);
 }
 
 static ota_status summary(double *number, ota_error *error) {

@@ -349,8 +349,13 @@ static void ranks_equal_counting(void **unused) {
         }
         const int64_t counts[3] = {1, (size + 1) / 2, size};
         double overlap[3], spearman;
-        assert_int_equal(
-            ota_rank_change_of(x, y, OTA_F64, size, counts, 3, overlap, &spearman, NULL), OTA_OK);
+        assert_int_equal(ota_rank_change_of(x, y, OTA_F64, size,
+                                            &(ota_rank_change){.counts = counts,
+                                                               .count = 3,
+                                                               .overlap = overlap,
+                                                               .spearman = &spearman},
+                                            NULL),
+                         OTA_OK);
         for (int t = 0; t < 3; t++) {
             int shared = 0;
             for (int i = 0; i < size; i++) {
@@ -378,7 +383,7 @@ static void ranks_equal_counting(void **unused) {
         double p[MOST], q[MOST], of_weights;
         plain_softmax(x, size, 1.0, p);
         plain_softmax(y, size, 1.0, q);
-        ota_rank_change_of(p, q, OTA_F64, size, NULL, 0, NULL, &of_weights, NULL);
+        ota_rank_change_of(p, q, OTA_F64, size, &(ota_rank_change){.spearman = &of_weights}, NULL);
         if (size > 1) spec_check("TOT-77", fabs(of_weights - spearman), 0.0);
     }
 }
@@ -390,7 +395,7 @@ static void fixtures(void **unused) {
     const float x[8] = {3, 1, 4, 1, 5, 9, 2, 6}, y[8] = {2, 7, 1, 8, 2, 8, 1, 8};
     double spearman;
     ota_error untouched = {.message = ""};
-    ota_rank_change_of(x, y, OTA_F32, 8, NULL, 0, NULL, &spearman, &untouched);
+    ota_rank_change_of(x, y, OTA_F32, 8, &(ota_rank_change){.spearman = &spearman}, &untouched);
     assert_string_equal(untouched.message, "");
     spec_check("TOT-77", fabs(spearman - 0.19885368120992467), 1e-15);
     const double values[5] = {0.126, 0.01, 0.043, 0.02, 0.08};
@@ -435,10 +440,18 @@ static void vocabulary_size(void **unused) {
     spec_check("TOT-71", relative(got.tv, tv), 1e-12);
     const int64_t counts[4] = {1, 5, 10, 100};
     double overlap[4], spearman;
-    assert_int_equal(
-        ota_rank_change_of(z, w, OTA_F32, VOCABULARY, counts, 4, overlap, &spearman, NULL), OTA_OK);
+    assert_int_equal(ota_rank_change_of(z, w, OTA_F32, VOCABULARY,
+                                        &(ota_rank_change){.counts = counts,
+                                                           .count = 4,
+                                                           .overlap = overlap,
+                                                           .spearman = &spearman},
+                                        NULL),
+                     OTA_OK);
     assert_true(spearman > 0.9 && spearman < 1.0);
-    ota_rank_change_of(z, z, OTA_F32, VOCABULARY, counts, 4, overlap, &spearman, NULL);
+    ota_rank_change_of(
+        z, z, OTA_F32, VOCABULARY,
+        &(ota_rank_change){.counts = counts, .count = 4, .overlap = overlap, .spearman = &spearman},
+        NULL);
     spec_check("TOT-76 TOT-77", fabs(overlap[3] - 1.0) + fabs(spearman - 1.0), 1e-15);
     free(z);
 }
@@ -479,8 +492,12 @@ static void nothing_behind_the_end_counts(void **unused) {
             assert_int_equal(ota_state_change_of(z[k], w[k], OTA_F64, size, &states[k], NULL),
                              OTA_OK);
             assert_int_equal(ota_summary_of(z[k], size, &summary[k], NULL), OTA_OK);
-            assert_int_equal(ota_rank_change_of(z[k], w[k], OTA_F64, size, counts, 1, &overlap[k],
-                                                &spearman[k], NULL),
+            assert_int_equal(ota_rank_change_of(z[k], w[k], OTA_F64, size,
+                                                &(ota_rank_change){.counts = counts,
+                                                                   .count = 1,
+                                                                   .overlap = &overlap[k],
+                                                                   .spearman = &spearman[k]},
+                                                NULL),
                              OTA_OK);
         }
         assert_memory_equal(&of[0], &of[1], sizeof of[0]);
@@ -534,8 +551,11 @@ static void refusals(void **unused) {
     }
     const int64_t counts[1] = {3};
     double overlap[1];
-    assert_int_equal(ota_rank_change_of(fine, fine, OTA_F64, 2, counts, 1, overlap, NULL, &error),
-                     OTA_EINVAL);
+    assert_int_equal(
+        ota_rank_change_of(fine, fine, OTA_F64, 2,
+                           &(ota_rank_change){.counts = counts, .count = 1, .overlap = overlap},
+                           &error),
+        OTA_EINVAL);
     assert_string_equal(error.field, "counts");
     ota_tail tail;
     assert_int_equal(ota_tail_of(fine, OTA_F64, 1, 1.0, &tail, NULL), OTA_OK);

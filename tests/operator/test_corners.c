@@ -121,11 +121,15 @@ static void measures_stay_inside_their_arrays(void **unused) {
     random_scores(y, ROOM, 1.0, 19);
     for (int k = 0; k < ROOM; k++) plan[k] = 1.0 / (double)ROWS;
 
-    assert_int_equal(ota_layernorm(x, ROWS, WIDTH, NULL, NULL, 1e-5, fresh(0), fresh(1), NULL),
-                     OTA_OK);
+    assert_int_equal(
+        ota_layernorm(x, ROWS, WIDTH, &(ota_norm){.epsilon = 1e-5}, fresh(0), fresh(1), NULL),
+        OTA_OK);
     ends_at(0, SIZE), ends_at(1, ROWS);
     assert_int_equal(
-        ota_layernorm_backward(x, ROWS, WIDTH, y, 1e-5, y, fresh(0), fresh(1), fresh(2), NULL),
+        ota_layernorm_backward(
+            x, ROWS, WIDTH, &(ota_norm){.gamma = y, .epsilon = 1e-5},
+            &(ota_norm_gradients){.dy = y, .du = fresh(0), .dgamma = fresh(1), .dbeta = fresh(2)},
+            NULL),
         OTA_OK);
     ends_at(0, SIZE), ends_at(1, WIDTH), ends_at(2, WIDTH);
     assert_int_equal(ota_layernorm_jacobian(x, WIDTH, 1e-5, fresh(0), NULL), OTA_OK);
@@ -134,15 +138,25 @@ static void measures_stay_inside_their_arrays(void **unused) {
     ends_at(0, SIZE);
     assert_int_equal(ota_compose(plan, plan, ROWS, ROWS, ROWS, fresh(0), NULL), OTA_OK);
     ends_at(0, (int64_t)ROWS * ROWS);
-    assert_int_equal(ota_gauge_rest(x, y, OTA_F64, ROWS, WIDTH, y, x, fresh(0), NULL), OTA_OK);
+    assert_int_equal(
+        ota_gauge_rest(
+            &(ota_gauge_matrix){.a = x, .b = y, .type = OTA_F64, .rows = ROWS, .columns = WIDTH}, y,
+            x, fresh(0), NULL),
+        OTA_OK);
     ends_at(0, SIZE);
     assert_int_equal(ota_context(plan, x, ROWS, WIDTH, fresh(0), NULL), OTA_OK);
     ends_at(0, WIDTH);
     assert_int_equal(ota_alibi_bias(0.5, ROWS, WIDTH, 1, 0, fresh(0), NULL), OTA_OK);
     ends_at(0, SIZE);
-    assert_int_equal(
-        ota_relative_costs(x, ROWS, y, WIDTH, HALF, x, 1.0, OTA_BIAS_INSIDE, fresh(0), NULL),
-        OTA_OK);
+    assert_int_equal(ota_relative_costs(&(ota_relative_positions){.queries = ROWS,
+                                                                  .keys = WIDTH,
+                                                                  .head_width = HALF,
+                                                                  .q = x,
+                                                                  .k = y,
+                                                                  .bias = x,
+                                                                  .temperature = 1.0},
+                                        fresh(0), NULL),
+                     OTA_OK);
     ends_at(0, SIZE);
     assert_int_equal(ota_rope_matrix(WIDTH, 3.0, 0.0, fresh(0), NULL), OTA_OK);
     ends_at(0, (int64_t)WIDTH * WIDTH);
@@ -178,8 +192,8 @@ static void alignment_reports_its_sweeps(void **unused) {
                                        .progress = listen,
                                        .progress_user = &t};
     ota_gauge_result result;
-    assert_true(ota_gauge(a, NULL, OTA_F64, 5, 7, &options, NULL, &result, NULL) >=
-                OTA_NOT_CONVERGED);
+    assert_true(ota_gauge(&(ota_gauge_matrix){.a = a, .type = OTA_F64, .rows = 5, .columns = 7},
+                          &options, NULL, &result, NULL) >= OTA_NOT_CONVERGED);
     assert_int_equal(t.calls, result.passes);
 }
 

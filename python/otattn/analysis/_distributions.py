@@ -75,7 +75,9 @@ def rank_change(before: Any, after: Any, counts: Any = (1, 5, 10, 100)) -> tuple
     b, a, kind = two(Dims(), ("before", before), ("after", after), "V")
     tops = np.ascontiguousarray(counts, np.int64)
     overlap, spearman = np.empty(len(tops)), ctypes.c_double()
-    call("rank_change_of", b, a, kind, len(b), tops, len(tops), overlap, spearman)
+    change = c.RankChange(counts=tops.ctypes.data, count=len(tops), overlap=overlap.ctypes.data)
+    change.spearman = ctypes.addressof(spearman)
+    call("rank_change_of", b, a, kind, len(b), change)
     return overlap, spearman.value
 
 
@@ -173,6 +175,13 @@ def natural_gradient(p: Any, utility: Any, temperature: float = 1.0) -> Any:
 # ---- certificates of a coupling --------------------------------------------------------------------
 
 
+def _pair(scores: Any, perturbed: Any, temperature: float) -> Any:
+    pair = c.ScorePair(scores=scores.ctypes.data, perturbed=perturbed.ctypes.data)
+    pair.rows, pair.columns = scores.shape
+    pair.temperature = number("temperature", temperature)
+    return pair
+
+
 def score_bounds(scores: Any, perturbed: Any, temperature: float = 1.0, residual: float = math.nan) -> Record:
     """Bounds of the l1 change of a plan when scores (rows, columns) change. [CETA-16, DER-17, DER-18]
 
@@ -191,7 +200,7 @@ def score_bounds(scores: Any, perturbed: Any, temperature: float = 1.0, residual
     dims, found = Dims(), c.ScoreBounds()
     S, T = dims("scores", scores, "rows columns"), dims("perturbed", perturbed, "rows columns")
     bounds = np.empty(dims["rows"])
-    call("score_bounds_of", S, T, *S.shape, temperature, residual, bounds, found)
+    call("score_bounds_of", _pair(S, T, temperature), residual, bounds, found)
     return record(found, row_bounds=bounds)
 
 
@@ -200,7 +209,8 @@ def score_change(scores: Any, perturbed: Any, coupling: Any, other: Any, tempera
     dims, found = Dims(), c.ScoreChange()
     named = {"scores": scores, "perturbed": perturbed, "coupling": coupling, "other": other}
     arrays = [dims(name, x, "rows columns") for name, x in named.items()]
-    call("score_change_of", *arrays, *arrays[0].shape, temperature, found)
+    S, T, P, Q = arrays
+    call("score_change_of", _pair(S, T, temperature), P, Q, found)
     return record(found)
 
 
@@ -233,7 +243,9 @@ def nonexpansion(coupling: Any, x: Any, y: Any, alpha: float = 1.0) -> float:
     """The ratio by which (1 - alpha) X + alpha A X moves X and Y (keys, width) apart. [CETA-14, 15]"""
     dims = Dims()
     A, X, Y = dims("coupling", coupling, "rows keys"), dims("x", x, "keys width"), dims("y", y, "keys width")
-    return found_of("nonexpansion", A, X, Y, dims["rows"], dims["keys"], dims["width"], alpha)
+    mixing = c.Mixing(coupling=A.ctypes.data, rows=dims["rows"], keys=dims["keys"])
+    mixing.alpha = number("alpha", alpha)
+    return found_of("nonexpansion", mixing, X, Y, dims["width"])
 
 
 def receiver(coupling: Any) -> Record:

@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import _structs as c
 from .._library import library
-from .._settings import count
+from .._settings import count, number
 from ._call import Dims, Record, call, found_of, plain, record
 from ._distributions import _same
 
@@ -92,9 +92,8 @@ def step(logits: Any, before: Any, first: Any, final: Any) -> tuple[Record, Reco
     dims, moved, found = Dims(), c.Transition(), c.Prediction()
     rows = [_Row(name, x, dims) for name, x in (("before", before), ("first", first), ("final", final))]
     own = _Row("logits", logits, dims)
-    call(
-        "evolve_step", own.logits, *(row.row for row in rows), own.memory, own.scratch, own.row, moved, found
-    )
+    others = c.EvolveOthers(*(ctypes.addressof(row.row) for row in rows))
+    call("evolve_step", own.logits, others, own.memory, own.scratch, own.row, moved, found)
     return record(moved), record(found)
 
 
@@ -229,7 +228,9 @@ def tightness(
     dims, found = Dims(), c.Tightness()
     changes, moves = dims("l1", l1, "count"), dims("steps", steps, "count")
     ratios = np.empty(len(changes))
-    call("tightness_of", changes, moves, len(changes), norm, allowance, unit, resamples, seed, ratios, found)
+    given = c.MeasuredChanges(l1=changes.ctypes.data, steps=moves.ctypes.data, count=len(changes))
+    given.norm, given.allowance = number("norm", norm), number("allowance", allowance)
+    call("tightness_of", given, unit, resamples, seed, ratios, found)
     return Record(
         ratios=ratios, ratio=record(found.ratio), largest=found.largest, violations=found.violations
     )

@@ -21,6 +21,13 @@ def _maybe(dims: Dims, name: str, x: Any, letters: str) -> Any:
     return None if x is None else dims(name, x, letters)
 
 
+def _norm(gamma: Any, beta: Any, epsilon: float) -> Any:
+    norm = c.Norm()
+    norm.gamma, norm.beta = (None if x is None else x.ctypes.data for x in (gamma, beta))
+    norm.epsilon = number("epsilon", epsilon)
+    return norm
+
+
 def layernorm(u: Any, gamma: Any = None, beta: Any = None, epsilon: float = 1e-5) -> tuple[Any, Any]:
     """LayerNorm of rows (rows, width) with gamma, beta (width,), and sigma (rows,). [TOT-56]
 
@@ -39,7 +46,7 @@ def layernorm(u: Any, gamma: Any = None, beta: Any = None, epsilon: float = 1e-5
     u = dims("u", u, "rows width")
     gamma, beta = _maybe(dims, "gamma", gamma, "width"), _maybe(dims, "beta", beta, "width")
     y, sigma = np.empty_like(u), np.empty(dims["rows"])
-    call("layernorm", u, *u.shape, gamma, beta, epsilon, y, sigma, of="u")
+    call("layernorm", u, *u.shape, _norm(gamma, beta, epsilon), y, sigma, of="u")
     return y, sigma
 
 
@@ -49,7 +56,8 @@ def layernorm_backward(u: Any, dy: Any, gamma: Any = None, epsilon: float = 1e-5
     u, dy = dims("u", u, "rows width"), dims("dy", dy, "rows width")
     gamma = _maybe(dims, "gamma", gamma, "width")
     du, dgamma, dbeta = np.empty_like(u), np.empty(dims["width"]), np.empty(dims["width"])
-    call("layernorm_backward", u, *u.shape, gamma, epsilon, dy, du, dgamma, dbeta, of="u")
+    gradients = c.NormGradients(*(x.ctypes.data for x in (dy, du, dgamma, dbeta)))
+    call("layernorm_backward", u, *u.shape, _norm(gamma, None, epsilon), gradients, of="u")
     return du, dgamma, dbeta
 
 
@@ -84,7 +92,7 @@ def rmsnorm(u: Any, gamma: Any = None, epsilon: float = 1e-5) -> tuple[Any, Any]
     dims = Dims()
     u, gamma = dims("u", u, "rows width"), _maybe(dims, "gamma", gamma, "width")
     y, rho = np.empty_like(u), np.empty(dims["rows"])
-    call("rmsnorm", u, *u.shape, gamma, epsilon, y, rho, of="u")
+    call("rmsnorm", u, *u.shape, _norm(gamma, None, epsilon), y, rho, of="u")
     return y, rho
 
 
@@ -132,7 +140,10 @@ def absolute_costs(
         np.empty((4, tokens, tokens)),
         np.empty(4 * tokens * head),
     )
-    call("absolute_costs", x, p, tokens, dims["width"], wq, wk, head, temperature, space, costs, parts)
+    of = c.AbsolutePositions(tokens=tokens, width=dims["width"], head_width=head)
+    of.x, of.positions, of.query_weights, of.key_weights = (a.ctypes.data for a in (x, p, wq, wk))
+    of.temperature = number("temperature", temperature)
+    call("absolute_costs", of, space, costs, parts)
     return costs, parts
 
 
@@ -146,8 +157,10 @@ def relative_costs(q: Any, k: Any, bias: Any, temperature: float = 1.0, place: s
     dims.sizes["queries+keys-1"] = len(q) + len(k) - 1
     bias = dims("bias", bias, "queries+keys-1")
     costs = np.empty((len(q), len(k)))
-    where = choice("place", place, _PLACES)
-    call("relative_costs", q, len(q), k, len(k), dims["width"], bias, temperature, where, costs)
+    of = c.RelativePositions(queries=len(q), keys=len(k), head_width=dims["width"])
+    of.q, of.k, of.bias = (x.ctypes.data for x in (q, k, bias))
+    of.temperature, of.place = number("temperature", temperature), choice("place", place, _PLACES)
+    call("relative_costs", of, costs)
     return costs
 
 
@@ -327,14 +340,16 @@ class AttentionLayer:
         }
         for name, array in arrays.items():
             setattr(outputs, name, array.ctypes.data)
-        call("attention_forward", self._layer, x, n, context, m, outputs, self._space(n, m), result)
+        given = self._input(x, context)
+        call("attention_forward", self._layer, given, outputs, self._space(n, m), result)
         return record(result, **arrays)
 
     def block(self, x: Any, alpha: float = 1.0, norm: tuple[Any, Any, float] | None = None) -> Any:
         """x + alpha A(N(x)) of tokens (tokens, width); norm = (gamma, beta, epsilon). [CETA-27]"""
         x = self._dims()("x", x, "tokens width")
         y, given, keep = np.empty_like(x), *self._norm(norm)
-        call("attention_block", self._layer, given, alpha, x, len(x), y, self._space(len(x), len(x)), None)
+        block = self._block(given, alpha)
+        call("attention_block", block, x, len(x), y, self._space(len(x), len(x)), None)
         del keep
         return y
 
@@ -359,7 +374,9 @@ class AttentionLayer:
         context2 = _maybe(dims, "context2", context2, "keys width")
         n, m = len(x), len(x if context is None else context)
         output, weights, space = c.Change(), c.Change(), self._space(n, m, True)
-        call("attention_change", self._layer, x, context, x2, context2, n, m, space, output, weights)
+        before, after = self._input(x, context), self._input(x2, context2)
+        after.keys = before.keys
+        call("attention_change", self._layer, before, after, space, output, weights)
         return record(output), record(weights)
 
     def block_change(
@@ -370,7 +387,7 @@ class AttentionLayer:
         x, x2 = dims("x", x, "tokens width"), dims("x2", x2, "tokens width")
         given, keep = self._norm(norm)
         space = self._space(len(x), len(x), True)
-        call("block_change", self._layer, given, alpha, x, x2, len(x), space, found)
+        call("block_change", self._block(given, alpha), x, x2, len(x), space, found)
         del keep
         return record(found)
 
@@ -441,6 +458,16 @@ class AttentionLayer:
         for name, a in zip("xqkv", arrays, strict=True):
             setattr(made, name, None if a is None else a.ctypes.data)
         return made, arrays
+
+    def _input(self, x: Any, context: Any) -> Any:
+        given = c.AttentionInput(queries=len(x), keys=len(x if context is None else context))
+        given.x, given.context = (None if a is None else a.ctypes.data for a in (x, context))
+        return given
+
+    def _block(self, norm: Any, alpha: float) -> Any:
+        block = c.ResidualBlock(layer=ctypes.addressof(self._layer), alpha=number("alpha", alpha))
+        block.norm = None if norm is None else ctypes.addressof(norm)
+        return block
 
     def _dims(self) -> Dims:
         dims = Dims()

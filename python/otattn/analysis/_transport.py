@@ -28,6 +28,24 @@ def hamming_matvec(epsilon: float, x: Any) -> Any:
     return y
 
 
+def _hamming_options(solver: str, tolerance: float, max_rounds: int, **arrays: Any) -> Any:
+    options = c.HammingOptions()
+    options.size, options.solver = ctypes.sizeof(options), choice("solver", solver, _SOLVERS)
+    options.tolerance = number("tolerance", tolerance)
+    options.max_rounds = count("max_rounds", max_rounds) or 0
+    for name, x in arrays.items():
+        setattr(options, name, x.ctypes.data)
+    return options
+
+
+def _matrix(a: Any, b: Any) -> tuple[Any, tuple[Any, Any]]:
+    """A gauge's matrix a - b (rows, columns), and the arrays that it borrows."""
+    a, b, kind = two(Dims(), ("a", a), ("b", b), "rows columns")
+    matrix = c.GaugeMatrix(type=kind, rows=a.shape[0], columns=a.shape[1])
+    matrix.a, matrix.b = (None if x is None else x.ctypes.data for x in (a, b))
+    return matrix, (a, b)
+
+
 def hamming(
     p: Any, q: Any, epsilon: float, solver: str = "newton", tolerance: float = 0.0, max_rounds: int = 0
 ) -> Record:
@@ -62,9 +80,8 @@ def hamming(
     dims = Dims()
     p, q = dims("p", p, "V"), dims("q", q, "V")
     u, v, result = np.empty_like(p), np.empty_like(p), c.HammingResult()
-    rule = choice("solver", solver, _SOLVERS)
-    limits = (tolerance, max_rounds)
-    call("hamming", p, q, len(p), epsilon, rule, *limits, u, v, result, accept=(c.NOT_CONVERGED,))
+    options = _hamming_options(solver, tolerance, max_rounds, u=u, v=v)
+    call("hamming", p, q, len(p), epsilon, options, result, accept=(c.NOT_CONVERGED,))
     return record(result, u=u, v=v)
 
 
@@ -83,8 +100,8 @@ def hamming_errors(p: Any, q: Any, epsilon: float, tolerance: float = 0.0, max_r
     u, v, result = np.empty_like(p), np.empty_like(p), c.HammingResult()
     max_rounds = count("max_rounds", max_rounds) or 0
     errors = np.empty(max(max_rounds, 1))
-    given = (tolerance, max_rounds, u, v, errors, result)
-    call("hamming_errors", p, q, len(p), epsilon, *given, accept=(c.NOT_CONVERGED,))
+    options = _hamming_options("sinkhorn", tolerance, max_rounds, u=u, v=v, errors=errors)
+    call("hamming", p, q, len(p), epsilon, options, result, accept=(c.NOT_CONVERGED,))
     return record(result, u=u, v=v, errors=errors[: result.rounds])
 
 
@@ -95,8 +112,8 @@ def hamming_divergence(
     dims = Dims()
     p, q = dims("p", p, "V"), dims("q", q, "V")
     u, v, result, found = np.empty_like(p), np.empty_like(p), c.HammingResult(), ctypes.c_double()
-    rule = choice("solver", solver, _SOLVERS)
-    call("hamming_divergence", p, q, len(p), epsilon, rule, tolerance, max_rounds, u, v, found, result)
+    options = _hamming_options(solver, tolerance, max_rounds, u=u, v=v)
+    call("hamming_divergence", p, q, len(p), epsilon, options, found, result)
     return record(result, u=u, v=v, divergence=found.value)
 
 
@@ -129,18 +146,18 @@ def gauge(a: Any, b: Any = None, rule: str = "howard", tolerance: float = 0.0, m
     >>> analysis.gauge([[1.0, 2.0], [3.0, 6.0]]).residual
     0.5
     """
-    dims = Dims()
-    a, b, kind = two(dims, ("a", a), ("b", b), "rows columns")
+    matrix, keep = _matrix(a, b)
     options, arrays, result = c.GaugeOptions(), c.GaugeArrays(), c.GaugeResult()
     options.size = ctypes.sizeof(options)
     options.rule, options.tolerance = choice("rule", rule, _RULES), number("tolerance", tolerance)
     options.max_passes = count("max_passes", max_passes) or 0
-    rows, columns = dims["rows"], dims["columns"]
+    rows, columns = keep[0].shape
     row, column, rest = np.empty(rows), np.empty(columns), np.empty(rows)
     cycle = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
     arrays.row_shift, arrays.column_shift, arrays.row_residual = (x.ctypes.data for x in (row, column, rest))
     arrays.cycle_rows, arrays.cycle_columns = (x.ctypes.data for x in cycle)
-    call("gauge", a, b, kind, rows, columns, options, arrays, result, accept=(c.NOT_CONVERGED,), of="a")
+    call("gauge", matrix, options, arrays, result, accept=(c.NOT_CONVERGED,), of="a")
+    del keep
     length = result.cycle_length
     return record(
         result,
@@ -154,18 +171,22 @@ def gauge(a: Any, b: Any = None, rule: str = "howard", tolerance: float = 0.0, m
 
 def gauge_rest(a: Any, b: Any, row_shift: Any, column_shift: Any) -> Any:
     """``a - b - row_shift - column_shift`` (rows, columns) in f64; b may be None. [TOT-37]"""
+    matrix, keep = _matrix(a, b)
     dims = Dims()
-    a, b, kind = two(dims, ("a", a), ("b", b), "rows columns")
+    dims.sizes["rows"], dims.sizes["columns"] = keep[0].shape
     k, v = dims("row_shift", row_shift, "rows"), dims("column_shift", column_shift, "columns")
-    rest = np.empty(a.shape)
-    call("gauge_rest", a, b, kind, *a.shape, k, v, rest)
+    rest = np.empty(keep[0].shape)
+    call("gauge_rest", matrix, k, v, rest)
+    del keep
     return rest
 
 
 def gauge_four_cycle(a: Any, b: Any = None) -> float:
     """R4 of ``a - b`` (rows, columns): R4 <= minimax residual <= 2 R4. [DER-21]"""
-    a, b, kind = two(Dims(), ("a", a), ("b", b), "rows columns")
-    return found_of("gauge_four_cycle", a, b, kind, *a.shape, None, of="a")
+    matrix, keep = _matrix(a, b)
+    found = found_of("gauge_four_cycle", matrix, None, of="a")
+    del keep
+    return found
 
 
 def gauge_coherence(start: Any, moves: Any, row_shift: Any, column_shift: Any) -> tuple[Any, Any]:
@@ -186,7 +207,11 @@ def gauge_coherence(start: Any, moves: Any, row_shift: Any, column_shift: Any) -
     k = dims("row_shift", row_shift, "layers rows")
     v = dims("column_shift", column_shift, "layers columns")
     distance, bound = np.empty(dims["rows"]), np.empty(dims["rows"])
-    call("gauge_coherence", start, moves, *moves.shape, k, v, distance, bound)
+    chain = c.GaugeChain(layers=dims["layers"], rows=dims["rows"], columns=dims["columns"])
+    chain.start, chain.moves, chain.row_shift, chain.column_shift = (
+        x.ctypes.data for x in (start, moves, k, v)
+    )
+    call("gauge_coherence", chain, distance, bound)
     return distance, bound
 
 
@@ -286,8 +311,8 @@ def scaling(
     run.row_relaxation = number("row_relaxation", row_relaxation)
     run.column_relaxation = number("column_relaxation", column_relaxation)
     run.plain, run.tolerance, run.most = count("plain", plain), number("tolerance", tolerance), rounds
-    run.errors, run.changes = errors.ctypes.data, changes.ctypes.data
-    call("scaling", L, p, q, *L.shape, run, f, g)
+    run.errors, run.changes, run.f, run.g = (x.ctypes.data for x in (errors, changes, f, g))
+    call("scaling", L, p, q, *L.shape, run)
     return Record(f=f, g=g, errors=errors[: run.rounds], changes=changes[: run.rounds], rounds=run.rounds)
 
 

@@ -187,7 +187,7 @@ def test_tightness(rng: np.random.Generator) -> None:
     spec.check_true("TOT-89", analysis.tightness(l1, steps, 0.5).violations == 1)
     still = analysis.tightness([0.0, 0.1], [0.0, 1.0], 0.5)
     assert still.ratio.count == 1 and still.violations == 0 and still.largest == 0.2
-    with pytest.raises(ValueError, match="norm is nan"):
+    with pytest.raises(ValueError, match="norm is NaN"):
         analysis.tightness(l1, steps, math.nan)
 
 
