@@ -46,7 +46,7 @@ typedef struct ota_hamming_options {
     ota_hamming_solver solver;
     double tolerance;   /* Sinkhorn's; 0: 1e-10. Newton goes on to the last bit */
     int64_t max_rounds; /* Sinkhorn's; 0: 1000 */
-    double *u, *v;      /* [size] or NULL: the scalings, P = diag(u) K diag(v); Sinkhorn needs both */
+    double *u, *v; /* [size] or NULL: the scalings, P = diag(u) K diag(v); Sinkhorn needs both */
     /* [max_rounds], max_rounds >= 1, of Sinkhorn alone, or NULL: ||P^T1 - q||_1 of every round, result->rounds of them;
        round k + 1 is the first at which a tolerance is met where errors[k] is the first not above it [TOT-16, 90] */
     double *errors;
@@ -898,8 +898,7 @@ OTA_API int64_t ota_attention_change_workspace(const ota_attention_layer *layer,
 OTA_API ota_status ota_attention_change(const ota_attention_layer *layer,
                                         const ota_attention_input *before,
                                         const ota_attention_input *after, double *workspace,
-                                        ota_change *output, ota_change *weights,
-                                        ota_error *error);
+                                        ota_change *output, ota_change *weights, ota_error *error);
 
 /* The same for a block, y = x + alpha A(N(x)), from the distance of its inputs and its weights alone:
  *

@@ -275,7 +275,8 @@ ota_status ota_hamming_divergence(const double *p, const double *q, int64_t size
     const double *const first[3] = {p, q, p}, *const second[3] = {p, q, q};
     /* The pair itself comes last, so that the arrays of options are its own. */
     for (int k = 0; k < 3; k++) {
-        const ota_status status = ota_hamming(first[k], second[k], size, epsilon, options, &own[k], error);
+        const ota_status status =
+            ota_hamming(first[k], second[k], size, epsilon, options, &own[k], error);
         if (status != OTA_OK && status != OTA_NOT_CONVERGED) return status;
         if (status != OTA_OK) worst = status;
     }
