@@ -578,10 +578,11 @@ set(OTATTN_TEST_SOURCES
     tests/solvers/test_scaling.c
     tests/solvers/test_tolerance.c)
 
-# Linked to the tests that run on every backend.
+# Linked to the programs of tests: their main, and what the linker has them put in the places of functions.
 set(OTATTN_TEST_SUPPORT_SOURCES
     tests/support/alone.c
-    tests/support/backend_wrap.c)
+    tests/support/backend_wrap.c
+    tests/support/runner.c)
 
 # The processes of mpirun: one of the two is built.
 set(OTATTN_RANKS_SOURCES

@@ -39,67 +39,25 @@ FIXED = ("setarch", "-R") if shutil.which("setarch") else ()
 # Fresh memory holds 1.4e306, freed memory something else: what is read there by a fault is seen.
 FILLED = {"MALLOC_PERTURB_": "128", "ASAN_OPTIONS": "max_malloc_fill_size=1000000000:malloc_fill_byte=127"}
 
-# What a test links that can run on the plain backend (tests/support/backend_wrap.c); the prefix of its runs.
-WRAPPED, PLAIN = "__wrap_ota_resolve", "plain_"
+# The prefix of runs on the plain backend.
+PLAIN = "plain_"
 PLAIN_FOLDER = "src/backend/plain/"
 # How many times longer such a run takes; none is timed, since few faults want one.
 PLAIN_SLOWER = 6.0
 
 
-class Build:
-    """`tree` built in `folder` with CMake's `options` as well as PARTS: all of it, or `targets`."""
+def read_programs(tests: Path) -> list[tuple[str, str, bool]]:
+    """Each file of tests, its program, whether it runs on the plain backend too; CMake writes the table."""
+    rows = (tests / "programs.tsv").read_text(encoding="utf-8").splitlines()
+    return [(file, program, also == "plain") for file, _, program, also in (row.split("\t") for row in rows)]
 
-    def __init__(
-        self, tree: Path, folder: Path, jobs: int, *options: str, targets: Sequence[str] = ("all",)
-    ) -> None:
-        self.tree, self.folder, self.jobs = tree.resolve(), folder.resolve(), jobs
-        self.sanitized = any("SANITIZE" in option for option in options)
+
+class Runs:
+    """Programs run in `tree` one by one or side by side, each with limits and its processor time taken."""
+
+    def __init__(self, tree: Path, sanitized: bool) -> None:
+        self.tree, self.sanitized = tree.resolve(), sanitized
         self.stop = threading.Event()
-        generator = ["-G", "Ninja"] if shutil.which("ninja") else []
-        for command in (
-            ["cmake", "-S", str(self.tree), "-B", str(self.folder), *generator, *PARTS, *options],
-            ["cmake", "--build", str(self.folder), "-j", str(jobs), "--target", *targets],
-        ):
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode != 0:
-                sys.exit(f"mutate: {' '.join(command)}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
-        programs = [
-            p for p in (self.folder / "tests").glob("test_*") if p.is_file() and os.access(p, os.X_OK)
-        ]
-        self.seconds: dict[str, float] = {}
-        self.tests = sorted(p.name for p in programs)
-        self.tests += [PLAIN + test for test in self.tests if WRAPPED in listing(self.path(test))]
-
-    def path(self, test: str) -> Path:
-        return self.folder / "tests" / test.removeprefix(PLAIN)
-
-    def environment(self, test: str) -> dict[str, str]:
-        plain = {"OTATTN_TEST_BACKEND": "plain"} if test.startswith(PLAIN) else {}
-        return {**os.environ, **plain}
-
-    def make(self, *targets: str) -> bool:
-        programs = sorted({target.removeprefix(PLAIN) for target in targets})
-        command = ["cmake", "--build", str(self.folder), "-j", str(self.jobs), "--target", *programs]
-        return subprocess.run(command, capture_output=True, check=False).returncode == 0
-
-    def libraries(self) -> list[str]:
-        """The targets whose code counts; otattn_spectra needs LAPACKE, otattn_model jansson."""
-        optional = [n for n in ("otattn_spectra", "otattn_model") if (self.folder / f"lib{n}.a").is_file()]
-        return ["otattn_static", "otattn_analysis", *optional]
-
-    def code(self) -> str:
-        """A digest of the libraries' machine code."""
-        digest = hashlib.sha256()
-        for library in sorted(self.folder.glob("libotattn*.a")):
-            digest.update(library.read_bytes())
-        return digest.hexdigest()
-
-    # ---- running tests ----
-
-    def run(self, test: str, limit: float) -> tuple[str, float]:
-        """What became of the test, empty when it passed, and its processor seconds, at most `limit`."""
-        how, seconds = self.execute([str(self.path(test))], limit, self.environment(test))
-        return "" if how is None else test + how, seconds
 
     def execute(
         self,
@@ -141,17 +99,84 @@ class Build:
             return None, seconds
         return " (hung)" if killed else signal_name(child.returncode), seconds
 
+
+class Build(Runs):
+    """`tree` built in `folder` with CMake's `options` as well as PARTS: all of it, or `targets`."""
+
+    def __init__(
+        self, tree: Path, folder: Path, jobs: int, *options: str, targets: Sequence[str] = ("all",)
+    ) -> None:
+        super().__init__(tree, any("SANITIZE" in option for option in options))
+        self.folder, self.jobs = folder.resolve(), jobs
+        generator = ["-G", "Ninja"] if shutil.which("ninja") else []
+        self.run_or_end("cmake", "-S", str(self.tree), "-B", str(self.folder), *generator, *PARTS, *options)
+        rows = read_programs(self.folder / "tests")
+        self.programs = {file: program for file, program, _ in rows}
+        self.run_or_end("cmake", "--build", str(self.folder), *self.wanted(targets))
+        self.seconds: dict[str, float] = {}
+        self.tests = sorted(test for test in self.programs if os.access(self.path(test), os.X_OK))
+        self.tests += [PLAIN + file for file, _, plain in rows if plain and file in self.tests]
+
+    def run_or_end(self, *command: str) -> None:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            sys.exit(f"mutate: {' '.join(command)}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+
+    def wanted(self, targets: Sequence[str]) -> list[str]:
+        """CMake's words for targets, among them files of tests."""
+        names = {name.removeprefix(PLAIN) for name in targets}
+        return ["-j", str(self.jobs), "--target", *sorted({self.programs.get(name, name) for name in names})]
+
+    def path(self, test: str) -> Path:
+        return self.folder / "tests" / self.programs[test.removeprefix(PLAIN)]
+
+    def command(self, test: str) -> list[str]:
+        """The program of a file of tests, and the word that has it run those alone."""
+        name, path = test.removeprefix(PLAIN), self.path(test)
+        return [str(path)] if path.name == name else [str(path), name]
+
+    def environment(self, test: str) -> dict[str, str]:
+        plain = {"OTATTN_TEST_BACKEND": "plain"} if test.startswith(PLAIN) else {}
+        return {**os.environ, **plain}
+
+    def make(self, *targets: str) -> bool:
+        command = ["cmake", "--build", str(self.folder), *self.wanted(targets)]
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+    def libraries(self) -> list[str]:
+        """The targets whose code counts; otattn_spectra needs LAPACKE, otattn_model jansson."""
+        optional = [n for n in ("otattn_spectra", "otattn_model") if (self.folder / f"lib{n}.a").is_file()]
+        return ["otattn_static", "otattn_analysis", *optional]
+
+    def code(self) -> str:
+        """A digest of the libraries' machine code."""
+        digest = hashlib.sha256()
+        for library in sorted(self.folder.glob("libotattn*.a")):
+            digest.update(library.read_bytes())
+        return digest.hexdigest()
+
+    # ---- running tests ----
+
+    def run(self, test: str, limit: float) -> tuple[str, float]:
+        """What became of the test, empty when it passed, and its processor seconds, at most `limit`."""
+        how, seconds = self.execute(self.command(test), limit, self.environment(test))
+        return "" if how is None else test + how, seconds
+
     def baseline(self) -> None:
         """self.seconds: processor seconds of each test without a fault; unchanged programs keep theirs."""
         file = self.folder / "baseline.json"
         known = read_json(file)
         timed = [test for test in self.tests if not test.startswith(PLAIN)]
-        keys = [hashlib.sha256(self.path(test).read_bytes()).hexdigest() for test in timed]
+        keys = [self.key(test) for test in timed]
         with ThreadPoolExecutor(self.jobs) as pool:
             took = list(pool.map(lambda test, key: self.time(test, known.get(key)), timed, keys))
         file.write_text(json.dumps(dict(zip(keys, took, strict=True))), encoding="utf-8")
         of = dict(zip(timed, took, strict=True))
         self.seconds = {t: of.get(t) or PLAIN_SLOWER * of[t.removeprefix(PLAIN)] for t in self.tests}
+
+    def key(self, test: str) -> str:
+        """A digest of what runs for a file of tests."""
+        return hashlib.sha256(test.encode() + b"\0" + self.path(test).read_bytes()).hexdigest()
 
     def time(self, test: str, known: float | None) -> float:
         if known is not None:

@@ -58,23 +58,20 @@ class Cover:
     def count(
         self, build: Build, test: str, sources: str, known: tuple[str, Counts] | None
     ) -> tuple[str, Counts]:
-        program = build.path(test)
-        key = sources + hashlib.sha256(program.read_bytes()).hexdigest()
+        key = sources + build.key(test)
         if known and known[0] == key:
             return key, known[1]
         counts: Counts = defaultdict(dict)
-        for file, line, ran in self.run(program, build.environment(test)):
+        for file, line, ran in self.run(build.command(test), build.environment(test)):
             counts[file][line] = ran
         return key, counts
 
-    def run(self, test: Path, environment: dict[str, str]) -> set[tuple[str, str, bool]]:
+    def run(self, command: list[str], environment: dict[str, str]) -> set[tuple[str, str, bool]]:
         """(file, line, whether it ran) of all watched lines of the objects that the test ran."""
         with tempfile.TemporaryDirectory(dir=self.folder) as scratch:
             silent = subprocess.DEVNULL
             environment = {**environment, "GCOV_PREFIX": scratch}
-            subprocess.run(
-                [str(test)], cwd=self.tree, env=environment, stdout=silent, stderr=silent, check=False
-            )
+            subprocess.run(command, cwd=self.tree, env=environment, stdout=silent, stderr=silent, check=False)
             # Counters lie under their objects' paths; gcov wants the notes of the compiler beside them.
             counters = list(Path(scratch).rglob("*.gcda"))
             for path in counters:

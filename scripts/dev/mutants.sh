@@ -11,9 +11,11 @@ mutants() {
 do_mutants() {
     need "${packages_build[@]}" "${packages_test[@]}" "${packages_python[@]}"
     new_steps mutants
-    say "planting faults in a copy, building and testing each"
+    # Known faults are linked before the libraries of build/; drawn ones have copies of their own.
+    [ $# -gt 0 ] || build_all -DOTATTN_TESTS=ON
+    say "planting faults in a copy and testing each"
     # A few drawn faults cannot measure a rate, so CI plants those that were caught once. The campaign's 200 decide.
-    if [ $# -eq 0 ]; then step mutants python3 tests/mutate_known.py; else step mutants mutants "$@"; fi
+    if [ $# -eq 0 ]; then step mutants python3 tests/mutate_known.py --jobs "$jobs"; else step mutants mutants "$@"; fi
     tail -n 1 "$log/step-mutants"
     tally "$steps"
 }

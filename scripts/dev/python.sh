@@ -22,9 +22,12 @@ do_python() {
     must_have_python_packages examples/training/requirements.txt
     new_steps python
     rm -rf "$wheel"
+    # The objects of the build that was linted, where a compiler cache has them.
+    local same=()
+    [ ${#strict[@]} -eq 0 ] || same=(-C cmake.define.CMAKE_C_COMPILER=gcc -C cmake.define.OTATTN_WERROR=ON)
     say "building the wheel"
     step python-structs "$venv/bin/python" scripts/make_python_structs.py --check
-    step wheel "$venv/bin/pip" wheel -q --disable-pip-version-check --no-build-isolation --no-deps -w "$wheel" .
+    step wheel "$venv/bin/pip" wheel -q --disable-pip-version-check --no-build-isolation --no-deps "${same[@]}" -w "$wheel" .
     step wheel-install "$venv/bin/pip" install -q --disable-pip-version-check --force-reinstall --no-deps \
         "$wheel"/otattn-*.whl
     step mypy-strict "$venv/bin/mypy" --strict python/otattn tests/python/package/typed_calls.py

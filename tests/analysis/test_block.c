@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "groups.h"
 #include "held_memory.h"
 #include "layer_support.h"
 #include "otattn_analysis.h"
@@ -778,7 +779,7 @@ static void unproven_changes(void **unused) {
     close_fixture(&a);
 }
 
-int main(void) {
+TEST_FILE(test_block) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(block_equals_loops),
         cmocka_unit_test(heads_add_up),

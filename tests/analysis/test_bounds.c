@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "analysis_random.h"
+#include "groups.h"
 #include "held_memory.h"
 #include "otattn_analysis.h"
 #include "spec.h"
@@ -539,7 +540,7 @@ static void refusals(void **unused) {
     assert_true(lower == -7.0 && upper == -7.0);
 }
 
-int main(void) {
+TEST_FILE(test_bounds) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(softmax_is_lipschitz),
         cmocka_unit_test(jacobian_norm_equals_all_signs),

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "analysis_random.h"
+#include "groups.h"
 #include "held_memory.h"
 #include "otattn_analysis.h"
 #include "spec.h"
@@ -751,7 +752,7 @@ static void refusals(void **unused) {
     assert_int_equal(ota_birkhoff(fine, 2, 0, out, columns, &count, &rest, NULL), OTA_EINVAL);
 }
 
-int main(void) {
+TEST_FILE(test_certify) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(norms_are_exact),
         cmocka_unit_test(score_bounds_hold),

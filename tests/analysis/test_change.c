@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "analysis_random.h"
+#include "groups.h"
 #include "held_memory.h"
 #include "otattn_analysis.h"
 #include "spec.h"
@@ -927,7 +928,7 @@ static void refusals(void **unused) {
     free(workspace);
 }
 
-int main(void) {
+TEST_FILE(test_change) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_layer_has_the_bounds_of_the_formula),
         cmocka_unit_test(a_block_has_the_bounds_of_the_formula),

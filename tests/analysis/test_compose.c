@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "analysis_random.h"
+#include "groups.h"
 #include "held_memory.h"
 #include "otattn_analysis.h"
 #include "spec.h"
@@ -184,7 +185,7 @@ static void refusals(void **unused) {
     assert_int_equal(ota_rank(a, 2, 2, 0.0, pivots, &rank, &error), OTA_EINVAL);
 }
 
-int main(void) {
+TEST_FILE(test_compose) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_layer_has_its_width),
         cmocka_unit_test(enough_dimensions_rebuild_it),

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "analysis_random.h"
+#include "groups.h"
 #include "otattn_analysis.h"
 #include "spec.h"
 
@@ -236,7 +237,7 @@ static void refusals(void **unused) {
     assert_string_equal(error.field, "count");
 }
 
-int main(void) {
+TEST_FILE(test_events) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(events_are_counted),
         cmocka_unit_test(all_three_must_be_small),

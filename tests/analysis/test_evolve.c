@@ -16,6 +16,7 @@
 #include "analysis/evolution/layer_change.h"
 #include "analysis/kernels/logit_kernels.h"
 #include "analysis_random.h"
+#include "groups.h"
 #include "otattn_analysis.h"
 #include "spec.h"
 
@@ -654,7 +655,7 @@ static void ranks_equal_their_definition(void **unused) {
     free(scratch);
 }
 
-int main(void) {
+TEST_FILE(test_evolve) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(transitions_equal_their_definitions),
         cmocka_unit_test(predictions_equal_their_definitions),

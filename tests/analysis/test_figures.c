@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "analysis_random.h"
+#include "groups.h"
 #include "otattn_analysis.h"
 #include "spec.h"
 
@@ -519,7 +520,7 @@ static void tokens_have_classes(void **unused) {
                                       rows[k].set);
 }
 
-int main(void) {
+TEST_FILE(test_figures) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(figures_leave_out_what_is_no_number),
         cmocka_unit_test(intervals_hold_the_mean),

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "analysis_random.h"
+#include "groups.h"
 #include "held_memory.h"
 #include "otattn_analysis.h"
 #include "spec.h"
@@ -789,7 +790,7 @@ static void refusals(void **unused) {
     }
 }
 
-int main(void) {
+TEST_FILE(test_gauge) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(golden),
         cmocka_unit_test(two_sided_and_karp),

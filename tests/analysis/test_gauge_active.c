@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "analysis_random.h"
+#include "groups.h"
 #include "otattn_analysis.h"
 #include "spec.h"
 
@@ -187,7 +188,7 @@ static void many_rows_take_the_whole_matrix(void **unused) {
     free(a);
 }
 
-int main(void) {
+TEST_FILE(test_gauge_active) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(repeated_columns_change_nothing),
         cmocka_unit_test(certificates_close),

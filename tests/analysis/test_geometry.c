@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "analysis_random.h"
+#include "groups.h"
 #include "held_memory.h"
 #include "otattn_analysis.h"
 #include "spec.h"
@@ -378,7 +379,7 @@ static void refusals(void **unused) {
     for (int j = 0; j < 4; j++) assert_true(out[j] == -7.0);
 }
 
-int main(void) {
+TEST_FILE(test_geometry) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(golden),
         cmocka_unit_test(potential_and_its_gradient),

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "analysis_random.h"
+#include "groups.h"
 #include "held_memory.h"
 #include "otattn_analysis.h"
 #include "spec.h"
@@ -446,7 +447,7 @@ static void refusals(void **unused) {
     assert_int_equal(result.rounds, 3);
 }
 
-int main(void) {
+TEST_FILE(test_hamming) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(golden),
         cmocka_unit_test(matvec_equals_dense),

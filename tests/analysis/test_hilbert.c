@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "analysis_random.h"
+#include "groups.h"
 #include "held_memory.h"
 #include "otattn_analysis.h"
 #include "spec.h"
@@ -563,7 +564,7 @@ static void refusals(void **unused) {
     assert_int_equal(ota_rate_measured(stuck, 8, &rate, &error), OTA_EINVAL);
 }
 
-int main(void) {
+TEST_FILE(test_hilbert) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(metric),          cmocka_unit_test(ratios),
         cmocka_unit_test(diameter),        cmocka_unit_test(contraction),

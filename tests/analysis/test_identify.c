@@ -13,6 +13,7 @@
 
 #include "analysis/couplings/identify.h"
 #include "analysis_random.h"
+#include "groups.h"
 #include "held_memory.h"
 #include "otattn_analysis.h"
 #include "spec.h"
@@ -459,7 +460,7 @@ static void refusals(void **unused) {
     free(x);
 }
 
-int main(void) {
+TEST_FILE(test_identify) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plans_are_traced),
         cmocka_unit_test(a_key_without_a_target),

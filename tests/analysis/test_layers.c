@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "groups.h"
 #include "held_memory.h"
 #include "layer_support.h"
 #include "otattn_analysis.h"
@@ -803,7 +804,7 @@ static void bad_input(void **unused) {
     REFUSED(ota_head_chain_rule(&chain, &error), OTA_EINVAL, "keys");
 }
 
-int main(void) {
+TEST_FILE(test_layers) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layernorm_golden),
         cmocka_unit_test(layernorm_laws),

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "analysis_random.h"
+#include "groups.h"
 #include "held_memory.h"
 #include "otattn_analysis.h"
 #include "spec.h"
@@ -161,7 +162,7 @@ static void refusals(void **unused) {
     assert_string_equal(error.field, "temperature");
 }
 
-int main(void) {
+TEST_FILE(test_leak) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(leaks),
         cmocka_unit_test(the_number_is_right),

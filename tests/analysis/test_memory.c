@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "groups.h"
 #include "otattn_analysis.h"
 #include "refused_memory.h"
 
@@ -152,7 +153,7 @@ static void refused_in_turn(void **unused) {
     }
 }
 
-int main(void) {
+TEST_FILE(test_memory) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(refused_in_turn)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "analysis_random.h"
+#include "groups.h"
 #include "held_memory.h"
 #include "otattn_analysis.h"
 #include "spec.h"
@@ -566,7 +567,7 @@ static void refusals(void **unused) {
     assert_true(isinf(states.relative_l2) && isnan(states.cosine));
 }
 
-int main(void) {
+TEST_FILE(test_simplex) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(divergences_equal_their_definitions),
         cmocka_unit_test(tails_keep_their_digits),

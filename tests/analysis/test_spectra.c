@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "analysis_random.h"
+#include "groups.h"
 #include "held_memory.h"
 #include "otattn_analysis.h"
 #include "otattn_spectra.h"
@@ -313,7 +314,7 @@ static void refusals(void **unused) {
     assert_non_null(strstr(error.message, "is -1"));
 }
 
-int main(void) {
+TEST_FILE(test_spectra) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(figures_follow_the_values),
         cmocka_unit_test(factors_rebuild_the_matrix),

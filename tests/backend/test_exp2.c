@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "backend/cpu/kernels/kernels.h"
+#include "groups.h"
 #include "scale.h"
 #include "spec.h"
 
@@ -140,7 +141,7 @@ static void test_attend(void **state) {
     }
 }
 
-int main(void) {
+TEST_FILE(test_exp2) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_exponentials),
         cmocka_unit_test(test_attend),

@@ -11,6 +11,7 @@
 #include <float.h>
 
 #include "backend/cpu/kernels/kernels.h"
+#include "groups.h"
 #include "problems.h"
 #include "spec.h"
 
@@ -40,7 +41,7 @@
 #define LARGEST DBL_MAX
 #include "test_gradient_kernel.inc.h"
 
-int main(void) {
+TEST_FILE(test_gradient_kernel) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gradients_f32), cmocka_unit_test(test_gradients_f64),
         cmocka_unit_test(test_gradients_poison_f32), cmocka_unit_test(test_gradients_poison_f64)};

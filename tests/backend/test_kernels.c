@@ -25,6 +25,7 @@
 #include "backend/cpu/pack.h"
 #include "base/base.h"
 #include "base/half.h"
+#include "groups.h"
 #include "spec.h"
 
 /* ---- memory between two forbidden pages ----------------------------------------------------------- */
@@ -264,7 +265,7 @@ static void test_choice(void **state) {
         cmocka_unit_test(test_attend_poison##TYPE), cmocka_unit_test(test_attend_range##TYPE),     \
         cmocka_unit_test(test_attend_long##TYPE), cmocka_unit_test(test_packing##TYPE)
 
-int main(void) {
+TEST_FILE(test_kernels) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_choice),
         cmocka_unit_test(test_smoke),

@@ -12,6 +12,7 @@
 #include "backend/cpu/pack.h"
 #include "base/base.h"
 #include "base/half.h"
+#include "groups.h"
 #include "problems.h"
 #include "spec.h"
 #include "tolerance.h"
@@ -575,7 +576,7 @@ static void test_words(void **state) {
     }
 }
 
-int main(void) {
+TEST_FILE(test_pairs) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_words),           cmocka_unit_test(test_forward_kernel),
         cmocka_unit_test(test_gradient_kernel), cmocka_unit_test(test_error_beside_plain),

@@ -22,6 +22,7 @@
 
 #include "backend/cpu/kernels/kernels.h"
 #include "dice.h"
+#include "groups.h"
 #include "scale.h"
 #include "spec.h"
 
@@ -165,7 +166,7 @@ static void test_exact(void **state) {
     }
 }
 
-int main(void) {
+TEST_FILE(test_power) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_f32),
         cmocka_unit_test(test_f64),

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "backend/cpu/kernels/kernels.h"
+#include "groups.h"
 #include "problems.h"
 #include "spec.h"
 
@@ -41,7 +42,7 @@ static const int64_t counts[COUNTS] = {1, 2, 15, 16, 17, 128, 131, 700};
 #define TINY 0x1p-1074L
 #include "test_slopes.inc.h"
 
-int main(void) {
+TEST_FILE(test_slopes) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows_f32),   cmocka_unit_test(test_rows_f64),
         cmocka_unit_test(test_turned_f32), cmocka_unit_test(test_turned_f64),

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "groups.h"
 #include "spec.h"
 
 #if defined(__has_feature)
@@ -567,7 +568,7 @@ static void test_status_words(void **state) {
     assert_string_equal(ota_version(), OTA_VERSION_STRING);
 }
 
-int main(void) {
+TEST_FILE(test_base) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sizes_refuse_overflow),
         cmocka_unit_test(test_texts_of_others_are_made_plain),

@@ -14,6 +14,7 @@
 
 #include "base/extrapolation.h"
 #include "dice.h"
+#include "groups.h"
 
 enum { MOST = 40, DEPTH = OTA_ANDERSON_DEPTH };
 
@@ -138,7 +139,7 @@ static void what_cannot_be_extrapolated(void **state) {
     }
 }
 
-int main(void) {
+TEST_FILE(test_extrapolation) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(affine_maps_end), cmocka_unit_test(the_history_goes_round),
         cmocka_unit_test(closed_keys_and_ceilings), cmocka_unit_test(what_cannot_be_extrapolated)};

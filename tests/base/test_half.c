@@ -11,6 +11,7 @@
 #include <stdbool.h>
 
 #include "base/half.h"
+#include "groups.h"
 
 static float as_f32(uint32_t bits) { return ota_f32_from_bits(bits); }
 
@@ -117,7 +118,7 @@ static void test_bf16_rounds_to_nearest_even(void **state) {
     assert_int_equal(ota_bf16_from_f64((double)NAN) & 0x7fff, 0x7fc0);
 }
 
-int main(void) {
+TEST_FILE(test_half) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_f16_round_trip_is_exact),
         cmocka_unit_test(test_bf16_round_trip_is_exact),

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "groups.h"
 #include "refused_memory.h"
 #include "refused_threads.h"
 
@@ -257,7 +258,7 @@ static void groups_of_long_names(void **state) {
     assert_int_equal(unlink(file), 0);
 }
 
-int main(void) {
+TEST_FILE(test_refused_threads) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(threads_that_are_refused), cmocka_unit_test(memory_that_is_refused),
         cmocka_unit_test(executors_of_no_threads),  cmocka_unit_test(arenas_that_are_refused),

@@ -13,6 +13,7 @@
 #include <math.h>
 
 #include "backend/cpu/kernels/kernels.h"
+#include "groups.h"
 #include "otattn_assignment.h"
 #include "spec.h"
 
@@ -483,7 +484,7 @@ static void large_problems_with_a_limit(void **unused) {
     ota_assigner_free(assigner);
 }
 
-int main(void) {
+TEST_FILE(test_assignments) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_problems_are_optimal),
         cmocka_unit_test(bounds_are_met_whatever_runs),

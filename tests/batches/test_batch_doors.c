@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "dice.h"
+#include "groups.h"
 #include "otattn_assignment.h"
 #include "otattn_bounded.h"
 #include "otattn_maxsim.h"
@@ -364,7 +365,7 @@ static void every_look(void **state) {
     assert_true(stopped > 10);
 }
 
-int main(void) {
+TEST_FILE(test_batch_doors) {
     dice_state = 3;
     for (int k = 0; k < TOKENS * EXPERTS; k++) {
         numbers[k] = normal();

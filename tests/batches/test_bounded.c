@@ -14,6 +14,7 @@
 
 #include "base/base.h"
 #include "dice.h"
+#include "groups.h"
 #include "held_memory.h"
 #include "otattn_bounded.h"
 #include "reference/reference_bounded.h"
@@ -365,7 +366,7 @@ static void input_is_refused_in_a_sentence(void **unused) {
     drop(&h);
 }
 
-int main(void) {
+TEST_FILE(test_bounded) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_problems_have_the_optimum),
         cmocka_unit_test(prices_prove_large_answers),

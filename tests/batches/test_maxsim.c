@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "dice.h"
+#include "groups.h"
 #include "otattn_maxsim.h"
 #include "problem/problem.h"
 #include "reference/reference_maxsim.h"
@@ -463,7 +464,7 @@ static void what_is_wrong_is_refused(void **state) {
     free(s);
 }
 
-int main(void) {
+TEST_FILE(test_maxsim) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scores_are_those_of_the_loops),
         cmocka_unit_test(a_score_is_its_own),

@@ -22,6 +22,7 @@
 
 #include "base/integers.h"
 #include "dice.h"
+#include "groups.h"
 #include "otattn_normalize.h"
 #include "reference/normalize_vectors.h"
 #include "reference/reference_normalize.h"
@@ -557,7 +558,7 @@ static void test_refusals(void **state) {
     assert_memory_equal(y, b + 1, sizeof y);
 }
 
-int main(void) {
+TEST_FILE(test_normalize) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pinned),         cmocka_unit_test(test_random),
         cmocka_unit_test(test_same_bits),      cmocka_unit_test(test_extreme),

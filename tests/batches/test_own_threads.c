@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "dice.h"
+#include "groups.h"
 #include "otattn.h"
 #include "otattn_assignment.h"
 #include "otattn_bounded.h"
@@ -112,7 +113,7 @@ static void kept_structs(void **state) {
     expect_threads(before);
 }
 
-int main(void) {
+TEST_FILE(test_own_threads) {
     dice_state = 5;
     for (int k = 0; k < ROWS * COLUMNS; k++) narrow[k] = (float)(numbers[k] = normal());
     const struct CMUnitTest tests[] = {cmocka_unit_test(calls_without_a_plan),

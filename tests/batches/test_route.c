@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "dice.h"
+#include "groups.h"
 #include "otattn_route.h"
 
 enum { TOKENS = 700, EXPERTS = 70, TAKE = 12 };
@@ -451,7 +452,7 @@ static void test_door(void **state) {
     free(s);
 }
 
-int main(void) {
+TEST_FILE(test_route) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_recipe), cmocka_unit_test(test_stop),
                                        cmocka_unit_test(test_threads_and_ties),
                                        cmocka_unit_test(test_methods), cmocka_unit_test(test_door)};

@@ -15,6 +15,7 @@
 
 #include "columns/columns.h"
 #include "dice.h"
+#include "groups.h"
 #include "spec.h"
 
 enum { CASES = 200 };
@@ -242,7 +243,7 @@ static void interior_bounds(void **unused) {
     }
 }
 
-int main(void) {
+TEST_FILE(test_columns) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(facts),      cmocka_unit_test(fixed_points),
         cmocka_unit_test(capacities), cmocka_unit_test(prices_of_bounds),

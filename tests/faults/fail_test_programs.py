@@ -1,8 +1,8 @@
 """Fails every call that the library makes while a C test runs, one at a time.
 
-The tests of a program run one by one (OTATTN_FAULT_TEST of failing_calls.h). A first run of each counts its
+The tests of a file run one by one (OTATTN_FAULT_TEST of failing_calls.h). A first run of each counts its
 calls by site. Sites whose innermost function is the library's then fail, the first call and the last, with
-each failure of their kind; what a test itself asks for is left alone. Where several tests of a program
+each failure of their kind; what a test itself asks for is left alone. Where several tests of a file
 reach a site, the quickest has its calls failed. A test may then fail by its own checks, which is a refusal
 that it met, or go on as before. What must not be: a signal (cmocka tells of them), a run that does not end,
 or, where the test passes, a block or descriptor held that the run without failure does not hold. Blocks of
@@ -14,8 +14,8 @@ are counted.
         [--only NAME]... [--sample N] [--slowest SECONDS] [--record FILE]
 
 Tests that take longer than --slowest are left out, with their names; random tests run every 40th case.
-With --record a program whose calls all failed as they should becomes a row of FILE, and later runs of the
-same program leave it out but count it.
+With --record a file of tests whose calls all failed as they should becomes a row of FILE, and later runs of
+the same program leave it out but count it.
 """
 
 from __future__ import annotations
@@ -64,17 +64,18 @@ def names_of(archives: Iterable[Path]) -> set[str]:
 
 
 class Program:
-    """A program of tests, and how one of them is run."""
+    """A file of tests in its program, and how one of them is run."""
 
-    def __init__(self, path: Path, library: Path, own: set[str], place: Path):
-        self.path, self.library, self.own, self.place = path, library, own, place
+    def __init__(self, file: str, path: Path, library: Path, own: set[str], place: Path):
+        self.file, self.path, self.library, self.own, self.place = file, path, library, own, place
+        self.command = [str(path)] if path.name == file else [str(path), file]
         self.symbols = Symbols(path)
 
     def run(self, name: str, test: str = "*", wish: str = "") -> Run:
         with tempfile.TemporaryDirectory(dir=self.place) as folder:
-            log = self.place / f"{self.path.name}-{name}.log"
+            log = self.place / f"{self.file}-{name}.log"
             more = {"OTATTN_TEST_STRIDE": STRIDE, "OMP_NUM_THREADS": "1", "OTATTN_FAULT_TEST": test}
-            return run(self.library, [str(self.path)], Path(folder), log, wish, **more)
+            return run(self.library, self.command, Path(folder), log, wish, **more)
 
     def tests(self) -> tuple[list[Test], bool]:
         """The tests that it says it runs, the quickest first, and whether it came to its end."""
@@ -144,7 +145,7 @@ class Trial:
         if wrong:
             _, call, what = self.wish.split(":")
             print(
-                f"WRONG {program.path.name}, {self.test.name}: {self.site.kind} {what}, "
+                f"WRONG {program.file}, {self.test.name}: {self.site.kind} {what}, "
                 f"call {call} of {self.site.calls}: {wrong}\n    at {program.symbols.stack(self.site)}\n"
                 f"    said: {done.error.strip()[-300:]}",
                 flush=True,
@@ -175,27 +176,29 @@ class Driver:
         self.draws = random.Random(options.seed)
         self.late: list[str] = []
 
-    def programs(self) -> list[Path]:
-        paths = sorted(path for path in self.options.tests.iterdir() if path.name.startswith("test_"))
+    def programs(self) -> list[tuple[str, Path]]:
+        """Files of tests that were built, with their programs (tests/CMakeLists.txt writes the table)."""
+        rows = (self.options.tests / "programs.tsv").read_text(encoding="utf-8").splitlines()
+        found = sorted((row.split("\t")[0], self.options.tests / row.split("\t")[2]) for row in rows)
         return [
-            path
-            for path in paths
-            if path.is_file() and not path.suffix and path.name not in LEFT_OUT
-            and (not self.options.only or path.name in self.options.only)
+            (file, path)
+            for file, path in found
+            if path.is_file() and file not in LEFT_OUT
+            and (not self.options.only or file in self.options.only)
         ]  # fmt: skip
 
-    def fail(self, path: Path) -> Counter[str]:
-        """Fails the calls of one program; the counts are those of FIELDS."""
+    def fail(self, file: str, path: Path) -> Counter[str]:
+        """Fails the calls of one file of tests; the counts are those of FIELDS."""
         tests, bad = [], []
-        listed, ended = Program(path.resolve(), self.library, self.own, self.place).tests()
+        listed, ended = Program(file, path.resolve(), self.library, self.own, self.place).tests()
         if not ended:
-            self.late.append(f"{path.name}, of which not all tests were listed")
+            self.late.append(f"{file}, of which not all tests were listed")
         for test in listed:
             if test.whole.code != 0 or test.whole.timed_out:
                 bad.append(test.name)
-                print(f"WRONG {path.name}, {test.name}: does not pass by itself: {test.whole.error[-600:]}")
+                print(f"WRONG {file}, {test.name}: does not pass by itself: {test.whole.error[-600:]}")
             elif test.seconds > self.options.slowest:
-                self.late.append(f"{path.name} {test.name}")
+                self.late.append(f"{file} {test.name}")
             else:
                 tests.append(test)
         wanted = trials(tests)
@@ -212,7 +215,7 @@ class Driver:
             wrong=sum(bool(wrong) for _, wrong in runs) + len(bad),
         )
         print(
-            f"{path.name}: {found['tests']} tests, {found['sites']} sites failed, {found['runs']} runs: "
+            f"{file}: {found['tests']} tests, {found['sites']} sites failed, {found['runs']} runs: "
             f"{found['met']} ended in a check, {found['inside']} inside jansson, {found['wrong']} wrong",
             flush=True,
         )
@@ -230,7 +233,7 @@ def main() -> int:
     parser.add_argument("--archives", type=Path, required=True, help="folder of the static libraries")
     parser.add_argument("--library", type=Path, required=True)
     parser.add_argument("--only", action="append", default=[], metavar="NAME")
-    parser.add_argument("--sample", type=int, help="so many failures of each program")
+    parser.add_argument("--sample", type=int, help="so many failures of each file of tests")
     parser.add_argument("--slowest", type=float, default=2.0, metavar="SECONDS")
     parser.add_argument("--record", type=Path, metavar="FILE")
     parser.add_argument("--seed", type=int, default=1)
@@ -242,14 +245,14 @@ def main() -> int:
         concurrent.futures.ThreadPoolExecutor(options.jobs) as pool,
     ):
         driver = Driver(options, pool, Path(scratch))
-        for path in driver.programs():
+        for file, path in driver.programs():
             build = digest(path, driver.library, Path(__file__)) if options.record else ""
             record = DoneRecord(options.record, build, ("name", *FIELDS))
-            row = next((row for row in record.rows if row["name"] == path.name), None)
-            found = Counter({name: int(row[name]) for name in FIELDS}) if row else driver.fail(path)
+            row = next((row for row in record.rows if row["name"] == file), None)
+            found = Counter({name: int(row[name]) for name in FIELDS}) if row else driver.fail(file, path)
             sums.update(found, programs=1)
             if not (row or found["wrong"]) and options.sample is None:
-                record.add({"name": path.name, **{name: str(found[name]) for name in FIELDS}})
+                record.add({"name": file, **{name: str(found[name]) for name in FIELDS}})
     for name, why in (LEFT_OUT | LEFT_OUT_TESTS).items():
         print(f"{name} is left out: {why}")
     if driver.late:

@@ -1,5 +1,6 @@
 /* The certificate against its own definitions, against plans and potentials that are wrong on
  * purpose, and against the reference over the whole table of methods. */
+#include "groups.h"
 #include "judge_stage.h"
 
 static const double golden_scores[9] = {1, 0, 0, 0, 2, 0, 1, 1, 0};
@@ -567,7 +568,7 @@ static void shapes_that_do_not_fit(void **unused) {
     }
 }
 
-int main(void) {
+TEST_FILE(test_certificate) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(membership_is_exact),
         cmocka_unit_test(shapes_that_do_not_fit),

@@ -1,5 +1,6 @@
 /* test_certificate_alone.c: the certificate of a coupling without potentials: those it finds have no gap where the coupling tells
  * them, wherever bounds and caps bind, and are a bound of the optimum where it does not. */
+#include "groups.h"
 #include "judge_stage.h"
 
 enum { ROWS = 5, KEYS = 6 };
@@ -87,7 +88,7 @@ static void certificates_alone(void **unused) {
     }
 }
 
-int main(void) {
+TEST_FILE(test_certificate_alone) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(certificates_alone)};
     return cmocka_run_group_tests_name("certificate_alone", tests, NULL, NULL);
 }

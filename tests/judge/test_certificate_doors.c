@@ -1,5 +1,6 @@
 /* test_certificate_doors.c: what a certificate refuses, and measures of plans and potentials at the edges of what may be judged: no
  * weights of a row, no mass, numbers that are none, transposed caps, heads of which one has no gap. */
+#include "groups.h"
 #include "judge_stage.h"
 
 #include <string.h>
@@ -288,7 +289,7 @@ static void a_gap_that_one_head_has_not(void **unused) {
     }
 }
 
-int main(void) {
+TEST_FILE(test_certificate_doors) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(arrays_of_other_shapes_are_refused),
         cmocka_unit_test(arrays_that_cannot_be_read_are_refused),

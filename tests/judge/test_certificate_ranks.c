@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "groups.h"
 #include "shards_scene.h"
 
 enum { RANKS = 2, WRONG = 1 };
@@ -117,7 +118,7 @@ static void one_outcome_on_all_ranks(void **state) {
     free(t);
 }
 
-int main(void) {
+TEST_FILE(test_certificate_ranks) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(one_outcome_on_all_ranks)};
     return cmocka_run_group_tests_name("certificate_ranks", tests, NULL, NULL);
 }

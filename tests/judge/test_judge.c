@@ -1,5 +1,6 @@
 /* The reference against printed and golden values, the laws of one-sided transport, terms,
  * supports and bad numbers. Every plan comes from ota_reference, never from a solver. */
+#include "groups.h"
 #include "judge_stage.h"
 
 /* ---- golden values ------------------------------------------------------------------------ */
@@ -531,7 +532,7 @@ static void unusable_keys(void **unused) {
     }
 }
 
-int main(void) {
+TEST_FILE(test_judge) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(golden_softmax_plan),  cmocka_unit_test(golden_doubly_stochastic_plan),
         cmocka_unit_test(golden_elastic_plan),  cmocka_unit_test(golden_relaxed_plan),

@@ -1,5 +1,6 @@
 /* The reference under column rules: exact, elastic, relaxed, capped, prefix, online and hard plans
  * against the laws that define them. Every plan comes from ota_reference, never from a solver. */
+#include "groups.h"
 #include "judge_stage.h"
 
 /* ---- exact columns ------------------------------------------------------------------------ */
@@ -574,7 +575,7 @@ static void hard_plans(void **unused) {
     }
 }
 
-int main(void) {
+TEST_FILE(test_judge_columns) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exact_columns_laws),    cmocka_unit_test(printed_orders),
         cmocka_unit_test(general_marginals),     cmocka_unit_test(no_total_support),

@@ -6,6 +6,7 @@
 #include "otattn_model.h"
 
 #include "models/checkpoint/files.h"
+#include "groups.h"
 
 /* Opens what lies in the folder; the sentence must hold `part`. */
 static void open_as(const char *name, const ota_model_options *options, ota_status wanted,
@@ -896,7 +897,7 @@ static void test_the_hub_cache(void **state) {
     open_as("a.txt", NULL, OTA_EFORMAT, "a.txt: is neither a folder nor a .gguf file");
 }
 
-int main(void) {
+TEST_FILE(test_checkpoint_refusals) {
     const struct CMUnitTest tests[] = {
         IN_FOLDER(test_config),
         IN_FOLDER(test_limits_of_sizes),

@@ -12,6 +12,7 @@
 
 #include "models/checkpoint/weights.h"
 #include "models/kernels/ops.h"
+#include "groups.h"
 #include "otattn_model.h"
 
 /* More blocks than a block has elements: a step of one element too many misses the last. */
@@ -156,7 +157,7 @@ static void numbers_are_those_of_ggml(void **state) {
     assert_int_equal(found, OTA_STORED_TYPES);
 }
 
-int main(void) {
+TEST_FILE(test_elements) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(elements_are_those_of_the_format),
         cmocka_unit_test(numbers_are_those_of_ggml),

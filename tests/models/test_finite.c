@@ -12,6 +12,7 @@
 
 #include "models/checkpoint/model.h"
 #include "models/kernels/ops.h"
+#include "groups.h"
 #include "otattn_model.h"
 
 enum { BLOCKS = 3, ELEMENTS_MOST = 256 * BLOCKS, BYTES_MOST = 210 * BLOCKS };
@@ -78,7 +79,7 @@ static void test_long_rows(void **state) {
     free(values);
 }
 
-int main(void) {
+TEST_FILE(test_finite) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_type),
         cmocka_unit_test(test_long_rows),

@@ -6,6 +6,7 @@
 
 #include <math.h>
 
+#include "groups.h"
 #include "otattn_model.h"
 
 enum { LAYERS = 2, HEADS = 2, WIDTH = 8, INNER = 12, WORDS = 11, POSITIONS = 16, HEAD = 4 };
@@ -811,7 +812,7 @@ static void test_damaged_files(void **state) {
     free(bytes);
 }
 
-int main(void) {
+TEST_FILE(test_model) {
     const struct CMUnitTest tests[] = {
         IN_FOLDER(test_forward),
         IN_FOLDER(test_wide_weights_in_bf16),

@@ -11,6 +11,7 @@
 
 #include "models/kernels/ops.h"
 #include "models/kernels/row_math.inc.h"
+#include "groups.h"
 #include "otattn_model.h"
 
 enum { COUNT = 4096 };
@@ -135,7 +136,7 @@ static void norms_at_every_level(void **state) {
     }
 }
 
-int main(void) {
+TEST_FILE(test_row_math) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exp_is_near),
         cmocka_unit_test(erf_is_near),

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "tokenizer_support.h"
 
+#include "groups.h"
 #include "spec.h"
 
 #define BLANK "\u2581"
@@ -313,7 +314,7 @@ static void test_refusals(void **state) {
     free_scored(s);
 }
 
-int main(void) {
+TEST_FILE(test_sentencepiece) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ids_follow_their_definition),
         cmocka_unit_test(test_pieces),

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "tokenizer_support.h"
 
+#include "groups.h"
 #include "spec.h"
 
 /* ---- merges ---- */
@@ -522,7 +523,7 @@ static void test_counts_of_wikitext(void **state) {
     ota_tokenizer_free(tokenizer);
 }
 
-int main(void) {
+TEST_FILE(test_tokenizer) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_merges_follow_their_definition),
         cmocka_unit_test(test_every_byte_comes_back),

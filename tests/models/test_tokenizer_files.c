@@ -1,6 +1,7 @@
 /* test_tokenizer_files.c: every form of a tokenizer's files, read whole and broken: for each rule a file
  * that breaks it, answered with the status, the byte and the rule. */
 #define _GNU_SOURCE
+#include "groups.h"
 #include "tokenizer_support.h"
 
 #include <time.h>
@@ -517,7 +518,7 @@ static void test_hostile_files_are_answered_at_once(void **state) {
     refuse_large("{\"added_tokens\": [", "{\"id\":0},", 2 << 20, "a comma or the");
 }
 
-int main(void) {
+TEST_FILE(test_tokenizer_files) {
     const struct CMUnitTest tests[] = {
         IN_FOLDER(test_tokenizer_json),
         IN_FOLDER(test_most_steps),

@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include "tokenizer_support.h"
 
+#include "groups.h"
 #include "refused_memory.h"
 
 enum { IDS = 4096, BYTES = 8192 };
@@ -217,7 +218,7 @@ static void memory_of_lists(void **state) {
     assert_true(refuse_in_turn(&folder) > 10);
 }
 
-int main(void) {
+TEST_FILE(test_tokenizer_memory) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_of_bpe),
         cmocka_unit_test(memory_of_wordpiece),

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "gradient_cells.h"
+#include "groups.h"
 #include "scale.h"
 #include "spec.h"
 
@@ -187,7 +188,7 @@ static void test_larger_problems(void **state) {
     }
 }
 
-int main(void) {
+TEST_FILE(test_backward) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows_alone),      cmocka_unit_test(test_coupled_columns),
         cmocka_unit_test(test_rows_in_order),   cmocka_unit_test(test_unrolled_rounds),

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "backward_support.h"
+#include "groups.h"
 #include "spec.h"
 
 enum { N = 3 };
@@ -987,7 +988,7 @@ static void test_nonfinite_rows_in_order(void **state) {
     free(t);
 }
 
-int main(void) {
+TEST_FILE(test_backward_laws) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_lambdas_of_keys),
                                        cmocka_unit_test(test_windows_at_the_end_of_a_matrix),
                                        cmocka_unit_test(test_nonfinite_rows_in_order),

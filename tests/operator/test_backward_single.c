@@ -10,6 +10,7 @@
 
 #include "backend_wrap.h"
 #include "backward_support.h"
+#include "groups.h"
 #include "spec.h"
 
 static void copy_into(const ota_array *to, const ota_array *from) {
@@ -302,7 +303,7 @@ static void test_implicit_in_single(void **state) {
     }
 }
 
-int main(void) {
+TEST_FILE(test_backward_single) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_single_against_double),
                                        cmocka_unit_test(test_implicit_in_single)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,6 +12,7 @@
 #include "backend/cpu/gradient/cpu_gradient.h"
 #include "operator/backward.h"
 #include "backward_support.h"
+#include "groups.h"
 #include "spec.h"
 
 static const char *const methods[] = {"entmax:1.5", "sparsemax", "entmax:1.25", "entmax:2.5"};
@@ -351,7 +352,7 @@ static void test_rounds_out_of_reach(void **state) {
     spec_check("DER-15", worst, 1.0);
 }
 
-int main(void) {
+TEST_FILE(test_backward_strips) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lists_against_rows), cmocka_unit_test(test_not_finite),
         cmocka_unit_test(test_same_bits), cmocka_unit_test(test_rounds_on_kernel),

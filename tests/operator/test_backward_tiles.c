@@ -15,6 +15,7 @@
 #include "operator/backward.h"
 #include "backend_wrap.h"
 #include "backward_support.h"
+#include "groups.h"
 #include "scale.h"
 #include "spec.h"
 
@@ -594,7 +595,7 @@ static void test_idle_query(void **state) {
     free(t);
 }
 
-int main(void) {
+TEST_FILE(test_backward_tiles) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_idle_query),
                                        cmocka_unit_test(test_masks_and_terms),
                                        cmocka_unit_test(test_large),

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "backend_wrap.h"
+#include "groups.h"
 #include "otattn.h"
 #include "spec.h"
 
@@ -217,7 +218,7 @@ static void bits_do_not_change(void **unused) {
     end(&t);
 }
 
-int main(void) {
+TEST_FILE(test_cache) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_are_right),
         cmocka_unit_test(sharp_rows_and_sinks),

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "groups.h"
 #include "one_head.h"
 #include "otattn_analysis.h"
 
@@ -329,7 +330,7 @@ static void empty_and_relaxed_rows_are_no_error(void **unused) {
     }
 }
 
-int main(void) {
+TEST_FILE(test_corners) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(online_rows_without_room_are_infeasible),
                                        cmocka_unit_test(interior_points_know_no_units),
                                        cmocka_unit_test(pruning_keeps_the_usable_pairs),

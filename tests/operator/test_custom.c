@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "backward_support.h"
+#include "groups.h"
 #include "spec.h"
 
 /* ---- regularisers --------------------------------------------------------------------------------- */
@@ -322,7 +323,7 @@ static void test_refusals(void **state) {
     assert_true(isnan(c.primal) && isnan(c.gap) && c.row_error < 1e-15);
 }
 
-int main(void) {
+TEST_FILE(test_custom) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_gallery),
                                        cmocka_unit_test(test_fermi_dirac),
                                        cmocka_unit_test(test_refusals)};

@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #include "dice.h"
+#include "groups.h"
 #include "otattn.h"
 #include "otattn_assignment.h"
 #include "otattn_bounded.h"
@@ -356,7 +357,7 @@ static void no_answer_after_the_deadline(void **state) {
     }
 }
 
-int main(void) {
+TEST_FILE(test_deadlines) {
     dice_state = 7;
     for (int k = 0; k < MOST; k++) narrow[k] = (float)(numbers[k] = normal());
     const struct CMUnitTest tests[] = {cmocka_unit_test(plans),

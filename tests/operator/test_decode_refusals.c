@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "dice.h"
+#include "groups.h"
 #include "otattn.h"
 
 enum { BATCH = 2, HEADS = 2, N = 2, M = 6, WIDTH = 3, ALL = BATCH * HEADS };
@@ -202,7 +203,7 @@ static void capacities_are_those_of_the_rule(void **state) {
     ota_plan_free(t->plan);
 }
 
-int main(void) {
+TEST_FILE(test_decode_refusals) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(steps_are_refused),
                                        cmocka_unit_test(capacities_are_those_of_the_rule)};
     return cmocka_run_group_tests_name("decode_refusals", tests, NULL, NULL);

@@ -15,6 +15,7 @@
 
 #include "dice.h"
 #include "problem/problem.h"
+#include "groups.h"
 
 enum { BATCH = 2, HEADS = 2, N = 3, M = 4, W = 2, V = 5, DIFFERENCES = N + M - 1 };
 /* Of every array, so that what begins on one array ends before the next. */
@@ -593,7 +594,7 @@ static void structs_of_other_sizes(void **state) {
     end(t);
 }
 
-int main(void) {
+TEST_FILE(test_derivative_refusals) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_has_no_gradient_is_refused),
         cmocka_unit_test(arrays_that_do_not_fit_are_refused),

@@ -10,6 +10,7 @@
 #include "backend_wrap.h"
 #include "backward_support.h"
 #include "judge/judge_scores.h"
+#include "groups.h"
 
 static const char *const methods[] = {"softmax",
                                       "sparsemax",
@@ -268,7 +269,7 @@ static void test_door(void **state) {
     free(t);
 }
 
-int main(void) {
+TEST_FILE(test_dropout) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_generator),
         cmocka_unit_test(test_pieces),

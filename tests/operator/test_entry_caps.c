@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "capped_scene.h"
+#include "groups.h"
 #include "otattn.h"
 
 /* ---- rows alone --------------------------------------------------------------------------------- */
@@ -358,7 +359,7 @@ static void what_cannot_be_capped_is_refused(void **state) {
     free(s);
 }
 
-int main(void) {
+TEST_FILE(test_entry_caps) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_are_those_of_the_definition),
         cmocka_unit_test(keys_far_below_the_caps_share_the_rest),

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "capped_scene.h"
+#include "groups.h"
 #include "otattn.h"
 #include "reference/reference.h"
 
@@ -238,7 +239,7 @@ static void derivatives_are_those_of_differences(void **state) {
     free(s);
 }
 
-int main(void) {
+TEST_FILE(test_entry_caps_coupled) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(coupled_columns_are_certified),
         cmocka_unit_test(totals_that_agree_to_the_tolerance),

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "capped_scene.h"
+#include "groups.h"
 #include "otattn.h"
 
 /* Keys of one row by falling score, those of a level by place. */
@@ -106,7 +107,7 @@ static void hard_rows_take_the_best_keys(void **state) {
     free(s);
 }
 
-int main(void) {
+TEST_FILE(test_entry_caps_hard) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hard_rows_take_the_best_keys),
         cmocka_unit_test(hard_rows_are_those_of_the_definition),

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "dice.h"
+#include "groups.h"
 #include "otattn.h"
 
 enum { N = 5, M = 70, WIDTH = 3, ROOM = 3 * N * M };
@@ -90,7 +91,7 @@ static void caps_may_lie_anywhere(void **state) {
     }
 }
 
-int main(void) {
+TEST_FILE(test_entry_caps_layout) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(caps_may_lie_anywhere),
     };

@@ -16,6 +16,7 @@
 
 #include "backend_wrap.h"
 #include "dice.h"
+#include "groups.h"
 #include "otattn.h"
 #include "problem/problem.h"
 #include "spec.h"
@@ -220,7 +221,7 @@ static void a_row_without_mass_needs_no_key(void **unused) {
     free(t);
 }
 
-int main(void) {
+TEST_FILE(test_few_queries) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equals_what_packs),
         cmocka_unit_test(nonfinite_values),

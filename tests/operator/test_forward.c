@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "groups.h"
 #include "judge_forward.h"
 #include "scale.h"
 #include "spec.h"
@@ -221,7 +222,7 @@ static void rows_in_order(void **unused) {
     spec_check("DER-04 CETA-26", worst_ratio, 1.0);
 }
 
-int main(void) {
+TEST_FILE(test_forward) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_alone),
         cmocka_unit_test(entropy_with_coupled_columns),

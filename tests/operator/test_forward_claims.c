@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "groups.h"
 #include "one_head.h"
 
 /* ---- masks: the pattern is exactly the one that the words say --------------------------------------- */
@@ -336,7 +337,7 @@ static void caps_and_slackness(void **unused) {
     spec_check("DER-02", slack, 1e-9);
 }
 
-int main(void) {
+TEST_FILE(test_forward_claims) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(masks_open_the_stated_pairs),
         cmocka_unit_test(rotary_positions),

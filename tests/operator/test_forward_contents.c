@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "backend_wrap.h"
+#include "groups.h"
 #include "one_head.h"
 
 /* ---- zero sizes ---------------------------------------------------------------------------------- */
@@ -520,7 +521,7 @@ static void padding_takes_no_part(void **unused) {
     }
 }
 
-int main(void) {
+TEST_FILE(test_forward_contents) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(zero_sizes_touch_no_pointer),
         cmocka_unit_test(forbidden_values_have_no_effect),

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "backend_wrap.h"
+#include "groups.h"
 #include "otattn.h"
 #include "spec.h"
 
@@ -577,7 +578,7 @@ static void rebind_takes_the_same_shapes_only(void **unused) {
     ota_plan_free(plan);
 }
 
-int main(void) {
+TEST_FILE(test_forward_door) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_sound_problem_is_solved),
         cmocka_unit_test(scores_are_refused),

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "backend_wrap.h"
+#include "groups.h"
 #include "one_head.h"
 
 static const ota_type types[] = {OTA_F64, OTA_F32, OTA_BF16, OTA_F16};
@@ -496,7 +497,7 @@ static void long_rows_sum_to_their_mass(void **state) {
     }
 }
 
-int main(void) {
+TEST_FILE(test_forward_laws) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(golden_plans),
         cmocka_unit_test(long_rows_sum_to_their_mass),

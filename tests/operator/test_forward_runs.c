@@ -14,6 +14,7 @@
 
 #include "backend_wrap.h"
 #include "base/base.h"
+#include "groups.h"
 #include "problems.h"
 #include "scale.h"
 #include "spec.h"
@@ -520,7 +521,7 @@ static void coupled_columns_cannot_be_decoded(void **unused) {
     }
 }
 
-int main(void) {
+TEST_FILE(test_forward_runs) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(threads_change_no_bit),
         cmocka_unit_test(place_in_the_batch_changes_no_bit),

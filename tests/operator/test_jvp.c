@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "groups.h"
 #include "problems.h"
 #include "spec.h"
 #include "tolerance.h"
@@ -391,7 +392,7 @@ static void test_narrow(void **state) {
     }
 }
 
-int main(void) {
+TEST_FILE(test_jvp) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_differences_and_adjoint),
                                        cmocka_unit_test(test_hessian),
                                        cmocka_unit_test(test_refusals),

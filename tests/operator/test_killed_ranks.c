@@ -20,6 +20,7 @@
 #include <cmocka.h>
 
 #include "dice.h"
+#include "groups.h"
 #include "otattn.h"
 #include "scale.h"
 #include "sockets.h"
@@ -288,7 +289,7 @@ static void nobody_waits_for_a_lost_rank(void **state) {
     (void)munmap(runs, size);
 }
 
-int main(void) {
+TEST_FILE(test_killed_ranks) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(nobody_waits_for_a_lost_rank)};
     return cmocka_run_group_tests_name("killed ranks", tests, NULL, NULL);
 }

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "backend_wrap.h"
+#include "groups.h"
 #include "otattn.h"
 
 enum { N = 12, M = 12, TERMS = 2 };
@@ -154,7 +155,7 @@ static void plans_go_on_where_their_choices_hold(void **state) {
     }
 }
 
-int main(void) {
+TEST_FILE(test_rebind) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(plans_go_on_where_their_choices_hold)};
     return cmocka_run_group_tests_name("rebind", tests, NULL, NULL);
 }

@@ -11,6 +11,7 @@
 
 #include <string.h>
 
+#include "groups.h"
 #include "otattn_assignment.h"
 #include "otattn_bounded.h"
 #include "otattn_maxsim.h"
@@ -403,7 +404,7 @@ static void every_batch(void **state) {
     }
 }
 
-int main(void) {
+TEST_FILE(test_refused_memory) {
     draw();
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_plan), cmocka_unit_test(every_batch)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "groups.h"
 #include "refused_memory.h"
 #include "scale.h"
 #include "shards_scene.h"
@@ -369,7 +370,7 @@ static void a_plan_goes_on_with_other_arrays(void **state) {
     free(m);
 }
 
-int main(void) {
+TEST_FILE(test_refused_ranks) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_that_one_rank_lacks),
         cmocka_unit_test(messages_that_fail),

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "groups.h"
 #include "otattn.h"
 #include "otattn_assignment.h"
 #include "refused_memory.h"
@@ -106,7 +107,7 @@ static void plans_use_their_memory_again(void **state) {
     }
 }
 
-int main(void) {
+TEST_FILE(test_reuse) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(assigners_use_their_memory_again),
         cmocka_unit_test(plans_use_their_memory_again),

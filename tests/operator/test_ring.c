@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 enum { N = 61 };
+#include "groups.h"
 #include "ring_scene.h"
 
 static const cell cells[] = {
@@ -488,7 +489,7 @@ static void a_rank_that_fails_ends_all(void **state) {
     free(s);
 }
 
-int main(void) {
+TEST_FILE(test_ring) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_ring_is_one_process),
         cmocka_unit_test(pieces_of_any_length),

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 enum { N = 23 };
+#include "groups.h"
 #include "ring_scene.h"
 
 static const cell cells[] = {
@@ -183,7 +184,7 @@ static void edges_are_those_of_one_process(void **state) {
     free(s);
 }
 
-int main(void) {
+TEST_FILE(test_ring_edges) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(edges_are_those_of_one_process)};
     return cmocka_run_group_tests_name("ring_edges", tests, NULL, NULL);
 }

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 enum { N = 41 };
+#include "groups.h"
 #include "ring_scene.h"
 
 /* With the number of ranks. */
@@ -326,7 +327,7 @@ static void a_ring_is_chosen_where_scores_have_no_room(void **state) {
     free(all);
 }
 
-int main(void) {
+TEST_FILE(test_ring_newton) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(columns_of_a_ring_are_those_of_one_process),
         cmocka_unit_test(column_updates_go_round),

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 enum { N = 37 };
+#include "groups.h"
 #include "ring_scene.h"
 
 enum { TERMS = 8 };
@@ -336,7 +337,7 @@ static void tangents_of_the_rule_alone(void **state) {
     free(s);
 }
 
-int main(void) {
+TEST_FILE(test_ring_parameters) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parameters_are_those_of_one_process),
         cmocka_unit_test(a_key_that_is_shut_may_hold_anything),

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 enum { N = 173 };
+#include "groups.h"
 #include "ring_scene.h"
 
 static const cell cells[] = {
@@ -379,7 +380,7 @@ static void bytes_are_those_of_the_formula(void **state) {
     free(s);
 }
 
-int main(void) {
+TEST_FILE(test_ring_rows) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_of_a_ring_are_those_of_one_process),
         cmocka_unit_test(rows_of_little_mass_are_whole),

@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "groups.h"
 #include "scale.h"
 #include "shards_scene.h"
 
@@ -523,7 +524,7 @@ static void a_rank_that_fails_ends_all(void **state) {
     free(s);
 }
 
-int main(void) {
+TEST_FILE(test_shards) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pieces_of_any_length),
         cmocka_unit_test(rows_of_one_number),

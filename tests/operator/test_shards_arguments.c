@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "problem/problem.h"
+#include "groups.h"
 #include "shards_scene.h"
 
 enum { RANKS = 2 };
@@ -578,7 +579,7 @@ static void values_of_another_type_than_keys(void **state) {
     free(t);
 }
 
-int main(void) {
+TEST_FILE(test_shards_arguments) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(one_rank_is_wrong),
                                        cmocka_unit_test(values_may_move),
                                        cmocka_unit_test(values_of_another_type_than_keys)};

@@ -16,6 +16,7 @@
 
 #include "crew.h"
 #include "dice.h"
+#include "groups.h"
 #include "otattn.h"
 
 enum { HEADS = 2, N = 29, WIDTH = 5, VALUES = 3 };
@@ -482,7 +483,7 @@ static void caps_without_room_are_refused_on_all(void **state) {
     free(s);
 }
 
-int main(void) {
+TEST_FILE(test_shards_methods) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(caps_without_room_are_refused_on_all),
         cmocka_unit_test(ranks_find_what_one_process_finds),

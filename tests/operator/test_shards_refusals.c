@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "groups.h"
 #include "shards_scene.h"
 
 typedef struct refusal {
@@ -373,7 +374,7 @@ static void one_rank_cancels_all(void **state) {
     free(s);
 }
 
-int main(void) {
+TEST_FILE(test_shards_refusals) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wrong_ranks_are_refused_on_all),
         cmocka_unit_test(derivatives_of_different_things_are_refused_on_all),

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "dice.h"
+#include "groups.h"
 #include "otattn.h"
 #include "stopped_looks.h"
 
@@ -247,7 +248,7 @@ static void the_last_look_of_ranks(void **state) {
     ota_plan_free(plan);
 }
 
-int main(void) {
+TEST_FILE(test_stopped_looks) {
     dice_state = 5;
     for (int k = 0; k < VALUES; k++) {
         queries[k] = normal();

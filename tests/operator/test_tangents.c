@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "gradient_cells.h"
+#include "groups.h"
 #include "scale.h"
 #include "spec.h"
 
@@ -313,7 +314,7 @@ static void test_full_lanes(void **state) {
     }
 }
 
-int main(void) {
+TEST_FILE(test_tangents) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows_alone), cmocka_unit_test(test_coupled_columns),
         cmocka_unit_test(test_rows_in_order), cmocka_unit_test(test_rounds),

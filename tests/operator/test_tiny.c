@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "backend_wrap.h"
+#include "groups.h"
 #include "judge_forward.h"
 #include "scale.h"
 #include "spec.h"
@@ -472,7 +473,7 @@ static void measured_plans_are_made(void **state) {
     assert_int_equal(ota_plan_measure(&problem, 0, NULL, NULL, NULL), OTA_EINVAL);
 }
 
-int main(void) {
+TEST_FILE(test_tiny) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rounds_agree_with_the_reference),
         cmocka_unit_test(tolerances_agree_with_the_reference),

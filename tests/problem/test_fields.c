@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "crew.h"
+#include "groups.h"
 #include "members.h"
 #include "otattn.h"
 #include "problem/fields.h"
@@ -440,7 +441,7 @@ static void ranks_agree_on_what_the_row_says(void **state) {
     }
 }
 
-int main(void) {
+TEST_FILE(test_fields) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_member_has_one_row),
         cmocka_unit_test(every_derivative_has_one_row),

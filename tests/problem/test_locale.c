@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "groups.h"
 #include "otattn_analysis.h"
 
 enum { N = 4, TEXT = 1 << 14 };
@@ -122,7 +123,7 @@ static void test_thread_locale(void **state) {
     assert_string_equal(other.bytes, plain.bytes);
 }
 
-int main(void) {
+TEST_FILE(test_locale) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_process_locale),
         cmocka_unit_test(test_thread_locale),

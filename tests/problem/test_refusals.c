@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "groups.h"
 #include "otattn.h"
 #include "problem/feasible.h"
 #include "problem/problem.h"
@@ -648,7 +649,7 @@ static void test_rotary_positions(void **state) {
     for (int k = 0; k < 4; k++) assert_true(fabs(elements[k] - (k + 1)) < 1e-14);
 }
 
-int main(void) {
+TEST_FILE(test_refusals) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_methods),
         cmocka_unit_test(test_method_arguments),

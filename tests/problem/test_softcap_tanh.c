@@ -15,6 +15,7 @@
 
 #include "backend/cpu/scores.h"
 #include "problem/problem.h"
+#include "groups.h"
 
 enum { PIECE = 128 };
 
@@ -75,7 +76,7 @@ static void test_ends(void **state) {
     assert_true(tanh_slope[2] < 1e-6f && tanh_slope[2] >= 0.0f);
 }
 
-int main(void) {
+TEST_FILE(test_softcap_tanh) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_floats),
                                        cmocka_unit_test(test_doubles), cmocka_unit_test(test_ends)};
     return cmocka_run_group_tests_name("bend", tests, NULL, NULL);

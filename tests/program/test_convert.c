@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "program/program.h"
+#include "groups.h"
 
 /* The value of 16 bits by the definition of the format. */
 static double value_of(unsigned bits, int fraction_bits) {
@@ -99,7 +100,7 @@ static void test_names_of_types(void **state) {
     assert_true(kept == 7);
 }
 
-int main(void) {
+TEST_FILE(test_convert) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_f16_there_and_back),  cmocka_unit_test(test_bf16_there_and_back),
         cmocka_unit_test(test_every_pair_of_types), cmocka_unit_test(test_beyond_the_largest_half),

@@ -4,6 +4,7 @@
 #include "files_support.h"
 
 #include "program/files/files.h"
+#include "groups.h"
 
 /* ---- limits, lowered so that small files meet them ---- */
 
@@ -161,7 +162,7 @@ static void test_headers_of_an_archive_must_agree(void **state) {
     free(bad);
 }
 
-int main(void) {
+TEST_FILE(test_damage) {
     const struct CMUnitTest tests[] = {
         IN_FOLDER(test_limits),
         IN_FOLDER(test_every_cut_is_refused),

@@ -10,6 +10,7 @@
 
 #include "problem/fields.h"
 #include "program/program.h"
+#include "groups.h"
 
 /* Does the parser of the flag give what the member holds? */
 static bool fits(const cli_flag *flag, const ota_field *f) {
@@ -45,7 +46,7 @@ static void flags_name_members_that_they_fit(void **state) {
     assert_true(count > 15);
 }
 
-int main(void) {
+TEST_FILE(test_flags) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(flags_name_members_that_they_fit)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "program/bench/draw.h"
+#include "groups.h"
 #include "scale.h"
 
 #if defined(__x86_64__)
@@ -167,7 +168,7 @@ static void test_scales(void **state) {
     free(memory);
 }
 
-int main(void) {
+TEST_FILE(test_float_modes) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_modes),
         cmocka_unit_test(test_scales),

@@ -10,6 +10,7 @@
 
 #include "program/files/files_formats.h"
 #include "src/base/integers.h"
+#include "groups.h"
 
 /* ---- special files ---- */
 
@@ -407,7 +408,7 @@ static void test_writers_refuse_what_does_not_fit(void **state) {
     assert_int_equal(count_files(), 0);
 }
 
-int main(void) {
+TEST_FILE(test_outputs) {
     const struct CMUnitTest tests[] = {
         IN_FOLDER(test_special_files),
         IN_FOLDER(test_standard_input),

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "program/ranks/ranks.h"
+#include "groups.h"
 
 enum { BYTES = 1 << 20 };
 
@@ -36,7 +37,7 @@ static void test_ranks(void **state) {
     cli_ranks_end();
 }
 
-int main(void) {
+TEST_FILE(test_ranks) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_ranks)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

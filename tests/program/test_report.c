@@ -15,6 +15,7 @@
 
 #include "program/transport/heatmap.h"
 #include "program/report/report.h"
+#include "groups.h"
 
 #define HOSTILE "</script><script>window.hit=1</script><img src=x onerror=window.hit=2>"
 
@@ -202,7 +203,7 @@ static void test_colour_ends_on_every_line(void **state) {
     }
 }
 
-int main(void) {
+TEST_FILE(test_report) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_foreign_text_is_inert),
         cmocka_unit_test(test_nothing_half_written),

@@ -11,6 +11,7 @@
 #include "program/report/pack.h"
 #include "program/report/run.h"
 #include "program/report/run_parts.h"
+#include "groups.h"
 
 /* Every pair by the definition, in the other order of loops. */
 static void check_pool(size_t n) {
@@ -123,7 +124,7 @@ static void test_difference_has_its_interval(void **state) {
     json_decref(second);
 }
 
-int main(void) {
+TEST_FILE(test_run_report) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pooled_is_the_largest_of_a_block),
         cmocka_unit_test(test_labels_show_what_cannot_be_seen),

@@ -18,6 +18,7 @@
 
 #include "backend/cpu/kernels/kernels.h"
 #include "solvers/matching/combinatorial.h"
+#include "groups.h"
 #include "spec.h"
 
 static double unit_draw(uint64_t *state) {
@@ -354,7 +355,7 @@ static void no_matching_is_infeasible(void **unused) {
     }
 }
 
-int main(void) {
+TEST_FILE(test_assignment) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kind_is_optimal), cmocka_unit_test(rectangles_are_optimal),
         cmocka_unit_test(types_and_levels_agree), cmocka_unit_test(blocks_are_solved),

@@ -19,6 +19,7 @@
 #include "backend_wrap.h"
 #include "base/half.h"
 #include "dice.h"
+#include "groups.h"
 #include "otattn.h"
 #include "spec.h"
 
@@ -207,7 +208,7 @@ static void potentials_of_ties_bound_all_keys(void **unused) {
     free(x);
 }
 
-int main(void) {
+TEST_FILE(test_assignment_types) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_types_give_the_same_bits),
         cmocka_unit_test(outputs_alone_are_those_of_the_weights),

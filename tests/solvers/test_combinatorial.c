@@ -20,6 +20,7 @@
 #include "problem/feasible.h"
 #include "backend/cpu/kernels/kernels.h"
 #include "solvers/matching/combinatorial.h"
+#include "groups.h"
 #include "spec.h"
 
 #ifndef COMBINATORIAL_TRIALS
@@ -919,7 +920,7 @@ static void cancelling_is_heard(void **state) {
     free(work);
 }
 
-int main(void) {
+TEST_FILE(test_combinatorial) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(assignment_equals_brute_force),
         cmocka_unit_test(assignment_laws),

@@ -1,6 +1,7 @@
 /* The coupled solvers through the public calls: golden values, limits of every knob, rates, printed
  * orders, infeasible supports. S [n][m] everywhere. */
 #include "coupled_stage.h"
+#include "groups.h"
 
 static const char *const solvers[] = {"auto", "sinkhorn", "log", "anderson", "newton"};
 enum { SOLVERS = (int)(sizeof solvers / sizeof solvers[0]) };
@@ -662,7 +663,7 @@ static void interruptions(void **unused) {
     }
 }
 
-int main(void) {
+TEST_FILE(test_coupled) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(golden_exact),
         cmocka_unit_test(golden_elastic),

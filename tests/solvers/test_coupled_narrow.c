@@ -5,6 +5,7 @@
  *
  * Also what only f32 does: it absorbs and loses sums at other ranges. */
 #include "coupled_stage.h"
+#include "groups.h"
 
 typedef struct narrow_case {
     const char *method, *solver;
@@ -208,7 +209,7 @@ static void pruned(void **unused) {
     free(x);
 }
 
-int main(void) {
+TEST_FILE(test_coupled_narrow) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fixed_rounds),
         cmocka_unit_test(to_a_tolerance),

@@ -6,6 +6,7 @@
 #include "scale.h"
 
 #include "solvers/coupled.h"
+#include "groups.h"
 
 static void newton_steps(void **unused) {
     (void)unused;
@@ -487,7 +488,7 @@ static void links_of_any_size(void **unused) {
     spec_check("DER-11", fabs(step[0] - step[1] - 0.5) + fabs(step[2] - step[3] - 2.0), 1e-15);
 }
 
-int main(void) {
+TEST_FILE(test_coupled_newton) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(newton_steps),
         cmocka_unit_test(newton_keeps_a_start),

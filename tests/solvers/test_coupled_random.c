@@ -1,6 +1,7 @@
 /* Thousands of random problems of the coupled solvers, judged by plain loops: no residual above the
  * tolerance may be called ok. S [n][m]. OTATTN_TEST_SCALE multiplies the problems. */
 #include "coupled_stage.h"
+#include "groups.h"
 #include "scale.h"
 
 /* The residual of numeric policy 3.5 from the coupling and the potentials, by plain loops. */
@@ -146,7 +147,7 @@ static void squares_of_capacity(void **unused) {
     }
 }
 
-int main(void) {
+TEST_FILE(test_coupled_random) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(random_problems),
                                        cmocka_unit_test(squares_of_capacity)};
     return cmocka_run_group_tests(tests, NULL, NULL);

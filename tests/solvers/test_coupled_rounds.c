@@ -1,6 +1,7 @@
 /* How rounds of the coupled solvers go on and how they end, read off the residuals that they tell: what is kept when
  * they run out, what is taken back, when another method takes over. S [n][m]. */
 #include "coupled_stage.h"
+#include "groups.h"
 
 enum { MOST_TOLD = 4096 };
 
@@ -155,7 +156,7 @@ static void prefixes_tell_their_worst_block(void **unused) {
     free(x);
 }
 
-int main(void) {
+TEST_FILE(test_coupled_rounds) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(partial_plans_are_the_best_seen),
         cmocka_unit_test(fixed_rounds_tell_their_residuals),

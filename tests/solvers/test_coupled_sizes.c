@@ -2,6 +2,7 @@
  * where the Hessian is not formed, unusable pairs found by peeling where a flow would take too long, Anderson
  * where Newton has no room. Scores S [n][m]. */
 #include "coupled_stage.h"
+#include "groups.h"
 
 enum { MANY_PAIRS = 2049 /* squared, just above the limit of the search by flow */ };
 
@@ -194,7 +195,7 @@ static void many_pairs(void **unused) {
     free_head(&h);
 }
 
-int main(void) {
+TEST_FILE(test_coupled_sizes) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_a_hessian),
         cmocka_unit_test(peeled),

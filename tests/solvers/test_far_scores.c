@@ -18,6 +18,7 @@
 
 #include "backend_wrap.h"
 #include "dice.h"
+#include "groups.h"
 #include "otattn.h"
 #include "spec.h"
 
@@ -345,7 +346,7 @@ static void streamed_kernels_know_no_far_scores(void **unused) {
         assert_true(fabs(out[0][e] - out[1][e]) <= closeness(OTA_F64));
 }
 
-int main(void) {
+TEST_FILE(test_far_scores) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers_are_the_mask_where_it_has_a_plan),
         cmocka_unit_test(half_of_the_least_number_forbids),

@@ -19,6 +19,7 @@
 
 #include "backend_wrap.h"
 #include "dice.h"
+#include "groups.h"
 #include "otattn.h"
 #include "spec.h"
 
@@ -274,7 +275,7 @@ static void a_start_stays_in_f64(void **unused) {
     free(x);
 }
 
-int main(void) {
+TEST_FILE(test_lead) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tolerances_are_met_in_f64),
         cmocka_unit_test(threads_change_no_bit),

@@ -18,6 +18,7 @@
 #include "backend/cpu/device.h"
 #include "backend/cpu/forward/passes.h"
 #include "solvers/coupled.h"
+#include "groups.h"
 #include "spec.h"
 
 /* ROWS make three chunks, the last of them short. IDLE has scores and no mass, EMPTY has neither. */
@@ -536,7 +537,7 @@ static void tsallis_columns(void **unused) {
     }
 }
 
-int main(void) {
+TEST_FILE(test_passes) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(linear_pass),     cmocka_unit_test(lost_entries_are_counted),
         cmocka_unit_test(other_passes),    cmocka_unit_test(relaxed_pass),

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "backend_wrap.h"
+#include "groups.h"
 #include "judge_forward.h"
 #include "spec.h"
 
@@ -158,7 +159,7 @@ static void the_plan_says_how_and_how_far(void **unused) {
     spec_check("DER-27", fabs(worst - result.column_error), 8.0 * 0x1p-24 * 10.0);
 }
 
-int main(void) {
+TEST_FILE(test_rounds) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_range_agrees_with_the_reference),
         cmocka_unit_test(threads_change_no_bit),

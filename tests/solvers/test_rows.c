@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "groups.h"
 #include "problems.h"
 #include "backend/cpu/rows/rows.h"
 #include "spec.h"
@@ -99,7 +100,7 @@ static double floored_slope(void *user, double x) {
 #define BOTH(NAME_OF_TEST)                                                                         \
     cmocka_unit_test(NAME_OF_TEST##_f32), cmocka_unit_test(NAME_OF_TEST##_f64)
 
-int main(void) {
+TEST_FILE(test_rows) {
     const struct CMUnitTest tests[] = {BOTH(test_solved),  BOTH(test_lists), BOTH(test_long_lists),
                                        BOTH(test_given),   BOTH(test_hard),  BOTH(test_online),
                                        BOTH(test_used_up), BOTH(test_edges), BOTH(test_custom)};

@@ -18,6 +18,7 @@
 #include "solvers/derivatives/adjoint.h"
 #include "base/extrapolation.h"
 #include "solvers/scaling.h"
+#include "groups.h"
 #include "spec.h"
 
 /* UNUSED: no row may use it. CLOSED: v = 0. */
@@ -454,7 +455,7 @@ static void forgotten_history_is_gone(void **unused) {
     assert_true(lowered);
 }
 
-int main(void) {
+TEST_FILE(test_scaling) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(targets),
         cmocka_unit_test(updates),

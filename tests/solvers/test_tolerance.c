@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "backend_wrap.h"
+#include "groups.h"
 #include "scale.h"
 #include "spec.h"
 #include "tolerance.h"
@@ -398,7 +399,7 @@ static void slow_rounds_are_extrapolated(void **unused) {
     assert_true(rounds[3] > 2 * rounds[0]);
 }
 
-int main(void) {
+TEST_FILE(test_tolerance) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(success_is_within_the_tolerance),
         cmocka_unit_test(streaming_changes_no_bit),
