@@ -65,7 +65,7 @@ void ota_head_allot(const ota_head *head, const ota_resolved *r, double *nu, dou
 }
 
 void *ota_take_workspace(const ota_layout *layout, ota_arena *arena, const ota_head_shape *shape) {
-    const bool rounds = layout->plain_rounds && layout->resolved->settings.fixed;
+    const bool rounds = layout->plain_rounds && layout->resolved->settings.stop.fixed;
     size_t (*const of)(const ota_head_shape *) =
         rounds ? layout->rounds_workspace : layout->workspace;
     const size_t bytes = layout->coupled && of != NULL ? of(shape) : 0;

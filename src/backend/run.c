@@ -38,12 +38,12 @@ void ota_run_report_progress(void *context, int64_t round, double residual) {
     ota_run *run = context;
     const ota_resolved *r = run->resolved;
     const ota_settings *s = &r->settings;
-    if (s->progress == NULL || atomic_flag_test_and_set(&run->telling)) return;
+    if (s->calls.progress == NULL || atomic_flag_test_and_set(&run->telling)) return;
     const ota_progress progress = {.heads_done = atomic_load(&run->heads_done),
                                    .heads = r->batch * r->heads,
                                    .round = round,
                                    .residual = residual};
-    s->progress(s->progress_user, &progress);
+    s->calls.progress(s->calls.progress_user, &progress);
     atomic_flag_clear(&run->telling);
 }
 
@@ -56,7 +56,7 @@ void ota_run_poison(ota_pool *pool, const ota_arrays *a, int64_t batch, int64_t 
 }
 
 static void tell_head_done(ota_run *run, const ota_head_result *result) {
-    if (run->resolved->settings.progress == NULL) return;
+    if (run->resolved->settings.calls.progress == NULL) return;
     (void)atomic_fetch_add(&run->heads_done, 1);
     ota_run_report_progress(run, result->rounds, fmax(result->row_error, result->column_error));
 }
@@ -70,9 +70,9 @@ void ota_run_finish_head(ota_run *run, int64_t batch, int64_t head, double mass)
     status->mass = mass;
     if (mass > 0.0) result->row_error /= mass;
     if (status->nonfinite_rows > 0 && result->status >= OTA_OK)
-        result->status = s->strict ? OTA_NONFINITE : OTA_NONFINITE_ROWS;
+        result->status = s->stop.strict ? OTA_NONFINITE : OTA_NONFINITE_ROWS;
     const bool alone = ota_column_rule_of(r->problem.columns)->coupling == OTA_COUPLING_NONE;
-    if (result->status == OTA_OK && s->fixed && !alone) result->status = OTA_FIXED_ITERS;
+    if (result->status == OTA_OK && s->stop.fixed && !alone) result->status = OTA_FIXED_ITERS;
     if (result->status < OTA_OK) ota_run_poison(NULL, run->arrays, batch, head);
     if (run->arrays->heads != NULL) run->arrays->heads[index] = *result;
     tell_head_done(run, result);

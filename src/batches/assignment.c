@@ -443,7 +443,7 @@ ota_status ota_assign(ota_assigner *assigner, const ota_assignments *batch, ota_
         return ota_fail(error, OTA_EINVAL, "batch", "give the problems", "batch is NULL");
     job work = {.assigner = assigner,
                 .batch = &own,
-                .settings = {.cancel = own.cancel, .deadline_ns = own.deadline_ns},
+                .settings = {.calls.cancel = own.cancel, .limits.deadline_ns = own.deadline_ns},
                 .limit = own.limited ? own.cost_limit : (double)INFINITY};
     TRY(prepare(&work, error));
     work.chunk = own.count / ((int64_t)assigner->threads * CHUNKS_A_THREAD);

@@ -200,14 +200,14 @@ static void layout(bounded *b) {
 
 static ota_status place(bounded *b, ota_error *error) {
     ota_batch_kernels kernels;
-    if (!ota_batch_kernels_of(b->settings.cpu, &kernels)) {
+    if (!ota_batch_kernels_of(b->settings.limits.cpu, &kernels)) {
         return ota_fail(error, OTA_EINVAL, "cpu", "doctor lists the levels of this machine",
-                        "cpu is '%s', which this processor cannot run", b->settings.cpu);
+                        "cpu is '%s', which this processor cannot run", b->settings.limits.cpu);
     }
     const double work = (double)b->rows * (double)b->columns * (double)(b->width + 1);
     if (work >= PARALLEL_WORK) {
         const ota_status status =
-            ota_pool_create(&b->pool, b->settings.threads, b->settings.executor);
+            ota_pool_create(&b->pool, b->settings.limits.threads, b->settings.calls.executor);
         if (status != OTA_OK) return ota_fail(error, status, "", "", "%s", ota_status_text(status));
     }
     b->costs.costs = b->problem.costs;
@@ -228,7 +228,7 @@ static ota_status place(bounded *b, ota_error *error) {
     b->paths.settings = &b->settings;
     layout(b);
     const size_t bytes = b->arena.used;
-    const size_t limit = b->settings.workspace_limit;
+    const size_t limit = b->settings.limits.workspace;
     const size_t entry = sizeof(double) + 3 * sizeof(int32_t);
     b->paths.heaps.limit = INT32_MAX;
     if (limit > 0) {

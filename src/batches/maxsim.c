@@ -374,7 +374,8 @@ static void lay_out(job *work, ota_arena *arena, int threads) {
 
 static void measure(job *work) {
     const ota_late_interaction *p = &work->problem;
-    work->settings = (ota_settings){.cancel = p->cancel, .deadline_ns = p->deadline_ns};
+    work->settings =
+        (ota_settings){.calls.cancel = p->cancel, .limits.deadline_ns = p->deadline_ns};
     work->queries = p->queries.size[1];
     work->width = p->queries.size[3];
     work->keeps = p->capacity > 0 || p->chosen != NULL;

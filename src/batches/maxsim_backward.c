@@ -72,7 +72,8 @@ static ota_status check(const ota_late_interaction *given, gradients *work, ota_
 }
 
 static ota_settings settings_of(const gradients *work) {
-    return (ota_settings){.cancel = work->problem.cancel, .deadline_ns = work->problem.deadline_ns};
+    return (ota_settings){.calls.cancel = work->problem.cancel,
+                          .limits.deadline_ns = work->problem.deadline_ns};
 }
 
 /* NaN where gradients of a call that was to end would be. */

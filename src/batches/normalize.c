@@ -230,7 +230,7 @@ static batch batch_of(const ota_normalization *p, normalize_kernel *kernel) {
                              .eps = p->eps,
                              .tolerance = p->tolerance},
                    .element = ota_type_bytes(p->type),
-                   .settings = {.cancel = p->cancel, .deadline_ns = p->deadline_ns},
+                   .settings = {.calls.cancel = p->cancel, .limits.deadline_ns = p->deadline_ns},
                    .kernel = kernel};
 }
 

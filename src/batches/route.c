@@ -185,10 +185,10 @@ static ota_status place(ota_route_call *r, ota_router *router, const ota_routing
     r->stride = ota_int_round_up(r->experts, LINE);
     r->blocks = ota_int_ceil_div(r->tokens, OTA_ROUTE_TOKENS);
     const ota_settings *settings = &router->settings;
-    if (settings->executor != NULL || r->tokens >= WORTH_THREADS / r->experts) {
+    if (settings->calls.executor != NULL || r->tokens >= WORTH_THREADS / r->experts) {
         if (router->pool == NULL) {
             const ota_status status =
-                ota_pool_create(&router->pool, settings->threads, settings->executor);
+                ota_pool_create(&router->pool, settings->limits.threads, settings->calls.executor);
             if (status != OTA_OK)
                 return ota_fail(error, status, "", "", "%s", ota_status_text(status));
         }
@@ -289,9 +289,10 @@ static ota_status make(ota_router *router, const ota_options *options, ota_error
     ota_resolved resolved = {.type = OTA_F64, .rule_rounds = -1};
     TRY(ota_resolve_options(&resolved, options, error));
     router->settings = resolved.settings;
-    if (!ota_batch_kernels_of(router->settings.cpu, &router->kernels))
+    if (!ota_batch_kernels_of(router->settings.limits.cpu, &router->kernels))
         return ota_fail(error, OTA_EINVAL, "cpu", "doctor lists the levels of this machine",
-                        "cpu is '%s', which this processor cannot run", router->settings.cpu);
+                        "cpu is '%s', which this processor cannot run",
+                        router->settings.limits.cpu);
     return OTA_OK;
 }
 

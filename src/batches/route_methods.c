@@ -214,11 +214,11 @@ ota_status ota_route_base(ota_route_call *r, ota_routing_result *found, ota_erro
         .size = sizeof answer, .chosen = r->choice.chosen, .prices = r->biases};
     const ota_settings *s = &r->settings;
     const ota_options options = {.size = sizeof options,
-                                 .threads = s->threads,
-                                 .executor = s->executor,
-                                 .cpu = s->cpu,
-                                 .cancel = s->cancel,
-                                 .deadline_ns = s->deadline_ns};
+                                 .threads = s->limits.threads,
+                                 .executor = s->calls.executor,
+                                 .cpu = s->limits.cpu,
+                                 .cancel = s->calls.cancel,
+                                 .deadline_ns = s->limits.deadline_ns};
     const ota_status status = ota_assign_bounded(&problem, &options, &answer, error);
     if (status < 0) return status;
     for (int64_t j = 0; j < r->experts; j++) r->biases[j] = 0.0 - r->biases[j];

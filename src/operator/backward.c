@@ -169,7 +169,7 @@ static ota_status run_implicit(ota_backward_job *job) {
     gather_system(job, &system, &rule);
     job->residual = ota_sums_missed(job, &rule);
     if (job->begins_narrow && !job->wide &&
-        !(job->residual <= NARROW_MISSED * r->settings.tolerance)) {
+        !(job->residual <= NARROW_MISSED * r->settings.stop.tolerance)) {
         job->refused = true;
         return OTA_NOT_CONVERGED;
     }
@@ -247,7 +247,7 @@ static void place_rounds(ota_backward_job *job) {
     ota_kernel_rounds *rounds = &s->rounds->now;
     ota_head head = ota_backward_head(job);
     *rounds = (ota_kernel_rounds){
-        .head = &s->rounds->head, .rounds = r->settings.rounds, .narrow = !job->wide};
+        .head = &s->rounds->head, .rounds = r->settings.stop.rounds, .narrow = !job->wide};
     s->rounds->head = head;
     rounds->g_grad = s->dense[6];
     rounds->sums = (ota_unrolled_sums){.row = s->dense[7], .column = s->vectors};
@@ -402,7 +402,7 @@ static bool may_use_kernel(const ota_backward_job *job) {
 static bool begins_narrow(const ota_backward_job *job) {
     return ota_ladder_tries_f32(job->plan->strategy.ladder) && job->plan->shards == NULL &&
            job->mode == OTA_BACKWARD_IMPLICIT &&
-           job->plan->resolved.settings.tolerance >= 16.0 * (double)FLT_EPSILON / 2.0;
+           job->plan->resolved.settings.stop.tolerance >= 16.0 * (double)FLT_EPSILON / 2.0;
 }
 
 /* Packs the keys and values of the key head, in the type that the head is worked on. */

@@ -12,7 +12,7 @@ ota_backward_mode ota_backward_mode_of(const ota_plan *plan) {
     if (plan->solver->solve == NULL) return OTA_BACKWARD_IMPLICIT;
     if (ota_column_rule_of(plan->resolved.problem.columns)->coupling == OTA_COUPLING_LEADING)
         return OTA_BACKWARD_PREFIX;
-    return plan->resolved.settings.fixed ? OTA_BACKWARD_UNROLLED : OTA_BACKWARD_IMPLICIT;
+    return plan->resolved.settings.stop.fixed ? OTA_BACKWARD_UNROLLED : OTA_BACKWARD_IMPLICIT;
 }
 
 const char *ota_backward_describe(const ota_plan *plan) {

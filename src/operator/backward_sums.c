@@ -244,5 +244,5 @@ double ota_sums_missed(const ota_backward_job *job, const ota_mass_rule *rule) {
 
 bool ota_sums_stand(const ota_backward_job *job) {
     static const double of_tolerance = 4.0, least = 1.0e-5;
-    return job->residual <= fmax(of_tolerance * job->plan->resolved.settings.tolerance, least);
+    return job->residual <= fmax(of_tolerance * job->plan->resolved.settings.stop.tolerance, least);
 }

@@ -63,7 +63,7 @@ static void tell_choices(text_sink *to, const ota_plan *plan) {
     line(to, "backend: %s\n", plan->backend->name);
     line(to, "kernel: %s\n", strategy->level);
     line(to, "threads: %d%s\n", ota_pool_threads(plan->pool),
-         plan->resolved.settings.executor != NULL ? " (the caller's executor)" : "");
+         plan->resolved.settings.calls.executor != NULL ? " (the caller's executor)" : "");
     line(to, "bytes: %zu\n", ota_plan_bytes(plan));
 }
 
@@ -109,13 +109,13 @@ static void tell_problem(text_sink *to, const ota_resolved *r) {
 
 static void tell_rounds(text_sink *to, const ota_settings *s) {
     char precision[16];
-    if (s->fixed)
-        line(to, "rounds: exactly %" PRId64 "\n", s->rounds);
+    if (s->stop.fixed)
+        line(to, "rounds: exactly %" PRId64 "\n", s->stop.rounds);
     else
-        line(to, "tolerance: %g, max_rounds: %" PRId64 "\n", s->tolerance, s->max_rounds);
-    if (s->anneal_start > 0.0) {
-        line(to, "anneal: from %g by %g, %" PRId64 " rounds a stage, keeping %s\n", s->anneal_start,
-             s->anneal_factor, s->anneal_rounds, s->anneal_keep_scaling ? "v" : "g");
+        line(to, "tolerance: %g, max_rounds: %" PRId64 "\n", s->stop.tolerance, s->stop.max_rounds);
+    if (s->anneal.start > 0.0) {
+        line(to, "anneal: from %g by %g, %" PRId64 " rounds a stage, keeping %s\n", s->anneal.start,
+             s->anneal.factor, s->anneal.rounds, s->anneal.keep_scaling ? "v" : "g");
     }
     if (s->relaxation_auto)
         line(to, "relaxation: auto\n");
@@ -149,11 +149,11 @@ static void tell_fields(text_sink *to, const ota_field *table, const void *recor
 }
 
 static void tell_callbacks(text_sink *to, const ota_settings *s) {
-    if (s->cpu[0] != '\0') line(to, "cpu limit: %s\n", s->cpu);
-    if (s->deadline_ns != 0) line(to, "deadline: %" PRId64 " ns\n", s->deadline_ns);
-    if (s->cancel != NULL || s->progress != NULL) {
-        line(to, "callbacks:%s%s\n", s->cancel != NULL ? " cancel" : "",
-             s->progress != NULL ? " progress" : "");
+    if (s->limits.cpu[0] != '\0') line(to, "cpu limit: %s\n", s->limits.cpu);
+    if (s->limits.deadline_ns != 0) line(to, "deadline: %" PRId64 " ns\n", s->limits.deadline_ns);
+    if (s->calls.cancel != NULL || s->calls.progress != NULL) {
+        line(to, "callbacks:%s%s\n", s->calls.cancel != NULL ? " cancel" : "",
+             s->calls.progress != NULL ? " progress" : "");
     }
 }
 

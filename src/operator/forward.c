@@ -80,12 +80,12 @@ static ota_status judge_scores(const attempt *a, bool finite) {
         }
     }
     const double floor = residual_floor(a);
-    if (ota_is_smooth(head->regulariser) && !s->fixed && s->tolerance < 2.0 * floor) {
+    if (ota_is_smooth(head->regulariser) && !s->stop.fixed && s->stop.tolerance < 2.0 * floor) {
         (void)ota_snprintf(sentence_of(a), sizeof *a->run->sentences,
                            "head %" PRId64
                            ": tolerance %.3g is below %.3g, twice what %s arithmetic "
                            "reaches at this range of scores and temperature",
-                           head->index, s->tolerance, 2.0 * floor, a->narrow ? "f32" : "f64");
+                           head->index, s->stop.tolerance, 2.0 * floor, a->narrow ? "f32" : "f64");
         return OTA_TOL_UNREACHABLE;
     }
     return OTA_OK;
@@ -163,8 +163,8 @@ static ota_status solve_stored(attempt *a) {
     status->temperature_reached = head->temperature_reached;
     if (solved != OTA_TOL_UNREACHABLE || !head->far.shut)
         (void)ota_snprintf(sentence_of(a), sizeof *a->run->sentences, "%.511s", head->sentence);
-    return solved == OTA_NOT_CONVERGED && plan->resolved.settings.allow_partial ? OTA_PARTIAL
-                                                                                : solved;
+    return solved == OTA_NOT_CONVERGED && plan->resolved.settings.stop.allow_partial ? OTA_PARTIAL
+                                                                                     : solved;
 }
 
 /* Rounds on a kernel. True: the head is done, or the run was stopped. */
@@ -180,7 +180,7 @@ static bool run_rounds(attempt *a, ota_warm_start *warm, ota_outcome *end) {
                                   .narrow.warms = a->narrow && ota_ladder_warms(strategy->ladder),
                                   .narrow.of_matrix =
                                       a->tried && tries && plan->resolved.from_matrix};
-    const bool partial = !strategy->stored && s->allow_partial;
+    const bool partial = !strategy->stored && s->stop.allow_partial;
     ota_status stopped = OTA_OK;
     *end = ota_stored_rounds_run(&a->head, &rule, partial, warm, &stopped);
     if (*end == OTA_STOPPED) {
@@ -192,7 +192,7 @@ static bool run_rounds(attempt *a, ota_warm_start *warm, ota_outcome *end) {
     status->result.rounds = a->head.rounds;
     status->result.column_error = a->head.column_error;
     status->temperature_reached = a->head.temperature_reached;
-    status->result.status = s->fixed ? OTA_FIXED_ITERS : spent ? OTA_PARTIAL : OTA_OK;
+    status->result.status = s->stop.fixed ? OTA_FIXED_ITERS : spent ? OTA_PARTIAL : OTA_OK;
     status->solver = ota_solver_sinkhorn.name;
     return true;
 }

@@ -17,14 +17,15 @@ static bool runs_plain_rounds(const ota_plan *plan) {
     const ota_resolved *r = &plan->resolved;
     const ota_problem *p = &r->problem;
     const ota_settings *s = &r->settings;
-    const bool plain = !(s->anneal_start > 0.0) && !(s->relaxation > 1.0 || s->relaxation < 1.0) &&
-                       !s->relaxation_auto && !(s->tolerance_scaling > 0.0) &&
+    const bool plain = !(s->anneal.start > 0.0) && !(s->relaxation > 1.0 || s->relaxation < 1.0) &&
+                       !s->relaxation_auto && !(s->stop.tolerance_scaling > 0.0) &&
                        s->center == OTA_CENTER_NONE && !s->prune;
     /* Columns that never move leave softmax, bit for bit. */
     const ota_column_rule_row *rule = ota_column_rule_of(p->columns);
-    const bool idle = s->rounds <= 0 || (ota_rule_is(rule, OTA_RULE_DAMPED) && !(p->lambda > 0.0) &&
-                                         !ota_array_present(&p->lambdas));
-    if (s->fixed ? idle : ota_rule_is(rule, OTA_RULE_COUNTED)) return false;
+    const bool idle =
+        s->stop.rounds <= 0 || (ota_rule_is(rule, OTA_RULE_DAMPED) && !(p->lambda > 0.0) &&
+                                !ota_array_present(&p->lambdas));
+    if (s->stop.fixed ? idle : ota_rule_is(rule, OTA_RULE_COUNTED)) return false;
     return (plan->solver == &ota_solver_coupled || plan->solver == &ota_solver_sinkhorn) && plain &&
            p->axis == OTA_AXIS_ROWS && p->start == OTA_SIDE_ROWS && p->end == OTA_SIDE_ROWS &&
            p->rows == OTA_ROWS_HARD && ota_regulariser_of(p)->exponential;
@@ -39,7 +40,7 @@ static size_t workspace_of(const ota_plan *plan) {
 }
 
 static bool is_over(const ota_plan *plan) {
-    const size_t limit = plan->resolved.settings.workspace_limit;
+    const size_t limit = plan->resolved.settings.limits.workspace;
     return limit > 0 && (ota_arena_overflowed(&plan->arena) || workspace_of(plan) > limit);
 }
 
@@ -84,7 +85,7 @@ static ota_status choose_device(ota_plan *plan, ota_error *error) {
     const ota_solver *solver = plan->solver;
     const bool plain_rounds = runs_plain_rounds(plan);
     const ota_regulariser_row *regulariser = ota_regulariser_of(&r->problem);
-    plan->stored_solver = plain_rounds && r->settings.fixed ? &ota_solver_log : solver;
+    plan->stored_solver = plain_rounds && r->settings.stop.fixed ? &ota_solver_log : solver;
     const ota_layout layout = {.resolved = r,
                                .pool = plan->pool,
                                .values_width = plan->values_width,
@@ -152,7 +153,7 @@ static ota_status choose_all(ota_plan *plan, ota_error *error) {
     if (found != OTA_OK) return found;
     if (plan->pool == NULL) {
         const ota_status pooled =
-            ota_pool_create(&plan->pool, r->settings.threads, r->settings.executor);
+            ota_pool_create(&plan->pool, r->settings.limits.threads, r->settings.calls.executor);
         if (pooled != OTA_OK)
             return ota_fail(error, pooled, "threads", "use fewer", "threads could not be prepared");
     }
@@ -169,7 +170,7 @@ static ota_status choose_all(ota_plan *plan, ota_error *error) {
     if (is_over(plan)) {
         return ota_fail(error, OTA_ELIMIT, "workspace_limit", "raise it, or use fewer threads",
                         "workspace_limit is %zu bytes but the smallest plan here needs %zu",
-                        r->settings.workspace_limit, workspace_of(plan));
+                        r->settings.limits.workspace, workspace_of(plan));
     }
     return OTA_OK;
 }
@@ -350,7 +351,7 @@ const char *ota_plan_kernel(const ota_plan *plan) { return plan->strategy.level;
 int ota_plan_threads(const ota_plan *plan) { return ota_pool_threads(plan->pool); }
 
 void ota_plan_set_deadline(ota_plan *plan, int64_t deadline_ns) {
-    plan->resolved.settings.deadline_ns = deadline_ns;
+    plan->resolved.settings.limits.deadline_ns = deadline_ns;
 }
 
 const char *ota_kernel_name(int index) { return ota_backend_row(0)->level(index); }

@@ -22,7 +22,7 @@ static bool is_summed(int k) {
 
 static ota_status refuse(const ota_plan *plan, const ota_gradients *g, ota_error *error) {
     const bool coupled = plan->strategy.path == OTA_PATH_COUPLED;
-    const bool rounds = coupled && plan->resolved.settings.fixed;
+    const bool rounds = coupled && plan->resolved.settings.stop.fixed;
     const bool by_kernel = rounds && plan->backward != NULL && plan->backward->kernel.width > 0 &&
                            !ota_array_present(&g->coupling_grad);
     if (rounds && !by_kernel)

@@ -14,11 +14,11 @@ ota_status ota_resolve_options(ota_resolved *r, const ota_options *given, ota_er
     ota_fields_fill(ota_option_fields, r, &o);
     TRY(ota_fields_check(ota_option_fields, &o, error));
     ota_fields_copy(&o, s);
-    s->fixed = o.rounds != 0;
-    if (o.rounds == OTA_NO_ROUNDS) s->rounds = 0;
+    s->stop.fixed = o.rounds != 0;
+    if (o.rounds == OTA_NO_ROUNDS) s->stop.rounds = 0;
     if (r->rule_rounds >= 0) {
-        s->fixed = true;
-        s->rounds = r->rule_rounds;
+        s->stop.fixed = true;
+        s->stop.rounds = r->rule_rounds;
     }
     return OTA_OK;
 }

@@ -36,7 +36,7 @@ static ota_status check_cell(const ota_resolved *r, ota_error *error) {
         return ota_fail(error, OTA_UNSUPPORTED, "entry_cap", "use exact or relaxed columns",
                         "entry caps with elastic columns are refused: their update multiplies a "
                         "column to move its sum, and weights at their caps do not follow");
-    if (s->fixed || p->start != OTA_SIDE_ROWS || p->end != OTA_SIDE_ROWS)
+    if (s->stop.fixed || p->start != OTA_SIDE_ROWS || p->end != OTA_SIDE_ROWS)
         return refuse("a fixed number of rounds", "give a tolerance", error);
     return OTA_OK;
 }

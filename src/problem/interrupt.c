@@ -10,8 +10,10 @@ _Static_assert(sizeof(_Atomic int) == sizeof(int) && _Alignof(_Atomic int) == _A
                "an atomic int is an int");
 
 ota_status ota_interrupted(const ota_settings *settings) {
-    if (settings->cancel != NULL && __atomic_load_n(settings->cancel, __ATOMIC_RELAXED) != 0)
+    if (settings->calls.cancel != NULL &&
+        __atomic_load_n(settings->calls.cancel, __ATOMIC_RELAXED) != 0)
         return OTA_CANCELLED;
-    if (settings->deadline_ns != 0 && ota_now_ns() > settings->deadline_ns) return OTA_TIMEOUT;
+    if (settings->limits.deadline_ns != 0 && ota_now_ns() > settings->limits.deadline_ns)
+        return OTA_TIMEOUT;
     return OTA_OK;
 }

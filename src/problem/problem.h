@@ -19,33 +19,52 @@ struct ota_pool;
 
 enum { OTA_MAX_TERMS = 16, OTA_MAX_SUPPORTS = 16 };
 
-/* Rule of the tolerance and rounds after defaults. */
+/* When a solve ends, and which ends are failures. */
+typedef struct ota_stop {
+    double tolerance, tolerance_scaling;
+    int64_t max_rounds, rounds;
+    bool fixed; /* exactly `rounds` rounds */
+    bool allow_partial, strict;
+} ota_stop;
+
+/* Temperatures of the rounds; start 0: that of the problem. */
+typedef struct ota_annealing {
+    double start, factor;
+    int64_t rounds;
+    bool keep_scaling;
+} ota_annealing;
+
+/* What the work may take. */
+typedef struct ota_limits {
+    int threads;
+    size_t workspace;
+    int64_t deadline_ns; /* of the call at hand: ota_plan_set_deadline */
+    char cpu[16];
+} ota_limits;
+
+/* What is the caller's, and called or read while the work is done. */
+typedef struct ota_calls {
+    const ota_executor *executor;
+    const int *cancel;
+    void (*progress)(void *user, const ota_progress *progress);
+    void *progress_user;
+} ota_calls;
+
+/* The options after defaults (fields.h): what becomes of each is its row's `setting`. */
 typedef struct ota_settings {
     struct ota_ranks *ranks; /* ranks.h; NULL: one process */
-    double tolerance;
-    int64_t max_rounds;
-    bool fixed; /* exactly `rounds` rounds */
-    int64_t rounds;
-    double anneal_start, anneal_factor;
-    int64_t anneal_rounds;
-    bool anneal_keep_scaling;
+    ota_stop stop;
+    ota_annealing anneal;
+    ota_limits limits;
+    ota_calls calls;
     double relaxation;
     bool relaxation_auto;
     ota_center center;
     ota_precision precision;
-    double tolerance_scaling;
-    bool prune, allow_partial, strict;
+    bool prune;
     bool gradients; /* reserve the backward workspace */
     int backward;   /* 0 auto, 1 implicit, 2 unrolled */
-    int threads;
-    size_t workspace_limit;
-    const int *cancel;
-    int64_t deadline_ns;
-    void (*progress)(void *user, const ota_progress *progress);
-    void *progress_user;
-    const ota_executor *executor;
     char solver[32];
-    char cpu[16];
     char backend[16]; /* "": the default */
 } ota_settings;
 

@@ -22,10 +22,10 @@ ota_outcome ota_anderson_run(ota_coupled *state, ota_status *stopped) {
             best = residual;
             memcpy(state->best, head->g, (size_t)state->pass.columns * sizeof *head->g);
         }
-        if (residual <= head->settings->tolerance &&
-            ota_measure(state) <= head->settings->tolerance)
+        if (residual <= head->settings->stop.tolerance &&
+            ota_measure(state) <= head->settings->stop.tolerance)
             return OTA_MET;
-        if (isnan(residual) || head->rounds >= head->settings->max_rounds) return OTA_SPENT;
+        if (isnan(residual) || head->rounds >= head->settings->stop.max_rounds) return OTA_SPENT;
         *stopped = ota_coupled_tick(state, head->rounds, residual);
         if (*stopped != OTA_OK) return OTA_STOPPED;
         if (extrapolated && !(residual <= last)) {

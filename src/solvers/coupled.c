@@ -98,7 +98,7 @@ void ota_coupled_layout(ota_coupled *state, ota_arena *arena, bool prune, unsign
 /* A fixed number of rounds ends as it ends: nothing asks whether it could have converged. Rows on many processes are not
  * searched. */
 static unsigned with_search(const ota_settings *s, unsigned needs) {
-    return s->fixed || s->ranks != NULL ? needs : needs | OTA_NEEDS_SEARCH;
+    return s->stop.fixed || s->ranks != NULL ? needs : needs | OTA_NEEDS_SEARCH;
 }
 
 size_t ota_coupled_bytes(const ota_head_shape *shape, unsigned needs) {
@@ -119,7 +119,7 @@ size_t ota_coupled_bytes(const ota_head_shape *shape, unsigned needs) {
 
 static void load_potentials(ota_coupled *state) {
     ota_head *head = state->head;
-    const bool closes = !head->settings->fixed;
+    const bool closes = !head->settings->stop.fixed;
     for (int64_t i = 0; i < state->pass.rows; i++) head->f[i] = -INFINITY;
     for (int64_t j = 0; j < state->pass.columns; j++) {
         if (!head->warm || !isfinite(head->g[j])) head->g[j] = 0.0;
@@ -130,7 +130,7 @@ static void load_potentials(ota_coupled *state) {
 }
 
 bool ota_coupled_closes(const ota_head *head, int64_t j) {
-    const bool never = head->settings->fixed && head->settings->rounds == 0;
+    const bool never = head->settings->stop.fixed && head->settings->stop.rounds == 0;
     const bool still = ota_rule_is(ota_head_rule(head), OTA_RULE_DAMPED) &&
                        !(ota_head_parameters(head, j).lambda > 0.0);
     return !(head->nu[j] > 0.0) && !never && !still;
@@ -213,7 +213,7 @@ static ota_status check_masses(ota_coupled *state) {
         const bool used = state->pass.column_lse[j] > 0.0;
         const double asked =
             ota_rule_is(rule, OTA_RULE_BALANCED) ? head->nu[j] : head->floor * head->nu[j];
-        if (!used && asked > slack * head->mass && !head->settings->fixed) {
+        if (!used && asked > slack * head->mass && !head->settings->stop.fixed) {
             (void)ota_snprintf(head->sentence, sizeof head->sentence,
                                "key %" PRId64 " must receive %g and no query may use it", j, asked);
             return OTA_INFEASIBLE;
@@ -256,7 +256,7 @@ static ota_status check_masses(ota_coupled *state) {
     }
     const double rounding = 4.0 * DBL_EPSILON * (double)(head->all_rows + state->pass.columns);
     if (ota_rule_is(rule, OTA_RULE_CAPACITY) && !rest && !ota_rule_is(rule, OTA_RULE_UNIT_MASSES) &&
-        !head->settings->fixed)
+        !head->settings->stop.fixed)
         meet_bounds(state, total, least, rounding);
     if (ota_rule_is(rule, OTA_RULE_CAPACITY) && least > head->mass * (1.0 + rounding)) {
         (void)ota_snprintf(head->sentence, sizeof head->sentence,
@@ -308,7 +308,7 @@ static void say_not_converged(const ota_coupled *state, double residual) {
         "after %" PRId64
         " rounds the residual is %.3g, above the tolerance %.3g (temperature %.4g, range of "
         "the scores %.4g)",
-        head->rounds, residual, head->settings->tolerance, head->tau, head->range);
+        head->rounds, residual, head->settings->stop.tolerance, head->tau, head->range);
 }
 
 /* Where caps bind, rounds that do not converge may have nothing to converge to: OTA_INFEASIBLE where there is no plan at all, or
@@ -375,10 +375,11 @@ static ota_status leave(ota_coupled *state, ota_outcome outcome, ota_status stop
     memcpy(head->g, state->best, (size_t)state->pass.columns * sizeof *head->g);
     residual = ota_measure(state);
     if (head->pruned > 0) emit_plan(state);
-    if (residual <= head->settings->tolerance) return OTA_OK;
+    if (residual <= head->settings->stop.tolerance) return OTA_OK;
     say_not_converged(state, residual);
-    if (head->settings->allow_partial) return OTA_NOT_CONVERGED;
-    const double tolerance = head->settings->tolerance, floor = ota_carried_floor(state, &carried);
+    if (head->settings->stop.allow_partial) return OTA_NOT_CONVERGED;
+    const double tolerance = head->settings->stop.tolerance,
+                 floor = ota_carried_floor(state, &carried);
     if (floor > tolerance) {
         (void)ota_snprintf(
             head->sentence, sizeof head->sentence,
@@ -417,7 +418,7 @@ ota_status ota_coupled_solve(ota_head *head, unsigned needs, bool linear,
     head->unusable = head->pruned = head->underflowed = 0;
     head->sentence[0] = '\0';
     load_potentials(&state);
-    const bool fixed = head->settings->fixed;
+    const bool fixed = head->settings->stop.fixed;
     ota_status status = check_masses(&state);
     if (status == OTA_OK && head->regulariser->capped) status = check_caps(&state);
     if (status != OTA_OK) return status;
@@ -438,8 +439,8 @@ ota_status ota_coupled_solve(ota_head *head, unsigned needs, bool linear,
 /* ---- auto ------------------------------------------------------------------------------------ */
 
 static bool asks_for_sinkhorn(const ota_settings *s) {
-    return s->fixed || s->anneal_start > 0.0 || s->relaxation > 1.0 || s->relaxation < 1.0 ||
-           s->relaxation_auto || s->tolerance_scaling > 0.0;
+    return s->stop.fixed || s->anneal.start > 0.0 || s->relaxation > 1.0 || s->relaxation < 1.0 ||
+           s->relaxation_auto || s->stop.tolerance_scaling > 0.0;
 }
 
 static unsigned needs_of(const ota_settings *s, const ota_regulariser_row *regulariser) {
@@ -484,15 +485,15 @@ const char *ota_not_coupled(const ota_resolved *r) {
 
 const char *ota_tolerance_only(const ota_resolved *r) {
     if (ota_not_coupled(r) != NULL) return ota_not_coupled(r);
-    if (r->settings.fixed)
+    if (r->settings.stop.fixed)
         return "it runs to a tolerance, not for a fixed number of rounds; use sinkhorn or log";
     if (ota_rule_is(ota_column_rule_of(r->problem.columns), OTA_RULE_COUNTED))
         return "elastic columns are a number of Sinkhorn rounds";
     if (r->problem.end == OTA_SIDE_COLUMNS)
         return "it ends on a row update; the printed order needs sinkhorn or log";
-    if (r->settings.anneal_start > 0.0 || r->settings.relaxation > 1.0 ||
+    if (r->settings.anneal.start > 0.0 || r->settings.relaxation > 1.0 ||
         r->settings.relaxation < 1.0 || r->settings.relaxation_auto ||
-        r->settings.tolerance_scaling > 0.0) {
+        r->settings.stop.tolerance_scaling > 0.0) {
         return "temperature schedules, relaxation and tolerance_scaling belong to sinkhorn and log";
     }
     return NULL;

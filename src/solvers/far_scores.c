@@ -42,7 +42,7 @@ static double get_score(const ota_head *head, int64_t i, int64_t j) {
 /* The largest range of scores that the tolerance is twice the floor of. */
 static double widest(const ota_head *head) {
     const double u = head->narrow ? 0x1p-24 : 0x1p-53;
-    return (head->settings->tolerance / 2.0 - 8.0 * u) * 4.0 * head->tau / u;
+    return (head->settings->stop.tolerance / 2.0 - 8.0 * u) * 4.0 * head->tau / u;
 }
 
 /* Are weights this far below the potentials nothing? */
@@ -55,7 +55,7 @@ static bool is_deep(const ota_head *head, double depth) {
     if (!head->regulariser->tsallis || order >= 1.0) return true;
     const double weight = pow((1.0 - order) * fall / head->tau, -1.0 / (1.0 - order));
     return weight * (double)head->all_rows * (double)head->columns <=
-           tail_share * head->settings->tolerance * head->mass;
+           tail_share * head->settings->stop.tolerance * head->mass;
 }
 
 /* r into row_shift, c into column_shift, and the highest r; false: the communicator failed. */

@@ -488,7 +488,7 @@ bool ota_interior_run(ota_coupled *state, const double *scores, double t, ota_st
     const double slack = start(&n);
     const double count = (double)count_pairs(&n);
     const double unit = head->mass / count * (head->range + t);
-    const int64_t most = head->settings->max_rounds;
+    const int64_t most = head->settings->stop.max_rounds;
     for (int taken = 0; taken < STEPS && poor < POOR_STEPS && head->rounds < most; taken++) {
         *stopped = ota_coupled_tick(state, head->rounds, INFINITY);
         if (*stopped != OTA_OK) return false;

@@ -56,7 +56,7 @@ static newton place(ota_coupled *state) {
     for (size_t k = 0; k < sizeof vectors / sizeof vectors[0]; k++)
         *vectors[k] = state->vectors + (int64_t)k * state->pass.padded_columns;
     memset(n.above, 0, (size_t)state->pass.padded_columns * sizeof *n.above);
-    n.most = state->head->settings->max_rounds;
+    n.most = state->head->settings->stop.max_rounds;
     return n;
 }
 
@@ -385,7 +385,7 @@ static ota_outcome iterate(newton *n, double t, double enough, int64_t most, ota
     for (int64_t taken = 0;; taken++) {
         if (last_stage) keep_best(n, &kept, taken);
         if (n->residual <= enough) {
-            if (!last_stage || ota_measure(state) <= head->settings->tolerance) return OTA_MET;
+            if (!last_stage || ota_measure(state) <= head->settings->stop.tolerance) return OTA_MET;
             if (++refused > REFUSALS) return OTA_SPENT;
             evaluate(n);
         }
@@ -422,7 +422,7 @@ static ota_outcome cool(newton *n, ota_status *stopped) {
 
 ota_outcome ota_newton_run(ota_coupled *state, ota_status *stopped) {
     ota_head *head = state->head;
-    const double tau = head->tau, enough = head->settings->tolerance;
+    const double tau = head->tau, enough = head->settings->stop.tolerance;
     if (!ota_coupled_search(state)) return OTA_HOPELESS;
     newton n = place(state);
     if (state->semidual == &ota_stored_semidual) ota_widen_scores(state);

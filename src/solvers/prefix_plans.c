@@ -131,7 +131,7 @@ static ota_status solve_prefix(ota_head *head) {
             (void)ota_snprintf(
                 head->sentence, sizeof head->sentence, "query %" PRId64 ": %.400s", i,
                 block.sentence[0] != '\0' ? block.sentence : ota_status_text(status));
-            if (status != OTA_NOT_CONVERGED || !head->settings->allow_partial) return status;
+            if (status != OTA_NOT_CONVERGED || !head->settings->stop.allow_partial) return status;
             worst = OTA_NOT_CONVERGED;
         }
         head->f[i] = memory.f[i];

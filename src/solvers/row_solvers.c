@@ -6,7 +6,7 @@ static const char *needs(const ota_resolved *r, ota_regulariser regulariser) {
     const bool still = ota_rule_is(rule, OTA_RULE_DAMPED) && !(r->problem.lambda > 0.0) &&
                        !ota_array_present(&r->problem.lambdas);
     /* No column update ever happens, or none that changes anything. */
-    const bool untouched = r->settings.fixed && (r->settings.rounds == 0 || still) &&
+    const bool untouched = r->settings.stop.fixed && (r->settings.stop.rounds == 0 || still) &&
                            r->problem.rows == OTA_ROWS_HARD && r->problem.start == OTA_SIDE_ROWS &&
                            rule->coupling == OTA_COUPLING_POTENTIALS;
     if (r->problem.regulariser != regulariser) return "it belongs to another regulariser";

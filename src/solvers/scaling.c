@@ -28,7 +28,7 @@ bool ota_scaling_begin(ota_scaling *s) {
     for (int64_t j = 0; j < head->columns; j++) {
         const bool used = s->used == NULL || s->used[j] == OTA_KEY_REACHED;
         /* A solve to a tolerance names such a key and refuses. */
-        const bool shut = balanced && !used && !head->settings->fixed;
+        const bool shut = balanced && !used && !head->settings->stop.fixed;
         if (shut && head->nu[j] > head->mass_tolerance * head->mass) return false;
         if (!used && head->floor * head->nu[j] > head->mass_tolerance * head->mass) return false;
         least += used ? head->floor * head->nu[j] : 0.0;

@@ -40,13 +40,13 @@ typedef struct rounds {
 static double stage(const rounds *r, int64_t round) {
     const ota_settings *s = r->settings;
     const double tau = r->state->head->tau;
-    if (!(s->anneal_start > 0.0)) return tau;
-    const double t = s->anneal_start * pow(s->anneal_factor, (double)(round / s->anneal_rounds));
+    if (!(s->anneal.start > 0.0)) return tau;
+    const double t = s->anneal.start * pow(s->anneal.factor, (double)(round / s->anneal.rounds));
     return t > tau ? t : tau;
 }
 
 static void cool(rounds *r, double t) {
-    if (r->settings->anneal_keep_scaling && (t < r->t || t > r->t)) {
+    if (r->settings->anneal.keep_scaling && (t < r->t || t > r->t)) {
         ota_head *head = r->state->head;
         for (int64_t j = 0; j < r->state->pass.columns; j++) {
             if (head->g[j] > -INFINITY) head->g[j] *= t / r->t;
@@ -112,8 +112,8 @@ static void adapt(rounds *r) {
 static bool met(rounds *r) {
     ota_coupled *state = r->state;
     ota_head *head = state->head;
-    const double tolerance = r->settings->tolerance;
-    const double scaling = r->settings->tolerance_scaling;
+    const double tolerance = r->settings->stop.tolerance;
+    const double scaling = r->settings->stop.tolerance_scaling;
     if (scaling > 0.0 && (r->now.round == 0 || spread_of_change(state) > scaling)) return false;
     if (r->to_columns) {
         if (r->now.round == 0 || !(stale_row_error(state, r->t) <= tolerance)) return false;
@@ -144,7 +144,7 @@ static void begin(rounds *r) {
     r->both = 1.0;
     r->steady = INFINITY;
     r->omega = r->settings->relaxation;
-    const bool idle = r->settings->fixed && r->settings->rounds == 0;
+    const bool idle = r->settings->stop.fixed && r->settings->stop.rounds == 0;
     if (r->from_columns && (!idle || r->to_columns)) {
         for (int64_t i = 0; i < head->rows; i++) head->f[i] = head->mu[i] > 0.0 ? 0.0 : -INFINITY;
         ota_column_pass(r->state, r->t);
@@ -155,13 +155,13 @@ static void begin(rounds *r) {
 
 /* The printed order that starts on columns and ends on rows cools between them. */
 static bool cools_late(const rounds *r) {
-    return r->settings->fixed && r->from_columns && !r->to_columns;
+    return r->settings->stop.fixed && r->from_columns && !r->to_columns;
 }
 
 /* What the fixed number of rounds leaves. */
 static ota_outcome finish(rounds *r) {
     ota_head *head = r->state->head;
-    const int64_t asked = r->settings->rounds;
+    const int64_t asked = r->settings->stop.rounds;
     head->rounds = asked;
     head->temperature_reached = r->t;
     if (r->to_columns && (asked > 0 || r->from_columns)) {
@@ -175,7 +175,7 @@ static ota_outcome finish(rounds *r) {
 
 static ota_outcome pass(void *domain) {
     rounds *r = domain;
-    if (r->settings->fixed && r->now.round >= r->settings->rounds) return finish(r);
+    if (r->settings->stop.fixed && r->now.round >= r->settings->stop.rounds) return finish(r);
     if (!cools_late(r)) cool(r, stage(r, r->now.round));
     ota_row_pass(r->state, r->t, r->both);
     return OTA_GO_ON;
@@ -185,7 +185,7 @@ static ota_outcome judge(void *domain) {
     rounds *r = domain;
     ota_coupled *state = r->state;
     ota_head *head = state->head;
-    if (r->settings->fixed) {
+    if (r->settings->stop.fixed) {
         r->now.residual = ota_column_residual(state);
         return OTA_GO_ON;
     }
@@ -200,13 +200,13 @@ static ota_outcome judge(void *domain) {
         if (isnan(r->now.residual)) return OTA_SPENT;
         adapt(r);
         if (r->impatient && r->now.round >= OTA_ROUNDS_SETTLED &&
-            ota_rounds_ahead(&r->now, r->settings->tolerance) > (double)IMPATIENCE)
+            ota_rounds_ahead(&r->now, r->settings->stop.tolerance) > (double)IMPATIENCE)
             return OTA_SLOW;
         if (r->now.round % OTA_ROUNDS_STALL == 0 && ota_rounds_stand_still(&r->now) &&
             !ota_coupled_search(state))
             return OTA_HOPELESS;
     }
-    return r->now.round >= r->settings->max_rounds ? OTA_SPENT : OTA_GO_ON;
+    return r->now.round >= r->settings->stop.max_rounds ? OTA_SPENT : OTA_GO_ON;
 }
 
 static ota_status tick(void *domain) {

@@ -93,7 +93,7 @@ ota_outcome ota_stored_round(ota_head *head, bool form) {
  * that it could do? */
 static bool within(progress *at) {
     ota_head *head = at->head;
-    const double asked = head->settings->tolerance;
+    const double asked = head->settings->stop.tolerance;
     const double tolerance = at->warming ? asked : asked - at->floor;
     const double goal = at->warming ? fmax(warm_floor * at->floor, asked) : tolerance;
     const double growth = ota_scaling_constant(at->scaling);
@@ -184,7 +184,7 @@ static bool start(ota_head *head, ota_scaling *scaling, bool warm_start) {
 static bool is_fine(ota_head *head, const ota_rounds_rule *rule, progress *at) {
     at->floor = head->backend->kernel_floor(head);
     at->extra.allowed = may_extrapolate(head, rule);
-    if (!rule->narrow.coarse && head->settings->tolerance >= 2.0 * at->floor) return true;
+    if (!rule->narrow.coarse && head->settings->stop.tolerance >= 2.0 * at->floor) return true;
     at->warming = rule->narrow.warms && at->extra.allowed && !head->warm && at->floor <= warm_worst;
     return at->warming;
 }
@@ -195,7 +195,7 @@ static ota_outcome pass(void *domain) {
     progress *at = domain;
     ota_head *head = at->head;
     ota_kernel_state *kernel = &head->kernel;
-    const bool last = head->settings->fixed && at->now.round >= head->settings->rounds;
+    const bool last = head->settings->stop.fixed && at->now.round >= head->settings->stop.rounds;
     head->rounds = at->now.round;
     ota_ranks_at(head->settings->ranks, head->index, head->rounds);
     kernel->first = head->rounds == at->from->rounds;
@@ -218,7 +218,7 @@ static ota_outcome judge(void *domain) {
     kernel->met = within(at);
     if (isnan(at->now.residual)) return OTA_LOST;
     const bool slow = !kernel->met && !at->rule->last_resort && is_slow(at);
-    const bool spent = head->rounds >= head->settings->max_rounds;
+    const bool spent = head->rounds >= head->settings->stop.max_rounds;
     if (at->warming && (kernel->met || slow || spent)) {
         *at->from = (ota_warm_start){.given = true, .slow = at->slow, .rounds = head->rounds};
         return OTA_WARM;
@@ -278,7 +278,7 @@ ota_outcome ota_stored_rounds_run(ota_head *head, const ota_rounds_rule *rule, b
                            .sum = kernel->sum,
                            .scaling = kernel->scaling,
                            .absorbed = kernel->absorbed};
-    kernel->careful = !head->settings->fixed;
+    kernel->careful = !head->settings->stop.fixed;
     if (head->tau < least_temperature || head->tau > 1.0 / least_temperature) return OTA_LOST;
     kernel->has_absorbed = start(head, &scaling, from->given);
     const ota_outcome end = run(head, rule, &scaling, from, stopped);

@@ -5,17 +5,17 @@
 
 static void resolve_settings(const ota_key_block *block, ota_settings *s) {
     s->ranks = NULL;
-    s->fixed = false;
-    s->rounds = 0;
+    s->stop.fixed = false;
+    s->stop.rounds = 0;
     s->gradients = block->gradients;
     s->backward = 0;
     s->solver[0] = '\0';
-    s->workspace_limit = 0;
+    s->limits.workspace = 0;
     /* Ranks are interrupted together, where they count. */
-    s->cancel = NULL;
-    s->deadline_ns = 0;
-    s->progress = NULL;
-    s->allow_partial = s->prune = s->strict = false;
+    s->calls.cancel = NULL;
+    s->limits.deadline_ns = 0;
+    s->calls.progress = NULL;
+    s->stop.allow_partial = s->prune = s->stop.strict = false;
 }
 
 void ota_key_block_resolve(const ota_resolved *whole, const ota_key_block *block,

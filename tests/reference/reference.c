@@ -422,7 +422,7 @@ ota_status ota_reference(const ota_problem *problem, const ota_options *options,
     for (int64_t b = 0; b < r.batch; b++) {
         for (int64_t hd = 0; hd < r.heads; hd++) {
             load_head(&r, &a, b, hd, &w);
-            ota_status status = solve_head(&w, r.settings.strict);
+            ota_status status = solve_head(&w, r.settings.stop.strict);
             int64_t nonfinite = 0;
             if (status < 0) {
                 poison(&a, b, hd);
@@ -430,7 +430,7 @@ ota_status ota_reference(const ota_problem *problem, const ota_options *options,
             } else {
                 finish_errors(&w);
                 nonfinite = write_head(&r, &a, b, hd, &w);
-                if (nonfinite > 0 && r.settings.strict) {
+                if (nonfinite > 0 && r.settings.stop.strict) {
                     status = OTA_NONFINITE;
                     poison(&a, b, hd);
                 } else if (nonfinite > 0 && status == OTA_OK) {

@@ -390,24 +390,24 @@ static double settle(ota_reference_head *h, double tau, double enough, int64_t m
 
 static double stage_temperature(const ota_reference_head *h, int64_t round) {
     const ota_settings *s = h->settings;
-    if (!(s->anneal_start > 0.0)) return h->tau;
+    if (!(s->anneal.start > 0.0)) return h->tau;
     return fmax(h->tau,
-                s->anneal_start * pow(s->anneal_factor, (double)(round / s->anneal_rounds)));
+                s->anneal.start * pow(s->anneal.factor, (double)(round / s->anneal.rounds)));
 }
 
 /* Moves to the next temperature; v = exp(g / tau) kept instead of g where that was asked. */
 static void cool(ota_reference_head *h, double *tau, double next) {
-    if (h->settings->anneal_keep_scaling) {
+    if (h->settings->anneal.keep_scaling) {
         for (int64_t j = 0; j < h->m; j++) h->g[j] *= next / *tau;
     }
     *tau = next;
 }
 
 static void fixed_rounds(ota_reference_head *h, newton_space *w) {
-    const int64_t rounds = h->settings->rounds;
+    const int64_t rounds = h->settings->stop.rounds;
     const double relaxation = h->settings->relaxation;
     const bool from_columns = h->start == OTA_SIDE_COLUMNS, to_columns = h->end == OTA_SIDE_COLUMNS;
-    double tau = h->settings->anneal_start > 0.0 && rounds > 0 ? stage_temperature(h, 0) : h->tau;
+    double tau = h->settings->anneal.start > 0.0 && rounds > 0 ? stage_temperature(h, 0) : h->tau;
     if (from_columns) {
         for (int64_t i = 0; i < h->n; i++) h->f[i] = h->mu[i] > 0.0 ? 0.0 : -INFINITY;
     }
@@ -443,10 +443,10 @@ static ota_status to_the_limit(ota_reference_head *h, newton_space *w) {
     /* Tsallis updates are searches, a hundred times the price of a logarithm. */
     (void)settle(h, h->tau, limit, ota_reference_is_entropy(h) ? 200000 : 20000, w);
     const double error = ota_reference_residual(h);
-    if (error <= h->settings->tolerance) return OTA_OK;
+    if (error <= h->settings->stop.tolerance) return OTA_OK;
     (void)snprintf(h->sentence, sizeof h->sentence, "the reference stopped at a residual of %g",
                    error);
-    return h->settings->allow_partial ? OTA_PARTIAL : OTA_NOT_CONVERGED;
+    return h->settings->stop.allow_partial ? OTA_PARTIAL : OTA_NOT_CONVERGED;
 }
 
 /* A row whose every key is shut by a column mass of 0 cannot send its mass. */
@@ -457,7 +457,7 @@ static bool some_row_is_shut(ota_reference_head *h) {
         for (int64_t j = 0; j < h->m; j++) {
             const bool shut = !(h->nu[j] > 0.0) && h->rule != OTA_COLUMNS_FREE &&
                               !(h->rule == OTA_COLUMNS_ELASTIC &&
-                                (!(h->lambda[j] > 0.0) || h->settings->rounds == 0));
+                                (!(h->lambda[j] > 0.0) || h->settings->stop.rounds == 0));
             open = open || (h->s[i * h->m + j] > -INFINITY && !shut);
         }
         if (open) continue;
@@ -530,7 +530,7 @@ static void put_tops_back(ota_reference_head *h, const double *tops, const doubl
 }
 
 static ota_status solve(ota_reference_head *h, newton_space *w) {
-    const bool fixed = h->settings->fixed && h->rule != OTA_COLUMNS_FREE;
+    const bool fixed = h->settings->stop.fixed && h->rule != OTA_COLUMNS_FREE;
     if (some_row_is_shut(h)) return OTA_INFEASIBLE;
     if (h->rule == OTA_COLUMNS_FREE) {
         for (int64_t j = 0; j < h->m; j++) h->g[j] = 0.0;

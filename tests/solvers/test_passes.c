@@ -75,7 +75,7 @@ static bench *set_up(uint64_t seed, bool narrow, unsigned needs) {
     assert_non_null(b);
     dice_state = seed;
     b->unit = narrow ? 0x1p-24 : 0x1p-53;
-    b->settings.tolerance = 1e-9;
+    b->settings.stop.tolerance = 1e-9;
     b->algebra = ota_cpu_algebra(ota_kernels_choose(NULL));
     b->head =
         (ota_head){.backend = &ota_cpu_backend,

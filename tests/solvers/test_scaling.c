@@ -105,7 +105,7 @@ static void targets(void **unused) {
     b = set_up(12, OTA_COLUMNS_EXACT);
     b->used[2] = OTA_KEY_SHUT;
     assert_false(ota_scaling_begin(&b->s));
-    b->settings.fixed = true;
+    b->settings.stop.fixed = true;
     assert_true(ota_scaling_begin(&b->s));
     b = set_up(13, OTA_COLUMNS_RELAXED);
     b->used[2] = OTA_KEY_SHUT;

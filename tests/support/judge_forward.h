@@ -180,7 +180,7 @@ static inline void judge_distance(const drawn *x, const measure *m, int64_t b, i
                         pairs * m->mass * residual_floor(m->u, m->range, 1.0));
         return;
     }
-    const double residual = r->settings.tolerance + residual_floor(m->u, m->range, m->tau);
+    const double residual = r->settings.stop.tolerance + residual_floor(m->u, m->range, m->tau);
     const double allowed = residual_distance(residual, m->mass, reach, m->tau);
     if (is_entropy(m->order))
         check_value(x, "l1 distance", head, 0, 0, l1, 0.0, allowed);
@@ -195,7 +195,7 @@ static inline void judge_rows(const drawn *x, measure *m, int64_t b, int64_t h, 
     const ota_problem *q = &r->problem;
     const bool still =
         q->columns == OTA_COLUMNS_ELASTIC && !(q->lambda > 0.0) && !ota_array_present(&q->lambdas);
-    const bool idle = r->settings.fixed && (r->settings.rounds <= 0 || still);
+    const bool idle = r->settings.stop.fixed && (r->settings.stop.rounds <= 0 || still);
     const bool alone =
         is_entropy(m->order) && !m->transposed && (idle || r->problem.columns == OTA_COLUMNS_FREE);
     const bool bare = r->from_matrix;
@@ -367,7 +367,7 @@ static inline void judge_certificate(const drawn *x, const measure *m) {
     if (status != OTA_OK) print_error("certify: %s\n", error.message);
     if (status != OTA_OK) complain(x, "certify", 0, 0, 0, (double)status, 0.0, 0.0);
     const ota_column_rule rule = x->problem.columns;
-    const bool tolerant = !m->resolved.settings.fixed;
+    const bool tolerant = !m->resolved.settings.stop.fixed;
     const double floor = residual_floor(m->u, m->range, 1.0) * (double)(x->want.n + x->want.m);
     if (x->want.end == OTA_SIDE_ROWS && !x->want.relaxed_rows)
         check_value(x, "certified row error", 0, 0, 0, c.row_error, 0.0, row_sum_slack(m->u));
@@ -375,7 +375,7 @@ static inline void judge_certificate(const drawn *x, const measure *m) {
         (rule == OTA_COLUMNS_EXACT || rule == OTA_COLUMNS_RELAXED || rule == OTA_COLUMNS_CAPPED ||
          rule == OTA_COLUMNS_BOUNDED || rule == OTA_COLUMNS_ONLINE)) {
         check_value(x, "certified column error", 0, 0, 0, c.column_error, 0.0,
-                    m->resolved.settings.tolerance + floor);
+                    m->resolved.settings.stop.tolerance + floor);
     }
     check_value(x, "certified outside", 0, 0, 0, c.outside, 0.0, 0.0);
     if (c.minimum < 0.0) complain(x, "certified minimum", 0, 0, 0, c.minimum, 0.0, 0.0);
@@ -406,11 +406,11 @@ static inline void judge(const drawn *x) {
     m.hard = r->order <= 0.0;
     m.transposed = x->want.axis == OTA_AXIS_COLUMNS;
     m.u = unit_roundoff(x->want.type == OTA_F64 || x->result.promoted ? OTA_F64 : OTA_F32);
-    m.rounds = r->settings.fixed ? (double)(r->settings.rounds + 1) : 1.0;
+    m.rounds = r->settings.stop.fixed ? (double)(r->settings.stop.rounds + 1) : 1.0;
     const bool stops = rule == OTA_COLUMNS_EXACT || rule == OTA_COLUMNS_RELAXED ||
                        rule == OTA_COLUMNS_CAPPED || rule == OTA_COLUMNS_BOUNDED ||
                        rule == OTA_COLUMNS_PREFIX;
-    m.by_residual = stops && (!r->settings.fixed || rule == OTA_COLUMNS_PREFIX);
+    m.by_residual = stops && (!r->settings.stop.fixed || rule == OTA_COLUMNS_PREFIX);
     m.scores = calloc((size_t)(r->queries * r->keys) + 1, sizeof(double));
     m.growth = calloc((size_t)(r->queries * r->keys) + 1, sizeof(double));
     m.row_growth = calloc((size_t)r->queries + 1, sizeof(double));

@@ -30,7 +30,7 @@ static void begin_head(ota_run *run, int64_t index, int64_t place_index, bool na
     head->nu = workspace->nu;
     head->lambdas = ota_array_present(&r->problem.lambdas) ? workspace->lambdas : NULL;
     head->workspace = workspace->solver_memory;
-    head->tell = r->settings.progress != NULL ? ota_run_report_progress : NULL;
+    head->tell = r->settings.calls.progress != NULL ? ota_run_report_progress : NULL;
     head->tell_context = run;
     head->place = place;
     head->kernel = (ota_kernel_state){.target = workspace->target,

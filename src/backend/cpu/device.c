@@ -24,8 +24,8 @@ static bool divides_columns(const ota_problem *p) {
 static bool fits_lanes(const ota_cpu_device *device) {
     const ota_resolved *r = device->resolved;
     return runs_on_kernel(device) && r->settings.ranks == NULL && divides_columns(&r->problem) &&
-           !(r->settings.fixed && r->settings.rounds > OTA_LANES_ROUNDS) && !r->has_sink &&
-           r->queries > 0 && r->queries <= OTA_LANES_SIDE && r->keys > 0 &&
+           !(r->settings.stop.fixed && r->settings.stop.rounds > OTA_LANES_ROUNDS) &&
+           !r->has_sink && r->queries > 0 && r->queries <= OTA_LANES_SIDE && r->keys > 0 &&
            r->keys <= OTA_LANES_SIDE;
 }
 
@@ -103,7 +103,7 @@ static const struct {
  * tolerance f32 may be too coarse, and the matrix of a caller may hold differences that it does not carry. */
 static bool tries_narrow(const ota_resolved *r) {
     return r->type != OTA_F64 && r->settings.precision == OTA_PRECISION_AUTO &&
-           (!r->settings.fixed || r->from_matrix);
+           (!r->settings.stop.fixed || r->from_matrix);
 }
 
 /* Do rounds to a tolerance that only f64 certifies begin in f32? Where f32 is tried anyway they do. A kernel of
@@ -114,7 +114,7 @@ static bool leads_narrow(const ota_cpu_device *device) {
     const ota_column_rule_row *rule = ota_column_rule_of(r->problem.columns);
     const int64_t least_pairs = 1 << 14;
     /* What one process sees of the rows must not decide. */
-    if (r->settings.fixed || r->settings.precision != OTA_PRECISION_AUTO ||
+    if (r->settings.stop.fixed || r->settings.precision != OTA_PRECISION_AUTO ||
         !device->layout.may_switch || r->settings.ranks != NULL)
         return false;
     return tries_narrow(r) ||
@@ -204,7 +204,7 @@ static void take_rounds(ota_cpu_device *device, ota_head_workspace *workspace) {
     workspace->line = ota_arena_take(a, stride, ota_device_real(device));
     workspace->score_ranges = ota_arena_take(a, OTA_CHUNKS, sizeof *workspace->score_ranges);
     void *parts = NULL, *history = NULL;
-    if (!r->settings.fixed)
+    if (!r->settings.stop.fixed)
         history =
             ota_arena_take_rows(a, OTA_ANDERSON_VECTORS + 1, device->dense_stride, sizeof(double));
     workspace->history = history;
@@ -260,7 +260,7 @@ static void take_workspace(ota_cpu_device *device, ota_head_workspace *workspace
             ota_arena_take_rows(a, r->queries, device->stride, ota_device_real(device));
         workspace->line = ota_arena_take_rows(a, 1, device->dense_stride, ota_device_real(device));
     }
-    if (!streamed && is_coupled(device) && !r->settings.fixed) {
+    if (!streamed && is_coupled(device) && !r->settings.stop.fixed) {
         double **vectors[] = {&workspace->far_rows[0], &workspace->far_rows[1]};
         for (size_t k = 0; k < sizeof vectors / sizeof vectors[0]; k++)
             *vectors[k] = ota_arena_take(a, (size_t)device->dense_rows, sizeof(double));
@@ -411,10 +411,10 @@ ota_host_algebra ota_cpu_algebra(const ota_kernels *kernels) {
 ota_status ota_cpu_create(const ota_layout *layout, ota_cpu_device **out, ota_error *error) {
     const ota_resolved *r = layout->resolved;
     *out = NULL;
-    const ota_kernels *kernels = ota_kernels_choose(r->settings.cpu);
+    const ota_kernels *kernels = ota_kernels_choose(r->settings.limits.cpu);
     if (kernels == NULL) {
         return ota_fail(error, OTA_EINVAL, "cpu", "doctor lists the levels of this machine",
-                        "this machine has no '%s' kernels", r->settings.cpu);
+                        "this machine has no '%s' kernels", r->settings.limits.cpu);
     }
     ota_cpu_device *device = calloc(1, sizeof *device);
     if (device == NULL) return ota_fail(error, OTA_ENOMEM, "plan", "", "no memory for a device");

@@ -191,7 +191,7 @@ void ota_plain_begin_head(ota_run *run, int64_t index, int64_t place_index, bool
     head->nu = place->nu;
     head->lambdas = ota_array_present(&r->problem.lambdas) ? place->lambdas : NULL;
     head->workspace = place->workspace;
-    head->tell = r->settings.progress != NULL ? ota_run_report_progress : NULL;
+    head->tell = r->settings.calls.progress != NULL ? ota_run_report_progress : NULL;
     head->tell_context = run;
     head->place = place;
     head->f = place->f;

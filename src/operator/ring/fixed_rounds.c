@@ -28,9 +28,9 @@ void ota_ring_lay_out_kept(ota_ring_device *ring, ota_arena *arena) {
     const ota_resolved *r = ring->resolved;
     ota_ring_kept *to = ota_arena_take(arena, 1, sizeof *to);
     const ota_ring_kept kept = {
-        .g = ota_arena_take_rows(arena, r->settings.rounds, ring->stride, sizeof(double)),
-        .sums = ota_arena_take_rows(arena, r->settings.rounds, ring->stride, sizeof(double)),
-        .lse = ota_arena_take_rows(arena, r->settings.rounds, r->queries, sizeof(double))};
+        .g = ota_arena_take_rows(arena, r->settings.stop.rounds, ring->stride, sizeof(double)),
+        .sums = ota_arena_take_rows(arena, r->settings.stop.rounds, ring->stride, sizeof(double)),
+        .lse = ota_arena_take_rows(arena, r->settings.stop.rounds, r->queries, sizeof(double))};
     if (to != NULL) *to = kept;
     ring->kept = to;
 }
@@ -66,7 +66,7 @@ ota_status ota_ring_replay(ota_ring_device *ring, const ota_arrays *arrays, ota_
     ota_ring_load_head(ring, ring->unit.batch * ring->resolved->heads + ring->unit.head, head);
     ota_kernel_state *kernel = &head->kernel;
     start(ring, arrays, head);
-    for (int64_t k = 0; k < s->rounds; k++) {
+    for (int64_t k = 0; k < s->stop.rounds; k++) {
         ota_ranks_at(s->ranks, head->index, k);
         kernel->first = k == 0;
         for (int64_t j = 0; j < head->columns; j++) {
@@ -285,7 +285,7 @@ ota_status ota_ring_reverse_rounds(ota_plan *plan, const ota_arrays *arrays,
     }
     for (int64_t i = 0; i < head.rows; i++)
         found.row[i] = s->den[i] > 0.0 ? s->row_right[i] / s->den[i] : 0.0;
-    for (int64_t k = settings->rounds - 1; k >= 0 && status == OTA_OK; k--) {
+    for (int64_t k = settings->stop.rounds - 1; k >= 0 && status == OTA_OK; k--) {
         ota_ranks_at(settings->ranks, head.index, k);
         status = reverse_round(ring, &head, k, &found);
     }

@@ -23,7 +23,7 @@ static double *numbers(ota_arena *arena, int64_t count) {
 
 void ota_ring_lay_out_adjoint(ota_ring_device *ring, ota_arena *arena) {
     const int64_t rows = ring->resolved->queries, wide = ring->values_width + 1;
-    const bool fixed = ring->resolved->settings.fixed;
+    const bool fixed = ring->resolved->settings.stop.fixed;
     ota_ring_adjoint *to = ota_arena_take(arena, 1, sizeof *to);
     ota_ring_adjoint found = {.upstream = numbers(arena, rows * wide),
                               .outputs = numbers(arena, rows * wide),

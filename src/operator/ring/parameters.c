@@ -53,7 +53,7 @@ void ota_ring_lay_out_parameters(ota_ring_device *ring, ota_arena *arena) {
                                 .sink = numbers(arena, r->heads, 1)};
     for (int t = 0; t < r->term_count; t++) {
         /* What one message round finds of a pair of its own is the caller's, what many find is summed. */
-        space.terms[t] = ota_backward_term_sum(r, &r->terms[t], !r->settings.fixed);
+        space.terms[t] = ota_backward_term_sum(r, &r->terms[t], !r->settings.stop.fixed);
         space.terms[t].sum = numbers(arena, space.terms[t].count, 1);
     }
     if (to == NULL) return;

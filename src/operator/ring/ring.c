@@ -71,8 +71,8 @@ const char *ota_ring_message_rounds(const ota_ring_device *ring) {
         return "those of the rows' potentials and one in every trial of Newton, up to two for its "
                "system, two a product, and those of the outputs";
     if (ring->coupled)
-        return ring->resolved->settings.fixed ? "two a round, and two for the outputs"
-                                              : "two a round, and one for the outputs";
+        return ring->resolved->settings.stop.fixed ? "two a round, and two for the outputs"
+                                                   : "two a round, and one for the outputs";
     if (ring->hard || !ring->by_pairs) return "one";
     if (ring->capped) return "two, and one a step of the potentials under the caps";
     if (ring->filled) return "two, and one a step where a row fills more than 64 keys";
@@ -149,8 +149,9 @@ ota_status ota_ring_create(ota_plan *plan, ota_ring_device **device, ota_error *
     TRY(open_plan(ring, 1, !ring->has_softcap, &ring->plan_sums, error));
     if (!ring->gradients || ring->pair_gradients) return OTA_OK;
     TRY(open_plan(ring, ring->values_width + 1, true, &ring->plan_backward, error));
-    return r->settings.fixed ? open_plan(ring, OTA_RING_UNROLLED, true, &ring->plan_rounds, error)
-                             : OTA_OK;
+    return r->settings.stop.fixed
+               ? open_plan(ring, OTA_RING_UNROLLED, true, &ring->plan_rounds, error)
+               : OTA_OK;
 }
 
 static void close_ring(ota_ring_device *ring) {
@@ -183,7 +184,7 @@ static void lay_out_rounds(ota_ring_device *ring, ota_arena *a) {
             .resolved = r, .coupled = true, .workspace = ring->newton->workspace};
         const ota_head_shape shape = {&ota_ring_backend, r, r->queries, r->keys, false};
         ring->workspace = ota_take_workspace(&layout, a, &shape);
-    } else if (!r->settings.fixed) {
+    } else if (!r->settings.stop.fixed) {
         ring->history =
             ota_arena_take_rows(a, OTA_ANDERSON_VECTORS + 1, ring->stride, sizeof(double));
     }
@@ -215,7 +216,7 @@ static void lay_out(ota_ring_device *ring, ota_arena *a) {
     }
     if (ring->coupled) lay_out_rounds(ring, a);
     if (ring->coupled && ring->gradients) ota_ring_lay_out_adjoint(ring, a);
-    if (ring->coupled && ring->gradients && r->settings.fixed) ota_ring_lay_out_kept(ring, a);
+    if (ring->coupled && ring->gradients && r->settings.stop.fixed) ota_ring_lay_out_kept(ring, a);
     if (ring->gradients) ota_ring_lay_out_masses(ring, a);
     ota_ring_lay_out_pairs(ring, a);
 }

@@ -198,7 +198,7 @@ void ota_ring_begin_head(ota_run *run, int64_t index, int64_t place, bool narrow
     ota_ring_device *ring = run->device;
     (void)place, (void)narrow;
     ota_ring_load_head(ring, index, head);
-    head->tell = ring->resolved->settings.progress != NULL ? ota_run_report_progress : NULL;
+    head->tell = ring->resolved->settings.calls.progress != NULL ? ota_run_report_progress : NULL;
     head->tell_context = run;
     ring->run = run;
     ring->failed = OTA_OK;

@@ -18,14 +18,15 @@
 /* ---- the list of updates ---------------------------------------------------------------------- */
 
 static double stage(const ota_settings *s, double tau, int64_t round) {
-    if (!(s->anneal_start > 0.0)) return tau;
-    const double t = s->anneal_start * pow(s->anneal_factor, (double)(round / s->anneal_rounds));
+    if (!(s->anneal.start > 0.0)) return tau;
+    const double t = s->anneal.start * pow(s->anneal.factor, (double)(round / s->anneal.rounds));
     return t > tau ? t : tau;
 }
 
 size_t ota_unrolled_steps(const ota_resolved *r) {
     size_t steps;
-    if (!ota_size_mul((size_t)r->settings.rounds, 2, &steps) || !ota_size_add(steps, 4, &steps))
+    if (!ota_size_mul((size_t)r->settings.stop.rounds, 2, &steps) ||
+        !ota_size_add(steps, 4, &steps))
         return SIZE_MAX;
     return steps;
 }
@@ -75,21 +76,21 @@ static void write_steps(ota_unrolled *u) {
     const bool from_columns = head->start == OTA_SIDE_COLUMNS;
     const bool to_columns = head->end == OTA_SIDE_COLUMNS;
     const bool late = from_columns && !to_columns;
-    writer w = {.u = u, .next = u->memory, .ratio = 1.0, .keep = s->anneal_keep_scaling};
+    writer w = {.u = u, .next = u->memory, .ratio = 1.0, .keep = s->anneal.keep_scaling};
     int64_t round = 0;
     u->step_count = 0;
     w.t = stage(s, head->tau, 0);
-    if (from_columns && (s->rounds > 0 || to_columns)) {
+    if (from_columns && (s->stop.rounds > 0 || to_columns)) {
         add_step(&w, OTA_STEP_COLUMNS);
         round = to_columns ? 0 : 1;
     }
-    for (; round < s->rounds; round++) {
+    for (; round < s->stop.rounds; round++) {
         if (!late) cool(&w, stage(s, head->tau, round));
         add_step(&w, OTA_STEP_ROWS);
         if (late) cool(&w, stage(s, head->tau, round));
         add_step(&w, OTA_STEP_COLUMNS);
     }
-    if (to_columns && (s->rounds > 0 || from_columns)) return;
+    if (to_columns && (s->stop.rounds > 0 || from_columns)) return;
     cool(&w, head->tau);
     add_step(&w, OTA_STEP_ROWS);
 }

@@ -65,7 +65,7 @@ static void lane_products(const lane_group *g, lane_head *at, real *to) {
     pack_rows(&r->problem.keys, at->batch, at->head / (r->heads / r->key_heads), 0, m, keys, width);
     for (int64_t i = 0; i < n; i++)
         KERNELS(device)->dots(queries + i * width, keys, width, m, width, to + i * m);
-    if (r->settings.fixed) return;
+    if (r->settings.stop.fixed) return;
     at->reach =
         fabs(r->scale) / at->tau * sqrt(lane_norm(queries, n, width) * lane_norm(keys, m, width));
 }
@@ -187,11 +187,11 @@ static bool lane_leave(const lane_group *g, int64_t lane) {
         error += fabs(workspace->column_sums[j * g->lanes + lane] -
                       workspace->wanted[j * g->lanes + lane]);
     const double row_error = lane_facts(g, at, lane, mu, found);
-    if (!s->fixed && !(fmax(error, row_error) <= s->tolerance * at->mass)) return false;
+    if (!s->stop.fixed && !(fmax(error, row_error) <= s->stop.tolerance * at->mass)) return false;
     ota_head_status *status = &g->w->run->heads[at->batch * r->heads + at->head];
     status->result = (ota_head_result){
-        .status = s->fixed ? OTA_FIXED_ITERS : OTA_OK,
-        .rounds = s->fixed ? s->rounds : (int64_t)((const real *)workspace->taken)[lane],
+        .status = s->stop.fixed ? OTA_FIXED_ITERS : OTA_OK,
+        .rounds = s->stop.fixed ? s->stop.rounds : (int64_t)((const real *)workspace->taken)[lane],
         .row_error = g->wants.more ? 0.0 : row_error, /* finish_rows adds it up */
         .column_error = error / at->mass};
     status->temperature_reached = at->tau;
@@ -265,17 +265,17 @@ void WORD(ota_run_small)(ota_run *run, int64_t index, int64_t place_index, bool 
     lane_enter(&g, first, count);
     KERNELS(device)->lanes_in(workspace->heads, g.stride, pairs, g.terms ? (real)1 : (real)r->scale,
                               workspace->matrix);
-    for (int64_t l = 0; l < lanes; l++) tolerance[l] = (real)s->tolerance;
+    for (int64_t l = 0; l < lanes; l++) tolerance[l] = (real)s->stop.tolerance;
     KERNELS(device)->lane_rounds(
         &(ota_lanes_block){.rows = r->queries,
                            .columns = r->keys,
-                           .rounds = s->fixed || s->max_rounds < LANES_PATIENCE
-                                         ? (s->fixed ? s->rounds : s->max_rounds)
+                           .rounds = s->stop.fixed || s->stop.max_rounds < LANES_PATIENCE
+                                         ? (s->stop.fixed ? s->stop.rounds : s->stop.max_rounds)
                                          : LANES_PATIENCE,
                            .c = workspace->c,
                            .mass = workspace->mass,
                            .target = workspace->target,
-                           .tolerance = s->fixed ? NULL : tolerance,
+                           .tolerance = s->stop.fixed ? NULL : tolerance,
                            .total = workspace->total,
                            .slack = workspace->slack,
                            .matrix = workspace->matrix,

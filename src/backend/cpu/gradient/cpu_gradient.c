@@ -68,10 +68,10 @@ static int head_workers(const ota_cpu_device *device) {
 static int64_t kernel_width(const ota_cpu_device *device) {
     const ota_resolved *r = device->resolved;
     const int64_t most = r->settings.ranks != NULL ? OTA_KERNEL_ROUNDS_SHARED : OTA_KERNEL_ROUNDS;
-    if (!ota_device_is_on_kernel(device) || !r->settings.fixed || device->values_width == 0 ||
-        r->settings.rounds > most || r->problem.dropout > 0.0)
+    if (!ota_device_is_on_kernel(device) || !r->settings.stop.fixed || device->values_width == 0 ||
+        r->settings.stop.rounds > most || r->problem.dropout > 0.0)
         return 0;
-    return device->values_width + ota_kernel_dimensions(r->settings.rounds);
+    return device->values_width + ota_kernel_dimensions(r->settings.stop.rounds);
 }
 
 static void take_scratch(ota_cpu_device *device, ota_gradient_scratch *s) {

@@ -146,7 +146,7 @@ struct ota_tile_space *ota_tiles_lay_out(ota_cpu_device *device, ota_arena *a, i
     const size_t workers = (size_t)device->worker_count;
     const ota_resolved *r = device->resolved;
     const bool coupled = ota_device_is_coupled(device) && !device->transposed && !r->from_matrix &&
-                         ota_regulariser_of(&r->problem)->exponential && !r->settings.fixed &&
+                         ota_regulariser_of(&r->problem)->exponential && !r->settings.stop.fixed &&
                          ota_column_rule_of(r->problem.columns)->coupling != OTA_COUPLING_LEADING;
     if (!ota_device_is_fused(device) && !coupled) return NULL;
     struct ota_tile_space *space = ota_arena_take(a, 1, sizeof *space);
