@@ -29,7 +29,6 @@ set(OTATTN_LIBRARY_SOURCES
     src/backend/cpu/device.c
     src/backend/cpu/forward/head_parts.c
     src/backend/cpu/forward/passes.c
-    src/backend/cpu/forward/passes_linear.c
     src/backend/cpu/gradient/cpu_gradient.c
     src/backend/cpu/gradient/tiles.c
     src/backend/cpu/kernels/kernels.c
@@ -188,6 +187,8 @@ set(OTATTN_REAL_SOURCES
     src/backend/cpu/forward/decode_rows.c
     src/backend/cpu/forward/finish_rows.c
     src/backend/cpu/forward/free_rows.c
+    src/backend/cpu/forward/linear_passes.c
+    src/backend/cpu/forward/row_passes.c
     src/backend/cpu/forward/score_rows.c
     src/backend/cpu/forward/small_heads.c
     src/backend/cpu/forward/stored_kernel.c

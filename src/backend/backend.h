@@ -361,12 +361,6 @@ static inline double ota_score(const ota_passes *passes, int64_t i, int64_t j) {
                           : ((const double *)passes->scores)[i * passes->stride + j];
 }
 
-/* g as passes and the final row update see it. */
-static inline double ota_rounded(const ota_passes *passes, int64_t j) {
-    return passes->narrow ? (double)((const float *)passes->potential)[j]
-                          : ((const double *)passes->potential)[j];
-}
-
 /* run.c: total[j] = sum of partial over chunks, in order; body(job, chunk): every chunk once. */
 void ota_add_chunks(const ota_passes *passes, const double *partial, double *total);
 void ota_each_chunk(ota_passes *passes, void (*body)(void *job, int64_t chunk, int worker),

@@ -2,7 +2,7 @@
  * runs over the levels this processor has and over the three placements in memory. */
 
 #define NAME(X) JOIN(X, SUFFIX)
-#define KERNELS JOIN(ota_kernels_, TABLE)
+#define KERNELS JOIN(JOIN(ota_kernels_, TABLE), _table)
 #define ATTEND JOIN(JOIN(ota_kernels_, TABLE), _attend)
 #define LANES_OF JOIN(JOIN(ota_kernels_, TABLE), _lanes)
 #define FOR_EACH_LEVEL(KERNELS_OF_LEVEL)                                                           \

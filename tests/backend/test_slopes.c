@@ -20,7 +20,8 @@ static const int64_t counts[COUNTS] = {1, 2, 15, 16, 17, 128, 131, 700};
 #define NAME(X) JOIN(X##_, TABLE)
 #define FOR_EACH_LEVEL(KERNELS)                                                                    \
     for (int level = 0; ota_kernels_row(level) != NULL; level++)                                   \
-        for (const JOIN(ota_kernels_, TABLE) *KERNELS = ota_kernels_row(level)->TABLE;             \
+        for (const JOIN(JOIN(ota_kernels_, TABLE), _table) *KERNELS =                              \
+                 ota_kernels_row(level)->TABLE;                                                    \
              KERNELS != NULL; KERNELS = NULL)
 
 #define T float

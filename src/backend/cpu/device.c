@@ -385,8 +385,8 @@ static void take_strategy(ota_cpu_device *device, const struct strategy_row *row
 }
 
 ota_host_algebra ota_cpu_algebra(const ota_kernels *kernels) {
-    const ota_kernels_f64 *f64 = kernels->f64;
-    const ota_kernels_f32 *f32 = kernels->f32;
+    const ota_kernels_f64_table *f64 = kernels->f64;
+    const ota_kernels_f32_table *f32 = kernels->f32;
     return (ota_host_algebra){.sum = f64->sum,
                               .accumulate = f64->accumulate,
                               .multiply = f64->multiply,

@@ -3,10 +3,12 @@
  *
  *     real               float or double
  *     WORD(name)         name_f32 or name_f64, for functions that other files call
+ *     OF_TYPE(name)      what a kernel takes (kernels/kernel_table.h)
  *     KERNELS(device)    the kernel table of this type
  *     REAL_TYPE          OTA_F32 or OTA_F64             REAL_MAX   the largest finite number
  *     REAL_LIFT          power of two of the largest entries of a stored kernel
- *     TAU_MIN            temperatures below this are left to the careful forms */
+ *     TAU_MIN            temperatures below this are left to the careful forms
+ *     LEAST_SUM          column sums below this no longer carry a full significand of the terms that made them */
 #ifndef OTA_CPU_REAL_H
 #define OTA_CPU_REAL_H
 
@@ -20,36 +22,36 @@
 #if OTA_REAL_BITS == 32
 typedef float real;
 #define WORD(name) name##_f32
+#define OF_TYPE(name) ota_kernels_f32_##name
 #define KERNELS(device) ((device)->kernels->f32)
 #define REAL_TYPE OTA_F32
 #define REAL_MAX FLT_MAX
 #define REAL_LIFT OTA_LIFT_F32
 #define TAU_MIN 1.0e-30
-typedef ota_kernels_f32_attend ota_attend_block;
-typedef ota_kernels_f32_lanes ota_lanes_block;
-typedef ota_kernels_f32_gradient ota_gradient_block;
-typedef ota_kernels_f32_round ota_round_operands;
-typedef ota_kernels_f32_powers ota_powers_operands;
-typedef ota_kernels_f32_capped ota_capped_operands;
-typedef ota_kernels_f32_slopes ota_slopes_operands;
+#define LEAST_SUM 1.0e-28
 #elif OTA_REAL_BITS == 64
 typedef double real;
 #define WORD(name) name##_f64
+#define OF_TYPE(name) ota_kernels_f64_##name
 #define KERNELS(device) ((device)->kernels->f64)
 #define REAL_TYPE OTA_F64
 #define REAL_MAX DBL_MAX
 #define REAL_LIFT OTA_LIFT_F64
 #define TAU_MIN DBL_MIN
-typedef ota_kernels_f64_attend ota_attend_block;
-typedef ota_kernels_f64_lanes ota_lanes_block;
-typedef ota_kernels_f64_gradient ota_gradient_block;
-typedef ota_kernels_f64_round ota_round_operands;
-typedef ota_kernels_f64_powers ota_powers_operands;
-typedef ota_kernels_f64_capped ota_capped_operands;
-typedef ota_kernels_f64_slopes ota_slopes_operands;
+#define LEAST_SUM 1.0e-280
 #else
 #error "OTA_REAL_BITS is 32 or 64"
 #endif
+
+typedef OF_TYPE(attend) ota_attend_block;
+typedef OF_TYPE(lanes) ota_lanes_block;
+typedef OF_TYPE(gradient) ota_gradient_block;
+typedef OF_TYPE(log_round) ota_log_round_operands;
+typedef OF_TYPE(kernel) ota_kernel_operands;
+typedef OF_TYPE(round) ota_round_operands;
+typedef OF_TYPE(powers) ota_powers_operands;
+typedef OF_TYPE(capped) ota_capped_operands;
+typedef OF_TYPE(slopes) ota_slopes_operands;
 
 /* Functions of both types that bodies call by their plain names. */
 #define row_solve WORD(ota_row_solve)

@@ -1,14 +1,11 @@
-/* passes.h: passes over the stored scores of a head, on the CPU (passes.c, passes_linear.c); ota_passes says what they
- * find. */
+/* passes.h: passes over the stored scores of a head, on the CPU; ota_passes says what they find. passes.c chooses the type
+ * of row_passes.c and linear_passes.c. */
 #ifndef OTA_CPU_PASSES_H
 #define OTA_CPU_PASSES_H
 
 #include <math.h>
 
 #include "backend/cpu/rows/rows.h"
-
-/* Column sums below these no longer carry a full significand of the terms that made them; f64, f32. */
-static const double least_sum[2] = {1.0e-280, 1.0e-28};
 
 /* The chunk's part of `partial`, all 0. */
 static inline double *cleared_chunk(const ota_passes *state, double *partial, int64_t chunk) {
@@ -27,14 +24,6 @@ static inline void each_piece(ota_passes *state, int64_t chunk, void *job,
         body(job, chunk, first, end);
 }
 
-static inline const float *ota_row_at_f32(const void *matrix, int64_t stride, int64_t row) {
-    return (const float *)matrix + row * stride;
-}
-
-static inline const double *ota_row_at_f64(const void *matrix, int64_t stride, int64_t row) {
-    return (const double *)matrix + row * stride;
-}
-
 /* The rule of rows at temperature t. */
 static inline ota_row_parameters parameters_of(const ota_head *head, double t) {
     return (ota_row_parameters){.kernels = head->kernels,
@@ -48,10 +37,20 @@ static inline ota_row_parameters parameters_of(const ota_head *head, double t) {
 
 void ota_cpu_lay_out_passes(ota_passes *state, ota_arena *arena, bool kernel);
 void ota_cpu_row_pass(ota_passes *state, double t, double omega);
+void ota_cpu_row_pass_f32(ota_passes *state, double t, double omega);
+void ota_cpu_row_pass_f64(ota_passes *state, double t, double omega);
 void ota_cpu_column_pass(ota_passes *state, double t);
+void ota_cpu_column_pass_f32(ota_passes *state, double t);
+void ota_cpu_column_pass_f64(ota_passes *state, double t);
 void ota_cpu_final_pass(ota_passes *state);
+void ota_cpu_final_pass_f32(ota_passes *state);
+void ota_cpu_final_pass_f64(ota_passes *state);
 double ota_cpu_linear_range(ota_passes *state);
+double ota_cpu_linear_range_f32(ota_passes *state);
+double ota_cpu_linear_range_f64(ota_passes *state);
 /* False when the scalings leave what the kernel can carry even after absorption. */
 bool ota_cpu_linear_pass(ota_passes *state, double t);
+bool ota_cpu_linear_pass_f32(ota_passes *state, double t);
+bool ota_cpu_linear_pass_f64(ota_passes *state, double t);
 
 #endif

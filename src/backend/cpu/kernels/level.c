@@ -40,38 +40,30 @@
 #endif
 
 #if OTA_REAL_BITS == 64
-typedef ota_kernels_f64 kernel_table;
-typedef ota_kernels_f64_attend attend_block;
-typedef ota_kernels_f64_gradient gradient_block;
-typedef ota_kernels_f64_lanes lanes_block;
-typedef ota_kernels_f64_log_round log_round_operands;
-typedef ota_kernels_f64_kernel kernel_operands;
-typedef ota_kernels_f64_round round_operands;
-typedef ota_kernels_f64_powers powers_operands;
-typedef ota_kernels_f64_capped capped_operands;
-typedef ota_kernels_f64_slopes slopes_operands;
+#define OF_TYPE(name) ota_kernels_f64_##name
 enum { LIFT = OTA_LIFT_F64 };
 static const real EXPONENT_LIMIT = 1200.0;
 static const real SMALLEST_C = 0x1p-1012;
 static const real LARGEST_C = 0x1p1000;
 static const real EXP2[] = OTA_EXP2_F64;
 #else
-typedef ota_kernels_f32 kernel_table;
-typedef ota_kernels_f32_attend attend_block;
-typedef ota_kernels_f32_gradient gradient_block;
-typedef ota_kernels_f32_lanes lanes_block;
-typedef ota_kernels_f32_log_round log_round_operands;
-typedef ota_kernels_f32_kernel kernel_operands;
-typedef ota_kernels_f32_round round_operands;
-typedef ota_kernels_f32_powers powers_operands;
-typedef ota_kernels_f32_capped capped_operands;
-typedef ota_kernels_f32_slopes slopes_operands;
+#define OF_TYPE(name) ota_kernels_f32_##name
 enum { LIFT = OTA_LIFT_F32 };
 static const real EXPONENT_LIMIT = 200.0f;
 static const real SMALLEST_C = 0x1p-119f;
 static const real LARGEST_C = 0x1p120f;
 static const real EXP2[] = OTA_EXP2_F32;
 #endif
+typedef OF_TYPE(table) kernel_table;
+typedef OF_TYPE(attend) attend_block;
+typedef OF_TYPE(gradient) gradient_block;
+typedef OF_TYPE(lanes) lanes_block;
+typedef OF_TYPE(log_round) log_round_operands;
+typedef OF_TYPE(kernel) kernel_operands;
+typedef OF_TYPE(round) round_operands;
+typedef OF_TYPE(powers) powers_operands;
+typedef OF_TYPE(capped) capped_operands;
+typedef OF_TYPE(slopes) slopes_operands;
 enum { EXP2_TERMS = sizeof EXP2 / sizeof EXP2[0], RUN = 64, SHORT = 8 * LANES };
 #ifdef OTA_PAIRS
 enum { HELD = 2 }; /* numbers in an element of a product's operands */

@@ -1,4 +1,4 @@
-/* A pass in the linear domain: the kernel is formed once, rounds only multiply.
+/* A pass in the linear domain, compiled for each type of scores: the kernel is formed once, rounds only multiply.
  *
  *     K = exp((S + f0 + g0) / t) [rows][columns],   r = K v,  u = mu / r,  c = v (K^T u)   [CETA-06]
  *
@@ -6,21 +6,26 @@
  * leave their bounds are absorbed anew. */
 #include "passes.h"
 
+#include "backend/cpu/real.h"
 #include "base/exp2.h"
 
-/* Scalings leave [1/bound, bound] and are absorbed; f64, f32. */
-static const double scaling_bound[2] = {1.0e100, 1.0e15};
+/* Scalings leave [1/bound, bound] and are absorbed. */
+static const double bound = OTA_REAL_BITS == 32 ? 1.0e15 : 1.0e100;
 
 typedef struct linear_job {
     ota_passes *state;
     double t;
 } linear_job;
 
+static double score(const ota_passes *state, int64_t i, int64_t j) {
+    return (double)((const real *)state->scores)[i * state->stride + j];
+}
+
 /* Mean or midrange of a row's finite S + h; 0 when it has none. h NULL: 0. */
 static double row_centre(const ota_passes *state, int64_t i, const double *h) {
     double low = INFINITY, high = -INFINITY, sum = 0.0, count = 0.0;
     for (int64_t j = 0; j < state->columns; j++) {
-        const double x = ota_score(state, i, j) + (h == NULL ? 0.0 : h[j]);
+        const double x = score(state, i, j) + (h == NULL ? 0.0 : h[j]);
         if (!(x > -INFINITY)) continue;
         low = x < low ? x : low;
         high = x > high ? x : high;
@@ -31,7 +36,7 @@ static double row_centre(const ota_passes *state, int64_t i, const double *h) {
     return state->head->settings->center == OTA_CENTER_MEAN ? sum / count : 0.5 * low + 0.5 * high;
 }
 
-double ota_cpu_linear_range(ota_passes *state) {
+double WORD(ota_cpu_linear_range)(ota_passes *state) {
     const ota_head *head = state->head;
     const bool mean = head->settings->center == OTA_CENTER_MEAN;
     double *middle = state->middle, *low = state->column_lse, *high = state->column,
@@ -49,7 +54,7 @@ double ota_cpu_linear_range(ota_passes *state) {
         const double centre = row_centre(state, i, NULL);
         state->shift[i] = centre;
         for (int64_t j = 0; j < state->columns; j++) {
-            const double x = ota_score(state, i, j) - centre;
+            const double x = score(state, i, j) - centre;
             if (!(x > -INFINITY)) continue;
             low[j] = x < low[j] ? x : low[j];
             high[j] = x > high[j] ? x : high[j];
@@ -78,38 +83,20 @@ static void form_rows(void *context, int64_t chunk, int64_t first, int64_t last)
             state->absorbed_f[i] = -row_centre(state, i, state->absorbed_g);
             continue;
         }
-        const double top =
-            state->narrow
-                ? (double)head->kernels->f32->maximum(ota_row_at_f32(state->scores, stride, i),
-                                                      state->potential, state->columns)
-                : head->kernels->f64->maximum(ota_row_at_f64(state->scores, stride, i),
-                                              state->potential, state->columns);
+        const double top = (double)KERNELS(head)->maximum((const real *)state->scores + i * stride,
+                                                          state->potential, state->columns);
         state->absorbed_f[i] = top > -INFINITY ? -top : 0.0;
     }
-    int64_t lost;
-    if (state->narrow) {
-        lost = head->kernels->f32->kernel_form(
-            &(ota_kernels_f32_kernel){.s = ota_row_at_f32(state->scores, stride, first),
-                                      .lds = stride,
-                                      .rows = count,
-                                      .columns = state->columns,
-                                      .f = state->absorbed_f + first,
-                                      .h = state->potential,
-                                      .c = (float)k,
-                                      .kernel = (float *)state->kernel + first * stride,
-                                      .ldk = stride});
-    } else {
-        lost = head->kernels->f64->kernel_form(
-            &(ota_kernels_f64_kernel){.s = ota_row_at_f64(state->scores, stride, first),
-                                      .lds = stride,
-                                      .rows = count,
-                                      .columns = state->columns,
-                                      .f = state->absorbed_f + first,
-                                      .h = state->potential,
-                                      .c = k,
-                                      .kernel = (double *)state->kernel + first * stride,
-                                      .ldk = stride});
-    }
+    const int64_t lost = KERNELS(head)->kernel_form(
+        &(ota_kernel_operands){.s = (const real *)state->scores + first * stride,
+                               .lds = stride,
+                               .rows = count,
+                               .columns = state->columns,
+                               .f = state->absorbed_f + first,
+                               .h = state->potential,
+                               .c = (real)k,
+                               .kernel = (real *)state->kernel + first * stride,
+                               .ldk = stride});
     for (int64_t i = first; i < last; i++) {
         state->scaled_sink[i] =
             head->sink > -INFINITY ? exp((head->sink + state->absorbed_f[i]) / job->t) : 0.0;
@@ -126,16 +113,11 @@ static void form_chunk(void *context, int64_t chunk, int worker) {
 /* Absorbs g into the kernel; columns that are closed (g = -inf) get scaling 0 instead. */
 static void form_kernel(ota_passes *state, double t) {
     double *g = state->head->g;
-    float *narrow = state->potential;
-    double *wide = state->potential;
+    real *potential = state->potential;
     for (int64_t j = 0; j < state->columns; j++) {
         const double open = (g[j] > -INFINITY ? g[j] : 0.0) + state->middle[j];
-        if (state->narrow) {
-            narrow[j] = (float)open;
-        } else {
-            wide[j] = open;
-        }
-        state->absorbed_g[j] = ota_rounded(state, j);
+        potential[j] = (real)open;
+        state->absorbed_g[j] = (double)potential[j];
     }
     linear_job job = {.state = state, .t = t};
     for (int64_t chunk = 0; chunk < state->chunks; chunk++)
@@ -154,29 +136,16 @@ static void linear_piece(void *context, int64_t chunk, int64_t first, int64_t la
     const ota_head *head = state->head;
     double *column = state->partial + chunk * state->padded_columns;
     const double *sink = head->sink > -INFINITY ? state->scaled_sink + first : NULL;
-    if (state->narrow) {
-        head->kernels->f32->linear_round(
-            &(ota_kernels_f32_round){.kernel = ota_row_at_f32(state->kernel, state->stride, first),
-                                     .ldk = state->stride,
-                                     .rows = last - first,
-                                     .columns = state->columns,
-                                     .v = state->scaling,
-                                     .mass = head->mu + first,
-                                     .sink = sink,
-                                     .u = state->u + first,
-                                     .column = column});
-    } else {
-        head->kernels->f64->linear_round(
-            &(ota_kernels_f64_round){.kernel = ota_row_at_f64(state->kernel, state->stride, first),
-                                     .ldk = state->stride,
-                                     .rows = last - first,
-                                     .columns = state->columns,
-                                     .v = state->scaling,
-                                     .mass = head->mu + first,
-                                     .sink = sink,
-                                     .u = state->u + first,
-                                     .column = column});
-    }
+    KERNELS(head)->linear_round(
+        &(ota_round_operands){.kernel = (const real *)state->kernel + first * state->stride,
+                              .ldk = state->stride,
+                              .rows = last - first,
+                              .columns = state->columns,
+                              .v = state->scaling,
+                              .mass = head->mu + first,
+                              .sink = sink,
+                              .u = state->u + first,
+                              .column = column});
     for (int64_t i = first; i < last; i++) {
         head->f[i] =
             head->mu[i] > 0.0 ? state->absorbed_f[i] + job->t * log(state->u[i]) : -INFINITY;
@@ -190,9 +159,9 @@ static void linear_chunk(void *context, int64_t chunk, int worker) {
     each_piece(job->state, chunk, job, linear_piece);
 }
 
-bool ota_cpu_linear_pass(ota_passes *state, double t) {
+bool WORD(ota_cpu_linear_pass)(ota_passes *state, double t) {
     const ota_head *head = state->head;
-    const double bound = scaling_bound[state->narrow];
+    real *v = state->scaling;
     if (state->temperature > t || state->temperature < t) state->formed = false;
     for (int attempt = 0; attempt < 2; attempt++) {
         if (!state->formed) form_kernel(state, t);
@@ -203,11 +172,7 @@ bool ota_cpu_linear_pass(ota_passes *state, double t) {
                 scaling = exp((head->g[j] - state->absorbed_g[j]) / t);
                 if (!(scaling <= bound && scaling >= 1.0 / bound)) inside = false;
             }
-            if (state->narrow) {
-                ((float *)state->scaling)[j] = (float)scaling;
-            } else {
-                ((double *)state->scaling)[j] = scaling;
-            }
+            v[j] = (real)scaling;
         }
         if (inside) {
             linear_job job = {.state = state, .t = t};
@@ -221,11 +186,8 @@ bool ota_cpu_linear_pass(ota_passes *state, double t) {
         if (inside) {
             ota_add_chunks(state, state->partial, state->column);
             for (int64_t j = 0; j < state->columns; j++) {
-                const double sum = state->column[j];
-                const double scaling = state->narrow ? (double)((float *)state->scaling)[j]
-                                                     : ((double *)state->scaling)[j];
-                if (state->target[j] > 0.0 && scaling > 0.0 && !(sum > least_sum[state->narrow]))
-                    return false;
+                const double sum = state->column[j], scaling = (double)v[j];
+                if (state->target[j] > 0.0 && scaling > 0.0 && !(sum > LEAST_SUM)) return false;
                 state->column[j] = scaling * sum;
                 state->column_lse[j] =
                     scaling > 0.0 ? log(sum) - state->absorbed_g[j] / t : -INFINITY;
