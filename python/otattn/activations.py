@@ -12,10 +12,11 @@ import math
 import operator
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
+from ._aux import ArrayT
 from ._coupling import coupling
 from ._orders import torch_weights, weights
 from ._settings import flag, number, shown, whole
@@ -177,7 +178,7 @@ def _support(P: Any, dim: int) -> Any:
     return (P > 0).sum(dim, keepdim=True) if is_torch(P) else (P > 0).sum(dim, keepdims=True)
 
 
-def softmax(X: Any, dim: int = -1) -> Any:
+def softmax(X: ArrayT, dim: int = -1) -> ArrayT:
     """``argmax <x, p> - sum(p log p)``: the map of order 1.
 
     Examples
@@ -186,13 +187,25 @@ def softmax(X: Any, dim: int = -1) -> Any:
     >>> otattn.activations.softmax(np.zeros(4))
     array([0.25, 0.25, 0.25, 0.25])
     """
-    X = _scores(X, dim)
-    if dim == -1 and type(X) in _plain_kinds() and X.ndim > 1:
-        return coupling(X, method="softmax")
-    matrix, moved = _rows(X, dim)
-    return _back(coupling(matrix, method="softmax"), moved, dim)
+    scores = _scores(X, dim)
+    if dim == -1 and type(scores) in _plain_kinds() and scores.ndim > 1:
+        found: ArrayT = coupling(scores, method="softmax")
+        return found
+    matrix, moved = _rows(scores, dim)
+    found = _back(coupling(matrix, method="softmax"), moved, dim)
+    return found
 
 
+@overload
+def sparsemax(
+    X: ArrayT, dim: int = -1, k: int | None = None, return_support_size: Literal[False] = False
+) -> ArrayT: ...
+@overload
+def sparsemax(
+    X: ArrayT, dim: int = -1, k: int | None = None, *, return_support_size: Literal[True]
+) -> tuple[ArrayT, ArrayT]: ...
+@overload
+def sparsemax(X: Any, dim: int = -1, k: int | None = None, return_support_size: bool = False) -> Any: ...
 def sparsemax(X: Any, dim: int = -1, k: int | None = None, return_support_size: bool = False) -> Any:
     """The nearest point of the simplex: ``argmax <x, p> - ||p||^2 / 2``.
 
@@ -221,6 +234,16 @@ def sparsemax(X: Any, dim: int = -1, k: int | None = None, return_support_size: 
     return (P, _support(P, dim)) if flag("return_support_size", return_support_size) else P
 
 
+@overload
+def entmax15(
+    X: ArrayT, dim: int = -1, k: int | None = None, return_support_size: Literal[False] = False
+) -> ArrayT: ...
+@overload
+def entmax15(
+    X: ArrayT, dim: int = -1, k: int | None = None, *, return_support_size: Literal[True]
+) -> tuple[ArrayT, ArrayT]: ...
+@overload
+def entmax15(X: Any, dim: int = -1, k: int | None = None, return_support_size: bool = False) -> Any: ...
 def entmax15(X: Any, dim: int = -1, k: int | None = None, return_support_size: bool = False) -> Any:
     """`entmax_bisect` with alpha = 1.5; parameters as in `sparsemax`."""
     P = _map(X, 1.5, dim)
@@ -228,8 +251,8 @@ def entmax15(X: Any, dim: int = -1, k: int | None = None, return_support_size: b
 
 
 def entmax_bisect(
-    X: Any, alpha: Any = 1.5, dim: int = -1, n_iter: int = 50, ensure_sum_one: bool = True
-) -> Any:
+    X: ArrayT, alpha: Any = 1.5, dim: int = -1, n_iter: int = 50, ensure_sum_one: bool = True
+) -> ArrayT:
     """Tsallis map ``argmax <x, p> - sum(p^alpha - p) / (alpha (alpha - 1))`` over the simplex.
 
     Parameters
@@ -257,12 +280,16 @@ def entmax_bisect(
     >>> otattn.activations.entmax_bisect(np.array([2.0, 0.0, 0.0]), alpha=2.0)
     array([1., 0., 0.])
     """
-    return _map(X, alpha, dim)
+    found: ArrayT = _map(X, alpha, dim)
+    return found
 
 
-def sparsemax_bisect(X: Any, dim: int = -1, n_iter: int | None = 50, ensure_sum_one: bool = True) -> Any:
+def sparsemax_bisect(
+    X: ArrayT, dim: int = -1, n_iter: int | None = 50, ensure_sum_one: bool = True
+) -> ArrayT:
     """`sparsemax`; the other parameters are accepted for entmax's signature."""
-    return _map(X, 2.0, dim)
+    found: ArrayT = _map(X, 2.0, dim)
+    return found
 
 
 def _bisect(low: Any, high: Any, excess: Any) -> Any:
@@ -305,7 +332,7 @@ def _total(q: Any, dim: int) -> Any:
     return total.where(total != 0.0, q.new_ones(()))
 
 
-def normmax_bisect(X: Any, alpha: Any = 2, dim: int = -1, n_iter: int = 50) -> Any:
+def normmax_bisect(X: ArrayT, alpha: Any = 2, dim: int = -1, n_iter: int = 50) -> ArrayT:
     """``argmax <x, p> - ||p||_alpha`` over the simplex.
 
     The answer is ``p = q / sum q`` with ``q_j = max(0, x_j - t)^(1 / (alpha - 1))`` and ``sum q^alpha = 1``;
@@ -353,10 +380,11 @@ def normmax_bisect(X: Any, alpha: Any = 2, dim: int = -1, n_iter: int = 50) -> A
         moving = level + (mean - mean.detach()) + slope * (alpha - order)
         q = ((x - moving).where(inside, one) ** (1.0 / (alpha - 1.0))).where(inside, none)
         p = q / _total(q, dim)
-    return p if is_torch(X) else p.numpy()
+    found: ArrayT = p if is_torch(X) else p.numpy()
+    return found
 
 
-def budget_bisect(X: Any, budget: Any = 2, dim: int = -1, n_iter: int = 50) -> Any:
+def budget_bisect(X: ArrayT, budget: Any = 2, dim: int = -1, n_iter: int = 50) -> ArrayT:
     """``argmax <x, p> - ||p||^2 / 2`` with ``0 <= p <= 1`` and ``sum p = budget``.
 
     The answer is ``p = clip(x - t, 0, 1)``; over the entries strictly between,
@@ -394,7 +422,8 @@ def budget_bisect(X: Any, budget: Any = 2, dim: int = -1, n_iter: int = 50) -> A
         count = free.sum(dim, True).clamp(min=1)
         change = (x - z).where(free, x.new_zeros(())).sum(dim, True) - (budget - total)
         p = (x - level - change / count).where(free, p)
-    return p if is_torch(X) else p.numpy()
+    found: ArrayT = p if is_torch(X) else p.numpy()
+    return found
 
 
 # ---- losses --------------------------------------------------------------------------------------

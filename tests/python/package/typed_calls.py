@@ -23,6 +23,10 @@ def arrays(x: NDArray[np.float64], mask: NDArray[np.bool_]) -> None:
     assert_type(otattn.coupling(x, return_aux=("lse",)), tuple[NDArray[np.float64], otattn.AuxOutput])
     assert_type(otattn.coupling([[1.0, 2.0]]), Any)
     assert_type(otattn.sinkhorn_normalize(x), NDArray[np.float64])
+    maps = otattn.activations
+    assert_type(maps.softmax(x), NDArray[np.float64])
+    assert_type(maps.entmax15(x, return_support_size=True), tuple[NDArray[np.float64], NDArray[np.float64]])
+    assert_type(maps.budget_bisect(maps.sparsemax(x)), NDArray[np.float64])
     plan = otattn.Plan(x, x, x, method=own)
     assert_type(plan.forward(x, x, x), NDArray[Any])
     assert_type(plan.forward(x, x, x, True), tuple[NDArray[Any], otattn.AuxOutput])
