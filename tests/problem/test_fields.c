@@ -16,6 +16,7 @@
 
 #include "crew.h"
 #include "groups.h"
+#include "groups.h"
 #include "members.h"
 #include "otattn.h"
 #include "problem/fields.h"

@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "groups.h"
 #include "problem/fields.h"
 #include "program/program.h"
 #include "groups.h"
