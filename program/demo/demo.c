@@ -251,7 +251,9 @@ static void print_text(const demo_run *run, const char *page) {
     cli_heatmap maps[DEMO_CASES];
     for (int index = 0; index < DEMO_CASES; index++)
         maps[index] = (cli_heatmap){run->rules[index].rule->title, run->rules[index].coupling};
-    cli_heatmaps_print(stdout, shades, width, maps, DEMO_CASES, data->tokens, n, data->tokens, n);
+    const cli_heatmap_labels labels = {
+        .row = data->tokens, .column = data->tokens, .rows = n, .columns = n};
+    cli_heatmaps_print(stdout, shades, width, maps, DEMO_CASES, &labels);
     (void)printf("\nRows are queries, columns keys; shade = square root of the weight.\n\n"
                  "%-18s%-8s%6s%7s%8s%6s%7s%7s\n",
                  "rule", "fullest", "mass", "head 2", "support", "row", "column", "gap");

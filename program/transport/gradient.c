@@ -29,18 +29,25 @@ typedef struct sharing {
 
 static const sharing whole = {-1, 0};
 
-/* A gradient like `like`, named `name`, of the file shape `rank`, `shape`. `slot` of the library's struct
- * gets it. */
+/* How a gradient is written. */
+typedef struct file_form {
+    ota_type type;
+    int rank;
+    const int64_t *shape;
+} file_form;
+
+/* A gradient like `like`, named `name`. `slot` of the library's struct gets it. */
 static int add(cli_context *context, cli_gradients *g, const char *name, const ota_array *like,
-               ota_type type, int rank, const int64_t *shape, sharing of, ota_array *slot) {
+               file_form form, sharing of, ota_array *slot) {
+    const ota_type type = form.type;
     cli_rows *rows = &g->rows[g->count];
     cli_array *file = &g->shapes[g->count];
     ota_array array =
         ota_array_of(NULL, type, like->size[0], like->size[1], like->size[2], like->size[3]);
     const bool shared = of.dimension >= 0 && array.size[of.dimension] == of.total;
-    *file = (cli_array){.type = type, .rank = rank, .count = 1};
+    *file = (cli_array){.type = type, .rank = form.rank, .count = 1};
     for (int k = 0; k < 4; k++) file->count *= (size_t)array.size[k];
-    for (int k = 0; k < rank; k++) file->shape[k] = shape[k];
+    for (int k = 0; k < form.rank; k++) file->shape[k] = form.shape[k];
     (void)snprintf(file->name, sizeof file->name, "%s", name);
     if (shared) array.size[of.dimension] = cli_share_held(&context->share, of.total);
     size_t count = ota_type_bytes(type);
@@ -63,21 +70,22 @@ static int add_like_file(cli_context *context, cli_gradients *g, const char *nam
     const int code = file == NULL ? cli_load(context, field, spec, OTA_NO_TYPE, &file) : 0;
     if (code != 0) return code;
     const ota_type type = file->type == OTA_I64 || file->type == OTA_BOOL ? OTA_F64 : file->type;
-    return add(context, g, name, like, type, file->rank, file->shape, of, slot);
+    return add(context, g, name, like, (file_form){type, file->rank, file->shape}, of, slot);
 }
 
 /* Of numbers that were written on the command line: one, or one per head. */
 static int add_numbers(cli_context *context, cli_gradients *g, const char *name, int64_t count,
                        ota_array *slot) {
     const ota_array like = ota_array_of(NULL, OTA_F64, 1, 1, 1, count);
-    return add(context, g, name, &like, OTA_F64, count > 1 ? 1 : 0, &count, whole, slot);
+    return add(context, g, name, &like, (file_form){OTA_F64, count > 1 ? 1 : 0, &count}, whole,
+               slot);
 }
 
 static int add_scores(cli_context *context, const cli_problem *p, cli_gradients *g) {
     const ota_array like =
         ota_array_of(NULL, p->file_type, p->batch, p->heads, p->queries, p->keys);
     const int rank = p->rank > 2 ? p->rank : 2;
-    return add(context, g, "scores", &like, p->file_type, rank, like.size + 4 - rank,
+    return add(context, g, "scores", &like, (file_form){p->file_type, rank, like.size + 4 - rank},
                (sharing){2, p->queries}, &g->want.scores);
 }
 
@@ -124,8 +132,9 @@ static int add_terms(cli_context *context, cli_problem *p, cli_gradients *g) {
         case OTA_TERM_RELATIVE_INSIDE: {
             const int64_t shape[2] = {term->array.size[1], term->array.size[3]};
             const bool heads = shape[0] > 1;
-            code = add(context, g, "relative_bias", &term->array, term->array.type, heads ? 2 : 1,
-                       heads ? shape : shape + 1, whole, &g->terms[k]);
+            code = add(context, g, "relative_bias", &term->array,
+                       (file_form){term->array.type, heads ? 2 : 1, heads ? shape : shape + 1},
+                       whole, &g->terms[k]);
             break;
         }
         case OTA_TERM_DENSE:

@@ -268,18 +268,18 @@ static void print_line_of_maps(const layout *at, const cli_heatmap *maps, size_t
 }
 
 void cli_heatmaps_print(FILE *stream, cli_shades shades, int width, const cli_heatmap *maps,
-                        size_t map_count, const char *const *row_labels, size_t rows,
-                        const char *const *column_labels, size_t columns) {
+                        size_t map_count, const cli_heatmap_labels *labels) {
+    const size_t rows = labels->rows, columns = labels->columns;
     bool ascii = shades == CLI_SHADES_DIGITS;
     layout at = {.stream = stream, .shades = shades, .rows = rows, .columns = columns};
     at.label = (int)strlen("received");
     for (size_t row = 0; row < rows; row++) {
-        int used = text_width(row_labels[row], ascii);
+        int used = text_width(labels->row[row], ascii);
         if (used > at.label) at.label = used < LABEL_LIMIT ? used : LABEL_LIMIT;
     }
     int label_lines = 0;
     for (size_t column = 0; column < columns; column++) {
-        int used = label_glyphs(column_labels[column], ascii);
+        int used = label_glyphs(labels->column[column], ascii);
         if (used > label_lines) label_lines = used < COLUMN_LABEL_LIMIT ? used : COLUMN_LABEL_LIMIT;
     }
     /* Two characters make a square cell; they are given up before maps stop standing side by side. */
@@ -289,6 +289,6 @@ void cli_heatmaps_print(FILE *stream, cli_shades shades, int width, const cli_he
     size_t beside = room < GAP + at.map ? 1 : (size_t)(room / (GAP + at.map));
     for (size_t first = 0; first < map_count; first += beside) {
         size_t count = ota_size_min(map_count - first, beside);
-        print_line_of_maps(&at, maps + first, count, row_labels, column_labels, label_lines);
+        print_line_of_maps(&at, maps + first, count, labels->row, labels->column, label_lines);
     }
 }

@@ -26,9 +26,13 @@ typedef struct cli_heatmap {
     const double *weights;
 } cli_heatmap;
 
+typedef struct cli_heatmap_labels {
+    const char *const *row, *const *column; /* [rows], [columns] */
+    size_t rows, columns;
+} cli_heatmap_labels;
+
 void cli_heatmaps_print(FILE *stream, cli_shades shades, int width, const cli_heatmap *maps,
-                        size_t map_count, const char *const *row_labels, size_t rows,
-                        const char *const *column_labels, size_t columns);
+                        size_t map_count, const cli_heatmap_labels *labels);
 
 /* Prints `text` cut or filled to exactly `width` terminal columns. */
 void cli_print_padded(FILE *stream, cli_shades shades, const char *text, int width);

@@ -196,8 +196,12 @@ static void print_map(const cli_problem *problem, const cli_solution *solution) 
     if (solution->coupling.type != OTA_F64) return;
     const cli_heatmap map = {.title = problem->method, .weights = solution->coupling.data};
     (void)putchar('\n');
-    cli_heatmaps_print(stdout, cli_shades_for(stdout), cli_terminal_width(stdout), &map, 1, numbers,
-                       (size_t)problem->queries, numbers, (size_t)problem->keys);
+    const cli_heatmap_labels labels = {.row = numbers,
+                                       .column = numbers,
+                                       .rows = (size_t)problem->queries,
+                                       .columns = (size_t)problem->keys};
+    cli_heatmaps_print(stdout, cli_shades_for(stdout), cli_terminal_width(stdout), &map, 1,
+                       &labels);
 }
 
 static int report(cli_context *context, const cli_problem *problem, const cli_solution *solution,

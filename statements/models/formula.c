@@ -127,9 +127,11 @@ double statement_most_probable(const double *z, int64_t vocabulary) {
     return exp(largest_of(z, vocabulary) - log_sum_exp(z, vocabulary, 1.0));
 }
 
-/* Stopped tokens get their state back, and others may stop. */
+/* Of h, the states of all layers: tokens that stopped get their state behind `layer` back, and others may stop. */
 static void leave(trial *t, const checkpoint *c, int64_t layer, int64_t count, formula_exit *exit,
-                  int64_t *streak, const double *before, double *after, const block_parts *r) {
+                  int64_t *streak, double *h, const block_parts *r) {
+    const double *before = h + layer * count * c->facts.width;
+    double *after = h + (layer + 1) * count * c->facts.width;
     const int64_t d = c->facts.width, last = c->facts.layers;
     double *z = numbers(t, c->facts.vocabulary);
     for (int64_t i = 0; i < count; i++) {
@@ -159,7 +161,7 @@ void statement_gpt2_formula(trial *t, const checkpoint *c, const int64_t *ids, i
     for (int64_t layer = 0; layer < layers; layer++) {
         double *before = h + layer * size, *after = before + size;
         statement_block_formula(t, c, layer, before, count, &r, after);
-        if (exit != NULL) leave(t, c, layer, count, exit, streak, before, after, &r);
+        if (exit != NULL) leave(t, c, layer, count, exit, streak, h, &r);
         t->used = used;
     }
     statement_final_norm_formula(c, h + layers * size, count, final);

@@ -161,7 +161,9 @@ static char *drawn(cli_shades shades, int width, size_t map_count) {
     const cli_heatmap maps[] = {{"first", weights}, {"second", weights}};
     FILE *stream = tmpfile();
     assert_non_null(stream);
-    cli_heatmaps_print(stream, shades, width, maps, map_count, row_labels, 2, column_labels, 3);
+    const cli_heatmap_labels labels = {
+        .row = row_labels, .column = column_labels, .rows = 2, .columns = 3};
+    cli_heatmaps_print(stream, shades, width, maps, map_count, &labels);
     char *text = read_all(stream);
     return text;
 }
