@@ -16,6 +16,7 @@
 #include "dice.h"
 #include "problem/problem.h"
 #include "groups.h"
+#include "problem/fields.h"
 
 enum { BATCH = 2, HEADS = 2, N = 3, M = 4, W = 2, V = 5, DIFFERENCES = N + M - 1 };
 /* Of every array, so that what begins on one array ends before the next. */
@@ -185,6 +186,19 @@ static const field fields[FIELDS] = {
     [ROW_MASS] = FIELD(row_mass, BATCH, HEADS, 1, N),
     [COLUMN_MASS] = FIELD(column_mass, BATCH, HEADS, 1, M),
 };
+
+/* An array that is a row of the library's table is tried here too. */
+static void every_derivative_is_among_the_fields(void **state) {
+    (void)state;
+    for (int k = 0; k < OTA_DERIVATIVES; k++) {
+        const ota_derivative *row = &ota_derivatives[k];
+        int found = 0;
+        for (int f = 0; f < FIELDS; f++)
+            found += fields[f].gradient == row->gradient_at &&
+                     fields[f].tangent == row->tangent_at && fields[f].given == row->upstream;
+        assert_int_equal(found, ota_derivative_is_array(k));
+    }
+}
 
 static const char *name_of(const field *f, bool tangents) {
     return tangents ? f->of_tangent : f->of_gradient;
@@ -596,6 +610,7 @@ static void structs_of_other_sizes(void **state) {
 
 TEST_FILE(test_derivative_refusals) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_derivative_is_among_the_fields),
         cmocka_unit_test(what_has_no_gradient_is_refused),
         cmocka_unit_test(arrays_that_do_not_fit_are_refused),
         cmocka_unit_test(both_shapes_are_told),
