@@ -1,5 +1,5 @@
 /* 2^r = 1 + r q(r) for r in [-1/2, 1/2]: coefficients of q, the highest power first. How they were found and how far
- * they are right stands in backend/cpu/kernels/level.c. */
+ * they are right stands in backend/cpu/kernels/exp2.inc.h. */
 #ifndef OTA_EXP2_H
 #define OTA_EXP2_H
 

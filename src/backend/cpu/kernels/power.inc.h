@@ -5,7 +5,7 @@
  *
  *     log2 m = s (C + z (C/3 + z q(z))),  C = 2 / ln 2,  z = s^2
  *
- * where s, z, C and C/3 have tails, too. q was fitted as that of 2^t was (level.c), weighted with z^2: the
+ * where s, z, C and C/3 have tails, too. q was fitted as that of 2^t was (exp2.inc.h), weighted with z^2: the
  * error it leaves is 2^-36.7 of log2 m (f32, 3 terms) and 2^-66.1 (f64, 7 terms). So 1^p = 1, whole powers of two
  * are exact, and the rest is within 1.2 units in the last place, subnormals included (1.5 where the level has no
  * fused product); tests/backend/test_power.c prints what it finds. Between neighbours x it may fall by a unit where it
