@@ -1,4 +1,9 @@
-/* analysis.h: what the files of the analysis library share: the sentence of a refusal, and the checks of
+/* analysis/: Measures of plans, of distributions and of layers: the libraries otattn_analysis and otattn_spectra
+ * (include/otattn_analysis.h, otattn_spectra.h). It may call the public headers and src/base/. analysis.h and
+ * numbers.h have what all folders share: refusals, checks of arguments, sums. Begin with the public header; every call
+ * is in the file of its name.
+ *
+ * analysis.h: what the files of the analysis library share: the sentence of a refusal, and the checks of
  * arguments that several of them make. */
 #ifndef OTATTN_ANALYSIS_ANALYSIS_H
 #define OTATTN_ANALYSIS_ANALYSIS_H

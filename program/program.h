@@ -1,4 +1,8 @@
-/* What the files of the program share: the two tables everything is made from (subcommands, flags),
+/* program/: The command line otattn: main.c, the two tables of subcommands and flags (table.c), their parsing, help,
+ * errors, JSON and progress. A subcommand is one file in a folder by theme and one row of table.c; program.h says what
+ * it may print and how it fails. It may call the public headers of the libraries, and statements/. Then read table.c.
+ *
+ * What the files of the program share: the two tables everything is made from (subcommands, flags),
  * the parsed settings, errors, JSON, progress.
  *
  * A subcommand is one row of cli_commands (table.c) and one function `int cli_NAME(cli_context *)`

@@ -1,4 +1,10 @@
-/* What the checks of `otattn verify` share: a trial (random numbers, memory, the planted fault of
+/* statements/: What otattn verify measures: every requirement id as one or more checks, and extensions beyond them, a
+ * library that the program links. A check is a function that draws from a trial, calls the libraries and returns one
+ * number, and a row of its file's table, which says how many draws count; a file of checks is a row of groups.c. Names
+ * seen outside a file begin with the word statement, or study. It may call the public headers of the libraries. What
+ * it measures of the program comes through host.h.
+ *
+ * What the checks of `otattn verify` share: a trial (random numbers, memory, the planted fault of
  * --self-test), one head to solve, and the rows that the tables of checks are made of.
  *
  * A check calls public functions of the library and measures one number: a distance from a formula that

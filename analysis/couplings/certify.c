@@ -1,4 +1,7 @@
-/* Certificates of couplings P, Q [rows, columns] of scores S, T at temperature tau: l1 and output bounds
+/* analysis/couplings/: Whole couplings: certificates, Birkhoff's decomposition, Hilbert's metric, leaks from later
+ * tokens, which plan a coupling is (identify*.c), singular values. It may call the public headers and analysis/.
+ *
+ * Certificates of couplings P, Q [rows, columns] of scores S, T at temperature tau: l1 and output bounds
  * in their printed and sharp forms, hull, non-expansiveness, receiver mass, mean.
  *
  *     ||P - Q||_1 <= (n/tau) max|S - T|,   <= 2 n tanh(R(S - T)/(2 tau)),   <= 2 n tanh(max osc_i/(4 tau))

@@ -1,4 +1,8 @@
-/* layer_change.h: what the files of an evolution share. */
+/* analysis/evolution/: What a model predicts layer by layer: change between layers, saturation events, patterns of
+ * heads, statistics over many transitions. It may call the public headers, analysis/ and analysis/kernels/. Begin with
+ * layer_change.c.
+ *
+ * layer_change.h: what the files of an evolution share. */
 #ifndef OTATTN_ANALYSIS_LAYER_CHANGE_H
 #define OTATTN_ANALYSIS_LAYER_CHANGE_H
 

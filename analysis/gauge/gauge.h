@@ -1,4 +1,7 @@
-/* gauge.h: the matrix D = A - B [rows, columns] of the gauge's files, read as f64 in strips of a row and
+/* analysis/gauge/: Alignment of a matrix with row and column shifts, which no transport sees: policy iteration, active
+ * columns, bounds. It may call the public headers, analysis/ and analysis/kernels/. Begin with gauge.c.
+ *
+ * gauge.h: the matrix D = A - B [rows, columns] of the gauge's files, read as f64 in strips of a row and
  * never copied, and the checks and callbacks of its options. */
 #ifndef OTATTN_ANALYSIS_GAUGE_H
 #define OTATTN_ANALYSIS_GAUGE_H

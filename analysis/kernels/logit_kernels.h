@@ -1,4 +1,7 @@
-/* logit_kernels.h: passes over rows of f32, which take most of the time of an evolution and of an alignment, and
+/* analysis/kernels/: Passes over rows of logits, written once (logit_kernels.inc.h) and compiled per instruction-set
+ * level; every level gives the same bits. It may call src/base/, which says what the processor has.
+ *
+ * logit_kernels.h: passes over rows of f32, which take most of the time of an evolution and of an alignment, and
  * over distributions of transport at Hamming cost. One table per instruction-set level, bodies in
  * logit_kernels.inc.h. Every level gives the same bits: plain f64 products and sums in one order, no fused ones. */
 #ifndef OTATTN_ANALYSIS_LOGIT_KERNELS_H

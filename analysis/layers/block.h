@@ -1,4 +1,7 @@
-/* block.h: an attention layer opened on a workspace, shared by block.c, which runs it, and block_change.c,
+/* analysis/layers/: Layers around attention: LayerNorm, positions, residual blocks and how far they move, composition
+ * of two layers. It may call the public headers and analysis/. Begin with layers.c.
+ *
+ * block.h: an attention layer opened on a workspace, shared by block.c, which runs it, and block_change.c,
  * which bounds what it does. */
 #ifndef OTATTN_ANALYSIS_BLOCK_H
 #define OTATTN_ANALYSIS_BLOCK_H

@@ -1,4 +1,7 @@
-/* Geometry of one softmax row: scores s, weights p, utilities u, all [m], at temperature tau.
+/* analysis/rows/: One row of weights or two distributions: bounds of softmax, geometry, divergences, transport at
+ * Hamming cost. It may call the public headers, analysis/ and analysis/kernels/.
+ *
+ * Geometry of one softmax row: scores s, weights p, utilities u, all [m], at temperature tau.
  *
  *     phi(s) = tau log sum exp(s/tau),  grad phi = p,  Hessian = tau F,  F = (diag p - p p^T) / tau^2
  *     dL/ds  = -(p/tau) (u - E_p u) = -tau F u,   natural step -F^+ dL/ds = tau (u - mean u)

@@ -1,4 +1,8 @@
-/* What a model is: its configuration and its row in the table of architectures. */
+/* models/checkpoint/: Files of a checkpoint, read as if they were hostile: safetensors, gguf, config.json; tensors
+ * bound to their roles by the table of architectures. It may call the public headers and models/kernels/. Begin with
+ * model.c; a model family is a row of architecture.c, what may be passed over a row of ignored.c.
+ *
+ * What a model is: its configuration and its row in the table of architectures. */
 #ifndef OTATTN_MODELS_CONFIG_H
 #define OTATTN_MODELS_CONFIG_H
 

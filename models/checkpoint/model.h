@@ -1,4 +1,9 @@
-/* An open model: configuration, weights by role, and what runs it. */
+/* models/: Checkpoints of transformers, their forward passes and their tokenizers: the library otattn_model
+ * (include/otattn_model.h, otattn_tensors.h, otattn_tokenizer.h). It may call the public headers and src/base/.
+ * checkpoint/ reads files, kernels/ holds the row arithmetic, transformer/ runs a model, tokenizer/ is for texts.
+ * Begin with checkpoint/architecture.c, the table of model families.
+ *
+ * An open model: configuration, weights by role, and what runs it. */
 #ifndef OTATTN_MODELS_MODEL_H
 #define OTATTN_MODELS_MODEL_H
 

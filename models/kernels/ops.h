@@ -1,4 +1,7 @@
-/* Arithmetic on rows of f32, one table per instruction-set level; bodies in ops.inc.h. */
+/* models/kernels/: Arithmetic on rows of f32 and decoding of stored elements, written once (ops.inc.h) and compiled
+ * per instruction-set level (ops_LEVEL.c). It may call src/base/ and headers of models/checkpoint/.
+ *
+ * Arithmetic on rows of f32, one table per instruction-set level; bodies in ops.inc.h. */
 #ifndef OTATTN_MODELS_OPS_H
 #define OTATTN_MODELS_OPS_H
 

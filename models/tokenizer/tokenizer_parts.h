@@ -1,4 +1,7 @@
-/* What the files of the tokenizer share.
+/* models/tokenizer/: Text to ids and back: normalisation, cutting into words, byte-level BPE, the BPE of SentencePiece
+ * and WordPiece, and the files that tokenizers come in. It may call the public headers and models/checkpoint/.
+ *
+ * What the files of the tokenizer share.
  *
  *   text --added.c--> stretches between added tokens --normalize.c--> --pretokenize.c--> words
  *        --bpe.c, sentencepiece.c | wordpiece.c--> ids

@@ -1,4 +1,8 @@
-/* One use of a model: buffers, plans, cache. Token t of sequence b is row b * count + t of every buffer. */
+/* models/transformer/: Runs of a model: sessions, the loop over the layers, attention by plans of otattn.h, linear
+ * layers, the KV cache, captures, early exits. It may call the public headers, src/base/, models/checkpoint/ and
+ * models/kernels/. Then read forward.c.
+ *
+ * One use of a model: buffers, plans, cache. Token t of sequence b is row b * count + t of every buffer. */
 #ifndef OTATTN_MODELS_SESSION_H
 #define OTATTN_MODELS_SESSION_H
 

@@ -1,4 +1,7 @@
-/* What the files of `otattn analyze` share. [TOT-23..42, 63..93]
+/* program/analyze/: otattn analyze: states, predictions and attention of a model over its layers, one record a window,
+ * then figures and tables. It may call the public headers and the rest of the program.
+ *
+ * What the files of `otattn analyze` share. [TOT-23..42, 63..93]
  *
  *   windows.c   text -> ids, cut into windows            folder.c   run folder, lock, manifest, resume
  *   columns.c   which numbers a window yields, where     record.c   one file a window

@@ -1,4 +1,7 @@
-/* The parts of `otattn bench`. */
+/* program/bench/: otattn bench: time of forward and backward, scaling with threads, cost of small calls, and random
+ * problems whose answers are judged. It may call the public headers and the rest of the program. Begin with bench.c.
+ *
+ * The parts of `otattn bench`. */
 #ifndef OTATTN_PROGRAM_BENCH_H
 #define OTATTN_PROGRAM_BENCH_H
 

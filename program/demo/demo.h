@@ -1,4 +1,7 @@
-/* What `otattn demo` computes, shared by its terminal and its page: two heads of a trained model,
+/* program/demo/: otattn demo: what each column rule does to two heads of a trained model, in the terminal and as a
+ * page. The data is part of the program. It may call the public headers and the rest of the program.
+ *
+ * What `otattn demo` computes, shared by its terminal and its page: two heads of a trained model,
  * every rule applied to both, every plan judged. */
 #ifndef OTATTN_PROGRAM_DEMO_H
 #define OTATTN_PROGRAM_DEMO_H

@@ -1,4 +1,8 @@
-/* Array files of the program: .npy, .npz and .safetensors in and out, `-` for npy on stdin and
+/* program/files/: Array files in and out: npy, npz and safetensors, outputs that appear whole or not at all, arrays
+ * read once (store.c), element types (convert.c), texts. Files are hostile until read: every size is checked before
+ * memory is taken. A format is a row of the table in files.c. It may call the public headers and program.h.
+ *
+ * Array files of the program: .npy, .npz and .safetensors in and out, `-` for npy on stdin and
  * stdout.
  *
  * An array is named by a spec: `file.npy`, `file.npz:name`, `file.safetensors:name`, or `-`. A file

@@ -1,4 +1,7 @@
-/* `otattn info MODEL`: what a checkpoint is, by its headers alone. */
+/* program/models/: The subcommands on checkpoints: info, tokenize, capture, generate, perplexity; model.c has what
+ * they share (opening, sessions by flags, tokens). They may call the public headers and the rest of the program.
+ *
+ * `otattn info MODEL`: what a checkpoint is, by its headers alone. */
 #define _POSIX_C_SOURCE 200809L
 #include <inttypes.h>
 #include <string.h>

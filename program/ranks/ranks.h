@@ -1,4 +1,7 @@
-/* The processes of `mpirun -n N otattn ...`, each with a rank 0 ... N - 1: all that the program asks of a
+/* program/ranks/: The processes of mpirun: ten calls in ranks.h, answered by MPI (ranks_mpi.c, option OTATTN_MPI) or
+ * for one process (ranks_one.c). It may call nothing else of the program.
+ *
+ * The processes of `mpirun -n N otattn ...`, each with a rank 0 ... N - 1: all that the program asks of a
  * message-passing library is here. ranks_mpi.c answers with MPI (build option OTATTN_MPI), ranks_one.c for a
  * single process. Started without mpirun, both are one process. */
 #ifndef OTATTN_PROGRAM_RANKS_H

@@ -1,4 +1,8 @@
-/* Reports: one self-contained HTML page of text, tables and charts.
+/* program/report/: Self-contained HTML pages: report.c writes one, run*.c the page of an analysis; charts are the
+ * Vega-Lite files of figures/, colours in theme.json. The build puts page, styles, scripts and figures into the
+ * program (embedded.h).
+ *
+ * Reports: one self-contained HTML page of text, tables and charts.
  *
  * A page asks for nothing outside itself. Charts are Vega-Lite specifications embedded from
  * figures/NAME.vl.json; the caller supplies only the named data sets a figure asks for. The chart

@@ -1,4 +1,8 @@
-/* The common body of `attend` and `plan`. */
+/* program/transport/: The subcommands on one problem: attend, plan, compare, align, assign, hamming, certify.
+ * problem_flags.c and method_flags.c turn flags and files into an ota_problem; solve.c plans, runs and judges it. It
+ * may call the public headers and the rest of the program. Begin with solve_command.c.
+ *
+ * The common body of `attend` and `plan`. */
 #ifndef OTATTN_PROGRAM_SOLVE_COMMAND_H
 #define OTATTN_PROGRAM_SOLVE_COMMAND_H
 

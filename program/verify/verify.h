@@ -1,4 +1,8 @@
-/* What a run of the checks found, between the run (verify.c) and the files it writes (page.c). */
+/* program/verify/: otattn verify: chooses the checks of statements/, runs them, prints them, and writes page and
+ * tables (page.c). faults.c plants the faults of a build with OTATTN_FAULTS. host.c gives the statements what they
+ * measure of the program. Begin with verify.c.
+ *
+ * What a run of the checks found, between the run (verify.c) and the files it writes (page.c). */
 #ifndef OTATTN_PROGRAM_VERIFY_VERIFY_H
 #define OTATTN_PROGRAM_VERIFY_VERIFY_H
 

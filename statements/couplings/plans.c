@@ -1,4 +1,8 @@
-/* Group A, the coupled problems: exact, relaxed, capped, hard and prefix columns [CETA, ELA, DER]. S [n][m],
+/* statements/couplings/: Statements about whole couplings: column rules, solvers and their rates, gradients, masks,
+ * certificates, alignment, worked examples, caps of single weights; blocked.c and blocked_rules.c have those in f32 on
+ * shapes that fill blocks of kernels. They may call the public headers and statements/check.h.
+ *
+ * Group A, the coupled problems: exact, relaxed, capped, hard and prefix columns [CETA, ELA, DER]. S [n][m],
  * P [n][m]; plans are compared with plain alternating scaling, with all permutations, with closed forms. */
 #include "statements/check.h"
 

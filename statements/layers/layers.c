@@ -1,4 +1,7 @@
-/* Group F: blocks, several heads, and how layers compose [CETA-27..30, TOT-53..55, TOT-60..62]. X [tokens][width],
+/* statements/layers/: Statements about layers: attention blocks and how they compose, LayerNorm, and what an analysis
+ * makes of states and logits. They may call the public headers and statements/check.h.
+ *
+ * Group F: blocks, several heads, and how layers compose [CETA-27..30, TOT-53..55, TOT-60..62]. X [tokens][width],
  * weights of head h side by side in W_Q, W_K, W_V [width][heads * head width]. */
 #include "src/base/integers.h"
 #include "statements/check.h"

@@ -1,4 +1,8 @@
-/* What the checks on models share: a checkpoint with its weights in memory, and what a GPT-2 makes of ids by
+/* statements/models/: Statements about checkpoints, on a GPT-2 of random weights or the model that --model names:
+ * forward pass, probes, tokenizer, windows, training. They may call the public headers, statements/check.h and
+ * statements/host.h.
+ *
+ * What the checks on models share: a checkpoint with its weights in memory, and what a GPT-2 makes of ids by
  * plain loops in f64.
  *
  * The checkpoint is the one that --model names, or a GPT-2 of random weights, written into a folder for the

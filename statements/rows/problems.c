@@ -1,4 +1,7 @@
-/* Group A, the row problems: one query against its keys, min <P,C> + Omega(P) with P1 = mu [LIT, TOT].
+/* statements/rows/: Statements about one row: the row problems, their geometry, bounds, saturation, metrics of two
+ * distributions. They may call the public headers and statements/check.h.
+ *
+ * Group A, the row problems: one query against its keys, min <P,C> + Omega(P) with P1 = mu [LIT, TOT].
  * S [n][m], C = -S, P [n][m]; a plan is compared with long double formulas of its row. */
 #include "statements/check.h"
 

@@ -1,4 +1,8 @@
-/* Studies: what some of the checks measure, as points that can be drawn. */
+/* statements/studies/: Studies: what some of the checks measure, as points of a figure. A study is a function and a
+ * row of studies.c; its figure lies in program/report/figures/. They may call the public headers and
+ * statements/check.h.
+ *
+ * Studies: what some of the checks measure, as points that can be drawn. */
 #ifndef OTATTN_STATEMENTS_STUDIES_STUDIES_H
 #define OTATTN_STATEMENTS_STUDIES_STUDIES_H
 
