@@ -171,10 +171,8 @@ static ota_target_slope target_slope(const ota_problem *problem, const ota_targe
 
 const ota_column_rule_row ota_columns_bounded = {
     .name = "bounded",
-    .parameters = {{"lower", offsetof(ota_problem, lower), offsetof(ota_gradients, lower),
-                    offsetof(ota_tangents, lower), NAN, false},
-                   {"upper", offsetof(ota_problem, upper), offsetof(ota_gradients, upper),
-                    offsetof(ota_tangents, upper), NAN, false}},
+    .parameters = {{"lower", offsetof(ota_problem, lower), OTA_D_LOWER, NAN, false},
+                   {"upper", offsetof(ota_problem, upper), OTA_D_UPPER, NAN, false}},
     .values_wrong = values_wrong,
     .check = check,
     .coupling = OTA_COUPLING_POTENTIALS,

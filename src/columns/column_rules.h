@@ -12,10 +12,7 @@ extern const ota_column_rule_row ota_columns_free, ota_columns_exact, ota_column
 
 /* The parameter `cap`, which is > 0. */
 #define OTA_PARAMETER_CAP                                                                          \
-    {                                                                                              \
-        "cap", offsetof(ota_problem, cap), offsetof(ota_gradients, cap),                           \
-            offsetof(ota_tangents, cap), NAN, false                                                \
-    }
+    { "cap", offsetof(ota_problem, cap), OTA_D_CAP, NAN, false }
 const char *ota_cap_wrong(const ota_problem *problem);
 ota_status ota_check_cap(const ota_resolved *r, ota_error *error);
 /* sum_j |c_j - T_j| */

@@ -23,17 +23,17 @@
 
 #include <math.h>
 
+#include "problem/fields.h"
 #include "problem/problem.h"
 
 enum { OTA_RULE_PARAMETERS = 2 }; /* most that a rule has */
 
-/* A parameter of a rule: RULE:VALUE,VALUE of the method grammar, its field in ota_problem, and the arrays of its
- * derivative in ota_gradients and ota_tangents. */
+/* A parameter of a rule: RULE:VALUE,VALUE of the method grammar, its field in ota_problem, and its derivative. */
 typedef struct ota_rule_parameter {
-    const char *name;         /* NULL: past the last */
-    size_t problem;           /* offset of a double, or of an int64_t where it is a count */
-    size_t gradient, tangent; /* offsets of arrays; 0: it has no derivative */
-    double otherwise;         /* where the word is without it; NaN: it must be given */
+    const char *name; /* NULL: past the last */
+    size_t problem;   /* offset of a double, or of an int64_t where it is a count */
+    int derivative;   /* row of ota_derivatives (fields.h); OTA_DERIVATIVES: it has none */
+    double otherwise; /* where the word is without it; NaN: it must be given */
     bool count;
 } ota_rule_parameter;
 

@@ -50,9 +50,8 @@ static const char *values_wrong(const ota_problem *problem) {
 
 const ota_column_rule_row ota_columns_elastic = {
     .name = "elastic",
-    .parameters = {{"lambda", offsetof(ota_problem, lambda), offsetof(ota_gradients, strength),
-                    offsetof(ota_tangents, strength), 0.5, false},
-                   {"steps", offsetof(ota_problem, steps), 0, 0, 4.0, true}},
+    .parameters = {{"lambda", offsetof(ota_problem, lambda), OTA_D_STRENGTH, 0.5, false},
+                   {"steps", offsetof(ota_problem, steps), OTA_DERIVATIVES, 4.0, true}},
     .values_wrong = values_wrong,
     .check = check,
     .coupling = OTA_COUPLING_POTENTIALS,

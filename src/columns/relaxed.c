@@ -90,8 +90,7 @@ static ota_target_slope target_slope(const ota_problem *problem, const ota_targe
 
 const ota_column_rule_row ota_columns_relaxed = {
     .name = "relaxed",
-    .parameters = {{"strength", offsetof(ota_problem, strength), offsetof(ota_gradients, strength),
-                    offsetof(ota_tangents, strength), NAN, false}},
+    .parameters = {{"strength", offsetof(ota_problem, strength), OTA_D_STRENGTH, NAN, false}},
     .values_wrong = values_wrong,
     .check = check,
     .coupling = OTA_COUPLING_POTENTIALS,

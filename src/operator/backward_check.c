@@ -7,11 +7,11 @@
 #include "problem/fields.h"
 #include "validation/shards.h"
 
-/* Has the column rule a parameter whose gradient goes to this field? */
-static bool has_parameter(const ota_problem *p, size_t gradient) {
+/* Has the column rule a parameter with this derivative? */
+static bool has_parameter(const ota_problem *p, int derivative) {
     const ota_rule_parameter *parameter = ota_rule_parameters(p->columns);
     for (; parameter->name != NULL; parameter++) {
-        if (parameter->gradient == gradient) return true;
+        if (parameter->derivative == derivative) return true;
     }
     return false;
 }
@@ -29,14 +29,11 @@ static const char *has_order(const ota_plan *plan) {
 }
 
 static const char *has_cap(const ota_problem *p) {
-    return has_parameter(p, offsetof(ota_gradients, cap))
-               ? NULL
-               : "only capped and online columns have a cap";
+    return has_parameter(p, OTA_D_CAP) ? NULL : "only capped and online columns have a cap";
 }
 
 static const char *has_strength(const ota_problem *p) {
-    if (!has_parameter(p, offsetof(ota_gradients, strength)))
-        return "only relaxed and elastic columns have one";
+    if (!has_parameter(p, OTA_D_STRENGTH)) return "only relaxed and elastic columns have one";
     if (!ota_rule_is(ota_column_rule_of(p->columns), OTA_RULE_DAMPED)) return NULL;
     if (ota_array_present(&p->lambdas)) return "every key has a lambda of its own";
     return p->lambda > 0.0 || p->steps == 0
@@ -45,8 +42,7 @@ static const char *has_strength(const ota_problem *p) {
 }
 
 static const char *has_bounds(const ota_problem *p) {
-    return has_parameter(p, offsetof(ota_gradients, lower)) ? NULL
-                                                            : "only bounded columns have bounds";
+    return has_parameter(p, OTA_D_LOWER) ? NULL : "only bounded columns have bounds";
 }
 
 static const char *has_column_mass(const ota_plan *plan) {

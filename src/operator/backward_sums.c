@@ -100,10 +100,8 @@ void ota_sums_write(ota_plan *plan, const ota_gradients *want) {
     put_number(&want->order, s->order);
     const ota_rule_parameter *parameter = ota_rule_parameters(r->problem.columns);
     for (int k = 0; k < OTA_RULE_PARAMETERS && parameter[k].name != NULL; k++) {
-        if (parameter[k].gradient > 0)
-            put_number(
-                (const ota_array *)(const void *)((const char *)want + parameter[k].gradient),
-                s->parameters[k]);
+        if (parameter[k].derivative < OTA_DERIVATIVES)
+            put_number(ota_gradient_in(want, parameter[k].derivative), s->parameters[k]);
     }
     put_number(&want->row_strength, s->row_strength);
     put_vector(&want->row_mass, s->row_mass, r->batch, r->heads, r->queries);

@@ -23,10 +23,8 @@ double ota_tangent_of_parameter(const ota_tangent_job *job, int k) {
     for (int past = 0; past <= k; past++) {
         if (parameters[past].name == NULL) return 0.0;
     }
-    if (parameters[k].tangent == 0) return 0.0;
-    const char *tangents = (const char *)job->tangents;
-    return ota_tangent_number((const ota_array *)(const void *)(tangents + parameters[k].tangent),
-                              0);
+    if (parameters[k].derivative == OTA_DERIVATIVES) return 0.0;
+    return ota_tangent_number(ota_tangent_in(job->tangents, parameters[k].derivative), 0);
 }
 
 static const ota_array *masses_of_rows(const ota_tangent_job *job) {
