@@ -15,6 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../tests/support/random.h"
+
 enum { LONGEST = 1 << 16, CHANGES = 4, RUN = 32, SECONDS = 60 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
@@ -44,16 +46,9 @@ static void on_signal(int number) {
     (void)raise(number);
 }
 
-/* ---- drawing (splitmix64) ---- */
+/* ---- drawing ---- */
 
-static uint64_t next(uint64_t *state) {
-    uint64_t x = *state += UINT64_C(0x9e3779b97f4a7c15);
-    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
-    return x ^ x >> 31;
-}
-
-static size_t below(uint64_t *state, size_t count) { return (size_t)(next(state) % count); }
+static size_t below(uint64_t *state, size_t count) { return (size_t)(splitmix64(state) % count); }
 
 static void insert(input *x, size_t at, const uint8_t *bytes, size_t count) {
     if (x->size + count > LONGEST) return;
@@ -70,7 +65,7 @@ static void change(input *x, const input *other, uint64_t *state) {
     switch (left == 0 ? 5 : below(state, 8)) {
     case 0: x->bytes[at] ^= (uint8_t)(1u << below(state, 8)); return;
     case 1: x->bytes[at] = telling[below(state, sizeof telling)]; return;
-    case 2: x->bytes[at] = (uint8_t)next(state); return;
+    case 2: x->bytes[at] = (uint8_t)splitmix64(state); return;
     case 3: /* a run less */
         memmove(x->bytes + at, x->bytes + at + count, left - count);
         x->size -= count;
@@ -80,11 +75,11 @@ static void change(input *x, const input *other, uint64_t *state) {
         insert(x, at, run, count);
         return;
     case 5: /* a run of one byte */
-        memset(run, (int)(next(state) & 0xff), RUN);
+        memset(run, (int)(splitmix64(state) & 0xff), RUN);
         insert(x, at, run, 1 + below(state, RUN));
         return;
     case 6: /* a run as eight bytes of any kind */
-        for (size_t k = 0; k < count; k++) run[k] = (uint8_t)next(state);
+        for (size_t k = 0; k < count; k++) run[k] = (uint8_t)splitmix64(state);
         memcpy(x->bytes + at, run, count);
         return;
     default: /* another input's end */

@@ -69,10 +69,10 @@ static void draw_method(fuzz_problem *p, fuzz_bytes *b, ota_error *error) {
     char tail[64], text[96];
     const unsigned regulariser = fuzz_below(b, 5), column = fuzz_below(b, 8);
     const double number = 0.25 * (1 + fuzz_below(b, 16));
-#pragma clang diagnostic push
-#pragma clang diagnostic ignored "-Wformat-nonliteral"
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
     (void)snprintf(tail, sizeof tail, columns[column], number);
-#pragma clang diagnostic pop
+#pragma GCC diagnostic pop
     (void)snprintf(text, sizeof text, "%s%s", regularisers[regulariser], tail);
     (void)ota_method_parse(text, &p->problem, &p->options, error);
     if (p->problem.columns == OTA_COLUMNS_RELAXED && fuzz_below(b, 4) == 0) {

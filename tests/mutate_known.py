@@ -36,6 +36,7 @@ QUICK = ("-O1", "-w")
 # Processor seconds that a test may take.
 LIMIT = 60.0
 FAILED = re.compile(r"^\[  FAILED  \] (\w+)$", re.MULTILINE)
+STARTED = re.compile(r"^\[ RUN +\] (\w+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -131,13 +132,13 @@ class Bench:
         return "was not caught"
 
     def names(self, path: Path, words: list[str]) -> None:
-        """Keeps the names of the tests that fail."""
-        if self.named:
-            ask = [str(path), *words]
-            done = subprocess.run(
-                ask, cwd=self.root, capture_output=True, text=True, timeout=600, check=False
-            )
-            self.failed = list(dict.fromkeys(FAILED.findall(done.stdout + done.stderr)))
+        """Keeps the names of the tests that fail; where one does not end, its own."""
+        if not self.named:
+            return
+        ask = ["timeout", "20", str(path), *words]
+        done = subprocess.run(ask, cwd=self.root, capture_output=True, text=True, check=False)
+        text = done.stdout + done.stderr
+        self.failed = list(dict.fromkeys(FAILED.findall(text) or STARTED.findall(text)[-1:]))
 
     def dependent(self, file: str, program: str, test: str) -> tuple[list[Object], list[Object]]:
         """The object of the file of tests, and those of the libraries, that are made from a source."""

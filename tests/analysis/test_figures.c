@@ -13,6 +13,7 @@
 
 #include "analysis_random.h"
 #include "groups.h"
+#include "random.h"
 #include "otattn_analysis.h"
 #include "spec.h"
 
@@ -108,10 +109,7 @@ static void the_seed_decides_every_draw(void **unused) {
         for (int draw = 0; draw < draws && units > 1; draw++) {
             double sum = 0.0, weight = 0.0;
             for (int k = 0; k < units; k++) {
-                uint64_t bits = counter += UINT64_C(0x9e3779b97f4a7c15);
-                bits = (bits ^ (bits >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-                bits = (bits ^ (bits >> 27)) * UINT64_C(0x94d049bb133111eb);
-                bits ^= bits >> 31;
+                const uint64_t bits = splitmix64(&counter);
                 const int chosen = (int)floor((double)(bits >> 32) * 0x1p-32 * units);
                 sum += sums[chosen];
                 weight += counts[chosen];

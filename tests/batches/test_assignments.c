@@ -15,14 +15,8 @@
 #include "backend/cpu/kernels/kernels.h"
 #include "groups.h"
 #include "otattn_assignment.h"
+#include "random.h"
 #include "spec.h"
-
-static double unit_draw(uint64_t *state) {
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return (double)((z ^ (z >> 31)) >> 11) * 0x1p-53;
-}
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -100,8 +94,9 @@ static void small_problems_are_optimal(void **unused) {
                 const bool maximize = kind == 1 || kind == 4, limited = kind == 2 || kind == 5;
                 const double sign = maximize ? -1.0 : 1.0;
                 for (int k = 0; k < COUNT * MOST * MOST; k++) {
-                    cost[k] = kind >= 3 ? floor(4.0 * unit_draw(&seed)) : unit_draw(&seed) - 0.3;
-                    if (kind == 3 && unit_draw(&seed) < 0.3) cost[k] = INFINITY;
+                    cost[k] = kind >= 3 ? floor(4.0 * splitmix64_unit(&seed))
+                                        : splitmix64_unit(&seed) - 0.3;
+                    if (kind == 3 && splitmix64_unit(&seed) < 0.3) cost[k] = INFINITY;
                 }
                 ota_assignments batch = {.size = sizeof batch,
                                          .count = COUNT,
@@ -180,7 +175,7 @@ static void make(ragged *r, int kind, uint64_t seed) {
     }
     r->wide = take(r->length, 8), r->narrow = take(r->length, 4);
     for (int64_t k = 0; k < r->length; k++) {
-        const double draw = unit_draw(&seed);
+        const double draw = splitmix64_unit(&seed);
         r->wide[k] = kind == 0 ? (float)draw : floor(8.0 * draw);
         r->narrow[k] = (float)r->wide[k];
     }
@@ -241,7 +236,7 @@ static void layouts_agree(void **unused) {
     for (int p = 0; p < COUNT; p++) {
         for (int i = 0; i < ROWS; i++) {
             for (int j = 0; j < COLUMNS; j++) {
-                const double cost = unit_draw(&seed);
+                const double cost = splitmix64_unit(&seed);
                 dense[(p * ROWS + i) * COLUMNS + j] = cost;
                 strewn[2 * (ROWS - 1) * COLUMNS + p * problem_stride + i * row_stride +
                        j * column_stride] = cost;
@@ -289,7 +284,7 @@ static void sides_may_be_wanted_alone(void **unused) {
     for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {
         const int64_t rows = shapes[k][0], columns = shapes[k][1];
         double *cost = take(rows * columns, sizeof *cost);
-        for (int64_t at = 0; at < rows * columns; at++) cost[at] = unit_draw(&seed);
+        for (int64_t at = 0; at < rows * columns; at++) cost[at] = splitmix64_unit(&seed);
         ota_assignments batch = {.size = sizeof batch,
                                  .count = 1,
                                  .rows = rows,
@@ -459,7 +454,7 @@ static void large_problems_with_a_limit(void **unused) {
     int64_t pairs;
     uint64_t seed = 23;
     ota_assigner *const assigner = assigner_of(1, NULL);
-    for (int k = 0; k < SIDE * SIDE; k++) costs[k] = unit_draw(&seed);
+    for (int k = 0; k < SIDE * SIDE; k++) costs[k] = splitmix64_unit(&seed);
     for (double limit = 4e-3; limit > 1e-4; limit /= 8.0) {
         const ota_assignments batch = {.size = sizeof batch,
                                        .count = 1,

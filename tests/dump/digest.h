@@ -8,11 +8,9 @@
 #include <stdint.h>
 #include <string.h>
 
-static inline uint64_t dump_mix(uint64_t x) {
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-}
+#include "../support/random.h"
+
+static inline uint64_t dump_mix(uint64_t x) { return splitmix64_mix(x); }
 
 /* ---- dice (splitmix64) --------------------------------------------------------------------------- */
 
@@ -20,10 +18,7 @@ typedef struct dump_dice {
     uint64_t state;
 } dump_dice;
 
-static inline uint64_t dump_roll(dump_dice *d) {
-    d->state += 0x9e3779b97f4a7c15u;
-    return dump_mix(d->state);
-}
+static inline uint64_t dump_roll(dump_dice *d) { return splitmix64(&d->state); }
 
 /* In [0, 1). */
 static inline double dump_uniform(dump_dice *d) { return (double)(dump_roll(d) >> 11) * 0x1p-53; }

@@ -21,6 +21,7 @@
 #include "backend/cpu/kernels/kernels.h"
 #include "solvers/matching/combinatorial.h"
 #include "groups.h"
+#include "random.h"
 #include "spec.h"
 
 #ifndef COMBINATORIAL_TRIALS
@@ -37,14 +38,9 @@ typedef struct dice {
     uint64_t state;
 } dice;
 
-static uint64_t dice_bits(dice *d) {
-    uint64_t z = d->state += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
+static uint64_t dice_bits(dice *d) { return splitmix64(&d->state); }
 
-static double dice_unit(dice *d) { return (double)(dice_bits(d) >> 11) * 0x1p-53; }
+static double dice_unit(dice *d) { return splitmix64_unit(&d->state); }
 
 static int64_t dice_below(dice *d, int64_t limit) {
     return (int64_t)(dice_bits(d) % (uint64_t)limit);

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "problem/problem.h"
+#include "random.h"
 #include "reference/reference.h"
 
 /* ---- numbers ------------------------------------------------------------------------------------ */
@@ -26,15 +27,9 @@ typedef struct dice {
     uint64_t state;
 } dice;
 
-static inline uint64_t roll(dice *d) {
-    d->state += 0x9e3779b97f4a7c15u;
-    uint64_t x = d->state;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-}
+static inline uint64_t roll(dice *d) { return splitmix64(&d->state); }
 
-static inline double uniform(dice *d) { return (double)(roll(d) >> 11) * 0x1p-53; }
+static inline double uniform(dice *d) { return splitmix64_unit(&d->state); }
 static inline int64_t below(dice *d, int64_t count) { return (int64_t)(roll(d) % (uint64_t)count); }
 static inline double normal(dice *d) {
     return sqrt(-2.0 * log(1.0 - uniform(d))) * cos(6.283185307179586 * uniform(d));
