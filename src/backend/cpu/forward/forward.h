@@ -46,19 +46,23 @@ void ota_allot_columns(ota_head_place *place, double total);
 #define OTA_WARM_START_WORST 0.01
 
 /* The strategies, one function a type each; see the bodies. */
-#define OTA_FORWARD_WORDS(WORD, REAL)                                                              \
-    void WORD(ota_run_rows)(ota_run * run);                                                        \
-    void WORD(ota_run_small)(ota_run * run, int64_t group, int64_t place, bool *left);             \
-    void WORD(ota_load_scores)(ota_head * head, bool *finite);                                     \
-    void WORD(ota_emit_scores)(ota_head * head);                                                   \
-    void WORD(ota_pack_head)(ota_head * head);                                                     \
-    void WORD(ota_kernel_round)(ota_head * head, bool form);                                       \
-    double WORD(ota_kernel_floor)(const ota_head *head);                                           \
-    bool WORD(ota_kernel_emit)(ota_head * head);                                                   \
-    bool WORD(ota_pays_warm_start)(const ota_head *head);
-#define F32(name) name##_f32
-#define F64(name) name##_f64
-OTA_FORWARD_WORDS(F32, float)
-OTA_FORWARD_WORDS(F64, double)
+void ota_run_rows_f32(ota_run *run);
+void ota_run_rows_f64(ota_run *run);
+void ota_run_small_f32(ota_run *run, int64_t group, int64_t place, bool *left);
+void ota_run_small_f64(ota_run *run, int64_t group, int64_t place, bool *left);
+void ota_load_scores_f32(ota_head *head, bool *finite);
+void ota_load_scores_f64(ota_head *head, bool *finite);
+void ota_emit_scores_f32(ota_head *head);
+void ota_emit_scores_f64(ota_head *head);
+void ota_pack_head_f32(ota_head *head);
+void ota_pack_head_f64(ota_head *head);
+void ota_kernel_round_f32(ota_head *head, bool form);
+void ota_kernel_round_f64(ota_head *head, bool form);
+double ota_kernel_floor_f32(const ota_head *head);
+double ota_kernel_floor_f64(const ota_head *head);
+bool ota_kernel_emit_f32(ota_head *head);
+bool ota_kernel_emit_f64(ota_head *head);
+bool ota_pays_warm_start_f32(const ota_head *head);
+bool ota_pays_warm_start_f64(const ota_head *head);
 
 #endif
