@@ -25,6 +25,10 @@ set(OTATTN_LIBRARY_HEADERS
 
 set(OTATTN_LIBRARY_SOURCES
     src/backend/batch_kernels.c
+    src/backend/blocks/block_gradients.c
+    src/backend/blocks/block_scores.c
+    src/backend/blocks/block_tangents.c
+    src/backend/blocks/block_weights.c
     src/backend/cpu/cpu_backend.c
     src/backend/cpu/device.c
     src/backend/cpu/forward/head_parts.c
@@ -77,12 +81,12 @@ set(OTATTN_LIBRARY_SOURCES
     src/masks/positions.c
     src/operator/backward.c
     src/operator/backward_check.c
-    src/operator/backward_entry.c
     src/operator/backward_layout.c
     src/operator/backward_prefix.c
     src/operator/backward_sums.c
     src/operator/backward_unrolled.c
     src/operator/decode.c
+    src/operator/derivative_entry.c
     src/operator/describe.c
     src/operator/forward.c
     src/operator/jvp.c
@@ -93,25 +97,6 @@ set(OTATTN_LIBRARY_SOURCES
     src/operator/jvp_scores.c
     src/operator/plan.c
     src/operator/rebind.c
-    src/operator/ring/backward.c
-    src/operator/ring/capped_rows.c
-    src/operator/ring/filled_rows.c
-    src/operator/ring/fixed_rounds.c
-    src/operator/ring/masses.c
-    src/operator/ring/multipliers.c
-    src/operator/ring/pair_gradients.c
-    src/operator/ring/pairs.c
-    src/operator/ring/parameters.c
-    src/operator/ring/ring.c
-    src/operator/ring/rounds.c
-    src/operator/ring/rows.c
-    src/operator/ring/semidual.c
-    src/operator/ring/statistics.c
-    src/operator/ring/tangents.c
-    src/operator/ring/thresholds.c
-    src/operator/shared.c
-    src/operator/shared_backward.c
-    src/operator/shared_tangents.c
     src/problem/array.c
     src/problem/check_array.c
     src/problem/check_arrays.c
@@ -127,6 +112,26 @@ set(OTATTN_LIBRARY_SOURCES
     src/problem/interrupt.c
     src/problem/key_block.c
     src/problem/ranks.c
+    src/ranks/ranks_backward.c
+    src/ranks/ranks_entry.c
+    src/ranks/ranks_jvp.c
+    src/ranks/ranks_run.c
+    src/ranks/ring/ring.c
+    src/ranks/ring/ring_backward.c
+    src/ranks/ring/ring_capped_rows.c
+    src/ranks/ring/ring_filled_rows.c
+    src/ranks/ring/ring_fixed_rounds.c
+    src/ranks/ring/ring_masses.c
+    src/ranks/ring/ring_multipliers.c
+    src/ranks/ring/ring_pair_gradients.c
+    src/ranks/ring/ring_pairs.c
+    src/ranks/ring/ring_parameters.c
+    src/ranks/ring/ring_rounds.c
+    src/ranks/ring/ring_rows.c
+    src/ranks/ring/ring_semidual.c
+    src/ranks/ring/ring_statistics.c
+    src/ranks/ring/ring_tangents.c
+    src/ranks/ring/ring_thresholds.c
     src/regularisers/regulariser_checks.c
     src/regularisers/regularisers.c
     src/solvers/anderson.c

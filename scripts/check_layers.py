@@ -1,7 +1,9 @@
 """Fails when an include points upward, a folder is unknown, or the list of sources is not the folders.
 
 base <- problem <- {regularisers, columns, terms, masks} <- validation <- backend <- solvers <- operator
-solvers, operator and batches see src/backend/*.h and nothing of a folder below it
+operator <- ranks
+solvers, operator, ranks and batches see src/backend/*.h and src/backend/blocks, and no folder of a backend;
+blocks know no backend
 batches: as high as the operator; each of its calls has a public header of its own
 judge: base, problem, validation and otattn.h only, so that it can disagree
 analysis, models, statements, program, engines, examples, python: public headers, their own folder, and
@@ -36,6 +38,7 @@ HEIGHTS = {
     "solvers": 5,
     "operator": 6,
     "batches": 6,
+    "ranks": 7,
 }
 # What the judge sees, itself among it.
 JUDGED = ("base", "problem", "validation", "judge")
@@ -108,9 +111,13 @@ def judge_source(path: str, target: str) -> str | None:
         return None if other in JUDGED else f"the judge may not see {other}/"
     if other == "judge":
         return None if own == "operator" else "only the operator may call the judge"
+    backends = ("src/backend/cpu/", "src/backend/plain/")
+    if path.startswith("src/backend/blocks/") and target.startswith(backends):
+        return "makes blocks know a backend"
     if own is None or own == other:
         return None
-    if other == "backend" and target.count("/") > 2 and own in ("solvers", "operator", "batches"):
+    inside = target.split("/")[2] if other == "backend" and target.count("/") > 2 else None
+    if inside not in (None, "blocks") and own != "backend":
         return "goes behind the seam: a backend is known by src/backend/*.h only"
     if HEIGHTS[other] >= HEIGHTS[own]:
         return f"points upward, from {own} to {other}"
@@ -211,6 +218,9 @@ PLANTS = [
     ("src/operator/kernels.h", '#include "backend/cpu/kernels.h"\n', "behind the seam"),
     ("src/batches/kernels.h", '#include "backend/cpu/kernels.h"\n', "behind the seam"),
     ("src/batches/plan.h", '#include "operator/plan.h"\n', "points upward"),
+    ("src/ranks/kernels.h", '#include "backend/cpu/kernels.h"\n', "behind the seam"),
+    ("src/operator/ranks.h", '#include "ranks/ranks.h"\n', "points upward"),
+    ("src/backend/blocks/kernels.h", '#include "backend/cpu/kernels.h"\n', "know a backend"),
     ("src/solvers/kernels.h", '#include "backend/cpu/kernels.h"\n', "behind the seam"),
     ("src/solvers/worse.h", '#include "judge/certificate.h"\n', "only the operator"),
     ("src/base/worse.h", "#  include <otattn_analysis.h>\n", "of another library"),
@@ -236,6 +246,8 @@ SOUND = {
     "src/masks/masks.h": '#include "problem/problem.h"\n',
     "src/backend/backend.h": '#include "problem/problem.h"\n',
     "src/solvers/solver.h": '#include "backend/backend.h"\n',
+    "src/backend/blocks/blocks.h": '#include "backend/backend.h"\n',
+    "src/ranks/ranks.h": '#include "operator/plan.h"\n#include "backend/blocks/blocks.h"\n',
     "src/operator/plan.h": '#include "solvers/solver.h"\n#include "judge/certificate.h"\n',
     "src/judge/certificate.h": '#include "problem/problem.h"\n',
     "tests/test_x.h": '#include "solvers/solver.h"\n',

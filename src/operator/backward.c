@@ -132,7 +132,7 @@ ota_adjoint ota_backward_system(const ota_backward_job *job) {
                          .partial = s->partial[0],
                          .more = s->partial[1],
                          .vectors = s->vectors,
-                         .couplings = plan->shards == NULL ? s->couplings : NULL,
+                         .couplings = plan->resolved.settings.ranks == NULL ? s->couplings : NULL,
                          .a = plan->strategy.transposed ? s->b : s->a,
                          .b = plan->strategy.transposed ? s->a : s->b};
 }
@@ -332,7 +332,7 @@ static ota_status run_unrolled(ota_backward_job *job) {
     ota_backward_space *s = job->space;
     ota_status stopped = OTA_OK;
     if (job->may_use_kernel && run_on_kernel(job, &stopped)) return stopped;
-    if (plan->shards != NULL)
+    if (plan->resolved.settings.ranks != NULL)
         return ends_all(ota_interrupted_together(&r->settings))
                    ? ota_interrupted_together(&r->settings)
                    : OTA_UNSUPPORTED;
@@ -400,8 +400,8 @@ static bool may_use_kernel(const ota_backward_job *job) {
 
 /* Are implicit heads tried in f32? Like the rounds of forward: not where that could not meet the tolerance. */
 static bool begins_narrow(const ota_backward_job *job) {
-    return ota_ladder_tries_f32(job->plan->strategy.ladder) && job->plan->shards == NULL &&
-           job->mode == OTA_BACKWARD_IMPLICIT &&
+    return ota_ladder_tries_f32(job->plan->strategy.ladder) &&
+           job->plan->resolved.settings.ranks == NULL && job->mode == OTA_BACKWARD_IMPLICIT &&
            job->plan->resolved.settings.stop.tolerance >= 16.0 * (double)FLT_EPSILON / 2.0;
 }
 

@@ -15,6 +15,25 @@ typedef struct ota_rounds_space {
     double *step_memory;
 } ota_rounds_space;
 
+/* One call of backward (`want`) or of jvp (`tangents`), once it is checked. */
+typedef struct ota_derivative_call {
+    ota_plan *plan;
+    const ota_arrays *arrays;
+    const ota_gradients *want;
+    const ota_tangents *tangents;
+    /* A driver's own way over the heads; NULL: that of this folder. */
+    ota_status (*run)(const struct ota_derivative_call *call, ota_result *found);
+    const void *context;
+} ota_derivative_call;
+
+/* derivative_entry.c: what both refuse, `arrays` in full; capacities that are not full, which comes after the checks of what is
+ * wanted; the run and its last word. */
+ota_status ota_derivative_check(const ota_plan *plan, const ota_arrays *given,
+                                const ota_result *result, ota_arrays *arrays, ota_error *error);
+ota_status ota_derivative_check_capacities(const ota_arrays *arrays, ota_error *error);
+ota_status ota_derivative_run(const ota_derivative_call *call, ota_result *result,
+                              ota_error *error);
+
 /* backward.c: the job of the first head worker, without what is wanted; one run over all heads once all is checked. */
 ota_backward_job ota_backward_job_of(ota_plan *plan, const ota_arrays *arrays);
 ota_status ota_backward_run(ota_plan *plan, const ota_arrays *arrays, const ota_gradients *want,

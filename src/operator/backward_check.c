@@ -5,7 +5,6 @@
 
 #include "backward.h"
 #include "problem/fields.h"
-#include "validation/shards.h"
 
 /* Has the column rule a parameter with this derivative? */
 static bool has_parameter(const ota_problem *p, int derivative) {
@@ -191,20 +190,21 @@ ota_status ota_check_derivative(const ota_plan *plan, const ota_arrays *arrays, 
 
 const char *ota_overlapped_input(const ota_plan *plan, const ota_arrays *arrays,
                                  const ota_array *out) {
-    const ota_shards *shards = plan->shards;
-    const ota_array none = {0};
-    /* The keys and values of the problem are those of all ranks, beside this rank's own. */
     const struct {
         const char *field;
         const ota_array *array;
     } inputs[] = {{"values", &arrays->values},
                   {"row_potential", &arrays->row_potential},
                   {"column_potential", &arrays->column_potential},
-                  {"start_potential", &arrays->start_potential},
-                  {"keys", shards != NULL ? &shards->keys : &none},
-                  {"values", shards != NULL ? &shards->values : &none}};
+                  {"start_potential", &arrays->start_potential}};
     for (size_t k = 0; k < sizeof inputs / sizeof inputs[0]; k++) {
         if (ota_arrays_overlap(out, inputs[k].array)) return inputs[k].field;
+    }
+    for (int k = 0; plan->driver != NULL; k++) {
+        const char *field;
+        const ota_array *input = plan->driver->input(plan, k, &field);
+        if (input == NULL) break;
+        if (ota_arrays_overlap(out, input)) return field;
     }
     return ota_problem_overlapped(&plan->resolved, out);
 }

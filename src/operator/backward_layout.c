@@ -107,7 +107,7 @@ static void take_head_worker(ota_plan *plan, ota_backward_space *s) {
 int ota_backward_head_workers(const ota_plan *plan) {
     const ota_gradient_passes *passes = plan->backend->gradient;
     /* The messages of many processes have one order. */
-    if (plan->shards != NULL) return 1;
+    if (plan->resolved.settings.ranks != NULL) return 1;
     return passes != NULL && passes->head_workers != NULL ? passes->head_workers(plan->device) : 1;
 }
 

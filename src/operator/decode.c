@@ -3,7 +3,7 @@
 #include <inttypes.h>
 
 #include "problem/check.h"
-#include "shared.h"
+#include "plan.h"
 #include "terms/terms.h"
 
 ota_status ota_decode(ota_plan *plan, const ota_arrays *arrays, int64_t key_count,
@@ -18,7 +18,7 @@ ota_status ota_decode(ota_plan *plan, const ota_arrays *arrays, int64_t key_coun
             "use free or online columns, or forward over the whole sequence",
             "these columns couple all queries, so a cache cannot be decoded step by step");
     }
-    if (plan->shards != NULL) {
+    if (plan->driver != NULL) {
         return ota_fail(error, OTA_UNSUPPORTED, "communicator", "give every rank whole heads",
                         "a step of decoding has too few rows to share out");
     }

@@ -7,8 +7,6 @@
 #include "backward.h"
 #include "base/base.h"
 #include "problem/fields.h"
-#include "ring/ring.h"
-#include "shared.h"
 
 typedef struct text_sink {
     char *text;
@@ -16,7 +14,7 @@ typedef struct text_sink {
 } text_sink;
 
 __attribute__((format(printf, 2, 3))) static void line(text_sink *to, const char *format, ...) {
-    char one[320];
+    char one[640];
     va_list arguments;
     va_start(arguments, format);
     int length = ota_vsnprintf(one, sizeof one, format, arguments);
@@ -67,21 +65,11 @@ static void tell_choices(text_sink *to, const ota_plan *plan) {
     line(to, "bytes: %zu\n", ota_plan_bytes(plan));
 }
 
-static void tell_rank(text_sink *to, const ota_plan *plan) {
-    const ota_resolved *r = &plan->resolved;
-    if (plan->shards == NULL) return;
-    const ota_communicator *with = &plan->shards->ranks.to;
-    const int64_t gathered = r->from_matrix ? 0 : r->batch * r->key_heads * r->keys;
-    line(to, "rank: %d of %d, %" PRId64 " of %" PRId64 " queries (%s)\n", with->rank, with->ranks,
-         r->queries, r->share.rows, with->shares == OTA_SHARES_ZIGZAG ? "zigzag" : "in order");
-    if (plan->shards->in_ring)
-        line(to,
-             "ring: %" PRId64 " bytes of keys and values passed on a message round; message rounds "
-             "of a forward: %s\n",
-             ota_ring_bytes(plan->device), ota_ring_message_rounds(plan->device));
-    else
-        line(to, "gathered: %" PRId64 " bytes of keys and values a run, held on every rank\n",
-             gathered * (r->width + plan->values_width) * (int64_t)ota_type_bytes(r->type));
+static void tell_driver(text_sink *to, const ota_plan *plan) {
+    char lines[640];
+    if (plan->driver == NULL) return;
+    plan->driver->describe(plan, lines, sizeof lines);
+    line(to, "%s", lines);
 }
 
 static void tell_problem(text_sink *to, const ota_resolved *r) {
@@ -162,7 +150,7 @@ size_t ota_plan_describe(const ota_plan *plan, char *text, size_t text_size) {
     text_sink to = {text, text_size, 0};
     tell_sizes(&to, plan);
     tell_choices(&to, plan);
-    tell_rank(&to, plan);
+    tell_driver(&to, plan);
     tell_problem(&to, &plan->resolved);
     tell_rounds(&to, s);
     tell_fields(&to, ota_problem_fields, &plan->resolved.problem);

@@ -8,14 +8,16 @@
 
 #include "base/sized.h"
 #include "plan.h"
-#include "ring/ring.h"
-#include "shared.h"
+#include "problem/check.h"
 #include "solvers/coupled.h"
 #include "solvers/stored_rounds.h"
 
 static bool is_promoted(const ota_plan *plan) {
     return ota_ladder_promotes(plan->strategy.ladder, plan->resolved.type);
 }
+
+/* Do rows lie in other processes, too? Then all go through their heads in one order. */
+static bool are_many(const ota_plan *plan) { return plan->resolved.settings.ranks != NULL; }
 
 /* ---- one coupled head --------------------------------------------------------------------------- */
 
@@ -48,8 +50,8 @@ static ota_status give_up(const attempt *a, ota_outcome end) {
     };
     (void)ota_snprintf(sentence_of(a), sizeof *a->run->sentences,
                        "head %" PRId64 ": %s; %s would go on", a->head.index, words[end].why,
-                       a->plan->shards != NULL ? "solver newton, on gathered keys,"
-                                               : "without workspace_limit, stored scores");
+                       are_many(a->plan) ? "solver newton, on gathered keys,"
+                                         : "without workspace_limit, stored scores");
     return words[end].status;
 }
 
@@ -219,15 +221,14 @@ static bool try_head(attempt *a, int64_t index, int64_t place, ota_warm_start *w
                  plan->resolved.problem.axis == OTA_AXIS_ROWS;
     if (head->warm) load_start(a);
     /* Many processes are interrupted together, by the sums of a round. */
-    if (plan->shards != NULL ? atomic_load(&a->run->stopped) != OTA_OK
-                             : ota_run_interrupted(a->run))
+    if (are_many(plan) ? atomic_load(&a->run->stopped) != OTA_OK : ota_run_interrupted(a->run))
         return true;
     if (a->tried && !tries && !backend->pays_warm_start(head)) return false;
     ota_outcome end = OTA_LOST;
     const bool done = strategy->on_kernel && run_rounds(a, warm, &end);
     if (a->tried && !done) return false;
     /* Whatever was found counts only if nobody wanted the run to end meanwhile. */
-    const bool alone = plan->shards == NULL;
+    const bool alone = !are_many(plan);
     const bool ended = alone && ota_run_interrupted(a->run);
     if (!done && !ended)
         status->result.status = strategy->stored ? solve_stored(a) : give_up(a, end);
@@ -301,7 +302,7 @@ static void run_heads(ota_plan *plan, ota_run *run) {
         ota_parallel(plan->pool, ota_int_ceil_div(heads, small), small_task, &job);
     } else if (plan->strategy.path != OTA_PATH_COUPLED) {
         plan->backend->run_rows(run);
-    } else if (heads >= ota_pool_threads(plan->pool) && plan->shards == NULL) {
+    } else if (heads >= ota_pool_threads(plan->pool) && !are_many(plan)) {
         ota_parallel(plan->pool, heads, head_task, &job);
     } else {
         for (int64_t k = 0; k < heads; k++) {
@@ -333,7 +334,7 @@ static const char *why_infeasible(const ota_problem *problem) {
                : "the keys a row may use have too little capacity left for its mass";
 }
 
-static void sum_up(const ota_plan *plan, int stopped, ota_result *result) {
+void ota_forward_sum_up(const ota_plan *plan, int stopped, ota_result *result) {
     const int64_t heads = plan->resolved.batch * plan->resolved.heads;
     *result = (ota_result){.size = sizeof *result, .status = OTA_OK, .promoted = is_promoted(plan)};
     for (int64_t k = 0; ota_ladder_tries_f32(plan->strategy.ladder) && k < heads; k++)
@@ -392,27 +393,14 @@ static const char *hint_of(ota_status status) {
     }
 }
 
-/* The arrays of one call in full, those of all ranks where there are many. */
-static ota_status check_run(const ota_plan *plan, const ota_arrays *given, const ota_result *result,
-                            ota_arrays *arrays, ota_error *error) {
+ota_status ota_forward_check(const ota_plan *plan, const ota_arrays *given,
+                             const ota_result *result, ota_arrays *arrays, ota_error *error) {
     const ota_resolved *r = &plan->resolved;
-    ota_arrays wide;
     if (result != NULL && result->size == 0) {
         return ota_fail(error, OTA_EINVAL, "result.size", "set it to sizeof the struct",
                         "result.size is %zu", result->size);
     }
-    if (plan->shards != NULL) {
-        const ota_status widened = ota_ranks_widen(plan, given, &wide, error);
-        if (widened != OTA_OK) return widened;
-    }
-    const ota_status checked = ota_arrays_check(
-        r, plan->values_width, plan->shards != NULL ? &wide : given, arrays, error);
-    if (checked != OTA_OK) return checked;
-    if (plan->shards != NULL) {
-        ota_status apart = ota_ranks_check_apart(plan, arrays, error);
-        if (apart == OTA_OK && plan->shards->in_ring) apart = ota_ring_check(arrays, error);
-        if (apart != OTA_OK) return apart;
-    }
+    TRY(ota_arrays_check(r, plan->values_width, given, arrays, error));
     if (ota_array_present(&arrays->start_potential) &&
         (plan->solver->solve == NULL || r->problem.axis == OTA_AXIS_COLUMNS ||
          r->problem.regulariser == OTA_HARD ||
@@ -426,7 +414,7 @@ static ota_status check_run(const ota_plan *plan, const ota_arrays *given, const
 }
 
 /* Of a run that ended early. Stale numbers would look like a result, and so would heads that are OTA_OK. */
-static void leave_nothing(ota_plan *plan, const ota_arrays *arrays) {
+void ota_forward_leave_nothing(ota_plan *plan, const ota_arrays *arrays) {
     const ota_resolved *r = &plan->resolved;
     for (int64_t k = 0; k < r->batch * r->heads; k++) {
         ota_head_result *head = &plan->heads[k].result;
@@ -436,56 +424,45 @@ static void leave_nothing(ota_plan *plan, const ota_arrays *arrays) {
     }
 }
 
-ota_status ota_plan_run(ota_plan *plan, const ota_arrays *given, ota_result *result,
-                        ota_error *error) {
-    ota_arrays arrays;
+int ota_forward_heads(ota_plan *plan, const ota_arrays *arrays) {
     const ota_resolved *r = &plan->resolved;
-    const ota_status checked = check_run(plan, given, result, &arrays, error);
-    ota_status begun = checked;
-    if (plan->shards != NULL) begun = ota_ranks_begin_run(plan, given, begun, error);
-    if (begun == OTA_ECOMM && checked == OTA_OK) leave_nothing(plan, &arrays);
-    if (begun != OTA_OK) return begun;
     ota_run run = {.resolved = r,
-                   .arrays = &arrays,
+                   .arrays = arrays,
                    .device = plan->device,
                    .heads = plan->heads,
                    .sentences = plan->sentences,
                    .telling = ATOMIC_FLAG_INIT};
     run.wants_statistics =
-        ota_array_present(&arrays.coupling) || ota_array_present(&arrays.receiver) ||
-        ota_array_present(&arrays.row_entropy) || ota_array_present(&arrays.row_support) ||
-        ota_array_present(&arrays.row_max);
-    const int64_t heads = r->batch * r->heads;
-    for (int64_t k = 0; k < heads; k++) plan->heads[k] = (ota_head_status){0};
+        ota_array_present(&arrays->coupling) || ota_array_present(&arrays->receiver) ||
+        ota_array_present(&arrays->row_entropy) || ota_array_present(&arrays->row_support) ||
+        ota_array_present(&arrays->row_max);
+    for (int64_t k = 0; k < r->batch * r->heads; k++) plan->heads[k] = (ota_head_status){0};
     run_heads(plan, &run);
-    if (plan->shards == NULL) (void)ota_run_interrupted(&run);
-    int stopped = atomic_load(&run.stopped);
-    if (plan->shards != NULL) stopped = ota_ranks_end_run(plan, &arrays, stopped);
-    ota_result full;
-    sum_up(plan, stopped, &full);
-    if (stopped != OTA_OK) leave_nothing(plan, &arrays);
-    if (plan->shards != NULL) ota_ranks_count_messages(plan->shards, &full);
-    if (result != NULL) ota_sized_write(result, result->size, &full, sizeof full);
-    if (full.status >= OTA_OK) return full.status;
-    if (full.status == OTA_ECOMM) return ota_ranks_refuse(&plan->shards->ranks, error);
-    return ota_fail(error, full.status, "", hint_of(full.status), "%s", full.sentence);
+    if (!are_many(plan)) (void)ota_run_interrupted(&run);
+    return atomic_load(&run.stopped);
+}
+
+ota_status ota_forward_report(const ota_result *found, ota_result *result, ota_error *error) {
+    if (result != NULL) ota_sized_write(result, result->size, found, sizeof *found);
+    if (found->status >= OTA_OK) return found->status;
+    return ota_fail(error, found->status, "", hint_of(found->status), "%s", found->sentence);
+}
+
+ota_status ota_plan_run(ota_plan *plan, const ota_arrays *given, ota_result *result,
+                        ota_error *error) {
+    ota_arrays arrays;
+    ota_result found;
+    TRY(ota_forward_check(plan, given, result, &arrays, error));
+    const int stopped = ota_forward_heads(plan, &arrays);
+    ota_forward_sum_up(plan, stopped, &found);
+    if (stopped != OTA_OK) ota_forward_leave_nothing(plan, &arrays);
+    return ota_forward_report(&found, result, error);
 }
 
 ota_status ota_forward(ota_plan *plan, const ota_arrays *arrays, ota_result *result,
                        ota_error *error) {
     if (plan == NULL)
         return ota_fail(error, OTA_EINVAL, "plan", "create one first", "plan is NULL");
-    return ota_plan_run(plan, arrays, result, error);
-}
-
-ota_status ota_attend(const ota_problem *problem, const ota_options *options,
-                      const ota_arrays *arrays, ota_result *result, ota_error *error) {
-    ota_plan *plan = NULL;
-    const int64_t width =
-        arrays != NULL && arrays->size >= offsetof(ota_arrays, out) ? arrays->values.size[3] : 0;
-    ota_status status = ota_plan_create(&plan, problem, width, options, error);
-    if (status != OTA_OK) return status;
-    status = ota_forward(plan, arrays, result, error);
-    ota_plan_free(plan);
-    return status;
+    return (plan->driver != NULL ? plan->driver->forward : ota_plan_run)(plan, arrays, result,
+                                                                         error);
 }

@@ -83,8 +83,9 @@ static ota_status follow_head(ota_tangent_job *job) {
     case OTA_BACKWARD_FREE:
     default: ota_tangents_free(job); break;
     }
-    return job->base.plan->shards == NULL ? ota_interrupted(&job->base.plan->resolved.settings)
-                                          : OTA_OK;
+    return job->base.plan->resolved.settings.ranks == NULL
+               ? ota_interrupted(&job->base.plan->resolved.settings)
+               : OTA_OK;
 }
 
 void ota_tangents_begin_head(ota_tangent_job *job) {
@@ -93,10 +94,10 @@ void ota_tangents_begin_head(ota_tangent_job *job) {
     const int64_t head = job->base.head;
     job->base.parameters = ota_row_parameters_of(r, job->base.batch, head);
     job->base.parameters.kernels = plan->strategy.kernels;
-    job->temperature = ota_tangent_number(&job->tangents->temperature, head);
-    job->order = ota_tangent_number(&job->tangents->order, 0);
-    job->sink = r->has_sink
-                    ? ota_tangent_number(ota_tangent_of_term(r, job->tangents, r->term_count), head)
+    job->numbers.temperature = ota_tangent_number(&job->tangents->temperature, head);
+    job->numbers.order = ota_tangent_number(&job->tangents->order, 0);
+    job->numbers.sink =
+        r->has_sink ? ota_tangent_number(ota_tangent_of_term(r, job->tangents, r->term_count), head)
                     : 0.0;
 }
 

@@ -16,6 +16,7 @@
 #ifndef OTA_TANGENTS_H
 #define OTA_TANGENTS_H
 
+#include "backend/blocks/blocks.h"
 #include "backward.h"
 
 enum { OTA_TANGENT_ROWS = 16 }; /* of one block */
@@ -44,8 +45,8 @@ typedef struct ota_tangent_job {
     ota_backward_job base;
     const ota_tangents *tangents;
     ota_tangent_space *space;
-    double temperature, order, sink; /* tangents of this head's numbers */
-    bool held;                       /* f is given, rows are not solved */
+    ota_number_tangents numbers; /* of this head */
+    bool held;                   /* f is given, rows are not solved */
 } ota_tangent_job;
 
 /* What is found of a row besides its weights: the sink's weight, w and U, and the sum of all. */
@@ -65,33 +66,14 @@ ota_status ota_tangents_apart(const ota_plan *plan, const ota_arrays *arrays, co
 void ota_tangents_load(ota_tangent_job *job);
 void ota_tangents_scores(const ota_tangent_job *job, ota_tangent_worker *w, int64_t first,
                          int64_t rows);
-/* Keys [first, first + count) of a row of a head. */
-typedef struct ota_tangent_row_keys {
-    const ota_resolved *resolved;
-    const ota_tangents *tangents;
-    int64_t batch, head, query, first, count;
-} ota_tangent_row_keys;
-/* d(raw products) -> dS in place, but for tangents of the scores themselves; z: raw products. */
-void ota_tangents_of_terms(const ota_tangent_row_keys *row, const double *z, double *tangents);
-/* Tangent of sorted term t (the sink: t = term_count); NULL: it stands still. */
-const ota_array *ota_tangent_of_term(const ota_resolved *r, const ota_tangents *tangents, int t);
-/* A tangent that is a number, or one a head; 0 where it is absent. */
-double ota_tangent_number(const ota_array *a, int64_t head);
-
-/* jvp_rows.c: w of a pair of weight p and its entry cap. */
-double ota_tangents_slope(const ota_tangent_job *job, double s, double f, double p, double cap);
-static inline double ota_tangents_cap(const ota_tangent_job *job, int64_t query, int64_t key) {
-    const ota_row_parameters *row = &job->base.parameters;
-    return row->regulariser->capped ? ota_entry_cap(&row->caps, query, key) : INFINITY;
-}
+/* jvp_rows.c: rows [first, first + rows) of the head against all its keys, in the worker's memory. */
+ota_block ota_tangents_block(const ota_tangent_job *job, const ota_tangent_worker *w, int64_t first,
+                             int64_t rows);
 /* How temperature, order and sink of the job's head move. */
 void ota_tangents_begin_head(ota_tangent_job *job);
 /* w and U of a sink of this weight, 0 where there is none. */
 void ota_tangents_of_sink(const ota_tangent_job *job, double f, double weight,
                           ota_tangent_row *found);
-/* dS -> U, in place, of `count` pairs of a row with weights p. */
-void ota_tangents_complete(const ota_tangent_job *job, const double *s, double f, const double *p,
-                           int64_t count, double *u);
 /* P and U of row k of a block, which is `query`; f into the space. */
 ota_tangent_row ota_tangents_solve(const ota_tangent_job *job, ota_tangent_worker *w, int64_t k,
                                    int64_t query);

@@ -65,10 +65,10 @@ static void system_row(ota_tangent_job *job, ota_tangent_worker *w, int64_t k, i
     const double *u = w->tangents + at, *weight = w->weights + at, tau = job->base.parameters.tau;
     const double f = s->f[i];
     double *slopes = s->matrix + i * plan->strategy.stride;
+    const ota_block b = ota_tangents_block(job, w, i - k, k + 1);
     double den = row.sink_slope, right = row.sink_slope * row.sink_tangent;
     for (int64_t j = 0; j < m; j++) {
-        slopes[j] =
-            ota_tangents_slope(job, w->scores[at + j], f, weight[j], ota_tangents_cap(job, i, j));
+        slopes[j] = ota_block_slope(&b, k, j);
         den += slopes[j];
         if (slopes[j] > 0.0) right += slopes[j] * u[j];
     }
@@ -103,7 +103,8 @@ static void transposed_block(ota_tangent_job *job, ota_tangent_worker *w, int64_
         double sum = 0.0;
         for (int64_t j = 0; j < plan->resolved.keys; j++) {
             const double p = w->weights[at + j];
-            const double slope = ota_tangents_slope(job, w->scores[at + j], s->f[i], p, INFINITY);
+            const double slope =
+                ota_pair_slope(&job->base.parameters, w->scores[at + j], s->f[i], p, INFINITY);
             s->matrix[j * plan->strategy.stride + i] = slope;
             s->partial[MASS][lane + j] += p;
             s->partial[SLOPES][lane + j] += slope;
@@ -263,10 +264,10 @@ ota_status ota_tangents_rounds(ota_tangent_job *job) {
         job->space->row_moved[i] = ota_tangents_of_row(job, i, head.mu[i], 0.0, true);
     ota_tangents_of_columns(job, &rule, job->space->column_moved);
     const ota_unrolled_tangents tangents = {
-        .temperature = job->temperature,
+        .temperature = job->numbers.temperature,
         .parameters = {ota_tangent_of_parameter(job, 0), ota_tangent_of_parameter(job, 1)},
         .row_strength = ota_tangent_number(&job->tangents->row_strength, 0),
-        .sink = job->sink,
+        .sink = job->numbers.sink,
         .row = job->space->row_moved,
         .column = job->space->column_moved};
     status = ota_unrolled_replay(&rounds);
@@ -305,11 +306,12 @@ static void block_row(ota_tangent_job *job, const ota_head *block, const ota_blo
     memcpy(u, space->gradient + k * block->stride, (size_t)m * sizeof *u);
     job->base.plan->strategy.algebra->row_solve(&parameters, s, block->g, m, v->mu[k], p, &found);
     v->f[k] = found.potential;
-    ota_tangents_complete(job, s, found.potential, p, m, u);
+    ota_complete_tangents(&job->base.parameters, &job->numbers, s, found.potential, p, m, u);
     double den = 0.0, right = 0.0;
     for (int64_t j = 0; j < m; j++) {
-        slopes[j] =
-            ota_tangents_slope(job, s[j], found.potential, p[j], ota_tangents_cap(job, k, j));
+        const double cap =
+            parameters.regulariser->capped ? ota_entry_cap(&parameters.caps, k, j) : INFINITY;
+        slopes[j] = ota_pair_slope(&parameters, s[j], found.potential, p[j], cap);
         den += slopes[j];
         if (slopes[j] > 0.0) right += slopes[j] * u[j];
     }

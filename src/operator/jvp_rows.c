@@ -8,47 +8,39 @@
 #include <string.h>
 
 #include "jvp.h"
-#include "regularisers/tsallis.h"
+
+ota_block ota_tangents_block(const ota_tangent_job *job, const ota_tangent_worker *w, int64_t first,
+                             int64_t rows) {
+    const ota_backward_job *base = &job->base;
+    const ota_plan *plan = base->plan;
+    ota_block b = {.problem = &plan->resolved,
+                   .algebra = plan->strategy.algebra,
+                   .rule = base->parameters,
+                   .batch = base->batch,
+                   .head = base->head,
+                   .first = first,
+                   .rows = rows,
+                   .keys = plan->resolved.keys,
+                   .stride = plan->strategy.padded_keys,
+                   .scores = w->scores,
+                   .weights = w->weights,
+                   .slopes = w->tangents,
+                   .f = base->space->f + first,
+                   .g = base->biased ? base->space->g : NULL};
+    memcpy(b.dropout_key, base->dropout_key, sizeof b.dropout_key);
+    return b;
+}
 
 /* ---- pairs ------------------------------------------------------------------------------------ */
-
-double ota_tangents_slope(const ota_tangent_job *job, double s, double f, double p, double cap) {
-    const ota_row_parameters *parameters = &job->base.parameters;
-    if (!(p > 0.0) || p >= cap) return 0.0;
-    if (parameters->custom != NULL)
-        return parameters->custom->slope(parameters->custom->user,
-                                         ota_custom_argument(s, f, parameters->tau));
-    return parameters->regulariser->tsallis ? pow(p, 2.0 - parameters->order) : p;
-}
-
-/* U - dS: the temperature and the order move the weight of a pair whose scores and potentials stand still. */
-static double by_parameters(const ota_tangent_job *job, double s, double f, double p) {
-    const ota_row_parameters *parameters = &job->base.parameters;
-    const bool cools = job->temperature < 0.0 || job->temperature > 0.0;
-    const bool order_moves = job->order < 0.0 || job->order > 0.0;
-    if (!cools && !order_moves) return 0.0;
-    if (parameters->custom != NULL)
-        return -ota_custom_argument(s, f, parameters->tau) * job->temperature;
-    const double moved =
-        order_moves ? parameters->tau * ota_tsallis_order_slope(p, parameters->order) * job->order
-                    : 0.0;
-    return moved - (cools ? ota_tsallis_level(p, parameters->order) * job->temperature : 0.0);
-}
-
-void ota_tangents_complete(const ota_tangent_job *job, const double *s, double f, const double *p,
-                           int64_t count, double *u) {
-    for (int64_t j = 0; j < count; j++) {
-        if (p[j] > 0.0) u[j] += by_parameters(job, s[j], f, p[j]);
-    }
-}
 
 void ota_tangents_of_sink(const ota_tangent_job *job, double f, double weight,
                           ota_tangent_row *found) {
     const double sink = job->base.parameters.sink;
     found->sink_slope = found->sink_tangent = 0.0;
     if (!(sink > -INFINITY) || !(weight > 0.0)) return;
-    found->sink_slope = ota_tangents_slope(job, sink, f, weight, INFINITY);
-    found->sink_tangent = job->sink + by_parameters(job, sink, f, weight);
+    found->sink_slope = ota_pair_slope(&job->base.parameters, sink, f, weight, INFINITY);
+    found->sink_tangent = job->numbers.sink +
+                          ota_number_tangent(&job->base.parameters, &job->numbers, sink, f, weight);
 }
 
 ota_tangent_row ota_tangents_solve(const ota_tangent_job *job, ota_tangent_worker *w, int64_t k,
@@ -72,7 +64,7 @@ ota_tangent_row ota_tangents_solve(const ota_tangent_job *job, ota_tangent_worke
         space->bad[query] |= found.nonfinite;
     }
     ota_tangent_row row = {.sum = found.mass + found.sink};
-    ota_tangents_complete(job, s, space->f[query], p, m,
+    ota_complete_tangents(&job->base.parameters, &job->numbers, s, space->f[query], p, m,
                           w->tangents + k * plan->strategy.padded_keys);
     ota_tangents_of_sink(job, space->f[query], found.sink, &row);
     return row;
@@ -118,46 +110,28 @@ void ota_tangents_put(const ota_tangent_job *job, ota_tangent_worker *w, int64_t
                                              rows, w->out, width);
 }
 
-/* dP of a row: NaN on the allowed pairs of one that is not finite. */
-static void pairs(const ota_tangent_job *job, ota_tangent_worker *w, int64_t k, int64_t query) {
+/* dP of row k of a block. */
+static void move_row(const ota_tangent_job *job, ota_tangent_worker *w, const ota_block *b,
+                     int64_t k) {
     const ota_backward_space *space = job->base.space;
-    const int64_t at = k * job->base.plan->strategy.padded_keys, m = job->base.plan->resolved.keys;
-    const double *s = w->scores + at, *u = w->tangents + at, *p = w->weights + at;
-    const double a = space->a[query], f = space->f[query], rate = 1.0 / job->base.parameters.tau;
-    for (int64_t j = 0; j < m; j++) {
-        double change = 0.0;
-        if (space->bad[query])
-            change = s[j] <= -INFINITY ? 0.0 : (double)NAN;
-        else if (p[j] > 0.0)
-            change = ota_tangents_slope(job, s[j], f, p[j], ota_tangents_cap(job, query, j)) *
-                     rate * (u[j] - a - space->b[j]);
-        w->change[at + j] = change;
-    }
+    ota_block_apply_slopes(b, k, space->a[b->first + k], space->b, !space->bad[b->first + k],
+                           w->change + k * b->stride);
 }
 
 void ota_tangents_emit(const ota_tangent_job *job, ota_tangent_worker *w, int64_t first,
                        int64_t rows) {
-    for (int64_t k = 0; k < rows; k++) pairs(job, w, k, first + k);
+    const ota_block b = ota_tangents_block(job, w, first, rows);
+    for (int64_t k = 0; k < rows; k++) move_row(job, w, &b, k);
     ota_tangents_put(job, w, first, rows);
 }
 
 /* ---- rows alone ------------------------------------------------------------------------------- */
 
 /* a_i; the pairs that are `shut` (NULL: none) do not answer. */
-static double multiplier(const ota_tangent_job *job, const ota_tangent_worker *w, int64_t k,
-                         int64_t query, const ota_tangent_row *row, double moved,
-                         const bool *shut) {
-    const double f = job->base.space->f[query];
-    const int64_t at = k * job->base.plan->strategy.padded_keys, m = job->base.plan->resolved.keys;
-    const double *s = w->scores + at, *u = w->tangents + at, *p = w->weights + at;
+static double multiplier(const ota_tangent_job *job, const ota_block *b, int64_t k,
+                         const ota_tangent_row *row, double moved, const bool *shut) {
     double total = row->sink_slope, sum = row->sink_slope * row->sink_tangent;
-    for (int64_t j = 0; j < m; j++) {
-        if (!(p[j] > 0.0) || (shut != NULL && shut[j])) continue;
-        const double slope =
-            ota_tangents_slope(job, s[j], f, p[j], ota_tangents_cap(job, query, j));
-        total += slope;
-        sum += slope * u[j];
-    }
+    ota_block_add_slopes(b, k, NULL, shut, &total, &sum);
     return total > 0.0 ? (sum - job->base.parameters.tau * moved) / total : 0.0;
 }
 
@@ -171,12 +145,13 @@ static void free_task(void *context, int64_t chunk, int worker) {
     for (int64_t at = first; at < last; at += OTA_TANGENT_ROWS) {
         const int64_t rows = ota_int_min(OTA_TANGENT_ROWS, last - at);
         if (ota_interrupted(&r->settings) != OTA_OK) return;
+        const ota_block b = ota_tangents_block(job, w, at, rows);
         ota_tangents_scores(job, w, at, rows);
         for (int64_t k = 0; k < rows; k++) {
             const int64_t i = at + k;
             const ota_tangent_row row = ota_tangents_solve(job, w, k, i);
             const double moved = ota_tangents_of_row(job, i, row.sum, space->f[i], false);
-            space->a[i] = multiplier(job, w, k, i, &row, moved, NULL);
+            space->a[i] = multiplier(job, &b, k, &row, moved, NULL);
         }
         ota_tangents_emit(job, w, at, rows);
     }
@@ -231,10 +206,11 @@ static void online_row(ota_tangent_job *job, ota_tangent_worker *w, int64_t k, i
         if (shut[j]) moved -= left[j];
     }
     ota_tangent_row row = {.sum = mu};
-    ota_tangents_complete(job, s, f, p, m, w->tangents + at);
+    ota_complete_tangents(&job->base.parameters, &job->numbers, s, f, p, m, w->tangents + at);
     ota_tangents_of_sink(job, f, found.sink, &row);
-    space->a[query] = multiplier(job, w, k, query, &row, moved, shut);
-    pairs(job, w, k, query);
+    const ota_block b = ota_tangents_block(job, w, query - k, k + 1);
+    space->a[query] = multiplier(job, &b, k, &row, moved, shut);
+    move_row(job, w, &b, k);
     for (int64_t j = 0; j < m && !space->bad[query]; j++) {
         if (shut[j]) change[j] = left[j];
         left[j] = shut[j] ? 0.0 : left[j] - change[j];

@@ -8,12 +8,9 @@
 
 #include "backward.h"
 #include "problem/check.h"
-#include "ring/ring.h"
-#include "shared.h"
 #include "validation/validation.h"
 
-/* Does the solver run plain rounds that start and end on rows, a fixed number or to a tolerance? */
-static bool runs_plain_rounds(const ota_plan *plan) {
+bool ota_plan_runs_rounds(const ota_plan *plan) {
     const ota_resolved *r = &plan->resolved;
     const ota_problem *p = &r->problem;
     const ota_settings *s = &r->settings;
@@ -31,12 +28,9 @@ static bool runs_plain_rounds(const ota_plan *plan) {
            p->rows == OTA_ROWS_HARD && ota_regulariser_of(p)->exponential;
 }
 
-/* The arena and, of rows on many processes, what is not in it. */
+/* The arena, and what is not in it. */
 static size_t workspace_of(const ota_plan *plan) {
-    const ota_shards *shards = plan->shards;
-    if (shards == NULL) return plan->arena.used;
-    return plan->arena.used + shards->bytes +
-           (shards->in_ring && plan->device != NULL ? plan->device->plan_bytes : 0);
+    return plan->arena.used + (plan->driver != NULL ? plan->driver->bytes(plan) : 0);
 }
 
 static bool is_over(const ota_plan *plan) {
@@ -83,7 +77,7 @@ static void fit_limit(ota_plan *plan) {
 static ota_status choose_device(ota_plan *plan, ota_error *error) {
     const ota_resolved *r = &plan->resolved;
     const ota_solver *solver = plan->solver;
-    const bool plain_rounds = runs_plain_rounds(plan);
+    const bool plain_rounds = ota_plan_runs_rounds(plan);
     const ota_regulariser_row *regulariser = ota_regulariser_of(&r->problem);
     plan->stored_solver = plain_rounds && r->settings.stop.fixed ? &ota_solver_log : solver;
     const ota_layout layout = {.resolved = r,
@@ -125,20 +119,8 @@ ota_status ota_check(const ota_problem *problem, const ota_options *options, ota
     return status == OTA_OK ? find_backend(&resolved, &backend, error) : status;
 }
 
-static ota_status create_ring(ota_plan *plan, ota_error *error) {
-    const char *why = ota_ring_refuses(plan, runs_plain_rounds(plan));
-    if (why != NULL)
-        return ota_fail(error, OTA_UNSUPPORTED, "communicator",
-                        "let communicator.keys be OTA_KEYS_GATHERED",
-                        "these keys cannot come round a ring: %s", why);
-    const ota_status created = ota_ring_create(plan, &plan->device, error);
-    plan->backend = &ota_ring_backend;
-    plan->stored_solver = plan->solver;
-    return created;
-}
-
 static ota_status open_device(ota_plan *plan, ota_error *error) {
-    if (plan->shards != NULL && plan->shards->in_ring) return create_ring(plan, error);
+    if (plan->driver != NULL && plan->driver->open != NULL) return plan->driver->open(plan, error);
     TRY(choose_device(plan, error));
     plan->head_worker_count = ota_backward_head_workers(plan);
     return OTA_OK;
@@ -175,7 +157,7 @@ static ota_status choose_all(ota_plan *plan, ota_error *error) {
     return OTA_OK;
 }
 
-static ota_status build(ota_plan *plan, ota_error *error) {
+ota_status ota_plan_build(ota_plan *plan, ota_error *error) {
     TRY(choose_all(plan, error));
     const size_t bytes = plan->arena.used;
     const ota_status placed = ota_arena_allocate(&plan->arena);
@@ -183,15 +165,9 @@ static ota_status build(ota_plan *plan, ota_error *error) {
         return ota_fail(error, placed, "workspace", "use smaller sizes",
                         "%zu bytes of workspace could not be had", bytes);
     lay_out(plan);
-    if (plan->shards == NULL) return OTA_OK;
-    const ota_status refused = ota_ranks_refuse_method(plan, error);
-    return refused == OTA_OK ? ota_ranks_reserve_gradients(plan, error) : refused;
-}
-
-static void begin_heads(ota_plan *plan) {
-    const ota_resolved *r = &plan->resolved;
-    for (int64_t k = 0; k < r->batch * r->heads; k++)
+    for (int64_t k = 0; k < plan->resolved.batch * plan->resolved.heads; k++)
         plan->heads[k] = (ota_head_status){.result = {.status = OTA_UNSOLVED}};
+    return OTA_OK;
 }
 
 ota_status ota_plan_within(ota_plan **out, const ota_resolved *resolved, int64_t values_width,
@@ -203,18 +179,16 @@ ota_status ota_plan_within(ota_plan **out, const ota_resolved *resolved, int64_t
     plan->values_width = values_width;
     plan->pool = pool;
     plan->borrows_pool = true;
-    const ota_status built = build(plan, error);
+    const ota_status built = ota_plan_build(plan, error);
     if (built != OTA_OK) {
         ota_plan_free(plan);
         return built;
     }
-    begin_heads(plan);
     *out = plan;
     return OTA_OK;
 }
 
-/* All that `build` made. */
-static void release(ota_plan *plan) {
+void ota_plan_release(ota_plan *plan) {
     if (plan->backend != NULL) plan->backend->close(plan->device);
     if (!plan->borrows_pool) ota_pool_free(plan->pool);
     ota_arena_release(&plan->arena);
@@ -225,67 +199,8 @@ static void release(ota_plan *plan) {
     plan->pool = NULL;
 }
 
-/* What create_of_ranks is given. */
-typedef struct ranks_job {
-    ota_problem full;
-    ota_shard_sizes sizes;
-    const ota_options *options;
-} ranks_job;
-
-static ota_status try_key_transport(ota_plan *plan, const ranks_job *job, bool in_ring,
-                                    ota_error *error) {
-    plan->shards->in_ring = in_ring;
-    TRY(ota_shards_resolve(plan->shards, &job->full, job->options, plan->values_width, &job->sizes,
-                           &plan->resolved, error));
-    return build(plan, error);
-}
-
-/* Keys that have no room on one rank come round a ring on all, where the problem has one. */
-static ota_status choose_key_transport(ota_plan *plan, const ranks_job *job, ota_error *error) {
-    ota_ranks *ranks = &plan->shards->ranks;
-    const ota_settings settings = {.ranks = ranks};
-    ota_error own = {{0}, {0}, {0}};
-    const ota_status gathered = try_key_transport(plan, job, false, &own);
-    double lacks = gathered == OTA_ELIMIT || gathered == OTA_ENOMEM;
-    if (!ota_ranks_most(&settings, &lacks, 1, "choosing how the keys come"))
-        return ota_ranks_refuse(ranks, error);
-    if (lacks > 0.0) {
-        release(plan);
-        ota_shards_release(plan->shards);
-        const ota_status ringed = try_key_transport(plan, job, true, error);
-        if (ringed != OTA_UNSUPPORTED) return ringed;
-    }
-    if (gathered != OTA_OK && error != NULL) *error = own;
-    return gathered;
-}
-
-/* Rows on many processes: what one rank cannot do, none does, from what it has `begun` on. */
-static ota_status create_of_ranks(ota_plan *plan, ota_status begun, const ota_problem *problem,
-                                  const ota_options *options, ota_error *error) {
-    ranks_job job = {.options = options};
-    ota_shards *shards;
-    const ota_status opened = ota_shards_open(&shards, ota_communicator_of(options), begun, error);
-    if (opened != OTA_OK) {
-        ota_shards_free(shards);
-        return opened;
-    }
-    plan->shards = shards;
-    TRY(ota_shards_meet(plan->shards, problem, options, plan->values_width, &job.full, &job.sizes,
-                        error));
-    const ota_communicator *to = &plan->shards->ranks.to;
-    const bool chooses = to->keys == OTA_KEYS_AUTO && to->send_receive != NULL;
-    const ota_status status =
-        chooses ? choose_key_transport(plan, &job, error)
-                : try_key_transport(plan, &job, to->keys == OTA_KEYS_IN_RING, error);
-    return ota_ranks_agree(&plan->shards->ranks, status, error);
-}
-
-static ota_status begin_plan(ota_plan **plan, ota_plan **out, int64_t values_width,
-                             ota_error *error) {
+ota_status ota_plan_begin(ota_plan **plan, int64_t values_width, ota_error *error) {
     *plan = NULL;
-    if (out == NULL)
-        return ota_fail(error, OTA_EINVAL, "plan", "give a place for the plan", "plan is NULL");
-    *out = NULL;
     if (values_width < 0 || values_width > INT64_MAX / 64) {
         return ota_fail(error, OTA_EINVAL, "values_width", "use 0 or more",
                         "values_width is %" PRId64, values_width);
@@ -296,56 +211,23 @@ static ota_status begin_plan(ota_plan **plan, ota_plan **out, int64_t values_wid
     return OTA_OK;
 }
 
-ota_status ota_plan_create(ota_plan **out, const ota_problem *problem, int64_t values_width,
-                           const ota_options *options, ota_error *error) {
-    ota_plan *plan;
-    ota_status status = begin_plan(&plan, out, values_width, error);
-    if (ota_communicator_of(options) != NULL) {
-        status = create_of_ranks(plan, status, problem, options, error);
-    } else if (status == OTA_OK) {
-        status = ota_resolve(problem, options, &plan->resolved, error);
-        if (status == OTA_OK) status = build(plan, error);
-    }
-    if (status != OTA_OK) {
-        ota_plan_free(plan);
-        return status;
-    }
-    begin_heads(plan);
-    *out = plan;
-    return OTA_OK;
-}
-
-ota_status ota_plan_measure(const ota_problem *problem, int64_t values_width,
-                            const ota_options *options, size_t *bytes, ota_error *error) {
-    ota_plan *plan = NULL, *unused;
-    if (bytes == NULL)
-        return ota_fail(error, OTA_EINVAL, "bytes", "give a place for the number", "bytes is NULL");
-    *bytes = 0;
-    if (ota_communicator_of(options) != NULL)
-        return ota_fail(error, OTA_UNSUPPORTED, "communicator",
-                        "create the plan on every rank and ask ota_plan_bytes",
-                        "what a rank's plan takes depends on the other ranks");
-    ota_status status = begin_plan(&plan, &unused, values_width, error);
-    if (status == OTA_OK) status = ota_resolve(problem, options, &plan->resolved, error);
-    if (status == OTA_OK) status = choose_all(plan, error);
+ota_status ota_plan_count_bytes(ota_plan *plan, size_t *bytes, ota_error *error) {
+    const ota_status status = choose_all(plan, error);
     if (status == OTA_EOVERFLOW && plan->device != NULL)
         *bytes = SIZE_MAX;
     else if (status == OTA_OK || (status == OTA_ELIMIT && plan->device != NULL))
         *bytes = ota_plan_bytes(plan);
-    ota_plan_free(plan);
     return status;
 }
 
 void ota_plan_free(ota_plan *plan) {
     if (plan == NULL) return;
-    release(plan);
-    ota_shards_free(plan->shards);
+    ota_plan_release(plan);
+    if (plan->driver != NULL) plan->driver->release(plan);
     free(plan);
 }
 
-size_t ota_plan_bytes(const ota_plan *plan) {
-    return sizeof *plan + workspace_of(plan) + (plan->shards != NULL ? sizeof *plan->shards : 0);
-}
+size_t ota_plan_bytes(const ota_plan *plan) { return sizeof *plan + workspace_of(plan); }
 const char *ota_plan_solver(const ota_plan *plan) { return plan->solver->name; }
 const char *ota_plan_kernel(const ota_plan *plan) { return plan->strategy.level; }
 int ota_plan_threads(const ota_plan *plan) { return ota_pool_threads(plan->pool); }

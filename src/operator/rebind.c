@@ -6,7 +6,6 @@
 
 #include "problem/check.h"
 #include "problem/fields.h"
-#include "shared.h"
 #include "validation/validation.h"
 
 static bool same_order(const ota_plan *plan, const ota_resolved *next) {
@@ -77,7 +76,7 @@ ota_status ota_plan_takes(const ota_plan *plan, ota_resolved *next, ota_error *e
 
 ota_status ota_plan_rebind(ota_plan *plan, const ota_problem *problem, ota_error *error) {
     ota_resolved next;
-    if (plan->shards != NULL) return ota_ranks_rebind(plan, problem, error);
+    if (plan->driver != NULL) return plan->driver->rebind(plan, problem, error);
     TRY(ota_resolve(problem, NULL, &next, error));
     TRY(ota_plan_takes(plan, &next, error));
     ota_resolved_copy(&plan->resolved, &next);

@@ -33,7 +33,7 @@ enum {
 typedef struct ota_coupled ota_coupled;
 
 /* What a head with coupled columns asks of its pairs, whether their scores are stored (stored_semidual.c) or nowhere together
- * (operator/ring/semidual.c). Sums over rows are of this process's. */
+ * (ranks/ring/ring_semidual.c). Sums over rows are of this process's. */
 struct ota_semidual {
     /* Validation. Marks keys that some row with mass may use in pass.column_lse; the first row with mass whose every key is
        closed, or -1. */

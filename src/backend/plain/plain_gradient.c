@@ -9,8 +9,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "backend/blocks/blocks.h"
 #include "plain.h"
-#include "regularisers/tsallis.h"
 
 typedef struct ota_gradient_scratch {
     double *s, *u, *p, *w; /* [keys] of the row at work */
@@ -93,13 +93,6 @@ static void load_row(ota_backward_job *job, int64_t i) {
         at->u[j] += ota_array_get(&want->coupling_grad, job->batch, job->head, i, j);
 }
 
-static double slope(const ota_row_parameters *rule, double s, double f, double p, double cap) {
-    if (!(p > 0.0) || p >= cap) return 0.0;
-    if (rule->custom != NULL)
-        return rule->custom->slope(rule->custom->user, ota_custom_argument(s, f, rule->tau));
-    return rule->regulariser->tsallis ? pow(p, 2.0 - rule->order) : p;
-}
-
 static double cap_at(const ota_row_parameters *rule, int64_t j) {
     return rule->regulariser->capped ? ota_entry_cap(&rule->caps, rule->line, j) : INFINITY;
 }
@@ -147,11 +140,11 @@ static void weigh(ota_backward_job *job, int64_t i) {
     }
     mark(job, i, &found);
     at->sink = found.sink > 0.0 ? found.sink : 0.0;
-    at->total = at->slope = slope(rule, rule->sink, space->f[i], found.sink, INFINITY);
+    at->total = at->slope = ota_pair_slope(rule, rule->sink, space->f[i], found.sink, INFINITY);
     at->sum = 0.0;
     for (int64_t j = 0; j < keys; j++) {
         if (!(at->p[j] > 0.0)) at->p[j] = 0.0;
-        at->w[j] = slope(rule, s[j], space->f[i], at->p[j], cap_at(rule, j));
+        at->w[j] = ota_pair_slope(rule, s[j], space->f[i], at->p[j], cap_at(rule, j));
         at->total += at->w[j];
         if (at->p[j] > 0.0) at->sum += at->w[j] * (at->u[j] - space->b[j]);
         if (online && space->shut[j] == i) at->p[j] = space->fill[j];
@@ -321,16 +314,18 @@ static double through_terms(const ota_backward_job *job, int64_t i, int64_t j, d
     return g * r->scale;
 }
 
-/* Derivatives by temperature, order and sink logit of a pair with dL/dS = g. */
-static void add_parameters(const ota_backward_job *job, int64_t i, double x, double p, double g) {
-    const ota_row_parameters *rule = &job->parameters;
-    double *sums = job->space->row_sums + i * OTA_ROW_SUMS;
-    if (!(p > 0.0) || (!(g > 0.0) && !(g < 0.0) && !isnan(g))) return;
-    sums[OTA_SUM_TEMPERATURE] -=
-        g * (rule->regulariser->tsallis ? ota_tsallis_level(p, rule->order)
-                                        : (x + job->space->f[i]) / rule->tau);
-    if (ota_array_present(&job->want->order))
-        sums[OTA_SUM_ORDER] += g * rule->tau * ota_tsallis_order_slope(p, rule->order);
+/* Derivatives by temperature and order of row i, whose dL/dS stands in the place of U. */
+static void add_parameters(const ota_backward_job *job, int64_t i) {
+    const plain_row *at = job->space->own;
+    const ota_block row = {.rule = job->parameters,
+                           .keys = job->resolved->keys,
+                           .scores = at->s,
+                           .weights = at->p,
+                           .slopes = at->u,
+                           .f = job->space->f + i,
+                           .g = job->biased ? job->space->g : NULL};
+    ota_block_add_pair_sums(&row, 0, ota_array_present(&job->want->order),
+                            job->space->row_sums + i * OTA_ROW_SUMS);
 }
 
 /* Above order 2 the slope of one weight may outweigh all others, whose shares of the mean keep their digits only where U is
@@ -365,13 +360,14 @@ static void row_gradient(ota_backward_job *job, int64_t i, double a, double midd
         if (online && i >= space->shut[j]) g = 0.0;
         if (space->bad[i]) g = at->p[j] = at->s[j] <= -INFINITY ? 0.0 : NAN;
         at->u[j] = g;
-        if (!job->sums || job->stored) continue;
-        add_parameters(job, i, at->s[j] + (job->biased ? space->g[j] : 0.0), at->p[j], g);
     }
     if (!job->sums || job->stored) return;
+    add_parameters(job, i);
     double *sums = space->row_sums + i * OTA_ROW_SUMS;
-    sums[OTA_SUM_SINK] = -at->slope * (a + middle) / tau;
-    add_parameters(job, i, job->parameters.sink, at->sink, sums[OTA_SUM_SINK]);
+    sums[OTA_SUM_SINK] = 0.0;
+    if (at->sink > 0.0)
+        ota_add_sink_sums(&job->parameters, at->sink, space->f[i], a + middle,
+                          ota_array_present(&job->want->order), sums);
     if (space->bad[i]) sums[OTA_SUM_SINK] = sums[OTA_SUM_TEMPERATURE] = sums[OTA_SUM_ORDER] = NAN;
 }
 

@@ -2,6 +2,7 @@
  *
  *     load   S [rows][stride], mu [rows], nu [columns]        rows and columns: those of the solver
  *     emit   P_i from S_i, f and g as the solver leaves them, then every output of the row */
+#include "backend/blocks/blocks.h"
 #include "plain.h"
 
 #include <math.h>
@@ -26,21 +27,14 @@ static void put_statistics(const plain_place *place, int64_t i, double mu, const
     if (!ota_array_present(&a->row_entropy) && !ota_array_present(&a->row_support) &&
         !ota_array_present(&a->row_max))
         return;
-    const double mass = found->mass + found->sink;
-    double p_log_p = found->sink > 0.0 ? found->sink * log(found->sink) : 0.0;
-    double positive = 0.0, largest = 0.0;
-    for (int64_t j = 0; j < place->run->resolved->keys; j++) {
-        if (p[j] > 0.0) {
-            p_log_p += p[j] * log(p[j]);
-            positive += 1.0;
-        }
-        largest = fmax(largest, p[j]);
-    }
-    const double entropy = mass > 0.0 ? (mass * log(mu) - p_log_p) / mu : 0.0;
+    ota_row_statistics sums = {0};
+    ota_add_statistics(p, place->run->resolved->keys, &sums);
+    sums.mass = found->mass;
+    const double entropy = ota_row_entropy(&sums, found->sink, mu);
     const bool wrong = found->nonfinite;
     ota_put(&a->row_entropy, place->batch, place->number, i, wrong ? NAN : entropy);
-    ota_put(&a->row_support, place->batch, place->number, i, wrong ? NAN : positive);
-    ota_put(&a->row_max, place->batch, place->number, i, wrong ? NAN : largest);
+    ota_put(&a->row_support, place->batch, place->number, i, wrong ? NAN : sums.support);
+    ota_put(&a->row_max, place->batch, place->number, i, wrong ? NAN : sums.largest);
 }
 
 /* Does a key with weight have a value that is not finite? */

@@ -1,0 +1,115 @@
+/* Gradients of a block (blocks.h): dL/dP from outputs, dL/dS from multipliers, through the softcap to products, and the sums that
+ * parameters get of a row. */
+#include "blocks.h"
+
+#include <string.h>
+
+#include "backend/gradient.h"
+#include "regularisers/tsallis.h"
+#include "terms/terms.h"
+
+void ota_block_form_upstream(const ota_block *b, const double *out_grad, int64_t width,
+                             const double *values, int64_t ldv) {
+    const ota_product sizes = {b->rows, width, b->keys, width, ldv, b->stride};
+    for (int64_t k = 0; k < b->rows; k++)
+        memset(b->slopes + k * b->stride, 0, (size_t)b->keys * sizeof(double));
+    b->algebra->apply(out_grad, values, &sizes, b->slopes);
+    for (int64_t k = 0; k < b->rows && b->problem->problem.dropout > 0.0; k++)
+        ota_dropout_row_f64(b->problem, b->dropout_key, b->first + k, b->key, b->keys,
+                            b->slopes + k * b->stride);
+}
+
+void ota_block_add_slopes(const ota_block *b, int64_t k, const double *beside, const bool *shut,
+                          double *total, double *sum) {
+    const double *weights = b->weights + k * b->stride, *u = b->slopes + k * b->stride;
+    for (int64_t j = 0; j < b->keys; j++) {
+        if (!(weights[j] > 0.0) || (shut != NULL && shut[j])) continue;
+        const double w = ota_block_slope(b, k, j);
+        *total += w;
+        *sum += w * (beside != NULL ? u[j] - beside[j] : u[j]);
+    }
+}
+
+void ota_block_apply_slopes(const ota_block *b, int64_t k, double a, const double *beside,
+                            bool finite, double *to) {
+    const double rate = 1.0 / b->rule.tau;
+    const double *s = b->scores + k * b->stride, *u = b->slopes + k * b->stride;
+    double *weights = b->weights + k * b->stride;
+    for (int64_t j = 0; j < b->keys; j++) {
+        if (!finite)
+            to[j] = weights[j] = s[j] <= -INFINITY ? 0.0 : (double)NAN;
+        else
+            to[j] = weights[j] > 0.0 ? ota_block_slope(b, k, j) * rate *
+                                           (u[j] - a - (beside != NULL ? beside[j] : 0.0))
+                                     : 0.0;
+    }
+}
+
+void ota_block_find_softcap_slopes(const ota_block *b) {
+    for (int64_t k = 0; k < b->rows; k++) {
+        const ota_block_softcap of = ota_block_softcap_of(b, k);
+        double *raw = b->raw + k * b->stride;
+        for (int64_t j = 0; j < b->keys; j++) {
+            const double tanh_y =
+                of.softcap != NULL ? tanh(ota_block_softcap_argument(b, &of, raw[j], j)) : 0.0;
+            raw[j] = (1.0 - tanh_y) * (1.0 + tanh_y);
+        }
+    }
+}
+
+void ota_block_go_through(const ota_block *b) {
+    for (int64_t k = 0; k < b->rows; k++) {
+        double *g = b->slopes + k * b->stride;
+        const double *slope = b->raw + k * b->stride;
+        for (int64_t j = 0; j < b->keys; j++)
+            g[j] = g[j] < 0.0 || g[j] > 0.0 ? g[j] * b->problem->scale * slope[j] : g[j];
+    }
+}
+
+/* ---- parameters ----------------------------------------------------------------------------------- */
+
+/* x = (S + f + g) / tau of a weight above 0, whose level says the same without the row's constants. */
+static double level_of(const ota_row_parameters *rule, double p, double x) {
+    return rule->regulariser->tsallis ? ota_tsallis_level(p, rule->order) : x / rule->tau;
+}
+
+void ota_block_add_pair_sums(const ota_block *b, int64_t k, bool by_order, double *sums) {
+    const double *g = b->slopes + k * b->stride, *s = b->scores + k * b->stride,
+                 *weights = b->weights + k * b->stride, f = b->f[k];
+    for (int64_t j = 0; j < b->keys; j++) {
+        if (!(weights[j] > 0.0)) continue;
+        sums[OTA_SUM_TEMPERATURE] -=
+            g[j] * level_of(&b->rule, weights[j], s[j] + f + (b->g != NULL ? b->g[j] : 0.0));
+        if (by_order)
+            sums[OTA_SUM_ORDER] +=
+                g[j] * b->rule.tau * ota_tsallis_order_slope(weights[j], b->rule.order);
+    }
+}
+
+void ota_add_sink_sums(const ota_row_parameters *rule, double weight, double f, double a,
+                       bool by_order, double *sums) {
+    const double g = -ota_pair_slope(rule, rule->sink, f, weight, INFINITY) * a / rule->tau;
+    sums[OTA_SUM_SINK] = g;
+    sums[OTA_SUM_TEMPERATURE] -= g * level_of(rule, weight, rule->sink + f);
+    if (by_order)
+        sums[OTA_SUM_ORDER] += g * rule->tau * ota_tsallis_order_slope(weight, rule->order);
+}
+
+double ota_block_sum_distance(const ota_block *b, int64_t k, int64_t position) {
+    const double *g = b->slopes + k * b->stride;
+    double sum = 0.0;
+    for (int64_t j = 0; j < b->keys; j++) sum -= g[j] * fabs((double)(position - j));
+    return sum;
+}
+
+double ota_block_sum_softcap(const ota_block *b, int64_t k) {
+    const ota_block_softcap of = ota_block_softcap_of(b, k);
+    const double *g = b->slopes + k * b->stride, *raw = b->raw + k * b->stride;
+    double sum = 0.0;
+    for (int64_t j = 0; j < b->keys; j++) {
+        if (!(g[j] < 0.0) && !(g[j] > 0.0) && !isnan(g[j])) continue;
+        const double y = ota_block_softcap_argument(b, &of, raw[j], j), tanh_y = tanh(y);
+        sum += g[j] * (tanh_y - y * (1.0 - tanh_y) * (1.0 + tanh_y));
+    }
+    return sum;
+}

@@ -1,0 +1,271 @@
+/* Gradients of a plan whose rows lie on many processes. The rows of this rank give the gradients of their own queries and
+ * scores, and parts of those of all keys and values and of everything shared, which are summed over the ranks; each rank
+ * then gets its share of keys and values. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "operator/backward.h"
+#include "base/base.h"
+#include "problem/check.h"
+#include "problem/fields.h"
+#include "ring/ring.h"
+#include "ranks_plan.h"
+#include "terms/terms.h"
+
+/* Is row k of ota_derivatives an array of which every rank has a part? */
+static bool is_summed(int k) {
+    const ota_derivative_ranks by = ota_derivatives[k].ranks;
+    return by == OTA_DERIVATIVE_SUMMED || by == OTA_DERIVATIVE_BY_SHARES;
+}
+
+/* ---- before ------------------------------------------------------------------------------------- */
+
+static ota_status refuse(const ota_plan *plan, const ota_gradients *g, ota_error *error) {
+    const bool coupled = plan->strategy.path == OTA_PATH_COUPLED;
+    const bool rounds = coupled && plan->resolved.settings.stop.fixed;
+    const bool by_kernel = rounds && plan->backward != NULL && plan->backward->kernel.width > 0 &&
+                           !ota_array_present(&g->coupling_grad);
+    if (rounds && !by_kernel)
+        return ota_fail(
+            error, OTA_UNSUPPORTED, "communicator", "solve to a tolerance",
+            "the reverse of these rounds, of more than 1024, dropped pairs or gradients "
+            "of the coupling, needs all rows in one process");
+    return OTA_OK;
+}
+
+/* Memory for the gradients of all keys or values, once one is wanted. */
+static ota_status room_for(ota_array *room, const ota_array *like, ota_type type,
+                           ota_error *error) {
+    size_t bytes;
+    if (ota_array_present(room)) return OTA_OK;
+    if (ota_size_product(like->size, 4, &bytes) &&
+        ota_size_mul(bytes, ota_type_bytes(type), &bytes)) {
+        void *data = malloc(bytes + 1);
+        if (data != NULL) {
+            *room = ota_array_of(data, type, like->size[0], like->size[1], like->size[2],
+                                 like->size[3]);
+            return OTA_OK;
+        }
+    }
+    return ota_fail(error, OTA_ENOMEM, "gradients", "use more ranks or smaller sizes",
+                    "no memory for the gradients of the keys of all ranks");
+}
+
+ota_status ota_ranks_reserve_gradients(ota_plan *plan, ota_error *error) {
+    ota_shards *shards = ota_shards_of(plan);
+    const ota_type type = plan->resolved.type == OTA_F64 ? OTA_F64 : OTA_F32;
+    if (shards->from_matrix || shards->in_ring || !plan->resolved.settings.gradients) return OTA_OK;
+    TRY(room_for(&shards->key_grads, &shards->all_keys, type, error));
+    return room_for(&shards->value_grads, &shards->all_values, type, error);
+}
+
+/* This rank's share of keys or values, to be filled from the sums of all. */
+static ota_status take_share(const ota_shards *shards, const char *name, ota_array *mine,
+                             const ota_array *all, ota_error *error) {
+    if (!ota_array_present(mine)) return OTA_OK;
+    TRY(ota_ranks_check_share(shards, mine, name, all, error));
+    if (ota_array_overlaps_itself(mine))
+        return ota_fail(error, OTA_EALIAS, name, "give every element its own place",
+                        "gradient %s overlaps itself", name);
+    /* A ring brings this rank's gradients home. */
+    *mine = shards->in_ring ? (ota_array){0} : *all;
+    return OTA_OK;
+}
+
+ota_status ota_ranks_widen_gradients(const ota_plan *plan, const ota_gradients *given,
+                                     ota_gradients *wide, ota_error *error) {
+    const ota_shards *shards = ota_shards_of(plan);
+    if (given == NULL || given->size == 0)
+        return ota_fail(error, OTA_EINVAL, "gradients.size", "set it to sizeof the struct", "%s",
+                        given == NULL ? "gradients is NULL" : "gradients.size is 0");
+    TRY(ota_check_sized(wide, sizeof *wide, given, given->size, "gradients.size", error));
+    wide->size = sizeof *wide;
+    if (shards->in_ring)
+        TRY(ota_ring_check_gradients(plan, wide, error));
+    else
+        TRY(refuse(plan, wide, error));
+    if (shards->from_matrix) return OTA_OK;
+    const bool ring = shards->in_ring;
+    TRY(take_share(shards, "keys", &wide->keys, ring ? &shards->all_keys : &shards->key_grads,
+                   error));
+    return take_share(shards, "values", &wide->values,
+                      ring ? &shards->all_values : &shards->value_grads, error);
+}
+
+/* Which sums there will be: a bit for each row, that of OTA_D_SOLVED for `solved`, and for each term. */
+static uint64_t wishes_of(const ota_plan *plan, const ota_gradients *g) {
+    uint64_t wishes =
+        (uint64_t)(g->solved != 0) << OTA_D_SOLVED | ota_ranks_types(ota_shards_of(plan));
+    for (int k = 0; k < OTA_DERIVATIVES; k++) {
+        if (is_summed(k)) wishes |= (uint64_t)ota_array_present(ota_gradient_in(g, k)) << k;
+    }
+    for (int k = 0; g->terms != NULL && k < plan->resolved.problem.term_count; k++)
+        wishes |= (uint64_t)ota_array_present(&g->terms[k]) << (OTA_DERIVATIVES + k);
+    return wishes;
+}
+
+static ota_status refuse_wishes(uint64_t differ, ota_error *error) {
+    TRY(ota_ranks_refuse_types(differ, error));
+    int k = 0;
+    while ((differ >> k & 1) == 0) k++;
+    const char *name = ota_derivatives[k < OTA_DERIVATIVES ? k : OTA_D_TERMS].gradient;
+    return ota_fail(error, OTA_EMISMATCH, name, "want the same on every rank",
+                    "gradients.%s is given on some ranks and not on others", name);
+}
+
+ota_status ota_ranks_begin_gradients(ota_plan *plan, const ota_gradients *wide, ota_status checked,
+                                     ota_error *error) {
+    ota_shards *shards = ota_shards_of(plan);
+    shards->messages = shards->ranks.messages;
+    shards->message_bytes = shards->ranks.bytes;
+    const uint64_t wishes = checked == OTA_OK ? wishes_of(plan, wide) : 0;
+    uint64_t differ;
+    TRY(ota_ranks_agree_on(&plan->resolved.settings, checked, wishes, &differ, error));
+    if (differ != 0) return refuse_wishes(differ, error);
+    if ((wide->solved == 0 && !shards->in_ring) || shards->from_matrix) return OTA_OK;
+    return ota_ranks_gather_keys(plan, error);
+}
+
+/* ---- after -------------------------------------------------------------------------------------- */
+
+/* All elements of an array, in pieces of the messages' size. */
+static bool sum_array(ota_plan *plan, const ota_array *a, const char *step) {
+    const ota_settings *s = &plan->resolved.settings;
+    for (int64_t b = 0; b < a->size[0]; b++) {
+        for (int64_t h = 0; h < a->size[1]; h++) {
+            for (int64_t i = 0; i < a->size[2]; i++) {
+                for (int64_t from = 0; from < a->size[3]; from += OTA_RANKS_ROOM) {
+                    const int64_t count = ota_int_min(a->size[3] - from, OTA_RANKS_ROOM);
+                    double *line = ota_shards_of(plan)->piece;
+                    for (int64_t j = 0; j < count; j++)
+                        line[j] = ota_array_get(a, b, h, i, from + j);
+                    if (!ota_ranks_sum(s, line, count, NULL, 0, step)) return false;
+                    for (int64_t j = 0; j < count; j++)
+                        ota_array_set(a, b, h, i, from + j, line[j]);
+                }
+            }
+        }
+    }
+    return true;
+}
+
+/* The gradients of all keys of one head, summed, and this rank's share of them. */
+static bool sum_shares(ota_plan *plan, const ota_array *all, const ota_array *mine,
+                       const char *step) {
+    ota_shards *shards = ota_shards_of(plan);
+    const int64_t line = all->size[2] * all->size[3];
+    const int rank = shards->ranks.to.rank;
+    const bool zigzag = shards->ranks.to.shares == OTA_SHARES_ZIGZAG;
+    for (int64_t k = 0; k < all->size[0] * all->size[1]; k++) {
+        const int64_t b = k / all->size[1], h = k % all->size[1];
+        char *head = (char *)all->data + (size_t)(k * line) * ota_type_bytes(all->type);
+        if (!ota_ranks_add(&shards->ranks, head, line, all->type, step)) return false;
+        int64_t row = 0;
+        for (int piece = 0; piece < (zigzag ? 2 : 1); piece++) {
+            int64_t first, count;
+            ota_shards_piece(shards, shards->key_shares, rank, piece == 1, &first, &count);
+            for (int64_t i = first; i < first + count; i++, row++) {
+                for (int64_t j = 0; j < all->size[3]; j++)
+                    ota_array_set(mine, b, h, row, j, ota_array_get(all, b, h, i, j));
+            }
+        }
+    }
+    return true;
+}
+
+/* Which biases all rows share: those of one row on some rank that has another number of them. The others have a row for every
+ * query, and that is the rank's. */
+static bool find_shared(ota_plan *plan, const ota_gradients *wide, double *shared) {
+    const ota_resolved *r = &plan->resolved;
+    bool any = false;
+    for (int t = 0; t < r->term_count; t++) {
+        const int64_t place = r->term_places[t];
+        const bool pairs = ota_term_form_of(&r->terms[t]) == OTA_FORM_ADDS_PAIRS;
+        any |= wide->terms != NULL && ota_array_present(&wide->terms[place]) && pairs;
+        shared[place] =
+            !pairs || r->share.rows == 1 || (r->terms[t].array.size[2] == 1 && r->queries != 1);
+    }
+    return !any || ota_ranks_most(&r->settings, shared, r->problem.term_count,
+                                  "agreeing on what rows share");
+}
+
+static bool share(ota_plan *plan, const ota_gradients *given, const ota_gradients *wide) {
+    const ota_shards *shards = ota_shards_of(plan);
+    double shared[OTA_MAX_TERMS] = {0.0};
+    if (!find_shared(plan, wide, shared)) return false;
+    for (int k = 0; k < OTA_DERIVATIVES; k++) {
+        if (!is_summed(k) || !ota_array_present(ota_gradient_in(wide, k))) continue;
+        const ota_array *a = ota_gradient_in(wide, k);
+        const bool shares = ota_derivatives[k].ranks == OTA_DERIVATIVE_BY_SHARES;
+        if (shares && !shards->from_matrix
+                ? !sum_shares(plan, a, ota_gradient_in(given, k),
+                              "the gradients of keys and values")
+                : !sum_array(plan, a, "the gradients of what all rows share"))
+            return false;
+    }
+    for (int64_t k = 0; wide->terms != NULL && k < plan->resolved.problem.term_count; k++) {
+        const ota_array *a = &wide->terms[k];
+        const bool sink = plan->resolved.has_sink && plan->resolved.sink_place == k;
+        if (!ota_array_present(a) || (!sink && !(shared[k] > 0.0))) continue;
+        if (!sum_array(plan, a, "the gradients of the terms")) return false;
+    }
+    return true;
+}
+
+ota_status ota_ranks_end_gradients(ota_plan *plan, const ota_gradients *given,
+                                   const ota_gradients *wide, ota_status found, ota_error *error) {
+    ota_shards *shards = ota_shards_of(plan);
+    ota_gradients mine;
+    memset(&mine, 0, sizeof mine);
+    memcpy(&mine, given, ota_size_min(given->size, sizeof mine));
+    double most = ota_severity_of(found);
+    ota_ranks_at(&shards->ranks, -1, -1);
+    const bool ended = ota_ranks_most(&plan->resolved.settings, &most, 1, "the end of backward");
+    const ota_status worst = ota_status_of_severity(most);
+    if (ended && worst >= OTA_OK && share(plan, &mine, wide)) return worst;
+    ota_gradients_poison(plan, &mine);
+    if (shards->ranks.failed) return ota_ranks_refuse(&shards->ranks, error);
+    if (found < OTA_OK) return found;
+    return ota_fail(error, worst, "", "see that rank's own sentence", "a rank ended with '%s'",
+                    ota_status_word(worst));
+}
+
+/* ---- the call ----------------------------------------------------------------------------------- */
+
+/* A ring finds what is this rank's own. */
+static ota_status run_ring(const ota_derivative_call *call, ota_result *found) {
+    return ota_ring_backward(call->plan, call->arrays, call->context, found);
+}
+
+/* The arrays of all ranks, the run, the sums. */
+ota_status ota_ranks_backward(ota_plan *plan, const ota_arrays *given,
+                              const ota_gradients *gradients, ota_result *result,
+                              ota_error *error) {
+    ota_arrays wide, arrays;
+    ota_gradients all, want, own;
+    memset(&own, 0, sizeof own);
+    ota_status status = ota_ranks_widen(plan, given, &wide, error);
+    if (status == OTA_OK) status = ota_derivative_check(plan, &wide, result, &arrays, error);
+    if (status == OTA_OK) status = ota_ranks_widen_gradients(plan, gradients, &all, error);
+    if (status == OTA_OK) status = ota_gradients_check(plan, &arrays, &all, &want, error);
+    if (status == OTA_OK) {
+        memcpy(&own, gradients, ota_size_min(gradients->size, sizeof own));
+        status = ota_gradients_apart(plan, &arrays, &own, error);
+    }
+    if (status == OTA_OK) status = ota_derivative_check_capacities(&arrays, error);
+    const ota_status checked = status;
+    status = ota_ranks_begin_gradients(plan, &all, status, error);
+    if (status == OTA_ECOMM && checked == OTA_OK) ota_gradients_poison(plan, &own);
+    if (status != OTA_OK) return status;
+    const ota_derivative_call call = {.plan = plan,
+                                      .arrays = &arrays,
+                                      .want = &want,
+                                      .run = ota_shards_of(plan)->in_ring ? run_ring : NULL,
+                                      .context = &own};
+    status = ota_derivative_run(&call, result, error);
+    status = ota_ranks_end_gradients(plan, gradients, &all, status, error);
+    if (result == NULL || result->size < sizeof *result) return status;
+    result->status = status;
+    ota_ranks_count_messages(ota_shards_of(plan), result);
+    return status;
+}

@@ -1,0 +1,269 @@
+/* Backward in a ring. Of softmax the gradients of a pair are known once the row's lse and output are, whatever keys it has
+ * seen (backend/cpu/gradient/tiles.c), so pieces come round once more and the gradients of their keys and values travel with
+ * them, in the order owner, next rank, ..., home again:
+ *
+ *     P_ij = mu_i exp(S_ij / t - l_i),  dS_ij = P_ij (out_grad_i . (V_j - out_i / mu_i)) / t
+ *
+ * What tiles do not know takes the same message round pair by pair (ring_pair_gradients.c). */
+#include <math.h>
+#include <string.h>
+
+#include "operator/backward.h"
+#include "problem/check.h"
+#include "ring_fixed_rounds.h"
+#include "ring_masses.h"
+#include "ring_multipliers.h"
+#include "ring_pairs.h"
+
+/* ---- refusals ------------------------------------------------------------------------------------- */
+
+static ota_status refuse(const char *name, const char *why, ota_error *error) {
+    return ota_fail(error, OTA_UNSUPPORTED, name, "let communicator.keys be OTA_KEYS_GATHERED",
+                    "a ring over the keys has no gradients %s", why);
+}
+
+ota_status ota_ring_check_gradients(const ota_plan *plan, const ota_gradients *want,
+                                    ota_error *error) {
+    const struct {
+        const char *name;
+        const ota_array *array;
+    } others[] = {{"coupling_grad", &want->coupling_grad}, {"scores", &want->scores}};
+    if (!ota_array_present(&want->out_grad) || plan->values_width == 0)
+        return refuse("out_grad", "but by way of out", error);
+    for (size_t k = 0; k < sizeof others / sizeof others[0]; k++) {
+        if (ota_array_present(others[k].array))
+            return refuse(others[k].name, "of matrices of pairs", error);
+    }
+    if (!plan->device->coupled && ota_array_present(&want->column_mass))
+        return refuse("column_mass", "of the masses of free columns", error);
+    return OTA_OK;
+}
+
+/* ---- one unit ------------------------------------------------------------------------------------- */
+
+static void add(double *to, const double *from, int64_t count) {
+    for (int64_t k = 0; k < count; k++) to[k] += from[k];
+}
+
+bool ota_ring_reverse(ota_ring_device *ring, const ota_ring_piece *piece, ota_plan *plan,
+                      const ota_arrays *arrays, const ota_array *upstream, int64_t values) {
+    const ota_resolved *r = ring->resolved;
+    const int64_t width = r->width, wide = plan->values_width;
+    if (ring->coupled) ota_ring_bias(ring, piece);
+    ota_ring_place(ring, piece, ring->coupled, plan);
+    ota_gradients want = {.size = sizeof want, .solved = 1, .out_grad = *upstream};
+    want.queries = ota_ring_rows(ring, ring->backward.piece_queries, width);
+    want.keys = ota_array_of(ring->backward.piece_keys, OTA_F64, 1, 1, ring->room, width);
+    want.values = ota_array_of(ring->backward.piece_values, OTA_F64, 1, 1, ring->room, wide);
+    const ota_status status = ota_backward(plan, arrays, &want, NULL, NULL);
+    if (status < OTA_OK) {
+        ring->failed = status;
+        return false;
+    }
+    add(ring->backward.query_sums, ring->backward.piece_queries, ring->group * r->queries * width);
+    for (int64_t j = 0; j < piece->count; j++) {
+        double *sums = piece->sums + j * (width + values);
+        add(sums, ring->backward.piece_keys + j * width, width);
+        add(sums + width, ring->backward.piece_values + j * wide, values);
+    }
+    return true;
+}
+
+/* What U and the outputs are for the piece: the caller's, or with the multipliers of coupled columns. */
+static void reverse_piece(ota_ring_device *ring, const ota_ring_piece *piece, void *context) {
+    const bool coupled = ring->coupled;
+    ota_arrays arrays = {.size = sizeof arrays};
+    const ota_array *out_grad = context;
+    if (ring->failed != OTA_OK) return;
+    arrays.values = coupled ? ota_ring_advantages(ring, piece) : ota_ring_values(ring);
+    arrays.out =
+        coupled ? ota_ring_outputs(ring) : ota_ring_rows(ring, ring->rows.out, ring->values_width);
+    arrays.lse = ota_array_of(ring->rows.lse, OTA_F64, 1, ring->group, 1, ring->resolved->queries);
+    const ota_array upstream = coupled ? ota_ring_upstream(ring) : *out_grad;
+    (void)ota_ring_reverse(ring, piece, ring->plans.backward, &arrays, &upstream,
+                           ring->values_width);
+}
+
+bool ota_ring_go_home(ota_ring_device *ring, const ota_message_round *message_round) {
+    const int64_t both = ring->resolved->width + ring->values_width,
+                  width = message_round->sum_width;
+    if (!ota_ring_go(ring, message_round)) return false;
+    for (int64_t j = 0; j < ring->shards->key_share; j++)
+        add(ring->backward.totals + j * both, ring->messages.send_sums + j * width, width);
+    return true;
+}
+
+bool ota_ring_find_rows(ota_ring_device *ring, const ota_arrays *arrays, bool solved) {
+    const ota_resolved *r = ring->resolved;
+    const ota_ring_unit *unit = &ring->unit;
+    const int64_t width = ring->values_width;
+    if (!solved || !ota_array_present(&arrays->out) || !ota_array_present(&arrays->lse))
+        return ota_ring_attend(ring, unit, true);
+    for (int64_t k = 0; k < ring->group * r->queries; k++) {
+        const int64_t head = unit->head + k / r->queries, i = k % r->queries;
+        ring->rows.lse[k] = ota_array_get(&arrays->lse, unit->batch, head, 0, i);
+        for (int64_t w = 0; w < width; w++)
+            ring->rows.out[k * width + w] = ota_array_get(&arrays->out, unit->batch, head, i, w);
+    }
+    return true;
+}
+
+static void put_queries(const ota_ring_device *ring, const ota_array *to) {
+    const ota_resolved *r = ring->resolved;
+    const ota_ring_unit *unit = &ring->unit;
+    for (int64_t k = 0; k < ring->group * r->queries && ota_array_present(to); k++) {
+        for (int64_t w = 0; w < r->width; w++)
+            ota_array_set(to, unit->batch, unit->head + k / r->queries, k % r->queries, w,
+                          ring->backward.query_sums[k * r->width + w]);
+    }
+}
+
+static void put_keys(const ota_ring_device *ring, const ota_gradients *want) {
+    const ota_ring_unit *unit = &ring->unit;
+    const int64_t width = ring->resolved->width, values = ring->values_width;
+    for (int64_t j = 0; j < ring->shards->key_share; j++) {
+        const double *sums = ring->backward.totals + j * (width + values);
+        for (int64_t w = 0; w < width && ota_array_present(&want->keys); w++)
+            ota_array_set(&want->keys, unit->batch, unit->key_head, j, w, sums[w]);
+        for (int64_t w = 0; w < values && ota_array_present(&want->values); w++)
+            ota_array_set(&want->values, unit->batch, unit->key_head, j, w, sums[width + w]);
+    }
+}
+
+static ota_array rows_of(const ota_array *a, const ota_ring_unit *unit) {
+    ota_array part = *a;
+    part.data = (char *)a->data + (unit->batch * a->stride[0] + unit->head * a->stride[1]) *
+                                      (int64_t)ota_type_bytes(a->type);
+    part.size[0] = 1;
+    part.size[1] = unit->heads;
+    return part;
+}
+
+/* Masses of a head with coupled columns, once its multipliers are known. */
+static void sum_masses(ota_plan *plan) {
+    const ota_ring_adjoint *s = plan->device->backward.adjoint;
+    ota_mass_rule rule = {.a = s->a,
+                          .b = s->b,
+                          .g = plan->device->columns.g,
+                          .row_sum = s->row_sums,
+                          .column_sum = s->column_sums};
+    ota_ring_find_used(plan, s->column_sums, s->held);
+    ota_ring_sum_masses(plan, &rule, NULL, s->held);
+}
+
+/* Those of rows on free columns: what they take from U. */
+static void take_means(const ota_ring_device *ring, const ota_array *out_grad) {
+    const ota_resolved *r = ring->resolved;
+    const ota_ring_unit *unit = &ring->unit;
+    double *rows = ota_ring_row_masses(ring);
+    for (int64_t k = 0; k < ring->group * r->queries; k++) {
+        const int64_t head = unit->head + k / r->queries, i = k % r->queries;
+        const double mu = ota_row_mass(r, unit->batch, head, i);
+        double sum = 0.0;
+        if (ota_ring_goes_by_pairs(ring)) {
+            const bool finite = ring->pairs->state[k] != OTA_RING_NONFINITE;
+            rows[k] = finite ? ring->pairs->mean[k] : (double)NAN;
+            continue;
+        }
+        for (int64_t w = 0; w < ring->values_width; w++)
+            sum += ota_array_get(out_grad, unit->batch, head, i, w) *
+                   ring->rows.out[k * ring->values_width + w];
+        rows[k] = isnan(ring->rows.lse[k]) ? (double)NAN : mu > 0.0 ? sum / mu : 0.0;
+    }
+}
+
+static void put_sums(ota_plan *plan, const ota_gradients *want) {
+    /* What the sums have no place for is refused, or the keys' own. */
+    ota_gradients some = *want;
+    if (!plan->device->coupled) some.column_mass = (ota_array){0};
+    ota_sums_write(plan, &some);
+}
+
+bool ota_ring_goes_by_pairs(const ota_ring_device *ring) {
+    return ring->pair_gradients || ring->backward.wanted != NULL;
+}
+
+/* The last message round pair by pair, once the multipliers of coupled columns are known. */
+static ota_status reverse_pairs(ota_ring_device *ring, const ota_gradients *want) {
+    const size_t rows = (size_t)ring->resolved->queries * sizeof(double);
+    ota_ring_pull pull = {.out_grad = &want->out_grad, .want = ring->backward.wanted};
+    const ota_message_round message_round = {.unit = ring->unit,
+                                             .with_values = true,
+                                             .sum_width =
+                                                 ring->resolved->width + ring->values_width,
+                                             .visit = ota_ring_reverse_pairs,
+                                             .context = &pull,
+                                             .step = "passing keys and their gradients on"};
+    if (ring->coupled) {
+        pull.b = ring->backward.adjoint->b;
+        if (ring->newton == NULL) ota_ring_take_potentials(ring);
+        memcpy(ring->pairs->mean, ring->backward.adjoint->a, rows);
+    } else {
+        if (!ota_ring_pair_means(ring, &want->out_grad)) return OTA_ECOMM;
+        take_means(ring, &want->out_grad);
+    }
+    if (ring->backward.wanted != NULL) ota_ring_begin_parameters(ring);
+    if (!ota_ring_go_home(ring, &message_round)) return OTA_ECOMM;
+    if (ring->backward.wanted != NULL) ota_ring_end_parameters(ring, &pull);
+    return OTA_OK;
+}
+
+/* Gradients of the unit at work into query_sums, and into the totals of its key head. */
+static ota_status reverse_unit(ota_plan *plan, const ota_arrays *arrays, const ota_gradients *want,
+                               double *residual) {
+    ota_ring_device *ring = plan->device;
+    const ota_resolved *r = ring->resolved;
+    const int64_t both = r->width + ring->values_width, rows = ring->group * r->queries;
+    memset(ring->backward.query_sums, 0,
+           (size_t)(rows * r->width) * sizeof *ring->backward.query_sums);
+    if (ring->backward.kept != NULL) return ota_ring_reverse_rounds(plan, arrays, want);
+    if (ring->coupled) {
+        const ota_status solved = ota_ring_multipliers(ring, arrays, want, residual);
+        if (solved != OTA_OK) return solved;
+        sum_masses(plan);
+    } else if (ring->rule == OTA_RING_BY_LSE &&
+               !ota_ring_find_rows(ring, arrays, want->solved != 0)) {
+        return OTA_ECOMM;
+    }
+    if (ota_ring_goes_by_pairs(ring)) return reverse_pairs(ring, want);
+    ota_array out_grad = rows_of(&want->out_grad, &ring->unit);
+    const ota_message_round message_round = {.unit = ring->unit,
+                                             .with_values = true,
+                                             .sum_width = both,
+                                             .visit = reverse_piece,
+                                             .context = &out_grad,
+                                             .step = "passing keys and their gradients on"};
+    if (!ring->coupled) take_means(ring, &want->out_grad);
+    return ota_ring_go_home(ring, &message_round) ? OTA_OK : OTA_ECOMM;
+}
+
+ota_status ota_ring_backward(ota_plan *plan, const ota_arrays *arrays, const ota_gradients *want,
+                             ota_result *found) {
+    ota_ring_device *ring = plan->device;
+    const ota_resolved *r = ring->resolved;
+    const int64_t sharers = r->heads / r->key_heads;
+    const size_t totals = (size_t)(ring->share * (r->width + ring->values_width));
+    ring->failed = OTA_OK;
+    ring->backward.wanted = ota_ring_wants_parameters(r, want) ? want : NULL;
+    ota_ring_begin_masses(plan);
+    for (int64_t k = 0; k < r->batch * r->heads; k += ring->group) {
+        const int64_t head = k % r->heads;
+        ring->unit = (ota_ring_unit){
+            .batch = k / r->heads, .key_head = head / sharers, .head = head, .heads = ring->group};
+        ota_ranks_at(&ring->shards->ranks, k, -1);
+        if (head % sharers == 0)
+            memset(ring->backward.totals, 0, totals * sizeof *ring->backward.totals);
+        /* A rank that is told to stop still passes on what others wait for. */
+        if (ota_interrupted(&r->settings) != OTA_OK) ring->failed = ota_interrupted(&r->settings);
+        double residual = 0.0;
+        const ota_status status = reverse_unit(plan, arrays, want, &residual);
+        found->backward_residual = fmax(found->backward_residual, residual);
+        found->head = k;
+        if (status != OTA_OK) return status;
+        if (ring->failed != OTA_OK) continue;
+        put_queries(ring, &want->queries);
+        if ((head + ring->group) % sharers == 0) put_keys(ring, want);
+    }
+    put_sums(plan, want);
+    return ring->failed;
+}

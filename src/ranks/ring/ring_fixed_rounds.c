@@ -1,0 +1,296 @@
+/* A fixed number of rounds in a ring, reversed [DER-15]. The round that began at g has the weights and column sums
+ *
+ *     P_ij = mu_i exp((S_ij + g_j) / t - l_i),    c_j = sum_i P_ij
+ *
+ * of which its column update is P_ij / c_j and its row update P_ij / mu_i. With g' = dL/dg after it and the derivatives by_g and
+ * by_level of the update (solvers/derivatives/adjoint.h), the reverse is
+ *
+ *     y_j = by_level_j g'_j / c_j,    z_i = (P y)_i / mu_i
+ *     dS_ij -= P_ij (y_j - z_i),      g'_j <- by_g_j g'_j + (P^T z)_j
+ *
+ * One message round finds P y, the next is that of softmax backward (ring_backward.c) with
+ *
+ *     values [-t y, 0],  upstream [1, z],  outputs [-t P y, 0]
+ *
+ * whose second values have the gradient P^T z. The plan that is returned comes first, with values [V, 0], upstream [dO, u / mu]
+ * and outputs [O, 0] for u_i = dO_i . O_i: t g'_j = V_j . (P^T dO)_j - (P^T (u / mu))_j. */
+#include "ring_fixed_rounds.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "ring_masses.h"
+#include "ring_multipliers.h"
+#include "ring_pairs.h"
+#include "solvers/stored_rounds.h"
+
+void ota_ring_lay_out_kept(ota_ring_device *ring, ota_arena *arena) {
+    const ota_resolved *r = ring->resolved;
+    ota_ring_kept *to = ota_arena_take(arena, 1, sizeof *to);
+    const ota_ring_kept kept = {
+        .g = ota_arena_take_rows(arena, r->settings.stop.rounds, ring->stride, sizeof(double)),
+        .sums = ota_arena_take_rows(arena, r->settings.stop.rounds, ring->stride, sizeof(double)),
+        .lse = ota_arena_take_rows(arena, r->settings.stop.rounds, r->queries, sizeof(double))};
+    if (to != NULL) *to = kept;
+    ring->backward.kept = to;
+}
+
+/* ---- run again ------------------------------------------------------------------------------------ */
+
+static ota_status status_of(const ota_head *head, ota_outcome end) {
+    if (end == OTA_STOPPED) return OTA_ECOMM;
+    if (end == OTA_OUTCOME_NONFINITE) return OTA_NONFINITE;
+    return end == OTA_OUTCOME_INFEASIBLE || head->kernel.infeasible ? OTA_INFEASIBLE
+                                                                    : OTA_UNSUPPORTED;
+}
+
+static void start(const ota_ring_device *ring, const ota_arrays *arrays, const ota_head *head) {
+    const ota_ring_unit *unit = &ring->unit;
+    for (int64_t j = 0; j < head->columns; j++) {
+        const double g =
+            ota_array_present(&arrays->start_potential)
+                ? ota_array_get(&arrays->start_potential, unit->batch, unit->head, 0, j)
+                : 0.0;
+        head->g[j] = isfinite(g) ? ota_column_project(ota_head_rule(head), g) : 0.0;
+    }
+}
+
+ota_key_update ota_ring_update(const ota_head *head, int64_t j, double g, double sum) {
+    const double level = g > -INFINITY ? log(sum) - g / head->tau : -INFINITY;
+    return ota_unrolled_key(head, head->tau, j, g, level);
+}
+
+ota_status ota_ring_replay(ota_ring_device *ring, const ota_arrays *arrays, ota_ring_round *visit,
+                           void *context, ota_head *head) {
+    const ota_settings *s = &ring->resolved->settings;
+    ota_ring_load_head(ring, ring->unit.batch * ring->resolved->heads + ring->unit.head, head);
+    ota_kernel_state *kernel = &head->kernel;
+    start(ring, arrays, head);
+    for (int64_t k = 0; k < s->stop.rounds; k++) {
+        ota_ranks_at(s->ranks, head->index, k);
+        kernel->first = k == 0;
+        for (int64_t j = 0; j < head->columns; j++) {
+            kernel->scaling[j] = head->g[j] > -INFINITY ? 1.0 : 0.0;
+            kernel->absorbed[j] = kernel->scaling[j] > 0.0 ? head->g[j] : 0.0;
+        }
+        const ota_outcome outcome = ota_stored_round(head, true);
+        if (outcome != OTA_GO_ON) return status_of(head, outcome);
+        ota_scaling targets = {
+            .head = head, .target = kernel->target, .used = kernel->masked ? kernel->used : NULL};
+        if (k == 0 && !ota_scaling_begin(&targets)) return OTA_INFEASIBLE;
+        head->nu = kernel->target;
+        ota_status going = ota_interrupted_together(s);
+        if (going == OTA_OK) going = visit(ring, head, k, context);
+        if (going != OTA_OK) return going;
+        for (int64_t j = 0; j < head->columns; j++)
+            head->g[j] = ota_ring_update(head, j, head->g[j], kernel->sum[j]).next;
+    }
+    return OTA_OK;
+}
+
+/* ---- reversed ------------------------------------------------------------------------------------- */
+
+static ota_status keep_round(ota_ring_device *ring, const ota_head *head, int64_t round,
+                             void *context) {
+    const ota_ring_kept *kept = ring->backward.kept;
+    const size_t keys = (size_t)head->columns * sizeof(double);
+    (void)context;
+    memcpy(kept->g + round * ring->stride, head->g, keys);
+    memcpy(kept->sums + round * ring->stride, head->kernel.sum, keys);
+    memcpy(kept->lse + round * head->rows, ring->rows.lse, (size_t)head->rows * sizeof(double));
+    return OTA_OK;
+}
+
+static void reverse_last(ota_ring_device *ring, const ota_ring_piece *piece, void *context) {
+    const ota_ring_adjoint *s = ring->backward.adjoint;
+    const int64_t width = ring->values_width, wide = width + 1;
+    ota_arrays arrays = {.size = sizeof arrays};
+    (void)context;
+    if (ring->failed != OTA_OK) return;
+    arrays.values = ota_ring_advantages(ring, piece);
+    arrays.out = ota_ring_outputs(ring);
+    arrays.lse = ota_array_of(ring->rows.lse, OTA_F64, 1, 1, 1, ring->resolved->queries);
+    const ota_array upstream = ota_ring_upstream(ring);
+    if (!ota_ring_reverse(ring, piece, ring->plans.backward, &arrays, &upstream, width)) return;
+    ota_ring_weigh_values(ring, piece);
+    for (int64_t j = 0; j < piece->count; j++)
+        s->right[piece->first + j] -= ring->backward.piece_values[j * wide + width];
+}
+
+/* One message round pair by pair: dS = P (U - a - b) / t, a in `mean` at the lse at hand. */
+static bool pull_pairs(ota_ring_device *ring, ota_ring_pull *pull) {
+    const bool values = pull->out_grad != NULL;
+    const ota_message_round message_round = {.unit = ring->unit,
+                                             .with_values = values,
+                                             .sum_width = ring->resolved->width +
+                                                          (values ? ring->values_width : 0),
+                                             .visit = ota_ring_reverse_pairs,
+                                             .context = pull,
+                                             .step = "passing keys and their gradients on"};
+    pull->want = ring->backward.wanted;
+    ota_ring_take_potentials(ring);
+    if (pull->want != NULL) ota_ring_begin_parameters(ring);
+    if (!ota_ring_go_home(ring, &message_round)) return false;
+    if (pull->want != NULL) ota_ring_end_parameters(ring, pull);
+    return true;
+}
+
+static bool reverse_plan_by_pairs(ota_ring_device *ring, const ota_gradients *want) {
+    const ota_ring_adjoint *s = ring->backward.adjoint;
+    ota_ring_pull pull = {.out_grad = &want->out_grad, .columns = s->right};
+    for (int64_t i = 0; i < ring->resolved->queries; i++)
+        ring->pairs->mean[i] = s->den[i] > 0.0 ? s->row_right[i] / s->den[i] : 0.0;
+    return pull_pairs(ring, &pull);
+}
+
+/* t g' of the plan that is returned, in `right`. */
+static ota_status reverse_plan(ota_ring_device *ring, const ota_gradients *want) {
+    ota_ring_adjoint *s = ring->backward.adjoint;
+    const ota_resolved *r = ring->resolved;
+    const int64_t width = ring->values_width, wide = width + 1;
+    const ota_message_round message_round = {.unit = ring->unit,
+                                             .with_values = true,
+                                             .sum_width = r->width + width,
+                                             .visit = reverse_last,
+                                             .step = "passing keys and their gradients on"};
+    memset(s->b, 0, (size_t)r->keys * sizeof *s->b);
+    memset(s->right, 0, (size_t)r->keys * sizeof *s->right);
+    memset(s->product, 0, (size_t)r->queries * sizeof *s->product);
+    s->beside = s->b;
+    ota_ring_set_upstream(ring, want, 0.0);
+    ota_ring_set_rows(ring);
+    for (int64_t i = 0; i < r->queries; i++)
+        s->upstream[i * wide + width] = s->den[i] > 0.0 ? s->row_right[i] / s->den[i] : 0.0;
+    if (!(ota_ring_goes_by_pairs(ring) ? reverse_plan_by_pairs(ring, want)
+                                       : ota_ring_go_home(ring, &message_round)) ||
+        !ota_ranks_sum(&r->settings, s->right, r->keys, NULL, 0, "the last round's gradient"))
+        return OTA_ECOMM;
+    return ota_interrupted_together(&r->settings);
+}
+
+static void reverse_piece(ota_ring_device *ring, const ota_ring_piece *piece, void *context) {
+    const ota_ring_adjoint *s = ring->backward.adjoint;
+    const int64_t rows = ring->resolved->queries;
+    const double *tau = context;
+    ota_arrays arrays = {.size = sizeof arrays};
+    if (ring->failed != OTA_OK) return;
+    for (int64_t j = 0; j < ring->room; j++) {
+        s->values[2 * j] = j < piece->count ? -*tau * s->x[piece->first + j] : 0.0;
+        s->values[2 * j + 1] = 0.0;
+    }
+    arrays.values = ota_array_of(s->values, OTA_F64, 1, 1, ring->room, OTA_RING_UNROLLED);
+    arrays.out = ota_ring_rows(ring, s->outputs, OTA_RING_UNROLLED);
+    arrays.lse = ota_array_of(ring->rows.lse, OTA_F64, 1, 1, 1, rows);
+    const ota_array upstream = ota_ring_rows(ring, s->upstream, OTA_RING_UNROLLED);
+    if (!ota_ring_reverse(ring, piece, ring->plans.rounds, &arrays, &upstream, 0)) return;
+    for (int64_t j = 0; j < piece->count; j++)
+        s->sums[piece->first + j] = ring->backward.piece_values[2 * j + 1];
+}
+
+/* What a key's update in a round passes on: y, g' of what it began from, the target and the rule's parameters. */
+static void pull(const ota_head *head, const ota_ring_adjoint *s, int64_t j, double g, double sum,
+                 const ota_key_update *update, ota_unrolled_sums *sums) {
+    const double after = s->right[j], pulled = update->by_level * after;
+    s->b[j] = update->by_level > 0.0 ? pulled / sum : 0.0;
+    s->right[j] = update->by_g * after;
+    if (update->by_level > 0.0) sums->column[j] += head->tau * pulled / head->nu[j];
+    sums->temperature += update->by_t * after;
+    if (update->by_level > 0.0) sums->temperature -= pulled * g / head->tau;
+    for (int p = 0; p < OTA_RULE_PARAMETERS; p++)
+        sums->parameters[p] += update->by_parameter[p] * after;
+}
+
+/* a = -t z, b = t y: P^T z is left in `sums`. */
+static bool reverse_round_by_pairs(ota_ring_device *ring, const ota_head *head) {
+    const ota_ring_adjoint *s = ring->backward.adjoint;
+    ota_ring_pull pull = {.b = s->b, .columns = s->sums};
+    for (int64_t i = 0; i < head->rows; i++)
+        ring->pairs->mean[i] = -head->tau * s->upstream[2 * i + 1];
+    for (int64_t j = 0; j < head->columns; j++) s->b[j] *= head->tau;
+    if (!pull_pairs(ring, &pull)) return false;
+    for (int64_t j = 0; j < head->columns; j++) s->sums[j] /= head->tau;
+    return true;
+}
+
+/* `right`, g' after the round, becomes g' before it; that of the first one is nobody's. */
+static ota_status reverse_round(ota_ring_device *ring, const ota_head *head, int64_t round,
+                                ota_unrolled_sums *found) {
+    const ota_ring_adjoint *s = ring->backward.adjoint;
+    const ota_settings *settings = &ring->resolved->settings;
+    double tau = head->tau;
+    const ota_message_round message_round = {.unit = ring->unit,
+                                             .sum_width = ring->resolved->width,
+                                             .visit = reverse_piece,
+                                             .context = &tau,
+                                             .step =
+                                                 "passing keys and their gradients of a round on"};
+    const double *sums = ring->backward.kept->sums + round * ring->stride;
+    memcpy(ring->columns.g, ring->backward.kept->g + round * ring->stride,
+           (size_t)head->columns * sizeof(double));
+    memcpy(ring->rows.lse, ring->backward.kept->lse + round * head->rows,
+           (size_t)head->rows * sizeof(double));
+    for (int64_t j = 0; j < head->columns; j++) {
+        const ota_key_update update = ota_ring_update(head, j, ring->columns.g[j], sums[j]);
+        pull(head, s, j, ring->columns.g[j], sums[j], &update, found);
+        s->sums[j] = 0.0;
+    }
+    ota_ring_set_den(ring);
+    if (!ota_ring_multiply(ring, s->b)) return OTA_ECOMM;
+    for (int64_t i = 0; i < head->rows; i++) {
+        s->upstream[2 * i] = 1.0;
+        s->upstream[2 * i + 1] = s->den[i] > 0.0 ? s->product[i] / s->den[i] : 0.0;
+        s->outputs[2 * i] = -tau * s->product[i];
+        s->outputs[2 * i + 1] = 0.0;
+        found->row[i] -= tau * s->upstream[2 * i + 1];
+    }
+    if (!(ota_ring_goes_by_pairs(ring) ? reverse_round_by_pairs(ring, head)
+                                       : ota_ring_go_home(ring, &message_round)))
+        return OTA_ECOMM;
+    if (round == 0) return OTA_OK;
+    if (!ota_ranks_sum(settings, s->sums, head->columns, NULL, 0, "a reversed round"))
+        return OTA_ECOMM;
+    for (int64_t j = 0; j < head->columns; j++) s->right[j] += s->sums[j];
+    return ota_interrupted_together(settings);
+}
+
+/* Masses as the rounds met them. */
+static void sum_masses(ota_plan *plan, const ota_head *head, const ota_unrolled_sums *found) {
+    const ota_ring_adjoint *s = plan->device->backward.adjoint;
+    ota_mass_rule rule = {.a = found->row,
+                          .b = found->column,
+                          .g = head->g,
+                          .row_sum = s->den,
+                          .column_sum = head->nu,
+                          .finished = true};
+    for (int64_t j = 0; j < head->columns; j++)
+        s->held[j] = !head->kernel.masked || head->kernel.used[j] != OTA_KEY_SHUT;
+    ota_ring_sum_masses(plan, &rule, found, s->held);
+    /* What the columns say all ranks know, as the parameters of their rule. */
+    if (plan->device->shards->ranks.to.rank == 0)
+        plan->device->backward.space->temperature[plan->device->unit.head] += found->temperature;
+}
+
+ota_status ota_ring_reverse_rounds(ota_plan *plan, const ota_arrays *arrays,
+                                   const ota_gradients *want) {
+    ota_ring_device *ring = plan->device;
+    const ota_ring_adjoint *s = ring->backward.adjoint;
+    const ota_settings *settings = &ring->resolved->settings;
+    ota_head head;
+    ota_status status = ota_ring_replay(ring, arrays, keep_round, NULL, &head);
+    if (status != OTA_OK) return status;
+    if (!ota_ring_find_rows(ring, arrays, want->solved != 0)) return OTA_ECOMM;
+    status = reverse_plan(ring, want);
+    ota_unrolled_sums found = {.row = s->a, .column = s->extra};
+    for (int64_t j = 0; j < head.columns; j++) {
+        s->right[j] /= head.tau;
+        found.column[j] = 0.0;
+    }
+    for (int64_t i = 0; i < head.rows; i++)
+        found.row[i] = s->den[i] > 0.0 ? s->row_right[i] / s->den[i] : 0.0;
+    for (int64_t k = settings->stop.rounds - 1; k >= 0 && status == OTA_OK; k--) {
+        ota_ranks_at(settings->ranks, head.index, k);
+        status = reverse_round(ring, &head, k, &found);
+    }
+    if (status == OTA_OK) sum_masses(plan, &head, &found);
+    return status;
+}

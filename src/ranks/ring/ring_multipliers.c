@@ -1,0 +1,352 @@
+/* The multipliers of coupled columns in a ring: the semi-dual system of solvers/derivatives/adjoint.h whose slopes P come by
+ * piece after piece. With z_i = (P x)_i / mu_i, U = out_grad V^T and u_i = out_grad_i . out_i,
+ *
+ *     H x = c x - P^T z + extra x,    right_j = V_j . (P^T out_grad)_j - (P^T (u / mu))_j
+ *
+ * where P x is an output of values of width 1, and P^T z the gradient of such values; two message rounds a product. The last message round
+ * takes the multipliers as one more value, dS = P (U - a - b) / t having
+ *
+ *     values [V, -b],  upstream [out_grad, 1],  outputs [out, -P b]
+ *
+ * Weights that are not their own slopes (Newton's) have w = P^(2 - alpha) in the place of P, and go pair by pair. */
+#include <math.h>
+#include <string.h>
+
+#include "operator/backward.h"
+#include "ring_multipliers.h"
+#include "ring_pairs.h"
+#include "ring_semidual.h"
+
+static double *numbers(ota_arena *arena, int64_t count) {
+    return ota_arena_take(arena, (size_t)count, sizeof(double));
+}
+
+void ota_ring_lay_out_adjoint(ota_ring_device *ring, ota_arena *arena) {
+    const int64_t rows = ring->resolved->queries, wide = ring->values_width + 1;
+    const bool fixed = ring->resolved->settings.stop.fixed;
+    ota_ring_adjoint *to = ota_arena_take(arena, 1, sizeof *to);
+    ota_ring_adjoint found = {.upstream = numbers(arena, rows * wide),
+                              .outputs = numbers(arena, rows * wide),
+                              .values = numbers(arena, ring->room * wide),
+                              .line = numbers(arena, ring->room),
+                              .vectors =
+                                  fixed ? NULL : numbers(arena, OTA_ADJOINT_VECTORS * ring->stride),
+                              .held = ota_arena_take(arena, (size_t)ring->stride, 1)};
+    const bool apart = ring->newton != NULL;
+    double **of_rows[] = {&found.row_right, &found.den, &found.a, &found.product};
+    double **of_keys[] = {&found.b,    &found.right,    &found.extra,
+                          &found.sums, &found.own_sums, &found.terms};
+    for (size_t k = 0; k < sizeof of_rows / sizeof of_rows[0]; k++)
+        *of_rows[k] = numbers(arena, rows);
+    for (size_t k = 0; k < sizeof of_keys / sizeof of_keys[0]; k++)
+        *of_keys[k] = numbers(arena, ring->stride);
+    found.row_sums = apart ? numbers(arena, rows) : found.den;
+    found.column_sums = apart ? numbers(arena, ring->stride) : found.sums;
+    if (apart) found.own_columns = numbers(arena, ring->stride);
+    if (to != NULL) *to = found;
+    ring->backward.adjoint = to;
+}
+
+ota_array ota_ring_upstream(const ota_ring_device *ring) {
+    return ota_ring_rows(ring, ring->backward.adjoint->upstream, ring->values_width + 1);
+}
+
+ota_array ota_ring_outputs(const ota_ring_device *ring) {
+    return ota_ring_rows(ring, ring->backward.adjoint->outputs, ring->values_width + 1);
+}
+
+ota_array ota_ring_advantages(ota_ring_device *ring, const ota_ring_piece *piece) {
+    const ota_ring_adjoint *s = ring->backward.adjoint;
+    const int64_t width = ring->values_width, wide = width + 1;
+    const double *values = ring->block.values;
+    for (int64_t j = 0; j < ring->room; j++) {
+        memcpy(s->values + j * wide, values + j * width, (size_t)width * sizeof *values);
+        s->values[j * wide + width] = j < piece->count ? -s->beside[piece->first + j] : 0.0;
+    }
+    return ota_array_of(s->values, OTA_F64, 1, 1, ring->room, wide);
+}
+
+/* ---- products ------------------------------------------------------------------------------------- */
+
+/* P x of the piece, whose rows weigh exp(lse of the piece - lse of all). */
+static void multiply_piece(ota_ring_device *ring, const ota_ring_piece *piece, void *context) {
+    ota_ring_adjoint *s = ring->backward.adjoint;
+    const int64_t rows = ring->resolved->queries;
+    (void)context;
+    if (ring->failed != OTA_OK) return;
+    for (int64_t j = 0; j < ring->room; j++)
+        s->line[j] = j < piece->count ? s->x[piece->first + j] : 0.0;
+    ota_ring_bias(ring, piece);
+    ota_ring_place(ring, piece, true, ring->plans.sums);
+    ota_arrays arrays = {.size = sizeof arrays};
+    arrays.values = ota_array_of(s->line, OTA_F64, 1, 1, ring->room, 1);
+    arrays.out = ota_ring_rows(ring, ring->rows.piece_out, 1);
+    arrays.lse = ota_array_of(ring->rows.piece_lse, OTA_F64, 1, 1, 1, rows);
+    const ota_status status = ota_plan_run(ring->plans.sums, &arrays, NULL, NULL);
+    if (status < OTA_OK) ring->failed = status;
+    for (int64_t i = 0; i < rows && status >= OTA_OK; i++) {
+        if (ring->rows.piece_lse[i] > -INFINITY)
+            s->product[i] +=
+                exp(ring->rows.piece_lse[i] - ring->rows.lse[i]) * ring->rows.piece_out[i];
+    }
+}
+
+bool ota_ring_multiply(ota_ring_device *ring, const double *x) {
+    ota_ring_adjoint *s = ring->backward.adjoint;
+    const ota_message_round message_round = {.unit = ring->unit,
+                                             .visit = multiply_piece,
+                                             .step = "passing keys on for a product of backward"};
+    s->x = x;
+    memset(s->product, 0, (size_t)ring->resolved->queries * sizeof *s->product);
+    return ota_ring_go(ring, &message_round);
+}
+
+/* A communicator that failed makes the sums that follow fail, too. */
+static void apply(const ota_adjoint *system, const double *x, double *y) {
+    ota_ring_device *ring = system->context;
+    const ota_ring_adjoint *s = ring->backward.adjoint;
+    if (ring->newton != NULL) {
+        ota_ring_apply_links(ring, NULL, x, y);
+        for (int64_t i = 0; i < system->rows; i++) system->a[i] = -ring->pairs->first[i];
+        for (int64_t j = 0; j < system->columns; j++) y[j] += s->own_sums[j] * x[j];
+        return;
+    }
+    if (!ota_ring_multiply(ring, x)) return;
+    for (int64_t i = 0; i < system->rows; i++) {
+        system->a[i] = s->den[i] > 0.0 ? s->product[i] / s->den[i] : 0.0;
+        ring->columns.weights[i] = system->a[i];
+    }
+    if (!ota_ring_sum(ring, false)) return;
+    for (int64_t j = 0; j < system->columns; j++)
+        y[j] = s->own_sums[j] * x[j] - ring->columns.local[j];
+}
+
+/* ---- the right side ------------------------------------------------------------------------------- */
+
+void ota_ring_weigh_values(ota_ring_device *ring, const ota_ring_piece *piece) {
+    const ota_ring_adjoint *s = ring->backward.adjoint;
+    const int64_t width = ring->values_width, wide = width + 1;
+    const double *values = ring->block.values;
+    for (int64_t j = 0; j < piece->count; j++) {
+        double sum = 0.0, all = 0.0;
+        for (int64_t w = 0; w < width; w++) {
+            const double term = values[j * width + w] * ring->backward.piece_values[j * wide + w];
+            sum += term;
+            all += fabs(term);
+        }
+        s->right[piece->first + j] = sum;
+        s->terms[piece->first + j] = all;
+    }
+}
+
+static void weigh_piece(ota_ring_device *ring, const ota_ring_piece *piece, void *context) {
+    (void)context;
+    if (ring->failed != OTA_OK) return;
+    ota_ring_bias(ring, piece);
+    ota_ring_place(ring, piece, true, ring->plans.backward);
+    ota_arrays arrays = {.size = sizeof arrays};
+    arrays.values = ota_ring_advantages(ring, piece);
+    arrays.out = ota_ring_outputs(ring);
+    arrays.lse = ota_array_of(ring->rows.lse, OTA_F64, 1, 1, 1, ring->resolved->queries);
+    ota_gradients want = {.size = sizeof want, .solved = 1, .out_grad = ota_ring_upstream(ring)};
+    want.values = ota_array_of(ring->backward.piece_values, OTA_F64, 1, 1, ring->room,
+                               ring->values_width + 1);
+    const ota_status status = ota_backward(ring->plans.backward, &arrays, &want, NULL, NULL);
+    if (status < OTA_OK)
+        ring->failed = status;
+    else
+        ota_ring_weigh_values(ring, piece);
+}
+
+void ota_ring_set_upstream(ota_ring_device *ring, const ota_gradients *want, double last) {
+    const ota_ring_adjoint *s = ring->backward.adjoint;
+    const ota_resolved *r = ring->resolved;
+    const int64_t width = ring->values_width, wide = width + 1;
+    for (int64_t i = 0; i < r->queries; i++) {
+        for (int64_t w = 0; w < width; w++) {
+            s->upstream[i * wide + w] =
+                ota_array_get(&want->out_grad, ring->unit.batch, ring->unit.head, i, w);
+            s->outputs[i * wide + w] = ring->rows.out[i * width + w];
+        }
+        s->upstream[i * wide + width] = last;
+        s->outputs[i * wide + width] = -s->product[i];
+    }
+}
+
+void ota_ring_set_den(ota_ring_device *ring) {
+    const ota_ring_adjoint *s = ring->backward.adjoint;
+    for (int64_t i = 0; i < ring->resolved->queries && ring->newton != NULL; i++) {
+        s->den[i] = ring->pairs->slope[i];
+        s->row_sums[i] = ring->pairs->f[i] > -INFINITY ? ota_ring_row_mass(ring, i) : 0.0;
+    }
+    for (int64_t i = 0; i < ring->resolved->queries && ring->newton == NULL; i++) {
+        const bool idle = !(ring->rows.lse[i] > -INFINITY);
+        ring->backward.adjoint->den[i] =
+            idle ? 0.0 : ota_row_mass(ring->resolved, ring->unit.batch, ring->unit.head, i);
+    }
+}
+
+void ota_ring_set_rows(ota_ring_device *ring) {
+    const ota_ring_adjoint *s = ring->backward.adjoint;
+    const int64_t width = ring->values_width, wide = width + 1;
+    ota_ring_set_den(ring);
+    for (int64_t i = 0; i < ring->resolved->queries; i++) {
+        s->row_right[i] = 0.0;
+        for (int64_t w = 0; w < width; w++)
+            s->row_right[i] += s->upstream[i * wide + w] * ring->rows.out[i * width + w];
+    }
+}
+
+/* The right side of this rank's rows, pair by pair. */
+static bool pull_right(ota_ring_device *ring, const ota_gradients *want) {
+    const ota_ring_adjoint *s = ring->backward.adjoint;
+    ota_ring_pull pull = {
+        .out_grad = &want->out_grad, .columns = s->right, .terms = s->terms, .columns_alone = true};
+    const ota_message_round message_round = {.unit = ring->unit,
+                                             .with_values = true,
+                                             .visit = ota_ring_reverse_pairs,
+                                             .context = &pull,
+                                             .step =
+                                                 "passing keys on for the right side of backward"};
+    ota_ring_take_potentials(ring);
+    for (int64_t i = 0; i < ring->resolved->queries; i++)
+        ring->pairs->mean[i] = s->den[i] > 0.0 ? s->row_right[i] / s->den[i] : 0.0;
+    return ota_ring_go(ring, &message_round);
+}
+
+/* The same from the tiles of pieces. */
+static bool weigh_right(ota_ring_device *ring) {
+    const ota_ring_adjoint *s = ring->backward.adjoint;
+    const ota_resolved *r = ring->resolved;
+    const ota_message_round message_round = {.unit = ring->unit,
+                                             .with_values = true,
+                                             .visit = weigh_piece,
+                                             .step =
+                                                 "passing keys on for the right side of backward"};
+    if (!ota_ring_go(ring, &message_round)) return false;
+    for (int64_t i = 0; i < r->queries; i++)
+        ring->columns.weights[i] = s->den[i] > 0.0 ? s->row_right[i] / s->den[i] : 0.0;
+    if (!ota_ring_sum(ring, false)) return false;
+    for (int64_t j = 0; j < r->keys; j++) {
+        s->right[j] -= ring->columns.local[j];
+        s->terms[j] += fabs(ring->columns.local[j]);
+    }
+    return true;
+}
+
+/* The sums of columns, and the right side, of this rank's rows. */
+static bool find_right(ota_ring_device *ring, const ota_gradients *want) {
+    ota_ring_adjoint *s = ring->backward.adjoint;
+    const ota_resolved *r = ring->resolved;
+    const size_t bytes = (size_t)r->keys * sizeof(double);
+    memset(s->b, 0, bytes);
+    memset(s->right, 0, bytes);
+    memset(s->terms, 0, bytes);
+    memset(s->product, 0, (size_t)r->queries * sizeof(double));
+    s->beside = s->b;
+    ota_ring_set_upstream(ring, want, 0.0);
+    ota_ring_set_rows(ring);
+    if (!(ring->pair_gradients ? pull_right(ring, want) : weigh_right(ring))) return false;
+    for (int64_t i = 0; i < r->queries; i++) ring->columns.weights[i] = 1.0;
+    if (!ota_ring_sum(ring, false)) return false;
+    memcpy(s->own_sums, ring->columns.local, bytes);
+    return true;
+}
+
+/* The same where slopes are not the weights: den, and what the rows take from U, from a message round before. */
+static bool find_right_of_slopes(ota_ring_device *ring, const ota_gradients *want) {
+    const ota_ring_adjoint *s = ring->backward.adjoint;
+    const size_t bytes = (size_t)ring->resolved->keys * sizeof(double);
+    ota_ring_pull pull = {.out_grad = &want->out_grad,
+                          .columns = s->right,
+                          .terms = s->terms,
+                          .slopes = s->own_sums,
+                          .sums = s->own_columns,
+                          .columns_alone = true};
+    const ota_message_round message_round = {.unit = ring->unit,
+                                             .with_values = true,
+                                             .visit = ota_ring_reverse_pairs,
+                                             .context = &pull,
+                                             .step =
+                                                 "passing keys on for the right side of backward"};
+    double *const columns[] = {s->right, s->terms, s->own_sums, s->own_columns};
+    for (int k = 0; k < 4; k++) memset(columns[k], 0, bytes);
+    if (!ota_ring_take_means(ring, &want->out_grad)) return false;
+    ota_ring_set_den(ring);
+    for (int64_t i = 0; i < ring->resolved->queries; i++)
+        s->row_right[i] = ring->pairs->mean[i] * s->den[i];
+    return ota_ring_go(ring, &message_round);
+}
+
+bool ota_ring_load_potentials(ota_ring_device *ring, const ota_arrays *arrays, bool with_out) {
+    const ota_ring_unit *unit = &ring->unit;
+    for (int64_t j = 0; j < ring->resolved->keys; j++)
+        ring->columns.g[j] =
+            ota_array_get(&arrays->column_potential, unit->batch, unit->head, 0, j);
+    ring->columns.temperature = 0.0;
+    if (ring->newton != NULL) return ota_ring_find_thresholds(ring);
+    return ota_ring_attend(ring, unit, with_out);
+}
+
+bool ota_ring_sum_adjoint(ota_ring_device *ring) {
+    ota_ring_adjoint *s = ring->backward.adjoint;
+    const ota_resolved *r = ring->resolved;
+    double *const sums[] = {s->right, s->terms, s->sums, s->column_sums};
+    const size_t bytes = (size_t)r->keys * sizeof *s->sums;
+    const int count = ring->newton != NULL ? 4 : 3;
+    memcpy(s->sums, s->own_sums, bytes);
+    if (count == 4) memcpy(s->column_sums, s->own_columns, bytes);
+    for (int k = 0; k < count; k++) {
+        if (!ota_ranks_sum(&r->settings, sums[k], r->keys, NULL, 0, "the right side of backward"))
+            return false;
+    }
+    return true;
+}
+
+ota_status ota_ring_solve_adjoint(ota_ring_device *ring, double *residual) {
+    ota_ring_adjoint *s = ring->backward.adjoint;
+    const ota_resolved *r = ring->resolved;
+    const ota_column_rule_row *rule = ota_column_rule_of(r->problem.columns);
+    const ota_column_parameters parameters = ota_column_parameters_of(&r->problem);
+    ota_adjoint system = {.rows = r->queries,
+                          .columns = r->keys,
+                          .stride = ring->stride,
+                          .den = s->den,
+                          .extra = s->extra,
+                          .held = s->held,
+                          .row_right = s->row_right,
+                          .right = s->right,
+                          .enough = r->type == OTA_F64 ? 1.0e-10 : 1.0e-6,
+                          .settings = &r->settings,
+                          .pool = ring->pool,
+                          .vectors = s->vectors,
+                          .a = s->a,
+                          .b = s->b,
+                          .apply = apply,
+                          .sums = s->sums,
+                          .context = ring};
+    const double tau = ota_head_temperature(r, ring->unit.head);
+    for (int64_t j = 0; j < r->keys; j++) {
+        s->held[j] = ota_column_rests(rule, &parameters, ring->columns.g[j]);
+        if (!s->held[j]) system.scale += s->terms[j];
+        s->extra[j] = ota_column_softness(rule, &parameters, s->column_sums[j], tau);
+    }
+    const ota_status status = ota_adjoint_solve(&system);
+    *residual = system.residual;
+    return status;
+}
+
+ota_status ota_ring_multipliers(ota_ring_device *ring, const ota_arrays *arrays,
+                                const ota_gradients *want, double *residual) {
+    ota_ring_adjoint *s = ring->backward.adjoint;
+    if (!ota_ring_load_potentials(ring, arrays, true) ||
+        !(ring->newton != NULL ? find_right_of_slopes(ring, want) : find_right(ring, want)) ||
+        !ota_ring_sum_adjoint(ring))
+        return OTA_ECOMM;
+    const ota_status status = ota_ring_solve_adjoint(ring, residual);
+    if (status != OTA_OK || ring->newton != NULL) return status;
+    for (int64_t i = 0; i < ring->resolved->queries; i++)
+        s->product[i] = s->row_right[i] - s->a[i] * s->den[i];
+    ota_ring_set_upstream(ring, want, 1.0);
+    return OTA_OK;
+}

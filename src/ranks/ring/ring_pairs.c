@@ -1,0 +1,272 @@
+/* Blocks of pairs (ring_pairs.h): scores as products of the rows' queries and the keys of the piece, then terms and masks, by the
+ * backend's linear algebra on the host. */
+#include "ring_pairs.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "masks/masks.h"
+#include "operator/plan.h"
+
+static double *numbers(ota_arena *arena, int64_t rows, int64_t columns) {
+    return ota_arena_take_rows(arena, rows, columns, sizeof(double));
+}
+
+static ota_ring_worker worker_of(const ota_ring_device *ring, const ota_ring_pairs *pairs,
+                                 ota_arena *a) {
+    const int64_t width = ring->resolved->width;
+    ota_ring_worker w = {.scores = numbers(a, OTA_RING_ROWS, pairs->stride),
+                         .weights = numbers(a, OTA_RING_ROWS, pairs->stride),
+                         .queries = numbers(a, OTA_RING_ROWS, width)};
+    if (!ring->gradients) return w;
+    w.slopes = numbers(a, OTA_RING_ROWS, pairs->stride);
+    w.raw = numbers(a, OTA_RING_ROWS, pairs->stride);
+    w.transposed = numbers(a, OTA_RING_KEYS, OTA_RING_ROWS);
+    w.upstream = numbers(a, OTA_RING_ROWS, ring->values_width);
+    return w;
+}
+
+void ota_ring_lay_out_pairs(ota_ring_device *ring, ota_arena *arena) {
+    const int64_t rows = ring->group * ring->resolved->queries, width = ring->values_width;
+    const int threads = ota_pool_threads(ring->pool);
+    ota_ring_pairs *to = ota_arena_take(arena, 1, sizeof *to);
+    ota_ring_pairs p = {.stride = (ring->room + 15) / 16 * 16 + OTA_RING_LIST};
+    p.piece.keys = numbers(arena, ring->resolved->width, p.stride);
+    p.piece.values = numbers(arena, ring->room, width);
+    if (ring->gradients) {
+        p.piece.key_tangents = numbers(arena, ring->resolved->width, p.stride);
+        p.piece.value_tangents = numbers(arena, ring->room, width);
+        p.piece.values_transposed = numbers(arena, width, p.stride);
+        p.piece.lines = numbers(arena, ring->room, ring->resolved->width);
+    }
+    p.columns = numbers(arena, ring->group, ring->room);
+    p.piece.nonfinite = ota_arena_take(arena, (size_t)ring->room, 1);
+    p.workers = ota_arena_take(arena, (size_t)threads, sizeof *p.workers);
+    for (int k = 0; k < threads; k++) {
+        const ota_ring_worker w = worker_of(ring, &p, arena);
+        if (to != NULL) p.workers[k] = w;
+    }
+    double **of_rows[] = {&p.top, &p.f, &p.sink, &p.slope, &p.mean, &p.first, &p.second};
+    for (size_t k = 0; k < sizeof of_rows / sizeof of_rows[0]; k++)
+        *of_rows[k] = numbers(arena, rows, 1);
+    p.sums = ota_arena_take(arena, (size_t)rows, sizeof *p.sums);
+    p.state = ota_arena_take(arena, (size_t)rows, 1);
+    p.uses_nonfinite = ota_arena_take(arena, (size_t)rows, 1);
+    if (ring->rule == OTA_RING_BY_CAPS) {
+        double **of_caps[] = {&p.caps.room, &p.caps.highest, &p.caps.factor, &p.caps.part};
+        for (size_t k = 0; k < sizeof of_caps / sizeof of_caps[0]; k++)
+            *of_caps[k] = numbers(arena, rows, 1);
+        p.caps.search = ota_arena_take(arena, (size_t)rows, sizeof *p.caps.search);
+        p.caps.totals = ota_arena_take(arena, (size_t)rows, sizeof *p.caps.totals);
+    } else if (ring->rule == OTA_RING_BY_FILLING) {
+        p.filling = ota_arena_take(arena, (size_t)rows, sizeof *p.filling);
+    } else if (ring->rule != OTA_RING_BY_LSE) {
+        if (ring->rule != OTA_RING_BY_BEST_KEY) p.list = numbers(arena, rows, OTA_RING_LIST);
+        p.listed = ota_arena_take(arena, (size_t)rows, sizeof *p.listed);
+        if (ring->rule != OTA_RING_BY_BEST_KEY)
+            p.search = ota_arena_take(arena, (size_t)rows, sizeof *p.search);
+    }
+    if (to != NULL) *to = p;
+    ring->pairs = to;
+}
+
+ota_row_parameters ota_ring_parameters(const ota_ring_device *ring, int64_t head) {
+    ota_row_parameters row =
+        ota_row_parameters_of(ring->resolved, ring->unit.batch, ring->unit.head + head);
+    row.kernels = ring->plans.forward->strategy.kernels;
+    if (ring->columns.temperature > 0.0) row.tau = ring->columns.temperature;
+    return row;
+}
+
+double ota_ring_row_mass(const ota_ring_device *ring, int64_t k) {
+    const ota_resolved *r = ring->resolved;
+    return ota_row_mass(r, ring->unit.batch, ring->unit.head + k / r->queries, k % r->queries);
+}
+
+/* to[w][j] = from[j][w] */
+static void transpose(const ota_array *from, int64_t rows, double *to, int64_t ld) {
+    for (int64_t j = 0; j < rows; j++) {
+        for (int64_t w = 0; w < from->size[3]; w++)
+            to[w * ld + j] = ota_array_get(from, 0, 0, j, w);
+    }
+}
+
+void ota_ring_pairs_load(ota_ring_device *ring, const ota_ring_piece *piece, bool with_values) {
+    ota_ring_pairs *p = ring->pairs;
+    const int64_t width = ring->values_width;
+    const ota_array keys =
+        ota_array_of(ring->block.keys, ring->type, 1, 1, ring->room, ring->resolved->width);
+    ota_ring_place(ring, piece, false, ring->plans.forward);
+    transpose(&keys, piece->count, p->piece.keys, p->stride);
+    /* What is not finite shows in the slopes of the rows that may use it; beside a slope of 0 it is nothing. */
+    for (int64_t j = 0; j < piece->count * keys.size[3] && p->piece.lines != NULL; j++) {
+        const double number = ota_array_get(&keys, 0, 0, j / keys.size[3], j % keys.size[3]);
+        p->piece.lines[j] = isfinite(number) ? number : 0.0;
+    }
+    memset(p->piece.nonfinite, 0, (size_t)ring->room);
+    if (!with_values || width == 0) return;
+    const ota_array values = ota_ring_values(ring);
+    for (int64_t j = 0; j < piece->count; j++) {
+        for (int64_t w = 0; w < width; w++) {
+            const double v = ota_array_get(&values, 0, 0, j, w);
+            p->piece.values[j * width + w] = isfinite(v) ? v : 0.0;
+            if (!isfinite(v)) p->piece.nonfinite[j] = 1;
+        }
+    }
+    const ota_array clean = ota_array_of(p->piece.values, OTA_F64, 1, 1, ring->room, width);
+    if (p->piece.values_transposed != NULL)
+        transpose(&clean, piece->count, p->piece.values_transposed, p->stride);
+}
+
+/* ---- blocks --------------------------------------------------------------------------------------- */
+
+static void form_scores(const ota_ring_block *b) {
+    const ota_block *in = &b->in;
+    const size_t line = (size_t)in->keys * sizeof(double);
+    in->algebra->read_rows(&in->problem->problem.queries, 0, in->head, in->first, in->rows,
+                           b->w->queries, in->problem->width);
+    for (int64_t k = 0; k < in->rows; k++) memset(in->scores + k * in->stride, 0, line);
+    ota_block_add_products(in, b->w->queries, b->ring->pairs->piece.keys + in->key, in->stride,
+                           in->scores);
+    for (int64_t k = 0; k < in->rows && in->raw != NULL; k++)
+        memcpy(in->raw + k * in->stride, in->scores + k * in->stride, line);
+    ota_block_finish_scores(in);
+}
+
+typedef struct pairs_job {
+    ota_ring_device *ring;
+    const ota_ring_piece *piece;
+    ota_ring_block_visit *visit;
+    void *context;
+    int64_t strips; /* of the rows of a head */
+    int64_t first;  /* of the blocks side by side */
+} pairs_job;
+
+/* Without keys. */
+static ota_ring_block block_of(const pairs_job *job, int64_t strip, int worker) {
+    ota_ring_device *ring = job->ring;
+    const int64_t queries = ring->resolved->queries;
+    ota_ring_worker *w = &ring->pairs->workers[worker];
+    ota_ring_block b = {.in = {.problem = &ring->plans.forward->resolved,
+                               .algebra = ring->plans.forward->strategy.algebra,
+                               .head = strip / job->strips,
+                               .first = strip % job->strips * OTA_RING_ROWS,
+                               .stride = ring->pairs->stride,
+                               .scores = w->scores,
+                               .weights = w->weights,
+                               .slopes = w->slopes,
+                               .raw = w->raw},
+                        .ring = ring,
+                        .piece = job->piece,
+                        .w = w};
+    b.in.rows = ota_int_min(OTA_RING_ROWS, queries - b.in.first);
+    b.at = b.in.head * queries + b.in.first;
+    b.in.f = ring->pairs->f + b.at;
+    b.in.rule = ota_ring_parameters(ring, b.in.head);
+    b.sink = b.in.rule.sink;
+    b.in.rule.sink = -INFINITY;
+    ota_dropout_head(b.in.problem, 0, b.in.head, b.in.dropout_key);
+    return b;
+}
+
+/* Keys [key, key + keys) of the piece, with their potentials and caps. */
+static void set_keys(ota_ring_block *b, int64_t key, int64_t keys) {
+    const ota_ring_device *ring = b->ring;
+    const ota_array *all = &ring->resolved->problem.entry_caps;
+    const int64_t first = b->piece->first + key;
+    b->in.key = key;
+    b->in.keys = keys;
+    b->in.g = ring->coupled ? ring->columns.g + first : NULL;
+    b->in.rule.caps.array = NULL;
+    if (!ota_array_present(all)) return;
+    b->in.caps = *all;
+    if (all->size[3] > 1) {
+        b->in.caps.data =
+            (char *)all->data + first * all->stride[3] * (int64_t)ota_type_bytes(all->type);
+        b->in.caps.size[3] = keys;
+    }
+    b->in.rule.caps.array = &b->in.caps;
+}
+
+static void rows_task(void *context, int64_t index, int worker) {
+    const pairs_job *job = context;
+    ota_ring_block b = block_of(job, index, worker);
+    set_keys(&b, 0, job->piece->count);
+    form_scores(&b);
+    job->visit(&b, job->context);
+}
+
+static void keys_task(void *context, int64_t index, int worker) {
+    const pairs_job *job = context;
+    for (int64_t strip = 0; strip < job->ring->group * job->strips; strip++) {
+        ota_ring_block b = block_of(job, strip, worker);
+        const int64_t key = index * OTA_RING_KEYS;
+        set_keys(&b, key, ota_int_min(OTA_RING_KEYS, job->piece->count - key));
+        form_scores(&b);
+        job->visit(&b, job->context);
+    }
+}
+
+static pairs_job job_of(ota_ring_device *ring, const ota_ring_piece *piece,
+                        ota_ring_block_visit *visit, void *context) {
+    const int64_t strips = ota_int_ceil_div(ring->resolved->queries, OTA_RING_ROWS);
+    return (pairs_job){
+        .ring = ring, .piece = piece, .visit = visit, .context = context, .strips = strips};
+}
+
+void ota_ring_by_rows(ota_ring_device *ring, const ota_ring_piece *piece,
+                      ota_ring_block_visit *visit, void *context) {
+    pairs_job job = job_of(ring, piece, visit, context);
+    ota_parallel(ring->pool, ring->group * job.strips, rows_task, &job);
+}
+
+void ota_ring_by_keys(ota_ring_device *ring, const ota_ring_piece *piece,
+                      ota_ring_block_visit *visit, void *context) {
+    pairs_job job = job_of(ring, piece, visit, context);
+    ota_parallel(ring->pool, ota_int_ceil_div(piece->count, OTA_RING_KEYS), keys_task, &job);
+}
+
+static void sides_task(void *context, int64_t index, int worker) {
+    const pairs_job *job = context;
+    ota_ring_block b = block_of(job, job->first + index, worker);
+    set_keys(&b, 0, job->piece->count);
+    b.side = index;
+    form_scores(&b);
+    job->visit(&b, job->context);
+}
+
+void ota_ring_by_sides(ota_ring_device *ring, const ota_ring_piece *piece,
+                       ota_ring_block_visit *visit, ota_ring_block_visit *merge, void *context) {
+    pairs_job job = job_of(ring, piece, visit, context);
+    for (int64_t h = 0; h < ring->group; h++) {
+        for (int64_t s = 0; s < job.strips; s += OTA_RING_SIDES) {
+            const int64_t blocks = ota_int_min(OTA_RING_SIDES, job.strips - s);
+            job.first = h * job.strips + s;
+            ota_parallel(ring->pool, blocks, sides_task, &job);
+            for (int64_t k = 0; k < blocks; k++) {
+                ota_ring_block b = block_of(&job, job.first + k, 0);
+                set_keys(&b, 0, piece->count);
+                b.side = k;
+                merge(&b, context);
+            }
+        }
+    }
+}
+
+double ota_ring_weight(const ota_ring_device *ring, const ota_row_parameters *row, double score,
+                       double f) {
+    return ota_sink_weight(row, ring->plans.forward->strategy.algebra, score, f);
+}
+
+void ota_ring_weigh(const ota_ring_block *b) {
+    const ota_block *in = &b->in;
+    const bool fills = b->ring->rule == OTA_RING_BY_FILLING;
+    if (!fills) ota_block_weigh(in);
+    for (int64_t k = 0; k < in->rows; k++) {
+        double *weights = in->weights + k * in->stride;
+        if (b->ring->pairs->state[b->at + k] == OTA_RING_NONFINITE)
+            memset(weights, 0, (size_t)in->keys * sizeof *weights);
+        else if (fills)
+            ota_ring_fill(b, k, weights);
+    }
+}

@@ -1,0 +1,211 @@
+/* ring_pairs.h: a piece of the keys against the rows of a unit, pair by pair and in f64, for what pieces do not add up to as plans
+ * of their own do: thresholds of rows, statistics, gradients of weights that are no exponentials.
+ *
+ *     block     OTA_RING_ROWS rows of one head times keys [key, key + keys) of the piece, -inf where a pair is forbidden
+ *     by rows   a task has a block of rows and all keys of the piece: what it writes belongs to its rows
+ *     by keys   a task has OTA_RING_KEYS keys and all rows in order: what it writes belongs to its keys
+ *     by sides  as by rows, OTA_RING_SIDES blocks of one head at a time, each with a side of its own, which are then added up
+ *               in order: what many rows share
+ *
+ * Every number has one writer and one order of sums, whatever the threads. */
+#ifndef OTA_RING_PAIRS_H
+#define OTA_RING_PAIRS_H
+
+#include "backend/blocks/blocks.h"
+#include "backend/threshold.h"
+#include "ring.h"
+
+enum {
+    OTA_RING_ROWS = 16, /* of a block */
+    OTA_RING_KEYS = 64, /* of a task by keys */
+    OTA_RING_SIDES = 8,
+    OTA_RING_LIST = 128,  /* most keys with weight that a row keeps while the keys go round */
+    OTA_RING_FILLED = 64, /* and of those that a hard row fills up */
+    /* Most message rounds in search of the thresholds of rows whose lists were too short. */
+    OTA_RING_SEARCH = 200
+};
+
+/* Scratch of one worker. */
+typedef struct ota_ring_worker {
+    double *scores;     /* [OTA_RING_ROWS][stride] */
+    double *weights;    /* likewise: P */
+    double *slopes;     /* likewise, with gradients: U, then dS */
+    double *raw;        /* likewise, with gradients: Q K^T, then 1 - tanh^2 of a softcap */
+    double *transposed; /* [OTA_RING_KEYS][OTA_RING_ROWS], with gradients */
+    double *queries;    /* [OTA_RING_ROWS][width] */
+    double *upstream;   /* [OTA_RING_ROWS][values width], with gradients */
+} ota_ring_worker;
+
+/* What is known of a row. */
+typedef enum ota_ring_state {
+    OTA_RING_LISTED,   /* every key with weight stands in its list */
+    OTA_RING_SPILLED,  /* there are more */
+    OTA_RING_FOUND,    /* and the threshold is known all the same */
+    OTA_RING_FULL,     /* its caps add up to less than its mass */
+    OTA_RING_NONFINITE /* NaN or +inf among the scores */
+} ota_ring_state;
+
+/* A key in the order in which hard rows take them. */
+typedef struct ota_ring_spot {
+    double score;
+    int64_t key;
+} ota_ring_spot;
+
+typedef struct ota_ring_filled_key {
+    ota_ring_spot at;
+    double cap;
+} ota_ring_filled_key;
+
+/* A hard row under caps (ring_filled_rows.c). */
+typedef struct ota_ring_filling {
+    ota_ring_spot edge;
+    double rest;   /* of the mass, for the edge */
+    double enough; /* room that holds the mass */
+    ota_ring_filled_key list[OTA_RING_FILLED];
+    int64_t listed;
+    bool whole, spilled;       /* the list ends at the edge; has no room for it */
+    ota_ring_spot first, last; /* that may be the edge */
+    double room, room_last;    /* of the keys before the first, and of those up to the last */
+    int64_t before, up_to;     /* how many they are */
+    bool lists; /* the message round lists what lies between; else it adds up the keys up to `at` */
+    ota_ring_spot at;
+    double sum;
+    int64_t count, iteration;
+    double least, most; /* least of their scores, largest of the others' */
+} ota_ring_filling;
+
+/* The piece at hand in f64, written as it comes by (ring_pairs.c, tangents by ring_tangents.c). */
+typedef struct ota_ring_piece_numbers {
+    double *keys;              /* [width][stride], transposed */
+    double *values;            /* [room][values width], 0 where a value is not finite */
+    double *key_tangents;      /* [width][stride], transposed, with gradients */
+    double *value_tangents;    /* [room][values width], with gradients */
+    double *values_transposed; /* [values width][stride], with gradients */
+    double *lines;             /* [room][width] of the keys, with gradients */
+    unsigned char *nonfinite;  /* [room] some value is not finite */
+} ota_ring_piece_numbers;
+
+/* Rows with caps (ring_capped_rows.c), [rows]. */
+typedef struct ota_ring_caps {
+    ota_capped_search *search;
+    ota_capped_totals *totals; /* of a step */
+    double *room, *highest;    /* of all keys' caps; the f from which on all keys are at theirs */
+    double *factor;            /* what open weights are scaled by */
+    /* How far from the plan at the low end of a row's search to that at the high one; below 0: it is that at f. */
+    double *part;
+} ota_ring_caps;
+
+struct ota_ring_pairs {
+    int64_t stride; /* of a block: a piece's keys and a list */
+    ota_ring_piece_numbers piece;
+    ota_ring_worker *workers;
+    /* of the rows of the unit */
+    unsigned char *state; /* ota_ring_state */
+    unsigned char *uses_nonfinite;
+    double *top, *f;          /* largest score, sink included; potential */
+    ota_row_statistics *sums; /* of the weights at f */
+    double *sink;
+    double *slope, *mean;   /* sum w, sum w U; then a: with gradients */
+    double *columns;        /* [group][room] sums of weights */
+    double *first, *second; /* sums of a threshold's step */
+    double *list;           /* [rows][OTA_RING_LIST] */
+    int64_t *listed;        /* [rows]; of hard rows the best key */
+    threshold_search *search;
+    ota_ring_caps caps;
+    ota_ring_filling *filling; /* of hard rows with caps */
+};
+
+/* Rows of a head of the unit and keys of the piece, whose problem is the piece's. */
+typedef struct ota_ring_block {
+    ota_block in; /* its rule without a sink */
+    ota_ring_device *ring;
+    const ota_ring_piece *piece;
+    ota_ring_worker *w;
+    double sink;
+    int64_t at;   /* the first row's number in the unit */
+    int64_t side; /* of blocks side by side */
+} ota_ring_block;
+
+typedef void ota_ring_block_visit(const ota_ring_block *block, void *context);
+
+/* ring_pairs.c: memory; a visit's piece, in f64; its blocks, with queries and scores. */
+void ota_ring_lay_out_pairs(ota_ring_device *ring, ota_arena *arena);
+void ota_ring_pairs_load(ota_ring_device *ring, const ota_ring_piece *piece, bool with_values);
+void ota_ring_by_rows(ota_ring_device *ring, const ota_ring_piece *piece,
+                      ota_ring_block_visit *visit, void *context);
+void ota_ring_by_keys(ota_ring_device *ring, const ota_ring_piece *piece,
+                      ota_ring_block_visit *visit, void *context);
+/* `merge` is told of every block once it was visited, by one thread and in order; it has no scratch. */
+void ota_ring_by_sides(ota_ring_device *ring, const ota_ring_piece *piece,
+                       ota_ring_block_visit *visit, ota_ring_block_visit *merge, void *context);
+/* The parameters of a head of the unit at work, its sink included. */
+ota_row_parameters ota_ring_parameters(const ota_ring_device *ring, int64_t head);
+/* The mass of row k of the unit at work. */
+double ota_ring_row_mass(const ota_ring_device *ring, int64_t k);
+/* The weight of a key, or of the sink, of this score at potential f. */
+double ota_ring_weight(const ota_ring_device *ring, const ota_row_parameters *row, double score,
+                       double f);
+/* P at the potentials of the block's rows, 0 in rows that are not finite. */
+void ota_ring_weigh(const ota_ring_block *block);
+
+/* ring_thresholds.c: P as a plan within caps has it: what rounding left of f is spread over the keys that are not at theirs. */
+void ota_ring_fit_weights(const ota_ring_block *block);
+/* out, f and sink of rows whose weights may be 0, statistics where they are wanted. False: the communicator
+ * failed. Then what the caller wants of head `head` of the unit. */
+bool ota_ring_find_thresholds(ota_ring_device *ring);
+bool ota_ring_attend_pairs(ota_ring_device *ring);
+/* A message round of all blocks of rows of the unit at work. False: the communicator failed. */
+bool ota_ring_visit_rows(ota_ring_device *ring, ota_ring_block_visit *visit, bool with_values,
+                         const char *step);
+/* How many rows still look for their potential, on the rank that has most. False: the communicator failed. */
+bool ota_ring_count_searched(ota_ring_device *ring, double *left);
+/* The largest score of row k of a block into *top; false: NaN or +inf among the row's scores so far. */
+bool ota_ring_score_range(const ota_ring_block *b, int64_t k, double *top);
+/* ring_capped_rows.c, ring_filled_rows.c: f of rows with caps, of hard ones the edge and the sink, too. False: the communicator failed. */
+bool ota_ring_find_capped(ota_ring_device *ring);
+bool ota_ring_find_filled(ota_ring_device *ring);
+/* The weights of row k of a block of hard rows with caps. */
+void ota_ring_fill(const ota_ring_block *b, int64_t k, double *weights);
+void ota_ring_put_pairs(ota_ring_device *ring, int64_t head, ota_head_status *status);
+
+/* ring_pair_gradients.c: f of softmax rows by their lse. */
+void ota_ring_take_potentials(ota_ring_device *ring);
+
+/* What dL/dS = w (U - a - b) / tau of a message round is made of; a of the unit's rows is in `mean`. */
+typedef struct ota_ring_pull {
+    const ota_array *out_grad; /* of all outputs, which U comes from; NULL: U is 0 */
+    const double *b;           /* [keys] of all; NULL: 0 */
+    double *columns; /* [keys] takes sum_i w_ij (U_ij - a_i) of this rank's rows; or NULL */
+    double *terms;   /* [keys] takes sum_i |w_ij U_ij|; or NULL */
+    const ota_gradients *want; /* terms, temperatures ... (ring_parameters.c); NULL: none */
+    double *slopes, *sums;     /* [keys] take sum_i w_ij and sum_i P_ij; or NULL: `columns` alone */
+    bool columns_alone;        /* no gradients of queries, keys and values */
+} ota_ring_pull;
+
+/* f and a of the unit's rows on free columns, of softmax from the lse and outputs that the ring holds (false: the communicator
+ * failed); then a visit that adds the gradients of a piece to the sums of rows and to those that travel. */
+bool ota_ring_pair_means(ota_ring_device *ring, const ota_array *out_grad);
+/* a of rows whose f is known in `mean`, sum_j w_ij and the sink's in `slope`. */
+bool ota_ring_take_means(ota_ring_device *ring, const ota_array *out_grad);
+void ota_ring_reverse_pairs(ota_ring_device *ring, const ota_ring_piece *piece, void *context);
+
+/* ring_parameters.c: gradients of terms, temperatures, orders and sinks, in the operator's sums. Does the caller want some? */
+bool ota_ring_wants_parameters(const ota_resolved *r, const ota_gradients *want);
+void ota_ring_lay_out_parameters(ota_ring_device *ring, ota_arena *arena);
+void ota_ring_clear_parameters(ota_ring_device *ring);
+/* A message round begins; dL/dS of a block in `slopes`, its raw products in `raw`; what went through a softcap; the sides, in order; the
+ * end of the message round, with what the sinks get. */
+void ota_ring_begin_parameters(ota_ring_device *ring);
+void ota_ring_take_parameters(const ota_ring_block *b, const ota_ring_pull *pull);
+void ota_ring_take_inside(const ota_ring_block *b, const ota_ring_pull *pull);
+void ota_ring_merge_parameters(const ota_ring_block *b, void *pull);
+void ota_ring_end_parameters(ota_ring_device *ring, const ota_ring_pull *pull);
+
+/* ring_statistics.c: of weights in blocks, the sums of their rows begun and added to; then of the unit at work what is wanted
+ * besides outputs (false: the communicator failed), and into the caller's arrays. */
+void ota_ring_begin_statistics(ota_ring_device *ring);
+void ota_ring_add_statistics(const ota_ring_block *b);
+bool ota_ring_measure(ota_ring_device *ring);
+void ota_ring_put_statistics(const ota_ring_device *ring, int64_t head);
+
+#endif

@@ -1,0 +1,263 @@
+/* Rounds of softmax with coupled columns in a ring, two message rounds each: with g = a + t log v,
+ *
+ *     first message round     l_i = LSE_j (S_ij + g_j) / t                      over all pieces, sink included
+ *     second message round    c_j = sum_i mu_i exp((S_ij + g_j) / t - l_i)      of this rank's rows; the loop sums over the ranks
+ *
+ * The loop and the column side are those of every stored kernel (solvers/stored_rounds.c). All of it is in f64. */
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "ring_pairs.h"
+
+/* ---- message rounds ---------------------------------------------------------------------------------------- */
+
+static void note_norms(ota_ring_device *ring, const ota_ring_piece *piece) {
+    const int64_t width = ring->resolved->width;
+    const double *keys = ring->block.keys;
+    for (int64_t j = 0; j < piece->count; j++) {
+        double norm = 0.0;
+        for (int64_t w = 0; w < width; w++) norm += keys[j * width + w] * keys[j * width + w];
+        /* Keys that nobody may use hold whatever they hold. */
+        if (norm < INFINITY) ring->columns.key_norm = fmax(ring->columns.key_norm, norm);
+    }
+}
+
+void ota_ring_bias(ota_ring_device *ring, const ota_ring_piece *piece) {
+    for (int64_t j = 0; j < ring->room; j++)
+        ring->block.bias[j] = j < piece->count ? ring->columns.g[piece->first + j] : 0.0;
+}
+
+/* P^T x of the piece: the gradient of values of width 1, of outputs whose gradients are x. */
+static void sum_piece(ota_ring_device *ring, const ota_ring_piece *piece, void *context) {
+    const ota_resolved *r = ring->resolved;
+    ota_plan *plan = ring->plans.sums;
+    const bool *notes = context;
+    if (ring->failed != OTA_OK) return;
+    if (*notes) note_norms(ring, piece);
+    ota_ring_bias(ring, piece);
+    ota_ring_place(ring, piece, true, plan);
+    ota_arrays arrays = {.size = sizeof arrays};
+    /* Neither values nor outputs count where only the sums are wanted. */
+    arrays.values = ota_array_of(ring->columns.zeros, OTA_F64, 1, 1, ring->room, 1);
+    arrays.out = ota_array_of(ring->rows.piece_out, OTA_F64, 1, 1, r->queries, 1);
+    arrays.lse = ota_array_of(ring->rows.lse, OTA_F64, 1, 1, 1, r->queries);
+    ota_gradients want = {.size = sizeof want, .solved = 1};
+    want.out_grad = ota_array_of(ring->columns.weights, OTA_F64, 1, 1, r->queries, 1);
+    want.values = ota_array_of(ring->columns.piece_sums, OTA_F64, 1, 1, ring->room, 1);
+    const ota_status status = ota_backward(plan, &arrays, &want, NULL, NULL);
+    if (status < OTA_OK) {
+        ring->failed = status;
+        return;
+    }
+    memcpy(ring->columns.local + piece->first, ring->columns.piece_sums,
+           (size_t)piece->count * sizeof *ring->columns.local);
+}
+
+static void sum_block(const ota_ring_block *b, void *context) {
+    const ota_ring_device *ring = b->ring;
+    double *sums = ring->columns.local + b->piece->first + b->in.key;
+    (void)context;
+    ota_ring_weigh(b);
+    for (int64_t k = 0; k < b->in.rows; k++) {
+        const double *weights = b->in.weights + k * ring->pairs->stride,
+                     x = ring->columns.weights[b->at + k];
+        for (int64_t j = 0; j < b->in.keys; j++) sums[j] += weights[j] * x;
+    }
+}
+
+/* Behind a softcap, pair by pair. */
+static void sum_pairs(ota_ring_device *ring, const ota_ring_piece *piece, void *context) {
+    const bool *notes = context;
+    if (ring->failed != OTA_OK) return;
+    if (*notes) note_norms(ring, piece);
+    ota_ring_pairs_load(ring, piece, false);
+    ota_ring_by_keys(ring, piece, sum_block, NULL);
+}
+
+bool ota_ring_sum(ota_ring_device *ring, bool notes_norms) {
+    const ota_resolved *r = ring->resolved;
+    const ota_message_round message_round = {.unit = ring->unit,
+                                             .visit = ring->has_softcap ? sum_pairs : sum_piece,
+                                             .context = &notes_norms,
+                                             .step = "passing keys on for the column sums"};
+    if (ring->has_softcap) ota_ring_take_potentials(ring);
+    memset(ring->rows.piece_out, 0, (size_t)r->queries * sizeof *ring->rows.piece_out);
+    memset(ring->columns.zeros, 0, (size_t)ring->room * sizeof *ring->columns.zeros);
+    memset(ring->columns.local, 0, (size_t)r->keys * sizeof *ring->columns.local);
+    return ota_ring_go(ring, &message_round);
+}
+
+static bool sum_columns(ota_head *head) {
+    ota_ring_device *ring = head->place;
+    for (int64_t i = 0; i < head->rows; i++) ring->columns.weights[i] = 1.0;
+    if (!ota_ring_sum(ring, head->kernel.first)) return false;
+    for (int64_t j = 0; j < head->columns; j++) {
+        const double v = head->kernel.scaling[j];
+        head->kernel.sum[j] = v > 0.0 ? ring->columns.local[j] / v : 0.0;
+    }
+    return true;
+}
+
+static void set_potentials(const ota_head *head) {
+    const ota_kernel_state *kernel = &head->kernel;
+    const ota_ring_device *ring = head->place;
+    for (int64_t j = 0; j < head->columns; j++) {
+        const double v = kernel->scaling[j];
+        ring->columns.g[j] = v > 0.0 ? kernel->absorbed[j] + head->tau * log(v) : -INFINITY;
+    }
+}
+
+/* ---- the first round ------------------------------------------------------------------------------ */
+
+/* Masses of the rows, those that a row may not send anywhere left out. */
+static void weigh_rows(ota_head *head) {
+    ota_ring_device *ring = head->place;
+    const ota_resolved *r = ring->resolved;
+    ota_kernel_state *kernel = &head->kernel;
+    head->mass = 0.0;
+    kernel->low = INFINITY;
+    kernel->high = -INFINITY;
+    for (int64_t i = 0; i < head->rows; i++) {
+        const double lse = ring->rows.lse[i],
+                     mu = ota_row_mass(r, ring->unit.batch, ring->unit.head, i);
+        const bool empty = lse <= -INFINITY;
+        if (empty && mu > 0.0 && ota_rule_is(ota_head_rule(head), OTA_RULE_SERVES_ALL))
+            kernel->infeasible = true;
+        ring->columns.mu[i] = empty ? 0.0 : mu;
+        head->mass += ring->columns.mu[i];
+        if (empty || isnan(lse)) continue;
+        kernel->low = fmin(kernel->low, head->tau * lse);
+        kernel->high = fmax(kernel->high, head->tau * lse);
+        double norm = 0.0;
+        for (int64_t w = 0; w < r->width; w++) {
+            const double q =
+                ota_array_get(&r->problem.queries, ring->unit.batch, ring->unit.head, i, w);
+            norm += q * q;
+        }
+        kernel->norm = fmax(kernel->norm, norm);
+    }
+}
+
+static bool has_row(const ota_head *head, const double *mu, int64_t key) {
+    const ota_ring_device *ring = head->place;
+    return ota_key_has_row(ring->resolved, ring->unit.batch, ring->unit.head, false, mu, head->rows,
+                           key);
+}
+
+/* A key whose sum is 0 may have weights below the range of a double. */
+static void find_used(ota_head *head) {
+    const ota_ring_device *ring = head->place;
+    ota_kernel_state *kernel = &head->kernel;
+    /* How few keys a row may use is not counted: behind masks rounds are not extrapolated. */
+    kernel->least_keys = kernel->masked ? 0 : head->columns;
+    for (int64_t j = 0; j < head->columns && kernel->masked; j++) {
+        const bool reached = ring->columns.local[j] > 0.0 || has_row(head, ring->columns.mu, j);
+        kernel->used[j] = reached                  ? OTA_KEY_REACHED
+                          : has_row(head, NULL, j) ? OTA_KEY_IDLE
+                                                   : OTA_KEY_SHUT;
+    }
+}
+
+/* ---- what the loop asks for ----------------------------------------------------------------------- */
+
+void ota_ring_load_head(ota_ring_device *ring, int64_t index, ota_head *head) {
+    const ota_resolved *r = ring->resolved;
+    const int64_t number = index % r->heads;
+    *head = ota_head_of(r, index);
+    head->backend = &ota_ring_backend;
+    head->pool = ring->pool;
+    head->algebra = ring->plans.forward->strategy.algebra;
+    head->kernels = ring->plans.forward->strategy.kernels;
+    head->workspace = ring->columns.workspace;
+    head->rows = r->queries;
+    head->columns = r->keys;
+    head->stride = ring->stride;
+    head->mu = ring->columns.mu;
+    head->nu = ring->columns.nu;
+    head->lambdas = ota_array_present(&r->problem.lambdas) ? ring->columns.lambdas : NULL;
+    head->place = ring;
+    head->kernel = (ota_kernel_state){.target = ring->columns.target,
+                                      .sum = ring->columns.sum,
+                                      .scaling = ring->columns.scaling,
+                                      .absorbed = ring->columns.absorbed,
+                                      .used = ring->columns.used,
+                                      .history = ring->columns.history,
+                                      .u = ring->columns.u,
+                                      .masked = r->row_terms || r->support_count > 0};
+    head->f = ring->columns.f;
+    head->g = ring->columns.g;
+    ring->unit = (ota_ring_unit){.batch = index / r->heads,
+                                 .key_head = number / (r->heads / r->key_heads),
+                                 .head = number,
+                                 .heads = 1};
+    for (int64_t i = 0; i < head->rows; i++) ring->columns.u[i] = 1.0;
+}
+
+void ota_ring_begin_head(ota_run *run, int64_t index, int64_t place, bool narrow, bool keep_g,
+                         ota_head *head) {
+    ota_ring_device *ring = run->device;
+    (void)place, (void)narrow;
+    ota_ring_load_head(ring, index, head);
+    head->tell = ring->resolved->settings.calls.progress != NULL ? ota_run_report_progress : NULL;
+    head->tell_context = run;
+    ring->run = run;
+    ring->failed = OTA_OK;
+    ring->columns.temperature = 0.0;
+    for (int64_t j = 0; j < head->columns && !keep_g; j++) head->g[j] = 0.0;
+}
+
+void ota_ring_pack(ota_head *head) { (void)head; }
+
+void ota_ring_kernel_round(ota_head *head, bool form) {
+    ota_ring_device *ring = head->place;
+    ota_kernel_state *kernel = &head->kernel;
+    (void)form;
+    set_potentials(head);
+    kernel->lost = kernel->infeasible = kernel->nonfinite = false;
+    if (!ota_ring_attend(ring, &ring->unit, false)) return;
+    if (kernel->first) weigh_rows(head);
+    for (int64_t i = 0; i < head->rows; i++)
+        kernel->nonfinite |= isnan(ring->rows.lse[i]) || ring->rows.lse[i] >= INFINITY;
+    if (!sum_columns(head)) return;
+    kernel->lost = ring->failed != OTA_OK;
+    if (kernel->first) find_used(head);
+}
+
+void ota_ring_allot(ota_head *head) {
+    ota_ring_device *ring = head->place;
+    for (int64_t j = 0; j < head->columns; j++)
+        ring->columns.nu[j] =
+            !head->kernel.masked || head->kernel.used[j] != OTA_KEY_SHUT ? 1.0 : 0.0;
+    ota_head_allot(head, ring->resolved, ring->columns.nu, ring->columns.lambdas);
+}
+
+/* As of a stored kernel in f64 (numerics.md): lse stands for the scores, of which the largest count. */
+double ota_ring_kernel_floor(const ota_head *head) {
+    const ota_ring_device *ring = head->place;
+    const ota_kernel_state *kernel = &head->kernel;
+    double reach = kernel->high > kernel->low ? (kernel->high - kernel->low) / 4.0 : 0.0;
+    reach += fabs(ring->resolved->scale) * sqrt(kernel->norm) * sqrt(ring->columns.key_norm);
+    return 8.0 * (DBL_EPSILON / 2.0) + DBL_EPSILON / 2.0 * reach / head->tau;
+}
+
+/* The last row update, with values; the sums of a plan that no round has summed. */
+bool ota_ring_kernel_emit(ota_head *head) {
+    ota_ring_device *ring = head->place;
+    head->kernel.first = false;
+    set_potentials(head);
+    if (!ota_ring_attend(ring, &ring->unit, true)) return false;
+    if (!head->kernel.met && !sum_columns(head)) return false;
+    if (!ota_ring_measure(ring)) return false;
+    return ring->failed == OTA_OK;
+}
+
+void ota_ring_gather(ota_head *head) {
+    ota_ring_device *ring = head->place;
+    const ota_array *receiver = &ring->run->arrays->receiver;
+    (ring->rule != OTA_RING_BY_LSE ? ota_ring_put_pairs
+                                   : ota_ring_put)(ring, 0, &ring->run->heads[head->index]);
+    ota_ring_put_statistics(ring, 0);
+    for (int64_t j = 0; j < head->columns; j++)
+        ota_put(receiver, ring->unit.batch, ring->unit.head, j, ring->columns.local[j]);
+}

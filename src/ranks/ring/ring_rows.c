@@ -1,0 +1,173 @@
+/* Rows of a ring: softmax over pieces of the keys, merged (formulas in ring.h). The sink comes last, as a piece of one key
+ * without values. */
+#include <math.h>
+#include <string.h>
+
+#include "ring_pairs.h"
+
+/* log(exp a + exp b) */
+static double join(double a, double b) {
+    const double high = fmax(a, b), low = fmin(a, b);
+    return low > -INFINITY ? high + log1p(exp(low - high)) : high;
+}
+
+/* Rows whose weights are NaN stay so. */
+static void merge_row(double *lse, double *out, double piece_lse, const double *piece_out,
+                      int64_t width) {
+    if (piece_lse <= -INFINITY) return;
+    const double all = isnan(*lse) || isnan(piece_lse) ? NAN : join(*lse, piece_lse);
+    const double old = *lse > -INFINITY ? exp(*lse - all) : 0.0, share = exp(piece_lse - all);
+    for (int64_t w = 0; w < width && isnan(all); w++) out[w] = NAN;
+    for (int64_t w = 0; w < width && !isnan(all); w++)
+        out[w] = (old > 0.0 ? old * out[w] : 0.0) + share * piece_out[w];
+    *lse = all;
+}
+
+typedef struct attend {
+    ota_ring_device *ring;
+    bool with_out;
+} attend;
+
+enum { ROWS = 256 }; /* a task */
+
+static void merge_task(void *context, int64_t index, int worker) {
+    const attend *a = context;
+    ota_ring_device *ring = a->ring;
+    const int64_t width = a->with_out ? ring->values_width : 0;
+    const int64_t rows = ring->group * ring->resolved->queries;
+    (void)worker;
+    for (int64_t k = index * ROWS; k < ota_int_min(rows, (index + 1) * ROWS); k++)
+        merge_row(&ring->rows.lse[k], ring->rows.out + k * width, ring->rows.piece_lse[k],
+                  ring->rows.piece_out + k * width, width);
+}
+
+static void attend_piece(ota_ring_device *ring, const ota_ring_piece *piece, void *context) {
+    attend *a = context;
+    ota_plan *plan =
+        a->with_out || ring->plans.sums == NULL ? ring->plans.forward : ring->plans.sums;
+    ota_arrays arrays = {.size = sizeof arrays};
+    const int64_t rows = ring->group * ring->resolved->queries;
+    if (ring->failed != OTA_OK) return;
+    if (ring->coupled) ota_ring_bias(ring, piece);
+    ota_ring_place(ring, piece, ring->coupled, plan);
+    arrays.lse =
+        ota_array_of(ring->rows.piece_lse, OTA_F64, 1, ring->group, 1, ring->resolved->queries);
+    if (a->with_out && ring->values_width > 0) {
+        arrays.values = ota_ring_values(ring);
+        arrays.out = ota_ring_rows(ring, ring->rows.piece_out, ring->values_width);
+    }
+    const ota_status status = ota_plan_run(plan, &arrays, NULL, NULL);
+    if (status < OTA_OK) {
+        ring->failed = status;
+        return;
+    }
+    ota_parallel(ring->pool, ota_int_ceil_div(rows, ROWS), merge_task, a);
+}
+
+static void add_sink(ota_ring_device *ring, const ota_ring_unit *unit, bool with_out) {
+    const ota_resolved *r = ring->resolved;
+    const int64_t width = with_out ? ring->values_width : 0;
+    for (int64_t k = 0; k < ring->group * r->queries; k++) {
+        const int64_t head = unit->head + k / r->queries;
+        const double sink = ota_head_sink(r, head) / ota_head_temperature(r, head);
+        const double before = ring->rows.lse[k];
+        if (!(sink > -INFINITY) || isnan(before)) continue;
+        ring->rows.lse[k] = join(before, sink);
+        const double rest = before > -INFINITY ? exp(before - ring->rows.lse[k]) : 0.0;
+        for (int64_t w = 0; w < width; w++) ring->rows.out[k * width + w] *= rest;
+    }
+}
+
+void ota_ring_widen_queries(const ota_ring_device *ring) {
+    const ota_resolved *r = ring->resolved;
+    const ota_ring_unit *unit = &ring->unit;
+    double *to = ring->block.queries;
+    for (int64_t h = 0; h < ring->group && to != NULL; h++) {
+        for (int64_t i = 0; i < r->queries; i++) {
+            for (int64_t w = 0; w < r->width; w++)
+                *to++ = ota_array_get(&r->problem.queries, unit->batch, unit->head + h, i, w);
+        }
+    }
+}
+
+bool ota_ring_attend(ota_ring_device *ring, const ota_ring_unit *unit, bool with_out) {
+    const ota_resolved *r = ring->resolved;
+    const int64_t rows = ring->group * r->queries;
+    attend a = {ring, with_out};
+    const ota_message_round message_round = {.unit = *unit,
+                                             .with_values = with_out && ring->values_width > 0,
+                                             .visit = attend_piece,
+                                             .context = &a,
+                                             .step = "passing keys on"};
+    ota_ring_widen_queries(ring);
+    for (int64_t k = 0; k < rows; k++) ring->rows.lse[k] = -INFINITY;
+    if (with_out)
+        memset(ring->rows.out, 0, (size_t)(rows * ring->values_width) * sizeof *ring->rows.out);
+    if (!ota_ring_go(ring, &message_round)) return false;
+    add_sink(ring, unit, with_out);
+    return true;
+}
+
+void ota_ring_put(ota_ring_device *ring, int64_t head, ota_head_status *status) {
+    const ota_resolved *r = ring->resolved;
+    const ota_arrays *to = ring->run->arrays;
+    const int64_t batch = ring->unit.batch, number = ring->unit.head + head;
+    const int64_t width = ring->values_width;
+    const double tau = ota_head_temperature(r, number), sink = ota_head_sink(r, number);
+    for (int64_t i = 0; i < r->queries; i++) {
+        const double lse = ring->rows.lse[head * r->queries + i];
+        const double *out = ring->rows.out + (head * r->queries + i) * width;
+        const double mu = ota_row_mass(r, batch, number, i);
+        const bool empty = lse <= -INFINITY;
+        bool finite = !isnan(lse) && lse < INFINITY;
+        for (int64_t w = 0; w < width && finite; w++) finite = !isnan(out[w]);
+        status->empty_rows += empty;
+        status->nonfinite_rows += !finite;
+        ota_put(&to->lse, batch, number, i, finite ? lse : NAN);
+        ota_put(&to->row_potential, batch, number, i,
+                !finite                ? NAN
+                : empty || !(mu > 0.0) ? -INFINITY
+                                       : tau * (log(mu) - lse));
+        ota_put(&to->sink, batch, number, i,
+                !finite            ? NAN
+                : sink > -INFINITY ? mu * exp(sink / tau - lse)
+                                   : 0.0);
+        for (int64_t w = 0; w < width && ota_array_present(&to->out); w++)
+            ota_array_set(&to->out, batch, number, i, w, finite ? out[w] : NAN);
+    }
+}
+
+void ota_ring_run_rows(ota_run *run) {
+    ota_ring_device *ring = run->device;
+    const ota_resolved *r = ring->resolved;
+    ring->run = run;
+    ring->failed = OTA_OK;
+    for (int64_t k = 0; k < r->batch * r->key_heads; k++) {
+        ring->unit = (ota_ring_unit){.batch = k / r->key_heads,
+                                     .key_head = k % r->key_heads,
+                                     .head = k % r->key_heads * ring->group,
+                                     .heads = ring->group};
+        ota_ranks_at(&ring->shards->ranks, ring->unit.batch * r->heads + ring->unit.head, -1);
+        /* A rank that is told to stop still passes on what others wait for. */
+        if (ota_run_interrupted(run)) ring->failed = (ota_status)atomic_load(&run->stopped);
+        const bool attended = ring->rule != OTA_RING_BY_LSE
+                                  ? ota_ring_attend_pairs(ring)
+                                  : ota_ring_attend(ring, &ring->unit, true);
+        if (!attended || !ota_ring_measure(ring)) {
+            atomic_store(&run->stopped, OTA_ECOMM);
+            return;
+        }
+        for (int64_t h = 0; h < ring->group && ring->failed == OTA_OK; h++) {
+            const int64_t head = ring->unit.head + h, batch = ring->unit.batch;
+            double mass = 0.0;
+            for (int64_t i = 0; i < r->queries; i++) mass += ota_row_mass(r, batch, head, i);
+            (ring->rule != OTA_RING_BY_LSE ? ota_ring_put_pairs : ota_ring_put)(
+                ring, h, &run->heads[batch * r->heads + head]);
+            ota_ring_put_statistics(ring, h);
+            for (int64_t j = 0; j < r->keys; j++)
+                ota_put(&run->arrays->column_potential, batch, head, j, 0.0);
+            ota_run_finish_head(run, batch, head, mass);
+        }
+    }
+    if (ring->failed != OTA_OK) atomic_store(&run->stopped, ring->failed);
+}

@@ -1,0 +1,371 @@
+/* Tangents of a ring: those of queries stay with their rows, those of keys and values go round beside them. With
+ *
+ *     U = dS - x dtau + tau h(P) dalpha      dS from scale (dQ K^T + Q dK^T) and the terms, as of any plan (operator/jvp.h)
+ *     a_i = (sum_j w_ij (U_ij - b_j) + sink's w U - tau dmu_i) / (sum_j w_ij + sink's w)
+ *     d out = D (w (U - a - b) / tau) V + D P dV            w = P^(2 - alpha)
+ *
+ * free columns take one message round once f is known: sums of w U, w, D w U V, D w V and D P dV, then a. Coupled columns have b from
+ * the system of backward, whose right side is sum_i w_ij (U_ij - a_i) - tau dC_j. All in f64. */
+#include <math.h>
+#include <string.h>
+
+#include "ring_fixed_rounds.h"
+#include "ring_masses.h"
+#include "ring_multipliers.h"
+#include "operator/jvp.h"
+#include "ring_pairs.h"
+#include "problem/check.h"
+
+/* ---- refusals ------------------------------------------------------------------------------------- */
+
+static ota_status refuse(const char *name, const char *why, ota_error *error) {
+    return ota_fail(error, OTA_UNSUPPORTED, name, "let communicator.keys be OTA_KEYS_GATHERED",
+                    "a ring over the keys has no tangents %s", why);
+}
+
+ota_status ota_ring_check_tangents(const ota_plan *plan, const ota_tangents *tangents,
+                                   ota_error *error) {
+    (void)plan;
+    if (ota_array_present(&tangents->coupling)) return refuse("coupling", "of the coupling", error);
+    return ota_array_present(&tangents->scores) ? refuse("scores", "along scores", error) : OTA_OK;
+}
+
+/* ---- a block -------------------------------------------------------------------------------------- */
+
+static void load(ota_ring_device *ring, const ota_ring_piece *piece, bool with_values) {
+    ota_ring_pairs *p = ring->pairs;
+    const int64_t width = ring->resolved->width, values = ring->values_width;
+    ota_ring_pairs_load(ring, piece, with_values);
+    for (int64_t j = 0; j < piece->count; j++) {
+        const double *from = piece->sums + j * (width + values);
+        for (int64_t w = 0; w < width; w++) p->piece.key_tangents[w * p->stride + j] = from[w];
+        for (int64_t w = 0; w < values; w++) {
+            const double v = from[width + w];
+            p->piece.value_tangents[j * values + w] = isfinite(v) ? v : 0.0;
+            if (!isfinite(v)) p->piece.nonfinite[j] = 1;
+        }
+    }
+}
+
+/* What moves, and how. */
+typedef struct motion {
+    ota_plan *plan;
+    const ota_tangents *tangents;
+} motion;
+
+/* A head of the unit at work. */
+static ota_tangent_job job_of(const motion *m, int64_t head) {
+    ota_tangent_job job = {.base = ota_ring_job(m->plan), .tangents = m->tangents};
+    job.base.head += head;
+    ota_tangents_begin_head(&job);
+    return job;
+}
+
+/* U of the block into `slopes`, and P. */
+static void form(const ota_ring_block *b, const motion *m) {
+    const ota_ring_device *ring = b->ring;
+    const ota_tangents *tangents = m->tangents;
+    const ota_tangent_job job = job_of(m, b->in.head);
+    const ota_ring_pairs *p = ring->pairs;
+    const int64_t width = ring->resolved->width;
+    for (int64_t k = 0; k < b->in.rows; k++)
+        memset(b->in.slopes + k * b->in.stride, 0, (size_t)b->in.keys * sizeof(double));
+    ota_block_add_products(&b->in, b->w->queries, p->piece.key_tangents + b->in.key, b->in.stride,
+                           b->in.slopes);
+    if (ota_array_present(&tangents->queries)) {
+        b->in.algebra->read_rows(&tangents->queries, ring->unit.batch, ring->unit.head + b->in.head,
+                                 b->in.first, b->in.rows, b->w->queries, width);
+        ota_block_add_products(&b->in, b->w->queries, p->piece.keys + b->in.key, b->in.stride,
+                               b->in.slopes);
+    }
+    ota_ring_weigh(b);
+    for (int64_t k = 0; k < b->in.rows; k++) {
+        const ota_tangent_row_keys row = {.resolved = ring->resolved,
+                                          .tangents = tangents,
+                                          .batch = ring->unit.batch,
+                                          .head = ring->unit.head + b->in.head,
+                                          .query = b->in.first + k,
+                                          .first = b->piece->first + b->in.key,
+                                          .count = b->in.keys};
+        double *u = b->in.slopes + k * b->in.stride;
+        ota_tangents_of_terms(&row, b->in.raw + k * b->in.stride, u);
+        ota_complete_tangents(&job.base.parameters, &job.numbers, b->in.scores + k * b->in.stride,
+                              p->f[b->at + k], b->in.weights + k * b->in.stride, b->in.keys, u);
+    }
+}
+
+/* What a row's own rule and its sink add to sum_j w_ij U_ij, and the sink's w. */
+static double rest_of_row(const motion *m, int64_t k, double *slope) {
+    const ota_ring_device *ring = m->plan->device;
+    const int64_t queries = ring->resolved->queries;
+    const ota_tangent_job job = job_of(m, k / queries);
+    const double f = ring->pairs->f[k];
+    const double weight = ota_ring_weight(ring, &job.base.parameters, job.base.parameters.sink, f);
+    ota_tangent_row row;
+    ota_tangents_of_sink(&job, f, weight, &row);
+    *slope = row.sink_slope;
+    return row.sink_slope * row.sink_tangent -
+           job.base.parameters.tau *
+               ota_tangents_of_row(&job, k % queries, f > -INFINITY ? 1.0 : 0.0, f, true);
+}
+
+static void drop(const ota_ring_block *b, int64_t k, double *row) {
+    if (b->in.problem->problem.dropout > 0.0)
+        ota_dropout_row_f64(b->in.problem, b->in.dropout_key, b->in.first + k, b->in.key,
+                            b->in.keys, row);
+}
+
+/* out += D (w (U - b) / tau) V + D P dV, piece_out += D w V; sums of w and w U. b is 0 on free columns. */
+static void move_rows(const ota_ring_block *b, void *context) {
+    const ota_ring_device *ring = b->ring;
+    ota_ring_pairs *p = ring->pairs;
+    const ota_host_algebra *algebra = ring->plans.forward->strategy.algebra;
+    const int64_t width = ring->values_width;
+    const double rate = 1.0 / b->in.rule.tau;
+    const double *beside = ring->coupled ? ring->backward.adjoint->b + b->piece->first : NULL;
+    form(b, context);
+    for (int64_t k = 0; k < b->in.rows; k++) {
+        const int64_t row = b->at + k;
+        double *weights = b->in.weights + k * b->in.stride, *u = b->in.slopes + k * b->in.stride,
+               *change = b->in.raw + k * b->in.stride;
+        for (int64_t j = 0; j < b->in.keys; j++) {
+            const double w = weights[j] > 0.0 ? ota_block_slope(&b->in, k, j) : 0.0;
+            const double moved = w > 0.0 ? w * (u[j] - (beside != NULL ? beside[j] : 0.0)) : 0.0;
+            p->slope[row] += w;
+            p->mean[row] += moved;
+            if (weights[j] > 0.0 && p->piece.nonfinite[j] != 0) p->uses_nonfinite[row] = 1;
+            change[j] = moved * rate;
+            u[j] = w;
+        }
+        drop(b, k, change);
+        drop(b, k, u);
+        drop(b, k, weights);
+    }
+    const ota_product sizes = {b->in.rows, b->in.keys, width, b->in.stride, width, width};
+    algebra->apply(b->in.raw, p->piece.values, &sizes, ring->rows.out + b->at * width);
+    algebra->apply(b->in.weights, p->piece.value_tangents, &sizes, ring->rows.out + b->at * width);
+    algebra->apply(b->in.slopes, p->piece.values, &sizes, ring->rows.piece_out + b->at * width);
+}
+
+static void move_piece(ota_ring_device *ring, const ota_ring_piece *piece, void *context) {
+    if (ring->failed != OTA_OK) return;
+    load(ring, piece, true);
+    ota_ring_by_rows(ring, piece, move_rows, context);
+}
+
+static ota_message_round message_round_of(const ota_ring_device *ring, motion *m,
+                                          ota_ring_visit *visit) {
+    return (ota_message_round){.unit = ring->unit,
+                               .sum_width = ring->resolved->width + ring->values_width,
+                               .tangents = m->tangents,
+                               .visit = visit,
+                               .context = m,
+                               .step = "passing keys and their tangents on"};
+}
+
+static void put_rows(const ota_ring_device *ring, const motion *m) {
+    const ota_resolved *r = ring->resolved;
+    const ota_ring_pairs *p = ring->pairs;
+    const int64_t width = ring->values_width;
+    for (int64_t k = 0; k < ring->group * r->queries; k++) {
+        const int64_t head = ring->unit.head + k / r->queries;
+        double slope;
+        const double rest = rest_of_row(m, k, &slope), sum = p->slope[k] + slope;
+        const double a = sum > 0.0 ? (p->mean[k] + rest) / sum : 0.0;
+        const double rate = a / ota_head_temperature(r, head);
+        const bool whole = p->state[k] != OTA_RING_NONFINITE && p->uses_nonfinite[k] == 0;
+        for (int64_t w = 0; w < width; w++) {
+            const double moved =
+                ring->rows.out[k * width + w] - rate * ring->rows.piece_out[k * width + w];
+            ota_array_set(&m->tangents->out, ring->unit.batch, head, k % r->queries, w,
+                          whole ? moved : (double)NAN);
+        }
+    }
+}
+
+/* The message round with values; with b known the row's own multiplier follows from the same sums. */
+static bool move(ota_ring_device *ring, motion *m) {
+    const int64_t rows = ring->group * ring->resolved->queries;
+    const size_t bytes = (size_t)(rows * ring->values_width) * sizeof(double);
+    ota_message_round message_round = message_round_of(ring, m, move_piece);
+    message_round.with_values = true;
+    memset(ring->pairs->slope, 0, (size_t)rows * sizeof(double));
+    memset(ring->pairs->mean, 0, (size_t)rows * sizeof(double));
+    memset(ring->rows.out, 0, bytes);
+    memset(ring->rows.piece_out, 0, bytes);
+    return ota_ring_go(ring, &message_round);
+}
+
+/* ---- coupled columns ------------------------------------------------------------------------------ */
+
+/* row_right = sum_j w_ij (U_ij - b_j), slope = sum_j w_ij */
+static void sum_rows(const ota_ring_block *b, void *context) {
+    const ota_ring_pairs *p = b->ring->pairs;
+    const ota_ring_adjoint *s = b->ring->backward.adjoint;
+    form(b, context);
+    for (int64_t k = 0; k < b->in.rows; k++)
+        ota_block_add_slopes(&b->in, k, s->b + b->piece->first, NULL, &p->slope[b->at + k],
+                             &s->row_right[b->at + k]);
+}
+
+static void sum_rows_of_piece(ota_ring_device *ring, const ota_ring_piece *piece, void *context) {
+    if (ring->failed != OTA_OK) return;
+    load(ring, piece, false);
+    ota_ring_by_rows(ring, piece, sum_rows, context);
+}
+
+static void sum_keys(const ota_ring_block *b, void *context) {
+    const ota_ring_adjoint *s = b->ring->backward.adjoint;
+    const int64_t first = b->piece->first + b->in.key;
+    form(b, context);
+    for (int64_t k = 0; k < b->in.rows; k++) {
+        const double *weights = b->in.weights + k * b->in.stride,
+                     *u = b->in.slopes + k * b->in.stride;
+        const double den = s->den[b->at + k],
+                     mean = den > 0.0 ? s->row_right[b->at + k] / den : 0.0;
+        for (int64_t j = 0; j < b->in.keys; j++) {
+            if (!(weights[j] > 0.0)) continue;
+            const double w = ota_block_slope(&b->in, k, j);
+            s->own_sums[first + j] += w;
+            if (s->own_columns != NULL) s->own_columns[first + j] += weights[j];
+            s->right[first + j] += w * (u[j] - mean);
+            s->terms[first + j] += w * (fabs(u[j]) + fabs(mean));
+        }
+    }
+}
+
+static void sum_keys_of_piece(ota_ring_device *ring, const ota_ring_piece *piece, void *context) {
+    if (ring->failed != OTA_OK) return;
+    load(ring, piece, false);
+    ota_ring_by_keys(ring, piece, sum_keys, context);
+}
+
+/* row_right at the b at hand, then right = sum_i w_ij (U_ij - row_right_i / den_i), its terms and sums, of this rank's rows. */
+static bool sum_pairs(ota_ring_device *ring, motion *m) {
+    const ota_resolved *r = ring->resolved;
+    const ota_ring_adjoint *s = ring->backward.adjoint;
+    const size_t bytes = (size_t)r->keys * sizeof(double);
+    const ota_message_round rows = message_round_of(ring, m, sum_rows_of_piece),
+                            keys = message_round_of(ring, m, sum_keys_of_piece);
+    double *const columns[] = {s->right, s->terms, s->own_sums, s->own_columns};
+    for (int64_t i = 0; i < r->queries; i++)
+        s->row_right[i] = rest_of_row(m, i, &ring->pairs->slope[i]);
+    for (int k = 0; k < (s->own_columns != NULL ? 4 : 3); k++) memset(columns[k], 0, bytes);
+    if (!ota_ring_go(ring, &rows)) return false;
+    ota_ring_set_den(ring);
+    return ota_ring_go(ring, &keys);
+}
+
+/* How the sums that the columns must have move, of all ranks, into `extra`. */
+static void move_columns(ota_ring_device *ring, const motion *m, ota_mass_rule *rule) {
+    const ota_tangent_job job = job_of(m, 0);
+    rule->row_sum = ring->backward.adjoint->row_sums;
+    rule->used = ring->backward.adjoint->held;
+    ota_tangents_of_columns(&job, rule, ring->backward.adjoint->extra);
+}
+
+/* b of a head with coupled columns. */
+static ota_status find_multipliers(ota_ring_device *ring, motion *m, double *residual) {
+    const ota_ring_adjoint *s = ring->backward.adjoint;
+    const int64_t keys = ring->resolved->keys;
+    const double tau = ota_head_temperature(ring->resolved, ring->unit.head);
+    ota_mass_rule rule = {.g = ring->columns.g, .column_sum = s->column_sums};
+    memset(s->b, 0, (size_t)keys * sizeof(double));
+    if (!sum_pairs(ring, m) || !ota_ring_sum_adjoint(ring)) return OTA_ECOMM;
+    ota_ring_find_used(m->plan, s->column_sums, s->held);
+    move_columns(ring, m, &rule);
+    for (int64_t j = 0; j < keys; j++) {
+        s->right[j] -= tau * s->extra[j];
+        s->terms[j] += fabs(tau * s->extra[j]);
+    }
+    return ota_ring_solve_adjoint(ring, residual);
+}
+
+/* b = -dg of a round becomes that of the next, df being -row_right / den. */
+static ota_status move_round(ota_ring_device *ring, const ota_head *head, int64_t round,
+                             void *context) {
+    motion *m = context;
+    const ota_ring_adjoint *s = ring->backward.adjoint;
+    const ota_settings *settings = &ring->resolved->settings;
+    const ota_tangent_job job = job_of(m, 0);
+    ota_ring_take_potentials(ring);
+    if (!sum_pairs(ring, m) ||
+        !ota_ranks_sum(settings, s->right, head->columns, NULL, 0, "a round of tangents"))
+        return OTA_ECOMM;
+    if (round == 0) {
+        ota_mass_rule rule = {.g = head->g, .column_sum = head->nu, .finished = true};
+        for (int64_t j = 0; j < head->columns; j++)
+            s->held[j] = !head->kernel.masked || head->kernel.used[j] != OTA_KEY_SHUT;
+        move_columns(ring, m, &rule);
+    }
+    for (int64_t j = 0; j < head->columns; j++) {
+        const double sum = head->kernel.sum[j], g = head->g[j];
+        const ota_key_update update = ota_ring_update(head, j, g, sum);
+        s->b[j] *= update.by_g;
+        if (update.by_level > 0.0)
+            s->b[j] +=
+                update.by_level * (s->right[j] / sum + g / head->tau * job.numbers.temperature -
+                                   head->tau * s->extra[j] / head->nu[j]);
+        s->b[j] -= update.by_t * job.numbers.temperature;
+        for (int p = 0; p < OTA_RULE_PARAMETERS; p++)
+            s->b[j] -= update.by_parameter[p] * ota_tangent_of_parameter(&job, p);
+    }
+    return ota_interrupted_together(settings);
+}
+
+/* The last g and b of fixed rounds, and the lse that belongs to them. */
+static ota_status follow_rounds(ota_ring_device *ring, const ota_arrays *arrays, motion *m) {
+    ota_head head;
+    memset(ring->backward.adjoint->b, 0, (size_t)ring->resolved->keys * sizeof(double));
+    const ota_status status = ota_ring_replay(ring, arrays, move_round, m, &head);
+    if (status != OTA_OK) return status;
+    return ota_ring_attend(ring, &ring->unit, false) ? OTA_OK : OTA_ECOMM;
+}
+
+/* ---- heads ---------------------------------------------------------------------------------------- */
+
+static ota_status move_unit(ota_ring_device *ring, const ota_arrays *arrays, motion *m,
+                            double *residual) {
+    const bool fixed = ring->backward.kept != NULL;
+    if (fixed) {
+        const ota_status status = follow_rounds(ring, arrays, m);
+        if (status != OTA_OK) return status;
+    } else if (ring->rule != OTA_RING_BY_LSE && !ring->coupled) {
+        if (!ota_ring_find_thresholds(ring)) return OTA_ECOMM;
+    } else if (ring->coupled ? !ota_ring_load_potentials(ring, arrays, false)
+                             : !ota_ring_attend(ring, &ring->unit, false)) {
+        return OTA_ECOMM;
+    }
+    if (ring->rule == OTA_RING_BY_LSE) ota_ring_take_potentials(ring);
+    if (ring->coupled && !fixed) {
+        const ota_status status = find_multipliers(ring, m, residual);
+        if (status != OTA_OK) return status;
+    }
+    return move(ring, m) ? OTA_OK : OTA_ECOMM;
+}
+
+ota_status ota_ring_jvp(ota_plan *plan, const ota_arrays *arrays, const ota_tangents *tangents,
+                        ota_result *found) {
+    ota_ring_device *ring = plan->device;
+    const ota_resolved *r = ring->resolved;
+    const int64_t sharers = r->heads / r->key_heads;
+    motion m = {plan, tangents};
+    ring->failed = OTA_OK;
+    if (!ota_array_present(&tangents->out) || ring->values_width == 0) return OTA_OK;
+    for (int64_t k = 0; k < r->batch * r->heads; k += ring->group) {
+        ring->unit = (ota_ring_unit){.batch = k / r->heads,
+                                     .key_head = k % r->heads / sharers,
+                                     .head = k % r->heads,
+                                     .heads = ring->group};
+        ota_ranks_at(&ring->shards->ranks, k, -1);
+        /* A rank that is told to stop still passes on what others wait for. */
+        if (ota_interrupted(&r->settings) != OTA_OK) ring->failed = ota_interrupted(&r->settings);
+        double residual = 0.0;
+        const ota_status status = move_unit(ring, arrays, &m, &residual);
+        found->backward_residual = fmax(found->backward_residual, residual);
+        found->head = k;
+        if (status != OTA_OK) return status;
+        if (ring->failed == OTA_OK) put_rows(ring, &m);
+    }
+    return ring->failed;
+}
