@@ -259,7 +259,7 @@ DOORS: dict[str, dict[str, Callable[[Scene], Any]]] = {
     "distributed": {
         "group": lambda s: None,
         "shares": lambda s: s.word("in_order", "zigzag", "words"),
-        "keys": lambda s: s.word("chosen", "gathered", "in_ring", "words"),
+        "keys": lambda s: s.word("auto", "gathered", "in_ring", "words"),
         "total": lambda s: int(s.draw.integers(0, 20)),
     },
     "activations": {
