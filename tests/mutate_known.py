@@ -4,9 +4,9 @@
 
 Each was drawn by mutate.py once and is caught since, so that a test that loses its strength is noticed. A row
 is file, test, line as it is, line with the fault; the first line of the file that reads so is changed. A test
-is a file of C tests, or FILE:PATTERN for those of its tests whose names match. A row whose line is gone fails
-too: another fault of that file takes its place. Rows behind the line "# all" are planted with --all only, as
-the campaign does. --names also prints the tests that failed.
+is a file of C tests, plain_FILE on the plain backend, or FILE:PATTERN for those of its tests whose names
+match. A row whose line is gone fails too: another fault of that file takes its place. Rows behind the line
+"# all" are planted with --all only, as the campaign does. --names also prints the tests that failed.
 
 BUILD is built by make, with tests (./dev test does): only what a fault changes is compiled again, from a copy
 of the sources, and linked before the libraries. A header's fault meets the test file first, and where that
@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from queue import Queue
 
-from mutate_build import Runs, copy_tree, read_programs
+from mutate_build import PLAIN, Runs, copy_tree, read_programs
 
 KNOWN, MARK = "tests/mutants_known.txt", "# all"
 # Most of the time is the compiler's. What the fault leaves unused is no error.
@@ -113,11 +113,15 @@ class Bench:
             path.write_text(text, encoding="utf-8")
 
     def judge_planted(self, known: Known) -> str:
-        test, _, pattern = known.test.partition(":")
+        run, _, pattern = known.test.partition(":")
+        test = run.removeprefix(PLAIN)
         program = self.programs[test]
+        environment = dict(os.environ)
+        if run != test:
+            environment["OTATTN_TEST_BACKEND"] = "plain"
         # A file that is a program of its own takes no words.
         words = [] if program == test else [test, pattern or "*"]
-        how, seconds = self.runs.execute([str(self.build / "tests" / program), *words], LIMIT)
+        how, seconds = self.runs.execute([str(self.build / "tests" / program), *words], LIMIT, environment)
         if how is not None:
             return "fails without it"
         limit = 3 + 5 * seconds  # a fault may have it never end
@@ -126,7 +130,7 @@ class Bench:
             path = self.link(program, objects)
             if path is None:
                 return "does not compile"
-            if self.runs.execute([str(path), *words], limit)[0] is not None:
+            if self.runs.execute([str(path), *words], limit, environment)[0] is not None:
                 self.names(path, words)
                 return ""
         return "was not caught"
