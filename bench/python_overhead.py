@@ -25,7 +25,7 @@ import otattn
 import otattn.lap
 import otattn.moe
 import torch
-from otattn import _repeat
+from otattn import _kept
 from otattn import _structs as c
 from otattn._library import library
 from otattn._maxsim import Call
@@ -100,9 +100,9 @@ def bare_of(call: Callable[[], Any], judged: bool) -> float | None:
     otattn.release_memory()
     for _ in range(2):
         call()
-    if not _repeat._kinds:
+    if not _kept._kinds:
         return None
-    (kind,) = _repeat._kinds.values()
+    (kind,) = _kept._kinds.values()
     handle, results = kind[0].handle, kind[0].results
     # The results that the fields show are gone.
     own = [ctypes.create_string_buffer(8 * math.prod(result.shape)) for _, result in results]
@@ -193,7 +193,7 @@ def rows_of_matching() -> list[tuple[str, float]]:
     otattn.release_memory()
     for _ in range(2):
         plan = otattn.coupling(cost, method="assignment", cost=True)
-    (kind,) = _repeat._kinds.values()
+    (kind,) = _kept._kinds.values()
     handle, problem = kind[0].handle, ctypes.byref(kind[0].job.problem)
     ((place, _),) = kind[0].results
     ctypes.c_void_p.from_address(place).value = plan.ctypes.data

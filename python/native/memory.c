@@ -17,8 +17,9 @@ enum {
     ON_CPU = 1, /* device types and codes of DLPack */
     CODE_INT = 0,
     CODE_FLOAT = 2,
+    CODE_BFLOAT = 4,
     CODE_BOOL = 6,
-    LAYOUT_ARRAYS = 8,
+    LAYOUT_ARRAYS = 28,
     LAYOUT_WORDS = 3 + 2 * MEMORY_DIMENSIONS
 };
 
@@ -99,6 +100,8 @@ typedef struct type_number {
 static const type_number *number_of(int type) {
     static const type_number numbers[] = {{OTA_F64, NPY_DOUBLE, CODE_FLOAT * 256 + 64},
                                           {OTA_F32, NPY_FLOAT, CODE_FLOAT * 256 + 32},
+                                          {OTA_F16, NPY_HALF, CODE_FLOAT * 256 + 16},
+                                          {OTA_BF16, NPY_NOTYPE, CODE_BFLOAT * 256 + 16},
                                           {MEMORY_INT64, NPY_INT64, CODE_INT * 256 + 64},
                                           {MEMORY_BOOL, NPY_BOOL, CODE_BOOL * 256 + 8}};
     const type_number *found = numbers;
@@ -109,6 +112,12 @@ static const type_number *number_of(int type) {
 int memory_is(const array_memory *memory, ota_type type) {
     const type_number *number = number_of((int)type);
     return memory->type == (memory->kind == MEMORY_NUMPY ? number->numpy : number->exchange);
+}
+
+int memory_is_whole(const array_memory *memory) {
+    const type_number *number = number_of(MEMORY_INT64);
+    const int type = memory->kind == MEMORY_NUMPY ? number->numpy : number->exchange;
+    return memory->type == type && memory->dimensions == 1 && memory->shape[0] == 2;
 }
 
 /* The shape and strides of a dense tensor whose dimension order[k] is the k-th in memory, shape[k] long. */
@@ -192,16 +201,15 @@ PyObject *native_address(PyObject *module, PyObject *object) {
 
 PyObject *native_layout(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
     const native_state *state = PyModule_GetState(module);
-    int64_t words[LAYOUT_ARRAYS * LAYOUT_WORDS];
-    size_t used = 0;
+    int64_t words[1 + LAYOUT_ARRAYS * LAYOUT_WORDS];
+    size_t used = 1;
+    words[0] = 0; /* which of them are there */
     memory_kind kind = MEMORY_NONE;
     if (count > LAYOUT_ARRAYS) Py_RETURN_NONE;
     for (Py_ssize_t k = 0; k < count; k++) {
         array_memory x;
-        if (arguments[k] == Py_None) {
-            words[used++] = -1;
-            continue;
-        }
+        if (arguments[k] == Py_None) continue;
+        words[0] |= (int64_t)1 << k;
         if (!memory_of(state, arguments[k], &x) || (kind != MEMORY_NONE && kind != x.kind))
             Py_RETURN_NONE;
         kind = x.kind;

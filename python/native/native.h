@@ -91,6 +91,9 @@ int memory_address(const native_state *state, PyObject *object, void **data);
 /* Are the numbers OTA_F64, or OTA_F32? */
 int memory_is(const array_memory *memory, ota_type type);
 
+/* Two whole numbers of 64 bits? */
+int memory_is_whole(const array_memory *memory);
+
 /* Writes a matrix or vector of elements of so many bytes row by row. */
 void memory_copy(const array_memory *memory, size_t item, void *to);
 

@@ -14,8 +14,8 @@ import numpy as np
 from . import _native
 from . import _structs as c
 from ._errors import new_error, raise_status
+from ._kept import forget_by
 from ._library import CANCEL, library
-from ._repeat import forget_by
 from ._settings import flag, number
 from ._shapes import dense, repr_of
 from ._spec import is_torch
@@ -378,7 +378,7 @@ def linear_sum_assignment(
 @functools.lru_cache(maxsize=1)
 def _torch_ways() -> tuple[Any, Any]:
     from ._torch_assignment import by_operator
-    from ._torch_repeat import is_watched
+    from ._torch_watch import is_watched
 
     return is_watched, by_operator
 

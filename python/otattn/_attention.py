@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping
-from types import NoneType
 from typing import Any, Literal, NamedTuple, Unpack, overload
 
 from numpy import ndarray
 
 from . import _native
-from ._arrays import numpy_attention, numpy_repeat
+from ._arrays import like, seed_of
 from ._aux import ArrayT, AuxOutput, AuxRequest, Request, request_of
-from ._settings import OPERANDS, PLACES, count, known_names, whole
+from ._call import ATTENTION, COUPLING, answer, call, named_of, names_of, wants_of
+from ._kept import NUMPY
+from ._settings import count, known_names, whole
 from ._spec import (
     BY_NAME,
     AttentionOptions,
@@ -41,8 +42,12 @@ class Known(NamedTuple):
     """Names of the operands among them, in the order in which they were given."""
     seed: tuple[int | None, int] | None
     """Seed and offset of dropout, where there is any."""
-    is_plain: bool
-    """A solve whose structs may be kept."""
+    order: tuple[str, ...]
+    """Of the arrays of the call, all of them."""
+    wants: Any
+    """What it wants without and with derivatives; None where a compiler looks on."""
+    slots: tuple[int, ...] | None
+    """Where `coupling` finds the arrays that it has places for among those given; None: they are others."""
 
 
 def understood(given: Mapping[str, Any]) -> tuple[Known, dict[str, Any]]:
@@ -57,41 +62,39 @@ def understood(given: Mapping[str, Any]) -> tuple[Known, dict[str, Any]]:
             count("dropout_seed", calls.get("dropout_seed"), most=most),
             whole("dropout_offset", calls.get("dropout_offset", 0), most=most),
         )
-    own = values["deadline"] is values["progress"] is None and not has_functions(given.get("method"))
-    plain = own and seed is None and values["nonfinite"] == "raise"
     names = tuple(name for name in given if name in arrays)
-    return Known(spec, request, names, seed, plain), arrays
+    return Known(spec, request, names, seed, (), None, None), arrays
 
 
-def extra_of(known: Known, arrays: Mapping[str, Any]) -> tuple[Any, ...]:
-    """The operands behind query, key and value."""
-    return (*(arrays.get(name) for name in _EXTRAS), known.seed)
-
-
-_EXTRAS = OPERANDS[3 : PLACES["dropout_seed"]]
-
-
-def prepare(**arguments: Any) -> tuple[Any, tuple[Any, ...], bool]:
-    """The spec and the operands behind query, key and value of a call of `attention`."""
+def prepare(**arguments: Any) -> tuple[Any, dict[str, Any], tuple[int | None, int] | None]:
+    """The spec of a call of `attention`, its operands behind query, key and value, and dropout's seed."""
     known, arrays = understood(arguments)
-    return known.spec, extra_of(known, arrays), known.spec.enable_gqa
+    return known.spec, arrays, known.seed
 
 
 class Front:
     """A public function of keywords: their names, and the calls of it that were understood before."""
 
-    def __init__(self, name: str, names: Iterable[str], placed: tuple[str, ...]) -> None:
+    def __init__(
+        self, name: str, names: Iterable[str], placed: tuple[str, ...], first: str, order: tuple[str, ...]
+    ) -> None:
+        """`placed` keywords have places of their own; `first` is the result, of arrays in an `order`."""
         self.name, self.names, self.placed = name, tuple(names), placed
+        self.first, self.order = first, order
         self.memo: dict[Any, Known] = {}
 
-    def known(self, options: Mapping[str, Any], *placed: Any) -> tuple[Known, tuple[Any, ...]]:
-        """The call with these keywords, and with values for the names `placed`; operands among them."""
-        found = None if compiling() else _native.parse(self.memo, self.placed, options, *placed)
+    def known(self, graph: bool, options: Mapping[str, Any], *placed: Any) -> tuple[Known, tuple[Any, ...]]:
+        """The call with these keywords, and with values for the names `placed`; operands among them.
+
+        `graph`: a compiler looks on, which cannot look into what was understood before.
+        """
+        found = None if graph else _native.parse(self.memo, self.placed, options, *placed)
         if found is not None and found[0] is not None:
             return found[0], found[1:]
         known_names(self.name, options, self.names, f"otattn.{self.name}")
         known, arrays = understood({**dict(zip(self.placed, placed, strict=True)), **options})
         self.check(options.get("method"))
+        known = self.completed(known, graph)
         others = tuple(arrays[name] for name in known.arrays)
         spec = known.spec
         alone = known.seed is not None or spec.deadline is not None or spec.progress is not None
@@ -102,6 +105,22 @@ class Front:
             self.memo[found[1]] = known
         return known, others
 
+    def completed(self, known: Known, graph: bool) -> Known:
+        """With the order of its arrays, and what it wants."""
+        slots = None
+        order: tuple[str, ...] = (*self.order, *known.arrays)
+        if self.first == "coupling" and set(known.arrays).issubset(COUPLING):
+            slots = tuple(known.arrays.index(x) if x in known.arrays else -1 for x in COUPLING[2:])
+            order = COUPLING
+        if known.seed is not None:
+            order = (*order, "dropout_seed")
+        if graph:
+            return known._replace(order=order, slots=slots)
+        names, request = names_of(self.first, known.request), known.request
+        certify = request is not None and request.certificate and "coupling" not in names
+        wants = wants_of(names, order, certify), wants_of((*names, "saved"), order, certify)
+        return known._replace(order=order, wants=wants, slots=slots)
+
     def check(self, method: Any) -> None:
         """Raises for an option of a Spec that this front does not take."""
         if isinstance(method, Spec):
@@ -111,6 +130,42 @@ class Front:
                         f"the Spec that is the method has {name}={value!r}, which otattn.{self.name} "
                         "does not take"
                     )
+
+    def of_arrays(self, known: Known, arrays: tuple[Any, ...]) -> Any:
+        """What a call on NumPy's arrays, and what it can make such, returns."""
+        if known.seed is not None:
+            arrays = (*arrays, seed_of(known.seed))
+        wants = known.wants[0]
+        found = answer(wants, known.request, call(NUMPY, known.spec, wants, arrays))
+        if type(arrays[0]) is ndarray:
+            return found
+        return like(arrays[0], found) if known.request is None else (like(arrays[0], found[0]), found[1])
+
+    def of_tensors(self, known: Known, arrays: tuple[Any, ...], graph: bool) -> Any:
+        """What a call on torch's tensors returns."""
+        solved, by_operator, draw = _torch_ways()
+        if known.seed is not None:
+            arrays = (*arrays, draw(known.seed))
+        if not graph:
+            found = solved(known.spec, known.wants, arrays, known.request)
+            if found is not NotImplemented:
+                return found
+        named = named_of(known.order, arrays)
+        return by_operator(known.spec, named, self.first, known.request)
+
+
+@functools.lru_cache(maxsize=1)
+def _cached_torch_ways() -> Any:
+    from ._torch import by_operator
+    from ._torch_call import solved
+    from ._torch_fold import seed_of as draw
+
+    return solved, by_operator, draw
+
+
+def _torch_ways() -> Any:
+    # torch.compile looks through caches and warns about each.
+    return _cached_torch_ways.__wrapped__() if compiling() else _cached_torch_ways()
 
 
 @overload
@@ -291,34 +346,20 @@ def attention(
     >>> aux.info.status, bool(abs(aux.receiver - 1).max() < 1e-8)
     ('ok', True)
     """
-    repeat: Any = None
-    if type(query) is type(key) is type(value) is ndarray:
-        if type(attn_mask) in (NoneType, ndarray):
-            repeat = numpy_repeat
-    elif is_torch(query) and not compiling():
-        repeat = _torch_repeat()
-    known, others = _front.known(options, dropout_p, is_causal, scale, enable_gqa, return_aux)
-    if repeat is not None and known.is_plain and known.request is None and not known.arrays:
-        # The plain call, whose structs are kept from one to the next.
-        found = repeat(known.spec, query, key, value, attn_mask)
-        if found is not None:
-            return found
-    arrays = dict(zip(known.arrays, others, strict=True))
-    if attn_mask is not None:
-        arrays["attn_mask"] = attn_mask
-    extra = extra_of(known, arrays)
-    if is_torch(query):
-        from ._torch import torch_attention
-
-        return torch_attention(known.spec, query, key, value, extra, known.request)
-    return numpy_attention(known.spec, query, key, value, extra, known.request)
+    tensors = type(query) is not ndarray and is_torch(query)
+    graph = tensors and compiling()
+    known, others = _front.known(graph, options, dropout_p, is_causal, scale, enable_gqa, return_aux)
+    arrays = (query, key, value, attn_mask, *others)
+    if tensors:
+        return _front.of_tensors(known, arrays, graph)
+    return _front.of_arrays(known, arrays)
 
 
 # The names of the arguments of `attention`.
 ARGUMENTS = ("query", "key", "value", *BY_NAME)
 _OF_ARRAYS = ("query", "key", "value", "return_aux")
 _PLACED = ("dropout_p", "is_causal", "scale", "enable_gqa", "return_aux")
-_front = Front("attention", [name for name in BY_NAME if name != "attn_mask"], _PLACED)
+_front = Front("attention", [x for x in BY_NAME if x != "attn_mask"], _PLACED, "out", ATTENTION)
 
 
 def known_arguments(
@@ -335,10 +376,3 @@ def check_arguments(method: Any, arguments: Mapping[str, Any]) -> None:
     """Raises what a call with these keywords would raise, whatever its arrays are."""
     known, _ = understood({**arguments, "method": method})
     known.spec.check()
-
-
-@functools.lru_cache(maxsize=1)
-def _torch_repeat() -> Any:
-    from ._torch_repeat import torch_repeat
-
-    return torch_repeat

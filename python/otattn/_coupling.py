@@ -2,34 +2,16 @@
 
 from __future__ import annotations
 
-import functools
-from types import NoneType
 from typing import Any, Literal, Unpack, overload
 
 from numpy import ndarray
 
-from ._arrays import numpy_coupling
-from ._attention import Front, extra_of
+from ._arrays import folded_of, operand_of, output_shape, view_of
+from ._attention import Front
 from ._aux import ArrayT, AuxOutput, Request
-from ._coupling_repeat import (
-    GIVEN,
-    NOTHING,
-    certificate_again,
-    judged_again,
-    numpy_coupling_repeat,
-    outputs_wanted,
-)
+from ._call import COUPLING, WITH_POTENTIALS, judged_again
+from ._solve import Job, judge_outputs
 from ._spec import DEFAULTS, CouplingOptions, Spec, compiling, is_torch, spec_of, with_signature
-
-# What the arrays of a call may be.
-_ARRAYS = frozenset((ndarray, NoneType))
-
-
-@functools.lru_cache(maxsize=1)
-def _torch_coupling_repeat() -> Any:
-    from ._torch_coupling import torch_coupling_repeat
-
-    return torch_coupling_repeat
 
 
 def spec_with(**options: Any) -> Spec:
@@ -42,9 +24,14 @@ def judged(spec: Spec, scores: Any, given: tuple[Any, ...], plan: Any, potential
     found = judged_again(spec, scores, given, plan, potentials)
     if found is not None:
         return found
-    arrays = [x.numpy() if is_torch(x) else x for x in (scores, plan, *potentials, *given)]
-    scores, plan, row, column = arrays[:4]
-    return certificate_again(spec, scores, tuple(arrays[4:]), plan, (row, column))
+    scores, plan, row, column, *given_arrays = [
+        x.numpy() if is_torch(x) else x for x in (scores, plan, *potentials, *given)
+    ]
+    named = {n: x for n, x in zip(COUPLING, (scores, *given_arrays), strict=True) if x is not None}
+    operands, _ = folded_of(spec, named)
+    job = Job(spec, [operand_of(x) for x in operands])
+    shown = zip(WITH_POTENTIALS.wants.names, (plan, row, column), strict=True)
+    return judge_outputs(job, {name: view_of(x.reshape(output_shape(name, job.sizes))) for name, x in shown})
 
 
 @overload
@@ -114,44 +101,22 @@ def coupling(
     array([[1., 0.],
            [0., 1.]])
     """
-    known, others = _front.known(options, is_causal, scale, return_aux)
-    names = outputs_wanted(known.request)
-    if names is not None and known.is_plain:
-        # Calls whose structs are kept from one to the next.
-        given: Any = NOTHING
-        if not (attn_mask is None and not others):
-            given = _given_of(attn_mask, known.arrays, others)
-        found = None
-        if given is None:
-            pass
-        elif type(scores) is ndarray:
-            if given is NOTHING or _ARRAYS.issuperset(map(type, given)):
-                found = numpy_coupling_repeat(known.spec, names, scores, given)
-        elif (
-            is_torch(scores)
-            and (given is NOTHING or all(x is None or is_torch(x) for x in given))
-            and not compiling()
-        ):
-            found = _torch_coupling_repeat()(known.spec, names, scores, given)
-        if found is not None:
-            return found
-    arrays = dict(zip(known.arrays, others, strict=True))
-    if attn_mask is not None:
-        arrays["attn_mask"] = attn_mask
-    extra = extra_of(known, arrays)
-    if is_torch(scores):
-        from ._torch import torch_coupling
-
-        return torch_coupling(known.spec, scores, extra, known.request)
-    return numpy_coupling(known.spec, scores, extra, known.request)
-
-
-def _given_of(mask: Any, names: tuple[str, ...], arrays: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """Those of GIVEN; None where there are others."""
-    found = dict(zip(names, arrays, strict=True))
-    rest = tuple(found.pop(name, None) for name in GIVEN[1:])
-    return None if found else (mask, *rest)
+    tensors = type(scores) is not ndarray and is_torch(scores)
+    graph = tensors and compiling()
+    known, others = _front.known(graph, options, is_causal, scale, return_aux)
+    arrays: tuple[Any, ...]
+    if known.slots is None:
+        arrays = (scores, attn_mask, *others)
+    elif others:
+        arrays = (scores, attn_mask, *(None if k < 0 else others[k] for k in known.slots))
+    else:
+        arrays = (scores, attn_mask, None, None, None)
+    if tensors:
+        return _front.of_tensors(known, arrays, graph)
+    return _front.of_arrays(known, arrays)
 
 
 _PLACED = ("is_causal", "scale", "return_aux")
-_front = Front("coupling", [*_PLACED, *CouplingOptions.__annotations__], _PLACED)
+_front = Front(
+    "coupling", [*_PLACED, *CouplingOptions.__annotations__], _PLACED, "coupling", ("query", "attn_mask")
+)

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from . import _structs as c
-from ._arrays import expand, operands_of, output_shape, triple, view_of
+from ._arrays import output_shape, view_of
 from ._attention import known_arguments, prepare
 from ._errors import check
+from ._kept import NUMPY, Memory, lent
 from ._library import library
-from ._shapes import Folded, dense, fold, shape_text
-from ._solve import Job, acquire, columns_of, pool, settle
+from ._shapes import dense, shape_text
+from ._solve import Job, columns_of, settle
 from ._spec import is_torch
 
 _SET = ("query", "key", "value", "return_aux", "is_causal", "causal_align", "dropout_p", "dropout_seed")
@@ -61,7 +62,7 @@ def decode(query: Any, key: Any, value: Any, remaining: Any = None, **arguments:
     (True, (1, 6))
     """
     known_arguments("decode", arguments, _SET)
-    spec, extra, enable_gqa = prepare(is_causal=True, causal_align="bottom_right", **arguments)
+    spec, extra, _ = prepare(is_causal=True, causal_align="bottom_right", **arguments)
     if spec.dropout_p:
         raise ValueError(
             f"the Spec that is the method has dropout_p={spec.dropout_p!r}, which decode does not take"
@@ -73,44 +74,32 @@ def decode(query: Any, key: Any, value: Any, remaining: Any = None, **arguments:
         )
     if rule == c.COLUMNS_FREE and remaining is not None:
         raise ValueError(f"remaining is given, but the columns of {spec.method!r} are free; leave it out")
-    query, key, value = (x.detach() if is_torch(x) else x for x in (query, key, value))
-    extra = tuple(x.detach() if is_torch(x) else x for x in extra)
+    named = {**extra, "query": query, "key": key, "value": value}
+    named = {name: x.detach() if is_torch(x) else x for name, x in named.items()}
     tensors = is_torch(query)
-    folded: Folded
-    keep: list[Any] = []
+    memory: Memory = NUMPY
     view: Any = view_of
     if tensors:
-        from . import _torch
+        from . import _torch_fold
 
-        view = _torch._view
-        folded = _torch.folded_of(query, key, value, enable_gqa)
-        heads, queries = folded.query.shape[1:3]
-        sizes = (heads, queries, folded.key.shape[2])
-        operands: list[Any] = _torch._operands_of(extra, folded.batch, sizes, folded.query)
-        keep += [*folded[:3], *operands]
-        views = [_torch._operand(x) for x in keep]
-    else:
-        query, key, value = triple(query, key, value)
-        folded = fold(query, key, value, enable_gqa, expand)
-        heads, queries = folded.query.shape[1:3]
-        others = operands_of(extra, folded.batch, heads, queries, folded.key.shape[2], keep)
-        views = [*map(view_of, folded[:3]), *others]
-    job = Job(spec, views)
-    job.keep.append(keep)
+        memory, view = _torch_fold.TORCH, _torch_fold.view_of
+    operands, lead = memory.fold(spec, named)
+    heads, queries = operands[0].shape[1:3]
+    job = Job(spec, [memory.operand(x) for x in operands])
+    job.keep.append(operands)
     keys = job.sizes[3]
     if queries > keys:
         raise ValueError(f"query has {queries} rows, but key has {keys}: the cache holds the new keys, too")
-    dtype = folded.query.dtype
+    dtype = operands[0].dtype
     shape = output_shape("out", job.sizes)
     out: Any = query.new_empty(shape, dtype=dtype) if tensors else np.empty(shape, dtype)
     outputs = {"out": view(out)}
     left, earlier = None, 0
     if rule == c.COLUMNS_ONLINE:
         left = np.empty((job.sizes[0], heads, 1, keys))
-        earlier = _put(left, remaining, (*folded.lead, keys - queries))
+        earlier = _put(left, remaining, (*lead, keys - queries))
         outputs["remaining"] = view_of(left)
-    handle = acquire(job)
-    try:
+    with lent(job) as handle:
         if left is not None:
             record = _packed(left)
             status = library.ota_decode_capacity(
@@ -118,12 +107,10 @@ def decode(query: Any, key: Any, value: Any, remaining: Any = None, **arguments:
             )
             check(status, handle.error)
         settle(job, handle, handle.forward(job, outputs))
-    finally:
-        pool.give(handle, job)
-    out = out.reshape((*folded.lead, queries, shape[3]))
+    out = out.reshape((*lead, queries, shape[3]))
     if left is None:
         return out, None
-    left = left.reshape((*folded.lead, keys))
+    left = left.reshape((*lead, keys))
     if tensors:
         import torch
 

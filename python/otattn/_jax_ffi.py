@@ -1,15 +1,14 @@
 """The solve inside of a program compiled by XLA: a handler of the library called by jax.ffi.
 
 What Python would fill into the library's structs at a call is filled here when the function is traced: the
-structs travel as bytes in the program, with marks where addresses and traced numbers belong. The places of
-the marks travel too, and the handler (python/native/jax_handler.c) puts the buffers there.
+structs travel as bytes in the program, and with them the places where addresses and traced numbers belong,
+which a `Job` knows. The handler (python/native/jax_handler.c) puts the buffers there.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
-import struct
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -25,6 +24,7 @@ from ._settings import DIFFERENTIABLE, OPERANDS, UNBATCHED
 from ._solve import (
     _ARRAYS,
     _GRADIENTS,
+    ADDRESS,
     Job,
     Operand,
     View,
@@ -33,19 +33,19 @@ from ._solve import (
     is_closed_form,
     is_implicit,
     needs_no_forward,
+    view_like,
 )
 from ._spec import Spec
 
 TARGET = "otattn"
 _TERMS, _SUPPORTS, _NAME = 6, 4, 32
 _ADDRESS, _NUMBER = 0, 1
-# Words that stand for buffer k: as an address, and as a number a little above 1, which every check lets pass.
-_ADDRESS_MARK, _NUMBER_MARK = 0x5A5A_0000_0000_0000, 0x3FF8_5A5A_5A5A_0000
+# What stands for a traced number until the program runs: every check lets it pass.
+_ANY_NUMBER = 1.5
 # Below so many products of numbers, starting threads takes longer than the work.
 _SMALL = 1 << 20
 _TYPES = {"float64": c.F64, "float32": c.F32, "bfloat16": c.BF16, "float16": c.F16, "bool": c.BOOL}
 _SEED = OPERANDS.index("dropout_seed")
-# A batch of these cannot be folded into the batch dimension.
 _ARRAY_BYTES = ctypes.sizeof(c.Array)
 UPSTREAM = ("out", "coupling", "receiver")
 
@@ -104,40 +104,43 @@ def is_offered() -> bool:
 # ---- the bytes of a call -------------------------------------------------------------------------
 
 
-def _view(x: Any, mark: int, kind: int | None = None) -> View:
-    """A dense view of four dimensions at a marked address."""
+Places = list[tuple[int, int]]
+"""Kind and offset in a call."""
+
+
+def _view(x: Any, kind: int | None = None) -> View:
+    """A dense view of four dimensions somewhere."""
     shape = tuple(x.shape) or (1, 1, 1, 1)
-    strides = [1, 1, 1, 1]
-    for k in (2, 1, 0):
-        strides[k] = strides[k + 1] * max(1, shape[k + 1])
-    return (_ADDRESS_MARK + mark, _TYPES[str(x.dtype)] if kind is None else kind, *shape, *strides)
+    return view_like(shape, _TYPES[str(x.dtype)] if kind is None else kind)
 
 
-def _operand(x: Any, mark: int) -> Operand:
-    if x.ndim == 0:
-        number: float = struct.unpack("d", struct.pack("Q", _NUMBER_MARK + mark))[0]
-        return number
-    return _view(x, mark)
-
-
-def _places(data: bytes, count: int) -> Any:
-    """Kind and offset of the marks 0 ... count - 1 among the words of a call."""
-    words = np.frombuffer(data, np.uint64)
-    places = np.full((count, 2), -1, np.int64)
-    for kind, first in ((_ADDRESS, _ADDRESS_MARK), (_NUMBER, _NUMBER_MARK)):
-        found = np.flatnonzero((words >= first) & (words < first + count))
-        places[(words[found] - np.uint64(first)).astype(np.int64)] = np.stack(
-            [np.full(found.size, kind), 8 * found], 1
-        )
-    assert (places >= 0).all()
-    return places.ravel()
+def _operand(x: Any) -> Operand:
+    return _ANY_NUMBER if x.ndim == 0 else _view(x)
 
 
 def _job(static: Static, present: Sequence[Any], gradients: bool) -> Job:
-    by_name = {name: _operand(x, k) for k, (name, x) in enumerate(zip(static.operands, present, strict=True))}
+    by_name = {name: _operand(x) for name, x in zip(static.operands, present, strict=True)}
     operands: list[Any] = [by_name.get(name) for name in OPERANDS]
     operands[_SEED] = static.seed
     return Job(static.spec, operands, gradients)
+
+
+def _places_of(job: Job, names: Sequence[str]) -> Places:
+    """Those of operands."""
+    parts = {
+        "problem": Call.problem.offset,
+        "terms": Call.terms.offset,
+        "supports": Call.supports.offset,
+        "arrays": Call.arrays.offset,
+    }
+    found = [job.places[name] for name in names]
+    return [(_ADDRESS if x.kind == ADDRESS else _NUMBER, parts[x.part] + x.offset) for x in found]
+
+
+def _put(call: Call, offset: int, view: View) -> tuple[int, int]:
+    """Describes an array there; its place."""
+    _pack(call, offset, *view)
+    return _ADDRESS, offset
 
 
 def _call_of(job: Job) -> Call:
@@ -174,12 +177,9 @@ def _call_of(job: Job) -> Call:
     return call
 
 
-def _run(call: Call, present: Sequence[Any], results: Sequence[Any]) -> tuple[Any, ...]:
-    data = bytes(call)
-    attributes = {
-        "call": np.frombuffer(data, np.uint8),
-        "places": _places(data, len(present) + len(results)),
-    }
+def _run(call: Call, present: Sequence[Any], results: Sequence[Any], places: Places) -> tuple[Any, ...]:
+    assert len(places) == len(present) + len(results)
+    attributes = {"call": np.frombuffer(bytes(call), np.uint8), "places": np.array(places, np.int64).ravel()}
     present = alike(present)
     found = jax.ffi.ffi_call(TARGET, tuple(results))(*present, **attributes)
     return tuple(made_of(present, found))
@@ -204,15 +204,15 @@ def _forward(static: Static, *present: Any) -> tuple[Any, ...]:
     call.forward = 1
     dtype = present[0].dtype
     results = []
-    for k, name in enumerate(static.names):
+    places = _places_of(job, static.operands)
+    for name in static.names:
         field = "column_potential" if name == "saved" else name
         whole = output_shape(field, job.sizes)
         kind = dtype if name in ("out", "coupling") else _vector_type(field, dtype)
         results.append(_pairs(whole) if name == "saved" else _shape(whole, kind))
-        mark = len(present) + k
-        view = _view(_shape(whole, kind), mark, c.F64 if name == "saved" else None)
-        _pack(call, Call.arrays.offset + _ARRAYS[field], *view)
-    return _run(call, present, results)
+        view = _view(_shape(whole, kind), c.F64 if name == "saved" else None)
+        places.append(_put(call, Call.arrays.offset + _ARRAYS[field], view))
+    return _run(call, present, results, places)
 
 
 def _vector_type(field: str, dtype: Any) -> Any:
@@ -245,40 +245,41 @@ def _backward(fixed: Backward, *arrays: Any) -> tuple[Any, ...]:
         )
         given["coupling"] = every + given.get("coupling", 0)
     call = _call_of(job)
-    inputs = [*present, *given.values(), *kept]
-    for k, name in enumerate(given):
-        view = _view(given[name], count + k)
-        _pack(call, Call.gradients.offset + _GRADIENTS[f"{name}_grad"], *view)
     implicit = is_implicit(static.spec)
     solved = needs_no_forward(static.spec) and (bool(kept) or not implicit)
     call.backward, call.forward, call.gradients.solved = 1, int(not solved), int(solved)
+    # The multipliers answer for the solution, wherever its search began.
+    ctypes.memset(ctypes.byref(call, Call.arrays.offset + _ARRAYS["start_potential"]), 0, _ARRAY_BYTES)
+    names = [name for name in static.operands if name != "start_potential"]
+    inputs = [x for name, x in zip(static.operands, present, strict=True) if name in names]
+    places = _places_of(job, names)
+    for name, x in given.items():
+        inputs.append(x)
+        places.append(_put(call, Call.gradients.offset + _GRADIENTS[f"{name}_grad"], _view(x)))
     results: list[Any] = []
     if solved:
-        for k, name in enumerate(fixed.kept):
-            whole = output_shape(name, job.sizes)
+        for name, x in zip(fixed.kept, kept, strict=False):
             kind = c.F64 if name == "column_potential" else None
-            view = _view(_shape(whole, kept[k].dtype), count + len(given) + k, kind)
-            _pack(call, Call.arrays.offset + _ARRAYS[name], *view)
+            view = _view(_shape(output_shape(name, job.sizes), x.dtype), kind)
+            inputs.append(x)
+            places.append(_put(call, Call.arrays.offset + _ARRAYS[name], view))
     else:
-        # The multipliers answer for the solution, wherever its search began.
-        ctypes.memset(ctypes.byref(call, Call.arrays.offset + _ARRAYS["start_potential"]), 0, _ARRAY_BYTES)
-        inputs = inputs[: count + len(given)]
         for name in ("row_potential", "column_potential") if implicit else ():
             whole = output_shape(name, job.sizes)
-            view = _view(_shape(whole, np.float32), len(inputs) + len(results), c.F64)
-            _pack(call, Call.arrays.offset + _ARRAYS[name], *view)
+            view = _view(_shape(whole, np.float32), c.F64)
+            places.append(_put(call, Call.arrays.offset + _ARRAYS[name], view))
             results.append(_pairs(whole))
     scratch = len(results)
     for name in fixed.wanted:
         x = present[static.operands.index(name)]
-        view = _view(x, len(inputs) + len(results))
         results.append(_shape(x.shape, x.dtype))
         field = gradient_field(job, name)
         if isinstance(field, int):
-            _pack(call, Call.term_gradients.offset + field * _ARRAY_BYTES, *view)
+            offset = Call.term_gradients.offset + field * _ARRAY_BYTES
         else:
-            _pack(call, Call.gradients.offset + _GRADIENTS[field], *view)
-    return _run(call, inputs, results)[scratch:]
+            offset = Call.gradients.offset + _GRADIENTS[field]
+        places.append(_put(call, offset, _view(x)))
+    return _run(call, inputs, results, places)[scratch:]
 
 
 # ---- vmap ----------------------------------------------------------------------------------------

@@ -8,8 +8,8 @@ import numpy as np
 
 from . import _native
 from ._aux import NO_AUX
+from ._call import ONLY, WITH_CERTIFICATE
 from ._certificate import Certificate
-from ._coupling_repeat import WITH_CERTIFICATE, WITH_INFO
 from ._ot_problem import (
     JUDGED,
     Entropic,
@@ -93,7 +93,7 @@ def sinkhorn(
     if warmstart is None and type(method) is str and method == "sinkhorn":
         spec = spec_of_numbers(reg, stopThr, numItermax) if are_named(reg, stopThr, numItermax) else None
         if not log:
-            found = again(spec, WITH_INFO, M, a, b)
+            found = again(spec, ONLY, M, a, b)
         else:
             found = _logged(again(spec, WITH_CERTIFICATE, M, a, b), reg, M)
         if found is not None:
@@ -190,7 +190,7 @@ def sinkhorn2(
     if type(method) is str and method == "sinkhorn" and warmstart is None and type(log) is type(warn) is bool:
         spec = spec_of_numbers(reg, stopThr, numItermax) if are_named(reg, stopThr, numItermax) else None
         if not log:
-            found = value_again(spec, WITH_INFO, M, a, b)
+            found = value_again(spec, ONLY, M, a, b)
         else:
             found = _logged(value_again(spec, WITH_CERTIFICATE, M, a, b), reg, M)
         if found is not None:

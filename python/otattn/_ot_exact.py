@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from . import _native
+from ._call import ONLY, WITH_POTENTIALS
 from ._coupling import coupling
-from ._coupling_repeat import ONLY, WITH_POTENTIALS
 from ._ot_problem import (
     EXACT,
     POTENTIALS,

@@ -13,9 +13,9 @@ import numpy as np
 from . import _native
 from ._arrays import type_of
 from ._aux import AuxRequest
+from ._call import Ask, coupling_again
 from ._certificate import Certificate
 from ._coupling import coupling, judged, spec_with
-from ._coupling_repeat import coupling_again
 from ._errors import NotConverged, PartialWarning
 from ._settings import number, shown
 from ._shapes import dense
@@ -207,10 +207,10 @@ class _TorchWays(NamedTuple):
 
 @functools.lru_cache(maxsize=1)
 def torch_ways() -> _TorchWays:
-    from ._torch_coupling import couple_again
+    from ._torch_call import couple_again
     from ._torch_derivative import plain_apply
     from ._torch_ot import PlanCost
-    from ._torch_repeat import derivative_wanted, is_plain
+    from ._torch_watch import derivative_wanted, is_plain
 
     return _TorchWays(derivative_wanted, couple_again, plain_apply(PlanCost), is_plain)
 
@@ -220,8 +220,8 @@ def is_unwatched(*arrays: Any) -> bool:
     return type(arrays[0]) is np.ndarray or (is_torch(arrays[0]) and torch_ways().is_plain(*arrays))
 
 
-# What solves a problem by a spec, names of outputs, cost and masses as an earlier call; None: what does not.
-Way = Callable[[Spec, tuple[str, ...], Any, tuple[Any, ...]], Any]
+# What solves a problem by a spec, what is asked for, cost and masses as an earlier call; None: what does not.
+Way = Callable[[Spec, Ask, Any, tuple[Any, ...]], Any]
 
 
 def way_of(M: Any, a: Any, b: Any) -> Way | None:
@@ -244,31 +244,31 @@ def way_of(M: Any, a: Any, b: Any) -> Way | None:
     return way if fits and _native.without_zeros(a, b) else None
 
 
-def again(spec: Spec | None, names: tuple[str, ...], M: Any, a: Any, b: Any) -> Any:
+def again(spec: Spec | None, ask: Ask, M: Any, a: Any, b: Any) -> Any:
     """What `coupling_again` finds for arrays like these, by the structs of an earlier call; None: not so.
 
     There is no more to check: the spec (None: the longer way) and the layout are those of a call that was.
     """
     way = way_of(M, a, b)
-    return None if way is None or spec is None else way(spec, names, M, (None, a, b, None))
+    return None if way is None or spec is None else way(spec, ask, M, (None, a, b, None))
 
 
-def value_again(spec: Spec | None, names: tuple[str, ...], M: Any, a: Any, b: Any) -> Any:
+def value_again(spec: Spec | None, ask: Ask, M: Any, a: Any, b: Any) -> Any:
     """As `again`, with <P, M> in the place of the plan."""
     way = way_of(M, a, b)
     if way is None or spec is None or M.itemsize < 4:
         return None
     given = (None, a, b, None)
     if way is coupling_again:
-        found = way(spec, names, M, given)
+        found = way(spec, ask, M, given)
         if type(found) is tuple:
             return _native.linear(found[0], M), *found[1:]
         return None if found is None else _native.linear(found, M)
     if spec is not EXACT:
         couple: Any = way
-        return couple(spec, names, M, given, True)
+        return couple(spec, ask, M, given, True)
     # The plan of exact transport is a constant where the cost alone changes.
-    plan = None if a.requires_grad or b.requires_grad else coupling_again(spec, names, M, given)
+    plan = None if a.requires_grad or b.requires_grad else coupling_again(spec, ask, M, given)
     return None if plan is None else torch_ways()[2]((_native.linear(plan, M), plan), M)
 
 

@@ -11,9 +11,10 @@ import numpy as np
 
 from . import _native
 from ._aux import AuxOutput, AuxRequest, Potentials
+from ._call import WITH_POTENTIALS, coupling_again
 from ._certificate import Certificate
 from ._coupling import coupling
-from ._coupling_repeat import WITH_POTENTIALS, coupling_again
+from ._kept import Kept
 from ._ot_exact import emd_log, emd_value
 from ._ot_problem import (
     EXACT,
@@ -41,7 +42,6 @@ from ._ot_problem import (
     xlogx,
 )
 from ._ot_result import OTResult, Rest
-from ._repeat import Repeat
 from ._settings import flag, number
 from ._spec import Spec, is_torch
 
@@ -418,7 +418,7 @@ def _solved(problem: Entropic | None, kind: str, M: Any, a: Any, b: Any) -> Any:
     return _entropic(problem, _cost_of_problem(problem, kind, M, a, b), a, b, None, POTENTIALS)
 
 
-def _held_rest(held: Any, f: Any, g: Any, facts: tuple[Any, ...], repeat: Repeat, plain: _Plain) -> Rest:
+def _held_rest(held: Any, f: Any, g: Any, facts: tuple[Any, ...], repeat: Kept, plain: _Plain) -> Rest:
     """The rest of a result, from what is held of the problem, its plan, and the structs of its solve."""
     assert plain.problem is not None
     (reg, _, _, rows, columns), relative = plain.problem, plain.kind == "kl"

@@ -10,14 +10,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _structs as c
-from ._arrays import expand, floating, operands_of, output_shape, run_on, triple, view_of, wide
+from ._arrays import (
+    expand,
+    floating,
+    folded_of,
+    operand_of,
+    operands_of,
+    output_shape,
+    seed_of,
+    view_of,
+    wide,
+)
 from ._attention import known_arguments, prepare
-from ._aux import NO_AUX, AuxOutput, Request, request_of
+from ._aux import NO_AUX, AuxOutput, AuxRequest, Request, request_of
+from ._call import aux_of, names_of, scratch_of
 from ._errors import SolveError
 from ._library import library
-from ._settings import DIFFERENTIABLE, EXTRA, OPERANDS
+from ._settings import DIFFERENTIABLE, OPERANDS
 from ._shapes import fold
-from ._solve import Handle, Job, View
+from ._solve import Handle, Job, View, solve_on
 
 
 class _Given(NamedTuple):
@@ -65,7 +76,7 @@ class Plan:
         self, query: Any, key: Any, value: Any, *, gradients: bool = False, **arguments: Any
     ) -> None:
         known_arguments("Plan", arguments, also=("gradients",))
-        self._settings, self._extra, self._gqa = prepare(**arguments)
+        self._spec, self._extra, self._seed = prepare(**arguments)
         self._gradients = gradients
         given = self._given(query, key, value)
         self._handle = Handle(given.job)
@@ -73,16 +84,14 @@ class Plan:
 
     def _given(self, query: Any, key: Any, value: Any) -> _Given:
         """What a call with these arrays is, which nothing of the plan knows yet."""
-        query, key, value = triple(query, key, value)
-        folded = fold(query, key, value, self._gqa, expand)
-        heads, queries = folded.query.shape[1:3]
+        named = {**self._extra, "query": query, "key": key, "value": value}
+        if self._seed is not None:
+            named["dropout_seed"] = seed_of(self._seed)
+        operands, lead = folded_of(self._spec, named)
+        job = Job(self._spec, [operand_of(x) for x in operands], self._gradients)
         # Of more than four dimensions the folded ones may be copies.
-        keep: list[Any] = [query, key, value, *folded[:3]]
-        others = operands_of(self._extra, folded.batch, heads, queries, folded.key.shape[2], keep)
-        views = (view_of(folded.query), view_of(folded.key), view_of(folded.value))
-        job = Job(self._settings, (*views, *others), self._gradients)
-        job.keep.append(keep)
-        return _Given(job, (query.shape, key.shape, value.shape), folded.lead, query.dtype)
+        job.keep.append((query, key, value, operands))
+        return _Given(job, (np.shape(query), np.shape(key), np.shape(value)), lead, operands[0].dtype)
 
     def _hold(self, given: _Given) -> None:
         """From now on the arrays of the last forward."""
@@ -117,8 +126,8 @@ class Plan:
         request = request_of(return_aux)
         names = ["column_potential", "row_potential"] if self._gradients else []
         try:
-            out, aux, self._potentials = run_on(
-                job, self._handle, request or NO_AUX, "out", self._dtype, self._lead, names
+            out, aux, self._potentials = _run_on(
+                self._handle, job, request or NO_AUX, self._dtype, self._lead, names
             )
         except SolveError:
             # Backward knows and says the same.
@@ -246,7 +255,7 @@ class Plan:
         batch, heads, queries, keys, _, _ = self._job.sizes
         allowed = ("scores", *DIFFERENTIABLE)
         found: dict[str, View] = {}
-        rest: list[Any] = [None] * EXTRA
+        rest: dict[str, Any] = {}
         moved: list[Any] = [np.broadcast_to(np.zeros((), self._dtype), shape) for shape in self._shapes]
         for name, value in tangents.items():
             if name not in allowed:
@@ -261,13 +270,17 @@ class Plan:
             elif x.ndim == 0:
                 found[name] = lend(x.astype(np.float64).reshape((1, 1, 1, 1)))
             else:
-                rest[OPERANDS.index(name) - 3] = x
-        folded = fold(moved[0], moved[1], moved[2], self._gqa, expand)
+                rest[name] = x
+        folded = fold(moved[0], moved[1], moved[2], self._spec.enable_gqa, expand)
         for name, x in zip(OPERANDS[:3], folded[:3], strict=True):
             if name in tangents:
                 found[name] = lend(x)
-        others = operands_of(tuple(rest), folded.batch, heads, queries, keys, keep)
-        found |= {name: x for name, x in zip(OPERANDS[3:], others, strict=True) if isinstance(x, tuple)}
+        others = operands_of(rest, folded.batch, (heads, queries, keys))
+        found |= {
+            name: lend(x)
+            for name, x in zip(OPERANDS[3:], others, strict=True)
+            if x is not None and x.ndim == 4
+        }
         return found
 
     def _is_array(self, name: str) -> bool:
@@ -310,9 +323,7 @@ class Plan:
 
     def __repr__(self) -> str:
         shape = output_shape("out", self._job.sizes)
-        return (
-            f"Plan(method={self._settings.method!r}, out={shape}, solver={self.solver!r}, bytes={self.bytes})"
-        )
+        return f"Plan(method={self._spec.method!r}, out={shape}, solver={self.solver!r}, bytes={self.bytes})"
 
     def __del__(self) -> None:
         handle = getattr(self, "_handle", None)
@@ -324,3 +335,22 @@ def _of_shape(name: str, x: Any, shape: tuple[int, ...]) -> Any:
     if x.shape != shape:
         raise ValueError(f"the tangent of {name} has shape {x.shape}, wanted {shape}")
     return x
+
+
+def _run_on(
+    handle: Handle, job: Job, request: AuxRequest, dtype: Any, lead: tuple[int, ...], also: list[str]
+) -> tuple[Any, AuxOutput, dict[str, Any]]:
+    """Solves into new arrays, and gives results the caller's leading dimensions back."""
+    names = [*names_of("out", request), *also]
+    names += scratch_of(job, names, request.certificate)
+    keep = {}
+    for name in dict.fromkeys(names):
+        wide_type = name.endswith("potential") or dtype == np.float64
+        kind = dtype if name in ("out", "coupling") else np.float64 if wide_type else np.float32
+        keep[name] = np.empty(output_shape(name, job.sizes), kind)
+    info, certificate = solve_on(handle, job, {n: view_of(x) for n, x in keep.items()}, request.certificate)
+    found = {
+        name: x.reshape((*lead, *(x.shape[2:] if name in ("out", "coupling") else x.shape[3:])))
+        for name, x in keep.items()
+    }
+    return found["out"], aux_of(request, found, info, certificate), keep

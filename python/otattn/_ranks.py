@@ -21,8 +21,9 @@ from ._errors import raise_status
 from ._settings import DIFFERENTIABLE, OPERANDS, PLACES
 from ._solve import Handle, Job, is_implicit
 from ._spec import Spec
-from ._torch import _back, _operand, _operands_of, _view, folded_of
+from ._torch import _back
 from ._torch_derivative import no_second
+from ._torch_fold import folded_of, operand_of, operands_of, seed_of, view_of
 
 _REDUCE = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_int
@@ -259,7 +260,7 @@ class _Solved:
         self, link: Link, spec: Spec, keys: int, operands: Sequence[Tensor | None], grad: bool
     ) -> None:
         self.link, self.operands = link, operands
-        self.job = Job(spec, [_operand(x) for x in operands], gradients=grad)
+        self.job = Job(spec, [operand_of(x) for x in operands], gradients=grad)
         self.job.options.communicator = ctypes.addressof(link.struct)
         # Ranks end together, which the flag of one of them cannot make them do twice.
         self.job.options.cancel = None
@@ -269,10 +270,10 @@ class _Solved:
         batch, heads, queries, _, _, width = self.job.sizes
         self.out = query.new_empty((batch, heads, queries, width))
         self.handle = self._checked(lambda: Handle(self.job))
-        outputs = {"out": _view(self.out)}
+        outputs = {"out": view_of(self.out)}
         if grad and is_implicit(spec):
             self.potential = query.new_empty((batch, heads, 1, keys), dtype=torch.float64)
-            outputs["column_potential"] = _view(self.potential)
+            outputs["column_potential"] = view_of(self.potential)
         status = self._checked(lambda: self.handle.forward(self.job, outputs))
         if status < 0:
             self._checked(lambda: raise_status(status, self.handle.error, None))
@@ -287,9 +288,9 @@ class _Solved:
 
     def gradients(self, out_grad: Tensor, names: Sequence[str]) -> list[Tensor]:
         found = [torch.empty_like(self.operands[PLACES[name]]) for name in names]  # type: ignore[arg-type]
-        wanted = {name: _view(x) for name, x in zip(names, found, strict=True)}
+        wanted = {name: view_of(x) for name, x in zip(names, found, strict=True)}
         upstream = out_grad.resolve_neg()
-        given = {"out_grad": _view(upstream)}
+        given = {"out_grad": view_of(upstream)}
         self._checked(lambda: self.handle.backward(self.job, given, wanted))
         return found
 
@@ -346,14 +347,16 @@ def solve(link: Link, query: Tensor, key: Tensor, value: Tensor, /, **keywords: 
     device = query.device
     if device.type != "cpu":
         query, key, value = (x.cpu() for x in (query, key, value))
-    spec, extra, enable_gqa = prepare(**keywords)
-    if extra[-1] is not None and extra[-1][0] is None:
-        raise ValueError(
-            "dropout_seed is None; give every rank the same number, or they drop different pairs"
-        )
-    folded = folded_of(query, key, value, enable_gqa)
+    spec, extra, seed = prepare(**keywords)
+    if seed is not None:
+        if seed[0] is None:
+            raise ValueError(
+                "dropout_seed is None; give every rank the same number, or they drop different pairs"
+            )
+        extra["dropout_seed"] = seed_of(seed)
+    folded = folded_of(query, key, value, spec.enable_gqa)
     heads, queries = folded.query.shape[1:3]
     keys = link.total(folded.key.shape[2])
-    others = _operands_of(extra, folded.batch, (heads, queries, keys), folded.query)
+    others = operands_of(extra, folded.batch, (heads, queries, keys), folded.query)
     found = _Attention.apply(link, spec, keys, folded.query, folded.key, folded.value, *others)  # type: ignore[no-untyped-call]
     return _back("out", found, folded.lead).to(device)

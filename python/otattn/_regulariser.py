@@ -124,9 +124,9 @@ class Regulariser:
         return f"<otattn.Regulariser {self.word}>"
 
 
-def word_of(method: Any) -> Any:
-    """The word of a regulariser; anything else as it is."""
-    return method.word if isinstance(method, Regulariser) else method
+def is_word(method: str) -> bool:
+    """Whether a method is the word of a regulariser."""
+    return method.startswith(_PREFIX)
 
 
 def regulariser_named(word: str) -> Regulariser | None:

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import os
 import struct
 import sys
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import _structs as c
 from ._certificate import Certificate, judge
@@ -77,6 +74,15 @@ _GRADIENT_FIELDS = {
     # Of tangents only.
     "scores": "scores",
 }
+
+
+def view_like(shape: Sequence[int], kind: int) -> View:
+    """The view of a dense array of four dimensions that has no address yet."""
+    strides = [1, 1, 1, 1]
+    for k in (2, 1, 0):
+        strides[k] = strides[k + 1] * max(1, shape[k + 1])
+    # Not 0, which is no array.
+    return (1, kind, *shape, *strides)
 
 
 def _template(spec: Spec) -> tuple[c.Problem, c.Options]:
@@ -205,6 +211,20 @@ def needs_no_forward(spec: Spec) -> bool:
     return bool(problem.axis == c.AXIS_ROWS and not spec.prune and not spec.allow_partial)
 
 
+# What is put in the place of an operand: the address of an array, or the number it holds, more than 0, 0 or
+# more, or any; or two whole ones.
+ADDRESS, POSITIVE, NONNEGATIVE, NUMBER, PAIR = range(5)
+
+
+class Place(NamedTuple):
+    """Where an operand stands."""
+
+    part: str
+    """ "problem", its "terms" or "supports", or the "arrays" of a solve."""
+    offset: int
+    kind: int
+
+
 class Job:
     """One call, ready for a plan: structs, what they point to, and the key of plans that fit it."""
 
@@ -214,6 +234,7 @@ class Job:
         "key",
         "operands",
         "options",
+        "places",
         "problem",
         "progress",
         "regulariser",
@@ -222,6 +243,7 @@ class Job:
         "start",
         "supports",
         "term_names",
+        "terms",
         "values",
     )
 
@@ -246,13 +268,15 @@ class Job:
         self.regulariser: Regulariser | None = regulariser_named(spec.method)
         self.failure = None if self.regulariser is None else Failure(problem)
         self.values = value
+        # Where the operands stand: part of the call, offset in it, and what is put there.
+        self.places: dict[str, Place] = {}
         width = value[5] if isinstance(value, tuple) else 0
         if isinstance(key, tuple):
-            _pack(problem, _PROBLEM["queries"], *query)
-            _pack(problem, _PROBLEM["keys"], *key)
+            self._put(problem, "query", "queries", query)
+            self._put(problem, "key", "keys", key)
             keys, key_heads = key[4], key[3]
         else:
-            _pack(problem, _PROBLEM["scores"], *query)
+            self._put(problem, "query", "scores", query)
             keys = query[5]
             key_heads = value[3] if isinstance(value, tuple) else query[3]
         # batch, heads, queries, keys, key heads, width of values
@@ -281,41 +305,53 @@ class Job:
             supports.append((c.SUPPORT_BOOLEAN if boolean else c.SUPPORT_ADDITIVE, mask, 0, 0))
         self.keep: list[Any] = [options_template]
         self.term_names = [name for name, _, _ in terms]
+        self.terms: Any = None
         if terms:
             self._put_terms(problem, terms)
         self.supports = self._put_supports(problem, supports) if supports else None
         if isinstance(temperature, tuple):
-            _pack(problem, _PROBLEM["temperatures"], *temperature)
+            self._put(problem, "temperature", "temperatures", temperature)
         elif temperature is not None:
             problem.temperature = _positive("temperature", temperature)
+            self._put_number("temperature", "temperature", POSITIVE)
         if isinstance(alpha, float):
             problem.order = _allowed("alpha", alpha, problem.regulariser == c.ENTMAX, spec)
+            self._put_number("alpha", "order", POSITIVE)
         if isinstance(cap, float):
             capped = problem.columns in (c.COLUMNS_CAPPED, c.COLUMNS_ONLINE)
             problem.cap = _allowed("cap", cap, capped, spec)
+            self._put_number("cap", "cap", POSITIVE)
         if isinstance(strength, tuple):
             if problem.columns != c.COLUMNS_ELASTIC:
                 raise ValueError(
                     f"strength is an array, but the method {spec.method!r} has no strength per key"
                 )
-            _pack(problem, _PROBLEM["lambdas"], *strength)
+            self._put(problem, "strength", "lambdas", strength)
         elif strength is not None:
             _set_strength(problem, strength, spec)
+            elastic = problem.columns == c.COLUMNS_ELASTIC
+            self._put_number("strength", "lambda" if elastic else "strength", NUMBER if elastic else POSITIVE)
         for name, bound in (("lower", lower), ("upper", upper)):
             if isinstance(bound, float):
                 _set_bound(problem, name, bound, spec)
+                self._put_number(name, name, NONNEGATIVE)
         if isinstance(row_mass, tuple):
-            _pack(problem, _PROBLEM["row_mass"], *row_mass)
+            self._put(problem, "row_mass", "row_mass", row_mass)
         if isinstance(column_mass, tuple):
-            _pack(problem, _PROBLEM["column_mass"], *column_mass)
+            self._put(problem, "column_mass", "column_mass", column_mass)
         if isinstance(caps, tuple):
             if problem.entry_cap:
                 raise ValueError(f"entry_caps is given, but the method {spec.method!r} has an entry_cap")
-            _pack(problem, _PROBLEM["entry_caps"], *caps)
+            self._put(problem, "entry_caps", "entry_caps", caps)
         if spec.dropout_p > 0.0:
             assert isinstance(seed, tuple)
             problem.dropout = spec.dropout_p
             problem.dropout_seed, problem.dropout_offset = (x & _WORD for x in seed)
+            self._put_number("dropout_seed", "dropout_seed", PAIR)
+        if isinstance(value, tuple):
+            self.places["value"] = Place("arrays", _ARRAYS["values"], ADDRESS)
+        if isinstance(start, tuple):
+            self.places["start_potential"] = Place("arrays", _ARRAYS["start_potential"], ADDRESS)
         self.problem, self.options = problem, options
         shapes = tuple(x[1:6] if isinstance(x, tuple) else x for x in operands[:-3])
         self.progress: Watch | None = watch_named(spec.progress)
@@ -336,23 +372,40 @@ class Job:
         if self.progress is not None:
             self.progress.reraise()
 
+    def _put(self, problem: c.Problem, name: str, field: str, view: View) -> None:
+        _pack(problem, _PROBLEM[field], *view)
+        self.places[name] = Place("problem", _PROBLEM[field], ADDRESS)
+
+    def _put_number(self, name: str, field: str, kind: int) -> None:
+        self.places[name] = Place("problem", _PROBLEM[field], kind)
+
     def _put_terms(self, problem: c.Problem, terms: list[tuple[str, int, Operand]]) -> None:
         array = (c.Term * len(terms))()
-        for k, (_, kind, operand) in enumerate(terms):
+        for k, (name, kind, operand) in enumerate(terms):
             array[k].kind = kind
+            begin = k * ctypes.sizeof(c.Term)
             if isinstance(operand, tuple):
-                _pack(array, k * ctypes.sizeof(c.Term) + _TERM_ARRAY, *operand)
-            elif operand is not None:
+                _pack(array, begin + _TERM_ARRAY, *operand)
+                self.places[name] = Place("terms", begin + _TERM_ARRAY, ADDRESS)
+            elif operand is not None and name != "softcap":
+                self.places[name] = Place("terms", begin + c.Term.value.offset, NUMBER)
+            if isinstance(operand, tuple):
+                continue
+            if operand is not None:
                 array[k].value = operand
         problem.terms, problem.term_count = ctypes.addressof(array), len(terms)
         self.keep.append(array)
+        self.terms = array
 
     def _put_supports(self, problem: c.Problem, supports: list[tuple[int, View | None, int, int]]) -> Any:
         array = (c.Support * len(supports))()
         for k, (kind, view, left, right) in enumerate(supports):
             array[k].kind, array[k].left, array[k].right = kind, left, right
             if view is not None:
-                _pack(array, k * ctypes.sizeof(c.Support) + _SUPPORT_ARRAY, *view)
+                at = k * ctypes.sizeof(c.Support) + _SUPPORT_ARRAY
+                _pack(array, at, *view)
+                name = "key_lengths" if kind == c.SUPPORT_LENGTHS else "attn_mask"
+                self.places[name] = Place("supports", at, ADDRESS)
         problem.supports, problem.support_count = ctypes.addressof(array), len(supports)
         self.keep.append(array)
         return array
@@ -400,15 +453,28 @@ class Handle:
         self.arrays = c.Arrays()
         self.timed = False
 
-    def begin(self, job: Job) -> None:
+    def begin(self, seconds: float | None, progress: Watch | None) -> None:
         """Before a call of the library that may take long: its deadline, and what it is watched by."""
-        seconds = job.spec.deadline
-        if seconds is not None or self.timed:
-            self.timed = seconds is not None
-            end = 0 if seconds is None else time.monotonic_ns() + int(min(seconds, _FAR) * 1e9)
+        if seconds is not None:
+            end = time.monotonic_ns() + int(min(seconds, _FAR) * 1e9)
             library.ota_plan_set_deadline(self.pointer, end)
-        if job.progress is not None:
-            job.progress.begin()
+            self.timed = True
+        if progress is not None:
+            progress.begin()
+
+    def end(self) -> None:
+        """Behind such a call, which may have had a deadline."""
+        if self.timed:
+            library.ota_plan_set_deadline(self.pointer, 0)
+            self.timed = False
+
+    def ask(self, gradients: c.Gradients | None) -> int:
+        """The status of a solve, or of a backward, by structs that are filled."""
+        arrays, result = ctypes.byref(self.arrays), ctypes.byref(self.result)
+        if gradients is None:
+            return library.ota_forward(self.pointer, arrays, result, self.reference)  # type: ignore[no-any-return]
+        record = ctypes.byref(gradients)
+        return library.ota_backward(self.pointer, arrays, record, result, self.reference)  # type: ignore[no-any-return]
 
     def rebind(self, job: Job) -> None:
         job.watch(job.operands[3])
@@ -423,7 +489,7 @@ class Handle:
     def forward(self, job: Job, outputs: Mapping[str, View]) -> int:
         """Solves; the library's status."""
         self.bind_arrays(job, outputs)
-        self.begin(job)
+        self.begin(job.spec.deadline, job.progress)
         status: int = library.ota_forward(
             self.pointer, ctypes.byref(self.arrays), ctypes.byref(self.result), self.reference
         )
@@ -435,7 +501,7 @@ class Handle:
     ) -> None:
         """Gradients of the last forward. `given`: out_grad, coupling_grad; `wanted`: by operand."""
         gradients = self.gradients_of(job, given, wanted, solved)
-        self.begin(job)
+        self.begin(job.spec.deadline, job.progress)
         status = library.ota_backward(
             self.pointer,
             ctypes.byref(self.arrays),
@@ -466,7 +532,7 @@ class Handle:
         for name, view in outputs.items():
             _pack(record, _TANGENTS[name], *view)
         self._put(job, record, _TANGENTS, tangents)
-        self.begin(job)
+        self.begin(job.spec.deadline, job.progress)
         status = library.ota_jvp(
             self.pointer,
             ctypes.byref(self.arrays),
@@ -507,71 +573,6 @@ def _arrays_of(job: Job, outputs: Mapping[str, View]) -> c.Arrays:
     for name, view in outputs.items():
         _pack(arrays, _ARRAYS[name], *view)
     return arrays
-
-
-class _Pool:
-    """Idle plans by key, the longest idle first."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.idle: OrderedDict[Any, Handle] = OrderedDict()
-        self.bytes = 0
-
-    def take(self, key: Any) -> Handle | None:
-        with self.lock:
-            handle = self.idle.pop(key, None)
-            if handle is not None:
-                self.bytes -= handle.bytes
-        return handle
-
-    def give(self, handle: Handle, job: Job) -> None:
-        if job.progress is not None:
-            # What the plan borrows ends with the call.
-            handle.free()
-            return
-        spare = []
-        with self.lock:
-            if handle.key in self.idle or handle.bytes > IDLE_BYTES // 4:
-                spare.append(handle)
-            else:
-                self.idle[handle.key] = handle
-                self.bytes += handle.bytes
-            while len(self.idle) > IDLE_PLANS or self.bytes > IDLE_BYTES:
-                _, oldest = self.idle.popitem(last=False)
-                self.bytes -= oldest.bytes
-                spare.append(oldest)
-        for plan in spare:
-            plan.free()
-
-    def clear(self) -> None:
-        with self.lock:
-            plans = list(self.idle.values())
-            self.idle.clear()
-            self.bytes = 0
-        for plan in plans:
-            plan.free()
-
-    def new_lock(self) -> None:
-        self.lock = threading.Lock()
-
-
-pool = _Pool()
-# A child may have been forked while another thread held the lock; the plans themselves survive a fork.
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=pool.new_lock)
-
-
-def acquire(job: Job) -> Handle:
-    """A plan that fits the job: an idle one pointed at its arrays, or a new one."""
-    handle = pool.take(job.key) if job.progress is None else None
-    if handle is None:
-        return Handle(job)
-    try:
-        handle.rebind(job)
-    except Exception:
-        handle.free()
-        raise
-    return handle
 
 
 class Info:
@@ -630,7 +631,7 @@ def settle(job: Job, handle: Handle, status: int) -> None:
         return
     certificate = None
     if status in (c.INFEASIBLE, c.NOT_CONVERGED, c.TOL_UNREACHABLE, c.NONFINITE):
-        certificate = _errors_only(handle)
+        certificate = errors_only(handle)
     raise_status(status, handle.error, certificate, sentence)
 
 
@@ -648,7 +649,7 @@ def warn_of_masked(handle: Handle) -> None:
         )
 
 
-def _errors_only(handle: Handle) -> Certificate:
+def errors_only(handle: Handle) -> Certificate:
     result = handle.result
     return Certificate(
         row_error=result.row_error,
@@ -662,16 +663,7 @@ def _certificate_or_errors(job: Job, handle: Handle) -> Certificate:
     try:
         return judge(job.problem, job.options, handle.arrays)
     except (ValueError, ArithmeticError):
-        return _errors_only(handle)
-
-
-def solve(job: Job, outputs: Mapping[str, View], certify: bool = False) -> tuple[Info, Certificate | None]:
-    """Forward on a plan from the pool, and the certificate if it is wanted."""
-    handle = acquire(job)
-    try:
-        return solve_on(handle, job, outputs, certify)
-    finally:
-        pool.give(handle, job)
+        return errors_only(handle)
 
 
 def solve_on(
@@ -687,7 +679,7 @@ def solve_on(
     info = Info(word, r.rounds, r.row_error, r.column_error, r.empty_rows, r.nonfinite_rows)
     certificate = None
     if certify:
-        certificate = _errors_only(handle) if lost else judge(job.problem, job.options, _judged(job, handle))
+        certificate = errors_only(handle) if lost else judge(job.problem, job.options, _judged(job, handle))
     job.reraise()
     return info, certificate
 
@@ -708,38 +700,3 @@ def _judged(job: Job, handle: Handle) -> c.Arrays:
 def needs_coupling(spec: Spec) -> bool:
     """Whether the judge cannot do with potentials."""
     return regulariser_of(spec) == c.HARD or columns_of(spec) == c.COLUMNS_PREFIX
-
-
-def differentiate(
-    job: Job,
-    outputs: Mapping[str, View],
-    given: Mapping[str, View],
-    wanted: Mapping[str, View],
-    solved: bool,
-) -> None:
-    """Differentiates; `outputs` are what backward reads of forward, which runs again unless `solved`."""
-    handle = acquire(job)
-    try:
-        if solved:
-            handle.bind_arrays(job, outputs)
-        else:
-            status = handle.forward(job, outputs)
-            if status < 0:
-                settle(job, handle, status)
-        handle.backward(job, given, wanted, solved)
-    finally:
-        pool.give(handle, job)
-
-
-def differentiate_along(
-    job: Job, outputs: Mapping[str, View], tangents: Mapping[str, View], wanted: Mapping[str, View]
-) -> None:
-    """Solves again into `outputs` and writes the derivatives of out and coupling along `tangents`."""
-    handle = acquire(job)
-    try:
-        status = handle.forward(job, outputs)
-        if status < 0:
-            settle(job, handle, status)
-        handle.along(job, tangents, wanted)
-    finally:
-        pool.give(handle, job)

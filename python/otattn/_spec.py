@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar
 
 from ._progress import Progress, word_of_progress
-from ._regulariser import Regulariser, regulariser_named
+from ._regulariser import Regulariser, is_word, regulariser_named
 from ._settings import count, flag, known_names, number, shown, text
 
 # What the value of a keyword is: an option of a Spec; an option where it is one number, an array of the call
@@ -300,7 +300,7 @@ class Spec:
     ((128, 0), True)
     """
 
-    __slots__ = (*NAMES, "_hash", "_own", "token", "__weakref__")
+    __slots__ = (*NAMES, "__weakref__", "_hash", "_own", "is_plain", "may_be_kept", "token")
 
     if TYPE_CHECKING:
 
@@ -424,6 +424,10 @@ def spec_of(values: Mapping[str, Any], own: Regulariser | None = None) -> Spec:
         put("_own", own)
         # Known by its identity, which takes no time to compare.
         put("token", object())
+        # Whether a plan may outlive its call, and whether the call tells it nothing more.
+        may_be_kept = values["progress"] is None and not is_word(values["method"])
+        put("may_be_kept", may_be_kept and not values["moving"])
+        put("is_plain", may_be_kept and values["deadline"] is None and not values["moving"])
         if of_all:
             _made[key] = found
     return found

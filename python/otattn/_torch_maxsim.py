@@ -14,7 +14,7 @@ from ._errors import NotDifferentiable
 from ._maxsim import Call
 from ._threads import thread_limit
 from ._torch_derivative import no_second, no_setup, register
-from ._torch_repeat import is_plain
+from ._torch_watch import is_plain
 
 _KINDS = {torch.float32: c.F32, torch.bfloat16: c.BF16, torch.float16: c.F16}
 # Queries and documents, and where these begin and end.

@@ -13,7 +13,7 @@ from ._coupling import coupling
 from ._settings import whole
 from ._torch import _has_numbers
 from ._torch_derivative import no_second, no_setup, register
-from ._torch_repeat import is_watched
+from ._torch_watch import is_watched
 
 _library = torch.library.Library("otattn", "FRAGMENT")
 _library.define(

@@ -13,7 +13,7 @@ from ._normalize import Recipe, backward, check_shape, forward
 from ._normalize_along import along
 from ._shapes import shape_text
 from ._torch_derivative import no_second, no_setup, register
-from ._torch_repeat import is_plain
+from ._torch_watch import is_plain
 
 _TYPES = {torch.float64: c.F64, torch.float32: c.F32}
 _NARROW = (torch.bfloat16, torch.float16)

@@ -6,7 +6,7 @@ import itertools
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any, Literal, Unpack, overload
+from typing import Any, Literal, Unpack, cast, overload
 
 import numpy as np
 
@@ -187,7 +187,7 @@ def varlen_attention(
     dropout = number("dropout_p", dropout_p) or (own.dropout_p if isinstance(own, Spec) else 0.0)
     if dropout != 0.0 and options.get("dropout_seed") is None:
         options["dropout_seed"] = _drawn_seed(query)
-    call: Any = attention
+    call = cast(Any, attention)
     outs, auxes = [], []
     seconds = options.get("deadline")
     end = None if seconds is None else time.monotonic() + number("deadline", seconds)

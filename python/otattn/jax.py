@@ -100,13 +100,13 @@ def attention(
         if request_of(return_aux) is not None:
             raise ValueError("return_aux is given where jax.ffi cannot call the library")
         return _jax_callback.attend(arrays, static)
-    spec, extra, _ = prepare(**static)
+    spec, _, seed = prepare(**static)
     query, key, value = _alike(arrays)
     folded = fold(query, key, value, spec.enable_gqa, jnp.broadcast_to)
     sizes = (folded.query.shape[1], folded.query.shape[2], folded.key.shape[2])
     operands = dict(zip(OPERANDS[:3], folded[:3], strict=True))
     operands |= _others(arrays, folded.batch, sizes)
-    return _solved(spec, operands, extra[-1], "out", folded.lead, return_aux)
+    return _solved(spec, operands, seed, "out", folded.lead, return_aux)
 
 
 def coupling(

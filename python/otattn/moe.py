@@ -16,8 +16,8 @@ import numpy as np
 from . import _native
 from ._arrays import foreign
 from ._aux import AuxRequest
+from ._call import WITH_POTENTIALS, coupling_again
 from ._coupling import coupling, spec_with
-from ._coupling_repeat import WITH_POTENTIALS, coupling_again
 from ._moe_call import CODES, GIVEN, call
 from ._ot_problem import torch_ways
 from ._settings import flag, number, whole
@@ -454,7 +454,7 @@ def _plain(
         torch = sys.modules.get("torch")
         if torch is None or not isinstance(logits, torch.Tensor):
             return None
-        from ._torch_repeat import is_plain
+        from ._torch_watch import is_plain
 
         if not is_plain(logits) or (potentials is not None and not is_plain(potentials)):
             return None

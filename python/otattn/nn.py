@@ -18,8 +18,8 @@ from ._settings import flag, number, shown, whole
 from ._solve import columns_of
 from ._spec import Spec, spec_for
 from ._structs import COLUMNS_FREE
-from ._torch import sum_of
-from ._torch_repeat import is_watched
+from ._torch_fold import sum_of
+from ._torch_watch import is_watched
 
 _LEARNABLE = {"temperature": 1.0, "alpha": 1.5, "cap": 2.0, "strength": 1.0, "lower": 0.5, "upper": 2.0}
 # Arguments of `attention` that forward gives, or that have a place of their own here.

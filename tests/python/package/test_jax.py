@@ -355,3 +355,16 @@ def test_structs_are_those_of_the_header(tmp_path: Path, root: Path) -> None:
     source.write_text("\n".join(lines))
     folders = ["-I", str(root / "include"), "-I", str(jax.ffi.include_dir())]
     subprocess.run([compiler, "-std=c11", "-fsyntax-only", *folders, str(source)], check=True)
+
+
+@pytest.mark.parametrize("more", [{"allow_partial": True}, {"axis": "columns"}, {}])
+def test_gradients_from_a_start_of_the_callers(more: dict[str, Any], rng: np.random.Generator) -> None:
+    """Where a backward solves again, it starts as the library does."""
+    x = jnp.asarray(rng.standard_normal((1, 1, 4, 3)))
+    start = {} if "axis" in more else {"start_potential": jnp.zeros(4)}
+
+    def loss(x: Any, **start: Any) -> Any:
+        return (otattn.jax.attention(x, x, x, method="softmax/exact", **more, **start) ** 2).sum()
+
+    found, right = jax.grad(lambda x: loss(x, **start))(x), jax.grad(loss)(x)
+    assert jnp.abs(found - right).max() <= 1e-3

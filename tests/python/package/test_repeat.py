@@ -13,18 +13,21 @@ import numpy as np
 import otattn
 import pytest
 import torch
-from otattn import _native, _repeat
+from otattn import _kept, _native
 from otattn._library import library
 from otattn._settings import EXTRA
 from otattn._solve import IDLE_PLANS
 
 METHODS = ["softmax", "sparsemax", "softmax/exact", "softmax/relaxed:0.5", "softmax/exact{rounds=3}", "hard"]
-LONG = otattn.AuxRequest(lse=False, receiver=True)
+
+
+def ignored(progress: otattn.Progress) -> None:
+    """Of a call with progress nothing is kept."""
 
 
 def longer(*arrays: Any, **arguments: Any) -> Any:
-    """Whoever asks for more goes the longer way."""
-    return otattn.attention(*arrays, **arguments, return_aux=LONG)[0]
+    """On a plan of its own."""
+    return otattn.attention(*arrays, **arguments, progress=ignored)
 
 
 def draw(rng: np.random.Generator, dtype: Any = np.float64) -> tuple[list[Any], Any]:
@@ -221,7 +224,7 @@ def test_a_mask_that_wants_a_gradient_after_one_that_does_not() -> None:
 
 
 def coupled_longer(scores: Any, **arguments: Any) -> Any:
-    return otattn.coupling(scores, **arguments, return_aux=LONG)[0]
+    return otattn.coupling(scores, **arguments, progress=ignored)
 
 
 @pytest.mark.parametrize("method", [*METHODS, "entmax:1.3", "softmax/bounded:0.1,3"])
@@ -563,7 +566,7 @@ def test_what_the_extension_takes(rng: np.random.Generator) -> None:
         _native.layout(x, torch.from_numpy(x)) is None
         and _native.layout(torch.empty(2, device="meta")) is None
     )
-    assert _native.layout(*9 * [x]) is None
+    assert _native.layout(*29 * [x]) is None
     assert _native.without_zeros(x[0], x[:, 1]) and not _native.without_zeros(np.array([1.0, 0.0]))
     assert not _native.without_zeros(np.ones((2, 2))) and not _native.without_zeros(np.ones(2, np.int64))
     for y in (x, x.T, x[::-1, ::-2], x[0], x[0, ::3], x.astype(np.float32)):
@@ -585,11 +588,11 @@ def test_plans_that_are_kept_have_a_limit(rng: np.random.Generator) -> None:
     otattn.release_memory()
     for size in range(2, 2 + 2 * IDLE_PLANS):
         otattn.coupling(rng.standard_normal((size, size)))
-    assert len(_repeat._kinds) == IDLE_PLANS
-    sizes = {kind[0].job.sizes[2] for kind in _repeat._kinds.values()}
+    assert len(_kept._kinds) == IDLE_PLANS
+    sizes = {kind[0].job.sizes[2] for kind in _kept._kinds.values()}
     assert sizes == set(range(2 + IDLE_PLANS, 2 + 2 * IDLE_PLANS))
     otattn.release_memory()
-    assert not _repeat._kinds
+    assert not _kept._kinds
 
 
 def test_overhead_of_a_coupling() -> None:
@@ -652,3 +655,123 @@ def test_outputs_lie_in_memory_as_queries_do(order: tuple[int, ...]) -> None:
             for found in (at_once, out):
                 for x, y in zip(torch.autograd.grad(found, given, upstream), want, strict=True):
                     assert (x - y).abs().max() <= 1e-12
+
+
+# ---- every operand, by kept structs ----------------------------------------------------------------
+
+SHAPE = (1, 2, 4, 3)
+OPERANDS_OF: dict[str, tuple[str, Callable[[np.random.Generator], Any]]] = {
+    "attn_mask": ("softmax/relaxed:1", lambda rng: rng.standard_normal((4, 4))),
+    "bias": ("softmax/exact", lambda rng: rng.standard_normal((2, 4, 4))),
+    "relative_bias": ("softmax", lambda rng: rng.standard_normal((2, 7))),
+    "alibi_slopes": ("softmax", lambda rng: rng.random(2)),
+    "sink": ("softmax", lambda rng: rng.standard_normal(2)),
+    "temperature": ("softmax/exact", lambda rng: rng.random(2) + 0.5),
+    "alpha": ("entmax:1.5", lambda rng: rng.random(1) + 1.1),
+    "cap": ("softmax/capped:2", lambda rng: rng.random(1) + 1.1),
+    "strength": ("softmax/elastic:0.5,3", lambda rng: rng.random(4)),
+    "lower": ("softmax/bounded:0.5,2", lambda rng: 0.5 * rng.random(1)),
+    "upper": ("softmax/bounded:0.5,2", lambda rng: rng.random(1) + 1.1),
+    "row_mass": ("softmax/relaxed:1", lambda rng: rng.random((2, 4)) + 0.5),
+    "column_mass": ("softmax/relaxed:1", lambda rng: rng.random(4) + 0.5),
+    "key_lengths": ("softmax", lambda rng: rng.integers(1, 5, 1)),
+    "entry_caps": ("softmax", lambda rng: rng.random((4, 4)) + 0.4),
+    "start_potential": ("softmax/exact", lambda rng: 0.1 * rng.standard_normal((2, 4))),
+}
+
+
+@pytest.mark.parametrize("convert", [np.asarray, torch.from_numpy], ids=["numpy", "torch"])
+@pytest.mark.parametrize("name", OPERANDS_OF)
+def test_every_operand_is_kept(name: str, convert: Any) -> None:
+    """A second call finds the structs of the first, whatever arrays it has, and reads what they hold now."""
+    rng = np.random.default_rng(3)
+    method, draw = OPERANDS_OF[name]
+    wanted = otattn.AuxRequest(potentials=True, receiver=True, row_stats=True, certificate=True)
+    otattn.release_memory()
+    for k in range(4):
+        x, value = rng.standard_normal(SHAPE), draw(rng)
+        call = {name: convert(value), "method": method}
+        arrays = [convert(y) for y in (x, x + 1, x - 1)]
+        right = longer(*arrays, **call)
+        out = otattn.attention(*arrays, **call)
+        assert (np.asarray(out) == np.asarray(right)).all()
+        again, aux = otattn.attention(*arrays, **call, return_aux=wanted)
+        assert (np.asarray(again) == np.asarray(right)).all() and aux.info.status in ("ok", "fixed_iters")
+        assert tuple(aux.receiver.shape) == (1, 2, 4) == tuple(aux.row_stats.entropy.shape)
+        if name != "key_lengths":
+            # In place, at the same address.
+            value[...] = draw(rng)
+            assert (
+                np.asarray(otattn.attention(*arrays, **call)) == np.asarray(longer(*arrays, **call))
+            ).all()
+        assert len(_kept._kinds) == 2, k
+
+
+@pytest.mark.parametrize(
+    "name", [x for x in OPERANDS_OF if x not in ("key_lengths", "entry_caps", "strength")]
+)
+def test_gradients_of_every_operand_are_the_operators(name: str) -> None:
+    """Of one strength, too; those of keys have none."""
+    rng = np.random.default_rng(4)
+    method, draw = OPERANDS_OF[name]
+    names = [] if name in ("attn_mask", "start_potential") else [name]
+    for _ in range(2):
+        leaves = {n: torch.from_numpy(rng.standard_normal(SHAPE)) for n in ("query", "key", "value")}
+        leaves[name] = torch.from_numpy(draw(rng))
+        for n in ("query", "value", *names):
+            leaves[n].requires_grad_()
+        wanted = [leaves[n] for n in ("query", "value", *names)]
+        upstream = torch.from_numpy(rng.standard_normal(SHAPE))
+        # Whoever asks for the coupling gets the operator.
+        right = otattn.attention(**leaves, method=method, return_aux="coupling")[0]
+        out = otattn.attention(**leaves, method=method)
+        assert torch.equal(out, right)
+        found = torch.autograd.grad(out, wanted, upstream)
+        for a, b, x in zip(found, torch.autograd.grad(right, wanted, upstream), wanted, strict=True):
+            assert a.shape == x.shape and (a - b).abs().max() <= 1e-12
+
+
+def test_memory_that_the_extension_does_not_see(rng: np.random.Generator) -> None:
+    """Tensors of torch before 2.10, whose addresses go in by hand."""
+    x = torch.from_numpy(rng.standard_normal(SHAPE))
+    call = {"method": "softmax/capped:2", "cap": torch.tensor(1.5), "dropout_p": 0.5, "dropout_seed": 3}
+    weight = x.clone().requires_grad_()
+    right = otattn.attention(weight, x, x, **call)
+    (slope,) = torch.autograd.grad(right.square().sum(), weight)
+    table = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
+    _native.tensors(None, None)
+    try:
+        assert _native.layout(x) is None
+        for _ in range(2):
+            out = otattn.attention(weight, x, x, **call)
+            assert torch.equal(out, right)
+            assert torch.equal(torch.autograd.grad(out.square().sum(), weight)[0], slope)
+            plan, aux = otattn.coupling(x[0], method="softmax/exact", return_aux="potentials")
+            assert plan.shape == (2, 4, 3) and aux.potentials.row.shape == (2, 4)
+    finally:
+        _native.tensors(torch.Tensor, table)
+
+
+def test_converted_arrays_are_kept_by_what_they_become(rng: np.random.Generator) -> None:
+    x = rng.standard_normal(SHAPE)
+    otattn.release_memory()
+    for _ in range(3):
+        mass = rng.integers(1, 4, 4).astype(np.float16)
+        call = {"method": "softmax/relaxed:1", "row_mass": mass}
+        assert (otattn.attention(x, x, x, **call) == longer(x, x, x, **call)).all()
+        # The certificate is of the converted masses.
+        _, aux = otattn.attention(x, x, x, **call, return_aux="certificate")
+        assert aux.certificate.row_error < 1e-6
+    assert len(_kept._kinds) == 2
+
+
+def test_deadlines_share_plans_and_leave_none_behind(rng: np.random.Generator) -> None:
+    x = rng.standard_normal(SHAPE)
+    otattn.release_memory()
+    right = otattn.attention(x, x, x, method="softmax/exact")
+    for _ in range(2):
+        assert (otattn.attention(x, x, x, method="softmax/exact", deadline=60.0) == right).all()
+    with pytest.raises(TimeoutError):
+        otattn.attention(x, x, x, method="softmax/exact", deadline=1e-9)
+    assert len(_kept._kinds) == 1
+    assert (otattn.attention(x, x, x, method="softmax/exact") == right).all()

@@ -477,7 +477,7 @@ def test_what_is_refused() -> None:
     with pytest.raises(TypeError, match=r"query has type torch.int64 and shape \(1, 2, 5, 4\)"):
         otattn.attention(q.detach().long(), k, v)
     with pytest.raises(ValueError, match="otattn computes on CPUs"):
-        otattn._torch._check("query", _Elsewhere())  # type: ignore[attr-defined]
+        otattn._torch_fold._check("query", _Elsewhere())  # type: ignore[attr-defined]
 
 
 class _Elsewhere(torch.Tensor):

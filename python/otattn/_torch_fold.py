@@ -1,0 +1,237 @@
+"""Tensors as the operands of a solve: checked, in four dimensions, and as views of memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx.experimental.symbolic_shapes import has_static_value
+
+from . import _structs as c
+from ._kept import Memory
+from ._settings import NUMBERS, OPERANDS, shown
+from ._shapes import (
+    Folded,
+    dense,
+    fold,
+    fold_heads,
+    fold_pairs,
+    fold_relative,
+    fold_scores,
+    fold_vector,
+    of_numbers,
+    of_pairs,
+    shape_text,
+)
+from ._solve import Operand, View
+from ._spec import Spec
+from ._torch_watch import ORDER, empty_in_order, order_of
+
+TYPES = {
+    torch.float64: c.F64,
+    torch.float32: c.F32,
+    torch.bfloat16: c.BF16,
+    torch.float16: c.F16,
+    torch.bool: c.BOOL,
+    torch.int64: c.I64,
+}
+_FLOATS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+
+
+def view_of(x: Tensor) -> View:
+    if x.dim() == 0:
+        return (x.data_ptr(), TYPES[x.dtype], 1, 1, 1, 1, 0, 0, 0, 0)
+    return (x.data_ptr(), TYPES[x.dtype], *x.shape, *x.stride())
+
+
+def operand_of(x: Tensor | None) -> Operand:
+    if x is None:
+        return None
+    if x.dim() == 1:
+        # Seed and offset of dropout, and numbers.
+        return tuple(x.tolist())
+    return float(x.detach()) if x.dim() == 0 else view_of(x)
+
+
+def _expand(x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    return x.expand(shape)
+
+
+def _check(name: str, x: Any) -> Tensor:
+    if not isinstance(x, torch.Tensor):
+        raise TypeError(
+            f"{name} is a {type(dense(name, x)).__name__}, but query is a torch tensor: "
+            f"pass torch.as_tensor({name})"
+        )
+    if x.layout != torch.strided:
+        dense(name, x)
+    if x.device.type not in ("cpu", "meta"):
+        raise ValueError(f"{name} lies on {x.device}; otattn computes on CPUs, so call {name}.cpu() first")
+    return x
+
+
+def floating(name: str, value: Any) -> Tensor:
+    x = _check(name, value)
+    if x.dtype not in _FLOATS:
+        raise TypeError(
+            f"{name} has type {x.dtype} and shape {shape_text(x)}, "
+            f"wanted float64, float32, bfloat16 or float16{of_numbers(name, x)}"
+        )
+    return x
+
+
+def _numbers(name: str, value: Any, dtype: torch.dtype | None = None) -> Tensor:
+    """A tensor of what may be one, a number, a list or an array."""
+    if isinstance(value, torch.Tensor):
+        return value
+    if torch.compiler.is_compiling() and isinstance(value, float) and not has_static_value(value):
+        # A product, since graphs take other ways from numbers to tensors for constants.
+        return torch.ones((), dtype=dtype or torch.float64) * value
+    try:
+        return torch.as_tensor(value, dtype=dtype)
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        raise TypeError(f"{name} is {shown(value)}, wanted numbers") from error
+
+
+def _wide(name: str, value: Any, like: Tensor) -> Tensor:
+    x = _check(name, _numbers(name, value, torch.float64))
+    if x.dtype in (torch.float32, torch.float64):
+        return x
+    return x.to(torch.float64 if like.dtype == torch.float64 or not x.is_floating_point() else torch.float32)
+
+
+def sum_of(bias: Any, mask: Tensor) -> Tensor:
+    """Both added, in 4 bytes or more: a sum of 2-byte numbers would be rounded, or leave their range."""
+    return mask if bias is None else _four_bytes(floating("bias", bias)) + _four_bytes(mask)
+
+
+def _four_bytes(x: Tensor) -> Tensor:
+    return x.float() if x.element_size() < 4 else x
+
+
+def _scalar(name: str, x: Tensor) -> Tensor:
+    if x.numel() != 1:
+        raise ValueError(f"{name} has shape {shape_text(x)}, wanted one number")
+    return x.reshape(())
+
+
+def _signed(x: int) -> int:
+    """The int64 of the same 64 bits."""
+    return x - (1 << 64) if x >= 1 << 63 else x
+
+
+def operands_of(
+    extra: Mapping[str, Any], batch: tuple[int, ...], sizes: tuple[int, int, int], like: Tensor
+) -> list[Tensor | None]:
+    """The operands behind query, key and value, in their order, in four dimensions or as scalars."""
+    heads, queries, keys = sizes
+    total = 1
+    for size in batch:
+        total *= size
+    found: dict[str, Tensor | None] = {}
+    for name, x in extra.items():
+        if x is None or name == "attn_mask":
+            continue
+        if name == "bias":
+            x = fold_pairs(name, floating(name, x), batch, sizes, _expand)
+        elif name == "relative_bias":
+            x = fold_relative(_wide(name, x, like), heads, queries, keys)
+        elif name in ("alibi_slopes", "sink", "temperature"):
+            x = _wide(name, x, like)
+            x = x.reshape(()) if x.numel() == 1 else fold_heads(name, x, heads)
+        elif name in NUMBERS:
+            x = _scalar(name, _wide(name, x, like))
+        elif name == "strength":
+            x = _wide(name, x, like)
+            several = x.shape == (keys,) and keys > 1
+            x = x.reshape((1, 1, 1, keys)) if several else _scalar(name, x)
+        elif name in ("row_mass", "column_mass"):
+            length = queries if name == "row_mass" else keys
+            x = fold_vector(name, _wide(name, x, like), total, heads, length)
+        elif name == "key_lengths":
+            x = _check(name, _numbers(name, x))
+            if x.is_floating_point() or tuple(x.shape) != (total,):
+                raise ValueError(
+                    f"key_lengths has type {x.dtype} and shape {shape_text(x)}, wanted integers ({total},)"
+                )
+            x = x.to(torch.int64).reshape((1, 1, 1, total))
+        elif name == "entry_caps":
+            x = fold_pairs(name, _wide(name, x, like), batch, sizes, _expand)
+        elif name == "start_potential":
+            x = fold_vector(name, _wide(name, x, like), total, heads, keys).expand(total, heads, 1, keys)
+        found[name] = x
+    mask = extra.get("attn_mask")
+    if mask is not None:
+        mask = _check("attn_mask", mask)
+        # Not of its view, which has none where nothing is recorded.
+        recorded = mask.requires_grad
+        if mask.dtype != torch.bool:
+            if mask.dtype not in _FLOATS:
+                raise TypeError(of_pairs("attn_mask", mask))
+            mask = floating("attn_mask", mask)
+        mask = fold_pairs("attn_mask", mask, batch, sizes, _expand)
+        if recorded:
+            # Only terms have gradients, and there is one of pairs.
+            found["bias"] = sum_of(found.get("bias"), mask)
+        else:
+            found["attn_mask"] = mask
+    return [found.get(name) for name in OPERANDS[3:]]
+
+
+def seed_of(seed: tuple[int | None, int]) -> Tensor:
+    """Seed and offset of dropout as an operand; a seed of its own where there is none."""
+    # One draw: under torch.compile it is part of the graph.
+    if seed[0] is None:
+        return torch.randint(-(1 << 63), (1 << 63) - 1, (2,))
+    return torch.tensor([_signed(seed[0]), _signed(seed[1])])
+
+
+def folded_of(query: Any, key: Any, value: Any, enable_gqa: bool) -> Folded:
+    """Checked tensors of one type in four dimensions."""
+    query, key, value = floating("query", query), floating("key", key), floating("value", value)
+    if torch.is_autocast_enabled("cpu"):
+        kind = torch.get_autocast_dtype("cpu")
+        query, key, value = (x.to(kind) if x.dtype != torch.float64 else x for x in (query, key, value))
+    for name, x in (("key", key), ("value", value)):
+        if x.dtype != query.dtype:
+            raise TypeError(f"{name} has type {x.dtype}, but query has {query.dtype}")
+    return fold(query, key, value, enable_gqa, _expand)
+
+
+def fold_all(spec: Spec, named: Mapping[str, Any]) -> tuple[list[Tensor | None], tuple[int, ...]]:
+    """All operands of the tensors of a call, in four dimensions, and the dimensions before those of results.
+
+    Without `key` and `value` the query is a matrix of scores.
+    """
+    rest = {name: x for name, x in named.items() if name not in OPERANDS[:3]}
+    if "key" not in named:
+        scores = floating("scores", named["query"])
+        whole, batch, lead = fold_scores(scores)
+        return [whole, None, None, *operands_of(rest, batch, tuple(whole.shape[1:]), scores)], lead
+    folded = folded_of(named["query"], named["key"], named["value"], spec.enable_gqa)
+    heads, queries = folded.query.shape[1:3]
+    sizes = (heads, queries, folded.key.shape[2])
+    return [*folded[:3], *operands_of(rest, folded.batch, sizes, folded.query)], folded.lead
+
+
+_OF_TYPE = {number: dtype for dtype, number in TYPES.items()}
+
+
+def _new(like: Tensor, kind: int, shape: tuple[int, ...], order: tuple[int, ...]) -> Tensor:
+    dtype = _OF_TYPE[kind] if kind else like.dtype
+    if not order:
+        return torch.empty(shape, dtype=dtype)
+    sizes = [0] * len(shape)
+    for k, size in zip(order, shape, strict=True):
+        sizes[k] = size
+    return empty_in_order(sizes, order, like, dtype)
+
+
+def _order(query: Tensor) -> tuple[int, ...]:
+    found = order_of(query)
+    return () if found == ORDER else found
+
+
+TORCH = Memory(fold_all, operand_of, Tensor.data_ptr, _new, _order)
