@@ -26,20 +26,19 @@ GIVEN: int = c.ROUTE_GIVEN
 def call(
     matrix: Any,
     k: int,
-    lower: Any,
-    upper: Any,
+    loads: tuple[Any, Any],
     drops: bool,
     code: int,
     start: Any,
-    tolerance: float,
-    limit: int | None,
+    limits: tuple[float, int | None],
     certificate: bool,
 ) -> tuple[Any, ...]:
     """Experts, weights, potentials, load, kept, value, bound, excess, rounds, converged.
 
-    Of a dense matrix of f64 or f32, bounds in int64 and a start in f64.
+    Of a dense matrix of f64 or f32, least and largest loads in int64 and a start in f64; the limits are
+    tolerance and rounds.
     """
-    tokens, experts = matrix.shape
+    (tokens, experts), (lower, upper), (tolerance, limit) = matrix.shape, loads, limits
     chosen, kept = np.empty((tokens, k), np.int64), np.ones((tokens, k), bool)
     weights = np.empty((tokens, k), matrix.dtype)
     biases, load, bound = np.empty(experts), np.empty(experts, np.int64), np.full(1, np.nan)

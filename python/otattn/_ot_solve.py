@@ -196,7 +196,7 @@ def solve(
     (0.268941, 'ok')
     """
     if c is method is potentials_init is None and grad == "autodiff":
-        later = _solve_later(M, a, b, reg, reg_type, unbalanced, unbalanced_type, tol, max_iter)
+        later = _solve_later(M, a, b, reg, reg_type, (unbalanced, unbalanced_type), (tol, max_iter))
         if later is not None:
             return later
     if grad not in ("autodiff", "envelope", "last_step", "detach"):
@@ -305,12 +305,11 @@ def _solve_later(
     b: Any,
     reg: Any,
     reg_type: Any,
-    unbalanced: Any,
-    unbalanced_type: Any,
-    tol: Any,
-    max_iter: Any,
+    relaxed: tuple[Any, Any],
+    limits: tuple[Any, Any],
 ) -> OTResult | None:
     """`solve` of a plain problem: the plan now, the rest when it is read; None: not so."""
+    (unbalanced, unbalanced_type), (tol, max_iter) = relaxed, limits
     kind = _KINDS.get(reg_type) if type(reg_type) is str else None
     if kind is None or type(reg) not in NUMBERS or (reg and reg < 0.0) or getattr(M, "ndim", 0) != 2:
         return None

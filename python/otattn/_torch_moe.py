@@ -23,23 +23,12 @@ _library.define(
 _FACTS = len(moe.RouteCertificate._fields)
 
 
-def _route(
-    logits: Tensor,
-    k: int,
-    capacity: Tensor | None,
-    least: Tensor | None,
-    largest: Tensor | None,
-    potentials: Tensor | None,
-    method: str,
-    tolerance: float,
-    rounds: int | None,
-    certificate: bool,
-) -> list[Tensor]:
+def _route(logits: Tensor, k: int, *others: Any) -> list[Tensor]:
     """Experts, weights, potentials, load, kept, and the numbers of the certificate."""
+    capacity, least, largest, potentials, method, *limits = others
     bounds = None if least is None or largest is None else (least.cpu().numpy(), largest.cpu().numpy())
     capacities = None if capacity is None else capacity.cpu().numpy()
-    words = (method, potentials, 1.0, tolerance, rounds, certificate)
-    answer, _ = moe.chosen(logits, k, capacities, bounds, *words)
+    answer, _ = moe.chosen(moe.Asked(logits, k, capacities, bounds, method, potentials, 1.0, *limits))
     made = [torch.from_numpy(x).to(logits.device) for x in answer[:5]]
     made[1] = made[1].to(logits.dtype)
     return [*made, torch.tensor([float(x) for x in answer[5:]], dtype=torch.float64)]
@@ -89,19 +78,9 @@ def _soft(
     return plan, aux.potentials.column.detach() * temperature
 
 
-def route_watched(
-    logits: Tensor,
-    k: Any,
-    capacity: Any,
-    bounds: Any,
-    method: str,
-    potentials: Any,
-    temperature: float,
-    tolerance: float,
-    rounds: Any,
-    certificate: bool,
-) -> moe.Routing | None:
+def route_watched(asked: moe.Asked) -> moe.Routing | None:
     """What `route` returns, where the dispatcher has to see it; None: it has not, or there are no tokens."""
+    logits, k, capacity, bounds, method, potentials, temperature, *limits = asked
     if not is_watched() or logits.dim() != 2 or logits.shape[0] == 0:
         return None
     if bounds is not None and (not isinstance(bounds, (tuple, list)) or len(bounds) != 2):
@@ -113,6 +92,7 @@ def route_watched(
         how = "given"
     least, largest = (None, None) if bounds is None else map(_tensor, bounds)
     places = (_tensor(capacity), least, largest, _tensor(start))
+    tolerance, rounds, certificate = limits
     words = (how, float(tolerance), rounds, certificate)
     experts, weights, biases, load, kept, facts = torch.ops.otattn.route(logits.detach(), k, *places, *words)
     if plan is not None:

@@ -217,7 +217,7 @@ def _soft(
     column = aux.potentials.column
     column = column.detach().double().numpy() if is_torch(column) else np.asarray(column, np.float64)
     # The entries of a row fall as logits + biases do.
-    found = call(matrix, k, lower, upper, given, GIVEN, column * temperature, 1.0, None, certificate)
+    found = call(matrix, k, (lower, upper), given, GIVEN, column * temperature, (1.0, None), certificate)
     return (*found[:8], aux.info.rounds, True), plan
 
 
@@ -227,6 +227,21 @@ def differentiable(logits: Any, experts: Any, kept: Any, sigmoid: bool) -> Any:
     chosen = scores.gather(1, experts)
     found = chosen.sigmoid() if sigmoid else (chosen - scores.logsumexp(1, keepdim=True)).exp()
     return (found * kept).to(logits.dtype)
+
+
+class Asked(NamedTuple):
+    """The arguments of `route`."""
+
+    logits: Any
+    k: Any
+    capacity: Any = None
+    bounds: Any = None
+    method: str = "base"
+    potentials: Any = None
+    temperature: float = 1.0
+    tolerance: float = 1e-4
+    rounds: Any = None
+    certificate: Any = True
 
 
 def route(
@@ -288,23 +303,24 @@ def route(
         found = None
         if method in CODES:
             code = CODES[method]
-            found = _plain(logits, k, capacity, bounds, code, potentials, tolerance, rounds, certificate)
+            limits = (tolerance, rounds)
+            found = _plain(logits, k, (capacity, bounds), code, potentials, limits, certificate)
         elif method == "soft" and type(tolerance) is float and tolerance > 0 and rounds is None:
             found = _plain_soft(logits, k, capacity, bounds, potentials, float(temperature), certificate)
         if found is not None:
             return found
     if not isinstance(method, str) or method not in METHODS:
         raise ValueError(f"method is {method!r}, wanted one of {', '.join(METHODS)}")
+    asked = Asked(
+        logits, k, capacity, bounds, method, potentials, temperature, tolerance, rounds, certificate
+    )
     if is_torch(logits):
         from ._torch_moe import route_watched
 
-        words = (method, potentials, temperature, tolerance, rounds, certificate)
-        watched = route_watched(logits, k, capacity, bounds, *words)
+        watched = route_watched(asked)
         if watched is not None:
             return watched
-    answer, plan = chosen(
-        logits, k, capacity, bounds, method, potentials, temperature, tolerance, rounds, certificate
-    )
+    answer, plan = chosen(asked)
     arrays: tuple[Any, ...] = answer[:5]
     if is_torch(logits):
         import torch
@@ -322,34 +338,24 @@ def route(
     return Routing(experts, weights, biases, load, RouteCertificate(*answer[5:]), kept)
 
 
-def chosen(
-    logits: Any,
-    k: Any,
-    capacity: Any,
-    bounds: Any,
-    method: str,
-    potentials: Any,
-    temperature: float,
-    tolerance: float,
-    rounds: Any,
-    certificate: Any,
-) -> tuple[tuple[Any, ...], Any]:
+def chosen(asked: Asked) -> tuple[tuple[Any, ...], Any]:
     """Arrays of NumPy and numbers, in the order of `call`, and the plan of "soft".
 
     The method "given" chooses by the potentials.
     """
+    logits, capacity, bounds, method = asked.logits, asked.capacity, asked.bounds, asked.method
     matrix = _matrix(logits)
     tokens, experts = matrix.shape
-    k = whole("k", k, 1)
+    k = whole("k", asked.k, 1)
     if k > experts:
         raise ValueError(f"k is {k}, but there are {experts} experts; wanted 1 to {experts}")
     lower, upper = _bounds(tokens, experts, k, capacity, bounds, method)
-    start = _start(potentials, experts)
-    for name, x in (("temperature", temperature), ("tolerance", tolerance)):
+    start = _start(asked.potentials, experts)
+    for name, x in (("temperature", asked.temperature), ("tolerance", asked.tolerance)):
         if not 0 < number(name, x) < float("inf"):
             raise ValueError(f"{name} is {x!r}, wanted a number above 0")
-    limit = None if rounds is None else whole("rounds", rounds, 1)
-    certificate = flag("certificate", certificate)
+    limit = None if asked.rounds is None else whole("rounds", asked.rounds, 1)
+    certificate = flag("certificate", asked.certificate)
     _check_finite(matrix)
     given = capacity is not None or bounds is not None
     if tokens == 0:
@@ -357,9 +363,9 @@ def chosen(
         arrays = (none, none.astype(matrix.dtype), biases, np.zeros(experts, np.int64), none.astype(bool))
         return (*arrays, 0.0, 0.0 if certificate else float("nan"), 0, 0, True), None
     if method == "soft":
-        return _soft(logits, matrix, k, (lower, upper), start, float(temperature), given, certificate)
+        return _soft(logits, matrix, k, (lower, upper), start, float(asked.temperature), given, certificate)
     code = CODES.get(method, GIVEN)
-    return call(matrix, k, lower, upper, given, code, start, tolerance, limit, certificate), None
+    return call(matrix, k, (lower, upper), given, code, start, (asked.tolerance, limit), certificate), None
 
 
 @functools.lru_cache(maxsize=64)
@@ -440,12 +446,10 @@ _WHOLE = frozenset((int, type(None)))
 def _plain(
     logits: Any,
     k: Any,
-    capacity: Any,
-    bounds: Any,
+    within: tuple[Any, Any],
     code: int,
     potentials: Any,
-    tolerance: Any,
-    rounds: Any,
+    limits: tuple[Any, Any],
     certificate: bool,
 ) -> Routing | None:
     """The answer for arrays or tensors as the library reads them; None: others, or something is wrong."""
@@ -463,12 +467,10 @@ def _plain(
     found = _native_route(
         given,
         k,
-        capacity,
-        bounds,
+        *within,
         code,
         potentials,
-        tolerance,
-        rounds,
+        *limits,
         certificate,
         thread_limit(),
     )
