@@ -6,7 +6,7 @@ import itertools
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any, Literal, Unpack, cast, overload
+from typing import Any, Literal, Unpack, overload
 
 import numpy as np
 
@@ -171,6 +171,7 @@ def varlen_attention(
     True
     """
     known_arguments("varlen_attention", options, _SET, also=("window_size",))
+    keywords: dict[str, Any] = {**options}
     for name, x in (("query", query), ("key", key), ("value", value)):
         if not hasattr(x, "shape"):
             raise TypeError(f"{name} is a {type(x).__name__}, wanted an array")
@@ -180,23 +181,22 @@ def varlen_attention(
     of_queries = bounds_of("cu_seq_q", cu_seq_q, query.shape[0])
     of_keys = bounds_of("cu_seq_k", cu_seq_k, key.shape[0])
     check_lengths((of_queries, of_keys), (max_q, max_k))
-    window, offset = window_of(window_size, "window_size"), options.pop("dropout_offset", 0)
+    window, offset = window_of(window_size, "window_size"), keywords.pop("dropout_offset", 0)
     offset = whole("dropout_offset", offset)
-    options.setdefault("causal_align", "bottom_right")
-    own = options.get("method")
+    keywords.setdefault("causal_align", "bottom_right")
+    own = keywords.get("method")
     dropout = number("dropout_p", dropout_p) or (own.dropout_p if isinstance(own, Spec) else 0.0)
-    if dropout != 0.0 and options.get("dropout_seed") is None:
-        options["dropout_seed"] = _drawn_seed(query)
-    call = cast(Any, attention)
+    if dropout != 0.0 and keywords.get("dropout_seed") is None:
+        keywords["dropout_seed"] = _drawn_seed(query)
     outs, auxes = [], []
-    seconds = options.get("deadline")
+    seconds = keywords.get("deadline")
     end = None if seconds is None else time.monotonic() + number("deadline", seconds)
     for s in range(len(of_queries) - 1):
         if end is not None and s:
             # One deadline for all; the least number is past before the call begins.
-            options["deadline"] = max(end - time.monotonic(), sys.float_info.min)
+            keywords["deadline"] = max(end - time.monotonic(), sys.float_info.min)
         rows, columns = slice(*of_queries[s : s + 2]), slice(*of_keys[s : s + 2])
-        found = call(
+        found = attention(
             query[rows].swapaxes(0, 1),
             key[columns].swapaxes(0, 1),
             value[columns].swapaxes(0, 1),
@@ -208,7 +208,7 @@ def varlen_attention(
             window=window,
             return_aux=return_aux,
             dropout_offset=offset + s,
-            **options,
+            **keywords,
         )
         out, aux = found if return_aux else (found, None)
         outs.append(out.swapaxes(0, 1))
