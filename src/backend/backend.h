@@ -202,17 +202,24 @@ typedef struct ota_kernel_state {
     unsigned char *used; /* ota_key_use */
     double *history;     /* memory of the extrapolation, or NULL */
     double *u;           /* [rows] */
-    bool careful;        /* to a tolerance: the first round measures the floor of the arithmetic */
-    bool first;          /* the round that finds keys in use, and range and norms for the floor */
-    bool met;            /* u belongs to the scalings as they are */
     bool masked;         /* some pair may be forbidden: `used` counts */
-    bool has_absorbed;   /* a is not 0 */
-    int64_t
-        least_keys; /* out of the first round: keys that a row with mass may use, where they are fewest */
-    double low, high,
-        norm; /* out of a careful first round: of the scores, and of the queries, squared */
-    bool lost, infeasible,
-        nonfinite; /* out of the last round: sums out of range, mass without a place, NaN or infinity */
+    /* what the loop says of the round at hand */
+    struct {
+        bool careful;  /* to a tolerance: the first round measures the floor of the arithmetic */
+        bool first;    /* finds keys in use, and range and norms for the floor */
+        bool met;      /* u belongs to the scalings as they are */
+        bool absorbed; /* a is not 0 */
+    } round;
+    /* out of the first round */
+    struct {
+        int64_t least_keys; /* that a row with mass may use, where they are fewest */
+        double low, high;   /* careful: of the scores */
+        double norm;        /* careful: of the queries, squared */
+    } range;
+    /* out of the last round: sums out of range, mass without a key, NaN or infinity */
+    struct {
+        bool lost, infeasible, nonfinite;
+    } found;
 } ota_kernel_state;
 
 /* What solvers/far_scores.c does to stored scores. */
@@ -228,69 +235,84 @@ typedef struct ota_far {
 
 /* One head. n = rows, m = columns. All potentials in units of S. */
 typedef struct ota_head {
-    /* given */
     const ota_backend *backend;
+    const ota_settings *settings;
+    int64_t index; /* batch * heads + head, for sentences */
     int64_t rows, columns;
     int64_t all_rows; /* of all processes */
-    bool narrow;      /* scores are f32, else f64 */
-    const void *
-        scores; /* [rows][stride] in host memory, -inf = forbidden, neither NaN nor +inf; or NULL */
-    int64_t stride; /* >= columns, multiple of 16; the padding is -inf */
-    double tau;     /* final temperature */
-    const ota_regulariser_row *regulariser;
-    double order;          /* alpha, a number of the formulas of entmax */
-    double sink;           /* logit, -inf = none */
-    const double *mu;      /* [rows], 0 for empty rows (all forbidden) */
-    const double *nu;      /* [columns] T: what the rule asks for, or the most that it allows */
-    double mass;           /* sum of mu */
-    double mass_tolerance; /* totals that differ by less, relative, count as equal (numerics 3.7) */
-    double row_strength;   /* RHO of relaxed rows; INFINITY = rows exact */
-    ota_entry_caps caps;   /* where the regulariser is capped */
-    ota_column_rule rule;  /* EXACT RELAXED CAPPED ELASTIC */
-    double strength;       /* rho of RELAXED */
-    double lambda;         /* ELASTIC */
-    double floor, scale;   /* least column sum in units of nu; nu in units of the key's mass */
-    const double *lambdas; /* [columns] or NULL */
-    ota_side start, end;
-    bool warm;    /* g holds a starting point */
-    double range; /* max - min of the finite scores */
-    ota_far far;
-    const ota_settings *settings;
-    ota_pool *pool;  /* split rows over it in fixed chunks: results may not depend on threads */
-    void *workspace; /* as many bytes as the solver's workspace() said, 64-byte aligned */
-    int64_t index;   /* batch * heads + head, for sentences */
-    /* progress of a running head, from any thread; NULL: nobody listens */
-    void (*tell)(void *context, int64_t round, double residual);
-    void *tell_context;
-    const ota_host_algebra *algebra;
-    const struct ota_kernels *kernels; /* the CPU backend's level; others leave it NULL */
-    void *place;                       /* the backend's: where this head is worked on */
+    double tau;       /* final temperature */
+    const double *mu; /* [rows], 0 for empty rows (all forbidden) */
+    const double *nu; /* [columns] T: what the rule asks for, or the most that it allows */
+    double mass;      /* sum of mu */
+    double *f, *g;    /* [rows], [columns]; found */
+    bool warm;        /* g holds a starting point */
+    /* the stored scores, by the backend's `load` and solvers/far_scores.c */
+    struct {
+        const void *
+            data; /* [rows][stride] in host memory, -inf = forbidden, neither NaN nor +inf; or NULL */
+        int64_t stride; /* >= columns, multiple of 16; the padding is -inf */
+        bool narrow;    /* f32, else f64 */
+        double range;   /* max - min of the finite ones */
+        ota_far far;
+    } scores;
+    /* what the problem asks of rows */
+    struct {
+        const ota_regulariser_row *regulariser;
+        double order;        /* alpha, a number of the formulas of entmax */
+        double sink;         /* logit, -inf = none */
+        double strength;     /* RHO of relaxed rows; INFINITY = rows exact */
+        ota_entry_caps caps; /* where the regulariser is capped */
+        double
+            mass_tolerance; /* totals that differ by less, relative, count as equal (numerics 3.7) */
+    } row;
+    /* and of columns */
+    struct {
+        ota_column_rule rule;  /* EXACT RELAXED CAPPED ELASTIC */
+        double strength;       /* rho of RELAXED */
+        double lambda;         /* ELASTIC */
+        const double *lambdas; /* [columns] or NULL */
+        double floor, scale;   /* least column sum in units of nu; nu in units of the key's mass */
+        ota_side start, end;
+    } column;
+    /* what the backend lends */
+    struct {
+        ota_pool *pool;  /* split rows over it in fixed chunks: results may not depend on threads */
+        void *workspace; /* as many bytes as the solver's workspace() said, 64-byte aligned */
+        const ota_host_algebra *algebra;
+        const struct ota_kernels *kernels; /* the CPU backend's level; others leave it NULL */
+        void *place;                       /* where this head is worked on */
+        /* progress of a running head, from any thread; NULL: it is not asked for */
+        void (*report)(void *context, int64_t round, double residual);
+        void *report_context;
+    } host;
     ota_kernel_state kernel;
-    /* found */
-    double *f, *g;  /* [rows], [columns] */
-    double *plan;   /* [rows][stride] f64 when the solver emits the plan, else NULL */
-    int64_t *match; /* [rows] when the final row update is OTA_FINAL_MATCH; lies in `workspace` */
-    ota_final_update final_update;
-    int64_t rounds;
-    /* Of the plan that will be emitted, in f64, numerics 3.5. Rows: of coupled heads alone; what emits rows sums anew. */
-    double row_error, column_error;
-    double temperature_reached;
-    const char
-        *method; /* the row of the table that found it, where `solve` chose among some; or NULL */
-    int64_t unusable, pruned, underflowed;
-    char sentence[512]; /* why not OTA_OK */
+    /* what the solver leaves besides f and g */
+    struct {
+        double *plan; /* [rows][stride] f64 when the solver emits the plan, else NULL */
+        int64_t
+            *match; /* [rows] when the final row update is OTA_FINAL_MATCH; lies in `workspace` */
+        ota_final_update update;
+        int64_t rounds;
+        /* Of the plan that will be emitted, in f64, numerics 3.5. Rows: of coupled heads alone; what emits rows sums anew. */
+        double row_error, column_error;
+        double temperature;
+        const char *
+            method; /* the row of the table that found it, where `solve` chose among some; or NULL */
+        int64_t unusable, pruned, underflowed;
+        char sentence[512]; /* why not OTA_OK */
+    } found;
 } ota_head;
 
 static inline const ota_column_rule_row *ota_head_rule(const ota_head *head) {
-    return ota_column_rule_of(head->rule);
+    return ota_column_rule_of(head->column.rule);
 }
 
 static inline ota_column_parameters ota_head_parameters(const ota_head *head, int64_t j) {
-    return (ota_column_parameters){.strength = head->strength,
-                                   .lambda =
-                                       head->lambdas != NULL ? head->lambdas[j] : head->lambda,
-                                   .floor = head->floor,
-                                   .scale = head->scale};
+    return (ota_column_parameters){.strength = head->column.strength,
+                                   .lambda = head->column.lambdas != NULL ? head->column.lambdas[j]
+                                                                          : head->column.lambda,
+                                   .floor = head->column.floor,
+                                   .scale = head->column.scale};
 }
 
 /* head.c: what follows from the problem alone: the parameters of a head's rows, and of a head all but the backend's
@@ -326,7 +348,7 @@ typedef struct ota_passes {
     ota_head *head;
     int64_t rows, columns, stride;              /* of the scores */
     int64_t chunk_rows, chunks, padded_columns; /* columns rounded up to whole cache lines */
-    const void *scores; /* head->scores, or its copy without the unusable pairs */
+    const void *scores; /* head->scores.data, or its copy without the unusable pairs */
     bool narrow;
     ota_domain domain;
     double temperature;          /* of the last pass */
@@ -336,18 +358,22 @@ typedef struct ota_passes {
     double *previous;            /* [columns] g of the round before */
     double *shift, *sum, *error; /* [rows] of the fused pass; row errors */
     double *old_f;               /* [rows] f of the pass before */
-    double *partial;             /* [chunks][padded_columns] column sums */
-    double *relaxed;             /* [chunks][padded_columns] column sums with relaxed f */
     void *potential;             /* [padded_columns] g as the type of the scores */
-    void *scratch;               /* [chunks][padded_columns] */
-    void *top;                   /* [chunks][padded_columns] */
-    /* linear domain */
-    void *kernel;  /* [rows][stride] */
-    void *scaling; /* [padded_columns] v */
-    double *absorbed_f, *absorbed_g, *scaled_sink, *u;
-    double *middle; /* [columns] absorbed beside g when costs are centred [TOT-106] */
-    bool formed;
-    int64_t underflowed;
+    /* a share a chunk, [chunks][padded_columns] */
+    struct {
+        double *sums;    /* of the columns */
+        double *relaxed; /* of the columns with relaxed f */
+        void *scratch, *top;
+    } chunk;
+    /* the linear domain's; `kernel` is NULL without one */
+    struct {
+        void *kernel;  /* [rows][stride] */
+        void *scaling; /* [padded_columns] v */
+        double *absorbed_f, *absorbed_g, *scaled_sink, *u;
+        double *middle; /* [columns] absorbed beside g when costs are centred [TOT-106] */
+        bool formed;
+        int64_t underflowed;
+    } linear;
 } ota_passes;
 
 static inline void ota_chunk_rows(const ota_passes *passes, int64_t chunk, int64_t *first,
@@ -425,23 +451,35 @@ typedef struct ota_head_shape {
 
 /* ---- the table ---------------------------------------------------------------------------------- */
 
+/* How the rows of a problem are solved. */
+typedef enum ota_layout_kind {
+    OTA_LAYOUT_ROWS,    /* alone, by their thresholds or in order */
+    OTA_LAYOUT_SOFTMAX, /* alone, in closed form */
+    OTA_LAYOUT_ENTMAX,  /* alone, by thresholds of powers */
+    OTA_LAYOUT_COUPLED  /* a solver finds the column potentials, or the plan itself */
+} ota_layout_kind;
+
 /* What the operator has decided when it asks for a device. */
 typedef struct ota_layout {
     const ota_resolved *resolved; /* the plan's; outlives the device */
     ota_pool *pool;               /* the plan's */
     int64_t values_width;
-    bool coupled;      /* a solver finds the column potentials, or the plan itself */
-    bool softmax_rows; /* rows alone: closed form */
-    bool entmax_rows;  /* rows alone: thresholds */
-    bool plain_rounds; /* the solver may run plain Sinkhorn rounds that start and end on rows */
-    bool may_switch;   /* and go on with another method where they are slow */
+    ota_layout_kind kind;
+    /* of plain Sinkhorn rounds that start and end on rows */
+    struct {
+        bool plain;      /* the solver may run them */
+        bool may_switch; /* and go on with another method where they are slow */
+        /* bytes for one head of rows x columns that they fall back on */
+        size_t (*workspace)(const ota_head_shape *shape);
+    } rounds;
     /* coupled */
-    bool always_wide;  /* the solver works in f64 whatever the data is */
-    bool reads_narrow; /* though scores that f32 holds may stay f32 */
-    bool needs_plan;   /* it wants ota_head.plan */
-    /* bytes for one head of rows x columns, or NULL: none; `rounds`: of what plain rounds fall back on */
-    size_t (*workspace)(const ota_head_shape *shape);
-    size_t (*rounds_workspace)(const ota_head_shape *shape);
+    struct {
+        bool wide;         /* it works in f64 whatever the data is */
+        bool reads_narrow; /* though scores that f32 holds may stay f32 */
+        bool needs_plan;   /* it wants ota_head.found.plan */
+        /* bytes for one head of rows x columns, or NULL: none */
+        size_t (*workspace)(const ota_head_shape *shape);
+    } solver;
 } ota_layout;
 
 /* head.c: what the solver on stored scores works in: of a fixed number of plain rounds, or of the solver. */
@@ -495,7 +533,7 @@ struct ota_backend {
         ota_head *head); /* sums of the chunks into receiver and status, once the head is right */
 
     /* ---- passes over stored scores; `kernel`: with room for the linear domain, which a backend lacks where
-       ota_passes.kernel stays NULL */
+       ota_passes.linear.kernel stays NULL */
     void (*lay_out_passes)(ota_passes *passes, ota_arena *arena, bool kernel);
     /* Row updates with head->g, then c and L. omega != 1: two-sided relaxation, f moves omega of its way from what it
        was, L belongs to that f and c still to the plan after an exact row update. */

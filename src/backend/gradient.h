@@ -14,8 +14,6 @@
 #include "backend.h"
 #include "terms/terms.h"
 
-enum { OTA_BACKWARD_PARTIALS = 4 };
-
 typedef enum ota_backward_mode {
     OTA_BACKWARD_FREE,
     OTA_BACKWARD_ONLINE,
@@ -65,6 +63,12 @@ typedef struct ota_term_sum {
     bool direct; /* every pair has an entry of its own: written row by row */
 } ota_term_sum;
 
+/* Sums by keys, [OTA_ADJOINT_CHUNKS][lane] each, chunk after chunk. */
+typedef struct ota_chunk_sums {
+    double *right, *right_terms; /* of the right side, and of its terms without their signs */
+    double *plan, *slopes;       /* of P and w */
+} ota_chunk_sums;
+
 /* Fixed rounds on a stored kernel, as passes see them; row k of u lies at u + k * row_lane. */
 typedef struct ota_kernel_view {
     int64_t width; /* inner dimensions of the last product; 0: not for this plan */
@@ -72,7 +76,11 @@ typedef struct ota_kernel_view {
     int64_t count; /* rounds */
     bool carried;  /* P and dL/dS of the head at work come from its kernel */
     int64_t row_lane;
-    double *u;               /* [count + 1][row_lane] */
+    double *mu;          /* [rows], 0 for empty ones */
+    double *column_sums; /* [OTA_ADJOINT_CHUNKS][lane] K^T u, or K^T x */
+    double *usable,
+        *lost; /* the same shape: rows that may use a key; > 0 at the first key: no kernel */
+    double *u; /* [count + 1][row_lane] */
     double *f_grad, *g_grad; /* [rows], [columns] of the last row update */
     double *row_mass_grad;   /* [rows] */
     const double *v;         /* [columns] of the last row update */
@@ -85,34 +93,54 @@ typedef struct ota_kernel_view {
 /* What one head worker works in: head workers go through different heads side by side. Host memory, f64; `own` is the backend's. */
 typedef struct ota_backward_space {
     int head_worker;
-    /* what became of its heads: the first that failed, and the worst residual */
-    ota_status status;
-    int64_t failed;
-    double residual;
-    int64_t widened;                        /* heads that f32 was refused */
-    double *f, *top, *a;                    /* [queries] */
-    bool *bad;                              /* [queries] not finite: NaN on the allowed pairs */
-    double *g, *b, *fill;                   /* [stride] */
-    int64_t *shut;                          /* [stride] */
-    double *row_sums;                       /* [queries][OTA_ROW_SUMS] */
-    double *partial[OTA_BACKWARD_PARTIALS]; /* [OTA_ADJOINT_CHUNKS][lane] */
-    int64_t lane;                           /* max(queries, keys) rounded up */
-    ota_term_sum terms[OTA_MAX_TERMS];
-    double *row_mass, *column_mass;     /* [batch * heads][queries], [..][keys] */
-    double *temperature, *alibi, *sink; /* [heads] */
-    double order, row_strength, softcap;
-    double parameters[OTA_RULE_PARAMETERS]; /* of the column rule */
+    /* what became of its heads: the first that failed, the worst residual, and how many f32 was refused */
+    struct {
+        ota_status status;
+        int64_t failed;
+        double residual;
+        int64_t widened;
+    } outcome;
+    /* of the head at work: potentials and multipliers; bad: not finite, NaN on the allowed pairs */
+    double *f, *top, *a; /* [queries] */
+    bool *bad;           /* [queries] */
+    double *g, *b;       /* [stride] */
+    /* rows in order: where each key's capacity ran out and what that row took */
+    int64_t *shut;    /* [stride] */
+    double *fill;     /* [stride] */
+    double *row_sums; /* [queries][OTA_ROW_SUMS] */
+    int64_t lane;     /* max(queries, keys) rounded up */
+    /* sums by keys, a share a chunk, [OTA_ADJOINT_CHUNKS][lane]; rounds use their memory */
+    ota_chunk_sums chunks;
+    /* gradients that rows or heads share, by operator/backward_sums.c */
+    struct {
+        ota_term_sum terms[OTA_MAX_TERMS];
+        double *row_mass, *column_mass;     /* [batch * heads][queries], [..][keys] */
+        double *temperature, *alibi, *sink; /* [heads] */
+        double order, row_strength, softcap;
+        double parameters[OTA_RULE_PARAMETERS]; /* of the column rule */
+    } sums;
     /* coupled */
-    double *matrix;    /* [dense_rows][dense_stride] f64: scores; slopes, of T where implicit */
-    double *gradient;  /* the same shape: dL/dP, then dL/dS                 */
-    double *slopes;    /* the same shape, prefix only                       */
-    double *dense[8];  /* vectors of lane                                   */
-    double *vectors;   /* OTA_ADJOINT_VECTORS of lane                       */
+    double *matrix;   /* [dense_rows][dense_stride] f64: scores; slopes, of T where implicit */
+    double *gradient; /* the same shape: dL/dP, then dL/dS */
+    double *slopes;   /* the same shape, prefix only */
+    /* implicit: the system of solvers/derivatives/adjoint.h, vectors of lane. What `slopes` leaves by queries becomes that of
+       the solver's rows and columns. */
+    struct {
+        double *den;         /* sums of w */
+        double *row_right;   /* sums of w U */
+        double *row_sums;    /* of P, the sink's included */
+        double *extra;       /* what the column rule adds to the diagonal */
+        double *column_sums; /* of P */
+        double *right;       /* the right side */
+        double *right_terms; /* what its terms add up to without their signs */
+    } adjoint;
+    double *vectors;   /* OTA_ADJOINT_VECTORS of lane */
     double *couplings; /* [columns][columns], NULL beyond OTA_ADJOINT_DIRECT */
     unsigned char *held;
     ota_kernel_view kernel;
     struct ota_gradient_scratch *own;   /* the backend's */
-    struct ota_rounds_space *rounds;    /* the operator's */
+    struct ota_rounds_space *rounds;    /* the operator's, of fixed rounds */
+    struct ota_block_parts *block;      /* the operator's, of prefix columns */
     struct ota_tangent_space *tangents; /* of ota_jvp */
 } ota_backward_space;
 
@@ -127,23 +155,30 @@ typedef struct ota_backward_job {
     const ota_gradients *want;
     ota_backward_space *space;
     int64_t place;
-    ota_row_parameters parameters;
+    int worker; /* whose scratch is this thread's while no task runs */
     ota_backward_mode mode;
+    /* chosen once for a run, by the operator */
+    struct {
+        bool sums;           /* row sums are wanted */
+        bool tiled;          /* outputs come from tiles */
+        bool may_use_kernel; /* fixed rounds */
+        bool begins_narrow;  /* T = float until a head is refused */
+    } choice;
+    /* the head at work, by the operator, but for `biased` and `stored` */
     int64_t batch, head, key_head;
-    bool biased;         /* g is not 0              */
-    bool stored;         /* dL/dS lies in gradient  */
-    bool sums;           /* row sums are wanted     */
-    bool tiled;          /* outputs come from tiles */
-    bool lists;          /* rows may be lists       */
-    bool may_use_kernel; /* fixed rounds */
-    bool wide;           /* T = double, for the head at work */
-    bool begins_narrow;  /* T = float until a head is refused */
-    bool refused;
-    bool keep_sums; /* packing leaves the sums of earlier heads */
-    int worker;     /* whose scratch is this thread's while no task runs */
-    int64_t strip_first, strip_rows;
+    ota_row_parameters parameters;
+    struct {
+        bool biased;  /* g is not 0 */
+        bool stored;  /* dL/dS lies in gradient */
+        bool wide;    /* T = double */
+        bool refused; /* f32 does not carry it */
+    } state;
     double residual;
     uint32_t dropout_key[2];
+    /* the backend's */
+    bool lists;     /* rows may be lists */
+    bool keep_sums; /* packing leaves the sums of earlier heads */
+    int64_t strip_first, strip_rows;
 } ota_backward_job;
 
 /* Extra inner dimensions of the last product after so many rounds: A of a row and B of a key. */
@@ -158,8 +193,11 @@ static inline bool ota_is_masked(const ota_resolved *r) {
 const ota_array *ota_gradient_of_term(const ota_resolved *r, const ota_gradients *want, int t);
 /* Slice of a term's sums that belongs to this head. */
 double *ota_term_slice(const ota_backward_job *job, int t);
-/* Sums of the chunks of partial[which], chunk after chunk, for `count` rows or keys. */
-void ota_backward_add_chunks(const ota_backward_space *s, int which, int64_t count, double *to);
+/* Sums over the chunks of [OTA_ADJOINT_CHUNKS][lane] numbers, chunk after chunk, for `count` rows or keys. */
+void ota_backward_add_chunks(const ota_backward_space *s, const double *chunks, int64_t count,
+                             double *to);
+/* Chunks [first, first + count) of all chunk sums become 0. */
+void ota_backward_clear_chunks(const ota_backward_space *s, int64_t first, int64_t count);
 
 /* Memory that a coupled head of forward has and backward may use: forward forms what lies there anew. */
 typedef struct ota_place_memory {
@@ -205,12 +243,12 @@ typedef struct ota_gradient_passes {
     /* ---- rows in order: where each key's capacity ran out, then multipliers in reverse */
     void (*reverse_online)(ota_backward_job *job);
 
-    /* ---- coupled: slopes w into space->matrix, sums of w, w U, P (partial 0: right side, 1: its absolute terms, 2: P,
-       3: w by keys; dense 0: den, 1: sum w U, 2: row sums of P) */
+    /* ---- coupled: slopes w into space->matrix, sums of w, w U and P into space->chunks by keys, and of adjoint den, row_right
+       and row_sums by queries */
     void (*slopes)(ota_backward_job *job);
-    /* Transposed: the right side by queries, once the means by keys are known (dense 3, 4 -> 6, 7). */
+    /* Transposed: the right side by queries, once den and row_right by keys are known. */
     void (*transposed_right)(ota_backward_job *job);
-    /* Relaxed rows answer to U with less than their mean: moves dense 6; returns `scale` and what that adds to its absolute
+    /* Relaxed rows answer to U with less than their mean: moves adjoint.right; returns `scale` and what that adds to its absolute
        terms. NULL: the right side has been formed with what they answer. */
     double (*recentre)(ota_backward_job *job, double scale);
     /* Scores and dL/dP in f64 in the solver's orientation, into matrix and gradient. */
@@ -219,9 +257,9 @@ typedef struct ota_gradient_passes {
     /* ---- fixed rounds on their kernel; NULL where kernel_width is 0, as is has_nonfinite_values */
     void (*kernel_form)(ota_backward_job *job); /* K and the first row update */
     void (*kernel_row_round)(
-        ota_backward_job *job); /* one more; partial 0: column sums, partial 3 > 0: lost */
+        ota_backward_job *job); /* one more: kernel.column_sums and kernel.lost */
     void (*kernel_reverse)(
-        ota_backward_job *job); /* space->a, f: factors and x; partial 0: K^T x */
+        ota_backward_job *job); /* space->a, f: factors and x; kernel.column_sums: K^T x */
     void (*kernel_last)(
         ota_backward_job *job); /* what the last row update and P V leave of dL/df, dL/dg, dL/dmu */
     void (*kernel_column)(ota_backward_job *job, const double *from, double scale);

@@ -28,20 +28,20 @@ ota_head ota_head_of(const ota_resolved *r, int64_t index) {
     const ota_problem *p = &r->problem;
     const ota_row_parameters row = ota_row_parameters_of(r, index / r->heads, index % r->heads);
     return (ota_head){.tau = row.tau,
-                      .regulariser = row.regulariser,
-                      .order = row.order,
-                      .sink = row.sink,
-                      .mass_tolerance = ota_mass_tolerance(r),
-                      .row_strength = row.row_strength,
-                      .caps = row.caps,
-                      .rule = p->columns,
+                      .row.regulariser = row.regulariser,
+                      .row.order = row.order,
+                      .row.sink = row.sink,
+                      .row.mass_tolerance = ota_mass_tolerance(r),
+                      .row.strength = row.row_strength,
+                      .row.caps = row.caps,
+                      .column.rule = p->columns,
                       .all_rows = p->axis == OTA_AXIS_COLUMNS ? r->keys : r->share.rows,
-                      .strength = p->strength,
-                      .lambda = p->lambda,
-                      .floor = ota_column_parameters_of(p).floor,
-                      .scale = ota_column_target(p, 1.0),
-                      .start = p->start,
-                      .end = p->end,
+                      .column.strength = p->strength,
+                      .column.lambda = p->lambda,
+                      .column.floor = ota_column_parameters_of(p).floor,
+                      .column.scale = ota_column_target(p, 1.0),
+                      .column.start = p->start,
+                      .column.end = p->end,
                       .settings = &r->settings,
                       .index = index};
 }
@@ -65,10 +65,10 @@ void ota_head_allot(const ota_head *head, const ota_resolved *r, double *nu, dou
 }
 
 void *ota_take_workspace(const ota_layout *layout, ota_arena *arena, const ota_head_shape *shape) {
-    const bool rounds = layout->plain_rounds && layout->resolved->settings.stop.fixed;
+    const bool rounds = layout->rounds.plain && layout->resolved->settings.stop.fixed;
     size_t (*const of)(const ota_head_shape *) =
-        rounds ? layout->rounds_workspace : layout->workspace;
-    const size_t bytes = layout->coupled && of != NULL ? of(shape) : 0;
+        rounds ? layout->rounds.workspace : layout->solver.workspace;
+    const size_t bytes = layout->kind == OTA_LAYOUT_COUPLED && of != NULL ? of(shape) : 0;
     if (bytes < SIZE_MAX) return ota_arena_take(arena, bytes, 1);
     arena->overflowed = true;
     return NULL;

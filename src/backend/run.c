@@ -97,7 +97,7 @@ void ota_each_chunk(ota_passes *passes, void (*body)(void *job, int64_t chunk, i
     if (passes->chunks == 1) {
         body(job, 0, 0);
     } else {
-        ota_parallel(passes->head->pool, passes->chunks, watched_chunk, &all);
+        ota_parallel(passes->head->host.pool, passes->chunks, watched_chunk, &all);
     }
 }
 

@@ -34,8 +34,7 @@ static void load_potentials(ota_backward_job *job) {
     passes_of(job)->load_bias(job);
 }
 
-/* The system of backward.h in the solver's orientation, from what slopes_task left; dense[k]: 0 den,
- * 1 row_right, 2 row sums of P, 3 a, 4 .. of the transposed side, 5 b, 6 right, 7 absolute terms. */
+/* The system of backward.h in the solver's orientation, from what the pass `slopes` left. */
 static void gather_system(ota_backward_job *job, ota_adjoint *system, ota_mass_rule *rule) {
     const ota_plan *plan = job->plan;
     const ota_resolved *r = &plan->resolved;
@@ -45,18 +44,16 @@ static void gather_system(ota_backward_job *job, ota_adjoint *system, ota_mass_r
     double *column_sum = s->vectors; /* until the solve; copied below */
     if (plan->strategy.transposed) {
         /* What the task summed by queries belongs to the columns, by keys to the rows. */
-        memcpy(column_sum, s->dense[2], (size_t)m * sizeof(double));
-        ota_backward_add_chunks(s, 2, n, s->dense[2]);
-        ota_backward_add_chunks(s, 0, n, s->dense[3]);
-        ota_backward_add_chunks(s, 3, n, s->dense[4]);
+        memcpy(column_sum, s->adjoint.row_sums, (size_t)m * sizeof(double));
+        ota_backward_add_chunks(s, s->chunks.plan, n, s->adjoint.row_sums);
+        ota_backward_add_chunks(s, s->chunks.right, n, s->adjoint.row_right);
+        ota_backward_add_chunks(s, s->chunks.slopes, n, s->adjoint.den);
         passes_of(job)->transposed_right(job);
-        memcpy(s->dense[0], s->dense[4], (size_t)n * sizeof(double));
-        memcpy(s->dense[1], s->dense[3], (size_t)n * sizeof(double));
     } else {
-        ota_backward_add_chunks(s, 0, m, s->dense[6]);
-        ota_backward_add_chunks(s, 1, m, s->dense[7]);
-        ota_backward_add_chunks(s, 2, m, column_sum);
-        double *const sums[] = {s->dense[6], s->dense[7], column_sum};
+        ota_backward_add_chunks(s, s->chunks.right, m, s->adjoint.right);
+        ota_backward_add_chunks(s, s->chunks.right_terms, m, s->adjoint.right_terms);
+        ota_backward_add_chunks(s, s->chunks.plan, m, column_sum);
+        double *const sums[] = {s->adjoint.right, s->adjoint.right_terms, column_sum};
         for (int k = 0; k < 3; k++)
             (void)ota_ranks_sum(&r->settings, sums[k], m, NULL, 0, "the right side of backward");
     }
@@ -66,17 +63,17 @@ static void gather_system(ota_backward_job *job, ota_adjoint *system, ota_mass_r
     system->scale = 0.0;
     for (int64_t j = 0; j < m; j++) {
         s->held[j] = ota_column_rests(column_rule, &parameters, g[j]);
-        if (!s->held[j]) system->scale += s->dense[7][j];
-        s->dense[4][j] = column_sum[j];
-        s->dense[3][j] =
+        if (!s->held[j]) system->scale += s->adjoint.right_terms[j];
+        s->adjoint.column_sums[j] = column_sum[j];
+        s->adjoint.extra[j] =
             ota_column_softness(column_rule, &parameters, column_sum[j], job->parameters.tau);
     }
     for (int64_t i = 0; i < n && p->rows == OTA_ROWS_RELAXED; i++)
-        s->dense[0][i] += job->parameters.tau * s->dense[2][i] / p->row_strength;
+        s->adjoint.den[i] += job->parameters.tau * s->adjoint.row_sums[i] / p->row_strength;
     *rule = (ota_mass_rule){.f = plan->strategy.transposed ? s->g : s->f,
                             .g = g,
-                            .row_sum = s->dense[2],
-                            .column_sum = s->dense[4]};
+                            .row_sum = s->adjoint.row_sums,
+                            .column_sum = s->adjoint.column_sums};
 }
 
 void ota_backward_find_used(const ota_backward_job *job, const double *column_sum,
@@ -121,16 +118,16 @@ ota_adjoint ota_backward_system(const ota_backward_job *job) {
                          .stride = plan->strategy.stride,
                          .slopes = s->matrix,
                          .algebra = plan->strategy.algebra,
-                         .den = s->dense[0],
-                         .row_right = s->dense[1],
-                         .extra = s->dense[3],
+                         .den = s->adjoint.den,
+                         .row_right = s->adjoint.row_right,
+                         .extra = s->adjoint.extra,
                          .held = s->held,
-                         .right = s->dense[6],
+                         .right = s->adjoint.right,
                          .enough = plan->resolved.type == OTA_F64 ? 1.0e-10 : 1.0e-6,
                          .settings = &plan->resolved.settings,
                          .pool = plan->pool,
-                         .partial = s->partial[0],
-                         .more = s->partial[1],
+                         .partial = s->chunks.right,
+                         .more = s->chunks.right_terms,
                          .vectors = s->vectors,
                          .couplings = plan->resolved.settings.ranks == NULL ? s->couplings : NULL,
                          .a = plan->strategy.transposed ? s->b : s->a,
@@ -148,7 +145,7 @@ static const double NARROW_MISSED = 2.0;
 static void recentre(ota_backward_job *job, ota_adjoint *system) {
     const ota_settings *settings = &job->plan->resolved.settings;
     const int64_t m = settings->ranks == NULL ? 0 : job->plan->strategy.columns;
-    double *right = job->space->dense[6], *before = job->space->vectors;
+    double *right = job->space->adjoint.right, *before = job->space->vectors;
     memcpy(before, right, (size_t)m * sizeof *before);
     memset(right, 0, (size_t)m * sizeof *right);
     double scale = passes_of(job)->recentre(job, settings->ranks == NULL ? system->scale : 0.0);
@@ -163,14 +160,14 @@ static ota_status run_implicit(ota_backward_job *job) {
     load_potentials(job);
     passes_of(job)->slopes(job);
     ota_adjoint system = ota_backward_system(job);
-    system.narrow = !job->wide;
-    system.most_amplified = job->begins_narrow && !job->wide ? MOST_AMPLIFIED : 0.0;
+    system.narrow = !job->state.wide;
+    system.most_amplified = job->choice.begins_narrow && !job->state.wide ? MOST_AMPLIFIED : 0.0;
     ota_mass_rule rule;
     gather_system(job, &system, &rule);
     job->residual = ota_sums_missed(job, &rule);
-    if (job->begins_narrow && !job->wide &&
+    if (job->choice.begins_narrow && !job->state.wide &&
         !(job->residual <= NARROW_MISSED * r->settings.stop.tolerance)) {
-        job->refused = true;
+        job->state.refused = true;
         return OTA_NOT_CONVERGED;
     }
     if (!ota_sums_stand(job)) return OTA_TOL_UNREACHABLE;
@@ -179,10 +176,10 @@ static ota_status run_implicit(ota_backward_job *job) {
     const ota_status status = ota_adjoint_solve(&system);
     job->residual = system.residual;
     if (ends_all(status)) return status;
-    if (job->begins_narrow && !job->wide) {
-        job->refused = status != OTA_OK;
-        for (int64_t i = 0; i < r->queries; i++) job->refused |= s->bad[i];
-        if (job->refused) return OTA_NOT_CONVERGED;
+    if (job->choice.begins_narrow && !job->state.wide) {
+        job->state.refused = status != OTA_OK;
+        for (int64_t i = 0; i < r->queries; i++) job->state.refused |= s->bad[i];
+        if (job->state.refused) return OTA_NOT_CONVERGED;
     }
     if (status != OTA_OK) return status;
     rule.a = system.a;
@@ -206,11 +203,11 @@ static ota_status reverse_on_kernel(ota_backward_job *job, ota_kernel_rounds *ro
     const ota_resolved *r = job->resolved;
     const ota_gradient_passes *passes = passes_of(job);
     ota_backward_space *s = job->space;
-    const double *mu = s->dense[0];
+    const double *mu = s->rounds->mu;
     passes->kernel_last(job);
     (void)ota_ranks_sum(&r->settings, rounds->g_grad, r->keys, NULL, 0,
                         "the last round's gradient");
-    double *transposed = s->dense[5];
+    double *transposed = s->rounds->f_grad;
     for (int64_t k = rounds->rounds - 1; k >= 0; k--) {
         const ota_status going = ota_interrupted_together(&r->settings);
         if (going != OTA_OK) return going;
@@ -223,7 +220,7 @@ static ota_status reverse_on_kernel(ota_backward_job *job, ota_kernel_rounds *ro
         passes->kernel_reverse(job);
         for (int64_t i = 0; i < r->queries; i++)
             f_grad[i] = mu[i] > 0.0 ? s->f[i] * top * mu[i] / u[i] : 0.0;
-        ota_backward_add_chunks(s, 0, r->keys, transposed);
+        ota_backward_add_chunks(s, s->kernel.column_sums, r->keys, transposed);
         (void)ota_ranks_sum(&r->settings, transposed, r->keys, NULL, 0, "a reversed round");
         ota_kernel_rounds_take(rounds, k, transposed, top);
     }
@@ -247,10 +244,10 @@ static void place_rounds(ota_backward_job *job) {
     ota_kernel_rounds *rounds = &s->rounds->now;
     ota_head head = ota_backward_head(job);
     *rounds = (ota_kernel_rounds){
-        .head = &s->rounds->head, .rounds = r->settings.stop.rounds, .narrow = !job->wide};
+        .head = &s->rounds->head, .rounds = r->settings.stop.rounds, .narrow = !job->state.wide};
     s->rounds->head = head;
-    rounds->g_grad = s->dense[6];
-    rounds->sums = (ota_unrolled_sums){.row = s->dense[7], .column = s->vectors};
+    rounds->g_grad = s->rounds->g_grad;
+    rounds->sums = (ota_unrolled_sums){.row = s->rounds->row_grad, .column = s->vectors};
     memset(rounds->sums.row, 0, (size_t)r->queries * sizeof(double));
     memset(rounds->sums.column, 0, (size_t)r->keys * sizeof(double));
     ota_kernel_rounds_place(rounds, s->rounds->step_memory);
@@ -258,6 +255,10 @@ static void place_rounds(ota_backward_job *job) {
     s->kernel = (ota_kernel_view){.width = s->kernel.width,
                                   .count = count,
                                   .row_lane = rounds->row_lane,
+                                  .mu = s->rounds->mu,
+                                  .column_sums = s->chunks.right,
+                                  .usable = s->chunks.right_terms,
+                                  .lost = s->chunks.slopes,
                                   .u = rounds->u,
                                   .f_grad = rounds->f_grad + count * rounds->row_lane,
                                   .g_grad = rounds->g_grad,
@@ -290,13 +291,13 @@ static bool run_on_kernel(ota_backward_job *job, ota_status *stopped) {
             passes->kernel_row_round(job);
         bool fine = true;
         for (int64_t c = 0; c < OTA_ADJOINT_CHUNKS; c++)
-            fine = fine && !(s->partial[3][c * s->lane] > 0.0);
+            fine = fine && !(s->kernel.lost[c * s->lane] > 0.0);
         if (!all_fine(job, fine)) return false;
         if (k == 0) ota_backward_find_targets(job, rounds);
         if (!all_fine(job, ota_kernel_rounds_rows(rounds, k))) return false;
         if (k == rounds->rounds) break;
         double *sums = rounds->c + k * rounds->column_lane;
-        ota_backward_add_chunks(s, 0, r->keys, sums);
+        ota_backward_add_chunks(s, s->kernel.column_sums, r->keys, sums);
         (void)ota_ranks_sum(&r->settings, sums, r->keys, NULL, 0, "a round of backward");
         if (k == 0) ota_backward_finish_idle(job, rounds);
         if (!ota_kernel_rounds_columns(rounds, k)) return false;
@@ -311,14 +312,14 @@ static bool run_on_kernel(ota_backward_job *job, ota_status *stopped) {
     /* What the columns say all ranks know, and their parts are summed: one of them tells. */
     if (r->settings.ranks == NULL || r->settings.ranks->to.rank == 0) {
         ota_sums_of_parameters(s, &rounds->sums);
-        s->temperature[job->head] += ota_kernel_rounds_temperature(rounds);
+        s->sums.temperature[job->head] += ota_kernel_rounds_temperature(rounds);
     }
     const ota_mass_rule rule = {.a = rounds->sums.row,
                                 .b = rounds->sums.column,
-                                .f = s->dense[2],
-                                .g = s->dense[3],
-                                .row_sum = s->dense[0],
-                                .column_sum = s->dense[1],
+                                .f = s->rounds->f,
+                                .g = s->rounds->g,
+                                .row_sum = s->rounds->mu,
+                                .column_sum = s->rounds->nu,
                                 .used = s->held,
                                 .finished = true};
     ota_sums_of_masses(job, &rule);
@@ -331,12 +332,12 @@ static ota_status run_unrolled(ota_backward_job *job) {
     const ota_resolved *r = &plan->resolved;
     ota_backward_space *s = job->space;
     ota_status stopped = OTA_OK;
-    if (job->may_use_kernel && run_on_kernel(job, &stopped)) return stopped;
+    if (job->choice.may_use_kernel && run_on_kernel(job, &stopped)) return stopped;
     if (plan->resolved.settings.ranks != NULL)
         return ends_all(ota_interrupted_together(&r->settings))
                    ? ota_interrupted_together(&r->settings)
                    : OTA_UNSUPPORTED;
-    job->stored = true;
+    job->state.stored = true;
     passes_of(job)->widen(job);
     ota_backward_pad(job);
     ota_head head;
@@ -351,10 +352,10 @@ static ota_status run_unrolled(ota_backward_job *job) {
     memcpy(s->g, of_keys, (size_t)r->keys * sizeof(double));
     passes_of(job)->load_bias(job);
     if (passes_of(job)->mark_top != NULL) passes_of(job)->mark_top(job);
-    s->temperature[job->head] += u.sums.temperature;
+    s->sums.temperature[job->head] += u.sums.temperature;
     ota_sums_of_parameters(s, &u.sums);
-    s->row_strength += u.sums.row_strength;
-    s->sink[job->head] += u.sums.sink;
+    s->sums.row_strength += u.sums.row_strength;
+    s->sums.sink[job->head] += u.sums.sink;
     const ota_mass_rule rule = {.a = u.sums.row,
                                 .b = u.sums.column,
                                 .f = u.found_f,
@@ -407,7 +408,7 @@ static bool begins_narrow(const ota_backward_job *job) {
 
 /* Packs the keys and values of the key head, in the type that the head is worked on. */
 static void pack_again(ota_backward_job *job, bool wide) {
-    job->wide = wide;
+    job->state.wide = wide;
     job->keep_sums = true;
     passes_of(job)->pack_head(job);
 }
@@ -419,8 +420,8 @@ static void begin_head(ota_backward_job *job) {
     job->parameters = ota_row_parameters_of(r, job->batch, job->head);
     job->parameters.kernels = plan->strategy.kernels;
     ota_dropout_head(r, job->batch, job->head, job->dropout_key);
-    job->biased = false;
-    job->stored = job->mode == OTA_BACKWARD_PREFIX;
+    job->state.biased = false;
+    job->state.stored = job->mode == OTA_BACKWARD_PREFIX;
     s->kernel.carried = false;
     job->residual = 0.0;
     for (int64_t i = 0; i < r->queries; i++) {
@@ -439,12 +440,12 @@ static ota_status run_head(ota_backward_job *job) {
     ota_backward_space *s = job->space;
     const int64_t index = job->batch * r->heads + job->head;
     ota_ranks_at(r->settings.ranks, index, -1);
-    if (job->begins_narrow && job->wide) pack_again(job, false);
+    if (job->choice.begins_narrow && job->state.wide) pack_again(job, false);
     begin_head(job);
     ota_status status = find_multipliers(job);
-    if (job->refused) {
-        job->refused = false;
-        s->widened++;
+    if (job->state.refused) {
+        job->state.refused = false;
+        s->outcome.widened++;
         pack_again(job, true);
         begin_head(job);
         status = find_multipliers(job);
@@ -453,20 +454,21 @@ static ota_status run_head(ota_backward_job *job) {
     if (status != OTA_OK) {
         for (int64_t i = 0; i < r->queries; i++) {
             s->bad[i] = true;
-            s->row_mass[index * r->queries + i] = (double)NAN;
+            s->sums.row_mass[index * r->queries + i] = (double)NAN;
         }
-        for (int64_t j = 0; j < r->keys; j++) s->column_mass[index * r->keys + j] = (double)NAN;
-        s->parameters[0] = s->parameters[1] = s->row_strength = (double)NAN;
-        s->temperature[job->head] = s->sink[job->head] = (double)NAN;
+        for (int64_t j = 0; j < r->keys; j++)
+            s->sums.column_mass[index * r->keys + j] = (double)NAN;
+        s->sums.parameters[0] = s->sums.parameters[1] = s->sums.row_strength = (double)NAN;
+        s->sums.temperature[job->head] = s->sums.sink[job->head] = (double)NAN;
     }
-    if (job->tiled) {
+    if (job->choice.tiled) {
         passes_of(job)->run_coupled_tiles(job);
     } else {
         passes_of(job)->write(job);
         ota_sums_of_head(job);
     }
     for (int64_t i = 0; i < r->queries; i++) {
-        if (s->bad[i]) s->row_mass[index * r->queries + i] = (double)NAN;
+        if (s->bad[i]) s->sums.row_mass[index * r->queries + i] = (double)NAN;
     }
     const ota_status stopped = ota_interrupted_together(&r->settings);
     return stopped != OTA_OK ? stopped : status;
@@ -480,18 +482,18 @@ static ota_status run_key_head(ota_backward_job *job, int64_t index) {
     const int64_t group = r->heads / r->key_heads;
     job->batch = index / r->key_heads;
     job->key_head = index % r->key_heads;
-    job->wide = ota_ladder_ends_f64(plan->strategy.ladder) && !job->begins_narrow;
+    job->state.wide = ota_ladder_ends_f64(plan->strategy.ladder) && !job->choice.begins_narrow;
     job->keep_sums = false;
     passes_of(job)->pack_head(job);
     for (int64_t k = 0; k < group; k++) {
         job->head = job->key_head * group + k;
         const ota_status status = run_head(job);
         if (ends_all(status)) return status;
-        s->residual = ota_larger_error(s->residual, job->residual);
+        s->outcome.residual = ota_larger_error(s->outcome.residual, job->residual);
         const int64_t head = job->batch * r->heads + job->head;
-        if (status >= OTA_OK || (s->status < OTA_OK && s->failed < head)) continue;
-        s->status = status;
-        s->failed = head;
+        if (status >= OTA_OK || (s->outcome.status < OTA_OK && s->outcome.failed < head)) continue;
+        s->outcome.status = status;
+        s->outcome.failed = head;
     }
     passes_of(job)->put_keys(job);
     return OTA_OK;
@@ -506,7 +508,7 @@ ota_backward_job ota_backward_job_of(ota_plan *plan, const ota_arrays *arrays) {
                               .arrays = arrays,
                               .space = plan->backward,
                               .mode = ota_backward_mode_of(plan),
-                              .wide = ota_ladder_ends_f64(plan->strategy.ladder)};
+                              .state.wide = ota_ladder_ends_f64(plan->strategy.ladder)};
 }
 
 static ota_backward_job job_of(const ota_backward_job *first, int head_worker) {
@@ -547,22 +549,22 @@ ota_status ota_backward_run(ota_plan *plan, const ota_arrays *arrays, const ota_
     const ota_gradient_passes *passes = plan->backend->gradient;
     ota_backward_job job = ota_backward_job_of(plan, arrays);
     job.want = want;
-    job.tiled = passes->tiles_fit != NULL && passes->tiles_fit(&job);
-    job.may_use_kernel = may_use_kernel(&job);
-    job.begins_narrow = begins_narrow(&job);
-    if (job.tiled && job.mode == OTA_BACKWARD_FREE) {
+    job.choice.tiled = passes->tiles_fit != NULL && passes->tiles_fit(&job);
+    job.choice.may_use_kernel = may_use_kernel(&job);
+    job.choice.begins_narrow = begins_narrow(&job);
+    if (job.choice.tiled && job.mode == OTA_BACKWARD_FREE) {
         ota_sums_clear(plan);
         found->status = passes->run_tiles(&job);
         ota_sums_write(plan, want);
         return found->status;
     }
-    job.sums = ota_array_present(&want->temperature) || ota_array_present(&want->order) ||
-               (r->has_sink && ota_gradient_of_term(r, want, r->term_count) != NULL);
+    job.choice.sums = ota_array_present(&want->temperature) || ota_array_present(&want->order) ||
+                      (r->has_sink && ota_gradient_of_term(r, want, r->term_count) != NULL);
     ota_sums_clear(plan);
     for (int k = 0; k < plan->head_worker_count; k++) {
-        plan->backward[k].status = OTA_OK;
-        plan->backward[k].residual = 0.0;
-        plan->backward[k].widened = 0;
+        plan->backward[k].outcome.status = OTA_OK;
+        plan->backward[k].outcome.residual = 0.0;
+        plan->backward[k].outcome.widened = 0;
     }
     const int64_t heads = r->batch * r->key_heads;
     /* Heads side by side while they fill the threads, the rest one after another in pieces. */
@@ -577,13 +579,15 @@ ota_status ota_backward_run(ota_plan *plan, const ota_arrays *arrays, const ota_
     int64_t widened = 0;
     for (int k = 0; k < plan->head_worker_count; k++) {
         const ota_backward_space *s = plan->backward + k;
-        widened += s->widened;
-        found->backward_residual = ota_larger_error(found->backward_residual, s->residual);
-        if (s->status >= OTA_OK || (found->status < OTA_OK && found->head < s->failed)) continue;
-        found->status = s->status;
-        found->head = s->failed;
+        widened += s->outcome.widened;
+        found->backward_residual = ota_larger_error(found->backward_residual, s->outcome.residual);
+        if (s->outcome.status >= OTA_OK ||
+            (found->status < OTA_OK && found->head < s->outcome.failed))
+            continue;
+        found->status = s->outcome.status;
+        found->head = s->outcome.failed;
     }
-    if (job.begins_narrow) found->promoted = widened == r->batch * r->heads;
+    if (job.choice.begins_narrow) found->promoted = widened == r->batch * r->heads;
     ota_sums_write(plan, want);
     return found->status;
 }

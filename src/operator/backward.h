@@ -13,6 +13,9 @@ typedef struct ota_rounds_space {
     ota_kernel_rounds now;
     ota_step *steps;
     double *step_memory;
+    /* vectors of lane: masses and targets, potentials, lambdas, and dL by those of the last update. On their kernel f_grad takes
+       K^T x of a reversed round. */
+    double *mu, *nu, *f, *g, *lambdas, *f_grad, *g_grad, *row_grad;
 } ota_rounds_space;
 
 /* One call of backward (`want`) or of jvp (`tangents`), once it is checked. */

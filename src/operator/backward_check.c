@@ -276,7 +276,7 @@ ota_status ota_gradients_apart(const ota_plan *plan, const ota_arrays *arrays,
 static ota_status check_reserved(const ota_plan *plan, ota_error *error) {
     const ota_resolved *r = &plan->resolved;
     for (int t = 0; t < r->term_count && plan->backward != NULL; t++) {
-        const ota_term_sum *sum = &plan->backward->terms[t];
+        const ota_term_sum *sum = &plan->backward->sums.terms[t];
         const int64_t *size = r->terms[t].array.size;
         int64_t count = 0, length = 0;
         const ota_term_form form = ota_term_form_of(&r->terms[t]);

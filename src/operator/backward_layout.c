@@ -49,8 +49,48 @@ static void take_term(ota_plan *plan, ota_term_sum *sum, const ota_term *term) {
     sum->partial = ota_arena_take_rows(a, sum->length, OTA_ADJOINT_CHUNKS, sizeof(double));
 }
 
-static void take_coupled(ota_plan *plan, ota_backward_space *s, ota_backward_mode mode) {
+static void take_vectors(ota_arena *a, const ota_backward_space *s, double **const *vectors,
+                         size_t count) {
+    for (size_t k = 0; k < count; k++)
+        *vectors[k] = ota_arena_take(a, (size_t)s->lane, sizeof(double));
+}
+
+static void take_system(ota_arena *a, ota_backward_space *s) {
+    double **const vectors[] = {
+        &s->adjoint.den,         &s->adjoint.row_right, &s->adjoint.row_sums,   &s->adjoint.extra,
+        &s->adjoint.column_sums, &s->adjoint.right,     &s->adjoint.right_terms};
+    take_vectors(a, s, vectors, sizeof vectors / sizeof vectors[0]);
+}
+
+static void take_block(ota_arena *a, ota_backward_space *s) {
+    ota_block_parts block = {0}, *placed = ota_arena_take(a, 1, sizeof block);
+    double **const vectors[] = {&block.mu,    &block.nu,    &block.den, &block.right_of_rows,
+                                &block.right, &block.extra, &block.f,   &block.upstream};
+    take_vectors(a, s, vectors, sizeof vectors / sizeof vectors[0]);
+    if (placed != NULL) *placed = block;
+    s->block = placed;
+}
+
+static void take_rounds(ota_plan *plan, ota_backward_space *s) {
+    ota_arena *a = &plan->arena;
     const ota_resolved *r = &plan->resolved;
+    const size_t steps = ota_unrolled_steps(r),
+                 numbers = ota_unrolled_numbers(r, plan->strategy.rows, plan->strategy.columns);
+    if (steps == SIZE_MAX || numbers == SIZE_MAX) {
+        a->overflowed = true;
+        return;
+    }
+    ota_rounds_space rounds = {0}, *placed = ota_arena_take(a, 1, sizeof rounds);
+    rounds.steps = ota_arena_take(a, steps, sizeof(ota_step));
+    rounds.step_memory = ota_arena_take(a, numbers, sizeof(double));
+    double **const vectors[] = {&rounds.mu,      &rounds.nu,     &rounds.f,      &rounds.g,
+                                &rounds.lambdas, &rounds.f_grad, &rounds.g_grad, &rounds.row_grad};
+    take_vectors(a, s, vectors, sizeof vectors / sizeof vectors[0]);
+    if (placed != NULL) *placed = rounds;
+    s->rounds = placed;
+}
+
+static void take_coupled(ota_plan *plan, ota_backward_space *s, ota_backward_mode mode) {
     ota_arena *a = &plan->arena;
     const int64_t n = plan->strategy.rows, m = plan->strategy.columns,
                   stride = plan->strategy.stride;
@@ -60,23 +100,13 @@ static void take_coupled(ota_plan *plan, ota_backward_space *s, ota_backward_mod
     if (mode != OTA_BACKWARD_IMPLICIT)
         s->gradient = ota_arena_take_rows(a, n, stride, sizeof(double));
     if (mode == OTA_BACKWARD_PREFIX) s->slopes = ota_arena_take_rows(a, n, stride, sizeof(double));
-    for (size_t k = 0; k < sizeof s->dense / sizeof s->dense[0]; k++)
-        s->dense[k] = ota_arena_take(a, (size_t)s->lane, sizeof(double));
     s->vectors = ota_arena_take_rows(a, s->lane, OTA_ADJOINT_VECTORS, sizeof(double));
     s->held = ota_arena_take(a, (size_t)s->lane, 1);
     if (mode != OTA_BACKWARD_UNROLLED && m <= OTA_ADJOINT_DIRECT)
         s->couplings = ota_arena_take_rows(a, m, m, sizeof(double));
-    if (mode != OTA_BACKWARD_UNROLLED) return;
-    const size_t steps = ota_unrolled_steps(r), numbers = ota_unrolled_numbers(r, n, m);
-    if (steps == SIZE_MAX || numbers == SIZE_MAX) {
-        a->overflowed = true;
-        return;
-    }
-    ota_rounds_space *rounds = ota_arena_take(a, 1, sizeof *rounds);
-    ota_step *list = ota_arena_take(a, steps, sizeof(ota_step));
-    double *memory = ota_arena_take(a, numbers, sizeof(double));
-    s->rounds = rounds;
-    if (rounds != NULL) *rounds = (ota_rounds_space){.steps = list, .step_memory = memory};
+    if (mode == OTA_BACKWARD_IMPLICIT) take_system(a, s);
+    if (mode == OTA_BACKWARD_PREFIX) take_block(a, s);
+    if (mode == OTA_BACKWARD_UNROLLED) take_rounds(plan, s);
 }
 
 /* What every head worker has of its own. */
@@ -94,11 +124,13 @@ static void take_head_worker(ota_plan *plan, ota_backward_space *s) {
     s->shut = ota_arena_take(a, keys, sizeof(int64_t));
     s->row_sums = ota_arena_take_rows(a, n, OTA_ROW_SUMS, number);
     s->lane = ota_int_round_up(ota_int_max(ota_int_max(n, m), 1), 16);
-    for (int k = 0; k < OTA_BACKWARD_PARTIALS; k++)
-        s->partial[k] = ota_arena_take_rows(a, s->lane, OTA_ADJOINT_CHUNKS, number);
-    s->temperature = ota_arena_take(a, (size_t)r->heads, number);
-    s->alibi = ota_arena_take(a, (size_t)r->heads, number);
-    s->sink = ota_arena_take(a, (size_t)r->heads, number);
+    double **chunks[] = {&s->chunks.right, &s->chunks.right_terms, &s->chunks.plan,
+                         &s->chunks.slopes};
+    for (size_t k = 0; k < sizeof chunks / sizeof chunks[0]; k++)
+        *chunks[k] = ota_arena_take_rows(a, s->lane, OTA_ADJOINT_CHUNKS, number);
+    s->sums.temperature = ota_arena_take(a, (size_t)r->heads, number);
+    s->sums.alibi = ota_arena_take(a, (size_t)r->heads, number);
+    s->sums.sink = ota_arena_take(a, (size_t)r->heads, number);
     if (plan->strategy.path == OTA_PATH_COUPLED) take_coupled(plan, s, ota_backward_mode_of(plan));
     const ota_gradient_passes *passes = plan->backend->gradient;
     s->kernel.width = passes->kernel_width != NULL ? passes->kernel_width(plan->device) : 0;
@@ -121,13 +153,14 @@ void ota_backward_lay_out(ota_plan *plan) {
     struct ota_gradient_scratch **own = ota_arena_take(a, (size_t)head_workers, sizeof *own);
     ota_backward_space space = {0}, *s = &space;
     take_head_worker(plan, s);
-    s->row_mass = ota_arena_take_rows(a, heads, r->queries, sizeof(double));
-    s->column_mass = ota_arena_take_rows(a, heads, r->keys, sizeof(double));
-    for (int t = 0; t < r->term_count; t++) take_term(plan, &s->terms[t], &r->terms[t]);
+    s->sums.row_mass = ota_arena_take_rows(a, heads, r->queries, sizeof(double));
+    s->sums.column_mass = ota_arena_take_rows(a, heads, r->keys, sizeof(double));
+    for (int t = 0; t < r->term_count; t++) take_term(plan, &s->sums.terms[t], &r->terms[t]);
     s->tangents = ota_tangents_lay_out(plan, s->lane);
     for (int k = 1; k < head_workers; k++) {
-        ota_backward_space other = {
-            .head_worker = k, .row_mass = s->row_mass, .column_mass = s->column_mass};
+        ota_backward_space other = {.head_worker = k,
+                                    .sums.row_mass = s->sums.row_mass,
+                                    .sums.column_mass = s->sums.column_mass};
         take_head_worker(plan, &other);
         if (placed) home[k] = other;
     }

@@ -18,7 +18,7 @@ static double *plan_of(const ota_backward_job *job) {
 /* Rows without a usable key are left out; nu is the same for every key that somebody may use. */
 static void block_masses(const ota_backward_job *job, const ota_head *head, double *mu, double *nu,
                          double *total) {
-    const double *scores = head->scores;
+    const double *scores = head->scores.data;
     double usable = 0.0;
     ota_watch watch = ota_watch_of(&job->plan->resolved.settings);
     *total = 0.0;
@@ -26,7 +26,7 @@ static void block_masses(const ota_backward_job *job, const ota_head *head, doub
     for (int64_t i = 0; i < head->rows && !ota_watch_ends(&watch, head->columns); i++) {
         bool any = false;
         for (int64_t j = 0; j < head->columns; j++) {
-            if (!(scores[i * head->stride + j] > -INFINITY)) continue;
+            if (!(scores[i * head->scores.stride + j] > -INFINITY)) continue;
             any = true;
             nu[j] = 1.0;
         }
@@ -40,13 +40,13 @@ static void block_masses(const ota_backward_job *job, const ota_head *head, doub
 /* Weights at their caps stand still. */
 static double slope_of(double p, double cap, const ota_head *block) {
     if (!(p > 0.0) || p >= cap) return 0.0;
-    return block->regulariser->tsallis ? pow(p, 2.0 - block->order) : p;
+    return block->row.regulariser->tsallis ? pow(p, 2.0 - block->row.order) : p;
 }
 
 /* P of the block into `weights` (row by row, the solver's matrix of slopes), sums of the system. */
 static void form_system(ota_backward_job *job, const ota_head *block, const ota_block_parts *v,
                         double *slopes, double *scale) {
-    const int64_t last = block->rows - 1, stride = block->stride;
+    const int64_t last = block->rows - 1, stride = block->scores.stride;
     ota_row_parameters parameters = job->parameters;
     memset(v->right, 0, (size_t)block->columns * sizeof(double));
     *scale = 0.0;
@@ -57,12 +57,12 @@ static void form_system(ota_backward_job *job, const ota_head *block, const ota_
         v->den[i] = v->right_of_rows[i] = 0.0;
         parameters.line = i;
         job->plan->strategy.algebra->row_solve(&parameters,
-                                               (const double *)block->scores + i * stride, block->g,
-                                               block->columns, v->mu[i], w, &found);
+                                               (const double *)block->scores.data + i * stride,
+                                               block->g, block->columns, v->mu[i], w, &found);
         v->f[i] = found.potential;
         if (i == last) memcpy(plan_of(job) + i * stride, w, (size_t)block->columns * sizeof *w);
         for (int64_t j = 0; j < block->columns; j++) {
-            w[j] = slope_of(w[j], ota_entry_cap(&block->caps, i, j), block);
+            w[j] = slope_of(w[j], ota_entry_cap(&block->row.caps, i, j), block);
             total += w[j];
             if (i == last) sum += w[j] * v->upstream[j];
         }
@@ -81,10 +81,10 @@ static void form_system(ota_backward_job *job, const ota_head *block, const ota_
 static void spread(ota_backward_job *job, const ota_head *block, const ota_block_parts *v,
                    const double *slopes, const double *a, const double *b) {
     ota_backward_space *s = job->space;
-    const int64_t last = block->rows - 1, stride = block->stride;
+    const int64_t last = block->rows - 1, stride = block->scores.stride;
     const int64_t index =
         (job->batch * job->plan->resolved.heads + job->head) * job->plan->resolved.queries;
-    const double tau = job->parameters.tau, order = block->order;
+    const double tau = job->parameters.tau, order = block->row.order;
     const bool with_order = ota_array_present(&job->want->order);
     double column_sum = 0.0, count = 0.0, temperature = 0.0, by_order = 0.0;
     for (int64_t j = 0; j < block->columns; j++) {
@@ -94,11 +94,12 @@ static void spread(ota_backward_job *job, const ota_head *block, const ota_block
     }
     ota_watch watch = ota_watch_of(&job->plan->resolved.settings);
     for (int64_t i = 0; i <= last && !ota_watch_ends(&watch, block->columns); i++) {
-        const double *w = slopes + i * stride, *scores = (const double *)block->scores + i * stride;
+        const double *w = slopes + i * stride,
+                     *scores = (const double *)block->scores.data + i * stride;
         /* x is the level of the weight. */
-        const double f = v->f[i] - (block->regulariser->tsallis ? tau / (order - 1.0) : 0.0);
+        const double f = v->f[i] - (block->row.regulariser->tsallis ? tau / (order - 1.0) : 0.0);
         if (!(v->mu[i] > 0.0)) continue;
-        s->row_mass[index + i] += a[i] + (count > 0.0 ? column_sum / count : 0.0);
+        s->sums.row_mass[index + i] += a[i] + (count > 0.0 ? column_sum / count : 0.0);
         for (int64_t j = 0; j < block->columns; j++) {
             if (!(w[j] > 0.0)) continue;
             const double x = ((scores[j] + block->g[j]) + f) / tau;
@@ -110,15 +111,15 @@ static void spread(ota_backward_job *job, const ota_head *block, const ota_block
                     g * tau * ota_tsallis_order_slope_of_log(ota_tsallis_log(x, order), order);
         }
     }
-    s->temperature[job->head] += temperature;
-    s->order += by_order;
+    s->sums.temperature[job->head] += temperature;
+    s->sums.order += by_order;
 }
 
 static ota_status add_block(ota_backward_job *job, const ota_head *block,
                             const ota_block_parts *v) {
     const ota_plan *plan = job->plan;
     ota_backward_space *s = job->space;
-    const int64_t stride = block->stride;
+    const int64_t stride = block->scores.stride;
     double *row = s->gradient + (block->rows - 1) * stride;
     memcpy(v->upstream, row, (size_t)plan->resolved.keys * sizeof *row);
     memset(row, 0, (size_t)stride * sizeof *row);
@@ -136,7 +137,7 @@ ota_status ota_prefix_system(ota_backward_job *job, const ota_head *block, const
     ota_backward_space *s = job->space;
     ota_adjoint system = {.rows = block->rows,
                           .columns = block->columns,
-                          .stride = block->stride,
+                          .stride = block->scores.stride,
                           .slopes = s->slopes,
                           .algebra = job->plan->strategy.algebra,
                           .den = v->den,
@@ -148,8 +149,8 @@ ota_status ota_prefix_system(ota_backward_job *job, const ota_head *block, const
                           .enough = r->type == OTA_F64 ? 1.0e-10 : 1.0e-6,
                           .settings = &r->settings,
                           .pool = job->plan->pool,
-                          .partial = s->partial[0],
-                          .more = s->partial[1],
+                          .partial = s->chunks.right,
+                          .more = s->chunks.right_terms,
                           .vectors = s->vectors,
                           .couplings = s->couplings,
                           .a = s->a,
@@ -164,34 +165,33 @@ ota_status ota_prefix_walk(ota_backward_job *job, ota_block_visit *visit) {
     const ota_resolved *r = &plan->resolved;
     ota_backward_space *s = job->space;
     const int64_t n = r->queries, m = r->keys, stride = plan->strategy.stride;
-    double *const *d = s->dense;
-    const ota_block_parts v = {d[0], d[1], d[2], d[3], d[4], d[5], d[6], d[7]};
+    const ota_block_parts v = *s->block;
     ota_head head = {.rows = n,
                      .columns = m,
-                     .scores = s->matrix,
-                     .stride = stride,
+                     .scores.data = s->matrix,
+                     .scores.stride = stride,
                      .tau = job->parameters.tau,
-                     .regulariser = job->parameters.regulariser,
-                     .order = job->parameters.order,
-                     .sink = -INFINITY,
+                     .row.regulariser = job->parameters.regulariser,
+                     .row.order = job->parameters.order,
+                     .row.sink = -INFINITY,
                      .mu = v.mu,
                      .nu = v.nu,
-                     .mass_tolerance = ota_mass_tolerance(r),
-                     .row_strength = INFINITY,
-                     .caps = job->parameters.caps,
-                     .rule = OTA_COLUMNS_EXACT,
+                     .row.mass_tolerance = ota_mass_tolerance(r),
+                     .row.strength = INFINITY,
+                     .row.caps = job->parameters.caps,
+                     .column.rule = OTA_COLUMNS_EXACT,
                      .settings = &r->settings,
                      .backend = plan->backend,
-                     .algebra = plan->strategy.algebra,
-                     .kernels = plan->strategy.kernels,
-                     .pool = plan->pool,
-                     .workspace =
+                     .host.algebra = plan->strategy.algebra,
+                     .host.kernels = plan->strategy.kernels,
+                     .host.pool = plan->pool,
+                     .host.workspace =
                          plan->backend->gradient->memory(plan->device, job->place).workspace,
                      .index = job->batch * r->heads + job->head,
                      .f = v.f,
                      .g = s->g};
     for (int64_t i = 0; i < n * stride; i++) {
-        if (!(((const double *)head.scores)[i] > -INFINITY)) s->gradient[i] = 0.0;
+        if (!(((const double *)head.scores.data)[i] > -INFINITY)) s->gradient[i] = 0.0;
     }
     memset(s->held, 0, (size_t)s->lane);
     for (int64_t i = 0; i < n; i++) {

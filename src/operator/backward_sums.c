@@ -13,14 +13,14 @@ static void clear(double *x, int64_t count) {
 void ota_sums_clear(ota_plan *plan) {
     const ota_resolved *r = &plan->resolved;
     ota_backward_space *s = plan->backward;
-    clear(s->row_mass, r->batch * r->heads * r->queries);
-    clear(s->column_mass, r->batch * r->heads * r->keys);
-    clear(s->temperature, r->heads);
-    clear(s->alibi, r->heads);
-    clear(s->sink, r->heads);
-    s->order = s->row_strength = s->softcap = 0.0;
-    memset(s->parameters, 0, sizeof s->parameters);
-    for (int t = 0; t < r->term_count; t++) clear(s->terms[t].sum, s->terms[t].count);
+    clear(s->sums.row_mass, r->batch * r->heads * r->queries);
+    clear(s->sums.column_mass, r->batch * r->heads * r->keys);
+    clear(s->sums.temperature, r->heads);
+    clear(s->sums.alibi, r->heads);
+    clear(s->sums.sink, r->heads);
+    s->sums.order = s->sums.row_strength = s->sums.softcap = 0.0;
+    memset(s->sums.parameters, 0, sizeof s->sums.parameters);
+    for (int t = 0; t < r->term_count; t++) clear(s->sums.terms[t].sum, s->sums.terms[t].count);
 }
 
 void ota_sums_of_head(const ota_backward_job *job) {
@@ -30,13 +30,13 @@ void ota_sums_of_head(const ota_backward_job *job) {
     for (int64_t i = 0; i < r->queries; i++) {
         for (int k = 0; k < OTA_ROW_SUMS; k++) sums[k] += s->row_sums[i * OTA_ROW_SUMS + k];
     }
-    s->temperature[job->head] += sums[OTA_SUM_TEMPERATURE];
-    s->order += sums[OTA_SUM_ORDER];
-    s->sink[job->head] += sums[OTA_SUM_SINK];
-    s->alibi[job->head] += sums[OTA_SUM_ALIBI];
-    s->softcap += sums[OTA_SUM_SOFTCAP];
+    s->sums.temperature[job->head] += sums[OTA_SUM_TEMPERATURE];
+    s->sums.order += sums[OTA_SUM_ORDER];
+    s->sums.sink[job->head] += sums[OTA_SUM_SINK];
+    s->sums.alibi[job->head] += sums[OTA_SUM_ALIBI];
+    s->sums.softcap += sums[OTA_SUM_SOFTCAP];
     for (int t = 0; t < r->term_count; t++) {
-        const ota_term_sum *sum = &s->terms[t];
+        const ota_term_sum *sum = &s->sums.terms[t];
         double *to = sum->length > 0 ? ota_term_slice(job, t) : NULL;
         for (int64_t k = 0; k < sum->length; k++) {
             for (int64_t c = 0; c < OTA_ADJOINT_CHUNKS; c++)
@@ -96,32 +96,33 @@ static void put_matrix(const ota_array *to, const double *from) {
 void ota_sums_write(ota_plan *plan, const ota_gradients *want) {
     const ota_resolved *r = &plan->resolved;
     const ota_backward_space *s = plan->backward;
-    put_heads(&want->temperature, s->temperature, r->heads);
-    put_number(&want->order, s->order);
+    put_heads(&want->temperature, s->sums.temperature, r->heads);
+    put_number(&want->order, s->sums.order);
     const ota_rule_parameter *parameter = ota_rule_parameters(r->problem.columns);
     for (int k = 0; k < OTA_RULE_PARAMETERS && parameter[k].name != NULL; k++) {
         if (parameter[k].derivative < OTA_DERIVATIVES)
-            put_number(ota_gradient_in(want, parameter[k].derivative), s->parameters[k]);
+            put_number(ota_gradient_in(want, parameter[k].derivative), s->sums.parameters[k]);
     }
-    put_number(&want->row_strength, s->row_strength);
-    put_vector(&want->row_mass, s->row_mass, r->batch, r->heads, r->queries);
-    put_vector(&want->column_mass, s->column_mass, r->batch, r->heads, r->keys);
-    if (r->has_sink) put_heads(ota_gradient_of_term(r, want, r->term_count), s->sink, r->heads);
+    put_number(&want->row_strength, s->sums.row_strength);
+    put_vector(&want->row_mass, s->sums.row_mass, r->batch, r->heads, r->queries);
+    put_vector(&want->column_mass, s->sums.column_mass, r->batch, r->heads, r->keys);
+    if (r->has_sink)
+        put_heads(ota_gradient_of_term(r, want, r->term_count), s->sums.sink, r->heads);
     for (int t = 0; t < r->term_count; t++) {
         const ota_array *to = ota_gradient_of_term(r, want, t);
         if (to == NULL) continue;
         const ota_term_form form = ota_term_form_of(&r->terms[t]);
         if (form == OTA_FORM_LINEAR_DISTANCE)
-            put_heads(to, s->alibi, r->heads);
+            put_heads(to, s->sums.alibi, r->heads);
         else if (form == OTA_FORM_SOFTCAP)
-            put_number(to, s->softcap);
-        else if (!s->terms[t].direct)
-            put_matrix(to, s->terms[t].sum);
+            put_number(to, s->sums.softcap);
+        else if (!s->sums.terms[t].direct)
+            put_matrix(to, s->sums.terms[t].sum);
     }
 }
 
 void ota_sums_of_parameters(ota_backward_space *s, const ota_unrolled_sums *sums) {
-    for (int k = 0; k < OTA_RULE_PARAMETERS; k++) s->parameters[k] += sums->parameters[k];
+    for (int k = 0; k < OTA_RULE_PARAMETERS; k++) s->sums.parameters[k] += sums->parameters[k];
 }
 
 /* ---- masses ----------------------------------------------------------------------------------- */
@@ -162,9 +163,9 @@ void ota_sums_of_masses(const ota_backward_job *job, const ota_mass_rule *rule) 
     const int64_t n = plan->strategy.rows, m = plan->strategy.columns;
     const int64_t index = job->batch * r->heads + job->head;
     double *of_rows =
-        plan->strategy.transposed ? s->column_mass + index * n : s->row_mass + index * n;
+        plan->strategy.transposed ? s->sums.column_mass + index * n : s->sums.row_mass + index * n;
     double *of_columns =
-        plan->strategy.transposed ? s->row_mass + index * m : s->column_mass + index * m;
+        plan->strategy.transposed ? s->sums.row_mass + index * m : s->sums.column_mass + index * m;
     const ota_column_rule_row *columns = ota_column_rule_of(p->columns);
     const bool relaxed_rows = p->rows == OTA_ROWS_RELAXED && !rule->finished;
     const bool given =
@@ -174,7 +175,7 @@ void ota_sums_of_masses(const ota_backward_job *job, const ota_mass_rule *rule) 
         const double shrunk = relaxed_rows ? exp(-rule->f[i] / p->row_strength) : 1.0;
         of_rows[i] = rule->a[i] * shrunk;
         if (relaxed_rows) {
-            s->row_strength +=
+            s->sums.row_strength +=
                 rule->a[i] * rule->row_sum[i] * rule->f[i] / (p->row_strength * p->row_strength);
         }
     }
@@ -195,7 +196,7 @@ void ota_sums_of_masses(const ota_backward_job *job, const ota_mass_rule *rule) 
         const ota_target_slope slope = ota_column_target_slope(p, &key, b);
         of_columns[j] = slope.by_mass;
         for (int k = 0; k < OTA_RULE_PARAMETERS && tells; k++)
-            s->parameters[k] += slope.by_parameter[k];
+            s->sums.parameters[k] += slope.by_parameter[k];
         total += c;
         column_sum += given ? b * c : rule->used[j] ? of_columns[j] : 0.0;
     }

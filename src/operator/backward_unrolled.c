@@ -31,10 +31,10 @@ static void load_masses(ota_backward_job *job, ota_head *head, double *mu, doubl
     }
     ota_watch watch = ota_watch_of(head->settings);
     for (int64_t i = 0; i < n && !ota_watch_ends(&watch, m); i++) {
-        const double *row = (const double *)head->scores + i * head->stride;
+        const double *row = (const double *)head->scores.data + i * head->scores.stride;
         mu[i] = plan->strategy.transposed ? ota_column_mass(r, job->batch, job->head, i, 1.0)
                                           : ota_row_mass(r, job->batch, job->head, i);
-        bool any = head->sink > -INFINITY;
+        bool any = head->row.sink > -INFINITY;
         for (int64_t j = 0; j < m; j++) {
             if (!(row[j] > -INFINITY)) continue;
             any = true;
@@ -71,7 +71,7 @@ void ota_backward_targets(const ota_backward_job *job, const ota_head *head, dou
         if (ota_rule_is(rule, OTA_RULE_PENALISED) && !reached) nu[j] = 0.0;
         total += nu[j];
     }
-    const bool sink = head->sink > -INFINITY;
+    const bool sink = head->row.sink > -INFINITY;
     for (int64_t j = 0; j < m && ota_rule_is(rule, OTA_RULE_BALANCED) && !sink && total > 0.0; j++)
         nu[j] *= head->mass / total;
 }
@@ -84,20 +84,20 @@ ota_head ota_backward_head(const ota_backward_job *job) {
     const int64_t n = plan->strategy.rows, m = plan->strategy.columns;
     ota_head head = ota_head_of(r, job->batch * r->heads + job->head);
     head.backend = plan->backend;
-    head.algebra = plan->strategy.algebra;
-    head.kernels = plan->strategy.kernels;
-    head.pool = plan->pool;
+    head.host.algebra = plan->strategy.algebra;
+    head.host.kernels = plan->strategy.kernels;
+    head.host.pool = plan->pool;
     head.rows = n;
     head.columns = m;
-    head.scores = s->matrix;
-    head.stride = plan->strategy.stride;
-    head.mu = s->dense[0];
-    head.nu = s->dense[1];
-    head.f = s->dense[2];
-    head.g = s->dense[3];
+    head.scores.data = s->matrix;
+    head.scores.stride = plan->strategy.stride;
+    head.mu = s->rounds->mu;
+    head.nu = s->rounds->nu;
+    head.f = s->rounds->f;
+    head.g = s->rounds->g;
     if (ota_array_present(&p->lambdas)) {
-        for (int64_t j = 0; j < m; j++) s->dense[4][j] = ota_key_lambda(r, j);
-        head.lambdas = s->dense[4];
+        for (int64_t j = 0; j < m; j++) s->rounds->lambdas[j] = ota_key_lambda(r, j);
+        head.column.lambdas = s->rounds->lambdas;
     }
     const ota_array *start = &job->arrays->start_potential;
     for (int64_t j = 0; j < m; j++) {
@@ -112,18 +112,18 @@ ota_head ota_backward_head(const ota_backward_job *job) {
 void ota_backward_rounds(ota_backward_job *job, ota_head *head, ota_unrolled *rounds) {
     ota_backward_space *s = job->space;
     *head = ota_backward_head(job);
-    load_masses(job, head, s->dense[0], s->dense[1]);
-    ota_backward_targets(job, head, s->dense[1]);
+    load_masses(job, head, s->rounds->mu, s->rounds->nu);
+    ota_backward_targets(job, head, s->rounds->nu);
     *rounds = (ota_unrolled){.head = head,
                              .steps = s->rounds->steps,
                              .memory = s->rounds->step_memory,
-                             .partial = s->partial[0],
-                             .more_partial = s->partial[1],
-                             .row_scratch = s->partial[2],
-                             .f_grad = s->dense[5],
-                             .g_grad = s->dense[6],
+                             .partial = s->chunks.right,
+                             .more_partial = s->chunks.right_terms,
+                             .row_scratch = s->chunks.plan,
+                             .f_grad = s->rounds->f_grad,
+                             .g_grad = s->rounds->g_grad,
                              .gradient = s->gradient,
-                             .sums = {.row = s->dense[7], .column = s->vectors}};
+                             .sums = {.row = s->rounds->row_grad, .column = s->vectors}};
 }
 
 /* ---- on their kernel ----------------------------------------------------------------------------- */
@@ -131,11 +131,11 @@ void ota_backward_rounds(ota_backward_job *job, ota_head *head, ota_unrolled *ro
 void ota_backward_find_targets(ota_backward_job *job, ota_kernel_rounds *rounds) {
     ota_backward_space *s = job->space;
     ota_head *head = &s->rounds->head;
-    double *nu = s->dense[1];
+    double *nu = s->rounds->nu;
     const bool masked = ota_is_masked(job->resolved);
     head->mass = 0.0;
     for (int64_t i = 0; i < head->rows; i++) head->mass += head->mu[i];
-    if (masked) ota_backward_add_chunks(s, 1, head->columns, nu);
+    if (masked) ota_backward_add_chunks(s, s->kernel.usable, head->columns, nu);
     const ota_settings *settings = &job->resolved->settings;
     (void)ota_ranks_sum(settings, nu, masked ? head->columns : 0, &head->mass, 1,
                         "the masses of backward");
@@ -151,7 +151,7 @@ void ota_backward_finish_idle(ota_backward_job *job, const ota_kernel_rounds *ro
     const ota_resolved *r = job->resolved;
     ota_backward_space *s = job->space;
     ota_head *head = &s->rounds->head;
-    double *reached = s->dense[1];
+    double *reached = s->rounds->nu;
     bool any = false;
     for (int64_t j = 0; j < head->columns && rounds->used != NULL; j++)
         any |= s->held[j] == OTA_KEY_REACHED && !(rounds->c[j] > 0.0);

@@ -58,7 +58,7 @@ static ota_status give_up(const attempt *a, ota_outcome end) {
 /* The smallest residual this arithmetic can be asked for (numerics.md). */
 static double residual_floor(const attempt *a) {
     const double u = a->narrow ? 0x1p-24 : 0x1p-53;
-    return 8.0 * u + u * a->head.range / (4.0 * a->head.tau);
+    return 8.0 * u + u * a->head.scores.range / (4.0 * a->head.tau);
 }
 
 /* OTA_OK, or why the loaded scores have no solution. */
@@ -72,8 +72,8 @@ static ota_status judge_scores(const attempt *a, bool finite) {
                            head->index);
         return OTA_NONFINITE;
     }
-    if (head->unusable < 0) {
-        head->unusable = 0;
+    if (head->found.unusable < 0) {
+        head->found.unusable = 0;
         if (ota_rule_is(ota_head_rule(head), OTA_RULE_SERVES_ALL)) {
             (void)ota_snprintf(sentence_of(a), sizeof *a->run->sentences,
                                "head %" PRId64 ": a query with positive mass has no key it may use",
@@ -82,7 +82,7 @@ static ota_status judge_scores(const attempt *a, bool finite) {
         }
     }
     const double floor = residual_floor(a);
-    if (ota_is_smooth(head->regulariser) && !s->stop.fixed && s->stop.tolerance < 2.0 * floor) {
+    if (ota_is_smooth(head->row.regulariser) && !s->stop.fixed && s->stop.tolerance < 2.0 * floor) {
         (void)ota_snprintf(sentence_of(a), sizeof *a->run->sentences,
                            "head %" PRId64
                            ": tolerance %.3g is below %.3g, twice what %s arithmetic "
@@ -101,7 +101,7 @@ static void load_start(const attempt *a) {
         head->g[j] =
             head->warm ? ota_array_get(start, head->index / r->heads, head->index % r->heads, 0, j)
                        : 0.0;
-        if (head->far.shut) head->g[j] += head->far.column_shift[j];
+        if (head->scores.far.shut) head->g[j] += head->scores.far.column_shift[j];
     }
 }
 
@@ -111,10 +111,11 @@ static void shift_back(attempt *a) {
     const ota_resolved *r = &a->plan->resolved;
     const int64_t b = head->index / r->heads, h = head->index % r->heads;
     const bool transposed = r->problem.axis == OTA_AXIS_COLUMNS;
-    const double *of_queries = transposed ? head->far.column_shift : head->far.row_shift;
+    const double *of_queries =
+        transposed ? head->scores.far.column_shift : head->scores.far.row_shift;
     const ota_array *f = &a->run->arrays->row_potential, *lse = &a->run->arrays->lse;
-    for (int64_t i = 0; i < head->rows; i++) head->f[i] -= head->far.row_shift[i];
-    for (int64_t j = 0; j < head->columns; j++) head->g[j] -= head->far.column_shift[j];
+    for (int64_t i = 0; i < head->rows; i++) head->f[i] -= head->scores.far.row_shift[i];
+    for (int64_t j = 0; j < head->columns; j++) head->g[j] -= head->scores.far.column_shift[j];
     for (int64_t i = 0; i < r->queries; i++) {
         const double by = of_queries[i];
         if (!(by < 0.0) && !(by > 0.0)) continue;
@@ -134,7 +135,7 @@ static ota_status without_far_scores(const attempt *a, ota_status solved) {
     if (used < most)
         (void)ota_snprintf(sentence + used, most - used,
                            "; without scores far below the others: %.200s",
-                           infeasible ? head->sentence : "they would get weight");
+                           infeasible ? head->found.sentence : "they would get weight");
     return OTA_TOL_UNREACHABLE;
 }
 
@@ -145,7 +146,7 @@ static ota_status solve_stored(attempt *a) {
     ota_head_status *status = a->status;
     bool finite = plan->backend->load(head);
     if (plan->solver->solve == NULL)
-        return head->unusable < 0 && ota_rule_is(ota_head_rule(head), OTA_RULE_SERVES_ALL)
+        return head->found.unusable < 0 && ota_rule_is(ota_head_rule(head), OTA_RULE_SERVES_ALL)
                    ? OTA_INFEASIBLE
                    : OTA_OK;
     if (!ota_coupled_share_scores(head, &finite)) return OTA_ECOMM;
@@ -153,18 +154,19 @@ static ota_status solve_stored(attempt *a) {
     if (judged == OTA_TOL_UNREACHABLE && ota_far_scores_shut(head)) judged = OTA_OK;
     if (judged != OTA_OK) return judged;
     load_start(a);
-    head->method = NULL;
+    head->found.method = NULL;
     ota_status solved = plan->stored_solver->solve(head);
-    if (head->far.shut) solved = without_far_scores(a, solved);
-    status->solver = head->method != NULL ? head->method : plan->stored_solver->name;
-    status->result.rounds = head->rounds;
-    status->result.column_error = head->column_error;
-    status->unusable = head->unusable;
-    status->pruned = head->pruned;
-    status->underflowed = head->underflowed;
-    status->temperature_reached = head->temperature_reached;
-    if (solved != OTA_TOL_UNREACHABLE || !head->far.shut)
-        (void)ota_snprintf(sentence_of(a), sizeof *a->run->sentences, "%.511s", head->sentence);
+    if (head->scores.far.shut) solved = without_far_scores(a, solved);
+    status->solver = head->found.method != NULL ? head->found.method : plan->stored_solver->name;
+    status->result.rounds = head->found.rounds;
+    status->result.column_error = head->found.column_error;
+    status->unusable = head->found.unusable;
+    status->pruned = head->found.pruned;
+    status->underflowed = head->found.underflowed;
+    status->temperature_reached = head->found.temperature;
+    if (solved != OTA_TOL_UNREACHABLE || !head->scores.far.shut)
+        (void)ota_snprintf(sentence_of(a), sizeof *a->run->sentences, "%.511s",
+                           head->found.sentence);
     return solved == OTA_NOT_CONVERGED && plan->resolved.settings.stop.allow_partial ? OTA_PARTIAL
                                                                                      : solved;
 }
@@ -191,9 +193,9 @@ static bool run_rounds(attempt *a, ota_warm_start *warm, ota_outcome *end) {
     }
     const bool spent = *end == OTA_SPENT && partial;
     if (*end != OTA_MET && *end != OTA_RAN && !spent) return false;
-    status->result.rounds = a->head.rounds;
-    status->result.column_error = a->head.column_error;
-    status->temperature_reached = a->head.temperature_reached;
+    status->result.rounds = a->head.found.rounds;
+    status->result.column_error = a->head.found.column_error;
+    status->temperature_reached = a->head.found.temperature;
     status->result.status = s->stop.fixed ? OTA_FIXED_ITERS : spent ? OTA_PARTIAL : OTA_OK;
     status->solver = ota_solver_sinkhorn.name;
     return true;
@@ -242,10 +244,10 @@ static bool try_head(attempt *a, int64_t index, int64_t place, ota_warm_start *w
     if (status->result.status >= OTA_OK) {
         if (!done) backend->emit(head);
         backend->gather(head);
-        if (head->far.shut) shift_back(a);
+        if (head->scores.far.shut) shift_back(a);
         put_column_potentials(a);
     }
-    status->promoted = is_promoted(plan) || (tries && !head->narrow);
+    status->promoted = is_promoted(plan) || (tries && !head->scores.narrow);
     ota_run_finish_head(a->run, index / plan->resolved.heads, index % plan->resolved.heads,
                         head->mass);
     return true;

@@ -108,7 +108,7 @@ static ota_status run_head(ota_tangent_job *job) {
     ota_backward_space *s = base->space;
     ota_tangents_begin_head(job);
     ota_dropout_head(r, base->batch, base->head, base->dropout_key);
-    base->biased = job->held = false;
+    base->state.biased = job->held = false;
     base->residual = 0.0;
     memset(s->bad, 0, (size_t)r->queries * sizeof *s->bad);
     memset(s->f, 0, (size_t)r->queries * sizeof *s->f);

@@ -36,8 +36,7 @@ static void walk_chunk(void *context, int64_t chunk, int worker) {
 static ota_status run_rows(ota_tangent_job *job, block_body *body) {
     block_walk walk = {job, body};
     ota_backward_space *s = job->base.space;
-    for (int k = 0; k < OTA_BACKWARD_PARTIALS; k++)
-        memset(s->partial[k], 0, (size_t)(OTA_ADJOINT_CHUNKS * s->lane) * sizeof(double));
+    ota_backward_clear_chunks(s, 0, OTA_ADJOINT_CHUNKS);
     ota_parallel(job->base.plan->pool, OTA_ADJOINT_CHUNKS, walk_chunk, &walk);
     return ota_interrupted_together(&job->base.plan->resolved.settings);
 }
@@ -50,8 +49,6 @@ static void emit_block(ota_tangent_job *job, ota_tangent_worker *w, int64_t firs
 }
 
 /* ---- implicit --------------------------------------------------------------------------------- */
-
-enum { RIGHT, SCALE, MASS, SLOPES }; /* chunk sums by keys */
 
 /* One row of the solver: w into the matrix, its sums, its share of the right side. */
 static void system_row(ota_tangent_job *job, ota_tangent_worker *w, int64_t k, int64_t i,
@@ -74,15 +71,15 @@ static void system_row(ota_tangent_job *job, ota_tangent_worker *w, int64_t k, i
     }
     if (p->rows == OTA_ROWS_RELAXED) den += tau * row.sum / p->row_strength;
     right -= tau * ota_tangents_of_row(job, i, row.sum, f, false);
-    s->dense[0][i] = den;
-    s->dense[1][i] = right;
+    s->adjoint.den[i] = den;
+    s->adjoint.row_right[i] = right;
     job->space->row_sum[i] = row.sum;
     const double mean = den > 0.0 ? right / den : 0.0;
     for (int64_t j = 0; j < m; j++) {
-        s->partial[MASS][lane + j] += weight[j];
+        s->chunks.plan[lane + j] += weight[j];
         if (!(slopes[j] > 0.0)) continue;
-        s->partial[RIGHT][lane + j] += slopes[j] * (u[j] - mean);
-        s->partial[SCALE][lane + j] +=
+        s->chunks.right[lane + j] += slopes[j] * (u[j] - mean);
+        s->chunks.right_terms[lane + j] +=
             slopes[j] * (fabs(u[j] - mean) + OTA_OFFSET_SHARE * fabs(u[j]));
     }
 }
@@ -106,10 +103,10 @@ static void transposed_block(ota_tangent_job *job, ota_tangent_worker *w, int64_
             const double slope =
                 ota_pair_slope(&job->base.parameters, w->scores[at + j], s->f[i], p, INFINITY);
             s->matrix[j * plan->strategy.stride + i] = slope;
-            s->partial[MASS][lane + j] += p;
-            s->partial[SLOPES][lane + j] += slope;
+            s->chunks.plan[lane + j] += p;
+            s->chunks.slopes[lane + j] += slope;
             sum += p;
-            if (slope > 0.0) s->partial[RIGHT][lane + j] += slope * w->tangents[at + j];
+            if (slope > 0.0) s->chunks.right[lane + j] += slope * w->tangents[at + j];
         }
         job->space->column_sum[i] = sum;
     }
@@ -127,12 +124,12 @@ static void transposed_right(ota_tangent_job *job, ota_tangent_worker *w, int64_
         for (int64_t j = 0; j < plan->resolved.keys; j++) {
             const double slope = s->matrix[j * plan->strategy.stride + i], u = w->tangents[at + j];
             if (!(slope > 0.0)) continue;
-            const double mean = s->dense[1][j] / s->dense[0][j];
+            const double mean = s->adjoint.row_right[j] / s->adjoint.den[j];
             right += slope * (u - mean);
             scale += slope * (fabs(u - mean) + OTA_OFFSET_SHARE * fabs(u));
         }
-        s->dense[6][i] = right;
-        s->dense[7][i] = scale;
+        s->adjoint.right[i] = right;
+        s->adjoint.right_terms[i] = scale;
     }
 }
 
@@ -142,13 +139,13 @@ static ota_status form_transposed(ota_tangent_job *job) {
     ota_backward_space *s = job->base.space;
     const double tau = job->base.parameters.tau;
     ota_status status = run_rows(job, transposed_block);
-    ota_backward_add_chunks(s, MASS, plan->strategy.rows, job->space->row_sum);
-    ota_backward_add_chunks(s, SLOPES, plan->strategy.rows, s->dense[0]);
-    ota_backward_add_chunks(s, RIGHT, plan->strategy.rows, s->dense[1]);
+    ota_backward_add_chunks(s, s->chunks.plan, plan->strategy.rows, job->space->row_sum);
+    ota_backward_add_chunks(s, s->chunks.slopes, plan->strategy.rows, s->adjoint.den);
+    ota_backward_add_chunks(s, s->chunks.right, plan->strategy.rows, s->adjoint.row_right);
     for (int64_t i = 0; i < plan->strategy.rows; i++) {
         const double sum = job->space->row_sum[i];
-        if (p->rows == OTA_ROWS_RELAXED) s->dense[0][i] += tau * sum / p->row_strength;
-        s->dense[1][i] -= tau * ota_tangents_of_row(job, i, sum, s->g[i], false);
+        if (p->rows == OTA_ROWS_RELAXED) s->adjoint.den[i] += tau * sum / p->row_strength;
+        s->adjoint.row_right[i] -= tau * ota_tangents_of_row(job, i, sum, s->g[i], false);
     }
     return status == OTA_OK ? run_rows(job, transposed_right) : status;
 }
@@ -157,11 +154,11 @@ static ota_status form_straight(ota_tangent_job *job) {
     ota_backward_space *s = job->base.space;
     const ota_status status = run_rows(job, system_block);
     const int64_t columns = job->base.plan->strategy.columns;
-    ota_backward_add_chunks(s, RIGHT, columns, s->dense[6]);
-    ota_backward_add_chunks(s, SCALE, columns, s->dense[7]);
-    ota_backward_add_chunks(s, MASS, columns, job->space->column_sum);
+    ota_backward_add_chunks(s, s->chunks.right, columns, s->adjoint.right);
+    ota_backward_add_chunks(s, s->chunks.right_terms, columns, s->adjoint.right_terms);
+    ota_backward_add_chunks(s, s->chunks.plan, columns, job->space->column_sum);
     const ota_settings *settings = &job->base.plan->resolved.settings;
-    double *const sums[] = {s->dense[6], s->dense[7], job->space->column_sum};
+    double *const sums[] = {s->adjoint.right, s->adjoint.right_terms, job->space->column_sum};
     for (int k = 0; k < 3; k++)
         (void)ota_ranks_sum(settings, sums[k], columns, NULL, 0, "the right side of jvp");
     return status == OTA_OK ? ota_interrupted_together(settings) : status;
@@ -177,7 +174,7 @@ static void load_potentials(ota_tangent_job *job) {
     for (int64_t i = 0; i < r->queries && job->held; i++)
         base->space->f[i] =
             ota_array_get(&base->arrays->row_potential, base->batch, base->head, 0, i);
-    base->biased = true;
+    base->state.biased = true;
 }
 
 /* What the columns' own rule adds, and which of them do not answer. */
@@ -201,9 +198,9 @@ static void bind_columns(ota_tangent_job *job, ota_adjoint *system) {
     for (int64_t j = 0; j < plan->strategy.columns; j++) {
         const double moved = tau * job->space->column_moved[j];
         s->held[j] = ota_column_rests(column_rule, &parameters, g[j]);
-        s->dense[6][j] -= moved;
-        if (!s->held[j]) system->scale += s->dense[7][j] + fabs(moved);
-        s->dense[3][j] =
+        s->adjoint.right[j] -= moved;
+        if (!s->held[j]) system->scale += s->adjoint.right_terms[j] + fabs(moved);
+        s->adjoint.extra[j] =
             ota_column_softness(column_rule, &parameters, job->space->column_sum[j], tau);
     }
 }
@@ -286,7 +283,7 @@ ota_status ota_tangents_rounds(ota_tangent_job *job) {
         s->g[j] = keys[0][j];
         s->b[j] = -keys[1][j];
     }
-    job->held = job->base.biased = true;
+    job->held = job->base.state.biased = true;
     return run_rows(job, emit_block);
 }
 
@@ -298,12 +295,12 @@ static void block_row(ota_tangent_job *job, const ota_head *block, const ota_blo
     ota_backward_space *space = job->base.space;
     ota_tangent_worker *w = job->space->workers;
     const int64_t m = block->columns;
-    const double *s = (const double *)block->scores + k * block->stride;
-    double *slopes = space->slopes + k * block->stride, *u = w->tangents, *p = w->weights;
+    const double *s = (const double *)block->scores.data + k * block->scores.stride;
+    double *slopes = space->slopes + k * block->scores.stride, *u = w->tangents, *p = w->weights;
     ota_row_parameters parameters = job->base.parameters;
     ota_row_found found;
     parameters.line = k;
-    memcpy(u, space->gradient + k * block->stride, (size_t)m * sizeof *u);
+    memcpy(u, space->gradient + k * block->scores.stride, (size_t)m * sizeof *u);
     job->base.plan->strategy.algebra->row_solve(&parameters, s, block->g, m, v->mu[k], p, &found);
     v->f[k] = found.potential;
     ota_complete_tangents(&job->base.parameters, &job->numbers, s, found.potential, p, m, u);
@@ -333,7 +330,7 @@ static ota_status follow_block(ota_backward_job *base, const ota_head *block,
     ota_backward_space *space = base->space;
     ota_tangent_worker *w = job->space->workers;
     const int64_t last = block->rows - 1, m = block->columns, keys = base->plan->resolved.keys;
-    const double *s = (const double *)block->scores + last * block->stride;
+    const double *s = (const double *)block->scores.data + last * block->scores.stride;
     double total = 0.0, usable = 0.0, scale = 0.0;
     memset(v->right, 0, (size_t)m * sizeof(double));
     memset(v->extra, 0, (size_t)m * sizeof(double));
@@ -356,7 +353,7 @@ static ota_status follow_block(ota_backward_job *base, const ota_head *block,
     }
     for (int64_t j = 0; j < m; j++) {
         if (!(w->weights[j] > 0.0)) continue;
-        w->change[j] = space->slopes[last * block->stride + j] / block->tau *
+        w->change[j] = space->slopes[last * block->scores.stride + j] / block->tau *
                        (w->tangents[j] - space->a[last] - space->b[j]);
     }
     ota_tangents_put(job, w, last, 1);

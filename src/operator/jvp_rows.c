@@ -26,7 +26,7 @@ ota_block ota_tangents_block(const ota_tangent_job *job, const ota_tangent_worke
                    .weights = w->weights,
                    .slopes = w->tangents,
                    .f = base->space->f + first,
-                   .g = base->biased ? base->space->g : NULL};
+                   .g = base->state.biased ? base->space->g : NULL};
     memcpy(b.dropout_key, base->dropout_key, sizeof b.dropout_key);
     return b;
 }
@@ -50,7 +50,7 @@ ota_tangent_row ota_tangents_solve(const ota_tangent_job *job, ota_tangent_worke
     ota_backward_space *space = base->space;
     const int64_t m = plan->resolved.keys;
     const double *s = w->scores + k * plan->strategy.padded_keys,
-                 *g = base->biased ? space->g : NULL;
+                 *g = base->state.biased ? space->g : NULL;
     double *p = w->weights + k * plan->strategy.padded_keys;
     ota_row_found found;
     ota_row_parameters rule = base->parameters;

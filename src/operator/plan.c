@@ -74,27 +74,31 @@ static void fit_limit(ota_plan *plan) {
     }
 }
 
+static ota_layout_kind kind_of(const ota_plan *plan) {
+    const ota_regulariser_row *regulariser = ota_regulariser_of(&plan->resolved.problem);
+    if (plan->solver->solve != NULL) return OTA_LAYOUT_COUPLED;
+    if (regulariser->capped) return OTA_LAYOUT_ROWS;
+    if (plan->solver == &ota_solver_softmax) return OTA_LAYOUT_SOFTMAX;
+    return plan->solver == &ota_solver_entmax && regulariser->thresholded ? OTA_LAYOUT_ENTMAX
+                                                                          : OTA_LAYOUT_ROWS;
+}
+
 static ota_status choose_device(ota_plan *plan, ota_error *error) {
     const ota_resolved *r = &plan->resolved;
     const ota_solver *solver = plan->solver;
     const bool plain_rounds = ota_plan_runs_rounds(plan);
-    const ota_regulariser_row *regulariser = ota_regulariser_of(&r->problem);
     plan->stored_solver = plain_rounds && r->settings.stop.fixed ? &ota_solver_log : solver;
     const ota_layout layout = {.resolved = r,
                                .pool = plan->pool,
                                .values_width = plan->values_width,
-                               .coupled = solver->solve != NULL,
-                               .softmax_rows =
-                                   solver == &ota_solver_softmax && !regulariser->capped,
-                               .entmax_rows = solver == &ota_solver_entmax &&
-                                              !regulariser->capped && regulariser->thresholded,
-                               .plain_rounds = plain_rounds,
-                               .may_switch = solver == &ota_solver_coupled,
-                               .always_wide = solver->wide,
-                               .reads_narrow = solver->reads_narrow,
-                               .needs_plan = solver->needs_plan,
-                               .workspace = solver->workspace,
-                               .rounds_workspace = ota_solver_log.workspace};
+                               .kind = kind_of(plan),
+                               .rounds.plain = plain_rounds,
+                               .rounds.may_switch = solver == &ota_solver_coupled,
+                               .solver.wide = solver->wide,
+                               .solver.reads_narrow = solver->reads_narrow,
+                               .solver.needs_plan = solver->needs_plan,
+                               .solver.workspace = solver->workspace,
+                               .rounds.workspace = ota_solver_log.workspace};
     return plan->backend->create(&layout, &plan->device, error);
 }
 

@@ -14,7 +14,7 @@ ota_outcome ota_anderson_run(ota_coupled *state, ota_status *stopped) {
     double best = INFINITY, last = INFINITY;
     bool extrapolated = false;
     if (!ota_coupled_search(state)) return OTA_HOPELESS;
-    for (;; head->rounds++) {
+    for (;; head->found.rounds++) {
         ota_row_pass(state, tau, 1.0);
         ota_constant_mode(state);
         const double residual = ota_column_residual(state);
@@ -25,8 +25,9 @@ ota_outcome ota_anderson_run(ota_coupled *state, ota_status *stopped) {
         if (residual <= head->settings->stop.tolerance &&
             ota_measure(state) <= head->settings->stop.tolerance)
             return OTA_MET;
-        if (isnan(residual) || head->rounds >= head->settings->stop.max_rounds) return OTA_SPENT;
-        *stopped = ota_coupled_tick(state, head->rounds, residual);
+        if (isnan(residual) || head->found.rounds >= head->settings->stop.max_rounds)
+            return OTA_SPENT;
+        *stopped = ota_coupled_tick(state, head->found.rounds, residual);
         if (*stopped != OTA_OK) return OTA_STOPPED;
         if (extrapolated && !(residual <= last)) {
             memcpy(head->g, h.plain, (size_t)state->pass.columns * sizeof *head->g);

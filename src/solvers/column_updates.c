@@ -23,7 +23,7 @@ void ota_update_columns(ota_coupled *state, double t, double omega) {
     memcpy(state->pass.previous, g, (size_t)state->pass.columns * sizeof *g);
     for (int64_t j = 0; j < OTA_FAULT(COLUMN_UPDATE, state->pass.columns, state->pass.columns - 1);
          j++) {
-        if (j == 0 || head->lambdas != NULL) update = ota_head_step(head, j, t);
+        if (j == 0 || head->column.lambdas != NULL) update = ota_head_step(head, j, t);
         /* Closed keys, keys without a row and lambda = 0 keep what they have. */
         if (!(g[j] > -INFINITY) || !(state->pass.column_lse[j] > -INFINITY) || !(update.step > 0.0))
             continue;
@@ -48,21 +48,21 @@ void ota_constant_mode(ota_coupled *state) {
     ota_head *head = state->head;
     const ota_column_rule_row *rule = ota_head_rule(head);
     /* With a sink the constant moves weight between the sink and the keys: no closed form. */
-    if (!ota_rule_is(rule, OTA_RULE_PENALISED) || head->sink > -INFINITY) return;
+    if (!ota_rule_is(rule, OTA_RULE_PENALISED) || head->row.sink > -INFINITY) return;
     double reached = 0.0, wanted = 0.0;
     for (int64_t j = 0; j < state->pass.columns; j++) {
         if (!(state->pass.target[j] > 0.0) || !(state->pass.column_lse[j] > -INFINITY)) continue;
         reached += state->pass.column[j];
-        wanted += rule->wanted(state->pass.target[j], head->g[j], head->strength);
+        wanted += rule->wanted(state->pass.target[j], head->g[j], head->column.strength);
     }
     const double stiffness =
-        1.0 / head->strength + (head->row_strength < INFINITY
-                                    ? 1.0 / (head->row_strength + state->pass.temperature)
-                                    : 0.0);
+        1.0 / head->column.strength + (head->row.strength < INFINITY
+                                           ? 1.0 / (head->row.strength + state->pass.temperature)
+                                           : 0.0);
     const double move = log(wanted / reached) / stiffness;
     if (!isfinite(move)) return;
     /* Rows answer with f <- f - share move; their masses grow when they are relaxed. */
-    const double t = state->pass.temperature, rho = head->row_strength;
+    const double t = state->pass.temperature, rho = head->row.strength;
     const double share = rho < INFINITY ? rho / (rho + t) : 1.0,
                  growth = exp((1.0 - share) * move / t);
     for (int64_t j = 0; j < state->pass.columns; j++) {
@@ -82,13 +82,13 @@ double ota_measure(ota_coupled *state) {
     for (int64_t i = 0; i < pass->rows; i++) row_error += pass->error[i];
     (void)ota_ranks_sum(head->settings, pass->column, pass->columns, &row_error, 1,
                         "the sums of the plan");
-    head->row_error = head->mass > 0.0 ? row_error / head->mass : row_error;
+    head->found.row_error = head->mass > 0.0 ? row_error / head->mass : row_error;
     const double residual = ota_column_residual(state);
-    head->column_error = residual;
+    head->found.column_error = residual;
     if (ota_head_rule(head)->excess != NULL) {
         const ota_column_sums columns = sums_of(state);
         const double excess = ota_head_rule(head)->excess(&columns);
-        head->column_error = head->mass > 0.0 ? excess / head->mass : excess;
+        head->found.column_error = head->mass > 0.0 ? excess / head->mass : excess;
     }
-    return residual > head->row_error || isnan(residual) ? residual : head->row_error;
+    return residual > head->found.row_error || isnan(residual) ? residual : head->found.row_error;
 }

@@ -25,7 +25,7 @@ enum { LANE = 16 };
 
 ota_status ota_coupled_tick(const ota_coupled *state, int64_t round, double residual) {
     const ota_head *head = state->head;
-    if (head->tell != NULL) head->tell(head->tell_context, round, residual);
+    if (head->host.report != NULL) head->host.report(head->host.report_context, round, residual);
     ota_ranks_at(head->settings->ranks, head->index, round);
     return ota_interrupted_together(head->settings);
 }
@@ -144,8 +144,9 @@ static void meet_bounds(ota_coupled *state, double total, double least, double r
     if (!full && !bare) return;
     state->equal = true;
     state->side = full && bare ? 0 : full ? -1 : 1;
-    for (int64_t j = 0; j < state->pass.columns && !full; j++) state->pass.target[j] *= head->floor;
-    head->floor = 1.0;
+    for (int64_t j = 0; j < state->pass.columns && !full; j++)
+        state->pass.target[j] *= head->column.floor;
+    head->column.floor = 1.0;
 }
 
 /* A constant that gives every g the sign that the bounds ask for; the rows answer to it. */
@@ -166,14 +167,14 @@ static void drop_side(const ota_coupled *state) {
 static ota_status check_caps(ota_coupled *state) {
     ota_head *head = state->head;
     const ota_column_rule_row *rule = ota_head_rule(head);
-    const double slack = head->mass_tolerance * head->mass;
+    const double slack = head->row.mass_tolerance * head->mass;
     double *room = state->pass.column, row_sum = 0.0;
     const int64_t row = state->semidual->infeasible_cap_row(state, slack, room, &row_sum);
     double short_rows = row >= 0 ? 1.0 : 0.0;
     if (!ota_ranks_sum(head->settings, room, state->pass.columns, &short_rows, 1, "the entry caps"))
         return OTA_ECOMM;
     if (row >= 0) {
-        (void)ota_snprintf(head->sentence, sizeof head->sentence,
+        (void)ota_snprintf(head->found.sentence, sizeof head->found.sentence,
                            "the entry caps of query %" PRId64
                            " add up to %g, less than its mass %g",
                            row, row_sum, head->mu[row]);
@@ -181,17 +182,17 @@ static ota_status check_caps(ota_coupled *state) {
     }
     if (short_rows > 0.0) {
         (void)ota_snprintf(
-            head->sentence, sizeof head->sentence,
+            head->found.sentence, sizeof head->found.sentence,
             "the entry caps of a query of another rank add up to less than its mass");
         return OTA_INFEASIBLE;
     }
     for (int64_t j = 0; j < state->pass.columns; j++) {
         const double target = state->pass.target[j];
         const double least = ota_rule_is(rule, OTA_RULE_BALANCED)   ? target
-                             : ota_rule_is(rule, OTA_RULE_CAPACITY) ? head->floor * target
+                             : ota_rule_is(rule, OTA_RULE_CAPACITY) ? head->column.floor * target
                                                                     : 0.0;
         if (!(room[j] < least - slack)) continue;
-        (void)ota_snprintf(head->sentence, sizeof head->sentence,
+        (void)ota_snprintf(head->found.sentence, sizeof head->found.sentence,
                            "the entry caps of key %" PRId64 " add up to %g, and it must receive %g",
                            j, room[j], least);
         return OTA_INFEASIBLE;
@@ -203,7 +204,7 @@ static ota_status check_caps(ota_coupled *state) {
 static ota_status check_masses(ota_coupled *state) {
     ota_head *head = state->head;
     const ota_column_rule_row *rule = ota_head_rule(head);
-    const double slack = head->mass_tolerance;
+    const double slack = head->row.mass_tolerance;
     const int64_t infeasible_row = state->semidual->infeasible_row(state);
     bool shut = infeasible_row >= 0;
     double total = 0.0, least = 0.0;
@@ -212,9 +213,9 @@ static ota_status check_masses(ota_coupled *state) {
     for (int64_t j = 0; j < state->pass.columns; j++) {
         const bool used = state->pass.column_lse[j] > 0.0;
         const double asked =
-            ota_rule_is(rule, OTA_RULE_BALANCED) ? head->nu[j] : head->floor * head->nu[j];
+            ota_rule_is(rule, OTA_RULE_BALANCED) ? head->nu[j] : head->column.floor * head->nu[j];
         if (!used && asked > slack * head->mass && !head->settings->stop.fixed) {
-            (void)ota_snprintf(head->sentence, sizeof head->sentence,
+            (void)ota_snprintf(head->found.sentence, sizeof head->found.sentence,
                                "key %" PRId64 " must receive %g and no query may use it", j, asked);
             return OTA_INFEASIBLE;
         }
@@ -227,15 +228,15 @@ static ota_status check_masses(ota_coupled *state) {
         char query[32] = "a query of another rank";
         if (infeasible_row >= 0)
             (void)ota_snprintf(query, sizeof query, "query %" PRId64, infeasible_row);
-        (void)ota_snprintf(head->sentence, sizeof head->sentence,
+        (void)ota_snprintf(head->found.sentence, sizeof head->found.sentence,
                            "%s has mass and no key it may use has a positive column mass", query);
         return OTA_INFEASIBLE;
     }
     if (ota_rule_is(rule, OTA_RULE_BALANCED)) {
-        const bool sink = head->sink > -INFINITY;
+        const bool sink = head->row.sink > -INFINITY;
         if (sink ? !(total < head->mass) : fabs(total - head->mass) > slack * head->mass) {
             (void)ota_snprintf(
-                head->sentence, sizeof head->sentence,
+                head->found.sentence, sizeof head->found.sentence,
                 "the column masses add up to %.17g and the row masses to %.17g; exact "
                 "columns need %s; %s",
                 total, head->mass,
@@ -246,7 +247,7 @@ static ota_status check_masses(ota_coupled *state) {
         for (int64_t j = 0; j < state->pass.columns && !sink && total > 0.0; j++)
             state->pass.target[j] *= head->mass / total;
     }
-    const bool rest = head->sink > -INFINITY;
+    const bool rest = head->row.sink > -INFINITY;
     if (ota_rule_is(rule, OTA_RULE_CAPACITY) && !rest && !ota_rule_is(rule, OTA_RULE_UNIT_MASSES)) {
         const ota_column_parameters key = ota_head_parameters(head, 0);
         const double balance = ota_column_balance(&key, total, head->mass, slack);
@@ -259,15 +260,15 @@ static ota_status check_masses(ota_coupled *state) {
         !head->settings->stop.fixed)
         meet_bounds(state, total, least, rounding);
     if (ota_rule_is(rule, OTA_RULE_CAPACITY) && least > head->mass * (1.0 + rounding)) {
-        (void)ota_snprintf(head->sentence, sizeof head->sentence,
+        (void)ota_snprintf(head->found.sentence, sizeof head->found.sentence,
                            "the least sums of the keys add up to %g and the row masses to %g",
                            least, head->mass);
         return OTA_INFEASIBLE;
     }
-    if (ota_rule_is(rule, OTA_RULE_CAPACITY) && !(head->sink > -INFINITY) &&
+    if (ota_rule_is(rule, OTA_RULE_CAPACITY) && !(head->row.sink > -INFINITY) &&
         total < head->mass * (1.0 - rounding)) {
         (void)ota_snprintf(
-            head->sentence, sizeof head->sentence,
+            head->found.sentence, sizeof head->found.sentence,
             "the capacities of the keys in use add up to %g and the row masses to %g", total,
             head->mass);
         return OTA_INFEASIBLE;
@@ -280,8 +281,9 @@ static ota_status check_masses(ota_coupled *state) {
 /* Linear or log: the kernel must keep every entry; centring halves the range where it can. */
 static ota_domain domain_of(ota_coupled *state, bool linear) {
     const ota_head *head = state->head;
-    if (head->row_strength < INFINITY || !head->regulariser->exponential) return OTA_DOMAIN_ROWS;
-    if (!linear || state->pass.kernel == NULL) return OTA_DOMAIN_LOG;
+    if (head->row.strength < INFINITY || !head->row.regulariser->exponential)
+        return OTA_DOMAIN_ROWS;
+    if (!linear || state->pass.linear.kernel == NULL) return OTA_DOMAIN_LOG;
     return head->backend->linear_range(&state->pass) < linear_range[state->pass.narrow] * head->tau
                ? OTA_DOMAIN_LINEAR
                : OTA_DOMAIN_LOG;
@@ -293,22 +295,23 @@ static void emit_plan(ota_coupled *state) {
     const ota_row_parameters parameters = ota_coupled_rows(state, head->tau);
     for (int64_t i = 0; i < state->pass.rows; i++) {
         ota_row_found found;
-        double *row = head->plan + i * head->stride;
+        double *row = head->found.plan + i * head->scores.stride;
         for (int64_t j = 0; j < state->pass.columns; j++) row[j] = ota_score(&state->pass, i, j);
-        state->head->algebra->row_solve(&parameters, row, head->g, state->pass.columns, head->mu[i],
-                                        row, &found);
+        state->head->host.algebra->row_solve(&parameters, row, head->g, state->pass.columns,
+                                             head->mu[i], row, &found);
     }
-    head->final_update = OTA_FINAL_PLAN;
+    head->found.update = OTA_FINAL_PLAN;
 }
 
 static void say_not_converged(const ota_coupled *state, double residual) {
     ota_head *head = state->head;
     (void)ota_snprintf(
-        head->sentence, sizeof head->sentence,
+        head->found.sentence, sizeof head->found.sentence,
         "after %" PRId64
         " rounds the residual is %.3g, above the tolerance %.3g (temperature %.4g, range of "
         "the scores %.4g)",
-        head->rounds, residual, head->settings->stop.tolerance, head->tau, head->range);
+        head->found.rounds, residual, head->settings->stop.tolerance, head->tau,
+        head->scores.range);
 }
 
 /* Where caps bind, rounds that do not converge may have nothing to converge to: OTA_INFEASIBLE where there is no plan at all, or
@@ -328,10 +331,10 @@ static ota_status caps_allow_a_plan(ota_coupled *state) {
                                     .mu = head->mu,
                                     .nu = state->pass.target,
                                     .exact = ota_rule_is(rule, OTA_RULE_BALANCED),
-                                    .floor = head->floor,
-                                    .sink = head->sink > -INFINITY ? 0.0 : -INFINITY,
-                                    .tolerance = head->mass_tolerance,
-                                    .caps = &head->caps,
+                                    .floor = head->column.floor,
+                                    .sink = head->row.sink > -INFINITY ? 0.0 : -INFINITY,
+                                    .tolerance = head->row.mass_tolerance,
+                                    .caps = &head->row.caps,
                                     .watch = ota_watch_of(head->settings),
                                     .plan = state->weights,
                                     .plan_stride = state->pass.stride,
@@ -340,7 +343,7 @@ static ota_status caps_allow_a_plan(ota_coupled *state) {
     const ota_status found = ota_capped_transport_solve(&problem, state->flow);
     if (found == OTA_CANCELLED || found == OTA_TIMEOUT) return found;
     if (found != OTA_INFEASIBLE) return OTA_OK;
-    (void)ota_snprintf(head->sentence, sizeof head->sentence,
+    (void)ota_snprintf(head->found.sentence, sizeof head->found.sentence,
                        "no plan meets the masses within the entry caps");
     return OTA_INFEASIBLE;
 }
@@ -358,14 +361,14 @@ static ota_status leave(ota_coupled *state, ota_outcome outcome, ota_status stop
     case OTA_HOPELESS: return OTA_INFEASIBLE;
     case OTA_RAN:
         if (!carries_too_much(state)) return OTA_FIXED_ITERS;
-        (void)ota_snprintf(head->sentence, sizeof head->sentence,
+        (void)ota_snprintf(head->found.sentence, sizeof head->found.sentence,
                            "after %" PRId64
                            " rounds the relaxed rows carry more mass than a double "
                            "holds; use a larger temperature or row strength",
-                           head->rounds);
+                           head->found.rounds);
         return OTA_NOT_CONVERGED;
     case OTA_MET:
-        if (head->pruned > 0) emit_plan(state);
+        if (head->found.pruned > 0) emit_plan(state);
         return OTA_OK;
     default: break; /* slow or out of rounds; the others come from a stored kernel alone */
     }
@@ -374,7 +377,7 @@ static ota_status leave(ota_coupled *state, ota_outcome outcome, ota_status stop
     if (allowed != OTA_OK) return allowed;
     memcpy(head->g, state->best, (size_t)state->pass.columns * sizeof *head->g);
     residual = ota_measure(state);
-    if (head->pruned > 0) emit_plan(state);
+    if (head->found.pruned > 0) emit_plan(state);
     if (residual <= head->settings->stop.tolerance) return OTA_OK;
     say_not_converged(state, residual);
     if (head->settings->stop.allow_partial) return OTA_NOT_CONVERGED;
@@ -382,7 +385,7 @@ static ota_status leave(ota_coupled *state, ota_outcome outcome, ota_status stop
                  floor = ota_carried_floor(state, &carried);
     if (floor > tolerance) {
         (void)ota_snprintf(
-            head->sentence, sizeof head->sentence,
+            head->found.sentence, sizeof head->found.sentence,
             "the plan carries %.3g times the mass of its rows, whose rounding alone leaves a "
             "residual of about %.2g, above the tolerance %.3g",
             carried, floor, tolerance);
@@ -391,10 +394,10 @@ static ota_status leave(ota_coupled *state, ota_outcome outcome, ota_status stop
     const double edge = ota_edge_floor(state);
     if (!(edge > tolerance) || !(residual <= 2.0 * edge)) return OTA_NOT_CONVERGED;
     (void)ota_snprintf(
-        head->sentence, sizeof head->sentence,
+        head->found.sentence, sizeof head->found.sentence,
         "at order %g the weights next to 0 lie so far apart that rounding alone leaves "
         "a residual of about %.2g, above the tolerance %.3g; it is %.2g",
-        head->order, edge, tolerance, residual);
+        head->row.order, edge, tolerance, residual);
     return OTA_TOL_UNREACHABLE;
 }
 
@@ -406,24 +409,24 @@ ota_status ota_coupled_solve(ota_head *head, unsigned needs, bool linear,
                          .pass = {.head = head,
                                   .rows = head->rows,
                                   .columns = head->columns,
-                                  .stride = head->stride,
-                                  .scores = head->scores,
-                                  .narrow = head->narrow}};
-    ota_arena arena = {.base = head->workspace, .size = SIZE_MAX};
+                                  .stride = head->scores.stride,
+                                  .scores = head->scores.data,
+                                  .narrow = head->scores.narrow}};
+    ota_arena arena = {.base = head->host.workspace, .size = SIZE_MAX};
     ota_coupled_layout(&state, &arena, head->settings->prune, with_search(head->settings, needs));
-    head->final_update = OTA_FINAL_ROWS;
-    head->temperature_reached = head->tau;
-    head->rounds = 0;
-    head->row_error = head->column_error = NAN;
-    head->unusable = head->pruned = head->underflowed = 0;
-    head->sentence[0] = '\0';
+    head->found.update = OTA_FINAL_ROWS;
+    head->found.temperature = head->tau;
+    head->found.rounds = 0;
+    head->found.row_error = head->found.column_error = NAN;
+    head->found.unusable = head->found.pruned = head->found.underflowed = 0;
+    head->found.sentence[0] = '\0';
     load_potentials(&state);
     const bool fixed = head->settings->stop.fixed;
     ota_status status = check_masses(&state);
-    if (status == OTA_OK && head->regulariser->capped) status = check_caps(&state);
+    if (status == OTA_OK && head->row.regulariser->capped) status = check_caps(&state);
     if (status != OTA_OK) return status;
     if (!(head->mass > 0.0)) {
-        head->row_error = head->column_error = 0.0;
+        head->found.row_error = head->found.column_error = 0.0;
         return fixed ? OTA_FIXED_ITERS : OTA_OK;
     }
     if (head->settings->prune && !fixed && !ota_coupled_search(&state)) return OTA_INFEASIBLE;
@@ -451,22 +454,22 @@ static unsigned needs_of(const ota_settings *s, const ota_regulariser_row *regul
 
 static ota_outcome run_auto(ota_coupled *state, ota_status *stopped) {
     ota_head *head = state->head;
-    head->method = ota_solver_newton.name;
-    if (!head->regulariser->exponential || head->settings->ranks != NULL)
+    head->found.method = ota_solver_newton.name;
+    if (!head->row.regulariser->exponential || head->settings->ranks != NULL)
         return ota_newton_run(state, stopped);
-    head->method =
+    head->found.method =
         state->pass.domain == OTA_DOMAIN_LINEAR ? ota_solver_sinkhorn.name : ota_solver_log.name;
-    if (asks_for_sinkhorn(head->settings) || head->end == OTA_SIDE_COLUMNS)
+    if (asks_for_sinkhorn(head->settings) || head->column.end == OTA_SIDE_COLUMNS)
         return ota_sinkhorn_run(state, false, stopped);
     const ota_outcome outcome = ota_sinkhorn_run(state, true, stopped);
     if (outcome != OTA_SLOW) return outcome;
     const bool newton = state->weights != NULL;
-    head->method = newton ? ota_solver_newton.name : ota_solver_anderson.name;
+    head->found.method = newton ? ota_solver_newton.name : ota_solver_anderson.name;
     return newton ? ota_newton_run(state, stopped) : ota_anderson_run(state, stopped);
 }
 
 static ota_status solve_auto(ota_head *head) {
-    return ota_coupled_solve(head, needs_of(head->settings, head->regulariser), true, run_auto);
+    return ota_coupled_solve(head, needs_of(head->settings, head->row.regulariser), true, run_auto);
 }
 
 static size_t auto_workspace(const ota_head_shape *shape) {

@@ -105,13 +105,13 @@ static inline void ota_column_pass(ota_coupled *state, double t) {
 /* The rule of rows at temperature t. */
 static inline ota_row_parameters ota_coupled_rows(const ota_coupled *state, double t) {
     const ota_head *head = state->head;
-    return (ota_row_parameters){.kernels = head->kernels,
-                                .regulariser = head->regulariser,
-                                .order = head->order,
+    return (ota_row_parameters){.kernels = head->host.kernels,
+                                .regulariser = head->row.regulariser,
+                                .order = head->row.order,
                                 .tau = t,
-                                .sink = head->sink,
-                                .row_strength = head->row_strength,
-                                .caps = head->caps};
+                                .sink = head->row.sink,
+                                .row_strength = head->row.strength,
+                                .caps = head->row.caps};
 }
 
 /* ---- column_updates.c -------------------------------------------------------------------------- */
@@ -143,7 +143,7 @@ double ota_edge_floor(const ota_coupled *state);
 /* ---- far_scores.c ------------------------------------------------------------------------------ */
 
 /* Where the range of the scores puts the floor of rounding above the tolerance: shuts pairs far below the others, and takes
- * rows and keys that lie far below nearer. True: the range of what is left (head->range) is within the tolerance. What it
+ * rows and keys that lie far below nearer. True: the range of what is left (head->scores.range) is within the tolerance. What it
  * changes of the scores, only loading brings back. */
 bool ota_far_scores_shut(ota_head *head);
 /* Would the pairs that were shut get no weight at f and g either? */

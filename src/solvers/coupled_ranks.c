@@ -16,16 +16,16 @@ static const double near_sum = 1.0e-6;
 
 bool ota_coupled_share_scores(ota_head *head, bool *finite) {
     const ota_settings *s = head->settings;
-    double flags[] = {*finite ? 0.0 : 1.0, head->unusable < 0 ? 1.0 : 0.0};
+    double flags[] = {*finite ? 0.0 : 1.0, head->found.unusable < 0 ? 1.0 : 0.0};
     double *used = head->g; /* until a start is loaded */
     if (s->ranks == NULL) return true;
     for (int64_t j = 0; j < head->columns; j++) used[j] = head->kernel.used[j];
     if (!ota_ranks_sum(s, &head->mass, 1, flags, 2, "the mass of the rows") ||
-        !ota_ranks_most(s, &head->range, 1, "the range of the scores") ||
+        !ota_ranks_most(s, &head->scores.range, 1, "the range of the scores") ||
         !ota_ranks_most(s, used, head->columns, "the keys in use"))
         return false;
     *finite = !(flags[0] > 0.0);
-    head->unusable = flags[1] > 0.0 ? -1 : 0;
+    head->found.unusable = flags[1] > 0.0 ? -1 : 0;
     head->kernel.masked = true;
     for (int64_t j = 0; j < head->columns; j++) head->kernel.used[j] = used[j] > 0.0;
     head->backend->allot(head);
@@ -72,7 +72,7 @@ static bool move_key(const update *u, int64_t j) {
     const bool at = !(from < kink.at) && !(from > kink.at);
     if (at && sum <= kink.below && sum >= kink.above) return true;
     double wanted = from < kink.at || (at && sum > kink.below) ? kink.below : kink.above;
-    if (rule->wanted != NULL) wanted = rule->wanted(wanted, from, head->strength);
+    if (rule->wanted != NULL) wanted = rule->wanted(wanted, from, head->column.strength);
     const double miss = sum - wanted;
     if (fabs(miss) <= near_sum * wanted || isnan(miss)) return true;
     if (miss > 0.0) {
@@ -86,7 +86,7 @@ static bool move_key(const update *u, int64_t j) {
     }
     double rise = u->slope[j] / t;
     if (rule->diagonal != NULL)
-        rise += rule->diagonal(u->state->pass.target[j], from, head->strength, t) / t;
+        rise += rule->diagonal(u->state->pass.target[j], from, head->column.strength, t) / t;
     double next = from - miss / rise;
     if (!(next > u->low[j] && next < u->high[j])) next = 0.5 * u->low[j] + 0.5 * u->high[j];
     if ((from < kink.at && next > kink.at) || (from > kink.at && !(next >= kink.at)))
@@ -106,13 +106,13 @@ static void update_by_sums(ota_coupled *state, double t) {
 void ota_newton_columns_of_ranks(ota_coupled *state, double t) {
     const ota_head *head = state->head;
     const int64_t columns = state->pass.columns;
-    if (head->regulariser->exponential) {
+    if (head->row.regulariser->exponential) {
         update_by_sums(state, t);
         return;
     }
     update u = {.state = state,
                 .parameters = ota_coupled_rows(state, t),
-                .beyond = head->regulariser->capped ? 4.0 * head->range + 64.0 * t : 0.0,
+                .beyond = head->row.regulariser->capped ? 4.0 * head->scores.range + 64.0 * t : 0.0,
                 .top = state->pass.previous,
                 .low = state->brackets,
                 .high = state->brackets + state->pass.padded_columns,

@@ -28,31 +28,33 @@ static const double least_fall = 1000.0;
 static const double tail_share = 1.0 / 16.0;
 
 static void put_score(const ota_head *head, int64_t i, int64_t j, double s) {
-    if (head->narrow)
-        ((float *)head->far.scores)[i * head->stride + j] = (float)s;
+    if (head->scores.narrow)
+        ((float *)head->scores.far.scores)[i * head->scores.stride + j] = (float)s;
     else
-        ((double *)head->far.scores)[i * head->stride + j] = s;
+        ((double *)head->scores.far.scores)[i * head->scores.stride + j] = s;
 }
 
 static double get_score(const ota_head *head, int64_t i, int64_t j) {
-    return head->narrow ? (double)((const float *)head->scores)[i * head->stride + j]
-                        : ((const double *)head->scores)[i * head->stride + j];
+    return head->scores.narrow
+               ? (double)((const float *)head->scores.data)[i * head->scores.stride + j]
+               : ((const double *)head->scores.data)[i * head->scores.stride + j];
 }
 
 /* The largest range of scores that the tolerance is twice the floor of. */
 static double widest(const ota_head *head) {
-    const double u = head->narrow ? 0x1p-24 : 0x1p-53;
+    const double u = head->scores.narrow ? 0x1p-24 : 0x1p-53;
     return (head->settings->stop.tolerance / 2.0 - 8.0 * u) * 4.0 * head->tau / u;
 }
 
 /* Are weights this far below the potentials nothing? */
 static bool is_deep(const ota_head *head, double depth) {
-    const double fall = (1.0 - safe_share) * depth, order = head->order;
-    if (head->regulariser->kind == OTA_CUSTOM || !(depth >= least_depth * head->tau)) return false;
-    if (ota_rule_is(ota_head_rule(head), OTA_RULE_PENALISED) &&
-        !(fall >= least_fall * (head->tau + head->strength)))
+    const double fall = (1.0 - safe_share) * depth, order = head->row.order;
+    if (head->row.regulariser->kind == OTA_CUSTOM || !(depth >= least_depth * head->tau))
         return false;
-    if (!head->regulariser->tsallis || order >= 1.0) return true;
+    if (ota_rule_is(ota_head_rule(head), OTA_RULE_PENALISED) &&
+        !(fall >= least_fall * (head->tau + head->column.strength)))
+        return false;
+    if (!head->row.regulariser->tsallis || order >= 1.0) return true;
     const double weight = pow((1.0 - order) * fall / head->tau, -1.0 / (1.0 - order));
     return weight * (double)head->all_rows * (double)head->columns <=
            tail_share * head->settings->stop.tolerance * head->mass;
@@ -60,11 +62,11 @@ static bool is_deep(const ota_head *head, double depth) {
 
 /* r into row_shift, c into column_shift, and the highest r; false: the communicator failed. */
 static bool find_tops(ota_head *head, double *highest) {
-    double *r = head->far.row_shift, *c = head->far.column_shift;
+    double *r = head->scores.far.row_shift, *c = head->scores.far.column_shift;
     *highest = -INFINITY;
     for (int64_t j = 0; j < head->columns; j++) c[j] = -INFINITY;
     for (int64_t i = 0; i < head->rows; i++) {
-        r[i] = head->sink;
+        r[i] = head->row.sink;
         for (int64_t j = 0; j < head->columns; j++) {
             if (head->nu[j] > 0.0) r[i] = fmax(r[i], get_score(head, i, j));
         }
@@ -80,18 +82,18 @@ static bool find_tops(ota_head *head, double *highest) {
 /* S' over S; low and high of what is left in rows and keys with mass. False: prefix columns, where a block of leading rows
  * loses a key, which would get none of its mass there. */
 static bool shift(ota_head *head, double *low, double *high) {
-    const double depth = head->far.depth;
+    const double depth = head->scores.far.depth;
     const double left =
         ota_rule_is(ota_head_rule(head), OTA_RULE_BALANCED) ? 0.0 : left_share * depth;
     const bool leading = ota_head_rule(head)->coupling == OTA_COUPLING_LEADING;
     double *open = head->g; /* until a start is loaded */
     for (int64_t j = 0; j < head->columns; j++) open[j] = 0.0;
     for (int64_t i = 0; i < head->rows; i++) {
-        const double r = head->far.row_shift[i], top = head->far.row_top[i];
+        const double r = head->scores.far.row_shift[i], top = head->scores.far.row_top[i];
         const int64_t last = leading ? head->columns - head->rows + i : head->columns;
         if (!(top > -INFINITY)) continue;
         for (int64_t j = 0; j < head->columns; j++) {
-            const double c = head->far.column_shift[j];
+            const double c = head->scores.far.column_shift[j];
             double s = get_score(head, i, j);
             if (!(s > -INFINITY)) continue;
             s = (s - c) - r - (c < 0.0 ? left : 0.0);
@@ -112,23 +114,23 @@ static bool shift(ota_head *head, double *low, double *high) {
 
 bool ota_far_scores_shut(ota_head *head) {
     const ota_column_rule_row *rule = ota_head_rule(head);
-    const bool rows_free = !(head->row_strength < INFINITY) && !(head->sink > -INFINITY);
+    const bool rows_free = !(head->row.strength < INFINITY) && !(head->row.sink > -INFINITY);
     const double depth = depth_share * widest(head);
-    const bool must_fill = ota_rule_is(rule, OTA_RULE_BALANCED) || head->floor > 0.0;
+    const bool must_fill = ota_rule_is(rule, OTA_RULE_BALANCED) || head->column.floor > 0.0;
     double highest, ends[2] = {-INFINITY, -INFINITY};
-    if (head->far.scores == NULL || !is_deep(head, depth)) return false;
+    if (head->scores.far.scores == NULL || !is_deep(head, depth)) return false;
     if (!find_tops(head, &highest)) return false;
-    head->far.depth = depth;
+    head->scores.far.depth = depth;
     for (int64_t i = 0; i < head->rows; i++) {
-        const double r = head->far.row_shift[i];
+        const double r = head->scores.far.row_shift[i];
         const bool low = rows_free && r > -INFINITY && r < highest - depth;
-        head->far.row_shift[i] = low ? r : 0.0;
-        head->far.row_top[i] = low ? 0.0 : r;
+        head->scores.far.row_shift[i] = low ? r : 0.0;
+        head->scores.far.row_top[i] = low ? 0.0 : r;
     }
     for (int64_t j = 0; j < head->columns; j++) {
-        const double c = head->far.column_shift[j];
+        const double c = head->scores.far.column_shift[j];
         const bool low = must_fill && c > -INFINITY && c < -depth && head->nu[j] > 0.0;
-        head->far.column_shift[j] = low ? c : 0.0;
+        head->scores.far.column_shift[j] = low ? c : 0.0;
     }
     double low = INFINITY;
     if (!shift(head, &low, &ends[1])) return false;
@@ -136,11 +138,12 @@ bool ota_far_scores_shut(ota_head *head) {
     if (head->settings->ranks != NULL &&
         !ota_ranks_most(head->settings, ends, 2, "the range of the scores"))
         return false;
-    head->range = ends[1] > -ends[0] ? ends[1] + ends[0] : 0.0;
+    head->scores.range = ends[1] > -ends[0] ? ends[1] + ends[0] : 0.0;
     for (int64_t j = 0; j < head->columns && !ota_rule_is(rule, OTA_RULE_BALANCED); j++)
-        head->far.column_shift[j] += head->far.column_shift[j] < 0.0 ? left_share * depth : 0.0;
-    head->far.shut = true;
-    return head->range <= widest(head);
+        head->scores.far.column_shift[j] +=
+            head->scores.far.column_shift[j] < 0.0 ? left_share * depth : 0.0;
+    head->scores.far.shut = true;
+    return head->scores.range <= widest(head);
 }
 
 bool ota_far_scores_hold(const ota_head *head) {
@@ -148,20 +151,20 @@ bool ota_far_scores_hold(const ota_head *head) {
     double most[2] = {-INFINITY, -INFINITY};
     /* Every leading block of prefix columns has potentials of its own. */
     if (rule->coupling == OTA_COUPLING_LEADING)
-        return head->range * (double)head->rows < safe_share * head->far.depth;
+        return head->scores.range * (double)head->rows < safe_share * head->scores.far.depth;
     for (int64_t i = 0; i < head->rows; i++) {
         if (head->mu[i] > 0.0 && head->f[i] > -INFINITY)
-            most[0] = fmax(most[0], head->far.row_top[i] + head->f[i]);
+            most[0] = fmax(most[0], head->scores.far.row_top[i] + head->f[i]);
     }
     for (int64_t j = 0; j < head->columns; j++) {
         if (!(head->nu[j] > 0.0) || !isfinite(head->g[j])) continue;
         const bool raised =
-            head->far.column_shift[j] < 0.0 && !ota_rule_is(rule, OTA_RULE_BALANCED);
-        if (raised && !(head->g[j] > 0.0) && head->floor < 1.0) return false;
+            head->scores.far.column_shift[j] < 0.0 && !ota_rule_is(rule, OTA_RULE_BALANCED);
+        if (raised && !(head->g[j] > 0.0) && head->column.floor < 1.0) return false;
         most[1] = fmax(most[1], head->g[j]);
     }
     if (head->settings->ranks != NULL &&
         !ota_ranks_most(head->settings, most, 2, "the potentials of the plan"))
         return false;
-    return most[0] + most[1] < safe_share * head->far.depth;
+    return most[0] + most[1] < safe_share * head->scores.far.depth;
 }

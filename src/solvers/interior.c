@@ -66,7 +66,7 @@ static double power_of(double p, double order) {
 
 /* phi' and phi'' */
 static double price_of(const interior *n, double p, double *curvature) {
-    const double order = n->state->head->order, power = power_of(p, order);
+    const double order = n->state->head->row.order, power = power_of(p, order);
     *curvature = n->t * power;
     return n->t / (order - 1.0) * power * p;
 }
@@ -84,7 +84,7 @@ static double stiffness(const interior *n, double p, double z, double moved, dou
 /* Key j, or the sink at `columns`. */
 static bool is_allowed(const interior *n, int64_t i, int64_t j) {
     const ota_coupled *state = n->state;
-    if (j == state->pass.columns) return state->head->sink > -INFINITY;
+    if (j == state->pass.columns) return state->head->row.sink > -INFINITY;
     return n->scores[i * state->pass.stride + j] > -INFINITY && state->pass.target[j] > 0.0;
 }
 
@@ -123,7 +123,7 @@ static void start_row(interior *n, int64_t i, double delta) {
     }
     if (has_sink) {
         n->sink[i] = share;
-        const double room = price_of(n, share, &curvature) - head->sink;
+        const double room = price_of(n, share, &curvature) - head->row.sink;
         if (room < least) least = room;
         n->sink_slack[i] = room;
     }
@@ -166,7 +166,7 @@ static double start(interior *n) {
     ota_head *head = state->head;
     double curvature;
     const double typical = head->mass / ((double)state->pass.rows * (double)state->pass.columns);
-    const double delta = first_slack * (head->range + price_of(n, typical, &curvature));
+    const double delta = first_slack * (head->scores.range + price_of(n, typical, &curvature));
     const ota_interior_rule *own = ota_head_rule(head)->interior;
     const double price =
         own != NULL && (own->start < 0.0 || own->start > 0.0) ? own->start * delta : 0.0;
@@ -198,8 +198,8 @@ static void assemble_chunk(void *context, int64_t chunk, int worker) {
     const interior *n = context;
     ota_coupled *state = n->state;
     const ota_head *head = state->head;
-    double *leaked = state->pass.partial + chunk * state->pass.padded_columns,
-           *reached = state->pass.relaxed + chunk * state->pass.padded_columns;
+    double *leaked = state->pass.chunk.sums + chunk * state->pass.padded_columns,
+           *reached = state->pass.chunk.relaxed + chunk * state->pass.padded_columns;
     int64_t first, last;
     ota_chunk_rows(&state->pass, chunk, &first, &last);
     memset(leaked, 0, (size_t)state->pass.padded_columns * sizeof *leaked);
@@ -226,7 +226,7 @@ static void assemble_chunk(void *context, int64_t chunk, int worker) {
         }
         if (n->sink[i] > 0.0) {
             leak = stiffness(n, n->sink[i], n->sink_slack[i], n->sink_move[i],
-                             head->sink + head->f[i], &h);
+                             head->row.sink + head->f[i], &h);
             mass += n->sink[i] + leak * h;
         }
         n->row_right[i] = head->mu[i] - mass;
@@ -254,8 +254,8 @@ static double own_part(interior *n, int64_t j, double *diagonal) {
 static void assemble(interior *n) {
     ota_coupled *state = n->state;
     ota_each_chunk(&state->pass, assemble_chunk, n);
-    ota_add_chunks(&state->pass, state->pass.partial, n->excess);
-    ota_add_chunks(&state->pass, state->pass.relaxed, n->right);
+    ota_add_chunks(&state->pass, state->pass.chunk.sums, n->excess);
+    ota_add_chunks(&state->pass, state->pass.chunk.relaxed, n->right);
     for (int64_t j = 0; j < state->pass.columns; j++) {
         double diagonal = 0.0;
         const bool open = state->head->g[j] > -INFINITY && state->pass.target[j] > 0.0;
@@ -290,7 +290,7 @@ static void move_chunk(void *context, int64_t chunk, int worker) {
             const double weight = key ? p[j] : n->sink[i], slack = key ? z[j] : n->sink_slack[i];
             double *to = key ? &moved[j] : &n->sink_move[i], h;
             if (!(weight > 0.0)) continue;
-            const double lift = head->f[i] + (key ? s[j] + head->g[j] : head->sink);
+            const double lift = head->f[i] + (key ? s[j] + head->g[j] : head->row.sink);
             const double d = stiffness(n, weight, slack, *to, lift, &h);
             const double second = n->corrected ? -*to * slack * (1.0 + *to / weight) : 0.0;
             const double dp = d * (df + (key ? n->step[j] : 0.0) + h);
@@ -349,7 +349,7 @@ static void advance_chunk(void *context, int64_t chunk, int worker) {
             if (!(*p > 0.0)) continue;
             const double dp = key ? n->move[at] : n->sink_move[i];
             const double lift =
-                df + head->f[i] + (key ? n->scores[at] + head->g[j] + n->step[j] : head->sink);
+                df + head->f[i] + (key ? n->scores[at] + head->g[j] + n->step[j] : head->row.sink);
             double curvature;
             const double price = price_of(n, *p, &curvature);
             const double next = *z + length * (price + curvature * dp - lift - *z);
@@ -380,7 +380,7 @@ static void advance(interior *n, double length) {
 
 static ota_laplacian system_of(const interior *n) {
     const ota_coupled *state = n->state;
-    return (ota_laplacian){.algebra = state->head->algebra,
+    return (ota_laplacian){.algebra = state->head->host.algebra,
                            .watch = ota_watch_of(state->head->settings),
                            .links = state->factor,
                            .stride = state->pass.padded_columns,
@@ -435,7 +435,7 @@ static void settle_prices(interior *n) {
     const ota_interior_rule *own = ota_head_rule(head)->interior;
     for (int64_t j = 0; j < n->state->pass.columns && own != NULL && own->finish != NULL; j++) {
         const ota_interior_key key = key_of(n, j);
-        head->g[j] = own->finish(&key, head->range);
+        head->g[j] = own->finish(&key, head->scores.range);
     }
 }
 
@@ -454,7 +454,7 @@ static void part_blocks(interior *n, double slack) {
         for (int64_t j = 0; j <= state->pass.columns; j++) {
             if (!(of_rows[i] > of_columns[j]) || !is_allowed(n, i, j)) continue;
             const double lift = j == state->pass.columns
-                                    ? head->sink
+                                    ? head->row.sink
                                     : n->scores[i * state->pass.stride + j] + head->g[j];
             apart = fmax(apart, (head->f[i] + lift + slack) / (double)(of_rows[i] - of_columns[j]));
         }
@@ -487,12 +487,12 @@ bool ota_interior_run(ota_coupled *state, const double *scores, double t, ota_st
     int poor = 0;
     const double slack = start(&n);
     const double count = (double)count_pairs(&n);
-    const double unit = head->mass / count * (head->range + t);
+    const double unit = head->mass / count * (head->scores.range + t);
     const int64_t most = head->settings->stop.max_rounds;
-    for (int taken = 0; taken < STEPS && poor < POOR_STEPS && head->rounds < most; taken++) {
-        *stopped = ota_coupled_tick(state, head->rounds, INFINITY);
+    for (int taken = 0; taken < STEPS && poor < POOR_STEPS && head->found.rounds < most; taken++) {
+        *stopped = ota_coupled_tick(state, head->found.rounds, INFINITY);
         if (*stopped != OTA_OK) return false;
-        head->rounds++;
+        head->found.rounds++;
         n.corrected = false;
         n.beta = 0.0;
         assemble(&n);

@@ -69,7 +69,7 @@ static bool is_stopped(const newton *n) {
 
 /* w of one Tsallis weight. Above order 2 it is unbounded at the edge of the support. */
 double ota_newton_slope(const ota_head *head, double mass, double p) {
-    const double power = 2.0 - head->order, least = 1.0e-8 * mass;
+    const double power = 2.0 - head->row.order, least = 1.0e-8 * mass;
     if (!(p > 0.0)) return 0.0;
     if (power < 0.0) return pow(p > least ? p : least, power);
     return power > 0.0 ? pow(p, power) : 1.0;
@@ -88,7 +88,7 @@ static double gradient_of(const newton *n, int64_t j) {
     const ota_column_kink kink = kink_of(n, j);
     double wanted = n->above[j] > 0.0 ? kink.above : kink.below;
     if (rule->wanted != NULL && wanted > 0.0)
-        wanted = rule->wanted(wanted, head->g[j], head->strength);
+        wanted = rule->wanted(wanted, head->g[j], head->column.strength);
     return head->g[j] > -INFINITY ? n->state->pass.column[j] - wanted : 0.0;
 }
 
@@ -119,7 +119,7 @@ static void form_system(newton *n) {
     for (int64_t j = 0; j < state->pass.columns; j++) {
         double more = shift;
         if (rule->diagonal != NULL && head->g[j] > -INFINITY)
-            more += rule->diagonal(state->pass.target[j], head->g[j], head->strength, n->t);
+            more += rule->diagonal(state->pass.target[j], head->g[j], head->column.strength, n->t);
         n->excess[j] += more;
         n->diagonal[j] += more;
         n->right[j] = -n->t * n->gradient[j];
@@ -187,7 +187,7 @@ static void solve_free(newton *n) {
     }
     memcpy(n->right_copy, n->right, bytes);
     memcpy(n->excess_copy, n->excess, bytes);
-    ota_laplacian system = {.algebra = state->head->algebra,
+    ota_laplacian system = {.algebra = state->head->host.algebra,
                             .watch = ota_watch_of(state->head->settings),
                             .links = state->factor,
                             .stride = state->pass.padded_columns,
@@ -201,7 +201,7 @@ static void solve_free(newton *n) {
 static void drop_constant(const ota_coupled *state, double *vector) {
     const ota_head *head = state->head;
     const bool equal = ota_rule_is(ota_head_rule(head), OTA_RULE_BALANCED) || state->equal;
-    if (!equal || head->sink > -INFINITY) return;
+    if (!equal || head->row.sink > -INFINITY) return;
     double low = INFINITY, high = -INFINITY;
     for (int64_t j = 0; j < state->pass.columns; j++) {
         if (!(head->g[j] > -INFINITY)) continue;
@@ -380,7 +380,7 @@ static ota_outcome iterate(newton *n, double t, double enough, int64_t most, ota
     int refused = 0;
     bool alternate = false;
     n->t = t;
-    head->temperature_reached = t;
+    head->found.temperature = t;
     evaluate(n);
     for (int64_t taken = 0;; taken++) {
         if (last_stage) keep_best(n, &kept, taken);
@@ -389,13 +389,13 @@ static ota_outcome iterate(newton *n, double t, double enough, int64_t most, ota
             if (++refused > REFUSALS) return OTA_SPENT;
             evaluate(n);
         }
-        if (isnan(n->residual) || head->rounds >= n->most) return OTA_SPENT;
+        if (isnan(n->residual) || head->found.rounds >= n->most) return OTA_SPENT;
         if (taken >= most && !start_pays(n, alternate)) return OTA_SLOW;
         if (last_stage && kept.best < near_residual && taken > kept.marked + STALLED)
             return OTA_SPENT;
-        *stopped = ota_coupled_tick(state, head->rounds, n->residual);
+        *stopped = ota_coupled_tick(state, head->found.rounds, n->residual);
         if (*stopped != OTA_OK) return OTA_STOPPED;
-        head->rounds++;
+        head->found.rounds++;
         if (taken % PATIENCE == PATIENCE - 1) {
             alternate = n->residual > 0.5 * marker;
             marker = n->residual;
@@ -414,7 +414,7 @@ static ota_outcome iterate(newton *n, double t, double enough, int64_t most, ota
 static ota_outcome cool(newton *n, ota_status *stopped) {
     const ota_head *head = n->state->head;
     ota_outcome outcome = OTA_MET;
-    for (double t = head->range; t > head->tau && outcome == OTA_MET; t *= cooling) {
+    for (double t = head->scores.range; t > head->tau && outcome == OTA_MET; t *= cooling) {
         outcome = iterate(n, t, stage_residual, STAGE_STEPS, stopped);
     }
     return outcome;
@@ -451,7 +451,7 @@ unsigned ota_newton_needs(const ota_settings *s, const ota_regulariser_row *regu
 }
 
 static ota_status solve(ota_head *head) {
-    const unsigned needs = ota_newton_needs(head->settings, head->regulariser);
+    const unsigned needs = ota_newton_needs(head->settings, head->row.regulariser);
     return ota_coupled_solve(head, needs, false, ota_newton_run);
 }
 

@@ -21,15 +21,15 @@ typedef struct column_job {
  * monotone, Newton in log M inside a bracket. */
 static double relaxed_potential(const column_job *job, const double *x, double target, double *p) {
     const ota_coupled *state = job->state;
-    const double rho = state->head->strength, power = 2.0 - job->parameters.order;
+    const double rho = state->head->column.strength, power = 2.0 - job->parameters.order;
     double low = -INFINITY, high = INFINITY, log_mass = log(target), g = 0.0;
     ota_watch watch = ota_watch_of(state->head->settings);
     for (int iteration = 0; iteration < SECANTS && !ota_watch_ends(&watch, state->pass.rows);
          iteration++) {
         ota_row_found found;
         const double mass = exp(log_mass);
-        state->head->algebra->row_solve(&job->parameters, x, NULL, state->pass.rows, mass, p,
-                                        &found);
+        state->head->host.algebra->row_solve(&job->parameters, x, NULL, state->pass.rows, mass, p,
+                                             &found);
         g = found.potential;
         const double miss = found.infeasible ? INFINITY : log_mass - log(target) + g / rho;
         double weight = 0.0;
@@ -59,8 +59,8 @@ static double between_bounds(const column_job *job, const double *x, int64_t j, 
     if (!(g > kink.at)) return g;
     if (!(kink.above > 0.0)) return kink.at;
     ota_row_found found;
-    state->head->algebra->row_solve(&job->parameters, x, NULL, state->pass.rows, kink.above, p,
-                                    &found);
+    state->head->host.algebra->row_solve(&job->parameters, x, NULL, state->pass.rows, kink.above, p,
+                                         &found);
     return found.potential > kink.at ? found.potential : kink.at;
 }
 
@@ -84,8 +84,8 @@ static void update_task(void *context, int64_t task, int worker) {
             x[i] = state->wide[i * state->pass.stride + j] + head->f[i];
         job->parameters.line = j;
         ota_row_found found;
-        state->head->algebra->row_solve(&job->parameters, x, NULL, state->pass.rows,
-                                        state->pass.target[j], p, &found);
+        state->head->host.algebra->row_solve(&job->parameters, x, NULL, state->pass.rows,
+                                             state->pass.target[j], p, &found);
         /* What is more than the caps of the key's entries is wanted at any price. */
         double g = found.infeasible ? INFINITY : found.potential;
         if (found.empty || isnan(g)) continue;
@@ -101,7 +101,7 @@ void ota_newton_columns(ota_coupled *state, double t) {
         ota_newton_columns_of_ranks(state, t);
         return;
     }
-    if (state->head->regulariser->exponential) {
+    if (state->head->row.regulariser->exponential) {
         ota_column_pass(state, t);
         ota_update_columns(state, t, 1.0);
         return;
@@ -112,5 +112,5 @@ void ota_newton_columns(ota_coupled *state, double t) {
     job.parameters.caps.transposed = true;
     job.share = (state->pass.columns + state->pass.chunks - 1) / state->pass.chunks;
     job.length = (state->pass.rows + 15) / 16 * 16;
-    ota_parallel(state->head->pool, state->pass.chunks, update_task, &job);
+    ota_parallel(state->head->host.pool, state->pass.chunks, update_task, &job);
 }

@@ -62,7 +62,7 @@ static size_t prefix_workspace(const ota_head_shape *shape) {
  * keys that somebody may use. */
 static double block_masses(const ota_head *head, const prefix_memory *memory, int64_t rows,
                            int64_t columns) {
-    const double *scores = head->scores;
+    const double *scores = head->scores.data;
     double total = 0.0;
     int64_t usable = 0;
     ota_watch watch = ota_watch_of(head->settings);
@@ -70,7 +70,7 @@ static double block_masses(const ota_head *head, const prefix_memory *memory, in
     for (int64_t i = 0; i < rows && !ota_watch_ends(&watch, columns); i++) {
         bool any = false;
         for (int64_t j = 0; j < columns; j++) {
-            if (!(scores[i * head->stride + j] > -INFINITY)) continue;
+            if (!(scores[i * head->scores.stride + j] > -INFINITY)) continue;
             any = true;
             memory->nu[j] = 1.0;
         }
@@ -84,17 +84,17 @@ static double block_masses(const ota_head *head, const prefix_memory *memory, in
 }
 
 static ota_status solve_prefix(ota_head *head) {
-    ota_arena arena = {.base = head->workspace, .size = SIZE_MAX};
+    ota_arena arena = {.base = head->host.workspace, .size = SIZE_MAX};
     prefix_memory memory;
-    lay_out(&arena, &memory, NULL, head->regulariser, head->rows, head->stride);
-    const ota_solver *inner = inner_solver(head->regulariser);
-    ota_row_parameters parameters = {.kernels = head->kernels,
-                                     .regulariser = head->regulariser,
-                                     .order = head->order,
+    lay_out(&arena, &memory, NULL, head->row.regulariser, head->rows, head->scores.stride);
+    const ota_solver *inner = inner_solver(head->row.regulariser);
+    ota_row_parameters parameters = {.kernels = head->host.kernels,
+                                     .regulariser = head->row.regulariser,
+                                     .order = head->row.order,
                                      .tau = head->tau,
-                                     .sink = head->sink,
+                                     .sink = head->row.sink,
                                      .row_strength = INFINITY,
-                                     .caps = head->caps};
+                                     .caps = head->row.caps};
     ota_status worst = OTA_OK;
     for (int64_t i = 0; i < head->rows; i++) {
         const ota_status going = ota_interrupted(head->settings);
@@ -103,20 +103,20 @@ static ota_status solve_prefix(ota_head *head) {
         ota_head block = *head;
         block.rows = i + 1;
         block.columns = columns;
-        block.rule = OTA_COLUMNS_EXACT;
+        block.column.rule = OTA_COLUMNS_EXACT;
         block.mass = block_masses(head, &memory, i + 1, columns);
         block.mu = memory.mu;
         block.nu = memory.nu;
         block.f = memory.f;
-        block.plan = memory.plan;
-        block.workspace = memory.inner;
+        block.found.plan = memory.plan;
+        block.host.workspace = memory.inner;
         block.warm = i > 0;
-        block.rounds = 0;
-        double *row = head->plan + i * head->stride;
-        memset(row, 0, (size_t)head->stride * sizeof *row);
+        block.found.rounds = 0;
+        double *row = head->found.plan + i * head->scores.stride;
+        memset(row, 0, (size_t)head->scores.stride * sizeof *row);
         head->f[i] = -INFINITY;
         if (!(memory.mu[i] > 0.0) && head->mu[i] > 0.0) {
-            (void)ota_snprintf(head->sentence, sizeof head->sentence,
+            (void)ota_snprintf(head->found.sentence, sizeof head->found.sentence,
                                "query %" PRId64 " has mass and no key it may use in its prefix", i);
             return OTA_INFEASIBLE;
         }
@@ -125,29 +125,31 @@ static ota_status solve_prefix(ota_head *head) {
             if (!(head->g[j] > -INFINITY)) head->g[j] = 0.0;
         }
         const ota_status status = inner->solve(&block);
-        if (block.rounds > head->rounds) head->rounds = block.rounds;
-        if (!(block.column_error <= head->column_error)) head->column_error = block.column_error;
+        if (block.found.rounds > head->found.rounds) head->found.rounds = block.found.rounds;
+        if (!(block.found.column_error <= head->found.column_error))
+            head->found.column_error = block.found.column_error;
         if (status < OTA_OK) {
             (void)ota_snprintf(
-                head->sentence, sizeof head->sentence, "query %" PRId64 ": %.400s", i,
-                block.sentence[0] != '\0' ? block.sentence : ota_status_text(status));
+                head->found.sentence, sizeof head->found.sentence, "query %" PRId64 ": %.400s", i,
+                block.found.sentence[0] != '\0' ? block.found.sentence : ota_status_text(status));
             if (status != OTA_NOT_CONVERGED || !head->settings->stop.allow_partial) return status;
             worst = OTA_NOT_CONVERGED;
         }
         head->f[i] = memory.f[i];
-        if (block.final_update == OTA_FINAL_MATCH) {
-            row[block.match[i]] = memory.mu[i];
-        } else if (block.final_update == OTA_FINAL_PLAN) {
-            memcpy(row, memory.plan + i * head->stride, (size_t)columns * sizeof *row);
+        if (block.found.update == OTA_FINAL_MATCH) {
+            row[block.found.match[i]] = memory.mu[i];
+        } else if (block.found.update == OTA_FINAL_PLAN) {
+            memcpy(row, memory.plan + i * head->scores.stride, (size_t)columns * sizeof *row);
         } else {
             ota_row_found found;
             parameters.line = i;
-            head->algebra->row_solve(&parameters, (const double *)head->scores + i * head->stride,
-                                     block.g, columns, memory.mu[i], row, &found);
+            head->host.algebra->row_solve(
+                &parameters, (const double *)head->scores.data + i * head->scores.stride, block.g,
+                columns, memory.mu[i], row, &found);
             head->f[i] = found.potential;
         }
     }
-    head->final_update = OTA_FINAL_PLAN;
+    head->found.update = OTA_FINAL_PLAN;
     return worst;
 }
 

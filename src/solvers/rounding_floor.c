@@ -9,11 +9,11 @@ enum { MOST_PAIRS = 1 << 18 };
 double ota_carried_mass(const ota_coupled *state) {
     const ota_head *head = state->head;
     double carried = 0.0;
-    for (int64_t i = 0; i < state->pass.rows && head->row_strength < INFINITY; i++) {
+    for (int64_t i = 0; i < state->pass.rows && head->row.strength < INFINITY; i++) {
         if (head->mu[i] > 0.0 && head->f[i] > -INFINITY)
-            carried += head->mu[i] * exp(-head->f[i] / head->row_strength);
+            carried += head->mu[i] * exp(-head->f[i] / head->row.strength);
     }
-    if (head->row_strength < INFINITY)
+    if (head->row.strength < INFINITY)
         (void)ota_ranks_sum(head->settings, &carried, 1, NULL, 0, "the mass that the plan carries");
     return carried;
 }
@@ -22,23 +22,23 @@ double ota_carried_floor(const ota_coupled *state, double *carried) {
     const ota_head *head = state->head;
     const double u = state->pass.narrow ? 0x1p-24 : 0x1p-53;
     *carried = ota_carried_mass(state) / head->mass;
-    return *carried * (8.0 * u + u * head->range / (4.0 * head->tau));
+    return *carried * (8.0 * u + u * head->scores.range / (4.0 * head->tau));
 }
 
 /* The sum of a column at g, for the potentials that the rows have, less what is asked of it. */
 static double miss_at(const ota_coupled *state, int64_t j, double g) {
     const ota_head *head = state->head;
     const ota_column_rule_row *rule = ota_head_rule(head);
-    const double unit = (head->order - 1.0) / head->tau, power = 1.0 / (head->order - 1.0);
+    const double unit = (head->row.order - 1.0) / head->tau, power = 1.0 / (head->row.order - 1.0);
     const double target = state->pass.target[j];
     double sum = 0.0;
     for (int64_t i = 0; i < state->pass.rows; i++) {
         if (!(head->mu[i] > 0.0)) continue;
         const double x = unit * ((ota_score(&state->pass, i, j) + g) + head->f[i]);
         const double p = x > 0.0 ? pow(x, power) : 0.0;
-        sum += head->regulariser->capped ? fmin(p, ota_entry_cap(&head->caps, i, j)) : p;
+        sum += head->row.regulariser->capped ? fmin(p, ota_entry_cap(&head->row.caps, i, j)) : p;
     }
-    return sum - (rule->wanted != NULL ? rule->wanted(target, g, head->strength) : target);
+    return sum - (rule->wanted != NULL ? rule->wanted(target, g, head->column.strength) : target);
 }
 
 /* How far apart the sums of a column lie at the two neighbouring doubles g between which they pass what is asked of it. */
@@ -66,7 +66,7 @@ static double jump_of(const ota_coupled *state, int64_t j) {
 
 double ota_edge_floor(const ota_coupled *state) {
     const ota_head *head = state->head;
-    if (!head->regulariser->tsallis || !(head->order > 2.0)) return 0.0;
+    if (!head->row.regulariser->tsallis || !(head->row.order > 2.0)) return 0.0;
     /* Sums of many processes are not at hand, and a key at a kink need not meet its sum. */
     if (head->settings->ranks != NULL || ota_head_rule(head)->kink != NULL) return 0.0;
     if (state->pass.rows * state->pass.columns > MOST_PAIRS) return 0.0;

@@ -23,28 +23,30 @@ static ota_column_sums sums_of(const ota_scaling *s) {
 bool ota_scaling_begin(ota_scaling *s) {
     const ota_head *head = s->head;
     const ota_column_rule_row *rule = ota_head_rule(head);
-    const bool balanced = ota_rule_is(rule, OTA_RULE_BALANCED), sink = head->sink > -INFINITY;
+    const bool balanced = ota_rule_is(rule, OTA_RULE_BALANCED), sink = head->row.sink > -INFINITY;
     double total = 0.0, least = 0.0;
     for (int64_t j = 0; j < head->columns; j++) {
         const bool used = s->used == NULL || s->used[j] == OTA_KEY_REACHED;
         /* A solve to a tolerance names such a key and refuses. */
         const bool shut = balanced && !used && !head->settings->stop.fixed;
-        if (shut && head->nu[j] > head->mass_tolerance * head->mass) return false;
-        if (!used && head->floor * head->nu[j] > head->mass_tolerance * head->mass) return false;
-        least += used ? head->floor * head->nu[j] : 0.0;
+        if (shut && head->nu[j] > head->row.mass_tolerance * head->mass) return false;
+        if (!used && head->column.floor * head->nu[j] > head->row.mass_tolerance * head->mass)
+            return false;
+        least += used ? head->column.floor * head->nu[j] : 0.0;
         if (used || balanced) total += head->nu[j];
         s->target[j] = !used && ota_rule_is(rule, OTA_RULE_PENALISED) ? 0.0 : head->nu[j];
     }
     if (!(head->mass > 0.0)) return false;
     if (balanced && sink && !(total < head->mass)) return false;
     if (balanced && !sink) {
-        if (!(fabs(total - head->mass) <= head->mass_tolerance * head->mass) || !(total > 0.0))
+        if (!(fabs(total - head->mass) <= head->row.mass_tolerance * head->mass) || !(total > 0.0))
             return false;
         for (int64_t j = 0; j < head->columns; j++) s->target[j] *= head->mass / total;
     }
     if (ota_rule_is(rule, OTA_RULE_CAPACITY) && !sink && !ota_rule_is(rule, OTA_RULE_UNIT_MASSES)) {
         const ota_column_parameters key = ota_head_parameters(head, 0);
-        const double balance = ota_column_balance(&key, total, head->mass, head->mass_tolerance);
+        const double balance =
+            ota_column_balance(&key, total, head->mass, head->row.mass_tolerance);
         for (int64_t j = 0; j < head->columns; j++) s->target[j] *= balance;
         total *= balance;
         least *= balance;
@@ -57,19 +59,19 @@ bool ota_scaling_begin(ota_scaling *s) {
 
 ota_scaling_state ota_scaling_step(ota_scaling *s) {
     const ota_head *head = s->head;
-    const double t = head->tau, high = bound[head->narrow], low = 1.0 / high;
+    const double t = head->tau, high = bound[head->scores.narrow], low = 1.0 / high;
     ota_scaling_state state = OTA_SCALING_INSIDE;
     ota_column_step update = {0};
     bool divides = false;
     for (int64_t j = 0; j < head->columns; j++) {
-        if (j == 0 || head->lambdas != NULL) {
+        if (j == 0 || head->column.lambdas != NULL) {
             update = ota_head_step(head, j, t);
             divides = ota_column_step_divides(update);
         }
         if ((s->used != NULL && s->used[j] != OTA_KEY_REACHED) || !(s->scaling[j] > 0.0)) continue;
         if (!(update.step > 0.0)) continue;
         const double a = s->absorbed[j];
-        if (!(s->sum[j] > least_sum[head->narrow])) return OTA_SCALING_LOST;
+        if (!(s->sum[j] > least_sum[head->scores.narrow])) return OTA_SCALING_LOST;
         double next = s->target[j] / s->sum[j];
         if (divides && update.ceiling < INFINITY) {
             const double most = exp((update.ceiling - a) / t);
@@ -111,14 +113,14 @@ void ota_scaling_absorb(ota_scaling *s) {
             s->absorbed[j] = 0.0;
             continue;
         }
-        s->absorbed[j] = head->narrow ? (double)(float)g : g;
+        s->absorbed[j] = head->scores.narrow ? (double)(float)g : g;
         s->scaling[j] = exp((g - s->absorbed[j]) / head->tau);
     }
 }
 
 ota_scaling_state ota_scaling_restore(ota_scaling *s) {
     const ota_head *head = s->head;
-    const double high = bound[head->narrow];
+    const double high = bound[head->scores.narrow];
     ota_scaling_state state = OTA_SCALING_INSIDE;
     for (int64_t j = 0; j < head->columns; j++) {
         if (!(s->scaling[j] > 0.0)) continue;
@@ -133,7 +135,7 @@ void ota_scaling_measure(ota_scaling *s) {
     const ota_column_rule_row *rule = ota_head_rule(head);
     const ota_column_sums columns = sums_of(s);
     const double error = rule->excess != NULL ? rule->excess(&columns) : rule->residual(&columns);
-    head->column_error = error / head->mass;
+    head->found.column_error = error / head->mass;
 }
 
 double ota_scaling_residual(ota_scaling *s) {
@@ -148,15 +150,15 @@ double ota_scaling_constant(ota_scaling *s) {
     const ota_head *head = s->head;
     const ota_column_rule_row *rule = ota_head_rule(head);
     /* With a sink the constant moves weight between the sink and the keys: no closed form. */
-    if (!ota_rule_is(rule, OTA_RULE_PENALISED) || head->sink > -INFINITY) return 1.0;
+    if (!ota_rule_is(rule, OTA_RULE_PENALISED) || head->row.sink > -INFINITY) return 1.0;
     double reached = 0.0, wanted = 0.0;
     ota_scaling_potentials(s);
     for (int64_t j = 0; j < head->columns; j++) {
         if (!(s->target[j] > 0.0) || !(s->scaling[j] > 0.0)) continue;
         reached += s->scaling[j] * s->sum[j];
-        wanted += rule->wanted(s->target[j], head->g[j], head->strength);
+        wanted += rule->wanted(s->target[j], head->g[j], head->column.strength);
     }
-    const double factor = exp(log(wanted / reached) * head->strength / head->tau);
+    const double factor = exp(log(wanted / reached) * head->column.strength / head->tau);
     if (!isfinite(factor) || !(factor > 0.0)) return 1.0;
     for (int64_t j = 0; j < head->columns; j++) {
         s->scaling[j] *= factor;

@@ -38,7 +38,7 @@ void ota_scaling_potentials(ota_scaling *s);
 void ota_scaling_absorb(ota_scaling *s);
 /* v from head->g with a as it is. */
 ota_scaling_state ota_scaling_restore(ota_scaling *s);
-/* head->column_error of the plan with column sums c v. */
+/* head->found.column_error of the plan with column sums c v. */
 void ota_scaling_measure(ota_scaling *s);
 /* The column residual that decides (numerics.md): for caps with the complementarity that is
  * violated. Fills head->g where the rule asks for it. */

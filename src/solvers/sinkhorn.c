@@ -118,9 +118,9 @@ static bool met(rounds *r) {
     if (r->to_columns) {
         if (r->now.round == 0 || !(stale_row_error(state, r->t) <= tolerance)) return false;
         memcpy(head->f, state->pass.old_f, (size_t)state->pass.rows * sizeof *head->f);
-        head->final_update = OTA_FINAL_POTENTIALS;
+        head->found.update = OTA_FINAL_POTENTIALS;
         if (ota_measure(state) <= tolerance) return true;
-        head->final_update = OTA_FINAL_ROWS;
+        head->found.update = OTA_FINAL_ROWS;
         return false;
     }
     if (!(r->now.residual <= tolerance)) return false;
@@ -139,8 +139,8 @@ static void remember(rounds *r) {
 static void begin(rounds *r) {
     ota_head *head = r->state->head;
     r->t = stage(r, 0);
-    r->from_columns = head->start == OTA_SIDE_COLUMNS;
-    r->to_columns = head->end == OTA_SIDE_COLUMNS;
+    r->from_columns = head->column.start == OTA_SIDE_COLUMNS;
+    r->to_columns = head->column.end == OTA_SIDE_COLUMNS;
     r->both = 1.0;
     r->steady = INFINITY;
     r->omega = r->settings->relaxation;
@@ -162,10 +162,10 @@ static bool cools_late(const rounds *r) {
 static ota_outcome finish(rounds *r) {
     ota_head *head = r->state->head;
     const int64_t asked = r->settings->stop.rounds;
-    head->rounds = asked;
-    head->temperature_reached = r->t;
+    head->found.rounds = asked;
+    head->found.temperature = r->t;
     if (r->to_columns && (asked > 0 || r->from_columns)) {
-        head->final_update = OTA_FINAL_POTENTIALS;
+        head->found.update = OTA_FINAL_POTENTIALS;
     } else {
         cool(r, head->tau);
     }
@@ -193,8 +193,8 @@ static ota_outcome judge(void *domain) {
         ota_constant_mode(state);
         r->last_rate = r->now.rate;
         ota_rounds_note(&r->now, ota_column_residual(state));
-        head->rounds = r->now.round;
-        head->temperature_reached = r->t;
+        head->found.rounds = r->now.round;
+        head->found.temperature = r->t;
         remember(r);
         if (met(r)) return OTA_MET;
         if (isnan(r->now.residual)) return OTA_SPENT;

@@ -44,16 +44,17 @@ typedef struct progress {
 /* Sums and flags of one process's rows become those of all rows, and in the first round their mass. */
 static bool share_sums(ota_head *head) {
     ota_kernel_state *kernel = &head->kernel;
-    double flags[] = {kernel->lost, kernel->infeasible, kernel->nonfinite, head->mass};
-    const int64_t count = kernel->first ? 4 : 3;
+    double flags[] = {kernel->found.lost, kernel->found.infeasible, kernel->found.nonfinite,
+                      head->mass};
+    const int64_t count = kernel->round.first ? 4 : 3;
     const ota_settings *s = head->settings;
     if (s->ranks == NULL) return true;
     if (!ota_ranks_sum(s, kernel->sum, head->columns, flags, count, "the column sums of a round"))
         return false;
-    if (kernel->first) head->mass = flags[3];
-    kernel->lost = flags[0] > 0.0;
-    kernel->infeasible = flags[1] > 0.0;
-    kernel->nonfinite = flags[2] > 0.0;
+    if (kernel->round.first) head->mass = flags[3];
+    kernel->found.lost = flags[0] > 0.0;
+    kernel->found.infeasible = flags[1] > 0.0;
+    kernel->found.nonfinite = flags[2] > 0.0;
     return true;
 }
 
@@ -61,13 +62,14 @@ static bool share_sums(ota_head *head) {
 static bool share_first(ota_head *head) {
     ota_kernel_state *kernel = &head->kernel;
     const ota_settings *s = head->settings;
-    double most[] = {kernel->high, -kernel->low, kernel->norm, -(double)kernel->least_keys};
+    double most[] = {kernel->range.high, -kernel->range.low, kernel->range.norm,
+                     -(double)kernel->range.least_keys};
     if (s->ranks == NULL) return true;
     if (!ota_ranks_most(s, most, 4, "the range of the scores")) return false;
-    kernel->high = most[0];
-    kernel->low = -most[1];
-    kernel->norm = most[2];
-    kernel->least_keys = (int64_t)-most[3];
+    kernel->range.high = most[0];
+    kernel->range.low = -most[1];
+    kernel->range.norm = most[2];
+    kernel->range.least_keys = (int64_t)-most[3];
     double *used = kernel->target; /* until the masses are allotted */
     for (int64_t j = 0; j < head->columns && kernel->masked; j++) used[j] = kernel->used[j];
     if (kernel->masked && !ota_ranks_most(s, used, head->columns, "the keys in use")) return false;
@@ -80,10 +82,10 @@ ota_outcome ota_stored_round(ota_head *head, bool form) {
     const ota_kernel_state *kernel = &head->kernel;
     head->backend->kernel_round(head, form);
     if (!share_sums(head)) return OTA_STOPPED;
-    if (kernel->nonfinite) return OTA_OUTCOME_NONFINITE;
-    if (kernel->infeasible) return OTA_OUTCOME_INFEASIBLE;
-    if (kernel->lost) return OTA_LOST;
-    if (!kernel->first) return OTA_GO_ON;
+    if (kernel->found.nonfinite) return OTA_OUTCOME_NONFINITE;
+    if (kernel->found.infeasible) return OTA_OUTCOME_INFEASIBLE;
+    if (kernel->found.lost) return OTA_LOST;
+    if (!kernel->round.first) return OTA_GO_ON;
     if (!share_first(head)) return OTA_STOPPED;
     head->backend->allot(head);
     return OTA_GO_ON;
@@ -104,7 +106,7 @@ static bool within(progress *at) {
     if (residual <= goal) return true;
     if (at->warming && residual <= at->floor && residual > at->now.last) return true;
     const bool soon = ota_rounds_ahead(&at->now, tolerance) < (at->extra.allowed ? AHEAD : SHARE);
-    at->slow |= head->rounds >= (at->extra.allowed ? 1 : OTA_ROUNDS_SETTLED) && !soon;
+    at->slow |= head->found.rounds >= (at->extra.allowed ? 1 : OTA_ROUNDS_SETTLED) && !soon;
     at->extra.on = at->slow && at->extra.allowed;
     at->now.best = fmin(at->now.best, residual);
     return false;
@@ -118,7 +120,8 @@ static bool may_extrapolate(const ota_head *head, const ota_rounds_rule *rule) {
     if (rule->named) return false;
     int64_t used = 0;
     for (int64_t j = 0; j < head->columns; j++) used += !kernel->masked || kernel->used[j] != 0;
-    return kernel->least_keys >= used || !ota_rule_is(ota_head_rule(head), OTA_RULE_CONSTRAINED);
+    return kernel->range.least_keys >= used ||
+           !ota_rule_is(ota_head_rule(head), OTA_RULE_CONSTRAINED);
 }
 
 /* Has the residual stood still, or has the head had its share of rounds? */
@@ -126,18 +129,18 @@ static bool is_slow(progress *at) {
     const ota_head *head = at->head;
     const bool named = at->rule->named;
     if (!named && at->slow && !at->extra.allowed) return true;
-    if (!named && head->rounds > SHARE && head->rounds > head->columns) return true;
+    if (!named && head->found.rounds > SHARE && head->found.rounds > head->columns) return true;
     /* The first rounds are not judged: the kernel has a floor of its own to find. */
-    if (head->rounds % OTA_ROUNDS_STALL != OTA_ROUNDS_STALL - 1) return false;
+    if (head->found.rounds % OTA_ROUNDS_STALL != OTA_ROUNDS_STALL - 1) return false;
     return ota_rounds_stand_still(&at->now);
 }
 
 /* The sums of the plan that was emitted: those of the round that met the tolerance, or of one more. */
 static bool share_emitted(ota_head *head) {
-    double lost = head->kernel.lost;
-    if (!head->kernel.met) return share_sums(head);
+    double lost = head->kernel.found.lost;
+    if (!head->kernel.round.met) return share_sums(head);
     if (!ota_ranks_sum(head->settings, &lost, 1, NULL, 0, "the final row update")) return false;
-    head->kernel.lost = lost > 0.0;
+    head->kernel.found.lost = lost > 0.0;
     return true;
 }
 
@@ -196,13 +199,13 @@ static ota_outcome pass(void *domain) {
     ota_head *head = at->head;
     ota_kernel_state *kernel = &head->kernel;
     const bool last = head->settings->stop.fixed && at->now.round >= head->settings->stop.rounds;
-    head->rounds = at->now.round;
-    ota_ranks_at(head->settings->ranks, head->index, head->rounds);
-    kernel->first = head->rounds == at->from->rounds;
+    head->found.rounds = at->now.round;
+    ota_ranks_at(head->settings->ranks, head->index, head->found.rounds);
+    kernel->round.first = head->found.rounds == at->from->rounds;
     if (last && !at->form) return OTA_RAN;
     const ota_outcome outcome = ota_stored_round(head, at->form);
     if (outcome != OTA_GO_ON) return outcome;
-    if (kernel->first) {
+    if (kernel->round.first) {
         at->scaling->used = kernel->masked ? kernel->used : NULL;
         if (!ota_scaling_begin(at->scaling)) return OTA_OUTCOME_INFEASIBLE;
     }
@@ -213,27 +216,27 @@ static ota_outcome judge(void *domain) {
     progress *at = domain;
     ota_head *head = at->head;
     ota_kernel_state *kernel = &head->kernel;
-    if (!kernel->careful) return OTA_GO_ON;
-    if (kernel->first && !is_fine(head, at->rule, at)) return OTA_OUTCOME_PRECISION;
-    kernel->met = within(at);
+    if (!kernel->round.careful) return OTA_GO_ON;
+    if (kernel->round.first && !is_fine(head, at->rule, at)) return OTA_OUTCOME_PRECISION;
+    kernel->round.met = within(at);
     if (isnan(at->now.residual)) return OTA_LOST;
-    const bool slow = !kernel->met && !at->rule->last_resort && is_slow(at);
-    const bool spent = head->rounds >= head->settings->stop.max_rounds;
-    if (at->warming && (kernel->met || slow || spent)) {
-        *at->from = (ota_warm_start){.given = true, .slow = at->slow, .rounds = head->rounds};
+    const bool slow = !kernel->round.met && !at->rule->last_resort && is_slow(at);
+    const bool spent = head->found.rounds >= head->settings->stop.max_rounds;
+    if (at->warming && (kernel->round.met || slow || spent)) {
+        *at->from = (ota_warm_start){.given = true, .slow = at->slow, .rounds = head->found.rounds};
         return OTA_WARM;
     }
-    return kernel->met ? OTA_MET : slow ? OTA_SLOW : spent ? OTA_SPENT : OTA_GO_ON;
+    return kernel->round.met ? OTA_MET : slow ? OTA_SLOW : spent ? OTA_SPENT : OTA_GO_ON;
 }
 
 static ota_status tick(void *domain) {
     const progress *at = domain;
     ota_head *head = at->head;
     const ota_status stopped = ota_interrupted_together(head->settings);
-    if (stopped != OTA_OK || head->tell == NULL) return stopped;
+    if (stopped != OTA_OK || head->host.report == NULL) return stopped;
     ota_scaling_potentials(at->scaling);
     ota_scaling_measure(at->scaling);
-    head->tell(head->tell_context, head->rounds, head->column_error);
+    head->host.report(head->host.report_context, head->found.rounds, head->found.column_error);
     return OTA_OK;
 }
 
@@ -247,7 +250,7 @@ static ota_outcome update(void *domain) {
     if (at->rule->narrow.of_matrix && !at->warming) return OTA_OUTCOME_PRECISION;
     if (!at->extra.stepped) ota_scaling_potentials(at->scaling);
     ota_scaling_absorb(at->scaling);
-    at->head->kernel.has_absorbed = true;
+    at->head->kernel.round.absorbed = true;
     return OTA_GO_ON;
 }
 
@@ -263,9 +266,9 @@ static ota_outcome run(ota_head *head, const ota_rounds_rule *rule, ota_scaling 
                    .from = from,
                    .form = true,
                    .slow = from->slow};
-    if (kernel->careful) {
-        ota_extrapolation_place(&at.extra.history, kernel->history, head->stride);
-        at.extra.before = kernel->history + OTA_ANDERSON_VECTORS * head->stride;
+    if (kernel->round.careful) {
+        ota_extrapolation_place(&at.extra.history, kernel->history, head->scores.stride);
+        at.extra.before = kernel->history + OTA_ANDERSON_VECTORS * head->scores.stride;
     }
     return ota_rounds_run(&on_kernel, &at, &at.now, stopped);
 }
@@ -278,22 +281,22 @@ ota_outcome ota_stored_rounds_run(ota_head *head, const ota_rounds_rule *rule, b
                            .sum = kernel->sum,
                            .scaling = kernel->scaling,
                            .absorbed = kernel->absorbed};
-    kernel->careful = !head->settings->stop.fixed;
+    kernel->round.careful = !head->settings->stop.fixed;
     if (head->tau < least_temperature || head->tau > 1.0 / least_temperature) return OTA_LOST;
-    kernel->has_absorbed = start(head, &scaling, from->given);
+    kernel->round.absorbed = start(head, &scaling, from->given);
     const ota_outcome end = run(head, rule, &scaling, from, stopped);
     if (end == OTA_STOPPED && *stopped == OTA_OK)
         *stopped = ota_interrupted_together(head->settings);
     if (end == OTA_WARM) ota_scaling_potentials(&scaling);
     if (end != OTA_MET && end != OTA_RAN && !(partial && end == OTA_SPENT)) return end;
     ota_scaling_potentials(&scaling);
-    kernel->lost = !head->backend->kernel_emit(head);
+    kernel->found.lost = !head->backend->kernel_emit(head);
     if (head->settings->ranks != NULL && !share_emitted(head)) {
         *stopped = OTA_ECOMM;
         return OTA_STOPPED;
     }
-    if (kernel->lost) return OTA_LOST;
+    if (kernel->found.lost) return OTA_LOST;
     ota_scaling_measure(&scaling);
-    head->temperature_reached = head->tau;
+    head->found.temperature = head->tau;
     return end;
 }

@@ -30,7 +30,7 @@ static int64_t infeasible_row(ota_coupled *state) {
     ota_watch watch = ota_watch_of(head->settings);
     for (int64_t i = 0; i < state->pass.rows && !ota_watch_ends(&watch, state->pass.columns); i++) {
         if (!(head->mu[i] > 0.0)) continue;
-        bool open = head->sink > -INFINITY;
+        bool open = head->row.sink > -INFINITY;
         for (int64_t j = 0; j < state->pass.columns; j++) {
             const bool closed = ota_coupled_closes(head, j);
             if (ota_score(&state->pass, i, j) > -INFINITY) {
@@ -51,10 +51,10 @@ static int64_t infeasible_cap_row(ota_coupled *state, double slack, double *room
     for (int64_t j = 0; j < state->pass.columns; j++) room[j] = 0.0;
     ota_watch watch = ota_watch_of(head->settings);
     for (int64_t i = 0; i < state->pass.rows && !ota_watch_ends(&watch, state->pass.columns); i++) {
-        double row = head->sink > -INFINITY ? INFINITY : 0.0;
+        double row = head->row.sink > -INFINITY ? INFINITY : 0.0;
         for (int64_t j = 0; j < state->pass.columns; j++) {
             if (!(ota_score(&state->pass, i, j) > -INFINITY) || !(head->mu[i] > 0.0)) continue;
-            const double cap = ota_entry_cap(&head->caps, i, j);
+            const double cap = ota_entry_cap(&head->row.caps, i, j);
             room[j] += cap;
             row += cap;
         }
@@ -73,7 +73,7 @@ static void solve_chunk(void *context, int64_t chunk, int worker) {
     ota_coupled *state = now->state;
     ota_head *head = state->head;
     ota_row_parameters parameters = now->parameters;
-    double *column = state->pass.partial + chunk * state->pass.padded_columns;
+    double *column = state->pass.chunk.sums + chunk * state->pass.padded_columns;
     int64_t first, last;
     ota_chunk_rows(&state->pass, chunk, &first, &last);
     memset(column, 0, (size_t)state->pass.padded_columns * sizeof *column);
@@ -83,9 +83,9 @@ static void solve_chunk(void *context, int64_t chunk, int worker) {
         double *p = state->weights + i * state->pass.stride;
         const double *s = state->wide + i * state->pass.stride;
         parameters.line = i;
-        state->head->algebra->row_solve(&parameters, s, head->g, state->pass.columns, head->mu[i],
-                                        p, &found);
-        head->algebra->accumulate(p, state->pass.columns, 1.0, column);
+        state->head->host.algebra->row_solve(&parameters, s, head->g, state->pass.columns,
+                                             head->mu[i], p, &found);
+        head->host.algebra->accumulate(p, state->pass.columns, 1.0, column);
         head->f[i] = found.potential;
         state->sinks[i] = found.sink;
     }
@@ -94,7 +94,7 @@ static void solve_chunk(void *context, int64_t chunk, int worker) {
 static void solve_rows(ota_coupled *state, double t, double *sums) {
     pass now = pass_of(state, t);
     ota_each_chunk(&state->pass, solve_chunk, &now);
-    ota_add_chunks(&state->pass, state->pass.partial, sums);
+    ota_add_chunks(&state->pass, state->pass.chunk.sums, sums);
 }
 
 /* ---- Hessian --------------------------------------------------------------------------------- */
@@ -105,12 +105,12 @@ static void curve_chunk(void *context, int64_t chunk, int worker) {
     const pass *now = context;
     ota_coupled *state = now->state;
     const ota_head *head = state->head;
-    const ota_host_algebra *algebra = head->algebra;
-    const bool tsallis = head->regulariser->tsallis;
+    const ota_host_algebra *algebra = head->host.algebra;
+    const bool tsallis = head->row.regulariser->tsallis;
     const double keep =
-        head->row_strength < INFINITY ? head->row_strength / (head->row_strength + now->t) : 1.0;
-    double *leak = state->pass.partial + chunk * state->pass.padded_columns,
-           *full = state->pass.relaxed + chunk * state->pass.padded_columns;
+        head->row.strength < INFINITY ? head->row.strength / (head->row.strength + now->t) : 1.0;
+    double *leak = state->pass.chunk.sums + chunk * state->pass.padded_columns,
+           *full = state->pass.chunk.relaxed + chunk * state->pass.padded_columns;
     int64_t first, last;
     ota_chunk_rows(&state->pass, chunk, &first, &last);
     memset(leak, 0, (size_t)state->pass.padded_columns * sizeof *leak);
@@ -119,8 +119,8 @@ static void curve_chunk(void *context, int64_t chunk, int worker) {
     for (int64_t i = first; i < last && !ota_watch_ends(&watch, state->pass.columns); i++) {
         double *w = state->weights + i * state->pass.stride;
         double sink = state->sinks[i];
-        for (int64_t j = 0; head->regulariser->capped && j < state->pass.columns; j++) {
-            if (w[j] >= ota_entry_cap(&head->caps, i, j)) w[j] = 0.0;
+        for (int64_t j = 0; head->row.regulariser->capped && j < state->pass.columns; j++) {
+            if (w[j] >= ota_entry_cap(&head->row.caps, i, j)) w[j] = 0.0;
         }
         if (tsallis) {
             for (int64_t j = 0; j < state->pass.columns; j++)
@@ -143,8 +143,8 @@ static void curve_chunk(void *context, int64_t chunk, int worker) {
 static void find_slopes(ota_coupled *state, double t, double *full, double *excess) {
     pass now = pass_of(state, t);
     ota_each_chunk(&state->pass, curve_chunk, &now);
-    ota_add_chunks(&state->pass, state->pass.partial, excess);
-    ota_add_chunks(&state->pass, state->pass.relaxed, full);
+    ota_add_chunks(&state->pass, state->pass.chunk.sums, excess);
+    ota_add_chunks(&state->pass, state->pass.chunk.relaxed, full);
 }
 
 static int64_t across_stride(const ota_coupled *state) { return (state->pass.rows + 15) / 16 * 16; }
@@ -182,23 +182,23 @@ static void link_block(void *context, int64_t block, int worker) {
                                    .ldp = length,
                                    .ldv = state->pass.stride,
                                    .ldo = state->pass.padded_columns};
-        state->head->algebra->apply(state->across + first * length + i,
-                                    state->weights + i * state->pass.stride, &sizes, to);
+        state->head->host.algebra->apply(state->across + first * length + i,
+                                         state->weights + i * state->pass.stride, &sizes, to);
     }
 }
 
 void ota_newton_links(ota_coupled *state) {
     ota_each_chunk(&state->pass, turn_chunk, state);
     const int64_t blocks = (state->pass.columns + BLOCK - 1) / BLOCK;
-    ota_parallel(state->head->pool, blocks, link_block, state);
+    ota_parallel(state->head->host.pool, blocks, link_block, state);
 }
 
 static void multiply_chunk(void *context, int64_t chunk, int worker) {
     (void)worker;
     const pass *now = context;
     ota_coupled *state = now->state;
-    const ota_host_algebra *algebra = state->head->algebra;
-    double *column = state->pass.partial + chunk * state->pass.padded_columns;
+    const ota_host_algebra *algebra = state->head->host.algebra;
+    double *column = state->pass.chunk.sums + chunk * state->pass.padded_columns;
     int64_t first, last;
     ota_chunk_rows(&state->pass, chunk, &first, &last);
     memset(column, 0, (size_t)state->pass.padded_columns * sizeof *column);
@@ -214,7 +214,7 @@ static void multiply_chunk(void *context, int64_t chunk, int worker) {
 static void apply_links(ota_coupled *state, const double *x, double *y) {
     pass now = {.state = state, .x = x};
     ota_each_chunk(&state->pass, multiply_chunk, &now);
-    ota_add_chunks(&state->pass, state->pass.partial, y);
+    ota_add_chunks(&state->pass, state->pass.chunk.sums, y);
 }
 
 /* ---- columns, the rows held ------------------------------------------------------------------ */
@@ -223,12 +223,12 @@ static void weigh_chunk(void *context, int64_t chunk, int worker) {
     (void)worker;
     const pass *now = context;
     ota_coupled *state = now->state;
-    const ota_host_algebra *algebra = state->head->algebra;
+    const ota_host_algebra *algebra = state->head->host.algebra;
     const int64_t columns = state->pass.columns, lane = chunk * state->pass.padded_columns;
     const double power = 2.0 - now->parameters.order;
     ota_row_parameters parameters = now->parameters;
     const bool capped = parameters.regulariser->capped;
-    double *sum = state->pass.partial + lane, *slope = state->pass.relaxed + lane;
+    double *sum = state->pass.chunk.sums + lane, *slope = state->pass.chunk.relaxed + lane;
     int64_t first, last;
     ota_chunk_rows(&state->pass, chunk, &first, &last);
     memset(sum, 0, (size_t)columns * sizeof *sum);
@@ -253,8 +253,8 @@ static void weigh_columns(ota_coupled *state, double t, double *sums, double *sl
     now.parameters.sink = -INFINITY;
     now.parameters.row_strength = INFINITY;
     ota_each_chunk(&state->pass, weigh_chunk, &now);
-    ota_add_chunks(&state->pass, state->pass.partial, sums);
-    ota_add_chunks(&state->pass, state->pass.relaxed, slopes);
+    ota_add_chunks(&state->pass, state->pass.chunk.sums, sums);
+    ota_add_chunks(&state->pass, state->pass.chunk.relaxed, slopes);
 }
 
 static void find_tops(ota_coupled *state, double *top) {
@@ -262,9 +262,9 @@ static void find_tops(ota_coupled *state, double *top) {
     for (int64_t j = 0; j < state->pass.columns; j++) top[j] = -INFINITY;
     for (int64_t first = 0, end = 0;
          ota_watch_rows(&watch, state->pass.columns, state->pass.rows, &first, &end);)
-        state->head->algebra->columns_top(state->wide + first * state->pass.stride,
-                                          state->pass.stride, end - first, state->pass.columns,
-                                          state->head->f + first, top);
+        state->head->host.algebra->columns_top(state->wide + first * state->pass.stride,
+                                               state->pass.stride, end - first, state->pass.columns,
+                                               state->head->f + first, top);
 }
 
 void ota_widen_scores(ota_coupled *state) {

@@ -9,7 +9,7 @@
 
 static void say_unusable(ota_head *head, int64_t unusable, int64_t allowed, bool identity,
                          bool at_least) {
-    (void)ota_snprintf(head->sentence, sizeof head->sentence,
+    (void)ota_snprintf(head->found.sentence, sizeof head->found.sentence,
                        "%s columns cannot be met with positive weights: %s%" PRId64 " of %" PRId64
                        " allowed pairs are on no feasible plan%s; %s, or prune these pairs",
                        ota_head_rule(head)->name, at_least ? "at least " : "", unusable, allowed,
@@ -18,13 +18,13 @@ static void say_unusable(ota_head *head, int64_t unusable, int64_t allowed, bool
 
 static void say_infeasible(ota_head *head) {
     (void)ota_snprintf(
-        head->sentence, sizeof head->sentence,
+        head->found.sentence, sizeof head->found.sentence,
         "no plan on the allowed pairs meets the masses: some keys cannot be filled by, "
         "or cannot take, "
         "the queries that must use them; %s",
         ota_rule_is(ota_head_rule(head), OTA_RULE_BALANCED) ? OTA_WAYS_OUT
-        : head->floor > 0.0 ? "widen the bounds or relax the columns"
-                            : "raise the cap or relax the columns");
+        : head->column.floor > 0.0 ? "widen the bounds or relax the columns"
+                                   : "raise the cap or relax the columns");
 }
 
 /* A copy of the scores without the unusable pairs. */
@@ -44,8 +44,8 @@ static void prune(ota_coupled *state) {
         }
     }
     state->pass.scores = state->pruned;
-    state->pass.formed = false;
-    state->head->pruned = state->head->unusable;
+    state->pass.linear.formed = false;
+    state->head->found.pruned = state->head->found.unusable;
 }
 
 /* Pairs that carry mass in no plan because a row or column with one pair left must use it: enough
@@ -109,13 +109,14 @@ static int64_t count_allowed(const ota_coupled *state) {
 static bool search_by_peeling(ota_coupled *state) {
     ota_head *head = state->head;
     int64_t unusable = 0;
-    if (!ota_rule_is(ota_head_rule(head), OTA_RULE_BALANCED) || head->sink > -INFINITY) return true;
+    if (!ota_rule_is(ota_head_rule(head), OTA_RULE_BALANCED) || head->row.sink > -INFINITY)
+        return true;
     if (!peel(state, &unusable)) {
         say_infeasible(head);
         return false;
     }
-    if (unusable == 0 || head->regulariser->thresholded) return true;
-    head->unusable = unusable;
+    if (unusable == 0 || head->row.regulariser->thresholded) return true;
+    head->found.unusable = unusable;
     const int64_t allowed = count_allowed(state);
     const bool identity =
         allowed - unusable == state->pass.rows && state->pass.rows == state->pass.columns;
@@ -135,10 +136,10 @@ static void spread_usable(ota_coupled *state, int64_t from) {
  * With a sink the support has one more column that every query may use. */
 static bool search_by_flow(ota_coupled *state, bool *done) {
     ota_head *head = state->head;
-    const bool sink = head->sink > -INFINITY,
+    const bool sink = head->row.sink > -INFINITY,
                balanced = ota_rule_is(ota_head_rule(head), OTA_RULE_BALANCED);
     const int64_t width = state->pass.columns + 1, columns = state->pass.columns + (sink ? 1 : 0);
-    const bool tsallis = head->regulariser->thresholded, least = head->floor > 0.0,
+    const bool tsallis = head->row.regulariser->thresholded, least = head->column.floor > 0.0,
                wanted = balanced || least || tsallis;
     double total = 0.0;
     for (int64_t j = 0; j < state->pass.columns; j++) {
@@ -154,9 +155,9 @@ static bool search_by_flow(ota_coupled *state, bool *done) {
     }
     const ota_feasible_problem problem = {.masses = {state->pass.rows, columns, head->mu,
                                                      state->pass.column_lse, !balanced,
-                                                     head->mass_tolerance},
+                                                     head->row.mass_tolerance},
                                           .support = state->allowed,
-                                          .floor = head->floor,
+                                          .floor = head->column.floor,
                                           .floored = state->pass.columns,
                                           .watch = ota_watch_of(head->settings)};
     ota_feasible_counts counts = {0};
@@ -185,9 +186,9 @@ static bool search_by_flow(ota_coupled *state, bool *done) {
             if (usable && i != j) identity = false;
         }
     }
-    head->unusable = unusable;
+    head->found.unusable = unusable;
     if (unusable == 0) return true;
-    if (balanced && head->settings->prune && state->pruned != NULL && head->plan != NULL) {
+    if (balanced && head->settings->prune && state->pruned != NULL && head->found.plan != NULL) {
         prune(state);
         return true;
     }

@@ -56,7 +56,7 @@ static void draw(bench *b) {
             const bool shut = j >= COLUMNS || i == EMPTY || (5 * i + 3 * j) % 11 == 0;
             const double s = shut ? -INFINITY : normal() + 0.1 * (double)i - 0.1 * (double)j;
             b->narrow[i * STRIDE + j] = (float)s;
-            b->wide[i * STRIDE + j] = b->head.narrow ? (double)(float)s : s;
+            b->wide[i * STRIDE + j] = b->head.scores.narrow ? (double)(float)s : s;
             if (j < COLUMNS) b->s[i * COLUMNS + j] = b->wide[i * STRIDE + j];
             top = fmax(top, shut ? -INFINITY : s);
             bottom = fmin(bottom, shut ? INFINITY : s);
@@ -66,7 +66,7 @@ static void draw(bench *b) {
         b->nu[j] = j == SHUT ? 0.0 : (0.2 + uniform()) * b->head.mass / (double)COLUMNS;
         b->g[j] = j == SHUT ? -INFINITY : 0.5 * normal();
     }
-    b->head.range = top - bottom;
+    b->head.scores.range = top - bottom;
 }
 
 /* A head whose workspace holds NaN wherever nobody has written. */
@@ -77,24 +77,24 @@ static bench *set_up(uint64_t seed, bool narrow, unsigned needs) {
     b->unit = narrow ? 0x1p-24 : 0x1p-53;
     b->settings.stop.tolerance = 1e-9;
     b->algebra = ota_cpu_algebra(ota_kernels_choose(NULL));
-    b->head =
-        (ota_head){.backend = &ota_cpu_backend,
-                   .algebra = &b->algebra,
-                   .rows = ROWS,
-                   .all_rows = ROWS,
-                   .columns = COLUMNS,
-                   .narrow = narrow,
-                   .stride = STRIDE,
-                   .tau = 0.7,
-                   .regulariser = ota_regulariser_of(&(ota_problem){.regulariser = OTA_SOFTMAX}),
-                   .order = 1.0,
-                   .sink = -INFINITY,
-                   .row_strength = INFINITY,
-                   .rule = OTA_COLUMNS_EXACT,
-                   .settings = &b->settings,
-                   .kernels = ota_kernels_choose(NULL)};
+    b->head = (ota_head){.backend = &ota_cpu_backend,
+                         .host.algebra = &b->algebra,
+                         .rows = ROWS,
+                         .all_rows = ROWS,
+                         .columns = COLUMNS,
+                         .scores.narrow = narrow,
+                         .scores.stride = STRIDE,
+                         .tau = 0.7,
+                         .row.regulariser =
+                             ota_regulariser_of(&(ota_problem){.regulariser = OTA_SOFTMAX}),
+                         .row.order = 1.0,
+                         .row.sink = -INFINITY,
+                         .row.strength = INFINITY,
+                         .column.rule = OTA_COLUMNS_EXACT,
+                         .settings = &b->settings,
+                         .host.kernels = ota_kernels_choose(NULL)};
     draw(b);
-    b->head.scores = narrow ? (void *)b->narrow : (void *)b->wide;
+    b->head.scores.data = narrow ? (void *)b->narrow : (void *)b->wide;
     b->head.mu = b->mu;
     b->head.nu = b->nu;
     b->head.f = b->f;
@@ -106,7 +106,7 @@ static bench *set_up(uint64_t seed, bool narrow, unsigned needs) {
                                  .rows = ROWS,
                                  .columns = COLUMNS,
                                  .stride = STRIDE,
-                                 .scores = b->head.scores,
+                                 .scores = b->head.scores.data,
                                  .narrow = narrow};
     ota_coupled_layout(&b->state, &b->arena, false, needs);
     assert_int_equal(ota_arena_allocate(&b->arena), OTA_OK);
@@ -134,7 +134,7 @@ static double log_sum(const double *x, int64_t count) {
 static double row_level(const bench *b, int64_t i, double t) {
     double x[COLUMNS + 1];
     for (int64_t j = 0; j < COLUMNS; j++) x[j] = (b->s[i * COLUMNS + j] + b->g[j]) / t;
-    x[COLUMNS] = b->head.sink / t;
+    x[COLUMNS] = b->head.row.sink / t;
     return log_sum(x, COLUMNS + 1);
 }
 
@@ -148,7 +148,7 @@ static double rounding_of(const bench *b, double t) { return 64.0 * b->unit * (4
 
 /* f of exact or relaxed rows from g. */
 static double row_potential(const bench *b, int64_t i, double t) {
-    const double rho = b->head.row_strength, share = rho < INFINITY ? rho / (rho + t) : 1.0;
+    const double rho = b->head.row.strength, share = rho < INFINITY ? rho / (rho + t) : 1.0;
     return b->mu[i] > 0.0 ? share * t * (log(b->mu[i]) - row_level(b, i, t)) : -INFINITY;
 }
 
@@ -197,10 +197,11 @@ static void expect_middle(const bench *b, const double *absorbed) {
                               : center == OTA_CENTER_MEAN ? sum / count
                                                           : 0.5 * (low + high);
         if (count > 0.0) {
-            spec_check("TOT-106", fabs(b->state.pass.absorbed_f[i] + wanted),
+            spec_check("TOT-106", fabs(b->state.pass.linear.absorbed_f[i] + wanted),
                        16.0 * b->unit * 20.0);
         } else {
-            assert_true(b->state.pass.absorbed_f[i] >= 0.0 && b->state.pass.absorbed_f[i] <= 0.0);
+            assert_true(b->state.pass.linear.absorbed_f[i] >= 0.0 &&
+                        b->state.pass.linear.absorbed_f[i] <= 0.0);
         }
     }
 }
@@ -238,29 +239,29 @@ static void linear_pass(void **unused) {
     for (int k = 0; k < 12; k++) {
         bench *b = set_up((uint64_t)k, k % 2 == 1, OTA_NEEDS_KERNEL);
         b->settings.center = (ota_center)(k % 3);
-        b->head.sink = k < 6 ? -INFINITY : 0.8;
+        b->head.row.sink = k < 6 ? -INFINITY : 0.8;
         b->state.pass.domain = OTA_DOMAIN_LINEAR;
         const double t = b->head.tau, range = ota_cpu_linear_range(&b->state.pass);
-        const double wanted = k % 3 == 0 ? b->head.range : centred_range(b);
+        const double wanted = k % 3 == 0 ? b->head.scores.range : centred_range(b);
         spec_check("TOT-106", fabs(range - wanted), 64.0 * b->unit * wanted);
         assert_true(ota_cpu_linear_pass(&b->state.pass, t));
         expect_pass(b, t);
-        expect_middle(b, b->state.pass.absorbed_g);
-        assert_true(b->state.pass.underflowed == 0);
+        expect_middle(b, b->state.pass.linear.absorbed_g);
+        assert_true(b->state.pass.linear.underflowed == 0);
         double absorbed[COLUMNS];
-        memcpy(absorbed, b->state.pass.absorbed_g, sizeof absorbed);
+        memcpy(absorbed, b->state.pass.linear.absorbed_g, sizeof absorbed);
         for (int64_t j = 0; j < COLUMNS; j++) b->g[j] += 0.4 * normal();
         b->state.pass.temperature = t;
         assert_true(ota_cpu_linear_pass(&b->state.pass, t));
-        assert_memory_equal(absorbed, b->state.pass.absorbed_g, sizeof absorbed);
+        assert_memory_equal(absorbed, b->state.pass.linear.absorbed_g, sizeof absorbed);
         expect_pass(b, t);
         /* Too far for the scalings: the kernel is formed anew. Closed keys count in a row's midrange, which takes
          * the others out of the reach of f32. */
         for (int64_t j = 0; j < COLUMNS; j++) b->g[j] += 260.0 * t;
-        if (!b->head.narrow || b->settings.center != OTA_CENTER_MIDRANGE) {
+        if (!b->head.scores.narrow || b->settings.center != OTA_CENTER_MIDRANGE) {
             assert_true(ota_cpu_linear_pass(&b->state.pass, t));
             expect_pass(b, t);
-            assert_true(b->state.pass.absorbed_g[0] > absorbed[0] + 200.0 * t);
+            assert_true(b->state.pass.linear.absorbed_g[0] > absorbed[0] + 200.0 * t);
         }
         tear_down(b);
     }
@@ -269,7 +270,7 @@ static void linear_pass(void **unused) {
 static void lower(bench *b, int64_t i, int64_t j, double by) {
     b->wide[i * STRIDE + j] -= by;
     b->narrow[i * STRIDE + j] -= (float)by;
-    if (b->head.narrow) b->wide[i * STRIDE + j] = (double)b->narrow[i * STRIDE + j];
+    if (b->head.scores.narrow) b->wide[i * STRIDE + j] = (double)b->narrow[i * STRIDE + j];
     b->s[i * COLUMNS + j] = b->wide[i * STRIDE + j];
 }
 
@@ -295,7 +296,7 @@ static void lost_entries_are_counted(void **unused) {
         b->state.pass.domain = OTA_DOMAIN_LINEAR;
         (void)ota_cpu_linear_range(&b->state.pass);
         ota_row_pass(&b->state, t, 1.0);
-        spec_check("TOT-108", fabs((double)(b->head.underflowed - lost)), 0.0);
+        spec_check("TOT-108", fabs((double)(b->head.found.underflowed - lost)), 0.0);
         assert_int_equal(b->state.pass.domain, vanished ? OTA_DOMAIN_LOG : OTA_DOMAIN_LINEAR);
         expect_pass(b, t);
         tear_down(b);
@@ -307,9 +308,9 @@ static void other_passes(void **unused) {
     (void)unused;
     for (int k = 0; k < 16; k++) {
         bench *b = set_up((uint64_t)(50 + k), k % 2 == 1, 0);
-        b->head.sink = k % 4 < 2 ? -INFINITY : 0.8;
+        b->head.row.sink = k % 4 < 2 ? -INFINITY : 0.8;
         b->state.pass.domain = k < 8 ? OTA_DOMAIN_LOG : OTA_DOMAIN_ROWS;
-        if (k >= 12) b->head.row_strength = 0.9;
+        if (k >= 12) b->head.row.strength = 0.9;
         for (double t = 1.4; t > 0.3; t *= 0.5) {
             double before[ROWS];
             memcpy(before, b->f, sizeof before);
@@ -375,9 +376,10 @@ static double residual_of(const bench *b) {
     double residual = 0.0;
     for (int64_t j = 0; j < COLUMNS; j++) {
         const double c = b->state.pass.column[j], target = b->nu[j], over = c - target;
-        if (b->head.rule == OTA_COLUMNS_RELAXED)
-            residual += target > 0.0 ? fabs(c - target * exp(-b->g[j] / b->head.strength)) : c;
-        else if (b->head.rule == OTA_COLUMNS_CAPPED)
+        if (b->head.column.rule == OTA_COLUMNS_RELAXED)
+            residual +=
+                target > 0.0 ? fabs(c - target * exp(-b->g[j] / b->head.column.strength)) : c;
+        else if (b->head.column.rule == OTA_COLUMNS_CAPPED)
             residual += b->g[j] < 0.0 ? fabs(over) : fmax(over, 0.0);
         else
             residual += fabs(over);
@@ -391,9 +393,9 @@ static void measured(void **unused) {
     (void)unused;
     for (int k = 0; k < 12; k++) {
         bench *b = set_up((uint64_t)(120 + k), k % 2 == 1, 0);
-        b->head.rule = rules[k % 3];
-        b->head.strength = 1.3;
-        b->head.final_update = k < 6 ? OTA_FINAL_ROWS : OTA_FINAL_POTENTIALS;
+        b->head.column.rule = rules[k % 3];
+        b->head.column.strength = 1.3;
+        b->head.found.update = k < 6 ? OTA_FINAL_ROWS : OTA_FINAL_POTENTIALS;
         for (int64_t j = 0; j < COLUMNS && k % 3 == 1; j++)
             b->g[j] = j % 4 == 0 ? 0.0 : -fabs(b->g[j]);
         const double t = b->head.tau, found = ota_measure(&b->state);
@@ -411,12 +413,13 @@ static void measured(void **unused) {
         excess /= b->head.mass;
         expect_sums(b, t);
         const double rounding = rounding_of(b, t) * (1.0 + rows);
-        if (k < 6) assert_true(b->head.row_error <= 64.0 * b->unit);
-        spec_check("DER-27", fabs(b->head.row_error - rows), rounding);
+        if (k < 6) assert_true(b->head.found.row_error <= 64.0 * b->unit);
+        spec_check("DER-27", fabs(b->head.found.row_error - rows), rounding);
         spec_check("DER-27", fabs(ota_column_residual(&b->state) - residual), 1e-14);
-        const bool capped = b->head.rule == OTA_COLUMNS_CAPPED;
-        spec_check("DER-27", fabs(b->head.column_error - (capped ? excess : residual)), 1e-14);
-        spec_check("DER-27", fabs(found - fmax(residual, b->head.row_error)), 1e-14);
+        const bool capped = b->head.column.rule == OTA_COLUMNS_CAPPED;
+        spec_check("DER-27", fabs(b->head.found.column_error - (capped ? excess : residual)),
+                   1e-14);
+        spec_check("DER-27", fabs(found - fmax(residual, b->head.found.row_error)), 1e-14);
         tear_down(b);
     }
 }
@@ -426,10 +429,10 @@ static void constant_mode(void **unused) {
     (void)unused;
     for (int k = 0; k < 4; k++) {
         bench *b = set_up((uint64_t)(150 + k), false, 0);
-        const double t = b->head.tau, rho = b->head.strength = 1.3;
-        b->head.rule = OTA_COLUMNS_RELAXED;
+        const double t = b->head.tau, rho = b->head.column.strength = 1.3;
+        b->head.column.rule = OTA_COLUMNS_RELAXED;
         b->state.pass.domain = OTA_DOMAIN_ROWS;
-        if (k >= 2) b->head.row_strength = 0.9;
+        if (k >= 2) b->head.row.strength = 0.9;
         ota_row_pass(&b->state, t, 1.0);
         double before[COLUMNS], reached = 0.0, wanted = 0.0;
         memcpy(before, b->g, sizeof before);
@@ -446,10 +449,10 @@ static void constant_mode(void **unused) {
         expect_pass(b, t);
         /* With a sink there is no such constant, nor for columns that are exact. */
         memcpy(before, b->g, sizeof before);
-        b->head.sink = 0.5;
+        b->head.row.sink = 0.5;
         ota_constant_mode(&b->state);
-        b->head.sink = -INFINITY;
-        b->head.rule = OTA_COLUMNS_EXACT;
+        b->head.row.sink = -INFINITY;
+        b->head.column.rule = OTA_COLUMNS_EXACT;
         ota_constant_mode(&b->state);
         assert_memory_equal(before, b->g, sizeof before);
         tear_down(b);
@@ -465,8 +468,8 @@ static void column_step(void **unused) {
     for (int k = 0; k < 6; k++) {
         bench *b = set_up((uint64_t)(170 + k), false, 0);
         const double t = b->head.tau, omega = k < 3 ? 1.0 : 1.4;
-        b->head.rule = rules[k % 3];
-        b->head.strength = 1.3;
+        b->head.column.rule = rules[k % 3];
+        b->head.column.strength = 1.3;
         b->state.pass.domain = OTA_DOMAIN_LOG;
         for (int64_t i = 0; i < ROWS; i++)
             b->wide[i * STRIDE + LONELY] = b->s[i * COLUMNS + LONELY] = -INFINITY;
@@ -476,8 +479,8 @@ static void column_step(void **unused) {
         ota_update_columns(&b->state, t, omega);
         assert_memory_equal(before, b->state.pass.previous, sizeof before);
         for (int64_t j = 0; j < COLUMNS; j++) {
-            const bool capped = b->head.rule == OTA_COLUMNS_CAPPED;
-            const double gain = b->head.rule == OTA_COLUMNS_RELAXED ? 1.3 / (1.3 + t) : 1.0;
+            const bool capped = b->head.column.rule == OTA_COLUMNS_CAPPED;
+            const double gain = b->head.column.rule == OTA_COLUMNS_RELAXED ? 1.3 / (1.3 + t) : 1.0;
             double next = gain * t * (log(b->nu[j]) - column_level(b, j, t, b->f));
             if (capped) next = fmin(next, 0.0);
             next = (1.0 - omega) * before[j] + omega * next;
@@ -499,12 +502,12 @@ static void tsallis_columns(void **unused) {
     for (int k = 0; k < 48; k++) {
         const bool shared = k >= 24;
         bench *b = set_up((uint64_t)(200 + k), false, OTA_NEEDS_NEWTON);
-        b->head.regulariser = ota_regulariser_of(&(ota_problem){.regulariser = OTA_ENTMAX});
-        const double order = b->head.order = column_orders[k % 4], power = 1.0 / (order - 1.0);
+        b->head.row.regulariser = ota_regulariser_of(&(ota_problem){.regulariser = OTA_ENTMAX});
+        const double order = b->head.row.order = column_orders[k % 4], power = 1.0 / (order - 1.0);
         const double t = k % 24 < 12 ? 0.7 : 0.02;
-        const double rho = b->head.strength = k % 24 < 12 ? 1.2 : 0.9;
-        b->head.rule = rules[k / 4 % 3];
-        const bool relaxed = b->head.rule == OTA_COLUMNS_RELAXED;
+        const double rho = b->head.column.strength = k % 24 < 12 ? 1.2 : 0.9;
+        b->head.column.rule = rules[k / 4 % 3];
+        const bool relaxed = b->head.column.rule == OTA_COLUMNS_RELAXED;
         assert_true(b->state.pass.padded_columns <= STRIDE + 32);
         b->state.brackets = brackets;
         for (int64_t i = 0; i < ROWS; i++)
@@ -523,8 +526,8 @@ static void tsallis_columns(void **unused) {
                 if (y > 0.0) sum += pow(y, power);
             }
             if (relaxed) target *= exp(-g / rho);
-            if (b->head.rule == OTA_COLUMNS_CAPPED) assert_true(g <= 0.0);
-            if (b->head.rule == OTA_COLUMNS_CAPPED && !(g < 0.0))
+            if (b->head.column.rule == OTA_COLUMNS_CAPPED) assert_true(g <= 0.0);
+            if (b->head.column.rule == OTA_COLUMNS_CAPPED && !(g < 0.0))
                 assert_true(sum <= target * (1.0 + (shared ? 1.0e-6 : 1e-12)));
             else if (shared)
                 assert_true(fabs(sum / target - 1.0) <= 1.0e-6 * (1.0 + 1e-9));

@@ -40,13 +40,13 @@ static bench *set_up(uint64_t seed, ota_column_rule rule) {
     static bench b;
     b = (bench){.head = {.columns = COLUMNS,
                          .tau = 0.6,
-                         .sink = -INFINITY,
+                         .row.sink = -INFINITY,
                          .mass = 12.0,
-                         .mass_tolerance = 1e-9,
-                         .row_strength = INFINITY,
-                         .rule = rule,
-                         .strength = 1.7,
-                         .lambda = 0.4}};
+                         .row.mass_tolerance = 1e-9,
+                         .row.strength = INFINITY,
+                         .column.rule = rule,
+                         .column.strength = 1.7,
+                         .column.lambda = 0.4}};
     dice_state = seed;
     b.head.settings = &b.settings;
     b.head.nu = b.nu;
@@ -96,7 +96,7 @@ static void targets(void **unused) {
     b->head.mass *= 1.0 + 2e-9;
     assert_false(ota_scaling_begin(&b->s));
     /* A sink takes what the columns leave, and must be left something. */
-    b->head.sink = 0.5;
+    b->head.row.sink = 0.5;
     assert_true(ota_scaling_begin(&b->s));
     assert_true(b->target[0] == b->nu[0]);
     b->head.mass = 11.9;
@@ -116,9 +116,9 @@ static void targets(void **unused) {
     b = set_up(14, OTA_COLUMNS_CAPPED);
     b->head.mass = 12.1;
     assert_false(ota_scaling_begin(&b->s));
-    b->head.sink = 0.5;
+    b->head.row.sink = 0.5;
     assert_true(ota_scaling_begin(&b->s));
-    b->head.sink = -INFINITY;
+    b->head.row.sink = -INFINITY;
     b->head.mass = 11.9;
     assert_true(ota_scaling_begin(&b->s));
     b->used[2] = OTA_KEY_SHUT;
@@ -126,9 +126,9 @@ static void targets(void **unused) {
     /* What keys must have at least may not be more than the rows give. */
     b = set_up(15, OTA_COLUMNS_BOUNDED);
     for (int j = 0; j < COLUMNS; j++) b->nu[j] *= 1.25;
-    b->head.floor = 0.7;
+    b->head.column.floor = 0.7;
     assert_true(ota_scaling_begin(&b->s));
-    b->head.floor = 0.9;
+    b->head.column.floor = 0.9;
     assert_false(ota_scaling_begin(&b->s));
 }
 
@@ -138,20 +138,20 @@ static void updates(void **unused) {
     (void)unused;
     for (int k = 0; k < 2 * RULES; k++) {
         bench *b = set_up((uint64_t)(20 + k), rules[k % RULES]);
-        const double t = b->head.tau, rho = b->head.strength;
+        const double t = b->head.tau, rho = b->head.column.strength;
         double wanted[COLUMNS], lambdas[COLUMNS];
         const bool own = k >= RULES;
         for (int j = 0; j < COLUMNS; j++) lambdas[j] = j == 3 ? 0.0 : 0.2 + 0.03 * j;
-        if (own) b->head.lambdas = lambdas;
+        if (own) b->head.column.lambdas = lambdas;
         for (int j = 0; j < COLUMNS; j++) {
-            const double lambda = own ? lambdas[j] : b->head.lambda;
+            const double lambda = own ? lambdas[j] : b->head.column.lambda;
             const double free = t * (log(b->target[j]) - log(b->sum[j])) + b->a[j];
             wanted[j] = potential(b, j);
             if (j == UNUSED || j == CLOSED) continue;
-            if (b->head.rule == OTA_COLUMNS_EXACT) wanted[j] = free;
-            if (b->head.rule == OTA_COLUMNS_CAPPED) wanted[j] = fmin(free, 0.0);
-            if (b->head.rule == OTA_COLUMNS_RELAXED) wanted[j] = free * rho / (rho + t);
-            if (b->head.rule == OTA_COLUMNS_ELASTIC)
+            if (b->head.column.rule == OTA_COLUMNS_EXACT) wanted[j] = free;
+            if (b->head.column.rule == OTA_COLUMNS_CAPPED) wanted[j] = fmin(free, 0.0);
+            if (b->head.column.rule == OTA_COLUMNS_RELAXED) wanted[j] = free * rho / (rho + t);
+            if (b->head.column.rule == OTA_COLUMNS_ELASTIC)
                 wanted[j] = (1.0 - lambda) * wanted[j] + lambda * free;
         }
         assert_int_equal(ota_scaling_step(&b->s), OTA_SCALING_INSIDE);
@@ -160,7 +160,8 @@ static void updates(void **unused) {
             if (j == CLOSED) continue;
             spec_check("DER-01 DER-02 ELA-09", fabs(potential(b, j) - wanted[j]), 1e-14);
             spec_check("DER-01 DER-02 ELA-09", fabs(b->g[j] - wanted[j]), 1e-14);
-            if (b->head.rule == OTA_COLUMNS_CAPPED) assert_true(j == UNUSED || b->g[j] <= 0.0);
+            if (b->head.column.rule == OTA_COLUMNS_CAPPED)
+                assert_true(j == UNUSED || b->g[j] <= 0.0);
         }
         assert_true(b->v[CLOSED] == 0.0 && b->g[CLOSED] <= -INFINITY);
     }
@@ -174,7 +175,7 @@ static void limits(void **unused) {
         bench *b = set_up((uint64_t)(40 + k), OTA_COLUMNS_EXACT);
         const int narrow = k % 2;
         const double edge = k % 4 < 2 ? high[narrow] : 1.0 / high[narrow];
-        b->head.narrow = narrow == 1;
+        b->head.scores.narrow = narrow == 1;
         b->target[1] = edge * b->sum[1] * (k < 4 ? 1.0 : k % 4 < 2 ? 1.01 : 0.99);
         assert_int_equal(ota_scaling_step(&b->s), k < 4 ? OTA_SCALING_INSIDE : OTA_SCALING_OUTSIDE);
         for (int j = 0; j < COLUMNS; j++) b->g[j] = b->a[j];
@@ -197,7 +198,7 @@ static void absorbed(void **unused) {
     (void)unused;
     for (int k = 0; k < 4; k++) {
         bench *b = set_up((uint64_t)(60 + k), rules[k % 2]);
-        b->head.narrow = k >= 2;
+        b->head.scores.narrow = k >= 2;
         double before[COLUMNS];
         for (int j = 0; j < COLUMNS; j++) before[j] = potential(b, j);
         ota_scaling_potentials(&b->s);
@@ -235,9 +236,9 @@ static void update_derivatives(void **unused) {
         const double level = log(b->nu[1]) + 1.6 * (uniform() - 0.4);
         const double log_ratio = log(b->nu[1]) - level;
         double gain = 1.0, forget = 1.0, ceiling = INFINITY;
-        if (head->rule == OTA_COLUMNS_RELAXED) gain = 1.7 / (1.7 + t);
-        if (head->rule == OTA_COLUMNS_ELASTIC) gain = forget = head->lambda;
-        if (head->rule == OTA_COLUMNS_CAPPED) ceiling = 0.0;
+        if (head->column.rule == OTA_COLUMNS_RELAXED) gain = 1.7 / (1.7 + t);
+        if (head->column.rule == OTA_COLUMNS_ELASTIC) gain = forget = head->column.lambda;
+        if (head->column.rule == OTA_COLUMNS_CAPPED) ceiling = 0.0;
         const double full = fmin(ceiling, (1.0 - forget) * g + gain * t * log_ratio);
         const double want = fmin(ceiling, (1.0 - omega) * g + omega * full);
         const ota_key_update found = ota_unrolled_key(head, t, 1, g, level);
@@ -250,7 +251,8 @@ static void update_derivatives(void **unused) {
         spec_check("DER-15", fabs(found.by_g - 0.5 * by_g), 1e-9);
         spec_check("DER-15", fabs(found.by_level - 0.5 * by_l / t), 1e-9);
         spec_check("DER-15", fabs(found.by_t - 0.5 * by_t), 1e-8);
-        double *knob = head->rule == OTA_COLUMNS_ELASTIC ? &head->lambda : &head->strength;
+        double *knob = head->column.rule == OTA_COLUMNS_ELASTIC ? &head->column.lambda
+                                                                : &head->column.strength;
         *knob += h;
         const double more = next_of(head, t, g, level);
         *knob -= 2.0 * h;
@@ -261,7 +263,7 @@ static void update_derivatives(void **unused) {
     bench *b = set_up(119, OTA_COLUMNS_ELASTIC);
     b->settings.relaxation = 1.0;
     for (int k = 0; k < 3; k++) {
-        if (k == 2) b->head.lambda = 0.0;
+        if (k == 2) b->head.column.lambda = 0.0;
         const double g = k == 0 ? -INFINITY : 0.3, level = k == 1 ? -INFINITY : 0.2;
         const ota_key_update found = ota_unrolled_key(&b->head, t, 1, g, level);
         assert_true((found.next == g || (isinf(g) && found.next < g + 1.0)) && found.by_g == 1.0);
@@ -283,23 +285,24 @@ static void measures(void **unused) {
         bench *b = set_up((uint64_t)(80 + k), rules[k]);
         double error = 0.0, residual = 0.0;
         /* A key at its ceiling, below its capacity. */
-        if (b->head.rule == OTA_COLUMNS_CAPPED) b->v[2] = 1.0, b->a[2] = 0.0, b->sum[2] = 0.01;
+        if (b->head.column.rule == OTA_COLUMNS_CAPPED)
+            b->v[2] = 1.0, b->a[2] = 0.0, b->sum[2] = 0.01;
         ota_scaling_potentials(&b->s);
         b->target[5] = 0.0;
         for (int j = 0; j < COLUMNS; j++) {
             const double c = b->v[j] * b->sum[j], over = c - b->target[j], g = b->g[j];
-            if (b->head.rule == OTA_COLUMNS_RELAXED)
+            if (b->head.column.rule == OTA_COLUMNS_RELAXED)
                 error += b->target[j] > 0.0 ? fabs(c - b->target[j] * exp(-g / 1.7)) : c;
             else
-                error += b->head.rule == OTA_COLUMNS_CAPPED ? fmax(over, 0.0) : fabs(over);
-            if (b->head.rule == OTA_COLUMNS_CAPPED)
+                error += b->head.column.rule == OTA_COLUMNS_CAPPED ? fmax(over, 0.0) : fabs(over);
+            if (b->head.column.rule == OTA_COLUMNS_CAPPED)
                 residual += over > 0.0 || j != 2 ? fabs(over) : 0.0;
         }
-        if (b->head.rule != OTA_COLUMNS_CAPPED) residual = error;
+        if (b->head.column.rule != OTA_COLUMNS_CAPPED) residual = error;
         /* The closed key of relaxed columns would have to receive everything. */
         if (isinf(error)) continue;
         ota_scaling_measure(&b->s);
-        spec_check("DER-27", fabs(b->head.column_error - error / 12.0), 1e-14);
+        spec_check("DER-27", fabs(b->head.found.column_error - error / 12.0), 1e-14);
         spec_check("DER-27", fabs(ota_scaling_residual(&b->s) - residual / 12.0), 1e-14);
     }
     bench *b = set_up(90, OTA_COLUMNS_RELAXED);
@@ -312,7 +315,7 @@ static void measures(void **unused) {
         error += fabs(c - rule) / 12.0;
     }
     ota_scaling_measure(&b->s);
-    spec_check("DER-27", fabs(b->head.column_error - error), 1e-14);
+    spec_check("DER-27", fabs(b->head.found.column_error - error), 1e-14);
     spec_check("DER-27", fabs(ota_scaling_residual(&b->s) - error), 1e-14);
 }
 
@@ -337,11 +340,11 @@ static void constant(void **unused) {
             wanted += b->target[j] * exp(-potential(b, j) / 1.7);
         }
         spec_check("DER-01", fabs(reached / wanted - 1.0), 1e-13);
-        b->head.sink = 0.5;
+        b->head.row.sink = 0.5;
         b->sum[0] *= 3.0;
         assert_true(ota_scaling_constant(&b->s) == 1.0);
-        b->head.sink = -INFINITY;
-        b->head.rule = OTA_COLUMNS_EXACT;
+        b->head.row.sink = -INFINITY;
+        b->head.column.rule = OTA_COLUMNS_EXACT;
         assert_true(ota_scaling_constant(&b->s) == 1.0);
     }
 }

@@ -18,21 +18,21 @@ static void begin_head(ota_run *run, int64_t index, int64_t place_index, bool na
     ota_head_place *place = &workspace->place;
     *head = ota_head_of(r, index);
     head->backend = &ota_cpu_backend;
-    head->algebra = &device->algebra;
-    head->kernels = device->kernels;
-    head->pool = device->pool;
+    head->host.algebra = &device->algebra;
+    head->host.kernels = device->kernels;
+    head->host.pool = device->pool;
     head->rows = device->dense_rows;
     head->columns = device->dense_columns;
-    head->narrow = narrow || device->ladder == OTA_LADDER_F64_ON_F32;
-    head->scores = workspace->scores;
-    head->stride = device->dense_stride;
+    head->scores.narrow = narrow || device->ladder == OTA_LADDER_F64_ON_F32;
+    head->scores.data = workspace->scores;
+    head->scores.stride = device->dense_stride;
     head->mu = workspace->mu;
     head->nu = workspace->nu;
-    head->lambdas = ota_array_present(&r->problem.lambdas) ? workspace->lambdas : NULL;
-    head->workspace = workspace->solver_memory;
-    head->tell = r->settings.calls.progress != NULL ? ota_run_report_progress : NULL;
-    head->tell_context = run;
-    head->place = place;
+    head->column.lambdas = ota_array_present(&r->problem.lambdas) ? workspace->lambdas : NULL;
+    head->host.workspace = workspace->solver_memory;
+    head->host.report = r->settings.calls.progress != NULL ? ota_run_report_progress : NULL;
+    head->host.report_context = run;
+    head->host.place = place;
     head->kernel = (ota_kernel_state){.target = workspace->target,
                                       .sum = workspace->sums,
                                       .scaling = workspace->scaling,
@@ -42,11 +42,12 @@ static void begin_head(ota_run *run, int64_t index, int64_t place_index, bool na
                                       .u = workspace->u};
     head->f = workspace->f;
     head->g = workspace->g;
-    head->plan = workspace->plan;
-    head->far = (ota_far){.scores = workspace->far_columns != NULL ? workspace->scores : NULL,
-                          .row_shift = workspace->far_rows[0],
-                          .row_top = workspace->far_rows[1],
-                          .column_shift = workspace->far_columns};
+    head->found.plan = workspace->plan;
+    head->scores.far =
+        (ota_far){.scores = workspace->far_columns != NULL ? workspace->scores : NULL,
+                  .row_shift = workspace->far_rows[0],
+                  .row_top = workspace->far_rows[1],
+                  .column_shift = workspace->far_columns};
     *place = (ota_head_place){.run = {.run = run, .device = device, .arrays = run->arrays},
                               .workspace = workspace,
                               .packed = &device->packed_heads[place_index],
@@ -59,8 +60,8 @@ static void begin_head(ota_run *run, int64_t index, int64_t place_index, bool na
 
 /* Is T float for this head? Scores may be float where T is double. */
 static bool is_narrow(const ota_head *head) {
-    const ota_head_place *place = head->place;
-    return head->narrow && place->run.device->ladder != OTA_LADDER_F64_ON_F32;
+    const ota_head_place *place = head->host.place;
+    return head->scores.narrow && place->run.device->ladder != OTA_LADDER_F64_ON_F32;
 }
 
 static bool pays_warm_start(const ota_head *head) { return ota_pays_warm_start_f32(head); }
@@ -80,7 +81,7 @@ static void kernel_round(ota_head *head, bool form) {
 }
 
 static void allot(ota_head *head) {
-    ota_head_place *place = head->place;
+    ota_head_place *place = head->host.place;
     for (int64_t j = 0; j < head->columns; j++)
         place->workspace->nu[j] = !head->kernel.masked || head->kernel.used[j] != 0 ? 1.0 : 0.0;
     ota_allot_columns(place, head->mass);
@@ -97,7 +98,7 @@ static bool kernel_emit(ota_head *head) {
 static bool load(ota_head *head) {
     bool finite = true;
     pack(head);
-    if (head->narrow)
+    if (head->scores.narrow)
         ota_load_scores_f32(head, &finite);
     else
         ota_load_scores_f64(head, &finite);
@@ -112,7 +113,7 @@ static void emit(ota_head *head) {
 }
 
 static void gather(ota_head *head) {
-    ota_head_place *place = head->place;
+    ota_head_place *place = head->host.place;
     ota_gather_chunks(&place->run, place->index, place->batch, place->number);
 }
 

@@ -8,8 +8,10 @@
 
 /* ---- strategy ----------------------------------------------------------------------------------- */
 
-static bool is_coupled(const ota_cpu_device *device) { return device->layout.coupled; }
-static bool runs_on_kernel(const ota_cpu_device *device) { return device->layout.plain_rounds; }
+static bool is_coupled(const ota_cpu_device *device) {
+    return device->layout.kind == OTA_LAYOUT_COUPLED;
+}
+static bool runs_on_kernel(const ota_cpu_device *device) { return device->layout.rounds.plain; }
 
 /* Columns whose update is v = nu / c: exact ones, and elastic ones in full steps. */
 static bool divides_columns(const ota_problem *p) {
@@ -45,7 +47,7 @@ static bool is_online_in_place(const ota_cpu_device *device) {
     return is_online(device) && reads_in_place(device);
 }
 static bool is_softmax_of_queries(const ota_cpu_device *device) {
-    return device->layout.softmax_rows && !device->resolved->from_matrix;
+    return device->layout.kind == OTA_LAYOUT_SOFTMAX && !device->resolved->from_matrix;
 }
 static bool is_decode(const ota_cpu_device *device) {
     return is_softmax_of_queries(device) && reads_in_place(device);
@@ -115,7 +117,7 @@ static bool leads_narrow(const ota_cpu_device *device) {
     const int64_t least_pairs = 1 << 14;
     /* What one process sees of the rows must not decide. */
     if (r->settings.stop.fixed || r->settings.precision != OTA_PRECISION_AUTO ||
-        !device->layout.may_switch || r->settings.ranks != NULL)
+        !device->layout.rounds.may_switch || r->settings.ranks != NULL)
         return false;
     return tries_narrow(r) ||
            (r->type == OTA_F64 && r->from_matrix &&
@@ -126,7 +128,7 @@ static bool leads_narrow(const ota_cpu_device *device) {
 /* Does f32 hold the scores of a matrix exactly, and does the solver read them so? Gradients read f64. */
 static bool keeps_narrow(const ota_cpu_device *device) {
     const ota_resolved *r = device->resolved;
-    return device->layout.reads_narrow && r->from_matrix && fabs(r->scale) == 1.0 &&
+    return device->layout.solver.reads_narrow && r->from_matrix && fabs(r->scale) == 1.0 &&
            r->term_count == 0 && !device->transposed && !r->settings.gradients;
 }
 
@@ -139,10 +141,10 @@ static ota_ladder ladder_of(const ota_cpu_device *device) {
         if (leads) return OTA_LADDER_F32_WARM_F64;
     }
     if (r->type == OTA_F64) return OTA_LADDER_F64;
-    if (device->strategy != OTA_STRATEGY_DENSE || !device->layout.coupled)
+    if (device->strategy != OTA_STRATEGY_DENSE || device->layout.kind != OTA_LAYOUT_COUPLED)
         return r->settings.precision == OTA_PRECISION_F64 ? OTA_LADDER_F64 : OTA_LADDER_F32;
     /* Other coupled columns are promoted unless f32 is asked for by name. */
-    if (r->settings.precision == OTA_PRECISION_F32 && !device->layout.always_wide)
+    if (r->settings.precision == OTA_PRECISION_F32 && !device->layout.solver.wide)
         return OTA_LADDER_F32;
     return keeps_narrow(device) ? OTA_LADDER_F64_ON_F32 : OTA_LADDER_F64;
 }
@@ -153,8 +155,8 @@ static ota_ladder ladder_of(const ota_cpu_device *device) {
 static bool keeps_lists(const ota_cpu_device *device) {
     const ota_resolved *r = device->resolved;
     /* Dropout walks whole rows. */
-    return device->layout.entmax_rows && ota_device_is_in_blocks(device) && r->keys < INT32_MAX &&
-           !(r->problem.dropout > 0.0);
+    return device->layout.kind == OTA_LAYOUT_ENTMAX && ota_device_is_in_blocks(device) &&
+           r->keys < INT32_MAX && !(r->problem.dropout > 0.0);
 }
 
 static void take_worker(ota_cpu_device *device, ota_worker *w) {
@@ -250,7 +252,8 @@ static void take_workspace(ota_cpu_device *device, ota_head_workspace *workspace
     if (!streamed)
         workspace->scores = ota_arena_take_rows(a, device->dense_rows, device->dense_stride,
                                                 ota_device_score(device));
-    const bool wants_plan = is_coupled(device) && (device->layout.needs_plan || r->settings.prune);
+    const bool wants_plan =
+        is_coupled(device) && (device->layout.solver.needs_plan || r->settings.prune);
     if (wants_plan)
         plan_matrix =
             ota_arena_take_rows(a, device->dense_rows, device->dense_stride, sizeof(double));

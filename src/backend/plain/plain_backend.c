@@ -21,7 +21,7 @@ static ota_status create(const ota_layout *layout, ota_plain_device **out, ota_e
     const int64_t columns = transposed ? r->queries : r->keys;
     *device = (ota_plain_device){.layout = *layout,
                                  .resolved = r,
-                                 .stored = layout->coupled || transposed,
+                                 .stored = layout->kind == OTA_LAYOUT_COUPLED || transposed,
                                  .transposed = transposed,
                                  .rows = transposed ? r->keys : r->queries,
                                  .columns = columns,
@@ -50,7 +50,7 @@ static plain_place take_place(const ota_plain_device *device, ota_arena *arena) 
         *vectors[k] = ota_arena_take(arena, (size_t)longest, sizeof(double));
     if (!device->stored) return at;
     at.scores = ota_arena_take_rows(arena, device->rows, device->stride, sizeof(double));
-    if (layout->coupled && (layout->needs_plan || r->settings.prune))
+    if (layout->kind == OTA_LAYOUT_COUPLED && (layout->solver.needs_plan || r->settings.prune))
         at.plan = ota_arena_take_rows(arena, device->rows, device->stride, sizeof(double));
     if (device->transposed)
         at.queries_p = ota_arena_take_rows(arena, r->queries, r->keys, sizeof(double));

@@ -125,7 +125,7 @@ static void weigh(ota_backward_job *job, int64_t i) {
     const int64_t keys = job->resolved->keys;
     ota_backward_space *space = job->space;
     plain_row *at = space->own;
-    const double *s = online ? at->open : at->s, *h = job->biased ? space->g : NULL;
+    const double *s = online ? at->open : at->s, *h = job->state.biased ? space->g : NULL;
     double mu = ota_row_mass(job->resolved, job->batch, job->head, i);
     ota_row_found found = {0};
     if (online) mu = open_keys(job, i, mu);
@@ -205,7 +205,7 @@ static void reverse_online(ota_backward_job *job) {
         load_row(job, i);
         weigh(job, i);
         space->a[i] = space->bad[i] ? NAN : mean_of(job, at->total, at->sum, 0.0);
-        space->row_mass[index * r->queries + i] = space->a[i];
+        space->sums.row_mass[index * r->queries + i] = space->a[i];
         for (int64_t j = 0; j < r->keys; j++) {
             const bool first =
                 space->shut[j] < 0 && at->s[j] > -INFINITY &&
@@ -214,8 +214,9 @@ static void reverse_online(ota_backward_job *job) {
         }
     }
     for (int64_t j = 0; j < r->keys; j++) {
-        space->parameters[0] += space->b[j] * ota_column_mass(r, job->batch, job->head, j, 1.0);
-        space->column_mass[index * r->keys + j] = space->b[j] * r->problem.cap;
+        space->sums.parameters[0] +=
+            space->b[j] * ota_column_mass(r, job->batch, job->head, j, 1.0);
+        space->sums.column_mass[index * r->keys + j] = space->b[j] * r->problem.cap;
     }
 }
 
@@ -233,32 +234,32 @@ static void slopes_row(ota_backward_job *job, int64_t i) {
     for (int64_t j = 0; j < job->resolved->keys; j++) {
         mass += at->p[j];
         space->matrix[place_of(job, i, j)] = at->w[j];
-        space->partial[2][j] += at->p[j];
-        space->partial[3][j] += at->w[j];
+        space->chunks.plan[j] += at->p[j];
+        space->chunks.slopes[j] += at->w[j];
     }
-    space->dense[0][i] = at->total;
-    space->dense[1][i] = at->sum;
-    space->dense[2][i] = mass;
+    space->adjoint.den[i] = at->total;
+    space->adjoint.row_right[i] = at->sum;
+    space->adjoint.row_sums[i] = mass;
     const double mean = job->device->transposed ? 0.0 : mean_of(job, at->total, at->sum, mass);
     for (int64_t j = 0; j < job->resolved->keys; j++)
-        add_centred(at->w[j], at->u[j], mean, space->partial[0] + j, space->partial[1] + j);
+        add_centred(at->w[j], at->u[j], mean, space->chunks.right + j,
+                    space->chunks.right_terms + j);
 }
 
 static void slopes(ota_backward_job *job) {
     ota_backward_space *space = job->space;
-    for (int k = 0; k < OTA_BACKWARD_PARTIALS; k++)
-        clear(space->partial[k], OTA_ADJOINT_CHUNKS * space->lane);
+    ota_backward_clear_chunks(space, 0, OTA_ADJOINT_CHUNKS);
     each_row(job, slopes_row);
 }
 
 static void transposed_row(ota_backward_job *job, int64_t i) {
     const ota_backward_space *space = job->space;
-    space->dense[6][i] = space->dense[7][i] = 0.0;
+    space->adjoint.right[i] = space->adjoint.right_terms[i] = 0.0;
     for (int64_t j = 0; j < job->resolved->keys; j++) {
-        const double mean =
-            mean_of(job, space->dense[4][j], space->dense[3][j], space->dense[2][j]);
-        add_centred(space->matrix[place_of(job, i, j)], space->own->u[j], mean, space->dense[6] + i,
-                    space->dense[7] + i);
+        const double mean = mean_of(job, space->adjoint.den[j], space->adjoint.row_right[j],
+                                    space->adjoint.row_sums[j]);
+        add_centred(space->matrix[place_of(job, i, j)], space->own->u[j], mean,
+                    space->adjoint.right + i, space->adjoint.right_terms + i);
     }
 }
 
@@ -275,7 +276,7 @@ static void widen_row(ota_backward_job *job, int64_t i) {
 
 static void widen(ota_backward_job *job) { each_row(job, widen_row); }
 
-static void load_bias(ota_backward_job *job) { job->biased = true; }
+static void load_bias(ota_backward_job *job) { job->state.biased = true; }
 
 /* ---- outputs ---------------------------------------------------------------------------------------- */
 
@@ -283,7 +284,7 @@ static void load_bias(ota_backward_job *job) { job->biased = true; }
 static void add_to_term(const ota_backward_job *job, int t, int64_t i, int64_t j, double g) {
     const ota_resolved *r = job->resolved;
     const ota_array *to = ota_gradient_of_term(r, job->want, t), *a = &r->terms[t].array;
-    const ota_term_sum *sums = &job->space->terms[t];
+    const ota_term_sum *sums = &job->space->sums.terms[t];
     const ota_term_form form = ota_term_form_of(&r->terms[t]);
     if (to == NULL || form == OTA_FORM_SOFTCAP) return;
     if (form == OTA_FORM_LINEAR_DISTANCE)
@@ -323,7 +324,7 @@ static void add_parameters(const ota_backward_job *job, int64_t i) {
                            .weights = at->p,
                            .slopes = at->u,
                            .f = job->space->f + i,
-                           .g = job->biased ? job->space->g : NULL};
+                           .g = job->state.biased ? job->space->g : NULL};
     ota_block_add_pair_sums(&row, 0, ota_array_present(&job->want->order),
                             job->space->row_sums + i * OTA_ROW_SUMS);
 }
@@ -356,12 +357,12 @@ static void row_gradient(ota_backward_job *job, int64_t i, double a, double midd
     const bool online = job->mode == OTA_BACKWARD_ONLINE;
     for (int64_t j = 0; j < job->resolved->keys; j++) {
         double g = at->p[j] > 0.0 ? at->w[j] * (at->u[j] - a - space->b[j]) / tau : 0.0;
-        if (job->stored) g = space->gradient[place_of(job, i, j)];
+        if (job->state.stored) g = space->gradient[place_of(job, i, j)];
         if (online && i >= space->shut[j]) g = 0.0;
         if (space->bad[i]) g = at->p[j] = at->s[j] <= -INFINITY ? 0.0 : NAN;
         at->u[j] = g;
     }
-    if (!job->sums || job->stored) return;
+    if (!job->choice.sums || job->state.stored) return;
     add_parameters(job, i);
     double *sums = space->row_sums + i * OTA_ROW_SUMS;
     sums[OTA_SUM_SINK] = 0.0;
@@ -382,7 +383,7 @@ static void write_row(ota_backward_job *job, int64_t i) {
     if (job->mode == OTA_BACKWARD_FREE) {
         middle = centre(job);
         space->a[i] = mean_of(job, at->total, at->sum, 0.0);
-        space->row_mass[(b * r->heads + h) * r->queries + i] = space->a[i] + middle;
+        space->sums.row_mass[(b * r->heads + h) * r->queries + i] = space->a[i] + middle;
     }
     row_gradient(job, i, space->a[i], middle);
     for (int64_t j = 0; j < r->keys; j++) {
@@ -408,7 +409,8 @@ static void write_row(ota_backward_job *job, int64_t i) {
 
 static void write_head(ota_backward_job *job) {
     for (int t = 0; t < job->resolved->term_count; t++)
-        clear(job->space->terms[t].partial, OTA_ADJOINT_CHUNKS * job->space->terms[t].length);
+        clear(job->space->sums.terms[t].partial,
+              OTA_ADJOINT_CHUNKS * job->space->sums.terms[t].length);
     each_row(job, write_row);
 }
 

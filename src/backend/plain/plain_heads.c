@@ -84,7 +84,7 @@ static void finish_row(plain_place *place, int64_t i, double mu, double *p,
         (found->empty && !transposed && mu > 0.0 &&
          ota_rule_is(ota_column_rule_of(r->problem.columns), OTA_RULE_BALANCED)))
         status->result.status = OTA_INFEASIBLE;
-    if (place->run->device->layout.coupled && r->adds_pairs)
+    if (place->run->device->layout.kind == OTA_LAYOUT_COUPLED && r->adds_pairs)
         status->masked += ota_plain_masked_mass(r, batch, head, i, p);
     if (!found->empty && r->problem.rows == OTA_ROWS_HARD)
         status->result.row_error += fabs(found->mass + found->sink - mu);
@@ -175,41 +175,41 @@ void ota_plain_begin_head(ota_run *run, int64_t index, int64_t place_index, bool
     place->head = head;
     *head = ota_head_of(r, index);
     head->backend = &ota_plain_backend;
-    head->algebra = &ota_plain_algebra;
-    head->pool = device->layout.pool;
+    head->host.algebra = &ota_plain_algebra;
+    head->host.pool = device->layout.pool;
     head->rows = device->rows;
     head->columns = device->columns;
-    head->scores = place->scores;
-    head->stride = device->stride;
+    head->scores.data = place->scores;
+    head->scores.stride = device->stride;
     head->mu = place->mu;
     head->nu = place->nu;
-    head->lambdas = ota_array_present(&r->problem.lambdas) ? place->lambdas : NULL;
-    head->workspace = place->workspace;
-    head->tell = r->settings.calls.progress != NULL ? ota_run_report_progress : NULL;
-    head->tell_context = run;
-    head->place = place;
+    head->column.lambdas = ota_array_present(&r->problem.lambdas) ? place->lambdas : NULL;
+    head->host.workspace = place->workspace;
+    head->host.report = r->settings.calls.progress != NULL ? ota_run_report_progress : NULL;
+    head->host.report_context = run;
+    head->host.place = place;
     head->f = place->f;
     head->g = place->g;
-    head->plan = place->plan;
-    head->far = (ota_far){.scores = place->scores,
-                          .row_shift = place->far[0],
-                          .row_top = place->far[1],
-                          .column_shift = place->far[2]};
+    head->found.plan = place->plan;
+    head->scores.far = (ota_far){.scores = place->scores,
+                                 .row_shift = place->far[0],
+                                 .row_top = place->far[1],
+                                 .column_shift = place->far[2]};
     for (int64_t j = 0; j < device->columns && !keep_g; j++) head->g[j] = 0.0;
 }
 
 static double *stored(const ota_head *head, int64_t i, int64_t j) {
-    const plain_place *place = head->place;
-    return place->scores + i * head->stride + j;
+    const plain_place *place = head->host.place;
+    return place->scores + i * head->scores.stride + j;
 }
 
 /* Row i may use some key, or the sink; marks the columns that it may use. A row that may not has no mass. */
 static void load_row_mass(ota_head *head, int64_t i, bool transposed) {
-    plain_place *place = head->place;
+    plain_place *place = head->host.place;
     const ota_resolved *r = place->run->resolved;
     const double mu = transposed ? ota_column_mass(r, place->batch, place->number, i, 1.0)
                                  : ota_row_mass(r, place->batch, place->number, i);
-    bool open = head->sink > -INFINITY;
+    bool open = head->row.sink > -INFINITY;
     for (int64_t j = 0; j < head->columns; j++) {
         if (*stored(head, i, j) <= -INFINITY) continue;
         open = true;
@@ -217,17 +217,18 @@ static void load_row_mass(ota_head *head, int64_t i, bool transposed) {
     }
     place->mu[i] = open ? mu : 0.0;
     head->mass += place->mu[i];
-    if (!open && mu > 0.0) head->unusable = -1;
+    if (!open && mu > 0.0) head->found.unusable = -1;
 }
 
 bool ota_plain_load(ota_head *head) {
-    plain_place *place = head->place;
+    plain_place *place = head->host.place;
     const ota_plain_device *device = place->run->device;
     const ota_resolved *r = device->resolved;
     double low = INFINITY, high = -INFINITY;
     bool finite = true;
     for (int64_t i = 0; i < head->rows; i++) {
-        for (int64_t j = head->columns; j < head->stride; j++) *stored(head, i, j) = -INFINITY;
+        for (int64_t j = head->columns; j < head->scores.stride; j++)
+            *stored(head, i, j) = -INFINITY;
     }
     ota_watch watch = ota_watch_of(&r->settings);
     for (int64_t i = 0; i < r->queries && !ota_watch_ends(&watch, 16 * ota_row_work(r)); i++) {
@@ -240,7 +241,7 @@ bool ota_plain_load(ota_head *head) {
             finite &= s < INFINITY;
         }
     }
-    head->range = high > low ? high - low : 0.0;
+    head->scores.range = high > low ? high - low : 0.0;
     head->mass = 0.0;
     for (int64_t j = 0; j < head->columns; j++) place->nu[j] = 0.0;
     for (int64_t i = 0; i < head->rows && !ota_watch_ends(&watch, head->columns); i++)
@@ -251,20 +252,20 @@ bool ota_plain_load(ota_head *head) {
 
 /* Weights p [columns] of row i from what the solver leaves. */
 static void emit_weights(const ota_head *head, int64_t i, double *p, ota_row_found *found) {
-    const plain_place *place = head->place;
+    const plain_place *place = head->host.place;
     ota_row_parameters row =
         ota_row_parameters_of(place->run->resolved, place->batch, place->number);
     row.line = i;
     const double mu = head->mu[i];
     *found = (ota_row_found){.potential = head->f[i], .mass = mu, .lse = -INFINITY};
-    switch (head->final_update) {
+    switch (head->found.update) {
     case OTA_FINAL_MATCH:
-        for (int64_t j = 0; j < head->columns; j++) p[j] = j == head->match[i] ? mu : 0.0;
+        for (int64_t j = 0; j < head->columns; j++) p[j] = j == head->found.match[i] ? mu : 0.0;
         return;
     case OTA_FINAL_PLAN:
         found->mass = 0.0;
         for (int64_t j = 0; j < head->columns; j++)
-            found->mass += p[j] = head->plan[i * head->stride + j];
+            found->mass += p[j] = head->found.plan[i * head->scores.stride + j];
         if (!(mu > 0.0)) found->potential = -INFINITY;
         if (row.sink > -INFINITY) found->sink = fmax(0.0, mu - found->mass);
         found->empty = !(found->mass > 0.0) && mu <= 0.0;
@@ -273,7 +274,7 @@ static void emit_weights(const ota_head *head, int64_t i, double *p, ota_row_fou
     case OTA_FINAL_ROWS: break;
     }
     const double *s = stored(head, i, 0);
-    if (head->final_update == OTA_FINAL_POTENTIALS)
+    if (head->found.update == OTA_FINAL_POTENTIALS)
         ota_plain_row_weights(&row, s, head->g, head->columns, head->f[i], p, found);
     else
         ota_plain_row_solve(&row, s, head->g, head->columns, mu, p, found);
@@ -281,7 +282,7 @@ static void emit_weights(const ota_head *head, int64_t i, double *p, ota_row_fou
 
 /* P of the transposed problem as the caller sees it: P_ij is the weight of row j, column i. */
 static void emit_transposed(ota_head *head) {
-    plain_place *place = head->place;
+    plain_place *place = head->host.place;
     ota_watch watch = ota_watch_of(head->settings);
     for (int64_t j = 0; j < head->rows && !ota_watch_ends(&watch, 4 * head->columns); j++) {
         ota_row_found found;
@@ -295,8 +296,8 @@ static void emit_transposed(ota_head *head) {
         double *p = place->queries_p + i * head->rows;
         ota_row_found found = {.potential = head->g[i]};
         for (int64_t j = 0; j < head->rows; j++) found.mass += p[j];
-        found.lse =
-            ota_plain_column_lse(place->scores + i, head->stride, head->rows, head->f, head->tau);
+        found.lse = ota_plain_column_lse(place->scores + i, head->scores.stride, head->rows,
+                                         head->f, head->tau);
         found.empty = !(found.mass > 0.0);
         found.nonfinite = isnan(found.mass);
         finish_row(place, i, found.mass, p, &found);
@@ -304,7 +305,7 @@ static void emit_transposed(ota_head *head) {
 }
 
 void ota_plain_emit(ota_head *head) {
-    plain_place *place = head->place;
+    plain_place *place = head->host.place;
     if (place->run->device->transposed) {
         emit_transposed(head);
         return;
@@ -317,4 +318,4 @@ void ota_plain_emit(ota_head *head) {
     }
 }
 
-void ota_plain_gather(ota_head *head) { put_receiver(head->place); }
+void ota_plain_gather(ota_head *head) { put_receiver(head->host.place); }

@@ -13,15 +13,15 @@ void ota_plain_lay_out_passes(ota_passes *passes, ota_arena *arena, bool kernel)
     passes->chunks = 1;
     passes->padded_columns = (passes->columns + OTA_PLAIN_LANE) / OTA_PLAIN_LANE * OTA_PLAIN_LANE;
     double **of_rows[] = {&passes->shift, &passes->sum, &passes->error, &passes->old_f};
-    double **of_columns[] = {&passes->target,   &passes->column,  &passes->column_lse,
-                             &passes->previous, &passes->partial, &passes->relaxed};
+    double **of_columns[] = {&passes->target,   &passes->column,     &passes->column_lse,
+                             &passes->previous, &passes->chunk.sums, &passes->chunk.relaxed};
     for (size_t k = 0; k < sizeof of_rows / sizeof of_rows[0]; k++)
         *of_rows[k] = ota_arena_take_rows(arena, 1, passes->rows + 1, sizeof(double));
     for (size_t k = 0; k < sizeof of_columns / sizeof of_columns[0]; k++)
         *of_columns[k] = ota_arena_take(arena, (size_t)passes->padded_columns, sizeof(double));
     passes->potential = ota_arena_take(arena, (size_t)passes->padded_columns, sizeof(double));
-    passes->scratch = ota_arena_take(arena, (size_t)passes->padded_columns, sizeof(double));
-    passes->top = ota_arena_take(arena, (size_t)passes->padded_columns, sizeof(double));
+    passes->chunk.scratch = ota_arena_take(arena, (size_t)passes->padded_columns, sizeof(double));
+    passes->chunk.top = ota_arena_take(arena, (size_t)passes->padded_columns, sizeof(double));
 }
 
 double ota_plain_column_lse(const double *s, int64_t stride, int64_t rows, const double *f,
@@ -36,14 +36,14 @@ double ota_plain_column_lse(const double *s, int64_t stride, int64_t rows, const
 /* Solves every row at temperature t: f, c and row errors |sum_j P_ij - mu_i|; relaxed rows want mu e^(-f / rho). */
 static void solve_rows(ota_passes *passes, double t, double omega, bool as_they_are) {
     ota_head *head = passes->head;
-    const double rho = head->row_strength;
-    ota_row_parameters row = {.regulariser = head->regulariser,
-                              .order = head->order,
+    const double rho = head->row.strength;
+    ota_row_parameters row = {.regulariser = head->row.regulariser,
+                              .order = head->row.order,
                               .tau = t,
-                              .sink = head->sink,
+                              .sink = head->row.sink,
                               .row_strength = rho,
-                              .caps = head->caps};
-    double *p = passes->scratch;
+                              .caps = head->row.caps};
+    double *p = passes->chunk.scratch;
     memcpy(passes->potential, head->g, (size_t)passes->columns * sizeof *head->g);
     for (int64_t j = 0; j < passes->columns; j++) passes->column[j] = 0.0;
     ota_watch watch = ota_watch_of(head->settings);
@@ -85,5 +85,5 @@ void ota_plain_column_pass(ota_passes *passes, double t) {
 
 void ota_plain_final_pass(ota_passes *passes) {
     const ota_head *head = passes->head;
-    solve_rows(passes, head->tau, 1.0, head->final_update == OTA_FINAL_POTENTIALS);
+    solve_rows(passes, head->tau, 1.0, head->found.update == OTA_FINAL_POTENTIALS);
 }

@@ -207,7 +207,7 @@ static void lay_out_rounds(ota_ring_device *ring, ota_arena *a) {
     ring->columns.used = ota_arena_take(a, (size_t)ring->stride, 1);
     if (ring->newton != NULL) {
         const ota_layout layout = {
-            .resolved = r, .coupled = true, .workspace = ring->newton->workspace};
+            .resolved = r, .kind = OTA_LAYOUT_COUPLED, .solver.workspace = ring->newton->workspace};
         const ota_head_shape shape = {&ota_ring_backend, r, r->queries, r->keys, false};
         ring->columns.workspace = ota_take_workspace(&layout, a, &shape);
     } else if (!r->settings.stop.fixed) {

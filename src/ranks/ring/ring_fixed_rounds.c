@@ -40,8 +40,8 @@ void ota_ring_lay_out_kept(ota_ring_device *ring, ota_arena *arena) {
 static ota_status status_of(const ota_head *head, ota_outcome end) {
     if (end == OTA_STOPPED) return OTA_ECOMM;
     if (end == OTA_OUTCOME_NONFINITE) return OTA_NONFINITE;
-    return end == OTA_OUTCOME_INFEASIBLE || head->kernel.infeasible ? OTA_INFEASIBLE
-                                                                    : OTA_UNSUPPORTED;
+    return end == OTA_OUTCOME_INFEASIBLE || head->kernel.found.infeasible ? OTA_INFEASIBLE
+                                                                          : OTA_UNSUPPORTED;
 }
 
 static void start(const ota_ring_device *ring, const ota_arrays *arrays, const ota_head *head) {
@@ -68,7 +68,7 @@ ota_status ota_ring_replay(ota_ring_device *ring, const ota_arrays *arrays, ota_
     start(ring, arrays, head);
     for (int64_t k = 0; k < s->stop.rounds; k++) {
         ota_ranks_at(s->ranks, head->index, k);
-        kernel->first = k == 0;
+        kernel->round.first = k == 0;
         for (int64_t j = 0; j < head->columns; j++) {
             kernel->scaling[j] = head->g[j] > -INFINITY ? 1.0 : 0.0;
             kernel->absorbed[j] = kernel->scaling[j] > 0.0 ? head->g[j] : 0.0;
@@ -267,7 +267,8 @@ static void sum_masses(ota_plan *plan, const ota_head *head, const ota_unrolled_
     ota_ring_sum_masses(plan, &rule, found, s->held);
     /* What the columns say all ranks know, as the parameters of their rule. */
     if (plan->device->shards->ranks.to.rank == 0)
-        plan->device->backward.space->temperature[plan->device->unit.head] += found->temperature;
+        plan->device->backward.space->sums.temperature[plan->device->unit.head] +=
+            found->temperature;
 }
 
 ota_status ota_ring_reverse_rounds(ota_plan *plan, const ota_arrays *arrays,

@@ -21,8 +21,8 @@ void ota_ring_lay_out_masses(ota_ring_device *ring, ota_arena *arena) {
     const ota_resolved *r = ring->resolved;
     const int64_t heads = r->batch * r->heads;
     ota_backward_space *to = ota_arena_take(arena, 1, sizeof *to);
-    const ota_backward_space space = {.row_mass = numbers(arena, heads, r->queries),
-                                      .column_mass = numbers(arena, heads, keys_of(ring))};
+    const ota_backward_space space = {.sums.row_mass = numbers(arena, heads, r->queries),
+                                      .sums.column_mass = numbers(arena, heads, keys_of(ring))};
     if (to != NULL) *to = space;
     ring->backward.space = to;
     ota_ring_lay_out_parameters(ring, arena);
@@ -33,15 +33,15 @@ void ota_ring_begin_masses(ota_plan *plan) {
     const ota_resolved *r = ring->resolved;
     ota_backward_space *s = ring->backward.space;
     const size_t heads = (size_t)(r->batch * r->heads) * sizeof(double);
-    memset(s->row_mass, 0, heads * (size_t)r->queries);
-    memset(s->column_mass, 0, heads * (size_t)keys_of(ring));
-    memset(s->parameters, 0, sizeof s->parameters);
+    memset(s->sums.row_mass, 0, heads * (size_t)r->queries);
+    memset(s->sums.column_mass, 0, heads * (size_t)keys_of(ring));
+    memset(s->sums.parameters, 0, sizeof s->sums.parameters);
     ota_ring_clear_parameters(plan->device);
 }
 
 double *ota_ring_row_masses(const ota_ring_device *ring) {
     const ota_resolved *r = ring->resolved;
-    return ring->backward.space->row_mass +
+    return ring->backward.space->sums.row_mass +
            (ring->unit.batch * r->heads + ring->unit.head) * r->queries;
 }
 

@@ -52,19 +52,19 @@ void ota_ring_lay_out_parameters(ota_ring_device *ring, ota_arena *arena) {
     }
     if (to != NULL) *to = p;
     ring->backward.parameter_sums = to;
-    ota_backward_space space = {.temperature = numbers(arena, r->heads, 1),
-                                .alibi = numbers(arena, r->heads, 1),
-                                .sink = numbers(arena, r->heads, 1)};
+    ota_backward_space space = {.sums.temperature = numbers(arena, r->heads, 1),
+                                .sums.alibi = numbers(arena, r->heads, 1),
+                                .sums.sink = numbers(arena, r->heads, 1)};
     for (int t = 0; t < r->term_count; t++) {
         /* What one message round finds of a pair of its own is the caller's, what many find is summed. */
-        space.terms[t] = ota_backward_term_sum(r, &r->terms[t], !r->settings.stop.fixed);
-        space.terms[t].sum = numbers(arena, space.terms[t].count, 1);
+        space.sums.terms[t] = ota_backward_term_sum(r, &r->terms[t], !r->settings.stop.fixed);
+        space.sums.terms[t].sum = numbers(arena, space.sums.terms[t].count, 1);
     }
     if (to == NULL) return;
-    ring->backward.space->temperature = space.temperature;
-    ring->backward.space->alibi = space.alibi;
-    ring->backward.space->sink = space.sink;
-    memcpy(ring->backward.space->terms, space.terms, sizeof space.terms);
+    ring->backward.space->sums.temperature = space.sums.temperature;
+    ring->backward.space->sums.alibi = space.sums.alibi;
+    ring->backward.space->sums.sink = space.sums.sink;
+    memcpy(ring->backward.space->sums.terms, space.sums.terms, sizeof space.sums.terms);
 }
 
 static void clear(double *x, int64_t count) {
@@ -74,11 +74,11 @@ static void clear(double *x, int64_t count) {
 void ota_ring_clear_parameters(ota_ring_device *ring) {
     const ota_resolved *r = ring->resolved;
     ota_backward_space *s = ring->backward.space;
-    clear(s->temperature, r->heads);
-    clear(s->alibi, r->heads);
-    clear(s->sink, r->heads);
-    for (int t = 0; t < r->term_count; t++) clear(s->terms[t].sum, s->terms[t].count);
-    s->order = s->softcap = 0.0;
+    clear(s->sums.temperature, r->heads);
+    clear(s->sums.alibi, r->heads);
+    clear(s->sums.sink, r->heads);
+    for (int t = 0; t < r->term_count; t++) clear(s->sums.terms[t].sum, s->sums.terms[t].count);
+    s->sums.order = s->sums.softcap = 0.0;
 }
 
 void ota_ring_begin_parameters(ota_ring_device *ring) {
@@ -126,14 +126,14 @@ static void add_pairs(const ota_ring_block *b, int64_t k, bool by_order, double 
 /* Has a bias a row for every query? */
 static bool has_own_rows(const ota_ring_device *ring, int t) {
     const ota_resolved *r = ring->resolved;
-    return ring->backward.space->terms[t].direct ||
+    return ring->backward.space->sums.terms[t].direct ||
            (r->terms[t].array.size[2] == r->queries && r->share.rows > 1);
 }
 
 static void add_own_rows(const ota_ring_block *b, int t, const ota_array *wanted) {
     const ota_backward_job job = job_of(b);
     const ota_array *a = &job.resolved->terms[t].array;
-    const ota_term_sum *sums = &job.space->terms[t];
+    const ota_term_sum *sums = &job.space->sums.terms[t];
     for (int64_t k = 0; k < b->in.rows; k++) {
         const double *g = b->in.slopes + k * b->in.stride;
         const int64_t i = b->in.first + k, first = b->piece->first;
@@ -240,10 +240,10 @@ void ota_ring_end_parameters(ota_ring_device *ring, const ota_ring_pull *pull) {
         } else if (sink > 0.0) {
             ota_add_sink_sums(&row, sink, p->f[k], p->mean[k], by_order, sums);
         }
-        s->temperature[head] += sums[OTA_SUM_TEMPERATURE];
-        s->order += sums[OTA_SUM_ORDER];
-        s->sink[head] += sums[OTA_SUM_SINK];
-        s->alibi[head] += sums[OTA_SUM_ALIBI];
-        s->softcap += sums[OTA_SUM_SOFTCAP];
+        s->sums.temperature[head] += sums[OTA_SUM_TEMPERATURE];
+        s->sums.order += sums[OTA_SUM_ORDER];
+        s->sums.sink[head] += sums[OTA_SUM_SINK];
+        s->sums.alibi[head] += sums[OTA_SUM_ALIBI];
+        s->sums.softcap += sums[OTA_SUM_SOFTCAP];
     }
 }

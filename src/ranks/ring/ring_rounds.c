@@ -89,9 +89,9 @@ bool ota_ring_sum(ota_ring_device *ring, bool notes_norms) {
 }
 
 static bool sum_columns(ota_head *head) {
-    ota_ring_device *ring = head->place;
+    ota_ring_device *ring = head->host.place;
     for (int64_t i = 0; i < head->rows; i++) ring->columns.weights[i] = 1.0;
-    if (!ota_ring_sum(ring, head->kernel.first)) return false;
+    if (!ota_ring_sum(ring, head->kernel.round.first)) return false;
     for (int64_t j = 0; j < head->columns; j++) {
         const double v = head->kernel.scaling[j];
         head->kernel.sum[j] = v > 0.0 ? ring->columns.local[j] / v : 0.0;
@@ -101,7 +101,7 @@ static bool sum_columns(ota_head *head) {
 
 static void set_potentials(const ota_head *head) {
     const ota_kernel_state *kernel = &head->kernel;
-    const ota_ring_device *ring = head->place;
+    const ota_ring_device *ring = head->host.place;
     for (int64_t j = 0; j < head->columns; j++) {
         const double v = kernel->scaling[j];
         ring->columns.g[j] = v > 0.0 ? kernel->absorbed[j] + head->tau * log(v) : -INFINITY;
@@ -112,45 +112,45 @@ static void set_potentials(const ota_head *head) {
 
 /* Masses of the rows, those that a row may not send anywhere left out. */
 static void weigh_rows(ota_head *head) {
-    ota_ring_device *ring = head->place;
+    ota_ring_device *ring = head->host.place;
     const ota_resolved *r = ring->resolved;
     ota_kernel_state *kernel = &head->kernel;
     head->mass = 0.0;
-    kernel->low = INFINITY;
-    kernel->high = -INFINITY;
+    kernel->range.low = INFINITY;
+    kernel->range.high = -INFINITY;
     for (int64_t i = 0; i < head->rows; i++) {
         const double lse = ring->rows.lse[i],
                      mu = ota_row_mass(r, ring->unit.batch, ring->unit.head, i);
         const bool empty = lse <= -INFINITY;
         if (empty && mu > 0.0 && ota_rule_is(ota_head_rule(head), OTA_RULE_SERVES_ALL))
-            kernel->infeasible = true;
+            kernel->found.infeasible = true;
         ring->columns.mu[i] = empty ? 0.0 : mu;
         head->mass += ring->columns.mu[i];
         if (empty || isnan(lse)) continue;
-        kernel->low = fmin(kernel->low, head->tau * lse);
-        kernel->high = fmax(kernel->high, head->tau * lse);
+        kernel->range.low = fmin(kernel->range.low, head->tau * lse);
+        kernel->range.high = fmax(kernel->range.high, head->tau * lse);
         double norm = 0.0;
         for (int64_t w = 0; w < r->width; w++) {
             const double q =
                 ota_array_get(&r->problem.queries, ring->unit.batch, ring->unit.head, i, w);
             norm += q * q;
         }
-        kernel->norm = fmax(kernel->norm, norm);
+        kernel->range.norm = fmax(kernel->range.norm, norm);
     }
 }
 
 static bool has_row(const ota_head *head, const double *mu, int64_t key) {
-    const ota_ring_device *ring = head->place;
+    const ota_ring_device *ring = head->host.place;
     return ota_key_has_row(ring->resolved, ring->unit.batch, ring->unit.head, false, mu, head->rows,
                            key);
 }
 
 /* A key whose sum is 0 may have weights below the range of a double. */
 static void find_used(ota_head *head) {
-    const ota_ring_device *ring = head->place;
+    const ota_ring_device *ring = head->host.place;
     ota_kernel_state *kernel = &head->kernel;
     /* How few keys a row may use is not counted: behind masks rounds are not extrapolated. */
-    kernel->least_keys = kernel->masked ? 0 : head->columns;
+    kernel->range.least_keys = kernel->masked ? 0 : head->columns;
     for (int64_t j = 0; j < head->columns && kernel->masked; j++) {
         const bool reached = ring->columns.local[j] > 0.0 || has_row(head, ring->columns.mu, j);
         kernel->used[j] = reached                  ? OTA_KEY_REACHED
@@ -166,17 +166,17 @@ void ota_ring_load_head(ota_ring_device *ring, int64_t index, ota_head *head) {
     const int64_t number = index % r->heads;
     *head = ota_head_of(r, index);
     head->backend = &ota_ring_backend;
-    head->pool = ring->pool;
-    head->algebra = ring->plans.forward->strategy.algebra;
-    head->kernels = ring->plans.forward->strategy.kernels;
-    head->workspace = ring->columns.workspace;
+    head->host.pool = ring->pool;
+    head->host.algebra = ring->plans.forward->strategy.algebra;
+    head->host.kernels = ring->plans.forward->strategy.kernels;
+    head->host.workspace = ring->columns.workspace;
     head->rows = r->queries;
     head->columns = r->keys;
-    head->stride = ring->stride;
+    head->scores.stride = ring->stride;
     head->mu = ring->columns.mu;
     head->nu = ring->columns.nu;
-    head->lambdas = ota_array_present(&r->problem.lambdas) ? ring->columns.lambdas : NULL;
-    head->place = ring;
+    head->column.lambdas = ota_array_present(&r->problem.lambdas) ? ring->columns.lambdas : NULL;
+    head->host.place = ring;
     head->kernel = (ota_kernel_state){.target = ring->columns.target,
                                       .sum = ring->columns.sum,
                                       .scaling = ring->columns.scaling,
@@ -199,8 +199,9 @@ void ota_ring_begin_head(ota_run *run, int64_t index, int64_t place, bool narrow
     ota_ring_device *ring = run->device;
     (void)place, (void)narrow;
     ota_ring_load_head(ring, index, head);
-    head->tell = ring->resolved->settings.calls.progress != NULL ? ota_run_report_progress : NULL;
-    head->tell_context = run;
+    head->host.report =
+        ring->resolved->settings.calls.progress != NULL ? ota_run_report_progress : NULL;
+    head->host.report_context = run;
     ring->run = run;
     ring->failed = OTA_OK;
     ring->columns.temperature = 0.0;
@@ -210,22 +211,22 @@ void ota_ring_begin_head(ota_run *run, int64_t index, int64_t place, bool narrow
 void ota_ring_pack(ota_head *head) { (void)head; }
 
 void ota_ring_kernel_round(ota_head *head, bool form) {
-    ota_ring_device *ring = head->place;
+    ota_ring_device *ring = head->host.place;
     ota_kernel_state *kernel = &head->kernel;
     (void)form;
     set_potentials(head);
-    kernel->lost = kernel->infeasible = kernel->nonfinite = false;
+    kernel->found.lost = kernel->found.infeasible = kernel->found.nonfinite = false;
     if (!ota_ring_attend(ring, &ring->unit, false)) return;
-    if (kernel->first) weigh_rows(head);
+    if (kernel->round.first) weigh_rows(head);
     for (int64_t i = 0; i < head->rows; i++)
-        kernel->nonfinite |= isnan(ring->rows.lse[i]) || ring->rows.lse[i] >= INFINITY;
+        kernel->found.nonfinite |= isnan(ring->rows.lse[i]) || ring->rows.lse[i] >= INFINITY;
     if (!sum_columns(head)) return;
-    kernel->lost = ring->failed != OTA_OK;
-    if (kernel->first) find_used(head);
+    kernel->found.lost = ring->failed != OTA_OK;
+    if (kernel->round.first) find_used(head);
 }
 
 void ota_ring_allot(ota_head *head) {
-    ota_ring_device *ring = head->place;
+    ota_ring_device *ring = head->host.place;
     for (int64_t j = 0; j < head->columns; j++)
         ring->columns.nu[j] =
             !head->kernel.masked || head->kernel.used[j] != OTA_KEY_SHUT ? 1.0 : 0.0;
@@ -234,26 +235,28 @@ void ota_ring_allot(ota_head *head) {
 
 /* As of a stored kernel in f64 (numerics.md): lse stands for the scores, of which the largest count. */
 double ota_ring_kernel_floor(const ota_head *head) {
-    const ota_ring_device *ring = head->place;
+    const ota_ring_device *ring = head->host.place;
     const ota_kernel_state *kernel = &head->kernel;
-    double reach = kernel->high > kernel->low ? (kernel->high - kernel->low) / 4.0 : 0.0;
-    reach += fabs(ring->resolved->scale) * sqrt(kernel->norm) * sqrt(ring->columns.key_norm);
+    double reach = kernel->range.high > kernel->range.low
+                       ? (kernel->range.high - kernel->range.low) / 4.0
+                       : 0.0;
+    reach += fabs(ring->resolved->scale) * sqrt(kernel->range.norm) * sqrt(ring->columns.key_norm);
     return 8.0 * (DBL_EPSILON / 2.0) + DBL_EPSILON / 2.0 * reach / head->tau;
 }
 
 /* The last row update, with values; the sums of a plan that no round has summed. */
 bool ota_ring_kernel_emit(ota_head *head) {
-    ota_ring_device *ring = head->place;
-    head->kernel.first = false;
+    ota_ring_device *ring = head->host.place;
+    head->kernel.round.first = false;
     set_potentials(head);
     if (!ota_ring_attend(ring, &ring->unit, true)) return false;
-    if (!head->kernel.met && !sum_columns(head)) return false;
+    if (!head->kernel.round.met && !sum_columns(head)) return false;
     if (!ota_ring_measure(ring)) return false;
     return ring->failed == OTA_OK;
 }
 
 void ota_ring_gather(ota_head *head) {
-    ota_ring_device *ring = head->place;
+    ota_ring_device *ring = head->host.place;
     const ota_array *receiver = &ring->run->arrays->receiver;
     (ring->rule != OTA_RING_BY_LSE ? ota_ring_put_pairs
                                    : ota_ring_put)(ring, 0, &ring->run->heads[head->index]);

@@ -56,7 +56,7 @@ static double slope_of(const ota_ring_block *b, const ota_head *head, int64_t k,
     const double p = b->in.weights[k * b->in.stride + j];
     if (head == NULL) return ota_block_slope(&b->in, k, j);
     if (b->ring->rule == OTA_RING_BY_CAPS && p >= ota_block_cap(&b->in, k, j)) return 0.0;
-    return head->regulariser->tsallis ? ota_newton_slope(head, head->mu[b->at + k], p) : p;
+    return head->row.regulariser->tsallis ? ota_newton_slope(head, head->mu[b->at + k], p) : p;
 }
 
 /* Temperatures below the top of its row from which on a score counts as no lower: it carries nothing there, and its range would
@@ -93,7 +93,7 @@ static void find_used(const ota_ring_block *b, void *context) {
 }
 
 bool ota_ring_load(ota_head *head) {
-    ota_ring_device *ring = head->place;
+    ota_ring_device *ring = head->host.place;
     ota_ring_pairs *p = ring->pairs;
     message_round_job job = {
         .rows = find_row_range, .keys = find_used, .sums = ring->columns.local};
@@ -108,19 +108,19 @@ bool ota_ring_load(ota_head *head) {
     go(ring, &job, "passing keys on for the range of the scores");
     for (int64_t i = 0; i < head->rows; i++) {
         const double mu = ota_ring_row_mass(ring, i);
-        const bool empty = !(p->top[i] > -INFINITY) && !(head->sink > -INFINITY) &&
+        const bool empty = !(p->top[i] > -INFINITY) && !(head->row.sink > -INFINITY) &&
                            p->state[i] != OTA_RING_NONFINITE;
         finite &= p->state[i] != OTA_RING_NONFINITE;
         low = fmin(low, fmax(p->second[i], p->top[i] - far_depth * head->tau));
         high = fmax(high, p->top[i]);
         ring->columns.mu[i] = empty ? 0.0 : mu;
         head->mass += ring->columns.mu[i];
-        if (empty && mu > 0.0) head->unusable = -1;
+        if (empty && mu > 0.0) head->found.unusable = -1;
     }
     for (int64_t j = 0; j < head->columns; j++)
         head->kernel.used[j] = ring->columns.local[j] > 0.0 ? OTA_KEY_IDLE : OTA_KEY_SHUT;
     memset(ring->columns.local, 0, (size_t)head->columns * sizeof *ring->columns.local);
-    head->range = high > low ? high - low : 0.0;
+    head->scores.range = high > low ? high - low : 0.0;
     return finite;
 }
 
@@ -138,12 +138,12 @@ static void find_open(const ota_ring_block *b, void *context) {
 
 static int64_t infeasible_row(ota_coupled *state) {
     const ota_head *head = state->head;
-    ota_ring_device *ring = head->place;
+    ota_ring_device *ring = head->host.place;
     message_round_job job = {
         .head = state->head, .rows = find_open, .keys = find_used, .sums = state->pass.column_lse};
     clear_rows(ring, ring->pairs->first);
     go(ring, &job, "passing keys on for the keys in use");
-    for (int64_t i = 0; i < head->rows && !(head->sink > -INFINITY); i++) {
+    for (int64_t i = 0; i < head->rows && !(head->row.sink > -INFINITY); i++) {
         if (head->mu[i] > 0.0 && !(ring->pairs->first[i] > 0.0)) return i;
     }
     return -1;
@@ -173,13 +173,13 @@ static void add_key_caps(const ota_ring_block *b, void *context) {
 
 static int64_t infeasible_cap_row(ota_coupled *state, double slack, double *room, double *row_sum) {
     const ota_head *head = state->head;
-    ota_ring_device *ring = head->place;
+    ota_ring_device *ring = head->host.place;
     const double *rows = ring->pairs->first;
     message_round_job job = {
         .head = state->head, .rows = add_row_caps, .keys = add_key_caps, .sums = room};
     clear_rows(ring, ring->pairs->first);
     go(ring, &job, "passing keys on for the sums of the caps");
-    for (int64_t i = 0; i < head->rows && !(head->sink > -INFINITY); i++) {
+    for (int64_t i = 0; i < head->rows && !(head->row.sink > -INFINITY); i++) {
         if (!(head->mu[i] > 0.0) || !(rows[i] < head->mu[i] - slack)) continue;
         *row_sum = rows[i];
         return i;
@@ -201,7 +201,7 @@ static void add_weights(const ota_ring_block *b, void *context) {
 
 /* f of the rows at g and temperature t, in the head, too. */
 static void find_rows(ota_head *head, double t) {
-    ota_ring_device *ring = head->place;
+    ota_ring_device *ring = head->host.place;
     ring->columns.temperature = t;
     (void)ota_ring_find_thresholds(ring);
     for (int64_t i = 0; i < head->rows; i++) {
@@ -214,7 +214,7 @@ static void find_rows(ota_head *head, double t) {
 static void solve_rows(ota_coupled *state, double t, double *sums) {
     message_round_job job = {.head = state->head, .keys = add_weights, .sums = sums};
     find_rows(state->head, t);
-    go(state->head->place, &job, "passing keys on for the column sums of Newton");
+    go(state->head->host.place, &job, "passing keys on for the column sums of Newton");
 }
 
 static void add_row_slopes(const ota_ring_block *b, void *context) {
@@ -249,7 +249,7 @@ static void spread_rows(const ota_ring_block *b, void *context) {
 /* Rows are exact: k = 1. */
 static void find_slopes(ota_coupled *state, double t, double *full, double *leak) {
     const ota_head *head = state->head;
-    ota_ring_device *ring = head->place;
+    ota_ring_device *ring = head->host.place;
     ota_ring_pairs *p = ring->pairs;
     message_round_job slopes = {
         .head = head, .rows = add_row_slopes, .keys = add_key_slopes, .slopes = full};
@@ -259,13 +259,13 @@ static void find_slopes(ota_coupled *state, double t, double *full, double *leak
     go(ring, &slopes, "passing keys on for the system of Newton");
     memset(leak, 0, (size_t)head->columns * sizeof *leak);
     for (int64_t i = 0; i < head->rows; i++) {
-        const double sink = head->regulariser->tsallis
+        const double sink = head->row.regulariser->tsallis
                                 ? ota_newton_slope(head, head->mu[i], p->sink[i])
                                 : p->sink[i];
         p->slope[i] += sink;
         p->first[i] = p->slope[i] > 0.0 ? sink / p->slope[i] : 0.0;
     }
-    if (head->sink > -INFINITY) go(ring, &leaks, "passing keys on for the system of Newton");
+    if (head->row.sink > -INFINITY) go(ring, &leaks, "passing keys on for the system of Newton");
 }
 
 static void add_products(const ota_ring_block *b, void *context) {
@@ -290,7 +290,7 @@ void ota_ring_apply_links(ota_ring_device *ring, const ota_head *head, const dou
 }
 
 static void apply_links(ota_coupled *state, const double *x, double *y) {
-    ota_ring_apply_links(state->head->place, state->head, x, y);
+    ota_ring_apply_links(state->head->host.place, state->head, x, y);
 }
 
 static void find_top(const ota_ring_block *b, void *context) {
@@ -304,7 +304,7 @@ static void find_top(const ota_ring_block *b, void *context) {
 
 static void find_tops(ota_coupled *state, double *top) {
     message_round_job job = {.head = state->head, .keys = find_top, .sums = top, .from = -INFINITY};
-    go(state->head->place, &job, "passing keys on for a column update of Newton");
+    go(state->head->host.place, &job, "passing keys on for a column update of Newton");
 }
 
 static void weigh_keys(const ota_ring_block *b, void *context) {
@@ -317,7 +317,7 @@ static void weigh_keys(const ota_ring_block *b, void *context) {
 }
 
 static void weigh_columns(ota_coupled *state, double t, double *sums, double *slopes) {
-    ota_ring_device *ring = state->head->place;
+    ota_ring_device *ring = state->head->host.place;
     message_round_job job = {
         .head = state->head, .keys = weigh_keys, .sums = sums, .slopes = slopes};
     ring->columns.temperature = t;
@@ -353,7 +353,7 @@ static void add_row_statistics(const ota_ring_block *b, void *context) {
 
 void ota_ring_final_pass(ota_passes *passes) {
     ota_head *head = passes->head;
-    ota_ring_device *ring = head->place;
+    ota_ring_device *ring = head->host.place;
     const ota_ring_pairs *p = ring->pairs;
     message_round_job job = {
         .rows = add_row_statistics, .keys = add_weights, .sums = passes->column};
@@ -366,7 +366,7 @@ void ota_ring_final_pass(ota_passes *passes) {
 }
 
 void ota_ring_emit(ota_head *head) {
-    ota_ring_device *ring = head->place;
+    ota_ring_device *ring = head->host.place;
     ring->columns.temperature = 0.0;
     if (ota_ring_attend_pairs(ring)) (void)ota_ring_measure(ring);
 }

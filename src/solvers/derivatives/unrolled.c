@@ -73,8 +73,8 @@ static void add_step(writer *w, ota_step_kind kind) {
 static void write_steps(ota_unrolled *u) {
     const ota_head *head = u->head;
     const ota_settings *s = head->settings;
-    const bool from_columns = head->start == OTA_SIDE_COLUMNS;
-    const bool to_columns = head->end == OTA_SIDE_COLUMNS;
+    const bool from_columns = head->column.start == OTA_SIDE_COLUMNS;
+    const bool to_columns = head->column.end == OTA_SIDE_COLUMNS;
     const bool late = from_columns && !to_columns;
     writer w = {.u = u, .next = u->memory, .ratio = 1.0, .keep = s->anneal.keep_scaling};
     int64_t round = 0;
@@ -107,23 +107,24 @@ typedef struct pass_job {
 } pass_job;
 
 static double *part(double *from, const ota_head *head, int64_t chunk) {
-    return from + chunk * head->stride;
+    return from + chunk * head->scores.stride;
 }
 
 static void add_chunks(const ota_head *head, const double *partial, double *to) {
     for (int64_t j = 0; j < head->columns; j++) {
         double sum = 0.0;
-        for (int64_t c = 0; c < OTA_ADJOINT_CHUNKS; c++) sum += partial[c * head->stride + j];
+        for (int64_t c = 0; c < OTA_ADJOINT_CHUNKS; c++)
+            sum += partial[c * head->scores.stride + j];
         to[j] = sum;
     }
 }
 
 static const double *scores_of(const ota_head *head, int64_t i) {
-    return (const double *)head->scores + i * head->stride;
+    return (const double *)head->scores.data + i * head->scores.stride;
 }
 
 double ota_unrolled_row_share(const ota_head *head, double t) {
-    return head->row_strength < INFINITY ? head->row_strength / (head->row_strength + t) : 1.0;
+    return head->row.strength < INFINITY ? head->row.strength / (head->row.strength + t) : 1.0;
 }
 
 static void rows_forward(void *context, int64_t chunk, int worker) {
@@ -131,20 +132,20 @@ static void rows_forward(void *context, int64_t chunk, int worker) {
     const pass_job *job = context;
     const ota_head *head = job->u->head;
     const ota_step *step = job->step;
-    const ota_row_parameters parameters = {.kernels = head->kernels,
-                                           .regulariser = head->regulariser,
-                                           .order = head->order,
+    const ota_row_parameters parameters = {.kernels = head->host.kernels,
+                                           .regulariser = head->row.regulariser,
+                                           .order = head->row.order,
                                            .tau = step->t,
-                                           .sink = head->sink,
-                                           .row_strength = head->row_strength};
+                                           .sink = head->row.sink,
+                                           .row_strength = head->row.strength};
     double *p = part(job->u->row_scratch, head, chunk);
     int64_t first, last;
     ota_adjoint_rows(head->rows, chunk, &first, &last);
     ota_watch watch = ota_watch_of(head->settings);
     for (int64_t i = first; i < last && !ota_watch_ends(&watch, head->columns); i++) {
         ota_row_found found;
-        head->algebra->row_solve(&parameters, scores_of(head, i), step->g, head->columns,
-                                 head->mu[i], p, &found);
+        head->host.algebra->row_solve(&parameters, scores_of(head, i), step->g, head->columns,
+                                      head->mu[i], p, &found);
         step->result[i] = head->mu[i] > 0.0 ? found.potential : -INFINITY;
     }
 }
@@ -159,8 +160,8 @@ static void tops_forward(void *context, int64_t chunk, int worker) {
     for (int64_t j = 0; j < head->columns; j++) top[j] = -INFINITY;
     ota_watch watch = ota_watch_of(head->settings);
     for (int64_t end = first; ota_watch_rows(&watch, head->columns, last, &first, &end);)
-        head->algebra->columns_top(scores_of(head, first), head->stride, end - first, head->columns,
-                                   job->f + first, top);
+        head->host.algebra->columns_top(scores_of(head, first), head->scores.stride, end - first,
+                                        head->columns, job->f + first, top);
 }
 
 static void sums_forward(void *context, int64_t chunk, int worker) {
@@ -173,25 +174,26 @@ static void sums_forward(void *context, int64_t chunk, int worker) {
     memset(sum, 0, (size_t)head->columns * sizeof *sum);
     ota_watch watch = ota_watch_of(head->settings);
     for (int64_t end = first; ota_watch_groups(&watch, head->columns, job->f, last, &first, &end);)
-        head->algebra->columns_sum(scores_of(head, first), head->stride, end - first, head->columns,
-                                   job->f + first, job->u->more_partial, OTA_LOG2_E / job->step->t,
-                                   sum);
+        head->host.algebra->columns_sum(scores_of(head, first), head->scores.stride, end - first,
+                                        head->columns, job->f + first, job->u->more_partial,
+                                        OTA_LOG2_E / job->step->t, sum);
 }
 
 /* False: the communicator failed. */
 static bool column_levels(ota_unrolled *u, const ota_step *step, const double *f) {
     const ota_head *head = u->head;
     pass_job job = {.u = u, .step = step, .f = f};
-    ota_parallel(head->pool, OTA_ADJOINT_CHUNKS, tops_forward, &job);
+    ota_parallel(head->host.pool, OTA_ADJOINT_CHUNKS, tops_forward, &job);
     double *top = u->more_partial;
     for (int64_t c = 1; c < OTA_ADJOINT_CHUNKS; c++) {
         for (int64_t j = 0; j < head->columns; j++) {
-            if (top[c * head->stride + j] > top[j]) top[j] = top[c * head->stride + j];
+            if (top[c * head->scores.stride + j] > top[j])
+                top[j] = top[c * head->scores.stride + j];
         }
     }
     if (!ota_ranks_most(head->settings, top, head->columns, "a round's largest scores"))
         return false;
-    ota_parallel(head->pool, OTA_ADJOINT_CHUNKS, sums_forward, &job);
+    ota_parallel(head->host.pool, OTA_ADJOINT_CHUNKS, sums_forward, &job);
     add_chunks(head, u->partial, step->level);
     if (!ota_ranks_sum(head->settings, step->level, head->columns, NULL, 0, "a round's sums"))
         return false;
@@ -250,7 +252,7 @@ ota_status ota_unrolled_replay(ota_unrolled *u) {
         }
         if (step->kind == OTA_STEP_ROWS) {
             pass_job job = {.u = u, .step = step};
-            ota_parallel(head->pool, OTA_ADJOINT_CHUNKS, rows_forward, &job);
+            ota_parallel(head->host.pool, OTA_ADJOINT_CHUNKS, rows_forward, &job);
             f = step->f;
             continue;
         }
@@ -277,7 +279,7 @@ static void plan_reverse(void *context, int64_t chunk, int worker) {
     memset(column, 0, (size_t)head->columns * sizeof *column);
     ota_watch watch = ota_watch_of(head->settings);
     for (int64_t i = first; i < last && !ota_watch_ends(&watch, head->columns); i++) {
-        double *gradient = u->gradient + i * head->stride;
+        double *gradient = u->gradient + i * head->scores.stride;
         const double *s = scores_of(head, i);
         const double f = u->found_f[i];
         double sum = 0.0;
@@ -286,7 +288,8 @@ static void plan_reverse(void *context, int64_t chunk, int worker) {
             memset(gradient, 0, (size_t)head->columns * sizeof *gradient);
             continue;
         }
-        (void)head->algebra->exponentials(s, head->g, head->columns, -f, OTA_LOG2_E / head->tau, p);
+        (void)head->host.algebra->exponentials(s, head->g, head->columns, -f,
+                                               OTA_LOG2_E / head->tau, p);
         for (int64_t j = 0; j < head->columns; j++) {
             gradient[j] = p[j] > 0.0 ? p[j] * gradient[j] / head->tau : 0.0;
             sum += gradient[j];
@@ -305,7 +308,7 @@ static void rows_reverse(void *context, int64_t chunk, int worker) {
     const ota_head *head = u->head;
     const ota_step *step = job->step;
     const double t = step->t, kappa = ota_unrolled_row_share(head, t),
-                 slack = head->row_strength + t;
+                 slack = head->row.strength + t;
     double *p = part(u->row_scratch, head, chunk), *column = part(u->partial, head, chunk);
     double temperature = 0.0, strength = 0.0, sinks = 0.0;
     int64_t first, last;
@@ -316,18 +319,18 @@ static void rows_reverse(void *context, int64_t chunk, int worker) {
         const double f = step->f[i], pull = kappa * u->f_grad[i], mu = head->mu[i];
         if (!(f > -INFINITY)) continue;
         const double *s = scores_of(head, i);
-        double *gradient = u->gradient + i * head->stride, derivative = 0.0;
+        double *gradient = u->gradient + i * head->scores.stride, derivative = 0.0;
         const double shift = t * log(mu) - f / kappa;
-        (void)head->algebra->exponentials(s, step->g, head->columns, shift, OTA_LOG2_E / t, p);
+        (void)head->host.algebra->exponentials(s, step->g, head->columns, shift, OTA_LOG2_E / t, p);
         for (int64_t j = 0; j < head->columns; j++) {
             if (!(p[j] > 0.0)) continue;
             gradient[j] -= pull * p[j];
             column[j] -= pull * p[j];
             derivative += p[j] * (s[j] + step->g[j]);
         }
-        if (head->sink > -INFINITY) {
-            const double rest = exp((head->sink - shift) / t);
-            derivative += rest * head->sink;
+        if (head->row.sink > -INFINITY) {
+            const double rest = exp((head->row.sink - shift) / t);
+            derivative += rest * head->row.sink;
             sinks -= pull * rest;
         }
         temperature += u->f_grad[i] * (f / t + kappa / t * derivative);
@@ -357,8 +360,8 @@ static void columns_reverse(void *context, int64_t chunk, int worker) {
         const double f = job->step->f[i];
         if (!(f > -INFINITY)) continue;
         const double *s = scores_of(head, i);
-        double *gradient = u->gradient + i * head->stride, sum = 0.0, derivative = 0.0;
-        (void)head->algebra->exponentials(s, job->lift, head->columns, -f, OTA_LOG2_E / t, q);
+        double *gradient = u->gradient + i * head->scores.stride, sum = 0.0, derivative = 0.0;
+        (void)head->host.algebra->exponentials(s, job->lift, head->columns, -f, OTA_LOG2_E / t, q);
         for (int64_t j = 0; j < head->columns; j++) {
             if (!(q[j] > 0.0)) continue;
             const double push = job->pull[j] * q[j];
@@ -380,7 +383,7 @@ static double total(const double *chunks) {
 
 static void reverse_columns(ota_unrolled *u, const ota_step *step, pass_job *job, bool final) {
     const ota_head *head = u->head;
-    double *lift = u->more_partial, *pull = lift + head->stride;
+    double *lift = u->more_partial, *pull = lift + head->scores.stride;
     for (int64_t j = 0; j < head->columns; j++) {
         const double g_grad = u->g_grad[j];
         const ota_key_update update =
@@ -395,16 +398,17 @@ static void reverse_columns(ota_unrolled *u, const ota_step *step, pass_job *job
     }
     job->lift = lift;
     job->pull = pull;
-    ota_parallel(head->pool, OTA_ADJOINT_CHUNKS, columns_reverse, job);
+    ota_parallel(head->host.pool, OTA_ADJOINT_CHUNKS, columns_reverse, job);
     if (final) u->sums.temperature += total(job->temperature);
 }
 
 static void reverse_rows(ota_unrolled *u, pass_job *job, bool final) {
     const ota_head *head = u->head;
-    ota_parallel(head->pool, OTA_ADJOINT_CHUNKS, rows_reverse, job);
+    ota_parallel(head->host.pool, OTA_ADJOINT_CHUNKS, rows_reverse, job);
     for (int64_t j = 0; j < head->columns; j++) {
         double sum = 0.0;
-        for (int64_t c = 0; c < OTA_ADJOINT_CHUNKS; c++) sum += u->partial[c * head->stride + j];
+        for (int64_t c = 0; c < OTA_ADJOINT_CHUNKS; c++)
+            sum += u->partial[c * head->scores.stride + j];
         u->g_grad[j] += sum;
     }
     if (final) u->sums.temperature += total(job->temperature);
@@ -416,7 +420,7 @@ ota_status ota_unrolled_reverse(ota_unrolled *u) {
     const ota_head *head = u->head;
     double temperature[OTA_ADJOINT_CHUNKS], strength[OTA_ADJOINT_CHUNKS], sinks[OTA_ADJOINT_CHUNKS];
     pass_job job = {.u = u, .temperature = temperature, .strength = strength, .sink = sinks};
-    ota_parallel(head->pool, OTA_ADJOINT_CHUNKS, plan_reverse, &job);
+    ota_parallel(head->host.pool, OTA_ADJOINT_CHUNKS, plan_reverse, &job);
     add_chunks(head, u->partial, u->g_grad);
     u->sums.temperature = total(temperature);
     u->sums.row_strength = u->sums.sink = 0.0;

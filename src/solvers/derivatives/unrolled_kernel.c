@@ -153,7 +153,7 @@ double ota_kernel_rounds_sink(const ota_kernel_rounds *r, int64_t row, double we
 double ota_kernel_rounds_temperature(const ota_kernel_rounds *r) {
     const ota_head *head = r->head;
     double derivative = ota_rule_is(ota_head_rule(head), OTA_RULE_PENALISED)
-                            ? head->strength * r->sums.parameters[0]
+                            ? head->column.strength * r->sums.parameters[0]
                             : 0.0;
     for (int64_t j = 0; j < head->columns; j++)
         derivative += head->tau * log(r->v[j]) * r->g_grad[j];

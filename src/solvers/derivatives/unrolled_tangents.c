@@ -26,8 +26,8 @@ static void row_tangents(void *context, int64_t chunk, int worker) {
     const ota_head *head = u->head;
     const ota_step *step = job->step;
     const double t = step->t, kappa = ota_unrolled_row_share(head, t),
-                 slack = head->row_strength + t;
-    double *p = u->row_scratch + chunk * head->stride;
+                 slack = head->row.strength + t;
+    double *p = u->row_scratch + chunk * head->scores.stride;
     int64_t first, last;
     ota_adjoint_rows(head->rows, chunk, &first, &last);
     ota_watch watch = ota_watch_of(head->settings);
@@ -35,19 +35,19 @@ static void row_tangents(void *context, int64_t chunk, int worker) {
         const double f = step->f[i], mu = head->mu[i];
         u->f_grad[i] = 0.0;
         if (!(f > -INFINITY)) continue;
-        const double *s = (const double *)head->scores + i * head->stride;
-        const double *ds = u->gradient + i * head->stride, shift = t * log(mu) - f / kappa;
+        const double *s = (const double *)head->scores.data + i * head->scores.stride;
+        const double *ds = u->gradient + i * head->scores.stride, shift = t * log(mu) - f / kappa;
         double moved = 0.0, level = 0.0;
-        (void)head->algebra->exponentials(s, step->g, head->columns, shift, OTA_LOG2_E / t, p);
+        (void)head->host.algebra->exponentials(s, step->g, head->columns, shift, OTA_LOG2_E / t, p);
         for (int64_t j = 0; j < head->columns; j++) {
             if (!(p[j] > 0.0)) continue;
             moved += p[j] * (ds[j] + u->g_grad[j]);
             level += p[j] * (s[j] + step->g[j]);
         }
-        if (head->sink > -INFINITY) {
-            const double rest = exp((head->sink - shift) / t);
+        if (head->row.sink > -INFINITY) {
+            const double rest = exp((head->row.sink - shift) / t);
             moved += rest * job->tangents->sink;
-            level += rest * head->sink;
+            level += rest * head->row.sink;
         }
         double next = kappa * (t * job->tangents->row[i] / mu - moved) +
                       job->temperature * (f / t + kappa / t * level);
@@ -65,7 +65,8 @@ static void column_tangents(void *context, int64_t chunk, int worker) {
     const ota_unrolled *u = job->u;
     const ota_head *head = u->head;
     const double t = job->step->t;
-    double *q = u->row_scratch + chunk * head->stride, *sum = u->partial + chunk * head->stride;
+    double *q = u->row_scratch + chunk * head->scores.stride,
+           *sum = u->partial + chunk * head->scores.stride;
     int64_t first, last;
     ota_adjoint_rows(head->rows, chunk, &first, &last);
     memset(sum, 0, (size_t)head->columns * sizeof *sum);
@@ -73,9 +74,9 @@ static void column_tangents(void *context, int64_t chunk, int worker) {
     for (int64_t i = first; i < last && !ota_watch_ends(&watch, head->columns); i++) {
         const double f = job->step->f[i];
         if (!(f > -INFINITY)) continue;
-        const double *s = (const double *)head->scores + i * head->stride;
-        const double *ds = u->gradient + i * head->stride;
-        (void)head->algebra->exponentials(s, job->lift, head->columns, -f, OTA_LOG2_E / t, q);
+        const double *s = (const double *)head->scores.data + i * head->scores.stride;
+        const double *ds = u->gradient + i * head->scores.stride;
+        (void)head->host.algebra->exponentials(s, job->lift, head->columns, -f, OTA_LOG2_E / t, q);
         for (int64_t j = 0; j < head->columns; j++) {
             if (!(q[j] > 0.0)) continue;
             sum[j] += q[j] * (ds[j] + u->f_grad[i] - job->temperature * (s[j] + f) / t);
@@ -91,10 +92,11 @@ static bool follow_columns(ota_unrolled *u, follow_job *job) {
     for (int64_t j = 0; j < head->columns; j++)
         lift[j] = step->level[j] > -INFINITY ? -step->t * step->level[j] : -INFINITY;
     job->lift = lift;
-    ota_parallel(head->pool, OTA_ADJOINT_CHUNKS, column_tangents, job);
+    ota_parallel(head->host.pool, OTA_ADJOINT_CHUNKS, column_tangents, job);
     double *const sums = u->partial;
     for (int64_t c = 1; c < OTA_ADJOINT_CHUNKS; c++) {
-        for (int64_t j = 0; j < head->columns; j++) sums[j] += u->partial[c * head->stride + j];
+        for (int64_t j = 0; j < head->columns; j++)
+            sums[j] += u->partial[c * head->scores.stride + j];
     }
     if (!ota_ranks_sum(head->settings, sums, head->columns, NULL, 0, "a round's tangents"))
         return false;
@@ -131,7 +133,7 @@ ota_status ota_unrolled_follow(ota_unrolled *u, const ota_unrolled_tangents *tan
             if (step->g[j] > -INFINITY) u->g_grad[j] += job.temperature * step->g[j] / step->t;
         }
         if (step->kind == OTA_STEP_ROWS)
-            ota_parallel(head->pool, OTA_ADJOINT_CHUNKS, row_tangents, &job);
+            ota_parallel(head->host.pool, OTA_ADJOINT_CHUNKS, row_tangents, &job);
         else if (!follow_columns(u, &job))
             return OTA_ECOMM;
     }

@@ -94,7 +94,7 @@ void finish_rows(const row_block *b, real *p, int64_t stride, const ota_row_foun
         if (with_out && !found[k].empty && device->resolved->problem.rows == OTA_ROWS_HARD) {
             status->result.row_error += fabs(found[k].mass + found[k].sink - mu[k]);
         }
-        if (with_out && device->layout.coupled && device->resolved->adds_pairs)
+        if (with_out && device->layout.kind == OTA_LAYOUT_COUPLED && device->resolved->adds_pairs)
             status->masked += masked_mass(device->resolved, batch, head, first + k, row);
         if (receiver != NULL && !found[k].nonfinite)
             KERNELS(device)->accumulate(row, m, 1.0, receiver);

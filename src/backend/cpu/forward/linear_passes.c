@@ -39,11 +39,11 @@ static double row_centre(const ota_passes *state, int64_t i, const double *h) {
 double WORD(ota_cpu_linear_range)(ota_passes *state) {
     const ota_head *head = state->head;
     const bool mean = head->settings->center == OTA_CENTER_MEAN;
-    double *middle = state->middle, *low = state->column_lse, *high = state->column,
+    double *middle = state->linear.middle, *low = state->column_lse, *high = state->column,
            *sum = state->previous;
     double largest = 0.0;
     for (int64_t j = 0; j < state->columns; j++) middle[j] = 0.0;
-    if (head->settings->center == OTA_CENTER_NONE) return head->range;
+    if (head->settings->center == OTA_CENTER_NONE) return head->scores.range;
     for (int64_t j = 0; j < state->columns; j++) {
         low[j] = INFINITY;
         high[j] = -INFINITY;
@@ -80,28 +80,32 @@ static void form_rows(void *context, int64_t chunk, int64_t first, int64_t last)
     /* Without centring the largest entry of every row is 1; rows without keys keep f = 0. */
     for (int64_t i = first; i < last; i++) {
         if (head->settings->center != OTA_CENTER_NONE) {
-            state->absorbed_f[i] = -row_centre(state, i, state->absorbed_g);
+            state->linear.absorbed_f[i] = -row_centre(state, i, state->linear.absorbed_g);
             continue;
         }
-        const double top = (double)KERNELS(head)->maximum((const real *)state->scores + i * stride,
-                                                          state->potential, state->columns);
-        state->absorbed_f[i] = top > -INFINITY ? -top : 0.0;
+        const double top = (double)KERNELS(&head->host)
+                               ->maximum((const real *)state->scores + i * stride, state->potential,
+                                         state->columns);
+        state->linear.absorbed_f[i] = top > -INFINITY ? -top : 0.0;
     }
-    const int64_t lost = KERNELS(head)->kernel_form(
-        &(ota_kernel_operands){.s = (const real *)state->scores + first * stride,
-                               .lds = stride,
-                               .rows = count,
-                               .columns = state->columns,
-                               .f = state->absorbed_f + first,
-                               .h = state->potential,
-                               .c = (real)k,
-                               .kernel = (real *)state->kernel + first * stride,
-                               .ldk = stride});
+    const int64_t lost = KERNELS(&head->host)
+                             ->kernel_form(&(ota_kernel_operands){
+                                 .s = (const real *)state->scores + first * stride,
+                                 .lds = stride,
+                                 .rows = count,
+                                 .columns = state->columns,
+                                 .f = state->linear.absorbed_f + first,
+                                 .h = state->potential,
+                                 .c = (real)k,
+                                 .kernel = (real *)state->linear.kernel + first * stride,
+                                 .ldk = stride});
     for (int64_t i = first; i < last; i++) {
-        state->scaled_sink[i] =
-            head->sink > -INFINITY ? exp((head->sink + state->absorbed_f[i]) / job->t) : 0.0;
+        state->linear.scaled_sink[i] =
+            head->row.sink > -INFINITY
+                ? exp((head->row.sink + state->linear.absorbed_f[i]) / job->t)
+                : 0.0;
     }
-    state->partial[chunk * state->padded_columns] += (double)lost;
+    state->chunk.sums[chunk * state->padded_columns] += (double)lost;
 }
 
 static void form_chunk(void *context, int64_t chunk, int worker) {
@@ -115,61 +119,63 @@ static void form_kernel(ota_passes *state, double t) {
     double *g = state->head->g;
     real *potential = state->potential;
     for (int64_t j = 0; j < state->columns; j++) {
-        const double open = (g[j] > -INFINITY ? g[j] : 0.0) + state->middle[j];
+        const double open = (g[j] > -INFINITY ? g[j] : 0.0) + state->linear.middle[j];
         potential[j] = (real)open;
-        state->absorbed_g[j] = (double)potential[j];
+        state->linear.absorbed_g[j] = (double)potential[j];
     }
     linear_job job = {.state = state, .t = t};
     for (int64_t chunk = 0; chunk < state->chunks; chunk++)
-        state->partial[chunk * state->padded_columns] = 0.0;
+        state->chunk.sums[chunk * state->padded_columns] = 0.0;
     ota_each_chunk(state, form_chunk, &job);
-    state->underflowed = 0;
+    state->linear.underflowed = 0;
     for (int64_t chunk = 0; chunk < state->chunks; chunk++) {
-        state->underflowed += (int64_t)state->partial[chunk * state->padded_columns];
+        state->linear.underflowed += (int64_t)state->chunk.sums[chunk * state->padded_columns];
     }
-    state->formed = true;
+    state->linear.formed = true;
 }
 
 static void linear_piece(void *context, int64_t chunk, int64_t first, int64_t last) {
     const linear_job *job = context;
     ota_passes *state = job->state;
     const ota_head *head = state->head;
-    double *column = state->partial + chunk * state->padded_columns;
-    const double *sink = head->sink > -INFINITY ? state->scaled_sink + first : NULL;
-    KERNELS(head)->linear_round(
-        &(ota_round_operands){.kernel = (const real *)state->kernel + first * state->stride,
-                              .ldk = state->stride,
-                              .rows = last - first,
-                              .columns = state->columns,
-                              .v = state->scaling,
-                              .mass = head->mu + first,
-                              .sink = sink,
-                              .u = state->u + first,
-                              .column = column});
+    double *column = state->chunk.sums + chunk * state->padded_columns;
+    const double *sink = head->row.sink > -INFINITY ? state->linear.scaled_sink + first : NULL;
+    KERNELS(&head->host)
+        ->linear_round(&(ota_round_operands){.kernel = (const real *)state->linear.kernel +
+                                                       first * state->stride,
+                                             .ldk = state->stride,
+                                             .rows = last - first,
+                                             .columns = state->columns,
+                                             .v = state->linear.scaling,
+                                             .mass = head->mu + first,
+                                             .sink = sink,
+                                             .u = state->linear.u + first,
+                                             .column = column});
     for (int64_t i = first; i < last; i++) {
-        head->f[i] =
-            head->mu[i] > 0.0 ? state->absorbed_f[i] + job->t * log(state->u[i]) : -INFINITY;
+        head->f[i] = head->mu[i] > 0.0
+                         ? state->linear.absorbed_f[i] + job->t * log(state->linear.u[i])
+                         : -INFINITY;
     }
 }
 
 static void linear_chunk(void *context, int64_t chunk, int worker) {
     (void)worker;
     linear_job *job = context;
-    (void)cleared_chunk(job->state, job->state->partial, chunk);
+    (void)cleared_chunk(job->state, job->state->chunk.sums, chunk);
     each_piece(job->state, chunk, job, linear_piece);
 }
 
 bool WORD(ota_cpu_linear_pass)(ota_passes *state, double t) {
     const ota_head *head = state->head;
-    real *v = state->scaling;
-    if (state->temperature > t || state->temperature < t) state->formed = false;
+    real *v = state->linear.scaling;
+    if (state->temperature > t || state->temperature < t) state->linear.formed = false;
     for (int attempt = 0; attempt < 2; attempt++) {
-        if (!state->formed) form_kernel(state, t);
+        if (!state->linear.formed) form_kernel(state, t);
         bool inside = true;
         for (int64_t j = 0; j < state->columns; j++) {
             double scaling = 0.0;
             if (head->g[j] > -INFINITY) {
-                scaling = exp((head->g[j] - state->absorbed_g[j]) / t);
+                scaling = exp((head->g[j] - state->linear.absorbed_g[j]) / t);
                 if (!(scaling <= bound && scaling >= 1.0 / bound)) inside = false;
             }
             v[j] = (real)scaling;
@@ -179,22 +185,22 @@ bool WORD(ota_cpu_linear_pass)(ota_passes *state, double t) {
             ota_each_chunk(state, linear_chunk, &job);
             /* Without mass u is 0. */
             for (int64_t i = 0; i < state->rows; i++) {
-                const double u = state->u[i], mu = head->mu[i];
+                const double u = state->linear.u[i], mu = head->mu[i];
                 inside &= u <= bound * mu && u * bound >= mu;
             }
         }
         if (inside) {
-            ota_add_chunks(state, state->partial, state->column);
+            ota_add_chunks(state, state->chunk.sums, state->column);
             for (int64_t j = 0; j < state->columns; j++) {
                 const double sum = state->column[j], scaling = (double)v[j];
                 if (state->target[j] > 0.0 && scaling > 0.0 && !(sum > LEAST_SUM)) return false;
                 state->column[j] = scaling * sum;
                 state->column_lse[j] =
-                    scaling > 0.0 ? log(sum) - state->absorbed_g[j] / t : -INFINITY;
+                    scaling > 0.0 ? log(sum) - state->linear.absorbed_g[j] / t : -INFINITY;
             }
             return true;
         }
-        state->formed = false;
+        state->linear.formed = false;
     }
     return false;
 }

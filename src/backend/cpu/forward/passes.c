@@ -26,19 +26,19 @@ void ota_cpu_lay_out_passes(ota_passes *state, ota_arena *arena, bool kernel) {
     double **row_vectors[] = {&state->shift, &state->sum, &state->error, &state->old_f};
     for (size_t i = 0; i < sizeof row_vectors / sizeof row_vectors[0]; i++)
         *row_vectors[i] = ota_arena_take(arena, rows, number);
-    state->partial = ota_arena_take(arena, parts, number);
-    state->relaxed = ota_arena_take(arena, parts, number);
+    state->chunk.sums = ota_arena_take(arena, parts, number);
+    state->chunk.relaxed = ota_arena_take(arena, parts, number);
     state->potential = ota_arena_take(arena, columns, number);
-    state->scratch = ota_arena_take(arena, parts, number);
-    state->top = ota_arena_take(arena, parts, number);
+    state->chunk.scratch = ota_arena_take(arena, parts, number);
+    state->chunk.top = ota_arena_take(arena, parts, number);
     if (!kernel) return;
-    state->kernel = ota_arena_take(arena, times(state->rows, state->stride), element);
-    state->scaling = ota_arena_take(arena, columns, element);
-    state->absorbed_f = ota_arena_take(arena, rows, number);
-    state->absorbed_g = ota_arena_take(arena, columns, number);
-    state->scaled_sink = ota_arena_take(arena, rows, number);
-    state->u = ota_arena_take(arena, rows, number);
-    state->middle = ota_arena_take(arena, columns, number);
+    state->linear.kernel = ota_arena_take(arena, times(state->rows, state->stride), element);
+    state->linear.scaling = ota_arena_take(arena, columns, element);
+    state->linear.absorbed_f = ota_arena_take(arena, rows, number);
+    state->linear.absorbed_g = ota_arena_take(arena, columns, number);
+    state->linear.scaled_sink = ota_arena_take(arena, rows, number);
+    state->linear.u = ota_arena_take(arena, rows, number);
+    state->linear.middle = ota_arena_take(arena, columns, number);
 }
 
 /* ---- types ----------------------------------------------------------------------------------- */

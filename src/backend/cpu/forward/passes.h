@@ -26,13 +26,13 @@ static inline void each_piece(ota_passes *state, int64_t chunk, void *job,
 
 /* The rule of rows at temperature t. */
 static inline ota_row_parameters parameters_of(const ota_head *head, double t) {
-    return (ota_row_parameters){.kernels = head->kernels,
-                                .regulariser = head->regulariser,
-                                .order = head->order,
+    return (ota_row_parameters){.kernels = head->host.kernels,
+                                .regulariser = head->row.regulariser,
+                                .order = head->row.order,
                                 .tau = t,
-                                .sink = head->sink,
-                                .row_strength = head->row_strength,
-                                .caps = head->caps};
+                                .sink = head->row.sink,
+                                .row_strength = head->row.strength,
+                                .caps = head->row.caps};
 }
 
 void ota_cpu_lay_out_passes(ota_passes *state, ota_arena *arena, bool kernel);

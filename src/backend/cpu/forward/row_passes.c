@@ -37,25 +37,27 @@ static void log_rows(void *context, int64_t chunk, int64_t first, int64_t last) 
     const chunk_job *job = context;
     ota_passes *state = job->state;
     const ota_head *head = state->head;
-    double *column = state->partial + chunk * state->padded_columns;
+    double *column = state->chunk.sums + chunk * state->padded_columns;
     const double k = OTA_LOG2_E / job->t;
-    KERNELS(head)->log_round(&(ota_log_round_operands){
-        .s = (const real *)state->scores + first * state->stride,
-        .lds = state->stride,
-        .rows = last - first,
-        .columns = state->columns,
-        .h = state->potential,
-        .c = (real)k,
-        .sink = (real)head->sink,
-        .mass = head->mu + first,
-        .shift = state->shift + first,
-        .sum = state->sum + first,
-        .column = column,
-        .scratch = (real *)state->scratch + chunk * state->padded_columns});
+    KERNELS(&head->host)
+        ->log_round(&(ota_log_round_operands){
+            .s = (const real *)state->scores + first * state->stride,
+            .lds = state->stride,
+            .rows = last - first,
+            .columns = state->columns,
+            .h = state->potential,
+            .c = (real)k,
+            .sink = (real)head->row.sink,
+            .mass = head->mu + first,
+            .shift = state->shift + first,
+            .sum = state->sum + first,
+            .column = column,
+            .scratch = (real *)state->chunk.scratch + chunk * state->padded_columns});
     for (int64_t i = first; i < last; i++) {
         /* A row without a key has the sink alone, or nothing. */
         const bool keys = state->shift[i] > -INFINITY;
-        const double top = keys ? state->shift[i] : head->sink, sum = keys ? state->sum[i] : 1.0;
+        const double top = keys ? state->shift[i] : head->row.sink,
+                     sum = keys ? state->sum[i] : 1.0;
         head->f[i] = head->mu[i] > 0.0 && top > -INFINITY ? job->t * log(head->mu[i] / sum) - top
                                                           : -INFINITY;
     }
@@ -64,7 +66,7 @@ static void log_rows(void *context, int64_t chunk, int64_t first, int64_t last) 
 static void log_chunk(void *context, int64_t chunk, int worker) {
     (void)worker;
     chunk_job *job = context;
-    (void)cleared_chunk(job->state, job->state->partial, chunk);
+    (void)cleared_chunk(job->state, job->state->chunk.sums, chunk);
     each_piece(job->state, chunk, job, log_rows);
 }
 
@@ -72,9 +74,10 @@ static void tops_rows(void *context, int64_t chunk, int64_t first, int64_t last)
     const chunk_job *job = context;
     ota_passes *state = job->state;
     const ota_head *head = state->head;
-    KERNELS(head)->columns_top((const real *)state->scores + first * state->stride, state->stride,
-                               last - first, state->columns, head->f + first,
-                               (real *)state->top + chunk * state->padded_columns);
+    KERNELS(&head->host)
+        ->columns_top((const real *)state->scores + first * state->stride, state->stride,
+                      last - first, state->columns, head->f + first,
+                      (real *)state->chunk.top + chunk * state->padded_columns);
 }
 
 static void tops_chunk(void *context, int64_t chunk, int worker) {
@@ -82,7 +85,7 @@ static void tops_chunk(void *context, int64_t chunk, int worker) {
     chunk_job *job = context;
     ota_passes *state = job->state;
     const int64_t from = chunk * state->padded_columns;
-    real *top = state->top;
+    real *top = state->chunk.top;
     for (int64_t j = from; j < from + state->columns; j++) top[j] = (real)-INFINITY;
     each_piece(state, chunk, job, tops_rows);
 }
@@ -91,9 +94,10 @@ static void column_sums_rows(const chunk_job *job, int64_t first, int64_t last, 
     const ota_passes *state = job->state;
     const ota_head *head = state->head;
     const double k = OTA_LOG2_E / job->t;
-    KERNELS(head)->columns_sum((const real *)state->scores + first * state->stride, state->stride,
-                               last - first, state->columns, head->f + first, state->top, (real)k,
-                               column);
+    KERNELS(&head->host)
+        ->columns_sum((const real *)state->scores + first * state->stride, state->stride,
+                      last - first, state->columns, head->f + first, state->chunk.top, (real)k,
+                      column);
 }
 
 static void column_sums_chunk(void *context, int64_t chunk, int worker) {
@@ -102,7 +106,7 @@ static void column_sums_chunk(void *context, int64_t chunk, int worker) {
     ota_passes *state = job->state;
     const double *f = state->head->f;
     ota_watch watch = ota_watch_of(state->head->settings);
-    double *column = cleared_chunk(state, state->relaxed, chunk);
+    double *column = cleared_chunk(state, state->chunk.relaxed, chunk);
     int64_t first, end, last;
     ota_chunk_rows(state, chunk, &first, &last);
     for (end = first; ota_watch_groups(&watch, state->columns, f, last, &first, &end);)
@@ -112,7 +116,7 @@ static void column_sums_chunk(void *context, int64_t chunk, int worker) {
 void WORD(ota_cpu_column_pass)(ota_passes *state, double t) {
     chunk_job job = {.state = state, .t = t};
     ota_each_chunk(state, tops_chunk, &job);
-    real *top = state->top;
+    real *top = state->chunk.top;
     for (int64_t chunk = 1; chunk < state->chunks; chunk++) {
         for (int64_t j = 0; j < state->columns; j++) {
             const real other = top[chunk * state->padded_columns + j];
@@ -120,7 +124,7 @@ void WORD(ota_cpu_column_pass)(ota_passes *state, double t) {
         }
     }
     ota_each_chunk(state, column_sums_chunk, &job);
-    ota_add_chunks(state, state->relaxed, state->column_lse);
+    ota_add_chunks(state, state->chunk.relaxed, state->column_lse);
     for (int64_t j = 0; j < state->columns; j++) {
         const double most = (double)top[j];
         state->column_lse[j] = most > -INFINITY ? most / t + log(state->column_lse[j]) : -INFINITY;
@@ -152,22 +156,22 @@ static double row_entries(const chunk_job *job, int64_t chunk, int64_t i, double
     const ota_head *head = state->head;
     ota_row_parameters parameters = job->parameters;
     parameters.line = i;
-    real *p = (real *)state->scratch + chunk * state->padded_columns;
+    real *p = (real *)state->chunk.scratch + chunk * state->padded_columns;
     const real *s = (const real *)state->scores + i * state->stride;
     if (job->as_they_are) {
         row_weights(&parameters, s, state->potential, state->columns, head->f[i], p, found);
     } else {
         row_solve(&parameters, s, state->potential, state->columns, head->mu[i], p, found);
     }
-    KERNELS(head)->accumulate(p, state->columns, 1.0, column);
-    return KERNELS(head)->sum(p, state->columns);
+    KERNELS(&head->host)->accumulate(p, state->columns, 1.0, column);
+    return KERNELS(&head->host)->sum(p, state->columns);
 }
 
 /* Adds the entries that row_entries left in the chunk's scratch, times `weight`, to `column`. */
 static void add_entries(const ota_passes *state, int64_t chunk, double weight, double *column) {
-    KERNELS(state->head)
-        ->accumulate((const real *)state->scratch + chunk * state->padded_columns, state->columns,
-                     weight, column);
+    KERNELS(&state->head->host)
+        ->accumulate((const real *)state->chunk.scratch + chunk * state->padded_columns,
+                     state->columns, weight, column);
 }
 
 static void rows_chunk(void *context, int64_t chunk, int worker) {
@@ -175,11 +179,11 @@ static void rows_chunk(void *context, int64_t chunk, int worker) {
     const chunk_job *job = context;
     ota_passes *state = job->state;
     ota_head *head = state->head;
-    const double rho = head->row_strength;
+    const double rho = head->row.strength;
     int64_t first, last;
     ota_chunk_rows(state, chunk, &first, &last);
-    double *column = cleared_chunk(state, state->partial, chunk),
-           *relaxed = cleared_chunk(state, state->relaxed, chunk);
+    double *column = cleared_chunk(state, state->chunk.sums, chunk),
+           *relaxed = cleared_chunk(state, state->chunk.relaxed, chunk);
     const bool two_sided = job->omega > 1.0 || job->omega < 1.0;
     ota_watch watch = ota_watch_of(head->settings);
     for (int64_t i = first; i < last && !ota_watch_ends(&watch, state->columns); i++) {
@@ -204,14 +208,14 @@ static void rows_pass(ota_passes *state, double t, double omega) {
     chunk_job job = {
         .state = state, .t = t, .omega = omega, .parameters = parameters_of(state->head, t)};
     ota_each_chunk(state, rows_chunk, &job);
-    ota_add_chunks(state, state->partial, state->column);
+    ota_add_chunks(state, state->chunk.sums, state->column);
     if (omega > 1.0 || omega < 1.0) {
-        ota_add_chunks(state, state->relaxed, state->column_lse);
+        ota_add_chunks(state, state->chunk.relaxed, state->column_lse);
         for (int64_t j = 0; j < state->columns; j++) {
             const double g = (double)((const real *)state->potential)[j];
             state->column_lse[j] = g > -INFINITY ? log(state->column_lse[j]) - g / t : -INFINITY;
         }
-    } else if (!levels_from_sums(state, t) && state->head->regulariser->exponential) {
+    } else if (!levels_from_sums(state, t) && state->head->row.regulariser->exponential) {
         WORD(ota_cpu_column_pass)(state, t);
     }
 }
@@ -223,19 +227,20 @@ void WORD(ota_cpu_row_pass)(ota_passes *state, double t, double omega) {
     memcpy(state->old_f, head->f, (size_t)state->rows * sizeof *state->old_f);
     if (state->domain == OTA_DOMAIN_LINEAR && !WORD(ota_cpu_linear_pass)(state, t)) {
         state->domain = OTA_DOMAIN_LOG;
-        if (head->underflowed < state->underflowed) head->underflowed = state->underflowed;
+        if (head->found.underflowed < state->linear.underflowed)
+            head->found.underflowed = state->linear.underflowed;
     }
     if (state->domain == OTA_DOMAIN_LOG) {
         round_potential(state);
         chunk_job job = {.state = state, .t = t};
         ota_each_chunk(state, log_chunk, &job);
-        ota_add_chunks(state, state->partial, state->column);
+        ota_add_chunks(state, state->chunk.sums, state->column);
         if (!levels_from_sums(state, t)) WORD(ota_cpu_column_pass)(state, t);
     } else if (state->domain == OTA_DOMAIN_ROWS) {
         rows_pass(state, t, omega);
     }
-    if (state->domain == OTA_DOMAIN_LINEAR && head->underflowed < state->underflowed) {
-        head->underflowed = state->underflowed;
+    if (state->domain == OTA_DOMAIN_LINEAR && head->found.underflowed < state->linear.underflowed) {
+        head->found.underflowed = state->linear.underflowed;
     }
     state->temperature = t;
 }
@@ -247,7 +252,7 @@ void WORD(ota_cpu_final_pass)(ota_passes *state) {
                      .t = head->tau,
                      .omega = 1.0,
                      .parameters = parameters_of(head, head->tau),
-                     .as_they_are = head->final_update == OTA_FINAL_POTENTIALS};
+                     .as_they_are = head->found.update == OTA_FINAL_POTENTIALS};
     ota_each_chunk(state, rows_chunk, &job);
-    ota_add_chunks(state, state->partial, state->column);
+    ota_add_chunks(state, state->chunk.sums, state->column);
 }

@@ -45,7 +45,7 @@ static void update_rows(ota_head_place *place, int64_t chunk, int64_t first, int
         .columns = stride,
         .v = workspace->bias,
         .mass = workspace->mu + first,
-        .sink = place->head->sink > -INFINITY ? workspace->sinks + first : NULL,
+        .sink = place->head->row.sink > -INFINITY ? workspace->sinks + first : NULL,
         .u = workspace->u + first,
         .column = column_part(place, chunk)});
     const double lift = ldexp(1.0, REAL_LIFT);
@@ -87,7 +87,7 @@ static void measure_row(const ota_head_place *place, int64_t chunk, const real *
     int64_t forbidden = 0;
     if (!place->raw || place->head->kernel.masked) {
         double bottom = (double)KERNELS(device)->lowest(row, r->keys, &forbidden);
-        if (place->head->kernel.has_absorbed)
+        if (place->head->kernel.round.absorbed)
             top = (double)KERNELS(device)->maximum(row, NULL, device->dense_stride);
         if (bottom < top - far_depth * place->head->tau)
             bottom = without_far(place, row, top, &forbidden);
@@ -105,9 +105,9 @@ static void kernel_row(ota_head_place *place, int64_t chunk, int64_t query, cons
                        real *row) {
     const ota_cpu_device *device = place->run.device;
     ota_head_workspace *workspace = place->workspace;
-    const real *a = place->head->kernel.has_absorbed ? workspace->line : NULL;
+    const real *a = place->head->kernel.round.absorbed ? workspace->line : NULL;
     const double keys = (double)KERNELS(device)->maximum(row, a, device->key_count);
-    const double top = keys > place->head->sink || isnan(keys) ? keys : place->head->sink;
+    const double top = keys > place->head->row.sink || isnan(keys) ? keys : place->head->row.sink;
     const double mu = ota_row_mass(device->resolved, place->batch, place->number, query);
     const bool empty = top <= -INFINITY;
     if (!(fabs(top) < (double)REAL_MAX / 8.0) && !empty) {
@@ -115,7 +115,7 @@ static void kernel_row(ota_head_place *place, int64_t chunk, int64_t query, cons
                               memory_order_relaxed);
     }
     if (empty && mu > 0.0) atomic_store_explicit(&place->infeasible, true, memory_order_relaxed);
-    if (place->head->kernel.first && place->head->kernel.careful && keys > -INFINITY)
+    if (place->head->kernel.round.first && place->head->kernel.round.careful && keys > -INFINITY)
         measure_row(place, chunk, row, vector, keys, mu);
     const real shift = empty ? (real)0 : (real)top;
     KERNELS(device)->exp2_scaled(row, a, device->dense_stride, shift, (real)place->c, row);
@@ -123,8 +123,8 @@ static void kernel_row(ota_head_place *place, int64_t chunk, int64_t query, cons
     workspace->shift[query] =
         empty ? -INFINITY : (double)shift * (place->raw ? device->resolved->scale : 1.0);
     workspace->sinks[query] =
-        place->head->sink > -INFINITY
-            ? ldexp(exp((place->head->sink - (double)shift) / place->head->tau), REAL_LIFT)
+        place->head->row.sink > -INFINITY
+            ? ldexp(exp((place->head->row.sink - (double)shift) / place->head->tau), REAL_LIFT)
             : 0.0;
 }
 
@@ -139,7 +139,7 @@ static bool kernel_row_in_place(const ota_head_place *place, int64_t chunk, int6
     const real best = scale > 0.0 ? high : low, worst = scale > 0.0 ? low : high;
     if (!(fmax(fabs((double)low), fabs((double)high)) * fabs(scale) < (double)REAL_MAX / 8.0))
         return false;
-    if (place->head->kernel.first && place->head->kernel.careful) {
+    if (place->head->kernel.round.first && place->head->kernel.round.careful) {
         ota_score_range *range = &place->workspace->score_ranges[chunk];
         range->high = fmax(range->high, scale * (double)best);
         range->low = fmin(range->low, scale * (double)worst);
@@ -156,9 +156,9 @@ static bool kernel_row_in_place(const ota_head_place *place, int64_t chunk, int6
 static const real *matrix_in_place(const ota_head_place *place, int64_t first) {
     const ota_resolved *r = place->run.device->resolved;
     const double unit = place->unit * fabs(r->scale);
-    const bool plain = r->from_matrix && !place->head->kernel.masked &&
-                       !place->head->kernel.has_absorbed && !(place->head->sink > -INFINITY) &&
-                       unit > RAW_LEAST && unit < 1.0 / RAW_LEAST;
+    const bool plain =
+        r->from_matrix && !place->head->kernel.masked && !place->head->kernel.round.absorbed &&
+        !(place->head->row.sink > -INFINITY) && unit > RAW_LEAST && unit < 1.0 / RAW_LEAST;
     return plain ? dense_rows(&r->problem.scores, place->batch, place->number, first) : NULL;
 }
 
@@ -188,7 +188,7 @@ static void form_block(ota_head_place *place, ota_worker *worker, int64_t chunk,
         }
         shut_outside(row, begin[k], end[k], stride);
     }
-    if (place->head->kernel.masked && place->head->kernel.first) {
+    if (place->head->kernel.masked && place->head->kernel.round.first) {
         KERNELS(device)->columns_top(to, stride, rows, stride, zeros,
                                      (real *)place->workspace->tops + chunk * stride);
     }
@@ -215,7 +215,7 @@ static void form_kernel(void *context, int64_t chunk, int worker_index) {
     chunk_rows(device->resolved->queries, chunk, &first, &last);
     if (first == last) return;
     memset(column_part(place, chunk), 0, (size_t)stride * sizeof(double));
-    if (place->head->kernel.first) {
+    if (place->head->kernel.round.first) {
         real *tops =
             place->head->kernel.masked ? (real *)place->workspace->tops + chunk * stride : NULL;
         for (int64_t j = 0; place->head->kernel.masked && j < stride; j++)
@@ -304,7 +304,7 @@ static void emit_rounds(void *context, int64_t chunk, int worker_index) {
         real *p = block_of(place, worker, at);
         if (device->strategy == OTA_STRATEGY_STREAMED)
             form_block(place, worker, chunk, at, rows, p);
-        if (!place->head->kernel.met) update_rows(place, chunk, at, rows, p);
+        if (!place->head->kernel.round.met) update_rows(place, chunk, at, rows, p);
         real *placed = coupling_in_place(w, place->batch, place->number, at);
         real *to = placed != NULL ? placed : p;
         const int64_t ld = placed != NULL ? device->key_count : stride;
@@ -354,16 +354,16 @@ static void weigh_kernel(ota_head_place *place) {
                                      device->transposed, workspace->mu, device->dense_rows, j));
         workspace->used[j] = reached ? OTA_KEY_REACHED : used ? OTA_KEY_IDLE : OTA_KEY_SHUT;
     }
-    kernel->least_keys = device->resolved->keys;
-    kernel->low = INFINITY;
-    kernel->high = -INFINITY;
-    kernel->norm = 0.0;
-    for (int64_t chunk = 0; chunk < live && kernel->careful; chunk++) {
+    kernel->range.least_keys = device->resolved->keys;
+    kernel->range.low = INFINITY;
+    kernel->range.high = -INFINITY;
+    kernel->range.norm = 0.0;
+    for (int64_t chunk = 0; chunk < live && kernel->round.careful; chunk++) {
         const ota_score_range *one = &workspace->score_ranges[chunk];
-        kernel->least_keys = ota_int_min(kernel->least_keys, one->least);
-        kernel->low = fmin(kernel->low, one->low);
-        kernel->high = fmax(kernel->high, one->high);
-        kernel->norm = fmax(kernel->norm, one->norm);
+        kernel->range.least_keys = ota_int_min(kernel->range.least_keys, one->least);
+        kernel->range.low = fmin(kernel->range.low, one->low);
+        kernel->range.high = fmax(kernel->range.high, one->high);
+        kernel->range.norm = fmax(kernel->range.norm, one->norm);
     }
 }
 
@@ -385,13 +385,13 @@ static void begin_rounds(ota_head_place *place) {
     place->head->kernel.masked =
         r->row_terms || r->support_count > 0 || place->run.device->key_count < r->keys;
     place->raw = !r->row_terms && !r->from_matrix && r->scale > 0.0 &&
-                 !place->head->kernel.has_absorbed && !(place->head->sink > -INFINITY) &&
+                 !place->head->kernel.round.absorbed && !(place->head->row.sink > -INFINITY) &&
                  c * r->scale > RAW_LEAST && c * r->scale < 1.0 / RAW_LEAST;
     place->c = (real)(place->raw ? (real)r->scale * (real)c : (real)c);
 }
 
 void WORD(ota_kernel_round)(ota_head *head, bool form) {
-    ota_head_place *place = head->place;
+    ota_head_place *place = head->host.place;
     ota_kernel_state *kernel = &head->kernel;
     const ota_cpu_device *device = place->run.device;
     round_scaling(place);
@@ -401,21 +401,24 @@ void WORD(ota_kernel_round)(ota_head *head, bool form) {
                  form || device->strategy == OTA_STRATEGY_STREAMED ? form_kernel : turn_chunk,
                  place);
     gather_columns(place);
-    kernel->lost = atomic_load(&place->lost);
-    kernel->infeasible = atomic_load(&place->infeasible);
-    kernel->nonfinite = atomic_load(&place->nonfinite);
-    if (kernel->first && !kernel->lost && !kernel->infeasible && !kernel->nonfinite)
+    kernel->found.lost = atomic_load(&place->lost);
+    kernel->found.infeasible = atomic_load(&place->infeasible);
+    kernel->found.nonfinite = atomic_load(&place->nonfinite);
+    if (kernel->round.first && !kernel->found.lost && !kernel->found.infeasible &&
+        !kernel->found.nonfinite)
         weigh_kernel(place);
 }
 
 /* The least residual that this arithmetic can be asked for (numerics.md). Products of queries and
  * keys are wrong by a share of their norms, whatever range the scores have. */
 double WORD(ota_kernel_floor)(const ota_head *head) {
-    const ota_head_place *place = head->place;
+    const ota_head_place *place = head->host.place;
     const ota_cpu_device *device = place->run.device;
     const double u = sizeof(real) == sizeof(double) ? 0x1p-53 : 0x1p-24;
     const ota_kernel_state *kernel = &head->kernel;
-    double reach = kernel->high > kernel->low ? (kernel->high - kernel->low) / 4.0 : 0.0;
+    double reach = kernel->range.high > kernel->range.low
+                       ? (kernel->range.high - kernel->range.low) / 4.0
+                       : 0.0;
     const real *keys = place->packed->packed_keys;
     const int64_t width = device->resolved->width;
     double key_norm = 0.0;
@@ -431,30 +434,30 @@ double WORD(ota_kernel_floor)(const ota_head *head) {
                 key_norm = fmax(key_norm, (double)norm[l]);
         }
     }
-    reach += fabs(device->resolved->scale) * sqrt(kernel->norm) * sqrt(key_norm);
+    reach += fabs(device->resolved->scale) * sqrt(kernel->range.norm) * sqrt(key_norm);
     return 8.0 * u + u * reach / place->head->tau;
 }
 
 void WORD(ota_pack_head)(ota_head *head) {
-    ota_head_place *place = head->place;
+    ota_head_place *place = head->host.place;
     const ota_resolved *r = place->run.device->resolved;
     pack_kv(&place->run, place->packed, place->batch, place->number / (r->heads / r->key_heads));
 }
 
 bool WORD(ota_kernel_emit)(ota_head *head) {
-    ota_head_place *place = head->place;
-    head->kernel.first = false;
+    ota_head_place *place = head->host.place;
+    head->kernel.round.first = false;
     round_scaling(place);
     atomic_store(&place->lost, false);
     ota_parallel(place->run.device->pool, OTA_CHUNKS, emit_rounds, place);
-    if (!head->kernel.met) gather_columns(place);
+    if (!head->kernel.round.met) gather_columns(place);
     return !atomic_load(&place->lost);
 }
 
 /* Would rounds in f32 on the caller's matrix spare many in f64? Some rows tell: they spread over many temperatures,
  * and f32 does not round them off. */
 bool WORD(ota_pays_warm_start)(const ota_head *head) {
-    const ota_head_place *place = head->place;
+    const ota_head_place *place = head->host.place;
     const ota_cpu_device *device = place->run.device;
     const ota_resolved *r = device->resolved;
     const double unit = fabs(r->scale) / head->tau;

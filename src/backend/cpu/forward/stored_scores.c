@@ -65,16 +65,16 @@ static bool weigh(ota_head_place *place) {
         const double mu = device->transposed
                               ? ota_column_mass(r, place->batch, place->number, i, 1.0)
                               : ota_row_mass(r, place->batch, place->number, i);
-        const bool empty = !any && !(place->head->sink > -INFINITY);
+        const bool empty = !any && !(place->head->row.sink > -INFINITY);
         workspace->mu[i] = empty ? 0.0 : mu;
         total += workspace->mu[i];
         /* A masked row that should carry mass has no place in an exact plan. */
-        if (empty && mu > 0.0) place->head->unusable = -1;
+        if (empty && mu > 0.0) place->head->found.unusable = -1;
     }
     for (int64_t j = 0; j < m && workspace->used != NULL; j++)
         workspace->used[j] = workspace->nu[j] > 0.0 ? OTA_KEY_IDLE : OTA_KEY_SHUT;
     ota_allot_columns(place, total);
-    place->head->range = high > low ? high - low : 0.0;
+    place->head->scores.range = high > low ? high - low : 0.0;
     return finite;
 }
 
@@ -84,13 +84,13 @@ static void weights_of(const ota_head_place *place, const ota_row_parameters *pa
     const ota_cpu_device *device = place->run.device;
     const ota_head *d = place->head;
     const int64_t m = device->dense_columns;
-    if (d->final_update == OTA_FINAL_MATCH) {
+    if (d->found.update == OTA_FINAL_MATCH) {
         memset(to, 0, (size_t)m * sizeof *to);
-        to[d->match[i]] = (real)d->mu[i];
+        to[d->found.match[i]] = (real)d->mu[i];
         *found = (ota_row_found){.mass = d->mu[i], .potential = d->f[i], .lse = -INFINITY};
         return;
     }
-    if (d->final_update == OTA_FINAL_PLAN) {
+    if (d->found.update == OTA_FINAL_PLAN) {
         const double *from = place->workspace->plan + i * device->dense_stride;
         *found =
             (ota_row_found){.potential = d->mu[i] > 0.0 ? d->f[i] : -INFINITY, .lse = -INFINITY};
@@ -103,8 +103,8 @@ static void weights_of(const ota_head_place *place, const ota_row_parameters *pa
         return;
     }
     const real *row = (const real *)place->workspace->scores + i * device->dense_stride;
-    const real *bias = device->layout.coupled ? place->workspace->bias : NULL;
-    if (d->final_update == OTA_FINAL_POTENTIALS) {
+    const real *bias = device->layout.kind == OTA_LAYOUT_COUPLED ? place->workspace->bias : NULL;
+    if (d->found.update == OTA_FINAL_POTENTIALS) {
         row_weights(parameters, row, bias, m, d->f[i], to, found);
         return;
     }
@@ -148,7 +148,7 @@ static bool emit_matched(const ota_head_place *place, real *out, int64_t first, 
     const cpu_run *w = &place->run;
     const ota_head *d = place->head;
     const int64_t width = w->device->values_width;
-    if (d->final_update != OTA_FINAL_MATCH || w->device->transposed || w->run->wants_statistics ||
+    if (d->found.update != OTA_FINAL_MATCH || w->device->transposed || w->run->wants_statistics ||
         place->packed->nonfinite_count > 0 || w->device->resolved->problem.dropout > 0.0 ||
         w->device->resolved->adds_pairs)
         return false;
@@ -159,7 +159,7 @@ static bool emit_matched(const ota_head_place *place, real *out, int64_t first, 
         found[k] = (ota_row_found){
             .mass = d->mu[i], .potential = d->f[i], .lse = -INFINITY, .applied = true};
         for (int64_t q = 0; wants_out && q < width; q++)
-            out[k * width + q] = (real)d->mu[i] * values[d->match[i] * width + q];
+            out[k * width + q] = (real)d->mu[i] * values[d->found.match[i] * width + q];
     }
     return true;
 }
@@ -221,7 +221,7 @@ static void emit_task(void *context, int64_t chunk, int worker_index) {
 }
 
 void WORD(ota_load_scores)(ota_head *head, bool *finite) {
-    ota_head_place *place = head->place;
+    ota_head_place *place = head->host.place;
     ota_cpu_device *device = place->run.device;
     ota_parallel(device->pool, OTA_CHUNKS, form_task, place);
     for (int64_t j = 0; j < device->dense_rows && device->transposed; j++) {
@@ -233,7 +233,7 @@ void WORD(ota_load_scores)(ota_head *head, bool *finite) {
 }
 
 void WORD(ota_emit_scores)(ota_head *head) {
-    ota_head_place *place = head->place;
+    ota_head_place *place = head->host.place;
     const ota_cpu_device *device = place->run.device;
     real *bias = place->workspace->bias;
     for (int64_t j = 0; j < device->dense_columns; j++) bias[j] = (real)head->g[j];

@@ -66,7 +66,7 @@ void reverse_online(ota_backward_job *job) {
         pair_weights(job, i, m, line, p);
         space->a[i] =
             bad ? (double)NAN : mean_of(job, i, line, u, p, space->own->advantage, 0.0, w->slope);
-        space->row_mass[index * r->queries + i] = space->a[i];
+        space->sums.row_mass[index * r->queries + i] = space->a[i];
         for (int64_t j = 0; j < m; j++) {
             const bool first =
                 space->shut[j] < 0 && s[j] > (real)-INFINITY &&
@@ -77,8 +77,9 @@ void reverse_online(ota_backward_job *job) {
         }
     }
     for (int64_t j = 0; j < m; j++) {
-        space->parameters[0] += space->b[j] * ota_column_mass(r, job->batch, job->head, j, 1.0);
-        space->column_mass[index * m + j] = space->b[j] * r->problem.cap;
+        space->sums.parameters[0] +=
+            space->b[j] * ota_column_mass(r, job->batch, job->head, j, 1.0);
+        space->sums.column_mass[index * m + j] = space->b[j] * r->problem.cap;
     }
 }
 
@@ -110,9 +111,9 @@ static double implicit_row(ota_backward_job *job, int64_t i, const real *s, cons
     const double sum = KERNELS(device)->slope_sums(slope, u, m, &total);
     carried = total;
     if (job->parameters.regulariser->tsallis) (void)KERNELS(device)->slope_sums(p, u, m, &carried);
-    space->dense[0][i] = total + sink;   /* den             */
-    space->dense[1][i] = sum;            /* row_right       */
-    space->dense[2][i] = carried + rest; /* row sums of P   */
+    space->adjoint.den[i] = total + sink;
+    space->adjoint.row_right[i] = sum;
+    space->adjoint.row_sums[i] = carried + rest;
     return total + sink > 0.0 ? sum / (total + sink) : 0.0;
 }
 
@@ -124,10 +125,9 @@ void slopes_task(void *context, int64_t chunk, int worker) {
     ota_backward_space *space = job->space;
     ota_backward_worker *w = &space->own->workers[worker];
     const int64_t m = r->keys, at = chunk * space->lane, stride = device->stride;
-    double *right = space->partial[0] + at, *scale = space->partial[1] + at;
-    double *mass = space->partial[2] + at, *slopes = space->partial[3] + at;
-    for (int k = 0; k < OTA_BACKWARD_PARTIALS; k++)
-        memset(space->partial[k] + at, 0, (size_t)space->lane * sizeof(double));
+    double *right = space->chunks.right + at, *scale = space->chunks.right_terms + at;
+    double *mass = space->chunks.plan + at, *slopes = space->chunks.slopes + at;
+    ota_backward_clear_chunks(space, chunk, 1);
     int64_t first, last, rows;
     ota_adjoint_rows(r->queries, chunk, &first, &last);
     ota_watch watch = ota_watch_of(&r->settings);
@@ -186,12 +186,12 @@ void transposed_task(void *context, int64_t chunk, int worker) {
         for (int64_t j = 0; j < r->keys; j++) {
             const double slope = (double)column[j * device->dense_stride];
             if (!(slope > 0.0)) continue;
-            const double mean = space->dense[3][j] / space->dense[4][j];
+            const double mean = space->adjoint.row_right[j] / space->adjoint.den[j];
             right += slope * ((double)u[j] - mean);
             scale += slope * (fabs((double)u[j] - mean) + OTA_OFFSET_SHARE * fabs((double)u[j]));
         }
-        space->dense[6][i] = right;
-        space->dense[7][i] = scale;
+        space->adjoint.right[i] = right;
+        space->adjoint.right_terms[i] = scale;
     }
 }
 
@@ -203,12 +203,13 @@ double recentre(ota_backward_job *job, double scale) {
     for (int64_t i = 0; i < device->dense_rows && !ota_watch_ends(&watch, device->dense_columns);
          i++) {
         const real *w = slopes_of(job, i);
-        if (!(s->dense[0][i] > 0.0)) continue;
-        const double full = s->dense[0][i] - job->parameters.tau * s->dense[2][i] /
-                                                 device->resolved->problem.row_strength;
-        const double move = s->dense[1][i] / full - s->dense[1][i] / s->dense[0][i];
+        if (!(s->adjoint.den[i] > 0.0)) continue;
+        const double full = s->adjoint.den[i] - job->parameters.tau * s->adjoint.row_sums[i] /
+                                                    device->resolved->problem.row_strength;
+        const double move =
+            s->adjoint.row_right[i] / full - s->adjoint.row_right[i] / s->adjoint.den[i];
         for (int64_t j = 0; j < device->dense_columns; j++) {
-            s->dense[6][j] += (double)w[j] * move;
+            s->adjoint.right[j] += (double)w[j] * move;
             scale += (double)w[j] * fabs(move);
         }
     }
@@ -267,5 +268,5 @@ void load_bias(ota_backward_job *job) {
     ota_backward_space *space = job->space;
     real *bias = space->own->bias;
     for (int64_t j = 0; j < job->device->resolved->keys; j++) bias[j] = (real)space->g[j];
-    job->biased = true;
+    job->state.biased = true;
 }

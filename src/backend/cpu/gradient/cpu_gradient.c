@@ -134,7 +134,7 @@ static const char *describe(const ota_cpu_device *device) {
 /* ---- tasks -------------------------------------------------------------------------------------- */
 
 static const ota_gradient_tasks *tasks_of(const ota_backward_job *job) {
-    return job->wide ? &ota_gradient_tasks_f64 : &ota_gradient_tasks_f32;
+    return job->state.wide ? &ota_gradient_tasks_f64 : &ota_gradient_tasks_f32;
 }
 
 static void each_chunk(ota_backward_job *job, ota_gradient_task *body) {
@@ -163,7 +163,7 @@ static bool may_list(const ota_backward_job *job) {
     const ota_resolved *r = device->resolved;
     const ota_gradients *want = job->want;
     const ota_array *const whole[] = {&want->coupling_grad, &want->scores, &want->matrix};
-    if (job->mode != OTA_BACKWARD_FREE || device->workers[0].keys.wide == NULL || job->sums)
+    if (job->mode != OTA_BACKWARD_FREE || device->workers[0].keys.wide == NULL || job->choice.sums)
         return false;
     for (size_t k = 0; k < sizeof whole / sizeof whole[0]; k++) {
         if (ota_array_present(whole[k])) return false;
@@ -184,7 +184,7 @@ static void write_head(ota_backward_job *job) {
     job->lists = may_list(job);
     tasks_of(job)->load_advantage(job);
     for (int t = 0; t < r->term_count; t++) {
-        const ota_term_sum *sum = &s->terms[t];
+        const ota_term_sum *sum = &s->sums.terms[t];
         if (sum->length > 0)
             memset(sum->partial, 0, (size_t)(OTA_ADJOINT_CHUNKS * sum->length) * sizeof(double));
     }
@@ -248,7 +248,9 @@ static void mark_nonfinite_rows(ota_backward_job *job) {
 
 /* ---- fixed rounds on their kernel --------------------------------------------------------------- */
 
-static int lift_of(const ota_backward_job *job) { return job->wide ? OTA_LIFT_F64 : OTA_LIFT_F32; }
+static int lift_of(const ota_backward_job *job) {
+    return job->state.wide ? OTA_LIFT_F64 : OTA_LIFT_F32;
+}
 
 static void kernel_form(ota_backward_job *job) { each_chunk(job, tasks_of(job)->form_kernel); }
 static void kernel_row_round(ota_backward_job *job) { each_chunk(job, tasks_of(job)->row_round); }
@@ -258,7 +260,7 @@ static void kernel_reverse(ota_backward_job *job) {
     const double lowered = ldexp(1.0, -lift_of(job));
     for (int64_t i = 0; i < job->resolved->queries; i++) s->a[i] *= lowered;
     each_chunk(job, tasks_of(job)->reverse);
-    double *sums = s->partial[0];
+    double *sums = s->kernel.column_sums;
     for (int64_t c = 0; c < OTA_ADJOINT_CHUNKS; c++, sums += s->lane) {
         for (int64_t j = 0; j < job->resolved->keys; j++) sums[j] *= lowered;
     }

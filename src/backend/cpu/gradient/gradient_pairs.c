@@ -142,7 +142,7 @@ void pair_weights(const ota_backward_job *job, int64_t query, int64_t count, con
                   real *p) {
     const ota_backward_space *space = job->space;
     const double f = space->f[query], top = space->top[query], tau = job->parameters.tau;
-    const real *h = job->biased ? (const real *)space->own->bias : NULL;
+    const real *h = job->state.biased ? (const real *)space->own->bias : NULL;
     if (!(f > -INFINITY) || !(top > -INFINITY)) {
         for (int64_t j = 0; j < count; j++) p[j] = (real)0;
         return;
@@ -229,7 +229,7 @@ void pairs(const ota_backward_job *job, int64_t query, const real *s, bool weigh
         for (int64_t j = 0; j < m; j++) u[j] = p[j] = s[j] <= (real)-INFINITY ? (real)0 : (real)NAN;
         return;
     }
-    if (job->stored) {
+    if (job->state.stored) {
         const int64_t at = device->transposed ? query : query * stride;
         const int64_t step = device->transposed ? stride : 1;
         for (int64_t j = 0; j < m; j++) u[j] = (real)space->gradient[at + j * step];
@@ -289,7 +289,7 @@ static const double REAL_EPSILON = sizeof(real) == sizeof(double) ? DBL_EPSILON 
 void solve_row(const ota_backward_job *job, int64_t query, const real *s, double mu, real *p) {
     const ota_cpu_device *device = job->device;
     ota_backward_space *space = job->space;
-    const real *h = job->biased ? space->own->bias : NULL;
+    const real *h = job->state.biased ? space->own->bias : NULL;
     const double keys_top = (double)KERNELS(device)->maximum(s, h, device->resolved->keys);
     const double sink = job->parameters.sink;
     ota_row_found found;

@@ -31,7 +31,7 @@ static bool shift_row(const ota_backward_job *job, int64_t query, real *row) {
     for (int64_t j = r->keys; j < device->dense_stride; j++) row[j] = (real)-INFINITY;
     KERNELS(device)->exp2_scaled(row, NULL, device->dense_stride, shift,
                                  (real)(OTA_LOG2_E / job->parameters.tau), row);
-    space->dense[0][query] = empty ? 0.0 : mu;
+    space->kernel.mu[query] = empty ? 0.0 : mu;
     space->top[query] = sink > -INFINITY
                             ? ldexp(exp((sink - (double)shift) / job->parameters.tau), REAL_LIFT)
                             : 0.0;
@@ -50,17 +50,18 @@ static void update_rows(const ota_backward_job *job, int64_t chunk, int64_t firs
                               .rows = rows,
                               .columns = device->resolved->keys,
                               .v = space->own->bias,
-                              .mass = space->dense[0] + first,
+                              .mass = space->kernel.mu + first,
                               .sink = job->parameters.sink > -INFINITY ? space->top + first : NULL,
                               .u = u,
-                              .column = space->partial[0] + chunk * space->lane});
+                              .column = space->kernel.column_sums + chunk * space->lane});
     const double lift = ldexp(1.0, REAL_LIFT);
     for (int64_t k = 0; k < rows; k++) u[k] *= lift;
 }
 
-static void clear_part(const ota_backward_job *job, int which, int64_t chunk) {
+static void clear_sums(const ota_backward_job *job, int64_t chunk) {
     const ota_backward_space *space = job->space;
-    memset(space->partial[which] + chunk * space->lane, 0, (size_t)space->lane * sizeof(double));
+    memset(space->kernel.column_sums + chunk * space->lane, 0,
+           (size_t)space->lane * sizeof(double));
 }
 
 void form_kernel(void *context, int64_t chunk, int worker) {
@@ -69,9 +70,9 @@ void form_kernel(void *context, int64_t chunk, int worker) {
     const ota_resolved *r = device->resolved;
     ota_backward_space *space = job->space;
     ota_backward_worker w = space->own->workers[worker];
-    double *usable = space->partial[1] + chunk * space->lane;
+    double *usable = space->kernel.usable + chunk * space->lane;
     const bool masked = ota_is_masked(device->resolved);
-    for (int which = 0; which < OTA_BACKWARD_PARTIALS; which++) clear_part(job, which, chunk);
+    ota_backward_clear_chunks(space, chunk, 1);
     int64_t first, last;
     ota_adjoint_rows(r->queries, chunk, &first, &last);
     w.raw = NULL;
@@ -87,7 +88,7 @@ void form_kernel(void *context, int64_t chunk, int worker) {
             for (int64_t j = 0; masked && j < r->keys; j++)
                 usable[j] += row[j] > (real)-INFINITY ? 1.0 : 0.0;
             if (shift_row(job, at + k, row)) continue;
-            space->partial[3][chunk * space->lane] = 1.0;
+            space->kernel.lost[chunk * space->lane] = 1.0;
             return;
         }
         update_rows(job, chunk, at, rows);
@@ -101,7 +102,7 @@ void row_round(void *context, int64_t chunk, int worker) {
     const ota_resolved *r = job->device->resolved;
     ota_watch watch = ota_watch_of(&r->settings);
     ota_adjoint_rows(r->queries, chunk, &first, &last);
-    clear_part(job, 0, chunk);
+    clear_sums(job, chunk);
     for (int64_t end = first; ota_watch_rows(&watch, r->keys, last, &first, &end);)
         update_rows(job, chunk, first, end - first);
 }
@@ -113,7 +114,7 @@ void reverse(void *context, int64_t chunk, int worker) {
     const ota_backward_space *space = job->space;
     int64_t first, last;
     ota_adjoint_rows(device->resolved->queries, chunk, &first, &last);
-    clear_part(job, 0, chunk);
+    clear_sums(job, chunk);
     ota_watch watch = ota_watch_of(&device->resolved->settings);
     for (int64_t end = first; ota_watch_rows(&watch, device->resolved->keys, last, &first, &end);)
         KERNELS(device)->linear_reverse(
@@ -124,7 +125,7 @@ void reverse(void *context, int64_t chunk, int worker) {
                                   .v = space->own->bias,
                                   .mass = space->a + first,
                                   .u = space->f + first,
-                                  .column = space->partial[0] + chunk * space->lane});
+                                  .column = space->kernel.column_sums + chunk * space->lane});
 }
 
 /* P of a block of rows, and beside dL/dout their a. */
@@ -156,7 +157,7 @@ void advantages(void *context, int64_t block, int worker) {
     }
     for (int64_t k = 0; k < rows; k++) {
         const real *gradient = (const real *)w.gradients + k * width;
-        const double mu = space->dense[0][first + k];
+        const double mu = space->kernel.mu[first + k];
         double sum = 0.0;
         for (int64_t q = 0; q < width; q++) sum += (double)gradient[q] * (double)out[k * width + q];
         space->a[first + k] = mu > 0.0 ? sum / mu : 0.0;
@@ -183,7 +184,7 @@ void last_gradients(ota_backward_job *job) {
     const ota_cpu_device *device = job->device;
     const ota_backward_space *space = job->space;
     const int64_t width = device->values_width;
-    const double tau = job->parameters.tau, *mu = space->dense[0];
+    const double tau = job->parameters.tau, *mu = space->kernel.mu;
     const ota_kernel_view *rounds = &space->kernel;
     double *f_grad = rounds->f_grad;
     for (int64_t i = 0; i < device->resolved->queries; i++) {

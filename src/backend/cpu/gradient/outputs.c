@@ -63,7 +63,8 @@ static void through_terms(const ota_backward_job *job, real *raw, int64_t query,
     }
     KERNELS(job->device)->multiply(gradient, m, (real)r->scale);
     if (inside == NULL || ota_gradient_of_term(r, job->want, inside_at) == NULL) return;
-    double *sum = space->terms[inside_at].partial + chunk * space->terms[inside_at].length;
+    double *sum =
+        space->sums.terms[inside_at].partial + chunk * space->sums.terms[inside_at].length;
     for (int64_t j = 0; j < m; j++) sum[diagonal - j] += (double)gradient[j];
 }
 
@@ -75,7 +76,7 @@ static void outer_terms(const ota_backward_job *job, int64_t query, int64_t chun
     const int64_t m = r->keys;
     for (int t = 0; t < r->term_count; t++) {
         const ota_term *term = &r->terms[t];
-        const ota_term_sum *sums = &space->terms[t];
+        const ota_term_sum *sums = &space->sums.terms[t];
         const ota_term_form form = ota_term_form_of(term);
         if (ota_gradient_of_term(r, job->want, t) == NULL || ota_term_is_inside(term)) continue;
         if (form == OTA_FORM_LINEAR_DISTANCE) {
@@ -103,7 +104,7 @@ static void row_parameters(const ota_backward_job *job, int64_t query, const rea
                            const real *gradient) {
     ota_backward_space *space = job->space;
     const double tau = job->parameters.tau, order = job->parameters.order, f = space->f[query];
-    const real *h = job->biased ? space->own->bias : NULL;
+    const real *h = job->state.biased ? space->own->bias : NULL;
     const bool tsallis = job->parameters.regulariser->tsallis;
     const bool with_order = ota_array_present(&job->want->order);
     double *sums = space->row_sums + query * OTA_ROW_SUMS, rest, temperature = 0.0, by_order = 0.0;
@@ -283,7 +284,7 @@ static void slopes_block(ota_backward_job *job, const ota_backward_worker *w, in
     const ota_resolved *r = device->resolved;
     ota_backward_space *space = job->space;
     const int64_t stride = space->own->strip.stride;
-    if (!job->stored) form_upstream(job, w, first, rows, 0, r->keys, stride);
+    if (!job->state.stored) form_upstream(job, w, first, rows, 0, r->keys, stride);
     for (int64_t k = 0; k < rows; k++) {
         const int64_t i = first + k;
         const real *s = (const real *)w->scores + k * stride;
@@ -299,7 +300,7 @@ static void slopes_block(ota_backward_job *job, const ota_backward_worker *w, in
         }
         pairs(job, i, s, free, u, p, w->slope);
         space->a[i] += middle;
-        if (job->sums && !job->stored) row_parameters(job, i, s, p, u);
+        if (job->choice.sums && !job->state.stored) row_parameters(job, i, s, p, u);
     }
     close_block(job, w, first, rows, block);
     for (int64_t k = 0; r->problem.dropout > 0.0 && k < rows; k++) {
@@ -363,7 +364,7 @@ static void kernel_block(const ota_backward_job *job, const ota_backward_worker 
         kernel_weights(job, first + k, p);
         KERNELS(device)->slopes(p, NULL, m, (real)0, (real)(1.0 / job->parameters.tau),
                                 (real *)w->upstream + k * stride);
-        if (job->sums)
+        if (job->choice.sums)
             kernel_parameters(job, first + k, (const real *)w->scores + k * stride,
                               (real *)w->upstream + k * stride);
     }
@@ -385,7 +386,7 @@ void rows_task(void *context, int64_t block, int worker) {
     const ota_backward_worker w = worker_at(job, worker, at);
     real *out = ota_array_present(&job->want->queries) && r->width > 0 ? w.product : NULL;
     load_rows(job, &w, first, rows, true);
-    if (!job->space->kernel.carried || w.raw != NULL || job->sums)
+    if (!job->space->kernel.carried || w.raw != NULL || job->choice.sums)
         form_block(job, &w, first, rows, &low, &high);
     if (job->space->kernel.carried) low = 0, high = r->keys;
     for (int64_t k = 0; k < rows; k++) {
@@ -415,7 +416,7 @@ void rows_task(void *context, int64_t block, int worker) {
         }
     }
     for (int64_t k = 0; job->mode == OTA_BACKWARD_FREE && k < rows; k++)
-        space->row_mass[index + first + k] =
+        space->sums.row_mass[index + first + k] =
             space->bad[first + k] ? (double)NAN : space->a[first + k];
     if (out != NULL)
         unpack_rows(&job->want->queries, job->batch, job->head, first, rows, out, r->width);

@@ -177,7 +177,7 @@ static void prepare_row(const tile_head *h, int64_t query, const row_facts *fact
     real *shift = (real *)workspace->shift + query,
          *advantage = (real *)workspace->advantage + query;
     double *mass =
-        h->run->job->space->row_mass + (h->batch * r->heads + h->head) * r->queries + query;
+        h->run->job->space->sums.row_mass + (h->batch * r->heads + h->head) * r->queries + query;
     const bool finite = placed || make_finite(kept, width);
     const double a = facts->empty || facts->bad || !(mu > 0.0)
                          ? 0.0
@@ -339,7 +339,8 @@ static void key_tile(const tile_head *h, ota_tile_worker *w, int64_t from, int64
                                 .scratch = w->scratch};
     if (h->job != NULL) {
         block.key_advantage = (const real *)workspace->key_advantage + from;
-        block.key_bias = h->job->biased ? (const real *)h->job->space->own->bias + from : NULL;
+        block.key_bias =
+            h->job->state.biased ? (const real *)h->job->space->own->bias + from : NULL;
     }
     int64_t blocks = 0;
     for (int64_t at = first; at < last; at += OTA_ROW_BLOCK) {

@@ -277,7 +277,7 @@ void ota_tiles_run_coupled(ota_backward_job *job) {
                    .batch = job->batch,
                    .key_head = job->key_head,
                    .head = job->head,
-                   .wide = job->wide,
+                   .wide = job->state.wide,
                    .keys = workspace.keys,
                    .job = job};
     run_query_head(&h, tasks_of(h.wide)->coupled_rows);
