@@ -192,9 +192,9 @@ void ota_plain_begin_head(ota_run *run, int64_t index, int64_t place_index, bool
     head->g = place->g;
     head->found.plan = place->plan;
     head->scores.far = (ota_far){.scores = place->scores,
-                                 .row_shift = place->far[0],
-                                 .row_top = place->far[1],
-                                 .column_shift = place->far[2]};
+                                 .row_shift = place->row_shift,
+                                 .row_top = place->row_top,
+                                 .column_shift = place->column_shift};
     for (int64_t j = 0; j < device->columns && !keep_g; j++) head->g[j] = 0.0;
 }
 
