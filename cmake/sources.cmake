@@ -16,12 +16,31 @@ set(OTATTN_FAULT_SOURCES
     src/base/fault.c)
 
 set(OTATTN_LIBRARY_HEADERS
-    include/otattn.h
+    include/otattn.h)
+
+# Of builds with OTATTN_BATCHES, which is how they come.
+set(OTATTN_BATCH_HEADERS
     include/otattn_assignment.h
     include/otattn_bounded.h
     include/otattn_maxsim.h
     include/otattn_normalize.h
     include/otattn_route.h)
+
+set(OTATTN_BATCH_SOURCES
+    src/batches/assignment.c
+    src/batches/assignment_bound.c
+    src/batches/assignment_search.c
+    src/batches/bounded_assignment.c
+    src/batches/bounded_costs.c
+    src/batches/bounded_heaps.c
+    src/batches/bounded_paths.c
+    src/batches/maxsim.c
+    src/batches/maxsim_backward.c
+    src/batches/maxsim_check.c
+    src/batches/normalize.c
+    src/batches/route.c
+    src/batches/route_answer.c
+    src/batches/route_methods.c)
 
 set(OTATTN_LIBRARY_SOURCES
     src/backend/batch_kernels.c
@@ -47,20 +66,6 @@ set(OTATTN_LIBRARY_SOURCES
     src/backend/plain/plain_passes.c
     src/backend/plain/plain_rows.c
     src/backend/run.c
-    src/batches/assignment.c
-    src/batches/assignment_bound.c
-    src/batches/assignment_search.c
-    src/batches/bounded_assignment.c
-    src/batches/bounded_costs.c
-    src/batches/bounded_heaps.c
-    src/batches/bounded_paths.c
-    src/batches/maxsim.c
-    src/batches/maxsim_backward.c
-    src/batches/maxsim_check.c
-    src/batches/normalize.c
-    src/batches/route.c
-    src/batches/route_answer.c
-    src/batches/route_methods.c
     src/columns/bounded.c
     src/columns/capped.c
     src/columns/column_checks.c

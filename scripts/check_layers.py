@@ -4,7 +4,8 @@ base <- problem <- {regularisers, columns, terms, masks} <- validation <- backen
 operator <- ranks
 solvers, operator, ranks and batches see src/backend/*.h and src/backend/blocks, and no folder of a backend;
 blocks know no backend
-batches: as high as the operator; each of its calls has a public header of its own
+batches: a wing, an option of the build: base, problem, validation, src/backend/*.h and the searches of
+    solvers/matching; nothing of src/ sees it, and each of its calls has a public header of its own
 judge: base, problem, validation and otattn.h only, so that it can disagree
 analysis, models, statements, program, engines, examples, python: public headers, their own folder, and
     analysis and models src/base, program statements, program and statements src/base/integers.h,
@@ -42,6 +43,15 @@ HEIGHTS = {
 }
 # What the judge sees, itself among it.
 JUDGED = ("base", "problem", "validation", "judge")
+# What the batches see, themselves among it.
+WING = (
+    "src/base/",
+    "src/problem/",
+    "src/validation/",
+    "src/backend/",
+    "src/solvers/matching/",
+    "src/batches/",
+)
 # The public headers of the library itself.
 LIBRARY_HEADERS = {
     "otattn.h",
@@ -116,6 +126,10 @@ def judge_source(path: str, target: str) -> str | None:
         return "makes blocks know a backend"
     if own is None or own == other:
         return None
+    if other == "batches":
+        return "is of the batches, and a build may leave the batches out"
+    if own == "batches" and not target.startswith(WING):
+        return f"points upward or aside: the batches may not see {target}"
     inside = target.split("/")[2] if other == "backend" and target.count("/") > 2 else None
     if inside not in (None, "blocks") and own != "backend":
         return "goes behind the seam: a backend is known by src/backend/*.h only"
@@ -221,6 +235,8 @@ PLANTS = [
     ("src/ranks/kernels.h", '#include "backend/cpu/kernels.h"\n', "behind the seam"),
     ("src/operator/ranks.h", '#include "ranks/ranks.h"\n', "points upward"),
     ("src/backend/blocks/kernels.h", '#include "backend/cpu/kernels.h"\n', "know a backend"),
+    ("src/batches/solver.h", '#include "solvers/solver.h"\n', "may not see"),
+    ("src/operator/batch.h", '#include "batches/batch.h"\n', "may leave the batches out"),
     ("src/solvers/kernels.h", '#include "backend/cpu/kernels.h"\n', "behind the seam"),
     ("src/solvers/worse.h", '#include "judge/certificate.h"\n', "only the operator"),
     ("src/base/worse.h", "#  include <otattn_analysis.h>\n", "of another library"),
@@ -248,6 +264,8 @@ SOUND = {
     "src/solvers/solver.h": '#include "backend/backend.h"\n',
     "src/backend/blocks/blocks.h": '#include "backend/backend.h"\n',
     "src/ranks/ranks.h": '#include "operator/plan.h"\n#include "backend/blocks/blocks.h"\n',
+    "src/solvers/matching/search.h": '#include "base/base.h"\n',
+    "src/batches/batch.h": '#include "backend/backend.h"\n#include "solvers/matching/search.h"\n',
     "src/operator/plan.h": '#include "solvers/solver.h"\n#include "judge/certificate.h"\n',
     "src/judge/certificate.h": '#include "problem/problem.h"\n',
     "tests/test_x.h": '#include "solvers/solver.h"\n',

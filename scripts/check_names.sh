@@ -12,7 +12,9 @@ complain() {
 }
 
 # The headers of the library, as cmake/sources.cmake lists them.
-mapfile -t headers < <(sed -n '/OTATTN_LIBRARY_HEADERS/,/)/p' cmake/sources.cmake | grep -oE 'include/[a-z_]+\.h')
+lists='LIBRARY|BATCH'
+grep -q '^OTATTN_BATCHES:BOOL=OFF' "$build/CMakeCache.txt" && lists=LIBRARY
+mapfile -t headers < <(sed -nE "/set\(OTATTN_($lists)_HEADERS/,/\)/p" cmake/sources.cmake | grep -oE 'include/[a-z_]+\.h')
 declared=$(grep -ohE 'OTA_API [^;{]*\(' "${headers[@]}" | grep -oE 'ota_[a-z0-9_]+ *\($' | tr -d ' (' | sort -u)
 exported=$(nm -D --defined-only "$shared" | awk '$2 != "A" {print $3}' | sed 's/@.*//' | sort -u)
 
