@@ -50,6 +50,7 @@ typedef struct ota_hamming_options {
     /* [max_rounds], max_rounds >= 1, of Sinkhorn alone, or NULL: ||P^T1 - q||_1 of every round, result->rounds of them;
        round k + 1 is the first at which a tolerance is met where errors[k] is the first not above it [TOT-16, 90] */
     double *errors;
+    const int *cancel; /* read once a round or step; not 0 stops with OTA_CANCELLED; or NULL */
 } ota_hamming_options;
 
 /* p, q [size]: 0 or more, finite, each of sum 1 within 1e-6 (and then scaled to 1). options NULL: Newton.

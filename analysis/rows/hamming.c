@@ -65,8 +65,13 @@ static double newton_start(const pair *a, double tv) {
     return fmin(1.0 / a->k, bound * bound);
 }
 
-static double newton_root(const pair *a, double theta, int64_t *steps) {
-    for (*steps = 0; *steps < NEWTON_MOST;) {
+static bool cancelled(const ota_hamming_options *options) {
+    return options->cancel != NULL && __atomic_load_n(options->cancel, __ATOMIC_RELAXED) != 0;
+}
+
+static double newton_root(const pair *a, const ota_hamming_options *options, double theta,
+                          int64_t *steps) {
+    for (*steps = 0; *steps < NEWTON_MOST && !cancelled(options);) {
         analysis_sum f = {0.0, 0.0}, slope = {0.0, 0.0};
         for (int64_t i = 0; i < a->size; i++) {
             const double q = q_at(a, i), s = theta + p_at(a, i) - q;
@@ -140,7 +145,9 @@ static void zero_limit(const pair *a, double *u, double *v, ota_hamming_result *
     result->marginal_error = 0.0;
 }
 
-static void solve_newton(const pair *a, double *u, double *v, ota_hamming_result *result) {
+static void solve_newton(const pair *a, const ota_hamming_options *options,
+                         ota_hamming_result *result) {
+    double *const u = options->u, *const v = options->v;
     result->status = OTA_OK;
     /* Below this start 4 q theta would be subnormal and the root worthless. */
     const double least = 1e-290;
@@ -149,7 +156,7 @@ static void solve_newton(const pair *a, double *u, double *v, ota_hamming_result
         zero_limit(a, u, v, result);
         return;
     }
-    const double theta = newton_root(a, start, &result->rounds);
+    const double theta = newton_root(a, options, start, &result->rounds);
     judge_newton(a, theta, u, v, result);
 }
 
@@ -184,7 +191,7 @@ static void solve_sinkhorn(const pair *a, const ota_hamming_options *options,
     for (int64_t i = 0; i < a->size; i++) v[i] = 1.0;
     double shared = a->alpha * kernels->total(v, a->size);
     result->status = OTA_NOT_CONVERGED;
-    for (result->rounds = 0; result->rounds < max_rounds;) {
+    for (result->rounds = 0; result->rounds < max_rounds && !cancelled(options);) {
         shared = a->alpha * kernels->divide(a->p, a->p_scale, v, slope, shared, a->size, u);
         const double error = kernels->miss(v, u, slope, shared, a->q, a->q_scale, a->size);
         if (options->errors != NULL) options->errors[result->rounds] = error;
@@ -196,7 +203,7 @@ static void solve_sinkhorn(const pair *a, const ota_hamming_options *options,
         if (result->rounds == max_rounds) break;
         shared = a->alpha * kernels->divide(a->q, a->q_scale, u, slope, shared, a->size, v);
     }
-    judge_scalings(a, u, v, result);
+    if (result->rounds > 0) judge_scalings(a, u, v, result); /* else: cancelled */
 }
 
 void ota_hamming_matvec(double epsilon, const double *x, double *y, int64_t size) {
@@ -256,9 +263,11 @@ ota_status ota_hamming(const double *p, const double *q, int64_t size, double ep
     if (status != OTA_OK) return status;
     result->tv = total_variation(&a);
     if (o->solver == OTA_HAMMING_NEWTON)
-        solve_newton(&a, o->u, o->v, result);
+        solve_newton(&a, o, result);
     else
         solve_sinkhorn(&a, o, result);
+    if (cancelled(o))
+        return analysis_fail(error, OTA_CANCELLED, "cancel", "", "the distance was cancelled");
     if (result->status == OTA_NOT_CONVERGED && error != NULL) {
         (void)analysis_fail(
             error, OTA_NOT_CONVERGED, "max_rounds", "raise max_rounds, or use the Newton solver",

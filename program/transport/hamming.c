@@ -111,7 +111,8 @@ static int solve(cli_context *context, distributions *d) {
                                .tolerance = settings->solver.tolerance.value,
                                .max_rounds = settings->solver.max_rounds.value,
                                .u = d->u,
-                               .v = d->v},
+                               .v = d->v,
+                               .cancel = context->cancel},
         &divergence, &result, &error);
     const double seconds = (double)(cli_now_ns() - begun) / 1e9;
     if (status < 0) return cli_fail_status(context, status, &error);

@@ -223,7 +223,7 @@ PyMODINIT_FUNC PyInit__native(void) {
         {"scalars", (PyCFunction)(void (*)(void))native_scalars, METH_FASTCALL,
          "scalars(like, x, ...)"},
         {NULL, NULL, 0, NULL}};
-    static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)start}, {0, NULL}};
+    static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)(uintptr_t)start}, {0, NULL}};
     static PyModuleDef definition = {.m_base = PyModuleDef_HEAD_INIT,
                                      .m_name = "otattn._native",
                                      .m_size = sizeof(native_state),

@@ -407,6 +407,7 @@ class HammingOptions(ctypes.Structure):
         ("u", ctypes.c_void_p),
         ("v", ctypes.c_void_p),
         ("errors", ctypes.c_void_p),
+        ("cancel", ctypes.c_void_p),
     )
 
 

@@ -396,6 +396,18 @@ static void errors_of_all_rounds(void **unused) {
                                  &none, &error),
                      OTA_EINVAL);
     assert_string_equal(error.field, "max_rounds");
+    /* A flag that is up ends either solver before its first step. */
+    const int up = 1;
+    for (int solver = OTA_HAMMING_NEWTON; solver <= OTA_HAMMING_SINKHORN; solver++)
+        assert_int_equal(ota_hamming(p, q, SMALL, 0.4,
+                                     &(ota_hamming_options){.size = sizeof(ota_hamming_options),
+                                                            .solver = (ota_hamming_solver)solver,
+                                                            .max_rounds = MOST,
+                                                            .u = u,
+                                                            .v = v,
+                                                            .cancel = &up},
+                                     &none, &error),
+                         OTA_CANCELLED);
     assert_int_equal(ota_hamming(p, q, SMALL, 0.4,
                                  &(ota_hamming_options){.size = sizeof(ota_hamming_options),
                                                         .max_rounds = MOST,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import _structs as c
-from .._library import library
+from .._library import CANCEL, library
 from .._settings import count, number
 from ._call import Dims, Record, call, found_of, plain, record
 from ._distributions import _same
@@ -124,7 +124,7 @@ def evolution(logits: Any, threads: int = 1) -> tuple[Record, Record]:
     transitions = (c.Transition * max(1, (states - 1) * positions))()
     predictions = (c.Prediction * max(1, states * positions))()
     e = c.Evolution()
-    e.size = ctypes.sizeof(e)
+    e.size, e.cancel = ctypes.sizeof(e), CANCEL
     e.states, e.positions, e.vocabulary, e.threads = states, positions, size, count("threads", threads, 1)
     e.logits = ctypes.cast(rows, ctypes.c_void_p)
     e.transitions = ctypes.cast(transitions, ctypes.c_void_p)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import _structs as c
-from .._library import library
+from .._library import CANCEL, library
 from .._settings import count, flag, number, shown
 from ._call import Dims, Record, call, choice, record
 
@@ -287,6 +287,7 @@ class AttentionLayer:
                 raise ValueError(f"heads is {heads}, which does not divide the {dims[name]} columns")
         self._problem, self._options = c.Problem(), c.Options()
         self._problem.size, self._options.size = ctypes.sizeof(c.Problem), ctypes.sizeof(c.Options)
+        self._options.cancel = CANCEL
         call("method_parse", method.encode(), self._problem, self._options, of="method")
         temperature = number("temperature", temperature)
         if temperature != 1.0:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import _structs as c
+from .._library import CANCEL
 from .._settings import count, number
 from ._call import Dims, Record, call, choice, found_of, plain, record, two
 
@@ -33,6 +34,7 @@ def _hamming_options(solver: str, tolerance: float, max_rounds: int, **arrays: A
     options.size, options.solver = ctypes.sizeof(options), choice("solver", solver, _SOLVERS)
     options.tolerance = number("tolerance", tolerance)
     options.max_rounds = count("max_rounds", max_rounds) or 0
+    options.cancel = CANCEL
     for name, x in arrays.items():
         setattr(options, name, x.ctypes.data)
     return options
@@ -151,6 +153,7 @@ def gauge(a: Any, b: Any = None, rule: str = "howard", tolerance: float = 0.0, m
     options.size = ctypes.sizeof(options)
     options.rule, options.tolerance = choice("rule", rule, _RULES), number("tolerance", tolerance)
     options.max_passes = count("max_passes", max_passes) or 0
+    options.cancel = CANCEL
     rows, columns = keep[0].shape
     row, column, rest = np.empty(rows), np.empty(columns), np.empty(rows)
     cycle = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
@@ -184,7 +187,8 @@ def gauge_rest(a: Any, b: Any, row_shift: Any, column_shift: Any) -> Any:
 def gauge_four_cycle(a: Any, b: Any = None) -> float:
     """R4 of ``a - b`` (rows, columns): R4 <= minimax residual <= 2 R4. [DER-21]"""
     matrix, keep = _matrix(a, b)
-    found = found_of("gauge_four_cycle", matrix, None, of="a")
+    options = c.GaugeOptions(size=ctypes.sizeof(c.GaugeOptions), cancel=CANCEL)
+    found = found_of("gauge_four_cycle", matrix, options, of="a")
     del keep
     return found
 

@@ -42,6 +42,10 @@ _CALLS = {
         "M = np.multiply.outer(np.arange(3000.0), np.arange(3000.0))",
         "otattn.linear_sum_assignment(M)",
     ),
+    "hamming": (
+        "p, q = rng.dirichlet(np.ones(20000), 2)",
+        "otattn.analysis.hamming(p, q, 0.01, 'sinkhorn', 1e-300, 10**7)",
+    ),
     "normalize": (
         "x = rng.normal(size=(20000, 8, 8))",
         "otattn.sinkhorn_normalize(x, rounds=100000)",
