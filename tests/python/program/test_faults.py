@@ -98,7 +98,10 @@ def test_one_test_of_a_program_runs_alone() -> None:
         pytest.skip("this build has no tests/libfailing_calls.so")
     more = {"LD_PRELOAD": str(LIBRARY), "OTATTN_FAULT_TEST": "test_problems"}
     done = subprocess.run(
-        [BUILD / "tests" / "test_refusals"], capture_output=True, text=True, env={**os.environ, **more}
+        [BUILD / "tests" / "tests_problem", "test_refusals"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **more},
     )
     assert done.returncode == 0
     assert [line for line in done.stdout.splitlines() if "RUN" in line] == ["[ RUN      ] test_problems"]

@@ -37,11 +37,11 @@ def verify_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def hostile_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    writer = BUILD / "tests" / "test_report"
+    writer = [BUILD / "tests" / "tests_program", "test_report"]
     page = tmp_path_factory.mktemp("report") / "hostile.html"
     environment = {**os.environ, "OTATTN_REPORT_PAGE": str(page)}
     environment.pop("OTATTN_SPEC_LOG", None)
-    subprocess.run([writer], check=True, capture_output=True, env=environment, timeout=60)
+    subprocess.run(writer, check=True, capture_output=True, env=environment, timeout=60)
     return page
 
 
