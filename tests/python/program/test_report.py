@@ -37,7 +37,7 @@ def verify_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def hostile_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    writer = [BUILD / "tests" / "tests_program", "test_report"]
+    writer = [str(BUILD / "tests" / "tests_program"), "test_report"]
     page = tmp_path_factory.mktemp("report") / "hostile.html"
     environment = {**os.environ, "OTATTN_REPORT_PAGE": str(page)}
     environment.pop("OTATTN_SPEC_LOG", None)
