@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -113,6 +114,9 @@ def _make_gradients(
         x, view = named[n], views[PLACES[n]]
         kind = memory.operand(x.reshape((1, 1, 1, -1)))[1] if not isinstance(view, tuple) else view[1]
         size = view[2:6] if isinstance(view, tuple) else (1, 1, 1, 1)
+        if math.prod(size) != math.prod(x.shape):
+            # The operand repeats the array, whose gradient is a sum: autograd's to make.
+            return None
         wanted[n] = view_like(size, kind)
         results.append(Result(n, 0 if kind == views[0][1] else kind, tuple(x.shape)))
     record = handle.gradients_of(job, upstream, wanted, solved)

@@ -775,3 +775,21 @@ def test_deadlines_share_plans_and_leave_none_behind(rng: np.random.Generator) -
         otattn.attention(x, x, x, method="softmax/exact", deadline=1e-9)
     assert len(_kept._kinds) == 1
     assert (otattn.attention(x, x, x, method="softmax/exact") == right).all()
+
+
+@pytest.mark.parametrize("method", ["softmax", "entmax:1.5", "softmax/exact"])
+def test_arrays_repeated_over_a_batch_get_the_sum_of_its_gradients(method: str) -> None:
+    """A query, bias and mass without the batch dimension: their gradients have their own shapes."""
+    torch.manual_seed(0)
+    query, bias = torch.randn(3, 5, 8), torch.randn(5, 6)
+    key, value = torch.randn(4, 3, 6, 8), torch.randn(4, 3, 6, 8)
+    leaves = [x.requires_grad_() for x in (query, key, value, bias)]
+    for _ in range(3):
+        out = otattn.attention(query, key, value, bias=bias, method=method)
+        found = torch.autograd.grad(out.sin().sum(), leaves)
+        whole = query.expand(4, 3, 5, 8), key, value
+        out = otattn.attention(*whole, bias=bias.expand(4, 3, 5, 6).contiguous(), method=method)
+        right = torch.autograd.grad(out.sin().sum(), leaves)
+        for mine, theirs in zip(found, right, strict=True):
+            assert mine.shape == theirs.shape
+            assert (mine - theirs).abs().max() <= 1e-4 * (1.0 + theirs.abs().max())
