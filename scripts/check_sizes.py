@@ -62,7 +62,7 @@ PARAMETERS = r"\(([^();]*(?:\([^()]*\)[^();]*)*)\)"
 FUNCTION = re.compile(r"(?:\b(\w+)|\(\*(\w+)\))\s*" + PARAMETERS + r"\s*[{;]")
 TYPED = re.compile(r"\s*(?:const\s+)?(?:struct\s+)?\w+(?:\s+const)?\s+\**\w")
 TERM_KINDS = re.compile(r"\bOTA_TERM_(?:DENSE|ALIBI|RELATIVE|RELATIVE_INSIDE|SOFTCAP|SINK)\b")
-STRUCT = re.compile(r"\bstruct\s*(\w*)\s*\{")
+STRUCT = re.compile(r"\bstruct\s*(\w*(?:\(\w+\))?)\s*\{")
 # A member that is an array of buffers.
 NUMBERED = re.compile(
     r"\s*(?:const\s+)?(?:double|float|real|void|unsigned char|int64_t)"
@@ -233,6 +233,7 @@ PLANTS = [
     ("src/operator/kind.c", "int kind = OTA_TERM_ALIBI;\n", "names a kind"),
     ("src/base/wide.h", f"struct wide {{ {MEMBERS} int last; }};\n", "wide: has 31 members"),
     ("program/wide.c", f"typedef struct {{ {MEMBERS} int last; }} wide;\n", "wide: has 31 members"),
+    ("src/base/typed.h", f"struct OF_TYPE(wide) {{ {MEMBERS} int last; }};\n", "has 31 members"),
     ("src/base/flags.h", "struct flags { bool a, b; bool c; bool d, e; };\n", "flags: has 5 bools"),
     ("src/base/scratch.h", "struct s { double *parts[3]; }; x = s->parts[0] + s.parts[ 1 ];\n", "2 times"),
     ("src/operator/eight.c", "\n", "base name that 2 files"),
