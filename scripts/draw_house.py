@@ -3,8 +3,8 @@
 Layers and arrows are those of check_layers.py, lines those of the tree, rounded to hundreds.
 
 draw_house.py [-o FILE]    writes docs/development/house.svg, or FILE
-draw_house.py --check      fails where the kept picture has other folders or arrows than the tree, or
-                           lines that are off by more than a fifth and 300
+draw_house.py --check      fails where the kept picture has other folders or arrows than the tree, lines that
+                           are off by more than a fifth and 300, or an arrow behind a box
 draw_house.py --self-test  plants one difference after another and expects each found
 """
 
@@ -25,6 +25,7 @@ CODE = {".c", ".h", ".py", ".pyi", ".cu", ".cuh"}
 WIDTH, MARGIN, TALL, GAP, STEP = 760, 20, 46, 10, 78
 JUDGE_WIDTH = 112
 Arrow = tuple[str, str]
+Place = tuple[float, float, float]
 
 
 def count_lines(root: Path, folder: str) -> int:
@@ -128,9 +129,9 @@ class Picture:
     def width_of(self, folder: str) -> float:
         return 420.0 if folder == "include" else max(84.0, 1.3 * math.sqrt(self.lines[folder]))
 
-    def place(self) -> dict[str, tuple[float, float, float]]:
+    def place(self) -> dict[str, Place]:
         """x, y and width of each box: rows from the top, widths as the root of the lines."""
-        places: dict[str, tuple[float, float, float]] = {}
+        places: dict[str, Place] = {}
         rows = [self.free, *self.rows]
         for number, row in enumerate(rows):
             inside = row[0].startswith("src/")
@@ -188,15 +189,43 @@ class Picture:
         out += [f"<desc data-from='{a}' data-to='{b}'/>" for a, b in self.arrows]
         return "\n".join([*out, "</svg>"]) + "\n"
 
-    def draw_arrows(self, places: dict[str, tuple[float, float, float]]) -> list[str]:
+    def line_of(self, places: dict[str, Place], a: str, b: str) -> tuple[float, float]:
+        """Where the arrow leaves the box and where it ends, beside the boxes between the two."""
+        (ax, ay, aw), (bx, by, bw) = places[a], places[b]
+        between = [(x, width) for x, y, width in places.values() if min(ay, by) < y < max(ay, by)]
+        low, high = bx + 12, bx + bw - 12
+        wanted = min(max(ax + aw / 2, low), high)
+        ends = sorted((low + step for step in range(int(high - low) + 1)), key=lambda x: abs(x - wanted))
+        for to in [wanted, *ends]:
+            start = min(max(to, ax + 12), ax + aw - 12)
+            sides = min(start, to) - 6, max(start, to) + 6
+            if not any(x < sides[1] and sides[0] < x + width for x, width in between):
+                return start, to
+        return min(max(wanted, ax + 12), ax + aw - 12), wanted
+
+    def find_hidden(self) -> list[str]:
+        """Arrows that would run behind a box."""
+        places = self.place()
+        found = []
+        for a, b in self.arrows:
+            ay, by = places[a][1], places[b][1]
+            if ay == by or is_far(a, b) or a == "src/judge":
+                continue
+            start, to = self.line_of(places, a, b)
+            for folder, (x, y, width) in places.items():
+                low, high = sorted((start, to))
+                if min(ay, by) < y < max(ay, by) and x < high and low < x + width:
+                    found.append(f"the arrow {a} -> {b} runs behind {folder}")
+        return found
+
+    def draw_arrows(self, places: dict[str, Place]) -> list[str]:
         """A line from each box down to the box that it may include; backends stand beside their seam."""
         out = []
         for a, b in self.arrows:
-            (ax, ay, aw), (bx, by, bw) = places[a], places[b]
+            (ax, ay, aw), (bx, by, _) = places[a], places[b]
             if ay == by or is_far(a, b):
                 continue
-            to = min(max(ax + aw / 2, bx + 12), bx + bw - 12)
-            start = min(max(to, ax + 12), ax + aw - 12)
+            start, to = self.line_of(places, a, b)
             path = f"M{start:.0f} {ay + TALL}L{to:.0f} {by}"
             if a == "src/judge":
                 path = f"M{ax + aw / 2:.0f} {ay + TALL}V{by + TALL / 2}H{bx:.0f}"
@@ -260,6 +289,7 @@ def main() -> int:
         options.output.write_text(picture.write(), encoding="utf-8")
         return 0
     defects = compare(read_kept((ROOT / KEPT).read_text(encoding="utf-8")), picture.describe())
+    defects += picture.find_hidden()
     print("\n".join(defects) if defects else "house: the kept picture is the tree's")
     return 1 if defects else 0
 
