@@ -14,12 +14,9 @@ set_target_properties(otattn_model PROPERTIES EXPORT_NAME otattn-model)
 target_link_libraries(otattn_model PUBLIC otattn_static
     PRIVATE $<BUILD_INTERFACE:PkgConfig::JANSSON> $<INSTALL_INTERFACE:jansson>)
 
-set_source_files_properties(models/kernels/ops_portable.c PROPERTIES COMPILE_OPTIONS
-    "-fno-math-errno;-fno-trapping-math")
-otattn_levels(model_levels "-fno-math-errno;-fno-trapping-math" ${OTATTN_MODEL_LEVEL_SOURCES})
-list(TRANSFORM model_levels_names PREPEND OTATTN_MODEL_ OUTPUT_VARIABLE model_definitions)
+otattn_tables(model_levels ops_ "${OTATTN_MODEL_KERNEL_SOURCES}" "" ${OTATTN_LEVELS})
+list(TRANSFORM model_levels REPLACE ".+" "$<TARGET_OBJECTS:\\0>")
 target_sources(otattn_model PRIVATE ${model_levels})
-target_compile_definitions(otattn_model PRIVATE ${model_definitions})
 
 # Linear layers: OpenBLAS where a session finds it at run time, else plain loops.
 if(OTATTN_BLAS)

@@ -3,7 +3,6 @@
 
 add_library(otattn_python SHARED ${library_objects}
     ${OTATTN_ANALYSIS_SOURCES} ${analysis_levels} python/native/jax_handler.c)
-target_compile_definitions(otattn_python PRIVATE ${analysis_definitions})
 set_target_properties(otattn_python PROPERTIES OUTPUT_NAME otattn_python
     LINK_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/cmake/otattn.map")
 target_include_directories(otattn_python PRIVATE include src "${PROJECT_SOURCE_DIR}")

@@ -239,7 +239,6 @@ set(OTATTN_ANALYSIS_SOURCES
     analysis/gauge/gauge_bounds.c
     analysis/gauge/gauge_howard.c
     analysis/kernels/logit_kernels.c
-    analysis/kernels/logit_kernels_portable.c
     analysis/layers/block.c
     analysis/layers/block_change.c
     analysis/layers/compose.c
@@ -252,10 +251,9 @@ set(OTATTN_ANALYSIS_SOURCES
     analysis/rows/hamming.c
     analysis/rows/simplex.c)
 
-# Passes over logits for newer processors; the level is the word after kernels_ in the name.
-set(OTATTN_ANALYSIS_LEVEL_SOURCES
-    analysis/kernels/logit_kernels_avx2.c
-    analysis/kernels/logit_kernels_avx512.c)
+# Compiled once for every level of OTATTN_LEVELS: passes over logits, arithmetic of models.
+set(OTATTN_ANALYSIS_KERNEL_SOURCES analysis/kernels/logit_level.c)
+set(OTATTN_MODEL_KERNEL_SOURCES models/kernels/ops_level.c)
 
 # Built where LAPACKE is found.
 set(OTATTN_SPECTRA_SOURCES
@@ -279,7 +277,6 @@ set(OTATTN_MODEL_SOURCES
     models/checkpoint/model.c
     models/checkpoint/safetensors.c
     models/kernels/ops.c
-    models/kernels/ops_portable.c
     models/transformer/attention.c
     models/transformer/blas.c
     models/transformer/cache.c
@@ -292,11 +289,6 @@ set(OTATTN_MODEL_SOURCES
     models/transformer/methods_file.c
     models/transformer/rope.c
     models/transformer/session.c)
-
-# The same arithmetic for newer processors; the level is the word after ops_ in the name.
-set(OTATTN_MODEL_LEVEL_SOURCES
-    models/kernels/ops_avx2.c
-    models/kernels/ops_avx512.c)
 
 # The tokenizers of libotattn_model.
 set(OTATTN_TOKENIZER_SOURCES

@@ -10,12 +10,10 @@ typedef struct level_row {
 
 /* Oldest first; each needs what those before it need. */
 static const level_row ROWS[] = {
-    {0, &ota_logit_kernels_portable},
-#ifdef OTATTN_ANALYSIS_AVX2
-    {OTA_CPU_AVX2, &ota_logit_kernels_avx2},
-#endif
-#ifdef OTATTN_ANALYSIS_AVX512
-    {OTA_CPU_AVX2 | OTA_CPU_AVX512, &ota_logit_kernels_avx512},
+    {0, &ota_logit_portable},
+#if defined(__x86_64__)
+    {OTA_CPU_AVX2, &ota_logit_avx2},
+    {OTA_CPU_AVX2 | OTA_CPU_AVX512, &ota_logit_avx512},
 #endif
 };
 

@@ -1,9 +1,9 @@
-/* analysis/kernels/: Passes over rows of logits, written once (logit_kernels.inc.h) and compiled per instruction-set
+/* analysis/kernels/: Passes over rows of logits, written once (logit_level.c) and compiled per instruction-set
  * level; every level gives the same bits. It may call src/base/, which says what the processor has.
  *
  * logit_kernels.h: passes over rows of f32, which take most of the time of an evolution and of an alignment, and
  * over distributions of transport at Hamming cost. One table per instruction-set level, bodies in
- * logit_kernels.inc.h. Every level gives the same bits: plain f64 products and sums in one order, no fused ones. */
+ * logit_level.c. Every level gives the same bits: plain f64 products and sums in one order, no fused ones. */
 #ifndef OTATTN_ANALYSIS_LOGIT_KERNELS_H
 #define OTATTN_ANALYSIS_LOGIT_KERNELS_H
 
@@ -90,13 +90,8 @@ typedef struct ota_logit_kernels {
                    const double *mass, double scale, int64_t count);
 } ota_logit_kernels;
 
-extern const ota_logit_kernels ota_logit_kernels_portable;
-#ifdef OTATTN_ANALYSIS_AVX2
-extern const ota_logit_kernels ota_logit_kernels_avx2;
-#endif
-#ifdef OTATTN_ANALYSIS_AVX512
-extern const ota_logit_kernels ota_logit_kernels_avx512;
-#endif
+/* One table per level (logit_level.c). */
+extern const ota_logit_kernels ota_logit_portable, ota_logit_avx2, ota_logit_avx512;
 
 /* The levels this processor has, oldest first; NULL past the end. */
 const ota_logit_kernels *ota_logit_kernels_level(int index);

@@ -36,18 +36,18 @@ static void decode_f16(const unsigned char *restrict data, float *restrict out, 
     for (int64_t i = 0; i < count; i++) out[i] = half_value(data + 2 * i);
 }
 
-/* Sixteen elements at once, as OPS_LANES f32 a vector. Vectors are the compilers' own types: loops over
+/* Sixteen elements at once, as OTA_LANES f32 a vector. Vectors are the compilers' own types: loops over
  * bytes become scalar code, vectors wider than the level has even more of it. */
 typedef unsigned char sixteen __attribute__((vector_size(16)));
 
 /* out = (q - shift) * scale + least */
 static inline void scale_sixteen(const sixteen *q, int32_t shift, float scale, float least,
                                  float *restrict out) {
-#if OPS_LANES > 1
-    typedef unsigned char bytes_word __attribute__((vector_size(OPS_LANES)));
-    typedef int32_t whole_word __attribute__((vector_size(4 * OPS_LANES)));
-    typedef float real_word __attribute__((vector_size(4 * OPS_LANES)));
-    for (int k = 0; k < 16; k += OPS_LANES) {
+#if OTA_LANES > 1
+    typedef unsigned char bytes_word __attribute__((vector_size(OTA_LANES)));
+    typedef int32_t whole_word __attribute__((vector_size(4 * OTA_LANES)));
+    typedef float real_word __attribute__((vector_size(4 * OTA_LANES)));
+    for (int k = 0; k < 16; k += OTA_LANES) {
         bytes_word bytes;
         memcpy(&bytes, (const unsigned char *)q + k, sizeof bytes);
         const whole_word whole = __builtin_convertvector(bytes, whole_word) - shift;

@@ -6,10 +6,8 @@
 /* Oldest first. */
 static const ota_ops *const ROWS[] = {
     &ota_ops_portable,
-#ifdef OTATTN_MODEL_AVX2
+#if defined(__x86_64__)
     &ota_ops_avx2,
-#endif
-#ifdef OTATTN_MODEL_AVX512
     &ota_ops_avx512,
 #endif
 };

@@ -1,7 +1,7 @@
-/* models/kernels/: Arithmetic on rows of f32 and decoding of stored elements, written once (ops.inc.h) and compiled
- * per instruction-set level (ops_LEVEL.c). It may call src/base/ and headers of models/checkpoint/.
+/* models/kernels/: Arithmetic on rows of f32 and decoding of stored elements, written once and compiled per
+ * instruction-set level (ops_level.c). It may call src/base/ and headers of models/checkpoint/.
  *
- * Arithmetic on rows of f32, one table per instruction-set level; bodies in ops.inc.h. */
+ * Arithmetic on rows of f32, one table per instruction-set level; bodies in ops_level.c. */
 #ifndef OTATTN_MODELS_OPS_H
 #define OTATTN_MODELS_OPS_H
 
@@ -30,13 +30,8 @@ typedef struct ota_ops {
     void (*multiply)(float *x, const float *y, int64_t count); /* x *= y */
 } ota_ops;
 
-extern const ota_ops ota_ops_portable;
-#ifdef OTATTN_MODEL_AVX2
-extern const ota_ops ota_ops_avx2;
-#endif
-#ifdef OTATTN_MODEL_AVX512
-extern const ota_ops ota_ops_avx512;
-#endif
+/* One table per level (ops_level.c). */
+extern const ota_ops ota_ops_portable, ota_ops_avx2, ota_ops_avx512;
 /* The newest level this processor has that is not newer than `cpu` (NULL: any). */
 const ota_ops *ota_ops_named(const char *cpu);
 

@@ -1,5 +1,5 @@
-/* The row arithmetic, written once in plain loops that compilers turn into vectors, and compiled per
- * level by ops_LEVEL.c, which defines OPS_TABLE, OPS_NAME and OPS_LANES.
+/* The row arithmetic, written once in plain loops that compilers turn into vectors. cmake/model.cmake compiles this file once
+ * for every level and tells it OTA_TABLE, the table that is defined, OTA_LEVEL, its name, and OTA_LANES, the f32 of a vector.
  *
  *   sums run in 16 lanes, element i in lane i mod 16, and the lanes are added pairwise
  *   exp and erf: row_math.inc.h
@@ -104,8 +104,8 @@ static void row_multiply(float *x, const float *y, int64_t count) {
     for (int64_t i = 0; i < count; i++) x[i] *= y[i];
 }
 
-const ota_ops OPS_TABLE = {
-    .name = OPS_NAME,
+const ota_ops OTA_TABLE = {
+    .name = OTA_LEVEL,
     .decode = {[OTA_STORED_F32] = decode_f32,
                [OTA_STORED_F16] = decode_f16,
                [OTA_STORED_BF16] = decode_bf16,

@@ -1,6 +1,6 @@
-/* The passes over rows of logits, in plain loops over blocks that compilers turn into vectors; compiled
- * per level by logit_kernels_LEVEL.c, which defines LOGIT_KERNELS_TABLE and LOGIT_KERNELS_NAME. Per symbol, with b, a the
- * probabilities before and after, x = log(a/b), s = a + b, t = (a - b) / s:
+/* The passes over rows of logits, in plain loops over blocks that compilers turn into vectors. CMakeLists.txt compiles this
+ * file once for every level and tells it OTA_TABLE, the table that is defined, and OTA_LEVEL, its name. Per symbol, with b, a
+ * the probabilities before and after, x = log(a/b), s = a + b, t = (a - b) / s:
  *
  *     exp(y)   2^k p(r), k = round(y / log 2), r = y - k log 2 in two parts, |r| <= log 2 / 2; p of degree 12
  *              (Taylor, relative error 2e-16); 0 below y = -708
@@ -533,19 +533,19 @@ static double miss(const double *restrict x, const double *restrict other, doubl
     return value_of(&s);
 }
 
-const ota_logit_kernels LOGIT_KERNELS_TABLE = {.name = LOGIT_KERNELS_NAME,
-                                               .scan = scan,
-                                               .weigh = weigh,
-                                               .compare = compare,
-                                               .place = place,
-                                               .mass = mass,
-                                               .apart = apart,
-                                               .widen = widen,
-                                               .columns = columns,
-                                               .row = row,
-                                               .difference = difference,
-                                               .largest = largest,
-                                               .rest = rest,
-                                               .total = total,
-                                               .divide = divide,
-                                               .miss = miss};
+const ota_logit_kernels OTA_TABLE = {.name = OTA_LEVEL,
+                                     .scan = scan,
+                                     .weigh = weigh,
+                                     .compare = compare,
+                                     .place = place,
+                                     .mass = mass,
+                                     .apart = apart,
+                                     .widen = widen,
+                                     .columns = columns,
+                                     .row = row,
+                                     .difference = difference,
+                                     .largest = largest,
+                                     .rest = rest,
+                                     .total = total,
+                                     .divide = divide,
+                                     .miss = miss};
