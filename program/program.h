@@ -70,9 +70,9 @@ struct cli_flag {
     unsigned commands; /* bits of the subcommands that take it */
     int group;         /* index into cli_groups */
     const char *help;
-    const char *form;     /* "T[,T...]"; NULL: takes no value */
-    const char *choices;  /* words separated by blanks, for checks and completions, or NULL */
-    const char *sets;     /* the member of ota_options or ota_problem that its value is, or NULL */
+    const char *form;    /* "T[,T...]"; NULL: takes no value */
+    const char *choices; /* words separated by blanks, for checks and completions, or NULL */
+    const char *sets; /* members of ota_options or ota_problem, as member_flags.c says, or NULL */
     const char *standard; /* default in words, or NULL */
     char letter;          /* short form, or 0 */
     bool optional;        /* its value may be left out; then it must follow an = */
@@ -262,6 +262,11 @@ int cli_problem_build(cli_context *context, const char *method, const char *scor
                       const char *queries, const char *keys, const char *values,
                       cli_problem *problem);
 void cli_problem_free(cli_problem *problem);
+/* A vector of numbers over queries or keys from a file; narrow and whole numbers become f64. */
+int cli_load_vector(cli_context *context, const char *field, const char *spec, ota_array *out);
+/* "a,b,c", each above 0, as {1,1,1,count}: one number, or one per head. */
+int cli_head_numbers(cli_context *context, const char *field, const char *text,
+                     cli_problem *problem, ota_array *out);
 /* ---- method_flags.c ---- */
 
 /* Sets the fields of problem->problem that the method names, problem->settings from its braces, and
@@ -269,8 +274,10 @@ void cli_problem_free(cli_problem *problem);
 int cli_apply_method(cli_context *context, const char *method, cli_problem *problem);
 /* ---- member_flags.c ---- */
 
-/* The members of problem->options and problem->problem that flags set as they stand. */
+/* The members of problem->options and problem->problem that flags set. */
 int cli_set_members(cli_context *context, cli_problem *problem);
+/* Does every name of flag->sets belong to a member? */
+bool cli_sets_members(const cli_flag *flag);
 /* The words that a flag takes: its own, or those of the member that it sets; NULL: any. */
 const char *cli_flag_words(const cli_flag *flag);
 /* Splits "softmax,elastic:.5,4,ceta{rounds=3}" into malloc'ed words; a comma before a digit belongs to

@@ -11,6 +11,7 @@
 #include "program/program.h"
 #include "rows.h"
 #include "shard.h"
+#include "src/problem/fields.h"
 
 /* Arrays are owned; `shapes` hold name, rank, shape and type of the file. */
 struct cli_gradients {
@@ -81,31 +82,114 @@ static int add_numbers(cli_context *context, cli_gradients *g, const char *name,
                slot);
 }
 
-static int add_scores(cli_context *context, const cli_problem *p, cli_gradients *g) {
+/* ---- members of ota_gradients ---- */
+
+static bool is_plan(const cli_problem *p) { return p->problem.scores.type != OTA_NO_TYPE; }
+static bool is_attention(const cli_problem *p) { return !is_plan(p); }
+static bool wants_scores(const cli_problem *p) {
+    return is_attention(p) && p->settings.gradients.scores;
+}
+static bool is_entmax(const cli_problem *p) { return p->problem.regulariser == OTA_ENTMAX; }
+static bool has_cap(const cli_problem *p) {
+    return p->problem.columns == OTA_COLUMNS_CAPPED || p->problem.columns == OTA_COLUMNS_ONLINE;
+}
+static bool is_bounded(const cli_problem *p) { return p->problem.columns == OTA_COLUMNS_BOUNDED; }
+static bool has_strength(const cli_problem *p) {
+    const ota_problem *problem = &p->problem;
+    return problem->columns == OTA_COLUMNS_RELAXED ||
+           (problem->columns == OTA_COLUMNS_ELASTIC && p->settings.solver.elastic_lambda == NULL &&
+            (problem->lambda > 0.0 || problem->steps == 0));
+}
+static bool has_relaxed_rows(const cli_problem *p) { return p->problem.rows == OTA_ROWS_RELAXED; }
+static bool has_row_mass(const cli_problem *p) { return p->settings.masses.row != NULL; }
+static bool has_column_mass(const cli_problem *p) { return p->settings.masses.column != NULL; }
+
+/* What is written of a row of ota_derivatives, whose shape says how; `applies` NULL: always. */
+typedef struct gradient_row {
+    enum ota_derivative_index derivative;
+    const char *name,
+        *field; /* in the file; flag or operand that the array was read for, or NULL */
+    bool (*applies)(const cli_problem *p);
+    int operand;  /* from 1 on: that one; 0: none */
+    size_t flag;  /* the file's place in cli_settings where it was no operand */
+    bool by_wish; /* by --grad-parameters alone */
+} gradient_row;
+
+#define FILE_OF(member) .flag = offsetof(cli_settings, member)
+static const gradient_row table[] = {
+    {OTA_D_MATRIX, "scores", "scores", is_plan, .operand = 1},
+    {OTA_D_QUERIES, "query", "queries", is_attention, .operand = 1},
+    {OTA_D_KEYS, "key", "keys", is_attention, .operand = 2},
+    {OTA_D_VALUES, "value", "values", is_attention, .operand = 3},
+    {OTA_D_SCORES, "scores", NULL, .applies = wants_scores},
+    {OTA_D_TEMPERATURE, "temperature", NULL, NULL, .by_wish = true},
+    {OTA_D_ORDER, "alpha", NULL, is_entmax, .by_wish = true},
+    {OTA_D_CAP, "cap", NULL, has_cap, .by_wish = true},
+    {OTA_D_LOWER, "lower", NULL, is_bounded, .by_wish = true},
+    {OTA_D_UPPER, "upper", NULL, is_bounded, .by_wish = true},
+    {OTA_D_STRENGTH, "strength", NULL, has_strength, .by_wish = true},
+    {OTA_D_ROW_STRENGTH, "row_strength", NULL, has_relaxed_rows, .by_wish = true},
+    {OTA_D_ROW_MASS, "row_mass", "row-mass", has_row_mass, FILE_OF(masses.row), .by_wish = true},
+    {OTA_D_COLUMN_MASS, "column_mass", "column-mass", has_column_mass, FILE_OF(masses.column),
+     .by_wish = true},
+};
+enum { ROWS = (int)(sizeof table / sizeof table[0]) };
+_Static_assert(ROWS == OTA_DERIVATIVES - 4, "all but out, coupling, terms and solved");
+
+/* The array that a row's gradient looks like, where it was read from a file. */
+static const ota_array *read_array(const cli_problem *p, enum ota_derivative_index k) {
+    if (k == OTA_D_VALUES) return &p->values;
+    if (k == OTA_D_MATRIX) return &p->problem.scores;
+    return ota_field_in(ota_field_named(ota_problem_fields, ota_derivatives[k].gradient),
+                        &p->problem);
+}
+
+static sharing sharing_of(const cli_problem *p, ota_derivative_shape shape) {
+    switch (shape) {
+    case OTA_SHAPE_QUERIES:
+    case OTA_SHAPE_PAIRS: return (sharing){2, p->queries};
+    case OTA_SHAPE_KEYS:
+    case OTA_SHAPE_VALUES: return (sharing){2, p->keys};
+    case OTA_SHAPE_OF_QUERIES: return (sharing){3, p->queries};
+    case OTA_SHAPE_OUT:
+    case OTA_SHAPE_OF_KEYS:
+    case OTA_SHAPE_PER_HEAD:
+    case OTA_SHAPE_NUMBER:
+    case OTA_SHAPE_TERMS:
+    case OTA_SHAPE_FLAG:
+    default: return whole;
+    }
+}
+
+static int add_row(cli_context *context, const cli_problem *p, cli_gradients *g,
+                   const gradient_row *row) {
+    const ota_derivative_shape shape = ota_derivatives[row->derivative].shape;
+    const sharing of = sharing_of(p, shape);
+    const bool each = shape == OTA_SHAPE_PER_HEAD && p->problem.temperatures.type != OTA_NO_TYPE;
+    ota_array *slot =
+        (ota_array *)(void *)((char *)&g->want + ota_derivatives[row->derivative].gradient_at);
+    if (row->applies != NULL && !row->applies(p)) return 0;
+    if (row->field != NULL) {
+        const char *spec;
+        memcpy(&spec, (const char *)&p->settings + row->flag, sizeof spec);
+        if (row->operand > 0) spec = context->operands[row->operand - 1];
+        return add_like_file(context, g, row->name, row->field, spec,
+                             read_array(p, row->derivative), of, slot);
+    }
+    if (shape != OTA_SHAPE_PAIRS)
+        return add_numbers(context, g, row->name, each ? p->heads : 1, slot);
     const ota_array like =
         ota_array_of(NULL, p->file_type, p->batch, p->heads, p->queries, p->keys);
     const int rank = p->rank > 2 ? p->rank : 2;
-    return add(context, g, "scores", &like, (file_form){p->file_type, rank, like.size + 4 - rank},
-               (sharing){2, p->queries}, &g->want.scores);
+    return add(context, g, row->name, &like, (file_form){p->file_type, rank, like.size + 4 - rank},
+               of, slot);
 }
 
-static int add_operands(cli_context *context, cli_problem *p, cli_gradients *g) {
-    const char *const *files = context->operands;
-    ota_problem *problem = &p->problem;
-    const sharing queries = {2, p->queries}, keys = {2, p->keys};
-    if (problem->scores.type != OTA_NO_TYPE) {
-        return add_like_file(context, g, "scores", "scores", files[0], &problem->scores, queries,
-                             &g->want.matrix);
+static int add_rows(cli_context *context, const cli_problem *p, cli_gradients *g, bool by_wish) {
+    int code = 0;
+    for (int k = 0; k < ROWS && code == 0; k++) {
+        if (table[k].by_wish == by_wish) code = add_row(context, p, g, &table[k]);
     }
-    int code = add_like_file(context, g, "query", "queries", files[0], &problem->queries, queries,
-                             &g->want.queries);
-    if (code == 0)
-        code =
-            add_like_file(context, g, "key", "keys", files[1], &problem->keys, keys, &g->want.keys);
-    if (code == 0)
-        code = add_like_file(context, g, "value", "values", files[2], &p->values, keys,
-                             &g->want.values);
-    if (code == 0 && p->settings.gradients.scores) code = add_scores(context, p, g);
     return code;
 }
 
@@ -145,37 +229,6 @@ static int add_terms(cli_context *context, cli_problem *p, cli_gradients *g) {
     return code;
 }
 
-static int add_parameters(cli_context *context, cli_problem *p, cli_gradients *g) {
-    const ota_problem *problem = &p->problem;
-    const cli_settings *s = &p->settings;
-    const bool per_head = problem->temperatures.type != OTA_NO_TYPE;
-    const bool caps =
-        problem->columns == OTA_COLUMNS_CAPPED || problem->columns == OTA_COLUMNS_ONLINE;
-    const bool elastic = problem->columns == OTA_COLUMNS_ELASTIC &&
-                         s->solver.elastic_lambda == NULL &&
-                         (problem->lambda > 0.0 || problem->steps == 0);
-    int code =
-        add_numbers(context, g, "temperature", per_head ? p->heads : 1, &g->want.temperature);
-    if (code == 0 && problem->regulariser == OTA_ENTMAX)
-        code = add_numbers(context, g, "alpha", 1, &g->want.order);
-    if (code == 0 && caps) code = add_numbers(context, g, "cap", 1, &g->want.cap);
-    if (code == 0 && problem->columns == OTA_COLUMNS_BOUNDED)
-        code = add_numbers(context, g, "lower", 1, &g->want.lower);
-    if (code == 0 && problem->columns == OTA_COLUMNS_BOUNDED)
-        code = add_numbers(context, g, "upper", 1, &g->want.upper);
-    if (code == 0 && (problem->columns == OTA_COLUMNS_RELAXED || elastic))
-        code = add_numbers(context, g, "strength", 1, &g->want.strength);
-    if (code == 0 && problem->rows == OTA_ROWS_RELAXED)
-        code = add_numbers(context, g, "row_strength", 1, &g->want.row_strength);
-    if (code == 0 && s->masses.row != NULL)
-        code = add_like_file(context, g, "row_mass", "row-mass", s->masses.row, &problem->row_mass,
-                             (sharing){3, p->queries}, &g->want.row_mass);
-    if (code == 0 && s->masses.column != NULL)
-        code = add_like_file(context, g, "column_mass", "column-mass", s->masses.column,
-                             &problem->column_mass, whole, &g->want.column_mass);
-    return code;
-}
-
 int cli_gradients_prepare(cli_context *context, cli_problem *p, cli_gradients **out) {
     const cli_settings *s = &p->settings;
     const bool plan = p->problem.scores.type != OTA_NO_TYPE;
@@ -199,9 +252,9 @@ int cli_gradients_prepare(cli_context *context, cli_problem *p, cli_gradients **
         /* The advantage alone: the library still wants something to derive. */
         return 0;
     }
-    code = add_operands(context, p, g);
+    code = add_rows(context, p, g, false);
     if (code == 0) code = add_terms(context, p, g);
-    if (code == 0 && s->gradients.parameters) code = add_parameters(context, p, g);
+    if (code == 0 && s->gradients.parameters) code = add_rows(context, p, g, true);
     return code;
 }
 

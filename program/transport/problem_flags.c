@@ -83,8 +83,7 @@ static int load_operand(cli_context *context, const char *field, const char *spe
     return as_array(context, field, array, false, out);
 }
 
-/* A vector of numbers over queries or keys; narrow and whole numbers become f64. */
-static int load_vector(cli_context *context, const char *field, const char *spec, ota_array *out) {
+int cli_load_vector(cli_context *context, const char *field, const char *spec, ota_array *out) {
     const cli_array *array;
     TRY(cli_load(context, field, spec, OTA_NO_TYPE, &array));
     if (array->type != OTA_F64 && array->type != OTA_F32) {
@@ -140,6 +139,18 @@ static int head_numbers(cli_context *context, const char *field, const char *tex
     return 0;
 }
 
+int cli_head_numbers(cli_context *context, const char *field, const char *text,
+                     cli_problem *problem, ota_array *out) {
+    TRY(head_numbers(context, field, text, problem, cli_numbers, out));
+    for (int64_t k = 0; k < out->size[3]; k++) {
+        const double value = ((const double *)out->data)[k];
+        if (value > 0.0) continue;
+        return cli_refuse_flag(context, field, "choose a number above 0", "--%s is %g", field,
+                               value);
+    }
+    return 0;
+}
+
 /* ---- rules ---- */
 
 static int apply_rules(cli_context *context, cli_problem *problem) {
@@ -149,41 +160,11 @@ static int apply_rules(cli_context *context, cli_problem *problem) {
         cli_warn(context, "%s ends with a column update, so its rows are not exact",
                  problem->method);
     }
-    if (s->method.rows != NULL && strcmp(s->method.rows, "hard") != 0) {
-        if (strncmp(s->method.rows, "relaxed:", 8) != 0 ||
-            !cli_number(s->method.rows + 8, &p->row_strength) || !(p->row_strength > 0.0)) {
-            return cli_refuse_flag(context, "rows", "write hard or relaxed:RHO with RHO > 0",
-                                   "--rows '%.60s' is no rule for rows", s->method.rows);
-        }
-        p->rows = OTA_ROWS_RELAXED;
-    }
     if (s->solver.dropout.given)
         p->dropout_seed = s->machine.seed.given ? (uint64_t)s->machine.seed.value : 1;
-    if (s->method.temperature != NULL) {
-        ota_array numbers;
-        TRY(head_numbers(context, "temperature", s->method.temperature, problem, cli_numbers,
-                         &numbers));
-        for (int64_t k = 0; k < numbers.size[3]; k++) {
-            const double value = ((const double *)numbers.data)[k];
-            if (!(value > 0.0)) {
-                return cli_refuse_flag(context, "temperature", "choose a number above 0",
-                                       "--temperature is %g", value);
-            }
-        }
-        if (numbers.size[3] == 1)
-            p->temperature = ((const double *)numbers.data)[0];
-        else
-            p->temperatures = numbers;
-    }
-    if (s->solver.elastic_lambda != NULL) {
-        TRY(load_vector(context, "elastic-lambda", s->solver.elastic_lambda, &p->lambdas));
-    }
-    if (s->masses.row != NULL) TRY(load_vector(context, "row-mass", s->masses.row, &p->row_mass));
-    if (s->masses.column != NULL)
-        TRY(load_vector(context, "column-mass", s->masses.column, &p->column_mass));
     if (s->solver.start_potential != NULL) {
-        TRY(load_vector(context, "start-potential", s->solver.start_potential,
-                        &problem->start_potential));
+        TRY(cli_load_vector(context, "start-potential", s->solver.start_potential,
+                            &problem->start_potential));
     }
     return 0;
 }
@@ -211,7 +192,7 @@ static int load_relative(cli_context *context, const char *text, cli_problem *pr
     memcpy(spec, text, length + 1);
     if (inside) spec[length - tail] = '\0';
     ota_term *term = add_term(problem, inside ? OTA_TERM_RELATIVE_INSIDE : OTA_TERM_RELATIVE);
-    return load_vector(context, "relative-bias", spec, &term->array);
+    return cli_load_vector(context, "relative-bias", spec, &term->array);
 }
 
 static int apply_caps(cli_context *context, cli_problem *problem) {
@@ -354,41 +335,6 @@ static int apply_supports(cli_context *context, cli_problem *problem) {
 
 /* ---- options ---- */
 
-static int apply_anneal(cli_context *context, const char *text, ota_options *options) {
-    char copy[96];
-    const size_t comma = strcspn(text, ",");
-    double values[3] = {0.0, 0.0, 0.0};
-    int count = 0;
-    bool right =
-        comma < sizeof copy && (text[comma] == '\0' || strcmp(text + comma, ",keep-v") == 0);
-    (void)snprintf(copy, sizeof copy, "%.*s", right ? (int)comma : 0, text);
-    for (char *at = copy; right; count++) {
-        char *end = at + strcspn(at, ":");
-        const bool last = *end == '\0';
-        *end = '\0';
-        right = count < 3 && cli_number(at, &values[count < 3 ? count : 0]);
-        if (last) {
-            count++;
-            break;
-        }
-        at = end + 1;
-    }
-    right =
-        right && count >= 2 && values[0] > 0.0 && values[1] > 0.0 && values[1] < 1.0 &&
-        (count == 2 || (values[2] >= 1.0 && values[2] <= 1e9 && !(values[2] > floor(values[2]))));
-    if (!right) {
-        return cli_refuse_flag(
-            context, "anneal",
-            "write START:FACTOR[:ROUNDS][,keep-v] with START > 0, 0 < FACTOR < 1",
-            "--anneal '%.80s' is no schedule", text);
-    }
-    options->anneal_start = values[0];
-    options->anneal_factor = values[1];
-    options->anneal_rounds = (int64_t)values[2];
-    options->anneal_keep_scaling = text[comma] == ',' ? 1 : 0;
-    return 0;
-}
-
 static int check_solver(cli_context *context, const char *name) {
     const char *words[64] = {"auto"};
     int count = 1;
@@ -407,14 +353,6 @@ static int apply_options(cli_context *context, cli_problem *problem) {
     const cli_settings *s = &problem->settings;
     ota_options *o = &problem->options;
     if (s->solver.rounds.given && s->solver.rounds.value == 0) o->rounds = OTA_NO_ROUNDS;
-    if (s->solver.anneal != NULL) TRY(apply_anneal(context, s->solver.anneal, o));
-    if (s->solver.relaxation != NULL && strcmp(s->solver.relaxation, "auto") == 0) {
-        o->relaxation_auto = 1;
-    } else if (s->solver.relaxation != NULL && (!cli_number(s->solver.relaxation, &o->relaxation) ||
-                                                !(o->relaxation > 0.0 && o->relaxation < 2.0))) {
-        return cli_refuse_flag(context, "relaxation", "write a number between 0 and 2, or auto",
-                               "--relaxation '%.60s' is out of range", s->solver.relaxation);
-    }
     /* Always: a plan that did not converge still gets its certificate; cli_solve judges the status. */
     o->allow_partial = 1;
     TRY(check_solver(context, s->solver.name));
