@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "problem/fields.h"
+
 /* ---- the table ---------------------------------------------------------------------------------- */
 
 extern const ota_backend ota_cpu_backend, ota_plain_backend;
@@ -48,11 +50,12 @@ void ota_run_report_progress(void *context, int64_t round, double residual) {
 }
 
 void ota_run_poison(ota_pool *pool, const ota_arrays *a, int64_t batch, int64_t head) {
-    const ota_array *const outputs[] = {
-        &a->out,      &a->coupling,    &a->row_potential, &a->column_potential, &a->lse,
-        &a->receiver, &a->row_entropy, &a->row_support,   &a->row_max,          &a->sink};
-    for (size_t k = 0; k < sizeof outputs / sizeof outputs[0]; k++)
-        ota_array_poison(pool, outputs[k], batch, head);
+    for (int k = 0; k < OTA_ARRAY_ROWS; k++) {
+        const ota_array_row *row = &ota_array_rows[k];
+        /* What is both says where a later call begins. */
+        if (row->output && !row->input)
+            ota_array_poison(pool, ota_array_of_row(a, row), batch, head);
+    }
 }
 
 static void tell_head_done(ota_run *run, const ota_head_result *result) {

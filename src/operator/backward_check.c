@@ -1,9 +1,9 @@
 /* The checks of backward: the gradients of one call against the plan and the arrays of its forward. */
-#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
 #include "backward.h"
+#include "problem/check.h"
 #include "problem/fields.h"
 
 /* Has the column rule a parameter with this derivative? */
@@ -82,110 +82,43 @@ static const char *meaningless(const ota_plan *plan, const ota_arrays *arrays, i
     }
 }
 
-static ota_status misfit(const ota_array *a, const char *noun, const char *field,
-                         const int64_t want[4], ota_error *error) {
-    return ota_fail(error, OTA_EINVAL, field, "make the shapes agree",
-                    "%s %s has shape [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
-                    "] where [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "] is needed",
-                    noun, field, a->size[0], a->size[1], a->size[2], a->size[3], want[0], want[1],
-                    want[2], want[3]);
-}
-
-/* `one`: which dimensions may be 1 instead. */
-static ota_status check_one(const ota_array *a, const char *noun, const char *field,
-                            const int64_t want[4], const bool one[4], bool input,
+static ota_status check_one(const ota_array *a, const ota_call_array *need, bool input,
                             ota_error *error) {
-    if (a->type < OTA_F64 || a->type > OTA_F16) {
-        return ota_fail(error, OTA_EINVAL, field, "convert it",
-                        "%s %s has type %d, wanted f64, f32, bf16 or f16", noun, field,
+    if (!ota_is_float(a->type))
+        return ota_fail(error, OTA_EINVAL, need->field, "convert it",
+                        "%s%s has type %d, wanted f64, f32, bf16 or f16", need->noun, need->field,
                         (int)a->type);
-    }
-    bool empty = false;
-    for (int k = 0; k < 4; k++) {
-        if (a->size[k] != want[k] && !(one[k] && a->size[k] == 1))
-            return misfit(a, noun, field, want, error);
-        empty |= a->size[k] == 0;
-    }
-    if (empty) return OTA_OK;
-    if (a->data == NULL) {
-        return ota_fail(error, OTA_EINVAL, field, "point it at the elements", "%s %s has no data",
-                        noun, field);
-    }
-    const size_t bytes = ota_type_bytes(a->type);
-    if ((uintptr_t)a->data % bytes != 0) {
-        return ota_fail(error, OTA_EALIGN, field, "copy it to aligned memory",
-                        "%s %s is not aligned to %zu bytes", noun, field, bytes);
-    }
-    for (int k = 0; k < 4; k++) {
-        int64_t reach;
-        if (a->stride[k] == INT64_MIN ||
-            __builtin_mul_overflow(a->size[k] - 1, a->stride[k], &reach) ||
-            reach > INT64_MAX / 64 || reach < -(INT64_MAX / 64)) {
-            return ota_fail(error, OTA_EOVERFLOW, field, "use smaller strides",
-                            "%s %s spans more than 2^57 elements", noun, field);
-        }
-    }
-    if (!input && ota_array_overlaps_itself(a)) {
-        return ota_fail(error, OTA_EALIAS, field, "give every element its own place",
-                        "%s %s overlaps itself", noun, field);
-    }
-    return OTA_OK;
-}
-
-static void shape_of(const ota_plan *plan, ota_derivative_shape shape, int64_t want[4],
-                     bool one[4]) {
-    const ota_resolved *r = &plan->resolved;
-    want[0] = r->batch, want[1] = r->heads, want[2] = r->queries, want[3] = r->keys;
-    one[0] = one[1] = one[2] = one[3] = false;
-    switch (shape) {
-    case OTA_SHAPE_OUT: want[3] = plan->values_width; break;
-    case OTA_SHAPE_QUERIES: want[3] = r->width; break;
-    case OTA_SHAPE_KEYS: want[1] = r->key_heads, want[2] = r->keys, want[3] = r->width; break;
-    case OTA_SHAPE_VALUES:
-        want[1] = r->key_heads, want[2] = r->keys, want[3] = plan->values_width;
-        break;
-    case OTA_SHAPE_PER_HEAD:
-        want[0] = want[2] = 1, want[3] = r->heads, want[1] = 1;
-        one[3] = true;
-        break;
-    case OTA_SHAPE_NUMBER: want[0] = want[1] = want[2] = want[3] = 1; break;
-    case OTA_SHAPE_OF_QUERIES:
-    case OTA_SHAPE_OF_KEYS:
-        want[2] = 1, want[3] = shape == OTA_SHAPE_OF_QUERIES ? r->queries : r->keys;
-        one[0] = one[1] = true;
-        break;
-    case OTA_SHAPE_PAIRS:
-    case OTA_SHAPE_TERMS:
-    case OTA_SHAPE_FLAG:
-    default: break;
-    }
+    TRY(ota_check_call_array(a, need, error));
+    if (input || !ota_array_overlaps_itself(a)) return OTA_OK;
+    return ota_fail(error, OTA_EALIAS, need->field, "give every element its own place",
+                    "%s%s overlaps itself", need->noun, need->field);
 }
 
 ota_status ota_check_of_term(const ota_plan *plan, const ota_array *a, const char *noun, int t,
                              bool input, ota_error *error) {
     const ota_resolved *r = &plan->resolved;
     const ota_term *term = t == r->term_count ? &r->sink : &r->terms[t];
-    const bool none[4] = {false};
-    int64_t shape[4] = {1, 1, 1, 1};
+    ota_call_array need = {noun, ota_term_of(term->kind)->name, {1, 1, 1, 1}, {false}};
     if (ota_array_present(&term->array) && ota_term_form_of(term) != OTA_FORM_SOFTCAP)
-        memcpy(shape, term->array.size, sizeof shape);
-    return check_one(a, noun, ota_term_of(term->kind)->name, shape, none, input, error);
+        memcpy(need.want, term->array.size, sizeof need.want);
+    return check_one(a, &need, input, error);
 }
 
 ota_status ota_check_derivative(const ota_plan *plan, const ota_arrays *arrays, const ota_array *a,
                                 int which, bool along, ota_error *error) {
     const ota_derivative *row = &ota_derivatives[which];
-    const char *noun = along ? "tangent" : "gradient";
-    const char *field = along ? row->tangent : row->gradient;
+    ota_call_array need = {.noun = along ? "tangent " : "gradient ",
+                           .field = along ? row->tangent : row->gradient};
     const char *why = meaningless(plan, arrays, which);
     if (why != NULL) {
-        return ota_fail(error, OTA_EINVAL, field, "leave it out", "there is no %s %s here: %s",
-                        noun, field, why);
+        return ota_fail(error, OTA_EINVAL, need.field, "leave it out", "there is no %s%s here: %s",
+                        need.noun, need.field, why);
     }
-    int64_t want[4];
-    bool one[4];
-    shape_of(plan, row->shape, want, one);
-    return check_one(a, noun, field, want, one, along != row->upstream, error);
+    ota_shape_of(&plan->resolved, plan->values_width, row->shape, need.want);
+    need.one[0] = need.one[1] =
+        row->shape == OTA_SHAPE_OF_QUERIES || row->shape == OTA_SHAPE_OF_KEYS;
+    need.one[3] = row->shape == OTA_SHAPE_PER_HEAD;
+    return check_one(a, &need, along != row->upstream, error);
 }
 
 const char *ota_overlapped_input(const ota_plan *plan, const ota_arrays *arrays,
@@ -322,7 +255,7 @@ ota_status ota_gradients_check(const ota_plan *plan, const ota_arrays *arrays,
     const ota_resolved *r = &plan->resolved;
     for (int t = 0; t < r->term_count + (r->has_sink ? 1 : 0) && status == OTA_OK; t++) {
         const ota_array *a = ota_gradient_of_term(r, full, t);
-        if (a != NULL) status = ota_check_of_term(plan, a, "gradient", t, false, error);
+        if (a != NULL) status = ota_check_of_term(plan, a, "gradient ", t, false, error);
     }
     if (status == OTA_OK) status = ota_gradients_apart(plan, arrays, full, error);
     return status == OTA_OK ? ota_check_potentials(plan, arrays, error) : status;

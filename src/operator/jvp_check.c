@@ -27,7 +27,7 @@ static ota_status check_terms(const ota_plan *plan, const ota_tangents *t, ota_e
     ota_status status = OTA_OK;
     for (int k = 0; k < r->term_count + (r->has_sink ? 1 : 0) && status == OTA_OK; k++) {
         const ota_array *a = ota_tangent_of_term(r, t, k);
-        if (a != NULL) status = ota_check_of_term(plan, a, "tangent", k, true, error);
+        if (a != NULL) status = ota_check_of_term(plan, a, "tangent ", k, true, error);
     }
     return status;
 }

@@ -3,6 +3,7 @@
 #ifndef OTA_CHECK_H
 #define OTA_CHECK_H
 
+#include "problem/fields.h"
 #include "problem/problem.h"
 
 #define TRY(call)                                                                                  \
@@ -25,6 +26,18 @@ ota_status ota_check_vector(const ota_array *a, const char *field, const int64_t
                             ota_error *error);
 ota_status ota_check_number(double value, const char *field, double low, bool open_low, double high,
                             bool open_high, ota_error *error);
+
+/* An array of a call beside the plan: its name after a noun such as "gradient " or "", and its shape; `one`: dimensions that may be
+ * 1 instead. Its type is known. */
+typedef struct ota_call_array {
+    const char *noun, *field;
+    int64_t want[4];
+    bool one[4];
+} ota_call_array;
+ota_status ota_check_call_array(const ota_array *a, const ota_call_array *need, ota_error *error);
+/* check_arrays.c: sizes of a shape. */
+void ota_shape_of(const ota_resolved *r, int64_t values_width, ota_derivative_shape shape,
+                  int64_t want[4]);
 
 /* A combination of regulariser and columns that has no meaning. */
 ota_status ota_refuse_cell(const char *cell, const char *why, const char *hint, ota_error *error);

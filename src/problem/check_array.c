@@ -83,6 +83,39 @@ ota_status ota_check_shape(const ota_array *a, const char *field, const int64_t 
     return OTA_OK;
 }
 
+ota_status ota_check_call_array(const ota_array *a, const ota_call_array *need, ota_error *error) {
+    const char *noun = need->noun, *field = need->field;
+    const int64_t *want = need->want;
+    bool empty = false;
+    for (int k = 0; k < 4; k++) {
+        if (a->size[k] != want[k] && !(need->one[k] && a->size[k] == 1))
+            return ota_fail(error, OTA_EINVAL, field, "make the shapes agree",
+                            "%s%s has shape [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
+                            "] where [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
+                            "] is needed",
+                            noun, field, a->size[0], a->size[1], a->size[2], a->size[3], want[0],
+                            want[1], want[2], want[3]);
+        empty |= a->size[k] == 0;
+    }
+    if (empty) return OTA_OK;
+    if (a->data == NULL)
+        return ota_fail(error, OTA_EINVAL, field, "point it at the elements", "%s%s has no data",
+                        noun, field);
+    const size_t bytes = ota_type_bytes(a->type);
+    if ((uintptr_t)a->data % bytes != 0)
+        return ota_fail(error, OTA_EALIGN, field, "copy it to aligned memory",
+                        "%s%s is not aligned to %zu bytes", noun, field, bytes);
+    for (int k = 0; k < 4; k++) {
+        int64_t reach;
+        if (a->stride[k] == INT64_MIN ||
+            __builtin_mul_overflow(a->size[k] - 1, a->stride[k], &reach) ||
+            reach > INT64_MAX / 64 || reach < -(INT64_MAX / 64))
+            return ota_fail(error, OTA_EOVERFLOW, field, "use smaller strides",
+                            "%s%s spans more than 2^57 elements", noun, field);
+    }
+    return OTA_OK;
+}
+
 /* A vector of finite numbers in [low, high]; `positive` excludes low itself. */
 ota_status ota_check_vector(const ota_array *a, const char *field, const int64_t want[4],
                             bool broadcasts, double low, bool positive, double high,

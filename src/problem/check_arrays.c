@@ -1,101 +1,58 @@
 /* The checks of forward: the arrays of one call against the resolved problem. */
-#include <inttypes.h>
 #include <string.h>
 
 #include "base/integers.h"
+#include "problem/check.h"
 #include "problem/fields.h"
 #include "problem/problem.h"
 
-enum { MATRIX, QUERY_VECTOR, KEY_VECTOR };
+void ota_shape_of(const ota_resolved *r, int64_t values_width, ota_derivative_shape shape,
+                  int64_t want[4]) {
+    want[0] = r->batch, want[1] = r->heads, want[2] = r->queries, want[3] = r->keys;
+    switch (shape) {
+    case OTA_SHAPE_OUT: want[3] = values_width; break;
+    case OTA_SHAPE_QUERIES: want[3] = r->width; break;
+    case OTA_SHAPE_KEYS: want[1] = r->key_heads, want[2] = r->keys, want[3] = r->width; break;
+    case OTA_SHAPE_VALUES: want[1] = r->key_heads, want[2] = r->keys, want[3] = values_width; break;
+    case OTA_SHAPE_PER_HEAD: want[0] = want[1] = want[2] = 1, want[3] = r->heads; break;
+    case OTA_SHAPE_NUMBER: want[0] = want[1] = want[2] = want[3] = 1; break;
+    case OTA_SHAPE_OF_QUERIES: want[2] = 1, want[3] = r->queries; break;
+    case OTA_SHAPE_OF_KEYS: want[2] = 1; break;
+    case OTA_SHAPE_PAIRS:
+    case OTA_SHAPE_TERMS:
+    case OTA_SHAPE_FLAG:
+    default: break;
+    }
+}
 
-typedef struct array_row {
-    const char *field;
-    size_t offset;
-    int shape;
-    bool input, output;
-} array_row;
-
-static const array_row table[] = {
-    {"values", offsetof(ota_arrays, values), MATRIX, true, false},
-    {"out", offsetof(ota_arrays, out), MATRIX, false, true},
-    {"coupling", offsetof(ota_arrays, coupling), MATRIX, false, true},
-    {"row_potential", offsetof(ota_arrays, row_potential), QUERY_VECTOR, false, true},
-    {"column_potential", offsetof(ota_arrays, column_potential), KEY_VECTOR, false, true},
-    {"lse", offsetof(ota_arrays, lse), QUERY_VECTOR, false, true},
-    {"receiver", offsetof(ota_arrays, receiver), KEY_VECTOR, false, true},
-    {"row_entropy", offsetof(ota_arrays, row_entropy), QUERY_VECTOR, false, true},
-    {"row_support", offsetof(ota_arrays, row_support), QUERY_VECTOR, false, true},
-    {"row_max", offsetof(ota_arrays, row_max), QUERY_VECTOR, false, true},
-    {"sink", offsetof(ota_arrays, sink), QUERY_VECTOR, false, true},
-    {"start_potential", offsetof(ota_arrays, start_potential), KEY_VECTOR, true, false},
-    {"remaining", offsetof(ota_arrays, remaining), KEY_VECTOR, true, true},
-};
-enum { ROWS = (int)(sizeof table / sizeof table[0]) };
-
-static const ota_array *field_of(const ota_arrays *arrays, const array_row *row) {
-    return (const ota_array *)(const void *)((const char *)arrays + row->offset);
+static bool is_matrix(ota_derivative_shape shape) {
+    return shape != OTA_SHAPE_OF_QUERIES && shape != OTA_SHAPE_OF_KEYS;
 }
 
 static ota_status check_one(const ota_resolved *r, int64_t values_width, const ota_arrays *arrays,
-                            const array_row *row, ota_error *error) {
-    const ota_array *a = field_of(arrays, row);
-    int64_t want[4] = {r->batch, r->heads, r->queries, r->keys};
-    if (row->shape == QUERY_VECTOR) want[2] = 1, want[3] = r->queries;
-    if (row->shape == KEY_VECTOR) want[2] = 1;
-    if (a == &arrays->values) want[1] = r->key_heads, want[2] = r->keys, want[3] = values_width;
-    if (a == &arrays->out) want[3] = values_width;
-    const size_t bytes = ota_type_bytes(a->type);
-    const bool wide = a->type == OTA_F64 || a->type == OTA_F32;
-    const bool fits = a == &arrays->remaining ? a->type == OTA_F64
-                      : row->shape == MATRIX  ? wide || a->type == OTA_BF16 || a->type == OTA_F16
-                                              : wide;
-    if (!fits) {
-        return ota_fail(error, OTA_EINVAL, row->field, "convert it", "%s has type %d, wanted %s",
-                        row->field, (int)a->type,
-                        a == &arrays->remaining ? "f64"
-                        : row->shape == MATRIX  ? "f64, f32, bf16 or f16"
-                                                : "f64 or f32");
-    }
-    bool empty = false;
-    for (int k = 0; k < 4; k++) {
-        if (a->size[k] != want[k]) {
-            return ota_fail(error, OTA_EINVAL, row->field, "make the shapes agree",
-                            "%s has shape [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
-                            "] where [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
-                            "] is needed",
-                            row->field, a->size[0], a->size[1], a->size[2], a->size[3], want[0],
-                            want[1], want[2], want[3]);
-        }
-        if (want[k] == 0) empty = true;
-    }
-    if (empty) return OTA_OK;
-    if (a->data == NULL)
-        return ota_fail(error, OTA_EINVAL, row->field, "point it at the elements", "%s has no data",
-                        row->field);
-    if ((uintptr_t)a->data % bytes != 0) {
-        return ota_fail(error, OTA_EALIGN, row->field, "copy it to aligned memory",
-                        "%s is not aligned to %zu bytes", row->field, bytes);
-    }
-    for (int k = 0; k < 4; k++) {
-        int64_t reach;
-        if (a->stride[k] == INT64_MIN ||
-            __builtin_mul_overflow(a->size[k] - 1, a->stride[k], &reach) ||
-            reach > INT64_MAX / 64 || reach < -(INT64_MAX / 64)) {
-            return ota_fail(error, OTA_EOVERFLOW, row->field, "use smaller strides",
-                            "%s spans more than 2^57 elements", row->field);
-        }
-        if (row->output && a->size[k] > 1 && a->stride[k] == 0) {
-            return ota_fail(error, OTA_EINVAL, row->field, "give every element its own place",
-                            "%s is an output with stride 0 in dimension %d", row->field, k);
-        }
+                            const ota_array_row *row, ota_error *error) {
+    const ota_array *a = ota_array_of_row(arrays, row);
+    const bool matrix = is_matrix(row->shape);
+    const char *wanted = row->f64 ? "f64" : matrix ? "f64, f32, bf16 or f16" : "f64 or f32";
+    ota_call_array need = {.noun = "", .field = row->name};
+    if (row->f64 ? a->type != OTA_F64 : matrix ? !ota_is_float(a->type) : !ota_is_wide(a->type))
+        return ota_wrong_type(row->name, a->type, wanted, error);
+    ota_shape_of(r, values_width, row->shape, need.want);
+    TRY(ota_check_call_array(a, &need, error));
+    const bool empty = a->size[0] == 0 || a->size[1] == 0 || a->size[2] == 0 || a->size[3] == 0;
+    for (int k = 0; k < 4 && row->output && !empty; k++) {
+        if (a->size[k] == 1 || a->stride[k] != 0) continue;
+        return ota_fail(error, OTA_EINVAL, row->name, "give every element its own place",
+                        "%s is an output with stride 0 in dimension %d", row->name, k);
     }
     return OTA_OK;
 }
 
 const char *ota_arrays_written_on(const ota_arrays *arrays, const ota_array *input) {
-    for (int k = 0; k < ROWS; k++) {
-        if (table[k].output && ota_arrays_overlap(field_of(arrays, &table[k]), input))
-            return table[k].field;
+    for (int k = 0; k < OTA_ARRAY_ROWS; k++) {
+        if (ota_array_rows[k].output &&
+            ota_arrays_overlap(ota_array_of_row(arrays, &ota_array_rows[k]), input))
+            return ota_array_rows[k].name;
     }
     return NULL;
 }
@@ -117,19 +74,19 @@ const char *ota_problem_overlapped(const ota_resolved *r, const ota_array *out) 
 
 /* No output may overlap an input or another output. */
 static ota_status check_aliases(const ota_resolved *r, const ota_arrays *arrays, ota_error *error) {
-    for (int k = 0; k < ROWS; k++) {
-        if (!table[k].output) continue;
-        const ota_array *out = field_of(arrays, &table[k]);
+    for (int k = 0; k < OTA_ARRAY_ROWS; k++) {
+        if (!ota_array_rows[k].output) continue;
+        const ota_array *out = ota_array_of_row(arrays, &ota_array_rows[k]);
         const char *other = ota_problem_overlapped(r, out);
-        for (int i = 0; i < ROWS; i++) {
-            const bool before = table[i].output ? i < k : table[i].input;
-            if (before && ota_arrays_overlap(out, field_of(arrays, &table[i])))
-                other = table[i].field;
+        for (int i = 0; i < OTA_ARRAY_ROWS; i++) {
+            const bool before = ota_array_rows[i].output ? i < k : ota_array_rows[i].input;
+            if (before && ota_arrays_overlap(out, ota_array_of_row(arrays, &ota_array_rows[i])))
+                other = ota_array_rows[i].name;
         }
         if (ota_array_present(out) && ota_array_overlaps_itself(out)) other = "itself";
         if (other != NULL) {
-            return ota_fail(error, OTA_EALIAS, table[k].field, "give it memory of its own",
-                            "%s overlaps %s", table[k].field, other);
+            return ota_fail(error, OTA_EALIAS, ota_array_rows[k].name, "give it memory of its own",
+                            "%s overlaps %s", ota_array_rows[k].name, other);
         }
     }
     return OTA_OK;
@@ -155,10 +112,9 @@ ota_status ota_arrays_check(const ota_resolved *r, int64_t values_width, const o
         return ota_fail(error, OTA_EINVAL, "values", "give values, or leave out away",
                         "out is wanted but values are absent");
     }
-    for (int k = 0; k < ROWS; k++) {
-        if (!ota_array_present(field_of(full, &table[k]))) continue;
-        const ota_status status = check_one(r, values_width, full, &table[k], error);
-        if (status != OTA_OK) return status;
+    for (int k = 0; k < OTA_ARRAY_ROWS; k++) {
+        if (!ota_array_present(ota_array_of_row(full, &ota_array_rows[k]))) continue;
+        TRY(check_one(r, values_width, full, &ota_array_rows[k], error));
     }
     if (ota_array_present(&full->remaining) && r->problem.columns != OTA_COLUMNS_ONLINE) {
         return ota_fail(error, OTA_EINVAL, "remaining", "leave it out",

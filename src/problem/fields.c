@@ -314,3 +314,22 @@ const ota_derivative ota_derivatives[OTA_DERIVATIVES] = {
     [OTA_D_LOWER] = MOVES(lower, NUMBER, SUMMED),
     [OTA_D_UPPER] = MOVES(upper, NUMBER, SUMMED),
 };
+
+#define ARRAY(member, form)                                                                        \
+    .name = #member, .offset = offsetof(ota_arrays, member), .shape = OTA_SHAPE_##form
+
+const ota_array_row ota_array_rows[OTA_ARRAY_ROWS] = {
+    {ARRAY(values, VALUES), .input = true},
+    {ARRAY(out, OUT), .output = true},
+    {ARRAY(coupling, PAIRS), .output = true},
+    {ARRAY(row_potential, OF_QUERIES), .output = true},
+    {ARRAY(column_potential, OF_KEYS), .output = true},
+    {ARRAY(lse, OF_QUERIES), .output = true},
+    {ARRAY(receiver, OF_KEYS), .output = true},
+    {ARRAY(row_entropy, OF_QUERIES), .output = true},
+    {ARRAY(row_support, OF_QUERIES), .output = true},
+    {ARRAY(row_max, OF_QUERIES), .output = true},
+    {ARRAY(sink, OF_QUERIES), .output = true},
+    {ARRAY(start_potential, OF_KEYS), .input = true},
+    {ARRAY(remaining, OF_KEYS), .input = true, .output = true, .f64 = true},
+};

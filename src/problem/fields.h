@@ -102,7 +102,7 @@ int64_t ota_fact_of_text(const char *text);
 
 /* ---- derivatives -------------------------------------------------------------------------------- */
 
-/* Of the problem's sizes (operator/backward_check.c). */
+/* Of the problem's sizes (ota_shape_of in check_arrays.c); of ota_arrays those that are no parameters. */
 typedef enum ota_derivative_shape {
     OTA_SHAPE_PAIRS = 1,
     OTA_SHAPE_OUT,
@@ -168,6 +168,25 @@ static inline const ota_array *ota_gradient_in(const ota_gradients *g, int k) {
 }
 static inline const ota_array *ota_tangent_in(const ota_tangents *t, int k) {
     return (const ota_array *)(const void *)((const char *)t + ota_derivatives[k].tangent_at);
+}
+
+/* ---- arrays of a forward ------------------------------------------------------------------------ */
+
+/* A member of ota_arrays. */
+typedef struct ota_array_row {
+    const char *name;
+    size_t offset;
+    ota_derivative_shape shape; /* of vectors exact: {batch, heads, 1, queries or keys} */
+    bool input, output;
+    bool f64; /* of no other type */
+} ota_array_row;
+
+enum { OTA_ARRAY_ROWS = 13 };
+extern const ota_array_row ota_array_rows[OTA_ARRAY_ROWS];
+
+static inline const ota_array *ota_array_of_row(const ota_arrays *arrays,
+                                                const ota_array_row *row) {
+    return (const ota_array *)(const void *)((const char *)arrays + row->offset);
 }
 
 #endif
