@@ -464,13 +464,18 @@ def _plain(
             return None
         derivatives = logits.requires_grad
         given = logits.detach() if derivatives else logits
+    # Stars would make a list of all arguments first.
+    capacity, bounds = within
+    tolerance, rounds = limits
     found = _native_route(
         given,
         k,
-        *within,
+        capacity,
+        bounds,
         code,
         potentials,
-        *limits,
+        tolerance,
+        rounds,
         certificate,
         thread_limit(),
     )

@@ -2,7 +2,7 @@
 #include "plan.h"
 
 #include <math.h>
-#include <string.h>
+#include <stddef.h>
 
 #include "problem/check.h"
 #include "problem/fields.h"
@@ -39,14 +39,14 @@ static bool carries_temperature(const ota_plan *plan, const ota_resolved *next) 
 /* Of rows of the problem's table whose numbers decide what a plan chooses (OTA_REBIND_CHOICE): would one made now choose the
  * same? */
 static const struct {
-    const char *field;
+    size_t member;
     bool (*holds)(const ota_plan *plan, const ota_resolved *next);
-} choices[] = {{"scale", carries_scale},
-               {"temperature", carries_temperature},
-               {"temperatures", carries_temperatures},
-               {"order", same_order},
-               {"lambda", same_damping},
-               {"lower", same_floor}};
+} choices[] = {{offsetof(ota_problem, scale), carries_scale},
+               {offsetof(ota_problem, temperature), carries_temperature},
+               {offsetof(ota_problem, temperatures), carries_temperatures},
+               {offsetof(ota_problem, order), same_order},
+               {offsetof(ota_problem, lambda), same_damping},
+               {offsetof(ota_problem, lower), same_floor}};
 
 static ota_status other_choice(const char *field, ota_error *error) {
     return ota_fail(error, OTA_EINVAL, field, "create a new plan",
@@ -56,7 +56,7 @@ static ota_status other_choice(const char *field, ota_error *error) {
 /* A row that nobody here knows is refused, too. */
 static bool holds(const ota_field *field, const ota_plan *plan, const ota_resolved *next) {
     for (size_t k = 0; k < sizeof choices / sizeof choices[0]; k++) {
-        if (strcmp(choices[k].field, field->name) == 0) return choices[k].holds(plan, next);
+        if (choices[k].member == field->offset) return choices[k].holds(plan, next);
     }
     return false;
 }
@@ -64,7 +64,6 @@ static bool holds(const ota_field *field, const ota_plan *plan, const ota_resolv
 /* Would a plan made now have this one's solver, and memory for what it computes? Numbers of a problem may decide that. */
 ota_status ota_plan_takes(const ota_plan *plan, ota_resolved *next, ota_error *error) {
     TRY(ota_resolved_same(&plan->resolved, next, error));
-    next->settings = plan->resolved.settings;
     const ota_solver *solver = NULL;
     TRY(ota_solver_choose(next, &solver, error));
     for (const ota_field *f = ota_problem_fields; f->name != NULL; f++) {
@@ -77,7 +76,7 @@ ota_status ota_plan_takes(const ota_plan *plan, ota_resolved *next, ota_error *e
 ota_status ota_plan_rebind(ota_plan *plan, const ota_problem *problem, ota_error *error) {
     ota_resolved next;
     if (plan->driver != NULL) return plan->driver->rebind(plan, problem, error);
-    TRY(ota_resolve(problem, NULL, &next, error));
+    TRY(ota_resolve_next(problem, &plan->resolved.settings, NULL, &next, error));
     TRY(ota_plan_takes(plan, &next, error));
     ota_resolved_copy(&plan->resolved, &next);
     return OTA_OK;

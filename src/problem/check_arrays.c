@@ -75,15 +75,15 @@ const char *ota_problem_overlapped(const ota_resolved *r, const ota_array *out) 
 /* No output may overlap an input or another output. */
 static ota_status check_aliases(const ota_resolved *r, const ota_arrays *arrays, ota_error *error) {
     for (int k = 0; k < OTA_ARRAY_ROWS; k++) {
-        if (!ota_array_rows[k].output) continue;
         const ota_array *out = ota_array_of_row(arrays, &ota_array_rows[k]);
+        if (!ota_array_rows[k].output || !ota_array_present(out)) continue;
         const char *other = ota_problem_overlapped(r, out);
         for (int i = 0; i < OTA_ARRAY_ROWS; i++) {
             const bool before = ota_array_rows[i].output ? i < k : ota_array_rows[i].input;
             if (before && ota_arrays_overlap(out, ota_array_of_row(arrays, &ota_array_rows[i])))
                 other = ota_array_rows[i].name;
         }
-        if (ota_array_present(out) && ota_array_overlaps_itself(out)) other = "itself";
+        if (ota_array_overlaps_itself(out)) other = "itself";
         if (other != NULL) {
             return ota_fail(error, OTA_EALIAS, ota_array_rows[k].name, "give it memory of its own",
                             "%s overlaps %s", ota_array_rows[k].name, other);

@@ -11,8 +11,7 @@ ota_status ota_resolve_options(ota_resolved *r, const ota_options *given, ota_er
         TRY(ota_check_sized(&o, sizeof o, given, given->size, "options.size", error));
     else
         memset(&o, 0, sizeof o);
-    ota_fields_fill(ota_option_fields, r, &o);
-    TRY(ota_fields_check(ota_option_fields, &o, error));
+    TRY(ota_fields_complete(ota_option_fields, r, &o, error));
     ota_fields_copy(&o, s);
     s->stop.fixed = o.rounds != 0;
     if (o.rounds == OTA_NO_ROUNDS) s->stop.rounds = 0;

@@ -85,10 +85,9 @@ static inline const void *ota_field_in(const ota_field *field, const void *recor
     return (const char *)record + field->offset;
 }
 
-/* Defaults in the place of zeros. */
-void ota_fields_fill(const ota_field *table, const struct ota_resolved *r, void *record);
-/* The first member that is out of range, as a sentence. */
-ota_status ota_fields_check(const ota_field *table, const void *record, ota_error *error);
+/* Defaults, which are in range, in the place of zeros; the first member that is out of range, as a sentence. */
+ota_status ota_fields_complete(const ota_field *table, const struct ota_resolved *r, void *record,
+                               ota_error *error);
 /* Options that were checked. */
 void ota_fields_copy(const ota_options *options, struct ota_settings *settings);
 /* Does the problem `next` have what rebind wants of it? What OTA_REBIND_CHOICE says is asked elsewhere. */

@@ -41,23 +41,6 @@ static const char *text_in(const ota_field *f, const void *record) {
     return text == NULL ? "" : text;
 }
 
-void ota_fields_fill(const ota_field *table, const ota_resolved *r, void *record) {
-    for (const ota_field *f = table; f->name != NULL; f++) {
-        const bool has_usual = f->usual > 0.0 || f->usual_of != NULL;
-        char *at = (char *)record + f->offset;
-        if (!has_usual) continue;
-        const double usual = f->usual_of != NULL ? f->usual_of(r) : f->usual;
-        if (f->kind == OTA_FIELD_REAL) {
-            const double value = real_in(f, record);
-            if (value < 0.0 || value > 0.0 || isnan(value)) continue;
-            memcpy(at, &usual, sizeof usual);
-        } else if (whole_in(f, record) == 0) {
-            const int64_t whole = (int64_t)usual;
-            memcpy(at, &whole, sizeof whole);
-        }
-    }
-}
-
 /* ---- ranges -------------------------------------------------------------------------------------- */
 
 static int count_words(const char *words) {
@@ -79,9 +62,19 @@ static void list_words(const char *words, char *hint, size_t size) {
     }
 }
 
+/* Is there a word of this number? The first one needs no search. */
+static bool has_word(const char *words, int64_t value) {
+    for (; value > 0; value--) {
+        words = strchr(words, ' ');
+        if (words == NULL) return false;
+        words++;
+    }
+    return value == 0;
+}
+
 static ota_status check_words(const ota_field *f, int64_t value, ota_error *error) {
     char hint[128];
-    if (value >= 0 && value < count_words(f->words)) return OTA_OK;
+    if (has_word(f->words, value)) return OTA_OK;
     list_words(f->words, hint, sizeof hint);
     return ota_fail(error, OTA_EINVAL, f->name, f->remedy != NULL ? f->remedy : hint,
                     "%s is %" PRId64, f->name, value);
@@ -110,8 +103,40 @@ static ota_status check_one(const ota_field *f, const void *record, ota_error *e
                     f->name, text_in(f, record));
 }
 
-ota_status ota_fields_check(const ota_field *table, const void *record, ota_error *error) {
+/* 0, or -0, as a caller leaves what it says nothing of; of arrays and lists nothing is in a range. */
+static bool is_unset(const ota_field *f, const void *record) {
+    const void *at = ota_field_in(f, record);
+    uint64_t wide;
+    uint32_t narrow;
+    if (f->bytes == sizeof wide) {
+        memcpy(&wide, at, sizeof wide);
+        return (f->kind == OTA_FIELD_REAL ? wide << 1 : wide) == 0;
+    }
+    if (f->bytes != sizeof narrow) return true;
+    memcpy(&narrow, at, sizeof narrow);
+    return narrow == 0;
+}
+
+static void put_usual(const ota_field *f, const ota_resolved *r, void *record) {
+    const double usual = f->usual_of != NULL ? f->usual_of(r) : f->usual;
+    const int64_t whole = (int64_t)usual;
+    char *at = (char *)record + f->offset;
+    if (f->kind == OTA_FIELD_REAL)
+        memcpy(at, &usual, sizeof usual);
+    else
+        memcpy(at, &whole, sizeof whole);
+}
+
+/* A row that is unset and may be, which most rows of most calls are, costs next to nothing here: small problems are solved in the
+ * time of a hundred rows' checks. */
+ota_status ota_fields_complete(const ota_field *table, const ota_resolved *r, void *record,
+                               ota_error *error) {
     for (const ota_field *f = table; f->name != NULL; f++) {
+        if (is_unset(f, record)) {
+            const bool has_usual = f->usual > 0.0 || f->usual_of != NULL;
+            if (has_usual) put_usual(f, r, record);
+            if (has_usual || !f->open_low) continue;
+        }
         if (f->applies != NULL && !f->applies(record)) continue;
         TRY(check_one(f, record, error));
         if (f->check != NULL) TRY(f->check(record, error));
@@ -119,16 +144,24 @@ ota_status ota_fields_check(const ota_field *table, const void *record, ota_erro
     return OTA_OK;
 }
 
+static void copy_text(char *to, size_t room, const char *text) {
+    const size_t length = ota_size_min(strlen(text), room - 1);
+    memcpy(to, text, length);
+    to[length] = '\0';
+}
+
 void ota_fields_copy(const ota_options *options, ota_settings *settings) {
     for (const ota_field *f = ota_option_fields; f->name != NULL; f++) {
         char *to = (char *)settings + f->setting;
         if (f->setting == 0 || (f->applies != NULL && !f->applies(options))) continue;
         if (f->kind == OTA_FIELD_TEXT)
-            (void)ota_snprintf(to, f->room, "%s", text_in(f, options));
+            copy_text(to, f->room, text_in(f, options));
         else if (f->kind == OTA_FIELD_FLAG)
             *(bool *)to = whole_in(f, options) != 0;
+        else if (f->bytes == sizeof(int64_t))
+            memcpy(to, ota_field_in(f, options), sizeof(int64_t));
         else
-            memcpy(to, ota_field_in(f, options), f->bytes);
+            memcpy(to, ota_field_in(f, options), sizeof(int));
     }
 }
 

@@ -61,7 +61,8 @@ ota_status ota_ranks_rebind(ota_plan *plan, const ota_problem *given, ota_error 
                                        .rows = plan->resolved.share};
         ota_shards_resolve_corner(&problem, &sizes);
         ota_shards_widen_problem(shards, &problem);
-        status = ota_resolve_share(&problem, NULL, &plan->resolved.share, &next, error);
+        status = ota_resolve_next(&problem, &plan->resolved.settings, &plan->resolved.share, &next,
+                                  error);
     }
     if (status == OTA_OK) status = ota_plan_takes(plan, &next, error);
     status = ota_ranks_agree(&shards->ranks, status, error);

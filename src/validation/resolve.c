@@ -95,8 +95,9 @@ ota_status ota_resolve(const ota_problem *problem, const ota_options *options, o
     return ota_resolve_share(problem, options, NULL, r, error);
 }
 
-ota_status ota_resolve_share(const ota_problem *problem, const ota_options *options,
-                             const ota_share *share, ota_resolved *r, ota_error *error) {
+/* Everything but options and what depends on them. */
+static ota_status resolve_problem(const ota_problem *problem, const ota_share *share,
+                                  ota_resolved *r, ota_error *error) {
     memset(r, 0, sizeof *r);
     if (problem == NULL)
         return ota_fail(error, OTA_EINVAL, "problem", "give a problem", "problem is NULL");
@@ -104,20 +105,36 @@ ota_status ota_resolve_share(const ota_problem *problem, const ota_options *opti
                         error));
     TRY(resolve_scores(r, error));
     r->share = share != NULL ? *share : (ota_share){.rows = r->queries};
-    ota_fields_fill(ota_problem_fields, r, &r->problem);
-    TRY(ota_fields_check(ota_problem_fields, &r->problem, error));
+    TRY(ota_fields_complete(ota_problem_fields, r, &r->problem, error));
     r->scale = r->problem.cost ? -r->problem.scale : r->problem.scale;
     TRY(resolve_temperatures(r, error));
     TRY(ota_resolve_terms(r, error));
     TRY(ota_resolve_supports(r, error));
     TRY(ota_resolve_regulariser(r, error));
     TRY(ota_resolve_columns(r, error));
-    TRY(ota_resolve_masses(r, error));
-    TRY(ota_resolve_options(r, options, error));
+    return ota_resolve_masses(r, error);
+}
+
+/* What comes behind the options. */
+static ota_status resolve_rest(ota_resolved *r, ota_error *error) {
     TRY(ota_resolve_entry_caps(r, error));
     r->problem.terms = r->terms;
     r->problem.supports = r->supports;
     return OTA_OK;
+}
+
+ota_status ota_resolve_share(const ota_problem *problem, const ota_options *options,
+                             const ota_share *share, ota_resolved *r, ota_error *error) {
+    TRY(resolve_problem(problem, share, r, error));
+    TRY(ota_resolve_options(r, options, error));
+    return resolve_rest(r, error);
+}
+
+ota_status ota_resolve_next(const ota_problem *problem, const ota_settings *settings,
+                            const ota_share *share, ota_resolved *r, ota_error *error) {
+    TRY(resolve_problem(problem, share, r, error));
+    r->settings = *settings;
+    return resolve_rest(r, error);
 }
 
 /* ---- rebind ------------------------------------------------------------------------------------ */

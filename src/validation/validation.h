@@ -18,6 +18,9 @@ ota_status ota_resolve(const ota_problem *problem, const ota_options *options,
 /* The same of a share of the rows of a problem, with all its keys; NULL: all rows. */
 ota_status ota_resolve_share(const ota_problem *problem, const ota_options *options,
                              const ota_share *share, ota_resolved *resolved, ota_error *error);
+/* The next problem of a plan that is there, with the settings of which it goes on. */
+ota_status ota_resolve_next(const ota_problem *problem, const ota_settings *settings,
+                            const ota_share *share, ota_resolved *resolved, ota_error *error);
 /* Does `next` have the shapes, types and rules of `old`? (rebind) */
 ota_status ota_resolved_same(const ota_resolved *old, const ota_resolved *next, ota_error *error);
 /* The problem of a block of keys; `to` borrows the arrays of both. */
