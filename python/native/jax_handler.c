@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "jax_plans.h"
 #include "otattn.h"
 #include "otattn_normalize.h"
 
@@ -206,13 +207,25 @@ static int fill(call *c, const xla_frame *frame) {
     return 1;
 }
 
-static ota_status run(call *c, ota_result *result, ota_error *error) {
+/* A plan for the call: an idle one of its name that goes on with these arrays and numbers, or a new one. */
+static ota_status bind(const call *c, const xla_array *name, ota_plan **plan, ota_error *error) {
+    *plan = jax_take_plan(name->data, name->count);
+    if (*plan != NULL) {
+        if (ota_plan_rebind(*plan, &c->problem, error) >= 0) return OTA_OK;
+        ota_plan_free(*plan);
+        *error = (ota_error){.message = ""};
+    }
+    return ota_plan_create(plan, &c->problem, c->values_width, &c->options, error);
+}
+
+static ota_status run(call *c, const xla_array *name, ota_result *result, ota_error *error) {
     ota_plan *plan = NULL;
-    ota_status status = ota_plan_create(&plan, &c->problem, c->values_width, &c->options, error);
-    if (status >= 0 && c->forward) status = ota_forward(plan, &c->arrays, result, error);
+    ota_status status = bind(c, name, &plan, error);
+    if (status < 0) return status;
+    if (c->forward) status = ota_forward(plan, &c->arrays, result, error);
     if (status >= 0 && c->backward)
         status = ota_backward(plan, &c->arrays, &c->gradients, result, error);
-    ota_plan_free(plan);
+    jax_give_plan(plan, name->data, name->count);
     return status;
 }
 
@@ -241,7 +254,7 @@ xla_error *ota_jax_handler(xla_frame *frame) {
     }
     ota_error error = {.message = ""};
     ota_result result = {.size = sizeof result};
-    const ota_status status = run(c, &result, &error);
+    const ota_status status = run(c, attribute(frame, "call"), &result, &error);
     free(c);
     if (status >= 0) return NULL;
     const char *sentence = error.message[0] != '\0'     ? error.message

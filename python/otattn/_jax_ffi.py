@@ -19,6 +19,7 @@ import numpy as np
 from . import _structs as c
 from ._arrays import output_shape
 from ._jax_manual import alike, made_of, zeros_like
+from ._kept import forget_by
 from ._library import library
 from ._settings import DIFFERENTIABLE, OPERANDS, UNBATCHED
 from ._solve import (
@@ -98,6 +99,8 @@ def is_offered() -> bool:
         return False
     capsule: Any = jax.ffi.pycapsule
     register(TARGET, capsule(library.ota_jax_handler), platform="cpu")
+    # The handler keeps plans, too.
+    forget_by(library.ota_jax_release)
     return True
 
 

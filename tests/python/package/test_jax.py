@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import functools
 import os
 import shutil
 import subprocess
@@ -368,3 +370,38 @@ def test_gradients_from_a_start_of_the_callers(more: dict[str, Any], rng: np.ran
 
     found, right = jax.grad(lambda x: loss(x, **start))(x), jax.grad(loss)(x)
     assert jnp.abs(found - right).max() <= 1e-3
+
+
+@pytest.mark.parametrize("method", ["softmax/exact", "softmax/relaxed:0.7", "entmax:1.5"])
+def test_plans_are_kept_between_calls(method: str, rng: np.random.Generator) -> None:
+    """By programs in turns, on several threads, after a refusal and after what is kept was released."""
+    programs = {}
+    for n in (3, 5):
+
+        @jax.jit
+        def both(x: Any, t: Any) -> Any:
+            run = functools.partial(otattn.jax.attention, method=method)
+            out, back = jax.vjp(lambda y: run(y, y, y, temperature=t), x)
+            return out, back(jnp.sin(out))[0]
+
+        programs[n] = both
+
+    def once(n: int, temperature: float, x: Any) -> None:
+        out, gradient = programs[n](x, temperature)
+        leaf = torch.from_numpy(x).requires_grad_()
+        expected = otattn.attention(leaf, leaf, leaf, method=method, temperature=temperature)
+        assert np.array_equal(out, expected.detach().numpy())
+        (wanted,) = torch.autograd.grad(expected, leaf, expected.sin())
+        assert np.abs(gradient - wanted.numpy()).max() <= 1e-12
+
+    calls = [(int(rng.choice((3, 5))), float(rng.uniform(0.5, 2.0))) for _ in range(12)]
+    for k, (n, temperature) in enumerate(calls):
+        if k == 6:
+            with pytest.raises(Exception, match="temperature is -1"):
+                programs[n](rng.standard_normal((1, 2, n, 4)), -1.0)[0].block_until_ready()
+        if k == 9:
+            otattn.release_memory()
+        once(n, temperature, rng.standard_normal((1, 2, n, 4)))
+    inputs = [(3, 1.0, rng.standard_normal((1, 2, 3, 4))) for _ in range(24)]
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda given: once(*given), inputs))
