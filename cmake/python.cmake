@@ -2,12 +2,7 @@
 # library, without a version in its name, installed beside the Python files.
 
 add_library(otattn_python SHARED ${library_objects}
-<<<<<<< HEAD
-    ${OTATTN_ANALYSIS_SOURCES} ${analysis_levels} python/native/jax_handler.c)
-=======
     ${OTATTN_ANALYSIS_SOURCES} ${analysis_levels} python/native/jax_handler.c python/native/jax_plans.c)
-target_compile_definitions(otattn_python PRIVATE ${analysis_definitions})
->>>>>>> b3811ceb (Speed up compiled programs of JAX: plans are kept from call to call)
 set_target_properties(otattn_python PROPERTIES OUTPUT_NAME otattn_python
     LINK_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/cmake/otattn.map")
 target_include_directories(otattn_python PRIVATE include src "${PROJECT_SOURCE_DIR}")
