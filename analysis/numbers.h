@@ -53,14 +53,14 @@ static inline ota_status analysis_check_numbers(const analysis_numbers *x, int64
                              "type is %d, neither f32 nor f64", (int)x->type);
     }
     const double most = 1e300 * fmin(scale, 1.0);
-    for (int64_t i = 0; i < size; i++) {
+    for (int64_t i = 0; i < size && analysis_goes_on(i); i++) {
         if (!(fabs(analysis_at(x, i)) <= most)) {
             return analysis_fail(error, OTA_EINVAL, field, "give finite numbers of sensible size",
                                  "%s[%" PRId64 "] is %g, not a number up to %g in size", field, i,
                                  analysis_at(x, i), most);
         }
     }
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 static inline ota_status analysis_check_temperature(double temperature, ota_error *error) {
@@ -74,7 +74,7 @@ static inline ota_status analysis_check_distribution(const double *p, int64_t si
                                                      const char *field, double *scale,
                                                      ota_error *error) {
     analysis_sum sum = {0.0, 0.0};
-    for (int64_t i = 0; i < size; i++) {
+    for (int64_t i = 0; i < size && analysis_goes_on(i); i++) {
         if (!(p[i] >= 0.0) || isinf(p[i])) {
             return analysis_fail(error, OTA_EINVAL, field, "probabilities are finite, 0 or more",
                                  "%s[%" PRId64 "] is %g", field, i, p[i]);
@@ -87,13 +87,13 @@ static inline ota_status analysis_check_distribution(const double *p, int64_t si
                              analysis_total(&sum));
     }
     *scale = 1.0 / analysis_total(&sum);
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 /* Every row of coupling [rows, columns] is a distribution. */
 static inline ota_status analysis_check_rows(const double *coupling, int64_t rows, int64_t columns,
                                              const char *field, ota_error *error) {
-    for (int64_t i = 0; i < rows; i++) {
+    for (int64_t i = 0; i < rows && ota_analysis_goes_on(); i++) {
         double scale;
         char name[48];
         (void)ota_snprintf(name, sizeof name, "%.16s row %" PRId64, field, i);
@@ -101,7 +101,7 @@ static inline ota_status analysis_check_rows(const double *coupling, int64_t row
             analysis_check_distribution(coupling + i * columns, columns, name, &scale, error);
         if (status != OTA_OK) return status;
     }
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 /* The softmax of numbers / temperature in a form that keeps small tails: rest is the mass of all
@@ -116,14 +116,14 @@ typedef struct analysis_softmax {
 static inline analysis_softmax analysis_softmax_of(analysis_numbers z, int64_t size,
                                                    double temperature) {
     analysis_softmax s = {.z = z, .temperature = temperature, .top = analysis_at(&z, 0)};
-    for (int64_t i = 1; i < size; i++) {
+    for (int64_t i = 1; i < size && analysis_goes_on(i); i++) {
         if (analysis_at(&z, i) > s.top) {
             s.leader = i;
             s.top = analysis_at(&z, i);
         }
     }
     analysis_sum rest = {0.0, 0.0};
-    for (int64_t i = 0; i < size; i++) {
+    for (int64_t i = 0; i < size && analysis_goes_on(i); i++) {
         if (i != s.leader) analysis_add(&rest, exp((analysis_at(&z, i) - s.top) / temperature));
     }
     s.rest = analysis_total(&rest);
@@ -136,10 +136,19 @@ static inline double analysis_log_weight(const analysis_softmax *s, int64_t i) {
     return (analysis_at(&s->z, i) - s->top) / s->temperature - s->log_total;
 }
 
-/* Order of doubles for qsort. */
-static inline int analysis_ascending(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y ? 1 : 0;
+/* Rising, by merging longer and longer runs; room [count]. Left early where the call is interrupted. */
+static inline void analysis_sort(double *x, int64_t count, double *room) {
+    for (int64_t run = 1; run < count && ota_analysis_goes_on(); run *= 2) {
+        for (int64_t start = 0; start < count; start += 2 * run) {
+            const int64_t middle = start + run < count ? start + run : count;
+            const int64_t end = middle + run < count ? middle + run : count;
+            int64_t low = start, high = middle;
+            for (int64_t k = start; k < end && analysis_goes_on(k); k++)
+                room[k] =
+                    high == end || (low < middle && !(x[high] < x[low])) ? x[low++] : x[high++];
+        }
+        for (int64_t k = 0; k < count && analysis_goes_on(k); k++) x[k] = room[k];
+    }
 }
 
 /* `count` doubles, or NULL with the status set. */

@@ -6,6 +6,7 @@ set(OTATTN_BASE_SOURCES
     src/base/cpu.c
     src/base/cpu_count.c
     src/base/extrapolation.c
+    src/base/interruption.c
     src/base/memory.c
     src/base/status.c
     src/base/text.c
@@ -246,6 +247,7 @@ set(OTATTN_ANALYSIS_SOURCES
     analysis/layers/rmsnorm.c
     analysis/layers/spectral_norm.c
     analysis/layers/weight_rules.c
+    analysis/limits.c
     analysis/rows/bounds.c
     analysis/rows/geometry.c
     analysis/rows/hamming.c
@@ -473,6 +475,7 @@ set(OTATTN_TEST_SOURCES
     tests/analysis/test_identify.c
     tests/analysis/test_layers.c
     tests/analysis/test_leak.c
+    tests/analysis/test_limits.c
     tests/analysis/test_memory.c
     tests/analysis/test_simplex.c
     tests/analysis/test_spectra.c
@@ -506,6 +509,7 @@ set(OTATTN_TEST_SOURCES
     tests/models/test_model.c
     tests/models/test_row_math.c
     tests/models/test_sentencepiece.c
+    tests/models/test_session_limits.c
     tests/models/test_tokenizer.c
     tests/models/test_tokenizer_files.c
     tests/models/test_tokenizer_memory.c

@@ -13,6 +13,16 @@
 extern "C" {
 #endif
 
+/* ---- ending calls early -------------------------------------------------------------------------
+ *
+ * From here on every call that this thread makes of this header and of otattn_spectra.h ends within a tenth of a second of work
+ * after *cancel is not 0 (OTA_CANCELLED; read as ota_options.cancel is) or after deadline_ns (OTA_TIMEOUT; as in
+ * ota_options). What it was to fill is then of no use, but for ota_gauge. NULL and 0, which hold for every thread until
+ * it says otherwise: never. A flag or a deadline in a call's own options takes the place of the thread's for that call.
+ * Not ended so: one pass of ota_hamming_matvec, LAPACK within a call of otattn_spectra.h, and one row of ota_evolve, of at most
+ * 2^24 symbols. */
+OTA_API void ota_analysis_limits(const int *cancel, int64_t deadline_ns);
+
 /* ---- transport between distributions at Hamming cost ----------------------------------------
  *
  * p, q over the same V symbols, C_ij = 1 for i != j and 0 for i = j:
@@ -50,7 +60,7 @@ typedef struct ota_hamming_options {
     /* [max_rounds], max_rounds >= 1, of Sinkhorn alone, or NULL: ||P^T1 - q||_1 of every round, result->rounds of them;
        round k + 1 is the first at which a tolerance is met where errors[k] is the first not above it [TOT-16, 90] */
     double *errors;
-    const int *cancel; /* read once a round or step; not 0 stops with OTA_CANCELLED; or NULL */
+    const int *cancel; /* NULL, or in place of the thread's (ota_analysis_limits) */
 } ota_hamming_options;
 
 /* p, q [size]: 0 or more, finite, each of sum 1 within 1e-6 (and then scaled to 1). options NULL: Newton.
@@ -108,7 +118,7 @@ typedef struct ota_gauge_options {
     ota_gauge_rule rule;
     double tolerance;   /* midrange: stop at residual <= (1 + tolerance) residual_lower; 0: 1e-6 */
     int64_t max_passes; /* Howard (0: 1000) and midrange (0: 100) */
-    const int *cancel;  /* read every million entries or so; not 0 stops with OTA_CANCELLED */
+    const int *cancel;  /* NULL, or in place of the thread's (ota_analysis_limits) */
     void (*progress)(void *user, const ota_progress *progress); /* after each pass: round counts
                               them, residual = what is open yet, in units of the largest entry; 0
                               while the centre is sought */
@@ -136,8 +146,9 @@ typedef struct ota_gauge_result {
     int64_t cycle_length; /* rows on the closed walk; 0 for the fast rule */
 } ota_gauge_result;
 
-/* options NULL: minimax. arrays NULL: figures only. OTA_NOT_CONVERGED (max_passes) and OTA_CANCELLED
- * fill everything: both bounds hold at any time; OTA_EINVAL and OTA_ENOMEM fill nothing. Ties go to the
+/* options NULL: minimax. arrays NULL: figures only. OTA_NOT_CONVERGED (max_passes), OTA_CANCELLED and OTA_TIMEOUT
+ * fill everything: both bounds hold at any time, and the upper one is +inf where the matrix takes longer than 30 ms to be
+ * read once more (or was never read: then nothing else is filled); OTA_EINVAL and OTA_ENOMEM fill nothing. Ties go to the
  * lowest index. Time O(rows columns) a pass; Howard takes 1 to 20 passes on real data. */
 OTA_API ota_status ota_gauge(const ota_gauge_matrix *matrix, const ota_gauge_options *options,
                              const ota_gauge_arrays *arrays, ota_gauge_result *result,
@@ -566,7 +577,7 @@ typedef struct ota_fit {
  * explain it first, fewest parameters first, the others by distance. Scores, terms, supports and masses are those
  * of `problem`, whose method and temperature do not count. Several that explain it are an ambiguity no
  * data can settle. Parameters are rounded to the shortest decimal that explains as well. Of the options
- * threads, cpu, cancel and max_rounds (0: 5000) count. Elastic columns are looked for up to 12 steps (4
+ * threads, cpu, cancel, deadline_ns and max_rounds (0: 5000) count. Elastic columns are looked for up to 12 steps (4
  * above 2^18 pairs), prefix up to 2^12 pairs. Allocates some six copies of the coupling. */
 OTA_API ota_status ota_identify(const ota_problem *problem, const ota_options *options,
                                 const double *coupling, ota_fit *fits, int64_t capacity,
@@ -1062,7 +1073,7 @@ typedef struct ota_evolution {
     ota_prediction *predictions;  /* [states, positions], or NULL */
     int threads;                  /* 0: 1; more are started for the call */
     const ota_executor *executor; /* NULL, or what runs it in place of own threads */
-    const int *cancel;            /* read once a row; not 0 stops with OTA_CANCELLED */
+    const int *cancel;            /* NULL, or in place of the thread's (ota_analysis_limits) */
 } ota_evolution;
 /* Bytes the call allocates: four rows and a scratch a thread. */
 OTA_API size_t ota_evolve_bytes(int64_t vocabulary, int threads);
@@ -1096,7 +1107,7 @@ typedef struct ota_pattern {
     int64_t receiver;    /* the key that receives most */
     int64_t rows;        /* rows of positive mass */
 } ota_pattern;
-/* threshold 0: 0.3. mass [keys] or NULL: column sums. Allocates 16 keys bytes. */
+/* threshold 0: 0.3. mass [keys] or NULL: column sums. Allocates 24 keys bytes. */
 OTA_API ota_status ota_pattern_of(const void *weights, ota_type type, int64_t queries, int64_t keys,
                                   double threshold, double *mass, ota_pattern *pattern,
                                   ota_error *error);
@@ -1112,7 +1123,7 @@ typedef struct ota_figure {
     int64_t units; /* drawn from; 0 where low and high are NaN */
 } ota_figure;
 /* unit: values of one unit, the tokens of a window for a figure per token (0: 1; the last may be shorter).
- * resamples 0: 1000. The seed decides every draw. Allocates 16 count bytes and some. */
+ * resamples 0: 1000. The seed decides every draw. Allocates 16 count bytes, 16 resamples bytes and some. */
 OTA_API ota_status ota_figure_of(const double *values, int64_t count, int64_t unit,
                                  int64_t resamples, int64_t seed, ota_figure *figure,
                                  ota_error *error);

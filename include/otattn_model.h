@@ -131,11 +131,12 @@ typedef struct ota_session_options {
     const double *sink;    /* NULL, or the logit of a sink in every head */
     int threads;           /* 0: the CPUs this process may use */
     const char *cpu;
-    const int *cancel;
+    const int *cancel; /* as in ota_options, of every call that has the session */
     /* Above 0: weights may be NaN or infinite. By default a session whose model holds such a weight is
        refused with OTA_NONFINITE and the tensor's name; looking takes one sweep over the weights that the
        forward pass uses */
     int allow_nonfinite;
+    int64_t deadline_ns; /* as in ota_options, of ota_session_create and the calls to come */
 } ota_session_options;
 
 /* Buffers, threads and methods of runs of at most `batch` sequences of `tokens`; the model must outlive the session. *session is
@@ -144,6 +145,8 @@ typedef struct ota_session_options {
 OTA_API ota_status ota_session_create(ota_session **session, const ota_model *model,
                                       const ota_session_options *options, ota_error *error);
 OTA_API void ota_session_free(ota_session *session);
+/* Gives the calls to come another deadline (0: none). Not while one runs. */
+OTA_API void ota_session_set_deadline(ota_session *session, int64_t deadline_ns);
 /* All bytes the session holds apart from the plans, which the first run of a shape makes. */
 OTA_API size_t ota_session_bytes(const ota_session *session);
 /* What a reader should know about the methods chosen: a sentence, or "" (causal leak). */
@@ -194,6 +197,8 @@ static inline int ota_model_run_exits(const ota_model_run *run) {
     return run->exit_threshold > 0 || run->exit_targets != NULL;
 }
 
+/* Besides the statuses of ota_forward OTA_CANCELLED and OTA_TIMEOUT, after which outputs are of no use and a cache holds
+ * nothing. */
 OTA_API ota_status ota_session_run(ota_session *session, const ota_model_run *run,
                                    ota_error *error);
 /* logits [rows, vocabulary] of states [rows, width]; `normalise`: apply the last norm first. */
@@ -210,7 +215,8 @@ OTA_API ota_status ota_session_logits(ota_session *session, const float *states,
  * overlap. Returns 0 where the model has neither: the inputs are the states then. */
 OTA_API int ota_session_probe_inputs(ota_session *session, const float *states, int64_t rows,
                                      float *inputs);
-/* logits [rows, vocabulary] = W inputs + b. The more rows at once, the faster. */
+/* logits [rows, vocabulary] = W inputs + b. The more rows at once, the faster. Without a status: where the flag is up or the
+ * deadline has passed, the logits, like the inputs above, are of no use. */
 OTA_API void ota_session_probe(ota_session *session, const float *inputs, int64_t rows,
                                float *logits);
 /* Rows first ... first + count - 1 of W, as f32 [count, width]. */

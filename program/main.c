@@ -9,6 +9,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "otattn_analysis.h"
 #include "program.h"
 
 /* Written by the signal handler: the one variable that cannot be anywhere else. */
@@ -102,6 +103,8 @@ int main(int argc, char **argv) {
     install_handlers();
     cli_memory_watch();
     cli_context context = {.warnings = json_array(), .cancel = &interrupted};
+    /* Measures that take no flag of their own; other threads say so too. */
+    ota_analysis_limits(&interrupted, 0);
     int code = run(&context, argc, argv);
     if (cli_memory_short()) code = fail_short(&context, code);
     if (code != 0) cli_report_failure(&context, code);

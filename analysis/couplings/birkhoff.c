@@ -23,7 +23,7 @@ static bool augment(const search *s, int64_t row) {
     for (int64_t j = 0; j < s->size; j++) s->came_from[j] = -1;
     int64_t head = 0, tail = 0;
     s->queue[tail++] = row;
-    while (head < tail) {
+    while (head < tail && ota_analysis_goes_on()) {
         const int64_t i = s->queue[head++];
         for (int64_t j = 0; j < s->size; j++) {
             if (s->came_from[j] >= 0 || s->left[i * s->size + j] < s->threshold) continue;
@@ -54,7 +54,7 @@ static bool complete(const search *s) {
         }
     }
     for (int64_t i = 0; i < s->size; i++) {
-        if (s->column_of[i] < 0 && !augment(s, i)) return false;
+        if (s->column_of[i] < 0 && !augment(s, i)) return false; /* or interrupted */
     }
     return true;
 }
@@ -69,7 +69,8 @@ static ota_status check(const double *coupling, int64_t size, int64_t capacity, 
     if (status == OTA_OK) status = analysis_check_rows(coupling, size, size, "coupling", error);
     for (int64_t j = 0; j < size && status == OTA_OK; j++) {
         analysis_sum column = {0.0, 0.0};
-        for (int64_t i = 0; i < size; i++) analysis_add(&column, coupling[i * size + j]);
+        for (int64_t i = 0; i < size && analysis_goes_on(i); i++)
+            analysis_add(&column, coupling[i * size + j]);
         if (!(fabs(analysis_total(&column) - 1.0) <= 1e-6)) {
             status = analysis_fail(error, OTA_EINVAL, "coupling", "use exact columns",
                                    "column %" PRId64 " sums to %.17g, not to 1", j,
@@ -99,7 +100,7 @@ ota_status ota_birkhoff(const double *coupling, int64_t size, int64_t capacity, 
     const double least = 0x1p-52;
     analysis_sum taken = {0.0, 0.0};
     *count = 0;
-    while (*count < capacity && s.threshold >= least) {
+    while (*count < capacity && s.threshold >= least && ota_analysis_goes_on()) {
         if (!complete(&s)) {
             s.threshold *= 0.5;
             continue;
@@ -118,5 +119,5 @@ ota_status ota_birkhoff(const double *coupling, int64_t size, int64_t capacity, 
     *rest = fmax(1.0 - analysis_total(&taken), 0.0);
     free(left);
     free(work);
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }

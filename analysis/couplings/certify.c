@@ -32,7 +32,7 @@ static ota_status check_matrix(const double *x, int64_t rows, int64_t columns, c
 static ota_status check_scores(const ota_score_pair *pair, ota_error *error) {
     const double *scores = pair->scores, *perturbed = pair->perturbed;
     const double most = 1e300 * fmin(1.0, pair->temperature);
-    for (int64_t i = 0; i < pair->rows * pair->columns; i++) {
+    for (int64_t i = 0; i < pair->rows * pair->columns && analysis_goes_on(i); i++) {
         if (fabs(scores[i]) <= most && fabs(perturbed[i]) <= most) continue;
         if (scores[i] == perturbed[i] && scores[i] < 0.0 && isinf(scores[i])) continue;
         return analysis_fail(
@@ -61,9 +61,9 @@ ota_status ota_score_bounds_of(const ota_score_pair *pair, double residual, doub
     }
     *bounds = (ota_score_bounds){.residual = residual};
     analysis_sum total = {0.0, 0.0};
-    for (int64_t i = 0; i < rows; i++) {
+    for (int64_t i = 0; i < rows && ota_analysis_goes_on(); i++) {
         double least = (double)INFINITY, most = -(double)INFINITY;
-        for (int64_t j = 0; j < columns; j++) {
+        for (int64_t j = 0; j < columns && analysis_goes_on(j); j++) {
             if (isinf(scores[i * columns + j])) continue;
             const double d = scores[i * columns + j] - perturbed[i * columns + j];
             least = fmin(least, d);
@@ -82,7 +82,7 @@ ota_status ota_score_bounds_of(const ota_score_pair *pair, double residual, doub
     bounds->printed = n / temperature * bounds->sup;
     bounds->sharp = 2.0 * n * tanh(residual / (2.0 * temperature));
     bounds->family = n * bounds->row;
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 /* (p - q) log(p/q) */
@@ -103,9 +103,9 @@ ota_status ota_score_change_of(const ota_score_pair *pair, const double *couplin
     if (status != OTA_OK) return status;
     analysis_sum l1 = {0.0, 0.0}, energy = {0.0, 0.0}, jeffreys = {0.0, 0.0};
     change->row_l1 = 0.0;
-    for (int64_t i = 0; i < rows; i++) {
+    for (int64_t i = 0; i < rows && ota_analysis_goes_on(); i++) {
         analysis_sum row = {0.0, 0.0};
-        for (int64_t j = 0; j < columns; j++) {
+        for (int64_t j = 0; j < columns && analysis_goes_on(j); j++) {
             const int64_t at = i * columns + j;
             const double d = coupling[at] - other[at];
             analysis_add(&row, fabs(d));
@@ -118,16 +118,17 @@ ota_status ota_score_change_of(const ota_score_pair *pair, const double *couplin
     change->l1 = analysis_total(&l1);
     change->energy = analysis_total(&energy);
     change->jeffreys = pair->temperature * analysis_total(&jeffreys);
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 /* ||x - y||_2 of two rows, y NULL for 0. */
 static double distance_of(const double *x, const double *y, int64_t width) {
     double most = 0.0;
-    for (int64_t k = 0; k < width; k++) most = fmax(most, fabs(y == NULL ? x[k] : x[k] - y[k]));
+    for (int64_t k = 0; k < width && analysis_goes_on(k); k++)
+        most = fmax(most, fabs(y == NULL ? x[k] : x[k] - y[k]));
     if (most == 0.0) return 0.0;
     analysis_sum squares = {0.0, 0.0};
-    for (int64_t k = 0; k < width; k++) {
+    for (int64_t k = 0; k < width && analysis_goes_on(k); k++) {
         const double d = (y == NULL ? x[k] : x[k] - y[k]) / most;
         analysis_add(&squares, d * d);
     }
@@ -136,7 +137,7 @@ static double distance_of(const double *x, const double *y, int64_t width) {
 
 static double row_norm(const double *x, const double *y, int64_t rows, int64_t width) {
     double norm = 0.0;
-    for (int64_t i = 0; i < rows; i++) {
+    for (int64_t i = 0; i < rows && ota_analysis_goes_on(); i++) {
         norm = fmax(norm, distance_of(x + i * width, y == NULL ? NULL : y + i * width, width));
     }
     return norm;
@@ -148,7 +149,7 @@ ota_status ota_row_norm(const double *x, const double *y, int64_t rows, int64_t 
     if (status == OTA_OK) status = check_matrix(x, rows, width, "x", error);
     if (status == OTA_OK && y != NULL) status = check_matrix(y, rows, width, "y", error);
     if (status == OTA_OK) *norm = row_norm(x, y, rows, width);
-    return status;
+    return ota_analysis_end(status, error);
 }
 
 ota_status ota_output_bounds_of(const ota_score_bounds *scores, const double *values,
@@ -161,8 +162,8 @@ ota_status ota_output_bounds_of(const ota_score_bounds *scores, const double *va
     bounds->values_change = row_norm(values, other, keys, width);
     bounds->values_norm = row_norm(other, NULL, keys, width);
     bounds->diameter = 0.0;
-    for (int64_t j = 0; j < keys; j++) {
-        for (int64_t k = 0; k < j; k++) {
+    for (int64_t j = 0; j < keys && ota_analysis_goes_on(); j++) {
+        for (int64_t k = 0; k < j && ota_analysis_goes_on(); k++) {
             bounds->diameter =
                 fmax(bounds->diameter, distance_of(other + j * width, other + k * width, width));
         }
@@ -173,7 +174,7 @@ ota_status ota_output_bounds_of(const ota_score_bounds *scores, const double *va
     bounds->sharp =
         isnan(scores->sharp) ? (double)NAN : bounds->values_change + moved * bounds->diameter;
     bounds->rows = bounds->values_change + 0.5 * scores->row * bounds->diameter;
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 ota_status ota_hull_excess(const double *output, const double *values, int64_t rows, int64_t keys,
@@ -184,18 +185,18 @@ ota_status ota_hull_excess(const double *output, const double *values, int64_t r
     if (status == OTA_OK) status = check_matrix(values, keys, width, "values", error);
     if (status != OTA_OK) return status;
     *excess = 0.0;
-    for (int64_t k = 0; k < width; k++) {
+    for (int64_t k = 0; k < width && ota_analysis_goes_on(); k++) {
         double least = values[k], most = values[k];
-        for (int64_t j = 1; j < keys; j++) {
+        for (int64_t j = 1; j < keys && analysis_goes_on(j); j++) {
             least = fmin(least, values[j * width + k]);
             most = fmax(most, values[j * width + k]);
         }
-        for (int64_t i = 0; i < rows; i++) {
+        for (int64_t i = 0; i < rows && analysis_goes_on(i); i++) {
             const double x = output[i * width + k];
             *excess = fmax(*excess, fmax(x - most, least - x));
         }
     }
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 ota_status ota_nonexpansion(const ota_mixing *mixing, const double *x, const double *y,
@@ -215,11 +216,11 @@ ota_status ota_nonexpansion(const ota_mixing *mixing, const double *x, const dou
     }
     const double before = row_norm(x, y, keys, width), unit = before > 0.0 ? before : 1.0;
     *ratio = 0.0;
-    for (int64_t i = 0; i < rows; i++) {
+    for (int64_t i = 0; i < rows && ota_analysis_goes_on(); i++) {
         analysis_sum squares = {0.0, 0.0};
-        for (int64_t k = 0; k < width; k++) {
+        for (int64_t k = 0; k < width && ota_analysis_goes_on(); k++) {
             analysis_sum mixed = {0.0, 0.0};
-            for (int64_t j = 0; j < keys; j++) {
+            for (int64_t j = 0; j < keys && analysis_goes_on(j); j++) {
                 const double d = (x[j * width + k] - y[j * width + k]) / unit;
                 analysis_add(&mixed, alpha * coupling[i * keys + j] * d);
                 if (j == i && alpha < 1.0) analysis_add(&mixed, (1.0 - alpha) * d);
@@ -228,7 +229,7 @@ ota_status ota_nonexpansion(const ota_mixing *mixing, const double *x, const dou
         }
         *ratio = fmax(*ratio, sqrt(analysis_total(&squares)));
     }
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 ota_status ota_receiver_of(const double *coupling, int64_t rows, int64_t keys, double *mass,
@@ -239,9 +240,10 @@ ota_status ota_receiver_of(const double *coupling, int64_t rows, int64_t keys, d
     const double share = (double)rows / (double)keys;
     analysis_sum total = {0.0, 0.0};
     *receiver = (ota_receiver){.smallest = (double)INFINITY};
-    for (int64_t j = 0; j < keys; j++) {
+    for (int64_t j = 0; j < keys && ota_analysis_goes_on(); j++) {
         analysis_sum column = {0.0, 0.0};
-        for (int64_t i = 0; i < rows; i++) analysis_add(&column, coupling[i * keys + j]);
+        for (int64_t i = 0; i < rows && analysis_goes_on(i); i++)
+            analysis_add(&column, coupling[i * keys + j]);
         mass[j] = analysis_total(&column);
         analysis_add(&total, mass[j]);
         receiver->largest = fmax(receiver->largest, mass[j] / share);
@@ -249,7 +251,7 @@ ota_status ota_receiver_of(const double *coupling, int64_t rows, int64_t keys, d
         receiver->imbalance = fmax(receiver->imbalance, fabs(mass[j] - share) / share);
     }
     receiver->total = analysis_total(&total);
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 ota_status ota_mean_shift(const double *mass, const double *values, int64_t rows, int64_t keys,
@@ -260,12 +262,12 @@ ota_status ota_mean_shift(const double *mass, const double *values, int64_t rows
     if (status == OTA_OK) status = check_matrix(values, keys, width, "values", error);
     if (status != OTA_OK) return status;
     const double share = (double)rows / (double)keys;
-    for (int64_t k = 0; k < width; k++) {
+    for (int64_t k = 0; k < width && ota_analysis_goes_on(); k++) {
         analysis_sum sum = {0.0, 0.0};
-        for (int64_t j = 0; j < keys; j++) {
+        for (int64_t j = 0; j < keys && analysis_goes_on(j); j++) {
             analysis_add(&sum, (mass[j] - share) / (double)rows * values[j * width + k]);
         }
         shift[k] = analysis_total(&sum);
     }
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }

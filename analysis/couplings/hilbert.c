@@ -26,7 +26,7 @@ static ota_status check_product(int64_t rows, int64_t columns, ota_error *error)
 
 static double oscillation(const double *x, const double *y, int64_t size) {
     double low = HUGE_VAL, high = -HUGE_VAL;
-    for (int64_t i = 0; i < size; i++) {
+    for (int64_t i = 0; i < size && analysis_goes_on(i); i++) {
         low = fmin(low, x[i] - y[i]);
         high = fmax(high, x[i] - y[i]);
     }
@@ -39,7 +39,7 @@ ota_status ota_hilbert_log(const double *log_x, const double *log_y, int64_t siz
     if (status == OTA_OK) status = analysis_check_finite(log_x, size, "log_x", error);
     if (status == OTA_OK) status = analysis_check_finite(log_y, size, "log_y", error);
     if (status == OTA_OK) *distance = oscillation(log_x, log_y, size);
-    return status;
+    return ota_analysis_end(status, error);
 }
 
 ota_status ota_hilbert(const double *x, const double *y, int64_t size, double *distance,
@@ -49,13 +49,13 @@ ota_status ota_hilbert(const double *x, const double *y, int64_t size, double *d
     if (status == OTA_OK) status = analysis_check_positive(y, size, "y", error);
     if (status != OTA_OK) return status;
     double low = HUGE_VAL, high = -HUGE_VAL;
-    for (int64_t i = 0; i < size; i++) {
+    for (int64_t i = 0; i < size && analysis_goes_on(i); i++) {
         const double ratio = log(x[i]) - log(y[i]);
         low = fmin(low, ratio);
         high = fmax(high, ratio);
     }
     *distance = high - low;
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 ota_status ota_contraction_of(const double *log_kernel, int64_t rows, int64_t columns,
@@ -66,7 +66,7 @@ ota_status ota_contraction_of(const double *log_kernel, int64_t rows, int64_t co
         NULL, &four_cycle, error);
     if (status != OTA_OK) return status;
     double low = HUGE_VAL, high = -HUGE_VAL;
-    for (int64_t k = 0; k < rows * columns; k++) {
+    for (int64_t k = 0; k < rows * columns && analysis_goes_on(k); k++) {
         low = fmin(low, log_kernel[k]);
         high = fmax(high, log_kernel[k]);
     }
@@ -74,7 +74,7 @@ ota_status ota_contraction_of(const double *log_kernel, int64_t rows, int64_t co
     contraction->rate = tanh(four_cycle);
     contraction->entry_range = high - low;
     contraction->entry_rate = tanh(0.5 * (high - low));
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 double ota_hamming_diameter(double epsilon) { return 2.0 / epsilon; }
@@ -96,8 +96,10 @@ double ota_iterations_geometric(double first, double rate, double delta) {
 /* log sum exp of count numbers x[k * stride] + shift[k]. */
 static double log_sum_exp(const double *x, int64_t stride, const double *shift, int64_t count) {
     double most = -HUGE_VAL, total = 0.0;
-    for (int64_t k = 0; k < count; k++) most = fmax(most, x[k * stride] + shift[k]);
-    for (int64_t k = 0; k < count; k++) total += exp(x[k * stride] + shift[k] - most);
+    for (int64_t k = 0; k < count && analysis_goes_on(k); k++)
+        most = fmax(most, x[k * stride] + shift[k]);
+    for (int64_t k = 0; k < count && analysis_goes_on(k); k++)
+        total += exp(x[k * stride] + shift[k] - most);
     return most + log(total);
 }
 
@@ -143,22 +145,22 @@ ota_status ota_scaling(const double *log_kernel, const double *p, const double *
     }
     for (int64_t i = 0; i < rows; i++) f[i] = 0.0;
     for (int64_t j = 0; j < columns; j++) g[j] = 0.0;
-    for (run->rounds = 0; run->rounds < run->most;) {
+    for (run->rounds = 0; run->rounds < run->most && ota_analysis_goes_on();) {
         const double omega = relaxation(run, run->row_relaxation);
         const double lambda = relaxation(run, run->column_relaxation);
-        for (int64_t i = 0; i < rows; i++) {
+        for (int64_t i = 0; i < rows && ota_analysis_goes_on(); i++) {
             const double exact = log(p[i]) - log_sum_exp(log_kernel + i * columns, 1, g, columns);
             f[i] += omega * (exact - f[i]);
         }
         double wrong = 0.0, low = HUGE_VAL, high = -HUGE_VAL;
-        for (int64_t j = 0; j < columns; j++) {
+        for (int64_t j = 0; j < columns && ota_analysis_goes_on(); j++) {
             const double column = log_sum_exp(log_kernel + j, columns, f, rows) + g[j];
             wrong += fabs(exp(column) - q[j]);
             move[j] = lambda * (log(q[j]) - column);
             low = fmin(low, move[j]);
             high = fmax(high, move[j]);
         }
-        for (int64_t i = 0; i < rows; i++) {
+        for (int64_t i = 0; i < rows && ota_analysis_goes_on(); i++) {
             const double row = log_sum_exp(log_kernel + i * columns, 1, g, columns) + f[i];
             wrong += fabs(exp(row) - p[i]);
         }
@@ -169,7 +171,7 @@ ota_status ota_scaling(const double *log_kernel, const double *p, const double *
         for (int64_t j = 0; j < columns; j++) g[j] += move[j];
     }
     free(move);
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 /* ---- rates ---- */
@@ -181,13 +183,13 @@ ota_status ota_rate_measured(const double *errors, int64_t count, double *rate, 
     if (status != OTA_OK) return status;
     const double middle = 0.5 * (double)(used - 1);
     double product = 0.0, square = 0.0;
-    for (int64_t t = 0; t < used; t++) {
+    for (int64_t t = 0; t < used && analysis_goes_on(t); t++) {
         const double x = (double)t - middle;
         product += x * log(errors[begin + t]);
         square += x * x;
     }
     *rate = exp(product / square);
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 double ota_rate_one_sided(double lambda, double second, double least) {
@@ -220,10 +222,11 @@ typedef struct normal {
 
 /* to [rows] = B from */
 static void times(const normal *a, const double *from, double *to) {
-    for (int64_t i = 0; i < a->rows; i++) {
+    for (int64_t i = 0; i < a->rows && ota_analysis_goes_on(); i++) {
         const double *row = a->coupling + i * a->columns;
         double total = 0.0;
-        for (int64_t j = 0; j < a->columns; j++) total += row[j] * (from[j] / a->column_root[j]);
+        for (int64_t j = 0; j < a->columns && analysis_goes_on(j); j++)
+            total += row[j] * (from[j] / a->column_root[j]);
         to[i] = total / a->row_root[i];
     }
 }
@@ -231,7 +234,7 @@ static void times(const normal *a, const double *from, double *to) {
 /* to [columns] = B^T from */
 static void times_transposed(const normal *a, const double *from, double *to) {
     for (int64_t j = 0; j < a->columns; j++) to[j] = 0.0;
-    for (int64_t i = 0; i < a->rows; i++) {
+    for (int64_t i = 0; i < a->rows && ota_analysis_goes_on(); i++) {
         const double *row = a->coupling + i * a->columns;
         const double weight = from[i] / a->row_root[i];
         for (int64_t j = 0; j < a->columns; j++) to[j] += row[j] * weight;
@@ -252,7 +255,7 @@ static void apply(const normal *a) {
 
 static double dot(const double *x, const double *y, int64_t size) {
     double total = 0.0;
-    for (int64_t i = 0; i < size; i++) total += x[i] * y[i];
+    for (int64_t i = 0; i < size && analysis_goes_on(i); i++) total += x[i] * y[i];
     return total;
 }
 
@@ -276,7 +279,8 @@ static double power(normal *a, const double *known, bool complement, double *res
     }
     *residual = 0.0;
     double value = 0.0, before = -1.0;
-    for (int64_t round = 0; round < a->most && tidy(a, known, a->x); round++) {
+    for (int64_t round = 0; round < a->most && ota_analysis_goes_on() && tidy(a, known, a->x);
+         round++) {
         apply(a);
         a->rounds++;
         if (complement) {
@@ -284,7 +288,7 @@ static double power(normal *a, const double *known, bool complement, double *res
         }
         value = dot(a->x, a->y, a->size);
         double square = 0.0;
-        for (int64_t i = 0; i < a->size; i++) {
+        for (int64_t i = 0; i < a->size && analysis_goes_on(i); i++) {
             const double rest = a->y[i] - value * a->x[i];
             square += rest * rest;
         }
@@ -300,9 +304,9 @@ static double power(normal *a, const double *known, bool complement, double *res
 
 static ota_status sums_of(normal *a, ota_error *error) {
     for (int64_t j = 0; j < a->columns; j++) a->column_root[j] = 0.0;
-    for (int64_t i = 0; i < a->rows; i++) {
+    for (int64_t i = 0; i < a->rows && ota_analysis_goes_on(); i++) {
         double total = 0.0;
-        for (int64_t j = 0; j < a->columns; j++) {
+        for (int64_t j = 0; j < a->columns && analysis_goes_on(j); j++) {
             const double weight = a->coupling[i * a->columns + j];
             if (!(weight >= 0.0) || isinf(weight)) {
                 return analysis_fail(error, OTA_EINVAL, "coupling", "weights are finite, 0 or more",
@@ -366,5 +370,5 @@ ota_status ota_coupling_spectrum_of(const double *coupling, int64_t rows, int64_
         }
     }
     free(numbers);
-    return status;
+    return ota_analysis_end(status, error);
 }

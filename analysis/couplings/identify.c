@@ -71,9 +71,9 @@ static double distance(const search *s) {
     const identify_data *d = &s->data;
     const int64_t pairs = d->rows * d->columns;
     double worst = 0.0;
-    for (int64_t head = 0; head < d->heads; head++) {
+    for (int64_t head = 0; head < d->heads && ota_analysis_goes_on(); head++) {
         double apart = 0.0, mass = 0.0;
-        for (int64_t k = head * pairs; k < (head + 1) * pairs; k++) {
+        for (int64_t k = head * pairs; k < (head + 1) * pairs && analysis_goes_on(k); k++) {
             apart += fabs(s->data.coupling[k] - s->plan[k]);
             mass += s->data.coupling[k];
         }
@@ -159,14 +159,14 @@ static double slope(const identify_data *d, const int64_t *part, const double *s
     const int64_t parts = d->heads * (d->rows + d->columns);
     double *const weight = d->work, *const mean_x = weight + parts, *const mean_y = mean_x + parts;
     for (int64_t k = 0; k < parts; k++) weight[k] = mean_x[k] = mean_y[k] = 0.0;
-    for (int64_t k = 0; k < count; k++) {
+    for (int64_t k = 0; k < count && analysis_goes_on(k); k++) {
         if (!isfinite(x[k])) continue;
         weight[part[k]] += sum[k];
         mean_x[part[k]] += sum[k] * x[k];
         mean_y[part[k]] += sum[k] * y[k];
     }
     double across = 0.0, along = 0.0, total = 0.0;
-    for (int64_t k = 0; k < count; k++) {
+    for (int64_t k = 0; k < count && analysis_goes_on(k); k++) {
         const double all = weight[part[k]];
         if (!isfinite(x[k]) || !(all > 0.0)) continue;
         const double apart = x[k] - mean_x[part[k]] / all;
@@ -361,7 +361,7 @@ static ota_status consider_prefix(search *s, ota_error *error) {
     const identify_data *d = &s->data;
     double least = (double)INFINITY, most = -(double)INFINITY;
     if (d->rows > d->columns || d->cells > PREFIX_MOST) return OTA_OK;
-    for (int64_t k = 0; k < d->cells; k++) {
+    for (int64_t k = 0; k < d->cells && analysis_goes_on(k); k++) {
         const bool later = k % d->columns > k / d->columns % d->rows + d->columns - d->rows;
         if (later && d->coupling[k] > 0.0) return OTA_OK;
         if (isinf(d->scores[k])) continue;
@@ -468,9 +468,9 @@ static ota_status check(const ota_problem *base, ota_error *error) {
     return ota_check(&problem, NULL, error);
 }
 
-ota_status ota_identify(const ota_problem *problem, const ota_options *options,
-                        const double *coupling, ota_fit *fits, int64_t capacity, int64_t *count,
-                        ota_error *error) {
+static ota_status explain(const ota_problem *problem, const ota_options *options,
+                          const double *coupling, ota_fit *fits, int64_t capacity, int64_t *count,
+                          ota_error *error) {
     ota_status status = analysis_check_size(capacity, 1, "capacity", error);
     const ota_problem base = without_method(problem);
     if (status == OTA_OK) status = check(&base, error);
@@ -487,9 +487,9 @@ ota_status ota_identify(const ota_problem *problem, const ota_options *options,
     if (options != NULL) {
         s->options.threads = options->threads;
         s->options.cpu = options->cpu;
-        s->options.cancel = options->cancel;
         if (options->max_rounds > 0) s->options.max_rounds = options->max_rounds;
     }
+    s->options = ota_analysis_options(&s->options);
     s->nearest = (double)INFINITY;
     status = ota_identify_open(&s->base, &s->options, coupling, &s->data, error);
     if (status >= 0) {
@@ -509,5 +509,15 @@ ota_status ota_identify(const ota_problem *problem, const ota_options *options,
     ota_identify_close(&s->data);
     free(s->plan);
     free(s);
+    return ota_analysis_end(status, error);
+}
+
+ota_status ota_identify(const ota_problem *problem, const ota_options *options,
+                        const double *coupling, ota_fit *fits, int64_t capacity, int64_t *count,
+                        ota_error *error) {
+    const ota_options limited = ota_analysis_options(options);
+    const analysis_limits before = ota_analysis_enter(limited.cancel, limited.deadline_ns);
+    const ota_status status = explain(problem, options, coupling, fits, capacity, count, error);
+    ota_analysis_leave(before);
     return status;
 }

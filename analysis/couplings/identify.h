@@ -27,7 +27,6 @@ typedef struct identify_data {
        columns): effects are known up to one constant for each part */
     int64_t *row_part, *column_part;
     double *memory;
-    const int *cancel; /* not 0: regressions end early, and the next solve says so */
 } identify_data;
 
 typedef struct identify_line {

@@ -18,7 +18,7 @@ static bool shape(const ota_problem *problem, identify_data *d, int64_t *heads_e
 }
 
 static ota_status check_coupling(const identify_data *d, ota_error *error) {
-    for (int64_t k = 0; k < d->cells; k++) {
+    for (int64_t k = 0; k < d->cells && analysis_goes_on(k); k++) {
         if (d->coupling[k] >= 0.0 && !isinf(d->coupling[k])) continue;
         const int64_t line = k / d->columns;
         return analysis_fail(error, OTA_EINVAL, "coupling", "weights are finite, 0 or more",
@@ -40,12 +40,12 @@ static double mass_at(const ota_array *x, int64_t sequence, int64_t head, int64_
 static void read_masses(const ota_problem *problem, int64_t heads_each, identify_data *d) {
     const bool rows_given = problem->row_mass.type != OTA_NO_TYPE;
     const bool columns_given = problem->column_mass.type != OTA_NO_TYPE;
-    for (int64_t head = 0; head < d->heads; head++) {
+    for (int64_t head = 0; head < d->heads && ota_analysis_goes_on(); head++) {
         double total = 0.0;
         int64_t usable = 0;
         double *const nu = d->column_mass + head * d->columns;
         for (int64_t j = 0; j < d->columns; j++) nu[j] = 0.0;
-        for (int64_t i = 0; i < d->rows; i++) {
+        for (int64_t i = 0; i < d->rows && ota_analysis_goes_on(); i++) {
             const int64_t line = head * d->rows + i;
             bool any = false;
             for (int64_t j = 0; j < d->columns; j++) {
@@ -70,7 +70,7 @@ static void read_masses(const ota_problem *problem, int64_t heads_each, identify
 
 static void add_up(identify_data *d) {
     for (int64_t k = 0; k < d->heads * d->columns; k++) d->column_sum[k] = 0.0;
-    for (int64_t line = 0; line < d->heads * d->rows; line++) {
+    for (int64_t line = 0; line < d->heads * d->rows && ota_analysis_goes_on(); line++) {
         double *const sums = d->column_sum + line / d->rows * d->columns;
         double row = 0.0;
         for (int64_t j = 0; j < d->columns; j++) {
@@ -133,7 +133,7 @@ static ota_status allocate(identify_data *d, ota_error *error) {
 ota_status ota_identify_open(const ota_problem *problem, const ota_options *options,
                              const double *coupling, identify_data *d, ota_error *error) {
     int64_t heads_each;
-    *d = (identify_data){.coupling = coupling, .cancel = options != NULL ? options->cancel : NULL};
+    *d = (identify_data){.coupling = coupling};
     if (!shape(problem, d, &heads_each)) {
         return analysis_fail(error, OTA_EOVERFLOW, "coupling", "give fewer heads at a time",
                              "the coupling has more entries than can be counted");

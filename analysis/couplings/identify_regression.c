@@ -20,7 +20,7 @@ static bool counts(const identify_data *d, int64_t line, int64_t j) {
 /* rows_i = (sum_j w_ij x_ij - sum_j w_ij b_j) / r_i, either of x and b NULL for zero */
 static void row_means(const effects *e, const double *x, const double *b, double *rows) {
     const identify_data *d = e->data;
-    for (int64_t line = 0; line < d->heads * d->rows; line++) {
+    for (int64_t line = 0; line < d->heads * d->rows && ota_analysis_goes_on(); line++) {
         const double *const w = d->weights + line * d->columns;
         const int64_t head = line / d->rows;
         double sum = 0.0;
@@ -38,7 +38,7 @@ static void row_means(const effects *e, const double *x, const double *b, double
 static void column_sums(const effects *e, const double *x, const double *rows, double *columns) {
     const identify_data *d = e->data;
     for (int64_t k = 0; k < d->heads * d->columns; k++) columns[k] = 0.0;
-    for (int64_t line = 0; line < d->heads * d->rows; line++) {
+    for (int64_t line = 0; line < d->heads * d->rows && ota_analysis_goes_on(); line++) {
         const double *const w = d->weights + line * d->columns;
         double *const sums = columns + line / d->rows * d->columns;
         for (int64_t j = 0; j < d->columns; j++) {
@@ -73,7 +73,7 @@ static void solve_columns(const effects *e, const double *x, double *b, double *
     double size = dot(rest, rest, e->column_weight, count);
     const double enough = size * 1e-28;
     for (int round = 0; round < 300 && size > enough; round++) {
-        if (d->cancel != NULL && *d->cancel != 0) break;
+        if (!ota_analysis_goes_on()) break;
         /* image = c step - W^T (row means of step) */
         row_means(e, NULL, step, e->row_work);
         for (int64_t k = 0; k < d->heads * d->rows; k++) e->row_work[k] = -e->row_work[k];
@@ -114,7 +114,7 @@ static void transform(identify_data *d, double order, const effects *e) {
     const bool entropy = order <= 1.0;
     for (int64_t k = 0; k < d->heads * d->rows; k++) e->row_weight[k] = 0.0;
     for (int64_t k = 0; k < d->heads * d->columns; k++) e->column_weight[k] = 0.0;
-    for (int64_t line = 0; line < d->heads * d->rows; line++) {
+    for (int64_t line = 0; line < d->heads * d->rows && ota_analysis_goes_on(); line++) {
         const int64_t head = line / d->rows;
         for (int64_t j = 0; j < d->columns; j++) {
             const int64_t k = line * d->columns + j, column = head * d->columns + j;
@@ -140,7 +140,7 @@ identify_line ota_identify_regress(identify_data *d, double order, unsigned side
     take_out(&e, sides, d->transformed, d->row_effect, d->column_effect, work);
     take_out(&e, sides, d->scores, d->score_row, d->score_column, work);
     double across = 0.0, along = 0.0, whole = 0.0;
-    for (int64_t k = 0; k < d->cells; k++) {
+    for (int64_t k = 0; k < d->cells && analysis_goes_on(k); k++) {
         if (!(d->weights[k] > 0.0)) continue;
         const int64_t line = k / d->columns, column = line / d->rows * d->columns + k % d->columns;
         const double s = d->scores[k] - d->score_row[line] - d->score_column[column];
@@ -154,7 +154,7 @@ identify_line ota_identify_regress(identify_data *d, double order, unsigned side
     if (along > 1e-24 * whole) fit.slope = slope;
     for (int64_t k = 0; k < lines; k++) d->row_effect[k] -= slope * d->score_row[k];
     for (int64_t k = 0; k < columns; k++) d->column_effect[k] -= slope * d->score_column[k];
-    for (int64_t k = 0; k < d->cells; k++) {
+    for (int64_t k = 0; k < d->cells && analysis_goes_on(k); k++) {
         if (!(d->weights[k] > 0.0)) continue;
         const int64_t line = k / d->columns, column = line / d->rows * d->columns + k % d->columns;
         fit.residual += d->weights[k] * fabs(d->transformed[k] - slope * d->scores[k] -

@@ -29,7 +29,7 @@ static ota_status solve(reading *r, double temperature, ota_error *error) {
 static double widest_row(const reading *r, const double *scores, bool *lost) {
     double widest = 0.0;
     *lost = false;
-    for (int64_t i = 0; i < r->rows; i++) {
+    for (int64_t i = 0; i < r->rows && ota_analysis_goes_on(); i++) {
         double least = 1.0, most = 0.0;
         for (int64_t k = i * r->columns; k < (i + 1) * r->columns; k++) {
             if (isinf(scores[k])) continue;
@@ -45,7 +45,7 @@ static double widest_row(const reading *r, const double *scores, bool *lost) {
 static ota_status read_scores(reading *r, double *scores, ota_error *error) {
     ota_status status = solve(r, FAR, error);
     if (status < 0) return status;
-    for (int64_t k = 0; k < r->rows * r->columns; k++)
+    for (int64_t k = 0; k < r->rows * r->columns && analysis_goes_on(k); k++)
         scores[k] = r->coupling[k] > 0.0 ? 0.0 : -(double)INFINITY;
     double temperature = 1.0;
     /* From 1 it takes few steps to any range; the last one brings it near the range. */
@@ -61,7 +61,7 @@ static ota_status read_scores(reading *r, double *scores, ota_error *error) {
         else
             break;
     }
-    for (int64_t i = 0; i < r->rows; i++) {
+    for (int64_t i = 0; i < r->rows && ota_analysis_goes_on(); i++) {
         for (int64_t j = 0; j < r->columns; j++) {
             double *const score = &scores[i * r->columns + j];
             if (isinf(*score)) continue;

@@ -22,7 +22,7 @@ static shape shape_of(const ota_problem *problem) {
 }
 
 static void fill(const shape *s, int64_t position, double move, double *change) {
-    for (int64_t i = 0; i < s->rows; i++) {
+    for (int64_t i = 0; i < s->rows && ota_analysis_goes_on(); i++) {
         for (int64_t j = 0; j < s->columns; j++) {
             const bool later = i >= position || j >= position + s->offset;
             change[i * s->columns + j] = !later ? 0.0 : (i + j) % 2 == 0 ? move : -move;
@@ -32,19 +32,20 @@ static void fill(const shape *s, int64_t position, double move, double *change) 
 
 static double furthest(const shape *s, int64_t position, const double *p, const double *q) {
     double worst = 0.0;
-    for (int64_t head = 0; head < s->batch * s->heads; head++) {
-        for (int64_t i = 0; i < position; i++) {
+    for (int64_t head = 0; head < s->batch * s->heads && ota_analysis_goes_on(); head++) {
+        for (int64_t i = 0; i < position && ota_analysis_goes_on(); i++) {
             const int64_t at = (head * s->rows + i) * s->columns;
             double apart = 0.0;
-            for (int64_t j = 0; j < s->columns; j++) apart += fabs(p[at + j] - q[at + j]);
+            for (int64_t j = 0; j < s->columns && analysis_goes_on(j); j++)
+                apart += fabs(p[at + j] - q[at + j]);
             if (!(apart <= worst)) worst = apart;
         }
     }
     return worst;
 }
 
-ota_status ota_causality_leak(const ota_problem *problem, const ota_options *options,
-                              int64_t position, double move, double *leak, ota_error *error) {
+static ota_status leak_of(const ota_problem *problem, const ota_options *options, int64_t position,
+                          double move, double *leak, ota_error *error) {
     ota_status status = ota_check(problem, options, error);
     if (status < 0) return status;
     const shape s = shape_of(problem);
@@ -87,5 +88,14 @@ ota_status ota_causality_leak(const ota_problem *problem, const ota_options *opt
     }
     free(memory);
     free(terms);
+    return ota_analysis_end(status, error);
+}
+
+ota_status ota_causality_leak(const ota_problem *problem, const ota_options *options,
+                              int64_t position, double move, double *leak, ota_error *error) {
+    const ota_options limited = ota_analysis_options(options);
+    const analysis_limits before = ota_analysis_enter(limited.cancel, limited.deadline_ns);
+    const ota_status status = leak_of(problem, &limited, position, move, leak, error);
+    ota_analysis_leave(before);
     return status;
 }

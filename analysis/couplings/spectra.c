@@ -137,7 +137,7 @@ ota_status ota_spectrum_of(const double *matrix, int64_t rows, int64_t columns, 
     status = ota_spectra_decompose(matrix, rows, columns, NULL, sigma, NULL, error);
     if (status == OTA_OK) measure(sigma, smaller, tolerance > 0.0 ? tolerance : usual, spectrum);
     if (sigma != values) free(sigma);
-    return status;
+    return ota_analysis_end(status, error);
 }
 
 ota_status ota_eigenvalue_moduli(const double *matrix, int64_t size, double *values,
@@ -164,14 +164,15 @@ ota_status ota_eigenvalue_moduli(const double *matrix, int64_t size, double *val
         values[place] = modulus;
     }
     free(copy);
-    return status;
+    return ota_analysis_end(status, error);
 }
 
 static ota_status check_symmetric(const double *matrix, int64_t size, ota_error *error) {
     double top = 0.0;
-    for (int64_t i = 0; i < size * size; i++) top = fmax(top, fabs(matrix[i]));
-    for (int64_t i = 0; i < size; i++) {
-        for (int64_t j = 0; j < i; j++) {
+    for (int64_t i = 0; i < size * size && analysis_goes_on(i); i++)
+        top = fmax(top, fabs(matrix[i]));
+    for (int64_t i = 0; i < size && ota_analysis_goes_on(); i++) {
+        for (int64_t j = 0; j < i && analysis_goes_on(j); j++) {
             const double difference = matrix[i * size + j] - matrix[j * size + i];
             if (fabs(difference) <= 1e-12 * top) continue;
             return analysis_fail(error, OTA_EINVAL, "matrix", "give a symmetric matrix",
@@ -201,5 +202,5 @@ ota_status ota_symmetric_eigen(const double *matrix, int64_t size, double *value
                                "LAPACK did not converge on %d eigenvalues", (int)info);
     }
     if (copy != vectors) free(copy);
-    return status;
+    return ota_analysis_end(status, error);
 }

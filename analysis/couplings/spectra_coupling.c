@@ -51,10 +51,10 @@ ota_status ota_truncate(const double *matrix, int64_t rows, int64_t columns, int
     status = decompose(matrix, rows, columns, &x, error);
     if (status != OTA_OK) return status;
     const int64_t kept = ota_int_min(rank, x.smaller);
-    for (int64_t i = 0; i < rows; i++) {
+    for (int64_t i = 0; i < rows && ota_analysis_goes_on(); i++) {
         double *const row = approximation + i * columns;
         for (int64_t j = 0; j < columns; j++) row[j] = 0.0;
-        for (int64_t t = 0; t < kept; t++) {
+        for (int64_t t = 0; t < kept && ota_analysis_goes_on(); t++) {
             const double weight = x.left[i * x.smaller + t] * x.values[t];
             for (int64_t j = 0; j < columns; j++) row[j] += weight * x.right[t * columns + j];
         }
@@ -62,14 +62,14 @@ ota_status ota_truncate(const double *matrix, int64_t rows, int64_t columns, int
     if (spectral_error != NULL) *spectral_error = kept < x.smaller ? x.values[kept] : 0.0;
     if (frobenius_error != NULL) *frobenius_error = tail(&x, kept);
     drop(&x);
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 static ota_status centred_logarithms(const double *coupling, int64_t rows, int64_t columns,
                                      double *centred, ota_error *error) {
-    for (int64_t i = 0; i < rows; i++) {
+    for (int64_t i = 0; i < rows && ota_analysis_goes_on(); i++) {
         double mean = 0.0;
-        for (int64_t j = 0; j < columns; j++) {
+        for (int64_t j = 0; j < columns && analysis_goes_on(j); j++) {
             const double p = coupling[i * columns + j];
             if (!(p > 0.0)) {
                 return analysis_fail(error, OTA_EINVAL, "coupling", "use a method of full support",
@@ -111,14 +111,14 @@ ota_status ota_one_layer(const double *coupling, int64_t rows, int64_t columns, 
     share(&x, rows, columns, width, q, k);
     if (frobenius_error != NULL) *frobenius_error = tail(&x, width);
     drop(&x);
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 /* scaled = D_r^-1/2 P D_c^-1/2; sums [rows + columns] */
 static ota_status scale(const double *coupling, int64_t rows, int64_t columns, double *sums,
                         double *scaled, ota_error *error) {
     for (int64_t k = 0; k < rows + columns; k++) sums[k] = 0.0;
-    for (int64_t i = 0; i < rows; i++) {
+    for (int64_t i = 0; i < rows && ota_analysis_goes_on(); i++) {
         for (int64_t j = 0; j < columns; j++) {
             const double p = coupling[i * columns + j];
             if (p < 0.0) {
@@ -135,7 +135,7 @@ static ota_status scale(const double *coupling, int64_t rows, int64_t columns, d
                              "%s %" PRId64 " of coupling is empty", k < rows ? "row" : "column",
                              k < rows ? k : k - rows);
     }
-    for (int64_t i = 0; i < rows; i++) {
+    for (int64_t i = 0; i < rows && ota_analysis_goes_on(); i++) {
         for (int64_t j = 0; j < columns; j++) {
             scaled[i * columns + j] =
                 coupling[i * columns + j] / sqrt(sums[i]) / sqrt(sums[rows + j]);
@@ -172,5 +172,5 @@ ota_status ota_coupling_values_of(const double *coupling, int64_t rows, int64_t 
     }
     free(scaled);
     free(sums);
-    return status;
+    return ota_analysis_end(status, error);
 }

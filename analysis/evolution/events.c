@@ -22,7 +22,8 @@ static void count_layer(const uint8_t *events, int64_t layer, int64_t transition
                         int64_t positions, int64_t *by_layer, int64_t *most, ota_event_summary *s) {
     const int64_t edge = ota_int_ceil_div(transitions, 10);
     int64_t here = 0;
-    for (int64_t i = 0; i < positions; i++) here += events[layer * positions + i] != 0;
+    for (int64_t i = 0; i < positions && analysis_goes_on(i); i++)
+        here += events[layer * positions + i] != 0;
     if (by_layer != NULL) by_layer[layer] = here;
     if (here == 0) return;
     s->events += here;
@@ -43,12 +44,12 @@ ota_status ota_events_of(const uint8_t *events, int64_t transitions, int64_t pos
     if (status != OTA_OK) return status;
     memset(summary, 0, sizeof *summary);
     int64_t most = 0;
-    for (int64_t l = 0; l < transitions; l++)
+    for (int64_t l = 0; l < transitions && ota_analysis_goes_on(); l++)
         count_layer(events, l, transitions, positions, by_layer, &most, summary);
     for (int64_t k = 0; k <= transitions && run_lengths != NULL; k++) run_lengths[k] = 0;
-    for (int64_t i = 0; i < positions; i++) {
+    for (int64_t i = 0; i < positions && ota_analysis_goes_on(); i++) {
         int64_t length = 0, hits = 0;
-        for (int64_t l = 0; l < transitions; l++) {
+        for (int64_t l = 0; l < transitions && analysis_goes_on(l); l++) {
             const bool event = events[l * positions + i] != 0;
             hits += event;
             if (!event) count_run(length, run_lengths, summary);
@@ -61,7 +62,7 @@ ota_status ota_events_of(const uint8_t *events, int64_t transitions, int64_t pos
     summary->position_frequency = (double)summary->positions_hit / (double)positions;
     summary->mean_run =
         summary->runs > 0 ? (double)summary->events / (double)summary->runs : (double)NAN;
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 ota_status ota_phi_of(const uint8_t *a, const uint8_t *b, int64_t count, double *phi,
@@ -69,7 +70,7 @@ ota_status ota_phi_of(const uint8_t *a, const uint8_t *b, int64_t count, double 
     ota_status status = analysis_check_size(count, 1, "count", error);
     if (status != OTA_OK) return status;
     double both = 0.0, first = 0.0, second = 0.0;
-    for (int64_t i = 0; i < count; i++) {
+    for (int64_t i = 0; i < count && analysis_goes_on(i); i++) {
         first += a[i] != 0;
         second += b[i] != 0;
         both += a[i] != 0 && b[i] != 0;
@@ -77,7 +78,7 @@ ota_status ota_phi_of(const uint8_t *a, const uint8_t *b, int64_t count, double 
     const double n = (double)count;
     const double spread = sqrt(first * (n - first)) * sqrt(second * (n - second));
     *phi = spread > 0.0 ? (n * both - first * second) / spread : (double)NAN;
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 /* ---- token classes --------------------------------------------------------------------------- */

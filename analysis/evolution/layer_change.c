@@ -46,7 +46,7 @@ static ota_status refuse_logits(const float *logits, int64_t vocabulary, ota_err
 static ota_status make_row(const float *logits, int64_t vocabulary, void *memory, void *scratch,
                            double *weights, ota_evolve_row *row, ota_error *error) {
     const ota_logit_kernels *const kernels = ota_logit_kernels_newest();
-    ota_status status = check_vocabulary(vocabulary, error);
+    ota_status status = ota_analysis_end(check_vocabulary(vocabulary, error), error);
     if (status != OTA_OK) return status;
     logit_scan scan;
     kernels->scan(logits, vocabulary, &scan);
@@ -56,6 +56,8 @@ static ota_status make_row(const float *logits, int64_t vocabulary, void *memory
     *row = (ota_evolve_row){.logits = logits, .vocabulary = vocabulary, .ranks = ranks, .top = top};
     row->rank_squares = ota_layer_change_ranks(logits, vocabulary, (float)scan.least,
                                                (float)scan.most, ranks, top, scratch);
+    status = ota_analysis_end(OTA_OK, error);
+    if (status != OTA_OK) return status;
     row->index = top[0];
     row->max_logit = scan.most;
     row->mean = (double)logits[0] + scan.sum / n;
@@ -67,7 +69,7 @@ static ota_status make_row(const float *logits, int64_t vocabulary, void *memory
     row->max_probability = 1.0 / (1.0 + sums.rest);
     row->tail = sums.rest / (1.0 + sums.rest);
     row->deviation = scan.least < scan.most ? sqrt(sums.squares / n) : 0.0;
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 ota_status ota_evolve_row_of(const float *logits, int64_t vocabulary, void *memory, void *scratch,
@@ -168,7 +170,7 @@ static ota_status compare_rows(const ota_evolve_row *before, const ota_evolve_ro
         fmax(before->tail, before->index == after->index ? after->tail : 1.0 - leader);
     t->index_before = before->index;
     t->index_after = after->index;
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 ota_status ota_evolve_transition(const ota_evolve_row *before, const ota_evolve_row *after,
@@ -198,7 +200,7 @@ static ota_status place_row(const ota_evolve_row *row, const double *weights,
         .index = row->index,
         .agrees = row->index == final->index,
     };
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 ota_status ota_evolve_prediction(const ota_evolve_row *row, const ota_evolve_row *first,
@@ -223,7 +225,7 @@ ota_status ota_evolve_distance(const double *logits, const ota_evolve_row *row, 
     const double sum = kernels->apart(logits, top, 1.0 / kernels->mass(logits, top, vocabulary),
                                       &side, vocabulary);
     *distance = fmin(2.0, sum);
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 ota_status ota_evolve_step(const float *logits, const ota_evolve_others *others, void *memory,
@@ -237,5 +239,5 @@ ota_status ota_evolve_step(const float *logits, const ota_evolve_others *others,
     }
     if (status == OTA_OK && before != NULL && transition != NULL)
         status = compare_rows(before, row, weights, transition, error);
-    return status;
+    return ota_analysis_end(status, error);
 }

@@ -14,7 +14,8 @@ typedef struct job {
     const ota_evolution *evolution;
     unsigned char *memory; /* of all workers */
     size_t worker_bytes, row_bytes;
-    pthread_mutex_t lock; /* of what follows */
+    analysis_limits limits; /* of the call */
+    pthread_mutex_t lock;   /* of what follows */
     int64_t next;
     int64_t failed_at; /* the lowest position that failed; -1: none */
     ota_status status;
@@ -82,10 +83,6 @@ static ota_status measure_position(const ota_evolution *e, worker_rows *w, int64
                                      &w->rows[slot], transition, prediction, &inner);
         }
         status = name_row(status, l, position, &inner, error);
-        if (e->cancel != NULL && __atomic_load_n(e->cancel, __ATOMIC_RELAXED) != 0 &&
-            status == OTA_OK) {
-            status = analysis_fail(error, OTA_CANCELLED, "cancel", "", "cancelled");
-        }
         before = slot;
     }
     return status;
@@ -98,7 +95,10 @@ static void work_on(void *context, int64_t position, int worker) {
     for (int k = 0; k < ROWS; k++) w.memory[k] = memory + (size_t)k * j->row_bytes;
     w.scratch = memory + ROWS * j->row_bytes;
     ota_error error;
+    /* The caller's limits, in whatever thread this is. */
+    const analysis_limits before = ota_analysis_enter(j->limits.cancel, j->limits.deadline_ns);
     const ota_status status = measure_position(j->evolution, &w, position, &error);
+    ota_analysis_leave(before);
     if (status == OTA_OK) return;
     (void)pthread_mutex_lock(&j->lock);
     if (j->failed_at < 0 || position < j->failed_at) {
@@ -178,11 +178,14 @@ ota_status ota_evolve(const ota_evolution *given, ota_error *error) {
                              "no memory for %zu bytes of rows", bytes);
     }
     (void)pthread_mutex_init(&j.lock, NULL);
+    const analysis_limits before = ota_analysis_enter(evolution->cancel, 0);
+    j.limits = ota_analysis_enter(NULL, 0);
     if (executor != NULL) {
         executor->run(executor->user, evolution->positions, work_on, &j);
     } else {
         run_own_threads(&j, threads);
     }
+    ota_analysis_leave(before);
     (void)pthread_mutex_destroy(&j.lock);
     free(j.memory);
     if (j.status != OTA_OK && error != NULL) *error = j.error;

@@ -23,7 +23,7 @@ static bool measure_row(const analysis_numbers *weights, int64_t start, int64_t 
                         row_figures *row, int64_t *bad) {
     double total = 0.0, logs = 0.0, largest = 0.0;
     int64_t support = 0;
-    for (int64_t j = 0; j < keys; j++) {
+    for (int64_t j = 0; j < keys && analysis_goes_on(j); j++) {
         const double p = analysis_at(weights, start + j);
         if (!(p >= 0.0) || isinf(p)) {
             *bad = start + j;
@@ -43,9 +43,9 @@ static bool measure_row(const analysis_numbers *weights, int64_t start, int64_t 
 }
 
 static double gini_of(double *sorted, int64_t keys) {
-    qsort(sorted, (size_t)keys, sizeof *sorted, analysis_ascending);
+    analysis_sort(sorted, keys, sorted + keys);
     analysis_sum total = {0.0, 0.0}, weighted = {0.0, 0.0};
-    for (int64_t j = 0; j < keys; j++) {
+    for (int64_t j = 0; j < keys && analysis_goes_on(j); j++) {
         analysis_add(&total, sorted[j]);
         analysis_add(&weighted, (double)(2 * j - keys + 1) * sorted[j]);
     }
@@ -57,8 +57,8 @@ static ota_status measure_pattern(const analysis_numbers *weights, int64_t queri
                                   ota_pattern *pattern, ota_error *error) {
     analysis_sum entropy = {0.0, 0.0}, largest = {0.0, 0.0};
     int64_t support = 0, rows = 0;
-    for (int64_t j = 0; j < keys; j++) mass[j] = 0.0;
-    for (int64_t i = 0; i < queries; i++) {
+    for (int64_t j = 0; j < keys && analysis_goes_on(j); j++) mass[j] = 0.0;
+    for (int64_t i = 0; i < queries && ota_analysis_goes_on(); i++) {
         row_figures row;
         int64_t bad;
         if (!measure_row(weights, i * keys, keys, mass, &row, &bad)) {
@@ -75,7 +75,7 @@ static ota_status measure_pattern(const analysis_numbers *weights, int64_t queri
     const double n = (double)rows, none = (double)NAN;
     *pattern = (ota_pattern){none, none, none, none, none, none, none, 0, rows};
     if (rows == 0) return OTA_OK;
-    for (int64_t j = 0; j < keys; j++) {
+    for (int64_t j = 0; j < keys && analysis_goes_on(j); j++) {
         if (mass[j] > mass[pattern->receiver]) pattern->receiver = j;
         sorted[j] = mass[j];
     }
@@ -106,21 +106,23 @@ ota_status ota_pattern_of(const void *weights, ota_type type, int64_t queries, i
                                "threshold is %g", threshold);
     }
     if (status != OTA_OK) return status;
-    double *const room = analysis_doubles(2 * keys, &status, error);
+    double *const room =
+        analysis_doubles(keys > INT64_MAX / 3 ? INT64_MAX : 3 * keys, &status, error);
     if (room == NULL) return status;
     status = measure_pattern(&p, queries, keys, threshold > 0.0 ? threshold : 0.3,
                              mass != NULL ? mass : room, room + keys, pattern, error);
     free(room);
-    return status;
+    return ota_analysis_end(status, error);
 }
 
 /* ---- clouds --------------------------------------------------------------------------------- */
 
 static double norm_of(const analysis_numbers *h, int64_t start, int64_t width) {
     double most = 0.0;
-    for (int64_t k = 0; k < width; k++) most = fmax(most, fabs(analysis_at(h, start + k)));
+    for (int64_t k = 0; k < width && analysis_goes_on(k); k++)
+        most = fmax(most, fabs(analysis_at(h, start + k)));
     double squares = 0.0;
-    for (int64_t k = 0; k < width && most > 0.0; k++) {
+    for (int64_t k = 0; k < width && most > 0.0 && analysis_goes_on(k); k++) {
         const double x = analysis_at(h, start + k) / most;
         squares += x * x;
     }
@@ -130,8 +132,8 @@ static double norm_of(const analysis_numbers *h, int64_t start, int64_t width) {
 /* (tr G)^2 / ||G||_F^2 from x [rows][long_side] in units of the largest entry; G_ij = <x_i, x_j>. */
 static double participation_of(const double *x, int64_t rows, int64_t long_side) {
     double trace = 0.0, squares = 0.0;
-    for (int64_t i = 0; i < rows; i++) {
-        for (int64_t j = 0; j <= i; j++) {
+    for (int64_t i = 0; i < rows && ota_analysis_goes_on(); i++) {
+        for (int64_t j = 0; j <= i && ota_analysis_goes_on(); j++) {
             double lanes[8] = {0.0}, dot = 0.0;
             int64_t k = 0;
             for (; k + 8 <= long_side; k += 8)
@@ -148,15 +150,16 @@ static double participation_of(const double *x, int64_t rows, int64_t long_side)
 
 static double largest_entry(const analysis_numbers *h, int64_t count) {
     double most = 0.0;
-    for (int64_t k = 0; k < count; k++) most = fmax(most, fabs(analysis_at(h, k)));
+    for (int64_t k = 0; k < count && analysis_goes_on(k); k++)
+        most = fmax(most, fabs(analysis_at(h, k)));
     return most > 0.0 ? most : 1.0;
 }
 
 /* The states with the shorter side first, as participation_of reads them. */
 static void turn(const analysis_numbers *h, int64_t tokens, int64_t width, double *x) {
     const double unit = largest_entry(h, tokens * width);
-    for (int64_t i = 0; i < tokens; i++) {
-        for (int64_t k = 0; k < width; k++) {
+    for (int64_t i = 0; i < tokens && ota_analysis_goes_on(); i++) {
+        for (int64_t k = 0; k < width && analysis_goes_on(k); k++) {
             const double entry = analysis_at(h, i * width + k) / unit;
             x[tokens <= width ? i * width + k : k * tokens + i] = entry;
         }
@@ -168,20 +171,20 @@ static void measure_cloud(const analysis_numbers *h, int64_t tokens, int64_t wid
                           double *norms, ota_state_cloud *cloud) {
     analysis_sum norm_sum = {0.0, 0.0};
     double count = 0.0, square = 0.0, own = 0.0;
-    for (int64_t k = 0; k < width; k++) sum[k] = 0.0;
-    for (int64_t i = 0; i < tokens; i++) {
+    for (int64_t k = 0; k < width && analysis_goes_on(k); k++) sum[k] = 0.0;
+    for (int64_t i = 0; i < tokens && ota_analysis_goes_on(); i++) {
         const double norm = norm_of(h, i * width, width);
         if (norms != NULL) norms[i] = norm;
         analysis_add(&norm_sum, norm);
         if (!(norm > 0.0)) continue;
         count += 1.0;
-        for (int64_t k = 0; k < width; k++) {
+        for (int64_t k = 0; k < width && analysis_goes_on(k); k++) {
             const double u = analysis_at(h, i * width + k) / norm;
             sum[k] += u;
             own += u * u;
         }
     }
-    for (int64_t k = 0; k < width; k++) square += sum[k] * sum[k];
+    for (int64_t k = 0; k < width && analysis_goes_on(k); k++) square += sum[k] * sum[k];
     cloud->mean_norm = analysis_total(&norm_sum) / (double)tokens;
     cloud->mean_cosine = count > 1.0 ? (square - own) / (count * (count - 1.0)) : (double)NAN;
     cloud->participation = (double)NAN;
@@ -209,5 +212,5 @@ ota_status ota_state_cloud_of(const void *states, ota_type type, int64_t tokens,
             participation_of(room, ota_int_min(tokens, width), ota_int_max(tokens, width));
     }
     free(room);
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }

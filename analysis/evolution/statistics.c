@@ -22,16 +22,17 @@ static double quantile(const double *sorted, int64_t count, double share) {
 /* About the first value, so that the mean of equal numbers is that number. */
 static double mean_of(const double *x, int64_t count) {
     analysis_sum sum = {0.0, 0.0};
-    for (int64_t i = 0; i < count; i++) analysis_add(&sum, (x[i] - x[0]) / (double)count);
+    for (int64_t i = 0; i < count && analysis_goes_on(i); i++)
+        analysis_add(&sum, (x[i] - x[0]) / (double)count);
     return x[0] + analysis_total(&sum);
 }
 
 static double deviation_of(const double *x, int64_t count, double mean) {
     double most = 0.0;
-    for (int64_t i = 0; i < count; i++) most = fmax(most, fabs(x[i] - mean));
+    for (int64_t i = 0; i < count && analysis_goes_on(i); i++) most = fmax(most, fabs(x[i] - mean));
     if (count < 2) return (double)NAN;
     analysis_sum squares = {0.0, 0.0};
-    for (int64_t i = 0; i < count && most > 0.0; i++) {
+    for (int64_t i = 0; i < count && most > 0.0 && analysis_goes_on(i); i++) {
         const double d = (x[i] - mean) / most;
         analysis_add(&squares, d * d);
     }
@@ -52,11 +53,11 @@ static uint64_t next_bits(uint64_t *state) {
 static int64_t unit_sums(const double *values, int64_t count, int64_t unit, double mean,
                          double *sums, double *counts) {
     int64_t units = 0;
-    for (int64_t start = 0; start < count; start += unit) {
+    for (int64_t start = 0; start < count && analysis_goes_on(start); start += unit) {
         const int64_t end = unit < count - start ? start + unit : count;
         analysis_sum sum = {0.0, 0.0};
         int64_t finite = 0;
-        for (int64_t i = start; i < end; i++) {
+        for (int64_t i = start; i < end && analysis_goes_on(i); i++) {
             if (!isfinite(values[i])) continue;
             analysis_add(&sum, values[i] - mean);
             finite++;
@@ -71,12 +72,13 @@ static int64_t unit_sums(const double *values, int64_t count, int64_t unit, doub
 static ota_status bootstrap(const double *sums, const double *counts, int64_t units,
                             int64_t resamples, int64_t seed, ota_figure *figure, ota_error *error) {
     ota_status status = OTA_OK;
-    double *const means = analysis_doubles(resamples, &status, error);
+    double *const means =
+        analysis_doubles(resamples > INT64_MAX / 2 ? INT64_MAX : 2 * resamples, &status, error);
     if (means == NULL) return status;
     uint64_t state = (uint64_t)seed;
-    for (int64_t r = 0; r < resamples; r++) {
+    for (int64_t r = 0; r < resamples && ota_analysis_goes_on(); r++) {
         double sum = 0.0, weight = 0.0;
-        for (int64_t k = 0; k < units; k++) {
+        for (int64_t k = 0; k < units && analysis_goes_on(k); k++) {
             /* The upper half of 32 bits times units, no division; units are below 2^32. */
             const int64_t drawn = (int64_t)((next_bits(&state) >> 32) * (uint64_t)units >> 32);
             sum += sums[drawn];
@@ -84,7 +86,7 @@ static ota_status bootstrap(const double *sums, const double *counts, int64_t un
         }
         means[r] = sum / weight;
     }
-    qsort(means, (size_t)resamples, sizeof *means, analysis_ascending);
+    analysis_sort(means, resamples, means + resamples);
     figure->low = figure->mean + quantile(means, resamples, 0.025);
     figure->high = figure->mean + quantile(means, resamples, 0.975);
     figure->units = units;
@@ -107,13 +109,13 @@ static ota_status fill(const double *values, int64_t count, const resampling *by
                        ota_figure *figure, ota_error *error) {
     double *const sorted = room, *const other = room + count;
     *figure = nothing;
-    for (int64_t i = 0; i < count; i++) {
+    for (int64_t i = 0; i < count && analysis_goes_on(i); i++) {
         if (isfinite(values[i])) sorted[figure->count++] = values[i];
     }
     if (figure->count == 0) return OTA_OK;
     figure->mean = mean_of(sorted, figure->count);
     figure->deviation = deviation_of(sorted, figure->count, figure->mean);
-    qsort(sorted, (size_t)figure->count, sizeof *sorted, analysis_ascending);
+    analysis_sort(sorted, figure->count, other);
     figure->median = quantile(sorted, figure->count, 0.5);
     figure->p5 = quantile(sorted, figure->count, 0.05);
     figure->p95 = quantile(sorted, figure->count, 0.95);
@@ -137,7 +139,7 @@ ota_status ota_figure_of(const double *values, int64_t count, int64_t unit, int6
     const resampling by = {unit > 0 ? unit : 1, resamples > 0 ? resamples : 1000, seed};
     status = fill(values, count, &by, room, figure, error);
     free(room);
-    return status;
+    return ota_analysis_end(status, error);
 }
 
 ota_status ota_tightness_of(const ota_measured_changes *changes, int64_t unit, int64_t resamples,
@@ -162,7 +164,7 @@ ota_status ota_tightness_of(const ota_measured_changes *changes, int64_t unit, i
     double *const ratio = ratios != NULL ? ratios : room;
     tightness->largest = (double)NAN;
     tightness->violations = 0;
-    for (int64_t i = 0; i < count; i++) {
+    for (int64_t i = 0; i < count && analysis_goes_on(i); i++) {
         const double bound = norm * steps[i];
         ratio[i] = l1[i] / bound;
         tightness->largest = fmax(tightness->largest, ratio[i]);
@@ -170,7 +172,7 @@ ota_status ota_tightness_of(const ota_measured_changes *changes, int64_t unit, i
     }
     status = ota_figure_of(ratio, count, unit, resamples, seed, &tightness->ratio, error);
     free(room);
-    return status;
+    return ota_analysis_end(status, error);
 }
 
 /* ---- depth ---------------------------------------------------------------------------------- */
@@ -199,7 +201,7 @@ ota_status ota_power_law_of(const double *depths, const double *values, int64_t 
     if (status != OTA_OK) return status;
     *law = (ota_power_law){(double)NAN, (double)NAN, (double)NAN, (double)NAN, 0};
     double x_mean = 0.0, y_mean = 0.0;
-    for (int64_t i = 0; i < count; i++) {
+    for (int64_t i = 0; i < count && analysis_goes_on(i); i++) {
         if (!(depths[i] > 0.0 && values[i] > 0.0 && isfinite(depths[i]) && isfinite(values[i])))
             continue;
         law->count++;
@@ -207,7 +209,7 @@ ota_status ota_power_law_of(const double *depths, const double *values, int64_t 
         y_mean += (log(values[i]) - y_mean) / (double)law->count;
     }
     double xx = 0.0, xy = 0.0, yy = 0.0;
-    for (int64_t i = 0; i < count; i++) {
+    for (int64_t i = 0; i < count && analysis_goes_on(i); i++) {
         if (!(depths[i] > 0.0 && values[i] > 0.0 && isfinite(depths[i]) && isfinite(values[i])))
             continue;
         const double x = log(depths[i]) - x_mean, y = log(values[i]) - y_mean;
@@ -215,13 +217,13 @@ ota_status ota_power_law_of(const double *depths, const double *values, int64_t 
         xy += x * y;
         yy += y * y;
     }
-    if (!(xx > 0.0)) return OTA_OK;
+    if (!(xx > 0.0)) return ota_analysis_end(OTA_OK, error);
     law->exponent = xy / xx;
     law->factor = exp(y_mean - law->exponent * x_mean);
     const double rest = fmax(0.0, yy - law->exponent * xy);
     if (yy > 0.0) law->explained = 1.0 - rest / yy;
     if (law->count > 2) law->error = sqrt(rest / (double)(law->count - 2) / xx);
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 ota_status ota_trend_of(const double *values, int64_t count, ota_trend *trend, ota_error *error) {
@@ -230,13 +232,14 @@ ota_status ota_trend_of(const double *values, int64_t count, ota_trend *trend, o
     if (status != OTA_OK) return status;
     *trend = (ota_trend){0, 0, (double)NAN, (double)NAN};
     double tied = 0.0;
-    for (int64_t i = 0; i < count; i++) {
+    for (int64_t i = 0; i < count && ota_analysis_goes_on(); i++) {
         int64_t equals = 1, before = 0;
-        for (int64_t j = 0; j < i; j++) {
+        for (int64_t j = 0; j < i && analysis_goes_on(j); j++) {
             trend->score += (values[i] > values[j]) - (values[i] < values[j]);
             before += values[i] == values[j];
         }
-        for (int64_t j = i + 1; j < count; j++) equals += values[i] == values[j];
+        for (int64_t j = i + 1; j < count && analysis_goes_on(j); j++)
+            equals += values[i] == values[j];
         const double t = (double)equals;
         /* Once a group of equals, at its first member. */
         if (before == 0) tied += t * (t - 1.0) * (2.0 * t + 5.0);
@@ -246,5 +249,5 @@ ota_status ota_trend_of(const double *values, int64_t count, ota_trend *trend, o
     const double variance = (n * (n - 1.0) * (2.0 * n + 5.0) - tied) / 18.0;
     if (count > 1) trend->tau = s / (0.5 * n * (n - 1.0));
     if (variance > 0.0) trend->z = (s - (double)((s > 0.0) - (s < 0.0))) / sqrt(variance);
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }

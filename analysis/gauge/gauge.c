@@ -39,8 +39,9 @@ static ota_status least_squares(gauge_state *s) {
     memset(s->v, 0, (size_t)m * sizeof *s->v);
     for (int64_t first = 0; first < m; first += STRIP) {
         const int64_t count = strip_size(&s->d, first);
-        if (cancelled(s->options)) return OTA_CANCELLED;
-        for (int64_t i = 0; i < n; i++) {
+        const ota_status interrupted = ota_analysis_interrupted();
+        if (interrupted != OTA_OK) return interrupted;
+        for (int64_t i = 0; i < n && analysis_goes_on(i); i++) {
             double part = 0.0;
             load(&s->d, i, first, count, s->strip.entries);
             for (int64_t j = 0; j < count; j++) {
@@ -91,13 +92,19 @@ static ota_status solve(gauge_state *s) {
 
 /* The figures of the shifts, from the matrix alone. */
 static void judge(const gauge_state *s, const ota_gauge_arrays *arrays, ota_gauge_result *result) {
+    const int64_t since = ota_now_ns();
     double strip[STRIP], square = 0.0, worst = 0.0;
     const int64_t n = s->d.rows, m = s->d.columns;
     /* The inverse of a tiny scale would overflow. */
     const double unit = fmax(s->scale, DBL_MIN), inverse = 1.0 / unit;
     for (int64_t i = 0; i < n; i++) {
         double row = 0.0, row_square = 0.0;
-        for (int64_t first = 0; first < m; first += STRIP) {
+        for (int64_t first = 0; first < m && row < HUGE_VAL; first += STRIP) {
+            if (!has_time(since)) {
+                /* No bound but this is known of what was not read. */
+                row = row_square = HUGE_VAL;
+                break;
+            }
             const int64_t count = strip_size(&s->d, first);
             load(&s->d, i, first, count, strip);
             row_square += ota_logit_kernels_newest()->rest(strip, s->k[i], s->v + first, count,
@@ -162,34 +169,44 @@ static void copy_out(const gauge_state *s, const ota_gauge_arrays *arrays) {
     }
 }
 
-ota_status ota_gauge(const ota_gauge_matrix *matrix, const ota_gauge_options *options,
-                     const ota_gauge_arrays *arrays, ota_gauge_result *result, ota_error *error) {
-    static const ota_gauge_options standard = {.size = sizeof standard};
+static ota_status align(const ota_gauge_matrix *matrix, const ota_gauge_options *options,
+                        const ota_gauge_arrays *arrays, ota_gauge_result *result,
+                        ota_error *error) {
     static const ota_gauge_arrays none;
-    gauge_state s = {.d = *matrix, .options = options != NULL ? options : &standard};
+    gauge_state s = {.d = *matrix, .options = options};
     ota_status status = check_matrix(&s.d, error);
     if (status == OTA_OK) status = check_options(s.options, error);
-    if (status == OTA_OK) status = check_entries(&s.d, &s.scale, error);
+    if (status != OTA_OK) return status;
+    status = check_entries(&s.d, &s.scale, error);
+    if (status == OTA_CANCELLED || status == OTA_TIMEOUT)
+        *result = (ota_gauge_result){.status = status, .residual = HUGE_VAL};
     if (status != OTA_OK) return status;
     s.slack = 16.0 * DBL_EPSILON * s.scale;
     if (!ota_gauge_allocate(&s)) {
         ota_gauge_release(&s);
         return no_memory(error);
     }
-    result->status = solve(&s);
+    result->status = ota_analysis_end(solve(&s), error);
     normalise(&s);
     if (arrays == NULL) arrays = &none;
     judge(&s, arrays, result);
     copy_out(&s, arrays);
     ota_gauge_release(&s);
-    if (result->status == OTA_CANCELLED) {
-        return analysis_fail(error, OTA_CANCELLED, "cancel", "", "the alignment was cancelled");
-    }
     if (result->status == OTA_NOT_CONVERGED) {
-        return analysis_fail(
+        result->status = analysis_fail(
             error, OTA_NOT_CONVERGED, "max_passes", "raise max_passes, or take the Howard rule",
             "R lies between %.12g and %.12g; more is not known after pass %" PRId64,
             result->residual_lower, result->residual, result->passes);
     }
     return result->status;
+}
+
+ota_status ota_gauge(const ota_gauge_matrix *matrix, const ota_gauge_options *options,
+                     const ota_gauge_arrays *arrays, ota_gauge_result *result, ota_error *error) {
+    static const ota_gauge_options standard = {.size = sizeof standard};
+    if (options == NULL) options = &standard;
+    const analysis_limits before = ota_analysis_enter(options->cancel, 0);
+    const ota_status status = align(matrix, options, arrays, result, error);
+    ota_analysis_leave(before);
+    return status;
 }

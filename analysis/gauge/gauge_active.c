@@ -58,15 +58,16 @@ static ota_status spread(active *x, const double *k) {
     gauge_state *const s = x->all;
     for (int64_t first = 0; first < s->d.columns; first += STRIP) {
         const int64_t count = strip_size(&s->d, first);
-        if (cancelled(s->options)) return OTA_CANCELLED;
+        const ota_status interrupted = ota_analysis_interrupted();
+        if (interrupted != OTA_OK) return interrupted;
         for (int64_t j = first; j < first + count; j++) {
             x->low[j] = HUGE_VAL;
             x->high[j] = -HUGE_VAL;
         }
-        for (int64_t i = 0; i < s->d.rows; i++)
+        for (int64_t i = 0; i < s->d.rows && analysis_goes_on(i); i++)
             widen_strip(s, i, first, count, k[i], x->low + first, x->high + first);
     }
-    return OTA_OK;
+    return ota_analysis_interrupted();
 }
 
 static double half_range(const active *x) {

@@ -12,20 +12,21 @@ ota_status ota_gauge_rest(const ota_gauge_matrix *d, const double *row_shift,
                           const double *column_shift, double *rest, ota_error *error) {
     const ota_status status = check_matrix(d, error);
     if (status != OTA_OK) return status;
-    for (int64_t i = 0; i < d->rows; i++) {
+    for (int64_t i = 0; i < d->rows && ota_analysis_goes_on(); i++) {
         double *row = rest + i * d->columns;
-        load(d, i, 0, d->columns, row);
-        for (int64_t j = 0; j < d->columns; j++) row[j] = row[j] - row_shift[i] - column_shift[j];
+        for (int64_t first = 0; first < d->columns && analysis_goes_on(first); first += STRIP) {
+            const int64_t end = first + strip_size(d, first);
+            load(d, i, first, end - first, row + first);
+            for (int64_t j = first; j < end; j++) row[j] = row[j] - row_shift[i] - column_shift[j];
+        }
     }
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
-ota_status ota_gauge_four_cycle(const ota_gauge_matrix *d, const ota_gauge_options *options,
-                                double *bound, ota_error *error) {
-    static const ota_gauge_options standard = {.size = sizeof standard};
+static ota_status four_cycle(const ota_gauge_matrix *d, const ota_gauge_options *options,
+                             double *bound, ota_error *error) {
     const int64_t rows = d->rows, columns = d->columns;
     double strip[STRIP], scale;
-    if (options == NULL) options = &standard;
     ota_status status = check_matrix(d, error);
     if (status == OTA_OK) status = check_options(options, error);
     if (status == OTA_OK) status = check_entries(d, &scale, error);
@@ -33,11 +34,11 @@ ota_status ota_gauge_four_cycle(const ota_gauge_matrix *d, const ota_gauge_optio
     double *row = malloc((size_t)columns * sizeof *row);
     if (row == NULL) return no_memory(error);
     double widest = 0.0;
-    for (int64_t i = 1; i < rows && status == OTA_OK; i++) {
+    for (int64_t i = 1; i < rows && ota_analysis_goes_on(); i++) {
         load(d, i, 0, columns, row);
-        for (int64_t other = 0; other < i; other++) {
+        for (int64_t other = 0; other < i && ota_analysis_goes_on(); other++) {
             double low = HUGE_VAL, high = -HUGE_VAL;
-            for (int64_t first = 0; first < columns; first += STRIP) {
+            for (int64_t first = 0; first < columns && analysis_goes_on(first); first += STRIP) {
                 const int64_t count = strip_size(d, first);
                 load(d, other, first, count, strip);
                 widen(strip, row + first, count, &low, &high);
@@ -45,12 +46,19 @@ ota_status ota_gauge_four_cycle(const ota_gauge_matrix *d, const ota_gauge_optio
             widest = fmax(widest, high - low);
         }
         tell(options, i + 1, 0.25 * widest);
-        if (cancelled(options)) {
-            status = analysis_fail(error, OTA_CANCELLED, "cancel", "", "the bound was cancelled");
-        }
     }
     free(row);
     *bound = 0.25 * widest;
+    return ota_analysis_end(OTA_OK, error);
+}
+
+ota_status ota_gauge_four_cycle(const ota_gauge_matrix *d, const ota_gauge_options *options,
+                                double *bound, ota_error *error) {
+    static const ota_gauge_options standard = {.size = sizeof standard};
+    if (options == NULL) options = &standard;
+    const analysis_limits before = ota_analysis_enter(options->cancel, 0);
+    const ota_status status = four_cycle(d, options, bound, error);
+    ota_analysis_leave(before);
     return status;
 }
 
@@ -90,11 +98,11 @@ ota_status ota_gauge_coherence(const ota_gauge_chain *chain, double *distance, d
         status = analysis_check_finite(column_shift, layers * columns, "column_shift", error);
     }
     if (status != OTA_OK) return status;
-    for (int64_t i = 0; i < rows; i++) {
+    for (int64_t i = 0; i < rows && ota_analysis_goes_on(); i++) {
         running_sum moved = {-HUGE_VAL, 0.0}, common = {-HUGE_VAL, 0.0};
         double total = 0.0;
         for (int pass = 0; pass < 2; pass++) {
-            for (int64_t j = 0; j < columns; j++) {
+            for (int64_t j = 0; j < columns && ota_analysis_goes_on(); j++) {
                 double x = start[i * columns + j], y = x;
                 for (int64_t l = 0; l < layers; l++) {
                     x += moves[(l * rows + i) * columns + j];
@@ -111,9 +119,9 @@ ota_status ota_gauge_coherence(const ota_gauge_chain *chain, double *distance, d
         }
         distance[i] = total;
         bound[i] = 0.0;
-        for (int64_t l = 0; l < layers; l++) {
+        for (int64_t l = 0; l < layers && ota_analysis_goes_on(); l++) {
             double rest = 0.0;
-            for (int64_t j = 0; j < columns; j++) {
+            for (int64_t j = 0; j < columns && analysis_goes_on(j); j++) {
                 rest = fmax(rest, fabs(moves[(l * rows + i) * columns + j] -
                                        row_shift[l * rows + i] - column_shift[l * columns + j]));
             }
@@ -121,5 +129,5 @@ ota_status ota_gauge_coherence(const ota_gauge_chain *chain, double *distance, d
         }
         bound[i] = fmin(2.0, bound[i]);
     }
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }

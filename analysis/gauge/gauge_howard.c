@@ -26,7 +26,7 @@ static void scan_columns(gauge_state *s, int64_t first, int64_t count) {
         s->strip.low[j] = HUGE_VAL, s->strip.high[j] = -HUGE_VAL;
         s->strip.low_at[j] = 0;
     }
-    for (int64_t i = 0; i < s->d.rows; i++) {
+    for (int64_t i = 0; i < s->d.rows && analysis_goes_on(i); i++) {
         if (s->moved != NULL && s->moved[i] == 0) continue;
         load(&s->d, i, first, count, s->strip.entries);
         kernels->columns(s->strip.entries, s->k[i], i, count, s->strip.low, s->strip.low_at,
@@ -36,7 +36,7 @@ static void scan_columns(gauge_state *s, int64_t first, int64_t count) {
 
 static void scan_rows(gauge_state *s, int64_t first, int64_t count, int64_t *high_at) {
     const ota_logit_kernels *const kernels = ota_logit_kernels_newest();
-    for (int64_t i = 0; i < s->d.rows; i++) {
+    for (int64_t i = 0; i < s->d.rows && analysis_goes_on(i); i++) {
         load(&s->d, i, first, count, s->strip.entries);
         double high = s->row_high[i];
         kernels->row(s->strip.entries, s->v + first, count, &s->row_low[i], &high);
@@ -55,9 +55,12 @@ ota_status ota_gauge_scan(gauge_state *s, gauge_column_step *step, int64_t *high
     for (int64_t i = 0; i < s->d.rows; i++) s->row_low[i] = HUGE_VAL, s->row_high[i] = -HUGE_VAL;
     for (int64_t first = 0; first < s->d.columns; first += STRIP) {
         const int64_t count = strip_size(&s->d, first);
-        if (cancelled(s->options)) return OTA_CANCELLED;
+        if (!ota_analysis_goes_on()) break;
         if (step != NULL) {
             scan_columns(s, first, count);
+            /* Shifts are not made of what was not read. */
+            const ota_status interrupted = ota_analysis_interrupted();
+            if (interrupted != OTA_OK) return interrupted;
             if (step(s, first, count))
                 *changed = true;
             else if (s->moved != NULL)
@@ -65,7 +68,7 @@ ota_status ota_gauge_scan(gauge_state *s, gauge_column_step *step, int64_t *high
         }
         scan_rows(s, first, count, high_at);
     }
-    return OTA_OK;
+    return ota_analysis_interrupted();
 }
 
 static void note_change(gauge_state *s, double change) {

@@ -164,6 +164,12 @@ ota_status ota_layer_open(const ota_attention_layer *layer, int64_t queries, int
     return status == OTA_OK ? check_weights(s, error) : status;
 }
 
+analysis_limits ota_layer_enter(const ota_attention_layer *layer) {
+    const size_t end = offsetof(ota_attention_layer, options) + sizeof layer->options;
+    const ota_options limited = ota_analysis_options(layer->size < end ? NULL : layer->options);
+    return ota_analysis_enter(limited.cancel, limited.deadline_ns);
+}
+
 ota_status ota_layer_check_input(const double *x, int64_t rows, int64_t width, const char *field,
                                  ota_error *error) {
     if (x == NULL)
@@ -210,7 +216,8 @@ ota_status ota_layer_attend(const layer_shape *s, layer_pass *p, ota_result *res
         arrays.coupling = ota_array_of(p->coupling, OTA_F64, 1, a->heads, s->queries, s->keys);
     if (p->receiver != NULL)
         arrays.receiver = ota_array_of(p->receiver, OTA_F64, 1, a->heads, 1, s->keys);
-    const ota_status status = ota_attend(&problem, a->options, &arrays, result, error);
+    const ota_options options = ota_analysis_options(a->options);
+    const ota_status status = ota_attend(&problem, &options, &arrays, result, error);
     if (status < 0 || p->out == NULL) return status;
     dense_product(p->mixed, s->value_columns, a->output_weights, a->output_bias, p->out, s->queries,
                   s->value_columns, a->width);
@@ -223,9 +230,9 @@ ota_status ota_layer_run(const layer_shape *s, const double *x, const double *co
     return status == OTA_OK ? ota_layer_attend(s, p, result, error) : status;
 }
 
-ota_status ota_attention_forward(const ota_attention_layer *layer, const ota_attention_input *input,
-                                 const ota_attention_outputs *outputs, double *workspace,
-                                 ota_result *result, ota_error *error) {
+static ota_status forward(const ota_attention_layer *layer, const ota_attention_input *input,
+                          const ota_attention_outputs *outputs, double *workspace,
+                          ota_result *result, ota_error *error) {
     const double *x = input->x, *context = input->context;
     const int64_t queries = input->queries, keys = input->keys;
     layer_shape s;
@@ -259,6 +266,15 @@ ota_status ota_attention_forward(const ota_attention_layer *layer, const ota_att
                       NULL, wanted.parts + h * queries * width, queries, s.layer.value_width,
                       width);
     }
+    return ota_analysis_end(status, error);
+}
+
+ota_status ota_attention_forward(const ota_attention_layer *layer, const ota_attention_input *input,
+                                 const ota_attention_outputs *outputs, double *workspace,
+                                 ota_result *result, ota_error *error) {
+    const analysis_limits limits = ota_layer_enter(layer);
+    const ota_status status = forward(layer, input, outputs, workspace, result, error);
+    ota_analysis_leave(limits);
     return status;
 }
 
@@ -274,8 +290,9 @@ static ota_status refuse_same(ota_error *error) {
     return analysis_fail(error, OTA_EALIAS, "y", "give y memory of its own", "y is x");
 }
 
-ota_status ota_attention_block(const ota_residual_block *block, const double *x, int64_t tokens,
-                               double *y, double *workspace, ota_result *result, ota_error *error) {
+static ota_status add_attention(const ota_residual_block *block, const double *x, int64_t tokens,
+                                double *y, double *workspace, ota_result *result,
+                                ota_error *error) {
     const ota_attention_layer *layer = block->layer;
     const double alpha = block->alpha;
     layer_shape s;
@@ -294,6 +311,14 @@ ota_status ota_attention_block(const ota_residual_block *block, const double *x,
                                  ota_layer_take(&workspace, count), &normalised, error);
     if (status == OTA_OK) status = ota_layer_run(&s, normalised, normalised, &p, result, error);
     for (int64_t i = 0; status >= 0 && i < count; i++) y[i] = x[i] + alpha * y[i];
+    return ota_analysis_end(status, error);
+}
+
+ota_status ota_attention_block(const ota_residual_block *block, const double *x, int64_t tokens,
+                               double *y, double *workspace, ota_result *result, ota_error *error) {
+    const analysis_limits limits = ota_layer_enter(block->layer);
+    const ota_status status = add_attention(block, x, tokens, y, workspace, result, error);
+    ota_analysis_leave(limits);
     return status;
 }
 
@@ -314,9 +339,9 @@ ota_status ota_identity_core(const double *coupling, const double *x, int64_t to
     status = ota_layer_check_input(coupling, tokens, tokens, "coupling", error);
     if (status == OTA_OK) status = ota_layer_check_input(x, tokens, width, "x", error);
     if (status != OTA_OK) return status;
-    for (int64_t i = 0; i < tokens; i++) {
+    for (int64_t i = 0; i < tokens && ota_analysis_goes_on(); i++) {
         double sum = 0.0;
-        for (int64_t j = 0; j < tokens; j++) {
+        for (int64_t j = 0; j < tokens && analysis_goes_on(j); j++) {
             const double weight = coupling[i * tokens + j];
             if (weight < 0.0) {
                 return analysis_fail(error, OTA_EINVAL, "coupling", "weights are 0 or more",
@@ -331,13 +356,13 @@ ota_status ota_identity_core(const double *coupling, const double *x, int64_t to
     }
     dense_product(coupling, tokens, x, NULL, y, tokens, tokens, width);
     for (int64_t i = 0; i < count; i++) y[i] = (1.0 - alpha) * x[i] + alpha * y[i];
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 /* mean [columns] over the rows of x. */
 static void mean_of(const double *x, int64_t rows, int64_t columns, double *mean) {
     for (int64_t k = 0; k < columns; k++) mean[k] = 0.0;
-    for (int64_t i = 0; i < rows; i++) {
+    for (int64_t i = 0; i < rows && ota_analysis_goes_on(); i++) {
         for (int64_t k = 0; k < columns; k++) mean[k] += x[i * columns + k];
     }
     for (int64_t k = 0; k < columns; k++) mean[k] /= (double)rows;
@@ -345,13 +370,13 @@ static void mean_of(const double *x, int64_t rows, int64_t columns, double *mean
 
 static double largest_difference(const double *x, const double *y, int64_t count) {
     double largest = 0.0;
-    for (int64_t k = 0; k < count; k++) largest = fmax(largest, fabs(x[k] - y[k]));
+    for (int64_t k = 0; k < count && analysis_goes_on(k); k++)
+        largest = fmax(largest, fabs(x[k] - y[k]));
     return largest;
 }
 
-ota_status ota_attention_mean_change(const ota_attention_layer *layer, const double *x,
-                                     int64_t tokens, double *workspace, ota_attention_means *means,
-                                     ota_error *error) {
+static ota_status mean_change(const ota_attention_layer *layer, const double *x, int64_t tokens,
+                              double *workspace, ota_attention_means *means, ota_error *error) {
     layer_shape s;
     ota_status status =
         ota_layer_open(layer, tokens, tokens, ota_attention_workspace(layer, tokens, tokens),
@@ -377,5 +402,14 @@ ota_status ota_attention_mean_change(const ota_attention_layer *layer, const dou
     means->value_change = largest_difference(out_mean, other_mean, width);
     mean_of(x, tokens, width, other_mean);
     means->input_change = largest_difference(out_mean, other_mean, width);
+    return ota_analysis_end(status, error);
+}
+
+ota_status ota_attention_mean_change(const ota_attention_layer *layer, const double *x,
+                                     int64_t tokens, double *workspace, ota_attention_means *means,
+                                     ota_error *error) {
+    const analysis_limits limits = ota_layer_enter(layer);
+    const ota_status status = mean_change(layer, x, tokens, workspace, means, error);
+    ota_analysis_leave(limits);
     return status;
 }

@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 
-#include "otattn_analysis.h"
+#include "analysis/analysis.h"
 
 /* A layer with its defaults filled in. */
 typedef struct layer_shape {
@@ -32,6 +32,8 @@ ota_status ota_layer_read(const ota_attention_layer *layer, int64_t queries, int
 ota_status ota_layer_open(const ota_attention_layer *layer, int64_t queries, int64_t keys,
                           int64_t workspace_count, const double *workspace, layer_shape *shape,
                           ota_error *error);
+/* The limits of the layer's options, for one call; ota_analysis_leave ends it. */
+analysis_limits ota_layer_enter(const ota_attention_layer *layer);
 ota_status ota_layer_check_input(const double *x, int64_t rows, int64_t width, const char *field,
                                  ota_error *error);
 /* Adds the product a b c to *total; false once the bytes leave the range of int64_t. */

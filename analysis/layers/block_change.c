@@ -33,19 +33,20 @@ static void include(ota_change *change, double measured, double printed, double 
 /* Largest row norm of x [rows, columns]. */
 static double largest_row(const double *x, int64_t rows, int64_t columns, int64_t stride) {
     double largest = 0.0;
-    for (int64_t i = 0; i < rows; i++) largest = fmax(largest, dense_norm(x + i * stride, columns));
+    for (int64_t i = 0; i < rows && ota_analysis_goes_on(); i++)
+        largest = fmax(largest, dense_norm(x + i * stride, columns));
     return largest;
 }
 
 static double largest_of(const double *x, int64_t count) {
     double largest = 0.0;
-    for (int64_t i = 0; i < count; i++) largest = fmax(largest, x[i]);
+    for (int64_t i = 0; i < count && analysis_goes_on(i); i++) largest = fmax(largest, x[i]);
     return largest;
 }
 
 static double weight_distance(const double *p, const double *q, int64_t keys) {
     double sum = 0.0;
-    for (int64_t j = 0; j < keys; j++) sum += fabs(p[j] - q[j]);
+    for (int64_t j = 0; j < keys && analysis_goes_on(j); j++) sum += fabs(p[j] - q[j]);
     return sum;
 }
 
@@ -175,7 +176,7 @@ static void score_changes(const two_passes *two, int64_t head, double *reach, do
     for (int64_t j = 0; j < s->keys; j++)
         key_change = fmax(key_change, dense_distance(a->k + j * stride + first,
                                                      b->k + j * stride + first, width));
-    for (int64_t i = 0; i < s->queries; i++) {
+    for (int64_t i = 0; i < s->queries && ota_analysis_goes_on(); i++) {
         const double *q = a->q + i * stride + first, *q2 = b->q + i * stride + first;
         double low = (double)INFINITY, high = -(double)INFINITY;
         for (int64_t j = 0; j < s->keys; j++) {
@@ -201,11 +202,11 @@ static void compare_layers(two_passes *two, ota_change *output, ota_change *weig
     double *reach = two->reach[PRINTED], *range = two->reach[SHARP];
     double *printed = two->output_bound[PRINTED], *sharp = two->output_bound[SHARP];
     for (int64_t i = 0; i < queries; i++) printed[i] = sharp[i] = 0.0;
-    for (int64_t h = 0; h < s->layer.heads; h++) {
+    for (int64_t h = 0; h < s->layer.heads && ota_analysis_goes_on(); h++) {
         double *v = two->first.v + h * value_width, *v2 = two->second.v + h * value_width;
         const double out_norm = ota_spectral_norm(s->layer.output_weights + h * value_width * width,
                                                   value_width, width, width, two->squares);
-        for (int64_t j = 0; j < keys; j++) {
+        for (int64_t j = 0; j < keys && ota_analysis_goes_on(); j++) {
             for (int64_t k = 0; k < value_width; k++)
                 v2[j * s->value_columns + k] -= v[j * s->value_columns + k];
         }
@@ -219,7 +220,7 @@ static void compare_layers(two_passes *two, ota_change *output, ota_change *weig
         score_changes(two, h, reach, range);
         const double worst_reach = largest_of(reach, queries);
         const double worst_range = largest_of(range, queries);
-        for (int64_t i = 0; i < queries; i++) {
+        for (int64_t i = 0; i < queries && ota_analysis_goes_on(); i++) {
             const int64_t at = (h * queries + i) * keys;
             const double moved =
                 weight_distance(two->first.coupling + at, two->second.coupling + at, keys);
@@ -235,9 +236,10 @@ static void compare_layers(two_passes *two, ota_change *output, ota_change *weig
                 printed[i], sharp[i]);
 }
 
-ota_status ota_attention_change(const ota_attention_layer *layer, const ota_attention_input *before,
-                                const ota_attention_input *after, double *workspace,
-                                ota_change *output, ota_change *weights, ota_error *error) {
+static ota_status change_of_attention(const ota_attention_layer *layer,
+                                      const ota_attention_input *before,
+                                      const ota_attention_input *after, double *workspace,
+                                      ota_change *output, ota_change *weights, ota_error *error) {
     const double *x = before->x, *context = before->context;
     const double *x2 = after->x, *context2 = after->context;
     const int64_t queries = before->queries, keys = before->keys;
@@ -267,16 +269,36 @@ ota_status ota_attention_change(const ota_attention_layer *layer, const ota_atte
                                        inputs[k].field, error);
     if (status == OTA_OK) status = run_two(&two, x, inputs[2].data, x2, inputs[3].data, error);
     if (status == OTA_OK) compare_layers(&two, output, weights);
+    return ota_analysis_end(status, error);
+}
+
+ota_status ota_attention_change(const ota_attention_layer *layer, const ota_attention_input *before,
+                                const ota_attention_input *after, double *workspace,
+                                ota_change *output, ota_change *weights, ota_error *error) {
+    const analysis_limits limits = ota_layer_enter(layer);
+    const ota_status status =
+        change_of_attention(layer, before, after, workspace, output, weights, error);
+    ota_analysis_leave(limits);
     return status;
+}
+
+static ota_status change_of_projected(const ota_attention_layer *layer, const ota_projected *before,
+                                      const ota_projected *after, int64_t tokens, double *workspace,
+                                      ota_change *output, ota_change *weights, ota_error *error) {
+    two_passes two;
+    ota_status status = open_two(layer, tokens, tokens, workspace, &two, error);
+    if (status == OTA_OK) status = attend_two(&two, before, after, error);
+    if (status == OTA_OK) compare_layers(&two, output, weights);
+    return ota_analysis_end(status, error);
 }
 
 ota_status ota_projected_change(const ota_attention_layer *layer, const ota_projected *before,
                                 const ota_projected *after, int64_t tokens, double *workspace,
                                 ota_change *output, ota_change *weights, ota_error *error) {
-    two_passes two;
-    ota_status status = open_two(layer, tokens, tokens, workspace, &two, error);
-    if (status == OTA_OK) status = attend_two(&two, before, after, error);
-    if (status == OTA_OK) compare_layers(&two, output, weights);
+    const analysis_limits limits = ota_layer_enter(layer);
+    const ota_status status =
+        change_of_projected(layer, before, after, tokens, workspace, output, weights, error);
+    ota_analysis_leave(limits);
     return status;
 }
 
@@ -327,7 +349,7 @@ static ota_status token_changes(const two_passes *two, const ota_residual *resid
                                 const double *x, const double *x2, ota_error *error) {
     const int64_t width = two->shape.layer.width;
     const ota_norm *norm = residual->behind ? NULL : residual->norm;
-    for (int64_t i = 0; i < two->shape.queries; i++) {
+    for (int64_t i = 0; i < two->shape.queries && ota_analysis_goes_on(); i++) {
         const double *u = x + i * width, *v = x2 + i * width;
         ota_change change = {.printed = dense_distance(u, v, width)};
         ota_status status = OTA_OK;
@@ -368,7 +390,7 @@ static block_norms norms_of(const two_passes *two, const block_runs *runs, int64
     };
     n.value_change[PRINTED] = n.value * dense_norm(two->token_change[PRINTED], s->queries);
     n.value_change[SHARP] = n.value * n.token_change[SHARP];
-    for (int64_t j = 0; j < s->keys; j++) {
+    for (int64_t j = 0; j < s->keys && ota_analysis_goes_on(); j++) {
         double gain[FORMS];
         head_gain(two, runs->residual->key_norm, runs->before->raw_k, runs->after->raw_k, j, head,
                   gain);
@@ -385,10 +407,10 @@ static void bound_outputs(const two_passes *two, const block_runs *runs) {
     const int64_t tokens = s->queries;
     double *const *reach = two->reach, *const *bound = two->output_bound;
     for (int64_t i = 0; i < tokens; i++) bound[PRINTED][i] = bound[SHARP][i] = 0.0;
-    for (int64_t h = 0; h < s->layer.heads; h++) {
+    for (int64_t h = 0; h < s->layer.heads && ota_analysis_goes_on(); h++) {
         const block_norms n = norms_of(two, runs, h);
         double worst[FORMS];
-        for (int64_t i = 0; i < tokens; i++) {
+        for (int64_t i = 0; i < tokens && ota_analysis_goes_on(); i++) {
             const double *q = two->first.q + i * s->head_columns + h * s->layer.head_width;
             double gain[FORMS];
             head_gain(two, runs->residual->query_norm, runs->before->raw_q, runs->after->raw_q, i,
@@ -399,7 +421,7 @@ static void bound_outputs(const two_passes *two, const block_runs *runs) {
                                   n.key_norm * n.query * gain[form] * two->token_change[form][i]);
         }
         for (int form = 0; form < FORMS; form++) worst[form] = largest_of(reach[form], tokens);
-        for (int64_t i = 0; i < tokens; i++) {
+        for (int64_t i = 0; i < tokens && ota_analysis_goes_on(); i++) {
             const double moved[FORMS] = {
                 ota_weights_printed(two->rule, tokens, reach[PRINTED][i], worst[PRINTED]),
                 ota_weights_sharp(two->rule, tokens, 2.0 * reach[SHARP][i], 2.0 * worst[SHARP])};
@@ -436,7 +458,7 @@ static ota_status compare_blocks(two_passes *two, const block_runs *runs, ota_ch
     if (status != OTA_OK) return status;
     bound_outputs(two, runs);
     *change = (ota_change){.measured = 0.0};
-    for (int64_t i = 0; i < tokens && status == OTA_OK; i++) {
+    for (int64_t i = 0; i < tokens && status == OTA_OK && ota_analysis_goes_on(); i++) {
         double inner[FORMS] = {1.0, 1.0}, outer[FORMS] = {1.0, 1.0};
         double *u = two->first.out + i * width, *v = two->second.out + i * width;
         if (residual->output_norm != NULL)
@@ -492,9 +514,9 @@ static ota_status check_head_norms(const two_passes *two, const block_runs *runs
     return status;
 }
 
-ota_status ota_block_change(const ota_residual_block *block, const double *x, const double *x2,
-                            int64_t tokens, double *workspace, ota_change *change,
-                            ota_error *error) {
+static ota_status change_of_block(const ota_residual_block *block, const double *x,
+                                  const double *x2, int64_t tokens, double *workspace,
+                                  ota_change *change, ota_error *error) {
     const ota_norm *norm = block->norm;
     const double alpha = block->alpha;
     two_passes two;
@@ -514,13 +536,23 @@ ota_status ota_block_change(const ota_residual_block *block, const double *x, co
     const ota_projected before = {.x = x}, after = {.x = x2};
     const block_runs runs = {&residual, &before, &after, alpha};
     if (status == OTA_OK) status = compare_blocks(&two, &runs, change, error);
+    return ota_analysis_end(status, error);
+}
+
+ota_status ota_block_change(const ota_residual_block *block, const double *x, const double *x2,
+                            int64_t tokens, double *workspace, ota_change *change,
+                            ota_error *error) {
+    const analysis_limits limits = ota_layer_enter(block->layer);
+    const ota_status status = change_of_block(block, x, x2, tokens, workspace, change, error);
+    ota_analysis_leave(limits);
     return status;
 }
 
-ota_status ota_projected_block_change(const ota_attention_layer *layer,
-                                      const ota_residual *residual, const ota_projected *before,
-                                      const ota_projected *after, int64_t tokens, double *workspace,
-                                      ota_change *change, ota_error *error) {
+static ota_status change_of_projected_block(const ota_attention_layer *layer,
+                                            const ota_residual *residual,
+                                            const ota_projected *before, const ota_projected *after,
+                                            int64_t tokens, double *workspace, ota_change *change,
+                                            ota_error *error) {
     two_passes two;
     ota_residual r = {.size = sizeof r};
     if (residual->size == 0 || residual->size > sizeof r) {
@@ -536,5 +568,16 @@ ota_status ota_projected_block_change(const ota_attention_layer *layer,
     if (status == OTA_OK) status = check_head_norms(&two, &runs, error);
     if (status == OTA_OK) status = attend_two(&two, before, after, error);
     if (status == OTA_OK) status = compare_blocks(&two, &runs, change, error);
+    return ota_analysis_end(status, error);
+}
+
+ota_status ota_projected_block_change(const ota_attention_layer *layer,
+                                      const ota_residual *residual, const ota_projected *before,
+                                      const ota_projected *after, int64_t tokens, double *workspace,
+                                      ota_change *change, ota_error *error) {
+    const analysis_limits limits = ota_layer_enter(layer);
+    const ota_status status =
+        change_of_projected_block(layer, residual, before, after, tokens, workspace, change, error);
+    ota_analysis_leave(limits);
     return status;
 }

@@ -21,9 +21,9 @@ static ota_status check_product(int64_t rows, int64_t columns, ota_error *error)
 
 static ota_status check_stochastic(const double *matrix, int64_t rows, int64_t columns,
                                    const char *field, ota_error *error) {
-    for (int64_t i = 0; i < rows; i++) {
+    for (int64_t i = 0; i < rows && ota_analysis_goes_on(); i++) {
         double total = 0.0;
-        for (int64_t j = 0; j < columns; j++) {
+        for (int64_t j = 0; j < columns && analysis_goes_on(j); j++) {
             const double p = matrix[i * columns + j];
             if (!(p >= 0.0) || isinf(p)) {
                 return analysis_fail(
@@ -48,15 +48,15 @@ ota_status ota_compose(const double *second, const double *first, int64_t rows, 
     if (status == OTA_OK) status = check_stochastic(second, rows, inner, "second", error);
     if (status == OTA_OK) status = check_stochastic(first, inner, columns, "first", error);
     if (status != OTA_OK) return status;
-    for (int64_t i = 0; i < rows; i++) {
+    for (int64_t i = 0; i < rows && ota_analysis_goes_on(); i++) {
         double *row = coupling + i * columns;
         for (int64_t j = 0; j < columns; j++) row[j] = 0.0;
-        for (int64_t l = 0; l < inner; l++) {
+        for (int64_t l = 0; l < inner && ota_analysis_goes_on(); l++) {
             const double weight = second[i * inner + l];
             for (int64_t j = 0; j < columns; j++) row[j] += weight * first[l * columns + j];
         }
     }
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 ota_status ota_log_ratios(const double *coupling, int64_t rows, int64_t columns, double *ratio,
@@ -66,12 +66,12 @@ ota_status ota_log_ratios(const double *coupling, int64_t rows, int64_t columns,
     if (status == OTA_OK)
         status = analysis_check_positive(coupling, rows * columns, "coupling", error);
     if (status != OTA_OK) return status;
-    for (int64_t i = 0; i < rows; i++) {
+    for (int64_t i = 0; i < rows && ota_analysis_goes_on(); i++) {
         const double *row = coupling + i * columns, first = log(row[0]);
-        for (int64_t j = 1; j < columns; j++)
+        for (int64_t j = 1; j < columns && analysis_goes_on(j); j++)
             ratio[i * (columns - 1) + j - 1] = log(row[j]) - first;
     }
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 static void swap(double *x, double *y) {
@@ -91,9 +91,9 @@ ota_status ota_rank(double *matrix, int64_t rows, int64_t columns, double tolera
     if (status != OTA_OK) return status;
     const int64_t most = ota_int_min(rows, columns);
     *rank = 0;
-    for (int64_t k = 0; k < most; k++) {
+    for (int64_t k = 0; k < most && ota_analysis_goes_on(); k++) {
         int64_t row = k, column = k;
-        for (int64_t i = k; i < rows; i++) {
+        for (int64_t i = k; i < rows && ota_analysis_goes_on(); i++) {
             for (int64_t j = k; j < columns; j++) {
                 if (fabs(matrix[i * columns + j]) > fabs(matrix[row * columns + column])) {
                     row = i;
@@ -111,12 +111,12 @@ ota_status ota_rank(double *matrix, int64_t rows, int64_t columns, double tolera
         for (int64_t i = 0; i < rows; i++) {
             if (column != k) swap(&matrix[i * columns + column], &matrix[i * columns + k]);
         }
-        for (int64_t i = k + 1; i < rows; i++) {
+        for (int64_t i = k + 1; i < rows && ota_analysis_goes_on(); i++) {
             const double factor = matrix[i * columns + k] / pivot;
             for (int64_t j = k; j < columns; j++) {
                 matrix[i * columns + j] -= factor * matrix[k * columns + j];
             }
         }
     }
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }

@@ -5,30 +5,29 @@
 #ifndef OTATTN_ANALYSIS_DENSE_H
 #define OTATTN_ANALYSIS_DENSE_H
 
-#include <math.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "analysis/analysis.h"
 
 static inline double dense_dot(const double *x, const double *y, int64_t count) {
     double sum = 0.0;
-    for (int64_t i = 0; i < count; i++) sum += x[i] * y[i];
+    for (int64_t i = 0; i < count && analysis_goes_on(i); i++) sum += x[i] * y[i];
     return sum;
 }
 
 static inline double dense_norm(const double *x, int64_t count) {
     double largest = 0.0, sum = 0.0;
-    for (int64_t i = 0; i < count; i++) largest = fmax(largest, fabs(x[i]));
+    for (int64_t i = 0; i < count && analysis_goes_on(i); i++) largest = fmax(largest, fabs(x[i]));
     /* The ends of the range where squares and their sums stay normal numbers. */
     if (largest > 0x1p-500 && largest < 0x1p480) return sqrt(dense_dot(x, x, count));
     if (!(largest > 0.0) || isinf(largest)) return largest;
-    for (int64_t i = 0; i < count; i++) sum += (x[i] / largest) * (x[i] / largest);
+    for (int64_t i = 0; i < count && analysis_goes_on(i); i++)
+        sum += (x[i] / largest) * (x[i] / largest);
     return largest * sqrt(sum);
 }
 
 /* ||x - y||_2 */
 static inline double dense_distance(const double *x, const double *y, int64_t count) {
     double sum = 0.0;
-    for (int64_t i = 0; i < count; i++) sum += (x[i] - y[i]) * (x[i] - y[i]);
+    for (int64_t i = 0; i < count && analysis_goes_on(i); i++) sum += (x[i] - y[i]) * (x[i] - y[i]);
     return sqrt(sum);
 }
 
@@ -36,10 +35,10 @@ static inline double dense_distance(const double *x, const double *y, int64_t co
 static inline void dense_product(const double *a, int64_t a_stride, const double *b,
                                  const double *start, double *c, int64_t rows, int64_t inner,
                                  int64_t columns) {
-    for (int64_t i = 0; i < rows; i++) {
+    for (int64_t i = 0; i < rows && ota_analysis_goes_on(); i++) {
         double *row = c + i * columns;
         for (int64_t j = 0; j < columns; j++) row[j] = start == NULL ? 0.0 : start[j];
-        for (int64_t k = 0; k < inner; k++) {
+        for (int64_t k = 0; k < inner && ota_analysis_goes_on(); k++) {
             const double factor = a[i * a_stride + k];
             for (int64_t j = 0; j < columns; j++) row[j] += factor * b[k * columns + j];
         }

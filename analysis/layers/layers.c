@@ -51,10 +51,11 @@ static ota_status check_tokens(const double *u, int64_t rows, int64_t width, con
 /* c = u - mean(u), which may be u itself; returns sigma. */
 static double centre(const double *u, int64_t width, double epsilon, double *c) {
     double mean = 0.0, rest = 0.0;
-    for (int64_t k = 0; k < width; k++) mean += u[k] / (double)width;
+    for (int64_t k = 0; k < width && analysis_goes_on(k); k++) mean += u[k] / (double)width;
     /* A second pass finds what rounding left in the first mean, and is kept apart because the mean has no
        bits for it. */
-    for (int64_t k = 0; k < width; k++) rest += (u[k] - mean) / (double)width;
+    for (int64_t k = 0; k < width && analysis_goes_on(k); k++)
+        rest += (u[k] - mean) / (double)width;
     for (int64_t k = 0; k < width; k++) c[k] = (u[k] - mean) - rest;
     return hypot(dense_norm(c, width) / sqrt((double)width), sqrt(epsilon));
 }
@@ -65,14 +66,14 @@ ota_status ota_layernorm(const double *u, int64_t rows, int64_t width, const ota
     ota_status status = check_norm(rows, width, gamma, beta, epsilon, error);
     if (status == OTA_OK) status = check_tokens(u, rows, width, "u", error);
     if (status != OTA_OK) return status;
-    for (int64_t i = 0; i < rows; i++) {
+    for (int64_t i = 0; i < rows && ota_analysis_goes_on(); i++) {
         double *row = y + i * width;
         const double s = centre(u + i * width, width, epsilon, row);
         for (int64_t k = 0; k < width; k++)
             row[k] = row[k] / s * norm_entry(gamma, k) + (beta == NULL ? 0.0 : beta[k]);
         if (sigma != NULL) sigma[i] = s;
     }
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 /* With w = gamma * dy and a = c / sigma:  du = (w - mean(w) - a <a,w> / d) / sigma. */
@@ -89,12 +90,12 @@ ota_status ota_layernorm_backward(const double *u, int64_t rows, int64_t width,
         if (dgamma != NULL) dgamma[k] = 0.0;
         if (dbeta != NULL) dbeta[k] = 0.0;
     }
-    for (int64_t i = 0; i < rows; i++) {
+    for (int64_t i = 0; i < rows && ota_analysis_goes_on(); i++) {
         const double *g = dy + i * width;
         double *a = du + i * width;
         const double sigma = centre(u + i * width, width, epsilon, a);
         double mean = 0.0, along = 0.0;
-        for (int64_t k = 0; k < width; k++) {
+        for (int64_t k = 0; k < width && analysis_goes_on(k); k++) {
             a[k] /= sigma;
             mean += norm_entry(gamma, k) * g[k] / (double)width;
             along += norm_entry(gamma, k) * g[k] * a[k] / (double)width;
@@ -104,7 +105,7 @@ ota_status ota_layernorm_backward(const double *u, int64_t rows, int64_t width,
         for (int64_t k = 0; k < width; k++)
             a[k] = (norm_entry(gamma, k) * g[k] - mean - a[k] * along) / sigma;
     }
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 ota_status ota_layernorm_jacobian(const double *u, int64_t width, double epsilon, double *jacobian,
@@ -115,12 +116,12 @@ ota_status ota_layernorm_jacobian(const double *u, int64_t width, double epsilon
     /* c waits in the first row, which is therefore written last. */
     double *c = jacobian;
     const double size = (double)width, sigma = centre(u, width, epsilon, c);
-    for (int64_t i = width - 1; i >= 0; i--) {
+    for (int64_t i = width - 1; i >= 0 && ota_analysis_goes_on(); i--) {
         const double factor = c[i] / sigma / sigma / size;
         for (int64_t k = 0; k < width; k++)
             jacobian[i * width + k] = ((i == k ? 1.0 : 0.0) - 1.0 / size - factor * c[k]) / sigma;
     }
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 /* Diagonal gamma^2 less a a^T and b b^T: a = gamma / sqrt(d), b = along gamma * c. Have all eigenvalues
@@ -129,7 +130,7 @@ static bool all_below(const double *gamma, const double *c, double along, int64_
                       double level) {
     double aa = 0.0, ab = 0.0, bb = 0.0;
     int64_t above = 0;
-    for (int64_t k = 0; k < width; k++) {
+    for (int64_t k = 0; k < width && analysis_goes_on(k); k++) {
         const double g = norm_entry(gamma, k), a = g / sqrt((double)width), b = along * g * c[k];
         /* On a pole the level moves up by its last bits. */
         double distance = g * g - level;
@@ -153,7 +154,7 @@ ota_status ota_layernorm_geometry(const double *u, int64_t width, const double *
     if (status != OTA_OK) return status;
     double *c = workspace, largest = 0.0;
     const double size = (double)width, sigma = centre(u, width, epsilon, c);
-    for (int64_t k = 0; k < width; k++) largest = fmax(largest, fabs(u[k]));
+    for (int64_t k = 0; k < width && analysis_goes_on(k); k++) largest = fmax(largest, fabs(u[k]));
     const double length = dense_norm(c, width), variance = length * length / size;
     const bool flat = width == 1 || length <= size * 0x1p-53 * largest;
     const double kept = epsilon / sigma / sigma;
@@ -166,20 +167,20 @@ ota_status ota_layernorm_geometry(const double *u, int64_t width, const double *
         .printed = gamma_largest / sigma,
         .global_printed = gamma_largest / sqrt(epsilon),
     };
-    if (width == 1) return OTA_OK;
+    if (width == 1) return ota_analysis_end(OTA_OK, error);
     if (width == 2) {
         /* 1^perp is one line, and no difference of near numbers is needed. */
         const double across = hypot(norm_entry(gamma, 0), norm_entry(gamma, 1)) / sqrt(2.0);
         spectrum->exact = (flat ? 1.0 : kept) / sigma * across;
         spectrum->global_exact = across / sqrt(epsilon);
-        return OTA_OK;
+        return ota_analysis_end(OTA_OK, error);
     }
     /* J^2 = (I - 1 1^T / d - (1 - kept^2) c c^T / ||c||^2) / sigma^2 */
     const double lost = variance * (2.0 * epsilon + variance) / (sigma * sigma) / (sigma * sigma);
     spectrum->exact =
         norm_deflated(all_below, gamma, c, flat ? 0.0 : sqrt(lost) / length, width) / sigma;
     spectrum->global_exact = norm_deflated(all_below, gamma, c, 0.0, width) / sqrt(epsilon);
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 ota_status ota_layernorm_change(const double *u, const double *v, int64_t width,
@@ -191,7 +192,7 @@ ota_status ota_layernorm_change(const double *u, const double *v, int64_t width,
     if (status != OTA_OK) return status;
     double *c = workspace, *other = workspace + width, measured = 0.0;
     const double sigma = centre(u, width, epsilon, c), sigma_v = centre(v, width, epsilon, other);
-    for (int64_t k = 0; k < width; k++)
+    for (int64_t k = 0; k < width && analysis_goes_on(k); k++)
         measured = hypot(measured, norm_entry(gamma, k) * (c[k] / sigma - other[k] / sigma_v));
     const double largest = norm_largest_entry(gamma, width);
     *change =
@@ -200,7 +201,7 @@ ota_status ota_layernorm_change(const double *u, const double *v, int64_t width,
                      .sharp = largest * 2.0 / (sigma + sigma_v) * dense_distance(c, other, width)};
     change->printed_ratio = change->printed > 0.0 ? measured / change->printed : 0.0;
     change->sharp_ratio = change->sharp > 0.0 ? measured / change->sharp : 0.0;
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 /* ---- positions ------------------------------------------------------------------------------ */
@@ -231,8 +232,8 @@ ota_status ota_absolute_costs(const ota_absolute_positions *of, double *workspac
         dense_product(sources[source], width, key_weights, NULL, keys[source], tokens, width,
                       head_width);
     }
-    for (int64_t i = 0; i < tokens; i++) {
-        for (int64_t j = 0; j < tokens; j++) {
+    for (int64_t i = 0; i < tokens && ota_analysis_goes_on(); i++) {
+        for (int64_t j = 0; j < tokens && ota_analysis_goes_on(); j++) {
             double sum = 0.0;
             for (int part = 0; part < 4; part++) {
                 const double term = -dense_dot(queries[part / 2] + i * head_width,
@@ -244,7 +245,7 @@ ota_status ota_absolute_costs(const ota_absolute_positions *of, double *workspac
             costs[i * tokens + j] = sum;
         }
     }
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 ota_status ota_relative_costs(const ota_relative_positions *of, double *costs, ota_error *error) {
@@ -259,15 +260,15 @@ ota_status ota_relative_costs(const ota_relative_positions *of, double *costs, o
     if (status == OTA_OK) status = check_tokens(k, keys, head_width, "k", error);
     if (status == OTA_OK) status = analysis_check_finite(bias, queries + keys - 1, "bias", error);
     if (status != OTA_OK) return status;
-    for (int64_t i = 0; i < queries; i++) {
-        for (int64_t j = 0; j < keys; j++) {
+    for (int64_t i = 0; i < queries && ota_analysis_goes_on(); i++) {
+        for (int64_t j = 0; j < keys && ota_analysis_goes_on(); j++) {
             const double dot = dense_dot(q + i * head_width, k + j * head_width, head_width);
             const double b = bias[i - j + keys - 1];
             costs[i * keys + j] =
                 place == OTA_BIAS_INSIDE ? -(dot + b) / temperature : -dot / temperature - b;
         }
     }
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 ota_status ota_alibi_bias(double slope, int64_t queries, int64_t keys, int64_t offset, int causal,
@@ -276,14 +277,14 @@ ota_status ota_alibi_bias(double slope, int64_t queries, int64_t keys, int64_t o
     if (status == OTA_OK) status = analysis_check_size(keys, 1, "keys", error);
     if (status == OTA_OK) status = analysis_check_finite(&slope, 1, "slope", error);
     if (status != OTA_OK) return status;
-    for (int64_t i = 0; i < queries; i++) {
+    for (int64_t i = 0; i < queries && ota_analysis_goes_on(); i++) {
         for (int64_t j = 0; j < keys; j++) {
             const int64_t back = i + offset - j;
             bias[i * keys + j] =
                 causal != 0 && back < 0 ? -(double)INFINITY : -slope * fabs((double)back);
         }
     }
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 ota_status ota_rope_matrix(int64_t width, double position, double base, double *rotation,
@@ -303,7 +304,7 @@ ota_status ota_rope_matrix(int64_t width, double position, double base, double *
         rotation[(k + 1) * width + k] = sin(angle);
         rotation[k * width + k + 1] = -sin(angle);
     }
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 /* ---- one head ------------------------------------------------------------------------------- */
@@ -316,7 +317,7 @@ ota_status ota_context(const double *p, const double *values, int64_t keys, int6
     if (status == OTA_OK) status = check_tokens(values, keys, values_width, "values", error);
     if (status != OTA_OK) return status;
     double total = 0.0;
-    for (int64_t j = 0; j < keys; j++) {
+    for (int64_t j = 0; j < keys && analysis_goes_on(j); j++) {
         if (p[j] < 0.0) {
             return analysis_fail(error, OTA_EINVAL, "p", "probabilities are 0 or more",
                                  "p[%" PRId64 "] is %g", j, p[j]);
@@ -328,7 +329,7 @@ ota_status ota_context(const double *p, const double *values, int64_t keys, int6
                              "the entries of p sum to %.17g, not to 1", total);
     }
     dense_product(p, keys, values, NULL, context, 1, keys, values_width);
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 static ota_status check_chain(const ota_head_chain *a, ota_error *error) {
@@ -379,8 +380,8 @@ static ota_status check_chain(const ota_head_chain *a, ota_error *error) {
 static void transposed_product(const double *a, const double *b, double scale, double *out,
                                int64_t rows, int64_t columns_a, int64_t columns_b) {
     for (int64_t i = 0; i < columns_a * columns_b; i++) out[i] = 0.0;
-    for (int64_t r = 0; r < rows; r++) {
-        for (int64_t i = 0; i < columns_a; i++) {
+    for (int64_t r = 0; r < rows && ota_analysis_goes_on(); r++) {
+        for (int64_t i = 0; i < columns_a && ota_analysis_goes_on(); i++) {
             const double factor = scale * a[r * columns_a + i];
             for (int64_t j = 0; j < columns_b; j++)
                 out[i * columns_b + j] += factor * b[r * columns_b + j];
@@ -394,7 +395,7 @@ ota_status ota_head_chain_rule(const ota_head_chain *chain, ota_error *error) {
     if (status == OTA_OK) status = analysis_check_finite(&a.scale, 1, "scale", error);
     if (status != OTA_OK) return status;
     const double scale = a.scale == 0.0 ? 1.0 / sqrt((double)a.width) : a.scale;
-    for (int64_t i = 0; a.dp != NULL && i < a.queries; i++) {
+    for (int64_t i = 0; a.dp != NULL && i < a.queries && ota_analysis_goes_on(); i++) {
         for (int64_t j = 0; j < a.keys; j++)
             a.dp[i * a.keys + j] =
                 dense_dot(a.dout + i * a.values_width, a.v + j * a.values_width, a.values_width);
@@ -405,5 +406,5 @@ ota_status ota_head_chain_rule(const ota_head_chain *chain, ota_error *error) {
         dense_product(a.dscores, a.keys, a.k, NULL, a.dq, a.queries, a.keys, a.width);
         for (int64_t i = 0; i < a.queries * a.width; i++) a.dq[i] *= scale;
     }
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }

@@ -3,10 +3,8 @@
 #define OTATTN_ANALYSIS_NORM_H
 
 #include <float.h>
-#include <math.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+
+#include "analysis/analysis.h"
 
 /* gamma [width], or NULL for ones */
 static inline double norm_entry(const double *gamma, int64_t k) {
@@ -15,7 +13,8 @@ static inline double norm_entry(const double *gamma, int64_t k) {
 
 static inline double norm_largest_entry(const double *gamma, int64_t width) {
     double largest = 0.0;
-    for (int64_t k = 0; k < width; k++) largest = fmax(largest, fabs(norm_entry(gamma, k)));
+    for (int64_t k = 0; k < width && analysis_goes_on(k); k++)
+        largest = fmax(largest, fabs(norm_entry(gamma, k)));
     return largest;
 }
 

@@ -46,13 +46,13 @@ ota_status ota_rmsnorm(const double *u, int64_t rows, int64_t width, const ota_n
     const double *gamma = norm->gamma, epsilon = norm->epsilon;
     const ota_status status = check_norm(u, rows, width, gamma, epsilon, error);
     if (status != OTA_OK) return status;
-    for (int64_t i = 0; i < rows; i++) {
+    for (int64_t i = 0; i < rows && ota_analysis_goes_on(); i++) {
         const double root = root_of(u + i * width, width, epsilon);
         for (int64_t k = 0; k < width; k++)
             y[i * width + k] = norm_entry(gamma, k) * (u[i * width + k] / root);
         if (rho != NULL) rho[i] = root;
     }
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 /* Are all eigenvalues of Gamma^2 - along^2 (gamma * u) (gamma * u)^T at most `level`? */
@@ -60,7 +60,7 @@ static bool all_below(const double *gamma, const double *u, double along, int64_
                       double level) {
     double sum = 0.0;
     int64_t above = 0;
-    for (int64_t k = 0; k < width; k++) {
+    for (int64_t k = 0; k < width && analysis_goes_on(k); k++) {
         const double g = norm_entry(gamma, k), w = along * g * u[k];
         /* On a pole the level moves up by its last bits. */
         double distance = g * g - level;
@@ -89,14 +89,14 @@ ota_status ota_rmsnorm_geometry(const double *u, int64_t width, const double *ga
         .global_printed = largest / sqrt(epsilon),
         .global_exact = largest / sqrt(epsilon),
     };
-    if (zero) return OTA_OK;
+    if (zero) return ota_analysis_end(OTA_OK, error);
     /* In one dimension no difference of near numbers is needed; 1 - kept^2 is lost / rho^4. */
     const double mean = length * length / (double)width;
     const double lost = mean * (2.0 * epsilon + mean) / (rho * rho) / (rho * rho);
     spectrum->exact = width == 1
                           ? kept * largest / rho
                           : norm_deflated(all_below, gamma, u, sqrt(lost) / length, width) / rho;
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 ota_status ota_rmsnorm_change(const double *u, const double *v, int64_t width, const double *gamma,
@@ -107,12 +107,12 @@ ota_status ota_rmsnorm_change(const double *u, const double *v, int64_t width, c
     const double rho = root_of(u, width, epsilon), rho_v = root_of(v, width, epsilon);
     const double apart = dense_distance(u, v, width), largest = norm_largest_entry(gamma, width);
     double measured = 0.0;
-    for (int64_t k = 0; k < width; k++)
+    for (int64_t k = 0; k < width && analysis_goes_on(k); k++)
         measured = hypot(measured, norm_entry(gamma, k) * (u[k] / rho - v[k] / rho_v));
     *change = (ota_change){.measured = measured,
                            .printed = largest / fmin(rho, rho_v) * apart,
                            .sharp = largest * 2.0 / (rho + rho_v) * apart};
     change->printed_ratio = change->printed > 0.0 ? measured / change->printed : 0.0;
     change->sharp_ratio = change->sharp > 0.0 ? measured / change->sharp : 0.0;
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }

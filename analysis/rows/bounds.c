@@ -19,7 +19,7 @@ ota_status ota_lipschitz_of(const void *before, const void *after, ota_type type
     lipschitz->l1 = 2.0 * divergence.tv;
     lipschitz->printed = change.max_change / temperature;
     lipschitz->sharp = 2.0 * tanh(change.range_half / (2.0 * temperature));
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 /* ---- the norm of the Jacobian ---------------------------------------------------------------- */
@@ -53,11 +53,11 @@ ota_status ota_jacobian_norm(const double *p, int64_t size, double *lower, doubl
     if (status == OTA_OK) status = analysis_check_distribution(p, size, "p", &scale, error);
     if (status != OTA_OK) return status;
     int64_t leader = 0;
-    for (int64_t i = 1; i < size; i++) {
+    for (int64_t i = 1; i < size && analysis_goes_on(i); i++) {
         if (p[i] > p[leader]) leader = i;
     }
     analysis_sum others = {0.0, 0.0};
-    for (int64_t i = 0; i < size; i++) {
+    for (int64_t i = 0; i < size && analysis_goes_on(i); i++) {
         if (i != leader) analysis_add(&others, p[i] * scale);
     }
     if (p[leader] * scale >= 0.5) {
@@ -67,13 +67,13 @@ ota_status ota_jacobian_norm(const double *p, int64_t size, double *lower, doubl
         *lower = *upper = 4.0 * mass * (1.0 - mass);
     } else {
         double mass = 0.0;
-        for (int64_t i = 0; i < size; i++) {
+        for (int64_t i = 0; i < size && analysis_goes_on(i); i++) {
             if (mass + p[i] * scale <= 0.5) mass += p[i] * scale;
         }
         *lower = 4.0 * mass * (1.0 - mass);
         *upper = 1.0;
     }
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 /* ---- the probe ------------------------------------------------------------------------------ */
@@ -84,7 +84,7 @@ enum { DIAMETER_EXACT_MOST = 2048 };
 static double direction_distance(const analysis_numbers *w, int64_t j, int64_t k,
                                  const double *center, int64_t width) {
     double squares = 0.0;
-    for (int64_t t = 0; t < width; t++) {
+    for (int64_t t = 0; t < width && analysis_goes_on(t); t++) {
         const double from = k < 0 ? center[t] : analysis_at(w, k * width + t);
         const double d = analysis_at(w, j * width + t) - from;
         squares += d * d;
@@ -111,35 +111,35 @@ ota_status ota_probe_of(const void *directions, ota_type type, int64_t size, int
                              "no memory for %" PRId64 " numbers", width);
     }
     *probe = (ota_probe){.diameter_exact = size <= DIAMETER_EXACT_MOST};
-    for (int64_t j = 0; j < size; j++) {
+    for (int64_t j = 0; j < size && ota_analysis_goes_on(); j++) {
         probe->norm = fmax(probe->norm, direction_distance(&w, j, -1, center, width));
     }
     if (probe->diameter_exact) {
-        for (int64_t j = 0; j < size; j++) {
-            for (int64_t k = 0; k < j; k++) {
+        for (int64_t j = 0; j < size && ota_analysis_goes_on(); j++) {
+            for (int64_t k = 0; k < j && ota_analysis_goes_on(); k++) {
                 probe->diameter = fmax(probe->diameter, direction_distance(&w, j, k, NULL, width));
             }
         }
     } else {
-        for (int64_t j = 0; j < size; j++) {
-            for (int64_t t = 0; t < width; t++) {
+        for (int64_t j = 0; j < size && ota_analysis_goes_on(); j++) {
+            for (int64_t t = 0; t < width && analysis_goes_on(t); t++) {
                 center[t] += analysis_at(&w, j * width + t) / (double)size;
             }
         }
         double radius = 0.0;
-        for (int64_t j = 0; j < size; j++) {
+        for (int64_t j = 0; j < size && ota_analysis_goes_on(); j++) {
             radius = fmax(radius, direction_distance(&w, j, -1, center, width));
         }
         probe->diameter = 2.0 * fmin(radius, probe->norm);
     }
     free(center);
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 ota_status ota_drift_bound(const ota_probe *probe, const double *steps, int64_t layers,
                            double *printed, double *sharp, ota_error *error) {
     analysis_sum sum = {0.0, 0.0};
-    for (int64_t l = 0; l < layers; l++) {
+    for (int64_t l = 0; l < layers && analysis_goes_on(l); l++) {
         if (!(steps[l] >= 0.0) || isinf(steps[l])) {
             return analysis_fail(error, OTA_EINVAL, "steps", "norms are finite, 0 or more",
                                  "steps[%" PRId64 "] is %g", l, steps[l]);
@@ -148,7 +148,7 @@ ota_status ota_drift_bound(const ota_probe *probe, const double *steps, int64_t 
     }
     *printed = fmin(2.0, probe->norm * analysis_total(&sum));
     *sharp = 2.0 * tanh(0.25 * probe->diameter * analysis_total(&sum));
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 /* ---- saturation ----------------------------------------------------------------------------- */
@@ -157,7 +157,7 @@ ota_status ota_drift_bound(const ota_probe *probe, const double *steps, int64_t 
 static double tail_at(const analysis_softmax *s, int64_t index, int64_t size) {
     if (index == s->leader) return s->rest / (1.0 + s->rest);
     analysis_sum others = {0.0, 0.0};
-    for (int64_t i = 0; i < size; i++) {
+    for (int64_t i = 0; i < size && analysis_goes_on(i); i++) {
         if (i != index) analysis_add(&others, exp(analysis_log_weight(s, i)));
     }
     return fmin(analysis_total(&others), 1.0);
@@ -175,7 +175,7 @@ ota_status ota_saturation_of(const void *before, const void *after, ota_type typ
     const analysis_softmax s = analysis_softmax_of(w, size, temperature);
     const int64_t top = tail.index;
     double loss = 0.0;
-    for (int64_t i = 0; i < size; i++) {
+    for (int64_t i = 0; i < size && analysis_goes_on(i); i++) {
         loss = fmax(loss, (analysis_at(&w, i) - analysis_at(&z, i)) -
                               (analysis_at(&w, top) - analysis_at(&z, top)));
     }
@@ -191,7 +191,7 @@ ota_status ota_saturation_of(const void *before, const void *after, ota_type typ
     const double odds = loss / temperature + tail.log_mass - log1p(-tail.mass);
     saturation->tail_bound = odds > 0.0 ? 1.0 / (1.0 + exp(-odds)) : exp(odds) / (1.0 + exp(odds));
     saturation->printed = 2.0 * tail.mass;
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 int ota_saturation_event(const ota_saturation *saturation, double tail, double tv) {
@@ -204,14 +204,14 @@ ota_status ota_saturated_fraction(const void *scores, ota_type type, int64_t row
     ota_status status = analysis_check_size(rows, 1, "rows", error);
     if (status == OTA_OK) status = analysis_check_size(columns, 1, "columns", error);
     int64_t count = 0;
-    for (int64_t i = 0; i < rows && status == OTA_OK; i++) {
+    for (int64_t i = 0; i < rows && status == OTA_OK && ota_analysis_goes_on(); i++) {
         const char *const row = (const char *)scores + (size_t)(i * columns) * ota_type_bytes(type);
         ota_tail here;
         status = ota_tail_of(row, type, columns, temperature, &here, error);
         if (status == OTA_OK) count += here.mass < tail;
     }
     if (status == OTA_OK) *fraction = (double)count / (double)rows;
-    return status;
+    return ota_analysis_end(status, error);
 }
 
 /* ---- range and uniformity ------------------------------------------------------------------- */
@@ -230,7 +230,7 @@ ota_status ota_softmax_limits_of(int64_t size, double range, double temperature,
     limits->max_most = 1.0 / (1.0 + others * low);
     limits->min_least = low / (low + others);
     limits->min_most = low / (others * low + 1.0);
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 double ota_two_level(int64_t size, int64_t high, double range, double temperature) {
@@ -250,7 +250,7 @@ ota_status ota_uniformity_of(const void *logits, ota_type type, int64_t size, do
     const double m = (double)size;
     analysis_sum entropy = {0.0, 0.0}, above = {0.0, 0.0};
     double least = s.top;
-    for (int64_t i = 0; i < size; i++) {
+    for (int64_t i = 0; i < size && analysis_goes_on(i); i++) {
         const double log_weight = analysis_log_weight(&s, i), p = exp(log_weight);
         least = fmin(least, analysis_at(&z, i));
         analysis_add(&entropy, p > 0.0 ? -p * log_weight : 0.0);
@@ -267,5 +267,5 @@ ota_status ota_uniformity_of(const void *logits, ota_type type, int64_t size, do
     uniformity->by_range = 1.0 - m * low / (low + (m - 1.0));
     uniformity->by_least_sharp = (1.0 - 1.0 / m) * uniformity->by_least;
     uniformity->by_range_sharp = tanh(0.25 * range);
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }

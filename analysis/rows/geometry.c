@@ -44,10 +44,10 @@ ota_status ota_softmax_potential(const double *scores, int64_t size, double temp
     const analysis_softmax s =
         analysis_softmax_of((analysis_numbers){scores, OTA_F64}, size, temperature);
     *potential = potential_of(&s);
-    for (int64_t j = 0; j < size && weights != NULL; j++) {
+    for (int64_t j = 0; j < size && weights != NULL && analysis_goes_on(j); j++) {
         weights[j] = exp((scores[j] - s.top) / temperature) / (1.0 + s.rest);
     }
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 static double weighted_log(double p) { return p > 0.0 ? p * log(p) : 0.0; }
@@ -59,13 +59,13 @@ ota_status ota_softmax_objective(const double *p, const double *scores, int64_t 
     if (status == OTA_OK) status = check_weights(p, size, temperature, &scale, error);
     if (status != OTA_OK) return status;
     analysis_sum sum = {0.0, 0.0};
-    for (int64_t j = 0; j < size; j++) {
+    for (int64_t j = 0; j < size && analysis_goes_on(j); j++) {
         const double weight = p[j] * scale;
         analysis_add(&sum, -weight * scores[j]);
         analysis_add(&sum, temperature * weighted_log(weight));
     }
     *objective = analysis_total(&sum);
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 ota_status ota_softmax_dual(const double *scores, int64_t size, double temperature, double lambda,
@@ -74,11 +74,11 @@ ota_status ota_softmax_dual(const double *scores, int64_t size, double temperatu
     if (status == OTA_OK) status = analysis_check_finite(&lambda, 1, "lambda", error);
     if (status != OTA_OK) return status;
     analysis_sum sum = {0.0, 0.0};
-    for (int64_t j = 0; j < size; j++) {
+    for (int64_t j = 0; j < size && analysis_goes_on(j); j++) {
         analysis_add(&sum, exp((scores[j] + lambda) / temperature - 1.0));
     }
     *value = lambda - temperature * analysis_total(&sum);
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 ota_status ota_fenchel_of(const double *p, const double *scores, int64_t size, double temperature,
@@ -91,7 +91,7 @@ ota_status ota_fenchel_of(const double *p, const double *scores, int64_t size, d
         analysis_softmax_of((analysis_numbers){scores, OTA_F64}, size, temperature);
     analysis_sum gap = {0.0, 0.0}, divergence = {0.0, 0.0}, level = {0.0, 0.0};
     double least = (double)INFINITY, most = -(double)INFINITY;
-    for (int64_t j = 0; j < size; j++) {
+    for (int64_t j = 0; j < size && analysis_goes_on(j); j++) {
         const double weight = p[j] * scale, best = analysis_log_weight(&s, j);
         analysis_add(&gap, temperature * weighted_log(weight));
         analysis_add(&gap, -weight * scores[j]);
@@ -109,18 +109,19 @@ ota_status ota_fenchel_of(const double *p, const double *scores, int64_t size, d
     fenchel->divergence = temperature * analysis_total(&divergence);
     fenchel->level = analysis_total(&level);
     fenchel->spread = most - least;
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 /* E_p x - x_leader, and the leader. */
 static double mean_above(const double *p, double scale, const double *x, int64_t size,
                          int64_t *leader) {
     *leader = 0;
-    for (int64_t j = 1; j < size; j++) {
+    for (int64_t j = 1; j < size && analysis_goes_on(j); j++) {
         if (p[j] > p[*leader]) *leader = j;
     }
     analysis_sum sum = {0.0, 0.0};
-    for (int64_t j = 0; j < size; j++) analysis_add(&sum, p[j] * scale * (x[j] - x[*leader]));
+    for (int64_t j = 0; j < size && analysis_goes_on(j); j++)
+        analysis_add(&sum, p[j] * scale * (x[j] - x[*leader]));
     return analysis_total(&sum);
 }
 
@@ -132,12 +133,12 @@ ota_status ota_advantage(const double *p, const double *utility, int64_t size, d
     if (status != OTA_OK) return status;
     int64_t leader;
     const double mean = mean_above(p, scale, utility, size, &leader), base = utility[leader];
-    for (int64_t j = 0; j < size; j++) {
+    for (int64_t j = 0; j < size && analysis_goes_on(j); j++) {
         const double here = (utility[j] - base) - mean;
         if (gradient != NULL) gradient[j] = -(p[j] * scale / temperature) * here;
         if (advantage != NULL) advantage[j] = here;
     }
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 ota_status ota_fisher_product(const double *p, const double *x, int64_t size, double temperature,
@@ -148,18 +149,18 @@ ota_status ota_fisher_product(const double *p, const double *x, int64_t size, do
     if (status != OTA_OK) return status;
     int64_t leader;
     const double mean = mean_above(p, scale, x, size, &leader), base = x[leader];
-    for (int64_t j = 0; j < size; j++) {
+    for (int64_t j = 0; j < size && analysis_goes_on(j); j++) {
         product[j] = p[j] * scale / temperature * ((x[j] - base) - mean) / temperature;
     }
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 /* (diag p - p p^T) / divisor, the diagonal as p_k times the mass of the others. */
 static void covariance(const double *p, double scale, int64_t size, double divisor,
                        double *matrix) {
-    for (int64_t k = 0; k < size; k++) {
+    for (int64_t k = 0; k < size && ota_analysis_goes_on(); k++) {
         analysis_sum others = {0.0, 0.0};
-        for (int64_t j = 0; j < size; j++) {
+        for (int64_t j = 0; j < size && analysis_goes_on(j); j++) {
             matrix[k * size + j] = -(p[k] * scale) * (p[j] * scale) / divisor;
             if (j != k) analysis_add(&others, p[j] * scale);
         }
@@ -175,9 +176,9 @@ ota_status ota_fisher_matrix(const double *p, int64_t size, double temperature, 
     if (fisher != NULL) covariance(p, scale, size, temperature * temperature, fisher);
     if (rank != NULL) {
         *rank = -1;
-        for (int64_t j = 0; j < size; j++) *rank += p[j] > 0.0;
+        for (int64_t j = 0; j < size && analysis_goes_on(j); j++) *rank += p[j] > 0.0;
     }
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 ota_status ota_softmax_jacobian(const double *p, int64_t size, double temperature, double *jacobian,
@@ -185,7 +186,7 @@ ota_status ota_softmax_jacobian(const double *p, int64_t size, double temperatur
     double scale = 1.0;
     const ota_status status = check_weights(p, size, temperature, &scale, error);
     if (status == OTA_OK) covariance(p, scale, size, temperature, jacobian);
-    return status;
+    return ota_analysis_end(status, error);
 }
 
 ota_status ota_natural_gradient(const double *p, const double *utility, int64_t size,
@@ -196,12 +197,12 @@ ota_status ota_natural_gradient(const double *p, const double *utility, int64_t 
     if (status != OTA_OK) return status;
     analysis_sum sum = {0.0, 0.0};
     int64_t support = 0;
-    for (int64_t j = 0; j < size; j++) support += p[j] > 0.0;
-    for (int64_t j = 0; j < size; j++) {
+    for (int64_t j = 0; j < size && analysis_goes_on(j); j++) support += p[j] > 0.0;
+    for (int64_t j = 0; j < size && analysis_goes_on(j); j++) {
         if (p[j] > 0.0) analysis_add(&sum, utility[j] / (double)support);
     }
-    for (int64_t j = 0; j < size; j++) {
+    for (int64_t j = 0; j < size && analysis_goes_on(j); j++) {
         step[j] = p[j] > 0.0 ? temperature * (utility[j] - analysis_total(&sum)) : 0.0;
     }
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }

@@ -52,28 +52,24 @@ static void scaled_at(const pair *a, double theta, int64_t i, double *x, double 
 
 static double total_variation(const pair *a) {
     analysis_sum positive = {0.0, 0.0};
-    for (int64_t i = 0; i < a->size; i++)
+    for (int64_t i = 0; i < a->size && analysis_goes_on(i); i++)
         analysis_add(&positive, fmax(p_at(a, i) - q_at(a, i), 0.0));
     return analysis_total(&positive);
 }
 
 static double newton_start(const pair *a, double tv) {
     analysis_sum root = {0.0, 0.0};
-    for (int64_t i = 0; i < a->size; i++) analysis_add(&root, sqrt(fmin(p_at(a, i), q_at(a, i))));
+    for (int64_t i = 0; i < a->size && analysis_goes_on(i); i++)
+        analysis_add(&root, sqrt(fmin(p_at(a, i), q_at(a, i))));
     const double m = analysis_total(&root);
     const double bound = (m + sqrt(m * m + 4.0 * a->k * tv)) / (2.0 * a->k);
     return fmin(1.0 / a->k, bound * bound);
 }
 
-static bool cancelled(const ota_hamming_options *options) {
-    return options->cancel != NULL && __atomic_load_n(options->cancel, __ATOMIC_RELAXED) != 0;
-}
-
-static double newton_root(const pair *a, const ota_hamming_options *options, double theta,
-                          int64_t *steps) {
-    for (*steps = 0; *steps < NEWTON_MOST && !cancelled(options);) {
+static double newton_root(const pair *a, double theta, int64_t *steps) {
+    for (*steps = 0; *steps < NEWTON_MOST && ota_analysis_goes_on();) {
         analysis_sum f = {0.0, 0.0}, slope = {0.0, 0.0};
-        for (int64_t i = 0; i < a->size; i++) {
+        for (int64_t i = 0; i < a->size && analysis_goes_on(i); i++) {
             const double q = q_at(a, i), s = theta + p_at(a, i) - q;
             const double d = sqrt(s * s + 4.0 * q * theta);
             analysis_add(&f, lower_root(s, d, q, theta));
@@ -99,7 +95,7 @@ static void judge_newton(const pair *a, double theta, double *u, double *v,
                          ota_hamming_result *result) {
     const double level = sqrt((1.0 - a->alpha) * theta); /* alpha sigma */
     analysis_sum sum_x = {0.0, 0.0}, sum_y = {0.0, 0.0};
-    for (int64_t i = 0; i < a->size; i++) {
+    for (int64_t i = 0; i < a->size && analysis_goes_on(i); i++) {
         double x, y;
         scaled_at(a, theta, i, &x, &y);
         analysis_add(&sum_x, x);
@@ -107,7 +103,7 @@ static void judge_newton(const pair *a, double theta, double *u, double *v,
     }
     const double kt = a->k * theta;
     analysis_sum cost = {0.0, 0.0}, logs = {0.0, 0.0}, wrong = {0.0, 0.0};
-    for (int64_t i = 0; i < a->size; i++) {
+    for (int64_t i = 0; i < a->size && analysis_goes_on(i); i++) {
         double x, y;
         scaled_at(a, theta, i, &x, &y);
         const double row = x * (analysis_total(&sum_y) / kt) + x * y / theta;
@@ -129,7 +125,7 @@ static void judge_newton(const pair *a, double theta, double *u, double *v,
  * coupling of the surpluses x = (p-q)_+ and y = (q-p)_+, over TV. */
 static void zero_limit(const pair *a, double *u, double *v, ota_hamming_result *result) {
     analysis_sum entropy = {0.0, 0.0};
-    for (int64_t i = 0; i < a->size; i++) {
+    for (int64_t i = 0; i < a->size && analysis_goes_on(i); i++) {
         const double p = p_at(a, i), q = q_at(a, i), least = fmin(p, q);
         analysis_add(&entropy, -weighted_log(least, least));
         analysis_add(&entropy, -weighted_log(p - least, p - least));
@@ -156,7 +152,7 @@ static void solve_newton(const pair *a, const ota_hamming_options *options,
         zero_limit(a, u, v, result);
         return;
     }
-    const double theta = newton_root(a, options, start, &result->rounds);
+    const double theta = newton_root(a, start, &result->rounds);
     judge_newton(a, theta, u, v, result);
 }
 
@@ -165,7 +161,7 @@ static void judge_scalings(const pair *a, const double *u, const double *v,
     const ota_logit_kernels *const kernels = ota_logit_kernels_newest();
     const double sum_u = kernels->total(u, a->size), sum_v = kernels->total(v, a->size);
     analysis_sum cost = {0.0, 0.0}, logs = {0.0, 0.0}, wrong = {0.0, 0.0};
-    for (int64_t i = 0; i < a->size; i++) {
+    for (int64_t i = 0; i < a->size && analysis_goes_on(i); i++) {
         const double row = u[i] * ((1.0 - a->alpha) * v[i] + a->alpha * sum_v);
         const double column = v[i] * ((1.0 - a->alpha) * u[i] + a->alpha * sum_u);
         analysis_add(&cost, a->alpha * u[i] * (sum_v - v[i]));
@@ -191,7 +187,7 @@ static void solve_sinkhorn(const pair *a, const ota_hamming_options *options,
     for (int64_t i = 0; i < a->size; i++) v[i] = 1.0;
     double shared = a->alpha * kernels->total(v, a->size);
     result->status = OTA_NOT_CONVERGED;
-    for (result->rounds = 0; result->rounds < max_rounds && !cancelled(options);) {
+    for (result->rounds = 0; result->rounds < max_rounds && ota_analysis_goes_on();) {
         shared = a->alpha * kernels->divide(a->p, a->p_scale, v, slope, shared, a->size, u);
         const double error = kernels->miss(v, u, slope, shared, a->q, a->q_scale, a->size);
         if (options->errors != NULL) options->errors[result->rounds] = error;
@@ -200,7 +196,7 @@ static void solve_sinkhorn(const pair *a, const ota_hamming_options *options,
             result->status = OTA_OK;
             break;
         }
-        if (result->rounds == max_rounds) break;
+        if (result->rounds == max_rounds || !ota_analysis_goes_on()) break;
         shared = a->alpha * kernels->divide(a->q, a->q_scale, u, slope, shared, a->size, v);
     }
     if (result->rounds > 0) judge_scalings(a, u, v, result); /* else: cancelled */
@@ -238,11 +234,9 @@ static ota_status check_options(const ota_hamming_options *options, ota_error *e
     return OTA_OK;
 }
 
-ota_status ota_hamming(const double *p, const double *q, int64_t size, double epsilon,
-                       const ota_hamming_options *options, ota_hamming_result *result,
-                       ota_error *error) {
-    static const ota_hamming_options standard = {.size = sizeof standard};
-    const ota_hamming_options *o = options != NULL ? options : &standard;
+static ota_status distance_of(const double *p, const double *q, int64_t size, double epsilon,
+                              const ota_hamming_options *o, ota_hamming_result *result,
+                              ota_error *error) {
     if (size < 1)
         return analysis_fail(error, OTA_EINVAL, "size", "a distribution has at least one symbol",
                              "size is %" PRId64, size);
@@ -266,14 +260,23 @@ ota_status ota_hamming(const double *p, const double *q, int64_t size, double ep
         solve_newton(&a, o, result);
     else
         solve_sinkhorn(&a, o, result);
-    if (cancelled(o))
-        return analysis_fail(error, OTA_CANCELLED, "cancel", "", "the distance was cancelled");
     if (result->status == OTA_NOT_CONVERGED && error != NULL) {
         (void)analysis_fail(
             error, OTA_NOT_CONVERGED, "max_rounds", "raise max_rounds, or use the Newton solver",
             "marginal error %.2g after %" PRId64 " rounds", result->marginal_error, result->rounds);
     }
-    return result->status;
+    return ota_analysis_end(result->status, error);
+}
+
+ota_status ota_hamming(const double *p, const double *q, int64_t size, double epsilon,
+                       const ota_hamming_options *options, ota_hamming_result *result,
+                       ota_error *error) {
+    static const ota_hamming_options standard = {.size = sizeof standard};
+    const ota_hamming_options *const o = options != NULL ? options : &standard;
+    const analysis_limits before = ota_analysis_enter(o->cancel, 0);
+    const ota_status status = distance_of(p, q, size, epsilon, o, result, error);
+    ota_analysis_leave(before);
+    return status;
 }
 
 ota_status ota_hamming_divergence(const double *p, const double *q, int64_t size, double epsilon,
@@ -291,5 +294,5 @@ ota_status ota_hamming_divergence(const double *p, const double *q, int64_t size
     }
     *divergence = own[2].objective - 0.5 * (own[0].objective + own[1].objective);
     if (result != NULL) *result = own[2];
-    return worst;
+    return ota_analysis_end(worst, error);
 }

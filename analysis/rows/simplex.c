@@ -87,18 +87,18 @@ ota_status ota_divergence_of(const double *before, const double *after, int64_t 
         status = analysis_check_distribution(after, size, "after", &after_scale, error);
     if (status != OTA_OK) return status;
     int64_t leader = 0;
-    for (int64_t i = 1; i < size; i++) {
+    for (int64_t i = 1; i < size && analysis_goes_on(i); i++) {
         if (before[i] > before[leader]) leader = i;
     }
     sums s = {.leader = 0.0};
-    for (int64_t i = 0; i < size; i++) {
+    for (int64_t i = 0; i < size && analysis_goes_on(i); i++) {
         const double b = before[i] * before_scale, a = after[i] * after_scale;
         analysis_add(&s.entropy_before, surprise(b));
         analysis_add(&s.entropy_after, surprise(a));
         if (a + b > 0.0) count_entry(&s, b, a, a - b, log_ratio(b, a), i == leader);
     }
     conclude(&s, divergence);
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 /* e_j */
@@ -115,7 +115,7 @@ static double excess_change(const analysis_softmax *before, const analysis_softm
 static double normaliser_change(const analysis_softmax *before, const analysis_softmax *after,
                                 int64_t size) {
     analysis_sum s = {0.0, 0.0};
-    for (int64_t i = 0; i < size; i++) {
+    for (int64_t i = 0; i < size && analysis_goes_on(i); i++) {
         if (i == before->leader) continue;
         const double e = excess_change(before, after, i);
         const double log_weight = analysis_log_weight(before, i);
@@ -145,7 +145,7 @@ ota_status ota_divergence_of_logits(const void *before, const void *after, ota_t
     const analysis_softmax a = analysis_softmax_of(w, size, temperature);
     const double level = normaliser_change(&b, &a, size);
     sums s = {.leader = 0.0};
-    for (int64_t i = 0; i < size; i++) {
+    for (int64_t i = 0; i < size && analysis_goes_on(i); i++) {
         const double log_before = analysis_log_weight(&b, i),
                      log_after = analysis_log_weight(&a, i);
         const double x = excess_change(&b, &a, i) - level;
@@ -155,7 +155,7 @@ ota_status ota_divergence_of_logits(const void *before, const void *after, ota_t
         count_entry(&s, p, q, fabs(x) <= 1.0 ? p * expm1(x) : q - p, x, i == b.leader);
     }
     conclude(&s, divergence);
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 ota_status ota_tail_of(const void *logits, ota_type type, int64_t size, double temperature,
@@ -167,12 +167,12 @@ ota_status ota_tail_of(const void *logits, ota_type type, int64_t size, double t
     if (status != OTA_OK) return status;
     const analysis_softmax s = analysis_softmax_of(z, size, temperature);
     double second = -(double)INFINITY;
-    for (int64_t i = 0; i < size; i++) {
+    for (int64_t i = 0; i < size && analysis_goes_on(i); i++) {
         if (i != s.leader) second = fmax(second, analysis_at(&z, i));
     }
     /* The logarithm from the second on, which does not underflow. */
     analysis_sum rest = {0.0, 0.0};
-    for (int64_t i = 0; i < size; i++) {
+    for (int64_t i = 0; i < size && analysis_goes_on(i); i++) {
         if (i != s.leader) analysis_add(&rest, exp((analysis_at(&z, i) - second) / temperature));
     }
     tail->index = s.leader;
@@ -181,7 +181,7 @@ ota_status ota_tail_of(const void *logits, ota_type type, int64_t size, double t
     tail->log_mass =
         size == 1 ? -(double)INFINITY
                   : (second - s.top) / temperature + log(analysis_total(&rest)) - s.log_total;
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 /* ---- logits and states --------------------------------------------------------------------- */
@@ -190,7 +190,7 @@ ota_status ota_tail_of(const void *logits, ota_type type, int64_t size, double t
 static double mean_of(const analysis_numbers *x, int64_t size) {
     const double first = analysis_at(x, 0);
     analysis_sum sum = {0.0, 0.0};
-    for (int64_t i = 0; i < size; i++) {
+    for (int64_t i = 0; i < size && analysis_goes_on(i); i++) {
         analysis_add(&sum, (analysis_at(x, i) - first) / (double)size);
     }
     return first + analysis_total(&sum);
@@ -199,7 +199,8 @@ static double mean_of(const analysis_numbers *x, int64_t size) {
 /* Largest |x - center|, the unit in which squares are summed so that none overflows. */
 static double spread_of(const analysis_numbers *x, int64_t size, double center) {
     double most = 0.0;
-    for (int64_t i = 0; i < size; i++) most = fmax(most, fabs(analysis_at(x, i) - center));
+    for (int64_t i = 0; i < size && analysis_goes_on(i); i++)
+        most = fmax(most, fabs(analysis_at(x, i) - center));
     return most;
 }
 
@@ -215,7 +216,7 @@ static moments moments_of(const analysis_numbers *x, double x_center, const anal
     const double x_unit = m.x_spread > 0.0 ? m.x_spread : 1.0;
     const double y_unit = m.y_spread > 0.0 ? m.y_spread : 1.0;
     analysis_sum xx = {0.0, 0.0}, yy = {0.0, 0.0}, xy = {0.0, 0.0};
-    for (int64_t i = 0; i < size; i++) {
+    for (int64_t i = 0; i < size && analysis_goes_on(i); i++) {
         const double p = (analysis_at(x, i) - x_center) / x_unit;
         const double q = (analysis_at(y, i) - y_center) / y_unit;
         analysis_add(&xx, p * p);
@@ -240,7 +241,7 @@ ota_status ota_logit_change_of(const void *before, const void *after, ota_type t
     const ota_status status = check_logits(&z, &w, size, 1.0, error);
     if (status != OTA_OK) return status;
     double least = (double)INFINITY, most = -(double)INFINITY;
-    for (int64_t i = 0; i < size; i++) {
+    for (int64_t i = 0; i < size && analysis_goes_on(i); i++) {
         const double d = analysis_at(&w, i) - analysis_at(&z, i);
         least = fmin(least, d);
         most = fmax(most, d);
@@ -250,7 +251,7 @@ ota_status ota_logit_change_of(const void *before, const void *after, ota_type t
     change->range_half = 0.5 * (most - least);
     change->correlation = cosine_of(&m);
     change->effective_temperature = 1.0 / (m.x_spread * sqrt(m.xx / (double)size));
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 ota_status ota_state_change_of(const void *before, const void *after, ota_type type, int64_t size,
@@ -259,11 +260,11 @@ ota_status ota_state_change_of(const void *before, const void *after, ota_type t
     const ota_status status = check_logits(&h, &g, size, 1.0, error);
     if (status != OTA_OK) return status;
     double most = 0.0;
-    for (int64_t i = 0; i < size; i++) {
+    for (int64_t i = 0; i < size && analysis_goes_on(i); i++) {
         most = fmax(most, fabs(analysis_at(&g, i) - analysis_at(&h, i)));
     }
     analysis_sum squares = {0.0, 0.0};
-    for (int64_t i = 0; i < size && most > 0.0; i++) {
+    for (int64_t i = 0; i < size && most > 0.0 && analysis_goes_on(i); i++) {
         const double d = (analysis_at(&g, i) - analysis_at(&h, i)) / most;
         analysis_add(&squares, d * d);
     }
@@ -272,7 +273,7 @@ ota_status ota_state_change_of(const void *before, const void *after, ota_type t
     change->relative_l2 = change->norm_change / (m.x_spread * sqrt(m.xx));
     change->cosine = cosine_of(&m);
     change->max_coordinate_change = most;
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 /* ---- ranks --------------------------------------------------------------------------------- */
@@ -291,10 +292,11 @@ static uint64_t key_of(double x) {
 }
 
 /* Descending and stable, so among equals the lower index comes first: one counting pass per byte that
- * is not the same everywhere. The sorted array is the one returned. */
+ * is not the same everywhere. The sorted array is the one returned; NULL: interrupted. */
 static item *sort_items(const analysis_numbers *x, int64_t size, item *items, item *other) {
     int64_t counts[8][256] = {{0}};
     for (int64_t i = 0; i < size; i++) {
+        if (!analysis_goes_on(i)) return NULL;
         items[i] = (item){key_of(analysis_at(x, i)), i};
         for (int byte = 0; byte < 8; byte++) counts[byte][items[i].key >> 8 * byte & 255]++;
     }
@@ -307,6 +309,7 @@ static item *sort_items(const analysis_numbers *x, int64_t size, item *items, it
             start += here;
         }
         for (int64_t i = 0; i < size; i++) {
+            if (!analysis_goes_on(i)) return NULL;
             other[counts[byte][items[i].key >> 8 * byte & 255]++] = items[i];
         }
         item *const sorted = other;
@@ -337,20 +340,24 @@ static void rank_change(const analysis_numbers *z, const analysis_numbers *w, in
     const double middle = 0.5 * (double)(size - 1);
     double xx = 0.0, yy = 0.0, xy = 0.0;
     const item *sorted = sort_items(z, size, space->items, space->other);
+    if (sorted == NULL) return;
     for (int64_t first = 0, last; first < size; first = last + 1) {
         last = run_end(sorted, first, size);
         const double centred = 0.5 * (double)(first + last) - middle;
         for (int64_t i = first; i <= last; i++) {
+            if (!analysis_goes_on(i)) return;
             place[sorted[i].index] = i;
             rank[sorted[i].index] = centred;
             xx += centred * centred;
         }
     }
     sorted = sort_items(w, size, space->items, space->other);
+    if (sorted == NULL) return;
     for (int64_t first = 0, last; first < size; first = last + 1) {
         last = run_end(sorted, first, size);
         const double centred = 0.5 * (double)(first + last) - middle;
         for (int64_t i = first; i <= last; i++) {
+            if (!analysis_goes_on(i)) return;
             yy += centred * centred;
             xy += centred * rank[sorted[i].index];
         }
@@ -360,7 +367,8 @@ static void rank_change(const analysis_numbers *z, const analysis_numbers *w, in
     for (int64_t t = 0; t < change->count && change->overlap != NULL; t++) {
         const int64_t most = change->counts[t];
         int64_t shared = 0;
-        for (int64_t i = 0; i < most; i++) shared += place[sorted[i].index] < most;
+        for (int64_t i = 0; i < most && analysis_goes_on(i); i++)
+            shared += place[sorted[i].index] < most;
         change->overlap[t] = (double)shared / (double)most;
     }
 }
@@ -395,7 +403,7 @@ ota_status ota_rank_change_of(const void *before, const void *after, ota_type ty
     space.rank = (double *)(void *)(space.place + size);
     rank_change(&z, &w, size, &space, change);
     free(items);
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }
 
 /* Quantile of values sorted in descending order, linear between neighbours. */
@@ -410,7 +418,7 @@ static double quantile(const double *values, const item *sorted, int64_t count, 
 static void shape_of(const analysis_numbers *x, double mean, double spread, int64_t count,
                      ota_summary *summary) {
     analysis_sum second = {0.0, 0.0}, third = {0.0, 0.0}, fourth = {0.0, 0.0};
-    for (int64_t i = 0; i < count && spread > 0.0; i++) {
+    for (int64_t i = 0; i < count && spread > 0.0 && analysis_goes_on(i); i++) {
         const double d = (analysis_at(x, i) - mean) / spread;
         analysis_add(&second, d * d);
         analysis_add(&third, d * d * d);
@@ -430,6 +438,10 @@ ota_status ota_summary_of(const double *values, int64_t count, ota_summary *summ
     item *const items = allocate(count, 2 * sizeof(item), &status, error);
     if (items == NULL) return status;
     const item *const sorted = sort_items(&x, count, items, items + count);
+    if (sorted == NULL) {
+        free(items);
+        return ota_analysis_end(OTA_OK, error);
+    }
     summary->minimum = values[sorted[count - 1].index];
     summary->maximum = values[sorted[0].index];
     summary->median = quantile(values, sorted, count, 0.5);
@@ -441,5 +453,5 @@ ota_status ota_summary_of(const double *values, int64_t count, ota_summary *summ
     summary->variation = summary->deviation / fabs(summary->mean);
     shape_of(&x, summary->mean, m.x_spread, count, summary);
     free(items);
-    return OTA_OK;
+    return ota_analysis_end(OTA_OK, error);
 }

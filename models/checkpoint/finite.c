@@ -3,6 +3,7 @@
  *   f32, f16, bf16   every element: all bits of its exponent set is an infinity or NaN
  *   blocks           the f16 factors (d, and m or e) of every block: the rest are integers, so the block decodes to
  *                    numbers if and only if they are */
+#include "base/base.h"
 #include "base/integers.h"
 #include "model.h"
 
@@ -66,10 +67,15 @@ static bool any(const unsigned char *data, int64_t count, const ota_element *typ
     }
 }
 
-int64_t ota_weight_nonfinite(const ota_weight *weight) {
+/* Has the caller asked to end? */
+static bool ends(const ota_session_options *options) {
+    return options != NULL && ota_interruption(options->cancel, options->deadline_ns) != OTA_OK;
+}
+
+int64_t ota_weight_nonfinite(const ota_weight *weight, const ota_session_options *options) {
     const ota_element *type = weight->type;
     const int64_t blocks = weight->rows * weight->columns / type->block;
-    for (int64_t first = 0; first < blocks; first += PIECE) {
+    for (int64_t first = 0; first < blocks && !ends(options); first += PIECE) {
         const int64_t count = ota_int_min(PIECE, blocks - first);
         if (!any(weight->data + first * type->bytes, count, type)) continue;
         int64_t k = first;
@@ -88,8 +94,9 @@ static const ota_found *tensor_of(const ota_checkpoint *checkpoint, const ota_we
     return NULL;
 }
 
-static ota_status check_weight(const ota_model *model, const ota_weight *weight, ota_error *error) {
-    const int64_t place = ota_weight_present(weight) ? ota_weight_nonfinite(weight) : -1;
+static ota_status check_weight(const ota_model *model, const ota_weight *weight,
+                               const ota_session_options *options, ota_error *error) {
+    const int64_t place = ota_weight_present(weight) ? ota_weight_nonfinite(weight, options) : -1;
     if (place < 0) return OTA_OK;
     const ota_found *found = tensor_of(&model->checkpoint, weight);
     (void)ota_refuse(error, OTA_NONFINITE,
@@ -101,15 +108,20 @@ static ota_status check_weight(const ota_model *model, const ota_weight *weight,
                       "runs it all the same");
 }
 
-ota_status ota_model_check_finite(const ota_model *model, ota_error *error) {
+ota_status ota_model_check_weights(const ota_model *model, const ota_session_options *options,
+                                   ota_error *error) {
     ota_status status = OTA_OK;
     for (int role = OTA_BLOCK_ROLES; status == OTA_OK && role < OTA_ROLES; role++) {
         const ota_weight *weight = &model->weights[role];
         const bool tied = role == OTA_HEAD && weight->data == model->weights[OTA_EMBED].data;
-        if (!tied) status = check_weight(model, weight, error);
+        if (!tied) status = check_weight(model, weight, options, error);
     }
     for (int64_t layer = 0; status == OTA_OK && layer < model->config.layers; layer++)
         for (int role = 0; status == OTA_OK && role < OTA_BLOCK_ROLES; role++)
-            status = check_weight(model, &model->blocks[layer].weights[role], error);
+            status = check_weight(model, &model->blocks[layer].weights[role], options, error);
     return status;
+}
+
+ota_status ota_model_check_finite(const ota_model *model, ota_error *error) {
+    return ota_model_check_weights(model, NULL, error);
 }

@@ -44,7 +44,10 @@ char *ota_hub_folder(const char *cache, const char *name);
 ota_status ota_model_bind(ota_model *model, ota_error *error);
 
 /* The first element that is NaN or infinite, of a block type the first of its block; -1 where there is none. */
-int64_t ota_weight_nonfinite(const ota_weight *weight);
+int64_t ota_weight_nonfinite(const ota_weight *weight, const ota_session_options *options);
+/* ota_model_check_finite until the flag or the deadline of the options (or NULL) says to end, of which it says nothing. */
+ota_status ota_model_check_weights(const ota_model *model, const ota_session_options *options,
+                                   ota_error *error);
 
 static inline int64_t ota_model_size(const ota_model *model, ota_size size) {
     return model->config.sizes[size];

@@ -153,6 +153,7 @@ static ota_status bind_plan(ota_session *s, const view *v, int method, ota_plan_
     options.threads = s->executor.threads;
     options.cpu = s->options.cpu;
     options.cancel = s->options.cancel;
+    options.deadline_ns = s->options.deadline_ns;
     status = ota_plan_create(&(*slot)->plan, &problem, s->model->config.head_width, &options,
                              s->run.error);
     if (status < 0) s->plans.count--;
@@ -206,6 +207,7 @@ static ota_status solve(ota_session *s, const view *v, int method) {
     ota_arrays arrays = {.size = sizeof arrays};
     ota_status status = bind_plan(s, v, method, &slot, &arrays.values);
     if (status < 0) return say_where(s, v, status);
+    ota_plan_set_deadline(slot->plan, s->options.deadline_ns);
     arrays.out = rows_of(s->buffers.mixed + head * width, s->run.now->batch, heads,
                          s->run.now->count, width, query, width, s->run.now->count * query);
     if (ota_session_wants(s, OTA_POINT_PATTERN, v->layer)) {

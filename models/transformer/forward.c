@@ -26,7 +26,7 @@ typedef struct rows_job {
 
 static void run_rows(ota_session *s, int64_t rows, void (*body)(void *, int64_t, int),
                      void *context) {
-    ota_parallel(s->pool, ota_int_ceil_div(rows, ROWS_PER_TASK), body, context);
+    ota_session_parallel(s, ota_int_ceil_div(rows, ROWS_PER_TASK), body, context);
 }
 
 static int64_t last_row(const rows_job *j, int64_t index) {
@@ -342,6 +342,7 @@ static ota_status run_blocks(ota_session *s) {
         const bool stopped = exits && s->run.exits.running == 0;
         status = stopped ? pass_block(s, layer) : run_block(s, layer);
         if (status == OTA_OK && exits && !stopped) status = ota_session_exits_stop(s, layer);
+        status = ota_session_end(s, status, s->run.error);
     }
     for (int64_t i = 0; status == OTA_OK && s->run.now->layers != NULL; i++) {
         if (i == s->run.now->batch * s->run.now->count) break;
@@ -449,5 +450,6 @@ ota_status ota_session_run(ota_session *s, const ota_model_run *given, ota_error
     if (run->states != NULL)
         memcpy(run->states, s->buffers.residual,
                (size_t)(rows * width) * sizeof *s->buffers.residual);
-    return ota_session_capture(s, OTA_POINT_FINAL, 0, s->buffers.residual, width);
+    status = ota_session_capture(s, OTA_POINT_FINAL, 0, s->buffers.residual, width);
+    return ota_session_end(s, status, error);
 }

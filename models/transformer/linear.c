@@ -10,6 +10,8 @@
 
 /* Up to so many rows a matrix product costs more than its dot products. */
 enum { FEW_ROWS = 3, BLOCK = 384, FEW_BLOCK = 64 };
+/* Rows times inputs of one matrix product. */
+enum { PIECE_LEAST = 64, PIECE_NUMBERS = 1 << 20 };
 
 typedef struct job {
     ota_session *session;
@@ -20,18 +22,19 @@ typedef struct job {
     int64_t x_stride, y_stride, n, inputs, outputs, block;
 } job;
 
-/* y[n, count] += x[n, in] w^T, w [count, in] or, input-major, [in, count] with rows `stride` apart. */
-static void multiply(const job *j, const float *w, int64_t stride, int64_t first, int64_t count) {
+/* y[n, count] += x[n, in] w^T, w [count, in] or, input-major, [in, count] with rows `stride` apart, of rows from `row` on. */
+static void multiply_rows(const job *j, const float *w, int64_t stride, int64_t first,
+                          int64_t count, int64_t row_first, int64_t n) {
     float *y = j->y + first;
     const ota_blas_sgemm sgemm = j->session->blas.sgemm;
     if (sgemm != NULL) {
         sgemm(OTA_BLAS_ROW_MAJOR, OTA_BLAS_AS_IT_IS,
-              j->weight->input_major ? OTA_BLAS_AS_IT_IS : OTA_BLAS_TRANSPOSED, (int)j->n,
-              (int)count, (int)j->inputs, 1.0F, j->x, (int)j->x_stride, w, (int)stride, 1.0F, y,
-              (int)j->y_stride);
+              j->weight->input_major ? OTA_BLAS_AS_IT_IS : OTA_BLAS_TRANSPOSED, (int)n, (int)count,
+              (int)j->inputs, 1.0F, j->x + row_first * j->x_stride, (int)j->x_stride, w,
+              (int)stride, 1.0F, y + row_first * j->y_stride, (int)j->y_stride);
         return;
     }
-    for (int64_t i = 0; i < j->n; i++) {
+    for (int64_t i = row_first; i < row_first + n; i++) {
         const float *x = j->x + i * j->x_stride;
         float *row = y + i * j->y_stride;
         if (!j->weight->input_major)
@@ -40,6 +43,15 @@ static void multiply(const job *j, const float *w, int64_t stride, int64_t first
         else
             for (int64_t k = 0; k < j->inputs; k++)
                 for (int64_t o = 0; o < count; o++) row[o] += x[k] * w[k * stride + o];
+    }
+}
+
+/* In pieces of rows that take some hundredths of a second, between which the session's flag is looked at. */
+static void multiply(const job *j, const float *w, int64_t stride, int64_t first, int64_t count) {
+    const int64_t piece = ota_int_max(PIECE_LEAST, PIECE_NUMBERS / ota_int_max(j->inputs, 1));
+    for (int64_t i = 0; i < j->n; i += piece) {
+        if (ota_session_interrupted(j->session) != OTA_OK) return;
+        multiply_rows(j, w, stride, first, count, i, ota_int_min(piece, j->n - i));
     }
 }
 
@@ -166,5 +178,5 @@ void ota_linear(ota_session *session, const ota_weight *weight, const ota_weight
         body = weight->input_major ? run_few_input_major : run_few;
         j.block = weight->input_major ? few_block(&j) : FEW_BLOCK;
     }
-    ota_parallel(session->pool, ota_int_ceil_div(j.outputs, j.block), body, &j);
+    ota_session_parallel(session, ota_int_ceil_div(j.outputs, j.block), body, &j);
 }

@@ -57,8 +57,9 @@ ota_status ota_session_logits(ota_session *s, const float *states, int64_t rows,
     for (int64_t done = 0; done < rows; done += most) {
         const int64_t part = ota_int_min(rows - done, most);
         logits_block(s, states + done * width, part, normalised != 0, logits + done * words);
+        if (ota_session_interrupted(s) != OTA_OK) break;
     }
-    return OTA_OK;
+    return ota_session_end(s, OTA_OK, error);
 }
 
 /* ---- the probe ---- */

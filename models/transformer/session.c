@@ -89,6 +89,7 @@ static ota_status make_rotations(ota_session *s, ota_error *error) {
         const int64_t table = i / half, k = i % half;
         const float frequency = ota_rope_frequency(config, table == 1, divisors, k);
         for (int64_t t = 0; t < s->rotations.positions; t++) {
+            if (t % 1024 == 0 && ota_session_interrupted(s) != OTA_OK) break;
             const int64_t at = (table * s->rotations.positions + t) * half + k;
             const float angle = (float)t * frequency;
             s->rotations.cosines[at] = (float)cos((double)angle);
@@ -98,7 +99,43 @@ static ota_status make_rotations(ota_session *s, ota_error *error) {
     return status;
 }
 
+/* ---- ending early ---- */
+
+ota_status ota_session_interrupted(const ota_session *s) {
+    return ota_interruption(s->options.cancel, s->options.deadline_ns);
+}
+
+ota_status ota_session_end(const ota_session *s, ota_status status, ota_error *error) {
+    const ota_status interrupted = ota_session_interrupted(s);
+    if (interrupted == OTA_OK || (status < 0 && status != interrupted)) return status;
+    return ota_refuse(error, interrupted,
+                      interrupted == OTA_CANCELLED
+                          ? "the call was cancelled"
+                          : "the deadline passed before the call was done");
+}
+
+void ota_session_set_deadline(ota_session *s, int64_t deadline_ns) {
+    s->options.deadline_ns = deadline_ns;
+}
+
 /* ---- threads ---- */
+
+typedef struct watched_job {
+    const ota_session *session;
+    void (*body)(void *, int64_t, int);
+    void *context;
+} watched_job;
+
+static void run_watched(void *context, int64_t index, int worker) {
+    const watched_job *j = context;
+    if (ota_session_interrupted(j->session) == OTA_OK) j->body(j->context, index, worker);
+}
+
+void ota_session_parallel(ota_session *s, int64_t count, void (*body)(void *, int64_t, int),
+                          void *context) {
+    watched_job j = {s, body, context};
+    ota_parallel(s->pool, count, run_watched, &j);
+}
 
 static void run_on_pool(void *pool, int64_t count, void (*body)(void *, int64_t, int),
                         void *context) {
@@ -123,7 +160,7 @@ ota_status ota_session_create(ota_session **session, const ota_model *model,
     const ota_session_options *options = known ? &own : NULL;
     ota_status status = check_options(model, options, error);
     if (status == OTA_OK && !options->allow_nonfinite)
-        status = ota_model_check_finite(model, error);
+        status = ota_model_check_weights(model, options, error);
     if (status != OTA_OK) return status;
     ota_session *s = calloc(1, sizeof *s);
     if (s == NULL) return ota_refuse(error, OTA_ENOMEM, "no memory is left for a session");
@@ -140,6 +177,7 @@ ota_status ota_session_create(ota_session **session, const ota_model *model,
     if (status == OTA_OK) status = make_buffers(s, error);
     if (status == OTA_OK) status = make_rotations(s, error);
     if (status == OTA_OK) status = ota_session_cache_create(s, error);
+    status = ota_session_end(s, status, error);
     if (status == OTA_OK)
         *session = s;
     else

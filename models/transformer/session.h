@@ -151,6 +151,14 @@ ota_status ota_session_methods_file(ota_session *session, const ota_session_opti
 void ota_linear(ota_session *session, const ota_weight *weight, const ota_weight *bias,
                 const float *x, int64_t x_stride, int64_t n, float *y, int64_t y_stride);
 
+/* session.c: the flag and the deadline. OTA_OK to go on; whoever was told to end is told so until the call returns. */
+ota_status ota_session_interrupted(const ota_session *session);
+/* `status`, or that the call was interrupted, for its loops then did nothing. */
+ota_status ota_session_end(const ota_session *session, ota_status status, ota_error *error);
+/* body(context, 0 ... count - 1) on the session's threads, left out once the call is interrupted. */
+void ota_session_parallel(ota_session *session, int64_t count, void (*body)(void *, int64_t, int),
+                          void *context);
+
 /* forward.c: a norm and its bias that follows it, row by row, on the session's threads; `to` may be `from` */
 void ota_session_normalise(ota_session *session, const ota_weight *weight, const float *from,
                            float *to, int64_t rows);

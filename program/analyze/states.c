@@ -20,6 +20,7 @@ typedef struct task {
 static void run_task(void *context, int64_t index, int worker) {
     const task *t = context;
     run_trouble *trouble = &t->r->work->trouble[worker];
+    ota_analysis_limits(t->r->context->cancel, 0);
     ota_error error = {.message = ""};
     const ota_status status =
         *t->r->context->cancel != 0 ? OTA_CANCELLED : t->body(t->r, index, worker, &error);
@@ -101,6 +102,7 @@ static void measure_head(void *context, int64_t head, int worker) {
     const struct run_work *w = j->r->work;
     const int64_t n = w->record->shape.tokens, at = j->place + head;
     ota_pattern pattern;
+    ota_analysis_limits(j->r->context->cancel, 0);
     if (w->pooled != NULL && w->variant == 0)
         cli_pool_pattern(j->patterns + head * n * n, (size_t)n,
                          w->pooled + at * w->cells * w->cells);

@@ -11,6 +11,9 @@
 #define _POSIX_C_SOURCE 200809L
 #include "native.h"
 
+#include "otattn_analysis.h"
+
+#include <math.h>
 #include <pthread.h>
 #include <signal.h>
 #include <time.h>
@@ -70,6 +73,7 @@ const int *native_cancel(void) { return &asked; }
 
 void native_enter(void) {
     in_flight++;
+    ota_analysis_limits(&asked, 0);
     if (PyThread_get_thread_ident() == main_thread && in_main++ == 0) install();
 }
 
@@ -83,6 +87,7 @@ static void wait_for_others(void) {
 }
 
 int native_leave(int cancelled) {
+    ota_analysis_limits(NULL, 0);
     const int by_flag = cancelled && __atomic_load_n(&asked, __ATOMIC_RELAXED) != 0;
     if (PyThread_get_thread_ident() == main_thread && --in_main == 0) uninstall();
     if (--in_flight == 0) __atomic_store_n(&asked, 0, __ATOMIC_RELAXED);
@@ -96,6 +101,12 @@ PyObject *native_cancel_address(PyObject *module, PyObject *unused) {
     return PyLong_FromVoidPtr(&asked);
 }
 
+/* A status, or the NaN of a call without one. */
+static int says_cancelled(PyObject *found) {
+    if (PyLong_Check(found)) return PyLong_AsLong(found) == OTA_CANCELLED;
+    return PyFloat_Check(found) && isnan(PyFloat_AsDouble(found));
+}
+
 PyObject *native_watched(PyObject *module, PyObject *arguments) {
     (void)module;
     PyObject *call = PyTuple_GetItem(arguments, 0);
@@ -106,8 +117,7 @@ PyObject *native_watched(PyObject *module, PyObject *arguments) {
         native_enter();
         Py_XDECREF(status);
         status = PyObject_Call(call, own, NULL);
-        const int cancelled = status != NULL && PyLong_AsLong(status) == OTA_CANCELLED;
-        again = native_leave(cancelled);
+        again = native_leave(status != NULL && says_cancelled(status));
     }
     Py_XDECREF(own);
     if (PyErr_Occurred() == NULL) return status;

@@ -30,16 +30,6 @@ _LONG = (
     "ota_maxsim_backward",
     "ota_normalize",
     "ota_normalize_backward",
-    "ota_hamming",
-    "ota_hamming_divergence",
-    "ota_gauge",
-    "ota_gauge_four_cycle",
-    "ota_identify",
-    "ota_evolve",
-    "ota_attention_forward",
-    "ota_attention_block",
-    "ota_attention_change",
-    "ota_block_change",
 )
 
 _TYPES = {

@@ -1290,6 +1290,7 @@ CALLS = {
     "ota_solver_name": "si index",
     "ota_kernel_name": "si index",
     "ota_backend_name": "si index",
+    "ota_analysis_limits": "npl deadline_ns",
     "ota_hamming_matvec": "ndppl epsilon size",
     "ota_hamming": "ippldppp size epsilon",
     "ota_hamming_divergence": "ippldpppp size epsilon",

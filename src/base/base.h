@@ -137,5 +137,7 @@ void ota_text_plain(char *text);
 
 /* Nanoseconds on CLOCK_MONOTONIC, the clock of ota_options.deadline_ns. */
 int64_t ota_now_ns(void);
+/* OTA_CANCELLED or OTA_TIMEOUT by a flag (or NULL) and a deadline (0: none); OTA_OK to go on. */
+ota_status ota_interruption(const int *cancel, int64_t deadline_ns);
 
 #endif

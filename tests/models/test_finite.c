@@ -29,7 +29,7 @@ static int64_t by_decoding(const ota_element *type, const unsigned char *data) {
 
 static void agree(const ota_element *type, const unsigned char *data) {
     const ota_weight weight = {.type = type, .data = data, .rows = BLOCKS, .columns = type->block};
-    assert_int_equal(ota_weight_nonfinite(&weight), by_decoding(type, data));
+    assert_int_equal(ota_weight_nonfinite(&weight, NULL), by_decoding(type, data));
 }
 
 /* 16-bit patterns at every even byte of the middle block (all of them in types of one element), the rest drawn with
@@ -69,13 +69,13 @@ static void test_long_rows(void **state) {
                                .data = (const unsigned char *)values,
                                .rows = 1,
                                .columns = COUNT};
-    assert_int_equal(ota_weight_nonfinite(&weight), -1);
+    assert_int_equal(ota_weight_nonfinite(&weight, NULL), -1);
     for (int64_t k = COUNT - 1; k >= 0; k -= 41) {
         values[k] = k % 2 == 0 ? NAN : -INFINITY;
-        assert_int_equal(ota_weight_nonfinite(&weight), k);
+        assert_int_equal(ota_weight_nonfinite(&weight, NULL), k);
     }
     const ota_weight empty = {.type = weight.type, .data = weight.data, .rows = 0, .columns = 4};
-    assert_int_equal(ota_weight_nonfinite(&empty), -1);
+    assert_int_equal(ota_weight_nonfinite(&empty, NULL), -1);
     free(values);
 }
 

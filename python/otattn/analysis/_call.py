@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import _native
 from .. import _structs as c
 from .._errors import new_error, raise_status, status_word
 from .._library import library
@@ -92,9 +93,9 @@ def call(name: str, *arguments: Any, accept: tuple[int, ...] = (), of: str = "")
 
 
 def plain(name: str, *arguments: Any) -> Any:
-    """Calls ota_NAME as it is and returns what it returns."""
+    """Calls ota_NAME as it is and returns what it returns; Ctrl-C ends it."""
     try:
-        return getattr(library, f"ota_{name}")(*arguments)
+        return _native.watched(getattr(library, f"ota_{name}"), *arguments)
     except ctypes.ArgumentError:
         raise _not_a_number(f"ota_{name}", arguments) from None
 

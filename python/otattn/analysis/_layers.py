@@ -10,7 +10,7 @@ import numpy as np
 from .. import _structs as c
 from .._library import CANCEL, library
 from .._settings import count, flag, number, shown
-from ._call import Dims, Record, call, choice, record
+from ._call import Dims, Record, call, choice, plain, record
 
 _PLACES = {"inside": c.BIAS_INSIDE, "outside": c.BIAS_OUTSIDE}
 _WEIGHTS = ("query_weights", "key_weights", "value_weights", "output_weights")
@@ -500,4 +500,5 @@ def spectral_norm(a: Any) -> float:
     """||A||_2 of (rows, columns), from above."""
     a = Dims()("a", a, "rows columns")
     space = np.empty(2 * min(a.shape) ** 2)
-    return float(library.ota_spectral_norm(a.ctypes.data, *a.shape, a.shape[1], space.ctypes.data))
+    norm = plain("spectral_norm", a.ctypes.data, *a.shape, a.shape[1], space.ctypes.data)
+    return float(norm)
