@@ -7,7 +7,6 @@ import functools
 import math
 import operator
 import sys
-import warnings
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -17,10 +16,12 @@ from . import _structs as c
 from ._arrays import floating
 from ._aux import ArrayT
 from ._errors import NotFiniteWarning, PartialWarning, new_error, raise_status
+from ._leaks import warn
 from ._library import CANCEL, library
 from ._settings import number
 from ._shapes import shape_text
 from ._threads import thread_limit
+from ._torch_device import by_torch
 
 ORDERS = {"deepseek": c.NORMALIZE_DEEPSEEK, "symmetric": c.NORMALIZE_SYMMETRIC}
 GRADIENTS = {"truncated": 0, "implicit": 1}
@@ -98,22 +99,23 @@ def check_shape(x: Any) -> None:
         raise ValueError(f"x has shape {shape_text(x)}, wanted [..., n, n] with n from 1 to 128")
 
 
+def warn_of(recipe: Recipe, nonfinite: bool, open_: bool) -> None:
+    """Warns of matrices that are NaN, or else of those that did not meet the tolerance."""
+    if nonfinite:
+        warn("some matrices met NaN, infinity or a line without weight and are NaN", NotFiniteWarning)
+    elif open_:
+        warn(
+            f"some matrices did not meet tolerance {recipe.tolerance:g} in {recipe.rounds} rounds",
+            PartialWarning,
+        )
+
+
 def forward(recipe: Recipe, kind: int, matrices: int, side: int, scores: int, plan: int) -> None:
     """Writes the plans of dense matrices, by addresses; warns of those that are NaN or not converged."""
     _, problem = _problem(recipe, kind, matrices, side, thread_limit())
     status = library.ota_normalize(problem, scores, plan, None)
-    if status == c.NONFINITE_ROWS:
-        warnings.warn(
-            "some matrices met NaN, infinity or a line without weight and are NaN",
-            NotFiniteWarning,
-            stacklevel=3,
-        )
-    elif status == c.PARTIAL:
-        warnings.warn(
-            f"some matrices did not meet tolerance {recipe.tolerance:g} in {recipe.rounds} rounds",
-            PartialWarning,
-            stacklevel=3,
-        )
+    if status in (c.NONFINITE_ROWS, c.PARTIAL):
+        warn_of(recipe, status == c.NONFINITE_ROWS, status == c.PARTIAL)
     elif status < 0:
         error, reference = new_error()
         raise_status(library.ota_normalize(problem, scores, plan, reference), error)
@@ -157,6 +159,7 @@ def sinkhorn_normalize(
     gradients: str = "truncated",
     *,
     tolerance: float | None = None,
+    backend: str | None = None,
 ) -> ArrayT: ...
 @overload
 def sinkhorn_normalize(
@@ -167,6 +170,7 @@ def sinkhorn_normalize(
     gradients: str = "truncated",
     *,
     tolerance: float | None = None,
+    backend: str | None = None,
 ) -> Any: ...
 def sinkhorn_normalize(
     x: Any,
@@ -176,6 +180,7 @@ def sinkhorn_normalize(
     gradients: str = "truncated",
     *,
     tolerance: float | None = None,
+    backend: str | None = None,
 ) -> Any:
     """Doubly stochastic matrices from matrices of scores, many small ones at once.
 
@@ -183,7 +188,7 @@ def sinkhorn_normalize(
     ----------
     x : array or tensor, shape (..., n, n)
         Scores, n from 1 to 128. f64 and f32 are computed as they are, f16 and bf16 in f32. A score of -inf
-        has weight 0. A tensor on a GPU goes to the CPU and back.
+        has weight 0. A tensor on another device is computed there.
     rounds : int
         Divisions of the rows and of the columns. With 0, order "deepseek" is the softmax of every row + eps.
     eps : float
@@ -197,6 +202,9 @@ def sinkhorn_normalize(
         reached, and keeps the plan alone.
     tolerance : float, optional
         Order "symmetric": a matrix stops where its rows sum to 1 within this, after `rounds` at the latest.
+    backend : {"cpu", "torch"}, optional
+        "cpu": the library, for arrays and for tensors on the CPU, whose default it is. "torch": torch's own
+        operations, on whatever device a tensor lies; on others than the CPU there is nothing else.
 
     Returns
     -------
@@ -211,13 +219,13 @@ def sinkhorn_normalize(
     Warns
     -----
     NotFiniteWarning
-        Where a matrix is NaN.
+        Where a matrix is NaN; not of fixed rounds on a device, which would have to be waited for.
     PartialWarning
         Where a matrix did not meet the tolerance.
 
     Notes
     -----
-    A matrix has the same bits alone, in any batch and for any number of threads.
+    A matrix has the same bits alone, in any batch and for any number of threads, but for backend "torch".
 
     Examples
     --------
@@ -232,5 +240,7 @@ def sinkhorn_normalize(
     if torch is not None and isinstance(x, torch.Tensor):
         from ._torch_normalize import torch_normalize
 
-        return torch_normalize(recipe, x)
+        return torch_normalize(recipe, x, backend)
+    if backend is not None:
+        by_torch("x", x, backend)
     return _numpy(recipe, x)

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from . import _structs as c
 from ._normalize import Recipe
+from ._torch_device import EVERY, wide_type
 
 
 def _deepseek(recipe: Recipe, scores: Tensor, tangent: Tensor) -> Tensor:
@@ -23,12 +24,13 @@ def _deepseek(recipe: Recipe, scores: Tensor, tangent: Tensor) -> Tensor:
 def _symmetric(recipe: Recipe, scores: Tensor, tangent: Tensor) -> Tensor:
     y, dy = scores, tangent
     going = torch.ones_like(scores[..., :1, :1], dtype=torch.bool)
+    every = 1 if scores.is_cpu else EVERY
     for round_ in range(recipe.rounds):
         if recipe.tolerance > 0.0 and round_ > 0:
             # A matrix that has met the tolerance stays as it is.
             error = (y.exp().sum(-1, keepdim=True) - 1.0).abs().amax(-2, keepdim=True)
             going = going & (error > recipe.tolerance)
-            if not going.any():
+            if round_ % every == 0 and not bool(going.any()):
                 break
         for line in (-1, -2):
             y = torch.where(going, y - y.logsumexp(line, keepdim=True), y)
@@ -37,6 +39,10 @@ def _symmetric(recipe: Recipe, scores: Tensor, tangent: Tensor) -> Tensor:
 
 
 def along(recipe: Recipe, scores: Tensor, tangent: Tensor) -> Tensor:
-    """dP of plans P whose scores move by `tangent`; both [..., n, n] in f32 or f64, worked on in f64."""
+    """dP of plans P whose scores move by `tangent`; both [..., n, n] in f32 or f64.
+
+    Worked on in f64, where the device has such numbers.
+    """
     rounds = _deepseek if recipe.order == c.NORMALIZE_DEEPSEEK else _symmetric
-    return rounds(recipe, scores.double(), tangent.double()).to(scores.dtype)
+    wide = wide_type(scores.device)
+    return rounds(recipe, scores.to(wide), tangent.to(wide)).to(scores.dtype)

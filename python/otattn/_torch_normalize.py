@@ -9,41 +9,49 @@ from torch import Tensor
 
 from . import _structs as c
 from . import _torch  # noqa: F401  (defines the library of operators)
-from ._normalize import Recipe, backward, check_shape, forward
+from . import _torch_scalings as scalings
+from ._normalize import Recipe, backward, check_shape, forward, warn_of
 from ._normalize_along import along
 from ._shapes import shape_text
 from ._torch_derivative import no_second, no_setup, register
+from ._torch_device import by_torch
 from ._torch_watch import is_plain
 
 _TYPES = {torch.float64: c.F64, torch.float32: c.F32}
 _NARROW = (torch.bfloat16, torch.float16)
-_WORDS = "int order, int rounds, float eps, float tolerance, int implicit"
+# The recipe, and whether torch's operations compute it whatever the device.
+_WORDS = "int order, int rounds, float eps, float tolerance, int implicit, bool by_torch"
 _library = torch.library.Library("otattn", "FRAGMENT")
 _library.define(f"normalize(Tensor scores, {_WORDS}) -> Tensor")
 _library.define(f"normalize_gradients(Tensor saved, Tensor plan_grad, {_WORDS}) -> Tensor")
 _library.define(f"normalize_tangents(Tensor scores, Tensor tangent, {_WORDS}) -> Tensor")
-_DEVICES = ("CPU", "CUDA")
-
-
-def _dense(x: Tensor) -> Tensor:
-    """The matrices in memory that the library reads."""
-    return x.detach().cpu().contiguous()
 
 
 def _normalize(scores: Tensor, *words: Any) -> Tensor:
-    x = _dense(scores)
+    *terms, by_torch = words
+    recipe = Recipe(*terms)
+    if by_torch:
+        plan, open_ = scalings.forward(recipe, scores)
+        if scores.is_cpu or open_ is not None:
+            # Of fixed rounds on a device nothing is read, which would wait for it.
+            warn_of(recipe, bool(plan.isnan().any()), open_ is not None and bool(open_))
+        return plan
+    x = scores.detach().contiguous()
     plan = torch.empty_like(x)
     side = x.shape[-1]
-    forward(Recipe(*words), _TYPES[x.dtype], x.numel() // (side * side), side, x.data_ptr(), plan.data_ptr())
-    return plan.to(scores.device)
+    forward(recipe, _TYPES[x.dtype], x.numel() // (side * side), side, x.data_ptr(), plan.data_ptr())
+    return plan
 
 
 def _gradients(saved: Tensor, plan_grad: Tensor, *words: Any) -> Tensor:
-    x, g = _dense(saved), _dense(plan_grad)
+    *terms, by_torch = words
+    if by_torch:
+        return scalings.backward(Recipe(*terms), saved, plan_grad)
+    x, g = (y.detach().contiguous() for y in (saved, plan_grad))
     scores_grad = torch.empty_like(x)
     side = x.shape[-1]
     backward(
-        Recipe(*words),
+        Recipe(*terms),
         _TYPES[x.dtype],
         x.numel() // (side * side),
         side,
@@ -51,11 +59,11 @@ def _gradients(saved: Tensor, plan_grad: Tensor, *words: Any) -> Tensor:
         g.data_ptr(),
         scores_grad.data_ptr(),
     )
-    return scores_grad.to(saved.device)
+    return scores_grad
 
 
 def _tangents(scores: Tensor, tangent: Tensor, *words: Any) -> Tensor:
-    return along(Recipe(*words), scores, tangent)
+    return along(Recipe(*words[:-1]), scores, tangent)
 
 
 def _fake(x: Tensor, *others: Any) -> Tensor:
@@ -65,7 +73,7 @@ def _fake(x: Tensor, *others: Any) -> Tensor:
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     scores, *ctx.words = inputs
-    saved = output if ctx.words[-1] else scores
+    saved = output if Recipe(*ctx.words[:-1]).implicit else scores
     ctx.save_for_backward(saved)
     ctx.save_for_forward(saved)
 
@@ -79,7 +87,8 @@ def _backward(ctx: Any, gradients: Any) -> tuple[Any, ...]:
 def _along(ctx: Any, tangents: tuple[Any, ...]) -> Tensor:
     (saved,) = ctx.saved_tensors
     # What the rounds converge to has a symmetric derivative.
-    op = torch.ops.otattn.normalize_gradients if ctx.words[-1] else torch.ops.otattn.normalize_tangents
+    implicit = Recipe(*ctx.words[:-1]).implicit
+    op = torch.ops.otattn.normalize_gradients if implicit else torch.ops.otattn.normalize_tangents
     found: Tensor = op(saved, tangents[0].to(saved.dtype), *ctx.words)
     return found
 
@@ -107,8 +116,7 @@ def _batched(info: Any, dims: Any, *tensors: Tensor) -> list[Tensor]:
 # Operators of two tensors, which have no derivative.
 _SECOND = {"normalize_gradients": _gradients, "normalize_tangents": _tangents}
 for _name, _function in {"normalize": _normalize, **_SECOND}.items():
-    for _device in _DEVICES:
-        _library.impl(_name, _function, _device)
+    _library.impl(_name, _function, "CompositeExplicitAutograd")
     torch.library.register_fake(f"otattn::{_name}", _fake, lib=_library)
 register(_library, "normalize", _setup, _backward, _along)
 torch.library.register_vmap("otattn::normalize", _vmap, lib=_library)
@@ -118,17 +126,16 @@ for _name in _SECOND:
     torch.library.register_vmap(f"otattn::{_name}", _over, lib=_library)
 
 
-def torch_normalize(recipe: Recipe, x: Tensor) -> Tensor:
+def torch_normalize(recipe: Recipe, x: Tensor, backend: str | None) -> Tensor:
     if x.dtype not in _TYPES and x.dtype not in _NARROW:
         raise TypeError(
             f"x has type {x.dtype} and shape {shape_text(x)}, wanted float64, float32, bfloat16 or float16"
         )
     check_shape(x)
-    if x.device.type not in ("cpu", "cuda", "meta"):
-        raise ValueError(f"x lies on {x.device}; call it with x.cpu()")
+    words = (*recipe, by_torch("x", x, backend))
     wide = x.float() if x.dtype in _NARROW else x
     if is_plain(x) and not (x.requires_grad and torch.is_grad_enabled()):
         # Torch's dispatcher is slower than small batches are.
-        return _normalize(wide, *recipe).to(x.dtype)
-    found: Tensor = torch.ops.otattn.normalize(wide, *recipe)
+        return _normalize(wide, *words).to(x.dtype)
+    found: Tensor = torch.ops.otattn.normalize(wide, *words)
     return found.to(x.dtype)

@@ -11,8 +11,9 @@ import otattn
 import pytest
 import spec
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 
 def deepseek(x: torch.Tensor, rounds: int = 20, eps: float = 1e-6) -> torch.Tensor:
@@ -169,6 +170,10 @@ REFUSALS: list[tuple[Any, dict[str, Any], type[Exception], str]] = [
     (X, {"order": "rows"}, ValueError, "order is 'rows', wanted 'deepseek' or 'symmetric'"),
     (X, {"gradients": True}, ValueError, "gradients is True, wanted 'truncated' or 'implicit'"),
     (X, {"tolerance": 1e-6}, ValueError, "order 'deepseek' runs all its rounds"),
+    (X, {"backend": "torch"}, ValueError, "backend is 'torch', but x is no tensor; pass torch.as_tensor"),
+    (X, {"backend": "plain"}, ValueError, "backend is 'plain', wanted 'cpu' or 'torch'"),
+    (torch.zeros(4, 4), {"backend": 1}, ValueError, "backend is 1, wanted 'cpu' or 'torch'"),
+    (torch.zeros(4, 4, device="meta"), {"backend": "cpu"}, ValueError, "x lies on meta; leave backend out"),
     (X, {"order": "symmetric", "tolerance": 2}, ValueError, "tolerance is 2.0, wanted 0 to 1"),
 ]
 
@@ -259,7 +264,9 @@ def test_compile_around_torch_func(transform: str, gradients: str) -> None:
     torch.testing.assert_close(found, call(x), rtol=0.0, atol=1e-15)
 
 
-@pytest.mark.parametrize("words", [(0, 20, 1e-6, 0.0, 0), (0, 20, 1e-6, 0.0, 1), (1, 9, 0.0, 1e-3, 0)])
+@pytest.mark.parametrize(
+    "words", [(0, 20, 1e-6, 0.0, 0, False), (0, 20, 1e-6, 0.0, 1, False), (1, 9, 0.0, 1e-3, 0, True)]
+)
 def test_opcheck(words: tuple[Any, ...]) -> None:
     x = torch.randn(2, 3, 3, dtype=torch.float64)
     torch.library.opcheck(torch.ops.otattn.normalize.default, (x.clone().requires_grad_(), *words))
@@ -276,3 +283,124 @@ def test_no_rounds() -> None:
     torch.testing.assert_close(found, expected)
     (ours,), (theirs,) = (torch.autograd.grad(y, x, along) for y in (found, expected))
     torch.testing.assert_close(ours, theirs)
+
+
+@st.composite
+def options(draw: Any) -> dict[str, Any]:
+    """Every keyword of sinkhorn_normalize, as it goes with the others."""
+    order = draw(st.sampled_from(["deepseek", "symmetric"]))
+    found = {"order": order, "gradients": draw(st.sampled_from(["truncated", "implicit"]))}
+    if order == "deepseek":
+        found["eps"] = draw(st.sampled_from([0.0, 1e-6, 0.1, 1.0]))
+        found["rounds"] = draw(st.integers(0, 12))
+        return found
+    found["rounds"] = draw(st.integers(1, 40))
+    found["tolerance"] = draw(st.sampled_from([None, 1e-2, 1e-5]))
+    return found
+
+
+@settings(max_examples=150)
+@given(
+    st.lists(st.integers(0, 3), max_size=2),
+    st.sampled_from([1, 2, 3, 4, 5, 9, 16, 17, 33, 128]),
+    st.sampled_from([torch.float64, torch.float32, torch.bfloat16, torch.float16]),
+    options(),
+    st.sampled_from(["none", "closed pairs", "closed rows", "nan"]),
+    st.integers(0, 2**32),
+)
+def test_operations_of_torch_are_the_library(
+    lead: list[int], n: int, kind: torch.dtype, words: dict[str, Any], trouble: str, seed: int
+) -> None:
+    torch.manual_seed(seed)
+    x = (2.0 * torch.randn(*lead, n, n)).to(kind)
+    if trouble == "closed pairs":
+        x = x.masked_fill(torch.rand_like(x, dtype=torch.float64) < 0.2, -torch.inf)
+    elif x.numel() and trouble != "none":
+        x[..., n // 2, :] = -torch.inf if trouble == "closed rows" else torch.nan
+    upstream = torch.randn_like(x)
+    plans, slopes, said = [], [], []
+    for backend in (None, "torch"):
+        leaf = x.clone().requires_grad_()
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            plan = otattn.sinkhorn_normalize(leaf, backend=backend, **words)
+        plans.append(plan.detach())
+        said.append({(y.category, str(y.message)) for y in seen})
+        slopes.append(torch.autograd.grad(plan, leaf, upstream)[0])
+        assert plan.dtype == slopes[-1].dtype == kind and plan.shape == x.shape
+    unit = torch.finfo(kind).eps
+    # Where a matrix stops by its tolerance rounding decides, so two plans may be a round apart.
+    apart = words.get("tolerance") or 0.0
+    spec.check(
+        "CETA-07",
+        (plans[0] - plans[1]).abs().nan_to_num().max().item() if x.numel() else 0.0,
+        100.0 * unit + 2.0 * apart,
+    )
+    assert torch.equal(plans[0].isnan(), plans[1].isnan())
+    assert apart or said[0] == said[1]
+    if not apart and trouble != "closed pairs" and x.numel():
+        size = upstream.abs().amax()
+        assert (slopes[0] - slopes[1]).abs().nan_to_num().max() <= 400.0 * n * unit * size
+        assert torch.equal(slopes[0].isnan(), slopes[1].isnan())
+
+
+@pytest.mark.parametrize("words", [{}, {"order": "symmetric"}, {"rounds": 0}, {"rounds": 3, "eps": 0.3}])
+def test_gradcheck_of_operations_of_torch(words: dict[str, Any]) -> None:
+    torch.manual_seed(1)
+    x = torch.randn(2, 4, 4, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(
+        lambda s: otattn.sinkhorn_normalize(s, backend="torch", **words), (x,), check_forward_ad=True
+    )
+
+
+def test_operations_of_torch_stop_where_the_tolerance_is_met() -> None:
+    torch.manual_seed(7)
+    x = torch.randn(3, 5, 5, dtype=torch.float64) * torch.tensor([0.1, 1.0, 3.0])[:, None, None]
+    x.requires_grad_()
+    upstream = torch.randn_like(x)
+    found = []
+    for backend in (None, "torch"):
+        plan = otattn.sinkhorn_normalize(x, 2**20, order="symmetric", tolerance=1e-3, backend=backend)
+        found.append((plan, torch.autograd.grad(plan, x, upstream)[0]))
+    for one, other in zip(*found, strict=True):
+        assert (one - other).abs().max() <= 1e-14
+
+
+def test_batches_go_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(8)
+    x = torch.randn(7, 3, 3, requires_grad=True)
+    whole = otattn.sinkhorn_normalize(x, backend="torch")
+    slope = torch.autograd.grad(whole.sin().sum(), x)[0]
+    monkeypatch.setattr("otattn._torch_device.BLOCK", 20)
+    parts = otattn.sinkhorn_normalize(x, backend="torch")
+    assert torch.equal(parts, whole) and torch.equal(torch.autograd.grad(parts.sin().sum(), x)[0], slope)
+
+
+@pytest.mark.parametrize("words", [(0, 20, 1e-6, 0.0, 0), (0, 20, 1e-6, 0.0, 1), (1, 9, 0.0, 0.0, 0)])
+def test_fixed_rounds_read_nothing_from_a_device(words: tuple[Any, ...]) -> None:
+    """Tensors of a device that does not exist here refuse what mixes devices and what needs their numbers."""
+    from otattn import _torch_normalize, _torch_scalings
+
+    recipe = otattn._normalize.Recipe(*words)
+    with FakeTensorMode():
+        x, g = (torch.empty(6, 5, 5, device="lazy") for _ in range(2))
+        plan, open_ = _torch_scalings.forward(recipe, x)
+        assert open_ is None and plan.device.type == "lazy"
+        assert _torch_normalize._normalize(x, *words, True).device.type == "lazy"
+        assert _torch_scalings.backward(recipe, x, g).device.type == "lazy"
+        found = otattn.sinkhorn_normalize(x.half())
+        assert found.device.type == "lazy" and found.dtype == torch.float16
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_operations_of_torch_are_compiled() -> None:
+    def layer(y: torch.Tensor) -> torch.Tensor:
+        return otattn.sinkhorn_normalize(y, order="symmetric", rounds=9, backend="torch")
+
+    x = torch.randn(6, 4, 4, requires_grad=True)
+    torch.compiler.reset()
+    found, plain = torch.compile(layer, fullgraph=True, backend="aot_eager")(x), layer(x)
+    assert torch.equal(found, plain)
+    slopes = [torch.autograd.grad(y.sin().sum(), x)[0] for y in (found, plain)]
+    assert torch.equal(*slopes)
+    assert torch.equal(torch.func.vmap(layer)(x), plain)
