@@ -218,13 +218,16 @@ ota_status ota_ranks_end_gradients(ota_plan *plan, const ota_gradients *given,
     ota_gradients mine;
     memset(&mine, 0, sizeof mine);
     memcpy(&mine, given, ota_size_min(given->size, sizeof mine));
-    double most = ota_severity_of(found);
+    const ota_settings *s = &plan->resolved.settings;
+    const ota_status here = ota_ranks_found(s, found);
+    double most = ota_severity_of(here);
     ota_ranks_at(&shards->ranks, -1, -1);
-    const bool ended = ota_ranks_most(&plan->resolved.settings, &most, 1, "the end of backward");
+    const bool ended = ota_ranks_most(s, &most, 1, "the end of backward");
     const ota_status worst = ota_status_of_severity(most);
     if (ended && worst >= OTA_OK && share(plan, &mine, wide)) return worst;
     ota_gradients_poison(plan, &mine);
     if (shards->ranks.failed) return ota_ranks_refuse(&shards->ranks, error);
+    if (here != found) return ota_fail(error, here, "", "", "%s", ota_status_text(here));
     if (found < OTA_OK) return found;
     return ota_fail(error, worst, "", "see that rank's own sentence", "a rank ended with '%s'",
                     ota_status_word(worst));

@@ -81,8 +81,8 @@ ota_status ota_ranks_end_tangents(ota_plan *plan, const ota_tangents *tangents, 
                                   ota_error *error) {
     ota_shards *shards = ota_shards_of(plan);
     const ota_settings *s = &plan->resolved.settings;
-    const ota_status here = ota_interrupted(s);
-    double most = ota_severity_of(found >= OTA_OK && here != OTA_OK ? here : found);
+    const ota_status here = ota_ranks_found(s, found);
+    double most = ota_severity_of(here);
     ota_ranks_at(&shards->ranks, -1, -1);
     const bool ended = ota_ranks_most(s, &most, 1, "the end of jvp");
     const ota_status worst = ota_status_of_severity(most);
@@ -90,6 +90,7 @@ ota_status ota_ranks_end_tangents(ota_plan *plan, const ota_tangents *tangents, 
     ota_poison(plan, &tangents->coupling);
     ota_poison(plan, &tangents->out);
     if (shards->ranks.failed) return ota_ranks_refuse(&shards->ranks, error);
+    if (here != found) return ota_fail(error, here, "", "", "%s", ota_status_text(here));
     if (found < OTA_OK) return found;
     return ota_fail(error, worst, "", "see that rank's own sentence", "a rank ended with '%s'",
                     ota_status_word(worst));

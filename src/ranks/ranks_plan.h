@@ -30,6 +30,9 @@ int ota_ranks_end_run(ota_plan *plan, const ota_arrays *arrays, int stopped);
 /* Keys and values of all ranks. */
 ota_status ota_ranks_gather_keys(ota_plan *plan, ota_error *error);
 
+/* What a rank brings to the end of a call: that it was told to end, if it was, for its blocks were then left out. */
+ota_status ota_ranks_found(const ota_settings *settings, ota_status found);
+
 /* Larger is worse: failures above caveats. And back. */
 double ota_severity_of(ota_status status);
 ota_status ota_status_of_severity(double severity);

@@ -199,6 +199,11 @@ static bool share_receiver(ota_plan *plan, const ota_arrays *arrays, int64_t ind
     return true;
 }
 
+ota_status ota_ranks_found(const ota_settings *settings, ota_status found) {
+    const ota_status here = ota_interrupted(settings);
+    return here != OTA_OK && found != OTA_ECOMM ? here : found;
+}
+
 /* Larger is worse: failures above caveats. */
 double ota_severity_of(ota_status status) {
     enum { FAILURES = 100 };
@@ -255,6 +260,7 @@ int ota_ranks_end_run(ota_plan *plan, const ota_arrays *arrays, int stopped) {
     const ota_resolved *r = &plan->resolved;
     const int64_t heads = r->batch * r->heads;
     ota_ranks_at(&shards->ranks, -1, -1);
+    stopped = ota_ranks_found(&r->settings, (ota_status)stopped);
     if (!share_statuses(plan, heads, &stopped)) return OTA_ECOMM;
     if (stopped != OTA_OK) return stopped;
     if (!share_errors(plan, heads)) return OTA_ECOMM;

@@ -11,9 +11,7 @@ static void resolve_settings(const ota_key_block *block, ota_settings *s) {
     s->backward = 0;
     s->solver[0] = '\0';
     s->limits.workspace = 0;
-    /* Ranks are interrupted together, where they count. */
-    s->calls.cancel = NULL;
-    s->limits.deadline_ns = 0;
+    /* Flag and deadline stay: a block ends early, and whoever has blocks tells the other ranks. */
     s->calls.progress = NULL;
     s->stop.allow_partial = s->prune = s->stop.strict = false;
 }

@@ -46,6 +46,7 @@ typedef struct kind {
     int64_t queries, keys; /* 0: the size of most */
     int milliseconds;      /* before the deadline */
     bool causal;
+    ota_key_transport transport; /* of ranks, of which there is one here; OTA_KEYS_AUTO: no ranks */
 } kind;
 
 enum { SIZE = 3000 };
@@ -85,13 +86,38 @@ static const kind kinds[] = {
      .milliseconds = 20},
 };
 
+/* Blocks of pairs and plans of pieces within a ring, which hold all keys here. */
+static const kind on_ranks[] = {
+    {.method = "softmax", .steps = BACKWARD},
+    {.method = "entmax:1.5", .steps = FORWARD | BACKWARD},
+    {.method = "entmax:1.3", .steps = FORWARD, .milliseconds = 5},
+    {.method = "hard", .steps = FORWARD},
+    {.method = "softmax{entry_cap=0.001}", .steps = FORWARD | BACKWARD, .milliseconds = 5},
+    {.method = "softmax/exact", .steps = FORWARD | BACKWARD, .milliseconds = 20},
+    {.method = "softmax/exact{rounds=20}", .steps = FORWARD | BACKWARD, .milliseconds = 20},
+    {.method = "entmax:1.5/exact", .steps = FORWARD | BACKWARD, .milliseconds = 40},
+};
+
 typedef struct stage {
     ota_problem problem;
     ota_options options;
     ota_arrays arrays;
     ota_gradients gradients;
     ota_support support;
+    ota_communicator alone;
 } stage;
+
+static int reduce_alone(void *user, void *values, int64_t count, ota_type type, ota_reduction how) {
+    (void)user, (void)values, (void)count, (void)type, (void)how;
+    return 0;
+}
+
+static int gather_alone(void *user, const void *mine, void *all, const int64_t *counts,
+                        const int64_t *offsets) {
+    (void)user;
+    memcpy((char *)all + offsets[0], mine, (size_t)counts[0]);
+    return 0;
+}
 
 static void set(stage *s, const kind *of) {
     const int64_t n = of->queries > 0 ? of->queries : SIZE, m = of->keys > 0 ? of->keys : SIZE;
@@ -101,6 +127,12 @@ static void set(stage *s, const kind *of) {
                                .solver = of->solver,
                                .gradients = (of->steps & BACKWARD) != 0};
     assert_int_equal(ota_method_parse(of->method, &s->problem, &s->options, NULL), OTA_OK);
+    s->alone = (ota_communicator){.size = sizeof s->alone,
+                                  .ranks = 1,
+                                  .all_reduce = reduce_alone,
+                                  .all_gather = gather_alone,
+                                  .keys = of->transport};
+    if (of->transport != OTA_KEYS_AUTO) s->options.communicator = &s->alone;
     s->problem.queries = ota_array_of(numbers, OTA_F64, 1, 1, n, WIDTH);
     s->problem.keys = ota_array_of(numbers + n * WIDTH, OTA_F64, 1, 1, m, WIDTH);
     s->problem.supports = &s->support;
@@ -147,6 +179,7 @@ static ota_status call_plan(void *context, int64_t deadline) {
     s->options.deadline_ns = deadline;
     if (a->at == CERTIFY)
         return ota_certify(&s->problem, &s->options, &s->arrays, &found, NULL, NULL);
+    s->alone.user = s;
     if (ota_plan_create(&plan, &s->problem, WIDTH, &s->options, &error) < OTA_OK)
         fail_msg("%s", error.message);
     const ota_status status = a->at == FORWARD
@@ -165,19 +198,31 @@ static void give_coupling(stage *s) {
     s->arrays.coupling = ota_array_of(coupling, OTA_F64, 1, 1, SIDE, SIDE);
 }
 
+static void run_kind(const kind *of) {
+    stage s;
+    set(&s, of);
+    for (int at = FORWARD; at <= CERTIFY; at *= 2) {
+        if ((of->steps & at) == 0) continue;
+        memset(outputs[1], 0, sizeof outputs[1]);
+        memset(outputs[2], 0, sizeof outputs[2]);
+        if (at == CERTIFY && s.options.prune) give_coupling(&s);
+        attempt a = {&s, (step)at};
+        expect_soon(of->method, at, INT64_C(1000000) * of->milliseconds, call_plan, &a);
+    }
+}
+
 static void plans(void **state) {
     (void)state;
-    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
-        const kind *of = &kinds[k];
-        stage s;
-        set(&s, of);
-        for (int at = FORWARD; at <= CERTIFY; at *= 2) {
-            if ((of->steps & at) == 0) continue;
-            memset(outputs[1], 0, sizeof outputs[1]);
-            memset(outputs[2], 0, sizeof outputs[2]);
-            if (at == CERTIFY && s.options.prune) give_coupling(&s);
-            attempt a = {&s, (step)at};
-            expect_soon(of->method, at, INT64_C(1000000) * of->milliseconds, call_plan, &a);
+    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) run_kind(&kinds[k]);
+}
+
+static void plans_on_ranks(void **state) {
+    (void)state;
+    for (size_t k = 0; k < sizeof on_ranks / sizeof on_ranks[0]; k++) {
+        for (int keys = OTA_KEYS_GATHERED; keys <= OTA_KEYS_IN_RING; keys++) {
+            kind of = on_ranks[k];
+            of.transport = (ota_key_transport)keys;
+            run_kind(&of);
         }
     }
 }
@@ -360,12 +405,10 @@ static void no_answer_after_the_deadline(void **state) {
 TEST_FILE(test_deadlines) {
     dice_state = 7;
     for (int k = 0; k < MOST; k++) narrow[k] = (float)(numbers[k] = normal());
-    const struct CMUnitTest tests[] = {cmocka_unit_test(plans),
-                                       cmocka_unit_test(assignments),
-                                       cmocka_unit_test(bounded),
-                                       cmocka_unit_test(routes),
-                                       cmocka_unit_test(late_interaction),
-                                       cmocka_unit_test(normalizations),
-                                       cmocka_unit_test(no_answer_after_the_deadline)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(plans),          cmocka_unit_test(plans_on_ranks),
+        cmocka_unit_test(assignments),    cmocka_unit_test(bounded),
+        cmocka_unit_test(routes),         cmocka_unit_test(late_interaction),
+        cmocka_unit_test(normalizations), cmocka_unit_test(no_answer_after_the_deadline)};
     return cmocka_run_group_tests_name("deadlines", tests, NULL, NULL);
 }

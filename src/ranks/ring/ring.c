@@ -368,6 +368,8 @@ static void visit_share(ota_ring_device *ring, const ota_message_round *message_
             piece.sums = ring->messages.send_sums + row * message_round->sum_width;
         message_round->visit(ring, &piece, message_round->context);
         row += piece.count;
+        /* Whatever a visit left out is no answer of this rank. */
+        if (ring->failed == OTA_OK) ring->failed = ota_interrupted(&ring->resolved->settings);
     }
 }
 

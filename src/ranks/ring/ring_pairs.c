@@ -142,6 +142,11 @@ typedef struct pairs_job {
     int64_t first;  /* of the blocks side by side */
 } pairs_job;
 
+/* A rank that is told to end leaves its blocks out, and passes on what others wait for (ota_ring_go). */
+static bool ends(const ota_ring_device *ring) {
+    return ota_interrupted(&ring->resolved->settings) != OTA_OK;
+}
+
 /* Without keys. */
 static ota_ring_block block_of(const pairs_job *job, int64_t strip, int worker) {
     ota_ring_device *ring = job->ring;
@@ -190,6 +195,7 @@ static void set_keys(ota_ring_block *b, int64_t key, int64_t keys) {
 
 static void rows_task(void *context, int64_t index, int worker) {
     const pairs_job *job = context;
+    if (ends(job->ring)) return;
     ota_ring_block b = block_of(job, index, worker);
     set_keys(&b, 0, job->piece->count);
     form_scores(&b);
@@ -198,7 +204,7 @@ static void rows_task(void *context, int64_t index, int worker) {
 
 static void keys_task(void *context, int64_t index, int worker) {
     const pairs_job *job = context;
-    for (int64_t strip = 0; strip < job->ring->group * job->strips; strip++) {
+    for (int64_t strip = 0; strip < job->ring->group * job->strips && !ends(job->ring); strip++) {
         ota_ring_block b = block_of(job, strip, worker);
         const int64_t key = index * OTA_RING_KEYS;
         set_keys(&b, key, ota_int_min(OTA_RING_KEYS, job->piece->count - key));
@@ -228,6 +234,7 @@ void ota_ring_by_keys(ota_ring_device *ring, const ota_ring_piece *piece,
 
 static void sides_task(void *context, int64_t index, int worker) {
     const pairs_job *job = context;
+    if (ends(job->ring)) return;
     ota_ring_block b = block_of(job, job->first + index, worker);
     set_keys(&b, 0, job->piece->count);
     b.side = index;
@@ -239,7 +246,7 @@ void ota_ring_by_sides(ota_ring_device *ring, const ota_ring_piece *piece,
                        ota_ring_block_visit *visit, ota_ring_block_visit *merge, void *context) {
     pairs_job job = job_of(ring, piece, visit, context);
     for (int64_t h = 0; h < ring->group; h++) {
-        for (int64_t s = 0; s < job.strips; s += OTA_RING_SIDES) {
+        for (int64_t s = 0; s < job.strips && !ends(ring); s += OTA_RING_SIDES) {
             const int64_t blocks = ota_int_min(OTA_RING_SIDES, job.strips - s);
             job.first = h * job.strips + s;
             ota_parallel(ring->pool, blocks, sides_task, &job);
