@@ -24,6 +24,7 @@ from ._settings import flag, number, whole
 from ._shapes import dense, repr_of
 from ._spec import Spec, compiling, is_torch
 from ._threads import thread_limit
+from ._torch_device import by_torch
 
 __all__ = ["METHODS", "RouteCertificate", "Routing", "route"]
 
@@ -77,7 +78,8 @@ class Routing(NamedTuple):
     load : int64, shape (experts,)
         Tokens that chose each expert, before any is dropped.
     certificate : RouteCertificate
-        Of tensors in graphs (torch.compile, torch.export, torch.jit.trace) its numbers are tensors, too.
+        Of tensors on a device, and in graphs (torch.compile, torch.export, torch.jit.trace), its numbers are
+        tensors, too.
     kept : bool, shape (tokens, k)
         False for choices beyond the capacity that was given.
     """
@@ -102,10 +104,23 @@ class Routing(NamedTuple):
         )
 
 
+def _check_shape(shape: Any) -> None:
+    if len(shape) != 2:
+        raise ValueError(f"logits has shape {tuple(shape)}, wanted (tokens, experts); reshape it")
+    if shape[1] == 0:
+        raise ValueError(f"logits has shape {tuple(shape)}, wanted at least one expert")
+
+
+def check_tensor(logits: Any) -> None:
+    """TypeError and ValueError for a tensor that are no logits."""
+    if not logits.is_floating_point():
+        raise TypeError(f"logits has type {logits.dtype}, wanted floating-point numbers")
+    _check_shape(logits.shape)
+
+
 def _matrix(logits: Any) -> Any:
     if is_torch(logits):
-        if not logits.is_floating_point():
-            raise TypeError(f"logits has type {logits.dtype}, wanted floating-point numbers")
+        check_tensor(logits)
         found = logits.detach()
         found = (found if found.element_size() > 2 else found.float()).cpu().numpy()
     else:
@@ -114,10 +129,7 @@ def _matrix(logits: Any) -> Any:
             raise TypeError(f"logits has type {found.dtype}, wanted numbers")
         if found.dtype not in (np.float32, np.float64):
             found = found.astype(np.float32 if found.dtype == np.float16 else np.float64)
-    if found.ndim != 2:
-        raise ValueError(f"logits has shape {tuple(found.shape)}, wanted (tokens, experts); reshape it")
-    if found.shape[1] == 0:
-        raise ValueError(f"logits has shape {tuple(found.shape)}, wanted at least one expert")
+        _check_shape(found.shape)
     return np.ascontiguousarray(found)
 
 
@@ -166,7 +178,8 @@ def _bounds(tokens: int, experts: int, k: int, capacity: Any, bounds: Any, metho
     return lower, upper
 
 
-def _start(potentials: Any, experts: int) -> Any:
+def start_of(potentials: Any, experts: int) -> Any:
+    """Potentials in f64, of the right shape and finite."""
     if potentials is None:
         return None
     if is_torch(potentials):
@@ -242,6 +255,7 @@ class Asked(NamedTuple):
     tolerance: float = 1e-4
     rounds: Any = None
     certificate: Any = True
+    backend: Any = None
 
 
 def route(
@@ -256,6 +270,7 @@ def route(
     tolerance: float = 1e-4,
     rounds: int | None = None,
     certificate: bool = True,
+    backend: str | None = None,
 ) -> Routing:
     """Chooses k experts for every token.
 
@@ -283,6 +298,11 @@ def route(
         that of a bias is; either after `rounds` (1000 and 100).
     certificate : bool
         False leaves the bound NaN, which saves a pass over the logits.
+    backend : {"cpu", "torch"}, optional
+        "cpu": the library, for arrays and for tensors on the CPU, whose default it is. "torch": torch's own
+        operations, on whatever device a tensor lies; on others than the CPU there is nothing else, and the
+        numbers of the certificate are tensors, for which nothing waits. Logits that are not finite are
+        refused there by methods with rounds alone. "base" is searched on the CPU wherever the logits lie.
 
     Returns
     -------
@@ -298,7 +318,8 @@ def route(
     >>> found.certificate.value, found.certificate.bound
     (5.5, 5.5)
     """
-    plain = type(method) is str and type(certificate) is bool
+    away = backend is not None or (type(logits) is not np.ndarray and is_torch(logits) and not logits.is_cpu)
+    plain = type(method) is str and type(certificate) is bool and not away
     if plain and type(temperature) in (float, int) and 0 < temperature < float("inf"):
         found = None
         if method in CODES:
@@ -312,8 +333,10 @@ def route(
     if not isinstance(method, str) or method not in METHODS:
         raise ValueError(f"method is {method!r}, wanted one of {', '.join(METHODS)}")
     asked = Asked(
-        logits, k, capacity, bounds, method, potentials, temperature, tolerance, rounds, certificate
+        logits, k, capacity, bounds, method, potentials, temperature, tolerance, rounds, certificate, backend
     )
+    if backend is not None:
+        by_torch("logits", logits, backend)
     if is_torch(logits):
         from ._torch_moe import route_watched
 
@@ -338,34 +361,56 @@ def route(
     return Routing(experts, weights, biases, load, RouteCertificate(*answer[5:]), kept)
 
 
+class Terms(NamedTuple):
+    """What is asked besides the logits, checked."""
+
+    k: int
+    lower: Any
+    upper: Any
+    given: bool
+    start: Any
+    tolerance: float
+    rounds: int | None
+    certificate: bool
+
+
+def terms_of(asked: Asked, tokens: int, experts: int) -> Terms:
+    """The terms of a call on so many tokens and experts; errors in a sentence."""
+    k = whole("k", asked.k, 1)
+    if k > experts:
+        raise ValueError(f"k is {k}, but there are {experts} experts; wanted 1 to {experts}")
+    lower, upper = _bounds(tokens, experts, k, asked.capacity, asked.bounds, asked.method)
+    start = start_of(asked.potentials, experts)
+    for name, x in (("temperature", asked.temperature), ("tolerance", asked.tolerance)):
+        if not 0 < number(name, x) < float("inf"):
+            raise ValueError(f"{name} is {x!r}, wanted a number above 0")
+    limit = None if asked.rounds is None else whole("rounds", asked.rounds, 1)
+    given = asked.capacity is not None or asked.bounds is not None
+    certificate = flag("certificate", asked.certificate)
+    return Terms(k, lower, upper, given, start, float(asked.tolerance), limit, certificate)
+
+
 def chosen(asked: Asked) -> tuple[tuple[Any, ...], Any]:
     """Arrays of NumPy and numbers, in the order of `call`, and the plan of "soft".
 
     The method "given" chooses by the potentials.
     """
-    logits, capacity, bounds, method = asked.logits, asked.capacity, asked.bounds, asked.method
+    logits, method = asked.logits, asked.method
     matrix = _matrix(logits)
     tokens, experts = matrix.shape
-    k = whole("k", asked.k, 1)
-    if k > experts:
-        raise ValueError(f"k is {k}, but there are {experts} experts; wanted 1 to {experts}")
-    lower, upper = _bounds(tokens, experts, k, capacity, bounds, method)
-    start = _start(asked.potentials, experts)
-    for name, x in (("temperature", asked.temperature), ("tolerance", asked.tolerance)):
-        if not 0 < number(name, x) < float("inf"):
-            raise ValueError(f"{name} is {x!r}, wanted a number above 0")
-    limit = None if asked.rounds is None else whole("rounds", asked.rounds, 1)
-    certificate = flag("certificate", asked.certificate)
+    terms = terms_of(asked, tokens, experts)
+    k, start, certificate = terms.k, terms.start, terms.certificate
+    bounds = (terms.lower, terms.upper)
     _check_finite(matrix)
-    given = capacity is not None or bounds is not None
     if tokens == 0:
         none, biases = np.empty((0, k), np.int64), np.zeros(experts) if start is None else start
         arrays = (none, none.astype(matrix.dtype), biases, np.zeros(experts, np.int64), none.astype(bool))
         return (*arrays, 0.0, 0.0 if certificate else float("nan"), 0, 0, True), None
     if method == "soft":
-        return _soft(logits, matrix, k, (lower, upper), start, float(asked.temperature), given, certificate)
+        return _soft(logits, matrix, k, bounds, start, float(asked.temperature), terms.given, certificate)
     code = CODES.get(method, GIVEN)
-    return call(matrix, k, (lower, upper), given, code, start, (asked.tolerance, limit), certificate), None
+    limits = (terms.tolerance, terms.rounds)
+    return call(matrix, k, bounds, terms.given, code, start, limits, certificate), None
 
 
 @functools.lru_cache(maxsize=64)

@@ -35,6 +35,15 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(7)
 
 
+@pytest.fixture(scope="session")
+def other_device() -> str:
+    """A device that is not the CPU for torch, whose tensors are computed on this processor in the end."""
+    from torch._lazy import ts_backend
+
+    ts_backend.init()
+    return "lazy"
+
+
 @pytest.fixture
 def run_ranks(tmp_path: Path) -> Callable[[str, int], None]:
     """Runs a worker of this folder as so many ranks, each of which must end well and say so."""

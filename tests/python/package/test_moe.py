@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from otattn.moe import METHODS, route
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 
 def normal(tokens: int, experts: int, seed: int, skew: float = 1.0) -> Any:
@@ -211,6 +213,8 @@ GOOD = np.zeros((4, 2))
         (GOOD, {"k": 1, "method": "best"}, ValueError, "wanted one of topk"),
         (GOOD, {"k": 1, "potentials": [0.0]}, ValueError, "potentials has shape (1,)"),
         (GOOD, {"k": 1, "potentials": [0.0, np.nan]}, ValueError, "potentials[1] is not finite"),
+        (GOOD, {"k": 1, "backend": "torch"}, ValueError, "backend is 'torch', but logits is no tensor"),
+        (torch.zeros(4, 2), {"k": 1, "backend": "plain"}, ValueError, "wanted 'cpu' or 'torch'"),
         (GOOD, {"k": 1, "temperature": 0.0}, ValueError, "temperature is 0.0"),
         (GOOD, {"k": 1, "method": "soft", "bounds": ([0, 1], 4)}, ValueError, "differ from expert to expert"),
     ],
@@ -273,3 +277,169 @@ def test_routes_in_one_graph(method: str) -> None:
             assert (a - b).abs().max() <= 1e-9 if torch.is_tensor(b) else abs(float(a) - b) <= 1e-9
         slopes = [torch.autograd.grad(y[1].square().sum(), weight)[0] for y in (found, right)]
         assert (slopes[0] - slopes[1]).abs().max() <= 1e-6 * slopes[1].abs().max()
+
+
+def apart(one: torch.Tensor, other: torch.Tensor, method: str) -> float:
+    """How far potentials are from each other; of common numbers with the least bound rounding chooses one."""
+    away = one - other
+    return float((away if method in ("topk", "base") else away - away[0]).abs().max())
+
+
+BY_TORCH = ("topk", "sinkhorn", "quantile", "soft", "base")
+
+
+@settings(max_examples=150)
+@given(
+    st.integers(1, 50),
+    st.integers(1, 9),
+    st.sampled_from([torch.float64, torch.float32, torch.bfloat16, torch.float16]),
+    st.sampled_from(BY_TORCH),
+    st.integers(0, 2**31),
+    st.data(),
+)
+def test_operations_of_torch_are_the_library(
+    tokens: int, experts: int, kind: torch.dtype, method: str, seed: int, data: Any
+) -> None:
+    k = data.draw(st.integers(1, experts))
+    # Whole numbers meet each other, and what is chosen of equal logits is settled.
+    whole = data.draw(st.booleans()) and method != "sinkhorn"
+    logits = torch.from_numpy(2.0 * normal(tokens, experts, seed)).to(kind)
+    logits = logits.round() if whole else logits
+    words: dict[str, Any] = {"certificate": data.draw(st.booleans())}
+    if data.draw(st.booleans()):
+        words["potentials"] = torch.from_numpy(normal(experts, 1, seed + 1)[:, 0])
+    least, most = tokens * k // experts, -(-tokens * k // experts)
+    extra = data.draw(st.integers(0, 3))
+    limits = data.draw(st.sampled_from(["none", "capacity", "bounds", "each"]))
+    if limits == "capacity":
+        words["capacity"] = most + extra
+    elif limits == "bounds" or (limits == "each" and method == "soft"):
+        words["bounds"] = (max(0, least - extra), most + extra)
+    elif limits == "each":
+        words["bounds"] = (np.maximum(0, least - np.arange(experts)), torch.arange(experts) % 2 + most)
+    if method in ("sinkhorn", "quantile"):
+        words["rounds"] = data.draw(st.sampled_from([None, 1, 7]))
+        words["tolerance"] = data.draw(st.sampled_from([1e-4, 1e-2]))
+    if method == "soft":
+        words["temperature"] = data.draw(st.sampled_from([1.0, 0.5]))
+    leaves = [logits.clone().requires_grad_() for _ in range(2)]
+    ours, theirs = (
+        route(x, k, method=method, backend=y, **words) for x, y in zip(leaves, ("torch", None), strict=True)
+    )
+    unit = torch.finfo(torch.float64 if kind == torch.float64 else torch.float32).eps
+    scale = 1.0 + float(logits.detach().abs().max()) + float(theirs.potentials.abs().max())
+    close = (1e-4 if method == "soft" else 64 * tokens * unit) * scale
+    assert apart(ours.potentials, theirs.potentials, method) <= close
+    # Of choices that rounding decides either is right.
+    biased = logits.double() + theirs.potentials
+    sums = [biased.gather(1, x.experts).sum(1) for x in (ours, theirs)]
+    assert (sums[0] - sums[1]).abs().max() <= 2 * k * close
+    same = torch.equal(ours.experts, theirs.experts)
+    assert same or method in ("sinkhorn", "soft", "quantile")
+    assert ours.weights.dtype == theirs.weights.dtype == kind
+    assert ours.load.dtype == torch.int64 and ours.load.sum() == tokens * k
+    proofs = [x.certificate for x in (ours, theirs)]
+    for name in ("value", "bound"):
+        one, other = (float(getattr(x, name)) for x in proofs)
+        if name == "bound" or same:
+            assert one == pytest.approx(other, abs=tokens * k * close, nan_ok=True), name
+    assert type(proofs[0].value) is float and type(proofs[0].rounds) is int
+    assert proofs[0].rounds == proofs[1].rounds and proofs[0].converged == proofs[1].converged
+    if not same:
+        return
+    assert torch.equal(ours.load, theirs.load) and proofs[0].excess == proofs[1].excess
+    assert torch.equal(ours.kept, theirs.kept)
+    tolerance = 1e-4 if method == "soft" else 16 * torch.finfo(kind).eps
+    assert (ours.weights - theirs.weights).abs().max() <= tolerance
+    upstream = torch.randn(tokens, k, generator=torch.Generator().manual_seed(seed)).to(kind)
+    slopes = [
+        torch.autograd.grad(x.weights, y, upstream)[0] for x, y in zip((ours, theirs), leaves, strict=True)
+    ]
+    if method not in ("soft", "base"):
+        # Those are the library's own.
+        assert (slopes[0] - slopes[1]).abs().max() <= 10 * k * tolerance
+
+
+@pytest.mark.parametrize("method", ["topk", "sinkhorn", "quantile"])
+@pytest.mark.parametrize("k", [1, 2])
+def test_gradcheck_of_operations_of_torch(method: str, k: int) -> None:
+    logits = torch.from_numpy(normal(7, 4, 3)).requires_grad_()
+    assert torch.autograd.gradcheck(
+        lambda x: route(x, k, capacity=5, method=method, backend="torch").weights, (logits,)
+    )
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_operations_of_torch_go_in_pieces(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    logits = torch.from_numpy(normal(40, 6, 5))
+    whole = route(logits, 2, method=method, backend="torch")
+    monkeypatch.setattr("otattn._torch_device.BLOCK", 50)
+    parts = route(logits, 2, method=method, backend="torch")
+    assert torch.equal(parts.experts, whole.experts)
+    assert (parts.potentials - whole.potentials).abs().max() <= 1e-12
+    assert parts.certificate.bound == pytest.approx(whole.certificate.bound, rel=1e-12)
+
+
+def test_a_device_is_not_waited_for() -> None:
+    """Tensors of a device that does not exist here refuse what mixes devices and what needs their numbers."""
+    from otattn import _torch_moe
+
+    with FakeTensorMode():
+        logits = torch.empty(12, 5, device="lazy", requires_grad=True)
+        start = torch.empty(5, dtype=torch.float64, device="lazy")
+        arguments = (logits.detach(), 2, torch.tensor(6), None, None, start, "topk", 1e-4, None, True, True)
+        found = _torch_moe._by_torch(otattn.moe.Asked(logits.detach(), 2, np.array(6), None, "topk"), start)
+        fakes = torch.ops.otattn.route(*arguments)
+        for one, other in zip(found, fakes, strict=True):
+            assert (one.device.type, one.dtype, one.shape) == ("lazy", other.dtype, other.shape)
+        routed = route(logits, 2, method="topk", potentials=start)
+        assert routed.weights.requires_grad and routed.weights.device.type == "lazy"
+        assert all(x.device.type == "lazy" for x in (routed.load, routed.certificate.gap))
+        with pytest.raises(
+            ValueError, match=r"potentials lies on cpu, but logits on lazy; pass potentials.to"
+        ):
+            route(logits, 2, method="topk", potentials=torch.zeros(5))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_another_device_gives_the_same(method: str, other_device: str) -> None:
+    from otattn import _torch_moe
+
+    logits = torch.from_numpy(normal(30, 6, 8))
+    right = route(logits, 2, capacity=12, method=method)
+    if method in ("base", "soft"):
+        _torch_device_warned().clear()
+        with pytest.warns(
+            UserWarning, match=f"'{method}' is computed on the CPU: the tensors of the call go"
+        ):
+            found: Any = route(logits.to(other_device), 2, capacity=12, method=method)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            route(logits.to(other_device), 2, capacity=12, method=method)
+        assert found.experts.device.type == other_device and torch.equal(found.experts.cpu(), right.experts)
+        assert found.certificate == right.certificate
+        return
+    asked = otattn.moe.Asked(logits.to(other_device), 2, np.array(12), None, method)
+    made = [x.cpu() for x in _torch_moe._by_torch(asked, None)]
+    assert apart(made.pop(2), right.potentials, method) <= 1e-12
+    for one, other in zip(made, (right.experts, right.weights, right.load, right.kept), strict=False):
+        assert one.dtype == other.dtype and (one.double() - other.double()).abs().max() <= 1e-12
+    assert made[-1].tolist() == pytest.approx([float(x) for x in right.certificate], rel=1e-12)
+
+
+def _torch_device_warned() -> set[str]:
+    from otattn import _torch_device
+
+    return _torch_device._warned
+
+
+@pytest.mark.parametrize("method", ["topk", "sinkhorn", "quantile"])
+def test_operations_of_torch_in_one_graph(method: str) -> None:
+    def layer(x: torch.Tensor) -> Any:
+        found = route(x, 2, capacity=5, method=method, backend="torch")
+        return found.experts, found.weights, found.load, found.potentials, found.certificate.value
+
+    x = torch.from_numpy(normal(8, 4, 2))
+    torch._dynamo.reset()
+    for a, b in zip(torch.compile(layer, fullgraph=True, backend="aot_eager")(x), layer(x), strict=True):
+        assert (a == b).all() if torch.is_tensor(b) else float(a) == b
