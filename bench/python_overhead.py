@@ -25,7 +25,7 @@ import otattn
 import otattn.lap
 import otattn.moe
 import torch
-from otattn import _kept
+from otattn import _kept, _native
 from otattn import _structs as c
 from otattn._library import library
 from otattn._maxsim import Call
@@ -93,7 +93,7 @@ def differentiable_calls_on_matrices(x: Any, masses: Any) -> dict[str, Callable[
 
 
 def bare_of(call: Callable[[], Any], judged: bool) -> float | None:
-    """The library's own part of a call: its forward (and its judge) by ctypes, on the call's own inputs.
+    """The library's own part of a call: its forward (and its judge) on the call's own inputs.
 
     None where the call keeps no structs.
     """
@@ -103,19 +103,15 @@ def bare_of(call: Callable[[], Any], judged: bool) -> float | None:
     if not _kept._kinds:
         return None
     (kind,) = _kept._kinds.values()
-    handle, results = kind[0].handle, kind[0].results
+    structs, results = kind[0].call, kind[0].results
     # The results that the fields show are gone.
     own = [ctypes.create_string_buffer(8 * math.prod(result.shape)) for _, result in results]
     for (place, _), memory in zip(results, own, strict=True):
         ctypes.c_void_p.from_address(place).value = ctypes.addressof(memory)
-    arrays, result = ctypes.byref(handle.arrays), ctypes.byref(handle.result)
-    problem, options = (ctypes.byref(x) for x in (kind[0].job.problem, kind[0].job.options))
-    record = c.Certificate(size=ctypes.sizeof(c.Certificate))
-    proof = ctypes.byref(record), None, handle.reference
-    forward = microseconds(lambda: library.ota_forward(handle.pointer, arrays, result, handle.reference))
+    forward = microseconds(lambda: _native.ask(structs))
     if not judged:
         return forward
-    return forward + microseconds(lambda: library.ota_certify(problem, options, arrays, *proof))
+    return forward + microseconds(lambda: _native.judge(structs))
 
 
 def rows_of_matrices() -> list[tuple[str, float | None, float]]:
@@ -197,11 +193,11 @@ def rows_of_matching() -> list[tuple[str, float]]:
     handle, problem = kind[0].handle, ctypes.byref(kind[0].job.problem)
     ((place, _),) = kind[0].results
     ctypes.c_void_p.from_address(place).value = plan.ctypes.data
-    arrays, result = ctypes.byref(handle.arrays), ctypes.byref(handle.result)
+    structs = kind[0].call
 
     def rebound() -> None:
         library.ota_plan_rebind(handle.pointer, problem, handle.reference)
-        library.ota_forward(handle.pointer, arrays, result, handle.reference)
+        _native.ask(structs)
 
     pointer, options = ctypes.c_void_p(), c.Options(size=ctypes.sizeof(c.Options), threads=1)
     library.ota_assigner_create(ctypes.byref(pointer), ctypes.byref(options), None)
@@ -300,12 +296,12 @@ def main() -> None:
     leaf, upstream = t.clone().requires_grad_(), torch.ones_like(t)
     plan = otattn.Plan(x, x, x)
     plan.forward(x, x, x)
-    handle = plan._handle
-    arrays, result = ctypes.byref(handle.arrays), ctypes.byref(handle.result)
-    bare = microseconds(lambda: library.ota_forward(handle.pointer, arrays, result, handle.reference))
+    assert plan._solved is not None
+    structs = plan._solved.kept.call
+    bare = microseconds(lambda: _native.ask(structs))
     empty = empty_operator()
     rows = [
-        ("the library's forward, by ctypes", bare),
+        ("the library's forward, on kept structs", bare),
         ("NumPy, beyond that", microseconds(lambda: otattn.attention(x, x, x)) - bare),
     ]
     with torch.no_grad():

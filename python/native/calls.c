@@ -6,7 +6,7 @@
  *     words_are, parse                                      keywords of calls (keywords.c)
  *     tensors, address, layout, derivative, without_zeros, copies
  *                                                           the memory of arrays and tensors (memory.c)
- *     keep, run, again, judge                               solves by the structs of an earlier one (kept.c)
+ *     keep, run, ask, again, judge                          solves by the structs of an earlier one (kept.c)
  *     hold, rest, sums, linear, scalings, divided, apart, centred, against, scalars
  *                                                           numbers of a transport plan (transport.c)
  *     route(...), pick(...)                                 tokens to experts (route.c)
@@ -202,6 +202,7 @@ PyMODINIT_FUNC PyInit__native(void) {
          "keep(plan, problem, options, arrays, gradients, result, error, fresh, alone, bound, "
          "given, outputs)"},
         {"run", (PyCFunction)(void (*)(void))native_run, METH_FASTCALL, "run(kept, x, ...)"},
+        {"ask", native_ask, METH_O, "ask(kept)"},
         {"again", (PyCFunction)(void (*)(void))native_again, METH_FASTCALL,
          "again(kinds, give, words, names, threads, behind, x, ...)"},
         {"judge", (PyCFunction)(void (*)(void))native_judge, METH_FASTCALL, "judge(kept, x, ...)"},

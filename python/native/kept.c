@@ -11,6 +11,8 @@
  *         judge does without the coupling, which is rounded.
  *     run(kept, x, ...) -> (status, result, ...) | None
  *         None where the plan cannot be bound to these arrays. Arrays have the layout of those that `kept` was made for.
+ *     ask(kept) -> status
+ *         The same of structs that the caller has filled, and of a plan that is bound to them.
  *     again(kinds, give, token, wants, threads, behind, x, ...)
  *         -> result | (result, ..., object, facts, numbers) | (object, status, result, ...) | None
  *         The same by what `kinds` keeps for (token, wants, threads, layout of the arrays): a list of objects whose `call` is
@@ -25,7 +27,7 @@
  * The caller owns all structs and lends a kept call to one thread at a time. */
 #include "native.h"
 
-enum { KEPT_ARRAYS = 28, KEPT_OUTPUTS = 16 };
+enum { KEPT_ARRAYS = 40, KEPT_OUTPUTS = 16 };
 
 typedef enum kept_kind {
     KEPT_ADDRESS,
@@ -252,6 +254,14 @@ PyObject *native_run(PyObject *module, PyObject *const *arguments, Py_ssize_t co
     }
     PyTuple_SetItem(results, 0, status);
     return results;
+}
+
+PyObject *native_ask(PyObject *module, PyObject *capsule) {
+    (void)module;
+    const kept_call *kept = PyCapsule_GetPointer(capsule, kept_name);
+    if (kept == NULL) return NULL;
+    const ota_status status = ask_unlocked(kept, 0);
+    return PyErr_Occurred() == NULL ? PyLong_FromLong(status) : NULL;
 }
 
 /* Puts arrays and results in place; -1 with an exception. The plan is then bound to none of them. */

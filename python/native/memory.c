@@ -19,7 +19,7 @@ enum {
     CODE_FLOAT = 2,
     CODE_BFLOAT = 4,
     CODE_BOOL = 6,
-    LAYOUT_ARRAYS = 28,
+    LAYOUT_ARRAYS = 40,
     LAYOUT_WORDS = 3 + 2 * MEMORY_DIMENSIONS
 };
 

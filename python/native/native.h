@@ -150,6 +150,7 @@ PyObject *native_without_zeros(PyObject *module, PyObject *const *arguments, Py_
 PyObject *native_copies(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_keep(PyObject *module, PyObject *arguments);
 PyObject *native_run(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *native_ask(PyObject *module, PyObject *capsule);
 PyObject *native_again(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_judge(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_hold(PyObject *module, PyObject *const *arguments, Py_ssize_t count);

@@ -27,10 +27,11 @@ from ._errors import (
 from ._kept import release_memory
 from ._library import library as _core
 from ._library import names_of as _names_of
+from ._outcome import Info
 from ._progress import Progress
 from ._regulariser import Regulariser
-from ._solve import Info
-from ._spec import AttentionOptions, CouplingOptions, Spec
+from ._signature import AttentionOptions, CouplingOptions
+from ._spec import Spec
 from ._threads import get_num_threads, set_num_threads, threads
 
 if TYPE_CHECKING:

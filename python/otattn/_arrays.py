@@ -11,6 +11,7 @@ import numpy as np
 from . import _native
 from . import _structs as c
 from ._errors import check, new_error
+from ._job import Job, Operand, View
 from ._library import library, names_of
 from ._settings import EXTRA, NUMBERS, OPERANDS
 from ._shapes import (
@@ -25,7 +26,6 @@ from ._shapes import (
     of_pairs,
     shape_text,
 )
-from ._solve import Job, Operand, View
 from ._spec import Spec
 
 _TYPES: dict[Any, int] = {

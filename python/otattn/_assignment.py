@@ -16,9 +16,8 @@ from . import _structs as c
 from ._errors import new_error, raise_status
 from ._kept import forget_by
 from ._library import CANCEL, library
-from ._settings import flag, number
+from ._settings import flag, is_torch, number
 from ._shapes import dense, repr_of
-from ._spec import is_torch
 from ._threads import thread_limit
 
 # The fields of c.Assignments in their order, packed in one go.

@@ -13,18 +13,10 @@ from ._arrays import like, seed_of
 from ._aux import ArrayT, AuxOutput, AuxRequest, Request, request_of
 from ._call import ATTENTION, COUPLING, answer, call, named_of, names_of, wants_of
 from ._kept import NUMPY
-from ._settings import count, known_names, whole
-from ._spec import (
-    BY_NAME,
-    AttentionOptions,
-    Spec,
-    compiling,
-    has_functions,
-    is_torch,
-    settled,
-    sorted_out,
-    with_signature,
-)
+from ._keywords import BY_NAME
+from ._settings import compiling, count, is_torch, known_names, whole
+from ._signature import AttentionOptions, with_signature
+from ._spec import Spec, has_functions, settled, sorted_out
 
 # Keyword arguments whose values a call is known by, beside numbers and words.
 _native.words_are(Spec, AuxRequest)

@@ -7,9 +7,9 @@ from collections.abc import Collection
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from ._certificate import Certificate
+from ._outcome import Info
 from ._settings import nearest
 from ._shapes import repr_of
-from ._solve import Info
 
 
 class Shaped(Protocol):

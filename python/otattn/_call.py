@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from . import _native
 from . import _structs as c
 from ._arrays import output_shape
 from ._aux import AuxOutput, AuxRequest, Potentials, RowStats, outputs_of
 from ._certificate import Certificate
-from ._errors import check, status_word
+from ._errors import status_word
+from ._handle import Handle
+from ._job import ADDRESS, ARRAYS, Job, Place, View, arrays_of, view_like
 from ._kept import (
     Kept,
     Memory,
@@ -32,19 +34,10 @@ from ._kept import (
     is_fresh,
     take,
 )
+from ._outcome import Info, errors_only
 from ._settings import OPERANDS, PLACES
-from ._solve import (
-    Handle,
-    Info,
-    Job,
-    View,
-    errors_only,
-    is_closed_form,
-    is_implicit,
-    needs_coupling,
-    view_like,
-)
 from ._spec import Spec
+from ._template import is_closed_form, is_implicit, needs_coupling
 from ._threads import thread_limit
 
 # With -1 `_native.again` lends its plan.
@@ -158,30 +151,44 @@ def _result(memory: Memory, job: Job, wants: Wants, name: str, query: Any, lead:
     return Result(field, kind, tuple(shape[k] for k in order) or shape, order)
 
 
-def _make_solve(
-    memory: Memory, key: Any, job: Job, wants: Wants, arrays: Sequence[Any], query: Any, lead: Any
+def solve_of(
+    memory: Memory,
+    job: Job,
+    wants: Wants,
+    arrays: Sequence[Any],
+    shown: tuple[Any, tuple[int, ...]],
+    key: Any = None,
+    handle: Handle | None = None,
+    both: Mapping[str, Any] | None = None,
 ) -> Kept:
-    """The structs of a solve. `query` is the operand of that name."""
-    handle = Handle(job)
+    """The structs of a solve of arrays, by a plan of their own or a `handle`.
+
+    `shown` are the query in four dimensions and the dimensions before those of results; `both` are arrays
+    that are read and written, by names of ota_arrays.
+    """
+    query, lead = shown
+    handle = Handle(job) if handle is None else handle
     found = [_result(memory, job, wants, name, query, lead) for name in wants.names]
     results = [x for x in found if x is not None]
-    outputs: dict[str, View] = {}
+    outputs: dict[str, View] = {name: memory.operand(x) for name, x in (both or {}).items()}
+    for name in outputs:
+        job.places[name] = Place("arrays", ARRAYS[name], ADDRESS)
     for x in results:
         if x.field is not None:
             kind = x.type or _type_of(job)
             outputs[x.field] = view_like(output_shape(x.field, job.sizes), kind)
             if x.order:
-                outputs[x.field] = _ordered(outputs[x.field], x.order)
+                outputs[x.field] = ordered(outputs[x.field], x.order)
     keep = {}
     for field in scratch_of(job, [x.field for x in results if x.field], wants.certify):
         keep[field] = memory.new(
             query, result_type(field, query.itemsize == 8), output_shape(field, job.sizes), ()
         )
         outputs[field] = memory.operand(keep[field])
-    handle.bind_arrays(job, outputs)
-    made = [(address_in(handle.arrays, x.field) if x.field else 0, x) for x in results]
-    parts = Parts(job, handle, None, keep)
-    return Kept(key, parts, inputs_of(job, handle, wants.order, arrays), made, len(arrays), is_fresh(job))
+    struct = arrays_of(job, outputs)
+    made = [(address_in(struct, x.field) if x.field else 0, x) for x in results]
+    inputs = inputs_of(job, struct, wants.order, arrays)
+    return Kept(key, Parts(job, handle, struct, None, keep), inputs, made, len(arrays), is_fresh(job))
 
 
 def _type_of(job: Job) -> int:
@@ -191,7 +198,7 @@ def _type_of(job: Job) -> int:
     return query[1]
 
 
-def _ordered(view: View, order: tuple[int, ...]) -> View:
+def ordered(view: View, order: tuple[int, ...]) -> View:
     """The view of an array whose dimension order[k] is the k-th in memory."""
     sizes, strides, dense = view[2:6], [0] * 4, 1
     for k in reversed(order):
@@ -237,11 +244,13 @@ def _call_first(
     made, arrays = _make(memory, spec, wants, arrays, keep)
     made.held = arrays
     found = run_kept(memory, made, spec, arrays)
-    if found is None:
-        # The same again, for its sentence.
-        made.handle.rebind(made.job)
-        raise ValueError("the arrays cannot be read as they lie")
-    return found
+    return refused(made) if found is None else found
+
+
+def refused(kept: Kept) -> NoReturn:
+    """Says why a plan could not be bound to what its structs show."""
+    kept.handle.rebind(kept.job)
+    raise ValueError("the arrays cannot be read as they lie")
 
 
 def run_kept(memory: Memory, kept: Kept, spec: Spec, arrays: Sequence[Any]) -> tuple[Any, ...] | None:
@@ -275,7 +284,7 @@ def _make(
         if kept is not None:
             return kept, arrays
     job = Job(spec, [memory.operand(x) for x in operands])
-    return _make_solve(memory, name, job, wants, arrays, operands[0], lead), arrays
+    return solve_of(memory, job, wants, arrays, (operands[0], lead), name), arrays
 
 
 def are_own(memory: Memory, named: Mapping[str, Any], operands: Sequence[Any]) -> bool:
@@ -323,15 +332,7 @@ def facts_of(kept: Kept, status: int, certify: bool) -> tuple[Info, Certificate 
     info = Info(word, r.rounds, r.row_error, r.column_error, r.empty_rows, r.nonfinite_rows)
     if not certify:
         return info, None
-    return info, errors_only(kept.handle) if lost else certificate_of(kept)
-
-
-def certificate_of(kept: Kept, *arrays: Any) -> Certificate:
-    """The judge's word on what the structs have just solved, or on these arrays and results of a solve."""
-    status, numbers = _native.judge(kept.call, *arrays)
-    kept.job.reraise()
-    check(status, kept.handle.error)
-    return Certificate._make(numbers)
+    return info, errors_only(kept.handle) if lost else kept.certificate()
 
 
 def named_of(order: Sequence[str], arrays: Sequence[Any]) -> dict[str, Any]:
@@ -388,6 +389,6 @@ def judged_again(
     if kept is None:
         return None
     try:
-        return certificate_of(kept, scores, *given, plan, *potentials)
+        return kept.certificate(scores, *given, plan, *potentials)
     finally:
         give(kept)

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
 from typing import NamedTuple
-
-from . import _structs as c
-from ._errors import check, new_error
-from ._library import library
 
 
 class Certificate(NamedTuple):
@@ -63,30 +58,7 @@ class Certificate(NamedTuple):
         return f"<table>{cells}</table>"
 
 
-def certificate_of(record: c.Certificate) -> Certificate:
-    return Certificate(*(getattr(record, name) for name in Certificate._fields))
-
-
 def certificate_from_values(values: list[float]) -> Certificate:
     numbers = dict(zip(Certificate._fields, values, strict=True))
     counts = {name: int(numbers.pop(name)) for name in ("empty_rows", "nonfinite_rows")}
     return Certificate(**numbers, **counts)  # type: ignore[arg-type]
-
-
-def judge(problem: c.Problem, options: c.Options, arrays: c.Arrays) -> Certificate:
-    """Calls the judge on the outputs that `arrays` holds."""
-    record = c.Certificate()
-    record.size = ctypes.sizeof(record)
-    error, reference = new_error()
-    check(
-        library.ota_certify(
-            ctypes.byref(problem),
-            ctypes.byref(options),
-            ctypes.byref(arrays),
-            ctypes.byref(record),
-            None,
-            reference,
-        ),
-        error,
-    )
-    return certificate_of(record)

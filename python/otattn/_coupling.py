@@ -10,8 +10,13 @@ from ._arrays import folded_of, operand_of, output_shape, view_of
 from ._attention import Front
 from ._aux import ArrayT, AuxOutput, Request
 from ._call import COUPLING, WITH_POTENTIALS, judged_again
-from ._solve import Job, judge_outputs
-from ._spec import DEFAULTS, CouplingOptions, Spec, compiling, is_torch, spec_of, with_signature
+from ._handle import Handle
+from ._job import Job, arrays_of
+from ._kept import Kept, Parts
+from ._keywords import DEFAULTS
+from ._settings import compiling, is_torch
+from ._signature import CouplingOptions, with_signature
+from ._spec import Spec, spec_of
 
 
 def spec_with(**options: Any) -> Spec:
@@ -31,7 +36,12 @@ def judged(spec: Spec, scores: Any, given: tuple[Any, ...], plan: Any, potential
     operands, _ = folded_of(spec, named)
     job = Job(spec, [operand_of(x) for x in operands])
     shown = zip(WITH_POTENTIALS.wants.names, (plan, row, column), strict=True)
-    return judge_outputs(job, {name: view_of(x.reshape(output_shape(name, job.sizes))) for name, x in shown})
+    outputs = {name: view_of(x.reshape(output_shape(name, job.sizes))) for name, x in shown}
+    kept = Kept(None, Parts(job, Handle(job), arrays_of(job, outputs)), [], [], 0, False)
+    try:
+        return kept.certificate()
+    finally:
+        kept.free()
 
 
 @overload

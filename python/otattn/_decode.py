@@ -8,14 +8,16 @@ from typing import Any
 import numpy as np
 
 from . import _structs as c
-from ._arrays import output_shape, view_of
 from ._attention import known_arguments, prepare
+from ._call import WHOLE, done, name_of, refused, run_kept, solve_of, wants_of
 from ._errors import check
-from ._kept import NUMPY, Memory, lent
+from ._job import Job
+from ._kept import NUMPY, Kept, Memory, give, take
 from ._library import library
+from ._settings import is_torch
 from ._shapes import dense, shape_text
-from ._solve import Job, columns_of, settle
-from ._spec import is_torch
+from ._spec import Spec
+from ._template import columns_of
 
 _SET = ("query", "key", "value", "return_aux", "is_causal", "causal_align", "dropout_p", "dropout_seed")
 
@@ -78,50 +80,67 @@ def decode(query: Any, key: Any, value: Any, remaining: Any = None, **arguments:
     named = {name: x.detach() if is_torch(x) else x for name, x in named.items()}
     tensors = is_torch(query)
     memory: Memory = NUMPY
-    view: Any = view_of
     if tensors:
-        from . import _torch_fold
+        from ._torch_fold import TORCH
 
-        memory, view = _torch_fold.TORCH, _torch_fold.view_of
+        memory = TORCH
     operands, lead = memory.fold(spec, named)
-    heads, queries = operands[0].shape[1:3]
-    job = Job(spec, [memory.operand(x) for x in operands])
-    job.keep.append(operands)
-    keys = job.sizes[3]
+    batch, heads, queries, _ = operands[0].shape
+    keys = operands[1].shape[2]
     if queries > keys:
         raise ValueError(f"query has {queries} rows, but key has {keys}: the cache holds the new keys, too")
-    dtype = operands[0].dtype
-    shape = output_shape("out", job.sizes)
-    out: Any = query.new_empty(shape, dtype=dtype) if tensors else np.empty(shape, dtype)
-    outputs = {"out": view(out)}
     left, earlier = None, 0
     if rule == c.COLUMNS_ONLINE:
-        left = np.empty((job.sizes[0], heads, 1, keys))
-        earlier = _put(left, remaining, (*lead, keys - queries))
-        outputs["remaining"] = view_of(left)
-    with lent(job) as handle:
-        if left is not None:
-            record = _packed(left)
-            status = library.ota_decode_capacity(
-                handle.pointer, ctypes.byref(record), earlier, keys, handle.reference
-            )
-            check(status, handle.error)
-        settle(job, handle, handle.forward(job, outputs))
-    out = out.reshape((*lead, queries, shape[3]))
-    if left is None:
-        return out, None
-    left = left.reshape((*lead, keys))
-    if tensors:
-        import torch
-
-        return out, torch.from_numpy(left)
-    return out, left
+        left = memory.new(operands[0], c.F64, (batch, heads, 1, keys), ())
+        earlier = _put(left.numpy() if tensors else left, remaining, (*lead, keys - queries))
+    out = _solved(memory, spec, (*operands[: len(WHOLE)], left), (operands[0], lead), earlier)
+    return out, None if left is None else left.reshape((*lead, keys))
 
 
-def _packed(x: Any) -> c.Array:
+def _solved(
+    memory: Memory, spec: Spec, arrays: tuple[Any, ...], shown: tuple[Any, tuple[int, ...]], earlier: int
+) -> Any:
+    """The output of a solve; its last array says what so many earlier keys have left, and learns the rest."""
+    left = arrays[-1]
+    wants = wants_of(("out",), (*WHOLE, "remaining"), False, shown[1], "decode")
+    name = name_of(spec, wants, arrays)
+    kept = take(name)
+    if kept is None:
+        job = Job(spec, [memory.operand(x) for x in (*arrays[:-1], None)])
+        kept = solve_of(
+            memory, job, wants, arrays, shown, name, None, {} if left is None else {"remaining": left}
+        )
+    kept.held = arrays
+    if left is not None:
+        _begin(memory, kept, arrays, earlier)
+    found = run_kept(memory, kept, spec, arrays)
+    if found is None:
+        refused(kept)
+    try:
+        done(found)
+        return found[2]
+    finally:
+        give(kept)
+
+
+def _begin(memory: Memory, kept: Kept, arrays: tuple[Any, ...], earlier: int) -> None:
+    """Puts in what keys have left that no earlier call has seen."""
+    left, handle = arrays[-1], kept.handle
+    address, kind, *rest = memory.operand(left)
     four = ctypes.c_int64 * 4
-    strides = [step // x.itemsize for step in x.strides]
-    return c.Array(data=x.ctypes.data, type=c.F64, size=four(*x.shape), stride=four(*strides))
+    record = c.Array(data=address, type=kind, size=four(*rest[:4]), stride=four(*rest[4:]))
+    try:
+        kept.bind(memory, arrays)
+        check(
+            library.ota_decode_capacity(
+                handle.pointer, ctypes.byref(record), earlier, left.shape[3], handle.reference
+            ),
+            handle.error,
+        )
+    except BaseException:
+        # It may be bound to other arrays than its structs show.
+        kept.free()
+        raise
 
 
 def _put(left: Any, remaining: Any, wanted: tuple[int, ...]) -> int:

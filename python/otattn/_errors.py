@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import _structs as c
 from ._library import library
+from ._settings import ARGUMENTS
 
 if TYPE_CHECKING:
     from ._certificate import Certificate
@@ -55,26 +56,6 @@ class NotFiniteWarning(RuntimeWarning):
     """Some rows met NaN or infinity and are NaN; the others are right."""
 
 
-# The header's field : the argument of Python that sets it.
-ARGUMENTS = {
-    "queries": "query",
-    "keys": "key",
-    "values": "value",
-    "scores": "scores",
-    "order": "alpha",
-    "lambda": "strength",
-    "lambdas": "strength",
-    "temperatures": "temperature",
-    "terms": "bias",
-    "supports": "attn_mask",
-    "columns": "method",
-    "regulariser": "method",
-    "corner": "causal_align",
-    "row_strength": "rows",
-    "steps": "method",
-    "entry_cap": "entry_caps",
-    "lengths": "key_lengths",
-}
 # What the library's remedies point to : where that is found from Python.
 _REMEDIES = {
     "doctor lists the backends": "otattn.backends() lists them",

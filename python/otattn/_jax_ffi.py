@@ -19,24 +19,23 @@ import numpy as np
 from . import _structs as c
 from ._arrays import output_shape
 from ._jax_manual import alike, made_of, zeros_like
-from ._kept import forget_by
-from ._library import library
-from ._settings import DIFFERENTIABLE, OPERANDS, UNBATCHED
-from ._solve import (
-    _ARRAYS,
-    _GRADIENTS,
+from ._job import (
     ADDRESS,
+    ARRAY_BYTES,
+    ARRAYS,
+    GRADIENTS,
     Job,
     Operand,
     View,
-    _pack,
-    gradient_field,
-    is_closed_form,
-    is_implicit,
-    needs_no_forward,
+    derivative_field,
+    pack,
     view_like,
 )
+from ._kept import forget_by
+from ._library import library
+from ._settings import DIFFERENTIABLE, OPERANDS, UNBATCHED
 from ._spec import Spec
+from ._template import is_closed_form, is_implicit, needs_no_forward
 
 TARGET = "otattn"
 _TERMS, _SUPPORTS, _NAME = 6, 4, 32
@@ -47,7 +46,6 @@ _ANY_NUMBER = 1.5
 _SMALL = 1 << 20
 _TYPES = {"float64": c.F64, "float32": c.F32, "bfloat16": c.BF16, "float16": c.F16, "bool": c.BOOL}
 _SEED = OPERANDS.index("dropout_seed")
-_ARRAY_BYTES = ctypes.sizeof(c.Array)
 UPSTREAM = ("out", "coupling", "receiver")
 
 
@@ -142,7 +140,7 @@ def _places_of(job: Job, names: Sequence[str]) -> Places:
 
 def _put(call: Call, offset: int, view: View) -> tuple[int, int]:
     """Describes an array there; its place."""
-    _pack(call, offset, *view)
+    pack(call, offset, *view)
     return _ADDRESS, offset
 
 
@@ -174,9 +172,9 @@ def _call_of(job: Job) -> Call:
         call.options.threads = 1
     call.arrays.size, call.gradients.size = ctypes.sizeof(c.Arrays), ctypes.sizeof(c.Gradients)
     if isinstance(job.values, tuple):
-        _pack(call, Call.arrays.offset + _ARRAYS["values"], *job.values)
+        pack(call, Call.arrays.offset + ARRAYS["values"], *job.values)
     if isinstance(job.start, tuple):
-        _pack(call, Call.arrays.offset + _ARRAYS["start_potential"], *job.start)
+        pack(call, Call.arrays.offset + ARRAYS["start_potential"], *job.start)
     return call
 
 
@@ -214,7 +212,7 @@ def _forward(static: Static, *present: Any) -> tuple[Any, ...]:
         kind = dtype if name in ("out", "coupling") else _vector_type(field, dtype)
         results.append(_pairs(whole) if name == "saved" else _shape(whole, kind))
         view = _view(_shape(whole, kind), c.F64 if name == "saved" else None)
-        places.append(_put(call, Call.arrays.offset + _ARRAYS[field], view))
+        places.append(_put(call, Call.arrays.offset + ARRAYS[field], view))
     return _run(call, present, results, places)
 
 
@@ -252,35 +250,35 @@ def _backward(fixed: Backward, *arrays: Any) -> tuple[Any, ...]:
     solved = needs_no_forward(static.spec) and (bool(kept) or not implicit)
     call.backward, call.forward, call.gradients.solved = 1, int(not solved), int(solved)
     # The multipliers answer for the solution, wherever its search began.
-    ctypes.memset(ctypes.byref(call, Call.arrays.offset + _ARRAYS["start_potential"]), 0, _ARRAY_BYTES)
+    ctypes.memset(ctypes.byref(call, Call.arrays.offset + ARRAYS["start_potential"]), 0, ARRAY_BYTES)
     names = [name for name in static.operands if name != "start_potential"]
     inputs = [x for name, x in zip(static.operands, present, strict=True) if name in names]
     places = _places_of(job, names)
     for name, x in given.items():
         inputs.append(x)
-        places.append(_put(call, Call.gradients.offset + _GRADIENTS[f"{name}_grad"], _view(x)))
+        places.append(_put(call, Call.gradients.offset + GRADIENTS[f"{name}_grad"], _view(x)))
     results: list[Any] = []
     if solved:
         for name, x in zip(fixed.kept, kept, strict=False):
             kind = c.F64 if name == "column_potential" else None
             view = _view(_shape(output_shape(name, job.sizes), x.dtype), kind)
             inputs.append(x)
-            places.append(_put(call, Call.arrays.offset + _ARRAYS[name], view))
+            places.append(_put(call, Call.arrays.offset + ARRAYS[name], view))
     else:
         for name in ("row_potential", "column_potential") if implicit else ():
             whole = output_shape(name, job.sizes)
             view = _view(_shape(whole, np.float32), c.F64)
-            places.append(_put(call, Call.arrays.offset + _ARRAYS[name], view))
+            places.append(_put(call, Call.arrays.offset + ARRAYS[name], view))
             results.append(_pairs(whole))
     scratch = len(results)
     for name in fixed.wanted:
         x = present[static.operands.index(name)]
         results.append(_shape(x.shape, x.dtype))
-        field = gradient_field(job, name)
+        field = derivative_field(job, name)
         if isinstance(field, int):
-            offset = Call.term_gradients.offset + field * _ARRAY_BYTES
+            offset = Call.term_gradients.offset + field * ARRAY_BYTES
         else:
-            offset = Call.gradients.offset + _GRADIENTS[field]
+            offset = Call.gradients.offset + GRADIENTS[field]
         places.append(_put(call, offset, _view(x)))
     return _run(call, inputs, results, places)[scratch:]
 

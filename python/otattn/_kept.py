@@ -7,7 +7,7 @@ import ctypes
 import itertools
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,21 +15,17 @@ import numpy as np
 from . import _native
 from . import _structs as c
 from ._arrays import folded_of, operand_of
-from ._errors import raise_status
-from ._solve import (
-    ADDRESS,
-    IDLE_BYTES,
-    IDLE_PLANS,
-    PAIR,
-    Handle,
-    Job,
-    Place,
-    needs_coupling,
-    settle,
-    warn_of_masked,
-)
+from ._certificate import Certificate
+from ._errors import check, raise_status
+from ._handle import Handle
+from ._job import ADDRESS, PAIR, Job, Moved, Place
+from ._outcome import settle, warn_of_masked
 from ._spec import Spec
+from ._template import needs_coupling
 
+# Plans kept for the next call of the same shapes: at most so many, and so many bytes in all.
+IDLE_PLANS = 32
+IDLE_BYTES = 256 << 20
 # Problems of so many products keep the interpreter's lock: giving it away and back takes as long.
 _ALONE = 1 << 12
 # Operands whose contents no choice and no check of a plan depends on.
@@ -84,14 +80,26 @@ class Input(NamedTuple):
     """Whether the plan is bound to it."""
 
 
+class Parts(NamedTuple):
+    """What the structs of a call are made of."""
+
+    job: Job
+    handle: Handle
+    arrays: c.Arrays
+    moved: Moved | None = None
+    """The gradients or tangents of a derivative."""
+    keep: Any = None
+    """Memory that the structs show."""
+
+
 class Kept:
     """A plan with the structs of one kind of call. Not for two threads at once; `take` sees to that."""
 
     __slots__ = (
+        "arrays",
         "bytes",
         "call",
         "first",
-        "gradients",
         "handle",
         "held",
         "inputs",
@@ -101,6 +109,7 @@ class Kept:
         "kind",
         "lent",
         "masked",
+        "moved",
         "results",
         "way",
     )
@@ -116,27 +125,28 @@ class Kept:
     ) -> None:
         """`results` with the addresses of their fields; `given` is how many arrays a call has."""
         job, handle = parts.job, parts.handle
-        self.key, self.job, self.handle, self.gradients = key, job, handle, parts.gradients
+        self.key, self.job, self.handle, self.arrays, self.moved = key, job, handle, parts.arrays, parts.moved
         self.bytes = handle.bytes
         self.results, self.inputs = results, inputs
-        self.masked = parts.gradients is None and ("attn_mask" in job.places or "bias" in job.places)
+        self.masked = parts.moved is None and ("attn_mask" in job.places or "bias" in job.places)
         self.keep = parts.keep
         self.kind: _Kind | None = None
-        self.first: Kept | None = None  # the forward of a backward that needs one
+        self.first: Kept | None = None  # the forward of a derivative that needs one
         self.lent = False  # the plan is another one's, who gives it back
         self.held: Any = None  # converted arrays of the call that has it now, which the structs show
         self.way: Any = None  # what a derivative of these calls has found out for the next one
         batch, heads, queries, keys, _, width = job.sizes
         # A caller's functions want the lock, in other threads too.
-        own = job.failure is None and job.progress is None
-        two_bytes = parts.gradients is None and handle.arrays.coupling.type in (c.BF16, c.F16)
+        own = job.failure is None and job.progress is None and job.options.communicator is None
+        two_bytes = parts.moved is None and parts.arrays.coupling.type in (c.BF16, c.F16)
+        struct = None if parts.moved is None else parts.moved.struct
         self.call = _native.keep(
             handle.pointer,
             ctypes.addressof(job.problem),
             ctypes.addressof(job.options),
-            ctypes.addressof(handle.arrays),
-            0 if parts.gradients is None else ctypes.addressof(parts.gradients),
-            0,
+            ctypes.addressof(parts.arrays),
+            ctypes.addressof(struct) if isinstance(struct, c.Gradients) else 0,
+            ctypes.addressof(struct) if isinstance(struct, c.Tangents) else 0,
             ctypes.addressof(handle.result),
             ctypes.addressof(handle.error),
             fresh,
@@ -151,8 +161,8 @@ class Kept:
         """Status and results; None where the plan cannot be bound to the arrays. `seen`: by the extension."""
         return _native.run(self.call, *arrays) if seen else self._by_hand(memory, arrays)
 
-    def _by_hand(self, memory: Memory, arrays: Sequence[Any]) -> tuple[Any, ...]:
-        """As `_native.run`, of arrays whose memory it does not see."""
+    def bind(self, memory: Memory, arrays: Sequence[Any]) -> None:
+        """Binds the plan to the arrays alone, and raises where it cannot be."""
         for index, field, kind, _ in self.inputs:
             x = arrays[index]
             if kind == ADDRESS:
@@ -163,54 +173,56 @@ class Kept:
                 ctypes.c_double.from_address(field).value = memory.operand(x)
         if any(x.bound for x in self.inputs):
             self.handle.rebind(self.job)
+
+    def _by_hand(self, memory: Memory, arrays: Sequence[Any]) -> tuple[Any, ...]:
+        """As `_native.run`, of arrays whose memory it does not see."""
+        self.bind(memory, arrays)
         made = []
         for place, x in self.results:
             made.append(memory.new(arrays[0], x.type, x.shape, x.order))
             if place:
                 ctypes.c_void_p.from_address(place).value = memory.address(made[-1])
-        return self.handle.ask(self.gradients), *made
+        return _native.ask(self.call), *made
 
     def settle(self, status: int) -> None:
         """Raises or warns as a status asks, while the results are there."""
         self.job.reraise()
-        if self.gradients is not None:
+        if self.moved is not None:
             if status < 0:
                 raise_status(status, self.handle.error, sentence=self.handle.result.sentence.decode())
             return
-        settle(self.job, self.handle, status)
+        settle(self.job, self.handle, status, self.certificate)
         if self.masked:
             warn_of_masked(self.handle)
+
+    def certificate(self, *arrays: Any) -> Certificate:
+        """The judge's word on what was just solved, or on these arrays and results of a solve."""
+        status, numbers = _native.judge(self.call, *arrays)
+        self.job.reraise()
+        check(status, self.handle.error)
+        return Certificate._make(numbers)
 
     def free(self) -> None:
         self.handle.free()
 
 
-class Parts(NamedTuple):
-    """What the structs of a call are made of."""
-
-    job: Job
-    handle: Handle
-    gradients: Any
-    keep: Any
-
-
-def _field(job: Job, handle: Handle, place: Place) -> int:
+def _field(job: Job, arrays: c.Arrays, place: Place) -> int:
     parts = {
         "problem": job.problem,
         "terms": job.terms,
         "supports": job.supports,
-        "arrays": handle.arrays,
+        "arrays": arrays,
     }
     return ctypes.addressof(parts[place.part]) + place.offset
 
 
-def inputs_of(job: Job, handle: Handle, order: Sequence[str], arrays: Sequence[Any]) -> list[Input]:
+def inputs_of(job: Job, struct: c.Arrays, order: Sequence[str], arrays: Sequence[Any]) -> list[Input]:
     """Those of the operands among the arrays of a call."""
     found = []
     for index, (name, x) in enumerate(zip(order, arrays, strict=True)):
         place = job.places.get(name)
         if x is not None and place is not None:
-            found.append(Input(index, _field(job, handle, place), place.kind, place.part != "arrays"))
+            found.append(Input(index, _field(job, struct, place), place.kind, place.part != "arrays"))
     return found
 
 
@@ -337,20 +349,3 @@ def release_memory() -> None:
     clear()
     for forget in _forgetters:
         forget()
-
-
-@contextlib.contextmanager
-def lent(job: Job) -> Iterator[Handle]:
-    """A plan for calls of the library that a job makes itself."""
-    name = ("lent", job.key) if job.progress is None and job.failure is None else None
-    kept = take(name)
-    if kept is None:
-        kept = Kept(name, Parts(job, Handle(job), None, None), [], [], 0, False)
-    try:
-        if kept.job is not job:
-            kept.job = job
-            kept.handle.rebind(job)
-        yield kept.handle
-    finally:
-        kept.handle.end()
-        give(kept)

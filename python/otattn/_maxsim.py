@@ -12,10 +12,10 @@ from . import _native
 from . import _structs as c
 from ._arrays import foreign, type_of
 from ._errors import check, new_error
+from ._job import pack
 from ._library import CANCEL, library
 from ._settings import count as whole_number
 from ._shapes import dense, shape_text
-from ._solve import _pack
 from ._threads import thread_limit
 
 _FLOATS = (c.F32, c.BF16, c.F16)
@@ -82,7 +82,7 @@ class _Tokens:
         steps = (0,) * (4 - len(self.steps)) + tuple(self.steps)
         if packed:
             steps = (0, 0, *steps[-2:])
-        _pack(problem, _PLACES[field], self.address, self.kind, *sizes, *steps)
+        pack(problem, _PLACES[field], self.address, self.kind, *sizes, *steps)
 
 
 def _packed(documents: Any) -> tuple[Any, Any]:

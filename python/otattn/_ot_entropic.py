@@ -28,8 +28,7 @@ from ._ot_problem import (
     spec_of_numbers,
     value_again,
 )
-from ._settings import flag
-from ._spec import is_torch
+from ._settings import flag, is_torch
 
 
 def sinkhorn(

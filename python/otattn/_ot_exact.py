@@ -20,8 +20,7 @@ from ._ot_problem import (
     mass_of,
     value_again,
 )
-from ._settings import flag
-from ._spec import is_torch
+from ._settings import flag, is_torch
 
 
 def emd(

@@ -8,8 +8,7 @@ import numpy as np
 
 from ._ot_exact import emd
 from ._ot_problem import cost_of, cost_with, linear_cost, mass_of
-from ._settings import number
-from ._spec import is_torch
+from ._settings import is_torch, number
 
 __all__ = ["partial_wasserstein", "partial_wasserstein2"]
 

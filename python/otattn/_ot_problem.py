@@ -17,10 +17,10 @@ from ._call import Ask, coupling_again
 from ._certificate import Certificate
 from ._coupling import coupling, judged, spec_with
 from ._errors import NotConverged, PartialWarning
-from ._settings import number, shown
+from ._outcome import Info
+from ._settings import is_torch, number, shown
 from ._shapes import dense
-from ._solve import Info
-from ._spec import Spec, is_torch
+from ._spec import Spec
 from ._structs import NO_TYPE
 
 # The certificate of a plan costs more than many plans do.

@@ -42,8 +42,8 @@ from ._ot_problem import (
     xlogx,
 )
 from ._ot_result import OTResult, Rest
-from ._settings import flag, number
-from ._spec import Spec, is_torch
+from ._settings import flag, is_torch, number
+from ._spec import Spec
 
 
 def sinkhorn_unbalanced(

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from . import _native
 from . import _structs as c
 from ._arrays import (
     expand,
@@ -18,26 +19,28 @@ from ._arrays import (
     operands_of,
     output_shape,
     seed_of,
-    view_of,
+    type_of,
     wide,
 )
 from ._attention import known_arguments, prepare
-from ._aux import NO_AUX, AuxOutput, AuxRequest, Request, request_of
-from ._call import aux_of, names_of, scratch_of
+from ._aux import AuxOutput, Request, request_of
+from ._call import WHOLE, Wants, aux_of, facts_of, names_of, refused, run_kept, solve_of, wants_of
 from ._errors import SolveError
+from ._gradients import Form, Solved, gradients_on, tangents_on
+from ._handle import Handle
+from ._job import Job
+from ._kept import NUMPY, Kept
 from ._library import library
 from ._settings import DIFFERENTIABLE, OPERANDS
 from ._shapes import fold
-from ._solve import Handle, Job, View, solve_on
 
 
 class _Given(NamedTuple):
-    """Query, key and value of one call."""
+    """Query, key and value of one call, and all its operands."""
 
-    job: Job
+    operands: list[Any]
     shapes: tuple[tuple[int, ...], ...]
     lead: tuple[int, ...]
-    dtype: Any
 
 
 class Plan:
@@ -78,25 +81,44 @@ class Plan:
         known_arguments("Plan", arguments, also=("gradients",))
         self._spec, self._extra, self._seed = prepare(**arguments)
         self._gradients = gradients
-        given = self._given(query, key, value)
-        self._handle = Handle(given.job)
-        self._hold(given)
+        self._given = self._folded(query, key, value)
+        self._handle = Handle(self._job(self._given))
+        # Structs of forwards on the plan by what they want and the layout of their arrays.
+        self._structs: dict[Any, Kept] = {}
+        self._solved: Solved | None = None
 
-    def _given(self, query: Any, key: Any, value: Any) -> _Given:
-        """What a call with these arrays is, which nothing of the plan knows yet."""
+    def _folded(self, query: Any, key: Any, value: Any) -> _Given:
         named = {**self._extra, "query": query, "key": key, "value": value}
         if self._seed is not None:
             named["dropout_seed"] = seed_of(self._seed)
         operands, lead = folded_of(self._spec, named)
-        job = Job(self._spec, [operand_of(x) for x in operands], self._gradients)
-        # Of more than four dimensions the folded ones may be copies.
-        job.keep.append((query, key, value, operands))
-        return _Given(job, (np.shape(query), np.shape(key), np.shape(value)), lead, operands[0].dtype)
+        return _Given(operands, (np.shape(query), np.shape(key), np.shape(value)), lead)
 
-    def _hold(self, given: _Given) -> None:
-        """From now on the arrays of the last forward."""
-        self._job, self._shapes, self._lead, self._dtype = given
-        self._potentials: dict[str, Any] = {}
+    def _job(self, given: _Given) -> Job:
+        job = Job(self._spec, [operand_of(x) for x in given.operands], self._gradients)
+        # The plan borrows them until it is bound to others.
+        job.keep.append(given)
+        return job
+
+    def _structs_of(self, given: _Given, wants: Wants) -> Kept:
+        """Structs of a forward; ValueError for arrays that the plan was not made for."""
+        arrays = given.operands[: len(WHOLE)]
+        layout = _native.layout(*arrays)
+        kept = self._structs.get((wants, layout))
+        if kept is not None:
+            return kept
+        job = self._job(given)
+        if job.key != self._handle.key:
+            query, key, value = given.shapes
+            raise ValueError(
+                f"query {query}, key {key} and value {value} of type {arrays[0].dtype} are not those "
+                "the plan was made for"
+            )
+        kept = solve_of(NUMPY, job, wants, arrays, (arrays[0], given.lead), None, self._handle)
+        kept.lent = True
+        if layout is not None:
+            self._structs[wants, layout] = kept
+        return kept
 
     @overload
     def forward(
@@ -114,37 +136,40 @@ class Plan:
         out : array, shape (..., heads, queries, values width)
             With `return_aux` a pair ``(out, aux)``.
         """
-        given = self._given(query, key, value)
-        job = given.job
-        if job.key != self._handle.key:
-            raise ValueError(
-                f"query {np.shape(query)}, key {np.shape(key)} and value {np.shape(value)} of type "
-                f"{given.dtype} are not those the plan was made for"
-            )
-        self._handle.rebind(job)
-        self._hold(given)
-        request = request_of(return_aux)
-        names = ["column_potential", "row_potential"] if self._gradients else []
+        given, request = self._folded(query, key, value), request_of(return_aux)
+        names = names_of("out", request)
+        if self._gradients:
+            names = (*names, *(x for x in ("column_potential", "row_potential") if x not in names))
+        certify = request is not None and request.certificate
+        wants = wants_of(names, WHOLE, certify, given.lead)
+        kept = self._structs_of(given, wants)
+        arrays = given.operands[: len(WHOLE)]
+        found = run_kept(NUMPY, kept, self._spec, arrays)
+        if found is None:
+            self._solved = None
+            refused(kept)
+        self._given, self._solved = given, Solved(kept, arrays, found)
         try:
-            out, aux, self._potentials = _run_on(
-                self._handle, job, request or NO_AUX, self._dtype, self._lead, names
-            )
+            kept.settle(found[1])
         except SolveError:
             # Backward knows and says the same.
             raise
         except BaseException:
             # Of a Regulariser's function, perhaps, and the library takes that for a success.
-            self._handle.arrays = c.Arrays()
+            self._solved = None
             raise
-        return out if request is None else (out, aux)
+        if request is None:
+            return found[2]
+        info, certificate = facts_of(kept, found[1], certify)
+        return found[2], aux_of(request, dict(zip(names, found[2:], strict=True)), info, certificate)
 
-    def _solved(self) -> Job:
-        """That of the last forward, for its derivatives."""
+    def _last(self) -> Solved:
+        """The last forward, for its derivatives."""
         if not self._gradients:
             raise ValueError("gradients is False: make the plan with gradients=True")
-        if not self._handle.arrays.size:
+        if self._solved is None:
             raise ValueError("there is no forward to differentiate; call it first")
-        return self._job
+        return self._solved
 
     def backward(
         self,
@@ -173,25 +198,24 @@ class Plan:
         NotConverged
             When forward, or the linear system of the derivative, did not converge.
         """
-        job = self._solved()
-        given: dict[str, View] = {}
-        keep = []
+        solved = self._last()
+        given: dict[str, Any] = {}
         for name, x in (("out_grad", out_grad), ("coupling_grad", coupling_grad)):
             if x is not None:
-                whole = output_shape("out" if name == "out_grad" else "coupling", job.sizes)
-                x = np.broadcast_to(floating(name, x), (*self._lead, *whole[2:])).reshape(whole)
-                keep.append(x)
-                given[name] = view_of(x)
-        results: dict[str, Any] = {}
-        wanted: dict[str, View] = {}
+                whole = output_shape(name.removesuffix("_grad"), solved.kept.job.sizes)
+                given[name] = np.broadcast_to(floating(name, x), (*self._given.lead, *whole[2:])).reshape(
+                    whole
+                )
+        wanted: dict[str, Form] = {}
         for name in wrt:
             if name not in OPERANDS:
                 raise ValueError(f"wrt has {name!r}, wanted names among {', '.join(DIFFERENTIABLE)}")
-            shape, dtype = self._gradient_shape(name)
-            results[name] = np.zeros(shape, dtype)
-            wanted[name] = view_of(results[name])
-        self._handle.backward(job, given, wanted)
-        return {name: x if self._is_array(name) else float(x[0, 0, 0, 0]) for name, x in results.items()}
+            wanted[name] = self._gradient_form(name)
+        found = gradients_on(NUMPY, solved, given, wanted)
+        return {
+            name: x if self._is_array(name) else float(x[0, 0, 0, 0])
+            for name, x in zip(wanted, found, strict=True)
+        }
 
     def jvp(self, tangents: Mapping[str, Any], coupling: bool = False) -> Any:
         """Derivative of the last `forward` along one direction.
@@ -234,63 +258,59 @@ class Plan:
         >>> bool(abs(change.sum(-1)).max() < 1e-12)
         True
         """
-        job = self._solved()
-        keep: list[Any] = []
-        views = self._tangents(tangents, keep)
-        results = {
-            name: np.zeros(output_shape(name, job.sizes), self._dtype)
-            for name in (("out", "coupling") if coupling else ("out",))
-        }
-        self._handle.along(job, views, {name: view_of(x) for name, x in results.items()})
-        found = [x.reshape((*self._lead, *x.shape[2:])) for x in results.values()]
+        solved = self._last()
+        job = solved.kept.job
+        moving = self._tangents(tangents, job.sizes)
+        kind = type_of(solved.arrays[0].dtype)
+        names = ("out", "coupling") if coupling else ("out",)
+        results = tangents_on(
+            NUMPY, solved, moving, {name: (kind, output_shape(name, job.sizes)) for name in names}
+        )
+        found = [x.reshape((*self._given.lead, *x.shape[2:])) for x in results]
         return tuple(found) if coupling else found[0]
 
-    def _tangents(self, tangents: Mapping[str, Any], keep: list[Any]) -> dict[str, View]:
-        """Views of directions in the shapes of the folded operands; `keep` holds what they show."""
-
-        def lend(x: Any) -> View:
-            keep.append(x)
-            return view_of(x)
-
-        batch, heads, queries, keys, _, _ = self._job.sizes
+    def _tangents(self, tangents: Mapping[str, Any], sizes: tuple[int, ...]) -> dict[str, Any]:
+        """Directions in the shapes of the folded operands."""
+        batch, heads, queries, keys, _, _ = sizes
         allowed = ("scores", *DIFFERENTIABLE)
-        found: dict[str, View] = {}
+        found: dict[str, Any] = {}
         rest: dict[str, Any] = {}
-        moved: list[Any] = [np.broadcast_to(np.zeros((), self._dtype), shape) for shape in self._shapes]
+        dtype, shapes = self._given.operands[0].dtype, self._given.shapes
+        moved: list[Any] = [np.broadcast_to(np.zeros((), dtype), shape) for shape in shapes]
         for name, value in tangents.items():
             if name not in allowed:
                 raise ValueError(f"tangents has {name!r}, wanted names among {', '.join(allowed)}")
             x = wide(name, value)
             if name == "scores":
-                whole = (*self._lead, queries, keys)
-                found[name] = lend(_of_shape(name, x, whole).reshape((batch, heads, queries, keys)))
+                whole = (*self._given.lead, queries, keys)
+                found[name] = _of_shape(name, x, whole).reshape((batch, heads, queries, keys))
             elif name in OPERANDS[:3]:
                 place = OPERANDS.index(name)
-                moved[place] = _of_shape(name, x, self._shapes[place])
+                moved[place] = _of_shape(name, x, shapes[place])
             elif x.ndim == 0:
-                found[name] = lend(x.astype(np.float64).reshape((1, 1, 1, 1)))
+                found[name] = x.astype(np.float64).reshape((1, 1, 1, 1))
             else:
                 rest[name] = x
         folded = fold(moved[0], moved[1], moved[2], self._spec.enable_gqa, expand)
         for name, x in zip(OPERANDS[:3], folded[:3], strict=True):
             if name in tangents:
-                found[name] = lend(x)
+                found[name] = x
         others = operands_of(rest, folded.batch, (heads, queries, keys))
         found |= {
-            name: lend(x)
-            for name, x in zip(OPERANDS[3:], others, strict=True)
-            if x is not None and x.ndim == 4
+            name: x for name, x in zip(OPERANDS[3:], others, strict=True) if x is not None and x.ndim == 4
         }
         return found
 
     def _is_array(self, name: str) -> bool:
-        return isinstance(self._job.operands[OPERANDS.index(name)], tuple)
+        x = self._given.operands[OPERANDS.index(name)]
+        return x is not None and x.ndim == 4
 
-    def _gradient_shape(self, name: str) -> tuple[tuple[int, ...], Any]:
-        operand = self._job.operands[OPERANDS.index(name)]
-        if isinstance(operand, tuple):
-            return operand[2:6], self._dtype if name in ("query", "key", "value", "bias") else np.float64
-        return (1, 1, 1, 1), np.float64
+    def _gradient_form(self, name: str) -> Form:
+        """Type and shape."""
+        if not self._is_array(name):
+            return c.F64, (1, 1, 1, 1)
+        shape = self._given.operands[OPERANDS.index(name)].shape
+        return type_of(self._given.operands[0].dtype) if name in (*OPERANDS[:3], "bias") else c.F64, shape
 
     def describe(self) -> str:
         """What the plan chose and why, as lines ``key: value``."""
@@ -322,7 +342,8 @@ class Plan:
         return int(library.ota_plan_threads(self._handle.pointer))
 
     def __repr__(self) -> str:
-        shape = output_shape("out", self._job.sizes)
+        query, _, value = self._given.operands[:3]
+        shape = (*query.shape[:3], value.shape[3])
         return f"Plan(method={self._spec.method!r}, out={shape}, solver={self.solver!r}, bytes={self.bytes})"
 
     def __del__(self) -> None:
@@ -335,22 +356,3 @@ def _of_shape(name: str, x: Any, shape: tuple[int, ...]) -> Any:
     if x.shape != shape:
         raise ValueError(f"the tangent of {name} has shape {x.shape}, wanted {shape}")
     return x
-
-
-def _run_on(
-    handle: Handle, job: Job, request: AuxRequest, dtype: Any, lead: tuple[int, ...], also: list[str]
-) -> tuple[Any, AuxOutput, dict[str, Any]]:
-    """Solves into new arrays, and gives results the caller's leading dimensions back."""
-    names = [*names_of("out", request), *also]
-    names += scratch_of(job, names, request.certificate)
-    keep = {}
-    for name in dict.fromkeys(names):
-        wide_type = name.endswith("potential") or dtype == np.float64
-        kind = dtype if name in ("out", "coupling") else np.float64 if wide_type else np.float32
-        keep[name] = np.empty(output_shape(name, job.sizes), kind)
-    info, certificate = solve_on(handle, job, {n: view_of(x) for n, x in keep.items()}, request.certificate)
-    found = {
-        name: x.reshape((*lead, *(x.shape[2:] if name in ("out", "coupling") else x.shape[3:])))
-        for name, x in keep.items()
-    }
-    return found["out"], aux_of(request, found, info, certificate), keep

@@ -17,13 +17,17 @@ from torch import Tensor
 
 from . import _structs as c
 from ._attention import prepare
+from ._call import WHOLE, run_kept, solve_of, wants_of
 from ._errors import raise_status
+from ._gradients import Solved, gradients_on
+from ._handle import Handle
+from ._job import Job
 from ._settings import DIFFERENTIABLE, OPERANDS, PLACES
-from ._solve import Handle, Job, is_implicit
 from ._spec import Spec
+from ._template import is_implicit
 from ._torch import _back
 from ._torch_derivative import no_second
-from ._torch_fold import folded_of, operand_of, operands_of, seed_of, view_of
+from ._torch_fold import TORCH, TYPES, folded_of, operand_of, operands_of, seed_of
 
 _REDUCE = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_int
@@ -260,23 +264,22 @@ class _Solved:
         self, link: Link, spec: Spec, keys: int, operands: Sequence[Tensor | None], grad: bool
     ) -> None:
         self.link, self.operands = link, operands
-        self.job = Job(spec, [operand_of(x) for x in operands], gradients=grad)
-        self.job.options.communicator = ctypes.addressof(link.struct)
+        job = Job(spec, [operand_of(x) for x in operands], gradients=grad)
+        job.options.communicator = ctypes.addressof(link.struct)
         # Ranks end together, which the flag of one of them cannot make them do twice.
-        self.job.options.cancel = None
-        self.job.options.allow_partial = int(spec.allow_partial)
-        query = operands[0]
-        assert query is not None
-        batch, heads, queries, _, _, width = self.job.sizes
-        self.out = query.new_empty((batch, heads, queries, width))
-        self.handle = self._checked(lambda: Handle(self.job))
-        outputs = {"out": view_of(self.out)}
-        if grad and is_implicit(spec):
-            self.potential = query.new_empty((batch, heads, 1, keys), dtype=torch.float64)
-            outputs["column_potential"] = view_of(self.potential)
-        status = self._checked(lambda: self.handle.forward(self.job, outputs))
-        if status < 0:
-            self._checked(lambda: raise_status(status, self.handle.error, None))
+        job.options.cancel = None
+        job.options.allow_partial = int(spec.allow_partial)
+        # Results are those of all keys.
+        job.sizes = (*job.sizes[:3], keys, *job.sizes[4:])
+        names = ("out", "column_potential") if grad and is_implicit(spec) else ("out",)
+        wants, arrays = wants_of(names, WHOLE, False, (), "operator"), operands[: len(WHOLE)]
+        self.handle: Handle = self._checked(lambda: Handle(job))
+        kept = solve_of(TORCH, job, wants, arrays, (operands[0], ()), None, self.handle)
+        kept.lent = True
+        found = self._checked(lambda: run_kept(TORCH, kept, spec, arrays))
+        self.solved, self.out = Solved(kept, arrays, found), found[2]
+        if found[1] < 0:
+            self._checked(lambda: raise_status(found[1], self.handle.error, None))
 
     def _checked(self, call: Callable[[], Any]) -> Any:
         try:
@@ -286,12 +289,14 @@ class _Solved:
                 raise
             raise RuntimeError(f"the process group failed: {error}") from self.link.failure
 
-    def gradients(self, out_grad: Tensor, names: Sequence[str]) -> list[Tensor]:
-        found = [torch.empty_like(self.operands[PLACES[name]]) for name in names]  # type: ignore[arg-type]
-        wanted = {name: view_of(x) for name, x in zip(names, found, strict=True)}
-        upstream = out_grad.resolve_neg()
-        given = {"out_grad": view_of(upstream)}
-        self._checked(lambda: self.handle.backward(self.job, given, wanted))
+    def gradients(self, out_grad: Tensor, names: Sequence[str]) -> tuple[Tensor, ...]:
+        upstream = {"out_grad": out_grad.resolve_neg()}
+        wanted = {}
+        for name in names:
+            x = self.operands[PLACES[name]]
+            assert x is not None
+            wanted[name] = TYPES[x.dtype], tuple(x.shape)
+        found: tuple[Tensor, ...] = self._checked(lambda: gradients_on(TORCH, self.solved, upstream, wanted))
         return found
 
     def __del__(self) -> None:

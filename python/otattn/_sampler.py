@@ -12,9 +12,8 @@ from ._assignment import linear_sum_assignment
 from ._aux import AuxRequest
 from ._coupling import coupling
 from ._errors import NotConverged, PartialWarning
-from ._settings import count, flag, number, shown
+from ._settings import count, flag, is_torch, number, shown
 from ._shapes import dense
-from ._spec import is_torch
 from ._threads import threads
 
 _METHODS = ("exact", "sinkhorn", "unbalanced")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from typing import Any
+
+from ._structs import DERIVATIVES
 
 # The operands of a solve, always in this order; absent ones are None. With `key` absent, `query` is a
 # matrix of scores [batch, heads, queries, keys].
@@ -34,13 +37,39 @@ PLACES = {name: k for k, name in enumerate(OPERANDS)}
 # How many stand behind query, key and value. The last two are no arrays of a caller: seed and offset of
 # dropout, and the numbers that `Spec.moving` names.
 EXTRA = len(OPERANDS) - 3
-DIFFERENTIABLE = tuple(
-    name
-    for name in OPERANDS
-    if name not in ("attn_mask", "key_lengths", "entry_caps", "start_potential", "dropout_seed", "numbers")
-)
-# Numbers of a method, one for the whole call.
-NUMBERS = ("alpha", "cap", "lower", "upper")
+# The header's field : the argument of Python that sets it.
+ARGUMENTS = {
+    "queries": "query",
+    "keys": "key",
+    "values": "value",
+    "scores": "scores",
+    "order": "alpha",
+    "lambda": "strength",
+    "lambdas": "strength",
+    "temperatures": "temperature",
+    "terms": "bias",
+    "supports": "attn_mask",
+    "columns": "method",
+    "regulariser": "method",
+    "corner": "causal_align",
+    "row_strength": "rows",
+    "steps": "method",
+    "entry_cap": "entry_caps",
+    "lengths": "key_lengths",
+}
+# Operands that are terms of the problem, which have a derivative each.
+TERMS = ("bias", "relative_bias", "alibi_slopes", "sink")
+# The field of an operand in ota_gradients and ota_tangents, where it is no term: the rows of
+# src/problem/fields.c. `scores` are the final ones, of a direction alone.
+DERIVATIVE_FIELDS = {
+    ARGUMENTS.get(field, field): field
+    for field, _, shape, ranks in DERIVATIVES
+    if ranks != "upstream" and shape != "terms"
+}
+DIFFERENTIABLE = tuple(name for name in OPERANDS if name in DERIVATIVE_FIELDS or name in TERMS)
+# Numbers of a method, one for the whole call. Elastic columns have a strength a key.
+_ONE = {field for field, _, shape, _ in DERIVATIVES if shape == "number"}
+NUMBERS = tuple(name for name in OPERANDS if DERIVATIVE_FIELDS.get(name) in _ONE and name != "strength")
 # Operands that have no batch dimension which a further one could join.
 UNBATCHED = ("relative_bias", "alibi_slopes", "sink", "temperature", *NUMBERS, "strength", "key_lengths")
 # The outputs of a solve, in the order and by the names of ota_arrays.
@@ -56,6 +85,17 @@ OUTPUTS = (
     "row_max",
     "sink",
 )
+
+
+def compiling() -> bool:
+    """Inside of torch.compile or torch.export, which look through what is called here."""
+    torch = sys.modules.get("torch")
+    return torch is not None and bool(torch.compiler.is_compiling())
+
+
+def is_torch(x: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(x, torch.Tensor)
 
 
 def shown(value: Any) -> str:

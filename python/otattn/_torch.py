@@ -34,14 +34,17 @@ from ._call import (
 from ._certificate import Certificate, certificate_from_values
 from ._errors import NotConverged, NotFinite
 from ._gradients import UPSTREAM, gradients
-from ._kept import give, lent
+from ._gradients import tangents as along
+from ._kept import give
+from ._outcome import Info
 from ._progress import watch_named
 from ._regulariser import regulariser_named
 from ._settings import DIFFERENTIABLE, OPERANDS, PLACES
-from ._solve import Info, Job, regulariser_of, settle
-from ._spec import Spec, apart, spec_of_text, text_of, with_numbers
+from ._spec import Spec
+from ._spec_text import apart, spec_of_text, text_of, with_numbers
+from ._template import regulariser_of
 from ._torch_derivative import in_forward_mode, no_second, no_setup, register
-from ._torch_fold import TORCH, fold_all, operand_of, view_of
+from ._torch_fold import TORCH, fold_all
 from ._torch_vmap import gradients_vmap, solve_vmap, tangents_vmap
 from ._torch_watch import empty_in_order, order_of
 
@@ -270,21 +273,12 @@ def _tangents_cpu(*arguments: Any) -> list[Tensor]:
         # What is linear has itself along a tangent.
         values = tangents[DIFFERENTIABLE.index("value")]
         return _solve_cpu(*operands[:2], values, *operands[3:], text, "out")
-    job = Job(spec_of_text(text), [operand_of(x) for x in operands], gradients=True)
-    names = ["row_potential", "column_potential"]
-    kept = dict(zip(names, _allocate(names, operands[0], job.sizes), strict=True))
-    given = {name: x for name, x in zip(DIFFERENTIABLE, tangents, strict=True) if x is not None}
-    results = _tangents_fake(*arguments)
-    with lent(job) as handle:
-        status = handle.forward(job, {name: view_of(x) for name, x in kept.items()})
-        if status < 0:
-            settle(job, handle, status)
-        handle.along(
-            job,
-            {name: view_of(x) for name, x in given.items()},
-            {name: view_of(x) for name, x in zip(wanted.split(","), results, strict=True)},
-        )
-    return results
+    spec, arrays = _spec_and_arrays(operands, text)
+    wants = wants_of(tuple(wanted.split(",")), _ALONG, False, None, "tangents")
+    return list(along(_MEMORY, spec, wants, [*arrays, *tangents]))
+
+
+_ALONG = (*WHOLE, *(f"{name}_tangent" for name in DIFFERENTIABLE))
 
 
 def _tangents_fake(*arguments: Any) -> list[Tensor]:

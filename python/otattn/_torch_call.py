@@ -30,8 +30,8 @@ from ._kept import _kinds as kinds
 from ._progress import watch_named
 from ._regulariser import regulariser_named
 from ._settings import DIFFERENTIABLE, PLACES
-from ._solve import is_implicit, regulariser_of
 from ._spec import Spec
+from ._template import is_implicit, regulariser_of
 from ._threads import thread_limit
 from ._torch_derivative import plain_apply
 from ._torch_fold import TORCH

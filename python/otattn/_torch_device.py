@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ._leaks import warn
-from ._spec import is_torch
+from ._settings import is_torch
 
 if TYPE_CHECKING:
     import torch

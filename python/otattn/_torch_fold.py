@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import has_static_value
 
 from . import _structs as c
+from ._job import Operand, View
 from ._kept import Memory
 from ._settings import NUMBERS, OPERANDS, shown
 from ._shapes import (
@@ -25,7 +26,6 @@ from ._shapes import (
     of_pairs,
     shape_text,
 )
-from ._solve import Operand, View
 from ._spec import Spec
 from ._torch_watch import ORDER, empty_in_order, order_of
 

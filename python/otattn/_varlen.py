@@ -12,9 +12,11 @@ import numpy as np
 
 from ._attention import attention, known_arguments
 from ._aux import ArrayT, AuxOutput, Request
+from ._keywords import window_of
 from ._settings import count, number, whole
 from ._shapes import shape_text
-from ._spec import AttentionOptions, Spec, window_of, with_signature
+from ._signature import AttentionOptions, with_signature
+from ._spec import Spec
 
 
 def bounds_of(name: str, cumulative: Any, total: int | None = None) -> list[int]:

@@ -19,9 +19,8 @@ import numpy as np
 from ._aux import ArrayT
 from ._coupling import coupling
 from ._orders import torch_weights, weights
-from ._settings import flag, number, shown, whole
+from ._settings import flag, is_torch, number, shown, whole
 from ._shapes import dense
-from ._spec import is_torch
 
 if TYPE_CHECKING:
     from torch import nn

@@ -19,10 +19,10 @@ import torch.distributed as dist
 from torch import Tensor
 
 from ._attention import attention as one_process
+from ._keywords import window_of
 from ._ranks import Members, check_group, check_keys, check_shares, check_tensors, link_of, solve
 from ._settings import number, whole
 from ._shapes import shape_text
-from ._spec import window_of
 from ._varlen import bounds_of, check_lengths, check_values
 
 __all__ = ["attention", "rows_of", "varlen_attention"]

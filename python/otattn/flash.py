@@ -8,10 +8,11 @@ import numpy as np
 
 from ._attention import attention
 from ._aux import AuxRequest
+from ._keywords import window_of
 from ._regulariser import Regulariser
 from ._settings import number
 from ._shapes import shape_text
-from ._spec import Spec, window_of
+from ._spec import Spec
 from ._varlen import varlen_attention
 
 _PROBABILITIES = AuxRequest(coupling=True, lse=True)

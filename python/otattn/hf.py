@@ -20,8 +20,8 @@ from ._aux import AuxRequest
 from ._leaks import LEAKING, warn_of_leaks
 from ._settings import shown, text
 from ._shapes import shape_text
-from ._solve import columns_of
 from ._spec import Spec, spec_for
+from ._template import columns_of
 
 MASK_FUNCTION = "sdpa"
 

@@ -16,6 +16,7 @@ from . import _jax_callback, _jax_ffi, _jax_normalize
 from ._attention import known_arguments, prepare
 from ._aux import EVERYTHING, NO_AUX, AuxOutput, AuxRequest, Potentials, RowStats, outputs_of, request_of
 from ._jax_manual import alike
+from ._keywords import BY_NAME, NUMBER
 from ._normalize import check_shape, recipe_of
 from ._regulariser import Regulariser
 from ._settings import OPERANDS, PLACES
@@ -31,7 +32,7 @@ from ._shapes import (
     of_pairs,
     shape_text,
 )
-from ._spec import BY_NAME, NUMBER, Spec, has_functions
+from ._spec import Spec, has_functions
 
 # Arguments that are arrays, or numbers that may be traced.
 _ARRAYS = OPERANDS[3 : PLACES["start_potential"] + 1]

@@ -20,9 +20,9 @@ from ._call import WITH_POTENTIALS, coupling_again
 from ._coupling import coupling, spec_with
 from ._moe_call import CODES, GIVEN, call
 from ._ot_problem import torch_ways
-from ._settings import flag, number, whole
+from ._settings import compiling, flag, is_torch, number, whole
 from ._shapes import dense, repr_of
-from ._spec import Spec, compiling, is_torch
+from ._spec import Spec
 from ._threads import thread_limit
 from ._torch_device import by_torch
 

@@ -15,9 +15,9 @@ from ._attention import attention, check_arguments, known_arguments
 from ._aux import AuxRequest
 from ._regulariser import Regulariser
 from ._settings import flag, number, shown, whole
-from ._solve import columns_of
 from ._spec import Spec, spec_for
 from ._structs import COLUMNS_FREE
+from ._template import columns_of
 from ._torch_fold import sum_of
 from ._torch_watch import is_watched
 

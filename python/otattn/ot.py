@@ -17,9 +17,8 @@ from ._ot_exact import emd, emd2
 from ._ot_result import OTResult
 from ._ot_solve import sinkhorn_unbalanced, solve
 from ._sampler import PlanSampler, sinkhorn_knopp_teacher
-from ._settings import count
+from ._settings import count, is_torch
 from ._shapes import dense
-from ._spec import is_torch
 
 __all__ = [
     "OTResult",

@@ -10,9 +10,9 @@ import numpy as np
 from .. import _structs as c
 from .._arrays import view_of
 from .._coupling import spec_with
+from .._job import Job
 from .._settings import OPERANDS, count, flag, number
 from .._shapes import dense
-from .._solve import Job
 from ._call import Dims, Record, call, record
 
 # Methods are tried by dozens.

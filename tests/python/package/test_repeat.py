@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
 import threading
 import time
@@ -14,9 +13,8 @@ import otattn
 import pytest
 import torch
 from otattn import _kept, _native
-from otattn._library import library
+from otattn._kept import IDLE_PLANS
 from otattn._settings import EXTRA
-from otattn._solve import IDLE_PLANS
 
 METHODS = ["softmax", "sparsemax", "softmax/exact", "softmax/relaxed:0.5", "softmax/exact{rounds=3}", "hard"]
 
@@ -191,10 +189,10 @@ def test_overhead_of_a_call() -> None:
     with otattn.threads(1), torch.no_grad():
         plan = otattn.Plan(x, x, x)
         plan.forward(x, x, x)
-        handle = plan._handle
-        arrays, result = ctypes.byref(handle.arrays), ctypes.byref(handle.result)
+        assert plan._solved is not None
+        structs = plan._solved.kept.call
         bare, numpy_call, torch_call, numpy_longer, torch_longer = seconds(
-            lambda: library.ota_forward(handle.pointer, arrays, result, handle.reference),
+            lambda: _native.ask(structs),
             lambda: otattn.attention(x, x, x),
             lambda: otattn.attention(t, t, t),
             lambda: longer(x, x, x),
@@ -566,7 +564,7 @@ def test_what_the_extension_takes(rng: np.random.Generator) -> None:
         _native.layout(x, torch.from_numpy(x)) is None
         and _native.layout(torch.empty(2, device="meta")) is None
     )
-    assert _native.layout(*29 * [x]) is None
+    assert _native.layout(*41 * [x]) is None
     assert _native.without_zeros(x[0], x[:, 1]) and not _native.without_zeros(np.array([1.0, 0.0]))
     assert not _native.without_zeros(np.ones((2, 2))) and not _native.without_zeros(np.ones(2, np.int64))
     for y in (x, x.T, x[::-1, ::-2], x[0], x[0, ::3], x.astype(np.float32)):
@@ -577,6 +575,7 @@ def test_what_the_extension_takes(rng: np.random.Generator) -> None:
         (_native.copies, (np.ones(2, np.int64),)),
         (_native.run, ()),
         (_native.run, (x, x)),
+        (_native.ask, (x,)),
         (_native.keep, (1,)),
         (_native.tensors, (1,)),
     ):

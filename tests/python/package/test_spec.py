@@ -16,7 +16,7 @@ import otattn
 import pytest
 import torch
 from otattn import Spec
-from otattn._spec import ARRAY, BY_NAME, CALL, FIELDS, NUMBER, OPTIONS
+from otattn._keywords import ARRAY, BY_NAME, CALL, FIELDS, NUMBER, OPTIONS
 
 # A value that is not the default, of a problem that has a plan.
 OTHER: dict[str, Any] = {

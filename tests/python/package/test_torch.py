@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from otattn import _torch as operators
 from otattn._settings import DIFFERENTIABLE, EXTRA
-from otattn._spec import text_of
+from otattn._spec_text import text_of
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import gradcheck
 from torch.library import opcheck

@@ -1,0 +1,68 @@
+"""One plan of the library."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+
+from . import _structs as c
+from ._errors import check, new_error
+from ._job import Job
+from ._library import library
+from ._progress import Watch
+
+# More seconds from now than a deadline holds.
+_FAR = 9e8
+
+
+class Handle:
+    """One ota_plan, with the records of what its calls found. Not for two threads at once."""
+
+    __slots__ = ("bytes", "error", "key", "pointer", "reference", "result", "timed")
+
+    def __init__(self, job: Job) -> None:
+        job.watch(job.operands[3])
+        self.error, self.reference = new_error()
+        pointer = ctypes.c_void_p()
+        status = library.ota_plan_create(
+            ctypes.byref(pointer),
+            ctypes.byref(job.problem),
+            job.sizes[5],
+            ctypes.byref(job.options),
+            self.reference,
+        )
+        job.reraise()
+        check(status, self.error)
+        self.pointer: int | None = pointer.value
+        self.key = job.key
+        self.bytes: int = library.ota_plan_bytes(pointer)
+        self.result = c.Result()
+        self.result.size = ctypes.sizeof(c.Result)
+        self.timed = False
+
+    def begin(self, seconds: float | None, progress: Watch | None) -> None:
+        """Before a call of the library that may take long: its deadline, and what it is watched by."""
+        if seconds is not None:
+            end = time.monotonic_ns() + int(min(seconds, _FAR) * 1e9)
+            library.ota_plan_set_deadline(self.pointer, end)
+            self.timed = True
+        if progress is not None:
+            progress.begin()
+
+    def end(self) -> None:
+        """Behind such a call, which may have had a deadline."""
+        if self.timed:
+            library.ota_plan_set_deadline(self.pointer, 0)
+            self.timed = False
+
+    def rebind(self, job: Job) -> None:
+        """Goes on with the problem of a job."""
+        job.watch(job.operands[3])
+        status = library.ota_plan_rebind(self.pointer, ctypes.byref(job.problem), self.reference)
+        job.reraise()
+        check(status, self.error)
+
+    def free(self) -> None:
+        if self.pointer is not None:
+            library.ota_plan_free(self.pointer)
+            self.pointer = None
