@@ -83,6 +83,7 @@ __all__ = [
     "backends",
     "coupling",
     "decode",
+    "describe",
     "get_num_threads",
     "kernels",
     "linear_sum_assignment",
@@ -103,6 +104,7 @@ _LATER = {
     "Plan": "._plan",
     "Run": "._show",
     "decode": "._decode",
+    "describe": "._describe",
     "linear_sum_assignment": "._assignment",
     "maxsim": "._maxsim",
     "show": "._show",
@@ -139,15 +141,15 @@ def solvers() -> list[str]:
 
 
 def backends() -> list[str]:
-    """Names of the backends that `backend=` takes, the default first.
+    """Names of the backends that `backend=` takes, the default first; the last is of torch tensors only.
 
     Examples
     --------
     >>> import otattn
     >>> otattn.backends()
-    ['cpu', 'plain']
+    ['cpu', 'plain', 'torch']
     """
-    return _names_of(_core.ota_backend_name)
+    return [*_names_of(_core.ota_backend_name), "torch"]
 
 
 def kernels() -> list[str]:

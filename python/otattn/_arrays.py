@@ -13,7 +13,7 @@ from . import _structs as c
 from ._errors import check, new_error
 from ._job import Job, Operand, View
 from ._library import library, names_of
-from ._settings import EXTRA, NUMBERS, OPERANDS
+from ._settings import EXTRA, NUMBERS, OPERANDS, is_of_torch
 from ._shapes import (
     dense,
     fold,
@@ -234,7 +234,8 @@ def check_spec(spec: Spec) -> None:
     if spec.solver != "auto" and spec.solver not in names_of(library.ota_solver_name):
         raise ValueError(f"solver is {spec.solver!r}, wanted a name of otattn.solvers()")
     x = view_of(np.zeros((1, 1, 2, 1), np.float32))
-    job = Job(spec._replace(dropout_p=0.0), (x, x, x, *(None,) * EXTRA))
+    backend = None if is_of_torch(spec.backend) else spec.backend
+    job = Job(spec._replace(dropout_p=0.0, backend=backend), (x, x, x, *(None,) * EXTRA))
     error, reference = new_error()
     status = library.ota_check(ctypes.byref(job.problem), ctypes.byref(job.options), reference)
     job.reraise()

@@ -15,7 +15,7 @@ from . import _structs as c
 from ._leaks import watch
 from ._progress import Watch, watch_named
 from ._regulariser import Failure, Regulariser, regulariser_named
-from ._settings import DERIVATIVE_FIELDS
+from ._settings import DERIVATIVE_FIELDS, is_of_torch
 from ._spec import Spec
 from ._spec_text import with_numbers
 from ._template import allowed, set_bound, set_strength, template
@@ -87,6 +87,11 @@ class Job:
     )
 
     def __init__(self, spec: Spec, operands: Sequence[Operand], gradients: bool = False) -> None:
+        if is_of_torch(spec.backend):
+            raise ValueError(
+                f"backend is {spec.backend!r}, torch's operations on torch tensors, and this call has none: "
+                "leave it out"
+            )
         numbers = operands[-1]
         if isinstance(numbers, tuple):
             spec = with_numbers(spec, numbers)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple, overload
 
@@ -25,6 +24,7 @@ from ._arrays import (
 from ._attention import known_arguments, prepare
 from ._aux import AuxOutput, Request, request_of
 from ._call import WHOLE, Wants, aux_of, facts_of, names_of, refused, run_kept, solve_of, wants_of
+from ._describe import text_of
 from ._errors import SolveError
 from ._gradients import Form, Solved, gradients_on, tangents_on
 from ._handle import Handle
@@ -314,10 +314,7 @@ class Plan:
 
     def describe(self) -> str:
         """What the plan chose and why, as lines ``key: value``."""
-        size = library.ota_plan_describe(self._handle.pointer, None, 0)
-        text = ctypes.create_string_buffer(size + 1)
-        library.ota_plan_describe(self._handle.pointer, text, size + 1)
-        return text.value.decode()
+        return text_of(self._handle)
 
     @property
     def bytes(self) -> int:

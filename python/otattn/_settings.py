@@ -98,6 +98,11 @@ def is_torch(x: Any) -> bool:
     return torch is not None and isinstance(x, torch.Tensor)
 
 
+def is_of_torch(backend: str | None) -> bool:
+    """Whether a backend is torch's own operations, on whatever device the tensors lie."""
+    return backend is not None and backend.partition(":")[0] == "torch"
+
+
 def shown(value: Any) -> str:
     """What a sentence says of a value, arrays included."""
     text = " ".join(repr(value).split())

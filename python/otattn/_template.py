@@ -10,6 +10,7 @@ from . import _structs as c
 from ._errors import check, new_error
 from ._library import CANCEL, library
 from ._regulariser import regulariser_named
+from ._settings import is_of_torch
 from ._spec import Spec
 
 COUPLED = (c.COLUMNS_EXACT, c.COLUMNS_RELAXED, c.COLUMNS_CAPPED, c.COLUMNS_BOUNDED)
@@ -81,7 +82,7 @@ def _template_of_plan(spec: Spec) -> tuple[c.Problem, c.Options]:
     options.allow_partial = int(spec.allow_partial or problem.columns in COUPLED)
     if spec.solver != "auto":
         options.solver = spec.solver.encode()
-    if spec.backend is not None:
+    if spec.backend is not None and not is_of_torch(spec.backend):
         options.backend = spec.backend.encode()
     options.cancel = CANCEL
     return problem, options

@@ -32,6 +32,17 @@ from ._call import (
     wants_of,
 )
 from ._certificate import Certificate, certificate_from_values
+from ._device.call import (
+    away,
+    brought,
+    check_devices,
+    gradients_of_tensors,
+    on_device,
+    returned,
+    solve_tensors,
+    warn_of_cpu,
+    with_moving,
+)
 from ._errors import NotConverged, NotFinite
 from ._gradients import UPSTREAM, gradients
 from ._gradients import tangents as along
@@ -59,8 +70,8 @@ _library.define(
     f"gradients({_operands}, Tensor? out_grad, Tensor? coupling_grad, Tensor? receiver_grad, "
     "Tensor? out, Tensor? saved, str spec, str wanted) -> Tensor[]"
 )
-_tangents = ", ".join(f"Tensor? {name}_tangent" for name in DIFFERENTIABLE)
-_library.define(f"tangents({_operands}, {_tangents}, str spec, str outputs) -> Tensor[]")
+_directions = ", ".join(f"Tensor? {name}_tangent" for name in DIFFERENTIABLE)
+_library.define(f"tangents({_operands}, {_directions}, str spec, str outputs) -> Tensor[]")
 
 
 # torch.compile looks through caches and warns about each, so it calls text_of itself.
@@ -95,8 +106,13 @@ def _allocate(names: list[str], query: Tensor, sizes: tuple[Any, ...], kept: str
         else:
             shape = output_shape(kept if name == "saved" else name, sizes)
         dtype = _output_type(kept if name == "saved" and kept else name, query.dtype)
+        if dtype == torch.float64 and query.device.type == "mps" and name != "facts":
+            # Which has no such numbers.
+            dtype = torch.float32
         if name == "out":
             found.append(empty_in_order(shape, order_of(query), query, dtype))
+        elif name == "facts":
+            found.append(torch.empty(shape, dtype=dtype))
         else:
             found.append(query.new_empty(shape, dtype=dtype))
     return found
@@ -118,6 +134,21 @@ def _spec_and_arrays(operands: Sequence[Tensor | None], text: str) -> tuple[Spec
     spec, *arrays = spec_of_text(text), *operands[: len(WHOLE)]
     numbers = operands[PLACES["numbers"]]
     return (spec if numbers is None else with_numbers(spec, numbers.tolist())), arrays
+
+
+def _solve(*arguments: Any) -> list[Tensor]:
+    *operands, text, wanted = arguments
+    spec = spec_of_text(text)
+    if not on_device(spec, operands):
+        return _solve_cpu(*arguments)
+    spec = with_moving(spec, operands)
+    if away(spec, operands):
+        return returned(_solve_cpu(*brought(arguments, spec)), operands[0])
+    names = wanted.split(",")
+    kept = kept_field(spec, names)
+    results = _solve_fake(*arguments)
+    solve_tensors(spec, operands, names, kept, results)
+    return results
 
 
 def _solve_cpu(*arguments: Any) -> list[Tensor]:
@@ -177,6 +208,18 @@ def _value_gradient(operands: list[Any], out_grad: Tensor | None, text: str) -> 
     each = _weights_of(operands, text).mT.to(wide) @ out_grad.to(wide)
     found: Tensor = each.unflatten(1, (value.shape[1], -1)).sum(2).to(value.dtype)
     return found
+
+
+def _gradients(*arguments: Any) -> list[Tensor]:
+    *operands, out_grad, coupling_grad, receiver_grad, _, saved, text, wanted = arguments
+    spec = spec_of_text(text)
+    if not on_device(spec, operands):
+        return _gradients_cpu(*arguments)
+    spec = with_moving(spec, operands)
+    if away(spec, operands):
+        return returned(_gradients_cpu(*brought(arguments, spec)), operands[0])
+    upstream = (out_grad, coupling_grad, receiver_grad)
+    return gradients_of_tensors(spec, operands, upstream, saved, wanted.split(","))
 
 
 def _gradients_cpu(*arguments: Any) -> list[Tensor]:
@@ -265,6 +308,16 @@ def _backward(ctx: Any, gradients: Sequence[Tensor | None]) -> tuple[Any, ...]:
 # ---- forward mode --------------------------------------------------------------------------------
 
 
+def _tangents(*arguments: Any) -> list[Tensor]:
+    """Forward mode is the library's alone."""
+    spec = spec_of_text(arguments[-2])
+    if not on_device(spec, arguments[:_COUNT]):
+        return _tangents_cpu(*arguments)
+    if not arguments[0].is_cpu:
+        warn_of_cpu("forward mode")
+    return returned(_tangents_cpu(*brought(arguments, spec)), arguments[0])
+
+
 def _tangents_cpu(*arguments: Any) -> list[Tensor]:
     *both, text, wanted = arguments
     operands, tangents = both[:_COUNT], both[_COUNT:]
@@ -306,9 +359,10 @@ def _along(ctx: Any, tangents: tuple[Any, ...]) -> tuple[Tensor | None, ...]:
 
 # ---- the operators -------------------------------------------------------------------------------
 
-_library.impl("solve", _solve_cpu, "CPU")
-_library.impl("gradients", _gradients_cpu, "CPU")
-_library.impl("tangents", _tangents_cpu, "CPU")
+for _key in ("CPU", "CUDA", "XPU", "MPS"):
+    _library.impl("solve", _solve, _key)
+    _library.impl("gradients", _gradients, _key)
+    _library.impl("tangents", _tangents, _key)
 torch.library.register_fake("otattn::solve", _solve_fake, lib=_library)
 torch.library.register_fake("otattn::gradients", _gradients_fake, lib=_library)
 torch.library.register_fake("otattn::tangents", _tangents_fake, lib=_library)
@@ -398,5 +452,6 @@ def _facts(numbers: list[float]) -> tuple[Info, Certificate]:
 
 def by_operator(spec: Spec, named: dict[str, Any], first: str, request: AuxRequest | None) -> Any:
     """A call on tensors that torch's dispatcher sees."""
+    check_devices(named)
     operands, lead = fold_all(spec, named)
     return _call(spec, operands, first, lead, request)

@@ -29,7 +29,7 @@ from ._kept import Kept, give
 from ._kept import _kinds as kinds
 from ._progress import watch_named
 from ._regulariser import regulariser_named
-from ._settings import DIFFERENTIABLE, PLACES
+from ._settings import DIFFERENTIABLE, PLACES, is_of_torch
 from ._spec import Spec
 from ._template import is_implicit, regulariser_of
 from ._threads import thread_limit
@@ -75,7 +75,7 @@ def solved(spec: Spec, wants: tuple[Wants, Wants], arrays: Sequence[Any], reques
         if x is not None and not isinstance(x, Tensor):
             return NotImplemented
     present = [x for x in arrays if x is not None]
-    if not is_plain(*present):
+    if not is_plain(*present) or is_of_torch(spec.backend):
         return NotImplemented
     if not torch.is_grad_enabled() or not any(x.requires_grad for x in present):
         return answer(wants[0], request, call(TORCH, spec, wants[0], arrays))

@@ -31,7 +31,7 @@ def heads(rng: np.random.Generator) -> list[Any]:
 
 
 def test_names() -> None:
-    assert otattn.backends() == ["cpu", "plain"]
+    assert otattn.backends() == ["cpu", "plain", "torch"]
 
 
 @pytest.mark.parametrize("method", METHODS)

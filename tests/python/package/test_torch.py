@@ -476,16 +476,6 @@ def test_what_is_refused() -> None:
         otattn.attention(q, k.detach().numpy(), v)
     with pytest.raises(TypeError, match=r"query has type torch.int64 and shape \(1, 2, 5, 4\)"):
         otattn.attention(q.detach().long(), k, v)
-    with pytest.raises(ValueError, match="otattn computes on CPUs"):
-        otattn._torch_fold._check("query", _Elsewhere())  # type: ignore[attr-defined]
-
-
-class _Elsewhere(torch.Tensor):
-    """What a CUDA tensor says of itself, on a machine without one."""
-
-    @property
-    def device(self) -> torch.device:  # type: ignore[override]
-        return torch.device("cuda", 0)
 
 
 def test_a_step_of_training_lowers_the_loss() -> None:

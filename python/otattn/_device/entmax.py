@@ -1,0 +1,162 @@
+"""Rows of entmax on free columns, a block of rows at a time.
+
+    P_ij = max(0, a (S_ij + f_i)) ^ (1 / a),   a = alpha - 1,   f_i such that the row and its sink sum to mu_i
+
+    dS_ij = w_ij (dP_ij - d_i),   w = P^(1 - a) where P > 0,   d_i = sum_j w dP / sum_j w
+
+d_i is the gradient by mu_i; that by alpha is the sum of (dP_ij - d_i) dP_ij/dalpha at the same f.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .blocks import by_groups, mixed
+from .rules import OF_MARGINALS, Marginals, marginals
+from .scores import OF_SCORES, Scores
+
+# Steps of the search for f: of halvings there are enough for the type, Newton's end it earlier.
+_STEPS = {torch.float32: 40, torch.float64: 70}
+
+
+def order_of(scores: Scores) -> Any:
+    """alpha, a number or a tensor."""
+    return scores.given.get("alpha", scores.problem.order or 1.5)
+
+
+def weights(x: Tensor, a: Any) -> Tensor:
+    """P of x = S + f, 0 where that is -inf."""
+    base: Tensor = (a * x).clamp(min=0.0)
+    return base * base if isinstance(a, float) and a == 0.5 else base ** (1.0 / a)
+
+
+def levels(block: Tensor, mass: Tensor, a: Any) -> Tensor:
+    """f [batch, heads, rows] of scores with the sink among them; -inf where nothing is allowed."""
+    top = block.amax(3)
+    open_ = (top > -torch.inf) & (mass > 0.0)
+    # NaN and +inf make NaN of the row.
+    y = a * (block - top.where(open_, 0.0)[..., None])
+    low, high = (mass / block.shape[3]) ** a, mass**a
+    u = low
+    for _ in range(_STEPS[block.dtype]):
+        base = (y + u[..., None]).clamp(min=0.0)
+        p = base ** (1.0 / a)
+        excess = p.sum(3) - mass
+        slope = (p ** (1.0 - a)).where(p > 0.0, 0.0).sum(3) / a
+        low, high = u.where(excess <= 0.0, low), u.where(excess > 0.0, high)
+        step = u - excess / slope
+        after = step.where((step > low) & (step < high), 0.5 * (low + high))
+        if block.device.type == "cpu" and bool((after == u).all()):
+            break
+        u = after
+    found: Tensor = u / a - top
+    return found.where(open_, -torch.inf).where(~torch.isnan(top) & (top < torch.inf), torch.nan)
+
+
+class Rows:
+    """The rows of one call."""
+
+    def __init__(self, scores: Scores, of: Any = None) -> None:
+        self.scores = scores
+        order = order_of(scores)
+        self.a = order - 1.0
+        self.marginals: Marginals = marginals(scores)
+        self.mass = torch.exp(self.marginals.log_mass)
+
+    def with_sink(self, block: Tensor) -> Tensor:
+        sink = self.marginals.sink
+        if sink is None:
+            return block
+        return torch.cat([block, sink[..., None].expand(*block.shape[:3], 1)], 3)
+
+    def forward(self) -> tuple[Tensor | None, Tensor]:
+        """P V, of the values if there are any, and f."""
+        s = self.scores
+        values = s.given.get("value")
+        outs, found = [], []
+        for rows in s.slices():
+            block = s.block(rows)
+            f = levels(self.with_sink(block), self.mass[:, :, rows], self.a)
+            found.append(f)
+            if values is not None:
+                p = weights(block + f[..., None], self.a)
+                kept = s.kept(rows)
+                outs.append(mixed(p if kept is None else p * kept, values))
+        if not found:
+            f = s.given["query"].new_empty((s.batch, s.heads, 0))
+            return None if values is None else f.new_empty((*f.shape, values.shape[3])), f
+        return torch.cat(outs, 2) if outs else None, torch.cat(found, 2)
+
+    def backward(
+        self, wanted: Sequence[str], out: Tensor | None, coupling: Tensor | None, receiver: Tensor | None
+    ) -> dict[str, Tensor]:
+        s, m = self.scores, self.marginals
+        values = s.given.get("value")
+        found = {name: torch.zeros_like(s.given[name]) for name in wanted}
+        names = [name for name in OF_SCORES if name in found]
+        leaves = {x: s.given[x].detach().requires_grad_() for x in OF_MARGINALS if x in wanted}
+        with torch.enable_grad():
+            again = marginals(s, {**s.given, **leaves})
+            mass = torch.exp(again.log_mass)
+        by_mass = torch.zeros_like(self.mass)
+        by_sink = torch.zeros_like(self.mass)
+        for rows in s.slices():
+            parts = s.parts(rows)
+            for name in names:
+                parts[name] = parts[name].detach().requires_grad_()
+            with torch.enable_grad():
+                block = s.block(rows, parts)
+            whole = self.with_sink(block.detach())
+            f = levels(whole, self.mass[:, :, rows], self.a)
+            inside = whole + f[..., None]
+            p = weights(inside, self.a)
+            w = (p ** (1.0 - self.a)).where(p > 0.0, 0.0)
+            dp = torch.zeros_like(block.detach())
+            if coupling is not None:
+                dp = dp + coupling[:, :, rows]
+            if receiver is not None:
+                dp = dp + receiver[..., None, :]
+            if out is not None and values is not None:
+                kept = s.kept(rows)
+                each = (by_groups(out[:, :, rows], values) @ values.mT).reshape(dp.shape)
+                dp = dp + (each if kept is None else each * kept)
+                if "value" in found:
+                    pairs = p[..., : s.columns] if kept is None else p[..., : s.columns] * kept
+                    found["value"] += by_groups(pairs, values).mT @ by_groups(out[:, :, rows], values)
+            if m.sink is not None:
+                dp = torch.cat([dp, dp.new_zeros((*dp.shape[:3], 1))], 3)
+            some = w.sum(3)
+            mean = (w * dp).where(w > 0.0, 0.0).sum(3) / some.where(some > 0.0, 1.0)
+            apart = (dp - mean[..., None]).where(w > 0.0, 0.0)
+            ds = w * apart
+            by_mass[:, :, rows] = mean
+            if "alpha" in found:
+                base = (self.a * inside).where(p > 0.0, 1.0)
+                along = p * ((1.0 - torch.log(base)) / self.a**2)
+                found["alpha"] += (apart * along).sum()
+            if m.sink is not None:
+                by_sink[:, :, rows] = ds[..., -1]
+                ds = ds[..., :-1]
+            if names:
+                grads = torch.autograd.grad(block, [parts[name] for name in names], ds)
+                for name, x in zip(names, grads, strict=True):
+                    if s.by_rows(name):
+                        found[name][:, :, rows] = x
+                    else:
+                        found[name] += x
+        outputs, gradients = [mass], [by_mass]
+        if again.sink is not None:
+            outputs.append(again.sink)
+            gradients.append(by_sink.sum_to_size(again.sink.shape))
+        moving = [(x, y) for x, y in zip(outputs, gradients, strict=True) if x.requires_grad]
+        if moving:
+            grads = torch.autograd.grad(
+                [x for x, _ in moving], list(leaves.values()), [y for _, y in moving], allow_unused=True
+            )
+            for name, part in zip(leaves, grads, strict=True):
+                found[name] = found[name] if part is None else found[name] + part
+        return found

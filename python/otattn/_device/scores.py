@@ -1,0 +1,240 @@
+"""The scores of a call in blocks of rows: S / tau in nats, -inf where a pair may carry nothing.
+
+    S = softcap(scale (Q K^T + relative inside)) - slope |i + offset - j| + relative + dense + additive mask
+
+of Q [batch, heads, rows, width] and K [batch, key heads, columns, width], or of a matrix of scores.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import _structs as c
+from .._settings import OPERANDS
+from .._spec import Spec
+from .._template import template
+from .dropout import kept_pairs
+
+# Operands that the scores depend on, and have derivatives.
+OF_SCORES = ("query", "key", "bias", "relative_bias", "alibi_slopes", "temperature")
+# Bytes of one block of pairs in the type of the arithmetic, and how many of such a pass holds at once.
+BLOCK_BYTES, BLOCKS_AT_ONCE = 32 << 20, 6
+
+
+class Scores:
+    """One call: its operands in the type of the arithmetic, and numbers of its method."""
+
+    def __init__(
+        self, spec: Spec, operands: Mapping[str, Tensor | None], wide: torch.dtype | None = None
+    ) -> None:
+        """`wide` is the type of the arithmetic: f64 for f64, f32 otherwise where it is None."""
+        self.spec, self.operands = spec, operands
+        self.problem, self.options = template(spec)
+        query, key, value = operands["query"], operands["key"], operands["value"]
+        assert query is not None
+        self.type, self.device = query.dtype, query.device
+        self.wide = wide or (torch.float64 if query.dtype == torch.float64 else torch.float32)
+        self.batch, self.heads, self.rows = query.shape[:3]
+        self.columns = query.shape[3] if key is None else key.shape[2]
+        self.key_heads = self.heads if key is None else key.shape[1]
+        self.width = 0 if value is None else value.shape[3]
+        scale = self.problem.scale
+        if scale == sys.float_info.min:
+            scale = 0.0
+        elif scale == 0.0:
+            scale = 1.0 if key is None or query.shape[3] == 0 else query.shape[3] ** -0.5
+        self.scale = -scale if self.problem.cost else scale
+        self.offset = self.columns - self.rows if self.problem.corner == c.BOTTOM_RIGHT else 0
+        self.low, self.high = self._band()
+        # Booleans, and numbers that stand for them, are no operands of a sum.
+        self.masks = [x for x in (operands["attn_mask"], operands["bias"]) if x is not None]
+        self.lengths = operands["key_lengths"]
+        seed = operands["dropout_seed"]
+        self.seed = None if seed is None or spec.dropout_p == 0.0 else seed.to(self.device)
+        self.given = {
+            name: x.to(self.device, self.wide)
+            for name, x in operands.items()
+            if x is not None and name in OPERANDS and (x.is_floating_point() or x.dim() == 0)
+        }
+        for name in ("bias", "attn_mask"):
+            if name in self.given:
+                # As a number it might leave the range of what is made of it.
+                x = operands[name]
+                assert x is not None
+                self.given[name] = self.given[name].where(~_forbids(x), 0.0)
+        # What no pair uses may be anything.
+        if (self.lengths is not None or self.masks) and key is not None:
+            self._forget_unused(value is not None)
+
+    def _band(self) -> tuple[int | None, int | None]:
+        """Least and largest j - i of an allowed pair; None is no limit."""
+        low = high = None
+        if self.spec.window is not None:
+            left, right = self.spec.window
+            low = self.offset - left if left >= 0 else None
+            high = self.offset + right if right >= 0 else None
+        if self.spec.is_causal:
+            high = self.offset if high is None else min(high, self.offset)
+        return low, high
+
+    def _forget_unused(self, values: bool) -> None:
+        rows, columns = self.usable
+        groups = columns.unflatten(1, (self.key_heads, -1)).any(2)
+        for name, used in (("key", groups), ("value", groups), ("query", rows)):
+            if name != "value" or values:
+                self.given[name] = self.given[name].where(used[..., None], 0.0)
+
+    @property
+    def per_key(self) -> bool:
+        """Whether masks say the same of a key to every query."""
+        return all(x.shape[2] == 1 for x in self.masks)
+
+    def block_rows(self) -> int:
+        """How many rows make a block."""
+        each = self.batch * self.heads * self.columns * torch.finfo(self.wide).bits // 8
+        most = BLOCK_BYTES
+        if self.spec.workspace_limit is not None:
+            most = min(most, self.spec.workspace_limit // BLOCKS_AT_ONCE)
+            if most < each:
+                raise MemoryError(
+                    f"workspace_limit is {self.spec.workspace_limit} bytes, and one row of pairs of all "
+                    f"heads takes {BLOCKS_AT_ONCE * each}; give as many, or fewer heads a call"
+                )
+        return max(1, min(self.rows, most // max(1, each)))
+
+    def bytes(self) -> int:
+        """What blocks of pairs take at once."""
+        each = self.batch * self.heads * self.columns * torch.finfo(self.wide).bits // 8
+        return BLOCKS_AT_ONCE * each * self.block_rows()
+
+    def slices(self) -> Iterator[slice]:
+        step = self.block_rows()
+        for begin in range(0, self.rows, step):
+            yield slice(begin, min(begin + step, self.rows))
+
+    def _distances(self, rows: slice) -> Tensor:
+        """[rows, columns]: j - i"""
+        i = torch.arange(rows.start, rows.stop, device=self.device)
+        return torch.arange(self.columns, device=self.device) - i[:, None]
+
+    def allowed(self, rows: slice) -> Tensor | None:
+        """Which pairs may carry weight, broadcasting to [batch, heads, rows, columns]; None: all."""
+        found: list[Tensor] = []
+        if self.low is not None or self.high is not None:
+            apart = self._distances(rows)
+            if self.low is not None:
+                found.append(apart >= self.low)
+            if self.high is not None:
+                found.append(apart <= self.high)
+        if self.lengths is not None:
+            counts = self.lengths.to(self.device).reshape(-1, 1, 1, 1)
+            found.append(torch.arange(self.columns, device=self.device) < counts)
+        for x in self.masks:
+            part = x if x.shape[2] == 1 else x[:, :, rows]
+            found.append(part if x.dtype == torch.bool else ~_forbids(part))
+        return functools.reduce(torch.logical_and, found) if found else None
+
+    def kept(self, rows: slice) -> Tensor | None:
+        """What dropout multiplies the weights of some rows by; None: there is none."""
+        if self.seed is None:
+            return None
+        p: float = self.spec.dropout_p
+        if p >= 1.0:
+            return torch.zeros((), dtype=self.wide, device=self.device)
+        pairs = kept_pairs(self.seed, p, (self.batch, self.heads), rows, self.columns)
+        kept: Tensor = pairs.to(self.wide) / (1.0 - p)
+        return kept
+
+    @functools.cached_property
+    def usable(self) -> tuple[Tensor, Tensor]:
+        """Which rows have a pair, [batch, heads, rows], and which columns, [batch, heads, columns]."""
+        shape = (self.batch, self.heads)
+        rows = torch.full((*shape, self.rows), self.columns > 0, device=self.device)
+        columns = torch.full((*shape, self.columns), self.rows > 0, device=self.device)
+        if self.allowed(slice(0, 0)) is None:
+            return rows, columns
+        parts = []
+        columns.zero_()
+        for each in self.slices():
+            allowed = self.allowed(each)
+            assert allowed is not None
+            allowed = allowed.expand(*shape, each.stop - each.start, self.columns)
+            parts.append(allowed.any(3))
+            columns |= allowed.any(2)
+        return torch.cat(parts, 2) if parts else rows, columns
+
+    def tau(self, of: Mapping[str, Tensor]) -> Any:
+        """The temperature, a number or a tensor that broadcasts over [batch, heads, n]."""
+        x = of.get("temperature")
+        if x is None:
+            return self.problem.temperature or 1.0
+        return x if x.dim() == 0 else x.reshape(1, -1, 1)
+
+    def per_head(self, name: str, of: Mapping[str, Tensor], otherwise: float | None) -> Any:
+        """An operand of one number or one a head, as a number or a tensor over [batch, heads, n]; or None."""
+        x = of.get(name)
+        if x is None:
+            return otherwise
+        return x if x.dim() == 0 else x.reshape(1, -1, 1)
+
+    def by_rows(self, name: str) -> bool:
+        """Whether an operand of the scores has a part of its own in each block of rows."""
+        return name == "query" or (name in ("bias", "attn_mask") and self.given[name].shape[2] > 1)
+
+    def parts(self, rows: slice) -> dict[str, Tensor]:
+        """The operands of the scores of some rows."""
+        return {
+            name: self.given[name][:, :, rows] if self.by_rows(name) else self.given[name]
+            for name in (*OF_SCORES, "attn_mask")
+            if name in self.given
+        }
+
+    def block(self, rows: slice, of: Mapping[str, Tensor] | None = None) -> Tensor:
+        """[batch, heads, rows, columns]: S / tau of some rows, of what `parts` returns or others like it."""
+        of = self.parts(rows) if of is None else of
+        x = of["query"]
+        if "key" in of:
+            key = of["key"]
+            many = rows.stop - rows.start
+            x = (
+                x.reshape(self.batch, self.key_heads, self.heads // self.key_heads * many, x.shape[3])
+                @ key.mT
+            )
+            x = x.reshape(self.batch, self.heads, many, self.columns)
+        relative = None
+        if "relative_bias" in of:
+            at = self.columns - 1 - self._distances(rows)
+            relative = of["relative_bias"].reshape(1, -1, self.rows + self.columns - 1)[:, :, at]
+            if self.spec.relative_inside:
+                x, relative = x + relative, None
+        x = x * self.scale
+        if self.spec.softcap:
+            x = self.spec.softcap * torch.tanh(x / self.spec.softcap)
+        slopes = self.per_head("alibi_slopes", of, self.spec.alibi_slopes)
+        if slopes is not None:
+            x = x - _over_pairs(slopes) * (self._distances(rows) - self.offset).abs()
+        if relative is not None:
+            x = x + relative
+        for name in ("bias", "attn_mask"):
+            if name in of:
+                x = x + of[name]
+        x = x / _over_pairs(self.tau(of))
+        allowed = self.allowed(rows)
+        found: Tensor = x if allowed is None else x.masked_fill(~allowed, -torch.inf)
+        return found
+
+
+def _forbids(x: Tensor) -> Tensor:
+    """Where a number stands for -inf: near the least of its type."""
+    return x <= torch.finfo(x.dtype).min / 2
+
+
+def _over_pairs(x: Any) -> Any:
+    """A number, or one a head."""
+    return x[..., None] if isinstance(x, Tensor) and x.dim() > 0 else x

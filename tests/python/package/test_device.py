@@ -1,0 +1,422 @@
+"""`backend="torch"`, which serves tensors of any device, on CPU tensors against the library."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import otattn
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from otattn import Spec
+from otattn._device import adjoint, call, solver
+from otattn._device.blocks import Blocks
+from otattn._device.scores import Scores
+from otattn._settings import OPERANDS
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+ROWS = ["softmax", "sparsemax", "entmax:1.5", "entmax:1.2", "entmax:2.5"]
+COUPLED = [
+    "softmax/exact",
+    "softmax/relaxed:0.7",
+    "softmax/capped:1.5",
+    "softmax/bounded:0.5,1.6",
+    "softmax/elastic:0.4,5",
+]
+# Of each: the number of a Spec, and what may be a tensor instead.
+NUMBERS = {
+    "softmax/relaxed:0.7": ("strength",),
+    "softmax/capped:1.5": ("cap",),
+    "softmax/bounded:0.5,1.6": ("lower", "upper"),
+    "softmax/elastic:0.4,5": ("strength",),
+    "entmax:1.5": ("alpha",),
+}
+VALUES = {"cap": 1.5, "lower": 0.5, "upper": 1.6, "alpha": 1.5}
+# A unit of rounding of each type times what a short sum of products makes of it.
+CLOSE = {torch.float64: 1e-7, torch.float32: 2e-4, torch.bfloat16: 4e-2, torch.float16: 6e-3}
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        yield
+
+
+class Case:
+    """A drawn call: query, key, value, and its keywords, tensors among them."""
+
+    def __init__(self, draw: st.DrawFn, methods: list[str], types: list[torch.dtype]) -> None:
+        self.method = draw(st.sampled_from(methods))
+        self.type = draw(st.sampled_from(types))
+        generator = torch.Generator().manual_seed(draw(st.integers(0, 1 << 30)))
+        batch, groups, each = draw(st.integers(1, 2)), draw(st.integers(1, 2)), draw(st.integers(1, 2))
+        n, m = draw(st.integers(1, 7)), draw(st.integers(1, 8))
+        width, values = draw(st.integers(1, 5)), draw(st.integers(1, 4))
+        heads = groups * each
+
+        def normal(*shape: int) -> Tensor:
+            return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+        self.arrays = [
+            x.to(self.type)
+            for x in (
+                normal(batch, heads, n, width),
+                normal(batch, groups, m, width),
+                normal(batch, groups, m, values),
+            )
+        ]
+        options: dict[str, Any] = {"enable_gqa": True, "max_rounds": 300}
+        coupled = "/" in self.method
+        kinds = (
+            ["none", "lengths", "mask"]
+            if coupled
+            else ["none", "lengths", "mask", "causal", "window", "float"]
+        )
+        kind = draw(st.sampled_from(kinds))
+        if kind == "lengths":
+            options["key_lengths"] = torch.randint(1, m + 1, (batch,), generator=generator)
+        elif kind in ("mask", "float"):
+            mask = torch.rand((batch, 1, n, m), generator=generator) > 0.25
+            if coupled:
+                # A cross of pairs leaves every total possible.
+                mask[..., 0], mask[..., 0, :] = True, True
+            least = torch.finfo(self.type).min
+            options["attn_mask"] = (
+                mask if kind == "mask" else torch.full_like(mask, 0.3, dtype=self.type).where(mask, least)
+            )
+        elif kind == "causal":
+            options["is_causal"] = True
+            options["causal_align"] = draw(st.sampled_from(["top_left", "bottom_right"]))
+        elif kind == "window":
+            options["window"] = (draw(st.integers(-1, 3)), draw(st.integers(-1, 3)))
+        terms = {
+            "bias": lambda: normal(1, heads, n, m).to(self.type),
+            "alibi_slopes": lambda: normal(heads).abs(),
+            "relative_bias": lambda: normal(heads, n + m - 1),
+            "temperature": lambda: 0.6 + normal(heads).abs(),
+            "row_mass": lambda: 0.5 + normal(n).abs(),
+            "softcap": lambda: 2.0,
+            "cost": lambda: True,
+            "sink": lambda: normal(heads),
+        }
+        if "exact" in self.method or "bounded" in self.method:
+            # The sink needs masses that leave it a share.
+            del terms["sink"]
+        for name in draw(st.lists(st.sampled_from(sorted(terms)), max_size=3, unique=True)):
+            options[name] = terms[name]()
+        if "relative_bias" in options:
+            options["relative_inside"] = draw(st.booleans())
+        if coupled and "elastic" not in self.method and draw(st.booleans()):
+            options["rounds"] = draw(st.integers(0, 4))
+        if draw(st.booleans()):
+            for name in NUMBERS.get(self.method, ()):
+                value = 0.4 if "elastic" in self.method else VALUES.get(name, 0.7)
+                options[name] = torch.tensor(value, dtype=torch.float64)
+        if not coupled and draw(st.booleans()):
+            options.update(dropout_p=0.4, dropout_seed=5, dropout_offset=draw(st.integers(0, 9)))
+        if self.type == torch.float64:
+            options["tolerance"] = 1e-12 if "bounded" not in self.method else 1e-10
+        self.options = options
+        shape = (batch, heads, n, values)
+        self.upstream = normal(*shape), normal(batch, heads, m)
+
+    def __repr__(self) -> str:
+        shapes = [tuple(x.shape) for x in self.arrays]
+        options = {n: tuple(x.shape) if isinstance(x, Tensor) else x for n, x in self.options.items()}
+        return f"{self.method} {self.type} {shapes} {options}"
+
+    def run(self, backend: str | None) -> tuple[Tensor, Any, dict[str, Tensor]]:
+        """The output, what else there is, and gradients by name."""
+        leaves = {
+            name: x.clone().requires_grad_()
+            for name, x in {**dict(zip("qkv", self.arrays, strict=True)), **self.options}.items()
+            if isinstance(x, Tensor) and x.is_floating_point() and name != "attn_mask"
+        }
+        options = {name: leaves.get(name, x) for name, x in self.options.items()}
+        out, aux = otattn.attention(
+            leaves["q"],
+            leaves["k"],
+            leaves["v"],
+            method=self.method,
+            backend=backend,
+            return_aux=True,
+            **options,
+        )
+        by_out, by_receiver = self.upstream
+        loss = (out.double() * by_out).sum()
+        if "rounds" not in options and "dropout_p" not in options:
+            loss = loss + (aux.receiver.double() * by_receiver).sum()
+        grads = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
+        return out, aux, {name: x for name, x in zip(leaves, grads, strict=True) if x is not None}
+
+
+@st.composite
+def cases(draw: st.DrawFn, methods: list[str], types: list[torch.dtype]) -> Case:
+    return Case(draw, methods, types)
+
+
+def distance(x: Tensor, y: Tensor) -> float:
+    """The largest difference, in units of the largest number, of what is finite in both."""
+    x, y = x.detach().double(), y.detach().double()
+    assert torch.equal(torch.isnan(x), torch.isnan(y))
+    apart = (x - y).abs().where((x != y) & ~torch.isnan(x), 0.0)
+    size = y.abs().where(torch.isfinite(y), 0.0)
+    return float(apart.max() / size.max().clamp(min=1.0)) if x.numel() else 0.0
+
+
+def compare(case: Case) -> None:
+    close = CLOSE[case.type]
+    try:
+        out, aux, grads = case.run(None)
+    except otattn.SolveError:
+        with pytest.raises(otattn.SolveError):
+            case.run("torch")
+        return
+    found, more, again = case.run("torch")
+    assert found.dtype == out.dtype
+    assert found.stride() == out.stride()
+    assert distance(found, out) <= close
+    assert more.info.status == aux.info.status
+    assert distance(more.receiver, aux.receiver) <= close
+    for name in ("entropy", "maximum", "sink"):
+        assert distance(getattr(more.row_stats, name), getattr(aux.row_stats, name)) <= close
+    if "exact" not in case.method:
+        # Elsewhere a constant may go from the rows' potentials to the columns'.
+        assert distance(more.potentials.row, aux.potentials.row) <= 10.0 * close
+    assert again.keys() == grads.keys()
+    for name, x in grads.items():
+        assert again[name].dtype == x.dtype
+        assert distance(again[name], x) <= 5.0 * close, name
+
+
+@given(cases(ROWS, [torch.float64]))
+def test_free_columns(case: Case) -> None:
+    compare(case)
+
+
+@settings(max_examples=30)
+@given(cases(COUPLED, [torch.float64]))
+def test_coupled_columns(case: Case) -> None:
+    compare(case)
+
+
+@given(
+    cases(
+        ["softmax", "entmax:1.5", "softmax/exact", "softmax/capped:1.5"],
+        [torch.float32, torch.bfloat16, torch.float16],
+    )
+)
+def test_narrow_types(case: Case) -> None:
+    # Gradients of rounded sums jump where bounds begin to bind.
+    close = CLOSE[case.type]
+    try:
+        out, _, _ = case.run(None)
+    except otattn.SolveError:
+        return
+    found, _, _ = case.run("torch")
+    assert distance(found, out) <= close
+
+
+@pytest.mark.parametrize("method", [*ROWS, *COUPLED])
+def test_certificates(method: str) -> None:
+    torch.manual_seed(1)
+    q, k, v = (torch.randn(2, 2, n, 4, dtype=torch.float64) for n in (6, 7, 7))
+    options: dict[str, Any] = {"method": method, "temperature": 0.7, "return_aux": True, "tolerance": 1e-12}
+    _, aux = otattn.attention(q, k, v, **options)
+    _, more = otattn.attention(q, k, v, backend="torch", **options)
+    for name, x in aux.certificate.as_dict().items():
+        y = more.certificate.as_dict()[name]
+        assert x == pytest.approx(y, rel=1e-7, abs=1e-9, nan_ok=True), name
+    p = otattn.coupling(q @ k.mT, backend="torch", **{**options, "return_aux": None})
+    assert distance(p, otattn.coupling(q @ k.mT, **{**options, "return_aux": None})) <= 1e-9
+
+
+@pytest.mark.parametrize("rounds", [None, 3])
+@pytest.mark.parametrize("method", ["softmax/exact", "softmax/capped:1.3", "softmax/relaxed:1"])
+def test_gradcheck(method: str, rounds: int | None) -> None:
+    torch.manual_seed(3)
+    leaves = [torch.randn(1, 2, n, 3, dtype=torch.float64, requires_grad=True) for n in (4, 5, 5)]
+
+    def run(*x: Tensor) -> Any:
+        return otattn.attention(*x, method=method, rounds=rounds, tolerance=1e-13, backend="torch")
+
+    assert torch.autograd.gradcheck(run, leaves, rtol=1e-6, atol=1e-8)
+
+
+# ---- citizens of torch -----------------------------------------------------------------------------
+
+
+def test_compile_and_autocast() -> None:
+    torch.manual_seed(2)
+    q, k, v = (torch.randn(1, 2, 5, 4, requires_grad=True) for _ in range(3))
+
+    def run(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return otattn.attention(q, k, v, method="softmax/exact", rounds=3, backend="torch") * 2.0
+
+    compiled = torch.compile(run, fullgraph=True, backend="aot_eager")
+    assert distance(compiled(q, k, v), run(q, k, v)) <= 1e-6
+    compiled(q, k, v).sum().backward()
+    assert q.grad is not None
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert run(q, k, v).dtype == torch.bfloat16
+    again = torch.utils.checkpoint.checkpoint(run, q, k, v, use_reentrant=False)
+    assert distance(again, run(q, k, v)) == 0.0
+
+
+def operands(**named: Any) -> dict[str, Any]:
+    return dict.fromkeys(OPERANDS) | named
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"is_causal": True}, {"softcap": 3.0}, {"temperature": 0.5}, {"window": (3, 3)}, {"sink": 1.0}],
+)
+@pytest.mark.parametrize("method", ["softmax", "entmax:1.5", "softmax/capped:2", "softmax/elastic:0.4,5"])
+def test_fixed_rounds_read_nothing(method: str, options: Mapping[str, Any]) -> None:
+    """Tensors without memory stop whatever waits for a number of theirs."""
+    spec = Spec(method, **options, **({"rounds": 4} if "capped" in method else {}))
+    x = torch.empty(1, 2, 8, 4, device="meta")
+    given_ = list(operands(query=x, key=x, value=x).values())
+    out = torch.empty_like(x)
+    call.solve_tensors(spec, given_, ["out"], "", [out])
+    grads = call.gradients_of_tensors(spec, given_, (x, None, None), None, ["query", "key", "value"])
+    assert [g.shape for g in grads] == [x.shape] * 3
+
+
+class Largest(TorchDispatchMode):
+    """The largest tensor that an operator makes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bytes = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        for x in found if isinstance(found, (tuple, list)) else [found]:
+            if isinstance(x, Tensor):
+                self.bytes = max(self.bytes, x.untyped_storage().nbytes())
+        return found
+
+
+def test_no_pairs_are_stored() -> None:
+    """Of 65,536 keys, forward and backward: nothing but blocks of pairs has the size of two dimensions."""
+    torch.manual_seed(0)
+    n, m = 16, 65536
+    spec = Spec("softmax/exact", rounds=2, workspace_limit=6 << 20)
+    query, key = torch.randn(1, 1, n, 2), torch.randn(1, 1, m, 2)
+    given_ = list(operands(query=query, key=key, value=key).values())
+    with Largest() as seen:
+        call.solve_tensors(spec, given_, ["out"], "", [torch.empty(1, 1, n, 2)])
+        call.gradients_of_tensors(spec, given_, (query, None, None), None, ["query", "key", "value"])
+    assert seen.bytes <= 1 << 20 < n * m * 4
+
+
+CALLS = {
+    # Of a forward and of a backward: lse, attend, product, backward.
+    "softmax": ((0, 1, 0, 0), (1, 0, 2, 1)),
+    "softmax/elastic:0.4,5": ((10, 1, 0, 0), (11, 0, 13, 11)),
+}
+
+
+@pytest.mark.parametrize("method", CALLS)
+def test_calls_of_the_engine(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("lse", "attend", "product", "backward")
+    counts = dict.fromkeys(names, 0)
+
+    def counted(name: str) -> Any:
+        real = getattr(Blocks, name)
+
+        def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+            counts[name] += 1
+            return real(self, *args, **kwargs)
+
+        return run
+
+    for name in names:
+        monkeypatch.setattr(Blocks, name, counted(name))
+    x = torch.randn(1, 2, 8, 4, requires_grad=True)
+    out = otattn.attention(x, x, x, method=method, backend="torch")
+    assert tuple(counts.values()) == CALLS[method][0]
+    counts.update(dict.fromkeys(names, 0))
+    out.sum().backward()
+    assert tuple(counts.values()) == CALLS[method][1]
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "most"),
+    [
+        ("softmax/exact", {}, 12),
+        ("softmax/exact", {"temperature": 0.3}, 60),
+        ("softmax/capped:1.5", {"is_causal": True}, 40),
+        ("softmax/relaxed:10", {}, 20),
+        ("softmax/exact", {"window": (8, 8)}, 60),
+    ],
+)
+def test_rounds_to_a_tolerance(method: str, options: Mapping[str, Any], most: int) -> None:
+    """Causal caps took 358 plain rounds."""
+    torch.manual_seed(0)
+    q, k = (torch.randn(1, 2, 128, 32, dtype=torch.float64) for _ in range(2))
+    scores = Scores(Spec(method, **options), operands(query=1.5 * q, key=k))
+    found = solver.solve(Blocks(scores))
+    assert found.status == 0
+    assert found.rounds <= most
+
+
+def test_what_f32_does_not_reach() -> None:
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(1, 1, 24, 8) for _ in range(3))
+    options: dict[str, Any] = {"method": "softmax/exact", "tolerance": 1e-9}
+    _, aux = otattn.attention(q, k, v, backend="torch", return_aux="certificate", **options)
+    assert aux.certificate.column_error <= 1e-6
+    assert aux.info.column_error <= 1e-9
+
+
+# ---- bad input -------------------------------------------------------------------------------------
+
+
+def test_sentences() -> None:
+    x = torch.randn(1, 1, 4, 3)
+    with pytest.raises(ValueError, match="key lies on meta and query on cpu"):
+        otattn.attention(x, x.to("meta"), x)
+    with pytest.raises(ValueError, match="wanted 'torch' or one of"):
+        otattn.attention(x, x, x, backend="torch:none")
+    with pytest.raises(ValueError, match="torch tensors"):
+        otattn.attention(x.numpy(), x.numpy(), x.numpy(), backend="torch")
+    with pytest.raises(MemoryError, match="workspace_limit"):
+        otattn.attention(x, x, x, backend="torch", workspace_limit=8)
+    with pytest.raises(otattn.NotConverged, match="rounds"):
+        otattn.attention(x, x, x, method="softmax/exact", max_rounds=1, tolerance=1e-12, backend="torch")
+    with pytest.raises(otattn.Infeasible, match="mass"):
+        mass = torch.full((4,), 2.0)
+        otattn.attention(x, x, x, method="softmax/exact", column_mass=mass, backend="torch")
+    with pytest.raises(otattn.NotFinite):
+        otattn.attention(x * float("nan"), x, x, method="softmax/exact", backend="torch")
+    with pytest.raises(ValueError, match="column_mass"):
+        otattn.attention(x, x, x, method="softmax/exact", sink=1.0, backend="torch")
+    assert (
+        distance(
+            otattn.attention(x, x, x, method="hard/exact", backend="torch"),
+            otattn.attention(x, x, x, method="hard/exact"),
+        )
+        == 0.0
+    )
+
+
+def test_describe() -> None:
+    x = torch.randn(1, 1, 4, 3)
+    assert "blocks on cpu" in otattn.describe(x, x, x, backend="torch:blocks")
+    assert "a hard method" in otattn.describe(x, x, x, method="hard", backend="torch")
+    assert otattn.describe(x, x, x) == otattn.Plan(x.numpy(), x.numpy(), x.numpy()).describe()
+
+
+def test_systems_that_do_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adjoint, "STEPS", 0)
+    x = torch.randn(1, 1, 5, 3, requires_grad=True)
+    out = otattn.attention(x, x, x, method="softmax/exact", backend="torch")
+    with pytest.raises(otattn.NotConverged, match="implicit gradient"):
+        (out * torch.randn_like(out)).sum().backward()
