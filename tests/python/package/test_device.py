@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import otattn
+import otattn.nn
 import pytest
 import torch
 from hypothesis import given, settings
@@ -420,3 +421,26 @@ def test_systems_that_do_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
     out = otattn.attention(x, x, x, method="softmax/exact", backend="torch")
     with pytest.raises(otattn.NotConverged, match="implicit gradient"):
         (out * torch.randn_like(out)).sum().backward()
+
+
+# ---- fronts ----------------------------------------------------------------------------------------
+
+
+def test_fronts() -> None:
+    torch.manual_seed(4)
+    x = torch.randn(2, 6, 8)
+    module = otattn.nn.Attention(8, 2, batch_first=True, method="softmax/exact", backend="torch")
+    plain = otattn.nn.Attention(8, 2, batch_first=True, method="softmax/exact")
+    plain.load_state_dict(module.state_dict())
+    assert distance(module(x, x, x)[0], plain(x, x, x)[0]) <= 1e-4
+    packed = torch.randn(9, 4, 8)
+    bounds = [0, 2, 9]
+    options: dict[str, Any] = {"method": "softmax/capped:1.5", "is_causal": True}
+    found = otattn.varlen_attention(packed, packed, packed, bounds, bounds, backend="torch", **options)
+    assert distance(found, otattn.varlen_attention(packed, packed, packed, bounds, bounds, **options)) <= 1e-4
+    spec = Spec("softmax/relaxed:1", backend="torch")
+    scores = torch.randn(5, 6)
+    assert (
+        distance(otattn.coupling(scores, method=spec), otattn.coupling(scores, method="softmax/relaxed:1"))
+        <= 1e-5
+    )
