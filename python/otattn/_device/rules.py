@@ -133,16 +133,18 @@ def _outside_or_priced(sums: Tensor, target: Tensor, g: Tensor, m: Marginals) ->
 
 
 def _totals_agree(mass: Tensor, total: Tensor, m: Marginals, close: float) -> Tensor:
-    return (mass - total).abs() <= close * torch.maximum(mass, total)
+    apart = mass - total if m.sink is None else (total - mass).clamp(min=0.0)
+    return apart.abs() <= close * torch.maximum(mass, total)
 
 
 def _room_is_enough(mass: Tensor, total: Tensor, m: Marginals, close: float) -> Tensor:
-    return total >= mass * (1.0 - close)
+    # A sink has room for all.
+    return (total >= mass * (1.0 - close)) | (m.sink is not None)
 
 
 def _bounds_fit(mass: Tensor, total: Tensor, m: Marginals, close: float) -> Tensor:
     least: Tensor = total * _exponential(m.log_floor)
-    return (total >= mass * (1.0 - close)) & (least <= mass * (1.0 + close))
+    return _room_is_enough(mass, total, m, close) & (least <= mass * (1.0 + close))
 
 
 RULES: dict[int, Rule] = {

@@ -200,7 +200,7 @@ def test_free_columns(case: Case) -> None:
     compare(case)
 
 
-@settings(max_examples=30)
+@settings(max_examples=25)
 @given(cases(COUPLED, [torch.float64]))
 def test_coupled_columns(case: Case) -> None:
     compare(case)
