@@ -3,6 +3,7 @@
  *
  *     assign(cost, maximize, limit, maps)                   one assignment problem, [n, m] in f64 or f32 of any strides:
  *         -> (rows, columns) | (value, x, y) | None         pairs, or with `maps` lap's two maps in 32 bits
+ *     assign_all(assigner, batch, error) -> status          many of them, by addresses of what the caller made and described
  *     words_are, parse                                      keywords of calls (keywords.c)
  *     tensors, address, layout, derivative, without_zeros, copies
  *                                                           the memory of arrays and tensors (memory.c)
@@ -140,6 +141,17 @@ static PyObject *assign(PyObject *module, PyObject *const *arguments, Py_ssize_t
     return answer;
 }
 
+static PyObject *assign_all(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
+    (void)module;
+    void *at[3];
+    if (count != 3) return PyErr_Format(PyExc_TypeError, "wanted three addresses");
+    for (int k = 0; k < 3; k++) at[k] = PyLong_AsVoidPtr(arguments[k]);
+    if (PyErr_Occurred() != NULL) return NULL;
+    ota_status status;
+    NATIVE_UNLOCKED(status, ota_assign(at[0], at[1], at[2]));
+    return PyErr_Occurred() == NULL ? PyLong_FromLong(status) : NULL;
+}
+
 static PyObject *release(PyObject *module, PyObject *unused) {
     (void)unused;
     give_back(PyModule_GetState(module), NULL);
@@ -176,6 +188,8 @@ PyMODINIT_FUNC PyInit__native(void) {
     static PyMethodDef calls[] = {
         {"assign", (PyCFunction)(void (*)(void))assign, METH_FASTCALL,
          "assign(cost, maximize, limit, maps)"},
+        {"assign_all", (PyCFunction)(void (*)(void))assign_all, METH_FASTCALL,
+         "assign_all(assigner, batch, error)"},
         {"maxsim", (PyCFunction)(void (*)(void))native_maxsim, METH_FASTCALL,
          "maxsim(queries, documents, offsets, lengths, query_lengths, capacity, top, threads)"},
         {"route", (PyCFunction)(void (*)(void))native_route, METH_FASTCALL,

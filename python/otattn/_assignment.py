@@ -71,23 +71,21 @@ class AssignmentCertificate:
 class _Assigner:
     """The library's threads and memory, with the record of a call. Not for two threads at once."""
 
-    __slots__ = ("error", "error_reference", "pointer", "record", "reference", "threads")
+    __slots__ = ("addresses", "error", "pointer", "record", "threads")
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
-        self.error, self.error_reference = new_error()
+        self.error, reference = new_error()
         pointer = ctypes.c_void_p()
         options = c.Options()
         options.size = ctypes.sizeof(options)
         options.threads = threads
-        status = library.ota_assigner_create(
-            ctypes.byref(pointer), ctypes.byref(options), self.error_reference
-        )
+        status = library.ota_assigner_create(ctypes.byref(pointer), ctypes.byref(options), reference)
         if status < 0:
             raise_status(status, self.error)
         self.pointer = pointer
         self.record = ctypes.create_string_buffer(_RECORD.size)
-        self.reference = ctypes.byref(self.record)
+        self.addresses = pointer.value or 0, ctypes.addressof(self.record), ctypes.addressof(self.error)
 
     def __del__(self, free: Any = library.ota_assigner_free) -> None:
         # When the interpreter ends, the names of modules may be gone.
@@ -97,7 +95,6 @@ class _Assigner:
 
 _idle: list[_Assigner] = []
 _KEPT = 4
-_assign: Any = library.ota_assign
 forget_by(_idle.clear)
 forget_by(_native.release)
 
@@ -115,7 +112,7 @@ def _run(inputs: tuple[Any, ...], outputs: dict[str, Any], maximize: bool, limit
     places = [0 if (x := outputs.get(name)) is None else _native.address(x) for name in _OUTPUTS]
     end = (limit if limited else 0.0, CANCEL, 0)
     _RECORD.pack_into(assigner.record, 0, _RECORD.size, *inputs, maximize, limited, *end, *places)
-    status: int = _assign(assigner.pointer, assigner.reference, assigner.error_reference)
+    status = _native.assign_all(*assigner.addresses)
     if status >= 0:
         if len(_idle) < _KEPT:
             _idle.append(assigner)

@@ -13,15 +13,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ._arrays import seed_of
 from ._attention import attention as on_arrays
+from ._attention import prepare
+from ._call import wants_of
+from ._gradients import UPSTREAM, gradients
 from ._jax_manual import alike, made_of, zeros_like
+from ._kept import NUMPY
 from ._plan import Plan
-from ._settings import OPERANDS
+from ._settings import DIFFERENTIABLE, OPERANDS
 
 # Arguments of `attention` that are arrays, in the order of the traced operands.
 _NAMES = OPERANDS[: OPERANDS.index("key_lengths") + 1]
 _PAIRS = ("attn_mask", "bias")
-_WITHOUT_GRADIENT = ("attn_mask", "key_lengths")
+_WITHOUT_GRADIENT = tuple(name for name in _NAMES if name not in DIFFERENTIABLE)
 
 
 def _call(static: Any, operands: Any, run: Any, result: Any) -> Any:
@@ -44,11 +49,18 @@ def _forward(static: Any, arrays: Mapping[str, Any]) -> Any:
 
 
 def _backward(static: Any, arrays: Mapping[str, Any], gradient: Any) -> Any:
+    wanted = tuple(name for name in arrays if name in DIFFERENTIABLE)
+    spec, _, seed = prepare(**dict(static))
+    given = dict(arrays) if seed is None else {**arrays, "dropout_seed": seed_of(seed)}
+    wants = wants_of(wanted, (*given, *UPSTREAM), False, None, "gradients")
+    by_name = {"out_grad": gradient}
+    direct = gradients(NUMPY, spec, wants, (*given.values(), *(by_name.get(name) for name in UPSTREAM)))
+    if direct is not None:
+        return direct
     query, key, value = (arrays[name] for name in _NAMES[:3])
     rest = {name: x for name, x in arrays.items() if name not in _NAMES[:3]}
     plan = Plan(query, key, value, gradients=True, **rest, **dict(static))
     plan.forward(query, key, value)
-    wanted = [name for name in arrays if name not in _WITHOUT_GRADIENT]
     found = plan.backward(gradient, wrt=wanted)
     lead = gradient.shape[:-2]
     return tuple(_shaped(found[name], arrays[name], lead) for name in wanted)

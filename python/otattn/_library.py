@@ -1,7 +1,7 @@
 """Loads the C library and declares its calls from the generated table.
 
 ctypes releases the interpreter lock during every call. Ctrl-C ends those that may be long, whose structs have
-`CANCEL` as `cancel`.
+`CANCEL` as `cancel`. Solves, derivatives, certificates and assignments are called by the extension.
 """
 
 import ctypes
@@ -19,11 +19,6 @@ FOLDER = Path(_native.__file__).parent
 # The address of the flag that Ctrl-C raises during a call.
 CANCEL: int = _native.cancel()
 _LONG = (
-    "ota_forward",
-    "ota_backward",
-    "ota_jvp",
-    "ota_certify",
-    "ota_assign",
     "ota_assign_bounded",
     "ota_route",
     "ota_maxsim",

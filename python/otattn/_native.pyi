@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 def assign(cost: Any, maximize: bool, limit: float | None, maps: bool, /) -> tuple[Any, ...] | None: ...
+def assign_all(assigner: int, batch: int, error: int, /) -> int: ...
 def maxsim(
     queries: Any,
     documents: Any,
