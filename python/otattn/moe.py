@@ -318,8 +318,8 @@ def route(
     >>> found.certificate.value, found.certificate.bound
     (5.5, 5.5)
     """
-    away = backend is not None or (type(logits) is not np.ndarray and is_torch(logits) and not logits.is_cpu)
-    plain = type(method) is str and type(certificate) is bool and not away
+    # Where tensors lie, the calls on plain ones see for themselves.
+    plain = backend is None and type(method) is str and type(certificate) is bool
     if plain and type(temperature) in (float, int) and 0 < temperature < float("inf"):
         found = None
         if method in CODES:
