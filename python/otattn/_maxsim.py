@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -15,8 +15,10 @@ from ._errors import check, new_error
 from ._job import pack
 from ._library import CANCEL, library
 from ._settings import count as whole_number
+from ._settings import is_torch
 from ._shapes import dense, shape_text
 from ._threads import thread_limit
+from ._torch_device import by_torch, check_device
 
 _FLOATS = (c.F32, c.BF16, c.F16)
 _PLACES = {"queries": c.LateInteraction.queries.offset, "documents": c.LateInteraction.documents.offset}
@@ -38,7 +40,7 @@ def _capacity(rule: Any) -> int:
     )
 
 
-def _whole(name: str, x: Any, count: int) -> Any:
+def whole_numbers(name: str, x: Any, count: int) -> Any:
     """Whole numbers as the library reads them."""
     numbers = np.asarray(dense(name, x))
     if numbers.dtype.kind not in "iu" and numbers.size:
@@ -118,7 +120,7 @@ class Call:
         else:
             self._put_packed(found, offsets, lengths)
         if query_lengths is not None:
-            problem.query_lengths = self._address(_whole("query_lengths", query_lengths, self.rows))
+            problem.query_lengths = self._address(whole_numbers("query_lengths", query_lengths, self.rows))
 
     def _address(self, x: Any) -> int:
         self.keep.append(x)
@@ -137,7 +139,7 @@ class Call:
         problem.offsets = self._address(np.arange(count + 1, dtype=np.int64) * tokens)
         problem.document_count = count
         if lengths is not None:
-            problem.document_lengths = self._address(_whole("lengths", lengths, count))
+            problem.document_lengths = self._address(whole_numbers("lengths", lengths, count))
 
     def _put_packed(self, found: _Tokens, offsets: Any, lengths: Any) -> None:
         if offsets is None or lengths is not None:
@@ -146,7 +148,7 @@ class Call:
         if count < 0:
             raise ValueError("offsets are empty, wanted one more than documents")
         found.put(self.problem, "documents")
-        self.problem.offsets = self._address(_whole("offsets", offsets, count + 1))
+        self.problem.offsets = self._address(whole_numbers("offsets", offsets, count + 1))
         self.problem.document_count = count
 
     def choose(self, chosen: Any) -> None:
@@ -194,6 +196,7 @@ def maxsim(
     query_lengths: Any = None,
     rule: str = "max",
     top_k: int | None = None,
+    backend: str | None = None,
 ) -> Any:
     """Scores of documents by late interaction, as ColBERT has it.
 
@@ -216,6 +219,10 @@ def maxsim(
         token takes one document token and none serves more than C; "assignment" is C = 1.
     top_k : int, optional
         Only the best so many documents.
+    backend : {"cpu", "torch"}, optional
+        "cpu": the library, for arrays and for tensors on the CPU, whose default it is. "torch": torch's own
+        operations, on whatever device tensors lie; on others than the CPU there is nothing else. The
+        matchings of "capped:C" are searched on the CPU wherever they lie.
 
     Returns
     -------
@@ -241,7 +248,9 @@ def maxsim(
     capacity = _capacity(rule)
     torch: Any = sys.modules.get("torch")
     tensors = torch is not None and isinstance(queries, torch.Tensor)
-    if type(queries) is np.ndarray:
+    if backend is not None:
+        by_torch("queries", queries, backend)
+    elif type(queries) is np.ndarray:
         found = _native_maxsim(
             queries, documents, offsets, lengths, query_lengths, capacity, top_k, thread_limit()
         )
@@ -257,11 +266,18 @@ def maxsim(
         if offsets is not None or lengths is not None or not documents:
             raise ValueError("documents is a list: it may not be empty, nor go with offsets or lengths")
         documents, offsets = _packed(documents)
-    if tensors and torch is not None and isinstance(documents, torch.Tensor):
+    if is_torch(documents) and not documents.is_cpu:
+        check_device("queries", queries, "documents", documents)
+    elif tensors and not queries.is_cpu:
+        check_device("documents", documents, "queries", queries)
+    if backend == "torch" and torch is not None:
+        documents = torch.as_tensor(documents)
+    if tensors and is_torch(documents):
         from ._torch_maxsim import torch_maxsim
 
         top = whole_number("top_k", top_k)
-        return torch_maxsim(cast(Any, queries), documents, offsets, lengths, query_lengths, capacity, top)
+        places = (offsets, lengths, query_lengths)
+        return torch_maxsim(queries, documents, places, capacity, top, backend)
     call = Call(queries, documents, offsets, lengths, query_lengths, capacity)
     answers = call.scores(top_k)
     if torch is not None and call.device is not None:

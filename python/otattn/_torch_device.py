@@ -38,10 +38,10 @@ def by_torch(name: str, x: Any, backend: Any) -> bool:
 
 def check_device(name: str, x: Any, other: str, like: Any) -> None:
     """ValueError for an array or tensor x that lies on another device than the tensor `like`."""
-    device = x.device if is_torch(x) else "cpu"
-    if str(device) != str(like.device):
-        moved = f"{name}.to({str(like.device)!r})" if is_torch(x) else f"torch.as_tensor({name}, device=...)"
-        raise ValueError(f"{name} lies on {device}, but {other} on {like.device}; pass {moved}")
+    here, there = str(x.device) if is_torch(x) else "cpu", str(like.device)
+    if here != there:
+        moved = f"{name}.to({there!r})" if is_torch(x) else f"torch.as_tensor({name}, device={there!r})"
+        raise ValueError(f"{name} and {other} lie on two devices, {here} and {there}; pass {moved}")
 
 
 def wide_type(device: torch.device) -> torch.dtype:
