@@ -14,6 +14,7 @@ class Blocks:
     """See engines.py."""
 
     name = "blocks"
+    differentiates: frozenset[str] = frozenset((*OF_SCORES, "value", "coupling"))
 
     def __init__(self, scores: Scores) -> None:
         self.scores = scores

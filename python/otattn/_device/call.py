@@ -6,7 +6,7 @@ import contextlib
 import ctypes
 import functools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -185,9 +185,9 @@ class Found(NamedTuple):
     """LSE_j(S + g) with the sink, of softmax"""
 
 
-def _engine(spec: Spec, operands: Sequence[Tensor | None]) -> Engine:
+def _engine(spec: Spec, operands: Sequence[Tensor | None], wanted: Collection[str] = ()) -> Engine:
     scores = Scores(spec, dict(zip(OPERANDS, operands, strict=True)))
-    return engine_for(scores, engine_name(spec))
+    return engine_for(scores, engine_name(spec), wanted)
 
 
 def _forward(engine: Engine, names: Sequence[str]) -> Found:
@@ -423,7 +423,8 @@ def gradients_of_tensors(
 ) -> list[Tensor]:
     """Those of the operands `wanted`, for gradients of out, coupling and receiver."""
     with arithmetic(operands):
-        engine = _engine(spec, operands)
+        needed = wanted if upstream[1] is None else (*wanted, "coupling")
+        engine = _engine(spec, operands, needed)
         s = engine.scores
         from_ = Upstream(s, *upstream)
         if s.problem.regulariser == c.ENTMAX:

@@ -8,7 +8,8 @@ from typing import Protocol
 from torch import Tensor
 
 from .blocks import Blocks
-from .scores import Scores
+from .scores import OF_SCORES, Scores
+from .triton_engine import Kernels
 
 
 class Engine(Protocol):
@@ -18,6 +19,8 @@ class Engine(Protocol):
     """
 
     name: str
+    differentiates: frozenset[str]
+    """Operands by which it has gradients, and "coupling" where it takes gradients of P."""
     scores: Scores
 
     def __init__(self, scores: Scores) -> None: ...
@@ -63,14 +66,21 @@ class Engine(Protocol):
 
 
 # Engines in the order in which they are asked.
-ENGINES: tuple[type[Engine], ...] = (Blocks,)
+ENGINES: tuple[type[Engine], ...] = (Kernels, Blocks)
+# Operands that an engine may be asked for gradients by.
+PARTS = (*OF_SCORES, "value", "coupling")
 
 
-def engine_for(scores: Scores, name: str = "") -> Engine:
-    """The first engine that takes the call, or the one of a name."""
+def engine_for(scores: Scores, name: str = "", wanted: Collection[str] = ()) -> Engine:
+    """The first engine that takes the call and has the gradients `wanted`, or the one of a name."""
+    parts = {x for x in wanted if x in PARTS}
     for kind in ENGINES:
         if name in ("", kind.name):
             reason = kind.refuses(scores)
+            if reason is None and not parts <= kind.differentiates:
+                # Whoever names an engine means what it has.
+                name = ""
+                continue
             if reason is None:
                 return kind(scores)
             if name:

@@ -69,7 +69,8 @@ class Scores:
                 assert x is not None
                 self.given[name] = self.given[name].where(~_forbids(x), 0.0)
         # What no pair uses may be anything.
-        if (self.lengths is not None or self.masks) and key is not None:
+        self.forgotten = (self.lengths is not None or len(self.masks) > 0) and key is not None
+        if self.forgotten:
             self._forget_unused(value is not None)
 
     def _band(self) -> tuple[int | None, int | None]:
@@ -123,10 +124,19 @@ class Scores:
         i = torch.arange(rows.start, rows.stop, device=self.device)
         return torch.arange(self.columns, device=self.device) - i[:, None]
 
-    def allowed(self, rows: slice) -> Tensor | None:
-        """Which pairs may carry weight, broadcasting to [batch, heads, rows, columns]; None: all."""
+    def native(self, name: str) -> Tensor:
+        """An operand in the caller's type, without what is not used."""
+        x = self.operands[name]
+        assert x is not None
+        return self.given[name].to(x.dtype) if self.forgotten else x
+
+    def allowed(self, rows: slice, banded: bool = True) -> Tensor | None:
+        """Which pairs may carry weight, broadcasting to [batch, heads, rows, columns]; None: all.
+
+        Unless `banded`, the distance of row and column has no say.
+        """
         found: list[Tensor] = []
-        if self.low is not None or self.high is not None:
+        if banded and (self.low is not None or self.high is not None):
             apart = self._distances(rows)
             if self.low is not None:
                 found.append(apart >= self.low)

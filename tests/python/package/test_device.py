@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -444,3 +447,40 @@ def test_fronts() -> None:
         distance(otattn.coupling(scores, method=spec), otattn.coupling(scores, method="softmax/relaxed:1"))
         <= 1e-5
     )
+
+
+_TRITON = """
+import otattn, torch, warnings
+warnings.simplefilter("ignore")
+torch.manual_seed(0)
+q, k, v = torch.randn(1, 4, 9, 16), torch.randn(1, 2, 7, 16), torch.randn(1, 2, 7, 5)
+cases = [
+    {"method": "softmax/exact", "rounds": 1, "temperature": 0.7, "key_lengths": torch.tensor([5])},
+    {"is_causal": True, "softcap": 2.0, "alibi_slopes": torch.rand(4), "sink": torch.randn(4)},
+]
+for options in cases:
+    found = []
+    for backend in (None, "torch:triton"):
+        leaves = [x.clone().requires_grad_() for x in (q, k, v)]
+        out = otattn.attention(*leaves, backend=backend, enable_gqa=True, **options)
+        (out * torch.linspace(-1, 1, out.numel()).reshape(out.shape)).sum().backward()
+        found.append([out.detach(), *(x.grad for x in leaves)])
+    for x, y in zip(*found):
+        apart = float((x - y).abs().max() / y.abs().max())
+        assert apart <= 1e-5, (options, apart)
+assert "engine triton" in otattn.describe(q, k, v, enable_gqa=True, backend="torch")
+print("equal")
+"""
+
+
+def test_kernels_in_the_interpreter() -> None:
+    """The whole call on kernels in Triton, which are tested by themselves elsewhere."""
+    pytest.importorskip("triton")
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    run = subprocess.run(
+        [sys.executable, "-c", _TRITON], env=environment, capture_output=True, text=True, check=False
+    )
+    assert run.stdout.strip() == "equal", run.stderr
+    x = torch.randn(1, 1, 4, 3)
+    with pytest.raises(ValueError, match="'torch:triton', which does not run on cpu"):
+        otattn.attention(x, x, x, backend="torch:triton")

@@ -1,0 +1,137 @@
+"""The engine of our own kernels in Triton: triton_rows.py and triton_backward.py."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+from collections.abc import Collection
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .scores import Scores
+
+# Where a device runs kernels in Triton, and widths of heads that they have.
+DEVICES, NARROWEST, WIDEST = ("cuda", "xpu"), 16, 256
+
+
+@functools.lru_cache(maxsize=1)
+def _is_interpreted() -> bool:
+    """Whether kernels run in Triton's interpreter, which takes tensors of CPUs."""
+    from triton import knobs  # type: ignore[import-untyped, unused-ignore]
+
+    return bool(knobs.runtime.interpret)
+
+
+class Kernels:
+    """See engines.py. Takes slopes, softcap, bands, and masks that are the same for all rows."""
+
+    name = "triton"
+    differentiates: frozenset[str] = frozenset(("query", "key", "value"))
+
+    @staticmethod
+    def refuses(scores: Scores) -> str | None:
+        s = scores
+        if importlib.util.find_spec("triton") is None:
+            return "needs the package triton (pip install triton)"
+        if s.device.type not in DEVICES and not _is_interpreted():
+            return f"does not run on {s.device.type}"
+        if s.wide == torch.float64:
+            return "has no f64"
+        if "key" not in s.given:
+            return "does not take a matrix of scores"
+        if max(s.given["query"].shape[3], s.width) > WIDEST:
+            return f"takes heads of at most {WIDEST} wide"
+        if "relative_bias" in s.given or not s.per_key:
+            return "takes no biases and masks of pairs"
+        if s.spec.dropout_p:
+            return "has no dropout"
+        per_head = isinstance(s.tau(s.given), Tensor) and s.tau(s.given).dim() > 0
+        if per_head and s.type != torch.float32:
+            return "takes one temperature for all heads of narrow types"
+        return None
+
+    def __init__(self, scores: Scores) -> None:
+        self.scores = s = scores
+        tau: Any = s.tau(s.given)
+        tau = tau.item() if isinstance(tau, Tensor) and tau.dim() == 0 else tau
+        self.query, self.key = s.native("query"), s.native("key")
+        slopes = s.per_head("alibi_slopes", s.given, s.spec.alibi_slopes)
+        if slopes is not None:
+            slopes = (torch.zeros((1, s.heads, 1), dtype=s.wide, device=s.device) + slopes / tau).reshape(-1)
+        if isinstance(tau, Tensor):
+            self.query, tau = self.query / tau[..., None], 1.0
+        self.options: dict[str, Any] = {
+            "scale": s.scale / tau,
+            "band": (s.low, s.high),
+            "softcap": s.spec.softcap / tau,
+            "slopes": slopes,
+            "offset": s.offset,
+        }
+        # What masks and lengths say of keys: a term of their potentials.
+        self.terms = torch.zeros((s.batch, s.heads, s.columns), dtype=s.wide, device=s.device)
+        if s.masks or s.lengths is not None:
+            allowed = s.allowed(slice(0, 1), banded=False)
+            for name in ("bias", "attn_mask"):
+                if name in s.given:
+                    self.terms = self.terms + s.given[name][:, :, 0] / tau
+            if allowed is not None:
+                self.terms = self.terms.masked_fill(~allowed[:, :, 0], -torch.inf)
+
+    def lse(self, bias: Tensor, transposed: bool = False) -> Tensor:
+        from .triton_rows import column_lse, row_lse
+
+        if transposed:
+            return column_lse(self.query, self.key, row_bias=bias, **self.options) + self.terms
+        return row_lse(self.query, self.key, key_bias=bias + self.terms, **self.options)
+
+    def attend(self, bias: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        from .triton_rows import attend
+
+        values = x.to(self.scores.type)
+        out, lse = attend(self.query, self.key, values, key_bias=bias + self.terms, **self.options)
+        return out.to(self.scores.wide), lse
+
+    def product(
+        self, f: Tensor, g: Tensor, x: Tensor, transposed: bool = False, dropped: bool = False
+    ) -> Tensor:
+        from .triton_rows import apply_plan, apply_transposed
+
+        # Vectors keep their type; what was narrow before loses nothing.
+        x = x if x.shape[3] == 1 else x.to(self.scores.type)
+        biases: dict[str, Any] = {"row_bias": f, "key_bias": g + self.terms}
+        call = apply_transposed if transposed else apply_plan
+        return call(self.query, self.key, x, **biases, **self.options)
+
+    def backward(
+        self,
+        f: Tensor,
+        g: Tensor,
+        row_term: Tensor,
+        key_term: Tensor,
+        wanted: Collection[str],
+        upstream: Tensor | None = None,
+        coupling: Tensor | None = None,
+    ) -> dict[str, Tensor]:
+        from .triton_backward import backward
+
+        s = self.scores
+        if upstream is None or "value" not in s.given:
+            nothing = self.key.new_zeros(())
+            values = nothing.expand(s.batch, s.key_heads, s.columns, NARROWEST)
+            out = nothing.expand(s.batch, s.heads, s.rows, NARROWEST)
+        else:
+            values, out = s.native("value"), upstream.to(s.type)
+        plan: dict[str, Any] = {
+            "row_bias": f,
+            "key_bias": g + self.terms,
+            "row_term": row_term,
+            "key_term": key_term,
+        }
+        by_query, by_key, by_value = backward(self.query, self.key, values, out, **plan, **self.options)
+        tau = s.tau(s.given)
+        if isinstance(tau, Tensor) and tau.dim() > 0:
+            by_query = by_query / tau[..., None]
+        found = {"query": by_query, "key": by_key, "value": by_value}
+        return {name: found[name].to(s.wide) for name in wanted}
