@@ -241,9 +241,9 @@ static double custom_weight(const ota_row_parameters *row, double x, double top,
 
 static double custom_sum(const ota_row_parameters *row, const double *x, int64_t count, double top,
                          double y) {
-    double sum = custom_weight(row, row->sink, top, y);
-    for (int64_t j = 0; j < count; j++) sum += custom_weight(row, x[j], top, y);
-    return sum;
+    plain_sum sum = {custom_weight(row, row->sink, top, y), 0.0};
+    for (int64_t j = 0; j < count; j++) ota_plain_add(&sum, custom_weight(row, x[j], top, y));
+    return sum.total + sum.lost;
 }
 
 /* f = tau y - top: y is bracketed by doubling, then bisected. */
@@ -471,6 +471,7 @@ void ota_plain_row_online(const ota_row_parameters *row, const double *s, int64_
     }
     for (bool closed = true; closed && left > 0.0;) {
         closed = false;
+        plain_sum filled = {0.0, 0.0};
         ota_plain_row_solve(&without, open, NULL, count, left, p, found);
         found->lse = lse;
         if (found->empty) break;
@@ -478,9 +479,10 @@ void ota_plain_row_online(const ota_row_parameters *row, const double *s, int64_
             const double most = fmin(room[j], cap_at(row, j));
             if (!(open[j] > -INFINITY) || p[j] < most) continue;
             open[j] = -INFINITY;
-            left -= most;
+            ota_plain_add(&filled, most);
             closed = true;
         }
+        left -= filled.total + filled.lost;
     }
     found->infeasible = found->empty && left > slack;
     found->empty = false;

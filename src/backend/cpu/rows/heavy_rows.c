@@ -11,6 +11,7 @@
 
 #include "backend/cpu/kernels/kernels.h"
 #include "backend/cpu/real.h"
+#include "backend/kept_sum.h"
 #include "backend/threshold.h"
 
 enum { PIECE = 512 };
@@ -24,16 +25,6 @@ typedef struct heavy_row {
     int64_t count;
     double top, k, power;
 } heavy_row;
-
-typedef struct heavy_sum {
-    double total, lost;
-} heavy_sum;
-
-static void add(heavy_sum *sum, double x) {
-    const double next = sum->total + x;
-    sum->lost += sum->total >= x ? (sum->total - next) + x : (x - next) + sum->total;
-    sum->total = next;
-}
 
 static heavy_row row_of(const ota_row_parameters *parameters, const real *s, const real *h,
                         int64_t count, double top) {
@@ -73,30 +64,30 @@ static double sink_weight(const heavy_row *row, double t, double power) {
 /* sum y^p and sum y^(p - 1), the sink's included. */
 static void sums_at(const heavy_row *row, double t, double *first, double *second) {
     double x[PIECE], firsts, seconds;
-    heavy_sum sums[2] = {{sink_weight(row, t, row->power), 0.0},
-                         {sink_weight(row, t, row->power - 1.0), 0.0}};
+    ota_kept_sum sums[2] = {{sink_weight(row, t, row->power), 0.0},
+                            {sink_weight(row, t, row->power - 1.0), 0.0}};
     for (int64_t j = 0; j < row->count; j += PIECE) {
         const ota_kernels_f64_powers piece = operands(row, x, lift(row, j, x), t);
         (void)row->parameters->kernels->f64->power_sums(&piece, &firsts, &seconds);
-        add(&sums[0], firsts);
-        add(&sums[1], seconds);
+        ota_kept_add(&sums[0], firsts);
+        ota_kept_add(&sums[1], seconds);
     }
-    *first = sums[0].total + sums[0].lost;
-    *second = sums[1].total + sums[1].lost;
+    *first = ota_kept_value(&sums[0]);
+    *second = ota_kept_value(&sums[1]);
 }
 
 /* p_j = factor y_j^p */
 static void write_weights(const heavy_row *row, double t, double factor, real *p,
                           ota_row_found *found) {
     double x[PIECE];
-    heavy_sum sum = {0.0, 0.0};
+    ota_kept_sum sum = {0.0, 0.0};
     for (int64_t j = 0; j < row->count; j += PIECE) {
         const int64_t count = lift(row, j, x);
         const ota_kernels_f64_powers piece = operands(row, x, count, t);
-        add(&sum, row->parameters->kernels->f64->powers(&piece, factor, x));
+        ota_kept_add(&sum, row->parameters->kernels->f64->powers(&piece, factor, x));
         for (int64_t i = 0; i < count; i++) p[j + i] = (real)x[i];
     }
-    found->mass = sum.total + sum.lost;
+    found->mass = ota_kept_value(&sum);
     found->sink = factor * sink_weight(row, t, row->power);
 }
 

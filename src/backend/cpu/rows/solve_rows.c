@@ -10,6 +10,7 @@
 #include "heavy_rows.h"
 #include "backend/cpu/real.h"
 #include "backend/cpu/rows/edge_rows.h"
+#include "backend/kept_sum.h"
 #include "backend/threshold.h"
 #include "base/exp2.h"
 
@@ -244,7 +245,7 @@ int64_t WORD(ota_row_entmax)(const ota_row_parameters *parameters, const real *s
 static double custom_sums(const ota_row_parameters *parameters, const real *s, const real *h,
                           int64_t count, double top, double y, double *rise) {
     const ota_custom *custom = parameters->custom;
-    double sum = 0.0;
+    ota_kept_sum sum = {0.0, 0.0};
     *rise = 0.0;
     for (int64_t j = 0; j <= count; j++) {
         const double a = j == count  ? parameters->sink
@@ -252,10 +253,10 @@ static double custom_sums(const ota_row_parameters *parameters, const real *s, c
                                      : (double)s[j] + (double)h[j];
         if (!(a > -INFINITY)) continue;
         const double x = ota_custom_argument(a, -top, parameters->tau) + y;
-        sum += custom->weight(custom->user, x);
+        ota_kept_add(&sum, custom->weight(custom->user, x));
         *rise += custom->slope(custom->user, x);
     }
-    return sum;
+    return ota_kept_value(&sum);
 }
 
 /* Brackets the shift by doubling, then Newton inside the bracket. */
@@ -431,15 +432,17 @@ static double open_keys(const ota_row_parameters *parameters, const real *s, int
         threshold_search search = threshold_begin(mass, power, (double)count + 1.0);
         double first, second;
         do {
-            first = second = 0.0;
+            ota_kept_sum sum = {0.0, 0.0};
+            second = 0.0;
             for (int64_t j = 0; j <= count; j++) {
                 if (j < count && (weight[j] < 0.0 || !(remaining[j] > 0.0))) continue;
                 if (j == count && !has_sink) continue;
                 const double x = ((j < count ? (double)s[j] : parameters->sink) - top) * k;
                 if (!(x > search.t)) continue;
-                first += power_above(x, search.t, power);
+                ota_kept_add(&sum, power_above(x, search.t, power));
                 second += power_above(x, search.t, power - 1.0);
             }
+            first = ota_kept_value(&sum);
         } while (threshold_step(&search, first, second));
         const edge_keys keys = {.s = s, .weight = weight, .remaining = remaining};
         if (power > 0.0 && power < 1.0)
@@ -453,17 +456,14 @@ static double open_keys(const ota_row_parameters *parameters, const real *s, int
         if (has_sink) *sink = factor * power_above((parameters->sink - top) * k, search.t, power);
         return -top - search.t / k;
     }
-    double sum = has_sink ? exp((parameters->sink - top) / parameters->tau) : 0.0, lost = 0.0;
-    *sink = sum;
+    *sink = has_sink ? exp((parameters->sink - top) / parameters->tau) : 0.0;
+    ota_kept_sum sums = {*sink, 0.0};
     for (int64_t j = 0; j < count; j++) {
         if (weight[j] < 0.0 || !(remaining[j] > 0.0)) continue;
         weight[j] = exp(((double)s[j] - top) / parameters->tau);
-        /* Rows must sum to mu whatever their length: what each addition rounds away is kept. */
-        const double next = sum + weight[j];
-        lost += sum >= weight[j] ? (sum - next) + weight[j] : (weight[j] - next) + sum;
-        sum = next;
+        ota_kept_add(&sums, weight[j]);
     }
-    sum += lost;
+    const double sum = ota_kept_value(&sums);
     for (int64_t j = 0; j < count; j++) {
         if (weight[j] > 0.0) weight[j] *= mass / sum;
     }
@@ -540,15 +540,15 @@ void WORD(ota_row_online)(const ota_row_parameters *parameters, const real *s, i
     while (closed && left > 0.0) {
         closed = false;
         found->potential = open_keys(parameters, s, count, left, remaining, scratch, &found->sink);
-        double filled = 0.0;
+        ota_kept_sum filled = {0.0, 0.0};
         for (int64_t j = 0; j < count; j++) {
             if (scratch[j] >= 0.0 && scratch[j] >= room_of(parameters, remaining, j)) {
-                filled += room_of(parameters, remaining, j);
+                ota_kept_add(&filled, room_of(parameters, remaining, j));
                 scratch[j] = -2.0;
                 closed = true;
             }
         }
-        left -= filled;
+        left -= ota_kept_value(&filled);
         if (found->potential >= INFINITY && left > slack) found->infeasible = true;
     }
     found->mass = 0.0;
