@@ -216,22 +216,55 @@ static ota_status potential_ratio(search *s, const ota_fit *fit, const double *e
     return status;
 }
 
-/* The first lambda on a grid at which the potential is too large; it need not grow from there on. */
-static ota_status bracket(search *s, ota_fit *fit, const double *effect, double *low, double *below,
-                          double *above, ota_error *error) {
+/* The lambda between two whose potentials are one too small, one too large: regula falsi, with the idle end's height halved
+ * [Illinois]. */
+static ota_status between_steps(search *s, ota_fit *fit, const double *effect, double ends[2],
+                                double ratios[2], ota_error *error) {
     ota_status status = OTA_OK;
-    *low = *below = *above = 0.0;
-    for (int k = 1; k < 10 && status >= 0; k++) {
-        fit->lambda = 0.2 * k;
-        status = potential_ratio(s, fit, effect, above, error);
-        if (!(*above < 1.0)) break;
-        *low = fit->lambda;
-        *below = *above;
+    for (int k = 0; k < 60 && status >= 0; k++) {
+        fit->lambda = ends[0] + (ends[1] - ends[0]) * (1.0 - ratios[0]) / (ratios[1] - ratios[0]);
+        double ratio;
+        status = potential_ratio(s, fit, effect, &ratio, error);
+        if (fabs(ratio - 1.0) < 1e-13 || fabs(ends[1] - ends[0]) < 1e-14) break;
+        const int side = ratio >= 1.0;
+        ends[side] = fit->lambda;
+        ratios[side] = ratio;
+        ratios[!side] = 1.0 + 0.5 * (ratios[!side] - 1.0);
     }
     return status;
 }
 
-/* For every number of steps the lambda whose potential is as large as b. */
+/* The lambdas of a grid's intervals in which the potential of these steps becomes as large as b, which need not grow all along.
+ * Of all fits from `first` on the best is enough. */
+static ota_status consider_steps(search *s, ota_fit fit, const double *effect, int64_t first,
+                                 ota_error *error) {
+    double low = 0.0, below = 0.0;
+    ota_status status = OTA_OK;
+    for (int k = 1; k < 20 && status >= 0; k++) {
+        const double high = 0.1 * k;
+        double above;
+        fit.lambda = high;
+        status = potential_ratio(s, &fit, effect, &above, error);
+        if (status >= 0 && (above >= 1.0) != (below >= 1.0)) {
+            const bool falls = below >= 1.0;
+            status =
+                between_steps(s, &fit, effect, (double[2]){falls ? high : low, falls ? low : high},
+                              (double[2]){falls ? above : below, falls ? below : above}, error);
+            if (status >= 0) status = consider(s, fit, error);
+            if (s->count > first + 1) {
+                if (s->fits[first + 1].distance < s->fits[first].distance)
+                    s->fits[first] = s->fits[first + 1];
+                s->count = first + 1;
+            }
+            if (s->count > first && s->fits[first].distance < 1e-7) break;
+        }
+        low = high;
+        below = above;
+    }
+    return status;
+}
+
+/* Every number of steps with its lambdas. */
 static ota_status consider_elastic(search *s, ota_fit fit, ota_error *error) {
     const identify_data *d = &s->data;
     const int64_t most = d->cells > (int64_t)1 << 18 ? 4 : 12;
@@ -242,36 +275,9 @@ static ota_status consider_elastic(search *s, ota_fit fit, ota_error *error) {
     memcpy(effect, d->column_effect, (size_t)(d->heads * d->columns) * sizeof *effect);
     const int64_t first = s->count;
     ota_status status = OTA_OK;
-    for (int64_t steps = 1; steps <= most && status >= 0; steps++) {
-        double low, below, above;
-        fit.columns = OTA_COLUMNS_ELASTIC;
-        fit.steps = steps;
-        status = bracket(s, &fit, effect, &low, &below, &above, error);
-        if (status < 0 || !(above >= 1.0)) continue;
-        double high = fit.lambda;
-        /* Regula falsi, with the idle end's height halved [Illinois]. */
-        for (int k = 0; k < 60 && status >= 0; k++) {
-            fit.lambda = low + (high - low) * (1.0 - below) / (above - below);
-            double ratio;
-            status = potential_ratio(s, &fit, effect, &ratio, error);
-            if (fabs(ratio - 1.0) < 1e-13 || high - low < 1e-14) break;
-            if (ratio >= 1.0) {
-                high = fit.lambda;
-                above = ratio;
-                below = 1.0 - 0.5 * (1.0 - below);
-            } else {
-                low = fit.lambda;
-                below = ratio;
-                above = 1.0 + 0.5 * (above - 1.0);
-            }
-        }
-        if (status >= 0) status = consider(s, fit, error);
-        /* Of all numbers of steps the best is enough. */
-        if (s->count > first + 1) {
-            if (s->fits[first + 1].distance < s->fits[first].distance)
-                s->fits[first] = s->fits[first + 1];
-            s->count = first + 1;
-        }
+    fit.columns = OTA_COLUMNS_ELASTIC;
+    for (fit.steps = 1; fit.steps <= most && status >= 0; fit.steps++) {
+        status = consider_steps(s, fit, effect, first, error);
         if (s->count > first && s->fits[first].distance < 1e-7) break;
     }
     free(effect);
