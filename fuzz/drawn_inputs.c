@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../tests/support/random.h"
+#include "../tests/draw/random.h"
 
 enum { LONGEST = 1 << 16, CHANGES = 4, RUN = 32, SECONDS = 60 };
 
@@ -48,7 +48,7 @@ static void on_signal(int number) {
 
 /* ---- drawing ---- */
 
-static size_t below(uint64_t *state, size_t count) { return (size_t)(splitmix64(state) % count); }
+static size_t place(dice *d, size_t count) { return (size_t)below(d, (int64_t)count); }
 
 static void insert(input *x, size_t at, const uint8_t *bytes, size_t count) {
     if (x->size + count > LONGEST) return;
@@ -57,14 +57,14 @@ static void insert(input *x, size_t at, const uint8_t *bytes, size_t count) {
     x->size += count;
 }
 
-static void change(input *x, const input *other, uint64_t *state) {
+static void change(input *x, const input *other, dice *state) {
     static const uint8_t telling[] = {0, 1, 0x7f, 0x80, 0xff, '"', '\\', '{', '[', '-'};
     uint8_t run[RUN];
-    const size_t at = below(state, x->size + 1), left = x->size - at;
-    const size_t count = left == 0 ? 0 : 1 + below(state, left < RUN ? left : RUN);
-    switch (left == 0 ? 5 : below(state, 8)) {
-    case 0: x->bytes[at] ^= (uint8_t)(1u << below(state, 8)); return;
-    case 1: x->bytes[at] = telling[below(state, sizeof telling)]; return;
+    const size_t at = place(state, x->size + 1), left = x->size - at;
+    const size_t count = left == 0 ? 0 : 1 + place(state, left < RUN ? left : RUN);
+    switch (left == 0 ? 5 : place(state, 8)) {
+    case 0: x->bytes[at] ^= (uint8_t)(1u << place(state, 8)); return;
+    case 1: x->bytes[at] = telling[place(state, sizeof telling)]; return;
     case 2: x->bytes[at] = (uint8_t)splitmix64(state); return;
     case 3: /* a run less */
         memmove(x->bytes + at, x->bytes + at + count, left - count);
@@ -76,7 +76,7 @@ static void change(input *x, const input *other, uint64_t *state) {
         return;
     case 5: /* a run of one byte */
         memset(run, (int)(splitmix64(state) & 0xff), RUN);
-        insert(x, at, run, 1 + below(state, RUN));
+        insert(x, at, run, 1 + place(state, RUN));
         return;
     case 6: /* a run as eight bytes of any kind */
         for (size_t k = 0; k < count; k++) run[k] = (uint8_t)splitmix64(state);
@@ -85,7 +85,7 @@ static void change(input *x, const input *other, uint64_t *state) {
     default: /* another input's end */
         if (other->size == 0) return;
         x->size = at;
-        const size_t from = below(state, other->size), size = other->size - from;
+        const size_t from = place(state, other->size), size = other->size - from;
         insert(x, at, other->bytes + from, size);
     }
 }
@@ -138,11 +138,11 @@ int main(int argc, char **argv) {
     const time_t begin = time(NULL);
     long count = 0;
     while (*unit == 's' ? time(NULL) - begin < most : count < most) {
-        const input *from = &inputs[below(&state, files)];
+        const input *from = &inputs[place(&state, files)];
         memcpy(drawn.bytes, from->bytes, from->size);
         drawn.size = from->size;
-        for (size_t changes = 1 + below(&state, CHANGES); changes > 0; changes--)
-            change(&drawn, &inputs[below(&state, files)], &state);
+        for (size_t changes = 1 + place(&state, CHANGES); changes > 0; changes--)
+            change(&drawn, &inputs[place(&state, files)], &state);
         run(&drawn);
         count++;
     }

@@ -48,7 +48,7 @@ static void open_fixture(fixture *a, uint64_t seed, const char *method) {
     fill(&state, a->x, TOKENS * WIDTH, 1.0);
     for (int h = 0; h < HEADS; h++) a->temperatures[h] = 0.5 * (h + 1);
     a->method.size = sizeof a->method;
-    a->options = (ota_options){.size = sizeof a->options, .tolerance = 1e-13, .threads = 1};
+    a->options = (ota_options){.size = sizeof a->options, .tolerance = 1e-14, .threads = 1};
     assert_int_equal(ota_method_parse(method, &a->method, &a->options, NULL), OTA_OK);
     a->layer = (ota_attention_layer){.size = sizeof a->layer,
                                      .width = WIDTH,

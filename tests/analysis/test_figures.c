@@ -13,7 +13,7 @@
 
 #include "analysis_random.h"
 #include "groups.h"
-#include "random.h"
+#include "draw/random.h"
 #include "otattn_analysis.h"
 #include "spec.h"
 

@@ -13,10 +13,12 @@
 
 #include <cmocka.h>
 
-#include "dice.h"
+#include "draw/random.h"
 #include "groups.h"
 #include "otattn_analysis.h"
 #include "work_clock.h"
+
+static dice dice_state;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SLOWER 20
@@ -534,7 +536,7 @@ static void scale_to_one(double *x, int count) {
 TEST_FILE(test_limits) {
     dice_state = 11;
     for (int k = 0; k < MOST; k++) {
-        numbers[k] = normal();
+        numbers[k] = normal(&dice_state);
         narrow[k / 2] = (float)numbers[k];
         share[k] = rows[k] = exp(0.1 * numbers[k]);
         even[k] = ((k % WIDE - k / WIDE + WIDE) % WIDE + 1) * 2.0 / (WIDE * (WIDE + 1.0));

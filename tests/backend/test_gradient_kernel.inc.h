@@ -46,7 +46,7 @@ static NAME(trial) * NAME(trial_of)(int k) {
     static const int64_t widths[] = {64, 1, 16, 3, 65, 80, 33};
     NAME(trial) *t = calloc(1, sizeof *t);
     assert_non_null(t);
-    t->d.state = (uint64_t)k * 77 + 3;
+    t->d = (uint64_t)k * 77 + 3;
     const int place = k % 3;
     BLOCK *b = &t->block;
     b->rows = rows_of[k % 8];

@@ -25,6 +25,7 @@
 #include "backend/cpu/pack.h"
 #include "base/base.h"
 #include "base/half.h"
+#include "draw/random.h"
 #include "groups.h"
 #include "spec.h"
 
@@ -63,26 +64,6 @@ static void *guarded(guards *all, int64_t count, size_t size) {
 static void release(guards *all) {
     for (int i = 0; i < all->count; i++) munmap(all->list[i].map, all->list[i].bytes);
     all->count = 0;
-}
-
-/* ---- numbers --------------------------------------------------------------------------------------- */
-
-typedef struct source {
-    uint64_t state;
-} source;
-
-static double uniform(source *from) {
-    from->state = from->state * 6364136223846793005u + 1442695040888963407u;
-    return (double)(from->state >> 11) * 0x1p-53;
-}
-
-static int64_t below(source *from, int64_t bound) {
-    return (int64_t)(uniform(from) * (double)bound);
-}
-
-static double normal(source *from) {
-    double radius = sqrt(-2 * log(uniform(from) + 0x1p-60));
-    return radius * cos(6.28318530717958647692 * uniform(from));
 }
 
 static const int64_t SIZES[] = {0, 1, 2, 3, 15, 16, 17, 31, 33, 63, 64, 65, 127, 130, 1500};
@@ -170,7 +151,7 @@ static const double LARGEST_f64 = DBL_MAX;
 static void test_smoke(void **state) {
     (void)state;
     enum { ROWS = 10 * OTA_ROW_BLOCK, KEYS = 4096, WIDTH = 64 };
-    source from = {14};
+    dice from = 14;
     guards all = {.place = PLACE_END};
     float *q = normals_f32(&all, &from, ROWS * WIDTH, 1);
     float *k = normals_f32(&all, &from, KEYS * WIDTH, 1);

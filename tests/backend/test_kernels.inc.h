@@ -12,7 +12,7 @@
 
 static T *NAME(room)(guards *all, int64_t count) { return guarded(all, count, sizeof(T)); }
 
-static T *NAME(normals)(guards *all, source *from, int64_t count, double scale) {
+static T *NAME(normals)(guards *all, dice *from, int64_t count, double scale) {
     T *x = NAME(room)(all, count);
     for (int64_t i = 0; i < count; i++) x[i] = (T)(scale * normal(from));
     return x;
@@ -60,7 +60,7 @@ static void NAME(test_exp2)(void **state) {
 
 static void NAME(test_maximum)(void **state) {
     (void)state;
-    source from = {1};
+    dice from = 1;
     FOR_EACH_LEVEL(kernels) for (int place = 0; place < PLACES; place++) {
         for (int i = 0; i < SIZE_COUNT; i++) {
             guards all = {.place = place};
@@ -91,7 +91,7 @@ static void NAME(test_maximum)(void **state) {
 
 static void NAME(test_extent)(void **state) {
     (void)state;
-    source from = {3};
+    dice from = 3;
     static const double odd[] = {NAN, INFINITY, -INFINITY};
     FOR_EACH_LEVEL(kernels) for (int place = 0; place < PLACES; place++) {
         for (int i = 0; i < SIZE_COUNT; i++) {
@@ -123,7 +123,7 @@ static void NAME(test_extent)(void **state) {
 
 static void NAME(test_exponentials)(void **state) {
     (void)state;
-    source from = {2};
+    dice from = 2;
     worst seen = {0, ""};
     FOR_EACH_LEVEL(kernels) for (int place = 0; place < PLACES; place++) {
         for (int i = 0; i < SIZE_COUNT; i++) {
@@ -177,7 +177,7 @@ static void NAME(test_exponentials)(void **state) {
 
 static void NAME(test_row_sums)(void **state) {
     (void)state;
-    source from = {3};
+    dice from = 3;
     worst seen = {0, ""};
     FOR_EACH_LEVEL(kernels) for (int place = 0; place < PLACES; place++) {
         for (int i = 0; i < SIZE_COUNT; i++) {
@@ -252,7 +252,7 @@ static void NAME(test_row_sums)(void **state) {
 
 static void NAME(test_rows_and_columns)(void **state) {
     (void)state;
-    source from = {4};
+    dice from = 4;
     worst seen = {0, ""};
     FOR_EACH_LEVEL(kernels) for (int place = 0; place < PLACES; place++) {
         for (int i = 0; i < SIZE_COUNT; i++) {
@@ -350,7 +350,7 @@ static void NAME(test_rows_and_columns)(void **state) {
 
 static void NAME(test_linear)(void **state) {
     (void)state;
-    source from = {5};
+    dice from = 5;
     worst seen = {0, ""};
     FOR_EACH_LEVEL(kernels) for (int place = 0; place < PLACES; place++) {
         for (int i = 0; i < SIZE_COUNT; i++) {
@@ -442,7 +442,7 @@ static void NAME(test_linear_groups)(void **state) {
     (void)state;
     static const int64_t lengths[] = {130, 500, 512, 530, 1024, 1030, 2100};
     enum { ROWS = 29, LENGTHS = sizeof lengths / sizeof lengths[0] };
-    source from = {6};
+    dice from = 6;
     worst seen = {0, ""};
     FOR_EACH_LEVEL(kernels) for (int i = 0; i < LENGTHS; i++) {
         guards all = {.place = 0};
@@ -515,7 +515,7 @@ static void NAME(rounds_of)(const T *s, const T *mass, const T *target, int64_t 
 static void NAME(test_lanes)(void **state) {
     (void)state;
     enum { ROUNDS = 3, MOST = OTA_LANES_SIDE * OTA_LANES_SIDE };
-    source from = {23};
+    dice from = 23;
     worst seen = {0, ""};
     FOR_EACH_LEVEL(kernels) for (int place = 0; place < PLACES; place++) {
         for (int64_t turn = 0; turn < 24; turn++) {
@@ -575,7 +575,7 @@ static void NAME(test_lanes)(void **state) {
 
 static void NAME(test_powers)(void **state) {
     (void)state;
-    source from = {6};
+    dice from = 6;
     worst seen = {0, ""};
     enum { EXPONENTS = 6 };
     const double exponents[EXPONENTS] = {1, 2, 0.5, 4.0 / 3, 4, 9.1};
@@ -635,7 +635,7 @@ static void NAME(test_powers)(void **state) {
 /* p < 0: every score but -inf has y > 0, and -inf has none of the weight. */
 static void NAME(test_negative_powers)(void **state) {
     (void)state;
-    source from = {61};
+    dice from = 61;
     worst seen = {0, ""};
     const double exponents[] = {-1.25, -2, -10};
     FOR_EACH_LEVEL(kernels) for (int place = 0; place < PLACES; place++) {
@@ -675,7 +675,7 @@ static void NAME(test_negative_powers)(void **state) {
 /* Rows with caps: p_j = min(c_j, factor e_j) of the level's own e_j, and the sums over both kinds of keys. */
 static void NAME(test_capped)(void **state) {
     (void)state;
-    source from = {23};
+    dice from = 23;
     worst seen = {0, ""};
     enum { EXPONENTS = 6 };
     /* 0: exponentials */
@@ -745,7 +745,7 @@ static void NAME(test_capped)(void **state) {
 
 static void NAME(test_keep)(void **state) {
     (void)state;
-    source from = {17};
+    dice from = 17;
     worst seen = {0, ""};
     const T floors[] = {(T)-INFINITY, (T)-0.5, (T)1.5, (T)INFINITY};
     const int64_t widths[] = {1, 15, 16, 64, 65, 130};
@@ -820,7 +820,7 @@ static void NAME(pack)(const T *k, int64_t keys, int64_t width, T *packed) {
 
 static void NAME(test_products)(void **state) {
     (void)state;
-    source from = {7};
+    dice from = 7;
     worst seen = {0, ""};
     const int64_t heights[] = {0, 1, 5, 12, 50}, widths[] = {0, 1, 64, 65, 200};
     FOR_EACH_LEVEL(kernels) for (int place = 0; place < PLACES; place++) {
@@ -883,7 +883,7 @@ static void NAME(square_term)(void *context, int64_t row, int64_t first, int64_t
     }
 }
 
-static NAME(trial) NAME(trial_of)(guards *all, source *from, const ota_kernels *level, int64_t rows,
+static NAME(trial) NAME(trial_of)(guards *all, dice *from, const ota_kernels *level, int64_t rows,
                                   int64_t keys, int64_t width, int64_t values_width) {
     NAME(trial) t;
     memset(&t, 0, sizeof t);
@@ -987,7 +987,7 @@ static void NAME(judge)(const NAME(trial) * t, worst *seen, const char *what) {
 
 static void NAME(test_attend)(void **state) {
     (void)state;
-    source from = {8};
+    dice from = 8;
     worst seen = {0, ""};
     const int64_t rows_of[] = {1, 2, 5, 6, 7, 13, 47, 48};
     const int64_t keys_of[] = {1,  2,   3,   15,  16,  17,  63,   64,
@@ -1044,7 +1044,7 @@ static void NAME(test_attend)(void **state) {
 static void NAME(test_attend_bits)(void **state) {
     (void)state;
     double different = 0;
-    source from = {9};
+    dice from = 9;
     for (int level = 0; LEVELS[level]; level++) {
         for (int i = 0; i < 24; i++) {
             guards all = {.place = i % PLACES};
@@ -1103,7 +1103,7 @@ static void NAME(test_attend_bits)(void **state) {
 /* What is not finite stays in its row, and what is masked has no effect. */
 static void NAME(test_attend_poison)(void **state) {
     (void)state;
-    source from = {10};
+    dice from = 10;
     const T poisons[] = {(T)NAN, (T)INFINITY, (T)-INFINITY};
     for (int level = 0; LEVELS[level]; level++) {
         for (int i = 0; i < 36; i++) {
@@ -1157,7 +1157,7 @@ static void NAME(test_attend_poison)(void **state) {
 /* All scores huge, all equal, far apart, and tiny temperatures: no NaN, weights as they must be. */
 static void NAME(test_attend_range)(void **state) {
     (void)state;
-    source from = {11};
+    dice from = 11;
     worst seen = {0, ""};
     for (int level = 0; LEVELS[level]; level++) {
         for (int i = 0; i < 12; i++) {
@@ -1192,7 +1192,7 @@ static void NAME(test_attend_range)(void **state) {
 /* Many equal weights: a plain chain of f32 sums would drift by far more than the bound. */
 static void NAME(test_attend_long)(void **state) {
     (void)state;
-    source from = {13};
+    dice from = 13;
     worst seen = {0, ""};
     for (int level = 0; LEVELS[level]; level++) {
         guards all = {.place = PLACE_END};
@@ -1211,7 +1211,7 @@ static void NAME(test_attend_long)(void **state) {
 
 static void NAME(test_packing)(void **state) {
     (void)state;
-    source from = {12};
+    dice from = 12;
     const ota_type types[] = {OTA_F64, OTA_F32, OTA_BF16, OTA_F16};
     for (int i = 0; i < 4 * 8 * 3; i++) {
         guards all = {.place = i % PLACES};

@@ -92,7 +92,7 @@ static void begin_trial(kernel_trial *t, int k, int64_t most_keys) {
     static const int64_t widths[] = {64, 1, 16, 3, 65, 80, 33, 130};
     static const layout layouts[] = {DENSE, TRANSPOSED, BACKWARDS, SLICED};
     memset(t, 0, sizeof *t);
-    t->d.state = (uint64_t)k * 31 + 7;
+    t->d = (uint64_t)k * 31 + 7;
     t->n = rows_of[k % 8];
     t->m = keys_of[k % 10] < most_keys ? keys_of[k % 10] : most_keys;
     t->width = widths[(k / 2) % 8];
@@ -334,7 +334,7 @@ typedef struct solve_trial {
 
 static solve_trial *new_solve(uint64_t seed, double spread) {
     solve_trial *t = calloc(1, sizeof *t);
-    dice d = {seed};
+    dice d = seed;
     assert_non_null(t);
     for (int k = 0; k < N * WIDTH; k++) t->queries[k] = ota_bf16_from_f64(spread * normal(&d));
     for (int k = 0; k < M * WIDTH; k++) {
@@ -429,7 +429,7 @@ static void test_held_numbers(void **state) {
                    {0x7f80, true, false},  {0xff80, true, false},  {0x7fff, true, false}};
     static const layout layouts[] = {DENSE, TRANSPOSED, BACKWARDS, SLICED};
     enum { COLUMNS = 5 };
-    kernel_trial t = {.d.state = 1};
+    kernel_trial t = {.d = 1};
     (void)state;
     for (int k = 0; k < 8; k++) {
         const int64_t rows = k < 4 ? 3 : 1;

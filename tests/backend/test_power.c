@@ -21,10 +21,12 @@
 #include <string.h>
 
 #include "backend/cpu/kernels/kernels.h"
-#include "dice.h"
+#include "draw/random.h"
 #include "groups.h"
 #include "scale.h"
 #include "spec.h"
+
+static dice dice_state;
 
 enum { BLOCK = 4096, STRIDE = 9973, CAMPAIGN_STRIDE = 211, LEVELS = 8 };
 
@@ -90,12 +92,12 @@ static void test_f32(void **state) {
 
 /* Every fourth number each: any exponent, (0, 1), around 1, subnormal. */
 static double draw(int kind) {
-    const double part = uniform();
+    const double part = uniform(&dice_state);
     switch (kind % 4) {
-    case 0: return ldexp(0.5 + 0.5 * part, (int)(uniform() * 2098.0) - 1074);
+    case 0: return ldexp(0.5 + 0.5 * part, (int)(uniform(&dice_state) * 2098.0) - 1074);
     case 1: return part;
-    case 2: return 1.0 + ldexp(part - 0.5, -(int)(uniform() * 53.0));
-    default: return ldexp(part, -1022 - (int)(uniform() * 52.0));
+    case 2: return 1.0 + ldexp(part - 0.5, -(int)(uniform(&dice_state) * 53.0));
+    default: return ldexp(part, -1022 - (int)(uniform(&dice_state) * 52.0));
     }
 }
 

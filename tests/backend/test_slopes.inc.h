@@ -19,7 +19,7 @@ static void NAME(test_rows)(void **state) {
     double worst = 0.0;
     FOR_EACH_LEVEL(kernels) for (int k = 0; k < COUNTS * 5; k++) {
         lender l = {.count = 0};
-        dice d = {.state = (uint64_t)k * 31 + 7};
+        dice d = (uint64_t)k * 31 + 7;
         const int64_t count = counts[k % COUNTS];
         const bool start = k % 2 == 1;
         const double power = powers[k / COUNTS];
@@ -68,7 +68,7 @@ static void NAME(test_turned)(void **state) {
     FOR_EACH_LEVEL(kernels) for (int k = 0; k < 24; k++) {
         static const int64_t heights[] = {1, 16, 63, 64, 65, 200}, widths[] = {64, 1, 17, 80};
         lender l = {.count = 0};
-        dice d = {.state = (uint64_t)k * 31 + 7};
+        dice d = (uint64_t)k * 31 + 7;
         const int64_t rows = heights[k % 6], keys = counts[k % COUNTS], width = widths[k % 4];
         const bool start = k % 2 == 1;
         T *p = NAME(draw)(&l, &d, rows * keys, start), *x = NAME(draw)(&l, &d, rows * width, start);
@@ -101,7 +101,7 @@ static void NAME(test_lists)(void **state) {
     FOR_EACH_LEVEL(kernels) for (int k = 0; k < COUNTS * 4; k++) {
         static const int64_t widths[] = {64, 1, 17, 80};
         lender l = {.count = 0};
-        dice d = {.state = (uint64_t)k * 31 + 7};
+        dice d = (uint64_t)k * 31 + 7;
         const int64_t keys = counts[k % COUNTS], width = widths[k / COUNTS], count = (keys + 2) / 3;
         const bool start = k % 2 == 1;
         T *v = NAME(draw)(&l, &d, keys * width, start), *q = NAME(draw)(&l, &d, width, start);
@@ -141,7 +141,7 @@ static void NAME(test_system)(void **state) {
     FOR_EACH_LEVEL(kernels) for (int k = 0; k < COUNTS * 4; k++) {
         static const int64_t heights[] = {1, 2, 7, 40};
         lender l = {.count = 0};
-        dice d = {.state = (uint64_t)k * 31 + 7};
+        dice d = (uint64_t)k * 31 + 7;
         const int64_t rows = heights[k / COUNTS], columns = counts[k % COUNTS];
         const bool start = k % 2 == 1;
         T *w = NAME(draw)(&l, &d, rows * columns, start);

@@ -13,8 +13,10 @@
 #include <string.h>
 
 #include "base/extrapolation.h"
-#include "dice.h"
+#include "draw/random.h"
 #include "groups.h"
+
+static dice dice_state;
 
 enum { MOST = 40, DEPTH = OTA_ANDERSON_DEPTH };
 
@@ -31,11 +33,12 @@ static void start(bench *t, int count, int moving, uint64_t seed) {
     dice_state = seed;
     ota_extrapolation_place(&t->history, t->memory, MOST);
     for (int i = 0; i < moving; i++) {
-        for (int j = 0; j < moving; j++) t->matrix[i][j] = 0.4 * normal() / sqrt((double)moving);
+        for (int j = 0; j < moving; j++)
+            t->matrix[i][j] = 0.4 * normal(&dice_state) / sqrt((double)moving);
     }
     for (int i = 0; i < count; i++) {
-        t->fixed[i] = normal();
-        t->x[i] = i < moving ? t->fixed[i] + normal() : t->fixed[i];
+        t->fixed[i] = normal(&dice_state);
+        t->x[i] = i < moving ? t->fixed[i] + normal(&dice_state) : t->fixed[i];
     }
     for (int i = 0; i < count; i++) {
         t->right[i] = t->fixed[i];

@@ -15,7 +15,7 @@
 #include "backend/cpu/kernels/kernels.h"
 #include "groups.h"
 #include "otattn_assignment.h"
-#include "random.h"
+#include "draw/random.h"
 #include "spec.h"
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -94,9 +94,8 @@ static void small_problems_are_optimal(void **unused) {
                 const bool maximize = kind == 1 || kind == 4, limited = kind == 2 || kind == 5;
                 const double sign = maximize ? -1.0 : 1.0;
                 for (int k = 0; k < COUNT * MOST * MOST; k++) {
-                    cost[k] = kind >= 3 ? floor(4.0 * splitmix64_unit(&seed))
-                                        : splitmix64_unit(&seed) - 0.3;
-                    if (kind == 3 && splitmix64_unit(&seed) < 0.3) cost[k] = INFINITY;
+                    cost[k] = kind >= 3 ? floor(4.0 * uniform(&seed)) : uniform(&seed) - 0.3;
+                    if (kind == 3 && uniform(&seed) < 0.3) cost[k] = INFINITY;
                 }
                 ota_assignments batch = {.size = sizeof batch,
                                          .count = COUNT,
@@ -175,7 +174,7 @@ static void make(ragged *r, int kind, uint64_t seed) {
     }
     r->wide = take(r->length, 8), r->narrow = take(r->length, 4);
     for (int64_t k = 0; k < r->length; k++) {
-        const double draw = splitmix64_unit(&seed);
+        const double draw = uniform(&seed);
         r->wide[k] = kind == 0 ? (float)draw : floor(8.0 * draw);
         r->narrow[k] = (float)r->wide[k];
     }
@@ -236,7 +235,7 @@ static void layouts_agree(void **unused) {
     for (int p = 0; p < COUNT; p++) {
         for (int i = 0; i < ROWS; i++) {
             for (int j = 0; j < COLUMNS; j++) {
-                const double cost = splitmix64_unit(&seed);
+                const double cost = uniform(&seed);
                 dense[(p * ROWS + i) * COLUMNS + j] = cost;
                 strewn[2 * (ROWS - 1) * COLUMNS + p * problem_stride + i * row_stride +
                        j * column_stride] = cost;
@@ -284,7 +283,7 @@ static void sides_may_be_wanted_alone(void **unused) {
     for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {
         const int64_t rows = shapes[k][0], columns = shapes[k][1];
         double *cost = take(rows * columns, sizeof *cost);
-        for (int64_t at = 0; at < rows * columns; at++) cost[at] = splitmix64_unit(&seed);
+        for (int64_t at = 0; at < rows * columns; at++) cost[at] = uniform(&seed);
         ota_assignments batch = {.size = sizeof batch,
                                  .count = 1,
                                  .rows = rows,
@@ -454,7 +453,7 @@ static void large_problems_with_a_limit(void **unused) {
     int64_t pairs;
     uint64_t seed = 23;
     ota_assigner *const assigner = assigner_of(1, NULL);
-    for (int k = 0; k < SIDE * SIDE; k++) costs[k] = splitmix64_unit(&seed);
+    for (int k = 0; k < SIDE * SIDE; k++) costs[k] = uniform(&seed);
     for (double limit = 4e-3; limit > 1e-4; limit /= 8.0) {
         const ota_assignments batch = {.size = sizeof batch,
                                        .count = 1,

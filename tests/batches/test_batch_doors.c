@@ -11,13 +11,15 @@
 
 #include <cmocka.h>
 
-#include "dice.h"
+#include "draw/random.h"
 #include "groups.h"
 #include "otattn_assignment.h"
 #include "otattn_bounded.h"
 #include "otattn_maxsim.h"
 #include "otattn_route.h"
 #include "stopped_looks.h"
+
+static dice dice_state;
 
 enum { TOKENS = 30, EXPERTS = 6, TAKE = 2, PROBLEMS = 3, OUTPUTS = 9 };
 
@@ -368,8 +370,8 @@ static void every_look(void **state) {
 TEST_FILE(test_batch_doors) {
     dice_state = 3;
     for (int k = 0; k < TOKENS * EXPERTS; k++) {
-        numbers[k] = normal();
-        tokens[k] = (float)normal();
+        numbers[k] = normal(&dice_state);
+        tokens[k] = (float)normal(&dice_state);
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(outputs_of_assignments_alone),

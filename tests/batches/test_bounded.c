@@ -13,14 +13,14 @@
 #include <math.h>
 
 #include "base/base.h"
-#include "dice.h"
+#include "draw/random.h"
 #include "groups.h"
 #include "held_memory.h"
 #include "otattn_bounded.h"
 #include "reference/reference_bounded.h"
 #include "spec.h"
 
-static int64_t whole(int64_t below) { return (int64_t)(uniform() * (double)below); }
+static dice dice_state;
 
 static void *take(int64_t count, size_t size) {
     void *found = malloc((size_t)(count > 0 ? count : 1) * size);
@@ -31,7 +31,7 @@ static void *take(int64_t count, size_t size) {
 typedef enum kind { UNIFORM, TIES, CONSTANT, PRODUCTS, WANTED, FORBIDDEN, KINDS } kind;
 
 static double cost_of(kind k, int64_t i, int64_t j) {
-    const double draw = uniform();
+    const double draw = uniform(&dice_state);
     switch (k) {
     case TIES: return floor(3.0 * draw);
     case CONSTANT: return -2.5;
@@ -63,8 +63,8 @@ static held draw(kind k, int64_t n, int64_t m, int64_t units, int64_t slack) {
         for (int64_t j = 0; j < m; j++) h.costs[i * m + j] = cost_of(k, i, j);
     }
     for (int64_t j = 0; j < m; j++) {
-        h.lower[j] = ota_int_max(0, n * units / m - whole(slack + 1));
-        h.upper[j] = (n * units + m - 1) / m + whole(slack + 1);
+        h.lower[j] = ota_int_max(0, n * units / m - below(&dice_state, slack + 1));
+        h.upper[j] = (n * units + m - 1) / m + below(&dice_state, slack + 1);
     }
     return h;
 }
@@ -140,8 +140,9 @@ static void small_problems_have_the_optimum(void **unused) {
     dice_state = 5;
     int infeasible = 0;
     for (int trial = 0; trial < 600; trial++) {
-        const int64_t n = 1 + whole(9), m = 1 + whole(6), units = 1 + whole(m);
-        held h = draw((kind)(trial % KINDS), n, m, units, whole(3));
+        const int64_t n = 1 + below(&dice_state, 9), m = 1 + below(&dice_state, 6),
+                      units = 1 + below(&dice_state, m);
+        held h = draw((kind)(trial % KINDS), n, m, units, below(&dice_state, 3));
         const double best = ota_reference_bounded(h.costs, n, m, units, h.lower, h.upper);
         const ota_bounded problem = problem_of(&h);
         ota_bounded_result result = result_of(&h);
@@ -232,8 +233,8 @@ static void points_cost_their_squared_distances(void **unused) {
     enum { N = 5000, M = 21, WIDTH = 5 };
     held h = draw(UNIFORM, N, M, 1, 30), other = draw(UNIFORM, N, M, 1, 30);
     double *points = take(N * WIDTH, sizeof *points), *centres = take(M * WIDTH, sizeof *centres);
-    for (int64_t p = 0; p < N * WIDTH; p++) points[p] = normal();
-    for (int64_t p = 0; p < M * WIDTH; p++) centres[p] = normal();
+    for (int64_t p = 0; p < N * WIDTH; p++) points[p] = normal(&dice_state);
+    for (int64_t p = 0; p < M * WIDTH; p++) centres[p] = normal(&dice_state);
     for (int64_t i = 0; i < N; i++) {
         for (int64_t j = 0; j < M; j++) {
             double sum = 0.0;

@@ -17,11 +17,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "dice.h"
+#include "draw/random.h"
 #include "groups.h"
 #include "otattn_maxsim.h"
 #include "problem/problem.h"
 #include "reference/reference_maxsim.h"
+
+static dice dice_state;
 
 enum { QUERIES = 3, DOCUMENTS = 21, LONGEST = 100, WIDEST = 130, TOKENS = DOCUMENTS * LONGEST };
 
@@ -82,8 +84,10 @@ static void set_up(scene *s, uint64_t seed, int64_t n, int64_t width, ota_type t
     for (int d = 0; d < DOCUMENTS; d++)
         s->offsets[d + 1] = s->offsets[d] + counts[(d + (int)seed) % 9];
     s->tokens = s->offsets[DOCUMENTS];
-    for (int64_t k = 0; k < QUERIES * n * width; k++) s->queries[k] = 2.0 * uniform() - 1.0;
-    for (int64_t k = 0; k < s->tokens * width; k++) s->documents[k] = 2.0 * uniform() - 1.0;
+    for (int64_t k = 0; k < QUERIES * n * width; k++)
+        s->queries[k] = 2.0 * uniform(&dice_state) - 1.0;
+    for (int64_t k = 0; k < s->tokens * width; k++)
+        s->documents[k] = 2.0 * uniform(&dice_state) - 1.0;
     ota_late_interaction *p = &s->problem;
     p->size = sizeof *p;
     p->queries = ota_array_of(s->stored_queries, type, 1, QUERIES, n, width);
@@ -370,13 +374,14 @@ static void gradients_are_differences(void **state) {
         s->problem.chosen = chosen;
         call(s, s->scores);
         float weights[QUERIES * DOCUMENTS];
-        for (int i = 0; i < QUERIES * DOCUMENTS; i++) weights[i] = (float)(2.0 * uniform() - 1.0);
+        for (int i = 0; i < QUERIES * DOCUMENTS; i++)
+            weights[i] = (float)(2.0 * uniform(&dice_state) - 1.0);
         const int64_t queries = QUERIES * s->n * 5, tokens = s->problem.documents.size[2] * 5;
         assert_int_equal(ota_maxsim_backward(&s->problem, weights, of_queries, of_documents, NULL),
                          OTA_OK);
         for (int side = 0; side < 2; side++) {
             const int64_t count = side == 0 ? queries : tokens;
-            for (int64_t i = 0; i < count; i++) along[i] = 2.0 * uniform() - 1.0;
+            for (int64_t i = 0; i < count; i++) along[i] = 2.0 * uniform(&dice_state) - 1.0;
             double size;
             const double found = inner(side == 0 ? of_queries : of_documents, along, count, &size);
             const double want =

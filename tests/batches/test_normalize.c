@@ -21,12 +21,14 @@
 #include <unistd.h>
 
 #include "base/integers.h"
-#include "dice.h"
+#include "draw/random.h"
 #include "groups.h"
 #include "otattn_normalize.h"
 #include "reference/normalize_vectors.h"
 #include "reference/reference_normalize.h"
 #include "spec.h"
+
+static dice dice_state;
 
 enum { MATRICES = 70, MOST = REFERENCE_SIDE * REFERENCE_SIDE, LARGE = 1300 };
 enum { VECTORS = sizeof NORMALIZE_VECTORS / sizeof NORMALIZE_VECTORS[0] };
@@ -180,8 +182,8 @@ static void solve_random(ota_normalization *p, worst *found) {
     guarded arrays[5];
     for (int k = 0; k < 5; k++) arrays[k] = guard((size_t)size * element);
     for (int64_t e = 0; e < size; e++) {
-        set(p->type, arrays[0].data, e, 2.0 * normal());
-        set(p->type, arrays[2].data, e, 2.0 * uniform() - 1.0);
+        set(p->type, arrays[0].data, e, 2.0 * normal(&dice_state));
+        set(p->type, arrays[2].data, e, 2.0 * uniform(&dice_state) - 1.0);
     }
     for (int level = 0; (p->cpu = ota_kernel_name(level)) != NULL; level++) {
         p->implicit = 0;
@@ -236,7 +238,8 @@ static void test_same_bits(void **state) {
             const size_t element = ota_type_bytes(TYPES[type]), bytes = (size_t)size * element;
             unsigned char *scores = malloc(bytes), *all = malloc(bytes), *some = malloc(bytes);
             assert_true(scores != NULL && all != NULL && some != NULL);
-            for (int64_t e = 0; e < size; e++) set(TYPES[type], scores, e, 3.0 * normal());
+            for (int64_t e = 0; e < size; e++)
+                set(TYPES[type], scores, e, 3.0 * normal(&dice_state));
             ota_normalization p =
                 problem_of(TYPES[type],
                            mode >= 2 ? OTA_NORMALIZE_SYMMETRIC : OTA_NORMALIZE_DEEPSEEK, LARGE, n);
@@ -283,7 +286,7 @@ static void test_extreme(void **state) {
             unsigned char x[sizeof scores], p_of[sizeof scores];
             for (int e = 0; e < COUNT * N * N; e++) {
                 const int kind = e / (N * N) % 5;
-                double value = normal();
+                double value = normal(&dice_state);
                 if (kind == 0) value *= 1e4;
                 if (kind == 1) value *= 1e37;
                 if (kind == 2 && e % 5 == 1) value = -INFINITY;
@@ -317,7 +320,7 @@ static void test_wrong_matrices(void **state) {
     for (int type = 0; type < 2; type++) {
         for (int order = 0; order < 2; order++) {
             double x[COUNT * N * N], clean[COUNT * N * N], plan[COUNT * N * N], grad[COUNT * N * N];
-            for (int e = 0; e < COUNT * N * N; e++) set(TYPES[type], x, e, normal());
+            for (int e = 0; e < COUNT * N * N; e++) set(TYPES[type], x, e, normal(&dice_state));
             ota_normalization p = problem_of(TYPES[type], (ota_normalize_order)order, COUNT, N);
             for (int level = 0; (p.cpu = ota_kernel_name(level)) != NULL; level++) {
                 forward(&p, x, clean, OTA_FIXED_ITERS);
@@ -391,7 +394,7 @@ static void test_tolerance(void **state) {
     dice_state = 17;
     double x[COUNT * N * N], transposed[COUNT * N * N], plan[COUNT * N * N], other[COUNT * N * N];
     for (int k = 0; k < COUNT; k++) {
-        for (int e = 0; e < N * N; e++) x[k * N * N + e] = normal();
+        for (int e = 0; e < N * N; e++) x[k * N * N + e] = normal(&dice_state);
         for (int e = 0; e < N * N; e++)
             transposed[k * N * N + e] = x[k * N * N + e % N * N + e / N];
     }
@@ -431,8 +434,8 @@ static void test_gradients_meet(void **state) {
     double x[COUNT * N * N], g[COUNT * N * N], plan[COUNT * N * N];
     double rounds[COUNT * N * N], implicit[COUNT * N * N];
     for (int e = 0; e < COUNT * N * N; e++) {
-        x[e] = normal();
-        g[e] = uniform();
+        x[e] = normal(&dice_state);
+        g[e] = uniform(&dice_state);
     }
     for (int careful = 0; careful < 2; careful++) {
         ota_normalization p = problem_of(OTA_F64, OTA_NORMALIZE_SYMMETRIC, COUNT, N);
@@ -458,7 +461,7 @@ static void test_parts(void **state) {
     static const double SPLIT[SPLITS] = {0.0, 1e-3, 1e-9, 1e-14, 1e-30};
     dice_state = 23;
     double g[N * N], whole[N * N] = {0.0}, grad[N * N], expected[N * N];
-    for (int e = 0; e < N * N; e++) g[e] = normal();
+    for (int e = 0; e < N * N; e++) g[e] = normal(&dice_state);
     for (int k = 0; k < SPLITS; k++) {
         const double t = SPLIT[k];
         const double plan[N * N] = {0.7 - t, 0.3, t,       0,   0.3, 0.7 - t, 0,   t,

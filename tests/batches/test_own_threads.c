@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "dice.h"
+#include "draw/random.h"
 #include "groups.h"
 #include "otattn.h"
 #include "otattn_assignment.h"
@@ -19,6 +19,8 @@
 #include "otattn_maxsim.h"
 #include "otattn_normalize.h"
 #include "otattn_route.h"
+
+static dice dice_state;
 
 /* So large that every call finds threads worth their start. */
 enum { ROWS = 2048, COLUMNS = 512, SIDE = 4, THREADS = 4, DOCUMENTS = 64 };
@@ -115,7 +117,7 @@ static void kept_structs(void **state) {
 
 TEST_FILE(test_own_threads) {
     dice_state = 5;
-    for (int k = 0; k < ROWS * COLUMNS; k++) narrow[k] = (float)(numbers[k] = normal());
+    for (int k = 0; k < ROWS * COLUMNS; k++) narrow[k] = (float)(numbers[k] = normal(&dice_state));
     const struct CMUnitTest tests[] = {cmocka_unit_test(calls_without_a_plan),
                                        cmocka_unit_test(kept_structs)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -18,9 +18,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dice.h"
+#include "draw/random.h"
 #include "groups.h"
 #include "otattn_route.h"
+
+static dice dice_state;
 
 enum { TOKENS = 700, EXPERTS = 70, TAKE = 12 };
 
@@ -45,10 +47,10 @@ static void set_up(scene *s, int64_t tokens, int64_t experts, int64_t take, bool
     *s = (scene){.tokens = tokens, .experts = experts, .take = take, .narrow = narrow};
     s->stride = experts + (tokens % 3 == 0 ? 2 : 0);
     double popular[EXPERTS];
-    for (int64_t j = 0; j < experts; j++) popular[j] = normal();
+    for (int64_t j = 0; j < experts; j++) popular[j] = normal(&dice_state);
     for (int64_t i = 0; i < tokens; i++) {
         for (int64_t j = 0; j < experts; j++) {
-            const float x = (float)(2.0 * normal() + popular[j]);
+            const float x = (float)(2.0 * normal(&dice_state) + popular[j]);
             s->logits[i * experts + j] = (double)x;
             s->narrow_logits[i * s->stride + j] = x;
             s->wide[i * s->stride + j] = (double)x;
@@ -159,7 +161,7 @@ static void test_recipe(void **state) {
             const int64_t m = experts[k % 8];
             set_up(s, tokens[k / 8], m, 1 + (k * 5) % (m < TAKE ? m : TAKE), k % 2 == 0);
             if (k % 3 == 1) {
-                for (int64_t j = 0; j < m; j++) s->start[j] = 0.5 * normal();
+                for (int64_t j = 0; j < m; j++) s->start[j] = 0.5 * normal(&dice_state);
                 s->problem.start = s->start;
             }
             if (k % 5 == 2) s->problem.rounds = 2;

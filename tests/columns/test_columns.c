@@ -14,9 +14,11 @@
 #include <cmocka.h>
 
 #include "columns/columns.h"
-#include "dice.h"
+#include "draw/random.h"
 #include "groups.h"
 #include "spec.h"
+
+static dice dice_state;
 
 enum { CASES = 200 };
 
@@ -48,9 +50,11 @@ static void fixed_points(void **unused) {
     dice_state = 1;
     for (int k = 0; k < CASES * COUPLED; k++) {
         const ota_column_rule_row *rule = ota_column_rule_of(coupled[k % COUPLED]);
-        const ota_column_parameters key = {.strength = 0.2 + uniform(), .lambda = 1.9 * uniform()};
-        const double t = 0.1 + uniform(), target = 0.1 + uniform();
-        const double g = ota_rule_is(rule, OTA_RULE_CAPACITY) ? -uniform() : uniform() - 0.5;
+        const ota_column_parameters key = {.strength = 0.2 + uniform(&dice_state),
+                                           .lambda = 1.9 * uniform(&dice_state)};
+        const double t = 0.1 + uniform(&dice_state), target = 0.1 + uniform(&dice_state);
+        const double g = ota_rule_is(rule, OTA_RULE_CAPACITY) ? -uniform(&dice_state)
+                                                              : uniform(&dice_state) - 0.5;
         double c = rule->wanted != NULL ? rule->wanted(target, g, key.strength) : target;
         const double next = ota_column_next(rule->step(&key, t), t, g, log(target / c) + g / t);
         spec_check("DER-01 DER-02 ELA-09", fabs(next - g), 1e-15);
@@ -127,17 +131,18 @@ static void floors(void **unused) {
     (void)unused;
     dice_state = 2;
     for (int k = 0; k < CASES; k++) {
-        const double t = 0.1 + uniform(), floor = k % 10 == 0 ? 0.0 : uniform();
-        const double log_ratio = 3.0 * (uniform() - 0.5);
+        const double t = 0.1 + uniform(&dice_state),
+                     floor = k % 10 == 0 ? 0.0 : uniform(&dice_state);
+        const double log_ratio = 3.0 * (uniform(&dice_state) - 0.5);
         const ota_column_step update = {.decay = 1.0, .step = 1.0, .floor = floor, .ceiling = 0.0};
         const double high = t * log_ratio, low = t * (log_ratio + log(floor));
         const double wanted = high < 0.0 ? high : low > 0.0 ? low : 0.0;
-        const double found = ota_column_next(update, t, uniform() - 0.5, log_ratio);
+        const double found = ota_column_next(update, t, uniform(&dice_state) - 0.5, log_ratio);
         assert_true(fabs(found - wanted) <= 1e-15);
         assert_true(ota_column_step_divides(update));
         assert_true(ota_column_moves(update, found) == (found < 0.0 || found > 0.0));
         /* Over-relaxed it ends on the same side of 0. */
-        const double g = uniform() - 0.5, moved = -0.4 * g + 1.4 * found;
+        const double g = uniform(&dice_state) - 0.5, moved = -0.4 * g + 1.4 * found;
         const double side = found > 0.0 ? fmax(moved, 0.0) : fmin(moved, 0.0);
         assert_true(fabs(ota_column_relax(update, 1.4, g, found) - side) <= 1e-15);
     }
@@ -154,12 +159,12 @@ static void interior_points(void **unused) {
         const bool capped = k % 2 == 0;
         const ota_column_rule_row *rule =
             ota_column_rule_of(capped ? OTA_COLUMNS_CAPPED : OTA_COLUMNS_RELAXED);
-        ota_interior_key key = {.own = 0.1 + uniform(),
-                                .g = -0.1 - uniform(),
-                                .target = 0.1 + uniform(),
-                                .parameters = {.strength = 0.3 + uniform()},
-                                .step = uniform() - 0.5,
-                                .beta = 0.1 * uniform()};
+        ota_interior_key key = {.own = 0.1 + uniform(&dice_state),
+                                .g = -0.1 - uniform(&dice_state),
+                                .target = 0.1 + uniform(&dice_state),
+                                .parameters = {.strength = 0.3 + uniform(&dice_state)},
+                                .step = uniform(&dice_state) - 0.5,
+                                .beta = 0.1 * uniform(&dice_state)};
         double diagonal, limit = 1.0, product = 0.0, complement = 0.0;
         const double part = rule->interior->part(&key, false, &diagonal);
         rule->interior->move(&key, &limit, &product, &complement);
@@ -182,10 +187,12 @@ static void bounds(void **unused) {
     dice_state = 4;
     const ota_column_rule_row *rule = ota_column_rule_of(OTA_COLUMNS_BOUNDED);
     for (int k = 0; k < CASES; k++) {
-        const ota_column_parameters key = {.floor = 0.1 + 0.8 * uniform(), .scale = 1.0};
-        const double t = 0.1 + uniform(), target = 0.1 + uniform(), least = key.floor * target;
+        const ota_column_parameters key = {.floor = 0.1 + 0.8 * uniform(&dice_state), .scale = 1.0};
+        const double t = 0.1 + uniform(&dice_state), target = 0.1 + uniform(&dice_state),
+                     least = key.floor * target;
         const double sums[] = {target, least, 0.5 * (target + least), target + 0.1, least - 0.01};
-        const double at[] = {-uniform() - 0.01, uniform() + 0.01, 0.0, 0.0, 0.0};
+        const double at[] = {-uniform(&dice_state) - 0.01, uniform(&dice_state) + 0.01, 0.0, 0.0,
+                             0.0};
         const double missed[] = {0.0, 0.0, 0.0, 0.1, 0.01};
         for (int c = 0; c < 5; c++) {
             ota_column_sums columns = {
@@ -218,11 +225,11 @@ static void interior_bounds(void **unused) {
     const ota_interior_rule *rule = ota_column_rule_of(OTA_COLUMNS_BOUNDED)->interior;
     for (int k = 0; k < CASES; k++) {
         ota_interior_key key = {.parameters = {.floor = 0.2, .scale = 1.0},
-                                .target = 0.5 + uniform(),
-                                .step = uniform() - 0.5,
-                                .beta = 0.1 * uniform()};
-        rule->begin(&key, uniform(), 0.1 + uniform());
-        key.price = 0.1 + uniform();
+                                .target = 0.5 + uniform(&dice_state),
+                                .step = uniform(&dice_state) - 0.5,
+                                .beta = 0.1 * uniform(&dice_state)};
+        rule->begin(&key, uniform(&dice_state), 0.1 + uniform(&dice_state));
+        key.price = 0.1 + uniform(&dice_state);
         key.g = key.reward - key.price;
         double diagonal, limit = 1.0, product = 0.0, complement = 0.0;
         const double part = rule->part(&key, false, &diagonal);

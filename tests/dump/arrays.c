@@ -153,17 +153,17 @@ dump_block dump_lend(dump_memory *memory, size_t bytes, size_t shift) {
     return (dump_block){memory->base + start, bytes};
 }
 
-dump_layout dump_any_layout(dump_dice *dice, double dense, bool output) {
-    if (dump_chance(dice, dense)) return DUMP_DENSE;
-    return (dump_layout)dump_below(dice, output ? DUMP_REPEATED : DUMP_LAYOUTS);
+dump_layout dump_any_layout(dice *dice, double dense, bool output) {
+    if (chance(dice, dense)) return DUMP_DENSE;
+    return (dump_layout)below(dice, output ? DUMP_REPEATED : DUMP_LAYOUTS);
 }
 
-ota_array dump_array(dump_memory *memory, dump_dice *dice, const dump_shape *shape,
-                     dump_layout layout, dump_block *out) {
+ota_array dump_array(dump_memory *memory, dice *dice, const dump_shape *shape, dump_layout layout,
+                     dump_block *out) {
     const int64_t heads = shape->size[1], rows = shape->size[2], columns = shape->size[3];
     ota_array a = ota_array_of(NULL, shape->type, shape->size[0], heads, rows, columns);
     const size_t bytes = ota_type_bytes(shape->type);
-    const size_t shift = dump_chance(dice, 0.2) ? bytes : 0;
+    const size_t shift = chance(dice, 0.2) ? bytes : 0;
     if (layout == DUMP_ROWS_BEFORE_HEADS) {
         a.stride[1] = columns, a.stride[2] = heads * columns, a.stride[0] = rows * heads * columns;
     } else if (layout == DUMP_TRANSPOSED) {
@@ -196,29 +196,29 @@ ota_array dump_array(dump_memory *memory, dump_dice *dice, const dump_shape *sha
     return a;
 }
 
-static double drawn(const ota_array *a, dump_dice *dice, dump_rule rule, double parameter) {
+static double drawn(const ota_array *a, dice *dice, dump_rule rule, double parameter) {
     const uint64_t shut_word = 0xfff0000000000000u;
     double shut;
     switch (rule) {
-    case DUMP_NORMAL: return parameter * dump_normal(dice);
-    case DUMP_WHOLE: return (double)dump_between(dice, -(int64_t)parameter, (int64_t)parameter);
-    case DUMP_MASS: return 1.0 + parameter * dump_uniform(dice);
-    case DUMP_MASS_OR_0: return dump_chance(dice, 0.2) ? 0.0 : 1.0 + parameter * dump_uniform(dice);
-    case DUMP_SHARE: return parameter * dump_uniform(dice);
-    case DUMP_COIN: return dump_chance(dice, parameter) ? 1.0 : 0.0;
+    case DUMP_NORMAL: return parameter * normal(dice);
+    case DUMP_WHOLE: return (double)between(dice, -(int64_t)parameter, (int64_t)parameter);
+    case DUMP_MASS: return 1.0 + parameter * uniform(dice);
+    case DUMP_MASS_OR_0: return chance(dice, 0.2) ? 0.0 : 1.0 + parameter * uniform(dice);
+    case DUMP_SHARE: return parameter * uniform(dice);
+    case DUMP_COIN: return chance(dice, parameter) ? 1.0 : 0.0;
     case DUMP_SHUT:
         memcpy(&shut, &shut_word, sizeof shut);
-        return dump_chance(dice, parameter) ? dump_normal(dice) : shut;
+        return chance(dice, parameter) ? normal(dice) : shut;
     case DUMP_TINY:
-        return dump_normal(dice) * (a->type == OTA_F64   ? 0x1p-1060
-                                    : a->type == OTA_F16 ? 0x1p-20
-                                                         : 0x1p-130);
+        return normal(dice) * (a->type == OTA_F64   ? 0x1p-1060
+                               : a->type == OTA_F16 ? 0x1p-20
+                                                    : 0x1p-130);
     case DUMP_ALL:
     default: return parameter;
     }
 }
 
-void dump_fill(const ota_array *a, dump_dice *dice, dump_rule rule, double parameter) {
+void dump_fill(const ota_array *a, dice *dice, dump_rule rule, double parameter) {
     if (dump_empty(a)) return;
     int64_t at[4] = {0};
     do {

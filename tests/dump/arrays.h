@@ -52,12 +52,12 @@ typedef enum dump_rule {
 dump_block dump_lend(dump_memory *memory, size_t bytes, size_t shift);
 
 /* An array of this shape. `out`, when not NULL, takes its block, and makes it an output's layout. */
-ota_array dump_array(dump_memory *memory, dump_dice *dice, const dump_shape *shape,
-                     dump_layout layout, dump_block *out);
+ota_array dump_array(dump_memory *memory, dice *dice, const dump_shape *shape, dump_layout layout,
+                     dump_block *out);
 /* A layout by chance: dense with chance `dense`. */
-dump_layout dump_any_layout(dump_dice *dice, double dense, bool output);
+dump_layout dump_any_layout(dice *dice, double dense, bool output);
 
-void dump_fill(const ota_array *array, dump_dice *dice, dump_rule rule, double parameter);
+void dump_fill(const ota_array *array, dice *dice, dump_rule rule, double parameter);
 void *dump_place(const ota_array *array, const int64_t at[4]);
 double dump_get(const ota_array *array, const int64_t at[4]);
 void dump_set(const ota_array *array, const int64_t at[4], double value);

@@ -54,41 +54,40 @@ static const cell *draw_cell(dump_case *c) {
     const int count = late ? BOUNDED : CELLS;
     double weights[CELLS];
     for (int k = 0; k < count; k++) weights[k] = from[k].weight;
-    const cell *row = &from[dump_weighted(&c->dice, weights, count)];
+    const cell *row = &from[weighted(&c->dice, weights, count)];
     ota_problem *p = &c->problem;
-    dump_dice *d = &c->dice;
+    dice *d = &c->dice;
     p->size = sizeof *p;
     p->regulariser = row->regulariser;
     p->columns = row->columns;
-    if (row->regulariser == OTA_ENTMAX) p->order = DUMP_ONE_OF(d, 0.0, 1.5, 2.0, 2.0, 1.25, 3.0);
+    if (row->regulariser == OTA_ENTMAX) p->order = ONE_OF(d, 0.0, 1.5, 2.0, 2.0, 1.25, 3.0);
     if (row->regulariser == OTA_CUSTOM) {
         p->custom.weight = custom_weight;
         p->custom.slope = custom_slope;
-        p->custom.value = dump_chance(d, 0.7) ? custom_value : NULL;
+        p->custom.value = chance(d, 0.7) ? custom_value : NULL;
     }
     const bool ordered = row->columns == OTA_COLUMNS_PREFIX || row->columns == OTA_COLUMNS_ONLINE;
-    if (!ordered && row->regulariser != OTA_CUSTOM && dump_chance(d, 0.09))
-        p->axis = OTA_AXIS_COLUMNS;
-    c->plain = dump_chance(d, 0.5);
+    if (!ordered && row->regulariser != OTA_CUSTOM && chance(d, 0.09)) p->axis = OTA_AXIS_COLUMNS;
+    c->plain = chance(d, 0.5);
     if (row->regulariser == OTA_SOFTMAX && row->columns != OTA_COLUMNS_FREE && !ordered &&
         !c->plain) {
-        if (dump_chance(d, 0.12)) p->start = OTA_SIDE_COLUMNS;
-        if (dump_chance(d, 0.12)) p->end = OTA_SIDE_COLUMNS;
+        if (chance(d, 0.12)) p->start = OTA_SIDE_COLUMNS;
+        if (chance(d, 0.12)) p->end = OTA_SIDE_COLUMNS;
     }
     if (row->columns == OTA_COLUMNS_RELAXED) {
-        p->strength = DUMP_ONE_OF(d, 0.3, 1.0, 5.0);
-        if (row->regulariser == OTA_SOFTMAX && dump_chance(d, 0.35)) {
+        p->strength = ONE_OF(d, 0.3, 1.0, 5.0);
+        if (row->regulariser == OTA_SOFTMAX && chance(d, 0.35)) {
             p->rows = OTA_ROWS_RELAXED;
-            p->row_strength = DUMP_ONE_OF(d, 0.5, 1.25, 4.0);
+            p->row_strength = ONE_OF(d, 0.5, 1.25, 4.0);
         }
     }
     if (row->columns == OTA_COLUMNS_BOUNDED) {
-        p->lower = DUMP_ONE_OF(d, 0.0, 0.3, 0.5, 0.8, 0.95, 1.0);
-        p->upper = p->lower < 1.0 ? DUMP_ONE_OF(d, 1.0, 1.1, 1.5, 2.0, 4.0) : 1.0;
+        p->lower = ONE_OF(d, 0.0, 0.3, 0.5, 0.8, 0.95, 1.0);
+        p->upper = p->lower < 1.0 ? ONE_OF(d, 1.0, 1.1, 1.5, 2.0, 4.0) : 1.0;
     }
     if (row->columns == OTA_COLUMNS_ELASTIC) {
-        p->lambda = DUMP_ONE_OF(d, 0.0, 0.3, 0.5, 1.0, 1.0, 1.5);
-        p->steps = (int64_t)DUMP_ONE_OF(d, 0.0, 1.0, 2.0, 4.0, 8.0);
+        p->lambda = ONE_OF(d, 0.0, 0.3, 0.5, 1.0, 1.0, 1.5);
+        p->steps = (int64_t)ONE_OF(d, 0.0, 1.0, 2.0, 4.0, 8.0);
     }
     return row;
 }
@@ -97,67 +96,66 @@ static const cell *draw_cell(dump_case *c) {
 
 static void draw_sizes(dump_case *c, const cell *row) {
     static const double weights[DUMP_SIZE_KINDS] = {4.0, 46.0, 11.0, 18.0, 2.5, 13.0, 6.0};
-    dump_dice *d = &c->dice;
+    dice *d = &c->dice;
     const bool coupled =
         row->regulariser == OTA_SOFTMAX &&
         (row->columns == OTA_COLUMNS_EXACT || row->columns == OTA_COLUMNS_RELAXED ||
          row->columns == OTA_COLUMNS_CAPPED || row->columns == OTA_COLUMNS_BOUNDED);
     const bool prefix = row->columns == OTA_COLUMNS_PREFIX;
-    c->kind = (dump_size_kind)dump_weighted(d, weights, DUMP_SIZE_KINDS);
+    c->kind = (dump_size_kind)weighted(d, weights, DUMP_SIZE_KINDS);
     if (c->kind == DUMP_LEAD && !coupled) c->kind = DUMP_MIDDLE;
-    c->key_heads = dump_between(d, 1, dump_chance(d, 0.5) ? 1 : 3);
-    int64_t group = dump_chance(d, 0.25) ? dump_between(d, 2, 3) : 1;
-    c->batch = dump_chance(d, 0.6) ? 1 : dump_between(d, 2, 5);
+    c->key_heads = between(d, 1, chance(d, 0.5) ? 1 : 3);
+    int64_t group = chance(d, 0.25) ? between(d, 2, 3) : 1;
+    c->batch = chance(d, 0.6) ? 1 : between(d, 2, 5);
     switch (c->kind) {
     case DUMP_EDGE:
-        c->queries = dump_below(d, 4), c->keys = dump_below(d, 4);
-        if (dump_chance(d, 0.1)) c->batch = 0;
+        c->queries = below(d, 4), c->keys = below(d, 4);
+        if (chance(d, 0.1)) c->batch = 0;
         break;
     case DUMP_SMALL:
-        c->queries = dump_between(d, 1, 20), c->keys = dump_between(d, 1, 20);
-        if (dump_chance(d, 0.5)) c->keys = c->queries;
+        c->queries = between(d, 1, 20), c->keys = between(d, 1, 20);
+        if (chance(d, 0.5)) c->keys = c->queries;
         break;
     case DUMP_LANES:
-        c->queries = dump_between(d, 4, 16), c->keys = dump_between(d, 4, 16);
-        if (dump_chance(d, 0.5)) c->keys = c->queries;
-        c->key_heads = (int64_t)DUMP_ONE_OF(d, 40.0, 20.0, 9.0, 5.0);
+        c->queries = between(d, 4, 16), c->keys = between(d, 4, 16);
+        if (chance(d, 0.5)) c->keys = c->queries;
+        c->key_heads = (int64_t)ONE_OF(d, 40.0, 20.0, 9.0, 5.0);
         group = 1;
         if (c->key_heads > 9) c->batch = 1;
         break;
     case DUMP_MIDDLE:
-        c->queries = dump_between(d, 65, 200), c->keys = dump_between(d, 65, 200);
-        if (row->heavy) c->queries = dump_between(d, 20, 60), c->keys = dump_between(d, 20, 60);
-        if (prefix) c->queries = dump_between(d, 17, 28), c->keys = dump_between(d, 17, 28);
-        if (dump_chance(d, 0.4)) c->keys = c->queries;
-        c->batch = dump_chance(d, 0.85) ? 1 : 2, c->key_heads = 1, group = group > 1 ? 2 : 1;
+        c->queries = between(d, 65, 200), c->keys = between(d, 65, 200);
+        if (row->heavy) c->queries = between(d, 20, 60), c->keys = between(d, 20, 60);
+        if (prefix) c->queries = between(d, 17, 28), c->keys = between(d, 17, 28);
+        if (chance(d, 0.4)) c->keys = c->queries;
+        c->batch = chance(d, 0.85) ? 1 : 2, c->key_heads = 1, group = group > 1 ? 2 : 1;
         break;
     case DUMP_LARGE:
-        c->queries = dump_between(d, 257, 400), c->keys = dump_between(d, 129, 400);
-        if (row->heavy) c->queries = 70, c->keys = dump_between(d, 65, 100);
-        if (prefix) c->queries = 20, c->keys = dump_between(d, 30, 50);
+        c->queries = between(d, 257, 400), c->keys = between(d, 129, 400);
+        if (row->heavy) c->queries = 70, c->keys = between(d, 65, 100);
+        if (prefix) c->queries = 20, c->keys = between(d, 30, 50);
         c->batch = c->key_heads = group = 1;
         break;
     case DUMP_FEW:
-        c->queries = dump_between(d, 1, 4);
-        c->keys = dump_between(d, 20, row->heavy ? 100 : 600);
-        c->batch = dump_chance(d, 0.7) ? 1 : 2;
+        c->queries = between(d, 1, 4);
+        c->keys = between(d, 20, row->heavy ? 100 : 600);
+        c->batch = chance(d, 0.7) ? 1 : 2;
         break;
     case DUMP_LEAD:
-        c->queries = dump_between(d, 128, 170), c->keys = dump_between(d, 128, 170);
+        c->queries = between(d, 128, 170), c->keys = between(d, 128, 170);
         c->batch = 1, c->key_heads = 1, group = 1;
         break;
     case DUMP_SIZE_KINDS:
     default: break;
     }
     c->heads = c->key_heads * group;
-    if (row->columns == OTA_COLUMNS_PREFIX && c->queries > c->keys && dump_chance(d, 0.97)) {
+    if (row->columns == OTA_COLUMNS_PREFIX && c->queries > c->keys && chance(d, 0.97)) {
         const int64_t queries = c->queries;
         c->queries = c->keys;
         c->keys = queries;
     }
-    c->width = (int64_t)DUMP_ONE_OF(d, 0.0, 1.0, 3.0, 3.0, 8.0, 8.0, 16.0, 16.0, 33.0, 64.0, 64.0);
-    c->values_width =
-        (int64_t)DUMP_ONE_OF(d, 0.0, 1.0, 5.0, 5.0, 5.0, 32.0, 32.0, 32.0, 64.0, 64.0);
+    c->width = (int64_t)ONE_OF(d, 0.0, 1.0, 3.0, 3.0, 8.0, 8.0, 16.0, 16.0, 33.0, 64.0, 64.0);
+    c->values_width = (int64_t)ONE_OF(d, 0.0, 1.0, 5.0, 5.0, 5.0, 32.0, 32.0, 32.0, 64.0, 64.0);
 }
 
 /* ---- scores ------------------------------------------------------------------------------------------ */
@@ -179,11 +177,11 @@ static void poke(dump_case *c, const ota_array *a) {
     static const uint64_t words[] = {0x7ff8000000000000u, 0x7ff0000000000000u, 0xfff0000000000000u,
                                      0x40c3880000000000u, 0xc0c3880000000000u};
     if (dump_empty(a)) return;
-    for (int64_t k = dump_between(&c->dice, 1, 3); k > 0; k--) {
+    for (int64_t k = between(&c->dice, 1, 3); k > 0; k--) {
         int64_t at[4];
         double value;
-        for (int q = 0; q < 4; q++) at[q] = dump_below(&c->dice, a->size[q]);
-        memcpy(&value, &words[dump_below(&c->dice, 5)], sizeof value);
+        for (int q = 0; q < 4; q++) at[q] = below(&c->dice, a->size[q]);
+        memcpy(&value, &words[below(&c->dice, 5)], sizeof value);
         dump_set(a, at, value);
     }
 }
@@ -199,25 +197,25 @@ void dump_draw_scores(dump_case *c, ota_problem *p, bool matrix) {
         p->keys = dump_input(c, &keys, c->rule, c->rule == DUMP_NORMAL ? 1.0 : c->spread);
     }
     if (!c->extreme) return;
-    poke(c, matrix ? &p->scores : dump_chance(&c->dice, 0.5) ? &p->queries : &p->keys);
+    poke(c, matrix ? &p->scores : chance(&c->dice, 0.5) ? &p->queries : &p->keys);
 }
 
 static void draw_contents(dump_case *c) {
     static const double weights[] = {80.0, 10.0, 3.0, 2.0, 2.0};
-    dump_dice *d = &c->dice;
+    dice *d = &c->dice;
     c->rule = DUMP_NORMAL;
-    c->spread = DUMP_ONE_OF(d, 0.3, 1.0, 1.0, 2.0, 4.0);
-    switch (dump_weighted(d, weights, 5)) {
+    c->spread = ONE_OF(d, 0.3, 1.0, 1.0, 2.0, 4.0);
+    switch (weighted(d, weights, 5)) {
     case 1: c->rule = DUMP_WHOLE, c->spread = 2.0; break;
     case 2: c->spread = 1e4; break;
     case 3: c->rule = DUMP_TINY; break;
     case 4: c->rule = DUMP_ALL, c->spread = 0.5; break;
     default: break;
     }
-    c->extreme = dump_chance(d, 0.04);
-    const int type = dump_weighted(d, (const double[]){36.0, 36.0, 14.0, 14.0}, 4);
+    c->extreme = chance(d, 0.04);
+    const int type = weighted(d, (const double[]){36.0, 36.0, 14.0, 14.0}, 4);
     c->type = (ota_type)(OTA_F64 + type);
-    bool matrix = dump_chance(d, 0.35);
+    bool matrix = chance(d, 0.35);
     ota_problem *p = &c->problem;
     if (c->kind == DUMP_LEAD) {
         c->type = OTA_F64, c->rule = DUMP_NORMAL, c->spread = 3.0, c->extreme = false;
@@ -225,14 +223,14 @@ static void draw_contents(dump_case *c) {
     }
     if (matrix) c->key_heads = c->heads, c->width = 0;
     dump_draw_scores(c, p, matrix);
-    if (dump_chance(d, 0.15)) p->scale = DUMP_ONE_OF(d, 0.3, 1.2, -0.7);
-    p->cost = dump_chance(d, 0.1) ? 1 : 0;
-    p->temperature = DUMP_ONE_OF(d, 0.0, 0.0, 0.0, 0.0, 1.0, 0.5, 0.5, 0.2, 0.1, 2.0);
-    if (dump_chance(d, 0.02)) p->temperature = DUMP_ONE_OF(d, 1e-3, 1e-2, 100.0);
-    if (c->kind == DUMP_LEAD) p->temperature = DUMP_ONE_OF(d, 0.3, 0.5, 1.0);
-    if (dump_chance(d, 0.08)) {
+    if (chance(d, 0.15)) p->scale = ONE_OF(d, 0.3, 1.2, -0.7);
+    p->cost = chance(d, 0.1) ? 1 : 0;
+    p->temperature = ONE_OF(d, 0.0, 0.0, 0.0, 0.0, 1.0, 0.5, 0.5, 0.2, 0.1, 2.0);
+    if (chance(d, 0.02)) p->temperature = ONE_OF(d, 1e-3, 1e-2, 100.0);
+    if (c->kind == DUMP_LEAD) p->temperature = ONE_OF(d, 0.3, 0.5, 1.0);
+    if (chance(d, 0.08)) {
         const dump_shape shape =
-            dump_shape_of(dump_chance(d, 0.6) ? OTA_F64 : OTA_F32, 1, 1, 1, c->heads);
+            dump_shape_of(chance(d, 0.6) ? OTA_F64 : OTA_F32, 1, 1, 1, c->heads);
         p->temperature = 0.0;
         p->temperatures = dump_input(c, &shape, DUMP_MASS, 1.0);
     }
@@ -245,7 +243,7 @@ static void draw_block_sizes(dump_case *c, ota_array *array) {
     *array = dump_input(c, &shape, DUMP_ALL, 0.0);
     int64_t left = c->queries > c->keys ? c->queries : c->keys;
     for (int64_t k = 0; k < 4; k++) {
-        const int64_t size = k == 3 ? left : dump_below(&c->dice, left + 1);
+        const int64_t size = k == 3 ? left : below(&c->dice, left + 1);
         dump_set(array, (const int64_t[4]){0, 0, 0, k}, (double)size);
         left -= size;
     }
@@ -253,39 +251,39 @@ static void draw_block_sizes(dump_case *c, ota_array *array) {
 
 static void draw_support(dump_case *c, ota_support *s) {
     static const double weights[] = {0.0, 26.0, 14.0, 8.0, 10.0, 10.0, 18.0, 14.0};
-    dump_dice *d = &c->dice;
-    const int64_t batch = dump_one_or(d, c->batch), heads = dump_one_or(d, c->heads);
+    dice *d = &c->dice;
+    const int64_t batch = one_or(d, c->batch), heads = one_or(d, c->heads);
     dump_shape shape = dump_shape_of(OTA_BOOL, batch, heads, c->queries, c->keys);
-    s->kind = (ota_support_kind)dump_weighted(d, weights, 8);
+    s->kind = (ota_support_kind)weighted(d, weights, 8);
     const bool strict =
         c->problem.columns == OTA_COLUMNS_EXACT || c->problem.columns == OTA_COLUMNS_PREFIX;
     switch (s->kind) {
     case OTA_SUPPORT_WINDOW:
-        s->left = dump_chance(d, 0.2) ? -1 : dump_between(d, strict ? 3 : 0, 12);
-        s->right = dump_chance(d, 0.4) ? -1 : dump_between(d, strict ? 3 : 0, 6);
+        s->left = chance(d, 0.2) ? -1 : between(d, strict ? 3 : 0, 12);
+        s->right = chance(d, 0.4) ? -1 : between(d, strict ? 3 : 0, 6);
         break;
-    case OTA_SUPPORT_STRIDED: s->left = dump_between(d, 1, 4); break;
+    case OTA_SUPPORT_STRIDED: s->left = between(d, 1, 4); break;
     case OTA_SUPPORT_BLOCK:
-        if (dump_chance(d, 0.5))
+        if (chance(d, 0.5))
             draw_block_sizes(c, &s->array);
         else
-            s->left = dump_between(d, 1, 20);
+            s->left = between(d, 1, 20);
         break;
     case OTA_SUPPORT_LENGTHS:
         shape = dump_shape_of(OTA_I64, 1, 1, 1, c->batch);
         s->array = dump_input(c, &shape, DUMP_ALL, 0.0);
         for (int64_t b = 0; b < c->batch; b++)
             dump_set(&s->array, (const int64_t[4]){0, 0, 0, b},
-                     (double)(c->keys - dump_below(d, c->keys / 2 + 1)));
+                     (double)(c->keys - below(d, c->keys / 2 + 1)));
         break;
     case OTA_SUPPORT_BOOLEAN:
-        if (dump_chance(d, 0.25)) shape.size[2] = 1;
-        if (dump_chance(d, 0.2)) shape.size[3] = 1;
+        if (chance(d, 0.25)) shape.size[2] = 1;
+        if (chance(d, 0.2)) shape.size[3] = 1;
         s->array = dump_input(c, &shape, DUMP_COIN, strict ? 0.9 : 0.75);
         break;
     case OTA_SUPPORT_ADDITIVE:
-        shape.type = dump_chance(d, 0.5) ? c->type : (ota_type)dump_between(d, OTA_F64, OTA_F16);
-        if (dump_chance(d, 0.2)) shape.size[2] = 1;
+        shape.type = chance(d, 0.5) ? c->type : (ota_type)between(d, OTA_F64, OTA_F16);
+        if (chance(d, 0.2)) shape.size[2] = 1;
         s->array = dump_input(c, &shape, DUMP_SHUT, strict ? 0.9 : 0.75);
         break;
     case OTA_SUPPORT_CAUSAL:
@@ -294,14 +292,14 @@ static void draw_support(dump_case *c, ota_support *s) {
 }
 
 static void draw_supports(dump_case *c) {
-    dump_dice *d = &c->dice;
+    dice *d = &c->dice;
     ota_problem *p = &c->problem;
     const bool strict = p->columns == OTA_COLUMNS_EXACT || p->columns == OTA_COLUMNS_PREFIX;
     p->supports = c->supports;
-    p->corner = dump_chance(d, 0.5) ? OTA_TOP_LEFT : OTA_BOTTOM_RIGHT;
-    if (dump_chance(d, 0.03)) p->corner = OTA_CORNER_UNSET;
-    if (!dump_chance(d, c->kind == DUMP_LEAD ? 0.1 : strict ? 0.25 : 0.5)) return;
-    int64_t count = dump_chance(d, 0.75) ? 1 : dump_between(d, 2, 3);
+    p->corner = chance(d, 0.5) ? OTA_TOP_LEFT : OTA_BOTTOM_RIGHT;
+    if (chance(d, 0.03)) p->corner = OTA_CORNER_UNSET;
+    if (!chance(d, c->kind == DUMP_LEAD ? 0.1 : strict ? 0.25 : 0.5)) return;
+    int64_t count = chance(d, 0.75) ? 1 : between(d, 2, 3);
     if (strict) count = 1;
     for (; count > 0; count--) draw_support(c, &c->supports[p->support_count++]);
 }
@@ -309,42 +307,41 @@ static void draw_supports(dump_case *c) {
 /* ---- terms ------------------------------------------------------------------------------------------- */
 
 static void draw_term(dump_case *c, ota_term_kind kind) {
-    dump_dice *d = &c->dice;
+    dice *d = &c->dice;
     ota_problem *p = &c->problem;
     for (int64_t k = 0; k < p->term_count; k++) {
         if (c->terms[k].kind == kind && kind != OTA_TERM_DENSE) return;
     }
     ota_term *t = &c->terms[p->term_count++];
-    const ota_type type =
-        dump_chance(d, 0.5) ? c->type : (ota_type)dump_between(d, OTA_F64, OTA_F16);
+    const ota_type type = chance(d, 0.5) ? c->type : (ota_type)between(d, OTA_F64, OTA_F16);
     const int64_t line = c->queries + c->keys > 0 ? c->queries + c->keys - 1 : 0;
     dump_shape shape = dump_shape_of(type, 1, 1, 1, c->heads);
     t->kind = kind;
     switch (kind) {
     case OTA_TERM_DENSE:
-        shape.size[0] = dump_one_or(d, c->batch);
-        shape.size[1] = dump_one_or(d, c->heads);
-        shape.size[2] = dump_chance(d, 0.25) ? 1 : c->queries;
-        shape.size[3] = dump_chance(d, 0.15) ? 1 : c->keys;
-        t->array = dump_input(c, &shape, dump_chance(d, 0.1) ? DUMP_SHUT : DUMP_NORMAL, 0.9);
+        shape.size[0] = one_or(d, c->batch);
+        shape.size[1] = one_or(d, c->heads);
+        shape.size[2] = chance(d, 0.25) ? 1 : c->queries;
+        shape.size[3] = chance(d, 0.15) ? 1 : c->keys;
+        t->array = dump_input(c, &shape, chance(d, 0.1) ? DUMP_SHUT : DUMP_NORMAL, 0.9);
         break;
     case OTA_TERM_ALIBI:
         shape.type = OTA_F64;
-        if (dump_chance(d, 0.5))
+        if (chance(d, 0.5))
             t->array = dump_input(c, &shape, DUMP_SHARE, 0.5);
         else
             t->value = 0.25;
         break;
     case OTA_TERM_RELATIVE:
     case OTA_TERM_RELATIVE_INSIDE:
-        shape = dump_shape_of(type, 1, dump_one_or(d, c->heads), 1, line);
+        shape = dump_shape_of(type, 1, one_or(d, c->heads), 1, line);
         t->array = dump_input(c, &shape, DUMP_NORMAL, 1.0);
         break;
-    case OTA_TERM_SOFTCAP: t->value = DUMP_ONE_OF(d, 1.5, 5.0, 30.0); break;
+    case OTA_TERM_SOFTCAP: t->value = ONE_OF(d, 1.5, 5.0, 30.0); break;
     case OTA_TERM_SINK:
         c->sink = true;
         shape.type = OTA_F32;
-        if (dump_chance(d, 0.5))
+        if (chance(d, 0.5))
             t->array = dump_input(c, &shape, DUMP_NORMAL, 1.0);
         else
             t->value = 0.5;
@@ -354,14 +351,14 @@ static void draw_term(dump_case *c, ota_term_kind kind) {
 }
 
 static void draw_terms(dump_case *c) {
-    dump_dice *d = &c->dice;
+    dice *d = &c->dice;
     c->problem.terms = c->terms;
-    if (c->kind == DUMP_LEAD || !dump_chance(d, 0.45)) return;
-    for (int64_t count = dump_chance(d, 0.7) ? 1 : dump_between(d, 2, 4); count > 0; count--) {
-        const ota_term_kind kind = (ota_term_kind)dump_between(d, OTA_TERM_DENSE, OTA_TERM_SINK);
+    if (c->kind == DUMP_LEAD || !chance(d, 0.45)) return;
+    for (int64_t count = chance(d, 0.7) ? 1 : between(d, 2, 4); count > 0; count--) {
+        const ota_term_kind kind = (ota_term_kind)between(d, OTA_TERM_DENSE, OTA_TERM_SINK);
         const bool sinkless =
             c->problem.axis == OTA_AXIS_COLUMNS || c->problem.columns == OTA_COLUMNS_PREFIX;
-        if (kind == OTA_TERM_SINK && sinkless && dump_chance(d, 0.95)) continue;
+        if (kind == OTA_TERM_SINK && sinkless && chance(d, 0.95)) continue;
         draw_term(c, kind);
     }
 }
@@ -373,7 +370,7 @@ void dump_draw(dump_case *c, dump_memory *memory, int64_t number) {
     memory->used = 0;
     c->number = number;
     c->memory = memory;
-    c->dice.state = dump_mix((uint64_t)number + 0x5851f42d4c957f2du);
+    c->dice = splitmix64_mix((uint64_t)number + 0x5851f42d4c957f2du);
     const cell *row = draw_cell(c);
     draw_sizes(c, row);
     draw_contents(c);

@@ -56,7 +56,7 @@ enum {
 
 typedef struct dump_case {
     int64_t number;
-    dump_dice dice;
+    dice dice;
     dump_memory *memory;
     dump_size_kind kind;
     int64_t batch, heads, key_heads, queries, keys, width, values_width;

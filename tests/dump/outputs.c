@@ -11,39 +11,39 @@ static ota_array wanted(dump_case *c, dump_outputs *to, const char *name, const 
 }
 
 static ota_type any_type(dump_case *c) {
-    if (dump_chance(&c->dice, 0.5)) return c->type;
-    return (ota_type)dump_between(&c->dice, OTA_F64, OTA_F16);
+    if (chance(&c->dice, 0.5)) return c->type;
+    return (ota_type)between(&c->dice, OTA_F64, OTA_F16);
 }
 
-static ota_type wide_type(dump_case *c) { return dump_chance(&c->dice, 0.6) ? OTA_F64 : OTA_F32; }
+static ota_type wide_type(dump_case *c) { return chance(&c->dice, 0.6) ? OTA_F64 : OTA_F32; }
 
 /* ---- forward ----------------------------------------------------------------------------------------- */
 
 typedef enum wish { EVERYTHING, OUT_ALONE, OUT_AND_LSE, SOME, WISHES } wish;
 
-static bool wishes(dump_case *c, wish what, double chance) {
-    return what == EVERYTHING || (what == SOME && dump_chance(&c->dice, chance));
+static bool wishes(dump_case *c, wish what, double share) {
+    return what == EVERYTHING || (what == SOME && chance(&c->dice, share));
 }
 
 static void draw_forward(dump_case *c) {
     static const double weights[WISHES] = {30.0, 25.0, 12.0, 33.0};
-    dump_dice *d = &c->dice;
+    dice *d = &c->dice;
     ota_arrays *a = &c->arrays;
     dump_outputs *to = &c->forward;
-    const wish what = (wish)dump_weighted(d, weights, WISHES);
+    const wish what = (wish)weighted(d, weights, WISHES);
     const bool differentiated = (c->calls & (DUMP_BACKWARD | DUMP_JVP)) != 0;
-    const bool potentials = differentiated && (dump_to_tolerance(c) || dump_chance(d, 0.3));
+    const bool potentials = differentiated && (dump_to_tolerance(c) || chance(d, 0.3));
     const int64_t b = c->batch, h = c->heads, n = c->queries, m = c->keys;
     a->size = sizeof *a;
-    const bool values = dump_chance(d, what == SOME ? 0.8 : 0.97);
+    const bool values = chance(d, what == SOME ? 0.8 : 0.97);
     if (values) {
         const dump_shape shape = dump_shape_of(c->type, b, c->key_heads, m, c->values_width);
         a->values = dump_input(c, &shape, c->rule == DUMP_WHOLE ? DUMP_WHOLE : DUMP_NORMAL, 2.0);
         const dump_shape out = dump_shape_of(any_type(c), b, h, n, c->values_width);
-        if (what != SOME || dump_chance(d, 0.8)) a->out = wanted(c, to, "out", &out);
+        if (what != SOME || chance(d, 0.8)) a->out = wanted(c, to, "out", &out);
     }
     const dump_shape pairs = dump_shape_of(any_type(c), b, h, n, m);
-    const bool judged = (c->calls & DUMP_CERTIFY) != 0 && dump_chance(d, 0.8);
+    const bool judged = (c->calls & DUMP_CERTIFY) != 0 && chance(d, 0.8);
     if (judged || wishes(c, what, 0.5)) a->coupling = wanted(c, to, "coupling", &pairs);
     const struct {
         const char *name;
@@ -64,19 +64,19 @@ static void draw_forward(dump_case *c) {
             *vectors[k].array = wanted(c, to, vectors[k].name, &shape);
     }
     const dump_shape of_keys = dump_shape_of(wide_type(c), b, h, 1, m);
-    if (dump_chance(d, dump_to_tolerance(c) ? 0.1 : 0.02)) {
+    if (chance(d, dump_to_tolerance(c) ? 0.1 : 0.02)) {
         const bool capped = c->problem.columns == OTA_COLUMNS_CAPPED;
         a->start_potential =
             dump_input(c, &of_keys, capped ? DUMP_SHARE : DUMP_NORMAL, capped ? -0.5 : 0.5);
     }
     const bool online = c->problem.columns == OTA_COLUMNS_ONLINE;
     const bool decoded = (c->calls & DUMP_DECODE) != 0;
-    if (online && (decoded || dump_chance(d, differentiated ? 0.05 : 0.5))) {
+    if (online && (decoded || chance(d, differentiated ? 0.05 : 0.5))) {
         const dump_shape wide = dump_shape_of(OTA_F64, b, h, 1, m);
         a->remaining = wanted(c, to, "remaining", &wide);
     }
     c->head_count = b * h;
-    if (dump_chance(d, 0.6)) {
+    if (chance(d, 0.6)) {
         const size_t bytes = (size_t)c->head_count * sizeof(ota_head_result);
         a->heads = (ota_head_result *)(void *)dump_lend(c->memory, bytes, 0).start;
     }
@@ -115,8 +115,8 @@ typedef struct side {
 static void take(const side *s, const char *name, ota_array *array, bool admitted,
                  const dump_shape *shape) {
     dump_case *c = s->c;
-    if (!admitted && !dump_chance(&c->dice, 0.0005)) return;
-    if (!dump_chance(&c->dice, s->chance)) return;
+    if (!admitted && !chance(&c->dice, 0.0005)) return;
+    if (!chance(&c->dice, s->chance)) return;
     if (s->to != NULL)
         *array = wanted(c, s->to, name, shape);
     else
@@ -136,23 +136,23 @@ static void take_terms(const side *s, ota_array *terms) {
 
 static dump_shape mass_shape(dump_case *c, int64_t length) {
     const ota_type type = any_type(c);
-    const int64_t batch = dump_one_or(&c->dice, c->batch), heads = dump_one_or(&c->dice, c->heads);
+    const int64_t batch = one_or(&c->dice, c->batch), heads = one_or(&c->dice, c->heads);
     return dump_shape_of(type, batch, heads, 1, length);
 }
 
 static void draw_backward(dump_case *c) {
-    dump_dice *d = &c->dice;
+    dice *d = &c->dice;
     ota_gradients *g = &c->gradients;
     const admitted has = admits(c);
-    const bool plain = dump_chance(d, 0.35); /* queries, keys and values, or the matrix, alone */
+    const bool plain = chance(d, 0.35); /* queries, keys and values, or the matrix, alone */
     const int64_t b = c->batch, h = c->heads, n = c->queries, m = c->keys;
     const dump_shape out = dump_shape_of(any_type(c), b, h, n, c->values_width);
     const dump_shape pairs = dump_shape_of(any_type(c), b, h, n, m);
     g->size = sizeof *g;
-    if (has.values && dump_chance(d, 0.95)) g->out_grad = dump_input(c, &out, DUMP_NORMAL, 1.0);
-    if (!has.values || dump_chance(d, plain ? 0.05 : 0.4))
+    if (has.values && chance(d, 0.95)) g->out_grad = dump_input(c, &out, DUMP_NORMAL, 1.0);
+    if (!has.values || chance(d, plain ? 0.05 : 0.4))
         g->coupling_grad = dump_input(c, &pairs, DUMP_NORMAL, 1.0);
-    g->solved = dump_chance(d, 0.25) ? 1 : 0;
+    g->solved = chance(d, 0.25) ? 1 : 0;
     const side first = {c, &c->backward, plain ? 1.0 : 0.8};
     const side rest = {c, &c->backward, plain ? 0.0 : 0.6};
     const dump_shape queries = dump_shape_of(any_type(c), b, h, n, c->width);
@@ -160,7 +160,7 @@ static void draw_backward(dump_case *c) {
     const dump_shape values = dump_shape_of(any_type(c), b, c->key_heads, m, c->values_width);
     const dump_shape scores = dump_shape_of(any_type(c), b, h, n, m);
     const dump_shape number = dump_shape_of(any_type(c), 1, 1, 1, 1);
-    const int64_t temperatures = dump_one_or(&c->dice, h);
+    const int64_t temperatures = one_or(&c->dice, h);
     const dump_shape heads = dump_shape_of(any_type(c), 1, 1, 1, temperatures);
     const dump_shape of_queries = mass_shape(c, n), of_keys = mass_shape(c, m);
     take(&first, "d queries", &g->queries, !has.matrix, &queries);
@@ -194,7 +194,7 @@ static void draw_jvp(dump_case *c) {
     const dump_shape keys = dump_shape_of(any_type(c), b, c->key_heads, m, c->width);
     const dump_shape values = dump_shape_of(any_type(c), b, c->key_heads, m, c->values_width);
     const dump_shape number = dump_shape_of(any_type(c), 1, 1, 1, 1);
-    const int64_t temperatures = dump_one_or(&c->dice, h);
+    const int64_t temperatures = one_or(&c->dice, h);
     const dump_shape heads = dump_shape_of(any_type(c), 1, 1, 1, temperatures);
     const dump_shape of_queries = mass_shape(c, n), of_keys = mass_shape(c, m);
     t->size = sizeof *t;
@@ -216,7 +216,7 @@ static void draw_jvp(dump_case *c) {
     take(&rare, "column_mass", &t->column_mass, has.column_mass, &of_keys);
     take_terms(&few, c->tangent_terms);
     t->terms = c->problem.term_count > 0 ? c->tangent_terms : NULL;
-    if (dump_chance(&c->dice, 0.8)) t->coupling = wanted(c, &c->jvp, "t coupling", &pairs);
+    if (chance(&c->dice, 0.8)) t->coupling = wanted(c, &c->jvp, "t coupling", &pairs);
     if (has.values) t->out = wanted(c, &c->jvp, "t out", &out);
 }
 
@@ -225,7 +225,7 @@ void dump_draw_arrays(dump_case *c) {
     if ((c->calls & DUMP_BACKWARD) != 0) draw_backward(c);
     if ((c->calls & DUMP_JVP) != 0) draw_jvp(c);
     if ((c->calls & DUMP_ROPE) == 0) return;
-    const int64_t rows = dump_between(&c->dice, 0, 9), pairs = dump_between(&c->dice, 0, 20);
+    const int64_t rows = between(&c->dice, 0, 9), pairs = between(&c->dice, 0, 20);
     const dump_shape shape = dump_shape_of(c->type, c->batch, 2, rows, 2 * pairs);
     const ota_array rope = wanted(c, &c->rope, "rope", &shape);
     dump_fill(&rope, &c->dice, DUMP_NORMAL, 1.0);

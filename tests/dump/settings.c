@@ -31,25 +31,25 @@ static void match_totals(const ota_array *a, const ota_array *other, int64_t oth
 }
 
 void dump_draw_masses(dump_case *c) {
-    dump_dice *d = &c->dice;
+    dice *d = &c->dice;
     ota_problem *p = &c->problem;
     const bool transposed = p->axis == OTA_AXIS_COLUMNS;
     const bool governs = p->columns != OTA_COLUMNS_FREE && p->columns != OTA_COLUMNS_PREFIX;
-    const int64_t batch = dump_one_or(d, c->batch);
-    const int64_t heads = dump_one_or(d, c->heads);
+    const int64_t batch = one_or(d, c->batch);
+    const int64_t heads = one_or(d, c->heads);
     ota_array *governed = transposed ? &p->row_mass : &p->column_mass;
     ota_array *other = transposed ? &p->column_mass : &p->row_mass;
     const int64_t governed_count = transposed ? c->queries : c->keys;
     const int64_t other_count = transposed ? c->keys : c->queries;
     const bool exact = p->columns == OTA_COLUMNS_EXACT;
-    const dump_rule rule = dump_chance(d, 0.25) ? DUMP_MASS_OR_0 : DUMP_MASS;
-    if (dump_chance(d, 0.3)) {
+    const dump_rule rule = chance(d, 0.25) ? DUMP_MASS_OR_0 : DUMP_MASS;
+    if (chance(d, 0.3)) {
         const dump_shape shape =
-            dump_shape_of(dump_chance(d, 0.7) ? OTA_F64 : OTA_F32, batch, heads, 1, other_count);
+            dump_shape_of(chance(d, 0.7) ? OTA_F64 : OTA_F32, batch, heads, 1, other_count);
         *other = dump_input(c, &shape, rule, 2.0);
     }
-    if (governs && (dump_chance(d, 0.35) || (exact && (transposed || c->sink)))) {
-        const bool wide = exact || dump_chance(d, 0.6);
+    if (governs && (chance(d, 0.35) || (exact && (transposed || c->sink)))) {
+        const bool wide = exact || chance(d, 0.6);
         const dump_shape shape =
             dump_shape_of(wide ? OTA_F64 : OTA_F32, batch, heads, 1, governed_count);
         /* Elements that share a place cannot be scaled one by one. */
@@ -57,7 +57,7 @@ void dump_draw_masses(dump_case *c) {
         dump_fill(governed, d, rule, 1.0);
         if (exact || p->columns == OTA_COLUMNS_BOUNDED)
             match_totals(governed, other, other_count, c->sink ? 0.75 : 1.0);
-    } else if (!governs && dump_chance(d, 0.002)) {
+    } else if (!governs && chance(d, 0.002)) {
         const dump_shape shape = dump_shape_of(OTA_F64, batch, heads, 1, governed_count);
         *governed = dump_input(c, &shape, DUMP_MASS, 1.0); /* refused */
     }
@@ -71,7 +71,7 @@ void dump_draw_masses(dump_case *c) {
             if (room > 0.0 && want / room > need) need = want / room;
         }
     }
-    p->cap = (need > 0.0 ? need : 1.0) * DUMP_ONE_OF(d, 1.0, 1.1, 1.3, 2.0, 4.0);
+    p->cap = (need > 0.0 ? need : 1.0) * ONE_OF(d, 1.0, 1.1, 1.3, 2.0, 4.0);
 }
 
 /* ---- options ----------------------------------------------------------------------------------------- */
@@ -84,91 +84,91 @@ bool dump_to_tolerance(const dump_case *c) {
 }
 
 static const char *draw_solver(dump_case *c) {
-    dump_dice *d = &c->dice;
+    dice *d = &c->dice;
     const ota_problem *p = &c->problem;
-    if (dump_chance(d, 0.03)) {
+    if (chance(d, 0.03)) {
         static const char *const all[] = {"softmax",   "entmax",        "custom",  "argmax",
                                           "online",    "prefix",        "coupled", "sinkhorn",
                                           "log",       "anderson",      "newton",  "assignment",
                                           "transport", "no such solver"};
-        return all[dump_below(d, 14)];
+        return all[below(d, 14)];
     }
-    if (dump_chance(d, 0.03)) return "auto";
+    if (chance(d, 0.03)) return "auto";
     if (p->columns == OTA_COLUMNS_FREE && p->axis == OTA_AXIS_ROWS) return NULL;
     if (p->columns == OTA_COLUMNS_PREFIX || p->columns == OTA_COLUMNS_ONLINE) return NULL;
     static const char *const soft[] = {"sinkhorn", "log", "anderson", "newton", "coupled"};
     if (c->plain && p->regulariser == OTA_SOFTMAX)
-        return dump_chance(d, 0.3) ? dump_chance(d, 0.5) ? "sinkhorn" : "coupled" : NULL;
+        return chance(d, 0.3) ? chance(d, 0.5) ? "sinkhorn" : "coupled" : NULL;
     const bool free = p->columns == OTA_COLUMNS_FREE;
-    if (p->regulariser == OTA_SOFTMAX && dump_chance(d, free ? 0.05 : 0.6)) {
+    if (p->regulariser == OTA_SOFTMAX && chance(d, free ? 0.05 : 0.6)) {
         const bool fixed = c->options.rounds != 0 || p->columns == OTA_COLUMNS_ELASTIC;
-        return soft[dump_below(d, fixed && dump_chance(d, 0.95) ? 2 : 5)];
+        return soft[below(d, fixed && chance(d, 0.95) ? 2 : 5)];
     }
-    if (p->regulariser == OTA_ENTMAX && dump_chance(d, 0.3)) return "newton";
-    if (p->regulariser == OTA_HARD && dump_chance(d, 0.5))
-        return dump_chance(d, 0.7) ? "transport" : "assignment";
+    if (p->regulariser == OTA_ENTMAX && chance(d, 0.3)) return "newton";
+    if (p->regulariser == OTA_HARD && chance(d, 0.5))
+        return chance(d, 0.7) ? "transport" : "assignment";
     return NULL;
 }
 
 static void draw_schedule(dump_case *c) {
-    dump_dice *d = &c->dice;
+    dice *d = &c->dice;
     ota_options *o = &c->options;
     const bool softmax = c->problem.regulariser == OTA_SOFTMAX;
-    if (dump_chance(d, 0.1)) o->center = (ota_center)dump_between(d, 1, 2);
-    o->prune = dump_chance(d, c->problem.support_count > 0 ? 0.35 : 0.04);
-    if (softmax && dump_chance(d, 0.08)) {
-        o->anneal_start = DUMP_ONE_OF(d, 3.0, 10.0);
-        o->anneal_factor = DUMP_ONE_OF(d, 0.0, 0.3, 0.7);
-        o->anneal_rounds = dump_below(d, 4);
-        o->anneal_keep_scaling = dump_chance(d, 0.5);
+    if (chance(d, 0.1)) o->center = (ota_center)between(d, 1, 2);
+    o->prune = chance(d, c->problem.support_count > 0 ? 0.35 : 0.04);
+    if (softmax && chance(d, 0.08)) {
+        o->anneal_start = ONE_OF(d, 3.0, 10.0);
+        o->anneal_factor = ONE_OF(d, 0.0, 0.3, 0.7);
+        o->anneal_rounds = below(d, 4);
+        o->anneal_keep_scaling = chance(d, 0.5);
     }
-    if (!softmax && dump_chance(d, 0.9)) return;
-    if (dump_chance(d, 0.07)) o->relaxation = DUMP_ONE_OF(d, 0.7, 1.2, 1.6);
-    o->relaxation_auto = dump_chance(d, 0.05);
-    if (dump_chance(d, 0.04)) o->tolerance_scaling = 1e-2;
+    if (!softmax && chance(d, 0.9)) return;
+    if (chance(d, 0.07)) o->relaxation = ONE_OF(d, 0.7, 1.2, 1.6);
+    o->relaxation_auto = chance(d, 0.05);
+    if (chance(d, 0.04)) o->tolerance_scaling = 1e-2;
 }
 
 void dump_draw_options(dump_case *c) {
-    dump_dice *d = &c->dice;
+    dice *d = &c->dice;
     ota_options *o = &c->options;
     const ota_problem *p = &c->problem;
     o->size = sizeof *o;
     const bool coupled = (p->columns != OTA_COLUMNS_FREE && p->columns != OTA_COLUMNS_ONLINE) ||
                          p->axis == OTA_AXIS_COLUMNS;
     const bool wide = c->type == OTA_F64;
-    o->threads = dump_chance(d, 0.85) ? 1 : 2;
-    if (dump_chance(d, 0.25)) o->precision = (ota_precision)dump_between(d, 1, 2);
-    o->strict = dump_chance(d, 0.04);
-    o->allow_partial = dump_chance(d, 0.75);
+    o->threads = chance(d, 0.85) ? 1 : 2;
+    if (chance(d, 0.25)) o->precision = (ota_precision)between(d, 1, 2);
+    o->strict = chance(d, 0.04);
+    o->allow_partial = chance(d, 0.75);
     if (coupled) {
-        if (p->regulariser == OTA_SOFTMAX && c->kind != DUMP_LEAD && dump_chance(d, 0.4))
-            o->rounds = (int64_t)DUMP_ONE_OF(d, OTA_NO_ROUNDS, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0);
-        o->tolerance = wide ? DUMP_ONE_OF(d, 0.0, 0.0, 1e-3, 1e-6, 1e-8, 1e-11)
-                            : DUMP_ONE_OF(d, 0.0, 0.0, 0.0, 1e-3, 1e-4, 1e-6);
-        if (dump_chance(d, 0.01)) o->tolerance = 1e-18;
-        o->max_rounds = (int64_t)DUMP_ONE_OF(d, 0.0, 0.0, 0.0, 5.0, 50.0, 300.0);
+        if (p->regulariser == OTA_SOFTMAX && c->kind != DUMP_LEAD && chance(d, 0.4))
+            o->rounds = (int64_t)ONE_OF(d, OTA_NO_ROUNDS, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0);
+        o->tolerance = wide ? ONE_OF(d, 0.0, 0.0, 1e-3, 1e-6, 1e-8, 1e-11)
+                            : ONE_OF(d, 0.0, 0.0, 0.0, 1e-3, 1e-4, 1e-6);
+        if (chance(d, 0.01)) o->tolerance = 1e-18;
+        o->max_rounds = (int64_t)ONE_OF(d, 0.0, 0.0, 0.0, 5.0, 50.0, 300.0);
         if (c->queries * c->keys > 4000 && o->max_rounds != 5)
-            o->max_rounds = (int64_t)DUMP_ONE_OF(d, 40.0, 80.0, 160.0);
+            o->max_rounds = (int64_t)ONE_OF(d, 40.0, 80.0, 160.0);
         if (!c->plain && c->kind != DUMP_LEAD) draw_schedule(c);
         if (c->kind == DUMP_LEAD) o->precision = OTA_PRECISION_AUTO;
     }
-    if (c->kind != DUMP_LEAD || dump_chance(d, 0.2)) o->solver = draw_solver(c);
-    if (p->columns == OTA_COLUMNS_ELASTIC && p->axis == OTA_AXIS_ROWS && dump_chance(d, 0.2)) {
+    if (c->kind != DUMP_LEAD || chance(d, 0.2)) o->solver = draw_solver(c);
+    if (p->columns == OTA_COLUMNS_ELASTIC && p->axis == OTA_AXIS_ROWS && chance(d, 0.2)) {
         const dump_shape shape =
-            dump_shape_of(dump_chance(d, 0.6) ? OTA_F64 : OTA_F32, 1, 1, 1, c->keys);
+            dump_shape_of(chance(d, 0.6) ? OTA_F64 : OTA_F32, 1, 1, 1, c->keys);
         c->problem.lambdas = dump_input(c, &shape, DUMP_SHARE, 1.5);
     }
-    if (dump_chance(d, 0.1)) {
-        c->problem.dropout = DUMP_ONE_OF(d, 0.1, 0.5);
-        c->problem.dropout_seed = dump_roll(d);
-        c->problem.dropout_offset = (uint64_t)dump_below(d, 9);
+    if (chance(d, 0.1)) {
+        c->problem.dropout = ONE_OF(d, 0.1, 0.5);
+        c->problem.dropout_seed = splitmix64(d);
+        c->problem.dropout_offset = (uint64_t)below(d, 9);
     }
 }
 
 /* ---- calls ------------------------------------------------------------------------------------------- */
 
 void dump_draw_calls(dump_case *c) {
-    dump_dice *d = &c->dice;
+    dice *d = &c->dice;
     const ota_problem *p = &c->problem;
     const bool smooth = p->regulariser != OTA_HARD;
     bool relative = false;
@@ -177,32 +177,31 @@ void dump_draw_calls(dump_case *c) {
             p->terms[k].kind == OTA_TERM_RELATIVE || p->terms[k].kind == OTA_TERM_RELATIVE_INSIDE;
     const bool steps = (p->columns == OTA_COLUMNS_FREE || p->columns == OTA_COLUMNS_ONLINE) &&
                        p->axis == OTA_AXIS_ROWS && c->queries <= c->keys;
-    if (steps && (!relative || dump_chance(d, 0.05)) &&
-        dump_chance(d, c->kind == DUMP_FEW ? 0.7 : 0.15)) {
+    if (steps && (!relative || chance(d, 0.05)) && chance(d, c->kind == DUMP_FEW ? 0.7 : 0.15)) {
         c->calls |= DUMP_DECODE;
         c->problem.corner = OTA_BOTTOM_RIGHT;
         int64_t count = c->queries;
         for (int k = 0; k < DUMP_STEPS; k++) {
-            count += dump_below(d, c->keys - count + 1);
-            c->key_counts[k] = k == DUMP_STEPS - 1 && dump_chance(d, 0.5) ? c->keys : count;
+            count += below(d, c->keys - count + 1);
+            c->key_counts[k] = k == DUMP_STEPS - 1 && chance(d, 0.5) ? c->keys : count;
         }
     }
     const bool few = c->kind == DUMP_FEW;
-    if (dump_chance(d, smooth ? few ? 0.25 : 0.45 : 0.05)) c->calls |= DUMP_BACKWARD;
-    if (dump_chance(d, smooth ? few ? 0.12 : 0.25 : 0.03)) c->calls |= DUMP_JVP;
+    if (chance(d, smooth ? few ? 0.25 : 0.45 : 0.05)) c->calls |= DUMP_BACKWARD;
+    if (chance(d, smooth ? few ? 0.12 : 0.25 : 0.03)) c->calls |= DUMP_JVP;
     if ((c->calls & (DUMP_BACKWARD | DUMP_JVP)) != 0) {
-        c->options.gradients = dump_chance(d, 0.98);
-        c->options.backward = dump_chance(d, 0.2) ? (int)dump_between(d, 1, 2) : 0;
+        c->options.gradients = chance(d, 0.98);
+        c->options.backward = chance(d, 0.2) ? (int)between(d, 1, 2) : 0;
     }
-    if (dump_chance(d, 0.2)) c->calls |= DUMP_REBIND;
-    if (dump_chance(d, 0.12)) c->calls |= DUMP_ATTEND;
-    if (dump_chance(d, 0.2)) c->calls |= DUMP_CERTIFY;
-    if (dump_chance(d, 0.03)) c->calls |= DUMP_ROPE;
+    if (chance(d, 0.2)) c->calls |= DUMP_REBIND;
+    if (chance(d, 0.12)) c->calls |= DUMP_ATTEND;
+    if (chance(d, 0.2)) c->calls |= DUMP_CERTIFY;
+    if (chance(d, 0.03)) c->calls |= DUMP_ROPE;
     const bool large = c->kind == DUMP_MIDDLE || c->kind == DUMP_LARGE || c->kind == DUMP_LEAD;
-    if (dump_chance(d, large ? 0.35 : 0.06)) {
+    if (chance(d, large ? 0.35 : 0.06)) {
         c->calls |= DUMP_LIMIT;
-        c->limit_share = DUMP_ONE_OF(d, 0.9, 0.6, 0.4);
-        if (dump_chance(d, 0.6)) { /* gradients want the scores stored */
+        c->limit_share = ONE_OF(d, 0.9, 0.6, 0.4);
+        if (chance(d, 0.6)) { /* gradients want the scores stored */
             c->options.gradients = 0;
             c->calls &= ~(unsigned)(DUMP_BACKWARD | DUMP_JVP);
         }
@@ -211,8 +210,8 @@ void dump_draw_calls(dump_case *c) {
     if ((c->calls & DUMP_REBIND) != 0) {
         c->second = c->problem;
         dump_draw_scores(c, &c->second, c->problem.scores.type != OTA_NO_TYPE);
-        if (dump_chance(d, 0.05)) c->second.cost = !c->second.cost;
-        if (dump_chance(d, 0.05)) c->second.columns = OTA_COLUMNS_FREE; /* refused, mostly */
+        if (chance(d, 0.05)) c->second.cost = !c->second.cost;
+        if (chance(d, 0.05)) c->second.columns = OTA_COLUMNS_FREE; /* refused, mostly */
     }
 }
 

@@ -90,7 +90,7 @@ static void judged(stage *t, const char *what, double scale) {
 
 static void every_cell(void **unused) {
     (void)unused;
-    state = 61;
+    dice_state = 61;
     static const double temperatures[] = {1.0, 0.2, 5.0};
     for (size_t k = 0; k < METHODS; k++) {
         for (int turn = 0; turn < 6; turn++) {
@@ -100,10 +100,10 @@ static void every_cell(void **unused) {
             stage *t = stage_make(0, s, n, m, every_method[k]);
             t->problem.temperature = temperatures[turn % 3];
             double mass = 0.0, target = 0.0;
-            for (int i = 0; i < n; i++) mass += mu[i] = turn % 2 ? 0.3 + uniform() : 1.0;
+            for (int i = 0; i < n; i++) mass += mu[i] = turn % 2 ? 0.3 + uniform(&dice_state) : 1.0;
             if (turn % 2) with_row_mass(t, mu);
             if (turn == 3 && t->problem.columns == OTA_COLUMNS_EXACT) {
-                for (int j = 0; j < m; j++) target += nu[j] = 0.3 + uniform();
+                for (int j = 0; j < m; j++) target += nu[j] = 0.3 + uniform(&dice_state);
                 for (int j = 0; j < m; j++) nu[j] *= mass / target;
                 with_column_mass(t, nu);
             }
@@ -132,7 +132,7 @@ static void every_cell(void **unused) {
 /* Exact columns beside a sink leave it what is over. */
 static void sinks(void **unused) {
     (void)unused;
-    state = 67;
+    dice_state = 67;
     double s[12];
     fill(s, 12, 1.0);
     static const double nu[4] = {.5, .25, .75, .5};
@@ -176,7 +176,7 @@ static void sinks(void **unused) {
 
 static void wrong_plans_are_seen(void **unused) {
     (void)unused;
-    state = 71;
+    dice_state = 71;
     double s[30];
     fill(s, 30, 1.5);
     const char *methods[] = {
@@ -208,7 +208,8 @@ static void wrong_plans_are_seen(void **unused) {
         memcpy(t->p, saved, sizeof saved);
         /* Potentials that are not the optimum's only weaken the bound. */
         for (int j = 0; j < 6; j++)
-            t->g[j] += t->problem.columns == OTA_COLUMNS_CAPPED ? -uniform() : normal();
+            t->g[j] += t->problem.columns == OTA_COLUMNS_CAPPED ? -uniform(&dice_state)
+                                                                : normal(&dice_state);
         certify(t);
         if (t->problem.columns != OTA_COLUMNS_FREE)
             spec_check_true("LIT-24", t->certificate.gap > 1e-4);
@@ -266,7 +267,7 @@ static void wrong_plans_are_seen(void **unused) {
 /* Whatever feasible plan and whatever potentials: the gap is never below rounding. */
 static void weak_duality(void **unused) {
     (void)unused;
-    state = 73;
+    dice_state = 73;
     const char *methods[] = {"softmax",
                              "softmax/exact",
                              "relaxed:.8",
@@ -284,17 +285,17 @@ static void weak_duality(void **unused) {
         for (int turn = 0; turn < 200; turn++) {
             stage *t = stage_make(0, NULL, 4, 4, methods[k]);
             fill(t->s, 16, 2.0);
-            t->problem.temperature = 0.2 + uniform();
+            t->problem.temperature = 0.2 + uniform(&dice_state);
             if (turn % 2 && t->problem.columns == OTA_COLUMNS_RELAXED &&
                 t->problem.regulariser == OTA_SOFTMAX) {
                 t->problem.rows = OTA_ROWS_RELAXED;
-                t->problem.row_strength = 0.1 + uniform();
+                t->problem.row_strength = 0.1 + uniform(&dice_state);
             }
             /* A mixture of permutations has both marginals. */
             double left = 1.0;
             for (int part = 0; part < 4; part++) {
-                const double share = part == 3 ? left : left * uniform();
-                const int shift = (int)(4.0 * uniform()), flip = turn % 3 == 0 ? 3 : 1;
+                const double share = part == 3 ? left : left * uniform(&dice_state);
+                const int shift = (int)(4.0 * uniform(&dice_state)), flip = turn % 3 == 0 ? 3 : 1;
                 for (int i = 0; i < 4; i++) t->p[i * 4 + (flip * i + shift) % 4] += share;
                 left -= share;
             }
@@ -325,7 +326,7 @@ static void measures_of_a_plan(void **unused) {
     /* A raised key collapses softmax and leaves exact columns alone. */
     double before = 0.0;
     for (double shift = 0.0; shift < 30.0; shift += 5.0) {
-        state = 79;
+        dice_state = 79;
         fill(s, 25, 1.0);
         for (int i = 0; i < 5; i++) s[i * 5 + 3] += shift;
         t = plan_of(0, s, 5, 5, "softmax");
@@ -441,7 +442,7 @@ static void forbidden_keys_of_bad_rows_stay_forbidden(void **unused) {
 static void pruned_pairs_leave_the_dual(void **unused) {
     (void)unused;
     enum { N = 9, WIDTH = 3 };
-    state = 191;
+    dice_state = 191;
     for (int turn = 0; turn < 8; turn++) {
         double s[N * N];
         fill(s, N * N, 1.0);

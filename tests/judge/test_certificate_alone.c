@@ -63,9 +63,9 @@ static void certificates_alone(void **unused) {
         const cell *c = &cells[k];
         for (uint64_t turn = 0; turn < 5; turn++) {
             double s[ROWS * KEYS], mu[ROWS];
-            state = 5 + turn;
+            dice_state = 5 + turn;
             fill(s, ROWS * KEYS, c->spread > 0.0 ? c->spread : 1.0);
-            for (int i = 0; i < ROWS; i++) mu[i] = i == 1 ? 0.0 : 0.3 + uniform();
+            for (int i = 0; i < ROWS; i++) mu[i] = i == 1 ? 0.0 : 0.3 + uniform(&dice_state);
             stage *t = stage_make(0, s, ROWS, KEYS, c->method);
             if (c->temperature > 0.0) t->problem.temperature = c->temperature;
             if (c->masked) close_some(t);

@@ -216,7 +216,7 @@ static void the_columns_axis_is_the_transposed_problem(void **unused) {
                                           "sparsemax/exact", "softmax/relaxed:.8"};
     for (size_t k = 0; k < sizeof methods / sizeof methods[0]; k++) {
         double s[20], across[20];
-        state = 301 + k;
+        dice_state = 301 + k;
         fill(s, 20, 1.0);
         for (int x = 0; x < 20; x++) across[x] = s[x % 4 * 5 + x / 4];
         stage *t = stage_make(0, s, 4, 5, methods[k]), *u = stage_make(1, across, 5, 4, methods[k]);

@@ -180,7 +180,7 @@ static void blog_column_axis(void **unused) {
 
 static void one_sided_optimum(void **unused) {
     (void)unused;
-    state = 7;
+    dice_state = 7;
     double s[24];
     fill(s, 24, 3.0);
     stage *t = plan_of(0, s, 4, 6, "softmax{temperature=.7}");
@@ -207,10 +207,10 @@ static void one_sided_optimum(void **unused) {
     for (int probe = 0; probe < 2000; probe++) {
         for (int i = 0; i < 4; i++) {
             double sum = 0.0;
-            for (int j = 0; j < 6; j++) sum += q[i * 6 + j] = -log(1.0 - uniform());
+            for (int j = 0; j < 6; j++) sum += q[i * 6 + j] = -log(1.0 - uniform(&dice_state));
             for (int j = 0; j < 6; j++) q[i * 6 + j] /= sum;
         }
-        const double mix = probe % 2 == 0 ? 1.0 : uniform();
+        const double mix = probe % 2 == 0 ? 1.0 : uniform(&dice_state);
         for (int k = 0; k < 24; k++) q[k] = mix * q[k] + (1.0 - mix) * t->p[k];
         better = fmax(better, best - objective(t, q, tau));
     }
@@ -252,7 +252,7 @@ static void row_masses(void **unused) {
 
 static void terms_follow_their_order(void **unused) {
     (void)unused;
-    state = 3;
+    dice_state = 3;
     double s[12], relative[6], inside[6], dense[12], slopes[1] = {0.3};
     fill(s, 12, 2.0);
     fill(relative, 6, 1.0);
@@ -291,8 +291,8 @@ static void terms_follow_their_order(void **unused) {
     spec_check("LIT-12", fabs(t->certificate.gap), 1e-13);
     /* Queries and keys: half precision, grouped heads, a cost, the default scale. */
     float q[2 * 3 * 4], k[5 * 4];
-    for (int x = 0; x < 24; x++) q[x] = (float)normal();
-    for (int x = 0; x < 20; x++) k[x] = (float)normal();
+    for (int x = 0; x < 24; x++) q[x] = (float)normal(&dice_state);
+    for (int x = 0; x < 20; x++) k[x] = (float)normal(&dice_state);
     double p[2 * 3 * 5];
     ota_problem problem = {.size = sizeof problem, .cost = 1};
     problem.queries = ota_array_of(q, OTA_F32, 1, 2, 3, 4);
@@ -314,7 +314,7 @@ static void terms_follow_their_order(void **unused) {
 static void default_scale(void **unused) {
     (void)unused;
     enum { ROWS = 40, WIDTH = 16 };
-    state = 5;
+    dice_state = 5;
     double sum = 0.0, squares = 0.0, count = 0.0;
     static double q[ROWS * WIDTH], k[ROWS * WIDTH];
     for (int draw = 0; draw < 60; draw++) {
@@ -372,7 +372,7 @@ static void narrow_types(void **unused) {
 
 static void masks_cut_pairs(void **unused) {
     (void)unused;
-    state = 11;
+    dice_state = 11;
     const int n = 5, m = 7;
     double s[35];
     fill(s, 35, 1.5);
@@ -509,7 +509,7 @@ static void numbers_that_are_not(void **unused) {
 /* A key no query may use gets no target, and the others share it. */
 static void unusable_keys(void **unused) {
     (void)unused;
-    state = 83;
+    dice_state = 83;
     double s[20];
     int64_t length[1] = {4};
     fill(s, 20, 1.5);

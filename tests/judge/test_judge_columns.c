@@ -7,7 +7,7 @@
 
 static void exact_columns_laws(void **unused) {
     (void)unused;
-    state = 19;
+    dice_state = 19;
     const int n = 6;
     double s[36];
     fill(s, 36, 2.0);
@@ -34,7 +34,7 @@ static void exact_columns_laws(void **unused) {
         for (int k = 0; k < 36; k++) {
             if (move[k] < 0.0) reach = fmin(reach, -t->p[k] / move[k]);
         }
-        const double length = reach * uniform();
+        const double length = reach * uniform(&dice_state);
         for (int k = 0; k < 36; k++) q[k] = fmax(0.0, t->p[k] + length * move[k]);
         better = fmax(better, best - objective(t, q, tau));
     }
@@ -116,7 +116,7 @@ static void exact_columns_laws(void **unused) {
 
 static void printed_orders(void **unused) {
     (void)unused;
-    state = 23;
+    dice_state = 23;
     const int n = 5;
     double s[25], a[5], b[5];
     fill(s, 25, 1.0);
@@ -184,7 +184,7 @@ static void printed_orders(void **unused) {
 
 static void general_marginals(void **unused) {
     (void)unused;
-    state = 29;
+    dice_state = 29;
     double s[12];
     fill(s, 12, 2.0);
     static const double mu[3] = {.5, 1.2, .3}, nu[4] = {.7, .1, .9, .3};
@@ -244,7 +244,7 @@ static void general_marginals(void **unused) {
 
 static void no_total_support(void **unused) {
     (void)unused;
-    state = 31;
+    dice_state = 31;
     const int n = 12;
     double s[144];
     fill(s, 144, 1.0);
@@ -291,7 +291,7 @@ static void no_total_support(void **unused) {
 
 static void elastic_is_a_path(void **unused) {
     (void)unused;
-    state = 37;
+    dice_state = 37;
     const int n = 6;
     double s[36];
     fill(s, 36, 1.5);
@@ -366,7 +366,7 @@ static void elastic_is_a_path(void **unused) {
 
 static void relaxed_limits(void **unused) {
     (void)unused;
-    state = 41;
+    dice_state = 41;
     double s[30];
     fill(s, 30, 1.5);
     stage *soft = plan_of(0, s, 5, 6, "softmax{temperature=.7}");
@@ -394,7 +394,7 @@ static void relaxed_limits(void **unused) {
 
 static void capped_columns(void **unused) {
     (void)unused;
-    state = 43;
+    dice_state = 43;
     double s[36];
     fill(s, 36, 1.0);
     for (int i = 0; i < 6; i++) s[i * 6 + 2] += 3.0;
@@ -431,11 +431,11 @@ static void capped_columns(void **unused) {
 
 static void prefix_never_looks_ahead(void **unused) {
     (void)unused;
-    state = 47;
+    dice_state = 47;
     double s[24], changed[24];
     fill(s, 24, 1.5);
     memcpy(changed, s, sizeof s);
-    for (int j = 0; j < 6; j++) changed[18 + j] += normal();
+    for (int j = 0; j < 6; j++) changed[18 + j] += normal(&dice_state);
     const char *methods[] = {"prefix", "entmax:1.5/prefix", "hard/prefix"};
     for (size_t k = 0; k < 3; k++) {
         stage *t = plan_of(0, s, 4, 6, methods[k]);
@@ -462,7 +462,7 @@ static void prefix_never_looks_ahead(void **unused) {
 
 static void online_keeps_its_caps(void **unused) {
     (void)unused;
-    state = 53;
+    dice_state = 53;
     double s[48];
     fill(s, 48, 2.0);
     const char *methods[] = {"online:1.2", "entmax:1.5/online:1.2", "sparsemax/online:1.2",
@@ -518,7 +518,7 @@ static double best_permutation(const double *s, int n, int row, unsigned taken) 
 
 static void hard_plans(void **unused) {
     (void)unused;
-    state = 59;
+    dice_state = 59;
     double s[36];
     for (int turn = 0; turn < 40; turn++) {
         const int n = 1 + turn % 6;
@@ -556,9 +556,9 @@ static void hard_plans(void **unused) {
     spec_check("ELA-01", fabs(t->certificate.gap), 0.0);
     /* Real masses against the vertices that 2 x 2 has. */
     for (int turn = 0; turn < 50; turn++) {
-        double c[4], mu[2] = {uniform(), uniform()}, nu[2] = {0, 0};
+        double c[4], mu[2] = {uniform(&dice_state), uniform(&dice_state)}, nu[2] = {0, 0};
         fill(c, 4, 1.0);
-        nu[0] = uniform() * (mu[0] + mu[1]);
+        nu[0] = uniform(&dice_state) * (mu[0] + mu[1]);
         nu[1] = mu[0] + mu[1] - nu[0];
         const double low = fmax(0.0, nu[0] - mu[1]), high = fmin(mu[0], nu[0]);
         double best = -INFINITY;

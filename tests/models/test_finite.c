@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "draw/random.h"
 #include "models/checkpoint/model.h"
 #include "models/kernels/ops.h"
 #include "groups.h"
@@ -46,8 +47,7 @@ static void test_every_type(void **state) {
         for (int64_t at = 0; at + 2 <= type->bytes; at += 2) {
             for (int64_t bits = 0; bits < 1 << 16; bits += stride) {
                 for (int64_t k = 0; bits % 97 == 0 && k < BLOCKS * type->bytes; k++) {
-                    seed = seed * 6364136223846793005U + 1442695040888963407U;
-                    data[k] = (unsigned char)(seed >> 40) & 0x3B; /* no exponent of ones */
+                    data[k] = (unsigned char)splitmix64(&seed) & 0x3B; /* no exponent of ones */
                 }
                 data[type->bytes + at] = (unsigned char)bits;
                 data[type->bytes + at + 1] = (unsigned char)(bits >> 8);

@@ -85,7 +85,7 @@ static void judge(const cell *c, const tally *t, int least) {
     print_message("%s: %d problems, %d directions, %d at a kink, worst %.2g of the bound\n",
                   c->method, t->solved, t->checked, t->rough, t->worst);
     assert_true(t->solved >= least);
-    assert_true(7 * t->kinks <= t->solved || 7 * t->rough <= t->checked);
+    assert_true(4 * t->kinks <= t->solved || 4 * t->rough <= t->checked);
     spec_check(c->ids, t->worst, 1.0);
 }
 
@@ -116,11 +116,13 @@ static void test_once_wrong(void **state) {
     static const struct {
         cell cell;
         uint64_t seed;
-    } rows[] = {{{"DER-14", "entmax:1.5/prefix", 1, false}, 119},
-                {{"DER-13", "softmax/exact", 1, false}, 290}};
+    } rows[] = {{{"DER-14", "entmax:1.5/prefix", 1, false}, BLOCK_BOOLEAN_ADDITIVE * MASSES + 3},
+                {{"DER-13", "softmax/exact", 1, false}, ADDITIVE * MASSES + 2}};
+    enum { TURNS = 12 }; /* of the same mask and masses */
     for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
         tally t = {0};
-        check_turn(&rows[k].cell, rows[k].seed, &t);
+        for (uint64_t turn = 0; turn < TURNS; turn++)
+            check_turn(&rows[k].cell, rows[k].seed + ALL * turn, &t);
         judge(&rows[k].cell, &t, 1);
     }
 }
@@ -161,7 +163,7 @@ static void test_larger_problems(void **state) {
         {{"DER-15", "elastic:.5,3", 3, false}, 83, 171},
         /* Keys that fill their cache lines, behind which the masses' gradients lie. */
         {{"DER-15", "elastic:.5,3", 3, false}, 16, 16},
-        {{"DER-12", "softmax/online:2", 3, false}, 83, 171},
+        {{"DER-12", "softmax/online:2", 2, false}, 83, 171},
         /* Sparse plans of many keys take Newton's method long. */
         {{"DER-12 DER-14", "sparsemax/exact", 3, false}, 19, 67},
     };

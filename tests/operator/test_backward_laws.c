@@ -89,7 +89,7 @@ static void test_golden_balanced_backward(void **state) {
 static void test_advantage(void **state) {
     (void)state;
     enum { M = 6, W = 3 };
-    dice d = {11};
+    dice d = 11;
     double s[M], v[M * W], dc[W], p[M], out[W], gradient[M], f, g[M], du[M];
     for (int k = 0; k < M; k++) s[k] = normal(&d);
     for (int k = 0; k < M * W; k++) v[k] = normal(&d);
@@ -187,7 +187,7 @@ static void test_entmax_jacobian(void **state) {
 static void test_balanced_laws(void **state) {
     (void)state;
     enum { A = 9, B = 9 };
-    dice d = {5};
+    dice d = 5;
     for (int turn = 0; turn < 6; turn++) {
         double s[A * B], u[A * B], p[A * B], gradient[A * B], envelope[A * B];
         const double tau = turn < 3 ? 1.0 : 0.3;
@@ -228,7 +228,7 @@ static void test_value_grows_by_the_plan(void **state) {
     (void)state;
     enum { A = 5 };
     static const double taus[] = {0.3, 1.0, 4.0};
-    dice d = {23};
+    dice d = 23;
     for (int q = 0; q < 3; q++) {
         const double tau = taus[q], step = 2e-3 * tau;
         double s[A * A], p[A * A], unused[A * A], worst = 0.0;
@@ -255,7 +255,7 @@ static void test_nearly_permutations(void **state) {
     (void)state;
     enum { A = 16 };
     static const double spreads[] = {10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0};
-    dice d = {11};
+    dice d = 11;
     double worst = 0.0, mixed = 0.0;
     for (int turn = 0; turn < 120; turn++) {
         double s[A * A], u[A * A], p[A * A], gradient[A * A];
@@ -599,7 +599,7 @@ static void a_shared_bias_has_the_same_bits(void **state) {
     enum { ROWS = 200, KEYS = 7, SIZE = 3 };
     static double q[ROWS * SIZE], keys[KEYS * SIZE], v[KEYS * SIZE], out[ROWS * SIZE];
     double bias[KEYS], of_bias[2][KEYS];
-    dice d = {31};
+    dice d = 31;
     for (int k = 0; k < ROWS * SIZE; k++) q[k] = normal(&d);
     for (int k = 0; k < KEYS * SIZE; k++) keys[k] = normal(&d), v[k] = normal(&d);
     for (int k = 0; k < KEYS; k++) bias[k] = normal(&d);
@@ -730,7 +730,7 @@ typedef struct small {
 
 static void start_small(small *t, const char *method, int gradients) {
     memset(t, 0, sizeof *t);
-    dice d = {4};
+    dice d = 4;
     for (int k = 0; k < 6; k++) t->q[k] = normal(&d), t->d_out[k] = normal(&d);
     for (int k = 0; k < 8; k++) t->k[k] = normal(&d), t->v[k] = normal(&d);
     t->problem.size = sizeof t->problem;
@@ -804,7 +804,7 @@ static void test_windows_at_the_end_of_a_matrix(void **state) {
     static const char *const methods[] = {"softmax", "entmax:1.5"};
     enum { MANY = 100, FEW = 6, FROM = MANY - FEW };
     double s[3 * MANY], v[MANY * 2], few[3 * FEW], ds[3 * MANY], d_few[3 * FEW];
-    dice d = {12};
+    dice d = 12;
     for (int k = 0; k < 3 * MANY; k++) s[k] = normal(&d);
     for (int k = 0; k < MANY * 2; k++) v[k] = normal(&d);
     for (int k = 0; k < 3 * FEW; k++) few[k] = s[k / FEW * MANY + FROM + k % FEW];

@@ -15,16 +15,14 @@
 #include <string.h>
 
 #include "backend_wrap.h"
+#include "draw/random.h"
 #include "groups.h"
 #include "otattn.h"
 #include "spec.h"
 
 enum { QUERIES = 3, KEYS = 2100, HEADS = 4, KEY_HEADS = 2, WIDTH = 40, VALUES = 33, GAP = 5 };
 
-static float number(uint64_t *state) {
-    *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (float)((double)(*state >> 11) * 0x1p-53 - 0.5) * 3.4f;
-}
+static float number(uint64_t *state) { return (float)(uniform(state) - 0.5) * 3.4f; }
 
 static float *numbers(uint64_t seed, int64_t count) {
     float *x = malloc((size_t)count * sizeof *x);

@@ -25,6 +25,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "draw/random.h"
 #include "otattn.h"
 
 #if defined(__has_feature)
@@ -86,10 +87,7 @@ typedef struct recipe {
 
 static recipe recipes[RECIPES];
 
-static uint64_t draw(uint64_t *state) {
-    *state = *state * 6364136223846793005U + 1442695040888963407U;
-    return *state >> 33;
-}
+static uint64_t draw(uint64_t *state) { return splitmix64(state) >> 33; }
 
 static void fill(uint64_t *state, ota_type type, double *numbers, int64_t count) {
     float *narrow = (float *)(void *)numbers;

@@ -10,6 +10,7 @@
 
 #include "backward_support.h"
 #include "groups.h"
+#include "judge/judge_scores.h"
 #include "spec.h"
 
 /* ---- regularisers --------------------------------------------------------------------------------- */
@@ -323,9 +324,41 @@ static void test_refusals(void **state) {
     assert_true(isnan(c.primal) && isnan(c.gap) && c.row_error < 1e-15);
 }
 
+/* ---- long rows -------------------------------------------------------------------------------------- */
+
+/* Rows sum to mu whatever their length, given as functions and in order too. */
+static void test_long_rows(void **state) {
+    (void)state;
+    static const char *const in_order[] = {"softmax/online:2",    "sparsemax/online:2",
+                                           "entmax:1.5/online:2", "entmax:0.7/online:2",
+                                           "entmax:3/online:2",   "softmax/online:0.006"};
+    enum { GALLERY = sizeof gallery / sizeof gallery[0], ORDERED = 6, N = 12, M = 3000 };
+    static double scores[N * M], p[N * M];
+    dice d = 3;
+    for (int k = 0; k < N * M; k++) scores[k] = 0.2 * normal(&d);
+    for (int k = 0; k < GALLERY + ORDERED; k++) {
+        ota_problem problem = {.size = sizeof problem};
+        ota_options options = {.size = sizeof options};
+        ota_result result = {.size = sizeof result};
+        ota_error error;
+        const char *method = k < GALLERY ? gallery[k].method : in_order[k - GALLERY];
+        assert_int_equal(ota_method_parse(method, &problem, &options, &error), OTA_OK);
+        if (k < GALLERY) make_custom(&problem, &gallery[k].custom);
+        problem.scores = ota_array_of(scores, OTA_F64, 1, 1, N, M);
+        const ota_arrays arrays = {.size = sizeof arrays,
+                                   .coupling = ota_array_of(p, OTA_F64, 1, 1, N, M)};
+        assert_int_equal(ota_attend(&problem, &options, &arrays, &result, &error), OTA_OK);
+        for (int i = 0; i < N; i++) {
+            ota_judge_sum sum = {0.0, 0.0};
+            for (int j = 0; j < M; j++) ota_judge_add(&sum, p[i * M + j]);
+            spec_check("DER-26", fabs(ota_judge_total(sum) - 1.0), row_sum_slack(0x1p-53));
+        }
+    }
+}
+
 TEST_FILE(test_custom) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_gallery),
-                                       cmocka_unit_test(test_fermi_dirac),
-                                       cmocka_unit_test(test_refusals)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_gallery), cmocka_unit_test(test_fermi_dirac),
+        cmocka_unit_test(test_long_rows), cmocka_unit_test(test_refusals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "dice.h"
+#include "draw/random.h"
 #include "groups.h"
 #include "otattn.h"
 #include "otattn_assignment.h"
@@ -24,6 +24,8 @@
 #include "otattn_normalize.h"
 #include "otattn_route.h"
 #include "work_clock.h"
+
+static dice dice_state;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SLOWER 20
@@ -404,7 +406,7 @@ static void no_answer_after_the_deadline(void **state) {
 
 TEST_FILE(test_deadlines) {
     dice_state = 7;
-    for (int k = 0; k < MOST; k++) narrow[k] = (float)(numbers[k] = normal());
+    for (int k = 0; k < MOST; k++) narrow[k] = (float)(numbers[k] = normal(&dice_state));
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plans),          cmocka_unit_test(plans_on_ranks),
         cmocka_unit_test(assignments),    cmocka_unit_test(bounded),

@@ -10,9 +10,11 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "dice.h"
+#include "draw/random.h"
 #include "groups.h"
 #include "otattn.h"
+
+static dice dice_state;
 
 enum { BATCH = 2, HEADS = 2, N = 2, M = 6, WIDTH = 3, ALL = BATCH * HEADS };
 
@@ -33,16 +35,16 @@ static bench *start(const char *method) {
     bench *t = &room;
     memset(t, 0, sizeof *t);
     dice_state = 3;
-    for (int k = 0; k < ALL * N * WIDTH; k++) t->q[k] = normal();
+    for (int k = 0; k < ALL * N * WIDTH; k++) t->q[k] = normal(&dice_state);
     for (int k = 0; k < ALL * M * WIDTH; k++) {
-        t->k[k] = normal();
-        t->v[k] = normal();
+        t->k[k] = normal(&dice_state);
+        t->v[k] = normal(&dice_state);
     }
     for (int k = 0; k < ALL * M; k++) {
         t->remaining[k] = 1.0;
         t->nu[k] = 0.5 + 0.1 * k;
     }
-    for (int k = 0; k < N + M - 1; k++) t->relative[k] = normal();
+    for (int k = 0; k < N + M - 1; k++) t->relative[k] = normal(&dice_state);
     t->problem.size = sizeof t->problem;
     t->options = (ota_options){.size = sizeof t->options, .threads = 1};
     assert_int_equal(ota_method_parse(method, &t->problem, &t->options, &t->error), OTA_OK);

@@ -52,7 +52,7 @@ static void test_generator(void **state) {
 static void test_pieces(void **state) {
     (void)state;
     ota_resolved r = {.problem = {.dropout = 0.3, .dropout_seed = 77, .dropout_offset = 5}};
-    dice d = {9};
+    dice d = 9;
     int64_t dropped = 0, pairs = 0;
     for (int k = 0; k < 300; k++) {
         enum { MOST = 300 };

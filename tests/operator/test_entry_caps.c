@@ -244,7 +244,7 @@ static void caps_may_make_the_mass(void **state) {
     for (uint64_t k = 0; k < 20; k++) {
         dice_state = 77 + k;
         for (int64_t j = 0; j < 2 * LONG; j++)
-            scores[j] = (4.0 * uniform() - 2.0) * (double)(1 + k);
+            scores[j] = (4.0 * uniform(&dice_state) - 2.0) * (double)(1 + k);
         ota_problem problem = {.size = sizeof problem};
         ota_options options = {.size = sizeof options};
         ota_arrays arrays = {.size = sizeof arrays};
@@ -272,7 +272,7 @@ static void softmax_caps_may_fill_the_row(void **state) {
     for (int64_t count = 3; count <= 40; count++) {
         double scores[40], p[40], f, left;
         dice_state = (uint64_t)count;
-        for (int64_t j = 0; j < count; j++) scores[j] = 4.0 * uniform() - 2.0;
+        for (int64_t j = 0; j < count; j++) scores[j] = 4.0 * uniform(&dice_state) - 2.0;
         ota_term sink = {.kind = OTA_TERM_SINK, .value = -1.0e4};
         const ota_problem problem = {.size = sizeof problem,
                                      .scores = ota_array_of(scores, OTA_F64, 1, 1, 1, count),

@@ -175,7 +175,7 @@ static void check_derivatives(scene *s, const char *method) {
     ota_plan *plan = NULL;
     for (int64_t k = 0; k < s->n * s->m; k++) {
         scores[k] = s->scores[k];
-        along[k] = 2.0 * uniform() - 1.0;
+        along[k] = 2.0 * uniform(&dice_state) - 1.0;
     }
     const double step = 1.0e-5;
     const double slope =

@@ -9,9 +9,11 @@
 
 #include <cmocka.h>
 
-#include "dice.h"
+#include "draw/random.h"
 #include "groups.h"
 #include "otattn.h"
+
+static dice dice_state;
 
 enum { N = 5, M = 70, WIDTH = 3, ROOM = 3 * N * M };
 
@@ -34,8 +36,8 @@ static double scores[N * M], caps[N * M];
 static void draw(void) {
     dice_state = 77;
     for (int k = 0; k < N * M; k++) {
-        scores[k] = (float)(4.0 * uniform() - 2.0);
-        caps[k] = (float)(0.02 + 0.1 * uniform());
+        scores[k] = (float)(4.0 * uniform(&dice_state) - 2.0);
+        caps[k] = (float)(0.02 + 0.1 * uniform(&dice_state));
     }
 }
 

@@ -15,11 +15,13 @@
 #include <string.h>
 
 #include "backend_wrap.h"
-#include "dice.h"
+#include "draw/random.h"
 #include "groups.h"
 #include "otattn.h"
 #include "problem/problem.h"
 #include "spec.h"
+
+static dice dice_state;
 
 enum { KEYS = 333, HEADS = 4, KEY_HEADS = 2, WIDTH = 40, VALUES = 33, GAP = 3, MOST = 4 };
 
@@ -43,7 +45,8 @@ static ota_array draw(trial *t, double *to, int64_t heads, int64_t rows, int64_t
     for (int d = 0; d < 4; d++) a.stride[d] *= t->gap;
     for (int64_t h = 0; h < heads; h++)
         for (int64_t i = 0; i < rows; i++)
-            for (int64_t c = 0; c < columns; c++) ota_array_set(&a, 0, h, i, c, normal());
+            for (int64_t c = 0; c < columns; c++)
+                ota_array_set(&a, 0, h, i, c, normal(&dice_state));
     return a;
 }
 

@@ -88,7 +88,7 @@ static bool has_columns(const char *method, const char *rule) {
 
 /* A random problem of the cell under this mask or term. */
 static recipe vary(const cell *c, ota_type type, mask where, added what, uint64_t seed) {
-    dice d = {seed};
+    dice d = seed;
     recipe w = {.method = c->method, .type = type, .mask = where, .added = what, .seed = seed};
     w.temperature = c->temperature;
     w.rounds = c->rounds;
@@ -158,7 +158,7 @@ static void sweep(const char *start, const char *but) {
             if (but != NULL && strncmp(cells[c].method, but, strlen(but)) == 0) continue;
             for (int k = c % step; k < (int)MASKS + (int)ADDITIONS; k += step) {
                 const uint64_t seed = (uint64_t)((turn * CELLS + c) * 64 + k);
-                dice d = {seed ^ 0x5bd1e995u};
+                dice d = seed ^ 0x5bd1e995u;
                 const mask where = k < MASKS ? (mask)k : (mask)below(&d, MASKS);
                 const added what = k < MASKS ? (added)below(&d, ADDITIONS) : (added)(k - MASKS);
                 /* every mask and term in its own type and in the next one */

@@ -293,7 +293,7 @@ static void relaxation_and_newton_save_rounds(void **unused) {
     (void)unused;
     enum { N = 20 };
     static double s[N * N];
-    dice d = {1};
+    dice d = 1;
     for (int k = 0; k < N * N; k++) s[k] = -uniform(&d);
     const int64_t plain_rounds = rounds_of(s, N, 0.03, as_it_is);
     const int64_t relaxed = rounds_of(s, N, 0.03, over_relaxed);

@@ -78,7 +78,7 @@ static void forbidden_values_have_no_effect(void **unused) {
             if (names(all_methods[k], "prefix") || names(all_methods[k], "hard/")) continue;
             ota_status status[2];
             for (int turn = 0; turn < 2; turn++) {
-                dice d = {29};
+                dice d = 29;
                 for (int j = 0; j < n * D; j++) q[j] = (float)normal(&d);
                 for (int j = 0; j < M * D; j++) key[j] = (float)normal(&d);
                 for (int j = 0; j < M * DV; j++) v[j] = (float)normal(&d);
@@ -128,7 +128,7 @@ static void masked_contents_have_no_effect(void **unused) {
             if (names(all_methods[k], "prefix")) continue;
             ota_status status[3] = {0};
             for (int turn = 0; turn <= 3; turn++) {
-                dice d = {17};
+                dice d = 17;
                 for (int j = 0; j < N * D; j++) q[j] = (float)normal(&d);
                 for (int j = 0; j < M * D; j++) key[j] = (float)normal(&d);
                 for (int j = 0; j < M * DV; j++) v[j] = (float)normal(&d);

@@ -230,7 +230,7 @@ static void long_softmax_stays_small(void **unused) {
     assert_true(child >= 0);
     if (child == 0) {
         static float q[LONG], k[LONG], v[LONG], o[LONG];
-        dice d = {5};
+        dice d = 5;
         for (int i = 0; i < LONG; i++) {
             q[i] = (float)normal(&d);
             k[i] = (float)normal(&d);
@@ -419,7 +419,7 @@ static void decode_matches(const char *method, int64_t step, bool masked) {
     static double q[2][CAPACITY][WIDTH], k[2][CAPACITY][WIDTH], v[2][CAPACITY][VALUES];
     static double cached_k[2][CAPACITY][WIDTH], cached_v[2][CAPACITY][VALUES];
     static double whole[2][CAPACITY][VALUES], part[2][STEP][VALUES], rest[2][CAPACITY];
-    dice d = {99};
+    dice d = 99;
     for (int h = 0; h < 2; h++) {
         for (int i = 0; i < CAPACITY; i++) {
             for (int w = 0; w < WIDTH; w++) q[h][i][w] = normal(&d), k[h][i][w] = normal(&d);

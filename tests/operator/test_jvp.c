@@ -34,7 +34,7 @@ static void fill(double *x, int count, dice *d) {
 
 static void start(bench *t, const char *method, double tau, uint64_t seed, bool sink) {
     memset(t, 0, sizeof *t);
-    dice d = {seed};
+    dice d = seed;
     fill(t->s, S, &d);
     fill(t->v, M * W, &d);
     fill(t->ds, S, &d);
@@ -160,7 +160,7 @@ static void test_hessian(void **state) {
     (void)state;
     for (int k = 0; k < METHODS; k++) {
         bench t;
-        dice d = {77 + (uint64_t)k};
+        dice d = 77 + (uint64_t)k;
         const double tau = 0.8;
         start(&t, methods[k].name, tau, 9, false);
         forward(&t);

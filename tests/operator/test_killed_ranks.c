@@ -19,11 +19,13 @@
 
 #include <cmocka.h>
 
-#include "dice.h"
+#include "draw/random.h"
 #include "groups.h"
 #include "otattn.h"
 #include "scale.h"
 #include "sockets.h"
+
+static dice dice_state;
 
 enum { HEADS = 2, N = 23, WIDTH = 5, NUMBERS = HEADS * N * WIDTH, KILLS = 20 };
 
@@ -172,8 +174,6 @@ static void check_survivor(const report *r, const report *whole, int64_t rows) {
 
 /* ---- kills -------------------------------------------------------------------------------------- */
 
-static int below(int count) { return (int)(uniform() * count); }
-
 /* Waits until the process ends or stops. */
 static int state_of(pid_t pid) {
     const double late = socket_now() + 60.0;
@@ -202,12 +202,12 @@ static double kill_one(run *all, const run *whole, kill_kind kind) {
     all->ranks = whole->ranks;
     all->method = whole->method;
     if (!sockets_open(sockets, all->ranks, patience)) fail_msg("no sockets are left");
-    const int victim = below(all->ranks);
+    const int victim = (int)below(&dice_state, all->ranks);
     const report *usual = &whole->of[victim];
     sockets[victim].loss = losses[kind];
-    sockets[victim].lost_at = 1 + below((int)usual->messages);
+    sockets[victim].lost_at = 1 + (int)below(&dice_state, (int)usual->messages);
     if (kind == STOPPED) sockets[victim].signal = SIGSTOP;
-    const double moment = uniform() * 1.5 * (usual->ended - usual->begun);
+    const double moment = uniform(&dice_state) * 1.5 * (usual->ended - usual->begun);
     start(all, sockets, pids);
     if (kind == BY_ANOTHER) {
         sleep_for(moment);
@@ -238,7 +238,7 @@ static void nobody_waits_for_a_lost_rank(void **state) {
     (void)state;
     const char *seed = getenv("OTATTN_KILLS_SEED");
     dice_state = seed != NULL ? strtoul(seed, NULL, 10) : 1;
-    for (int k = 0; k < 4 * NUMBERS; k++) numbers[k / NUMBERS][k % NUMBERS] = normal();
+    for (int k = 0; k < 4 * NUMBERS; k++) numbers[k / NUMBERS][k % NUMBERS] = normal(&dice_state);
     const size_t size = sizeof(run) * (1 + (SOCKETS_MOST + 1) * METHODS);
     run *runs = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(runs != MAP_FAILED);
@@ -261,7 +261,8 @@ static void nobody_waits_for_a_lost_rank(void **state) {
     double longest[KINDS] = {0};
     for (int64_t count = 0; count < KILLS * test_scale();) {
         const kill_kind kind = (kill_kind)(count % KINDS);
-        const double took = kill_one(runs, &whole[below(METHODS * (SOCKETS_MOST - 1))], kind);
+        const double took =
+            kill_one(runs, &whole[(int)below(&dice_state, METHODS * (SOCKETS_MOST - 1))], kind);
         if (took < 0.0) {
             late++;
             continue;

@@ -11,6 +11,7 @@
 
 #include <string.h>
 
+#include "draw/random.h"
 #include "groups.h"
 #include "otattn_assignment.h"
 #include "otattn_bounded.h"
@@ -31,10 +32,9 @@ static double sum_of(const double *numbers, int count) {
 }
 
 static void draw(void) {
-    uint64_t state = 7;
+    dice d = 7;
     for (int k = 0; k < PAIRS; k++) {
-        state = state * 6364136223846793005U + 1442695040888963407U;
-        scores[k] = (double)(state >> 40) / (double)(1 << 23) - 1.0;
+        scores[k] = 2.0 * uniform(&d) - 1.0;
         moved[k] = scores[k] + 0.25;
         values[k % VALUES] = scores[k] * scores[k];
     }

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "draw/random.h"
 #include "groups.h"
 #include "otattn.h"
 #include "otattn_assignment.h"
@@ -16,10 +17,7 @@
 enum { N = 30, CELLS = N * N, CALLS = 5 };
 
 static void draw(double *costs, uint64_t seed) {
-    for (int k = 0; k < CELLS; k++) {
-        seed = seed * 6364136223846793005u + 1442695040888963407u;
-        costs[k] = (double)(seed >> 11) * 0x1p-53;
-    }
+    for (int k = 0; k < CELLS; k++) costs[k] = uniform(&seed);
 }
 
 static void nothing_more(int asked_before, int held_before) {

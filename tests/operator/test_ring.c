@@ -408,7 +408,7 @@ static void a_ring_is_chosen_where_there_is_no_room(void **state) {
     (void)state;
     crowd *all = calloc(1, sizeof *all);
     dice_state = 11;
-    for (int64_t k = 0; k < MANY * WIDE; k++) all->queries[k] = (float)normal();
+    for (int64_t k = 0; k < MANY * WIDE; k++) all->queries[k] = (float)normal(&dice_state);
     run_crowd(all);
     const size_t gathered = all->bytes[2];
     assert_false(all->ring[2]);

@@ -146,7 +146,7 @@ static void compare(const stage *stage, int rank, double tolerance) {
 static void begin(stage *s, const cell *c, uint64_t seed) {
     memset(s, 0, sizeof *s);
     draw(&s->scene, c, seed);
-    for (int64_t k = 0; k < ALL * N * N; k++) s->all.whole[k] = normal();
+    for (int64_t k = 0; k < ALL * N * N; k++) s->all.whole[k] = normal(&dice_state);
 }
 
 static void share_out(stage *s, int ranks, ota_shares order,

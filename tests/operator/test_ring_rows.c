@@ -45,7 +45,14 @@ static const cell cells[] = {
 };
 enum { CELLS = (int)(sizeof cells / sizeof cells[0]) };
 
-static double tolerance_of(const cell *c) { return c->narrow ? 4e-6 : 1e-11; }
+/* Orders above 2 take the 1 / (order - 1)-th power of what a threshold of one double leaves. */
+static double tolerance_of(const cell *c) {
+    ota_problem p = {.size = sizeof p};
+    ota_options options = {.size = sizeof options};
+    (void)ota_method_parse(c->method, &p, &options, NULL);
+    if (p.regulariser == OTA_ENTMAX && p.order > 2.0) return pow(0x1p-53, 1.0 / (p.order - 1.0));
+    return c->narrow ? 4e-6 : 1e-11;
+}
 
 static void compare_statistics(const scene *s, const rows *p, double tolerance) {
     const rows *w = &s->all;

@@ -281,7 +281,7 @@ static void pieces_of_any_length(void **state) {
             s->pieces = true;
             for (int r = 0; r < ranks; r++) {
                 const int64_t all = s->shares[r];
-                const int64_t drawn = (int64_t)(uniform() * (double)(all + 1));
+                const int64_t drawn = (int64_t)(uniform(&dice_state) * (double)(all + 1));
                 s->first[r][0] = s->first[r][1] = r == 0 ? all : r == 1 && ranks > 2 ? 0 : drawn;
             }
             cut(s, ranks, OTA_SHARES_ZIGZAG);
@@ -382,8 +382,9 @@ static void shared_gradients_longer_than_a_message(void **state) {
     (void)state;
     wide *w = calloc(1, sizeof *w);
     dice_state = 77;
-    for (int k = 0; k < FEW * FEW; k++) w->scores[k] = normal();
-    for (int k = 0; k < FEW * WIDE; k++) w->v[k] = normal(), w->of_out[k] = normal();
+    for (int k = 0; k < FEW * FEW; k++) w->scores[k] = normal(&dice_state);
+    for (int k = 0; k < FEW * WIDE; k++)
+        w->v[k] = normal(&dice_state), w->of_out[k] = normal(&dice_state);
     crew_once(1, OTA_SHARES_IN_ORDER, reverse_wide, w);
     crew_once(2, OTA_SHARES_IN_ORDER, reverse_wide, w);
     for (int k = 0; k < FEW * WIDE; k++)

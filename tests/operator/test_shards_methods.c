@@ -15,9 +15,11 @@
 #include <cmocka.h>
 
 #include "crew.h"
-#include "dice.h"
+#include "draw/random.h"
 #include "groups.h"
 #include "otattn.h"
+
+static dice dice_state;
 
 enum { HEADS = 2, N = 29, WIDTH = 5, VALUES = 3 };
 
@@ -208,14 +210,14 @@ static void solve(share *s, const crew_rank *rank, int threads) {
 
 static void draw_arrays(arrays *a) {
     for (int64_t k = 0; k < HEADS * N * WIDTH; k++) {
-        a->q[k] = (double)(float)normal();
-        a->k[k] = (double)(float)normal();
+        a->q[k] = (double)(float)normal(&dice_state);
+        a->k[k] = (double)(float)normal(&dice_state);
     }
     for (int64_t k = 0; k < HEADS * N * VALUES; k++) {
-        a->v[k] = (double)(float)normal();
-        a->out[k] = normal();
+        a->v[k] = (double)(float)normal(&dice_state);
+        a->out[k] = normal(&dice_state);
     }
-    for (int64_t k = 0; k < N * N; k++) a->dense[k] = normal();
+    for (int64_t k = 0; k < N * N; k++) a->dense[k] = normal(&dice_state);
 }
 
 static void draw(scene *s, const cell *c, uint64_t seed) {
@@ -237,11 +239,11 @@ static void draw(scene *s, const cell *c, uint64_t seed) {
         w->narrow[1][k] = (float)w->given.k[k];
     }
     for (int64_t k = 0; k < HEADS * N * VALUES; k++) w->narrow[2][k] = (float)w->given.v[k];
-    for (int64_t k = 0; k < HEADS * N * N; k++) w->caps[k] = 0.07 + 0.3 * uniform();
+    for (int64_t k = 0; k < HEADS * N * N; k++) w->caps[k] = 0.07 + 0.3 * uniform(&dice_state);
     for (int64_t k = 0; k < N; k++) {
         w->rows[k] = k;
-        total[0] += w->mu[k] = c->idle && k == N - 1 ? 0.0 : 0.5 + uniform();
-        total[1] += w->nu[k] = 0.5 + uniform();
+        total[0] += w->mu[k] = c->idle && k == N - 1 ? 0.0 : 0.5 + uniform(&dice_state);
+        total[1] += w->nu[k] = 0.5 + uniform(&dice_state);
     }
     for (int64_t k = 0; k < N; k++) w->nu[k] *= total[0] / total[1];
 }

@@ -10,10 +10,12 @@
 
 #include <cmocka.h>
 
-#include "dice.h"
+#include "draw/random.h"
 #include "groups.h"
 #include "otattn.h"
 #include "stopped_looks.h"
+
+static dice dice_state;
 
 enum {
     HEADS = 2,
@@ -251,12 +253,12 @@ static void the_last_look_of_ranks(void **state) {
 TEST_FILE(test_stopped_looks) {
     dice_state = 5;
     for (int k = 0; k < VALUES; k++) {
-        queries[k] = normal();
-        keys[k] = normal();
-        values[k] = normal();
-        out_grad[k] = normal();
+        queries[k] = normal(&dice_state);
+        keys[k] = normal(&dice_state);
+        values[k] = normal(&dice_state);
+        out_grad[k] = normal(&dice_state);
     }
-    for (int k = 0; k < PAIRS; k++) scores[k] = normal();
+    for (int k = 0; k < PAIRS; k++) scores[k] = normal(&dice_state);
     const struct CMUnitTest tests[] = {cmocka_unit_test(the_last_look_of_ranks),
                                        cmocka_unit_test(every_look)};
     return cmocka_run_group_tests_name("stopped_looks", tests, NULL, NULL);

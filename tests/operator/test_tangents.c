@@ -174,7 +174,7 @@ static double difference_gap(ride *t) {
     for (int k = 0; k < b->count; k++) base[k] = keep(&b->knobs[k]);
     for (int attempt = 0; attempt < ATTEMPTS && found < 0.0; attempt++) {
         const double step = difference_step * pow(0.4, attempt);
-        const uint64_t seed = roll(&b->d);
+        const uint64_t seed = splitmix64(&b->d);
         double value[6], square = 0.0, difference;
         bool smooth = true;
         for (int k = 0; k < b->count; k++) {
@@ -225,7 +225,7 @@ static bool check_problem(const recipe *want, int schedule, double cap, bool dif
     if (solved) {
         to->solved++;
         assert_int_equal(run_backward(b), OTA_OK);
-        const double apart = largest_gap(t, roll(&b->d), differences);
+        const double apart = largest_gap(t, splitmix64(&b->d), differences);
         const double off = differences ? difference_gap(t) : 0.0;
         if (!(apart <= 1.0) || off > 1.0) {
             print_error("adjoint %.3g, difference %.3g of what is allowed\n", apart, off);

@@ -23,7 +23,7 @@ enum { TEMPERATURE_COUNT = 6, COUNTS = 6 };
 
 static recipe vary(int which, uint64_t seed, bool fixed) {
     static const ota_type types[] = {OTA_F32, OTA_F64, OTA_BF16, OTA_F16};
-    dice d = {seed};
+    dice d = seed;
     recipe w = {.method = "softmax/exact", .seed = seed};
     w.matrix = below(&d, 3) > 0;
     w.width = 1 + below(&d, 70);
@@ -117,7 +117,7 @@ static double fetch(const double *from, ota_type type, int64_t at) {
 }
 
 static void make(batch *t, ota_type type, int64_t heads, int64_t n, int64_t m, int64_t rounds) {
-    dice d = {(uint64_t)(n * 100 + m)};
+    dice d = (uint64_t)(n * 100 + m);
     memset(t, 0, sizeof *t);
     t->heads = heads;
     t->n = n;
@@ -136,7 +136,7 @@ static void make(batch *t, ota_type type, int64_t heads, int64_t n, int64_t m, i
 
 /* Masses of sum n, `shut` of the keys without any. */
 static void weigh(batch *t, int64_t shut) {
-    dice d = {5};
+    dice d = 5;
     for (int64_t h = 0; h < t->heads; h++) {
         double rows = 0.0, columns = 0.0;
         for (int64_t i = 0; i < t->n; i++) rows += t->mu[h * t->n + i] = 0.1 + uniform(&d);

@@ -19,7 +19,7 @@
 #include "backend/cpu/kernels/kernels.h"
 #include "solvers/matching/combinatorial.h"
 #include "groups.h"
-#include "random.h"
+#include "draw/random.h"
 #include "spec.h"
 
 typedef enum kind {
@@ -36,7 +36,7 @@ typedef enum kind {
 } kind;
 
 static double score_of(kind k, int64_t n, int64_t i, int64_t j, uint64_t *state) {
-    const double draw = splitmix64_unit(state), x = (double)i, y = (double)j;
+    const double draw = uniform(state), x = (double)i, y = (double)j;
     switch (k) {
     case INTEGERS: return floor(4.0 * draw);
     case CONSTANT: return -7.0;
@@ -45,7 +45,7 @@ static double score_of(kind k, int64_t n, int64_t i, int64_t j, uint64_t *state)
     case WANTED: return draw + (j < n / 4 ? 100.0 : 0.0);
     case PLANTED: return j == (7 * i + 3) % n || draw < 0.02 ? draw : -INFINITY;
     case GEOMETRIC: return -fabs(sin(12.9 * x) - sin(78.2 * y)) - fabs(cos(4.1 * x) - cos(0.7 * y));
-    case WIDE: return (draw - 0.5) * pow(10.0, floor(300.0 * splitmix64_unit(state)));
+    case WIDE: return (draw - 0.5) * pow(10.0, floor(300.0 * uniform(state)));
     default: return draw;
     }
 }
@@ -284,7 +284,7 @@ static void blocks_are_solved(void **unused) {
         const int64_t n = 1 + trial % FEW, m = 1 + trial / 5 % FEW;
         clouds small = make(trial % 2 == 0 ? INTEGERS : UNIFORM, n, m, (uint64_t)trial + 1, true);
         for (int64_t at = 0; at < n * small.stride; at++) {
-            if (trial % 3 == 0 && splitmix64_unit(&state) < 0.2) small.wide[at] = -INFINITY;
+            if (trial % 3 == 0 && uniform(&state) < 0.2) small.wide[at] = -INFINITY;
         }
         const double best = brute_force(&small);
         clouds c = make(CONSTANT, n + SIZE, m + SIZE, 3, true);

@@ -18,10 +18,12 @@
 
 #include "backend_wrap.h"
 #include "base/half.h"
-#include "dice.h"
+#include "draw/random.h"
 #include "groups.h"
 #include "otattn.h"
 #include "spec.h"
+
+static dice dice_state;
 
 enum { HEADS = 3, MOST = 210, WIDTH = 2 };
 
@@ -51,11 +53,11 @@ static stage *make(int64_t n, int64_t m, bool masked, uint64_t seed) {
     x->masked = masked;
     dice_state = seed;
     for (int64_t k = 0; k < HEADS * n * m; k++) {
-        x->cost[k] = floor(uniform() * 128.0) / 16.0;
+        x->cost[k] = floor(uniform(&dice_state) * 128.0) / 16.0;
         /* Every row keeps its way out. */
-        if (masked && uniform() < 0.3 && k % m != (k / m) % n) x->cost[k] = INFINITY;
+        if (masked && uniform(&dice_state) < 0.3 && k % m != (k / m) % n) x->cost[k] = INFINITY;
     }
-    for (int64_t k = 0; k < m * WIDTH; k++) x->values[k] = uniform();
+    for (int64_t k = 0; k < m * WIDTH; k++) x->values[k] = uniform(&dice_state);
     for (int64_t i = 0; i < n; i++) x->row_mass[i] = 1.0 + (double)(i % 2);
     for (int64_t j = 0; j < m; j++) x->column_mass[j] = 1.0;
     return x;

@@ -21,7 +21,7 @@
 #include "backend/cpu/kernels/kernels.h"
 #include "solvers/matching/combinatorial.h"
 #include "groups.h"
-#include "random.h"
+#include "draw/random.h"
 #include "spec.h"
 
 #ifndef COMBINATORIAL_TRIALS
@@ -34,18 +34,6 @@ static const double gap_tolerance = 1e-12; /* times the largest score and the ma
 
 /* ---- tools ---------------------------------------------------------------------------------- */
 
-typedef struct dice {
-    uint64_t state;
-} dice;
-
-static uint64_t dice_bits(dice *d) { return splitmix64(&d->state); }
-
-static double dice_unit(dice *d) { return splitmix64_unit(&d->state); }
-
-static int64_t dice_below(dice *d, int64_t limit) {
-    return (int64_t)(dice_bits(d) % (uint64_t)limit);
-}
-
 static void *work_of(size_t bytes) {
     assert_true(bytes != SIZE_MAX);
     void *work = aligned_alloc(64, bytes == 0 ? 64 : bytes);
@@ -56,12 +44,12 @@ static void *work_of(size_t bytes) {
 /* Scores of one of several characters: uniform, small integers (ties), wide, all equal, huge, tiny. */
 static void random_scores(dice *d, int64_t count, double forbidden, double *scores) {
     static const double size[] = {1.0, 3.0, 1.0, 0.0, 1e300, 1e-300, 1e9};
-    int64_t kind = dice_below(d, 7);
+    int64_t kind = below(d, 7);
     for (int64_t k = 0; k < count; k++) {
-        double value = 2.0 * dice_unit(d) - 1.0;
+        double value = 2.0 * uniform(d) - 1.0;
         if (kind == 1) value = rint(value * 2.0);
-        if (kind == 2) value *= pow(10.0, rint(12.0 * dice_unit(d) - 6.0));
-        scores[k] = dice_unit(d) < forbidden ? -INFINITY : value * size[kind];
+        if (kind == 2) value *= pow(10.0, rint(12.0 * uniform(d) - 6.0));
+        scores[k] = uniform(d) < forbidden ? -INFINITY : value * size[kind];
     }
 }
 
@@ -175,14 +163,14 @@ static void transpose(int64_t n, int64_t m, const double *from, double *to) {
 
 static void assignment_equals_brute_force(void **state) {
     (void)state;
-    dice d = {.state = 1};
+    dice d = 1;
     int64_t infeasible = 0;
     double worst = 0.0;
     for (int trial = 0; trial < COMBINATORIAL_TRIALS; trial++) {
-        int64_t n = 1 + dice_below(&d, trial % 16 == 0 ? 7 : 5);
-        int64_t m = trial % 2 == 0 ? n : 1 + dice_below(&d, 6);
+        int64_t n = 1 + below(&d, trial % 16 == 0 ? 7 : 5);
+        int64_t m = trial % 2 == 0 ? n : 1 + below(&d, 6);
         double scores[SMALL * SMALL], flipped[SMALL * SMALL];
-        random_scores(&d, n * m, trial % 3 == 0 ? 0.0 : 0.5 * dice_unit(&d), scores);
+        random_scores(&d, n * m, trial % 3 == 0 ? 0.0 : 0.5 * uniform(&d), scores);
         transpose(n, m, scores, flipped);
         double best = n <= m ? brute_match(n, m, scores, 0, 0) : brute_match(m, n, flipped, 0, 0);
         int64_t match[SMALL];
@@ -211,19 +199,19 @@ static void assignment_equals_brute_force(void **state) {
  * change no bit. */
 static void assignment_laws(void **state) {
     (void)state;
-    dice d = {.state = 2};
+    dice d = 2;
     enum { SIZE = 24 };
     double scores[SIZE * SIZE], other[SIZE * SIZE], f[SIZE], g[SIZE], f2[SIZE], g2[SIZE];
     int64_t match[SIZE], match2[SIZE], rows[SIZE], columns[SIZE];
     for (int trial = 0; trial < 50; trial++) {
-        int64_t n = 2 + dice_below(&d, SIZE - 1);
-        for (int64_t k = 0; k < n * n; k++) scores[k] = dice_unit(&d);
+        int64_t n = 2 + below(&d, SIZE - 1);
+        for (int64_t k = 0; k < n * n; k++) scores[k] = uniform(&d);
         assert_int_equal(assign(n, n, scores, n, match, f, g), OTA_OK);
         (void)assert_assignment(n, n, scores, n, match, f, g);
 
         for (int64_t i = 0; i < n; i++) rows[i] = columns[i] = i;
         for (int64_t i = n - 1; i > 0; i--) {
-            int64_t a = dice_below(&d, i + 1), b = dice_below(&d, i + 1), swap = rows[i];
+            int64_t a = below(&d, i + 1), b = below(&d, i + 1), swap = rows[i];
             rows[i] = rows[a], rows[a] = swap, swap = columns[i];
             columns[i] = columns[b], columns[b] = swap;
         }
@@ -247,7 +235,7 @@ static void assignment_laws(void **state) {
 
 static void assignment_larger_and_edges(void **state) {
     (void)state;
-    dice d = {.state = 3};
+    dice d = 3;
     static const int64_t shape[][2] = {{64, 64},  {200, 200}, {50, 130},
                                        {130, 50}, {1, 90},    {90, 1}};
     double *scores = malloc(200 * 208 * sizeof(double));
@@ -386,25 +374,24 @@ static double brute_ship(const transport_case *c) {
 
 static void transport_equals_brute_force(void **state) {
     (void)state;
-    dice d = {.state = 4};
+    dice d = 4;
     int64_t infeasible = 0;
     double worst = 0.0;
     transport_case *c = calloc(1, sizeof *c);
     c->sink = -INFINITY;
     for (int trial = 0; trial < COMBINATORIAL_TRIALS; trial++) {
-        c->n = 1 + dice_below(&d, 4);
-        c->m = 1 + dice_below(&d, 4);
+        c->n = 1 + below(&d, 4);
+        c->m = 1 + below(&d, 4);
         c->capped = trial % 2 == 1;
-        random_scores(&d, c->n * c->m, trial % 3 == 0 ? 0.0 : 0.5 * dice_unit(&d), c->scores);
+        random_scores(&d, c->n * c->m, trial % 3 == 0 ? 0.0 : 0.5 * uniform(&d), c->scores);
         memset(c->mu, 0, sizeof c->mu);
         memset(c->nu, 0, sizeof c->nu);
-        int64_t total = dice_below(&d, 6);
+        int64_t total = below(&d, 6);
         for (int64_t k = 0; k < total; k++) {
-            c->mu[dice_below(&d, c->n)] += 1.0;
-            c->nu[dice_below(&d, c->m)] += 1.0;
+            c->mu[below(&d, c->n)] += 1.0;
+            c->nu[below(&d, c->m)] += 1.0;
         }
-        for (int64_t k = dice_below(&d, 4); c->capped && k > 0; k--)
-            c->nu[dice_below(&d, c->m)] += 1.0;
+        for (int64_t k = below(&d, 4); c->capped && k > 0; k--) c->nu[below(&d, c->m)] += 1.0;
         double best = brute_ship(c);
         ota_status status = ship(c);
         if (best == -INFINITY) {
@@ -425,40 +412,40 @@ static void transport_equals_brute_force(void **state) {
 /* Real masses and every knob at once; the dual bound is the judge. */
 static void transport_meets_its_dual_bound(void **state) {
     (void)state;
-    dice d = {.state = 5};
+    dice d = 5;
     int64_t solved = 0, pivots = 0;
     transport_case *c = calloc(1, sizeof *c);
     for (int trial = 0; trial < COMBINATORIAL_TRIALS; trial++) {
         int64_t limit = trial % 50 == 0 ? LARGE : 12;
-        c->n = 1 + dice_below(&d, limit);
-        c->m = 1 + dice_below(&d, limit);
-        c->capped = dice_below(&d, 2) == 0;
-        c->sink = dice_below(&d, 4) == 0 ? 2.0 * dice_unit(&d) - 1.0 : -INFINITY;
-        double holes = trial % 3 == 0 ? 0.0 : 0.6 * dice_unit(&d);
+        c->n = 1 + below(&d, limit);
+        c->m = 1 + below(&d, limit);
+        c->capped = below(&d, 2) == 0;
+        c->sink = below(&d, 4) == 0 ? 2.0 * uniform(&d) - 1.0 : -INFINITY;
+        double holes = trial % 3 == 0 ? 0.0 : 0.6 * uniform(&d);
         random_scores(&d, c->n * c->m, holes, c->scores);
         double rows = 0.0, columns = 0.0;
-        int64_t kind = dice_below(&d, 5); /* real, with zeros, units, tenths, over many decades */
+        int64_t kind = below(&d, 5); /* real, with zeros, units, tenths, over many decades */
         for (int64_t i = 0; i < c->n; i++) {
-            double u = dice_unit(&d);
+            double u = uniform(&d);
             c->mu[i] = kind == 2   ? 1.0
                        : kind == 3 ? 0.1 * rint(10.0 * u)
                        : kind == 4 ? pow(10.0, -20.0 * u)
                                    : u;
-            if (kind == 1 && dice_below(&d, 3) == 0) c->mu[i] = 0.0;
+            if (kind == 1 && below(&d, 3) == 0) c->mu[i] = 0.0;
             rows += c->mu[i];
         }
         for (int64_t j = 0; j < c->m; j++) {
-            double u = dice_unit(&d);
+            double u = uniform(&d);
             c->nu[j] = kind == 2 ? 1.0 : kind == 4 ? pow(10.0, -20.0 * u) : u;
-            if (kind == 1 && dice_below(&d, 3) == 0) c->nu[j] = 0.0;
+            if (kind == 1 && below(&d, 3) == 0) c->nu[j] = 0.0;
             columns += c->nu[j];
         }
         double factor = columns > 0.0 ? rows / columns : 0.0;
-        if (c->capped) factor *= 1.0 + (trial % 5 == 0 ? 0.0 : dice_unit(&d));
-        if (!c->capped && c->sink != -INFINITY) factor *= dice_unit(&d);
+        if (c->capped) factor *= 1.0 + (trial % 5 == 0 ? 0.0 : uniform(&d));
+        if (!c->capped && c->sink != -INFINITY) factor *= uniform(&d);
         for (int64_t j = 0; j < c->m; j++) {
             c->nu[j] *= factor;
-            if (c->capped && dice_below(&d, 8) == 0) c->nu[j] = INFINITY;
+            if (c->capped && below(&d, 8) == 0) c->nu[j] = INFINITY;
         }
         ota_status status = ship(c);
         if (status == OTA_INFEASIBLE) continue;
@@ -475,17 +462,17 @@ static void transport_meets_its_dual_bound(void **state) {
 
 static void transport_laws(void **state) {
     (void)state;
-    dice d = {.state = 6};
+    dice d = 6;
     transport_case *c = calloc(1, sizeof *c), *other = calloc(1, sizeof *other);
     for (int trial = 0; trial < 200; trial++) {
-        c->n = 1 + dice_below(&d, 20);
-        c->m = 1 + dice_below(&d, 20);
+        c->n = 1 + below(&d, 20);
+        c->m = 1 + below(&d, 20);
         c->capped = false;
         c->sink = -INFINITY;
         double rows = 0.0, columns = 0.0;
-        for (int64_t k = 0; k < c->n * c->m; k++) c->scores[k] = dice_unit(&d);
-        for (int64_t i = 0; i < c->n; i++) rows += c->mu[i] = dice_unit(&d);
-        for (int64_t j = 0; j < c->m; j++) columns += c->nu[j] = dice_unit(&d);
+        for (int64_t k = 0; k < c->n * c->m; k++) c->scores[k] = uniform(&d);
+        for (int64_t i = 0; i < c->n; i++) rows += c->mu[i] = uniform(&d);
+        for (int64_t j = 0; j < c->m; j++) columns += c->nu[j] = uniform(&d);
         for (int64_t j = 0; j < c->m; j++) c->nu[j] *= rows / columns;
         assert_int_equal(ship(c), OTA_OK);
         double value = assert_transport(c);
@@ -640,13 +627,13 @@ static void transport_edges(void **state) {
 static void entropic_plan_is_within_its_entropy(void **state) {
     (void)state;
     enum { SIZE = 6 };
-    dice d = {.state = 7};
+    dice d = 7;
     for (int trial = 0; trial < 20; trial++) {
         double scores[SIZE * SIZE], p[SIZE * SIZE], f[SIZE], g[SIZE],
-            eps = 0.05 + 0.2 * dice_unit(&d);
+            eps = 0.05 + 0.2 * uniform(&d);
         int64_t match[SIZE];
         for (int k = 0; k < SIZE * SIZE; k++) {
-            scores[k] = dice_unit(&d);
+            scores[k] = uniform(&d);
             p[k] = exp(scores[k] / eps);
         }
         for (int round = 0; round < 2000; round++) {
@@ -721,22 +708,22 @@ static bool brute_feasible(int64_t n, int64_t m, const uint8_t *support, const d
 
 static void feasibility_equals_subset_conditions(void **state) {
     (void)state;
-    dice d = {.state = 8};
+    dice d = 8;
     int64_t feasible = 0, partly = 0;
     transport_case *c = calloc(1, sizeof *c);
     for (int trial = 0; trial < COMBINATORIAL_TRIALS; trial++) {
-        int64_t n = 1 + dice_below(&d, 6), m = trial % 2 ? n : 1 + dice_below(&d, 6);
-        bool capped = dice_below(&d, 3) == 0;
-        double mu[SMALL] = {0.0}, nu[SMALL] = {0.0}, hole = 0.8 * dice_unit(&d);
+        int64_t n = 1 + below(&d, 6), m = trial % 2 ? n : 1 + below(&d, 6);
+        bool capped = below(&d, 3) == 0;
+        double mu[SMALL] = {0.0}, nu[SMALL] = {0.0}, hole = 0.8 * uniform(&d);
         uint8_t support[SMALL * SMALL], usable[SMALL * SMALL], expected[SMALL * SMALL];
-        for (int64_t k = 0; k < n * m; k++) support[k] = dice_unit(&d) >= hole;
-        if (dice_below(&d, 2) == 0) {
+        for (int64_t k = 0; k < n * m; k++) support[k] = uniform(&d) >= hole;
+        if (below(&d, 2) == 0) {
             for (int64_t i = 0; i < n; i++) mu[i] = 1.0;
             for (int64_t j = 0; j < m; j++) nu[j] = 1.0;
         } else {
-            for (int64_t k = dice_below(&d, 12); k >= 0; k--) {
-                mu[dice_below(&d, n)] += 1.0;
-                nu[dice_below(&d, m)] += 1.0;
+            for (int64_t k = below(&d, 12); k >= 0; k--) {
+                mu[below(&d, n)] += 1.0;
+                nu[below(&d, m)] += 1.0;
             }
         }
         bool possible = brute_feasible(n, m, support, mu, nu, capped, expected);
@@ -750,7 +737,7 @@ static void feasibility_equals_subset_conditions(void **state) {
         c->sink = -INFINITY;
         memcpy(c->mu, mu, sizeof mu);
         memcpy(c->nu, nu, sizeof nu);
-        for (int64_t k = 0; k < n * m; k++) c->scores[k] = support[k] ? dice_unit(&d) : -INFINITY;
+        for (int64_t k = 0; k < n * m; k++) c->scores[k] = support[k] ? uniform(&d) : -INFINITY;
         assert_int_equal(ship(c), status);
         if (!possible) continue;
         assert_memory_equal(usable, expected, (size_t)(n * m));
@@ -792,7 +779,7 @@ static void named_masks(void **state) {
         {"full", "DER-24", mask_full, 144, 144},
     };
     enum { SIZE = 12 };
-    dice d = {.state = 9};
+    dice d = 9;
     transport_case *c = calloc(1, sizeof *c);
     for (size_t k = 0; k < sizeof masks / sizeof masks[0]; k++) {
         const named_mask *mask = &masks[k];
@@ -805,7 +792,7 @@ static void named_masks(void **state) {
             for (int64_t j = 0; j < SIZE; j++) {
                 bool allowed = mask->allows(i, j);
                 support[i * SIZE + j] = allowed;
-                c->scores[i * SIZE + j] = allowed ? 100.0 * dice_unit(&d) : -INFINITY;
+                c->scores[i * SIZE + j] = allowed ? 100.0 * uniform(&d) : -INFINITY;
             }
         }
         ota_feasible_counts counts = {0};
@@ -874,11 +861,11 @@ static ota_status always_cancelled(const ota_settings *settings) {
 static void cancelling_is_heard(void **state) {
     (void)state;
     enum { SIZE = 32 };
-    dice d = {.state = 10};
+    dice d = 10;
     double scores[SIZE * SIZE], plan[SIZE * SIZE], mu[SIZE], f[SIZE], g[SIZE];
     uint8_t support[SIZE * SIZE];
     int64_t match[SIZE];
-    for (int k = 0; k < SIZE * SIZE; k++) scores[k] = floor(4.0 * dice_unit(&d));
+    for (int k = 0; k < SIZE * SIZE; k++) scores[k] = floor(4.0 * uniform(&d));
     memset(support, 1, sizeof support);
     for (int k = 0; k < SIZE; k++) mu[k] = 1.0;
     ota_watch watch = {.interrupted = always_cancelled};

@@ -217,7 +217,7 @@ static inline void more_pairs_than_are_searched(void **unused) {
     double *s = malloc(pairs * sizeof *s), *p = malloc(pairs * sizeof *p), worst = 0.0;
     assert_true(s != NULL && p != NULL);
     dice_state = 17;
-    for (size_t q = 0; q < pairs; q++) s[q] = uniform();
+    for (size_t q = 0; q < pairs; q++) s[q] = uniform(&dice_state);
     ota_problem problem = {.size = sizeof problem,
                            .scores = ota_array_of(s, OTA_F64, 1, 1, QUERIES, KEYS)};
     ota_options options = {.size = sizeof options, .tolerance = 1e-9};
@@ -335,12 +335,13 @@ static void massless(void **unused) {
             double rows = 0.0, columns = 0.0;
             fill_uniform(x, 401 + (uint64_t)k, 1.0);
             x->given_masses = true;
-            for (int i = 0; i < N; i++) rows += x->mu[i] = query[i] ? 0.2 + uniform() : 0.0;
+            for (int i = 0; i < N; i++)
+                rows += x->mu[i] = query[i] ? 0.2 + uniform(&dice_state) : 0.0;
             const bool owed = strstr(tsallis_methods[k], "/exact") != NULL ||
                               strstr(tsallis_methods[k], "/bounded") != NULL;
             for (int j = 0; j < M; j++) {
                 const bool none = j % 7 == 3 || (owed && j == SHUT_KEY);
-                columns += x->nu[j] = none ? 0.0 : 0.2 + uniform();
+                columns += x->nu[j] = none ? 0.0 : 0.2 + uniform(&dice_state);
             }
             for (int j = 0; j < M; j++) x->nu[j] *= rows / columns;
             for (int j = 0; j < M; j++) x->s[SHUT_QUERY * M + j] = -INFINITY;
@@ -452,9 +453,10 @@ static void links_of_any_size(void **unused) {
     unsigned char held[FULL] = {0};
     dice_state = 17;
     for (int i = 0; i < FULL; i++) {
-        for (int j = 0; j < i; j++) given[i * STRIDE + j] = given[j * STRIDE + i] = uniform();
-        own[i] = own_used[i] = uniform();
-        wanted[i] = wanted_used[i] = normal();
+        for (int j = 0; j < i; j++)
+            given[i * STRIDE + j] = given[j * STRIDE + i] = uniform(&dice_state);
+        own[i] = own_used[i] = uniform(&dice_state);
+        wanted[i] = wanted_used[i] = normal(&dice_state);
     }
     memcpy(used, given, sizeof given);
     held[4] = 1;

@@ -48,46 +48,54 @@ static void random_problems(void **unused) {
     int64_t wrong = 0, reachable = 0, reached = 0;
     for (long t = 0; t < 3000 * test_scale(); t += test_stride()) {
         dice_state = (uint64_t)t * 7919u + 1u;
-        const int64_t n = 1 + (int64_t)(uniform() * 64.0),
-                      m = uniform() < 0.3 ? n : 1 + (int64_t)(uniform() * 64.0);
+        const int64_t n = 1 + (int64_t)(uniform(&dice_state) * 64.0),
+                      m = uniform(&dice_state) < 0.3 ? n
+                                                     : 1 + (int64_t)(uniform(&dice_state) * 64.0);
         stage *x = set_stage(n, m);
-        const double density = uniform() < 0.6 ? 1.0 : 0.3 + 0.7 * uniform(),
-                     spread = uniform() < 0.5 ? 1.0 : 6.0;
+        const double density = uniform(&dice_state) < 0.6 ? 1.0 : 0.3 + 0.7 * uniform(&dice_state),
+                     spread = uniform(&dice_state) < 0.5 ? 1.0 : 6.0;
         double low = INFINITY, high = -INFINITY, total = 0.0, mass = 0.0;
         for (int64_t k = 0; k < n * m; k++) {
-            x->s[k] = spread * normal();
+            x->s[k] = spread * normal(&dice_state);
             low = fmin(low, x->s[k]);
             high = fmax(high, x->s[k]);
             const bool kept = k / m * m == k % m * n; /* a diagonal keeps most supports feasible */
-            if (!kept && uniform() > density) x->s[k] = -INFINITY;
+            if (!kept && uniform(&dice_state) > density) x->s[k] = -INFINITY;
         }
         const double range = high > low ? high - low : 1.0,
-                     share = pow(10.0, -6.0 + 12.0 * uniform());
-        const bool plain_masses = uniform() < 0.5;
-        const double order = orders[(int)(uniform() * 7.0)];
-        x->problem.columns = rules[(int)(uniform() * 3.0)];
+                     share = pow(10.0, -6.0 + 12.0 * uniform(&dice_state));
+        const bool plain_masses = uniform(&dice_state) < 0.5;
+        const double order = orders[(int)(uniform(&dice_state) * 7.0)];
+        x->problem.columns = rules[(int)(uniform(&dice_state) * 3.0)];
         x->problem.regulariser = order > 1.0 ? OTA_ENTMAX : OTA_SOFTMAX;
         x->problem.order = order;
         x->problem.temperature = share * range;
-        x->problem.strength = range * pow(10.0, 4.0 * uniform() - 2.0);
-        x->problem.cap = 1.05 + uniform();
-        if (x->problem.columns == OTA_COLUMNS_RELAXED && !(order > 1.0) && uniform() < 0.3) {
+        x->problem.strength = range * pow(10.0, 4.0 * uniform(&dice_state) - 2.0);
+        x->problem.cap = 1.05 + uniform(&dice_state);
+        if (x->problem.columns == OTA_COLUMNS_RELAXED && !(order > 1.0) &&
+            uniform(&dice_state) < 0.3) {
             x->problem.rows = OTA_ROWS_RELAXED;
-            x->problem.row_strength = range * pow(10.0, 4.0 * uniform() - 2.0);
+            x->problem.row_strength = range * pow(10.0, 4.0 * uniform(&dice_state) - 2.0);
         }
-        if (uniform() < 0.2) {
+        if (uniform(&dice_state) < 0.2) {
             x->has_sink = true;
-            x->sink = (ota_term){.kind = OTA_TERM_SINK, .value = low + uniform() * range};
+            x->sink =
+                (ota_term){.kind = OTA_TERM_SINK, .value = low + uniform(&dice_state) * range};
         }
         x->given_masses = true;
         for (int64_t i = 0; i < n; i++)
-            mass += x->mu[i] = plain_masses ? 1.0 : uniform() < 0.1 ? 0.0 : 0.01 + uniform();
+            mass += x->mu[i] = plain_masses                 ? 1.0
+                               : uniform(&dice_state) < 0.1 ? 0.0
+                                                            : 0.01 + uniform(&dice_state);
         if (!(mass > 0.0)) mass += x->mu[0] = 1.0;
         for (int64_t j = 0; j < m; j++)
-            total += x->nu[j] = plain_masses ? 1.0 : uniform() < 0.1 ? 0.0 : 0.01 + uniform();
+            total += x->nu[j] = plain_masses                 ? 1.0
+                                : uniform(&dice_state) < 0.1 ? 0.0
+                                                             : 0.01 + uniform(&dice_state);
         if (!(total > 0.0)) total += x->nu[0] = 1.0;
-        const double filled =
-            x->has_sink && x->problem.columns == OTA_COLUMNS_EXACT ? 0.9 * uniform() + 0.05 : 1.0;
+        const double filled = x->has_sink && x->problem.columns == OTA_COLUMNS_EXACT
+                                  ? 0.9 * uniform(&dice_state) + 0.05
+                                  : 1.0;
         for (int64_t j = 0; j < m; j++) x->nu[j] *= filled * mass / total;
         const double least = 8.0 * 0x1p-53 + 0x1p-53 * range / (4.0 * x->problem.temperature);
         const ota_status status = solve(x);

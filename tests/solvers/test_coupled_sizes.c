@@ -31,7 +31,7 @@ static head set_head(int64_t n, int64_t m, uint64_t seed) {
     h.f = numbers(n);
     h.g = numbers(m);
     dice_state = seed;
-    for (int64_t k = 0; k < n * m; k++) h.s[k] = uniform();
+    for (int64_t k = 0; k < n * m; k++) h.s[k] = uniform(&dice_state);
     return h;
 }
 

@@ -17,10 +17,12 @@
 #include <string.h>
 
 #include "backend_wrap.h"
-#include "dice.h"
+#include "draw/random.h"
 #include "groups.h"
 #include "otattn.h"
 #include "spec.h"
+
+static dice dice_state;
 
 enum { N = 6, D = 4, HIDDEN = 2, PAIRS = N * N };
 
@@ -40,8 +42,8 @@ static void draw(scene *x, ota_type type, uint64_t seed) {
     dice_state = seed;
     x->type = type;
     for (int e = 0; e < N * D; e++) {
-        x->q32[e] = (float)(2.0 * uniform() - 1.0);
-        x->k32[e] = (float)(2.0 * uniform() - 1.0);
+        x->q32[e] = (float)(2.0 * uniform(&dice_state) - 1.0);
+        x->k32[e] = (float)(2.0 * uniform(&dice_state) - 1.0);
         x->q[e] = (double)x->q32[e];
         x->k[e] = (double)x->k32[e];
     }
@@ -310,9 +312,9 @@ static void streamed_kernels_know_no_far_scores(void **unused) {
     if (on_other_backend()) skip();
     dice_state = 23;
     for (int e = 0; e < LONG * D; e++) {
-        q[e] = 2.0 * uniform() - 1.0;
-        k[e] = 2.0 * uniform() - 1.0;
-        v[e] = 2.0 * uniform() - 1.0;
+        q[e] = 2.0 * uniform(&dice_state) - 1.0;
+        k[e] = 2.0 * uniform(&dice_state) - 1.0;
+        v[e] = 2.0 * uniform(&dice_state) - 1.0;
     }
     for (int turn = 0; turn < 2; turn++) {
         for (int e = 0; e < LONG * LONG; e++)

@@ -18,10 +18,12 @@
 #include <string.h>
 
 #include "backend_wrap.h"
-#include "dice.h"
+#include "draw/random.h"
 #include "groups.h"
 #include "otattn.h"
 #include "spec.h"
+
+static dice dice_state;
 
 enum { N = 151, M = 139, WAYS = 2 };
 
@@ -49,7 +51,8 @@ static scene *draw(const lead_case *c, uint64_t seed) {
     assert_non_null(x);
     dice_state = seed;
     double at[2 * (N + M)], rows = 0.0, columns = 0.0;
-    for (int k = 0; k < 2 * (N + M); k++) at[k] = uniform() + (k < 2 * N ? 0.0 : c->apart);
+    for (int k = 0; k < 2 * (N + M); k++)
+        at[k] = uniform(&dice_state) + (k < 2 * N ? 0.0 : c->apart);
     for (int i = 0; i < N; i++) {
         for (int j = 0; j < M; j++) {
             const double a = at[2 * i] - at[2 * (N + j)], b = at[2 * i + 1] - at[2 * (N + j) + 1];
@@ -60,11 +63,11 @@ static scene *draw(const lead_case *c, uint64_t seed) {
     for (int k = 0; k < N * M; k++) x->narrow[k] = (float)x->s[k];
     for (int k = 0; k < N * M && c->single; k++) x->s[k] = (double)x->narrow[k];
     for (int i = 0; i < N; i++) {
-        x->mu[i] = !c->masses ? 1.0 : c->zeros && i % 11 == 3 ? 0.0 : 0.2 + uniform();
+        x->mu[i] = !c->masses ? 1.0 : c->zeros && i % 11 == 3 ? 0.0 : 0.2 + uniform(&dice_state);
         rows += x->mu[i];
     }
     for (int j = 0; j < M; j++) {
-        x->nu[j] = !c->masses ? 1.0 : c->zeros && j % 13 == 5 ? 0.0 : 0.2 + uniform();
+        x->nu[j] = !c->masses ? 1.0 : c->zeros && j % 13 == 5 ? 0.0 : 0.2 + uniform(&dice_state);
         columns += x->nu[j];
     }
     for (int j = 0; j < M; j++) x->nu[j] *= rows / columns;

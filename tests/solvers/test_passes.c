@@ -14,12 +14,14 @@
 #include <cmocka.h>
 
 #include "base/base.h"
-#include "dice.h"
+#include "draw/random.h"
 #include "backend/cpu/device.h"
 #include "backend/cpu/forward/passes.h"
 #include "solvers/coupled.h"
 #include "groups.h"
 #include "spec.h"
+
+static dice dice_state;
 
 /* ROWS make three chunks, the last of them short. IDLE has scores and no mass, EMPTY has neither. */
 enum {
@@ -49,12 +51,13 @@ static void draw(bench *b) {
     double top = -INFINITY, bottom = INFINITY;
     b->head.mass = 0.0;
     for (int64_t i = 0; i < ROWS; i++) {
-        b->mu[i] = i == IDLE || i == EMPTY ? 0.0 : 0.2 + uniform();
+        b->mu[i] = i == IDLE || i == EMPTY ? 0.0 : 0.2 + uniform(&dice_state);
         b->head.mass += b->mu[i];
-        b->f[i] = b->mu[i] > 0.0 ? normal() : -INFINITY;
+        b->f[i] = b->mu[i] > 0.0 ? normal(&dice_state) : -INFINITY;
         for (int64_t j = 0; j < STRIDE; j++) {
             const bool shut = j >= COLUMNS || i == EMPTY || (5 * i + 3 * j) % 11 == 0;
-            const double s = shut ? -INFINITY : normal() + 0.1 * (double)i - 0.1 * (double)j;
+            const double s =
+                shut ? -INFINITY : normal(&dice_state) + 0.1 * (double)i - 0.1 * (double)j;
             b->narrow[i * STRIDE + j] = (float)s;
             b->wide[i * STRIDE + j] = b->head.scores.narrow ? (double)(float)s : s;
             if (j < COLUMNS) b->s[i * COLUMNS + j] = b->wide[i * STRIDE + j];
@@ -63,8 +66,8 @@ static void draw(bench *b) {
         }
     }
     for (int64_t j = 0; j < COLUMNS; j++) {
-        b->nu[j] = j == SHUT ? 0.0 : (0.2 + uniform()) * b->head.mass / (double)COLUMNS;
-        b->g[j] = j == SHUT ? -INFINITY : 0.5 * normal();
+        b->nu[j] = j == SHUT ? 0.0 : (0.2 + uniform(&dice_state)) * b->head.mass / (double)COLUMNS;
+        b->g[j] = j == SHUT ? -INFINITY : 0.5 * normal(&dice_state);
     }
     b->head.scores.range = top - bottom;
 }
@@ -250,7 +253,7 @@ static void linear_pass(void **unused) {
         assert_true(b->state.pass.linear.underflowed == 0);
         double absorbed[COLUMNS];
         memcpy(absorbed, b->state.pass.linear.absorbed_g, sizeof absorbed);
-        for (int64_t j = 0; j < COLUMNS; j++) b->g[j] += 0.4 * normal();
+        for (int64_t j = 0; j < COLUMNS; j++) b->g[j] += 0.4 * normal(&dice_state);
         b->state.pass.temperature = t;
         assert_true(ota_cpu_linear_pass(&b->state.pass, t));
         assert_memory_equal(absorbed, b->state.pass.linear.absorbed_g, sizeof absorbed);

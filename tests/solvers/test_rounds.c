@@ -31,7 +31,7 @@ static const int64_t lengths[] = {1, 2, 5, 16, 17, 47, 49, 65, 97, 130};
 enum { TEMPERATURE_COUNT = 6, LENGTH_COUNT = 10 };
 
 static recipe vary(const rule_row *rule, int which, uint64_t seed) {
-    dice d = {seed};
+    dice d = seed;
     recipe w = {.method = rule->method, .rounds = rule->rounds, .seed = seed};
     w.type = types[below(&d, 8) < 5 ? 0 : below(&d, 4)];
     w.out_type = w.type;
@@ -83,7 +83,7 @@ static ota_array array_of(float *data, int64_t rows, int64_t columns) {
 }
 
 static void fill(plain *p, double spread) {
-    dice d = {77};
+    dice d = 77;
     for (int i = 0; i < HEADS * N * WIDTH; i++) p->q[i] = (float)(spread * normal(&d));
     for (int i = 0; i < HEADS * M * WIDTH; i++) p->k[i] = (float)normal(&d);
     for (int i = 0; i < HEADS * M * VALUES; i++) p->v[i] = (float)normal(&d);

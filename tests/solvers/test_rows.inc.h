@@ -57,7 +57,7 @@ static void NAME(test_solved)(void **state) {
     (void)state;
     for (int order = 0; order < ORDERS; order++) {
         for (int k = 0; k < 84; k++) {
-            dice d = {.state = (uint64_t)(100 * order + k)};
+            dice d = (uint64_t)(100 * order + k);
             request r = draw_request(&d, order, k);
             const bool relaxed = order == 0 && k % 8 == 5;
             if (relaxed) r.parameters.row_strength = 0.7;
@@ -92,7 +92,7 @@ static void NAME(test_lists)(void **state) {
     (void)state;
     for (int order = 1; order < ORDERS && orders[order] > 1.0; order++) {
         for (int k = 0; k < 84; k++) {
-            dice d = {.state = (uint64_t)(1000 + 100 * order + k)};
+            dice d = (uint64_t)(1000 + 100 * order + k);
             const request r = draw_request(&d, order, k);
             NAME(row) x;
             NAME(draw)(&x, &d, r.count);
@@ -132,7 +132,7 @@ static void NAME(test_long_lists)(void **state) {
     double *wide = malloc((LONG + OTA_COMPACT_ROOM) * sizeof *wide), worst = 0.0;
     assert_true(s != NULL && kept != NULL && where != NULL && wide != NULL);
     for (int k = 0; k < CASES * 8; k++) {
-        dice d = {.state = (uint64_t)(9000 + k)};
+        dice d = (uint64_t)(9000 + k);
         const double order = long_orders[k % 8], mu = long_masses[k / 8 % 4];
         const double height = heights[k / 32 % 3];
         /* Spreads that rounding to T at that height leaves some digits. */
@@ -195,7 +195,7 @@ static void NAME(test_given)(void **state) {
     (void)state;
     for (int order = 0; order < ORDERS; order++) {
         for (int k = 0; k < 84; k++) {
-            dice d = {.state = (uint64_t)(2000 + 100 * order + k)};
+            dice d = (uint64_t)(2000 + 100 * order + k);
             const request r = draw_request(&d, order, k);
             NAME(row) x;
             NAME(draw)(&x, &d, r.count);
@@ -229,7 +229,7 @@ static void NAME(test_custom)(void **state) {
     (void)state;
     const ota_custom custom = {.weight = floored, .slope = floored_slope};
     for (int k = 0; k < 84; k++) {
-        dice d = {.state = (uint64_t)(4000 + k)};
+        dice d = (uint64_t)(4000 + k);
         request r = draw_request(&d, 0, k);
         r.parameters.regulariser = ota_regulariser_of(&(ota_problem){.regulariser = OTA_CUSTOM});
         r.parameters.custom = &custom;
@@ -279,7 +279,7 @@ static void NAME(test_online)(void **state) {
     (void)state;
     for (int order = 0; order < ORDERS; order++) {
         for (int k = 0; k < 84; k++) {
-            dice d = {.state = (uint64_t)(3000 + 100 * order + k)};
+            dice d = (uint64_t)(3000 + 100 * order + k);
             const request r = draw_request(&d, order, k);
             NAME(row) x;
             NAME(draw)(&x, &d, r.count);

@@ -14,12 +14,14 @@
 
 #include <cmocka.h>
 
-#include "dice.h"
+#include "draw/random.h"
 #include "solvers/derivatives/adjoint.h"
 #include "base/extrapolation.h"
 #include "solvers/scaling.h"
 #include "groups.h"
 #include "spec.h"
+
+static dice dice_state;
 
 /* UNUSED: no row may use it. CLOSED: v = 0. */
 enum { COLUMNS = 21, UNUSED = 4, CLOSED = 9 };
@@ -60,10 +62,10 @@ static bench *set_up(uint64_t seed, ota_column_rule rule) {
     double total = 0.0;
     for (int j = 0; j < COLUMNS; j++) {
         b.used[j] = j != UNUSED ? OTA_KEY_REACHED : OTA_KEY_SHUT;
-        total += b.nu[j] = j == UNUSED ? 0.0 : 0.05 + uniform() * uniform();
-        b.sum[j] = 0.1 + 3.0 * uniform();
-        b.v[j] = j == CLOSED ? 0.0 : 0.1 + 2.0 * uniform();
-        b.a[j] = rule == OTA_COLUMNS_CAPPED ? -uniform() : uniform() - 0.5;
+        total += b.nu[j] = j == UNUSED ? 0.0 : 0.05 + uniform(&dice_state) * uniform(&dice_state);
+        b.sum[j] = 0.1 + 3.0 * uniform(&dice_state);
+        b.v[j] = j == CLOSED ? 0.0 : 0.1 + 2.0 * uniform(&dice_state);
+        b.a[j] = rule == OTA_COLUMNS_CAPPED ? -uniform(&dice_state) : uniform(&dice_state) - 0.5;
     }
     for (int j = 0; j < COLUMNS; j++) b.nu[j] *= b.head.mass / total;
     memcpy(b.target, b.nu, sizeof b.nu);
@@ -232,8 +234,8 @@ static void update_derivatives(void **unused) {
         bench *b = set_up((uint64_t)(120 + k), rules[k % RULES]);
         ota_head *head = &b->head;
         b->settings.relaxation = relaxations[k / RULES % 3];
-        const double omega = b->settings.relaxation, g = uniform() - 0.7;
-        const double level = log(b->nu[1]) + 1.6 * (uniform() - 0.4);
+        const double omega = b->settings.relaxation, g = uniform(&dice_state) - 0.7;
+        const double level = log(b->nu[1]) + 1.6 * (uniform(&dice_state) - 0.4);
         const double log_ratio = log(b->nu[1]) - level;
         double gain = 1.0, forget = 1.0, ceiling = INFINITY;
         if (head->column.rule == OTA_COLUMNS_RELAXED) gain = 1.7 / (1.7 + t);
@@ -405,8 +407,8 @@ static void affine_maps_end(void **unused) {
         ota_extrapolation_place(&h, memory, ROOM);
         dice_state = (uint64_t)rank;
         for (int j = 0; j < SPACE; j++) {
-            fixed[j] = uniform() - 0.5;
-            x[j] = fixed[j] + 1.0 + uniform();
+            fixed[j] = uniform(&dice_state) - 0.5;
+            x[j] = fixed[j] + 1.0 + uniform(&dice_state);
         }
         for (int step = 0; step < rank + 4; step++) {
             apply_map(x, fixed, rank, g);
@@ -429,11 +431,11 @@ static void forgotten_history_is_gone(void **unused) {
     double memory[2][OTA_ANDERSON_VECTORS * ROOM], fixed[SPACE], x[2][SPACE], g[2][SPACE];
     ota_extrapolation h[2];
     dice_state = 5;
-    for (int j = 0; j < SPACE; j++) fixed[j] = uniform() - 0.5;
+    for (int j = 0; j < SPACE; j++) fixed[j] = uniform(&dice_state) - 0.5;
     for (int which = 0; which < 2; which++) {
         ota_extrapolation_place(&h[which], memory[which], ROOM);
         for (int early = 0; early < 7 && which == 0; early++) {
-            for (int j = 0; j < SPACE; j++) x[0][j] = uniform();
+            for (int j = 0; j < SPACE; j++) x[0][j] = uniform(&dice_state);
             apply_map(x[0], fixed, SPACE, g[0]);
             (void)ota_extrapolate(&h[0], x[0], g[0], SPACE, INFINITY);
         }

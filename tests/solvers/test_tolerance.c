@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "backend_wrap.h"
+#include "draw/random.h"
 #include "groups.h"
 #include "scale.h"
 #include "spec.h"
@@ -37,17 +38,6 @@ typedef struct stage {
     unsigned char mask[MOST * MOST];
     char text[4096];
 } stage;
-
-static double uniform(uint64_t *state) {
-    *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (double)(*state >> 11) * 0x1p-53;
-}
-
-static double normal(uint64_t *state) {
-    double sum = -6.0;
-    for (int k = 0; k < 12; k++) sum += uniform(state);
-    return sum;
-}
 
 /* Queries and keys whose first element is `offset` on both sides: norms without range. */
 static void fill(stage *t, const char *method, int64_t n, int64_t m, double spread, double offset,

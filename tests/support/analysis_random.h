@@ -5,19 +5,10 @@
 #include <math.h>
 #include <stdint.h>
 
-static inline double uniform(uint64_t *state) {
-    *state = *state * 6364136223846793005u + 1442695040888963407u;
-    return ((double)(*state >> 11) + 0.5) * 0x1p-53;
-}
-
-static inline double normal(uint64_t *state) {
-    return sqrt(-2.0 * log(uniform(state))) * cos(6.283185307179586 * uniform(state));
-}
+#include "draw/random.h"
 
 /* least ... most, both included */
-static inline int whole(uint64_t *state, int least, int most) {
-    return least + (int)(uniform(state) * (most - least + 1));
-}
+static inline int whole(dice *d, int least, int most) { return (int)between(d, least, most); }
 
 /* 10^(uniform between the exponents) */
 static inline double decade(uint64_t *state, double least, double most) {

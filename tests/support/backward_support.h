@@ -94,7 +94,7 @@ static inline void add_knob(bench *t, const char *name, ota_array *input, double
 /* Draws the problem and asks for every gradient it has, in `type`. */
 static inline void set_up(bench *t, const recipe *want, ota_type type, bool coupling) {
     memset(t, 0, sizeof *t);
-    t->d.state = want->seed * 77 + 5;
+    t->d = want->seed * 77 + 5;
     draw(&t->x, want);
     unguard_inputs(&t->x.memory);
     const recipe *w = &t->x.want;
@@ -291,8 +291,8 @@ static inline double heading(const ota_array *a, uint64_t seed, int64_t b, int64
     const int64_t at = (a->size[0] == 1 ? 0 : b * a->stride[0]) +
                        (a->size[1] == 1 ? 0 : h * a->stride[1]) + i * a->stride[2] +
                        j * a->stride[3];
-    dice d = {seed + (uint64_t)at * 0x9e3779b97f4a7c15u};
-    (void)roll(&d);
+    dice d = seed + (uint64_t)at * 0x9e3779b97f4a7c15u;
+    (void)splitmix64(&d);
     return normal(&d) - mean;
 }
 
@@ -376,7 +376,7 @@ static inline double check_knob(bench *t, const knob *k, double *slope, double *
     double found = -1.0;
     for (int attempt = 0; attempt < ATTEMPTS && found < 0.0; attempt++) {
         const double step = difference_step * pow(0.4, attempt);
-        const uint64_t seed = roll(&t->d);
+        const uint64_t seed = splitmix64(&t->d);
         double value[6], square = 0.0;
         bool smooth = true;
         *slope = 0.0;
@@ -402,7 +402,7 @@ static inline double check_together(bench *t, double *slope, double *difference)
     double found = -1.0;
     for (int attempt = 0; attempt < ATTEMPTS && found < 0.0; attempt++) {
         const double step = difference_step * pow(0.4, attempt);
-        const uint64_t seed = roll(&t->d);
+        const uint64_t seed = splitmix64(&t->d);
         double value[6], square = 0.0, share[KNOBS];
         bool smooth = true;
         *slope = 0.0;

@@ -7,8 +7,10 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "dice.h"
+#include "draw/random.h"
 #include "otattn.h"
+
+static dice dice_state;
 
 enum { N = 9, M = 70, WIDTH = 3 };
 
@@ -40,12 +42,12 @@ static inline void set_up(scene *s, const char *method, int64_t n, int64_t m, ui
     s->n = n;
     s->m = m;
     for (int64_t k = 0; k < n * m; k++) {
-        s->scores[k] = s->narrow_scores[k] = (float)(4.0 * uniform() - 2.0);
+        s->scores[k] = s->narrow_scores[k] = (float)(4.0 * uniform(&dice_state) - 2.0);
         s->allowed[k] = 1;
     }
     for (int64_t k = 0; k < m * WIDTH; k++)
-        s->values[k] = s->narrow_values[k] = (float)(2.0 * uniform() - 1.0);
-    for (int64_t k = 0; k < n * WIDTH; k++) s->upstream[k] = 2.0 * uniform() - 1.0;
+        s->values[k] = s->narrow_values[k] = (float)(2.0 * uniform(&dice_state) - 1.0);
+    for (int64_t k = 0; k < n * WIDTH; k++) s->upstream[k] = 2.0 * uniform(&dice_state) - 1.0;
     s->problem.size = sizeof s->problem;
     s->options.size = sizeof s->options;
     s->arrays.size = sizeof s->arrays;
@@ -67,7 +69,8 @@ static inline void set_up(scene *s, const char *method, int64_t n, int64_t m, ui
 /* Caps between `low` and `high`, one a pair. */
 static inline void draw_caps(scene *s, double low, double high, uint64_t seed) {
     dice_state = seed;
-    for (int64_t k = 0; k < s->n * s->m; k++) s->caps[k] = low + (high - low) * uniform();
+    for (int64_t k = 0; k < s->n * s->m; k++)
+        s->caps[k] = low + (high - low) * uniform(&dice_state);
     s->problem.entry_cap = 0.0;
     s->problem.entry_caps = rows_of(s->caps, OTA_F64, s, s->m);
 }
@@ -103,7 +106,7 @@ static inline ota_certificate judge(const scene *s) {
 }
 
 static inline void give_masses(scene *s, double least, double most) {
-    for (int64_t i = 0; i < s->n; i++) s->mass[i] = least + (most - least) * uniform();
+    for (int64_t i = 0; i < s->n; i++) s->mass[i] = least + (most - least) * uniform(&dice_state);
     s->problem.row_mass = ota_array_of(s->mass, OTA_F64, 1, 1, 1, s->n);
 }
 

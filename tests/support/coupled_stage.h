@@ -17,10 +17,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dice.h"
+#include "draw/random.h"
 #include "otattn.h"
 #include "solvers/coupled.h"
 #include "spec.h"
+
+static dice dice_state;
 
 enum { SIZE_LIMIT = 64, PAIRS = SIZE_LIMIT * SIZE_LIMIT };
 
@@ -49,12 +51,12 @@ static inline stage *set_stage(int64_t n, int64_t m) {
 
 static inline void fill_uniform(stage *x, uint64_t seed, double scale) {
     dice_state = seed;
-    for (int64_t k = 0; k < x->n * x->m; k++) x->s[k] = scale * uniform();
+    for (int64_t k = 0; k < x->n * x->m; k++) x->s[k] = scale * uniform(&dice_state);
 }
 
 static inline void fill_normal(stage *x, uint64_t seed) {
     dice_state = seed;
-    for (int64_t k = 0; k < x->n * x->m; k++) x->s[k] = normal();
+    for (int64_t k = 0; k < x->n * x->m; k++) x->s[k] = normal(&dice_state);
 }
 
 static inline void name_method(stage *x, const char *method) {

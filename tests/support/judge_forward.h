@@ -119,11 +119,16 @@ static inline void measure_growth(const drawn *x, measure *m, int64_t b, int64_t
     m->range = high > low ? high - low : 0.0;
     /* Coupled columns carry the error of one row into all of them. */
     const bool coupled = r->problem.columns != OTA_COLUMNS_FREE || m->transposed;
-    double start = 0.0;
+    double start = 0.0, potential = 0.0;
     for (int64_t j = 0; x->want.warm && j < r->keys; j++)
         start = fmax(start, fabs(ota_array_get(&x->arrays.start_potential, b, h, 0, j)));
+    /* Rounds round the potentials that they hold, in units of tau as the scores are. */
+    for (int64_t j = 0; j < r->keys; j++) {
+        const double g = ota_array_get(&x->exact.column_potential, b, h, 0, j);
+        if (isfinite(g)) potential = fmax(potential, fabs(g));
+    }
     for (int64_t k = 0; k < r->queries * r->keys && coupled; k++)
-        m->growth[k] = worst_head + 4.0 * start / m->tau;
+        m->growth[k] = worst_head + (4.0 * start + potential) / m->tau;
 }
 
 /* Bound of one weight. */

@@ -14,6 +14,7 @@
 #include <math.h>
 #include <stdbool.h>
 
+#include "draw/random.h"
 #include "reference/reference.h"
 #include "spec.h"
 
@@ -119,23 +120,10 @@ static inline stage *plan_of(int which, const double *scores, int64_t n, int64_t
 
 /* ---- numbers ------------------------------------------------------------------------------ */
 
-static uint64_t state = 1;
-
-static inline double uniform(void) {
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    uint64_t x = state;
-    x ^= x >> 33;
-    x *= 0xff51afd7ed558ccdu;
-    x ^= x >> 33;
-    return (double)(x >> 11) * 0x1p-53;
-}
-
-static inline double normal(void) {
-    return sqrt(-2.0 * log(1.0 - uniform())) * cos(6.283185307179586 * uniform());
-}
+static dice dice_state = 1;
 
 static inline void fill(double *x, int64_t count, double scale) {
-    for (int64_t k = 0; k < count; k++) x[k] = scale * normal();
+    for (int64_t k = 0; k < count; k++) x[k] = scale * normal(&dice_state);
 }
 
 static inline double largest_difference(const double *a, const double *b, int64_t count) {

@@ -87,7 +87,7 @@ static inline head *solved(head *t) {
 }
 
 static inline void random_scores(double *s, int64_t count, double spread, uint64_t seed) {
-    dice d = {seed};
+    dice d = seed;
     for (int64_t k = 0; k < count; k++) s[k] = spread * normal(&d);
 }
 

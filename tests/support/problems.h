@@ -18,22 +18,8 @@
 #include <unistd.h>
 
 #include "problem/problem.h"
-#include "random.h"
+#include "draw/random.h"
 #include "reference/reference.h"
-
-/* ---- numbers ------------------------------------------------------------------------------------ */
-
-typedef struct dice {
-    uint64_t state;
-} dice;
-
-static inline uint64_t roll(dice *d) { return splitmix64(&d->state); }
-
-static inline double uniform(dice *d) { return splitmix64_unit(&d->state); }
-static inline int64_t below(dice *d, int64_t count) { return (int64_t)(roll(d) % (uint64_t)count); }
-static inline double normal(dice *d) {
-    return sqrt(-2.0 * log(1.0 - uniform(d))) * cos(6.283185307179586 * uniform(d));
-}
 
 /* ---- memory between guard pages ------------------------------------------------------------------ */
 
@@ -472,7 +458,7 @@ static inline void draw(drawn *x, const recipe *want) {
     memset(x, 0, sizeof *x);
     x->want = *want;
     const recipe *w = &x->want;
-    dice d = {w->seed * 0x2545f4914f6cdd1du + 7u};
+    dice d = w->seed * 0x2545f4914f6cdd1du + 7u;
     ota_problem *p = &x->problem;
     p->size = sizeof *p;
     x->options.size = sizeof x->options;

@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "crew.h"
-#include "dice.h"
 #include "otattn.h"
 #include "scale.h"
 #include "shares.h"
@@ -236,25 +235,25 @@ static inline void draw(scene *s, const cell *c, uint64_t seed) {
     dice_state = seed;
     w->n = N;
     for (int64_t k = 0; k < ALL * N * WIDTH; k++) {
-        w->q[k] = w->narrow_q[k] = (float)normal();
-        w->k[k] = w->narrow_k[k] = (float)normal();
+        w->q[k] = w->narrow_q[k] = (float)normal(&dice_state);
+        w->k[k] = w->narrow_k[k] = (float)normal(&dice_state);
     }
     for (int64_t k = 0; k < ALL * N * VALUES; k++) {
-        w->v[k] = w->narrow_v[k] = (float)normal();
-        w->out_grad[k] = normal();
+        w->v[k] = w->narrow_v[k] = (float)normal(&dice_state);
+        w->out_grad[k] = normal(&dice_state);
     }
-    for (int64_t k = 0; k < HEADS * N * N; k++) w->dense[k] = normal();
-    for (int64_t k = 0; k < N * N; k++) w->boolean[k] = uniform() < 0.8;
-    for (int64_t k = 0; k < N * N && c->caps; k++) w->caps[k] = 0.02 + 0.2 * uniform();
-    for (int64_t k = 0; k < HEADS * DIFFERENCES; k++) s->relative[k] = normal();
-    for (int64_t k = 0; k < ALL * N; k++) s->start[k] = 0.3 * normal();
-    for (int64_t k = 0; k < HEADS; k++) s->temperatures[k] = 0.7 + uniform();
+    for (int64_t k = 0; k < HEADS * N * N; k++) w->dense[k] = normal(&dice_state);
+    for (int64_t k = 0; k < N * N; k++) w->boolean[k] = uniform(&dice_state) < 0.8;
+    for (int64_t k = 0; k < N * N && c->caps; k++) w->caps[k] = 0.02 + 0.2 * uniform(&dice_state);
+    for (int64_t k = 0; k < HEADS * DIFFERENCES; k++) s->relative[k] = normal(&dice_state);
+    for (int64_t k = 0; k < ALL * N; k++) s->start[k] = 0.3 * normal(&dice_state);
+    for (int64_t k = 0; k < HEADS; k++) s->temperatures[k] = 0.7 + uniform(&dice_state);
     for (int64_t b = 0; b < BATCH; b++) s->lengths[b] = N - 9 * b;
     memcpy(s->blocks, (const int64_t[]){20, 0, 13, N - 21}, sizeof s->blocks);
     double total[2] = {0.0, 0.0};
     for (int64_t k = 0; k < N; k++) {
-        total[0] += w->mu[k] = 0.5 + uniform();
-        total[1] += s->nu[k] = c->lengths && k >= N - 9 ? 0.0 : 0.5 + uniform();
+        total[0] += w->mu[k] = 0.5 + uniform(&dice_state);
+        total[1] += s->nu[k] = c->lengths && k >= N - 9 ? 0.0 : 0.5 + uniform(&dice_state);
     }
     for (int64_t k = 0; k < N; k++) s->nu[k] *= total[0] / total[1];
 }

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "crew.h"
-#include "dice.h"
 #include "otattn.h"
 #include "shares.h"
 
@@ -139,20 +138,21 @@ static inline void draw(scene *s, const cell *c, uint64_t seed) {
     s->threads = 1;
     dice_state = seed;
     for (int64_t k = 0; k < ALL * N * WIDTH; k++) {
-        w->narrow_q[k] = (float)normal();
-        w->narrow_k[k] = (float)normal();
+        w->narrow_q[k] = (float)normal(&dice_state);
+        w->narrow_k[k] = (float)normal(&dice_state);
         w->q[k] = w->narrow_q[k];
         w->k[k] = w->narrow_k[k];
     }
-    for (int64_t k = 0; k < ALL * N * VALUES; k++) w->v[k] = w->narrow_v[k] = (float)normal();
-    for (int64_t k = 0; k < ALL * N * VALUES; k++) w->grads.out[k] = normal();
-    for (int64_t k = 0; k < ALL * N * N; k++) w->s[k] = normal();
-    for (int64_t k = 0; k < N * N; k++) w->dense[k] = normal();
-    for (int64_t k = 0; k < HEADS * (2 * N - 1); k++) s->relative[k] = normal();
+    for (int64_t k = 0; k < ALL * N * VALUES; k++)
+        w->v[k] = w->narrow_v[k] = (float)normal(&dice_state);
+    for (int64_t k = 0; k < ALL * N * VALUES; k++) w->grads.out[k] = normal(&dice_state);
+    for (int64_t k = 0; k < ALL * N * N; k++) w->s[k] = normal(&dice_state);
+    for (int64_t k = 0; k < N * N; k++) w->dense[k] = normal(&dice_state);
+    for (int64_t k = 0; k < HEADS * (2 * N - 1); k++) s->relative[k] = normal(&dice_state);
     double total[2] = {0.0, 0.0};
     for (int64_t k = 0; k < N; k++) {
-        total[0] += w->mu[k] = 0.5 + uniform();
-        total[1] += s->nu[k] = 0.5 + uniform();
+        total[0] += w->mu[k] = 0.5 + uniform(&dice_state);
+        total[1] += s->nu[k] = 0.5 + uniform(&dice_state);
     }
     for (int64_t k = 0; k < N; k++) s->nu[k] *= total[0] / total[1];
 }

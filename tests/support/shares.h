@@ -6,7 +6,9 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "dice.h"
+#include "draw/random.h"
+
+static dice dice_state;
 
 /* `rows` in shares as even as can be, or drawn: then some ranks may hold nothing, and rank 1 does. */
 static inline void shares_draw(int64_t *shares, int ranks, int64_t rows, bool uneven) {
@@ -14,7 +16,7 @@ static inline void shares_draw(int64_t *shares, int ranks, int64_t rows, bool un
     for (int k = 0; k < ranks; k++) {
         const int64_t even = rows * (k + 1) / ranks - rows * k / ranks;
         shares[k] = k + 1 == ranks ? left
-                    : uneven       ? (int64_t)(uniform() * (double)(left + 1)) * (k != 1)
+                    : uneven       ? (int64_t)(uniform(&dice_state) * (double)(left + 1)) * (k != 1)
                                    : even;
         left -= shares[k];
     }

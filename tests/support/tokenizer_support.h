@@ -3,6 +3,7 @@
 #ifndef OTATTN_TESTS_TOKENIZER_SUPPORT_H
 #define OTATTN_TESTS_TOKENIZER_SUPPORT_H
 
+#include "draw/random.h"
 #include "files_support.h"
 
 #include "models/tokenizer/tokenizer_parts.h"
@@ -135,9 +136,6 @@ static inline void expect_text(const ota_tokenizer *tokenizer, const int32_t *id
     free(text);
 }
 
-static inline uint64_t draw(uint64_t *state) {
-    *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return *state >> 33;
-}
+static inline uint64_t draw(uint64_t *state) { return splitmix64(state) >> 33; }
 
 #endif
