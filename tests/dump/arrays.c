@@ -153,75 +153,27 @@ dump_block dump_lend(dump_memory *memory, size_t bytes, size_t shift) {
     return (dump_block){memory->base + start, bytes};
 }
 
-dump_layout dump_any_layout(dice *dice, double dense, bool output) {
-    if (chance(dice, dense)) return DUMP_DENSE;
-    return (dump_layout)below(dice, output ? DUMP_REPEATED : DUMP_LAYOUTS);
-}
-
-ota_array dump_array(dump_memory *memory, dice *dice, const dump_shape *shape, dump_layout layout,
+ota_array dump_array(dump_memory *memory, dice *dice, const dump_shape *shape, layout layout,
                      dump_block *out) {
-    const int64_t heads = shape->size[1], rows = shape->size[2], columns = shape->size[3];
-    ota_array a = ota_array_of(NULL, shape->type, shape->size[0], heads, rows, columns);
+    ota_array a = ota_array_of(NULL, shape->type, shape->size[0], shape->size[1], shape->size[2],
+                               shape->size[3]);
     const size_t bytes = ota_type_bytes(shape->type);
     const size_t shift = chance(dice, 0.2) ? bytes : 0;
-    if (layout == DUMP_ROWS_BEFORE_HEADS) {
-        a.stride[1] = columns, a.stride[2] = heads * columns, a.stride[0] = rows * heads * columns;
-    } else if (layout == DUMP_TRANSPOSED) {
-        a.stride[3] = rows, a.stride[2] = 1;
-    } else if (layout == DUMP_SLICED || layout == DUMP_PADDED) {
-        const int64_t step = layout == DUMP_SLICED ? 2 : 1, row = step * columns + 3;
-        a.stride[3] = step, a.stride[2] = row, a.stride[1] = rows * row;
-        a.stride[0] = heads * rows * row;
-    } else if (layout == DUMP_REPEATED) {
-        a.stride[0] = a.stride[1] = 0;
-    } else if (layout == DUMP_REPEATED_ROWS) {
-        a.stride[2] = 0;
+    int64_t first;
+    const int64_t reach = lay_out(&a, layout, &first);
+    dump_block block = {NULL, 0};
+    if (reach > 0) {
+        block = dump_lend(memory, (size_t)reach * bytes, shift);
+        a.data = block.start + (size_t)first * bytes;
     }
-    int64_t reach = 0, first = 0;
-    for (int k = 0; k < 4; k++) {
-        if (a.size[k] == 0) {
-            if (out != NULL) *out = (dump_block){NULL, 0};
-            return a;
-        }
-        const int64_t span = (a.size[k] - 1) * a.stride[k];
-        reach += span;
-        if (layout == DUMP_BACKWARDS || (layout == DUMP_BACKWARDS_ROWS && k == 2)) {
-            a.stride[k] = -a.stride[k];
-            first += span;
-        }
-    }
-    const dump_block block = dump_lend(memory, (size_t)(reach + 1) * bytes, shift);
-    a.data = block.start + (size_t)first * bytes;
     if (out != NULL) *out = block;
     return a;
 }
 
-static double drawn(const ota_array *a, dice *dice, dump_rule rule, double parameter) {
-    const uint64_t shut_word = 0xfff0000000000000u;
-    double shut;
-    switch (rule) {
-    case DUMP_NORMAL: return parameter * normal(dice);
-    case DUMP_WHOLE: return (double)between(dice, -(int64_t)parameter, (int64_t)parameter);
-    case DUMP_MASS: return 1.0 + parameter * uniform(dice);
-    case DUMP_MASS_OR_0: return chance(dice, 0.2) ? 0.0 : 1.0 + parameter * uniform(dice);
-    case DUMP_SHARE: return parameter * uniform(dice);
-    case DUMP_COIN: return chance(dice, parameter) ? 1.0 : 0.0;
-    case DUMP_SHUT:
-        memcpy(&shut, &shut_word, sizeof shut);
-        return chance(dice, parameter) ? normal(dice) : shut;
-    case DUMP_TINY:
-        return normal(dice) * (a->type == OTA_F64   ? 0x1p-1060
-                               : a->type == OTA_F16 ? 0x1p-20
-                                                    : 0x1p-130);
-    case DUMP_ALL:
-    default: return parameter;
-    }
-}
-
-void dump_fill(const ota_array *a, dice *dice, dump_rule rule, double parameter) {
+void dump_fill(const ota_array *a, dice *dice, rule rule, double parameter) {
     if (dump_empty(a)) return;
     int64_t at[4] = {0};
     do {
-        dump_set(a, at, drawn(a, dice, rule, parameter));
+        dump_set(a, at, draw_number(dice, a->type, rule, parameter));
     } while (dump_next(a, at));
 }

@@ -165,9 +165,9 @@ dump_shape dump_shape_of(ota_type type, int64_t batch, int64_t heads, int64_t ro
     return (dump_shape){type, {batch, heads, rows, columns}};
 }
 
-ota_array dump_input(dump_case *c, const dump_shape *shape, dump_rule rule, double parameter) {
+ota_array dump_input(dump_case *c, const dump_shape *shape, rule rule, double parameter) {
     const ota_array a =
-        dump_array(c->memory, &c->dice, shape, dump_any_layout(&c->dice, 0.6, false), NULL);
+        dump_array(c->memory, &c->dice, shape, any_layout(&c->dice, 0.6, LAYOUTS), NULL);
     dump_fill(&a, &c->dice, rule, parameter);
     return a;
 }
@@ -194,7 +194,7 @@ void dump_draw_scores(dump_case *c, ota_problem *p, bool matrix) {
         const dump_shape queries = dump_shape_of(c->type, c->batch, c->heads, c->queries, c->width);
         const dump_shape keys = dump_shape_of(c->type, c->batch, c->key_heads, c->keys, c->width);
         p->queries = dump_input(c, &queries, c->rule, c->spread);
-        p->keys = dump_input(c, &keys, c->rule, c->rule == DUMP_NORMAL ? 1.0 : c->spread);
+        p->keys = dump_input(c, &keys, c->rule, c->rule == NORMAL ? 1.0 : c->spread);
     }
     if (!c->extreme) return;
     poke(c, matrix ? &p->scores : chance(&c->dice, 0.5) ? &p->queries : &p->keys);
@@ -203,13 +203,13 @@ void dump_draw_scores(dump_case *c, ota_problem *p, bool matrix) {
 static void draw_contents(dump_case *c) {
     static const double weights[] = {80.0, 10.0, 3.0, 2.0, 2.0};
     dice *d = &c->dice;
-    c->rule = DUMP_NORMAL;
+    c->rule = NORMAL;
     c->spread = ONE_OF(d, 0.3, 1.0, 1.0, 2.0, 4.0);
     switch (weighted(d, weights, 5)) {
-    case 1: c->rule = DUMP_WHOLE, c->spread = 2.0; break;
+    case 1: c->rule = WHOLE, c->spread = 2.0; break;
     case 2: c->spread = 1e4; break;
-    case 3: c->rule = DUMP_TINY; break;
-    case 4: c->rule = DUMP_ALL, c->spread = 0.5; break;
+    case 3: c->rule = TINY; break;
+    case 4: c->rule = ALL_OF, c->spread = 0.5; break;
     default: break;
     }
     c->extreme = chance(d, 0.04);
@@ -218,7 +218,7 @@ static void draw_contents(dump_case *c) {
     bool matrix = chance(d, 0.35);
     ota_problem *p = &c->problem;
     if (c->kind == DUMP_LEAD) {
-        c->type = OTA_F64, c->rule = DUMP_NORMAL, c->spread = 3.0, c->extreme = false;
+        c->type = OTA_F64, c->rule = NORMAL, c->spread = 3.0, c->extreme = false;
         matrix = true;
     }
     if (matrix) c->key_heads = c->heads, c->width = 0;
@@ -232,7 +232,7 @@ static void draw_contents(dump_case *c) {
         const dump_shape shape =
             dump_shape_of(chance(d, 0.6) ? OTA_F64 : OTA_F32, 1, 1, 1, c->heads);
         p->temperature = 0.0;
-        p->temperatures = dump_input(c, &shape, DUMP_MASS, 1.0);
+        p->temperatures = dump_input(c, &shape, MASS, 1.0);
     }
 }
 
@@ -240,7 +240,7 @@ static void draw_contents(dump_case *c) {
 
 static void draw_block_sizes(dump_case *c, ota_array *array) {
     const dump_shape shape = dump_shape_of(OTA_I64, 1, 1, 1, 4);
-    *array = dump_input(c, &shape, DUMP_ALL, 0.0);
+    *array = dump_input(c, &shape, ALL_OF, 0.0);
     int64_t left = c->queries > c->keys ? c->queries : c->keys;
     for (int64_t k = 0; k < 4; k++) {
         const int64_t size = k == 3 ? left : below(&c->dice, left + 1);
@@ -271,7 +271,7 @@ static void draw_support(dump_case *c, ota_support *s) {
         break;
     case OTA_SUPPORT_LENGTHS:
         shape = dump_shape_of(OTA_I64, 1, 1, 1, c->batch);
-        s->array = dump_input(c, &shape, DUMP_ALL, 0.0);
+        s->array = dump_input(c, &shape, ALL_OF, 0.0);
         for (int64_t b = 0; b < c->batch; b++)
             dump_set(&s->array, (const int64_t[4]){0, 0, 0, b},
                      (double)(c->keys - below(d, c->keys / 2 + 1)));
@@ -279,12 +279,12 @@ static void draw_support(dump_case *c, ota_support *s) {
     case OTA_SUPPORT_BOOLEAN:
         if (chance(d, 0.25)) shape.size[2] = 1;
         if (chance(d, 0.2)) shape.size[3] = 1;
-        s->array = dump_input(c, &shape, DUMP_COIN, strict ? 0.9 : 0.75);
+        s->array = dump_input(c, &shape, COIN, strict ? 0.9 : 0.75);
         break;
     case OTA_SUPPORT_ADDITIVE:
         shape.type = chance(d, 0.5) ? c->type : (ota_type)between(d, OTA_F64, OTA_F16);
         if (chance(d, 0.2)) shape.size[2] = 1;
-        s->array = dump_input(c, &shape, DUMP_SHUT, strict ? 0.9 : 0.75);
+        s->array = dump_input(c, &shape, SHUT, strict ? 0.9 : 0.75);
         break;
     case OTA_SUPPORT_CAUSAL:
     default: s->kind = OTA_SUPPORT_CAUSAL; break;
@@ -323,26 +323,26 @@ static void draw_term(dump_case *c, ota_term_kind kind) {
         shape.size[1] = one_or(d, c->heads);
         shape.size[2] = chance(d, 0.25) ? 1 : c->queries;
         shape.size[3] = chance(d, 0.15) ? 1 : c->keys;
-        t->array = dump_input(c, &shape, chance(d, 0.1) ? DUMP_SHUT : DUMP_NORMAL, 0.9);
+        t->array = dump_input(c, &shape, chance(d, 0.1) ? SHUT : NORMAL, 0.9);
         break;
     case OTA_TERM_ALIBI:
         shape.type = OTA_F64;
         if (chance(d, 0.5))
-            t->array = dump_input(c, &shape, DUMP_SHARE, 0.5);
+            t->array = dump_input(c, &shape, SHARE, 0.5);
         else
             t->value = 0.25;
         break;
     case OTA_TERM_RELATIVE:
     case OTA_TERM_RELATIVE_INSIDE:
         shape = dump_shape_of(type, 1, one_or(d, c->heads), 1, line);
-        t->array = dump_input(c, &shape, DUMP_NORMAL, 1.0);
+        t->array = dump_input(c, &shape, NORMAL, 1.0);
         break;
     case OTA_TERM_SOFTCAP: t->value = ONE_OF(d, 1.5, 5.0, 30.0); break;
     case OTA_TERM_SINK:
         c->sink = true;
         shape.type = OTA_F32;
         if (chance(d, 0.5))
-            t->array = dump_input(c, &shape, DUMP_NORMAL, 1.0);
+            t->array = dump_input(c, &shape, NORMAL, 1.0);
         else
             t->value = 0.5;
         break;

@@ -61,7 +61,7 @@ typedef struct dump_case {
     dump_size_kind kind;
     int64_t batch, heads, key_heads, queries, keys, width, values_width;
     ota_type type;
-    dump_rule rule; /* of what scores are made of */
+    rule rule; /* of what scores are made of */
     double spread;
     bool sink, extreme; /* extreme: NaN or infinity among the inputs */
     bool plain;         /* rounds without schedule, so that their own kernels run */
@@ -98,7 +98,7 @@ void dump_draw_arrays(dump_case *c);
 void dump_recipe(const dump_case *c, char *text, size_t text_size);
 
 /* An input of this type and shape, by chance of any layout. */
-ota_array dump_input(dump_case *c, const dump_shape *shape, dump_rule rule, double parameter);
+ota_array dump_input(dump_case *c, const dump_shape *shape, rule rule, double parameter);
 dump_shape dump_shape_of(ota_type type, int64_t batch, int64_t heads, int64_t rows,
                          int64_t columns);
 /* Is the plan solved to a tolerance, with coupled columns? */

@@ -5,8 +5,8 @@
 static ota_array wanted(dump_case *c, dump_outputs *to, const char *name, const dump_shape *shape) {
     dump_output *o = &to->list[to->count++];
     o->name = name;
-    o->array =
-        dump_array(c->memory, &c->dice, shape, dump_any_layout(&c->dice, 0.65, true), &o->block);
+    o->array = dump_array(c->memory, &c->dice, shape, any_layout(&c->dice, 0.65, OUTPUT_LAYOUTS),
+                          &o->block);
     return o->array;
 }
 
@@ -38,7 +38,7 @@ static void draw_forward(dump_case *c) {
     const bool values = chance(d, what == SOME ? 0.8 : 0.97);
     if (values) {
         const dump_shape shape = dump_shape_of(c->type, b, c->key_heads, m, c->values_width);
-        a->values = dump_input(c, &shape, c->rule == DUMP_WHOLE ? DUMP_WHOLE : DUMP_NORMAL, 2.0);
+        a->values = dump_input(c, &shape, c->rule == WHOLE ? WHOLE : NORMAL, 2.0);
         const dump_shape out = dump_shape_of(any_type(c), b, h, n, c->values_width);
         if (what != SOME || chance(d, 0.8)) a->out = wanted(c, to, "out", &out);
     }
@@ -66,8 +66,7 @@ static void draw_forward(dump_case *c) {
     const dump_shape of_keys = dump_shape_of(wide_type(c), b, h, 1, m);
     if (chance(d, dump_to_tolerance(c) ? 0.1 : 0.02)) {
         const bool capped = c->problem.columns == OTA_COLUMNS_CAPPED;
-        a->start_potential =
-            dump_input(c, &of_keys, capped ? DUMP_SHARE : DUMP_NORMAL, capped ? -0.5 : 0.5);
+        a->start_potential = dump_input(c, &of_keys, capped ? SHARE : NORMAL, capped ? -0.5 : 0.5);
     }
     const bool online = c->problem.columns == OTA_COLUMNS_ONLINE;
     const bool decoded = (c->calls & DUMP_DECODE) != 0;
@@ -120,7 +119,7 @@ static void take(const side *s, const char *name, ota_array *array, bool admitte
     if (s->to != NULL)
         *array = wanted(c, s->to, name, shape);
     else
-        *array = dump_input(c, shape, DUMP_NORMAL, 1.0);
+        *array = dump_input(c, shape, NORMAL, 1.0);
 }
 
 static void take_terms(const side *s, ota_array *terms) {
@@ -149,9 +148,9 @@ static void draw_backward(dump_case *c) {
     const dump_shape out = dump_shape_of(any_type(c), b, h, n, c->values_width);
     const dump_shape pairs = dump_shape_of(any_type(c), b, h, n, m);
     g->size = sizeof *g;
-    if (has.values && chance(d, 0.95)) g->out_grad = dump_input(c, &out, DUMP_NORMAL, 1.0);
+    if (has.values && chance(d, 0.95)) g->out_grad = dump_input(c, &out, NORMAL, 1.0);
     if (!has.values || chance(d, plain ? 0.05 : 0.4))
-        g->coupling_grad = dump_input(c, &pairs, DUMP_NORMAL, 1.0);
+        g->coupling_grad = dump_input(c, &pairs, NORMAL, 1.0);
     g->solved = chance(d, 0.25) ? 1 : 0;
     const side first = {c, &c->backward, plain ? 1.0 : 0.8};
     const side rest = {c, &c->backward, plain ? 0.0 : 0.6};
@@ -228,5 +227,5 @@ void dump_draw_arrays(dump_case *c) {
     const int64_t rows = between(&c->dice, 0, 9), pairs = between(&c->dice, 0, 20);
     const dump_shape shape = dump_shape_of(c->type, c->batch, 2, rows, 2 * pairs);
     const ota_array rope = wanted(c, &c->rope, "rope", &shape);
-    dump_fill(&rope, &c->dice, DUMP_NORMAL, 1.0);
+    dump_fill(&rope, &c->dice, NORMAL, 1.0);
 }

@@ -42,7 +42,7 @@ void dump_draw_masses(dump_case *c) {
     const int64_t governed_count = transposed ? c->queries : c->keys;
     const int64_t other_count = transposed ? c->keys : c->queries;
     const bool exact = p->columns == OTA_COLUMNS_EXACT;
-    const dump_rule rule = chance(d, 0.25) ? DUMP_MASS_OR_0 : DUMP_MASS;
+    const rule rule = chance(d, 0.25) ? MASS_OR_0 : MASS;
     if (chance(d, 0.3)) {
         const dump_shape shape =
             dump_shape_of(chance(d, 0.7) ? OTA_F64 : OTA_F32, batch, heads, 1, other_count);
@@ -53,13 +53,13 @@ void dump_draw_masses(dump_case *c) {
         const dump_shape shape =
             dump_shape_of(wide ? OTA_F64 : OTA_F32, batch, heads, 1, governed_count);
         /* Elements that share a place cannot be scaled one by one. */
-        *governed = dump_array(c->memory, d, &shape, dump_any_layout(d, 0.6, true), NULL);
+        *governed = dump_array(c->memory, d, &shape, any_layout(d, 0.6, OUTPUT_LAYOUTS), NULL);
         dump_fill(governed, d, rule, 1.0);
         if (exact || p->columns == OTA_COLUMNS_BOUNDED)
             match_totals(governed, other, other_count, c->sink ? 0.75 : 1.0);
     } else if (!governs && chance(d, 0.002)) {
         const dump_shape shape = dump_shape_of(OTA_F64, batch, heads, 1, governed_count);
-        *governed = dump_input(c, &shape, DUMP_MASS, 1.0); /* refused */
+        *governed = dump_input(c, &shape, MASS, 1.0); /* refused */
     }
     if (p->columns != OTA_COLUMNS_CAPPED && p->columns != OTA_COLUMNS_ONLINE) return;
     double need = 0.0;
@@ -156,7 +156,7 @@ void dump_draw_options(dump_case *c) {
     if (p->columns == OTA_COLUMNS_ELASTIC && p->axis == OTA_AXIS_ROWS && chance(d, 0.2)) {
         const dump_shape shape =
             dump_shape_of(chance(d, 0.6) ? OTA_F64 : OTA_F32, 1, 1, 1, c->keys);
-        c->problem.lambdas = dump_input(c, &shape, DUMP_SHARE, 1.5);
+        c->problem.lambdas = dump_input(c, &shape, SHARE, 1.5);
     }
     if (chance(d, 0.1)) {
         c->problem.dropout = ONE_OF(d, 0.1, 0.5);

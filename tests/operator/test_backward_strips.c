@@ -241,15 +241,17 @@ static void test_same_bits(void **state) {
 /* Asks for gradients by way of P, of which the loss makes nothing: those are reversed on scores. */
 static void set_up_with_plan(bench *t, const recipe *w) {
     set_up(t, w, OTA_F64, true);
-    fill_array(&t->want.coupling_grad, &t->d, gaussian, 0.0);
+    fill_array(&t->want.coupling_grad, &t->d, NORMAL, 0.0);
 }
 
-/* `terms`: the absolute terms of the temperature's gradient, which cancel; it is the last of the arrays. */
-static double apart_all(const ota_array *const *all, double *const *kept, int count, double terms) {
+/* `terms` [count], where not NULL: the sums of the absolute terms of gradients that are one number, whose terms cancel. */
+static double apart_all(const ota_array *const *all, double *const *kept, int count,
+                        const double *terms) {
     double worst = 0.0;
     for (int q = 0; q < count; q++) {
         if (!ota_array_present(all[q])) continue;
-        const double share = q == count - 1 ? 1.0 / fmax(1.0, terms) : 1.0;
+        const double share =
+            terms != NULL && length_of(all[q]) == 1 ? 1.0 / fmax(1.0, terms[q]) : 1.0;
         worst = fmax(worst, share * apart(all[q], kept[q], false));
     }
     return worst;
@@ -300,7 +302,7 @@ static void test_rounds_on_kernel(void **state) {
         const ota_array *const all[] = {&got.queries,  &got.keys,        &got.values,   &got.scores,
                                         &got.row_mass, &got.column_mass, &got.strength, &got.cap,
                                         &t->terms[0],  &got.temperature};
-        enum { ALL = sizeof all / sizeof all[0] };
+        enum { ALL = sizeof all / sizeof all[0], TERM = ALL - 2, TEMPERATURE };
         double *kept[ALL];
         for (int q = 0; q < ALL; q++) kept[q] = keep_array(all[q]);
         got.coupling_grad = (ota_array){0};
@@ -312,8 +314,11 @@ static void test_rounds_on_kernel(void **state) {
             /* Neither side is exact. */
             const double bound =
                 2.0 * unit_roundoff(w.type) * gradient_growth(spread) * ((double)w.rounds + 1.0);
-            const double terms =
-                absolute_sum(&got.scores) * w.spread * sqrt((double)w.width) / w.temperature;
+            /* Slopes of distances and temperatures. */
+            const double size = absolute_sum(&got.scores);
+            const double terms[ALL] = {[TERM] = size * (double)w.m,
+                                       [TEMPERATURE] =
+                                           size * w.spread * sqrt((double)w.width) / w.temperature};
             const double ratio = apart_all(all, kept, ALL, terms) / bound;
             if (ratio > 1.0) print_recipe(&t->x);
             worst = fmax(worst, ratio);
@@ -353,7 +358,7 @@ static void test_rounds_out_of_reach(void **state) {
         fallen += !was_carried(t);
         const double spread = 4.0 * w.spread * w.spread * (double)w.width / w.temperature;
         const double ratio =
-            apart_all(all, kept, 3, 0.0) / (unit_roundoff(w.type) * gradient_growth(spread) * 4.0);
+            apart_all(all, kept, 3, NULL) / (unit_roundoff(w.type) * gradient_growth(spread) * 4.0);
         if (ratio > 1.0) print_recipe(&t->x);
         worst = fmax(worst, ratio);
         for (int q = 0; q < 3; q++) free(kept[q]);

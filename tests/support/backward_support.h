@@ -77,7 +77,7 @@ static inline void widen(bench *t, ota_array *a) {
 
 static inline ota_array gradient_array(bench *t, ota_type type, int64_t b, int64_t h, int64_t r,
                                        int64_t c) {
-    const layout how = t->x.want.dense_arrays ? DENSE : (layout)below(&t->d, LAYOUTS - 1);
+    const layout how = t->x.want.dense_arrays ? DENSE : (layout)below(&t->d, OUTPUT_LAYOUTS);
     return strided(&t->gradients, type, b, h, r, c, how, below(&t->d, 2) == 0);
 }
 
@@ -104,10 +104,10 @@ static inline void set_up(bench *t, const recipe *want, ota_type type, bool coup
     g->terms = t->terms;
     const int64_t b = w->batch, h = w->heads;
     g->out_grad = strided(&t->gradients, type, b, h, w->n, w->values_width, DENSE, false);
-    fill_array(&g->out_grad, &t->d, gaussian, 1.0);
+    fill_array(&g->out_grad, &t->d, NORMAL, 1.0);
     if (coupling) {
         g->coupling_grad = gradient_array(t, type, b, h, w->n, w->m);
-        fill_array(&g->coupling_grad, &t->d, gaussian, 1.0);
+        fill_array(&g->coupling_grad, &t->d, NORMAL, 1.0);
     }
     const bool exact = p->columns == OTA_COLUMNS_EXACT,
                caps = p->columns == OTA_COLUMNS_CAPPED || p->columns == OTA_COLUMNS_ONLINE;

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "problem/problem.h"
-#include "draw/random.h"
+#include "draw/arrays.h"
 #include "reference/reference.h"
 
 /* ---- memory between guard pages ------------------------------------------------------------------ */
@@ -99,64 +99,26 @@ static inline void take_back(lender *l) {
 
 /* ---- strided arrays ------------------------------------------------------------------------------ */
 
-typedef enum layout {
-    DENSE,
-    ROWS_BEFORE_HEADS, /* [batch, rows, heads, columns] */
-    TRANSPOSED,        /* [batch, heads, columns, rows] */
-    BACKWARDS,         /* every stride negative */
-    SLICED,            /* every second column of wider rows */
-    REPEATED,          /* stride 0 over batch and heads; inputs only */
-    LAYOUTS
-} layout;
-
 static inline ota_array strided(lender *l, ota_type type, int64_t b, int64_t h, int64_t r,
                                 int64_t c, layout how, bool at_start) {
     ota_array a = ota_array_of(NULL, type, b, h, r, c);
-    if (how == ROWS_BEFORE_HEADS) {
-        a.stride[1] = c, a.stride[2] = h * c, a.stride[0] = r * h * c;
-    } else if (how == TRANSPOSED) {
-        a.stride[3] = r, a.stride[2] = 1;
-    } else if (how == SLICED) {
-        const int64_t row = 2 * c + 3;
-        a.stride[3] = 2, a.stride[2] = row, a.stride[1] = r * row, a.stride[0] = h * r * row;
-    } else if (how == REPEATED) {
-        a.stride[0] = a.stride[1] = 0;
-    }
-    int64_t reach = 0;
-    for (int k = 0; k < 4; k++) {
-        if (a.size[k] == 0) return a;
-        reach += (a.size[k] - 1) * a.stride[k];
-        if (how == BACKWARDS) a.stride[k] = -a.stride[k];
-    }
+    int64_t first;
+    const int64_t reach = lay_out(&a, how, &first);
     const size_t bytes = ota_type_bytes(type);
-    char *data = lend(l, (size_t)(reach + 1) * bytes, at_start);
-    a.data = how == BACKWARDS ? data + (size_t)reach * bytes : data;
+    if (reach > 0)
+        a.data = (char *)lend(l, (size_t)reach * bytes, at_start) + (size_t)first * bytes;
     return a;
 }
 
-/* Sets every element from rule(context, dice). */
-static inline void fill_array(const ota_array *a, dice *d, double (*rule)(double, dice *),
-                              double parameter) {
+static inline void fill_array(const ota_array *a, dice *d, rule how, double parameter) {
     for (int64_t b = 0; b < a->size[0]; b++) {
         for (int64_t h = 0; h < a->size[1]; h++) {
             for (int64_t r = 0; r < a->size[2]; r++) {
                 for (int64_t c = 0; c < a->size[3]; c++)
-                    ota_array_set(a, b, h, r, c, rule(parameter, d));
+                    ota_array_set(a, b, h, r, c, draw_number(d, a->type, how, parameter));
             }
         }
     }
-}
-
-static inline double gaussian(double spread, dice *d) { return spread * normal(d); }
-/* Whole numbers: exact sums in every type, ties and all. */
-static inline double whole(double spread, dice *d) {
-    return (double)(below(d, 2 * (int64_t)spread + 1) - (int64_t)spread);
-}
-static inline double masses(double spread, dice *d) { return 1.0 + spread * uniform(d); }
-static inline double share(double spread, dice *d) { return spread * uniform(d); }
-static inline double coin(double chance, dice *d) { return uniform(d) < chance ? 1.0 : 0.0; }
-static inline double gaussian_or_shut(double chance, dice *d) {
-    return uniform(d) < chance ? normal(d) : -INFINITY;
 }
 
 /* ---- recipes ------------------------------------------------------------------------------------- */
@@ -223,15 +185,15 @@ typedef struct drawn {
     ota_status status, exact_status;
 } drawn;
 
-static inline layout any_layout(const recipe *w, dice *d, bool input) {
-    return w->dense_arrays ? DENSE : (layout)below(d, input ? LAYOUTS : LAYOUTS - 1);
+static inline layout layout_of(const recipe *w, dice *d, int64_t count) {
+    return any_layout(d, w->dense_arrays ? 1.0 : 0.15, count);
 }
 
 static inline ota_array input(drawn *x, dice *d, ota_type type, int64_t b, int64_t h, int64_t r,
-                              int64_t c, double (*rule)(double, dice *), double parameter) {
-    const ota_array a =
-        strided(&x->memory, type, b, h, r, c, any_layout(&x->want, d, true), below(d, 2) == 0);
-    fill_array(&a, d, rule, parameter);
+                              int64_t c, rule how, double parameter) {
+    const ota_array a = strided(&x->memory, type, b, h, r, c,
+                                layout_of(&x->want, d, TIELESS_LAYOUTS), below(d, 2) == 0);
+    fill_array(&a, d, how, parameter);
     return a;
 }
 
@@ -266,7 +228,7 @@ static inline void draw_mask(drawn *x, dice *d) {
     case BLOCK_LIST: {
         const int64_t positions = w->n > w->m ? w->n : w->m;
         const ota_array sizes =
-            strided(&x->memory, OTA_I64, 1, 1, 1, 4, any_layout(w, d, true), false);
+            strided(&x->memory, OTA_I64, 1, 1, 1, 4, layout_of(w, d, TIELESS_LAYOUTS), false);
         int64_t left = positions;
         for (int64_t k = 0; k < 4; k++) {
             const int64_t size = k == 3 ? left : below(d, left + 1);
@@ -287,20 +249,19 @@ static inline void draw_mask(drawn *x, dice *d) {
     }
     case BOOLEAN:
         add_support(x, OTA_SUPPORT_BOOLEAN,
-                    input(x, d, OTA_BOOL, w->batch, w->heads, w->n, w->m, coin, 0.7), 0, 0);
+                    input(x, d, OTA_BOOL, w->batch, w->heads, w->n, w->m, COIN, 0.7), 0, 0);
         break;
     case BOOLEAN_KEYS:
-        add_support(x, OTA_SUPPORT_BOOLEAN, input(x, d, OTA_BOOL, w->batch, 1, 1, w->m, coin, 0.7),
+        add_support(x, OTA_SUPPORT_BOOLEAN, input(x, d, OTA_BOOL, w->batch, 1, 1, w->m, COIN, 0.7),
                     0, 0);
         break;
     case BOOLEAN_ROWS:
-        add_support(x, OTA_SUPPORT_BOOLEAN, input(x, d, OTA_BOOL, 1, w->heads, w->n, 1, coin, 0.8),
+        add_support(x, OTA_SUPPORT_BOOLEAN, input(x, d, OTA_BOOL, 1, w->heads, w->n, 1, COIN, 0.8),
                     0, 0);
         break;
     case ADDITIVE:
         add_support(x, OTA_SUPPORT_ADDITIVE,
-                    input(x, d, w->type, 1, w->heads, w->n, w->m,
-                          w->whole_numbers ? whole : gaussian_or_shut,
+                    input(x, d, w->type, 1, w->heads, w->n, w->m, w->whole_numbers ? WHOLE : SHUT,
                           w->whole_numbers ? 2.0 : 0.7),
                     0, 0);
         break;
@@ -311,11 +272,10 @@ static inline void draw_mask(drawn *x, dice *d) {
         break;
     case BLOCK_BOOLEAN_ADDITIVE:
         add_support(x, OTA_SUPPORT_BLOCK, none, 8 + below(d, 30), 0);
-        add_support(x, OTA_SUPPORT_BOOLEAN, input(x, d, OTA_BOOL, 1, w->heads, 1, w->m, coin, 0.8),
+        add_support(x, OTA_SUPPORT_BOOLEAN, input(x, d, OTA_BOOL, 1, w->heads, 1, w->m, COIN, 0.8),
                     0, 0);
         add_support(x, OTA_SUPPORT_ADDITIVE,
-                    input(x, d, OTA_F64, w->batch, 1, w->n, w->m,
-                          w->whole_numbers ? whole : gaussian_or_shut,
+                    input(x, d, OTA_F64, w->batch, 1, w->n, w->m, w->whole_numbers ? WHOLE : SHUT,
                           w->whole_numbers ? 2.0 : 0.9),
                     0, 0);
         break;
@@ -326,37 +286,37 @@ static inline void draw_mask(drawn *x, dice *d) {
 
 static inline void draw_term(drawn *x, dice *d, added what) {
     const recipe *w = &x->want;
-    double (*rule)(double, dice *) = w->whole_numbers ? whole : gaussian;
+    const rule how = w->whole_numbers ? WHOLE : NORMAL;
     const ota_array none = {0};
     const int64_t line = w->n + w->m > 0 ? w->n + w->m - 1 : 0;
     switch (what) {
     case BIAS:
-        add_term(x, OTA_TERM_DENSE, input(x, d, w->type, w->batch, 1, w->n, w->m, rule, 1.0), 0.0);
+        add_term(x, OTA_TERM_DENSE, input(x, d, w->type, w->batch, 1, w->n, w->m, how, 1.0), 0.0);
         break;
     case BIAS_WIDE_SHUT:
         add_term(x, OTA_TERM_DENSE,
-                 input(x, d, OTA_F64, 1, w->heads, w->n, w->m,
-                       w->whole_numbers ? whole : gaussian_or_shut, w->whole_numbers ? 3.0 : 0.9),
+                 input(x, d, OTA_F64, 1, w->heads, w->n, w->m, w->whole_numbers ? WHOLE : SHUT,
+                       w->whole_numbers ? 3.0 : 0.9),
                  0.0);
         break;
     case ALIBI: add_term(x, OTA_TERM_ALIBI, none, 0.25); break;
     case ALIBI_SLOPES:
-        add_term(x, OTA_TERM_ALIBI, input(x, d, OTA_F64, 1, 1, 1, w->heads, whole, 1.0), 0.0);
+        add_term(x, OTA_TERM_ALIBI, input(x, d, OTA_F64, 1, 1, 1, w->heads, WHOLE, 1.0), 0.0);
         break;
     case RELATIVE:
-        add_term(x, OTA_TERM_RELATIVE, input(x, d, w->type, 1, w->heads, 1, line, rule, 1.0), 0.0);
+        add_term(x, OTA_TERM_RELATIVE, input(x, d, w->type, 1, w->heads, 1, line, how, 1.0), 0.0);
         break;
     case RELATIVE_INSIDE:
-        add_term(x, OTA_TERM_RELATIVE_INSIDE, input(x, d, OTA_F32, 1, 1, 1, line, rule, 2.0), 0.0);
+        add_term(x, OTA_TERM_RELATIVE_INSIDE, input(x, d, OTA_F32, 1, 1, 1, line, how, 2.0), 0.0);
         break;
     case SOFTCAP: add_term(x, OTA_TERM_SOFTCAP, none, 1.5); break;
     case SINK: add_term(x, OTA_TERM_SINK, none, 0.5); break;
     case SINK_HEADS:
-        add_term(x, OTA_TERM_SINK, input(x, d, OTA_F32, 1, 1, 1, w->heads, rule, 1.0), 0.0);
+        add_term(x, OTA_TERM_SINK, input(x, d, OTA_F32, 1, 1, 1, w->heads, how, 1.0), 0.0);
         break;
     case TEMPERATURES:
         x->problem.temperature = 0.0;
-        x->problem.temperatures = input(x, d, OTA_F64, 1, 1, 1, w->heads, masses, 1.0);
+        x->problem.temperatures = input(x, d, OTA_F64, 1, 1, 1, w->heads, MASS, 1.0);
         break;
     case EVERYTHING:
         draw_term(x, d, BIAS);
@@ -376,15 +336,15 @@ static inline void draw_masses(drawn *x, dice *d) {
     const recipe *w = &x->want;
     ota_problem *p = &x->problem;
     const bool sink = w->added == SINK || w->added == SINK_HEADS;
-    if (w->row_mass) p->row_mass = input(x, d, OTA_F64, 1, w->heads, 1, w->n, masses, 2.0);
+    if (w->row_mass) p->row_mass = input(x, d, OTA_F64, 1, w->heads, 1, w->n, MASS, 2.0);
     const bool exact = p->columns == OTA_COLUMNS_EXACT;
     if (!w->column_mass && !(exact && sink)) return;
     if (!exact && p->columns != OTA_COLUMNS_BOUNDED) {
-        p->column_mass = input(x, d, OTA_F32, 1, w->heads, 1, w->m, masses, 1.0);
+        p->column_mass = input(x, d, OTA_F32, 1, w->heads, 1, w->m, MASS, 1.0);
         return;
     }
     p->column_mass = strided(&x->memory, OTA_F64, 1, w->heads, 1, w->m, BACKWARDS, false);
-    fill_array(&p->column_mass, d, masses, 1.0);
+    fill_array(&p->column_mass, d, MASS, 1.0);
     for (int64_t h = 0; h < w->heads; h++) {
         double rows = 0.0, columns = 0.0;
         for (int64_t i = 0; i < w->n; i++)
@@ -400,8 +360,8 @@ static inline void draw_masses(drawn *x, dice *d) {
 static inline ota_array output(drawn *x, dice *d, ota_type type, int64_t r, int64_t c) {
     const recipe *w = &x->want;
     const int before = x->memory.count;
-    const ota_array a = strided(&x->memory, type, w->batch, w->heads, r, c, any_layout(w, d, false),
-                                below(d, 2) == 0);
+    const ota_array a = strided(&x->memory, type, w->batch, w->heads, r, c,
+                                layout_of(w, d, OUTPUT_LAYOUTS), below(d, 2) == 0);
     for (int k = before; k < x->memory.count; k++) x->memory.loans[k].writable = true;
     return a;
 }
@@ -420,7 +380,7 @@ static inline void draw_arrays(drawn *x, dice *d) {
     ota_arrays *a = &x->arrays, *e = &x->exact;
     a->size = e->size = sizeof *a;
     a->values = e->values = input(x, d, w->type, w->batch, w->key_heads, m, w->values_width,
-                                  w->whole_numbers ? whole : gaussian, 2.0);
+                                  w->whole_numbers ? WHOLE : NORMAL, 2.0);
     const ota_type narrow = below(d, 2) == 0 ? OTA_F64 : OTA_F32;
     a->out = output(x, d, w->out_type, n, w->values_width);
     a->coupling = output(x, d, OTA_F64, n, m);
@@ -450,7 +410,7 @@ static inline void draw_arrays(drawn *x, dice *d) {
     if (w->warm)
         a->start_potential = e->start_potential =
             input(x, d, OTA_F64, w->batch, w->heads, 1, m,
-                  x->problem.columns == OTA_COLUMNS_CAPPED ? share : gaussian, -0.5);
+                  x->problem.columns == OTA_COLUMNS_CAPPED ? SHARE : NORMAL, -0.5);
 }
 
 /* Sizes that are 0 in the recipe stay 0; batch, heads and key heads are taken as they are. */
@@ -475,14 +435,14 @@ static inline void draw(drawn *x, const recipe *want) {
     x->options.threads = 1;
     assert_int_equal(ota_method_parse(w->method, p, &x->options, &x->error), OTA_OK);
     if (w->relaxed_rows) p->rows = OTA_ROWS_RELAXED, p->row_strength = 1.25;
-    double (*rule)(double, dice *) = w->whole_numbers ? whole : gaussian;
+    const rule how = w->whole_numbers ? WHOLE : NORMAL;
     if (w->matrix) {
-        p->scores = input(x, &d, w->type, w->batch, w->heads, w->n, w->m, rule,
+        p->scores = input(x, &d, w->type, w->batch, w->heads, w->n, w->m, how,
                           w->whole_numbers ? 6.0 : w->spread);
     } else {
         const double spread = w->whole_numbers ? 2.0 : w->spread;
-        p->queries = input(x, &d, w->type, w->batch, w->heads, w->n, w->width, rule, spread);
-        p->keys = input(x, &d, w->type, w->batch, w->key_heads, w->m, w->width, rule, 1.0);
+        p->queries = input(x, &d, w->type, w->batch, w->heads, w->n, w->width, how, spread);
+        p->keys = input(x, &d, w->type, w->batch, w->key_heads, w->m, w->width, how, 1.0);
         if (w->whole_numbers) p->scale = 0.5;
     }
     draw_mask(x, &d);
