@@ -60,7 +60,7 @@ do_campaign() {
     tail -n 1 "$log/step-mutants"
     say "fuzzing, each target for $seconds s"
     fuzz "$seconds"
-    tally "$steps" "$results/pytest-long.xml" "$results/pytest-differential.xml" "$results/outside.xml" "$results/ctest-long.xml" "$results/ctest-kills.xml"
+    count_results "$steps" "$results/pytest-long.xml" "$results/pytest-differential.xml" "$results/outside.xml" "$results/ctest-long.xml" "$results/ctest-kills.xml"
 }
 
 [[ ${BASH_SOURCE[0]} != "$0" ]] || do_campaign "$@"

@@ -208,7 +208,7 @@ run_ctest() {
     local folder=$1 name=$2
     shift 2
     rm -f "$results/$name.xml"
-    # Output in full: tally.py counts the tests inside each program.
+    # Output in full: counts.py counts the tests inside each program.
     "${runner[@]}" ctest --test-dir "$folder" --output-on-failure --no-tests=error --output-junit "$results/$name.xml" \
         --test-output-size-passed 4194304 --test-output-size-failed 4194304 "$@" </dev/null || true
 }
@@ -224,8 +224,8 @@ run_pytest() {
         --junitxml="$results/$name.xml" "$@" </dev/null || true
 }
 
-tally() {
-    python3 scripts/tally.py "$@"
+count_results() {
+    python3 scripts/counts.py "$@"
 }
 
 # files SUFFIX...: the project's own files with these suffixes.

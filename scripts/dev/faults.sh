@@ -36,7 +36,7 @@ do_faults() {
     must_have_python_packages tests/requirements.txt
     new_steps faults
     faults "$@"
-    tally "$steps"
+    count_results "$steps"
 }
 
 [[ ${BASH_SOURCE[0]} != "$0" ]] || do_faults "$@"

@@ -69,7 +69,7 @@ do_fuzz() {
     new_steps fuzz
     say "fuzzing${seconds:+, each target for $seconds s}"
     fuzz "$seconds"
-    tally "$steps"
+    count_results "$steps"
 }
 
 [[ ${BASH_SOURCE[0]} != "$0" ]] || do_fuzz "$@"

@@ -17,7 +17,7 @@ do_mutants() {
     # A few drawn faults cannot measure a rate, so CI plants those that were caught once. The campaign's 200 decide.
     if [ $# -eq 0 ]; then step mutants python3 tests/mutate_known.py --jobs "$jobs"; else step mutants mutants "$@"; fi
     tail -n 1 "$log/step-mutants"
-    tally "$steps"
+    count_results "$steps"
 }
 
 [[ ${BASH_SOURCE[0]} != "$0" ]] || do_mutants "$@"

@@ -19,7 +19,7 @@ do_neon() {
         -DCMAKE_C_COMPILER=aarch64-linux-gnu-gcc -DOTATTN_PROGRAM=OFF -DOTATTN_SPECTRA=OFF \
         -DOTATTN_TESTS=OFF -DOTATTN_WERROR=ON
     for name in test_kernels test_exp2 test_power test_cache; do step "neon-$name" arm_test "$name"; done
-    tally "$steps"
+    count_results "$steps"
 }
 
 [[ ${BASH_SOURCE[0]} != "$0" ]] || do_neon "$@"

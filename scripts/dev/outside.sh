@@ -17,7 +17,7 @@ outside() {
 
 do_outside() {
     outside
-    tally "$results/outside.xml"
+    count_results "$results/outside.xml"
 }
 
 [[ ${BASH_SOURCE[0]} != "$0" ]] || do_outside "$@"

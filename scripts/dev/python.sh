@@ -40,7 +40,7 @@ do_python() {
     say "running the tests of the package and the examples of its documentation"
     run_pytest python -m "not long" tests/python/package tests/python/outside
     run_pytest python-doctest -n 0 --doctest-modules --pyargs otattn
-    tally "$steps" "$results/python.xml" "$results/python-doctest.xml"
+    count_results "$steps" "$results/python.xml" "$results/python-doctest.xml"
 }
 
 [[ ${BASH_SOURCE[0]} != "$0" ]] || do_python "$@"

@@ -16,7 +16,7 @@ do_ranks() {
     run_ctest "$folder" ranks -R ranks
     OTATTN_MPIRUN=mpirun.$mpi run_pytest pytest-ranks -n 0 \
         tests/python/program/test_ranks.py tests/python/program/test_shard.py tests/python/program/test_killed_processes.py
-    tally "$results/ranks.xml" "$results/pytest-ranks.xml"
+    count_results "$results/ranks.xml" "$results/pytest-ranks.xml"
 }
 
 [[ ${BASH_SOURCE[0]} != "$0" ]] || do_ranks "$@"

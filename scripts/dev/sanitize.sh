@@ -39,7 +39,7 @@ do_sanitize() {
             run_ctest "$build/sanitize-$name" "sanitize-$name" -L '^c$' "${less[@]}" -j "$jobs"
         found+=("$results/sanitize-$name.xml")
     done
-    tally "${found[@]}"
+    count_results "${found[@]}"
 }
 
 [[ ${BASH_SOURCE[0]} != "$0" ]] || do_sanitize "$@"

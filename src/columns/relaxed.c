@@ -67,8 +67,8 @@ static void move(ota_interior_key *key, double *limit, double *product, double *
 static const ota_interior_rule interior = {.part = part, .move = move};
 
 static double gain_by_t(const ota_column_parameters *key, double t, double ratio) {
-    const double slack = key->strength + t, gain = key->strength / slack;
-    return gain / slack * t * ratio;
+    const double slack = key->strength + t, step = key->strength / slack;
+    return step / slack * t * ratio;
 }
 
 static void by_strength(const ota_column_parameters *key, double t, double g, double ratio,

@@ -358,7 +358,7 @@ static double transition_range(trial *t) {
     return most;
 }
 
-static const statement_check rows[] = {
+static const statement_check table[] = {
     AT_MOST("TOT-37", "v + k + r gives A back", reconstruction, 4e-15),
     AT_MOST("TOT-38", "residual, shifts and closed walk agree", two_sided, 1e-12, 30),
     AT_MOST("TOT-38", "golden residuals 2.25 and 1 (6-cycle)", golden_alignment, 1e-15),
@@ -386,4 +386,4 @@ static const statement_check rows[] = {
                     transition, 1e-3),
     AT_MOST("DER-25", "Delta = 4 R4, range after centring 2 R", one_gauge_object, 1e-12, 20),
 };
-CHECK_GROUP(statement_checks_alignment, rows);
+CHECK_GROUP(statement_checks_alignment, table);

@@ -359,7 +359,7 @@ static double exact_gradients(trial *t) {
     return statement_blocked_gradients(t, statement_blocked_head(t, 1.0), "softmax/exact", true);
 }
 
-static const statement_check rows[] = {
+static const statement_check table[] = {
     AT_MOST("LIT-01", "f32, 97 x 131: weights, relative, over u (8 + 4 B / tau)", softmax_weights,
             1.0, 3),
     AT_MOST("LIT-01", "f64, 97 x 131: weights, relative, over u (8 + 4 B / tau)",
@@ -386,4 +386,4 @@ static const statement_check rows[] = {
     AT_MOST("DER-13", "f32, 97 x 131: dQ, dK, dV of exact columns, relative, over u (8 + 4 B)",
             exact_gradients, 1.0, 2),
 };
-CHECK_GROUP(statement_checks_blocked, rows);
+CHECK_GROUP(statement_checks_blocked, table);

@@ -188,7 +188,7 @@ static double online_sums(trial *t) {
 
 static double online_leak(trial *t) { return leak(t, online_head(t), "online:1.2"); }
 
-static const statement_check rows[] = {
+static const statement_check table[] = {
     AT_MOST("LIT-34", "f32, 97 x 131: Shannon as functions, relative, over u (8 + 4 B / tau)",
             custom_shannon, 1.0, 2),
     AT_MOST("LIT-34", "f32, 97 x 131: l2 as functions, over 2 u (8 + 4 B)", custom_square, 1.0, 2),
@@ -211,4 +211,4 @@ static const statement_check rows[] = {
     AT_MOST("DER-23", "f32, 97 x 131: different bits after the last query changed, online",
             online_leak, 0.0, 1),
 };
-CHECK_GROUP(statement_checks_blocked_rules, rows);
+CHECK_GROUP(statement_checks_blocked_rules, table);

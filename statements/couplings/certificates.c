@@ -453,7 +453,7 @@ static double flip(trial *t) {
     return seen_too(t, l1[1] / 12.0) - l1[0] / 12.0;
 }
 
-static const statement_check rows[] = {
+static const statement_check table[] = {
     AT_MOST("CETA-10", "rows and columns reordered: plan reordered", equivariance, 1e-12, 12),
     AT_MOST("CETA-10", "... and the outputs of a head", head_equivariance, 1e-12),
     AT_MOST("CETA-11", "|receiver mass - 1|", equal_receivers, (double)N * 1e-12, 12),
@@ -491,4 +491,4 @@ static const statement_check rows[] = {
     AT_MOST("CETA-22", "cells of the property table that came out otherwise", property_table, 0.0),
     AT_LEAST("CETA-23", "||P-Q||_1 / 2n after a change of 1e-3: tau 1e-4 less tau 1", flip, 0.99),
 };
-CHECK_GROUP(statement_checks_certificates, rows);
+CHECK_GROUP(statement_checks_certificates, table);

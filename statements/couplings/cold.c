@@ -335,7 +335,7 @@ static double imbalances(trial *t) {
 
 static double six_imbalances(trial *t) { return figure_of(t, imbalances, 0.0, 1.0); }
 
-static const statement_check rows[] = {
+static const statement_check table[] = {
     AT_MOST("ELA-04", "the errata's 6 x 6 at eps = .01: |P - Pi| less .0076", errata_assignment,
             5e-5),
     AT_MOST("ELA-04", "Gaussian scores, eps = .01: |P - Pi| over eps H(P)/gap", gaussian_assignment,
@@ -365,4 +365,4 @@ static const statement_check rows[] = {
     AT_MOST("ELA-19", "six Delta against .33 .15 .07 (g kept) .89 .67 .35 (v), deviations",
             six_imbalances, 1.0),
 };
-CHECK_GROUP(statement_checks_cold, rows);
+CHECK_GROUP(statement_checks_cold, table);

@@ -80,7 +80,7 @@ static double correlation(trial *t, bool cost) {
 static double score_correlation(trial *t) { return correlation(t, false); }
 static double cost_correlation(trial *t) { return correlation(t, true); }
 
-static const statement_check rows[] = {
+static const statement_check table[] = {
     AT_LEAST("ELA-05", "correlation of P with Q K^T, Q K^T a score", score_correlation, 0.3),
     PRINTED_AT_LEAST("ELA-05", "correlation of P with Q K^T, Q K^T a cost (E19)", cost_correlation,
                      0.3),
@@ -91,4 +91,4 @@ static const statement_check rows[] = {
     AT_MOST("BLOG-02", "the column problem is the transposed row problem", column_softmax, 1e-14),
     AT_MOST("BLOG-03", "C + tau (1 + log P) is one number in each column", column_kkt, 1e-12),
 };
-CHECK_GROUP(statement_checks_conventions, rows);
+CHECK_GROUP(statement_checks_conventions, table);

@@ -328,7 +328,7 @@ static double complexity(trial *t, bool balanced) {
 static double semi_relaxed_cost(trial *t) { return complexity(t, false); }
 static double balanced_cost(trial *t) { return complexity(t, true); }
 
-static const statement_check rows[] = {
+static const statement_check table[] = {
     AT_MOST("TOT-19", "8 softmax rows of V keys: |log-log slope of time - 1|", semi_relaxed_cost,
             0.15),
     AT_MOST("TOT-19", "a balanced round, V x V: |log-log slope of time - 2|", balanced_cost, 0.15),
@@ -359,4 +359,4 @@ static const statement_check rows[] = {
              sink_softmax, 0.99),
     AT_MOST("CETA-33", "... exact imbalance for every shift", sink_exact, (double)N * 1e-11),
 };
-CHECK_GROUP(statement_checks_examples, rows);
+CHECK_GROUP(statement_checks_examples, table);

@@ -342,7 +342,7 @@ static double envelope(trial *t) {
     return most;
 }
 
-static const statement_check rows[] = {
+static const statement_check table[] = {
     AT_MOST("LIT-17", "dL/ds = -(p/tau)(u - E u), sums 0", advantage_update, 4e-15, 20),
     AT_MOST("LIT-17", "golden row gradient", golden_row, 4e-15),
     AT_MOST("LIT-17", "against differences of plain softmax", softmax_differences, 1e-9),
@@ -362,4 +362,4 @@ static const statement_check rows[] = {
             1e-9),
     AT_MOST("DER-16", "grad max Phi = P by differences", envelope, 1e-8),
 };
-CHECK_GROUP(statement_checks_gradients, rows);
+CHECK_GROUP(statement_checks_gradients, table);

@@ -115,7 +115,7 @@ static double hull_as_printed(trial *t) {
     return farthest_outside(h);
 }
 
-static const statement_check rows[] = {
+static const statement_check table[] = {
     AT_MOST("CETA-13", "P V outside the box of V, six methods", box, 4e-15, 6),
     AT_MOST("CETA-13", "the excess against its definition", box_formula, 1e-15, 20),
     AT_MOST("CETA-13", "P V outside the hull of V by a linear program, a corner of the box is told",
@@ -123,4 +123,4 @@ static const statement_check rows[] = {
     PRINTED_AT_MOST("CETA-13", "... of the printed column-ended order at t = 1 (E16)",
                     hull_as_printed, 1e-10, 6),
 };
-CHECK_GROUP(statement_checks_hull, rows);
+CHECK_GROUP(statement_checks_hull, table);

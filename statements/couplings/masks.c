@@ -404,7 +404,7 @@ static double alibi_causal(trial *t) {
     return score_distance(h, s);
 }
 
-static const statement_check rows[] = {
+static const statement_check table[] = {
     AT_MOST("CETA-24", "causal exact assignment of random scores is I", random_objective_identity,
             0.0),
     AT_MOST("CETA-24", "softmax/exact on it is refused, in words (0: yes)", causal_exact_refused,
@@ -440,4 +440,4 @@ static const statement_check rows[] = {
     AT_MOST("LIT-32", "slopes are 2^(-8h/H)", alibi_slopes, 4 * ROUNDOFF),
     AT_MOST("LIT-32", "causal form subtracts slope (i - j)", alibi_causal, 1e-14),
 };
-CHECK_GROUP(statement_checks_masks, rows);
+CHECK_GROUP(statement_checks_masks, table);

@@ -537,7 +537,7 @@ static const statement_check hamming_rows[] = {
 };
 CHECK_GROUP(statement_checks_hamming, hamming_rows);
 
-static const statement_check rows[] = {
+static const statement_check table[] = {
     AT_MOST("TOT-20", "rows alone, softmax and entmax: different bits between 1, 2, 3 threads",
             row_bits_by_threads, 0.0),
     AT_MOST("TOT-105", "rows at range/tau 2000 in the chosen domain", default_domain,
@@ -567,4 +567,4 @@ static const statement_check rows[] = {
     AT_MOST("DER-28", "Newton steps for p = q, V = 50257", equal_pairs_steps, 5.0),
     AT_MOST("DER-28", "beyond 1/eps = 700 the cost is TV", zero_temperature, 1e-14),
 };
-CHECK_GROUP(statement_checks_numerics, rows);
+CHECK_GROUP(statement_checks_numerics, table);

@@ -388,7 +388,7 @@ static double prefix_leak(trial *t) {
     return different_bits(a->p, b->p, (N - 1) * M);
 }
 
-static const statement_check rows[] = {
+static const statement_check table[] = {
     AT_MOST("LIT-06", "transport value against every permutation of split masses", transport_value,
             1e-10, 10),
     AT_MOST("LIT-07", "the plan at eps = 1e4 is a b^T", hot_limit, 1e-4),
@@ -427,4 +427,4 @@ static const statement_check rows[] = {
     AT_MOST("DER-04", "different bits in earlier rows after a later query changed", prefix_leak,
             0.0),
 };
-CHECK_GROUP(statement_checks_plans, rows);
+CHECK_GROUP(statement_checks_plans, table);

@@ -549,7 +549,7 @@ static double validation(trial *t) {
     return seen_fact(t, as_claimed);
 }
 
-static const statement_check rows[] = {
+static const statement_check table[] = {
     AT_MOST("DER-07", "rates of relaxed and elastic rounds over the predicted ones, minus 1",
             predicted_rates, 0.02),
     AT_MOST("DER-07", "predicted rate against its formula", rate_formula, 1e-15, 50),
@@ -597,4 +597,4 @@ static const statement_check rows[] = {
             0.02),
     AT_MOST("TOT-103", "rate of a geometric history", synthetic_rate, 1e-13, 20),
 };
-CHECK_GROUP(statement_checks_rates, rows);
+CHECK_GROUP(statement_checks_rates, table);

@@ -353,7 +353,7 @@ static double relaxed_stationarity(trial *t) {
     return most;
 }
 
-static const statement_check rows[] = {
+static const statement_check table[] = {
     AT_MOST("CETA-06", "linear domain against log domain", linear_against_log, 1e-10, 12),
     AT_MOST("CETA-07", "row error of a row-ended round at tau .1", row_ended, 4 * N * ROUNDOFF, 6),
     PRINTED_AT_MOST("CETA-07", "row error of the printed order, t = 1 (E16)", column_ended, 1e-9,
@@ -392,4 +392,4 @@ static const statement_check rows[] = {
     AT_MOST("DER-10", "column sums are exp(-g/rho)", relaxed_stationarity, 1e-11, 12),
     AT_MOST("DER-10", "rounds at lambda = .999, stopped on the plan", relaxed_near_exact, 150.0),
 };
-CHECK_GROUP(statement_checks_scaling, rows);
+CHECK_GROUP(statement_checks_scaling, table);

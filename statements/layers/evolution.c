@@ -491,7 +491,7 @@ static double probe_norm_control(trial *t) {
     return most;
 }
 
-static const statement_check rows[] = {
+static const statement_check table[] = {
     AT_MOST("TOT-63", "softmax(W^T h) in f32: relative error over u (8 + 4 B)", probe_in_f32, 1.0),
     AT_MOST("TOT-69", "rms logit error of f16 states over its prediction, minus 1", stored_rms,
             0.25),
@@ -524,4 +524,4 @@ static const statement_check rows[] = {
     AT_MOST("TOT-92", "W times s: norm, diameter, bound times s, relative", probe_norm_control,
             1e-14),
 };
-CHECK_GROUP(statement_checks_evolution, rows);
+CHECK_GROUP(statement_checks_evolution, table);

@@ -152,7 +152,7 @@ static double layernorm_changes(trial *t) {
     return most;
 }
 
-static const statement_check rows[] = {
+static const statement_check table[] = {
     AT_MOST("TOT-56", "golden LayerNorm of (1, 2, 3, 4)", layernorm_golden, 1e-14),
     AT_MOST("TOT-56", "gamma, beta, several rows, by loops", layernorm, 1e-14),
     AT_MOST("TOT-57", "Jacobian and backward against differences", layernorm_jacobian, 1e-9),
@@ -165,4 +165,4 @@ static const statement_check rows[] = {
     AT_MOST("TOT-60", "LayerNorm change by loops; over both bounds, minus 1", layernorm_changes,
             1e-12, 100),
 };
-CHECK_GROUP(statement_checks_layernorm, rows);
+CHECK_GROUP(statement_checks_layernorm, table);

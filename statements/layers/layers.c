@@ -374,7 +374,7 @@ static double eckart_young(trial *t) {
     return worse(most, ota_spectral_norm(centred, SIZE, SIZE, SIZE, space));
 }
 
-static const statement_check rows[] = {
+static const statement_check table[] = {
     AT_MOST("CETA-27", "X + alpha P V W_O with exact plans, by loops", block, 1e-11, 5),
     AT_MOST("CETA-28", "(1-a) X + a P X: change of the mean", core_mean, 1e-13, 10),
     AT_MOST("CETA-28", "... by loops, and inside the box of X", core_hull, 4e-15, 10),
@@ -394,4 +394,4 @@ static const statement_check rows[] = {
     AT_MOST("TOT-62", "S2 S1 by loops, rows 1", composition, 4e-15),
     AT_MOST("TOT-62", "tail singular values of the centred log S by deflation", eckart_young, 1e-6),
 };
-CHECK_GROUP(statement_checks_layers, rows);
+CHECK_GROUP(statement_checks_layers, table);

@@ -177,10 +177,10 @@ static double probe_rows(trial *t) {
     return most;
 }
 
-static const statement_check rows[] = {
+static const statement_check table[] = {
     AT_MOST("TOT-64", "raw probe and lens against the rows of W, the last token, relative",
             probe_rows, 1e-5),
     AT_MOST("TOT-68", "patterns, P v and the stream's sums at every layer by loops, relative",
             layers_by_parts, 1e-5),
 };
-MODEL_CHECK_GROUP(statement_checks_model_attention, rows, ANY_MODEL);
+MODEL_CHECK_GROUP(statement_checks_model_attention, table, ANY_MODEL);

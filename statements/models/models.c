@@ -349,7 +349,7 @@ static double exit_by_formula(trial *t) {
     return most;
 }
 
-static const statement_check rows[] = {
+static const statement_check table[] = {
     AT_MOST("TOT-67", "124439808, 354823168, 774030080, 1557611200 parameters: off by",
             parameters_counted, 0.0),
     AT_MOST("TOT-93", "states, probe, mask through a file: elements with other bits",
@@ -357,7 +357,7 @@ static const statement_check rows[] = {
     AT_MOST("TOT-93", "headers accepted with one structural byte wrong or the file cut short",
             container_damage, 0.0),
 };
-MODEL_CHECK_GROUP(statement_checks_models, rows, ANY_MODEL);
+MODEL_CHECK_GROUP(statement_checks_models, table, ANY_MODEL);
 
 static const statement_check gpt2_rows[] = {
     AT_MOST("TOT-64", "raw probe W h and lens W LN_f(h) of every state against loops, relative",

@@ -324,7 +324,7 @@ static double padding_unseen(trial *t) {
     return different;
 }
 
-static const statement_check rows[] = {
+static const statement_check table[] = {
     AT_MOST("TOT-65", "windows of 512 from texts, their number, length and ids: off by",
             windows_counted, 0.0),
     AT_MOST("TOT-65", "a padded batch: states of real positions that padding changes",
@@ -336,4 +336,4 @@ static const statement_check rows[] = {
             demo_text, 0.0),
     AT_MOST("TOT-66", "random bytes to ids and back: bytes that change", bytes_come_back, 0.0),
 };
-MODEL_CHECK_GROUP(statement_checks_model_text, rows, ANY_MODEL);
+MODEL_CHECK_GROUP(statement_checks_model_text, table, ANY_MODEL);

@@ -435,7 +435,7 @@ static double heated_runs(trial *t) {
     return most;
 }
 
-static const statement_check rows[] = {
+static const statement_check table[] = {
     AT_MOST("TOT-88", "lengths of runs of events in depth, by loops over the logits: off by",
             run_lengths, 0.0),
     AT_MOST("TOT-88", "the same ids again, on two threads: tails and TV with other bits",
@@ -445,7 +445,7 @@ static const statement_check rows[] = {
     AT_MOST("TOT-91", "decreases of R_l over depth and Mann-Kendall's score by loops: off by",
             residual_trend, 0.0),
 };
-MODEL_CHECK_GROUP(statement_checks_layers_of_model, rows, ANY_MODEL);
+MODEL_CHECK_GROUP(statement_checks_layers_of_model, table, ANY_MODEL);
 
 static const statement_check training_rows[] = {
     AT_MOST("TOT-35", "runs at temperature .5 to 2: states, nll by f64 loops, events, TV by loops",

@@ -270,7 +270,7 @@ static double largest_ratio(trial *t) {
     return most;
 }
 
-static const statement_check rows[] = {
+static const statement_check table[] = {
     AT_MOST("TOT-21", "||dp||_1 over ||dz||_inf / T, minus 1; both against loops", lipschitz_bound,
             1e-10, TRIALS),
     AT_LEAST("TOT-21", "two symbols: (ratio - 1) / step^2", two_symbols, -1.0),
@@ -292,4 +292,4 @@ static const statement_check rows[] = {
     AT_MOST("TOT-27", "largest tightness ratio of 300 steps", largest_ratio, 1.0),
     AT_MOST("TOT-27", "mean, deviation, median, p95 of the ratios", ratio_summary, 1e-14),
 };
-CHECK_GROUP(statement_checks_bounds, rows);
+CHECK_GROUP(statement_checks_bounds, table);

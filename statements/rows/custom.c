@@ -100,7 +100,7 @@ static double falling_refused(trial *t) {
     return seen_fact(t, h->status == OTA_EINVAL);
 }
 
-static const statement_check rows[] = {
+static const statement_check table[] = {
     AT_MOST("LIT-34", "Shannon and l2 given as functions against the built-in plans",
             forward_as_built_in, 1e-12, 12),
     AT_MOST("LIT-34", "... and their gradients", backward_as_built_in, 1e-12, 12),
@@ -108,4 +108,4 @@ static const statement_check rows[] = {
             kkt_of_softplus, 1e-12, 12),
     AT_MOST("LIT-34", "a function that falls is refused (0: yes)", falling_refused, 0.0),
 };
-CHECK_GROUP(statement_checks_custom, rows);
+CHECK_GROUP(statement_checks_custom, table);

@@ -482,7 +482,7 @@ static double metric(trial *t) {
     return fabs(seen_number(t, ratio) - 1.0);
 }
 
-static const statement_check rows[] = {
+static const statement_check table[] = {
     AT_MOST("LIT-14", "sparsemax against sorting", sorting, 1e-14, TRIALS),
     AT_MOST("LIT-14", "entmax 1.25, 1.5, 2 against bisection", bisection, 1e-14, TRIALS),
     AT_MOST("LIT-15", "context vector against long double sums", context_by_loops, 1e-14),
@@ -521,4 +521,4 @@ static const statement_check rows[] = {
             TRIALS),
     AT_MOST("LIT-31", "|distance^2 / ds F ds - 1| of a small step", metric, 1e-3, TRIALS),
 };
-CHECK_GROUP(statement_checks_geometry, rows);
+CHECK_GROUP(statement_checks_geometry, table);

@@ -288,7 +288,7 @@ static double effective_temperature(trial *t) {
     return fabs(seen_number(t, given) - 1.0);
 }
 
-static const statement_check rows[] = {
+static const statement_check table[] = {
     AT_MOST("TOT-71", "TV of logits against long double, relative", tv_definition, 1e-11, TRIALS),
     AT_MOST("TOT-72", "different bits between W1 and TV", same_bits, 0.0),
     AT_MOST("TOT-73", "KL of logits against long double, in units of its terms", kl_definition,
@@ -310,4 +310,4 @@ static const statement_check rows[] = {
     AT_MOST("TOT-83", "effective temperature times the deviation", effective_temperature, 1e-14,
             TRIALS),
 };
-CHECK_GROUP(statement_checks_metrics, rows);
+CHECK_GROUP(statement_checks_metrics, table);

@@ -542,7 +542,7 @@ static double effective_target_sum(trial *t) {
     return fabs(sum_of(mass, M) / (double)N - 1.0);
 }
 
-static const statement_check rows[] = {
+static const statement_check table[] = {
     AT_MOST("LIT-01", "softmax weights against a long double formula, relative",
             weights_against_formula, ROUNDOFF *(8 + 3 * 20), 20),
     AT_MOST("LIT-01", "rows of scores up to 1e4 sum to 1", weights_of_huge_scores, 4 * M * ROUNDOFF,
@@ -596,4 +596,4 @@ static const statement_check rows[] = {
             cost_weights, 1.0, 20),
     AT_MOST("ELA-02", "different bits between costs C and scores -C", cost_is_minus_score, 0.0, 12),
 };
-CHECK_GROUP(statement_checks_rows, rows);
+CHECK_GROUP(statement_checks_rows, table);

@@ -249,7 +249,7 @@ static double wasserstein(trial *t) {
     return most;
 }
 
-static const statement_check rows[] = {
+static const statement_check table[] = {
     AT_MOST("TOT-28", "TV - max(eps, eps'), the growth of eps', by loops; 2000 steps",
             saturation_bounds, 1e-14, 2000),
     AT_LEAST("TOT-28", "argmax kept, m = 100: l1 change over 2 (1 - 1/m)", counterexample_of_many,
@@ -274,4 +274,4 @@ static const statement_check rows[] = {
             0.0),
     AT_MOST("TOT-36", "transport value at Hamming cost against TV", wasserstein, 1e-14, 20),
 };
-CHECK_GROUP(statement_checks_saturation, rows);
+CHECK_GROUP(statement_checks_saturation, table);

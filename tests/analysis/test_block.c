@@ -189,31 +189,31 @@ static void block_equals_loops(void **unused) {
         const char *method;
         int doubly, normed, biases, temperatures;
         double rotary_base, alpha;
-    } rows[] = {
+    } table[] = {
         {"softmax/exact", 1, 0, 0, 0, 0.0, 0.7},      {"softmax/exact", 1, 1, 1, 0, 0.0, 1.0},
         {"softmax/exact", 1, 1, 1, 1, 10000.0, -0.3}, {"softmax", 0, 1, 1, 0, 500.0, 1.0},
         {"softmax", 0, 0, 0, 1, 0.0, 0.25},           {"softmax", 0, 0, 0, 0, 0.0, 0.0}};
-    for (size_t n = 0; n < sizeof rows / sizeof *rows; n++) {
+    for (size_t n = 0; n < sizeof table / sizeof *table; n++) {
         fixture a;
         double y[TOKENS * WIDTH], wanted[TOKENS * WIDTH];
         ota_error error;
         ota_result result = {.size = sizeof result};
-        open_fixture(&a, 100 + n, rows[n].method);
-        if (rows[n].biases) add_biases(&a);
-        if (rows[n].temperatures) set_temperatures(&a);
-        a.layer.rotary_base = rows[n].rotary_base;
+        open_fixture(&a, 100 + n, table[n].method);
+        if (table[n].biases) add_biases(&a);
+        if (table[n].temperatures) set_temperatures(&a);
+        a.layer.rotary_base = table[n].rotary_base;
         if (ota_attention_block(&(ota_residual_block){.layer = &a.layer,
-                                                      .norm = rows[n].normed ? &a.norm : NULL,
-                                                      .alpha = rows[n].alpha},
+                                                      .norm = table[n].normed ? &a.norm : NULL,
+                                                      .alpha = table[n].alpha},
                                 a.x, TOKENS, y, a.workspace, &result, &error) != OTA_OK)
             fail_msg("%s", error.message);
         assert_int_equal(result.status, OTA_OK);
-        naive_block(&a, rows[n].normed, rows[n].alpha, rows[n].doubly, wanted);
-        spec_check(rows[n].doubly ? "CETA-27" : "TOT-53",
+        naive_block(&a, table[n].normed, table[n].alpha, table[n].doubly, wanted);
+        spec_check(table[n].doubly ? "CETA-27" : "TOT-53",
                    largest_difference(y, wanted, TOKENS * WIDTH), 1e-12);
-        if (rows[n].temperatures)
+        if (table[n].temperatures)
             spec_check("CETA-29", largest_difference(y, wanted, TOKENS * WIDTH), 1e-12);
-        if (rows[n].alpha == 0.0) assert_memory_equal(y, a.x, sizeof y);
+        if (table[n].alpha == 0.0) assert_memory_equal(y, a.x, sizeof y);
         close_fixture(&a);
     }
 }

@@ -854,18 +854,18 @@ static void refusals(void **unused) {
     static const struct {
         const char *field;
         ota_problem method;
-    } rows[] = {
+    } table[] = {
         {"method", {.rows = OTA_ROWS_RELAXED, .row_strength = 1.0}},
         {"method", {.axis = OTA_AXIS_COLUMNS}},
         {"method", {.columns = OTA_COLUMNS_EXACT, .end = OTA_SIDE_COLUMNS}},
     };
-    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
-        s.method = rows[k].method;
+    for (size_t k = 0; k < sizeof table / sizeof table[0]; k++) {
+        s.method = table[k].method;
         s.method.size = sizeof s.method;
         assert_int_equal(ota_block_change(&(ota_residual_block){.layer = &s.layer, .alpha = 1.0},
                                           s.x[0], s.x[1], MOST, workspace, &change, &error),
                          OTA_UNSUPPORTED);
-        assert_string_equal(error.field, rows[k].field);
+        assert_string_equal(error.field, table[k].field);
     }
     double ones[MOST];
     for (int i = 0; i < MOST; i++) ones[i] = 1.0;

@@ -159,7 +159,7 @@ static void classes_of_texts(void **unused) {
     static const struct {
         const char *text;
         int set;
-    } rows[] = {
+    } table[] = {
         {"", SPACE},
         {" ", SPACE},
         {"\t\n\v\f\r\xc2\xa0\xe2\x80\x80\xe2\x80\x8b\xe3\x80\x80", SPACE},
@@ -212,10 +212,10 @@ static void classes_of_texts(void **unused) {
         {"\xf8\x82\x80\x90", LETTERS},
         {"\xe0\xa0\x80", LETTERS},
     };
-    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
-        const int set = ota_token_class(rows[k].text, (int64_t)strlen(rows[k].text));
-        if (set != rows[k].set) print_error("'%s': %d\n", rows[k].text, set);
-        assert_int_equal(set, rows[k].set);
+    for (size_t k = 0; k < sizeof table / sizeof table[0]; k++) {
+        const int set = ota_token_class(table[k].text, (int64_t)strlen(table[k].text));
+        if (set != table[k].set) print_error("'%s': %d\n", table[k].text, set);
+        assert_int_equal(set, table[k].set);
     }
     /* Not a byte beyond the length is looked at. */
     assert_int_equal(ota_token_class("ab 1", 2), LETTERS);

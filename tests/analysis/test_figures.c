@@ -502,7 +502,7 @@ static void tokens_have_classes(void **unused) {
     static const struct {
         const char *text;
         int set;
-    } rows[] = {
+    } table[] = {
         {" the", OTA_TOKEN_WORD_START | OTA_TOKEN_LETTERS},
         {".", OTA_TOKEN_PUNCTUATION | OTA_TOKEN_SENTENCE_END},
         {" ,", OTA_TOKEN_WORD_START | OTA_TOKEN_PUNCTUATION},
@@ -513,9 +513,9 @@ static void tokens_have_classes(void **unused) {
         {"\xc2\xa0\n", OTA_TOKEN_SPACE},
         {"", OTA_TOKEN_SPACE},
     };
-    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++)
-        spec_check_true("TOT-88", ota_token_class(rows[k].text, (int64_t)strlen(rows[k].text)) ==
-                                      rows[k].set);
+    for (size_t k = 0; k < sizeof table / sizeof *table; k++)
+        spec_check_true("TOT-88", ota_token_class(table[k].text, (int64_t)strlen(table[k].text)) ==
+                                      table[k].set);
 }
 
 TEST_FILE(test_figures) {

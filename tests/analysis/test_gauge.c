@@ -318,9 +318,9 @@ static void one_long_cycle(void **unused) {
     static const struct {
         int n;
         double sweeps;
-    } rows[] = {{8, 59.0}, {16, 238.0}, {32, 955.0}};
+    } table[] = {{8, 59.0}, {16, 238.0}, {32, 955.0}};
     for (int t = 0; t < 3; t++) {
-        const int n = x.n = x.m = rows[t].n;
+        const int n = x.n = x.m = table[t].n;
         memset(x.a, 0, sizeof x.a);
         for (int i = 0; i < n; i++) {
             x.a[i * n + i] = 1.0 + 0.02 * sin(2.0 * 3.14159265358979323846 * i / n);
@@ -340,7 +340,7 @@ static void one_long_cycle(void **unused) {
             else
                 below = middle;
         }
-        spec_check("TOT-40", fabs((double)above - rows[t].sweeps), 2.0);
+        spec_check("TOT-40", fabs((double)above - table[t].sweeps), 2.0);
     }
 }
 

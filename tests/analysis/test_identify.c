@@ -176,21 +176,21 @@ static void all_candidates(void **unused) {
     static const struct {
         const char *method, *const *names;
         int64_t count;
-    } rows[] = {{"softmax/capped:1.25", capped, sizeof capped / sizeof *capped},
-                {"softmax/prefix", prefix, sizeof prefix / sizeof *prefix}};
+    } table[] = {{"softmax/capped:1.25", capped, sizeof capped / sizeof *capped},
+                 {"softmax/prefix", prefix, sizeof prefix / sizeof *prefix}};
     setting *const x = malloc(sizeof *x);
-    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+    for (size_t k = 0; k < sizeof table / sizeof table[0]; k++) {
         uint64_t state = 20;
         draw(&state, false, x);
-        solve(x, rows[k].method, 0.75);
+        solve(x, table[k].method, 0.75);
         ota_fit fits[FITS];
         int64_t count = 0;
         assert_int_equal(ota_identify(&x->problem, NULL, x->plan, fits, FITS, &count, NULL),
                          OTA_OK);
 
-        assert_int_equal(count, rows[k].count);
+        assert_int_equal(count, table[k].count);
         for (int64_t t = 0; t < count; t++)
-            assert_int_equal(strncmp(fits[t].method, rows[k].names[t], strlen(rows[k].names[t])),
+            assert_int_equal(strncmp(fits[t].method, table[k].names[t], strlen(table[k].names[t])),
                              0);
     }
     free(x);

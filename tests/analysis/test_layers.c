@@ -114,10 +114,10 @@ static void layernorm_jacobian(void **unused) {
     static const struct {
         int width;
         double epsilon;
-    } rows[] = {{1, 1e-5}, {2, 1e-5}, {3, 1e-5}, {16, 1e-5}, {16, 0.5}};
+    } table[] = {{1, 1e-5}, {2, 1e-5}, {3, 1e-5}, {16, 1e-5}, {16, 0.5}};
     uint64_t state = 2;
-    for (size_t n = 0; n < sizeof rows / sizeof *rows; n++) {
-        normalised a = {.width = rows[n].width, .epsilon = rows[n].epsilon};
+    for (size_t n = 0; n < sizeof table / sizeof *table; n++) {
+        normalised a = {.width = table[n].width, .epsilon = table[n].epsilon};
         double jacobian[16 * 16], worst = 0.0;
         for (int k = 0; k < a.width; k++) a.u[k] = 3.0 + 2.0 * normal(&state);
         assert_int_equal(ota_layernorm_jacobian(a.u, a.width, a.epsilon, jacobian, NULL), OTA_OK);
@@ -455,7 +455,8 @@ static void relative_bias(void **unused) {
     static const struct {
         ota_bias_place place;
         ota_term_kind kind;
-    } rows[] = {{OTA_BIAS_INSIDE, OTA_TERM_RELATIVE_INSIDE}, {OTA_BIAS_OUTSIDE, OTA_TERM_RELATIVE}};
+    } table[] = {{OTA_BIAS_INSIDE, OTA_TERM_RELATIVE_INSIDE},
+                 {OTA_BIAS_OUTSIDE, OTA_TERM_RELATIVE}};
     double apart[2][PAIRS];
     for (int n = 0; n < 2; n++) {
         assert_int_equal(ota_relative_costs(&(ota_relative_positions){.queries = QUERIES,
@@ -465,7 +466,7 @@ static void relative_bias(void **unused) {
                                                                       .k = k,
                                                                       .bias = b,
                                                                       .temperature = temperature,
-                                                                      .place = rows[n].place},
+                                                                      .place = table[n].place},
                                             costs, NULL),
                          OTA_OK);
         for (int i = 0; i < QUERIES; i++) {
@@ -479,7 +480,7 @@ static void relative_bias(void **unused) {
             }
         }
         softmax_of(apart[n], wanted, QUERIES, KEYS);
-        ota_term term = {.kind = rows[n].kind,
+        ota_term term = {.kind = table[n].kind,
                          .array = ota_array_of(b, OTA_F64, 1, 1, 1, QUERIES + KEYS - 1)};
         ota_problem problem = {.scale = 1.0 / temperature, .terms = &term, .term_count = 1};
         solve(problem, q, k, QUERIES, KEYS, HEAD, p);

@@ -40,23 +40,23 @@ static void leaks(void **unused) {
     static const struct {
         const char *method;
         bool causal, leaks;
-    } rows[] = {{"softmax", true, false},
-                {"sparsemax", true, false},
-                {"hard", true, false},
-                {"softmax/online:1.5", true, false},
-                {"softmax/prefix", true, false},
-                {"softmax/relaxed:0.5", true, true},
-                {"softmax/capped:1.2", true, true},
-                {"softmax/elastic:0.5,3", true, true},
-                {"softmax", false, true},
-                {"softmax/exact", false, true}};
+    } table[] = {{"softmax", true, false},
+                 {"sparsemax", true, false},
+                 {"hard", true, false},
+                 {"softmax/online:1.5", true, false},
+                 {"softmax/prefix", true, false},
+                 {"softmax/relaxed:0.5", true, true},
+                 {"softmax/capped:1.2", true, true},
+                 {"softmax/elastic:0.5,3", true, true},
+                 {"softmax", false, true},
+                 {"softmax/exact", false, true}};
     double scores[CELLS];
     uint64_t state = 1;
     for (int k = 0; k < CELLS; k++) scores[k] = normal(&state);
-    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+    for (size_t k = 0; k < sizeof table / sizeof table[0]; k++) {
         for (int64_t position = 1; position < N; position += 4) {
-            const double leak = leak_of(rows[k].method, rows[k].causal, scores, position);
-            if (!rows[k].leaks)
+            const double leak = leak_of(table[k].method, table[k].causal, scores, position);
+            if (!table[k].leaks)
                 spec_check("DER-23 CETA-26", leak, 0.0);
             else if (position > 1)
                 spec_check("DER-23", 1e-3 - leak, 0.0);

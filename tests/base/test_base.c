@@ -61,7 +61,7 @@ static void test_sizes_refuse_overflow(void **state) {
 
 static void test_texts_of_others_are_made_plain(void **state) {
     (void)state;
-    static const char *const rows[][2] = {
+    static const char *const table[][2] = {
         {"", ""},
         {"plain \u00E9 \u4E2D \U0001F600", "plain \u00E9 \u4E2D \U0001F600"},
         {"a\nb\x1B[31m\x7F", "a?b?[31m?"},
@@ -76,11 +76,11 @@ static void test_texts_of_others_are_made_plain(void **state) {
         {"\xED\x9F\xBF\xED\xA0\x80", "\xED\x9F\xBF???"},
         {"\xF4\x8F\xBF\xBF\xF4\x90\x80\x80", "\xF4\x8F\xBF\xBF????"},
     };
-    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+    for (size_t k = 0; k < sizeof table / sizeof *table; k++) {
         char text[64];
-        (void)snprintf(text, sizeof text, "%s", rows[k][0]);
+        (void)snprintf(text, sizeof text, "%s", table[k][0]);
         ota_text_plain(text);
-        assert_string_equal(text, rows[k][1]);
+        assert_string_equal(text, table[k][1]);
     }
 }
 
@@ -139,17 +139,17 @@ static void test_arena_refuses_overflow(void **state) {
 
 enum { INDICES = 1000 };
 
-typedef struct tally {
+typedef struct visits {
     ota_pool *pool;
     _Atomic int runs[INDICES];
     _Atomic int busy[64]; /* bodies under this number at this moment */
     _Atomic int defects;
     _Atomic int nested;
     int threads;
-} tally;
+} visits;
 
 static void count_index(void *context, int64_t index, int worker) {
-    tally *self = context;
+    visits *self = context;
     if (worker < 0 || worker >= self->threads || worker >= 64) {
         atomic_fetch_add(&self->defects, 1);
         return;
@@ -159,7 +159,7 @@ static void count_index(void *context, int64_t index, int worker) {
     atomic_fetch_sub(&self->busy[worker], 1);
 }
 
-static void assert_each_index_ran(tally *self, int64_t count, int times) {
+static void assert_each_index_ran(visits *self, int64_t count, int times) {
     assert_int_equal(atomic_load(&self->defects), 0);
     for (int64_t i = 0; i < INDICES; i++) {
         assert_int_equal(atomic_load(&self->runs[i]), i < count ? times : 0);
@@ -175,7 +175,7 @@ static void test_parallel_runs_each_index_once(void **state) {
         assert_int_equal(ota_pool_create(&pool, threads[t], NULL), OTA_OK);
         assert_int_equal(ota_pool_threads(pool), threads[t]);
         for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++) {
-            tally self = {.pool = pool, .threads = threads[t]};
+            visits self = {.pool = pool, .threads = threads[t]};
             for (int repeat = 0; repeat < 20; repeat++) {
                 ota_parallel(pool, counts[c], count_index, &self);
             }
@@ -187,7 +187,7 @@ static void test_parallel_runs_each_index_once(void **state) {
 
 static void test_parallel_without_a_pool_runs_inline(void **state) {
     (void)state;
-    tally self = {.threads = 1};
+    visits self = {.threads = 1};
     ota_parallel(NULL, 10, count_index, &self);
     assert_each_index_ran(&self, 10, 1);
     assert_int_equal(ota_pool_threads(NULL), 1);
@@ -247,14 +247,14 @@ static void test_nested_calls_run_inline(void **state) {
 }
 
 static void *call_from_thread(void *argument) {
-    tally *self = argument;
+    visits *self = argument;
     for (int repeat = 0; repeat < 10; repeat++) ota_parallel(self->pool, 100, count_index, self);
     return NULL;
 }
 
 static void test_callers_at_once_wait_for_each_other(void **state) {
     (void)state;
-    tally self = {.threads = 3};
+    visits self = {.threads = 3};
     pthread_t threads[4];
     assert_int_equal(ota_pool_create(&self.pool, 3, NULL), OTA_OK);
     for (int i = 0; i < 4; i++) {
@@ -299,7 +299,7 @@ static void test_executor_replaces_own_threads(void **state) {
     ota_pool *pool;
     assert_int_equal(ota_pool_create(&pool, 7, &executor), OTA_OK);
     assert_int_equal(ota_pool_threads(pool), 2);
-    tally self = {.pool = pool, .threads = 2};
+    visits self = {.pool = pool, .threads = 2};
     ota_parallel(pool, 300, count_index, &self);
     assert_each_index_ran(&self, 300, 1);
     assert_int_equal(runs, 1);
@@ -366,7 +366,7 @@ static void test_pool_works_in_a_forked_child(void **state) {
 #endif
     ota_pool *pool;
     assert_int_equal(ota_pool_create(&pool, 3, NULL), OTA_OK);
-    tally parent = {.pool = pool, .threads = 3};
+    visits parent = {.pool = pool, .threads = 3};
     ota_parallel(pool, 50, count_index, &parent);
     pid_t child = fork();
     assert_true(child >= 0);
@@ -374,7 +374,7 @@ static void test_pool_works_in_a_forked_child(void **state) {
         alarm(20);
         meeting both = {.caller = pthread_self()};
         ota_parallel(pool, 2, meet, &both);
-        tally self = {.pool = pool, .threads = 3};
+        visits self = {.pool = pool, .threads = 3};
         ota_parallel(pool, 400, count_index, &self);
         int wrong = atomic_load(&both.arrived) != 2 || atomic_load(&both.alone) != 0 ||
                     atomic_load(&self.defects) != 0;
@@ -533,7 +533,7 @@ static void test_status_words(void **state) {
     static const struct {
         ota_status status;
         const char *word;
-    } rows[] = {
+    } table[] = {
         {OTA_OK, "ok"},
         {OTA_FIXED_ITERS, "fixed_iters"},
         {OTA_PARTIAL, "partial"},
@@ -556,8 +556,8 @@ static void test_status_words(void **state) {
         {OTA_EPATH, "io"},
         {OTA_UNSOLVED, "unsolved"},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        assert_string_equal(ota_status_word(rows[i].status), rows[i].word);
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        assert_string_equal(ota_status_word(table[i].status), table[i].word);
     }
     for (int status = OTA_EINTERNAL; status <= OTA_NONFINITE_ROWS; status++) {
         assert_string_not_equal(ota_status_word((ota_status)status), "unknown");

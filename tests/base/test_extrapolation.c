@@ -116,21 +116,21 @@ static void what_cannot_be_extrapolated(void **state) {
     (void)state;
     static const struct {
         double x[2][2], g[2][2];
-    } rows[] = {
+    } table[] = {
         {{{1.0, 2.0}, {1.0, 2.0}}, {{3.0, 1.0}, {3.0, 1.0}}},
         {{{1.0, 2.0}, {2.0, 3.0}}, {{3.0, 1.0}, {4.0, 2.0}}},
         {{{1e200, 2.0}, {2.0, 3.0}}, {{3.0, 1.0}, {1e200, 2.0}}},
         {{{0.0, 2.0}, {(double)NAN, 3.0}}, {{3.0, 1.0}, {1.0, 2.0}}},
         {{{0.0, -DBL_MAX}, {0.5, DBL_MAX}}, {{1.0, -DBL_MAX}, {1.25, DBL_MAX}}},
     };
-    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+    for (size_t k = 0; k < sizeof table / sizeof table[0]; k++) {
         bench t;
         memset(&t, 0, sizeof t);
         ota_extrapolation_place(&t.history, t.memory, MOST);
         for (int step = 0; step < 2; step++) {
-            double g[2] = {rows[k].g[step][0], rows[k].g[step][1]};
-            assert_false(ota_extrapolate(&t.history, rows[k].x[step], g, 2, INFINITY));
-            assert_memory_equal(g, rows[k].g[step], sizeof g);
+            double g[2] = {table[k].g[step][0], table[k].g[step][1]};
+            assert_false(ota_extrapolate(&t.history, table[k].x[step], g, 2, INFINITY));
+            assert_memory_equal(g, table[k].g[step], sizeof g);
         }
         /* Forgotten, the next is a first one. */
         ota_extrapolation_reset(&t.history);

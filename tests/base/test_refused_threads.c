@@ -26,13 +26,13 @@
 
 enum { INDICES = 200 };
 
-typedef struct tally {
+typedef struct counts {
     _Atomic int runs[INDICES];
     _Atomic int largest; /* of the workers' numbers */
-} tally;
+} counts;
 
 static void count(void *context, int64_t index, int worker) {
-    tally *t = context;
+    counts *t = context;
     atomic_fetch_add(&t->runs[index], 1);
     int seen = atomic_load(&t->largest);
     while (worker > seen && !atomic_compare_exchange_weak(&t->largest, &seen, worker)) {
@@ -40,7 +40,7 @@ static void count(void *context, int64_t index, int worker) {
 }
 
 static void expect_work(ota_pool *pool, int threads) {
-    tally t = {.largest = 0};
+    counts t = {.largest = 0};
     assert_int_equal(ota_pool_threads(pool), threads);
     ota_parallel(pool, INDICES, count, &t);
     for (int k = 0; k < INDICES; k++) assert_int_equal(atomic_load(&t.runs[k]), 1);
@@ -99,16 +99,16 @@ static void executors_of_no_threads(void **state) {
         int threads;
         bool runs;
         ota_status status;
-    } rows[] = {{0, true, OTA_EINVAL},
-                {OTA_THREADS_MAX + 1, true, OTA_EINVAL},
-                {2, false, OTA_EINVAL},
-                {OTA_THREADS_MAX, true, OTA_OK}};
-    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
-        const ota_executor own = {.run = rows[k].runs ? run_here : NULL,
-                                  .threads = rows[k].threads};
+    } table[] = {{0, true, OTA_EINVAL},
+                 {OTA_THREADS_MAX + 1, true, OTA_EINVAL},
+                 {2, false, OTA_EINVAL},
+                 {OTA_THREADS_MAX, true, OTA_OK}};
+    for (size_t k = 0; k < sizeof table / sizeof table[0]; k++) {
+        const ota_executor own = {.run = table[k].runs ? run_here : NULL,
+                                  .threads = table[k].threads};
         ota_pool *pool;
-        assert_int_equal(ota_pool_create(&pool, 1, &own), rows[k].status);
-        if (rows[k].status == OTA_OK) expect_work(pool, OTA_THREADS_MAX);
+        assert_int_equal(ota_pool_create(&pool, 1, &own), table[k].status);
+        if (table[k].status == OTA_OK) expect_work(pool, OTA_THREADS_MAX);
         ota_pool_free(pool);
     }
 }
@@ -152,15 +152,15 @@ static void long_affinity_masks(void **state) {
     static const struct {
         size_t bytes;
         int cpus, counted;
-    } rows[] = {{128, 3, 3},  {129, 3, 3},  {512, 5, 5}, {2048, 4, 4},
-                {8192, 7, 7}, {8193, 7, 1}, {128, 0, 1}};
+    } table[] = {{128, 3, 3},  {129, 3, 3},  {512, 5, 5}, {2048, 4, 4},
+                 {8192, 7, 7}, {8193, 7, 1}, {128, 0, 1}};
     const int quota = ota_cgroup_cpus("/proc/self/cgroup", "/sys/fs/cgroup");
-    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
-        mask_bytes = rows[k].bytes;
-        mask_cpus = rows[k].cpus;
+    for (size_t k = 0; k < sizeof table / sizeof table[0]; k++) {
+        mask_bytes = table[k].bytes;
+        mask_cpus = table[k].cpus;
         const int found = ota_cpu_count();
         mask_bytes = 0;
-        assert_int_equal(found, quota == 0 || rows[k].counted < quota ? rows[k].counted : quota);
+        assert_int_equal(found, quota == 0 || table[k].counted < quota ? table[k].counted : quota);
     }
 }
 

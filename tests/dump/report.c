@@ -14,15 +14,15 @@ static const dump_row *row_of(const dump_rows *set, int64_t k, int level) {
 
 /* ---- counting words ---------------------------------------------------------------------------------- */
 
-typedef struct tally {
+typedef struct counts {
     struct {
         char word[120];
         int64_t count;
     } list[MOST_COUNTED];
     int count;
-} tally;
+} counts;
 
-static void count_word(tally *t, const char *word) {
+static void count_word(counts *t, const char *word) {
     int k = 0;
     while (k < t->count && strcmp(t->list[k].word, word) != 0) k++;
     if (k == MOST_COUNTED) return;
@@ -35,7 +35,7 @@ static void count_word(tally *t, const char *word) {
     t->list[k].count++;
 }
 
-static void print_tally(tally *t, const char *title) {
+static void print_counts(counts *t, const char *title) {
     (void)printf("%s\n", title);
     for (int left = t->count; left > 0; left--) {
         int best = 0;
@@ -99,7 +99,7 @@ bool dump_write(const dump_rows *set, const char *path, bool parts) {
 typedef struct comparison {
     const dump_rows *set;
     int64_t passed, failed, skipped;
-    tally by_method, by_call;
+    counts by_method, by_call;
     dump_memory memory;
     dump_case drawn;
 } comparison;
@@ -196,8 +196,8 @@ int dump_compare(const dump_rows *set, const char *path) {
     if (x->failed > MOST_SHOWN) {
         (void)printf("... and %" PRId64 " more\n", x->failed - MOST_SHOWN);
     }
-    if (x->by_method.count > 0) print_tally(&x->by_method, "rows that differ, by method:");
-    if (x->by_call.count > 0) print_tally(&x->by_call, "by call:");
+    if (x->by_method.count > 0) print_counts(&x->by_method, "rows that differ, by method:");
+    if (x->by_call.count > 0) print_counts(&x->by_call, "by call:");
     /* A file that matched nothing is no comparison. */
     if (x->passed + x->failed == 0) x->failed = 1;
     (void)printf("%" PRId64 " passed, %" PRId64 " failed, %" PRId64 " skipped\n", x->passed,
@@ -211,7 +211,7 @@ int dump_compare(const dump_rows *set, const char *path) {
 /* ---- statistics -------------------------------------------------------------------------------------- */
 
 static void count_statuses(const dump_rows *set, int part) {
-    static tally statuses;
+    static counts statuses;
     char title[80];
     statuses.count = 0;
     for (int64_t k = 0; k < set->count * set->level_count; k++) {
@@ -219,7 +219,7 @@ static void count_statuses(const dump_rows *set, int part) {
         if (status != OTA_UNSOLVED) count_word(&statuses, ota_status_word((ota_status)status));
     }
     (void)snprintf(title, sizeof title, "%s:", dump_part_names[part]);
-    print_tally(&statuses, title);
+    print_counts(&statuses, title);
 }
 
 /* The worst status of plan, forward, backward and the others. */
@@ -233,7 +233,7 @@ static bool went_well(const dump_row *row) {
 }
 
 void dump_print_statistics(const dump_rows *set) {
-    static tally paths, solvers, methods, slow;
+    static counts paths, solvers, methods, slow;
     dump_memory memory = {.base = aligned_alloc(64, DUMP_MEMORY), .size = DUMP_MEMORY};
     dump_case *c = malloc(sizeof *c);
     int64_t well = 0, forward = 0;
@@ -261,10 +261,10 @@ void dump_print_statistics(const dump_rows *set) {
         }
     }
     const double rows = (double)(set->count * set->level_count);
-    print_tally(&paths, "paths:");
-    print_tally(&solvers, "solvers:");
-    print_tally(&methods, "methods:");
-    print_tally(&slow, "rows that took more than 0.1 s:");
+    print_counts(&paths, "paths:");
+    print_counts(&solvers, "solvers:");
+    print_counts(&methods, "methods:");
+    print_counts(&slow, "rows that took more than 0.1 s:");
     (void)printf(
         "%.1f %% of forward calls and %.1f %% of rows in all their calls end well; %.1f s\n",
         100.0 * (double)forward / rows, 100.0 * (double)well / rows, seconds);

@@ -13,18 +13,18 @@ static void membership_is_exact(void **unused) {
     (void)unused;
     static const struct {
         double plan[9], minimum, row_error, column_error;
-    } rows[] = {{{.5, .25, .25, .25, .5, .25, .25, .25, .5}, .25, 0, 0},
-                {{1, 0, 0, 0, 1, 0, 0, 0, 1}, 0, 0, 0},
-                {{.75, .375, -.125, .125, .25, .625, .125, .375, .5}, -.125, 0, 0},
-                {{.5, .25, .25, .25, .5, .25, .25, .25, .875}, .25, .375, .375}};
-    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+    } table[] = {{{.5, .25, .25, .25, .5, .25, .25, .25, .5}, .25, 0, 0},
+                 {{1, 0, 0, 0, 1, 0, 0, 0, 1}, 0, 0, 0},
+                 {{.75, .375, -.125, .125, .25, .625, .125, .375, .5}, -.125, 0, 0},
+                 {{.5, .25, .25, .25, .5, .25, .25, .25, .875}, .25, .375, .375}};
+    for (size_t k = 0; k < sizeof table / sizeof table[0]; k++) {
         stage *t = stage_make(0, golden_scores, 3, 3, "softmax/exact");
-        memcpy(t->p, rows[k].plan, sizeof rows[k].plan);
+        memcpy(t->p, table[k].plan, sizeof table[k].plan);
         t->arrays.row_potential = t->arrays.column_potential = (ota_array){0};
         certify(t);
-        spec_check("CETA-04", fabs(t->certificate.minimum - rows[k].minimum), 0.0);
-        spec_check("CETA-04", fabs(3.0 * t->certificate.row_error - rows[k].row_error), 0x1p-52);
-        spec_check("CETA-04", fabs(3.0 * t->certificate.column_error - rows[k].column_error),
+        spec_check("CETA-04", fabs(t->certificate.minimum - table[k].minimum), 0.0);
+        spec_check("CETA-04", fabs(3.0 * t->certificate.row_error - table[k].row_error), 0x1p-52);
+        spec_check("CETA-04", fabs(3.0 * t->certificate.column_error - table[k].column_error),
                    0x1p-52);
     }
 }
@@ -540,19 +540,19 @@ static void shapes_that_do_not_fit(void **unused) {
         const char *field;
         size_t offset;
         int64_t rows, columns;
-    } rows[] = {{"coupling", offsetof(ota_arrays, coupling), N, M},
-                {"row_potential", offsetof(ota_arrays, row_potential), 1, N},
-                {"column_potential", offsetof(ota_arrays, column_potential), 1, M},
-                {"sink", offsetof(ota_arrays, sink), 1, N},
-                {"remaining", offsetof(ota_arrays, remaining), 1, M}};
+    } table[] = {{"coupling", offsetof(ota_arrays, coupling), N, M},
+                 {"row_potential", offsetof(ota_arrays, row_potential), 1, N},
+                 {"column_potential", offsetof(ota_arrays, column_potential), 1, M},
+                 {"sink", offsetof(ota_arrays, sink), 1, N},
+                 {"remaining", offsetof(ota_arrays, remaining), 1, M}};
     const ota_problem problem = {.size = sizeof problem,
                                  .scores = ota_array_of(scores, OTA_F64, B, H, N, M)};
-    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+    for (size_t k = 0; k < sizeof table / sizeof *table; k++) {
         for (int d = 0; d < 4; d++) {
             ota_arrays a = {.size = sizeof a};
-            int64_t size[] = {B, H, rows[k].rows, rows[k].columns};
+            int64_t size[] = {B, H, table[k].rows, table[k].columns};
             size[d]++;
-            *(ota_array *)(void *)((char *)&a + rows[k].offset) =
+            *(ota_array *)(void *)((char *)&a + table[k].offset) =
                 ota_array_of(data, OTA_F64, size[0], size[1], size[2], size[3]);
             ota_certificate found = {.size = sizeof found};
             ota_error error;
@@ -560,10 +560,10 @@ static void shapes_that_do_not_fit(void **unused) {
             (void)snprintf(
                 wanted, sizeof wanted,
                 "%s has shape [%d, %d, %d, %d] where [%d, %d, %d, %d] of floats is needed",
-                rows[k].field, (int)size[0], (int)size[1], (int)size[2], (int)size[3], B, H,
-                (int)rows[k].rows, (int)rows[k].columns);
+                table[k].field, (int)size[0], (int)size[1], (int)size[2], (int)size[3], B, H,
+                (int)table[k].rows, (int)table[k].columns);
             assert_int_equal(ota_certify(&problem, NULL, &a, &found, NULL, &error), OTA_EINVAL);
-            assert_string_equal(error.field, rows[k].field);
+            assert_string_equal(error.field, table[k].field);
             assert_string_equal(error.message, wanted);
         }
     }

@@ -342,25 +342,25 @@ static void narrow_types(void **unused) {
         ota_type type;
         uint16_t one, half, two;
         double unit;
-    } rows[] = {{OTA_F16, 0x3c00, 0x3800, 0x4000, 0x1p-11},
-                {OTA_BF16, 0x3f80, 0x3f00, 0x4000, 0x1p-8}};
+    } table[] = {{OTA_F16, 0x3c00, 0x3800, 0x4000, 0x1p-11},
+                 {OTA_BF16, 0x3f80, 0x3f00, 0x4000, 0x1p-8}};
     for (int k = 0; k < 2; k++) {
-        const uint16_t q[4] = {rows[k].one, rows[k].half, rows[k].two, rows[k].one};
-        const uint16_t keys[6] = {rows[k].one,  rows[k].two, rows[k].half,
-                                  rows[k].half, 0,           rows[k].one};
+        const uint16_t q[4] = {table[k].one, table[k].half, table[k].two, table[k].one};
+        const uint16_t keys[6] = {table[k].one, table[k].two, table[k].half, table[k].half, 0,
+                                  table[k].one};
         static const double products[6] = {2, .75, .5, 4, 1.5, 1};
         uint16_t out[6];
         float wide[6];
         ota_problem problem = {.size = sizeof problem, .scale = 1.0};
-        problem.queries = ota_array_of((void *)q, rows[k].type, 1, 1, 2, 2);
-        problem.keys = ota_array_of((void *)keys, rows[k].type, 1, 1, 3, 2);
+        problem.queries = ota_array_of((void *)q, table[k].type, 1, 1, 2, 2);
+        problem.keys = ota_array_of((void *)keys, table[k].type, 1, 1, 3, 2);
         ota_arrays arrays = {.size = sizeof arrays};
-        arrays.coupling = ota_array_of(out, rows[k].type, 1, 1, 2, 3);
+        arrays.coupling = ota_array_of(out, table[k].type, 1, 1, 2, 3);
         assert_int_equal(ota_reference(&problem, NULL, &arrays, NULL, NULL), OTA_OK);
         ota_certificate certificate = {.size = sizeof certificate};
         assert_int_equal(ota_certify(&problem, NULL, &arrays, &certificate, NULL, NULL), OTA_OK);
-        spec_check("DER-26", certificate.row_error, 3.0 * rows[k].unit);
-        spec_check("LIT-24", fabs(certificate.gap), 32.0 * rows[k].unit);
+        spec_check("DER-26", certificate.row_error, 3.0 * table[k].unit);
+        spec_check("LIT-24", fabs(certificate.gap), 32.0 * table[k].unit);
         arrays.coupling = ota_array_of(wide, OTA_F32, 1, 1, 2, 3);
         assert_int_equal(ota_reference(&problem, NULL, &arrays, NULL, NULL), OTA_OK);
         const stage *t = plan_of(0, products, 2, 3, "softmax");
@@ -382,18 +382,19 @@ static void masks_cut_pairs(void **unused) {
     const struct {
         ota_support support;
         const char *id;
-    } rows[] = {{{OTA_SUPPORT_CAUSAL, {0}, 0, 0}, "TOT-44"},
-                {{OTA_SUPPORT_WINDOW, {0}, 2, 1}, "TOT-45"},
-                {{OTA_SUPPORT_STRIDED, {0}, 3, 0}, "TOT-46"},
-                {{OTA_SUPPORT_BLOCK, {0}, 3, 0}, "TOT-47"},
-                {{OTA_SUPPORT_BLOCK, ota_array_of(blocks, OTA_I64, 1, 1, 1, 3), 0, 0}, "TOT-47"},
-                {{OTA_SUPPORT_LENGTHS, ota_array_of(length, OTA_I64, 1, 1, 1, 1), 0, 0}, "TOT-03"},
-                {{OTA_SUPPORT_BOOLEAN, ota_array_of(allow, OTA_BOOL, 1, 1, n, m), 0, 0}, "TOT-03"}};
+    } table[] = {
+        {{OTA_SUPPORT_CAUSAL, {0}, 0, 0}, "TOT-44"},
+        {{OTA_SUPPORT_WINDOW, {0}, 2, 1}, "TOT-45"},
+        {{OTA_SUPPORT_STRIDED, {0}, 3, 0}, "TOT-46"},
+        {{OTA_SUPPORT_BLOCK, {0}, 3, 0}, "TOT-47"},
+        {{OTA_SUPPORT_BLOCK, ota_array_of(blocks, OTA_I64, 1, 1, 1, 3), 0, 0}, "TOT-47"},
+        {{OTA_SUPPORT_LENGTHS, ota_array_of(length, OTA_I64, 1, 1, 1, 1), 0, 0}, "TOT-03"},
+        {{OTA_SUPPORT_BOOLEAN, ota_array_of(allow, OTA_BOOL, 1, 1, n, m), 0, 0}, "TOT-03"}};
     for (int corner = OTA_TOP_LEFT; corner <= OTA_BOTTOM_RIGHT; corner++) {
-        for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+        for (size_t k = 0; k < sizeof table / sizeof table[0]; k++) {
             stage *t = stage_make(0, s, n, m, "softmax");
             t->problem.corner = (ota_corner)corner;
-            with_support(t, rows[k].support);
+            with_support(t, table[k].support);
             double expected[35];
             for (int i = 0; i < n; i++) {
                 const int at = i + (corner == OTA_BOTTOM_RIGHT ? m - n : 0);
@@ -416,7 +417,7 @@ static void masks_cut_pairs(void **unused) {
                 for (int j = 0; j < m && sum > 0.0; j++) expected[i * m + j] /= sum;
             }
             solve(t);
-            spec_check(rows[k].id, largest_difference(t->p, expected, 35), 1e-15);
+            spec_check(table[k].id, largest_difference(t->p, expected, 35), 1e-15);
             for (int x = 0; x < 35; x++) {
                 if (!(expected[x] > 0.0)) spec_check("TOT-03", fabs(t->p[x]), 0.0);
             }

@@ -82,7 +82,7 @@ static void test_config(void **state) {
         const char *key, *value;
         ota_status status;
         const char *sentence; /* behind the file's name */
-    } rows[] = {
+    } table[] = {
         {gpt2, NULL, NULL, OTA_EIO, "model.safetensors: cannot be opened"},
         {llama, NULL, NULL, OTA_EIO, "model.safetensors: cannot be opened"},
         {gemma, NULL, NULL, OTA_EIO, "model.safetensors: cannot be opened"},
@@ -206,11 +206,11 @@ static void test_config(void **state) {
         {gemma, "layer_types", "[\"sliding_attention\", \"full_attention\"]", OTA_EIO,
          "cannot be opened"},
     };
-    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
-        print_message("%s: %s\n", rows[k].key != NULL ? rows[k].key : "",
-                      rows[k].value != NULL ? rows[k].value : "");
-        write_config(rows[k].base, rows[k].key, rows[k].value);
-        open_as(".", NULL, rows[k].status, rows[k].sentence);
+    for (size_t k = 0; k < sizeof table / sizeof *table; k++) {
+        print_message("%s: %s\n", table[k].key != NULL ? table[k].key : "",
+                      table[k].value != NULL ? table[k].value : "");
+        write_config(table[k].base, table[k].key, table[k].value);
+        open_as(".", NULL, table[k].status, table[k].sentence);
     }
     put("config.json", "[]", 2);
     open_as(".", NULL, OTA_EFORMAT, "config.json: at byte 0: the file must hold a JSON object");
@@ -225,46 +225,46 @@ static void test_limits_of_sizes(void **state) {
         const member *base;
         const char *key;
         int most;
-    } rows[] = {{gpt2, "n_layer", 1024},
-                {gpt2, "n_head", 1024},
-                {gpt2, "n_embd", 65536},
-                {gpt2, "n_positions", 1 << 20},
-                {gpt2, "vocab_size", 1 << 20},
-                {gpt2, "n_inner", 1 << 20},
-                {bert, "num_hidden_layers", 1024},
-                {bert, "num_attention_heads", 1024},
-                {bert, "hidden_size", 65536},
-                {bert, "max_position_embeddings", 1 << 20},
-                {bert, "vocab_size", 1 << 20},
-                {bert, "intermediate_size", 1 << 20},
-                {bert, "type_vocab_size", 1024},
-                {llama, "num_hidden_layers", 1024},
-                {llama, "num_attention_heads", 1024},
-                {llama, "num_key_value_heads", 1024},
-                {llama, "head_dim", 65536},
-                {llama, "hidden_size", 65536},
-                {llama, "max_position_embeddings", 1 << 20},
-                {llama, "vocab_size", 1 << 20},
-                {llama, "intermediate_size", 1 << 20},
-                {gemma, "num_hidden_layers", 1024},
-                {gemma, "num_attention_heads", 1024},
-                {gemma, "num_key_value_heads", 1024},
-                {gemma, "head_dim", 65536},
-                {gemma, "query_pre_attn_scalar", 65536},
-                {gemma, "sliding_window", 1 << 20},
-                {gemma, "sliding_window_pattern", 1024},
-                {gemma, "hidden_size", 65536},
-                {gemma, "max_position_embeddings", 1 << 20},
-                {gemma, "vocab_size", 1 << 20},
-                {gemma, "intermediate_size", 1 << 20}};
-    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+    } table[] = {{gpt2, "n_layer", 1024},
+                 {gpt2, "n_head", 1024},
+                 {gpt2, "n_embd", 65536},
+                 {gpt2, "n_positions", 1 << 20},
+                 {gpt2, "vocab_size", 1 << 20},
+                 {gpt2, "n_inner", 1 << 20},
+                 {bert, "num_hidden_layers", 1024},
+                 {bert, "num_attention_heads", 1024},
+                 {bert, "hidden_size", 65536},
+                 {bert, "max_position_embeddings", 1 << 20},
+                 {bert, "vocab_size", 1 << 20},
+                 {bert, "intermediate_size", 1 << 20},
+                 {bert, "type_vocab_size", 1024},
+                 {llama, "num_hidden_layers", 1024},
+                 {llama, "num_attention_heads", 1024},
+                 {llama, "num_key_value_heads", 1024},
+                 {llama, "head_dim", 65536},
+                 {llama, "hidden_size", 65536},
+                 {llama, "max_position_embeddings", 1 << 20},
+                 {llama, "vocab_size", 1 << 20},
+                 {llama, "intermediate_size", 1 << 20},
+                 {gemma, "num_hidden_layers", 1024},
+                 {gemma, "num_attention_heads", 1024},
+                 {gemma, "num_key_value_heads", 1024},
+                 {gemma, "head_dim", 65536},
+                 {gemma, "query_pre_attn_scalar", 65536},
+                 {gemma, "sliding_window", 1 << 20},
+                 {gemma, "sliding_window_pattern", 1024},
+                 {gemma, "hidden_size", 65536},
+                 {gemma, "max_position_embeddings", 1 << 20},
+                 {gemma, "vocab_size", 1 << 20},
+                 {gemma, "intermediate_size", 1 << 20}};
+    for (size_t k = 0; k < sizeof table / sizeof *table; k++) {
         for (int beyond = 0; beyond < 2; beyond++) {
-            const int size = beyond * (rows[k].most + 1);
+            const int size = beyond * (table[k].most + 1);
             char value[16], sentence[96];
             (void)snprintf(value, sizeof value, "%d", size);
-            (void)snprintf(sentence, sizeof sentence, "\"%s\" is %d, outside 1 to %d", rows[k].key,
-                           size, rows[k].most);
-            write_config(rows[k].base, rows[k].key, value);
+            (void)snprintf(sentence, sizeof sentence, "\"%s\" is %d, outside 1 to %d", table[k].key,
+                           size, table[k].most);
+            write_config(table[k].base, table[k].key, value);
             open_as(".", NULL, OTA_EFORMAT, sentence);
         }
     }
@@ -293,7 +293,7 @@ static void test_weights_that_do_not_fit(void **state) {
         size_t zeros;
         ota_status status;
         const char *sentence;
-    } rows[] = {
+    } table[] = {
         {"{}", 0, OTA_EMISMATCH, ".: holds no tensor \"model.embed_tokens.weight\""},
         {"{" TENSOR("embed_tokens.weight", "F32", "5,8", 0, 100) "}", 100, OTA_EFORMAT,
          "shape and dtype make 160 bytes, data_offsets say 0 to 100"},
@@ -313,10 +313,10 @@ static void test_weights_that_do_not_fit(void **state) {
          96, OTA_EMISMATCH, "does not have the shape [8]"},
     };
     write_config(llama, NULL, NULL);
-    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
-        print_message("%s\n", rows[k].sentence);
-        write_tensors("model.safetensors", rows[k].header, rows[k].zeros);
-        open_as(".", NULL, rows[k].status, rows[k].sentence);
+    for (size_t k = 0; k < sizeof table / sizeof *table; k++) {
+        print_message("%s\n", table[k].sentence);
+        write_tensors("model.safetensors", table[k].header, table[k].zeros);
+        open_as(".", NULL, table[k].status, table[k].sentence);
     }
 }
 
@@ -408,13 +408,13 @@ static void test_tensors_that_are_missing(void **state) {
         const member *base;
         const char *key, *value;
         const needed *tensors;
-    } rows[] = {{gpt2, NULL, NULL, of_gpt2},
-                {bert, NULL, NULL, of_bert},
-                {llama, "tie_word_embeddings", "true", of_llama},
-                {gemma, "num_hidden_layers", "1", of_gemma}};
-    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
-        const needed *const tensors = rows[k].tensors;
-        write_config(rows[k].base, rows[k].key, rows[k].value);
+    } table[] = {{gpt2, NULL, NULL, of_gpt2},
+                 {bert, NULL, NULL, of_bert},
+                 {llama, "tie_word_embeddings", "true", of_llama},
+                 {gemma, "num_hidden_layers", "1", of_gemma}};
+    for (size_t k = 0; k < sizeof table / sizeof *table; k++) {
+        const needed *const tensors = table[k].tensors;
+        write_config(table[k].base, table[k].key, table[k].value);
         int count = 0;
         for (; tensors[count].name != NULL; count++) {
             char sentence[128];
@@ -434,7 +434,7 @@ static void test_indices(void **state) {
         const char *text;
         ota_status status;
         const char *sentence;
-    } rows[] = {
+    } table[] = {
         {"[]", OTA_EFORMAT, "the file must hold a JSON object"},
         {"{}", OTA_EFORMAT, "the index must hold a weight_map"},
         {"{\"weight_map\": []}", OTA_EFORMAT, "the index must hold a weight_map"},
@@ -461,9 +461,9 @@ static void test_indices(void **state) {
                   8);
     write_tensors("three", "{" TENSOR("w", "F32", "1", 0, 4) "}", 4);
     put("empty", "", 0);
-    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
-        put("model.safetensors.index.json", rows[k].text, strlen(rows[k].text));
-        open_as(".", NULL, rows[k].status, rows[k].sentence);
+    for (size_t k = 0; k < sizeof table / sizeof *table; k++) {
+        put("model.safetensors.index.json", table[k].text, strlen(table[k].text));
+        open_as(".", NULL, table[k].status, table[k].sentence);
     }
 }
 
@@ -616,7 +616,7 @@ static void test_gguf_pairs(void **state) {
         gguf_pair pair;
         ota_status status;
         const char *sentence;
-    } rows[] = {
+    } table[] = {
         {{"general.a", 13, 0, RAW("")}, OTA_EFORMAT, "a value has a type that is not known"},
         {{"general.a", STRING, 0, RAW(FAR)},
          OTA_EFORMAT,
@@ -747,10 +747,10 @@ static void test_gguf_pairs(void **state) {
     bytes b;
     write_gguf(NULL, NULL, &b);
     open_as("model.gguf", NULL, OTA_OK, "");
-    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
-        print_message("%s: %s\n", rows[k].pair.key, rows[k].sentence);
-        write_gguf(&rows[k].pair, NULL, &b);
-        open_as("model.gguf", NULL, rows[k].status, rows[k].sentence);
+    for (size_t k = 0; k < sizeof table / sizeof *table; k++) {
+        print_message("%s: %s\n", table[k].pair.key, table[k].sentence);
+        write_gguf(&table[k].pair, NULL, &b);
+        open_as("model.gguf", NULL, table[k].status, table[k].sentence);
     }
     /* The same key again, and one that is missing. */
     write_gguf(&(gguf_pair){"llama.block_counT", U32, 1, NULL, NULL, 0}, NULL, &b);
@@ -799,7 +799,7 @@ static void test_gguf_tensors(void **state) {
         entry_change change;
         ota_status status;
         const char *sentence;
-    } rows[] = {
+    } table[] = {
         {{0, "token_embd.wheight", 0, 0, 0, 0},
          OTA_EFORMAT,
          "token_embd.weight must be a matrix of 1 to 2^20 rows"},
@@ -823,10 +823,10 @@ static void test_gguf_tensors(void **state) {
          "model.gguf: holds no tensor \"output_norm.weight\""},
     };
     bytes b;
-    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
-        print_message("%s\n", rows[k].sentence);
-        write_gguf(NULL, &rows[k].change, &b);
-        open_as("model.gguf", NULL, rows[k].status, rows[k].sentence);
+    for (size_t k = 0; k < sizeof table / sizeof *table; k++) {
+        print_message("%s\n", table[k].sentence);
+        write_gguf(NULL, &table[k].change, &b);
+        open_as("model.gguf", NULL, table[k].status, table[k].sentence);
     }
     write_gguf(NULL, NULL, &b);
     const ota_model_options limited = {.size = sizeof limited, .tensors.tensors = TENSORS - 1};

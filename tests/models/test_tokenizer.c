@@ -150,7 +150,7 @@ static void test_texts_are_cut_into_words(void **state) {
     /* \u0120 is a blank, \u010A a newline, \u010D a carriage return. */
     static const struct {
         const char *cut, *text, *words;
-    } rows[] = {
+    } table[] = {
         {"gpt-2", "Hello world's  two22!?", "Hello \u0120world 's \u0120 \u0120two 22 !?"},
         {"gpt-2", "I'LL we'll\r\n\n x ", "I ' LL \u0120we 'll \u010D\u010A\u010A \u0120x \u0120"},
         {"smollm", "year 1987a", "year \u0120 1 9 8 7 a"},
@@ -158,9 +158,9 @@ static void test_texts_are_cut_into_words(void **state) {
          "I 'LL \u0120see \u0120 123 45 \u0120( it )\u010A\u010A \u0120 \u0120x"},
         {"llama-3", "a \n\n b\n", "a \u0120\u010A\u010A \u0120b \u010A"},
     };
-    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
-        ota_tokenizer *tokenizer = whole_words(rows[k].cut, rows[k].words);
-        expect_pieces(tokenizer, rows[k].text, 0, rows[k].words);
+    for (size_t k = 0; k < sizeof table / sizeof *table; k++) {
+        ota_tokenizer *tokenizer = whole_words(table[k].cut, table[k].words);
+        expect_pieces(tokenizer, table[k].text, 0, table[k].words);
         ota_tokenizer_free(tokenizer);
     }
 }
@@ -367,15 +367,15 @@ static void test_parts_of_characters(void **state) {
     static const struct {
         const char *bytes;
         size_t part;
-    } rows[] = {{"\xC2", 1},         {"\xC2\x41", 1},         {"\xC1\xBF", 1},     {"\x80", 1},
-                {"\xE0\x80", 1},     {"\xE0\xA0", 2},         {"\xE2\x82\x41", 2}, {"\xED\xA0", 1},
-                {"\xED\x9F", 2},     {"\xF0\x8F", 1},         {"\xF0\x90\x80", 3}, {"\xF4\x90", 1},
-                {"\xF4\x8F\xBF", 3}, {"\xF4\x8F\xBF\x41", 3}, {"\xF5\x80", 1},     {"\xFF", 1},
-                {"\xE0\xC0", 1},     {"\xE1\x7F", 1}};
-    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
-        const size_t size = strlen(rows[k].bytes);
-        assert_int_equal(ota_token_valid(rows[k].bytes, size), 0);
-        assert_int_equal(ota_token_malformed_part(rows[k].bytes, size), rows[k].part);
+    } table[] = {{"\xC2", 1},         {"\xC2\x41", 1},         {"\xC1\xBF", 1},     {"\x80", 1},
+                 {"\xE0\x80", 1},     {"\xE0\xA0", 2},         {"\xE2\x82\x41", 2}, {"\xED\xA0", 1},
+                 {"\xED\x9F", 2},     {"\xF0\x8F", 1},         {"\xF0\x90\x80", 3}, {"\xF4\x90", 1},
+                 {"\xF4\x8F\xBF", 3}, {"\xF4\x8F\xBF\x41", 3}, {"\xF5\x80", 1},     {"\xFF", 1},
+                 {"\xE0\xC0", 1},     {"\xE1\x7F", 1}};
+    for (size_t k = 0; k < sizeof table / sizeof *table; k++) {
+        const size_t size = strlen(table[k].bytes);
+        assert_int_equal(ota_token_valid(table[k].bytes, size), 0);
+        assert_int_equal(ota_token_malformed_part(table[k].bytes, size), table[k].part);
     }
     int blanks = 0;
     for (int32_t character = 0; character < 0x110000; character++)
@@ -394,7 +394,7 @@ static void test_parts_are_checked(void **state) {
         ota_tokenizer_parts parts;
         ota_status status;
         const char *sentence;
-    } rows[] = {
+    } table[] = {
         {good, OTA_EINVAL, lacking},
         {good, OTA_EINVAL, lacking},
         {good, OTA_EINVAL, lacking},
@@ -406,21 +406,22 @@ static void test_parts_are_checked(void **state) {
          "parts: the tokenizer's model \"unigram\" is not one of bpe, sentencepiece and "
          "wordpiece"},
         {good, OTA_EFORMAT, "parts: piece 0 is not UTF-8"}};
-    rows[0].parts.size = 0;
-    rows[1].parts.piece_count = -1;
-    rows[2].parts.merge_count = -1;
-    rows[3].parts.pieces = NULL;
-    rows[4].parts.merges = NULL;
-    rows[4].parts.merge_count = 1;
-    rows[5].parts.model = NULL;
-    rows[6].parts.model = "unigram";
-    rows[7].parts.pieces = &broken;
-    rows[7].parts.piece_count = 1;
+    table[0].parts.size = 0;
+    table[1].parts.piece_count = -1;
+    table[2].parts.merge_count = -1;
+    table[3].parts.pieces = NULL;
+    table[4].parts.merges = NULL;
+    table[4].parts.merge_count = 1;
+    table[5].parts.model = NULL;
+    table[6].parts.model = "unigram";
+    table[7].parts.pieces = &broken;
+    table[7].parts.piece_count = 1;
     ota_tokenizer *tokenizer;
     ota_error error;
-    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
-        assert_int_equal(ota_tokenizer_create(&tokenizer, &rows[k].parts, &error), rows[k].status);
-        assert_string_equal(error.message, rows[k].sentence);
+    for (size_t k = 0; k < sizeof table / sizeof *table; k++) {
+        assert_int_equal(ota_tokenizer_create(&tokenizer, &table[k].parts, &error),
+                         table[k].status);
+        assert_string_equal(error.message, table[k].sentence);
     }
     assert_int_equal(ota_tokenizer_create(NULL, &good, &error), OTA_EINVAL);
     assert_int_equal(ota_tokenizer_create(&tokenizer, NULL, &error), OTA_EINVAL);

@@ -72,19 +72,19 @@ static void test_most_steps(void **state) {
 
 static void test_cuts_of_every_behavior(void **state) {
     (void)state;
-    static const char *const rows[][2] = {{"Isolated", "b a a b"},
-                                          {"Removed", "b b"},
-                                          {"MergedWithPrevious", "ba a b"},
-                                          {"MergedWithNext", "b a ab"},
-                                          {"Contiguous", "b aa b"}};
-    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+    static const char *const table[][2] = {{"Isolated", "b a a b"},
+                                           {"Removed", "b b"},
+                                           {"MergedWithPrevious", "ba a b"},
+                                           {"MergedWithNext", "b a ab"},
+                                           {"Contiguous", "b aa b"}};
+    for (size_t k = 0; k < sizeof table / sizeof *table; k++) {
         char steps[160];
         (void)snprintf(steps, sizeof steps,
                        "{\"type\": \"Split\", \"pattern\": {\"String\": \"a\"}, \"behavior\": "
                        "\"%s\"}",
-                       rows[k][0]);
+                       table[k][0]);
         put_words("t.json", steps);
-        open_and_expect("t.json", "baab", rows[k][1]);
+        open_and_expect("t.json", "baab", table[k][1]);
     }
     /* One & in a class is a character; two would intersect classes. */
     put_words("t.json", "{\"type\": \"Split\", \"pattern\": {\"Regex\": \"[b&]\"}, \"behavior\": "
@@ -101,19 +101,19 @@ static void test_blanks_before_pieces(void **state) {
                                 "\"\u0120a\": 4}, \"merges\": [\"a \u0120\", \"\u0120 a\"]}";
     static const struct {
         const char *steps, *text, *pieces;
-    } rows[] = {{"{\"type\": \"ByteLevel\"}", "a", "\u0120a"},
-                {"{\"type\": \"ByteLevel\"}", "a a", "\u0120a \u0120a"},
-                {"{\"type\": \"ByteLevel\"}", " a a", "\u0120a \u0120a"},
-                {"{\"type\": \"ByteLevel\", \"use_regex\": false}", " a a", "\u0120 a\u0120 a"},
-                {"{\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"Split\", \"pattern\": "
-                 "{\"String\": "
-                 "\"b\"}, \"behavior\": \"Isolated\"}, {\"type\": \"ByteLevel\"}]}",
-                 " a ba", "\u0120a \u0120 \u0120 b \u0120a"}};
-    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+    } table[] = {{"{\"type\": \"ByteLevel\"}", "a", "\u0120a"},
+                 {"{\"type\": \"ByteLevel\"}", "a a", "\u0120a \u0120a"},
+                 {"{\"type\": \"ByteLevel\"}", " a a", "\u0120a \u0120a"},
+                 {"{\"type\": \"ByteLevel\", \"use_regex\": false}", " a a", "\u0120 a\u0120 a"},
+                 {"{\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"Split\", \"pattern\": "
+                  "{\"String\": "
+                  "\"b\"}, \"behavior\": \"Isolated\"}, {\"type\": \"ByteLevel\"}]}",
+                  " a ba", "\u0120a \u0120 \u0120 b \u0120a"}};
+    for (size_t k = 0; k < sizeof table / sizeof *table; k++) {
         char text[600];
-        (void)snprintf(text, sizeof text, "{\"pre_tokenizer\": %s, %s}", rows[k].steps, model);
+        (void)snprintf(text, sizeof text, "{\"pre_tokenizer\": %s, %s}", table[k].steps, model);
         put_text("t.json", text);
-        open_and_expect("t.json", rows[k].text, rows[k].pieces);
+        open_and_expect("t.json", table[k].text, table[k].pieces);
     }
 }
 
@@ -200,24 +200,24 @@ static void test_folders(void **state) {
 /* An added token that stands alone: beside no letter, digit or underscore, whole or in pieces. */
 static void test_tokens_that_stand_alone(void **state) {
     (void)state;
-    static const char *const rows[][2] = {{"word", "word"},
-                                          {"word a", "word \u0120 a"},
-                                          {"aword", "a"},
-                                          {"worda", "a"},
-                                          {"a_word", "a"},
-                                          {"\xFFword\xFF", "word"},
-                                          {"\xA9word", "word"},
-                                          {"\u00E9word", ""},
-                                          {"word\u00E9", ""},
-                                          {"word\xE4\xB8", "word"},
-                                          {"word,word", "word word"},
-                                          {"wordword", ""},
-                                          {"wordword word", "\u0120 word"}};
+    static const char *const table[][2] = {{"word", "word"},
+                                           {"word a", "word \u0120 a"},
+                                           {"aword", "a"},
+                                           {"worda", "a"},
+                                           {"a_word", "a"},
+                                           {"\xFFword\xFF", "word"},
+                                           {"\xA9word", "word"},
+                                           {"\u00E9word", ""},
+                                           {"word\u00E9", ""},
+                                           {"word\xE4\xB8", "word"},
+                                           {"word,word", "word word"},
+                                           {"wordword", ""},
+                                           {"wordword word", "\u0120 word"}};
     put_text("t.json",
              "{" BYTES ", " MODEL ", \"added_tokens\": [{\"id\": 4, \"content\": \"word\", "
              "\"single_word\": true, \"normalized\": false}]}");
-    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++)
-        open_and_expect("t.json", rows[k][0], rows[k][1]);
+    for (size_t k = 0; k < sizeof table / sizeof *table; k++)
+        open_and_expect("t.json", table[k][0], table[k][1]);
 }
 
 /* Of added tokens that the normalizer makes one the first is found, and one that it makes nothing never is. */
@@ -295,7 +295,7 @@ static void refuse_all(const char *path, const char *opened, const broken *rows,
 
 static void test_broken_json(void **state) {
     (void)state;
-    static const broken rows[] = {
+    static const broken table[] = {
         {"@", OTA_EFORMAT, "a JSON object must begin here"},
         {"@[]", OTA_EFORMAT, "a JSON object must begin here"},
         {"@{}", OTA_EFORMAT, "a tokenizer must have a model"},
@@ -317,14 +317,14 @@ static void test_broken_json(void **state) {
         {"{\"@\xFF\": 1}", OTA_EFORMAT, "a tokenizer's file must be UTF-8"},
         {"{\"a\": @-0}", OTA_EFORMAT, "-0 is no exact integer"},
     };
-    refuse_all("t.json", "t.json", rows, sizeof rows / sizeof *rows);
+    refuse_all("t.json", "t.json", table, sizeof table / sizeof *table);
 }
 
 #define WITH_VOCAB(vocab) "{" BYTES ", \"model\": {\"merges\": [], \"vocab\": " vocab "}}"
 
 static void test_broken_vocabulary(void **state) {
     (void)state;
-    static const broken rows[] = {
+    static const broken table[] = {
         {WITH_VOCAB("{\"a\": 0, @\"b\": 2}"), OTA_EFORMAT,
          "id 2 leaves a hole: 2 pieces have the ids 0 to 1"},
         {WITH_VOCAB("{\"a\": 0, @\"b\": 0}"), OTA_EFORMAT, "id 0 is given twice"},
@@ -355,7 +355,7 @@ static void test_broken_vocabulary(void **state) {
         {"{" BYTES ", " MODEL ", \"added_tokens\": [@{\"id\": 5, \"content\": \"z\"}]}",
          OTA_EFORMAT, "id 5 leaves a hole: 5 pieces have the ids 0 to 4"},
     };
-    refuse_all("t.json", "t.json", rows, sizeof rows / sizeof *rows);
+    refuse_all("t.json", "t.json", table, sizeof table / sizeof *table);
 }
 
 #define WITH_MERGES(merges) "{" BYTES ", \"model\": {\"vocab\": " VOCAB ", \"merges\": " merges "}}"
@@ -364,7 +364,7 @@ static void test_broken_vocabulary(void **state) {
 
 static void test_broken_members(void **state) {
     (void)state;
-    static const broken rows[] = {
+    static const broken table[] = {
         {WITH_MERGES("[@\"a\"]"), OTA_EFORMAT,
          "a merge must be two pieces with one blank between them"},
         {WITH_MERGES("[@\"a b b\"]"), OTA_EFORMAT,
@@ -408,7 +408,7 @@ static void test_broken_members(void **state) {
                 "{\"type\": \"Digits\"}]}"),
          OTA_UNSUPPORTED, "a pre_tokenizer after ByteLevel is not known here"},
     };
-    refuse_all("t.json", "t.json", rows, sizeof rows / sizeof *rows);
+    refuse_all("t.json", "t.json", table, sizeof table / sizeof *table);
 }
 
 static void test_broken_lists(void **state) {
@@ -441,13 +441,13 @@ static void test_broken_lists(void **state) {
 
 static void test_broken_settings(void **state) {
     (void)state;
-    static const broken rows[] = {
+    static const broken table[] = {
         {"{\"do_lower_case\": false} @x", OTA_EFORMAT,
          "not valid JSON: end of file expected near 'x'"},
         {"{\"do_lower_case\" fals@e}", OTA_EFORMAT, "not valid JSON: ':' expected near 'false'"},
     };
     put_text("vocab.txt", "[UNK]\na\n");
-    refuse_all("./tokenizer_config.json", ".", rows, sizeof rows / sizeof *rows);
+    refuse_all("./tokenizer_config.json", ".", table, sizeof table / sizeof *table);
 }
 
 static void test_absent_and_special_files(void **state) {

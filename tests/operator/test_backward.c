@@ -14,12 +14,12 @@
 #include "scale.h"
 #include "spec.h"
 
-typedef struct tally {
+typedef struct counts {
     int solved, kinks, checked, rough;
     double worst;
-} tally;
+} counts;
 
-static void count(tally *to, const bench *t, const char *name, double ratio, double slope,
+static void count(counts *to, const bench *t, const char *name, double ratio, double slope,
                   double difference) {
     to->checked++;
     to->rough += ratio < 0.0;
@@ -30,7 +30,7 @@ static void count(tally *to, const bench *t, const char *name, double ratio, dou
     print_recipe(&t->x);
 }
 
-static void check_gradients(bench *t, tally *to) {
+static void check_gradients(bench *t, counts *to) {
     double slope = 0.0, difference = 0.0;
     const int rough = to->rough;
     for (int k = 0; k < t->count; k++)
@@ -48,7 +48,7 @@ static void check_gradients(bench *t, tally *to) {
 }
 
 /* One problem. `schedule` chooses what fixed rounds do beside the plain update. False: it has no plan. */
-static bool check_problem(const recipe *want, int schedule, bool coupling, double cap, tally *to) {
+static bool check_problem(const recipe *want, int schedule, bool coupling, double cap, counts *to) {
     bench *t = malloc(sizeof *t);
     assert_non_null(t);
     set_up(t, want, OTA_F64, coupling);
@@ -81,7 +81,7 @@ static bool check_problem(const recipe *want, int schedule, bool coupling, doubl
 }
 
 /* Few problems, or few of their directions, may meet a kink at every step. */
-static void judge(const cell *c, const tally *t, int least) {
+static void judge(const cell *c, const counts *t, int least) {
     print_message("%s: %d problems, %d directions, %d at a kink, worst %.2g of the bound\n",
                   c->method, t->solved, t->checked, t->rough, t->worst);
     assert_true(t->solved >= least);
@@ -89,7 +89,7 @@ static void judge(const cell *c, const tally *t, int least) {
     spec_check(c->ids, t->worst, 1.0);
 }
 
-static void check_turn(const cell *c, uint64_t seed, tally *t) {
+static void check_turn(const cell *c, uint64_t seed, counts *t) {
     const int k = (int)((seed - 1) % ALL);
     const recipe w = vary(c, (mask)(k / MASSES), k % MASSES, seed);
     if (!decided(&w)) return;
@@ -103,7 +103,7 @@ static void check_turn(const cell *c, uint64_t seed, tally *t) {
 }
 
 static void check_cell(const cell *c) {
-    tally t = {0};
+    counts t = {0};
     const int step = test_step(), most = ALL * (int)test_scale();
     for (int seed = 1; seed <= most; seed += step) check_turn(c, (uint64_t)seed, &t);
     judge(c, &t, c->least == ALL ? (most + step - 1) / step : c->least / step);
@@ -116,14 +116,14 @@ static void test_once_wrong(void **state) {
     static const struct {
         cell cell;
         uint64_t seed;
-    } rows[] = {{{"DER-14", "entmax:1.5/prefix", 1, false}, BLOCK_BOOLEAN_ADDITIVE * MASSES + 3},
-                {{"DER-13", "softmax/exact", 1, false}, ADDITIVE * MASSES + 2}};
+    } table[] = {{{"DER-14", "entmax:1.5/prefix", 1, false}, BLOCK_BOOLEAN_ADDITIVE * MASSES + 3},
+                 {{"DER-13", "softmax/exact", 1, false}, ADDITIVE * MASSES + 2}};
     enum { TURNS = 12 }; /* of the same mask and masses */
-    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
-        tally t = {0};
+    for (size_t k = 0; k < sizeof table / sizeof table[0]; k++) {
+        counts t = {0};
         for (uint64_t turn = 0; turn < TURNS; turn++)
-            check_turn(&rows[k].cell, rows[k].seed + ALL * turn, &t);
-        judge(&rows[k].cell, &t, 1);
+            check_turn(&table[k].cell, table[k].seed + ALL * turn, &t);
+        judge(&table[k].cell, &t, 1);
     }
 }
 
@@ -154,7 +154,7 @@ static void test_larger_problems(void **state) {
     static const struct {
         cell cell;
         int64_t n, m;
-    } rows[] = {
+    } table[] = {
         {{"LIT-21", "softmax", 3, false}, 83, 171},
         {{"DER-12", "entmax:1.5", 3, false}, 83, 171},
         {{"DER-13", "softmax/exact", 3, false}, 83, 171},
@@ -167,13 +167,13 @@ static void test_larger_problems(void **state) {
         /* Sparse plans of many keys take Newton's method long. */
         {{"DER-12 DER-14", "sparsemax/exact", 3, false}, 19, 67},
     };
-    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
-        tally t = {0};
+    for (size_t k = 0; k < sizeof table / sizeof table[0]; k++) {
+        counts t = {0};
         for (uint64_t seed = 1; seed <= 3; seed++) {
-            const bool exact = strstr(rows[k].cell.method, "/exact") != NULL;
-            recipe w = recipe_of(&rows[k].cell, seed);
-            w.n = rows[k].n;
-            w.m = rows[k].m;
+            const bool exact = strstr(table[k].cell.method, "/exact") != NULL;
+            recipe w = recipe_of(&table[k].cell, seed);
+            w.n = table[k].n;
+            w.m = table[k].m;
             w.width = 9;
             w.values_width = 5;
             w.heads = 4;
@@ -186,7 +186,7 @@ static void test_larger_problems(void **state) {
             w.row_mass = seed == 1;
             check_problem(&w, 0, seed == 2, 1.0, &t);
         }
-        judge(&rows[k].cell, &t, rows[k].cell.least);
+        judge(&table[k].cell, &t, table[k].cell.least);
     }
 }
 

@@ -225,19 +225,19 @@ static void test_single_against_double(void **state) {
     static const struct {
         const char *ids, *method;
         double order;
-    } rows[] = {{"LIT-17 LIT-21", "softmax", 1.0},      {"DER-12", "entmax:1.5", 1.5},
-                {"DER-12", "sparsemax", 2.0},           {"DER-13", "softmax/exact", 1.0},
-                {"DER-14", "softmax/relaxed:.7", 1.0},  {"DER-14", "softmax/capped:1.3", 1.0},
-                {"DER-14", "softmax/prefix", 1.0},      {"DER-15", "softmax/elastic:.4,3", 1.0},
-                {"DER-12", "softmax/online:1.5", 1.0},  {"DER-12", "sparsemax/online:4", 2.0},
-                {"DER-14", "entmax:1.5/exact", 1.5},    {"DER-14", "entmax:1.5/relaxed:.7", 1.5},
-                {"DER-14", "sparsemax/capped:1.4", 2.0}};
+    } table[] = {{"LIT-17 LIT-21", "softmax", 1.0},      {"DER-12", "entmax:1.5", 1.5},
+                 {"DER-12", "sparsemax", 2.0},           {"DER-13", "softmax/exact", 1.0},
+                 {"DER-14", "softmax/relaxed:.7", 1.0},  {"DER-14", "softmax/capped:1.3", 1.0},
+                 {"DER-14", "softmax/prefix", 1.0},      {"DER-15", "softmax/elastic:.4,3", 1.0},
+                 {"DER-12", "softmax/online:1.5", 1.0},  {"DER-12", "sparsemax/online:4", 2.0},
+                 {"DER-14", "entmax:1.5/exact", 1.5},    {"DER-14", "entmax:1.5/relaxed:.7", 1.5},
+                 {"DER-14", "sparsemax/capped:1.4", 2.0}};
     static const mask masks[] = {NO_MASK, CAUSAL_BOTTOM_RIGHT, WINDOW, BOOLEAN_KEYS};
-    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+    for (size_t k = 0; k < sizeof table / sizeof table[0]; k++) {
         ratios worst = {0};
         int edges = 0, problems = 0;
         for (uint64_t seed = 1; seed <= 8; seed++) {
-            const recipe w = {.method = rows[k].method,
+            const recipe w = {.method = table[k].method,
                               .type = OTA_F32,
                               .out_type = OTA_F32,
                               .batch = 1,
@@ -249,15 +249,15 @@ static void test_single_against_double(void **state) {
                               .values_width = 5,
                               .temperature = 0.9,
                               .spread = 1.0,
-                              .mask = strstr(rows[k].method, "/exact") ? NO_MASK : masks[seed % 4],
+                              .mask = strstr(table[k].method, "/exact") ? NO_MASK : masks[seed % 4],
                               .seed = seed};
-            edges += !check_one(&w, rows[k].order, false, &worst);
+            edges += !check_one(&w, table[k].order, false, &worst);
             problems++;
         }
         print_message("%s: scores %.2g queries %.2g keys %.2g values %.2g of the bound\n",
-                      rows[k].method, worst.scores, worst.queries, worst.keys, worst.values);
+                      table[k].method, worst.scores, worst.queries, worst.keys, worst.values);
         assert_true(4 * edges <= problems);
-        spec_check(rows[k].ids, fmax(worst.scores, worst.queries), 1.0);
+        spec_check(table[k].ids, fmax(worst.scores, worst.queries), 1.0);
         spec_check("LIT-21", fmax(worst.keys, worst.values), 1.0);
     }
 }

@@ -252,7 +252,7 @@ static recipe base(uint64_t seed) {
 static void test_masks_and_terms(void **state) {
     (void)state;
     static const ota_type types[] = {OTA_F32, OTA_F64, OTA_BF16, OTA_F16};
-    static const int64_t rows[] = {53, 1, 48, 97, 7}, keys[] = {135, 64, 300, 3, 128, 257, 1};
+    static const int64_t table[] = {53, 1, 48, 97, 7}, keys[] = {135, 64, 300, 3, 128, 257, 1};
     judged seen = {0};
     const char *level;
     int levels = 0;
@@ -263,7 +263,7 @@ static void test_masks_and_terms(void **state) {
         w.added = (added)(k / MASKS);
         w.type = w.out_type = types[k % 4];
         w.row_mass = k % 3 == 1;
-        w.n = rows[k % 5];
+        w.n = table[k % 5];
         w.m = keys[k % 7];
         w.width = k % 6 == 0 ? 64 : 9;
         w.values_width = k % 9 == 0 ? 64 : 17;

@@ -460,27 +460,27 @@ static void a_stop_inside_a_solve_is_told(void **unused) {
     (void)unused;
     static const struct {
         const char *method, *solver;
-    } rows[] = {{"softmax/exact", "sinkhorn"}, {"softmax/exact", "log"},
-                {"softmax/exact", "newton"},   {"softmax/exact", "anderson"},
-                {"softmax/exact", "coupled"},  {"softmax/relaxed:1", "coupled"},
-                {"softmax/capped:1.5", NULL},  {"entmax:1.5/exact", NULL},
-                {"softmax/prefix", NULL}};
+    } table[] = {{"softmax/exact", "sinkhorn"}, {"softmax/exact", "log"},
+                 {"softmax/exact", "newton"},   {"softmax/exact", "anderson"},
+                 {"softmax/exact", "coupled"},  {"softmax/relaxed:1", "coupled"},
+                 {"softmax/capped:1.5", NULL},  {"entmax:1.5/exact", NULL},
+                 {"softmax/prefix", NULL}};
     enum { SIZE = 12 };
     static double scores[SIZE * SIZE], coupling[SIZE * SIZE];
     int wrong = 0;
     uint64_t state = 11;
     fill(&state, OTA_F64, scores, (int64_t)SIZE * SIZE);
-    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+    for (size_t k = 0; k < sizeof table / sizeof table[0]; k++) {
         int cancel = 0;
         ota_problem problem = {.size = sizeof problem};
         ota_options options = {.size = sizeof options,
                                .threads = 1,
                                .tolerance = 1e-10,
-                               .solver = rows[k].solver,
+                               .solver = table[k].solver,
                                .cancel = &cancel,
                                .progress = stop_at_once,
                                .progress_user = &cancel};
-        assert_int_equal(ota_method_parse(rows[k].method, &problem, &options, NULL), OTA_OK);
+        assert_int_equal(ota_method_parse(table[k].method, &problem, &options, NULL), OTA_OK);
         problem.scores = ota_array_of(scores, OTA_F64, 1, 1, SIZE, SIZE);
         const ota_arrays arrays = {.size = sizeof arrays,
                                    .coupling = ota_array_of(coupling, OTA_F64, 1, 1, SIZE, SIZE)};
@@ -493,8 +493,8 @@ static void a_stop_inside_a_solve_is_told(void **unused) {
             right = found.column_error <= 2.0 * options.tolerance;
         }
         if (!right)
-            print_error("%s by %s: status %d, column error %g\n", rows[k].method,
-                        rows[k].solver != NULL ? rows[k].solver : "auto", (int)status,
+            print_error("%s by %s: status %d, column error %g\n", table[k].method,
+                        table[k].solver != NULL ? table[k].solver : "auto", (int)status,
                         found.column_error);
         wrong += !right;
     }

@@ -372,32 +372,32 @@ static void gradients_may_be_sums(void **state) {
     static const struct {
         int field, dimension;
         ota_status status;
-    } rows[] = {{ROW_MASS, 0, OTA_OK},
-                {ROW_MASS, 1, OTA_OK},
-                {ROW_MASS, 3, OTA_EINVAL},
-                {TEMPERATURE, 3, OTA_OK},
-                {SCORES, 1, OTA_EINVAL}};
-    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+    } table[] = {{ROW_MASS, 0, OTA_OK},
+                 {ROW_MASS, 1, OTA_OK},
+                 {ROW_MASS, 3, OTA_EINVAL},
+                 {TEMPERATURE, 3, OTA_OK},
+                 {SCORES, 1, OTA_EINVAL}};
+    for (size_t k = 0; k < sizeof table / sizeof table[0]; k++) {
         bench *t = start("entmax:1.5", false);
         solve(t);
         t->want.out_grad = ota_array_of(t->out_grad, OTA_F64, BATCH, HEADS, N, V);
         for (int part = 0; part < 2; part++) {
-            ota_array *a = set(t, rows[k].field, false);
+            ota_array *a = set(t, table[k].field, false);
             a->data = part == 0 ? t->spare : t->other;
             if (part == 1)
-                *a = ota_array_of(t->other, OTA_F64, rows[k].dimension == 0 ? 1 : a->size[0],
-                                  rows[k].dimension == 1 ? 1 : a->size[1], a->size[2],
-                                  rows[k].dimension == 3 ? 1 : a->size[3]);
-            const bool fine = part == 0 || rows[k].status == OTA_OK;
-            expect(t, false, fine ? OTA_OK : rows[k].status,
-                   fine ? "" : fields[rows[k].field].of_gradient, fine ? "" : "is needed");
+                *a = ota_array_of(t->other, OTA_F64, table[k].dimension == 0 ? 1 : a->size[0],
+                                  table[k].dimension == 1 ? 1 : a->size[1], a->size[2],
+                                  table[k].dimension == 3 ? 1 : a->size[3]);
+            const bool fine = part == 0 || table[k].status == OTA_OK;
+            expect(t, false, fine ? OTA_OK : table[k].status,
+                   fine ? "" : fields[table[k].field].of_gradient, fine ? "" : "is needed");
             if (!fine) break;
         }
         double whole = 0.0, part = 0.0;
-        const int64_t *size = fields[rows[k].field].size;
+        const int64_t *size = fields[table[k].field].size;
         const int64_t all = size[0] * size[1] * size[2] * size[3];
-        for (int64_t j = 0; j < all && rows[k].status == OTA_OK; j++) whole += t->spare[j];
-        for (int64_t j = 0; j < all / size[rows[k].dimension] && rows[k].status == OTA_OK; j++)
+        for (int64_t j = 0; j < all && table[k].status == OTA_OK; j++) whole += t->spare[j];
+        for (int64_t j = 0; j < all / size[table[k].dimension] && table[k].status == OTA_OK; j++)
             part += t->other[j];
         assert_true(fabs(whole - part) <= 64.0 * 0x1p-53 * (double)all * (1.0 + fabs(whole)));
         end(t);

@@ -106,12 +106,12 @@ static void check_reference(const scene *s, const char *method, double tolerance
 
 static void plans_are_those_of_the_reference(void **state) {
     (void)state;
-    static const char *const rows[] = {"softmax", "entmax:1.5", "entmax:3", "entmax:0.6"};
+    static const char *const table[] = {"softmax", "entmax:1.5", "entmax:3", "entmax:0.6"};
     scene *s = malloc(sizeof *s);
     assert_non_null(s);
     for (uint64_t k = 0; k < 3 * (COUPLED + 4); k++) {
         const uint64_t cell = k % (COUPLED + 4);
-        const char *method = cell < 4 ? rows[cell] : coupled[cell - 4];
+        const char *method = cell < 4 ? table[cell] : coupled[cell - 4];
         if (strncmp(method, "hard", 4) == 0) continue;
         set_up(s, method, 6, 17 + (int64_t)(k % 5), 400 + k, false);
         s->problem.entry_cap = 0.15;
@@ -212,12 +212,12 @@ static void check_derivatives(scene *s, const char *method) {
 
 static void derivatives_are_those_of_differences(void **state) {
     (void)state;
-    static const char *const rows[] = {"softmax", "entmax:1.5", "sparsemax", "entmax:0.6"};
+    static const char *const table[] = {"softmax", "entmax:1.5", "sparsemax", "entmax:0.6"};
     scene *s = malloc(sizeof *s);
     assert_non_null(s);
     for (uint64_t k = 0; k < 2 * (COUPLED + 4); k++) {
         const uint64_t cell = k % (COUPLED + 4);
-        const char *method = cell < 4 ? rows[cell] : coupled[cell - 4];
+        const char *method = cell < 4 ? table[cell] : coupled[cell - 4];
         if (strncmp(method, "hard", 4) == 0) continue;
         set_up(s, method, 7, 33, 800 + k, false);
         s->problem.entry_cap = 0.11;

@@ -245,17 +245,17 @@ static void numbers_of_rules_are_refused(void **unused) {
         const char *method, *field;
         size_t place;
         double wrong[4];
-    } rows[] = {
+    } table[] = {
         {"softmax/relaxed:1", "strength", offsetof(ota_problem, strength), {0, -1, NAN, INFINITY}},
         {"softmax/capped:1", "cap", offsetof(ota_problem, cap), {0, -1, NAN, INFINITY}},
         {"softmax/online:1", "cap", offsetof(ota_problem, cap), {0, -1, NAN, INFINITY}},
         {"softmax/bounded:0.5,2", "upper", offsetof(ota_problem, upper), {0, -1, NAN, INFINITY}},
         {"softmax/bounded:0.5,2", "lower", offsetof(ota_problem, lower), {-1, 3, NAN, INFINITY}},
         {"softmax/elastic:1,1", "lambda", offsetof(ota_problem, lambda), {-0.5, 2, NAN, INFINITY}}};
-    for (size_t k = 0; k < 4 * sizeof rows / sizeof *rows; k++)
-        REFUSED(rows[k / 4].method, OTA_EINVAL, rows[k / 4].field,
-                *(double *)(void *)((char *)&t->problem + rows[k / 4].place) =
-                    rows[k / 4].wrong[k % 4]);
+    for (size_t k = 0; k < 4 * sizeof table / sizeof *table; k++)
+        REFUSED(table[k / 4].method, OTA_EINVAL, table[k / 4].field,
+                *(double *)(void *)((char *)&t->problem + table[k / 4].place) =
+                    table[k / 4].wrong[k % 4]);
 }
 
 static void masses_are_refused(void **unused) {

@@ -24,7 +24,7 @@ static void golden_plans(void **unused) {
         const char *ids, *method;
         double temperature;
         double plan[9], tolerance;
-    } rows[] = {
+    } table[] = {
         {"ELA-02 LIT-01 LIT-09",
          "softmax",
          1,
@@ -61,12 +61,12 @@ static void golden_plans(void **unused) {
           0.230970095204202},
          1e-12},
     };
-    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
-        head *t = head_make(0, rows[k].method, 3, 3, golden_scores);
-        t->problem.temperature = rows[k].temperature;
+    for (size_t k = 0; k < sizeof table / sizeof table[0]; k++) {
+        head *t = head_make(0, table[k].method, 3, 3, golden_scores);
+        t->problem.temperature = table[k].temperature;
         t->options.tolerance = 1e-14;
         solved(t);
-        spec_check(rows[k].ids, distance(t->p, rows[k].plan, 9), rows[k].tolerance);
+        spec_check(table[k].ids, distance(t->p, table[k].plan, 9), table[k].tolerance);
     }
     static const double mechanisms[4] = {1, 0.5, 0.2, -1};
     static const double sparse[4] = {0.75, 0.25, 0, 0};
@@ -133,16 +133,16 @@ static void knobs_at_rest_are_softmax(void **unused) {
     static const struct {
         const char *method, *softmax;
         int64_t rounds;
-    } rows[] = {{"softmax/elastic:0,7", "softmax", 0},
-                {"softmax/elastic:0.7,0", "softmax", 0},
-                {"softmax/exact", "softmax", OTA_NO_ROUNDS},
-                {"softmax/relaxed:3", "softmax", OTA_NO_ROUNDS},
-                {"softmax/capped:1.5", "softmax", OTA_NO_ROUNDS},
-                {"sparsemax/exact", "sparsemax", OTA_NO_ROUNDS}};
+    } table[] = {{"softmax/elastic:0,7", "softmax", 0},
+                 {"softmax/elastic:0.7,0", "softmax", 0},
+                 {"softmax/exact", "softmax", OTA_NO_ROUNDS},
+                 {"softmax/relaxed:3", "softmax", OTA_NO_ROUNDS},
+                 {"softmax/capped:1.5", "softmax", OTA_NO_ROUNDS},
+                 {"sparsemax/exact", "sparsemax", OTA_NO_ROUNDS}};
     static drawn x, y;
-    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+    for (size_t k = 0; k < sizeof table / sizeof table[0]; k++) {
         for (int type = 0; type < 4; type++) {
-            recipe w = {.method = rows[k].method,
+            recipe w = {.method = table[k].method,
                         .type = types[type],
                         .out_type = types[type],
                         .batch = 1,
@@ -154,10 +154,10 @@ static void knobs_at_rest_are_softmax(void **unused) {
                         .values_width = 5,
                         .spread = 2.0,
                         .seed = 3,
-                        .rounds = rows[k].rounds,
+                        .rounds = table[k].rounds,
                         .dense_arrays = true};
             draw(&x, &w);
-            w.method = rows[k].softmax;
+            w.method = table[k].softmax;
             w.rounds = 0;
             draw(&y, &w);
             assert_int_equal(solve(&x), OTA_FIXED_ITERS);
@@ -285,20 +285,20 @@ static void wide_ranges_take_logarithms(void **unused) {
         ota_type type;
         double range;
         const char *solver;
-    } rows[] = {{OTA_F64, 599.0, "sinkhorn"},
-                {OTA_F64, 601.0, "log"},
-                {OTA_F32, 79.0, "sinkhorn"},
-                {OTA_F32, 81.0, "log"}};
+    } table[] = {{OTA_F64, 599.0, "sinkhorn"},
+                 {OTA_F64, 601.0, "log"},
+                 {OTA_F32, 79.0, "sinkhorn"},
+                 {OTA_F32, 81.0, "log"}};
     static const double taus[] = {0.25, 1.0, 8.0};
     double s[N * N];
     if (on_other_backend()) skip(); /* plain passes form no kernel */
-    for (size_t k = 0; k < 3 * (sizeof rows / sizeof rows[0]); k++) {
+    for (size_t k = 0; k < 3 * (sizeof table / sizeof table[0]); k++) {
         const double tau = taus[k % 3];
-        for (int x = 0; x < N * N; x++) s[x] = (x / N + x % N) % 2 ? rows[k / 3].range * tau : 0.0;
+        for (int x = 0; x < N * N; x++) s[x] = (x / N + x % N) % 2 ? table[k / 3].range * tau : 0.0;
         head *t = head_make(0, "softmax/exact", N, N, s);
         float narrow[N * N], coupling[N * N];
         for (int x = 0; x < N * N; x++) narrow[x] = (float)s[x];
-        if (rows[k / 3].type == OTA_F32) {
+        if (table[k / 3].type == OTA_F32) {
             t->problem.scores = ota_array_of(narrow, OTA_F32, 1, 1, N, N);
             t->arrays.coupling = ota_array_of(coupling, OTA_F32, 1, 1, N, N);
             t->options.precision = OTA_PRECISION_F32;
@@ -307,9 +307,9 @@ static void wide_ranges_take_logarithms(void **unused) {
         t->problem.end = OTA_SIDE_COLUMNS; /* not the rounds on a kernel, which have no range */
         t->options.rounds = 5;
         solved(t);
-        if (strcmp(t->result.solver, rows[k / 3].solver) != 0)
-            print_error("range %g: %s\n", rows[k / 3].range, t->result.solver);
-        spec_check_true("TOT-105", strcmp(t->result.solver, rows[k / 3].solver) == 0);
+        if (strcmp(t->result.solver, table[k / 3].solver) != 0)
+            print_error("range %g: %s\n", table[k / 3].range, t->result.solver);
+        spec_check_true("TOT-105", strcmp(t->result.solver, table[k / 3].solver) == 0);
     }
 }
 

@@ -244,7 +244,7 @@ static void test_fields(void **state) {
         size_t offset;
         int64_t size[4];
         ota_status status;
-    } rows[] = {
+    } table[] = {
         {"softmax", "order", offsetof(ota_tangents, order), {1, 1, 1, 1}, OTA_EINVAL},
         {"softmax", "cap", offsetof(ota_tangents, cap), {1, 1, 1, 1}, OTA_EINVAL},
         {"softmax", "strength", offsetof(ota_tangents, strength), {1, 1, 1, 1}, OTA_EINVAL},
@@ -258,17 +258,17 @@ static void test_fields(void **state) {
         {"softmax", "matrix", offsetof(ota_tangents, matrix), {1, 1, N, M}, OTA_OK},
         {"softmax", "row_mass", offsetof(ota_tangents, row_mass), {1, 1, 1, N}, OTA_OK},
         {"sparsemax", "order", offsetof(ota_tangents, order), {1, 1, 1, 1}, OTA_OK}};
-    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+    for (size_t k = 0; k < sizeof table / sizeof table[0]; k++) {
         double data[S] = {0};
-        const int64_t *size = rows[k].size;
+        const int64_t *size = table[k].size;
         bench t;
-        start(&t, rows[k].method, 1.0, 3, false);
+        start(&t, table[k].method, 1.0, 3, false);
         forward(&t);
-        ota_array *to = (ota_array *)(void *)((char *)&t.tangents + rows[k].offset);
+        ota_array *to = (ota_array *)(void *)((char *)&t.tangents + table[k].offset);
         *to = ota_array_of(data, OTA_F64, size[0], size[1], size[2], size[3]);
         memset(&t.error, 0, sizeof t.error);
-        assert_int_equal(ota_jvp(t.plan, &t.arrays, &t.tangents, NULL, &t.error), rows[k].status);
-        if (rows[k].status != OTA_OK) assert_string_equal(t.error.field, rows[k].field);
+        assert_int_equal(ota_jvp(t.plan, &t.arrays, &t.tangents, NULL, &t.error), table[k].status);
+        if (table[k].status != OTA_OK) assert_string_equal(t.error.field, table[k].field);
         ota_plan_free(t.plan);
     }
     /* Terms by their own shape; a struct of a newer header only when nothing unknown is set. */

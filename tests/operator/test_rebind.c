@@ -82,7 +82,7 @@ static const struct {
     bool narrow;
     void (*before)(scene *s), (*after)(scene *s);
     const char *field;
-} rows[] = {
+} table[] = {
     {"softmax/exact", "softmax/exact", "", false, NULL, causal, "supports"},
     {"softmax/exact", "softmax/exact", "", false, NULL, lengths, "supports"},
     {"softmax", "softmax", "", false, window, NULL, "supports"},
@@ -108,7 +108,7 @@ static const struct {
     {"hard/exact", "hard/exact", "", true, NULL, halved, "scale"},
     {"hard/exact", "hard/exact", "", false, NULL, halved, NULL},
 };
-enum { ROWS = (int)(sizeof rows / sizeof rows[0]) };
+enum { ROWS = (int)(sizeof table / sizeof table[0]) };
 
 static ota_plan *make(scene *s) {
     ota_plan *plan = NULL;
@@ -127,19 +127,19 @@ static void plans_go_on_where_their_choices_hold(void **state) {
     for (int k = 0; k < ROWS; k++) {
         scene first, then;
         double kept[N * M], found[N * M], wanted[N * M];
-        draw(&first, rows[k].first, rows[k].narrow);
-        draw(&then, rows[k].then, rows[k].narrow);
-        if (rows[k].before != NULL) rows[k].before(&first);
-        if (rows[k].after != NULL) rows[k].after(&then);
-        first.options.solver = then.options.solver = rows[k].solver;
+        draw(&first, table[k].first, table[k].narrow);
+        draw(&then, table[k].then, table[k].narrow);
+        if (table[k].before != NULL) table[k].before(&first);
+        if (table[k].after != NULL) table[k].after(&then);
+        first.options.solver = then.options.solver = table[k].solver;
         ota_plan *plan = make(&first), *fresh = NULL;
         solve(plan, &first, kept);
         /* Another backend works on f32 as it does on f64. */
-        const char *field = rows[k].narrow && on_other_backend() ? NULL : rows[k].field;
+        const char *field = table[k].narrow && on_other_backend() ? NULL : table[k].field;
         const ota_status status = ota_plan_rebind(plan, &then.problem, &then.error);
         if (status != (field == NULL ? OTA_OK : OTA_EINVAL) ||
             (field != NULL && strcmp(then.error.field, field) != 0))
-            fail_msg("row %d, %s to %s: status %d, field '%s'", k, rows[k].first, rows[k].then,
+            fail_msg("row %d, %s to %s: status %d, field '%s'", k, table[k].first, table[k].then,
                      (int)status, then.error.field);
         if (status == OTA_OK) {
             solve(plan, &then, found);

@@ -248,14 +248,14 @@ static ota_status assign_points(const kind *of, double *number, ota_error *error
 /* Problems of several sizes with a limit. */
 static ota_status assign_ragged(const kind *of, double *number, ota_error *error) {
     const ota_options options = {.size = sizeof options, .executor = executor_of(of)};
-    static const int64_t rows[] = {3, 0, 5}, columns[] = {4, 2, 3}, offsets[] = {0, 7, 20};
+    static const int64_t table[] = {3, 0, 5}, columns[] = {4, 2, 3}, offsets[] = {0, 7, 20};
     ota_assigner *assigner = NULL;
     double value[3] = {0};
     const ota_assignments batch = {.size = sizeof batch,
                                    .count = 3,
                                    .costs = scores,
                                    .type = OTA_F64,
-                                   .rows_of = rows,
+                                   .rows_of = table,
                                    .columns_of = columns,
                                    .offsets = offsets,
                                    .limited = 1,

@@ -202,13 +202,13 @@ static double difference_gap(ride *t) {
     return found;
 }
 
-typedef struct tally {
+typedef struct counts {
     int solved, kinks, differences;
     double apart, off;
-} tally;
+} counts;
 
 static bool check_problem(const recipe *want, int schedule, double cap, bool differences,
-                          tally *to) {
+                          counts *to) {
     ride *t = calloc(1, sizeof *t);
     assert_non_null(t);
     bench *b = &t->b;
@@ -245,7 +245,7 @@ static bool check_problem(const recipe *want, int schedule, double cap, bool dif
 enum { DIFFERENCES = 5 }; /* every how many problems */
 
 static void check_cell(const cell *c) {
-    tally t = {0};
+    counts t = {0};
     for (int k = 0; k < ALL; k++) {
         const uint64_t seed = 1 + (uint64_t)k;
         const recipe w = vary(c, (mask)(k / MASSES), k % MASSES, seed);
@@ -299,7 +299,7 @@ static void test_full_lanes(void **state) {
     for (size_t q = 0; q < sizeof tables / sizeof tables[0]; q++) {
         for (size_t k = 0; k < tables[q].count; k += (size_t)test_step()) {
             const cell *c = &tables[q].cells[k];
-            tally t = {0};
+            counts t = {0};
             for (uint64_t seed = 1; seed <= 8; seed++) {
                 recipe w = vary(c, NO_MASK, 0, seed);
                 w.batch = 1;

@@ -601,15 +601,15 @@ static void test_arrays_of_a_later_header(void **state) {
         int64_t stride;
         ota_status status;
         const char *sentence;
-    } rows[] = {{INT64_MIN, OTA_EOVERFLOW, "coupling spans more than 2^57 elements"},
-                {INT64_MAX, OTA_EOVERFLOW, "coupling spans more than 2^57 elements"},
-                {INT64_MAX / 8, OTA_EOVERFLOW, "coupling spans more than 2^57 elements"},
-                {-(INT64_MAX / 8), OTA_EOVERFLOW, "coupling spans more than 2^57 elements"},
-                {0, OTA_EINVAL, "coupling is an output with stride 0 in dimension 2"}};
-    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
-        newer.arrays.coupling.stride[2] = rows[k].stride;
-        assert_int_equal(ota_forward(plan, &newer.arrays, NULL, &error), rows[k].status);
-        assert_string_equal(error.message, rows[k].sentence);
+    } table[] = {{INT64_MIN, OTA_EOVERFLOW, "coupling spans more than 2^57 elements"},
+                 {INT64_MAX, OTA_EOVERFLOW, "coupling spans more than 2^57 elements"},
+                 {INT64_MAX / 8, OTA_EOVERFLOW, "coupling spans more than 2^57 elements"},
+                 {-(INT64_MAX / 8), OTA_EOVERFLOW, "coupling spans more than 2^57 elements"},
+                 {0, OTA_EINVAL, "coupling is an output with stride 0 in dimension 2"}};
+    for (size_t k = 0; k < sizeof table / sizeof *table; k++) {
+        newer.arrays.coupling.stride[2] = table[k].stride;
+        assert_int_equal(ota_forward(plan, &newer.arrays, NULL, &error), table[k].status);
+        assert_string_equal(error.message, table[k].sentence);
     }
     ota_plan_free(plan);
 }
@@ -627,19 +627,19 @@ static void test_rotary_positions(void **state) {
         const ota_array *x;
         double base;
         const char *sentence;
-    } rows[] = {{NULL, 0, "x is NULL"},
-                {&whole, 0, "x is not a floating-point array"},
-                {&absent, 0, "x is not a floating-point array"},
-                {&odd, 0, "x has the odd width 3"},
-                {&negative, 0, "x has size -2 in dimension 3"},
-                {&good, -1, "base is -1"},
-                {&good, NAN, "base is nan"},
-                {&good, INFINITY, "base is inf"}};
+    } table[] = {{NULL, 0, "x is NULL"},
+                 {&whole, 0, "x is not a floating-point array"},
+                 {&absent, 0, "x is not a floating-point array"},
+                 {&odd, 0, "x has the odd width 3"},
+                 {&negative, 0, "x has size -2 in dimension 3"},
+                 {&good, -1, "base is -1"},
+                 {&good, NAN, "base is nan"},
+                 {&good, INFINITY, "base is inf"}};
     ota_error error;
-    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
-        assert_int_equal(ota_rope(rows[k].x, 0, rows[k].base, &error), OTA_EINVAL);
-        assert_string_equal(error.message, rows[k].sentence);
-        assert_int_equal(ota_rope(rows[k].x, 0, rows[k].base, NULL), OTA_EINVAL);
+    for (size_t k = 0; k < sizeof table / sizeof *table; k++) {
+        assert_int_equal(ota_rope(table[k].x, 0, table[k].base, &error), OTA_EINVAL);
+        assert_string_equal(error.message, table[k].sentence);
+        assert_int_equal(ota_rope(table[k].x, 0, table[k].base, NULL), OTA_EINVAL);
     }
     assert_int_equal(ota_rope(&good, 5, 0, &error), OTA_OK);
     /* Pairs keep their length; the base 10000 is the standard. */

@@ -19,7 +19,7 @@ static void test_limits(void **state) {
         const char *spec;
         cli_limits below, at;
         const char *part;
-    } rows[] = {
+    } table[] = {
         {"a.npy", {.array_bytes = 47}, {.array_bytes = 48}, "needs 48 bytes of memory"},
         {"a.npy", {.npy_header = 117}, {.npy_header = 118}, "header's 118 bytes"},
         {"a.npz:scores", {.npz_entries = 3}, {.npz_entries = 4}, "declares 4 entries"},
@@ -36,12 +36,12 @@ static void test_limits(void **state) {
          "above the limit of 100"},
         {"a.safetensors:scores", {.array_bytes = 47}, {.array_bytes = 48}, "needs 48 bytes"},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         cli_array array;
         cli_error error = {0};
-        int code = cli_read_array(rows[i].spec, &rows[i].below, &array, &error);
-        expect(code, &error, CLI_EXIT_LIMIT, rows[i].part);
-        if (cli_read_array(rows[i].spec, &rows[i].at, &array, &error) != 0)
+        int code = cli_read_array(table[i].spec, &table[i].below, &array, &error);
+        expect(code, &error, CLI_EXIT_LIMIT, table[i].part);
+        if (cli_read_array(table[i].spec, &table[i].at, &array, &error) != 0)
             fail_msg("%s", error.message);
         cli_array_free(&array);
     }
@@ -119,32 +119,32 @@ static void test_headers_of_an_archive_must_agree(void **state) {
     const struct {
         size_t at;
         const char *what;
-    } rows[] = {{local + 8, "method"},
-                {local + 14, "checksum"},
-                {local + 18, "compressed size"},
-                {local + 22, "size"},
-                {local + 30, "name"},
-                {local, "signature"},
-                {central + 10, "method"},
-                {central + 16, "checksum"},
-                {central + 20, "compressed"},
-                {central + 24, "size"},
-                {central + 46, "name"},
-                {central, "signature"},
-                {central + 8, "encrypted"},
-                {end + 8, "entries here"},
-                {end + 10, "entries"},
-                {end + 12, "directory size"},
-                {end + 16, "directory offset"},
-                {end + 20, "comment"}};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    } table[] = {{local + 8, "method"},
+                 {local + 14, "checksum"},
+                 {local + 18, "compressed size"},
+                 {local + 22, "size"},
+                 {local + 30, "name"},
+                 {local, "signature"},
+                 {central + 10, "method"},
+                 {central + 16, "checksum"},
+                 {central + 20, "compressed"},
+                 {central + 24, "size"},
+                 {central + 46, "name"},
+                 {central, "signature"},
+                 {central + 8, "encrypted"},
+                 {end + 8, "entries here"},
+                 {end + 10, "entries"},
+                 {end + 12, "directory size"},
+                 {end + 16, "directory offset"},
+                 {end + 20, "comment"}};
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         memcpy(bad, good, size);
-        bad[rows[i].at] ^= 1;
+        bad[table[i].at] ^= 1;
         put("a.npz", bad, size);
         cli_error error = {0};
         cli_array out;
         if (cli_read_array("a.npz", NULL, &out, &error) != CLI_EXIT_FILE)
-            fail_msg("%s changed: exit %d %s", rows[i].what, error.exit_code, error.message);
+            fail_msg("%s changed: exit %d %s", table[i].what, error.exit_code, error.message);
     }
     memcpy(bad, good, size);
     bad[central - 1] ^= 1; /* the last byte of the data */

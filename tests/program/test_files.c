@@ -188,7 +188,7 @@ static void test_npy_headers_that_are_right(void **state) {
         const char *header;
         size_t data, count;
         int rank;
-    } rows[] = {
+    } table[] = {
         {1, KEYS("'<f8'", "False", "(2,)"), 16, 2, 1},
         {2, KEYS("'<f8'", "False", "(2,)") "   \n", 16, 2, 1},
         {3, KEYS("\">f4\"", "True", "( 2 , 1, )") "\n", 8, 2, 2},
@@ -197,18 +197,18 @@ static void test_npy_headers_that_are_right(void **state) {
         {1, KEYS("'>u1'", "False", "(3,)"), 3, 3, 1},
         {1, KEYS("'<f2'", "False", "(0, 281474976710656)"), 0, 0, 2},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         cli_array array;
         cli_error error = {0};
-        put_npy("a.npy", rows[i].major, rows[i].header, rows[i].data);
+        put_npy("a.npy", table[i].major, table[i].header, table[i].data);
         if (cli_read_array("a.npy", NULL, &array, &error) != 0)
-            fail_msg("%s: %s", rows[i].header, error.message);
-        assert_int_equal(array.count, rows[i].count);
-        assert_int_equal(array.rank, rows[i].rank);
+            fail_msg("%s: %s", table[i].header, error.message);
+        assert_int_equal(array.count, table[i].count);
+        assert_int_equal(array.rank, table[i].rank);
         cli_array_free(&array);
         cli_listing listing;
         assert_int_equal(cli_list_arrays("a.npy", NULL, &listing, &error), 0);
-        assert_int_equal(listing.entries[0].rank, rows[i].rank);
+        assert_int_equal(listing.entries[0].rank, table[i].rank);
         cli_listing_free(&listing);
     }
 }
@@ -220,7 +220,7 @@ static void test_npy_headers_that_are_wrong(void **state) {
         const char *header;
         int code;
         const char *part;
-    } rows[] = {
+    } table[] = {
         {"", 4, "dictionary"},
         {"[]", 4, "dictionary"},
         {"{}", 4, "must hold descr"},
@@ -271,15 +271,15 @@ static void test_npy_headers_that_are_wrong(void **state) {
         {"{'fortran_order': Fals", 4, "True or False"},
     };
     // clang-format on
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        put_npy("a.npy", 1, rows[i].header, 16);
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        put_npy("a.npy", 1, table[i].header, 16);
         cli_array array;
         cli_error error = {0};
         int code = cli_read_array("a.npy", NULL, &array, &error);
-        expect(code, &error, rows[i].code, rows[i].part);
+        expect(code, &error, table[i].code, table[i].part);
         assert_non_null(strstr(error.message, "a.npy: at byte "));
         cli_listing listing;
-        assert_int_equal(cli_list_arrays("a.npy", NULL, &listing, &error), rows[i].code);
+        assert_int_equal(cli_list_arrays("a.npy", NULL, &listing, &error), table[i].code);
     }
     put_npy("a.npy", 4, KEYS("'<f8'", "False", "(2,)"), 16);
     refuse("a.npy", 4, "version 4.0");
@@ -297,7 +297,7 @@ static void test_npy_integers(void **state) {
         const char *type;
         unsigned char bytes[8];
         int64_t value;
-    } rows[] = {
+    } table[] = {
         {"'|i1'", {0x80}, -128},
         {"'|u1'", {0x80}, 128},
         {"'<i2'", {0xfe, 0xff}, -2},
@@ -307,15 +307,15 @@ static void test_npy_integers(void **state) {
         {"'>i8'", {0x80, 0, 0, 0, 0, 0, 0, 1}, INT64_MIN + 1},
         {"'<u8'", {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f}, INT64_MAX},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         char header[128];
-        size_t bytes = (size_t)(rows[i].type[3] - '0');
-        snprintf(header, sizeof header, KEYS("%s", "False", "(1,)"), rows[i].type);
+        size_t bytes = (size_t)(table[i].type[3] - '0');
+        snprintf(header, sizeof header, KEYS("%s", "False", "(1,)"), table[i].type);
         put_npy("a.npy", 1, header, 0);
         FILE *file = fopen("a.npy", "ab");
-        fwrite(rows[i].bytes, 1, bytes, file);
+        fwrite(table[i].bytes, 1, bytes, file);
         fclose(file);
-        int64_t value = rows[i].value;
+        int64_t value = table[i].value;
         cli_array wanted = array_of(&value, OTA_I64, "", 1, 1, 0);
         read_back("a.npy", &wanted);
     }
@@ -361,7 +361,7 @@ static void test_safetensors_headers_that_are_right(void **state) {
     static const struct {
         const char *json;
         size_t data, count;
-    } rows[] = {
+    } table[] = {
         {"{}", 0, 0},
         {"{ }  \n", 0, 0},
         {"{\"__metadata__\":{}}", 0, 0},
@@ -376,13 +376,13 @@ static void test_safetensors_headers_that_are_right(void **state) {
         {"{\"x\":" ENTRY("F4", "[16]", "[0,8]") "}", 8, 1},
         {"{\"x\":" ENTRY("F32", "[]", "[0,4]") "}", 4, 1},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         cli_listing listing;
         cli_error error = {0};
-        put_safetensors(rows[i].json, rows[i].data);
+        put_safetensors(table[i].json, table[i].data);
         if (cli_list_arrays("a.safetensors", NULL, &listing, &error) != 0)
-            fail_msg("%s: %s", rows[i].json, error.message);
-        assert_int_equal(listing.count, rows[i].count);
+            fail_msg("%s: %s", table[i].json, error.message);
+        assert_int_equal(listing.count, table[i].count);
         cli_listing_free(&listing);
     }
     put_safetensors("{\"x\":" ENTRY("F8_E4M3", "[8]", "[0,8]") "}", 8);
@@ -399,7 +399,7 @@ static void test_safetensors_headers_that_are_wrong(void **state) {
         const char *json;
         int code;
         const char *part;
-    } rows[] = {
+    } table[] = {
         {"", 4, "JSON object"},
         {"[]", 4, "JSON object"},
         {" {\"x\":" ONE "}", 4, "must start with {"},
@@ -478,13 +478,13 @@ static void test_safetensors_headers_that_are_wrong(void **state) {
         {"{\"x\":[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[", 4, "64 deep"},
     };
     // clang-format on
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        put_safetensors(rows[i].json, 8);
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        put_safetensors(table[i].json, 8);
         cli_listing listing;
         cli_error error = {0};
         int code = cli_list_arrays("a.safetensors", NULL, &listing, &error);
-        if (code != rows[i].code) print_message("row %zu: %s\n", i, rows[i].json);
-        expect(code, &error, rows[i].code, rows[i].part);
+        if (code != table[i].code) print_message("row %zu: %s\n", i, table[i].json);
+        expect(code, &error, table[i].code, table[i].part);
         assert_non_null(strstr(error.message, "a.safetensors: at byte "));
     }
 }
@@ -532,23 +532,23 @@ static void test_shares_make_the_whole(void **state) {
         const char *spec;
         int64_t rows; /* of the share */
         bool in_part;
-    } rows[] = {{"a.npy", -1, true},          {"a.npy", ROWS, true},
-                {"a.npy", ROWS + 1, false},   {"a.safetensors:x", ROWS, true},
-                {"u.npy", ROWS, true},        {"big.npy", ROWS, true},
-                {"fortran.npy", ROWS, false}, {"line.npy", -1, false},
-                {"a.npz:x", ROWS, false}};
-    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++)
+    } table[] = {{"a.npy", -1, true},          {"a.npy", ROWS, true},
+                 {"a.npy", ROWS + 1, false},   {"a.safetensors:x", ROWS, true},
+                 {"u.npy", ROWS, true},        {"big.npy", ROWS, true},
+                 {"fortran.npy", ROWS, false}, {"line.npy", -1, false},
+                 {"a.npz:x", ROWS, false}};
+    for (size_t k = 0; k < sizeof table / sizeof *table; k++)
         for (int ranks = 1; ranks <= ROWS + 1; ranks++) {
             cli_array whole, part;
             cli_error error = {0};
-            assert_int_equal(cli_read_array(rows[k].spec, NULL, &whole, &error), 0);
+            assert_int_equal(cli_read_array(table[k].spec, NULL, &whole, &error), 0);
             const size_t element = ota_type_bytes(whole.type), line = WIDTH * element;
             int64_t at = 0;
             for (int rank = 0; rank < ranks; rank++) {
-                const cli_share share = {rank, ranks, rows[k].rows};
-                assert_int_equal(cli_read_share(rows[k].spec, &share, &part, &error), 0);
+                const cli_share share = {rank, ranks, table[k].rows};
+                assert_int_equal(cli_read_share(table[k].spec, &share, &part, &error), 0);
                 assert_non_null(part.data);
-                assert_int_equal(part.in_part, rows[k].in_part && ranks > 1);
+                assert_int_equal(part.in_part, table[k].in_part && ranks > 1);
                 if (!part.in_part)
                     assert_memory_equal(part.data, whole.data, whole.count * element);
                 for (int64_t b = 0; part.in_part && b < BLOCKS; b++)
@@ -559,7 +559,7 @@ static void test_shares_make_the_whole(void **state) {
                 at += part.held;
                 cli_array_free(&part);
             }
-            if (rows[k].in_part && ranks > 1) assert_int_equal(at, ROWS);
+            if (table[k].in_part && ranks > 1) assert_int_equal(at, ROWS);
             cli_array_free(&whole);
         }
     const cli_share share = {0, 2, -1};
@@ -601,18 +601,18 @@ static void test_lists_that_cannot_be_made(void **state) {
         const char *path, *bytes;
         int code;
         const char *part;
-    } rows[] = {
+    } table[] = {
         {"missing.npz", NULL, CLI_EXIT_IO, "missing.npz: cannot be opened"},
         {"a.txt", "x", CLI_EXIT_USAGE, "does not say which kind"},
         {"short.npz", "PK", CLI_EXIT_FILE, "too short for a zip archive"},
         {"short.safetensors", "x", CLI_EXIT_FILE, "short.safetensors"},
     };
     cli_error error = {0};
-    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+    for (size_t k = 0; k < sizeof table / sizeof *table; k++) {
         cli_listing listing;
-        if (rows[k].bytes != NULL) put(rows[k].path, rows[k].bytes, strlen(rows[k].bytes));
-        const int code = cli_list_arrays(rows[k].path, NULL, &listing, &error);
-        expect(code, &error, rows[k].code, rows[k].part);
+        if (table[k].bytes != NULL) put(table[k].path, table[k].bytes, strlen(table[k].bytes));
+        const int code = cli_list_arrays(table[k].path, NULL, &listing, &error);
+        expect(code, &error, table[k].code, table[k].part);
         assert_null(listing.entries);
     }
     char *value = "";

@@ -68,25 +68,25 @@ static void test_standard_input_that_promises(void **state) {
         const char *header;
         int code;
         const char *part;
-    } rows[] = {
+    } table[] = {
         {"{'descr': '<f8', 'fortran_order': False, 'shape': (281474976710656, 16384)}",
          CLI_EXIT_LIMIT, "needs 18446744073709551615 bytes of memory, more than is free"},
         {"{'descr': '<i4', 'fortran_order': False, 'shape': (3,)}", CLI_EXIT_FILE,
          "standard input: at byte 67: the array ends 10 bytes too early"},
     };
     const int kept = dup(STDIN_FILENO);
-    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+    for (size_t k = 0; k < sizeof table / sizeof *table; k++) {
         unsigned char bytes[256] = "\x93NUMPY\1";
-        const size_t length = strlen(rows[k].header);
+        const size_t length = strlen(table[k].header);
         bytes[8] = (unsigned char)length;
-        memcpy(bytes + 10, rows[k].header, length);
+        memcpy(bytes + 10, table[k].header, length);
         int ends[2];
         assert_int_equal(pipe(ends), 0);
         assert_int_equal(write(ends[1], bytes, length + 12), length + 12);
         close(ends[1]);
         dup2(ends[0], STDIN_FILENO);
         close(ends[0]);
-        refuse("-", rows[k].code, rows[k].part);
+        refuse("-", table[k].code, table[k].part);
     }
     dup2(kept, STDIN_FILENO);
     close(kept);

@@ -35,9 +35,9 @@ static void newton_keeps_a_start(void **unused) {
     (void)unused;
     static const struct {
         double temperature, most;
-    } rows[] = {{0.05, 7.0}, {0.02, 7.0}, {0.01, 7.0}, {0.005, 7.0}, {0.002, 12.0}};
-    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k += (size_t)test_step()) {
-        const double temperature = rows[k].temperature;
+    } table[] = {{0.05, 7.0}, {0.02, 7.0}, {0.01, 7.0}, {0.005, 7.0}, {0.002, 12.0}};
+    for (size_t k = 0; k < sizeof table / sizeof table[0]; k += (size_t)test_step()) {
+        const double temperature = table[k].temperature;
         int64_t steps = 0;
         for (uint64_t seed = 63; seed < 68; seed++) {
             stage *x = set_stage(64, 64);
@@ -55,7 +55,7 @@ static void newton_keeps_a_start(void **unused) {
             free(x);
         }
         print_message("eps %g: %.1f steps\n", temperature, (double)steps / 5.0);
-        spec_check("DER-11", (double)steps / 5.0, rows[k].most);
+        spec_check("DER-11", (double)steps / 5.0, table[k].most);
     }
 }
 
@@ -65,9 +65,9 @@ static void acceleration_pays(void **unused) {
     static const struct {
         const char *method;
         double share;
-    } rows[] = {
+    } table[] = {
         {"ceta", 0.43}, {"relaxed:1", 0.37}, {"softmax/relaxed:0.2", 0.41}, {"capped:0.975", 0.3}};
-    for (uint64_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+    for (uint64_t k = 0; k < sizeof table / sizeof table[0]; k++) {
         double rounds[2] = {0.0, 0.0};
         for (double temperature = 0.2; temperature > 0.01; temperature *= 0.5) {
             for (int64_t n = 48; n <= 64; n += 16) {
@@ -77,15 +77,15 @@ static void acceleration_pays(void **unused) {
                 /* 64 queries are more than 64 keys take at this cap. */
                 for (int which = 0; which < 2 && (k < 3 || n < 64); which++) {
                     const char *solver = which == 0 ? "sinkhorn" : "anderson";
-                    assert_int_equal(solve_by(x, rows[k].method, solver, temperature, 1e-10),
+                    assert_int_equal(solve_by(x, table[k].method, solver, temperature, 1e-10),
                                      OTA_OK);
                     rounds[which] += (double)x->result.rounds;
                 }
                 free(x);
             }
         }
-        print_message("%s: %g rounds of %g\n", rows[k].method, rounds[1], rounds[0]);
-        spec_check("", rounds[1] / rounds[0], rows[k].share);
+        print_message("%s: %g rounds of %g\n", table[k].method, rounds[1], rounds[0]);
+        spec_check("", rounds[1] / rounds[0], table[k].share);
     }
 }
 
@@ -394,7 +394,7 @@ static void weights_that_are_none(void **unused) {
         double least, tolerance;
         int64_t rounds; /* 0: as many as it takes */
         ota_status status;
-    } rows[] = {
+    } table[] = {
         {"entmax:200/exact", 0.1, 1e-9, 0, OTA_TOL_UNREACHABLE},
         {"entmax:50/exact", 2e-8, 1e-9, 0, OTA_OK},
         {"entmax:3/exact", 2e-8, 1e-9, 0, OTA_OK},
@@ -404,19 +404,19 @@ static void weights_that_are_none(void **unused) {
         {"sparsemax/exact", 2e-8, 1e-9, 0, OTA_OK},
         {"entmax:4/exact", 0.5, 1e-9, 0, OTA_OK},
     };
-    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+    for (size_t k = 0; k < sizeof table / sizeof table[0]; k++) {
         stage *x = set_stage(2, 2);
         const double s[] = {100.0, 0.0, 60.0, 3.0};
         memcpy(x->s, s, sizeof s);
         x->given_masses = true;
         x->mu[0] = x->mu[1] = 1.0;
-        x->nu[0] = 2.0 - rows[k].least;
-        x->nu[1] = rows[k].least;
-        if (rows[k].rounds > 0) x->options.max_rounds = rows[k].rounds;
-        assert_int_equal(solve_by(x, rows[k].method, "auto", 1.0, rows[k].tolerance),
-                         rows[k].status);
+        x->nu[0] = 2.0 - table[k].least;
+        x->nu[1] = table[k].least;
+        if (table[k].rounds > 0) x->options.max_rounds = table[k].rounds;
+        assert_int_equal(solve_by(x, table[k].method, "auto", 1.0, table[k].tolerance),
+                         table[k].status);
         spec_check_true("LIT-11", (strstr(x->result.sentence, "weights next to 0") != NULL) ==
-                                      (rows[k].status == OTA_TOL_UNREACHABLE));
+                                      (table[k].status == OTA_TOL_UNREACHABLE));
         free(x);
     }
 }

@@ -33,9 +33,9 @@ static double plain_residual(const stage *x) {
     return fmax(rows, columns) / (mass > 0.0 ? mass : 1.0);
 }
 
-typedef struct tally {
+typedef struct status_counts {
     int64_t ok, open, impossible;
-} tally;
+} status_counts;
 
 enum { DECADES = 13 };
 
@@ -44,7 +44,7 @@ static void random_problems(void **unused) {
     static const ota_column_rule rules[] = {OTA_COLUMNS_EXACT, OTA_COLUMNS_RELAXED,
                                             OTA_COLUMNS_CAPPED};
     static const double orders[] = {0.0, 0.0, 0.0, 1.25, 1.5, 2.0, 3.0};
-    tally counts[DECADES] = {{0}};
+    status_counts counts[DECADES] = {{0}};
     int64_t wrong = 0, reachable = 0, reached = 0;
     for (long t = 0; t < 3000 * test_scale(); t += test_stride()) {
         dice_state = (uint64_t)t * 7919u + 1u;
@@ -100,7 +100,7 @@ static void random_problems(void **unused) {
         const double least = 8.0 * 0x1p-53 + 0x1p-53 * range / (4.0 * x->problem.temperature);
         const ota_status status = solve(x);
         const int decade = (int)floor(log10(share)) + 6;
-        tally *count = &counts[decade < 0 ? 0 : decade < DECADES ? decade : DECADES - 1];
+        status_counts *count = &counts[decade < 0 ? 0 : decade < DECADES ? decade : DECADES - 1];
         if (status == OTA_OK) {
             count->ok++;
             const double residual = plain_residual(x);

@@ -367,20 +367,20 @@ static void carried_rounds(void **unused) {
             double *at;
             int64_t count;
             double fine, wrong;
-        } rows[] = {{r.v, KEYS, 0.5 * reach, 0.75 * reach},
-                    {r.v + r.column_lane, KEYS, 0.5 / reach, 0.25 / reach},
-                    {r.v + (ROUNDS - 1) * r.column_lane, KEYS, 0.5, NAN},
-                    {r.f_grad, ROWS, 1e300, INFINITY},
-                    {r.f_grad + (ROUNDS - 1) * r.row_lane, ROWS, -1e300, NAN},
-                    {g_grad, KEYS, 1e300, NAN}};
-        for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
-            for (int64_t j = 0; j < rows[k].count; j++) {
-                const double kept = rows[k].at[j];
-                rows[k].at[j] = rows[k].fine;
+        } table[] = {{r.v, KEYS, 0.5 * reach, 0.75 * reach},
+                     {r.v + r.column_lane, KEYS, 0.5 / reach, 0.25 / reach},
+                     {r.v + (ROUNDS - 1) * r.column_lane, KEYS, 0.5, NAN},
+                     {r.f_grad, ROWS, 1e300, INFINITY},
+                     {r.f_grad + (ROUNDS - 1) * r.row_lane, ROWS, -1e300, NAN},
+                     {g_grad, KEYS, 1e300, NAN}};
+        for (size_t k = 0; k < sizeof table / sizeof *table; k++) {
+            for (int64_t j = 0; j < table[k].count; j++) {
+                const double kept = table[k].at[j];
+                table[k].at[j] = table[k].fine;
                 assert_true(ota_kernel_rounds_carried(&r));
-                rows[k].at[j] = rows[k].wrong;
+                table[k].at[j] = table[k].wrong;
                 assert_false(ota_kernel_rounds_carried(&r));
-                rows[k].at[j] = kept;
+                table[k].at[j] = kept;
             }
         }
     }

@@ -182,7 +182,7 @@ static void prepare_row(const tile_head *h, int64_t query, const row_facts *fact
     const double a = facts->empty || facts->bad || !(mu > 0.0)
                          ? 0.0
                          : advantage_of(upstream, facts->out, width) / facts->out_mass;
-    const double gain = mu * facts->factor;
+    const double row_factor = mu * facts->factor;
     if (facts->bad || (!finite && !facts->empty) || !(a - a <= 0.0)) {
         if (!placed) memset(kept, 0, (size_t)width * sizeof *kept);
         *shift = (real)NAN;
@@ -192,9 +192,9 @@ static void prepare_row(const tile_head *h, int64_t query, const row_facts *fact
     }
     const bool idle = facts->empty || !(mu > 0.0);
     *shift = idle ? (real)INFINITY : (real)facts->shift;
-    *advantage = idle ? (real)0 : (real)(a * gain);
+    *advantage = idle ? (real)0 : (real)(a * row_factor);
     *mass = a;
-    if (!placed) KERNELS(device)->multiply(kept, width, idle ? (real)0 : (real)gain);
+    if (!placed) KERNELS(device)->multiply(kept, width, idle ? (real)0 : (real)row_factor);
 }
 
 static void rows_task(void *context, int64_t piece, int worker) {

@@ -60,8 +60,8 @@ typedef struct attend_state {
     double *folded;  /* [rows][ld] */
     int64_t ld;
     bool has_folded;
-    bool raw;  /* x is the raw product */
-    real gain; /* else x = gain (scale q.k + bias) */
+    bool raw;      /* x is the raw product */
+    real prescale; /* else x = prescale (scale q.k + bias) */
     real factor;
 } attend_state;
 
@@ -94,7 +94,7 @@ static void form_scores(const attend_block *b, const attend_state *state, score_
 static void row_scores(const attend_block *b, const attend_state *state, int64_t row, int64_t first,
                        int64_t low, int64_t high) {
     real *x = state->tile + row * OTA_KEY_TILE;
-    real scale = state->gain;
+    real scale = state->prescale;
     if (b->terms) {
         b->terms(b->terms_context, row, first + low, first + high, x + low);
     } else {
@@ -105,7 +105,7 @@ static void row_scores(const attend_block *b, const attend_state *state, int64_t
         if (b->key_bias) {
             int64_t lanes = ota_int_min(LANES, high - j);
             vec bias = load_lanes(b->key_bias + first + j, lanes);
-            s = vec_fma(bias, vec_set(state->gain), s);
+            s = vec_fma(bias, vec_set(state->prescale), s);
         }
         vec_store(x + j, s);
     }
@@ -258,7 +258,7 @@ static void finish_row(const attend_block *b, const attend_state *state, int64_t
     if (state->raw) {
         top = (double)(real)(state->top[row] * b->scale);
     } else {
-        top /= (double)state->gain;
+        top /= (double)state->prescale;
     }
     if (sum == 0 && !(state->top[row] > NO_SCORE)) {
         b->row_max[row] = NO_SCORE;
@@ -266,25 +266,25 @@ static void finish_row(const attend_block *b, const attend_state *state, int64_t
         for (int64_t w = 0; w < b->values_width; w++) out[w] = 0;
         return;
     }
-    double gain = b->row_mass ? (double)b->row_mass[row] : 1.0;
+    double row_factor = b->row_mass ? (double)b->row_mass[row] : 1.0;
     if (b->sink > NO_SCORE) {
         double peak = top < (double)b->sink ? (double)b->sink : top;
         double shrink = exp2((top - peak) * (double)b->c);
         double rest = exp2(((double)b->sink - peak) * (double)b->c);
         sum = sum * shrink + rest;
         divisor = divisor * shrink + rest;
-        gain *= shrink;
+        row_factor *= shrink;
         top = peak;
     }
     b->row_max[row] = isnan(sum) ? (real)NAN : (real)top;
     b->row_sum[row] = (real)sum;
-    gain /= divisor;
+    row_factor /= divisor;
     double change = (double)state->base[row] - (double)state->top[row];
     double scale = change < 0 ? exp2(change * (double)state->factor) : 1.0;
     for (int64_t w = 0; w < b->values_width; w++) {
         double total = (double)part[w];
         if (state->has_folded) total += folded[w] * scale;
-        out[w] = (real)(total * gain);
+        out[w] = (real)(total * row_factor);
     }
 }
 
@@ -359,10 +359,10 @@ static void attend_rows(const attend_block *b, attend_state *state) {
     state->factor = b->scale * b->c;
     state->raw =
         !b->terms && !b->key_bias && state->factor >= SMALLEST_C && state->factor <= LARGEST_C;
-    state->gain = 1;
+    state->prescale = 1;
     if (!state->raw) {
-        state->gain = score_gain(b->c);
-        state->factor = b->c / state->gain;
+        state->prescale = score_prescale(b->c);
+        state->factor = b->c / state->prescale;
     }
     memset(state->out, 0, (size_t)(b->rows * state->ld) * sizeof *state->out);
     score_tile scores = tile_of_scores(b, state, begin / OTA_KEY_TILE * OTA_KEY_TILE, end);

@@ -44,15 +44,15 @@ static ALWAYS_INLINE ota_capped_sums sums_in(const total totals[3], int64_t full
 
 static ota_capped_sums capped_exponentials(const capped_operands *x) {
     total totals[3] = {{0, 0}, {0, 0}, {0, 0}};
-    const real gain = score_gain(x->k);
-    const vec from = vec_set(x->shift * gain), by = vec_set(x->k / gain);
+    const real prescale = score_prescale(x->k);
+    const vec from = vec_set(x->shift * prescale), by = vec_set(x->k / prescale);
     int64_t full = 0;
     for (int64_t run = 0; run < x->count; run += SHORT) {
         const int64_t end = ota_int_min(run + SHORT, x->count);
         capped_part part = no_part();
         for (int64_t j = run; j < end; j += LANES) {
             const int64_t lanes = ota_int_min(LANES, end - j);
-            const vec at = vec_sub(load_scores(x->s, x->h, j, lanes, gain), from);
+            const vec at = vec_sub(load_scores(x->s, x->h, j, lanes, prescale), from);
             cap_lanes(x, j, lanes, vec_exp2(vec_mul(at, by)), vec_set(0), &part);
         }
         add_part(totals, &part);

@@ -96,15 +96,15 @@ static ALWAYS_INLINE void accumulate_lanes(double *to, vec x, int64_t lanes) {
     }
 }
 
-/* gain (s_j + h_j) from j on, -inf in the lanes past the end. `gain` is 1 or, where differences of
+/* prescale (s_j + h_j) from j on, -inf in the lanes past the end. `prescale` is 1 or, where differences of
  * scores may overflow, 1/2. */
 static ALWAYS_INLINE vec load_scores(const real *s, const real *h, int64_t j, int64_t lanes,
-                                     real gain) {
+                                     real prescale) {
     vec x = load_lanes(s + j, lanes);
-    if (gain < 1) x = vec_mul(x, vec_set(gain));
+    if (prescale < 1) x = vec_mul(x, vec_set(prescale));
     if (h) {
         vec bias = load_lanes(h + j, lanes);
-        if (gain < 1) bias = vec_mul(bias, vec_set(gain));
+        if (prescale < 1) bias = vec_mul(bias, vec_set(prescale));
         x = vec_add(x, bias);
     }
     return lanes == LANES ? x : vec_select(mask_range(0, lanes), x, vec_set((real)-INFINITY));
@@ -130,4 +130,4 @@ static ALWAYS_INLINE double total_of(const total *from) {
 
 /* Below SMALLEST_C a difference of finite scores may overflow although its product with c matters:
  * such rows are formed from halved scores and a doubled c, which is exact. c < 0: numbers are costs. */
-static inline real score_gain(real c) { return (c < 0 ? -c : c) < SMALLEST_C ? (real)0.5 : 1; }
+static inline real score_prescale(real c) { return (c < 0 ? -c : c) < SMALLEST_C ? (real)0.5 : 1; }

@@ -10,8 +10,8 @@
 
 typedef struct gradient_state {
     real *weights, *slopes; /* P and U, dS: [rows][OTA_KEY_TILE] */
-    bool raw;               /* as in attend_state, like gain and factor */
-    real gain, factor;
+    bool raw;               /* as in attend_state, like prescale and factor */
+    real prescale, factor;
     /* Left sides of rows, panels, and right sides whose elements run along rows or keys. */
     const element *queries, *upstream, *panels, *value_panels;
     const element *queries_right, *upstream_right, *keys_right;
@@ -20,11 +20,11 @@ typedef struct gradient_state {
     real ones[OTA_KEY_TILE];
 } gradient_state;
 
-/* Raw products of the lanes [low, high) of a row into gain (S + h). */
+/* Raw products of the lanes [low, high) of a row into prescale (S + h). */
 static void gradient_scores(const gradient_block *b, const gradient_state *state, int64_t row,
                             int64_t low, int64_t high) {
     real *x = state->weights + row * OTA_KEY_TILE;
-    real scale = state->gain;
+    real scale = state->prescale;
     if (b->terms) {
         b->terms(b->terms_context, row, b->first + low, b->first + high, x + low);
     } else {
@@ -34,7 +34,7 @@ static void gradient_scores(const gradient_block *b, const gradient_state *state
         vec s = vec_mul(vec_load(x + j), vec_set(scale));
         if (b->key_bias) {
             vec bias = load_lanes(b->key_bias + j, ota_int_min(LANES, b->key_count - j));
-            s = vec_fma(bias, vec_set(state->gain), s);
+            s = vec_fma(bias, vec_set(state->prescale), s);
         }
         vec_store(x + j, s);
     }
@@ -56,7 +56,7 @@ static void gradient_weights(const gradient_block *b, const gradient_state *stat
         return;
     }
     if (!state->raw) gradient_scores(b, state, row, low, high);
-    real shift = state->raw ? b->shift[row] / b->scale : b->shift[row] * state->gain;
+    real shift = state->raw ? b->shift[row] / b->scale : b->shift[row] * state->prescale;
     if (shift != shift) {
         poison_weights(x, low, high, b->key_count);
     } else if (low == 0 && high == OTA_KEY_TILE) {
@@ -122,13 +122,13 @@ static void gradient_rows(const gradient_block *b, gradient_state *state) {
     for (int j = 0; j < OTA_KEY_TILE; j++) state->ones[j] = 1;
     state->weights = b->scratch;
     state->slopes = state->weights + OTA_ROW_BLOCK * OTA_KEY_TILE;
-    state->gain = 1;
+    state->prescale = 1;
     state->factor = b->scale * b->c;
     state->raw =
         !b->terms && !b->key_bias && state->factor >= SMALLEST_C && state->factor <= LARGEST_C;
     if (!state->raw) {
-        state->gain = score_gain(b->c);
-        state->factor = b->c / state->gain;
+        state->prescale = score_prescale(b->c);
+        state->factor = b->c / state->prescale;
     }
     int64_t past = b->first + b->key_count, low = 0, high = b->rows;
     while (low < high && (b->end[low] <= b->first || b->begin[low] >= past)) low++;

@@ -59,9 +59,9 @@ static bool extent(const real *s, int64_t count, real *low, real *high) {
 static double exponentials(const real *s, const real *h, int64_t count, real shift, real c,
                            real *p) {
     total all = {0, 0};
-    real gain = score_gain(c);
-    vec from = vec_set(shift > NO_SCORE ? shift * gain : shift < 0 ? 0 : shift);
-    vec factor = vec_set(c / gain);
+    real prescale = score_prescale(c);
+    vec from = vec_set(shift > NO_SCORE ? shift * prescale : shift < 0 ? 0 : shift);
+    vec factor = vec_set(c / prescale);
     for (int64_t start = 0; start < count; start += SWEEP) {
         int64_t end = ota_int_min(start + SWEEP, count);
         vec sum = vec_set(0);
@@ -69,7 +69,7 @@ static double exponentials(const real *s, const real *h, int64_t count, real shi
             vec part = vec_set(0);
             for (int64_t j = run; j < ota_int_min(run + SHORT, end); j += LANES) {
                 int64_t lanes = ota_int_min(LANES, end - j);
-                vec x = vec_sub(load_scores(s, h, j, lanes, gain), from);
+                vec x = vec_sub(load_scores(s, h, j, lanes, prescale), from);
                 vec weight = vec_exp2(vec_mul(x, factor));
                 store_lanes(p + j, weight, lanes);
                 part = vec_add(part, OTA_FAULT_OF(real, ROW_TAIL, weight,
@@ -83,12 +83,12 @@ static double exponentials(const real *s, const real *h, int64_t count, real shi
 }
 
 static void exp2_scaled(const real *s, const real *h, int64_t count, real shift, real c, real *p) {
-    real gain = score_gain(c);
-    vec from = vec_set(shift * gain);
-    vec factor = vec_set(c / gain);
+    real prescale = score_prescale(c);
+    vec from = vec_set(shift * prescale);
+    vec factor = vec_set(c / prescale);
     for (int64_t j = 0; j < count; j += LANES) {
         int64_t lanes = ota_int_min(LANES, count - j);
-        vec x = vec_sub(load_scores(s, h, j, lanes, gain), from);
+        vec x = vec_sub(load_scores(s, h, j, lanes, prescale), from);
         store_lanes(p + j, vec_exp2_scaled(vec_mul(x, factor)), lanes);
     }
 }

@@ -210,8 +210,9 @@ int64_t WORD(ota_row_entmax)(const ota_row_parameters *parameters, const real *s
             (void)approach(parameters, kept, left, top, k, power, &search);
     }
     /* Where differences leave the range of a double, halves do not. */
-    const double gain = fabs(top) > DBL_MAX / 4.0 ? 0.5 : 1.0, slope = k / gain;
-    for (int64_t i = 0; i < left; i++) wide[i] = ((double)kept[i] * gain - top * gain) * slope;
+    const double prescale = fabs(top) > DBL_MAX / 4.0 ? 0.5 : 1.0, slope = k / prescale;
+    for (int64_t i = 0; i < left; i++)
+        wide[i] = ((double)kept[i] * prescale - top * prescale) * slope;
     ota_kernels_f64_powers row = {.s = wide, .k = 1.0, .p = power};
     double first, second;
     for (;;) {

@@ -1,8 +1,8 @@
 """Adds up what every runner counted and ends with `N passed, N failed, N skipped`.
 
-    tally.py FILE ...     JUnit files of ctest and pytest (.xml), and step files (.tsv): name, tab,
+    counts.py FILE ...     JUnit files of ctest and pytest (.xml), and step files (.tsv): name, tab,
                           passed|failed|skipped, tab, reason
-    tally.py --seconds FILE ...     says first how long the tests of each folder took
+    counts.py --seconds FILE ...     says first how long the tests of each folder took
 
 A cmocka program counts with each of its tests. Skips are listed with their reasons, failures by name.
 Exits 1 when anything failed or nothing ran.
@@ -23,25 +23,25 @@ CMOCKA_PASSED = re.compile(r"^\[\s*PASSED\s*\] (\d+) test\(s\)", re.MULTILINE)
 
 
 @dataclass
-class Tally:
+class Counts:
     passed: int = 0
     failed: list[str] = field(default_factory=list)
     skipped: list[tuple[str, str]] = field(default_factory=list)
 
 
-def add_cmocka(tally: Tally, program: str, output: str, succeeded: bool) -> None:
-    tally.passed += sum(int(count) for count in CMOCKA_PASSED.findall(output))
+def add_cmocka(counts: Counts, program: str, output: str, succeeded: bool) -> None:
+    counts.passed += sum(int(count) for count in CMOCKA_PASSED.findall(output))
     named: dict[str, dict[str, str]] = {"FAILED": {}, "SKIPPED": {}, "REASON": {}}
     for word, name, text in CMOCKA_NAMED.findall(output):
         named[word][name] = text
-    tally.failed += [f"{program}: {name}" for name in named["FAILED"]]
+    counts.failed += [f"{program}: {name}" for name in named["FAILED"]]
     for name in named["SKIPPED"]:
-        tally.skipped.append((f"{program}: {name}", named["REASON"].get(name) or "no reason given"))
+        counts.skipped.append((f"{program}: {name}", named["REASON"].get(name) or "no reason given"))
     if not succeeded and not named["FAILED"]:
-        tally.failed.append(f"{program}: ended abnormally")
+        counts.failed.append(f"{program}: ended abnormally")
 
 
-def add_junit(tally: Tally, path: Path) -> None:
+def add_junit(counts: Counts, path: Path) -> None:
     for case in ElementTree.parse(path).getroot().iter("testcase"):
         place = case.get("classname", "")
         name = case.get("name", "")
@@ -50,17 +50,17 @@ def add_junit(tally: Tally, path: Path) -> None:
         broken = case.find("failure") is not None or case.find("error") is not None
         output = case.findtext("system-out") or ""
         if CMOCKA_RUN.search(output):
-            add_cmocka(tally, name, output, not broken)
+            add_cmocka(counts, name, output, not broken)
         elif broken:
-            tally.failed.append(label)
+            counts.failed.append(label)
         elif case.get("status") == "notrun":  # ctest's word for a program that is not there
             reason = skip.get("message") if skip is not None else ""
-            tally.failed.append(f"{label}: {reason or 'did not run'}")
+            counts.failed.append(f"{label}: {reason or 'did not run'}")
         elif skip is not None or case.get("status") == "disabled":
             reason = skip.get("message") if skip is not None else ""
-            tally.skipped.append((label, reason or "no reason given"))
+            counts.skipped.append((label, reason or "no reason given"))
         else:
-            tally.passed += 1
+            counts.passed += 1
 
 
 def seconds_of(path: Path) -> dict[str, float]:
@@ -79,31 +79,31 @@ def seconds_of(path: Path) -> dict[str, float]:
     return found
 
 
-def add_steps(tally: Tally, path: Path) -> None:
+def add_steps(counts: Counts, path: Path) -> None:
     for line in path.read_text(encoding="utf-8").splitlines():
         name, word, reason = (line.split("\t") + ["", ""])[:3]
         if word == "passed":
-            tally.passed += 1
+            counts.passed += 1
         elif word == "skipped":
-            tally.skipped.append((name, reason or "no reason given"))
+            counts.skipped.append((name, reason or "no reason given"))
         else:
-            tally.failed.append(f"{name}: {reason}" if reason else name)
+            counts.failed.append(f"{name}: {reason}" if reason else name)
 
 
 def main() -> int:
-    tally = Tally()
+    counts = Counts()
     names = [name for name in sys.argv[1:] if name != "--seconds"]
     seconds: defaultdict[str, float] = defaultdict(float)
     for name in names:
         path = Path(name)
         if not path.is_file():
-            tally.failed.append(f"{name}: the runner wrote no results")
+            counts.failed.append(f"{name}: the runner wrote no results")
         elif path.suffix == ".xml":
-            add_junit(tally, path)
+            add_junit(counts, path)
             for folder, spent in seconds_of(path).items():
                 seconds[folder] += spent
         else:
-            add_steps(tally, path)
+            add_steps(counts, path)
     if len(names) < len(sys.argv) - 1:
         print(
             "seconds  "
@@ -112,12 +112,12 @@ def main() -> int:
                 for folder, spent in sorted(seconds.items(), key=lambda item: -item[1])
             )
         )
-    for label, reason in tally.skipped:
+    for label, reason in counts.skipped:
         print(f"skipped  {label}: {reason}")
-    for label in tally.failed:
+    for label in counts.failed:
         print(f"FAILED   {label}")
-    print(f"{tally.passed} passed, {len(tally.failed)} failed, {len(tally.skipped)} skipped")
-    return 1 if tally.failed or tally.passed == 0 else 0
+    print(f"{counts.passed} passed, {len(counts.failed)} failed, {len(counts.skipped)} skipped")
+    return 1 if counts.failed or counts.passed == 0 else 0
 
 
 if __name__ == "__main__":
