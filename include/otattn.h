@@ -451,7 +451,8 @@ typedef struct ota_options {
     size_t workspace_limit; /* bytes the plan may take; 0: no limit */
     /* not 0 stops with OTA_CANCELLED. Read as an atomic int, relaxed, at least every tenth of a second of work: another
        thread or a signal handler may write it, as an _Atomic int or a std::atomic<int> whose address is cast to this type
-       (both are plain ints in memory here, without a lock) or by __atomic_store_n. It stays so until the call returns */
+       (both are plain ints in memory here, without a lock) or by __atomic_store_n. It stays so until the call returns.
+       2: whoever cancels reads no outputs, which are then left as they are: NaN in memory that is new takes its time */
     const int *cancel;
     /* on CLOCK_MONOTONIC; 0: none; past it OTA_TIMEOUT, within a tenth of a second of work and the time to write NaN over
        the outputs; whatever was found by then is no answer */

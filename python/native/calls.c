@@ -12,6 +12,7 @@
  *                                                           numbers of a transport plan (transport.c)
  *     route(...), pick(...)                                 tokens to experts (route.c)
  *     cancel() -> address, watched(call, ...) -> status     Ctrl-C (interrupt.c): the flag for `cancel`, and a call that it ends
+ *     once(says)                                            whether this thread's calls are never made again
  *     maxsim(...)                                           late interaction (late_interaction.c)
  *
  * An assigner is kept for each module and lent to one call at a time; the interpreter's lock guards the slot, and is
@@ -199,6 +200,7 @@ PyMODINIT_FUNC PyInit__native(void) {
          "pick(plan, chosen, kept, weights)"},
         {"cancel", native_cancel_address, METH_NOARGS, "cancel()"},
         {"watched", native_watched, METH_VARARGS, "watched(call, ...)"},
+        {"once", native_once, METH_O, "once(says)"},
         {"release", release, METH_NOARGS, "Frees what is kept."},
         {"tensors", (PyCFunction)(void (*)(void))native_tensors, METH_FASTCALL,
          "tensors(type, capsule)"},

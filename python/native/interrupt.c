@@ -20,11 +20,14 @@
 
 static int asked; /* the flag */
 static int in_flight, in_main, installed;
+static _Thread_local int once; /* calls that other processes make, too, are not made again */
 static struct sigaction before;
 static unsigned long main_thread;
 
+/* A call that ends by the flag raises or is made again: nobody reads what it has written. */
 static void on_interrupt(int number, siginfo_t *about, void *context) {
-    __atomic_store_n(&asked, 1, __ATOMIC_RELAXED);
+    enum { AND_READS_NOTHING = 2 };
+    __atomic_store_n(&asked, AND_READS_NOTHING, __ATOMIC_RELAXED);
     if ((before.sa_flags & SA_SIGINFO) != 0)
         before.sa_sigaction(number, about, context);
     else
@@ -91,7 +94,7 @@ int native_leave(int cancelled) {
     const int by_flag = cancelled && __atomic_load_n(&asked, __ATOMIC_RELAXED) != 0;
     if (PyThread_get_thread_ident() == main_thread && --in_main == 0) uninstall();
     if (--in_flight == 0) __atomic_store_n(&asked, 0, __ATOMIC_RELAXED);
-    if (!by_flag || PyErr_CheckSignals() < 0) return 0;
+    if (!by_flag || PyErr_CheckSignals() < 0 || once) return 0;
     wait_for_others();
     return 1;
 }
@@ -123,4 +126,10 @@ PyObject *native_watched(PyObject *module, PyObject *arguments) {
     if (PyErr_Occurred() == NULL) return status;
     Py_XDECREF(status);
     return NULL;
+}
+
+PyObject *native_once(PyObject *module, PyObject *says) {
+    (void)module;
+    once = PyObject_IsTrue(says);
+    Py_RETURN_NONE;
 }

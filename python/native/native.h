@@ -135,6 +135,7 @@ int native_leave(int cancelled);
 
 PyObject *native_cancel_address(PyObject *module, PyObject *unused);
 PyObject *native_watched(PyObject *module, PyObject *arguments);
+PyObject *native_once(PyObject *module, PyObject *says);
 
 /* Calls of the module, in kept.c, memory.c, transport.c, late_interaction.c and route.c. */
 PyObject *native_route(PyObject *module, PyObject *const *arguments, Py_ssize_t count);

@@ -62,13 +62,19 @@ typedef struct plan_sums {
     double linear, entropy, mass, relative, rows, columns;
 } plan_sums;
 
+/* Has Ctrl-C ended the call? */
+static int is_ended(void) { return __atomic_load_n(native_cancel(), __ATOMIC_RELAXED) != 0; }
+
 /* `scratch`: the sums of the columns and, behind them, the logarithms of b. */
-static void sum_plan(const numbers *plan, const numbers *cost, const numbers *a, const numbers *b,
-                     double *scratch, plan_sums *sums) {
+static ota_status sum_plan(const numbers *plan, const numbers *cost, const numbers *a,
+                           const numbers *b, double *scratch, int looks, plan_sums *sums) {
     const int64_t n = plan->memory.shape[0], m = plan->memory.shape[1];
     double *column_sums = scratch, *logarithms = scratch + m;
+    *sums = (plan_sums){0};
+    for (int64_t j = 0; j < m; j++) column_sums[j] = 0.0;
     for (int64_t j = 0; j < m; j++) logarithms[j] = log(at1(b, j));
     for (int64_t i = 0; i < n; i++) {
+        if (looks && is_ended()) return OTA_CANCELLED;
         const double mass = at1(a, i), logarithm = log(mass);
         double row = 0.0;
         for (int64_t j = 0; j < m; j++) {
@@ -84,16 +90,20 @@ static void sum_plan(const numbers *plan, const numbers *cost, const numbers *a,
         sums->rows += divergence(row, mass);
     }
     for (int64_t j = 0; j < m; j++) sums->columns += divergence(column_sums[j], at1(b, j));
+    return OTA_OK;
 }
 
-static void sum_unlocked(const numbers *plan, const numbers *cost, const numbers *a,
-                         const numbers *b, double *scratch, plan_sums *sums) {
+/* 0 with an exception. Few numbers are not worth letting the interpreter's lock go, without which the flag may be another
+ * thread's. */
+static int sum_unlocked(const numbers *plan, const numbers *cost, const numbers *a,
+                        const numbers *b, double *scratch, plan_sums *sums) {
+    ota_status status;
     if (plan->memory.shape[0] * plan->memory.shape[1] < UNLOCKED_FROM) {
-        sum_plan(plan, cost, a, b, scratch, sums);
+        status = sum_plan(plan, cost, a, b, scratch, 0, sums);
     } else {
-        Py_BEGIN_ALLOW_THREADS sum_plan(plan, cost, a, b, scratch, sums);
-        Py_END_ALLOW_THREADS
+        NATIVE_UNLOCKED(status, sum_plan(plan, cost, a, b, scratch, 1, sums));
     }
+    return status == OTA_OK;
 }
 
 PyObject *native_sums(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
@@ -107,8 +117,9 @@ PyObject *native_sums(PyObject *module, PyObject *const *arguments, Py_ssize_t c
     double *scratch = PyMem_Calloc((size_t)plan.memory.shape[1] + 1, 2 * sizeof *scratch);
     if (scratch == NULL) return PyErr_NoMemory();
     plan_sums sums = {0};
-    sum_unlocked(&plan, &cost, &a, &b, scratch, &sums);
+    const int summed = sum_unlocked(&plan, &cost, &a, &b, scratch, &sums);
     PyMem_Free(scratch);
+    if (!summed) return NULL;
     return Py_BuildValue("dddddd", sums.linear, sums.entropy, sums.mass, sums.relative, sums.rows,
                          sums.columns);
 }
@@ -271,6 +282,16 @@ static PyObject *scalar_like(const native_state *state, const array_memory *like
     return like->kind == MEMORY_NUMPY ? PyArray_Return((PyArrayObject *)made) : made;
 }
 
+static ota_status sum_costs(const numbers *plan, const numbers *cost, int looks, double *sum) {
+    *sum = 0.0;
+    for (int64_t i = 0; i < plan->memory.shape[0]; i++) {
+        if (looks && is_ended()) return OTA_CANCELLED;
+        for (int64_t j = 0; j < plan->memory.shape[1]; j++)
+            *sum += share(at2(plan, i, j), at2(cost, i, j));
+    }
+    return OTA_OK;
+}
+
 PyObject *native_linear(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
     const native_state *state = PyModule_GetState(module);
     numbers plan, cost;
@@ -279,11 +300,14 @@ PyObject *native_linear(PyObject *module, PyObject *const *arguments, Py_ssize_t
         plan.memory.shape[0] != cost.memory.shape[0] ||
         plan.memory.shape[1] != cost.memory.shape[1])
         Py_RETURN_NONE;
-    double sum = 0.0;
-    for (int64_t i = 0; i < plan.memory.shape[0]; i++)
-        for (int64_t j = 0; j < plan.memory.shape[1]; j++)
-            sum += share(at2(&plan, i, j), at2(&cost, i, j));
-    return scalar_like(state, &cost.memory, sum);
+    double sum;
+    ota_status status;
+    if (plan.memory.shape[0] * plan.memory.shape[1] < UNLOCKED_FROM) {
+        status = sum_costs(&plan, &cost, 0, &sum);
+    } else {
+        NATIVE_UNLOCKED(status, sum_costs(&plan, &cost, 1, &sum));
+    }
+    return status == OTA_OK ? scalar_like(state, &cost.memory, sum) : NULL;
 }
 
 PyObject *native_scalars(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
@@ -403,7 +427,9 @@ static PyObject *all_of_rest(const native_state *state, const rest_call *r, PyOb
                              double *scratch, PyObject *const own[2]) {
     const numbers *x = r->held->x;
     plan_sums sums = {0};
-    sum_unlocked(&x[HELD_PLAN], &x[HELD_COST], &x[HELD_ROWS], &x[HELD_COLUMNS], scratch, &sums);
+    if (!sum_unlocked(&x[HELD_PLAN], &x[HELD_COST], &x[HELD_ROWS], &x[HELD_COLUMNS], scratch,
+                      &sums))
+        return NULL;
     PyObject *results = PyTuple_New(5);
     const array_memory *like = &x[HELD_COST].memory;
     /* The judge reads the potentials before they change. */

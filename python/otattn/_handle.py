@@ -12,7 +12,7 @@ from ._library import library
 from ._progress import Watch
 
 # More seconds from now than a deadline holds.
-_FAR = 9e8
+FAR = 9e8
 
 
 class Handle:
@@ -43,7 +43,7 @@ class Handle:
     def begin(self, seconds: float | None, progress: Watch | None) -> None:
         """Before a call of the library that may take long: its deadline, and what it is watched by."""
         if seconds is not None:
-            end = time.monotonic_ns() + int(min(seconds, _FAR) * 1e9)
+            end = time.monotonic_ns() + int(min(seconds, FAR) * 1e9)
             library.ota_plan_set_deadline(self.pointer, end)
             self.timed = True
         if progress is not None:

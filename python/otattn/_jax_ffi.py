@@ -18,6 +18,7 @@ import numpy as np
 
 from . import _structs as c
 from ._arrays import output_shape
+from ._handle import FAR
 from ._jax_manual import alike, made_of, zeros_like
 from ._job import (
     ADDRESS,
@@ -57,6 +58,7 @@ class Call(ctypes.Structure):
         ("values_width", ctypes.c_int64),
         ("forward", ctypes.c_int64),
         ("backward", ctypes.c_int64),
+        ("budget_ns", ctypes.c_int64),
         ("problem", c.Problem),
         ("options", c.Options),
         ("arrays", c.Arrays),
@@ -162,6 +164,8 @@ def _call_of(job: Job) -> Call:
     call.problem.terms = call.problem.supports = None
     # A compiled program outlives this process's flag.
     call.options.cancel = None
+    if job.spec.deadline is not None:
+        call.budget_ns = int(min(job.spec.deadline, FAR) * 1e9)
     # NotConverged of a compiled program carries no certificate, which is what a partial plan is kept for.
     call.options.allow_partial = int(job.spec.allow_partial)
     batch, heads, queries, keys, _, width = job.sizes

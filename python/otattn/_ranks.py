@@ -6,15 +6,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
-from collections.abc import Callable, Sequence
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from . import _native
 from . import _structs as c
 from ._attention import prepare
 from ._call import WHOLE, run_kept, solve_of, wants_of
@@ -257,6 +262,30 @@ def link_of(group: dist.ProcessGroup | None, shares: str, keys: str) -> Link:
     return Link(group, shares, keys)
 
 
+@contextlib.contextmanager
+def _deferred_interrupts() -> Iterator[None]:
+    """Python's handler of SIGINT runs behind a call of all ranks, which none of them makes again.
+
+    In the middle of a message it would leave the others waiting; the flag that the signal raises ends the
+    call on all of them, by their next sum.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    defers = threading.current_thread() is threading.main_thread() and callable(before)
+    noted: list[tuple[int, FrameType | None]] = []
+    if defers:
+        signal.signal(signal.SIGINT, lambda number, frame: noted.append((number, frame)))
+    _native.once(True)
+    try:
+        yield
+    finally:
+        _native.once(False)
+        if defers:
+            signal.signal(signal.SIGINT, before)
+        for number, frame in noted:
+            if callable(before):
+                before(number, frame)
+
+
 class _Solved:
     """A plan of this rank and everything that its structs point to, from forward to backward."""
 
@@ -266,8 +295,6 @@ class _Solved:
         self.link, self.operands = link, operands
         job = Job(spec, [operand_of(x) for x in operands], gradients=grad)
         job.options.communicator = ctypes.addressof(link.struct)
-        # Ranks end together, which the flag of one of them cannot make them do twice.
-        job.options.cancel = None
         job.options.allow_partial = int(spec.allow_partial)
         # Results are those of all keys.
         job.sizes = (*job.sizes[:3], keys, *job.sizes[4:])
@@ -283,7 +310,8 @@ class _Solved:
 
     def _checked(self, call: Callable[[], Any]) -> Any:
         try:
-            return call()
+            with _deferred_interrupts():
+                return call()
         except Exception as error:
             if self.link.failure is None:
                 raise

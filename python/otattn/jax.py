@@ -68,8 +68,9 @@ def attention(
         and the received mass have derivatives.
     method, **arguments
         As in `otattn.attention`. Arrays among them (bias, temperature, alpha, cap, strength, lower, upper,
-        masses, sink, slopes) may be traced and get gradients; everything else is static. `deadline` and
-        `progress` are refused.
+        masses, sink, slopes) may be traced and get gradients; everything else is static. `deadline` is that
+        of every solve and of its gradients, from their begin on; Ctrl-C does not end a compiled program, as
+        none of XLA's. `progress` is refused.
 
     Returns
     -------
@@ -223,11 +224,10 @@ def _parted(
     arrays = {name: _array(name, x) for name, x in given.items() if x is not None or name != "attn_mask"}
     static: dict[str, Any] = {}
     known_arguments("otattn.jax", arguments)
-    for name in ("deadline", "progress"):
-        if arguments.get(name) is not None:
-            raise ValueError(
-                f"{name} is given, which a program of JAX does not carry; call otattn.attention on arrays"
-            )
+    if arguments.get("progress") is not None:
+        raise ValueError(
+            "progress is given, which a program of JAX does not carry; call otattn.attention on arrays"
+        )
     own = method.nonfinite if isinstance(method, Spec) else "raise"
     if arguments.get("nonfinite", own) != "raise" or own != "raise":
         raise ValueError("nonfinite is given, which programs of JAX do not carry; call otattn.attention")

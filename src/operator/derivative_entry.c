@@ -112,6 +112,7 @@ static ota_status check_result(const ota_result *result, ota_error *error) {
 
 /* Everything that is asked for becomes NaN. */
 static void poison(const ota_derivative_call *e) {
+    if (ota_reads_no_outputs(&e->plan->resolved.settings)) return;
     if (e->want != NULL) {
         ota_gradients_poison(e->plan, e->want);
         return;

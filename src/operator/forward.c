@@ -420,7 +420,8 @@ void ota_forward_leave_nothing(ota_plan *plan, const ota_arrays *arrays) {
     const ota_resolved *r = &plan->resolved;
     for (int64_t k = 0; k < r->batch * r->heads; k++) {
         ota_head_result *head = &plan->heads[k].result;
-        ota_run_poison(plan->pool, arrays, k / r->heads, k % r->heads);
+        if (!ota_reads_no_outputs(&r->settings))
+            ota_run_poison(plan->pool, arrays, k / r->heads, k % r->heads);
         if (head->status >= OTA_OK) *head = (ota_head_result){.status = OTA_UNSOLVED};
         if (arrays->heads != NULL) arrays->heads[k] = *head;
     }

@@ -112,6 +112,8 @@ static inline int64_t ota_row_position(const ota_resolved *r, int64_t query) {
 /* cancel flag and deadline of this process; OTA_OK to go on. Whoever was told to end is told so until the call returns, and
  * every call asks once more when all is done: work that ends early may leave anything behind and needs no answer of its own. */
 ota_status ota_interrupted(const ota_settings *settings);
+/* Was this call cancelled by a caller who leaves the outputs unread? */
+bool ota_reads_no_outputs(const ota_settings *settings);
 
 /* How work that may be long asks, between pieces of it, whether to go on; all zeros: never asks. */
 typedef struct ota_watch {

@@ -269,7 +269,7 @@ static void all_nan(const drawn *x) {
 static void cancel_and_deadline_stop(void **unused) {
     (void)unused;
     static drawn x;
-    static const int now = 1, never = 0;
+    static const int now = 1, never = 0, unread = 2;
     for (int k = 0; k < METHODS; k++) {
         const recipe w = plain(methods[k], OTA_F32);
         draw(&x, &w);
@@ -285,6 +285,14 @@ static void cancel_and_deadline_stop(void **unused) {
         all_nan(&x);
         x.options.deadline_ns = ota_now_ns() + (int64_t)600 * 1000000000;
         assert_true(solve(&x) >= 0);
+        /* Of a caller who reads no outputs they stay. */
+        const copy before = copy_of(&x);
+        x.options.cancel = &unread;
+        assert_int_equal(solve(&x), OTA_CANCELLED);
+        const copy after = copy_of(&x);
+        assert_memory_equal(before.numbers, after.numbers, before.count * sizeof *before.numbers);
+        free(before.numbers);
+        free(after.numbers);
         put_away(&x);
     }
 }

@@ -18,6 +18,11 @@ def test_ranks_give_what_one_process_gives(run_ranks: Callable[[str, int], None]
 
 
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="torch is built without torch.distributed")
+def test_ctrl_c_on_one_rank_ends_all(run_ranks: Callable[[str, int], None]) -> None:
+    run_ranks("distributed_interrupt_worker.py", 3)
+
+
+@pytest.mark.skipif(not torch.distributed.is_available(), reason="torch is built without torch.distributed")
 def test_a_training_step_is_that_of_one_process(root: Path) -> None:
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     example = root / "examples/training/context_parallel.py"

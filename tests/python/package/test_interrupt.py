@@ -42,9 +42,25 @@ _CALLS = {
         "M = np.multiply.outer(np.arange(3000.0), np.arange(3000.0))",
         "otattn.linear_sum_assignment(M)",
     ),
+    "emd": (
+        "M = rng.random((3000, 3000)); a, b = rng.dirichlet(np.ones(3000), 2)",
+        "otattn.ot.emd(a, b, M)",
+    ),
+    "sinkhorn2": (
+        "M = rng.random((4000, 4000)); a, b = rng.dirichlet(np.ones(4000), 2)",
+        "otattn.ot.sinkhorn2(a, b, M, 0.05, numItermax=3)",
+    ),
     "hamming": (
         "p, q = rng.dirichlet(np.ones(20000), 2)",
         "otattn.analysis.hamming(p, q, 0.01, 'sinkhorn', 1e-300, 10**7)",
+    ),
+    "compose": (
+        "p = rng.dirichlet(np.ones(3000), 3000)",
+        "otattn.analysis.compose(p, p)",
+    ),
+    "spectral_norm": (
+        "x = rng.normal(size=(3000, 3000))",
+        "otattn.analysis.spectral_norm(x)",
     ),
     "normalize": (
         "x = rng.normal(size=(20000, 8, 8))",

@@ -137,6 +137,22 @@ def test_limits_of_a_call_on_jax() -> None:
     assert (otattn.jax.attention(x, x, x, method="softmax/exact", workspace_limit=1 << 30) == right).all()
     with pytest.raises(Exception, match="workspace_limit is 1000 bytes"):
         otattn.jax.attention(x, x, x, method="softmax/exact", workspace_limit=1000)
-    for name in ("deadline", "progress"):
-        with pytest.raises(ValueError, match=f"{name} is given, which a program of JAX does not carry"):
-            otattn.jax.attention(x, x, x, **{name: 1})
+    with pytest.raises(ValueError, match="progress is given, which a program of JAX does not carry"):
+        otattn.jax.attention(x, x, x, progress=lambda _: True)
+
+
+def test_deadlines_end_compiled_programs() -> None:
+    jax = pytest.importorskip("jax")
+    import otattn.jax
+
+    x = jax.random.normal(jax.random.key(0), (1, 1, 40, 4))
+    endless = jax.jit(lambda x: otattn.jax.attention(x, x, x, deadline=0.05, **ENDLESS))
+    soon = jax.jit(lambda x: otattn.jax.attention(x, x, x, deadline=60.0, method="softmax/exact"))
+    right = otattn.jax.attention(x, x, x, method="softmax/exact")
+    for _ in range(2):
+        started = time.monotonic()
+        with pytest.raises(Exception, match="deadline"):
+            endless(x).block_until_ready()
+        assert time.monotonic() - started < 30.0
+        assert (soon(x) == right).all()
+        assert jax.numpy.isfinite(jax.grad(lambda x: soon(x).sum())(x)).all()
