@@ -2,8 +2,27 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from mutate_build import objects_of
 from mutate_places import faults_of
+
+# Lists of faults, and the word of a row that holds the line as it is.
+LISTS = (("mutants_known.txt", 2), ("mutants_equivalent.txt", 1))
+
+
+def stale_rows(text: str, word: int, root: Path) -> list[str]:
+    """The rows whose line is no longer in their file: such a row says nothing about the tree."""
+    stale = []
+    for row in text.splitlines():
+        words = row.split("\t")
+        if not row or row.startswith("#"):
+            continue
+        path = root / words[0]
+        lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+        if words[word].strip() not in [line.strip() for line in lines]:
+            stale.append(f"{words[0]}: {words[word]}")
+    return stale
 
 
 def self_test() -> int:
@@ -53,6 +72,14 @@ def self_test() -> int:
         if objects_of(file, objects) != wanted_objects:
             wrong += 1
             print(f"FAILED: the objects of {file} are {objects_of(file, objects)}, not {wanted_objects}")
-    count = len(cases) + 8 + 3
+    here = Path(__file__).resolve().parent
+    for name, word in LISTS:
+        for row in stale_rows((here / name).read_text(encoding="utf-8"), word, here.parent):
+            wrong += 1
+            print(f"FAILED: {name} has a row whose line is gone: {row}")
+    if not stale_rows("src/base/base.h\tno such line\t;\twhy", 1, here.parent):
+        wrong += 1
+        print("FAILED: a row whose line is gone was not seen")
+    count = len(cases) + 8 + 3 + len(LISTS) + 1
     print(f"{count - wrong} of {count} as said")
     return 1 if wrong else 0
