@@ -64,6 +64,7 @@ def main() -> int:
     unknown = sorted(set(checks) - set(ids))
     covered = failed = total = 0
     alone = []
+    both = 0
     for group in groups:
         members = [name for name, of_group in ids.items() if of_group == group]
         missing = []
@@ -77,6 +78,7 @@ def main() -> int:
             worst = max(runs, key=Check.closeness)
             if not any(check.own for check in runs):
                 alone.append(name)
+            both += any(check.own for check in runs) and not all(check.own for check in runs)
             covered += worst.passed
             failed += not worst.passed
             word = "holds" if worst.passed else "FAILS"
@@ -88,6 +90,8 @@ def main() -> int:
             print("  not checked: " + " ".join(missing))
     if alone:
         print("by otattn verify alone: " + " ".join(alone))
+    if both:
+        print(f"{both} ids by otattn verify at the statement and by tests on what it does not see")
     if unknown:
         print("unknown ids in the log: " + " ".join(unknown))
     if failed:
