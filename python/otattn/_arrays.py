@@ -11,17 +11,14 @@ import numpy as np
 from . import _native
 from . import _structs as c
 from ._errors import check, new_error
+from ._fold import Kind, fold_operands
 from ._job import Job, Operand, View
 from ._library import library, names_of
-from ._settings import EXTRA, NUMBERS, OPERANDS, is_of_torch
+from ._settings import EXTRA, OPERANDS, is_of_torch
 from ._shapes import (
     dense,
     fold,
-    fold_heads,
-    fold_pairs,
-    fold_relative,
     fold_scores,
-    fold_vector,
     of_numbers,
     of_pairs,
     shape_text,
@@ -146,55 +143,35 @@ def expand(x: Any, shape: tuple[int, ...]) -> Any:
     return np.broadcast_to(x, shape)
 
 
+def _mask(name: str, x: Any) -> Any:
+    x = _ready(foreign(name, x))
+    if x.dtype == np.bool_:
+        return x
+    if type_of(x.dtype) not in _FLOATS:
+        raise TypeError(of_pairs(name, x))
+    return x
+
+
+def _whole(name: str, x: Any, count: int) -> Any:
+    x = _ready(foreign(name, x))
+    if x.dtype.kind not in "iu" or x.shape != (count,):
+        raise ValueError(f"{name} has type {x.dtype} and shape {shape_text(x)}, wanted integers ({count},)")
+    return x.astype(np.int64, copy=False)
+
+
+_KIND = Kind(
+    mask=_mask,
+    floating=floating,
+    wide=lambda name, x, like: floating(name, x) if name == "relative_bias" else wide(name, x),
+    whole=_whole,
+    is_one=lambda x: bool(x.ndim == 0),
+    expand=expand,
+)
+
+
 def operands_of(extra: Mapping[str, Any], batch: tuple[int, ...], sizes: tuple[int, int, int]) -> list[Any]:
     """All operands behind query, key and value, in their order: in four dimensions, or numbers of none."""
-    heads, queries, keys = sizes
-    total = 1
-    for size in batch:
-        total *= size
-    found: dict[str, Any] = {}
-    for name, x in extra.items():
-        if x is None:
-            continue
-        if name == "attn_mask":
-            x = _ready(foreign(name, x))
-            if x.dtype != np.bool_:
-                if type_of(x.dtype) not in _FLOATS:
-                    raise TypeError(of_pairs(name, x))
-                x = floating(name, x)
-            x = fold_pairs(name, x, batch, sizes, expand)
-        elif name == "bias":
-            x = fold_pairs(name, floating(name, x), batch, sizes, expand)
-        elif name == "relative_bias":
-            x = fold_relative(floating(name, x), heads, queries, keys)
-        elif name in ("alibi_slopes", "sink", "temperature"):
-            x = wide(name, x)
-            x = x if x.ndim == 0 else fold_heads(name, x, heads)
-        elif name in NUMBERS:
-            if x.size != 1:
-                raise ValueError(f"{name} has shape {shape_text(x)}, wanted one number")
-            x = wide(name, x).reshape(())
-        elif name == "strength":
-            x = wide(name, x)
-            if x.shape != (keys,):
-                raise ValueError(f"strength has shape {shape_text(x)}, wanted one number or ({keys},)")
-            x = x.reshape((1, 1, 1, keys))
-        elif name in ("row_mass", "column_mass"):
-            x = fold_vector(name, wide(name, x), total, heads, queries if name == "row_mass" else keys)
-        elif name == "key_lengths":
-            x = _ready(foreign(name, x))
-            if x.dtype.kind not in "iu" or x.shape != (total,):
-                raise ValueError(
-                    f"key_lengths has type {x.dtype} and shape {shape_text(x)}, wanted integers ({total},)"
-                )
-            x = x.astype(np.int64, copy=False).reshape((1, 1, 1, total))
-        elif name == "entry_caps":
-            x = fold_pairs(name, wide(name, x), batch, sizes, expand)
-        elif name == "start_potential":
-            x = fold_vector(name, wide(name, x), total, heads, keys)
-            x = np.broadcast_to(x, (total, heads, 1, keys))
-        found[name] = x
-    return [found.get(name) for name in OPERANDS[3:]]
+    return fold_operands(_KIND, extra, batch, sizes, None)
 
 
 def operand_of(x: Any) -> Operand:

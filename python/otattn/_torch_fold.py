@@ -10,18 +10,15 @@ from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import has_static_value
 
 from . import _structs as c
+from ._fold import Kind, fold_operands
 from ._job import Operand, View
 from ._kept import Memory
-from ._settings import NUMBERS, OPERANDS, shown
+from ._settings import OPERANDS, shown
 from ._shapes import (
     Folded,
     dense,
     fold,
-    fold_heads,
-    fold_pairs,
-    fold_relative,
     fold_scores,
-    fold_vector,
     of_numbers,
     of_pairs,
     shape_text,
@@ -109,73 +106,44 @@ def _four_bytes(x: Tensor) -> Tensor:
     return x.float() if x.element_size() < 4 else x
 
 
-def _scalar(name: str, x: Tensor) -> Tensor:
-    if x.numel() != 1:
-        raise ValueError(f"{name} has shape {shape_text(x)}, wanted one number")
-    return x.reshape(())
-
-
 def _signed(x: int) -> int:
     """The int64 of the same 64 bits."""
     return x - (1 << 64) if x >= 1 << 63 else x
+
+
+def _mask(name: str, x: Any) -> Tensor:
+    x = _check(name, x)
+    if x.dtype != torch.bool and x.dtype not in _FLOATS:
+        raise TypeError(of_pairs(name, x))
+    return x  # type: ignore[no-any-return]
+
+
+def _whole(name: str, x: Any, count: int) -> Tensor:
+    x = _check(name, _numbers(name, x))
+    if x.is_floating_point() or tuple(x.shape) != (count,):
+        raise ValueError(f"{name} has type {x.dtype} and shape {shape_text(x)}, wanted integers ({count},)")
+    return x.to(torch.int64)  # type: ignore[no-any-return]
+
+
+def _is_one(x: Tensor) -> bool:
+    return x.numel() == 1
+
+
+_KIND = Kind(_mask, floating, _wide, _whole, _is_one, _expand)
 
 
 def operands_of(
     extra: Mapping[str, Any], batch: tuple[int, ...], sizes: tuple[int, int, int], like: Tensor
 ) -> list[Tensor | None]:
     """The operands behind query, key and value, in their order, in four dimensions or as scalars."""
-    heads, queries, keys = sizes
-    total = 1
-    for size in batch:
-        total *= size
-    found: dict[str, Tensor | None] = {}
-    for name, x in extra.items():
-        if x is None or name == "attn_mask":
-            continue
-        if name == "bias":
-            x = fold_pairs(name, floating(name, x), batch, sizes, _expand)
-        elif name == "relative_bias":
-            x = fold_relative(_wide(name, x, like), heads, queries, keys)
-        elif name in ("alibi_slopes", "sink", "temperature"):
-            x = _wide(name, x, like)
-            x = x.reshape(()) if x.numel() == 1 else fold_heads(name, x, heads)
-        elif name in NUMBERS:
-            x = _scalar(name, _wide(name, x, like))
-        elif name == "strength":
-            x = _wide(name, x, like)
-            several = x.shape == (keys,) and keys > 1
-            x = x.reshape((1, 1, 1, keys)) if several else _scalar(name, x)
-        elif name in ("row_mass", "column_mass"):
-            length = queries if name == "row_mass" else keys
-            x = fold_vector(name, _wide(name, x, like), total, heads, length)
-        elif name == "key_lengths":
-            x = _check(name, _numbers(name, x))
-            if x.is_floating_point() or tuple(x.shape) != (total,):
-                raise ValueError(
-                    f"key_lengths has type {x.dtype} and shape {shape_text(x)}, wanted integers ({total},)"
-                )
-            x = x.to(torch.int64).reshape((1, 1, 1, total))
-        elif name == "entry_caps":
-            x = fold_pairs(name, _wide(name, x, like), batch, sizes, _expand)
-        elif name == "start_potential":
-            x = fold_vector(name, _wide(name, x, like), total, heads, keys).expand(total, heads, 1, keys)
-        found[name] = x
+    found = fold_operands(_KIND, extra, batch, sizes, like)
     mask = extra.get("attn_mask")
-    if mask is not None:
-        mask = _check("attn_mask", mask)
-        # Not of its view, which has none where nothing is recorded.
-        recorded = mask.requires_grad
-        if mask.dtype != torch.bool:
-            if mask.dtype not in _FLOATS:
-                raise TypeError(of_pairs("attn_mask", mask))
-            mask = floating("attn_mask", mask)
-        mask = fold_pairs("attn_mask", mask, batch, sizes, _expand)
-        if recorded:
-            # Only terms have gradients, and there is one of pairs.
-            found["bias"] = sum_of(found.get("bias"), mask)
-        else:
-            found["attn_mask"] = mask
-    return [found.get(name) for name in OPERANDS[3:]]
+    # Not of its view, which has none where nothing is recorded.
+    if mask is not None and mask.requires_grad:
+        # Only terms have gradients, and there is one of pairs.
+        at, bias = OPERANDS.index("attn_mask") - 3, OPERANDS.index("bias") - 3
+        found[bias], found[at] = sum_of(found[bias], found[at]), None
+    return found
 
 
 def seed_of(seed: tuple[int | None, int]) -> Tensor:

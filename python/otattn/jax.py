@@ -15,6 +15,7 @@ import numpy as np
 from . import _jax_callback, _jax_ffi, _jax_normalize
 from ._attention import known_arguments, prepare
 from ._aux import EVERYTHING, NO_AUX, AuxOutput, AuxRequest, Potentials, RowStats, outputs_of, request_of
+from ._fold import Kind, fold_operands
 from ._jax_manual import alike
 from ._keywords import BY_NAME, NUMBER
 from ._normalize import check_shape, recipe_of
@@ -23,10 +24,6 @@ from ._settings import OPERANDS, PLACES
 from ._shapes import (
     dense,
     fold,
-    fold_heads,
-    fold_pairs,
-    fold_relative,
-    fold_vector,
     merged,
     of_numbers,
     of_pairs,
@@ -252,53 +249,43 @@ def _alike(arrays: Mapping[str, Any], first: str = "query") -> list[Any]:
     return [x for _, x in found]
 
 
-def _wide(x: Any) -> Any:
+def _wide(name: str, x: Any, like: Any) -> Any:
     """Masses, slopes and the like: f64 or f32, others converted."""
+    del name, like
     if str(x.dtype) in ("float64", "float32"):
         return x
     return x.astype(jnp.float64 if _jax_ffi.has_f64() else jnp.float32)
 
 
+def _mask(name: str, x: Any) -> Any:
+    if str(x.dtype) not in ("bool", *_FLOATS):
+        raise TypeError(of_pairs(name, x))
+    return x
+
+
+def _whole(name: str, x: Any, count: int) -> Any:
+    if x.shape != (count,) or not jnp.issubdtype(x.dtype, jnp.integer):
+        raise ValueError(f"{name} has type {x.dtype} and shape {x.shape}, wanted integers ({count},)")
+    return x
+
+
+_KIND = Kind(_mask, lambda name, x: x, _wide, _whole, lambda x: bool(x.size == 1), jnp.broadcast_to)
+
+
 def _others(arrays: Mapping[str, Any], batch: tuple[int, ...], sizes: tuple[int, int, int]) -> dict[str, Any]:
     """The operands behind query, key and value in four dimensions, or as single numbers."""
-    heads, queries, keys = sizes
-    total = int(np.prod(batch, dtype=np.int64))
-    found: dict[str, Any] = {}
-    for name in _ARRAYS:
-        x = arrays.get(name)
-        if x is None or name == "key_lengths":
-            continue
-        if name == "attn_mask" and str(x.dtype) not in ("bool", *_FLOATS):
-            raise TypeError(of_pairs(name, x))
-        if name in ("attn_mask", "bias", "entry_caps"):
-            x = fold_pairs(name, x, batch, sizes, jnp.broadcast_to)
-        elif name == "relative_bias":
-            x = fold_relative(_wide(x), heads, queries, keys)
-        elif name in ("row_mass", "column_mass", "start_potential"):
-            x = fold_vector(name, _wide(x), total, heads, queries if name == "row_mass" else keys)
-            if name == "start_potential":
-                x = jnp.broadcast_to(x, (total, heads, 1, keys))
-        elif x.size == 1:
-            x = _wide(x).reshape(())
-        elif name == "strength" and x.shape == (keys,):
-            x = _wide(x).reshape((1, 1, 1, keys))
-        elif name in ("alibi_slopes", "sink", "temperature"):
-            x = fold_heads(name, _wide(x), heads)
-        else:
-            raise ValueError(f"{name} has shape {shape_text(x)}, wanted one number")
-        found[name] = x
-    if "key_lengths" in arrays:
-        _shorten(found, arrays["key_lengths"], total, keys)
+    given = {name: arrays.get(name) for name in _ARRAYS}
+    folded = fold_operands(_KIND, given, batch, sizes, None)
+    found = {name: x for name, x in zip(OPERANDS[3:], folded, strict=True) if x is not None}
+    if "key_lengths" in found:
+        _shorten(found, sizes[2])
     return found
 
 
-def _shorten(found: dict[str, Any], lengths: Any, total: int, keys: int) -> None:
+def _shorten(found: dict[str, Any], keys: int) -> None:
     """Lengths as part of the mask: without x64 JAX lacks the library's type for them."""
-    if lengths.shape != (total,) or not jnp.issubdtype(lengths.dtype, jnp.integer):
-        raise ValueError(
-            f"key_lengths has type {lengths.dtype} and shape {lengths.shape}, wanted integers ({total},)"
-        )
-    inside = (jnp.arange(keys) < lengths[:, None]).reshape((total, 1, 1, keys))
+    lengths = found.pop("key_lengths").reshape((-1, 1, 1, 1))
+    inside = jnp.arange(keys) < lengths
     mask = found.get("attn_mask")
     if mask is None:
         found["attn_mask"] = inside
