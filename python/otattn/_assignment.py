@@ -7,7 +7,7 @@ import functools
 import math
 import struct
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 import numpy as np
 
@@ -19,6 +19,10 @@ from ._library import CANCEL, library
 from ._settings import flag, is_torch, number
 from ._shapes import dense, repr_of
 from ._threads import thread_limit
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from torch import Tensor
 
 # The fields of c.Assignments in their order, packed in one go.
 _RECORD = struct.Struct("@NqqqPiqqqPPPiidPqPPPPPPPPPP")
@@ -281,6 +285,46 @@ def _packed(
     return (*answer, _certificates(found, maximize, limit, smaller)) if certificate else answer
 
 
+@overload
+def linear_sum_assignment(
+    cost_matrix: NDArray[Any],
+    maximize: bool = False,
+    *,
+    rows: None = None,
+    columns: None = None,
+    cost_limit: float | None = None,
+    certificate: Literal[False] = False,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]: ...
+@overload
+def linear_sum_assignment(
+    cost_matrix: Tensor,
+    maximize: bool = False,
+    *,
+    rows: None = None,
+    columns: None = None,
+    cost_limit: float | None = None,
+    certificate: Literal[False] = False,
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def linear_sum_assignment(
+    cost_matrix: list[NDArray[Any]],
+    maximize: bool = False,
+    *,
+    rows: None = None,
+    columns: None = None,
+    cost_limit: float | None = None,
+    certificate: Literal[False] = False,
+) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]: ...
+@overload
+def linear_sum_assignment(
+    cost_matrix: Any,
+    maximize: bool = False,
+    *,
+    rows: Any = None,
+    columns: Any = None,
+    cost_limit: float | None = None,
+    certificate: bool = False,
+) -> Any: ...
 def linear_sum_assignment(
     cost_matrix: Any,
     maximize: bool = False,

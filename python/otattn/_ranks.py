@@ -304,7 +304,8 @@ class _Solved:
         kept = solve_of(TORCH, job, wants, arrays, (operands[0], ()), None, self.handle)
         kept.lent = True
         found = self._checked(lambda: run_kept(TORCH, kept, spec, arrays))
-        self.solved, self.out = Solved(kept, arrays, found), found[2]
+        self.solved = Solved(kept, arrays, found)
+        self.out: Tensor = found[2]
         if found[1] < 0:
             self._checked(lambda: raise_status(found[1], self.handle.error, None))
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
 from ._attention import attention
-from ._aux import AuxRequest
+from ._aux import ArrayT, AuxRequest
 from ._keywords import window_of
 from ._regulariser import Regulariser
 from ._settings import number
@@ -34,6 +34,57 @@ def _slopes(slopes: Any, batch: int, queries: int, keys: int) -> dict[str, Any]:
     return {"bias": -slopes[:, :, None, None] * distance}
 
 
+@overload
+def flash_attn_func(
+    q: ArrayT,
+    k: Any,
+    v: Any,
+    dropout_p: float = 0.0,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: Any = None,
+    deterministic: bool = False,
+    return_attn_probs: Literal[False] = False,
+    *,
+    method: str | Regulariser | Spec = "softmax",
+    **arguments: Any,
+) -> ArrayT: ...
+@overload
+def flash_attn_func(
+    q: ArrayT,
+    k: Any,
+    v: Any,
+    dropout_p: float = 0.0,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: Any = None,
+    deterministic: bool = False,
+    *,
+    return_attn_probs: Literal[True],
+    method: str | Regulariser | Spec = "softmax",
+    **arguments: Any,
+) -> tuple[ArrayT, ArrayT, ArrayT]: ...
+@overload
+def flash_attn_func(
+    q: Any,
+    k: Any,
+    v: Any,
+    dropout_p: float = 0.0,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: Any = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+    *,
+    method: str | Regulariser | Spec = "softmax",
+    **arguments: Any,
+) -> Any: ...
 def flash_attn_func(
     q: Any,
     k: Any,
@@ -116,6 +167,16 @@ def flash_attn_func(
     return out.swapaxes(1, 2), aux.lse, aux.coupling
 
 
+@overload
+def flash_attn_qkvpacked_func(
+    qkv: ArrayT, *positional: Any, return_attn_probs: Literal[False] = False, **arguments: Any
+) -> ArrayT: ...
+@overload
+def flash_attn_qkvpacked_func(
+    qkv: ArrayT, *positional: Any, return_attn_probs: Literal[True], **arguments: Any
+) -> tuple[ArrayT, ArrayT, ArrayT]: ...
+@overload
+def flash_attn_qkvpacked_func(qkv: Any, *positional: Any, **arguments: Any) -> Any: ...
 def flash_attn_qkvpacked_func(qkv: Any, *positional: Any, **arguments: Any) -> Any:
     """`flash_attn_func` on one array of shape (batch, length, 3, heads, width).
 
@@ -129,6 +190,16 @@ def flash_attn_qkvpacked_func(qkv: Any, *positional: Any, **arguments: Any) -> A
     return flash_attn_func(qkv[:, :, 0], qkv[:, :, 1], qkv[:, :, 2], *positional, **arguments)
 
 
+@overload
+def flash_attn_kvpacked_func(
+    q: ArrayT, kv: Any, *positional: Any, return_attn_probs: Literal[False] = False, **arguments: Any
+) -> ArrayT: ...
+@overload
+def flash_attn_kvpacked_func(
+    q: ArrayT, kv: Any, *positional: Any, return_attn_probs: Literal[True], **arguments: Any
+) -> tuple[ArrayT, ArrayT, ArrayT]: ...
+@overload
+def flash_attn_kvpacked_func(q: Any, kv: Any, *positional: Any, **arguments: Any) -> Any: ...
 def flash_attn_kvpacked_func(q: Any, kv: Any, *positional: Any, **arguments: Any) -> Any:
     """`flash_attn_func` with keys and values in one array of shape (batch, keys, 2, key heads, width).
 
@@ -142,6 +213,69 @@ def flash_attn_kvpacked_func(q: Any, kv: Any, *positional: Any, **arguments: Any
     return flash_attn_func(q, kv[:, :, 0], kv[:, :, 1], *positional, **arguments)
 
 
+@overload
+def flash_attn_varlen_func(
+    q: ArrayT,
+    k: Any,
+    v: Any,
+    cu_seqlens_q: Any,
+    cu_seqlens_k: Any,
+    max_seqlen_q: int | None = None,
+    max_seqlen_k: int | None = None,
+    dropout_p: float = 0.0,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: Any = None,
+    deterministic: bool = False,
+    return_attn_probs: Literal[False] = False,
+    *,
+    method: str | Regulariser | Spec = "softmax",
+    **arguments: Any,
+) -> ArrayT: ...
+@overload
+def flash_attn_varlen_func(
+    q: ArrayT,
+    k: Any,
+    v: Any,
+    cu_seqlens_q: Any,
+    cu_seqlens_k: Any,
+    max_seqlen_q: int | None = None,
+    max_seqlen_k: int | None = None,
+    dropout_p: float = 0.0,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: Any = None,
+    deterministic: bool = False,
+    *,
+    return_attn_probs: Literal[True],
+    method: str | Regulariser | Spec = "softmax",
+    **arguments: Any,
+) -> tuple[ArrayT, ArrayT, list[ArrayT]]: ...
+@overload
+def flash_attn_varlen_func(
+    q: Any,
+    k: Any,
+    v: Any,
+    cu_seqlens_q: Any,
+    cu_seqlens_k: Any,
+    max_seqlen_q: int | None = None,
+    max_seqlen_k: int | None = None,
+    dropout_p: float = 0.0,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: Any = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+    *,
+    method: str | Regulariser | Spec = "softmax",
+    **arguments: Any,
+) -> Any: ...
 def flash_attn_varlen_func(
     q: Any,
     k: Any,
