@@ -193,7 +193,7 @@ class Kept:
             return
         settle(self.job, self.handle, status, self.certificate)
         if self.masked:
-            warn_of_masked(self.handle)
+            warn_of_masked(self.handle.result.masked_share)
 
     def certificate(self, *arrays: Any) -> Certificate:
         """The judge's word on what was just solved, or on these arrays and results of a solve."""

@@ -76,9 +76,9 @@ def settle(job: Job, handle: Handle, status: int, judged: Callable[[], Certifica
 LEAST_MASKED_SHARE = 1e-6
 
 
-def warn_of_masked(handle: Handle) -> None:
+def warn_of_masked(share: float) -> None:
     """Warns of mass on pairs whose mask or bias stands for "forbidden" by a number that does not forbid."""
-    if handle.result.masked_share > LEAST_MASKED_SHARE:
+    if share > LEAST_MASKED_SHARE:
         warn(
             "the columns put mass on pairs to which the mask or bias adds -1e4 or less: a number is no "
             "prohibition; a boolean mask, -inf or finfo(dtype).min is",

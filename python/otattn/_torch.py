@@ -40,7 +40,6 @@ from ._device.call import (
     on_device,
     returned,
     solve_tensors,
-    warn_of_cpu,
     with_moving,
 )
 from ._errors import NotConverged, NotFinite
@@ -55,6 +54,7 @@ from ._spec import Spec
 from ._spec_text import apart, spec_of_text, text_of, with_numbers
 from ._template import regulariser_of
 from ._torch_derivative import in_forward_mode, no_second, no_setup, register
+from ._torch_device import warn_of_cpu, wide_type
 from ._torch_fold import TORCH, fold_all
 from ._torch_vmap import gradients_vmap, solve_vmap, tangents_vmap
 from ._torch_watch import empty_in_order, order_of
@@ -106,9 +106,8 @@ def _allocate(names: list[str], query: Tensor, sizes: tuple[Any, ...], kept: str
         else:
             shape = output_shape(kept if name == "saved" else name, sizes)
         dtype = _output_type(kept if name == "saved" and kept else name, query.dtype)
-        if dtype == torch.float64 and query.device.type == "mps" and name != "facts":
-            # Which has no such numbers.
-            dtype = torch.float32
+        if dtype == torch.float64 and name != "facts":
+            dtype = wide_type(query.device)
         if name == "out":
             found.append(empty_in_order(shape, order_of(query), query, dtype))
         elif name == "facts":
@@ -359,10 +358,10 @@ def _along(ctx: Any, tangents: tuple[Any, ...]) -> tuple[Tensor | None, ...]:
 
 # ---- the operators -------------------------------------------------------------------------------
 
-for _key in ("CPU", "CUDA", "XPU", "MPS"):
-    _library.impl("solve", _solve, _key)
-    _library.impl("gradients", _gradients, _key)
-    _library.impl("tangents", _tangents, _key)
+# Of tensors of any device.
+_library.impl("solve", _solve, "CompositeExplicitAutograd")
+_library.impl("gradients", _gradients, "CompositeExplicitAutograd")
+_library.impl("tangents", _tangents, "CompositeExplicitAutograd")
 torch.library.register_fake("otattn::solve", _solve_fake, lib=_library)
 torch.library.register_fake("otattn::gradients", _gradients_fake, lib=_library)
 torch.library.register_fake("otattn::tangents", _tangents_fake, lib=_library)

@@ -24,11 +24,12 @@ import torch
 from torch import Tensor
 
 from .._errors import NotConverged
+from .._torch_device import EVERY
 from .blocks import Blocks
 from .engines import Engine
 from .rules import OF_MARGINALS, RULES, marginals, next_columns, next_rows
 from .scores import OF_SCORES, Scores
-from .solver import EVERY, Step, solve
+from .solver import Step, solve
 
 # Relative residual of the linear system, of f32 and f64, and the most steps.
 CLOSE, CLOSE_WIDE, STEPS = 1e-6, 1e-10, 2000

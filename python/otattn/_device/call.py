@@ -26,11 +26,13 @@ from .._errors import (
 from .._job import Job, view_like
 from .._leaks import warn, watch
 from .._library import library
+from .._outcome import warn_of_masked
 from .._regulariser import regulariser_named
 from .._settings import OPERANDS, PLACES, is_of_torch
 from .._spec import Spec
 from .._spec_text import text_of, with_numbers
 from .._template import template
+from .._torch_device import check_device, warn_of_cpu
 from .._torch_fold import TYPES
 from .adjoint import Upstream, gradients
 from .blocks import Blocks
@@ -43,6 +45,8 @@ from .solver import Solution, begin, rounds_of, solve, tolerance_of
 
 # The word of `backend` for this arithmetic, before the name of an engine.
 WORD = "torch"
+# What a mask adds to pairs that its maker may have meant to forbid.
+LOW = -1e4
 
 
 def refuses(spec: Spec, operands: Sequence[Tensor | None]) -> str | None:
@@ -96,25 +100,12 @@ def away(spec: Spec, operands: Sequence[Tensor | None]) -> bool:
     return reason is not None
 
 
-_warned: set[str] = set()
-
-
 def check_devices(named: Mapping[str, Any]) -> None:
     """Raises where tensors of a call lie on two devices; numbers may lie anywhere."""
     query = named["query"]
     for name, x in named.items():
-        if isinstance(x, Tensor) and x.dim() > 0 and x.device != query.device:
-            raise ValueError(
-                f"{name} lies on {x.device} and query on {query.device}: bring them to one, as by "
-                f"{name}.to(query.device)"
-            )
-
-
-def warn_of_cpu(what: str) -> None:
-    """Says once of each reason that tensors go to the CPU."""
-    if what not in _warned:
-        _warned.add(what)
-        warn(f"{what} is computed on the CPU: the tensors of the call go there and back", UserWarning)
+        if isinstance(x, Tensor) and x.dim() > 0:
+            check_device(name, x, "query", query)
 
 
 def brought(arguments: Sequence[Any], spec: Spec) -> list[Any]:
@@ -260,7 +251,8 @@ def _check_feasible(engine: Engine) -> None:
     """Raises where totals of masses can never agree, or a key with mass has no pair."""
     s = engine.scores
     rule = RULES.get(s.problem.columns)
-    if rule is None or rule.feasible is None or (s.options.rounds and s.device.type != "cpu"):
+    asked = rounds_of(engine)
+    if rule is None or rule.feasible is None or asked == 0 or (asked and s.device.type != "cpu"):
         # For fixed rounds no device waits.
         return
     m = marginals(s)
@@ -309,6 +301,8 @@ def _settle(found: Found) -> tuple[int, int]:
         warn(f"{lost} rows met NaN or infinity and are NaN", NotFiniteWarning)
         return c.NONFINITE_ROWS, lost
     if solution.status != c.PARTIAL:
+        if s.device.type == "cpu" or solution.status == c.OK:
+            warn_of_masked(_masked_share(found))
         return solution.status, 0
     assert solution.error is not None
     sentence = (
@@ -323,6 +317,21 @@ def _settle(found: Found) -> tuple[int, int]:
         Judge(s, found.f, solution.g).certificate(),
         "raise max_rounds, tolerance or the temperature, or set allow_partial=True",
     )
+
+
+def _masked_share(found: Found) -> float:
+    """The mass on pairs to which a mask or bias adds -1e4 or less, over all mass, of coupled columns."""
+    s = found.engine.scores
+    low = [x for x in (s.given.get(name) for name in ("bias", "attn_mask")) if x is not None]
+    if s.problem.columns == c.COLUMNS_FREE or not any(bool((x <= LOW).any()) for x in low):
+        return 0.0
+    judge, total, masked = Judge(s, found.f, found.solution.g), 0.0, 0.0
+    for rows in s.slices():
+        p = judge.plan(rows)[1][..., :-1]
+        far = [(x if x.shape[2] == 1 else x[:, :, rows]) <= LOW for x in low]
+        total += float(p.sum())
+        masked += float(p.where(functools.reduce(torch.logical_or, far), 0.0).sum())
+    return masked / total if total > 0.0 else 0.0
 
 
 # ---- the operators ---------------------------------------------------------------------------------
@@ -351,18 +360,18 @@ def solve_tensors(
 
 
 @contextlib.contextmanager
-def arithmetic(operands: Sequence[Tensor | None]) -> Iterator[None]:
-    """Inside of an operator: no types but those that are asked for, and autograd where it is asked for."""
+def arithmetic(operands: Sequence[Tensor | None], recorded: bool = False) -> Iterator[None]:
+    """Inside of an operator: no types but those that are asked for; `recorded`: autograd if asked."""
     query = operands[0]
     assert query is not None
     kind = query.device.type if torch.amp.is_autocast_available(query.device.type) else "cpu"
-    included = torch._C._dispatch_tls_local_include_set()
-    excluded = torch._C._dispatch_tls_local_exclude_set() & torch._C._after_autograd_keyset
-    with (
-        torch._C._ForceDispatchKeyGuard(included, excluded),
-        torch.autocast(kind, enabled=False),
-        torch.no_grad(),
-    ):
+    with contextlib.ExitStack() as stack:
+        if recorded:
+            included = torch._C._dispatch_tls_local_include_set()
+            excluded = torch._C._dispatch_tls_local_exclude_set() & torch._C._after_autograd_keyset
+            stack.enter_context(torch._C._ForceDispatchKeyGuard(included, excluded))
+        stack.enter_context(torch.autocast(kind, enabled=False))
+        stack.enter_context(torch.no_grad())
         try:
             yield
         except torch.OutOfMemoryError as error:
@@ -422,7 +431,7 @@ def gradients_of_tensors(
     wanted: Sequence[str],
 ) -> list[Tensor]:
     """Those of the operands `wanted`, for gradients of out, coupling and receiver."""
-    with arithmetic(operands):
+    with arithmetic(operands, recorded=True):
         needed = wanted if upstream[1] is None else (*wanted, "coupling")
         engine = _engine(spec, operands, needed)
         s = engine.scores

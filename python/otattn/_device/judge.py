@@ -206,7 +206,8 @@ class Judge:
             missed = (sums - most).clamp(min=0.0) + (least - sums).clamp(min=0.0)
             dual = most * g.clamp(max=0.0) + least * g.clamp(min=0.0)
         elif p.columns == c.COLUMNS_RELAXED:
-            strength = s.given.get("strength", p.strength) / tau
+            rho: Any = s.given.get("strength", p.strength)
+            strength: Tensor = rho / tau
             missed = (sums - (nu * torch.exp(-g / strength)).where(reached & (nu > 0.0), 0.0)).abs()
             dual = (-strength * nu * torch.expm1(-g / strength)).where(reached, strength * nu)
             penalty = strength * _divergence(sums, nu)

@@ -16,13 +16,12 @@ import torch
 from torch import Tensor
 
 from .. import _structs as c
+from .._torch_device import EVERY, wide_type
 from .blocks import Blocks
 from .engines import Engine
 from .rules import RULES, Marginals, Rule, marginals, next_columns, next_rows
 from .scores import Scores
 
-# Rounds between two looks at the residuals of tensors that lie on a device.
-EVERY = 4
 # Updates that an extrapolation knows, how far the error may rise before it starts anew, and what makes its
 # system of equations regular.
 MEMORY, GROWTH, RIDGE = 20, 3.0, 1e-12
@@ -91,9 +90,9 @@ def solve(engine: Engine, history: list[Step] | None = None, measured: bool = Tr
     asked = rounds_of(engine)
     if asked is None:
         found = _to_tolerance(engine, rule, begin(engine), 0)
-        if found.status == c.PARTIAL and s.wide == torch.float32 and s.device.type != "mps":
+        if found.status == c.PARTIAL and s.wide != wide_type(s.device):
             # What f32 does not reach f64 may.
-            wider = Blocks(Scores(s.spec, s.operands, torch.float64))
+            wider = Blocks(Scores(s.spec, s.operands, wide_type(s.device)))
             return _to_tolerance(wider, rule, found.g.double(), found.rounds)
         return found
     m = marginals(s)
@@ -171,7 +170,7 @@ class _Extrapolation:
         used = age < self.known[..., None]
         weight = sums.clamp(min=0.0).sqrt()[..., None]
         basis = torch.stack(self.changes, 3) * weight * used[..., None, :]
-        wide = basis if g.device.type == "mps" else basis.double()
+        wide = basis.to(wide_type(g.device))
         gram = wide.mT @ wide
         size = torch.diagonal(gram, dim1=2, dim2=3)
         gram = gram + torch.diag_embed((RIDGE * size).where(size > 0.0, 1.0))

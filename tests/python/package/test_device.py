@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import otattn
@@ -15,7 +15,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from otattn import Spec
+from otattn import Spec, _torch_device
 from otattn._device import adjoint, call, solver
 from otattn._device.blocks import Blocks
 from otattn._device.scores import Scores
@@ -385,7 +385,7 @@ def test_what_f32_does_not_reach() -> None:
 
 def test_sentences() -> None:
     x = torch.randn(1, 1, 4, 3)
-    with pytest.raises(ValueError, match="key lies on meta and query on cpu"):
+    with pytest.raises(ValueError, match="key and query lie on two devices"):
         otattn.attention(x, x.to("meta"), x)
     with pytest.raises(ValueError, match="wanted 'torch' or one of"):
         otattn.attention(x, x, x, backend="torch:none")
@@ -447,6 +447,52 @@ def test_fronts() -> None:
         distance(otattn.coupling(scores, method=spec), otattn.coupling(scores, method="softmax/relaxed:1"))
         <= 1e-5
     )
+
+
+def test_bf16_beside_torch() -> None:
+    """At most twice the error of torch's own operator, both from f64."""
+    torch.manual_seed(5)
+    wide = [torch.randn(1, 4, 64, 32, dtype=torch.float64).bfloat16().double() for _ in range(3)]
+    right = torch.nn.functional.scaled_dot_product_attention(*wide)
+    narrow = [x.bfloat16() for x in wide]
+    theirs = distance(torch.nn.functional.scaled_dot_product_attention(*narrow), right)
+    assert distance(otattn.attention(*narrow, backend="torch"), right) <= 2.0 * theirs
+
+
+def test_ranks_train_together(run_ranks: Callable[[str, int], None]) -> None:
+    run_ranks("device_ddp_worker.py", 2)
+
+
+@pytest.mark.parametrize("method", ["hard/exact", "entmax:1.5/exact", "softmax/prefix"])
+def test_there_and_back(method: str, other_device: str) -> None:
+    """What the library alone computes goes to the CPU, says so once, and comes back."""
+    torch.manual_seed(6)
+    here = [torch.randn(1, 2, 5, 4, requires_grad="hard" not in method) for _ in range(3)]
+    there = [x.detach().to(other_device).requires_grad_(x.requires_grad) for x in here]
+    expected = otattn.attention(*here, method=method)
+    _torch_device._warned.clear()
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        out = otattn.attention(*there, method=method)
+        otattn.attention(*there, method=method)
+    assert len([x for x in seen if "go there and back" in str(x.message)]) == 1
+    assert out.device.type == other_device
+    assert distance(out.cpu(), expected) == 0.0
+    if "hard" not in method:
+        expected.square().sum().backward()
+        out.square().sum().backward()
+        for x, y in zip(here, there, strict=True):
+            assert x.grad is not None
+            assert y.grad is not None
+            assert distance(y.grad.cpu(), x.grad) == 0.0
+
+
+def test_a_number_is_no_prohibition() -> None:
+    x = torch.randn(1, 1, 4, 3)
+    mask = torch.zeros(4, 4)
+    mask[:, 0] = -1e9
+    with pytest.warns(UserWarning, match="no prohibition"):
+        otattn.attention(x, x, x, mask, method="softmax/exact", backend="torch")
 
 
 _TRITON = """
