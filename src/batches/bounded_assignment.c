@@ -17,8 +17,7 @@ enum {
 };
 /* Share of the units that given prices may misplace. */
 #define MOST_MOVED 0.05
-/* Sums of differences of larger numbers could leave f64. */
-#define LARGEST 1e290
+/* Squares of differences of larger numbers could leave f64. */
 #define LARGEST_COORDINATE 1e140
 /* Work below which threads cost more than they save. */
 #define PARALLEL_WORK 1e6
@@ -113,7 +112,7 @@ static ota_status check_bounds(const bounded *b, ota_error *error) {
         least += lower;
         most += upper_of(b, j);
         const double start = b->problem.start == NULL ? 0.0 : b->problem.start[j];
-        if (!(fabs(start) <= LARGEST)) {
+        if (!(fabs(start) <= OTA_BOUNDED_MOST_COST)) {
             return ota_fail(error, OTA_EINVAL, "start", "give finite prices",
                             "start[%" PRId64 "] is %g", j, start);
         }
@@ -150,7 +149,7 @@ static bool all_within(const ota_array *array, int64_t row, double most) {
 static ota_status check_numbers(const bounded *b, const ota_array *array, const char *field,
                                 ota_error *error) {
     const bool costs = b->width == 0;
-    const double most = costs ? LARGEST : LARGEST_COORDINATE;
+    const double most = costs ? OTA_BOUNDED_MOST_COST : LARGEST_COORDINATE;
     ota_watch watch = ota_watch_of(&b->settings);
     for (int64_t i = 0; i < array->size[2]; i++) {
         const ota_status status = ota_watch_spend(&watch, array->size[3]);

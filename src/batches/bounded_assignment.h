@@ -10,6 +10,8 @@
 /* ---- costs (bounded_costs.c) ---------------------------------------------------------------------- */
 
 enum { OTA_BOUNDED_BLOCK = 64 }; /* rows whose costs one task forms */
+/* The most that a cost may be, either way: sums along paths stay finite. */
+#define OTA_BOUNDED_MOST_COST 1e290
 
 typedef struct ota_bounded_costs {
     ota_array costs, points;

@@ -1,9 +1,11 @@
 /* The methods of otattn_route.h: Sinkhorn's rounds on a kernel that is formed once, the largest logits, the exact optimum by
  * otattn_bounded.h on costs -logits, and alternating quantiles. Each leaves the choices of all tokens, and potentials. */
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
 #include "otattn_bounded.h"
+#include "bounded_assignment.h"
 #include "problem/check.h"
 #include "route.h"
 
@@ -194,6 +196,19 @@ static void count_task(void *context, int64_t index, int worker) {
     count(r, &block, index);
 }
 
+/* What was wrong with the costs, which a caller of routing never saw, was wrong with a logit. */
+static ota_status named_by_logits(const ota_route_call *r, ota_status status, ota_error *error) {
+    for (int64_t i = 0; status == OTA_EINVAL && i < r->tokens; i++) {
+        for (int64_t j = 0; j < r->experts; j++) {
+            const double logit = ota_array_get(&r->problem.logits, 0, 0, i, j);
+            if (fabs(logit) <= OTA_BOUNDED_MOST_COST) continue;
+            return ota_fail(error, status, "logits", "give logits between -1e290 and 1e290",
+                            "logits[%" PRId64 ", %" PRId64 "] is %g", i, j, logit);
+        }
+    }
+    return status;
+}
+
 ota_status ota_route_base(ota_route_call *r, ota_routing_result *found, ota_error *error) {
     ota_parallel(r->pool, r->blocks, negate_task, r);
     if (r->nonfinite < r->tokens) return ota_route_report_nonfinite(r, error);
@@ -220,7 +235,7 @@ ota_status ota_route_base(ota_route_call *r, ota_routing_result *found, ota_erro
                                  .cancel = s->calls.cancel,
                                  .deadline_ns = s->limits.deadline_ns};
     const ota_status status = ota_assign_bounded(&problem, &options, &answer, error);
-    if (status < 0) return status;
+    if (status < 0) return named_by_logits(r, status, error);
     for (int64_t j = 0; j < r->experts; j++) r->biases[j] = 0.0 - r->biases[j];
     if (found->chosen != NULL)
         memcpy(found->chosen, r->choice.chosen,

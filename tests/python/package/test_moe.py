@@ -200,6 +200,7 @@ GOOD = np.zeros((4, 2))
         (torch.zeros(4, 2, dtype=torch.int64), {"k": 1}, TypeError, "wanted floating-point numbers"),
         (np.array([[0.0, np.nan]]), {"k": 1}, ValueError, "logits[0, 1] is nan"),
         (np.array([[0.0, 1.0], [np.inf, 0.0]]), {"k": 1}, ValueError, "logits[1, 0] is inf"),
+        (np.array([[0.0, 1e300]]), {"k": 1, "method": "base"}, ValueError, "logits[0, 1] is 1e+300"),
         (GOOD, {"k": 3}, ValueError, "k is 3, but there are 2 experts"),
         (GOOD, {"k": 0}, ValueError, "k is 0, wanted 1 or more"),
         (GOOD, {"k": 1.5}, TypeError, "wanted a whole number"),
