@@ -281,7 +281,7 @@ ota_array ota_ring_values(const ota_ring_device *ring) {
 void ota_ring_place(ota_ring_device *ring, const ota_ring_piece *piece, bool biased,
                     ota_plan *plan) {
     const ota_resolved *r = ring->resolved;
-    const ota_ring_unit *unit = &piece->unit;
+    const ota_ring_unit *unit = &ring->unit;
     ota_key_block block = {.batch = unit->batch,
                            .head = unit->head,
                            .heads = unit->heads,
@@ -358,7 +358,7 @@ static void visit_share(ota_ring_device *ring, const ota_message_round *message_
     const unsigned char *values = ring->messages.send_buffer + (size_t)(share * width) * element;
     int64_t row = 0;
     for (int k = 0; k < (zigzag ? 2 : 1); k++) {
-        ota_ring_piece piece = {.unit = message_round->unit};
+        ota_ring_piece piece = {0};
         ota_shards_piece(shards, shards->key_shares, owner, k == 1, &piece.first, &piece.count);
         if (piece.count == 0) continue;
         unpack(ring, ring->messages.send_buffer, row, piece.count, width, ring->block.keys);
@@ -366,7 +366,7 @@ static void visit_share(ota_ring_device *ring, const ota_message_round *message_
             unpack(ring, values, row, piece.count, ring->values_width, ring->block.values);
         if (message_round->sum_width > 0)
             piece.sums = ring->messages.send_sums + row * message_round->sum_width;
-        message_round->visit(ring, &piece, message_round->context);
+        if (ring->failed == OTA_OK) message_round->visit(ring, &piece, message_round->context);
         row += piece.count;
         /* Whatever a visit left out is no answer of this rank. */
         if (ring->failed == OTA_OK) ring->failed = ota_interrupted(&ring->resolved->settings);
@@ -405,7 +405,7 @@ static bool pass_on(ota_ring_device *ring, const ota_message_round *message_roun
 /* Rows of tangents into columns [first, first + width) of the sums. */
 static void fill_sums(const ota_ring_device *ring, const ota_message_round *message_round,
                       const ota_array *from, int64_t first) {
-    const ota_ring_unit *unit = &message_round->unit;
+    const ota_ring_unit *unit = &ring->unit;
     for (int64_t j = 0; ota_array_present(from) && j < from->size[2]; j++) {
         for (int64_t w = 0; w < from->size[3]; w++)
             ring->messages.send_sums[j * message_round->sum_width + first + w] =
@@ -416,7 +416,7 @@ static void fill_sums(const ota_ring_device *ring, const ota_message_round *mess
 bool ota_ring_go(ota_ring_device *ring, const ota_message_round *message_round) {
     const ota_shards *shards = ring->shards;
     const int ranks = shards->ranks.to.ranks, rank = shards->ranks.to.rank;
-    const ota_ring_unit *unit = &message_round->unit;
+    const ota_ring_unit *unit = &ring->unit;
     const ota_type type = ring->resolved->type;
     unsigned char *values =
         pack(&shards->keys, type, unit->batch, unit->key_head, ring->messages.send_buffer);

@@ -30,16 +30,14 @@ typedef struct ota_ring_unit {
 
 /* Keys [first, first + count) of all, which lie in the device's block. */
 typedef struct ota_ring_piece {
-    ota_ring_unit unit;
     int64_t first, count;
     double *sums; /* [count][sum_width] that travel with the keys, or NULL */
 } ota_ring_piece;
 
 typedef void ota_ring_visit(ota_ring_device *ring, const ota_ring_piece *piece, void *context);
 
-/* What is to go round. */
+/* What is to go round for the unit at work. `visit` meets no more pieces once one has failed. */
 typedef struct ota_message_round {
-    ota_ring_unit unit;
     bool with_values;
     int64_t sum_width; /* 0: no sums */
     const ota_tangents
@@ -175,7 +173,7 @@ ota_array ota_ring_values(const ota_ring_device *ring);
 /* ring_rows.c: the queries of the unit at work in the type of the blocks. */
 void ota_ring_widen_queries(const ota_ring_device *ring);
 /* out and lse of a unit of rows, g per key or NULL; then what the caller wants of head `head` of the unit. */
-bool ota_ring_attend(ota_ring_device *ring, const ota_ring_unit *unit, bool with_out);
+bool ota_ring_attend(ota_ring_device *ring, bool with_out);
 void ota_ring_put(ota_ring_device *ring, int64_t head, ota_head_status *status);
 void ota_ring_run_rows(ota_run *run);
 
@@ -193,7 +191,7 @@ void ota_ring_gather(ota_head *head);
 /* g of the piece into ring->block.bias. */
 void ota_ring_bias(ota_ring_device *ring, const ota_ring_piece *piece);
 /* P^T weights of this rank's rows into ring->columns.local, once lse is known. */
-bool ota_ring_sum(ota_ring_device *ring, bool notes_norms);
+bool ota_ring_sum(ota_ring_device *ring);
 
 /* ring_backward.c, ring_tangents.c: refusals, the gradients of a rank's queries, keys and values, and what moves with theirs. */
 ota_status ota_ring_check_gradients(const ota_plan *plan, const ota_gradients *want,

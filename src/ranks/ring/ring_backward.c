@@ -74,7 +74,6 @@ static void reverse_piece(ota_ring_device *ring, const ota_ring_piece *piece, vo
     const bool coupled = ring->coupled;
     ota_arrays arrays = {.size = sizeof arrays};
     const ota_array *out_grad = context;
-    if (ring->failed != OTA_OK) return;
     arrays.values = coupled ? ota_ring_advantages(ring, piece) : ota_ring_values(ring);
     arrays.out =
         coupled ? ota_ring_outputs(ring) : ota_ring_rows(ring, ring->rows.out, ring->values_width);
@@ -98,7 +97,7 @@ bool ota_ring_find_rows(ota_ring_device *ring, const ota_arrays *arrays, bool so
     const ota_ring_unit *unit = &ring->unit;
     const int64_t width = ring->values_width;
     if (!solved || !ota_array_present(&arrays->out) || !ota_array_present(&arrays->lse))
-        return ota_ring_attend(ring, unit, true);
+        return ota_ring_attend(ring, true);
     for (int64_t k = 0; k < ring->group * r->queries; k++) {
         const int64_t head = unit->head + k / r->queries, i = k % r->queries;
         ring->rows.lse[k] = ota_array_get(&arrays->lse, unit->batch, head, 0, i);
@@ -187,8 +186,7 @@ bool ota_ring_goes_by_pairs(const ota_ring_device *ring) {
 static ota_status reverse_pairs(ota_ring_device *ring, const ota_gradients *want) {
     const size_t rows = (size_t)ring->resolved->queries * sizeof(double);
     ota_ring_pull pull = {.out_grad = &want->out_grad, .want = ring->backward.wanted};
-    const ota_message_round message_round = {.unit = ring->unit,
-                                             .with_values = true,
+    const ota_message_round message_round = {.with_values = true,
                                              .sum_width =
                                                  ring->resolved->width + ring->values_width,
                                              .visit = ota_ring_reverse_pairs,
@@ -227,8 +225,7 @@ static ota_status reverse_unit(ota_plan *plan, const ota_arrays *arrays, const o
     }
     if (ota_ring_goes_by_pairs(ring)) return reverse_pairs(ring, want);
     ota_array out_grad = rows_of(&want->out_grad, &ring->unit);
-    const ota_message_round message_round = {.unit = ring->unit,
-                                             .with_values = true,
+    const ota_message_round message_round = {.with_values = true,
                                              .sum_width = both,
                                              .visit = reverse_piece,
                                              .context = &out_grad,

@@ -104,15 +104,17 @@ bool ota_ring_find_capped(ota_ring_device *ring) {
     double left;
     memset(p->caps.room, 0, bytes);
     for (int64_t k = 0; k < rows; k++) p->caps.highest[k] = -INFINITY;
-    if (!ota_ring_visit_rows(ring, measure_rows, false, "passing keys on for the caps"))
+    if (!ota_ring_visit_pairs(ring, &(ota_ring_pair_round){.rows = measure_rows,
+                                                           .step = "passing keys on for the caps"}))
         return false;
     for (int64_t k = 0; k < rows; k++) begin_row(ring, k);
     for (;;) {
         if (!ota_ring_count_searched(ring, &left)) return false;
         if (!(left > 0.0)) return true;
         memset(p->caps.totals, 0, (size_t)rows * sizeof *p->caps.totals);
-        if (!ota_ring_visit_rows(ring, sum_rows, false,
-                                 "passing keys on for a step under the caps"))
+        if (!ota_ring_visit_pairs(
+                ring, &(ota_ring_pair_round){.rows = sum_rows,
+                                             .step = "passing keys on for a step under the caps"}))
             return false;
         for (int64_t k = 0; k < rows; k++) step_row(ring, k);
     }

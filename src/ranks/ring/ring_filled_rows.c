@@ -227,13 +227,16 @@ bool ota_ring_find_filled(ota_ring_device *ring) {
                                .edge = {INFINITY, -1},
                                /* Rounding of the sums is no reason to go on to a next key. */
                                .enough = ota_ring_row_mass(ring, k) * (1.0 - 4.0 * DBL_EPSILON)};
-    if (!ota_ring_visit_rows(ring, meet_rows, false, "passing keys on for the caps")) return false;
+    if (!ota_ring_visit_pairs(ring, &(ota_ring_pair_round){.rows = meet_rows,
+                                                           .step = "passing keys on for the caps"}))
+        return false;
     for (int64_t k = 0; k < rows; k++) begin_row(ring, k);
     for (;;) {
         if (!ota_ring_count_searched(ring, &left)) return false;
         if (!(left > 0.0)) return true;
-        if (!ota_ring_visit_rows(ring, sum_rows, false,
-                                 "passing keys on for a step under the caps"))
+        if (!ota_ring_visit_pairs(
+                ring, &(ota_ring_pair_round){.rows = sum_rows,
+                                             .step = "passing keys on for a step under the caps"}))
             return false;
         for (int64_t k = 0; k < rows; k++) step_row(ring, k);
     }

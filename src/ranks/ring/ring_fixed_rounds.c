@@ -106,7 +106,6 @@ static void reverse_last(ota_ring_device *ring, const ota_ring_piece *piece, voi
     const int64_t width = ring->values_width, wide = width + 1;
     ota_arrays arrays = {.size = sizeof arrays};
     (void)context;
-    if (ring->failed != OTA_OK) return;
     arrays.values = ota_ring_advantages(ring, piece);
     arrays.out = ota_ring_outputs(ring);
     arrays.lse = ota_array_of(ring->rows.lse, OTA_F64, 1, 1, 1, ring->resolved->queries);
@@ -120,8 +119,7 @@ static void reverse_last(ota_ring_device *ring, const ota_ring_piece *piece, voi
 /* One message round pair by pair: dS = P (U - a - b) / t, a in `mean` at the lse at hand. */
 static bool pull_pairs(ota_ring_device *ring, ota_ring_pull *pull) {
     const bool values = pull->out_grad != NULL;
-    const ota_message_round message_round = {.unit = ring->unit,
-                                             .with_values = values,
+    const ota_message_round message_round = {.with_values = values,
                                              .sum_width = ring->resolved->width +
                                                           (values ? ring->values_width : 0),
                                              .visit = ota_ring_reverse_pairs,
@@ -148,8 +146,7 @@ static ota_status reverse_plan(ota_ring_device *ring, const ota_gradients *want)
     ota_ring_adjoint *s = ring->backward.adjoint;
     const ota_resolved *r = ring->resolved;
     const int64_t width = ring->values_width, wide = width + 1;
-    const ota_message_round message_round = {.unit = ring->unit,
-                                             .with_values = true,
+    const ota_message_round message_round = {.with_values = true,
                                              .sum_width = r->width + width,
                                              .visit = reverse_last,
                                              .step = "passing keys and their gradients on"};
@@ -173,7 +170,6 @@ static void reverse_piece(ota_ring_device *ring, const ota_ring_piece *piece, vo
     const int64_t rows = ring->resolved->queries;
     const double *tau = context;
     ota_arrays arrays = {.size = sizeof arrays};
-    if (ring->failed != OTA_OK) return;
     for (int64_t j = 0; j < ring->room; j++) {
         s->values[2 * j] = j < piece->count ? -*tau * s->x[piece->first + j] : 0.0;
         s->values[2 * j + 1] = 0.0;
@@ -218,8 +214,7 @@ static ota_status reverse_round(ota_ring_device *ring, const ota_head *head, int
     const ota_ring_adjoint *s = ring->backward.adjoint;
     const ota_settings *settings = &ring->resolved->settings;
     double tau = head->tau;
-    const ota_message_round message_round = {.unit = ring->unit,
-                                             .sum_width = ring->resolved->width,
+    const ota_message_round message_round = {.sum_width = ring->resolved->width,
                                              .visit = reverse_piece,
                                              .context = &tau,
                                              .step =

@@ -73,7 +73,6 @@ static void multiply_piece(ota_ring_device *ring, const ota_ring_piece *piece, v
     ota_ring_adjoint *s = ring->backward.adjoint;
     const int64_t rows = ring->resolved->queries;
     (void)context;
-    if (ring->failed != OTA_OK) return;
     for (int64_t j = 0; j < ring->room; j++)
         s->line[j] = j < piece->count ? s->x[piece->first + j] : 0.0;
     ota_ring_bias(ring, piece);
@@ -93,8 +92,7 @@ static void multiply_piece(ota_ring_device *ring, const ota_ring_piece *piece, v
 
 bool ota_ring_multiply(ota_ring_device *ring, const double *x) {
     ota_ring_adjoint *s = ring->backward.adjoint;
-    const ota_message_round message_round = {.unit = ring->unit,
-                                             .visit = multiply_piece,
+    const ota_message_round message_round = {.visit = multiply_piece,
                                              .step = "passing keys on for a product of backward"};
     s->x = x;
     memset(s->product, 0, (size_t)ring->resolved->queries * sizeof *s->product);
@@ -116,7 +114,7 @@ static void apply(const ota_adjoint *system, const double *x, double *y) {
         system->a[i] = s->den[i] > 0.0 ? s->product[i] / s->den[i] : 0.0;
         ring->columns.weights[i] = system->a[i];
     }
-    if (!ota_ring_sum(ring, false)) return;
+    if (!ota_ring_sum(ring)) return;
     for (int64_t j = 0; j < system->columns; j++)
         y[j] = s->own_sums[j] * x[j] - ring->columns.local[j];
 }
@@ -141,7 +139,6 @@ void ota_ring_weigh_values(ota_ring_device *ring, const ota_ring_piece *piece) {
 
 static void weigh_piece(ota_ring_device *ring, const ota_ring_piece *piece, void *context) {
     (void)context;
-    if (ring->failed != OTA_OK) return;
     ota_ring_bias(ring, piece);
     ota_ring_place(ring, piece, true, ring->plans.backward);
     ota_arrays arrays = {.size = sizeof arrays};
@@ -202,8 +199,7 @@ static bool pull_right(ota_ring_device *ring, const ota_gradients *want) {
     const ota_ring_adjoint *s = ring->backward.adjoint;
     ota_ring_pull pull = {
         .out_grad = &want->out_grad, .columns = s->right, .terms = s->terms, .columns_alone = true};
-    const ota_message_round message_round = {.unit = ring->unit,
-                                             .with_values = true,
+    const ota_message_round message_round = {.with_values = true,
                                              .visit = ota_ring_reverse_pairs,
                                              .context = &pull,
                                              .step =
@@ -218,15 +214,14 @@ static bool pull_right(ota_ring_device *ring, const ota_gradients *want) {
 static bool weigh_right(ota_ring_device *ring) {
     const ota_ring_adjoint *s = ring->backward.adjoint;
     const ota_resolved *r = ring->resolved;
-    const ota_message_round message_round = {.unit = ring->unit,
-                                             .with_values = true,
+    const ota_message_round message_round = {.with_values = true,
                                              .visit = weigh_piece,
                                              .step =
                                                  "passing keys on for the right side of backward"};
     if (!ota_ring_go(ring, &message_round)) return false;
     for (int64_t i = 0; i < r->queries; i++)
         ring->columns.weights[i] = s->den[i] > 0.0 ? s->row_right[i] / s->den[i] : 0.0;
-    if (!ota_ring_sum(ring, false)) return false;
+    if (!ota_ring_sum(ring)) return false;
     for (int64_t j = 0; j < r->keys; j++) {
         s->right[j] -= ring->columns.local[j];
         s->terms[j] += fabs(ring->columns.local[j]);
@@ -248,7 +243,7 @@ static bool find_right(ota_ring_device *ring, const ota_gradients *want) {
     ota_ring_set_rows(ring);
     if (!(ring->pair_gradients ? pull_right(ring, want) : weigh_right(ring))) return false;
     for (int64_t i = 0; i < r->queries; i++) ring->columns.weights[i] = 1.0;
-    if (!ota_ring_sum(ring, false)) return false;
+    if (!ota_ring_sum(ring)) return false;
     memcpy(s->own_sums, ring->columns.local, bytes);
     return true;
 }
@@ -263,8 +258,7 @@ static bool find_right_of_slopes(ota_ring_device *ring, const ota_gradients *wan
                           .slopes = s->own_sums,
                           .sums = s->own_columns,
                           .columns_alone = true};
-    const ota_message_round message_round = {.unit = ring->unit,
-                                             .with_values = true,
+    const ota_message_round message_round = {.with_values = true,
                                              .visit = ota_ring_reverse_pairs,
                                              .context = &pull,
                                              .step =
@@ -285,7 +279,7 @@ bool ota_ring_load_potentials(ota_ring_device *ring, const ota_arrays *arrays, b
             ota_array_get(&arrays->column_potential, unit->batch, unit->head, 0, j);
     ring->columns.temperature = 0.0;
     if (ring->newton != NULL) return ota_ring_find_thresholds(ring);
-    return ota_ring_attend(ring, unit, with_out);
+    return ota_ring_attend(ring, with_out);
 }
 
 bool ota_ring_sum_adjoint(ota_ring_device *ring) {

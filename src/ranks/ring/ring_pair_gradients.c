@@ -39,24 +39,17 @@ static void sum_slopes(const ota_ring_block *b, void *context) {
     }
 }
 
-static void sum_piece(ota_ring_device *ring, const ota_ring_piece *piece, void *context) {
-    if (ring->failed != OTA_OK) return;
-    ota_ring_pairs_load(ring, piece, true);
-    ota_ring_by_rows(ring, piece, sum_slopes, context);
-}
-
 bool ota_ring_take_means(ota_ring_device *ring, const ota_array *out_grad) {
     ota_ring_pairs *p = ring->pairs;
     const int64_t rows = ring->group * ring->resolved->queries;
     ota_array from = *out_grad;
-    const ota_message_round message_round = {.unit = ring->unit,
-                                             .with_values = true,
-                                             .visit = sum_piece,
-                                             .context = &from,
-                                             .step = "passing keys on for the means of backward"};
+    const ota_ring_pair_round pair_round = {.rows = sum_slopes,
+                                            .context = &from,
+                                            .with_values = true,
+                                            .step = "passing keys on for the means of backward"};
     memset(p->slope, 0, (size_t)rows * sizeof *p->slope);
     memset(p->mean, 0, (size_t)rows * sizeof *p->mean);
-    if (!ota_ring_go(ring, &message_round)) return false;
+    if (!ota_ring_visit_pairs(ring, &pair_round)) return false;
     for (int64_t k = 0; k < rows; k++) {
         const ota_row_parameters row = ota_ring_parameters(ring, k / ring->resolved->queries);
         const double sink = ota_ring_weight(ring, &row, row.sink, p->f[k]);
@@ -197,7 +190,6 @@ static void pull_columns(const ota_ring_block *b, void *context) {
 
 void ota_ring_reverse_pairs(ota_ring_device *ring, const ota_ring_piece *piece, void *context) {
     ota_ring_pull *pull = context;
-    if (ring->failed != OTA_OK) return;
     ota_ring_pairs_load(ring, piece, pull->out_grad != NULL);
     if (pull->columns != NULL) ota_ring_by_keys(ring, piece, pull_columns, pull);
     if (pull->columns_alone) return;

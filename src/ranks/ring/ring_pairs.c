@@ -7,6 +7,7 @@
 
 #include "masks/masks.h"
 #include "operator/plan.h"
+#include "solvers/coupled.h"
 
 static double *numbers(ota_arena *arena, int64_t rows, int64_t columns) {
     return ota_arena_take_rows(arena, rows, columns, sizeof(double));
@@ -258,6 +259,111 @@ void ota_ring_by_sides(ota_ring_device *ring, const ota_ring_piece *piece,
             }
         }
     }
+}
+
+/* ---- message rounds of blocks --------------------------------------------------------------------- */
+
+/* Tangents of keys and values, which are the sums of the piece. */
+static void load_tangents(ota_ring_device *ring, const ota_ring_piece *piece) {
+    ota_ring_pairs *p = ring->pairs;
+    const int64_t width = ring->resolved->width, values = ring->values_width;
+    for (int64_t j = 0; j < piece->count; j++) {
+        const double *from = piece->sums + j * (width + values);
+        for (int64_t w = 0; w < width; w++) p->piece.key_tangents[w * p->stride + j] = from[w];
+        for (int64_t w = 0; w < values; w++) {
+            const double v = from[width + w];
+            p->piece.value_tangents[j * values + w] = isfinite(v) ? v : 0.0;
+            if (!isfinite(v)) p->piece.nonfinite[j] = 1;
+        }
+    }
+}
+
+static void visit_piece(ota_ring_device *ring, const ota_ring_piece *piece, void *context) {
+    const ota_ring_pair_round *now = context;
+    ota_ring_pairs_load(ring, piece, now->with_values);
+    if (now->tangents != NULL) load_tangents(ring, piece);
+    if (now->rows != NULL) ota_ring_by_rows(ring, piece, now->rows, now->context);
+    if (now->keys != NULL) ota_ring_by_keys(ring, piece, now->keys, now->context);
+}
+
+bool ota_ring_visit_pairs(ota_ring_device *ring, const ota_ring_pair_round *pair_round) {
+    ota_ring_pair_round now = *pair_round;
+    now.with_values &= ring->values_width > 0;
+    const ota_message_round message_round = {
+        .with_values = now.with_values,
+        .sum_width = now.tangents != NULL ? ring->resolved->width + ring->values_width : 0,
+        .tangents = now.tangents,
+        .visit = visit_piece,
+        .context = &now,
+        .step = now.step};
+    return ota_ring_go(ring, &message_round);
+}
+
+/* ---- sums of one number a pair -------------------------------------------------------------------- */
+
+/* Newton's w of a weight, or w itself. */
+static double slope_of(const ota_ring_block *b, const ota_head *head, int64_t k, int64_t j) {
+    const double p = b->in.weights[k * b->in.stride + j];
+    if (head == NULL) return ota_block_slope(&b->in, k, j);
+    if (b->ring->rule == OTA_RING_BY_CAPS && p >= ota_block_cap(&b->in, k, j)) return 0.0;
+    return head->row.regulariser->tsallis ? ota_newton_slope(head, head->mu[b->at + k], p) : p;
+}
+
+/* The number of all pairs in the place of the weights. */
+static void fill(const ota_ring_block *b, ota_ring_number number, const ota_head *head) {
+    if (number == OTA_RING_WEIGHTS || number == OTA_RING_SLOPES) ota_ring_weigh(b);
+    for (int64_t k = 0; k < b->in.rows && number != OTA_RING_WEIGHTS; k++) {
+        const double *s = b->in.scores + k * b->in.stride;
+        double *to = b->in.weights + k * b->in.stride;
+        const bool counts = head == NULL || head->mu[b->at + k] > 0.0;
+        for (int64_t j = 0; j < b->in.keys; j++) {
+            if (number == OTA_RING_SLOPES)
+                to[j] = slope_of(b, head, k, j);
+            else if (!counts || !(s[j] > -INFINITY))
+                to[j] = 0.0;
+            else
+                to[j] = number == OTA_RING_CAPS ? ota_block_cap(&b->in, k, j) : 1.0;
+        }
+    }
+}
+
+void ota_ring_sum_by_rows(const ota_ring_block *b, void *sums) {
+    const ota_ring_sums *of = sums;
+    const double *x = of->x_keys != NULL ? of->x_keys + b->piece->first + b->in.key : NULL;
+    fill(b, of->number, of->head);
+    for (int64_t k = 0; k < b->in.rows; k++) {
+        const double *numbers_of = b->in.weights + k * b->in.stride;
+        double *sum = &of->rows[b->at + k];
+        for (int64_t j = 0; j < b->in.keys; j++)
+            *sum += x != NULL ? numbers_of[j] * x[j] : numbers_of[j];
+    }
+}
+
+void ota_ring_sum_by_keys(const ota_ring_block *b, void *sums) {
+    const ota_ring_sums *of = sums;
+    double *to = of->keys + b->piece->first + b->in.key;
+    fill(b, of->number, of->head);
+    for (int64_t k = 0; k < b->in.rows; k++) {
+        const double *numbers_of = b->in.weights + k * b->in.stride;
+        const double x = of->x_rows != NULL ? of->x_rows[b->at + k] : 1.0;
+        for (int64_t j = 0; j < b->in.keys; j++) to[j] += numbers_of[j] * x;
+        for (int64_t j = 0; j < b->in.keys && of->slopes != NULL; j++)
+            of->slopes[b->piece->first + b->in.key + j] += ota_block_slope(&b->in, k, j);
+    }
+}
+
+bool ota_ring_sum_pairs(ota_ring_device *ring, ota_ring_sums *sums, const char *step) {
+    const ota_ring_pair_round pair_round = {
+        .rows = sums->rows != NULL ? ota_ring_sum_by_rows : NULL,
+        .keys = sums->keys != NULL ? ota_ring_sum_by_keys : NULL,
+        .context = sums,
+        .step = step};
+    const size_t bytes = (size_t)ring->resolved->keys * sizeof(double);
+    if (sums->rows != NULL)
+        memset(sums->rows, 0, (size_t)(ring->group * ring->resolved->queries) * sizeof(double));
+    if (sums->keys != NULL) memset(sums->keys, 0, bytes);
+    if (sums->slopes != NULL) memset(sums->slopes, 0, bytes);
+    return ota_ring_visit_pairs(ring, &pair_round);
 }
 
 double ota_ring_weight(const ota_ring_device *ring, const ota_row_parameters *row, double score,

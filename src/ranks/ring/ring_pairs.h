@@ -135,6 +135,38 @@ void ota_ring_by_rows(ota_ring_device *ring, const ota_ring_piece *piece,
                       ota_ring_block_visit *visit, void *context);
 void ota_ring_by_keys(ota_ring_device *ring, const ota_ring_piece *piece,
                       ota_ring_block_visit *visit, void *context);
+/* A message round of blocks of the unit at work: of every piece those by rows, then those by keys. */
+typedef struct ota_ring_pair_round {
+    ota_ring_block_visit *rows, *keys; /* or NULL */
+    void *context;
+    bool with_values;
+    const ota_tangents *tangents; /* of keys and values, which come with them, or NULL */
+    const char *step;
+} ota_ring_pair_round;
+/* False: the communicator failed. */
+bool ota_ring_visit_pairs(ota_ring_device *ring, const ota_ring_pair_round *pair_round);
+
+/* Sums over a message round of one number a pair, times a factor. */
+typedef enum ota_ring_number {
+    OTA_RING_WEIGHTS, /* P */
+    OTA_RING_SLOPES,  /* w */
+    OTA_RING_CAPS,    /* of allowed pairs */
+    OTA_RING_ALLOWED  /* 1 where a pair is */
+} ota_ring_number;
+typedef struct ota_ring_sums {
+    ota_ring_number number;
+    const ota_head
+        *head; /* at work by Newton, whose slopes have a bound and whose rows have mass; or NULL */
+    const double *x_keys; /* [keys] of all, factors of sums by rows; NULL: 1 */
+    const double *x_rows; /* [rows], factors of sums by keys; NULL: 1 */
+    double *rows, *keys;  /* [rows], [keys] of all: added to; NULL: none */
+    double *slopes;       /* [keys] of all: of w besides, or NULL */
+} ota_ring_sums;
+bool ota_ring_sum_pairs(ota_ring_device *ring, ota_ring_sums *sums, const char *step);
+/* Visits of it. */
+void ota_ring_sum_by_rows(const ota_ring_block *b, void *sums);
+void ota_ring_sum_by_keys(const ota_ring_block *b, void *sums);
+
 /* `merge` is told of every block once it was visited, by one thread and in order; it has no scratch. */
 void ota_ring_by_sides(ota_ring_device *ring, const ota_ring_piece *piece,
                        ota_ring_block_visit *visit, ota_ring_block_visit *merge, void *context);
@@ -154,9 +186,6 @@ void ota_ring_fit_weights(const ota_ring_block *block);
  * failed. Then what the caller wants of head `head` of the unit. */
 bool ota_ring_find_thresholds(ota_ring_device *ring);
 bool ota_ring_attend_pairs(ota_ring_device *ring);
-/* A message round of all blocks of rows of the unit at work. False: the communicator failed. */
-bool ota_ring_visit_rows(ota_ring_device *ring, ota_ring_block_visit *visit, bool with_values,
-                         const char *step);
 /* How many rows still look for their potential, on the rank that has most. False: the communicator failed. */
 bool ota_ring_count_searched(ota_ring_device *ring, double *left);
 /* The largest score of row k of a block into *top; false: NaN or +inf among the row's scores so far. */

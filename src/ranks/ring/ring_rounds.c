@@ -12,17 +12,6 @@
 
 /* ---- message rounds ---------------------------------------------------------------------------------------- */
 
-static void note_norms(ota_ring_device *ring, const ota_ring_piece *piece) {
-    const int64_t width = ring->resolved->width;
-    const double *keys = ring->block.keys;
-    for (int64_t j = 0; j < piece->count; j++) {
-        double norm = 0.0;
-        for (int64_t w = 0; w < width; w++) norm += keys[j * width + w] * keys[j * width + w];
-        /* Keys that nobody may use hold whatever they hold. */
-        if (norm < INFINITY) ring->columns.key_norm = fmax(ring->columns.key_norm, norm);
-    }
-}
-
 void ota_ring_bias(ota_ring_device *ring, const ota_ring_piece *piece) {
     for (int64_t j = 0; j < ring->room; j++)
         ring->block.bias[j] = j < piece->count ? ring->columns.g[piece->first + j] : 0.0;
@@ -32,9 +21,7 @@ void ota_ring_bias(ota_ring_device *ring, const ota_ring_piece *piece) {
 static void sum_piece(ota_ring_device *ring, const ota_ring_piece *piece, void *context) {
     const ota_resolved *r = ring->resolved;
     ota_plan *plan = ring->plans.sums;
-    const bool *notes = context;
-    if (ring->failed != OTA_OK) return;
-    if (*notes) note_norms(ring, piece);
+    (void)context;
     ota_ring_bias(ring, piece);
     ota_ring_place(ring, piece, true, plan);
     ota_arrays arrays = {.size = sizeof arrays};
@@ -54,44 +41,23 @@ static void sum_piece(ota_ring_device *ring, const ota_ring_piece *piece, void *
            (size_t)piece->count * sizeof *ring->columns.local);
 }
 
-static void sum_block(const ota_ring_block *b, void *context) {
-    const ota_ring_device *ring = b->ring;
-    double *sums = ring->columns.local + b->piece->first + b->in.key;
-    (void)context;
-    ota_ring_weigh(b);
-    for (int64_t k = 0; k < b->in.rows; k++) {
-        const double *weights = b->in.weights + k * ring->pairs->stride,
-                     x = ring->columns.weights[b->at + k];
-        for (int64_t j = 0; j < b->in.keys; j++) sums[j] += weights[j] * x;
-    }
-}
-
-/* Behind a softcap, pair by pair. */
-static void sum_pairs(ota_ring_device *ring, const ota_ring_piece *piece, void *context) {
-    const bool *notes = context;
-    if (ring->failed != OTA_OK) return;
-    if (*notes) note_norms(ring, piece);
-    ota_ring_pairs_load(ring, piece, false);
-    ota_ring_by_keys(ring, piece, sum_block, NULL);
-}
-
-bool ota_ring_sum(ota_ring_device *ring, bool notes_norms) {
+bool ota_ring_sum(ota_ring_device *ring) {
+    static const char step[] = "passing keys on for the column sums";
     const ota_resolved *r = ring->resolved;
-    const ota_message_round message_round = {.unit = ring->unit,
-                                             .visit = ring->has_softcap ? sum_pairs : sum_piece,
-                                             .context = &notes_norms,
-                                             .step = "passing keys on for the column sums"};
+    const ota_message_round message_round = {.visit = sum_piece, .step = step};
+    ota_ring_sums sums = {.x_rows = ring->columns.weights, .keys = ring->columns.local};
     if (ring->has_softcap) ota_ring_take_potentials(ring);
     memset(ring->rows.piece_out, 0, (size_t)r->queries * sizeof *ring->rows.piece_out);
     memset(ring->columns.zeros, 0, (size_t)ring->room * sizeof *ring->columns.zeros);
     memset(ring->columns.local, 0, (size_t)r->keys * sizeof *ring->columns.local);
-    return ota_ring_go(ring, &message_round);
+    return ring->has_softcap ? ota_ring_sum_pairs(ring, &sums, step)
+                             : ota_ring_go(ring, &message_round);
 }
 
 static bool sum_columns(ota_head *head) {
     ota_ring_device *ring = head->host.place;
     for (int64_t i = 0; i < head->rows; i++) ring->columns.weights[i] = 1.0;
-    if (!ota_ring_sum(ring, head->kernel.round.first)) return false;
+    if (!ota_ring_sum(ring)) return false;
     for (int64_t j = 0; j < head->columns; j++) {
         const double v = head->kernel.scaling[j];
         head->kernel.sum[j] = v > 0.0 ? ring->columns.local[j] / v : 0.0;
@@ -216,7 +182,7 @@ void ota_ring_kernel_round(ota_head *head, bool form) {
     (void)form;
     set_potentials(head);
     kernel->found.lost = kernel->found.infeasible = kernel->found.nonfinite = false;
-    if (!ota_ring_attend(ring, &ring->unit, false)) return;
+    if (!ota_ring_attend(ring, false)) return;
     if (kernel->round.first) weigh_rows(head);
     for (int64_t i = 0; i < head->rows; i++)
         kernel->found.nonfinite |= isnan(ring->rows.lse[i]) || ring->rows.lse[i] >= INFINITY;
@@ -249,7 +215,7 @@ bool ota_ring_kernel_emit(ota_head *head) {
     ota_ring_device *ring = head->host.place;
     head->kernel.round.first = false;
     set_potentials(head);
-    if (!ota_ring_attend(ring, &ring->unit, true)) return false;
+    if (!ota_ring_attend(ring, true)) return false;
     if (!head->kernel.round.met && !sum_columns(head)) return false;
     if (!ota_ring_measure(ring)) return false;
     return ring->failed == OTA_OK;

@@ -41,13 +41,24 @@ static void merge_task(void *context, int64_t index, int worker) {
                   ring->rows.piece_out + k * width, width);
 }
 
+static void note_norms(ota_ring_device *ring, const ota_ring_piece *piece) {
+    const int64_t width = ring->resolved->width;
+    const double *keys = ring->block.keys;
+    for (int64_t j = 0; j < piece->count; j++) {
+        double norm = 0.0;
+        for (int64_t w = 0; w < width; w++) norm += keys[j * width + w] * keys[j * width + w];
+        /* Keys that nobody may use hold whatever they hold. */
+        if (norm < INFINITY) ring->columns.key_norm = fmax(ring->columns.key_norm, norm);
+    }
+}
+
 static void attend_piece(ota_ring_device *ring, const ota_ring_piece *piece, void *context) {
     attend *a = context;
     ota_plan *plan =
         a->with_out || ring->plans.sums == NULL ? ring->plans.forward : ring->plans.sums;
     ota_arrays arrays = {.size = sizeof arrays};
     const int64_t rows = ring->group * ring->resolved->queries;
-    if (ring->failed != OTA_OK) return;
+    if (ring->coupled) note_norms(ring, piece);
     if (ring->coupled) ota_ring_bias(ring, piece);
     ota_ring_place(ring, piece, ring->coupled, plan);
     arrays.lse =
@@ -64,11 +75,11 @@ static void attend_piece(ota_ring_device *ring, const ota_ring_piece *piece, voi
     ota_parallel(ring->pool, ota_int_ceil_div(rows, ROWS), merge_task, a);
 }
 
-static void add_sink(ota_ring_device *ring, const ota_ring_unit *unit, bool with_out) {
+static void add_sink(ota_ring_device *ring, bool with_out) {
     const ota_resolved *r = ring->resolved;
     const int64_t width = with_out ? ring->values_width : 0;
     for (int64_t k = 0; k < ring->group * r->queries; k++) {
-        const int64_t head = unit->head + k / r->queries;
+        const int64_t head = ring->unit.head + k / r->queries;
         const double sink = ota_head_sink(r, head) / ota_head_temperature(r, head);
         const double before = ring->rows.lse[k];
         if (!(sink > -INFINITY) || isnan(before)) continue;
@@ -90,12 +101,11 @@ void ota_ring_widen_queries(const ota_ring_device *ring) {
     }
 }
 
-bool ota_ring_attend(ota_ring_device *ring, const ota_ring_unit *unit, bool with_out) {
+bool ota_ring_attend(ota_ring_device *ring, bool with_out) {
     const ota_resolved *r = ring->resolved;
     const int64_t rows = ring->group * r->queries;
     attend a = {ring, with_out};
-    const ota_message_round message_round = {.unit = *unit,
-                                             .with_values = with_out && ring->values_width > 0,
+    const ota_message_round message_round = {.with_values = with_out && ring->values_width > 0,
                                              .visit = attend_piece,
                                              .context = &a,
                                              .step = "passing keys on"};
@@ -104,7 +114,7 @@ bool ota_ring_attend(ota_ring_device *ring, const ota_ring_unit *unit, bool with
     if (with_out)
         memset(ring->rows.out, 0, (size_t)(rows * ring->values_width) * sizeof *ring->rows.out);
     if (!ota_ring_go(ring, &message_round)) return false;
-    add_sink(ring, unit, with_out);
+    add_sink(ring, with_out);
     return true;
 }
 
@@ -150,9 +160,8 @@ void ota_ring_run_rows(ota_run *run) {
         ota_ranks_at(&ring->shards->ranks, ring->unit.batch * r->heads + ring->unit.head, -1);
         /* A rank that is told to stop still passes on what others wait for. */
         if (ota_run_interrupted(run)) ring->failed = (ota_status)atomic_load(&run->stopped);
-        const bool attended = ring->rule != OTA_RING_BY_LSE
-                                  ? ota_ring_attend_pairs(ring)
-                                  : ota_ring_attend(ring, &ring->unit, true);
+        const bool attended = ring->rule != OTA_RING_BY_LSE ? ota_ring_attend_pairs(ring)
+                                                            : ota_ring_attend(ring, true);
         if (!attended || !ota_ring_measure(ring)) {
             atomic_store(&run->stopped, OTA_ECOMM);
             return;

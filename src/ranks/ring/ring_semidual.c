@@ -14,49 +14,9 @@
 #include "ring_pairs.h"
 #include "solvers/coupled.h"
 
-/* ---- a message round --------------------------------------------------------------------------------------- */
-
-typedef struct message_round_job {
-    const ota_head *head;              /* at work by Newton, or NULL */
-    ota_ring_block_visit *rows, *keys; /* or NULL */
-    const double *x;                   /* [keys] */
-    double *sums, *slopes;             /* [keys] */
-    double from;                       /* of sums: what a key without rows has */
-} message_round_job;
-
-static void visit_piece(ota_ring_device *ring, const ota_ring_piece *piece, void *context) {
-    const message_round_job *job = context;
-    if (ring->failed != OTA_OK) return;
-    ota_ring_pairs_load(ring, piece, false);
-    if (job->rows != NULL) ota_ring_by_rows(ring, piece, job->rows, context);
-    if (job->keys != NULL) ota_ring_by_keys(ring, piece, job->keys, context);
-}
-
-/* What fails is seen by the next sum over the ranks. */
-static void go(ota_ring_device *ring, message_round_job *job, const char *step) {
-    const ota_message_round message_round = {
-        .unit = ring->unit, .visit = visit_piece, .context = job, .step = step};
-    for (int64_t j = 0; j < ring->resolved->keys && job->sums != NULL; j++)
-        job->sums[j] = job->from;
-    for (int64_t j = 0; j < ring->resolved->keys && job->slopes != NULL; j++) job->slopes[j] = 0.0;
-    (void)ota_ring_go(ring, &message_round);
-}
-
-static void clear_rows(const ota_ring_device *ring, double *x) {
-    memset(x, 0, (size_t)ring->resolved->queries * sizeof *x);
-}
-
 /* Numbers of the block's keys, of all of them. */
 static double *at(const ota_ring_block *b, double *keys) {
     return keys + b->piece->first + b->in.key;
-}
-
-/* Newton's w of a weight, or w itself. */
-static double slope_of(const ota_ring_block *b, const ota_head *head, int64_t k, int64_t j) {
-    const double p = b->in.weights[k * b->in.stride + j];
-    if (head == NULL) return ota_block_slope(&b->in, k, j);
-    if (b->ring->rule == OTA_RING_BY_CAPS && p >= ota_block_cap(&b->in, k, j)) return 0.0;
-    return head->row.regulariser->tsallis ? ota_newton_slope(head, head->mu[b->at + k], p) : p;
 }
 
 /* Temperatures below the top of its row from which on a score counts as no lower: it carries nothing there, and its range would
@@ -80,23 +40,14 @@ static void find_row_range(const ota_ring_block *b, void *context) {
     }
 }
 
-static void find_used(const ota_ring_block *b, void *context) {
-    const message_round_job *job = context;
-    double *used = at(b, job->sums);
-    for (int64_t k = 0; k < b->in.rows; k++) {
-        const double *s = b->in.scores + k * b->in.stride;
-        if (job->head != NULL && !(job->head->mu[b->at + k] > 0.0)) continue;
-        for (int64_t j = 0; j < b->in.keys; j++) {
-            if (s[j] > -INFINITY) used[j] = 1.0;
-        }
-    }
-}
-
 bool ota_ring_load(ota_head *head) {
     ota_ring_device *ring = head->host.place;
     ota_ring_pairs *p = ring->pairs;
-    message_round_job job = {
-        .rows = find_row_range, .keys = find_used, .sums = ring->columns.local};
+    ota_ring_sums used = {.number = OTA_RING_ALLOWED, .keys = ring->columns.local};
+    const ota_ring_pair_round pair_round = {.rows = find_row_range,
+                                            .keys = ota_ring_sum_by_keys,
+                                            .context = &used,
+                                            .step = "passing keys on for the range of the scores"};
     double low = INFINITY, high = -INFINITY;
     bool finite = true;
     ota_ring_widen_queries(ring);
@@ -105,7 +56,8 @@ bool ota_ring_load(ota_head *head) {
         p->top[i] = -INFINITY;
         p->second[i] = INFINITY;
     }
-    go(ring, &job, "passing keys on for the range of the scores");
+    memset(ring->columns.local, 0, (size_t)head->columns * sizeof *ring->columns.local);
+    (void)ota_ring_visit_pairs(ring, &pair_round);
     for (int64_t i = 0; i < head->rows; i++) {
         const double mu = ota_ring_row_mass(ring, i);
         const bool empty = !(p->top[i] > -INFINITY) && !(head->row.sink > -INFINITY) &&
@@ -124,61 +76,31 @@ bool ota_ring_load(ota_head *head) {
     return finite;
 }
 
-static void find_open(const ota_ring_block *b, void *context) {
-    const message_round_job *job = context;
-    const ota_head *head = job->head;
-    for (int64_t k = 0; k < b->in.rows; k++) {
-        const double *s = b->in.scores + k * b->in.stride;
-        for (int64_t j = 0; j < b->in.keys; j++) {
-            if (s[j] > -INFINITY && !ota_coupled_closes(head, b->piece->first + b->in.key + j))
-                b->ring->pairs->first[b->at + k] = 1.0;
-        }
-    }
-}
-
+/* What fails in these message rounds is seen by the next sum over the ranks. */
 static int64_t infeasible_row(ota_coupled *state) {
     const ota_head *head = state->head;
     ota_ring_device *ring = head->host.place;
-    message_round_job job = {
-        .head = state->head, .rows = find_open, .keys = find_used, .sums = state->pass.column_lse};
-    clear_rows(ring, ring->pairs->first);
-    go(ring, &job, "passing keys on for the keys in use");
+    double *open = ring->columns.local;
+    ota_ring_sums sums = {.number = OTA_RING_ALLOWED,
+                          .head = head,
+                          .x_keys = open,
+                          .rows = ring->pairs->first,
+                          .keys = state->pass.column_lse};
+    for (int64_t j = 0; j < head->columns; j++) open[j] = ota_coupled_closes(head, j) ? 0.0 : 1.0;
+    (void)ota_ring_sum_pairs(ring, &sums, "passing keys on for the keys in use");
     for (int64_t i = 0; i < head->rows && !(head->row.sink > -INFINITY); i++) {
         if (head->mu[i] > 0.0 && !(ring->pairs->first[i] > 0.0)) return i;
     }
     return -1;
 }
 
-static void add_row_caps(const ota_ring_block *b, void *context) {
-    (void)context;
-    for (int64_t k = 0; k < b->in.rows; k++) {
-        const double *s = b->in.scores + k * b->in.stride;
-        for (int64_t j = 0; j < b->in.keys; j++) {
-            if (s[j] > -INFINITY) b->ring->pairs->first[b->at + k] += ota_block_cap(&b->in, k, j);
-        }
-    }
-}
-
-static void add_key_caps(const ota_ring_block *b, void *context) {
-    const message_round_job *job = context;
-    double *room = at(b, job->sums);
-    for (int64_t k = 0; k < b->in.rows; k++) {
-        const double *s = b->in.scores + k * b->in.stride;
-        if (!(job->head->mu[b->at + k] > 0.0)) continue;
-        for (int64_t j = 0; j < b->in.keys; j++) {
-            if (s[j] > -INFINITY) room[j] += ota_block_cap(&b->in, k, j);
-        }
-    }
-}
-
 static int64_t infeasible_cap_row(ota_coupled *state, double slack, double *room, double *row_sum) {
     const ota_head *head = state->head;
     ota_ring_device *ring = head->host.place;
     const double *rows = ring->pairs->first;
-    message_round_job job = {
-        .head = state->head, .rows = add_row_caps, .keys = add_key_caps, .sums = room};
-    clear_rows(ring, ring->pairs->first);
-    go(ring, &job, "passing keys on for the sums of the caps");
+    ota_ring_sums sums = {
+        .number = OTA_RING_CAPS, .head = head, .rows = ring->pairs->first, .keys = room};
+    (void)ota_ring_sum_pairs(ring, &sums, "passing keys on for the sums of the caps");
     for (int64_t i = 0; i < head->rows && !(head->row.sink > -INFINITY); i++) {
         if (!(head->mu[i] > 0.0) || !(rows[i] < head->mu[i] - slack)) continue;
         *row_sum = rows[i];
@@ -188,16 +110,6 @@ static int64_t infeasible_cap_row(ota_coupled *state, double slack, double *room
 }
 
 /* ---- Newton --------------------------------------------------------------------------------------- */
-
-static void add_weights(const ota_ring_block *b, void *context) {
-    const message_round_job *job = context;
-    double *sums = at(b, job->sums);
-    ota_ring_weigh(b);
-    for (int64_t k = 0; k < b->in.rows; k++) {
-        const double *weights = b->in.weights + k * b->in.stride;
-        for (int64_t j = 0; j < b->in.keys; j++) sums[j] += weights[j];
-    }
-}
 
 /* f of the rows at g and temperature t, in the head, too. */
 static void find_rows(ota_head *head, double t) {
@@ -212,38 +124,10 @@ static void find_rows(ota_head *head, double t) {
 }
 
 static void solve_rows(ota_coupled *state, double t, double *sums) {
-    message_round_job job = {.head = state->head, .keys = add_weights, .sums = sums};
+    ota_ring_sums weights = {.keys = sums};
     find_rows(state->head, t);
-    go(state->head->host.place, &job, "passing keys on for the column sums of Newton");
-}
-
-static void add_row_slopes(const ota_ring_block *b, void *context) {
-    const message_round_job *job = context;
-    ota_ring_weigh(b);
-    for (int64_t k = 0; k < b->in.rows; k++) {
-        for (int64_t j = 0; j < b->in.keys; j++)
-            b->ring->pairs->slope[b->at + k] += slope_of(b, job->head, k, j);
-    }
-}
-
-static void add_key_slopes(const ota_ring_block *b, void *context) {
-    const message_round_job *job = context;
-    double *full = at(b, job->slopes);
-    ota_ring_weigh(b);
-    for (int64_t k = 0; k < b->in.rows; k++) {
-        for (int64_t j = 0; j < b->in.keys; j++) full[j] += slope_of(b, job->head, k, j);
-    }
-}
-
-/* sum_i w_ij first_i */
-static void spread_rows(const ota_ring_block *b, void *context) {
-    const message_round_job *job = context;
-    double *to = at(b, job->sums);
-    ota_ring_weigh(b);
-    for (int64_t k = 0; k < b->in.rows; k++) {
-        const double share = b->ring->pairs->first[b->at + k];
-        for (int64_t j = 0; j < b->in.keys; j++) to[j] += slope_of(b, job->head, k, j) * share;
-    }
+    (void)ota_ring_sum_pairs(state->head->host.place, &weights,
+                             "passing keys on for the column sums of Newton");
 }
 
 /* Rows are exact: k = 1. */
@@ -251,12 +135,13 @@ static void find_slopes(ota_coupled *state, double t, double *full, double *leak
     const ota_head *head = state->head;
     ota_ring_device *ring = head->host.place;
     ota_ring_pairs *p = ring->pairs;
-    message_round_job slopes = {
-        .head = head, .rows = add_row_slopes, .keys = add_key_slopes, .slopes = full};
-    message_round_job leaks = {.head = state->head, .keys = spread_rows, .sums = leak};
+    static const char step[] = "passing keys on for the system of Newton";
+    ota_ring_sums slopes = {
+        .number = OTA_RING_SLOPES, .head = head, .rows = p->slope, .keys = full};
+    ota_ring_sums leaks = {
+        .number = OTA_RING_SLOPES, .head = head, .x_rows = p->first, .keys = leak};
     ring->columns.temperature = t;
-    clear_rows(ring, p->slope);
-    go(ring, &slopes, "passing keys on for the system of Newton");
+    (void)ota_ring_sum_pairs(ring, &slopes, step);
     memset(leak, 0, (size_t)head->columns * sizeof *leak);
     for (int64_t i = 0; i < head->rows; i++) {
         const double sink = head->row.regulariser->tsallis
@@ -265,28 +150,18 @@ static void find_slopes(ota_coupled *state, double t, double *full, double *leak
         p->slope[i] += sink;
         p->first[i] = p->slope[i] > 0.0 ? sink / p->slope[i] : 0.0;
     }
-    if (head->row.sink > -INFINITY) go(ring, &leaks, "passing keys on for the system of Newton");
-}
-
-static void add_products(const ota_ring_block *b, void *context) {
-    const message_round_job *job = context;
-    const double *x = job->x + b->piece->first + b->in.key;
-    ota_ring_weigh(b);
-    for (int64_t k = 0; k < b->in.rows; k++) {
-        for (int64_t j = 0; j < b->in.keys; j++)
-            b->ring->pairs->first[b->at + k] += slope_of(b, job->head, k, j) * x[j];
-    }
+    if (head->row.sink > -INFINITY) (void)ota_ring_sum_pairs(ring, &leaks, step);
 }
 
 void ota_ring_apply_links(ota_ring_device *ring, const ota_head *head, const double *x, double *y) {
     ota_ring_pairs *p = ring->pairs;
-    message_round_job rows = {.head = head, .rows = add_products, .x = x};
-    message_round_job keys = {.head = head, .keys = spread_rows, .sums = y};
-    clear_rows(ring, p->first);
-    go(ring, &rows, "passing keys on for a product");
+    static const char step[] = "passing keys on for a product";
+    ota_ring_sums rows = {.number = OTA_RING_SLOPES, .head = head, .x_keys = x, .rows = p->first};
+    ota_ring_sums keys = {.number = OTA_RING_SLOPES, .head = head, .x_rows = p->first, .keys = y};
+    (void)ota_ring_sum_pairs(ring, &rows, step);
     for (int64_t i = 0; i < ring->resolved->queries; i++)
         p->first[i] = p->slope[i] > 0.0 ? -p->first[i] / p->slope[i] : 0.0;
-    go(ring, &keys, "passing keys on for a product");
+    (void)ota_ring_sum_pairs(ring, &keys, step);
 }
 
 static void apply_links(ota_coupled *state, const double *x, double *y) {
@@ -294,34 +169,29 @@ static void apply_links(ota_coupled *state, const double *x, double *y) {
 }
 
 static void find_top(const ota_ring_block *b, void *context) {
-    const message_round_job *job = context;
-    double *top = at(b, job->sums);
+    const ota_ring_sums *of = context;
+    double *top = at(b, of->keys);
     for (int64_t k = 0; k < b->in.rows; k++) {
-        const double *s = b->in.scores + k * b->in.stride, f = job->head->f[b->at + k];
+        const double *s = b->in.scores + k * b->in.stride, f = of->head->f[b->at + k];
         for (int64_t j = 0; j < b->in.keys && f > -INFINITY; j++) top[j] = fmax(top[j], s[j] + f);
     }
 }
 
 static void find_tops(ota_coupled *state, double *top) {
-    message_round_job job = {.head = state->head, .keys = find_top, .sums = top, .from = -INFINITY};
-    go(state->head->host.place, &job, "passing keys on for a column update of Newton");
-}
-
-static void weigh_keys(const ota_ring_block *b, void *context) {
-    const message_round_job *job = context;
-    double *slopes = at(b, job->slopes);
-    add_weights(b, context);
-    for (int64_t k = 0; k < b->in.rows; k++) {
-        for (int64_t j = 0; j < b->in.keys; j++) slopes[j] += ota_block_slope(&b->in, k, j);
-    }
+    ota_ring_sums sums = {.head = state->head, .keys = top};
+    const ota_ring_pair_round pair_round = {.keys = find_top,
+                                            .context = &sums,
+                                            .step =
+                                                "passing keys on for a column update of Newton"};
+    for (int64_t j = 0; j < state->head->columns; j++) top[j] = -INFINITY;
+    (void)ota_ring_visit_pairs(state->head->host.place, &pair_round);
 }
 
 static void weigh_columns(ota_coupled *state, double t, double *sums, double *slopes) {
     ota_ring_device *ring = state->head->host.place;
-    message_round_job job = {
-        .head = state->head, .keys = weigh_keys, .sums = sums, .slopes = slopes};
+    ota_ring_sums both = {.keys = sums, .slopes = slopes};
     ring->columns.temperature = t;
-    go(ring, &job, "passing keys on for a column update of Newton");
+    (void)ota_ring_sum_pairs(ring, &both, "passing keys on for a column update of Newton");
 }
 
 const ota_semidual ota_ring_semidual = {.infeasible_row = infeasible_row,
@@ -355,10 +225,14 @@ void ota_ring_final_pass(ota_passes *passes) {
     ota_head *head = passes->head;
     ota_ring_device *ring = head->host.place;
     const ota_ring_pairs *p = ring->pairs;
-    message_round_job job = {
-        .rows = add_row_statistics, .keys = add_weights, .sums = passes->column};
+    ota_ring_sums sums = {.keys = passes->column};
+    const ota_ring_pair_round pair_round = {.rows = add_row_statistics,
+                                            .keys = ota_ring_sum_by_keys,
+                                            .context = &sums,
+                                            .step = "passing keys on for the sums of the plan"};
     find_rows(head, head->tau);
-    go(ring, &job, "passing keys on for the sums of the plan");
+    memset(passes->column, 0, (size_t)head->columns * sizeof *passes->column);
+    (void)ota_ring_visit_pairs(ring, &pair_round);
     memcpy(ring->columns.local, passes->column,
            (size_t)head->columns * sizeof *ring->columns.local);
     for (int64_t i = 0; i < head->rows; i++)

@@ -48,7 +48,6 @@ typedef struct wishes {
 static void measure_piece(ota_ring_device *ring, const ota_ring_piece *piece, void *context) {
     const wishes *wanted = context;
     ota_ring_pairs *p = ring->pairs;
-    if (ring->failed != OTA_OK) return;
     ota_ring_pairs_load(ring, piece, false);
     if (wanted->rows) ota_ring_by_rows(ring, piece, add_row_statistics, NULL);
     if (!wanted->columns) return;
@@ -82,10 +81,8 @@ bool ota_ring_measure(ota_ring_device *ring) {
     ota_ring_pairs *p = ring->pairs;
     wishes wanted = {.rows = ota_ring_wants_statistics(to) && ring->rule == OTA_RING_BY_LSE,
                      .columns = ota_array_present(&to->receiver) && !ring->coupled};
-    const ota_message_round message_round = {.unit = ring->unit,
-                                             .visit = measure_piece,
-                                             .context = &wanted,
-                                             .step = "passing keys on for statistics"};
+    const ota_message_round message_round = {
+        .visit = measure_piece, .context = &wanted, .step = "passing keys on for statistics"};
     if (ring->rule == OTA_RING_BY_BEST_KEY && wanted.columns) sum_hard(ring);
     if (ring->rule == OTA_RING_BY_BEST_KEY || (!wanted.rows && !wanted.columns)) return true;
     if (ring->rule == OTA_RING_BY_LSE) {

@@ -32,21 +32,6 @@ ota_status ota_ring_check_tangents(const ota_plan *plan, const ota_tangents *tan
 
 /* ---- a block -------------------------------------------------------------------------------------- */
 
-static void load(ota_ring_device *ring, const ota_ring_piece *piece, bool with_values) {
-    ota_ring_pairs *p = ring->pairs;
-    const int64_t width = ring->resolved->width, values = ring->values_width;
-    ota_ring_pairs_load(ring, piece, with_values);
-    for (int64_t j = 0; j < piece->count; j++) {
-        const double *from = piece->sums + j * (width + values);
-        for (int64_t w = 0; w < width; w++) p->piece.key_tangents[w * p->stride + j] = from[w];
-        for (int64_t w = 0; w < values; w++) {
-            const double v = from[width + w];
-            p->piece.value_tangents[j * values + w] = isfinite(v) ? v : 0.0;
-            if (!isfinite(v)) p->piece.nonfinite[j] = 1;
-        }
-    }
-}
-
 /* What moves, and how. */
 typedef struct motion {
     ota_plan *plan;
@@ -147,20 +132,9 @@ static void move_rows(const ota_ring_block *b, void *context) {
     algebra->apply(b->in.slopes, p->piece.values, &sizes, ring->rows.piece_out + b->at * width);
 }
 
-static void move_piece(ota_ring_device *ring, const ota_ring_piece *piece, void *context) {
-    if (ring->failed != OTA_OK) return;
-    load(ring, piece, true);
-    ota_ring_by_rows(ring, piece, move_rows, context);
-}
-
-static ota_message_round message_round_of(const ota_ring_device *ring, motion *m,
-                                          ota_ring_visit *visit) {
-    return (ota_message_round){.unit = ring->unit,
-                               .sum_width = ring->resolved->width + ring->values_width,
-                               .tangents = m->tangents,
-                               .visit = visit,
-                               .context = m,
-                               .step = "passing keys and their tangents on"};
+static ota_ring_pair_round pair_round_of(motion *m) {
+    return (ota_ring_pair_round){
+        .context = m, .tangents = m->tangents, .step = "passing keys and their tangents on"};
 }
 
 static void put_rows(const ota_ring_device *ring, const motion *m) {
@@ -187,13 +161,14 @@ static void put_rows(const ota_ring_device *ring, const motion *m) {
 static bool move(ota_ring_device *ring, motion *m) {
     const int64_t rows = ring->group * ring->resolved->queries;
     const size_t bytes = (size_t)(rows * ring->values_width) * sizeof(double);
-    ota_message_round message_round = message_round_of(ring, m, move_piece);
-    message_round.with_values = true;
+    ota_ring_pair_round pair_round = pair_round_of(m);
+    pair_round.rows = move_rows;
+    pair_round.with_values = true;
     memset(ring->pairs->slope, 0, (size_t)rows * sizeof(double));
     memset(ring->pairs->mean, 0, (size_t)rows * sizeof(double));
     memset(ring->rows.out, 0, bytes);
     memset(ring->rows.piece_out, 0, bytes);
-    return ota_ring_go(ring, &message_round);
+    return ota_ring_visit_pairs(ring, &pair_round);
 }
 
 /* ---- coupled columns ------------------------------------------------------------------------------ */
@@ -206,12 +181,6 @@ static void sum_rows(const ota_ring_block *b, void *context) {
     for (int64_t k = 0; k < b->in.rows; k++)
         ota_block_add_slopes(&b->in, k, s->b + b->piece->first, NULL, &p->slope[b->at + k],
                              &s->row_right[b->at + k]);
-}
-
-static void sum_rows_of_piece(ota_ring_device *ring, const ota_ring_piece *piece, void *context) {
-    if (ring->failed != OTA_OK) return;
-    load(ring, piece, false);
-    ota_ring_by_rows(ring, piece, sum_rows, context);
 }
 
 static void sum_keys(const ota_ring_block *b, void *context) {
@@ -234,26 +203,21 @@ static void sum_keys(const ota_ring_block *b, void *context) {
     }
 }
 
-static void sum_keys_of_piece(ota_ring_device *ring, const ota_ring_piece *piece, void *context) {
-    if (ring->failed != OTA_OK) return;
-    load(ring, piece, false);
-    ota_ring_by_keys(ring, piece, sum_keys, context);
-}
-
 /* row_right at the b at hand, then right = sum_i w_ij (U_ij - row_right_i / den_i), its terms and sums, of this rank's rows. */
 static bool sum_pairs(ota_ring_device *ring, motion *m) {
     const ota_resolved *r = ring->resolved;
     const ota_ring_adjoint *s = ring->backward.adjoint;
     const size_t bytes = (size_t)r->keys * sizeof(double);
-    const ota_message_round rows = message_round_of(ring, m, sum_rows_of_piece),
-                            keys = message_round_of(ring, m, sum_keys_of_piece);
+    ota_ring_pair_round rows = pair_round_of(m), keys = pair_round_of(m);
     double *const columns[] = {s->right, s->terms, s->own_sums, s->own_columns};
     for (int64_t i = 0; i < r->queries; i++)
         s->row_right[i] = rest_of_row(m, i, &ring->pairs->slope[i]);
     for (int k = 0; k < (s->own_columns != NULL ? 4 : 3); k++) memset(columns[k], 0, bytes);
-    if (!ota_ring_go(ring, &rows)) return false;
+    rows.rows = sum_rows;
+    keys.keys = sum_keys;
+    if (!ota_ring_visit_pairs(ring, &rows)) return false;
     ota_ring_set_den(ring);
-    return ota_ring_go(ring, &keys);
+    return ota_ring_visit_pairs(ring, &keys);
 }
 
 /* How the sums that the columns must have move, of all ranks, into `extra`. */
@@ -319,7 +283,7 @@ static ota_status follow_rounds(ota_ring_device *ring, const ota_arrays *arrays,
     memset(ring->backward.adjoint->b, 0, (size_t)ring->resolved->keys * sizeof(double));
     const ota_status status = ota_ring_replay(ring, arrays, move_round, m, &head);
     if (status != OTA_OK) return status;
-    return ota_ring_attend(ring, &ring->unit, false) ? OTA_OK : OTA_ECOMM;
+    return ota_ring_attend(ring, false) ? OTA_OK : OTA_ECOMM;
 }
 
 /* ---- heads ---------------------------------------------------------------------------------------- */
@@ -333,7 +297,7 @@ static ota_status move_unit(ota_ring_device *ring, const ota_arrays *arrays, mot
     } else if (ring->rule != OTA_RING_BY_LSE && !ring->coupled) {
         if (!ota_ring_find_thresholds(ring)) return OTA_ECOMM;
     } else if (ring->coupled ? !ota_ring_load_potentials(ring, arrays, false)
-                             : !ota_ring_attend(ring, &ring->unit, false)) {
+                             : !ota_ring_attend(ring, false)) {
         return OTA_ECOMM;
     }
     if (ring->rule == OTA_RING_BY_LSE) ota_ring_take_potentials(ring);

@@ -186,29 +186,6 @@ bool ota_ring_count_searched(ota_ring_device *ring, double *left) {
 
 /* ---- message rounds ---------------------------------------------------------------------------------------- */
 
-typedef struct visited {
-    ota_ring_block_visit *visit;
-    bool with_values;
-} visited;
-
-static void visit_piece(ota_ring_device *ring, const ota_ring_piece *piece, void *context) {
-    const visited *now = context;
-    if (ring->failed != OTA_OK) return;
-    ota_ring_pairs_load(ring, piece, now->with_values);
-    ota_ring_by_rows(ring, piece, now->visit, NULL);
-}
-
-bool ota_ring_visit_rows(ota_ring_device *ring, ota_ring_block_visit *visit, bool with_values,
-                         const char *step) {
-    visited now = {visit, with_values && ring->values_width > 0};
-    const ota_message_round message_round = {.unit = ring->unit,
-                                             .with_values = now.with_values,
-                                             .visit = visit_piece,
-                                             .context = &now,
-                                             .step = step};
-    return ota_ring_go(ring, &message_round);
-}
-
 bool ota_ring_find_thresholds(ota_ring_device *ring) {
     ota_ring_pairs *p = ring->pairs;
     const size_t bytes = (size_t)(ring->group * ring->resolved->queries) * sizeof(double);
@@ -216,7 +193,9 @@ bool ota_ring_find_thresholds(ota_ring_device *ring) {
     begin_rows(ring);
     if (ring->rule == OTA_RING_BY_CAPS) return ota_ring_find_capped(ring);
     if (ring->rule == OTA_RING_BY_FILLING) return ota_ring_find_filled(ring);
-    if (!ota_ring_visit_rows(ring, list_rows, false, "passing keys on for the thresholds"))
+    if (!ota_ring_visit_pairs(ring,
+                              &(ota_ring_pair_round){.rows = list_rows,
+                                                     .step = "passing keys on for the thresholds"}))
         return false;
     end_lists(ring);
     for (int step = 0; step < OTA_RING_SEARCH; step++) {
@@ -224,8 +203,10 @@ bool ota_ring_find_thresholds(ota_ring_device *ring) {
         if (!(left > 0.0)) break;
         memset(p->first, 0, bytes);
         memset(p->second, 0, bytes);
-        if (!ota_ring_visit_rows(ring, sum_powers, false,
-                                 "passing keys on for a step of the thresholds"))
+        if (!ota_ring_visit_pairs(
+                ring,
+                &(ota_ring_pair_round){.rows = sum_powers,
+                                       .step = "passing keys on for a step of the thresholds"}))
             return false;
         step_rows(ring);
     }
@@ -311,9 +292,14 @@ bool ota_ring_attend_pairs(ota_ring_device *ring) {
     ota_ring_pairs *p = ring->pairs;
     if (ring->rule == OTA_RING_BY_BEST_KEY) {
         begin_rows(ring);
-        if (!ota_ring_visit_rows(ring, take_best, true, "passing keys on")) return false;
+        if (!ota_ring_visit_pairs(ring, &(ota_ring_pair_round){.rows = take_best,
+                                                               .with_values = true,
+                                                               .step = "passing keys on"}))
+            return false;
     } else if (!ota_ring_find_thresholds(ring) ||
-               !ota_ring_visit_rows(ring, finish_rows, true, "passing keys on")) {
+               !ota_ring_visit_pairs(ring, &(ota_ring_pair_round){.rows = finish_rows,
+                                                                  .with_values = true,
+                                                                  .step = "passing keys on"})) {
         return false;
     }
     for (int64_t k = 0; k < ring->group * r->queries; k++) {
