@@ -8,15 +8,18 @@
 #include "regularisers/tsallis.h"
 #include "terms/terms.h"
 
+void ota_block_drop(const ota_block *b, int64_t k, double *row) {
+    if (b->problem->problem.dropout > 0.0)
+        ota_dropout_row_f64(b->problem, b->dropout_key, b->first + k, b->key, b->keys, row);
+}
+
 void ota_block_form_upstream(const ota_block *b, const double *out_grad, int64_t width,
                              const double *values, int64_t ldv) {
     const ota_product sizes = {b->rows, width, b->keys, width, ldv, b->stride};
     for (int64_t k = 0; k < b->rows; k++)
         memset(b->slopes + k * b->stride, 0, (size_t)b->keys * sizeof(double));
     b->algebra->apply(out_grad, values, &sizes, b->slopes);
-    for (int64_t k = 0; k < b->rows && b->problem->problem.dropout > 0.0; k++)
-        ota_dropout_row_f64(b->problem, b->dropout_key, b->first + k, b->key, b->keys,
-                            b->slopes + k * b->stride);
+    for (int64_t k = 0; k < b->rows; k++) ota_block_drop(b, k, b->slopes + k * b->stride);
 }
 
 void ota_block_add_slopes(const ota_block *b, int64_t k, const double *beside, const bool *shut,
@@ -27,6 +30,21 @@ void ota_block_add_slopes(const ota_block *b, int64_t k, const double *beside, c
         const double w = ota_block_slope(b, k, j);
         *total += w;
         *sum += w * (beside != NULL ? u[j] - beside[j] : u[j]);
+    }
+}
+
+void ota_block_add_key_sums(const ota_block *b, const double *a, int64_t first,
+                            const ota_block_key_sums *to) {
+    for (int64_t k = 0; k < b->rows; k++) {
+        const double *weights = b->weights + k * b->stride, *u = b->slopes + k * b->stride;
+        for (int64_t j = 0; j < b->keys; j++) {
+            if (!(weights[j] > 0.0)) continue;
+            const double w = ota_block_slope(b, k, j);
+            if (to->moved != NULL) to->moved[first + j] += w * (u[j] - a[k]);
+            if (to->sizes != NULL) to->sizes[first + j] += w * (fabs(u[j]) + fabs(a[k]));
+            if (to->slopes != NULL) to->slopes[first + j] += w;
+            if (to->weights != NULL) to->weights[first + j] += weights[j];
+        }
     }
 }
 

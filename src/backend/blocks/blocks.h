@@ -101,12 +101,20 @@ double ota_row_entropy(const ota_row_statistics *sums, double sink, double mu);
 
 /* ---- block_gradients.c ----------------------------------------------------------------------------- */
 
+/* Dropout's factors into a row of numbers of the block's pairs. */
+void ota_block_drop(const ota_block *b, int64_t k, double *row);
 /* U of the block from rows of out_grad [rows][width] and values [width][ldv] from the block's first key on. */
 void ota_block_form_upstream(const ota_block *b, const double *out_grad, int64_t width,
                              const double *values, int64_t ldv);
 /* sum w and sum w (U - b) of row k, added; beside: b [keys], or NULL: 0; keys that are `shut` (or NULL) do not count. */
 void ota_block_add_slopes(const ota_block *b, int64_t k, const double *beside, const bool *shut,
                           double *total, double *sum);
+/* Sums by keys, [keys] from key `first` of theirs on, added to where they are given: P, w, w (U - a), w (|U| + |a|); a [rows]. */
+typedef struct ota_block_key_sums {
+    double *weights, *slopes, *moved, *sizes;
+} ota_block_key_sums;
+void ota_block_add_key_sums(const ota_block *b, const double *a, int64_t first,
+                            const ota_block_key_sums *to);
 /* w (U - a - b) / tau of row k into to[keys], which may be where U is: dL/dS of its pairs or, of tangents, dP. NaN on the allowed
  * pairs of a row that is not `finite`, whose weights become so, too. */
 void ota_block_apply_slopes(const ota_block *b, int64_t k, double a, const double *beside,

@@ -5,6 +5,7 @@
 #include "ring_pairs.h"
 #include "ring_semidual.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -187,10 +188,6 @@ static void close_ring(ota_ring_device *ring) {
     free(ring);
 }
 
-static double *numbers(ota_arena *arena, int64_t count) {
-    return ota_arena_take(arena, (size_t)count, sizeof(double));
-}
-
 static void lay_out_rounds(ota_ring_device *ring, ota_arena *a) {
     const ota_resolved *r = ring->resolved;
     double **rows[] = {&ring->columns.weights, &ring->columns.mu, &ring->columns.u,
@@ -198,12 +195,13 @@ static void lay_out_rounds(ota_ring_device *ring, ota_arena *a) {
     double **columns[] = {&ring->columns.nu,       &ring->columns.lambdas, &ring->columns.g,
                           &ring->columns.target,   &ring->columns.sum,     &ring->columns.scaling,
                           &ring->columns.absorbed, &ring->columns.local};
-    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) *rows[k] = numbers(a, r->queries);
+    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++)
+        *rows[k] = ota_ring_numbers(a, 1, r->queries);
     for (size_t k = 0; k < sizeof columns / sizeof columns[0]; k++)
-        *columns[k] = numbers(a, ring->stride);
-    ring->columns.piece_sums = numbers(a, ring->room);
-    ring->columns.zeros = numbers(a, ring->room);
-    ring->block.bias = numbers(a, ring->room);
+        *columns[k] = ota_ring_numbers(a, 1, ring->stride);
+    ring->columns.piece_sums = ota_ring_numbers(a, 1, ring->room);
+    ring->columns.zeros = ota_ring_numbers(a, 1, ring->room);
+    ring->block.bias = ota_ring_numbers(a, 1, ring->room);
     ring->columns.used = ota_arena_take(a, (size_t)ring->stride, 1);
     if (ring->newton != NULL) {
         const ota_layout layout = {
@@ -227,18 +225,18 @@ static void lay_out(ota_ring_device *ring, ota_arena *a) {
     ring->block.lengths = ota_arena_take(a, OTA_MAX_SUPPORTS + 1, sizeof *ring->block.lengths);
     ring->block.queries = NULL;
     if (ring->type != r->type) ring->block.queries = ota_arena_take_rows(a, rows, r->width, type);
-    ring->rows.out = numbers(a, rows * ring->values_width);
-    ring->rows.piece_out = numbers(a, rows * ota_int_max(ring->values_width, 1));
-    ring->rows.lse = numbers(a, rows);
-    ring->rows.piece_lse = numbers(a, rows);
+    ring->rows.out = ota_ring_numbers(a, 1, rows * ring->values_width);
+    ring->rows.piece_out = ota_ring_numbers(a, 1, rows * ota_int_max(ring->values_width, 1));
+    ring->rows.lse = ota_ring_numbers(a, 1, rows);
+    ring->rows.piece_lse = ota_ring_numbers(a, 1, rows);
     if (ring->gradients) {
         ring->messages.send_sums = ota_arena_take_rows(a, ring->share, both, sizeof(double));
         ring->messages.receive_sums = ota_arena_take_rows(a, ring->share, both, sizeof(double));
-        ring->backward.query_sums = numbers(a, rows * r->width);
-        ring->backward.piece_queries = numbers(a, rows * r->width);
-        ring->backward.piece_keys = numbers(a, ring->room * r->width);
-        ring->backward.piece_values = numbers(a, ring->room * (ring->values_width + 1));
-        ring->backward.totals = numbers(a, ring->share * both);
+        ring->backward.query_sums = ota_ring_numbers(a, 1, rows * r->width);
+        ring->backward.piece_queries = ota_ring_numbers(a, 1, rows * r->width);
+        ring->backward.piece_keys = ota_ring_numbers(a, 1, ring->room * r->width);
+        ring->backward.piece_values = ota_ring_numbers(a, 1, ring->room * (ring->values_width + 1));
+        ring->backward.totals = ota_ring_numbers(a, 1, ring->share * both);
     }
     if (ring->coupled) lay_out_rounds(ring, a);
     if (ring->coupled && ring->gradients) ota_ring_lay_out_adjoint(ring, a);
@@ -268,10 +266,44 @@ static ota_strategy strategy_of(const ota_ring_device *ring) {
                           .stored = ring->newton != NULL};
 }
 
+/* ---- units ---------------------------------------------------------------------------------------- */
+
+void ota_ring_begin_unit(ota_ring_device *ring, int64_t index) {
+    const ota_resolved *r = ring->resolved;
+    const int64_t head = index % r->heads;
+    ring->unit = (ota_ring_unit){.batch = index / r->heads,
+                                 .key_head = head / (r->heads / r->key_heads),
+                                 .head = head,
+                                 .heads = ring->group};
+    ota_ranks_at(&ring->shards->ranks, index, -1);
+}
+
+ota_status ota_ring_each_unit(ota_plan *plan, const ota_ring_units *units, ota_result *found) {
+    ota_ring_device *ring = plan->device;
+    const ota_resolved *r = ring->resolved;
+    ring->failed = OTA_OK;
+    for (int64_t k = 0; k < r->batch * r->heads; k += ring->group) {
+        ota_ring_begin_unit(ring, k);
+        /* A rank that is told to stop still passes on what others wait for. */
+        if (ota_interrupted(&r->settings) != OTA_OK) ring->failed = ota_interrupted(&r->settings);
+        double residual = 0.0;
+        const ota_status status = units->work(plan, units->context, &residual);
+        found->backward_residual = fmax(found->backward_residual, residual);
+        found->head = k;
+        if (status != OTA_OK) return status;
+        if (ring->failed == OTA_OK) units->put(plan, units->context);
+    }
+    return ring->failed;
+}
+
 /* ---- one message round ------------------------------------------------------------------------------------- */
 
 ota_array ota_ring_rows(const ota_ring_device *ring, double *rows, int64_t width) {
     return ota_array_of(rows, OTA_F64, 1, ring->group, ring->resolved->queries, width);
+}
+
+ota_array ota_ring_lse(const ota_ring_device *ring, double *lse) {
+    return ota_array_of(lse, OTA_F64, 1, ring->group, 1, ring->resolved->queries);
 }
 
 ota_array ota_ring_values(const ota_ring_device *ring) {

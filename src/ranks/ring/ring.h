@@ -147,6 +147,17 @@ struct ota_device {
 
 extern const ota_backend ota_ring_backend;
 
+static inline double *ota_ring_numbers(ota_arena *arena, int64_t rows, int64_t columns) {
+    return ota_arena_take_rows(arena, rows, columns, sizeof(double));
+}
+static inline void ota_ring_clear(double *x, int64_t count) {
+    for (int64_t k = 0; k < count; k++) x[k] = 0.0;
+}
+/* Rows of the unit at work. */
+static inline int64_t ota_ring_row_count(const ota_ring_device *ring) {
+    return ring->group * ring->resolved->queries;
+}
+
 /* Backend and device of a plan that has a ring, and the plans within, less what lies in the arena; why it has none. */
 ota_status ota_ring_open(ota_plan *plan, ota_error *error);
 /* Bytes of the plans within; what backward and jvp work in, once the plan has its memory, or NULL. */
@@ -166,8 +177,18 @@ bool ota_ring_go(ota_ring_device *ring, const ota_message_round *message_round);
 /* The problem of a piece into the plan; `biased`: ring->block.bias is added to the scores. */
 void ota_ring_place(ota_ring_device *ring, const ota_ring_piece *piece, bool biased,
                     ota_plan *plan);
-/* The rank's own queries of the unit, and its blocks as arrays. */
+/* Query head `index` of all, and those that share its keys, are at work. */
+void ota_ring_begin_unit(ota_ring_device *ring, int64_t index);
+/* Backward and jvp: `work` for every unit, and `put` once it is solved. */
+typedef struct ota_ring_units {
+    ota_status (*work)(ota_plan *plan, void *context, double *residual);
+    void (*put)(ota_plan *plan, void *context);
+    void *context;
+} ota_ring_units;
+ota_status ota_ring_each_unit(ota_plan *plan, const ota_ring_units *units, ota_result *found);
+/* The rank's own queries of the unit, their lse, and its blocks as arrays. */
 ota_array ota_ring_rows(const ota_ring_device *ring, double *rows, int64_t width);
+ota_array ota_ring_lse(const ota_ring_device *ring, double *lse);
 ota_array ota_ring_values(const ota_ring_device *ring);
 
 /* ring_rows.c: the queries of the unit at work in the type of the blocks. */

@@ -60,7 +60,7 @@ bool ota_ring_reverse(ota_ring_device *ring, const ota_ring_piece *piece, ota_pl
         ring->failed = status;
         return false;
     }
-    add(ring->backward.query_sums, ring->backward.piece_queries, ring->group * r->queries * width);
+    add(ring->backward.query_sums, ring->backward.piece_queries, ota_ring_row_count(ring) * width);
     for (int64_t j = 0; j < piece->count; j++) {
         double *sums = piece->sums + j * (width + values);
         add(sums, ring->backward.piece_keys + j * width, width);
@@ -77,7 +77,7 @@ static void reverse_piece(ota_ring_device *ring, const ota_ring_piece *piece, vo
     arrays.values = coupled ? ota_ring_advantages(ring, piece) : ota_ring_values(ring);
     arrays.out =
         coupled ? ota_ring_outputs(ring) : ota_ring_rows(ring, ring->rows.out, ring->values_width);
-    arrays.lse = ota_array_of(ring->rows.lse, OTA_F64, 1, ring->group, 1, ring->resolved->queries);
+    arrays.lse = ota_ring_lse(ring, ring->rows.lse);
     const ota_array upstream = coupled ? ota_ring_upstream(ring) : *out_grad;
     (void)ota_ring_reverse(ring, piece, ring->plans.backward, &arrays, &upstream,
                            ring->values_width);
@@ -98,7 +98,7 @@ bool ota_ring_find_rows(ota_ring_device *ring, const ota_arrays *arrays, bool so
     const int64_t width = ring->values_width;
     if (!solved || !ota_array_present(&arrays->out) || !ota_array_present(&arrays->lse))
         return ota_ring_attend(ring, true);
-    for (int64_t k = 0; k < ring->group * r->queries; k++) {
+    for (int64_t k = 0; k < ota_ring_row_count(ring); k++) {
         const int64_t head = unit->head + k / r->queries, i = k % r->queries;
         ring->rows.lse[k] = ota_array_get(&arrays->lse, unit->batch, head, 0, i);
         for (int64_t w = 0; w < width; w++)
@@ -110,7 +110,7 @@ bool ota_ring_find_rows(ota_ring_device *ring, const ota_arrays *arrays, bool so
 static void put_queries(const ota_ring_device *ring, const ota_array *to) {
     const ota_resolved *r = ring->resolved;
     const ota_ring_unit *unit = &ring->unit;
-    for (int64_t k = 0; k < ring->group * r->queries && ota_array_present(to); k++) {
+    for (int64_t k = 0; k < ota_ring_row_count(ring) && ota_array_present(to); k++) {
         for (int64_t w = 0; w < r->width; w++)
             ota_array_set(to, unit->batch, unit->head + k / r->queries, k % r->queries, w,
                           ring->backward.query_sums[k * r->width + w]);
@@ -151,23 +151,15 @@ static void sum_masses(ota_plan *plan) {
 }
 
 /* Those of rows on free columns: what they take from U. */
-static void take_means(const ota_ring_device *ring, const ota_array *out_grad) {
-    const ota_resolved *r = ring->resolved;
-    const ota_ring_unit *unit = &ring->unit;
+static void take_means(ota_ring_device *ring, const ota_array *out_grad) {
+    const bool pairs = ota_ring_goes_by_pairs(ring);
     double *rows = ota_ring_row_masses(ring);
-    for (int64_t k = 0; k < ring->group * r->queries; k++) {
-        const int64_t head = unit->head + k / r->queries, i = k % r->queries;
-        const double mu = ota_row_mass(r, unit->batch, head, i);
-        double sum = 0.0;
-        if (ota_ring_goes_by_pairs(ring)) {
-            const bool finite = ring->pairs->state[k] != OTA_RING_NONFINITE;
-            rows[k] = finite ? ring->pairs->mean[k] : (double)NAN;
-            continue;
-        }
-        for (int64_t w = 0; w < ring->values_width; w++)
-            sum += ota_array_get(out_grad, unit->batch, head, i, w) *
-                   ring->rows.out[k * ring->values_width + w];
-        rows[k] = isnan(ring->rows.lse[k]) ? (double)NAN : mu > 0.0 ? sum / mu : 0.0;
+    if (!pairs) ota_ring_output_means(ring, out_grad, rows);
+    for (int64_t k = 0; k < ota_ring_row_count(ring); k++) {
+        const bool finite =
+            pairs ? ring->pairs->state[k] != OTA_RING_NONFINITE : !isnan(ring->rows.lse[k]);
+        if (pairs) rows[k] = ring->pairs->mean[k];
+        if (!finite) rows[k] = (double)NAN;
     }
 }
 
@@ -185,13 +177,7 @@ bool ota_ring_goes_by_pairs(const ota_ring_device *ring) {
 /* The last message round pair by pair, once the multipliers of coupled columns are known. */
 static ota_status reverse_pairs(ota_ring_device *ring, const ota_gradients *want) {
     const size_t rows = (size_t)ring->resolved->queries * sizeof(double);
-    ota_ring_pull pull = {.out_grad = &want->out_grad, .want = ring->backward.wanted};
-    const ota_message_round message_round = {.with_values = true,
-                                             .sum_width =
-                                                 ring->resolved->width + ring->values_width,
-                                             .visit = ota_ring_reverse_pairs,
-                                             .context = &pull,
-                                             .step = "passing keys and their gradients on"};
+    ota_ring_pull pull = {.out_grad = &want->out_grad};
     if (ring->coupled) {
         pull.b = ring->backward.adjoint->b;
         if (ring->newton == NULL) ota_ring_take_potentials(ring);
@@ -200,27 +186,32 @@ static ota_status reverse_pairs(ota_ring_device *ring, const ota_gradients *want
         if (!ota_ring_pair_means(ring, &want->out_grad)) return OTA_ECOMM;
         take_means(ring, &want->out_grad);
     }
-    if (ring->backward.wanted != NULL) ota_ring_begin_parameters(ring);
-    if (!ota_ring_go_home(ring, &message_round)) return OTA_ECOMM;
-    if (ring->backward.wanted != NULL) ota_ring_end_parameters(ring, &pull);
-    return OTA_OK;
+    return ota_ring_pull_pairs(ring, &pull) ? OTA_OK : OTA_ECOMM;
 }
 
+/* What the caller gave. */
+typedef struct backward_call {
+    const ota_arrays *arrays;
+    const ota_gradients *want;
+} backward_call;
+
 /* Gradients of the unit at work into query_sums, and into the totals of its key head. */
-static ota_status reverse_unit(ota_plan *plan, const ota_arrays *arrays, const ota_gradients *want,
-                               double *residual) {
+static ota_status reverse_unit(ota_plan *plan, void *context, double *residual) {
+    const backward_call *call = context;
+    const ota_gradients *want = call->want;
     ota_ring_device *ring = plan->device;
     const ota_resolved *r = ring->resolved;
-    const int64_t both = r->width + ring->values_width, rows = ring->group * r->queries;
-    memset(ring->backward.query_sums, 0,
-           (size_t)(rows * r->width) * sizeof *ring->backward.query_sums);
-    if (ring->backward.kept != NULL) return ota_ring_reverse_rounds(plan, arrays, want);
+    const int64_t both = r->width + ring->values_width;
+    if (ring->unit.head % (r->heads / r->key_heads) == 0)
+        ota_ring_clear(ring->backward.totals, ring->share * both);
+    ota_ring_clear(ring->backward.query_sums, ota_ring_row_count(ring) * r->width);
+    if (ring->backward.kept != NULL) return ota_ring_reverse_rounds(plan, call->arrays, want);
     if (ring->coupled) {
-        const ota_status solved = ota_ring_multipliers(ring, arrays, want, residual);
+        const ota_status solved = ota_ring_multipliers(ring, call->arrays, want, residual);
         if (solved != OTA_OK) return solved;
         sum_masses(plan);
     } else if (ring->rule == OTA_RING_BY_LSE &&
-               !ota_ring_find_rows(ring, arrays, want->solved != 0)) {
+               !ota_ring_find_rows(ring, call->arrays, want->solved != 0)) {
         return OTA_ECOMM;
     }
     if (ota_ring_goes_by_pairs(ring)) return reverse_pairs(ring, want);
@@ -234,33 +225,21 @@ static ota_status reverse_unit(ota_plan *plan, const ota_arrays *arrays, const o
     return ota_ring_go_home(ring, &message_round) ? OTA_OK : OTA_ECOMM;
 }
 
+static void put_unit(ota_plan *plan, void *context) {
+    const backward_call *call = context;
+    const ota_ring_device *ring = plan->device;
+    put_queries(ring, &call->want->queries);
+    if ((ring->unit.head + ring->group) % (ring->resolved->heads / ring->resolved->key_heads) == 0)
+        put_keys(ring, call->want);
+}
+
 ota_status ota_ring_backward(ota_plan *plan, const ota_arrays *arrays, const ota_gradients *want,
                              ota_result *found) {
-    ota_ring_device *ring = plan->device;
-    const ota_resolved *r = ring->resolved;
-    const int64_t sharers = r->heads / r->key_heads;
-    const size_t totals = (size_t)(ring->share * (r->width + ring->values_width));
-    ring->failed = OTA_OK;
-    ring->backward.wanted = ota_ring_wants_parameters(r, want) ? want : NULL;
+    backward_call call = {arrays, want};
+    const ota_ring_units units = {reverse_unit, put_unit, &call};
+    plan->device->backward.wanted = ota_ring_wants_parameters(&plan->resolved, want) ? want : NULL;
     ota_ring_begin_masses(plan);
-    for (int64_t k = 0; k < r->batch * r->heads; k += ring->group) {
-        const int64_t head = k % r->heads;
-        ring->unit = (ota_ring_unit){
-            .batch = k / r->heads, .key_head = head / sharers, .head = head, .heads = ring->group};
-        ota_ranks_at(&ring->shards->ranks, k, -1);
-        if (head % sharers == 0)
-            memset(ring->backward.totals, 0, totals * sizeof *ring->backward.totals);
-        /* A rank that is told to stop still passes on what others wait for. */
-        if (ota_interrupted(&r->settings) != OTA_OK) ring->failed = ota_interrupted(&r->settings);
-        double residual = 0.0;
-        const ota_status status = reverse_unit(plan, arrays, want, &residual);
-        found->backward_residual = fmax(found->backward_residual, residual);
-        found->head = k;
-        if (status != OTA_OK) return status;
-        if (ring->failed != OTA_OK) continue;
-        put_queries(ring, &want->queries);
-        if ((head + ring->group) % sharers == 0) put_keys(ring, want);
-    }
-    put_sums(plan, want);
-    return ring->failed;
+    const ota_status status = ota_ring_each_unit(plan, &units, found);
+    if (status == OTA_OK) put_sums(plan, want);
+    return status;
 }

@@ -79,7 +79,7 @@ static void step_row(ota_ring_device *ring, int64_t k) {
     double mu;
     const ota_row_parameters row = rule_of(ring, k, &mu);
     ota_capped_totals sums = p->caps.totals[k];
-    if (p->state[k] != OTA_RING_SPILLED) return;
+    p->caps.totals[k] = (ota_capped_totals){0};
     if (row.sink > -INFINITY) {
         double rise;
         sums.open += ota_capped_weight(&row, row.sink, p->f[k], &rise);
@@ -97,25 +97,20 @@ static void step_row(ota_ring_device *ring, int64_t k) {
                                           row.sink > -INFINITY ? INFINITY : p->caps.room[k]);
 }
 
-bool ota_ring_find_capped(ota_ring_device *ring) {
-    ota_ring_pairs *p = ring->pairs;
-    const int64_t rows = ring->group * ring->resolved->queries;
-    const size_t bytes = (size_t)rows * sizeof(double);
-    double left;
-    memset(p->caps.room, 0, bytes);
-    for (int64_t k = 0; k < rows; k++) p->caps.highest[k] = -INFINITY;
-    if (!ota_ring_visit_pairs(ring, &(ota_ring_pair_round){.rows = measure_rows,
-                                                           .step = "passing keys on for the caps"}))
-        return false;
-    for (int64_t k = 0; k < rows; k++) begin_row(ring, k);
-    for (;;) {
-        if (!ota_ring_count_searched(ring, &left)) return false;
-        if (!(left > 0.0)) return true;
-        memset(p->caps.totals, 0, (size_t)rows * sizeof *p->caps.totals);
-        if (!ota_ring_visit_pairs(
-                ring, &(ota_ring_pair_round){.rows = sum_rows,
-                                             .step = "passing keys on for a step under the caps"}))
-            return false;
-        for (int64_t k = 0; k < rows; k++) step_row(ring, k);
+void ota_ring_begin_capped(ota_ring_device *ring) {
+    ota_ring_caps *caps = &ring->pairs->caps;
+    for (int64_t k = 0; k < ota_ring_row_count(ring); k++) {
+        caps->room[k] = 0.0;
+        caps->highest[k] = -INFINITY;
+        caps->totals[k] = (ota_capped_totals){0};
     }
 }
+
+const ota_ring_search ota_ring_capped_search = {.meet = measure_rows,
+                                                .sum = sum_rows,
+                                                .begin = begin_row,
+                                                .step = step_row,
+                                                .most = INT64_MAX,
+                                                .meeting = "passing keys on for the caps",
+                                                .summing =
+                                                    "passing keys on for a step under the caps"};

@@ -205,7 +205,6 @@ static void begin_row(ota_ring_device *ring, int64_t k) {
 static void step_row(ota_ring_device *ring, int64_t k) {
     ota_ring_filling *row = &ring->pairs->filling[k];
     const double mu = ota_ring_row_mass(ring, k);
-    if (ring->pairs->state[k] != OTA_RING_SPILLED) return;
     if (row->lists) {
         end_list(row, mu);
         find_row(ring, k, row->edge.score);
@@ -217,30 +216,23 @@ static void step_row(ota_ring_device *ring, int64_t k) {
 
 /* ---- message rounds ---------------------------------------------------------------------------------------- */
 
-bool ota_ring_find_filled(ota_ring_device *ring) {
-    ota_ring_pairs *p = ring->pairs;
-    const int64_t rows = ring->group * ring->resolved->queries;
-    double left;
-    for (int64_t k = 0; k < rows; k++)
-        p->filling[k] =
+void ota_ring_begin_filled(ota_ring_device *ring) {
+    for (int64_t k = 0; k < ota_ring_row_count(ring); k++)
+        ring->pairs->filling[k] =
             (ota_ring_filling){.least = INFINITY,
                                .edge = {INFINITY, -1},
                                /* Rounding of the sums is no reason to go on to a next key. */
                                .enough = ota_ring_row_mass(ring, k) * (1.0 - 4.0 * DBL_EPSILON)};
-    if (!ota_ring_visit_pairs(ring, &(ota_ring_pair_round){.rows = meet_rows,
-                                                           .step = "passing keys on for the caps"}))
-        return false;
-    for (int64_t k = 0; k < rows; k++) begin_row(ring, k);
-    for (;;) {
-        if (!ota_ring_count_searched(ring, &left)) return false;
-        if (!(left > 0.0)) return true;
-        if (!ota_ring_visit_pairs(
-                ring, &(ota_ring_pair_round){.rows = sum_rows,
-                                             .step = "passing keys on for a step under the caps"}))
-            return false;
-        for (int64_t k = 0; k < rows; k++) step_row(ring, k);
-    }
 }
+
+const ota_ring_search ota_ring_filled_search = {.meet = meet_rows,
+                                                .sum = sum_rows,
+                                                .begin = begin_row,
+                                                .step = step_row,
+                                                .most = INT64_MAX,
+                                                .meeting = "passing keys on for the caps",
+                                                .summing =
+                                                    "passing keys on for a step under the caps"};
 
 void ota_ring_fill(const ota_ring_block *b, int64_t k, double *weights) {
     const ota_ring_pairs *p = b->ring->pairs;

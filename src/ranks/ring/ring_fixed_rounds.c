@@ -108,7 +108,7 @@ static void reverse_last(ota_ring_device *ring, const ota_ring_piece *piece, voi
     (void)context;
     arrays.values = ota_ring_advantages(ring, piece);
     arrays.out = ota_ring_outputs(ring);
-    arrays.lse = ota_array_of(ring->rows.lse, OTA_F64, 1, 1, 1, ring->resolved->queries);
+    arrays.lse = ota_ring_lse(ring, ring->rows.lse);
     const ota_array upstream = ota_ring_upstream(ring);
     if (!ota_ring_reverse(ring, piece, ring->plans.backward, &arrays, &upstream, width)) return;
     ota_ring_weigh_values(ring, piece);
@@ -118,24 +118,13 @@ static void reverse_last(ota_ring_device *ring, const ota_ring_piece *piece, voi
 
 /* One message round pair by pair: dS = P (U - a - b) / t, a in `mean` at the lse at hand. */
 static bool pull_pairs(ota_ring_device *ring, ota_ring_pull *pull) {
-    const bool values = pull->out_grad != NULL;
-    const ota_message_round message_round = {.with_values = values,
-                                             .sum_width = ring->resolved->width +
-                                                          (values ? ring->values_width : 0),
-                                             .visit = ota_ring_reverse_pairs,
-                                             .context = pull,
-                                             .step = "passing keys and their gradients on"};
-    pull->want = ring->backward.wanted;
     ota_ring_take_potentials(ring);
-    if (pull->want != NULL) ota_ring_begin_parameters(ring);
-    if (!ota_ring_go_home(ring, &message_round)) return false;
-    if (pull->want != NULL) ota_ring_end_parameters(ring, pull);
-    return true;
+    return ota_ring_pull_pairs(ring, pull);
 }
 
 static bool reverse_plan_by_pairs(ota_ring_device *ring, const ota_gradients *want) {
     const ota_ring_adjoint *s = ring->backward.adjoint;
-    ota_ring_pull pull = {.out_grad = &want->out_grad, .columns = s->right};
+    ota_ring_pull pull = {.out_grad = &want->out_grad, .keys.moved = s->right};
     for (int64_t i = 0; i < ring->resolved->queries; i++)
         ring->pairs->mean[i] = s->den[i] > 0.0 ? s->row_right[i] / s->den[i] : 0.0;
     return pull_pairs(ring, &pull);
@@ -167,7 +156,6 @@ static ota_status reverse_plan(ota_ring_device *ring, const ota_gradients *want)
 
 static void reverse_piece(ota_ring_device *ring, const ota_ring_piece *piece, void *context) {
     const ota_ring_adjoint *s = ring->backward.adjoint;
-    const int64_t rows = ring->resolved->queries;
     const double *tau = context;
     ota_arrays arrays = {.size = sizeof arrays};
     for (int64_t j = 0; j < ring->room; j++) {
@@ -176,7 +164,7 @@ static void reverse_piece(ota_ring_device *ring, const ota_ring_piece *piece, vo
     }
     arrays.values = ota_array_of(s->values, OTA_F64, 1, 1, ring->room, OTA_RING_UNROLLED);
     arrays.out = ota_ring_rows(ring, s->outputs, OTA_RING_UNROLLED);
-    arrays.lse = ota_array_of(ring->rows.lse, OTA_F64, 1, 1, 1, rows);
+    arrays.lse = ota_ring_lse(ring, ring->rows.lse);
     const ota_array upstream = ota_ring_rows(ring, s->upstream, OTA_RING_UNROLLED);
     if (!ota_ring_reverse(ring, piece, ring->plans.rounds, &arrays, &upstream, 0)) return;
     for (int64_t j = 0; j < piece->count; j++)
@@ -199,7 +187,7 @@ static void pull(const ota_head *head, const ota_ring_adjoint *s, int64_t j, dou
 /* a = -t z, b = t y: P^T z is left in `sums`. */
 static bool reverse_round_by_pairs(ota_ring_device *ring, const ota_head *head) {
     const ota_ring_adjoint *s = ring->backward.adjoint;
-    ota_ring_pull pull = {.b = s->b, .columns = s->sums};
+    ota_ring_pull pull = {.b = s->b, .keys.moved = s->sums};
     for (int64_t i = 0; i < head->rows; i++)
         ring->pairs->mean[i] = -head->tau * s->upstream[2 * i + 1];
     for (int64_t j = 0; j < head->columns; j++) s->b[j] *= head->tau;

@@ -8,10 +8,6 @@
 #include "ring_multipliers.h"
 #include "ring_pairs.h"
 
-static double *numbers(ota_arena *arena, int64_t rows, int64_t columns) {
-    return ota_arena_take_rows(arena, rows, columns, sizeof(double));
-}
-
 /* Free columns ask nothing of the keys. */
 static int64_t keys_of(const ota_ring_device *ring) {
     return ring->coupled ? ring->resolved->keys : 0;
@@ -21,8 +17,9 @@ void ota_ring_lay_out_masses(ota_ring_device *ring, ota_arena *arena) {
     const ota_resolved *r = ring->resolved;
     const int64_t heads = r->batch * r->heads;
     ota_backward_space *to = ota_arena_take(arena, 1, sizeof *to);
-    const ota_backward_space space = {.sums.row_mass = numbers(arena, heads, r->queries),
-                                      .sums.column_mass = numbers(arena, heads, keys_of(ring))};
+    const ota_backward_space space = {.sums.row_mass = ota_ring_numbers(arena, heads, r->queries),
+                                      .sums.column_mass =
+                                          ota_ring_numbers(arena, heads, keys_of(ring))};
     if (to != NULL) *to = space;
     ring->backward.space = to;
     ota_ring_lay_out_parameters(ring, arena);

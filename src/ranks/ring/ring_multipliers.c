@@ -17,32 +17,28 @@
 #include "ring_pairs.h"
 #include "ring_semidual.h"
 
-static double *numbers(ota_arena *arena, int64_t count) {
-    return ota_arena_take(arena, (size_t)count, sizeof(double));
-}
-
 void ota_ring_lay_out_adjoint(ota_ring_device *ring, ota_arena *arena) {
     const int64_t rows = ring->resolved->queries, wide = ring->values_width + 1;
     const bool fixed = ring->resolved->settings.stop.fixed;
     ota_ring_adjoint *to = ota_arena_take(arena, 1, sizeof *to);
-    ota_ring_adjoint found = {.upstream = numbers(arena, rows * wide),
-                              .outputs = numbers(arena, rows * wide),
-                              .values = numbers(arena, ring->room * wide),
-                              .line = numbers(arena, ring->room),
-                              .vectors =
-                                  fixed ? NULL : numbers(arena, OTA_ADJOINT_VECTORS * ring->stride),
-                              .held = ota_arena_take(arena, (size_t)ring->stride, 1)};
+    ota_ring_adjoint found = {
+        .upstream = ota_ring_numbers(arena, 1, rows * wide),
+        .outputs = ota_ring_numbers(arena, 1, rows * wide),
+        .values = ota_ring_numbers(arena, 1, ring->room * wide),
+        .line = ota_ring_numbers(arena, 1, ring->room),
+        .vectors = fixed ? NULL : ota_ring_numbers(arena, 1, OTA_ADJOINT_VECTORS * ring->stride),
+        .held = ota_arena_take(arena, (size_t)ring->stride, 1)};
     const bool apart = ring->newton != NULL;
     double **of_rows[] = {&found.row_right, &found.den, &found.a, &found.product};
     double **of_keys[] = {&found.b,    &found.right,    &found.extra,
                           &found.sums, &found.own_sums, &found.terms};
     for (size_t k = 0; k < sizeof of_rows / sizeof of_rows[0]; k++)
-        *of_rows[k] = numbers(arena, rows);
+        *of_rows[k] = ota_ring_numbers(arena, 1, rows);
     for (size_t k = 0; k < sizeof of_keys / sizeof of_keys[0]; k++)
-        *of_keys[k] = numbers(arena, ring->stride);
-    found.row_sums = apart ? numbers(arena, rows) : found.den;
-    found.column_sums = apart ? numbers(arena, ring->stride) : found.sums;
-    if (apart) found.own_columns = numbers(arena, ring->stride);
+        *of_keys[k] = ota_ring_numbers(arena, 1, ring->stride);
+    found.row_sums = apart ? ota_ring_numbers(arena, 1, rows) : found.den;
+    found.column_sums = apart ? ota_ring_numbers(arena, 1, ring->stride) : found.sums;
+    if (apart) found.own_columns = ota_ring_numbers(arena, 1, ring->stride);
     if (to != NULL) *to = found;
     ring->backward.adjoint = to;
 }
@@ -80,7 +76,7 @@ static void multiply_piece(ota_ring_device *ring, const ota_ring_piece *piece, v
     ota_arrays arrays = {.size = sizeof arrays};
     arrays.values = ota_array_of(s->line, OTA_F64, 1, 1, ring->room, 1);
     arrays.out = ota_ring_rows(ring, ring->rows.piece_out, 1);
-    arrays.lse = ota_array_of(ring->rows.piece_lse, OTA_F64, 1, 1, 1, rows);
+    arrays.lse = ota_ring_lse(ring, ring->rows.piece_lse);
     const ota_status status = ota_plan_run(ring->plans.sums, &arrays, NULL, NULL);
     if (status < OTA_OK) ring->failed = status;
     for (int64_t i = 0; i < rows && status >= OTA_OK; i++) {
@@ -144,7 +140,7 @@ static void weigh_piece(ota_ring_device *ring, const ota_ring_piece *piece, void
     ota_arrays arrays = {.size = sizeof arrays};
     arrays.values = ota_ring_advantages(ring, piece);
     arrays.out = ota_ring_outputs(ring);
-    arrays.lse = ota_array_of(ring->rows.lse, OTA_F64, 1, 1, 1, ring->resolved->queries);
+    arrays.lse = ota_ring_lse(ring, ring->rows.lse);
     ota_gradients want = {.size = sizeof want, .solved = 1, .out_grad = ota_ring_upstream(ring)};
     want.values = ota_array_of(ring->backward.piece_values, OTA_F64, 1, 1, ring->room,
                                ring->values_width + 1);
@@ -197,17 +193,13 @@ void ota_ring_set_rows(ota_ring_device *ring) {
 /* The right side of this rank's rows, pair by pair. */
 static bool pull_right(ota_ring_device *ring, const ota_gradients *want) {
     const ota_ring_adjoint *s = ring->backward.adjoint;
-    ota_ring_pull pull = {
-        .out_grad = &want->out_grad, .columns = s->right, .terms = s->terms, .columns_alone = true};
-    const ota_message_round message_round = {.with_values = true,
-                                             .visit = ota_ring_reverse_pairs,
-                                             .context = &pull,
-                                             .step =
-                                                 "passing keys on for the right side of backward"};
+    ota_ring_pull pull = {.out_grad = &want->out_grad,
+                          .keys = {.moved = s->right, .sizes = s->terms},
+                          .keys_alone = true};
     ota_ring_take_potentials(ring);
     for (int64_t i = 0; i < ring->resolved->queries; i++)
         ring->pairs->mean[i] = s->den[i] > 0.0 ? s->row_right[i] / s->den[i] : 0.0;
-    return ota_ring_go(ring, &message_round);
+    return ota_ring_pull_pairs(ring, &pull);
 }
 
 /* The same from the tiles of pieces. */
@@ -253,23 +245,15 @@ static bool find_right_of_slopes(ota_ring_device *ring, const ota_gradients *wan
     const ota_ring_adjoint *s = ring->backward.adjoint;
     const size_t bytes = (size_t)ring->resolved->keys * sizeof(double);
     ota_ring_pull pull = {.out_grad = &want->out_grad,
-                          .columns = s->right,
-                          .terms = s->terms,
-                          .slopes = s->own_sums,
-                          .sums = s->own_columns,
-                          .columns_alone = true};
-    const ota_message_round message_round = {.with_values = true,
-                                             .visit = ota_ring_reverse_pairs,
-                                             .context = &pull,
-                                             .step =
-                                                 "passing keys on for the right side of backward"};
+                          .keys = {s->own_columns, s->own_sums, s->right, s->terms},
+                          .keys_alone = true};
     double *const columns[] = {s->right, s->terms, s->own_sums, s->own_columns};
     for (int k = 0; k < 4; k++) memset(columns[k], 0, bytes);
     if (!ota_ring_take_means(ring, &want->out_grad)) return false;
     ota_ring_set_den(ring);
     for (int64_t i = 0; i < ring->resolved->queries; i++)
         s->row_right[i] = ring->pairs->mean[i] * s->den[i];
-    return ota_ring_go(ring, &message_round);
+    return ota_ring_pull_pairs(ring, &pull);
 }
 
 bool ota_ring_load_potentials(ota_ring_device *ring, const ota_arrays *arrays, bool with_out) {

@@ -32,16 +32,13 @@ static void sum_slopes(const ota_ring_block *b, void *context) {
     for (int64_t k = 0; k < b->in.rows; k++) {
         const int64_t row = b->at + k;
         ota_block_add_slopes(&b->in, k, NULL, NULL, &p->slope[row], &p->mean[row]);
-        for (int64_t j = 0; j < b->in.keys; j++) {
-            if (b->in.weights[k * b->in.stride + j] > 0.0 && p->piece.nonfinite[b->in.key + j] != 0)
-                p->uses_nonfinite[row] = 1;
-        }
+        ota_ring_note_values(b, k);
     }
 }
 
 bool ota_ring_take_means(ota_ring_device *ring, const ota_array *out_grad) {
     ota_ring_pairs *p = ring->pairs;
-    const int64_t rows = ring->group * ring->resolved->queries;
+    const int64_t rows = ota_ring_row_count(ring);
     ota_array from = *out_grad;
     const ota_ring_pair_round pair_round = {.rows = sum_slopes,
                                             .context = &from,
@@ -51,8 +48,8 @@ bool ota_ring_take_means(ota_ring_device *ring, const ota_array *out_grad) {
     memset(p->mean, 0, (size_t)rows * sizeof *p->mean);
     if (!ota_ring_visit_pairs(ring, &pair_round)) return false;
     for (int64_t k = 0; k < rows; k++) {
-        const ota_row_parameters row = ota_ring_parameters(ring, k / ring->resolved->queries);
-        const double sink = ota_ring_weight(ring, &row, row.sink, p->f[k]);
+        ota_row_parameters row;
+        const double sink = ota_ring_sink_of(ring, k, &row);
         const double sum = p->slope[k] + ota_pair_slope(&row, row.sink, p->f[k], sink, INFINITY);
         p->slope[k] = sum;
         p->mean[k] = p->uses_nonfinite[k] != 0 ? (double)NAN : sum > 0.0 ? p->mean[k] / sum : 0.0;
@@ -63,7 +60,7 @@ bool ota_ring_take_means(ota_ring_device *ring, const ota_array *out_grad) {
 void ota_ring_take_potentials(ota_ring_device *ring) {
     const ota_resolved *r = ring->resolved;
     ota_ring_pairs *p = ring->pairs;
-    for (int64_t k = 0; k < ring->group * r->queries; k++) {
+    for (int64_t k = 0; k < ota_ring_row_count(ring); k++) {
         const int64_t head = ring->unit.head + k / r->queries;
         const double mu = ota_row_mass(r, ring->unit.batch, head, k % r->queries);
         const bool finite = !isnan(ring->rows.lse[k]) && ring->rows.lse[k] < INFINITY;
@@ -74,37 +71,36 @@ void ota_ring_take_potentials(ota_ring_device *ring) {
     }
 }
 
-/* Of softmax, out says what a is. */
-static void take_means(ota_ring_device *ring, const ota_array *out_grad) {
+void ota_ring_output_means(ota_ring_device *ring, const ota_array *out_grad, double *means) {
     const ota_resolved *r = ring->resolved;
-    ota_ring_pairs *p = ring->pairs;
-    ota_ring_take_potentials(ring);
-    for (int64_t k = 0; k < ring->group * r->queries; k++) {
-        const int64_t batch = ring->unit.batch, head = ring->unit.head + k / r->queries,
-                      i = k % r->queries;
+    for (int64_t k = 0; k < ota_ring_row_count(ring); k++) {
+        const int64_t head = ring->unit.head + k / r->queries;
+        const double mu = ota_ring_row_mass(ring, k);
         double sum = 0.0;
         for (int64_t w = 0; w < ring->values_width; w++)
-            sum += ota_array_get(out_grad, batch, head, i, w) *
+            sum += ota_array_get(out_grad, ring->unit.batch, head, k % r->queries, w) *
                    ring->rows.out[k * ring->values_width + w];
-        p->mean[k] = p->f[k] <= -INFINITY ? 0.0 : sum / ota_row_mass(r, batch, head, i);
+        means[k] = mu > 0.0 ? sum / mu : 0.0;
     }
 }
 
 bool ota_ring_pair_means(ota_ring_device *ring, const ota_array *out_grad) {
     if (ring->rule != OTA_RING_BY_LSE)
         return ota_ring_find_thresholds(ring) && ota_ring_take_means(ring, out_grad);
-    take_means(ring, out_grad);
+    ota_ring_take_potentials(ring);
+    ota_ring_output_means(ring, out_grad, ring->pairs->mean);
+    for (int64_t k = 0; k < ota_ring_row_count(ring); k++) {
+        if (ring->pairs->f[k] <= -INFINITY) ring->pairs->mean[k] = 0.0;
+    }
     return true;
 }
 
 /* ---- gradients ------------------------------------------------------------------------------------ */
 
-/* dL/dS in the place of U. */
+/* dL/dS in the place of U, once that and P are known. */
 static void form_gradient(const ota_ring_block *b, const ota_ring_pull *pull) {
     const ota_ring_pairs *p = b->ring->pairs;
     const double *beside = pull->b != NULL ? pull->b + b->piece->first + b->in.key : NULL;
-    form_upstream(b, pull->out_grad);
-    ota_ring_weigh(b);
     for (int64_t k = 0; k < b->in.rows; k++) {
         const double a = p->mean[b->at + k];
         /* Rows that use values which are not finite have no mean. */
@@ -123,6 +119,8 @@ static void reverse_rows(const ota_ring_block *b, void *context) {
     const ota_ring_device *ring = b->ring;
     const ota_ring_pull *pull = context;
     const int64_t width = ring->resolved->width;
+    form_upstream(b, pull->out_grad);
+    ota_ring_weigh(b);
     form_gradient(b, pull);
     if (pull->want != NULL) ota_ring_take_parameters(b, pull);
     go_through(b);
@@ -147,6 +145,12 @@ static void reverse_keys(const ota_ring_block *b, void *context) {
     const int64_t width = ring->resolved->width,
                   values = pull->out_grad != NULL ? ring->values_width : 0;
     double *sums = b->piece->sums + b->in.key * (width + values);
+    form_upstream(b, pull->out_grad);
+    ota_ring_weigh(b);
+    if (pull->keys.moved != NULL)
+        ota_block_add_key_sums(&b->in, ring->pairs->mean + b->at, b->piece->first + b->in.key,
+                               &pull->keys);
+    if (pull->keys_alone) return;
     form_gradient(b, pull);
     go_through(b);
     turn_block(b, b->in.slopes);
@@ -156,46 +160,38 @@ static void reverse_keys(const ota_ring_block *b, void *context) {
                                 OTA_RING_ROWS, width,      width + values};
     algebra->apply(b->w->transposed, b->w->queries, &by_key, sums);
     if (values == 0) return;
-    for (int64_t k = 0; k < b->in.rows && b->in.problem->problem.dropout > 0.0; k++)
-        ota_dropout_row_f64(b->in.problem, b->in.dropout_key, b->in.first + k, b->in.key,
-                            b->in.keys, b->in.weights + k * ring->pairs->stride);
+    for (int64_t k = 0; k < b->in.rows; k++)
+        ota_block_drop(&b->in, k, b->in.weights + k * b->in.stride);
     turn_block(b, b->in.weights);
     const ota_product by_value = {b->in.keys,    b->in.rows, values,
                                   OTA_RING_ROWS, values,     width + values};
     algebra->apply(b->w->transposed, b->w->upstream, &by_value, sums + width);
 }
 
-/* What the keys' own multipliers are found from. */
-static void pull_columns(const ota_ring_block *b, void *context) {
-    const ota_ring_pull *pull = context;
-    const ota_ring_pairs *p = b->ring->pairs;
-    const int64_t first = b->piece->first + b->in.key;
-    form_upstream(b, pull->out_grad);
-    ota_ring_weigh(b);
-    for (int64_t k = 0; k < b->in.rows; k++) {
-        const double *weights = b->in.weights + k * b->in.stride,
-                     *u = b->in.slopes + k * b->in.stride, a = p->mean[b->at + k];
-        for (int64_t j = 0; j < b->in.keys; j++) {
-            if (!(weights[j] > 0.0)) continue;
-            const double w = ota_block_slope(&b->in, k, j),
-                         up = pull->out_grad != NULL ? u[j] : 0.0;
-            pull->columns[first + j] += w * (up - a);
-            if (pull->terms != NULL) pull->terms[first + j] += w * (fabs(up) + fabs(a));
-            if (pull->slopes == NULL) continue;
-            pull->slopes[first + j] += w;
-            pull->sums[first + j] += weights[j];
-        }
-    }
-}
-
-void ota_ring_reverse_pairs(ota_ring_device *ring, const ota_ring_piece *piece, void *context) {
+static void reverse_pairs(ota_ring_device *ring, const ota_ring_piece *piece, void *context) {
     ota_ring_pull *pull = context;
     ota_ring_pairs_load(ring, piece, pull->out_grad != NULL);
-    if (pull->columns != NULL) ota_ring_by_keys(ring, piece, pull_columns, pull);
-    if (pull->columns_alone) return;
     if (pull->want != NULL)
         ota_ring_by_sides(ring, piece, reverse_rows, ota_ring_merge_parameters, pull);
-    else
+    else if (!pull->keys_alone)
         ota_ring_by_rows(ring, piece, reverse_rows, pull);
     ota_ring_by_keys(ring, piece, reverse_keys, pull);
+}
+
+bool ota_ring_pull_pairs(ota_ring_device *ring, ota_ring_pull *pull) {
+    const bool values = pull->out_grad != NULL;
+    const int64_t width = ring->resolved->width;
+    const ota_message_round message_round = {
+        .with_values = values,
+        .sum_width = pull->keys_alone ? 0 : width + (values ? ring->values_width : 0),
+        .visit = reverse_pairs,
+        .context = pull,
+        .step = pull->keys_alone ? "passing keys on for the right side of backward"
+                                 : "passing keys and their gradients on"};
+    if (pull->keys_alone) return ota_ring_go(ring, &message_round);
+    pull->want = ring->backward.wanted;
+    if (pull->want != NULL) ota_ring_begin_parameters(ring);
+    if (!ota_ring_go_home(ring, &message_round)) return false;
+    if (pull->want != NULL) ota_ring_end_parameters(ring, pull);
+    return true;
 }

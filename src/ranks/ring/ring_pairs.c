@@ -9,38 +9,34 @@
 #include "operator/plan.h"
 #include "solvers/coupled.h"
 
-static double *numbers(ota_arena *arena, int64_t rows, int64_t columns) {
-    return ota_arena_take_rows(arena, rows, columns, sizeof(double));
-}
-
 static ota_ring_worker worker_of(const ota_ring_device *ring, const ota_ring_pairs *pairs,
                                  ota_arena *a) {
     const int64_t width = ring->resolved->width;
-    ota_ring_worker w = {.scores = numbers(a, OTA_RING_ROWS, pairs->stride),
-                         .weights = numbers(a, OTA_RING_ROWS, pairs->stride),
-                         .queries = numbers(a, OTA_RING_ROWS, width)};
+    ota_ring_worker w = {.scores = ota_ring_numbers(a, OTA_RING_ROWS, pairs->stride),
+                         .weights = ota_ring_numbers(a, OTA_RING_ROWS, pairs->stride),
+                         .queries = ota_ring_numbers(a, OTA_RING_ROWS, width)};
     if (!ring->gradients) return w;
-    w.slopes = numbers(a, OTA_RING_ROWS, pairs->stride);
-    w.raw = numbers(a, OTA_RING_ROWS, pairs->stride);
-    w.transposed = numbers(a, OTA_RING_KEYS, OTA_RING_ROWS);
-    w.upstream = numbers(a, OTA_RING_ROWS, ring->values_width);
+    w.slopes = ota_ring_numbers(a, OTA_RING_ROWS, pairs->stride);
+    w.raw = ota_ring_numbers(a, OTA_RING_ROWS, pairs->stride);
+    w.transposed = ota_ring_numbers(a, OTA_RING_KEYS, OTA_RING_ROWS);
+    w.upstream = ota_ring_numbers(a, OTA_RING_ROWS, ring->values_width);
     return w;
 }
 
 void ota_ring_lay_out_pairs(ota_ring_device *ring, ota_arena *arena) {
-    const int64_t rows = ring->group * ring->resolved->queries, width = ring->values_width;
+    const int64_t rows = ota_ring_row_count(ring), width = ring->values_width;
     const int threads = ota_pool_threads(ring->pool);
     ota_ring_pairs *to = ota_arena_take(arena, 1, sizeof *to);
     ota_ring_pairs p = {.stride = (ring->room + 15) / 16 * 16 + OTA_RING_LIST};
-    p.piece.keys = numbers(arena, ring->resolved->width, p.stride);
-    p.piece.values = numbers(arena, ring->room, width);
+    p.piece.keys = ota_ring_numbers(arena, ring->resolved->width, p.stride);
+    p.piece.values = ota_ring_numbers(arena, ring->room, width);
     if (ring->gradients) {
-        p.piece.key_tangents = numbers(arena, ring->resolved->width, p.stride);
-        p.piece.value_tangents = numbers(arena, ring->room, width);
-        p.piece.values_transposed = numbers(arena, width, p.stride);
-        p.piece.lines = numbers(arena, ring->room, ring->resolved->width);
+        p.piece.key_tangents = ota_ring_numbers(arena, ring->resolved->width, p.stride);
+        p.piece.value_tangents = ota_ring_numbers(arena, ring->room, width);
+        p.piece.values_transposed = ota_ring_numbers(arena, width, p.stride);
+        p.piece.lines = ota_ring_numbers(arena, ring->room, ring->resolved->width);
     }
-    p.columns = numbers(arena, ring->group, ring->room);
+    p.columns = ota_ring_numbers(arena, ring->group, ring->room);
     p.piece.nonfinite = ota_arena_take(arena, (size_t)ring->room, 1);
     p.workers = ota_arena_take(arena, (size_t)threads, sizeof *p.workers);
     for (int k = 0; k < threads; k++) {
@@ -49,20 +45,21 @@ void ota_ring_lay_out_pairs(ota_ring_device *ring, ota_arena *arena) {
     }
     double **of_rows[] = {&p.top, &p.f, &p.sink, &p.slope, &p.mean, &p.first, &p.second};
     for (size_t k = 0; k < sizeof of_rows / sizeof of_rows[0]; k++)
-        *of_rows[k] = numbers(arena, rows, 1);
+        *of_rows[k] = ota_ring_numbers(arena, rows, 1);
     p.sums = ota_arena_take(arena, (size_t)rows, sizeof *p.sums);
     p.state = ota_arena_take(arena, (size_t)rows, 1);
     p.uses_nonfinite = ota_arena_take(arena, (size_t)rows, 1);
     if (ring->rule == OTA_RING_BY_CAPS) {
         double **of_caps[] = {&p.caps.room, &p.caps.highest, &p.caps.factor, &p.caps.part};
         for (size_t k = 0; k < sizeof of_caps / sizeof of_caps[0]; k++)
-            *of_caps[k] = numbers(arena, rows, 1);
+            *of_caps[k] = ota_ring_numbers(arena, rows, 1);
         p.caps.search = ota_arena_take(arena, (size_t)rows, sizeof *p.caps.search);
         p.caps.totals = ota_arena_take(arena, (size_t)rows, sizeof *p.caps.totals);
     } else if (ring->rule == OTA_RING_BY_FILLING) {
         p.filling = ota_arena_take(arena, (size_t)rows, sizeof *p.filling);
     } else if (ring->rule != OTA_RING_BY_LSE) {
-        if (ring->rule != OTA_RING_BY_BEST_KEY) p.list = numbers(arena, rows, OTA_RING_LIST);
+        if (ring->rule != OTA_RING_BY_BEST_KEY)
+            p.list = ota_ring_numbers(arena, rows, OTA_RING_LIST);
         p.listed = ota_arena_take(arena, (size_t)rows, sizeof *p.listed);
         if (ring->rule != OTA_RING_BY_BEST_KEY)
             p.search = ota_arena_take(arena, (size_t)rows, sizeof *p.search);
@@ -360,7 +357,7 @@ bool ota_ring_sum_pairs(ota_ring_device *ring, ota_ring_sums *sums, const char *
         .step = step};
     const size_t bytes = (size_t)ring->resolved->keys * sizeof(double);
     if (sums->rows != NULL)
-        memset(sums->rows, 0, (size_t)(ring->group * ring->resolved->queries) * sizeof(double));
+        memset(sums->rows, 0, (size_t)(ota_ring_row_count(ring)) * sizeof(double));
     if (sums->keys != NULL) memset(sums->keys, 0, bytes);
     if (sums->slopes != NULL) memset(sums->slopes, 0, bytes);
     return ota_ring_visit_pairs(ring, &pair_round);
@@ -369,6 +366,20 @@ bool ota_ring_sum_pairs(ota_ring_device *ring, ota_ring_sums *sums, const char *
 double ota_ring_weight(const ota_ring_device *ring, const ota_row_parameters *row, double score,
                        double f) {
     return ota_sink_weight(row, ring->plans.forward->strategy.algebra, score, f);
+}
+
+double ota_ring_sink_of(const ota_ring_device *ring, int64_t k, ota_row_parameters *row) {
+    *row = ota_ring_parameters(ring, k / ring->resolved->queries);
+    return ota_ring_weight(ring, row, row->sink, ring->pairs->f[k]);
+}
+
+void ota_ring_note_values(const ota_ring_block *b, int64_t k) {
+    const ota_ring_pairs *p = b->ring->pairs;
+    const double *weights = b->in.weights + k * b->in.stride;
+    for (int64_t j = 0; j < b->in.keys; j++) {
+        if (weights[j] > 0.0 && p->piece.nonfinite[b->in.key + j] != 0)
+            p->uses_nonfinite[b->at + k] = 1;
+    }
 }
 
 void ota_ring_weigh(const ota_ring_block *b) {

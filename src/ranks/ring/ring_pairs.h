@@ -177,6 +177,10 @@ double ota_ring_row_mass(const ota_ring_device *ring, int64_t k);
 /* The weight of a key, or of the sink, of this score at potential f. */
 double ota_ring_weight(const ota_ring_device *ring, const ota_row_parameters *row, double score,
                        double f);
+/* Row k of a block has weight on values that are not finite. */
+void ota_ring_note_values(const ota_ring_block *b, int64_t k);
+/* The weight of the sink of row k of the unit, and the row's parameters. */
+double ota_ring_sink_of(const ota_ring_device *ring, int64_t k, ota_row_parameters *row);
 /* P at the potentials of the block's rows, 0 in rows that are not finite. */
 void ota_ring_weigh(const ota_ring_block *block);
 
@@ -186,16 +190,24 @@ void ota_ring_fit_weights(const ota_ring_block *block);
  * failed. Then what the caller wants of head `head` of the unit. */
 bool ota_ring_find_thresholds(ota_ring_device *ring);
 bool ota_ring_attend_pairs(ota_ring_device *ring);
-/* How many rows still look for their potential, on the rank that has most. False: the communicator failed. */
-bool ota_ring_count_searched(ota_ring_device *ring, double *left);
+/* A search for the potentials of rows: a message round that all keys `meet`, what each row begins with, and while some row of any
+ * rank is SPILLED a message round and a step of each, `most` of them. False: the communicator failed. */
+typedef struct ota_ring_search {
+    ota_ring_block_visit *meet, *sum;
+    void (*begin)(ota_ring_device *ring, int64_t k);
+    void (*step)(ota_ring_device *ring, int64_t k);
+    int64_t most;
+    const char *meeting, *summing;
+} ota_ring_search;
+bool ota_ring_search_rows(ota_ring_device *ring, const ota_ring_search *search);
 /* The largest score of row k of a block into *top; false: NaN or +inf among the row's scores so far. */
 bool ota_ring_score_range(const ota_ring_block *b, int64_t k, double *top);
-/* ring_capped_rows.c, ring_filled_rows.c: f of rows with caps, of hard ones the edge and the sink, too. False: the communicator failed. */
-bool ota_ring_find_capped(ota_ring_device *ring);
-bool ota_ring_find_filled(ota_ring_device *ring);
+/* ring_capped_rows.c, ring_filled_rows.c: f of rows with caps, of hard ones the edge and the sink, too; before the keys come. */
+extern const ota_ring_search ota_ring_capped_search, ota_ring_filled_search;
+void ota_ring_begin_capped(ota_ring_device *ring);
+void ota_ring_begin_filled(ota_ring_device *ring);
 /* The weights of row k of a block of hard rows with caps. */
 void ota_ring_fill(const ota_ring_block *b, int64_t k, double *weights);
-void ota_ring_put_pairs(ota_ring_device *ring, int64_t head, ota_head_status *status);
 
 /* ring_pair_gradients.c: f of softmax rows by their lse. */
 void ota_ring_take_potentials(ota_ring_device *ring);
@@ -204,19 +216,20 @@ void ota_ring_take_potentials(ota_ring_device *ring);
 typedef struct ota_ring_pull {
     const ota_array *out_grad; /* of all outputs, which U comes from; NULL: U is 0 */
     const double *b;           /* [keys] of all; NULL: 0 */
-    double *columns; /* [keys] takes sum_i w_ij (U_ij - a_i) of this rank's rows; or NULL */
-    double *terms;   /* [keys] takes sum_i |w_ij U_ij|; or NULL */
+    ota_block_key_sums keys;   /* of this rank's rows, of all keys */
+    bool keys_alone;           /* no gradients of queries, keys and values */
     const ota_gradients *want; /* terms, temperatures ... (ring_parameters.c); NULL: none */
-    double *slopes, *sums;     /* [keys] take sum_i w_ij and sum_i P_ij; or NULL: `columns` alone */
-    bool columns_alone;        /* no gradients of queries, keys and values */
 } ota_ring_pull;
+/* The message round. False: the communicator failed. */
+bool ota_ring_pull_pairs(ota_ring_device *ring, ota_ring_pull *pull);
 
 /* f and a of the unit's rows on free columns, of softmax from the lse and outputs that the ring holds (false: the communicator
- * failed); then a visit that adds the gradients of a piece to the sums of rows and to those that travel. */
+ * failed). */
 bool ota_ring_pair_means(ota_ring_device *ring, const ota_array *out_grad);
 /* a of rows whose f is known in `mean`, sum_j w_ij and the sink's in `slope`. */
 bool ota_ring_take_means(ota_ring_device *ring, const ota_array *out_grad);
-void ota_ring_reverse_pairs(ota_ring_device *ring, const ota_ring_piece *piece, void *context);
+/* out_grad . out / mu of the unit's rows, whose outputs the ring holds. */
+void ota_ring_output_means(ota_ring_device *ring, const ota_array *out_grad, double *means);
 
 /* ring_parameters.c: gradients of terms, temperatures, orders and sinks, in the operator's sums. Does the caller want some? */
 bool ota_ring_wants_parameters(const ota_resolved *r, const ota_gradients *want);

@@ -28,10 +28,6 @@ struct ota_ring_parameter_sums {
     side_sums sides[OTA_RING_SIDES];
 };
 
-static double *numbers(ota_arena *arena, int64_t rows, int64_t columns) {
-    return ota_arena_take_rows(arena, rows, columns, sizeof(double));
-}
-
 bool ota_ring_wants_parameters(const ota_resolved *r, const ota_gradients *want) {
     if (ota_array_present(&want->temperature) || ota_array_present(&want->order)) return true;
     for (int64_t k = 0; want->terms != NULL && k < r->problem.term_count; k++) {
@@ -44,21 +40,21 @@ void ota_ring_lay_out_parameters(ota_ring_device *ring, ota_arena *arena) {
     const ota_resolved *r = ring->resolved;
     ota_ring_parameter_sums *to = ota_arena_take(arena, 1, sizeof *to);
     ota_ring_parameter_sums p = {.line = ring->room + OTA_RING_ROWS};
-    p.rows = numbers(arena, ring->group * r->queries, OTA_ROW_SUMS);
+    p.rows = ota_ring_numbers(arena, ota_ring_row_count(ring), OTA_ROW_SUMS);
     for (int s = 0; s < OTA_RING_SIDES; s++) {
-        p.sides[s].columns = numbers(arena, ring->room, 1);
+        p.sides[s].columns = ota_ring_numbers(arena, ring->room, 1);
         for (int k = 0; k < PLACES * HALVES; k++)
-            p.sides[s].lines[k / HALVES][k % HALVES] = numbers(arena, p.line, 1);
+            p.sides[s].lines[k / HALVES][k % HALVES] = ota_ring_numbers(arena, p.line, 1);
     }
     if (to != NULL) *to = p;
     ring->backward.parameter_sums = to;
-    ota_backward_space space = {.sums.temperature = numbers(arena, r->heads, 1),
-                                .sums.alibi = numbers(arena, r->heads, 1),
-                                .sums.sink = numbers(arena, r->heads, 1)};
+    ota_backward_space space = {.sums.temperature = ota_ring_numbers(arena, r->heads, 1),
+                                .sums.alibi = ota_ring_numbers(arena, r->heads, 1),
+                                .sums.sink = ota_ring_numbers(arena, r->heads, 1)};
     for (int t = 0; t < r->term_count; t++) {
         /* What one message round finds of a pair of its own is the caller's, what many find is summed. */
         space.sums.terms[t] = ota_backward_term_sum(r, &r->terms[t], !r->settings.stop.fixed);
-        space.sums.terms[t].sum = numbers(arena, space.sums.terms[t].count, 1);
+        space.sums.terms[t].sum = ota_ring_numbers(arena, space.sums.terms[t].count, 1);
     }
     if (to == NULL) return;
     ring->backward.space->sums.temperature = space.sums.temperature;
@@ -67,23 +63,19 @@ void ota_ring_lay_out_parameters(ota_ring_device *ring, ota_arena *arena) {
     memcpy(ring->backward.space->sums.terms, space.sums.terms, sizeof space.sums.terms);
 }
 
-static void clear(double *x, int64_t count) {
-    if (count > 0) memset(x, 0, (size_t)count * sizeof *x);
-}
-
 void ota_ring_clear_parameters(ota_ring_device *ring) {
     const ota_resolved *r = ring->resolved;
     ota_backward_space *s = ring->backward.space;
-    clear(s->sums.temperature, r->heads);
-    clear(s->sums.alibi, r->heads);
-    clear(s->sums.sink, r->heads);
-    for (int t = 0; t < r->term_count; t++) clear(s->sums.terms[t].sum, s->sums.terms[t].count);
+    ota_ring_clear(s->sums.temperature, r->heads);
+    ota_ring_clear(s->sums.alibi, r->heads);
+    ota_ring_clear(s->sums.sink, r->heads);
+    for (int t = 0; t < r->term_count; t++)
+        ota_ring_clear(s->sums.terms[t].sum, s->sums.terms[t].count);
     s->sums.order = s->sums.softcap = 0.0;
 }
 
 void ota_ring_begin_parameters(ota_ring_device *ring) {
-    clear(ring->backward.parameter_sums->rows,
-          ring->group * ring->resolved->queries * OTA_ROW_SUMS);
+    ota_ring_clear(ring->backward.parameter_sums->rows, ota_ring_row_count(ring) * OTA_ROW_SUMS);
 }
 
 /* ---- a block -------------------------------------------------------------------------------------- */
@@ -108,7 +100,8 @@ static int64_t second_run(const ota_ring_block *b) {
 static void add_line(const ota_ring_block *b, int place) {
     const ota_ring_parameter_sums *p = b->ring->backward.parameter_sums;
     const int64_t second = second_run(b);
-    for (int half = 0; half < HALVES; half++) clear(p->sides[b->side].lines[place][half], p->line);
+    for (int half = 0; half < HALVES; half++)
+        ota_ring_clear(p->sides[b->side].lines[place][half], p->line);
     for (int64_t k = 0; k < b->in.rows; k++) {
         const double *g = b->in.slopes + k * b->in.stride;
         double *line = k < second ? p->sides[b->side].lines[place][0] + k
@@ -149,7 +142,7 @@ static void add_own_rows(const ota_ring_block *b, int t, const ota_array *wanted
 
 static void add_columns(const ota_ring_block *b) {
     double *columns = b->ring->backward.parameter_sums->sides[b->side].columns;
-    clear(columns, b->in.keys);
+    ota_ring_clear(columns, b->in.keys);
     for (int64_t k = 0; k < b->in.rows; k++) {
         const double *g = b->in.slopes + k * b->in.stride;
         for (int64_t j = 0; j < b->in.keys; j++) columns[j] += g[j];
@@ -230,11 +223,11 @@ void ota_ring_end_parameters(ota_ring_device *ring, const ota_ring_pull *pull) {
     const ota_ring_pairs *p = ring->pairs;
     ota_backward_space *s = ring->backward.space;
     const bool by_order = ota_array_present(&pull->want->order);
-    for (int64_t k = 0; k < ring->group * r->queries; k++) {
+    for (int64_t k = 0; k < ota_ring_row_count(ring); k++) {
         const int64_t head = ring->unit.head + k / r->queries;
-        const ota_row_parameters row = ota_ring_parameters(ring, k / r->queries);
         double *sums = ring->backward.parameter_sums->rows + k * OTA_ROW_SUMS;
-        const double sink = ota_ring_weight(ring, &row, row.sink, p->f[k]);
+        ota_row_parameters row;
+        const double sink = ota_ring_sink_of(ring, k, &row);
         if (p->state[k] == OTA_RING_NONFINITE && row.sink > -INFINITY) {
             sums[OTA_SUM_SINK] = (double)NAN;
         } else if (sink > 0.0) {

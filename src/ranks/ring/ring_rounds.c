@@ -28,7 +28,7 @@ static void sum_piece(ota_ring_device *ring, const ota_ring_piece *piece, void *
     /* Neither values nor outputs count where only the sums are wanted. */
     arrays.values = ota_array_of(ring->columns.zeros, OTA_F64, 1, 1, ring->room, 1);
     arrays.out = ota_array_of(ring->rows.piece_out, OTA_F64, 1, 1, r->queries, 1);
-    arrays.lse = ota_array_of(ring->rows.lse, OTA_F64, 1, 1, 1, r->queries);
+    arrays.lse = ota_ring_lse(ring, ring->rows.lse);
     ota_gradients want = {.size = sizeof want, .solved = 1};
     want.out_grad = ota_array_of(ring->columns.weights, OTA_F64, 1, 1, r->queries, 1);
     want.values = ota_array_of(ring->columns.piece_sums, OTA_F64, 1, 1, ring->room, 1);
@@ -129,7 +129,6 @@ static void find_used(ota_head *head) {
 
 void ota_ring_load_head(ota_ring_device *ring, int64_t index, ota_head *head) {
     const ota_resolved *r = ring->resolved;
-    const int64_t number = index % r->heads;
     *head = ota_head_of(r, index);
     head->backend = &ota_ring_backend;
     head->host.pool = ring->pool;
@@ -153,10 +152,7 @@ void ota_ring_load_head(ota_ring_device *ring, int64_t index, ota_head *head) {
                                       .masked = r->row_terms || r->support_count > 0};
     head->f = ring->columns.f;
     head->g = ring->columns.g;
-    ring->unit = (ota_ring_unit){.batch = index / r->heads,
-                                 .key_head = number / (r->heads / r->key_heads),
-                                 .head = number,
-                                 .heads = 1};
+    ota_ring_begin_unit(ring, index);
     for (int64_t i = 0; i < head->rows; i++) ring->columns.u[i] = 1.0;
 }
 
@@ -224,9 +220,7 @@ bool ota_ring_kernel_emit(ota_head *head) {
 void ota_ring_gather(ota_head *head) {
     ota_ring_device *ring = head->host.place;
     const ota_array *receiver = &ring->run->arrays->receiver;
-    (ring->rule != OTA_RING_BY_LSE ? ota_ring_put_pairs
-                                   : ota_ring_put)(ring, 0, &ring->run->heads[head->index]);
-    ota_ring_put_statistics(ring, 0);
+    ota_ring_put(ring, 0, &ring->run->heads[head->index]);
     for (int64_t j = 0; j < head->columns; j++)
         ota_put(receiver, ring->unit.batch, ring->unit.head, j, ring->columns.local[j]);
 }

@@ -34,7 +34,7 @@ static void merge_task(void *context, int64_t index, int worker) {
     const attend *a = context;
     ota_ring_device *ring = a->ring;
     const int64_t width = a->with_out ? ring->values_width : 0;
-    const int64_t rows = ring->group * ring->resolved->queries;
+    const int64_t rows = ota_ring_row_count(ring);
     (void)worker;
     for (int64_t k = index * ROWS; k < ota_int_min(rows, (index + 1) * ROWS); k++)
         merge_row(&ring->rows.lse[k], ring->rows.out + k * width, ring->rows.piece_lse[k],
@@ -57,12 +57,11 @@ static void attend_piece(ota_ring_device *ring, const ota_ring_piece *piece, voi
     ota_plan *plan =
         a->with_out || ring->plans.sums == NULL ? ring->plans.forward : ring->plans.sums;
     ota_arrays arrays = {.size = sizeof arrays};
-    const int64_t rows = ring->group * ring->resolved->queries;
+    const int64_t rows = ota_ring_row_count(ring);
     if (ring->coupled) note_norms(ring, piece);
     if (ring->coupled) ota_ring_bias(ring, piece);
     ota_ring_place(ring, piece, ring->coupled, plan);
-    arrays.lse =
-        ota_array_of(ring->rows.piece_lse, OTA_F64, 1, ring->group, 1, ring->resolved->queries);
+    arrays.lse = ota_ring_lse(ring, ring->rows.piece_lse);
     if (a->with_out && ring->values_width > 0) {
         arrays.values = ota_ring_values(ring);
         arrays.out = ota_ring_rows(ring, ring->rows.piece_out, ring->values_width);
@@ -78,7 +77,7 @@ static void attend_piece(ota_ring_device *ring, const ota_ring_piece *piece, voi
 static void add_sink(ota_ring_device *ring, bool with_out) {
     const ota_resolved *r = ring->resolved;
     const int64_t width = with_out ? ring->values_width : 0;
-    for (int64_t k = 0; k < ring->group * r->queries; k++) {
+    for (int64_t k = 0; k < ota_ring_row_count(ring); k++) {
         const int64_t head = ring->unit.head + k / r->queries;
         const double sink = ota_head_sink(r, head) / ota_head_temperature(r, head);
         const double before = ring->rows.lse[k];
@@ -102,8 +101,7 @@ void ota_ring_widen_queries(const ota_ring_device *ring) {
 }
 
 bool ota_ring_attend(ota_ring_device *ring, bool with_out) {
-    const ota_resolved *r = ring->resolved;
-    const int64_t rows = ring->group * r->queries;
+    const int64_t rows = ota_ring_row_count(ring);
     attend a = {ring, with_out};
     const ota_message_round message_round = {.with_values = with_out && ring->values_width > 0,
                                              .visit = attend_piece,
@@ -118,33 +116,57 @@ bool ota_ring_attend(ota_ring_device *ring, bool with_out) {
     return true;
 }
 
+/* What is known of a row in the end. */
+typedef struct row_answer {
+    bool finite, whole, empty; /* its scores and weights; what it uses, too; no key */
+    double lse, f, sink;
+} row_answer;
+
+static row_answer answer_of(const ota_ring_device *ring, int64_t k, const double *out) {
+    const ota_resolved *r = ring->resolved;
+    const int64_t head = ring->unit.head + k / r->queries;
+    const double lse = ring->rows.lse[k], mu = ota_ring_row_mass(ring, k),
+                 tau = ota_head_temperature(r, head), sink = ota_head_sink(r, head);
+    row_answer is = {.finite = !isnan(lse) && lse < INFINITY, .empty = lse <= -INFINITY};
+    for (int64_t w = 0; w < ring->values_width && is.finite; w++) is.finite = !isnan(out[w]);
+    is.whole = is.finite;
+    is.lse = lse;
+    is.f = is.empty || !(mu > 0.0) ? -INFINITY : tau * (log(mu) - lse);
+    is.sink = sink > -INFINITY ? mu * exp(sink / tau - lse) : 0.0;
+    return is;
+}
+
+static row_answer pairs_answer_of(const ota_ring_device *ring, int64_t k, ota_head_status *status) {
+    const ota_ring_pairs *p = ring->pairs;
+    row_answer is = {.finite = p->state[k] != OTA_RING_NONFINITE, .lse = NAN, .sink = p->sink[k]};
+    is.empty = is.finite && !(p->top[k] > -INFINITY);
+    is.whole = is.finite && !p->uses_nonfinite[k];
+    is.f = is.empty ? -INFINITY : p->f[k];
+    if (p->state[k] == OTA_RING_FULL) status->result.status = OTA_INFEASIBLE;
+    if (is.finite && !is.empty)
+        status->result.row_error += fabs(p->sums[k].mass + p->sink[k] - ota_ring_row_mass(ring, k));
+    return is;
+}
+
 void ota_ring_put(ota_ring_device *ring, int64_t head, ota_head_status *status) {
     const ota_resolved *r = ring->resolved;
     const ota_arrays *to = ring->run->arrays;
     const int64_t batch = ring->unit.batch, number = ring->unit.head + head;
     const int64_t width = ring->values_width;
-    const double tau = ota_head_temperature(r, number), sink = ota_head_sink(r, number);
     for (int64_t i = 0; i < r->queries; i++) {
-        const double lse = ring->rows.lse[head * r->queries + i];
-        const double *out = ring->rows.out + (head * r->queries + i) * width;
-        const double mu = ota_row_mass(r, batch, number, i);
-        const bool empty = lse <= -INFINITY;
-        bool finite = !isnan(lse) && lse < INFINITY;
-        for (int64_t w = 0; w < width && finite; w++) finite = !isnan(out[w]);
-        status->empty_rows += empty;
-        status->nonfinite_rows += !finite;
-        ota_put(&to->lse, batch, number, i, finite ? lse : NAN);
-        ota_put(&to->row_potential, batch, number, i,
-                !finite                ? NAN
-                : empty || !(mu > 0.0) ? -INFINITY
-                                       : tau * (log(mu) - lse));
-        ota_put(&to->sink, batch, number, i,
-                !finite            ? NAN
-                : sink > -INFINITY ? mu * exp(sink / tau - lse)
-                                   : 0.0);
+        const int64_t k = head * r->queries + i;
+        const double *out = ring->rows.out + k * width;
+        const row_answer is = ring->rule == OTA_RING_BY_LSE ? answer_of(ring, k, out)
+                                                            : pairs_answer_of(ring, k, status);
+        status->empty_rows += is.empty;
+        status->nonfinite_rows += !is.whole;
+        ota_put(&to->lse, batch, number, i, is.finite ? is.lse : NAN);
+        ota_put(&to->row_potential, batch, number, i, is.finite ? is.f : NAN);
+        ota_put(&to->sink, batch, number, i, is.finite ? is.sink : NAN);
         for (int64_t w = 0; w < width && ota_array_present(&to->out); w++)
-            ota_array_set(&to->out, batch, number, i, w, finite ? out[w] : NAN);
+            ota_array_set(&to->out, batch, number, i, w, is.whole ? out[w] : NAN);
     }
+    ota_ring_put_statistics(ring, head);
 }
 
 void ota_ring_run_rows(ota_run *run) {
@@ -152,12 +174,8 @@ void ota_ring_run_rows(ota_run *run) {
     const ota_resolved *r = ring->resolved;
     ring->run = run;
     ring->failed = OTA_OK;
-    for (int64_t k = 0; k < r->batch * r->key_heads; k++) {
-        ring->unit = (ota_ring_unit){.batch = k / r->key_heads,
-                                     .key_head = k % r->key_heads,
-                                     .head = k % r->key_heads * ring->group,
-                                     .heads = ring->group};
-        ota_ranks_at(&ring->shards->ranks, ring->unit.batch * r->heads + ring->unit.head, -1);
+    for (int64_t k = 0; k < r->batch * r->heads; k += ring->group) {
+        ota_ring_begin_unit(ring, k);
         /* A rank that is told to stop still passes on what others wait for. */
         if (ota_run_interrupted(run)) ring->failed = (ota_status)atomic_load(&run->stopped);
         const bool attended = ring->rule != OTA_RING_BY_LSE ? ota_ring_attend_pairs(ring)
@@ -170,9 +188,7 @@ void ota_ring_run_rows(ota_run *run) {
             const int64_t head = ring->unit.head + h, batch = ring->unit.batch;
             double mass = 0.0;
             for (int64_t i = 0; i < r->queries; i++) mass += ota_row_mass(r, batch, head, i);
-            (ring->rule != OTA_RING_BY_LSE ? ota_ring_put_pairs : ota_ring_put)(
-                ring, h, &run->heads[batch * r->heads + head]);
-            ota_ring_put_statistics(ring, h);
+            ota_ring_put(ring, h, &run->heads[batch * r->heads + head]);
             for (int64_t j = 0; j < r->keys; j++)
                 ota_put(&run->arrays->column_potential, batch, head, j, 0.0);
             ota_run_finish_head(run, batch, head, mass);

@@ -91,6 +91,7 @@ static int64_t infeasible_row(ota_coupled *state) {
     for (int64_t i = 0; i < head->rows && !(head->row.sink > -INFINITY); i++) {
         if (head->mu[i] > 0.0 && !(ring->pairs->first[i] > 0.0)) return i;
     }
+    ota_ring_clear(open, head->columns);
     return -1;
 }
 
@@ -117,9 +118,9 @@ static void find_rows(ota_head *head, double t) {
     ring->columns.temperature = t;
     (void)ota_ring_find_thresholds(ring);
     for (int64_t i = 0; i < head->rows; i++) {
-        const ota_row_parameters row = ota_ring_parameters(ring, 0);
+        ota_row_parameters row;
         head->f[i] = ring->pairs->f[i];
-        ring->pairs->sink[i] = ota_ring_weight(ring, &row, row.sink, head->f[i]);
+        ring->pairs->sink[i] = ota_ring_sink_of(ring, i, &row);
     }
 }
 

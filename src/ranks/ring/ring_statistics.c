@@ -15,7 +15,7 @@ bool ota_ring_wants_statistics(const ota_arrays *arrays) {
 
 void ota_ring_begin_statistics(ota_ring_device *ring) {
     ota_ring_pairs *p = ring->pairs;
-    for (int64_t k = 0; k < ring->group * ring->resolved->queries; k++)
+    for (int64_t k = 0; k < ota_ring_row_count(ring); k++)
         p->sums[k] = (ota_row_statistics){0}, p->sink[k] = 0.0;
 }
 
@@ -90,9 +90,9 @@ bool ota_ring_measure(ota_ring_device *ring) {
         ota_ring_begin_statistics(ring);
     }
     if (!ota_ring_go(ring, &message_round)) return false;
-    for (int64_t k = 0; wanted.rows && k < ring->group * ring->resolved->queries; k++) {
-        const ota_row_parameters row = ota_ring_parameters(ring, k / ring->resolved->queries);
-        p->sink[k] = ota_ring_weight(ring, &row, row.sink, p->f[k]);
+    for (int64_t k = 0; wanted.rows && k < ota_ring_row_count(ring); k++) {
+        ota_row_parameters row;
+        p->sink[k] = ota_ring_sink_of(ring, k, &row);
     }
     return true;
 }

@@ -35,6 +35,7 @@ ota_status ota_ring_check_tangents(const ota_plan *plan, const ota_tangents *tan
 /* What moves, and how. */
 typedef struct motion {
     ota_plan *plan;
+    const ota_arrays *arrays;
     const ota_tangents *tangents;
 } motion;
 
@@ -94,12 +95,6 @@ static double rest_of_row(const motion *m, int64_t k, double *slope) {
                ota_tangents_of_row(&job, k % queries, f > -INFINITY ? 1.0 : 0.0, f, true);
 }
 
-static void drop(const ota_ring_block *b, int64_t k, double *row) {
-    if (b->in.problem->problem.dropout > 0.0)
-        ota_dropout_row_f64(b->in.problem, b->in.dropout_key, b->in.first + k, b->in.key,
-                            b->in.keys, row);
-}
-
 /* out += D (w (U - b) / tau) V + D P dV, piece_out += D w V; sums of w and w U. b is 0 on free columns. */
 static void move_rows(const ota_ring_block *b, void *context) {
     const ota_ring_device *ring = b->ring;
@@ -113,18 +108,18 @@ static void move_rows(const ota_ring_block *b, void *context) {
         const int64_t row = b->at + k;
         double *weights = b->in.weights + k * b->in.stride, *u = b->in.slopes + k * b->in.stride,
                *change = b->in.raw + k * b->in.stride;
+        ota_ring_note_values(b, k);
         for (int64_t j = 0; j < b->in.keys; j++) {
             const double w = weights[j] > 0.0 ? ota_block_slope(&b->in, k, j) : 0.0;
             const double moved = w > 0.0 ? w * (u[j] - (beside != NULL ? beside[j] : 0.0)) : 0.0;
             p->slope[row] += w;
             p->mean[row] += moved;
-            if (weights[j] > 0.0 && p->piece.nonfinite[j] != 0) p->uses_nonfinite[row] = 1;
             change[j] = moved * rate;
             u[j] = w;
         }
-        drop(b, k, change);
-        drop(b, k, u);
-        drop(b, k, weights);
+        ota_block_drop(&b->in, k, change);
+        ota_block_drop(&b->in, k, u);
+        ota_block_drop(&b->in, k, weights);
     }
     const ota_product sizes = {b->in.rows, b->in.keys, width, b->in.stride, width, width};
     algebra->apply(b->in.raw, p->piece.values, &sizes, ring->rows.out + b->at * width);
@@ -137,11 +132,13 @@ static ota_ring_pair_round pair_round_of(motion *m) {
         .context = m, .tangents = m->tangents, .step = "passing keys and their tangents on"};
 }
 
-static void put_rows(const ota_ring_device *ring, const motion *m) {
+static void put_rows(ota_plan *plan, void *context) {
+    const motion *m = context;
+    const ota_ring_device *ring = plan->device;
     const ota_resolved *r = ring->resolved;
     const ota_ring_pairs *p = ring->pairs;
     const int64_t width = ring->values_width;
-    for (int64_t k = 0; k < ring->group * r->queries; k++) {
+    for (int64_t k = 0; k < ota_ring_row_count(ring); k++) {
         const int64_t head = ring->unit.head + k / r->queries;
         double slope;
         const double rest = rest_of_row(m, k, &slope), sum = p->slope[k] + slope;
@@ -159,7 +156,7 @@ static void put_rows(const ota_ring_device *ring, const motion *m) {
 
 /* The message round with values; with b known the row's own multiplier follows from the same sums. */
 static bool move(ota_ring_device *ring, motion *m) {
-    const int64_t rows = ring->group * ring->resolved->queries;
+    const int64_t rows = ota_ring_row_count(ring);
     const size_t bytes = (size_t)(rows * ring->values_width) * sizeof(double);
     ota_ring_pair_round pair_round = pair_round_of(m);
     pair_round.rows = move_rows;
@@ -185,22 +182,10 @@ static void sum_rows(const ota_ring_block *b, void *context) {
 
 static void sum_keys(const ota_ring_block *b, void *context) {
     const ota_ring_adjoint *s = b->ring->backward.adjoint;
-    const int64_t first = b->piece->first + b->in.key;
+    const ota_block_key_sums sums = {s->own_columns, s->own_sums, s->right, s->terms};
     form(b, context);
-    for (int64_t k = 0; k < b->in.rows; k++) {
-        const double *weights = b->in.weights + k * b->in.stride,
-                     *u = b->in.slopes + k * b->in.stride;
-        const double den = s->den[b->at + k],
-                     mean = den > 0.0 ? s->row_right[b->at + k] / den : 0.0;
-        for (int64_t j = 0; j < b->in.keys; j++) {
-            if (!(weights[j] > 0.0)) continue;
-            const double w = ota_block_slope(&b->in, k, j);
-            s->own_sums[first + j] += w;
-            if (s->own_columns != NULL) s->own_columns[first + j] += weights[j];
-            s->right[first + j] += w * (u[j] - mean);
-            s->terms[first + j] += w * (fabs(u[j]) + fabs(mean));
-        }
-    }
+    ota_block_add_key_sums(&b->in, b->ring->pairs->mean + b->at, b->piece->first + b->in.key,
+                           &sums);
 }
 
 /* row_right at the b at hand, then right = sum_i w_ij (U_ij - row_right_i / den_i), its terms and sums, of this rank's rows. */
@@ -217,6 +202,8 @@ static bool sum_pairs(ota_ring_device *ring, motion *m) {
     keys.keys = sum_keys;
     if (!ota_ring_visit_pairs(ring, &rows)) return false;
     ota_ring_set_den(ring);
+    for (int64_t i = 0; i < r->queries; i++)
+        ring->pairs->mean[i] = s->den[i] > 0.0 ? s->row_right[i] / s->den[i] : 0.0;
     return ota_ring_visit_pairs(ring, &keys);
 }
 
@@ -288,15 +275,16 @@ static ota_status follow_rounds(ota_ring_device *ring, const ota_arrays *arrays,
 
 /* ---- heads ---------------------------------------------------------------------------------------- */
 
-static ota_status move_unit(ota_ring_device *ring, const ota_arrays *arrays, motion *m,
-                            double *residual) {
+static ota_status move_unit(ota_plan *plan, void *context, double *residual) {
+    motion *m = context;
+    ota_ring_device *ring = plan->device;
     const bool fixed = ring->backward.kept != NULL;
     if (fixed) {
-        const ota_status status = follow_rounds(ring, arrays, m);
+        const ota_status status = follow_rounds(ring, m->arrays, m);
         if (status != OTA_OK) return status;
     } else if (ring->rule != OTA_RING_BY_LSE && !ring->coupled) {
         if (!ota_ring_find_thresholds(ring)) return OTA_ECOMM;
-    } else if (ring->coupled ? !ota_ring_load_potentials(ring, arrays, false)
+    } else if (ring->coupled ? !ota_ring_load_potentials(ring, m->arrays, false)
                              : !ota_ring_attend(ring, false)) {
         return OTA_ECOMM;
     }
@@ -310,26 +298,9 @@ static ota_status move_unit(ota_ring_device *ring, const ota_arrays *arrays, mot
 
 ota_status ota_ring_jvp(ota_plan *plan, const ota_arrays *arrays, const ota_tangents *tangents,
                         ota_result *found) {
-    ota_ring_device *ring = plan->device;
-    const ota_resolved *r = ring->resolved;
-    const int64_t sharers = r->heads / r->key_heads;
-    motion m = {plan, tangents};
-    ring->failed = OTA_OK;
-    if (!ota_array_present(&tangents->out) || ring->values_width == 0) return OTA_OK;
-    for (int64_t k = 0; k < r->batch * r->heads; k += ring->group) {
-        ring->unit = (ota_ring_unit){.batch = k / r->heads,
-                                     .key_head = k % r->heads / sharers,
-                                     .head = k % r->heads,
-                                     .heads = ring->group};
-        ota_ranks_at(&ring->shards->ranks, k, -1);
-        /* A rank that is told to stop still passes on what others wait for. */
-        if (ota_interrupted(&r->settings) != OTA_OK) ring->failed = ota_interrupted(&r->settings);
-        double residual = 0.0;
-        const ota_status status = move_unit(ring, arrays, &m, &residual);
-        found->backward_residual = fmax(found->backward_residual, residual);
-        found->head = k;
-        if (status != OTA_OK) return status;
-        if (ring->failed == OTA_OK) put_rows(ring, &m);
-    }
-    return ring->failed;
+    motion m = {plan, arrays, tangents};
+    const ota_ring_units units = {move_unit, put_rows, &m};
+    plan->device->failed = OTA_OK;
+    if (!ota_array_present(&tangents->out) || plan->device->values_width == 0) return OTA_OK;
+    return ota_ring_each_unit(plan, &units, found);
 }

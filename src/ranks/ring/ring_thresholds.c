@@ -117,9 +117,8 @@ static double potential_of(const ota_ring_pairs *p, int64_t row, const ota_row_p
 }
 
 static void begin_rows(ota_ring_device *ring) {
-    const ota_resolved *r = ring->resolved;
     ota_ring_pairs *p = ring->pairs;
-    const int64_t rows = ring->group * r->queries;
+    const int64_t rows = ota_ring_row_count(ring);
     ota_ring_widen_queries(ring);
     ota_ring_begin_statistics(ring);
     for (int64_t k = 0; k < rows; k++) {
@@ -133,84 +132,89 @@ static void begin_rows(ota_ring_device *ring) {
         memset(ring->rows.out, 0, (size_t)(rows * ring->values_width) * sizeof *ring->rows.out);
 }
 
-/* Lists are whole, or a search begins where their last potential stands, which is not below the row's. */
-static void end_lists(ota_ring_device *ring) {
+/* Its list is whole, or a search begins where its last potential stands, which is not below the row's. */
+static void end_list(ota_ring_device *ring, int64_t k) {
     const ota_resolved *r = ring->resolved;
     ota_ring_pairs *p = ring->pairs;
-    for (int64_t k = 0; k < ring->group * r->queries; k++) {
-        const int64_t head = k / r->queries;
-        ota_row_parameters row = ota_ring_parameters(ring, head);
-        const double mu = ota_ring_row_mass(ring, k);
-        p->top[k] = fmax(p->top[k], row.sink);
-        if (p->state[k] == OTA_RING_LISTED) {
-            ota_row_found found;
-            ring->plans.forward->strategy.algebra->row_solve(
-                &row, p->list + k * OTA_RING_LIST, NULL, p->listed[k], mu,
-                ring->pairs->workers[0].weights, &found);
-            p->f[k] = found.potential;
-        }
-        if (p->state[k] != OTA_RING_SPILLED) continue;
-        const double power = 1.0 / (row.order - 1.0);
-        threshold_search *search = &p->search[k];
-        *search = threshold_begin(mu, power, (double)r->keys + 1.0);
-        search->accuracy = enough;
-        search->near = power < 2.0 ? 0.0 : near;
-        const double t = -(p->f[k] + p->top[k]) * (row.order - 1.0) / row.tau;
-        if (t > search->low && t < search->high) search->t = t;
-        p->f[k] = potential_of(p, k, &row);
+    const ota_row_parameters row = ota_ring_parameters(ring, k / r->queries);
+    const double mu = ota_ring_row_mass(ring, k);
+    p->top[k] = fmax(p->top[k], row.sink);
+    p->first[k] = p->second[k] = 0.0;
+    if (p->state[k] == OTA_RING_LISTED) {
+        ota_row_found found;
+        ring->plans.forward->strategy.algebra->row_solve(&row, p->list + k * OTA_RING_LIST, NULL,
+                                                         p->listed[k], mu, p->workers[0].weights,
+                                                         &found);
+        p->f[k] = found.potential;
     }
+    if (p->state[k] != OTA_RING_SPILLED) return;
+    const double power = 1.0 / (row.order - 1.0);
+    threshold_search *search = &p->search[k];
+    *search = threshold_begin(mu, power, (double)r->keys + 1.0);
+    search->accuracy = enough;
+    search->near = power < 2.0 ? 0.0 : near;
+    const double t = -(p->f[k] + p->top[k]) * (row.order - 1.0) / row.tau;
+    if (t > search->low && t < search->high) search->t = t;
+    p->f[k] = potential_of(p, k, &row);
 }
 
-/* One step of every row that is searched. */
-static void step_rows(ota_ring_device *ring) {
+static void step_row(ota_ring_device *ring, int64_t k) {
     ota_ring_pairs *p = ring->pairs;
-    for (int64_t k = 0; k < ring->group * ring->resolved->queries; k++) {
-        if (p->state[k] != OTA_RING_SPILLED) continue;
-        const ota_row_parameters row = ota_ring_parameters(ring, k / ring->resolved->queries);
-        const double sink = ota_ring_weight(ring, &row, row.sink, p->f[k]);
-        if (sink > 0.0) {
-            p->first[k] += sink;
-            p->second[k] += pow(sink, 2.0 - row.order);
-        }
-        if (!threshold_step(&p->search[k], p->first[k], p->second[k])) p->state[k] = OTA_RING_FOUND;
-        p->f[k] = potential_of(p, k, &row);
+    ota_row_parameters row;
+    const double sink = ota_ring_sink_of(ring, k, &row);
+    if (sink > 0.0) {
+        p->first[k] += sink;
+        p->second[k] += pow(sink, 2.0 - row.order);
     }
+    if (!threshold_step(&p->search[k], p->first[k], p->second[k])) p->state[k] = OTA_RING_FOUND;
+    p->f[k] = potential_of(p, k, &row);
+    p->first[k] = p->second[k] = 0.0;
 }
 
-bool ota_ring_count_searched(ota_ring_device *ring, double *left) {
+/* ---- message rounds ------------------------------------------------------------------------------- */
+
+/* How many rows still look for their potential, on the rank that has most. */
+static bool count_searched(ota_ring_device *ring, double *left) {
     *left = 0.0;
-    for (int64_t k = 0; k < ring->group * ring->resolved->queries && ring->failed == OTA_OK; k++)
+    for (int64_t k = 0; k < ota_ring_row_count(ring) && ring->failed == OTA_OK; k++)
         *left += ring->pairs->state[k] == OTA_RING_SPILLED;
     return ota_ranks_most(&ring->resolved->settings, left, 1, "agreeing on another message round");
 }
 
-/* ---- message rounds ---------------------------------------------------------------------------------------- */
-
-bool ota_ring_find_thresholds(ota_ring_device *ring) {
-    ota_ring_pairs *p = ring->pairs;
-    const size_t bytes = (size_t)(ring->group * ring->resolved->queries) * sizeof(double);
+bool ota_ring_search_rows(ota_ring_device *ring, const ota_ring_search *search) {
+    const ota_ring_pair_round meets = {.rows = search->meet, .step = search->meeting},
+                              sums = {.rows = search->sum, .step = search->summing};
     double left;
-    begin_rows(ring);
-    if (ring->rule == OTA_RING_BY_CAPS) return ota_ring_find_capped(ring);
-    if (ring->rule == OTA_RING_BY_FILLING) return ota_ring_find_filled(ring);
-    if (!ota_ring_visit_pairs(ring,
-                              &(ota_ring_pair_round){.rows = list_rows,
-                                                     .step = "passing keys on for the thresholds"}))
-        return false;
-    end_lists(ring);
-    for (int step = 0; step < OTA_RING_SEARCH; step++) {
-        if (!ota_ring_count_searched(ring, &left)) return false;
-        if (!(left > 0.0)) break;
-        memset(p->first, 0, bytes);
-        memset(p->second, 0, bytes);
-        if (!ota_ring_visit_pairs(
-                ring,
-                &(ota_ring_pair_round){.rows = sum_powers,
-                                       .step = "passing keys on for a step of the thresholds"}))
-            return false;
-        step_rows(ring);
+    if (!ota_ring_visit_pairs(ring, &meets)) return false;
+    for (int64_t k = 0; k < ota_ring_row_count(ring); k++) search->begin(ring, k);
+    for (int64_t step = 0; step < search->most; step++) {
+        if (!count_searched(ring, &left)) return false;
+        if (!(left > 0.0)) return true;
+        if (!ota_ring_visit_pairs(ring, &sums)) return false;
+        for (int64_t k = 0; k < ota_ring_row_count(ring); k++) {
+            if (ring->pairs->state[k] == OTA_RING_SPILLED) search->step(ring, k);
+        }
     }
     return true;
+}
+
+static const ota_ring_search thresholds = {.meet = list_rows,
+                                           .sum = sum_powers,
+                                           .begin = end_list,
+                                           .step = step_row,
+                                           .most = OTA_RING_SEARCH,
+                                           .meeting = "passing keys on for the thresholds",
+                                           .summing =
+                                               "passing keys on for a step of the thresholds"};
+
+bool ota_ring_find_thresholds(ota_ring_device *ring) {
+    const bool capped = ring->rule == OTA_RING_BY_CAPS, filled = ring->rule == OTA_RING_BY_FILLING;
+    begin_rows(ring);
+    if (capped) ota_ring_begin_capped(ring);
+    if (filled) ota_ring_begin_filled(ring);
+    return ota_ring_search_rows(ring, capped   ? &ota_ring_capped_search
+                                      : filled ? &ota_ring_filled_search
+                                               : &thresholds);
 }
 
 void ota_ring_fit_weights(const ota_ring_block *b) {
@@ -231,24 +235,13 @@ static void finish_rows(const ota_ring_block *b, void *context) {
     ota_ring_fit_weights(b);
     ota_ring_add_statistics(b);
     for (int64_t k = 0; k < b->in.rows; k++) {
-        const int64_t row = b->at + k;
-        double *weights = b->in.weights + k * b->in.stride;
-        for (int64_t j = 0; j < b->in.keys; j++) {
-            if (weights[j] > 0.0 && p->piece.nonfinite[j] != 0) p->uses_nonfinite[row] = 1;
-        }
-        if (b->in.problem->problem.dropout > 0.0)
-            ota_dropout_row_f64(b->in.problem, b->in.dropout_key, b->in.first + k, b->in.key,
-                                b->in.keys, weights);
+        ota_ring_note_values(b, k);
+        ota_block_drop(&b->in, k, b->in.weights + k * b->in.stride);
     }
     if (width == 0) return;
     const ota_product sizes = {b->in.rows, b->in.keys, width, b->in.stride, width, width};
     ring->plans.forward->strategy.algebra->apply(b->in.weights, p->piece.values, &sizes,
                                                  ring->rows.out + b->at * width);
-}
-
-static double sink_of(const ota_ring_device *ring, int64_t k) {
-    const ota_row_parameters row = ota_ring_parameters(ring, k / ring->resolved->queries);
-    return ota_ring_weight(ring, &row, row.sink, ring->pairs->f[k]);
 }
 
 static double mixed_sink(const ota_ring_device *ring, int64_t k) {
@@ -260,7 +253,8 @@ static double mixed_sink(const ota_ring_device *ring, int64_t k) {
 /* What rounding left of the threshold is spread in proportion, so that rows sum to mu. */
 static void scale_row(ota_ring_device *ring, int64_t k, double mu) {
     ota_ring_pairs *p = ring->pairs;
-    p->sink[k] = sink_of(ring, k);
+    ota_row_parameters row;
+    p->sink[k] = ota_ring_sink_of(ring, k, &row);
     const double sum = p->sums[k].mass + p->sink[k], factor = sum > 0.0 ? mu / sum : 0.0;
     p->sums[k].p_log_p =
         factor * p->sums[k].p_log_p + (factor > 0.0 ? factor * log(factor) * p->sums[k].mass : 0.0);
@@ -288,7 +282,6 @@ static void settle_hard(ota_ring_device *ring, int64_t k, double mu) {
 }
 
 bool ota_ring_attend_pairs(ota_ring_device *ring) {
-    const ota_resolved *r = ring->resolved;
     ota_ring_pairs *p = ring->pairs;
     if (ring->rule == OTA_RING_BY_BEST_KEY) {
         begin_rows(ring);
@@ -302,42 +295,18 @@ bool ota_ring_attend_pairs(ota_ring_device *ring) {
                                                                   .step = "passing keys on"})) {
         return false;
     }
-    for (int64_t k = 0; k < ring->group * r->queries; k++) {
+    for (int64_t k = 0; k < ota_ring_row_count(ring); k++) {
+        ota_row_parameters row;
         const double mu = ota_ring_row_mass(ring, k);
         if (p->state[k] == OTA_RING_NONFINITE) continue;
         if (ring->rule == OTA_RING_BY_BEST_KEY)
             settle_hard(ring, k, mu);
         else if (ring->rule == OTA_RING_BY_CAPS)
-            p->sink[k] =
-                p->caps.part[k] >= 0.0 ? mixed_sink(ring, k) : p->caps.factor[k] * sink_of(ring, k);
+            p->sink[k] = p->caps.part[k] >= 0.0
+                             ? mixed_sink(ring, k)
+                             : p->caps.factor[k] * ota_ring_sink_of(ring, k, &row);
         else if (ring->rule != OTA_RING_BY_FILLING)
             scale_row(ring, k, mu);
     }
     return true;
-}
-
-/* ---- what the caller wants ------------------------------------------------------------------------ */
-
-void ota_ring_put_pairs(ota_ring_device *ring, int64_t head, ota_head_status *status) {
-    const ota_resolved *r = ring->resolved;
-    const ota_arrays *to = ring->run->arrays;
-    const ota_ring_pairs *p = ring->pairs;
-    const int64_t batch = ring->unit.batch, number = ring->unit.head + head;
-    for (int64_t i = 0; i < r->queries; i++) {
-        const int64_t k = head * r->queries + i;
-        const double mu = ota_row_mass(r, batch, number, i);
-        const bool finite = p->state[k] != OTA_RING_NONFINITE;
-        const bool empty = finite && !(p->top[k] > -INFINITY);
-        const bool whole = finite && !p->uses_nonfinite[k];
-        status->empty_rows += empty;
-        status->nonfinite_rows += !whole;
-        if (p->state[k] == OTA_RING_FULL) status->result.status = OTA_INFEASIBLE;
-        if (finite && !empty) status->result.row_error += fabs(p->sums[k].mass + p->sink[k] - mu);
-        ota_put(&to->lse, batch, number, i, NAN);
-        ota_put(&to->row_potential, batch, number, i, !finite ? NAN : empty ? -INFINITY : p->f[k]);
-        ota_put(&to->sink, batch, number, i, finite ? p->sink[k] : NAN);
-        for (int64_t w = 0; w < ring->values_width && ota_array_present(&to->out); w++)
-            ota_array_set(&to->out, batch, number, i, w,
-                          whole ? ring->rows.out[k * ring->values_width + w] : NAN);
-    }
 }
