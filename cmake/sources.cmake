@@ -119,6 +119,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/problem/key_block.c
     src/problem/ranks.c
     src/ranks/ranks_backward.c
+    src/ranks/ranks_derivative.c
     src/ranks/ranks_entry.c
     src/ranks/ranks_jvp.c
     src/ranks/ranks_run.c

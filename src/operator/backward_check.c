@@ -234,19 +234,7 @@ static ota_status check_reserved(const ota_plan *plan, ota_error *error) {
 
 ota_status ota_gradients_check(const ota_plan *plan, const ota_arrays *arrays,
                                const ota_gradients *given, ota_gradients *full, ota_error *error) {
-    memset(full, 0, sizeof *full);
-    if (given == NULL || given->size == 0) {
-        return ota_fail(error, OTA_EINVAL, "gradients.size", "set it to sizeof the struct", "%s",
-                        given == NULL ? "gradients is NULL" : "gradients.size is 0");
-    }
-    memcpy(full, given, ota_size_min(given->size, sizeof *full));
-    for (size_t k = sizeof *full; k < given->size; k++) {
-        if (((const unsigned char *)given)[k] == 0) continue;
-        return ota_fail(error, OTA_UNSUPPORTED, "gradients.size",
-                        "use a library as new as the header",
-                        "gradients.size is %zu, newer than this library, and a later field is set",
-                        given->size);
-    }
+    TRY(ota_check_given(full, sizeof *full, given, "gradients.size", error));
     ota_status status = check_reserved(plan, error);
     for (int k = 0; k < OTA_DERIVATIVES && status == OTA_OK; k++) {
         if (ota_derivative_is_array(k) && ota_array_present(ota_gradient_in(full, k)))

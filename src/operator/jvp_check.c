@@ -1,7 +1,6 @@
 /* The checks of jvp: a tangent must fit as the gradient of the same name does, and outputs overlap nothing. */
-#include <string.h>
-
 #include "jvp.h"
+#include "problem/check.h"
 #include "problem/fields.h"
 
 /* Output `which` against everything that is read and every output behind it. */
@@ -47,18 +46,7 @@ ota_status ota_tangents_apart(const ota_plan *plan, const ota_arrays *arrays, co
 
 ota_status ota_tangents_check(const ota_plan *plan, const ota_arrays *arrays,
                               const ota_tangents *given, ota_tangents *full, ota_error *error) {
-    memset(full, 0, sizeof *full);
-    if (given == NULL || given->size == 0) {
-        return ota_fail(error, OTA_EINVAL, "tangents.size", "set it to sizeof the struct", "%s",
-                        given == NULL ? "tangents is NULL" : "tangents.size is 0");
-    }
-    memcpy(full, given, ota_size_min(given->size, sizeof *full));
-    for (size_t k = sizeof *full; k < given->size; k++) {
-        if (((const unsigned char *)given)[k] == 0) continue;
-        return ota_fail(
-            error, OTA_UNSUPPORTED, "tangents.size", "use a library as new as the header",
-            "tangents.size is %zu, newer than this library, and a later field is set", given->size);
-    }
+    TRY(ota_check_given(full, sizeof *full, given, "tangents.size", error));
     ota_status status = check_terms(plan, full, error);
     for (int k = 0; k < OTA_DERIVATIVES && status == OTA_OK; k++) {
         if (ota_derivative_is_array(k) && ota_array_present(ota_tangent_in(full, k)))

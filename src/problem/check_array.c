@@ -17,8 +17,19 @@ ota_status ota_check_sized(void *to, size_t ours, const void *from, size_t their
     }
     if (known) return OTA_OK;
     return ota_fail(error, OTA_UNSUPPORTED, field, "use a library as new as the header",
-                    "%s is %zu but this library knows only %zu bytes and a later one is set", field,
-                    theirs, ours);
+                    "%s is %zu, newer than this library, and a later field is set", field, theirs);
+}
+
+ota_status ota_check_given(void *to, size_t ours, const void *given, const char *field,
+                           ota_error *error) {
+    size_t theirs = 0;
+    if (given != NULL) memcpy(&theirs, given, sizeof theirs);
+    if (given == NULL)
+        return ota_fail(error, OTA_EINVAL, field, "set it to sizeof the struct", "%.*s is NULL",
+                        (int)strcspn(field, "."), field);
+    if (theirs == 0)
+        return ota_fail(error, OTA_EINVAL, field, "set it to sizeof the struct", "%s is 0", field);
+    return ota_check_sized(to, ours, given, theirs, field, error);
 }
 
 /* Sizes, strides and alignment of one array of any allowed type. */

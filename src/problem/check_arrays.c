@@ -94,20 +94,7 @@ static ota_status check_aliases(const ota_resolved *r, const ota_arrays *arrays,
 
 ota_status ota_arrays_check(const ota_resolved *r, int64_t values_width, const ota_arrays *given,
                             ota_arrays *full, ota_error *error) {
-    memset(full, 0, sizeof *full);
-    if (given == NULL || given->size == 0) {
-        return ota_fail(error, OTA_EINVAL, "arrays.size", "set it to sizeof the struct", "%s",
-                        given == NULL ? "arrays is NULL" : "arrays.size is 0");
-    }
-    memcpy(full, given, ota_size_min(given->size, sizeof *full));
-    for (size_t k = sizeof *full; k < given->size; k++) {
-        if (((const unsigned char *)given)[k] != 0) {
-            return ota_fail(error, OTA_UNSUPPORTED, "arrays.size",
-                            "use a library as new as the header",
-                            "arrays.size is %zu, newer than this library, and a later field is set",
-                            given->size);
-        }
-    }
+    TRY(ota_check_given(full, sizeof *full, given, "arrays.size", error));
     if (ota_array_present(&full->out) && !ota_array_present(&full->values)) {
         return ota_fail(error, OTA_EINVAL, "values", "give values, or leave out away",
                         "out is wanted but values are absent");

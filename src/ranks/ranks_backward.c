@@ -12,15 +12,10 @@
 #include "ranks_plan.h"
 #include "terms/terms.h"
 
-/* Is row k of ota_derivatives an array of which every rank has a part? */
-static bool is_summed(int k) {
-    const ota_derivative_ranks by = ota_derivatives[k].ranks;
-    return by == OTA_DERIVATIVE_SUMMED || by == OTA_DERIVATIVE_BY_SHARES;
-}
-
 /* ---- before ------------------------------------------------------------------------------------- */
 
-static ota_status refuse(const ota_plan *plan, const ota_gradients *g, ota_error *error) {
+ota_status ota_ranks_refuse_gradients(const ota_plan *plan, const ota_gradients *g,
+                                      ota_error *error) {
     const bool coupled = plan->strategy.path == OTA_PATH_COUPLED;
     const bool rounds = coupled && plan->resolved.settings.stop.fixed;
     const bool by_kernel = rounds && plan->backward != NULL && plan->backward->kernel.width > 0 &&
@@ -57,73 +52,6 @@ ota_status ota_ranks_reserve_gradients(ota_plan *plan, ota_error *error) {
     if (shards->from_matrix || shards->in_ring || !plan->resolved.settings.gradients) return OTA_OK;
     TRY(room_for(&shards->key_grads, &shards->all_keys, type, error));
     return room_for(&shards->value_grads, &shards->all_values, type, error);
-}
-
-/* This rank's share of keys or values, to be filled from the sums of all. */
-static ota_status take_share(const ota_shards *shards, const char *name, ota_array *mine,
-                             const ota_array *all, ota_error *error) {
-    if (!ota_array_present(mine)) return OTA_OK;
-    TRY(ota_ranks_check_share(shards, mine, name, all, error));
-    if (ota_array_overlaps_itself(mine))
-        return ota_fail(error, OTA_EALIAS, name, "give every element its own place",
-                        "gradient %s overlaps itself", name);
-    /* A ring brings this rank's gradients home. */
-    *mine = shards->in_ring ? (ota_array){0} : *all;
-    return OTA_OK;
-}
-
-ota_status ota_ranks_widen_gradients(const ota_plan *plan, const ota_gradients *given,
-                                     ota_gradients *wide, ota_error *error) {
-    const ota_shards *shards = ota_shards_of(plan);
-    if (given == NULL || given->size == 0)
-        return ota_fail(error, OTA_EINVAL, "gradients.size", "set it to sizeof the struct", "%s",
-                        given == NULL ? "gradients is NULL" : "gradients.size is 0");
-    TRY(ota_check_sized(wide, sizeof *wide, given, given->size, "gradients.size", error));
-    wide->size = sizeof *wide;
-    if (shards->in_ring)
-        TRY(ota_ring_check_gradients(plan, wide, error));
-    else
-        TRY(refuse(plan, wide, error));
-    if (shards->from_matrix) return OTA_OK;
-    const bool ring = shards->in_ring;
-    TRY(take_share(shards, "keys", &wide->keys, ring ? &shards->all_keys : &shards->key_grads,
-                   error));
-    return take_share(shards, "values", &wide->values,
-                      ring ? &shards->all_values : &shards->value_grads, error);
-}
-
-/* Which sums there will be: a bit for each row, that of OTA_D_SOLVED for `solved`, and for each term. */
-static uint64_t wishes_of(const ota_plan *plan, const ota_gradients *g) {
-    uint64_t wishes =
-        (uint64_t)(g->solved != 0) << OTA_D_SOLVED | ota_ranks_types(ota_shards_of(plan));
-    for (int k = 0; k < OTA_DERIVATIVES; k++) {
-        if (is_summed(k)) wishes |= (uint64_t)ota_array_present(ota_gradient_in(g, k)) << k;
-    }
-    for (int k = 0; g->terms != NULL && k < plan->resolved.problem.term_count; k++)
-        wishes |= (uint64_t)ota_array_present(&g->terms[k]) << (OTA_DERIVATIVES + k);
-    return wishes;
-}
-
-static ota_status refuse_wishes(uint64_t differ, ota_error *error) {
-    TRY(ota_ranks_refuse_types(differ, error));
-    int k = 0;
-    while ((differ >> k & 1) == 0) k++;
-    const char *name = ota_derivatives[k < OTA_DERIVATIVES ? k : OTA_D_TERMS].gradient;
-    return ota_fail(error, OTA_EMISMATCH, name, "want the same on every rank",
-                    "gradients.%s is given on some ranks and not on others", name);
-}
-
-ota_status ota_ranks_begin_gradients(ota_plan *plan, const ota_gradients *wide, ota_status checked,
-                                     ota_error *error) {
-    ota_shards *shards = ota_shards_of(plan);
-    shards->messages = shards->ranks.messages;
-    shards->message_bytes = shards->ranks.bytes;
-    const uint64_t wishes = checked == OTA_OK ? wishes_of(plan, wide) : 0;
-    uint64_t differ;
-    TRY(ota_ranks_agree_on(&plan->resolved.settings, checked, wishes, &differ, error));
-    if (differ != 0) return refuse_wishes(differ, error);
-    if ((wide->solved == 0 && !shards->in_ring) || shards->from_matrix) return OTA_OK;
-    return ota_ranks_gather_keys(plan, error);
 }
 
 /* ---- after -------------------------------------------------------------------------------------- */
@@ -194,7 +122,7 @@ static bool share(ota_plan *plan, const ota_gradients *given, const ota_gradient
     double shared[OTA_MAX_TERMS] = {0.0};
     if (!find_shared(plan, wide, shared)) return false;
     for (int k = 0; k < OTA_DERIVATIVES; k++) {
-        if (!is_summed(k) || !ota_array_present(ota_gradient_in(wide, k))) continue;
+        if (!ota_ranks_share_row(k) || !ota_array_present(ota_gradient_in(wide, k))) continue;
         const ota_array *a = ota_gradient_in(wide, k);
         const bool shares = ota_derivatives[k].ranks == OTA_DERIVATIVE_BY_SHARES;
         if (shares && !shards->from_matrix
@@ -212,25 +140,14 @@ static bool share(ota_plan *plan, const ota_gradients *given, const ota_gradient
     return true;
 }
 
-ota_status ota_ranks_end_gradients(ota_plan *plan, const ota_gradients *given,
-                                   const ota_gradients *wide, ota_status found, ota_error *error) {
-    ota_shards *shards = ota_shards_of(plan);
-    ota_gradients mine;
-    memset(&mine, 0, sizeof mine);
-    memcpy(&mine, given, ota_size_min(given->size, sizeof mine));
-    const ota_settings *s = &plan->resolved.settings;
-    const ota_status here = ota_ranks_found(s, found);
-    double most = ota_severity_of(here);
-    ota_ranks_at(&shards->ranks, -1, -1);
-    const bool ended = ota_ranks_most(s, &most, 1, "the end of backward");
-    const ota_status worst = ota_status_of_severity(most);
-    if (ended && worst >= OTA_OK && share(plan, &mine, wide)) return worst;
-    ota_gradients_poison(plan, &mine);
-    if (shards->ranks.failed) return ota_ranks_refuse(&shards->ranks, error);
-    if (here != found) return ota_fail(error, here, "", "", "%s", ota_status_text(here));
-    if (found < OTA_OK) return found;
-    return ota_fail(error, worst, "", "see that rank's own sentence", "a rank ended with '%s'",
-                    ota_status_word(worst));
+static ota_status end(ota_plan *plan, const ota_gradients *mine, const ota_gradients *wide,
+                      ota_status found, ota_error *error) {
+    bool ended;
+    const ota_status here = ota_ranks_found(&plan->resolved.settings, found);
+    const ota_status worst = ota_ranks_end_derivative(plan, false, here, &ended);
+    if (ended && worst >= OTA_OK && share(plan, mine, wide)) return worst;
+    ota_gradients_poison(plan, mine);
+    return ota_ranks_refuse_end(plan, found, here, worst, error);
 }
 
 /* ---- the call ----------------------------------------------------------------------------------- */
@@ -249,7 +166,7 @@ ota_status ota_ranks_backward(ota_plan *plan, const ota_arrays *given,
     memset(&own, 0, sizeof own);
     ota_status status = ota_ranks_widen(plan, given, &wide, error);
     if (status == OTA_OK) status = ota_derivative_check(plan, &wide, result, &arrays, error);
-    if (status == OTA_OK) status = ota_ranks_widen_gradients(plan, gradients, &all, error);
+    if (status == OTA_OK) status = ota_ranks_widen_derivative(plan, gradients, &all, false, error);
     if (status == OTA_OK) status = ota_gradients_check(plan, &arrays, &all, &want, error);
     if (status == OTA_OK) {
         memcpy(&own, gradients, ota_size_min(gradients->size, sizeof own));
@@ -257,18 +174,17 @@ ota_status ota_ranks_backward(ota_plan *plan, const ota_arrays *given,
     }
     if (status == OTA_OK) status = ota_derivative_check_capacities(&arrays, error);
     const ota_status checked = status;
-    status = ota_ranks_begin_gradients(plan, &all, status, error);
+    status = ota_ranks_begin_derivative(plan, &all, false, status, error);
+    const ota_shards *shards = ota_shards_of(plan);
+    if (status == OTA_OK && !shards->from_matrix && all.solved != 0)
+        status = ota_ranks_gather_keys(plan, error);
     if (status == OTA_ECOMM && checked == OTA_OK) ota_gradients_poison(plan, &own);
     if (status != OTA_OK) return status;
     const ota_derivative_call call = {.plan = plan,
                                       .arrays = &arrays,
                                       .want = &want,
-                                      .run = ota_shards_of(plan)->in_ring ? run_ring : NULL,
+                                      .run = shards->in_ring ? run_ring : NULL,
                                       .context = &own};
     status = ota_derivative_run(&call, result, error);
-    status = ota_ranks_end_gradients(plan, gradients, &all, status, error);
-    if (result == NULL || result->size < sizeof *result) return status;
-    result->status = status;
-    ota_ranks_count_messages(ota_shards_of(plan), result);
-    return status;
+    return ota_ranks_tell(plan, end(plan, &own, &all, status, error), result);
 }

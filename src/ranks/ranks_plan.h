@@ -4,6 +4,7 @@
 #define OTA_RANKS_PLAN_H
 
 #include "operator/plan.h"
+#include "problem/fields.h"
 #include "validation/shards.h"
 
 static inline ota_shards *ota_shards_of(const ota_plan *plan) { return plan->driven; }
@@ -41,24 +42,36 @@ ota_status ota_status_of_severity(double severity);
 ota_status ota_ranks_check_share(const ota_shards *shards, const ota_array *mine, const char *name,
                                  const ota_array *all, ota_error *error);
 
-/* ranks_backward.c: memory when the plan is made; `wide` becomes `given` with gradients of all keys and values; what all
- * ranks must want alike; and the sums, after a run that came to `found`. */
-ota_status ota_ranks_reserve_gradients(ota_plan *plan, ota_error *error);
-ota_status ota_ranks_widen_gradients(const ota_plan *plan, const ota_gradients *given,
-                                     ota_gradients *wide, ota_error *error);
-ota_status ota_ranks_begin_gradients(ota_plan *plan, const ota_gradients *wide, ota_status checked,
-                                     ota_error *error);
-ota_status ota_ranks_end_gradients(ota_plan *plan, const ota_gradients *given,
-                                   const ota_gradients *wide, ota_status found, ota_error *error);
+/* ranks_derivative.c: what backward and jvp share. Their structs are rows of ota_derivatives; an array by the name of a row: */
+static inline ota_array *ota_ranks_array(const void *record, int k, bool along) {
+    const ota_derivative *row = &ota_derivatives[k];
+    return (ota_array *)(void *)((char *)(uintptr_t)record +
+                                 (along ? row->tangent_at : row->gradient_at));
+}
+/* `wide` becomes `given` with the arrays of all keys and values in the place of this rank's share. */
+ota_status ota_ranks_widen_derivative(const ota_plan *plan, const void *given, void *wide,
+                                      bool along, ota_error *error);
+/* Do all ranks want, or move, the same, and is it right on all? */
+ota_status ota_ranks_begin_derivative(ota_plan *plan, const void *wide, bool along,
+                                      ota_status checked, ota_error *error);
+/* One end for all, `here` with what ota_ranks_found says; OTA_OK and above: right on all ranks. *ended: the word went round. */
+ota_status ota_ranks_end_derivative(ota_plan *plan, bool along, ota_status here, bool *ended);
+/* The sentence of a run that came to `found` and was not right. */
+ota_status ota_ranks_refuse_end(const ota_plan *plan, ota_status found, ota_status here,
+                                ota_status worst, ota_error *error);
+/* Status and messages into the caller's result. */
+ota_status ota_ranks_tell(const ota_plan *plan, ota_status status, ota_result *result);
 
-/* ranks_jvp.c: `wide` becomes `given` with the tangents of all keys and values; what all ranks must move alike, and
- * those tangents; one end for all. */
-ota_status ota_ranks_widen_tangents(const ota_plan *plan, const ota_tangents *given,
-                                    ota_tangents *wide, ota_error *error);
-ota_status ota_ranks_begin_tangents(ota_plan *plan, const ota_tangents *given,
-                                    const ota_tangents *wide, ota_status checked, ota_error *error);
-ota_status ota_ranks_end_tangents(ota_plan *plan, const ota_tangents *tangents, ota_status found,
-                                  ota_error *error);
+/* Is row k of ota_derivatives an array of which every rank has a part? */
+static inline bool ota_ranks_share_row(int k) {
+    const ota_derivative_ranks by = ota_derivatives[k].ranks;
+    return by == OTA_DERIVATIVE_SUMMED || by == OTA_DERIVATIVE_BY_SHARES;
+}
+
+/* ranks_backward.c: gradients that need all rows in one process; memory for those of all keys and values, when the plan is made. */
+ota_status ota_ranks_refuse_gradients(const ota_plan *plan, const ota_gradients *g,
+                                      ota_error *error);
+ota_status ota_ranks_reserve_gradients(ota_plan *plan, ota_error *error);
 
 /* What the messages of this call came to. */
 void ota_ranks_count_messages(const ota_shards *shards, ota_result *result);

@@ -84,10 +84,7 @@ ota_status ota_ranks_widen(const ota_plan *plan, const ota_arrays *given, ota_ar
     ota_shards *shards = ota_shards_of(plan);
     const ota_resolved *r = &plan->resolved;
     shards->values = (ota_array){0};
-    if (given == NULL || given->size == 0)
-        return ota_fail(error, OTA_EINVAL, "arrays.size", "set it to sizeof the struct", "%s",
-                        given == NULL ? "arrays is NULL" : "arrays.size is 0");
-    TRY(ota_check_sized(wide, sizeof *wide, given, given->size, "arrays.size", error));
+    TRY(ota_check_given(wide, sizeof *wide, given, "arrays.size", error));
     wide->size = sizeof *wide;
     if (shards->from_matrix || !ota_array_present(&wide->values)) return OTA_OK;
     TRY(ota_check_array(&wide->values, "values", error));
