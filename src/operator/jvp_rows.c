@@ -91,10 +91,10 @@ void ota_tangents_put(const ota_tangent_job *job, ota_tangent_worker *w, int64_t
                                                  first, rows, w->change, stride);
     }
     if (!ota_array_present(&job->tangents->out) || width == 0) return;
-    for (int64_t k = 0; plan->resolved.problem.dropout > 0.0 && k < rows; k++) {
-        const uint32_t *key = base->dropout_key;
-        ota_dropout_row_f64(&plan->resolved, key, first + k, 0, m, w->change + k * stride);
-        ota_dropout_row_f64(&plan->resolved, key, first + k, 0, m, w->weights + k * stride);
+    const ota_block b = ota_tangents_block(job, w, first, rows);
+    for (int64_t k = 0; k < rows; k++) {
+        ota_block_drop(&b, k, w->change + k * stride);
+        ota_block_drop(&b, k, w->weights + k * stride);
     }
     const ota_host_algebra *algebra = plan->strategy.algebra;
     memset(w->out, 0, (size_t)(rows * width) * sizeof(double));

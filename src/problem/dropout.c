@@ -62,30 +62,34 @@ static double gain_of(const ota_resolved *r) {
     return r->problem.dropout < 1.0 ? 1.0 / (1.0 - r->problem.dropout) : 0.0;
 }
 
+/* The draws of a query's keys, KEYS at a time. */
+typedef struct drawing {
+    const uint32_t *key;
+    int64_t query, group;
+    uint64_t threshold;
+    uint32_t word[WORDS][LANES];
+} drawing;
+
+static drawing begin(const ota_resolved *r, const uint32_t key[2], int64_t query) {
+    return (drawing){
+        .key = key, .query = ota_row_number(r, query), .group = -1, .threshold = threshold_of(r)};
+}
+
+static inline bool keeps(drawing *d, int64_t j) {
+    if (j / KEYS != d->group) draw(d->key, d->query, d->group = j / KEYS, d->word);
+    return d->word[j % WORDS][j % KEYS / WORDS] >= d->threshold;
+}
+
 void ota_dropout_row_f32(const ota_resolved *r, const uint32_t key[2], int64_t query, int64_t from,
                          int64_t count, float *row) {
-    const uint64_t threshold = threshold_of(r);
     const float factor[2] = {0.0f, (float)gain_of(r)};
-    uint32_t word[WORDS][LANES];
-    const int64_t number = ota_row_number(r, query);
-    int64_t drawn = -1;
-    from += r->share.key_first;
-    for (int64_t j = from; j < from + count; j++) {
-        if (j / KEYS != drawn) draw(key, number, drawn = j / KEYS, word);
-        row[j - from] *= factor[word[j % WORDS][j % KEYS / WORDS] >= threshold];
-    }
+    drawing d = begin(r, key, query);
+    for (int64_t j = 0; j < count; j++) row[j] *= factor[keeps(&d, r->share.key_first + from + j)];
 }
 
 void ota_dropout_row_f64(const ota_resolved *r, const uint32_t key[2], int64_t query, int64_t from,
                          int64_t count, double *row) {
-    const uint64_t threshold = threshold_of(r);
     const double factor[2] = {0.0, gain_of(r)};
-    uint32_t word[WORDS][LANES];
-    const int64_t number = ota_row_number(r, query);
-    int64_t drawn = -1;
-    from += r->share.key_first;
-    for (int64_t j = from; j < from + count; j++) {
-        if (j / KEYS != drawn) draw(key, number, drawn = j / KEYS, word);
-        row[j - from] *= factor[word[j % WORDS][j % KEYS / WORDS] >= threshold];
-    }
+    drawing d = begin(r, key, query);
+    for (int64_t j = 0; j < count; j++) row[j] *= factor[keeps(&d, r->share.key_first + from + j)];
 }

@@ -40,6 +40,20 @@ static inline row_block block_at(ota_head_place *place, ota_worker *worker, int6
                        .rows = rows};
 }
 
+/* What a chunk of a coupled head's rows comes to, from nothing on; *receiver: its sums by keys, NULL where nobody wants them. */
+static inline ota_head_status *begin_chunk(const ota_head_place *place, int64_t chunk,
+                                           double **receiver) {
+    ota_cpu_device *device = place->run.device;
+    const int64_t part = place->index * OTA_CHUNKS + chunk;
+    *receiver = NULL;
+    device->chunk_statuses[part] = (ota_head_status){0};
+    if (ota_array_present(&place->run.arrays->receiver)) {
+        *receiver = device->receivers + part * device->stride;
+        for (int64_t j = 0; j < device->stride; j++) (*receiver)[j] = 0.0;
+    }
+    return &device->chunk_statuses[part];
+}
+
 #define strip_of WORD(ota_strip_of)
 #define dot_keys WORD(ota_dot_keys)
 #define pack_values WORD(ota_pack_values)

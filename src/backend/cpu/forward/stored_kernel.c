@@ -283,14 +283,8 @@ static void emit_rounds(void *context, int64_t chunk, int worker_index) {
     cpu_run *w = &place->run;
     ota_cpu_device *device = w->device;
     const int64_t stride = device->dense_stride, step = rows_at_once(device);
-    const int64_t part = place->index * OTA_CHUNKS + chunk;
-    ota_head_status *status = &device->chunk_statuses[part];
-    *status = (ota_head_status){0};
-    double *receiver = NULL;
-    if (ota_array_present(&w->arrays->receiver)) {
-        receiver = device->receivers + part * device->stride;
-        memset(receiver, 0, (size_t)device->stride * sizeof *receiver);
-    }
+    double *receiver;
+    ota_head_status *status = begin_chunk(place, chunk, &receiver);
     int64_t first, last;
     chunk_rows(device->resolved->queries, chunk, &first, &last);
     if (first == last) return;
