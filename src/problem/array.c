@@ -87,6 +87,26 @@ static void repeat_first(void *line, size_t bytes, int64_t count, int64_t stride
     for (int64_t j = 1; bytes == sizeof *two && j < count; j++) two[j * stride] = two[0];
 }
 
+unsigned char *ota_array_pack(const ota_array *a, ota_type type, int64_t batch, int64_t head,
+                              void *to) {
+    const size_t element = ota_type_bytes(type);
+    const int64_t rows = a->size[2], width = a->size[3];
+    const ota_array dense = ota_array_of(to, type, 1, 1, rows, width);
+    unsigned char *at = to;
+    for (int64_t i = 0; i < rows && width > 0; i++, at += (size_t)width * element) {
+        if (a->type != type) {
+            for (int64_t j = 0; j < width; j++)
+                ota_array_set(&dense, 0, 0, i, j, ota_array_get(a, batch, head, i, j));
+            continue;
+        }
+        const char *row = (const char *)a->data + position(a, batch, head, i, 0) * (int64_t)element;
+        if (a->stride[3] == 1) memcpy(at, row, (size_t)width * element);
+        for (int64_t j = 0; j < width && a->stride[3] != 1; j++)
+            memcpy(at + (size_t)j * element, row + j * a->stride[3] * (int64_t)element, element);
+    }
+    return at;
+}
+
 typedef struct poisoned {
     const ota_array *array;
     int64_t batch, head, rows; /* of a block */

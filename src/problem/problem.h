@@ -198,6 +198,9 @@ void ota_array_poison(struct ota_pool *pool, const ota_array *array, int64_t bat
 bool ota_array_present(const ota_array *array);
 /* First and one-past-last byte the array can touch; empty arrays give NULL, NULL. */
 void ota_array_extent(const ota_array *array, const char **first, const char **last);
+/* Rows of one head of an array, one after another, in `type`; returns what follows. */
+unsigned char *ota_array_pack(const ota_array *a, ota_type type, int64_t batch, int64_t head,
+                              void *to);
 bool ota_arrays_overlap(const ota_array *a, const ota_array *b);
 /* From the smallest stride up, every step must leap over all that lies below it; layouts that interleave
  * without touching count as overlapping too. */

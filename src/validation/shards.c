@@ -202,19 +202,7 @@ static const char *dense_share(const ota_shards *shards, const ota_array *a, ota
     const char *from =
         (const char *)a->data + (batch * a->stride[0] + head * a->stride[1]) * (int64_t)element;
     if (a->type == type && a->stride[3] == 1 && a->stride[2] == a->size[3]) return from;
-    char *to = shards->dense;
-    const ota_array dense = ota_array_of(to, type, 1, 1, a->size[2], a->size[3]);
-    for (int64_t k = 0; a->type != type && k < a->size[2] * a->size[3]; k++) {
-        const int64_t i = k / a->size[3], j = k % a->size[3];
-        ota_array_set(&dense, 0, 0, i, j, ota_array_get(a, batch, head, i, j));
-    }
-    if (a->type != type) return shards->dense;
-    for (int64_t i = 0; i < a->size[2]; i++) {
-        for (int64_t j = 0; j < a->size[3]; j++) {
-            memcpy(to, from + (i * a->stride[2] + j * a->stride[3]) * (int64_t)element, element);
-            to += element;
-        }
-    }
+    (void)ota_array_pack(a, type, batch, head, shards->dense);
     return shards->dense;
 }
 

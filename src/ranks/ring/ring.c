@@ -340,31 +340,6 @@ void ota_ring_place(ota_ring_device *ring, const ota_ring_piece *piece, bool bia
     ota_key_block_resolve(r, &block, &plan->resolved);
 }
 
-/* Rows of one head of an array, one after another, in the type that all are passed on in. */
-static unsigned char *pack(const ota_array *a, ota_type type, int64_t batch, int64_t head,
-                           unsigned char *to) {
-    const size_t element = ota_type_bytes(type);
-    const ota_array dense = ota_array_of(to, type, 1, 1, a->size[2], a->size[3]);
-    for (int64_t k = 0; a->type != type && k < a->size[2] * a->size[3]; k++) {
-        const int64_t i = k / a->size[3], j = k % a->size[3];
-        ota_array_set(&dense, 0, 0, i, j, ota_array_get(a, batch, head, i, j));
-    }
-    if (a->type != type) return to + (size_t)(a->size[2] * a->size[3]) * element;
-    const char *from =
-        (const char *)a->data + (batch * a->stride[0] + head * a->stride[1]) * (int64_t)element;
-    for (int64_t i = 0; i < a->size[2]; i++) {
-        const char *row = from + i * a->stride[2] * (int64_t)element;
-        if (a->stride[3] == 1) {
-            memcpy(to, row, (size_t)a->size[3] * element);
-            to += (size_t)a->size[3] * element;
-            continue;
-        }
-        for (int64_t j = 0; j < a->size[3]; j++, to += element)
-            memcpy(to, row + j * a->stride[3] * (int64_t)element, element);
-    }
-    return to;
-}
-
 /* Rows [first, first + count) of [rows][width] into a block; zeros to the end of its room. */
 static void unpack(const ota_ring_device *ring, const unsigned char *from, int64_t first,
                    int64_t count, int64_t width, void *to) {
@@ -450,10 +425,10 @@ bool ota_ring_go(ota_ring_device *ring, const ota_message_round *message_round) 
     const int ranks = shards->ranks.to.ranks, rank = shards->ranks.to.rank;
     const ota_ring_unit *unit = &ring->unit;
     const ota_type type = ring->resolved->type;
-    unsigned char *values =
-        pack(&shards->keys, type, unit->batch, unit->key_head, ring->messages.send_buffer);
+    unsigned char *values = ota_array_pack(&shards->keys, type, unit->batch, unit->key_head,
+                                           ring->messages.send_buffer);
     if (message_round->with_values)
-        (void)pack(&shards->values, type, unit->batch, unit->key_head, values);
+        (void)ota_array_pack(&shards->values, type, unit->batch, unit->key_head, values);
     if (message_round->sum_width > 0)
         memset(ring->messages.send_sums, 0,
                (size_t)(shards->key_share * message_round->sum_width) * sizeof(double));
