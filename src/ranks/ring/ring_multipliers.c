@@ -190,26 +190,38 @@ void ota_ring_set_rows(ota_ring_device *ring) {
     }
 }
 
-/* The right side of this rank's rows, pair by pair. */
+/* The right side of this rank's rows, and the sums of columns, pair by pair. Where slopes are not the weights, den and what the
+ * rows take from U come from a message round before; else from the outputs. */
 static bool pull_right(ota_ring_device *ring, const ota_gradients *want) {
     const ota_ring_adjoint *s = ring->backward.adjoint;
+    double *mean = ring->pairs->mean;
     ota_ring_pull pull = {.out_grad = &want->out_grad,
-                          .keys = {.moved = s->right, .sizes = s->terms},
+                          .keys = {s->own_columns, s->own_sums, s->right, s->terms},
                           .keys_alone = true};
-    ota_ring_take_potentials(ring);
-    for (int64_t i = 0; i < ring->resolved->queries; i++)
-        ring->pairs->mean[i] = s->den[i] > 0.0 ? s->row_right[i] / s->den[i] : 0.0;
+    if (ring->newton != NULL) {
+        if (!ota_ring_take_means(ring, &want->out_grad)) return false;
+        ota_ring_set_den(ring);
+        for (int64_t i = 0; i < ring->resolved->queries; i++) s->row_right[i] = mean[i] * s->den[i];
+    } else {
+        ota_ring_set_upstream(ring, want, 0.0);
+        ota_ring_set_rows(ring);
+        ota_ring_take_potentials(ring);
+        for (int64_t i = 0; i < ring->resolved->queries; i++)
+            mean[i] = s->den[i] > 0.0 ? s->row_right[i] / s->den[i] : 0.0;
+    }
     return ota_ring_pull_pairs(ring, &pull);
 }
 
 /* The same from the tiles of pieces. */
-static bool weigh_right(ota_ring_device *ring) {
+static bool weigh_right(ota_ring_device *ring, const ota_gradients *want) {
     const ota_ring_adjoint *s = ring->backward.adjoint;
     const ota_resolved *r = ring->resolved;
     const ota_message_round message_round = {.with_values = true,
                                              .visit = weigh_piece,
                                              .step =
                                                  "passing keys on for the right side of backward"};
+    ota_ring_set_upstream(ring, want, 0.0);
+    ota_ring_set_rows(ring);
     if (!ota_ring_go(ring, &message_round)) return false;
     for (int64_t i = 0; i < r->queries; i++)
         ring->columns.weights[i] = s->den[i] > 0.0 ? s->row_right[i] / s->den[i] : 0.0;
@@ -218,42 +230,20 @@ static bool weigh_right(ota_ring_device *ring) {
         s->right[j] -= ring->columns.local[j];
         s->terms[j] += fabs(ring->columns.local[j]);
     }
-    return true;
-}
-
-/* The sums of columns, and the right side, of this rank's rows. */
-static bool find_right(ota_ring_device *ring, const ota_gradients *want) {
-    ota_ring_adjoint *s = ring->backward.adjoint;
-    const ota_resolved *r = ring->resolved;
-    const size_t bytes = (size_t)r->keys * sizeof(double);
-    memset(s->b, 0, bytes);
-    memset(s->right, 0, bytes);
-    memset(s->terms, 0, bytes);
-    memset(s->product, 0, (size_t)r->queries * sizeof(double));
-    s->beside = s->b;
-    ota_ring_set_upstream(ring, want, 0.0);
-    ota_ring_set_rows(ring);
-    if (!(ring->pair_gradients ? pull_right(ring, want) : weigh_right(ring))) return false;
     for (int64_t i = 0; i < r->queries; i++) ring->columns.weights[i] = 1.0;
     if (!ota_ring_sum(ring)) return false;
-    memcpy(s->own_sums, ring->columns.local, bytes);
+    memcpy(s->own_sums, ring->columns.local, (size_t)r->keys * sizeof *s->own_sums);
     return true;
 }
 
-/* The same where slopes are not the weights: den, and what the rows take from U, from a message round before. */
-static bool find_right_of_slopes(ota_ring_device *ring, const ota_gradients *want) {
-    const ota_ring_adjoint *s = ring->backward.adjoint;
-    const size_t bytes = (size_t)ring->resolved->keys * sizeof(double);
-    ota_ring_pull pull = {.out_grad = &want->out_grad,
-                          .keys = {s->own_columns, s->own_sums, s->right, s->terms},
-                          .keys_alone = true};
-    double *const columns[] = {s->right, s->terms, s->own_sums, s->own_columns};
-    for (int k = 0; k < 4; k++) memset(columns[k], 0, bytes);
-    if (!ota_ring_take_means(ring, &want->out_grad)) return false;
-    ota_ring_set_den(ring);
-    for (int64_t i = 0; i < ring->resolved->queries; i++)
-        s->row_right[i] = ring->pairs->mean[i] * s->den[i];
-    return ota_ring_pull_pairs(ring, &pull);
+static bool find_right(ota_ring_device *ring, const ota_gradients *want) {
+    ota_ring_adjoint *s = ring->backward.adjoint;
+    double *const columns[] = {s->b, s->right, s->terms, s->own_sums, s->own_columns};
+    for (int k = 0; k < (s->own_columns != NULL ? 5 : 4); k++)
+        ota_ring_clear(columns[k], ring->resolved->keys);
+    ota_ring_clear(s->product, ring->resolved->queries);
+    s->beside = s->b;
+    return ring->pair_gradients ? pull_right(ring, want) : weigh_right(ring, want);
 }
 
 bool ota_ring_load_potentials(ota_ring_device *ring, const ota_arrays *arrays, bool with_out) {
@@ -317,8 +307,7 @@ ota_status ota_ring_solve_adjoint(ota_ring_device *ring, double *residual) {
 ota_status ota_ring_multipliers(ota_ring_device *ring, const ota_arrays *arrays,
                                 const ota_gradients *want, double *residual) {
     ota_ring_adjoint *s = ring->backward.adjoint;
-    if (!ota_ring_load_potentials(ring, arrays, true) ||
-        !(ring->newton != NULL ? find_right_of_slopes(ring, want) : find_right(ring, want)) ||
+    if (!ota_ring_load_potentials(ring, arrays, true) || !find_right(ring, want) ||
         !ota_ring_sum_adjoint(ring))
         return OTA_ECOMM;
     const ota_status status = ota_ring_solve_adjoint(ring, residual);
