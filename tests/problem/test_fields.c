@@ -70,6 +70,24 @@ static void every_derivative_has_one_row(void **state) {
     assert_int_equal(tangents, 0);
 }
 
+/* Defaults are not checked when they are filled in. */
+static void defaults_are_in_range(void **state) {
+    (void)state;
+    const ota_resolved r = {.type = OTA_F64, .width = 4, .rule_rounds = -1};
+    const ota_field *const tables[] = {ota_problem_fields, ota_option_fields};
+    for (int t = 0; t < 2; t++) {
+        for (const ota_field *f = tables[t]; f->name != NULL; f++) {
+            const double usual = f->usual_of != NULL ? f->usual_of(&r) : f->usual;
+            if (!(f->usual > 0.0) && f->usual_of == NULL) continue;
+            if (!(f->low < 0.0 || f->high > 0.0)) continue;
+            if (usual >= f->low && usual <= f->high && !(f->open_low && usual <= f->low) &&
+                !(f->open_high && usual >= f->high))
+                continue;
+            fail_msg("the default of %s, %g, is out of its range", f->name, usual);
+        }
+    }
+}
+
 /* ---- scenes -------------------------------------------------------------------------------------- */
 
 typedef struct stage {
@@ -446,6 +464,7 @@ TEST_FILE(test_fields) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_member_has_one_row),
         cmocka_unit_test(every_derivative_has_one_row),
+        cmocka_unit_test(defaults_are_in_range),
         cmocka_unit_test(what_is_out_of_range_is_refused_by_name),
         cmocka_unit_test(a_changed_option_reaches_the_settings),
         cmocka_unit_test(rebind_takes_what_the_row_says),

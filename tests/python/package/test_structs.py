@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from otattn import _structs
+from otattn._settings import DERIVATIVE_FIELDS, DIFFERENTIABLE, NUMBERS, TERMS
 
 
 def _headers(root: Path) -> list[str]:
@@ -70,3 +71,15 @@ def test_every_size_offset_and_constant(tmp_path: Path, root: Path) -> None:
 def test_the_generated_file_is_what_the_headers_give(root: Path) -> None:
     script = root / "scripts/make_python_structs.py"
     assert subprocess.run([sys.executable, str(script), "--check"]).returncode == 0
+
+
+def test_every_derivative_is_an_operand_s() -> None:
+    """Rows of src/problem/fields.c reach Python by themselves; these say what is no operand."""
+    rows = {field: (shape, ranks) for field, _, shape, ranks in _structs.DERIVATIVES}
+    upstream = {"out_grad", "coupling_grad"}
+    assert {field for field, (_, ranks) in rows.items() if ranks == "upstream"} == upstream
+    reached = {DERIVATIVE_FIELDS[name] for name in DIFFERENTIABLE if name in DERIVATIVE_FIELDS}
+    # Scores are a direction alone, the matrix is the query without keys, and strengths of rows are words.
+    assert set(rows) - reached - upstream == {"scores", "matrix", "terms", "row_strength"}
+    assert set(DIFFERENTIABLE) - set(DERIVATIVE_FIELDS) == set(TERMS)
+    assert all(rows[DERIVATIVE_FIELDS[name]][0] == "number" for name in NUMBERS)
