@@ -63,16 +63,16 @@ def weigh(z: tl.tensor, size: Size, form: tl.constexpr) -> tl.tuple:
         p = tl.exp2(z)
         return p, p
     else:
-        above = tl.maximum(z, 0.0)
+        above = tl.maximum(z, 0.0, propagate_nan=tl.PropagateNan.ALL)
         if form.weight == "linear":
             return above, tl.where(z > 0.0, 1.0, 0.0)
         elif form.weight == "square":
             return above * above, above
         else:
             power = 1.0 / size.unit
-            log = tl.log2(tl.where(z > 0.0, z, 1.0))
-            p = tl.where(z > 0.0, tl.exp2(log * power), 0.0)
-            return p, tl.where(z > 0.0, tl.exp2(log * (power - 1.0)), 0.0)
+            log = tl.log2(tl.where(above == 0.0, 1.0, above))
+            p = tl.where(above == 0.0, 0.0, tl.exp2(log * power))
+            return p, tl.where(above == 0.0, 0.0, tl.exp2(log * (power - 1.0)))
 
 
 @kernel
@@ -166,7 +166,7 @@ def backward_kernel(
     inside = rows < size.own
     place_ = (batch.to(tl.int64) * (size.heads // size.own_group) + owner) * size.own + rows
     if form.kind == "terms":
-        tl.store(results.own + place_, sums.own / tl.where(sums.value > 0.0, sums.value, 1.0), mask=inside)
+        tl.store(results.own + place_, sums.own / tl.where(sums.value == 0.0, 1.0, sums.value), mask=inside)
     else:
         columns = tl.arange(0, form.width)
         out = (sums.own * size.factor).to(results.own.dtype.element_ty)

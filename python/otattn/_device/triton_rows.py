@@ -129,12 +129,12 @@ def rows_kernel(
         sums = add_tile(sums, query, start, first, arrays, size, form, True)
     if form.kind == "sums" or form.kind == "attend":
         log = (sums.top + tl.log2(sums.mass)) * LN2
-        log = tl.where(sums.mass > 0.0, log, float("-inf"))
+        log = tl.where(sums.mass == 0.0, float("-inf"), log)
         tl.store(lse + pair * size.own + rows, log, mask=inside)
     if form.kind == "attend" or form.kind == "apply":
         total = sums.out
         if form.kind == "attend":
-            total = total / tl.where(sums.mass > 0.0, sums.mass, 1.0)[:, None]
+            total = total / tl.where(sums.mass == 0.0, 1.0, sums.mass)[:, None]
         columns = tl.arange(0, form.depth)
         pointers = out + (pair * size.own + rows)[:, None] * size.depth + columns[None, :]
         tl.store(
