@@ -25,10 +25,6 @@ _library.define(
 _FACTS = len(moe.RouteCertificate._fields)
 
 
-# Methods that search; their logits go to the CPU and back.
-_SEARCHED = {"base": "the exact optimum of method 'base'", "soft": "the plan of method 'soft'"}
-
-
 def _whole_numbers(x: Tensor | None) -> Any:
     return None if x is None else x.cpu().numpy()
 
@@ -97,30 +93,39 @@ def _tensor(x: Any) -> Tensor | None:
     return None if x is None else torch.as_tensor(x)
 
 
-def _soft(
-    logits: Tensor, k: int, capacity: Any, bounds: Any, potentials: Any, temperature: float
-) -> tuple[Tensor, Tensor]:
-    """The plan, which has derivatives, and the biases of its choice."""
+def _shares(asked: moe.Asked, graphs: bool) -> tuple[float, float]:
+    """Bounds of the column sums of the plan of "soft", over their mean."""
+    logits, capacity, bounds = asked.logits, asked.capacity, asked.bounds
     tokens, experts = logits.shape
-    share, low, high = tokens * k / experts, 1.0, 1.0
+    if not graphs:
+        return moe.shares_of(moe.terms_of(asked._replace(potentials=None), tokens, experts), tokens)
     if capacity is not None:
         bounds = (0, capacity)
-    if bounds is not None:
-        if any(not isinstance(x, int) for x in bounds):
-            raise ValueError('"soft" takes capacity and bounds as whole numbers where calls become operators')
-        low, high = bounds[0] / share, min(bounds[1], tokens) / share
-    start = _tensor(potentials)
+    if bounds is None:
+        return 1.0, 1.0
+    if any(not isinstance(x, int) for x in bounds):
+        raise ValueError('"soft" takes capacity and bounds as whole numbers where calls become operators')
+    share = tokens * whole("k", asked.k, 1) / experts
+    return bounds[0] / share, min(bounds[1], tokens) / share
+
+
+def _soft(
+    logits: Tensor, shares: tuple[float, float], start: Tensor | None, temperature: float, on_device: bool
+) -> tuple[Tensor, Tensor, int]:
+    """The plan, which has derivatives, the biases of its choice, and rounds, where they can be read."""
     plan, aux = coupling(
         logits,
         method="softmax/bounded:1,1",
-        lower=low,
-        upper=high,
+        lower=shares[0],
+        upper=shares[1],
         temperature=temperature,
-        start_potential=None if start is None else start.double() / temperature,
+        start_potential=None if start is None else start / temperature,
         return_aux=AuxRequest(potentials=True),
+        backend="torch" if on_device else None,
     )
     assert aux.potentials is not None
-    return plan, aux.potentials.column.detach() * temperature
+    rounds = 0 if aux.info is None else aux.info.rounds
+    return plan, aux.potentials.column.detach() * temperature, rounds
 
 
 def _start(potentials: Any, logits: Tensor) -> Tensor | None:
@@ -158,21 +163,26 @@ def route_watched(asked: moe.Asked) -> moe.Routing | None:
         moe.check_tensor(logits)
     if not (on_device or is_watched()) or logits.dim() != 2 or logits.shape[0] == 0:
         return None
-    if on_device and method in _SEARCHED:
+    if on_device and isinstance(potentials, Tensor):
+        check_device("potentials", potentials, "logits", logits)
+    if on_device and method == "base":
         if not logits.is_cpu:
-            warn_of_cpu(_SEARCHED[method])
+            warn_of_cpu("the exact optimum of method 'base'")
         brought = [x.cpu() if isinstance(x, Tensor) else x for x in (logits, potentials)]
         again = asked._replace(logits=brought[0], potentials=brought[1], backend=None)
         return _moved(moe.route(**again._asdict()), logits)
     if bounds is not None and (not isinstance(bounds, (tuple, list)) or len(bounds) != 2):
         raise TypeError(f"bounds is {bounds!r}, wanted a pair (least load, largest load)")
-    plan = None
-    how, start = method, potentials
+    graphs = torch.compiler.is_compiling() or torch._C._is_tracing()
+    plan, how, ran = None, method, 0
+    start = _start(potentials, logits) if on_device else _tensor(potentials)
     if method == "soft":
-        plan, start = _soft(logits, whole("k", k, 1), capacity, bounds, potentials, temperature)
-        how = "given"
+        start = start if on_device or start is None else start.double()
+        shares = _shares(asked, graphs or not on_device)
+        plan, start, ran = _soft(logits, shares, start, temperature, on_device)
+        start, how = start.to(wide_type(logits.device)), "given"
     least, largest = (None, None) if bounds is None else map(_tensor, bounds)
-    places = (_tensor(capacity), least, largest, _start(start, logits) if on_device else _tensor(start))
+    places = (_tensor(capacity), least, largest, start)
     words = (
         how,
         float(number("tolerance", tolerance)),
@@ -186,8 +196,7 @@ def route_watched(asked: moe.Asked) -> moe.Routing | None:
     elif logits.requires_grad or torch._C._are_functorch_transforms_active():
         weights = moe.differentiable(logits, experts, kept, method == "sinkhorn" and k == 1)
     numbers: Any = facts.unbind()
-    graphs = torch.compiler.is_compiling() or torch._C._is_tracing()
     if logits.is_cpu and not graphs and _has_numbers(logits):
         value, bound, excess, found, converged = facts.tolist()
-        numbers = (value, bound, int(excess), int(found), bool(converged))
+        numbers = (value, bound, int(excess), int(found) or ran, bool(converged))
     return moe.Routing(experts, weights, biases, load, moe.RouteCertificate(*numbers), kept)

@@ -197,24 +197,32 @@ def start_of(potentials: Any, experts: int) -> Any:
     return found
 
 
-def _soft(
-    logits: Any,
-    matrix: Any,
-    k: int,
-    bounds: tuple[Any, Any],
-    start: Any,
-    temperature: float,
-    given: bool,
-    certificate: bool,
-) -> tuple[tuple[Any, ...], Any]:
-    """The entropic plan with row sums 1 and bounded loads, by the operator, and its largest entries."""
-    lower, upper = bounds
-    tokens, experts = matrix.shape
-    share = tokens * k / experts
-    low, high = (float(lower[0]) / share, float(upper[0]) / share) if given else (1.0, 1.0)
+class Terms(NamedTuple):
+    """What is asked besides the logits, checked."""
+
+    k: int
+    lower: Any
+    upper: Any
+    given: bool
+    start: Any
+    tolerance: float
+    rounds: int | None
+    certificate: bool
+
+
+def shares_of(terms: Terms, tokens: int) -> tuple[float, float]:
+    """Bounds of the column sums of the plan of "soft", over their mean."""
+    lower, upper = terms.lower, terms.upper
     if (lower != lower[0]).any() or (upper != upper[0]).any():
         raise ValueError('bounds differ from expert to expert, which "soft" cannot; use one pair, or "base"')
-    first = None if start is None else start / temperature
+    share = tokens * terms.k / len(lower)
+    return (float(lower[0]) / share, float(upper[0]) / share) if terms.given else (1.0, 1.0)
+
+
+def _soft(logits: Any, matrix: Any, terms: Terms, temperature: float) -> tuple[tuple[Any, ...], Any]:
+    """The entropic plan with row sums 1 and bounded loads, by the operator, and its largest entries."""
+    low, high = shares_of(terms, len(matrix))
+    first = None if terms.start is None else terms.start / temperature
     if first is not None and is_torch(logits):
         import torch
 
@@ -230,7 +238,8 @@ def _soft(
     column = aux.potentials.column
     column = column.detach().double().numpy() if is_torch(column) else np.asarray(column, np.float64)
     # The entries of a row fall as logits + biases do.
-    found = call(matrix, k, (lower, upper), given, GIVEN, column * temperature, (1.0, None), certificate)
+    biases, bounds = column * temperature, (terms.lower, terms.upper)
+    found = call(matrix, terms.k, bounds, terms.given, GIVEN, biases, (1.0, None), terms.certificate)
     return (*found[:8], aux.info.rounds, True), plan
 
 
@@ -361,19 +370,6 @@ def route(
     return Routing(experts, weights, biases, load, RouteCertificate(*answer[5:]), kept)
 
 
-class Terms(NamedTuple):
-    """What is asked besides the logits, checked."""
-
-    k: int
-    lower: Any
-    upper: Any
-    given: bool
-    start: Any
-    tolerance: float
-    rounds: int | None
-    certificate: bool
-
-
 def terms_of(asked: Asked, tokens: int, experts: int) -> Terms:
     """The terms of a call on so many tokens and experts; errors in a sentence."""
     k = whole("k", asked.k, 1)
@@ -407,7 +403,7 @@ def chosen(asked: Asked) -> tuple[tuple[Any, ...], Any]:
         arrays = (none, none.astype(matrix.dtype), biases, np.zeros(experts, np.int64), none.astype(bool))
         return (*arrays, 0.0, 0.0 if certificate else float("nan"), 0, 0, True), None
     if method == "soft":
-        return _soft(logits, matrix, k, bounds, start, float(asked.temperature), terms.given, certificate)
+        return _soft(logits, matrix, terms, float(asked.temperature))
     code = CODES.get(method, GIVEN)
     limits = (terms.tolerance, terms.rounds)
     return call(matrix, k, bounds, terms.given, code, start, limits, certificate), None
