@@ -50,7 +50,7 @@ class Streams(nn.Module):
         n = self.streams
         into, out, scores = self.read(self.norm(x.flatten(-2))).split([n, n, n * n], -1)
         scores = scores.unflatten(-1, (n, n))
-        unit = torch.eye(n)
+        unit = torch.eye(n, device=x.device)
         mix = unit + scores if self.method == "free" else otattn.sinkhorn_normalize(scores + APART * unit)
         self.mixed = mix.detach()
         y = (into.softmax(-1).unsqueeze(-1) * x).sum(-2)

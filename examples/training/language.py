@@ -57,7 +57,8 @@ class Strings(nn.Module):
 
     def forward(self, text: Tensor) -> Tensor:
         keys = self.keys(text).flatten(0, 1)
-        kept = nn.functional.dropout(torch.full(keys.shape, self.STEP), self.dropout, self.training)
+        steps = torch.full(keys.shape, self.STEP, device=text.device)
+        kept = nn.functional.dropout(steps, self.dropout, self.training)
         x = nn.functional.embedding_bag(keys, self.table, per_sample_weights=kept, mode="sum")
         return self.out(x).unflatten(0, text.shape)
 
@@ -104,7 +105,7 @@ class Transformer(nn.Module):
 
     def first_key_mass(self, text: Tensor) -> Tensor:
         """(layers, heads): mean weight on the first key over the batch and the queries behind the first."""
-        x, found = self.tokens(text), []
+        x, found = self.tokens(text.to(self.places.device)), []
         for block in self.blocks:
             assert isinstance(block, Block)
             found.append(block.weights(x)[:, :, 1:, 0].double().mean((0, 2)))
@@ -146,7 +147,7 @@ class Language:
             loss = nn.functional.cross_entropy(model(part).flatten(0, 1), wanted.flatten(), reduction="none")
             nats += loss.double().sum()
         counted = int((targets >= 0).sum())
-        mass = model.first_key_mass(inputs[:4])
+        mass = model.first_key_mass(inputs[:4]).cpu()
         return {
             "bits": nats.item() / counted / math.log(2.0),
             "judged_bytes": counted,

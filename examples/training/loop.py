@@ -70,6 +70,7 @@ def parser(
         "--budget", type=float, default=math.inf, metavar="MINUTES", help="then stop; run again to go on"
     )
     made.add_argument("--threads", type=int, default=1)
+    made.add_argument("--device", default="cpu", help="of torch, where models train and are judged (cpu)")
     made.add_argument(
         "--autocast", action="store_true", help="train with products in bf16 (torch.autocast), judge in f32"
     )
@@ -144,11 +145,18 @@ class Run:
             "rate": options.rate,
             "autocast": options.autocast,
             "every": self.every,
+            **({} if options.device == "cpu" else {"device": options.device}),
             **task.facts,
         }
         torch.manual_seed(seed)
         self.generator = torch.Generator().manual_seed(seed)
-        self.model = task.model(method)
+        self.model = task.model(method).to(options.device)
+        if options.device != "cpu":
+            # Tasks draw and judge on the CPU; a model takes what comes there and, when judged, gives it back.
+            self.model.register_forward_pre_hook(
+                lambda _, inputs: tuple(x.to(options.device) for x in inputs)
+            )
+            self.model.register_forward_hook(lambda model, _, found: found if model.training else found.cpu())
         self.facts["parameters"] = sum(x.numel() for x in self.model.parameters())
         self.optimizer = torch.optim.AdamW(
             self.model.parameters(), lr=options.rate, weight_decay=0.05, fused=True
@@ -228,7 +236,10 @@ class Run:
         harden(self.model, share)
         self.model.train()
         inputs, targets = self.task.batch(self.generator, self.options.batch)
-        with torch.autocast("cpu", torch.bfloat16, enabled=self.options.autocast):
+        targets = targets.to(self.options.device)
+        with torch.autocast(
+            torch.device(self.options.device).type, torch.bfloat16, enabled=self.options.autocast
+        ):
             outputs = self.model(inputs)
         loss = self.task.loss(outputs.float(), targets)
         self.optimizer.zero_grad(set_to_none=True)

@@ -85,7 +85,7 @@ class Ranker(nn.Module):
 
     def forward(self, numbers: Tensor) -> Tensor:
         tokens = self.block(self.embed(4.0 * numbers - 2.0))
-        each = torch.eye(numbers.shape[1]).expand(numbers.shape[0], -1, -1)
+        each = torch.eye(numbers.shape[1], device=numbers.device).expand(numbers.shape[0], -1, -1)
         return self.plan(self.ranks.expand(numbers.shape[0], -1, -1), tokens, each)
 
 
@@ -98,7 +98,7 @@ class Matcher(nn.Module):
 
     def forward(self, points: Tensor) -> Tensor:
         first, second = (self.embed(x) for x in points.unbind(1))
-        each = torch.eye(points.shape[2]).expand(points.shape[0], -1, -1)
+        each = torch.eye(points.shape[2], device=points.device).expand(points.shape[0], -1, -1)
         return self.plan(first, second, each)
 
 

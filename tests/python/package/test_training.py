@@ -393,3 +393,27 @@ def test_streams_between_blocks(example: Callable[[str], ModuleType], tmp_path: 
     with torch.no_grad():
         change = (model(one) - model(other)).abs()
     assert change[:, :10].max() < 1e-5 < change[:, 10:].max()
+
+
+def test_a_transformer_on_any_device(example: Callable[[str], ModuleType]) -> None:
+    vit = example("vit_any_device")
+    words = ["--device", "cpu", "--steps", "8", "--batch", "32"]
+    # The library and torch's operations train alike: of 360 images rounding may turn a few.
+    found = [vit.main([*words, "--backend", name]) for name in ("torch", "cpu")]
+    assert 0.0 < found[0] <= 1.0 and found[0] == pytest.approx(found[1], abs=0.01)
+
+
+def test_models_lie_on_the_device_that_is_asked_for(
+    example: Callable[[str], ModuleType], tmp_path: Path, other_device: str
+) -> None:
+    """The hooks move inputs there, and outputs back where a task judges them."""
+    loop, clouds = example("loop"), example("clouds")
+    words = [*SMALL, "--steps", "1", "--method", "torch", "--folder", str(tmp_path), "--device", other_device]
+    flags = loop.parser("", ["torch"], 1, 8, 1e-3)
+    options = flags.parse_args(words)
+    run = loop.Run(clouds.Clouds(8, 0.0, 1), "torch", 0, options)
+    assert run.facts["device"] == other_device
+    assert {x.device.type for x in run.model.parameters()} == {other_device}
+    inputs, _ = run.task.batch(run.generator, 8)
+    assert run.model.train()(inputs).device.type == other_device
+    assert run.model.eval()(inputs).device.type == "cpu"
