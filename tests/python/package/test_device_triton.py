@@ -300,6 +300,36 @@ def check_gradients_of_a_plan(p: Problem, terms: bool) -> None:
     close("dv", dv, wanted, bound + rounding(wanted, type_))
 
 
+def check_gradients_of_softmax() -> None:
+    """Beside autograd: -lse and sum_j dout_i . out_i are what make a plan's gradients those of attention."""
+    from otattn._device import triton_backward, triton_rows
+
+    noise = torch.Generator().manual_seed(7)
+    q, dout = (torch.randn(2, 2, 37, 20, generator=noise) for _ in range(2))
+    k, v = (torch.randn(2, 1, 45, 20, generator=noise) for _ in range(2))
+    slopes = torch.tensor([0.2, 0.05])
+    options = {"scale": 0.3, "band": (-20, 8), "softcap": 3.0, "slopes": slopes, "offset": 8}
+    p = Problem(q, k, v, dout, None, None, options).wide()
+    of = [x.requires_grad_() for x in (p.q, p.k, p.v)]
+    s = plain_scores(p)
+    wanted = torch.autograd.grad((s.softmax(-1) @ per_head(p.v, 2) * p.dout).sum(), of)
+    out, lse = triton_rows.attend(q, k, v, **options)
+    got = triton_backward.backward(
+        q, k, v, dout, row_bias=-lse, row_term=(dout * out).sum(-1), **options
+    )  # fmt: skip
+    # Every term by its size; B has lse, too.
+    with torch.no_grad():
+        plan, values, keys = s.softmax(-1), per_head(p.v, 2), per_head(p.k, 2)
+        up = plan * (p.dout.abs() @ values.abs().mT)
+        size = 2 * (up + plan * up.sum(-1, keepdim=True))
+        error = U32 * (32 + 8 * (magnitudes(p, s).amax() + s.logsumexp(-1).abs().amax()))
+        bounds = (
+            0.3 * size @ keys.abs(), summed(0.3 * size.mT @ p.q.abs(), 1), summed(plan.mT @ p.dout.abs(), 1)
+        )  # fmt: skip
+    for name, x, y, bound in zip(("dq", "dk", "dv"), got, wanted, bounds, strict=True):
+        close(name, x, y, error * bound + rounding(y, torch.float32))
+
+
 def plain_entmax(s: Tensor, alpha: float) -> tuple[Tensor, Tensor]:
     """Rows of entmax and their thresholds in the scores' unit, by halving."""
     if not s.shape[3]:
@@ -316,8 +346,9 @@ def plain_entmax(s: Tensor, alpha: float) -> tuple[Tensor, Tensor]:
     return (z - low).clamp(min=0).pow(1 / (alpha - 1)), tau.squeeze(-1)
 
 
-@drawn
-@given(p=problems(), alpha=st.sampled_from([1.5, 2.0, 1.25, 1.75]))
+@pytest.mark.parametrize("alpha", [1.5, 2.0, 1.25])
+@settings(drawn, max_examples=EXAMPLES // 2)
+@given(p=problems())
 def check_entmax(p: Problem, alpha: float) -> None:
     """Up to order 2, above which a weight near 0 may move without bound."""
     from otattn._device import triton_entmax
@@ -339,8 +370,9 @@ def check_entmax(p: Problem, alpha: float) -> None:
     close("out", out, plan @ values, (moved + rounded) @ values.abs() + rounding(plan @ values, type_))
 
 
-@drawn
-@given(p=problems(), alpha=st.sampled_from([1.5, 2.0, 1.25, 1.75]))
+@pytest.mark.parametrize("alpha", [1.5, 2.0, 1.25])
+@settings(drawn, max_examples=EXAMPLES // 2)
+@given(p=problems())
 def check_gradients_of_entmax(p: Problem, alpha: float) -> None:
     """From thresholds of the formula. A row with a score so near its threshold that f32 may put it on the
     other side has another slope there, and is left out of the loss."""
