@@ -158,8 +158,11 @@ double ota_scaling_constant(ota_scaling *s) {
         reached += s->scaling[j] * s->sum[j];
         wanted += rule->wanted(s->target[j], head->g[j], head->column.strength);
     }
-    const double factor = exp(log(wanted / reached) * head->column.strength / head->tau);
-    if (!isfinite(factor) || !(factor > 0.0)) return 1.0;
+    /* Part of the way, where scalings and their products with the kernel could not hold all of it. */
+    const double high = bound[head->scores.narrow], most = high * high;
+    const double factor = fmin(
+        fmax(exp(log(wanted / reached) * head->column.strength / head->tau), 1.0 / most), most);
+    if (!isfinite(wanted / reached) || !(wanted / reached > 0.0)) return 1.0;
     for (int64_t j = 0; j < head->columns; j++) {
         s->scaling[j] *= factor;
         s->sum[j] /= factor;

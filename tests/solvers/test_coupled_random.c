@@ -133,6 +133,36 @@ static void random_problems(void **unused) {
     assert_true((double)reached >= 0.99 * (double)reachable);
 }
 
+/* Relaxed columns that hold their masses fast while the temperature is low: the constant by which all potentials move at once
+ * may be more than scalings of a kernel can carry and still a number. */
+static void far_constants(void **unused) {
+    (void)unused;
+    double scores[] = {2.1781611084169317, 8.3199052929292101, 10.180970530251805,
+                       7.2184052492041424};
+    double bias[] = {-1.0480168625110931, -0.45860442873584017},
+           mass[] = {1.1195636274803713, 1.2311856936381915}, p[4];
+    unsigned char open[] = {1, 0, 0, 1};
+    const ota_support diagonal = {.kind = OTA_SUPPORT_BOOLEAN,
+                                  .array = ota_array_of(open, OTA_BOOL, 1, 1, 2, 2)};
+    const ota_term added = {.kind = OTA_TERM_DENSE,
+                            .array = ota_array_of(bias, OTA_F64, 1, 1, 1, 2)};
+    ota_problem problem = {.size = sizeof problem,
+                           .scores = ota_array_of(scores, OTA_F64, 1, 1, 2, 2),
+                           .row_mass = ota_array_of(mass, OTA_F64, 1, 1, 1, 2),
+                           .columns = OTA_COLUMNS_RELAXED,
+                           .strength = 581.56058858045549,
+                           .temperature = 0.0012928145982093308,
+                           .terms = &added,
+                           .term_count = 1,
+                           .supports = &diagonal,
+                           .support_count = 1};
+    const ota_options options = {.size = sizeof options, .threads = 1};
+    const ota_arrays arrays = {.size = sizeof arrays,
+                               .coupling = ota_array_of(p, OTA_F64, 1, 1, 2, 2)};
+    assert_int_equal(ota_attend(&problem, &options, &arrays, NULL, NULL), OTA_OK);
+    spec_check("TOT-08", fabs(p[0] - mass[0]) + fabs(p[3] - mass[1]), 8.0 * DBL_EPSILON);
+}
+
 /* As many keys as queries and one unit of room in each: a matching, whose potentials are those of capacities. */
 static void squares_of_capacity(void **unused) {
     (void)unused;
@@ -157,6 +187,7 @@ static void squares_of_capacity(void **unused) {
 
 TEST_FILE(test_coupled_random) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(random_problems),
+                                       cmocka_unit_test(far_constants),
                                        cmocka_unit_test(squares_of_capacity)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
