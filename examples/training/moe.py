@@ -152,7 +152,7 @@ class Mixture(Language):
             model(tokens)
             for layer in layers:
                 layer.worst_load()
-            saved = [layer.logits.numpy() for layer in layers if layer.logits is not None]
+            saved = [layer.logits.cpu().numpy() for layer in layers if layer.logits is not None]
             spelling = self.method.replace(":", "-")
             np.save(self.folder / f"{self.name}-{spelling}-{self.seed}.npy", np.stack(saved))
         return {

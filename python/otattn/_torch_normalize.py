@@ -36,6 +36,10 @@ def _normalize(scores: Tensor, *words: Any) -> Tensor:
             # Of fixed rounds on a device nothing is read, which would wait for it.
             warn_of(recipe, bool(plan.isnan().any()), open_ is not None and bool(open_))
         return plan
+    return _by_library(recipe, scores)
+
+
+def _by_library(recipe: Recipe, scores: Tensor) -> Tensor:
     x = scores.detach().contiguous()
     plan = torch.empty_like(x)
     side = x.shape[-1]
@@ -132,10 +136,9 @@ def torch_normalize(recipe: Recipe, x: Tensor, backend: str | None) -> Tensor:
             f"x has type {x.dtype} and shape {shape_text(x)}, wanted float64, float32, bfloat16 or float16"
         )
     check_shape(x)
-    words = (*recipe, by_torch("x", x, backend))
     wide = x.float() if x.dtype in _NARROW else x
-    if is_plain(x) and not (x.requires_grad and torch.is_grad_enabled()):
+    if backend is None and is_plain(x) and not (x.requires_grad and torch.is_grad_enabled()):
         # Torch's dispatcher is slower than small batches are.
-        return _normalize(wide, *words).to(x.dtype)
-    found: Tensor = torch.ops.otattn.normalize(wide, *words)
+        return _by_library(recipe, wide).to(x.dtype)
+    found: Tensor = torch.ops.otattn.normalize(wide, *recipe, by_torch("x", x, backend))
     return found.to(x.dtype)
