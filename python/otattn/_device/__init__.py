@@ -5,6 +5,7 @@ From the ground up, each file using those before it:
     scores.py      the scores S / tau of a call in blocks of rows, and what it is asked for besides
     engines.py     what an engine is: five calls on scores and potentials; the table of engines
     blocks.py      the engine of plain torch operations: every term, mask and type, wherever torch runs
+    fused.py       engines of torch's operators of attention; flex.py: of its FlexAttention
     triton_*.py    the engine of our own kernels in Triton
     rules.py       column rules: one update of the column potential each
     solver.py      rounds to a tolerance or of a number

@@ -195,17 +195,20 @@ def _multipliers(
     moving = (y > 0.0) & (sums > 0.0)
     diagonal = (sums / y.where(moving, 1.0)).where(moving, 1.0)
 
+    def apart(v: Tensor) -> Tensor:
+        """Without what constants are mapped to, which is 0 but for rounding."""
+        if reverse.rule is None or not reverse.rule.balanced:
+            return v
+        least = torch.finfo(s.wide).tiny
+        return v - sums * (v.sum(2, keepdim=True) / sums.sum(2, keepdim=True).clamp(min=least))
+
     def apply(v: Tensor) -> Tensor:
         through = weight * engine.product(f, g, v[..., None])[..., 0]
         back = engine.product(f, g, through[..., None], transposed=True)[..., 0]
-        return (diagonal * v - back).where(moving, 0.0)
+        return apart((diagonal * v - back).where(moving, 0.0))
 
     right = by_key - engine.product(f, g, (weight * r)[..., None], transposed=True)[..., 0]
-    right = right.where(moving, 0.0)
-    if reverse.rule.balanced:
-        least = torch.finfo(s.wide).tiny
-        share = right.sum(2, keepdim=True) / sums.sum(2, keepdim=True).clamp(min=least)
-        right = right - sums * share
+    right = apart(right.where(moving, 0.0))
     size = engine.product(f, g, (weight * r).abs()[..., None], transposed=True)[..., 0]
     scale = (by_key.abs() + size).where(moving, 0.0).sum(2)
     return conjugate_gradients(apply, right, diagonal, scale)

@@ -8,6 +8,8 @@ from typing import Protocol
 from torch import Tensor
 
 from .blocks import Blocks
+from .flex import Flex
+from .fused import Cudnn, Efficient, Flash, Overrideable
 from .scores import OF_SCORES, Scores
 from .triton_engine import Kernels
 
@@ -66,7 +68,7 @@ class Engine(Protocol):
 
 
 # Engines in the order in which they are asked.
-ENGINES: tuple[type[Engine], ...] = (Kernels, Blocks)
+ENGINES: tuple[type[Engine], ...] = (Kernels, Flash, Cudnn, Efficient, Overrideable, Flex, Blocks)
 # Operands that an engine may be asked for gradients by.
 PARTS = (*OF_SCORES, "value", "coupling")
 

@@ -228,7 +228,7 @@ class Scores:
             x = self.spec.softcap * torch.tanh(x / self.spec.softcap)
         slopes = self.per_head("alibi_slopes", of, self.spec.alibi_slopes)
         if slopes is not None:
-            x = x - _over_pairs(slopes) * (self._distances(rows) - self.offset).abs()
+            x = x - _over_pairs(slopes) * (self._distances(rows) - self.offset).abs().to(self.wide)
         if relative is not None:
             x = x + relative
         for name in ("bias", "attn_mask"):
