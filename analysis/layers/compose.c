@@ -51,7 +51,8 @@ ota_status ota_compose(const double *second, const double *first, int64_t rows, 
     for (int64_t i = 0; i < rows && ota_analysis_goes_on(); i++) {
         double *row = coupling + i * columns;
         for (int64_t j = 0; j < columns; j++) row[j] = 0.0;
-        for (int64_t l = 0; l < inner && ota_analysis_goes_on(); l++) {
+        for (int64_t l = 0; l < inner; l++) {
+            if ((columns > 4096 || l % 16 == 0) && !ota_analysis_goes_on()) break;
             const double weight = second[i * inner + l];
             for (int64_t j = 0; j < columns; j++) row[j] += weight * first[l * columns + j];
         }
