@@ -201,7 +201,8 @@ class Job:
         self.progress: Watch | None = watch_named(spec.progress)
         if self.progress is not None:
             self.progress.put(options)
-        self.key = (spec.of_plan(), gradients, options.threads, shapes)
+        # Threads decide no number, so that a plan goes on with its own.
+        self.key = (spec.of_plan(), gradients, shapes)
 
     def watch(self, mask: Operand) -> None:
         """Warns where the caller may take the rows for causal, and they are not; reads the mask."""

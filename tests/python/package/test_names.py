@@ -106,10 +106,13 @@ def test_threads() -> None:
     right = otattn.attention(x, x, x)
     try:
         otattn.set_num_threads(3)
-        assert otattn.get_num_threads() == 3 == otattn.Plan(x, x, x).threads
+        plan = otattn.Plan(x, x, x)
+        assert otattn.get_num_threads() == 3 == plan.threads
         with otattn.threads(1):
             assert otattn.get_num_threads() == 1 == otattn.Plan(x, x, x).threads
             assert (otattn.attention(x, x, x) == right).all()
+            # A plan goes on with the threads that it has.
+            assert (plan.forward(x, x, x) == right).all()
             with otattn.threads(2):
                 assert otattn.get_num_threads() == 2
             seen: list[int] = []
