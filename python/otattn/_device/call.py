@@ -260,7 +260,7 @@ def _check_feasible(engine: Engine) -> None:
     _, used = s.usable
     mass, total = torch.exp(m.log_mass).sum(2), target.where(used, 0.0).sum(2)
     close = 1e-12 if s.type == torch.float64 and "row_mass" not in s.given else 1e-6
-    fits = rule.feasible(mass, total, m, close)
+    fits = rule.feasible(mass, total, m, close) | torch.isnan(mass)
     bound = rule.balanced & (target > 0.0) & ~used
     if bool((fits & ~bound.any(2)).all()):
         return

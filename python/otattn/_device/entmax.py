@@ -54,7 +54,8 @@ def levels(block: Tensor, mass: Tensor, a: Any) -> Tensor:
             break
         u = after
     found: Tensor = u / a - top
-    return found.where(open_, -torch.inf).where(~torch.isnan(top) & (top < torch.inf), torch.nan)
+    fine = ~torch.isnan(top) & (top < torch.inf) & ~torch.isnan(mass)
+    return found.where(open_, -torch.inf).where(fine, torch.nan)
 
 
 class Rows:

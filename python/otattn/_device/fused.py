@@ -300,7 +300,8 @@ class Fused(Attending):
         if "temperature" in s.given:
             # The scores over the temperature are linear in q.
             of_head = -(by_query * s.given["query"] / self.tau).sum((0, 2, 3))
-            results["temperature"] = of_head.sum_to_size(s.given["temperature"].shape)
+            shape = s.given["temperature"].shape
+            results["temperature"] = of_head.reshape(shape) if shape else of_head.sum()
         return results
 
 

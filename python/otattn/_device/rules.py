@@ -168,7 +168,7 @@ def _logarithm(x: Any) -> Any:
     """-inf of 0, which has no derivative."""
     if not isinstance(x, Tensor):
         return math.log(x) if x > 0.0 else -math.inf
-    positive = x > 0.0
+    positive = ~(x <= 0.0)
     return torch.log(x.where(positive, 1.0)).where(positive, -torch.inf)
 
 
@@ -188,6 +188,8 @@ def marginals(scores: Scores, of: Mapping[str, Tensor] | None = None) -> Margina
     mass = of["row_mass"][:, :, 0].expand(*shape, s.rows) if "row_mass" in of else None
     ones = torch.ones((*shape, s.rows), dtype=s.wide, device=s.device)
     mass = (ones if mass is None else mass).where(rows, 0.0)
+    # Rows that are lost have a potential of NaN.
+    mass = mass.where(~s.lost, torch.nan)
     log_floor: Number = None
     step: Number = None
     softness: Number = None
@@ -232,6 +234,6 @@ def next_columns(rule: Rule, g: Tensor, lse: Tensor, m: Marginals) -> Tensor:
 def next_rows(lse: Tensor, m: Marginals) -> Tensor:
     """The row update of LSE_j(S_ij + g_j) without the sink; a row without mass gives nothing."""
     whole = lse if m.sink is None else torch.logaddexp(lse, m.sink.expand_as(lse))
-    open_ = m.log_mass > -torch.inf
+    open_ = m.log_mass != -torch.inf
     f: Tensor = (m.log_mass.where(open_, 0.0) - whole.where(open_, 0.0)) * m.row_step
     return f.where(open_, -torch.inf)

@@ -68,10 +68,14 @@ class Scores:
                 x = operands[name]
                 assert x is not None
                 self.given[name] = self.given[name].where(~_forbids(x), 0.0)
-        # What no pair uses may be anything.
-        self.forgotten = (self.lengths is not None or len(self.masks) > 0) and key is not None
-        if self.forgotten:
-            self._forget_unused(value is not None)
+        # What no pair uses may be anything, and kernels make NaN of 0 times infinity: rows that do use such
+        # numbers are known by `lost`.
+        self.finite: dict[str, Tensor] = {}
+        for name in ("query", "key", "value"):
+            if name in self.given and (name != "query" or key is not None):
+                fits = torch.isfinite(self.given[name])
+                self.given[name] = self.given[name].where(fits, 0.0)
+                self.finite[name] = fits.all(3)
 
     def _band(self) -> tuple[int | None, int | None]:
         """Least and largest j - i of an allowed pair; None is no limit."""
@@ -84,12 +88,31 @@ class Scores:
             high = self.offset if high is None else min(high, self.offset)
         return low, high
 
-    def _forget_unused(self, values: bool) -> None:
-        rows, columns = self.usable
-        groups = columns.unflatten(1, (self.key_heads, -1)).any(2)
-        for name, used in (("key", groups), ("value", groups), ("query", rows)):
-            if name != "value" or values:
-                self.given[name] = self.given[name].where(used[..., None], 0.0)
+    @functools.cached_property
+    def lost(self) -> Tensor:
+        """[batch, heads, rows]: rows that are NaN or infinite, or may use a key or value that is."""
+        shape = (self.batch, self.heads, self.rows)
+        found = torch.zeros(shape, dtype=torch.bool, device=self.device)
+        if not self.finite:
+            return found
+        rows, _ = self.usable
+        if "query" in self.finite:
+            found = ~self.finite["query"] & rows
+        bad = torch.zeros((self.batch, self.key_heads, self.columns), dtype=torch.bool, device=self.device)
+        for name in ("key", "value"):
+            if name in self.finite:
+                bad = bad | ~self.finite[name]
+        if self.device.type == "cpu" and not bool(bad.any()):
+            return found
+        bad = bad.repeat_interleave(self.heads // self.key_heads, 1)[:, :, None]
+        parts = [bad if (x := self.allowed(each)) is None else bad & x for each in self.slices()]
+        return found | torch.cat(
+            [
+                x.expand(*shape[:2], -1, -1).any(3).expand(*shape[:2], each.stop - each.start)
+                for x, each in zip(parts, self.slices(), strict=True)
+            ],
+            2,
+        )
 
     @property
     def per_key(self) -> bool:
@@ -125,10 +148,8 @@ class Scores:
         return torch.arange(self.columns, device=self.device) - i[:, None]
 
     def native(self, name: str) -> Tensor:
-        """An operand in the caller's type, without what is not used."""
-        x = self.operands[name]
-        assert x is not None
-        return self.given[name].to(x.dtype) if self.forgotten else x
+        """An operand in the caller's type, with 0 for what is not finite."""
+        return self.given[name].to(self.type)
 
     def allowed(self, rows: slice, banded: bool = True) -> Tensor | None:
         """Which pairs may carry weight, broadcasting to [batch, heads, rows, columns]; None: all.

@@ -545,3 +545,21 @@ def test_kernels_in_the_interpreter() -> None:
     x = torch.randn(1, 1, 4, 3)
     with pytest.raises(ValueError, match="'torch:triton', which does not run on cpu"):
         otattn.attention(x, x, x, backend="torch:triton")
+
+
+@pytest.mark.parametrize("engine", ["blocks", "flash"])
+@pytest.mark.parametrize("name", ["q", "k", "v"])
+@pytest.mark.parametrize("options", [{}, {"is_causal": True}, {"key_lengths": torch.tensor([5])}])
+def test_what_is_not_finite(engine: str, name: str, options: Mapping[str, Any]) -> None:
+    """Rows that use such a number are NaN, and no others."""
+    torch.manual_seed(7)
+    arrays = {x: torch.randn(1, 2, 6, 4) for x in "qkv"}
+    arrays[name][0, 1, 3, 2] = torch.nan
+    if "key_lengths" in options:
+        arrays["k"][0, :, 5], arrays["v"][0, :, 5] = torch.inf, torch.nan
+    found, expected = (
+        otattn.attention(*arrays.values(), backend=backend, **options)
+        for backend in (f"torch:{engine}", None)
+    )
+    assert bool(expected.isnan().any())
+    assert distance(found, expected) <= 1e-5
