@@ -36,12 +36,13 @@ from .._torch_device import check_device, warn_of_cpu
 from .._torch_fold import TYPES
 from .adjoint import Upstream, gradients
 from .blocks import Blocks
-from .engines import ENGINES, Engine, engine_for
+from .engines import ENGINES, Engine, engine_for, why_not
 from .entmax import Rows
 from .judge import Judge
 from .rules import RULES, marginals, next_rows
 from .scores import Scores
 from .solver import Solution, begin, rounds_of, solve, tolerance_of
+from .triton_engine import Kernels
 
 # The word of `backend` for this arithmetic, before the name of an engine.
 WORD = "torch"
@@ -139,7 +140,7 @@ def describe_tensors(spec: Spec, operands: Sequence[Tensor | None]) -> str:
     for kind in ENGINES:
         if kind.name == engine.name:
             break
-        lines.append(f"  not {kind.name}, which {kind.refuses(s)}")
+        lines.append(f"  not {kind.name}, which {why_not(kind, s)}")
     entmax = s.problem.regulariser == c.ENTMAX
     asked = rounds_of(engine)
     if entmax or s.problem.columns == c.COLUMNS_FREE:
@@ -184,7 +185,7 @@ def _engine(spec: Spec, operands: Sequence[Tensor | None], wanted: Collection[st
 def _forward(engine: Engine, names: Sequence[str]) -> Found:
     s = engine.scores
     if s.problem.regulariser == c.ENTMAX:
-        out, f = Rows(s).forward()
+        out, f = engine.entmax() if isinstance(engine, Kernels) else Rows(s).forward()
         return Found(engine, Solution(engine, begin(engine), f, 0, None, c.OK), f, out, None)
     solution = solve(engine, measured="facts" in names)
     engine = solution.engine
@@ -437,7 +438,10 @@ def gradients_of_tensors(
         s = engine.scores
         from_ = Upstream(s, *upstream)
         if s.problem.regulariser == c.ENTMAX:
-            found = Rows(s).backward(wanted, from_.out, from_.coupling, from_.receiver)
+            if isinstance(engine, Kernels) and from_.receiver is None and from_.out is not None:
+                found = engine.entmax_backward(wanted, from_.out)
+            else:
+                found = Rows(s).backward(wanted, from_.out, from_.coupling, from_.receiver)
         else:
             g = None
             if s.problem.columns == c.COLUMNS_FREE:

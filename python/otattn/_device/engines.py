@@ -7,6 +7,7 @@ from typing import Protocol
 
 from torch import Tensor
 
+from .. import _structs as c
 from .blocks import Blocks
 from .flex import Flex
 from .fused import Cudnn, Efficient, Flash, Overrideable
@@ -73,12 +74,19 @@ ENGINES: tuple[type[Engine], ...] = (Kernels, Flash, Cudnn, Efficient, Overridea
 PARTS = (*OF_SCORES, "value", "coupling")
 
 
+def why_not(kind: type[Engine], scores: Scores) -> str | None:
+    """Why an engine cannot compute a call; None: it can."""
+    if scores.problem.regulariser == c.ENTMAX and kind not in (Kernels, Blocks):
+        return "has rows of softmax only"
+    return kind.refuses(scores)
+
+
 def engine_for(scores: Scores, name: str = "", wanted: Collection[str] = ()) -> Engine:
     """The first engine that takes the call and has the gradients `wanted`, or the one of a name."""
     parts = {x for x in wanted if x in PARTS}
     for kind in ENGINES:
         if name in ("", kind.name):
-            reason = kind.refuses(scores)
+            reason = why_not(kind, scores)
             if reason is None and not parts <= kind.differentiates:
                 # Whoever names an engine means what it has.
                 name = ""

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .. import _structs as c
 from .scores import Scores
 
 # Where a device runs kernels in Triton, and widths of heads that they have.
@@ -47,6 +48,10 @@ class Kernels:
             return "takes no biases and masks of pairs"
         if s.spec.dropout_p:
             return "has no dropout"
+        if s.problem.regulariser == c.ENTMAX:
+            own = {"alpha", "sink", "row_mass"} & s.given.keys()
+            if own or s.spec.sink is not None or "value" not in s.given:
+                return "takes entmax of values, of a number alpha, without masses and sinks"
         per_head = isinstance(s.tau(s.given), Tensor) and s.tau(s.given).dim() > 0
         if per_head and s.type != torch.float32:
             return "takes one temperature for all heads of narrow types"
@@ -104,6 +109,34 @@ class Kernels:
         call = apply_transposed if transposed else apply_plan
         return call(self.query, self.key, x, **biases, **self.options)
 
+    def entmax(self) -> tuple[Tensor, Tensor]:
+        """P V of rows of entmax, and their potentials."""
+        from .triton_entmax import entmax_attend
+
+        s, order = self.scores, self.scores.problem.order or 1.5
+        arrays = (self.query, self.key, s.native("value"))
+        out, threshold = entmax_attend(*arrays, order, key_bias=self.terms, **self.options)
+        lost = s.lost
+        return out.to(s.wide).where(~lost[..., None], torch.nan), (-threshold).where(~lost, torch.nan)
+
+    def entmax_backward(self, wanted: Collection[str], upstream: Tensor) -> dict[str, Tensor]:
+        """Gradients of rows of entmax, whose thresholds are found again."""
+        from .triton_entmax import entmax_backward
+
+        s, order = self.scores, self.scores.problem.order or 1.5
+        arrays = (self.query, self.key, s.native("value"), upstream.to(s.type))
+        threshold = -self.entmax()[1]
+        found = entmax_backward(*arrays, threshold, order, key_bias=self.terms, **self.options)
+        return self._named(found, wanted)
+
+    def _named(self, found: tuple[Tensor, Tensor, Tensor], wanted: Collection[str]) -> dict[str, Tensor]:
+        by_query, by_key, by_value = found
+        tau = self.scores.tau(self.scores.given)
+        if isinstance(tau, Tensor) and tau.dim() > 0:
+            by_query = by_query / tau[..., None]
+        by_name = {"query": by_query, "key": by_key, "value": by_value}
+        return {name: by_name[name].to(self.scores.wide) for name in wanted}
+
     def backward(
         self,
         f: Tensor,
@@ -129,9 +162,4 @@ class Kernels:
             "row_term": row_term,
             "key_term": key_term,
         }
-        by_query, by_key, by_value = backward(self.query, self.key, values, out, **plan, **self.options)
-        tau = s.tau(s.given)
-        if isinstance(tau, Tensor) and tau.dim() > 0:
-            by_query = by_query / tau[..., None]
-        found = {"query": by_query, "key": by_key, "value": by_value}
-        return {name: found[name].to(s.wide) for name in wanted}
+        return self._named(backward(self.query, self.key, values, out, **plan, **self.options), wanted)

@@ -518,6 +518,7 @@ q, k, v = torch.randn(1, 4, 9, 16), torch.randn(1, 2, 7, 16), torch.randn(1, 2, 
 cases = [
     {"method": "softmax/exact", "rounds": 1, "temperature": 0.7, "key_lengths": torch.tensor([5])},
     {"is_causal": True, "softcap": 2.0, "alibi_slopes": torch.rand(4), "sink": torch.randn(4)},
+    {"method": "entmax:1.5", "is_causal": True, "key_lengths": torch.tensor([5]), "temperature": 0.7},
 ]
 for options in cases:
     found = []
