@@ -21,6 +21,17 @@ EXAMPLES = ROOT / "examples/training"
 # What is shared with the tests of the program: requirement ids, the generator of dropout.
 sys.path.insert(0, str(ROOT / "tests/python/support"))
 
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--device", help="the torch device of test_device.py; cpu by default")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Workers of xdist have it, too.
+    if config.getoption("--device", None):
+        os.environ["OTATTN_DEVICE"] = config.getoption("--device")
+
+
 settings.register_profile("otattn", deadline=None, max_examples=int(os.environ.get("OTATTN_EXAMPLES", "60")))
 settings.load_profile("otattn")
 
