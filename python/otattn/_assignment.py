@@ -295,8 +295,9 @@ def linear_sum_assignment(
     cost_limit: float | None = None,
     certificate: Literal[False] = False,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]: ...
+# Without NumPy's and torch's types, as where scripts alone are checked, these are the same.
 @overload
-def linear_sum_assignment(
+def linear_sum_assignment(  # type: ignore[overload-cannot-match, unused-ignore]
     cost_matrix: Tensor,
     maximize: bool = False,
     *,
@@ -306,7 +307,7 @@ def linear_sum_assignment(
     certificate: Literal[False] = False,
 ) -> tuple[Tensor, Tensor]: ...
 @overload
-def linear_sum_assignment(
+def linear_sum_assignment(  # type: ignore[overload-cannot-match, unused-ignore]
     cost_matrix: list[NDArray[Any]],
     maximize: bool = False,
     *,
