@@ -8,6 +8,9 @@ enum { DEPTH = OTA_ANDERSON_DEPTH };
 
 /* Relative ridge of the normal equations: differences become parallel near the solution. */
 static const double ridge = 1.0e-12;
+/* Largest move in units of the plain one. Of a map that moves everything by one constant the differences are rounding alone,
+ * and what is divided by them has no digit. */
+static const double most_growth = 0x1p26;
 
 void ota_extrapolation_place(ota_extrapolation *h, double *memory, int64_t lane) {
     *h = (ota_extrapolation){.count = 0};
@@ -90,13 +93,14 @@ bool ota_extrapolate(ota_extrapolation *h, const double *x, double *g, int64_t c
     if (!paired) return false;
     h->next = (h->next + 1) % DEPTH;
     if (h->count < DEPTH) h->count++;
-    double gamma[DEPTH];
+    double gamma[DEPTH], plain = 0.0;
     if (!combine(h, count, gamma)) return false;
+    for (int64_t j = 0; j < count; j++) plain = fmax(plain, fabs(h->r[j]));
     for (int64_t j = 0; j < count; j++) {
         if (!(g[j] > -INFINITY)) continue;
         double move = 0.0;
         for (int k = 0; k < h->count; k++) move += gamma[k] * (h->dx[k][j] + h->dr[k][j]);
-        if (!isfinite(move)) {
+        if (!(fabs(move) <= most_growth * plain)) {
             memcpy(g, h->plain, (size_t)count * sizeof *g);
             return false;
         }

@@ -23,7 +23,7 @@ typedef struct ota_extrapolation {
 void ota_extrapolation_place(ota_extrapolation *h, double *memory, int64_t lane);
 void ota_extrapolation_reset(ota_extrapolation *h);
 /* On entry g = G(x); leaves the next iterate in g, none above `ceiling`. Closed keys (g = -inf) stay. False:
- * g is the plain update. */
+ * g is the plain update, also where the iterate would lie so far off that its differences can only be rounding. */
 bool ota_extrapolate(ota_extrapolation *h, const double *x, double *g, int64_t count,
                      double ceiling);
 

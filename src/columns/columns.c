@@ -44,6 +44,18 @@ double ota_column_balance(const ota_column_parameters *key, double total, double
     return 1.0;
 }
 
+void ota_column_begin(const ota_column_rule_row *rule, int64_t count, double *g) {
+    double low = INFINITY, high = -INFINITY;
+    if (rule->kink == NULL) return;
+    for (int64_t j = 0; j < count; j++) {
+        if (!isfinite(g[j])) continue;
+        low = fmin(low, g[j]);
+        high = fmax(high, g[j]);
+    }
+    const double move = low > 0.0 ? low : high < 0.0 ? high : 0.0;
+    for (int64_t j = 0; j < count && isfinite(move); j++) g[j] -= move;
+}
+
 ota_target_slope ota_column_target_slope(const ota_problem *problem, const ota_target_key *key,
                                          double b) {
     const ota_column_rule_row *rule = ota_column_rule_of(problem->columns);

@@ -189,6 +189,9 @@ double ota_column_target(const ota_problem *problem, double mass);
 /* What totals of T and floor T that miss the rows' mass by rounding are to be multiplied by; 1 where they do not. */
 double ota_column_balance(const ota_column_parameters *key, double total, double mass,
                           double tolerance);
+/* Moves potentials by the constant that brings the nearest key to its kink at 0, where all open ones lie on one side of it: rows
+ * that are exact and have no sink answer to it, and updates of keys would go there in steps of one constant. */
+void ota_column_begin(const ota_column_rule_row *rule, int64_t count, double *g);
 ota_column_parameters ota_column_parameters_of(const ota_problem *problem);
 ota_target_slope ota_column_target_slope(const ota_problem *problem, const ota_target_key *key,
                                          double b);

@@ -127,6 +127,8 @@ static void load_potentials(ota_coupled *state) {
         /* A fixed number of rounds closes such keys in its own first column update. */
         if (closes && !(head->nu[j] > 0.0)) head->g[j] = -INFINITY;
     }
+    if (head->warm && closes && !(head->row.sink > -INFINITY))
+        ota_column_begin(ota_head_rule(head), state->pass.columns, head->g);
 }
 
 bool ota_coupled_closes(const ota_head *head, int64_t j) {

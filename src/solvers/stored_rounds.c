@@ -169,10 +169,14 @@ static ota_scaling_state advance(progress *at) {
 /* g = 0, what the caller gives, or what rounds in f32 left. True: the kernel has to absorb it. */
 static bool start(ota_head *head, ota_scaling *scaling, bool warm_start) {
     ota_kernel_state *kernel = &head->kernel;
-    for (int64_t j = 0; j < head->columns; j++) {
+    const ota_column_rule_row *rule = ota_head_rule(head);
+    for (int64_t j = 0; j < head->columns && !warm_start; j++) {
         const double given = head->warm ? head->g[j] : 0.0;
-        if (!warm_start)
-            head->g[j] = isfinite(given) ? ota_column_project(ota_head_rule(head), given) : 0.0;
+        head->g[j] = isfinite(given) ? ota_column_project(rule, given) : 0.0;
+    }
+    if (head->warm && !warm_start && kernel->round.careful && !(head->row.sink > -INFINITY))
+        ota_column_begin(rule, head->columns, head->g);
+    for (int64_t j = 0; j < head->columns; j++) {
         kernel->scaling[j] = head->g[j] > -INFINITY ? 1.0 : 0.0;
         kernel->absorbed[j] = 0.0;
     }

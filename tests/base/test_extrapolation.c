@@ -142,9 +142,26 @@ static void what_cannot_be_extrapolated(void **state) {
     }
 }
 
+/* The differences of equal changes are 0, or the last digit where x changes its exponent, which says nothing. */
+static void constants_are_not_extrapolated(void **state) {
+    (void)state;
+    bench t;
+    memset(&t, 0, sizeof t);
+    ota_extrapolation_place(&t.history, t.memory, MOST);
+    t.x[0] = 1.167;
+    for (int step = 0; step < 60; step++) {
+        t.g[0] = t.x[0] - 0.2231435513142097;
+        const double plain = t.g[0];
+        assert_false(ota_extrapolate(&t.history, t.x, t.g, 1, INFINITY));
+        assert_true(fabs(t.g[0] - plain) <= 0.0);
+        t.x[0] = t.g[0];
+    }
+}
+
 TEST_FILE(test_extrapolation) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(affine_maps_end), cmocka_unit_test(the_history_goes_round),
-        cmocka_unit_test(closed_keys_and_ceilings), cmocka_unit_test(what_cannot_be_extrapolated)};
+        cmocka_unit_test(closed_keys_and_ceilings), cmocka_unit_test(what_cannot_be_extrapolated),
+        cmocka_unit_test(constants_are_not_extrapolated)};
     return cmocka_run_group_tests_name("extrapolation", tests, NULL, NULL);
 }

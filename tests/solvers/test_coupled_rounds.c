@@ -156,6 +156,36 @@ static void prefixes_tell_their_worst_block(void **unused) {
     free(x);
 }
 
+/* A constant in g moves no weight, so updates of keys that all lie on one side of 0 would cross to it in steps of one
+ * constant, whose differences are rounding alone: no start is too far off, and no potential runs away. */
+static void starts_on_one_side_of_the_kink_cross_to_it(void **unused) {
+    (void)unused;
+    static const char *const methods[] = {"bounded:0.8,1", "bounded:0.8,1.1", "bounded:1,1.3",
+                                          "bounded:0.5,2", "capped:6",        "capped:5",
+                                          "exact",         "bounded:1,1"};
+    static const char *const solvers[] = {"auto", "sinkhorn", "log", "anderson", "newton"};
+    static const double sides[] = {1.167, -1.167, 300.0, -300.0};
+    for (int64_t m = 1; m <= 4; m += 3) {
+        for (size_t k = 0; k < sizeof methods / sizeof methods[0] * 20; k++) {
+            const char *method = methods[k / 20], *solver = solvers[k % 20 / 4];
+            stage *x = set_stage(5, m);
+            fill_normal(x, 77);
+            assert_int_equal(solve_by(x, method, solver, 1.0, 1e-9), OTA_OK);
+            stage *y = set_stage(5, m);
+            fill_normal(y, 77);
+            for (int64_t j = 0; j < m; j++) y->start[j] = sides[k % 4] + 0.125 * (double)j;
+            y->warm = true;
+            const ota_status status = solve_by(y, method, solver, 1.0, 1e-9);
+            if (status != OTA_OK) print_error("%s by %s: %s\n", method, solver, y->error.message);
+            assert_int_equal(status, OTA_OK);
+            spec_check("DER-02", farthest(x->p, y->p, 5 * m), 64e-9);
+            for (int64_t j = 0; j < m; j++) assert_true(fabs(y->g[j]) <= 310.0);
+            free(x);
+            free(y);
+        }
+    }
+}
+
 TEST_FILE(test_coupled_rounds) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(partial_plans_are_the_best_seen),
@@ -164,6 +194,7 @@ TEST_FILE(test_coupled_rounds) {
         cmocka_unit_test(standing_rounds_are_left),
         cmocka_unit_test(hopeless_supports_are_found_early),
         cmocka_unit_test(prefixes_tell_their_worst_block),
+        cmocka_unit_test(starts_on_one_side_of_the_kink_cross_to_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,6 +61,8 @@ class Rule(NamedTuple):
     """Totals of T and of the rows must agree."""
     feasible: Callable[[Tensor, Tensor, Marginals, float], Tensor] | None = None
     """Whether totals (of the rows' mass, of T) can be met; None: always."""
+    ceiling: float = math.inf
+    """The largest g."""
 
 
 def _exact(g: Tensor, ratio: Tensor, m: Marginals) -> Tensor:
@@ -151,7 +153,7 @@ RULES: dict[int, Rule] = {
     c.COLUMNS_EXACT: Rule(_exact, _same, _difference, balanced=True, feasible=_totals_agree),
     c.COLUMNS_RELAXED: Rule(_stepped, _unstepped, _penalised),
     c.COLUMNS_CAPPED: Rule(
-        _capped, _priced, _over_or_priced, _over, unit_masses=True, feasible=_room_is_enough
+        _capped, _priced, _over_or_priced, _over, unit_masses=True, feasible=_room_is_enough, ceiling=0.0
     ),
     c.COLUMNS_BOUNDED: Rule(_bounded, _between, _outside_or_priced, _outside, feasible=_bounds_fit),
     c.COLUMNS_ELASTIC: Rule(_elastic, _same, _difference),

@@ -25,6 +25,9 @@ from .scores import Scores
 # Updates that an extrapolation knows, how far the error may rise before it starts anew, and what makes its
 # system of equations regular.
 MEMORY, GROWTH, RIDGE = 20, 3.0, 1e-12
+# How far an extrapolation may go, in units of the plain update, in f32 and f64: half of the type's digits.
+# What is farther was divided by changes that are rounding.
+FARTHEST = {torch.float32: 2.0**13, torch.float64: 2.0**26}
 # Plain rounds behind the first extrapolation that failed.
 FIRST_PAUSE = 4.0
 # Rounds in which the error of f32 must fall by a tenth.
@@ -77,6 +80,9 @@ def begin(engine: Engine) -> Tensor:
     if start is not None:
         tau = s.tau(s.given)
         g: Tensor = start[:, :, 0] / tau
+        rule = RULES.get(s.problem.columns)
+        if rule is not None:
+            g = g.clamp(max=rule.ceiling)
         return g.expand(s.batch, s.heads, s.columns).contiguous()
     return torch.zeros((s.batch, s.heads, s.columns), dtype=s.wide, device=s.device)
 
@@ -181,7 +187,9 @@ class _Extrapolation:
         if self.rule.excess is not None:
             # Of keys with bounds each stays on the side of 0 that its update is on.
             found = found.where(found * update > 0.0, update)
-        found = found.where(moving & torch.isfinite(found), after)
+        most = FARTHEST[g.dtype] * change.abs().amax(2, keepdim=True)
+        near = ((found - update).abs() <= most).all(2, keepdim=True)
+        found = found.where(moving & near, after)
         return self.best_after.where(lost[..., None], found)
 
 
@@ -189,6 +197,14 @@ def _to_tolerance(engine: Engine, rule: Rule, g: Tensor, round_: int) -> Solutio
     """From a potential on, of which so many rounds are behind."""
     s = engine.scores
     m = marginals(s)
+    if rule.excess is not None and m.sink is None and "start_potential" in s.given:
+        # A constant moves no weight. Updates of keys that all lie on one side of 0 would cross to it in steps
+        # of one constant.
+        open_ = torch.isfinite(g)
+        low = g.where(open_, torch.inf).amin(2, keepdim=True)
+        high = g.where(open_, -torch.inf).amax(2, keepdim=True)
+        move = low.clamp(min=0.0) + high.clamp(max=0.0)
+        g = g - move.where(torch.isfinite(move), 0.0)
     most = s.options.max_rounds or 1000
     tolerance = tolerance_of(engine)
     end = time.monotonic() + s.spec.deadline if s.spec.deadline is not None else None

@@ -377,6 +377,25 @@ def test_rounds_to_a_tolerance(method: str, options: Mapping[str, Any], most: in
     assert found.rounds <= most
 
 
+@pytest.mark.parametrize("method", ["bounded:0.8,1", "bounded:0.8,1.1", "bounded:1,1.3", "capped:6", "exact"])
+@pytest.mark.parametrize("columns", [1, 3])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_starts_on_one_side_of_the_kink(method: str, columns: int, dtype: torch.dtype) -> None:
+    """A constant in the potential is free: no start is too far off, and none runs away."""
+    torch.manual_seed(8)
+    scores = torch.randn(5, columns, dtype=dtype)
+    options = {"method": f"softmax/{method}", "backend": "torch"}
+    right = otattn.coupling(scores, **options)
+    for side in (1.167, -1.167, 60.0, -60.0):
+        x = scores.clone().requires_grad_()
+        start = side + 0.125 * torch.arange(columns, dtype=dtype)
+        P, aux = otattn.coupling(x, **options, start_potential=start, return_aux="potentials")
+        (P * torch.arange(P.numel(), dtype=dtype).reshape(P.shape)).sum().backward()
+        assert (P - right).abs().max() <= (64e-5 if dtype == torch.float32 else 64e-9)
+        assert x.grad is not None and torch.isfinite(x.grad).all()
+        assert all(v.abs().max() <= 70.0 for v in aux.potentials)
+
+
 def test_what_f32_does_not_reach() -> None:
     torch.manual_seed(0)
     q, k, v = (torch.randn(1, 1, 24, 8) for _ in range(3))
