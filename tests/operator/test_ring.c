@@ -489,6 +489,31 @@ static void a_rank_that_fails_ends_all(void **state) {
     free(s);
 }
 
+/* Potentials that are not those of the plan: its sums tell, as on one process. */
+static void sums_that_are_missed_are_told(void **state) {
+    (void)state;
+    static const cell tried[] = {{.method = "softmax/exact", .masses = true},
+                                 {.method = "softmax/bounded:0.9,1.1"},
+                                 {.method = "entmax:1.5/exact"}};
+    scene *s = malloc(sizeof *s);
+    for (size_t k = 0; k < sizeof tried / sizeof tried[0]; k++) {
+        draw(s, &tried[k], 430);
+        s->gradients = s->spoilt = true;
+        solve(s, &s->all, NULL);
+        assert_int_equal(s->all.reversed, OTA_TOL_UNREACHABLE);
+        cut(s, 2, OTA_SHARES_IN_ORDER, false);
+        crew_once(2, OTA_SHARES_IN_ORDER, solve_part, s);
+        for (int r = 0; r < 2; r++) {
+            assert_int_equal(s->part[r].reversed, OTA_TOL_UNREACHABLE);
+            assert_non_null(strstr(s->part[r].error.message, "potentials do not hold the plan"));
+            assert_true(isnan(s->part[r].dq[0]));
+        }
+        crew_once(2, OTA_SHARES_IN_ORDER, move_part, s);
+        for (int r = 0; r < 2; r++) assert_int_equal(s->part[r].status, OTA_TOL_UNREACHABLE);
+    }
+    free(s);
+}
+
 TEST_FILE(test_ring) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_ring_is_one_process),
@@ -502,6 +527,7 @@ TEST_FILE(test_ring) {
         cmocka_unit_test(a_ring_is_chosen_where_there_is_no_room),
         cmocka_unit_test(refusals_name_what_a_ring_lacks),
         cmocka_unit_test(a_rank_that_fails_ends_all),
+        cmocka_unit_test(sums_that_are_missed_are_told),
     };
     return cmocka_run_group_tests_name("ring", tests, NULL, NULL);
 }

@@ -207,7 +207,7 @@ static ota_status reverse_unit(ota_plan *plan, void *context, double *residual) 
     ota_ring_clear(ring->backward.query_sums, ota_ring_row_count(ring) * r->width);
     if (ring->backward.kept != NULL) return ota_ring_reverse_rounds(plan, call->arrays, want);
     if (ring->coupled) {
-        const ota_status solved = ota_ring_multipliers(ring, call->arrays, want, residual);
+        const ota_status solved = ota_ring_multipliers(plan, call->arrays, want, residual);
         if (solved != OTA_OK) return solved;
         sum_masses(plan);
     } else if (ring->rule == OTA_RING_BY_LSE &&

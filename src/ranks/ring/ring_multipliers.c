@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "operator/backward.h"
+#include "ring_masses.h"
 #include "ring_multipliers.h"
 #include "ring_pairs.h"
 #include "ring_semidual.h"
@@ -271,8 +272,14 @@ bool ota_ring_sum_adjoint(ota_ring_device *ring) {
     return true;
 }
 
-ota_status ota_ring_solve_adjoint(ota_ring_device *ring, double *residual) {
+ota_status ota_ring_solve_adjoint(ota_plan *plan, double *residual) {
+    ota_ring_device *ring = plan->device;
     ota_ring_adjoint *s = ring->backward.adjoint;
+    ota_backward_job job = ota_ring_job(plan);
+    const ota_mass_rule made = {.column_sum = s->column_sums};
+    /* Sums of all ranks: all stand or none. */
+    *residual = job.residual = ota_sums_missed(&job, &made);
+    if (!ota_sums_stand(&job)) return OTA_TOL_UNREACHABLE;
     const ota_resolved *r = ring->resolved;
     const ota_column_rule_row *rule = ota_column_rule_of(r->problem.columns);
     const ota_column_parameters parameters = ota_column_parameters_of(&r->problem);
@@ -304,13 +311,14 @@ ota_status ota_ring_solve_adjoint(ota_ring_device *ring, double *residual) {
     return status;
 }
 
-ota_status ota_ring_multipliers(ota_ring_device *ring, const ota_arrays *arrays,
-                                const ota_gradients *want, double *residual) {
+ota_status ota_ring_multipliers(ota_plan *plan, const ota_arrays *arrays, const ota_gradients *want,
+                                double *residual) {
+    ota_ring_device *ring = plan->device;
     ota_ring_adjoint *s = ring->backward.adjoint;
     if (!ota_ring_load_potentials(ring, arrays, true) || !find_right(ring, want) ||
         !ota_ring_sum_adjoint(ring))
         return OTA_ECOMM;
-    const ota_status status = ota_ring_solve_adjoint(ring, residual);
+    const ota_status status = ota_ring_solve_adjoint(plan, residual);
     if (status != OTA_OK || ring->newton != NULL) return status;
     for (int64_t i = 0; i < ring->resolved->queries; i++)
         s->product[i] = s->row_right[i] - s->a[i] * s->den[i];

@@ -29,11 +29,12 @@ bool ota_ring_multiply(ota_ring_device *ring, const double *x);
 /* right, terms and sums of this rank's rows become those of all (false: the communicator failed), own_sums are this rank's;
  * then a and b. */
 bool ota_ring_sum_adjoint(ota_ring_device *ring);
-ota_status ota_ring_solve_adjoint(ota_ring_device *ring, double *residual);
+/* OTA_TOL_UNREACHABLE: the plan of the potentials misses the sums that it must have. */
+ota_status ota_ring_solve_adjoint(ota_plan *plan, double *residual);
 
 /* Backward: the upstream of `plan_backward` [rows][values width + 1], the outputs it belongs to, and b [keys]. */
-ota_status ota_ring_multipliers(ota_ring_device *ring, const ota_arrays *arrays,
-                                const ota_gradients *want, double *residual);
+ota_status ota_ring_multipliers(ota_plan *plan, const ota_arrays *arrays, const ota_gradients *want,
+                                double *residual);
 /* Upstream [out_grad, last], outputs [out, -product]; den, and row_right = out_grad . out. */
 void ota_ring_set_upstream(ota_ring_device *ring, const ota_gradients *want, double last);
 void ota_ring_set_rows(ota_ring_device *ring);

@@ -229,7 +229,7 @@ static ota_status find_multipliers(ota_ring_device *ring, motion *m, double *res
         s->right[j] -= tau * s->extra[j];
         s->terms[j] += fabs(tau * s->extra[j]);
     }
-    return ota_ring_solve_adjoint(ring, residual);
+    return ota_ring_solve_adjoint(m->plan, residual);
 }
 
 /* b = -dg of a round becomes that of the next, df being -row_right / den. */
