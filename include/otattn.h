@@ -581,7 +581,7 @@ typedef struct ota_result {
     int64_t messages, message_bytes;
     /* of coupled columns: the largest share of a head's mass on pairs to which float masks and biases add about -1e4 or less,
        numbers that stand for "forbidden" and do not forbid: exact columns fill a key whatever its pairs have. With a
-       communicator: of this rank's rows; keys in a ring: 0 */
+       communicator: of this rank's rows */
     double masked_share;
 } ota_result;
 

@@ -489,6 +489,36 @@ static void a_rank_that_fails_ends_all(void **state) {
     free(s);
 }
 
+/* Mass on numbers that stand for "forbidden" is told, each rank's part of one process's. */
+static void mass_on_masked_pairs_is_told(void **state) {
+    (void)state;
+    static const cell tried[] = {
+        {.method = "softmax/exact", .additive = true, .temperature = 1000.0},
+        {.method = "entmax:1.5/exact", .additive = true},
+        {.method = "softmax/elastic:0.5,3", .additive = true, .temperature = 1000.0}};
+    scene *s = malloc(sizeof *s);
+    for (size_t k = 0; k < sizeof tried / sizeof tried[0]; k++) {
+        draw(s, &tried[k], 440);
+        for (int64_t e = 0; e < ALL * N; e++) s->start[e] = e % N < 3 ? -1e4 : 0.0;
+        solve(s, &s->all, NULL);
+        if (s->all.status < OTA_OK) fail_msg("%s", s->all.error.message);
+        assert_true(s->all.result.masked_share > 1e-6);
+        cut(s, 2, OTA_SHARES_IN_ORDER, false);
+        crew_once(2, OTA_SHARES_IN_ORDER, solve_part, s);
+        for (int r = 0; r < 2; r++)
+            if (s->part[r].status < OTA_OK) fail_msg("%s", s->part[r].error.message);
+        const double share = s->part[0].result.masked_share + s->part[1].result.masked_share;
+        s->transport = OTA_KEYS_GATHERED;
+        crew_once(2, OTA_SHARES_IN_ORDER, solve_part, s);
+        for (int r = 0; r < 2; r++) assert_true(s->part[r].result.masked_share > 0.0);
+        const double gathered = s->part[0].result.masked_share + s->part[1].result.masked_share;
+        /* Shares are the largest of any head, of which each rank may have another. */
+        assert_true(fabs(share - gathered) <= 1e-7);
+        assert_true(share >= s->all.result.masked_share - 1e-7);
+    }
+    free(s);
+}
+
 /* Potentials that are not those of the plan: its sums tell, as on one process. */
 static void sums_that_are_missed_are_told(void **state) {
     (void)state;
@@ -528,6 +558,7 @@ TEST_FILE(test_ring) {
         cmocka_unit_test(refusals_name_what_a_ring_lacks),
         cmocka_unit_test(a_rank_that_fails_ends_all),
         cmocka_unit_test(sums_that_are_missed_are_told),
+        cmocka_unit_test(mass_on_masked_pairs_is_told),
     };
     return cmocka_run_group_tests_name("ring", tests, NULL, NULL);
 }

@@ -27,6 +27,24 @@ void ota_block_finish_scores(const ota_block *b) {
     }
 }
 
+double ota_block_masked(const ota_block *of, int64_t query, int64_t first, const double *p) {
+    const ota_resolved *r = of->problem;
+    double mass = 0.0;
+    for (int64_t j = 0; j < of->keys; j++) {
+        double sum = 0.0;
+        for (int t = 0; t < r->term_count; t++) {
+            if (ota_term_form_of(&r->terms[t]) == OTA_FORM_ADDS_PAIRS)
+                sum += ota_array_get(&r->terms[t].array, of->batch, of->head, query, first + j);
+        }
+        for (int k = 0; k < r->support_count; k++) {
+            if (r->supports[k].kind == OTA_SUPPORT_ADDITIVE)
+                sum += ota_array_get(&r->supports[k].array, of->batch, of->head, query, first + j);
+        }
+        if (sum <= OTA_MASKED_ADDEND) mass += p != NULL ? p[j] : 1.0;
+    }
+    return mass;
+}
+
 ota_block_softcap ota_block_softcap_of(const ota_block *b, int64_t k) {
     const ota_resolved *r = b->problem;
     ota_block_softcap of = {.diagonal = ota_row_number(r, b->first + k) + r->keys - 1 - b->key};

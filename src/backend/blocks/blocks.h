@@ -41,6 +41,9 @@ void ota_block_add_products(const ota_block *b, const double *queries, const dou
                             int64_t ldk, double *to);
 /* `scores` from raw products to S. */
 void ota_block_finish_scores(const ota_block *b);
+/* What of the weights p [keys], or, p NULL, how many of them, lie on pairs of a query that masks and biases take down to
+ * OTA_MASKED_ADDEND: keys from `first` on. */
+double ota_block_masked(const ota_block *of, int64_t query, int64_t first, const double *p);
 /* y of raw product j of row k over the softcap's value: scale (z + inside) / cap. */
 typedef struct ota_block_softcap {
     const ota_term *softcap, *inside; /* or NULL */
@@ -94,6 +97,8 @@ void ota_block_fit_capped(const ota_block *b, int64_t k, const ota_capped_search
 /* Sums of the weights of one row. */
 typedef struct ota_row_statistics {
     double mass, p_log_p, largest, support;
+    double
+        masked; /* where it is asked for: of the mass, on pairs taken down to OTA_MASKED_ADDEND */
 } ota_row_statistics;
 void ota_add_statistics(const double *weights, int64_t count, ota_row_statistics *sums);
 /* Entropy of P_i / mu_i, the sink one more key. */

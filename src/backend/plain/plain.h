@@ -64,9 +64,6 @@ static inline void ota_plain_add(plain_sum *sum, double x) {
 
 /* ---- rows.c: one row ---------------------------------------------------------------------------- */
 
-/* What of a row's weights lies on pairs that masks and biases take down to OTA_MASKED_ADDEND. */
-double ota_plain_masked_mass(const ota_resolved *r, int64_t batch, int64_t head, int64_t query,
-                             const double *p);
 /* Scores of one query to every key, -inf where the pair is forbidden. */
 void ota_plain_scores(const ota_plain_device *device, int64_t batch, int64_t head, int64_t query,
                       double *to);

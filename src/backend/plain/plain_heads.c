@@ -84,8 +84,9 @@ static void finish_row(plain_place *place, int64_t i, double mu, double *p,
         (found->empty && !transposed && mu > 0.0 &&
          ota_rule_is(ota_column_rule_of(r->problem.columns), OTA_RULE_BALANCED)))
         status->result.status = OTA_INFEASIBLE;
+    const ota_block keys = {.problem = r, .batch = batch, .head = head, .keys = r->keys};
     if (place->run->device->layout.kind == OTA_LAYOUT_COUPLED && r->adds_pairs)
-        status->masked += ota_plain_masked_mass(r, batch, head, i, p);
+        status->masked += ota_block_masked(&keys, i, 0, p);
     if (!found->empty && r->problem.rows == OTA_ROWS_HARD)
         status->result.row_error += fabs(found->mass + found->sink - mu);
     for (int64_t j = 0; j < r->keys && !found->nonfinite; j++) place->receiver[j] += p[j];

@@ -78,24 +78,6 @@ static double score(const ota_resolved *r, int64_t b, int64_t h, int64_t i, int6
     return s;
 }
 
-double ota_plain_masked_mass(const ota_resolved *r, int64_t b, int64_t h, int64_t i,
-                             const double *p) {
-    double mass = 0.0;
-    for (int64_t j = 0; j < r->keys; j++) {
-        double sum = 0.0;
-        for (int t = 0; t < r->term_count; t++) {
-            if (ota_term_form_of(&r->terms[t]) == OTA_FORM_ADDS_PAIRS)
-                sum += ota_array_get(&r->terms[t].array, b, h, i, j);
-        }
-        for (int k = 0; k < r->support_count; k++) {
-            if (r->supports[k].kind == OTA_SUPPORT_ADDITIVE)
-                sum += ota_array_get(&r->supports[k].array, b, h, i, j);
-        }
-        if (sum <= OTA_MASKED_ADDEND) mass += p[j];
-    }
-    return mass;
-}
-
 void ota_plain_scores(const ota_plain_device *device, int64_t b, int64_t h, int64_t i, double *to) {
     const ota_resolved *r = device->resolved;
     for (int64_t j = 0; j < r->keys; j++) {

@@ -41,8 +41,40 @@ static void sum_columns(const ota_ring_block *b, void *context) {
     }
 }
 
+/* Pairs of all keys, although the block's problem has those of its piece alone. */
+static ota_block all_keys(const ota_ring_device *ring, int64_t keys) {
+    return (ota_block){.problem = ring->resolved,
+                       .batch = ring->unit.batch,
+                       .head = ring->unit.head,
+                       .keys = keys};
+}
+
+/* Coupled columns: a unit is one head. */
+static void add_masked(const ota_ring_block *b, void *context) {
+    const ota_block keys = all_keys(b->ring, b->in.keys);
+    (void)context;
+    ota_ring_fit_weights(b);
+    for (int64_t k = 0; k < b->in.rows; k++)
+        b->ring->pairs->sums[b->at + k].masked += ota_block_masked(
+            &keys, b->in.first + k, b->piece->first + b->in.key, b->in.weights + k * b->in.stride);
+}
+
+/* Does some rank have such pairs? Another message round finds their mass. False: the communicator failed. */
+static bool has_masked(const ota_ring_device *ring, bool *found) {
+    const ota_resolved *r = ring->resolved;
+    const ota_block keys = all_keys(ring, r->keys);
+    double any = 0.0;
+    *found = false;
+    if (!ring->coupled || !r->adds_pairs) return true;
+    for (int64_t i = 0; i < r->queries && !(any > 0.0); i++)
+        any = ota_block_masked(&keys, i, 0, NULL);
+    if (!ota_ranks_most(&r->settings, &any, 1, "agreeing on masked pairs")) return false;
+    *found = any > 0.0;
+    return true;
+}
+
 typedef struct wishes {
-    bool rows, columns;
+    bool rows, columns, masked;
 } wishes;
 
 static void measure_piece(ota_ring_device *ring, const ota_ring_piece *piece, void *context) {
@@ -50,6 +82,7 @@ static void measure_piece(ota_ring_device *ring, const ota_ring_piece *piece, vo
     ota_ring_pairs *p = ring->pairs;
     ota_ring_pairs_load(ring, piece, false);
     if (wanted->rows) ota_ring_by_rows(ring, piece, add_row_statistics, NULL);
+    if (wanted->masked) ota_ring_by_rows(ring, piece, add_masked, NULL);
     if (!wanted->columns) return;
     memset(p->columns, 0, (size_t)(ring->group * ring->room) * sizeof *p->columns);
     ota_ring_by_keys(ring, piece, sum_columns, NULL);
@@ -84,12 +117,19 @@ bool ota_ring_measure(ota_ring_device *ring) {
     const ota_message_round message_round = {
         .visit = measure_piece, .context = &wanted, .step = "passing keys on for statistics"};
     if (ring->rule == OTA_RING_BY_BEST_KEY && wanted.columns) sum_hard(ring);
-    if (ring->rule == OTA_RING_BY_BEST_KEY || (!wanted.rows && !wanted.columns)) return true;
+    if (!has_masked(ring, &wanted.masked)) return false;
+    if (ring->rule == OTA_RING_BY_BEST_KEY || !(wanted.rows || wanted.columns || wanted.masked))
+        return true;
     if (ring->rule == OTA_RING_BY_LSE) {
         ota_ring_take_potentials(ring);
         ota_ring_begin_statistics(ring);
     }
+    for (int64_t i = 0; wanted.masked && i < ring->resolved->queries; i++) p->sums[i].masked = 0.0;
     if (!ota_ring_go(ring, &message_round)) return false;
+    ota_head_status *status =
+        &ring->run->heads[ring->unit.batch * ring->resolved->heads + ring->unit.head];
+    for (int64_t i = 0; wanted.masked && i < ring->resolved->queries; i++)
+        status->masked += p->sums[i].masked;
     for (int64_t k = 0; wanted.rows && k < ota_ring_row_count(ring); k++) {
         ota_row_parameters row;
         p->sink[k] = ota_ring_sink_of(ring, k, &row);
