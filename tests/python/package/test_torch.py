@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import io
 import warnings
 from typing import Any
 
 import numpy as np
 import otattn
+import otattn.nn
 import pytest
 import torch
 import torch.nn.functional as F
@@ -533,3 +535,13 @@ def test_a_mask_with_a_gradient_is_added_in_four_bytes(kind: torch.dtype) -> Non
         assert torch.equal(found, wanted) and found.isfinite().all()
         (gradient,) = torch.autograd.grad(found.sum(), given[0])
         assert gradient.dtype == kind and gradient.isfinite().all()
+
+
+def test_the_old_exporter_of_onnx_names_the_operator() -> None:
+    """A module that was called before is no constant in its graph, which ONNX has no words for."""
+    module = otattn.nn.Attention(8, 2, batch_first=True, method="softmax/capped:2").eval()
+    x = torch.randn(2, 5, 8)
+    for _ in range(3):
+        module(x, x, x)
+    with pytest.raises(Exception, match="otattn::solve"):
+        torch.onnx.export(module, (x, x, x), io.BytesIO(), dynamo=False)
