@@ -230,6 +230,7 @@ typedef struct ota_far {
     double *column_shift;        /* [columns] taken off S */
     /* found */
     bool shut;    /* the scores are S', and f and g belong to those */
+    bool parted;  /* without the pairs, too, that no plan uses of those left */
     double depth; /* pairs as far as this below the top of their row are shut */
 } ota_far;
 

@@ -437,6 +437,7 @@ ota_status ota_coupled_solve(ota_head *head, unsigned needs, bool linear,
     /* A statement of its own: the arguments of one call have no order. */
     const ota_outcome outcome = method(&state, &status);
     status = leave(&state, outcome, status);
+    if (head->scores.far.parted && status == OTA_OK) ota_far_scores_set_apart(&state);
     if (state.side != 0) drop_side(&state);
     return status;
 }

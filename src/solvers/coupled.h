@@ -148,6 +148,10 @@ double ota_edge_floor(const ota_coupled *state);
 bool ota_far_scores_shut(ota_head *head);
 /* Would the pairs that were shut get no weight at f and g either? */
 bool ota_far_scores_hold(const ota_head *head);
+/* The pairs left allow no plan of positive weights, while that of the numbers gives the unusable ones as good as nothing: shuts
+ * them, too. False: not beside far scores. Then, of the plan without them, potentials at which they get nothing. */
+bool ota_far_scores_part(ota_coupled *state);
+void ota_far_scores_set_apart(const ota_coupled *state);
 
 /* ---- methods -------------------------------------------------------------------------------- */
 

@@ -11,7 +11,14 @@
  * least sum by bounded ones. Those are left a part of the depth, so that they get nothing beyond it and g stays positive, which
  * is all that its size says. The differences are exact, as numbers near each other are subtracted, while S + g would lose the
  * digits of S at once. The plan of S' is the plan of S as long as no pair that was shut would get weight at the potentials of
- * S', which is looked at when they are known. */
+ * S', which is looked at when they are known.
+ *
+ * Exact columns of entropy need total support, and a mask of numbers leaves a plan where its boolean mask has none: with depth D
+ * an unusable pair has weights of e^-D and its like, so that it is shut, too. Blocks of usable pairs are ordered (feasible.h):
+ *
+ *     f_i - K order_i,  g_j + K order_j        no usable pair's sum moves, K times its distance in blocks is taken off others
+ *
+ * and shut pairs of the mask come nearer by as much, which the look at them sees. */
 #include <math.h>
 
 #include "coupled.h"
@@ -144,6 +151,39 @@ bool ota_far_scores_shut(ota_head *head) {
             head->scores.far.column_shift[j] < 0.0 ? left_share * depth : 0.0;
     head->scores.far.shut = true;
     return head->scores.range <= widest(head);
+}
+
+bool ota_far_scores_part(ota_coupled *state) {
+    ota_head *head = state->head;
+    const int64_t width = state->pass.columns + 1;
+    if (!head->scores.far.shut || !ota_rule_is(ota_head_rule(head), OTA_RULE_BALANCED))
+        return false;
+    for (int64_t i = 0; i < state->pass.rows; i++) {
+        for (int64_t j = 0; j < state->pass.columns && head->mu[i] > 0.0; j++) {
+            if (state->usable[i * width + j] == 0) put_score(head, i, j, -INFINITY);
+        }
+    }
+    state->pass.linear.formed = false;
+    head->scores.far.parted = true;
+    return true;
+}
+
+void ota_far_scores_set_apart(const ota_coupled *state) {
+    ota_head *head = state->head;
+    const int32_t *of_rows = state->order, *of_columns = of_rows + state->pass.rows;
+    /* The block whose potential is 0: the sink's. */
+    const int32_t base = of_columns[state->pass.columns];
+    double row = 0.0, column = 0.0;
+    for (int64_t i = 0; i < state->pass.rows; i++) {
+        if (head->mu[i] > 0.0 && head->f[i] > -INFINITY)
+            row = fmax(row, fabs(head->scores.far.row_top[i] + head->f[i]));
+    }
+    for (int64_t j = 0; j < state->pass.columns; j++) {
+        if (isfinite(head->g[j])) column = fmax(column, fabs(head->g[j]));
+    }
+    const double apart = row + column + least_depth * head->tau;
+    for (int64_t i = 0; i < state->pass.rows; i++) head->f[i] -= apart * (of_rows[i] - base);
+    for (int64_t j = 0; j < state->pass.columns; j++) head->g[j] += apart * (of_columns[j] - base);
 }
 
 bool ota_far_scores_hold(const ota_head *head) {

@@ -192,6 +192,10 @@ static bool search_by_flow(ota_coupled *state, bool *done) {
         prune(state);
         return true;
     }
+    if (ota_far_scores_part(state)) {
+        head->found.unusable = 0;
+        return true;
+    }
     say_unusable(head, unusable, allowed, identity, false);
     return false;
 }

@@ -268,10 +268,39 @@ static void what_is_left_may_have_no_plan(void **unused) {
     (void)unused;
     static scene x;
     draw(&x, OTA_F64, 19);
-    mask_later(&x);
+    /* Two queries with one key between them. */
+    for (int e = 0; e < PAIRS; e++) x.allowed[e] = e / N > 1 || e % N == 0;
     assert_int_equal(solve(&x, "softmax/exact", ADDITIVE, -1e9), OTA_TOL_UNREACHABLE);
     assert_non_null(strstr(x.error.message, "without scores far below"));
-    assert_non_null(strstr(x.error.message, "no feasible plan"));
+    assert_non_null(strstr(x.error.message, "no plan on the allowed pairs"));
+}
+
+/* Masks whose boolean form leaves no plan of positive weights, a causal one and one of blocks: numbers have one, that of the
+ * usable pairs, and its potentials give nothing to the others. */
+static void numbers_part_what_no_plan_uses(void **unused) {
+    (void)unused;
+    static const double values[] = {-1e9, -1e30};
+    static scene x, y;
+    for (int t = 0; t < 2; t++) {
+        for (int k = 0; k < 4; k++) {
+            draw(&x, types[t], 19);
+            for (int e = 0; e < PAIRS; e++) {
+                const int i = e / N, j = e % N, step = k < 2 ? 1 : 3;
+                x.allowed[e] = j / step <= i / step;
+            }
+            y = x;
+            assert_int_equal(solve(&x, "softmax/exact", BOOLEAN, 0.0), OTA_INFEASIBLE);
+            for (int e = 0; e < PAIRS && k >= 2; e++) x.allowed[e] = e % N / 3 == e / N / 3;
+            if (k >= 2) assert_int_equal(solve(&x, "softmax/exact", BOOLEAN, 0.0), OTA_OK);
+            for (int e = 0; e < PAIRS && k < 2; e++) x.p[e] = e / N == e % N;
+            const ota_status status = solve(&y, "softmax/exact", ADDITIVE, values[k % 2]);
+            if (status != OTA_OK) print_error("%s\n", y.error.message);
+            assert_int_equal(status, OTA_OK);
+            spec_check("CETA-24", apart(x.p, y.p), closeness(types[t]));
+            spec_check("CETA-24", y.certificate.column_error, tolerance_of(types[t]));
+            assert_true(y.result.masked_share <= 0.0 && y.result.unusable_pairs == 0);
+        }
+    }
 }
 
 /* 16-bit masks by their own least numbers. */
@@ -355,6 +384,7 @@ TEST_FILE(test_far_scores) {
         cmocka_unit_test(a_key_that_must_be_filled_is),
         cmocka_unit_test(a_row_of_numbers_is_its_scores),
         cmocka_unit_test(what_is_left_may_have_no_plan),
+        cmocka_unit_test(numbers_part_what_no_plan_uses),
         cmocka_unit_test(halves_forbid_by_their_own_least_number),
         cmocka_unit_test(streamed_kernels_know_no_far_scores),
     };
