@@ -55,7 +55,7 @@ def describe(query: Any, key: Any, value: Any, **arguments: Any) -> str:
     if not is_torch(query):
         operands, _ = folded_of(spec, named)
         return _of_plan(Job(spec._replace(dropout_p=0.0), [operand_of(x) for x in operands]))
-    from ._device.call import check_devices, describe_tensors, on_device
+    from ._device.choice import check_devices, describe_tensors, on_device
     from ._torch_fold import fold_all
     from ._torch_fold import operand_of as operand_of_tensor
 

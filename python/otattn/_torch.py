@@ -32,16 +32,8 @@ from ._call import (
     wants_of,
 )
 from ._certificate import Certificate, certificate_from_values
-from ._device.call import (
-    away,
-    brought,
-    check_devices,
-    gradients_of_tensors,
-    on_device,
-    returned,
-    solve_tensors,
-    with_moving,
-)
+from ._device.call import gradients_of_tensors, solve_tensors
+from ._device.choice import away, brought, check_devices, on_device, returned, with_moving
 from ._errors import NotConverged, NotFinite
 from ._gradients import UPSTREAM, gradients
 from ._gradients import tangents as along

@@ -12,6 +12,8 @@ From the ground up, each file using those before it:
     adjoint.py     derivatives of a solution, and of rounds
     entmax.py      rows of entmax on free columns
     judge.py       certificate and statistics of rows
+    choice.py      who computes a call: an engine, or the library on the CPU
+    checks.py      what is refused before a solve; outcome.py: what one ended in, and results by name
     call.py        the operators `solve` and `gradients` for such tensors
 
 Potentials are in nats here: those of the header over the temperature. What has the size of the pairs exists

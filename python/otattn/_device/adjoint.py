@@ -196,11 +196,11 @@ def _multipliers(
     diagonal = (sums / y.where(moving, 1.0)).where(moving, 1.0)
 
     def apart(v: Tensor) -> Tensor:
-        """Without what constants are mapped to, which is 0 but for rounding."""
+        """Without what constants are mapped to, which is 0 but for rounding; a sink takes from them."""
         if reverse.rule is None or not reverse.rule.balanced:
             return v
-        least = torch.finfo(s.wide).tiny
-        return v - sums * (v.sum(2, keepdim=True) / sums.sum(2, keepdim=True).clamp(min=least))
+        part = v.sum(2, keepdim=True) / sums.sum(2, keepdim=True).clamp(min=torch.finfo(s.wide).tiny)
+        return v - sums * part.where(~reverse.marginals.has_sink[..., None], 0.0)
 
     def apply(v: Tensor) -> Tensor:
         through = weight * engine.product(f, g, v[..., None])[..., 0]
@@ -211,11 +211,15 @@ def _multipliers(
     right = apart(right.where(moving, 0.0))
     size = engine.product(f, g, (weight * r).abs()[..., None], transposed=True)[..., 0]
     scale = (by_key.abs() + size).where(moving, 0.0).sum(2)
-    return conjugate_gradients(apply, right, diagonal, scale)
+    return conjugate_gradients(apply, right, diagonal, scale, s.check_deadline)
 
 
 def conjugate_gradients(
-    apply: Callable[[Tensor], Tensor], right: Tensor, diagonal: Tensor, scale: Tensor
+    apply: Callable[[Tensor], Tensor],
+    right: Tensor,
+    diagonal: Tensor,
+    scale: Tensor,
+    check_deadline: Callable[[], None],
 ) -> Tensor:
     """The solution of a positive semidefinite system, its residual in units of `scale` [batch, heads]."""
     close = CLOSE_WIDE if right.dtype == torch.float64 else CLOSE
@@ -225,8 +229,10 @@ def conjugate_gradients(
     every = 1 if right.is_cpu else EVERY
     for k in range(STEPS + 1):
         done = (residual.abs().sum(2) <= close * scale)[..., None]
-        if k % every == 0 and bool(done.all()):
-            return x
+        if k % every == 0:
+            check_deadline()
+            if bool(done.all()):
+                return x
         along = apply(direction)
         curve = (direction * along).sum(2, keepdim=True)
         go = ~done & (curve > 0.0)

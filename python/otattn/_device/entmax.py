@@ -28,14 +28,16 @@ def order_of(scores: Scores) -> Any:
     return scores.given.get("alpha", scores.problem.order or 1.5)
 
 
-def weights(x: Tensor, a: Any) -> Tensor:
-    """P of x = S + f, 0 where that is -inf."""
-    base: Tensor = (a * x).clamp(min=0.0)
+def weights(z: Tensor, a: Any) -> Tensor:
+    """P of z = a (S + f), 0 where that is -inf."""
+    base: Tensor = z.clamp(min=0.0)
     return base * base if isinstance(a, float) and a == 0.5 else base ** (1.0 / a)
 
 
-def levels(block: Tensor, mass: Tensor, a: Any) -> Tensor:
-    """f [batch, heads, rows] of scores with the sink among them; -inf where nothing is allowed."""
+def levels(block: Tensor, mass: Tensor, a: Any) -> tuple[Tensor, Tensor]:
+    """f [batch, heads, rows] of scores with the sink among them, -inf where nothing is allowed; a (S + f),
+    whose difference of large numbers is taken before it is rounded.
+    """
     top = block.amax(3)
     open_ = (top > -torch.inf) & (mass > 0.0)
     # NaN and +inf make NaN of the row.
@@ -53,9 +55,9 @@ def levels(block: Tensor, mass: Tensor, a: Any) -> Tensor:
         if block.device.type == "cpu" and bool((after == u).all()):
             break
         u = after
-    found: Tensor = u / a - top
     fine = ~torch.isnan(top) & (top < torch.inf) & ~torch.isnan(mass)
-    return found.where(open_, -torch.inf).where(fine, torch.nan)
+    u = u.where(open_, -torch.inf).where(fine, torch.nan)
+    return u / a - top.where(open_, 0.0), y + u[..., None]
 
 
 class Rows:
@@ -81,10 +83,10 @@ class Rows:
         outs, found = [], []
         for rows in s.slices():
             block = s.block(rows)
-            f = levels(self.with_sink(block), self.mass[:, :, rows], self.a)
+            f, inside = levels(self.with_sink(block), self.mass[:, :, rows], self.a)
             found.append(f)
             if values is not None:
-                p = weights(block + f[..., None], self.a)
+                p = weights(inside[..., : s.columns], self.a)
                 kept = s.kept(rows)
                 outs.append(mixed(p if kept is None else p * kept, values))
         if not found:
@@ -112,8 +114,7 @@ class Rows:
             with torch.enable_grad():
                 block = s.block(rows, parts)
             whole = self.with_sink(block.detach())
-            f = levels(whole, self.mass[:, :, rows], self.a)
-            inside = whole + f[..., None]
+            _, inside = levels(whole, self.mass[:, :, rows], self.a)
             p = weights(inside, self.a)
             w = (p ** (1.0 - self.a)).where(p > 0.0, 0.0)
             dp = torch.zeros_like(block.detach())
@@ -136,7 +137,7 @@ class Rows:
             ds = w * apart
             by_mass[:, :, rows] = mean
             if "alpha" in found:
-                base = (self.a * inside).where(p > 0.0, 1.0)
+                base = inside.where(p > 0.0, 1.0)
                 along = p * ((1.0 - torch.log(base)) / self.a**2)
                 found["alpha"] += (apart * along).sum()
             if m.sink is not None:

@@ -101,7 +101,7 @@ class Judge:
         wide = s.wide
         zeros = torch.zeros((s.batch, s.heads, s.rows), dtype=wide, device=s.device)
         total, primal, value, entropy, support, dual = (zeros.clone() for _ in range(6))
-        least = torch.zeros((), dtype=wide, device=s.device) + torch.inf
+        least = torch.full_like(zeros[:, :, :1], torch.inf)
         sums = self.g.new_zeros((s.batch, s.heads, s.columns))
         reached = torch.zeros(sums.shape, dtype=torch.bool, device=s.device)
         for rows in s.slices():
@@ -117,12 +117,12 @@ class Judge:
             entropy[:, :, rows] = -torch.xlogy(share, share).sum(3)
             support[:, :, rows] = (weights[..., :-1] > 0.0).sum(3).to(wide)
             counted = there[..., :-1] & (mass > 0.0)[..., None]
-            least = torch.minimum(least, weights[..., :-1].where(counted, torch.inf).amin())
+            least = torch.minimum(least, weights[..., :-1].where(counted, torch.inf).amin((2, 3))[..., None])
             sums += weights[..., :-1].sum(2)
             reached |= counted.any(2)
             dual[:, :, rows] = self._row_dual(block, mass)
         counted = self.mass > 0.0
-        rows_counted = counted.sum().clamp(min=1)
+        rows_counted = counted.sum(2).clamp(min=1)
         mass = self.mass.sum(2, keepdim=True)
         unit = mass.where(mass > 0.0, 1.0)
         wanted = self.mass
@@ -133,8 +133,8 @@ class Judge:
             primal = primal + _divergence(total, self.mass) * strength
         nu, column_dual, penalty, missed = self._columns(sums, reached, mass, tau)
         share = mass / reached.sum(2, keepdim=True).clamp(min=1)
-        received = sums / share.where(share > 0.0, 1.0)
-        apart = (sums - nu).abs() / share.where(share > 0.0, 1.0)
+        received, apart = ((x / share).where(share > 0.0, 0.0) for x in (sums, (sums - nu).abs()))
+        fewest = received.where(reached, torch.inf).amin(2)
         primals = tau * (primal.sum(2, keepdim=True) + penalty)
         duals = tau * (dual.sum(2, keepdim=True) + column_dual)
         if p.columns == c.COLUMNS_ELASTIC:
@@ -146,13 +146,13 @@ class Judge:
             duals.sum(),
             (primals - duals).max(),
             (tau * value.sum(2, keepdim=True)).sum(),
-            entropy.where(counted, 0.0).sum() / rows_counted,
-            support.where(counted, 0.0).sum() / rows_counted,
+            (entropy.where(counted, 0.0).sum(2) / rows_counted).mean(),
+            (support.where(counted, 0.0).sum(2) / rows_counted).mean(),
             received.max(),
-            received.where(reached, torch.inf).amin(2).clamp(max=3e38).min(),
+            fewest.where(fewest < torch.inf, 0.0).min(),
             apart.max(),
-            least.where(least < torch.inf, 0.0),
-            torch.zeros_like(least),
+            least.where(least < torch.inf, 0.0).min(),
+            total.new_zeros(()),
         ]
         counts = [(~self.open).sum(), torch.isnan(self.f).sum()]
         return certificate_from_values(torch.stack([x.to(wide) for x in [*numbers, *counts]]).tolist())
@@ -171,10 +171,11 @@ class Judge:
         open_ = (mass > 0.0) & (x.amax(3) > -torch.inf)
         if self.order != 1.0:
             from .entmax import levels
+            from .entmax import weights as powers
 
-            f = levels(x, mass, self.order - 1.0).where(open_, 0.0)
-            given = f - 1.0 / (self.order * (self.order - 1.0))
-            weights = self.weights((x + f[..., None]).where(x > -torch.inf, -torch.inf))
+            f, inside = levels(x, mass, self.order - 1.0)
+            given = f.where(open_, 0.0) - 1.0 / (self.order * (self.order - 1.0))
+            weights = powers(inside, self.order - 1.0)
             return (mass * given - (weights**self.order).sum(3) / self.order).where(open_, 0.0)
         f = torch.log(mass.where(open_, 1.0)) - torch.logsumexp(x, 3).where(open_, 0.0)
         if p.rows == c.ROWS_RELAXED:

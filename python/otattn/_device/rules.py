@@ -42,6 +42,12 @@ class Marginals(NamedTuple):
     """tau / rho of relaxed columns"""
     sink: Tensor | None
     """Its logit over tau, or None"""
+    has_sink: Tensor
+    """[batch, heads]: whether it may take anything"""
+
+
+def _nothing(target: Tensor, m: Marginals) -> Tensor:
+    return torch.zeros_like(target)
 
 
 class Rule(NamedTuple):
@@ -59,6 +65,10 @@ class Rule(NamedTuple):
     """A key has a mass of 1 where none is given, not its share of the rows'."""
     balanced: bool = False
     """Totals of T and of the rows must agree."""
+    penalised: bool = False
+    """Sums cost what they are away from T, and may be any."""
+    least: Callable[[Tensor, Marginals], Tensor] = _nothing
+    """What a key has to receive."""
     feasible: Callable[[Tensor, Tensor, Marginals, float], Tensor] | None = None
     """Whether totals (of the rows' mass, of T) can be met; None: always."""
     ceiling: float = math.inf
@@ -115,6 +125,15 @@ def _penalised(sums: Tensor, target: Tensor, g: Tensor, m: Marginals) -> Tensor:
     return (sums - (target * torch.exp(-g * m.softness)).where(target > 0.0, 0.0)).abs()
 
 
+def _all(target: Tensor, m: Marginals) -> Tensor:
+    return target
+
+
+def _least(target: Tensor, m: Marginals) -> Tensor:
+    least: Tensor = target * _exponential(m.log_floor)
+    return least
+
+
 def _over(sums: Tensor, target: Tensor, m: Marginals) -> Tensor:
     return (sums - target).clamp(min=0.0)
 
@@ -124,38 +143,37 @@ def _over_or_priced(sums: Tensor, target: Tensor, g: Tensor, m: Marginals) -> Te
 
 
 def _outside(sums: Tensor, target: Tensor, m: Marginals) -> Tensor:
-    least: Tensor = target * _exponential(m.log_floor)
-    return (sums - target).clamp(min=0.0) + (least - sums).clamp(min=0.0)
+    return (sums - target).clamp(min=0.0) + (_least(target, m) - sums).clamp(min=0.0)
 
 
 def _outside_or_priced(sums: Tensor, target: Tensor, g: Tensor, m: Marginals) -> Tensor:
-    least: Tensor = target * _exponential(m.log_floor)
-    between = _outside(sums, target, m)
+    least, between = _least(target, m), _outside(sums, target, m)
     return (sums - target).abs().where(g < 0.0, (sums - least).abs().where(g > 0.0, between))
 
 
 def _totals_agree(mass: Tensor, total: Tensor, m: Marginals, close: float) -> Tensor:
-    apart = mass - total if m.sink is None else (total - mass).clamp(min=0.0)
+    apart = (mass - total).where(~m.has_sink, (total - mass).clamp(min=0.0))
     return apart.abs() <= close * torch.maximum(mass, total)
 
 
 def _room_is_enough(mass: Tensor, total: Tensor, m: Marginals, close: float) -> Tensor:
     # A sink has room for all.
-    return (total >= mass * (1.0 - close)) | (m.sink is not None)
+    return (total >= mass * (1.0 - close)) | m.has_sink
 
 
 def _bounds_fit(mass: Tensor, total: Tensor, m: Marginals, close: float) -> Tensor:
-    least: Tensor = total * _exponential(m.log_floor)
-    return _room_is_enough(mass, total, m, close) & (least <= mass * (1.0 + close))
+    return _room_is_enough(mass, total, m, close) & (_least(total, m) <= mass * (1.0 + close))
 
 
 RULES: dict[int, Rule] = {
-    c.COLUMNS_EXACT: Rule(_exact, _same, _difference, balanced=True, feasible=_totals_agree),
-    c.COLUMNS_RELAXED: Rule(_stepped, _unstepped, _penalised),
+    c.COLUMNS_EXACT: Rule(_exact, _same, _difference, balanced=True, least=_all, feasible=_totals_agree),
+    c.COLUMNS_RELAXED: Rule(_stepped, _unstepped, _penalised, penalised=True),
     c.COLUMNS_CAPPED: Rule(
         _capped, _priced, _over_or_priced, _over, unit_masses=True, feasible=_room_is_enough, ceiling=0.0
     ),
-    c.COLUMNS_BOUNDED: Rule(_bounded, _between, _outside_or_priced, _outside, feasible=_bounds_fit),
+    c.COLUMNS_BOUNDED: Rule(
+        _bounded, _between, _outside_or_priced, _outside, least=_least, feasible=_bounds_fit
+    ),
     c.COLUMNS_ELASTIC: Rule(_elastic, _same, _difference),
 }
 # Vectors and numbers that the marginals depend on, and have derivatives.
@@ -174,22 +192,30 @@ def _logarithm(x: Any) -> Any:
     return torch.log(x.where(positive, 1.0)).where(positive, -torch.inf)
 
 
-def marginals(scores: Scores, of: Mapping[str, Tensor] | None = None) -> Marginals:
-    """Those of a call; `of` has other tensors than its own."""
+def marginals(scores: Scores, of: Mapping[str, Tensor] | None = None, as_given: bool = False) -> Marginals:
+    """Those of a call; `of` has other tensors than its own.
+
+    Unless targets are wanted `as_given`, those that have to have the rows' total have it to the last bit.
+    """
     s, p = scores, scores.problem
     of = s.given if of is None else of
     tau = s.tau(of)
     shape = (s.batch, s.heads)
     sink = s.per_head("sink", of, s.spec.sink)
     if sink is not None:
-        # Made there: a copy from here would have a device wait.
-        sink = torch.zeros((), dtype=s.wide, device=s.device) + sink / tau
+        # Made there: a copy from here would have a device wait. No sink, -inf, has no derivative.
+        sink = torch.zeros((), dtype=s.wide, device=s.device) + sink
+        sink = (sink.where(sink != -torch.inf, 0.0) / tau).where(sink != -torch.inf, -torch.inf)
     rows, columns = s.usable
+    has_sink = torch.zeros((*shape, 1), dtype=torch.bool, device=s.device)
     if sink is not None:
-        rows = rows | (sink > -torch.inf).expand(*shape, 1)
+        has_sink = (sink != -torch.inf).expand(*shape, 1)
+        rows = rows | has_sink
     mass = of["row_mass"][:, :, 0].expand(*shape, s.rows) if "row_mass" in of else None
     ones = torch.ones((*shape, s.rows), dtype=s.wide, device=s.device)
-    mass = (ones if mass is None else mass).where(rows, 0.0)
+    mass = ones if mass is None else mass
+    # What has no mass has no derivative by it, whatever follows the total.
+    mass = mass.where(rows & ~(mass <= 0.0), 0.0)
     # Rows that are lost have a potential of NaN.
     mass = mass.where(~s.lost, torch.nan)
     log_floor: Number = None
@@ -200,7 +226,7 @@ def marginals(scores: Scores, of: Mapping[str, Tensor] | None = None) -> Margina
     if p.rows == c.ROWS_RELAXED:
         row_step = p.row_strength / (p.row_strength + tau)
     if rule is None:
-        return Marginals(_logarithm(mass), ones, None, None, row_step, None, sink)
+        return Marginals(_logarithm(mass), ones, None, None, row_step, None, sink, has_sink[..., 0])
     target: Number
     if "column_mass" in of:
         target = of["column_mass"][:, :, 0].expand(*shape, s.columns)
@@ -209,6 +235,10 @@ def marginals(scores: Scores, of: Mapping[str, Tensor] | None = None) -> Margina
     else:
         usable = columns.sum(2, keepdim=True)
         target = (mass.sum(2, keepdim=True) / usable.clamp(min=1)).where(columns, 0.0)
+    if rule.balanced and not as_given:
+        total = target.sum(2, keepdim=True)
+        share = mass.sum(2, keepdim=True) / total.where(total > 0.0, 1.0)
+        target = target * share.where(~has_sink, 1.0)
     if p.columns == c.COLUMNS_CAPPED:
         target = target * of.get("cap", p.cap)
     if p.columns == c.COLUMNS_BOUNDED:
@@ -222,7 +252,9 @@ def marginals(scores: Scores, of: Mapping[str, Tensor] | None = None) -> Margina
         step = of.get("strength", getattr(p, "lambda"))
         step = step[:, :, 0] if isinstance(step, Tensor) and step.dim() else step
     log_target: Tensor = _logarithm(target)
-    return Marginals(_logarithm(mass), log_target, log_floor, step, row_step, softness, sink)
+    return Marginals(
+        _logarithm(mass), log_target, log_floor, step, row_step, softness, sink, has_sink[..., 0]
+    )
 
 
 def next_columns(rule: Rule, g: Tensor, lse: Tensor, m: Marginals) -> Tensor:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -35,6 +36,7 @@ class Scores:
     ) -> None:
         """`wide` is the type of the arithmetic: f64 for f64, f32 otherwise where it is None."""
         self.spec, self.operands = spec, operands
+        self.end = None if spec.deadline is None else time.monotonic() + spec.deadline
         self.problem, self.options = template(spec)
         query, key, value = operands["query"], operands["key"], operands["value"]
         assert query is not None
@@ -137,9 +139,14 @@ class Scores:
         each = self.batch * self.heads * self.columns * torch.finfo(self.wide).bits // 8
         return BLOCKS_AT_ONCE * each * self.block_rows()
 
+    def check_deadline(self) -> None:
+        if self.end is not None and time.monotonic() > self.end:
+            raise TimeoutError("the call was not done within its deadline; its results hold nothing")
+
     def slices(self) -> Iterator[slice]:
         step = self.block_rows()
         for begin in range(0, self.rows, step):
+            self.check_deadline()
             yield slice(begin, min(begin + step, self.rows))
 
     def _distances(self, rows: slice) -> Tensor:
