@@ -76,39 +76,14 @@ class Blocks:
         upstream: Tensor | None = None,
         coupling: Tensor | None = None,
     ) -> dict[str, Tensor]:
-        s = self.scores
-        names = [name for name in OF_SCORES if name in wanted]
-        found = {name: torch.zeros_like(s.given[name]) for name in wanted}
-        values = s.given.get("value")
+        s, sums = self.scores, Pulled(self.scores, wanted)
         for rows in s.slices():
-            leaves = s.parts(rows)
-            for name in names:
-                leaves[name] = leaves[name].detach().requires_grad_()
-            with torch.enable_grad():
-                block = s.block(rows, leaves)
-            p = torch.exp(block.detach() + f[:, :, rows, None] + g[..., None, :])
-            dp = -row_term[:, :, rows, None] - key_term[..., None, :]
-            if coupling is not None:
-                dp = dp + coupling[:, :, rows]
-            if upstream is not None and values is not None:
-                kept = s.kept(rows)
-                each = by_groups(upstream[:, :, rows], values) @ values.mT
-                each = each.reshape(p.shape)
-                dp = dp + (each if kept is None else each * kept)
-                if "value" in wanted:
-                    dropped = p if kept is None else p * kept
-                    found["value"] += by_groups(dropped, values).mT @ by_groups(upstream[:, :, rows], values)
-            if names:
-                # Of pairs that carry nothing neither infinity nor NaN may come back.
-                parts = torch.autograd.grad(
-                    block, [leaves[name] for name in names], (p * dp).where(p > 0.0, 0.0)
-                )
-                for name, part in zip(names, parts, strict=True):
-                    if s.by_rows(name):
-                        found[name][:, :, rows] = part
-                    else:
-                        found[name] += part
-        return found
+            block = sums.begin(rows)
+            p = torch.exp(block + f[:, :, rows, None] + g[..., None, :])
+            dp = sums.by_weights(p, upstream, coupling) - row_term[:, :, rows, None] - key_term[..., None, :]
+            # Of pairs that carry nothing neither infinity nor NaN may come back.
+            sums.add((p * dp).where(p > 0.0, 0.0))
+        return sums.found
 
     def moments(self, f: Tensor, g: Tensor, coupling: Tensor) -> tuple[Tensor, Tensor]:
         """Sums over columns and over rows of P times a gradient of the coupling."""
@@ -120,6 +95,48 @@ class Blocks:
             by_row[:, :, rows] = each.sum(3)
             by_column += each.sum(2)
         return by_row, by_column
+
+
+class Pulled:
+    """Gradients by operands of the scores and by the values, added up over blocks of rows."""
+
+    def __init__(self, scores: Scores, wanted: Collection[str]) -> None:
+        self.scores = scores
+        self.found = {name: torch.zeros_like(scores.given[name]) for name in wanted}
+        self.names = [name for name in OF_SCORES if name in wanted]
+
+    def begin(self, rows: slice) -> Tensor:
+        """The scores of some rows, which the next calls are about."""
+        self.rows, self.leaves = rows, self.scores.parts(rows)
+        for name in self.names:
+            self.leaves[name] = self.leaves[name].detach().requires_grad_()
+        with torch.enable_grad():
+            self.block = self.scores.block(rows, self.leaves)
+        return self.block.detach()
+
+    def by_weights(self, p: Tensor, upstream: Tensor | None, coupling: Tensor | None) -> Tensor:
+        """dL/dP, of an upstream gradient of P value, less what dropout takes, and of one of P."""
+        dp = torch.zeros_like(p) if coupling is None else coupling[:, :, self.rows]
+        values = self.scores.given.get("value")
+        if upstream is None or values is None:
+            return dp
+        kept = self.scores.kept(self.rows)
+        mine = by_groups(upstream[:, :, self.rows], values)
+        each = (mine @ values.mT).reshape(p.shape)
+        if "value" in self.found:
+            self.found["value"] += by_groups(p if kept is None else p * kept, values).mT @ mine
+        return dp + (each if kept is None else each * kept)
+
+    def add(self, ds: Tensor) -> None:
+        """Adds what a gradient of the scores is to their operands."""
+        if not self.names:
+            return
+        parts = torch.autograd.grad(self.block, [self.leaves[name] for name in self.names], ds)
+        for name, part in zip(self.names, parts, strict=True):
+            if self.scores.by_rows(name):
+                self.found[name][:, :, self.rows] = part
+            else:
+                self.found[name] += part
 
 
 def by_groups(x: Tensor, of: Tensor) -> Tensor:

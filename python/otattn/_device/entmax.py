@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .blocks import by_groups, mixed
+from .blocks import Pulled, mixed
 from .rules import OF_MARGINALS, Marginals, marginals
-from .scores import OF_SCORES, Scores
+from .scores import Scores
 
 # Steps of the search for f: of halvings there are enough for the type, Newton's end it earlier.
 _STEPS = {torch.float32: 40, torch.float64: 70}
@@ -98,37 +98,20 @@ class Rows:
         self, wanted: Sequence[str], out: Tensor | None, coupling: Tensor | None, receiver: Tensor | None
     ) -> dict[str, Tensor]:
         s, m = self.scores, self.marginals
-        values = s.given.get("value")
-        found = {name: torch.zeros_like(s.given[name]) for name in wanted}
-        names = [name for name in OF_SCORES if name in found]
+        sums = Pulled(s, wanted)
+        found = sums.found
         leaves = {x: s.given[x].detach().requires_grad_() for x in OF_MARGINALS if x in wanted}
         with torch.enable_grad():
             again = marginals(s, {**s.given, **leaves})
             mass = torch.exp(again.log_mass)
-        by_mass = torch.zeros_like(self.mass)
-        by_sink = torch.zeros_like(self.mass)
+        by_mass, by_sink = torch.zeros_like(self.mass), torch.zeros_like(self.mass)
         for rows in s.slices():
-            parts = s.parts(rows)
-            for name in names:
-                parts[name] = parts[name].detach().requires_grad_()
-            with torch.enable_grad():
-                block = s.block(rows, parts)
-            whole = self.with_sink(block.detach())
-            _, inside = levels(whole, self.mass[:, :, rows], self.a)
+            _, inside = levels(self.with_sink(sums.begin(rows)), self.mass[:, :, rows], self.a)
             p = weights(inside, self.a)
             w = (p ** (1.0 - self.a)).where(p > 0.0, 0.0)
-            dp = torch.zeros_like(block.detach())
-            if coupling is not None:
-                dp = dp + coupling[:, :, rows]
+            dp = sums.by_weights(p[..., : s.columns], out, coupling)
             if receiver is not None:
                 dp = dp + receiver[..., None, :]
-            if out is not None and values is not None:
-                kept = s.kept(rows)
-                each = (by_groups(out[:, :, rows], values) @ values.mT).reshape(dp.shape)
-                dp = dp + (each if kept is None else each * kept)
-                if "value" in found:
-                    pairs = p[..., : s.columns] if kept is None else p[..., : s.columns] * kept
-                    found["value"] += by_groups(pairs, values).mT @ by_groups(out[:, :, rows], values)
             if m.sink is not None:
                 dp = torch.cat([dp, dp.new_zeros((*dp.shape[:3], 1))], 3)
             some = w.sum(3)
@@ -142,14 +125,7 @@ class Rows:
                 found["alpha"] += (apart * along).sum()
             if m.sink is not None:
                 by_sink[:, :, rows] = ds[..., -1]
-                ds = ds[..., :-1]
-            if names:
-                grads = torch.autograd.grad(block, [parts[name] for name in names], ds)
-                for name, x in zip(names, grads, strict=True):
-                    if s.by_rows(name):
-                        found[name][:, :, rows] = x
-                    else:
-                        found[name] += x
+            sums.add(ds[..., : s.columns])
         outputs, gradients = [mass], [by_mass]
         if again.sink is not None:
             outputs.append(again.sink)

@@ -9,6 +9,7 @@ in otattn.h, in units of the scores:
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any, NamedTuple
 
@@ -69,6 +70,7 @@ class Judge:
         x = block + self.f[:, :, rows, None] + g[..., None, :]
         return block, self.weights(x.where((block > -torch.inf) | torch.isnan(block), -torch.inf))
 
+    @functools.cached_property
     def statistics(self) -> Statistics:
         s = self.scores
         parts: list[tuple[Tensor, ...]] = []
@@ -78,14 +80,8 @@ class Judge:
             mass = self.mass[:, :, rows]
             share = p / mass.where(mass > 0.0, 1.0)[..., None]
             pairs = p[..., :-1]
-            parts.append(
-                (
-                    -torch.xlogy(share, share).sum(3),
-                    (pairs > 0.0).sum(3).to(s.wide),
-                    pairs.amax(3),
-                    p[..., -1],
-                )
-            )
+            support = (pairs > 0.0).sum(3).to(s.wide)
+            parts.append((-torch.xlogy(share, share).sum(3), support, pairs.amax(3), p[..., -1]))
             receiver += pairs.sum(2)
         entropy, support, maximum, sink = (torch.cat(x, 2) for x in zip(*parts, strict=True))
         return Statistics(entropy, support, maximum, sink, receiver)
@@ -100,9 +96,9 @@ class Judge:
         tau: Tensor = self.tau.reshape(1, -1, 1)
         wide = s.wide
         zeros = torch.zeros((s.batch, s.heads, s.rows), dtype=wide, device=s.device)
-        total, primal, value, entropy, support, dual = (zeros.clone() for _ in range(6))
+        total, primal, value, dual = (zeros.clone() for _ in range(4))
         least = torch.full_like(zeros[:, :, :1], torch.inf)
-        sums = self.g.new_zeros((s.batch, s.heads, s.columns))
+        entropy, support, _, _, sums = self.statistics
         reached = torch.zeros(sums.shape, dtype=torch.bool, device=s.device)
         for rows in s.slices():
             block, weights = self.plan(rows)
@@ -113,12 +109,8 @@ class Judge:
             total[:, :, rows] = weights.sum(3)
             primal[:, :, rows] = cost + self._regulariser(weights)
             value[:, :, rows] = cost + log
-            share = weights / mass.where(mass > 0.0, 1.0)[..., None]
-            entropy[:, :, rows] = -torch.xlogy(share, share).sum(3)
-            support[:, :, rows] = (weights[..., :-1] > 0.0).sum(3).to(wide)
             counted = there[..., :-1] & (mass > 0.0)[..., None]
             least = torch.minimum(least, weights[..., :-1].where(counted, torch.inf).amin((2, 3))[..., None])
-            sums += weights[..., :-1].sum(2)
             reached |= counted.any(2)
             dual[:, :, rows] = self._row_dual(block, mass)
         counted = self.mass > 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,6 +23,8 @@ from .triton_engine import Kernels
 
 # What a mask adds to pairs that its maker may have meant to forbid.
 LOW = -1e4
+# Names of results in the order of `Statistics`.
+STATISTICS = ("row_entropy", "row_support", "row_max", "sink", "receiver")
 
 
 class Found(NamedTuple):
@@ -129,7 +131,6 @@ class Results:
     def __init__(self, found: Found, lost: int) -> None:
         self.found, self.lost = found, lost
         self.judge = Judge(found.engine.scores, found.f, found.solution.g)
-        self._statistics: Any = None
 
     def result(self, name: str) -> Tensor:
         found, s = self.found, self.found.engine.scores
@@ -149,11 +150,7 @@ class Results:
         if name == "lse":
             # Of softmax only.
             return found.row_lse if found.row_lse is not None else torch.full_like(found.f, torch.nan)
-        if self._statistics is None:
-            self._statistics = self.judge.statistics()
-        places = {"row_entropy": 0, "row_support": 1, "row_max": 2, "sink": 3, "receiver": 4}
-        statistic: Tensor = self._statistics[places[name]]
-        return statistic
+        return self.judge.statistics[STATISTICS.index(name)]
 
     def facts(self, status: int, judged: bool) -> Tensor:
         solution = self.found.solution
