@@ -232,6 +232,7 @@ typedef struct ota_far {
     bool shut;    /* the scores are S', and f and g belong to those */
     bool parted;  /* without the pairs, too, that no plan uses of those left */
     double depth; /* pairs as far as this below the top of their row are shut */
+    double sink;  /* taken off the sink, g and row_shift aside */
 } ota_far;
 
 /* One head. n = rows, m = columns. All potentials in units of S. */

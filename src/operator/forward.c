@@ -101,23 +101,27 @@ static void load_start(const attempt *a) {
         head->g[j] =
             head->warm ? ota_array_get(start, head->index / r->heads, head->index % r->heads, 0, j)
                        : 0.0;
+        head->g[j] -= head->scores.far.sink;
         if (head->scores.far.shut) head->g[j] += head->scores.far.column_shift[j];
     }
 }
 
-/* Of a plan that was emitted from shifted scores: potentials and lse become those of the caller's. */
+/* Of a plan that was emitted from shifted scores, or with a shifted sink: potentials and lse become those of the caller's. */
 static void shift_back(attempt *a) {
     ota_head *head = &a->head;
+    const ota_far *far = &head->scores.far;
     const ota_resolved *r = &a->plan->resolved;
     const int64_t b = head->index / r->heads, h = head->index % r->heads;
     const bool transposed = r->problem.axis == OTA_AXIS_COLUMNS;
-    const double *of_queries =
-        transposed ? head->scores.far.column_shift : head->scores.far.row_shift;
+    const double *of_queries = transposed ? far->column_shift : far->row_shift;
     const ota_array *f = &a->run->arrays->row_potential, *lse = &a->run->arrays->lse;
-    for (int64_t i = 0; i < head->rows; i++) head->f[i] -= head->scores.far.row_shift[i];
-    for (int64_t j = 0; j < head->columns; j++) head->g[j] -= head->scores.far.column_shift[j];
+    for (int64_t i = 0; i < head->rows; i++)
+        head->f[i] -= far->sink + (far->shut ? far->row_shift[i] : 0.0);
+    for (int64_t j = 0; j < head->columns; j++)
+        head->g[j] += far->sink - (far->shut ? far->column_shift[j] : 0.0);
     for (int64_t i = 0; i < r->queries; i++) {
-        const double by = of_queries[i];
+        /* A transposed problem has no sink. */
+        const double by = far->sink + (far->shut ? of_queries[i] : 0.0);
         if (!(by < 0.0) && !(by > 0.0)) continue;
         if (ota_array_present(f)) ota_put(f, b, h, i, ota_array_get(f, b, h, 0, i) - by);
         if (ota_array_present(lse))
@@ -150,6 +154,7 @@ static ota_status solve_stored(attempt *a) {
                    ? OTA_INFEASIBLE
                    : OTA_OK;
     if (!ota_coupled_share_scores(head, &finite)) return OTA_ECOMM;
+    if (finite) ota_far_sink_near(head);
     ota_status judged = judge_scores(a, finite);
     if (judged == OTA_TOL_UNREACHABLE && ota_far_scores_shut(head)) judged = OTA_OK;
     if (judged != OTA_OK) return judged;
@@ -244,7 +249,7 @@ static bool try_head(attempt *a, int64_t index, int64_t place, ota_warm_start *w
     if (status->result.status >= OTA_OK) {
         if (!done) backend->emit(head);
         backend->gather(head);
-        if (head->scores.far.shut) shift_back(a);
+        if (head->scores.far.shut || fabs(head->scores.far.sink) > 0.0) shift_back(a);
         put_column_potentials(a);
     }
     status->promoted = is_promoted(plan) || (tries && !head->scores.narrow);

@@ -146,6 +146,9 @@ double ota_edge_floor(const ota_coupled *state);
  * rows and keys that lie far below nearer. True: the range of what is left (head->scores.range) is within the tolerance. What it
  * changes of the scores, only loading brings back. */
 bool ota_far_scores_shut(ota_head *head);
+/* Exact columns whose sink lies far from all scores: g would have to close the distance, beside which scores have no digits. What
+ * is taken off the sink is a constant of g. */
+void ota_far_sink_near(ota_head *head);
 /* Would the pairs that were shut get no weight at f and g either? */
 bool ota_far_scores_hold(const ota_head *head);
 /* The pairs left allow no plan of positive weights, while that of the numbers gives the unusable ones as good as nothing: shuts

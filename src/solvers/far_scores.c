@@ -86,6 +86,25 @@ static bool find_tops(ota_head *head, double *highest) {
                                 ota_ranks_most(s, c, head->columns, "the tops of the keys"));
 }
 
+void ota_far_sink_near(ota_head *head) {
+    const double sink = head->row.sink;
+    double top = -INFINITY;
+    if (head->scores.far.scores == NULL || head->settings->stop.fixed || !(sink > -INFINITY) ||
+        !ota_rule_is(ota_head_rule(head), OTA_RULE_BALANCED))
+        return;
+    for (int64_t i = 0; i < head->rows; i++) {
+        for (int64_t j = 0; j < head->columns && head->mu[i] > 0.0; j++) {
+            if (head->nu[j] > 0.0) top = fmax(top, get_score(head, i, j));
+        }
+    }
+    if (head->settings->ranks != NULL &&
+        !ota_ranks_most(head->settings, &top, 1, "the highest score"))
+        return;
+    if (!(top > -INFINITY) || !(fabs(sink - top) > least_depth * head->tau)) return;
+    head->row.sink = top;
+    head->scores.far.sink = sink - top;
+}
+
 /* S' over S; low and high of what is left in rows and keys with mass. False: prefix columns, where a block of leading rows
  * loses a key, which would get none of its mass there. */
 static bool shift(ota_head *head, double *low, double *high) {

@@ -303,6 +303,49 @@ static void numbers_part_what_no_plan_uses(void **unused) {
     }
 }
 
+/* Exact columns that leave some mass to a sink: where the sink lies is a constant of the columns' potentials, however far. */
+static void a_far_sink_is_a_constant(void **unused) {
+    (void)unused;
+    static const char *const methods[] = {"softmax/exact", "entmax:1.5/exact", "sparsemax/exact"};
+    static const double sinks[] = {-1e4, 1e6, -1e9, 1e9, -1e30};
+    enum { ROWS = 6 };
+    double s[ROWS * ROWS], nu[ROWS], p[2][ROWS * ROWS], g[2][ROWS], f[2][ROWS], lse[2][ROWS];
+    dice_state = 29;
+    for (int e = 0; e < ROWS * ROWS; e++) s[e] = normal(&dice_state);
+    for (int j = 0; j < ROWS; j++) nu[j] = 0.8;
+    for (size_t m = 0; m < sizeof methods / sizeof methods[0]; m++) {
+        for (size_t k = 0; k < sizeof sinks / sizeof sinks[0]; k++) {
+            for (int turn = 0; turn < 2; turn++) {
+                const ota_term sink = {.kind = OTA_TERM_SINK, .value = turn == 0 ? 1.0 : sinks[k]};
+                ota_problem problem = {.size = sizeof problem, .terms = &sink, .term_count = 1};
+                ota_options options = {.size = sizeof options, .threads = 1};
+                ota_error error = {0};
+                assert_int_equal(ota_method_parse(methods[m], &problem, &options, &error), OTA_OK);
+                problem.scores = ota_array_of(s, OTA_F64, 1, 1, ROWS, ROWS);
+                problem.column_mass = ota_array_of(nu, OTA_F64, 1, 1, 1, ROWS);
+                ota_arrays arrays = {.size = sizeof arrays};
+                arrays.coupling = ota_array_of(p[turn], OTA_F64, 1, 1, ROWS, ROWS);
+                arrays.column_potential = ota_array_of(g[turn], OTA_F64, 1, 1, 1, ROWS);
+                arrays.row_potential = ota_array_of(f[turn], OTA_F64, 1, 1, 1, ROWS);
+                arrays.lse = ota_array_of(lse[turn], OTA_F64, 1, 1, 1, ROWS);
+                const ota_status status = ota_attend(&problem, &options, &arrays, NULL, &error);
+                if (status != OTA_OK)
+                    print_error("%s, %g: %s\n", methods[m], sinks[k], error.message);
+                assert_int_equal(status, OTA_OK);
+            }
+            const double by = sinks[k] - 1.0, rounding = 8.0 * fabs(by) * DBL_EPSILON;
+            for (int e = 0; e < ROWS * ROWS; e++)
+                spec_check("CETA-01", fabs(p[0][e] - p[1][e]), closeness(OTA_F64));
+            for (int j = 0; j < ROWS; j++) {
+                assert_true(fabs(g[1][j] - g[0][j] - by) <= closeness(OTA_F64) + rounding);
+                assert_true(fabs(f[1][j] - f[0][j] + by) <= closeness(OTA_F64) + rounding);
+                if (m == 0)
+                    assert_true(fabs(lse[1][j] - lse[0][j] - by) <= closeness(OTA_F64) + rounding);
+            }
+        }
+    }
+}
+
 /* 16-bit masks by their own least numbers. */
 static void halves_forbid_by_their_own_least_number(void **unused) {
     (void)unused;
@@ -385,6 +428,7 @@ TEST_FILE(test_far_scores) {
         cmocka_unit_test(a_row_of_numbers_is_its_scores),
         cmocka_unit_test(what_is_left_may_have_no_plan),
         cmocka_unit_test(numbers_part_what_no_plan_uses),
+        cmocka_unit_test(a_far_sink_is_a_constant),
         cmocka_unit_test(halves_forbid_by_their_own_least_number),
         cmocka_unit_test(streamed_kernels_know_no_far_scores),
     };

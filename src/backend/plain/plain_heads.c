@@ -257,6 +257,7 @@ static void emit_weights(const ota_head *head, int64_t i, double *p, ota_row_fou
     ota_row_parameters row =
         ota_row_parameters_of(place->run->resolved, place->batch, place->number);
     row.line = i;
+    row.sink = head->row.sink; /* the solver may have shifted it */
     const double mu = head->mu[i];
     *found = (ota_row_found){.potential = head->f[i], .mass = mu, .lse = -INFINITY};
     switch (head->found.update) {

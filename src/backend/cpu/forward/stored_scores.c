@@ -171,6 +171,7 @@ static void emit_task(void *context, int64_t chunk, int worker_index) {
     ota_cpu_device *device = w->device;
     ota_worker *worker = &device->workers[worker_index];
     ota_row_parameters parameters = row_parameters(device, place->batch, place->number);
+    parameters.sink = place->head->row.sink; /* the solver may have shifted it */
     double *receiver;
     ota_head_status *status = begin_chunk(place, chunk, &receiver);
     int64_t first, last;
