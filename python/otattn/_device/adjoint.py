@@ -29,7 +29,7 @@ from .blocks import Blocks
 from .engines import Engine
 from .rules import OF_MARGINALS, RULES, marginals, next_columns, next_rows
 from .scores import OF_SCORES, Scores
-from .solver import Step, solve
+from .solver import Step, begin, solve
 
 # Relative residual of the linear system, of f32 and f64, and the most steps.
 CLOSE, CLOSE_WIDE, STEPS = 1e-6, 1e-10, 2000
@@ -41,7 +41,8 @@ class Upstream:
     def __init__(
         self, scores: Scores, out: Tensor | None, coupling: Tensor | None, receiver: Tensor | None
     ) -> None:
-        self.out = None if out is None else out.to(scores.wide)
+        # Rows whose output is NaN have gradients of NaN.
+        self.out = None if out is None else out.to(scores.wide).where(~scores.spoiled[..., None], torch.nan)
         self.coupling = None if coupling is None else coupling.to(scores.wide)
         self.receiver = (
             None
@@ -117,6 +118,13 @@ class Reverse:
             after = next_columns(self.rule, g, column_lse, self.marginals)
         return self._through(after, gradient, [g, column_lse])
 
+    def start(self, gradient: Tensor) -> None:
+        """Adds those by what the first g is made of."""
+        with torch.enable_grad():
+            g = begin(self.engine, {**self.engine.scores.given, **self.leaves})
+        if g.requires_grad:
+            self._through(g, gradient, [])
+
     def round(self, step: Step, gradient: Tensor) -> Tensor:
         """The gradient by g before a round, of that by g after it."""
         engine, nothing = self.engine, torch.zeros_like
@@ -165,6 +173,8 @@ def gradients(
     reverse.add(upstream.pull(engine, f, g, a, b, names))
     for step in reversed(history):
         by_g = reverse.round(step, by_g)
+    if history:
+        reverse.start(by_g)
     found = reverse.found
     return {name: found[name] if name in found else torch.zeros_like(s.given[name]) for name in wanted}
 
@@ -228,7 +238,8 @@ def conjugate_gradients(
     direction, product = z, (residual * z).sum(2, keepdim=True)
     every = 1 if right.is_cpu else EVERY
     for k in range(STEPS + 1):
-        done = (residual.abs().sum(2) <= close * scale)[..., None]
+        # What is NaN has no solution, and gradients of NaN.
+        done = ~(residual.abs().sum(2) > close * scale)[..., None]
         if k % every == 0:
             check_deadline()
             if bool(done.all()):

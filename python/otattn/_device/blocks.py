@@ -82,7 +82,7 @@ class Blocks:
             p = torch.exp(block + f[:, :, rows, None] + g[..., None, :])
             dp = sums.by_weights(p, upstream, coupling) - row_term[:, :, rows, None] - key_term[..., None, :]
             # Of pairs that carry nothing neither infinity nor NaN may come back.
-            sums.add((p * dp).where(p > 0.0, 0.0))
+            sums.add((p * dp).where(p != 0.0, 0.0))
         return sums.found
 
     def moments(self, f: Tensor, g: Tensor, coupling: Tensor) -> tuple[Tensor, Tensor]:
@@ -91,7 +91,7 @@ class Blocks:
         by_row, by_column = torch.zeros_like(f), torch.zeros_like(g)
         for rows in s.slices():
             p = torch.exp(s.block(rows) + f[:, :, rows, None] + g[..., None, :])
-            each = (p * coupling[:, :, rows]).where(p > 0.0, 0.0)
+            each = (p * coupling[:, :, rows]).where(p != 0.0, 0.0)
             by_row[:, :, rows] = each.sum(3)
             by_column += each.sum(2)
         return by_row, by_column

@@ -108,15 +108,15 @@ class Rows:
         for rows in s.slices():
             _, inside = levels(self.with_sink(sums.begin(rows)), self.mass[:, :, rows], self.a)
             p = weights(inside, self.a)
-            w = (p ** (1.0 - self.a)).where(p > 0.0, 0.0)
+            w = (p ** (1.0 - self.a)).where(p != 0.0, 0.0)
             dp = sums.by_weights(p[..., : s.columns], out, coupling)
             if receiver is not None:
                 dp = dp + receiver[..., None, :]
             if m.sink is not None:
                 dp = torch.cat([dp, dp.new_zeros((*dp.shape[:3], 1))], 3)
             some = w.sum(3)
-            mean = (w * dp).where(w > 0.0, 0.0).sum(3) / some.where(some > 0.0, 1.0)
-            apart = (dp - mean[..., None]).where(w > 0.0, 0.0)
+            mean = (w * dp).where(w != 0.0, 0.0).sum(3) / some.where(some != 0.0, 1.0)
+            apart = (dp - mean[..., None]).where(w != 0.0, 0.0)
             ds = w * apart
             by_mass[:, :, rows] = mean
             if "alpha" in found:

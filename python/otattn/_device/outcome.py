@@ -42,6 +42,7 @@ def found_by(engine: Engine, names: Sequence[str]) -> Found:
     s = engine.scores
     if s.problem.regulariser == c.ENTMAX:
         out, f = engine.entmax() if isinstance(engine, Kernels) else Rows(s).forward()
+        out = out if out is None else out.where(~s.spoiled[..., None], torch.nan)
         return Found(engine, Solution(engine, begin(engine), f, 0, None, c.OK), f, out, None)
     solution = solve(engine, measured="facts" in names)
     engine = solution.engine
@@ -57,12 +58,19 @@ def found_by(engine: Engine, names: Sequence[str]) -> Found:
         out = mean * torch.exp(total)[..., None]
         # A row without any pair gives 0; a finite row sum has the value of its values.
         out = out.where((total > -torch.inf)[..., None] | torch.isnan(total)[..., None], 0.0)
+        out = out.where(~s.spoiled[..., None], torch.nan)
     else:
         lse = engine.lse(solution.g)
         f = next_rows(lse, m)
+    assert f is not None
+    if s.problem.columns != c.COLUMNS_FREE:
+        # Coupled columns have no plan of such rows: the whole head is NaN.
+        gone = torch.isnan(f).any(2, keepdim=True)
+        f, g = f.where(~gone, torch.nan), solution.g.where(~gone, torch.nan)
+        solution = solution._replace(g=g)
+        out = out if out is None else out.where(~gone[..., None], torch.nan)
     if lse is not None and m.sink is not None:
         lse = torch.logaddexp(lse, m.sink.expand_as(lse))
-    assert f is not None
     return Found(engine, solution, f, out, lse)
 
 
@@ -74,6 +82,7 @@ def settle(found: Found) -> tuple[int, int]:
         # Nothing waits for the device.
         return solution.status, 0
     lost = int(torch.isnan(found.f).sum())
+    spoiled = int((torch.isnan(found.f) | s.spoiled).sum())
     if lost and (solution.status == c.PARTIAL or s.problem.columns != c.COLUMNS_FREE):
         sentence = "scores are NaN or infinite, and coupled columns have no plan of such"
         if spec.nonfinite == "nan":
@@ -82,15 +91,15 @@ def settle(found: Found) -> tuple[int, int]:
         raise NotFinite(
             sentence, Certificate(nonfinite_rows=lost), "look for NaN among query, key and biases"
         )
-    if lost and spec.strict:
+    if spoiled and spec.strict:
         raise NotFinite(
-            f"{lost} rows met NaN or infinity",
-            Certificate(nonfinite_rows=lost),
+            f"{spoiled} rows met NaN or infinity",
+            Certificate(nonfinite_rows=spoiled),
             "look for NaN among the inputs",
         )
-    if lost:
-        warn(f"{lost} rows met NaN or infinity and are NaN", NotFiniteWarning)
-        return c.NONFINITE_ROWS, lost
+    if spoiled and solution.status != c.PARTIAL:
+        warn(f"{spoiled} rows met NaN or infinity and are NaN", NotFiniteWarning)
+        return c.NONFINITE_ROWS, spoiled
     if solution.status != c.PARTIAL:
         if s.device.type == "cpu" or solution.status == c.OK:
             warn_of_masked(_masked_share(found))

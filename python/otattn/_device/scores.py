@@ -92,29 +92,29 @@ class Scores:
 
     @functools.cached_property
     def lost(self) -> Tensor:
-        """[batch, heads, rows]: rows that are NaN or infinite, or may use a key or value that is."""
-        shape = (self.batch, self.heads, self.rows)
-        found = torch.zeros(shape, dtype=torch.bool, device=self.device)
-        if not self.finite:
-            return found
-        rows, _ = self.usable
+        """[batch, heads, rows]: rows whose query is NaN or infinite, or that may use a key that is."""
+        found = torch.zeros((self.batch, self.heads, self.rows), dtype=torch.bool, device=self.device)
         if "query" in self.finite:
-            found = ~self.finite["query"] & rows
-        bad = torch.zeros((self.batch, self.key_heads, self.columns), dtype=torch.bool, device=self.device)
-        for name in ("key", "value"):
-            if name in self.finite:
-                bad = bad | ~self.finite[name]
-        if self.device.type == "cpu" and not bool(bad.any()):
-            return found
-        bad = bad.repeat_interleave(self.heads // self.key_heads, 1)[:, :, None]
-        parts = [bad if (x := self.allowed(each)) is None else bad & x for each in self.slices()]
-        return found | torch.cat(
-            [
-                x.expand(*shape[:2], -1, -1).any(3).expand(*shape[:2], each.stop - each.start)
-                for x, each in zip(parts, self.slices(), strict=True)
-            ],
-            2,
-        )
+            found = ~self.finite["query"] & self.usable[0]
+        return found | self._using("key")
+
+    @functools.cached_property
+    def spoiled(self) -> Tensor:
+        """The same, or that may use such a value: rows whose output is NaN."""
+        return self.lost | self._using("value")
+
+    def _using(self, name: str) -> Tensor:
+        shape = (self.batch, self.heads, self.rows)
+        if name not in self.finite or (self.device.type == "cpu" and bool(self.finite[name].all())):
+            return torch.zeros(shape, dtype=torch.bool, device=self.device)
+        bad = (~self.finite[name]).repeat_interleave(self.heads // self.key_heads, 1)[:, :, None]
+        parts = []
+        for rows in self.slices():
+            allowed = self.allowed(rows)
+            pairs = bad if allowed is None else bad & allowed
+            count = rows.stop - rows.start
+            parts.append(pairs.expand(*shape[:2], -1, -1).any(3).expand(*shape[:2], count))
+        return torch.cat(parts, 2)
 
     @property
     def per_key(self) -> bool:

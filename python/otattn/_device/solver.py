@@ -9,6 +9,7 @@ that have met the tolerance stay as they are. Of a fixed number of rounds nothin
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
@@ -72,12 +73,12 @@ def tolerance_of(engine: Engine) -> float:
     return given or (1e-9 if engine.scores.type == torch.float64 else 1e-5)
 
 
-def begin(engine: Engine) -> Tensor:
-    """The column potential to start from."""
+def begin(engine: Engine, of: Mapping[str, Tensor] | None = None) -> Tensor:
+    """The column potential to start from; `of` has another temperature."""
     s = engine.scores
     start = s.given.get("start_potential")
     if start is not None:
-        tau = s.tau(s.given)
+        tau = s.tau(s.given if of is None else of)
         g: Tensor = start[:, :, 0].where(torch.isfinite(start[:, :, 0]), 0.0) / tau
         rule = RULES.get(s.problem.columns)
         if rule is not None:
@@ -97,8 +98,9 @@ def solve(engine: Engine, history: list[Step] | None = None, measured: bool = Tr
         found = _to_tolerance(engine, rule, begin(engine), 0)
         if found.status == c.PARTIAL and s.wide != wide_type(s.device):
             # What f32 does not reach f64 may.
-            wider = Blocks(Scores(s.spec, s.operands, wide_type(s.device)))
-            return _to_tolerance(wider, rule, found.g.double(), found.rounds)
+            wider = Scores(s.spec, s.operands, wide_type(s.device))
+            wider.end = s.end
+            return _to_tolerance(Blocks(wider), rule, found.g.double(), found.rounds)
         return found
     m = marginals(s)
     g = begin(engine)

@@ -116,8 +116,7 @@ class Kernels:
         s, order = self.scores, self.scores.problem.order or 1.5
         arrays = (self.query, self.key, s.native("value"))
         out, threshold = entmax_attend(*arrays, order, key_bias=self.terms, **self.options)
-        lost = s.lost
-        return out.to(s.wide).where(~lost[..., None], torch.nan), (-threshold).where(~lost, torch.nan)
+        return out.to(s.wide), (-threshold).where(~s.lost, torch.nan)
 
     def entmax_backward(self, wanted: Collection[str], upstream: Tensor) -> dict[str, Tensor]:
         """Gradients of rows of entmax, whose thresholds are found again."""

@@ -293,6 +293,10 @@ EDGES: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
     "heads": ("entmax:1.5", {"row_mass": masses(1, 2, 1, 1, 0, 0, 1, 2).reshape(2, 4)}),
+    "a start and rounds": (
+        "softmax/capped:1.2",
+        {"start_potential": -1.3, "rounds": 2, "temperature": masses(0.5, 0.9), "sink": masses(1.0, -1.0)},
+    ),
     "not finite": ("softmax/exact", {"start_potential": torch.inf}),
     "low temperature": ("entmax:1.5", {"temperature": 1e-30}),
 }
@@ -378,6 +382,30 @@ def test_what_both_refuse(error: Any, match: str, method: str, options: Mapping[
     for backend in (None, "torch:blocks"):
         with pytest.raises(error, match=match):
             otattn.attention(x, x, x, method=method, backend=backend, **options)
+
+
+@pytest.mark.parametrize("name", ["query", "value"])
+@pytest.mark.parametrize("method", ["softmax", "entmax:1.5", "softmax/exact", "softmax/capped:1.5"])
+def test_gradients_of_what_is_not_finite(method: str, name: str) -> None:
+    """Values spoil outputs, not the plan; gradients of such rows are NaN, by which losses are scaled."""
+    torch.manual_seed(4)
+    arrays = {n: torch.randn(1, 1, 4, 3, dtype=torch.float64) for n in ("query", "key", "value")}
+    arrays[name][0, 0, 2, 1] = NAN
+    found = []
+    for backend in (None, "torch:blocks"):
+        leaves = {n: x.clone().requires_grad_() for n, x in arrays.items()}
+        out, aux = otattn.attention(
+            **leaves, method=method, backend=backend, nonfinite="nan", return_aux="receiver"
+        )
+        grads = torch.autograd.grad(out.sum(), list(leaves.values()))
+        found.append((out, aux, [bool(x.isnan().any()) for x in grads]))
+    if "entmax" not in method:
+        assert torch.equal(found[1][0].isnan(), found[0][0].isnan())
+    if name == "value":
+        assert found[1][1].info.nonfinite_rows == 4
+        assert distance(found[1][1].receiver, found[0][1].receiver) <= 1e-8
+    assert found[1][1].info.status == found[0][1].info.status
+    assert found[1][2] == found[0][2]
 
 
 # ---- citizens of torch -----------------------------------------------------------------------------
