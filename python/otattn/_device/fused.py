@@ -181,8 +181,7 @@ class Fused(Attending):
         self.causal = s.high is not None and s.high < s.columns - 1
         high = s.high if self.causal and s.high else 0
         self.top, self.left = max(high, 0), max(-high, 0)
-        self.terms = [name for name in ("bias", "attn_mask") if name in s.given]
-        if self.terms:
+        if {"bias", "attn_mask"} & s.given.keys():
             self.differentiates = Attending.differentiates
         self.pairs: dict[bool, tuple[Tensor, Tensor]] = {}
         self.answer: dict[str, Any] = {}
@@ -190,11 +189,7 @@ class Fused(Attending):
     @functools.cached_property
     def of_key(self) -> Tensor:
         """[batch, heads, columns]: biases of keys, -inf of those that no row may use."""
-        s = self.scores
-        found = torch.zeros((s.batch, s.heads, s.columns), dtype=s.wide, device=s.device)
-        for name in self.terms:
-            found = found + s.given[name][:, :, 0] / s.tau(s.given)
-        return found.where(s.usable[1], -torch.inf)
+        return self.scores.key_biases().where(self.scores.usable[1], -torch.inf)
 
     @classmethod
     def refuses(cls, scores: Scores) -> str | None:

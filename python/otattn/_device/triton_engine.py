@@ -53,8 +53,8 @@ class Kernels:
             if own or s.spec.sink is not None or "value" not in s.given:
                 return "takes entmax of values, of a number alpha, without masses and sinks"
         per_head = isinstance(s.tau(s.given), Tensor) and s.tau(s.given).dim() > 0
-        if per_head and s.type != torch.float32:
-            return "takes one temperature for all heads of narrow types"
+        if per_head and (s.type != torch.float32 or s.spec.softcap):
+            return "takes one temperature for all heads of narrow types, and with a softcap"
         return None
 
     def __init__(self, scores: Scores) -> None:
@@ -75,14 +75,10 @@ class Kernels:
             "offset": s.offset,
         }
         # What masks and lengths say of keys: a term of their potentials.
-        self.terms = torch.zeros((s.batch, s.heads, s.columns), dtype=s.wide, device=s.device)
-        if s.masks or s.lengths is not None:
-            allowed = s.allowed(slice(0, 1), banded=False)
-            for name in ("bias", "attn_mask"):
-                if name in s.given:
-                    self.terms = self.terms + s.given[name][:, :, 0] / tau
-            if allowed is not None:
-                self.terms = self.terms.masked_fill(~allowed[:, :, 0], -torch.inf)
+        self.terms = s.key_biases()
+        allowed = s.allowed(slice(0, 1), banded=False)
+        if allowed is not None:
+            self.terms = self.terms.masked_fill(~allowed[:, :, 0], -torch.inf)
 
     def lse(self, bias: Tensor, transposed: bool = False) -> Tensor:
         from .triton_rows import column_lse, row_lse

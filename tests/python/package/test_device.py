@@ -694,6 +694,7 @@ cases = [
     {"method": "softmax/exact", "rounds": 1, "temperature": 0.7, "key_lengths": torch.tensor([5])},
     {"is_causal": True, "softcap": 2.0, "alibi_slopes": torch.rand(4), "sink": torch.randn(4)},
     {"method": "entmax:1.5", "is_causal": True, "key_lengths": torch.tensor([5]), "temperature": 0.7},
+    {"temperature": torch.tensor([0.5, 1.0, 2.0, 3.0]), "attn_mask": torch.randn(1, 1, 1, 7)},
 ]
 for options in cases:
     found = []
@@ -706,6 +707,9 @@ for options in cases:
         apart = float((x - y).abs().max() / y.abs().max())
         assert apart <= 1e-5, (options, apart)
 assert "engine triton" in otattn.describe(q, k, v, enable_gqa=True, backend="torch")
+capped = otattn.Spec("softmax", softcap=2.0, backend="torch")
+why = otattn.describe(q, k, v, enable_gqa=True, method=capped, temperature=torch.rand(4) + 0.5)
+assert "not triton, which takes one temperature" in why
 print("equal")
 """
 
