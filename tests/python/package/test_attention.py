@@ -357,6 +357,29 @@ def test_a_key_of_numbers_that_must_be_filled(dtype: torch.dtype) -> None:
         )
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("block", [1, 3])
+def test_gradients_where_numbers_leave_blocks(dtype: torch.dtype, block: int) -> None:
+    """What no plan uses is left out, and the potentials say so to backward."""
+    torch.manual_seed(5)
+    scores, upstream = (torch.randn(6, 6, dtype=dtype) for _ in range(2))
+    place = torch.arange(6) // block
+    tolerance = 1e-5 if dtype == torch.float32 else 1e-9
+
+    def found(mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        x = scores.clone().requires_grad_()
+        P = otattn.coupling(x, attn_mask=mask, method="softmax/exact")
+        (P * upstream).sum().backward()
+        assert x.grad is not None
+        return P.detach(), x.grad
+
+    right = found(place[:, None] == place[None])
+    for value in (-1e9, -1e30):
+        mask = torch.zeros(6, 6, dtype=dtype).masked_fill(place[None] > place[:, None], value)
+        for a, b in zip(right, found(mask), strict=True):
+            assert (a - b).abs().max() <= 256 * tolerance
+
+
 def test_a_sink_of_minus_infinity_is_none(rng: np.random.Generator) -> None:
     q, k, v = (heads(rng, 2, 3, 5, 4) for _ in range(3))
     none = np.full(3, -np.inf)
