@@ -61,7 +61,15 @@ def _differentiated(
     """The results of a derivative, whose forward runs first where it has one; None: see `gradients`."""
     name = name_of(spec, wants, arrays)
     names = Names(name, None if name is None else (*name, "forward and backward"))
-    kept = take(names.twice) or make(memory, spec, wants, arrays, names)
+    # A plan that was kept for other numbers may not be bound to these: an order of 1 is another method.
+    found = _run_both(memory, take(names.twice), spec, arrays)
+    if found is None:
+        found = _run_both(memory, make(memory, spec, wants, arrays, names), spec, arrays)
+    return None if found is None else _settled(found)
+
+
+def _run_both(memory: Memory, kept: Kept | None, spec: Spec, arrays: Sequence[Any]) -> tuple[Any, ...] | None:
+    """What `run_kept` returns, of a derivative whose forward runs first where it has one."""
     if kept is None:
         return None
     if kept.first is not None:
@@ -75,8 +83,7 @@ def _differentiated(
         if found is None:
             give(kept)
             return None
-    found = run_kept(memory, kept, spec, arrays)
-    return None if found is None else _settled(found)
+    return run_kept(memory, kept, spec, arrays)
 
 
 def _settled(found: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -205,12 +205,14 @@ def _multipliers(
     moving = (y > 0.0) & (sums > 0.0)
     diagonal = (sums / y.where(moving, 1.0)).where(moving, 1.0)
 
+    # Constants are in the kernel of heads whose rows give all and whose keys all ask for a sum, as where all
+    # caps are filled. What they are mapped to is 0 but for rounding, of which narrow types have enough.
+    fixed = (moving & (y >= 1.0)) | ~(sums > 0.0)
+    closed = fixed.all(2, keepdim=True) & ((x >= 1.0) | ~(inside > -torch.inf)).all(2, keepdim=True)
+
     def apart(v: Tensor) -> Tensor:
-        """Without what constants are mapped to, which is 0 but for rounding; a sink takes from them."""
-        if reverse.rule is None or not reverse.rule.balanced:
-            return v
         part = v.sum(2, keepdim=True) / sums.sum(2, keepdim=True).clamp(min=torch.finfo(s.wide).tiny)
-        return v - sums * part.where(~reverse.marginals.has_sink[..., None], 0.0)
+        return v - sums * part.where(closed, 0.0)
 
     def apply(v: Tensor) -> Tensor:
         through = weight * engine.product(f, g, v[..., None])[..., 0]

@@ -117,7 +117,7 @@ def describe_tensors(spec: Spec, operands: Sequence[Tensor | None]) -> str:
     s = engine.scores
     lines = [f"engine {engine.name} on {query.device}, in {str(s.wide).removeprefix('torch.')}"]
     for kind in ENGINES:
-        if kind.name == engine.name:
+        if kind.name == engine.name or ":" in (spec.backend or ""):
             break
         lines.append(f"  not {kind.name}, which {why_not(kind, s)}")
     entmax = s.problem.regulariser == c.ENTMAX

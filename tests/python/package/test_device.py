@@ -24,22 +24,23 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 ROWS = ["softmax", "sparsemax", "entmax:1.5", "entmax:1.2", "entmax:2.5"]
+# No drawn number of rows fills all caps: then the gradient by a cap has two sides.
 COUPLED = [
     "softmax/exact",
     "softmax/relaxed:0.7",
-    "softmax/capped:1.5",
+    "softmax/capped:1.6",
     "softmax/bounded:0.5,1.6",
     "softmax/elastic:0.4,5",
 ]
 # Of each: the number of a Spec, and what may be a tensor instead.
 NUMBERS = {
     "softmax/relaxed:0.7": ("strength",),
-    "softmax/capped:1.5": ("cap",),
+    "softmax/capped:1.6": ("cap",),
     "softmax/bounded:0.5,1.6": ("lower", "upper"),
     "softmax/elastic:0.4,5": ("strength",),
     "entmax:1.5": ("alpha",),
 }
-VALUES = {"cap": 1.5, "lower": 0.5, "upper": 1.6, "alpha": 1.5}
+VALUES = {"cap": 1.6, "lower": 0.5, "upper": 1.6, "alpha": 1.5}
 # Where the torch side of drawn calls lies: pytest --device cuda.
 DEVICE = os.environ.get("OTATTN_DEVICE", "cpu")
 # A unit of rounding of each type times what a short sum of products makes of it.
@@ -220,7 +221,7 @@ def test_coupled_columns(case: Case) -> None:
 
 @given(
     cases(
-        ["softmax", "entmax:1.5", "softmax/exact", "softmax/capped:1.5"],
+        ["softmax", "entmax:1.5", "softmax/exact", "softmax/capped:1.6"],
         [torch.float32, torch.bfloat16, torch.float16],
     )
 )
@@ -284,7 +285,7 @@ EDGES: dict[str, tuple[str, dict[str, Any]]] = {
     "no keys": ("sparsemax", {"key_lengths": torch.tensor([0, 0])}),
     "relaxed, no keys": ("softmax/relaxed:0.7", {"key_lengths": torch.tensor([0, 3])}),
     "capped, one key": (
-        "softmax/capped:1.5",
+        "softmax/capped:1.6",
         {
             "key_lengths": torch.tensor([1, 1]),
             "start_potential": -1.3734050015215664,
@@ -512,7 +513,7 @@ def test_calls_of_the_engine(method: str, monkeypatch: pytest.MonkeyPatch) -> No
     [
         ("softmax/exact", {}, 12),
         ("softmax/exact", {"temperature": 0.3}, 60),
-        ("softmax/capped:1.5", {"is_causal": True}, 40),
+        ("softmax/capped:1.6", {"is_causal": True}, 40),
         ("softmax/relaxed:10", {}, 20),
         ("softmax/exact", {"window": (8, 8)}, 60),
     ],
@@ -613,7 +614,7 @@ def test_fronts() -> None:
     assert distance(module(x, x, x)[0], plain(x, x, x)[0]) <= 1e-4
     packed = torch.randn(9, 4, 8)
     bounds = [0, 2, 9]
-    options: dict[str, Any] = {"method": "softmax/capped:1.5", "is_causal": True}
+    options: dict[str, Any] = {"method": "softmax/capped:1.6", "is_causal": True}
     found = otattn.varlen_attention(packed, packed, packed, bounds, bounds, backend="torch", **options)
     assert distance(found, otattn.varlen_attention(packed, packed, packed, bounds, bounds, **options)) <= 1e-4
     spec = Spec("softmax/relaxed:1", backend="torch")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-PAGES = {"python": 15, "assignment": 16, "sampling": 6, "moe": 6, "normalize": 8, "maxsim": 9}
+PAGES = {"python": 15, "assignment": 16, "sampling": 6, "moe": 15, "normalize": 8, "devices": 5}
 
 
 @pytest.mark.parametrize("page", PAGES)
