@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from . import ot as ot
     from ._assignment import AssignmentCertificate, linear_sum_assignment
     from ._decode import decode
+    from ._describe import describe
     from ._maxsim import maxsim
     from ._normalize import sinkhorn_normalize
     from ._plan import Plan

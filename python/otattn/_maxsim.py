@@ -250,7 +250,7 @@ def maxsim(
     tensors = torch is not None and isinstance(queries, torch.Tensor)
     if backend is not None:
         by_torch("queries", queries, backend)
-    elif type(queries) is np.ndarray:
+    elif queries.__class__ is np.ndarray:
         found = _native_maxsim(
             queries, documents, offsets, lengths, query_lengths, capacity, top_k, thread_limit()
         )
@@ -268,7 +268,7 @@ def maxsim(
         documents, offsets = _packed(documents)
     if is_torch(documents) and not documents.is_cpu:
         check_device("queries", queries, "documents", documents)
-    elif tensors and not queries.is_cpu:
+    elif is_torch(queries) and not queries.is_cpu:
         check_device("documents", documents, "queries", queries)
     if backend == "torch" and torch is not None:
         documents = torch.as_tensor(documents)
