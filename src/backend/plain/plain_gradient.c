@@ -41,7 +41,7 @@ static ota_place_memory memory(const ota_plain_device *device, int64_t index) {
     return (ota_place_memory){place->scores, place->plan, place->workspace};
 }
 
-static double finite(double x) { return isfinite(x) ? x : 0.0; }
+static double finite_or_0(double x) { return isfinite(x) ? x : 0.0; }
 
 /* Where a pair lies in the solver's matrices. */
 static int64_t place_of(const ota_backward_job *job, int64_t i, int64_t j) {
@@ -86,7 +86,8 @@ static void load_row(ota_backward_job *job, int64_t i) {
     for (int64_t w = 0; w < width; w++) {
         const double g = out_grad_at(job, i, w);
         job->space->bad[i] |= !isfinite(g);
-        for (int64_t j = 0; j < r->keys; j++) at->u[j] += finite(g) * finite(value_at(job, j, w));
+        for (int64_t j = 0; j < r->keys; j++)
+            at->u[j] += finite_or_0(g) * finite_or_0(value_at(job, j, w));
     }
     if (r->problem.dropout > 0.0) ota_dropout_row_f64(r, job->dropout_key, i, 0, r->keys, at->u);
     for (int64_t j = 0; j < r->keys && ota_array_present(&want->coupling_grad); j++)
@@ -392,17 +393,17 @@ static void write_row(ota_backward_job *job, int64_t i) {
         if (ota_array_present(&want->matrix)) ota_array_set(&want->matrix, b, h, i, j, at->u[j]);
     }
     for (int64_t w = 0; w < r->width && !r->from_matrix; w++) {
-        const double q = finite(ota_array_get(&r->problem.queries, b, h, i, w));
+        const double q = finite_or_0(ota_array_get(&r->problem.queries, b, h, i, w));
         double sum = 0.0;
         for (int64_t j = 0; j < r->keys; j++) {
-            sum += at->u[j] * finite(ota_array_get(&r->problem.keys, b, key_head, j, w));
+            sum += at->u[j] * finite_or_0(ota_array_get(&r->problem.keys, b, key_head, j, w));
             at->keys[j * r->width + w] += at->u[j] * q;
         }
         if (ota_array_present(&want->queries)) ota_array_set(&want->queries, b, h, i, w, sum);
     }
     if (r->problem.dropout > 0.0) ota_dropout_row_f64(r, job->dropout_key, i, 0, r->keys, at->p);
     for (int64_t w = 0; w < job->values_width && ota_array_present(&want->out_grad); w++) {
-        const double g = finite(out_grad_at(job, i, w));
+        const double g = finite_or_0(out_grad_at(job, i, w));
         for (int64_t j = 0; j < r->keys; j++) at->values[j * job->values_width + w] += at->p[j] * g;
     }
 }
