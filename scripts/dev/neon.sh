@@ -5,7 +5,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 # arm_test NAME: one C test, static, under emulation; without what CMakeLists.txt turns off for gcc 12, too.
 arm_test() {
-    aarch64-linux-gnu-gcc -std=c11 -O2 -DTEST_ALONE -fno-tree-loop-vectorize -ffp-contract=off -static -Itests/bare -Itests/support -Iinclude -Isrc \
+    aarch64-linux-gnu-gcc -std=c11 -O2 -DTEST_ALONE -fno-tree-loop-vectorize -ffp-contract=off -static -Itests/bare -Itests/support -Itests -Iinclude -Isrc \
         tests/*/"$1.c" "$build/neon/libotattn.a" -lm -lpthread -o "$build/neon/$1" &&
         OTATTN_TEST_FIRST_LEVEL=1 qemu-aarch64 "$build/neon/$1"
 }
