@@ -86,11 +86,10 @@ def gradients_of_tensors(
                 found = Rows(s).backward(wanted, from_.out, from_.coupling, from_.receiver)
         else:
             g = None
-            if s.problem.columns == c.COLUMNS_FREE:
-                g = None
-            elif saved is not None and saved.numel():
+            coupled = s.problem.columns != c.COLUMNS_FREE
+            if coupled and saved is not None and saved.numel():
                 g = (saved[:, :, 0] / s.tau({k: x.double() for k, x in s.given.items()})).to(s.wide)
-            elif not s.options.rounds and s.problem.columns != c.COLUMNS_ELASTIC:
+            elif coupled and not s.options.rounds and s.problem.columns != c.COLUMNS_ELASTIC:
                 g = solve(engine).g.to(s.wide)
             found = gradients(engine, wanted, from_, g)
         results = []

@@ -59,7 +59,7 @@ def refuses(spec: Spec, operands: Sequence[Tensor | None]) -> str | None:
 
 
 def on_device(spec: Spec, operands: Sequence[Tensor | None]) -> bool:
-    """Whether a call is for this file: of a device that is no CPU, or of the backend of torch."""
+    """Whether a call is for this folder: of a device that is no CPU, or of the backend of torch."""
     query = operands[0]
     assert query is not None
     return not query.is_cpu or is_of_torch(spec.backend)

@@ -43,7 +43,7 @@ def found_by(engine: Engine, names: Sequence[str]) -> Found:
     if s.problem.regulariser == c.ENTMAX:
         out, f = engine.entmax() if isinstance(engine, Kernels) else Rows(s).forward()
         out = out if out is None else out.where(~s.spoiled[..., None], torch.nan)
-        return Found(engine, Solution(engine, begin(engine), f, 0, None, c.OK), f, out, None)
+        return Found(engine, Solution(engine, begin(engine), 0, None, c.OK), f, out, None)
     solution = solve(engine, measured="facts" in names)
     engine = solution.engine
     s = engine.scores
@@ -62,7 +62,6 @@ def found_by(engine: Engine, names: Sequence[str]) -> Found:
     else:
         lse = engine.lse(solution.g)
         f = next_rows(lse, m)
-    assert f is not None
     if s.problem.columns != c.COLUMNS_FREE:
         # Coupled columns have no plan of such rows: the whole head is NaN.
         gone = torch.isnan(f).any(2, keepdim=True)

@@ -35,12 +35,12 @@ PATIENCE = 40
 
 
 class Solution(NamedTuple):
+    """Column potentials; those of the rows are one update away."""
+
     engine: Engine
     """It may be a wider one than was asked."""
     g: Tensor
     """[batch, heads, columns]"""
-    f: Tensor | None
-    """[batch, heads, rows]: the row update of g; None: left to whoever needs it"""
     rounds: int
     error: Tensor | None
     """[batch, heads]: of the columns, over the mass; None: not measured"""
@@ -92,7 +92,7 @@ def solve(engine: Engine, history: list[Step] | None = None, measured: bool = Tr
     s = engine.scores
     rule = RULES.get(s.problem.columns)
     if rule is None:
-        return Solution(engine, begin(engine), None, 0, None, c.OK)
+        return Solution(engine, begin(engine), 0, None, c.OK)
     asked = rounds_of(engine)
     if asked is None:
         found = _to_tolerance(engine, rule, begin(engine), 0)
@@ -112,10 +112,10 @@ def solve(engine: Engine, history: list[Step] | None = None, measured: bool = Tr
             history.append(Step(g, row_lse, f, column_lse))
         g = next_columns(rule, g, column_lse, m)
     if not measured:
-        return Solution(engine, g, None, asked, None, c.FIXED_ITERS)
+        return Solution(engine, g, asked, None, c.FIXED_ITERS)
     f = next_rows(engine.lse(g), m)
     error = _residual(rule, g, engine.lse(f, transposed=True), m)
-    return Solution(engine, g, f, asked, error, c.FIXED_ITERS)
+    return Solution(engine, g, asked, error, c.FIXED_ITERS)
 
 
 def _residual(rule: Rule, g: Tensor, column_lse: Tensor, m: Marginals) -> Tensor:
@@ -236,4 +236,4 @@ def _to_tolerance(engine: Engine, rule: Rule, g: Tensor, round_: int) -> Solutio
         g = mixing.next(g, after, sums, error).where(~done[..., None], g)
         round_ += 1
     status = c.OK if bool(done.all()) else c.PARTIAL
-    return Solution(engine, g, f, round_, error, status)
+    return Solution(engine, g, round_, error, status)
