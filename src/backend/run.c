@@ -96,7 +96,7 @@ static void watched_chunk(void *context, int64_t chunk, int worker) {
 
 void ota_each_chunk(ota_passes *passes, void (*body)(void *job, int64_t chunk, int worker),
                     void *job) {
-    watched_chunks all = {ota_watch_of(passes->head->settings), body, job};
+    watched_chunks all = {ota_watch_within(passes->head->settings), body, job};
     if (passes->chunks == 1) {
         body(job, 0, 0);
     } else {

@@ -126,12 +126,17 @@ typedef struct ota_watch {
  * thirty nanoseconds. */
 enum { OTA_WATCH_WORK = 1 << 17 };
 
-/* Asks at once, and then now and then. Rows on many processes never ask: they end together, by the sums of a round
- * (ranks.h). */
+/* Asks at once, and then now and then. For work within which no process sends anything, and whose results nobody acts on
+ * before the next sum over the ranks, which says that this process was interrupted (ranks.h). */
+static inline ota_watch ota_watch_within(const ota_settings *settings) {
+    return (ota_watch){
+        .interrupted = ota_interrupted, .settings = settings, .work = OTA_WATCH_WORK};
+}
+/* The same, but that rows on many processes never ask: they end together, by the sums of a round. */
 static inline ota_watch ota_watch_of(const ota_settings *settings) {
-    return (ota_watch){.interrupted = settings->ranks == NULL ? ota_interrupted : NULL,
-                       .settings = settings,
-                       .work = OTA_WATCH_WORK};
+    ota_watch watch = ota_watch_within(settings);
+    if (settings->ranks != NULL) watch.interrupted = NULL;
+    return watch;
 }
 static inline ota_status ota_watch_ask(const ota_watch *watch) {
     return watch->interrupted == NULL ? OTA_OK : watch->interrupted(watch->settings);

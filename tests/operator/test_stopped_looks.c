@@ -6,10 +6,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
+#include "crew.h"
 #include "draw/random.h"
 #include "groups.h"
 #include "otattn.h"
@@ -71,7 +73,7 @@ typedef struct stage {
     ota_gradients gradients;
     ota_tangents tangents;
     ota_support support;
-    double out[VALUES], coupling[PAIRS], rows[HEADS * SIZE], columns[HEADS * SIZE];
+    double out[VALUES], coupling[PAIRS], rows[HEADS * SIZE], columns[2 * HEADS * SIZE];
     double dq[VALUES], dk[VALUES], dv[VALUES], ds[PAIRS], temperature[HEADS], order, strength;
     double moved[VALUES], moved_coupling[PAIRS];
     ota_head_result heads[HEADS];
@@ -250,6 +252,71 @@ static void the_last_look_of_ranks(void **state) {
     ota_plan_free(plan);
 }
 
+typedef struct scene_of_ranks {
+    const kind *of;
+    step at;
+    int look;
+    ota_status wanted, says[2];
+} scene_of_ranks;
+
+/* Every rank has all queries of its own and the keys of both. */
+static void run_rank(crew_rank *rank, void *context) {
+    scene_of_ranks *scene = context;
+    stage *s = calloc(1, sizeof *s);
+    ota_plan *plan;
+    set(s, scene->of);
+    s->options.communicator = &rank->to;
+    s->arrays.column_potential = ota_array_of(s->columns, OTA_F64, 1, HEADS, 1, 2 * SIZE);
+    ota_status status = ota_plan_create(&plan, &s->problem, WIDTH, &s->options, NULL);
+    if (status >= OTA_OK) {
+        if (scene->at != FORWARD) status = call(plan, s, FORWARD, NULL, NULL);
+        if (rank->to.rank == looks_rank) stop_after(scene->look, scene->wanted);
+        if (status >= OTA_OK) status = call(plan, s, scene->at, NULL, NULL);
+        ota_plan_free(plan);
+    }
+    scene->says[rank->to.rank] = status;
+    free(s);
+}
+
+static int stop_one_rank(const kind *of, step at) {
+    int stopped = 0, all = 1;
+    for (int look = -1; look < all; look += 1 + look / 6) {
+        scene_of_ranks scene = {.of = of,
+                                .at = at,
+                                .look = look,
+                                .wanted = look % 2 == 0 ? OTA_CANCELLED : OTA_TIMEOUT};
+        looks_rank = 1;
+        crew_once(2, OTA_SHARES_IN_ORDER, run_rank, &scene);
+        let_run();
+        if (look < 0) {
+            /* Some methods are not run on many processes. */
+            if (scene.says[0] < OTA_OK) return 0;
+            all = looks;
+            continue;
+        }
+        /* What is sent behind the last decision is sent to the end. */
+        const bool to_the_end = scene.says[0] >= OTA_OK && look > 0;
+        if (scene.says[0] != scene.says[1] || (!to_the_end && scene.says[0] != scene.wanted))
+            fail_msg("%s, step %d, look %d of %d: the ranks answer %d and %d", of->method, (int)at,
+                     look, all, (int)scene.says[0], (int)scene.says[1]);
+        stopped += !to_the_end;
+    }
+    return stopped;
+}
+
+/* Wherever one rank is told to end, both end, with the same number of messages: else one would wait for ever. */
+static void ranks_stop_together(void **state) {
+    (void)state;
+    int stopped[STEPS] = {0};
+    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+        if (kinds[k].matrix || kinds[k].threads > 0) continue;
+        for (step at = FORWARD; at < (kinds[k].differentiable ? JVP : BACKWARD); at++)
+            stopped[at] += stop_one_rank(&kinds[k], at);
+    }
+    assert_true(stopped[FORWARD] > 20 && stopped[BACKWARD] > 20);
+    looks_rank = 0;
+}
+
 TEST_FILE(test_stopped_looks) {
     dice_state = 5;
     for (int k = 0; k < VALUES; k++) {
@@ -260,6 +327,7 @@ TEST_FILE(test_stopped_looks) {
     }
     for (int k = 0; k < PAIRS; k++) scores[k] = normal(&dice_state);
     const struct CMUnitTest tests[] = {cmocka_unit_test(the_last_look_of_ranks),
+                                       cmocka_unit_test(ranks_stop_together),
                                        cmocka_unit_test(every_look)};
     return cmocka_run_group_tests_name("stopped_looks", tests, NULL, NULL);
 }

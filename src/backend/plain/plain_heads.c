@@ -231,7 +231,7 @@ bool ota_plain_load(ota_head *head) {
         for (int64_t j = head->columns; j < head->scores.stride; j++)
             *stored(head, i, j) = -INFINITY;
     }
-    ota_watch watch = ota_watch_of(&r->settings);
+    ota_watch watch = ota_watch_within(&r->settings);
     for (int64_t i = 0; i < r->queries && !ota_watch_ends(&watch, 16 * ota_row_work(r)); i++) {
         ota_plain_scores(device, place->batch, place->number, i, place->row);
         for (int64_t j = 0; j < r->keys; j++) {
@@ -285,7 +285,7 @@ static void emit_weights(const ota_head *head, int64_t i, double *p, ota_row_fou
 /* P of the transposed problem as the caller sees it: P_ij is the weight of row j, column i. */
 static void emit_transposed(ota_head *head) {
     plain_place *place = head->host.place;
-    ota_watch watch = ota_watch_of(head->settings);
+    ota_watch watch = ota_watch_within(head->settings);
     for (int64_t j = 0; j < head->rows && !ota_watch_ends(&watch, 4 * head->columns); j++) {
         ota_row_found found;
         emit_weights(head, j, place->weights, &found);
@@ -312,7 +312,7 @@ void ota_plain_emit(ota_head *head) {
         emit_transposed(head);
         return;
     }
-    ota_watch watch = ota_watch_of(head->settings);
+    ota_watch watch = ota_watch_within(head->settings);
     for (int64_t i = 0; i < head->rows && !ota_watch_ends(&watch, 16 * head->columns); i++) {
         ota_row_found found;
         emit_weights(head, i, place->weights, &found);

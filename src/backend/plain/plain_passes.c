@@ -46,7 +46,7 @@ static void solve_rows(ota_passes *passes, double t, double omega, bool as_they_
     double *p = passes->chunk.scratch;
     memcpy(passes->potential, head->g, (size_t)passes->columns * sizeof *head->g);
     for (int64_t j = 0; j < passes->columns; j++) passes->column[j] = 0.0;
-    ota_watch watch = ota_watch_of(head->settings);
+    ota_watch watch = ota_watch_within(head->settings);
     for (int64_t i = 0; i < passes->rows && !ota_watch_ends(&watch, 4 * passes->columns); i++) {
         ota_row_found found;
         double mass = 0.0, wanted = head->mu[i];
@@ -77,7 +77,7 @@ void ota_plain_row_pass(ota_passes *passes, double t, double omega) {
 }
 
 void ota_plain_column_pass(ota_passes *passes, double t) {
-    ota_watch watch = ota_watch_of(passes->head->settings);
+    ota_watch watch = ota_watch_within(passes->head->settings);
     for (int64_t j = 0; j < passes->columns && !ota_watch_ends(&watch, 4 * passes->rows); j++)
         passes->column_lse[j] = ota_plain_column_lse(
             (const double *)passes->scores + j, passes->stride, passes->rows, passes->head->f, t);

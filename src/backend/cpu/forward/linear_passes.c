@@ -49,7 +49,7 @@ double WORD(ota_cpu_linear_range)(ota_passes *state) {
         high[j] = -INFINITY;
         sum[j] = 0.0;
     }
-    ota_watch watch = ota_watch_of(head->settings);
+    ota_watch watch = ota_watch_within(head->settings);
     for (int64_t i = 0; i < state->rows && !ota_watch_ends(&watch, state->columns); i++) {
         const double centre = row_centre(state, i, NULL);
         state->shift[i] = centre;

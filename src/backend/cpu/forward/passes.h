@@ -17,7 +17,7 @@ static inline double *cleared_chunk(const ota_passes *state, double *partial, in
 /* The rows of a chunk in pieces that are worth a question whether to go on; an interrupted chunk is left undone. */
 static inline void each_piece(ota_passes *state, int64_t chunk, void *job,
                               void (*body)(void *job, int64_t chunk, int64_t first, int64_t last)) {
-    ota_watch watch = ota_watch_of(state->head->settings);
+    ota_watch watch = ota_watch_within(state->head->settings);
     int64_t first, end, last;
     ota_chunk_rows(state, chunk, &first, &last);
     for (end = first; ota_watch_rows(&watch, state->columns, last, &first, &end);)

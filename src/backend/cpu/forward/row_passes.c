@@ -105,7 +105,7 @@ static void column_sums_chunk(void *context, int64_t chunk, int worker) {
     const chunk_job *job = context;
     ota_passes *state = job->state;
     const double *f = state->head->f;
-    ota_watch watch = ota_watch_of(state->head->settings);
+    ota_watch watch = ota_watch_within(state->head->settings);
     double *column = cleared_chunk(state, state->chunk.relaxed, chunk);
     int64_t first, end, last;
     ota_chunk_rows(state, chunk, &first, &last);
@@ -185,7 +185,7 @@ static void rows_chunk(void *context, int64_t chunk, int worker) {
     double *column = cleared_chunk(state, state->chunk.sums, chunk),
            *relaxed = cleared_chunk(state, state->chunk.relaxed, chunk);
     const bool two_sided = job->omega > 1.0 || job->omega < 1.0;
-    ota_watch watch = ota_watch_of(head->settings);
+    ota_watch watch = ota_watch_within(head->settings);
     for (int64_t i = first; i < last && !ota_watch_ends(&watch, state->columns); i++) {
         ota_row_found found;
         const double mass = row_entries(job, chunk, i, column, &found);

@@ -223,7 +223,7 @@ static void form_kernel(void *context, int64_t chunk, int worker_index) {
         place->workspace->score_ranges[chunk] =
             (ota_score_range){.low = INFINITY, .high = -INFINITY, .least = device->resolved->keys};
     }
-    ota_watch watch = ota_watch_of(&device->resolved->settings);
+    ota_watch watch = ota_watch_within(&device->resolved->settings);
     for (int64_t at = first; at < last; at += step) {
         const int64_t rows = ota_int_min(step, last - at);
         if (ota_watch_ends(&watch, rows * ota_row_work(device->resolved))) return;
@@ -241,7 +241,7 @@ static void turn_chunk(void *context, int64_t chunk, int worker_index) {
     chunk_rows(device->resolved->queries, chunk, &first, &last);
     if (first == last) return;
     memset(column_part(place, chunk), 0, (size_t)device->dense_stride * sizeof(double));
-    ota_watch watch = ota_watch_of(&device->resolved->settings);
+    ota_watch watch = ota_watch_within(&device->resolved->settings);
     for (int64_t end = first; ota_watch_rows(&watch, device->dense_stride, last, &first, &end);)
         update_rows(place, chunk, first, end - first,
                     (const real *)place->workspace->scores + first * device->dense_stride);
@@ -289,7 +289,7 @@ static void emit_rounds(void *context, int64_t chunk, int worker_index) {
     chunk_rows(device->resolved->queries, chunk, &first, &last);
     if (first == last) return;
     memset(column_part(place, chunk), 0, (size_t)stride * sizeof(double));
-    ota_watch watch = ota_watch_of(&device->resolved->settings);
+    ota_watch watch = ota_watch_within(&device->resolved->settings);
     for (int64_t at = first; at < last; at += step) {
         const int64_t rows = ota_int_min(step, last - at);
         if (ota_watch_ends(&watch, rows * ota_row_work(device->resolved))) return;
@@ -335,7 +335,7 @@ static void weigh_kernel(ota_head_place *place) {
     double total = 0.0;
     for (int64_t i = 0; i < device->dense_rows; i++) total += workspace->mu[i];
     place->head->mass = total;
-    ota_watch watch = ota_watch_of(&device->resolved->settings);
+    ota_watch watch = ota_watch_within(&device->resolved->settings);
     for (int64_t j = 0; j < m && kernel->masked; j++) {
         if (ota_watch_ends(&watch, device->dense_rows / 8)) break;
         bool used = false;

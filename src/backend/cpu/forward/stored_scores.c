@@ -14,7 +14,7 @@ static void form_task(void *context, int64_t chunk, int worker_index) {
     real *scores = place->workspace->scores;
     int64_t first, last;
     chunk_rows(device->resolved->queries, chunk, &first, &last);
-    ota_watch watch = ota_watch_of(&device->resolved->settings);
+    ota_watch watch = ota_watch_within(&device->resolved->settings);
     for (int64_t at = first; at < last; at += OTA_BLOCK_ROWS) {
         const int64_t rows = ota_int_min(OTA_BLOCK_ROWS, last - at);
         if (ota_watch_ends(&watch, rows * ota_row_work(device->resolved))) return;
@@ -42,7 +42,7 @@ static bool weigh(ota_head_place *place) {
     double low = INFINITY, high = -INFINITY, total = 0.0;
     bool finite = true, all_used = false;
     for (int64_t j = 0; j < device->dense_stride; j++) workspace->nu[j] = 0.0;
-    ota_watch watch = ota_watch_of(&r->settings);
+    ota_watch watch = ota_watch_within(&r->settings);
     for (int64_t i = 0; i < n && !ota_watch_ends(&watch, m); i++) {
         const real *row = scores + i * device->dense_stride;
         const double top = (double)KERNELS(device)->maximum(row, NULL, m);
@@ -117,7 +117,7 @@ static void turn_over(ota_head_place *place, ota_head_status *status) {
     ota_cpu_device *device = place->run.device;
     const ota_row_parameters parameters = row_parameters(device, place->batch, place->number);
     real *weights = place->workspace->weights, *line = place->workspace->line;
-    ota_watch watch = ota_watch_of(&device->resolved->settings);
+    ota_watch watch = ota_watch_within(&device->resolved->settings);
     for (int64_t j = 0; j < device->dense_rows && !ota_watch_ends(&watch, device->dense_columns);
          j++) {
         ota_row_found found;
@@ -176,7 +176,7 @@ static void emit_task(void *context, int64_t chunk, int worker_index) {
     ota_head_status *status = begin_chunk(place, chunk, &receiver);
     int64_t first, last;
     chunk_rows(device->resolved->queries, chunk, &first, &last);
-    ota_watch watch = ota_watch_of(&device->resolved->settings);
+    ota_watch watch = ota_watch_within(&device->resolved->settings);
     for (int64_t at = first; at < last; at += OTA_BLOCK_ROWS) {
         const int64_t rows = ota_int_min(OTA_BLOCK_ROWS, last - at);
         if (ota_watch_ends(&watch, rows * ota_row_work(device->resolved))) return;

@@ -21,7 +21,7 @@ void replay_online(ota_backward_job *job) {
         space->b[j] = 0.0;
         ((real *)space->own->advantage)[j] = (real)0;
     }
-    ota_watch watch = ota_watch_of(&r->settings);
+    ota_watch watch = ota_watch_within(&r->settings);
     for (int64_t i = 0; i < r->queries && !ota_watch_ends(&watch, ota_row_work(r)); i++) {
         const double mu = ota_row_mass(r, job->batch, job->head, i);
         ota_row_parameters parameters = job->parameters;
@@ -49,7 +49,7 @@ void reverse_online(ota_backward_job *job) {
     ota_backward_space *space = job->space;
     ota_backward_worker *w = &space->own->workers[job->worker];
     const int64_t m = r->keys, index = job->batch * r->heads + job->head;
-    ota_watch watch = ota_watch_of(&r->settings);
+    ota_watch watch = ota_watch_within(&r->settings);
     for (int64_t i = r->queries - 1; i >= 0 && !ota_watch_ends(&watch, 2 * ota_row_work(r)); i--) {
         real *s = w->scores, *u = w->upstream, *p = w->weights, *line = w->line;
         double left = ota_row_mass(r, job->batch, job->head, i);
@@ -130,7 +130,7 @@ void slopes_task(void *context, int64_t chunk, int worker) {
     ota_backward_clear_chunks(space, chunk, 1);
     int64_t first, last, rows;
     ota_adjoint_rows(r->queries, chunk, &first, &last);
-    ota_watch watch = ota_watch_of(&r->settings);
+    ota_watch watch = ota_watch_within(&r->settings);
     for (int64_t i = first; i < last; i += rows) {
         double mean[OTA_BLOCK_ROWS] = {0};
         rows = ota_int_min(last - i, OTA_BLOCK_ROWS);
@@ -176,7 +176,7 @@ void transposed_task(void *context, int64_t chunk, int worker) {
     ota_backward_worker *w = &space->own->workers[worker];
     int64_t first, last;
     ota_adjoint_rows(r->queries, chunk, &first, &last);
-    ota_watch watch = ota_watch_of(&device->resolved->settings);
+    ota_watch watch = ota_watch_within(&device->resolved->settings);
     for (int64_t i = first; i < last && !ota_watch_ends(&watch, ota_row_work(device->resolved));
          i++) {
         load_rows(job, w, i, 1, false);
@@ -199,7 +199,7 @@ void transposed_task(void *context, int64_t chunk, int worker) {
 double recentre(ota_backward_job *job, double scale) {
     const ota_cpu_device *device = job->device;
     ota_backward_space *s = job->space;
-    ota_watch watch = ota_watch_of(&device->resolved->settings);
+    ota_watch watch = ota_watch_within(&device->resolved->settings);
     for (int64_t i = 0; i < device->dense_rows && !ota_watch_ends(&watch, device->dense_columns);
          i++) {
         const real *w = slopes_of(job, i);
@@ -225,7 +225,7 @@ void widen_task(void *context, int64_t chunk, int worker) {
     ota_backward_worker *w = &space->own->workers[worker];
     int64_t first, last;
     ota_adjoint_rows(r->queries, chunk, &first, &last);
-    ota_watch watch = ota_watch_of(&device->resolved->settings);
+    ota_watch watch = ota_watch_within(&device->resolved->settings);
     for (int64_t i = first; i < last && !ota_watch_ends(&watch, ota_row_work(device->resolved));
          i++) {
         load_rows(job, w, i, 1, true);
@@ -248,7 +248,7 @@ void mark_top(void *context, int64_t chunk, int worker) {
     ota_backward_worker *w = &space->own->workers[worker];
     int64_t first, last;
     ota_adjoint_rows(device->resolved->queries, chunk, &first, &last);
-    ota_watch watch = ota_watch_of(&device->resolved->settings);
+    ota_watch watch = ota_watch_within(&device->resolved->settings);
     for (int64_t i = first; i < last && !ota_watch_ends(&watch, ota_row_work(device->resolved));
          i++) {
         const double f = space->f[i];

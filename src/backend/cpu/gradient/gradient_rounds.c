@@ -76,7 +76,7 @@ void form_kernel(void *context, int64_t chunk, int worker) {
     int64_t first, last;
     ota_adjoint_rows(r->queries, chunk, &first, &last);
     w.raw = NULL;
-    ota_watch watch = ota_watch_of(&r->settings);
+    ota_watch watch = ota_watch_within(&r->settings);
     for (int64_t at = first; at < last; at += OTA_BLOCK_ROWS) {
         const int64_t rows = ota_int_min(OTA_BLOCK_ROWS, last - at);
         if (ota_watch_ends(&watch, rows * ota_row_work(r))) return;
@@ -100,7 +100,7 @@ void row_round(void *context, int64_t chunk, int worker) {
     const ota_backward_job *job = context;
     int64_t first, last;
     const ota_resolved *r = job->device->resolved;
-    ota_watch watch = ota_watch_of(&r->settings);
+    ota_watch watch = ota_watch_within(&r->settings);
     ota_adjoint_rows(r->queries, chunk, &first, &last);
     clear_sums(job, chunk);
     for (int64_t end = first; ota_watch_rows(&watch, r->keys, last, &first, &end);)
@@ -115,7 +115,7 @@ void reverse(void *context, int64_t chunk, int worker) {
     int64_t first, last;
     ota_adjoint_rows(device->resolved->queries, chunk, &first, &last);
     clear_sums(job, chunk);
-    ota_watch watch = ota_watch_of(&device->resolved->settings);
+    ota_watch watch = ota_watch_within(&device->resolved->settings);
     for (int64_t end = first; ota_watch_rows(&watch, device->resolved->keys, last, &first, &end);)
         KERNELS(device)->linear_reverse(
             &(ota_round_operands){.kernel = kernel_row(job, first),
