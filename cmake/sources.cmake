@@ -231,9 +231,11 @@ set(OTATTN_ANALYSIS_SOURCES
     analysis/couplings/identify_scores.c
     analysis/couplings/leak.c
     analysis/evolution/events.c
+    analysis/evolution/heads.c
     analysis/evolution/layer_change.c
     analysis/evolution/layer_change_positions.c
     analysis/evolution/layer_change_ranks.c
+    analysis/evolution/outliers.c
     analysis/evolution/patterns.c
     analysis/evolution/statistics.c
     analysis/gauge/gauge.c
@@ -369,6 +371,8 @@ set(OTATTN_PROGRAM_SOURCES
     program/analyze/example.c
     program/analyze/figures.c
     program/analyze/folder.c
+    program/analyze/heads.c
+    program/analyze/heads_tables.c
     program/analyze/measure.c
     program/analyze/metrics.c
     program/analyze/model_hash.c
@@ -472,6 +476,7 @@ set(OTATTN_TEST_SOURCES
     tests/analysis/test_gauge_active.c
     tests/analysis/test_geometry.c
     tests/analysis/test_hamming.c
+    tests/analysis/test_heads.c
     tests/analysis/test_hilbert.c
     tests/analysis/test_identify.c
     tests/analysis/test_layers.c

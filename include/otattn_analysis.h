@@ -1092,6 +1092,20 @@ OTA_API ota_status ota_state_cloud_of(const void *states, ota_type type, int64_t
                                       int64_t width, int participation, double *norms,
                                       ota_state_cloud *cloud, ota_error *error);
 
+/* One entry of states [tokens, width] that is large against the rest: a massive activation is some thousand times the
+ * median (sun2024). */
+typedef struct ota_outlier {
+    double value; /* with its sign */
+    double ratio; /* |value| / median of all |h_ij|; +inf where that is 0 */
+    int64_t token, dimension;
+} ota_outlier;
+/* largest [min(count, tokens width)]: the entries largest in size, falling, the first ones among equals. kurtosis [tokens] or
+ * NULL: of the coordinates of a state less their mean, E x^4 / (E x^2)^2 - 3, which is 0 for a normal distribution and
+ * width - 5 or so for one coordinate alone (elhage2023); NaN where all are equal. Allocates 8 tokens width bytes. */
+OTA_API ota_status ota_outliers_of(const void *states, ota_type type, int64_t tokens, int64_t width,
+                                   int64_t count, ota_outlier *largest, double *kurtosis,
+                                   ota_error *error);
+
 /* ---- evolution: attention of one head ----------------------------------------------------------
  *
  * P [queries, keys], 0 or more and finite; rows of mass 0 (nothing to attend to) are left out of means over
@@ -1111,6 +1125,59 @@ typedef struct ota_pattern {
 OTA_API ota_status ota_pattern_of(const void *weights, ota_type type, int64_t queries, int64_t keys,
                                   double threshold, double *mass, ota_pattern *pattern,
                                   ota_error *error);
+
+/* ---- evolution: what a head does ----------------------------------------------------------------
+ *
+ * P [n, n] of one head over tokens t_0 ... t_n-1: query i sees the keys at most `reach` away, none behind it in a causal
+ * model. Scores are 0 to 1, means over rows of positive mass; weights are taken as they are, so that what a row gives to a
+ * sink outside its keys is missing from them.
+ *
+ *     previous token    P_i,i-1                                                       (voita2019)
+ *     duplicate token   sum of P_ij over j != i with t_j = t_i, rows that see such keys  (wang2023)
+ *     induction         sum of P_ij over j with t_j-1 = t_i, j - 1 != i, rows that see such keys  (olsson2022)
+ *     positional        1 - sum (P_ij - f_i-j)^2 / sum (P_ij - mean)^2 over keys seen, f the mean of an offset, rows that
+ *                       see two keys or more: 1 where weights depend on the offset i - j alone
+ *     local             sum of P_ij over |i - j| < local, rows that see a key farther away
+ *     sink              max over j of the mean of P_ij over rows i != j that see j, keys that are seen by at least half as
+ *                       many rows as any (gu2025: first key, threshold 0.3)
+ *     nop sink          sink max(0, 1 - r), r = value_norms of the sink / median of the others: the head gives its weight to
+ *                       a key that adds little (guo2024, sinks2026)
+ *     broadcast sink    sink min(1, r): what the sink holds is given to all (sinks2026)
+ *
+ * *_share are what TransformerLens' detect_head returns (error_measure "mul"): the weight on the same pairs of causal
+ * models, over all weight. */
+typedef struct ota_head_view {
+    size_t size; /* sizeof(ota_head_view) */
+    /* P [tokens, tokens], 0 or more and finite, or NULL for the scores of chance: rows spread evenly over the keys they
+       see; positional: what offsets explain of weights in random order, (offsets - 1) / (pairs - 1); no nop and broadcast
+       sinks */
+    const void *weights;
+    ota_type type;
+    int64_t tokens;
+    const int64_t *ids;        /* t [tokens] */
+    int causal;                /* query i sees no key behind it */
+    int64_t reach;             /* 0: no bound */
+    int64_t local;             /* 0: 8 */
+    const double *value_norms; /* [tokens]: ||v_j||_2 of the values that the head reads, or NULL */
+} ota_head_view;
+
+/* A score of no row is NaN. */
+typedef struct ota_head_scores {
+    double previous_token, duplicate_token, induction, positional, local, sink;
+    double nop_sink, broadcast_sink;                         /* NaN without value_norms */
+    double previous_share, duplicate_share, induction_share; /* of all weight */
+    double distance;                                         /* mean of |i - j| by weight, tokens */
+    double value_ratio;                                      /* r above; NaN without value_norms */
+    int64_t sink_key; /* j above, the first of several; -1: none */
+    int64_t
+        offset; /* i - j of the largest mean weight, offsets seen by at least half as many rows as any */
+    int64_t rows;           /* of positive mass */
+    int64_t duplicate_rows; /* of these, rows that see a duplicate, */
+    int64_t induction_rows; /* or a key behind one */
+} ota_head_scores;
+/* Time O(tokens^2). Allocates 96 tokens bytes. */
+OTA_API ota_status ota_head_scores_of(const ota_head_view *view, ota_head_scores *scores,
+                                      ota_error *error);
 
 /* ---- evolution: figures over many transitions --------------------------------------------------- */
 

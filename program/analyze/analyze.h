@@ -8,6 +8,7 @@
  *   states.c    a window through the model               measure.c  its numbers
  *   sinkhorn.c  rounds of Table 5                        work.c     its memory, its order
  *   bounds.c    bounds on layers, ranks of heads         bounds_tables.c  their tables
+ *   heads.c     what heads do, massive activations       heads_tables.c   their tables and names
  *   example.c   one window for pictures                  figures.c  numbers of all windows -> figures
  *   metrics.c tables.c events.c variants.c   what is written
  *
@@ -114,6 +115,22 @@ enum {
     BOUND_SHARP_RATIO,
     BOUND_NUMBERS
 };
+/* Of heads.c: what a head may be, in the order of ota_head_scores; those before SINK_KINDS have a chance level. */
+enum {
+    KIND_PREVIOUS_TOKEN,
+    KIND_DUPLICATE_TOKEN,
+    KIND_INDUCTION,
+    KIND_POSITIONAL,
+    KIND_LOCAL,
+    KIND_SINK,
+    KIND_NOP_SINK,
+    KIND_BROADCAST_SINK,
+    HEAD_KINDS,
+    CHANCE_KINDS = KIND_NOP_SINK
+};
+/* The largest entries of a state, and what is kept of each. */
+enum { MASSIVE_MOST = 5 };
+enum { MASSIVE_VALUE, MASSIVE_RATIO, MASSIVE_TOKEN, MASSIVE_DIMENSION, MASSIVE_NUMBERS };
 /* Ranks of a head's log-ratios, alone and behind the same head of the layer before, at two tolerances. */
 enum { RANK_ONE, RANK_ONE_COARSE, RANK_TWO, RANK_TWO_COARSE, RANKS };
 
@@ -126,7 +143,9 @@ typedef enum run_scope {
     PER_TOKEN,            /* [n] */
     PER_PAIR,             /* [PAIRS, PAIR_EPSILONS, PAIR_TOLERANCES] */
     PER_BOUND,            /* [S - 1, BOUND_ROWS, BOUND_NUMBERS], with --bounds */
-    PER_RANK              /* [S - 1, heads, RANKS], with --bounds */
+    PER_RANK,             /* [S - 1, heads, RANKS], with --bounds */
+    PER_CHANCE,           /* [S - 1, CHANCE_KINDS] */
+    PER_MASSIVE           /* [S, MASSIVE_MOST, MASSIVE_NUMBERS] */
 } run_scope;
 
 typedef enum run_column {
@@ -180,6 +199,15 @@ typedef enum run_column {
     COLUMN_ROUNDS_PREDICTED,
     COLUMN_BOUNDS,
     COLUMN_RANKS,
+    COLUMN_HEAD_KINDS, /* HEAD_KINDS columns, one a kind */
+    COLUMN_VALUE_RATIO = COLUMN_HEAD_KINDS + HEAD_KINDS,
+    COLUMN_DISTANCE,
+    COLUMN_SINK_KEY,
+    COLUMN_OFFSET,
+    COLUMN_CHANCE,
+    COLUMN_KURTOSIS,
+    COLUMN_MASSIVE_RATIO,
+    COLUMN_MASSIVE,
     COLUMNS
 } run_column;
 

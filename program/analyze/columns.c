@@ -58,6 +58,22 @@ const run_column_row run_columns[COLUMNS] = {
     [COLUMN_ROUNDS_PREDICTED] = {"rounds_predicted", PER_PAIR, ONCE, FIRST},
     [COLUMN_BOUNDS] = {"bounds", PER_BOUND, ONCE, FIRST},
     [COLUMN_RANKS] = {"ranks", PER_RANK, ONCE, FIRST},
+    [COLUMN_HEAD_KINDS + KIND_PREVIOUS_TOKEN] = {"previous_token", PER_HEAD, ONCE, FIRST},
+    [COLUMN_HEAD_KINDS + KIND_DUPLICATE_TOKEN] = {"duplicate_token", PER_HEAD, ONCE, FIRST},
+    [COLUMN_HEAD_KINDS + KIND_INDUCTION] = {"induction", PER_HEAD, ONCE, FIRST},
+    [COLUMN_HEAD_KINDS + KIND_POSITIONAL] = {"positional", PER_HEAD, ONCE, FIRST},
+    [COLUMN_HEAD_KINDS + KIND_LOCAL] = {"local", PER_HEAD, ONCE, FIRST},
+    [COLUMN_HEAD_KINDS + KIND_SINK] = {"sink", PER_HEAD, ONCE, FIRST},
+    [COLUMN_HEAD_KINDS + KIND_NOP_SINK] = {"nop_sink", PER_HEAD, ONCE, FIRST},
+    [COLUMN_HEAD_KINDS + KIND_BROADCAST_SINK] = {"broadcast_sink", PER_HEAD, ONCE, FIRST},
+    [COLUMN_VALUE_RATIO] = {"value_ratio", PER_HEAD, ONCE, FIRST},
+    [COLUMN_DISTANCE] = {"distance", PER_HEAD, ONCE, FIRST},
+    [COLUMN_SINK_KEY] = {"sink_key", PER_HEAD, ONCE, FIRST},
+    [COLUMN_OFFSET] = {"offset", PER_HEAD, ONCE, FIRST},
+    [COLUMN_CHANCE] = {"chance", PER_CHANCE, ONCE, FIRST},
+    [COLUMN_KURTOSIS] = {"kurtosis", PER_STATE_TOKEN, ONCE, FIRST},
+    [COLUMN_MASSIVE_RATIO] = {"massive_ratio", PER_STATE, ONCE, FIRST},
+    [COLUMN_MASSIVE] = {"massive", PER_MASSIVE, ONCE, FIRST},
 };
 
 int64_t run_column_size(const run_shape *shape, run_column column) {
@@ -72,6 +88,8 @@ int64_t run_column_size(const run_shape *shape, run_column column) {
     case PER_PAIR: return (int64_t)PAIRS * PAIR_EPSILONS * PAIR_TOLERANCES;
     case PER_BOUND: return shape->bounds ? moves * BOUND_ROWS * BOUND_NUMBERS : 0;
     case PER_RANK: return shape->bounds ? moves * shape->heads * RANKS : 0;
+    case PER_CHANCE: return moves * CHANCE_KINDS;
+    case PER_MASSIVE: return states * MASSIVE_MOST * MASSIVE_NUMBERS;
     }
     return 0;
 }

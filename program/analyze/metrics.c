@@ -47,6 +47,8 @@ static const key layer_keys[] = {
     {"drift_l1", COLUMN_DRIFT, 1, 0, false},
     {"effective_rank", COLUMN_EFFECTIVE_RANK, 1, 0, false},
     {"mean_cosine", COLUMN_MEAN_COSINE, 1, 0, false},
+    {"kurtosis", COLUMN_KURTOSIS, 1, 0, false},
+    {"massive_ratio", COLUMN_MASSIVE_RATIO, 1, 0, false},
 };
 
 static const key head_keys[] = {
@@ -57,6 +59,16 @@ static const key head_keys[] = {
     {"row_entropy", COLUMN_ROW_ENTROPY, 1, 0, false},
     {"max_weight", COLUMN_MAX_WEIGHT, 1, 0, false},
     {"support", COLUMN_SUPPORT, 1, 0, false},
+    {"previous_token", COLUMN_HEAD_KINDS + KIND_PREVIOUS_TOKEN, 1, 0, false},
+    {"duplicate_token", COLUMN_HEAD_KINDS + KIND_DUPLICATE_TOKEN, 1, 0, false},
+    {"induction", COLUMN_HEAD_KINDS + KIND_INDUCTION, 1, 0, false},
+    {"positional", COLUMN_HEAD_KINDS + KIND_POSITIONAL, 1, 0, false},
+    {"local", COLUMN_HEAD_KINDS + KIND_LOCAL, 1, 0, false},
+    {"sink", COLUMN_HEAD_KINDS + KIND_SINK, 1, 0, false},
+    {"nop_sink", COLUMN_HEAD_KINDS + KIND_NOP_SINK, 1, 0, false},
+    {"broadcast_sink", COLUMN_HEAD_KINDS + KIND_BROADCAST_SINK, 1, 0, false},
+    {"value_ratio", COLUMN_VALUE_RATIO, 1, 0, false},
+    {"distance", COLUMN_DISTANCE, 1, 0, false},
 };
 
 #define COUNT(keys) (sizeof(keys) / sizeof *(keys))
@@ -173,6 +185,7 @@ int run_write_metrics(run *r, json_t *events) {
     int code = fill_list(r, moves, transition_keys, COUNT(transition_keys), transitions);
     if (code == 0) code = fill_list(r, moves + 1, layer_keys, COUNT(layer_keys), layers);
     if (code == 0) code = fill_heads(r, attention);
+    if (code == 0) code = run_name_heads(r, attention);
     if (code == 0) code = count_violations(r, bounds);
     if (code == 0) code = add_perplexity(r, metrics);
     if (code == 0) code = run_folder_write_json(r->context, &r->folder, "metrics.json", metrics);

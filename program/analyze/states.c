@@ -57,18 +57,27 @@ static int64_t state_of(const run *r, const char *name) {
     return -1;
 }
 
-static int64_t pattern_layer(const run *r, const char *name) {
+/* The measured layer whose point `name` is, -1 for none. */
+static int64_t layer_of(const run *r, const char *name, const char *point) {
     char wanted[64];
     for (int64_t l = r->settings.first; l < r->settings.last; l++) {
-        (void)snprintf(wanted, sizeof wanted, "blocks.%" PRId64 ".attn.hook_pattern", l);
+        (void)snprintf(wanted, sizeof wanted, "blocks.%" PRId64 ".attn.%s", l, point);
         if (strcmp(name, wanted) == 0) return l;
     }
     return -1;
 }
 
+static int64_t pattern_layer(const run *r, const char *name) {
+    return layer_of(r, name, "hook_pattern");
+}
+
+static int64_t value_layer(const run *r, const char *name) {
+    return r->work->variant == 0 ? layer_of(r, name, "hook_v") : -1;
+}
+
 static int is_wanted(void *user, const char *name) {
     const run *r = user;
-    return state_of(r, name) >= 0 || pattern_layer(r, name) >= 0;
+    return state_of(r, name) >= 0 || pattern_layer(r, name) >= 0 || value_layer(r, name) >= 0;
 }
 
 static void keep_state(const run *r, int64_t state, const float *data) {
@@ -93,21 +102,26 @@ static void keep_state(const run *r, int64_t state, const float *data) {
 typedef struct heads_job {
     const run *r;
     const float *patterns; /* [heads, n, n] */
-    int64_t place;         /* of the layer's first head in the columns */
+    int64_t layer;         /* among those measured */
     ota_status status[WORKERS_MOST];
 } heads_job;
 
 static void measure_head(void *context, int64_t head, int worker) {
     heads_job *j = context;
     const struct run_work *w = j->r->work;
-    const int64_t n = w->record->shape.tokens, at = j->place + head;
+    const int64_t n = w->record->shape.tokens, heads = j->r->facts.heads;
+    const int64_t at = j->layer * heads + head;
     ota_pattern pattern;
     ota_analysis_limits(j->r->context->cancel, 0);
     if (w->pooled != NULL && w->variant == 0)
         cli_pool_pattern(j->patterns + head * n * n, (size_t)n,
                          w->pooled + at * w->cells * w->cells);
-    const ota_status status =
+    ota_status status =
         ota_pattern_of(j->patterns + head * n * n, OTA_F32, n, n, 0.0, NULL, &pattern, NULL);
+    if (status >= 0 && w->variant == 0)
+        status = run_heads_measure(j->r, j->patterns + head * n * n, j->layer, head);
+    if (status >= 0 && w->variant == 0 && head == 0)
+        status = run_heads_measure(j->r, NULL, j->layer, head);
     if (status < 0) j->status[worker] = status;
     const struct {
         run_column column;
@@ -128,10 +142,11 @@ static ota_status capture(void *user, const ota_capture *one, ota_error *error) 
     const int64_t state = state_of(r, one->name), layer = pattern_layer(r, one->name);
     (void)error;
     if (state >= 0) keep_state(r, state, one->data);
+    if (value_layer(r, one->name) >= 0) run_heads_keep_values(r, one);
     if (layer < 0) return OTA_OK;
-    heads_job j = {
-        .r = r, .patterns = one->data, .place = (layer - r->settings.first) * r->facts.heads};
+    heads_job j = {.r = r, .patterns = one->data, .layer = layer - r->settings.first};
     r->executor.run(r->executor.user, r->facts.heads, measure_head, &j);
+    r->work->heads.value_heads = 0;
     for (int k = 0; k < WORKERS_MOST; k++)
         if (j.status[k] < 0) return j.status[k];
     return OTA_OK;
@@ -165,7 +180,7 @@ static ota_status measure_cloud(run *r, int64_t index, int worker, ota_error *er
     if (status < 0) return status;
     run_record_column(w->record, 0, 0, COLUMN_EFFECTIVE_RANK)[index] = cloud.participation;
     run_record_column(w->record, 0, 0, COLUMN_MEAN_COSINE)[index] = cloud.mean_cosine;
-    return OTA_OK;
+    return run_outliers_measure(r, index, error);
 }
 
 /* Task: one transition. */

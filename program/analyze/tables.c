@@ -324,6 +324,7 @@ int run_write_tables(run *r) {
     if (code == 0) code = run_write_table5(r);
     if (code == 0) code = write_drift(r);
     if (code == 0) code = write_attention(r);
+    if (code == 0) code = run_write_heads(r);
     if (code == 0 && r->settings.bounds > 0) code = run_write_bounds(r);
     return code;
 }

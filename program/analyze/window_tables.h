@@ -55,6 +55,10 @@ int run_write_events(run *r, json_t **events);
 int run_write_table5(run *r);
 /* bounds_tables.c: bounds.csv and ranks.csv with --bounds */
 int run_write_bounds(run *r);
+/* heads_tables.c: heads.csv and massive.csv; names and chance into the
+ * attention of metrics.json */
+int run_write_heads(run *r);
+int run_name_heads(run *r, json_t *attention);
 /* variants.c: methods.csv and temperatures.csv where there are any */
 int run_write_variants(run *r);
 

@@ -139,6 +139,7 @@ int run_measure_open(run *r, int64_t tokens) {
                                r->executor.threads, WORKERS_MOST);
     code = count_probes(r);
     if (code == 0) code = take_buffers(r);
+    if (code == 0) code = run_heads_open(r);
     return code == 0 && r->settings.bounds > 0 ? run_bounds_open(r) : code;
 }
 
@@ -170,6 +171,7 @@ void run_measure_close(run *r) {
     free(w->shift_sum);
     free(w->residual);
     free(w->residual_sum);
+    run_heads_close(r);
     run_bounds_close(r);
     free(w);
 }

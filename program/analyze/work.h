@@ -20,6 +20,13 @@ typedef struct run_trouble {
     ota_error error;
 } run_trouble;
 
+/* What heads.c holds between the captures of a layer. */
+typedef struct run_heads {
+    double *value_norms; /* [heads, n] at most, of the layer whose pattern comes next */
+    int64_t value_heads; /* 0: it has shown no values */
+    int64_t *reach;      /* [layers]: as in ota_head_view */
+} run_heads;
+
 struct run_work {
     int64_t tokens, width, vocabulary;
     size_t bytes;
@@ -35,6 +42,7 @@ struct run_work {
     float *baseline_state;
     float *pooled; /* [layers, heads, cells, cells] of the example, or NULL */
     int64_t cells;
+    run_heads heads;
     double *pairs;             /* [PAIRS, 2, V]: distributions of Table 5 */
     struct run_bounds *bounds; /* bounds.c; NULL without --bounds */
     run_trouble trouble[WORKERS_MOST];
@@ -56,6 +64,13 @@ float *run_state(const run *r, int64_t state);
 int run_states(run *r, run_record *record, int variant);
 /* What the states make of one another by themselves. */
 int run_measure_states(run *r);
+/* heads.c: memory, taken once; values [n, heads, width] of the layer whose pattern comes next; the scores of a
+ * head's pattern [n, n] of variant 0, or, NULL, those of chance of its layer; the outliers of a state. */
+int run_heads_open(run *r);
+void run_heads_close(run *r);
+void run_heads_keep_values(const run *r, const ota_capture *values);
+ota_status run_heads_measure(const run *r, const float *pattern, int64_t layer, int64_t head);
+ota_status run_outliers_measure(const run *r, int64_t state, ota_error *error);
 /* sinkhorn.c: keeps the pairs that belong to the transition; counts rounds between those kept. */
 void run_pairs_keep(run *r, int64_t transition, const run_lens *before, const run_lens *after);
 int run_pairs_measure(run *r);

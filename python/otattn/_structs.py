@@ -967,6 +967,15 @@ class StateCloud(ctypes.Structure):
     )
 
 
+class Outlier(ctypes.Structure):
+    _fields_ = (
+        ("value", ctypes.c_double),
+        ("ratio", ctypes.c_double),
+        ("token", ctypes.c_int64),
+        ("dimension", ctypes.c_int64),
+    )
+
+
 class Pattern(ctypes.Structure):
     _fields_ = (
         ("first_key_mass", ctypes.c_double),
@@ -978,6 +987,43 @@ class Pattern(ctypes.Structure):
         ("support", ctypes.c_double),
         ("receiver", ctypes.c_int64),
         ("rows", ctypes.c_int64),
+    )
+
+
+class HeadView(ctypes.Structure):
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("weights", ctypes.c_void_p),
+        ("type", ctypes.c_int),
+        ("tokens", ctypes.c_int64),
+        ("ids", ctypes.c_void_p),
+        ("causal", ctypes.c_int),
+        ("reach", ctypes.c_int64),
+        ("local", ctypes.c_int64),
+        ("value_norms", ctypes.c_void_p),
+    )
+
+
+class HeadScores(ctypes.Structure):
+    _fields_ = (
+        ("previous_token", ctypes.c_double),
+        ("duplicate_token", ctypes.c_double),
+        ("induction", ctypes.c_double),
+        ("positional", ctypes.c_double),
+        ("local", ctypes.c_double),
+        ("sink", ctypes.c_double),
+        ("nop_sink", ctypes.c_double),
+        ("broadcast_sink", ctypes.c_double),
+        ("previous_share", ctypes.c_double),
+        ("duplicate_share", ctypes.c_double),
+        ("induction_share", ctypes.c_double),
+        ("distance", ctypes.c_double),
+        ("value_ratio", ctypes.c_double),
+        ("sink_key", ctypes.c_int64),
+        ("offset", ctypes.c_int64),
+        ("rows", ctypes.c_int64),
+        ("duplicate_rows", ctypes.c_int64),
+        ("induction_rows", ctypes.c_int64),
     )
 
 
@@ -1243,7 +1289,10 @@ STRUCTS: dict[str, type[ctypes.Structure]] = {
     "ota_evolve_others": EvolveOthers,
     "ota_evolution": Evolution,
     "ota_state_cloud": StateCloud,
+    "ota_outlier": Outlier,
     "ota_pattern": Pattern,
+    "ota_head_view": HeadView,
+    "ota_head_scores": HeadScores,
     "ota_figure": Figure,
     "ota_measured_changes": MeasuredChanges,
     "ota_tightness": Tightness,
@@ -1385,7 +1434,9 @@ CALLS = {
     "ota_evolve_bytes": "zli vocabulary threads",
     "ota_evolve": "ipp",
     "ota_state_cloud_of": "ipillippp type tokens width participation",
+    "ota_outliers_of": "ipilllppp type tokens width count",
     "ota_pattern_of": "ipilldppp type queries keys threshold",
+    "ota_head_scores_of": "ippp",
     "ota_figure_of": "ipllllpp count unit resamples seed",
     "ota_tightness_of": "iplllppp unit resamples seed",
     "ota_depth_range": "iilpp index layers",

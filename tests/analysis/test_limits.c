@@ -362,6 +362,17 @@ static ota_status pattern(void) {
     ota_pattern p;
     return ota_pattern_of(rows, OTA_F64, WIDE, WIDE, 0.0, NULL, &p, &error);
 }
+static ota_status head_scores(void) {
+    static int64_t ids[WIDE];
+    const ota_head_view view = {
+        .size = sizeof view, .weights = rows, .type = OTA_F64, .tokens = WIDE, .ids = ids};
+    ota_head_scores scores;
+    return ota_head_scores_of(&view, &scores, &error);
+}
+static ota_status outliers(void) {
+    ota_outlier largest[3];
+    return ota_outliers_of(numbers, OTA_F64, WIDE, WIDE, 3, largest, NULL, &error);
+}
 static ota_status figure(void) {
     ota_figure f;
     return ota_figure_of(numbers, MOST, 1, 100, 1, &f, &error);
@@ -472,6 +483,8 @@ static const call calls[] = {CALL(hamming),
                              CALL(evolve),
                              CALL(state_cloud),
                              CALL(pattern),
+                             CALL(head_scores),
+                             CALL(outliers),
                              CALL(figure),
                              CALL(tightness),
                              CALL(power_law),

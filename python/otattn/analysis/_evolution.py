@@ -185,6 +185,88 @@ def pattern(weights: Any, threshold: float = 0.3) -> Record:
     return record(found, mass=mass)
 
 
+def head_scores(
+    weights: Any,
+    ids: Any,
+    *,
+    causal: bool = True,
+    reach: int | None = None,
+    local: int = 8,
+    value_norms: Any = None,
+) -> Record:
+    """What one head does: weights (n, n) of 0 or more over tokens ids (n,), or None for the scores of chance.
+
+    Parameters
+    ----------
+    causal : bool
+        Query i sees no key behind it.
+    reach : int or None
+        It sees none that is farther away either.
+    local : int
+        Keys that are nearer than this count as near.
+    value_norms : array, shape (n,), or None
+        2-norms of the values that the head reads; NaN without: nop_sink, broadcast_sink, value_ratio.
+
+    Returns
+    -------
+    Record
+        previous_token, duplicate_token, induction, positional, local, sink, nop_sink, broadcast_sink, each
+        0 to 1 and NaN where no row could; previous_share, duplicate_share, induction_share, which are
+        TransformerLens' detect_head; distance, value_ratio, sink_key, offset, rows, duplicate_rows,
+        induction_rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from otattn import analysis
+    >>> analysis.head_scores(np.eye(4, k=-1), [5, 6, 5, 6]).previous_token
+    1.0
+    """
+    dims = Dims()
+    given = dims("ids", ids, "n")
+    tokens = np.ascontiguousarray(given, np.int64)
+    if not np.array_equal(tokens, given):
+        raise ValueError("ids has entries that are no whole numbers")
+    view = c.HeadView()
+    view.size, view.causal = ctypes.sizeof(view), int(causal)
+    view.ids, view.tokens = tokens.ctypes.data, len(tokens)
+    view.reach = 0 if reach is None else count("reach", reach, 1)
+    view.local = count("local", local, 1)
+    p, norms, found = None, None, c.HeadScores()
+    if weights is not None:
+        p, view.type = _same(dims("weights", weights, "n n", single=True))
+        view.weights = p.ctypes.data
+    if value_norms is not None:
+        norms = dims("value_norms", value_norms, "n")
+        view.value_norms = norms.ctypes.data
+    call("head_scores_of", view, found, of="weights")
+    return record(found)
+
+
+def outliers(states: Any, most: int = 5) -> Record:
+    """The entries of states (tokens, width) that are largest in size, and how heavy each state's tails are.
+
+    Returns
+    -------
+    Record
+        value, ratio (of its size to the median size of all entries), token and dimension, each (most,),
+        falling in size; kurtosis (tokens,), 0 for coordinates that are normally distributed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from otattn import analysis
+    >>> analysis.outliers(np.array([[1.0, -1.0, 2.0], [1.0, -300.0, 2.0]]), 1).value
+    array([-300.])
+    """
+    dims = Dims()
+    h, kind = _same(dims("states", states, "tokens width", single=True))
+    size = min(count("most", most, 1), h.size)
+    largest, kurtosis = (c.Outlier * max(1, size))(), np.empty(len(h))
+    call("outliers_of", h, kind, *h.shape, size, largest, kurtosis, of="states")
+    return Record(**_columns(largest, c.Outlier, (size,)).as_dict(), kurtosis=kurtosis)
+
+
 # ---- figures over many values ----------------------------------------------------------------------
 
 

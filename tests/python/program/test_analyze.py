@@ -161,6 +161,64 @@ HEADS: dict[str, Callable[[np.ndarray], float]] = {
 }
 
 
+def on_pairs(pairs: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray, np.ndarray], float]:
+    """Mean weight of rows on the pairs of ids that they see, over rows that see any."""
+
+    def score(p: np.ndarray, ids: np.ndarray) -> float:
+        mask = pairs(np.equal.outer(ids, ids)) & (p > 0)
+        return float(np.where(mask, p, 0).sum(1)[mask.any(1)].mean())
+
+    return score
+
+
+def behind(same: np.ndarray) -> np.ndarray:
+    shifted = np.roll(same & ~np.eye(len(same), dtype=bool), 1, axis=1)
+    shifted[:, 0] = False
+    return shifted
+
+
+def near(p: np.ndarray, ids: np.ndarray) -> float:
+    apart = abs(np.subtract.outer(np.arange(len(p)), np.arange(len(p))))
+    rows = ((p > 0) & (apart >= 8)).any(1)
+    return float(np.where(apart < 8, p, 0).sum(1)[rows].mean()) if rows.any() else np.nan
+
+
+def sink(p: np.ndarray, ids: np.ndarray) -> float:
+    others = (p > 0) & ~np.eye(len(p), dtype=bool)
+    seen = others.sum(0)
+    means = np.where(others, p, 0).sum(0) / np.maximum(seen, 1)
+    return float(means[seen >= seen.max() / 2].max())
+
+
+KINDS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
+    "previous_token": on_pairs(lambda same: np.eye(len(same), k=-1, dtype=bool)),
+    "duplicate_token": on_pairs(lambda same: same & ~np.eye(len(same), dtype=bool)),
+    "induction": on_pairs(behind),
+    "local": near,
+    "sink": sink,
+}
+
+
+def value_norms(model: Any, name: str, ids: np.ndarray) -> np.ndarray:
+    """[layers, heads, n]: norms of what attention multiplies with its weights."""
+    kept: list[np.ndarray] = []
+    ends = {"gpt2": "attn.c_attn", "bert": "self.value"}.get(name, "self_attn.v_proj")
+    hooks = [
+        module.register_forward_hook(lambda module, inputs, output: kept.append(output[0].numpy()))
+        for path, module in model.named_modules()
+        if path.endswith(ends)
+    ]
+    with torch.no_grad():
+        model(torch.tensor(ids[None]))
+    for hook in hooks:
+        hook.remove()
+    heads = model.config.num_attention_heads
+    groups = getattr(model.config, "num_key_value_heads", None) or heads
+    values = [one[:, -one.shape[1] // 3 :] if name == "gpt2" else one for one in kept]
+    norms = [np.linalg.norm(v.reshape(len(ids), groups, -1), axis=2).T for v in values]
+    return np.stack([one.repeat(heads // groups, axis=0) for one in norms])
+
+
 def minimax(a: np.ndarray) -> float:
     """min R with |a_ij - k_i - v_j| <= R, a linear program."""
     rows, columns = a.shape
@@ -228,8 +286,29 @@ def test_figures(tmp_path: Path, name: str) -> None:
                 exact = np.array([minimax(move) for move in (y - z).reshape(WINDOWS, TOKENS, -1)])
                 compare("alignment", figures["alignment"], exact)
                 compare("alignment", figures["alignment_per_sqrt_vocabulary"], exact / VOCABULARY**0.5)
+    norms = [value_norms(model, name, one) for one in ids]
+    with (tmp_path / "run" / "tables" / "heads.csv").open(newline="") as file:
+        for line in csv.DictReader(file):
+            layer, number = int(line["layer"]), int(line["head"])
+            keys = [int(np.float64(line["sink_key"]))] if float(line["sink_key_share"]) == 1 else []
+            for key in keys:
+                ratios = [
+                    one[layer, number, key] / np.median(np.delete(one[layer, number], key)) for one in norms
+                ]
+                assert float(line["value_ratio"]) == pytest.approx(np.mean(ratios), rel=FIGURE)
+                both = float(line["nop_sink"]) + float(line["broadcast_sink"])
+                assert both == pytest.approx(float(line["sink"]), rel=1e-12)
+    with (tmp_path / "run" / "tables" / "massive.csv").open(newline="") as file:
+        for line in csv.DictReader(file):
+            states = np.abs(peer["states"][int(line["state"])].reshape(WINDOWS, -1))
+            tops = np.sort(states, axis=1)[:, -int(line["rank"])]
+            assert float(line["size"]) == pytest.approx(tops.mean(), rel=FIGURE)
+            assert float(line["ratio"]) == pytest.approx(
+                (tops / np.median(states, axis=1)).mean(), rel=FIGURE
+            )
     for state, object_ in enumerate(metrics["layers"]):
         compare("norm", object_["norm"], np.linalg.norm(peer["states"][state], axis=1))
+        compare("kurtosis", object_["kurtosis"], stats.kurtosis(peer["states"][state], axis=1))
         for probe, figures in (("final_norm", object_), ("raw", object_["raw"])):
             z, final = peer["logits"][probe][state], peer["logits"][probe][-1]
             compare("entropy", figures["entropy"], entropy(z))
@@ -242,6 +321,14 @@ def test_figures(tmp_path: Path, name: str) -> None:
         for number, figures in enumerate(row):
             for key, per_head in HEADS.items():
                 compare(key, figures[key], [per_head(one[layer, number]) for one in peer["patterns"]])
+            for kind, of in KINDS.items():
+                windows = zip(peer["patterns"], ids, strict=True)
+                scores = [of(p[layer, number], one) for p, one in windows]
+                if np.isnan(scores).all():  # a layer's window holds no far key
+                    assert figures[kind]["mean"] is None and figures[kind]["chance"] is None
+                    continue
+                compare(kind, figures[kind], scores)
+                assert 0 <= figures[kind]["chance"] < 1
     for key, wrong in worst.items():
         spec.check(IDS.get(key, ""), wrong, FIGURE)
     spec.check("TOT-24 TOT-89", metrics["bounds"]["violations"], 0)
