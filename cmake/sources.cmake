@@ -281,6 +281,7 @@ set(OTATTN_MODEL_SOURCES
     models/checkpoint/json_text.c
     models/checkpoint/model.c
     models/checkpoint/safetensors.c
+    models/kernels/lattices.c
     models/kernels/ops.c
     models/transformer/attention.c
     models/transformer/blas.c

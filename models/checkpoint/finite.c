@@ -2,30 +2,17 @@
  *
  *   f32, f16, bf16   every element: all bits of its exponent set is an infinity or NaN
  *   blocks           the f16 factors (d, and m or e) of every block: the rest are integers, so the block decodes to
- *                    numbers if and only if they are */
+ *                    numbers if and only if they are
+ *   others           what their blocks decode to: other factors, and f64 beyond f32 */
 #include "base/base.h"
 #include "base/integers.h"
 #include "model.h"
+#include "models/kernels/ops.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 enum { PIECE = 4096 }; /* elements looked at before asking whether one was found */
-
-/* Where a block's factors lie; elements that are no blocks of integers are one factor each. */
-typedef struct factor_places {
-    int count;
-    int at[2];
-} factor_places;
-
-static const factor_places places[OTA_STORED_TYPES] = {
-    [OTA_STORED_F32] = {1, {0, 0}},    [OTA_STORED_F16] = {1, {0, 0}},
-    [OTA_STORED_BF16] = {1, {0, 0}},   [OTA_STORED_Q4_0] = {1, {0, 0}},
-    [OTA_STORED_Q4_1] = {2, {0, 2}},   [OTA_STORED_Q5_0] = {1, {0, 0}},
-    [OTA_STORED_Q5_1] = {2, {0, 2}},   [OTA_STORED_Q8_0] = {1, {0, 0}},
-    [OTA_STORED_Q4_K] = {2, {0, 2}},   [OTA_STORED_Q5_K] = {2, {0, 2}},
-    [OTA_STORED_Q6_K] = {1, {208, 0}},
-};
 
 static unsigned half_at(const unsigned char *at) { return (unsigned)at[0] | (unsigned)at[1] << 8; }
 
@@ -50,11 +37,23 @@ static bool any_half(const unsigned char *data, int64_t count, uint16_t exponent
     return found != 0;
 }
 
-static bool any_block(const unsigned char *data, int64_t count, const ota_element *type) {
-    const factor_places *where = &places[ota_element_index(type)];
+static bool any_factor(const unsigned char *data, int64_t count, const ota_element *type) {
     for (int64_t k = 0; k < count; k++)
-        for (int i = 0; i < where->count; i++)
-            if ((half_at(data + k * type->bytes + where->at[i]) & 0x7C00U) == 0x7C00U) return true;
+        for (int i = 0; i < type->halves; i++)
+            if ((half_at(data + k * type->bytes + type->half_at[i]) & 0x7C00U) == 0x7C00U)
+                return true;
+    return false;
+}
+
+static bool any_decoded(const unsigned char *data, int64_t count, const ota_element *type) {
+    float values[1024];
+    const int64_t most = (int64_t)(sizeof values / sizeof *values) / type->block;
+    for (int64_t k = 0; k < count; k += most) {
+        const int64_t elements = ota_int_min(most, count - k) * type->block;
+        ota_ops_named(NULL)->decode[ota_element_index(type)](data + k * type->bytes, values,
+                                                             elements);
+        if (any_word((const unsigned char *)values, elements)) return true;
+    }
     return false;
 }
 
@@ -63,7 +62,7 @@ static bool any(const unsigned char *data, int64_t count, const ota_element *typ
     case OTA_STORED_F32: return any_word(data, count);
     case OTA_STORED_F16: return any_half(data, count, 0x7C00U);
     case OTA_STORED_BF16: return any_half(data, count, 0x7F80U);
-    default: return any_block(data, count, type);
+    default: return (type->halves > 0 ? any_factor : any_decoded)(data, count, type);
     }
 }
 

@@ -144,22 +144,31 @@ static const ota_gguf_pair *find_pair(const ota_gguf *gguf, const char *key) {
 
 /* ---- tensors ---- */
 
-/* A type that is no weight of ours keeps its number, so that a listing can show it. */
-static ota_status read_type(cursor *c, ota_tensor *one) {
+static ota_status refuse_number(const cursor *c, const char *name, uint64_t number) {
+    const char *word = ota_element_unread((int64_t)number);
+    if (word != NULL)
+        (void)ota_refuse_at(c->error, c->path, c->at - 4,
+                            "\"%.80s\" is of type %s, which is not read", name, word);
+    else
+        (void)ota_refuse_at(c->error, c->path, c->at - 4,
+                            "\"%.80s\" is of type %" PRIu64 ", a number that is not known here",
+                            name, number);
+    return ota_advise(c->error, OTA_UNSUPPORTED, "%s are read", ota_element_words());
+}
+
+static ota_status read_type(cursor *c, const char *name, ota_tensor *one) {
     uint64_t number;
     ota_status status = read_number(c, 4, &number);
     if (status != OTA_OK) return status;
     const ota_element *type = ota_element_of_gguf((int64_t)number);
-    if (type == NULL) {
-        (void)ota_refuse_at(c->error, c->path, c->at - 4,
-                            "ggml's tensor type %" PRIu64 " is not read", number);
-        return ota_advise(c->error, OTA_UNSUPPORTED,
-                          "F32 F16 BF16 Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q4_K Q5_K and Q6_K are");
-    }
+    if (type == NULL) return refuse_number(c, name, number);
     one->stored = type->word;
     one->bits = type->block == 1 ? (unsigned)(8 * type->bytes) : 0;
     if (one->rank > 0 && one->shape[one->rank - 1] % type->block != 0)
-        return refuse(c, "a row does not fill whole blocks of its type");
+        return ota_refuse_at(c->error, c->path, c->at - 4,
+                             "a row of \"%.80s\" does not fill whole blocks of %" PRId64
+                             " elements, as %s has them",
+                             name, type->block, type->word);
     if (one->count / type->block > INT64_MAX / type->bytes)
         return refuse(c, "a tensor is larger than any file");
     one->bytes = one->count / type->block * type->bytes;
@@ -196,7 +205,7 @@ static ota_status read_entry(cursor *c, ota_tensors *table) {
     memcpy(name, text, size);
     name[size] = '\0';
     if ((status = read_shape(c, &one)) != OTA_OK) return status;
-    if ((status = read_type(c, &one)) != OTA_OK) return status;
+    if ((status = read_type(c, name, &one)) != OTA_OK) return status;
     if ((status = read_number(c, 8, &offset)) != OTA_OK) return status;
     one.offset = offset > INT64_MAX ? INT64_MAX : (int64_t)offset;
     return ota_tensors_add(table, &one, name, c->error);

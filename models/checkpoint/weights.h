@@ -1,37 +1,9 @@
-/* Tensors of a checkpoint in memory maps, and the element types they are stored in. */
+/* Tensors of a checkpoint in memory maps. */
 #ifndef OTATTN_MODELS_WEIGHTS_H
 #define OTATTN_MODELS_WEIGHTS_H
 
+#include "elements.h"
 #include "files.h"
-
-/* ---- element types ---- */
-
-typedef enum ota_stored {
-    OTA_STORED_F32,
-    OTA_STORED_F16,
-    OTA_STORED_BF16,
-    OTA_STORED_Q4_0,
-    OTA_STORED_Q4_1,
-    OTA_STORED_Q5_0,
-    OTA_STORED_Q5_1,
-    OTA_STORED_Q8_0,
-    OTA_STORED_Q4_K,
-    OTA_STORED_Q5_K,
-    OTA_STORED_Q6_K,
-    OTA_STORED_TYPES
-} ota_stored;
-
-/* Elements are stored in blocks of `block` elements and `bytes` bytes. */
-typedef struct ota_element {
-    const char *word; /* in both formats */
-    int64_t gguf;     /* ggml's number of the type */
-    int64_t block, bytes;
-} ota_element;
-
-/* NULL where the type is not read as a weight. */
-const ota_element *ota_element_named(const char *word);
-const ota_element *ota_element_of_gguf(int64_t number);
-ota_stored ota_element_index(const ota_element *element);
 
 /* A matrix [rows, columns] as the file has it. `values` is the data itself where that is aligned f32. */
 typedef struct ota_weight {
@@ -43,6 +15,7 @@ typedef struct ota_weight {
 } ota_weight;
 
 static inline bool ota_weight_present(const ota_weight *weight) { return weight->type != NULL; }
+
 /* ---- tables of contents ---- */
 
 struct ota_tensors {

@@ -23,6 +23,14 @@ static void decode_f32(const unsigned char *restrict data, float *restrict out, 
     memcpy(out, data, (size_t)count * sizeof *out);
 }
 
+static void decode_f64(const unsigned char *restrict data, float *restrict out, int64_t count) {
+    for (int64_t i = 0; i < count; i++) {
+        double value;
+        memcpy(&value, data + 8 * i, sizeof value);
+        out[i] = (float)value;
+    }
+}
+
 static void decode_bf16(const unsigned char *restrict data, float *restrict out, int64_t count) {
     for (int64_t i = 0; i < count; i++) {
         uint16_t half;
@@ -39,6 +47,22 @@ static void decode_f16(const unsigned char *restrict data, float *restrict out, 
 /* Sixteen elements at once, as OTA_LANES f32 a vector. Vectors are the compilers' own types: loops over
  * bytes become scalar code, vectors wider than the level has even more of it. */
 typedef unsigned char sixteen __attribute__((vector_size(16)));
+
+/* Of two halves in registers: a vector that is loaded from two stores waits for both. */
+static inline sixteen sixteen_of(uint64_t first, uint64_t second) {
+    typedef uint64_t halves __attribute__((vector_size(16)));
+    return (sixteen)(halves){first, second};
+}
+
+/* Eight bytes of all ones or zeros each: bit k of `first` byte k, of `second` byte 8 + k. */
+static inline sixteen bit_masks(unsigned char first, unsigned char second) {
+    const sixteen places = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
+    const uint64_t ones = 0x0101010101010101U;
+    return (sixteen)((sixteen_of(first * ones, second * ones) & places) != 0);
+}
+
+/* The `least` of what has none: x + -0 is x, of either zero. */
+#define OTA_NO_LEAST (-0.0F)
 
 /* out = (q - shift) * scale + least */
 static inline void scale_sixteen(const sixteen *q, int32_t shift, float scale, float least,
@@ -69,22 +93,26 @@ static inline void scale_halves(const unsigned char *restrict data, int32_t shif
     scale_sixteen(&high, shift, scale, least, out + 16);
 }
 
-static void decode_q8_0(const unsigned char *restrict data, float *restrict out, int64_t count) {
-    for (int64_t i = 0; i < count; i += 32, data += 34, out += 32) {
-        const float scale = half_value(data);
-        for (int part = 0; part < 32; part += 16) {
-            /* q + 128 fits a byte without sign */
-            sixteen q;
-            memcpy(&q, data + 2 + part, sizeof q);
-            q ^= 128;
-            scale_sixteen(&q, 128, scale, 0, out + part);
-        }
+/* `count` signed bytes, a multiple of 16. */
+static inline void scale_signed(const unsigned char *restrict data, float scale,
+                                float *restrict out, int count) {
+    for (int part = 0; part < count; part += 16) {
+        /* q + 128 fits a byte without sign */
+        sixteen q;
+        memcpy(&q, data + part, sizeof q);
+        q ^= 128;
+        scale_sixteen(&q, 128, scale, OTA_NO_LEAST, out + part);
     }
+}
+
+static void decode_q8_0(const unsigned char *restrict data, float *restrict out, int64_t count) {
+    for (int64_t i = 0; i < count; i += 32, data += 34, out += 32)
+        scale_signed(data + 2, half_value(data), out, 32);
 }
 
 static void decode_q4_0(const unsigned char *restrict data, float *restrict out, int64_t count) {
     for (int64_t i = 0; i < count; i += 32, data += 18, out += 32)
-        scale_halves(data + 2, 8, half_value(data), 0, out);
+        scale_halves(data + 2, 8, half_value(data), OTA_NO_LEAST, out);
 }
 
 static void decode_q4_1(const unsigned char *restrict data, float *restrict out, int64_t count) {
@@ -96,22 +124,17 @@ static void decode_q4_1(const unsigned char *restrict data, float *restrict out,
 static inline void scale_fives(const unsigned char *restrict data,
                                const unsigned char *restrict fifths, int32_t shift, float scale,
                                float least, float *restrict out) {
-    const sixteen places = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
-    sixteen bytes, first, second;
+    sixteen bytes;
     memcpy(&bytes, data, sizeof bytes);
-    memset(&first, fifths[0], 8);
-    memset((unsigned char *)&first + 8, fifths[1], 8);
-    memset(&second, fifths[2], 8);
-    memset((unsigned char *)&second + 8, fifths[3], 8);
-    const sixteen low = (bytes & 15) | (((first & places) != 0) & 16);
-    const sixteen high = (bytes >> 4) | (((second & places) != 0) & 16);
+    const sixteen low = (bytes & 15) | (bit_masks(fifths[0], fifths[1]) & 16);
+    const sixteen high = (bytes >> 4) | (bit_masks(fifths[2], fifths[3]) & 16);
     scale_sixteen(&low, shift, scale, least, out);
     scale_sixteen(&high, shift, scale, least, out + 16);
 }
 
 static void decode_q5_0(const unsigned char *restrict data, float *restrict out, int64_t count) {
     for (int64_t i = 0; i < count; i += 32, data += 22, out += 32)
-        scale_fives(data + 6, data + 2, 16, half_value(data), 0, out);
+        scale_fives(data + 6, data + 2, 16, half_value(data), OTA_NO_LEAST, out);
 }
 
 static void decode_q5_1(const unsigned char *restrict data, float *restrict out, int64_t count) {
@@ -182,10 +205,54 @@ static void decode_q6_k(const unsigned char *restrict data, float *restrict out,
                     memcpy(&two, high + 16 * side, sizeof two);
                     four = quarter < 2 ? four & 15 : four >> 4;
                     four |= ((two >> (2 * quarter)) & 3) << 4;
-                    scale_sixteen(&four, 32, scale * (float)(int8_t)scales[2 * quarter + side], 0,
-                                  to + 16 * side);
+                    scale_sixteen(&four, 32, scale * (float)(int8_t)scales[2 * quarter + side],
+                                  OTA_NO_LEAST, to + 16 * side);
                 }
             }
+        }
+    }
+}
+
+static void decode_q8_k(const unsigned char *restrict data, float *restrict out, int64_t count) {
+    for (int64_t i = 0; i < count; i += 256, data += 292, out += 256) {
+        float scale;
+        memcpy(&scale, data, sizeof scale);
+        scale_signed(data + 4, scale, out, 256);
+    }
+}
+
+/* Group g of 16 elements whose values of 2 bits lie in 64 bytes: each 32 bytes hold 128 elements, 32 a pair of bits. */
+static inline sixteen two_bits(const unsigned char *restrict pairs, int g) {
+    sixteen bytes;
+    memcpy(&bytes, pairs + g / 8 * 32 + g % 2 * 16, sizeof bytes);
+    return (bytes >> (g % 8 / 2 * 2)) & 3;
+}
+
+/* 16 bytes of a factor and, in the upper half, a shift each; the values; d, e. */
+static void decode_q2_k(const unsigned char *restrict data, float *restrict out, int64_t count) {
+    for (int64_t i = 0; i < count; i += 256, data += 84, out += 256) {
+        const float d = half_value(data + 80), e = half_value(data + 82);
+        for (int g = 0; g < 16; g++) {
+            const sixteen q = two_bits(data + 16, g);
+            scale_sixteen(&q, 0, d * (float)(data[g] & 15), -(e * (float)(data[g] >> 4)),
+                          out + 16 * g);
+        }
+    }
+}
+
+/* 32 bytes of upper bits, bit k of byte i that of element i of the k-th 32; the lower pairs; 16 factors of 6 bits, four
+ * of them in the halves of 8 bytes and two in the pairs of 4 more; d. */
+static void decode_q3_k(const unsigned char *restrict data, float *restrict out, int64_t count) {
+    for (int64_t i = 0; i < count; i += 256, data += 110, out += 256) {
+        const unsigned char *factors = data + 96;
+        const float d = half_value(data + 108);
+        for (int g = 0; g < 16; g++) {
+            const int four = factors[g % 8] >> (g / 8 * 4) & 15;
+            const int two = factors[8 + g % 4] >> (g / 4 * 2) & 3;
+            sixteen upper;
+            memcpy(&upper, data + g % 2 * 16, sizeof upper);
+            const sixteen q = two_bits(data + 32, g) | (((upper >> (g / 2)) & 1) << 2);
+            scale_sixteen(&q, 4, d * (float)((four | two << 4) - 32), OTA_NO_LEAST, out + 16 * g);
         }
     }
 }

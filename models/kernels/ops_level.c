@@ -6,6 +6,8 @@
  *   gelu(x) = x Phi(x);  gelu_tanh(x) = x / (1 + exp(-2 u)), u = sqrt(2 / pi) (x + 0.044715 x^3)
  *   silu(x) = x / (1 + exp(-x)) */
 #include "elements.inc.h"
+#include "lattice_elements.inc.h"
+#include "small_elements.inc.h"
 #include "ops.h"
 #include "row_math.inc.h"
 
@@ -104,19 +106,11 @@ static void row_multiply(float *x, const float *y, int64_t count) {
     for (int64_t i = 0; i < count; i++) x[i] *= y[i];
 }
 
+#define OTA_DECODE(word, number, block, bytes, decode, ...) [OTA_STORED_##word] = decode,
+
 const ota_ops OTA_TABLE = {
     .name = OTA_LEVEL,
-    .decode = {[OTA_STORED_F32] = decode_f32,
-               [OTA_STORED_F16] = decode_f16,
-               [OTA_STORED_BF16] = decode_bf16,
-               [OTA_STORED_Q4_0] = decode_q4_0,
-               [OTA_STORED_Q4_1] = decode_q4_1,
-               [OTA_STORED_Q5_0] = decode_q5_0,
-               [OTA_STORED_Q5_1] = decode_q5_1,
-               [OTA_STORED_Q8_0] = decode_q8_0,
-               [OTA_STORED_Q4_K] = decode_q4_k,
-               [OTA_STORED_Q5_K] = decode_q5_k,
-               [OTA_STORED_Q6_K] = decode_q6_k},
+    .decode = {OTA_ELEMENT_ROWS(OTA_DECODE)},
     .dot = row_dot,
     .combine = row_combine,
     .layer_norm = row_layer_norm,

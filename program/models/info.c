@@ -4,6 +4,7 @@
  * `otattn info MODEL`: what a checkpoint is, by its headers alone. */
 #define _POSIX_C_SOURCE 200809L
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -16,6 +17,35 @@ static json_t *tensor_json(const ota_tensor *tensor) {
         (void)json_array_append_new(shape, json_integer(tensor->shape[k]));
     return json_pack("{s:s, s:o, s:s}", "name", tensor->name, "shape", shape, "dtype",
                      tensor->stored);
+}
+
+enum { TYPES_MOST = 64 };
+
+/* How many elements a checkpoint has of each type. */
+typedef struct type_count {
+    const char *word;
+    int64_t elements;
+} type_count;
+
+static int by_elements(const void *left, const void *right) {
+    const type_count *a = left, *b = right;
+    if (a->elements != b->elements) return a->elements < b->elements ? 1 : -1;
+    return strcmp(a->word, b->word);
+}
+
+/* The most frequent first; returns how many there are. */
+static size_t count_types(const ota_model *model, type_count types[TYPES_MOST]) {
+    size_t count = 0;
+    for (int64_t k = 0; ota_model_tensor(model, k) != NULL; k++) {
+        const ota_tensor *tensor = ota_model_tensor(model, k);
+        size_t i = 0;
+        while (i < count && strcmp(types[i].word, tensor->stored) != 0) i++;
+        if (i == count && count == TYPES_MOST) continue;
+        if (i == count) types[count++] = (type_count){tensor->stored, 0};
+        types[i].elements += tensor->count;
+    }
+    if (count > 1) qsort(types, count, sizeof *types, by_elements);
+    return count;
 }
 
 /* What the tokenizer is read from, or NULL. */
@@ -47,6 +77,13 @@ static int print_json(const ota_model *model, const ota_model_facts *facts) {
                        facts->causal, tokenizer_source(facts));
     if (tokenizer_source(facts) == NULL)
         (void)json_object_set_new(object, "tokenizer", json_null());
+    type_count types[TYPES_MOST];
+    const size_t count = count_types(model, types);
+    json_t *elements = json_object();
+    for (size_t k = 0; k < count; k++)
+        (void)json_object_set_new(elements, types[k].word,
+                                  json_integer((json_int_t)types[k].elements));
+    (void)json_object_set_new(object, "types", elements);
     (void)json_object_set_new(object, "tensors", tensors);
     return cli_print_json(stdout, object);
 }
@@ -65,6 +102,15 @@ static void print_text(const ota_model *model, const ota_model_facts *facts) {
                  facts->vocabulary, facts->positions, facts->rope_base > 0 ? ", rotary" : "");
     (void)printf("%-12s %.1f million, %s, head %s, %" PRId64 " tensors\n", "parameters",
                  (double)facts->parameters / 1e6, facts->dtype, facts->head, tensors);
+    type_count types[TYPES_MOST];
+    const size_t count = count_types(model, types);
+    int64_t all = 0;
+    for (size_t k = 0; k < count; k++) all += types[k].elements;
+    for (size_t k = 0; count > 1 && k < count; k++)
+        (void)printf(k == 0 ? "%-12s %s %.1f %%" : "%s %s %.1f %%", k == 0 ? "types" : ",",
+                     types[k].word,
+                     100.0 * (double)types[k].elements / (double)(all > 0 ? all : 1));
+    if (count > 1) (void)printf("\n");
 }
 
 int cli_info(cli_context *context) {

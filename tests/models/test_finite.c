@@ -16,7 +16,7 @@
 #include "groups.h"
 #include "otattn_model.h"
 
-enum { BLOCKS = 3, ELEMENTS_MOST = 256 * BLOCKS, BYTES_MOST = 210 * BLOCKS };
+enum { BLOCKS = 3, ELEMENTS_MOST = 256 * BLOCKS, BYTES_MOST = 292 * BLOCKS };
 
 /* The first element of the first block that does not decode to numbers, or -1. */
 static int64_t by_decoding(const ota_element *type, const unsigned char *data) {
@@ -49,13 +49,16 @@ static void test_every_type(void **state) {
                 for (int64_t k = 0; bits % 97 == 0 && k < BLOCKS * type->bytes; k++) {
                     data[k] = (unsigned char)splitmix64(&seed) & 0x3B; /* no exponent of ones */
                 }
+                /* IQ1_M's factor lies in four parts: one of its exponent's is all ones. */
+                if (strcmp(type->word, "IQ1_M") == 0) data[type->bytes + 53] |= 0xC0;
                 data[type->bytes + at] = (unsigned char)bits;
                 data[type->bytes + at + 1] = (unsigned char)(bits >> 8);
                 agree(type, data);
                 found += by_decoding(type, data) == type->block;
             }
         }
-        assert_true(found > 0);
+        /* NVFP4 has numbers alone. */
+        assert_int_equal(found > 0, strcmp(type->word, "NVFP4") != 0);
     }
 }
 

@@ -274,7 +274,7 @@ def test_generate_is_greedy(tmp_path: Path, name: str) -> None:
     assert [int(word) for word in again.stdout.split()] == [*prompt[0].tolist(), *ours["ids"]]
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
 def test_half_weights(tmp_path: Path, dtype: str) -> None:
     model = make_model(tmp_path / "first", "gpt2").to(getattr(torch, dtype))
     model.save_pretrained(tmp_path / "model")
@@ -284,7 +284,7 @@ def test_half_weights(tmp_path: Path, dtype: str) -> None:
     for layer, state in enumerate(state_names("gpt2", len(peer.attentions))):
         assert distance(ours[state], peer.hidden_states[layer]) <= STATES
     facts = answer(tmp_path, "info", tmp_path / "model")
-    assert facts["dtype"] == {"float16": "F16", "bfloat16": "BF16"}[dtype]
+    assert facts["dtype"] == {"float16": "F16", "bfloat16": "BF16", "float64": "F64"}[dtype]
 
 
 def test_shards(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Models in gguf files: blocks of every type against a decoder in NumPy, forward passes against
+"""Models in gguf files: blocks of every type against the package gguf, forward passes against
 transformers with the decoded weights, and files that break a rule.
 
 MiniLM and SmolLM2 come with the Python packages of tests/requirements-models.txt; where these are not
@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import struct
 from pathlib import Path
 from typing import Any
 
+import gguf
 import gguf_files
 import numpy as np
 import pytest
@@ -134,10 +136,10 @@ LLAMA = {
 }  # fmt: skip
 
 
-def draw_llama(kind: str) -> dict[str, tuple[str, tuple[int, ...], bytes]]:
+def draw_llama(kind: str, layers: int = 2) -> dict[str, tuple[str, tuple[int, ...], bytes]]:
     generator = np.random.default_rng(11)
     shapes: dict[str, tuple[int, ...]] = {"token_embd.weight": (48, 256), "output_norm.weight": (256,)}
-    for layer in range(2):
+    for layer in range(layers):
         for name in ("attn_norm", "ffn_norm"):
             shapes[f"blk.{layer}.{name}.weight"] = (256,)
         for name, rows in (("attn_q", 256), ("attn_k", 128), ("attn_v", 128), ("attn_output", 256)):
@@ -170,6 +172,56 @@ def distance(ours: np.ndarray, peer: Any) -> float:
     return float(np.abs(ours - wanted).max() / np.abs(wanted).max())
 
 
+def test_types_are_those_of_the_package() -> None:
+    """Words, numbers and sizes; what is not read is named too."""
+    text = (ROOT / "models" / "checkpoint" / "elements.h").read_text()
+    rows = re.findall(r"ROW\((\w+), +(\d+), +(\d+), +(\d+), \w+, ", text)
+    ours = {word: (int(number), int(block), int(size)) for word, number, block, size in rows}
+    assert ours == {
+        kind: (gguf.GGMLQuantizationType[kind], *gguf_files.sizes(kind)) for kind in gguf_files.TYPES
+    }
+    named = dict(
+        re.findall(r'\{"(\w+)", (\d+)\}', (ROOT / "models" / "checkpoint" / "elements.c").read_text())
+    )
+    for kind in gguf.GGMLQuantizationType:
+        assert kind.name in ours or int(named[kind.name]) == kind, kind
+    assert " ".join(ours) in (ROOT / "docs" / "users" / "models.md").read_text()
+
+
+@pytest.mark.parametrize("kind", gguf_files.TYPES)
+def test_blocks_of_every_type(tmp_path: Path, kind: str) -> None:
+    """Drawn bytes, and factors at the ends of what they can be: the same bits at every level, and refused at
+    the first block that the package does not decode to numbers. There are enough blocks for every point of a
+    lattice."""
+    rows, generator = 1024, np.random.default_rng(7)
+    drawn = gguf_files.blocks(kind, rows * 256 // gguf_files.sizes(kind)[0], generator)
+    values = gguf_files.decode(kind, drawn.tobytes(), (len(drawn), gguf_files.sizes(kind)[0]))
+    bad = ~np.isfinite(values).all(1)
+    tensors = draw_llama("F32", layers=1)
+    tensors["token_embd.weight"] = (kind, (rows, 256), drawn.tobytes())
+    pairs = {**LLAMA, "llama.block_count": 1, "llama.context_length": rows}
+    pairs["tokenizer.ggml.tokens"] = [f"word{k}" for k in range(rows)]
+    gguf_files.write(tmp_path / "model.gguf", pairs, tensors)
+    np.save(tmp_path / "ids.npy", np.arange(rows))
+    words = ["--ids", "ids.npy", "--points", "hook_embed", "-f", "-o", "e.safetensors"]
+    if bad.any():
+        done = run(tmp_path, "capture", "model.gguf", *words)
+        first = int(bad.argmax()) * values.shape[1]
+        assert done.returncode == 3
+        assert f'"token_embd.weight" holds NaN or infinity at element {first}'.encode() in done.stderr
+    drawn[bad] = drawn[bad.argmin()]
+    tensors["token_embd.weight"] = (kind, (rows, 256), drawn.tobytes())
+    gguf_files.write(tmp_path / "model.gguf", pairs, tensors)
+    wanted = gguf_files.decode(kind, drawn.tobytes(), (rows, 256))
+    for level in ("portable", "avx2", "avx512"):
+        done = run(tmp_path, "capture", "model.gguf", *words, "--cpu", level)
+        if done.returncode == 2 and level != "portable":
+            continue  # not on this processor
+        assert done.returncode == 0, done.stderr
+        ours = load_file(tmp_path / "e.safetensors")["hook_embed"][0]
+        assert np.array_equal(ours.view(np.uint32), wanted.view(np.uint32))
+
+
 @pytest.mark.parametrize("kind", gguf_files.TYPES)
 def test_every_type(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "model.gguf"
@@ -183,14 +235,16 @@ def test_every_type(tmp_path: Path, kind: str) -> None:
     for layer in range(2):
         assert distance(ours[f"blocks.{layer}.hook_resid_pre"], peer.hidden_states[layer]) <= STATES
     assert distance(ours["ln_final.hook_normalized"], peer.hidden_states[2]) <= STATES
-    for level in ("portable", "avx2"):
-        words = ["--ids", "ids.npy", "--points", "hook_embed", "--cpu", level, "-f", "-o", "e.safetensors"]
-        done = run(tmp_path, "capture", path, *words)
-        if done.returncode == 2 and level == "avx2":
-            continue  # not on this processor
-        assert done.returncode == 0, done.stderr
-        assert np.array_equal(load_file(tmp_path / "e.safetensors")["hook_embed"], ours["hook_embed"])
-    assert answer(tmp_path, "info", path)["dtype"] == kind
+    facts = answer(tmp_path, "info", path)
+    norms = 5 * 256
+    all_of_them = sum(value.size for value in tensors.values())
+    assert facts["dtype"] == kind
+    if kind == "F32":
+        assert facts["types"] == {"F32": all_of_them}
+    else:
+        assert facts["types"] == {kind: all_of_them - norms, "F32": norms}
+        told = run(tmp_path, "info", path).stdout.decode()
+        assert f"types        {kind} {100 - 100 * norms / all_of_them:.1f} %, F32 " in told
 
 
 def test_scaled_rotary_positions(tmp_path: Path) -> None:
@@ -438,10 +492,12 @@ def test_rules(tmp_path: Path) -> None:
         (replace(layers, gguf_files.pair("llama.block_count", 4096)), "outside 1 to 1024"),
         (replace(family, gguf_files.pair("general.architecture", "gemma")), "is not known"),
         (replace(b"blk.1.ffn_up.weight", b"blk.0.ffn_up.weight"), "is there twice"),
-        (entry(1, 256, 20), "type 20 is not read"),
+        (entry(1, 256, 9), '"output_norm.weight" is of type Q8_1, which is not read'),
+        (entry(1, 256, 99), "is of type 99, a number that is not known here"),
         (entry(1, 1 << 60, 0), "outside 0 to 2^48"),
-        (entry(1, 250, 8), "whole blocks"),
-        (entry(1, 128, 12), "whole blocks"),
+        (entry(1, 250, 8), "whole blocks of 32 elements, as Q8_0 has them"),
+        (entry(1, 128, 12), "whole blocks of 256 elements, as Q4_K has them"),
+        (entry(1, 128, 19), "whole blocks of 256 elements, as IQ1_S has them"),
         (entry(1, 1 << 40, 13), "goes beyond the end of the file"),
         (entry(9, 256, 0), "more than 8 dimensions"),
     ]
