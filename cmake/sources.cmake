@@ -103,6 +103,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/operator/jvp_scores.c
     src/operator/plan.c
     src/operator/rebind.c
+    src/operator/scores.c
     src/problem/array.c
     src/problem/check_array.c
     src/problem/check_arrays.c
@@ -287,6 +288,7 @@ set(OTATTN_MODEL_SOURCES
     models/transformer/blas.c
     models/transformer/cache.c
     models/transformer/capture.c
+    models/transformer/edits.c
     models/transformer/exits.c
     models/transformer/forward.c
     models/transformer/linear.c
@@ -294,7 +296,8 @@ set(OTATTN_MODEL_SOURCES
     models/transformer/methods.c
     models/transformer/methods_file.c
     models/transformer/rope.c
-    models/transformer/session.c)
+    models/transformer/session.c
+    models/transformer/weights.c)
 
 # The tokenizers of libotattn_model.
 set(OTATTN_TOKENIZER_SOURCES
@@ -516,6 +519,7 @@ set(OTATTN_TEST_SOURCES
     tests/models/test_model.c
     tests/models/test_row_math.c
     tests/models/test_sentencepiece.c
+    tests/models/test_session_edits.c
     tests/models/test_session_limits.c
     tests/models/test_tokenizer.c
     tests/models/test_tokenizer_files.c

@@ -603,6 +603,12 @@ OTA_API ota_status ota_decode(ota_plan *plan, const ota_arrays *arrays, int64_t 
 OTA_API ota_status ota_decode_capacity(const ota_plan *plan, const ota_array *remaining,
                                        int64_t first, int64_t last, ota_error *error);
 
+/* Rows first ... first + rows - 1 of the scores S of one head, terms in and before the division by the temperature, in f64; -inf
+ * where a mask forbids the pair: out [1, 1, rows, keys], any float type. key_count as in ota_decode; 0: all keys. Allocates
+ * (OTA_ENOMEM); not with a communicator (OTA_UNSUPPORTED). */
+OTA_API ota_status ota_plan_scores(const ota_plan *plan, int64_t batch, int64_t head, int64_t first,
+                                   int64_t key_count, const ota_array *scores, ota_error *error);
+
 /* Create, forward, free in one call. */
 OTA_API ota_status ota_attend(const ota_problem *problem, const ota_options *options,
                               const ota_arrays *arrays, ota_result *result, ota_error *error);

@@ -152,15 +152,57 @@ OTA_API size_t ota_session_bytes(const ota_session *session);
 /* What a reader should know about the methods chosen: a sentence, or "" (causal leak). */
 OTA_API const char *ota_session_warning(const ota_session *session);
 
-/* One captured array, f32, dense, valid during the call only; TransformerLens names and shapes
- * ("blocks.3.attn.hook_pattern" [batch, heads, queries, keys]). Not OTA_OK stops the run with that
- * status. */
+/* A block of one captured array, f32, dense, valid during the call only; TransformerLens names and shapes
+ * ("blocks.3.attn.hook_pattern" [batch, heads, queries, keys]). As a matrix the array has a row for every
+ * token (of weights and scores: for every query of every head), of `columns` numbers. Blocks of an array come
+ * in the order of its rows, and arrays in the order of ota_model_point. Not OTA_OK stops the run with that status. */
 typedef struct ota_capture {
     const char *name;
     int rank;
-    int64_t shape[4];
-    const float *data;
+    int64_t shape[4];  /* of the whole array */
+    const float *data; /* [rows, columns] of this block */
+    int64_t first_row; /* of the array; 0 and all rows unless the run sets `block_rows` */
+    int64_t rows, columns;
+    int64_t layer;    /* as in ota_capture_point */
+    int64_t sequence; /* of the block's first row */
+    int64_t head; /* the same, of weights, scores and received mass; else -1: a row has all heads */
+    int64_t token; /* the same */
 } ota_capture;
+
+/* Indices first ... first + count - 1; count 0: all from `first` on. */
+typedef struct ota_range {
+    int64_t first, count;
+} ota_range;
+
+typedef enum ota_edit_kind {
+    OTA_EDIT_SCALE = 0, /* x = factor x; the factor 0 ablates */
+    OTA_EDIT_REPLACE,   /* x = values */
+    OTA_EDIT_ADD,       /* x += factor values */
+    /* x = its mean over the tokens of its sequence in this run, padding left out; not of weights and scores, nor
+       in a session with a cache */
+    OTA_EDIT_MEAN
+} ota_edit_kind;
+
+/* What a run changes at a point before it goes on: the numbers of `point` in all ranges at once. A capture of the point
+ * shows them changed. Zero means the default in every field but `size` and `point`. */
+typedef struct ota_edit {
+    size_t size; /* sizeof(ota_edit) */
+    /* A name of ota_model_point, or one without "blocks.L.": that point of every layer. Weights that are edited are mixed with
+       the values as they then are, and weights are made of edited scores. Refused by name is what the rest of a run does
+       not read: hook_scale, attn.hook_receiver. */
+    const char *point;
+    ota_edit_kind kind;
+    ota_range sequences;
+    ota_range
+        tokens; /* by their positions, of weights and scores those of queries; with a cache also of runs to come */
+    ota_range heads; /* all, where the point has none */
+    ota_range
+        columns; /* the last dimension: keys of weights and scores, else coordinates of a state, a head or an MLP */
+    double factor;
+    /* f32; its sizes are those of the ranges in the order of the point's shape, aligned from the right, or 1 where
+       one number stands for all. */
+    ota_array values;
+} ota_edit;
 
 typedef struct ota_model_run {
     size_t size;        /* sizeof(ota_model_run) */
@@ -190,6 +232,16 @@ typedef struct ota_model_run {
        `exit_transitions` blocks in a row, whatever its probability; not together with `exit_threshold`.
        With the predictions of the whole run: an oracle, which shows what a threshold leaves unused. [TOT-119] */
     const int64_t *exit_targets;
+    /* Most rows of one block that `capture` gets; 0: every array comes whole. Attention weights and scores are then made in
+       blocks of so many rows as well, and the run never holds [queries, keys] numbers of a head; but hard and prefix columns
+       that couple rows, and relaxed rows, have their weights made head by head. */
+    int64_t block_rows;
+    /* asked for every head of weights and scores that are wanted, whose arrays hold the wanted heads alone, in order;
+       NULL: all of them are */
+    int (*wanted_head)(void *user, const char *name, int64_t head);
+    /* [edit_count], all of the size edits[0].size, done in order; not in runs whose tokens stop early */
+    const ota_edit *edits;
+    int64_t edit_count;
 } ota_model_run;
 
 /* Do tokens of this run stop early? */
@@ -237,7 +289,9 @@ typedef struct ota_capture_point {
 } ota_capture_point;
 
 /* The points of a run of `batch` new sequences of `count` tokens, in the order in which the run meets
- * them; 0 past the end. */
+ * them; 0 past the end. Norms are captured with their weights in (hook_normalized), and what they divide by is hook_scale.
+ * attn.hook_attn_scores are the scores before the division by the temperature, -inf where a mask forbids;
+ * attn.hook_receiver [batch, heads, keys], the mass that every key receives, is this library's own. */
 OTA_API int ota_model_point(const ota_model *model, int64_t index, int64_t batch, int64_t count,
                             ota_capture_point *point);
 

@@ -13,10 +13,7 @@
 /* What a plan is for, where it is not one layer's: all others, or all that see a window. */
 enum { ANY_LAYER = -1, LOCAL_LAYER = -2 };
 
-typedef struct view {
-    int64_t layer, head; /* head -1: all */
-    bool decoding;
-} view;
+typedef ota_view view;
 
 /* ---- arrays ---- */
 
@@ -66,11 +63,23 @@ static void set_inputs(const ota_session *s, const view *v, ota_problem *problem
     }
 }
 
+void ota_session_values(const ota_session *s, const view *v, ota_array *values) {
+    ota_problem problem;
+    set_inputs(s, v, &problem, values);
+}
+
 /* ---- plans ---- */
 
 void ota_session_free_plans(ota_session *s) {
     for (int k = 0; k < s->plans.count; k++) ota_plan_free(s->plans.slots[k].plan);
     s->plans.count = 0;
+}
+
+bool ota_session_sink(const ota_session *s, int64_t layer, int64_t head, ota_term *sink) {
+    (void)layer;
+    (void)head;
+    *sink = (ota_term){.kind = OTA_TERM_SINK, .value = s->methods.sink};
+    return s->methods.sinking;
 }
 
 static void set_rules(ota_session *s, const view *v, ota_plan_slot *slot, ota_problem *problem) {
@@ -96,8 +105,7 @@ static void set_rules(ota_session *s, const view *v, ota_plan_slot *slot, ota_pr
     problem->supports = slot->supports;
     problem->support_count = count;
     if (v->decoding) problem->corner = OTA_BOTTOM_RIGHT;
-    if (s->methods.sinking) {
-        slot->sink = (ota_term){.kind = OTA_TERM_SINK, .value = s->methods.sink};
+    if (ota_session_sink(s, v->layer, v->head, &slot->sink)) {
         problem->terms = &slot->sink;
         problem->term_count = 1;
     }
@@ -140,8 +148,13 @@ static ota_status find_slot(ota_session *s, const view *v, int method, ota_plan_
     return OTA_OK;
 }
 
-static ota_status bind_plan(ota_session *s, const view *v, int method, ota_plan_slot **slot,
+ota_status ota_session_bind(ota_session *s, const view *v, int method, ota_plan_slot **slot,
                             ota_array *values) {
+    if (s->plans.batch != s->run.now->batch || s->plans.tokens != s->run.now->count) {
+        ota_session_free_plans(s);
+        s->plans.batch = s->run.now->batch;
+        s->plans.tokens = s->run.now->count;
+    }
     ota_status status = find_slot(s, v, method, slot);
     if (status != OTA_OK) return status;
     ota_problem problem = s->methods.items[method].problem;
@@ -197,6 +210,13 @@ static ota_status say_where(ota_session *s, const view *v, ota_status status) {
     return hint[0] != '\0' ? ota_advise(s->run.error, status, "%s", hint) : status;
 }
 
+ota_status ota_session_verdict(ota_session *s, const view *v, ota_status status) {
+    if (status < 0) return say_where(s, v, status);
+    if (status != OTA_NONFINITE_ROWS) return OTA_OK;
+    (void)ota_refuse(s->run.error, OTA_NONFINITE, "%s", "the scores are not finite");
+    return say_where(s, v, OTA_NONFINITE);
+}
+
 static ota_status solve(ota_session *s, const view *v, int method) {
     const ota_config *config = &s->model->config;
     const ota_problem *rules = &s->methods.items[method].problem;
@@ -205,16 +225,12 @@ static ota_status solve(ota_session *s, const view *v, int method) {
     const int64_t keys = v->decoding ? s->options.cache : s->run.now->count;
     ota_plan_slot *slot = NULL;
     ota_arrays arrays = {.size = sizeof arrays};
-    ota_status status = bind_plan(s, v, method, &slot, &arrays.values);
+    ota_status status = ota_session_bind(s, v, method, &slot, &arrays.values);
     if (status < 0) return say_where(s, v, status);
     ota_plan_set_deadline(slot->plan, s->options.deadline_ns);
     arrays.out = rows_of(s->buffers.mixed + head * width, s->run.now->batch, heads,
                          s->run.now->count, width, query, width, s->run.now->count * query);
-    if (ota_session_wants(s, OTA_POINT_PATTERN, v->layer)) {
-        const int64_t square = s->run.now->count * keys;
-        arrays.coupling = rows_of(s->buffers.pattern + head * square, s->run.now->batch, heads,
-                                  s->run.now->count, keys, keys, square, config->heads * square);
-    }
+    ota_session_ask(s, v, &arrays);
     if (s->cache.remaining != NULL && rules->columns == OTA_COLUMNS_ONLINE) {
         arrays.remaining = remaining_part(s, v, keys);
         fill_capacity(s, &arrays.remaining, rules->cap);
@@ -223,10 +239,7 @@ static ota_status solve(ota_session *s, const view *v, int method) {
     status = v->decoding ? ota_decode(slot->plan, &arrays, s->run.now->first + s->run.now->count,
                                       &result, s->run.error)
                          : ota_forward(slot->plan, &arrays, &result, s->run.error);
-    if (status < 0) return say_where(s, v, status);
-    if (status != OTA_NONFINITE_ROWS) return OTA_OK;
-    (void)ota_refuse(s->run.error, OTA_NONFINITE, "%s", "the scores are not finite");
-    return say_where(s, v, OTA_NONFINITE);
+    return ota_session_verdict(s, v, status);
 }
 
 ota_status ota_session_attend(ota_session *s, int64_t layer) {
@@ -235,11 +248,6 @@ ota_status ota_session_attend(ota_session *s, int64_t layer) {
     bool shared = true;
     for (int64_t head = 1; head < heads; head++) shared = shared && assigned[head] == assigned[0];
     view v = {.layer = layer, .head = -1, .decoding = s->run.now->first > 0};
-    if (s->plans.batch != s->run.now->batch || s->plans.tokens != s->run.now->count) {
-        ota_session_free_plans(s);
-        s->plans.batch = s->run.now->batch;
-        s->plans.tokens = s->run.now->count;
-    }
     if (shared) return solve(s, &v, assigned[0]);
     for (v.head = 0; v.head < heads; v.head++) {
         const ota_status status = solve(s, &v, assigned[v.head]);

@@ -1,49 +1,67 @@
-/* Named points of a run: the table of names, and handing the arrays over.
+/* Named points of a run: the one table of names, by which arrays are captured and edited, and handing them over.
  *
- * Names and shapes are those of TransformerLens. Norms are captured after their weights, also RMS norms.
- * hook_scale and hook_attn_scores are not offered. */
+ * Names and shapes are those of TransformerLens. Norms are captured after their weights, also RMS norms. */
 #include "session.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { ANY = 0, PRE_NORM = 1, POST_NORM = 2, ROTARY = 4, LEARNED = 8, GATED = 16 };
 
+static const char of_a_norm[] = "nothing reads it again; edit hook_normalized behind it",
+                  of_weights[] = "nothing reads it again; edit attn.hook_pattern";
+
+/* How an array lies: a row for each token, of columns or of heads of columns; or for each query or key of each head. */
+typedef enum point_form { TOKENS, HEADS_OF_TOKENS, PAIRS, KEYS } point_form;
+
 typedef struct point_row {
     const char *name; /* behind "blocks.L." where the point is one of a block */
     unsigned needs;
+    point_form form;
+    ota_size width;    /* of all columns of a token; OTA_SIZE_NONE: 1 */
+    const char *fixed; /* why it is not edited, or NULL */
 } point_row;
 
 static const point_row points[OTA_POINTS] = {
-    [OTA_POINT_EMBED] = {"hook_embed", ANY},
-    [OTA_POINT_POSITION] = {"hook_pos_embed", LEARNED},
-    [OTA_POINT_TYPE] = {"hook_token_type_embed", POST_NORM},
-    [OTA_POINT_FULL_EMBED] = {"hook_full_embed", POST_NORM},
-    [OTA_POINT_RESID_PRE] = {"hook_resid_pre", ANY},
-    [OTA_POINT_NORMALIZED_1] = {"ln1.hook_normalized", PRE_NORM},
-    [OTA_POINT_QUERY] = {"attn.hook_q", ANY},
-    [OTA_POINT_KEY] = {"attn.hook_k", ANY},
-    [OTA_POINT_VALUE] = {"attn.hook_v", ANY},
-    [OTA_POINT_ROTATED_QUERY] = {"attn.hook_rot_q", ROTARY},
-    [OTA_POINT_ROTATED_KEY] = {"attn.hook_rot_k", ROTARY},
-    [OTA_POINT_PATTERN] = {"attn.hook_pattern", ANY},
-    [OTA_POINT_MIXED] = {"attn.hook_z", ANY},
-    [OTA_POINT_ATTENTION_OUT] = {"hook_attn_out", ANY},
-    [OTA_POINT_RESID_MID] = {"hook_resid_mid", ANY},
-    [OTA_POINT_NORMALIZED_MID] = {"hook_normalized_resid_mid", POST_NORM},
-    [OTA_POINT_NORMALIZED_2] = {"ln2.hook_normalized", PRE_NORM},
-    [OTA_POINT_MLP_PRE] = {"mlp.hook_pre", ANY},
-    [OTA_POINT_MLP_LINEAR] = {"mlp.hook_pre_linear", GATED},
-    [OTA_POINT_MLP_POST] = {"mlp.hook_post", ANY},
-    [OTA_POINT_MLP_OUT] = {"hook_mlp_out", ANY},
-    [OTA_POINT_RESID_POST] = {"hook_resid_post", ANY},
-    [OTA_POINT_NORMALIZED_POST] = {"hook_normalized_resid_post", POST_NORM},
-    [OTA_POINT_FINAL] = {"ln_final.hook_normalized", PRE_NORM},
+    [OTA_POINT_EMBED] = {"hook_embed", ANY, TOKENS, OTA_SIZE_WIDTH, NULL},
+    [OTA_POINT_POSITION] = {"hook_pos_embed", LEARNED, TOKENS, OTA_SIZE_WIDTH, NULL},
+    [OTA_POINT_TYPE] = {"hook_token_type_embed", POST_NORM, TOKENS, OTA_SIZE_WIDTH, NULL},
+    [OTA_POINT_FULL_EMBED] = {"hook_full_embed", POST_NORM, TOKENS, OTA_SIZE_WIDTH, NULL},
+    [OTA_POINT_RESID_PRE] = {"hook_resid_pre", ANY, TOKENS, OTA_SIZE_WIDTH, NULL},
+    [OTA_POINT_SCALE_1] = {"ln1.hook_scale", PRE_NORM, TOKENS, OTA_SIZE_NONE, of_a_norm},
+    [OTA_POINT_NORMALIZED_1] = {"ln1.hook_normalized", PRE_NORM, TOKENS, OTA_SIZE_WIDTH, NULL},
+    [OTA_POINT_QUERY] = {"attn.hook_q", ANY, HEADS_OF_TOKENS, OTA_SIZE_QUERY, NULL},
+    [OTA_POINT_KEY] = {"attn.hook_k", ANY, HEADS_OF_TOKENS, OTA_SIZE_KEY, NULL},
+    [OTA_POINT_VALUE] = {"attn.hook_v", ANY, HEADS_OF_TOKENS, OTA_SIZE_KEY, NULL},
+    [OTA_POINT_ROTATED_QUERY] = {"attn.hook_rot_q", ROTARY, HEADS_OF_TOKENS, OTA_SIZE_QUERY, NULL},
+    [OTA_POINT_ROTATED_KEY] = {"attn.hook_rot_k", ROTARY, HEADS_OF_TOKENS, OTA_SIZE_KEY, NULL},
+    [OTA_POINT_SCORES] = {"attn.hook_attn_scores", ANY, PAIRS, OTA_SIZE_NONE, NULL},
+    [OTA_POINT_PATTERN] = {"attn.hook_pattern", ANY, PAIRS, OTA_SIZE_NONE, NULL},
+    [OTA_POINT_RECEIVER] = {"attn.hook_receiver", ANY, KEYS, OTA_SIZE_NONE, of_weights},
+    [OTA_POINT_MIXED] = {"attn.hook_z", ANY, HEADS_OF_TOKENS, OTA_SIZE_QUERY, NULL},
+    [OTA_POINT_ATTENTION_OUT] = {"hook_attn_out", ANY, TOKENS, OTA_SIZE_WIDTH, NULL},
+    [OTA_POINT_RESID_MID] = {"hook_resid_mid", ANY, TOKENS, OTA_SIZE_WIDTH, NULL},
+    [OTA_POINT_SCALE_MID] = {"ln1.hook_scale", POST_NORM, TOKENS, OTA_SIZE_NONE, of_a_norm},
+    [OTA_POINT_NORMALIZED_MID] = {"hook_normalized_resid_mid", POST_NORM, TOKENS, OTA_SIZE_WIDTH,
+                                  NULL},
+    [OTA_POINT_SCALE_2] = {"ln2.hook_scale", PRE_NORM, TOKENS, OTA_SIZE_NONE, of_a_norm},
+    [OTA_POINT_NORMALIZED_2] = {"ln2.hook_normalized", PRE_NORM, TOKENS, OTA_SIZE_WIDTH, NULL},
+    [OTA_POINT_MLP_PRE] = {"mlp.hook_pre", ANY, TOKENS, OTA_SIZE_INNER, NULL},
+    [OTA_POINT_MLP_LINEAR] = {"mlp.hook_pre_linear", GATED, TOKENS, OTA_SIZE_INNER, NULL},
+    [OTA_POINT_MLP_POST] = {"mlp.hook_post", ANY, TOKENS, OTA_SIZE_INNER, NULL},
+    [OTA_POINT_MLP_OUT] = {"hook_mlp_out", ANY, TOKENS, OTA_SIZE_WIDTH, NULL},
+    [OTA_POINT_RESID_POST] = {"hook_resid_post", ANY, TOKENS, OTA_SIZE_WIDTH, NULL},
+    [OTA_POINT_SCALE_POST] = {"ln2.hook_scale", POST_NORM, TOKENS, OTA_SIZE_NONE, of_a_norm},
+    [OTA_POINT_NORMALIZED_POST] = {"hook_normalized_resid_post", POST_NORM, TOKENS, OTA_SIZE_WIDTH,
+                                   NULL},
+    [OTA_POINT_FINAL_SCALE] = {"ln_final.hook_scale", PRE_NORM, TOKENS, OTA_SIZE_NONE, of_a_norm},
+    [OTA_POINT_FINAL] = {"ln_final.hook_normalized", PRE_NORM, TOKENS, OTA_SIZE_WIDTH, NULL},
 };
 
 static bool in_block(ota_point point) {
-    return point >= OTA_POINT_RESID_PRE && point < OTA_POINT_FINAL;
+    return point >= OTA_POINT_RESID_PRE && point < OTA_POINT_FINAL_SCALE;
 }
 
 static bool exists(const ota_model *model, ota_point point) {
@@ -54,7 +72,7 @@ static bool exists(const ota_model *model, ota_point point) {
     return (points[point].needs & ~has) == 0;
 }
 
-static void name_point(ota_point point, int64_t layer, char *name, size_t size) {
+void ota_session_name(ota_point point, int64_t layer, char *name, size_t size) {
     if (in_block(point))
         (void)ota_snprintf(name, size, "blocks.%lld.%s", (long long)layer, points[point].name);
     else
@@ -68,46 +86,67 @@ static void visit_points(const ota_model *model,
     for (int p = 0; p < OTA_POINT_RESID_PRE; p++)
         if (exists(model, (ota_point)p) && visit(context, (ota_point)p, 0)) return;
     for (int64_t layer = 0; layer < model->config.layers; layer++)
-        for (int p = OTA_POINT_RESID_PRE; p < OTA_POINT_FINAL; p++)
+        for (int p = OTA_POINT_RESID_PRE; p < OTA_POINT_FINAL_SCALE; p++)
             if (exists(model, (ota_point)p) && visit(context, (ota_point)p, layer)) return;
-    if (exists(model, OTA_POINT_FINAL)) (void)visit(context, OTA_POINT_FINAL, 0);
+    for (int p = OTA_POINT_FINAL_SCALE; p < OTA_POINTS; p++)
+        if (exists(model, (ota_point)p) && visit(context, (ota_point)p, 0)) return;
 }
 
 /* ---- shapes ---- */
 
-/* The last sizes of a point: [heads, width of one] of what is split into heads, else [width]. */
-static void size_point(const ota_config *config, ota_point point, int64_t *heads, int64_t *width) {
-    *heads = 0;
-    *width = config->sizes[OTA_SIZE_WIDTH];
-    switch (point) {
-    case OTA_POINT_QUERY:
-    case OTA_POINT_ROTATED_QUERY:
-    case OTA_POINT_MIXED:
-        *heads = config->heads;
-        *width = config->sizes[OTA_SIZE_QUERY];
-        break;
-    case OTA_POINT_KEY:
-    case OTA_POINT_VALUE:
-    case OTA_POINT_ROTATED_KEY:
-        *heads = config->kv_heads;
-        *width = config->sizes[OTA_SIZE_KEY];
-        break;
-    case OTA_POINT_MLP_PRE:
-    case OTA_POINT_MLP_LINEAR:
-    case OTA_POINT_MLP_POST: *width = config->sizes[OTA_SIZE_INNER]; break;
-    default: break;
-    }
+static int64_t heads_of(const ota_config *config, ota_point point) {
+    if (points[point].form == TOKENS) return 1;
+    return points[point].width == OTA_SIZE_KEY ? config->kv_heads : config->heads;
 }
 
-static void shape_point(const ota_config *config, ota_point point, int64_t batch, int64_t count,
-                        int *rank, int64_t shape[4]) {
-    int64_t heads, width;
-    size_point(config, point, &heads, &width);
-    *rank = heads > 0 || point == OTA_POINT_PATTERN ? 4 : 3;
-    shape[0] = batch;
-    shape[1] = point == OTA_POINT_PATTERN ? config->heads : count;
-    shape[2] = point == OTA_POINT_PATTERN ? count : heads > 0 ? heads : width;
-    shape[3] = point == OTA_POINT_PATTERN ? count : heads > 0 ? width / heads : 0;
+static int64_t columns_of(const ota_config *config, ota_point point) {
+    const ota_size width = points[point].width;
+    return width == OTA_SIZE_NONE ? 1 : config->sizes[width] / heads_of(config, point);
+}
+
+int ota_session_axis(ota_point point, int k) {
+    static const int axes[][4] = {[TOKENS] = {1, 2, -1, 3},
+                                  [HEADS_OF_TOKENS] = {0, 1, 2, 3},
+                                  [PAIRS] = {0, 2, 1, 3},
+                                  [KEYS] = {1, -1, 2, 3}};
+    return axes[points[point].form][k];
+}
+
+static int rank_of(ota_point point) {
+    return points[point].form == TOKENS || points[point].form == KEYS ? 3 : 4;
+}
+
+/* Sequences, tokens, heads and columns, as dimensions of the array that is handed over. */
+static void shape_point(ota_point point, const int64_t size[4], int *rank, int64_t shape[4]) {
+    *rank = rank_of(point);
+    for (int k = 0; k < 4; k++) {
+        const int axis = ota_session_axis(point, k);
+        if (axis >= 0) shape[axis - (4 - *rank)] = size[k];
+    }
+    if (*rank == 3) shape[3] = 0;
+}
+
+static void sizes_of(const ota_config *config, ota_point point, const int64_t run[3],
+                     int64_t size[4]) {
+    const bool pairs = points[point].form == PAIRS || points[point].form == KEYS;
+    size[0] = run[0];
+    size[1] = run[1];
+    size[2] = heads_of(config, point);
+    size[3] = pairs ? run[2] : columns_of(config, point);
+}
+
+void ota_session_sizes(const ota_session *s, ota_point point, int64_t size[4]) {
+    const ota_model_run *run = s->run.now;
+    sizes_of(&s->model->config, point,
+             (int64_t[]){run->batch, run->count, run->first > 0 ? s->options.cache : run->count},
+             size);
+}
+
+const char *ota_session_fixed(ota_point point) { return points[point].fixed; }
+
+static int64_t layer_of(const ota_model *model, ota_point point, int64_t layer) {
+    if (in_block(point)) return layer;
+    return point < OTA_POINT_RESID_PRE ? -1 : model->config.layers;
 }
 
 typedef struct search {
@@ -120,11 +159,11 @@ typedef struct search {
 static bool count_point(void *context, ota_point point, int64_t layer) {
     search *s = context;
     if (s->left-- > 0) return false;
-    name_point(point, layer, s->out->name, sizeof s->out->name);
-    s->out->layer = in_block(point)               ? layer
-                    : point < OTA_POINT_RESID_PRE ? -1
-                                                  : s->model->config.layers;
-    shape_point(&s->model->config, point, s->batch, s->count, &s->out->rank, s->out->shape);
+    ota_session_name(point, layer, s->out->name, sizeof s->out->name);
+    int64_t size[4];
+    s->out->layer = layer_of(s->model, point, layer);
+    sizes_of(&s->model->config, point, (int64_t[]){s->batch, s->count, s->count}, size);
+    shape_point(point, size, &s->out->rank, s->out->shape);
     return s->found = true;
 }
 
@@ -135,77 +174,162 @@ int ota_model_point(const ota_model *model, int64_t index, int64_t batch, int64_
     return s.found;
 }
 
+/* ---- by name ---- */
+
+typedef struct naming {
+    const ota_model *model;
+    const char *name;
+    ota_point point;
+    int64_t layer;
+    bool found;
+} naming;
+
+static bool compare_name(void *context, ota_point point, int64_t layer) {
+    naming *n = context;
+    char name[128];
+    ota_session_name(point, layer, name, sizeof name);
+    if (strcmp(name, n->name) == 0) {
+        n->layer = layer;
+    } else {
+        if (!in_block(point) || strcmp(points[point].name, n->name) != 0) return false;
+        n->layer = -1;
+    }
+    n->point = point;
+    return n->found = true;
+}
+
+bool ota_session_find_point(const ota_session *s, const char *name, ota_point *point,
+                            int64_t *layer) {
+    naming n = {.model = s->model, .name = name};
+    visit_points(s->model, compare_name, &n);
+    *point = n.point;
+    *layer = n.layer;
+    return n.found;
+}
+
 /* ---- during a run ---- */
+
+static unsigned char *marks(const ota_session *s, ota_point point, int64_t layer) {
+    return &s->run.points[layer * OTA_POINTS + (int64_t)point];
+}
+
+/* Does the run meet it? */
+static bool is_met(const ota_session *s, ota_point point, int64_t layer) {
+    if (s->run.now->residual != NULL && point < OTA_POINT_RESID_PRE) return false;
+    return !in_block(point) || layer >= s->run.now->start_layer;
+}
 
 static bool ask(void *context, ota_point point, int64_t layer) {
     ota_session *s = context;
     char name[128];
-    if (s->run.now->residual != NULL && point < OTA_POINT_RESID_PRE) return false;
-    if (in_block(point) && layer < s->run.now->start_layer) return false;
-    name_point(point, layer, name, sizeof name);
-    s->run.wanted[layer * OTA_POINTS + (int64_t)point] =
-        s->run.now->wanted(s->run.now->user, name) != 0;
+    if (!is_met(s, point, layer)) return false;
+    ota_session_name(point, layer, name, sizeof name);
+    if (s->run.now->wanted(s->run.now->user, name) != 0)
+        *marks(s, point, layer) |= OTA_POINT_WANTED;
     return false;
 }
 
+static bool mark_edit(void *context, ota_point point, int64_t layer) {
+    ota_session *s = context;
+    for (int64_t k = 0; k < s->run.edits.count; k++) {
+        const ota_bound_edit *edit = &s->run.edits.items[k];
+        if (edit->point == point && (edit->layer < 0 || edit->layer == layer) &&
+            is_met(s, point, layer))
+            *marks(s, point, layer) |= OTA_POINT_EDITED;
+    }
+    return false;
+}
+
+/* Is every edit of a point that the run meets? */
+static ota_status check_edits(const ota_session *s) {
+    for (int64_t k = 0; k < s->run.edits.count; k++) {
+        const ota_bound_edit *edit = &s->run.edits.items[k];
+        const int64_t layer = edit->layer < 0 ? s->model->config.layers - 1 : edit->layer;
+        if (is_met(s, edit->point, layer)) continue;
+        (void)ota_refuse(s->run.error, OTA_EINVAL, "the run begins behind %.90s", edit->edit.point);
+        return ota_advise(s->run.error, OTA_EINVAL, "edit the residual stream that it begins with");
+    }
+    return OTA_OK;
+}
+
 ota_status ota_session_capture_begin(ota_session *s) {
-    const ota_config *config = &s->model->config;
-    memset(s->run.wanted, 0, (size_t)(config->layers * OTA_POINTS) * sizeof *s->run.wanted);
-    if (s->run.now->wanted == NULL || s->run.now->capture == NULL) return OTA_OK;
-    visit_points(s->model, ask, s);
-    bool pattern = false;
-    for (int64_t layer = 0; layer < config->layers; layer++)
-        pattern = pattern || ota_session_wants(s, OTA_POINT_PATTERN, layer);
-    if (!pattern) return OTA_OK;
-    const size_t keys = (size_t)(s->run.now->first > 0 ? s->options.cache : s->run.now->count);
-    const size_t rows = (size_t)(s->run.now->batch * config->heads * s->run.now->count);
-    size_t floats, bytes;
-    if (__builtin_mul_overflow(rows, keys, &floats) ||
-        __builtin_mul_overflow(floats, sizeof *s->buffers.pattern, &bytes))
-        return ota_refuse(s->run.error, OTA_EOVERFLOW, "the patterns are larger than any memory");
-    if (floats <= s->buffers.pattern_floats) return OTA_OK;
-    free(s->buffers.pattern);
-    s->buffers.pattern = malloc(bytes);
-    s->buffers.pattern_floats = s->buffers.pattern != NULL ? floats : 0;
-    return s->buffers.pattern != NULL
-               ? OTA_OK
-               : ota_refuse(s->run.error, OTA_ENOMEM, "no memory is left for %zu bytes of patterns",
-                            bytes);
+    memset(s->run.points, 0, (size_t)(s->model->config.layers * OTA_POINTS));
+    if (s->run.now->wanted != NULL && s->run.now->capture != NULL) visit_points(s->model, ask, s);
+    const ota_status status = ota_session_edits_begin(s);
+    if (status != OTA_OK) return status;
+    visit_points(s->model, mark_edit, s);
+    return check_edits(s);
 }
 
 bool ota_session_wants(const ota_session *s, ota_point point, int64_t layer) {
-    return s->run.wanted[layer * OTA_POINTS + (int64_t)point];
+    return (*marks(s, point, layer) & OTA_POINT_WANTED) != 0;
 }
 
-static ota_status hand_over(ota_session *s, ota_point point, int64_t layer, ota_capture *capture) {
+bool ota_session_edits(const ota_session *s, ota_point point, int64_t layer) {
+    return (*marks(s, point, layer) & OTA_POINT_EDITED) != 0;
+}
+
+ota_status ota_session_hand_over(ota_session *s, ota_point point, int64_t layer,
+                                 ota_capture *block) {
     char name[128];
-    name_point(point, layer, name, sizeof name);
-    capture->name = name;
-    return s->run.now->capture(s->run.now->user, capture, s->run.error);
+    int64_t size[4];
+    const int64_t heads = block->shape[1];
+    ota_session_name(point, layer, name, sizeof name);
+    block->name = name;
+    ota_session_sizes(s, point, size);
+    if (heads > 0) size[2] = heads;
+    shape_point(point, size, &block->rank, block->shape);
+    block->layer = layer_of(s->model, point, layer);
+    return s->run.now->capture(s->run.now->user, block, s->run.error);
 }
 
-ota_status ota_session_capture(ota_session *s, ota_point point, int64_t layer, const float *data,
+ota_status ota_session_capture(ota_session *s, ota_point point, int64_t layer, float *data,
                                int64_t stride) {
-    if (!ota_session_wants(s, point, layer)) return OTA_OK;
-    const int64_t rows = s->run.now->batch * s->run.now->count;
-    int64_t heads, width;
-    size_point(&s->model->config, point, &heads, &width);
-    ota_capture capture = {.data = data};
-    shape_point(&s->model->config, point, s->run.now->batch, s->run.now->count, &capture.rank,
-                capture.shape);
-    if (stride != width) {
-        for (int64_t i = 0; i < rows; i++)
-            memcpy(s->buffers.spare + i * width, data + i * stride, (size_t)width * sizeof *data);
-        capture.data = s->buffers.spare;
+    int64_t size[4];
+    ota_status status = OTA_OK;
+    if (*marks(s, point, layer) == 0) return OTA_OK;
+    ota_session_sizes(s, point, size);
+    const int64_t width = size[2] * size[3], rows = size[0] * size[1];
+    if (ota_session_edits(s, point, layer)) {
+        const ota_part part = {.first = {0, s->run.now->first, 0, 0},
+                               .size = {size[0], size[1], size[2], size[3]},
+                               .stride = {size[1] * stride, stride, size[3], 1},
+                               .data = data};
+        ota_session_edit(s, point, layer, &part);
     }
-    return hand_over(s, point, layer, &capture);
+    if (!ota_session_wants(s, point, layer)) return OTA_OK;
+    const int64_t most = s->run.now->block_rows > 0 ? s->run.now->block_rows : rows;
+    for (int64_t first = 0; status == OTA_OK && first < rows; first += most) {
+        ota_capture block = {.data = data + first * stride,
+                             .first_row = first,
+                             .rows = ota_int_min(most, rows - first),
+                             .columns = width,
+                             .sequence = first / size[1],
+                             .head = -1,
+                             .token = first % size[1]};
+        if (stride != width) {
+            for (int64_t i = 0; i < block.rows; i++)
+                memcpy(s->buffers.spare + i * width, block.data + i * stride,
+                       (size_t)width * sizeof *data);
+            block.data = s->buffers.spare;
+        }
+        status = ota_session_hand_over(s, point, layer, &block);
+    }
+    return status;
 }
 
-ota_status ota_session_capture_pattern(ota_session *s, int64_t layer, int64_t keys) {
-    if (!ota_session_wants(s, OTA_POINT_PATTERN, layer)) return OTA_OK;
-    ota_capture capture = {.data = s->buffers.pattern};
-    shape_point(&s->model->config, OTA_POINT_PATTERN, s->run.now->batch, s->run.now->count,
-                &capture.rank, capture.shape);
-    capture.shape[3] = keys;
-    return hand_over(s, OTA_POINT_PATTERN, layer, &capture);
+ota_status ota_session_capture_scale(ota_session *s, ota_point point, int64_t layer,
+                                     const float *from) {
+    const int64_t width = ota_model_size(s->model, OTA_SIZE_WIDTH);
+    const int64_t rows = s->run.now->batch * s->run.now->count;
+    const bool centred = !ota_architecture_has(s->model->architecture, OTA_ARCH_RMS);
+    if (!ota_session_wants(s, point, layer)) return OTA_OK;
+    for (int64_t i = 0; i < rows; i++) {
+        const float *x = from + i * width;
+        double mean = 0, square = 0;
+        for (int64_t k = 0; centred && k < width; k++) mean += (double)x[k] / (double)width;
+        for (int64_t k = 0; k < width; k++) square += ((double)x[k] - mean) * ((double)x[k] - mean);
+        s->buffers.spare[i] = (float)sqrt(square / (double)width + s->model->config.norm_epsilon);
+    }
+    return ota_session_capture(s, point, layer, s->buffers.spare, 1);
 }

@@ -128,9 +128,9 @@ static ota_status embed(ota_session *s) {
         float *to = k == 0 ? s->buffers.residual : s->buffers.branch;
         for (int64_t i = 0; i < rows; i++)
             embed_row(s, tables[k].role, row_index(s, tables[k].role, i), to + i * width);
-        if (k > 0) add_to(s, s->buffers.residual, s->buffers.branch, rows);
         const ota_status status = ota_session_capture(s, tables[k].point, 0, to, width);
         if (status != OTA_OK) return status;
+        if (k > 0) add_to(s, s->buffers.residual, s->buffers.branch, rows);
     }
     if (!ota_weight_present(&s->model->weights[OTA_EMBED_NORM])) return OTA_OK;
     ota_session_normalise(s, &s->model->weights[OTA_EMBED_NORM], s->buffers.residual,
@@ -246,10 +246,7 @@ static ota_status attend(ota_session *s, int64_t layer, int64_t rows) {
     const ota_config *config = &s->model->config;
     const int64_t width = config->sizes[OTA_SIZE_WIDTH], query = config->sizes[OTA_SIZE_QUERY];
     ota_status status = make_keys(s, layer, rows);
-    if (status == OTA_OK) status = ota_session_attend(s, layer);
-    if (status == OTA_OK)
-        status = ota_session_capture_pattern(
-            s, layer, s->run.now->first > 0 ? s->options.cache : s->run.now->count);
+    if (status == OTA_OK) status = ota_session_weights(s, layer);
     if (status == OTA_OK)
         status = ota_session_capture(s, OTA_POINT_MIXED, layer, s->buffers.mixed, query);
     if (status != OTA_OK) return status;
@@ -292,6 +289,9 @@ static ota_status join(ota_session *s, int64_t layer, int64_t rows, ota_role nor
     const ota_status status = ota_session_capture(s, sum, layer, s->buffers.residual, width);
     if (status != OTA_OK || !ota_architecture_has(s->model->architecture, OTA_ARCH_POST_NORM))
         return status;
+    const ota_status scaled =
+        ota_session_capture_scale(s, (ota_point)((int)normalised - 1), layer, s->buffers.residual);
+    if (scaled != OTA_OK) return scaled;
     ota_session_normalise(s, &s->model->blocks[layer].weights[norm], s->buffers.residual,
                           s->buffers.residual, rows);
     return ota_session_capture(s, normalised, layer, s->buffers.residual, width);
@@ -302,6 +302,9 @@ static ota_status prepare(ota_session *s, int64_t layer, int64_t rows, ota_role 
                           ota_point point) {
     const int64_t width = ota_model_size(s->model, OTA_SIZE_WIDTH);
     if (ota_architecture_has(s->model->architecture, OTA_ARCH_POST_NORM)) return OTA_OK;
+    const ota_status scaled =
+        ota_session_capture_scale(s, (ota_point)((int)point - 1), layer, s->buffers.residual);
+    if (scaled != OTA_OK) return scaled;
     ota_session_normalise(s, &s->model->blocks[layer].weights[norm], s->buffers.residual,
                           s->buffers.branch, rows);
     return ota_session_capture(s, point, layer, s->buffers.branch, width);
@@ -421,6 +424,12 @@ static ota_status check_run(const ota_session *s, const ota_model_run *run, ota_
     if (ota_model_run_exits(run) && s->model->head == OTA_HEAD_ABSENT)
         return ota_refuse(error, OTA_UNSUPPORTED,
                           "tokens stop by their logits, and the checkpoint has no head");
+    if (ota_model_run_exits(run) && run->edit_count > 0)
+        return ota_refuse(error, OTA_UNSUPPORTED,
+                          "edits are of whole runs, not of tokens that stop early");
+    if (run->block_rows < 0)
+        return ota_refuse(error, OTA_EINVAL, "block_rows is %lld, wanted 0 or more",
+                          (long long)run->block_rows);
     const ota_status status = check_start(s, run, error);
     return status == OTA_OK ? check_tokens(s, run, error) : status;
 }
@@ -445,11 +454,14 @@ ota_status ota_session_run(ota_session *s, const ota_model_run *given, ota_error
     if (status != OTA_OK) return status;
     if (s->options.cache > 0) s->cache.filled = run->first + run->count;
     const ota_weight *norm = &s->model->weights[OTA_FINAL_NORM];
-    if (ota_weight_present(norm))
+    if (ota_weight_present(norm)) {
+        status = ota_session_capture_scale(s, OTA_POINT_FINAL_SCALE, 0, s->buffers.residual);
         ota_session_normalise(s, norm, s->buffers.residual, s->buffers.residual, rows);
-    if (run->states != NULL)
+    }
+    if (status == OTA_OK)
+        status = ota_session_capture(s, OTA_POINT_FINAL, 0, s->buffers.residual, width);
+    if (status == OTA_OK && run->states != NULL)
         memcpy(run->states, s->buffers.residual,
                (size_t)(rows * width) * sizeof *s->buffers.residual);
-    status = ota_session_capture(s, OTA_POINT_FINAL, 0, s->buffers.residual, width);
     return ota_session_end(s, status, error);
 }

@@ -65,9 +65,9 @@ static ota_status make_buffers(ota_session *s, ota_error *error) {
     if (status == OTA_OK) status = make(s, rows, width, &s->buffers.spare, error);
     if (status == OTA_OK)
         status = make(s, ota_pool_threads(s->pool), s->buffers.panel, &s->buffers.panels, error);
-    s->run.wanted = calloc((size_t)(s->model->config.layers * OTA_POINTS), sizeof *s->run.wanted);
+    s->run.points = calloc((size_t)(s->model->config.layers * OTA_POINTS), sizeof *s->run.points);
     s->run.lengths = calloc((size_t)s->options.batch, sizeof *s->run.lengths);
-    if (status == OTA_OK && (s->run.wanted == NULL || s->run.lengths == NULL))
+    if (status == OTA_OK && (s->run.points == NULL || s->run.lengths == NULL))
         status = ota_refuse(error, OTA_ENOMEM, "no memory is left for a session");
     return status;
 }
@@ -192,7 +192,7 @@ void ota_session_free(ota_session *s) {
     ota_pool_free(s->pool);
     float *const buffers[] = {s->buffers.residual,  s->buffers.branch,  s->buffers.merged,
                               s->buffers.mixed,     s->buffers.inner,   s->buffers.gate,
-                              s->buffers.spare,     s->buffers.panels,  s->buffers.pattern,
+                              s->buffers.spare,     s->buffers.panels,  s->buffers.receiver,
                               s->rotations.cosines, s->rotations.sines, s->cache.keys,
                               s->cache.values};
     for (size_t k = 0; k < sizeof buffers / sizeof *buffers; k++) free(buffers[k]);
@@ -200,7 +200,9 @@ void ota_session_free(ota_session *s) {
     free(s->run.lengths);
     ota_session_free_methods(s);
     ota_session_free_exits(s);
-    free(s->run.wanted);
+    ota_session_free_edits(s);
+    ota_session_free_weights(s);
+    free(s->run.points);
     ota_blas_close(&s->blas);
     free(s);
 }

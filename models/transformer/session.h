@@ -29,31 +29,38 @@ typedef struct ota_plan_slot {
     ota_term sink;
 } ota_plan_slot;
 
-/* The points of a run at which arrays may be captured; those of blocks come between. */
+/* The points of a run at which arrays may be captured and edited; those of blocks come between. */
 typedef enum ota_point {
     OTA_POINT_EMBED,
     OTA_POINT_POSITION,
     OTA_POINT_TYPE,
     OTA_POINT_FULL_EMBED,
     OTA_POINT_RESID_PRE,
+    OTA_POINT_SCALE_1,
     OTA_POINT_NORMALIZED_1,
     OTA_POINT_QUERY,
     OTA_POINT_KEY,
     OTA_POINT_VALUE,
     OTA_POINT_ROTATED_QUERY,
     OTA_POINT_ROTATED_KEY,
+    OTA_POINT_SCORES,
     OTA_POINT_PATTERN,
+    OTA_POINT_RECEIVER,
     OTA_POINT_MIXED,
     OTA_POINT_ATTENTION_OUT,
     OTA_POINT_RESID_MID,
+    OTA_POINT_SCALE_MID,
     OTA_POINT_NORMALIZED_MID,
+    OTA_POINT_SCALE_2,
     OTA_POINT_NORMALIZED_2,
     OTA_POINT_MLP_PRE,
     OTA_POINT_MLP_LINEAR,
     OTA_POINT_MLP_POST,
     OTA_POINT_MLP_OUT,
     OTA_POINT_RESID_POST,
+    OTA_POINT_SCALE_POST,
     OTA_POINT_NORMALIZED_POST,
+    OTA_POINT_FINAL_SCALE,
     OTA_POINT_FINAL,
     OTA_POINTS
 } ota_point;
@@ -74,9 +81,33 @@ typedef struct ota_session_buffers {
     float *inner, *gate, *spare; /* of an MLP */
     float *panels;               /* [threads][panel] decoded rows of weights */
     int64_t panel;               /* floats of one */
-    float *pattern;              /* [batch, heads, count, keys], made when first captured */
-    size_t pattern_floats;       /* room there */
+    float *receiver;             /* [batch, heads, keys], made when first captured */
+    size_t receiver_floats;      /* room there */
 } ota_session_buffers;
+
+/* Weights and scores of attention (weights.c), made when first captured or edited. */
+typedef struct ota_weight_buffers {
+    float *whole;          /* [batch, heads, count, keys] of an array that is handed over whole */
+    float *scores, *block; /* [rows, keys] of one head */
+    double *potential;     /* [batch, heads, keys] of the columns */
+    double *columns; /* [keys] of one head: potentials, or what rows in order leave of a key */
+    double *sums;    /* [keys] of one head: what its keys receive */
+    size_t whole_floats, scores_floats, block_floats;
+    size_t potential_doubles, columns_doubles, sums_doubles;
+    bool asks_whole, asks_potential; /* of the layer at hand */
+} ota_weight_buffers;
+
+/* An edit of the run, and where it stands in the table of points; layer -1: all. */
+typedef struct ota_bound_edit {
+    ota_edit edit;
+    ota_point point;
+    int64_t layer;
+} ota_bound_edit;
+
+typedef struct ota_edit_set {
+    ota_bound_edit *items;
+    int64_t count, room;
+} ota_edit_set;
 
 /* Of rotary positions: [positions, head width / 2], then those of local layers. */
 typedef struct ota_rotations {
@@ -111,11 +142,14 @@ typedef struct ota_plan_set {
 typedef struct ota_current_run {
     ota_model_run own;        /* as much of the caller's as this library knows */
     const ota_model_run *now; /* it, while one runs */
-    bool *wanted;             /* [layers * OTA_POINTS] */
+    unsigned char *points;    /* [layers * OTA_POINTS] of OTA_POINT_WANTED and _EDITED */
     int64_t *lengths;         /* [batch] */
     ota_exits exits;
+    ota_edit_set edits;
     ota_error *error;
 } ota_current_run;
+
+enum { OTA_POINT_WANTED = 1, OTA_POINT_EDITED = 2 };
 
 struct ota_session {
     const ota_model *model;
@@ -126,6 +160,7 @@ struct ota_session {
     ota_blas blas;
     size_t bytes;
     ota_session_buffers buffers;
+    ota_weight_buffers weights;
     ota_rotations rotations;
     ota_session_cache cache;
     ota_method_set methods;
@@ -166,8 +201,22 @@ void ota_session_normalise(ota_session *session, const ota_weight *weight, const
 void ota_session_activate(ota_session *session, const float *factor, float *to, int64_t rows,
                           int64_t width);
 
+/* Heads of a layer that are solved together. */
+typedef struct ota_view {
+    int64_t layer, head; /* head -1: all */
+    bool decoding;
+} ota_view;
+
 /* attention.c: buffers.mixed from buffers.merged */
 ota_status ota_session_attend(ota_session *session, int64_t layer);
+/* The plan of these heads by a method, pointed at the layer, and their values. */
+ota_status ota_session_bind(ota_session *session, const ota_view *view, int method,
+                            ota_plan_slot **slot, ota_array *values);
+void ota_session_values(const ota_session *session, const ota_view *view, ota_array *values);
+/* Has the head a sink? Its logit as a term of a problem of one head. */
+bool ota_session_sink(const ota_session *session, int64_t layer, int64_t head, ota_term *sink);
+/* OTA_OK, or what a call on these heads failed with, with the layer and head in its sentence. */
+ota_status ota_session_verdict(ota_session *session, const ota_view *view, ota_status status);
 void ota_session_free_plans(ota_session *session);
 
 /* cache.c */
@@ -181,12 +230,44 @@ ota_status ota_session_exits_begin(ota_session *session);
 ota_status ota_session_exits_stop(ota_session *session, int64_t layer);
 void ota_session_free_exits(ota_session *session);
 
-/* capture.c */
+/* capture.c: the table of points, and what passes through it */
 ota_status ota_session_capture_begin(ota_session *session);
 bool ota_session_wants(const ota_session *session, ota_point point, int64_t layer);
-/* One row a token, `stride` floats apart; does nothing when the point is not wanted. */
-ota_status ota_session_capture(ota_session *session, ota_point point, int64_t layer,
-                               const float *data, int64_t stride);
-ota_status ota_session_capture_pattern(ota_session *session, int64_t layer, int64_t keys);
+bool ota_session_edits(const ota_session *session, ota_point point, int64_t layer);
+/* Every array of a run passes here once: edited in place, then handed over where it is wanted. One row a token, `stride` floats
+ * apart. */
+ota_status ota_session_capture(ota_session *session, ota_point point, int64_t layer, float *data,
+                               int64_t stride);
+/* What the norm of rows [rows, width] divides by. */
+ota_status ota_session_capture_scale(ota_session *session, ota_point point, int64_t layer,
+                                     const float *from);
+/* Hands over rows first_row ... of an array whose shape is that of the point but for sizes that are not 0 here. */
+ota_status ota_session_hand_over(ota_session *session, ota_point point, int64_t layer,
+                                 ota_capture *block);
+void ota_session_name(ota_point point, int64_t layer, char *name, size_t size);
+/* The sizes of a point in a run: sequences, tokens, heads (1 where it has none), columns. */
+void ota_session_sizes(const ota_session *session, ota_point point, int64_t size[4]);
+/* The point and layer (-1: all) that a name says; NULL, or why it may not be edited. */
+bool ota_session_find_point(const ota_session *session, const char *name, ota_point *point,
+                            int64_t *layer);
+const char *ota_session_fixed(ota_point point);
+/* Where dimension `k` of sequences, tokens, heads and columns lies in a point's shape of four; -1: it has none. */
+int ota_session_axis(ota_point point, int k);
+
+/* edits.c */
+ota_status ota_session_edits_begin(ota_session *session);
+void ota_session_free_edits(ota_session *session);
+/* Part of an array of a point: element (sequence, token, head, column) of the run is data[sum (index - first) stride]. */
+typedef struct ota_part {
+    int64_t first[4], size[4], stride[4];
+    float *data;
+} ota_part;
+void ota_session_edit(ota_session *session, ota_point point, int64_t layer, const ota_part *part);
+
+/* weights.c: what attention makes of merged, with weights and scores where the run captures or edits them */
+ota_status ota_session_weights(ota_session *session, int64_t layer);
+void ota_session_free_weights(ota_session *session);
+/* What the plan of these heads is to give besides z. */
+void ota_session_ask(const ota_session *session, const ota_view *view, ota_arrays *arrays);
 
 #endif

@@ -1330,6 +1330,7 @@ CALLS = {
     "ota_forward": "ipppp",
     "ota_decode": "ipplpp key_count",
     "ota_decode_capacity": "ippllp first last",
+    "ota_plan_scores": "ipllllpp batch head first key_count",
     "ota_attend": "ippppp",
     "ota_backward": "ippppp",
     "ota_jvp": "ippppp",
