@@ -9,11 +9,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import operator
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
 
+from . import _hf_cache, _hf_watch
 from . import _structs as c
 from ._attention import attention, check_arguments, known_arguments
 from ._aux import AuxRequest
@@ -93,8 +95,15 @@ def _columns(method: Any) -> int:
     return rule
 
 
-def register(*methods: str | Spec, prefix: str = "otattn_", **options: Any) -> list[str]:
+def register(
+    *methods: str | Spec, prefix: str = "otattn_", keep: Iterable[str] = (), **options: Any
+) -> list[str]:
     """Registers attention and mask functions with transformers.
+
+    A model that gets one of the names afterwards, at its making or by ``set_attn_implementation``, is
+    followed: a family that computes attention itself (BLOOM, Falcon, GPT-J, XLNet, ...) is refused, and so
+    is each layer that does, or that ends without a call of `attention_forward`, in the first forward pass
+    that comes there.
 
     Parameters
     ----------
@@ -102,6 +111,8 @@ def register(*methods: str | Spec, prefix: str = "otattn_", **options: Any) -> l
         Methods of `otattn.attention`; none: those of `METHODS`. A Spec has the name of its method.
     prefix : str
         Of the names.
+    keep : str, several
+        Classes of modules, or layers by the ends of their names, whose own attention stays.
     **options
         Arguments of `otattn.attention` for all of them: temperature, tolerance, rounds, ...
 
@@ -122,7 +133,7 @@ def register(*methods: str | Spec, prefix: str = "otattn_", **options: Any) -> l
     True
     """
     from transformers import AttentionInterface, AttentionMaskInterface
-    from transformers.masking_utils import sdpa_mask
+    from transformers.masking_utils import eager_mask, sdpa_mask
 
     global _capturing  # noqa: PLW0603
     names = []
@@ -137,15 +148,17 @@ def register(*methods: str | Spec, prefix: str = "otattn_", **options: Any) -> l
         AttentionInterface.register(
             name, functools.partial(attention_forward, method=method, options=options)
         )
-        AttentionMaskInterface.register(name, functools.partial(_mask, sdpa_mask))
+        AttentionMaskInterface.register(name, functools.partial(_mask, sdpa_mask, eager_mask))
         names.append(name)
+    _hf_watch.watch(names, [keep] if isinstance(keep, str) else [text("keep", k) for k in keep])
     return names
 
 
-def _mask(build: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+def _mask(sdpa: Callable[..., Any], eager: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
     # is_causal=True with a longer cache would mean another corner here than there: ask for the mask.
     named["allow_is_causal_skip"] = False
-    return build(*arguments, **named)
+    adds = type(named.get("config")).__name__ in _hf_watch.adding
+    return (eager if adds else sdpa)(*arguments, **named)
 
 
 def attention_forward(
@@ -165,7 +178,9 @@ def attention_forward(
     position_bias: torch.Tensor | None = None,
     output_attentions: bool | None = None,
     ota_options: dict[str, Any] | None = None,
-    **unused: Any,
+    indices: torch.Tensor | None = None,
+    sliding_window: int | None = None,
+    **others: Any,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """What transformers calls: tensors (batch, heads, length, width), output (batch, length, heads, width).
 
@@ -177,6 +192,8 @@ def attention_forward(
         From `register`, unless `set_attention` has said otherwise for this module.
     softcap, s_aux, position_bias
         The models' own: cap of the scores, logits of a sink, added scores.
+    indices : tensor, (batch, queries, chosen)
+        The keys that a query may see, of those that its mask allows.
     output_attentions : bool
         Return the weights, (batch, heads, queries, keys).
     ota_options : dict, optional
@@ -185,8 +202,12 @@ def attention_forward(
     Raises
     ------
     ValueError
-        When a causal layer has a cache longer than its queries and the columns of the method are not free.
+        When a causal layer has a cache longer than its queries and the columns of the method couple all rows.
+    NotImplementedError
+        For what a model asks of its attention and otattn has not: pages of a cache, packed sequences
+        without a mask, sinks of each query.
     """
+    _hf_watch.called()
     method, chosen = getattr(module, "_otattn", (method, {} if options is None else options))
     extra = {
         **_options("options", chosen),
@@ -199,10 +220,19 @@ def attention_forward(
     queries, keys = query.shape[2], key.shape[2]
     rule = _columns(method)
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
-    if rule != c.COLUMNS_FREE and causal and queries < keys:
+    _refuse(others, attention_mask)
+    if sliding_window is not None and attention_mask is None and keys > max(1, int(sliding_window)):
+        raise NotImplementedError(
+            f"the layer has a window of {sliding_window} and no mask for {keys} keys, and otattn takes "
+            f"windows from masks"
+        )
+    if indices is not None:
+        attention_mask, causal = _chosen(indices, attention_mask, causal, (queries, keys)), False
+    online = rule == c.COLUMNS_ONLINE and bool(causal)
+    if queries < keys and causal and rule not in (c.COLUMNS_FREE, c.COLUMNS_ONLINE):
         raise ValueError(
             f"{queries} queries meet a cache of {keys} keys, but the columns of {_word(method)!r} need all "
-            "queries at once; generate with use_cache=False, or use a method with free columns"
+            "queries at once; generate with use_cache=False, or use a method with free or online columns"
         )
     if causal and rule in LEAKING and not torch.compiler.is_compiling():
         warn_of_leaks(_word(method))
@@ -221,6 +251,17 @@ def attention_forward(
         extra["bias"] = position_bias
     if output_attentions is None:
         output_attentions = _weights_are_collected()
+    if online and _steps(module, (query, key, value), dropout, bool(output_attentions)):
+        found = _hf_cache.attend(
+            module,
+            (query, key, value),
+            attention_mask,
+            scale=scaling,
+            enable_gqa=True,
+            method=method,
+            **extra,
+        )
+        return found.transpose(1, 2).contiguous(), None
     found = attention(
         query,
         key,
@@ -240,6 +281,71 @@ def attention_forward(
         weights = aux.coupling
     # Dense already where the query has its heads inside of its tokens.
     return found.transpose(1, 2).contiguous(), weights
+
+
+def _steps(module: torch.nn.Module, tensors: tuple[torch.Tensor, ...], dropout: float, weights: bool) -> bool:
+    """Whether a call of online columns remembers what its keys have left; a call behind a cache must."""
+    if torch.compiler.is_compiling() or dropout or weights:
+        why = (
+            "in a compiled graph"
+            if torch.compiler.is_compiling()
+            else "with dropout"
+            if dropout
+            else "with weights"
+        )
+    elif torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
+        why = "with gradients"
+    else:
+        return True
+    module._otattn_left = None  # type: ignore[assignment]
+    queries, keys = tensors[0].shape[2], tensors[1].shape[2]
+    if queries < keys:
+        raise ValueError(
+            f"{queries} queries meet a cache of {keys} keys, and online columns do not go on behind a "
+            f"cache {why}; "
+            "pass use_cache=False, or leave that out"
+        )
+    return False
+
+
+# What models hand down of which the scores or the places of keys depend, and what it is.
+_REFUSED = {
+    "block_indices": "keys chosen by blocks",
+    "sinks": "sinks of each query",
+    "cache": "a cache in pages",
+    "block_table": "a cache in pages",
+}
+
+
+def _refuse(others: Mapping[str, Any], mask: torch.Tensor | None) -> None:
+    """Raises for arguments of a model that change its attention, where otattn does not carry them out."""
+    for name, what in _REFUSED.items():
+        if others.get(name) is not None:
+            raise NotImplementedError(
+                f"the layer asks for {name}, {what}, which otattn.hf does not carry out"
+            )
+    ends = others.get("cu_seq_lens_q")
+    if mask is None and ends is not None and len(ends) > 2:
+        raise NotImplementedError(
+            f"the layer has {len(ends) - 1} sequences in one row (cu_seq_lens_q) and no mask that parts "
+            f"them; pass "
+            "position_ids that begin again with each, without cu_seq_lens_q"
+        )
+
+
+def _chosen(
+    indices: torch.Tensor, mask: torch.Tensor | None, causal: bool | None, size: tuple[int, int]
+) -> torch.Tensor:
+    """The mask under which a query sees the keys that an indexer chose, and of those what its mask allows."""
+    queries, keys = size
+    chosen = torch.zeros(*indices.shape[:-1], keys + 1, dtype=torch.bool, device=indices.device)
+    # Places that the indexer left empty are below 0: they go to a column that is cut off.
+    chosen = chosen.scatter(-1, indices.long().where(indices >= 0, keys), True)[..., :keys].unsqueeze(1)
+    if mask is None:
+        return chosen.tril(keys - queries) if causal else chosen
+    return (
+        chosen & mask if mask.dtype == torch.bool else mask.masked_fill(~chosen, torch.finfo(mask.dtype).min)
+    )
 
 
 def _is_across(module: torch.nn.Module) -> bool:
@@ -283,19 +389,49 @@ def _within_prefixes(mask: torch.Tensor | None) -> torch.Tensor | None:
     return None if not torch.compiler.is_compiling() and bool(both.all()) else both
 
 
+# Implementations that compute softmax, as the layers of a switched model go on to do.
+_SOFTMAX = re.compile("eager|sdpa|flex_attention|flash_attention_[0-9]+")
+
+
+def _switch(model: torch.nn.Module, all_layers: bool) -> None:
+    """Gives the models of transformers in here that run another implementation otattn's softmax."""
+    from transformers import PreTrainedModel
+
+    _hf_watch.watch((), ())
+    models = [m for m in model.modules() if isinstance(m, PreTrainedModel)]
+    for part in models:
+        name = part.config._attn_implementation
+        if _hf_watch.is_ours(name):
+            continue
+        if not all_layers and not (name is None or _SOFTMAX.fullmatch(name)):
+            raise ValueError(
+                f"{type(part).__name__} runs {name!r}, and otattn cannot leave that in the layers that "
+                f"are not named; "
+                f'set_attn_implementation("{implementation_name("softmax")}") first, or name all layers'
+            )
+        if part.config._attn_implementation == name:
+            part.set_attn_implementation(register("softmax")[0])
+    for part in models:
+        _hf_watch.follow(part)
+
+
 def set_attention(
     model: torch.nn.Module, method: str | Spec, layers: Iterable[int] | None = None, **options: Any
 ) -> int:
-    """Gives some layers of a model that runs on an otattn implementation a method of their own.
+    """Gives some layers of a model a method of their own.
+
+    A model that runs another implementation (eager, sdpa, flash) is switched to otattn's first; its layers
+    that are not named then go on with softmax.
 
     Parameters
     ----------
     model : module
-        A transformers model whose ``attn_implementation`` is one of `register`'s.
+        A transformers model, or a module that holds some.
     method : str or Spec
         Method of `otattn.attention`.
     layers : ints, optional
-        Which attention modules, in the order of ``model.modules()``; default all.
+        Which attention modules, those that ask for an implementation, in the order of ``model.modules()``;
+        default all.
     **options
         Arguments of `otattn.attention`.
 
@@ -307,7 +443,10 @@ def set_attention(
     Raises
     ------
     ValueError
-        For a method that does not exist, or a layer that the model does not have.
+        For a method that does not exist, a layer that the model does not have, or some layers of a model
+        whose implementation is neither otattn's nor softmax.
+    NotImplementedError
+        For a model that computes attention itself.
 
     Examples
     --------
@@ -319,7 +458,7 @@ def set_attention(
         raise TypeError(f"model is a {type(model).__name__}, wanted a module")
     options = _options("options", options)
     check_arguments(_checked(method), options)
-    found = [m for m in model.modules() if type(m).__name__.endswith("Attention") and hasattr(m, "is_causal")]
+    found = _hf_watch.layers_of(model)
     try:
         wanted = list(range(len(found)) if layers is None else map(operator.index, layers))
     except TypeError:
@@ -327,5 +466,7 @@ def set_attention(
     for layer in wanted:
         if not 0 <= layer < len(found):
             raise ValueError(f"layers has {layer}, but the model has {len(found)} attention modules")
+    _switch(model, len(set(wanted)) == len(found))
+    for layer in wanted:
         found[layer]._otattn = (method, options)  # type: ignore[assignment]
     return len(wanted)
