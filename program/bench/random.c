@@ -192,7 +192,8 @@ static void *work(void *user) {
         cli_draw_problem(&d, s, c->seed, index, c->cancel);
         solve_and_judge(&d, s, &a);
         (void)pthread_mutex_lock(&c->lock);
-        if (a.status != OTA_CANCELLED) {
+        /* Judging may have been stopped, too, and then says anything. */
+        if (a.status != OTA_CANCELLED && *c->cancel == 0) {
             record(c, &d, &a);
             c->finished++;
         }
@@ -319,7 +320,7 @@ int cli_bench_random(cli_context *context) {
     c->cancel = context->cancel;
     c->shown = json_array();
     (void)pthread_mutex_init(&c->lock, NULL);
-    cli_progress_begin(&c->progress, "bench");
+    cli_progress_begin(&c->progress, context, "bench");
     pthread_t workers[MOST_WORKERS];
     int running = 0;
     const int64_t wanted = settings->machine.threads.given ? settings->machine.threads.value : 2;
