@@ -175,17 +175,19 @@ void csv_line(cli_text *csv);
 /* A line: a letter a cell, w a word, n a number (double). */
 void csv_row(cli_text *csv, const char *types, ...);
 
-/* ---- progress.c: a line on stderr, only on a terminal and after two seconds ---- */
+/* ---- progress.c: how far and how long still, on stderr ---- */
 
 typedef struct cli_progress {
-    bool terminal, shown;
+    bool terminal, log, shown;
     const char *label;
     int64_t begun_ns, last_ns;
     double first_residual, tolerance;
     int64_t first_round, first_ns;
 } cli_progress;
 
-void cli_progress_begin(cli_progress *progress, const char *label);
+/* On a terminal a line after one second, written over five times a second; elsewhere lines of a log after two seconds,
+ * and ever more rarely, down to one a minute, but for --json. Nothing by ranks after the first. */
+void cli_progress_begin(cli_progress *progress, const cli_context *context, const char *label);
 /* `unit`: what is counted, "heads", "rows". */
 void cli_progress_update(cli_progress *progress, double done, double total, const char *unit);
 /* An ota_options.progress callback; `user` is a cli_progress with its tolerance set. */

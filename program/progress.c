@@ -1,5 +1,4 @@
-/* One line of progress on stderr: how far, how fast, how long still. Only on a terminal, and only
- * after two seconds, so short runs and logs stay clean. */
+/* Progress on stderr: how far, how fast, how long still. Short runs stay clean, and so does what --json writes. */
 #define _POSIX_C_SOURCE 200809L
 
 #include <inttypes.h>
@@ -10,6 +9,7 @@
 #include <unistd.h>
 
 #include "program.h"
+#include "program/ranks/ranks.h"
 
 static const int64_t SECOND = 1000000000;
 
@@ -32,21 +32,44 @@ bool cli_colour(FILE *stream) {
     return isatty(fileno(stream)) && kind != NULL && strcmp(kind, "dumb") != 0;
 }
 
-void cli_progress_begin(cli_progress *progress, const char *label) {
+void cli_progress_begin(cli_progress *progress, const cli_context *context, const char *label) {
     memset(progress, 0, sizeof *progress);
     const char *kind = getenv("TERM");
-    progress->terminal = isatty(STDERR_FILENO) && (kind == NULL || strcmp(kind, "dumb") != 0);
+    const bool told = cli_ranks_rank() == 0, terminal = isatty(STDERR_FILENO) != 0;
+    progress->terminal = told && terminal && (kind == NULL || strcmp(kind, "dumb") != 0);
+    progress->log = told && !terminal && !context->settings.output.json;
     progress->label = label;
     progress->begun_ns = progress->last_ns = cli_now_ns();
 }
 
-/* Is a line due? At most five a second, the first after two seconds. */
+/* Is a line due? */
 static bool due(cli_progress *progress, int64_t now) {
-    if (!progress->terminal || now - progress->begun_ns < 2 * SECOND) return false;
-    if (progress->shown && now - progress->last_ns < SECOND / 5) return false;
+    const int64_t run = now - progress->begun_ns, pause = now - progress->last_ns;
+    if (progress->terminal) {
+        if (run < SECOND || (progress->shown && pause < SECOND / 5)) return false;
+    } else if (progress->log) {
+        /* As long again as half of the run so far, 5 seconds to a minute. */
+        const int64_t half = (run - pause) / 2;
+        const int64_t least = half < 5 * SECOND    ? 5 * SECOND
+                              : half < 60 * SECOND ? half
+                                                   : 60 * SECOND;
+        if (run < 2 * SECOND || (progress->shown && pause < least)) return false;
+    } else {
+        return false;
+    }
     progress->last_ns = now;
     progress->shown = true;
     return true;
+}
+
+/* What goes before a line, and behind it. */
+static const char *line_start(const cli_progress *progress) {
+    return progress->terminal ? "\r\033[K" : "";
+}
+
+static void end_line(const cli_progress *progress) {
+    if (progress->log) (void)fputc('\n', stderr);
+    (void)fflush(stderr);
 }
 
 static void format_time(double seconds, char *text, size_t size) {
@@ -68,9 +91,9 @@ void cli_progress_update(cli_progress *progress, double done, double total, cons
     const double rate = done / seconds;
     char left[40];
     format_time((total - done) / rate, left, sizeof left);
-    (void)fprintf(stderr, "\r\033[K%s: %.0f of %.0f %s, %.3g a second, %s left", progress->label,
-                  done, total, unit, rate, left);
-    (void)fflush(stderr);
+    (void)fprintf(stderr, "%s%s: %.0f of %.0f %s, %.3g a second, %s left", line_start(progress),
+                  progress->label, floor(done), total, unit, rate, left);
+    end_line(progress);
 }
 
 void cli_progress_solver(void *user, const ota_progress *report) {
@@ -92,15 +115,14 @@ void cli_progress_solver(void *user, const ota_progress *report) {
     char left[40];
     format_time(slope > 0.0 ? log(report->residual / progress->tolerance) / slope : HUGE_VAL, left,
                 sizeof left);
-    (void)fprintf(stderr,
-                  "\r\033[K%s: round %" PRId64
-                  ", residual %.2g (to %.2g), %.3g rounds a second, %s left",
-                  progress->label, report->round, report->residual, progress->tolerance,
-                  (double)(report->round - progress->first_round) / seconds, left);
-    (void)fflush(stderr);
+    (void)fprintf(
+        stderr, "%s%s: round %" PRId64 ", residual %.2g (to %.2g), %.3g rounds a second, %s left",
+        line_start(progress), progress->label, report->round, report->residual, progress->tolerance,
+        (double)(report->round - progress->first_round) / seconds, left);
+    end_line(progress);
 }
 
 void cli_progress_end(cli_progress *progress) {
-    if (progress->shown) (void)fputs("\r\033[K", stderr);
+    if (progress->shown && progress->terminal) (void)fputs("\r\033[K", stderr);
     progress->shown = false;
 }

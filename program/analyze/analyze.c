@@ -341,8 +341,29 @@ static int together(int code) {
     return code == 0 && worst != 0 ? STOPPED : code;
 }
 
+/* Products of a token: the weights of a block; those of the probe, and the passes over what comes out, which take about as
+ * long. */
+static void begin_pace(run *r, int64_t count) {
+    run_pace *p = &r->pace;
+    const double layers = (double)r->facts.layers, width = (double)r->facts.width;
+    const double states = (double)(r->settings.last - r->settings.first + 2);
+    const int variants = r->settings.variants;
+    cli_progress_begin(&p->progress, r->context, "analyze");
+    p->count = (double)count;
+    p->stride = cli_ranks_size();
+    p->layer = 2 * width * width + 3 * width * (double)r->facts.inner;
+    p->state = 2 * width * (double)r->facts.vocabulary;
+    p->whole = variants * layers * p->layer + (variants - 1 + r->probes) * states * p->state;
+}
+
+void run_pace_step(run *r, double products) {
+    run_pace *p = &r->pace;
+    p->done = fmin(p->done + products, p->whole);
+    const double done = fmin(p->count, p->before + p->stride * p->done / p->whole);
+    cli_progress_update(&p->progress, done, p->count, "windows");
+}
+
 static int measure_windows(run *r) {
-    cli_progress progress;
     run_record record = {.index = 0};
     const int rank = cli_ranks_rank(), ranks = cli_ranks_size();
     int64_t count = 0, *missing = calloc((size_t)r->text.window_count, sizeof *missing);
@@ -352,13 +373,15 @@ static int measure_windows(run *r) {
     /* Nobody writes before all have seen what is missing. */
     code = together(code);
     if (code == 0) say_start(r, r->text.window_count - count);
-    cli_progress_begin(&progress, "analyze");
+    begin_pace(r, count);
     for (int64_t k = rank; code == 0 && k < count; k += ranks) {
+        r->pace.before = (double)k;
+        r->pace.done = 0;
         code = measure_window(r, missing[k], &record);
         if (code == CLI_EXIT_INTERRUPTED) code = say_stopped(r, r->text.window_count - count + k);
-        cli_progress_update(&progress, (double)(k + 1), (double)count, "windows");
+        run_pace_step(r, r->pace.whole);
     }
-    cli_progress_end(&progress);
+    cli_progress_end(&r->pace.progress);
     run_record_free(&record);
     free(missing);
     return code;

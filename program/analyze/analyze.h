@@ -290,6 +290,15 @@ int run_model_hash(cli_context *context, const ota_model_facts *facts, json_t **
 
 /* ---- the run ---- */
 
+/* How much of the windows is done, in windows; parts of one by products that they take. */
+typedef struct run_pace {
+    cli_progress progress;
+    double before, stride,
+        count; /* whole windows, those that a window of this process stands for, all */
+    double done, layer, state,
+        whole; /* products of the window at hand: done, of a block, of a state behind a probe, all */
+} run_pace;
+
 typedef struct run {
     cli_context *context;
     const ota_model *model;
@@ -303,12 +312,16 @@ typedef struct run {
     int probes;
     ota_probe probe;       /* norms of W */
     struct run_work *work; /* work.h */
+    run_pace pace;
 } run;
 
 /* Of the record of window `index`. */
 run_shape run_shape_of(const run *r, int64_t index);
 /* The record of window `index`; *valid as in run_record_read. */
 int run_load_record(run *r, int64_t index, run_record *record, bool *valid);
+
+/* Reports progress: so many products more of the window at hand are done. */
+void run_pace_step(run *r, double products);
 
 /* ---- states.c, measure.c ---- */
 

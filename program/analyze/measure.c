@@ -237,6 +237,7 @@ static int measure_final(run *r, int probe) {
     fill_lens(r, probe, w->final_state, &w->final);
     int code = run_tasks(r, tasks, final_task);
     if (code != 0) return code;
+    run_pace_step(r, r->pace.state);
     forget_ranks(r, &w->final);
     if (probe != 0) return 0;
     measure_nll(r);
@@ -271,6 +272,7 @@ static int measure_state(run *r, step *s) {
         fill_lens(r, s->probe, run_state(r, r->settings.first + s->index), s->now);
     const bool aligned = s->index > 0 && w->variant == 0;
     const int code = run_tasks(r, tasks + (aligned ? 1 : 0), measure_task);
+    run_pace_step(r, r->pace.state);
     if (code == 0 && aligned && s->probe == 0) run_pairs_keep(r, s->index - 1, s->before, s->now);
     return code;
 }

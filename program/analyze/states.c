@@ -143,6 +143,7 @@ static ota_status capture(void *user, const ota_capture *one, ota_error *error) 
     (void)error;
     if (state >= 0) keep_state(r, state, one->data);
     if (value_layer(r, one->name) >= 0) run_heads_keep_values(r, one);
+    if (state >= 0) run_pace_step(r, r->pace.layer);
     if (layer < 0) return OTA_OK;
     heads_job j = {.r = r, .patterns = one->data, .layer = layer - r->settings.first};
     r->executor.run(r->executor.user, r->facts.heads, measure_head, &j);

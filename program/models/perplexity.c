@@ -131,7 +131,7 @@ static int run_window(score *s, int64_t begin, int64_t end) {
 static int run_windows(score *s) {
     cli_progress progress;
     int code = 0;
-    cli_progress_begin(&progress, "perplexity");
+    cli_progress_begin(&progress, s->context, "perplexity");
     for (int64_t begin = 0, done = 1; code == 0 && done < s->count; begin += s->stride) {
         const int64_t end = ota_int_min(begin + s->window, s->count);
         code = run_window(s, begin, end);

@@ -132,7 +132,7 @@ static int solve(cli_context *context, alignment *x) {
     if (code != 0) return code;
     ota_error error = {.message = ""};
     const int64_t begun = cli_now_ns();
-    cli_progress_begin(&progress, "align");
+    cli_progress_begin(&progress, context, "align");
     /* Where rounding ends what a pass can change, in units of the largest entry. */
     progress.tolerance = 1e-15;
     const ota_status status = ota_gauge(

@@ -193,7 +193,7 @@ int cli_solve(cli_context *context, cli_problem *problem, unsigned wanted, ota_t
                          .heads = solution->heads};
     if ((wanted & CLI_WANT_OUT) == 0) arrays.values = (ota_array){.data = NULL};
     cli_progress progress;
-    cli_progress_begin(&progress, problem->method);
+    cli_progress_begin(&progress, context, problem->method);
     progress.tolerance =
         problem->options.tolerance > 0.0 ? problem->options.tolerance : usual_tolerance(problem);
     ota_options options = problem->options;

@@ -34,7 +34,7 @@ int cli_faults_run(verification *v) {
         v->fault_checks += fit[k];
     }
     cli_progress progress;
-    cli_progress_begin(&progress, "faults");
+    cli_progress_begin(&progress, v->context, "faults");
     for (int fault = 1; fault <= COUNT && *v->context->cancel == 0; fault++) {
         bool *noticed = v->fault_noticed + (ptrdiff_t)(fault - 1) * v->count, any = false;
         for (int k = 0; k < v->count && *v->context->cancel == 0; k++) {

@@ -157,7 +157,7 @@ static int run_all(verification *v) {
         return cli_fail_status(v->context, OTA_ENOMEM, &(ota_error){.message = "out of memory"});
     }
     cli_progress progress;
-    cli_progress_begin(&progress, settings->verify.self_test ? "self-test" : "verify");
+    cli_progress_begin(&progress, v->context, settings->verify.self_test ? "self-test" : "verify");
     int done = 0;
     for (; done < v->count && *v->context->cancel == 0 && !v->trial.out_of_memory; done++) {
         outcome *o = &v->outcomes[done];

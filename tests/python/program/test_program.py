@@ -593,10 +593,24 @@ def on_terminal(words: list[str], seconds: float, **more: str) -> str:
     return seen.decode()
 
 
-def test_progress_only_on_a_terminal_and_after_two_seconds() -> None:
-    words = ["bench", "--random", "100000000"]
-    assert on_terminal(words, 1.5) == ""
-    text = on_terminal(words, 4.0)
+def in_a_log(folder: Path, words: list[str], seconds: float) -> list[str]:
+    """The lines that a file gets in the first seconds."""
+    with (folder / "log").open("wb") as log:
+        child = subprocess.Popen([PROGRAM, *words], stdout=subprocess.DEVNULL, stderr=log, env=environment())
+        time.sleep(seconds)
+        child.send_signal(signal.SIGINT)
+        child.wait(timeout=30)
+    return (folder / "log").read_text().splitlines()
+
+
+def test_progress_on_a_terminal_and_in_a_log(tmp_path: Path) -> None:
+    words = ["bench", "--random", "100000000", "--threads", "1"]
+    line = re.compile(r"bench: \d+ of 100000000 problems, [\d.e+]+ a second, .* left")
+    assert on_terminal(words, 0.7) == ""
+    lines = in_a_log(tmp_path, words, 4.0)
+    assert len(lines) == 1 and line.fullmatch(lines[0])
+    assert in_a_log(tmp_path, [*words, "--json"], 2.6) == []
+    text = on_terminal(words, 2.0)
     assert "a second" in text
     assert "left" in text
     assert on_terminal(words, 3.0, TERM="dumb") == ""
