@@ -8,10 +8,10 @@ if(NOT JANSSON_FOUND)
     return()
 endif()
 
-add_library(otattn_model STATIC ${OTATTN_MODEL_SOURCES} $<TARGET_OBJECTS:otattn_base>)
+add_library(otattn_model ${model_kind} ${OTATTN_MODEL_SOURCES} $<TARGET_OBJECTS:otattn_base>)
 target_include_directories(otattn_model PRIVATE "${PROJECT_SOURCE_DIR}" src)
 set_target_properties(otattn_model PROPERTIES EXPORT_NAME otattn-model)
-target_link_libraries(otattn_model PUBLIC otattn_static
+target_link_libraries(otattn_model PUBLIC ${core_library}
     PRIVATE $<BUILD_INTERFACE:PkgConfig::JANSSON> $<INSTALL_INTERFACE:jansson>)
 
 otattn_tables(model_levels ops_ "${OTATTN_MODEL_KERNEL_SOURCES}" "" ${OTATTN_LEVELS})

@@ -10,14 +10,14 @@ pkg_check_modules(LIBMD REQUIRED IMPORTED_TARGET libmd)
 # What `otattn verify` measures: calls of the libraries, and of the program what statements/host.h names.
 add_library(otattn_statements STATIC ${OTATTN_STATEMENTS_SOURCES})
 target_include_directories(otattn_statements PUBLIC "${PROJECT_SOURCE_DIR}")
-target_link_libraries(otattn_statements PUBLIC otattn_static otattn_model otattn_analysis
+target_link_libraries(otattn_statements PUBLIC ${core_library} otattn_model ${analysis_library}
     PRIVATE PkgConfig::JANSSON)
 
 # Everything but main.c, so that tests can call the parts.
 add_library(otattn_program_parts STATIC ${OTATTN_PROGRAM_SOURCES})
 target_include_directories(otattn_program_parts PUBLIC "${PROJECT_SOURCE_DIR}")
-target_link_libraries(otattn_program_parts PUBLIC otattn_statements otattn_analysis otattn_model
-    otattn_static PkgConfig::JANSSON PkgConfig::LIBZIP PkgConfig::ZLIB PkgConfig::LIBMD)
+target_link_libraries(otattn_program_parts PUBLIC otattn_statements ${analysis_library} otattn_model
+    ${core_library} PkgConfig::JANSSON PkgConfig::LIBZIP PkgConfig::ZLIB PkgConfig::LIBMD)
 # Several processes by MPI, or one.
 if(OTATTN_MPI)
     target_sources(otattn_program_parts PRIVATE program/ranks/ranks_mpi.c)

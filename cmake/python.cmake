@@ -1,14 +1,22 @@
 # What the Python package loads: the core, the analysis and what compiled JAX programs call in one shared
-# library, without a version in its name, installed beside the Python files.
+# library, without a version in its name, installed beside the Python files. Models and the program (python_program.cmake)
+# link it, so that the package holds it once.
+
+set(core_library otattn_python)
+set(analysis_library otattn_python)
+set(model_kind SHARED)
+# The package is installed by its own component.
+set(OTATTN_INSTALL OFF)
+set(OTATTN_SPECTRA OFF)
 
 add_library(otattn_python SHARED ${library_objects}
     ${OTATTN_ANALYSIS_SOURCES} ${analysis_levels} python/native/jax_handler.c python/native/jax_plans.c)
 set_target_properties(otattn_python PROPERTIES OUTPUT_NAME otattn_python
     LINK_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/cmake/otattn.map")
-target_include_directories(otattn_python PRIVATE include src "${PROJECT_SOURCE_DIR}")
+target_include_directories(otattn_python PUBLIC include PRIVATE src "${PROJECT_SOURCE_DIR}")
 target_link_options(otattn_python PRIVATE
     "LINKER:--version-script=${CMAKE_CURRENT_SOURCE_DIR}/cmake/otattn.map" LINKER:--gc-sections)
-target_link_libraries(otattn_python PRIVATE m Threads::Threads)
+target_link_libraries(otattn_python PUBLIC m PRIVATE Threads::Threads)
 install(TARGETS otattn_python LIBRARY DESTINATION otattn COMPONENT python)
 # otattn.show draws with the figures of the program's reports.
 install(FILES program/report/figures/heatmap.vl.json program/report/figures/receivers.vl.json program/report/theme.json
@@ -29,3 +37,36 @@ target_link_libraries(otattn_native PRIVATE otattn_python)
 target_link_options(otattn_native PRIVATE LINKER:--no-as-needed)
 target_link_libraries(otattn_native PRIVATE c)
 install(TARGETS otattn_native LIBRARY DESTINATION otattn COMPONENT python)
+
+# ---- what needs packages of the system --------------------------------------------------------------
+
+# otattn_needs(WORD OPTION PACKAGE=MODULE ...): where pkg-config does not find a MODULE the OPTION is off, and a line of
+# missing.txt, which the package installs, names the system's packages (Debian's names).
+set(missing_packages "")
+find_package(PkgConfig)
+function(otattn_needs word option)
+    set(missing "")
+    if(NOT PKG_CONFIG_FOUND)
+        set(missing " pkg-config")
+    endif()
+    foreach(pair IN LISTS ARGN)
+        string(REGEX MATCHALL "[^=]+" parts "${pair}")
+        list(POP_FRONT parts package module)
+        string(MAKE_C_IDENTIFIER "HAS_${module}" found)
+        if(PKG_CONFIG_FOUND)
+            pkg_check_modules(${found} QUIET ${module})
+        endif()
+        if(NOT ${found}_FOUND)
+            string(APPEND missing " ${package}")
+        endif()
+    endforeach()
+    if(missing)
+        set(${option} OFF PARENT_SCOPE)
+        set(missing_packages "${missing_packages}${word}:${missing}\n" PARENT_SCOPE)
+        message(STATUS "the package is built without ${word}, for lack of${missing}")
+    endif()
+endfunction()
+
+set(model_needs libjansson-dev=jansson libpcre2-dev=libpcre2-8 libutf8proc-dev=libutf8proc)
+otattn_needs(models OTATTN_MODEL ${model_needs})
+otattn_needs(program OTATTN_PROGRAM ${model_needs} libzip-dev=libzip zlib1g-dev=zlib libmd-dev=libmd)

@@ -1,13 +1,14 @@
 """Writes what others know of the public headers from these, so that they stay the only truth about structs.
 
     python/otattn/_structs.py     structs, constants and calls, and the derivatives of src/problem/fields.c
+    python/otattn/_model_structs.py         those of models and tokenizers, a library of its own
     tests/problem/members.h       names of members, with which test_fields.c compares the tables of fields.c
 
 make_python_structs.py [--check]      --check: fail when a file is not what the headers give
 
 Reads the small part of C that the headers use and nothing else: `#define OTA_NAME (integer)`, enums,
 structs of scalars, pointers, fixed arrays and other structs, function pointers, and prototypes marked
-OTA_API. Anything else stops it.
+OTA_API. Inline functions are passed over. Anything else stops it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,13 @@ HEADERS = [
     "include/otattn_normalize.h",
     "include/otattn_route.h",
 ]
+MODEL_HEADERS = [
+    "include/otattn_tensors.h",
+    "include/otattn_model.h",
+    "include/otattn_tokenizer.h",
+]
 TARGET = ROOT / "python/otattn/_structs.py"
+MODEL_TARGET = ROOT / "python/otattn/_model_structs.py"
 FIELDS = ROOT / "src/problem/fields.c"
 MEMBERS = ROOT / "tests/problem/members.h"
 # Structs whose members have a row each in fields.c.
@@ -39,11 +46,16 @@ SCALARS = {
     "uint64_t": "ctypes.c_uint64",
     "size_t": "ctypes.c_size_t",
     "char": "ctypes.c_char",
+    "bool": "ctypes.c_bool",
+    "unsigned": "ctypes.c_uint",
 }
 # One letter a type in the table of calls.
 LETTERS = {
     "None": "n",
     "Array": "a",
+    "Text": "t",
+    "ctypes.c_bool": "b",
+    "ctypes.c_uint": "u",
     "ctypes.c_int": "i",
     "ctypes.c_int64": "l",
     "ctypes.c_size_t": "z",
@@ -53,8 +65,9 @@ LETTERS = {
 }
 HEAD = '''"""The structs, constants and calls of the C headers, written by scripts/make_python_structs.py.
 
-Do not edit. A call is its result and its arguments, one letter each: n nothing, a Array, i int, l int64,
-z size_t, d double, s text, p pointer; then the names of the arguments that are numbers.
+Do not edit. A call is its result and its arguments, one letter each: n nothing, a Array, t Text, b bool,
+i int, u unsigned, l int64, z size_t, d double, s text, p pointer; then the names of the arguments that are
+numbers.
 """
 
 import ctypes
@@ -99,10 +112,10 @@ class Reader:
     def enum(self, name: str, body: str) -> None:
         following = 0
         for item in filter(None, (part.strip() for part in body.split(","))):
-            match = re.fullmatch(r"(\w+)(?:\s*=\s*(-?\d+))?", item)
+            match = re.fullmatch(r"(\w+)(?:\s*=\s*(-?\d+|0x[0-9A-F]+))?", item)
             if match is None:
                 raise SystemExit(f"cannot read {item!r} of {name}")
-            value = int(match[2]) if match[2] else following
+            value = int(match[2], 0) if match[2] else following
             self.constant(match[1], value)
             following = value + 1
         self.enums.add(name)
@@ -118,11 +131,12 @@ class Reader:
             if match is None:
                 raise SystemExit(f"cannot read {item!r} of {name}")
             for declarator in (part.strip() for part in match[2].split(",")):
-                found = re.fullmatch(r"(\**)\s*(\w+)(?:\[(\d+)\])?", declarator)
+                found = re.fullmatch(r"(\**)\s*(\w+)(?:\[(\w+)\])?", declarator.replace("*const *", "**"))
                 if found is None:
                     raise SystemExit(f"cannot read {declarator!r} of {name}")
                 kind = self.type_of(match[1] + " " + found[1])
-                fields.append((found[2], f"{kind} * {found[3]}" if found[3] else kind))
+                length = self.values.get(found[3], found[3])
+                fields.append((found[2], f"{kind} * {length}" if length else kind))
         self.structs.append((name, fields))
 
     def call(self, result: str, name: str, arguments: str) -> None:
@@ -141,10 +155,12 @@ class Reader:
         text = re.sub(r"/\*.*?\*/", " ", text, flags=re.DOTALL)
         for name, value in re.findall(r"^#define (OTA_\w+) \(?(-?\d+)\)?\s*$", text, flags=re.MULTILINE):
             self.constant(name, int(value))
+        text = re.sub(r"^static inline .*?^\}", " ", text, flags=re.MULTILINE | re.DOTALL)
         text = re.sub(r"^#.*$|extern \"C\" \{", " ", text, flags=re.MULTILINE)
         text = re.sub(r"\s+", " ", text)
         pattern = re.compile(
             r"typedef enum (?P<enum>\w+) \{(?P<items>[^}]*)\} (?P=enum);"
+            r"|enum \{(?P<loose>[^}]*)\};"
             r"|typedef struct (?P<struct>\w+) \{(?P<fields>[^}]*)\} (?P=struct);"
             r"|typedef struct (?P<opaque>\w+) (?P=opaque);"
             r"|OTA_API (?P<result>(?:const )?\w+ \*?) ?(?P<call>\w+)\((?P<arguments>[^;]*)\);"
@@ -157,6 +173,8 @@ class Reader:
             place = match.end()
             if match["enum"]:
                 self.enum(match["enum"], match["items"])
+            elif match["loose"]:
+                self.enum("", match["loose"])
             elif match["struct"]:
                 self.struct(match["struct"], match["fields"])
             elif match["opaque"]:
@@ -216,19 +234,37 @@ def render(reader: Reader) -> str:
         numbers = [argument for argument, kind in taken if LETTERS[kind] in "izld"]
         out.append(f'    "{name}": "{" ".join([letters, *numbers])}",\n')
     out.append("}\n")
-    out.append(
+    return "".join(out)
+
+
+def render_derivatives() -> str:
+    out = [
         "\n# Names in Gradients and in Tangents, shape, and how ranks share the gradient.\nDERIVATIVES = (\n"
-    )
+    ]
     out += [f'    ("{a}", "{b}", "{c}", "{d}"),\n' for a, b, c, d in derivatives()]
     out.append(")\n")
     return "".join(out)
 
 
-def main() -> int:
+def read_headers(headers: list[str], known: Reader | None = None) -> Reader:
+    """What the headers say, where `known` are the words of others that they include."""
     reader = Reader()
-    for header in HEADERS:
+    if known is not None:
+        reader.enums = set(known.enums)
+    for header in headers:
         reader.read((ROOT / header).read_text(encoding="utf-8"))
-    for target, text in ((TARGET, render(reader)), (MEMBERS, render_members(reader))):
+    return reader
+
+
+def main() -> int:
+    core = read_headers(HEADERS)
+    models = read_headers(MODEL_HEADERS, core)
+    written = {
+        TARGET: render(core) + render_derivatives(),
+        MODEL_TARGET: render(models),
+        MEMBERS: render_members(core),
+    }
+    for target, text in written.items():
         if "--check" not in sys.argv[1:]:
             target.write_text(text, encoding="utf-8")
         elif target.read_text(encoding="utf-8") != text:

@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from ._decode import decode
     from ._describe import describe
     from ._maxsim import maxsim
+    from ._models.model import Model
+    from ._models.tokens import Tokenizer
     from ._normalize import sinkhorn_normalize
     from ._plan import Plan
     from ._show import Chart, Run, show
@@ -66,6 +68,7 @@ __all__ = [
     "CouplingOptions",
     "Infeasible",
     "Info",
+    "Model",
     "NotConverged",
     "NotDifferentiable",
     "NotFinite",
@@ -79,6 +82,7 @@ __all__ = [
     "Run",
     "SolveError",
     "Spec",
+    "Tokenizer",
     "alibi_slopes",
     "attention",
     "backends",
@@ -102,8 +106,10 @@ __all__ = [
 _LATER = {
     "AssignmentCertificate": "._assignment",
     "Chart": "._show",
+    "Model": "._models.model",
     "Plan": "._plan",
     "Run": "._show",
+    "Tokenizer": "._models.tokens",
     "decode": "._decode",
     "describe": "._describe",
     "linear_sum_assignment": "._assignment",

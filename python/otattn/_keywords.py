@@ -87,7 +87,7 @@ def _one_or_more(name: str, value: Any) -> int | None:
     return count(name, value, 1)
 
 
-def _deadline(name: str, value: Any) -> float | None:
+def seconds_left(name: str, value: Any) -> float | None:
     found = _number_or_none(name, value)
     if found is not None and not found > 0.0:
         raise ValueError(f"{name} is {found!r}, wanted more than 0 seconds from now")
@@ -178,7 +178,7 @@ FIELDS = (
     Field("dropout_offset", 0, CALL, None, True),
     Field("entry_caps", None, ARRAY),
     Field("workspace_limit", None, OPTION, _one_or_more),
-    Field("deadline", None, CALL, _deadline),
+    Field("deadline", None, CALL, seconds_left),
     Field("progress", None, CALL, _progress),
     Field("nonfinite", "raise", OPTION, _nonfinite),
 )

@@ -30,7 +30,9 @@ _LONG = (
 _TYPES = {
     "n": None,
     "a": Array,
+    "b": ctypes.c_bool,
     "i": ctypes.c_int,
+    "u": ctypes.c_uint,
     "l": ctypes.c_int64,
     "z": ctypes.c_size_t,
     "d": ctypes.c_double,
@@ -39,23 +41,30 @@ _TYPES = {
 }
 
 
-def _load() -> ctypes.CDLL:
-    path = FOLDER / "libotattn_python.so"
+def load(
+    file: str, calls: dict[str, str], long: tuple[str, ...], more: dict[str, Any] | None = None
+) -> ctypes.CDLL:
+    """A library of the package with its calls declared: types by letters, of which `more` are its own.
+
+    Ctrl-C ends the `long` ones.
+    """
+    path = FOLDER / file
     try:
         loaded = ctypes.CDLL(str(path))
     except OSError as error:
         raise ImportError(f"otattn cannot load its library {path}: {error}; reinstall the package") from error
-    for name, words in CALLS.items():
+    types = {**_TYPES, **(more or {})}
+    for name, words in calls.items():
         letters = words.partition(" ")[0]
         call = getattr(loaded, name)
-        call.restype = _TYPES[letters[0]]
-        call.argtypes = [_TYPES[letter] for letter in letters[1:]]
-    for name in _LONG:
+        call.restype = types[letters[0]]
+        call.argtypes = [types[letter] for letter in letters[1:]]
+    for name in long:
         setattr(loaded, name, functools.partial(_native.watched, getattr(loaded, name)))
     return loaded
 
 
-library = _load()
+library = load("libotattn_python.so", CALLS, _LONG)
 
 
 def names_of(call: Any) -> list[str]:

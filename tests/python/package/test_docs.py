@@ -12,7 +12,8 @@ PAGES = {"python": 15, "assignment": 16, "sampling": 6, "moe": 15, "normalize": 
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_examples_of_the_document(root: Path, page: str) -> None:
+def test_examples_of_the_document(root: Path, page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(root)
     failed, tried = doctest.testfile(str(root / f"docs/users/{page}.md"), module_relative=False)
     assert tried >= PAGES[page] and failed == 0
 

@@ -9,15 +9,19 @@ import sys
 from pathlib import Path
 
 import pytest
-from otattn import _structs
+from otattn import _model_structs, _structs
 from otattn._settings import DERIVATIVE_FIELDS, DIFFERENTIABLE, NUMBERS, TERMS
 
 
 def _headers(root: Path) -> list[str]:
     """The headers that the script reads, by the script's own list."""
     script = runpy.run_path(str(root / "scripts/make_python_structs.py"), run_name="headers")
-    headers: list[str] = script["HEADERS"]
+    headers: list[str] = script["HEADERS"] + script["MODEL_HEADERS"]
     return headers
+
+
+STRUCTS = {**_structs.STRUCTS, **_model_structs.STRUCTS}
+VALUES = {**vars(_structs), **vars(_model_structs)}
 
 
 def _program(headers: list[str]) -> str:
@@ -27,13 +31,13 @@ def _program(headers: list[str]) -> str:
         *(f'#include "{Path(header).name}"' for header in headers),
         "int main(void) {",
     ]
-    for name, struct in _structs.STRUCTS.items():
+    for name, struct in STRUCTS.items():
         lines.append(f'    printf("{name} %zu\\n", sizeof({name}));')
         lines += [
             f'    printf("{name}.{field[0]} %zu\\n", offsetof({name}, {field[0]}));'
             for field in struct._fields_
         ]
-    for name, value in vars(_structs).items():
+    for name, value in VALUES.items():
         if isinstance(value, int) and not name.startswith("_"):
             lines.append(f'    printf("OTA_{name} %d\\n", (int)OTA_{name});')
     return "\n".join([*lines, "    return 0;", "}"])
@@ -43,10 +47,10 @@ def _expected() -> list[str]:
     import ctypes
 
     lines = []
-    for name, struct in _structs.STRUCTS.items():
+    for name, struct in STRUCTS.items():
         lines.append(f"{name} {ctypes.sizeof(struct)}")
         lines += [f"{name}.{field[0]} {getattr(struct, field[0]).offset}" for field in struct._fields_]
-    for name, value in vars(_structs).items():
+    for name, value in VALUES.items():
         if isinstance(value, int) and not name.startswith("_"):
             lines.append(f"OTA_{name} {value}")
     return lines

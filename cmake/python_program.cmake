@@ -1,0 +1,24 @@
+# The models' library and the program of the Python package, which find its library beside or above themselves, and the
+# target that builds all of it.
+
+add_custom_target(otattn_package DEPENDS otattn_python otattn_native)
+file(WRITE "${CMAKE_CURRENT_BINARY_DIR}/missing.txt" "${missing_packages}")
+install(FILES "${CMAKE_CURRENT_BINARY_DIR}/missing.txt" DESTINATION otattn COMPONENT python)
+
+if(TARGET otattn_model)
+    set_target_properties(otattn_model PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN"
+        LINK_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/cmake/otattn.map")
+    target_link_options(otattn_model PRIVATE
+        "LINKER:--version-script=${CMAKE_CURRENT_SOURCE_DIR}/cmake/otattn.map" LINKER:--gc-sections)
+    install(TARGETS otattn_model LIBRARY DESTINATION otattn COMPONENT python)
+    add_dependencies(otattn_package otattn_model)
+endif()
+
+if(TARGET otattn_program)
+    # The tables that flags are rows of: a static library shows them by itself.
+    set_source_files_properties(src/problem/fields.c src/problem/fields_apply.c PROPERTIES COMPILE_OPTIONS -fvisibility=default)
+    set_target_properties(otattn_program PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN/..")
+    install(TARGETS otattn_program RUNTIME DESTINATION otattn/bin COMPONENT python)
+    add_dependencies(otattn_package otattn_program)
+endif()
+install(PROGRAMS "${CMAKE_CURRENT_SOURCE_DIR}/python/scripts/otattn" DESTINATION "${SKBUILD_SCRIPTS_DIR}" COMPONENT python)

@@ -1,0 +1,168 @@
+"""What a run hands over at its points, by TransformerLens's names, and as others draw it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._settings import nearest, shown
+
+# TransformerLens's short words, as its ActivationCache takes them: cache["pattern", 3].
+_ALIASES = {
+    "attn": "pattern",
+    "attn_logits": "attn_scores",
+    "key": "k",
+    "query": "q",
+    "value": "v",
+    "mlp_pre": "pre",
+    "mlp_mid": "mid",
+    "mlp_post": "post",
+    "normalised": "normalized",
+}
+_OF_ATTENTION = ("k", "v", "q", "z", "pattern", "attn_scores", "rot_k", "rot_q")
+_OF_MLP = ("pre", "post", "pre_linear")
+_BLOCK = re.compile(r"blocks\.(\d+)\.(.+)")
+
+
+def point_name(word: str, layer: int | None = None, part: str | None = None) -> str:
+    """The full name of a point, of a short word as TransformerLens's `get_act_name` takes them.
+
+    "pattern", 3 is blocks.3.attn.hook_pattern; "resid_pre", 0 is blocks.0.hook_resid_pre; "scale", 1, "ln2"
+    is blocks.1.ln2.hook_scale.
+    """
+    if "hook_" in word:
+        return f"blocks.{layer}.{word}" if layer is not None and not word.startswith("blocks.") else word
+    found = re.fullmatch(r"([a-z]+)(\d+)([a-z]?.*)", word)
+    if layer is None and found and found[1] in (*_OF_ATTENTION, *_OF_MLP, *_ALIASES):
+        word, layer = found[1], int(found[2])
+    word = _ALIASES.get(word, word)
+    if word in _OF_ATTENTION:
+        part = "attn"
+    elif word in _OF_MLP:
+        part = "mlp"
+    if part in ("a", "attn", "m", "mlp"):
+        part = {"a": "attn", "m": "mlp"}.get(part, part)
+    if layer is None:
+        return f"ln_final.hook_{word}" if word in ("scale", "normalized") else f"hook_{word}"
+    return f"blocks.{layer}.{part + '.' if part else ''}hook_{word}"
+
+
+def part_of(name: str) -> str:
+    """The name of a point without its block."""
+    found = _BLOCK.fullmatch(name)
+    return found[2] if found else name
+
+
+def layer_of(name: str) -> int | None:
+    """The block of a point; None for those of no block."""
+    found = _BLOCK.fullmatch(name)
+    return int(found[1]) if found else None
+
+
+class Capture(Mapping[str, NDArray[np.float32]]):
+    """Arrays of one run by the name of their point, in the order of the run.
+
+    ``capture["blocks.3.attn.hook_pattern"]`` and ``capture["pattern", 3]`` are the same.
+
+    Attributes
+    ----------
+    ids : array, shape (batch, tokens)
+    lengths : array, shape (batch,), or None
+        Tokens of each text, where these differ.
+    tokens : list of lists of str
+        The text of every token; of ids without a tokenizer, the ids.
+    heads : tuple of int, or None
+        The heads that arrays with a dimension of heads hold; None: all.
+    model : str
+    """
+
+    def __init__(
+        self,
+        arrays: dict[str, NDArray[np.float32]],
+        ids: NDArray[np.int64],
+        lengths: NDArray[np.int64] | None,
+        tokens: list[list[str]],
+        *,
+        heads: tuple[int, ...] | None,
+        model: str,
+    ) -> None:
+        self._arrays = arrays
+        self.ids, self.lengths, self.tokens = ids, lengths, tokens
+        self.heads, self.model = heads, model
+
+    def __getitem__(self, name: str | tuple[Any, ...]) -> NDArray[np.float32]:
+        full = point_name(*name) if isinstance(name, tuple) else name
+        if full not in self._arrays and not isinstance(name, tuple):
+            full = point_name(name)
+        if full not in self._arrays:
+            raise KeyError(f"{shown(name)} was not captured{nearest(full, self._arrays)}")
+        return self._arrays[full]
+
+    def __contains__(self, name: object) -> bool:
+        return (point_name(*name) if isinstance(name, tuple) else name) in self._arrays
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    def __repr__(self) -> str:
+        batch, count = self.ids.shape
+        size = sum(x.nbytes for x in self._arrays.values()) / 1e6
+        return f"Capture({self.model}: {len(self)} points of {batch} x {count} tokens, {size:.1f} MB)"
+
+    def layers(self, part: str) -> dict[int, NDArray[np.float32]]:
+        """The arrays of one kind of point by layer: "attn.hook_pattern", or "pattern" in short."""
+        tail = part_of(part if "hook_" in part else point_name(part, 0))
+        found = {layer_of(name): x for name, x in self._arrays.items() if part_of(name) == tail}
+        return {layer: x for layer, x in found.items() if layer is not None}
+
+    def _patterns(self, batch: int) -> tuple[dict[int, NDArray[np.float32]], int]:
+        """Weights [heads, tokens, tokens] of one text by layer, and how many tokens it has."""
+        layers = self.layers("pattern")
+        if not layers:
+            raise ValueError("no attn.hook_pattern was captured; ask for points='pattern'")
+        count = self.ids.shape[1] if self.lengths is None else int(self.lengths[batch])
+        return {layer: x[batch, :, :count, :count] for layer, x in layers.items()}, count
+
+    def to_bertviz(self, batch: int = 0) -> dict[str, Any]:
+        """What ``bertviz.head_view(**...)`` and ``model_view(**...)`` take, of one text.
+
+        Returns
+        -------
+        attention : tuple of torch tensors, shape (1, heads, tokens, tokens), one a captured layer
+        tokens : list of str
+        """
+        import torch
+
+        layers, count = self._patterns(batch)
+        attention = tuple(torch.from_numpy(np.ascontiguousarray(x))[None] for x in layers.values())
+        return {"attention": attention, "tokens": self.tokens[batch][:count]}
+
+    def to_circuitsvis(self, layer: int | None = None, batch: int = 0) -> dict[str, Any]:
+        """What ``circuitsvis.attention.attention_heads(**...)`` and ``attention_patterns(**...)`` take.
+
+        Returns
+        -------
+        attention : array, shape (heads, queries, keys)
+            Of one layer, or of all captured ones, layer by layer.
+        tokens : list of str
+        attention_head_names : list of str
+            "L3H0", ...
+        """
+        layers, count = self._patterns(batch)
+        if layer is not None:
+            if layer not in layers:
+                raise ValueError(f"layer is {shown(layer)}, and captured are {', '.join(map(str, layers))}")
+            layers = {layer: layers[layer]}
+        heads = range(next(iter(layers.values())).shape[0]) if self.heads is None else self.heads
+        return {
+            "attention": np.concatenate(list(layers.values())),
+            "tokens": self.tokens[batch][:count],
+            "attention_head_names": [f"L{k}H{head}" for k in layers for head in heads],
+        }

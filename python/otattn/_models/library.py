@@ -1,0 +1,32 @@
+"""The C library of models, which the package holds where the system's packages for it were there.
+
+It is loaded at its first call, so that everything else works without it.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from .._library import FOLDER, load
+from .._model_structs import CALLS, Text
+
+_LONG = ("ota_model_open", "ota_session_create", "ota_session_run", "ota_session_logits")
+
+
+@functools.cache
+def _loaded() -> Any:
+    file = "libotattn_model.so"
+    if not (FOLDER / file).exists():
+        from ..__main__ import missing
+
+        raise ImportError(f"otattn: {missing('models', [FOLDER])}")
+    return load(file, CALLS, _LONG, {"t": Text})
+
+
+class _Library:
+    def __getattr__(self, name: str) -> Any:
+        return getattr(_loaded(), name)
+
+
+library = _Library()
