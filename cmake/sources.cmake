@@ -432,15 +432,19 @@ set(OTATTN_PROGRAM_SOURCES
     program/report/report.c
     program/report/report_command.c
     program/report/run.c
+    program/report/run_answers.c
     program/report/run_compare.c
     program/report/run_depth.c
     program/report/run_events.c
+    program/report/run_facts.c
+    program/report/run_grid.c
     program/report/run_heads.c
     program/report/run_load.c
     program/report/run_methods.c
     program/report/run_pool.c
     program/report/run_tables.c
     program/report/run_text.c
+    program/report/run_words.c
     program/suggest.c
     program/table.c
     program/topics.c

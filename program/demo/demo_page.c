@@ -87,10 +87,13 @@ static void add_map(cli_report *report, const demo_data *data, const demo_result
         "Heat map of %zu queries by %zu keys, %s. %s A query gives weight to %.1f keys on average.",
         n, n, title, receiver, result->certificates[head].support);
     (void)snprintf(caption, sizeof caption, "%s %s", result->rule->words, receiver);
-    add_figure(
-        report,
-        (cli_figure){"heatmap", title, json_pack("{s:o}", "weights", rows), caption, words, NULL},
-        cells, "Weights: rows are queries, columns keys.");
+    add_figure(report,
+               (cli_figure){.name = "heatmap",
+                            .title = title,
+                            .datasets = json_pack("{s:o}", "weights", rows),
+                            .caption = caption,
+                            .alternative = words},
+               cells, "Weights: rows are queries, columns keys.");
     json_decref(keys);
 }
 
@@ -142,7 +145,8 @@ static void add_maxima(cli_report *report, const demo_run *run) {
     add_figure(report,
                (cli_figure){"receiver_max", "The fullest key under each rule",
                             json_pack("{s:o}", "maxima", rows),
-                            "An even share is 1. The two colours are the two heads.", words, NULL},
+                            "An even share is 1. The two colours are the two heads.", words, NULL,
+                            NULL, NULL},
                cells, "Units of mass at the fullest key.");
 }
 
@@ -166,7 +170,7 @@ static void add_receivers(cli_report *report, const demo_run *run) {
             "that treats keys evenly is a line of one colour.",
             "Heat map of rules by tokens: under softmax nearly all colour stands at the first "
             "token; under the doubly stochastic rule and the assignment the line is even.",
-            NULL},
+            NULL, NULL, NULL},
         cells, "Units of mass every key receives.");
     json_decref(keys);
 }
@@ -198,7 +202,7 @@ static void add_rounds(cli_report *report, const demo_run *run) {
                             json_pack("{s:o}", "rounds", rows),
                             "How far the worst key is from its even share (logarithmic). All "
                             "\xce\xbb above 0 go to the same place; \xce\xbb sets how fast.",
-                            words, NULL},
+                            words, NULL, NULL, NULL},
                cells, "Delta after so many rounds.");
 }
 
@@ -229,9 +233,10 @@ static void add_cooling(cli_report *report, const demo_run *run) {
                    run->temperatures[0], run->temperatures[DEMO_STAGES], 100 * run->shares[1][0],
                    100 * run->shares[1][DEMO_STAGES], 100 * run->shares[2][DEMO_STAGES]);
     add_figure(report,
-               (cli_figure){
-                   "anneal", "Cooling towards a permutation", json_pack("{s:o}", "stages", rows),
-                   "Share of all mass that lies on the pairs of the best assignment.", words, NULL},
+               (cli_figure){"anneal", "Cooling towards a permutation",
+                            json_pack("{s:o}", "stages", rows),
+                            "Share of all mass that lies on the pairs of the best assignment.",
+                            words, NULL, NULL, NULL},
                cells, "Share of the mass on the best assignment's pairs.");
 }
 

@@ -1,6 +1,7 @@
 /* Draws the charts of a report page: inflates the chart library that the page carries, gives every
-   figure its specification, its data and the theme, and adds contents and buttons. Without the library
-   or without DecompressionStream the page stays as it is: text and tables. */
+   figure its specification, its data and the theme, and adds contents and buttons. What is folded is drawn
+   when it unfolds; a link into it unfolds it. Without the library or without DecompressionStream the page
+   stays as it is: text and tables. */
 "use strict";
 (() => {
   const root = document.documentElement;
@@ -62,7 +63,9 @@
       });
       bar.append(button);
     }
-    chart.figure.querySelector("figcaption").after(bar);
+    const numbers = chart.figure.querySelector("details");
+    if (numbers) numbers.append(bar);
+    else chart.figure.querySelector("figcaption").after(bar);
   };
 
   // In a narrow chart the entries of a legend stand below each other, and the title of the horizontal axis
@@ -79,23 +82,57 @@
 
   const refuse = () => Promise.reject(new Error("this page loads nothing"));
 
+  // The head that was chosen last: charts of layers by heads mark it, and a click in one of them chooses.
+  let chosen = null;
+  const markHead = (chart) => {
+    if (!chosen || !chart.heads) return;
+    chart.view.signal("chosen_layer", chosen.layer).signal("chosen_head", chosen.head).runAsync();
+  };
+  const chooseHead = (layer, head) => {
+    if (chosen && chosen.layer === layer && chosen.head === head) return;
+    chosen = { layer, head };
+    charts.filter((chart) => chart.view).forEach(markHead);
+    root.dispatchEvent(new Event("headchosen"));
+  };
+  const listenForHeads = (chart, specification) => {
+    chart.heads = (specification.params ?? []).some(({ name }) => name === "chosen_head");
+    if (!chart.heads) return;
+    chart.view.addEventListener("click", (event, item) => {
+      const { layer, head } = item?.datum ?? {};
+      if (Number.isInteger(layer) && Number.isInteger(head)) chooseHead(layer, head);
+    });
+    markHead(chart);
+  };
+
+  const named = (figure, axis) => JSON.parse(JSON.stringify(figure, (key, value) => (
+    value === "$axis" ? axis : value)));
+
+  const drawOne = async (chart, specifications, theme) => {
+    if (chart.view) chart.view.finalize();
+    const { figure, axis } = chart.figure.dataset;
+    const specification = {
+      ...named(fittedFigure(specifications[figure], chart.plot.clientWidth), axis),
+      datasets: read(chart.figure.querySelector('script[type="application/json"]')),
+    };
+    const drawn = await window.vegaEmbed(chart.plot, specification, {
+      actions: false, logLevel: 1, config: fittedTheme(theme, chart.plot.clientWidth), renderer: "svg", defaultStyle: false,
+      tooltip: { disableDefaultStyle: true },
+      loader: { load: refuse, sanitize: refuse, http: refuse, file: refuse },
+    });
+    chart.view = drawn.view;
+    chart.dark = dark();
+    listenForHeads(chart, specification);
+  };
+
+  // Those that can be seen and are not drawn in this theme.
+  const folded = (chart) => chart.figure.closest("details:not([open])") !== null;
   const draw = async () => {
     const specifications = read(part("specifications"));
     const theme = read(part("theme"))[dark() ? "dark" : "light"];
     for (const chart of charts) {
-      if (chart.view) chart.view.finalize();
-      const specification = {
-        ...fittedFigure(specifications[chart.figure.dataset.figure], chart.plot.clientWidth),
-        datasets: read(chart.figure.querySelector('script[type="application/json"]')),
-      };
-      const drawn = await window.vegaEmbed(chart.plot, specification, {
-        actions: false, logLevel: 1, config: fittedTheme(theme, chart.plot.clientWidth), renderer: "svg", defaultStyle: false,
-        tooltip: { disableDefaultStyle: true },
-        loader: { load: refuse, sanitize: refuse, http: refuse, file: refuse },
-      });
-      chart.view = drawn.view;
+      if (!folded(chart) && !(chart.view && chart.dark === dark())) await drawOne(chart, specifications, theme);
     }
-    root.dataset.drawn = String(charts.length);
+    root.dataset.drawn = String(charts.filter((chart) => chart.view).length);
   };
 
   const explain = (reason) => {
@@ -119,6 +156,7 @@
     try {
       Function(`"use strict";${await (await inflate(part("charts").textContent)).text()}`)();
       charts.forEach(addButtons);
+      for (const fold of document.querySelectorAll("details")) fold.addEventListener("toggle", redraw);
       redraw();
     } catch (error) {
       explain(error.message);
@@ -127,7 +165,9 @@
 
   // A long page begins with its contents, and every table that is no chart's can be taken along.
   const addContents = () => {
-    const headings = [...document.querySelectorAll("main h2")];
+    const answer = [...document.querySelectorAll("main > .answers, main > .more, main > .facts")].pop();
+    const below = (heading) => !answer || answer.compareDocumentPosition(heading) & Node.DOCUMENT_POSITION_FOLLOWING;
+    const headings = [...document.querySelectorAll("main h2")].filter(below);
     if (headings.length < 6) return;
     const contents = document.createElement("nav");
     contents.setAttribute("aria-label", "Contents");
@@ -138,12 +178,14 @@
       link.textContent = heading.textContent;
       contents.append(link);
     }
-    document.querySelector("main").prepend(contents);
+    // Below the answer, where there is one.
+    if (answer) answer.after(contents);
+    else document.querySelector("main").prepend(contents);
   };
 
   const quote = (text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
   const addTableButtons = () => {
-    for (const [index, region] of document.querySelectorAll("main > .scroll").entries()) {
+    for (const [index, region] of document.querySelectorAll("main .scroll:not(figure .scroll)").entries()) {
       const button = document.createElement("button");
       button.type = "button";
       button.textContent = "Save as CSV";
@@ -157,6 +199,21 @@
     }
   };
 
+  // A link into a folded part unfolds it.
+  const unfold = () => {
+    const target = document.getElementById(location.hash.slice(1));
+    if (!target) return;
+    for (let fold = target.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
+    target.scrollIntoView();
+  };
+  addEventListener("hashchange", unfold);
+  document.addEventListener("click", (event) => {
+    if (event.target.closest?.('a[href^="#"]')) setTimeout(unfold);
+  });
+  addEventListener("beforeprint", () => {
+    for (const fold of document.querySelectorAll("details.fold")) fold.open = true;
+  });
+
   const drawn = () => root.dataset.drawn !== undefined;
   const changed = () => {
     if (drawn()) redraw();
@@ -169,8 +226,11 @@
     changed();
   });
   system.addEventListener("change", () => { if (choice === "system") changed(); });
-  window.otattnPage = { inflate, dark, read, theme: () => read(part("theme"))[dark() ? "dark" : "light"] };
+  window.otattnPage = {
+    inflate, dark, read, chooseHead, chosenHead: () => chosen, theme: () => read(part("theme"))[dark() ? "dark" : "light"],
+  };
   addContents();
   addTableButtons();
+  unfold();
   start();
 })();

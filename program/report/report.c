@@ -19,8 +19,10 @@
 #include "pack.h"
 
 struct cli_report {
-    cli_text text;
+    cli_text text, answers;
+    size_t answers_at;      /* bytes of `text` before which the answers stand */
     json_t *specifications; /* name -> Vega-Lite object without data, for the figures in use */
+    json_t *ids;            /* of figures, as keys */
     int figures, maps;
     bool out_of_memory;
     char missing_figure[64];
@@ -169,7 +171,9 @@ cli_report *cli_report_open(const char *title, const char *lead) {
     if (report == NULL) return NULL;
     cli_error none;
     report->specifications = json_object();
-    if (cli_text_begin(&report->text, &none) != 0 || report->specifications == NULL) {
+    report->ids = json_object();
+    if (cli_text_begin(&report->text, &none) != 0 || cli_text_begin(&report->answers, &none) != 0 ||
+        report->specifications == NULL || report->ids == NULL) {
         cli_report_abort(report);
         return NULL;
     }
@@ -181,9 +185,9 @@ cli_report *cli_report_open(const char *title, const char *lead) {
         policy, title);
     append_embedded(report, "page.css");
     put(report,
-        "</style>\n</head>\n<body>\n<header>\n<h1>%e</h1>\n<p class=\"lead\">%e</p>\n"
+        "</style>\n</head>\n<body>\n<header>\n<h1>%e</h1>\n%r%e%r"
         "</header>\n<main>\n",
-        title, lead);
+        title, lead == NULL ? "" : "<p class=\"lead\">", lead, lead == NULL ? "" : "</p>\n");
     if (!cli_report_charts())
         append(report,
                "<p class=\"note\">This build of otattn carries no chart library, so this page "
@@ -197,6 +201,59 @@ cli_report *cli_report_open(const char *title, const char *lead) {
 void cli_report_section(cli_report *report, const char *heading) {
     put(report, "<h2>%e</h2>\n", heading);
 }
+
+void cli_report_facts(cli_report *report, const cli_fact *facts, size_t count) {
+    append(report, "<dl class=\"facts\">\n");
+    for (size_t fact = 0; fact < count; fact++)
+        put(report, "<div><dt>%e</dt><dd>%m</dd></div>\n", facts[fact].name, facts[fact].text);
+    append(report, "</dl>\n");
+}
+
+void cli_report_answers_here(cli_report *report) {
+    if (fflush(report->text.stream) != 0) report->out_of_memory = true;
+    report->answers_at = report->text.size;
+}
+
+static void swap_answers(cli_report *report) {
+    const cli_text text = report->text;
+    report->text = report->answers;
+    report->answers = text;
+}
+
+static void append_answer(cli_report *report, const cli_answer *answer) {
+    put(report, "<li>%m", answer->text);
+    if (answer->id != NULL && json_object_get(report->ids, answer->id) != NULL)
+        put(report, " <a href=\"#%e\">%e</a>", answer->id, answer->link);
+    append(report, "</li>\n");
+}
+
+void cli_report_answers(cli_report *report, const char *heading, const cli_answer *answers,
+                        size_t count, size_t shown) {
+    if (count == 0) return;
+    swap_answers(report);
+    if (shown > 0) {
+        put(report, "<h2>%e</h2>\n<ol class=\"answers\">\n", heading);
+        for (size_t index = 0; index < count && index < shown; index++)
+            append_answer(report, &answers[index]);
+        append(report, "</ol>\n");
+    }
+    if (count > shown) {
+        put(report, "<details class=\"more\"><summary>%e: %z%r</summary>\n<ol class=\"answers\">\n",
+            heading, count - shown, shown > 0 ? " more" : " sentences");
+        for (size_t index = shown; index < count; index++) append_answer(report, &answers[index]);
+        append(report, "</ol>\n</details>\n");
+    }
+    swap_answers(report);
+}
+
+void cli_report_fold_begin(cli_report *report, const char *heading, const char *text) {
+    put(report,
+        "<details class=\"fold\"><summary><h2>%e</h2><span>%m</span></summary>\n<div "
+        "class=\"inside\">\n",
+        heading, text);
+}
+
+void cli_report_fold_end(cli_report *report) { append(report, "</div>\n</details>\n"); }
 
 void cli_report_text(cli_report *report, const char *text) { put(report, "<p>%m</p>\n", text); }
 
@@ -264,9 +321,31 @@ static json_t *load_figure(const char *name) {
     return file == NULL ? NULL : json_loadb((const char *)file->bytes, file->size, 0, NULL);
 }
 
-json_t *cli_report_specification(const char *name, json_t *datasets) {
-    json_t *specification = load_figure(name);
-    if (specification != NULL && json_object_set(specification, "datasets", datasets) != 0) {
+static const char *axis_of(const cli_figure *figure) {
+    return figure->axis != NULL ? figure->axis : figure->title;
+}
+
+/* Every text "$axis" below `value` becomes `axis`. */
+static bool name_axes(json_t *value, const char *axis) {
+    const char *key;
+    json_t *member;
+    size_t index;
+    bool whole = true;
+    json_object_foreach(value, key, member) {
+        if (json_is_string(member) && strcmp(json_string_value(member), "$axis") == 0)
+            whole = json_string_set(member, axis) == 0 && whole;
+        else
+            whole = name_axes(member, axis) && whole;
+    }
+    json_array_foreach(value, index, member) whole = name_axes(member, axis) && whole;
+    return whole;
+}
+
+json_t *cli_report_specification(const cli_figure *figure) {
+    json_t *specification = load_figure(figure->name);
+    if (specification != NULL &&
+        (!name_axes(specification, axis_of(figure)) ||
+         json_object_set(specification, "datasets", figure->datasets) != 0)) {
         json_decref(specification);
         return NULL;
     }
@@ -284,6 +363,13 @@ json_t *cli_report_theme(void) {
     return light;
 }
 
+/* The first figure of an id is the one that links lead to. */
+static void append_id(cli_report *report, const char *id) {
+    if (id == NULL || json_object_get(report->ids, id) != NULL) return;
+    put(report, " id=\"%e\"", id);
+    if (json_object_set_new(report->ids, id, json_true()) != 0) report->out_of_memory = true;
+}
+
 void cli_report_figure(cli_report *report, const cli_figure *figure) {
     if (json_object_get(report->specifications, figure->name) == NULL) {
         json_t *specification = load_figure(figure->name);
@@ -297,10 +383,10 @@ void cli_report_figure(cli_report *report, const cli_figure *figure) {
     }
     char label[32];
     (void)snprintf(label, sizeof label, "figure-%d", ++report->figures);
-    put(report,
-        "<figure class=\"chart\" data-figure=\"%e\" aria-labelledby=\"%r\">\n<h3 "
-        "id=\"%r\">%m</h3>\n",
-        figure->name, label, label, figure->title);
+    put(report, "<figure class=\"chart\" data-figure=\"%e\" data-axis=\"%e\"", figure->name,
+        axis_of(figure));
+    append_id(report, figure->id);
+    put(report, " aria-labelledby=\"%r\">\n<h3 id=\"%r\">%m</h3>\n", label, label, figure->title);
     if (cli_report_charts()) {
         put(report,
             "<div class=\"plot\" role=\"img\" aria-label=\"%e\"></div>\n"
@@ -323,26 +409,33 @@ void cli_report_figure(cli_report *report, const cli_figure *figure) {
 
 void cli_report_maps(cli_report *report, const cli_maps *maps) {
     size_t length;
-    const size_t size = maps->rows * maps->columns * maps->cells * maps->cells;
+    const size_t size = maps->layers * maps->heads * maps->cells * maps->cells;
     char *packed = cli_pack(maps->levels, size, &length), label[32];
-    if (packed == NULL) {
+    json_t *told = json_pack("{s:O, s:O}", "tokens", maps->labels, "measures", maps->measures);
+    if (packed == NULL || told == NULL) {
         report->out_of_memory = true;
+        free(packed);
+        json_decref(told);
         return;
     }
     (void)snprintf(label, sizeof label, "maps-%d", ++report->maps);
     put(report,
-        "<figure class=\"chart maps\" aria-labelledby=\"%r\" data-rows=\"%z\" data-columns=\"%z\" "
-        "data-cells=\"%z\" data-pieces=\"%z\" data-step=\"%z\" data-levels=\"%z\">\n",
-        label, maps->rows, maps->columns, maps->cells, maps->pieces, maps->step,
-        (size_t)CLI_MAP_LEVELS);
+        "<figure class=\"chart maps\" aria-labelledby=\"%r\" data-first=\"%z\" data-layers=\"%z\" "
+        "data-heads=\"%z\" ",
+        label, maps->first_layer, maps->layers, maps->heads);
+    put(report, "data-cells=\"%z\" data-pieces=\"%z\" data-step=\"%z\" data-levels=\"%z\"",
+        maps->cells, maps->pieces, maps->step, (size_t)CLI_MAP_LEVELS);
+    append_id(report, "patterns");
     put(report,
-        "<h3 id=\"%r\">%m</h3>\n<figcaption>%m</figcaption>\n<script type=\"application/json\">",
+        ">\n<h3 id=\"%r\">%m</h3>\n<figcaption>%m</figcaption>\n<script "
+        "type=\"application/json\">",
         label, maps->title, maps->caption);
-    append_json(report, maps->labels);
+    append_json(report, told);
     append(report, "</script>\n<script type=\"text/plain\">");
     append_bytes(report, packed, length);
     append(report, "</script>\n</figure>\n");
     free(packed);
+    json_decref(told);
 }
 
 static void append_theme(cli_report *report) {
@@ -388,17 +481,34 @@ static int fail(cli_error *error, int exit_code, const char *message, const char
     return exit_code;
 }
 
+/* The page with the answers in their place; NULL when memory is short. */
+static char *put_together(const cli_report *report, size_t *size) {
+    const cli_text *text = &report->text, *answers = &report->answers;
+    const size_t at = report->answers_at;
+    char *page = malloc(text->size + answers->size + 1);
+    if (page == NULL) return NULL;
+    memcpy(page, text->text, at);
+    if (answers->size > 0) memcpy(page + at, answers->text, answers->size);
+    memcpy(page + at + answers->size, text->text + at, text->size - at);
+    *size = text->size + answers->size;
+    return page;
+}
+
 int cli_report_close(cli_report *report, const char *path, bool force, cli_error *error) {
     write_footer(report);
-    if (cli_text_end(&report->text, 0, error) != 0) report->out_of_memory = true;
+    if (cli_text_end(&report->text, 0, error) != 0 || cli_text_end(&report->answers, 0, error) != 0)
+        report->out_of_memory = true;
     int status = 0;
+    size_t size = 0;
+    char *page = report->out_of_memory ? NULL : put_together(report, &size);
+    if (page == NULL) report->out_of_memory = true;
     if (report->out_of_memory)
         status = fail(error, CLI_EXIT_LIMIT, "there is not enough memory for the report", "");
     else if (report->missing_figure[0] != '\0')
         status = fail(error, CLI_EXIT_INTERNAL, "the program holds no figure named ",
                       report->missing_figure);
-    if (status == 0)
-        status = cli_write_file(path, force, report->text.text, report->text.size, error);
+    if (status == 0) status = cli_write_file(path, force, page, size, error);
+    free(page);
     cli_report_abort(report);
     return status;
 }
@@ -407,7 +517,10 @@ void cli_report_abort(cli_report *report) {
     if (report == NULL) return;
     cli_error none;
     (void)cli_text_end(&report->text, 0, &none);
+    (void)cli_text_end(&report->answers, 0, &none);
     json_decref(report->specifications);
+    json_decref(report->ids);
     free(report->text.text);
+    free(report->answers.text);
     free(report);
 }

@@ -48,7 +48,8 @@ void cli_cells_free(cli_cells *cells);
 
 /* One chart. `datasets` is an object of arrays of objects, named as the figure's file names them.
  * `alternative` says in words what the picture shows, for those who cannot see it. `numbers` (may be
- * NULL) stands folded under the chart. */
+ * NULL) stands folded under the chart. `axis` says what the values are and in which unit: it takes the
+ * place of "$axis" in the figure's file; NULL is the title. Answers find the figure by `id` (or NULL). */
 typedef struct cli_figure {
     const char *name;
     const char *title;
@@ -56,27 +57,50 @@ typedef struct cli_figure {
     const char *caption;
     const char *alternative;
     const cli_table *numbers;
+    const char *axis;
+    const char *id;
 } cli_figure;
+
+/* What stands at the top of a page: a name and what goes by it. */
+typedef struct cli_fact {
+    const char *name, *text;
+} cli_fact;
+
+/* A sentence of the page's answer, and the figure that shows it; no link where the page has no figure `id`. */
+typedef struct cli_answer {
+    const char *text, *link, *id;
+} cli_answer;
 
 enum { CLI_MAP_LEVELS = 64 };
 
-/* Small multiples: rows x columns maps of cells x cells levels, levels[rows, columns, cells, cells] below
- * CLI_MAP_LEVELS, a level being sqrt(weight). `labels` are the texts of the n tokens; token i belongs to
- * the cell (i pieces / n) / step, in whole parts. */
+/* Maps of heads: layers x heads maps of cells x cells levels, levels[layers, heads, cells, cells] below CLI_MAP_LEVELS, a
+ * level being sqrt(weight). `labels` are the texts of the n tokens; token i belongs to the cell (i pieces / n) / step, in
+ * whole parts. `measures` is an array of {"title", "values": [layers x heads numbers or null]}: what heads are sorted by
+ * and told with. */
 typedef struct cli_maps {
     const char *title;
     const char *caption;
-    json_t *labels;
-    size_t rows, columns, cells, pieces, step;
+    json_t *labels, *measures;
+    size_t first_layer, layers, heads, cells, pieces, step;
     const unsigned char *levels;
 } cli_maps;
 
 /* Whether this build carries the chart library. */
 bool cli_report_charts(void);
 
-/* NULL only when memory is short. `lead` is the one paragraph under the title. */
+/* NULL only when memory is short. `lead` is the one paragraph under the title, NULL: none. */
 cli_report *cli_report_open(const char *title, const char *lead);
 void cli_report_section(cli_report *report, const char *heading);
+/* A list of names and texts. */
+void cli_report_facts(cli_report *report, const cli_fact *facts, size_t count);
+/* Answers stand where the first call says, though they are given once the page's figures are known. Behind the first
+ * `shown` of them the others are folded. */
+void cli_report_answers_here(cli_report *report);
+void cli_report_answers(cli_report *report, const char *heading, const cli_answer *answers,
+                        size_t count, size_t shown);
+/* A section whose content is folded away under its heading and one sentence; a link into it unfolds it. */
+void cli_report_fold_begin(cli_report *report, const char *heading, const char *text);
+void cli_report_fold_end(cli_report *report);
 /* A paragraph; text between backquotes is set as code. */
 void cli_report_text(cli_report *report, const char *text);
 /* A block of preformatted text, such as a command. */
@@ -91,8 +115,8 @@ void cli_report_figure(cli_report *report, const cli_figure *figure);
 /* Maps that the page's script draws, enlarges and reads out; they travel packed. Takes its own copy. */
 void cli_report_maps(cli_report *report, const cli_maps *maps);
 /* The figure's complete Vega-Lite specification with its data inside, as for figures/NAME.vl.json of a
- * run folder: a new reference, or NULL. */
-json_t *cli_report_specification(const char *name, json_t *datasets);
+ * run folder: a new reference, or NULL. Its name, title, data sets and axis are read. */
+json_t *cli_report_specification(const cli_figure *figure);
 /* The light theme as a Vega configuration for such a specification: a new reference, or NULL. */
 json_t *cli_report_theme(void);
 /* Writes the page to `path` (refused if it exists and not `force`) and frees the report either way.

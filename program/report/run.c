@@ -1,5 +1,5 @@
-/* The page of a run: what was measured, then depth, heads, events, methods, tables, and last the settings; with
- * two runs their differences first. The parts are the rows of one table. */
+/* The page of a run: model, text, settings; what the numbers say; the pictures that one looks at first; and folded all
+ * others, tables, and settings. With two runs their differences come first. The parts are the rows of one table. */
 #define _POSIX_C_SOURCE 200809L
 #include "run.h"
 
@@ -38,7 +38,66 @@ void cli_run_say(run_page *page, const char *format, ...) {
     va_start(list, format);
     (void)vsnprintf(text, sizeof text, format, list);
     va_end(list);
+    cli_run_open(page);
     cli_report_text(page->report, text);
+}
+
+void cli_run_begin(run_page *page, run_section section) {
+    page->section = section;
+    page->open = false;
+}
+
+void cli_run_open(run_page *page) {
+    const run_section *section = &page->section;
+    if (page->open || section->heading == NULL) return;
+    page->open = true;
+    if (page->details)
+        cli_report_fold_begin(page->report, section->heading,
+                              section->text == NULL ? "" : section->text);
+    else
+        cli_report_section(page->report, section->heading);
+    if (!page->details && section->text != NULL) cli_report_text(page->report, section->text);
+    if (section->columns > 0) cli_report_grid_begin(page->report, section->columns);
+}
+
+void cli_run_end(run_page *page) {
+    if (page->open && page->section.columns > 0) cli_report_grid_end(page->report);
+    if (page->open && page->details) cli_report_fold_end(page->report);
+    page->section = (run_section){0};
+    page->open = false;
+}
+
+void cli_run_title(const run_page *page, int run, const char *title, char text[RUN_TITLE]) {
+    const bool two = page->count > 1;
+    (void)snprintf(text, RUN_TITLE, "%.100s%s%.80s", title, two ? ": " : "",
+                   two ? cli_run_name(page, run) : "");
+}
+
+void cli_run_leave_out(run_page *page, const char *title, double value) {
+    char text[LABEL * 2];
+    (void)snprintf(text, sizeof text, "%s (%.4g)", title, value);
+    size_t index;
+    const json_t *one;
+    json_array_foreach(page->constant, index, one) {
+        if (strcmp(json_string_value(one), text) == 0) return;
+    }
+    (void)json_array_append_new(page->constant, json_string(text));
+}
+
+static void say_constant(run_page *page) {
+    cli_text list;
+    size_t index;
+    const json_t *one;
+    if (json_array_size(page->constant) == 0 || page->code != 0) return;
+    page->code = cli_text_begin(&list, page->error);
+    if (page->code != 0) return;
+    json_array_foreach(page->constant, index, one) {
+        (void)fprintf(list.stream, "%s%s", index == 0 ? "" : ", ", json_string_value(one));
+    }
+    page->code = cli_text_end(&list, 0, page->error);
+    if (page->code == 0)
+        cli_run_say(page, "Not drawn, being the same number everywhere: %s.", list.text);
+    free(list.text);
 }
 
 void cli_run_write(run_page *page, const char *part, const char *name, const char *ending,
@@ -63,9 +122,11 @@ void cli_run_write(run_page *page, const char *part, const char *name, const cha
 
 /* Outside a page a figure has no container to fit into and no theme around it. */
 static void write_figure(run_page *page, const char *file, const cli_figure *figure) {
-    json_t *specification = cli_report_specification(figure->name, figure->datasets);
+    json_t *specification = cli_report_specification(figure);
     if (specification == NULL) return;
-    (void)cli_json_put(specification, "title:s width:i", figure->title, FIGURE_WIDTH);
+    (void)cli_json_put(specification, "title:s", figure->title);
+    if (json_is_string(json_object_get(specification, "width")))
+        (void)cli_json_put(specification, "width:i", FIGURE_WIDTH);
     (void)json_object_del(specification, "autosize");
     json_t *theme = cli_report_theme();
     if (theme != NULL) (void)json_object_set_new(specification, "config", theme);
@@ -79,6 +140,7 @@ static void write_figure(run_page *page, const char *file, const cli_figure *fig
 }
 
 void cli_run_figure(run_page *page, const char *file, cli_figure figure) {
+    cli_run_open(page);
     cli_report_figure(page->report, &figure);
     if (page->count == 1 || strcmp(file, "compare") == 0) write_figure(page, file, &figure);
     json_decref(figure.datasets);
@@ -203,25 +265,7 @@ static void say_bounds(run_page *page, int run) {
                     who(page, run, name), coherent, cli_run_number(bounds, "coherence_violations"));
 }
 
-static void say_perplexity(run_page *page, int run) {
-    const json_t *metrics = page->runs[run].metrics;
-    char name[LABEL];
-    if (isfinite(cli_run_number(metrics, "perplexity")))
-        cli_run_say(page, "%sThe text's perplexity within its windows is %.4g a token.",
-                    who(page, run, name), cli_run_number(metrics, "perplexity"));
-}
-
-static void add_summary(run_page *page) {
-    cli_report_section(page->report, "What was measured");
-    for (int run = 0; run < page->count; run++) {
-        say_counts(page, run);
-        say_bounds(page, run);
-        say_perplexity(page, run);
-    }
-}
-
 static void add_manifest(run_page *page) {
-    cli_report_section(page->report, "Settings of the run");
     cli_cells *cells = cli_cells_new(page->count == 1 ? 2 : 3, NULL);
     const char *path[MANIFEST_DEPTH];
     cli_cell(cells, "setting");
@@ -231,6 +275,18 @@ static void add_manifest(run_page *page) {
     const cli_table *table = cli_cells_table(cells, "The run's manifest.");
     if (table != NULL && table->row_count > 0) cli_report_table(page->report, table);
     cli_cells_free(cells);
+}
+
+static void add_counts(run_page *page) {
+    if (!page->details) return;
+    cli_run_begin(page, (run_section){"What was measured, and with which settings",
+                                      "Counts of the run, and its manifest.", 0});
+    for (int run = 0; run < page->count; run++) {
+        say_counts(page, run);
+        say_bounds(page, run);
+    }
+    add_manifest(page);
+    cli_run_end(page);
 }
 
 /* ---- the page ---- */
@@ -251,29 +307,42 @@ static int name_run(run_folder *folder, int run, int count, cli_error *error) {
 }
 
 static cli_report *open_page(const run_folder *runs, int count) {
-    char title[256], lead[512];
-    const double windows = cli_run_number(runs[0].metrics, "windows");
-    const double tokens = cli_run_number(runs[0].metrics, "tokens");
+    char title[256];
     if (count == 1)
-        (void)snprintf(title, sizeof title, "%s under the microscope", runs[0].name);
+        (void)snprintf(title, sizeof title, "%s, layer by layer", runs[0].name);
     else
         (void)snprintf(title, sizeof title, "%s and %s, compared", runs[0].name, runs[1].name);
-    (void)snprintf(lead, sizeof lead,
-                   "How the states of a transformer move through its layers, what its probe says "
-                   "about them, and where its heads send their mass: %.0f tokens in %.0f window%s.",
-                   tokens, windows, windows == 1 ? "" : "s");
-    return cli_report_open(title, lead);
+    return cli_report_open(title, NULL);
 }
 
-static void (*const parts[])(run_page *) = {add_summary,    cli_run_compare, cli_run_depth,
-                                            cli_run_heads,  cli_run_events,  cli_run_methods,
-                                            cli_run_tables, add_manifest};
+/* What one looks at first, in this order; the same parts then give their details. */
+static void (*const parts[])(run_page *) = {cli_run_compare, cli_run_depth,   cli_run_heads,
+                                            cli_run_events,  cli_run_methods, cli_run_tables,
+                                            add_counts};
+
+static void fill_page(run_page *page) {
+    cli_run_facts(page);
+    cli_report_answers_here(page->report);
+    for (int details = 0; details < 2; details++) {
+        page->details = details == 1;
+        for (size_t part = 0; part < sizeof parts / sizeof parts[0]; part++) parts[part](page);
+    }
+    say_constant(page);
+    cli_run_answers(page);
+}
 
 static int write_page(const run_folder *runs, int count, const char *path, cli_error *error) {
-    run_page page = {open_page(runs, count), runs, count, 0, error};
-    if (page.report == NULL)
+    run_page page = {.report = open_page(runs, count),
+                     .runs = runs,
+                     .count = count,
+                     .error = error,
+                     .constant = json_array()};
+    if (page.report == NULL) {
+        json_decref(page.constant);
         return cli_fail(error, CLI_EXIT_LIMIT, "there is not enough memory for the report");
-    for (size_t part = 0; part < sizeof parts / sizeof parts[0]; part++) parts[part](&page);
+    }
+    fill_page(&page);
+    json_decref(page.constant);
     if (page.code == 0) return cli_report_close(page.report, path, true, error);
     cli_report_abort(page.report);
     return page.code;

@@ -60,7 +60,7 @@ static void add_key(const run_page *page, comparison *to, const run_measure *of,
     const json_t *second = json_object_get(page->runs[1].metrics, of->part);
     for (size_t index = 0; index < json_array_size(first) && index < json_array_size(second);
          index++)
-        add_row(to, of, key, cli_run_layer(of, json_array_get(first, index), index),
+        add_row(to, of, key, cli_run_layer(of->part, json_array_get(first, index), index),
                 json_object_get(json_array_get(first, index), key),
                 json_object_get(json_array_get(second, index), key));
 }
@@ -89,7 +89,8 @@ static void show(run_page *page, comparison *to) {
             json_pack("{s:O}", "differences", to->rows),
             "In standard deviations of the first run, so that measures can stand beside each "
             "other; 2 and more are one colour. Pale: the interval of the difference holds 0.",
-            words, cli_cells_table(to->cells, "Differences of means.")});
+            words, cli_cells_table(to->cells, "Differences of means."),
+            "standard deviations of the first run", "compare"});
     if (page->code == 0) page->code = cli_text_end(&to->csv, 0, page->error);
     if (page->code == 0) cli_run_write(page, "tables", "compare", ".csv", to->csv.text);
 }
@@ -102,8 +103,9 @@ static void compare_all(run_page *page, comparison *to) {
         if (of->second != NULL) add_key(page, to, of, of->second);
     }
     if (to->compared > 0) {
-        cli_report_section(page->report, "What differs");
+        cli_run_begin(page, (run_section){"What differs", NULL, 0});
         show(page, to);
+        cli_run_end(page);
     }
 }
 
@@ -111,7 +113,7 @@ void cli_run_compare(run_page *page) {
     static const char *const heading[] = {"measure",    "layer",    "first", "second",
                                           "difference", "95% from", "to"};
     enum { COLUMNS = sizeof heading / sizeof heading[0] };
-    if (page->count < 2) return;
+    if (page->count < 2 || page->details) return;
     comparison to = {.rows = json_array(), .cells = cli_cells_new(COLUMNS, heading)};
     const int code = cli_text_begin(&to.csv, page->error);
     if (code != 0) page->code = code;

@@ -1,6 +1,6 @@
 /* Measures by depth: metrics.json's transitions[l] and layers[l] as lines with bands.
  *
- * A state stands at its own number (0 is the embedding), a transition at the state it leads to. Every
+ * A transition stands at its layer, a state at the layer that it leaves, the model's input at -1. Every
  * measure is a row of the table below. With one run, what a probe reads is drawn for both probes; with
  * two, for the probe that metrics.json names, and every run is a line. */
 #include <math.h>
@@ -9,16 +9,14 @@
 
 #include "run_parts.h"
 
-enum { SERIES_MOST = 4, SERIES_NAME = 128, WORDS = 512, LAYER_MOST = 1 << 20 };
+enum { SERIES_MOST = 4, SERIES_NAME = 128, WORDS = 480, LAYER_MOST = 1 << 20 };
 
 static const struct section {
     const char *heading, *text;
 } sections[] = {
-    {"Drift of the states", "h is the state of one token after a layer. How far does it move at "
-                            "every layer, and in which direction?"},
+    {"Drift of the states", "h is the state of one token before a layer, h' after it."},
     {"The space of the states",
-     "Norms, and how many directions the states of one window really use. A falling effective rank "
-     "with a rising mean cosine is collapse."},
+     "Norms, and how many directions the states of one window really use."},
     {"What the probe reads",
      "The probe turns a state into logits z over the vocabulary and probabilities p = softmax(z): "
      "what would be said if the model stopped here."},
@@ -35,69 +33,74 @@ static const struct section {
 };
 
 const run_measure cli_run_measures[] = {
-    {"Drift of the states", "drift", "depth_zero", "transitions", "relative_l2", NULL, false,
-     "Relative change |h' - h| / |h|", "Length of the step as a share of the state's length."},
-    {NULL, "cosine", "depth", "transitions", "cosine", NULL, false, "Cosine of h and h'",
-     "1: the state keeps its direction."},
-    {NULL, "norm_change", "depth_zero", "transitions", "norm_change", NULL, false,
-     "Length of the step |h' - h|", "In the units of the state."},
+    {"Drift of the states", "drift", "depth_zero", "transitions", "relative_l2", NULL, false, true,
+     "Relative change |h' - h| / |h|", "share of |h|",
+     "Length of the step as a share of the state's length."},
+    {NULL, "cosine", "depth", "transitions", "cosine", NULL, false, false, "Cosine of h and h'",
+     "cosine", "1: the state keeps its direction."},
+    {NULL, "norm_change", "depth_zero", "transitions", "norm_change", NULL, false, false,
+     "Length of the step |h' - h|", "length", "In the units of the state."},
     {NULL, "max_coordinate_change", "depth_zero", "transitions", "max_coordinate_change", NULL,
-     false, "Largest change of a coordinate",
-     "One coordinate that moves far is a massive activation."},
-    {"The space of the states", "norm", "depth_zero", "layers", "norm", NULL, false,
-     "Norm of the state |h|", "State 0 is the embedding."},
-    {NULL, "effective_rank", "depth_zero", "layers", "effective_rank", NULL, false,
-     "Effective rank of a window's states", "(sum s^2)^2 / sum s^4 over the singular values s."},
-    {NULL, "mean_cosine", "depth", "layers", "mean_cosine", NULL, false,
-     "Mean cosine of two tokens' states", "1: all states of a window point the same way."},
-    {"What the probe reads", "entropy", "depth_zero", "layers", "entropy", NULL, true,
-     "Entropy of p, nats", "Falls as the model makes up its mind."},
-    {NULL, "max_probability", "depth_zero", "layers", "max_probability", NULL, true,
-     "Largest probability", "Of the likeliest next token."},
+     false, false, "Largest change of a coordinate", "change", "In the units of the state."},
+    {"The space of the states", "norm", "depth_zero", "layers", "norm", NULL, false, false,
+     "Norm of the state |h|", "length", "In the units of the state."},
+    {NULL, "effective_rank", "depth_zero", "layers", "effective_rank", NULL, false, true,
+     "Effective rank of a window's states", "directions",
+     "(sum s^2)^2 / sum s^4 over the singular values s."},
+    {NULL, "mean_cosine", "depth", "layers", "mean_cosine", NULL, false, true,
+     "Mean cosine of two tokens' states", "cosine",
+     "1: all states of a window point the same way."},
+    {"What the probe reads", "entropy", "depth_zero", "layers", "entropy", NULL, true, false,
+     "Entropy of p", "nats", "0: one token has all probability."},
+    {NULL, "max_probability", "depth_zero", "layers", "max_probability", NULL, true, false,
+     "Largest probability", "probability", "Of the likeliest next token."},
     {NULL, "agreement_with_final", "depth_share", "layers", "agreement_with_final", NULL, true,
-     "Agreement with the last state",
-     "Share of positions whose likeliest token is already the last state's, with its interval."},
-    {NULL, "kl_to_final", "depth_zero", "layers", "kl_to_final", NULL, true,
-     "KL divergence from the last state, nats", "KL(p of the last state || p of this one)."},
-    {NULL, "drift_l1", "depth_zero", "layers", "drift_l1", NULL, true,
-     "Distance from the first state's p", "In the sum of absolute differences: at most 2."},
-    {"How the distributions move", "tv", "depth_zero", "transitions", "tv", NULL, true,
-     "Total variation |p' - p|_1 / 2",
+     true, "Agreement with the last state", "share of positions",
+     "Positions whose likeliest token is already the last state's."},
+    {NULL, "kl_to_final", "depth_zero", "layers", "kl_to_final", NULL, true, false,
+     "KL divergence from the last state", "nats", "KL(p of the last state || p of this one)."},
+    {NULL, "drift_l1", "depth_zero", "layers", "drift_l1", NULL, true, false,
+     "Distance from the first state's p", "sum of |differences|", "At most 2."},
+    {"How the distributions move", "tv", "depth_zero", "transitions", "tv", NULL, true, true,
+     "Total variation |p' - p|_1 / 2", "total variation",
      "Between 0 and 1; W1 under Hamming cost is the same number."},
-    {NULL, "kl", "depth_zero", "transitions", "kl", NULL, true, "KL(p' || p), nats",
+    {NULL, "kl", "depth_zero", "transitions", "kl", NULL, true, false, "KL(p' || p)", "nats",
      "At least 2 TV squared."},
-    {NULL, "js", "depth_zero", "transitions", "js", NULL, true, "Jensen-Shannon divergence, nats",
-     "Between TV squared / 2 and log 2."},
-    {NULL, "entropy_change", "depth", "transitions", "entropy_change", NULL, true,
-     "Change of entropy, nats", "Below 0: the layer sharpens."},
-    {NULL, "top1", "depth_share", "transitions", "top1", NULL, true, "The likeliest token stays",
-     "Share of transitions, with its interval."},
-    {NULL, "top5", "depth_share", "transitions", "top5", NULL, true, "Overlap of the top 5",
-     "Mean share of the 5 likeliest that stay, with its interval."},
-    {NULL, "top10", "depth_share", "transitions", "top10", NULL, true, "Overlap of the top 10",
-     "Mean share of the 10 likeliest that stay, with its interval."},
-    {NULL, "top100", "depth_share", "transitions", "top100", NULL, true, "Overlap of the top 100",
-     "Mean share of the 100 likeliest that stay, with its interval."},
-    {NULL, "spearman", "depth", "transitions", "spearman", NULL, true,
-     "Rank correlation of p and p'", "Spearman, over the whole vocabulary."},
+    {NULL, "js", "depth_zero", "transitions", "js", NULL, true, false, "Jensen-Shannon divergence",
+     "nats", "Between TV squared / 2 and log 2."},
+    {NULL, "entropy_change", "depth", "transitions", "entropy_change", NULL, true, false,
+     "Change of entropy", "nats", "Below 0: the layer sharpens the distribution."},
+    {NULL, "top1", "depth_share", "transitions", "top1", NULL, true, false,
+     "The likeliest token stays", "share of transitions", "Top 1 of p is top 1 of p'."},
+    {NULL, "top5", "depth_share", "transitions", "top5", NULL, true, false, "Overlap of the top 5",
+     "share of 5", "Mean share of the 5 likeliest that stay."},
+    {NULL, "top10", "depth_share", "transitions", "top10", NULL, true, false,
+     "Overlap of the top 10", "share of 10", "Mean share of the 10 likeliest that stay."},
+    {NULL, "top100", "depth_share", "transitions", "top100", NULL, true, false,
+     "Overlap of the top 100", "share of 100", "Mean share of the 100 likeliest that stay."},
+    {NULL, "spearman", "depth", "transitions", "spearman", NULL, true, false,
+     "Rank correlation of p and p'", "Spearman's rho", "Over the whole vocabulary."},
     {"Logits", "max_logit_change", "depth_zero", "transitions", "max_logit_change",
-     "logit_range_half", false, "Largest change of a logit, and half of the range",
+     "logit_range_half", false, false, "Largest change of a logit, and half of the range", "logits",
      "max |z' - z|, and (max - min) / 2 of z' - z."},
-    {NULL, "logit_correlation", "depth", "transitions", "logit_correlation", NULL, true,
-     "Correlation of z and z'", "Pearson, over the vocabulary."},
+    {NULL, "logit_correlation", "depth", "transitions", "logit_correlation", NULL, true, false,
+     "Correlation of z and z'", "Pearson's r", "Over the vocabulary."},
     {NULL, "effective_temperature", "depth_zero", "transitions", "effective_temperature", NULL,
-     true, "Effective temperature 1 / sd(z)", "Of the state that the transition leaves."},
+     true, false, "Effective temperature 1 / sd(z)", "1 / logits",
+     "Of the state that the transition leaves."},
     {"Bounds and their tightness", "bounds", "bounds", "transitions", "bound_ratio",
-     "bound_ratio_sharp", false, "Share of the bound that is used",
+     "bound_ratio_sharp", false, false, "Share of the bound that is used",
+     "share of the bound (log scale)",
      "1, the dotted line, would be all of it; above it the bound would be broken."},
-    {"Alignment", "alignment", "alignment", "transitions", "alignment", NULL, true,
-     "Alignment residual R, logits",
-     "Means over windows with their intervals; the dashed line is the power law that fits best."},
+    {"Alignment", "alignment", "power_law", "transitions", "alignment", NULL, true, true,
+     "Alignment residual R", "R, logits (log scale)",
+     "The dashed line is the power law that fits best (least squares of the logarithms of the "
+     "means)."},
     {NULL, "alignment_per_sqrt_vocabulary", "depth_zero", "transitions",
-     "alignment_per_sqrt_vocabulary", NULL, true, "R over the root of the vocabulary",
-     "The unit of the paper's tables 1 and 3."},
-    {NULL, "alignment_rms", "depth_zero", "transitions", "alignment_rms", NULL, true,
-     "Root mean square of what is left, logits",
+     "alignment_per_sqrt_vocabulary", NULL, true, false, "R over the root of the vocabulary",
+     "logits / root of the vocabulary", "The unit of the paper's tables 1 and 3."},
+    {NULL, "alignment_rms", "depth_zero", "transitions", "alignment_rms", NULL, true, false,
+     "Root mean square of what is left", "logits",
      "The same for all entries; R is that of the largest."},
 };
 
@@ -160,15 +163,15 @@ static int find_series(const run_page *page, const run_measure *of, series lines
     return count;
 }
 
-int cli_run_layer(const run_measure *of, const json_t *entry, size_t index) {
+int cli_run_layer(const char *part, const json_t *entry, size_t index) {
     const json_t *layer = json_object_get(entry, "layer");
     const json_int_t number = json_is_integer(layer) ? json_integer_value(layer) : -1;
     const int from = number >= 0 && number < LAYER_MOST ? (int)number : (int)index;
-    return from + (strcmp(of->part, "transitions") == 0);
+    return from - (strcmp(part, "layers") == 0);
 }
 
 static int layer_of(const run_measure *of, const series *line, size_t index) {
-    return cli_run_layer(of, json_array_get(line->states, index), index);
+    return cli_run_layer(of->part, json_array_get(line->states, index), index);
 }
 
 static void add_point(json_t *points, cli_cells *cells, const series *line, int depth,
@@ -190,46 +193,13 @@ static void add_point(json_t *points, cli_cells *cells, const series *line, int 
     (void)json_array_append_new(points, point);
 }
 
-/* "final-norm probe: 0.68 at 1, 0.2 at 12; ..." */
-static void describe(const run_measure *of, const series *lines, int count, char words[WORDS]) {
-    size_t used = (size_t)snprintf(words, WORDS, "Lines by layer, %s.", of->title);
-    for (int line = 0; line < count && used < WORDS; line++) {
-        const size_t layers = json_array_size(lines[line].states);
-        const int length =
-            snprintf(words + used, WORDS - used, " %s: mean %.3g at layer %d, %.3g at layer %d.",
-                     lines[line].name, cli_run_number(figure_at(&lines[line], 0), "mean"),
-                     layer_of(of, &lines[line], 0),
-                     cli_run_number(figure_at(&lines[line], layers - 1), "mean"),
-                     layer_of(of, &lines[line], layers - 1));
-        used += length > 0 ? (size_t)length : 0;
-    }
-}
-
-static void add_measure(run_page *page, const run_measure *of, const series *lines, int count) {
-    static const char *const heading[] = {"series", "layer", "mean", "sd",       "median",
-                                          "p5",     "p95",   "n",    "95% from", "to"};
-    enum { COLUMNS = sizeof heading / sizeof heading[0] };
-    json_t *points = json_array();
-    cli_cells *cells = cli_cells_new(COLUMNS, heading);
-    for (int line = 0; line < count; line++)
-        for (size_t layer = 0; layer < json_array_size(lines[line].states); layer++)
-            add_point(points, cells, &lines[line], layer_of(of, &lines[line], layer),
-                      figure_at(&lines[line], layer));
-    char words[WORDS];
-    describe(of, lines, count, words);
-    cli_run_figure(page, of->file,
-                   (cli_figure){of->figure, of->title, json_pack("{s:o}", "points", points),
-                                of->caption, words, cli_cells_table(cells, of->title)});
-    cli_cells_free(cells);
-}
-
-/* Least squares of log R on log layer: R = c layer^exponent. NaN with fewer than 2 layers. */
+/* Least squares of log R on log(layer + 1): R = c (layer + 1)^exponent. NaN with fewer than 2 layers. */
 static double exponent_of(const run_measure *of, const series *line) {
     double n = 0, x = 0, y = 0, xx = 0, xy = 0;
     for (size_t layer = 0; layer < json_array_size(line->states); layer++) {
         const double mean = cli_run_number(figure_at(line, layer), "mean");
         if (!(mean > 0)) continue;
-        const double a = log(layer_of(of, line, layer)), b = log(mean);
+        const double a = log(layer_of(of, line, layer) + 1), b = log(mean);
         n += 1;
         x += a;
         y += b;
@@ -239,37 +209,138 @@ static double exponent_of(const run_measure *of, const series *line) {
     return (n * xy - x * y) / (n * xx - x * x);
 }
 
-static void say_exponents(run_page *page, const run_measure *of, const series *lines, int count) {
+static const json_t *end_figure(const series *line, size_t index, const run_measure *of,
+                                char layer[RUN_WORD], char value[RUN_WORD]) {
+    const json_t *figure = figure_at(line, index);
+    cli_run_layer_name(layer_of(of, line, index), layer);
+    cli_run_mean(figure, false, value);
+    return figure;
+}
+
+/* "Mean 9.69 [9.36, 10.3] at layer 0, 0.62 at layer 3; least 0.55 at layer 2." of a line. */
+static void describe_line(const run_measure *of, const series *line, char words[WORDS]) {
+    const size_t count = json_array_size(line->states);
+    char layers[4][RUN_WORD], values[4][RUN_WORD];
+    size_t most = 0, least = 0;
+    double means[4];
+    for (size_t index = 0; index < count; index++) {
+        const double mean = cli_run_number(figure_at(line, index), "mean");
+        if (!(mean <= cli_run_number(figure_at(line, most), "mean"))) most = index;
+        if (!(mean >= cli_run_number(figure_at(line, least), "mean"))) least = index;
+    }
+    const size_t ends[4] = {0, count - 1, most, least};
+    for (int end = 0; end < 4; end++)
+        means[end] =
+            cli_run_number(end_figure(line, ends[end], of, layers[end], values[end]), "mean");
+    int used = snprintf(words, WORDS, "Mean %s at %s", values[0], layers[0]);
+    if (count > 1)
+        used += snprintf(words + used, WORDS - (size_t)used, ", %s at %s", values[1], layers[1]);
+    static const char *const names[2] = {"most", "least"};
+    for (int end = 2; end < 4; end++)
+        if (ends[end] > 0 && ends[end] + 1 < count && isfinite(means[end]))
+            used += snprintf(words + used, WORDS - (size_t)used, "; %s %s at %s", names[end - 2],
+                             values[end], layers[end]);
+    if (strcmp(of->figure, "power_law") == 0)
+        used += snprintf(words + used, WORDS - (size_t)used, "; it goes like (layer + 1)^%.3f",
+                         exponent_of(of, line));
+    (void)snprintf(words + used, WORDS - (size_t)used, ".");
+}
+
+/* What the lines do, one after another. */
+static void describe(const run_measure *of, const series *lines, int count,
+                     char words[SERIES_MOST * WORDS]) {
+    size_t used = 0;
+    words[0] = '\0';
+    for (int line = 0; line < count; line++) {
+        char one[WORDS];
+        describe_line(of, &lines[line], one);
+        const int length = count == 1
+                               ? snprintf(words, SERIES_MOST * WORDS, "%s", one)
+                               : snprintf(words + used, SERIES_MOST * WORDS - used, "%s%s: %s",
+                                          line > 0 ? " " : "", lines[line].name, one);
+        used += length > 0 ? (size_t)length : 0;
+        if (used >= SERIES_MOST * WORDS) return;
+    }
+}
+
+/* Whether every mean of every line is one number, over more than one layer. */
+static bool is_constant(const series *lines, int count, double *value) {
+    size_t points = 0;
     for (int line = 0; line < count; line++)
-        cli_run_say(page,
-                    "%s: over all layers R goes like layer^%.3f (least squares of the logarithms "
-                    "of the means; 1 is linear growth, below 1 sublinear, below 0 a fall).",
-                    lines[line].name, exponent_of(of, &lines[line]));
+        for (size_t layer = 0; layer < json_array_size(lines[line].states); layer++) {
+            const json_t *figure = figure_at(&lines[line], layer);
+            const double mean = cli_run_number(figure, "mean"), p5 = cli_run_number(figure, "p5");
+            if (!isfinite(mean)) continue;
+            if (points == 0) *value = mean;
+            if (mean < *value || mean > *value || p5 < mean || cli_run_number(figure, "p95") > mean)
+                return false;
+            points++;
+        }
+    return points > 1;
 }
 
-static void begin_section(run_page *page, const char *heading) {
-    cli_report_section(page->report, heading);
+static void add_measure(run_page *page, const run_measure *of, const series *lines, int count) {
+    static const char *const heading[] = {"series", "layer", "mean", "sd",       "median",
+                                          "p5",     "p95",   "n",    "95% from", "to"};
+    enum { COLUMNS = sizeof heading / sizeof heading[0], CAPTION = SERIES_MOST * WORDS + 256 };
+    json_t *points = json_array();
+    cli_cells *cells = cli_cells_new(COLUMNS, heading);
+    for (int line = 0; line < count; line++)
+        for (size_t layer = 0; layer < json_array_size(lines[line].states); layer++)
+            add_point(points, cells, &lines[line], layer_of(of, &lines[line], layer),
+                      figure_at(&lines[line], layer));
+    char words[SERIES_MOST * WORDS], caption[CAPTION], alternative[CAPTION];
+    describe(of, lines, of->second == NULL && page->count == 1 ? 1 : count, words);
+    (void)snprintf(caption, sizeof caption, "%s %s", of->caption, words);
+    describe(of, lines, count, words);
+    (void)snprintf(alternative, sizeof alternative, "Lines by layer, %s. %s", of->title, words);
+    cli_run_figure(page, of->file,
+                   (cli_figure){of->figure, of->title, json_pack("{s:o}", "points", points),
+                                caption, alternative, cli_cells_table(cells, of->title), of->axis,
+                                of->file});
+    cli_cells_free(cells);
+}
+
+static const char *text_of(const char *heading) {
     for (size_t row = 0; row < sizeof sections / sizeof sections[0]; row++)
-        if (strcmp(sections[row].heading, heading) == 0)
-            cli_report_text(page->report, sections[row].text);
+        if (strcmp(sections[row].heading, heading) == 0) return sections[row].text;
+    return NULL;
 }
 
-void cli_run_depth(run_page *page) {
-    const char *heading = NULL, *open = NULL;
+/* The figures of one section among the details, or of all sections among what one looks at first. */
+static void add_figures(run_page *page, const char *section) {
+    const char *heading = NULL;
     for (size_t row = 0; row < cli_run_measure_count; row++) {
         const run_measure *of = &cli_run_measures[row];
         series lines[SERIES_MOST];
+        double value = 0;
         if (of->section != NULL) heading = of->section;
+        if (of->first == page->details) continue;
+        if (section != NULL && strcmp(section, heading) != 0) continue;
         const int count = find_series(page, of, lines);
         if (count == 0) continue;
-        if (open != heading) {
-            if (open != NULL) cli_report_grid_end(page->report);
-            begin_section(page, heading);
-            if (strcmp(of->file, "alignment") == 0) say_exponents(page, of, lines, count);
-            cli_report_grid_begin(page->report, 2);
-            open = heading;
-        }
-        add_measure(page, of, lines, count);
+        if (is_constant(lines, count, &value))
+            cli_run_leave_out(page, of->title, value);
+        else
+            add_measure(page, of, lines, count);
     }
-    if (open != NULL) cli_report_grid_end(page->report);
+}
+
+void cli_run_depth(run_page *page) {
+    if (!page->details) {
+        cli_run_begin(page,
+                      (run_section){"Layer by layer",
+                                    "Lines are medians, or means where they are shares; bands "
+                                    "hold 90 % of the positions, of shares the 95 % interval.",
+                                    3});
+        add_figures(page, NULL);
+        cli_run_end(page);
+        return;
+    }
+    for (size_t row = 0; row < sizeof sections / sizeof sections[0]; row++) {
+        const char *heading = sections[row].heading;
+        cli_run_begin(page, (run_section){heading, text_of(heading), 3});
+        add_figures(page, heading);
+        cli_run_end(page);
+    }
 }

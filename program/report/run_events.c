@@ -66,14 +66,17 @@ static void add_count(json_t *rows, cli_cells *cells, const char *series, const 
     cli_cell_format(cells, "%zu", events);
 }
 
-/* Layers without events are bars of height 0: where nothing happens is part of the answer. */
+/* Layers without events are bars of height 0: where nothing happens is part of the answer. Events are transitions, so
+ * they stand at the layers. */
 static size_t add_layers(const run_page *page, int run, json_t *rows, cli_cells *cells) {
     const run_table *table = cli_run_table(&page->runs[run], "events");
     size_t found = 0, total = 0;
     count *counts = table == NULL ? NULL : count_values(table, "layer", &found);
     if (counts == NULL) return 0;
-    const size_t states = json_array_size(json_object_get(page->runs[run].metrics, "layers"));
-    for (long layer = 0, next = 0; layer < (long)states || next < (long)found; layer++) {
+    const json_t *transitions = json_object_get(page->runs[run].metrics, "transitions");
+    const size_t moves = json_array_size(transitions);
+    const long first = cli_run_layer("transitions", json_array_get(transitions, 0), 0);
+    for (long layer = first, next = 0; layer < first + (long)moves || next < (long)found; layer++) {
         size_t events = 0;
         char label[24];
         while (next < (long)found && counts[next].layer <= layer) events += counts[next++].events;
@@ -99,39 +102,39 @@ static void add_tokens(const run_page *page, int run, json_t *rows, cli_cells *c
     free(counts);
 }
 
-static void add_histograms(run_page *page) {
-    json_t *layers = json_array(), *tokens = json_array();
-    cli_cells *layer_cells = cli_cells_new(3, (const char *[]){"run", "layer", "events"});
-    cli_cells *token_cells = cli_cells_new(3, (const char *[]){"run", "token", "events"});
+void cli_run_saturation(run_page *page) {
+    json_t *layers = json_array();
+    cli_cells *cells = cli_cells_new(3, (const char *[]){"run", "layer", "events"});
     size_t total = 0;
     char words[256];
-    for (int run = 0; run < page->count; run++) {
-        total += add_layers(page, run, layers, layer_cells);
-        add_tokens(page, run, tokens, token_cells);
-    }
-    if (total > 0) {
-        cli_report_grid_begin(page->report, 2);
-        (void)snprintf(words, sizeof words, "Bars: saturation events by layer, %zu in all.", total);
-        cli_run_figure(page, "saturation",
-                       (cli_figure){"saturation", "Events by layer",
-                                    json_pack("{s:O}", "events", layers),
-                                    "The layer at which a position becomes saturated.", words,
-                                    cli_cells_table(layer_cells, "Events by layer.")});
-        if (json_array_size(tokens) > 0)
-            cli_run_figure(page, "saturation_tokens",
-                           (cli_figure){"saturation_tokens", "Tokens with most events",
-                                        json_pack("{s:O}", "tokens", tokens),
-                                        "The text at the position of the event.",
-                                        "Bars: the tokens at which most saturation events happen.",
-                                        cli_cells_table(token_cells, "Tokens with most events.")});
-        cli_report_grid_end(page->report);
-    } else {
-        cli_report_text(page->report, "No event passed the thresholds.");
-    }
+    for (int run = 0; run < page->count; run++) total += add_layers(page, run, layers, cells);
+    (void)snprintf(words, sizeof words, "Bars: saturation events by layer, %zu in all.", total);
+    if (total > 0)
+        cli_run_figure(
+            page, "saturation",
+            (cli_figure){"saturation", "Saturation events by layer",
+                         json_pack("{s:O}", "events", layers),
+                         "The layer at which a position becomes saturated: one token has "
+                         "nearly all probability, and the distribution hardly moves.",
+                         words, cli_cells_table(cells, "Events by layer."), NULL, "saturation"});
     json_decref(layers);
+    cli_cells_free(cells);
+}
+
+static void add_token_chart(run_page *page) {
+    json_t *tokens = json_array();
+    cli_cells *cells = cli_cells_new(3, (const char *[]){"run", "token", "events"});
+    for (int run = 0; run < page->count; run++) add_tokens(page, run, tokens, cells);
+    if (json_array_size(tokens) > 0)
+        cli_run_figure(page, "saturation_tokens",
+                       (cli_figure){"saturation_tokens", "Tokens with most events",
+                                    json_pack("{s:O}", "tokens", tokens),
+                                    "The text at the position of the event.",
+                                    "Bars: the tokens at which most saturation events happen.",
+                                    cli_cells_table(cells, "Tokens with most events."), NULL,
+                                    "saturation_tokens"});
     json_decref(tokens);
-    cli_cells_free(layer_cells);
-    cli_cells_free(token_cells);
+    cli_cells_free(cells);
 }
 
 /* metrics.events holds totals, which table 4 tells in the paper's words where it is there. */
@@ -155,7 +158,10 @@ static void add_totals(run_page *page, int run) {
                    "Saturation in figures%s%s; means where there are many.",
                    page->count > 1 ? ", " : "", page->count > 1 ? cli_run_name(page, run) : "");
     const cli_table *table = cli_cells_table(cells, caption);
-    if (table != NULL && table->row_count > 0) cli_report_table(page->report, table);
+    if (table != NULL && table->row_count > 0) {
+        cli_run_open(page);
+        cli_report_table(page->report, table);
+    }
     cli_cells_free(cells);
 }
 
@@ -168,72 +174,92 @@ static json_t *word_at(const json_t *lens, size_t layer, size_t position) {
     return json_string(label);
 }
 
-static void add_grid(run_page *page, int run, const char *file, const cli_array *values,
-                     size_t first_layer, const char *title, const char *caption) {
+/* "emb", "0", "1", ...: the layer that state `state` of the example leaves. */
+static json_t *state_name(const run_page *page, int run, size_t state) {
+    const json_t *first = json_array_get(json_object_get(page->runs[run].metrics, "layers"), 0);
+    const int layer = cli_run_layer("layers", first, 0) + (int)state;
+    return layer < 0 ? json_string("emb") : json_sprintf("%d", layer);
+}
+
+static json_t *token_names(const json_t *tokens, size_t count) {
+    json_t *names = json_array();
+    for (size_t position = 0; position < count; position++) {
+        char label[LABEL];
+        cli_run_token(json_array_get(tokens, position), label, sizeof label);
+        (void)json_array_append_new(names, json_sprintf("%zu %s", position, label));
+    }
+    return names;
+}
+
+/* `values` [states or transitions, n], the last layer on top; words are what the probe finds likeliest. */
+static void add_grid(run_page *page, int run, const cli_array *values, size_t first_state,
+                     run_grid grid) {
     const run_example *example = &page->runs[run].example;
     if (values->count == 0 || example->tokens == NULL) return;
     const size_t layers = (size_t)values->shape[0], count_all = (size_t)values->shape[1];
     const size_t shown = count_all < COLUMNS_SHOWN ? count_all : COLUMNS_SHOWN;
-    json_t *states = json_array(), *tokens = json_array();
-    cli_cells *cells = cli_cells_new(shown + 1, NULL);
-    cli_cell(cells, "layer");
-    for (size_t position = 0; position < shown; position++) {
-        char label[LABEL], numbered[LABEL + 24];
-        const json_t *token = json_array_get(example->tokens, position);
-        cli_run_token(token, label, sizeof label);
-        (void)snprintf(numbered, sizeof numbered, "%zu %s", position, label);
-        (void)json_array_append_new(tokens, json_string(numbered));
-        cli_cell(cells, numbered);
-    }
-    for (size_t layer = 0; layer < layers; layer++) {
+    grid.run = run;
+    grid.columns = token_names(example->tokens, shown);
+    grid.rows = json_array();
+    grid.values = json_array();
+    grid.words = json_array();
+    for (size_t layer = layers; layer-- > 0;) {
         json_t *words = json_array(), *numbers = json_array();
-        cli_cell_format(cells, "%zu", layer + first_layer);
         for (size_t position = 0; position < shown; position++) {
-            const double value =
-                cli_element(values->data, values->type, layer * count_all + position);
+            const size_t place = layer * count_all + position;
             (void)json_array_append_new(words,
-                                        word_at(example->lens, layer + first_layer, position));
-            (void)json_array_append_new(numbers, cli_json_real(value));
-            cli_cell_number(cells, value);
+                                        word_at(example->lens, layer + first_state, position));
+            (void)json_array_append_new(
+                numbers, cli_json_real(cli_element(values->data, values->type, place)));
         }
-        (void)json_array_append_new(states, json_pack("{s:I, s:O, s:o, s:o}", "layer",
-                                                      (json_int_t)(layer + first_layer), "tokens",
-                                                      tokens, "words", words, "values", numbers));
+        (void)json_array_append_new(grid.rows, state_name(page, run, layer + first_state));
+        (void)json_array_append_new(grid.values, numbers);
+        (void)json_array_append_new(grid.words, words);
     }
-    char words[256], heading[160];
-    (void)snprintf(heading, sizeof heading, "%s%s%s", title, page->count > 1 ? ": " : "",
-                   page->count > 1 ? cli_run_name(page, run) : "");
-    (void)snprintf(words, sizeof words, "Grid of %zu layers by the first %zu of %zu tokens: %s.",
-                   layers, shown, count_all, heading);
-    cli_run_figure(page, file,
-                   (cli_figure){"lens", heading, json_pack("{s:o}", "states", states), caption,
-                                words, cli_cells_table(cells, heading)});
-    cli_cells_free(cells);
-    json_decref(tokens);
+    cli_run_grid(page, &grid);
+    json_decref(grid.columns);
+    json_decref(grid.rows);
+    json_decref(grid.values);
+    json_decref(grid.words);
+}
+
+static void add_lens(run_page *page, int run) {
+    add_grid(page, run, &page->runs[run].example.max_probability, 0,
+             (run_grid){.file = "lens",
+                        .title = "What would be said next, layer by layer",
+                        .caption = "The likeliest next token by the probe, for the first tokens of "
+                                   "the first window; the colour is its probability.",
+                        .axis = "probability",
+                        .row_axis = "after layer"});
+}
+
+static void add_moves(run_page *page, int run) {
+    add_grid(page, run, &page->runs[run].example.tv, 1,
+             (run_grid){.file = "lens_tv",
+                        .title = "Total variation by layer and token",
+                        .caption =
+                            "How far the distribution at this token moved in this layer; the "
+                            "text is the likeliest next token after it.",
+                        .axis = "total variation",
+                        .row_axis = "layer"});
 }
 
 void cli_run_events(run_page *page) {
-    bool any = false;
-    for (int run = 0; run < page->count; run++) {
-        const run_folder *folder = &page->runs[run];
-        any = any || cli_run_table(folder, "events") != NULL || folder->example.tokens != NULL ||
-              json_object_size(json_object_get(folder->metrics, "events")) > 0;
+    if (!page->details) {
+        cli_run_begin(page, (run_section){"Predictions, token by token", NULL, 0});
+        for (int run = 0; run < page->count && page->count == 1; run++) add_lens(page, run);
+        cli_run_end(page);
+        return;
     }
-    if (!any) return;
-    cli_report_section(page->report, "Saturation");
-    cli_report_text(page->report,
-                    "A position is saturated when one token has nearly all probability: its "
-                    "distribution then hardly moves, whatever the state does.");
-    for (int run = 0; run < page->count; run++)
+    cli_run_begin(page, (run_section){"Saturation and single tokens",
+                                      "A position is saturated when one token has nearly all "
+                                      "probability and its distribution hardly moves.",
+                                      0});
+    for (int run = 0; run < page->count; run++) {
         if (cli_run_table(&page->runs[run], "table4") == NULL) add_totals(page, run);
-    add_histograms(page);
-    for (int run = 0; run < page->count; run++) {
-        const run_example *example = &page->runs[run].example;
-        add_grid(page, run, "lens", &example->max_probability, 0,
-                 "Largest probability by layer and token",
-                 "The first tokens of the first window. The pointer names the token that the probe "
-                 "finds likeliest to come next.");
-        add_grid(page, run, "lens_tv", &example->tv, 1, "Total variation by layer and token",
-                 "How far the distribution at this token moved on the way to this layer.");
+        if (page->count > 1) add_lens(page, run);
+        add_moves(page, run);
     }
+    add_token_chart(page);
+    cli_run_end(page);
 }

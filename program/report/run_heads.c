@@ -12,18 +12,23 @@
 enum { LABEL = 96, LEVELS_MOST = 144 * 96 * 96 };
 
 static const struct measure {
-    const char *key, *figure, *title, *caption;
+    const char *key, *figure, *title, *axis, *caption;
+    bool first; /* drawn before anything is unfolded */
 } measures[] = {
-    {"sink_rate", "heads_share", "Sink rate",
-     "Share of queries that give more than 0.3 of their mass to the first key."},
-    {"first_key_mass", "heads_share", "Mass on the first key", "Mean weight of the first key."},
-    {"receiver_max", "heads", "Fullest key, even shares",
-     "Mass that the fullest key receives, in units of an even share."},
-    {"gini", "heads_share", "Gini coefficient of received mass",
-     "0: every key receives the same; 1: one has all."},
-    {"row_entropy", "heads", "Entropy of a row, nats", "How widely a query looks, on average."},
-    {"max_weight", "heads_share", "Largest weight of a row", "1: every query looks at one key."},
-    {"support", "heads", "Keys with weight", "How many keys a query gives weight to, on average."},
+    {"first_key_mass", "heads_share", "Mass on the first key", "share of mass (root scale)",
+     "Mean weight of the first key.", true},
+    {"receiver_max", "heads", "Fullest key", "even shares (root scale)",
+     "Mass that the fullest key receives, in units of an even share.", true},
+    {"sink_rate", "heads_share", "Sink rate", "share of windows (root scale)",
+     "Share of windows whose first key receives more than 0.3 of the mass.", false},
+    {"gini", "heads_share", "Gini coefficient of received mass", "Gini coefficient (root scale)",
+     "0: every key receives the same; 1: one has all.", false},
+    {"row_entropy", "heads", "Entropy of a row", "nats (root scale)",
+     "How widely a query looks, on average.", false},
+    {"max_weight", "heads_share", "Largest weight of a row", "weight (root scale)",
+     "1: every query looks at one key.", false},
+    {"support", "heads", "Keys with weight", "keys (root scale)",
+     "How many keys a query gives weight to, on average.", false},
 };
 
 static const json_t *figure_at(const run_page *page, int run, size_t layer, size_t head,
@@ -59,24 +64,38 @@ static void head_numbers(const run_page *page, int run, size_t layer, size_t hea
     if (run == 2) cli_run_difference(figure, figure_at(page, 1, layer, head, key), numbers);
 }
 
-static json_t *map_cells(const run_page *page, int run, const char *key, double extremes[2]) {
+/* Where a map has its ends. */
+typedef struct extremes {
+    double least, most;
+    size_t layer, head; /* of the largest */
+    size_t count;
+} extremes;
+
+static void widen(extremes *ends, double value, size_t layer, size_t head) {
+    ends->count++;
+    if (value < ends->least) ends->least = value;
+    if (!(value > ends->most)) return;
+    ends->most = value;
+    ends->layer = layer;
+    ends->head = head;
+}
+
+static json_t *map_cells(const run_page *page, int run, const char *key, extremes *ends) {
     json_t *cells = json_array();
     const int source = run == 1 ? 1 : 0;
-    extremes[0] = INFINITY;
-    extremes[1] = -INFINITY;
-    for (size_t layer = 0; layer < count_layers(page, source); layer++) {
-        for (size_t head = 0; head < count_heads(page, source, layer); head++) {
+    *ends = (extremes){.least = INFINITY, .most = -INFINITY};
+    for (size_t index = 0; index < count_layers(page, source); index++) {
+        const size_t layer = index + first_layer(page, source);
+        for (size_t head = 0; head < count_heads(page, source, index); head++) {
             double numbers[3];
-            head_numbers(page, run, layer, head, key, numbers);
+            head_numbers(page, run, index, head, key, numbers);
             if (!isfinite(numbers[0])) continue;
-            extremes[0] = fmin(extremes[0], numbers[0]);
-            extremes[1] = fmax(extremes[1], numbers[0]);
-            json_t *cell = json_pack("{s:i, s:i, s:f, s:o, s:o}", "layer",
-                                     (int)(layer + first_layer(page, source)), "head", (int)head,
-                                     "value", numbers[0], "lower", cli_json_real(numbers[1]),
-                                     "upper", cli_json_real(numbers[2]));
+            widen(ends, numbers[0], layer, head);
+            json_t *cell = json_pack("{s:i, s:i, s:f, s:o, s:o}", "layer", (int)layer, "head",
+                                     (int)head, "value", numbers[0], "lower",
+                                     cli_json_real(numbers[1]), "upper", cli_json_real(numbers[2]));
             if (run < 2) {
-                const json_t *n = json_object_get(figure_at(page, run, layer, head, key), "n");
+                const json_t *n = json_object_get(figure_at(page, run, index, head, key), "n");
                 (void)json_object_set(cell, "n", (json_t *)n);
             }
             (void)json_array_append_new(cells, cell);
@@ -106,21 +125,24 @@ static cli_cells *map_table(const run_page *page, int run, const char *key) {
 }
 
 static void add_map(run_page *page, int run, const struct measure *of) {
-    char title[2 * LABEL], words[4 * LABEL];
-    double extremes[2];
-    json_t *cells = map_cells(page, run, of->key, extremes);
+    char title[2 * LABEL], words[6 * LABEL], caption[3 * LABEL], ends[2][RUN_WORD];
+    extremes found;
+    json_t *cells = map_cells(page, run, of->key, &found);
+    cli_run_value(found.least, ends[0]);
+    cli_run_value(found.most, ends[1]);
     (void)snprintf(title, sizeof title, "%s%s%s", of->title, page->count > 1 ? ": " : "",
                    page->count == 1 ? ""
                    : run == 2       ? "second less first"
                                     : cli_run_name(page, run));
-    (void)snprintf(words, sizeof words,
-                   "Heat map by layer and head, %s. Values from %.3g to %.3g. %s", title,
-                   extremes[0], extremes[1], of->caption);
+    (void)snprintf(caption, sizeof caption, "%s From %s to %s, most in layer %zu, head %zu.",
+                   of->caption, ends[0], ends[1], found.layer, found.head);
+    (void)snprintf(words, sizeof words, "Heat map by layer and head, %s. %s", title, caption);
     cli_cells *table = map_table(page, run, of->key);
     cli_run_figure(page, of->key,
                    (cli_figure){run == 2 ? "heads_difference" : of->figure, title,
-                                json_pack("{s:o}", "cells", cells), of->caption, words,
-                                cli_cells_table(table, title)});
+                                json_pack("{s:o}", "cells", cells), caption, words,
+                                cli_cells_table(table, title), run == 2 ? "difference" : of->axis,
+                                of->key});
     cli_cells_free(table);
 }
 
@@ -132,16 +154,42 @@ static bool has_measure(const run_page *page, int run, const char *key) {
     return false;
 }
 
+static bool has_measures(const run_page *page) {
+    for (int run = 0; run < page->count; run++)
+        if (count_layers(page, run) > 0) return true;
+    return false;
+}
+
+/* One value in every head of every run, which more than one head has. */
+static bool is_constant(const run_page *page, const char *key, double *value) {
+    size_t count = 0;
+    for (int run = 0; run < page->count; run++)
+        for (size_t layer = 0; layer < count_layers(page, run); layer++)
+            for (size_t head = 0; head < count_heads(page, run, layer); head++) {
+                const double mean = cli_run_number(figure_at(page, run, layer, head, key), "mean");
+                if (!isfinite(mean)) continue;
+                if (count++ == 0) *value = mean;
+                if (mean < *value || mean > *value) return false;
+            }
+    return count > 1;
+}
+
 static void add_measures(run_page *page) {
     const bool both = page->count == 2 && count_layers(page, 0) == count_layers(page, 1) &&
                       count_heads(page, 0, 0) == count_heads(page, 1, 0);
-    cli_report_grid_begin(page->report, page->count == 1 ? 2 : both ? 3 : 2);
     for (size_t row = 0; row < sizeof measures / sizeof measures[0]; row++) {
+        const struct measure *of = &measures[row];
+        double value = 0;
+        /* Of two runs one measure has three maps. */
+        if ((of->first && (page->count == 1 || row == 0)) == page->details) continue;
+        if (is_constant(page, of->key, &value)) {
+            cli_run_leave_out(page, of->title, value);
+            continue;
+        }
         for (int run = 0; run < page->count; run++)
-            if (has_measure(page, run, measures[row].key)) add_map(page, run, &measures[row]);
-        if (both && has_measure(page, 0, measures[row].key)) add_map(page, 2, &measures[row]);
+            if (has_measure(page, run, of->key)) add_map(page, run, of);
+        if (both && has_measure(page, 0, of->key)) add_map(page, 2, of);
     }
-    cli_report_grid_end(page->report);
 }
 
 /* ---- patterns ---- */
@@ -192,6 +240,23 @@ static unsigned char *make_levels(const cli_array *patterns, size_t step, size_t
     return levels;
 }
 
+/* Every measure of every head of the patterns, null where there is none. */
+static json_t *measures_of(const run_page *page, int run, size_t layers, size_t heads) {
+    json_t *list = json_array();
+    for (size_t row = 0; row < sizeof measures / sizeof measures[0]; row++) {
+        if (!has_measure(page, run, measures[row].key)) continue;
+        json_t *values = json_array();
+        for (size_t place = 0; place < layers * heads; place++)
+            (void)json_array_append_new(
+                values, cli_json_real(cli_run_number(
+                            figure_at(page, run, place / heads, place % heads, measures[row].key),
+                            "mean")));
+        (void)json_array_append_new(
+            list, json_pack("{s:s, s:o}", "title", measures[row].title, "values", values));
+    }
+    return list;
+}
+
 static void add_patterns(run_page *page, int run) {
     const run_example *example = &page->runs[run].example;
     const cli_array *patterns = &example->patterns;
@@ -203,38 +268,49 @@ static void add_patterns(run_page *page, int run) {
         page->code = cli_fail(page->error, CLI_EXIT_LIMIT, "there is no memory for the patterns");
         return;
     }
-    char title[LABEL];
-    json_t *labels = labels_of(example->tokens);
-    (void)snprintf(title, sizeof title, "Patterns of every head%s%s", page->count > 1 ? ": " : "",
-                   page->count > 1 ? cli_run_name(page, run) : "");
-    const cli_maps maps = {
-        title,
-        "One row a layer, one column a head; queries go down, keys to the right. A cell is the "
-        "largest weight of its block of tokens, to within 0.02. Arrow keys move between heads, "
-        "Enter enlarges; in the enlarged map, arrow keys and the pointer read cells.",
-        labels,
-        (size_t)patterns->shape[0],
-        (size_t)patterns->shape[1],
-        cells,
-        pieces,
-        step,
-        levels};
+    char title[RUN_TITLE];
+    cli_run_title(page, run, "Patterns of every head", title);
+    const size_t layers = (size_t)patterns->shape[0], heads = (size_t)patterns->shape[1];
+    const cli_maps maps = {title,
+                           "Queries go down, keys to the right; a cell is the largest weight of "
+                           "its block of tokens of "
+                           "the first window, to within 0.02. Arrow keys move between heads, Enter "
+                           "goes into the large "
+                           "map, where arrow keys and the pointer read cells.",
+                           labels_of(example->tokens),
+                           measures_of(page, run, layers, heads),
+                           first_layer(page, run),
+                           layers,
+                           heads,
+                           cells,
+                           pieces,
+                           step,
+                           levels};
+    cli_run_open(page);
     cli_report_maps(page->report, &maps);
-    json_decref(labels);
+    json_decref(maps.labels);
+    json_decref(maps.measures);
     free(levels);
 }
 
+/* Patterns of two runs are a detail: each has a figure of its own. */
 void cli_run_heads(run_page *page) {
-    bool any = false, patterns = false;
-    for (int run = 0; run < page->count; run++) {
-        any = any || count_layers(page, run) > 0;
-        patterns = patterns || page->runs[run].example.patterns.count > 0;
+    const bool patterns = (page->count > 1) == page->details;
+    cli_run_begin(
+        page, page->details
+                  ? (run_section){"Heads by other measures",
+                                  "A head that is chosen in one map is chosen in all of them.", 0}
+                  : (run_section){"Heads",
+                                  "Where the mass of the queries goes. A sink is a key, mostly "
+                                  "the first, that receives far more than its share. A head "
+                                  "that is chosen in one map is chosen in all of them.",
+                                  0});
+    for (int run = 0; patterns && run < page->count; run++) add_patterns(page, run);
+    if (has_measures(page)) {
+        cli_run_open(page);
+        cli_report_grid_begin(page->report, page->details || page->count > 1 ? 3 : 2);
+        add_measures(page);
+        cli_report_grid_end(page->report);
     }
-    if (!any && !patterns) return;
-    cli_report_section(page->report, "Heads");
-    cli_report_text(page->report,
-                    "Where the mass of the queries goes. A sink is a key, mostly the first, that "
-                    "receives far more than its share from queries that have nothing to say.");
-    if (any) add_measures(page);
-    for (int run = 0; run < page->count; run++) add_patterns(page, run);
+    cli_run_end(page);
 }

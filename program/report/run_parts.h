@@ -48,13 +48,35 @@ size_t cli_run_column(const run_table *table, const char *name);
 
 /* ---- run.c ---- */
 
+/* A part of the page: its figures stand side by side in `columns`, 0: below one another. */
+typedef struct run_section {
+    const char *heading, *text;
+    int columns;
+} run_section;
+
 typedef struct run_page {
     cli_report *report;
     const run_folder *runs; /* [count] */
     int count;              /* 1 or 2 */
     int code;               /* of the first trouble; nothing is written after it */
     cli_error *error;
+    bool details; /* the folded part is being written */
+    bool open;    /* `section` has begun */
+    run_section section;
+    json_t *constant; /* texts: what is not drawn, for it is one value everywhere */
 } run_page;
+
+/* From here on what is said and drawn belongs to this section, which is folded among the details. One without content
+ * leaves no trace. */
+void cli_run_begin(run_page *page, run_section section);
+void cli_run_end(run_page *page);
+/* Before content that goes to page->report itself. */
+void cli_run_open(run_page *page);
+/* A title, with the run's name behind it where there are two. */
+enum { RUN_TITLE = 192 };
+void cli_run_title(const run_page *page, int run, const char *title, char text[RUN_TITLE]);
+/* Notes that TITLE is left out, since it is `value` everywhere. */
+void cli_run_leave_out(run_page *page, const char *title, double value);
 
 /* Puts the figure on the page and, with one run, writes it to figures/FILE.vl.json. Takes over
  * figure->datasets. */
@@ -72,6 +94,21 @@ double cli_run_number(const json_t *figure, const char *member);
 /* ci95[0] and ci95[1]. */
 double cli_run_interval(const json_t *figure, size_t end);
 
+/* ---- run_words.c ---- */
+
+enum { RUN_WORD = 64 };
+
+/* A whole number with its thousands apart; a number of three digits; a share of 1 in percent. */
+void cli_run_count(double value, char word[RUN_WORD]);
+void cli_run_value(double value, char word[RUN_WORD]);
+void cli_run_share(double share, char word[RUN_WORD]);
+/* {value, lower, upper} as "value [lower, upper]"; without the ends where there are none. */
+void cli_run_between(const double numbers[3], bool share, char word[RUN_WORD]);
+/* Mean and interval of a figure object. */
+void cli_run_mean(const json_t *figure, bool share, char word[RUN_WORD]);
+/* "layer 3", "the embedding". */
+void cli_run_layer_name(int layer, char word[RUN_WORD]);
+
 /* ---- run_depth.c: the measures of transitions and layers ---- */
 
 typedef struct run_measure {
@@ -82,29 +119,51 @@ typedef struct run_measure {
     const char *key;
     const char *second; /* a second member drawn beside, or NULL */
     bool probed;        /* there is a raw one, too */
-    const char *title, *caption;
+    bool first;         /* drawn before anything is unfolded */
+    const char *title, *axis, *caption;
 } run_measure;
 
 extern const run_measure cli_run_measures[];
 extern const size_t cli_run_measure_count;
 
-/* Where entry `index` of the measure's part stands, by its own "layer" if it has one: a transition at the
- * state it leads to. */
-int cli_run_layer(const run_measure *of, const json_t *entry, size_t index);
+/* Where entry `index` of a part of metrics.json stands, by its own "layer" if it has one: a transition at the layer
+ * that makes it, a state at the layer that it leaves, the model's input at -1. */
+int cli_run_layer(const char *part, const json_t *entry, size_t index);
+
+/* ---- run_grid.c ---- */
+
+/* Values between 0 and 1 by row (from the top) and token, with a text in every cell. */
+typedef struct run_grid {
+    const char *file; /* figures/FILE.vl.json */
+    const char *title, *caption;
+    const char *axis, *row_axis; /* what values and rows are */
+    json_t *columns, *rows;      /* arrays of texts; a column is "POSITION TOKEN" */
+    json_t *values, *words; /* arrays [rows][columns] of numbers and of texts; words may be NULL */
+    int run;
+} run_grid;
+
+/* Keeps none of the arrays. */
+void cli_run_grid(run_page *page, const run_grid *grid);
 
 /* ---- run_compare.c ---- */
 
 /* Mean of the second figure less that of the first, and the ends of the difference's 95 % interval. */
 void cli_run_difference(const json_t *first, const json_t *second, double numbers[3]);
 
-/* ---- parts of the page ---- */
+/* ---- parts of the page; those with figures are called twice, the second time for the details ---- */
 
-void cli_run_depth(run_page *page);   /* run_depth.c: measures by depth */
-void cli_run_heads(run_page *page);   /* run_heads.c: measures by layer and head, patterns */
-void cli_run_events(run_page *page);  /* run_events.c: saturation by layer and token, the lens */
-void cli_run_methods(run_page *page); /* run_methods.c: methods and temperatures side by side */
-void cli_run_compare(run_page *page); /* run_compare.c: differences of two runs */
-void cli_run_tables(run_page *page);  /* run_tables.c: every table, and as LaTeX */
+void cli_run_facts(run_page *page); /* run_facts.c: model, text, settings */
+void cli_run_answers(
+    run_page
+        *page); /* run_answers.c: sentences made from the numbers, once all figures are drawn */
+
+void cli_run_depth(run_page *page);      /* run_depth.c: measures by depth */
+void cli_run_saturation(run_page *page); /* run_events.c: the one chart of events by layer */
+void cli_run_heads(run_page *page);      /* run_heads.c: measures by layer and head, patterns */
+void cli_run_events(run_page *page);     /* run_events.c: saturation by layer and token, the lens */
+void cli_run_methods(run_page *page);    /* run_methods.c: methods and temperatures side by side */
+void cli_run_compare(run_page *page);    /* run_compare.c: differences of two runs */
+void cli_run_tables(run_page *page);     /* run_tables.c: every table, and as LaTeX */
 
 /* ---- run_text.c: foreign text ---- */
 

@@ -147,10 +147,12 @@ static void show(run_page *page, const run_table *table, const char *words, int 
 void cli_run_tables(run_page *page) {
     bool any = false;
     for (int run = 0; run < page->count; run++) any = any || page->runs[run].table_count > 0;
-    if (!any) return;
-    cli_report_section(page->report, "Tables");
-    cli_run_say(page,
-                "The same tables stand in the run's folder, as `tables/*.csv` and `tables/*.tex`.");
+    if (!any || !page->details) return;
+    cli_run_begin(page, (run_section){"Tables",
+                                      "They stand in the run's folder, too, as `tables/*.csv` and "
+                                      "`tables/*.tex`.",
+                                      0});
+    cli_run_open(page);
     for (size_t row = 0; row < KNOWN; row++) {
         for (int run = 0; run < page->count; run++) {
             const run_table *table = cli_run_table(&page->runs[run], known[row].name);
@@ -163,4 +165,5 @@ void cli_run_tables(run_page *page) {
             if (!is_known(table->name)) show(page, table, NULL, run);
         }
     }
+    cli_run_end(page);
 }

@@ -128,7 +128,8 @@ static int write_figure(verification *v, const statement_study *study, const stu
     int code = cli_text_begin(&text, &v->context->error);
     if (code != 0) return code;
     json_t *datasets = datasets_of(study, points);
-    json_t *figure = cli_report_specification(figure_of(study), datasets);
+    json_t *figure = cli_report_specification(
+        &(cli_figure){.name = figure_of(study), .title = study->title, .datasets = datasets});
     if (json_dumpf(figure, text.stream, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) != 0)
         code = cli_fail(&v->context->error, CLI_EXIT_LIMIT, "out of memory");
     (void)fputc('\n', text.stream);
@@ -168,9 +169,12 @@ static void add_study(cli_report *report, const statement_study *study,
     }
     char title[128];
     (void)snprintf(title, sizeof title, "%s: %s", study->id, study->title);
-    const cli_figure figure = {figure_of(study), title,
-                               datasets,         points->caption,
-                               study->text,      cli_cells_table(cells, points->caption)};
+    const cli_figure figure = {.name = figure_of(study),
+                               .title = title,
+                               .datasets = datasets,
+                               .caption = points->caption,
+                               .alternative = study->text,
+                               .numbers = cli_cells_table(cells, points->caption)};
     cli_report_section(report, study->title);
     cli_report_text(report, study->text);
     cli_report_figure(report, &figure);

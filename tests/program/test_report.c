@@ -39,6 +39,9 @@ static json_t *weights_dataset(void) {
 static cli_report *hostile_page(void) {
     cli_report *report = cli_report_open("Title " HOSTILE, "Lead " HOSTILE " \xff\xc0\xaf end");
     assert_non_null(report);
+    const cli_fact fact = {HOSTILE, HOSTILE};
+    cli_report_facts(report, &fact, 1);
+    cli_report_answers_here(report);
     cli_report_section(report, HOSTILE);
     cli_report_text(report, "Text `" HOSTILE "` and an odd ` " HOSTILE);
     cli_report_code(report, HOSTILE);
@@ -48,11 +51,15 @@ static cli_report *hostile_page(void) {
     cli_report_table(report, &table);
     json_t *datasets = weights_dataset();
     cli_figure figure = {"heatmap", HOSTILE, datasets, "Caption " HOSTILE, "Alternative " HOSTILE,
-                         &table};
+                         &table,    HOSTILE, HOSTILE};
+    const cli_answer answers[] = {{HOSTILE, HOSTILE, HOSTILE}, {"unknown", "nowhere", "no_figure"}};
     cli_report_grid_begin(report, 2);
     cli_report_figure(report, &figure);
-    cli_report_figure(report, &figure);
     cli_report_grid_end(report);
+    cli_report_fold_begin(report, HOSTILE, HOSTILE);
+    cli_report_figure(report, &figure);
+    cli_report_fold_end(report);
+    cli_report_answers(report, HOSTILE, answers, 2, 1);
     json_decref(datasets);
     return report;
 }
@@ -132,7 +139,7 @@ static void test_nothing_half_written(void **state) {
 
     cli_report *report = plain_page();
     json_t *datasets = json_object();
-    cli_figure figure = {"no_such_figure", "t", datasets, "c", "a", NULL};
+    cli_figure figure = {"no_such_figure", "t", datasets, "c", "a", NULL, NULL, NULL};
     cli_report_figure(report, &figure);
     assert_int_equal(cli_report_close(report, path, false, &error), CLI_EXIT_INTERNAL);
     assert_non_null(strstr(error.message, "no_such_figure"));

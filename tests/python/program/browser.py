@@ -29,7 +29,10 @@ class Outline(html.parser.HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
         for name, value in attrs:
-            if name in {"src", "href", "srcset", "data", "action", "poster"}:
+            # A link within the page loads nothing.
+            if name in {"src", "href", "srcset", "data", "action", "poster"} and not (value or "").startswith(
+                "#"
+            ):
                 self.addresses.append(f"{tag} {name}={value}")
             if name.startswith("on"):
                 self.handlers.append(f"{tag} {name}")
@@ -78,12 +81,20 @@ def browse(page: Path, folder: Path, *flags: str) -> tuple[str, str, list[str]]:
     return run.stdout, console, [url for url in asked if not own.match(url)]
 
 
+def unfolded(page: Path, folder: Path) -> Path:
+    """A copy of the page with everything unfolded, whose charts are then all drawn."""
+    copy = folder / f"unfolded-{page.name}"
+    text = page.read_text(encoding="utf-8")
+    copy.write_text(re.sub(r"<details(?! open)", "<details open", text), encoding="utf-8")
+    return copy
+
+
 def drawn_dom(page: Path, folder: Path, *, dark: bool) -> str:
     """The DOM of a page whose every figure was drawn, in silence and without asking for any address."""
     if not has_charts(page):
         pytest.skip("this build has no chart library (OTATTN_CHARTS)")
     flags = ("--blink-settings=preferredColorScheme=0",) if dark else ()
-    dom, console, asked = browse(page, folder, *flags)
+    dom, console, asked = browse(unfolded(page, folder), folder, *flags)
     assert console == ""
     assert asked == []
     figures = dom.count('<figure class="chart"')

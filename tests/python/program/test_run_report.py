@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import csv
 import gzip
+import html
 import json
 import re
 import shutil
@@ -86,9 +87,10 @@ def test_page_is_complete_in_itself_and_small(page: Path) -> None:
 def test_figures_hold_the_numbers_of_metrics(whole: Path) -> None:
     metrics = metrics_of(whole)
     for name, key, part, first in (
-        ("drift", "relative_l2", "transitions", 1),
-        ("tv", "tv", "transitions", 1),
-        ("entropy", "entropy", "layers", 0),
+        ("drift", "relative_l2", "transitions", 0),
+        ("tv", "tv", "transitions", 0),
+        # A state stands at the layer that it leaves, the model's input at -1.
+        ("entropy", "entropy", "layers", -1),
     ):
         drawn = [point for point in points(whole, name, "points") if point["series"] != "raw probe"]
         assert [point["layer"] for point in drawn] == [first + layer for layer in range(len(metrics[part]))]
@@ -116,7 +118,8 @@ def test_every_figure_stands_alone(whole: Path) -> None:
         }
         assert names <= set(figure["datasets"])
         assert all(figure["datasets"].values())
-        assert isinstance(figure["width"], int)
+        assert isinstance(figure["width"], int) or set(figure["width"]) == {"step"}
+        assert "$axis" not in file.read_text(encoding="utf-8")
         assert figure["title"]
 
 
@@ -129,7 +132,7 @@ def test_counts_and_exponent_are_told(whole: Path) -> None:
     spec.check("TOT-70", abs(int(told[1]) - metrics["tokens"] * len(metrics["transitions"])), 0)
     means = [layer["alignment"]["mean"] for layer in metrics["transitions"]]
     slope = np.polyfit(np.log(np.arange(1, len(means) + 1)), np.log(means), 1)[0]
-    exponent = re.search(r"R goes like layer\^([-.\d]+)", text)
+    exponent = re.search(r"it goes like \(layer \+ 1\)\^(-?\d+\.\d+)", text)
     assert exponent is not None
     assert abs(float(exponent[1]) - slope) <= 5.1e-4
     assert "24576 transitions were held against the Lipschitz bound" in text
@@ -142,8 +145,8 @@ def test_events_are_counted(whole: Path) -> None:
     for bar in drawn:
         assert bar["count"] == sum(int(row["layer"]) == bar["layer"] for row in rows)
     assert sum(bar["count"] for bar in drawn) == len(rows)
-    # A state more than layers: the embedding is one.
-    assert len(drawn) == 13
+    # Events are transitions: one bar a layer, none for the model's input.
+    assert [bar["layer"] for bar in drawn] == list(range(12))
     tokens = points(whole, "saturation_tokens", "tokens")
     assert [token["count"] for token in tokens] == sorted((token["count"] for token in tokens), reverse=True)
 
@@ -165,7 +168,7 @@ def test_two_runs_are_held_against_each_other(both: Path) -> None:
         rows = list(csv.DictReader(file))
     assert len(rows) == 21 * 4 + 7 * 5
     for row in rows:
-        place = int(row["layer"]) - (row["part"] == "transitions")
+        place = int(row["layer"]) + (row["part"] == "layers")
         a, b = (run[row["part"]][place][row["measure"]] for run in (first, second))
         change = b["mean"] - a["mean"]
         lower = change - np.hypot(b["mean"] - b["ci95"][0], a["ci95"][1] - a["mean"])
@@ -304,12 +307,12 @@ def test_quoted_cells_come_whole(tmp_path: Path) -> None:
 )
 def test_browser_draws_without_requests_or_errors(page: Path, dark: bool, tmp_path: Path) -> None:
     dom = drawn_dom(page, tmp_path, dark=dark)
-    maps = re.findall(r'<figure class="chart maps"[^>]* data-rows="(\d+)" data-columns="(\d+)"', dom)
+    maps = re.findall(r'<figure class="chart maps"[^>]* data-layers="(\d+)" data-heads="(\d+)"', dom)
     assert maps
     drawn = re.findall(r'<figure class="chart maps"[^>]* data-drawn="(\d+)"', dom)
-    assert [int(count) for count in drawn] == [int(rows) * int(columns) for rows, columns in maps]
+    assert [int(count) for count in drawn] == [int(layers) * int(heads) for layers, heads in maps]
     assert dom.count('class="map"') == sum(map(int, drawn))
-    assert "Save as CSV" in dom
+    assert "Save as CSV" in dom or page.name == "both.html"
     assert '<nav aria-label="Contents">' in dom
 
 
@@ -368,11 +371,7 @@ def test_keyboard_and_theme_work_and_text_stays_text(hostile: Path, tmp_path: Pa
     assert console == ""
     assert asked == []
     assert "data-failed" not in dom
-    found = re.search(r'data-said="([^"]*)"', dom)
-    assert found is not None
-    said = json.loads(
-        found[1].replace("&quot;", '"').replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
-    )
+    said = told(dom)
     assert said["positive"] == 0
     assert said["unnamed"] == 0
     assert said["first"] == "theme-switch"
@@ -407,3 +406,251 @@ def test_page_fits_a_phone(hostile: Path, tmp_path: Path) -> None:
     found = re.search(r'data-widths="(\d+) (\d+)"', dom)
     assert found is not None
     assert int(found[1]) <= int(found[2]) <= 500
+
+
+# ---- what stands first ----
+
+
+def answers(page: Path) -> list[tuple[str, str | None]]:
+    """The sentences at the top, all of them, with the id that each leads to."""
+    text = page.read_text(encoding="utf-8")
+    found: list[tuple[str, str | None]] = []
+    for item in re.findall(r"<li>(.*?)</li>", text, re.DOTALL):
+        link = re.search(r' <a href="#([^"]*)">[^<]*</a>$', item)
+        found.append((item[: link.start()] if link else item, link and link[1]))
+    return found
+
+
+def test_answers_are_true_and_lead_to_their_figures(whole: Path) -> None:
+    metrics = metrics_of(whole)
+    said = answers(whole / "report.html")
+    text = (whole / "report.html").read_text(encoding="utf-8")
+    assert len(said) >= 5
+    shown = re.search(r'<ol class="answers">(.*?)</ol>', text, re.DOTALL)
+    assert shown is not None
+    assert 5 <= shown[1].count("<li>") <= 8
+    assert text.index('class="facts"') < text.index('class="answers"') < text.index('<figure class="chart"')
+    assert all(name is not None and f' id="{name}"' in text for _, name in said)
+
+    by_figure = {name: sentence for sentence, name in said}
+    sinks = [[head["sink_rate"]["mean"] > 0.5 for head in layer] for layer in metrics["attention"]]
+    mass = np.array([[head["first_key_mass"]["mean"] for head in layer] for layer in metrics["attention"]])
+    layer, head = np.unravel_index(mass.argmax(), mass.shape)
+    sentence = by_figure["first_key_mass"]
+    if any(map(any, sinks)):
+        assert sentence.startswith(f"{sum(map(any, sinks))} of 12 layers have a sink")
+        assert f"{sum(map(sum, sinks))} of 144 heads" in sentence
+    else:
+        assert sentence.startswith("No head has a sink")
+    assert f"layer {layer}, head {head}" in sentence
+    assert f"{100 * mass.max():.0f} % [" in sentence
+
+    moves = [move["tv"] for move in metrics["transitions"]]
+    most, least = (pick(range(12), key=lambda k: moves[k]["mean"]) for pick in (max, min))
+    low, high = moves[most]["ci95"]
+    assert by_figure["tv"] == (
+        f"Predictions move most in layer {most}, by a total variation of {moves[most]['mean']:#.3g} "
+        f"[{low:#.3g}, {high:#.3g}], and least in layer {least}, by {moves[least]['mean']:#.3g} "
+        f"[{moves[least]['ci95'][0]:#.3g}, {moves[least]['ci95'][1]:#.3g}]."
+    )
+    agreed = [state["agreement_with_final"]["mean"] for state in metrics["layers"]]
+    settled = max(k for k in range(13) if agreed[k] < 0.5) + 1
+    assert by_figure["agreement_with_final"].startswith(f"From layer {settled - 1} on ")
+    assert by_figure["bounds"].startswith(
+        "All 24,576 comparisons keep the Lipschitz bound; the largest uses 13 %"
+    )
+    assert "become more alike with depth" in by_figure["mean_cosine"]
+
+
+def test_a_change_of_the_numbers_changes_the_answer(tmp_path: Path) -> None:
+    folder = run_folders.write(tmp_path / "run", layers=3, heads=2, tokens=24)
+    metrics = metrics_of(folder)
+    metrics["attention"][2][1]["sink_rate"]["mean"] = 0.9
+    metrics["bounds"]["violations"] = 2
+    metrics["layers"].reverse()
+    for number, state in enumerate(metrics["layers"]):
+        state["layer"] = number
+    (folder / "metrics.json").write_text(json.dumps(metrics), encoding="utf-8")
+    answer(tmp_path, "report", "run")
+    said = {name: sentence for sentence, name in answers(folder / "report.html")}
+    assert said["first_key_mass"].startswith("1 of 3 layers have a sink")
+    assert said["bounds"].startswith("2 of 288 comparisons break the Lipschitz bound")
+    assert "become less alike with depth" in said["mean_cosine"]
+
+
+def test_what_is_one_number_everywhere_is_told_and_not_drawn(tmp_path: Path) -> None:
+    folder = run_folders.write(tmp_path / "run", layers=3, heads=2, tokens=24)
+    metrics = metrics_of(folder)
+    same = run_folders.figure(np.full(4, 12.5))
+    for layer in metrics["attention"]:
+        for head in layer:
+            head["support"] = same
+    for move in metrics["transitions"]:
+        move["spearman"] = move["raw"]["spearman"] = same
+    (folder / "metrics.json").write_text(json.dumps(metrics), encoding="utf-8")
+    answer(tmp_path, "report", "run")
+    text = (folder / "report.html").read_text(encoding="utf-8")
+    told = re.search(r"Not drawn, being the same number everywhere: ([^<]*)", text)
+    assert told is not None
+    assert "Keys with weight (12.5)" in told[1]
+    assert "Rank correlation of p and p&#39; (12.5)" in told[1]
+    assert not (folder / "figures" / "support.vl.json").exists()
+    assert not (folder / "figures" / "spearman.vl.json").exists()
+    assert (folder / "figures" / "gini.vl.json").exists()
+
+
+SIZES = """<script>
+const wait = setInterval(() => {
+  const root = document.documentElement, maps = document.querySelector("figure.maps");
+  if (!root.dataset.drawn || !maps.dataset.drawn) return;
+  clearInterval(wait);
+  setTimeout(() => {
+    const figures = [...document.querySelectorAll("figure")].filter((one) => one.checkVisibility());
+    const wide = [...document.querySelectorAll("body *")].filter((one) => one.checkVisibility()
+      && !one.closest(".scroll, .plot, pre") && one.getBoundingClientRect().right > innerWidth + 1);
+    const said = { height: root.scrollHeight, width: root.scrollWidth, inner: innerWidth,
+      figures: figures.length, wide: wide.map((one) => one.tagName + "." + one.className) };
+    parent.postMessage(JSON.stringify(said), "*");
+  }, 200);
+}, 50);
+</script></body>"""
+FRAME = """<body style="margin:0"><iframe src="{page}" style="width:{width}px;height:900px;border:0"></iframe>
+<script>
+addEventListener("message", (event) => {{ document.body.dataset.said = event.data; }});</script></body>"""
+
+
+def sizes(page: Path, folder: Path, width: int) -> dict[str, Any]:
+    """What the page measures in a window of this width; the browser's own is never narrower than 500."""
+    framed = folder / f"framed-{width}.html"
+    framed.write_text(page.read_text(encoding="utf-8").replace("</body>", SIZES), encoding="utf-8")
+    frame = folder / f"frame-{width}.html"
+    frame.write_text(FRAME.format(page=framed.name, width=width), encoding="utf-8")
+    dom, console, _ = browse(frame, folder, "--window-size=1400,1000", "--allow-file-access-from-files")
+    assert console == ""
+    return told(dom)
+
+
+def told(dom: str) -> dict[str, Any]:
+    found = re.search(r'data-said="([^"]*)"', dom)
+    assert found is not None
+    return dict(json.loads(html.unescape(found[1])))
+
+
+@needs_browser
+@pytest.mark.parametrize("name", ["whole", "both"])
+def test_a_desk_and_a_phone_see_the_answer_first(
+    name: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    folder = request.getfixturevalue(name)
+    page = folder / ("both.html" if name == "both" else "report.html")
+    if 'id="charts"' not in page.read_text(encoding="utf-8"):
+        pytest.skip("this build has no chart library (OTATTN_CHARTS)")
+    desk = sizes(page, tmp_path, 1280)
+    assert desk["height"] < 6000
+    assert desk["figures"] <= 12
+    phone = sizes(page, tmp_path, 390)
+    assert phone["inner"] == 390
+    assert phone["width"] <= 390, phone["wide"]
+    assert phone["wide"] == []
+
+
+ACTS = """<script>
+window.addEventListener("error", () => { document.body.dataset.failed = "1"; });
+const sleep = (ms) => new Promise((done) => { setTimeout(done, ms); });
+const until = async (holds) => {
+  for (let k = 0; k < 200 && !holds(); k += 1) await sleep(50);
+  return holds();
+};
+(async () => {
+  const root = document.documentElement, maps = document.querySelector("figure.maps");
+  await until(() => root.dataset.drawn && maps.dataset.drawn);
+  const said = {}, first = root.dataset.drawn;
+  const fold = document.querySelector("details.fold figure.chart[id]");
+  said.hidden = fold.checkVisibility();
+  const link = document.createElement("a");
+  link.href = `#${fold.id}`;
+  document.querySelector("main").append(link);
+  link.click();
+  said.unfolds = await until(() => fold.checkVisibility() && fold.querySelector("svg") !== null);
+  await sleep(500);
+  said.more = Number(root.dataset.drawn) > Number(first);
+
+  const title = () => maps.querySelector("h4").textContent;
+  const cell = [...document.querySelectorAll("#receiver_max .mark-rect path")]
+    .find((one) => /head: 1; layer: 2;/.test(one.getAttribute("aria-label")));
+  cell.dispatchEvent(new MouseEvent("click", { bubbles: true }));
+  await until(() => title() === "layer 2, head 1");
+  said.chosen = title();
+  await sleep(200);
+  said.marked = [...document.querySelectorAll("#first_key_mass .mark-rect path")]
+    .filter((one) => one.getAttribute("aria-label") && one.getAttribute("stroke") === "#d1242f")
+    .map((one) => one.getAttribute("aria-label"));
+
+  const [sort, layer] = maps.querySelectorAll("select"), least = maps.querySelector("input");
+  const shown = () => [...maps.querySelectorAll("button.map")].map((one) => one.getAttribute("aria-label"));
+  const set = (control, value, name = "change") => {
+    control.value = value;
+    control.dispatchEvent(new Event(name));
+  };
+  set(sort, 0);
+  said.sorted = shown();
+  set(least, "0.2", "input");
+  said.least = shown();
+  set(least, "", "input");
+  set(sort, "");
+  set(layer, 1);
+  said.layer = shown();
+  set(layer, "");
+
+  const plot = document.querySelector("#tv .plot svg");
+  const box = plot.getBoundingClientRect();
+  const area = document.querySelector("#tv .plot");
+  area.scrollIntoView();
+  await sleep(100);
+  const tips = [];
+  for (const share of [0.25, 0.6, 0.95]) {
+    const at = plot.getBoundingClientRect();
+    const [x, y] = [at.left + share * at.width, at.top + 0.5 * at.height];
+    const target = document.elementFromPoint(x, y);
+    for (const kind of ["pointerover", "pointermove"]) {
+      target.dispatchEvent(new PointerEvent(kind, { bubbles: true, clientX: x, clientY: y }));
+    }
+    await sleep(80);
+    tips.push(document.getElementById("vg-tooltip-element")?.textContent ?? "");
+  }
+  said.tips = tips;
+  document.body.dataset.said = JSON.stringify(said);
+})();
+</script></body>"""
+
+
+@needs_browser
+def test_clicks_choose_sort_and_unfold(tmp_path: Path) -> None:
+    folder = run_folders.write(tmp_path / "run", layers=4, heads=3, tokens=30, seed=5)
+    answer(tmp_path, "report", "run")
+    text = (folder / "report.html").read_text(encoding="utf-8")
+    if 'id="charts"' not in text:
+        pytest.skip("this build has no chart library (OTATTN_CHARTS)")
+    acted = tmp_path / "acted.html"
+    acted.write_text(text.replace("</body>", ACTS), encoding="utf-8")
+    dom, console, _ = browse(acted, tmp_path, "--window-size=1280,900")
+    assert console == ""
+    assert "data-failed" not in dom
+    said = told(dom)
+    assert said["hidden"] is False
+    assert said["unfolds"]
+    assert said["more"]
+    assert said["chosen"] == "layer 2, head 1"
+    assert len(said["marked"]) == 1
+    assert re.search("head: 1; layer: 2;", said["marked"][0])
+    mass = [[head["first_key_mass"]["mean"] for head in layer] for layer in metrics_of(folder)["attention"]]
+    ordered = sorted(
+        ((mass[k // 3][k % 3], f"layer {k // 3}, head {k % 3}") for k in range(12)), reverse=True
+    )
+    assert said["sorted"] == [name for _, name in ordered]
+    assert said["least"] == [name for value, name in ordered if value >= 0.2]
+    assert said["layer"] == [f"layer 1, head {head}" for head in range(3)]
+    # The nearest point answers wherever the pointer stands.
+    assert all("median" in tip for tip in said["tips"]), said["tips"]
+    assert len(set(said["tips"])) == 3
+    assert "undefined" not in "".join(said["tips"])

@@ -1,0 +1,148 @@
+/* The top of a run's page: model, text, settings, and how its numbers are to be read, said once. */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "program/files/files_formats.h"
+#include "run_parts.h"
+
+enum { TEXT = 400, FACTS = 12, NAME = 100 };
+
+typedef struct top {
+    char names[FACTS][NAME], texts[FACTS][TEXT];
+    size_t count;
+} top;
+
+static const json_t *manifest(const run_page *page, int run, const char *part, const char *key) {
+    return json_object_get(json_object_get(page->runs[run].manifest, part), key);
+}
+
+/* A text of the folder, which may be anything, as a label; "" where there is none. */
+static const char *label_of(const json_t *text, char label[NAME]) {
+    label[0] = '\0';
+    if (json_is_string(text)) cli_run_token(text, label, NAME);
+    /* Backquotes would set what follows as code, and blanks are no tokens here. */
+    static const char blank[] = "\xe2\x90\xa3";
+    for (char *at = label; *at != '\0'; at++) {
+        if (*at == '`') *at = '\'';
+        if (strncmp(at, blank, sizeof blank - 1) != 0) continue;
+        *at = ' ';
+        memmove(at + 1, at + sizeof blank - 1, strlen(at + sizeof blank - 1) + 1);
+    }
+    return label;
+}
+
+static void put(char text[TEXT], const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void put(char text[TEXT], const char *format, ...) {
+    va_list list;
+    const size_t used = strlen(text);
+    va_start(list, format);
+    (void)vsnprintf(text + used, TEXT - used, format, list);
+    va_end(list);
+}
+
+/* ", 192 wide" of {"192", ", %s wide"}; nothing where the folder has no such number. */
+static void put_count(char text[TEXT], const json_t *number, const char *before,
+                      const char *after) {
+    char word[RUN_WORD];
+    if (!json_is_number(number)) return;
+    cli_run_count(json_number_value(number), word);
+    put(text, "%s%s%s", before, word, after);
+}
+
+/* The text of one more fact, "" as yet. */
+static char *add(const run_page *page, int run, top *to, const char *name) {
+    char *text = to->texts[to->count];
+    if (page->count > 1)
+        (void)snprintf(to->names[to->count], NAME, "%s %c", name, 'A' + run);
+    else
+        (void)snprintf(to->names[to->count], NAME, "%s", name);
+    text[0] = '\0';
+    to->count++;
+    return text;
+}
+
+static void add_model(const run_page *page, int run, top *to) {
+    char label[NAME];
+    char *text = add(page, run, to, "Model");
+    put(text, "%s", label_of(json_object_get(page->runs[run].metrics, "model"), label));
+    const char *family = label_of(manifest(page, run, "model", "architecture"), label);
+    if (*family != '\0') put(text, " (%s)", family);
+    put_count(text, manifest(page, run, "model", "layers"), ": ", " layers");
+    put_count(text, manifest(page, run, "model", "heads"), " \xc3\x97 ", " heads");
+    put_count(text, manifest(page, run, "model", "width"), ", ", " wide");
+    put_count(text, manifest(page, run, "model", "parameters"), ", ", " parameters");
+    put_count(text, manifest(page, run, "model", "vocabulary"), ", ", " words");
+}
+
+static void add_text(const run_page *page, int run, top *to) {
+    const json_t *metrics = page->runs[run].metrics;
+    char label[NAME];
+    char *text = add(page, run, to, "Text");
+    const char *name = label_of(manifest(page, run, "text", "name"), label);
+    if (*name != '\0') put(text, "%s: ", name);
+    put_count(text, json_object_get(metrics, "tokens"), "", " tokens in ");
+    put_count(text, json_object_get(metrics, "windows"), "", " windows");
+    put_count(text, manifest(page, run, "settings", "window_tokens"), " of ", "");
+    put_count(text, manifest(page, run, "text", "tokens"), ", out of ", "");
+    const double perplexity = cli_run_number(metrics, "perplexity");
+    const json_t *nll = json_object_get(metrics, "nll_per_token");
+    if (!isfinite(perplexity)) return;
+    char word[RUN_WORD];
+    const double numbers[3] = {perplexity, exp(cli_run_interval(nll, 0)),
+                               exp(cli_run_interval(nll, 1))};
+    cli_run_between(numbers, false, word);
+    put(text, "; perplexity %s a token", word);
+}
+
+/* In the order told; what was not asked for is no setting. */
+static void add_settings(const run_page *page, int run, top *to) {
+    static const char *const told[] = {"method", "temperature", "window",  "sink",
+                                       "sample", "seed",        "layers",  "store",
+                                       "rounds", "tolerance",   "windows", "saturation"};
+    const json_t *settings = json_object_get(page->runs[run].manifest, "settings");
+    char *text = add(page, run, to, "Settings"), label[NAME];
+    const json_t *method = json_object_get(settings, "method");
+    if (!json_is_string(method) && json_array_size(method) == 0)
+        put(text, "attention as the model has it");
+    for (size_t index = 0; index < sizeof told / sizeof told[0]; index++) {
+        const json_t *value = json_object_get(settings, told[index]);
+        char *printed =
+            value == NULL || json_is_null(value) || json_is_false(value) ||
+                    (json_is_array(value) && json_array_size(value) == 0)
+                ? NULL
+                : json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
+        json_t *shown = json_is_string(value) ? json_incref((json_t *)(uintptr_t)value)
+                        : printed != NULL     ? json_string(printed)
+                                              : NULL;
+        if (printed != NULL && shown != NULL)
+            put(text, "%s%s %s", *text == '\0' ? "" : ", ", told[index], label_of(shown, label));
+        json_decref(shown);
+        cli_memory_free(printed);
+    }
+    const char *probe = label_of(json_object_get(page->runs[run].metrics, "probe"), label);
+    if (*probe != '\0')
+        put(text, "; probe: %s",
+            strcmp(probe, "raw") == 0 ? "the head's product alone" : "final norm and head");
+}
+
+void cli_run_facts(run_page *page) {
+    top facts = {.count = 0};
+    cli_fact shown[FACTS];
+    for (int run = 0; run < page->count; run++) {
+        add_model(page, run, &facts);
+        add_text(page, run, &facts);
+        add_settings(page, run, &facts);
+    }
+    char *text = facts.texts[facts.count];
+    text[0] = '\0';
+    put(text,
+        "layers and heads are counted from 0, as in every command and table; what is measured "
+        "between two states stands at the layer between them, a state at the layer it leaves, "
+        "the model's input at emb. Brackets are 95 %% intervals of means over windows.");
+    (void)snprintf(facts.names[facts.count++], NAME, "Reading");
+    for (size_t fact = 0; fact < facts.count; fact++)
+        shown[fact] = (cli_fact){facts.names[fact], facts.texts[fact]};
+    cli_report_facts(page->report, shown, facts.count);
+}
