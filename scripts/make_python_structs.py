@@ -82,6 +82,7 @@ class Reader:
         self.enums: set[str] = set()
         self.structs: list[tuple[str, list[tuple[str, str]]]] = []
         self.opaque: set[str] = set()
+        self.known: set[str] = set()  # structs of headers that these include
         self.calls: list[tuple[str, str, list[tuple[str, str]]]] = []
 
     def constant(self, name: str, value: int) -> None:
@@ -103,7 +104,7 @@ class Reader:
             return SCALARS[name]
         if name in self.enums:
             return "ctypes.c_int"
-        if name in (struct for struct, _ in self.structs):
+        if name in self.known or name in (struct for struct, _ in self.structs):
             return class_name(name)
         if name == "void":
             return "None"
@@ -220,7 +221,9 @@ def render_members(reader: Reader) -> str:
 
 
 def render(reader: Reader) -> str:
-    out = [HEAD]
+    used = {kind for _, fields in reader.structs for _, kind in fields}
+    borrowed = sorted(used & {class_name(name) for name in reader.known})
+    out = [HEAD, *(f"from ._structs import {', '.join(borrowed)}\n\n" for _ in borrowed[:1])]
     out += [f"{name[4:]} = {value}\n" for name, value in reader.constants]
     for name, fields in reader.structs:
         out.append(f"\n\nclass {class_name(name)}(ctypes.Structure):\n    _fields_ = (\n")
@@ -251,6 +254,7 @@ def read_headers(headers: list[str], known: Reader | None = None) -> Reader:
     reader = Reader()
     if known is not None:
         reader.enums = set(known.enums)
+        reader.known = {name for name, _ in known.structs}
     for header in headers:
         reader.read((ROOT / header).read_text(encoding="utf-8"))
     return reader

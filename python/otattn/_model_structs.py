@@ -7,9 +7,15 @@ numbers.
 
 import ctypes
 
+from ._structs import Array
+
 TENSOR_RANK = 8
 TENSOR_NAME = 1024
 TEXT_BROKEN = 1114112
+EDIT_SCALE = 0
+EDIT_REPLACE = 1
+EDIT_ADD = 2
+EDIT_MEAN = 3
 PIECE_NORMAL = 1
 PIECE_UNKNOWN = 2
 PIECE_CONTROL = 3
@@ -126,6 +132,34 @@ class Capture(ctypes.Structure):
         ("rank", ctypes.c_int),
         ("shape", ctypes.c_int64 * 4),
         ("data", ctypes.c_void_p),
+        ("first_row", ctypes.c_int64),
+        ("rows", ctypes.c_int64),
+        ("columns", ctypes.c_int64),
+        ("layer", ctypes.c_int64),
+        ("sequence", ctypes.c_int64),
+        ("head", ctypes.c_int64),
+        ("token", ctypes.c_int64),
+    )
+
+
+class Range(ctypes.Structure):
+    _fields_ = (
+        ("first", ctypes.c_int64),
+        ("count", ctypes.c_int64),
+    )
+
+
+class Edit(ctypes.Structure):
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("point", ctypes.c_char_p),
+        ("kind", ctypes.c_int),
+        ("sequences", Range),
+        ("tokens", Range),
+        ("heads", Range),
+        ("columns", Range),
+        ("factor", ctypes.c_double),
+        ("values", Array),
     )
 
 
@@ -148,6 +182,10 @@ class ModelRun(ctypes.Structure):
         ("residual", ctypes.c_void_p),
         ("start_layer", ctypes.c_int64),
         ("exit_targets", ctypes.c_void_p),
+        ("block_rows", ctypes.c_int64),
+        ("wanted_head", ctypes.c_void_p),
+        ("edits", ctypes.c_void_p),
+        ("edit_count", ctypes.c_int64),
     )
 
 
@@ -196,6 +234,8 @@ STRUCTS: dict[str, type[ctypes.Structure]] = {
     "ota_model_attention": ModelAttention,
     "ota_session_options": SessionOptions,
     "ota_capture": Capture,
+    "ota_range": Range,
+    "ota_edit": Edit,
     "ota_model_run": ModelRun,
     "ota_capture_point": CapturePoint,
     "ota_text": Text,
