@@ -437,6 +437,7 @@ set(OTATTN_PROGRAM_SOURCES
     program/report/run_depth.c
     program/report/run_events.c
     program/report/run_facts.c
+    program/report/run_findings.c
     program/report/run_grid.c
     program/report/run_heads.c
     program/report/run_load.c

@@ -120,7 +120,7 @@
     };
   };
 
-  const enlarge = (box, sizes) => {
+  const enlarge = (box, numbers, sizes) => {
     const { cells, levels } = sizes;
     const title = element("h4", "", box);
     const sheet = element("div", "sheet", box);
@@ -129,7 +129,6 @@
     const mark = element("div", "crosshair", sheet);
     const said = element("p", "reading", box);
     const paintScale = addScale(box);
-    const numbers = element("dl", "numbers", box);
     const at = { query: 0, key: 0 };
     let shown = null;
     axes.setAttribute("aria-hidden", "true");
@@ -177,8 +176,8 @@
     return {
       show(map, shades) {
         shown = map;
-        title.textContent = map.name;
-        canvas.setAttribute("aria-label", `${map.name}: arrow keys read cells, Escape goes back`);
+        title.textContent = map.kind ? `${map.name}: ${map.kind}` : map.name;
+        canvas.setAttribute("aria-label", `${title.textContent}: arrow keys read cells, Escape goes back`);
         paint(canvas, map.levels, cells, shades);
         paintScale();
         numbers.replaceChildren();
@@ -209,7 +208,7 @@
     const sizes = Object.fromEntries(["first", "layers", "heads", "cells", "pieces", "step", "levels"]
       .map((name) => [name, Number(figure.dataset[name])]));
     Object.assign(sizes, read(figure.querySelector('script[type="application/json"]')));
-    const { first, layers, heads, cells, levels, measures } = sizes;
+    const { first, layers, heads, cells, levels, measures, names } = sizes;
     const packed = figure.querySelector('script[type="text/plain"]').textContent;
     const bytes = new Uint8Array(await (await inflate(packed)).arrayBuffer());
     const caption = figure.querySelector("figcaption");
@@ -218,12 +217,13 @@
     const explorer = document.createElement("div");
     explorer.className = "explorer";
     caption.before(bar, explorer);
-    const scroll = element("div", "scroll", explorer);
+    const side = element("div", "side", explorer);
+    const scroll = element("div", "scroll", side);
     const grid = element("div", "multiples", scroll);
     grid.style.setProperty("--columns", heads);
     grid.setAttribute("role", "group");
     grid.setAttribute("aria-label", `${figure.querySelector("h3").textContent}: arrow keys move between heads`);
-    const large = enlarge(element("div", "large", explorer), sizes);
+    const large = enlarge(element("div", "large", explorer), element("dl", "numbers", side), sizes);
 
     const maps = [];
     let order = [];
@@ -250,12 +250,13 @@
       const button = document.createElement("button");
       const map = {
         index, layer, head, button,
+        kind: names[index],
         name: `layer ${layer}, head ${head}`,
         levels: bytes.subarray(index * cells * cells, (index + 1) * cells * cells),
       };
       button.className = "map";
       button.type = "button";
-      button.title = map.name;
+      button.title = map.kind ? `${map.name}: ${map.kind}` : map.name;
       button.setAttribute("aria-label", map.name);
       button.addEventListener("click", () => { choose(map, true); large.focus(); });
       map.canvas = canvasIn(button, cells);
@@ -266,6 +267,9 @@
     const sort = choice(bar, "Sort by", [["", "layer and head"], ...measures.map(({ title }, index) => [index, title])]);
     const filter = choice(bar, "Layer", [["", "all"],
       ...Array.from({ length: layers }, (_, index) => [first + index, first + index])]);
+    const kinds = [...new Set(names.filter((name) => name !== null))];
+    const kind = choice(bar, "Name", [["", "any"], ...kinds.map((name) => [name, name])]);
+    kind.parentElement.hidden = kinds.length === 0;
     const leastBox = element("label", "", bar, "at least ");
     const least = element("input", "", leastBox);
     least.type = "number";
@@ -276,6 +280,7 @@
       const value = (map) => measure.values[map.index] ?? -Infinity;
       leastBox.hidden = measure === null;
       order = maps.filter((map) => (filter.value === "" || map.layer === Number(filter.value))
+        && (kind.value === "" || map.kind === kind.value)
         && (measure === null || least.value === "" || value(map) >= Number(least.value)));
       if (measure) order.sort((a, b) => value(b) - value(a) || a.index - b.index);
       grid.replaceChildren();
@@ -291,9 +296,9 @@
         grid.append(map.button);
       }
       count.textContent = order.length === maps.length ? `${maps.length} heads` : `${order.length} of ${maps.length} heads`;
-      if (order.length > 0 && (!current || !order.includes(current))) choose(order[0], true);
+      if (order.length > 0 && current && !order.includes(current)) choose(order[0], true);
     };
-    for (const control of [sort, filter]) control.addEventListener("change", arrange);
+    for (const control of [sort, filter, kind]) control.addEventListener("change", arrange);
     least.addEventListener("input", arrange);
 
     grid.addEventListener("keydown", (event) => {
@@ -313,6 +318,9 @@
     };
     drawAll();
     arrange();
+    // The head that has most of the first measure.
+    const most = (a, b) => ((measures[0]?.values[b.index] ?? -1) > (measures[0]?.values[a.index] ?? -1) ? b : a);
+    if (maps.length > 0) choose(chosenHead() ? maps[0] : maps.reduce(most), !chosenHead());
     const root = document.documentElement;
     root.addEventListener("themechange", () => {
       drawAll();

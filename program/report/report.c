@@ -411,7 +411,8 @@ void cli_report_maps(cli_report *report, const cli_maps *maps) {
     size_t length;
     const size_t size = maps->layers * maps->heads * maps->cells * maps->cells;
     char *packed = cli_pack(maps->levels, size, &length), label[32];
-    json_t *told = json_pack("{s:O, s:O}", "tokens", maps->labels, "measures", maps->measures);
+    json_t *told = json_pack("{s:O, s:O, s:O}", "tokens", maps->labels, "measures", maps->measures,
+                             "names", maps->names);
     if (packed == NULL || told == NULL) {
         report->out_of_memory = true;
         free(packed);

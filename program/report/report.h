@@ -76,11 +76,11 @@ enum { CLI_MAP_LEVELS = 64 };
 /* Maps of heads: layers x heads maps of cells x cells levels, levels[layers, heads, cells, cells] below CLI_MAP_LEVELS, a
  * level being sqrt(weight). `labels` are the texts of the n tokens; token i belongs to the cell (i pieces / n) / step, in
  * whole parts. `measures` is an array of {"title", "values": [layers x heads numbers or null]}: what heads are sorted by
- * and told with. */
+ * and told with; `names` holds layers x heads texts or nulls: what they are filtered by. */
 typedef struct cli_maps {
     const char *title;
     const char *caption;
-    json_t *labels, *measures;
+    json_t *labels, *measures, *names;
     size_t first_layer, layers, heads, cells, pieces, step;
     const unsigned char *levels;
 } cli_maps;

@@ -18,18 +18,10 @@ static const json_t *manifest(const run_page *page, int run, const char *part, c
     return json_object_get(json_object_get(page->runs[run].manifest, part), key);
 }
 
-/* A text of the folder, which may be anything, as a label; "" where there is none. */
+/* A text of the folder, which may be anything; "" where there is none. */
 static const char *label_of(const json_t *text, char label[NAME]) {
     label[0] = '\0';
-    if (json_is_string(text)) cli_run_token(text, label, NAME);
-    /* Backquotes would set what follows as code, and blanks are no tokens here. */
-    static const char blank[] = "\xe2\x90\xa3";
-    for (char *at = label; *at != '\0'; at++) {
-        if (*at == '`') *at = '\'';
-        if (strncmp(at, blank, sizeof blank - 1) != 0) continue;
-        *at = ' ';
-        memmove(at + 1, at + sizeof blank - 1, strlen(at + sizeof blank - 1) + 1);
-    }
+    if (json_is_string(text)) cli_run_phrase(text, label, NAME);
     return label;
 }
 

@@ -29,6 +29,24 @@ static const struct measure {
      "1: every query looks at one key.", false},
     {"support", "heads", "Keys with weight", "keys (root scale)",
      "How many keys a query gives weight to, on average.", false},
+    {"previous_token", "heads_share", "Weight on the token before", "weight (root scale)",
+     "Previous token heads have much of it.", false},
+    {"duplicate_token", "heads_share", "Weight on the query's own token", "weight (root scale)",
+     "On other places of the same token.", false},
+    {"induction", "heads_share", "Weight behind an earlier copy", "weight (root scale)",
+     "On keys that follow another place of the query's token: induction.", false},
+    {"positional", "heads_share", "Share explained by the offset", "share of variance (root scale)",
+     "1: weights depend on the distance alone.", false},
+    {"local", "heads_share", "Weight within 7 tokens", "weight (root scale)",
+     "Of rows that see more.", false},
+    {"nop_sink", "heads_share", "Sink of small value", "score (root scale)",
+     "The fullest key has a small value: the head does little.", false},
+    {"broadcast_sink", "heads_share", "Sink of full value", "score (root scale)",
+     "The fullest key's value is as large as others', and all get it.", false},
+    {"value_ratio", "heads", "Value at the sink", "median norms (root scale)",
+     "Norm of the fullest key's value over the median of the others'.", false},
+    {"distance", "heads", "Mean distance", "tokens (root scale)", "Of query and key, by weight.",
+     false},
 };
 
 static const json_t *figure_at(const run_page *page, int run, size_t layer, size_t head,
@@ -146,6 +164,72 @@ static void add_map(run_page *page, int run, const struct measure *of) {
     cli_cells_free(table);
 }
 
+/* ---- names ---- */
+
+static const json_t *name_at(const run_page *page, int run, size_t layer, size_t head) {
+    const json_t *name = figure_at(page, run, layer, head, "name");
+    return json_is_string(name) ? name : NULL;
+}
+
+static bool has_names(const run_page *page, int run) {
+    for (size_t layer = 0; layer < count_layers(page, run); layer++)
+        for (size_t head = 0; head < count_heads(page, run, layer); head++)
+            if (name_at(page, run, layer, head) != NULL) return true;
+    return false;
+}
+
+/* The score that a name is about has the name's words for its key. */
+static void score_of(const run_page *page, int run, size_t layer, size_t head, double numbers[3]) {
+    char key[LABEL];
+    (void)snprintf(key, sizeof key, "%s", json_string_value(name_at(page, run, layer, head)));
+    for (char *at = key; *at != '\0'; at++)
+        if (*at == ' ') *at = '_';
+    const json_t *figure = figure_at(page, run, layer, head, key);
+    numbers[0] = cli_run_number(figure, "mean");
+    numbers[1] = cli_run_interval(figure, 0);
+    numbers[2] = cli_run_interval(figure, 1);
+}
+
+static void add_names(run_page *page, int run) {
+    static const char *const heading[] = {"layer", "head", "name", "score", "95% from", "to"};
+    json_t *list = json_array();
+    cli_cells *table = cli_cells_new(sizeof heading / sizeof heading[0], heading);
+    size_t named = 0, total = 0;
+    for (size_t index = 0; index < count_layers(page, run); index++) {
+        const size_t layer = index + first_layer(page, run);
+        for (size_t head = 0; head < count_heads(page, run, index); head++, total++) {
+            double numbers[3] = {NAN, NAN, NAN};
+            char label[LABEL];
+            const json_t *name = name_at(page, run, index, head);
+            if (name != NULL) {
+                cli_run_phrase(name, label, sizeof label);
+                score_of(page, run, index, head, numbers);
+                cli_cell_format(table, "%zu", layer);
+                cli_cell_format(table, "%zu", head);
+                cli_cell(table, label);
+                for (int number = 0; number < 3; number++) cli_cell_number(table, numbers[number]);
+                named++;
+            }
+            (void)json_array_append_new(
+                list,
+                json_pack("{s:i, s:i, s:s?, s:o, s:o, s:o}", "layer", (int)layer, "head", (int)head,
+                          "name", name == NULL ? NULL : label, "score", cli_json_real(numbers[0]),
+                          "lower", cli_json_real(numbers[1]), "upper", cli_json_real(numbers[2])));
+        }
+    }
+    char title[RUN_TITLE], words[2 * LABEL];
+    cli_run_title(page, run, "What heads do", title);
+    (void)snprintf(words, sizeof words,
+                   "Map by layer and head of names: %zu of %zu heads have one.", named, total);
+    cli_run_figure(
+        page, "heads_named",
+        (cli_figure){"heads_named", title, json_pack("{s:o}", "cells", list),
+                     "A head is named where the low end of its score is more than 0.3 of "
+                     "the way from chance to 1; the others are left pale.",
+                     words, cli_cells_table(table, "Heads with a name."), NULL, "heads_named"});
+    cli_cells_free(table);
+}
+
 static bool has_measure(const run_page *page, int run, const char *key) {
     for (size_t layer = 0; layer < count_layers(page, run); layer++)
         for (size_t head = 0; head < count_heads(page, run, layer); head++)
@@ -174,14 +258,21 @@ static bool is_constant(const run_page *page, const char *key, double *value) {
     return count > 1;
 }
 
+/* Two maps are drawn first: of one run the names of heads, where there are any, take the place of the second; of two
+ * runs one measure has three maps. */
+static bool is_first(const run_page *page, size_t row) {
+    return measures[row].first && (row == 0 || (page->count == 1 && !has_names(page, 0)));
+}
+
 static void add_measures(run_page *page) {
     const bool both = page->count == 2 && count_layers(page, 0) == count_layers(page, 1) &&
                       count_heads(page, 0, 0) == count_heads(page, 1, 0);
+    for (int run = 0; run < page->count; run++)
+        if (has_names(page, run) && (page->count > 1) == page->details) add_names(page, run);
     for (size_t row = 0; row < sizeof measures / sizeof measures[0]; row++) {
         const struct measure *of = &measures[row];
         double value = 0;
-        /* Of two runs one measure has three maps. */
-        if ((of->first && (page->count == 1 || row == 0)) == page->details) continue;
+        if (is_first(page, row) == page->details) continue;
         if (is_constant(page, of->key, &value)) {
             cli_run_leave_out(page, of->title, value);
             continue;
@@ -257,6 +348,17 @@ static json_t *measures_of(const run_page *page, int run, size_t layers, size_t 
     return list;
 }
 
+static json_t *names_of(const run_page *page, int run, size_t layers, size_t heads) {
+    json_t *list = json_array();
+    for (size_t place = 0; place < layers * heads; place++) {
+        const json_t *name = name_at(page, run, place / heads, place % heads);
+        char label[LABEL];
+        if (name != NULL) cli_run_phrase(name, label, sizeof label);
+        (void)json_array_append_new(list, name == NULL ? json_null() : json_string(label));
+    }
+    return list;
+}
+
 static void add_patterns(run_page *page, int run) {
     const run_example *example = &page->runs[run].example;
     const cli_array *patterns = &example->patterns;
@@ -279,6 +381,7 @@ static void add_patterns(run_page *page, int run) {
                            "map, where arrow keys and the pointer read cells.",
                            labels_of(example->tokens),
                            measures_of(page, run, layers, heads),
+                           names_of(page, run, layers, heads),
                            first_layer(page, run),
                            layers,
                            heads,
@@ -290,6 +393,7 @@ static void add_patterns(run_page *page, int run) {
     cli_report_maps(page->report, &maps);
     json_decref(maps.labels);
     json_decref(maps.measures);
+    json_decref(maps.names);
     free(levels);
 }
 

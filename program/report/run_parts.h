@@ -109,6 +109,11 @@ void cli_run_mean(const json_t *figure, bool share, char word[RUN_WORD]);
 /* "layer 3", "the embedding". */
 void cli_run_layer_name(int layer, char word[RUN_WORD]);
 
+/* ---- run_findings.c ---- */
+
+/* Adds what the folder bears out to `facts`: name -> text. */
+void cli_run_findings(const run_folder *run, json_t *facts);
+
 /* ---- run_depth.c: the measures of transitions and layers ---- */
 
 typedef struct run_measure {
@@ -172,6 +177,8 @@ void cli_run_tables(run_page *page);     /* run_tables.c: every table, and as La
 void cli_run_label(const char *token, char *label, size_t size);
 /* The same of a string that may hold zero bytes; "?" for what is no string. */
 void cli_run_token(const json_t *token, char *label, size_t size);
+/* The same of words, whose blanks are blanks; no backquote is left that would set what follows as code. */
+void cli_run_phrase(const json_t *words, char *label, size_t size);
 /* The text as LaTeX that prints it; freed by the caller, NULL when memory is short. */
 char *cli_run_latex(const char *text);
 

@@ -24,6 +24,8 @@ static const struct {
     {"table5", "Table 5. Rounds of Sinkhorn between the distributions of neighbouring layers."},
     {"drift", "Drift of the states, transition by transition."},
     {"attention", "Attention, head by head."},
+    {"heads", "What heads do: names and scores, with intervals and chance."},
+    {"massive", "The largest entries of every state."},
     {"events", "Saturation events, one by one."},
     {"methods", "The same text under several methods."},
     {"temperatures", "The same text with attention at several temperatures."},

@@ -83,6 +83,17 @@ void cli_run_token(const json_t *token, char *label, size_t size) {
     if (cut) (void)snprintf(label + used, size - used, "\\u{0}");
 }
 
+void cli_run_phrase(const json_t *words, char *label, size_t size) {
+    static const char blank[] = "\xe2\x90\xa3";
+    cli_run_token(words, label, size);
+    for (char *at = label; *at != '\0'; at++) {
+        if (*at == '`') *at = '\'';
+        if (strncmp(at, blank, sizeof blank - 1) != 0) continue;
+        *at = ' ';
+        memmove(at + 1, at + sizeof blank - 1, strlen(at + sizeof blank - 1) + 1);
+    }
+}
+
 static const char *latex_mark(uint32_t point) {
     static const struct {
         uint32_t point;

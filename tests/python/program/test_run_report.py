@@ -166,7 +166,7 @@ def test_two_runs_are_held_against_each_other(both: Path) -> None:
     first, second = metrics_of(both / "a"), metrics_of(both / "b")
     with (both / "a" / "tables" / "compare.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    assert len(rows) == 21 * 4 + 7 * 5
+    assert len(rows) == 21 * 4 + 9 * 5
     for row in rows:
         place = int(row["layer"]) + (row["part"] == "layers")
         a, b = (run[row["part"]][place][row["measure"]] for run in (first, second))
@@ -211,7 +211,14 @@ COMMANDS = {
 
 def test_latex_runs_no_foreign_command(hostile: Path) -> None:
     files = sorted((hostile / "tables").glob("*.tex"))
-    assert {file.stem for file in files} == {"table1", "table5", "events", "methods", "temperatures"}
+    assert {file.stem for file in files} == {
+        "table1",
+        "table5",
+        "events",
+        "massive",
+        "methods",
+        "temperatures",
+    }
     for file in files:
         text = file.read_text(encoding="utf-8")
         with (hostile / "tables" / f"{file.stem}.csv").open(newline="", encoding="utf-8") as source:
@@ -453,6 +460,14 @@ def test_answers_are_true_and_lead_to_their_figures(whole: Path) -> None:
         f"[{low:#.3g}, {high:#.3g}], and least in layer {least}, by {moves[least]['mean']:#.3g} "
         f"[{moves[least]['ci95'][0]:#.3g}, {moves[least]['ci95'][1]:#.3g}]."
     )
+    names = [head["name"] for layer in metrics["attention"] for head in layer]
+    counted = ", ".join(f"{names.count(name)} {name}" for name in dict.fromkeys(filter(None, names)))
+    known = len(names) - names.count(None)
+    assert by_figure["heads_named"] == f"{known} of 144 heads have a name by what they do: {counted}."
+    score = np.array([[head["induction"]["mean"] for head in layer] for layer in metrics["attention"]])
+    layer, head = np.unravel_index(score.argmax(), score.shape)
+    assert f"layer {layer}, head {head}: {100 * score.max():.0f} %" in by_figure["induction"]
+    assert by_figure["massive_ratio"].endswith("at layer 11 in dimension 19 of the token \u2423the.")
     agreed = [state["agreement_with_final"]["mean"] for state in metrics["layers"]]
     settled = max(k for k in range(13) if agreed[k] < 0.5) + 1
     assert by_figure["agreement_with_final"].startswith(f"From layer {settled - 1} on ")
@@ -576,17 +591,17 @@ const until = async (holds) => {
   said.more = Number(root.dataset.drawn) > Number(first);
 
   const title = () => maps.querySelector("h4").textContent;
-  const cell = [...document.querySelectorAll("#receiver_max .mark-rect path")]
-    .find((one) => /head: 1; layer: 2;/.test(one.getAttribute("aria-label")));
+  const cell = [...document.querySelectorAll("#heads_named .mark-rect path")]
+    .find((one) => /(head: 1; layer: 2|layer: 2; head: 1);/.test(one.getAttribute("aria-label")));
   cell.dispatchEvent(new MouseEvent("click", { bubbles: true }));
-  await until(() => title() === "layer 2, head 1");
+  await until(() => title().startsWith("layer 2, head 1:"));
   said.chosen = title();
   await sleep(200);
   said.marked = [...document.querySelectorAll("#first_key_mass .mark-rect path")]
     .filter((one) => one.getAttribute("aria-label") && one.getAttribute("stroke") === "#d1242f")
     .map((one) => one.getAttribute("aria-label"));
 
-  const [sort, layer] = maps.querySelectorAll("select"), least = maps.querySelector("input");
+  const [sort, layer, kind] = maps.querySelectorAll("select"), least = maps.querySelector("input");
   const shown = () => [...maps.querySelectorAll("button.map")].map((one) => one.getAttribute("aria-label"));
   const set = (control, value, name = "change") => {
     control.value = value;
@@ -601,6 +616,9 @@ const until = async (holds) => {
   set(layer, 1);
   said.layer = shown();
   set(layer, "");
+  set(kind, "induction");
+  said.kind = shown();
+  set(kind, "");
 
   const plot = document.querySelector("#tv .plot svg");
   const box = plot.getBoundingClientRect();
@@ -640,7 +658,7 @@ def test_clicks_choose_sort_and_unfold(tmp_path: Path) -> None:
     assert said["hidden"] is False
     assert said["unfolds"]
     assert said["more"]
-    assert said["chosen"] == "layer 2, head 1"
+    assert said["chosen"] == "layer 2, head 1: previous token"
     assert len(said["marked"]) == 1
     assert re.search("head: 1; layer: 2;", said["marked"][0])
     mass = [[head["first_key_mass"]["mean"] for head in layer] for layer in metrics_of(folder)["attention"]]
@@ -650,6 +668,8 @@ def test_clicks_choose_sort_and_unfold(tmp_path: Path) -> None:
     assert said["sorted"] == [name for _, name in ordered]
     assert said["least"] == [name for value, name in ordered if value >= 0.2]
     assert said["layer"] == [f"layer 1, head {head}" for head in range(3)]
+    named = [f"layer {k // 3}, head {k % 3}" for k in range(12) if (k // 3 + k % 3) % 9 == 0]
+    assert said["kind"] == named
     # The nearest point answers wherever the pointer stands.
     assert all("median" in tip for tip in said["tips"]), said["tips"]
     assert len(set(said["tips"])) == 3
