@@ -419,10 +419,12 @@ set(OTATTN_PROGRAM_SOURCES
     program/help.c
     program/json.c
     program/models/capture.c
+    program/models/edits.c
     program/models/generate.c
     program/models/info.c
     program/models/model.c
     program/models/perplexity.c
+    program/models/points.c
     program/models/tokenize.c
     program/progress.c
     program/ranks/ranks_alone.c

@@ -101,10 +101,10 @@ typedef struct cli_tokenize_settings {
 
 /* A run of a model: capture, perplexity, generate, analyze. */
 typedef struct cli_model_settings {
-    cli_list methods;
-    const char *points, *residual, *exit;
+    cli_list methods, edits;
+    const char *points, *weights, *scores, *residual, *exit;
     cli_whole start_layer, context, stride, tokens;
-    bool sample, echo, allow_nonfinite;
+    bool sample, echo, allow_nonfinite, receiver;
 } cli_model_settings;
 
 typedef struct cli_analyze_settings {

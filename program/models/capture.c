@@ -1,120 +1,50 @@
-/* `otattn capture MODEL`: arrays inside a run, streamed to safetensors under TransformerLens names.
+/* `otattn capture MODEL`: arrays inside a run, streamed to a file under TransformerLens names.
  *
  * All shapes are known before the run, so the header is written first and every array as the run meets
- * it: memory holds one at a time. */
+ * it, large ones in blocks of rows: memory holds one block at a time. */
 #define _POSIX_C_SOURCE 200809L
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "otattn_model.h"
-#include "program/program.h"
+#include "edits.h"
+#include "points.h"
+
+/* Weights and scores of a layer come whole up to so many numbers, else in blocks of so many. */
+enum { WHOLE = 1 << 22, BLOCK = 1 << 21 };
+/* Runs of so many tokens are worth a word about how long they will take, by two that are shorter by these factors. */
+enum { LONG_RUN = 2048, SHORT = 16, SHORTER = 64 };
 
 typedef struct capture {
     cli_context *context;
     const ota_model *model;
-    cli_array *arrays;
-    size_t count, next; /* those that the run hands over */
-    bool logits;        /* wanted too: they come last */
+    cli_points points;
+    size_t next, left; /* the array at hand, and how much of it is to come */
     ota_type type;
     cli_output *output;
     const float *residual; /* [batch, count, width], or NULL */
     int64_t start_layer;
+    cli_edits edits;
+    bool rehearsing;       /* nothing is written */
+    double written, total; /* bytes */
+    double seconds;        /* that the run will take, by its rehearsal; 0: none was made */
+    cli_progress progress;
 } capture;
-
-/* ---- which points ---- */
-
-static bool has_tail(const char *name, const char *tail) {
-    const size_t length = strlen(name), size = strlen(tail);
-    return length >= size && strcmp(name + length - size, tail) == 0;
-}
-
-/* Embedding, the stream before every layer and after the last, patterns, the last norm. */
-static bool is_standard(const char *name, const char *last) {
-    return strcmp(name, "hook_embed") == 0 || strcmp(name, "ln_final.hook_normalized") == 0 ||
-           has_tail(name, ".hook_resid_pre") || has_tail(name, ".attn.hook_pattern") ||
-           strcmp(name, last) == 0;
-}
-
-/* Is `name`, or its part behind "blocks.L.", a word of the list? */
-static bool is_listed(const char *list, const char *name) {
-    const char *tail = name;
-    if (strncmp(name, "blocks.", 7) == 0 && strchr(name + 7, '.') != NULL)
-        tail = strchr(name + 7, '.') + 1;
-    for (const char *at = list; at != NULL && *at != '\0';) {
-        const char *comma = strchr(at, ',');
-        const size_t size = comma != NULL ? (size_t)(comma - at) : strlen(at);
-        if ((strlen(name) == size && strncmp(name, at, size) == 0) ||
-            (strlen(tail) == size && strncmp(tail, at, size) == 0))
-            return true;
-        at = comma != NULL ? comma + 1 : NULL;
-    }
-    return false;
-}
-
-static int refuse_points(const capture *c, const char *list) {
-    for (const char *at = list; at != NULL && *at != '\0';) {
-        const char *comma = strchr(at, ',');
-        char word[128];
-        (void)snprintf(word, sizeof word, "%.*s",
-                       (int)(comma != NULL ? comma - at : (ptrdiff_t)strlen(at)), at);
-        ota_capture_point point;
-        bool found = strcmp(word, "all") == 0 || (c->logits && strcmp(word, "logits") == 0);
-        for (int64_t k = 0; !found && ota_model_point(c->model, k, 1, 1, &point); k++)
-            found = is_listed(word, point.name);
-        if (!found)
-            return cli_refuse_flag(c->context, "points",
-                                   "--points all with --json lists the names of this model",
-                                   "the model has no point '%.100s'", word);
-        at = comma != NULL ? comma + 1 : NULL;
-    }
-    return 0;
-}
-
-static void add_array(capture *c, const char *name, int rank, const int64_t *shape) {
-    cli_array *array = &c->arrays[c->count++];
-    *array = (cli_array){.type = c->type, .rank = rank, .count = 1};
-    (void)snprintf(array->name, sizeof array->name, "%s", name);
-    for (int d = 0; d < rank; d++) {
-        array->shape[d] = shape[d];
-        array->count *= (size_t)shape[d];
-    }
-}
-
-static int choose_points(capture *c, const ota_model_facts *facts, int64_t batch, int64_t count) {
-    const char *list = c->context->settings.model.points;
-    char last[96];
-    ota_capture_point point;
-    (void)snprintf(last, sizeof last, "blocks.%" PRId64 ".hook_resid_post", facts->layers - 1);
-    for (int64_t k = 0; ota_model_point(c->model, k, 1, 1, &point); k++)
-        if (has_tail(point.name, ".hook_normalized_resid_post"))
-            (void)snprintf(last, sizeof last, "%s", point.name);
-    size_t points = 0;
-    while (ota_model_point(c->model, (int64_t)points, batch, count, &point)) points++;
-    c->arrays = calloc(points + 1, sizeof *c->arrays);
-    if (c->arrays == NULL)
-        return cli_fail(&c->context->error, CLI_EXIT_LIMIT, "there is no memory left");
-    const bool all = is_listed(list, "all");
-    c->logits = is_listed(list, "logits") && strcmp(facts->head, "none") != 0;
-    if (list != NULL && refuse_points(c, list) != 0) return c->context->error.exit_code;
-    for (size_t k = 0; k < points; k++) {
-        (void)ota_model_point(c->model, (int64_t)k, batch, count, &point);
-        if (!(all || (list == NULL ? is_standard(point.name, last) : is_listed(list, point.name))))
-            continue;
-        if (c->residual == NULL || point.layer >= c->start_layer)
-            add_array(c, point.name, point.rank, point.shape);
-    }
-    if (c->logits) add_array(c, "logits", 3, (int64_t[]){batch, count, facts->vocabulary});
-    return 0;
-}
 
 /* ---- during the run ---- */
 
-static int is_wanted(void *user, const char *name) {
-    const capture *c = user;
-    for (size_t k = 0; k < c->count; k++)
-        if (strcmp(c->arrays[k].name, name) == 0) return 1;
-    return 0;
+static const cli_captured *find_array(const capture *c, const char *name) {
+    for (size_t k = 0; k < c->points.count; k++)
+        if (strcmp(c->points.items[k].array.name, name) == 0) return &c->points.items[k];
+    return NULL;
+}
+
+static int is_wanted(void *user, const char *name) { return find_array(user, name) != NULL; }
+
+static int is_head_wanted(void *user, const char *name, int64_t head) {
+    const cli_captured *one = find_array(user, name);
+    return one != NULL && (one->heads == NULL || one->heads[head]);
 }
 
 static int write_floats(capture *c, const float *data, size_t count) {
@@ -127,16 +57,24 @@ static int write_floats(capture *c, const float *data, size_t count) {
         code =
             cli_output_write(c->output, piece, part * ota_type_bytes(c->type), &c->context->error);
     }
+    c->written += (double)(count * ota_type_bytes(c->type));
+    cli_progress_update(&c->progress, c->written * 1e-6, c->total * 1e-6, "MB");
     return code;
 }
 
 static ota_status write_capture(void *user, const ota_capture *one, ota_error *error) {
     capture *c = user;
-    const cli_array *array = &c->arrays[c->next++];
-    int code = strcmp(array->name, one->name) == 0
-                   ? write_floats(c, one->data, array->count)
-                   : cli_fail(&c->context->error, CLI_EXIT_INTERNAL, "%s came when %s was due",
-                              one->name, array->name);
+    int code = 0;
+    if (c->rehearsing) return OTA_OK;
+    if (c->left == 0) c->left = c->points.items[c->next++].array.count;
+    const cli_array *array = &c->points.items[c->next - 1].array;
+    const size_t count = (size_t)(one->rows * one->columns);
+    if (strcmp(array->name, one->name) == 0 && count <= c->left)
+        code = write_floats(c, one->data, count);
+    else
+        code = cli_fail(&c->context->error, CLI_EXIT_INTERNAL, "%s came when %s was due", one->name,
+                        array->name);
+    c->left -= count;
     if (code != 0) (void)snprintf(error->message, sizeof error->message, "stopped");
     return code == 0 ? OTA_OK : OTA_CANCELLED;
 }
@@ -160,6 +98,26 @@ static int write_logits(capture *c, ota_session *session, const float *states, i
     return code;
 }
 
+/* Are heads of some array left out? */
+static bool chooses_heads(const capture *c) {
+    for (size_t k = 0; k < c->points.count; k++)
+        if (c->points.items[k].heads != NULL) return true;
+    return false;
+}
+
+static int64_t rows_of_blocks(const capture *c, int64_t batch, int64_t count) {
+    int64_t heads = 0;
+    for (size_t k = 0; k < c->points.count; k++) {
+        const cli_array *array = &c->points.items[k].array;
+        if (array->rank == 4 && array->shape[2] == count && array->shape[3] == count &&
+            array->shape[1] > heads)
+            heads = array->shape[1];
+    }
+    const double floats = (double)batch * (double)heads * (double)count * (double)count;
+    if (floats <= WHOLE) return 0;
+    return count < BLOCK ? BLOCK / count : 1;
+}
+
 static int run_model(capture *c, ota_session *session, const int64_t *ids, int64_t batch,
                      int64_t count, const int64_t *lengths, float *states) {
     ota_error error = {0};
@@ -172,13 +130,39 @@ static int run_model(capture *c, ota_session *session, const int64_t *ids, int64
                                .residual = c->residual,
                                .start_layer = c->start_layer,
                                .wanted = is_wanted,
+                               .wanted_head = chooses_heads(c) ? is_head_wanted : NULL,
                                .capture = write_capture,
-                               .user = c};
+                               .user = c,
+                               .block_rows = rows_of_blocks(c, batch, count),
+                               .edits = c->edits.list,
+                               .edit_count = c->rehearsing ? 0 : c->edits.count};
     c->context->error.exit_code = 0;
     const ota_status status = ota_session_run(session, &run, &error);
     if (status >= 0) return 0;
     return c->context->error.exit_code != 0 ? c->context->error.exit_code
                                             : cli_fail_status(c->context, status, &error);
+}
+
+/* t = a n + b n^2 through two short runs, without what writing takes. */
+static int rehearse(capture *c, ota_session *session, const int64_t *ids, int64_t batch,
+                    int64_t count) {
+    const int64_t sizes[2] = {count / SHORTER, count / SHORT};
+    double seconds[2], n = (double)count;
+    int code = 0;
+    if (count < LONG_RUN || c->residual != NULL || batch != 1) return 0;
+    c->rehearsing = true;
+    for (int k = 0; code == 0 && k < 2; k++) {
+        const int64_t begun = cli_now_ns();
+        code = run_model(c, session, ids, batch, sizes[k], NULL, NULL);
+        seconds[k] = (double)(cli_now_ns() - begun) * 1e-9;
+    }
+    c->rehearsing = false;
+    if (code != 0) return code;
+    const double x = (double)sizes[0], y = (double)sizes[1];
+    const double square = fmax(0, (seconds[1] / y - seconds[0] / x) / (y - x));
+    const double linear = fmax(0, seconds[1] / y - square * y);
+    c->seconds = linear * n + square * n * n;
+    return 0;
 }
 
 /* ---- the command ---- */
@@ -225,23 +209,26 @@ static int load_residual(capture *c, const ota_model_facts *facts, int64_t batch
 
 static json_t *tensors_json(const capture *c) {
     json_t *list = json_array();
-    for (size_t k = 0; k < c->count; k++) {
-        json_t *shape = json_array();
-        for (int d = 0; d < c->arrays[k].rank; d++)
-            (void)json_array_append_new(shape, json_integer(c->arrays[k].shape[d]));
-        (void)json_array_append_new(list,
-                                    json_pack("{s:s, s:o, s:s}", "name", c->arrays[k].name, "shape",
-                                              shape, "dtype", cli_type_name(c->type)));
+    for (size_t k = 0; k < c->points.count; k++) {
+        const cli_captured *one = &c->points.items[k];
+        json_t *shape = json_array(), *heads = json_array();
+        for (int d = 0; d < one->array.rank; d++)
+            (void)json_array_append_new(shape, json_integer(one->array.shape[d]));
+        for (int64_t h = 0; one->heads != NULL && h < c->points.heads; h++)
+            if (one->heads[h]) (void)json_array_append_new(heads, json_integer(h));
+        json_t *entry = json_pack("{s:s, s:o, s:s}", "name", one->array.name, "shape", shape,
+                                  "dtype", cli_type_name(c->type));
+        if (one->heads != NULL) (void)json_object_set(entry, "heads", heads);
+        json_decref(heads);
+        (void)json_array_append_new(list, entry);
     }
     return list;
 }
 
 static int print_result(const capture *c, const char *path) {
-    size_t bytes = 0;
-    for (size_t k = 0; k < c->count; k++) bytes += c->arrays[k].count * ota_type_bytes(c->type);
     if (!c->context->settings.output.json) {
         cli_put_named(stdout, "", path, ": ");
-        (void)printf("%zu tensors, %.1f MB\n", c->count, (double)bytes / 1e6);
+        (void)printf("%zu tensors, %.1f MB\n", c->points.count, c->total / 1e6);
         return 0;
     }
     json_t *object = json_pack("{s:s, s:s, s:s, s:o}", "command", "capture", "status", "ok", "out",
@@ -250,27 +237,77 @@ static int print_result(const capture *c, const char *path) {
     return cli_print_json(stdout, object);
 }
 
-static int capture_to_file(capture *c, const ota_model_facts *facts, const int64_t *ids,
-                           int64_t batch, int64_t count) {
+/* What is to come, on the error stream. */
+static void announce(const capture *c, const ota_session *session) {
+    char seconds[32] = "";
+    if (c->context->settings.output.json) return;
+    if (c->seconds > 0) (void)snprintf(seconds, sizeof seconds, ", about %.0f s", c->seconds);
+    (void)fprintf(stderr, "otattn capture: %.1f MB of memory, %zu arrays of %.1f MB to write%s\n",
+                  (double)ota_session_bytes(session) / 1e6, c->points.count, c->total / 1e6,
+                  seconds);
+}
+
+static bool is_npy(const char *path) {
+    const size_t size = strlen(path);
+    return strcmp(path, "-") == 0 || (size > 4 && strcmp(path + size - 4, ".npy") == 0);
+}
+
+static int write_header(capture *c, const char *path) {
+    char *header = NULL;
+    size_t size = 0;
+    if (!is_npy(path)) {
+        cli_array *arrays = calloc(c->points.count + 1, sizeof *arrays);
+        if (arrays == NULL)
+            return cli_fail(&c->context->error, CLI_EXIT_LIMIT, "there is no memory left");
+        for (size_t k = 0; k < c->points.count; k++) arrays[k] = c->points.items[k].array;
+        const int code =
+            cli_write_safetensors_header(c->output, arrays, c->points.count, &c->context->error);
+        free(arrays);
+        return code;
+    }
+    int code = npy_make_header(&c->points.items[0].array, &header, &size, &c->context->error);
+    if (code == 0) code = cli_output_write(c->output, header, size, &c->context->error);
+    free(header);
+    return code;
+}
+
+/* Arrays come one after another, which an archive of npy files does not allow. */
+static int check_output(const capture *c, const char *path) {
+    const size_t size = strlen(path);
+    if (size > 4 && strcmp(path + size - 4, ".npz") == 0)
+        return cli_refuse_flag(c->context, "out", "write -o F.safetensors, or F.npy for one array",
+                               "what a run captures is streamed, and .npz cannot be");
+    if (is_npy(path) && (c->points.count != 1 || c->type == OTA_BF16))
+        return cli_refuse_flag(c->context, "out", "write -o F.safetensors",
+                               "%s holds one array of a type that npy has, not %zu of %s",
+                               strcmp(path, "-") == 0 ? "standard output" : ".npy", c->points.count,
+                               cli_type_name(c->type));
+    return 0;
+}
+
+static int capture_to_file(capture *c, const ota_model_facts *facts, const cli_tokens *tokens) {
     cli_context *context = c->context;
+    const int64_t batch = tokens->batch, count = tokens->count;
     const int64_t *lengths;
     ota_session *session = NULL;
     void *states = NULL;
     int code = load_lengths(context, batch, &lengths);
-    if (code == 0 && c->logits)
+    if (code == 0) code = check_output(c, context->settings.output.out);
+    if (code == 0 && c->points.logits)
         code = cli_memory(context, (size_t)(batch * count * facts->width) * sizeof(float),
                           "the last states", &states);
     if (code == 0) code = cli_session_open(context, c->model, batch, count, 0, &session);
+    if (code == 0) code = rehearse(c, session, tokens->ids, batch, count);
     if (code == 0)
         code = cli_output_begin(context->settings.output.out, context->settings.output.force,
                                 &c->output, &context->error);
-    if (code == 0)
-        code = cli_write_safetensors_header(c->output, c->arrays, c->count, &context->error);
-    if (code == 0 && !context->settings.output.json)
-        (void)fprintf(stderr, "otattn capture: %.1f MB of memory, %zu arrays to write\n",
-                      (double)ota_session_bytes(session) / 1e6, c->count);
-    if (code == 0) code = run_model(c, session, ids, batch, count, lengths, states);
-    if (code == 0 && c->logits) code = write_logits(c, session, states, batch * count, facts);
+    if (code == 0) code = write_header(c, context->settings.output.out);
+    if (code == 0) announce(c, session);
+    cli_progress_begin(&c->progress, "capture");
+    if (code == 0) code = run_model(c, session, tokens->ids, batch, count, lengths, states);
+    if (code == 0 && c->points.logits)
+        code = write_logits(c, session, states, batch * count, facts);
+    cli_progress_end(&c->progress);
     if (code == 0) {
         code = cli_output_commit(c->output, &context->error);
         c->output = NULL;
@@ -295,12 +332,19 @@ int cli_capture(cli_context *context) {
         c.type = cli_type_of(context->settings.output.out_dtype);
     (void)ota_model_describe(model, &facts, NULL);
     code = cli_tokens_load(context, model, false, &tokens);
+    const cli_run_size size = {tokens.batch, tokens.count};
     if (code == 0) code = load_residual(&c, &facts, tokens.batch, tokens.count);
-    if (code == 0) code = choose_points(&c, &facts, tokens.batch, tokens.count);
-    if (code == 0) code = capture_to_file(&c, &facts, tokens.ids, tokens.batch, tokens.count);
+    if (code == 0)
+        code = cli_points_choose(context, model, (int64_t[]){tokens.batch, tokens.count},
+                                 c.residual != NULL ? c.start_layer : -1, c.type, &c.points);
+    for (size_t k = 0; k < c.points.count; k++)
+        c.total += (double)(c.points.items[k].array.count * ota_type_bytes(c.type));
+    if (code == 0) code = cli_edits_read(context, model, &size, &c.edits);
+    if (code == 0) code = capture_to_file(&c, &facts, &tokens);
     if (code == 0) code = print_result(&c, context->settings.output.out);
     cli_tokens_free(&tokens);
-    free(c.arrays);
+    cli_edits_free(&c.edits);
+    cli_points_free(&c.points);
     ota_model_free(model);
     return code;
 }

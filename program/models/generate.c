@@ -9,7 +9,7 @@
 
 #include "otattn_model.h"
 #include "otattn_tokenizer.h"
-#include "program/program.h"
+#include "edits.h"
 
 typedef struct generation {
     cli_context *context;
@@ -22,6 +22,7 @@ typedef struct generation {
     const ota_tokenizer *tokenizer; /* NULL: ids are printed */
     uint64_t seed;
     cli_exit exit;
+    cli_edits edits;
     int64_t model_layers, layers_used;
     int64_t *layers; /* [prompt_count] that each token of a step went through */
     double prefill_seconds, decode_seconds;
@@ -91,7 +92,9 @@ static int step(generation *g, const int64_t *ids, int64_t first, int64_t count)
                                .states = g->states,
                                .exit_threshold = g->exit.threshold,
                                .exit_transitions = g->exit.transitions,
-                               .layers = g->layers};
+                               .layers = g->layers,
+                               .edits = g->edits.list,
+                               .edit_count = g->edits.count};
     ota_status status = ota_session_run(g->session, &run, &error);
     if (status >= 0)
         status = ota_session_logits(g->session, g->states + (count - 1) * g->width, 1, 0, g->logits,
@@ -202,6 +205,8 @@ static int generate(cli_context *context, const ota_model *model, const ota_mode
     g->model_layers = facts->layers;
     if (code == 0) code = read_sizes(g, facts, tokens.batch);
     if (code == 0) code = cli_read_exit(g->context, &g->exit);
+    if (code == 0)
+        code = cli_edits_read(g->context, model, &(cli_run_size){1, g->prompt_count}, &g->edits);
     if (code == 0 && g->exit.oracle)
         code = cli_refuse_flag(g->context, "exit", "give a threshold, or measure with perplexity",
                                "--exit oracle needs the end of a text that is not written yet");
@@ -225,6 +230,7 @@ static int generate(cli_context *context, const ota_model *model, const ota_mode
     free(g->ids);
     free(g->layers);
     cli_tokens_free(&tokens);
+    cli_edits_free(&g->edits);
     ota_session_free(g->session);
     return code;
 }

@@ -12,7 +12,7 @@
 
 #include "otattn_model.h"
 #include "otattn_tokenizer.h"
-#include "program/program.h"
+#include "edits.h"
 #include "src/base/integers.h"
 
 enum { ROWS = 32 }; /* of logits at a time */
@@ -38,6 +38,7 @@ typedef struct score {
     double sum;
     int64_t predicted, windows, bytes;
     exit_score exit;
+    cli_edits edits;
 } score;
 
 static double nll_of(const float *logits, int64_t count, int64_t id, int64_t *best) {
@@ -110,8 +111,12 @@ static int find_targets(score *s, int64_t count) {
 static int run_window(score *s, int64_t begin, int64_t end) {
     const cli_exit *rule = &s->exit.rule;
     ota_error error = {0};
-    ota_model_run run = {
-        .size = sizeof run, .ids = s->ids + begin, .batch = 1, .count = end - begin};
+    ota_model_run run = {.size = sizeof run,
+                         .ids = s->ids + begin,
+                         .batch = 1,
+                         .count = end - begin,
+                         .edits = s->edits.list,
+                         .edit_count = s->edits.count};
     ota_status status = OTA_OK;
     if (cli_exits(rule)) {
         run.states = s->exit.states;
@@ -246,6 +251,11 @@ static int score_model(cli_context *context, const ota_model *model, const ota_m
                                "--ids holds %" PRId64 " sequences", tokens.batch);
     if (code == 0) code = read_sizes(s, facts->positions);
     if (code == 0) code = cli_read_exit(s->context, &s->exit.rule);
+    if (code == 0)
+        code = cli_edits_read(s->context, model, &(cli_run_size){1, s->window}, &s->edits);
+    if (code == 0 && s->edits.count > 0 && cli_exits(&s->exit.rule))
+        code = cli_refuse_flag(s->context, "edit", "leave one of them out",
+                               "--edit is of whole runs, and tokens stop early by --exit");
     if (code == 0) code = make_exit(s, facts->layers);
     if (code == 0) code = cli_session_open(s->context, model, 1, s->window, 0, &s->session);
     if (code == 0)
@@ -262,6 +272,7 @@ static int score_model(cli_context *context, const ota_model *model, const ota_m
     free(s->exit.layers);
     free(s->exit.targets);
     cli_tokens_free(&tokens);
+    cli_edits_free(&s->edits);
     ota_session_free(s->session);
     return code;
 }
