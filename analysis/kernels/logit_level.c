@@ -383,27 +383,26 @@ static void columns(const double *restrict x, double shift, int64_t row, int64_t
     }
 }
 
+/* Loops of fewer lanes are unrolled into scalars. */
 static void row(const double *restrict x, const double *restrict shifts, int64_t count, double *low,
                 double *high) {
-    enum { LANES = 16 };
-    double lows[LANES], highs[LANES];
-    for (int l = 0; l < LANES; l++) lows[l] = *low, highs[l] = *high;
+    double lows[BLOCK], highs[BLOCK], t[BLOCK];
+    for (int k = 0; k < BLOCK; k++) lows[k] = *low;
+    for (int k = 0; k < BLOCK; k++) highs[k] = *high;
     int64_t j = 0;
-    for (; j + LANES <= count; j += LANES) {
-        for (int l = 0; l < LANES; l++) {
-            const double t = x[j + l] - shifts[j + l];
-            lows[l] = t < lows[l] ? t : lows[l];
-            highs[l] = t > highs[l] ? t : highs[l];
-        }
+    for (; j + BLOCK <= count; j += BLOCK) {
+        for (int k = 0; k < BLOCK; k++) t[k] = x[j + k] - shifts[j + k];
+        for (int k = 0; k < BLOCK; k++) lows[k] = smaller(t[k], lows[k]);
+        for (int k = 0; k < BLOCK; k++) highs[k] = larger(t[k], highs[k]);
     }
-    for (; j < count; j++) {
-        const double t = x[j] - shifts[j];
-        lows[0] = t < lows[0] ? t : lows[0];
-        highs[0] = t > highs[0] ? t : highs[0];
+    for (int k = 0; j < count; j++, k++) {
+        const double left = x[j] - shifts[j];
+        lows[k] = smaller(left, lows[k]);
+        highs[k] = larger(left, highs[k]);
     }
-    for (int l = 0; l < LANES; l++) {
-        *low = lows[l] < *low ? lows[l] : *low;
-        *high = highs[l] > *high ? highs[l] : *high;
+    for (int k = 0; k < BLOCK; k++) {
+        *low = smaller(lows[k], *low);
+        *high = larger(highs[k], *high);
     }
 }
 
@@ -462,23 +461,33 @@ static double rest(const double *x, double k, const double *v, int64_t count, do
 /* Entry j of a sum goes into lane j mod OCTET. */
 enum { OCTET = 8 };
 
+/* Eight numbers that compilers keep in vectors; arrays of eight become scalars. */
+typedef double lanes __attribute__((vector_size(OCTET * sizeof(double))));
+
 /* Sums side by side, the rounding error of every addition (Knuth) in `slips`: as exact as one rounding. */
 typedef struct octet {
-    double sums[OCTET], slips[OCTET];
+    lanes sums, slips;
 } octet;
 
 static inline void add_octet(octet *s, const double *terms) {
-    for (int l = 0; l < OCTET; l++) {
-        const double sum = s->sums[l] + terms[l], back = sum - s->sums[l];
-        s->slips[l] += (s->sums[l] - (sum - back)) + (terms[l] - back);
-        s->sums[l] = sum;
-    }
+    lanes term;
+    memcpy(&term, terms, sizeof term);
+    const lanes sum = s->sums + term, back = sum - s->sums;
+    s->slips += (s->sums - (sum - back)) + (term - back);
+    s->sums = sum;
+}
+
+/* terms [BLOCK] */
+static inline void add_block(octet *s, const double *terms) {
+    for (int k = 0; k < BLOCK; k += OCTET) add_octet(s, terms + k);
 }
 
 static double value_of(const octet *s) {
-    double sum = 0.0, slip = 0.0;
+    double sum = 0.0, slip = 0.0, sums[OCTET], slips[OCTET];
+    memcpy(sums, &s->sums, sizeof sums);
+    memcpy(slips, &s->slips, sizeof slips);
     for (int k = 0; k < 2 * OCTET; k++) {
-        const double term = k % 2 == 0 ? s->sums[k / 2] : s->slips[k / 2];
+        const double term = k % 2 == 0 ? sums[k / 2] : slips[k / 2];
         const double next = sum + term, back = next - sum;
         slip += (sum - (next - back)) + (term - back);
         sum = next;
@@ -487,12 +496,10 @@ static double value_of(const octet *s) {
 }
 
 static double total(const double *x, int64_t count) {
-    octet s = {{0.0}, {0.0}};
-    double last[OCTET] = {0.0};
-    int64_t j = 0;
-    for (; j + OCTET <= count; j += OCTET) add_octet(&s, x + j);
-    for (int l = 0; j < count; j++, l++) last[l] = x[j];
-    add_octet(&s, last);
+    octet s = {{0}, {0}};
+    double room[BLOCK];
+    for (int64_t start = 0; start < count; start += BLOCK)
+        add_block(&s, doubles_of(x, start, live_of(start, count), room));
     return value_of(&s);
 }
 
@@ -502,34 +509,34 @@ static inline double quotient(double above, double below) {
 
 static double divide(const double *restrict mass, double scale, const double *restrict other,
                      double slope, double shared, int64_t count, double *restrict to) {
-    octet s = {{0.0}, {0.0}};
-    double terms[OCTET], last[OCTET] = {0.0};
-    int64_t j = 0;
-    for (; j + OCTET <= count; j += OCTET) {
-        for (int l = 0; l < OCTET; l++)
-            terms[l] = quotient(mass[j + l] * scale, slope * other[j + l] + shared);
-        memcpy(to + j, terms, sizeof terms);
-        add_octet(&s, terms);
+    octet s = {{0}, {0}};
+    double mass_room[BLOCK], other_room[BLOCK], terms[BLOCK];
+    for (int64_t start = 0; start < count; start += BLOCK) {
+        const int live = live_of(start, count);
+        const double *const m = doubles_of(mass, start, live, mass_room);
+        const double *const o = doubles_of(other, start, live, other_room);
+        for (int k = 0; k < BLOCK; k++) terms[k] = quotient(m[k] * scale, slope * o[k] + shared);
+        for (int k = live; k < BLOCK; k++) terms[k] = 0.0;
+        memcpy(to + start, terms, (size_t)live * sizeof *to);
+        add_block(&s, terms);
     }
-    for (int l = 0; j < count; j++, l++)
-        last[l] = to[j] = quotient(mass[j] * scale, slope * other[j] + shared);
-    add_octet(&s, last);
     return value_of(&s);
 }
 
 static double miss(const double *restrict x, const double *restrict other, double slope,
                    double shared, const double *restrict mass, double scale, int64_t count) {
-    octet s = {{0.0}, {0.0}};
-    double terms[OCTET], last[OCTET] = {0.0};
-    int64_t j = 0;
-    for (; j + OCTET <= count; j += OCTET) {
-        for (int l = 0; l < OCTET; l++)
-            terms[l] = size_of(x[j + l] * (slope * other[j + l] + shared) - mass[j + l] * scale);
-        add_octet(&s, terms);
+    octet s = {{0}, {0}};
+    double x_room[BLOCK], other_room[BLOCK], mass_room[BLOCK], terms[BLOCK];
+    for (int64_t start = 0; start < count; start += BLOCK) {
+        const int live = live_of(start, count);
+        const double *const from = doubles_of(x, start, live, x_room);
+        const double *const o = doubles_of(other, start, live, other_room);
+        const double *const m = doubles_of(mass, start, live, mass_room);
+        for (int k = 0; k < BLOCK; k++)
+            terms[k] = size_of(from[k] * (slope * o[k] + shared) - m[k] * scale);
+        for (int k = live; k < BLOCK; k++) terms[k] = 0.0;
+        add_block(&s, terms);
     }
-    for (int l = 0; j < count; j++, l++)
-        last[l] = size_of(x[j] * (slope * other[j] + shared) - mass[j] * scale);
-    add_octet(&s, last);
     return value_of(&s);
 }
 
