@@ -93,13 +93,18 @@ static const uint64_t *sort_by_keys(const float *logits, int64_t vocabulary, flo
 
 enum { STEP_BITS = 12, INDEX_BITS = 20 };
 
-/* Falling values and the indices they came from; false where too many lie out of order. */
-static bool insert(float *values, uint32_t *indices, int64_t count) {
+/* values [count] of z at the indices, falling but within steps, put in order with the indices; false where too many lie out
+ * of it. */
+static bool insert(const float *z, float *values, uint32_t *indices, int64_t count) {
     int64_t moves = 0;
-    for (int64_t i = 1; i < count; i++) {
-        if (!(values[i] > values[i - 1])) continue;
-        const float value = values[i];
+    float least = z[indices[0]];
+    for (int64_t i = 0; i < count; i++) {
         const uint32_t index = indices[i];
+        const float value = z[index];
+        if (!(value > least)) {
+            values[i] = least = value;
+            continue;
+        }
         int64_t at = i;
         for (; at > 0 && value > values[at - 1]; at--) {
             values[at] = values[at - 1];
@@ -137,21 +142,20 @@ static bool sort_by_steps(const float *z, int64_t count, float least, float most
         items[places[steps[i] & low]++] = steps[i] >> STEP_BITS << INDEX_BITS | (uint32_t)i;
     for (int64_t i = 0; i < count; i++)
         sorted[high[items[i] >> INDEX_BITS]++] = items[i] & ((1U << INDEX_BITS) - 1);
-    float *const found = (float *)(void *)steps;
-    for (int64_t i = 0; i < count; i++) found[i] = z[sorted[i]];
-    *values = found;
+    *values = (float *)(void *)steps;
     *indices = sorted;
-    return insert(found, sorted, count);
+    return insert(z, *values, sorted, count);
 }
 
-/* Equals are rare: ranks as if there were none, and then those of equals. The sum of their squares. */
+/* Equals are rare. The sum of the squares of the ranks. */
 static double share_places(const float *values, const uint32_t *indices, int64_t vocabulary,
                            int32_t *ranks) {
     const double n = (double)vocabulary;
     double squares = n * (n * n - 1.0) / 3.0;
-    for (int64_t i = 0; i < vocabulary; i++)
-        ranks[indices[i]] = (int32_t)(2 * i - (vocabulary - 1));
+    const int32_t middle = (int32_t)(vocabulary - 1);
+    ranks[indices[0]] = -middle;
     for (int64_t i = 1; i < vocabulary; i++) {
+        ranks[indices[i]] = (int32_t)(2 * i) - middle;
         if (values[i] < values[i - 1]) continue;
         const int64_t first = i - 1;
         while (i < vocabulary && !(values[i] < values[first])) i++;
@@ -160,6 +164,7 @@ static double share_places(const float *values, const uint32_t *indices, int64_t
         const double c = (double)(i - first);
         squares -= c * (c * c - 1.0) / 3.0;
         for (int64_t k = first; k < i; k++) ranks[indices[k]] = rank;
+        i--;
     }
     return squares;
 }
