@@ -303,7 +303,7 @@ static int capture_to_file(capture *c, const ota_model_facts *facts, const cli_t
                                 &c->output, &context->error);
     if (code == 0) code = write_header(c, context->settings.output.out);
     if (code == 0) announce(c, session);
-    cli_progress_begin(&c->progress, "capture");
+    cli_progress_begin(&c->progress, context, "capture");
     if (code == 0) code = run_model(c, session, tokens->ids, batch, count, lengths, states);
     if (code == 0 && c->points.logits)
         code = write_logits(c, session, states, batch * count, facts);
