@@ -45,8 +45,8 @@ typedef struct ota_model_options {
     ota_tensor_limits tensors;
 } ota_model_options;
 
-/* `name`: a folder with config.json and model.safetensors or its shards, a .gguf file, or the name of
- * a model in the hub cache. Every file is checked against the loader limits and every tensor's shape
+/* `name`: a folder with config.json and model.safetensors or its shards, a .gguf file, of one that is split the first part
+ * (NAME-00001-of-00003.gguf), or the name of a model in the hub cache. Every file is checked against the loader limits and every tensor's shape
  * against the configuration. `options` NULL: the defaults. *model is NULL on failure: OTA_EIO (a file cannot be opened or read),
  * OTA_EFORMAT (it is no checkpoint), OTA_EMISMATCH (tensors are not those of the configuration), OTA_ELIMIT (above a loader
  * limit), OTA_UNSUPPORTED (an architecture or type that is not run), OTA_ENOMEM,
@@ -76,6 +76,8 @@ OTA_API ota_status ota_model_describe(const ota_model *model, ota_model_facts *f
                                       ota_error *error);
 /* The file's tensors, also those that the forward pass leaves alone; NULL past the end. */
 OTA_API const ota_tensor *ota_model_tensor(const ota_model *model, int64_t index);
+/* The files that they lie in, of a split .gguf all parts in order; NULL past the end. */
+OTA_API const char *ota_model_file(const ota_model *model, int64_t index);
 
 /* Attention of one block. The caller sets `size` and points at room for what it wants, f32; the rest is filled
  * in. Products are y = x W. */

@@ -121,6 +121,7 @@ static ota_status read_pairs(cursor *c, uint64_t count, ota_gguf *gguf) {
         pair->type = (uint32_t)type;
         pair->offset = c->at;
         if ((status = skip_value(c, type, 0)) != OTA_OK) return status;
+        pair->size = c->at - pair->offset;
         gguf->pair_count++;
     }
     qsort(gguf->pairs, (size_t)count, sizeof *gguf->pairs, by_key);
@@ -134,7 +135,12 @@ static ota_status read_pairs(cursor *c, uint64_t count, ota_gguf *gguf) {
 }
 
 const ota_gguf_pair *ota_gguf_find(const ota_gguf_pair *pairs, int64_t count, const char *key) {
-    const ota_gguf_pair wanted = {.key = (const unsigned char *)key, .key_size = strlen(key)};
+    return ota_gguf_find_sized(pairs, count, (const unsigned char *)key, strlen(key));
+}
+
+const ota_gguf_pair *ota_gguf_find_sized(const ota_gguf_pair *pairs, int64_t count,
+                                         const unsigned char *key, size_t size) {
+    const ota_gguf_pair wanted = {.key = key, .key_size = size};
     return bsearch(&wanted, pairs, (size_t)count, sizeof wanted, by_key);
 }
 
@@ -285,8 +291,8 @@ static ota_status read_header(cursor *c, const ota_tensor_limits *limits, ota_gg
     return place_tensors(c, alignment, gguf->shard.table);
 }
 
-ota_status ota_gguf_open(const char *path, const ota_tensor_limits *limits, ota_gguf *gguf,
-                         ota_error *error) {
+ota_status ota_gguf_open_file(const char *path, const ota_tensor_limits *limits, ota_gguf *gguf,
+                              ota_error *error) {
     *gguf = (ota_gguf){0};
     ota_status status = ota_checkpoint_map(path, true, &gguf->shard, error);
     if (status != OTA_OK) return status;
@@ -299,8 +305,25 @@ ota_status ota_gguf_open(const char *path, const ota_tensor_limits *limits, ota_
 
 void ota_gguf_close(ota_gguf *gguf) {
     ota_shard_close(&gguf->shard);
+    for (int64_t k = 0; k < gguf->rest_count; k++) ota_shard_close(&gguf->rest[k]);
+    free(gguf->rest);
     free(gguf->pairs);
     *gguf = (ota_gguf){0};
+}
+
+ota_status ota_gguf_move(ota_gguf *gguf, ota_checkpoint *checkpoint, ota_error *error) {
+    ota_shard *shards = calloc((size_t)gguf->rest_count + 1, sizeof *shards);
+    if (shards == NULL) {
+        ota_gguf_close(gguf);
+        return ota_refuse(error, OTA_ENOMEM, "no memory is left for a model");
+    }
+    shards[0] = gguf->shard;
+    for (int64_t k = 0; k < gguf->rest_count; k++) shards[k + 1] = gguf->rest[k];
+    *checkpoint = (ota_checkpoint){.shards = shards, .shard_count = gguf->rest_count + 1};
+    gguf->shard = (ota_shard){0};
+    gguf->rest_count = 0;
+    ota_gguf_close(gguf);
+    return ota_checkpoint_index(checkpoint, error);
 }
 
 /* ---- configuration ---- */
@@ -317,6 +340,28 @@ static ota_gguf_pair *find_pair_to_read(const ota_gguf *gguf, const char *key) {
     ota_gguf_pair *pair = &gguf->pairs[found - gguf->pairs];
     pair->read = true;
     return pair;
+}
+
+static bool is_signed(uint32_t type) {
+    return type == OTA_GGUF_INT8 || type == OTA_GGUF_INT16 || type == OTA_GGUF_INT32 ||
+           type == OTA_GGUF_INT64;
+}
+
+ota_status ota_gguf_integer(const ota_gguf *gguf, const char *key, int64_t *value,
+                            ota_error *error) {
+    const ota_gguf_pair *pair = find_pair_to_read(gguf, key);
+    *value = -1;
+    if (pair == NULL) return OTA_OK;
+    const bool whole = is_signed(pair->type) || pair->type == OTA_GGUF_UINT8 ||
+                       pair->type == OTA_GGUF_UINT16 || pair->type == OTA_GGUF_UINT32 ||
+                       pair->type == OTA_GGUF_UINT64;
+    const int bytes = (int)value_bytes[pair->type];
+    const uint64_t number = whole ? number_at(gguf->shard.map + pair->offset, bytes) : 0;
+    if (!whole || number > INT32_MAX || (is_signed(pair->type) && number >> (8 * bytes - 1) != 0))
+        return ota_refuse_at(error, gguf->shard.path, pair->offset,
+                             "\"%s\" must be an integer from 0 to 2^31 - 1", key);
+    *value = (int64_t)number;
+    return OTA_OK;
 }
 
 static const ota_gguf_pair *find_family(const pair_reader *r, const char *key, char name[128]) {
@@ -377,12 +422,16 @@ static ota_status read_key(const pair_reader *r, const ota_config_key *key, ota_
 
 /* The number of words is that of the embedding's rows. */
 static ota_status count_words(const ota_gguf *gguf, ota_config *config, ota_error *error) {
-    const ota_tensors *table = gguf->shard.table;
-    for (size_t i = 0; i < table->count; i++) {
-        const ota_tensor *one = &table->tensors[i];
-        if (strcmp(one->name, "token_embd.weight") != 0 || one->rank != 2) continue;
-        if (one->shape[0] < 1 || one->shape[0] > 1 << 20) break;
-        config->sizes[OTA_SIZE_VOCABULARY] = one->shape[0];
+    const ota_tensor *embedding = NULL;
+    for (int64_t k = -1; k < gguf->rest_count && embedding == NULL; k++) {
+        const ota_tensors *table = k < 0 ? gguf->shard.table : gguf->rest[k].table;
+        for (size_t i = 0; i < table->count && embedding == NULL; i++)
+            if (strcmp(table->tensors[i].name, "token_embd.weight") == 0)
+                embedding = &table->tensors[i];
+    }
+    if (embedding != NULL && embedding->rank == 2 && embedding->shape[0] >= 1 &&
+        embedding->shape[0] <= 1 << 20) {
+        config->sizes[OTA_SIZE_VOCABULARY] = embedding->shape[0];
         return OTA_OK;
     }
     return ota_refuse_at(error, gguf->shard.path, 0,
@@ -411,9 +460,7 @@ static void show_value(const ota_gguf *gguf, const ota_gguf_pair *pair, char *te
         (void)ota_snprintf(text, size, "%.15g", value);
     } else if (bytes > 0) {
         const uint64_t number = number_at(at, bytes), sign = (uint64_t)1 << (8 * bytes - 1);
-        const bool is_signed = pair->type == OTA_GGUF_INT8 || pair->type == OTA_GGUF_INT16 ||
-                               pair->type == OTA_GGUF_INT32 || pair->type == OTA_GGUF_INT64;
-        if (is_signed && (number & sign) != 0)
+        if (is_signed(pair->type) && (number & sign) != 0)
             (void)ota_snprintf(text, size, "-%" PRIu64, (uint64_t)(2 * sign - number));
         else
             (void)ota_snprintf(text, size, "%" PRIu64, number);

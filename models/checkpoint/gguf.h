@@ -1,4 +1,4 @@
-/* A gguf file: metadata pairs and tensors, read in place from its map. */
+/* gguf files: metadata pairs and tensors, read in place from their maps. */
 #ifndef OTATTN_MODELS_GGUF_H
 #define OTATTN_MODELS_GGUF_H
 
@@ -26,22 +26,34 @@ typedef struct ota_gguf_pair {
     const unsigned char *key; /* in the map, key_size bytes */
     size_t key_size;
     uint32_t type;
-    bool read;      /* as a setting */
-    int64_t offset; /* of the value */
+    bool read;            /* as a setting */
+    int64_t offset, size; /* of the value */
 } ota_gguf_pair;
 
 typedef struct ota_gguf {
-    ota_shard shard;      /* map and tensors; moved into a checkpoint by the caller */
-    ota_gguf_pair *pairs; /* in order of key */
+    ota_shard shard;      /* map and tensors of the file, of several the first */
+    ota_gguf_pair *pairs; /* its, in order of key */
     int64_t pair_count;
+    ota_shard *rest; /* [rest_count], of the other parts */
+    int64_t rest_count;
 } ota_gguf;
 
-/* Freed by the caller also after a failure. */
+/* A model's file with all other parts of one that is split; closed by the caller also after a failure. */
 ota_status ota_gguf_open(const char *path, const ota_tensor_limits *limits, ota_gguf *gguf,
                          ota_error *error);
+/* One file alone. */
+ota_status ota_gguf_open_file(const char *path, const ota_tensor_limits *limits, ota_gguf *gguf,
+                              ota_error *error);
 void ota_gguf_close(ota_gguf *gguf);
+/* Files and tensors go to the checkpoint, and what is left is closed. */
+ota_status ota_gguf_move(ota_gguf *gguf, ota_checkpoint *checkpoint, ota_error *error);
 /* NULL when there is none. */
 const ota_gguf_pair *ota_gguf_find(const ota_gguf_pair *pairs, int64_t count, const char *key);
+const ota_gguf_pair *ota_gguf_find_sized(const ota_gguf_pair *pairs, int64_t count,
+                                         const unsigned char *key, size_t size);
+/* The value of an integer key, which counts as read; -1 where there is none. */
+ota_status ota_gguf_integer(const ota_gguf *gguf, const char *key, int64_t *value,
+                            ota_error *error);
 /* The configuration of the architecture it names. */
 ota_status ota_gguf_config(const ota_gguf *gguf, const ota_architecture **architecture,
                            ota_config *config, ota_error *error);

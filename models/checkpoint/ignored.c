@@ -82,8 +82,6 @@ static const ota_ignored table[] = {
     {GGUF, NULL, NULL, "general.*", "who made the file, from what and for whom"},
     {GGUF, NULL, NULL, "tokenizer.*", "the tokenizer's"},
     {GGUF, NULL, NULL, "quantize.imatrix.* mradermacher.*", "how the file was quantized"},
-    {GGUF, NULL, "0|1", "split.count", "one file of several lacks tensors"},
-    {GGUF, NULL, NULL, "split.no split.tensors.count", "of a file that is whole"},
     {GGUF, NULL, NULL, ".pooling_type .classifier.output_labels", "heads for other tasks"},
     {GGUF, NULL, NULL, ".rope.scaling.finetuned .rope.scaling.original_context_length",
      "no effect but with scalings that are refused"},

@@ -44,17 +44,14 @@ static ota_status open_gguf(ota_model *model, const ota_tensor_limits *limits, o
     ota_status status = ota_gguf_open(model->path, limits, &gguf, error);
     if (status == OTA_OK)
         status = ota_gguf_config(&gguf, &model->architecture, &model->config, error);
-    ota_shard *shard = status == OTA_OK ? malloc(sizeof *shard) : NULL;
-    if (shard == NULL) {
+    if (status != OTA_OK) {
         ota_gguf_close(&gguf);
-        return status != OTA_OK ? status
-                                : ota_refuse(error, OTA_ENOMEM, "no memory is left for a model");
+        return status;
     }
-    *shard = gguf.shard;
-    model->checkpoint = (ota_checkpoint){.shards = shard, .shard_count = 1};
     model->pairs = gguf.pairs;
     model->pair_count = gguf.pair_count;
-    return ota_checkpoint_index(&model->checkpoint, error);
+    gguf.pairs = NULL;
+    return ota_gguf_move(&gguf, &model->checkpoint, error);
 }
 
 static ota_status open_folder(ota_model *model, bool linked, const ota_tensor_limits *limits,
@@ -149,4 +146,10 @@ ota_status ota_model_describe(const ota_model *model, ota_model_facts *facts, ot
 const ota_tensor *ota_model_tensor(const ota_model *model, int64_t index) {
     return index >= 0 && index < model->checkpoint.count ? model->checkpoint.tensors[index].tensor
                                                          : NULL;
+}
+
+const char *ota_model_file(const ota_model *model, int64_t index) {
+    return index >= 0 && index < model->checkpoint.shard_count
+               ? model->checkpoint.shards[index].path
+               : NULL;
 }

@@ -232,7 +232,7 @@ static json_t *settings_json(const run *r) {
 static int write_manifest(run *r) {
     const ota_model_facts *f = &r->facts;
     json_t *files = NULL;
-    int code = run_model_hash(r->context, f, &files, r->model_sha256);
+    int code = run_model_hash(r->context, r->model, &files, r->model_sha256);
     json_t *model =
         json_pack("{s:s, s:s, s:o, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "name",
                   r->context->operands[0], "sha256", r->model_sha256, "files", files,

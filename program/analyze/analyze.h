@@ -285,7 +285,7 @@ int run_file_hash(cli_context *context, const char *path, int64_t *bytes,
                   char text[SHA256_DIGEST_STRING_LENGTH]);
 /* Name, bytes and sha256 of every file that decides what the model computes, and in `text` one hash of
  * them all. */
-int run_model_hash(cli_context *context, const ota_model_facts *facts, json_t **files,
+int run_model_hash(cli_context *context, const ota_model *model, json_t **files,
                    char text[SHA256_DIGEST_STRING_LENGTH]);
 
 /* ---- the run ---- */

@@ -1,6 +1,7 @@
 /* What the model is, so that a replaced one is noticed: the SHA-256 of each of its files, and of the list.
  *
- * Of a folder: configuration, weights and tokenizer (*.json, *.safetensors, *.txt, *.bpe), in order of name. */
+ * Of a folder: configuration, weights and tokenizer (*.json, *.safetensors, *.txt, *.bpe), in order of name. Of a .gguf
+ * file: its parts. */
 #define _POSIX_C_SOURCE 200809L
 #include <dirent.h>
 #include <errno.h>
@@ -89,17 +90,28 @@ static int add_folder(cli_context *context, const char *folder, json_t *files, S
     return code;
 }
 
-int run_model_hash(cli_context *context, const ota_model_facts *facts, json_t **files,
+/* The parts of a .gguf file. */
+static int add_parts(cli_context *context, const ota_model *model, json_t *files, SHA2_CTX *all) {
+    int code = 0;
+    for (int64_t k = 0; code == 0 && ota_model_file(model, k) != NULL; k++) {
+        const char *path = ota_model_file(model, k), *end = strrchr(path, '/');
+        code = add_file(context, path, end != NULL ? end + 1 : path, files, all);
+    }
+    return code;
+}
+
+int run_model_hash(cli_context *context, const ota_model *model, json_t **files,
                    char text[SHA256_DIGEST_STRING_LENGTH]) {
-    struct stat state;
+    ota_model_facts facts = {.size = sizeof facts};
+    ota_error error = {0};
     SHA2_CTX all;
     SHA256Init(&all);
     *files = json_array();
-    const char *end = strrchr(facts->path, '/');
-    const bool folder = stat(facts->path, &state) == 0 && S_ISDIR(state.st_mode);
-    const int code =
-        folder ? add_folder(context, facts->path, *files, &all)
-               : add_file(context, facts->path, end != NULL ? end + 1 : facts->path, *files, &all);
+    const ota_status status = ota_model_describe(model, &facts, &error);
+    if (status < 0) return cli_fail_status(context, status, &error);
+    const int code = strcmp(facts.format, "gguf") == 0
+                         ? add_parts(context, model, *files, &all)
+                         : add_folder(context, facts.path, *files, &all);
     (void)SHA256End(&all, text);
     return code;
 }

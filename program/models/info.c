@@ -84,6 +84,10 @@ static int print_json(const ota_model *model, const ota_model_facts *facts) {
         (void)json_object_set_new(elements, types[k].word,
                                   json_integer((json_int_t)types[k].elements));
     (void)json_object_set_new(object, "types", elements);
+    json_t *files = json_array();
+    for (int64_t k = 0; ota_model_file(model, k) != NULL; k++)
+        (void)json_array_append_new(files, json_string(ota_model_file(model, k)));
+    (void)json_object_set_new(object, "files", files);
     (void)json_object_set_new(object, "tensors", tensors);
     return cli_print_json(stdout, object);
 }
@@ -92,7 +96,11 @@ static void print_text(const ota_model *model, const ota_model_facts *facts) {
     int64_t tensors = 0;
     while (ota_model_tensor(model, tensors) != NULL) tensors++;
     (void)printf("%-12s %s, %s, ", "model", facts->architecture, facts->format);
-    cli_put_named(stdout, "", facts->path, "\n");
+    int64_t files = 0;
+    while (ota_model_file(model, files) != NULL) files++;
+    cli_put_named(stdout, "", facts->path, "");
+    if (files > 1) (void)printf(", %" PRId64 " files", files);
+    (void)printf("\n");
     (void)printf("%-12s %" PRId64 " of %" PRId64 " heads", "layers", facts->layers, facts->heads);
     if (facts->kv_heads != facts->heads) (void)printf(" on %" PRId64 " key heads", facts->kv_heads);
     (void)printf(", %s\n", facts->causal ? "causal" : "both ways");

@@ -93,6 +93,7 @@ COMMANDS = [
     command("info", "info gpt2 --json", exact=False),
     command("info folder", "info bert"),
     command("info gguf", "info gemma.gguf --json"),
+    command("info parts", "info gemma-00001-of-00003.gguf --json"),
     command("tokenize", "tokenize gpt2 text.txt --json"),
     command("tokenize words", "tokenize bert text.txt --pieces"),
     command("tokenize pieces", "tokenize gemma.gguf --text The~quiet~sea --json"),
@@ -270,7 +271,7 @@ def save_bert(folder: Path) -> None:
 
 
 def save_gemma(path: Path) -> None:
-    """One layer, and pieces of SentencePiece."""
+    """One layer, and pieces of SentencePiece; once more in three files."""
     generator = np.random.default_rng(5)
     pieces = ["<pad>", "</s>", "<s>", "<unk>", *(f"<0x{byte:02X}>" for byte in range(256))]
     kinds = [3, 3, 3, 2, *[6] * 256]
@@ -299,6 +300,7 @@ def save_gemma(path: Path) -> None:
         name: ("F32", shape, gguf_files.draw("F32", shape, generator)) for name, shape in shapes.items()
     }
     gguf_files.write(path, pairs, tensors)
+    gguf_files.write_parts(path.parent, path.stem, pairs, tensors, 3)
 
 
 def save_arrays(folder: Path) -> None:

@@ -568,20 +568,10 @@ typedef struct entry_change {
     uint64_t rank, first, kind, offset; /* 0: as it is */
 } entry_change;
 
-/* The file with one pair more, or in the place of the one with its key, and one entry changed. */
-static void write_gguf(const gguf_pair *pair, const entry_change *change, bytes *b) {
-    b->size = 0;
-    int count = PAIRS + (pair != NULL);
-    for (int k = 0; pair != NULL && k < PAIRS; k++) count -= strcmp(pairs[k].key, pair->key) == 0;
-    add(b, "GGUF", 4);
-    add_number(b, 3, 4);
-    add_number(b, TENSORS, 8);
-    add_number(b, (uint64_t)count, 8);
-    for (int k = 0; k < PAIRS; k++)
-        if (pair == NULL || strcmp(pairs[k].key, pair->key) != 0) add_pair(b, &pairs[k]);
-    if (pair != NULL) add_pair(b, pair);
+/* Entries and data, zeros, of tensors first to last - 1. */
+static void add_tensors(bytes *b, int first, int last, const entry_change *change) {
     size_t offset = 0;
-    for (int k = 0; k < TENSORS; k++) {
+    for (int k = first; k < last; k++) {
         const gguf_tensor *one = &tensors[k];
         const bool changed = change != NULL && change->index == k;
         const uint64_t rank = one->columns > 0 ? 2 : 1;
@@ -599,6 +589,25 @@ static void write_gguf(const gguf_pair *pair, const entry_change *change, bytes 
     while (b->size % 32 != 0) add_number(b, 0, 1);
     memset(b->data + b->size, 0, offset);
     b->size += offset;
+}
+
+static void start_gguf(bytes *b, int tensor_count, int pair_count) {
+    b->size = 0;
+    add(b, "GGUF", 4);
+    add_number(b, 3, 4);
+    add_number(b, (uint64_t)tensor_count, 8);
+    add_number(b, (uint64_t)pair_count, 8);
+}
+
+/* The file with one pair more, or in the place of the one with its key, and one entry changed. */
+static void write_gguf(const gguf_pair *pair, const entry_change *change, bytes *b) {
+    int count = PAIRS + (pair != NULL);
+    for (int k = 0; pair != NULL && k < PAIRS; k++) count -= strcmp(pairs[k].key, pair->key) == 0;
+    start_gguf(b, TENSORS, count);
+    for (int k = 0; k < PAIRS; k++)
+        if (pair == NULL || strcmp(pairs[k].key, pair->key) != 0) add_pair(b, &pairs[k]);
+    if (pair != NULL) add_pair(b, pair);
+    add_tensors(b, 0, TENSORS, change);
     put("model.gguf", b->data, b->size);
 }
 
@@ -734,9 +743,9 @@ static void test_gguf_pairs(void **state) {
          OTA_UNSUPPORTED,
          "\"general.type\" is \"adapter\", and such models are not run"},
         {{"split.count", U16, 1, NULL, NULL, 0}, OTA_OK, ""},
-        {{"split.count", U16, 3, NULL, NULL, 0},
+        {{"general.quantization_version", U16, 3, NULL, NULL, 0},
          OTA_UNSUPPORTED,
-         "\"split.count\" is \"3\", and such models are not run"},
+         "\"general.quantization_version\" is \"3\", and such models are not run"},
         {{"llama.something", U32, 3, NULL, NULL, 0},
          OTA_UNSUPPORTED,
          "\"llama.something\" is no key that llama files have"},
@@ -866,6 +875,134 @@ static void test_gguf_cuts(void **state) {
     open_as("model.gguf", NULL, OTA_OK, "");
 }
 
+/* ---- gguf in parts ---- */
+
+enum { PARTS = 3 };
+
+static void part_name(int part, char name[64]) {
+    (void)snprintf(name, 64, "m-%05d-of-%05d.gguf", part + 1, PARTS);
+}
+
+/* One pair of one part otherwise, or one more; with type -1 it is left out. */
+typedef struct part_change {
+    int part;
+    gguf_pair pair;
+} part_change;
+
+static void write_part(int part, const part_change *change, bytes *b) {
+    const gguf_pair split[3] = {{"split.no", U16, (uint64_t)part, NULL, NULL, 0},
+                                {"split.count", U16, PARTS, NULL, NULL, 0},
+                                {"split.tensors.count", I32, TENSORS, NULL, NULL, 0}};
+    const gguf_pair *more = change != NULL && change->part == part ? &change->pair : NULL;
+    const int first = part * TENSORS / PARTS, last = (part + 1) * TENSORS / PARTS;
+    int count = (part == 0 ? PAIRS : 0) + (more != NULL && more->type >= 0);
+    for (int k = 0; k < 3; k++) count += more == NULL || strcmp(split[k].key, more->key) != 0;
+    start_gguf(b, last - first, count);
+    for (int k = 0; part == 0 && k < PAIRS; k++) add_pair(b, &pairs[k]);
+    for (int k = 0; k < 3; k++)
+        if (more == NULL || strcmp(split[k].key, more->key) != 0) add_pair(b, &split[k]);
+    if (more != NULL && more->type >= 0) add_pair(b, more);
+    add_tensors(b, first, last, NULL);
+    char name[64];
+    part_name(part, name);
+    put(name, b->data, b->size);
+}
+
+static void test_gguf_parts(void **state) {
+    (void)state;
+    const struct {
+        part_change change;
+        ota_status status;
+        const char *sentence;
+    } table[] = {
+        {{0, {"general.name", STRING, 0, "a", NULL, 0}}, OTA_OK, ""},
+        {{1, {"llama.block_count", U32, 1, NULL, NULL, 0}}, OTA_OK, ""},
+        {{1, {"general.alignment", U32, 32, NULL, NULL, 0}}, OTA_OK, ""},
+        {{2, {"split.no", I64, 2, NULL, NULL, 0}}, OTA_OK, ""},
+        {{0, {"split.no", U8, 1, NULL, NULL, 0}},
+         OTA_EMISMATCH,
+         "m-00001-of-00003.gguf: is part 2 of 3"},
+        {{0, {"split.no", U8, 3, NULL, NULL, 0}}, OTA_EMISMATCH, "and split.no is not below it"},
+        {{0, {"split.no", -1, 0, NULL, NULL, 0}}, OTA_EMISMATCH, "and split.no is missing"},
+        {{0, {"split.no", I8, 255, NULL, NULL, 0}},
+         OTA_EFORMAT,
+         "\"split.no\" must be an integer from"},
+        {{0, {"split.no", F32, 0, NULL, NULL, 0}},
+         OTA_EFORMAT,
+         "\"split.no\" must be an integer from"},
+        {{0, {"split.count", U32, 0x80000000, NULL, NULL, 0}},
+         OTA_EFORMAT,
+         "\"split.count\" must be an"},
+        {{0, {"split.count", U32, 4097, NULL, NULL, 0}},
+         OTA_ELIMIT,
+         "above the limit of 4096 parts"},
+        {{0, {"split.count", U32, 4096, NULL, NULL, 0}},
+         OTA_EMISMATCH,
+         "is the first of 4096 parts"},
+        {{0, {"split.count", U16, 4, NULL, NULL, 0}}, OTA_EMISMATCH, "in -00001-of-00004.gguf"},
+        {{0, {"split.count", U16, 1, NULL, NULL, 0}},
+         OTA_EMISMATCH,
+         "is 11, and there are 3 tensors"},
+        {{0, {"split.tensors.count", -1, 0, NULL, NULL, 0}},
+         OTA_EMISMATCH,
+         "split.tensors.count is missing"},
+        {{1, {"split.tensors.count", U32, 9, NULL, NULL, 0}},
+         OTA_EMISMATCH,
+         "is not the 11 of the first"},
+        {{1, {"split.no", U16, 0, NULL, NULL, 0}},
+         OTA_EMISMATCH,
+         "m-00002-of-00003.gguf: says that it is part 1 of 3"},
+        {{2, {"split.count", U16, 7, NULL, NULL, 0}},
+         OTA_EMISMATCH,
+         "m-00003-of-00003.gguf: says that it is part 3 of 7"},
+        {{2, {"split.count", -1, 0, NULL, NULL, 0}},
+         OTA_EMISMATCH,
+         "m-00003-of-00003.gguf: is no part of a model"},
+        {{1, {"split.no", -1, 0, NULL, NULL, 0}},
+         OTA_EMISMATCH,
+         "m-00002-of-00003.gguf: is no part of a model"},
+        {{1, {"llama.block_count", U32, 2, NULL, NULL, 0}},
+         OTA_EMISMATCH,
+         "the key \"llama.block_count\" is not that"},
+        {{1, {"llama.block_count", I32, 1, NULL, NULL, 0}},
+         OTA_EMISMATCH,
+         "the key \"llama.block_count\" is not that"},
+        {{1, {"general.architecture", STRING, 0, "llam", NULL, 0}},
+         OTA_EMISMATCH,
+         "is not that of the first part"},
+        {{2, {"split.noo", U16, 2, NULL, NULL, 0}},
+         OTA_EMISMATCH,
+         "the key \"split.noo\" is not that"},
+    };
+    bytes b;
+    for (size_t k = 0; k < sizeof table / sizeof *table; k++) {
+        print_message("%zu %s\n", k, table[k].sentence);
+        for (int part = 0; part < PARTS; part++) write_part(part, &table[k].change, &b);
+        open_as("m-00001-of-00003.gguf", NULL, table[k].status, table[k].sentence);
+    }
+    for (int part = 0; part < PARTS; part++) write_part(part, NULL, &b);
+    ota_model *model;
+    assert_int_equal(ota_model_open(&model, "m-00001-of-00003.gguf", NULL, NULL), OTA_OK);
+    assert_string_equal(ota_model_file(model, 0), "m-00001-of-00003.gguf");
+    assert_string_equal(ota_model_file(model, 2), "m-00003-of-00003.gguf");
+    assert_null(ota_model_file(model, 3));
+    assert_null(ota_model_file(model, -1));
+    int64_t found = 0;
+    while (ota_model_tensor(model, found) != NULL) found++;
+    assert_int_equal(found, TENSORS);
+    ota_model_free(model);
+    open_as("m-00003-of-00003.gguf", NULL, OTA_EMISMATCH, "m-00003-of-00003.gguf: is part 3 of 3");
+    /* The last part ends anywhere, or is not there. */
+    for (size_t cut = 0; cut < b.size; cut += 31) {
+        put("m-00003-of-00003.gguf", b.data, cut);
+        open_as("m-00001-of-00003.gguf", NULL, OTA_EFORMAT, "m-00003-of-00003.gguf");
+    }
+    assert_int_equal(unlink("m-00003-of-00003.gguf"), 0);
+    open_as("m-00001-of-00003.gguf", NULL, OTA_EIO, "m-00003-of-00003.gguf: cannot be opened");
+    assert_int_equal(rename("m-00001-of-00003.gguf", "m.gguf"), 0);
+    open_as("m.gguf", NULL, OTA_EMISMATCH, "m.gguf: is the first of 3 parts");
+}
+
 /* ---- files under way, and names ---- */
 
 static void test_a_file_changes_under_way(void **state) {
@@ -919,6 +1056,7 @@ TEST_FILE(test_checkpoint_refusals) {
         IN_FOLDER(test_gguf_empty_texts),
         IN_FOLDER(test_gguf_tensors),
         IN_FOLDER(test_gguf_cuts),
+        IN_FOLDER(test_gguf_parts),
         IN_FOLDER(test_a_file_changes_under_way),
         IN_FOLDER(test_the_hub_cache),
     };

@@ -141,6 +141,22 @@ def write(
     path.write_bytes(pad(head) + body)
 
 
+def write_parts(
+    folder: Path,
+    name: str,
+    pairs: dict[str, Any],
+    tensors: dict[str, tuple[str, tuple[int, ...], bytes]],
+    count: int,
+) -> list[str]:
+    """The model in files NAME-00001-of-... that share its tensors; their names."""
+    names = [f"{name}-{part + 1:05}-of-{count:05}.gguf" for part in range(count)]
+    for part in range(count):
+        split = {"split.no": part, "split.count": count, "split.tensors.count": len(tensors)}
+        own = {key: tensors[key] for key in list(tensors)[part::count]}
+        write(folder / names[part], {**(pairs if part == 0 else {}), **split}, own)
+    return names
+
+
 def read(path: Path, tensors: bool = True) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Metadata, and the decoded tensors where they are wanted, by the package."""
     reader = gguf.GGUFReader(path)

@@ -7,7 +7,9 @@ names its file (docs/users/models.md)."""
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
+import json
 import os
 import re
 import struct
@@ -20,6 +22,7 @@ import numpy as np
 import pytest
 from program import ROOT, answer, run
 from safetensors.numpy import load_file
+from test_gguf_tokenizers import BYTES, PIECES
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 torch = pytest.importorskip("torch")
@@ -513,6 +516,200 @@ def test_cut_anywhere(tmp_path: Path) -> None:
         path.write_bytes(whole[:cut])
         done = run(tmp_path, "info", "model.gguf", timeout=10)
         assert done.returncode == 4 and done.stderr.count(b"\n") == 1, (cut, done)
+
+
+# ---- split files ----
+
+
+def write_with_package(
+    path: Path, pairs: dict[str, Any], tensors: dict[str, tuple[str, tuple[int, ...], bytes]], **options: Any
+) -> None:
+    writer = gguf.GGUFWriter(path, pairs["general.architecture"], **options)
+    adders = {
+        int: writer.add_uint32,
+        float: writer.add_float32,
+        str: writer.add_string,
+        list: writer.add_array,
+    }
+    for key, value in pairs.items():
+        if key != "general.architecture":
+            adders[type(value)](key, value)
+    for name, (kind, shape, data) in tensors.items():
+        rows = np.frombuffer(data, np.uint8)
+        writer.add_tensor(name, rows.reshape(*shape[:-1], -1), raw_dtype=gguf.GGMLQuantizationType[kind])
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def mixed_llama() -> dict[str, tuple[str, tuple[int, ...], bytes]]:
+    """Every matrix of another type."""
+    generator = np.random.default_rng(11)
+    kinds = [kind for kind in gguf_files.TYPES if kind not in ("F32", "F16")]
+    tensors = draw_llama("F32")
+    for k, (name, (_, shape, _)) in enumerate(tensors.items()):
+        if len(shape) == 2:
+            kind = kinds[k % len(kinds)]
+            tensors[name] = (kind, shape, gguf_files.draw(kind, shape, generator))
+    return tensors
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_split_files(tmp_path: Path, first: bool) -> None:
+    """What the package writes in parts is the model that it writes in one file. `first`: a first part without
+    tensors."""
+    tensors = mixed_llama()
+    write_with_package(tmp_path / "whole.gguf", LLAMA, tensors)
+    write_with_package(tmp_path / "m.gguf", LLAMA, tensors, split_max_tensors=4, small_first_shard=first)
+    parts = sorted(path.name for path in tmp_path.glob("m-*.gguf"))
+    count = 1 * first + -(-len(tensors) // 4)
+    assert parts == [f"m-{k + 1:05}-of-{count:05}.gguf" for k in range(count)]
+    ids = np.random.default_rng(2).integers(0, 48, size=40)
+    whole = states_of(tmp_path, tmp_path / "whole.gguf", ids)
+    split = states_of(tmp_path, tmp_path / parts[0], ids)
+    assert whole.keys() == split.keys()
+    for name, values in whole.items():
+        assert np.array_equal(values, split[name]), name
+    peer = hidden_of(llama_of(*gguf_files.read(tmp_path / "whole.gguf")), ids)
+    assert distance(split["ln_final.hook_normalized"], peer.hidden_states[2]) <= STATES
+    facts = answer(tmp_path, "info", parts[0])
+    assert facts["files"] == parts
+    kinds = {kind for kind, _, _ in tensors.values()}
+    assert set(facts["types"]) == kinds and sum(facts["types"].values()) == sum(
+        int(np.prod(shape)) for _, shape, _ in tensors.values()
+    )
+    assert f", {count} files\n" in run(tmp_path, "info", parts[0]).stdout.decode()
+
+
+class Parts:
+    """A small Llama in three parts, whose keys and tensors the tests change."""
+
+    def __init__(self, folder: Path) -> None:
+        small = Small(folder)
+        self.folder, names = folder, list(small.tensors)
+        self.tensors = [{name: small.tensors[name] for name in names[k::3]} for k in range(3)]
+        self.keys: list[dict[str, Any]] = [
+            {"split.no": k, "split.count": 3, "split.tensors.count": len(names)} for k in range(3)
+        ]
+        self.keys[0] |= small.pairs
+        self.names = [f"s-{k + 1:05}-of-00003.gguf" for k in range(3)]
+
+    def write(self) -> None:
+        for name, keys, tensors in zip(self.names, self.keys, self.tensors, strict=True):
+            gguf_files.write(self.folder / name, keys, tensors)
+
+    def refuses(self, *sentence: str, code: int = 4, name: str | None = None) -> None:
+        done = run(self.folder, "info", name if name is not None else self.names[0], timeout=10)
+        text = done.stderr.decode()
+        assert done.returncode == code and text.count("\n") == 1, (done.returncode, text)
+        for part in sentence:
+            assert part in text, (part, text)
+
+
+def change_keys(which: int, **changes: Any) -> Any:
+    """... takes a key out."""
+
+    def change(parts: Parts) -> None:
+        keys = {**parts.keys[which], **{name.replace("__", "."): value for name, value in changes.items()}}
+        parts.keys[which] = {name: value for name, value in keys.items() if value is not ...}
+
+    return change
+
+
+def twice(parts: Parts) -> None:
+    name = next(iter(parts.tensors[0]))
+    parts.tensors[2][name] = parts.tensors[0][name]
+    for keys in parts.keys:
+        keys["split.tensors.count"] += 1
+
+
+def swapped(parts: Parts) -> None:
+    parts.names[1:] = parts.names[:0:-1]
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (change_keys(0, split__count=...), ("s-00001-of-00003", "tensors.count is 11, and there are 4")),
+        (change_keys(0, split__no=...), ("s-00001", "split.count is 3, and split.no is missing")),
+        (change_keys(0, split__no=3), ("s-00001", "split.count is 3, and split.no is not below it")),
+        (change_keys(0, split__tensors__count=...), ("s-00001", "split.tensors.count is missing")),
+        (change_keys(0, split__tensors__count=13), ("s-00002", "is of another model", "not the 13 of")),
+        (change_keys(0, split__count="3"), ('"split.count" must be an integer from 0 to 2^31 - 1',)),
+        (change_keys(0, split__no=1 << 31), ('"split.no" must be an integer from 0 to 2^31 - 1',)),
+        (change_keys(0, split__count=2), ("s-00001-of-00003.gguf: is the first of 2", "-00001-of-00002")),
+        (change_keys(1, split__no=2), ("s-00002-of-00003.gguf: says that it is part 3 of 3",)),
+        (change_keys(2, split__count=4), ("s-00003-of-00003.gguf: says that it is part 3 of 4",)),
+        (change_keys(1, split__no=...), ("s-00002-of-00003.gguf: is no part of a model",)),
+        (change_keys(2, split__tensors__count=99), ("s-00003-of-00003.gguf: is of another model",)),
+        (change_keys(1, llama__block_count=2), ("s-00002", 'the key "llama.block_count" is not that of')),
+        (change_keys(2, general__name="x"), ("s-00003", 'the key "general.name" is not that of the first')),
+        (lambda parts: parts.tensors[1].popitem(), ("split.tensors.count is 11, and there are 10 tensors",)),
+        (twice, ("s-00003-of-00003.gguf", "is there twice")),
+        (swapped, ("s-00002-of-00003.gguf: says that it is part 3 of 3",)),
+    ],
+)  # fmt: skip
+def test_parts_that_do_not_fit(tmp_path: Path, change: Any, sentence: tuple[str, ...]) -> None:
+    parts = Parts(tmp_path)
+    change(parts)
+    parts.write()
+    parts.refuses(*sentence)
+
+
+def test_parts_that_are_missing_or_torn(tmp_path: Path) -> None:
+    parts = Parts(tmp_path)
+    parts.keys[1]["llama.block_count"] = parts.keys[0]["llama.block_count"]
+    parts.write()
+    assert answer(tmp_path, "info", parts.names[0])["files"] == parts.names
+    parts.refuses("s-00002-of-00003.gguf: is part 2 of 3", "-00001-of-00003.gguf", name=parts.names[1])
+    second = tmp_path / parts.names[1]
+    whole = second.read_bytes()
+    for cut in (0, 10, len(whole) // 2, len(whole) - 32):
+        second.write_bytes(whole[:cut])
+        parts.refuses("s-00002-of-00003.gguf: at byte")
+    second.unlink()
+    parts.refuses("s-00002-of-00003.gguf: cannot be opened", "it is part 2 of 3", code=6)
+    second.mkdir()
+    parts.refuses("s-00002-of-00003.gguf: is a folder")
+    second.rmdir()
+    second.symlink_to("elsewhere.gguf")
+    parts.refuses("s-00002-of-00003.gguf: cannot be opened", code=6)
+    # As in a hub's cache.
+    (tmp_path / "elsewhere.gguf").write_bytes(whole)
+    assert answer(tmp_path, "info", parts.names[0])["files"] == parts.names
+    (tmp_path / parts.names[0]).rename(tmp_path / "x.gguf")
+    parts.refuses("x.gguf: is the first of 3 parts", "-00001-of-00003.gguf", name="x.gguf")
+    parts.keys[0]["split.count"] = 5000
+    parts.write()
+    parts.refuses("split.count is 5000, above the limit of 4096 parts", code=5)
+
+
+def test_a_run_knows_all_parts(tmp_path: Path) -> None:
+    """The record of a run has every part's hash, so that it notices one that was replaced."""
+    small = Small(tmp_path, **{"token_embd.weight": (len(PIECES), 16)})
+    names = gguf_files.write_parts(tmp_path, "m", small.pairs | BYTES, small.tensors, 2)
+    (tmp_path / "text.txt").write_text("the ship and the sea")
+    words = ("analyze", names[0], "text.txt", "--windows", "1x8", "-o", "run")
+    answer(tmp_path, *words)
+    model = json.loads((tmp_path / "run" / "manifest.json").read_text())["model"]
+    for name, file in zip(names, model["files"], strict=True):
+        assert file["name"] == name
+        assert file["sha256"] == hashlib.sha256((tmp_path / name).read_bytes()).hexdigest()
+    last = tmp_path / names[1]
+    last.write_bytes(last.read_bytes()[:-4] + b"\0\0\0\0")
+    done = run(tmp_path, *words, "--resume")
+    assert done.returncode != 0 and b"model" in done.stderr, done
+
+
+def test_a_file_that_is_whole(tmp_path: Path) -> None:
+    """Merged files keep keys of the parts that they were."""
+    small = Small(tmp_path)
+    plain = small.agrees()
+    for keys in ({"split__count": 0}, {"split__count": 1}, {"split__no": 0}, {"split__tensors__count": 11}):
+        assert np.array_equal(small.agrees(**keys), plain)
+    small.refuses("split.count is 1, and split.no is not below it", split__no=1)
+    small.refuses("split.tensors.count is 12, and there are 11 tensors", split__tensors__count=12)
 
 
 # ---- trained models ----
