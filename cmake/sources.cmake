@@ -307,20 +307,26 @@ set(OTATTN_TOKENIZER_SOURCES
     models/tokenizer/bpe.c
     models/tokenizer/buffer.c
     models/tokenizer/byte_alphabet.c
+    models/tokenizer/charsmap.c
     models/tokenizer/decode.c
     models/tokenizer/encode.c
     models/tokenizer/model_tokenizer.c
+    models/tokenizer/named_cuts.c
     models/tokenizer/normalize.c
+    models/tokenizer/pattern.c
     models/tokenizer/pretokenize.c
     models/tokenizer/sentencepiece.c
+    models/tokenizer/sentencepiece_model.c
     models/tokenizer/token_json.c
     models/tokenizer/token_settings.c
     models/tokenizer/tokenizer.c
     models/tokenizer/tokenizer_create.c
+    models/tokenizer/tokenizer_ends.c
     models/tokenizer/tokenizer_files.c
     models/tokenizer/tokenizer_json.c
     models/tokenizer/tokenizer_lists.c
     models/tokenizer/tokenizer_steps.c
+    models/tokenizer/unigram.c
     models/tokenizer/utf8.c
     models/tokenizer/vocabulary.c
     models/tokenizer/wordpiece.c)

@@ -8,11 +8,11 @@
  *     int32_t *ids = malloc(count * sizeof *ids);
  *     ota_tokenizer_encode(tokenizer, text, size, 0, ids, count, &count, &error);
  *
- * Three models: byte-level BPE (GPT-2, SmolLM, Llama 3), for which decoding gives back every byte of any
- * text, valid UTF-8 or not, unless the file asks for a normalisation; WordPiece (BERT), which
- * normalises: broken bytes count as U+FFFD; and the BPE of SentencePiece (Gemma), which gives back every
- * byte of a text without U+2581, its sign for a blank. Ids equal those of the Python packages `tokenizers`
- * and `sentencepiece` on text of characters that both know.
+ * Byte-level BPE (GPT-2, SmolLM, Llama 3, Qwen), for which decoding gives back every byte of any text, valid
+ * UTF-8 or not, unless the file asks for a normalisation; BPE on characters (Llama 2, Mistral, Gemma) and Unigram (T5,
+ * XLM-R), out of tokenizer.json or SentencePiece's own files, which keep every byte where the vocabulary has pieces
+ * for bytes; WordPiece (BERT) and whole words. Elsewhere broken bytes count as U+FFFD. Ids equal those of the Python
+ * packages `tokenizers` and `sentencepiece` on text of characters that both know.
  *
  * A tokenizer is never changed after it is made: any number of threads may use one. The caller owns
  * texts and ids. Errors: an ota_status and, when `error` is not NULL, one sentence; for a file
@@ -32,9 +32,9 @@ extern "C" {
 typedef struct ota_tokenizer ota_tokenizer;
 
 /* Reads a folder or a file. Of a folder, the first of: tokenizer.json; vocab.json or encoder.json with
- * merges.txt or vocab.bpe; vocab.txt; and the settings beside it: tokenizer_config.json, special_tokens_map.json,
- * added_tokens.json, and of config.json tokenizer_class and model_type. A key that is not known is refused. A file is tokenizer.json under any name ending in .json, or a
- * vocab.txt. *tokenizer is NULL on failure. Limits: 64 MiB a file, 2^20 pieces of at most 4 KiB with ids
+ * merges.txt or vocab.bpe; vocab.txt; tokenizer.model, spiece.model or sentencepiece.bpe.model; and the settings beside it: tokenizer_config.json, special_tokens_map.json,
+ * added_tokens.json, and of config.json tokenizer_class and model_type. A key that is not known is refused. A file is tokenizer.json under any name ending in .json, a
+ * model of SentencePiece under any name ending in .model, or a vocab.txt. *tokenizer is NULL on failure. Limits: 64 MiB a file, 2^20 pieces of at most 4 KiB with ids
  * 0, 1, 2 ... without a hole, 2^21 merges. [TOT-66] */
 OTA_API ota_status ota_tokenizer_open(ota_tokenizer **tokenizer, const char *path,
                                       ota_error *error);
@@ -70,8 +70,11 @@ typedef enum ota_accents {
 typedef struct ota_tokenizer_parts {
     size_t size;        /* of this struct */
     const char *source; /* named in errors */
-    const char *model;  /* "bpe" (byte-level), "sentencepiece" (BPE by scores) or "wordpiece" */
-    /* How text is cut before merging: "gpt-2" (default), "smollm", "llama-3". BPE only. */
+    const char *
+        model; /* "bpe" (byte-level), "sentencepiece" (BPE by scores), "unigram" (the same pieces) or "wordpiece" */
+    /* How text is cut before merging: "gpt-2" (default), "smollm", "llama-3", "qwen-2", "qwen-3.5", "gpt-4o", "tekken",
+       "deepseek-llm", "deepseek-coder", "deepseek-3", "falcon", "bloom", "viking", "seed-coder", "superbpe",
+       "bailing". BPE only. */
     const char *cut;
     const ota_text *pieces; /* [piece_count]; id = index. BPE: in the byte alphabet of GPT-2.
                                SentencePiece: U+2581 stands for a blank.
@@ -89,6 +92,11 @@ typedef struct ota_tokenizer_parts {
     int keep_whole_word; /* BPE: a word that is a piece is taken without merging (Llama 3) */
     const float *scores; /* [piece_count] SentencePiece: pieces of higher scores are made first */
     int accents;         /* WordPiece: ota_accents */
+    /* SentencePiece, BPE or Unigram: a blank is put in front of every text that is not empty; runs of blanks are
+       one and none stands at the ends; what its normalisation replaces (precompiled_charsmap), absent: nothing. */
+    int space_in_front;
+    int space_once;
+    ota_text charsmap;
 } ota_tokenizer_parts;
 
 OTA_API ota_status ota_tokenizer_create(ota_tokenizer **tokenizer, const ota_tokenizer_parts *parts,
@@ -113,7 +121,10 @@ OTA_API ota_status ota_tokenizer_encode(const ota_tokenizer *tokenizer, const ch
 
 /* ---- ids to text ---- */
 
-enum { OTA_DECODE_NO_SPECIAL = 1 }; /* special pieces become nothing */
+enum {
+    OTA_DECODE_NO_SPECIAL = 1, /* special pieces become nothing */
+    OTA_DECODE_INNER = 2 /* other ids stand before these: a blank in front is one of the text */
+};
 
 /* Writes the first `capacity` bytes and sets *size to how many there are; adds no NUL. An id outside of
  * the vocabulary is OTA_EINVAL. */
@@ -123,7 +134,7 @@ OTA_API ota_status ota_tokenizer_decode(const ota_tokenizer *tokenizer, const in
 
 /* ---- the vocabulary ---- */
 
-/* "bpe", "sentencepiece" or "wordpiece". */
+/* "bpe", "sentencepiece" (BPE out of a file of SentencePiece), "unigram", "wordpiece" or "words". */
 OTA_API const char *ota_tokenizer_model(const ota_tokenizer *tokenizer);
 /* How many ids there are: 0 ... count - 1. */
 OTA_API int64_t ota_tokenizer_count(const ota_tokenizer *tokenizer);

@@ -96,6 +96,12 @@ static const ota_added *longest_at(const ota_added_set *set, const char *text, s
     return best;
 }
 
+size_t ota_added_begins(const ota_added_set *set, const char *text, size_t size) {
+    if (size == 0 || set->count == 0 || !set->begins[(unsigned char)*text]) return 0;
+    const ota_added *token = longest_at(set, text, size);
+    return token == NULL ? 0 : token->text.size;
+}
+
 static int32_t character_before(const char *text, size_t end, size_t *begin) {
     *begin = end - 1;
     while (*begin > 0 && end - *begin < 4 && ((unsigned char)text[*begin] & 0xC0) == 0x80) --*begin;

@@ -1,4 +1,4 @@
-/* Byte-level BPE: a word starts as its bytes, and the neighbours whose merge has the lowest rank are
+/* BPE: a word starts as its bytes or its characters, and the neighbours whose merge has the lowest rank are
  * merged, the leftmost first, until no two neighbours have a merge.
  *
  * Words of up to SCANNED symbols: the least rank is found by scanning rank[n], where rank[i] belongs to
@@ -20,18 +20,18 @@ ota_status ota_bpe_merge(const ota_vocabulary *vocabulary, ota_token_merge_list 
                          ota_text left, ota_text right, const char *path, int64_t offset,
                          ota_error *error) {
     char both[OTA_TOKEN_PIECE_MOST];
-    if (left.size + right.size > sizeof both)
+    const size_t lost = list->prefix_size < right.size ? list->prefix_size : right.size,
+                 size = left.size + right.size - lost;
+    if (size > sizeof both)
         return ota_token_fail(error, OTA_ELIMIT, path, offset, "a merge makes more than %d bytes",
                               OTA_TOKEN_PIECE_MOST);
     memcpy(both, left.data, left.size);
-    memcpy(both + left.size, right.data, right.size);
+    memcpy(both + left.size, right.data + lost, right.size - lost);
     const int32_t a = ota_vocabulary_find_model(vocabulary, left.data, left.size),
                   b = ota_vocabulary_find_model(vocabulary, right.data, right.size),
-                  product = ota_vocabulary_find_model(vocabulary, both, left.size + right.size);
+                  product = ota_vocabulary_find_model(vocabulary, both, size);
     if (a < 0 || b < 0 || product < 0) {
-        const ota_text missing = a < 0   ? left
-                                 : b < 0 ? right
-                                         : (ota_text){both, left.size + right.size};
+        const ota_text missing = a < 0 ? left : b < 0 ? right : (ota_text){both, size};
         return ota_token_fail(error, OTA_EFORMAT, path, offset,
                               "a merge needs the piece \"%.*s\", which the vocabulary lacks",
                               (int)(missing.size < 80 ? missing.size : 80), missing.data);
@@ -67,26 +67,6 @@ static inline uint64_t slot_of(const ota_bpe *bpe, uint64_t pair) {
     return slot;
 }
 
-/* The bytes a piece stands for; a piece with a character outside of the byte alphabet is taken as it
- * is. `raw` has room for piece.size bytes. */
-static size_t to_bytes(ota_text piece, char *raw) {
-    size_t used = 0;
-    for (size_t at = 0; at < piece.size;) {
-        utf8proc_int32_t character = -1;
-        const utf8proc_ssize_t bytes =
-            utf8proc_iterate((const utf8proc_uint8_t *)piece.data + at,
-                             (utf8proc_ssize_t)(piece.size - at), &character);
-        const int byte = bytes > 0 ? ota_token_character_byte(character) : -1;
-        if (byte < 0) {
-            memcpy(raw, piece.data, piece.size);
-            return piece.size;
-        }
-        raw[used++] = (char)byte;
-        at += (size_t)bytes;
-    }
-    return used;
-}
-
 static bool build_raw(ota_bpe *bpe, const ota_vocabulary *vocabulary) {
     ota_vocabulary *raw = &bpe->raw;
     const size_t count = (size_t)vocabulary->count;
@@ -101,21 +81,22 @@ static bool build_raw(ota_bpe *bpe, const ota_vocabulary *vocabulary) {
     for (int32_t id = 0; id < vocabulary->count; id++) {
         const ota_text piece = ota_vocabulary_text(vocabulary, id);
         char *to = raw->bytes + raw->begin[id];
-        const size_t used =
-            bpe->characters ? ota_sentencepiece_raw(bpe, id, piece, to) : to_bytes(piece, to);
-        raw->begin[id + 1] = raw->begin[id] + (uint32_t)used;
+        raw->begin[id + 1] = raw->begin[id] + (uint32_t)ota_token_unspell(piece, to);
     }
     return !bpe->whole_word || ota_vocabulary_index(raw);
 }
 
-ota_status ota_bpe_build(ota_bpe *bpe, const ota_vocabulary *vocabulary,
-                         const ota_token_merge_list *list, ota_error *error) {
+ota_status ota_bpe_build(ota_tokenizer *tokenizer, const ota_token_merge_list *list,
+                         ota_error *error) {
+    ota_bpe *bpe = &tokenizer->bpe;
+    const ota_vocabulary *vocabulary = &tokenizer->vocabulary;
     uint64_t slots = 16;
     while (slots < 2 * (uint64_t)list->count) slots *= 2;
     bpe->mask = slots - 1;
     bpe->merge_count = (uint32_t)list->count;
     bpe->merges = malloc(slots * sizeof *bpe->merges);
-    if (bpe->merges == NULL || !build_raw(bpe, vocabulary)) return ota_token_no_memory(error);
+    if (bpe->merges == NULL || (!bpe->characters && !build_raw(bpe, vocabulary)))
+        return ota_token_no_memory(error);
     memset(bpe->merges, 0xFF, slots * sizeof *bpe->merges);
     /* A pair that is there twice has the rank of its last line, as in the peers. */
     for (size_t k = 0; k < list->count; k++)
@@ -123,7 +104,7 @@ ota_status ota_bpe_build(ota_bpe *bpe, const ota_vocabulary *vocabulary,
     for (unsigned byte = 0; byte < 256 && !bpe->characters; byte++) {
         utf8proc_uint8_t letter[4];
         const utf8proc_ssize_t size = utf8proc_encode_char(ota_token_byte_character(byte), letter);
-        bpe->byte_ids[byte] =
+        tokenizer->byte_ids[byte] =
             ota_vocabulary_find_model(vocabulary, (const char *)letter, (size_t)size);
     }
     return OTA_OK;
@@ -229,24 +210,27 @@ static void merge_by_heap(const ota_bpe *bpe, symbols *word) {
     word->count = kept;
 }
 
+bool ota_token_symbols(ota_token_encoder *encoder, size_t bytes) {
+    if (bytes <= encoder->symbol_room && encoder->symbols != NULL) return true;
+    const size_t room = bytes < 1 << 16 ? 1 << 16 : bytes + bytes / 2;
+    void *grown = malloc(room);
+    if (grown == NULL) return false;
+    free(encoder->symbols);
+    encoder->symbols = grown;
+    encoder->symbol_room = room;
+    return true;
+}
+
 /* The arrays for n symbols lie one after another: 3 n entries of 8 bytes, then five of 4. */
 static bool lay_out(ota_token_encoder *encoder, size_t size, symbols *word) {
-    const size_t each = 3 * sizeof *word->heap + 5 * sizeof *word->id;
-    if (size > encoder->symbol_room || encoder->symbols == NULL) {
-        const size_t room = size < 1024 ? 1024 : size + size / 2;
-        void *grown = room > SIZE_MAX / each ? NULL : malloc(room * each);
-        if (grown == NULL) return false;
-        free(encoder->symbols);
-        encoder->symbols = grown;
-        encoder->symbol_room = room;
-    }
-    const size_t room = encoder->symbol_room;
+    if (!ota_token_symbols(encoder, size * (3 * sizeof *word->heap + 5 * sizeof *word->id)))
+        return false;
     word->heap = encoder->symbols;
-    word->rank = (uint32_t *)(word->heap + 3 * room);
-    word->id = (int32_t *)(word->rank + room);
-    word->product = word->id + room;
-    word->previous = word->product + room;
-    word->next = word->previous + room;
+    word->rank = (uint32_t *)(word->heap + 3 * size);
+    word->id = (int32_t *)(word->rank + size);
+    word->product = word->id + size;
+    word->previous = word->product + size;
+    word->next = word->previous + size;
     return true;
 }
 
@@ -256,7 +240,7 @@ static size_t start_bytes(const ota_tokenizer *tokenizer, const char *text, size
     size_t count = 0;
     bool unknown = false;
     for (size_t i = 0; i < size; i++) {
-        int32_t id = tokenizer->bpe.byte_ids[(unsigned char)text[i]];
+        int32_t id = tokenizer->byte_ids[(unsigned char)text[i]];
         const bool lacking = id < 0;
         if (lacking) id = unknown && tokenizer->fuse_unknown ? -1 : tokenizer->unknown;
         unknown = lacking;
@@ -265,11 +249,55 @@ static size_t start_bytes(const ota_tokenizer *tokenizer, const char *text, size
     return count;
 }
 
+/* The piece of a character, with the prefix of those that are not the first of a word and the suffix of the last. */
+static int32_t find_character(const ota_tokenizer *tokenizer, ota_text text, bool first, bool last,
+                              ota_text *spelled, char *room) {
+    const char *prefix = first ? "" : tokenizer->bpe.prefix,
+               *suffix = last ? tokenizer->bpe.suffix : "";
+    *spelled = text;
+    if (*prefix != '\0' || *suffix != '\0') {
+        const size_t before = strlen(prefix), after = strlen(suffix);
+        memcpy(room, prefix, before);
+        memcpy(room + before, text.data, text.size);
+        memcpy(room + before + text.size, suffix, after);
+        *spelled = (ota_text){room, before + text.size + after};
+    }
+    return ota_vocabulary_find_model(&tokenizer->vocabulary, spelled->data, spelled->size);
+}
+
+/* The same for characters: what has no piece becomes its bytes, or the unknown piece. That one waits for the next
+ * character that has a piece, so that bytes overtake it, as in the package. */
+static size_t start_characters(const ota_tokenizer *tokenizer, const char *text, size_t size,
+                               int32_t *ids) {
+    size_t count = 0;
+    bool waits = false;
+    for (size_t at = 0, bytes; at < size; at += bytes) {
+        int32_t character;
+        char room[4 + 2 * sizeof tokenizer->bpe.prefix];
+        ota_text spelled;
+        bytes = ota_token_step(text + at, size - at, &character);
+        const int32_t id = find_character(tokenizer, (ota_text){text + at, bytes}, at == 0,
+                                          at + bytes == size, &spelled, room);
+        const bool lacking = id < 0;
+        if (lacking && tokenizer->fallback && spelled.size == bytes &&
+            ota_token_bytes(tokenizer, spelled.data, spelled.size, ids + count)) {
+            count += spelled.size;
+            continue;
+        }
+        if (waits && !(lacking && tokenizer->fuse_unknown)) ids[count++] = tokenizer->unknown;
+        waits = lacking && tokenizer->unknown >= 0;
+        if (!lacking) ids[count++] = id;
+    }
+    if (waits) ids[count++] = tokenizer->unknown;
+    return count;
+}
+
 ota_status ota_bpe_word(ota_token_encoder *encoder, const char *text, size_t size) {
     const ota_tokenizer *tokenizer = encoder->tokenizer;
     const ota_bpe *bpe = &tokenizer->bpe;
     if (bpe->whole_word) {
-        const int32_t id = ota_vocabulary_find_model(&bpe->raw, text, size);
+        const int32_t id = ota_vocabulary_find_model(
+            bpe->characters ? &tokenizer->vocabulary : &bpe->raw, text, size);
         if (id >= 0) {
             ota_token_put(encoder, id);
             return OTA_OK;
@@ -277,7 +305,7 @@ ota_status ota_bpe_word(ota_token_encoder *encoder, const char *text, size_t siz
     }
     symbols word = {.count = 0};
     if (!lay_out(encoder, size, &word)) return ota_token_no_memory(encoder->error);
-    word.count = bpe->characters ? ota_sentencepiece_start(tokenizer, text, size, word.id)
+    word.count = bpe->characters ? start_characters(tokenizer, text, size, word.id)
                                  : start_bytes(tokenizer, text, size, word.id);
     if (word.count <= SCANNED)
         merge_by_scan(bpe, &word);

@@ -4,8 +4,6 @@
  * The cache maps a word of at most 24 bytes to the place in the output where its ids were first written,
  * so a hit copies a few integers and nothing is allocated for a word. It is one array, direct-mapped: a
  * later word replaces an earlier one in the same slot. */
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,12 +11,21 @@
 
 enum { CACHE_LEAST = 64, CACHE_MOST = 1 << 15 };
 
-/* Steps of one match before it is given up: an honest pattern takes a few for each byte. */
-enum { STEPS_AT_LEAST = 1 << 16, STEPS_PER_BYTE = 16 };
+static ota_status whole_word(ota_token_encoder *encoder, const char *word, size_t size) {
+    const ota_tokenizer *tokenizer = encoder->tokenizer;
+    const int32_t id = ota_vocabulary_find_model(&tokenizer->vocabulary, word, size);
+    if (id >= 0 || tokenizer->unknown >= 0)
+        ota_token_put(encoder, id >= 0 ? id : tokenizer->unknown);
+    return OTA_OK;
+}
 
 static ota_status encode_word(ota_token_encoder *encoder, const char *word, size_t size) {
-    return encoder->tokenizer->model == OTA_TOKEN_BPE ? ota_bpe_word(encoder, word, size)
-                                                      : ota_wordpiece_word(encoder, word, size);
+    switch (encoder->tokenizer->model) {
+    case OTA_TOKEN_BPE: return ota_bpe_word(encoder, word, size);
+    case OTA_TOKEN_UNIGRAM: return ota_unigram_word(encoder, word, size);
+    case OTA_TOKEN_WORDPIECE: return ota_wordpiece_word(encoder, word, size);
+    default: return whole_word(encoder, word, size);
+    }
 }
 
 static uint64_t mix(uint64_t a, uint64_t b) {
@@ -59,7 +66,7 @@ static ota_status encode_plain(ota_token_encoder *encoder, ota_text text) {
         at += valid;
         if (at == text.size || status != OTA_OK) break;
         const size_t malformed = ota_token_malformed(text.data + at, text.size - at);
-        status = ota_token_word(encoder, text.data + at, malformed);
+        status = ota_token_cut_malformed(encoder, (ota_text){text.data + at, malformed});
         at += malformed;
     }
     return status;
@@ -71,8 +78,8 @@ static ota_status encode_normalized(ota_token_encoder *encoder, ota_text text, b
     ota_added_match match = {.begin = 0};
     ota_status status = OTA_OK;
     size_t at = 0;
-    /* SentencePiece's are pieces like others, not marks in the text. */
-    if (encoder->tokenizer->bpe.characters) plain = false;
+    /* SentencePiece's are pieces like others, not marks in the text; to Unigram they are no more than that. */
+    if (encoder->tokenizer->sentencepiece) plain = encoder->tokenizer->model == OTA_TOKEN_UNIGRAM;
     while (!plain && status == OTA_OK && ota_added_next(set, text.data, text.size, &match)) {
         if (match.begin > at)
             status = encode_plain(encoder, (ota_text){text.data + at, match.begin - at});
@@ -91,7 +98,7 @@ static bool append_malformed(ota_token_buffer *out, ota_text malformed) {
     return true;
 }
 
-/* For WordPiece; BPE keeps the bytes. */
+/* Where no id stands for bytes. */
 static ota_status repair(ota_token_encoder *encoder, ota_text text, ota_token_buffer *out) {
     for (size_t at = 0; at < text.size;) {
         const size_t valid = ota_token_valid(text.data + at, text.size - at);
@@ -107,40 +114,39 @@ static ota_status repair(ota_token_encoder *encoder, ota_text text, ota_token_bu
     return OTA_OK;
 }
 
-/* Normalises the valid stretches of `text` into encoder->normal. */
-static ota_status normalize_all(ota_token_encoder *encoder, ota_text text) {
-    const ota_tokenizer *tokenizer = encoder->tokenizer;
-    ota_token_buffer whole = {0}, repaired = {0};
+static bool keeps_bytes(const ota_tokenizer *tokenizer) {
+    bool keeps =
+        tokenizer->fallback || (tokenizer->model == OTA_TOKEN_BPE && !tokenizer->bpe.characters);
+    for (int k = 0; k < tokenizer->normal_count; k++)
+        keeps = keeps || tokenizer->normal[k].kind == OTA_NORMAL_ALPHABET;
+    for (int k = 0; k < tokenizer->cut_count; k++)
+        keeps = keeps || tokenizer->cuts[k].rule == OTA_CUT_ALPHABET;
+    return keeps;
+}
+
+/* Normalises `text` into encoder->normal. */
+static ota_status normalize_all(ota_token_encoder *encoder, ota_text text, bool first) {
+    ota_normalizing run = {
+        .tokenizer = encoder->tokenizer, .out = &encoder->normal, .spare = &encoder->spare};
+    ota_token_buffer repaired = {0};
     ota_status status = OTA_OK;
-    if (tokenizer->model == OTA_TOKEN_WORDPIECE &&
-        ota_token_valid(text.data, text.size) < text.size) {
+    if (!keeps_bytes(encoder->tokenizer) && ota_token_valid(text.data, text.size) < text.size) {
         status = repair(encoder, text, &repaired);
         text = (ota_text){repaired.bytes, repaired.used};
     }
-    for (size_t at = 0; at < text.size && status == OTA_OK;) {
-        const size_t valid = ota_token_valid(text.data + at, text.size - at);
-        if (!ota_normalize(tokenizer->normal, tokenizer->normal_count,
-                           (ota_text){text.data + at, valid}, &encoder->normal, &encoder->spare) ||
-            !ota_token_append(&whole, encoder->normal.bytes, encoder->normal.used))
-            status = ota_token_no_memory(encoder->error);
-        at += valid;
-        if (at == text.size || status != OTA_OK) break;
-        const size_t malformed = ota_token_malformed(text.data + at, text.size - at);
-        if (!ota_token_append(&whole, text.data + at, malformed))
-            status = ota_token_no_memory(encoder->error);
-        at += malformed;
-    }
+    if (status == OTA_OK) status = ota_normalize(&run, text, encoder->error);
     free(repaired.bytes);
-    free(encoder->normal.bytes);
-    encoder->normal = whole;
+    encoder->origin = first && !run.removed ? encoder->normal.bytes : NULL;
     return status;
 }
 
-static ota_status encode_stretch(ota_token_encoder *encoder, ota_text text, bool plain) {
+static ota_status encode_stretch(ota_token_encoder *encoder, ota_text text, bool plain,
+                                 bool first) {
     if (text.size == 0) return OTA_OK;
-    if (encoder->tokenizer->normal_count == 0 && encoder->tokenizer->model == OTA_TOKEN_BPE)
+    encoder->origin = first ? text.data : NULL;
+    if (encoder->tokenizer->normal_count == 0 && keeps_bytes(encoder->tokenizer))
         return encode_normalized(encoder, text, plain);
-    const ota_status status = normalize_all(encoder, text);
+    const ota_status status = normalize_all(encoder, text, first);
     if (status != OTA_OK) return status;
     return encode_normalized(encoder, (ota_text){encoder->normal.bytes, encoder->normal.used},
                              plain);
@@ -158,12 +164,14 @@ static ota_status encode_all(ota_token_encoder *encoder, ota_text text, unsigned
     while (!plain && status == OTA_OK &&
            ota_added_next(&tokenizer->raw_added, text.data, text.size, &match)) {
         if (match.begin > at)
-            status = encode_stretch(encoder, (ota_text){text.data + at, match.begin - at}, plain);
+            status = encode_stretch(encoder, (ota_text){text.data + at, match.begin - at}, plain,
+                                    at == 0);
         ota_token_put(encoder, match.id);
         at = match.end;
     }
     if (status == OTA_OK)
-        status = encode_stretch(encoder, (ota_text){text.data + at, text.size - at}, plain);
+        status =
+            encode_stretch(encoder, (ota_text){text.data + at, text.size - at}, plain, at == 0);
     for (int k = 0; k < tokenizer->after.count && framed; k++)
         ota_token_put(encoder, tokenizer->after.ids[k]);
     return status;
@@ -174,19 +182,12 @@ static bool prepare(ota_token_encoder *encoder, int64_t text_size) {
     while (slots < CACHE_MOST && slots < (uint64_t)text_size / 8) slots *= 2;
     encoder->cache = calloc(slots, sizeof *encoder->cache);
     encoder->cache_mask = slots - 1;
-    encoder->match = pcre2_match_data_create(1, NULL);
-    encoder->match_context = pcre2_match_context_create(NULL);
-    if (encoder->cache == NULL || encoder->match == NULL || encoder->match_context == NULL)
-        return false;
-    (void)pcre2_set_match_limit(encoder->match_context,
-                                (uint32_t)(STEPS_AT_LEAST + STEPS_PER_BYTE * text_size));
-    return true;
+    return encoder->cache != NULL && ota_matching_start(&encoder->matching, (size_t)text_size);
 }
 
 static void release(ota_token_encoder *encoder) {
     free(encoder->cache);
-    pcre2_match_data_free(encoder->match);
-    pcre2_match_context_free(encoder->match_context);
+    ota_matching_end(&encoder->matching);
     free(encoder->normal.bytes);
     free(encoder->spare.bytes);
     for (int k = 0; k < OTA_TOKEN_STEPS_MOST; k++) free(encoder->prefixed[k].bytes);

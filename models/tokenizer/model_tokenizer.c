@@ -3,9 +3,9 @@
  *   tokenizer.ggml.model "gpt2"   .pre how text is cut   .tokens   .token_type   .merges
  *   .bos_token_id .eos_token_id, set around a text where .add_bos_token .add_eos_token say so
  *
- *   tokenizer.ggml.model "llama"   .tokens   .scores   .token_type   .unknown_token_id   .bos_token_id
- *   .eos_token_id as above, and .add_space_prefix, which must be false; .remove_extra_whitespaces and
- *   .precompiled_charsmap ask for a normalisation and are refused
+ *   tokenizer.ggml.model "llama" (BPE by scores) or "t5" (Unigram)   .tokens   .scores   .token_type
+ *   .unknown_token_id   .bos_token_id .eos_token_id as above, and the normalisation: .add_space_prefix
+ *   .remove_extra_whitespaces .precompiled_charsmap
  *
  *   tokenizer.ggml.model "bert"   .tokens   .token_type   .unknown_token_id   .cls_token_id, else
  *   .bos_token_id, and .seperator_token_id (so spelled), else .eos_token_id, set around every text
@@ -47,6 +47,7 @@ static const struct {
     {NULL, LIST, " ggml.tokens ggml.token_type "},
     {"gpt2", LIST, " ggml.merges "},
     {"llama", LIST, " ggml.scores "},
+    {"t5", LIST, " ggml.scores "},
     /* One of the two lists is what merges follow from. */
     {NULL, ANY, " ggml.merges ggml.scores "},
     {NULL, WHOLE,
@@ -63,7 +64,10 @@ static const struct {
     /* Both ends are set around every text of BERT. */
     {"bert", TRUTH, " ggml.add_bos_token ggml.add_eos_token ggml.add_sep_token "},
     {NULL, TRUTH, " ggml.add_bos_token ggml.add_eos_token "},
-    {"llama", TRUTH, " ggml.add_space_prefix "},
+    {"llama", TRUTH, " ggml.add_space_prefix ggml.remove_extra_whitespaces "},
+    {"t5", TRUTH, " ggml.add_space_prefix ggml.remove_extra_whitespaces "},
+    {"llama", LIST, " ggml.precompiled_charsmap "},
+    {"t5", LIST, " ggml.precompiled_charsmap "},
     {"bert", TRUTH, " ggml.normalizer.lowercase ggml.normalizer.strip_accents "},
     {NULL, NO_TRUTH,
      " ggml.add_sep_token ggml.add_space_prefix ggml.remove_extra_whitespaces "
@@ -176,11 +180,11 @@ static ota_status frame(const lists *l, const char *add_key, const char *id_key,
                       ota_path_end(l->model->path), add_key, id_key);
 }
 
-static ota_status frames(const lists *l, bool standard, ota_tokenizer_parts *parts) {
+static ota_status frames(const lists *l, bool begins, bool ends, ota_tokenizer_parts *parts) {
     const ota_status status = frame(l, "tokenizer.ggml.add_bos_token",
-                                    "tokenizer.ggml.bos_token_id", standard, &parts->begin);
+                                    "tokenizer.ggml.bos_token_id", begins, &parts->begin);
     if (status != OTA_OK) return status;
-    return frame(l, "tokenizer.ggml.add_eos_token", "tokenizer.ggml.eos_token_id", false,
+    return frame(l, "tokenizer.ggml.add_eos_token", "tokenizer.ggml.eos_token_id", ends,
                  &parts->end);
 }
 
@@ -244,18 +248,47 @@ static ota_status check_keys(const lists *l, const char *model) {
     return status;
 }
 
-static ota_status choose_cut(const lists *l, ota_tokenizer_parts *parts) {
-    static const struct {
-        const char *word, *cut;
-        int keep_whole_word;
-    } cuts[] = {{"gpt-2", "gpt-2", 0},       {"default", "gpt-2", 0},    {"smollm", "smollm", 0},
-                {"llama-bpe", "llama-3", 1}, {"llama-v3", "llama-3", 1}, {"llama3", "llama-3", 1}};
+/* What tokenizer.ggml.pre names, with a blank around each. Llama 3 and its like take a word that is a piece as it is, and
+ * begin texts with a piece where the file does not say. */
+static const struct {
+    const char *cut;
+    int keep_whole_word;
+    bool begins;
+    const char *words;
+} pre_rows[] = {
+    {"gpt-2", 0, false,
+     " gpt-2 default phi-2 mpt olmo jais trillion granite-docling jina-es jina-de jina-v2-es "
+     "jina-v2-de gigachat "
+     "a.x-4.0 mellum modern-bert exaone4 "},
+    {"smollm", 0, false, " smollm starcoder refact command-r codeshell exaone minerva-7b mellum2 "},
+    {"llama-3", 1, true,
+     " llama-bpe llama-v3 llama3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano "},
+    {"llama-3", 0, false, " dbrx smaug-bpe glm4 chatglm-bpe "},
+    {"qwen-2", 0, false,
+     " qwen2 deepseek-r1-qwen kormo f2llmv2 stablelm2 megrez hunyuan solar-open grok-2 "},
+    {"qwen-3.5", 0, false, " qwen35 "},
+    {"gpt-4o", 0, false, " gpt-4o llama4 kanana2 talkie minimax-m2 "},
+    {"gpt-4o", 1, false, " granite-embed-multi-97m "},
+    {"tekken", 1, true, " tekken "},
+    {"deepseek-llm", 0, false, " deepseek-llm "},
+    {"deepseek-coder", 0, false, " deepseek-coder "},
+    {"deepseek-3", 0, false, " deepseek-v3 hunyuan-dense joyai-llm hy_v4 "},
+    {"falcon", 0, false, " falcon "},
+    {"bloom", 0, false, " bloom poro-chat gpt3-finnish "},
+    {"viking", 0, false, " viking "},
+    {"seed-coder", 0, false, " seed-coder "},
+    {"superbpe", 0, false, " superbpe "},
+    {"bailing", 0, false, " bailingmoe bailingmoe2 llada-moe "},
+};
+
+static ota_status choose_cut(const lists *l, ota_tokenizer_parts *parts, bool *begins) {
     const ota_gguf_pair *pre = find(l, "tokenizer.ggml.pre", OTA_GGUF_STRING);
     const ota_text word = pre != NULL ? text_at(l->map + pre->offset) : (ota_text){"default", 7};
-    for (size_t k = 0; k < sizeof cuts / sizeof *cuts; k++) {
-        if (!is_text(word, cuts[k].word)) continue;
-        parts->cut = cuts[k].cut;
-        parts->keep_whole_word = cuts[k].keep_whole_word;
+    for (size_t k = 0; k < sizeof pre_rows / sizeof *pre_rows; k++) {
+        if (!is_named(pre_rows[k].words, word.data, word.size)) continue;
+        parts->cut = pre_rows[k].cut;
+        parts->keep_whole_word = pre_rows[k].keep_whole_word;
+        *begins = pre_rows[k].begins;
         return OTA_OK;
     }
     return ota_refuse(l->error, OTA_UNSUPPORTED, "%s: the pre-tokenizer \"%.*s\" is not known",
@@ -265,13 +298,14 @@ static ota_status choose_cut(const lists *l, ota_tokenizer_parts *parts) {
 
 static ota_status make_bpe(lists *l, ota_tokenizer_parts *parts) {
     parts->model = "bpe";
-    ota_status status = choose_cut(l, parts);
+    bool begins = false;
+    ota_status status = choose_cut(l, parts, &begins);
     if (status == OTA_OK)
         status = read_texts(l, "tokenizer.ggml.merges", 1 << 21, &l->merges, &l->merge_count);
     if (status != OTA_OK) return status;
     parts->merges = l->merges;
     parts->merge_count = l->merge_count;
-    return frames(l, parts->keep_whole_word != 0, parts);
+    return frames(l, begins, false, parts);
 }
 
 /* ---- SentencePiece ---- */
@@ -293,21 +327,41 @@ static ota_status read_scores(lists *l) {
     return OTA_OK;
 }
 
-static ota_status make_sentencepiece(lists *l, ota_tokenizer_parts *parts) {
-    parts->model = "sentencepiece";
-    const char *const name = ota_path_end(l->model->path);
-    if (truth(l, "tokenizer.ggml.add_space_prefix", true))
-        return ota_refuse(
-            l->error, OTA_UNSUPPORTED,
-            "%s: tokenizers that put a blank in front of a text (add_space_prefix) are not run",
-            name);
+static ota_status read_charsmap(const lists *l, ota_tokenizer_parts *parts) {
+    static const char key[] = "tokenizer.ggml.precompiled_charsmap";
+    int64_t count;
+    const unsigned char *at = find_array(l, key, OTA_GGUF_UINT8, &count);
+    if (at == NULL) at = find_array(l, key, OTA_GGUF_INT8, &count);
+    if (at == NULL && find(l, key, OTA_GGUF_ARRAY) != NULL)
+        return ota_refuse(l->error, OTA_EFORMAT, "%s: %s must be a list of bytes",
+                          ota_path_end(l->model->path), key);
+    if (at != NULL) parts->charsmap = (ota_text){(const char *)at, (size_t)count};
+    return OTA_OK;
+}
+
+/* BPE by scores puts a blank in front of a text where the file does not say, Unigram does not; that one ends a text. */
+static ota_status make_pieces(lists *l, ota_tokenizer_parts *parts, const char *model) {
+    const bool unigram = strcmp(model, "unigram") == 0;
+    parts->model = model;
     if (l->kinds == NULL)
         return ota_refuse(l->error, OTA_EMISMATCH,
-                          "%s: tokenizer.ggml.token_type must hold one i32 for each piece", name);
-    const ota_status status = read_scores(l);
+                          "%s: tokenizer.ggml.token_type must hold one i32 for each piece",
+                          ota_path_end(l->model->path));
+    ota_status status = read_scores(l);
+    if (status == OTA_OK) status = read_charsmap(l, parts);
     parts->scores = l->scores;
     parts->unknown = piece_of(l, "tokenizer.ggml.unknown_token_id");
-    return status == OTA_OK ? frames(l, true, parts) : status;
+    parts->space_in_front = truth(l, "tokenizer.ggml.add_space_prefix", !unigram);
+    parts->space_once = truth(l, "tokenizer.ggml.remove_extra_whitespaces", false);
+    return status == OTA_OK ? frames(l, !unigram, unigram, parts) : status;
+}
+
+static ota_status make_sentencepiece(lists *l, ota_tokenizer_parts *parts) {
+    return make_pieces(l, parts, "sentencepiece");
+}
+
+static ota_status make_unigram(lists *l, ota_tokenizer_parts *parts) {
+    return make_pieces(l, parts, "unigram");
 }
 
 /* ---- WordPiece ---- */
@@ -381,15 +435,18 @@ static ota_status make(lists *l, ota_tokenizer **tokenizer) {
     static const struct {
         const char *word;
         ota_status (*make)(lists *, ota_tokenizer_parts *);
-    } rows[] = {{"gpt2", make_bpe}, {"llama", make_sentencepiece}, {"bert", make_wordpiece}};
+    } rows[] = {{"gpt2", make_bpe},
+                {"llama", make_sentencepiece},
+                {"t5", make_unigram},
+                {"bert", make_wordpiece}};
     size_t row = 0;
-    while (row < 3 && !is_text(word, rows[row].word)) row++;
-    if (row == 3)
+    while (row < 4 && !is_text(word, rows[row].word)) row++;
+    if (row == 4)
         return ota_refuse(
             l->error, OTA_UNSUPPORTED,
-            "%s: only byte-level BPE, SentencePiece's BPE and WordPiece tokenizers are "
-            "read out of gguf files",
-            ota_path_end(l->model->path));
+            "%s: tokenizer.ggml.model \"%.*s\" is not one of gpt2, llama, t5 and bert, "
+            "which are read out of gguf files",
+            ota_path_end(l->model->path), (int)(word.size < 40 ? word.size : 40), word.data);
     ota_status status = check_keys(l, rows[row].word);
     if (status == OTA_OK)
         status = read_texts(l, "tokenizer.ggml.tokens", 1 << 20, &l->pieces, &l->piece_count);

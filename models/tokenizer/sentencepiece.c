@@ -1,18 +1,15 @@
 /* BPE as SentencePiece writes it down: pieces with scores and no list of merges.
  *
- * U+2581 stands for a blank in pieces, and in a text it is one: both are blanks before anything is looked for.
- * Pieces of kind USER are matched first. What lies between starts as its characters; neighbours whose join is
- * a piece are merged, the join of the highest score first, among equal ones the leftmost. That is what bpe.c
- * does with a merge for every way in which a piece is two pieces, ranked by the score of the join. A character
- * that is no piece becomes its bytes, <0x00> to <0xFF>, which no merge takes, or, in a vocabulary without
- * them, the unknown piece, one for a run of such characters. */
+ * U+2581 stands for a blank in pieces and in normalised text. Pieces of kind USER are matched first. What lies
+ * between starts as its characters; neighbours whose join is a piece are merged, the join of the highest score
+ * first, among equal ones the leftmost. That is what bpe.c does with a merge for every way in which a piece is
+ * two pieces, ranked by the score of the join. A character that is no piece becomes its bytes, <0x00> to <0xFF>,
+ * which no merge takes, or, in a vocabulary without them, the unknown piece, one for a run of such characters. */
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
 
 #include "tokenizer_parts.h"
-
-static const char blank[] = "\xE2\x96\x81";
 
 /* ---- ranks ---- */
 
@@ -116,11 +113,6 @@ static ota_status split_piece(const ota_vocabulary *vocabulary, const ota_tokeni
 ota_status ota_sentencepiece_merges(const ota_vocabulary *vocabulary,
                                     const ota_tokenizer_parts *parts, ota_token_merge_list *list,
                                     ota_error *error) {
-    for (int64_t k = 0; k < parts->piece_count; k++)
-        if (!(parts->scores[k] >= -1e30F && parts->scores[k] <= 1e30F))
-            return ota_token_fail(error, OTA_EFORMAT, parts->source, -1,
-                                  "the score of piece %lld is no number from -1e30 to 1e30",
-                                  (long long)k);
     uint32_t *rank = make_ranks(parts->scores, parts->piece_count);
     if (rank == NULL) return ota_token_no_memory(error);
     ota_status status = OTA_OK;
@@ -135,75 +127,45 @@ ota_status ota_sentencepiece_merges(const ota_vocabulary *vocabulary,
 
 /* ---- bytes ---- */
 
-/* -1: no piece of a byte. */
-static int piece_byte(ota_text piece) {
+int ota_sentencepiece_byte(ota_text piece) {
     static const char digits[] = "0123456789ABCDEF";
     if (piece.size != 6 || memcmp(piece.data, "<0x", 3) != 0 || piece.data[5] != '>') return -1;
     const char *high = memchr(digits, piece.data[3], 16), *low = memchr(digits, piece.data[4], 16);
     return high == NULL || low == NULL ? -1 : (int)((high - digits) * 16 + (low - digits));
 }
 
-ota_status ota_sentencepiece_bytes(ota_bpe *bpe, const ota_vocabulary *vocabulary,
-                                   const ota_tokenizer_parts *parts, ota_error *error) {
+ota_status ota_sentencepiece_bytes(ota_tokenizer *tokenizer, const ota_tokenizer_parts *parts,
+                                   ota_error *error) {
+    const ota_vocabulary *vocabulary = &tokenizer->vocabulary;
     int found = 0;
-    for (int byte = 0; byte < 256; byte++) bpe->byte_ids[byte] = -1;
+    for (int byte = 0; byte < 256; byte++) tokenizer->byte_ids[byte] = -1;
     for (int32_t id = 0; id < vocabulary->count; id++) {
-        const int byte = piece_byte(ota_vocabulary_text(vocabulary, id));
-        if (byte < 0 || kind_of(parts, id) != OTA_PIECE_BYTE) continue;
-        bpe->byte_ids[byte] = id;
+        const int byte = ota_sentencepiece_byte(ota_vocabulary_text(vocabulary, id));
+        if (byte < 0 || vocabulary->outside[id] ||
+            (parts != NULL && kind_of(parts, id) != OTA_PIECE_BYTE))
+            continue;
+        tokenizer->byte_ids[byte] = id;
         found++;
     }
-    if (found != 0 && found != 256)
+    if (parts != NULL && found != 0 && found != 256)
         return ota_token_fail(error, OTA_EFORMAT, parts->source, -1,
                               "%d of the 256 pieces of bytes are there, and must be all or none",
                               found);
-    if (ota_vocabulary_find(vocabulary, blank, 3) < 0)
-        return ota_token_fail(error, OTA_EFORMAT, parts->source, -1,
-                              "the vocabulary lacks U+2581, the piece of a blank");
+    if (parts != NULL) tokenizer->fallback = found == 256;
     return OTA_OK;
 }
 
-size_t ota_sentencepiece_raw(const ota_bpe *bpe, int32_t id, ota_text piece, char *raw) {
-    const int byte = piece_byte(piece);
-    if (byte >= 0 && bpe->byte_ids[byte] == id) {
-        raw[0] = (char)(unsigned char)byte;
-        return 1;
-    }
-    size_t used = 0;
-    for (size_t at = 0; at < piece.size;) {
-        const bool is_blank = piece.size - at >= 3 && memcmp(piece.data + at, blank, 3) == 0;
-        raw[used++] = is_blank ? ' ' : piece.data[at];
-        at += is_blank ? 3 : 1;
-    }
-    return used;
+bool ota_sentencepiece_spell(ota_text text, ota_token_buffer *out) {
+    bool fine = ota_token_reserve(out, text.size + 1);
+    for (size_t k = 0; k < text.size && fine; k++)
+        fine = text.data[k] == ' ' ? ota_token_append(out, "\xE2\x96\x81", 3)
+                                   : ota_token_append(out, text.data + k, 1);
+    return fine;
 }
 
-/* ---- one text ---- */
-
-static int32_t find_character(const ota_vocabulary *vocabulary, const char *text, size_t bytes) {
-    return *text == ' ' ? ota_vocabulary_find(vocabulary, blank, 3)
-                        : ota_vocabulary_find(vocabulary, text, bytes);
-}
-
-size_t ota_sentencepiece_start(const ota_tokenizer *tokenizer, const char *text, size_t size,
-                               int32_t *ids) {
-    size_t count = 0;
-    bool unknown = false;
-    for (size_t at = 0; at < size;) {
-        utf8proc_int32_t character;
-        const utf8proc_ssize_t found = utf8proc_iterate((const utf8proc_uint8_t *)text + at,
-                                                        (utf8proc_ssize_t)(size - at), &character);
-        const size_t bytes = found > 0 ? (size_t)found : 1;
-        int32_t id = found > 0 ? find_character(&tokenizer->vocabulary, text + at, bytes) : -1;
-        const bool lacking = id < 0;
-        if (lacking && tokenizer->bpe.byte_ids[0] >= 0)
-            for (size_t k = 0; k < bytes; k++)
-                ids[count++] = tokenizer->bpe.byte_ids[(unsigned char)text[at + k]];
-        else if (lacking && !unknown)
-            id = tokenizer->unknown;
-        unknown = lacking;
-        if (id >= 0) ids[count++] = id;
-        at += bytes;
-    }
-    return count;
+bool ota_token_bytes(const ota_tokenizer *tokenizer, const char *text, size_t size, int32_t *ids) {
+    for (size_t k = 0; k < size; k++)
+        if (tokenizer->byte_ids[(unsigned char)text[k]] < 0) return false;
+    for (size_t k = 0; k < size; k++) ids[k] = tokenizer->byte_ids[(unsigned char)text[k]];
+    return true;
 }

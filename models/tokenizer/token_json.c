@@ -1,9 +1,11 @@
 /* Reading JSON text piece by piece: see token_json.h. Grammar: RFC 8259. */
 #include "token_json.h"
 
+#include <math.h>
 #include <string.h>
 #include <utf8proc.h>
 
+#include "base/base.h"
 #include "models/checkpoint/json_text.h"
 
 ota_token_json ota_token_json_within(const ota_token_json *json, ota_text span) {
@@ -157,6 +159,22 @@ ota_status ota_token_json_integer(ota_token_json *json, int64_t *value) {
     if (json->at == begin || leading || *value > (int64_t)1 << 53 ||
         (after != '\0' && strchr(".eE0123456789", after) != NULL))
         return ota_token_json_refuse(json, begin, rule);
+    return OTA_OK;
+}
+
+ota_status ota_token_json_number(ota_token_json *json, double *value) {
+    skip_blanks(json);
+    const size_t begin = json->at;
+    char text[64], *end = text;
+    size_t size = 0;
+    while (json->at < json->end && size + 1 < sizeof text &&
+           memchr("0123456789+-.eE", peek(json), 15) != NULL)
+        text[size++] = json->file->text[json->at++];
+    text[size] = '\0';
+    *value = size == 0 ? 0 : ota_strtod(text, &end);
+    const char first = text[text[0] == '-'];
+    if (first < '0' || first > '9' || end != text + size || !isfinite(*value))
+        return ota_token_json_refuse(json, begin, "a finite number must stand here");
     return OTA_OK;
 }
 

@@ -34,6 +34,8 @@ ota_status ota_token_json_string(ota_token_json *json, ota_token_buffer *out);
 /* A string and the colon after it. */
 ota_status ota_token_json_key(ota_token_json *json, ota_token_buffer *out);
 ota_status ota_token_json_integer(ota_token_json *json, int64_t *value);
+/* Any finite number. */
+ota_status ota_token_json_number(ota_token_json *json, double *value);
 /* Over any value; only strings, brackets and depth are looked at. */
 ota_status ota_token_json_skip(ota_token_json *json, ota_text *span);
 /* The tree of a span; strict, without repeated keys. The caller drops the reference. */
@@ -47,13 +49,12 @@ static inline int64_t ota_token_json_place(const ota_token_json *json, ota_text 
 /* {"piece": id, ...} appended to `list` (tokenizer_json.c). */
 ota_status ota_token_read_vocabulary(ota_token_json json, ota_token_list *list);
 
-/* ---- the small members of tokenizer.json (tokenizer_steps.c), each a tree at a place in the file ---- */
+/* ---- the small members of tokenizer.json (tokenizer_steps.c, tokenizer_ends.c), each a tree at a place in the file ---- */
 
 typedef struct ota_token_member {
     const char *path;
     int64_t offset;
     const ota_token_settings *settings; /* that lie over the file */
-    const char *prefix;                 /* of WordPiece's pieces that continue a word */
     ota_error *error;
 } ota_token_member;
 
@@ -61,6 +62,24 @@ typedef struct ota_token_member {
  * s text, n integer, a list, o object, x any; null is as good as no key. `what` is named. */
 ota_status ota_token_keys(const json_t *tree, const char *keys, const ota_token_member *member,
                           const char *what);
+
+enum { OTA_TOKEN_STEPS_DEPTH = 4 };
+#define OTA_TOKEN_METASPACE_KEYS                                                                   \
+    "type:s replacement:s prepend_scheme:s add_prefix_space:b split:b str_rep:s"
+
+/* The type of an object, "" where it has none. */
+const char *ota_token_type(const json_t *tree);
+ota_status ota_token_refuse(const ota_token_member *member, ota_status status, const char *what,
+                            const char *name);
+ota_status ota_token_too_many(const ota_token_member *member);
+/* true where the key is absent and `standard` is. */
+bool ota_token_setting(const json_t *tree, const char *key, bool standard);
+/* The member "pattern" of `tree`, compiled. */
+ota_status ota_token_pattern(const json_t *tree, const char *what, const ota_token_member *member,
+                             void **found);
+/* What Metaspace says: which pieces a sign is put in front of, and the sign. */
+ota_status ota_token_scheme(const json_t *tree, const ota_token_member *member, ota_cut_rule *rule,
+                            const char **sign);
 
 ota_status ota_token_normalizer(ota_tokenizer *tokenizer, const json_t *tree,
                                 const ota_token_member *member, int depth);

@@ -18,14 +18,22 @@ ota_status ota_tokenizer_add(ota_tokenizer *tokenizer, ota_added token, ota_erro
     if ((token.flags & OTA_ADDED_NORMALIZED) == 0) {
         return ota_added_put(set, text, token) ? OTA_OK : ota_token_no_memory(error);
     }
-    /* It is looked for in normalised text, so it is normalised itself. */
+    /* It is looked for in normalised text, so it is normalised itself; SentencePiece's are spelled so but for blanks. */
     ota_token_buffer out = {0}, spare = {0};
-    const bool fine =
-        ota_normalize(tokenizer->normal, tokenizer->normal_count, text, &out, &spare) &&
-        (out.used == 0 || ota_added_put(set, (ota_text){out.bytes, out.used}, token));
+    if (tokenizer->sentencepiece) {
+        const bool fine = ota_sentencepiece_spell(text, &out) &&
+                          ota_added_put(set, (ota_text){out.bytes, out.used}, token);
+        free(out.bytes);
+        return fine ? OTA_OK : ota_token_no_memory(error);
+    }
+    ota_normalizing run = {.tokenizer = tokenizer, .out = &out, .spare = &spare};
+    ota_status status = ota_normalize(&run, text, error);
+    if (status == OTA_OK && out.used > 0 &&
+        !ota_added_put(set, (ota_text){out.bytes, out.used}, token))
+        status = ota_token_no_memory(error);
     free(out.bytes);
     free(spare.bytes);
-    return fine ? OTA_OK : ota_token_no_memory(error);
+    return status;
 }
 
 ota_status ota_tokenizer_cut(ota_tokenizer *tokenizer, ota_cut_rule rule, bool invert,
@@ -36,13 +44,50 @@ ota_status ota_tokenizer_cut(ota_tokenizer *tokenizer, ota_cut_rule rule, bool i
     ota_cut *cut = &tokenizer->cuts[tokenizer->cut_count++];
     *cut = (ota_cut){.rule = rule, .invert = invert};
     if (pattern == NULL) return OTA_OK;
-    return ota_cut_compile(cut, (ota_text){pattern, strlen(pattern)}, false, "", -1, error);
+    return ota_pattern_compile(&cut->pattern, (ota_text){pattern, strlen(pattern)}, false, "", -1,
+                               error);
 }
 
-bool ota_tokenizer_normal(ota_tokenizer *tokenizer, ota_normal_kind kind) {
-    if (tokenizer->normal_count == OTA_TOKEN_STEPS_MOST) return false;
-    tokenizer->normal[tokenizer->normal_count++] = kind;
-    return true;
+ota_undo *ota_tokenizer_undo(ota_tokenizer *tokenizer, ota_undo_kind kind, const char *text) {
+    if (tokenizer->undo_count == OTA_TOKEN_STEPS_MOST) return NULL;
+    ota_undo *step = &tokenizer->undo[tokenizer->undo_count++];
+    *step = (ota_undo){.kind = kind};
+    if (text == NULL) return step;
+    step->text_size = strlen(text);
+    step->text = malloc(step->text_size + 1);
+    if (step->text != NULL) memcpy(step->text, text, step->text_size + 1);
+    return step;
+}
+
+void ota_tokenizer_undo_clear(ota_tokenizer *tokenizer) {
+    for (int k = 0; k < tokenizer->undo_count; k++) {
+        free(tokenizer->undo[k].text);
+        ota_pattern_free(tokenizer->undo[k].pattern);
+    }
+    tokenizer->undo_count = 0;
+}
+
+ota_status ota_tokenizer_undo_wordpiece(ota_tokenizer *tokenizer, const char *prefix, bool clean_up,
+                                        ota_error *error) {
+    ota_undo *step = ota_tokenizer_undo(tokenizer, OTA_UNDO_WORDPIECE, prefix);
+    if (step == NULL)
+        return ota_token_fail(error, OTA_ELIMIT, "", -1, "a decoder has at most %d steps",
+                              OTA_TOKEN_STEPS_MOST);
+    step->count = clean_up;
+    return step->text != NULL ? OTA_OK : ota_token_no_memory(error);
+}
+
+ota_status ota_tokenizer_undo_sentencepiece(ota_tokenizer *tokenizer, bool front, bool once,
+                                            ota_error *error) {
+    const ota_undo *blank = ota_tokenizer_undo(tokenizer, OTA_UNDO_SPELL, "\xE2\x96\x81");
+    ota_undo *bytes = ota_tokenizer_undo(tokenizer, OTA_UNDO_FALLBACK, NULL),
+             *begin = ota_tokenizer_undo(tokenizer, OTA_UNDO_FRONT, NULL);
+    if (blank == NULL || blank->text == NULL || bytes == NULL || begin == NULL)
+        return ota_token_no_memory(error);
+    bytes->keep = true;
+    begin->count = front || once;
+    begin->last = once;
+    return OTA_OK;
 }
 
 bool ota_tokenizer_bert_normal(ota_tokenizer *tokenizer, bool clean, bool chinese, bool accents,
@@ -56,7 +101,7 @@ bool ota_tokenizer_bert_normal(ota_tokenizer *tokenizer, bool clean, bool chines
                  {accents, OTA_NORMAL_STRIP_ACCENTS},
                  {lower, OTA_NORMAL_LOWERCASE}};
     for (size_t k = 0; k < sizeof steps / sizeof *steps; k++)
-        if (steps[k].wanted && !ota_tokenizer_normal(tokenizer, steps[k].kind)) return false;
+        if (steps[k].wanted && ota_tokenizer_normal(tokenizer, steps[k].kind) == NULL) return false;
     return true;
 }
 
@@ -82,6 +127,13 @@ ota_status ota_tokenizer_finish(ota_tokenizer *tokenizer, ota_error *error) {
     if (tokenizer->kinds == NULL) return ota_token_no_memory(error);
     mark(tokenizer, &tokenizer->raw_added);
     mark(tokenizer, &tokenizer->normal_added);
+    const ota_added_set *set = &tokenizer->normal_added;
+    if (set->count == 0 || tokenizer->normal_count == 0 || tokenizer->sentencepiece) return OTA_OK;
+    const size_t bytes = ((size_t)tokenizer->vocabulary.count + 1) * sizeof *tokenizer->normalized;
+    tokenizer->normalized = malloc(bytes);
+    if (tokenizer->normalized == NULL) return ota_token_no_memory(error);
+    memset(tokenizer->normalized, 0xFF, bytes);
+    for (size_t k = 0; k < set->count; k++) tokenizer->normalized[set->tokens[k].id] = (int32_t)k;
     return OTA_OK;
 }
 
@@ -89,10 +141,14 @@ void ota_tokenizer_free(ota_tokenizer *tokenizer) {
     if (tokenizer == NULL) return;
     ota_vocabulary_free(&tokenizer->vocabulary);
     ota_bpe_free(&tokenizer->bpe);
-    for (int k = 0; k < tokenizer->cut_count; k++) ota_cut_free(&tokenizer->cuts[k]);
+    ota_unigram_free(&tokenizer->unigram);
+    for (int k = 0; k < tokenizer->normal_count; k++) ota_normal_free(&tokenizer->normal[k]);
+    for (int k = 0; k < tokenizer->cut_count; k++) ota_pattern_free(tokenizer->cuts[k].pattern);
+    ota_tokenizer_undo_clear(tokenizer);
     ota_added_free(&tokenizer->raw_added);
     ota_added_free(&tokenizer->normal_added);
     free(tokenizer->kinds);
+    free(tokenizer->normalized);
     free(tokenizer);
 }
 
@@ -137,6 +193,15 @@ static ota_status open_lines(ota_tokenizer *tokenizer, const char *path,
     return status;
 }
 
+static ota_status open_model(ota_tokenizer *tokenizer, const char *path,
+                             ota_token_settings *settings, ota_error *error) {
+    ota_token_file file;
+    ota_status status = ota_token_file_bytes(path, &file, error);
+    if (status == OTA_OK) status = ota_tokenizer_read_model(tokenizer, &file, settings, error);
+    ota_token_file_free(&file);
+    return status;
+}
+
 static ota_status open_folder(ota_tokenizer *tokenizer, const char *folder,
                               ota_token_settings *settings, ota_error *error) {
     char path[PATH_MOST], other[PATH_MOST];
@@ -147,9 +212,13 @@ static ota_status open_folder(ota_tokenizer *tokenizer, const char *folder,
         (have(folder, "merges.txt", other) || have(folder, "vocab.bpe", other)))
         return open_lists(tokenizer, path, other, settings, error);
     if (have(folder, "vocab.txt", path)) return open_lines(tokenizer, path, settings, error);
+    if (have(folder, "tokenizer.model", path) || have(folder, "spiece.model", path) ||
+        have(folder, "sentencepiece.bpe.model", path))
+        return open_model(tokenizer, path, settings, error);
     return ota_token_fail(error, OTA_EIO, folder, -1,
                           "holds no tokenizer: tokenizer.json, vocab.json (encoder.json) with "
-                          "merges.txt (vocab.bpe), or vocab.txt");
+                          "merges.txt (vocab.bpe), vocab.txt, or tokenizer.model (spiece.model, "
+                          "sentencepiece.bpe.model)");
 }
 
 ota_status ota_tokenizer_open(ota_tokenizer **tokenizer, const char *path, ota_error *error) {
@@ -160,16 +229,18 @@ ota_status ota_tokenizer_open(ota_tokenizer **tokenizer, const char *path, ota_e
     struct stat state;
     const bool folder = stat(path, &state) == 0 && S_ISDIR(state.st_mode);
     const size_t length = strlen(path);
-    const bool json = length >= 5 && strcmp(path + length - 5, ".json") == 0;
+    const bool json = length >= 5 && strcmp(path + length - 5, ".json") == 0,
+               pieces = length >= 6 && strcmp(path + length - 6, ".model") == 0;
     ota_tokenizer *made = calloc(1, sizeof *made);
     if (made == NULL) return ota_token_no_memory(error);
     made->unknown = -1;
     /* A file stands alone: what lies beside it says nothing. */
     ota_token_settings settings;
     ota_token_settings_start(&settings, error);
-    ota_status status = folder ? open_folder(made, path, &settings, error)
-                        : json ? open_json(made, path, &settings, error)
-                               : open_lines(made, path, &settings, error);
+    ota_status status = folder   ? open_folder(made, path, &settings, error)
+                        : json   ? open_json(made, path, &settings, error)
+                        : pieces ? open_model(made, path, &settings, error)
+                                 : open_lines(made, path, &settings, error);
     ota_token_settings_free(&settings);
     if (status == OTA_OK) status = ota_tokenizer_finish(made, error);
     if (status != OTA_OK) {
@@ -183,8 +254,12 @@ ota_status ota_tokenizer_open(ota_tokenizer **tokenizer, const char *path, ota_e
 /* ---- questions ---- */
 
 const char *ota_tokenizer_model(const ota_tokenizer *tokenizer) {
-    if (tokenizer->bpe.characters) return "sentencepiece";
-    return tokenizer->model == OTA_TOKEN_BPE ? "bpe" : "wordpiece";
+    switch (tokenizer->model) {
+    case OTA_TOKEN_BPE: return tokenizer->sentencepiece ? "sentencepiece" : "bpe";
+    case OTA_TOKEN_UNIGRAM: return "unigram";
+    case OTA_TOKEN_WORDPIECE: return "wordpiece";
+    default: return "words";
+    }
 }
 
 int64_t ota_tokenizer_count(const ota_tokenizer *tokenizer) { return tokenizer->vocabulary.count; }

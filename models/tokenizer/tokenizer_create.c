@@ -4,28 +4,6 @@
 
 #include "tokenizer_parts.h"
 
-static const struct {
-    const char *name;
-    const char *const *first, *const *second; /* patterns cut by one after the other */
-} cut_rows[] = {{"gpt-2", &ota_cut_gpt2, NULL},
-                {"smollm", &ota_cut_number, &ota_cut_gpt2},
-                {"llama-3", &ota_cut_llama3, NULL}};
-
-static ota_status add_cuts(ota_tokenizer *tokenizer, const char *name, ota_error *error) {
-    if (name == NULL) name = cut_rows[0].name;
-    for (size_t k = 0; k < sizeof cut_rows / sizeof *cut_rows; k++) {
-        if (strcmp(name, cut_rows[k].name) != 0) continue;
-        ota_status status =
-            ota_tokenizer_cut(tokenizer, OTA_CUT_ISOLATED, false, *cut_rows[k].first, error);
-        if (status == OTA_OK && cut_rows[k].second != NULL)
-            status =
-                ota_tokenizer_cut(tokenizer, OTA_CUT_ISOLATED, false, *cut_rows[k].second, error);
-        return status;
-    }
-    return ota_token_fail(error, OTA_UNSUPPORTED, "", -1,
-                          "the pre-tokenizer \"%.60s\" is not one of gpt-2, smollm, llama-3", name);
-}
-
 static ota_status add_pieces(ota_tokenizer *tokenizer, const ota_tokenizer_parts *parts,
                              const char *source, ota_error *error) {
     ota_token_list list = {.path = source};
@@ -52,8 +30,8 @@ static ota_status add_kinds(ota_tokenizer *tokenizer, const ota_tokenizer_parts 
     for (int64_t k = 0; k < parts->piece_count && parts->kinds != NULL && status == OTA_OK; k++) {
         const int32_t kind = parts->kinds[k];
         const bool special = kind == OTA_PIECE_CONTROL || kind == OTA_PIECE_UNKNOWN;
-        /* A blank in a piece of SentencePiece is spelled in two ways. */
-        const bool normalized = !special && tokenizer->bpe.characters;
+        /* SentencePiece looks for pieces in normalised text. */
+        const bool normalized = !special && tokenizer->sentencepiece;
         if (special || kind == OTA_PIECE_USER)
             status =
                 ota_tokenizer_add(tokenizer,
@@ -78,35 +56,79 @@ static ota_status add_frame(const ota_tokenizer *tokenizer, ota_text piece, ota_
 static ota_status make_bpe(ota_tokenizer *tokenizer, const ota_tokenizer_parts *parts,
                            const char *source, ota_error *error) {
     ota_token_merge_list merges = {0};
-    ota_status status = OTA_OK;
+    ota_status status = ota_tokenizer_named_cut(tokenizer, parts->cut, error);
     for (int64_t k = 0; k < parts->merge_count && status == OTA_OK; k++)
         status = ota_bpe_merge_line(&tokenizer->vocabulary, &merges, parts->merges[k], source, -1,
                                     error);
     tokenizer->bpe.whole_word = parts->keep_whole_word != 0;
-    if (status == OTA_OK)
-        status = ota_bpe_build(&tokenizer->bpe, &tokenizer->vocabulary, &merges, error);
+    (void)ota_tokenizer_undo(tokenizer, OTA_UNDO_BYTES, NULL);
+    if (status == OTA_OK) status = ota_bpe_build(tokenizer, &merges, error);
     free(merges.merges);
-    return status == OTA_OK ? add_cuts(tokenizer, parts->cut, error) : status;
+    return status;
+}
+
+/* What the two kinds of SentencePiece share: scores, bytes, normalisation, decoding. */
+static ota_status make_pieces(ota_tokenizer *tokenizer, const ota_tokenizer_parts *parts,
+                              const char *source, ota_error *error) {
+    ota_token_frame found = {.count = 0};
+    if (parts->scores == NULL)
+        return ota_token_fail(error, OTA_EINVAL, source, -1,
+                              "scores is NULL, and pieces of SentencePiece need one each");
+    for (int64_t k = 0; k < parts->piece_count; k++)
+        if (!(parts->scores[k] >= -1e30F && parts->scores[k] <= 1e30F))
+            return ota_token_fail(error, OTA_EFORMAT, source, -1,
+                                  "the score of piece %lld is no number from -1e30 to 1e30",
+                                  (long long)k);
+    const bool front = parts->space_in_front != 0, once = parts->space_once != 0;
+    ota_status status = add_frame(tokenizer, parts->unknown, &found, source, error);
+    if (found.count > 0) tokenizer->unknown = found.ids[0];
+    tokenizer->sentencepiece = true;
+    ota_normal *step = ota_tokenizer_normal(tokenizer, OTA_NORMAL_SENTENCEPIECE);
+    step->flags = (front ? OTA_SPACE_IN_FRONT : 0U) | (once ? OTA_SPACE_ONCE : 0U);
+    if (status == OTA_OK && parts->charsmap.size > 0)
+        status = ota_charsmap_build(&step->map, parts->charsmap, source, -1, error);
+    if (status == OTA_OK) status = ota_sentencepiece_bytes(tokenizer, parts, error);
+    return status == OTA_OK ? ota_tokenizer_undo_sentencepiece(tokenizer, front, once, error)
+                            : status;
 }
 
 static ota_status make_sentencepiece(ota_tokenizer *tokenizer, const ota_tokenizer_parts *parts,
                                      const char *source, ota_error *error) {
     ota_token_merge_list merges = {0};
-    ota_token_frame found = {.count = 0};
-    if (parts->scores == NULL)
-        return ota_token_fail(error, OTA_EINVAL, source, -1,
-                              "scores is NULL, and sentencepiece needs one for each piece");
-    ota_status status = add_frame(tokenizer, parts->unknown, &found, source, error);
-    if (found.count > 0) tokenizer->unknown = found.ids[0];
+    ota_status status = make_pieces(tokenizer, parts, source, error);
     tokenizer->bpe.characters = true;
-    (void)ota_tokenizer_normal(tokenizer, OTA_NORMAL_BLANK);
-    if (status == OTA_OK)
-        status = ota_sentencepiece_bytes(&tokenizer->bpe, &tokenizer->vocabulary, parts, error);
+    tokenizer->fuse_unknown = true;
     if (status == OTA_OK)
         status = ota_sentencepiece_merges(&tokenizer->vocabulary, parts, &merges, error);
-    if (status == OTA_OK)
-        status = ota_bpe_build(&tokenizer->bpe, &tokenizer->vocabulary, &merges, error);
+    if (status == OTA_OK) status = ota_bpe_build(tokenizer, &merges, error);
     free(merges.merges);
+    return status;
+}
+
+/* A piece of kind USER scores a tenth for each of its bytes but the first: more than others, whose scores are logarithms of
+ * chances, and the longer the more. */
+static ota_status make_unigram(ota_tokenizer *tokenizer, const ota_tokenizer_parts *parts,
+                               const char *source, ota_error *error) {
+    ota_unigram *unigram = &tokenizer->unigram;
+    const size_t count = (size_t)tokenizer->vocabulary.count;
+    ota_status status = make_pieces(tokenizer, parts, source, error);
+    if (status != OTA_OK) return status;
+    unigram->scores = malloc((count + 1) * sizeof *unigram->scores);
+    uint8_t *use = calloc(count + 1, 1);
+    if (unigram->scores == NULL || use == NULL) status = ota_token_no_memory(error);
+    for (size_t k = 0; k < count && status == OTA_OK; k++) {
+        const int32_t kind = parts->kinds == NULL ? OTA_PIECE_NORMAL : parts->kinds[k];
+        use[k] = kind == OTA_PIECE_NORMAL ? 1 : kind == OTA_PIECE_USER ? 2 : 0;
+        unigram->scores[k] =
+            use[k] == 2
+                ? (double)(float)(0.1 *
+                                  (double)(ota_vocabulary_text(&tokenizer->vocabulary, (int32_t)k)
+                                               .size -
+                                           1))
+                : (double)parts->scores[k];
+    }
+    if (status == OTA_OK) status = ota_unigram_build(tokenizer, use, error);
+    free(use);
     return status;
 }
 
@@ -114,10 +136,10 @@ static ota_status make_wordpiece(ota_tokenizer *tokenizer, const ota_tokenizer_p
                                  const char *source, ota_error *error) {
     const ota_text unknown = parts->unknown.data != NULL ? parts->unknown : (ota_text){"[UNK]", 5};
     ota_token_frame found = {.count = 0};
-    tokenizer->clean_up = true;
     tokenizer->wordpiece = (ota_wordpiece){.prefix = "##", .prefix_size = 2, .longest_word = 100};
-    const ota_status status = add_frame(tokenizer, unknown, &found, source, error);
+    ota_status status = add_frame(tokenizer, unknown, &found, source, error);
     tokenizer->unknown = found.ids[0];
+    if (status == OTA_OK) status = ota_tokenizer_undo_wordpiece(tokenizer, "##", true, error);
     const bool lower = parts->keep_case == 0,
                accents = parts->accents == OTA_ACCENTS_AS_CASE
                              ? lower
@@ -127,8 +149,8 @@ static ota_status make_wordpiece(ota_tokenizer *tokenizer, const ota_tokenizer_p
     return ota_tokenizer_bert_words(tokenizer, error);
 }
 
-static ota_status make(ota_tokenizer *tokenizer, const ota_tokenizer_parts *parts,
-                       ota_error *error) {
+ota_status ota_tokenizer_fill(ota_tokenizer *tokenizer, const ota_tokenizer_parts *parts,
+                              ota_error *error) {
     const char *source = parts->source == NULL ? "" : parts->source,
                *model = parts->model == NULL ? "" : parts->model;
     static const struct {
@@ -137,14 +159,16 @@ static ota_status make(ota_tokenizer *tokenizer, const ota_tokenizer_parts *part
         ota_status (*make)(ota_tokenizer *, const ota_tokenizer_parts *, const char *, ota_error *);
     } rows[] = {{"bpe", OTA_TOKEN_BPE, make_bpe},
                 {"sentencepiece", OTA_TOKEN_BPE, make_sentencepiece},
+                {"unigram", OTA_TOKEN_UNIGRAM, make_unigram},
                 {"wordpiece", OTA_TOKEN_WORDPIECE, make_wordpiece}};
+    const size_t count = sizeof rows / sizeof *rows;
     size_t k = 0;
-    while (k < 3 && strcmp(model, rows[k].word) != 0) k++;
-    if (k == 3)
-        return ota_token_fail(
-            error, OTA_UNSUPPORTED, source, -1,
-            "the tokenizer's model \"%.40s\" is not one of bpe, sentencepiece and wordpiece",
-            model);
+    while (k < count && strcmp(model, rows[k].word) != 0) k++;
+    if (k == count)
+        return ota_token_fail(error, OTA_UNSUPPORTED, source, -1,
+                              "the tokenizer's model \"%.40s\" is not one of bpe, sentencepiece, "
+                              "unigram and wordpiece",
+                              model);
     tokenizer->model = rows[k].model;
     ota_status status = add_pieces(tokenizer, parts, source, error);
     if (status == OTA_OK) status = rows[k].make(tokenizer, parts, source, error);
@@ -153,7 +177,7 @@ static ota_status make(ota_tokenizer *tokenizer, const ota_tokenizer_parts *part
         status = add_frame(tokenizer, parts->begin, &tokenizer->before, source, error);
     if (status == OTA_OK)
         status = add_frame(tokenizer, parts->end, &tokenizer->after, source, error);
-    return status == OTA_OK ? ota_tokenizer_finish(tokenizer, error) : status;
+    return status;
 }
 
 ota_status ota_tokenizer_create(ota_tokenizer **tokenizer, const ota_tokenizer_parts *parts,
@@ -170,7 +194,8 @@ ota_status ota_tokenizer_create(ota_tokenizer **tokenizer, const ota_tokenizer_p
     ota_tokenizer *made = calloc(1, sizeof *made);
     if (made == NULL) return ota_token_no_memory(error);
     made->unknown = -1;
-    const ota_status status = make(made, &filled, error);
+    ota_status status = ota_tokenizer_fill(made, &filled, error);
+    if (status == OTA_OK) status = ota_tokenizer_finish(made, error);
     if (status != OTA_OK) {
         ota_tokenizer_free(made);
         return status;

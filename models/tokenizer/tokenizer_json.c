@@ -24,7 +24,7 @@ typedef struct reading {
     ota_token_merge_list merges;
     ota_token_settings *beside; /* what lies beside the file */
     ota_added_list added;
-    bool byte_level;
+    bool byte_level, decodes;
 } reading;
 
 /* ---- where the members lie ---- */
@@ -92,6 +92,41 @@ ota_status ota_token_read_vocabulary(ota_token_json json, ota_token_list *list) 
         if (status == OTA_OK) status = ota_token_json_integer(&json, &id);
         if (status == OTA_OK)
             status = ota_token_list_add(list, begin, id, (int64_t)place, json.error);
+    }
+    return status == OTA_OK ? ota_token_json_finish(&json) : status;
+}
+
+/* [["piece", score], ...]; the ids count. */
+static ota_status read_scored(ota_token_json json, ota_token_list *list, double **scores) {
+    bool first = true, more = true;
+    size_t room = 0;
+    ota_status status = ota_token_json_open(&json, '[');
+    while (status == OTA_OK) {
+        status = ota_token_json_next(&json, '[', &first, &more);
+        if (status != OTA_OK || !more) break;
+        const size_t place = json.at, begin = list->text.used, count = list->count;
+        bool inner = true;
+        double score = 0;
+        status = ota_token_json_open(&json, '[');
+        for (int k = 0; k < 2 && status == OTA_OK; k++) {
+            status = ota_token_json_next(&json, '[', &inner, &more);
+            if (status == OTA_OK && !more)
+                status = ota_token_json_refuse(&json, place, "a piece must have a score");
+            if (status != OTA_OK) break;
+            status = k == 0 ? ota_token_json_string(&json, &list->text)
+                            : ota_token_json_number(&json, &score);
+        }
+        if (status == OTA_OK) status = ota_token_json_next(&json, '[', &inner, &more);
+        if (status == OTA_OK && more)
+            status = ota_token_json_refuse(&json, place, "a piece must have one score");
+        if (status == OTA_OK)
+            status = ota_token_list_add(list, begin, (int64_t)count, (int64_t)place, json.error);
+        void *grown = *scores;
+        if (status == OTA_OK && !ota_token_grow(&grown, &room, count + 1, sizeof **scores))
+            status = ota_token_no_memory(json.error);
+        *scores = grown;
+        if (status == OTA_OK) (*scores)[count] = score;
+        more = true;
     }
     return status == OTA_OK ? ota_token_json_finish(&json) : status;
 }
@@ -169,9 +204,19 @@ static ota_status read_added_list(reading *r, const int32_t *places) {
     return status == OTA_OK ? ota_token_json_finish(&json) : status;
 }
 
+static const char *type_of_model(const reading *r) {
+    const char *type = json_string_value(json_object_get(r->settings, "type"));
+    if (type != NULL) return type;
+    return *r->model[VOCAB].data == '['    ? "Unigram"
+           : r->model[MERGES].data != NULL ? "BPE"
+                                           : "WordPiece";
+}
+
 static ota_status read_pieces(reading *r) {
-    ota_status status =
-        ota_token_read_vocabulary(ota_token_json_within(&r->json, r->model[VOCAB]), &r->list);
+    const ota_token_json json = ota_token_json_within(&r->json, r->model[VOCAB]);
+    ota_status status = strcmp(type_of_model(r), "Unigram") == 0
+                            ? read_scored(json, &r->list, &r->tokenizer->unigram.scores)
+                            : ota_token_read_vocabulary(json, &r->list);
     if (status != OTA_OK) return status;
     if (r->top[ADDED].data != NULL) {
         int32_t *places = malloc(OTA_TOKEN_PIECES_MOST * sizeof *places);
@@ -253,22 +298,21 @@ static ota_status read_unknown(reading *r, const char *standard) {
                           "the vocabulary lacks unk_token \"%.80s\"", text);
 }
 
-/* A setting that changes the ids in a way this reader does not know. */
-static ota_status refuse_settings(const reading *r) {
-    static const char *const texts[] = {"continuing_subword_prefix", "end_of_word_suffix"};
-    const char *found = truth(r->settings, "byte_fallback") ? "byte_fallback" : NULL;
-    if (json_number_value(json_object_get(r->settings, "dropout")) != 0)
-        return ota_token_fail(r->json.error, OTA_UNSUPPORTED, r->list.path,
-                              ota_token_json_place(&r->json, r->top[MODEL]),
-                              "dropout of merges is drawn by chance and not run; set it to null");
-    for (size_t k = 0; k < sizeof texts / sizeof *texts; k++) {
-        const json_t *text = json_object_get(r->settings, texts[k]);
-        if (json_is_string(text) && json_string_length(text) > 0) found = texts[k];
-    }
-    if (found == NULL) return OTA_OK;
+static ota_status refuse_setting(const reading *r, const char *rule) {
     return ota_token_fail(r->json.error, OTA_UNSUPPORTED, r->list.path,
-                          ota_token_json_place(&r->json, r->top[MODEL]), "byte-level BPE has no %s",
-                          found);
+                          ota_token_json_place(&r->json, r->top[MODEL]), "%s", rule);
+}
+
+/* What characters of a word carry with them, at most 31 bytes. */
+static ota_status read_affix(const reading *r, const char *key, char *out, size_t room) {
+    const json_t *text = json_object_get(r->settings, key);
+    const size_t size = json_is_string(text) ? json_string_length(text) : 0;
+    if (size >= room)
+        return ota_token_fail(r->json.error, OTA_ELIMIT, r->list.path,
+                              ota_token_json_place(&r->json, r->top[MODEL]),
+                              "%s must be below %zu bytes", key, room);
+    if (size > 0) memcpy(out, json_string_value(text), size);
+    return OTA_OK;
 }
 
 static ota_status check_settings(const reading *r, const char *keys, const char *what) {
@@ -278,25 +322,69 @@ static ota_status check_settings(const reading *r, const char *keys, const char 
     return ota_token_keys(r->settings, keys, &member, what);
 }
 
+/* Bytes that only the last step spells stay bytes, where nothing asks for the characters that they are spelled as. */
+static ota_status spell_bytes(reading *r) {
+    ota_tokenizer *tokenizer = r->tokenizer;
+    ota_bpe *bpe = &tokenizer->bpe;
+    bpe->characters =
+        !r->byte_level || bpe->prefix[0] != '\0' || bpe->suffix[0] != '\0' || tokenizer->fallback;
+    if (!r->byte_level || !bpe->characters) return OTA_OK;
+    return ota_tokenizer_cut(tokenizer, OTA_CUT_ALPHABET, false, NULL, r->json.error);
+}
+
 static ota_status read_bpe(reading *r) {
     ota_tokenizer *tokenizer = r->tokenizer;
+    ota_bpe *bpe = &tokenizer->bpe;
     tokenizer->model = OTA_TOKEN_BPE;
-    if (!r->byte_level)
-        return ota_token_fail(r->json.error, OTA_UNSUPPORTED, r->list.path,
-                              ota_token_json_place(&r->json, r->top[MODEL]),
-                              "BPE is read on bytes only: the pre_tokenizer must end in ByteLevel");
     ota_status status = check_settings(r,
                                        "type:s unk_token:s fuse_unk:b ignore_merges:b "
                                        "byte_fallback:b dropout:x continuing_subword_prefix:s "
                                        "end_of_word_suffix:s",
                                        "a BPE model");
-    if (status == OTA_OK) status = refuse_settings(r);
+    if (status != OTA_OK) return status;
+    if (json_number_value(json_object_get(r->settings, "dropout")) != 0)
+        return refuse_setting(r,
+                              "dropout of merges is drawn by chance and not run; set it to null");
+    status = read_affix(r, "continuing_subword_prefix", bpe->prefix, sizeof bpe->prefix);
+    if (status == OTA_OK)
+        status = read_affix(r, "end_of_word_suffix", bpe->suffix, sizeof bpe->suffix);
+    tokenizer->fuse_unknown = truth(r->settings, "fuse_unk");
+    tokenizer->fallback = truth(r->settings, "byte_fallback");
+    bpe->whole_word = truth(r->settings, "ignore_merges");
+    r->merges.prefix_size = strlen(bpe->prefix);
+    if (tokenizer->fallback && (bpe->prefix[0] != '\0' || bpe->suffix[0] != '\0'))
+        return refuse_setting(
+            r, "byte_fallback beside continuing_subword_prefix or end_of_word_suffix is not run");
+    if (status == OTA_OK) status = spell_bytes(r);
     if (status == OTA_OK) status = read_unknown(r, NULL);
     if (status == OTA_OK) status = read_merges(r);
+    if (status == OTA_OK && tokenizer->fallback)
+        status = ota_sentencepiece_bytes(tokenizer, NULL, r->json.error);
+    return status == OTA_OK ? ota_bpe_build(tokenizer, &r->merges, r->json.error) : status;
+}
+
+static ota_status read_unigram(reading *r) {
+    ota_tokenizer *tokenizer = r->tokenizer;
+    const json_t *unknown = json_object_get(r->settings, "unk_id");
+    ota_status status = check_settings(r, "type:s unk_id:n byte_fallback:b", "a Unigram model");
+    tokenizer->model = OTA_TOKEN_UNIGRAM;
     if (status != OTA_OK) return status;
-    tokenizer->fuse_unknown = truth(r->settings, "fuse_unk");
-    tokenizer->bpe.whole_word = truth(r->settings, "ignore_merges");
-    return ota_bpe_build(&tokenizer->bpe, &tokenizer->vocabulary, &r->merges, r->json.error);
+    const json_int_t id = json_is_integer(unknown) ? json_integer_value(unknown) : -1;
+    if (json_is_integer(unknown) &&
+        (id < 0 || id >= tokenizer->vocabulary.count || tokenizer->vocabulary.outside[id]))
+        return ota_token_fail(r->json.error, OTA_EFORMAT, r->list.path,
+                              ota_token_json_place(&r->json, r->top[MODEL]),
+                              "unk_id must be the id of a piece of the model");
+    tokenizer->unknown = (int32_t)id;
+    tokenizer->fallback = truth(r->settings, "byte_fallback");
+    if (tokenizer->fallback) status = ota_sentencepiece_bytes(tokenizer, NULL, r->json.error);
+    return status == OTA_OK ? ota_unigram_build(tokenizer, NULL, r->json.error) : status;
+}
+
+static ota_status read_words(reading *r) {
+    const ota_status status = check_settings(r, "type:s unk_token:s", "a WordLevel model");
+    r->tokenizer->model = OTA_TOKEN_WORDS;
+    return status == OTA_OK ? read_unknown(r, "<unk>") : status;
 }
 
 static ota_status read_wordpiece(reading *r) {
@@ -342,12 +430,8 @@ static ota_status without_step(const reading *r, int step) {
 static ota_status read_small(reading *r) {
     ota_status status = OTA_OK;
     for (int k = NORMALIZER; k <= DECODER && status == OTA_OK; k++) {
-        const char *prefix =
-            json_string_value(json_object_get(r->settings, "continuing_subword_prefix"));
-        ota_token_member member = {.path = r->list.path,
-                                   .settings = r->beside,
-                                   .prefix = prefix == NULL ? "##" : prefix,
-                                   .error = r->json.error};
+        ota_token_member member = {
+            .path = r->list.path, .settings = r->beside, .error = r->json.error};
         json_t *tree = NULL;
         if (r->top[k].data == NULL && k <= PRE_TOKENIZER) status = without_step(r, k);
         if (r->top[k].data == NULL) continue;
@@ -362,25 +446,44 @@ static ota_status read_small(reading *r) {
             if (k == POST_PROCESSOR)
                 status = ota_token_post_processor(r->tokenizer, tree, &member, 0);
             if (k == DECODER) status = ota_token_decoder(r->tokenizer, tree, &member, 0);
+            if (k == DECODER) r->decodes = true;
         }
         json_decref(tree);
     }
     return status;
 }
 
-static const char *type_of_model(const reading *r) {
-    const char *type = json_string_value(json_object_get(r->settings, "type"));
-    if (type != NULL) return type;
-    return r->model[MERGES].data != NULL ? "BPE" : "WordPiece";
+static ota_status read_model(reading *r) {
+    static const struct {
+        const char *type;
+        ota_status (*read)(reading *);
+    } rows[] = {{"BPE", read_bpe},
+                {"Unigram", read_unigram},
+                {"WordPiece", read_wordpiece},
+                {"WordLevel", read_words}};
+    const char *type = type_of_model(r);
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        if (strcmp(type, rows[k].type) != 0) continue;
+        /* Unigram and whole words see the characters that bytes are spelled as. */
+        ota_status status = OTA_OK;
+        if (r->byte_level && k > 0)
+            status = ota_tokenizer_cut(r->tokenizer, OTA_CUT_ALPHABET, false, NULL, r->json.error);
+        return status == OTA_OK ? rows[k].read(r) : status;
+    }
+    return ota_token_fail(
+        r->json.error, OTA_UNSUPPORTED, r->list.path, ota_token_json_place(&r->json, r->top[MODEL]),
+        "the model \"%.40s\" is not one of BPE, Unigram, WordPiece and WordLevel", type);
 }
 
-static ota_status read_model(reading *r) {
-    const char *type = type_of_model(r);
-    if (strcmp(type, "BPE") == 0) return read_bpe(r);
-    if (strcmp(type, "WordPiece") == 0) return read_wordpiece(r);
-    return ota_token_fail(r->json.error, OTA_UNSUPPORTED, r->list.path,
-                          ota_token_json_place(&r->json, r->top[MODEL]),
-                          "the model \"%.40s\" is not one of BPE and WordPiece", type);
+/* The classes that build their tokenizer anew have a decoder of their own; without one, blanks stand between pieces. */
+static ota_status choose_decoder(const reading *r) {
+    ota_tokenizer *tokenizer = r->tokenizer;
+    const bool gpt2 = r->beside->class == OTA_CLASS_GPT2, bert = r->beside->class == OTA_CLASS_BERT;
+    if (gpt2 || bert) ota_tokenizer_undo_clear(tokenizer);
+    if (bert) return ota_tokenizer_undo_wordpiece(tokenizer, "##", true, r->json.error);
+    if (gpt2) (void)ota_tokenizer_undo(tokenizer, OTA_UNDO_BYTES, NULL);
+    if (!gpt2 && !r->decodes) (void)ota_tokenizer_undo(tokenizer, OTA_UNDO_JOIN, NULL);
+    return OTA_OK;
 }
 
 /* Texts are neither cut off nor filled up here. The class that is named must have the model of the file. */
@@ -414,6 +517,7 @@ ota_status ota_tokenizer_read_json(ota_tokenizer *tokenizer, const ota_token_fil
     if (status == OTA_OK) status = ota_token_settle(settings, tokenizer, &r.added);
     if (status == OTA_OK) status = read_small(&r);
     if (status == OTA_OK) status = read_model(&r);
+    if (status == OTA_OK) status = choose_decoder(&r);
     for (size_t k = 0; k < r.added.count && status == OTA_OK; k++)
         status = ota_tokenizer_add(tokenizer, r.added.tokens[k], error);
     tokenizer->raw_added.splits_special = tokenizer->normal_added.splits_special =

@@ -64,8 +64,8 @@ ota_status ota_tokenizer_read_lists(ota_tokenizer *tokenizer, const ota_token_fi
     if (status == OTA_OK) status = ota_vocabulary_build(&tokenizer->vocabulary, &list, error);
     if (status == OTA_OK) status = read_merges(tokenizer, merges, &found, error);
     if (status == OTA_OK) status = ota_token_settle(settings, tokenizer, &added);
-    if (status == OTA_OK)
-        status = ota_bpe_build(&tokenizer->bpe, &tokenizer->vocabulary, &found, error);
+    if (status == OTA_OK) status = ota_bpe_build(tokenizer, &found, error);
+    if (status == OTA_OK) (void)ota_tokenizer_undo(tokenizer, OTA_UNDO_BYTES, NULL);
     if (status == OTA_OK && ota_token_switch_on(settings, OTA_SWITCH_PREFIX, false))
         status = ota_tokenizer_cut(tokenizer, OTA_CUT_PREFIX_SPACE, false, NULL, error);
     if (status == OTA_OK)
@@ -134,9 +134,9 @@ ota_status ota_tokenizer_read_lines(ota_tokenizer *tokenizer, const ota_token_fi
     ota_token_list list = {.path = file->path};
     ota_added_list added = {0};
     tokenizer->model = OTA_TOKEN_WORDPIECE;
-    tokenizer->clean_up = true;
     tokenizer->wordpiece = (ota_wordpiece){.prefix = "##", .prefix_size = 2, .longest_word = 100};
-    ota_status status = ota_token_settings_expect(settings, OTA_CLASS_BERT, "vocab.txt");
+    ota_status status = ota_tokenizer_undo_wordpiece(tokenizer, "##", true, error);
+    if (status == OTA_OK) status = ota_token_settings_expect(settings, OTA_CLASS_BERT, "vocab.txt");
     if (status == OTA_OK) status = ota_token_plan(settings);
     if (status == OTA_OK) status = read_lines(file, &list, error);
     if (status == OTA_OK) status = ota_vocabulary_build(&tokenizer->vocabulary, &list, error);

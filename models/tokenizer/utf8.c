@@ -12,6 +12,14 @@ static size_t character_at(const char *text, size_t size) {
     return bytes > 0 ? (size_t)bytes : 0;
 }
 
+size_t ota_token_step(const char *text, size_t size, int32_t *character) {
+    utf8proc_int32_t found = -1;
+    const utf8proc_ssize_t bytes =
+        utf8proc_iterate((const utf8proc_uint8_t *)text, (utf8proc_ssize_t)size, &found);
+    *character = bytes > 0 ? found : -1;
+    return bytes > 0 ? (size_t)bytes : 1;
+}
+
 size_t ota_token_valid(const char *text, size_t size) {
     size_t at = 0;
     while (at < size) {

@@ -101,7 +101,8 @@ static int class_of(const run *r, int64_t id) {
     const int32_t one = (int32_t)id;
     int64_t length = 0;
     if (r->text.tokenizer == NULL ||
-        ota_tokenizer_decode(r->text.tokenizer, &one, 1, 0, text, sizeof text, &length, NULL) < 0)
+        ota_tokenizer_decode(r->text.tokenizer, &one, 1, OTA_DECODE_INNER, text, sizeof text,
+                             &length, NULL) < 0)
         return 0;
     return ota_token_class(text, length < (int64_t)sizeof text ? length : (int64_t)sizeof text);
 }

@@ -147,8 +147,8 @@ void run_spell(const run *r, int64_t id, char *text, size_t size) {
     size_t used = 0;
     (void)snprintf(text, size, "%" PRId64, id);
     if (r->text.tokenizer == NULL) return;
-    const ota_status status =
-        ota_tokenizer_decode(r->text.tokenizer, &one, 1, 0, bytes, sizeof bytes, &length, NULL);
+    const ota_status status = ota_tokenizer_decode(r->text.tokenizer, &one, 1, OTA_DECODE_INNER,
+                                                   bytes, sizeof bytes, &length, NULL);
     /* A number in the place of a word would look like a token that has none. */
     if (status == OTA_ENOMEM) cli_memory_note();
     if (status < 0) return;

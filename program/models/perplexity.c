@@ -56,8 +56,8 @@ static int count_bytes(score *s, int64_t first, int64_t last) {
     for (int64_t t = first; t < last; t++) {
         const int32_t id = (int32_t)s->ids[t];
         int64_t size = 0;
-        const ota_status status = ota_tokenizer_decode(s->tokenizer, &id, 1, OTA_DECODE_NO_SPECIAL,
-                                                       NULL, 0, &size, &error);
+        const ota_status status = ota_tokenizer_decode(
+            s->tokenizer, &id, 1, OTA_DECODE_NO_SPECIAL | OTA_DECODE_INNER, NULL, 0, &size, &error);
         if (status < 0) return cli_fail_status(s->context, status, &error);
         s->bytes += size;
     }

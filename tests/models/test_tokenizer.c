@@ -401,10 +401,11 @@ static void test_parts_are_checked(void **state) {
         {good, OTA_EINVAL, lacking},
         {good, OTA_EINVAL, lacking},
         {good, OTA_UNSUPPORTED,
-         "parts: the tokenizer's model \"\" is not one of bpe, sentencepiece and wordpiece"},
-        {good, OTA_UNSUPPORTED,
-         "parts: the tokenizer's model \"unigram\" is not one of bpe, sentencepiece and "
+         "parts: the tokenizer's model \"\" is not one of bpe, sentencepiece, unigram and "
          "wordpiece"},
+        {good, OTA_UNSUPPORTED,
+         "parts: the tokenizer's model \"letters\" is not one of bpe, sentencepiece, unigram "
+         "and wordpiece"},
         {good, OTA_EFORMAT, "parts: piece 0 is not UTF-8"}};
     table[0].parts.size = 0;
     table[1].parts.piece_count = -1;
@@ -413,7 +414,7 @@ static void test_parts_are_checked(void **state) {
     table[4].parts.merges = NULL;
     table[4].parts.merge_count = 1;
     table[5].parts.model = NULL;
-    table[6].parts.model = "unigram";
+    table[6].parts.model = "letters";
     table[7].parts.pieces = &broken;
     table[7].parts.piece_count = 1;
     ota_tokenizer *tokenizer;

@@ -192,12 +192,63 @@ static void memory_of_json(void **state) {
     static const char marks[] =
         "{\"pre_tokenizer\": {\"type\": \"Punctuation\"}, \"normalizer\": {\"type\": \"NFKD\"}, "
         "\"model\": {\"type\": \"WordPiece\", \"vocab\": {\"[UNK]\": 0, \"a\": 1}}}";
-    static const char *const files[] = {pairs, words, marks};
+    static const char scored[] =
+        "{\"model\": {\"type\": \"Unigram\", \"unk_id\": 0, \"vocab\": [[\"<unk>\", 0], [\"▁\", "
+        "-2], "
+        "[\"a\", -3.5], [\"b\", -3], [\"ab\", -4e0], [\"▁ab\", -5], [\"17\", -1]]}, "
+        "\"normalizer\": "
+        "{\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"Precompiled\", "
+        "\"precompiled_charsmap\": "
+        "\"BAAAAAAAAAA=\"}, {\"type\": \"Replace\", \"pattern\": {\"Regex\": \" {2,}\"}, "
+        "\"content\": \" "
+        "\"}, {\"type\": \"Strip\", \"strip_left\": true}, {\"type\": \"Prepend\", \"prepend\": "
+        "\"b\"}]}, "
+        "\"pre_tokenizer\": {\"type\": \"Metaspace\", \"prepend_scheme\": \"first\"}, \"decoder\": "
+        "{\"type\": \"Metaspace\"}, \"added_tokens\": [{\"id\": 6, \"content\": \"17\", "
+        "\"normalized\": true}]}";
+    static const char characters[] =
+        "{\"model\": {\"type\": \"BPE\", \"unk_token\": \"?\", \"byte_fallback\": true, \"vocab\": "
+        "{\"?\": 0, "
+        "\"▁\": 1, \"a\": 2, \"b\": 3, \"ab\": 4, \"<0xC3>\": 5, \"<0xA9>\": 6}, \"merges\": [\"a "
+        "b\"]}, "
+        "\"pre_tokenizer\": {\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": "
+        "\"UnicodeScripts\"}, "
+        "{\"type\": \"FixedLength\"}, {\"type\": \"CharDelimiterSplit\", \"delimiter\": \"x\"}]}, "
+        "\"decoder\": {\"type\": \"Sequence\", \"decoders\": [{\"type\": \"Replace\", \"pattern\": "
+        "{\"String\": \"▁\"}, \"content\": \" \"}, {\"type\": \"ByteFallback\"}, {\"type\": "
+        "\"Fuse\"}, "
+        "{\"type\": \"Strip\", \"content\": \" \", \"start\": 1, \"stop\": 0}, {\"type\": "
+        "\"BPEDecoder\"}]}}";
+    static const char bytes[] = "{\"model\": {\"type\": \"BPE\", \"end_of_word_suffix\": \"</w>\", "
+                                "\"vocab\": {\"a\": 0, \"b\": 1, "
+                                "\"a</w>\": 2, \"ab\": 3}, \"merges\": [\"a b\"]}, \"normalizer\": "
+                                "{\"type\": \"ByteLevel\"}, "
+                                "\"pre_tokenizer\": {\"type\": \"Sequence\", \"pretokenizers\": "
+                                "[{\"type\": \"ByteLevel\"}, {\"type\": "
+                                "\"Digits\"}]}}";
+    static const char *const files[] = {pairs, words, marks, scored, characters, bytes};
     for (size_t k = 0; k < sizeof files / sizeof *files; k++) {
         put_text("t.json", files[k]);
         const source from = {.path = "t.json", .text = long_text("\xE4\xB8 \u4E2D A\u0301\t")};
         assert_true(refuse_in_turn(&from) > 10);
     }
+}
+
+/* Pieces of Unigram: a text, a score, a kind. */
+static void memory_of_model(void **state) {
+    (void)state;
+    static const char model[] = "\x0a\x09\x0a\x05<unk>\x18\x02"
+                                "\x0a\x0a\x0a\x03\xE2\x96\x81\x15\x00\x00\x80\xBF"
+                                "\x0a\x08\x0a\x01"
+                                "a\x15\x00\x00\x80\xBF"
+                                "\x0a\x09\x0a\x02"
+                                "ab\x15\x00\x00\x00\xC0"
+                                "\x0a\x06\x0a\x02"
+                                "17\x18\x04"
+                                "\x1a\x0a\x12\x08\x04\x00\x00\x00\x00\x00\x00\x00";
+    put("tokenizer.model", model, sizeof model - 1);
+    const source from = {.path = ".", .text = long_text("\xE4\xB8  \u4E2D")};
+    assert_true(refuse_in_turn(&from) > 10);
 }
 
 static void memory_of_lists(void **state) {
@@ -225,6 +276,7 @@ TEST_FILE(test_tokenizer_memory) {
         cmocka_unit_test(memory_of_sentencepiece),
         cmocka_unit_test(memory_of_normalised_characters),
         IN_FOLDER(memory_of_json),
+        IN_FOLDER(memory_of_model),
         IN_FOLDER(memory_of_lists),
     };
     return cmocka_run_group_tests_name("tokenizer_memory", tests, NULL, NULL);

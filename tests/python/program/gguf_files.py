@@ -116,6 +116,8 @@ def pair(key: str, value: Any) -> bytes:
         real = value.dtype.kind == "f"
         data = value.astype("<f4" if real else "<i4").tobytes()
         return text(key) + struct.pack("<IIQ", 9, 6 if real else 5, len(value)) + data
+    if isinstance(value, bytes):
+        return text(key) + struct.pack("<IIQ", 9, 0, len(value)) + value
     if isinstance(value, list):
         return text(key) + struct.pack("<IIQ", 9, 8, len(value)) + b"".join(text(one) for one in value)
     return text(key) + struct.pack("<II", 4, value)

@@ -42,7 +42,7 @@ SENTENCES: dict[str, Any] = {
     "tokenizer.ggml.bos_token_id": 1,
 }
 GONE = object()
-KINDS_READ = "only byte-level BPE, SentencePiece's BPE and WordPiece tokenizers are read out"
+KINDS_READ = "is not one of gpt2, llama, t5 and bert"
 
 
 def write(path: Path, words: dict[str, Any]) -> None:
@@ -119,7 +119,7 @@ def test_frames_of_both_ends(tmp_path: Path) -> None:
 
 ROWS: list[tuple[dict[str, Any], str, Any, int, str]] = [
     (BYTES, "model", GONE, 2, KINDS_READ),
-    (BYTES, "model", "t5", 2, KINDS_READ),
+    (BYTES, "model", "rwkv", 2, KINDS_READ),
     (BYTES, "model", 7, 2, KINDS_READ),
     (BYTES, "pre", "o200k", 2, 'the pre-tokenizer "o200k" is not known'),
     (BYTES, "pre", "x" * 99, 2, f'the pre-tokenizer "{"x" * 40}" is not known'),
@@ -127,10 +127,12 @@ ROWS: list[tuple[dict[str, Any], str, Any, int, str]] = [
     (BYTES, "merges", ["ab"], 4, "a merge must be two pieces with one blank between them"),
     (BYTES, "tokens", np.zeros(3, np.int32), 4, "tokenizer.ggml.token_type must hold one i32 for each piece"),
     (BYTES, "tokens", GONE, 4, "tokenizer.ggml.token_type must hold one i32 for each piece"),
-    (SENTENCES, "add_space_prefix", GONE, 2, "tokenizers that put a blank in front of a text"),
-    (SENTENCES, "add_space_prefix", True, 2, "tokenizers that put a blank in front of a text"),
-    (SENTENCES, "remove_extra_whitespaces", True, 2, "must be false: nothing else is run"),
-    (SENTENCES, "precompiled_charsmap", np.zeros(1, np.int32), 2, "precompiled_charsmap is not run"),
+    (SENTENCES, "add_space_prefix", 1, 4, "tokenizer.ggml.add_space_prefix must be true or false"),
+    (SENTENCES, "remove_extra_whitespaces", 1, 4, "remove_extra_whitespaces must be true or false"),
+    (SENTENCES, "precompiled_charsmap", np.zeros(1, np.int32), 4, "must be a list of bytes"),
+    (SENTENCES, "precompiled_charsmap", bytes(7), 4, "precompiled_charsmap must be the size of"),
+    (SENTENCES, "precompiled_charsmap", "", 4, "precompiled_charsmap must be a list"),
+    (BYTES, "precompiled_charsmap", bytes(7), 2, "precompiled_charsmap is not run"),
     (SENTENCES, "wordy", 1, 2, 'the key "tokenizer.ggml.wordy" is not known here'),
     (BYTES, "wordy", 1, 2, 'the key "tokenizer.ggml.wordy" is not known here'),
     (BYTES, "add_space_prefix", True, 2, "add_space_prefix must be false: nothing else is run"),

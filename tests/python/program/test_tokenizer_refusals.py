@@ -85,9 +85,21 @@ ROWS: list[tuple[dict[str, Any], str, Any, int, str]] = [
     (BYTES, "model.merges", ["a b"], 4, 'a merge needs the piece "ab", which the vocabulary lacks'),
     (BYTES, "model.merges", [["a" * 4000, "b" * 200]], 5, "a merge makes more than 4096 bytes"),
     (BYTES, "model.unk_token", "none", 4, 'the vocabulary lacks unk_token "none"'),
-    (BYTES, "model.byte_fallback", True, 2, "byte-level BPE has no byte_fallback"),
-    (BYTES, "model.end_of_word_suffix", "_", 2, "byte-level BPE has no end_of_word_suffix"),
-    (BYTES, "model.type", "Unigram", 2, 'the model "Unigram" is not one of BPE and WordPiece'),
+    (BYTES, "model.end_of_word_suffix", "_" * 32, 5, "end_of_word_suffix must be below 32 bytes"),
+    (
+        BYTES,
+        "model",
+        {**BYTES["model"], "byte_fallback": True, "end_of_word_suffix": "_"},
+        2,
+        "byte_fallback beside continuing_subword_prefix or end_of_word_suffix is not run",
+    ),
+    (
+        BYTES,
+        "model.type",
+        "Letters",
+        2,
+        'the model "Letters" is not one of BPE, Unigram, WordPiece and WordLevel',
+    ),
     (BYTES, "added_tokens", {}, 4, "a JSON list must begin here"),
     (
         BYTES,
@@ -118,7 +130,7 @@ ROWS: list[tuple[dict[str, Any], str, Any, int, str]] = [
         "the added token's id 0 belongs to another piece",
     ),
     (BYTES, "added_tokens", [{"id": -1, "content": "other"}], 4, "id -1 is below 0; ids count from 0"),
-    (BYTES, "normalizer", {"type": "Nmt"}, 2, 'the normalizer "Nmt" is not known here'),
+    (BYTES, "normalizer", {"type": "Words"}, 2, 'the normalizer "Words" is not known here'),
     (
         BYTES,
         "normalizer",
@@ -133,14 +145,40 @@ ROWS: list[tuple[dict[str, Any], str, Any, int, str]] = [
         5,
         "more than 16 steps, or lists in lists more than 4 deep",
     ),
-    (BYTES, "pre_tokenizer", GONE, 2, "BPE is read on bytes only: the pre_tokenizer must end in ByteLevel"),
-    (BYTES, "pre_tokenizer", {"type": "Metaspace"}, 2, 'the pre_tokenizer "Metaspace" is not known here'),
     (
         BYTES,
         "pre_tokenizer",
-        {"type": "Sequence", "pretokenizers": [{"type": "ByteLevel"}] * 2},
+        {"type": "Metaspace", "prepend_scheme": "last"},
         2,
-        "a pre_tokenizer after ByteLevel is not known here",
+        'the prepend_scheme "last" is not known here',
+    ),
+    (
+        BYTES,
+        "pre_tokenizer",
+        {"type": "Metaspace", "add_prefix_space": False},
+        4,
+        'add_prefix_space: false needs prepend_scheme "never" beside it',
+    ),
+    (
+        BYTES,
+        "pre_tokenizer",
+        {"type": "Metaspace", "replacement": "__"},
+        4,
+        "the replacement of Metaspace must be one character",
+    ),
+    (
+        BYTES,
+        "pre_tokenizer",
+        {"type": "FixedLength", "length": 0},
+        2,
+        "the length of FixedLength must be 1 to 65535",
+    ),
+    (
+        BYTES,
+        "pre_tokenizer",
+        {"type": "CharDelimiterSplit"},
+        4,
+        "a pattern must have 1 to 4096 bytes and no NUL",
     ),
     (
         BYTES,
@@ -188,9 +226,9 @@ ROWS: list[tuple[dict[str, Any], str, Any, int, str]] = [
     (
         BYTES,
         "pre_tokenizer",
-        {"type": "Split", "pattern": {"Regex": "[a[b]]"}},
+        {"type": "Split", "pattern": {"Regex": "[a[^b]]"}},
         2,
-        "has a class inside a class",
+        "has a class inside a class that is more than a list",
     ),
     *(
         (
@@ -212,9 +250,9 @@ ROWS: list[tuple[dict[str, Any], str, Any, int, str]] = [
         )
         for pattern, what in (
             ("[a&&b]", "intersects classes"),
-            ("[a[:alpha:]]", "has a class inside a class"),
-            ("[^[b]]", "has a class inside a class"),
-            ("[a^[b]]", "has a class inside a class"),
+            ("[a[:alpha:]]", "has a class inside a class that is more than a list"),
+            ("[^[-b]]", "has a dash at the edge of a class inside a class"),
+            ("[a[b-]]", "has a dash at the edge of a class inside a class"),
         )
     ),
     (
@@ -298,7 +336,21 @@ ROWS: list[tuple[dict[str, Any], str, Any, int, str]] = [
         IDS,
     ),
     (WORDS, "decoder", {"type": "Other"}, 2, 'the decoder "Other" is not known here'),
-    (WORDS, "decoder", {"type": "Sequence", "decoders": []}, 2, 'the decoder "Sequence" is not known here'),
+    (WORDS, "decoder", {"type": "CTC"}, 2, 'the decoder "CTC" is not known here'),
+    (
+        WORDS,
+        "decoder",
+        {"type": "Sequence", "decoders": [{"type": "Fuse"}] * 40},
+        5,
+        "more than 16 steps, or lists in lists more than 4 deep",
+    ),
+    (
+        WORDS,
+        "decoder",
+        nested("Sequence", "decoders", 10),
+        5,
+        "more than 16 steps, or lists in lists more than 4 deep",
+    ),
     (
         WORDS,
         "model.continuing_subword_prefix",
@@ -331,8 +383,8 @@ UNKNOWN: list[tuple[dict[str, Any], str, Any, str]] = [
     (WORDS, "normalizer", {"type": "Sequence", "normalizers": [], "wordy": 1}, "a Sequence"),
     (WORDS, "post_processor", {"type": "ByteLevel", "wordy": 1}, "ByteLevel"),
     (WORDS, "post_processor", {"type": "Sequence", "processors": [], "wordy": 1}, "a Sequence"),
-    (WORDS, "decoder", {"type": "WordPiece", "wordy": 1}, "the decoder WordPiece"),
-    (WORDS, "decoder", {"type": "ByteLevel", "wordy": 1}, "the decoder ByteLevel"),
+    (WORDS, "decoder", {"type": "WordPiece", "wordy": 1}, "WordPiece"),
+    (WORDS, "decoder", {"type": "ByteLevel", "wordy": 1}, "ByteLevel"),
 ]
 
 
@@ -359,13 +411,6 @@ TYPES: list[tuple[dict[str, Any], str, Any, int, str]] = [
     (WORDS, "post_processor", {"type": "TemplateProcessing", "single": {}}, 4, "must be a list"),
     (BYTES, "added_tokens", [{"id": 96, "content": "<end>", "lstrip": 1}], 4, "must be true or false"),
     (BYTES, "model.dropout", 0.1, 2, "dropout of merges is drawn by chance and not run"),
-    (
-        WORDS,
-        "decoder",
-        {"type": "WordPiece", "prefix": "@@"},
-        2,
-        "the decoder's prefix \"@@\" must be the model's",
-    ),
     (
         WORDS,
         "post_processor",

@@ -1,0 +1,163 @@
+/* Unigram: of all ways to write a word as pieces, the one whose scores have the largest sum, found from the left by
+ * Viterbi's rule: best[end] = max over pieces that end there of best[begin] + score. Among equal ones the earlier
+ * candidate stays; candidates come by begin, then by length. A character that is no piece by itself may also be unknown,
+ * for a score below all others.
+ *
+ * The pieces are a tree of bytes whose edges lie in a hash table by (node, byte), so that a step down is one look and
+ * the walk from a place ends where no piece goes on. */
+#include <float.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tokenizer_parts.h"
+
+/* What an unknown character costs below the least score. */
+#define UNKNOWN_PENALTY 10.0
+
+/* ---- the tree ---- */
+
+static inline ota_trie_edge *edge_of(const ota_unigram *unigram, uint64_t from) {
+    uint64_t slot = ota_token_spread(from) & unigram->mask;
+    while (unigram->edges[slot].from != from && unigram->edges[slot].from != UINT64_MAX)
+        slot = (slot + 1) & unigram->mask;
+    return &unigram->edges[slot];
+}
+
+static bool make_edges(ota_unigram *unigram, uint64_t slots) {
+    unigram->edges = malloc(slots * sizeof *unigram->edges);
+    if (unigram->edges == NULL) return false;
+    memset(unigram->edges, 0xFF, slots * sizeof *unigram->edges);
+    unigram->mask = slots - 1;
+    return true;
+}
+
+static bool grow_edges(ota_unigram *unigram) {
+    const ota_unigram old = *unigram;
+    if (!make_edges(unigram, 2 * (old.mask + 1))) {
+        unigram->edges = old.edges;
+        return false;
+    }
+    for (uint64_t slot = 0; slot <= old.mask; slot++)
+        if (old.edges[slot].from != UINT64_MAX)
+            *edge_of(unigram, old.edges[slot].from) = old.edges[slot];
+    free(old.edges);
+    return true;
+}
+
+static bool add_piece(ota_unigram *unigram, ota_text piece, int32_t id, int32_t *nodes) {
+    int32_t node = 0;
+    for (size_t at = 0; at < piece.size; at++) {
+        const uint64_t from = (uint64_t)node << 8 | (unsigned char)piece.data[at];
+        ota_trie_edge *edge = edge_of(unigram, from);
+        if (edge->from == UINT64_MAX) {
+            if (*nodes == INT32_MAX) return false;
+            if (2 * ((uint64_t)*nodes + 1) > unigram->mask && !grow_edges(unigram)) return false;
+            edge = edge_of(unigram, from);
+            *edge = (ota_trie_edge){.from = from, .to = ++*nodes, .piece = -1};
+        }
+        if (at + 1 == piece.size) edge->piece = id;
+        node = edge->to;
+    }
+    return true;
+}
+
+ota_status ota_unigram_build(ota_tokenizer *tokenizer, const uint8_t *use, ota_error *error) {
+    ota_unigram *unigram = &tokenizer->unigram;
+    const ota_vocabulary *vocabulary = &tokenizer->vocabulary;
+    double least = DBL_MAX;
+    int32_t nodes = 0;
+    bool fine = make_edges(unigram, 1024);
+    for (int32_t id = 0; id < vocabulary->count && fine; id++) {
+        if (vocabulary->outside[id]) continue;
+        if (use == NULL || use[id] != 0)
+            fine = add_piece(unigram, ota_vocabulary_text(vocabulary, id), id, &nodes);
+        if (unigram->scores[id] < least && (use == NULL || use[id] == 1))
+            least = unigram->scores[id];
+    }
+    unigram->unknown_score = least - UNKNOWN_PENALTY;
+    return fine ? OTA_OK : ota_token_no_memory(error);
+}
+
+void ota_unigram_free(ota_unigram *unigram) {
+    free(unigram->scores);
+    free(unigram->edges);
+}
+
+/* ---- one word ---- */
+
+typedef struct reached {
+    double score;
+    int32_t begin, id; /* begin -1: no way is known; id -1: unknown */
+} reached;
+
+/* SentencePiece keeps sums in f32. */
+static inline void offer(const ota_tokenizer *tokenizer, reached *place, double score,
+                         int32_t begin, int32_t id) {
+    if (tokenizer->sentencepiece) score = (double)(float)score;
+    if (place->begin < 0 || score > place->score) *place = (reached){score, begin, id};
+}
+
+static void find_ways(const ota_tokenizer *tokenizer, ota_text text, reached *best) {
+    const ota_unigram *unigram = &tokenizer->unigram;
+    for (size_t at = 0; at <= text.size; at++) best[at] = (reached){0, -1, -1};
+    for (size_t at = 0, bytes; at < text.size; at += bytes) {
+        int32_t character, node = 0;
+        const double here = best[at].score;
+        bytes = ota_token_step(text.data + at, text.size - at, &character);
+        bool alone = false;
+        for (size_t end = at; end < text.size; end++) {
+            const ota_trie_edge *edge =
+                edge_of(unigram, (uint64_t)node << 8 | (unsigned char)text.data[end]);
+            if (edge->from == UINT64_MAX) break;
+            node = edge->to;
+            if (edge->piece < 0) continue;
+            offer(tokenizer, &best[end + 1], unigram->scores[edge->piece] + here, (int32_t)at,
+                  edge->piece);
+            alone = alone || end + 1 == at + bytes;
+        }
+        if (!alone)
+            offer(tokenizer, &best[at + bytes], unigram->unknown_score + here, (int32_t)at, -1);
+    }
+}
+
+/* What no piece is: its bytes where all of them have pieces, else the unknown piece. In the package a run of such
+ * characters may yet be spelled like a piece. */
+static void put_unknown(ota_token_encoder *encoder, ota_text run, int32_t *ids) {
+    const ota_tokenizer *tokenizer = encoder->tokenizer;
+    const int32_t id = tokenizer->sentencepiece
+                           ? -1
+                           : ota_vocabulary_find_model(&tokenizer->vocabulary, run.data, run.size);
+    if (id >= 0) {
+        ota_token_put(encoder, id);
+    } else if (tokenizer->fallback && ota_token_bytes(tokenizer, run.data, run.size, ids)) {
+        for (size_t k = 0; k < run.size; k++) ota_token_put(encoder, ids[k]);
+    } else if (tokenizer->unknown >= 0) {
+        ota_token_put(encoder, tokenizer->unknown);
+    }
+}
+
+static bool is_unknown(const ota_tokenizer *tokenizer, const reached *place) {
+    return place->id < 0 || place->id == tokenizer->unknown;
+}
+
+ota_status ota_unigram_word(ota_token_encoder *encoder, const char *word, size_t size) {
+    const ota_tokenizer *tokenizer = encoder->tokenizer;
+    if (!ota_token_symbols(encoder, (size + 1) * (sizeof(reached) + 2 * sizeof(int32_t))))
+        return ota_token_no_memory(encoder->error);
+    reached *best = encoder->symbols;
+    int32_t *ends = (int32_t *)(best + size + 1), *ids = ends + size + 1;
+    find_ways(tokenizer, (ota_text){word, size}, best);
+    size_t count = 0;
+    for (int32_t end = (int32_t)size; end > 0; end = best[end].begin) ends[count++] = end;
+    for (size_t k = count; k-- > 0;) {
+        const reached *place = &best[ends[k]];
+        if (!is_unknown(tokenizer, place)) {
+            ota_token_put(encoder, place->id);
+            continue;
+        }
+        while (tokenizer->unknown >= 0 && k > 0 && is_unknown(tokenizer, &best[ends[k - 1]])) k--;
+        const size_t begin = (size_t)place->begin;
+        put_unknown(encoder, (ota_text){word + begin, (size_t)ends[k] - begin}, ids);
+    }
+    return OTA_OK;
+}
