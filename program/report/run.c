@@ -16,7 +16,7 @@
 #include "run_parts.h"
 #include "program/program.h"
 
-enum { MANIFEST_DEPTH = 3, VALUE = 512, LABEL = 96, FIGURE_WIDTH = 520 };
+enum { MANIFEST_DEPTH = 3, VALUE = RUN_SETTING, LABEL = 96, FIGURE_WIDTH = 520 };
 
 /* ---- what the parts call ---- */
 
@@ -180,6 +180,10 @@ static bool list_text(const json_t *array, char text[VALUE]) {
     return json_is_array(array);
 }
 
+bool cli_run_setting(const json_t *value, char text[RUN_SETTING]) {
+    return scalar_text(value, text) || list_text(value, text);
+}
+
 static const json_t *member(const json_t *object, const char *path[], int depth) {
     for (int level = 0; level < depth; level++) object = json_object_get(object, path[level]);
     return object;
@@ -197,7 +201,7 @@ static void add_members(const run_page *page, cli_cells *cells, const char *path
             add_members(page, cells, path, depth + 1);
             continue;
         }
-        if (!scalar_text(value, text) && !list_text(value, text)) continue;
+        if (!cli_run_setting(value, text)) continue;
         /* What was not asked for is no setting. */
         if (page->count == 1 && (json_is_null(value) || text[0] == '\0')) continue;
         for (int level = 0; level <= depth; level++) {
@@ -208,7 +212,7 @@ static void add_members(const run_page *page, cli_cells *cells, const char *path
         cli_cell(cells, text);
         if (page->count < 2) continue;
         const json_t *other = member(page->runs[1].manifest, path, depth + 1);
-        const bool known = scalar_text(other, text) || list_text(other, text);
+        const bool known = cli_run_setting(other, text);
         cli_cell(cells, known ? text : NULL);
     }
     json_decref(object);

@@ -118,6 +118,7 @@ static void say_run(run_page *page, int run, const char *heading) {
 }
 
 void cli_run_answers(run_page *page) {
+    cli_run_compare_answers(page);
     for (int run = 0; run < page->count; run++)
         say_run(page, run, page->count == 1 ? "What this run says" : cli_run_name(page, run));
 }

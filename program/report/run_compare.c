@@ -20,12 +20,39 @@ void cli_run_difference(const json_t *first, const json_t *second, double number
     numbers[2] = b - a + hypot(b_high - b, a - a_low);
 }
 
+/* Where the means of one measure, of those that are looked at first, lie farthest apart, in standard deviations of the
+ * first run. */
+typedef struct farthest {
+    const run_measure *of;
+    const json_t *first, *second;
+    double apart;
+    int layer;
+} farthest;
+
+enum { TOLD = 4, ANSWER = 480 };
+
 typedef struct comparison {
+    farthest told[TOLD +
+                  1]; /* the farthest measures, farthest first; the last place is for sorting in */
+
     json_t *rows;     /* of the figure */
     cli_cells *cells; /* of the page's table */
     cli_text csv;
     size_t compared, separate;
 } comparison;
+
+/* A measure is told once, at its farthest. */
+static void note_farthest(comparison *to, farthest found) {
+    size_t place = 0;
+    while (place < TOLD && to->told[place].of != NULL && to->told[place].of != found.of) place++;
+    if (to->told[place].of == found.of && to->told[place].apart >= found.apart) return;
+    to->told[place] = found;
+    for (; place > 0 && to->told[place - 1].apart < to->told[place].apart; place--) {
+        const farthest other = to->told[place - 1];
+        to->told[place - 1] = to->told[place];
+        to->told[place] = other;
+    }
+}
 
 static void add_row(comparison *to, const run_measure *of, const char *key, int layer,
                     const json_t *first, const json_t *second) {
@@ -36,6 +63,8 @@ static void add_row(comparison *to, const run_measure *of, const char *key, int 
     const bool separate = numbers[1] > 0 || numbers[2] < 0;
     to->compared++;
     to->separate += separate;
+    if (spread > 0 && separate && of->first && strcmp(key, of->key) == 0)
+        note_farthest(to, (farthest){of, first, second, fabs(numbers[0]) / spread, layer});
     if (spread > 0)
         (void)json_array_append_new(
             to->rows, json_pack("{s:s, s:i, s:f, s:f, s:o, s:o, s:b}", "measure", key, "layer",
@@ -95,31 +124,84 @@ static void show(run_page *page, comparison *to) {
     if (page->code == 0) cli_run_write(page, "tables", "compare", ".csv", to->csv.text);
 }
 
-static void compare_all(run_page *page, comparison *to) {
+/* False where one of the runs has none. */
+static bool say_perplexities(const run_page *page, char text[ANSWER]) {
+    char words[2][RUN_WORD];
+    for (int run = 0; run < 2; run++) {
+        const json_t *metrics = page->runs[run].metrics;
+        const double perplexity = cli_run_number(metrics, "perplexity");
+        const json_t *nll = json_object_get(metrics, "nll_per_token");
+        const double numbers[3] = {perplexity, exp(cli_run_interval(nll, 0)),
+                                   exp(cli_run_interval(nll, 1))};
+        if (!isfinite(perplexity)) return false;
+        cli_run_between(numbers, false, words[run]);
+    }
+    (void)snprintf(text, ANSWER, "The text's perplexity is %s in the first and %s in the second.",
+                   words[0], words[1]);
+    return true;
+}
+
+/* What differs, in sentences. */
+static void answer(run_page *page, comparison *to) {
+    char texts[TOLD + 2][ANSWER];
+    cli_answer answers[TOLD + 2] = {{texts[0], "all differences", "compare"}};
+    size_t count = 1;
+    (void)snprintf(texts[0], ANSWER,
+                   "%zu of %zu means of %.80s and %.80s differ by an interval that leaves out 0.",
+                   to->separate, to->compared, cli_run_name(page, 0), cli_run_name(page, 1));
+    if (say_perplexities(page, texts[count])) {
+        answers[count] = (cli_answer){texts[count], NULL, NULL};
+        count++;
+    }
+    for (const farthest *one = to->told; one < to->told + TOLD && one->of != NULL; one++) {
+        char means[2][RUN_WORD], layer[RUN_WORD], apart[RUN_WORD];
+        cli_run_mean(one->first, false, means[0]);
+        cli_run_mean(one->second, false, means[1]);
+        cli_run_layer_name(one->layer, layer);
+        cli_run_value(one->apart, apart);
+        (void)snprintf(
+            texts[count], ANSWER,
+            "%.80s is %s in the first and %s in the second at %s, %s standard deviations "
+            "apart.",
+            one->of->title, means[0], means[1], layer, apart);
+        answers[count] = (cli_answer){texts[count], "its figure", one->of->file};
+        count++;
+    }
+    cli_report_answers(page->report, "What differs", answers, count, count);
+}
+
+static void collect(const run_page *page, comparison *to) {
     (void)fputs("part,measure,layer,first,second,difference,lower,upper\n", to->csv.stream);
     for (size_t row = 0; row < cli_run_measure_count; row++) {
         const run_measure *of = &cli_run_measures[row];
         add_key(page, to, of, of->key);
         if (of->second != NULL) add_key(page, to, of, of->second);
     }
-    if (to->compared > 0) {
-        cli_run_begin(page, (run_section){"What differs", NULL, 0});
-        show(page, to);
-        cli_run_end(page);
-    }
 }
 
-void cli_run_compare(run_page *page) {
+/* What all means compare to, handed to `use`. */
+static void compare(run_page *page, void (*use)(run_page *, comparison *)) {
     static const char *const heading[] = {"measure",    "layer",    "first", "second",
                                           "difference", "95% from", "to"};
     enum { COLUMNS = sizeof heading / sizeof heading[0] };
-    if (page->count < 2 || page->details) return;
     comparison to = {.rows = json_array(), .cells = cli_cells_new(COLUMNS, heading)};
     const int code = cli_text_begin(&to.csv, page->error);
     if (code != 0) page->code = code;
-    if (code == 0) compare_all(page, &to);
+    if (code == 0) collect(page, &to);
+    if (to.compared > 0) use(page, &to);
     (void)cli_text_end(&to.csv, 1, page->error);
     json_decref(to.rows);
     cli_cells_free(to.cells);
     free(to.csv.text);
+}
+
+void cli_run_compare(run_page *page) {
+    if (page->count < 2 || page->details) return;
+    cli_run_begin(page, (run_section){"All differences", NULL, 0});
+    compare(page, show);
+    cli_run_end(page);
+}
+
+void cli_run_compare_answers(run_page *page) {
+    if (page->count == 2) compare(page, answer);
 }

@@ -237,7 +237,7 @@ static void describe_line(const run_measure *of, const series *line, char words[
     for (int end = 0; end < 4; end++)
         means[end] =
             cli_run_number(end_figure(line, ends[end], of, layers[end], values[end]), "mean");
-    int used = snprintf(words, WORDS, "Mean %s at %s", values[0], layers[0]);
+    int used = snprintf(words, WORDS, "mean %s at %s", values[0], layers[0]);
     if (count > 1)
         used += snprintf(words + used, WORDS - (size_t)used, ", %s at %s", values[1], layers[1]);
     static const char *const names[2] = {"most", "least"};
@@ -266,6 +266,7 @@ static void describe(const run_measure *of, const series *lines, int count,
         used += length > 0 ? (size_t)length : 0;
         if (used >= SERIES_MOST * WORDS) return;
     }
+    if (count == 1) words[0] = 'M';
 }
 
 /* Whether every mean of every line is one number, over more than one layer. */

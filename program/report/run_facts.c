@@ -100,18 +100,12 @@ static void add_settings(const run_page *page, int run, top *to) {
         put(text, "attention as the model has it");
     for (size_t index = 0; index < sizeof told / sizeof told[0]; index++) {
         const json_t *value = json_object_get(settings, told[index]);
-        char *printed =
-            value == NULL || json_is_null(value) || json_is_false(value) ||
-                    (json_is_array(value) && json_array_size(value) == 0)
-                ? NULL
-                : json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
-        json_t *shown = json_is_string(value) ? json_incref((json_t *)(uintptr_t)value)
-                        : printed != NULL     ? json_string(printed)
-                                              : NULL;
-        if (printed != NULL && shown != NULL)
-            put(text, "%s%s %s", *text == '\0' ? "" : ", ", told[index], label_of(shown, label));
+        char words[RUN_SETTING];
+        if (value == NULL || json_is_null(value) || json_is_false(value)) continue;
+        if (!cli_run_setting(value, words) || words[0] == '\0') continue;
+        json_t *shown = json_string(words);
+        put(text, "%s%s %s", *text == '\0' ? "" : ", ", told[index], label_of(shown, label));
         json_decref(shown);
-        cli_memory_free(printed);
     }
     const char *probe = label_of(json_object_get(page->runs[run].metrics, "probe"), label);
     if (*probe != '\0')

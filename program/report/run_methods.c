@@ -198,7 +198,10 @@ static void add_details(run_page *page, const layout *as, bool all) {
 
 static void add_first(run_page *page) {
     const layout *as = first_layout(page);
-    cli_run_begin(page, (run_section){"Saturation, and other attention on the same text", NULL, 2});
+    cli_run_begin(page,
+                  (run_section){as == NULL ? "Saturation"
+                                           : "Saturation, and other attention on the same text",
+                                NULL, 2});
     cli_run_saturation(page);
     if (as != NULL) {
         const run_table *table = drawn_table(page, as);

@@ -86,6 +86,9 @@ void cli_run_say(run_page *page, const char *format, ...) __attribute__((format(
 /* Writes the file FOLDER/PART/NAME+ENDING of the first run. */
 void cli_run_write(run_page *page, const char *part, const char *name, const char *ending,
                    const char *text);
+/* A scalar, or a list of scalars, as text; false for what has members of its own. */
+enum { RUN_SETTING = 512 };
+bool cli_run_setting(const json_t *value, char text[RUN_SETTING]);
 /* What one run is called in a legend. */
 const char *cli_run_name(const run_page *page, int run);
 
@@ -168,7 +171,8 @@ void cli_run_heads(run_page *page);      /* run_heads.c: measures by layer and h
 void cli_run_events(run_page *page);     /* run_events.c: saturation by layer and token, the lens */
 void cli_run_methods(run_page *page);    /* run_methods.c: methods and temperatures side by side */
 void cli_run_compare(run_page *page);    /* run_compare.c: differences of two runs */
-void cli_run_tables(run_page *page);     /* run_tables.c: every table, and as LaTeX */
+void cli_run_compare_answers(run_page *page);
+void cli_run_tables(run_page *page); /* run_tables.c: every table, and as LaTeX */
 
 /* ---- run_text.c: foreign text ---- */
 

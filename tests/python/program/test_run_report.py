@@ -477,6 +477,24 @@ def test_answers_are_true_and_lead_to_their_figures(whole: Path) -> None:
     assert "become more alike with depth" in by_figure["mean_cosine"]
 
 
+def test_two_runs_answer_with_their_differences(both: Path) -> None:
+    first, second = metrics_of(both / "a"), metrics_of(both / "b")
+    said = answers(both / "both.html")
+    found = re.fullmatch(r"(\d+) of (\d+) means of .* differ by an interval that leaves out 0\.", said[0][0])
+    assert found is not None
+    with (both / "a" / "tables" / "compare.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    apart = [float(row["lower"]) > 0 or float(row["upper"]) < 0 for row in rows]
+    assert [int(found[1]), int(found[2])] == [sum(apart), len(rows)]
+    for sentence, figure in said[1:]:
+        found = re.search(r"is ([-.\d]+) \[.* in the first and ([-.\d]+) \[.* at (layer|the emb)", sentence)
+        assert found is not None
+        key = {"drift": "relative_l2"}.get(str(figure), figure)
+        part = "transitions" if key in first["transitions"][0] else "layers"
+        means = [[f"{layer[key]['mean']:#.3g}".rstrip(".") for layer in run[part]] for run in (first, second)]
+        assert (found[1], found[2]) in zip(*means, strict=True)
+
+
 def test_a_change_of_the_numbers_changes_the_answer(tmp_path: Path) -> None:
     folder = run_folders.write(tmp_path / "run", layers=3, heads=2, tokens=24)
     metrics = metrics_of(folder)
