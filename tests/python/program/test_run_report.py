@@ -479,7 +479,8 @@ def test_answers_are_true_and_lead_to_their_figures(whole: Path) -> None:
 
 def test_two_runs_answer_with_their_differences(both: Path) -> None:
     first, second = metrics_of(both / "a"), metrics_of(both / "b")
-    said = answers(both / "both.html")
+    # Behind them the sentences of each run by itself are folded.
+    said = answers(both / "both.html")[:5]
     found = re.fullmatch(r"(\d+) of (\d+) means of .* differ by an interval that leaves out 0\.", said[0][0])
     assert found is not None
     with (both / "a" / "tables" / "compare.csv").open(newline="", encoding="utf-8") as file:
@@ -488,7 +489,7 @@ def test_two_runs_answer_with_their_differences(both: Path) -> None:
     assert [int(found[1]), int(found[2])] == [sum(apart), len(rows)]
     for sentence, figure in said[1:]:
         found = re.search(r"is ([-.\d]+) \[.* in the first and ([-.\d]+) \[.* at (layer|the emb)", sentence)
-        assert found is not None
+        assert found is not None, sentence
         key = {"drift": "relative_l2"}.get(str(figure), figure)
         part = "transitions" if key in first["transitions"][0] else "layers"
         means = [[f"{layer[key]['mean']:#.3g}".rstrip(".") for layer in run[part]] for run in (first, second)]
