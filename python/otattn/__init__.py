@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from ._decode import decode
     from ._describe import describe
     from ._maxsim import maxsim
+    from ._models.edits import Edit
     from ._models.model import Model
     from ._models.tokens import Tokenizer
     from ._normalize import sinkhorn_normalize
@@ -66,6 +67,7 @@ __all__ = [
     "Certificate",
     "Chart",
     "CouplingOptions",
+    "Edit",
     "Infeasible",
     "Info",
     "Model",
@@ -106,6 +108,7 @@ __all__ = [
 _LATER = {
     "AssignmentCertificate": "._assignment",
     "Chart": "._show",
+    "Edit": "._models.edits",
     "Model": "._models.model",
     "Plan": "._plan",
     "Run": "._show",

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._settings import nearest, shown
+from .._settings import nearest, shown, whole
 
 # TransformerLens's short words, as its ActivationCache takes them: cache["pattern", 3].
 _ALIASES = {
@@ -23,7 +23,7 @@ _ALIASES = {
     "mlp_post": "post",
     "normalised": "normalized",
 }
-_OF_ATTENTION = ("k", "v", "q", "z", "pattern", "attn_scores", "rot_k", "rot_q")
+_OF_ATTENTION = ("k", "v", "q", "z", "pattern", "attn_scores", "receiver", "rot_k", "rot_q")
 _OF_MLP = ("pre", "post", "pre_linear")
 _BLOCK = re.compile(r"blocks\.(\d+)\.(.+)")
 
@@ -61,6 +61,45 @@ def layer_of(name: str) -> int | None:
     """The block of a point; None for those of no block."""
     found = _BLOCK.fullmatch(name)
     return int(found[1]) if found else None
+
+
+def chosen(words: Any, names: Sequence[str], layers: Any = None) -> list[str]:
+    """The points that words mean, in the order of the run, those of blocks of these layers alone.
+
+    A word is a full name, one without "blocks.L.", a short one ("pattern"), or "all".
+    """
+    listed = [words] if isinstance(words, str) else list(words)
+    kept = None if layers is None else layer_set("layers", layers, names)
+    found: set[str] = set()
+    for word in listed:
+        if not isinstance(word, str):
+            raise TypeError(f"points hold {shown(word)}, wanted names")
+        same = [name for name in names if _means(word, name)]
+        if not same:
+            known = sorted({part_of(name) for name in names})
+            raise ValueError(
+                f"the model has no point {shown(word)}, Model.points lists them{nearest(word, known)}"
+            )
+        found.update(same)
+    return [name for name in names if name in found and (kept is None or layer_of(name) in (*kept, None))]
+
+
+def _means(word: str, name: str) -> bool:
+    layer = layer_of(name)
+    if word in ("all", name, part_of(name)):
+        return True
+    return "hook_" not in word and name == point_name(word, None if "." in word else layer)
+
+
+def layer_set(name: str, given: Any, names: Sequence[str]) -> set[int]:
+    """Layers, of a model with points of these names."""
+    count = 1 + max(layer_of(each) or 0 for each in names)
+    several = [given] if np.ndim(given) == 0 else given
+    found = {whole(name, one, -count) for one in several}
+    wrong = [one for one in found if one >= count]
+    if wrong or not found:
+        raise ValueError(f"{name} is {shown(given)}, and the model has layers 0 to {count - 1}")
+    return {one % count for one in found}
 
 
 class Capture(Mapping[str, NDArray[np.float32]]):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextvars
 import ctypes
 import functools
+import itertools
 import os
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple, Unpack
 
 import numpy as np
@@ -15,9 +18,12 @@ from numpy.typing import NDArray
 
 from .. import _model_structs as m
 from .._errors import check, new_error
-from .._settings import whole
+from .._settings import number, shown, whole
+from .capture import Capture, chosen, part_of, point_name
+from .edits import Bound, Edit, bound
 from .library import library
-from .session import Asked, RunOptions, Session, Sessions, Settings, Size, settings_of
+from .sampling import next_token
+from .session import Asked, Block, RunOptions, Session, Sessions, Settings, Size, Watcher, settings_of
 from .tokens import Tokenizer, ids_of, padded
 
 # Where programs of the hub keep what they downloaded; the first variable that is set decides.
@@ -338,7 +344,7 @@ class Model:
         SolveError, TimeoutError, MemoryError
             As `otattn.attention`, with layer and head in the sentence.
         """
-        settings, seconds = settings_of(options)
+        settings, seconds, edits = settings_of(options)
         ids, lengths = self._asked(text)
         shape = (*ids.shape, self.facts.width)
         asked = Asked(
@@ -347,7 +353,8 @@ class Model:
             types=_shaped("types", types, ids.shape, np.int64),
             residual=_shaped("residual", residual, shape, np.float32),
             start_layer=whole("start_layer", start_layer),
-            exit=None if exit is None else (float(exit[0]), whole("exit", exit[1], 1)),
+            exit=_exit(exit),
+            edits=self._bound(edits, ids.shape[1]),
         )
         states = np.empty(shape, np.float32)
         layers = np.empty(ids.shape, np.int64)
@@ -355,12 +362,316 @@ class Model:
             session.run(asked, states, layers)
         return ModelRun(self, settings, asked, states, layers)
 
+    # ---- looking into a run ----
+
+    @functools.cached_property
+    def points(self) -> list[str]:
+        """The names of the points at which `capture` takes arrays and an `Edit` changes them, in order."""
+        return [point.name for point in self.points_of(1, 1)]
+
+    def points_of(self, batch: int, tokens: int) -> list[Point]:
+        """The points with the shapes of a run of so many texts and tokens."""
+        found, record = [], m.CapturePoint()
+        for index in itertools.count():
+            if not library.ota_model_point(self._open(), index, batch, tokens, ctypes.byref(record)):
+                break
+            found.append(Point(record.name.decode(), record.layer, tuple(record.shape[: record.rank])))
+        return found
+
+    def _bound(self, edits: Sequence[Edit], tokens: int) -> tuple[Bound, ...]:
+        """What the library does for the edits of a call and those of `edited` around it."""
+        found: list[Bound] = []
+        for edit in (*_edited.get().get(id(self), ()), *edits):
+            if not isinstance(edit, Edit):
+                raise TypeError(f"edits hold {shown(edit)}, wanted otattn.Edit")
+            found += bound(edit, chosen(edit.point, self.points, edit.layer), tokens)
+        return tuple(found)
+
+    @contextmanager
+    def edited(self, *edits: Edit) -> Iterator[Model]:
+        """Has every run of this thread or task within the with block make the edits.
+
+        Examples
+        --------
+        >>> import otattn, pathlib
+        >>> if pathlib.Path("data/demo/model").exists():
+        ...     model = otattn.Model("data/demo/model")
+        ...     with model.edited(otattn.Edit("z", layer=1, head=2)):
+        ...         without = model.run("Mass moves.").last_logits
+        ...     assert (without != model.run("Mass moves.").last_logits).any()
+        """
+        known = _edited.get()
+        token = _edited.set({**known, id(self): (*known.get(id(self), ()), *edits)})
+        try:
+            yield self
+        finally:
+            _edited.reset(token)
+
+    def capture(
+        self,
+        text: Any,
+        points: str | Iterable[str] | None = None,
+        *,
+        layers: int | Iterable[int] | None = None,
+        heads: int | Iterable[int] | None = None,
+        types: Any = None,
+        **options: Unpack[RunOptions],
+    ) -> Capture:
+        """The arrays at points inside a run.
+
+        Parameters
+        ----------
+        text : str, list of str, or array of int
+            As in `run`.
+        points : str or list of str, optional
+            Names of `Model.points`, names without "blocks.L." (every layer), short words ("pattern",
+            "resid_pre", "q"), or "all". By default the embedding, the stream before every layer and behind
+            the last, the attention weights of every head, and the last norm.
+        layers, heads : int or list of int, optional
+            Of what; all by default. `heads` are those of arrays with one entry a query head; of keys and
+            values all groups come.
+        types : array of int, optional
+            As in `run`.
+        **options
+            Of `run`.
+
+        Returns
+        -------
+        capture : Capture
+            A mapping from names to f32 arrays with the shapes of `docs/users/models.md`, the batch first.
+        """
+        settings, seconds, edits = settings_of(options)
+        ids, lengths = self._asked(text)
+        names = chosen(_standard(self.points) if points is None else points, self.points, layers)
+        kept = None if heads is None else _heads(heads, self.facts.heads)
+        wanted = set(names)
+        arrays: dict[str, NDArray[np.float32]] = {}
+
+        def take(block: Block) -> None:
+            if block.first == 0:
+                arrays[block.name] = np.empty(block.shape, np.float32)
+            to = arrays[block.name].reshape(-1, block.rows.shape[1])
+            to[block.first : block.first + len(block.rows)] = block.rows
+
+        asked = Asked(
+            ids,
+            lengths,
+            types=_shaped("types", types, ids.shape, np.int64),
+            edits=self._bound(edits, ids.shape[1]),
+        )
+        some = None if kept is None else frozenset(kept)
+        watcher = Watcher(wanted.__contains__, take, some, 0 if some is None else _BLOCK)
+        with self._session(settings, Size(*ids.shape), seconds) as session:
+            session.run(asked, None, None, watcher)
+        if kept is not None:
+            arrays = {name: _of_heads(name, x, kept, self.facts) for name, x in arrays.items()}
+        return Capture(
+            {name: arrays[name] for name in names if name in arrays},
+            ids,
+            lengths,
+            self._texts(ids),
+            heads=kept,
+            model=Path(self.name).name,
+        )
+
+    def receiver_mass(
+        self,
+        text: Any,
+        *,
+        layers: int | Iterable[int] | None = None,
+        heads: int | Iterable[int] | None = None,
+        **options: Unpack[RunOptions],
+    ) -> NDArray[np.float32]:
+        """The mass that every key receives in every head, without ever holding (tokens, tokens) numbers.
+
+        Parameters
+        ----------
+        text, layers, heads, **options
+            As in `capture`.
+
+        Returns
+        -------
+        mass : array, shape (batch, layers, heads, keys)
+        """
+        found = self.capture(text, "attn.hook_receiver", layers=layers, heads=heads, **options)
+        return np.stack(list(found.values()), 1)
+
+    def weights(
+        self,
+        text: Any,
+        layer: int,
+        head: int,
+        *,
+        scores: bool = False,
+        out: NDArray[np.float32] | None = None,
+        **options: Unpack[RunOptions],
+    ) -> NDArray[np.float32]:
+        """The attention weights of one head, made in blocks of rows: no other head's are held.
+
+        Parameters
+        ----------
+        text : str, list of str, or array of int
+            As in `run`.
+        layer, head : int
+        scores : bool
+            Whether the scores come in place of weights: before the division by the temperature, -inf where a
+            mask forbids.
+        out : array, shape (batch, tokens, tokens), f32, optional
+            Where they go, a `numpy.memmap` for instance.
+        **options
+            Of `run`.
+
+        Returns
+        -------
+        weights : array, shape (batch, queries, keys)
+        """
+        settings, seconds, edits = settings_of(options)
+        ids, lengths = self._asked(text)
+        number = whole("layer", layer, 0, self.facts.layers - 1)
+        name = point_name("attn_scores" if scores else "pattern", number)
+        shape = (len(ids), ids.shape[1], ids.shape[1])
+        found = np.empty(shape, np.float32) if out is None else out
+        if found.shape != shape or found.dtype != np.float32:
+            raise ValueError(f"out is {found.dtype} of shape {found.shape}, wanted float32 of shape {shape}")
+        kept = _heads(whole("head", head, -self.facts.heads), self.facts.heads)
+
+        def take(block: Block) -> None:
+            sequence, row = divmod(block.first, ids.shape[1])
+            found[sequence, row : row + len(block.rows)] = block.rows
+
+        asked = Asked(ids, lengths, edits=self._bound(edits, ids.shape[1]))
+        watcher = Watcher(name.__eq__, take, frozenset(kept), _BLOCK)
+        with self._session(settings, Size(*ids.shape), seconds) as session:
+            session.run(asked, None, None, watcher)
+        return found
+
+    def projections(self, layer: int) -> Projections:
+        """The matrices of one layer's attention."""
+        f, number = self.facts, whole("layer", layer, 0, self.facts.layers - 1)
+        query, group = f.heads * f.head_width, f.kv_heads * f.head_width
+        shapes = {"query": (f.width, query), "key": (f.width, group), "value": (f.width, group)}
+        shapes["output"] = (query, f.width)
+        arrays = {name: np.empty(shape, np.float32) for name, shape in shapes.items()}
+        record = m.ModelAttention(size=ctypes.sizeof(m.ModelAttention))
+        for name, x in arrays.items():
+            setattr(record, name, x.ctypes.data)
+        error, reference = new_error()
+        status = library.ota_model_attention_of(self._open(), number, ctypes.byref(record), reference)
+        check(status, error)
+        return Projections(**arrays, scale=record.scale)
+
+    # ---- continuing a text ----
+
+    def generate(
+        self,
+        prompt: Any,
+        tokens: int = 32,
+        *,
+        sample: bool = False,
+        seed: int = 1,
+        exit: tuple[float, int] | None = None,
+        **options: Unpack[RunOptions],
+    ) -> Generation:
+        """Continues a prompt token by token, on a cache of keys and values.
+
+        Parameters
+        ----------
+        prompt : str or array of int, shape (tokens,)
+        tokens : int
+            How many are made.
+        sample : bool
+            Whether tokens are drawn from their probabilities, by `seed`; else the likeliest is taken.
+        exit : (float, int), optional
+            As in `run`.
+        **options
+            Of `run`; methods with free or online columns.
+
+        Returns
+        -------
+        generation : Generation
+            With text, ids, prompt and layers_used.
+        """
+        settings, seconds, edits = settings_of(options)
+        ids, _ = self._asked(prompt)
+        f, count, wanted = self.facts, ids.shape[1], whole("tokens", tokens, 1)
+        if not f.causal:
+            raise ValueError(f"{f.architecture} looks both ways, so it continues no text")
+        if len(ids) != 1:
+            raise ValueError(f"prompt holds {len(ids)} texts, wanted one")
+        if wanted > f.positions - count:
+            raise ValueError(
+                f"{wanted} tokens after a prompt of {count} do not fit {f.positions} positions; ask for fewer"
+            )
+        asked = Asked(ids, exit=_exit(exit), edits=self._bound(edits, count))
+        made = np.empty(wanted, np.int64)
+        used = 0
+        states = np.empty((1, count, f.width), np.float32)
+        layers = np.empty((1, count), np.int64)
+        with self._session(settings, Size(1, count, count + wanted), seconds) as session:
+            for k in range(wanted):
+                new = asked if k == 0 else asked._replace(ids=made[None, k - 1 : k], first=count + k - 1)
+                last = new.ids.shape[1] - 1
+                session.run(new, states, layers)
+                logits = session.logits(states[0, last : last + 1], f.vocabulary)[0]
+                made[k] = next_token(logits, sample, seed, k)
+                used += int(layers[0, last])
+        try:
+            text = self.tokenizer.decode(made)
+        except (ValueError, OSError):
+            text = ""
+        return Generation(text, made, ids[0], used / wanted)
+
     def _logits(self, settings: Settings, size: Size, states: NDArray[np.float32]) -> NDArray[np.float32]:
         """By a session that such a run left, whose room says how many rows go at once."""
         if self.facts.head == "none":
             raise ValueError(f"{self.name} has no head, so it gives no logits")
         with self._session(settings, size, None) as session:
             return session.logits(states, self.facts.vocabulary)
+
+
+# Edits of the with blocks around a call, by the identity of their model.
+_edited: contextvars.ContextVar[dict[int, tuple[Edit, ...]]] = contextvars.ContextVar("edited", default={})  # noqa: B039
+# Rows of weights that are made at once where only some are kept.
+_BLOCK = 256
+
+
+def _standard(names: list[str]) -> list[str]:
+    """What `otattn capture` writes by itself."""
+    ends = ("hook_resid_post", "hook_normalized_resid_post")
+    last = [name for name in names if part_of(name) in ends][-1:]
+    kinds = ("hook_embed", "ln_final.hook_normalized", "hook_resid_pre", "attn.hook_pattern")
+    return [name for name in names if part_of(name) in kinds or name in last]
+
+
+def _exit(given: Any) -> tuple[float, int] | None:
+    if given is None:
+        return None
+    threshold, transitions = given
+    return number("exit", threshold), whole("exit", transitions, 1)
+
+
+def _heads(given: Any, count: int) -> tuple[int, ...]:
+    several = [given] if np.ndim(given) == 0 else given
+    found = tuple(sorted({whole("heads", one, -count) % count for one in several if _below(one, count)}))
+    if not found:
+        raise ValueError("heads is empty, wanted at least one")
+    return found
+
+
+def _below(head: Any, count: int) -> bool:
+    if whole("heads", head, -count) >= count:
+        raise ValueError(f"heads hold {shown(head)}, and a layer has {count} heads")
+    return True
+
+
+def _of_heads(
+    name: str, x: NDArray[np.float32], heads: tuple[int, ...], facts: ModelFacts
+) -> NDArray[np.float32]:
+    """The heads of an array that came with all of them."""
+    axis = {"hook_receiver": 1, "hook_q": 2, "hook_rot_q": 2, "hook_z": 2}.get(name.rpartition(".")[2])
+    if axis is None or x.shape[axis] != facts.heads:
+        return x
+    return np.take(x, heads, axis)
 
 
 def _free(sessions: Sessions, pointer: ctypes.c_void_p) -> None:

@@ -23,6 +23,7 @@ from .._library import CANCEL
 from .._settings import count as whole_or_none
 from .._settings import number, shown
 from .._threads import thread_limit
+from .edits import Bound, Edit
 from .library import library
 
 Methods = str | Sequence[str] | Mapping[str, str]
@@ -39,6 +40,7 @@ class RunOptions(TypedDict, total=False):
     window: tuple[int, int] | None
     sink: float | None
     allow_nonfinite: bool
+    edits: Sequence[Edit]
     deadline: float | None
 
 
@@ -90,8 +92,8 @@ def _side(side: Any) -> int:
     return int(found)
 
 
-def settings_of(options: Mapping[str, Any]) -> tuple[Settings, float | None]:
-    """What the keywords of a run say: the settings of its session, and how many seconds it may take."""
+def settings_of(options: Mapping[str, Any]) -> tuple[Settings, float | None, Sequence[Edit]]:
+    """What the keywords of a run say: settings of its session, seconds that it may take, edits."""
     known = RunOptions.__annotations__
     for name in options:
         if name not in known:
@@ -111,7 +113,9 @@ def settings_of(options: Mapping[str, Any]) -> tuple[Settings, float | None]:
     )
     if not settings.temperature > 0.0:
         raise ValueError(f"temperature is {settings.temperature!r}, wanted more than 0")
-    return settings, seconds_left("deadline", options.get("deadline"))
+    edits = options.get("edits") or ()
+    several = [edits] if isinstance(edits, Edit) else list(edits)
+    return settings, seconds_left("deadline", options.get("deadline")), several
 
 
 def moment_of(seconds: float | None) -> int:
@@ -143,16 +147,34 @@ class Asked(NamedTuple):
     residual: NDArray[np.float32] | None = None
     start_layer: int = 0
     exit: tuple[float, int] | None = None
+    edits: tuple[Bound, ...] = ()
+
+
+class Block(NamedTuple):
+    """Rows of a captured array, valid during the call that gets them."""
+
+    name: str
+    shape: tuple[int, ...]
+    """Of the whole array."""
+    first: int
+    """The first of these rows, of the array as a matrix."""
+    rows: NDArray[np.float32]
 
 
 class Watcher(NamedTuple):
-    """Which points of a run are captured, and what takes them: name, and an array valid in the call."""
+    """Which points of a run are captured, and what takes blocks of at most so many rows (0: all).
+
+    `heads` are those of weights and scores; None: all.
+    """
 
     wanted: Callable[[str], bool]
-    take: Callable[[str, NDArray[np.float32]], None]
+    take: Callable[[Block], None]
+    heads: frozenset[int] | None = None
+    block_rows: int = 0
 
 
 _WANTED = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)
+_WANTED_HEAD = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int64)
 _CAPTURE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(m.Capture), ctypes.c_void_p)
 
 
@@ -163,18 +185,24 @@ class _Callbacks:
         self.failure: BaseException | None = None
         self.watcher = watcher
         self.wanted = _WANTED(self._wanted)
+        self.wanted_head = _WANTED_HEAD(self._wanted_head)
         self.capture = _CAPTURE(self._capture)
 
     def _wanted(self, user: int | None, name: bytes) -> int:
         del user
         return int(self.failure is None and self._guarded(self.watcher.wanted, name.decode()) is True)
 
+    def _wanted_head(self, user: int | None, name: bytes, head: int) -> int:
+        del user, name
+        return int(self.watcher.heads is None or head in self.watcher.heads)
+
     def _capture(self, user: int | None, record: Any, error: int | None) -> int:
         del user, error
         one = record.contents
-        shape = tuple(one.shape[: one.rank])
-        memory: Any = (ctypes.c_float * int(np.prod(shape))).from_address(one.data)
-        self._guarded(self.watcher.take, one.name.decode(), np.frombuffer(memory, np.float32).reshape(shape))
+        memory: Any = (ctypes.c_float * (one.rows * one.columns)).from_address(one.data)
+        rows = np.frombuffer(memory, np.float32).reshape(one.rows, one.columns)
+        block = Block(one.name.decode(), tuple(one.shape[: one.rank]), one.first_row, rows)
+        self._guarded(self.watcher.take, block)
         return c.OK if self.failure is None else c.CANCELLED
 
     def _guarded(self, call: Callable[..., Any], *arguments: Any) -> Any:
@@ -251,6 +279,10 @@ class Session:
         if calls is not None:
             run.wanted = ctypes.cast(calls.wanted, ctypes.c_void_p).value
             run.capture = ctypes.cast(calls.capture, ctypes.c_void_p).value
+            run.wanted_head = ctypes.cast(calls.wanted_head, ctypes.c_void_p).value
+            run.block_rows = calls.watcher.block_rows
+        edits = (m.Edit * len(asked.edits))(*(edit._struct for edit in asked.edits))
+        run.edits, run.edit_count = ctypes.addressof(edits), len(asked.edits)
         status = library.ota_session_run(self.pointer, ctypes.byref(run), self.reference)
         if calls is not None and calls.failure is not None:
             raise calls.failure

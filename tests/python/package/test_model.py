@@ -249,3 +249,201 @@ def test_threads_share_a_model(model: otattn.Model) -> None:
     for worker in workers:
         worker.join()
     assert found == [True] * 20
+
+
+# ---- looking into runs -----------------------------------------------------------------------------
+
+
+def test_captured_points_are_the_program_s(model: otattn.Model, demo: Path, tmp_path: Path) -> None:
+    right = captured_by_the_program(demo, tmp_path)
+    found = model.capture(TEXT, "all")
+    assert [*found] == model.points and {*found} == {*right} - {"logits"} | {*found}
+    for name, x in right.items():
+        assert name == "logits" or (found[name] == x).all(), name
+    standard = model.capture(TEXT)
+    assert len(standard) == 11 and all((standard[name] == found[name]).all() for name in standard)
+    assert standard.tokens == [model.tokenizer.texts(standard.ids[0])]
+    assert repr(standard).startswith("Capture(model: 11 points of 1 x 24 tokens, ")
+    assert {point.name: point.shape for point in model.points_of(1, 24)} == {
+        name: x.shape for name, x in found.items()
+    }
+
+
+def test_names_of_points(model: otattn.Model) -> None:
+    found = model.capture(TEXT, ["pattern", "hook_resid_pre", "blocks.3.mlp.hook_post", "ln2.hook_scale"])
+    assert len(found) == 4 + 4 + 1 + 4
+    names = {
+        ("pattern", 2): "blocks.2.attn.hook_pattern",
+        ("attn", 2): "blocks.2.attn.hook_pattern",
+        ("resid_pre", 0): "blocks.0.hook_resid_pre",
+        ("mlp_post", 3): "blocks.3.mlp.hook_post",
+        ("scale", 1, "ln2"): "blocks.1.ln2.hook_scale",
+    }
+    for short, name in names.items():
+        assert short in found and found[short] is found[name]  # type: ignore[index]
+    assert found["pattern2"] is found["pattern", 2] and [*found.layers("pattern")] == [0, 1, 2, 3]
+    with pytest.raises(KeyError, match=r"'pattern', 9\) was not captured"):
+        found["pattern", 9]
+    with pytest.raises(ValueError, match=r"no point 'patern', Model.points lists them; did you mean"):
+        model.capture(TEXT, "patern")
+    for layers in (4, [0, 7], []):
+        with pytest.raises(ValueError, match="layers"):
+            model.capture(TEXT, "pattern", layers=layers)
+    assert [*model.capture(TEXT, "pattern", layers=-1)] == ["blocks.3.attn.hook_pattern"]
+
+
+def test_heads_of_a_capture(model: otattn.Model) -> None:
+    points = ["q", "k", "z", "pattern", "attn_scores", "receiver"]
+    whole = model.capture(TEXT, points)
+    some = model.capture(TEXT, points, layers=[1, 3], heads=[4, 0])
+    assert some.heads == (0, 4) and len(some) == 2 * len(points)
+    axes = {"hook_q": 2, "hook_z": 2, "hook_pattern": 1, "hook_attn_scores": 1, "hook_receiver": 1}
+    for name, x in some.items():
+        axis = axes.get(name.rpartition(".")[2])
+        right = whole[name] if axis is None else whole[name].take([0, 4], axis)
+        assert x.shape == right.shape and np.allclose(x, right, rtol=1e-5, atol=1e-6), name
+    with pytest.raises(ValueError, match="heads hold 6, and a layer has 6 heads"):
+        model.capture(TEXT, heads=6)
+
+
+def test_weights_scores_and_received_mass(model: otattn.Model) -> None:
+    texts = [TEXT, "Another one."]
+    whole = model.capture(texts, ["pattern", "attn_scores"], methods="entmax:1.5@1")
+    for scores, name in ((False, "pattern"), (True, "attn_scores")):
+        one = model.weights(texts, 1, 4, scores=scores, methods="entmax:1.5@1")
+        right = whole[name, 1][:, 4]
+        assert one.shape == right.shape and np.allclose(one, right, rtol=1e-5, atol=1e-6, equal_nan=True)
+    room = np.zeros((1, 24, 24), np.float32)
+    assert model.weights(TEXT, 3, -1, out=room) is room and np.allclose(room.sum(2), 1, atol=1e-5)
+    with pytest.raises(ValueError, match="out is float64"):
+        model.weights(TEXT, 3, 0, out=room.astype(float))
+    mass = model.receiver_mass(TEXT, heads=[1, 2])
+    patterns = model.capture(TEXT, "pattern", heads=[1, 2])
+    assert mass.shape == (1, 4, 2, 24)
+    for layer in range(4):
+        assert np.allclose(mass[:, layer], patterns["pattern", layer].sum(2), rtol=1e-5, atol=1e-5)
+
+
+def test_an_exception_in_a_capture_comes_back(model: otattn.Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    room = np.zeros((1, 24, 24), np.float32)
+    room.flags.writeable = False
+    with pytest.raises(ValueError, match="read-only"):
+        model.weights(TEXT, 1, 1, out=room)
+    assert model.weights(TEXT, 1, 1).shape == (1, 24, 24)
+
+
+def test_projections(model: otattn.Model) -> None:
+    found, layer = model.capture(TEXT, ["ln1.hook_normalized", "q", "attn_scores", "k"]), 2
+    matrices = model.projections(layer)
+    assert matrices.output.shape == (192, 192) and matrices.scale == pytest.approx(32**-0.5)
+    # GPT-2 has biases besides: differences between tokens have none.
+    x, q = found["normalized", layer, "ln1"][0], found["q", layer][0].reshape(24, 192)
+    assert np.allclose((x[1:] - x[:1]) @ matrices.query, q[1:] - q[:1], rtol=0, atol=1e-4)
+    scores = np.einsum("qhd,khd->hqk", found["q", layer][0], found["k", layer][0]) * matrices.scale
+    seen = np.tril(np.ones((24, 24), bool))
+    given = found["attn_scores", layer][0]
+    assert (
+        np.allclose(given[:, seen], scores[:, seen], rtol=0, atol=1e-4) and np.isneginf(given[:, ~seen]).all()
+    )
+
+
+# ---- edits -----------------------------------------------------------------------------------------
+
+
+def test_edits(model: otattn.Model) -> None:
+    clean = model.capture(TEXT, ["z", "resid_post", "resid_pre"])
+    without = model.run(TEXT, edits=[otattn.Edit("z", layer=1, head=[0, 3])])
+    assert abs(without.states - model.run(TEXT).states).max() > 0.01
+    same = [
+        [otattn.Edit("z", "replace", layer=1, head=h, values=0.0) for h in (0, 3)],
+        [otattn.Edit("attn.hook_z", "replace", layer=1, head=h, values=np.zeros(32)) for h in (0, 3)],
+        [otattn.Edit("blocks.1.attn.hook_z", factor=0.0, head=h) for h in (0, 3)],
+    ]
+    for edits in same:
+        assert (model.run(TEXT, edits=edits).states == without.states).all()
+    with model.edited(otattn.Edit("z", layer=1, head=0)):
+        with model.edited(otattn.Edit("z", layer=1, head=3)):
+            assert (model.run(TEXT).states == without.states).all()
+        assert (model.run(TEXT, edits=[otattn.Edit("z", layer=1, head=3)]).states == without.states).all()
+    assert (model.run(TEXT).states != without.states).any()
+    # The stream of one token put into another run is that run's from there on.
+    other = model.capture(TEXT.replace("sun", "moon"), ["resid_pre"])
+    whole = otattn.Edit("resid_pre", "replace", layer=2, values=clean["resid_pre", 2])
+    patched = model.capture(other.ids, "resid_post", edits=[whole])
+    assert (patched["resid_post", 3] == clean["resid_post", 3]).all()
+
+
+def test_places_of_edits(model: otattn.Model) -> None:
+    texts = ["Some words of it", "Other words of it"]
+    clean = model.capture(texts, "resid_mid")["resid_mid", 1]
+    count = clean.shape[1]
+    places: list[tuple[dict[str, Any], Any]] = [
+        ({"token": -1}, np.s_[:, count - 1]),
+        ({"token": slice(1, 3)}, np.s_[:, 1:3]),
+        ({"token": slice(-2, None), "sequence": 0}, np.s_[0, count - 2 :]),
+        ({"token": [0, 3], "sequence": 1, "column": range(5, 9)}, np.s_[1, [0, 3], 5:9]),
+        ({"sequence": 1}, np.s_[1]),
+    ]
+    for arguments, place in places:
+        edit = otattn.Edit("resid_mid", "add", layer=1, values=2.0, factor=0.5, **arguments)
+        right = clean.copy()
+        right[place] += 1.0
+        assert np.allclose(model.capture(texts, "resid_mid", edits=edit)["resid_mid", 1], right, atol=1e-5)
+    mean = model.capture(texts, "resid_mid", edits=otattn.Edit("resid_mid", "mean", layer=1))["resid_mid", 1]
+    assert np.allclose(mean, clean.mean(1, keepdims=True), atol=1e-4)
+    halved = model.capture(texts, "pattern", edits=otattn.Edit("pattern", layer=0, head=1, factor=0.5))
+    assert np.allclose(halved["pattern", 0].sum(3)[:, 1], 0.5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("edit", "kind", "sentence"),
+    [
+        (otattn.Edit("zz"), ValueError, "no point 'zz'"),
+        (otattn.Edit("z", "double"), ValueError, "kind is 'double', wanted one of scale"),
+        (otattn.Edit("z", layer=4), ValueError, "layers"),
+        (otattn.Edit("z", head=6), ValueError, "heads 6"),
+        (otattn.Edit("z", token=50), ValueError, "tokens 50"),
+        (otattn.Edit("z", token=slice(0, 4, 2)), ValueError, "wanted a slice of step 1"),
+        (otattn.Edit("z", head=-1), ValueError, "head"),
+        (otattn.Edit("z", head=[]), ValueError, "which is nowhere"),
+        (otattn.Edit("z", "replace"), ValueError, "needs values"),
+        (otattn.Edit("z", "replace", values=np.ones(7)), ValueError, "values"),
+        (otattn.Edit("z", "replace", values=np.ones((1, 1, 1, 1, 2))), ValueError, "5 dimensions"),
+        (otattn.Edit("z", "replace", head=[0, 2], values=np.ones(32)), ValueError, "not one piece"),
+        (otattn.Edit("ln1.hook_scale"), ValueError, "nothing reads it again"),
+        ("z", TypeError, "wanted otattn.Edit"),
+    ],
+)
+def test_refused_edits(model: otattn.Model, edit: Any, kind: type[Exception], sentence: str) -> None:
+    with pytest.raises(kind, match=sentence):
+        model.run(np.arange(9), edits=[edit])
+
+
+# ---- continuing ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "flags", [(), ("--sample", "--seed", 5), ("--method", "entmax:1.5"), ("--exit", "0.2,1")]
+)
+def test_continuations_are_the_program_s(model: otattn.Model, demo: Path, flags: tuple[Any, ...]) -> None:
+    said = program("generate", demo, "--prompt", TEXT, "--tokens", 12, *flags)
+    options: dict[str, Any] = {
+        "--sample": {"sample": True, "seed": 5},
+        "--method": {"methods": "entmax:1.5"},
+        "--exit": {"exit": (0.2, 1)},
+    }.get(flags[0] if flags else "", {})
+    found = model.generate(TEXT, 12, **options)
+    assert found.ids.tolist() == said["ids"] and found.text == said["text"]
+    if flags[:1] == ("--exit",):
+        assert found.layers_used == pytest.approx(said["exit"]["layers_used"]) and found.layers_used < 4
+
+
+def test_refused_continuations(model: otattn.Model) -> None:
+    with pytest.raises(ValueError, match="do not fit 256 positions"):
+        model.generate(TEXT, 250)
+    with pytest.raises(ValueError, match="prompt holds 2 texts"):
+        model.generate(["a", "b"])
+    with pytest.raises(ValueError, match="columns"):
+        model.generate(TEXT, 3, methods="softmax/capped:2")
+    with pytest.raises(TimeoutError):
+        model.generate(TEXT, 3, deadline=1e-9)
