@@ -28,6 +28,7 @@ ACCENTS_STRIPPED = 2
 ENCODE_NO_SPECIAL = 1
 ENCODE_PLAIN = 2
 DECODE_NO_SPECIAL = 1
+DECODE_INNER = 2
 
 
 class Tensor(ctypes.Structure):
@@ -223,6 +224,9 @@ class TokenizerParts(ctypes.Structure):
         ("keep_whole_word", ctypes.c_int),
         ("scores", ctypes.c_void_p),
         ("accents", ctypes.c_int),
+        ("space_in_front", ctypes.c_int),
+        ("space_once", ctypes.c_int),
+        ("charsmap", Text),
     )
 
 
@@ -256,6 +260,7 @@ CALLS = {
     "ota_model_free": "np",
     "ota_model_describe": "ippp",
     "ota_model_tensor": "ppl index",
+    "ota_model_file": "spl index",
     "ota_model_attention_of": "iplpp layer",
     "ota_model_check_finite": "ipp",
     "ota_model_tokenizer": "ippp",

@@ -76,7 +76,8 @@ def chosen(words: Any, names: Sequence[str], layers: Any = None) -> list[str]:
             raise TypeError(f"points hold {shown(word)}, wanted names")
         same = [name for name in names if _means(word, name)]
         if not same:
-            known = sorted({part_of(name) for name in names})
+            known = {part_of(name) for name in names}
+            known |= {name.rpartition("hook_")[2] for name in known}
             raise ValueError(
                 f"the model has no point {shown(word)}, Model.points lists them{nearest(word, known)}"
             )

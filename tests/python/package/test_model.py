@@ -257,9 +257,11 @@ def test_threads_share_a_model(model: otattn.Model) -> None:
 def test_captured_points_are_the_program_s(model: otattn.Model, demo: Path, tmp_path: Path) -> None:
     right = captured_by_the_program(demo, tmp_path)
     found = model.capture(TEXT, "all")
-    assert [*found] == model.points and {*found} == {*right} - {"logits"} | {*found}
+    assert [*found] == model.points and {*found} >= {*right} - {"logits"}
     for name, x in right.items():
-        assert name == "logits" or (found[name] == x).all(), name
+        # Weights that come in blocks of rows are made row by row.
+        same = {"rtol": 1e-5, "atol": 1e-6} if "pattern" in name else {"rtol": 0, "atol": 0}
+        assert name == "logits" or np.allclose(found[name], x, **same), name
     standard = model.capture(TEXT)
     assert len(standard) == 11 and all((standard[name] == found[name]).all() for name in standard)
     assert standard.tokens == [model.tokenizer.texts(standard.ids[0])]
@@ -284,7 +286,7 @@ def test_names_of_points(model: otattn.Model) -> None:
     assert found["pattern2"] is found["pattern", 2] and [*found.layers("pattern")] == [0, 1, 2, 3]
     with pytest.raises(KeyError, match=r"'pattern', 9\) was not captured"):
         found["pattern", 9]
-    with pytest.raises(ValueError, match=r"no point 'patern', Model.points lists them; did you mean"):
+    with pytest.raises(ValueError, match=r"no point 'patern', .* did you mean 'pattern'"):
         model.capture(TEXT, "patern")
     for layers in (4, [0, 7], []):
         with pytest.raises(ValueError, match="layers"):
