@@ -7,6 +7,8 @@ these tests are skipped with the reason.
 
 from __future__ import annotations
 
+import html
+import json
 import os
 import re
 import subprocess
@@ -95,6 +97,64 @@ def test_browser_draws_without_requests_or_errors(page: Path, dark: bool, tmp_pa
     other = theme["light" if dark else "dark"]["axis"]["titleColor"]
     assert f'fill="{ink}"' in dom
     assert f'fill="{other}"' not in dom
+
+
+def test_lines_answer_at_the_nearest_point() -> None:
+    """Every figure with a line names the nearest point, wherever the pointer is; fields say how they are set,
+    for Vega-Lite reads those that do not from the pointer's region instead of from the point."""
+    files = sorted((ROOT / "program" / "report" / "figures").glob("*.vl.json"))
+    lines = [file for file in files if '"type": "line"' in file.read_text(encoding="utf-8")]
+    assert len(lines) >= 25
+    for file in lines:
+        figure = json.loads(file.read_text(encoding="utf-8"))
+        near = [
+            layer
+            for layer in figure["layer"]
+            if any(row["name"] == "near" for row in layer.get("params", []))
+        ]
+        assert len(near) == 1, file.name
+        assert near[0]["params"][0]["select"]["nearest"] is True
+        fields = near[0].get("encoding", {}).get("tooltip") or figure["encoding"]["tooltip"]
+        assert all("format" in field for field in fields), file.name
+
+
+HOVER = """<script>
+(async () => {
+  const sleep = (ms) => new Promise((done) => { setTimeout(done, ms); });
+  while (!document.documentElement.dataset.drawn) await sleep(50);
+  const said = [];
+  for (const plot of document.querySelectorAll(".plot")) {
+    if (!plot.querySelector(".mark-line")) continue;
+    plot.scrollIntoView({ block: "center" });
+    await sleep(30);
+    const at = plot.querySelector("svg .background").getBoundingClientRect();
+    const [x, y] = [at.left + 0.4 * at.width, at.top + 0.5 * at.height];
+    for (const kind of ["pointerover", "pointermove"]) {
+      document.elementFromPoint(x, y).dispatchEvent(
+        new PointerEvent(kind, { bubbles: true, clientX: x, clientY: y }));
+    }
+    await sleep(60);
+    const tip = document.getElementById("vg-tooltip-element");
+    said.push(tip && tip.classList.contains("visible") ? tip.textContent : "");
+  }
+  document.body.dataset.tips = JSON.stringify(said);
+})();
+</script></body>"""
+
+
+@needs_browser
+def test_tooltips_answer_anywhere_in_a_line_chart(demo_page: Path, tmp_path: Path) -> None:
+    if not has_charts(demo_page):
+        pytest.skip("this build has no chart library (OTATTN_CHARTS)")
+    hovered = tmp_path / "hovered.html"
+    hovered.write_text(demo_page.read_text(encoding="utf-8").replace("</body>", HOVER), encoding="utf-8")
+    dom, console, _ = browse(hovered, tmp_path, "--window-size=1280,900")
+    assert console == ""
+    found = re.search(r'data-tips="([^"]*)"', dom)
+    assert found is not None
+    tips = json.loads(html.unescape(found[1]))
+    assert len(tips) >= 2
+    assert all(tip and "undefined" not in tip for tip in tips), tips
 
 
 @needs_browser
